@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: MIT
+#
+# One non-recursive Makefile. `make help` lists the targets, `make info` shows what was found and chosen.
+# Sources are found by wildcard, so a new file needs no edit here. Everything built lies under $(BUILD):
+#   bin/ lib/ (runnable in place)   obj/ (objects, dependencies)   gen/ (embedded kernels)   tests/
+
+MODE        ?= release
+BUILD       ?= build/$(MODE)
+WITH_OPENCL ?= auto
+WERROR      ?= 0
+SETUP       ?= yes
+SUITES      := lint unit mpi device cli lab
+SUITE       ?= $(SUITES)
+
+PREFIX      ?= /usr/local
+bindir      ?= $(PREFIX)/bin
+libdir      ?= $(PREFIX)/lib
+includedir  ?= $(PREFIX)/include
+datadir     ?= $(PREFIX)/share
+mandir      ?= $(datadir)/man
+pkgconfigdir ?= $(libdir)/pkgconfig
+INSTALL     ?= install
+PKG_CONFIG  ?= pkg-config
+
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+.SUFFIXES:
+
+Q := $(if $(V),,@)
+say = $(if $(V),,@printf '  %-5s %s\n' '$(1)' '$(patsubst $(BUILD)/%,%,$(2))')
+# `make help` and its like must work before anything is installed.
+BUILDING := $(filter-out help clean format uninstall,$(or $(MAKECMDGOALS),all))
+
+# ---- What is on this machine ------------------------------------------------------------------------------
+
+# pkg-config is asked while this file is read, so for `check` and `demo` the packages must be there by now.
+DRY_RUN := $(findstring n,$(firstword -$(MAKEFLAGS)))
+ifneq ($(and $(filter check demo,$(MAKECMDGOALS)),$(filter yes,$(SETUP)),$(if $(DRY_RUN),,go)),)
+  SETUP_OUTPUT := $(shell scripts/setup >&2)
+  ifneq ($(.SHELLSTATUS),0)
+    $(error scripts/setup could not install what is missing (SETUP=no goes on without it))
+  endif
+endif
+
+# Debian keeps one openblas.pc per threading flavour: take the pthread one, whatever the alternatives say.
+export PKG_CONFIG_PATH := $(PKG_CONFIG_PATH)$(addprefix :,$(wildcard /usr/lib/*/openblas-pthread/pkgconfig))
+
+found = $(shell $(PKG_CONFIG) --exists $(1) 2>/dev/null && echo yes)
+
+PACKAGES := hwloc openblas jansson libxxhash ompi-c
+OPENCL_PACKAGES := OpenCL clblast
+
+ifeq ($(filter auto yes no,$(WITH_OPENCL)),)
+  $(error WITH_OPENCL is '$(WITH_OPENCL)': expected auto, yes or no)
+endif
+ifneq ($(BUILDING),)
+  ifneq ($(WITH_OPENCL),no)
+    OPENCL := $(call found,$(OPENCL_PACKAGES))
+  endif
+  ifeq ($(WITH_OPENCL)$(OPENCL),yes)
+    $(error WITH_OPENCL=yes, but pkg-config does not find both of: $(OPENCL_PACKAGES). Run scripts/setup)
+  endif
+  PACKAGES += $(if $(OPENCL),$(OPENCL_PACKAGES))
+  MISSING := $(strip $(foreach p,$(PACKAGES),$(if $(call found,$(p)),,$(p))))
+  ifneq ($(and $(MISSING),$(filter-out info lint,$(BUILDING))),)
+    $(error pkg-config does not find: $(MISSING). Run scripts/setup)
+  endif
+  # -isystem: our warnings are for our code, not for mpi.h.
+  PKG_CPPFLAGS := $(patsubst -I%,-isystem %,$(shell $(PKG_CONFIG) --cflags $(PACKAGES) 2>/dev/null))
+  PKG_LIBS     := $(shell $(PKG_CONFIG) --libs $(PACKAGES) 2>/dev/null)
+  MPI_LIBS     := $(shell $(PKG_CONFIG) --libs ompi-c 2>/dev/null)
+  cc_option     = $(shell $(CC) $(1) -E -x c /dev/null >/dev/null 2>&1 && echo '$(1)')
+  HARDENING    := $(call cc_option,-fcf-protection) $(call cc_option,-fstack-clash-protection)
+endif
+
+# ---- Flags ------------------------------------------------------------------------------------------------
+
+ifeq ($(MODE),release)
+  MODE_FLAGS := -O3 -g
+else ifeq ($(MODE),debug)
+  MODE_FLAGS := -O0 -g -DMMUL_DEBUG
+else ifeq ($(MODE),asan)
+  MODE_FLAGS := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
+else
+  $(error MODE is '$(MODE)': expected release, debug or asan)
+endif
+# glibc's checks need an optimiser and get in the sanitizers' way.
+ifeq ($(MODE)$(filter -O0,$(CFLAGS)),release)
+  FORTIFY := -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2
+endif
+
+WARNINGS := -Wall -Wextra -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes -Wvla \
+            -Wformat=2 -Wundef $(if $(filter 1 yes,$(WERROR)),-Werror)
+
+# The user's CPPFLAGS, CFLAGS and LDFLAGS come last everywhere, so they win.
+BUILD_CPPFLAGS := -Isrc -Iinclude -I$(BUILD)/gen -D_GNU_SOURCE -DCL_TARGET_OPENCL_VERSION=120 \
+                  -DMMUL_WITH_OPENCL=$(if $(OPENCL),1,0) $(FORTIFY) $(PKG_CPPFLAGS)
+BUILD_CFLAGS   := -std=c11 -pthread $(MODE_FLAGS) $(WARNINGS) -fstack-protector-strong $(HARDENING)
+BUILD_LDFLAGS  := -pthread -Wl,-z,relro,-z,now -Wl,--as-needed
+COMPILE = $(CC) $(BUILD_CPPFLAGS) $(BUILD_CFLAGS) -MMD -MP
+LINK    = $(CC) $(BUILD_CFLAGS) $(BUILD_LDFLAGS)
+LIBS   := $(PKG_LIBS) -lm
+USER_LINK = $(CFLAGS) $(LDFLAGS)
+
+# ---- Sources and products ---------------------------------------------------------------------------------
+
+VERSION := $(shell sed -n 's/^.define MMUL_VERSION "\(.*\)"/\1/p' include/mpimatmul_local.h)
+SONAME  := libmpimatmul.so.$(firstword $(subst ., ,$(VERSION)))
+
+ABSENT   := src/device/opencl_absent.c
+LEFT_OUT := $(if $(OPENCL),$(ABSENT),$(filter-out $(ABSENT),$(wildcard src/device/opencl_*.c)))
+CLI_SRC  := $(sort $(wildcard src/cli/*.c))
+LIB_SRC  := $(sort $(filter-out $(CLI_SRC) $(LEFT_OUT),$(wildcard src/*/*.c)))
+KERNELS  := $(if $(OPENCL),$(sort $(wildcard kernels/*.cl)))
+
+OBJ     := $(BUILD)/obj
+GEN     := $(BUILD)/gen
+LIB_OBJ := $(LIB_SRC:%.c=$(OBJ)/%.o) $(OBJ)/gen/kernels.o
+CLI_OBJ := $(CLI_SRC:%.c=$(OBJ)/%.o)
+
+PROGRAM := $(if $(CLI_SRC),$(BUILD)/bin/mpimatmul)
+STATIC  := $(BUILD)/lib/libmpimatmul.a
+SHARED  := $(BUILD)/lib/libmpimatmul.so.$(VERSION)
+LINKS   := $(BUILD)/lib/$(SONAME) $(BUILD)/lib/libmpimatmul.so
+PC      := $(BUILD)/lib/mpimatmul.pc
+
+# tests/SUITE/NAME_test.c becomes the program tests/SUITE/NAME_test under $(BUILD), tests/embed/NAME.c the
+# program tests/embed/NAME, and tests/lib/NAME.c, which is for LD_PRELOAD, tests/NAME.so.
+tests_of  = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/$(1)/*_test.c))
+EMBED    := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/embed/*.c))
+PRELOAD  := $(patsubst tests/lib/%.c,$(BUILD)/tests/%.so,$(wildcard tests/lib/*.c))
+INTERNAL := $(foreach s,unit mpi device,$(call tests_of,$(s)))
+
+# ---- Building ---------------------------------------------------------------------------------------------
+
+.PHONY: all
+all: $(PROGRAM) $(STATIC) $(SHARED) $(LINKS) $(PC) ## build the program and both libraries (default)
+
+# A stamp changes only when its text does: other flags rebuild the objects, another set of files the libraries.
+.PHONY: FORCE
+FORCE:
+$(BUILD)/flags: export STAMP = $(COMPILE) $(CPPFLAGS) $(CFLAGS)
+$(BUILD)/link: export STAMP = $(LINK) $(USER_LINK) $(LIBS) $(LIB_OBJ) $(CLI_OBJ)
+$(BUILD)/kernels: export STAMP = $(KERNELS)
+$(BUILD)/flags $(BUILD)/link $(BUILD)/kernels: FORCE
+	@mkdir -p $(@D)
+	@printf '%s\n' "$$STAMP" | cmp -s - $@ || printf '%s\n' "$$STAMP" > $@
+
+$(GEN)/kernels.h $(GEN)/kernels.c &: $(KERNELS) scripts/embed-kernels $(BUILD)/kernels
+	$(call say,EMBED,$(GEN)/kernels.c)
+	$(Q)scripts/embed-kernels $(GEN) $(KERNELS)
+
+$(OBJ)/%.o: %.c $(BUILD)/flags | $(GEN)/kernels.h
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(COMPILE) $(PIC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+
+$(OBJ)/gen/kernels.o: $(GEN)/kernels.c $(BUILD)/flags
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(COMPILE) $(PIC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+
+# `private`: a target's value must not leak into what it depends on.
+$(LIB_OBJ): private PIC := -fPIC -fvisibility=hidden
+$(CLI_OBJ): private PIC := -fPIE
+$(OBJ)/tests/%.o: private PIC := -fPIE
+
+$(STATIC): $(LIB_OBJ) $(BUILD)/link
+	$(call say,AR,$@)
+	@mkdir -p $(@D) && rm -f $@
+	$(Q)$(AR) rcs $@ $(LIB_OBJ)
+
+$(SHARED): $(LIB_OBJ) $(BUILD)/link
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(LINK) -shared -Wl,-soname,$(SONAME) -Wl,-z,defs -o $@ $(LIB_OBJ) $(LIBS) $(USER_LINK)
+
+$(LINKS): $(SHARED)
+	@ln -sf $(notdir $<) $@ && touch -h $@
+
+# Embedders, our own program first: the shared library and MPI (its public header names MPI_Comm), nothing else.
+link_embedder = $(LINK) -pie -Wl,-rpath,'$$ORIGIN/$(1)' -o $@ $(filter %.o,$^) \
+                -L$(BUILD)/lib -lmpimatmul $(MPI_LIBS) $(USER_LINK)
+
+$(BUILD)/bin/mpimatmul: $(CLI_OBJ) $(SHARED) $(LINKS) $(BUILD)/link
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(call link_embedder,../lib)
+
+$(EMBED): $(BUILD)/%: $(OBJ)/%.o $(SHARED) $(LINKS) $(BUILD)/link
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(call link_embedder,../../lib)
+
+# Tests of the inside see every symbol, so they take the static library.
+$(INTERNAL): $(BUILD)/%: $(OBJ)/%.o $(STATIC)
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(LINK) -pie -o $@ $< $(STATIC) -lcmocka $(LIBS) $(USER_LINK)
+
+$(PRELOAD): $(BUILD)/tests/%.so: tests/lib/%.c $(BUILD)/flags
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(COMPILE) -fPIC $(CPPFLAGS) $(CFLAGS) -MF $(OBJ)/tests/lib-$*.d -shared -o $@ $< -ldl $(LDFLAGS)
+
+# Libs.private instead of Requires.private: only who links statically needs our libraries' own packages.
+$(PC): scripts/mpimatmul.pc.in include/mpimatmul_local.h $(BUILD)/link FORCE
+	@mkdir -p $(@D)
+	@sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(libdir)|' -e 's|@INCLUDEDIR@|$(includedir)|' \
+	     -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBS_PRIVATE@|$(LIBS)|' $< > $@
+
+-include $(shell find $(OBJ) -name '*.d' 2>/dev/null)
+
+# ---- Checking ---------------------------------------------------------------------------------------------
+
+CHECK_unit   = $(call tests_of,unit)
+CHECK_mpi    = $(call tests_of,mpi)
+CHECK_device = $(call tests_of,device)
+CHECK_cli    = all $(EMBED) $(PRELOAD)
+CHECK_lab    = all $(EMBED) $(PRELOAD)
+
+.PHONY: demo check tests lint
+demo: all ## multiply large matrices on one core, then on all there is; show the speed-up
+	@BUILD=$(BUILD) scripts/demo
+
+check: $(foreach s,$(SUITE),$(CHECK_$(s))) ## lint and all tests (SUITE="unit mpi", ONLY=part-of-a-name for some)
+	@BUILD=$(BUILD) MODE=$(MODE) scripts/run-tests $(SUITE)
+
+tests: all $(INTERNAL) $(EMBED) $(PRELOAD) ## build every test program, run none
+
+lint: ## layers, style, clang-format, shellcheck and, where installed, cppcheck
+	@BUILD=$(BUILD) MODE=$(MODE) scripts/run-tests lint
+
+# ---- Installing -------------------------------------------------------------------------------------------
+
+DATA := $(wildcard include/*.schema.json scripts/mpimatmul.tune scripts/environment.sh)
+MAN  := $(wildcard scripts/mpimatmul.1)
+data_dir := $(datadir)/mpimatmul
+to = $(DESTDIR)$(1)
+
+.PHONY: install uninstall
+install: all ## install under PREFIX (/usr/local), below DESTDIR if given
+	$(INSTALL) -d $(foreach d,$(bindir) $(libdir) $(includedir) $(pkgconfigdir) $(data_dir),$(call to,$(d)))
+	$(if $(PROGRAM),$(INSTALL) -m 755 $(PROGRAM) $(call to,$(bindir)))
+	$(INSTALL) -m 644 $(SHARED) $(STATIC) $(call to,$(libdir))
+	ln -sf $(notdir $(SHARED)) $(call to,$(libdir)/$(SONAME))
+	ln -sf $(notdir $(SHARED)) $(call to,$(libdir)/libmpimatmul.so)
+	$(INSTALL) -m 644 $(wildcard include/*.h) $(call to,$(includedir))
+	$(INSTALL) -m 644 $(PC) $(call to,$(pkgconfigdir))
+	$(if $(DATA),$(INSTALL) -m 644 $(DATA) $(call to,$(data_dir)))
+	$(if $(MAN),$(INSTALL) -d $(call to,$(mandir)/man1))
+	$(if $(MAN),$(INSTALL) -m 644 $(MAN) $(call to,$(mandir)/man1))
+
+uninstall: ## remove what install put there
+	rm -f $(call to,$(bindir)/mpimatmul) $(call to,$(mandir)/man1/mpimatmul.1) $(call to,$(pkgconfigdir)/mpimatmul.pc)
+	rm -f $(foreach f,$(notdir $(SHARED) $(STATIC)) $(SONAME) libmpimatmul.so,$(call to,$(libdir)/$(f)))
+	rm -f $(foreach f,$(notdir $(wildcard include/*.h)),$(call to,$(includedir)/$(f)))
+	rm -f $(foreach f,$(notdir $(DATA)),$(call to,$(data_dir)/$(f)))
+	-rmdir $(call to,$(data_dir)) 2>/dev/null
+
+# ---- Everything else --------------------------------------------------------------------------------------
+
+.PHONY: info format clean help
+info: ## show compiler, mode, flags and the libraries found
+	@printf '%-12s %s\n' version '$(VERSION)' mode '$(MODE) in $(BUILD)' compiler "$$($(CC) --version | head -n 1)" \
+	    opencl '$(if $(OPENCL),on,off) (WITH_OPENCL=$(WITH_OPENCL))' \
+	    cppflags '$(strip $(BUILD_CPPFLAGS) $(CPPFLAGS))' cflags '$(strip $(BUILD_CFLAGS) $(CFLAGS))' \
+	    ldflags '$(strip $(BUILD_LDFLAGS) $(LDFLAGS))' libs '$(strip $(LIBS))'
+	@for p in $(PACKAGES) cmocka; do \
+	    printf '%-12s %s\n' $$p "$$($(PKG_CONFIG) --modversion $$p 2>/dev/null || echo absent)"; done
+
+format: ## let clang-format rewrite all C and OpenCL files
+	clang-format -i $(wildcard include/*.h src/*/*.[ch] kernels/*.cl tests/*.[ch] tests/*/*.[ch] bench/*.[ch])
+
+clean: ## remove the build folder of all modes
+	rm -rf build $(BUILD)
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo 'Choices: MODE=release|debug|asan WITH_OPENCL=auto|yes|no WERROR=1 PREFIX= DESTDIR= CFLAGS= SETUP=no V=1'
