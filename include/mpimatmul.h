@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+//
+// mpimatmul: multiply matrices on whatever machines are at hand, one MPI rank per GPU or CPU.
+//
+//     MPI_Init_thread(...);                          // MPI_THREAD_FUNNELED is enough
+//     mmul_context_create(MPI_COMM_WORLD, ...);      // who is there: hosts, devices, cores
+//     if (rank == 0) mmul_matrix_open("A.bin", ...); // operands: root's files or memory
+//     mmul_plan_create(context, &args, ...);         // who computes which rows
+//     mmul_run(context, &args, plan, ...);           // move, multiply, check, write
+//     mmul_report_print(report, stdout);             // what happened
+//
+// This header is the half that works on a communicator; mpimatmul_local.h (included here) holds
+// types, files and everything that needs no MPI. Root is rank 0 of the communicator.
+// "Collective" functions are called by all ranks of the context's communicator, in the same order;
+// when one rank fails, all return the same status and the same text (the lowest failing rank's).
+#pragma once
+
+#include <mpi.h>
+
+#include "mpimatmul_local.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// --------------------------------------------------------------------------------------- context
+
+struct mmul_context;
+
+struct mmul_context_options {
+    // These may differ from rank to rank:
+    const char *device; // "auto" (also NULL), "cpu", "gpu", "gpu:K", "P:D", "pci:BDF", part of a
+                        // device's name, "reference", "faulty:RULES:NAME", or "@FILE" on root with
+                        // lines `host device[,device...] [weight]`
+    int threads;        // of a CPU rank; 0: its share of the node's cores
+    bool no_bind;       // leave the process's cores as they are
+    const struct mmul_probe *probe; // OpenCL devices of this machine, borrowed until destroy;
+                                    // NULL: none
+    // Must agree on all ranks: lines `name=value` compared at start-up; NULL: none.
+    const char *agreed_options;
+};
+
+// Collective over `comm`, which is duplicated. Finds nodes, cores and devices, gives each rank its
+// device and cores (binding the calling process unless no_bind or the user bound it), and checks
+// that all ranks run the same version of this library and of MPI, on the same byte order, with
+// the same options.
+// Fails: MMUL_ERR_SYSTEM (versions, byte order), MMUL_ERR_USAGE (options that must agree differ,
+// malformed device), MMUL_ERR_UNAVAILABLE (a device asked for by name is absent).
+MMUL_API enum mmul_status mmul_context_create(MPI_Comm comm,
+                                              const struct mmul_context_options *options,
+                                              struct mmul_context **context,
+                                              struct mmul_error *err);
+
+// Collective (frees the duplicated communicator): call before MPI_Finalize.
+MMUL_API void mmul_context_destroy(struct mmul_context *context);
+
+// Collective over `comm`: when any rank comes with err->status != MMUL_OK, the lowest such rank's
+// error becomes everybody's and its status is returned. For what an application does on root
+// alone between collective calls (opening files, say).
+MMUL_API enum mmul_status mmul_agree(MPI_Comm comm, struct mmul_error *err);
+
+// Every rank: host, slot, cores bound, device, driver, memory; every device of every node that is
+// not used, with the reason. Local; complete on root only.
+MMUL_API void mmul_context_print(const struct mmul_context *context, FILE *stream);
+MMUL_API enum mmul_status mmul_context_json(const struct mmul_context *context, char **text,
+                                            struct mmul_error *err);
+
+// Warning lines of all ranks so far (drivers, devices, shared cores); borrowed, on root only.
+MMUL_API int mmul_context_warnings(const struct mmul_context *context,
+                                   const char *const **warnings);
+
+// ---------------------------------------------------------------------------------- plan and run
+
+// Collective. Reads shapes on root, measures devices when weights are automatic, computes the plan
+// on root and sends it to all.
+// Fails: MMUL_ERR_DATA (shapes), MMUL_ERR_USAGE (weights), MMUL_ERR_SYSTEM (does not fit in
+// memory; the numbers are in the text).
+MMUL_API enum mmul_status mmul_plan_create(struct mmul_context *context,
+                                           const struct mmul_matmul *args, struct mmul_plan **plan,
+                                           struct mmul_error *err);
+// Collective. Carries the plan out: args are those the plan was made from. The report is complete
+// on root; other ranks get an empty one.
+// Fails: MMUL_ERR_WRONG (a block stayed wrong after it was recomputed), MMUL_ERR_UNAVAILABLE (a
+// device failed and no_fallback), MMUL_ERR_IO, MMUL_ERR_DATA, MMUL_ERR_SYSTEM. No output then.
+MMUL_API enum mmul_status mmul_run(struct mmul_context *context, const struct mmul_matmul *args,
+                                   const struct mmul_plan *plan, struct mmul_report **report,
+                                   struct mmul_error *err);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: MIT
+//
+// mpimatmul: the local half of the public interface.
+//
+// Everything here is plain data or works on one process alone: no MPI, no rank, no collective call.
+// mpimatmul.h includes this header and adds the half that runs on a communicator.
+//
+// Conventions, everywhere:
+//   * Matrices are row-major. C is m x n, A is m x k, B is k x n.
+//   * Dimensions and counts are int64_t and count elements; byte sizes are size_t and say `_bytes`.
+//   * Ranges are half-open; P parts have P+1 offsets.
+//   * A function that can fail returns enum mmul_status and fills the struct mmul_error it is given
+//     last (never NULL); its outputs are written only on success.
+//   * Who creates destroys. Every destroy or close accepts NULL.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define MMUL_VERSION "0.1.0"
+
+#define MMUL_API __attribute__((visibility("default")))
+
+// ---------------------------------------------------------------------------------------- status
+
+// The values are the exit codes of the program (sysexits.h where it has a word for them).
+enum mmul_status {
+    MMUL_OK = 0,
+    MMUL_ERR_USAGE = 64,       // malformed or contradicting request
+    MMUL_ERR_DATA = 65,        // a file is not a valid matrix, or shapes do not fit
+    MMUL_ERR_NO_INPUT = 66,    // input missing, unreadable, a directory or a FIFO
+    MMUL_ERR_UNAVAILABLE = 69, // a device asked for by name is absent or failed
+    MMUL_ERR_INTERNAL = 70,    // our bug
+    MMUL_ERR_SYSTEM = 71,      // memory, system or MPI failure; versions that differ between ranks
+    MMUL_ERR_CREATE = 73,      // output cannot be created, or is one of the inputs
+    MMUL_ERR_IO = 74,          // write, space or sync error
+    MMUL_ERR_STOPPED = 75,     // stopped part-way
+    MMUL_ERR_CONFIG = 78,      // the machine needs fixing first
+    MMUL_ERR_WRONG = 79,       // the result is wrong, or two matrices differ
+};
+
+// One failure: what failed with the subject quoted, and what to do about it.
+struct mmul_error {
+    enum mmul_status status;
+    char text[1024]; // lower case, no full stop, one line
+    char hint[256];  // "" or a plain remedy, one line
+};
+
+// ---------------------------------------------------------------------------------------- shapes
+
+enum mmul_dtype { MMUL_F32, MMUL_F16, MMUL_BF16, MMUL_F64 };
+
+// A stack of batch * depth matrices of rows x cols, C order (cols fastest).
+struct mmul_shape {
+    int64_t batch, depth, rows, cols;
+};
+
+// "float32", "float16", "bfloat16", "float64".
+MMUL_API const char *mmul_dtype_name(enum mmul_dtype dtype);
+
+// Accepts the names above and f32, f16, bf16, f64. Fails with MMUL_ERR_USAGE.
+MMUL_API enum mmul_status mmul_dtype_parse(const char *text, enum mmul_dtype *dtype,
+                                           struct mmul_error *err);
+
+// 4, 2, 2, 8.
+MMUL_API size_t mmul_dtype_bytes(enum mmul_dtype dtype);
+
+// Number of matrices in a stack: batch * depth.
+MMUL_API int64_t mmul_shape_matrices(struct mmul_shape shape);
+
+// "3 x 2 x 4096 x 1024", leading sizes of 1 left out ("4096 x 1024"). Returns `text`.
+MMUL_API char *mmul_shape_format(struct mmul_shape shape, char text[static 96]);
+
+// "RxC", "DxRxC" or "BxDxRxC"; every size in [1, 2^31). Fails with MMUL_ERR_USAGE.
+MMUL_API enum mmul_status mmul_shape_parse(const char *text, struct mmul_shape *shape,
+                                           struct mmul_error *err);
+
+// Text to number, whole string, range-checked; `what` names the subject in the error.
+// Sizes take K M G T and KiB MiB GiB TiB (all powers of 1024). Fail with MMUL_ERR_USAGE.
+MMUL_API enum mmul_status mmul_parse_int64(const char *text, const char *what, int64_t least,
+                                           int64_t most, int64_t *value, struct mmul_error *err);
+MMUL_API enum mmul_status mmul_parse_double(const char *text, const char *what, double *value,
+                                            struct mmul_error *err);
+MMUL_API enum mmul_status mmul_parse_size(const char *text, const char *what, int64_t *bytes,
+                                          struct mmul_error *err);
+
+// "1.5 GiB", "20 B". Returns `text`.
+MMUL_API char *mmul_bytes_format(int64_t bytes, char text[static 32]);
+
+// The candidate nearest to `word` by edit distance, or NULL when none is near (more than a third
+// of its letters differ). Borrowed from `candidates`, which ends with NULL.
+MMUL_API const char *mmul_nearest(const char *word, const char *const *candidates);
+
+// -------------------------------------------------------------------------------------- matrices
+
+enum mmul_format { MMUL_FORMAT_BIN, MMUL_FORMAT_NPY, MMUL_FORMAT_MEMORY };
+
+// A rectangle of one matrix of a stack, in stored orientation.
+struct mmul_region {
+    int64_t matrix; // b * depth + d
+    int64_t row_begin, row_end;
+    int64_t col_begin, col_end;
+};
+
+// A matrix stack that can be read: a file or the caller's memory.
+struct mmul_matrix;
+
+struct mmul_matrix_info {
+    struct mmul_shape shape;
+    enum mmul_dtype stored;    // in the file or memory
+    enum mmul_dtype delivered; // by reads: `stored`, float64 being read as float32
+    enum mmul_format format;
+    int version;        // .bin 1 or 2, .npy major version, 0 in memory
+    bool fortran_order; // .npy; reads deliver C order all the same
+    bool big_endian;
+    int64_t file_bytes;
+};
+
+// Opens a .bin or .npy file (told apart by content) and checks header and exact length. A Fortran
+// order .npy is read into memory whole at once.
+// Fails: MMUL_ERR_NO_INPUT (missing, unreadable, directory, FIFO), MMUL_ERR_DATA (not a valid
+// matrix; expected and found sizes in the text), MMUL_ERR_SYSTEM (memory).
+MMUL_API enum mmul_status mmul_matrix_open(const char *path, struct mmul_matrix **matrix,
+                                           struct mmul_error *err);
+
+// Wraps `data` (shape's elements of dtype, C order), borrowed until close.
+MMUL_API enum mmul_status mmul_matrix_borrow(const void *data, struct mmul_shape shape,
+                                             enum mmul_dtype dtype, const char *name,
+                                             struct mmul_matrix **matrix, struct mmul_error *err);
+
+MMUL_API void mmul_matrix_close(struct mmul_matrix *matrix);
+MMUL_API struct mmul_matrix_info mmul_matrix_info(const struct mmul_matrix *matrix);
+
+// The path or name it was opened with; lives as long as the matrix.
+MMUL_API const char *mmul_matrix_name(const struct mmul_matrix *matrix);
+
+// Reads the elements [begin, end) of `region`, counted in the region's own C order (element
+// r * (col_end - col_begin) + c), into dst as `delivered` dtype. The region lies inside the shape.
+// Fails with MMUL_ERR_DATA when the file has become shorter, MMUL_ERR_NO_INPUT when it cannot be read.
+MMUL_API enum mmul_status mmul_matrix_read(struct mmul_matrix *matrix, struct mmul_region region,
+                                           int64_t begin, int64_t end, void *dst,
+                                           struct mmul_error *err);
+
+// Same, widened to float32 whatever the dtype.
+MMUL_API enum mmul_status mmul_matrix_read_float(struct mmul_matrix *matrix,
+                                                 struct mmul_region region, int64_t begin,
+                                                 int64_t end, float *dst, struct mmul_error *err);
+
+// A matrix stack being written: a file under a temporary name, or the caller's memory.
+struct mmul_output;
+
+// Starts `path` as `path.part` in the same folder, locked against a second writer, its whole space
+// reserved. The ending of `path` chooses the format (.npy, else .bin). float32 .bin is version 1,
+// 16-bit .bin version 2; .npy takes float32 and float16 (bfloat16 becomes float32).
+// `inputs` (count of them) are refused as output: same device and inode.
+// Fails: MMUL_ERR_CREATE (folder missing or not writable, path is a folder, path is an input,
+// another run writes it), MMUL_ERR_IO (no space), MMUL_ERR_DATA (a size beyond int32 in .bin).
+MMUL_API enum mmul_status mmul_output_create(const char *path, struct mmul_shape shape,
+                                             enum mmul_dtype dtype,
+                                             struct mmul_matrix *const *inputs, int input_count,
+                                             struct mmul_output **output, struct mmul_error *err);
+
+// As mmul_output_create for .bin, with version 2 (dtype tag) forced also for float32.
+MMUL_API enum mmul_status mmul_output_create_version2(const char *path, struct mmul_shape shape,
+                                                      enum mmul_dtype dtype,
+                                                      struct mmul_matrix *const *inputs,
+                                                      int input_count, struct mmul_output **output,
+                                                      struct mmul_error *err);
+
+// Writes into caller's memory (shape's elements of dtype, C order), borrowed until destroy.
+MMUL_API enum mmul_status mmul_output_borrow(void *data, struct mmul_shape shape,
+                                             enum mmul_dtype dtype, struct mmul_output **output,
+                                             struct mmul_error *err);
+
+// Writes elements [begin, end) of `region` (counted as in mmul_matrix_read) from float32 values,
+// narrowed to the output's dtype (round to nearest even).
+MMUL_API enum mmul_status mmul_output_write_float(struct mmul_output *output,
+                                                  struct mmul_region region, int64_t begin,
+                                                  int64_t end, const float *src,
+                                                  struct mmul_error *err);
+
+// Same, bytes as they are: src is of the output's own dtype (NaN payloads are kept).
+MMUL_API enum mmul_status mmul_output_write(struct mmul_output *output, struct mmul_region region,
+                                            int64_t begin, int64_t end, const void *src,
+                                            struct mmul_error *err);
+
+MMUL_API enum mmul_dtype mmul_output_dtype(const struct mmul_output *output);
+
+// fsync, rename onto the final name, fsync of the folder. The output is destroyed either way.
+MMUL_API enum mmul_status mmul_output_commit(struct mmul_output *output, struct mmul_error *err);
+
+// Discards: the temporary file is removed, an existing file of the final name stays untouched.
+MMUL_API void mmul_output_destroy(struct mmul_output *output);
+
+// ------------------------------------------------------------------------- operations on files
+
+enum mmul_generator {
+    MMUL_GENERATE_UNIFORM,  // [-1, 1), multiples of 2^-23
+    MMUL_GENERATE_NORMAL,   // mean 0, standard deviation 1
+    MMUL_GENERATE_INTEGER,  // -4 .. 4, uniform
+    MMUL_GENERATE_IDENTITY, // 1 where row = column
+};
+
+// Element e (index in C order over the whole stack) depends on (seed, e) alone, so any part can
+// be made anywhere. Source: SplitMix64 (Steele, Lea, Flood 2014); normal by Box-Muller.
+MMUL_API void mmul_generate(enum mmul_generator kind, uint64_t seed, struct mmul_shape shape,
+                            int64_t begin, int64_t end, float *dst);
+
+MMUL_API enum mmul_status mmul_generator_parse(const char *text, enum mmul_generator *kind,
+                                               struct mmul_error *err);
+
+// Writes a generated matrix to `path`.
+MMUL_API enum mmul_status mmul_generate_file(const char *path, enum mmul_generator kind,
+                                             uint64_t seed, struct mmul_shape shape,
+                                             enum mmul_dtype dtype, struct mmul_error *err);
+
+struct mmul_convert_options {
+    bool has_dtype; // false: keep the dtype as far as the format can (float64 and, to .npy,
+                    // bfloat16 become float32)
+    enum mmul_dtype dtype;
+    int bin_version; // 0: 1 for float32, 2 for 16-bit; or 1, 2 forced
+};
+
+MMUL_API enum mmul_status mmul_convert(const char *in, const char *out,
+                                       const struct mmul_convert_options *options,
+                                       struct mmul_error *err);
+
+struct mmul_statistics {
+    int64_t count, nan_count, inf_count;
+    double min, max, mean; // of the finite elements; NaN when there is none
+};
+
+MMUL_API enum mmul_status mmul_statistics(struct mmul_matrix *matrix,
+                                          struct mmul_statistics *statistics,
+                                          struct mmul_error *err);
+
+struct mmul_difference {
+    bool same_shape;
+    int64_t count;          // elements compared
+    int64_t outside;        // |x - y| > tolerance, or classes (NaN, +Inf, -Inf, finite) differ
+    double max_absolute;    // over pairs of finite elements
+    double mean_absolute;   // over pairs of finite elements
+    int64_t first_outside;  // index in C order, -1 when none
+    double max_reference;   // max |x| over finite elements of the first matrix
+};
+
+// Compares two stacks element by element; different shapes are a result, not a failure.
+MMUL_API enum mmul_status mmul_diff(struct mmul_matrix *x, struct mmul_matrix *y, double tolerance,
+                                    struct mmul_difference *difference, struct mmul_error *err);
+
+// ------------------------------------------------------------------------------------- splitting
+
+enum mmul_split_rule {
+    MMUL_SPLIT_EXACT,  // largest remainder, ties to the lowest part
+    MMUL_SPLIT_HUNDRED // 100 base pieces; the rule of the original files (FORMAT in the README)
+};
+
+enum mmul_axis { MMUL_ROWS, MMUL_COLS };
+
+// Which axis of C is split among ranks; auto: by bytes moved.
+enum mmul_split_choice { MMUL_SPLIT_AUTO, MMUL_SPLIT_ROWS, MMUL_SPLIT_COLS };
+
+// Splits [0, total) into `parts` by weights (positive or zero, finite, sum > 0): writes parts + 1
+// offsets. Zero weight means an empty part. Fails with MMUL_ERR_USAGE on unusable weights.
+MMUL_API enum mmul_status mmul_split_offsets(int64_t total, int parts, const double *weights,
+                                             enum mmul_split_rule rule, int64_t *offsets,
+                                             struct mmul_error *err);
+
+// "0.5,0.25,0.25" or "@FILE" (numbers separated by white space or commas, # comments) -> weights,
+// heap-allocated, freed by the caller with mmul_free. Checks that each is finite, none negative,
+// not all zero. Fails with MMUL_ERR_USAGE, for a malformed file MMUL_ERR_DATA, missing MMUL_ERR_NO_INPUT.
+MMUL_API enum mmul_status mmul_weights_parse(const char *text, double **weights, int *count,
+                                             struct mmul_error *err);
+
+struct mmul_split_options {
+    enum mmul_axis axis;
+    enum mmul_split_rule rule;
+    int parts;
+    const double *weights; // borrowed; NULL: equal
+    const char *folder;    // where the shards go; created with mode 0700 when it is missing
+};
+
+// Writes <name>_shard_<i>.bin for each part and <name>_shards.json beside them. Rows (or columns)
+// of all matrices of the stack form one range that is split; a shard that crosses matrices is
+// stored as [1,1,rows,cols] of its part of that range. An empty part is a header-only file.
+// Fails with MMUL_ERR_CREATE when the folder is a symbolic link or another user can write to it.
+MMUL_API enum mmul_status mmul_split(const char *path, const struct mmul_split_options *options,
+                                     struct mmul_error *err);
+
+// The reverse: <folder>/<name>_shard_<i>.bin -> out. With a JSON beside the shards, axis, shape
+// and hashes come from it and are checked; without, shards 0, 1, ... are joined by rows.
+MMUL_API enum mmul_status mmul_join(const char *name, const char *folder, const char *out,
+                                    struct mmul_error *err);
+
+// The name rules: removes folder, "_shard_<i>" and ".bin"/".npy" from a path. Returns `name`.
+MMUL_API char *mmul_base_name(const char *path, char name[static 256]);
+
+// --------------------------------------------------------------------------------------- devices
+
+enum mmul_device_type { MMUL_DEVICE_CPU, MMUL_DEVICE_GPU, MMUL_DEVICE_ACCELERATOR };
+
+// One device as a user sees it. Plain data: may be sent as bytes between like machines.
+struct mmul_device_info {
+    char id[16];        // "cpu", "reference", or "P:D" with the numbers of clinfo
+    char name[128];
+    char vendor[64];
+    char platform[64];
+    char driver[64];
+    char pci[16];       // "0000:65:00.0", or "" when unknown
+    enum mmul_device_type type;
+    bool opencl;
+    bool usable;        // `auto` may choose it
+    int compute_units;
+    int64_t memory_bytes;
+    int64_t max_allocation_bytes;
+    char reason[128];   // why `auto` does not choose it; "" when usable
+};
+
+// What a look at the machine's OpenCL drivers found.
+struct mmul_probe;
+
+// Lists OpenCL devices in a child process, so that a driver that crashes or hangs costs a warning
+// that names it and not the caller. Call it before MPI_Init and before starting threads: it forks,
+// and it takes a bad driver out of this process by setting OCL_ICD_VENDORS / OCL_ICD_FILENAMES.
+// No OpenCL at all is a probe with no devices. Fails with MMUL_ERR_SYSTEM (fork, memory) only.
+MMUL_API enum mmul_status mmul_probe_create(double limit_seconds, struct mmul_probe **probe,
+                                            struct mmul_error *err);
+MMUL_API void mmul_probe_destroy(struct mmul_probe *probe);
+
+// Devices in clinfo's order; borrowed.
+MMUL_API int mmul_probe_devices(const struct mmul_probe *probe,
+                                const struct mmul_device_info **devices);
+
+// Warning lines; borrowed.
+MMUL_API int mmul_probe_warnings(const struct mmul_probe *probe, const char *const **warnings);
+
+// ---------------------------------------------------------------------------------------- matmul
+
+// C = alpha op(A) op(B) + beta C_in for every matrix of the stacks; a batch or depth of 1 in A or
+// B is repeated. Fields marked (root) are read on root only, the rest must agree on all ranks.
+struct mmul_matmul {
+    struct mmul_matrix *a;      // (root) borrowed; (m, k), or (k, m) when transposed
+    struct mmul_matrix *b;      // (root) borrowed; (k, n), or (n, k) when transposed
+    struct mmul_matrix *c_in;   // (root) borrowed; (m, n) like C; NULL: none, beta must be 0
+    struct mmul_output *output; // (root) consumed by mmul_run: committed when all is right, else
+                                // discarded; stays the caller's when mmul_run is not reached
+    bool transpose_a, transpose_b;
+    float alpha, beta; // finite; alpha 0: A and B are not read; beta 0: C_in is not read
+
+    const char *weights; // (root) "auto" (also NULL): measured speeds; "equal"; "0.5,0.25,0.25";
+                         // "@FILE": one per rank
+    enum mmul_split_choice split;
+    enum mmul_split_rule split_rule;
+    int64_t memory_limit_bytes;        // per node; 0: what the system has available
+    int64_t device_memory_limit_bytes; // per device; 0: what the device has
+    bool no_verify;
+    bool no_fallback;
+    uint64_t verify_seed; // (root) 0: fresh
+    const char *op_name;  // (root) for the report: "mul"; NULL: "mul"
+
+    // Called on root now and then during a run; NULL: not at all.
+    void (*progress)(void *progress_context, const char *phase, int64_t done_bytes,
+                     int64_t total_bytes);
+    void *progress_context;
+};
+
+// Shape and natural dtype of the result (the common 16-bit type when all inputs have it, else
+// float32). Local. Fails with MMUL_ERR_DATA when shapes do not fit (the text names files and sizes).
+MMUL_API enum mmul_status mmul_matmul_result(const struct mmul_matmul *args,
+                                             struct mmul_shape *shape, enum mmul_dtype *dtype,
+                                             struct mmul_error *err);
+
+// A plan: who computes which rows (made by mmul_plan_create in mpimatmul.h).
+struct mmul_plan;
+MMUL_API void mmul_plan_destroy(struct mmul_plan *plan);
+
+// Who computes which rows, tiles, bytes to each node, memory, predicted seconds. Local.
+MMUL_API void mmul_plan_print(const struct mmul_plan *plan, FILE *stream);
+MMUL_API enum mmul_status mmul_plan_json(const struct mmul_plan *plan, char **text,
+                                         struct mmul_error *err);
+
+// What happened in a run (made by mmul_run in mpimatmul.h); complete on root only.
+struct mmul_report;
+MMUL_API void mmul_report_destroy(struct mmul_report *report);
+
+// Table per rank, then totals. Local, root.
+MMUL_API void mmul_report_print(const struct mmul_report *report, FILE *stream);
+
+// The schema is in mpimatmul_report.schema.json beside this header.
+MMUL_API enum mmul_status mmul_report_json(const struct mmul_report *report, char **text,
+                                           struct mmul_error *err);
+
+// Warning lines of the run, all ranks; borrowed. Local, root.
+MMUL_API int mmul_report_warnings(const struct mmul_report *report, const char *const **warnings);
+
+// Wall seconds of the run. Local, root.
+MMUL_API double mmul_report_seconds(const struct mmul_report *report);
+
+struct mmul_verdict {
+    int64_t rows_checked, rows_wrong;
+    int64_t first_wrong_matrix, first_wrong_row; // -1 when none
+};
+
+// Is C = alpha op(A) op(B)? O(n^2) per matrix, in double, independent of BLAS. Local.
+MMUL_API enum mmul_status mmul_verify(const struct mmul_matmul *args, struct mmul_matrix *c,
+                                      struct mmul_verdict *verdict, struct mmul_error *err);
+
+// ---------------------------------------------------------------------------------------- memory
+
+// Frees what the library allocated for the caller.
+MMUL_API void mmul_free(void *memory);
+
+// Bytes the library holds at this moment: zero when everything was destroyed.
+MMUL_API int64_t mmul_live_bytes(void);
+
+#ifdef __cplusplus
+}
+#endif

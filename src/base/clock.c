@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT
+// Time: the monotonic clock, which no clock adjustment moves, and a short sleep for loops that
+// test something and nap. No dates, no timers.
+#include "base/clock.h"
+
+#include <time.h>
+
+double mmul_clock_now(void) {
+    struct timespec now = {0};
+    clock_gettime(CLOCK_MONOTONIC, &now); // cannot fail for this clock and a valid address
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+void mmul_clock_nap(double seconds) {
+    if (!(seconds > 0))
+        return;
+    struct timespec pause = {.tv_sec = (time_t)seconds};
+    pause.tv_nsec = (long)((seconds - (double)pause.tv_sec) * 1e9);
+    (void)nanosleep(&pause, NULL); // a signal may end the nap early: that is the contract
+}

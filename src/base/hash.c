@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+// XXH3 of xxHash, in one piece or fed bit by bit. The only file that knows xxHash.
+#include "base/hash.h"
+
+#define XXH_STATIC_LINKING_ONLY // the state's size, so that it lives in counted memory
+#include <xxhash.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+
+struct mmul_hasher {
+    XXH3_state_t state;
+};
+
+uint64_t mmul_hash(const void *bytes, size_t count) {
+    return XXH3_64bits(bytes, count);
+}
+
+enum mmul_status mmul_hasher_create(struct mmul_hasher **hasher, struct mmul_error *err) {
+    void *fresh = NULL;
+    enum mmul_status status =
+        mmul_allocate(1, sizeof(struct mmul_hasher), "a checksum", &fresh, err);
+    if (status != MMUL_OK)
+        return status;
+    struct mmul_hasher *made = fresh;
+    if (XXH3_64bits_reset(&made->state) != XXH_OK) {
+        mmul_free(made);
+        return mmul_fail(err, MMUL_ERR_INTERNAL, "cannot start a checksum");
+    }
+    *hasher = made;
+    return MMUL_OK;
+}
+
+void mmul_hasher_add(struct mmul_hasher *hasher, const void *bytes, size_t count) {
+    (void)XXH3_64bits_update(&hasher->state, bytes, count); // fails for a NULL pointer only
+}
+
+uint64_t mmul_hasher_value(const struct mmul_hasher *hasher) {
+    return XXH3_64bits_digest(&hasher->state);
+}
+
+void mmul_hasher_destroy(struct mmul_hasher *hasher) {
+    mmul_free(hasher);
+}

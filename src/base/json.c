@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT
+// JSON and text files by way of jansson and stdio. A text file is written under a temporary name
+// in its folder and renamed, so that a reader never meets half of it; what exists and is no plain
+// file (/dev/null, /dev/stdout, a FIFO) is written to directly, never replaced.
+#include "base/json.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/random.h"
+#include "base/status.h"
+#include "base/text.h"
+
+static enum mmul_status open_regular(const char *path, FILE **file, struct mmul_error *err) {
+    enum mmul_status status;
+    struct stat found;
+    // O_NONBLOCK: a FIFO must not make us wait for a writer.
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errno, "cannot open '%s'", path);
+    if (fstat(fd, &found) != 0) {
+        status = mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errno, "cannot open '%s'", path);
+        goto out;
+    }
+    if (!S_ISREG(found.st_mode)) {
+        status = mmul_fail(err, MMUL_ERR_NO_INPUT, "cannot read '%s': not a regular file", path);
+        goto out;
+    }
+    FILE *opened = fdopen(fd, "r");
+    if (opened != NULL) {
+        *file = opened;
+        return MMUL_OK;
+    }
+    status = mmul_fail_errno(err, MMUL_ERR_SYSTEM, errno, "cannot open '%s'", path);
+out:
+    close(fd);
+    return status;
+}
+
+enum mmul_status mmul_json_load(const char *path, json_t **value, struct mmul_error *err) {
+    FILE *file = NULL;
+    enum mmul_status status = open_regular(path, &file, err);
+    if (status != MMUL_OK)
+        return status;
+    json_error_t problem;
+    json_t *loaded = json_loadf(file, JSON_REJECT_DUPLICATES, &problem);
+    bool unreadable = ferror(file) != 0;
+    fclose(file); // read only: nothing can be lost
+    if (loaded != NULL) {
+        *value = loaded;
+        return MMUL_OK;
+    }
+    if (unreadable)
+        return mmul_fail(err, MMUL_ERR_NO_INPUT, "cannot read '%s'", path);
+    return mmul_fail(err, MMUL_ERR_DATA, "'%s' is not valid JSON: line %d, column %d: %s", path,
+                     problem.line, problem.column, problem.text);
+}
+
+static int add_json(const char *piece, size_t length, void *text) {
+    struct mmul_text *target = text;
+    mmul_text_add(target, "%.*s", (int)length, piece);
+    return target->failed ? -1 : 0;
+}
+
+enum mmul_status mmul_json_format(const json_t *value, char **text, struct mmul_error *err) {
+    struct mmul_text built = {0};
+    int rc = json_dump_callback(value, add_json, &built, JSON_INDENT(2) | JSON_ENCODE_ANY);
+    if (rc == 0)
+        mmul_text_add(&built, "\n");
+    if (rc != 0 || built.failed) {
+        mmul_text_fini(&built);
+        return mmul_fail(err, MMUL_ERR_SYSTEM, "cannot format JSON");
+    }
+    *text = built.data; // ownership passes on
+    return MMUL_OK;
+}
+
+// Writes and closes. Returns 0 or errno.
+static int fill(int fd, const char *text) {
+    size_t left = strlen(text);
+    int errnum = 0;
+    while (left > 0) {
+        ssize_t written = write(fd, text, left);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written < 0) {
+            errnum = errno;
+            break;
+        }
+        text += written;
+        left -= (size_t)written;
+    }
+    if (errnum == 0 && fsync(fd) != 0 && errno != EINVAL && errno != EROFS)
+        errnum = errno;
+    if (close(fd) != 0 && errnum == 0)
+        errnum = errno;
+    return errnum;
+}
+
+static enum mmul_status store_directly(const char *path, const char *text, struct mmul_error *err) {
+    int fd = open(path, O_WRONLY | O_TRUNC | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0)
+        return mmul_fail_errno(err, MMUL_ERR_CREATE, errno, "cannot write '%s'", path);
+    if (fcntl(fd, F_SETFL, 0) != 0) {
+        int errnum = errno;
+        close(fd);
+        return mmul_fail_errno(err, MMUL_ERR_IO, errnum, "cannot write '%s'", path);
+    }
+    int errnum = fill(fd, text);
+    if (errnum != 0)
+        return mmul_fail_errno(err, MMUL_ERR_IO, errnum, "cannot write '%s'", path);
+    return MMUL_OK;
+}
+
+static enum mmul_status store_renamed(const char *path, const char *part, const char *text,
+                                      struct mmul_error *err) {
+    int fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return mmul_fail_errno(err, MMUL_ERR_CREATE, errno, "cannot create '%s'", path);
+    int errnum = fill(fd, text);
+    if (errnum == 0 && rename(part, path) != 0)
+        errnum = errno;
+    if (errnum == 0)
+        return MMUL_OK;
+    (void)unlink(part); // the failure that counts is already known
+    return mmul_fail_errno(err, MMUL_ERR_IO, errnum, "cannot write '%s'", path);
+}
+
+enum mmul_status mmul_text_store(const char *path, const char *text, struct mmul_error *err) {
+    struct stat found;
+    if (lstat(path, &found) == 0 && S_ISDIR(found.st_mode)) {
+        return mmul_fail(err, MMUL_ERR_CREATE, "cannot write '%s': it is a folder", path);
+    }
+    if (lstat(path, &found) == 0 && !S_ISREG(found.st_mode))
+        return store_directly(path, text, err);
+    struct mmul_text part = {0};
+    mmul_text_add(&part, "%s.%016llx.part", path, (unsigned long long)mmul_random_seed());
+    enum mmul_status status;
+    if (part.failed) {
+        status = mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate a file name");
+    } else {
+        status = store_renamed(path, mmul_text_get(&part), text, err);
+    }
+    mmul_text_fini(&part);
+    return status;
+}

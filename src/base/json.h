@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+// The one door to JSON: jansson's own types are used, files and texts go through here.
+#pragma once
+
+#include <jansson.h>
+
+#include "mpimatmul_local.h"
+
+// Reads a file; duplicate keys are refused. Fails with MMUL_ERR_NO_INPUT or MMUL_ERR_DATA.
+enum mmul_status mmul_json_load(const char *path, json_t **value, struct mmul_error *err);
+
+// Serialises `value` (two blanks of indent, keys in insertion order, newline at the end); the text
+// is released with mmul_free.
+enum mmul_status mmul_json_format(const json_t *value, char **text, struct mmul_error *err);
+
+// Writes a text file by way of a temporary name. Fails with MMUL_ERR_CREATE or MMUL_ERR_IO.
+enum mmul_status mmul_text_store(const char *path, const char *text, struct mmul_error *err);

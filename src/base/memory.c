@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+// The heap of the library: every block carries its size in front of it, so that one counter knows
+// how many bytes are held, which tests compare with zero at the end. Blocks start on 64 bytes, a
+// cache line and the widest vector. The counter is the one mutable global of the library. Nothing
+// here keeps or recycles blocks: that is malloc's work.
+#include "base/memory.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+
+enum { ALIGNMENT = 64 };
+
+#define BLOCK_MARK UINT64_C(0x6d6d756c626c6f63)
+
+struct block {
+    size_t bytes; // with this header
+    uint64_t mark;
+};
+
+_Static_assert(sizeof(struct block) <= ALIGNMENT, "the block header fits before aligned memory");
+
+static _Atomic int64_t live_bytes;
+
+bool mmul_multiply_sizes(int64_t a, int64_t b, int64_t *product) {
+    int64_t result;
+    if (a < 0 || b < 0 || __builtin_mul_overflow(a, b, &result))
+        return false;
+    *product = result;
+    return true;
+}
+
+static enum mmul_status fail_memory(int64_t count, size_t bytes_each, const char *what,
+                                    struct mmul_error *err) {
+    int64_t bytes;
+    char text[32];
+    if (mmul_multiply_sizes(count, (int64_t)bytes_each, &bytes)) {
+        return mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate %s for %s",
+                         mmul_bytes_format(bytes, text), what);
+    }
+    return mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate %lld x %zu bytes for %s",
+                     (long long)count, bytes_each, what);
+}
+
+enum mmul_status mmul_allocate_raw(int64_t count, size_t bytes_each, const char *what,
+                                   void **memory, struct mmul_error *err) {
+    int64_t bytes;
+    void *start = NULL;
+    if (!mmul_multiply_sizes(count, (int64_t)bytes_each, &bytes) || bytes > INT64_MAX - ALIGNMENT ||
+        posix_memalign(&start, ALIGNMENT, (size_t)bytes + ALIGNMENT) != 0) {
+        return fail_memory(count, bytes_each, what, err);
+    }
+    struct block *block = start;
+    block->bytes = (size_t)bytes + ALIGNMENT;
+    block->mark = BLOCK_MARK;
+    atomic_fetch_add_explicit(&live_bytes, (int64_t)block->bytes, memory_order_relaxed);
+    *memory = (char *)start + ALIGNMENT;
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_allocate(int64_t count, size_t bytes_each, const char *what, void **memory,
+                               struct mmul_error *err) {
+    void *fresh = NULL;
+    enum mmul_status status = mmul_allocate_raw(count, bytes_each, what, &fresh, err);
+    if (status != MMUL_OK)
+        return status;
+    memset(fresh, 0, (size_t)count * bytes_each); // the product fits: it was allocated
+    *memory = fresh;
+    return MMUL_OK;
+}
+
+void mmul_free(void *memory) {
+    if (memory == NULL)
+        return;
+    struct block *block = (struct block *)((char *)memory - ALIGNMENT);
+    assert(block->mark == BLOCK_MARK);
+    block->mark = 0;
+    atomic_fetch_sub_explicit(&live_bytes, (int64_t)block->bytes, memory_order_relaxed);
+    free(block);
+}
+
+int64_t mmul_live_bytes(void) {
+    return atomic_load_explicit(&live_bytes, memory_order_relaxed);
+}
+
+enum mmul_status mmul_copy_text(const char *text, char **copy, struct mmul_error *err) {
+    size_t bytes = strlen(text) + 1;
+    void *fresh = NULL;
+    enum mmul_status status = mmul_allocate_raw((int64_t)bytes, 1, "a text", &fresh, err);
+    if (status != MMUL_OK)
+        return status;
+    memcpy(fresh, text, bytes);
+    *copy = fresh;
+    return MMUL_OK;
+}

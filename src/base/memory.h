@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT
+// The only heap of the library: sizes are checked for overflow, bytes are counted.
+#pragma once
+
+#include "mpimatmul_local.h"
+
+// a * b (* c) in bytes or elements; false when it does not fit.
+bool mmul_multiply_sizes(int64_t a, int64_t b, int64_t *product);
+
+// Zeroed memory for `count` objects of `bytes_each`, 64-byte aligned; `what` names it in the error.
+// count 0 gives a valid pointer. Released with mmul_free. Fails with MMUL_ERR_SYSTEM.
+enum mmul_status mmul_allocate(int64_t count, size_t bytes_each, const char *what, void **memory,
+                               struct mmul_error *err);
+
+// Same, contents undefined (no first touch).
+enum mmul_status mmul_allocate_raw(int64_t count, size_t bytes_each, const char *what,
+                                   void **memory, struct mmul_error *err);
+
+// A heap copy of `text`.
+enum mmul_status mmul_copy_text(const char *text, char **copy, struct mmul_error *err);

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: MIT
+// Seeds from the system. The sequence itself is an inline function of the header.
+#include "base/random.h"
+
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+uint64_t mmul_random_seed(void) {
+    uint64_t seed = 0;
+    if (getrandom(&seed, sizeof seed, 0) == (ssize_t)sizeof seed)
+        return seed;
+    // No system source: time and process differ between calls and processes, which is all that is
+    // promised.
+    struct timespec now = {0};
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    seed = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+    return mmul_random_at(seed, (uint64_t)getpid());
+}

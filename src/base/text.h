@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+// Growing text, and aligned tables.
+#pragma once
+
+#include <stdarg.h>
+
+#include "mpimatmul_local.h"
+
+// Starts as {0}; released with mmul_text_fini. When memory runs out it keeps what it has and
+// `failed` is set.
+struct mmul_text {
+    char *data; // "" when empty: use mmul_text_get
+    size_t length, capacity;
+    bool failed;
+};
+
+void mmul_text_add(struct mmul_text *text, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void mmul_text_add_list(struct mmul_text *text, const char *format, va_list arguments);
+const char *mmul_text_get(const struct mmul_text *text);
+void mmul_text_fini(struct mmul_text *text);
+
+// Copies at most `capacity - 1` bytes and terminates; the tail is cut.
+void mmul_text_copy(char *target, size_t capacity, const char *source);
+
+// Prints rows of cells ('\t' between cells, '\n' after each row) with columns aligned, two blanks
+// between; the first row is the heading. Columns whose cells below the heading all look like
+// numbers are right-aligned.
+void mmul_text_print_table(const char *tabbed, FILE *stream);
