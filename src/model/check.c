@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: MIT
+// The verdict of the check. begin draws x and projects B once; then each row of C costs one pass
+// over the row and one over its row of A. Passes live in check_sums.c, NaN and Inf in
+// check_classes.c. What to do with a wrong row is not decided here.
+//
+// Why the tolerance. Rounding gives C_ij an error t_ij u ||a_i|| ||b_j||; x has random signs, so
+// the errors add up to about t u ||a_i|| ||B X||_F, t being the root mean square of t_ij over j.
+// Measured over rows, CASES_MEASURED
+//
+// Why the second look. The statistics above need errors that differ from term to term. When the
+// terms of an element are all alike (constant matrices), each addition rounds the same way: a
+// kernel with one float32 accumulator reaches t = 0.2 k. But the signs of x stay random whatever
+// the errors are, so a residual r that is mere rounding obeys r^2 ~ sum_j (e_j x_j)^2, which a
+// sample of the e_j shows. Its bound for one element, (k + 4) u ||a_i|| ||b_j|| (Higham, Accuracy
+// and Stability of Numerical Algorithms, 2002, 3.1, any order of summation), is a proof, and for
+// single elements it is sharp enough: 4 % of the root mean square of C at k = 8192.
+#include "model/check_state.h"
+
+#include <float.h>
+#include <math.h>
+
+#include "base/memory.h"
+#include "base/random.h"
+#include "base/status.h"
+
+#define UNIT        0x1p-24 // rounding error of float32
+#define DOUBLE_UNIT 0x1p-53
+#define GROWTH      0.25 // G of the header
+#define FLOOR       4.0  // F
+#define SPREAD      8.0  // second look: |r| against the sampled size of r
+
+enum {
+    ROWS_AT_ONCE = 512,
+    EXPONENT_LIMIT = 40, // columns of B below 2^-40 of the largest weigh less
+};
+
+static int64_t round_up(int64_t bytes) {
+    return (bytes + 63) & ~INT64_C(63);
+}
+
+// The parts of one allocation: their sizes in bytes, in the order of mmul_check_create.
+struct layout {
+    int64_t head, per_col, nonfinite, per_row, row, sample;
+};
+
+static struct layout layout_for(int64_t n_max, int64_t k_max) {
+    int64_t sample_count = n_max < MMUL_CHECK_SAMPLE ? n_max : MMUL_CHECK_SAMPLE;
+    return (struct layout){
+        .head = round_up(sizeof(struct mmul_check)),
+        .per_col = round_up(n_max * (int64_t)sizeof(double)),
+        .nonfinite = round_up(n_max * (int64_t)sizeof(struct mmul_check_nonfinite)),
+        .per_row = round_up(k_max * (int64_t)sizeof(double)),
+        .row = round_up(k_max * (int64_t)sizeof(float)),
+        .sample = round_up(k_max * sample_count * (int64_t)sizeof(float)),
+    };
+}
+
+int64_t mmul_check_bytes(int64_t n_max, int64_t k_max) {
+    struct layout parts = layout_for(n_max, k_max);
+    return parts.head + 2 * parts.per_col + parts.nonfinite + parts.per_row + parts.row +
+           parts.sample;
+}
+
+enum mmul_status mmul_check_create(int64_t n_max, int64_t k_max, struct mmul_check **check,
+                                   struct mmul_error *err) {
+    struct layout parts = layout_for(n_max, k_max);
+    void *memory = NULL;
+    enum mmul_status status =
+        mmul_allocate_raw(mmul_check_bytes(n_max, k_max), 1, "the check of results", &memory, err);
+    if (status != MMUL_OK)
+        return status;
+    char *at = memory;
+    struct mmul_check *fresh = memory;
+    *fresh = (struct mmul_check){.n_max = n_max, .k_max = k_max};
+    fresh->x = (double *)(at += parts.head);
+    fresh->column_squares = (double *)(at += parts.per_col);
+    fresh->nonfinite = (struct mmul_check_nonfinite *)(at += parts.per_col);
+    fresh->bx = (double *)(at += parts.nonfinite);
+    fresh->row = (float *)(at += parts.per_row);
+    fresh->sample_columns = (float *)(at + parts.row);
+    *check = fresh;
+    return MMUL_OK;
+}
+
+void mmul_check_destroy(struct mmul_check *check) {
+    mmul_free(check);
+}
+
+// -------------------------------------------------------------------------------- once per B
+
+// In [0, 1).
+static double random_unit(uint64_t bits) {
+    return (double)(bits >> 11) * 0x1p-53;
+}
+
+// The power of two that brings a column up to the largest one.
+static int column_exponent(double squares, double largest) {
+    if (squares == 0)
+        return 0;
+    int exponent = ilogb(largest / squares) / 2;
+    return exponent < EXPONENT_LIMIT ? exponent : EXPONENT_LIMIT;
+}
+
+// x from column_squares. Columns of even weight show small and large ones alike; with beta the
+// size of C's columns is not that of B's, so they are left as they are.
+static void draw_x(struct mmul_check *check, uint64_t seed, bool even_weight) {
+    double largest = 0;
+    for (int64_t j = 0; j < check->n; j++) {
+        double squares = check->column_squares[j];
+        if (isfinite(squares) && squares > largest)
+            largest = squares;
+    }
+    double scale_squares = 0;
+    check->reach = 0;
+    check->has_nonfinite = false;
+    for (int64_t j = 0; j < check->n; j++) {
+        uint64_t bits = mmul_random_at(seed, (uint64_t)j);
+        double squares = check->column_squares[j], size = 0.5 + 0.5 * random_unit(bits);
+        if (!isfinite(squares)) {
+            check->has_nonfinite = true;
+            check->x[j] = 0;
+            continue;
+        }
+        if (even_weight)
+            size = ldexp(size, column_exponent(squares, largest));
+        check->x[j] = bits & 1 ? -size : size;
+        check->reach += size;
+        scale_squares += squares * size * size;
+    }
+    check->scale = sqrt(scale_squares);
+}
+
+// One random column of each of sample_count equal parts.
+static void draw_sample(struct mmul_check *check, uint64_t seed) {
+    int64_t n = check->n, count = n < MMUL_CHECK_SAMPLE ? n : MMUL_CHECK_SAMPLE;
+    for (int64_t s = 0; s < count; s++) {
+        int64_t begin = s * n / count, width = (s + 1) * n / count - begin;
+        uint64_t bits = mmul_random_at(seed, (uint64_t)(n + s));
+        check->sample[s] = begin + (int64_t)(random_unit(bits) * (double)width);
+    }
+    check->sample_count = count;
+    check->has_sample = false;
+}
+
+enum mmul_status mmul_check_begin(struct mmul_check *check,
+                                  const struct mmul_check_product *product, uint64_t seed,
+                                  struct mmul_error *err) {
+    if (product->n > check->n_max || product->k > check->k_max) {
+        return mmul_fail(err, MMUL_ERR_INTERNAL,
+                         "cannot check a product with n = %lld, k = %lld: room for %lld and %lld",
+                         (long long)product->n, (long long)product->k, (long long)check->n_max,
+                         (long long)check->k_max);
+    }
+    check->n = product->n;
+    check->k = product->k;
+    if (product->b == NULL)
+        return MMUL_OK;
+    struct mmul_check_operand b = mmul_check_operand_b(product), columns = b;
+    columns.transposed = !b.transposed;
+    mmul_check_project(columns, 0, check->n, check->k, NULL, NULL, check->column_squares);
+    draw_x(check, seed, product->beta == 0);
+    draw_sample(check, seed);
+    if (check->has_nonfinite)
+        mmul_check_find_nonfinite(check, product);
+    mmul_check_project(b, 0, check->k, check->n, check->x, check->bx, NULL);
+    return MMUL_OK;
+}
+
+// ------------------------------------------------------------------------------ once per row
+
+// alpha = 0: one float32 rounding, which a device may flush to 0.
+static bool scaled_row_is_right(const struct mmul_check_product *product, int64_t index) {
+    const float *c = product->c + index * product->ldc;
+    const float *c_in = product->c_in + (product->beta != 0 ? index * product->ldc_in : 0);
+    float flushed = FLT_MIN * fmaxf(1, fabsf(product->beta));
+    for (int64_t j = 0; j < product->n; j++) {
+        float expected = product->beta != 0 ? product->beta * c_in[j] : 0;
+        bool same = isnan(expected) ? isnan(c[j]) : c[j] == expected;
+        if (!same && !(c[j] == 0 && fabsf(expected) < flushed))
+            return false;
+    }
+    return true;
+}
+
+// What inputs, products, sums and results below FLT_MIN taken as 0 may change: 2 k + 2 numbers, and
+// the k inputs on either side times their partners. For one element column_norm is ||b_j|| and
+// weight 1; for a row they are sum_j |x_j| ||b_j|| and sum_j |x_j|.
+static double flush_error(const struct mmul_check_product *product, double norm, double column_norm,
+                          double weight) {
+    double alpha = fmax(1, fabs((double)product->alpha)), root = sqrt((double)product->k);
+    double numbers =
+        alpha * (2 * (double)product->k + root * norm) + 2 + fabs((double)product->beta);
+    return (double)FLT_MIN * (numbers * weight + alpha * root * column_norm);
+}
+
+// `own` are the rounding errors of the check itself, which count when a huge element was left out.
+static double tolerance_of(const struct mmul_check *check, const struct mmul_check_product *product,
+                           const struct mmul_check_row *row) {
+    double growth = GROWTH * sqrt((double)check->k) + FLOOR;
+    double alpha_norm = fabs((double)product->alpha) * row->norm;
+    double size = alpha_norm * row->scale + fabs((double)product->beta) * row->c_in_norm;
+    double own = (double)(check->n + check->k) * DOUBLE_UNIT * alpha_norm * check->scale;
+    double column_norms = sqrt((double)check->n) * check->scale;
+    return growth * UNIT * size + own + flush_error(product, row->norm, column_norms, check->reach);
+}
+
+static void load_sample(struct mmul_check *check, const struct mmul_check_product *product) {
+    if (check->has_sample)
+        return;
+    struct mmul_check_operand b = mmul_check_operand_b(product);
+    for (int64_t p = 0; p < check->k; p++) {
+        for (int64_t s = 0; s < check->sample_count; s++) {
+            check->sample_columns[p * check->sample_count + s] =
+                mmul_check_element(b, p, check->sample[s]);
+        }
+    }
+    check->has_sample = true;
+}
+
+// sums[s] = a_i . b_j for the sampled columns j, the row being in check->row.
+static void dot_sample(const struct mmul_check *check, double *sums) {
+    int64_t count = check->sample_count;
+    for (int64_t s = 0; s < count; s++) {
+        sums[s] = 0;
+    }
+    for (int64_t p = 0; p < check->k; p++) {
+        const float *columns = check->sample_columns + p * count;
+        double value = check->row[p];
+        for (int64_t s = 0; s < count; s++) {
+            sums[s] += value * (double)columns[s];
+        }
+    }
+}
+
+// The error of element (row, col), whose a_i . b_j is `sum`, is within the worst case.
+static bool element_is_right(const struct mmul_check *check,
+                             const struct mmul_check_product *product,
+                             const struct mmul_check_row *row, int64_t col, double sum,
+                             double *error) {
+    double c_in = product->beta != 0 ? product->c_in[row->index * product->ldc_in + col] : 0;
+    double c = product->c[row->index * product->ldc + col];
+    if (check->x[col] == 0 || !isfinite(c) || !isfinite(c_in)) { // judged by class
+        *error = 0;
+        return true;
+    }
+    double column_norm = sqrt(check->column_squares[col]);
+    double size =
+        fabs((double)product->alpha) * row->norm * column_norm + fabs((double)product->beta * c_in);
+    *error = c - ((double)product->alpha * sum + (double)product->beta * c_in);
+    return fabs(*error) <=
+           ((double)check->k + 4) * UNIT * size + flush_error(product, row->norm, column_norm, 1);
+}
+
+// A row of A without NaN and Inf. When the residual is not known (NaN), the sample decides alone.
+static bool second_look(struct mmul_check *check, const struct mmul_check_product *product,
+                        const struct mmul_check_row *row) {
+    double sums[MMUL_CHECK_SAMPLE], squares = 0;
+    load_sample(check, product);
+    mmul_check_gather_row(check, product, row->index);
+    dot_sample(check, sums);
+    for (int64_t s = 0; s < check->sample_count; s++) {
+        int64_t j = check->sample[s];
+        double error;
+        if (!element_is_right(check, product, row, j, sums[s], &error))
+            return false;
+        squares += error * error * check->x[j] * check->x[j];
+    }
+    if (check->sample_count == check->n || isnan(row->residual))
+        return true;
+    double size = sqrt(squares * (double)check->n / (double)check->sample_count);
+    return fabs(row->residual) <= SPREAD * size;
+}
+
+// The sums of C and C_in; false when they hold NaN or Inf.
+static bool sum_row(const struct mmul_check *check, const struct mmul_check_product *product,
+                    struct mmul_check_row *row) {
+    const float *c = product->c + row->index * product->ldc;
+    double expected = (double)product->alpha * row->projection;
+    row->scale = check->scale;
+    if (product->beta != 0) {
+        const float *c_in = product->c_in + row->index * product->ldc_in;
+        double sum, squares;
+        mmul_check_dot_squares(c_in, check->x, check->n, &sum, &squares);
+        row->c_in_norm = sqrt(squares);
+        expected += (double)product->beta * sum;
+    }
+    row->residual = mmul_check_dot(c, check->x, check->n) - expected;
+    return isfinite(row->residual) && isfinite(row->c_in_norm);
+}
+
+static bool row_is_right(struct mmul_check *check, const struct mmul_check_product *product,
+                         struct mmul_check_row *row) {
+    bool plain = row->finite && !check->has_nonfinite && sum_row(check, product, row);
+    if (!plain && !mmul_check_classes(check, product, row))
+        return false;
+    if (!row->finite)
+        return true;
+    return fabs(row->residual) <= tolerance_of(check, product, row) ||
+           second_look(check, product, row);
+}
+
+int64_t mmul_check_rows(struct mmul_check *check, const struct mmul_check_product *product,
+                        int64_t row_begin, int64_t row_end, unsigned char *wrong) {
+    double projections[ROWS_AT_ONCE], squares[ROWS_AT_ONCE];
+    struct mmul_check_operand a = mmul_check_operand_a(product);
+    int64_t wrong_count = 0;
+    for (int64_t begin = row_begin; begin < row_end; begin += ROWS_AT_ONCE) {
+        int64_t end = row_end - begin < ROWS_AT_ONCE ? row_end : begin + ROWS_AT_ONCE;
+        if (product->alpha != 0) {
+            mmul_check_project(a, begin, end, check->k, check->bx, projections, squares);
+        }
+        for (int64_t i = begin; i < end; i++) {
+            struct mmul_check_row row = {.index = i};
+            bool right = false;
+            if (product->alpha == 0) {
+                right = scaled_row_is_right(product, i);
+            } else {
+                row.projection = projections[i - begin];
+                row.norm = sqrt(squares[i - begin]);
+                row.finite = isfinite(squares[i - begin]);
+                right = row_is_right(check, product, &row);
+            }
+            wrong[i - row_begin] = !right;
+            wrong_count += !right;
+        }
+    }
+    return wrong_count;
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+//
+// Is C = alpha op(A) op(B) + beta C_in, row by row, without computing it again.
+//
+// Freivalds' test (Freivalds 1977) in double, with x_j of random sign and continuous size:
+//     | sum_j C_ij x_j  -  (alpha a_i . (B x) + beta sum_j Cin_ij x_j) |  <=  tolerance_i
+//     tolerance_i = (G sqrt(k) + F) u (|alpha| ||a_i|| ||B X||_F + |beta| ||cin_i X||) + flush_i
+// with X = diag(x), u = 2^-24, G = 0.25, F = 4; flush_i covers devices that take numbers below
+// FLT_MIN as 0. |x_j| is in [0.5, 1] times a power of two that makes columns of B of different size
+// count alike (not when beta is nonzero). Signs alone would miss swapped columns half the time;
+// small x would hide an element.
+//
+// This is the statistical size of rounding errors, not the worst case k u |A||B||x|, which is so
+// loose that it passes a totally wrong element. A row beyond it gets a second look: 32 random
+// elements of it are computed in double. It is wrong when one of them is beyond its own worst case,
+// or when their errors do not explain what the sum showed. So numbers that round alike again and
+// again (all elements 0.1) are no alarm. For n <= 32 the second look is a comparison of all
+// elements. Why the constants hold is written in check.c.
+//
+// NaN and Inf are compared by class (NaN, +Inf, -Inf), element by element, where A's row, B's
+// column or C_in's element holds one; these elements take no part in the sums. Where
+// max(1, |alpha|) ||a_i|| ||b_j|| + |beta cin_ij| > FLT_MAX / 2 an intermediate result may overflow,
+// so Inf and NaN are legal there (the half leaves room for rounding).
+#pragma once
+
+#include "mpimatmul_local.h"
+
+// One product, all in host memory, row-major.
+struct mmul_check_product {
+    bool transpose_a, transpose_b;
+    int64_t m, n, k;
+    float alpha, beta; // finite
+    const void *a;     // (m, k), or (k, m) when transposed; not read when alpha is 0
+    enum mmul_dtype a_dtype;
+    int64_t lda;
+    const void *b; // (k, n), or (n, k) when transposed; not read when alpha is 0
+    enum mmul_dtype b_dtype;
+    int64_t ldb;
+    const float *c_in; // (m, n), read when beta is not 0
+    int64_t ldc_in;
+    const float *c; // (m, n)
+    int64_t ldc;
+};
+
+// What is computed once per B: x, B x, norms. Opaque.
+struct mmul_check;
+
+// Room for products up to (n, k); reused from product to product.
+enum mmul_status mmul_check_create(int64_t n_max, int64_t k_max, struct mmul_check **check,
+                                   struct mmul_error *err);
+void mmul_check_destroy(struct mmul_check *check);
+
+// Bytes mmul_check_create allocates, for the plan.
+int64_t mmul_check_bytes(int64_t n_max, int64_t k_max);
+
+// Draws x from `seed` and computes B x, ||B X||_F, column norms and the columns with NaN or Inf, in
+// two passes over B. Only n, k, transpose_b, b, b_dtype, ldb and whether beta is 0 are read;
+// products with alpha = 0 need no b (NULL). Fails with MMUL_ERR_INTERNAL when n or k is larger than
+// the room.
+enum mmul_status mmul_check_begin(struct mmul_check *check,
+                                  const struct mmul_check_product *product, uint64_t seed,
+                                  struct mmul_error *err);
+
+// Checks rows [row_begin, row_end) of the product begun with the same B; writes 1 for a wrong row and 0
+// for a right one to wrong[0 .. row_end - row_begin) and returns how many are wrong.
+// With alpha = 0 every element is compared with beta C_in, which is one rounding.
+int64_t mmul_check_rows(struct mmul_check *check, const struct mmul_check_product *product,
+                        int64_t row_begin, int64_t row_end, unsigned char *wrong);

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: MIT
+// NaN and Inf in a product. An element of C that meets a NaN is NaN. One that meets an Inf is the
+// sum, by IEEE 754, of those of its k terms that hold the Inf; the finite terms change nothing. So
+// positions of Infs are listed once per column of B and once per row of A, and a term is computed
+// per listed position. Only the first few are listed: beyond them the true class is the listed one
+// or NaN, and both are accepted, which keeps a matrix full of Inf as cheap as any other.
+#include "model/check_state.h"
+
+#include <float.h>
+#include <math.h>
+
+enum {
+    LEFT_OUT_LIMIT = 8, // elements of a row that are taken out of a_i . (B x) one by one
+};
+
+// What must be known of one element of C.
+struct element {
+    int64_t col;
+    double c, c_in; // c_in is 0 when beta is
+};
+
+static void note(struct mmul_check_nonfinite *nonfinite, int64_t position, float value) {
+    if (isnan(value)) {
+        nonfinite->has_nan = true;
+    } else if (nonfinite->inf_count < MMUL_CHECK_LISTED) {
+        nonfinite->inf[nonfinite->inf_count++] = position;
+    } else {
+        nonfinite->more = true;
+    }
+}
+
+void mmul_check_find_nonfinite(struct mmul_check *check, const struct mmul_check_product *product) {
+    struct mmul_check_operand b = mmul_check_operand_b(product);
+    int64_t lines = b.transposed ? check->n : check->k;
+    int64_t length = b.transposed ? check->k : check->n;
+    for (int64_t j = 0; j < check->n; j++) {
+        if (isfinite(check->column_squares[j]))
+            continue;
+        check->nonfinite[j] = (struct mmul_check_nonfinite){0};
+        check->column_squares[j] = 0;
+    }
+    for (int64_t line = 0; line < lines; line++) {
+        for (int64_t at = 0; at < length; at++) {
+            int64_t p = b.transposed ? at : line, j = b.transposed ? line : at;
+            if (check->x[j] != 0)
+                continue;
+            float value = mmul_check_element(b, p, j);
+            if (isfinite(value)) {
+                check->column_squares[j] += (double)value * (double)value;
+            } else {
+                note(&check->nonfinite[j], p, value);
+            }
+        }
+    }
+}
+
+// Lists the NaN and Inf of the row of A in check->row; gives the norm of the rest.
+static double find_in_row(const struct mmul_check *check, struct mmul_check_nonfinite *nonfinite) {
+    double squares = 0;
+    for (int64_t p = 0; p < check->k; p++) {
+        float value = check->row[p];
+        if (isfinite(value)) {
+            squares += (double)value * (double)value;
+        } else {
+            note(nonfinite, p, value);
+        }
+    }
+    return sqrt(squares);
+}
+
+// The sum of the terms a_ip b_pj at the listed positions. `either` is set when it may be NaN as
+// well: unlisted Infs, or a subnormal number times Inf, which a device may take as 0 Inf.
+static double sum_listed(const struct mmul_check *check, struct mmul_check_operand b,
+                         const struct mmul_check_nonfinite *listed, int64_t col, bool *either) {
+    double sum = 0;
+    for (int t = 0; t < listed->inf_count; t++) {
+        double a_value = check->row[listed->inf[t]];
+        double b_value = mmul_check_element(b, listed->inf[t], col);
+        sum += a_value * b_value;
+        *either |= fmin(fabs(a_value), fabs(b_value)) < FLT_MIN;
+    }
+    *either |= listed->more;
+    return sum;
+}
+
+static bool may_overflow(const struct mmul_check *check, const struct mmul_check_product *product,
+                         double norm, struct element at) {
+    double product_bound =
+        fmax(1, fabs((double)product->alpha)) * norm * sqrt(check->column_squares[at.col]);
+    double c_in_bound = isfinite(at.c_in) ? fabs((double)product->beta * at.c_in) : 0;
+    return product_bound + c_in_bound > FLT_MAX / 2;
+}
+
+// `row_nonfinite` and the column's list say which NaN and Inf the element meets.
+static bool class_is_right(const struct mmul_check *check, const struct mmul_check_product *product,
+                           double norm, const struct mmul_check_nonfinite *row_nonfinite,
+                           struct element at) {
+    static const struct mmul_check_nonfinite none;
+    const struct mmul_check_nonfinite *column =
+        check->x[at.col] != 0 ? &none : &check->nonfinite[at.col];
+    bool either = false;
+    double sum = NAN;
+    if (!row_nonfinite->has_nan && !column->has_nan) {
+        struct mmul_check_operand b = mmul_check_operand_b(product);
+        sum = sum_listed(check, b, row_nonfinite, at.col, &either) +
+              sum_listed(check, b, column, at.col, &either);
+    }
+    double expected = (double)product->alpha * sum + (double)product->beta * at.c_in;
+    if (isnan(expected) ? isnan(at.c) : at.c == expected)
+        return true;
+    if (isfinite(at.c))
+        return false;
+    return (either && isnan(at.c)) || may_overflow(check, product, norm, at);
+}
+
+// a_i . b_j for the row in check->row.
+static double dot_column(const struct mmul_check *check, struct mmul_check_operand b, int64_t col) {
+    double sum = 0;
+    for (int64_t p = 0; p < check->k; p++) {
+        sum += (double)check->row[p] * (double)mmul_check_element(b, p, col);
+    }
+    return sum;
+}
+
+static struct element read_element(const struct mmul_check_product *product, int64_t row,
+                                   int64_t col) {
+    struct element at = {.col = col, .c = product->c[row * product->ldc + col]};
+    if (product->beta != 0)
+        at.c_in = product->c_in[row * product->ldc_in + col];
+    return at;
+}
+
+// Takes an element whose C or C_in is not finite out of what a_i . (B x) contributes.
+static void leave_out(const struct mmul_check *check, const struct mmul_check_product *product,
+                      struct mmul_check_row *row, int64_t col) {
+    if (++row->left_out > LEFT_OUT_LIMIT) {
+        row->residual = NAN;
+        return;
+    }
+    double term = dot_column(check, mmul_check_operand_b(product), col) * check->x[col];
+    row->residual += (double)product->alpha * term;
+}
+
+bool mmul_check_classes(struct mmul_check *check, const struct mmul_check_product *product,
+                        struct mmul_check_row *row) {
+    struct mmul_check_nonfinite in_row = {0};
+    mmul_check_gather_row(check, product, row->index);
+    row->norm = find_in_row(check, &in_row);
+    row->finite = !in_row.has_nan && in_row.inf_count == 0;
+    row->residual = row->finite ? -(double)product->alpha * row->projection : 0;
+    double c_in_squares = 0, scale_squares = 0;
+    for (int64_t j = 0; j < check->n; j++) {
+        struct element at = read_element(product, row->index, j);
+        bool by_class = !row->finite || check->x[j] == 0 || !isfinite(at.c_in);
+        if (by_class && !class_is_right(check, product, row->norm, &in_row, at))
+            return false;
+        if (!by_class && isfinite(at.c)) {
+            double c_in_x = (double)product->beta * at.c_in * check->x[j];
+            row->residual += at.c * check->x[j] - c_in_x;
+            scale_squares += check->column_squares[j] * check->x[j] * check->x[j];
+            c_in_squares += at.c_in * at.c_in * check->x[j] * check->x[j];
+        } else if (!by_class && !may_overflow(check, product, row->norm, at)) {
+            return false;
+        } else if (row->finite && check->x[j] != 0) {
+            leave_out(check, product, row, j);
+        }
+    }
+    row->scale = sqrt(scale_squares);
+    row->c_in_norm = sqrt(c_in_squares);
+    return true;
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+//
+// What the parts of the check share: check.c (the verdict), check_sums.c (the passes over A, B and
+// C) and check_classes.c (NaN and Inf). Nobody else includes this.
+#pragma once
+
+#include "model/check.h"
+
+enum {
+    MMUL_CHECK_LISTED = 4,  // NaN and Inf: positions kept of each column of B and row of A
+    MMUL_CHECK_SAMPLE = 32, // columns of the second look
+};
+
+// op(X) of one operand: element (row, col) is data[row * ld + col], or [col * ld + row] when
+// transposed.
+struct mmul_check_operand {
+    const void *data;
+    enum mmul_dtype dtype;
+    int64_t ld;
+    bool transposed;
+};
+
+// The NaN and Inf along k of one column of B or one row of A.
+struct mmul_check_nonfinite {
+    bool has_nan;
+    bool more; // Infs beyond the listed ones
+    int inf_count;
+    int64_t inf[MMUL_CHECK_LISTED];
+};
+
+struct mmul_check {
+    int64_t n_max, k_max, n, k;
+    double *x;                              // (n), 0 where the column of B has NaN or Inf
+    double *column_squares;                 // (n), of the finite elements
+    double *bx;                             // (k), B x
+    double scale;                           // ||B X||_F
+    double reach;                           // sum of |x_j|
+    bool has_nonfinite;                     // then `nonfinite` is valid
+    struct mmul_check_nonfinite *nonfinite; // (n)
+    float *row;                             // (k), a row of A
+    int64_t sample_count;
+    int64_t sample[MMUL_CHECK_SAMPLE]; // columns of B in rising order
+    bool has_sample;                   // then `sample_columns` is valid
+    float *sample_columns;             // (k, sample_count)
+};
+
+// What is known of one row of C while it is judged.
+struct mmul_check_row {
+    int64_t index;
+    double projection; // a_i . (B x)
+    double norm;       // ||a_i|| of the finite elements
+    bool finite;       // a_i has neither NaN nor Inf
+    double scale;      // ||B X||_F of the columns that take part in `residual`
+    double c_in_norm;  // ||cin_i X||
+    double residual;   // left side minus right side of the test
+    int64_t left_out;  // elements that take no part in `residual`, although their x is not 0
+};
+
+struct mmul_check_operand mmul_check_operand_a(const struct mmul_check_product *product);
+struct mmul_check_operand mmul_check_operand_b(const struct mmul_check_product *product);
+
+// One element of op(X).
+float mmul_check_element(struct mmul_check_operand x, int64_t row, int64_t col);
+
+// ------------------------------------------------------------------------------- check_sums.c
+
+// For rows [row_begin, row_end) of op(X), which has `cols` columns:
+// sums[r - row_begin] = sum_c X_rc v_c, squares[r - row_begin] = sum_c X_rc^2. Terms with v_c = 0
+// are left out (0 Inf would be NaN). sums (then v too) or squares may be NULL.
+void mmul_check_project(struct mmul_check_operand x, int64_t row_begin, int64_t row_end,
+                        int64_t cols, const double *v, double *sums, double *squares);
+
+// sum_e run_e v_e; terms with v_e = 0 are left out.
+double mmul_check_dot(const float *run, const double *v, int64_t count);
+
+// *sum = sum_e run_e v_e, *squares = sum_e (run_e v_e)^2.
+void mmul_check_dot_squares(const float *run, const double *v, int64_t count, double *sum,
+                            double *squares);
+
+// Row `index` of op(A) as float32 into check->row.
+void mmul_check_gather_row(struct mmul_check *check, const struct mmul_check_product *product,
+                           int64_t index);
+
+// ---------------------------------------------------------------------------- check_classes.c
+
+// Fills check->nonfinite, and column_squares from finite elements, for the columns of B whose
+// column_squares are not finite.
+void mmul_check_find_nonfinite(struct mmul_check *check, const struct mmul_check_product *product);
+
+// Compares the classes of a row with NaN or Inf somewhere; false when one is wrong. Else fills
+// norm, finite, scale, c_in_norm, residual and left_out of `row` from index and projection.
+bool mmul_check_classes(struct mmul_check *check, const struct mmul_check_product *product,
+                        struct mmul_check_row *row);

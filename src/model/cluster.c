@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT
+// The cluster as data, as tables and as JSON. Finds nothing itself: exec/discover fills it in.
+#include "model/cluster.h"
+
+#include "base/json.h"
+#include "base/memory.h"
+#include "base/text.h"
+
+enum mmul_status mmul_cluster_create(int size, int node_count, int device_count,
+                                     struct mmul_cluster **cluster, struct mmul_error *err) {
+    struct mmul_cluster *made = NULL;
+    enum mmul_status status = mmul_allocate(1, sizeof *made, "the cluster", (void **)&made, err);
+    if (status != MMUL_OK)
+        return status;
+    *made = (struct mmul_cluster){
+        .size = size, .node_count = node_count, .device_count = device_count};
+    status = mmul_allocate(size, sizeof *made->ranks, "ranks", (void **)&made->ranks, err);
+    if (status == MMUL_OK)
+        status =
+            mmul_allocate(node_count, sizeof *made->nodes, "nodes", (void **)&made->nodes, err);
+    if (status == MMUL_OK)
+        status = mmul_allocate(device_count, sizeof *made->devices, "devices",
+                               (void **)&made->devices, err);
+    if (status == MMUL_OK)
+        *cluster = made;
+    else
+        mmul_cluster_destroy(made);
+    return status;
+}
+
+void mmul_cluster_destroy(struct mmul_cluster *cluster) {
+    if (cluster == NULL)
+        return;
+    mmul_free(cluster->ranks);
+    mmul_free(cluster->nodes);
+    mmul_free(cluster->devices);
+    mmul_free(cluster);
+}
+
+static const char *type_name(enum mmul_device_type type) {
+    static const char *const names[] = {"cpu", "gpu", "accelerator"};
+    return names[type];
+}
+
+// What a table shows for the cores of a rank.
+static const char *cores_text(const struct mmul_rank_info *rank) {
+    if (rank->cores[0] != '\0')
+        return rank->cores;
+    return rank->bound_by_user ? "user's" : "any";
+}
+
+static void print_ranks(const struct mmul_cluster *cluster, FILE *stream) {
+    struct mmul_text table = {0};
+    char memory[32];
+    mmul_text_add(&table, "rank\thost\tslot\tcores\tthreads\tdevice\tname\tvendor\tmemory\tdriver\t"
+                          "note\n");
+    for (int i = 0; i < cluster->size; i++) {
+        const struct mmul_rank_info *r = &cluster->ranks[i];
+        mmul_text_add(&table, "%d\t%s\t%d\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", i, r->host,
+                      r->node_rank, cores_text(r), r->threads, r->device_name, r->device.name,
+                      r->device.vendor, mmul_bytes_format(r->device.memory_bytes, memory),
+                      r->device.driver, r->note);
+    }
+    mmul_text_print_table(mmul_text_get(&table), stream);
+    mmul_text_fini(&table);
+}
+
+static void print_nodes(const struct mmul_cluster *cluster, FILE *stream) {
+    struct mmul_text table = {0};
+    char memory[32], available[32];
+    mmul_text_add(&table, "node\tpackages\tNUMA nodes\tcores\tallowed\tmemory\tavailable\tranks\n");
+    for (int i = 0; i < cluster->node_count; i++) {
+        const struct mmul_node_info *n = &cluster->nodes[i];
+        mmul_text_add(&table, "%s\t%d\t%d\t%d\t%d\t%s\t%s\t%d\n", n->host, n->packages,
+                      n->numa_nodes, n->cores, n->cores_allowed,
+                      mmul_bytes_format(n->memory_bytes, memory),
+                      mmul_bytes_format(n->memory_available_bytes, available), n->rank_count);
+    }
+    mmul_text_print_table(mmul_text_get(&table), stream);
+    mmul_text_fini(&table);
+}
+
+static void print_devices(const struct mmul_cluster *cluster, FILE *stream) {
+    struct mmul_text table = {0};
+    char memory[32], use[160];
+    mmul_text_add(&table, "node\tdevice\ttype\tname\tplatform\tPCI\tunits\tmemory\tused by\n");
+    for (int i = 0; i < cluster->device_count; i++) {
+        const struct mmul_device_entry *d = &cluster->devices[i];
+        if (d->used_by >= 0)
+            snprintf(use, sizeof use, "rank %d", d->used_by);
+        else
+            snprintf(use, sizeof use, "nobody: %s", d->info.reason);
+        mmul_text_add(&table, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", cluster->nodes[d->node].host,
+                      d->info.id, type_name(d->info.type), d->info.name, d->info.platform,
+                      d->info.pci[0] ? d->info.pci : "-", d->info.compute_units,
+                      mmul_bytes_format(d->info.memory_bytes, memory), use);
+    }
+    mmul_text_print_table(mmul_text_get(&table), stream);
+    mmul_text_fini(&table);
+}
+
+void mmul_cluster_print(const struct mmul_cluster *cluster, FILE *stream) {
+    print_ranks(cluster, stream);
+    fputc('\n', stream);
+    print_nodes(cluster, stream);
+    fputc('\n', stream);
+    if (cluster->device_count > 0)
+        print_devices(cluster, stream);
+    else
+        fputs("no OpenCL device found\n", stream);
+}
+
+static json_t *device_json(const struct mmul_device_info *d) {
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:I, s:I}", "id", d->id, "type",
+                     type_name(d->type), "name", d->name, "vendor", d->vendor, "platform",
+                     d->platform, "driver", d->driver, "pci", d->pci, "compute_units",
+                     d->compute_units, "memory_bytes", (json_int_t)d->memory_bytes,
+                     "max_allocation_bytes", (json_int_t)d->max_allocation_bytes);
+}
+
+static json_t *rank_json(const struct mmul_cluster *cluster, int rank) {
+    const struct mmul_rank_info *r = &cluster->ranks[rank];
+    return json_pack("{s:i, s:s, s:i, s:s, s:i, s:b, s:s, s:o, s:s}", "rank", rank, "host", r->host,
+                     "slot", r->node_rank, "cores", r->cores, "threads", r->threads,
+                     "bound_by_user", r->bound_by_user, "device", r->device_name, "description",
+                     device_json(&r->device), "note", r->note);
+}
+
+static json_t *node_json(const struct mmul_node_info *n) {
+    return json_pack("{s:s, s:i, s:i, s:i, s:i, s:I, s:I, s:i}", "host", n->host, "packages",
+                     n->packages, "numa_nodes", n->numa_nodes, "cores", n->cores, "cores_allowed",
+                     n->cores_allowed, "memory_bytes", (json_int_t)n->memory_bytes,
+                     "memory_available_bytes", (json_int_t)n->memory_available_bytes, "ranks",
+                     n->rank_count);
+}
+
+static json_t *entry_json(const struct mmul_cluster *cluster, const struct mmul_device_entry *d) {
+    json_t *value = device_json(&d->info);
+    json_object_set_new(value, "host", json_string(cluster->nodes[d->node].host));
+    json_object_set_new(value, "used_by", d->used_by >= 0 ? json_integer(d->used_by) : json_null());
+    json_object_set_new(value, "reason", json_string(d->used_by >= 0 ? "" : d->info.reason));
+    return value;
+}
+
+enum mmul_status mmul_cluster_json(const struct mmul_cluster *cluster, char **text,
+                                   struct mmul_error *err) {
+    json_t *ranks = json_array(), *nodes = json_array(), *devices = json_array();
+    for (int i = 0; i < cluster->size; i++)
+        json_array_append_new(ranks, rank_json(cluster, i));
+    for (int i = 0; i < cluster->node_count; i++)
+        json_array_append_new(nodes, node_json(&cluster->nodes[i]));
+    for (int i = 0; i < cluster->device_count; i++)
+        json_array_append_new(devices, entry_json(cluster, &cluster->devices[i]));
+    json_t *root =
+        json_pack("{s:s, s:i, s:s, s:o, s:o, s:o}", "schema", "mpimatmul-devices", "schema_version",
+                  1, "version", MMUL_VERSION, "ranks", ranks, "nodes", nodes, "devices", devices);
+    enum mmul_status status = mmul_json_format(root, text, err);
+    json_decref(root);
+    return status;
+}

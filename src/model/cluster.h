@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+//
+// The second noun: what the ranks found when they looked around. Made by exec/discover on all
+// ranks alike; a unit test makes one by hand. Ranks of one node need not be consecutive.
+#pragma once
+
+#include "mpimatmul_local.h"
+
+// One rank. Plain data: sent as bytes.
+struct mmul_rank_info {
+    int node;      // index into nodes
+    int node_rank; // among the ranks of the node, by rank
+    char host[64];
+    char device_name[128]; // what mmul_device_open is given
+    struct mmul_device_info device;
+    bool host_memory;    // the device multiplies float32 where it lies: no tiles, no copies
+    int device_index;    // in the cluster's devices; -1: not one of them
+    int threads;         // of a CPU rank; 1 for others
+    char cores[64];      // "0-3": bound to these; "" when not bound
+    bool bound_by_user;
+    char note[128];      // "shares the CPU with ranks 1 and 2"; "" when nothing to say
+    double listed_weight; // from --device @FILE; negative: none
+    double speed_flops;   // measured float32 gemm rate per second; 0: not measured
+};
+
+struct mmul_node_info {
+    char host[64];
+    int leader; // its lowest rank
+    int rank_count;
+    int packages, numa_nodes, cores, cores_allowed;
+    int64_t memory_bytes, memory_available_bytes;
+};
+
+// A device of a node, used or not.
+struct mmul_device_entry {
+    int node;
+    struct mmul_device_info info;
+    int used_by; // lowest rank using it; -1: unused, and info.reason says why
+};
+
+struct mmul_cluster {
+    int size, node_count, device_count;
+    struct mmul_rank_info *ranks;      // size, owned
+    struct mmul_node_info *nodes;      // node_count, owned
+    struct mmul_device_entry *devices; // device_count, owned
+};
+
+enum mmul_status mmul_cluster_create(int size, int node_count, int device_count,
+                                     struct mmul_cluster **cluster, struct mmul_error *err);
+void mmul_cluster_destroy(struct mmul_cluster *cluster);
+
+// Tables of ranks, nodes and devices; the same as JSON (text released with mmul_free).
+void mmul_cluster_print(const struct mmul_cluster *cluster, FILE *stream);
+enum mmul_status mmul_cluster_json(const struct mmul_cluster *cluster, char **text,
+                                   struct mmul_error *err);

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT
+// Element types: names, sizes, and conversions in software, the same on every machine. The
+// conversions work on bit patterns without tables and without branches, so that the compiler
+// makes vector code of the loops; the one float addition in each 16-bit direction does the
+// rounding of subnormals and sees normal numbers only, so flush-to-zero modes do not change it.
+// They assume the default rounding mode. Formulas: F. Giesen, "float to half variants" (2012).
+#include "model/dtype.h"
+
+#include <string.h>
+
+#include "base/status.h"
+
+static const struct {
+    const char *name, *short_name;
+    size_t bytes;
+} dtypes[] = {
+    [MMUL_F32] = {"float32", "f32", 4},
+    [MMUL_F16] = {"float16", "f16", 2},
+    [MMUL_BF16] = {"bfloat16", "bf16", 2},
+    [MMUL_F64] = {"float64", "f64", 8},
+};
+
+const char *mmul_dtype_name(enum mmul_dtype dtype) {
+    return dtypes[dtype].name;
+}
+
+size_t mmul_dtype_bytes(enum mmul_dtype dtype) {
+    return dtypes[dtype].bytes;
+}
+
+enum mmul_status mmul_dtype_parse(const char *text, enum mmul_dtype *dtype,
+                                  struct mmul_error *err) {
+    for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
+        if (strcmp(text, dtypes[d].name) == 0 || strcmp(text, dtypes[d].short_name) == 0) {
+            *dtype = (enum mmul_dtype)d;
+            return MMUL_OK;
+        }
+    }
+    return mmul_fail(err, MMUL_ERR_USAGE,
+                     "unknown element type '%s': expected float32, float16, bfloat16 or float64",
+                     text);
+}
+
+static inline uint32_t float_bits(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static inline float bits_float(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+// All bits where `condition`, else none.
+static inline uint32_t mask(bool condition) {
+    return condition ? UINT32_MAX : 0;
+}
+
+static inline uint32_t choose(uint32_t all_or_none, uint32_t yes, uint32_t no) {
+    return (yes & all_or_none) | (no & ~all_or_none);
+}
+
+// binary16 is 1 sign, 5 exponent (bias 15), 10 fraction bits.
+static inline uint32_t half_to_bits(uint32_t half) {
+    uint32_t shifted = (half & 0x7FFF) << 13;
+    uint32_t exponent = shifted & 0x0F800000;
+    uint32_t normal = shifted + ((127 - 15) << 23);
+    uint32_t special = normal + ((128 - 16) << 23); // Inf, NaN: exponent 255
+    // A subnormal f * 2^-24 is (2^-14 + f * 2^-24) - 2^-14, exact in float32.
+    uint32_t subnormal = float_bits(bits_float(normal + (1 << 23)) - bits_float(113U << 23));
+    uint32_t finite = choose(mask(exponent == 0), subnormal, normal);
+    return choose(mask(exponent == 0x0F800000), special, finite) | (half & 0x8000) << 16;
+}
+
+static inline uint32_t bits_to_half(uint32_t bits) {
+    const uint32_t inf = 255U << 23, too_large = 143U << 23, least_normal = 113U << 23;
+    const uint32_t magic = (127U - 15 + 23 - 10 + 1) << 23; // 2^-1: its last place is 2^-24
+    uint32_t size = bits & 0x7FFFFFFF;
+    uint32_t odd = (size >> 13) & 1;
+    uint32_t normal = (size - ((127U - 15) << 23) + 0xFFF + odd) >> 13; // may carry into Inf
+    uint32_t subnormal = float_bits(bits_float(size) + bits_float(magic)) - magic;
+    uint32_t payload = (size >> 13) & 0x3FF;
+    uint32_t nan = 0x7C00 | payload | (mask(payload == 0) & 0x200);
+    uint32_t finite = choose(mask(size < least_normal), subnormal, normal);
+    uint32_t half = choose(mask(size >= too_large), choose(mask(size > inf), nan, 0x7C00), finite);
+    return half | (bits >> 16 & 0x8000);
+}
+
+// bfloat16 is the upper half of a float32.
+static inline uint32_t bits_to_bfloat(uint32_t bits) {
+    uint32_t rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
+    uint32_t nan = bits >> 16;
+    nan |= mask((nan & 0x7F) == 0) & 0x40;
+    return choose(mask((bits & 0x7FFFFFFF) > 255U << 23), nan, rounded);
+}
+
+static void widen_half(const unsigned char *src, int64_t count, float *dst) {
+    for (int64_t e = 0; e < count; e++) {
+        uint16_t half;
+        memcpy(&half, src + 2 * e, sizeof half);
+        dst[e] = bits_float(half_to_bits(half));
+    }
+}
+
+static void widen_bfloat(const unsigned char *src, int64_t count, float *dst) {
+    for (int64_t e = 0; e < count; e++) {
+        uint16_t bfloat;
+        memcpy(&bfloat, src + 2 * e, sizeof bfloat);
+        dst[e] = bits_float((uint32_t)bfloat << 16);
+    }
+}
+
+static void widen_double(const unsigned char *src, int64_t count, float *dst) {
+    for (int64_t e = 0; e < count; e++) {
+        double value;
+        memcpy(&value, src + 8 * e, sizeof value);
+        dst[e] = (float)value;
+    }
+}
+
+void mmul_dtype_widen(enum mmul_dtype dtype, const void *src, int64_t count, float *dst) {
+    if (count == 0)
+        return;
+    switch (dtype) {
+    case MMUL_F32:
+        memcpy(dst, src, (size_t)count * sizeof *dst);
+        break;
+    case MMUL_F16:
+        widen_half(src, count, dst);
+        break;
+    case MMUL_BF16:
+        widen_bfloat(src, count, dst);
+        break;
+    case MMUL_F64:
+        widen_double(src, count, dst);
+        break;
+    }
+}
+
+static void narrow_half(const float *src, int64_t count, unsigned char *dst) {
+    for (int64_t e = 0; e < count; e++) {
+        uint16_t half = (uint16_t)bits_to_half(float_bits(src[e]));
+        memcpy(dst + 2 * e, &half, sizeof half);
+    }
+}
+
+static void narrow_bfloat(const float *src, int64_t count, unsigned char *dst) {
+    for (int64_t e = 0; e < count; e++) {
+        uint16_t bfloat = (uint16_t)bits_to_bfloat(float_bits(src[e]));
+        memcpy(dst + 2 * e, &bfloat, sizeof bfloat);
+    }
+}
+
+static void narrow_double(const float *src, int64_t count, unsigned char *dst) {
+    for (int64_t e = 0; e < count; e++) {
+        double value = src[e];
+        memcpy(dst + 8 * e, &value, sizeof value);
+    }
+}
+
+void mmul_dtype_narrow(enum mmul_dtype dtype, const float *src, int64_t count, void *dst) {
+    if (count == 0)
+        return;
+    switch (dtype) {
+    case MMUL_F32:
+        memcpy(dst, src, (size_t)count * sizeof *src);
+        break;
+    case MMUL_F16:
+        narrow_half(src, count, dst);
+        break;
+    case MMUL_BF16:
+        narrow_bfloat(src, count, dst);
+        break;
+    case MMUL_F64:
+        narrow_double(src, count, dst);
+        break;
+    }
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: MIT
+// Shapes fitted together, and the one range that is split. Rows and columns differ only here:
+// everything above asks for "the split operand", "the whole operand" and "units". Pure.
+#include "model/problem.h"
+
+#include <math.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/text.h"
+
+static enum mmul_status shapes_differ(const struct mmul_problem_operand *a,
+                                      const struct mmul_problem_operand *b, const char *what,
+                                      int64_t left, int64_t right, struct mmul_error *err) {
+    char a_text[96], b_text[96];
+    return mmul_fail(err, MMUL_ERR_DATA,
+                     "cannot multiply '%s' (%s) by '%s' (%s): %s %lld and %lld differ", a->name,
+                     mmul_shape_format(a->shape, a_text), b->name,
+                     mmul_shape_format(b->shape, b_text), what, (long long)left, (long long)right);
+}
+
+// The common size of two stack dimensions, 1 repeating; -1 when they do not fit.
+static int64_t broadcast_size(int64_t left, int64_t right) {
+    if (left == right || right == 1)
+        return left;
+    return left == 1 ? right : -1;
+}
+
+static enum mmul_status fit_stacks(const struct mmul_problem_operand *a,
+                                   const struct mmul_problem_operand *b,
+                                   struct mmul_problem *problem, struct mmul_error *err) {
+    problem->c.batch = broadcast_size(a->shape.batch, b->shape.batch);
+    if (problem->c.batch < 0)
+        return shapes_differ(a, b, "batch sizes", a->shape.batch, b->shape.batch, err);
+    problem->c.depth = broadcast_size(a->shape.depth, b->shape.depth);
+    if (problem->c.depth < 0)
+        return shapes_differ(a, b, "depths", a->shape.depth, b->shape.depth, err);
+    return MMUL_OK;
+}
+
+static enum mmul_status fit_inner(const struct mmul_problem_operand *a,
+                                  const struct mmul_problem_operand *b,
+                                  struct mmul_problem *problem, struct mmul_error *err) {
+    int64_t a_inner = problem->transpose_a ? a->shape.rows : a->shape.cols;
+    int64_t b_inner = problem->transpose_b ? b->shape.cols : b->shape.rows;
+    if (a_inner != b_inner)
+        return shapes_differ(a, b, "inner sizes", a_inner, b_inner, err);
+    problem->m = problem->transpose_a ? a->shape.cols : a->shape.rows;
+    problem->n = problem->transpose_b ? b->shape.rows : b->shape.cols;
+    problem->k = a_inner;
+    problem->c.rows = problem->m;
+    problem->c.cols = problem->n;
+    return MMUL_OK;
+}
+
+static enum mmul_status fit_c_in(const struct mmul_problem *problem,
+                                 const struct mmul_problem_operand *c_in, struct mmul_error *err) {
+    if (c_in == NULL)
+        return problem->beta == 0
+                   ? MMUL_OK
+                   : mmul_fail(err, MMUL_ERR_USAGE, "beta is %g but there is no C to add",
+                               (double)problem->beta);
+    struct mmul_shape s = c_in->shape, c = problem->c;
+    if (s.batch == c.batch && s.depth == c.depth && s.rows == c.rows && s.cols == c.cols)
+        return MMUL_OK;
+    char have[96], want[96];
+    return mmul_fail(err, MMUL_ERR_DATA, "cannot add '%s' (%s) to a result of %s: shapes differ",
+                     c_in->name, mmul_shape_format(s, have), mmul_shape_format(c, want));
+}
+
+// The total range, and the elements of C, must fit int64 with room for bytes.
+static enum mmul_status check_sizes(const struct mmul_problem *problem, struct mmul_error *err) {
+    int64_t area, elements, bytes;
+    if (mmul_multiply_sizes(problem->m, problem->n, &area) &&
+        mmul_multiply_sizes(area, problem->matrices, &elements) &&
+        mmul_multiply_sizes(elements, 16, &bytes))
+        return MMUL_OK;
+    char text[96];
+    return mmul_fail(err, MMUL_ERR_DATA, "result of %s has more elements than can be counted",
+                     mmul_shape_format(problem->c, text));
+}
+
+static bool is_half(enum mmul_dtype dtype) {
+    return dtype == MMUL_F16 || dtype == MMUL_BF16;
+}
+
+// The common 16-bit type when all inputs have it, else float32.
+static enum mmul_dtype natural_dtype(enum mmul_dtype a, enum mmul_dtype b,
+                                     const struct mmul_problem_operand *c_in) {
+    bool common = a == b && (c_in == NULL || c_in->dtype == a);
+    return common && is_half(a) ? a : MMUL_F32;
+}
+
+enum mmul_status mmul_problem_make(struct mmul_problem_operand a, struct mmul_problem_operand b,
+                                   const struct mmul_problem_operand *c_in, bool transpose_a,
+                                   bool transpose_b, float alpha, float beta,
+                                   struct mmul_problem *problem, struct mmul_error *err) {
+    struct mmul_problem p = {.a = a.shape,
+                             .b = b.shape,
+                             .a_dtype = a.dtype,
+                             .b_dtype = b.dtype,
+                             .c_dtype = natural_dtype(a.dtype, b.dtype, c_in),
+                             .transpose_a = transpose_a,
+                             .transpose_b = transpose_b,
+                             .alpha = alpha,
+                             .beta = beta};
+    if (!isfinite(alpha) || !isfinite(beta))
+        return mmul_fail(err, MMUL_ERR_USAGE, "%s is not a finite number",
+                         isfinite(alpha) ? "beta" : "alpha");
+    enum mmul_status status = fit_stacks(&a, &b, &p, err);
+    if (status == MMUL_OK)
+        status = fit_inner(&a, &b, &p, err);
+    if (status == MMUL_OK)
+        status = fit_c_in(&p, c_in, err);
+    if (status != MMUL_OK)
+        return status;
+    p.matrices = mmul_shape_matrices(p.c);
+    status = check_sizes(&p, err);
+    if (status != MMUL_OK)
+        return status;
+    mmul_text_copy(p.a_name, sizeof p.a_name, a.name);
+    mmul_text_copy(p.b_name, sizeof p.b_name, b.name);
+    *problem = p;
+    return MMUL_OK;
+}
+
+// Result matrix t is (batch, depth) = (t / c.depth, t % c.depth); sizes of 1 repeat.
+static int64_t stored_matrix(struct mmul_shape stored, struct mmul_shape c, int64_t t) {
+    int64_t batch = stored.batch == 1 ? 0 : t / c.depth;
+    int64_t depth = stored.depth == 1 ? 0 : t % c.depth;
+    return batch * stored.depth + depth;
+}
+
+int64_t mmul_problem_a_matrix(const struct mmul_problem *problem, int64_t t) {
+    return stored_matrix(problem->a, problem->c, t);
+}
+
+int64_t mmul_problem_b_matrix(const struct mmul_problem *problem, int64_t t) {
+    return stored_matrix(problem->b, problem->c, t);
+}
+
+double mmul_problem_flops(const struct mmul_problem *problem) {
+    return 2.0 * (double)problem->matrices * (double)problem->m * (double)problem->n *
+           (double)problem->k;
+}
+
+int64_t mmul_problem_units(const struct mmul_problem *problem, enum mmul_axis axis) {
+    return axis == MMUL_ROWS ? problem->m : problem->n;
+}
+
+int64_t mmul_problem_total(const struct mmul_problem *problem, enum mmul_axis axis) {
+    return problem->matrices * mmul_problem_units(problem, axis);
+}
+
+int64_t mmul_problem_result_width(const struct mmul_problem *problem, enum mmul_axis axis) {
+    return axis == MMUL_ROWS ? problem->n : problem->m;
+}
+
+enum mmul_dtype mmul_problem_split_dtype(const struct mmul_problem *problem, enum mmul_axis axis) {
+    return axis == MMUL_ROWS ? problem->a_dtype : problem->b_dtype;
+}
+
+enum mmul_dtype mmul_problem_whole_dtype(const struct mmul_problem *problem, enum mmul_axis axis) {
+    return axis == MMUL_ROWS ? problem->b_dtype : problem->a_dtype;
+}
+
+struct mmul_shape mmul_problem_whole_shape(const struct mmul_problem *problem,
+                                           enum mmul_axis axis) {
+    return axis == MMUL_ROWS ? problem->b : problem->a;
+}
+
+int64_t mmul_problem_whole_matrix(const struct mmul_problem *problem, enum mmul_axis axis,
+                                  int64_t t) {
+    return axis == MMUL_ROWS ? mmul_problem_b_matrix(problem, t)
+                             : mmul_problem_a_matrix(problem, t);
+}
+
+int64_t mmul_segment_count(const struct mmul_problem *problem, enum mmul_axis axis, int64_t begin,
+                           int64_t end) {
+    int64_t units = mmul_problem_units(problem, axis);
+    return begin == end ? 0 : (end - 1) / units - begin / units + 1;
+}
+
+struct mmul_segment mmul_segment_at(const struct mmul_problem *problem, enum mmul_axis axis,
+                                    int64_t begin, int64_t end, int64_t index) {
+    int64_t units = mmul_problem_units(problem, axis);
+    int64_t matrix = begin / units + index;
+    int64_t from = matrix * units > begin ? matrix * units : begin;
+    int64_t to = (matrix + 1) * units < end ? (matrix + 1) * units : end;
+    return (struct mmul_segment){.matrix = matrix,
+                                 .begin = from - matrix * units,
+                                 .end = to - matrix * units,
+                                 .part_offset = from - begin};
+}
+
+// The rectangle of units [begin, end) along `axis`, in a matrix of rows x cols.
+static struct mmul_region stripe(int64_t matrix, enum mmul_axis axis, int64_t begin, int64_t end,
+                                 int64_t rows, int64_t cols) {
+    struct mmul_region region = {matrix, 0, rows, 0, cols};
+    if (axis == MMUL_ROWS) {
+        region.row_begin = begin;
+        region.row_end = end;
+    } else {
+        region.col_begin = begin;
+        region.col_end = end;
+    }
+    return region;
+}
+
+struct mmul_region mmul_segment_operand(const struct mmul_problem *problem, enum mmul_axis axis,
+                                        struct mmul_segment segment) {
+    bool rows = axis == MMUL_ROWS;
+    struct mmul_shape stored = rows ? problem->a : problem->b;
+    bool transposed = rows ? problem->transpose_a : problem->transpose_b;
+    enum mmul_axis stored_axis = rows == transposed ? MMUL_COLS : MMUL_ROWS;
+    int64_t matrix = rows ? mmul_problem_a_matrix(problem, segment.matrix)
+                          : mmul_problem_b_matrix(problem, segment.matrix);
+    return stripe(matrix, stored_axis, segment.begin, segment.end, stored.rows, stored.cols);
+}
+
+struct mmul_region mmul_segment_result(const struct mmul_problem *problem, enum mmul_axis axis,
+                                       struct mmul_segment segment) {
+    return stripe(segment.matrix, axis, segment.begin, segment.end, problem->m, problem->n);
+}

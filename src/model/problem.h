@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT
+//
+// The first noun: what is to be multiplied, read from headers alone.
+//
+// The result is a stack of matrices t = 0 .. matrices-1, each m x n, inner size k. A and B are
+// stacks of the same batch and depth, or of size 1 along either, which repeats.
+//
+//          A  (m, k)        B  (k, n)        C  (m, n)
+//
+// Split by rows, the rows of all matrices form one range [0, matrices * m); split by columns, the
+// columns do, [0, matrices * n). The operand that is cut along that range is called the split
+// operand (A by rows, B by columns), the other one the whole operand. A part [begin, end) of the
+// range crosses matrices in segments, one matrix each.
+#pragma once
+
+#include "mpimatmul_local.h"
+
+enum { MMUL_NAME_BYTES = 128 };
+
+// Plain data: sent as bytes.
+struct mmul_problem {
+    struct mmul_shape a, b, c; // as stored; c is the result
+    enum mmul_dtype a_dtype, b_dtype, c_dtype;
+    bool transpose_a, transpose_b;
+    float alpha, beta;
+    int64_t m, n, k, matrices;
+    char a_name[MMUL_NAME_BYTES], b_name[MMUL_NAME_BYTES];
+};
+
+// One operand as the maker of a problem needs it.
+struct mmul_problem_operand {
+    struct mmul_shape shape;
+    enum mmul_dtype dtype;
+    const char *name;
+};
+
+// Fits the shapes together. `c_in` NULL: none. Fails with MMUL_ERR_DATA (sizes that differ,
+// products that do not fit), MMUL_ERR_USAGE (alpha or beta not finite, beta without c_in).
+enum mmul_status mmul_problem_make(struct mmul_problem_operand a, struct mmul_problem_operand b,
+                                   const struct mmul_problem_operand *c_in, bool transpose_a,
+                                   bool transpose_b, float alpha, float beta,
+                                   struct mmul_problem *problem, struct mmul_error *err);
+
+// Index of the stored matrix of A or B that result matrix t multiplies.
+int64_t mmul_problem_a_matrix(const struct mmul_problem *problem, int64_t t);
+int64_t mmul_problem_b_matrix(const struct mmul_problem *problem, int64_t t);
+
+// Floating-point operations of the whole problem.
+double mmul_problem_flops(const struct mmul_problem *problem);
+
+// ------------------------------------------------------------------ the split range, both axes
+
+// Units (rows or columns of C) per matrix and in all.
+int64_t mmul_problem_units(const struct mmul_problem *problem, enum mmul_axis axis);
+int64_t mmul_problem_total(const struct mmul_problem *problem, enum mmul_axis axis);
+
+// Elements of the split operand and of C per unit: k, and n (rows) or m (columns).
+int64_t mmul_problem_result_width(const struct mmul_problem *problem, enum mmul_axis axis);
+
+// The split and the whole operand's dtype, stack and index of the matrix that t uses.
+enum mmul_dtype mmul_problem_split_dtype(const struct mmul_problem *problem, enum mmul_axis axis);
+enum mmul_dtype mmul_problem_whole_dtype(const struct mmul_problem *problem, enum mmul_axis axis);
+struct mmul_shape mmul_problem_whole_shape(const struct mmul_problem *problem, enum mmul_axis axis);
+int64_t mmul_problem_whole_matrix(const struct mmul_problem *problem, enum mmul_axis axis,
+                                  int64_t t);
+
+// Units [begin, end) of matrix t: one matrix's share of a part.
+struct mmul_segment {
+    int64_t matrix;      // t
+    int64_t begin, end;  // rows or columns inside the matrix
+    int64_t part_offset; // units of the part before this segment
+};
+
+// Segments of the part [begin, end); empty parts have none.
+int64_t mmul_segment_count(const struct mmul_problem *problem, enum mmul_axis axis, int64_t begin,
+                           int64_t end);
+struct mmul_segment mmul_segment_at(const struct mmul_problem *problem, enum mmul_axis axis,
+                                    int64_t begin, int64_t end, int64_t index);
+
+// The segment's rectangle of the split operand's file, and of C (or C_in).
+struct mmul_region mmul_segment_operand(const struct mmul_problem *problem, enum mmul_axis axis,
+                                        struct mmul_segment segment);
+struct mmul_region mmul_segment_result(const struct mmul_problem *problem, enum mmul_axis axis,
+                                       struct mmul_segment segment);

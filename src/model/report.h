@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+//
+// The fifth noun: what happened. Filled in by exec/run on root; tables and JSON (the schema is
+// include/mpimatmul_report.schema.json; its version goes up when a field changes meaning).
+#pragma once
+
+#include "base/text.h"
+#include "model/cluster.h"
+#include "model/problem.h"
+
+// One rank of a run. Plain data: sent as bytes.
+struct mmul_report_rank {
+    char host[64], device[128], device_name[128], cores[64], note[128], why[64];
+    int threads;
+    int64_t begin, end; // part of the split range
+    double share;       // of the range, 0 .. 1
+    double flops;       // floating-point operations of its part
+    double warm_up_seconds, scatter_seconds, compute_seconds, verify_seconds, gather_seconds;
+    double idle_seconds; // of the run, neither computing nor moving nor checking
+    int64_t products, fallback_products, device_replacements;
+    int64_t rows_checked, rows_wrong, rows_recomputed;
+    double speed_flops; // measured before the run; 0: not measured
+};
+
+struct mmul_report {
+    struct mmul_problem problem;
+    enum mmul_axis axis;
+    int64_t total;
+    int size, node_count;
+    struct mmul_report_rank *ranks; // size, owned; on root only
+    bool verified;
+    double wall_seconds;            // from the first byte read to the renamed output file
+    double scatter_seconds, compute_seconds, verify_seconds, gather_seconds, commit_seconds;
+    double predicted_seconds;       // 0: no prediction
+    int64_t bytes_read, bytes_written, network_bytes;
+    int64_t rows_checked, rows_wrong, rows_recomputed, fallback_products;
+    struct mmul_text unused;        // owned: a line per device that nobody used
+    struct mmul_text warnings;      // owned
+    const char **warning_lines;     // owned, into warnings
+    int warning_count;
+};

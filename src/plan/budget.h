@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+// Memory decided before the run: how large a tile one device computes in one step. Pure.
+#pragma once
+
+#include "mpimatmul_local.h"
+
+// Sides of the largest gemm a device is given at once, and what that costs on the device.
+struct mmul_tile {
+    int64_t m, n, k;
+    int64_t device_bytes; // operands, temporaries and 16-bit staging; 0: works in host memory
+};
+
+struct mmul_tile_request {
+    int64_t m, n, k;      // of the rank's largest product, all >= 1
+    size_t a_bytes_each;  // 4, or 2 for operands that travel as 16 bits
+    size_t b_bytes_each;
+    bool host_memory;     // float32 operands are used where they lie
+    int64_t memory_bytes; // the device's, or the user's cap
+    int64_t max_allocation_bytes;
+};
+
+// The largest tile that fits: the longest side is halved until operands (float32), padded
+// temporaries of a tuned gemm (as much again, in one allocation) and staging fit the memory and
+// every single allocation fits max_allocation_bytes and stays below 2^31 elements (32-bit indices
+// in kernels). Devices in host memory only hold widened copies of 16-bit operands, at most
+// MMUL_HOST_STAGING_BYTES of them. Fails with MMUL_ERR_SYSTEM when not even a small tile fits.
+enum { MMUL_HOST_STAGING_BYTES = 256 << 20 };
+enum mmul_status mmul_tile_choose(const struct mmul_tile_request *request, struct mmul_tile *tile,
+                                  struct mmul_error *err);
