@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT
+// The header of the 4D .bin format (FORMAT in the README). Pure: bytes to numbers and back.
+#pragma once
+
+#include "mpimatmul_local.h"
+
+enum { MMUL_BIN_HEADER_BYTES = 20 }; // the longest, and the only one that is written
+
+struct mmul_bin_header {
+    struct mmul_shape shape;
+    enum mmul_dtype dtype;
+    int version;          // 1 or 2
+    int64_t header_bytes; // 12, 16 or 20: data starts here
+};
+
+// Reads a header from the first `count` bytes of file `name`, of which there are 20 or as many as
+// the file has. Sizes of 0 are accepted for rows and cols when `empty_allowed` (shards).
+// Fails with MMUL_ERR_DATA.
+enum mmul_status mmul_bin_header_parse(const unsigned char *bytes, size_t count, const char *name,
+                                       bool empty_allowed, struct mmul_bin_header *header,
+                                       struct mmul_error *err);
+
+// Fails with MMUL_ERR_DATA when a size of file `name` does not fit int32.
+enum mmul_status mmul_bin_header_format(struct mmul_shape shape, enum mmul_dtype dtype, int version,
+                                        const char *name,
+                                        unsigned char bytes[static MMUL_BIN_HEADER_BYTES],
+                                        struct mmul_error *err);

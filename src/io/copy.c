@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+// The one loop behind convert, split and join: blocks of rows that cross no matrix on either side,
+// moved through one buffer, which also bounds the memory however wide a row is.
+#include "io/copy.h"
+
+#include "base/memory.h"
+#include "io/output_file.h"
+#include "model/dtype.h"
+#include "model/matrix.h"
+
+enum { BUFFER_ELEMENTS = 1 << 20 };
+
+static int64_t smaller(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+static int64_t rows_left(int64_t row, int64_t rows) {
+    return rows - row % rows;
+}
+
+static struct mmul_region block(int64_t stack_row, int64_t rows_each, int64_t rows, int64_t col,
+                                int64_t cols) {
+    int64_t row = stack_row % rows_each;
+    return (struct mmul_region){
+        .matrix = stack_row / rows_each,
+        .row_begin = row,
+        .row_end = row + rows,
+        .col_begin = col,
+        .col_end = col + cols,
+    };
+}
+
+static enum mmul_status copy_block(struct mmul_matrix *in, struct mmul_region from,
+                                   struct mmul_output *out, struct mmul_region to, void *buffer,
+                                   struct mmul_error *err) {
+    bool as_is = mmul_matrix_info(in).delivered == mmul_output_dtype(out);
+    int64_t count = mmul_region_count(from);
+    for (int64_t begin = 0; begin < count; begin += BUFFER_ELEMENTS) {
+        int64_t end = smaller(begin + BUFFER_ELEMENTS, count);
+        enum mmul_status status = as_is ? mmul_matrix_read(in, from, begin, end, buffer, err)
+                                        : mmul_matrix_read_float(in, from, begin, end, buffer, err);
+        if (status != MMUL_OK)
+            return status;
+        status = as_is ? mmul_output_write(out, to, begin, end, buffer, err)
+                       : mmul_output_write_float(out, to, begin, end, buffer, err);
+        if (status != MMUL_OK)
+            return status;
+    }
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_copy_rows(const struct mmul_copy *copy, struct mmul_error *err) {
+    if (copy->rows == 0 || copy->cols == 0)
+        return MMUL_OK;
+    int64_t in_rows = mmul_matrix_info(copy->in).shape.rows, out_rows = copy->out->shape.rows;
+    int64_t capacity = BUFFER_ELEMENTS;
+    if (copy->rows < capacity / copy->cols)
+        capacity = copy->rows * copy->cols;
+    void *buffer = NULL;
+    enum mmul_status status =
+        mmul_allocate_raw(capacity, sizeof(float), "a copy buffer", &buffer, err);
+    for (int64_t done = 0; done < copy->rows && status == MMUL_OK;) {
+        int64_t in_row = copy->in_row + done, out_row = copy->out_row + done;
+        int64_t rows = smaller(rows_left(in_row, in_rows), rows_left(out_row, out_rows));
+        rows = smaller(rows, copy->rows - done);
+        status =
+            copy_block(copy->in, block(in_row, in_rows, rows, copy->in_col, copy->cols), copy->out,
+                       block(out_row, out_rows, rows, copy->out_col, copy->cols), buffer, err);
+        done += rows;
+    }
+    mmul_free(buffer);
+    return status;
+}
+
+enum mmul_status mmul_copy_stack(struct mmul_matrix *in, struct mmul_output *out,
+                                 struct mmul_error *err) {
+    struct mmul_shape shape = mmul_matrix_info(in).shape;
+    struct mmul_copy copy = {
+        .in = in,
+        .out = out,
+        .rows = mmul_shape_matrices(shape) * shape.rows,
+        .cols = shape.cols,
+    };
+    return mmul_copy_rows(&copy, err);
+}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+// Copies a rectangle between two stacks whose matrices lie one below the other, which is how
+// shards see a stack: row r of matrix i is stack row i * rows + r.
+#pragma once
+
+#include "mpimatmul_local.h"
+
+struct mmul_copy {
+    struct mmul_matrix *in;
+    int64_t in_row, in_col; // stack row and column where the rectangle begins
+    struct mmul_output *out;
+    int64_t out_row, out_col;
+    int64_t rows, cols;
+};
+
+// Bytes stay as they are when both sides have the same dtype, else values go through float32.
+// Fails as mmul_matrix_read and mmul_output_write do, and with MMUL_ERR_SYSTEM (memory).
+enum mmul_status mmul_copy_rows(const struct mmul_copy *copy, struct mmul_error *err);
+
+// The whole of `in` to the same place of `out`; the shapes are equal.
+enum mmul_status mmul_copy_stack(struct mmul_matrix *in, struct mmul_output *out,
+                                 struct mmul_error *err);

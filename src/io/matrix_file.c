@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: MIT
+// Opens matrices: .bin and .npy files, told apart by their first bytes, and the caller's memory.
+// Everything that can be wrong with a file is found here, before anything of its size is
+// allocated. Reading its elements is matrix_read.c; a Fortran-order file is read whole at once.
+#include "io/matrix_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "io/bin_header.h"
+#include "io/npy.h"
+#include "io/transfer.h"
+#include "model/matrix.h"
+
+static enum mmul_status matrix_create(const char *name, struct mmul_matrix **matrix,
+                                      struct mmul_error *err) {
+    void *memory = NULL;
+    enum mmul_status status =
+        mmul_allocate(1, sizeof(struct mmul_matrix), "a matrix", &memory, err);
+    if (status != MMUL_OK)
+        return status;
+    struct mmul_matrix *made = memory;
+    made->fd = -1;
+    status = mmul_copy_text(name, &made->name, err);
+    if (status != MMUL_OK) {
+        mmul_free(made);
+        return status;
+    }
+    *matrix = made;
+    return MMUL_OK;
+}
+
+static enum mmul_status fail_open(int errnum, const char *path, struct mmul_error *err) {
+    bool exhausted = errnum == EMFILE || errnum == ENFILE || errnum == ENOMEM;
+    return mmul_fail_errno(err, exhausted ? MMUL_ERR_SYSTEM : MMUL_ERR_NO_INPUT, errnum,
+                           "cannot open '%s'", path);
+}
+
+static enum mmul_status open_file(struct mmul_matrix *matrix, struct mmul_error *err) {
+    struct stat found;
+    // O_NONBLOCK: a FIFO must not make us wait for a writer. Regular files do not know it.
+    matrix->fd = open(matrix->name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (matrix->fd < 0)
+        return fail_open(errno, matrix->name, err);
+    if (fstat(matrix->fd, &found) != 0)
+        return fail_open(errno, matrix->name, err);
+    if (!S_ISREG(found.st_mode)) {
+        const char *what = S_ISDIR(found.st_mode)    ? "a folder"
+                           : S_ISFIFO(found.st_mode) ? "a FIFO"
+                                                     : "not a regular file";
+        return mmul_fail(err, MMUL_ERR_NO_INPUT, "cannot read '%s': it is %s", matrix->name, what);
+    }
+    matrix->device = found.st_dev;
+    matrix->inode = found.st_ino;
+    matrix->info.file_bytes = found.st_size;
+    return MMUL_OK;
+}
+
+static enum mmul_status read_start(const struct mmul_matrix *matrix, unsigned char *bytes,
+                                   size_t count, size_t *got, struct mmul_error *err) {
+    int errnum = mmul_pread_all(matrix->fd, bytes, count, 0, got);
+    if (errnum == 0)
+        return MMUL_OK;
+    return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errnum, "cannot read '%s'", matrix->name);
+}
+
+static enum mmul_status load_bin_header(struct mmul_matrix *matrix, const unsigned char *start,
+                                        size_t count, bool empty_allowed, struct mmul_error *err) {
+    struct mmul_bin_header header;
+    enum mmul_status status =
+        mmul_bin_header_parse(start, count, matrix->name, empty_allowed, &header, err);
+    if (status != MMUL_OK)
+        return status;
+    matrix->info.format = MMUL_FORMAT_BIN;
+    matrix->info.shape = header.shape;
+    matrix->info.stored = header.dtype;
+    matrix->info.version = header.version;
+    matrix->data_offset = header.header_bytes;
+    return MMUL_OK;
+}
+
+static enum mmul_status load_npy_header(struct mmul_matrix *matrix, const unsigned char *start,
+                                        size_t count, struct mmul_error *err) {
+    struct mmul_npy_header header;
+    size_t header_bytes = 0, got = 0;
+    void *bytes = NULL;
+    enum mmul_status status = mmul_npy_header_bytes(start, count, matrix->name, &header_bytes, err);
+    if (status != MMUL_OK)
+        return status;
+    status = mmul_allocate_raw((int64_t)header_bytes, 1, "a .npy header", &bytes, err);
+    if (status != MMUL_OK)
+        return status;
+    status = read_start(matrix, bytes, header_bytes, &got, err);
+    if (status == MMUL_OK && got < header_bytes) {
+        status = mmul_fail(err, MMUL_ERR_DATA,
+                           "'%s' is not a valid .npy file: %zu bytes, but its header alone takes "
+                           "%zu",
+                           matrix->name, got, header_bytes);
+    }
+    if (status == MMUL_OK)
+        status = mmul_npy_parse(bytes, header_bytes, matrix->name, &header, err);
+    mmul_free(bytes);
+    if (status != MMUL_OK)
+        return status;
+    matrix->info.format = MMUL_FORMAT_NPY;
+    matrix->info.shape = header.shape;
+    matrix->info.stored = header.dtype;
+    matrix->info.version = header.version;
+    matrix->info.fortran_order = header.fortran_order;
+    matrix->info.big_endian = header.big_endian;
+    matrix->data_offset = (int64_t)header_bytes;
+    return MMUL_OK;
+}
+
+static enum mmul_status check_length(const struct mmul_matrix *matrix, struct mmul_error *err) {
+    const struct mmul_matrix_info *info = &matrix->info;
+    int64_t bytes = 0, expected;
+    char text[96];
+    enum mmul_status status = mmul_shape_bytes(info->shape, info->stored, &bytes, err);
+    if (status != MMUL_OK || __builtin_add_overflow(bytes, matrix->data_offset, &expected)) {
+        return mmul_fail(
+            err, MMUL_ERR_DATA, "'%s' is not a valid matrix file: %s elements of %s are too many",
+            matrix->name, mmul_shape_format(info->shape, text), mmul_dtype_name(info->stored));
+    }
+    if (expected == info->file_bytes)
+        return MMUL_OK;
+    return mmul_fail(err, MMUL_ERR_DATA,
+                     "'%s' is %s than its header says: %lld bytes, expected %lld for %s %s",
+                     matrix->name, info->file_bytes < expected ? "shorter" : "longer",
+                     (long long)info->file_bytes, (long long)expected,
+                     mmul_shape_format(info->shape, text), mmul_dtype_name(info->stored));
+}
+
+static enum mmul_status load_header(struct mmul_matrix *matrix, bool empty_allowed,
+                                    struct mmul_error *err) {
+    unsigned char start[MMUL_BIN_HEADER_BYTES];
+    size_t count = 0;
+    enum mmul_status status = read_start(matrix, start, sizeof start, &count, err);
+    if (status != MMUL_OK)
+        return status;
+    if (mmul_npy_is(start, count)) {
+        status = load_npy_header(matrix, start, count, err);
+    } else {
+        status = load_bin_header(matrix, start, count, empty_allowed, err);
+    }
+    if (status != MMUL_OK)
+        return status;
+    matrix->info.delivered = matrix->info.stored == MMUL_F64 ? MMUL_F32 : matrix->info.stored;
+    return check_length(matrix, err);
+}
+
+static enum mmul_status load_fortran(struct mmul_matrix *matrix, struct mmul_error *err) {
+    enum mmul_dtype dtype = matrix->info.delivered;
+    int64_t count = 0;
+    if (!matrix->info.fortran_order)
+        return MMUL_OK;
+    if (!mmul_shape_count(matrix->info.shape, &count)) {
+        return mmul_fail(err, MMUL_ERR_INTERNAL, "the size of '%s' was not checked", matrix->name);
+    }
+    enum mmul_status status = mmul_allocate_raw(
+        count, mmul_dtype_bytes(dtype), "a .npy file in Fortran order", &matrix->fortran, err);
+    if (status != MMUL_OK)
+        return status;
+    return mmul_matrix_read_run(matrix, 0, count, dtype, matrix->fortran, err);
+}
+
+static enum mmul_status open_any(const char *path, bool empty_allowed, struct mmul_matrix **matrix,
+                                 struct mmul_error *err) {
+    struct mmul_matrix *opened = NULL;
+    enum mmul_status status = matrix_create(path, &opened, err);
+    if (status != MMUL_OK)
+        return status;
+    status = open_file(opened, err);
+    if (status == MMUL_OK)
+        status = load_header(opened, empty_allowed, err);
+    if (status == MMUL_OK)
+        status = load_fortran(opened, err);
+    if (status != MMUL_OK) {
+        mmul_matrix_close(opened);
+        return status;
+    }
+    *matrix = opened;
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_matrix_open(const char *path, struct mmul_matrix **matrix,
+                                  struct mmul_error *err) {
+    return open_any(path, false, matrix, err);
+}
+
+enum mmul_status mmul_matrix_open_shard(const char *path, struct mmul_matrix **matrix,
+                                        struct mmul_error *err) {
+    return open_any(path, true, matrix, err);
+}
+
+enum mmul_status mmul_matrix_borrow(const void *data, struct mmul_shape shape,
+                                    enum mmul_dtype dtype, const char *name,
+                                    struct mmul_matrix **matrix, struct mmul_error *err) {
+    int64_t bytes = 0;
+    enum mmul_status status = mmul_shape_bytes(shape, dtype, &bytes, err);
+    if (status == MMUL_OK)
+        status = matrix_create(name, matrix, err);
+    if (status != MMUL_OK)
+        return status;
+    (*matrix)->memory = data;
+    (*matrix)->info = (struct mmul_matrix_info){
+        .shape = shape,
+        .stored = dtype,
+        .delivered = dtype == MMUL_F64 ? MMUL_F32 : dtype,
+        .format = MMUL_FORMAT_MEMORY,
+        .file_bytes = bytes,
+    };
+    return MMUL_OK;
+}
+
+void mmul_matrix_close(struct mmul_matrix *matrix) {
+    if (matrix == NULL)
+        return;
+    if (matrix->fd >= 0)
+        close(matrix->fd); // read only: nothing can be lost
+    mmul_free(matrix->fortran);
+    mmul_free(matrix->name);
+    mmul_free(matrix);
+}
+
+struct mmul_matrix_info mmul_matrix_info(const struct mmul_matrix *matrix) {
+    return matrix->info;
+}
+
+const char *mmul_matrix_name(const struct mmul_matrix *matrix) {
+    return matrix->name;
+}
+
+bool mmul_matrix_is_file(const struct mmul_matrix *matrix, const struct stat *file) {
+    return matrix->fd >= 0 && matrix->device == file->st_dev && matrix->inode == file->st_ino;
+}

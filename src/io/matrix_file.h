@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+// What an open matrix is made of, for the files of this folder that open, read and compare it.
+#pragma once
+
+#include <sys/stat.h>
+
+#include "mpimatmul_local.h"
+
+struct mmul_matrix {
+    char *name; // owned
+    struct mmul_matrix_info info;
+    int fd; // -1: in memory
+    int64_t data_offset;
+    const void *memory; // borrowed: `stored` elements in C order; NULL: a file
+    void *fortran;      // owned: `delivered` elements in Fortran order; NULL: C order
+    dev_t device;       // of a file
+    ino_t inode;
+};
+
+// mmul_matrix_open, but sizes of 0 are legal for rows and cols (a shard of a part without rows).
+enum mmul_status mmul_matrix_open_shard(const char *path, struct mmul_matrix **matrix,
+                                        struct mmul_error *err);
+
+// Elements [first, first + count) as they lie in the file or the borrowed memory, converted to
+// `target`, which is `delivered` or MMUL_F32. Fails as mmul_matrix_read does.
+enum mmul_status mmul_matrix_read_run(const struct mmul_matrix *matrix, int64_t first,
+                                      int64_t count, enum mmul_dtype target, void *dst,
+                                      struct mmul_error *err);
+
+// Is this open file the input? Never for memory.
+bool mmul_matrix_is_file(const struct mmul_matrix *matrix, const struct stat *file);

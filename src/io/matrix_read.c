@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: MIT
+// Reads regions of open matrices. C order: contiguous runs, straight into the target where nothing
+// has to be converted, else through a small buffer on the stack (byte order, float64, widening).
+// Fortran order: the whole file is in memory already and is fortran tile by tile, so that both
+// the columns it is read along and the rows it is written along stay in cache.
+#include <assert.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "io/matrix_file.h"
+#include "io/runs.h"
+#include "io/transfer.h"
+#include "model/dtype.h"
+#include "model/matrix.h"
+
+enum { BUFFER_BYTES = 32 << 10, TILE_ROWS = 32, TILE_COLS = 64 };
+
+static int64_t smaller(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+// -------------------------------------------------------------------------------------- C order
+
+static void swap2(unsigned char *bytes, int64_t count) {
+    for (int64_t e = 0; e < count; e++) {
+        uint16_t value;
+        memcpy(&value, bytes + 2 * e, sizeof value);
+        value = __builtin_bswap16(value);
+        memcpy(bytes + 2 * e, &value, sizeof value);
+    }
+}
+
+static void swap4(unsigned char *bytes, int64_t count) {
+    for (int64_t e = 0; e < count; e++) {
+        uint32_t value;
+        memcpy(&value, bytes + 4 * e, sizeof value);
+        value = __builtin_bswap32(value);
+        memcpy(bytes + 4 * e, &value, sizeof value);
+    }
+}
+
+static void swap8(unsigned char *bytes, int64_t count) {
+    for (int64_t e = 0; e < count; e++) {
+        uint64_t value;
+        memcpy(&value, bytes + 8 * e, sizeof value);
+        value = __builtin_bswap64(value);
+        memcpy(bytes + 8 * e, &value, sizeof value);
+    }
+}
+
+static void swap_bytes(enum mmul_dtype dtype, void *elements, int64_t count) {
+    switch (mmul_dtype_bytes(dtype)) {
+    case 2:
+        swap2(elements, count);
+        break;
+    case 4:
+        swap4(elements, count);
+        break;
+    default:
+        swap8(elements, count);
+        break;
+    }
+}
+
+// Elements as stored, in the byte order of this machine.
+static enum mmul_status fetch(const struct mmul_matrix *matrix, int64_t first, int64_t count,
+                              void *dst, struct mmul_error *err) {
+    size_t bytes_each = mmul_dtype_bytes(matrix->info.stored);
+    size_t bytes = (size_t)count * bytes_each, got = 0;
+    int64_t offset = first * (int64_t)bytes_each;
+    if (matrix->memory != NULL) {
+        memcpy(dst, (const char *)matrix->memory + offset, bytes);
+        return MMUL_OK;
+    }
+    offset += matrix->data_offset;
+    int errnum = mmul_pread_all(matrix->fd, dst, bytes, offset, &got);
+    if (errnum != 0) {
+        return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errnum, "cannot read '%s'", matrix->name);
+    }
+    if (got < bytes) {
+        return mmul_fail(err, MMUL_ERR_DATA,
+                         "'%s' has become shorter than its header says: it ends at byte %lld, "
+                         "expected %lld",
+                         matrix->name, (long long)(offset + (int64_t)got),
+                         (long long)matrix->info.file_bytes);
+    }
+    if (matrix->info.big_endian)
+        swap_bytes(matrix->info.stored, dst, count);
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_matrix_read_run(const struct mmul_matrix *matrix, int64_t first,
+                                      int64_t count, enum mmul_dtype target, void *dst,
+                                      struct mmul_error *err) {
+    enum mmul_dtype stored = matrix->info.stored;
+    if (target == stored)
+        return fetch(matrix, first, count, dst, err);
+    assert(target == MMUL_F32);
+    uint64_t buffer[BUFFER_BYTES / sizeof(uint64_t)];
+    int64_t capacity = BUFFER_BYTES / (int64_t)mmul_dtype_bytes(stored);
+    float *values = dst;
+    for (int64_t done = 0; done < count;) {
+        int64_t now = smaller(capacity, count - done);
+        enum mmul_status status = fetch(matrix, first + done, now, buffer, err);
+        if (status != MMUL_OK)
+            return status;
+        mmul_dtype_widen(stored, buffer, now, values + done);
+        done += now;
+    }
+    return MMUL_OK;
+}
+
+// -------------------------------------------------------------------------------- Fortran order
+
+// Rows [row, row + rows) and columns [col, col + cols) of one matrix of the stack.
+struct rectangle {
+    int64_t matrix, row, rows, col, cols;
+};
+
+// The first index runs fastest: element (b, d, i, j) is at b + B (d + D (i + M j)), which makes
+// rows lie B D apart and columns B D M.
+static int64_t fortran_element(struct mmul_shape shape, struct rectangle at) {
+    int64_t b = at.matrix / shape.depth, d = at.matrix % shape.depth;
+    return b + shape.batch * (d + shape.depth * (at.row + shape.rows * at.col));
+}
+
+static void gather2(const unsigned char *src, int64_t row_step, int64_t col_step,
+                    struct rectangle tile, unsigned char *dst) {
+    for (int64_t j = 0; j < tile.cols; j++) {
+        for (int64_t i = 0; i < tile.rows; i++) {
+            memcpy(dst + 2 * (i * TILE_COLS + j), src + 2 * (i * row_step + j * col_step), 2);
+        }
+    }
+}
+
+static void gather4(const unsigned char *src, int64_t row_step, int64_t col_step,
+                    struct rectangle tile, unsigned char *dst) {
+    for (int64_t j = 0; j < tile.cols; j++) {
+        for (int64_t i = 0; i < tile.rows; i++) {
+            memcpy(dst + 4 * (i * TILE_COLS + j), src + 4 * (i * row_step + j * col_step), 4);
+        }
+    }
+}
+
+// One tile to dst, whose rows are `dst_cols` elements apart.
+static void gather_tile(const struct mmul_matrix *matrix, struct rectangle tile,
+                        enum mmul_dtype target, int64_t dst_cols, char *dst) {
+    unsigned char buffer[TILE_ROWS * TILE_COLS * 4];
+    struct mmul_shape shape = matrix->info.shape;
+    enum mmul_dtype dtype = matrix->info.delivered;
+    size_t bytes_each = mmul_dtype_bytes(dtype), target_bytes = mmul_dtype_bytes(target);
+    int64_t row_step = mmul_shape_matrices(shape), col_step = row_step * shape.rows;
+    const unsigned char *src =
+        (const unsigned char *)matrix->fortran + fortran_element(shape, tile) * (int64_t)bytes_each;
+    if (bytes_each == 2) {
+        gather2(src, row_step, col_step, tile, buffer);
+    } else {
+        gather4(src, row_step, col_step, tile, buffer);
+    }
+    for (int64_t i = 0; i < tile.rows; i++) {
+        const unsigned char *row = buffer + (size_t)(i * TILE_COLS) * bytes_each;
+        char *dst_row = dst + (size_t)(i * dst_cols) * target_bytes;
+        if (target == dtype) {
+            memcpy(dst_row, row, (size_t)tile.cols * bytes_each);
+        } else {
+            mmul_dtype_widen(dtype, row, tile.cols, (float *)dst_row);
+        }
+    }
+}
+
+static void gather_band(const struct mmul_matrix *matrix, struct rectangle band,
+                        enum mmul_dtype target, int64_t dst_cols, char *dst) {
+    int64_t target_bytes = (int64_t)mmul_dtype_bytes(target);
+    for (int64_t i = 0; i < band.rows; i += TILE_ROWS) {
+        for (int64_t j = 0; j < band.cols; j += TILE_COLS) {
+            struct rectangle tile = {
+                .matrix = band.matrix,
+                .row = band.row + i,
+                .rows = smaller(TILE_ROWS, band.rows - i),
+                .col = band.col + j,
+                .cols = smaller(TILE_COLS, band.cols - j),
+            };
+            gather_tile(matrix, tile, target, dst_cols, dst + (i * dst_cols + j) * target_bytes);
+        }
+    }
+}
+
+// [begin, end) is at most the rest of a row, whole rows, and the start of a row.
+static void gather(const struct mmul_matrix *matrix, struct mmul_region region, int64_t begin,
+                   int64_t end, enum mmul_dtype target, char *dst) {
+    int64_t width = region.col_end - region.col_begin;
+    for (int64_t p = begin; p < end;) {
+        int64_t col = p % width, left = end - p;
+        bool whole_rows = col == 0 && left >= width;
+        struct rectangle band = {
+            .matrix = region.matrix,
+            .row = region.row_begin + p / width,
+            .rows = whole_rows ? left / width : 1,
+            .col = region.col_begin + col,
+            .cols = whole_rows ? width : smaller(left, width - col),
+        };
+        gather_band(matrix, band, target, width,
+                    dst + (p - begin) * (int64_t)mmul_dtype_bytes(target));
+        p += band.rows * band.cols;
+    }
+}
+
+// ----------------------------------------------------------------------------------------- entries
+
+static enum mmul_status read_as(const struct mmul_matrix *matrix, struct mmul_region region,
+                                int64_t begin, int64_t end, enum mmul_dtype target, char *dst,
+                                struct mmul_error *err) {
+    struct mmul_shape shape = matrix->info.shape;
+    assert(begin >= end || mmul_region_fits(shape, region, begin, end));
+    if (matrix->fortran != NULL) {
+        gather(matrix, region, begin, end, target, dst);
+        return MMUL_OK;
+    }
+    for (int64_t p = begin; p < end;) {
+        struct mmul_run run = mmul_run_at(shape, region, p, end);
+        enum mmul_status status =
+            mmul_matrix_read_run(matrix, run.element, run.count, target,
+                                 dst + (p - begin) * (int64_t)mmul_dtype_bytes(target), err);
+        if (status != MMUL_OK)
+            return status;
+        p += run.count;
+    }
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_matrix_read(struct mmul_matrix *matrix, struct mmul_region region,
+                                  int64_t begin, int64_t end, void *dst, struct mmul_error *err) {
+    return read_as(matrix, region, begin, end, matrix->info.delivered, dst, err);
+}
+
+enum mmul_status mmul_matrix_read_float(struct mmul_matrix *matrix, struct mmul_region region,
+                                        int64_t begin, int64_t end, float *dst,
+                                        struct mmul_error *err) {
+    return read_as(matrix, region, begin, end, MMUL_F32, (char *)dst, err);
+}

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: MIT
+// Reads and writes the header of .npy files. It is a Python dict in text form,
+//     {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
+// which a small recursive-descent parser takes apart: bounded by the header's end, no evaluation,
+// no allocation. Other element types than floats are refused with their name.
+#include "io/npy.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "io/transfer.h" // refuses big-endian hosts
+#include "model/matrix.h"
+
+static const unsigned char magic[6] = {0x93, 'N', 'U', 'M', 'P', 'Y'};
+
+enum { DIMENSIONS_MAX = 4, DESCR_MAX = 16 };
+
+bool mmul_npy_is(const unsigned char *bytes, size_t count) {
+    return count >= sizeof magic && memcmp(bytes, magic, sizeof magic) == 0;
+}
+
+// Versions 2 and 3 have four bytes of length instead of two.
+static size_t prefix_bytes(const unsigned char *bytes) {
+    return bytes[6] == 1 ? 10 : 12;
+}
+
+enum mmul_status mmul_npy_header_bytes(const unsigned char *bytes, size_t count, const char *name,
+                                       size_t *header_bytes, struct mmul_error *err) {
+    if (count < MMUL_NPY_PREFIX_BYTES) {
+        return mmul_fail(err, MMUL_ERR_DATA,
+                         "'%s' is not a valid .npy file: %zu bytes are no whole header", name,
+                         count);
+    }
+    if (bytes[6] < 1 || bytes[6] > 3 || bytes[7] != 0) {
+        return mmul_fail(err, MMUL_ERR_DATA,
+                         "'%s' is .npy version %d.%d: versions 1.0, 2.0 and 3.0 are read", name,
+                         bytes[6], bytes[7]);
+    }
+    size_t length = bytes[8] | (size_t)bytes[9] << 8;
+    if (bytes[6] > 1)
+        length |= (size_t)bytes[10] << 16 | (size_t)bytes[11] << 24;
+    length += prefix_bytes(bytes);
+    if (length > MMUL_NPY_HEADER_MAX) {
+        return mmul_fail(err, MMUL_ERR_DATA,
+                         "'%s' is not a valid .npy file: a header of %zu bytes, expected at most "
+                         "%d",
+                         name, length, MMUL_NPY_HEADER_MAX);
+    }
+    *header_bytes = length;
+    return MMUL_OK;
+}
+
+// ---------------------------------------------------------------------------------------- parsing
+
+struct scanner {
+    const char *at, *end;
+    const char *problem; // what was expected, "" until something is wrong
+};
+
+struct fields {
+    char descr[DESCR_MAX];
+    bool fortran_order;
+    int64_t sizes[DIMENSIONS_MAX];
+    int dimensions;
+    bool has_descr, has_order, has_shape;
+};
+
+static bool expected(struct scanner *scanner, const char *what) {
+    if (*scanner->problem == '\0')
+        scanner->problem = what;
+    return false;
+}
+
+static void skip_blanks(struct scanner *scanner) {
+    while (scanner->at < scanner->end && strchr(" \t\n", *scanner->at) != NULL &&
+           *scanner->at != '\0') {
+        scanner->at++;
+    }
+}
+
+static bool next_is(struct scanner *scanner, char c) {
+    skip_blanks(scanner);
+    return scanner->at < scanner->end && *scanner->at == c;
+}
+
+static bool take(struct scanner *scanner, char c) {
+    if (!next_is(scanner, c))
+        return false;
+    scanner->at++;
+    return true;
+}
+
+// 'text' or "text", without escapes.
+static bool scan_string(struct scanner *scanner, char *text, size_t capacity) {
+    if (!next_is(scanner, '\'') && !next_is(scanner, '"'))
+        return expected(scanner, "a string");
+    char quote = *scanner->at++;
+    const char *begin = scanner->at;
+    const char *close = memchr(begin, quote, (size_t)(scanner->end - begin));
+    if (close == NULL || (size_t)(close - begin) >= capacity) {
+        return expected(scanner, "a short string");
+    }
+    memcpy(text, begin, (size_t)(close - begin));
+    text[close - begin] = '\0';
+    if (strlen(text) != (size_t)(close - begin) || strchr(text, '\\') != NULL) {
+        return expected(scanner, "a plain string");
+    }
+    scanner->at = close + 1;
+    return true;
+}
+
+static bool scan_word(struct scanner *scanner, const char *word) {
+    size_t length = strlen(word);
+    skip_blanks(scanner);
+    if ((size_t)(scanner->end - scanner->at) < length)
+        return false;
+    if (memcmp(scanner->at, word, length) != 0)
+        return false;
+    scanner->at += length;
+    return true;
+}
+
+static bool scan_bool(struct scanner *scanner, bool *value) {
+    *value = scan_word(scanner, "True");
+    return *value || scan_word(scanner, "False") || expected(scanner, "True or False");
+}
+
+static bool scan_size(struct scanner *scanner, int64_t *size) {
+    skip_blanks(scanner);
+    const char *begin = scanner->at;
+    int64_t value = 0;
+    for (; scanner->at < scanner->end && *scanner->at >= '0' && *scanner->at <= '9';
+         scanner->at++) {
+        if (!mmul_multiply_sizes(value, 10, &value) ||
+            __builtin_add_overflow(value, *scanner->at - '0', &value)) {
+            return expected(scanner, "sizes below 2^63");
+        }
+    }
+    if (scanner->at == begin)
+        return expected(scanner, "a size");
+    if (scanner->at < scanner->end && *scanner->at == 'L')
+        scanner->at++; // Python 2 wrote 3L
+    *size = value;
+    return true;
+}
+
+// (), (3,), (3, 4), (3, 4,)
+static bool scan_shape(struct scanner *scanner, struct fields *fields) {
+    if (!take(scanner, '('))
+        return expected(scanner, "a tuple of sizes");
+    bool comma = true;
+    while (!take(scanner, ')')) {
+        if (!comma)
+            return expected(scanner, "a comma between sizes");
+        if (fields->dimensions == DIMENSIONS_MAX) {
+            return expected(scanner, "at most 4 dimensions");
+        }
+        if (!scan_size(scanner, &fields->sizes[fields->dimensions]))
+            return false;
+        fields->dimensions++;
+        comma = take(scanner, ',');
+    }
+    if (fields->dimensions == 1 && !comma)
+        return expected(scanner, "a tuple of sizes");
+    return true;
+}
+
+static bool first_time(struct scanner *scanner, bool *seen) {
+    if (*seen)
+        return expected(scanner, "each key once");
+    *seen = true;
+    return true;
+}
+
+static bool scan_entry(struct scanner *scanner, struct fields *fields) {
+    char key[DESCR_MAX];
+    if (!scan_string(scanner, key, sizeof key))
+        return false;
+    if (!take(scanner, ':'))
+        return expected(scanner, "a colon");
+    if (strcmp(key, "descr") == 0) {
+        if (next_is(scanner, '['))
+            return expected(scanner, "plain elements, not records");
+        return first_time(scanner, &fields->has_descr) &&
+               scan_string(scanner, fields->descr, sizeof fields->descr);
+    }
+    if (strcmp(key, "fortran_order") == 0) {
+        return first_time(scanner, &fields->has_order) &&
+               scan_bool(scanner, &fields->fortran_order);
+    }
+    if (strcmp(key, "shape") == 0) {
+        return first_time(scanner, &fields->has_shape) && scan_shape(scanner, fields);
+    }
+    return expected(scanner, "the keys descr, fortran_order and shape");
+}
+
+static bool scan_dict(struct scanner *scanner, struct fields *fields) {
+    if (!take(scanner, '{'))
+        return expected(scanner, "a dict");
+    bool comma = true;
+    while (!take(scanner, '}')) {
+        if (!comma)
+            return expected(scanner, "a comma between entries");
+        if (!scan_entry(scanner, fields))
+            return false;
+        comma = take(scanner, ',');
+    }
+    if (!fields->has_descr || !fields->has_order || !fields->has_shape) {
+        return expected(scanner, "the keys descr, fortran_order and shape");
+    }
+    skip_blanks(scanner);
+    return scanner->at == scanner->end || expected(scanner, "nothing after the dict");
+}
+
+// ---------------------------------------------------------------------------------------- meaning
+
+static enum mmul_status read_descr(const char *descr, const char *name,
+                                   struct mmul_npy_header *header, struct mmul_error *err) {
+    static const struct {
+        const char *type;
+        enum mmul_dtype dtype;
+    } types[] = {{"f2", MMUL_F16}, {"f4", MMUL_F32}, {"f8", MMUL_F64}};
+    bool has_order = *descr == '<' || *descr == '>' || *descr == '=';
+    for (size_t t = 0; has_order && t < sizeof types / sizeof *types; t++) {
+        if (strcmp(descr + 1, types[t].type) == 0) {
+            header->dtype = types[t].dtype;
+            header->big_endian = *descr == '>';
+            return MMUL_OK;
+        }
+    }
+    mmul_fail(err, MMUL_ERR_DATA,
+              "'%s' holds elements of numpy type '%s': f2, f4 and f8 (float16, 32, 64) are read",
+              name, descr);
+    mmul_hint(err, "save it from numpy with array.astype('float32')");
+    return err->status;
+}
+
+static enum mmul_status read_shape(const struct fields *fields, const char *name,
+                                   struct mmul_shape *shape, struct mmul_error *err) {
+    int n = fields->dimensions;
+    if (n == 0) {
+        return mmul_fail(err, MMUL_ERR_DATA,
+                         "'%s' holds a single number without dimensions, expected 1 to 4", name);
+    }
+    struct mmul_shape found = {
+        .batch = n > 3 ? fields->sizes[n - 4] : 1,
+        .depth = n > 2 ? fields->sizes[n - 3] : 1,
+        .rows = n > 1 ? fields->sizes[n - 2] : 1,
+        .cols = fields->sizes[n - 1],
+    };
+    int64_t count = 0;
+    char text[96];
+    if (!mmul_shape_count(found, &count)) {
+        return mmul_fail(err, MMUL_ERR_DATA,
+                         "'%s' is not a valid .npy file: %s elements are too many to count", name,
+                         mmul_shape_format(found, text));
+    }
+    if (count == 0) {
+        return mmul_fail(err, MMUL_ERR_DATA,
+                         "'%s' is empty: its sizes are %s, expected at least "
+                         "1 each",
+                         name, mmul_shape_format(found, text));
+    }
+    *shape = found;
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_npy_parse(const unsigned char *bytes, size_t header_bytes, const char *name,
+                                struct mmul_npy_header *header, struct mmul_error *err) {
+    struct fields fields = {0};
+    struct scanner scanner = {
+        .at = (const char *)bytes + prefix_bytes(bytes),
+        .end = (const char *)bytes + header_bytes,
+        .problem = "",
+    };
+    if (!scan_dict(&scanner, &fields)) {
+        return mmul_fail(err, MMUL_ERR_DATA,
+                         "'%s' is not a valid .npy file: byte %td of its header: expected %s", name,
+                         scanner.at - (const char *)bytes, scanner.problem);
+    }
+    struct mmul_npy_header found = {
+        .version = bytes[6],
+        .fortran_order = fields.fortran_order,
+    };
+    enum mmul_status status = read_descr(fields.descr, name, &found, err);
+    if (status == MMUL_OK)
+        status = read_shape(&fields, name, &found.shape, err);
+    if (status == MMUL_OK)
+        *header = found;
+    return status;
+}
+
+// ---------------------------------------------------------------------------------------- writing
+
+static int format_sizes(struct mmul_shape shape, char *text, size_t capacity) {
+    if (shape.batch == 1 && shape.depth == 1) {
+        return snprintf(text, capacity, "%lld, %lld", (long long)shape.rows, (long long)shape.cols);
+    }
+    return snprintf(text, capacity, "%lld, %lld, %lld, %lld", (long long)shape.batch,
+                    (long long)shape.depth, (long long)shape.rows, (long long)shape.cols);
+}
+
+size_t mmul_npy_format(struct mmul_shape shape, enum mmul_dtype dtype,
+                       unsigned char bytes[static MMUL_NPY_WRITTEN_MAX]) {
+    enum { PREFIX = 10, ALIGNMENT = 64 };
+    char sizes[96], dict[MMUL_NPY_WRITTEN_MAX - PREFIX];
+    format_sizes(shape, sizes, sizeof sizes);
+    int written =
+        snprintf(dict, sizeof dict, "{'descr': '%s', 'fortran_order': False, 'shape': (%s), }",
+                 dtype == MMUL_F16 ? "<f2" : "<f4", sizes);
+    size_t length = (size_t)written;
+    size_t total = (PREFIX + length + 1 + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    memset(bytes, ' ', total);
+    memcpy(bytes, magic, sizeof magic);
+    bytes[6] = 1;
+    bytes[7] = 0;
+    bytes[8] = (unsigned char)((total - PREFIX) & 0xFF);
+    bytes[9] = (unsigned char)((total - PREFIX) >> 8);
+    memcpy(bytes + PREFIX, dict, length);
+    bytes[total - 1] = '\n';
+    return total;
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+// The header of a .npy file (numpy.lib.format, versions 1.0 to 3.0). Pure: bytes to numbers and
+// back. Shapes: (c,) is one row 1 x c, as numpy's broadcasting reads it; (r,c); (d,r,c);
+// (b,d,r,c). No dimension, more than four, and sizes of 0 are refused.
+#pragma once
+
+#include "mpimatmul_local.h"
+
+enum {
+    MMUL_NPY_PREFIX_BYTES = 12,    // enough to know how long the header is
+    MMUL_NPY_HEADER_MAX = 1 << 16, // longest that is read
+    MMUL_NPY_WRITTEN_MAX = 256,    // longest that is written
+};
+
+struct mmul_npy_header {
+    struct mmul_shape shape;
+    enum mmul_dtype dtype; // float16, float32 or float64
+    int version;           // major
+    bool fortran_order, big_endian;
+};
+
+// Does a file that starts so claim to be .npy?
+bool mmul_npy_is(const unsigned char *bytes, size_t count);
+
+// Length of the header, prefix included: data starts there. `bytes` holds `count` bytes of file
+// `name`, 12 or as many as it has. Fails with MMUL_ERR_DATA (length beyond MMUL_NPY_HEADER_MAX).
+enum mmul_status mmul_npy_header_bytes(const unsigned char *bytes, size_t count, const char *name,
+                                       size_t *header_bytes, struct mmul_error *err);
+
+// Reads the header: exactly header_bytes bytes. Nothing in it is evaluated: the one dict literal
+// that numpy writes is accepted, keys in any order, and nothing else. Fails with MMUL_ERR_DATA.
+enum mmul_status mmul_npy_parse(const unsigned char *bytes, size_t header_bytes, const char *name,
+                                struct mmul_npy_header *header, struct mmul_error *err);
+
+// Writes a version 1.0 header, C order, padded to 64 bytes: 2-D when batch = depth = 1, else 4-D.
+// dtype is float16 or float32. Returns its length.
+size_t mmul_npy_format(struct mmul_shape shape, enum mmul_dtype dtype,
+                       unsigned char bytes[static MMUL_NPY_WRITTEN_MAX]);

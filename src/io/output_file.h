@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT
+// What an output is made of, for the files of this folder, and the full form of creating one.
+#pragma once
+
+#include "mpimatmul_local.h"
+
+struct mmul_output {
+    struct mmul_shape shape;
+    enum mmul_dtype dtype; // float32, float16, bfloat16; in memory also float64
+    int64_t data_offset;
+    int fd;       // of the temporary file, locked; -1: in memory
+    char *memory; // borrowed; NULL: a file
+    char *name;   // owned, as the caller gave it
+    char *path;   // owned, what it becomes: a symbolic link is followed
+    char *part;   // owned, the temporary file
+    bool has_part;
+};
+
+struct mmul_output_request {
+    const char *path;
+    struct mmul_shape shape;
+    enum mmul_dtype dtype;
+    int bin_version;    // 0: by dtype; or 1 (float32 only), 2 (.bin only)
+    bool empty_allowed; // rows and cols of 0: a shard of a part without rows
+    struct mmul_matrix *const *inputs;
+    int input_count;
+};
+
+// mmul_output_create with every choice. Fails also with MMUL_ERR_USAGE (bin_version does not fit).
+enum mmul_status mmul_output_open(const struct mmul_output_request *request,
+                                  struct mmul_output **output, struct mmul_error *err);
+
+// Would a commit replace this matrix's file? For inputs that are opened after the output.
+bool mmul_output_replaces(const struct mmul_output *output, const struct mmul_matrix *matrix);
+
+// Does this path end in .npy?
+bool mmul_path_is_npy(const char *path);

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: MIT
+// The file side of an output: which name it gets, the temporary file that holds its place, and the
+// space for it. The lock is on the temporary file; because a finished run renames that file away,
+// a lock counts only when the name still leads to what was locked. What goes into the file is
+// output_file.c's and output_write.c's.
+#include "io/output_path.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "io/matrix_file.h"
+
+// Follows a symbolic link, so that the link stays and its target is replaced.
+static enum mmul_status resolve(const char *given, char **path, struct mmul_error *err) {
+    struct stat found;
+    if (*given == '\0')
+        return mmul_fail(err, MMUL_ERR_CREATE, "cannot create '': no file name");
+    if (lstat(given, &found) != 0 || !S_ISLNK(found.st_mode)) {
+        return mmul_copy_text(given, path, err);
+    }
+    char *target = realpath(given, NULL);
+    if (target == NULL) {
+        return mmul_fail_errno(err, MMUL_ERR_CREATE, errno,
+                               "cannot create '%s': it is a symbolic link that leads nowhere",
+                               given);
+    }
+    enum mmul_status status = mmul_copy_text(target, path, err);
+    free(target);
+    return status;
+}
+
+enum mmul_status mmul_output_name(struct mmul_output *output, const char *given,
+                                  struct mmul_error *err) {
+    struct stat found;
+    struct mmul_text part = {0};
+    enum mmul_status status = mmul_copy_text(given, &output->name, err);
+    if (status == MMUL_OK)
+        status = resolve(given, &output->path, err);
+    if (status != MMUL_OK)
+        return status;
+    if (stat(output->path, &found) == 0 && !S_ISREG(found.st_mode)) {
+        return mmul_fail(err, MMUL_ERR_CREATE, "cannot create '%s': it is %s", given,
+                         S_ISDIR(found.st_mode) ? "a folder" : "not a regular file");
+    }
+    mmul_text_add(&part, "%s.part", output->path);
+    if (part.failed)
+        return mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate a file name");
+    output->part = part.data; // ownership passes on
+    return MMUL_OK;
+}
+
+static bool is_input(const struct stat *file, struct mmul_matrix *const *inputs, int input_count) {
+    for (int i = 0; i < input_count; i++) {
+        if (mmul_matrix_is_file(inputs[i], file))
+            return true;
+    }
+    return false;
+}
+
+bool mmul_output_replaces(const struct mmul_output *output, const struct mmul_matrix *matrix) {
+    struct stat found;
+    return output->path != NULL && stat(output->path, &found) == 0 &&
+           mmul_matrix_is_file(matrix, &found);
+}
+
+static enum mmul_status fail_input(const struct mmul_output *output, struct mmul_error *err) {
+    mmul_fail(err, MMUL_ERR_CREATE, "cannot create '%s': it is one of the inputs", output->name);
+    mmul_hint(err, "give the output another name");
+    return err->status;
+}
+
+static enum mmul_status fail_part(const struct mmul_output *output, int errnum,
+                                  struct mmul_error *err) {
+    return mmul_fail_errno(err, MMUL_ERR_CREATE, errnum, "cannot create '%s'", output->name);
+}
+
+// Locks the open file. File systems that know no locks are used without.
+static enum mmul_status lock(const struct mmul_output *output, int fd, struct mmul_error *err) {
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+        return MMUL_OK;
+    mmul_fail(err, MMUL_ERR_CREATE,
+              "cannot create '%s': another run is writing it ('%s' is locked)", output->name,
+              output->part);
+    mmul_hint(err, "wait for the other run, or give another output name");
+    return err->status;
+}
+
+// One try: opens and locks; fd is -1 when the name was renamed or removed in between.
+static enum mmul_status open_and_lock(const struct mmul_output *output, int *locked,
+                                      struct stat *found, struct mmul_error *err) {
+    struct stat named;
+    int fd = open(output->part, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return fail_part(output, errno, err);
+    enum mmul_status status = lock(output, fd, err);
+    if (status == MMUL_OK && fstat(fd, found) != 0)
+        status = fail_part(output, errno, err);
+    if (status == MMUL_OK && !S_ISREG(found->st_mode)) {
+        status = mmul_fail(err, MMUL_ERR_CREATE, "cannot create '%s': '%s' is not a regular file",
+                           output->name, output->part);
+    }
+    if (status != MMUL_OK) {
+        close(fd);
+        return status;
+    }
+    bool same = lstat(output->part, &named) == 0 && named.st_dev == found->st_dev &&
+                named.st_ino == found->st_ino;
+    if (!same)
+        close(fd);
+    *locked = same ? fd : -1;
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_output_open_part(struct mmul_output *output,
+                                       struct mmul_matrix *const *inputs, int input_count,
+                                       struct mmul_error *err) {
+    enum { TRIES = 100 };
+    struct stat found;
+    if (stat(output->path, &found) == 0 && is_input(&found, inputs, input_count)) {
+        return fail_input(output, err);
+    }
+    int fd = -1;
+    for (int tries = 0; fd < 0; tries++) {
+        if (tries == TRIES)
+            return fail_part(output, EBUSY, err);
+        enum mmul_status status = open_and_lock(output, &fd, &found, err);
+        if (status != MMUL_OK)
+            return status;
+    }
+    output->fd = fd;
+    if (is_input(&found, inputs, input_count))
+        return fail_input(output, err); // x.part is an input
+    output->has_part = true;
+    // What a killed run left goes, and with it the space it held.
+    if (ftruncate(fd, 0) == 0)
+        return MMUL_OK;
+    return mmul_fail_errno(err, MMUL_ERR_IO, errno, "cannot write '%s'", output->name);
+}
+
+static enum mmul_status fail_space(const struct mmul_output *output, int64_t bytes, int errnum,
+                                   struct mmul_error *err) {
+    struct statvfs space;
+    char needed[32], free_text[32] = "an unknown number of bytes";
+    if (fstatvfs(output->fd, &space) == 0) {
+        mmul_bytes_format((int64_t)(space.f_bavail * space.f_frsize), free_text);
+    }
+    return mmul_fail_errno(err, MMUL_ERR_IO, errnum,
+                           "cannot write '%s': %lld bytes (%s) needed, %s free", output->name,
+                           (long long)bytes, mmul_bytes_format(bytes, needed), free_text);
+}
+
+// Asking first is kinder than fallocate, which fills the disk before it fails.
+static bool has_space(int fd, int64_t bytes) {
+    struct statvfs space;
+    if (fstatvfs(fd, &space) != 0 || space.f_blocks == 0 || space.f_frsize == 0)
+        return true;
+    return (uint64_t)bytes / space.f_frsize <= space.f_bfree;
+}
+
+enum mmul_status mmul_output_reserve(struct mmul_output *output, int64_t bytes,
+                                     struct mmul_error *err) {
+    int rc;
+    if (!has_space(output->fd, bytes))
+        return fail_space(output, bytes, ENOSPC, err);
+    do {
+        rc = fallocate(output->fd, 0, 0, bytes);
+    } while (rc != 0 && errno == EINTR);
+    if (rc == 0)
+        return MMUL_OK;
+    if (errno != EOPNOTSUPP && errno != ENOSYS)
+        return fail_space(output, bytes, errno, err);
+    if (ftruncate(output->fd, bytes) == 0)
+        return MMUL_OK;
+    return fail_space(output, bytes, errno, err);
+}
+
+enum mmul_status mmul_output_sync_folder(const struct mmul_output *output, struct mmul_error *err) {
+    char *folder = NULL;
+    enum mmul_status status = mmul_copy_text(output->path, &folder, err);
+    if (status != MMUL_OK)
+        return status;
+    char *slash = strrchr(folder, '/');
+    if (slash != NULL)
+        slash[slash == folder ? 1 : 0] = '\0'; // "/x" lies in "/"
+    int fd = open(slash != NULL ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    // A folder may be written to but not read: its entry then lasts as long as the system wants.
+    if (fd >= 0 && fsync(fd) != 0 && errno != EINVAL && errno != EROFS) {
+        status = mmul_fail_errno(err, MMUL_ERR_IO, errno, "cannot write '%s'", output->name);
+    }
+    if (fd >= 0)
+        close(fd);
+    mmul_free(folder);
+    return status;
+}

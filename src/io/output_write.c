@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+// Writes regions of an output: contiguous runs, straight from the caller's memory where nothing
+// has to be narrowed, else through a small buffer on the stack. Several threads may write
+// different regions. Nothing is kept back: what is written is in the file.
+#include <assert.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "io/output_file.h"
+#include "io/runs.h"
+#include "io/transfer.h"
+#include "model/dtype.h"
+#include "model/matrix.h"
+
+enum { BUFFER_BYTES = 32 << 10 };
+
+// Elements [first, first + count) of the stack, as bytes of the output's dtype.
+static enum mmul_status put(struct mmul_output *output, int64_t first, int64_t count,
+                            const void *src, struct mmul_error *err) {
+    int64_t bytes_each = (int64_t)mmul_dtype_bytes(output->dtype);
+    size_t bytes = (size_t)(count * bytes_each);
+    if (output->fd < 0) {
+        memcpy(output->memory + first * bytes_each, src, bytes);
+        return MMUL_OK;
+    }
+    int errnum = mmul_pwrite_all(output->fd, src, bytes, output->data_offset + first * bytes_each);
+    if (errnum == 0)
+        return MMUL_OK;
+    return mmul_fail_errno(err, MMUL_ERR_IO, errnum, "cannot write '%s'", output->name);
+}
+
+static enum mmul_status put_narrowed(struct mmul_output *output, int64_t first, int64_t count,
+                                     const float *src, struct mmul_error *err) {
+    uint64_t buffer[BUFFER_BYTES / sizeof(uint64_t)];
+    int64_t capacity = BUFFER_BYTES / (int64_t)mmul_dtype_bytes(output->dtype);
+    for (int64_t done = 0; done < count;) {
+        int64_t now = count - done < capacity ? count - done : capacity;
+        mmul_dtype_narrow(output->dtype, src + done, now, buffer);
+        enum mmul_status status = put(output, first + done, now, buffer, err);
+        if (status != MMUL_OK)
+            return status;
+        done += now;
+    }
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_output_write(struct mmul_output *output, struct mmul_region region,
+                                   int64_t begin, int64_t end, const void *src,
+                                   struct mmul_error *err) {
+    int64_t bytes_each = (int64_t)mmul_dtype_bytes(output->dtype);
+    assert(begin >= end || mmul_region_fits(output->shape, region, begin, end));
+    for (int64_t p = begin; p < end;) {
+        struct mmul_run run = mmul_run_at(output->shape, region, p, end);
+        enum mmul_status status =
+            put(output, run.element, run.count, (const char *)src + (p - begin) * bytes_each, err);
+        if (status != MMUL_OK)
+            return status;
+        p += run.count;
+    }
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_output_write_float(struct mmul_output *output, struct mmul_region region,
+                                         int64_t begin, int64_t end, const float *src,
+                                         struct mmul_error *err) {
+    if (output->dtype == MMUL_F32)
+        return mmul_output_write(output, region, begin, end, src, err);
+    assert(begin >= end || mmul_region_fits(output->shape, region, begin, end));
+    for (int64_t p = begin; p < end;) {
+        struct mmul_run run = mmul_run_at(output->shape, region, p, end);
+        enum mmul_status status =
+            put_narrowed(output, run.element, run.count, src + (p - begin), err);
+        if (status != MMUL_OK)
+            return status;
+        p += run.count;
+    }
+    return MMUL_OK;
+}

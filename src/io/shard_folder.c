@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT
+// Names, folder and checksum of shards. The folder rules keep another user of the machine from
+// planting files or links where we write: a fixed name in /dev/shm is anybody's to make.
+#include "io/shard_folder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "io/transfer.h"
+
+static bool ends_with(const char *text, size_t length, const char *ending) {
+    size_t ending_length = strlen(ending);
+    return length >= ending_length &&
+           strncmp(text + length - ending_length, ending, ending_length) == 0;
+}
+
+// Length without "_shard_<digits>" at the end.
+static size_t without_shard(const char *text, size_t length) {
+    static const char mark[] = "_shard_";
+    size_t digits = length;
+    while (digits > 0 && text[digits - 1] >= '0' && text[digits - 1] <= '9')
+        digits--;
+    if (digits == length || !ends_with(text, digits, mark))
+        return length;
+    return digits - strlen(mark);
+}
+
+char *mmul_base_name(const char *path, char name[static 256]) {
+    const char *slash = strrchr(path, '/');
+    const char *begin = slash != NULL ? slash + 1 : path;
+    size_t length = strlen(begin);
+    if (ends_with(begin, length, ".bin") || ends_with(begin, length, ".npy"))
+        length -= 4;
+    length = without_shard(begin, length);
+    mmul_text_copy(name, length < 255 ? length + 1 : 256, begin);
+    return name;
+}
+
+enum mmul_status mmul_shard_name_check(const char *name, struct mmul_error *err) {
+    bool is_dots = strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+    if (*name != '\0' && !is_dots && strchr(name, '/') == NULL)
+        return MMUL_OK;
+    return mmul_fail(err, MMUL_ERR_USAGE,
+                     "'%s' cannot name a set of shards: expected a file name without '/'", name);
+}
+
+static enum mmul_status check_folder(const char *folder, const struct stat *found,
+                                     struct mmul_error *err) {
+    if (S_ISLNK(found->st_mode)) {
+        return mmul_fail(err, MMUL_ERR_CREATE, "shard folder '%s' is a symbolic link: not used",
+                         folder);
+    }
+    if (!S_ISDIR(found->st_mode)) {
+        return mmul_fail(err, MMUL_ERR_CREATE, "shard folder '%s' is not a folder", folder);
+    }
+    if (found->st_uid != geteuid()) {
+        return mmul_fail(err, MMUL_ERR_CREATE,
+                         "shard folder '%s' belongs to user %lu, not to user %lu: not used", folder,
+                         (unsigned long)found->st_uid, (unsigned long)geteuid());
+    }
+    if ((found->st_mode & (S_IWGRP | S_IWOTH)) == 0)
+        return MMUL_OK;
+    mmul_fail(err, MMUL_ERR_CREATE, "shard folder '%s' can be written to by other users: not used",
+              folder);
+    mmul_hint(err, "chmod go-w '%s'", folder);
+    return err->status;
+}
+
+enum mmul_status mmul_shard_folder_create(const char *folder, struct mmul_error *err) {
+    char *plain = NULL;
+    struct stat found;
+    enum mmul_status status = mmul_copy_text(folder, &plain, err);
+    if (status != MMUL_OK)
+        return status;
+    // With a slash at the end lstat would look behind a symbolic link.
+    size_t length = strlen(plain);
+    while (length > 1 && plain[length - 1] == '/')
+        plain[--length] = '\0';
+    if ((mkdir(plain, 0700) != 0 && errno != EEXIST) || lstat(plain, &found) != 0) {
+        status =
+            mmul_fail_errno(err, MMUL_ERR_CREATE, errno, "cannot create shard folder '%s'", folder);
+    } else {
+        status = check_folder(folder, &found, err);
+    }
+    mmul_free(plain);
+    return status;
+}
+
+static enum mmul_status finish_path(struct mmul_text *text, char **path, struct mmul_error *err) {
+    if (text->failed) {
+        mmul_text_fini(text);
+        return mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate a file name");
+    }
+    *path = text->data; // ownership passes on
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_shard_path(const char *folder, const char *name, int part, char **path,
+                                 struct mmul_error *err) {
+    struct mmul_text text = {0};
+    mmul_text_add(&text, "%s/%s_shard_%d.bin", folder, name, part);
+    return finish_path(&text, path, err);
+}
+
+enum mmul_status mmul_shard_set_path(const char *folder, const char *name, char **path,
+                                     struct mmul_error *err) {
+    struct mmul_text text = {0};
+    mmul_text_add(&text, "%s/%s_shards.json", folder, name);
+    return finish_path(&text, path, err);
+}
+
+static enum mmul_status hash_file(int fd, const char *path, struct mmul_hasher *hasher,
+                                  struct mmul_error *err) {
+    enum { BUFFER_BYTES = 1 << 20 };
+    void *buffer = NULL;
+    size_t got = BUFFER_BYTES;
+    int errnum = 0;
+    enum mmul_status status = mmul_allocate_raw(BUFFER_BYTES, 1, "a checksum buffer", &buffer, err);
+    if (status != MMUL_OK)
+        return status;
+    for (int64_t offset = 0; got == BUFFER_BYTES && errnum == 0; offset += BUFFER_BYTES) {
+        errnum = mmul_pread_all(fd, buffer, BUFFER_BYTES, offset, &got);
+        if (errnum == 0)
+            mmul_hasher_add(hasher, buffer, got);
+    }
+    mmul_free(buffer);
+    if (errnum == 0)
+        return MMUL_OK;
+    return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errnum, "cannot read '%s'", path);
+}
+
+enum mmul_status mmul_shard_hash(const char *path, uint64_t *hash, struct mmul_error *err) {
+    struct mmul_hasher *hasher = NULL;
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errno, "cannot open '%s'", path);
+    enum mmul_status status = mmul_hasher_create(&hasher, err);
+    if (status == MMUL_OK)
+        status = hash_file(fd, path, hasher, err);
+    if (status == MMUL_OK)
+        *hash = mmul_hasher_value(hasher);
+    mmul_hasher_destroy(hasher);
+    close(fd); // read only: nothing can be lost
+    return status;
+}

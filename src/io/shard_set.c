@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: MIT
+// The description of a set of shards as data and as JSON. A file from elsewhere is checked value
+// by value, so that what is loaded can be trusted to describe one possible cut. It does not look
+// at the shards themselves.
+#include "io/shard_set.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "io/shard_folder.h"
+#include "model/matrix.h"
+
+enum { HASH_DIGITS = 16, SET_VERSION = 1 };
+
+static const char set_format[] = "mpimatmul shards";
+
+enum mmul_status mmul_shard_set_create(int parts, struct mmul_shard_set **set,
+                                       struct mmul_error *err) {
+    if (parts < 1 || parts > MMUL_SHARDS_MAX) {
+        return mmul_fail(err, MMUL_ERR_USAGE, "cannot make %d shards: expected 1 to %d", parts,
+                         MMUL_SHARDS_MAX);
+    }
+    void *memory = NULL, *offsets = NULL, *hashes = NULL;
+    enum mmul_status status =
+        mmul_allocate(1, sizeof(struct mmul_shard_set), "a shard set", &memory, err);
+    if (status == MMUL_OK) {
+        status = mmul_allocate(parts + 1, sizeof(int64_t), "shard offsets", &offsets, err);
+    }
+    if (status == MMUL_OK) {
+        status = mmul_allocate(parts, sizeof(uint64_t), "shard checksums", &hashes, err);
+    }
+    if (status != MMUL_OK) {
+        mmul_free(offsets);
+        mmul_free(memory);
+        return status;
+    }
+    struct mmul_shard_set *made = memory;
+    made->parts = parts;
+    made->offsets = offsets;
+    made->hashes = hashes;
+    *set = made;
+    return MMUL_OK;
+}
+
+void mmul_shard_set_destroy(struct mmul_shard_set *set) {
+    if (set == NULL)
+        return;
+    mmul_free(set->offsets);
+    mmul_free(set->hashes);
+    mmul_free(set);
+}
+
+int64_t mmul_shard_axis_length(struct mmul_shape shape, enum mmul_axis axis) {
+    return axis == MMUL_ROWS ? mmul_shape_matrices(shape) * shape.rows : shape.cols;
+}
+
+struct mmul_shape mmul_shard_shape(const struct mmul_shard_set *set, int part) {
+    int64_t length = set->offsets[part + 1] - set->offsets[part];
+    struct mmul_shape shape = {.batch = 1, .depth = 1};
+    shape.rows = set->axis == MMUL_ROWS ? length : mmul_shard_axis_length(set->shape, MMUL_ROWS);
+    shape.cols = set->axis == MMUL_COLS ? length : set->shape.cols;
+    return shape;
+}
+
+// ---------------------------------------------------------------------------------------- storing
+
+static json_t *pack(const struct mmul_shard_set *set) {
+    json_t *offsets = json_array(), *hashes = json_array();
+    bool failed = offsets == NULL || hashes == NULL;
+    for (int i = 0; i <= set->parts && !failed; i++) {
+        failed = json_array_append_new(offsets, json_integer(set->offsets[i])) != 0;
+    }
+    for (int i = 0; i < set->parts && !failed; i++) {
+        char text[HASH_DIGITS + 1];
+        snprintf(text, sizeof text, "%016" PRIx64, set->hashes[i]);
+        failed = json_array_append_new(hashes, json_string(text)) != 0;
+    }
+    if (failed) {
+        json_decref(offsets);
+        json_decref(hashes);
+        return NULL;
+    }
+    struct mmul_shape shape = set->shape;
+    return json_pack("{s:s, s:i, s:s, s:[IIII], s:s, s:o, s:o}", "format", set_format, "version",
+                     SET_VERSION, "axis", set->axis == MMUL_ROWS ? "rows" : "cols", "shape",
+                     (json_int_t)shape.batch, (json_int_t)shape.depth, (json_int_t)shape.rows,
+                     (json_int_t)shape.cols, "dtype", mmul_dtype_name(set->dtype), "offsets",
+                     offsets, "xxh3", hashes);
+}
+
+enum mmul_status mmul_shard_set_store(const struct mmul_shard_set *set, const char *folder,
+                                      const char *name, struct mmul_error *err) {
+    char *path = NULL, *text = NULL;
+    json_t *value = pack(set);
+    enum mmul_status status;
+    if (value == NULL) {
+        status =
+            mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate JSON for the shards of '%s'", name);
+        goto out;
+    }
+    status = mmul_shard_set_path(folder, name, &path, err);
+    if (status == MMUL_OK)
+        status = mmul_json_format(value, &text, err);
+    if (status == MMUL_OK)
+        status = mmul_text_store(path, text, err);
+out:
+    mmul_free(text);
+    mmul_free(path);
+    json_decref(value);
+    return status;
+}
+
+// ---------------------------------------------------------------------------------------- loading
+
+// The values of the JSON before they are checked; borrowed from it.
+struct raw_set {
+    const char *format, *axis, *dtype;
+    int version;
+    json_int_t sizes[4];
+    json_t *offsets, *hashes;
+};
+
+static enum mmul_status fail_set(const char *path, const char *what, struct mmul_error *err) {
+    return mmul_fail(err, MMUL_ERR_DATA, "'%s' does not describe a set of shards: %s", path, what);
+}
+
+static enum mmul_status unpack(const json_t *value, const char *path, struct raw_set *raw,
+                               struct mmul_error *err) {
+    json_error_t problem;
+    // jansson only reads through the pointer it takes without const.
+    int rc = json_unpack_ex((json_t *)(uintptr_t)value, &problem, JSON_STRICT,
+                            "{s:s, s:i, s:s, s:[IIII], s:s, s:o, s:o}", "format", &raw->format,
+                            "version", &raw->version, "axis", &raw->axis, "shape", &raw->sizes[0],
+                            &raw->sizes[1], &raw->sizes[2], &raw->sizes[3], "dtype", &raw->dtype,
+                            "offsets", &raw->offsets, "xxh3", &raw->hashes);
+    if (rc != 0)
+        return fail_set(path, problem.text, err);
+    if (strcmp(raw->format, set_format) != 0 || raw->version != SET_VERSION) {
+        return fail_set(path, "unknown format or version", err);
+    }
+    return MMUL_OK;
+}
+
+static enum mmul_status read_whole(const struct raw_set *raw, const char *path,
+                                   struct mmul_shard_set *set, struct mmul_error *err) {
+    int64_t count;
+    struct mmul_shape shape = {raw->sizes[0], raw->sizes[1], raw->sizes[2], raw->sizes[3]};
+    bool is_rows = strcmp(raw->axis, "rows") == 0;
+    if (!is_rows && strcmp(raw->axis, "cols") != 0) {
+        return fail_set(path, "axis is neither rows nor cols", err);
+    }
+    if (!mmul_shape_count(shape, &count) || count == 0) {
+        return fail_set(path, "impossible sizes", err);
+    }
+    if (mmul_dtype_parse(raw->dtype, &set->dtype, err) != MMUL_OK || set->dtype == MMUL_F64) {
+        return fail_set(path, "unknown element type", err);
+    }
+    set->shape = shape;
+    set->axis = is_rows ? MMUL_ROWS : MMUL_COLS;
+    return MMUL_OK;
+}
+
+static enum mmul_status read_offsets(const json_t *offsets, const char *path,
+                                     struct mmul_shard_set *set, struct mmul_error *err) {
+    int64_t before = 0;
+    for (int i = 0; i <= set->parts; i++) {
+        const json_t *offset = json_array_get(offsets, (size_t)i);
+        int64_t at = json_is_integer(offset) ? json_integer_value(offset) : -1;
+        if (at < before || (i == 0 && at != 0)) {
+            return fail_set(path, "offsets do not rise from zero", err);
+        }
+        set->offsets[i] = at;
+        before = at;
+    }
+    if (before == mmul_shard_axis_length(set->shape, set->axis))
+        return MMUL_OK;
+    return fail_set(path, "offsets do not end where the matrix does", err);
+}
+
+static bool parse_hash(const char *text, uint64_t *hash) {
+    uint64_t value = 0;
+    if (text == NULL || strlen(text) != HASH_DIGITS)
+        return false;
+    for (; *text != '\0'; text++) {
+        static const char digits[] = "0123456789abcdef";
+        const char *digit = strchr(digits, *text);
+        if (digit == NULL)
+            return false;
+        value = value << 4 | (uint64_t)(digit - digits);
+    }
+    *hash = value;
+    return true;
+}
+
+static enum mmul_status read_hashes(const json_t *hashes, const char *path,
+                                    struct mmul_shard_set *set, struct mmul_error *err) {
+    if (!json_is_array(hashes) || json_array_size(hashes) != (size_t)set->parts) {
+        return fail_set(path, "one checksum a shard is needed", err);
+    }
+    for (int i = 0; i < set->parts; i++) {
+        const char *text = json_string_value(json_array_get(hashes, (size_t)i));
+        if (!parse_hash(text, &set->hashes[i])) {
+            return fail_set(path, "a checksum is not 16 hexadecimal digits", err);
+        }
+    }
+    set->has_hashes = true;
+    return MMUL_OK;
+}
+
+static enum mmul_status read_set(const struct raw_set *raw, const char *path,
+                                 struct mmul_shard_set **set, struct mmul_error *err) {
+    struct mmul_shard_set *made = NULL;
+    size_t offsets = json_is_array(raw->offsets) ? json_array_size(raw->offsets) : 0;
+    if (offsets < 2 || offsets > MMUL_SHARDS_MAX) {
+        return fail_set(path, "unusable number of offsets", err);
+    }
+    enum mmul_status status = mmul_shard_set_create((int)offsets - 1, &made, err);
+    if (status == MMUL_OK)
+        status = read_whole(raw, path, made, err);
+    if (status == MMUL_OK)
+        status = read_offsets(raw->offsets, path, made, err);
+    if (status == MMUL_OK)
+        status = read_hashes(raw->hashes, path, made, err);
+    if (status != MMUL_OK) {
+        mmul_shard_set_destroy(made);
+        return status;
+    }
+    *set = made;
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_shard_set_load(const char *path, struct mmul_shard_set **set,
+                                     struct mmul_error *err) {
+    json_t *value = NULL;
+    struct raw_set raw = {0};
+    enum mmul_status status = mmul_json_load(path, &value, err);
+    if (status == MMUL_OK)
+        status = unpack(value, path, &raw, err);
+    if (status == MMUL_OK)
+        status = read_set(&raw, path, set, err);
+    json_decref(value);
+    return status;
+}

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: MIT
+// Cuts a matrix file into shards and joins shards into a file. Both walk over the parts of a shard
+// set and copy one rectangle each; a set without its JSON is first described from what is found.
+// Every shard is a file of its own that is whole or not there; the JSON comes last.
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "io/copy.h"
+#include "io/matrix_file.h"
+#include "io/output_file.h"
+#include "io/shard_folder.h"
+#include "io/shard_set.h"
+#include "model/matrix.h"
+
+// ---------------------------------------------------------------------------------------- splitting
+
+static enum mmul_status choose_offsets(const struct mmul_split_options *options,
+                                       struct mmul_shard_set *set, struct mmul_error *err) {
+    int64_t length = mmul_shard_axis_length(set->shape, set->axis);
+    if (options->weights != NULL) {
+        return mmul_split_offsets(length, options->parts, options->weights, options->rule,
+                                  set->offsets, err);
+    }
+    void *memory = NULL;
+    enum mmul_status status =
+        mmul_allocate(options->parts, sizeof(double), "weights", &memory, err);
+    if (status != MMUL_OK)
+        return status;
+    double *equal = memory;
+    for (int i = 0; i < options->parts; i++)
+        equal[i] = 1;
+    status = mmul_split_offsets(length, options->parts, equal, options->rule, set->offsets, err);
+    mmul_free(equal);
+    return status;
+}
+
+static enum mmul_status write_shard(struct mmul_matrix *matrix, const struct mmul_shard_set *set,
+                                    int part, const char *path, struct mmul_error *err) {
+    struct mmul_output_request request = {
+        .path = path,
+        .shape = mmul_shard_shape(set, part),
+        .dtype = set->dtype,
+        .empty_allowed = true,
+        .inputs = &matrix,
+        .input_count = 1,
+    };
+    struct mmul_output *output = NULL;
+    enum mmul_status status = mmul_output_open(&request, &output, err);
+    if (status != MMUL_OK)
+        return status;
+    struct mmul_copy copy = {
+        .in = matrix,
+        .in_row = set->axis == MMUL_ROWS ? set->offsets[part] : 0,
+        .in_col = set->axis == MMUL_COLS ? set->offsets[part] : 0,
+        .out = output,
+        .rows = request.shape.rows,
+        .cols = request.shape.cols,
+    };
+    status = mmul_copy_rows(&copy, err);
+    if (status == MMUL_OK)
+        return mmul_output_commit(output, err);
+    mmul_output_destroy(output);
+    return status;
+}
+
+static enum mmul_status write_shards(struct mmul_matrix *matrix, struct mmul_shard_set *set,
+                                     const char *folder, const char *name, struct mmul_error *err) {
+    for (int part = 0; part < set->parts; part++) {
+        char *path = NULL;
+        enum mmul_status status = mmul_shard_path(folder, name, part, &path, err);
+        if (status == MMUL_OK)
+            status = write_shard(matrix, set, part, path, err);
+        if (status == MMUL_OK)
+            status = mmul_shard_hash(path, &set->hashes[part], err);
+        mmul_free(path);
+        if (status != MMUL_OK)
+            return status;
+    }
+    return mmul_shard_set_store(set, folder, name, err);
+}
+
+enum mmul_status mmul_split(const char *path, const struct mmul_split_options *options,
+                            struct mmul_error *err) {
+    char name[256];
+    struct mmul_matrix *matrix = NULL;
+    struct mmul_shard_set *set = NULL;
+    mmul_base_name(path, name);
+    enum mmul_status status = mmul_shard_name_check(name, err);
+    if (status == MMUL_OK)
+        status = mmul_matrix_open(path, &matrix, err);
+    if (status == MMUL_OK)
+        status = mmul_shard_set_create(options->parts, &set, err);
+    if (status != MMUL_OK)
+        goto out;
+    set->axis = options->axis;
+    set->shape = matrix->info.shape;
+    set->dtype = matrix->info.delivered;
+    status = choose_offsets(options, set, err);
+    if (status == MMUL_OK)
+        status = mmul_shard_folder_create(options->folder, err);
+    if (status == MMUL_OK)
+        status = write_shards(matrix, set, options->folder, name, err);
+out:
+    mmul_shard_set_destroy(set);
+    mmul_matrix_close(matrix);
+    return status;
+}
+
+// ------------------------------------------------------------------------------------------ joining
+
+static int64_t stack_rows(const struct mmul_matrix *matrix) {
+    return mmul_shard_axis_length(matrix->info.shape, MMUL_ROWS);
+}
+
+static enum mmul_status open_shard(const char *folder, const char *name, int part,
+                                   struct mmul_matrix **shard, struct mmul_error *err) {
+    char *path = NULL;
+    enum mmul_status status = mmul_shard_path(folder, name, part, &path, err);
+    if (status == MMUL_OK)
+        status = mmul_matrix_open_shard(path, shard, err);
+    mmul_free(path);
+    return status;
+}
+
+static enum mmul_status count_shards(const char *folder, const char *name, int *parts,
+                                     struct mmul_error *err) {
+    int found = 0;
+    for (bool exists = true; exists; found += exists) {
+        char *path = NULL;
+        enum mmul_status status = mmul_shard_path(folder, name, found, &path, err);
+        if (status != MMUL_OK)
+            return status;
+        exists = access(path, F_OK) == 0;
+        if (!exists && found == 0) {
+            status = mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errno, "no shards of '%s': '%s'", name,
+                                     path);
+        }
+        mmul_free(path);
+        if (status != MMUL_OK)
+            return status;
+    }
+    *parts = found;
+    return MMUL_OK;
+}
+
+// Takes one shard of a set without JSON into the description: rows below those before.
+static enum mmul_status describe_shard(struct mmul_shard_set *set, int part,
+                                       const struct mmul_matrix *shard, struct mmul_error *err) {
+    if (part == 0) {
+        set->shape = (struct mmul_shape){.batch = 1, .depth = 1, .cols = shard->info.shape.cols};
+        set->dtype = shard->info.delivered;
+    }
+    if (shard->info.shape.cols != set->shape.cols || shard->info.delivered != set->dtype) {
+        return mmul_fail(
+            err, MMUL_ERR_DATA, "cannot join '%s': %lld columns of %s, but shard 0 has %lld of %s",
+            shard->name, (long long)shard->info.shape.cols, mmul_dtype_name(shard->info.delivered),
+            (long long)set->shape.cols, mmul_dtype_name(set->dtype));
+    }
+    if (__builtin_add_overflow(set->shape.rows, stack_rows(shard), &set->shape.rows)) {
+        return mmul_fail(err, MMUL_ERR_DATA, "cannot join '%s': too many rows", shard->name);
+    }
+    set->offsets[part + 1] = set->shape.rows;
+    return MMUL_OK;
+}
+
+static enum mmul_status describe_set(const char *folder, const char *name,
+                                     struct mmul_shard_set **set, struct mmul_error *err) {
+    int parts = 0;
+    struct mmul_shard_set *made = NULL;
+    enum mmul_status status = count_shards(folder, name, &parts, err);
+    if (status == MMUL_OK)
+        status = mmul_shard_set_create(parts, &made, err);
+    for (int part = 0; part < parts && status == MMUL_OK; part++) {
+        struct mmul_matrix *shard = NULL;
+        status = open_shard(folder, name, part, &shard, err);
+        if (status == MMUL_OK)
+            status = describe_shard(made, part, shard, err);
+        mmul_matrix_close(shard);
+    }
+    if (status != MMUL_OK) {
+        mmul_shard_set_destroy(made);
+        return status;
+    }
+    *set = made;
+    return MMUL_OK;
+}
+
+static enum mmul_status find_set(const char *folder, const char *name, struct mmul_shard_set **set,
+                                 struct mmul_error *err) {
+    char *path = NULL;
+    enum mmul_status status = mmul_shard_set_path(folder, name, &path, err);
+    if (status != MMUL_OK)
+        return status;
+    if (access(path, F_OK) == 0) {
+        status = mmul_shard_set_load(path, set, err);
+    } else {
+        status = describe_set(folder, name, set, err);
+    }
+    mmul_free(path);
+    return status;
+}
+
+static enum mmul_status check_shard(const struct mmul_shard_set *set, int part,
+                                    const struct mmul_matrix *shard, struct mmul_error *err) {
+    struct mmul_shape expected = mmul_shard_shape(set, part);
+    char found_text[96], expected_text[96];
+    uint64_t hash = 0;
+    if (stack_rows(shard) != expected.rows || shard->info.shape.cols != expected.cols ||
+        shard->info.delivered != set->dtype) {
+        return mmul_fail(err, MMUL_ERR_DATA, "shard '%s' is %s %s, but its set says %s %s",
+                         shard->name, mmul_shape_format(shard->info.shape, found_text),
+                         mmul_dtype_name(shard->info.delivered),
+                         mmul_shape_format(expected, expected_text), mmul_dtype_name(set->dtype));
+    }
+    if (!set->has_hashes)
+        return MMUL_OK;
+    enum mmul_status status = mmul_shard_hash(shard->name, &hash, err);
+    if (status != MMUL_OK || hash == set->hashes[part])
+        return status;
+    return mmul_fail(err, MMUL_ERR_DATA,
+                     "shard '%s' has changed: its XXH3 is %016llx, its set says %016llx",
+                     shard->name, (unsigned long long)hash, (unsigned long long)set->hashes[part]);
+}
+
+static enum mmul_status copy_shard(const struct mmul_shard_set *set, int part,
+                                   struct mmul_matrix *shard, struct mmul_output *output,
+                                   struct mmul_error *err) {
+    struct mmul_shape shape = mmul_shard_shape(set, part);
+    struct mmul_copy copy = {
+        .in = shard,
+        .out = output,
+        .out_row = set->axis == MMUL_ROWS ? set->offsets[part] : 0,
+        .out_col = set->axis == MMUL_COLS ? set->offsets[part] : 0,
+        .rows = shape.rows,
+        .cols = shape.cols,
+    };
+    if (mmul_output_replaces(output, shard)) {
+        return mmul_fail(err, MMUL_ERR_CREATE, "cannot create '%s': it is one of the shards",
+                         output->name);
+    }
+    return mmul_copy_rows(&copy, err);
+}
+
+static enum mmul_status join_shards(const struct mmul_shard_set *set, const char *folder,
+                                    const char *name, struct mmul_output *output,
+                                    struct mmul_error *err) {
+    for (int part = 0; part < set->parts; part++) {
+        struct mmul_matrix *shard = NULL;
+        enum mmul_status status = open_shard(folder, name, part, &shard, err);
+        if (status == MMUL_OK)
+            status = check_shard(set, part, shard, err);
+        if (status == MMUL_OK)
+            status = copy_shard(set, part, shard, output, err);
+        mmul_matrix_close(shard);
+        if (status != MMUL_OK)
+            return status;
+    }
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_join(const char *name, const char *folder, const char *out,
+                           struct mmul_error *err) {
+    char base[256];
+    struct mmul_shard_set *set = NULL;
+    struct mmul_output *output = NULL;
+    enum mmul_status status = mmul_shard_name_check(name, err);
+    if (status != MMUL_OK)
+        return status;
+    mmul_base_name(name, base);
+    status = find_set(folder, base, &set, err);
+    if (status != MMUL_OK)
+        goto out;
+    status = mmul_output_create(out, set->shape, set->dtype, NULL, 0, &output, err);
+    if (status != MMUL_OK)
+        goto out;
+    status = join_shards(set, folder, base, output, err);
+    if (status != MMUL_OK)
+        goto out;
+    status = mmul_output_commit(output, err);
+    output = NULL;
+out:
+    mmul_output_destroy(output);
+    mmul_shard_set_destroy(set);
+    return status;
+}

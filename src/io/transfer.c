@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+// pread and pwrite until everything is moved, in pieces that every kernel takes at once. They
+// change no file position, so that threads may share a descriptor. What a failure means is the
+// caller's to say.
+#include "io/transfer.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+static const size_t piece_bytes = (size_t)1 << 30; // Linux moves a little less than 2 GiB a call
+
+static size_t piece(size_t left) {
+    return left < piece_bytes ? left : piece_bytes;
+}
+
+int mmul_pread_all(int fd, void *dst, size_t count, int64_t offset, size_t *got) {
+    size_t moved = 0;
+    while (moved < count) {
+        ssize_t n = pread(fd, (char *)dst + moved, piece(count - moved), offset + (int64_t)moved);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return errno;
+        if (n == 0)
+            break;
+        moved += (size_t)n;
+    }
+    *got = moved;
+    return 0;
+}
+
+int mmul_pwrite_all(int fd, const void *src, size_t count, int64_t offset) {
+    size_t moved = 0;
+    while (moved < count) {
+        ssize_t n =
+            pwrite(fd, (const char *)src + moved, piece(count - moved), offset + (int64_t)moved);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return errno;
+        if (n == 0)
+            return EIO; // POSIX leaves it open; repeating it would not end
+        moved += (size_t)n;
+    }
+    return 0;
+}

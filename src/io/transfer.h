@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+// Whole transfers at an offset: short transfers and signals are dealt with here and nowhere else.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "mpimatmul writes its files as they lie in memory: the host must be little-endian"
+#endif
+
+// Reads `count` bytes at `offset`; fewer only at the end of the file, `got` says how many.
+// Returns 0 or errno.
+int mmul_pread_all(int fd, void *dst, size_t count, int64_t offset, size_t *got);
+
+// Writes `count` bytes at `offset`. Returns 0 or errno.
+int mmul_pwrite_all(int fd, const void *src, size_t count, int64_t offset);
