@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+//
+// The device table: everything the rest of the library asks of a CPU or a GPU.
+//
+// A device holds buffers of float32 and multiplies them. It never sees a rank, a file or a plan.
+// Calls on one device come from one thread; operations happen in the order they were begun;
+// uploads, downloads and gemm may return before they are done: mmul_device_wait ends them all and
+// reports what failed since the last wait (host memory given to them is borrowed until then).
+// After a failure a device is lost: the only legal call is mmul_device_close (which makes no
+// further driver calls that could hang).
+//
+// `reference` is the written specification: every other device passes the same tests
+// (tests/device).
+#pragma once
+
+#include "mpimatmul_local.h"
+
+struct mmul_buffer; // defined by each device
+
+// A matrix in a buffer: element (r, c) is at offset + r * ld + c.
+struct mmul_operand {
+    struct mmul_buffer *buffer;
+    int64_t offset, ld; // elements
+};
+
+// C := alpha op(A) op(B) + beta C, row-major, float32 accumulation or better.
+struct mmul_gemm {
+    bool transpose_a, transpose_b;
+    int64_t m, n, k;       // all >= 1
+    float alpha;           // finite, not 0 (decided above the device)
+    struct mmul_operand a; // (m, k), lda >= k; when transposed (k, m), lda >= m
+    struct mmul_operand b; // (k, n), ldb >= n; when transposed (n, k), ldb >= k
+    float beta;            // 0: C is not read (NaN in it does not matter)
+    struct mmul_operand c; // (m, n), ldc >= n; no overlap with A or B
+};
+
+// What a kind of device can be asked; NULL marks an optional entry.
+struct mmul_device_table {
+    const char *kind; // "cpu", "opencl", "reference", "faulty"
+
+    // Opens the device described by `text` (a name of DESIGN: "cpu", "0:1", ...).
+    enum mmul_status (*open)(const char *text, void **self, struct mmul_error *err);
+    void (*close)(void *self, bool lost);
+
+    // Its description; plain data.
+    void (*describe)(const void *self, struct mmul_device_info *info);
+
+    // Builds kernels and the like: everything that must not be counted as work.
+    // NULL: nothing to do.
+    enum mmul_status (*warm_up)(void *self, struct mmul_error *err);
+
+    // Bytes the device needs beside the operands of one gemm (temporaries). NULL: none.
+    int64_t (*gemm_temporary_bytes)(const void *self, int64_t m, int64_t n, int64_t k);
+
+    // `count` float32 elements on the device, contents undefined.
+    enum mmul_status (*buffer_create)(void *self, int64_t count, struct mmul_buffer **buffer,
+                                      struct mmul_error *err);
+    void (*buffer_destroy)(void *self, struct mmul_buffer *buffer, bool lost);
+
+    // A buffer that is the caller's memory (count elements), borrowed until buffer_destroy.
+    // NULL: the device cannot work in host memory; buffer_create and upload instead.
+    enum mmul_status (*buffer_borrow)(void *self, float *memory, int64_t count,
+                                      struct mmul_buffer **buffer, struct mmul_error *err);
+
+    // Whether buffer_borrow may be called. NULL: whenever it is there.
+    bool (*can_borrow)(const void *self);
+
+    // rows x cols elements of `dtype` (float32, float16 or bfloat16) from host to device, widened
+    // to float32 there. host: row-major, host_ld elements between rows.
+    enum mmul_status (*upload)(void *self, struct mmul_operand to, int64_t rows, int64_t cols,
+                               const void *host, int64_t host_ld, enum mmul_dtype dtype,
+                               struct mmul_error *err);
+
+    // rows x cols float32 elements from device to host.
+    enum mmul_status (*download)(void *self, struct mmul_operand from, int64_t rows, int64_t cols,
+                                 float *host, int64_t host_ld, struct mmul_error *err);
+
+    enum mmul_status (*gemm)(void *self, const struct mmul_gemm *args, struct mmul_error *err);
+
+    // Ends everything begun. NULL: every call above was done when it returned.
+    enum mmul_status (*wait)(void *self, struct mmul_error *err);
+
+    // Threads the device may use from now on. NULL: has none to set.
+    void (*set_threads)(void *self, int threads);
+};
+
+struct mmul_device {
+    const struct mmul_device_table *table;
+    void *self;
+    bool lost; // set by any failure
+};
+
+// Opens a device by name: "cpu", "reference", "P:D", "faulty:RULE[,RULE...]:NAME".
+// Fails: MMUL_ERR_USAGE (not a device name), MMUL_ERR_UNAVAILABLE (absent or does not open).
+enum mmul_status mmul_device_open(const char *text, struct mmul_device **device,
+                                  struct mmul_error *err);
+
+// Checks the form of a name without opening anything (`text` as above). Fails with MMUL_ERR_USAGE.
+enum mmul_status mmul_device_check_name(const char *text, struct mmul_error *err);
+
+void mmul_device_close(struct mmul_device *device);
+void mmul_device_describe(const struct mmul_device *device, struct mmul_device_info *info);
+
+// The table's entries, with the fallbacks of the optional ones, and `lost` kept.
+enum mmul_status mmul_device_warm_up(struct mmul_device *device, struct mmul_error *err);
+int64_t mmul_device_gemm_temporary_bytes(const struct mmul_device *device, int64_t m, int64_t n,
+                                         int64_t k);
+bool mmul_device_can_borrow(const struct mmul_device *device);
+enum mmul_status mmul_device_buffer_create(struct mmul_device *device, int64_t count,
+                                           struct mmul_buffer **buffer, struct mmul_error *err);
+enum mmul_status mmul_device_buffer_borrow(struct mmul_device *device, float *memory, int64_t count,
+                                           struct mmul_buffer **buffer, struct mmul_error *err);
+void mmul_device_buffer_destroy(struct mmul_device *device, struct mmul_buffer *buffer);
+enum mmul_status mmul_device_upload(struct mmul_device *device, struct mmul_operand to,
+                                    int64_t rows, int64_t cols, const void *host, int64_t host_ld,
+                                    enum mmul_dtype dtype, struct mmul_error *err);
+enum mmul_status mmul_device_download(struct mmul_device *device, struct mmul_operand from,
+                                      int64_t rows, int64_t cols, float *host, int64_t host_ld,
+                                      struct mmul_error *err);
+enum mmul_status mmul_device_gemm(struct mmul_device *device, const struct mmul_gemm *args,
+                                  struct mmul_error *err);
+enum mmul_status mmul_device_wait(struct mmul_device *device, struct mmul_error *err);
+void mmul_device_set_threads(struct mmul_device *device, int threads);
+
+// Name of the device that takes over when this one fails or errs: anything but the CPU -> "cpu",
+// the CPU -> "reference", "reference" -> NULL. A faulty device with the rule `everywhere` is
+// followed by the same rules around the next one; without it by the next one alone.
+// Returns `next` or NULL.
+const char *mmul_device_next_name(const char *text, char next[static 128]);

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: MIT
+//
+// A device around another one that is slow, fails or lies by rule (faulty_rules.h), so that
+// balance, checks, fallback and resume are tested on good hardware. Buffers are those of the inner
+// device; every call counts, strikes if a rule says so, and is passed on.
+// Does not fake timing inside the inner device: a repeated multiplication is really done again.
+#include "device/registry.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/random.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "device/faulty_rules.h"
+
+struct faulty {
+    struct mmul_device *inner; // owned
+    struct mmul_faulty_rules rules;
+    int64_t gemms, allocations, uploads, downloads; // calls so far
+    struct mmul_buffer *scratch; // the result of repeats that must not touch C; NULL until needed
+    int64_t scratch_count;
+    char name[MMUL_DEVICE_NAME_MAX + 1];
+};
+
+// ----------------------------------------------------------------------------------------- names
+
+enum mmul_status mmul_faulty_check_name(const char *text, struct mmul_error *err) {
+    struct mmul_faulty_rules rules;
+    const char *inner = NULL;
+    enum mmul_status status = mmul_faulty_rules_parse(text, &rules, &inner, err);
+    return status == MMUL_OK ? mmul_device_check_name(inner, err) : status;
+}
+
+const char *mmul_faulty_next_name(const char *text, char next[static 128]) {
+    struct mmul_faulty_rules rules;
+    const char *inner = NULL;
+    struct mmul_error err;
+    if (mmul_faulty_rules_parse(text, &rules, &inner, &err) != MMUL_OK) {
+        return NULL;
+    }
+    char follower[128];
+    if (mmul_device_next_name(inner, follower) == NULL) {
+        return NULL;
+    }
+    int prefix = rules.everywhere ? (int)(inner - text) : 0;
+    int length = snprintf(next, 128, "%.*s%s", prefix, text, follower);
+    return length < 128 ? next : NULL;
+}
+
+// ------------------------------------------------------------------------------- open and close
+
+static enum mmul_status open_faulty(const char *text, void **self, struct mmul_error *err) {
+    void *memory = NULL;
+    enum mmul_status status = mmul_allocate(1, sizeof(struct faulty), "a device", &memory, err);
+    if (status != MMUL_OK) {
+        return status;
+    }
+    struct faulty *faulty = memory;
+    mmul_text_copy(faulty->name, sizeof faulty->name, text);
+    const char *inner = NULL;
+    status = mmul_faulty_rules_parse(text, &faulty->rules, &inner, err);
+    if (status == MMUL_OK && faulty->rules.fail_open) {
+        status = mmul_fail(err, MMUL_ERR_UNAVAILABLE, "cannot open device '%s': its rule fail-open",
+                           text);
+    }
+    if (status == MMUL_OK) {
+        status = mmul_device_open(inner, &faulty->inner, err);
+    }
+    if (status != MMUL_OK) {
+        mmul_free(faulty);
+        return status;
+    }
+    *self = faulty;
+    return MMUL_OK;
+}
+
+static void close_faulty(void *self, bool lost) {
+    (void)lost; // lost by rule: the inner device knows best whether it can still be spoken to
+    struct faulty *faulty = self;
+    mmul_device_buffer_destroy(faulty->inner, faulty->scratch);
+    mmul_device_close(faulty->inner);
+    mmul_free(faulty);
+}
+
+static void describe(const void *self, struct mmul_device_info *info) {
+    const struct faulty *faulty = self;
+    mmul_device_describe(faulty->inner, info);
+    mmul_text_copy(info->name, sizeof info->name, faulty->name);
+    info->usable = false;
+    mmul_text_copy(info->reason, sizeof info->reason, "faulty on purpose");
+}
+
+static enum mmul_status warm_up(void *self, struct mmul_error *err) {
+    struct faulty *faulty = self;
+    return mmul_device_warm_up(faulty->inner, err);
+}
+
+static void set_threads(void *self, int threads) {
+    struct faulty *faulty = self;
+    mmul_device_set_threads(faulty->inner, threads);
+}
+
+// --------------------------------------------------------------------------- buffers and transfers
+
+static bool can_borrow(const void *self) {
+    const struct faulty *faulty = self;
+    return mmul_device_can_borrow(faulty->inner);
+}
+
+// Counts a call and fails it when its rule strikes.
+static enum mmul_status count_call(const struct faulty *faulty, int64_t rule, int64_t *calls,
+                                   const char *what, struct mmul_error *err) {
+    (*calls)++;
+    if (!mmul_faulty_strikes(rule, *calls)) {
+        return MMUL_OK;
+    }
+    return mmul_fail(err, MMUL_ERR_UNAVAILABLE, "device '%s' was lost at %s %lld by rule",
+                     faulty->name, what, (long long)*calls);
+}
+
+static enum mmul_status buffer_create(void *self, int64_t count, struct mmul_buffer **buffer,
+                                      struct mmul_error *err) {
+    struct faulty *faulty = self;
+    enum mmul_status status =
+        count_call(faulty, faulty->rules.fail_alloc, &faulty->allocations, "allocation", err);
+    return status == MMUL_OK ? mmul_device_buffer_create(faulty->inner, count, buffer, err)
+                             : status;
+}
+
+static enum mmul_status buffer_borrow(void *self, float *memory, int64_t count,
+                                      struct mmul_buffer **buffer, struct mmul_error *err) {
+    struct faulty *faulty = self;
+    enum mmul_status status =
+        count_call(faulty, faulty->rules.fail_alloc, &faulty->allocations, "allocation", err);
+    return status == MMUL_OK ? mmul_device_buffer_borrow(faulty->inner, memory, count, buffer, err)
+                             : status;
+}
+
+static void buffer_destroy(void *self, struct mmul_buffer *buffer, bool lost) {
+    (void)lost;
+    struct faulty *faulty = self;
+    mmul_device_buffer_destroy(faulty->inner, buffer);
+}
+
+static enum mmul_status upload(void *self, struct mmul_operand to, int64_t rows, int64_t cols,
+                               const void *host, int64_t host_ld, enum mmul_dtype dtype,
+                               struct mmul_error *err) {
+    struct faulty *faulty = self;
+    enum mmul_status status =
+        count_call(faulty, faulty->rules.fail_upload, &faulty->uploads, "upload", err);
+    if (status != MMUL_OK) {
+        return status;
+    }
+    return mmul_device_upload(faulty->inner, to, rows, cols, host, host_ld, dtype, err);
+}
+
+static enum mmul_status download(void *self, struct mmul_operand from, int64_t rows, int64_t cols,
+                                 float *host, int64_t host_ld, struct mmul_error *err) {
+    struct faulty *faulty = self;
+    enum mmul_status status =
+        count_call(faulty, faulty->rules.fail_download, &faulty->downloads, "download", err);
+    if (status != MMUL_OK) {
+        return status;
+    }
+    return mmul_device_download(faulty->inner, from, rows, cols, host, host_ld, err);
+}
+
+static enum mmul_status wait_inner(void *self, struct mmul_error *err) {
+    struct faulty *faulty = self;
+    return mmul_device_wait(faulty->inner, err);
+}
+
+// ------------------------------------------------------------------------------------------ gemm
+
+static int64_t gemm_temporary_bytes(const void *self, int64_t m, int64_t n, int64_t k) {
+    const struct faulty *faulty = self;
+    int64_t scratch = faulty->rules.repeat > 1 ? m * n * (int64_t)sizeof(float) : 0;
+    return scratch + mmul_device_gemm_temporary_bytes(faulty->inner, m, n, k);
+}
+
+static enum mmul_status grow_scratch(struct faulty *faulty, int64_t count, struct mmul_error *err) {
+    if (count <= faulty->scratch_count) {
+        return MMUL_OK;
+    }
+    mmul_device_buffer_destroy(faulty->inner, faulty->scratch);
+    faulty->scratch = NULL;
+    faulty->scratch_count = 0;
+    enum mmul_status status =
+        mmul_device_buffer_create(faulty->inner, count, &faulty->scratch, err);
+    faulty->scratch_count = status == MMUL_OK ? count : 0;
+    return status;
+}
+
+// The work of rule repeat that comes on top: same operands, result thrown away.
+static enum mmul_status repeat_gemm(struct faulty *faulty, const struct mmul_gemm *args,
+                                    struct mmul_error *err) {
+    struct mmul_gemm extra = *args;
+    enum mmul_status status = MMUL_OK;
+    if (faulty->rules.repeat > 1 && args->beta != 0.0f) { // C itself must be added to once only
+        status = grow_scratch(faulty, args->m * args->n, err);
+        extra.c = (struct mmul_operand){.buffer = faulty->scratch, .offset = 0, .ld = args->n};
+        extra.beta = 0.0f;
+    }
+    for (int64_t i = 1; i < faulty->rules.repeat && status == MMUL_OK; i++) {
+        status = mmul_device_gemm(faulty->inner, &extra, err);
+    }
+    return status;
+}
+
+// A value that differs from `row[at]` by 10 % of the row's root mean square.
+static float wrong_value(const float *row, int64_t count, int64_t at) {
+    double squares = 0.0;
+    for (int64_t i = 0; i < count; i++) {
+        squares += (double)row[i] * (double)row[i];
+    }
+    double rms = sqrt(squares / (double)count);
+    if (!isfinite(rms) || rms == 0.0) { // nothing to measure by: visible all the same
+        return isfinite(row[at]) ? row[at] + 1.0f : 1.0f;
+    }
+    return (float)((double)row[at] + 0.1 * rms);
+}
+
+// Changes one element of the result; which one follows from the call's number.
+static enum mmul_status corrupt(struct faulty *faulty, const struct mmul_gemm *args,
+                                struct mmul_error *err) {
+    enum { SAMPLE = 1024 }; // of a long row this many neighbours of the victim stand for all
+    float row[SAMPLE];
+    uint64_t random = mmul_random_at(1, (uint64_t)faulty->gemms);
+    int64_t count = args->n < SAMPLE ? args->n : SAMPLE;
+    int64_t i = (int64_t)(random % (uint64_t)args->m);
+    int64_t begin = (int64_t)((random >> 16) % (uint64_t)(args->n - count + 1));
+    int64_t victim = (int64_t)((random >> 32) % (uint64_t)count);
+    struct mmul_operand place = args->c;
+    place.offset += i * args->c.ld + begin;
+    enum mmul_status status = mmul_device_download(faulty->inner, place, 1, count, row, count, err);
+    if (status == MMUL_OK) {
+        status = mmul_device_wait(faulty->inner, err);
+    }
+    if (status != MMUL_OK) {
+        return status;
+    }
+    float wrong = wrong_value(row, count, victim);
+    place.offset += victim;
+    place.ld = 1;
+    status = mmul_device_upload(faulty->inner, place, 1, 1, &wrong, 1, MMUL_F32, err);
+    return status == MMUL_OK ? mmul_device_wait(faulty->inner, err) : status;
+}
+
+static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mmul_error *err) {
+    struct faulty *faulty = self;
+    enum mmul_status status =
+        count_call(faulty, faulty->rules.fail, &faulty->gemms, "multiplication", err);
+    if (status != MMUL_OK) {
+        return status;
+    }
+    if (faulty->rules.delay_seconds > 0.0) {
+        mmul_clock_nap(faulty->rules.delay_seconds);
+    }
+    status = repeat_gemm(faulty, args, err);
+    if (status == MMUL_OK) {
+        status = mmul_device_gemm(faulty->inner, args, err);
+    }
+    if (status == MMUL_OK && mmul_faulty_strikes(faulty->rules.corrupt, faulty->gemms)) {
+        status = corrupt(faulty, args, err);
+    }
+    return status;
+}
+
+const struct mmul_device_table mmul_faulty_table = {
+    .kind = "faulty",
+    .open = open_faulty,
+    .close = close_faulty,
+    .describe = describe,
+    .warm_up = warm_up,
+    .gemm_temporary_bytes = gemm_temporary_bytes,
+    .buffer_create = buffer_create,
+    .buffer_destroy = buffer_destroy,
+    .buffer_borrow = buffer_borrow,
+    .can_borrow = can_borrow,
+    .upload = upload,
+    .download = download,
+    .gemm = gemm,
+    .wait = wait_inner,
+    .set_threads = set_threads,
+};

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+//
+// The rules of a faulty device's name, "faulty:RULE[,RULE...]:NAME":
+//   delay=5ms        every multiplication waits first (us, ms or s)
+//   repeat=N         every multiplication does its work N times: honestly N times slower
+//   fail=N           the N-th multiplication (from 1) loses the device; fail=* any does
+//   fail-open        it cannot be opened
+//   fail-alloc=N     the N-th buffer cannot be had; fail-upload=N and fail-download=N likewise
+//   corrupt=N        the N-th multiplication leaves one wrong element; corrupt=* every one
+//   everywhere       the device that takes over has the same rules
+#pragma once
+
+#include "mpimatmul_local.h"
+
+// Which call of its kind a rule strikes, counted from 1.
+enum { MMUL_STRIKE_NEVER = 0, MMUL_STRIKE_EVERY = -1 };
+
+struct mmul_faulty_rules {
+    double delay_seconds;
+    int64_t repeat; // >= 1
+    int64_t fail, fail_alloc, fail_upload, fail_download,
+        corrupt; // a call's number or MMUL_STRIKE_*
+    bool fail_open, everywhere;
+};
+
+// Whether a rule strikes at call number `call`.
+static inline bool mmul_faulty_strikes(int64_t rule, int64_t call) {
+    return rule == MMUL_STRIKE_EVERY || rule == call;
+}
+
+// Reads the rules of `text`, which begins with "faulty:"; `*inner` is the NAME within `text`.
+// Does not look at NAME. Fails with MMUL_ERR_USAGE.
+enum mmul_status mmul_faulty_rules_parse(const char *text, struct mmul_faulty_rules *rules,
+                                         const char **inner, struct mmul_error *err);

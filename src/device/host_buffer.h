@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+//
+// Buffers that are host memory: the device-table entries that `reference` and `cpu` share.
+// The signatures are those of struct mmul_device_table; `self` is not used.
+#pragma once
+
+#include "device/device.h"
+
+struct mmul_buffer {
+    float *data; // owned or borrowed
+    int64_t count;
+    bool owned;
+};
+
+// Address of element (0, 0) of an operand in a host buffer.
+static inline float *mmul_host_address(struct mmul_operand operand) {
+    return operand.buffer->data + operand.offset;
+}
+
+enum mmul_status mmul_host_buffer_create(void *self, int64_t count, struct mmul_buffer **buffer,
+                                         struct mmul_error *err);
+enum mmul_status mmul_host_buffer_borrow(void *self, float *memory, int64_t count,
+                                         struct mmul_buffer **buffer, struct mmul_error *err);
+void mmul_host_buffer_destroy(void *self, struct mmul_buffer *buffer, bool lost);
+enum mmul_status mmul_host_upload(void *self, struct mmul_operand to, int64_t rows, int64_t cols,
+                                  const void *host, int64_t host_ld, enum mmul_dtype dtype,
+                                  struct mmul_error *err);
+enum mmul_status mmul_host_download(void *self, struct mmul_operand from, int64_t rows,
+                                    int64_t cols, float *host, int64_t host_ld,
+                                    struct mmul_error *err);

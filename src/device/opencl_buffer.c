@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: MIT
+//
+// Memory on an OpenCL device and the way there and back. Transfers are begun and not waited for; a
+// packed region goes as one run, any other as a rectangle. 16-bit elements cross the bus as 16 bits
+// and are widened on the device by kernels/widen.cl.
+// Does not pin host memory: the caller's buffers are ordinary memory.
+#include "device/opencl_device.h"
+
+#include <assert.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "device/opencl_error.h"
+#include "device/opencl_program.h"
+#include "kernels.h"
+
+// ----------------------------------------------------------------------------------------- buffers
+
+enum mmul_status mmul_opencl_allocate(struct mmul_opencl *opencl, int64_t count, size_t bytes_each,
+                                      const char *what, cl_mem *memory, struct mmul_error *err) {
+    const int64_t indices = INT64_C(1) << 31;
+    int64_t limit = opencl->info.max_allocation_bytes, bytes = 0;
+    char wanted[32], most[32];
+    if (count >= indices || !mmul_multiply_sizes(count, (int64_t)bytes_each, &bytes)) {
+        return mmul_fail(err, MMUL_ERR_SYSTEM,
+                         "cannot allocate %s of %lld elements on '%s': 32-bit indices end at %lld",
+                         what, (long long)count, opencl->label, (long long)indices);
+    }
+    if (limit > 0 && bytes > limit) {
+        return mmul_fail(
+            err, MMUL_ERR_SYSTEM, "cannot allocate %s of %s on '%s': largest allocation is %s",
+            what, mmul_bytes_format(bytes, wanted), opencl->label, mmul_bytes_format(limit, most));
+    }
+    cl_int code = CL_SUCCESS;
+    cl_mem made = clCreateBuffer(opencl->context, CL_MEM_READ_WRITE, bytes > 0 ? (size_t)bytes : 1,
+                                 NULL, &code);
+    if (code != CL_SUCCESS) {
+        mmul_opencl_fail(err, code, "cannot allocate %s of %s on '%s'", what,
+                         mmul_bytes_format(bytes, wanted), opencl->label);
+        err->status = MMUL_ERR_SYSTEM;
+        return MMUL_ERR_SYSTEM;
+    }
+    *memory = made;
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_opencl_buffer_create(void *self, int64_t count, struct mmul_buffer **buffer,
+                                           struct mmul_error *err) {
+    void *memory = NULL;
+    enum mmul_status status = mmul_allocate(1, sizeof **buffer, "a device buffer", &memory, err);
+    if (status != MMUL_OK) {
+        return status;
+    }
+    struct mmul_buffer *made = memory;
+    made->count = count;
+    status = mmul_opencl_allocate(self, count, sizeof(float), "a buffer", &made->memory, err);
+    if (status != MMUL_OK) {
+        mmul_free(made);
+        return status;
+    }
+    *buffer = made;
+    return MMUL_OK;
+}
+
+void mmul_opencl_buffer_destroy(void *self, struct mmul_buffer *buffer, bool lost) {
+    (void)self;
+    if (buffer != NULL && !lost) {
+        clReleaseMemObject(buffer->memory);
+    }
+    mmul_free(buffer);
+}
+
+// --------------------------------------------------------------------------------------- transfers
+
+// A region of a device buffer and its counterpart in host memory, in bytes.
+struct transfer {
+    cl_mem memory;
+    size_t offset, pitch; // on the device
+    size_t width, rows;   // of the region
+    char *host;           // only read from when `upload`
+    size_t host_pitch;
+    bool upload;
+};
+
+// One run of bytes.
+static cl_int begin_run(cl_command_queue queue, const struct transfer *t, size_t row,
+                        size_t bytes) {
+    size_t offset = t->offset + row * t->pitch;
+    char *host = t->host + row * t->host_pitch;
+    return t->upload ? clEnqueueWriteBuffer(queue, t->memory, CL_FALSE, offset, bytes, host, 0,
+                                            NULL, NULL)
+                     : clEnqueueReadBuffer(queue, t->memory, CL_FALSE, offset, bytes, host, 0, NULL,
+                                           NULL);
+}
+
+static cl_int begin_rectangle(cl_command_queue queue, const struct transfer *t) {
+    const size_t origin[3] = {t->offset % t->pitch, t->offset / t->pitch, 0};
+    const size_t host_origin[3] = {0, 0, 0};
+    const size_t region[3] = {t->width, t->rows, 1};
+    return t->upload
+               ? clEnqueueWriteBufferRect(queue, t->memory, CL_FALSE, origin, host_origin, region,
+                                          t->pitch, 0, t->host_pitch, 0, t->host, 0, NULL, NULL)
+               : clEnqueueReadBufferRect(queue, t->memory, CL_FALSE, origin, host_origin, region,
+                                         t->pitch, 0, t->host_pitch, 0, t->host, 0, NULL, NULL);
+}
+
+static cl_int begin_transfer(cl_command_queue queue, const struct transfer *t) {
+    if (t->rows == 1 || (t->width == t->pitch && t->width == t->host_pitch)) {
+        return begin_run(queue, t, 0, t->width * t->rows);
+    }
+    // Some drivers refuse a rectangle that runs over the end of a row: those go row by row.
+    if (t->offset % t->pitch + t->width <= t->pitch) {
+        return begin_rectangle(queue, t);
+    }
+    cl_int code = CL_SUCCESS;
+    for (size_t row = 0; row < t->rows && code == CL_SUCCESS; row++) {
+        code = begin_run(queue, t, row, t->width);
+    }
+    return code;
+}
+
+// Begins it and sends it on its way.
+static enum mmul_status transfer(struct mmul_opencl *opencl, const struct transfer *t,
+                                 struct mmul_error *err) {
+    cl_int code = begin_transfer(opencl->queue, t);
+    if (code == CL_SUCCESS) {
+        code = clFlush(opencl->queue);
+    }
+    if (code != CL_SUCCESS) {
+        return mmul_opencl_fail(err, code, "cannot copy %s '%s'", t->upload ? "to" : "from",
+                                opencl->label);
+    }
+    return MMUL_OK;
+}
+
+static struct transfer describe_transfer(struct mmul_operand operand, int64_t rows, int64_t cols,
+                                         char *host, int64_t host_ld, bool upload) {
+    assert(operand.offset >= 0 &&
+           operand.offset + (rows - 1) * operand.ld + cols <= operand.buffer->count);
+    return (struct transfer){
+        .memory = operand.buffer->memory,
+        .offset = (size_t)operand.offset * sizeof(float),
+        .pitch = (size_t)operand.ld * sizeof(float),
+        .width = (size_t)cols * sizeof(float),
+        .rows = (size_t)rows,
+        .host = host,
+        .host_pitch = (size_t)host_ld * sizeof(float),
+        .upload = upload,
+    };
+}
+
+enum mmul_status mmul_opencl_download(void *self, struct mmul_operand from, int64_t rows,
+                                      int64_t cols, float *host, int64_t host_ld,
+                                      struct mmul_error *err) {
+    struct transfer t = describe_transfer(from, rows, cols, (char *)host, host_ld, false);
+    return transfer(self, &t, err);
+}
+
+// ---------------------------------------------------------------------------------------- widening
+
+enum mmul_status mmul_opencl_prepare_widening(struct mmul_opencl *opencl, struct mmul_error *err) {
+    enum mmul_status status = MMUL_OK;
+    if (opencl->program == NULL) {
+        status = mmul_opencl_program_create(opencl->context, opencl->device, opencl->label,
+                                            mmul_kernel_widen, &opencl->program, err);
+    }
+    if (status == MMUL_OK && opencl->widen_float16 == NULL) {
+        status = mmul_opencl_kernel_create(opencl->program, opencl->label, "widen_float16",
+                                           &opencl->widen_float16, err);
+    }
+    if (status == MMUL_OK && opencl->widen_bfloat16 == NULL) {
+        status = mmul_opencl_kernel_create(opencl->program, opencl->label, "widen_bfloat16",
+                                           &opencl->widen_bfloat16, err);
+    }
+    if (status == MMUL_OK && opencl->widen_group == 0) {
+        size_t most =
+            1; // a fixed group: some drivers compile anew for every size they are left to choose
+        clGetKernelWorkGroupInfo(opencl->widen_float16, opencl->device, CL_KERNEL_WORK_GROUP_SIZE,
+                                 sizeof most, &most, NULL);
+        opencl->widen_group = most < 64 ? 1 : 64;
+    }
+    if (status == MMUL_OK && opencl->staging == NULL) {
+        status = mmul_opencl_allocate(opencl, MMUL_OPENCL_STAGING_COUNT, 2, "a staging buffer",
+                                      &opencl->staging, err);
+    }
+    return status;
+}
+
+// Staging -> rows x cols elements at `to`.
+static enum mmul_status begin_widening(struct mmul_opencl *opencl, struct mmul_operand to,
+                                       int64_t rows, int64_t cols, enum mmul_dtype dtype,
+                                       struct mmul_error *err) {
+    cl_kernel kernel = dtype == MMUL_F16 ? opencl->widen_float16 : opencl->widen_bfloat16;
+    cl_int row_count = (cl_int)rows, col_count = (cl_int)cols;
+    cl_uint offset = (cl_uint)to.offset, ld = (cl_uint)to.ld;
+    const struct {
+        size_t bytes;
+        const void *value;
+    } arguments[] = {
+        {sizeof row_count, &row_count},     {sizeof col_count, &col_count},
+        {sizeof(cl_mem), &opencl->staging}, {sizeof(cl_mem), &to.buffer->memory},
+        {sizeof offset, &offset},           {sizeof ld, &ld},
+    };
+    cl_int code = CL_SUCCESS;
+    for (cl_uint i = 0; i < sizeof arguments / sizeof arguments[0] && code == CL_SUCCESS; i++) {
+        code = clSetKernelArg(kernel, i, arguments[i].bytes, arguments[i].value);
+    }
+    const size_t local[2] = {opencl->widen_group, 1};
+    const size_t global[2] = {((size_t)cols + local[0] - 1) / local[0] * local[0], (size_t)rows};
+    if (code == CL_SUCCESS) {
+        code = clEnqueueNDRangeKernel(opencl->queue, kernel, 2, NULL, global, local, 0, NULL, NULL);
+    }
+    if (code != CL_SUCCESS) {
+        return mmul_opencl_fail(err, code, "cannot widen 16-bit elements on '%s'", opencl->label);
+    }
+    return MMUL_OK;
+}
+
+// One piece that fits the staging buffer. The queue being in order, the next piece overwrites the
+// staging buffer only after this one is widened.
+static enum mmul_status upload_piece(struct mmul_opencl *opencl, struct mmul_operand to,
+                                     int64_t rows, int64_t cols, const char *host, int64_t host_ld,
+                                     enum mmul_dtype dtype, struct mmul_error *err) {
+    const struct transfer t = {
+        .memory = opencl->staging,
+        .offset = 0,
+        .pitch = (size_t)cols * 2,
+        .width = (size_t)cols * 2,
+        .rows = (size_t)rows,
+        .host = (char *)host,
+        .host_pitch = (size_t)host_ld * 2,
+        .upload = true,
+    };
+    enum mmul_status status = transfer(opencl, &t, err);
+    return status == MMUL_OK ? begin_widening(opencl, to, rows, cols, dtype, err) : status;
+}
+
+static int64_t least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+static enum mmul_status upload_widened(struct mmul_opencl *opencl, struct mmul_operand to,
+                                       int64_t rows, int64_t cols, const char *host,
+                                       int64_t host_ld, enum mmul_dtype dtype,
+                                       struct mmul_error *err) {
+    enum mmul_status status = mmul_opencl_prepare_widening(opencl, err);
+    const int64_t piece_cols = least(cols, MMUL_OPENCL_STAGING_COUNT);
+    const int64_t piece_rows = MMUL_OPENCL_STAGING_COUNT / piece_cols;
+    for (int64_t r = 0; r < rows && status == MMUL_OK; r += piece_rows) {
+        for (int64_t c = 0; c < cols && status == MMUL_OK; c += piece_cols) {
+            struct mmul_operand place = to;
+            place.offset += r * to.ld + c;
+            status = upload_piece(opencl, place, least(piece_rows, rows - r),
+                                  least(piece_cols, cols - c), host + (r * host_ld + c) * 2,
+                                  host_ld, dtype, err);
+        }
+    }
+    return status;
+}
+
+enum mmul_status mmul_opencl_upload(void *self, struct mmul_operand to, int64_t rows, int64_t cols,
+                                    const void *host, int64_t host_ld, enum mmul_dtype dtype,
+                                    struct mmul_error *err) {
+    if (dtype != MMUL_F32) {
+        return upload_widened(self, to, rows, cols, host, host_ld, dtype, err);
+    }
+    struct transfer t = describe_transfer(to, rows, cols, (char *)host, host_ld, true);
+    return transfer(self, &t, err);
+}

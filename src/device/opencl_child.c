@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT
+//
+// A child process that lists OpenCL devices and writes the result through a pipe as plain bytes.
+// The child does nothing else and leaves with _exit: threads that existed at the fork (OpenBLAS's)
+// do not exist in it, and no exit handler of ours runs twice. Its output streams are silenced.
+// Knows nothing of drivers and warnings: opencl_probe.c draws the conclusions.
+#include "device/opencl_child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "device/opencl_drivers.h"
+
+// --------------------------------------------------------------------------------- in the child
+
+static void silence(void) {
+    int null = open("/dev/null", O_RDWR);
+    if (null >= 0) {
+        dup2(null, STDIN_FILENO);
+        dup2(null, STDOUT_FILENO);
+        dup2(null, STDERR_FILENO);
+    }
+}
+
+// A crash is to be a crash, not the work of a handler that we inherited, and leaves no core file.
+static void reset_signals(void) {
+    static const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTERM, SIGPIPE};
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
+        signal(signals[i], SIG_DFL);
+    }
+    const struct rlimit none = {0, 0};
+    setrlimit(RLIMIT_CORE, &none);
+}
+
+static bool write_all(int output, const void *bytes, size_t count) {
+    const char *at = bytes;
+    while (count > 0) {
+        ssize_t written = write(output, at, count);
+        if (written < 0 && errno == EINTR) {
+            continue;
+        }
+        if (written <= 0) {
+            return false;
+        }
+        at += written;
+        count -= (size_t)written;
+    }
+    return true;
+}
+
+_Noreturn static void list_and_exit(const char *folder, int output, pid_t parent) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) {
+        _exit(1);
+    }
+    reset_signals();
+    silence();
+    if (folder != NULL) {
+        mmul_drivers_select(folder);
+    }
+    struct mmul_listing listing;
+    memset(&listing, 0, sizeof listing);
+    mmul_opencl_list(listing.devices, &listing.count);
+    _exit(write_all(output, &listing, sizeof listing) ? 0 : 1);
+}
+
+// -------------------------------------------------------------------------------- in the parent
+
+enum mmul_status mmul_child_start(const char *folder, struct mmul_child *child,
+                                  struct mmul_error *err) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        return mmul_fail_errno(err, MMUL_ERR_SYSTEM, errno, "cannot make a pipe");
+    }
+    pid_t parent = getpid();
+    pid_t pid = fork();
+    if (pid == 0) {
+        close(ends[0]);
+        list_and_exit(folder, ends[1], parent);
+    }
+    int errnum = errno;
+    close(ends[1]);
+    if (pid < 0) {
+        close(ends[0]);
+        return mmul_fail_errno(err, MMUL_ERR_SYSTEM, errnum, "cannot start a child process");
+    }
+    *child = (struct mmul_child){.pid = pid, .output = ends[0]};
+    return MMUL_OK;
+}
+
+// Whether the child has ended; `wait_status` is written then. A caller that ignores SIGCHLD has the
+// system reap our child: that counts as an end without a word about how.
+static bool reap(pid_t pid, int *wait_status) {
+    pid_t reaped = waitpid(pid, wait_status, WNOHANG);
+    if (reaped < 0 && errno == ECHILD) {
+        *wait_status = 0;
+        return true;
+    }
+    return reaped == pid;
+}
+
+// Reaps a child that is ending or, after `seconds` more, kills it first. A child stuck inside the
+// kernel is left behind rather than waited for. Returns whether it ended by itself.
+static bool reap_or_kill(pid_t pid, double seconds, int *wait_status) {
+    double patience = mmul_clock_now() + seconds;
+    while (mmul_clock_now() < patience) {
+        if (reap(pid, wait_status)) {
+            return true;
+        }
+        mmul_clock_nap(0.002);
+    }
+    kill(pid, SIGKILL);
+    patience = mmul_clock_now() + 2.0;
+    while (!reap(pid, wait_status) && mmul_clock_now() < patience) {
+        mmul_clock_nap(0.002);
+    }
+    return false;
+}
+
+// Reads what has come; the bytes there are so far, -1 at the end of the stream.
+static ssize_t read_some(int input, void *bytes, size_t capacity, size_t have) {
+    ssize_t got = read(input, (char *)bytes + have, capacity - have);
+    if (got < 0 && errno == EINTR) {
+        return (ssize_t)have;
+    }
+    return got > 0 ? (ssize_t)have + got : -1;
+}
+
+// Reads a whole listing; false when the stream ends or the deadline comes first (`*late`).
+static bool read_listing(int input, double deadline, struct mmul_listing *listing, bool *late) {
+    size_t have = 0;
+    *late = false;
+    while (have < sizeof *listing) {
+        double left = deadline - mmul_clock_now();
+        int patience = left <= 0.0 ? 0 : left < 3600.0 ? (int)(left * 1000.0) + 1 : 3600000;
+        struct pollfd ready = {.fd = input, .events = POLLIN};
+        int count = poll(&ready, 1, patience);
+        if (count <= 0 && left <= 0.0) { // what came in time is read even when we come late
+            *late = true;
+            return false;
+        }
+        if (count <= 0) {
+            continue; // a signal, or time to look at the clock
+        }
+        ssize_t now = read_some(input, listing, sizeof *listing, have);
+        if (now < 0) {
+            return false;
+        }
+        have = (size_t)now;
+    }
+    return listing->count >= 0 && listing->count <= MMUL_OPENCL_DEVICES_MAX;
+}
+
+enum mmul_child_end mmul_child_finish(struct mmul_child *child, double deadline,
+                                      struct mmul_listing *listing, int *detail) {
+    int wait_status = 0;
+    bool late = false;
+    bool complete = read_listing(child->output, deadline, listing, &late);
+    close(child->output);
+    bool ended = reap_or_kill(child->pid, late ? 0.0 : 2.0, &wait_status);
+    child->pid = 0;
+    *detail = 0;
+    if (late || !ended) {
+        return MMUL_CHILD_HUNG;
+    }
+    if (WIFSIGNALED(wait_status)) {
+        *detail = WTERMSIG(wait_status);
+        return MMUL_CHILD_CRASHED;
+    }
+    *detail = WEXITSTATUS(wait_status);
+    return complete && *detail == 0 ? MMUL_CHILD_DONE : MMUL_CHILD_EXITED;
+}

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: MIT
+//
+// An OpenCL device: one context, one in-order queue, CLBlast for the products, our kernels for the
+// rest. CLBlast is called from one thread of the process only: its caches are per process.
+// Does not tile: the caller keeps operands and the temporary that gemm_temporary_bytes announces
+// within the device's memory.
+#include "device/opencl_device.h"
+
+#include <clblast_c.h>
+#include <stdio.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "device/opencl_error.h"
+#include "device/opencl_platform.h"
+#include "device/registry.h"
+
+// -------------------------------------------------------------------------------- open and close
+
+static void close_opencl(void *self, bool lost) {
+    struct mmul_opencl *opencl = self;
+    if (opencl == NULL) {
+        return;
+    }
+    if (lost) { // a driver that lost its device may hang in any call: its objects stay behind
+        mmul_free(opencl);
+        return;
+    }
+    if (opencl->queue != NULL) {
+        clFinish(opencl->queue); // host memory of transfers still under way is the caller's
+    }
+    CLBlastClearCache(); // before the context goes: it holds programs of it
+    if (opencl->temporary != NULL)
+        clReleaseMemObject(opencl->temporary);
+    if (opencl->staging != NULL)
+        clReleaseMemObject(opencl->staging);
+    if (opencl->widen_float16 != NULL)
+        clReleaseKernel(opencl->widen_float16);
+    if (opencl->widen_bfloat16 != NULL)
+        clReleaseKernel(opencl->widen_bfloat16);
+    if (opencl->program != NULL)
+        clReleaseProgram(opencl->program);
+    if (opencl->queue != NULL)
+        clReleaseCommandQueue(opencl->queue);
+    if (opencl->context != NULL)
+        clReleaseContext(opencl->context);
+    mmul_free(opencl);
+}
+
+static enum mmul_status connect(struct mmul_opencl *opencl, cl_platform_id platform,
+                                struct mmul_error *err) {
+    const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM,
+                                                (cl_context_properties)platform, 0};
+    cl_int code = CL_SUCCESS;
+    opencl->context = clCreateContext(properties, 1, &opencl->device, NULL, NULL, &code);
+    if (code != CL_SUCCESS) {
+        opencl->context = NULL;
+        return mmul_opencl_fail(err, code, "cannot open '%s'", opencl->label);
+    }
+    opencl->queue = clCreateCommandQueue(opencl->context, opencl->device, 0, &code);
+    if (code != CL_SUCCESS) {
+        opencl->queue = NULL;
+        return mmul_opencl_fail(err, code, "cannot make a queue on '%s'", opencl->label);
+    }
+    return MMUL_OK;
+}
+
+static enum mmul_status open_opencl(const char *text, void **self, struct mmul_error *err) {
+    void *memory = NULL;
+    enum mmul_status status =
+        mmul_allocate(1, sizeof(struct mmul_opencl), "a device", &memory, err);
+    if (status != MMUL_OK) {
+        return status;
+    }
+    struct mmul_opencl *opencl = memory;
+    cl_platform_id platform = NULL;
+    status = mmul_opencl_find(text, &platform, &opencl->device, &opencl->info, err);
+    if (status == MMUL_OK) {
+        snprintf(opencl->label, sizeof opencl->label, "%s (%s)", opencl->info.id,
+                 opencl->info.name);
+        status = connect(opencl, platform, err);
+    }
+    if (status != MMUL_OK) {
+        close_opencl(opencl, false);
+        return status;
+    }
+    *self = opencl;
+    return MMUL_OK;
+}
+
+static void describe(const void *self, struct mmul_device_info *info) {
+    const struct mmul_opencl *opencl = self;
+    *info = opencl->info;
+}
+
+static enum mmul_status wait_queue(void *self, struct mmul_error *err) {
+    struct mmul_opencl *opencl = self;
+    cl_int code = clFinish(opencl->queue);
+    if (code != CL_SUCCESS) {
+        return mmul_opencl_fail(err, code, "work on '%s' failed", opencl->label);
+    }
+    return MMUL_OK;
+}
+
+// ------------------------------------------------------------------------------------------ gemm
+
+static CLBlastTranspose convert_transpose(bool transpose) {
+    return transpose ? CLBlastTransposeYes : CLBlastTransposeNo;
+}
+
+// Bytes of CLBlast's temporary for just these operands; 0 for the small products that need none.
+static CLBlastStatusCode ask_temporary(const struct mmul_opencl *opencl,
+                                       const struct mmul_gemm *args, size_t *bytes) {
+    cl_command_queue queue = opencl->queue;
+    return CLBlastSGemmTempBufferSize(
+        CLBlastLayoutRowMajor, convert_transpose(args->transpose_a),
+        convert_transpose(args->transpose_b), (size_t)args->m, (size_t)args->n, (size_t)args->k,
+        (size_t)args->a.offset, (size_t)args->a.ld, (size_t)args->b.offset, (size_t)args->b.ld,
+        (size_t)args->c.offset, (size_t)args->c.ld, &queue, bytes);
+}
+
+static int64_t gemm_temporary_bytes(const void *self, int64_t m, int64_t n, int64_t k) {
+    // An offset makes CLBlast copy all three operands: the most it can need in any case.
+    const struct mmul_gemm worst = {
+        .m = m, .n = n, .k = k, .a = {NULL, 1, k}, .b = {NULL, 1, n}, .c = {NULL, 1, n}};
+    size_t bytes = 0;
+    if (ask_temporary(self, &worst, &bytes) != CLBlastSuccess) {
+        bytes = (size_t)(m * k + k * n + m * n) * sizeof(float);
+    }
+    return (int64_t)bytes + 2 * (int64_t)MMUL_OPENCL_STAGING_COUNT;
+}
+
+// The old temporary may still be in use by queued work: OpenCL keeps it until that is done.
+static enum mmul_status grow_temporary(struct mmul_opencl *opencl, size_t bytes,
+                                       struct mmul_error *err) {
+    if (bytes <= opencl->temporary_bytes) {
+        return MMUL_OK;
+    }
+    if (opencl->temporary != NULL) {
+        clReleaseMemObject(opencl->temporary);
+    }
+    opencl->temporary = NULL;
+    opencl->temporary_bytes = 0;
+    enum mmul_status status =
+        mmul_opencl_allocate(opencl, (int64_t)(bytes / sizeof(float)), sizeof(float),
+                             "CLBlast's temporary", &opencl->temporary, err);
+    opencl->temporary_bytes = status == MMUL_OK ? bytes : 0;
+    return status;
+}
+
+static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mmul_error *err) {
+    struct mmul_opencl *opencl = self;
+    size_t bytes = 0;
+    CLBlastStatusCode code = ask_temporary(opencl, args, &bytes);
+    if (code == CLBlastSuccess) {
+        enum mmul_status status = grow_temporary(opencl, bytes, err);
+        if (status != MMUL_OK) {
+            return status;
+        }
+        code = CLBlastSgemmWithTempBuffer(
+            CLBlastLayoutRowMajor, convert_transpose(args->transpose_a),
+            convert_transpose(args->transpose_b), (size_t)args->m, (size_t)args->n, (size_t)args->k,
+            args->alpha, args->a.buffer->memory, (size_t)args->a.offset, (size_t)args->a.ld,
+            args->b.buffer->memory, (size_t)args->b.offset, (size_t)args->b.ld, args->beta,
+            args->c.buffer->memory, (size_t)args->c.offset, (size_t)args->c.ld, &opencl->queue,
+            NULL, opencl->temporary);
+    }
+    if (code == CLBlastSuccess) {
+        code = (CLBlastStatusCode)clFlush(opencl->queue);
+    }
+    if (code != CLBlastSuccess) {
+        return mmul_opencl_fail(err, (int)code,
+                                "cannot multiply %lld x %lld by %lld x %lld on '%s'",
+                                (long long)args->m, (long long)args->k, (long long)args->k,
+                                (long long)args->n, opencl->label);
+    }
+    return MMUL_OK;
+}
+
+// --------------------------------------------------------------------------------------- warm up
+
+// The smallest cube (in steps) that CLBlast multiplies by its indirect kernels.
+static int64_t find_indirect_size(const struct mmul_opencl *opencl) {
+    const int64_t step = 64, most = 2048;
+    for (int64_t s = step; s < most; s += step) {
+        const struct mmul_gemm cube = {
+            .m = s, .n = s, .k = s, .a = {NULL, 1, s}, .b = {NULL, 1, s}, .c = {NULL, 1, s}};
+        size_t bytes = 0;
+        if (ask_temporary(opencl, &cube, &bytes) == CLBlastSuccess && bytes > 0) {
+            return s;
+        }
+    }
+    return most;
+}
+
+// A cube of side `s` in buffers whose rows are `ld` long.
+static enum mmul_status warm_gemm(struct mmul_opencl *opencl, struct mmul_buffer *const buffers[3],
+                                  int64_t s, int64_t ld, int transposes, struct mmul_error *err) {
+    const struct mmul_gemm args = {
+        .transpose_a = (transposes & 1) != 0,
+        .transpose_b = (transposes & 2) != 0,
+        .m = s,
+        .n = s,
+        .k = s,
+        .alpha = 1.0f,
+        .a = {buffers[0], 0, ld},
+        .b = {buffers[1], 0, ld},
+        .beta = 1.0f,
+        .c = {buffers[2], 0, ld},
+    };
+    return gemm(opencl, &args, err);
+}
+
+// CLBlast compiles on first use: its direct kernels, one per pair of transposes, and its indirect
+// ones with the copying kernels for sizes that are multiples of its tiles and for those that are not.
+static enum mmul_status warm_clblast(struct mmul_opencl *opencl,
+                                     struct mmul_buffer *const buffers[3], int64_t large,
+                                     int64_t ld, struct mmul_error *err) {
+    enum mmul_status status = MMUL_OK;
+    for (int transposes = 0; transposes < 4 && status == MMUL_OK; transposes++) {
+        status = warm_gemm(opencl, buffers, 32, ld, transposes, err);
+        if (status == MMUL_OK) {
+            status = warm_gemm(opencl, buffers, 33, ld, transposes, err);
+        }
+        if (status == MMUL_OK) {
+            status = warm_gemm(opencl, buffers, large, ld, transposes, err);
+        }
+        if (status == MMUL_OK) {
+            status = warm_gemm(opencl, buffers, large + 1, ld, transposes, err);
+        }
+    }
+    return status;
+}
+
+static enum mmul_status create_zeroed(struct mmul_opencl *opencl, int64_t count,
+                                      struct mmul_buffer **buffer, struct mmul_error *err) {
+    const cl_float zero = 0.0f;
+    enum mmul_status status = mmul_opencl_buffer_create(opencl, count, buffer, err);
+    if (status != MMUL_OK) {
+        return status;
+    }
+    cl_int code = clEnqueueFillBuffer(opencl->queue, (*buffer)->memory, &zero, sizeof zero, 0,
+                                      (size_t)count * sizeof zero, 0, NULL, NULL);
+    if (code != CL_SUCCESS) {
+        return mmul_opencl_fail(err, code, "cannot fill a buffer on '%s'", opencl->label);
+    }
+    return MMUL_OK;
+}
+
+static enum mmul_status warm_up(void *self, struct mmul_error *err) {
+    struct mmul_opencl *opencl = self;
+    static const uint16_t halves[1] = {0};
+    const int64_t large = find_indirect_size(opencl), ld = large + 1;
+    struct mmul_buffer *buffers[3] = {NULL, NULL, NULL};
+    enum mmul_status status = MMUL_OK;
+    for (int i = 0; i < 3 && status == MMUL_OK; i++) {
+        status = create_zeroed(opencl, ld * ld, &buffers[i], err);
+    }
+    for (int i = 0; i < 2 && status == MMUL_OK; i++) {
+        struct mmul_operand to = {buffers[i], 0, 1};
+        status =
+            mmul_opencl_upload(opencl, to, 1, 1, halves, 1, i == 0 ? MMUL_F16 : MMUL_BF16, err);
+    }
+    if (status == MMUL_OK) {
+        status = warm_clblast(opencl, buffers, large, ld, err);
+    }
+    if (status == MMUL_OK) {
+        status = wait_queue(opencl, err);
+    }
+    for (int i = 0; i < 3; i++) {
+        mmul_opencl_buffer_destroy(opencl, buffers[i], status != MMUL_OK);
+    }
+    return status;
+}
+
+const struct mmul_device_table mmul_opencl_table = {
+    .kind = "opencl",
+    .open = open_opencl,
+    .close = close_opencl,
+    .describe = describe,
+    .warm_up = warm_up,
+    .gemm_temporary_bytes = gemm_temporary_bytes,
+    .buffer_create = mmul_opencl_buffer_create,
+    .buffer_destroy = mmul_opencl_buffer_destroy,
+    .upload = mmul_opencl_upload,
+    .download = mmul_opencl_download,
+    .gemm = gemm,
+    .wait = wait_queue,
+};

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+//
+// What opencl_device.c and opencl_buffer.c share: one open device and its buffers.
+#pragma once
+
+#include <CL/cl.h>
+
+#include "device/device.h"
+
+// Elements of 16 bits that wait on the device to be widened: a larger upload goes in pieces.
+enum { MMUL_OPENCL_STAGING_COUNT = 1 << 23 };
+
+struct mmul_opencl {
+    cl_device_id device; // borrowed from the driver
+    cl_context context;
+    cl_command_queue queue; // in order
+    cl_program program;     // NULL until the kernels are needed, like the five below
+    cl_kernel widen_float16, widen_bfloat16;
+    size_t widen_group; // work-items of a group
+    cl_mem staging;     // MMUL_OPENCL_STAGING_COUNT elements of 16 bits
+    cl_mem temporary;   // CLBlast's padded copies
+    size_t temporary_bytes;
+    char label[160]; // "0:0 (Radeon VII)"
+    struct mmul_device_info info;
+};
+
+struct mmul_buffer {
+    cl_mem memory;
+    int64_t count;
+};
+
+// Device-table entries in opencl_buffer.c.
+enum mmul_status mmul_opencl_buffer_create(void *self, int64_t count, struct mmul_buffer **buffer,
+                                           struct mmul_error *err);
+void mmul_opencl_buffer_destroy(void *self, struct mmul_buffer *buffer, bool lost);
+enum mmul_status mmul_opencl_upload(void *self, struct mmul_operand to, int64_t rows, int64_t cols,
+                                    const void *host, int64_t host_ld, enum mmul_dtype dtype,
+                                    struct mmul_error *err);
+enum mmul_status mmul_opencl_download(void *self, struct mmul_operand from, int64_t rows,
+                                      int64_t cols, float *host, int64_t host_ld,
+                                      struct mmul_error *err);
+
+// Memory on the device; `what` names it in the error. Refuses what the device or CLBlast's 32-bit
+// indices cannot address. Fails with MMUL_ERR_SYSTEM.
+enum mmul_status mmul_opencl_allocate(struct mmul_opencl *opencl, int64_t count, size_t bytes_each,
+                                      const char *what, cl_mem *memory, struct mmul_error *err);
+
+// Builds the widening kernels and their staging buffer unless they are there.
+enum mmul_status mmul_opencl_prepare_widening(struct mmul_opencl *opencl, struct mmul_error *err);

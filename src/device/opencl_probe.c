@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: MIT
+//
+// The first look at OpenCL. One child lists all devices. Only when it crashes, exits badly or hangs,
+// every driver is tried alone in a child of its own, all at the same time; the bad ones are named in
+// warnings, the others listed again, and this process's loader is made to take just those.
+// Does not open anything: devices are opened later, by name.
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "device/opencl_child.h"
+#include "device/opencl_drivers.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { WARNINGS_MAX = MMUL_DRIVERS_MAX + 1 };
+
+struct mmul_probe {
+    struct mmul_listing listing;
+    char *warnings[WARNINGS_MAX]; // owned
+    int warning_count;
+};
+
+static enum mmul_status add_warning(struct mmul_probe *probe, const char *line,
+                                    struct mmul_error *err) {
+    if (probe->warning_count == WARNINGS_MAX) {
+        return MMUL_OK;
+    }
+    enum mmul_status status = mmul_copy_text(line, &probe->warnings[probe->warning_count], err);
+    probe->warning_count += status == MMUL_OK;
+    return status;
+}
+
+// "crashed (signal 11) while listing its devices"
+static void describe_end(enum mmul_child_end end, int detail, double limit_seconds,
+                         char text[static 96]) {
+    switch (end) {
+    case MMUL_CHILD_CRASHED:
+        snprintf(text, 96, "crashed (signal %d) while listing its devices", detail);
+        break;
+    case MMUL_CHILD_HUNG:
+        snprintf(text, 96, "did not answer within %g s", limit_seconds);
+        break;
+    default:
+        snprintf(text, 96, "ended the process (status %d) while listing its devices", detail);
+        break;
+    }
+}
+
+static enum mmul_status warn_driver(struct mmul_probe *probe, const struct mmul_driver *driver,
+                                    const char *what, struct mmul_error *err) {
+    char line[800], file[300] = "";
+    if (driver->file[0] != '\0') {
+        snprintf(file, sizeof file, " (%s)", driver->file);
+    }
+    snprintf(line, sizeof line, "OpenCL driver '%s'%s %s: not used", driver->library, file, what);
+    return add_warning(probe, line, err);
+}
+
+// ------------------------------------------------------------------------------- one driver alone
+
+// A driver on trial.
+struct trial {
+    struct mmul_driver driver;
+    char folder[256]; // with its .icd file alone; "" when not made
+    struct mmul_child child;
+    bool good;
+};
+
+static enum mmul_status start_trial(struct trial *trial, struct mmul_error *err) {
+    enum mmul_status status = mmul_drivers_store(&trial->driver, 1, trial->folder, err);
+    return status == MMUL_OK ? mmul_child_start(trial->folder, &trial->child, err) : status;
+}
+
+static enum mmul_status finish_trial(struct trial *trial, double limit_seconds, double deadline,
+                                     struct mmul_listing *scratch, struct mmul_probe *probe,
+                                     struct mmul_error *err) {
+    char what[96];
+    int detail = 0;
+    enum mmul_child_end end = mmul_child_finish(&trial->child, deadline, scratch, &detail);
+    trial->good = end == MMUL_CHILD_DONE;
+    if (trial->good) {
+        return MMUL_OK;
+    }
+    describe_end(end, detail, limit_seconds, what);
+    return warn_driver(probe, &trial->driver, what, err);
+}
+
+// Tries all drivers at the same time. Children that were started are finished even after a failure.
+static enum mmul_status run_trials(struct trial *trials, int count, double limit_seconds,
+                                   struct mmul_probe *probe, struct mmul_error *err) {
+    void *scratch = NULL;
+    enum mmul_status status =
+        mmul_allocate(1, sizeof(struct mmul_listing), "a device list", &scratch, err);
+    for (int i = 0; i < count && status == MMUL_OK; i++) {
+        status = start_trial(&trials[i], err);
+    }
+    double deadline = mmul_clock_now() + (status == MMUL_OK ? limit_seconds : 0.0);
+    for (int i = 0; i < count; i++) {
+        struct mmul_error ignored;
+        if (trials[i].child.pid != 0) {
+            enum mmul_status ended = finish_trial(&trials[i], limit_seconds, deadline, scratch,
+                                                  probe, status == MMUL_OK ? err : &ignored);
+            status = status == MMUL_OK ? ended : status;
+        }
+        if (trials[i].folder[0] != '\0') {
+            mmul_drivers_remove(trials[i].folder);
+        }
+    }
+    mmul_free(scratch);
+    return status;
+}
+
+// ---------------------------------------------------------------------------- the good ones again
+
+// Lists the devices of the drivers in `folder` and, when that goes well, starts the loader of this
+// process on them while the folder is there. The environment keeps naming the folder, which is then
+// gone: a program that this one starts finds no driver rather than a bad one.
+static enum mmul_status adopt(const char *folder, double limit_seconds, struct mmul_probe *probe,
+                              struct mmul_error *err) {
+    struct mmul_child child;
+    int detail = 0;
+    enum mmul_status status = mmul_child_start(folder, &child, err);
+    if (status != MMUL_OK) {
+        return status;
+    }
+    enum mmul_child_end end =
+        mmul_child_finish(&child, mmul_clock_now() + limit_seconds, &probe->listing, &detail);
+    mmul_drivers_select(folder);
+    if (end == MMUL_CHILD_DONE) {
+        cl_uint count = 0;
+        (void)clGetPlatformIDs(0, NULL, &count);
+        return MMUL_OK;
+    }
+    probe->listing.count = 0;
+    char what[96], line[256];
+    describe_end(end, detail, limit_seconds, what);
+    snprintf(line, sizeof line,
+             "OpenCL drivers work one by one, but not together (a child process %s): none is used",
+             what);
+    return add_warning(probe, line, err);
+}
+
+static enum mmul_status select_good(const struct trial *trials, int count, double limit_seconds,
+                                    struct mmul_probe *probe, struct mmul_error *err) {
+    struct mmul_driver good[MMUL_DRIVERS_MAX];
+    char folder[256];
+    int good_count = 0;
+    for (int i = 0; i < count; i++) {
+        if (trials[i].good) {
+            good[good_count++] = trials[i].driver;
+        }
+    }
+    enum mmul_status status = mmul_drivers_store(good, good_count, folder, err);
+    if (status != MMUL_OK) {
+        return status;
+    }
+    status = adopt(folder, limit_seconds, probe, err);
+    mmul_drivers_remove(folder);
+    return status;
+}
+
+static enum mmul_status find_culprits(double limit_seconds, struct mmul_probe *probe,
+                                      struct mmul_error *err) {
+    struct mmul_driver drivers[MMUL_DRIVERS_MAX];
+    int count = mmul_drivers_list(drivers, MMUL_DRIVERS_MAX);
+    void *memory = NULL;
+    enum mmul_status status =
+        mmul_allocate(count, sizeof(struct trial), "a list of OpenCL drivers", &memory, err);
+    if (status != MMUL_OK) {
+        return status;
+    }
+    struct trial *trials = memory;
+    for (int i = 0; i < count; i++) {
+        trials[i].driver = drivers[i];
+    }
+    status = run_trials(trials, count, limit_seconds, probe, err);
+    if (status == MMUL_OK) {
+        status = select_good(trials, count, limit_seconds, probe, err);
+    }
+    mmul_free(trials);
+    return status;
+}
+
+// ------------------------------------------------------------------------------------------- probe
+
+static enum mmul_status look(double limit_seconds, struct mmul_probe *probe,
+                             struct mmul_error *err) {
+    struct mmul_child child;
+    int detail = 0;
+    enum mmul_status status = mmul_child_start(NULL, &child, err);
+    if (status != MMUL_OK) {
+        return status;
+    }
+    enum mmul_child_end end =
+        mmul_child_finish(&child, mmul_clock_now() + limit_seconds, &probe->listing, &detail);
+    if (end == MMUL_CHILD_DONE) {
+        return MMUL_OK;
+    }
+    probe->listing.count = 0;
+    return find_culprits(limit_seconds, probe, err);
+}
+
+enum mmul_status mmul_probe_create(double limit_seconds, struct mmul_probe **probe,
+                                   struct mmul_error *err) {
+    void *memory = NULL;
+    enum mmul_status status = mmul_allocate(1, sizeof **probe, "a probe", &memory, err);
+    if (status != MMUL_OK) {
+        return status;
+    }
+    status = look(limit_seconds, memory, err);
+    if (status != MMUL_OK) {
+        mmul_probe_destroy(memory);
+        return status;
+    }
+    *probe = memory;
+    return MMUL_OK;
+}
+
+void mmul_probe_destroy(struct mmul_probe *probe) {
+    if (probe == NULL) {
+        return;
+    }
+    for (int i = 0; i < probe->warning_count; i++) {
+        mmul_free(probe->warnings[i]);
+    }
+    mmul_free(probe);
+}
+
+int mmul_probe_devices(const struct mmul_probe *probe, const struct mmul_device_info **devices) {
+    *devices = probe->listing.devices;
+    return probe->listing.count;
+}
+
+int mmul_probe_warnings(const struct mmul_probe *probe, const char *const **warnings) {
+    *warnings = (const char *const *)probe->warnings;
+    return probe->warning_count;
+}

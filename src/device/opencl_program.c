@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+//
+// Builds our kernels from the text that is embedded in the library. A device keeps what is built as
+// long as its context, so there is no other cache.
+// Does not build CLBlast's kernels: CLBlast does, and caches them itself.
+#include "device/opencl_program.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "device/opencl_error.h"
+
+// The compiler's log on one line, the beginning of it; "" when there is none.
+static void read_build_log(cl_program program, cl_device_id device, char *line, size_t capacity) {
+    struct mmul_error ignored;
+    void *memory = NULL;
+    size_t bytes = 0;
+    line[0] = '\0';
+    if (clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, 0, NULL, &bytes) !=
+            CL_SUCCESS ||
+        mmul_allocate((int64_t)bytes + 1, 1, "a build log", &memory, &ignored) != MMUL_OK) {
+        return;
+    }
+    const char *log = memory;
+    size_t length = 0;
+    if (clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, bytes, memory, NULL) ==
+        CL_SUCCESS) {
+        for (; *log != '\0' && length + 1 < capacity; log++) {
+            line[length++] = (unsigned char)*log < ' ' ? ' ' : *log;
+        }
+        line[length] = '\0';
+    }
+    mmul_free(memory);
+}
+
+enum mmul_status mmul_opencl_program_create(cl_context context, cl_device_id device,
+                                            const char *label, const char *source,
+                                            cl_program *program, struct mmul_error *err) {
+    cl_int code = CL_SUCCESS;
+    cl_program built = clCreateProgramWithSource(context, 1, &source, NULL, &code);
+    if (code != CL_SUCCESS) {
+        return mmul_opencl_fail(err, code, "cannot create a program on '%s'", label);
+    }
+    code = clBuildProgram(built, 1, &device, "-cl-std=CL1.1", NULL, NULL);
+    if (code != CL_SUCCESS) {
+        char log[600];
+        read_build_log(built, device, log, sizeof log);
+        clReleaseProgram(built);
+        return mmul_fail(err, MMUL_ERR_UNAVAILABLE, "cannot build kernels on '%s': %s (%d): %s",
+                         label, mmul_opencl_code_name(code), code,
+                         log[0] != '\0' ? log : "the compiler left no log");
+    }
+    *program = built;
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_opencl_kernel_create(cl_program program, const char *label, const char *name,
+                                           cl_kernel *kernel, struct mmul_error *err) {
+    cl_int code = CL_SUCCESS;
+    cl_kernel made = clCreateKernel(program, name, &code);
+    if (code != CL_SUCCESS) {
+        return mmul_opencl_fail(err, code, "cannot create kernel '%s' on '%s'", name, label);
+    }
+    *kernel = made;
+    return MMUL_OK;
+}

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: MIT
+//
+// Our own OpenCL kernels.
+#pragma once
+
+#include <CL/cl.h>
+
+#include "device/device.h"
+
+// Builds `source` for one device; `label` names the device in the error, which carries the
+// beginning of the compiler's log. Fails with MMUL_ERR_UNAVAILABLE.
+enum mmul_status mmul_opencl_program_create(cl_context context, cl_device_id device,
+                                            const char *label, const char *source,
+                                            cl_program *program, struct mmul_error *err);
+
+// A kernel of a program by name. Fails with MMUL_ERR_UNAVAILABLE.
+enum mmul_status mmul_opencl_kernel_create(cl_program program, const char *label, const char *name,
+                                           cl_kernel *kernel, struct mmul_error *err);

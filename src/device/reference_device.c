@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+//
+// The written specification of a device: three plain loops, sums in double, each element rounded
+// to float32 once. Slow on purpose and never tuned; every other device must agree with it.
+// Also the last resort when the CPU's own library gives a wrong block.
+#include "device/host_buffer.h"
+#include "device/registry.h"
+
+#include <unistd.h>
+
+static enum mmul_status open_reference(const char *text, void **self, struct mmul_error *err) {
+    (void)text;
+    (void)err;
+    *self = NULL;
+    return MMUL_OK;
+}
+
+static void close_reference(void *self, bool lost) {
+    (void)self;
+    (void)lost;
+}
+
+static void describe(const void *self, struct mmul_device_info *info) {
+    (void)self;
+    int64_t bytes = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+    *info = (struct mmul_device_info){
+        .id = "reference",
+        .name = "reference",
+        .vendor = "mpimatmul",
+        .platform = "plain loops",
+        .driver = MMUL_VERSION,
+        .type = MMUL_DEVICE_CPU,
+        .compute_units = 1,
+        .memory_bytes = bytes,
+        .max_allocation_bytes = bytes,
+        .reason = "slow on purpose: the written specification",
+    };
+}
+
+// Element (r, c) of op(X), X being `x` as stored.
+static double element(struct mmul_operand x, bool transpose, int64_t r, int64_t c) {
+    return transpose ? mmul_host_address(x)[c * x.ld + r] : mmul_host_address(x)[r * x.ld + c];
+}
+
+static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mmul_error *err) {
+    (void)self;
+    (void)err;
+    for (int64_t i = 0; i < args->m; i++) {
+        for (int64_t j = 0; j < args->n; j++) {
+            double sum = 0.0;
+            for (int64_t p = 0; p < args->k; p++) {
+                sum += element(args->a, args->transpose_a, i, p) *
+                       element(args->b, args->transpose_b, p, j);
+            }
+            float *c = mmul_host_address(args->c) + i * args->c.ld + j;
+            double old = args->beta == 0.0f ? 0.0 : (double)args->beta * (double)*c;
+            *c = (float)((double)args->alpha * sum + old);
+        }
+    }
+    return MMUL_OK;
+}
+
+const struct mmul_device_table mmul_reference_table = {
+    .kind = "reference",
+    .open = open_reference,
+    .close = close_reference,
+    .describe = describe,
+    .buffer_create = mmul_host_buffer_create,
+    .buffer_destroy = mmul_host_buffer_destroy,
+    .buffer_borrow = mmul_host_buffer_borrow,
+    .upload = mmul_host_upload,
+    .download = mmul_host_download,
+    .gemm = gemm,
+};

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: MIT
+//
+// The one list of device kinds, and the calls that the rest of the library makes: each goes to the
+// table of its device, takes the fallback of an entry that is missing, and remembers that a device
+// which failed once is lost. A new backend is one table in its own file and one row here.
+// Does not choose devices: that is the planner's and the prober's work.
+#include "device/registry.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/text.h"
+
+// ----------------------------------------------------------------------------------------- names
+
+static bool is_cpu(const char *text) {
+    return strcmp(text, "cpu") == 0;
+}
+
+static bool is_reference(const char *text) {
+    return strcmp(text, "reference") == 0;
+}
+
+static bool is_faulty(const char *text) {
+    return strncmp(text, "faulty:", 7) == 0;
+}
+
+// One to four digits at `text`; the character after them, or NULL.
+static const char *skip_number(const char *text) {
+    const char *end = text;
+    while (isdigit((unsigned char)*end)) {
+        end++;
+    }
+    return end > text && end - text <= 4 ? end : NULL;
+}
+
+// "P:D"
+static bool is_opencl(const char *text) {
+    const char *colon = skip_number(text);
+    const char *end = colon != NULL && *colon == ':' ? skip_number(colon + 1) : NULL;
+    return end != NULL && *end == '\0';
+}
+
+static const char *next_is_cpu(const char *text, char next[static 128]) {
+    (void)text;
+    mmul_text_copy(next, 128, "cpu");
+    return next;
+}
+
+static const char *next_is_reference(const char *text, char next[static 128]) {
+    (void)text;
+    mmul_text_copy(next, 128, "reference");
+    return next;
+}
+
+struct kind {
+    const struct mmul_device_table *table;
+    bool (*is_name)(const char *text);
+    enum mmul_status (*check)(const char *text, struct mmul_error *err); // NULL: the form is all
+    const char *(*next)(const char *text, char next[static 128]);        // NULL: none takes over
+};
+
+static const struct kind kinds[] = {
+    {&mmul_cpu_table, is_cpu, NULL, next_is_reference},
+    {&mmul_reference_table, is_reference, NULL, NULL},
+    {&mmul_opencl_table, is_opencl, NULL, next_is_cpu},
+    {&mmul_faulty_table, is_faulty, mmul_faulty_check_name, mmul_faulty_next_name},
+};
+
+static const struct kind *find_kind(const char *text) {
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        if (kinds[i].is_name(text)) {
+            return &kinds[i];
+        }
+    }
+    return NULL;
+}
+
+static enum mmul_status fail_unknown(const char *text, struct mmul_error *err) {
+    static const char *const words[] = {"cpu", "reference", "faulty", NULL};
+    mmul_fail(err, MMUL_ERR_USAGE, "'%s' is not a device name", text);
+    const char *nearest = mmul_nearest(text, words);
+    if (nearest != NULL) {
+        mmul_hint(err, "did you mean '%s'?", nearest);
+    } else {
+        mmul_hint(err, "names are cpu, P:D (platform:device as clinfo numbers them), reference, "
+                       "faulty:RULES:NAME");
+    }
+    return MMUL_ERR_USAGE;
+}
+
+enum mmul_status mmul_device_check_name(const char *text, struct mmul_error *err) {
+    if (strlen(text) > MMUL_DEVICE_NAME_MAX) {
+        return mmul_fail(err, MMUL_ERR_USAGE, "device name '%.40s...' is longer than %d characters",
+                         text, MMUL_DEVICE_NAME_MAX);
+    }
+    const struct kind *kind = find_kind(text);
+    if (kind == NULL) {
+        return fail_unknown(text, err);
+    }
+    return kind->check != NULL ? kind->check(text, err) : MMUL_OK;
+}
+
+const char *mmul_device_next_name(const char *text, char next[static 128]) {
+    const struct kind *kind = find_kind(text);
+    return kind != NULL && kind->next != NULL ? kind->next(text, next) : NULL;
+}
+
+// ------------------------------------------------------------------------------- open and close
+
+enum mmul_status mmul_device_open(const char *text, struct mmul_device **device,
+                                  struct mmul_error *err) {
+    enum mmul_status status = mmul_device_check_name(text, err);
+    if (status != MMUL_OK) {
+        return status;
+    }
+    void *memory = NULL;
+    status = mmul_allocate(1, sizeof(struct mmul_device), "a device", &memory, err);
+    if (status != MMUL_OK) {
+        return status;
+    }
+    struct mmul_device *opened = memory;
+    opened->table = find_kind(text)->table;
+    status = opened->table->open(text, &opened->self, err);
+    if (status != MMUL_OK) {
+        mmul_free(opened);
+        return status;
+    }
+    *device = opened;
+    return MMUL_OK;
+}
+
+void mmul_device_close(struct mmul_device *device) {
+    if (device == NULL) {
+        return;
+    }
+    device->table->close(device->self, device->lost);
+    mmul_free(device);
+}
+
+void mmul_device_describe(const struct mmul_device *device, struct mmul_device_info *info) {
+    device->table->describe(device->self, info);
+}
+
+// ----------------------------------------------------------------------------------------- calls
+
+static enum mmul_status fail_lost(const struct mmul_device *device, struct mmul_error *err) {
+    struct mmul_device_info info;
+    mmul_device_describe(device, &info);
+    return mmul_fail(err, MMUL_ERR_UNAVAILABLE, "device '%s (%s)' failed earlier and is lost",
+                     info.id, info.name);
+}
+
+// Every result of a device passes here.
+static enum mmul_status note(struct mmul_device *device, enum mmul_status status) {
+    device->lost = device->lost || status != MMUL_OK;
+    return status;
+}
+
+enum mmul_status mmul_device_warm_up(struct mmul_device *device, struct mmul_error *err) {
+    if (device->lost) {
+        return fail_lost(device, err);
+    }
+    if (device->table->warm_up == NULL) {
+        return MMUL_OK;
+    }
+    return note(device, device->table->warm_up(device->self, err));
+}
+
+int64_t mmul_device_gemm_temporary_bytes(const struct mmul_device *device, int64_t m, int64_t n,
+                                         int64_t k) {
+    if (device->lost || device->table->gemm_temporary_bytes == NULL) {
+        return 0;
+    }
+    return device->table->gemm_temporary_bytes(device->self, m, n, k);
+}
+
+bool mmul_device_can_borrow(const struct mmul_device *device) {
+    const struct mmul_device_table *table = device->table;
+    return table->buffer_borrow != NULL &&
+           (table->can_borrow == NULL || table->can_borrow(device->self));
+}
+
+enum mmul_status mmul_device_buffer_create(struct mmul_device *device, int64_t count,
+                                           struct mmul_buffer **buffer, struct mmul_error *err) {
+    if (device->lost) {
+        return fail_lost(device, err);
+    }
+    return note(device, device->table->buffer_create(device->self, count, buffer, err));
+}
+
+enum mmul_status mmul_device_buffer_borrow(struct mmul_device *device, float *memory, int64_t count,
+                                           struct mmul_buffer **buffer, struct mmul_error *err) {
+    assert(mmul_device_can_borrow(device));
+    if (device->lost) {
+        return fail_lost(device, err);
+    }
+    return note(device, device->table->buffer_borrow(device->self, memory, count, buffer, err));
+}
+
+void mmul_device_buffer_destroy(struct mmul_device *device, struct mmul_buffer *buffer) {
+    if (buffer != NULL) {
+        device->table->buffer_destroy(device->self, buffer, device->lost);
+    }
+}
+
+enum mmul_status mmul_device_upload(struct mmul_device *device, struct mmul_operand to,
+                                    int64_t rows, int64_t cols, const void *host, int64_t host_ld,
+                                    enum mmul_dtype dtype, struct mmul_error *err) {
+    assert(rows >= 1 && cols >= 1 && host_ld >= cols && to.ld >= cols && dtype != MMUL_F64);
+    if (device->lost) {
+        return fail_lost(device, err);
+    }
+    return note(device,
+                device->table->upload(device->self, to, rows, cols, host, host_ld, dtype, err));
+}
+
+enum mmul_status mmul_device_download(struct mmul_device *device, struct mmul_operand from,
+                                      int64_t rows, int64_t cols, float *host, int64_t host_ld,
+                                      struct mmul_error *err) {
+    assert(rows >= 1 && cols >= 1 && host_ld >= cols && from.ld >= cols);
+    if (device->lost) {
+        return fail_lost(device, err);
+    }
+    return note(device,
+                device->table->download(device->self, from, rows, cols, host, host_ld, err));
+}
+
+enum mmul_status mmul_device_gemm(struct mmul_device *device, const struct mmul_gemm *args,
+                                  struct mmul_error *err) {
+    assert(args->m >= 1 && args->n >= 1 && args->k >= 1 && args->alpha != 0.0f);
+    assert(args->a.ld >= (args->transpose_a ? args->m : args->k));
+    assert(args->b.ld >= (args->transpose_b ? args->k : args->n) && args->c.ld >= args->n);
+    if (device->lost) {
+        return fail_lost(device, err);
+    }
+    return note(device, device->table->gemm(device->self, args, err));
+}
+
+enum mmul_status mmul_device_wait(struct mmul_device *device, struct mmul_error *err) {
+    if (device->lost) {
+        return fail_lost(device, err);
+    }
+    if (device->table->wait == NULL) {
+        return MMUL_OK;
+    }
+    return note(device, device->table->wait(device->self, err));
+}
+
+void mmul_device_set_threads(struct mmul_device *device, int threads) {
+    assert(threads >= 1);
+    if (!device->lost && device->table->set_threads != NULL) {
+        device->table->set_threads(device->self, threads);
+    }
+}
