@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT
+// Communicators and the small exchanges: all sizes here are checked against MPI's int counts in
+// one place. Matrices do not pass here but through panels.c.
+#include "comm/comm.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/status.h"
+
+// Naps grow from nothing to this while a wait lasts.
+static const double NAP_SECONDS = 200e-6;
+enum { TESTS_BEFORE_NAP = 200, CHUNK_BYTES = 1 << 30 };
+
+enum mmul_status mmul_comm_check(int code, const char *what, struct mmul_error *err) {
+    if (code == MPI_SUCCESS)
+        return MMUL_OK;
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+    MPI_Error_string(code, text, &length);
+    return mmul_fail(err, MMUL_ERR_SYSTEM, "MPI %s failed: %.200s", what, text);
+}
+
+int mmul_comm_wait(MPI_Request *request) {
+    int done = 0;
+    for (int tests = 0;; tests++) {
+        int code = MPI_Test(request, &done, MPI_STATUS_IGNORE);
+        if (code != MPI_SUCCESS || done)
+            return code;
+        if (tests > TESTS_BEFORE_NAP)
+            mmul_clock_nap(NAP_SECONDS);
+    }
+}
+
+static int find_nodes(struct mmul_comm *comm) {
+    int code = MPI_Comm_split_type(comm->world, MPI_COMM_TYPE_SHARED, comm->rank, MPI_INFO_NULL,
+                                   &comm->node);
+    if (code != MPI_SUCCESS)
+        return code;
+    MPI_Comm_rank(comm->node, &comm->node_rank);
+    MPI_Comm_size(comm->node, &comm->node_size);
+    code = MPI_Comm_split(comm->world, comm->node_rank == 0 ? 0 : MPI_UNDEFINED, comm->rank,
+                          &comm->leaders);
+    if (code != MPI_SUCCESS)
+        return code;
+    int here[2] = {0, 0};
+    if (comm->leaders != MPI_COMM_NULL) {
+        MPI_Comm_rank(comm->leaders, &here[0]);
+        MPI_Comm_size(comm->leaders, &here[1]);
+    }
+    code = MPI_Bcast(here, 2, MPI_INT, 0, comm->node);
+    comm->node_index = here[0];
+    comm->node_count = here[1];
+    return code;
+}
+
+static enum mmul_status connect(struct mmul_comm *comm, MPI_Comm parent, struct mmul_error *err) {
+    int code = MPI_Comm_dup(parent, &comm->world);
+    if (code == MPI_SUCCESS)
+        code = MPI_Comm_set_errhandler(comm->world, MPI_ERRORS_RETURN); // inherited by splits
+    if (code != MPI_SUCCESS)
+        return mmul_comm_check(code, "communicator set-up", err);
+    MPI_Comm_rank(comm->world, &comm->rank);
+    MPI_Comm_size(comm->world, &comm->size);
+    enum mmul_status status = mmul_comm_check(find_nodes(comm), "communicator set-up", err);
+    if (status != MMUL_OK)
+        return status;
+    status = mmul_allocate(comm->size, sizeof(int), "ranks", (void **)&comm->rank_node, err);
+    status = mmul_comm_agree(comm, status, err);
+    if (status != MMUL_OK)
+        return status;
+    return mmul_comm_share(comm, &comm->node_index, sizeof(int), comm->rank_node, err);
+}
+
+enum mmul_status mmul_comm_create(MPI_Comm parent, struct mmul_comm **comm,
+                                  struct mmul_error *err) {
+    struct mmul_comm *made = NULL;
+    enum mmul_status status = mmul_allocate(1, sizeof *made, "communicators", (void **)&made, err);
+    struct mmul_error agreed = {.status = status};
+    if (status != MMUL_OK)
+        agreed = *err;
+    if (mmul_agree_on(parent, &agreed) != MMUL_OK) {
+        mmul_free(made);
+        *err = agreed;
+        return agreed.status;
+    }
+    made->world = made->node = made->leaders = MPI_COMM_NULL;
+    status = connect(made, parent, err);
+    if (status == MMUL_OK)
+        *comm = made;
+    else
+        mmul_comm_destroy(made);
+    return status;
+}
+
+void mmul_comm_destroy(struct mmul_comm *comm) {
+    if (comm == NULL)
+        return;
+    if (comm->leaders != MPI_COMM_NULL)
+        MPI_Comm_free(&comm->leaders);
+    if (comm->node != MPI_COMM_NULL)
+        MPI_Comm_free(&comm->node);
+    if (comm->world != MPI_COMM_NULL)
+        MPI_Comm_free(&comm->world);
+    mmul_free(comm->rank_node);
+    mmul_free(comm);
+}
+
+enum mmul_status mmul_agree_on(MPI_Comm mpi, struct mmul_error *err) {
+    int rank, size, lowest;
+    MPI_Request request;
+    MPI_Comm_rank(mpi, &rank);
+    MPI_Comm_size(mpi, &size);
+    int mine = err->status != MMUL_OK ? rank : size;
+    int code = MPI_Iallreduce(&mine, &lowest, 1, MPI_INT, MPI_MIN, mpi, &request);
+    if (code == MPI_SUCCESS)
+        code = mmul_comm_wait(&request);
+    if (code == MPI_SUCCESS && lowest < size)
+        code = MPI_Bcast(err, (int)sizeof *err, MPI_BYTE, lowest, mpi);
+    return code == MPI_SUCCESS ? err->status : mmul_comm_check(code, "agreement", err);
+}
+
+enum mmul_status mmul_comm_agree(const struct mmul_comm *comm, enum mmul_status status,
+                                 struct mmul_error *err) {
+    if (status == MMUL_OK)
+        err->status = MMUL_OK;
+    return mmul_agree_on(comm->world, err);
+}
+
+enum mmul_status mmul_comm_node_barrier(const struct mmul_comm *comm, struct mmul_error *err) {
+    MPI_Request request;
+    int code = MPI_Ibarrier(comm->node, &request);
+    if (code == MPI_SUCCESS)
+        code = mmul_comm_wait(&request);
+    return mmul_comm_check(code, "barrier", err);
+}
+
+enum mmul_status mmul_comm_broadcast(const struct mmul_comm *comm, void *data, int64_t bytes,
+                                     struct mmul_error *err) {
+    for (int64_t at = 0; at < bytes; at += CHUNK_BYTES) {
+        int count = (int)(bytes - at < CHUNK_BYTES ? bytes - at : CHUNK_BYTES);
+        int code = MPI_Bcast((char *)data + at, count, MPI_BYTE, 0, comm->world);
+        if (code != MPI_SUCCESS)
+            return mmul_comm_check(code, "broadcast", err);
+    }
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_comm_share(const struct mmul_comm *comm, const void *mine, int64_t bytes,
+                                 void *all, struct mmul_error *err) {
+    if (bytes * comm->size > INT32_MAX)
+        return mmul_fail(err, MMUL_ERR_SYSTEM, "cannot share %lld bytes from each of %d ranks",
+                         (long long)bytes, comm->size);
+    return mmul_comm_check(
+        MPI_Allgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, comm->world), "gather",
+        err);
+}
+
+// Sizes of all ranks -> counts and displacements; false when they leave MPI's int.
+static bool lay_out(const int64_t *sizes, int size, int *counts, int *displacements) {
+    int64_t at = 0;
+    for (int rank = 0; rank < size; rank++) {
+        if (at + sizes[rank] > INT32_MAX)
+            return false;
+        counts[rank] = (int)sizes[rank];
+        displacements[rank] = (int)at;
+        at += sizes[rank];
+    }
+    return true;
+}
+
+enum mmul_status mmul_comm_share_varying(const struct mmul_comm *comm, const void *mine,
+                                         int64_t bytes, void **all, int64_t *total,
+                                         struct mmul_error *err) {
+    int64_t *sizes = NULL;
+    int *counts = NULL;
+    void *gathered = NULL;
+    enum mmul_status status =
+        mmul_allocate(comm->size, sizeof *sizes, "sizes", (void **)&sizes, err);
+    if (status == MMUL_OK)
+        status = mmul_allocate(comm->size, 2 * sizeof *counts, "counts", (void **)&counts, err);
+    status = mmul_comm_agree(comm, status, err);
+    if (status == MMUL_OK)
+        status = mmul_comm_share(comm, &bytes, sizeof bytes, sizes, err);
+    if (status != MMUL_OK)
+        goto out;
+    int *displacements = counts + comm->size;
+    if (!lay_out(sizes, comm->size, counts, displacements))
+        status = mmul_fail(err, MMUL_ERR_SYSTEM, "ranks have more than 2 GiB to share");
+    int64_t sum = displacements[comm->size - 1] + (int64_t)counts[comm->size - 1];
+    if (status == MMUL_OK)
+        status = mmul_allocate(sum, 1, "shared bytes", &gathered, err);
+    status = mmul_comm_agree(comm, status, err);
+    if (status == MMUL_OK)
+        status = mmul_comm_check(MPI_Allgatherv(mine, (int)bytes, MPI_BYTE, gathered, counts,
+                                                displacements, MPI_BYTE, comm->world),
+                                 "gather", err);
+    if (status == MMUL_OK) {
+        *all = gathered;
+        *total = sum;
+        gathered = NULL;
+    }
+out:
+    mmul_free(gathered);
+    mmul_free(counts);
+    mmul_free(sizes);
+    return status;
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+//
+// Ranks and nodes. Three communicators: world (our duplicate), node (ranks that share memory) and
+// leaders (the lowest rank of each node). Root is world rank 0 and leads node 0.
+//
+// Everything here is collective over the communicator its comment names. MPI errors are returned,
+// not fatal, and become MMUL_ERR_SYSTEM.
+#pragma once
+
+#include <mpi.h>
+
+#include "mpimatmul_local.h"
+
+struct mmul_comm {
+    MPI_Comm world, node;
+    MPI_Comm leaders; // MPI_COMM_NULL except on leaders
+    int rank, size;
+    int node_rank, node_size;
+    int node_index, node_count; // node index: rank of its leader among leaders
+    int *rank_node;             // size, owned: node index of each rank
+};
+
+// Collective over `parent`, which is duplicated.
+enum mmul_status mmul_comm_create(MPI_Comm parent, struct mmul_comm **comm, struct mmul_error *err);
+
+// Collective over world.
+void mmul_comm_destroy(struct mmul_comm *comm);
+
+// MMUL_OK, or MMUL_ERR_SYSTEM with MPI's own text for `what` ("broadcast").
+enum mmul_status mmul_comm_check(int code, const char *what, struct mmul_error *err);
+
+// Collective over `mpi`: the error of the lowest rank with err->status != MMUL_OK becomes
+// everybody's. Waits without burning the core.
+enum mmul_status mmul_agree_on(MPI_Comm mpi, struct mmul_error *err);
+
+// Same over world: `status` is this rank's own (its text in err), the result everybody's.
+enum mmul_status mmul_comm_agree(const struct mmul_comm *comm, enum mmul_status status,
+                                 struct mmul_error *err);
+
+// Waits for a request in naps: MPI makes progress only inside its calls, and its own blocking
+// waits spin on the core that somebody else computes on.
+int mmul_comm_wait(MPI_Request *request);
+
+// Collective over node. Waits in naps.
+enum mmul_status mmul_comm_node_barrier(const struct mmul_comm *comm, struct mmul_error *err);
+
+// Collective over world: root's `bytes` bytes to all, any size.
+enum mmul_status mmul_comm_broadcast(const struct mmul_comm *comm, void *data, int64_t bytes,
+                                     struct mmul_error *err);
+
+// Collective over world: `bytes` bytes of each rank to all, in rank order; all has size * bytes.
+enum mmul_status mmul_comm_share(const struct mmul_comm *comm, const void *mine, int64_t bytes,
+                                 void *all, struct mmul_error *err);
+
+// Same with a different size on each rank. *all is released with mmul_free; *total is its size.
+enum mmul_status mmul_comm_share_varying(const struct mmul_comm *comm, const void *mine,
+                                         int64_t bytes, void **all, int64_t *total,
+                                         struct mmul_error *err);

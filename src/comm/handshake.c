@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT
+// The start-up handshake: root's identity goes to all, each rank compares its own, and the lowest
+// rank that differs writes the line that everybody leaves with.
+#include "comm/handshake.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/text.h"
+
+// Plain bytes of fixed size, so that even different versions can compare it.
+struct identity {
+    unsigned char byte_order[4];
+    char version[60];
+    char mpi[128];
+    char host[64];
+};
+
+static void identify(struct identity *me, const char *version) {
+    const uint32_t order = 0x01020304;
+    char library[MPI_MAX_LIBRARY_VERSION_STRING] = "", host[MPI_MAX_PROCESSOR_NAME] = "";
+    int length;
+    memset(me, 0, sizeof *me);
+    memcpy(me->byte_order, &order, sizeof order);
+    mmul_text_copy(me->version, sizeof me->version, version);
+    MPI_Get_library_version(library, &length);
+    library[strcspn(library, ",\n")] = '\0';
+    mmul_text_copy(me->mpi, sizeof me->mpi, library);
+    MPI_Get_processor_name(host, &length);
+    mmul_text_copy(me->host, sizeof me->host, host);
+}
+
+static enum mmul_status differ(const struct mmul_comm *comm, const struct identity *root,
+                               const struct identity *me, const char *what, const char *mine,
+                               const char *theirs, struct mmul_error *err) {
+    mmul_fail(err, MMUL_ERR_SYSTEM, "rank %d on %s runs %s %s, root on %s runs %s", comm->rank,
+              me->host, what, mine, root->host, theirs);
+    mmul_hint(err, "install the same version on every machine");
+    return MMUL_ERR_SYSTEM;
+}
+
+static const char *order_name(const struct identity *of) {
+    return of->byte_order[0] == 4 ? "little-endian" : "big-endian";
+}
+
+static enum mmul_status compare_identity(const struct mmul_comm *comm, const struct identity *root,
+                                         const struct identity *me, struct mmul_error *err) {
+    if (memcmp(root->byte_order, me->byte_order, sizeof me->byte_order) != 0)
+        return differ(comm, root, me, "with byte order", order_name(me), order_name(root), err);
+    if (strcmp(root->version, me->version) != 0)
+        return differ(comm, root, me, "mpimatmul", me->version, root->version, err);
+    if (strcmp(root->mpi, me->mpi) != 0)
+        return differ(comm, root, me, "MPI library", me->mpi, root->mpi, err);
+    return MMUL_OK;
+}
+
+// Length of the line at `text`.
+static int line_length(const char *text) {
+    return (int)strcspn(text, "\n");
+}
+
+// Walks both texts line by line; they list the same names in the same order.
+static enum mmul_status compare_options(const struct mmul_comm *comm, const char *root,
+                                        const char *mine, struct mmul_error *err) {
+    while (*root != '\0' || *mine != '\0') {
+        int a = line_length(root), b = line_length(mine);
+        if (a != b || strncmp(root, mine, (size_t)a) != 0)
+            return mmul_fail(err, MMUL_ERR_USAGE,
+                             "options must agree on all ranks: rank %d has '%.*s', root has '%.*s'",
+                             comm->rank, b < 200 ? b : 200, mine, a < 200 ? a : 200, root);
+        root += a + (root[a] == '\n');
+        mine += b + (mine[b] == '\n');
+    }
+    return MMUL_OK;
+}
+
+static enum mmul_status check_options(const struct mmul_comm *comm, const char *options,
+                                      struct mmul_error *err) {
+    int64_t bytes = (int64_t)strlen(options) + 1;
+    char *root = NULL;
+    enum mmul_status status = mmul_comm_broadcast(comm, &bytes, sizeof bytes, err);
+    if (status == MMUL_OK)
+        status = mmul_allocate(bytes, 1, "options", (void **)&root, err);
+    status = mmul_comm_agree(comm, status, err);
+    if (status != MMUL_OK)
+        goto out;
+    if (comm->rank == 0)
+        memcpy(root, options, (size_t)bytes);
+    status = mmul_comm_broadcast(comm, root, bytes, err);
+    if (status == MMUL_OK)
+        status = compare_options(comm, root, options, err);
+    status = mmul_comm_agree(comm, status, err);
+out:
+    mmul_free(root);
+    return status;
+}
+
+enum mmul_status mmul_handshake(const struct mmul_comm *comm, const char *version,
+                                const char *options, struct mmul_error *err) {
+    struct identity me, root;
+    identify(&me, version);
+    root = me;
+    enum mmul_status status = mmul_comm_broadcast(comm, &root, sizeof root, err);
+    if (status == MMUL_OK)
+        status = compare_identity(comm, &root, &me, err);
+    status = mmul_comm_agree(comm, status, err);
+    return status == MMUL_OK ? check_options(comm, options != NULL ? options : "", err) : status;
+}
