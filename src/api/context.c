@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+// Contexts: communicators, handshake, discovery. Implements the context half of mpimatmul.h.
+#include "exec/context.h"
+
+#include "base/memory.h"
+#include "comm/handshake.h"
+#include "exec/discover.h"
+#include "mpimatmul.h"
+
+enum mmul_status mmul_agree(MPI_Comm comm, struct mmul_error *err) {
+    return mmul_agree_on(comm, err);
+}
+
+static enum mmul_status discover(struct mmul_context *context,
+                                 const struct mmul_context_options *options,
+                                 struct mmul_error *err) {
+    struct mmul_discover_options wishes = {
+        .device = options->device, .threads = options->threads, .no_bind = options->no_bind};
+    if (options->probe != NULL) {
+        wishes.device_count = mmul_probe_devices(options->probe, &wishes.devices);
+        wishes.warning_count = mmul_probe_warnings(options->probe, &wishes.warnings);
+    }
+    return mmul_discover(context, &wishes, err);
+}
+
+enum mmul_status mmul_context_create(MPI_Comm comm, const struct mmul_context_options *options,
+                                     struct mmul_context **context, struct mmul_error *err) {
+    struct mmul_context *made = NULL;
+    struct mmul_error local = {.status = MMUL_OK};
+    mmul_allocate(1, sizeof *made, "a context", (void **)&made, &local);
+    enum mmul_status status = mmul_agree_on(comm, &local);
+    if (status != MMUL_OK) {
+        *err = local;
+        mmul_free(made);
+        return status;
+    }
+    status = mmul_comm_create(comm, &made->comm, err);
+    if (status == MMUL_OK)
+        status = mmul_handshake(made->comm, MMUL_VERSION, options->agreed_options, err);
+    if (status == MMUL_OK)
+        status = discover(made, options, err);
+    if (status == MMUL_OK)
+        status = mmul_context_collect_warnings(made, &made->all_warnings, &made->warning_lines,
+                                               &made->warning_count, err);
+    if (status == MMUL_OK)
+        *context = made;
+    else
+        mmul_context_destroy(made);
+    return status;
+}
+
+void mmul_context_destroy(struct mmul_context *context) {
+    if (context == NULL)
+        return;
+    mmul_device_close(context->device);
+    mmul_cluster_destroy(context->cluster);
+    mmul_comm_destroy(context->comm);
+    mmul_text_fini(&context->warnings);
+    mmul_text_fini(&context->all_warnings);
+    mmul_free(context->warning_lines);
+    mmul_free(context);
+}
+
+void mmul_context_print(const struct mmul_context *context, FILE *stream) {
+    mmul_cluster_print(context->cluster, stream);
+}
+
+enum mmul_status mmul_context_json(const struct mmul_context *context, char **text,
+                                   struct mmul_error *err) {
+    return mmul_cluster_json(context->cluster, text, err);
+}
+
+int mmul_context_warnings(const struct mmul_context *context, const char *const **warnings) {
+    *warnings = context->warning_lines;
+    return context->warning_count;
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+// mmul_verify: the check of a run applied to three files, one matrix of the stack after another.
+// Each of the three is in memory whole while its matrix is checked. Local.
+#include "base/memory.h"
+#include "base/random.h"
+#include "base/status.h"
+#include "exec/matmul.h"
+#include "model/check.h"
+#include "model/matrix.h"
+#include "model/product.h"
+
+struct verification {
+    struct mmul_problem problem;
+    struct mmul_check *check;
+    void *a, *b;
+    float *c;
+    unsigned char *wrong;
+};
+
+static void verification_fini(struct verification *v) {
+    mmul_check_destroy(v->check);
+    mmul_free(v->a);
+    mmul_free(v->b);
+    mmul_free(v->c);
+    mmul_free(v->wrong);
+}
+
+static enum mmul_status verification_init(struct verification *v, struct mmul_error *err) {
+    const struct mmul_problem *p = &v->problem;
+    enum mmul_status status = mmul_check_create(p->n, p->k, &v->check, err);
+    if (status == MMUL_OK)
+        status = mmul_allocate_raw(p->a.rows * p->a.cols, mmul_dtype_bytes(p->a_dtype), "A", &v->a,
+                                   err);
+    if (status == MMUL_OK)
+        status = mmul_allocate_raw(p->b.rows * p->b.cols, mmul_dtype_bytes(p->b_dtype), "B", &v->b,
+                                   err);
+    if (status == MMUL_OK)
+        status = mmul_allocate_raw(p->m * p->n, sizeof(float), "C", (void **)&v->c, err);
+    if (status == MMUL_OK)
+        status = mmul_allocate_raw(p->m, 1, "verification", (void **)&v->wrong, err);
+    return status;
+}
+
+static enum mmul_status read_whole(struct mmul_matrix *from, struct mmul_shape shape, int64_t index,
+                                   void *to, struct mmul_error *err) {
+    struct mmul_region region = mmul_region_whole(shape, index);
+    return mmul_matrix_read(from, region, 0, mmul_region_count(region), to, err);
+}
+
+static enum mmul_status read_matrix(struct verification *v, const struct mmul_matmul *args,
+                                    struct mmul_matrix *c, int64_t t, struct mmul_error *err) {
+    const struct mmul_problem *p = &v->problem;
+    struct mmul_region region = mmul_region_whole(p->c, t);
+    enum mmul_status status = read_whole(args->a, p->a, mmul_problem_a_matrix(p, t), v->a, err);
+    if (status == MMUL_OK)
+        status = read_whole(args->b, p->b, mmul_problem_b_matrix(p, t), v->b, err);
+    if (status == MMUL_OK)
+        status = mmul_matrix_read_float(c, region, 0, mmul_region_count(region), v->c, err);
+    return status;
+}
+
+static struct mmul_product matrix_product(const struct verification *v) {
+    const struct mmul_problem *p = &v->problem;
+    return (struct mmul_product){.transpose_a = p->transpose_a,
+                                 .transpose_b = p->transpose_b,
+                                 .m = p->m,
+                                 .n = p->n,
+                                 .k = p->k,
+                                 .alpha = p->alpha,
+                                 .a = v->a,
+                                 .a_dtype = p->a_dtype,
+                                 .lda = p->a.cols,
+                                 .b = v->b,
+                                 .b_dtype = p->b_dtype,
+                                 .ldb = p->b.cols,
+                                 .c = v->c,
+                                 .ldc = p->n};
+}
+
+static void count_wrong(const struct verification *v, int64_t t, int64_t wrong,
+                        struct mmul_verdict *verdict) {
+    verdict->rows_checked += v->problem.m;
+    verdict->rows_wrong += wrong;
+    for (int64_t i = 0; wrong > 0 && verdict->first_wrong_row < 0; i++)
+        if (v->wrong[i]) {
+            verdict->first_wrong_matrix = t;
+            verdict->first_wrong_row = i;
+        }
+}
+
+static enum mmul_status check_shape(const struct mmul_problem *p, struct mmul_matrix *c,
+                                    struct mmul_error *err) {
+    struct mmul_shape have = mmul_matrix_info(c).shape;
+    char found[96], expected[96];
+    if (have.batch == p->c.batch && have.depth == p->c.depth && have.rows == p->c.rows &&
+        have.cols == p->c.cols)
+        return MMUL_OK;
+    return mmul_fail(err, MMUL_ERR_DATA, "'%s' is %s, but '%s' x '%s' is %s", mmul_matrix_name(c),
+                     mmul_shape_format(have, found), p->a_name, p->b_name,
+                     mmul_shape_format(p->c, expected));
+}
+
+enum mmul_status mmul_verify(const struct mmul_matmul *args, struct mmul_matrix *c,
+                             struct mmul_verdict *verdict, struct mmul_error *err) {
+    struct verification v = {0};
+    struct mmul_verdict made = {.first_wrong_matrix = -1, .first_wrong_row = -1};
+    struct mmul_matmul plain = *args;
+    uint64_t seed = args->verify_seed != 0 ? args->verify_seed : mmul_random_seed();
+    plain.c_in = NULL;
+    plain.beta = 0;
+    enum mmul_status status = mmul_problem_load(&plain, &v.problem, err);
+    if (status == MMUL_OK)
+        status = check_shape(&v.problem, c, err);
+    if (status == MMUL_OK)
+        status = verification_init(&v, err);
+    for (int64_t t = 0; status == MMUL_OK && t < v.problem.matrices; t++) {
+        status = read_matrix(&v, args, c, t, err);
+        const struct mmul_product product = matrix_product(&v);
+        if (status == MMUL_OK)
+            status = mmul_check_begin(v.check, (const struct mmul_check_product *)&product, seed, err);
+        if (status == MMUL_OK)
+            count_wrong(&v, t, mmul_check_rows(v.check, (const struct mmul_check_product *)&product, 0, v.problem.m, v.wrong), &made);
+    }
+    verification_fini(&v);
+    if (status == MMUL_OK)
+        *verdict = made;
+    return status;
+}

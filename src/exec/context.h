@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+// What a rank keeps between jobs: its communicators, the cluster, its device and its warnings.
+#pragma once
+
+#include "base/text.h"
+#include "comm/comm.h"
+#include "device/device.h"
+#include "model/cluster.h"
+
+struct mmul_context {
+    struct mmul_comm *comm;         // owned
+    struct mmul_cluster *cluster;   // owned; the same on all ranks
+    struct mmul_device *device;     // owned; this rank's
+    char device_name[128];          // what it was opened as
+    int threads;                    // of this rank, on a CPU
+    int replacements;               // how often the device was replaced
+    bool warm;                      // the device's kernels are built
+    double warm_up_seconds;         // what that took
+    struct mmul_text warnings;      // this rank's, a line each
+    struct mmul_text all_warnings;  // root: of all ranks at creation, a line each
+    const char **warning_lines;     // root, owned: into all_warnings
+    int warning_count;
+};
+
+// A warning of this rank: a line in the report, printed by nobody but the program.
+void mmul_context_warn(struct mmul_context *context, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+// Collective over world. Moves the warnings of all ranks to root, in rank order, as lines; other
+// ranks get nothing. Releases: mmul_text_fini and mmul_free.
+enum mmul_status mmul_context_collect_warnings(struct mmul_context *context,
+                                               struct mmul_text *all, const char ***lines,
+                                               int *count, struct mmul_error *err);
+
+// Builds the device's kernels once. Local.
+enum mmul_status mmul_context_warm_up(struct mmul_context *context, struct mmul_error *err);
+
+// Closes the device that failed or erred and opens the next one of its chain (device.h), with a
+// warning that says why. Local. Fails with MMUL_ERR_UNAVAILABLE when there is none.
+enum mmul_status mmul_context_replace_device(struct mmul_context *context, const char *why,
+                                             struct mmul_error *err);

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: MIT
+// Discovery in four steps: look (this machine, this rank's wish), tell everybody, assign (the same
+// answer on all ranks of a node), open the device and tell everybody again.
+#include "exec/discover.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "exec/assign.h"
+#include "host/topology.h"
+
+// Work space of one discovery.
+struct discovery {
+    struct mmul_context *context;
+    const struct mmul_discover_options *options;
+    struct mmul_topology topology;
+    char *device_file;                     // text of --device @FILE, or NULL
+    struct mmul_assign_request mine;
+    double listed_weight;
+    struct mmul_assign_request *requests;  // of all ranks
+    struct mmul_assign_request *node_requests;
+    struct mmul_assignment *assignments;   // of this node's ranks
+    struct mmul_device_info *devices;      // of this node, from its leader
+    int device_count;
+};
+
+static void discovery_fini(struct discovery *d) {
+    mmul_free(d->device_file);
+    mmul_free(d->requests);
+    mmul_free(d->node_requests);
+    mmul_free(d->assignments);
+    mmul_free(d->devices);
+}
+
+static enum mmul_status discovery_init(struct discovery *d, struct mmul_error *err) {
+    const struct mmul_comm *comm = d->context->comm;
+    enum mmul_status status = mmul_allocate(comm->size, sizeof *d->requests, "requests",
+                                            (void **)&d->requests, err);
+    if (status == MMUL_OK)
+        status = mmul_allocate(comm->node_size, sizeof *d->node_requests, "requests",
+                               (void **)&d->node_requests, err);
+    if (status == MMUL_OK)
+        status = mmul_allocate(comm->node_size, sizeof *d->assignments, "assignments",
+                               (void **)&d->assignments, err);
+    if (status == MMUL_OK)
+        status = mmul_topology_discover(&d->topology, err);
+    return mmul_comm_agree(comm, status, err);
+}
+
+// ---------------------------------------------------------------------------------------- wishes
+
+static enum mmul_status read_text(const char *path, char **text, int64_t *bytes,
+                                  struct mmul_error *err) {
+    enum { MOST = 1 << 20 };
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errno, "cannot read '%s'", path);
+    enum mmul_status status = mmul_allocate(MOST + 1, 1, "the device file", (void **)text, err);
+    if (status == MMUL_OK) {
+        size_t got = fread(*text, 1, MOST, file);
+        *bytes = (int64_t)got + 1;
+        if (ferror(file))
+            status = mmul_fail(err, MMUL_ERR_NO_INPUT, "cannot read '%s'", path);
+    }
+    fclose(file);
+    return status;
+}
+
+// Root's --device @FILE goes to all ranks; the file need not exist elsewhere.
+static enum mmul_status share_device_file(struct discovery *d, const char *wish,
+                                          struct mmul_error *err) {
+    const struct mmul_comm *comm = d->context->comm;
+    int64_t bytes = 0;
+    enum mmul_status status = MMUL_OK;
+    if (comm->rank == 0 && wish[0] == '@')
+        status = read_text(wish + 1, &d->device_file, &bytes, err);
+    status = mmul_comm_agree(comm, status, err);
+    if (status == MMUL_OK)
+        status = mmul_comm_broadcast(comm, &bytes, sizeof bytes, err);
+    if (status != MMUL_OK || bytes == 0)
+        return status;
+    if (comm->rank != 0)
+        status = mmul_allocate(bytes, 1, "the device file", (void **)&d->device_file, err);
+    status = mmul_comm_agree(comm, status, err);
+    return status == MMUL_OK ? mmul_comm_broadcast(comm, d->device_file, bytes, err) : status;
+}
+
+static enum mmul_status make_request(struct discovery *d, const char *wish,
+                                     struct mmul_error *err) {
+    struct mmul_assign_request *mine = &d->mine;
+    *mine = (struct mmul_assign_request){.own = d->topology.own,
+                                         .user_binding = d->topology.user_binding,
+                                         .no_bind = d->options->no_bind,
+                                         .threads = d->options->threads,
+                                         .rank = d->context->comm->rank};
+    d->listed_weight = -1;
+    if (wish[0] == '@' && d->device_file == NULL)
+        return mmul_fail(err, MMUL_ERR_USAGE, "--device '%s': root has no such file given", wish);
+    if (wish[0] == '@')
+        return mmul_assign_from_file(d->device_file, wish + 1, d->topology.host,
+                                     d->context->comm->node_rank, mine->device, &d->listed_weight,
+                                     err);
+    if (strlen(wish) >= sizeof mine->device)
+        return mmul_fail(err, MMUL_ERR_USAGE, "--device: '%.60s...' is too long", wish);
+    mmul_text_copy(mine->device, sizeof mine->device, wish);
+    return MMUL_OK;
+}
+
+static enum mmul_status share_requests(struct discovery *d, struct mmul_error *err) {
+    const struct mmul_comm *comm = d->context->comm;
+    const char *wish = d->options->device != NULL ? d->options->device : "auto";
+    enum mmul_status status = share_device_file(d, wish, err);
+    if (status != MMUL_OK)
+        return status;
+    status = mmul_comm_agree(comm, make_request(d, wish, err), err);
+    if (status == MMUL_OK)
+        status = mmul_comm_share(comm, &d->mine, sizeof d->mine, d->requests, err);
+    for (int rank = 0, at = 0; status == MMUL_OK && rank < comm->size; rank++)
+        if (comm->rank_node[rank] == comm->node_index)
+            d->node_requests[at++] = d->requests[rank];
+    return status;
+}
+
+// ----------------------------------------------------------------------------------- devices
+
+// Every node's devices to everybody, as cluster entries; this node's also as a plain list.
+static enum mmul_status share_devices(struct discovery *d, struct mmul_device_entry **entries,
+                                      int *count, struct mmul_error *err) {
+    const struct mmul_comm *comm = d->context->comm;
+    struct mmul_device_entry *mine = NULL;
+    int own = comm->node_rank == 0 ? d->options->device_count : 0;
+    int64_t total = 0;
+    enum mmul_status status = mmul_allocate(own, sizeof *mine, "devices", (void **)&mine, err);
+    for (int i = 0; status == MMUL_OK && i < own; i++)
+        mine[i] = (struct mmul_device_entry){
+            .node = comm->node_index, .info = d->options->devices[i], .used_by = -1};
+    status = mmul_comm_agree(comm, status, err);
+    if (status == MMUL_OK)
+        status = mmul_comm_share_varying(comm, mine, own * (int64_t)sizeof *mine, (void **)entries,
+                                         &total, err);
+    mmul_free(mine);
+    if (status != MMUL_OK)
+        return status;
+    *count = (int)(total / (int64_t)sizeof **entries);
+    status = mmul_allocate(*count, sizeof *d->devices, "devices", (void **)&d->devices, err);
+    for (int i = 0; status == MMUL_OK && i < *count; i++)
+        if ((*entries)[i].node == comm->node_index)
+            d->devices[d->device_count++] = (*entries)[i].info;
+    return mmul_comm_agree(comm, status, err);
+}
+
+// Opens what was assigned. What `auto` chose and does not open is replaced by the CPU.
+static enum mmul_status open_device(struct discovery *d, struct mmul_assignment *mine,
+                                    struct mmul_error *err) {
+    struct mmul_context *context = d->context;
+    enum mmul_status status = mmul_device_open(mine->device, &context->device, err);
+    if (status == MMUL_OK || !mine->chosen || mine->device_index < 0)
+        return status;
+    mmul_context_warn(context, "rank %d on %s: device '%s' does not open, the CPU takes over: %s",
+                      context->comm->rank, d->topology.host, mine->device, err->text);
+    mmul_text_copy(mine->device, sizeof mine->device, "cpu");
+    mine->device_index = -1;
+    return mmul_device_open("cpu", &context->device, err);
+}
+
+static enum mmul_status take_place(struct discovery *d, struct mmul_error *err) {
+    int here = d->context->comm->node_rank;
+    enum mmul_status status =
+        mmul_assign(&d->topology, d->devices, d->device_count, d->node_requests,
+                    d->context->comm->node_size, d->assignments, err);
+    if (status != MMUL_OK)
+        return status;
+    struct mmul_assignment *mine = &d->assignments[here];
+    if (mine->bind)
+        status = mmul_topology_bind(&mine->cores, err);
+    if (status == MMUL_OK)
+        status = open_device(d, mine, err);
+    if (status != MMUL_OK)
+        return status;
+    d->context->threads = mine->threads;
+    mmul_text_copy(d->context->device_name, sizeof d->context->device_name, mine->device);
+    mmul_device_set_threads(d->context->device, mine->threads);
+    return MMUL_OK;
+}
+
+// ----------------------------------------------------------------------------------- the cluster
+
+static struct mmul_rank_info describe_rank(const struct discovery *d) {
+    const struct mmul_comm *comm = d->context->comm;
+    const struct mmul_assignment *mine = &d->assignments[comm->node_rank];
+    struct mmul_rank_info info = {.node = comm->node_index,
+                                  .node_rank = comm->node_rank,
+                                  .device_index = mine->device_index,
+                                  .threads = mine->threads,
+                                  .bound_by_user = d->topology.user_binding,
+                                  .listed_weight = d->listed_weight,
+                                  .host_memory = mmul_device_can_borrow(d->context->device)};
+    mmul_text_copy(info.host, sizeof info.host, d->topology.host);
+    mmul_text_copy(info.device_name, sizeof info.device_name, mine->device);
+    mmul_text_copy(info.note, sizeof info.note, mine->note);
+    if (mine->bind)
+        mmul_cpuset_format(&mine->cores, info.cores);
+    mmul_device_describe(d->context->device, &info.device);
+    return info;
+}
+
+static struct mmul_node_info describe_node(const struct discovery *d) {
+    const struct mmul_topology *t = &d->topology;
+    struct mmul_node_info info = {.leader = d->context->comm->rank,
+                                  .rank_count = d->context->comm->node_size,
+                                  .packages = t->packages,
+                                  .numa_nodes = t->numa_nodes,
+                                  .cores = t->cores,
+                                  .cores_allowed = mmul_cpuset_count(&t->core_lead),
+                                  .memory_bytes = t->memory_bytes,
+                                  .memory_available_bytes = t->memory_available_bytes};
+    mmul_text_copy(info.host, sizeof info.host, t->host);
+    return info;
+}
+
+// The lowest rank that uses each device; those nobody uses get a reason.
+static void mark_devices(struct mmul_cluster *cluster) {
+    int first = 0;
+    for (int i = 0; i < cluster->device_count; i++) {
+        struct mmul_device_entry *entry = &cluster->devices[i];
+        if (i > 0 && cluster->devices[i - 1].node != entry->node)
+            first = i;
+        for (int rank = cluster->size - 1; rank >= 0; rank--)
+            if (cluster->ranks[rank].node == entry->node &&
+                cluster->ranks[rank].device_index == i - first)
+                entry->used_by = rank;
+        if (entry->used_by < 0 && entry->info.reason[0] == '\0')
+            mmul_text_copy(entry->info.reason, sizeof entry->info.reason,
+                           "no rank left for it: start one more on this node");
+    }
+}
+
+static enum mmul_status share_cluster(struct discovery *d, struct mmul_device_entry *entries,
+                                      int count, struct mmul_error *err) {
+    struct mmul_context *context = d->context;
+    const struct mmul_comm *comm = context->comm;
+    struct mmul_rank_info me = describe_rank(d);
+    struct mmul_node_info here = describe_node(d);
+    struct mmul_node_info *nodes = NULL;
+    int64_t total;
+    enum mmul_status status =
+        mmul_cluster_create(comm->size, comm->node_count, count, &context->cluster, err);
+    status = mmul_comm_agree(comm, status, err);
+    if (status == MMUL_OK)
+        status = mmul_comm_share(comm, &me, sizeof me, context->cluster->ranks, err);
+    if (status == MMUL_OK)
+        status = mmul_comm_share_varying(comm, &here, comm->node_rank == 0 ? sizeof here : 0,
+                                         (void **)&nodes, &total, err);
+    if (status != MMUL_OK)
+        return status;
+    memcpy(context->cluster->nodes, nodes, (size_t)comm->node_count * sizeof *nodes);
+    if (count > 0)
+        memcpy(context->cluster->devices, entries, (size_t)count * sizeof *entries);
+    mark_devices(context->cluster);
+    mmul_free(nodes);
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_discover(struct mmul_context *context,
+                               const struct mmul_discover_options *options,
+                               struct mmul_error *err) {
+    struct discovery d = {.context = context, .options = options};
+    struct mmul_device_entry *entries = NULL;
+    int count = 0;
+    if (context->comm->node_rank == 0)
+        for (int i = 0; i < options->warning_count; i++)
+            mmul_context_warn(context, "%s", options->warnings[i]);
+    enum mmul_status status = discovery_init(&d, err);
+    if (status == MMUL_OK)
+        status = share_requests(&d, err);
+    if (status == MMUL_OK)
+        status = share_devices(&d, &entries, &count, err);
+    if (status == MMUL_OK)
+        status = mmul_comm_agree(context->comm, take_place(&d, err), err);
+    if (status == MMUL_OK)
+        status = share_cluster(&d, entries, count, err);
+    mmul_free(entries);
+    discovery_fini(&d);
+    return status;
+}

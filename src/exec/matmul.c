@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT
+// Root reads headers and makes the plan, everybody gets it; then the run, the file's last rename,
+// and the report. Each step ends with all ranks agreed.
+#include "exec/matmul.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "exec/calibrate.h"
+#include "exec/run.h"
+
+// --------------------------------------------------------------------------------------- problem
+
+static struct mmul_problem_operand operand(const struct mmul_matrix *matrix) {
+    struct mmul_matrix_info info = mmul_matrix_info(matrix);
+    return (struct mmul_problem_operand){
+        .shape = info.shape, .dtype = info.delivered, .name = mmul_matrix_name(matrix)};
+}
+
+enum mmul_status mmul_problem_load(const struct mmul_matmul *args, struct mmul_problem *problem,
+                                   struct mmul_error *err) {
+    if (args->a == NULL || args->b == NULL)
+        return mmul_fail(err, MMUL_ERR_USAGE, "operand %s is missing", args->a ? "B" : "A");
+    struct mmul_problem_operand c_in = {0};
+    if (args->c_in != NULL)
+        c_in = operand(args->c_in);
+    return mmul_problem_make(operand(args->a), operand(args->b), args->c_in ? &c_in : NULL,
+                             args->transpose_a, args->transpose_b, args->alpha, args->beta,
+                             problem, err);
+}
+
+// ------------------------------------------------------------------------------------------ plan
+
+static bool is_automatic(const struct mmul_matmul *args) {
+    return args->weights == NULL || strcmp(args->weights, "auto") == 0;
+}
+
+// Weights of --device @FILE: all ranks have one, or none has.
+static enum mmul_status listed_weights(const struct mmul_cluster *cluster, double *weights,
+                                       bool *found, struct mmul_error *err) {
+    int count = 0;
+    for (int rank = 0; rank < cluster->size; rank++) {
+        weights[rank] = cluster->ranks[rank].listed_weight;
+        count += weights[rank] >= 0;
+    }
+    *found = count == cluster->size;
+    if (count > 0 && !*found)
+        return mmul_fail(err, MMUL_ERR_DATA,
+                         "the device file gives weights to %d of %d ranks: all or none", count,
+                         cluster->size);
+    return MMUL_OK;
+}
+
+static enum mmul_status given_weights(const char *text, int size, double *weights,
+                                      struct mmul_error *err) {
+    double *given = NULL;
+    int count = 0;
+    enum mmul_status status = mmul_weights_parse(text, &given, &count, err);
+    if (status == MMUL_OK && count != size)
+        status = mmul_fail(err, MMUL_ERR_USAGE, "--weights '%s' has %d number%s for %d rank%s",
+                           text, count, count == 1 ? "" : "s", size, size == 1 ? "" : "s");
+    if (status == MMUL_OK)
+        memcpy(weights, given, (size_t)size * sizeof *weights);
+    mmul_free(given);
+    return status;
+}
+
+// Root: weights of all ranks, or *measure when devices have to be timed.
+static enum mmul_status choose_weights(const struct mmul_context *context,
+                                       const struct mmul_matmul *args, double *weights,
+                                       bool *measure, struct mmul_error *err) {
+    const struct mmul_cluster *cluster = context->cluster;
+    bool listed = false;
+    *measure = false;
+    if (!is_automatic(args) && strcmp(args->weights, "equal") != 0)
+        return given_weights(args->weights, cluster->size, weights, err);
+    enum mmul_status status =
+        is_automatic(args) ? listed_weights(cluster, weights, &listed, err) : MMUL_OK;
+    *measure = is_automatic(args) && !listed && args->alpha != 0;
+    for (int rank = 0; !listed && rank < cluster->size; rank++)
+        weights[rank] = 1;
+    return status;
+}
+
+static void take_speeds(const struct mmul_cluster *cluster, double *weights) {
+    for (int rank = 0; rank < cluster->size; rank++)
+        weights[rank] = cluster->ranks[rank].speed_flops;
+}
+
+// Root's plan to everybody.
+static enum mmul_status send_plan(const struct mmul_comm *comm, struct mmul_plan **plan,
+                                  struct mmul_error *err) {
+    int64_t bytes = comm->rank == 0 ? (*plan)->bytes : 0;
+    void *block = *plan;
+    enum mmul_status status = mmul_comm_broadcast(comm, &bytes, sizeof bytes, err);
+    if (status == MMUL_OK && comm->rank != 0)
+        status = mmul_allocate(bytes, 1, "the plan", &block, err);
+    status = mmul_comm_agree(comm, status, err);
+    if (status == MMUL_OK)
+        status = mmul_comm_broadcast(comm, block, bytes, err);
+    *plan = block;
+    return status;
+}
+
+static enum mmul_status make_plan(struct mmul_context *context, const struct mmul_matmul *args,
+                                  const struct mmul_problem *problem, const double *weights,
+                                  struct mmul_plan **plan, struct mmul_error *err) {
+    const struct mmul_plan_request request = {
+        .problem = problem,
+        .cluster = context->cluster,
+        .weights = weights,
+        .split = args->split,
+        .rule = args->split_rule,
+        .memory_limit_bytes = args->memory_limit_bytes,
+        .device_memory_limit_bytes = args->device_memory_limit_bytes};
+    return context->comm->rank == 0 ? mmul_plan_make(&request, plan, err) : MMUL_OK;
+}
+
+enum mmul_status mmul_matmul_plan(struct mmul_context *context, const struct mmul_matmul *args,
+                                  struct mmul_plan **plan, struct mmul_error *err) {
+    const struct mmul_comm *comm = context->comm;
+    struct mmul_problem problem = {0};
+    struct mmul_plan *made = NULL;
+    double *weights = NULL;
+    bool measure = false;
+    enum mmul_status status =
+        mmul_allocate(comm->size, sizeof *weights, "weights", (void **)&weights, err);
+    if (status == MMUL_OK && comm->rank == 0)
+        status = mmul_problem_load(args, &problem, err);
+    if (status == MMUL_OK && comm->rank == 0)
+        status = choose_weights(context, args, weights, &measure, err);
+    status = mmul_comm_agree(comm, status, err);
+    if (status == MMUL_OK)
+        status = mmul_comm_broadcast(comm, &measure, sizeof measure, err);
+    if (status == MMUL_OK && measure)
+        status = mmul_calibrate(context, err);
+    if (status == MMUL_OK && measure)
+        take_speeds(context->cluster, weights);
+    if (status == MMUL_OK)
+        status = mmul_comm_agree(
+            comm, make_plan(context, args, &problem, weights, &made, err), err);
+    if (status == MMUL_OK)
+        status = send_plan(comm, &made, err);
+    if (status == MMUL_OK)
+        *plan = made;
+    else
+        mmul_plan_destroy(made);
+    mmul_free(weights);
+    return status;
+}
+
+// ------------------------------------------------------------------------------------------- run
+
+// Root: the output is consumed, whatever happened.
+static enum mmul_status end_output(const struct mmul_context *context,
+                                   const struct mmul_matmul *args, enum mmul_status status,
+                                   double *seconds, struct mmul_error *err) {
+    double begin = mmul_clock_now();
+    if (context->comm->rank == 0 && status == MMUL_OK)
+        status = mmul_output_commit(args->output, err);
+    else if (context->comm->rank == 0)
+        mmul_output_destroy(args->output);
+    *seconds = mmul_clock_now() - begin;
+    return mmul_comm_agree(context->comm, status, err);
+}
+
+static enum mmul_status check_output(const struct mmul_context *context,
+                                     const struct mmul_matmul *args, struct mmul_error *err) {
+    if (context->comm->rank != 0 || args->output != NULL)
+        return MMUL_OK;
+    return mmul_fail(err, MMUL_ERR_USAGE, "there is no output to write to");
+}
+
+enum mmul_status mmul_matmul_run(struct mmul_context *context, const struct mmul_matmul *args,
+                                 const struct mmul_plan *plan, struct mmul_report **report,
+                                 struct mmul_error *err) {
+    struct mmul_run *run = NULL;
+    double commit_seconds = 0;
+    enum mmul_status status =
+        mmul_comm_agree(context->comm, check_output(context, args, err), err);
+    if (status == MMUL_OK)
+        status = mmul_run_create(context, args, plan, &run, err);
+    if (status == MMUL_OK)
+        status = mmul_run_steps(run, err);
+    status = end_output(context, args, status, &commit_seconds, err);
+    if (status == MMUL_OK)
+        status = mmul_run_report(run, commit_seconds, report, err);
+    mmul_run_destroy(run);
+    return status;
+}

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT
+// The story: problem, cluster, plan, run, report. The collective functions of mpimatmul.h are
+// thin covers of these.
+#pragma once
+
+#include "exec/context.h"
+#include "model/report.h"
+#include "plan/plan.h"
+
+// Local: the problem that the operands of args make. Needs a and b.
+enum mmul_status mmul_problem_load(const struct mmul_matmul *args, struct mmul_problem *problem,
+                                   struct mmul_error *err);
+
+// Collective, see mmul_plan_create.
+enum mmul_status mmul_matmul_plan(struct mmul_context *context, const struct mmul_matmul *args,
+                                  struct mmul_plan **plan, struct mmul_error *err);
+
+// Collective, see mmul_run.
+enum mmul_status mmul_matmul_run(struct mmul_context *context, const struct mmul_matmul *args,
+                                 const struct mmul_plan *plan, struct mmul_report **report,
+                                 struct mmul_error *err);

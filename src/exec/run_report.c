@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+// From what each rank measured to the report: ranks tell root, root adds it up.
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "exec/run.h"
+
+// What this rank knows of itself.
+static void describe_self(struct mmul_run *run) {
+    const struct mmul_context *context = run->context;
+    const struct mmul_rank_info *info = &context->cluster->ranks[context->comm->rank];
+    struct mmul_report_rank *r = &run->mine;
+    int64_t units = run->me->end - run->me->begin;
+    mmul_text_copy(r->host, sizeof r->host, info->host);
+    mmul_text_copy(r->device, sizeof r->device, info->device_name);
+    mmul_text_copy(r->device_name, sizeof r->device_name, info->device.name);
+    mmul_text_copy(r->cores, sizeof r->cores, info->cores);
+    mmul_text_copy(r->note, sizeof r->note, info->note);
+    mmul_text_copy(r->why, sizeof r->why, run->me->why);
+    r->threads = info->threads;
+    r->begin = run->me->begin;
+    r->end = run->me->end;
+    r->share = (double)units / (double)run->plan->total;
+    r->flops = 2.0 * (double)units * (double)run->plan->problem.k *
+               (double)mmul_problem_result_width(&run->plan->problem, run->plan->axis);
+    r->warm_up_seconds = context->warm_up_seconds;
+    r->products = run->worker.products;
+    r->fallback_products = run->worker.fallback_products;
+    r->device_replacements = context->replacements;
+    r->rows_checked = run->verifier.rows_checked;
+    r->rows_wrong = run->verifier.rows_wrong;
+    r->rows_recomputed = run->verifier.rows_recomputed;
+    r->speed_flops = info->speed_flops;
+    r->idle_seconds = mmul_clock_now() - run->begin - r->scatter_seconds - r->compute_seconds -
+                      r->verify_seconds - r->gather_seconds;
+}
+
+static double larger(double a, double b) {
+    return a > b ? a : b;
+}
+
+static void add_ranks(struct mmul_report *report) {
+    for (int i = 0; i < report->size; i++) {
+        const struct mmul_report_rank *r = &report->ranks[i];
+        report->scatter_seconds = larger(report->scatter_seconds, r->scatter_seconds);
+        report->compute_seconds = larger(report->compute_seconds, r->compute_seconds);
+        report->verify_seconds = larger(report->verify_seconds, r->verify_seconds);
+        report->gather_seconds = larger(report->gather_seconds, r->gather_seconds);
+        report->rows_checked += r->rows_checked;
+        report->rows_wrong += r->rows_wrong;
+        report->rows_recomputed += r->rows_recomputed;
+        report->fallback_products += r->fallback_products;
+    }
+}
+
+// Bytes that crossed the network: every node but root's.
+static int64_t network_bytes(const struct mmul_plan *plan) {
+    int64_t bytes = 0;
+    for (int i = 0; i < plan->node_count; i++)
+        bytes += mmul_plan_nodes(plan)[i].network_bytes;
+    return bytes;
+}
+
+static void list_unused(const struct mmul_cluster *cluster, struct mmul_text *unused) {
+    for (int i = 0; i < cluster->device_count; i++) {
+        const struct mmul_device_entry *d = &cluster->devices[i];
+        if (d->used_by < 0)
+            mmul_text_add(unused, "unused: %s %s (%s): %s\n", cluster->nodes[d->node].host,
+                          d->info.id, d->info.name, d->info.reason);
+    }
+}
+
+enum mmul_status mmul_run_report(struct mmul_run *run, double commit_seconds,
+                                 struct mmul_report **report, struct mmul_error *err) {
+    struct mmul_context *context = run->context;
+    const struct mmul_plan *plan = run->plan;
+    struct mmul_report *made = NULL;
+    describe_self(run);
+    enum mmul_status status = mmul_allocate(1, sizeof *made, "the report", (void **)&made, err);
+    if (status == MMUL_OK)
+        status = mmul_allocate(plan->size, sizeof *made->ranks, "the report",
+                               (void **)&made->ranks, err);
+    status = mmul_comm_agree(context->comm, status, err);
+    if (status == MMUL_OK)
+        status = mmul_comm_share(context->comm, &run->mine, sizeof run->mine, made->ranks, err);
+    if (status == MMUL_OK)
+        status = mmul_context_collect_warnings(context, &made->warnings, &made->warning_lines,
+                                               &made->warning_count, err);
+    if (status != MMUL_OK) {
+        mmul_report_destroy(made);
+        return status;
+    }
+    made->problem = plan->problem;
+    made->axis = plan->axis;
+    made->total = plan->total;
+    made->size = plan->size;
+    made->node_count = plan->node_count;
+    made->verified = !run->args->no_verify;
+    made->commit_seconds = commit_seconds;
+    made->wall_seconds = mmul_clock_now() - run->begin;
+    made->predicted_seconds =
+        plan->compute_seconds > 0 ? plan->compute_seconds + plan->transfer_seconds : 0;
+    made->bytes_read = run->streams.bytes_read;
+    made->bytes_written = run->streams.bytes_written;
+    made->network_bytes = network_bytes(plan);
+    add_ranks(made);
+    list_unused(context->cluster, &made->unused);
+    *report = made;
+    return MMUL_OK;
+}
