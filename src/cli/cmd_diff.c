@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+// diff: how far two matrices are apart, and whether that is within a tolerance. A difference is a
+// result with an exit code of its own.
+#include "cli/failure.h"
+#include "cli/print.h"
+
+struct sides {
+    struct mmul_matrix *x, *y;
+    struct mmul_shape x_shape, y_shape;
+    double tolerance;
+    struct mmul_difference difference;
+};
+
+static bool is_same(const struct mmul_difference *difference) {
+    return difference->same_shape && difference->outside == 0;
+}
+
+static void print_json_dims(struct mmul_shape shape, FILE *stream) {
+    fprintf(stream, "[%lld, %lld, %lld, %lld]", (long long)shape.batch, (long long)shape.depth,
+            (long long)shape.rows, (long long)shape.cols);
+}
+
+static void print_json(const struct sides *sides) {
+    const struct mmul_difference *d = &sides->difference;
+    fputs("{\n  \"x\": ", stdout);
+    mmul_print_json_string(mmul_matrix_name(sides->x), stdout);
+    fputs(",\n  \"y\": ", stdout);
+    mmul_print_json_string(mmul_matrix_name(sides->y), stdout);
+    fputs(",\n  \"x_dims\": ", stdout);
+    print_json_dims(sides->x_shape, stdout);
+    fputs(",\n  \"y_dims\": ", stdout);
+    print_json_dims(sides->y_shape, stdout);
+    fputs(",\n  \"tolerance\": ", stdout);
+    mmul_print_json_number(sides->tolerance, stdout);
+    printf(",\n  \"same\": %s", is_same(d) ? "true" : "false");
+    if (d->same_shape) {
+        printf(",\n  \"elements\": %lld,\n  \"outside\": %lld", (long long)d->count,
+               (long long)d->outside);
+        printf(",\n  \"first_outside\": %lld,\n  \"max_difference\": ",
+               (long long)d->first_outside);
+        mmul_print_json_number(d->max_absolute, stdout);
+        fputs(",\n  \"mean_difference\": ", stdout);
+        mmul_print_json_number(d->mean_absolute, stdout);
+        fputs(",\n  \"max_x\": ", stdout);
+        mmul_print_json_number(d->max_reference, stdout);
+    }
+    fputs("\n}\n", stdout);
+}
+
+// "[0, 2, 17, 3]": batch, depth, row, column of an element counted in C order.
+static void print_place(struct mmul_shape shape, int64_t element) {
+    int64_t col = element % shape.cols, rest = element / shape.cols;
+    int64_t row = rest % shape.rows, matrix = rest / shape.rows;
+    printf("[%lld, %lld, %lld, %lld]", (long long)(matrix / shape.depth),
+           (long long)(matrix % shape.depth), (long long)row, (long long)col);
+}
+
+static void print_table(const struct sides *sides) {
+    const struct mmul_difference *d = &sides->difference;
+    char shape[96];
+    printf("shape            %s\n", mmul_shape_format(sides->x_shape, shape));
+    printf("elements         %lld\n", (long long)d->count);
+    printf("max difference   %.9g\n", d->max_absolute);
+    printf("mean difference  %.9g\n", d->mean_absolute);
+    printf("max |x|          %.9g\n", d->max_reference);
+    printf("tolerance        %.9g\n", sides->tolerance);
+    printf("outside          %lld\n", (long long)d->outside);
+    if (d->first_outside >= 0) {
+        fputs("first outside    ", stdout);
+        print_place(sides->x_shape, d->first_outside);
+        putchar('\n');
+    }
+}
+
+static enum mmul_status judge(const struct sides *sides, struct mmul_error *err) {
+    const struct mmul_difference *d = &sides->difference;
+    const char *x = mmul_matrix_name(sides->x), *y = mmul_matrix_name(sides->y);
+    char x_shape[96], y_shape[96];
+    if (!d->same_shape)
+        return mmul_cli_fail(err, MMUL_ERR_WRONG, "'%s' (%s) and '%s' (%s) differ in shape", x,
+                             mmul_shape_format(sides->x_shape, x_shape), y,
+                             mmul_shape_format(sides->y_shape, y_shape));
+    if (d->outside > 0)
+        return mmul_cli_fail(err, MMUL_ERR_WRONG,
+                             "'%s' and '%s' differ: %lld of %lld elements by more than %.9g", x, y,
+                             (long long)d->outside, (long long)d->count, sides->tolerance);
+    return MMUL_OK;
+}
+
+static enum mmul_status compare(const struct call *call, struct sides *sides,
+                                struct mmul_error *err) {
+    enum mmul_status status = mmul_matrix_open(call->operands[0], &sides->x, err);
+    if (status == MMUL_OK)
+        status = mmul_matrix_open(call->operands[1], &sides->y, err);
+    if (status == MMUL_OK)
+        status = mmul_diff(sides->x, sides->y, sides->tolerance, &sides->difference, err);
+    if (status != MMUL_OK)
+        return status;
+    sides->x_shape = mmul_matrix_info(sides->x).shape;
+    sides->y_shape = mmul_matrix_info(sides->y).shape;
+    if (call->options.values[OPT_JSON].number != 0)
+        print_json(sides);
+    else if (call->options.values[OPT_QUIET].number == 0 && sides->difference.same_shape)
+        print_table(sides);
+    return judge(sides, err);
+}
+
+static enum mmul_status run(const struct call *call, struct mmul_error *err) {
+    struct sides sides = {.tolerance = call->options.values[OPT_TOLERANCE].real};
+    enum mmul_status status = compare(call, &sides, err);
+    mmul_matrix_close(sides.y);
+    mmul_matrix_close(sides.x);
+    return status;
+}
+
+static const enum option_id options[] = {
+    OPT_TOLERANCE, OPT_JSON, OPT_QUIET, OPT_VERBOSE, OPT_HELP, OPT_END,
+};
+
+const struct command mmul_command_diff = {
+    .name = "diff",
+    .operands = "X Y",
+    .operands_least = 2,
+    .operands_most = 2,
+    .summary = "differences between two matrices; exit code 79 when outside the tolerance",
+    .notes = "A NaN equals a NaN and an infinity the same infinity, nothing else.\n",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT
+// info: what is in matrix files: header, statistics, a corner.
+#include <limits.h>
+#include <stdlib.h>
+
+#include "cli/failure.h"
+#include "cli/print.h"
+
+enum { CORNER_ROWS = 4, CORNER_COLS = 6 };
+
+struct entry {
+    const char *path;
+    struct mmul_matrix_info info;
+    struct mmul_statistics statistics;
+    float corner[CORNER_ROWS * CORNER_COLS]; // of the first matrix; corner_rows x corner_cols
+    int corner_rows, corner_cols;
+};
+
+static enum mmul_status read_data(struct mmul_matrix *matrix, struct entry *entry,
+                                  struct mmul_error *err) {
+    struct mmul_shape shape = entry->info.shape;
+    entry->corner_rows = shape.rows < CORNER_ROWS ? (int)shape.rows : CORNER_ROWS;
+    entry->corner_cols = shape.cols < CORNER_COLS ? (int)shape.cols : CORNER_COLS;
+    const struct mmul_region corner = {.row_end = entry->corner_rows,
+                                       .col_end = entry->corner_cols};
+    enum mmul_status status = mmul_statistics(matrix, &entry->statistics, err);
+    if (status == MMUL_OK)
+        status = mmul_matrix_read_float(matrix, corner, 0,
+                                        (int64_t)entry->corner_rows * entry->corner_cols,
+                                        entry->corner, err);
+    return status;
+}
+
+static enum mmul_status load(const char *path, bool is_quick, struct entry *entry,
+                             struct mmul_error *err) {
+    struct mmul_matrix *matrix = NULL;
+    enum mmul_status status = mmul_matrix_open(path, &matrix, err);
+    if (status != MMUL_OK)
+        return status;
+    entry->path = path;
+    entry->info = mmul_matrix_info(matrix);
+    if (!is_quick)
+        status = read_data(matrix, entry, err);
+    mmul_matrix_close(matrix);
+    return status;
+}
+
+// ----------------------------------------------------------------------------------------- tables
+
+static void print_row(const struct entry *entry, bool is_quick, FILE *stream) {
+    const struct mmul_matrix_info *info = &entry->info;
+    const struct mmul_statistics *statistics = &entry->statistics;
+    char shape[96];
+    fprintf(stream, "%s %d%s%s\t%s\t%s\t%lld\t", info->format == MMUL_FORMAT_NPY ? "npy" : "bin",
+            info->version, info->fortran_order ? " Fortran" : "", info->big_endian ? " big" : "",
+            mmul_shape_format(info->shape, shape), mmul_dtype_name(info->stored),
+            (long long)info->file_bytes);
+    if (!is_quick)
+        fprintf(stream, "%.6g\t%.6g\t%.6g\t%lld\t%lld\t", statistics->min, statistics->max,
+                statistics->mean, (long long)statistics->nan_count,
+                (long long)statistics->inf_count);
+    fprintf(stream, "%s\n", entry->path);
+}
+
+static void print_corner(const struct entry *entry) {
+    const struct mmul_shape shape = entry->info.shape;
+    printf("\n%s, corner of %d x %d:\n", entry->path, entry->corner_rows, entry->corner_cols);
+    for (int i = 0; i < entry->corner_rows; i++) {
+        for (int j = 0; j < entry->corner_cols; j++)
+            printf(" %12.6g", (double)entry->corner[i * entry->corner_cols + j]);
+        printf("%s\n", shape.cols > entry->corner_cols ? " ..." : "");
+    }
+    if (shape.rows > entry->corner_rows)
+        puts("          ...");
+}
+
+static enum mmul_status print_tables(const struct entry *entries, int count, bool is_quick,
+                                     struct mmul_error *err) {
+    char *text = NULL;
+    size_t length = 0;
+    FILE *stream = open_memstream(&text, &length);
+    if (stream == NULL)
+        return mmul_cli_fail(err, MMUL_ERR_SYSTEM, "cannot allocate a table of %d files", count);
+    fprintf(stream, "format\tdims\tdtype\tbytes\t%sfile\n",
+            is_quick ? "" : "min\tmax\tmean\tNaN\tInf\t");
+    for (int f = 0; f < count; f++)
+        print_row(&entries[f], is_quick, stream);
+    if (fclose(stream) == 0)
+        mmul_print_table(text, is_quick ? "lllrl" : "lllrrrrrrl", stdout);
+    free(text);
+    for (int f = 0; f < count && !is_quick; f++)
+        print_corner(&entries[f]);
+    return MMUL_OK;
+}
+
+// ------------------------------------------------------------------------------------------- JSON
+
+static void print_json_data(const struct entry *entry) {
+    const struct mmul_statistics *statistics = &entry->statistics;
+    fputs(", \"min\": ", stdout);
+    mmul_print_json_number(statistics->min, stdout);
+    fputs(", \"max\": ", stdout);
+    mmul_print_json_number(statistics->max, stdout);
+    fputs(", \"mean\": ", stdout);
+    mmul_print_json_number(statistics->mean, stdout);
+    printf(", \"nan\": %lld, \"inf\": %lld, \"corner\": [", (long long)statistics->nan_count,
+           (long long)statistics->inf_count);
+    for (int i = 0; i < entry->corner_rows; i++) {
+        fputs(i > 0 ? ", [" : "[", stdout);
+        for (int j = 0; j < entry->corner_cols; j++) {
+            fputs(j > 0 ? ", " : "", stdout);
+            mmul_print_json_number(entry->corner[i * entry->corner_cols + j], stdout);
+        }
+        putchar(']');
+    }
+    putchar(']');
+}
+
+static void print_json_entry(const struct entry *entry, bool is_quick) {
+    const struct mmul_matrix_info *info = &entry->info;
+    const struct mmul_shape shape = info->shape;
+    fputs("  {\"file\": ", stdout);
+    mmul_print_json_string(entry->path, stdout);
+    printf(", \"format\": \"%s\", \"version\": %d, \"dims\": [%lld, %lld, %lld, %lld]",
+           info->format == MMUL_FORMAT_NPY ? "npy" : "bin", info->version, (long long)shape.batch,
+           (long long)shape.depth, (long long)shape.rows, (long long)shape.cols);
+    printf(", \"dtype\": \"%s\", \"bytes\": %lld, \"fortran_order\": %s, \"big_endian\": %s",
+           mmul_dtype_name(info->stored), (long long)info->file_bytes,
+           info->fortran_order ? "true" : "false", info->big_endian ? "true" : "false");
+    if (!is_quick)
+        print_json_data(entry);
+    putchar('}');
+}
+
+static void print_json(const struct entry *entries, int count, bool is_quick) {
+    puts("[");
+    for (int f = 0; f < count; f++) {
+        print_json_entry(&entries[f], is_quick);
+        puts(f + 1 < count ? "," : "");
+    }
+    puts("]");
+}
+
+// What was read before a file that cannot be is printed all the same, except as JSON.
+static enum mmul_status run(const struct call *call, struct mmul_error *err) {
+    const struct option_value *values = call->options.values;
+    const int count = call->operand_count;
+    bool is_quick = values[OPT_QUICK].number != 0, is_json = values[OPT_JSON].number != 0;
+    struct entry *entries = calloc((size_t)count, sizeof *entries);
+    if (entries == NULL)
+        return mmul_cli_fail(err, MMUL_ERR_SYSTEM, "cannot allocate a table of %d files", count);
+    int loaded = 0;
+    while (loaded < count && load(call->operands[loaded], is_quick, &entries[loaded], err) == 0)
+        loaded++;
+    struct mmul_error print_error = {0};
+    if (is_json && loaded == count)
+        print_json(entries, count, is_quick);
+    else if (!is_json && loaded > 0 &&
+             print_tables(entries, loaded, is_quick, &print_error) != MMUL_OK &&
+             err->status == MMUL_OK)
+        *err = print_error;
+    free(entries);
+    return err->status;
+}
+
+static const enum option_id options[] = {
+    OPT_QUICK, OPT_JSON, OPT_VERBOSE, OPT_HELP, OPT_END,
+};
+
+const struct command mmul_command_info = {
+    .name = "info",
+    .operands = "FILE...",
+    .operands_least = 1,
+    .operands_most = INT_MAX,
+    .summary = "format, dims, dtype, bytes, min, max, mean, NaN, Inf, a corner",
+    .notes =
+        "Min, max and mean are of the finite elements. Fortran: columns first; big: big-endian.\n",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+// join: shard files back into one matrix.
+#include "cli/failure.h"
+#include "cli/print.h"
+#include "cli/shards.h"
+
+static enum mmul_status choose_output(const struct call *call, char path[SHARD_FOLDER_CAPACITY],
+                                      struct mmul_error *err) {
+    const char *given = call->options.values[OPT_JOIN_OUTPUT].text;
+    int length = given != NULL
+                     ? snprintf(path, SHARD_FOLDER_CAPACITY, "%s", given)
+                     : snprintf(path, SHARD_FOLDER_CAPACITY, "%s_combined.bin", call->operands[0]);
+    if (length < 0 || length >= SHARD_FOLDER_CAPACITY)
+        return mmul_cli_fail(err, MMUL_ERR_USAGE, "--output: the path is longer than %d bytes",
+                             SHARD_FOLDER_CAPACITY - 1);
+    return MMUL_OK;
+}
+
+static enum mmul_status print_result(const char *path, struct mmul_error *err) {
+    struct mmul_matrix *matrix = NULL;
+    char shape[96];
+    enum mmul_status status = mmul_matrix_open(path, &matrix, err);
+    if (status != MMUL_OK)
+        return status;
+    printf("%s: %s\n", path, mmul_shape_format(mmul_matrix_info(matrix).shape, shape));
+    mmul_matrix_close(matrix);
+    return MMUL_OK;
+}
+
+static enum mmul_status run(const struct call *call, struct mmul_error *err) {
+    char folder[SHARD_FOLDER_CAPACITY], path[SHARD_FOLDER_CAPACITY];
+    enum mmul_status status = mmul_shards_folder(call, folder, err);
+    if (status == MMUL_OK)
+        status = choose_output(call, path, err);
+    if (status == MMUL_OK)
+        status = mmul_join(call->operands[0], folder, path, err);
+    if (status == MMUL_OK && call->options.values[OPT_QUIET].number == 0)
+        status = print_result(path, err);
+    return status;
+}
+
+static const enum option_id options[] = {
+    OPT_JOIN_OUTPUT, OPT_SHARD_DIR, OPT_QUIET, OPT_VERBOSE, OPT_HELP, OPT_END,
+};
+
+const struct command mmul_command_join = {
+    .name = "join",
+    .operands = "NAME",
+    .operands_least = 1,
+    .operands_most = 1,
+    .summary = "shard files back into one matrix",
+    .notes =
+        "Reads <NAME>_shard_0.bin, <NAME>_shard_1.bin ... as <NAME>_shards.json describes them;\n"
+        "without that file they are joined by rows. The shards stay where they are.\n"
+        "\n"
+        "  mpimatmul join A -o A.bin\n",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: MIT
+// mul: C = alpha op(A) op(B) + beta C over all ranks. Root opens the files and prints; the
+// collective calls of the library do the rest.
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/failure.h"
+#include "cli/operands.h"
+#include "cli/print.h"
+#include "cli/progress.h"
+
+enum { PATH_CAPACITY = 4096 };
+
+struct job {
+    struct mmul_matmul args;
+    struct mmul_plan *plan;
+    struct mmul_report *report;
+    struct progress progress;
+    char output_path[PATH_CAPACITY];
+    struct mmul_shape shape; // of C
+};
+
+// -o, or <A>x<B>_combined.bin in the current folder.
+static enum mmul_status choose_output_path(const struct call *call, char path[PATH_CAPACITY],
+                                           struct mmul_error *err) {
+    char a[256], b[256];
+    const char *given = call->options.values[OPT_OUTPUT].text;
+    int length = given != NULL ? snprintf(path, PATH_CAPACITY, "%s", given)
+                               : snprintf(path, PATH_CAPACITY, "%sx%s_combined.bin",
+                                          mmul_base_name(call->operands[0], a),
+                                          mmul_base_name(call->operands[1], b));
+    if (length < 0 || length >= PATH_CAPACITY)
+        return mmul_cli_fail(err, MMUL_ERR_USAGE, "--output: the path is longer than %d bytes",
+                             PATH_CAPACITY - 1);
+    return MMUL_OK;
+}
+
+static bool is_same_file(const char *x, const char *y) {
+    struct stat x_stat, y_stat;
+    if (strcmp(x, y) == 0)
+        return true;
+    return stat(x, &x_stat) == 0 && stat(y, &y_stat) == 0 && x_stat.st_dev == y_stat.st_dev &&
+           x_stat.st_ino == y_stat.st_ino;
+}
+
+static enum mmul_status refuse_report_over_matrix(const struct call *call, const struct job *job,
+                                                  struct mmul_error *err) {
+    const struct option_value *values = call->options.values;
+    const char *report = values[OPT_REPORT].text;
+    const char *const matrices[] = {call->operands[0], call->operands[1], values[OPT_C_IN].text,
+                                    job->output_path};
+    for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++) {
+        if (matrices[i] != NULL && is_same_file(report, matrices[i]))
+            return mmul_cli_fail(err, MMUL_ERR_CREATE,
+                                 "cannot write the report to '%s': it is one of the matrices",
+                                 report);
+    }
+    return MMUL_OK;
+}
+
+// What can go wrong with the report goes wrong before the work and not after it.
+static enum mmul_status check_report_path(const struct call *call, const struct job *job,
+                                          struct mmul_error *err) {
+    const char *report = call->options.values[OPT_REPORT].text;
+    if (report == NULL)
+        return MMUL_OK;
+    if (refuse_report_over_matrix(call, job, err) != MMUL_OK)
+        return err->status;
+    struct stat there;
+    char folder[PATH_CAPACITY] = ".";
+    const char *slash = strrchr(report, '/');
+    if (slash != NULL)
+        snprintf(folder, sizeof folder, "%.*s", (int)(slash - report + 1), report);
+    bool exists = stat(report, &there) == 0;
+    if (exists && S_ISDIR(there.st_mode))
+        errno = EISDIR;
+    else if (access(exists ? report : folder, W_OK) == 0)
+        return MMUL_OK;
+    return mmul_cli_fail(err, MMUL_ERR_CREATE, "cannot write the report to '%s': %s", report,
+                         strerror(errno));
+}
+
+// Root: everything that can be wrong with the files.
+static enum mmul_status prepare(const struct call *call, struct job *job, struct mmul_error *err) {
+    const struct option_value *dtype_value = &call->options.values[OPT_DTYPE];
+    enum mmul_dtype dtype;
+    enum mmul_status status = mmul_operands_open(call, &job->args, err);
+    if (status == MMUL_OK)
+        status = mmul_matmul_result(&job->args, &job->shape, &dtype, err);
+    if (status == MMUL_OK)
+        status = choose_output_path(call, job->output_path, err);
+    if (status == MMUL_OK)
+        status = check_report_path(call, job, err);
+    if (status != MMUL_OK)
+        return status;
+    if (dtype_value->source != OPTION_DEFAULT)
+        dtype = (enum mmul_dtype)dtype_value->number;
+    struct mmul_matrix *inputs[] = {job->args.a, job->args.b, job->args.c_in};
+    int input_count = job->args.c_in != NULL ? 3 : 2;
+    return mmul_output_create(job->output_path, job->shape, dtype, inputs, input_count,
+                              &job->args.output, err);
+}
+
+static enum mmul_status write_report(const struct call *call, const struct job *job,
+                                     struct mmul_error *err) {
+    const char *path = call->options.values[OPT_REPORT].text;
+    char *text = NULL;
+    if (path == NULL)
+        return MMUL_OK;
+    // Again: now the result stands under its name, and a link to it may be found out.
+    enum mmul_status status = refuse_report_over_matrix(call, job, err);
+    if (status == MMUL_OK)
+        status = mmul_report_json(job->report, &text, err);
+    if (status != MMUL_OK)
+        return status;
+    FILE *stream = fopen(path, "w");
+    bool is_open = stream != NULL;
+    bool is_written = is_open && fprintf(stream, "%s\n", text) > 0;
+    if (is_open && fclose(stream) != 0)
+        is_written = false;
+    if (!is_written)
+        status = mmul_cli_fail(err, is_open ? MMUL_ERR_IO : MMUL_ERR_CREATE,
+                               "cannot write the report to '%s': %s", path, strerror(errno));
+    mmul_free(text);
+    return status;
+}
+
+// Root, after a run that went well.
+static enum mmul_status tell(const struct call *call, struct job *job, struct mmul_error *err) {
+    const char *const *warnings = NULL;
+    int count = mmul_report_warnings(job->report, &warnings);
+    mmul_print_warnings(call, warnings, count);
+    if (call->options.values[OPT_QUIET].number == 0) {
+        char shape[96];
+        mmul_report_print(job->report, stdout);
+        printf("%s: %s\n", job->output_path, mmul_shape_format(job->shape, shape));
+    }
+    return write_report(call, job, err);
+}
+
+static enum mmul_status multiply(const struct call *call, struct job *job, struct mmul_error *err) {
+    if (call->is_root)
+        prepare(call, job, err);
+    enum mmul_status status = mmul_agree(MPI_COMM_WORLD, err);
+    if (status == MMUL_OK)
+        status = mmul_plan_create(call->context, &job->args, &job->plan, err);
+    if (status != MMUL_OK)
+        return status;
+    status = mmul_run(call->context, &job->args, job->plan, &job->report, err);
+    job->args.output = NULL; // consumed
+    mmul_progress_fini(&job->progress);
+    return status == MMUL_OK && call->is_root ? tell(call, job, err) : status;
+}
+
+static enum mmul_status run(const struct call *call, struct mmul_error *err) {
+    const struct option_value *values = call->options.values;
+    struct job job = {.args = mmul_operands_args(call)};
+    bool is_shown = call->is_root && values[OPT_QUIET].number == 0;
+    mmul_progress_init(&job.progress, (int)values[OPT_PROGRESS].number);
+    job.args.progress = is_shown ? mmul_progress_show : NULL;
+    job.args.progress_context = &job.progress;
+    enum mmul_status status = multiply(call, &job, err);
+    mmul_report_destroy(job.report);
+    mmul_plan_destroy(job.plan);
+    mmul_output_destroy(job.args.output);
+    mmul_operands_close(&job.args);
+    return status;
+}
+
+static const enum option_id options[] = {
+    OPT_OUTPUT,        OPT_TRANSPOSE_A, OPT_TRANSPOSE_B, OPT_ALPHA,  OPT_BETA,       OPT_C_IN,
+    OPT_DTYPE,         OPT_WEIGHTS,     OPT_DEVICE,      OPT_SPLIT,  OPT_SPLIT_RULE, OPT_MEMORY,
+    OPT_DEVICE_MEMORY, OPT_VERIFY,      OPT_NO_FALLBACK, OPT_REPORT, OPT_PROGRESS,   OPT_THREADS,
+    OPT_BIND,          OPT_QUIET,       OPT_VERBOSE,     OPT_HELP,   OPT_END,
+};
+
+const struct command mmul_command_mul = {
+    .name = "mul",
+    .operands = "A B",
+    .operands_least = 2,
+    .operands_most = 2,
+    .summary = "C = alpha op(A) op(B) + beta C",
+    .notes =
+        "Weights: auto (measured speeds), equal, a list like 0.5,0.25,0.25 or @FILE; one per "
+        "rank.\n"
+        "Types: float32, float16, bfloat16. Without --dtype the 16-bit type that all inputs have,\n"
+        "else float32.\n"
+        "Devices: auto, cpu, gpu, gpu:K (the K-th), P:D (OpenCL platform:device), part of a name,\n"
+        "pci:BDF, reference, faulty:RULES:NAME, or @FILE with lines `host device[,device] "
+        "[weight]`.\n"
+        "--device, --threads, --bind, --progress, --quiet and --verbose may differ between ranks,\n"
+        "all other options must agree.\n"
+        "\n"
+        "  mpimatmul mul A.bin B.bin -o C.bin\n"
+        "  mpirun -n 4 mpimatmul mul A.bin B.bin --weights 0.4,0.3,0.2,0.1\n",
+    .options = options,
+    .needs_mpi = true,
+    .check = mmul_operands_check,
+    .run = run,
+};

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+// verify: is C = alpha op(A) op(B)? The library's check, on three files, without multiplying.
+#include "cli/failure.h"
+#include "cli/operands.h"
+#include "cli/print.h"
+
+static enum mmul_status judge(const struct call *call, const struct mmul_verdict *verdict,
+                              struct mmul_error *err) {
+    const char *a = call->operands[0], *b = call->operands[1], *c = call->operands[2];
+    if (verdict->rows_wrong > 0)
+        return mmul_cli_fail(err, MMUL_ERR_WRONG,
+                             "'%s' is not '%s' times '%s': %lld of %lld rows wrong, the first is "
+                             "row %lld of matrix %lld",
+                             c, a, b, (long long)verdict->rows_wrong,
+                             (long long)verdict->rows_checked, (long long)verdict->first_wrong_row,
+                             (long long)verdict->first_wrong_matrix);
+    if (call->options.values[OPT_QUIET].number == 0)
+        printf("'%s' is '%s' times '%s': %lld rows checked\n", c, a, b,
+               (long long)verdict->rows_checked);
+    return MMUL_OK;
+}
+
+static enum mmul_status run(const struct call *call, struct mmul_error *err) {
+    struct mmul_matmul args = mmul_operands_args(call);
+    struct mmul_matrix *c = NULL;
+    struct mmul_verdict verdict = {0};
+    enum mmul_status status = mmul_operands_open(call, &args, err);
+    if (status == MMUL_OK)
+        status = mmul_matrix_open(call->operands[2], &c, err);
+    if (status == MMUL_OK)
+        status = mmul_verify(&args, c, &verdict, err);
+    if (status == MMUL_OK)
+        status = judge(call, &verdict, err);
+    mmul_matrix_close(c);
+    mmul_operands_close(&args);
+    return status;
+}
+
+static const enum option_id options[] = {
+    OPT_TRANSPOSE_A, OPT_TRANSPOSE_B, OPT_ALPHA, OPT_QUIET, OPT_VERBOSE, OPT_HELP, OPT_END,
+};
+
+const struct command mmul_command_verify = {
+    .name = "verify",
+    .operands = "A B C",
+    .operands_least = 3,
+    .operands_most = 3,
+    .summary = "is C = alpha op(A) op(B)? exit code 79 when not",
+    .notes =
+        "Costs O(n^2) where multiplying costs O(n^3): C x is compared with A (B x), row by row.\n",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+// The list of commands, and how a command line becomes a call. What the words mean is the
+// commands' own business.
+#include "cli/command.h"
+
+#include <string.h>
+
+#include "cli/failure.h"
+
+static const struct command *const commands[] = {
+    &mmul_command_mul,     &mmul_command_gen,    &mmul_command_info,  &mmul_command_convert,
+    &mmul_command_diff,    &mmul_command_verify, &mmul_command_split, &mmul_command_join,
+    &mmul_command_devices, &mmul_command_plan,
+};
+enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
+
+const struct command *const *mmul_commands(int *count) {
+    *count = COMMAND_COUNT;
+    return commands;
+}
+
+static enum mmul_status fail_unknown(const char *word, struct mmul_error *err) {
+    const char *names[COMMAND_COUNT + 3] = {"--help", "--version", NULL};
+    for (int c = 0; c < COMMAND_COUNT; c++)
+        names[c + 2] = commands[c]->name;
+    const char *nearest = mmul_nearest(word, names);
+    bool is_option = word[0] == '-';
+    const char *what = is_option ? "option" : "command";
+    if (nearest != NULL)
+        return mmul_cli_fail(err, MMUL_ERR_USAGE, "unknown %s '%s', did you mean '%s'?", what, word,
+                             nearest);
+    mmul_cli_fail(err, MMUL_ERR_USAGE, "unknown %s '%s'", what, word);
+    return mmul_cli_hint(err, "%smpimatmul --help lists the commands",
+                         is_option ? "options come after the command; " : "");
+}
+
+static enum mmul_status find_command(const char *word, const struct command **command,
+                                     struct mmul_error *err) {
+    for (int c = 0; c < COMMAND_COUNT; c++) {
+        if (strcmp(commands[c]->name, word) == 0) {
+            *command = commands[c];
+            return MMUL_OK;
+        }
+    }
+    return fail_unknown(word, err);
+}
+
+static enum mmul_status check_operands(const struct call *call, struct mmul_error *err) {
+    const struct command *command = call->command;
+    int count = call->operand_count;
+    if (count < command->operands_least || count > command->operands_most) {
+        const char *bound = "";
+        if (command->operands_least != command->operands_most)
+            bound = count < command->operands_least ? "at least " : "at most ";
+        int expected =
+            count < command->operands_least ? command->operands_least : command->operands_most;
+        mmul_cli_fail(err, MMUL_ERR_USAGE, "%s: expected %s%d operand%s, found %d", command->name,
+                      bound, expected, expected == 1 ? "" : "s", count);
+        return mmul_cli_hint(err, "mpimatmul %s%s%s [options]", command->name,
+                             command->operands[0] ? " " : "", command->operands);
+    }
+    for (int i = 0; i < count; i++) {
+        if (call->operands[i][0] == '\0')
+            return mmul_cli_fail(err, MMUL_ERR_USAGE, "%s: operand %d is empty", command->name,
+                                 i + 1);
+    }
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_call_parse(int argc, char **argv, struct call *call, struct mmul_error *err) {
+    if (argc < 2) {
+        mmul_cli_fail(err, MMUL_ERR_USAGE, "no command given");
+        return mmul_cli_hint(err, "mpimatmul --help lists the commands");
+    }
+    int first_operand = 0;
+    enum mmul_status status = find_command(argv[1], &call->command, err);
+    if (status == MMUL_OK)
+        status = mmul_options_parse(&call->options, call->command->options, argc - 1, argv + 1,
+                                    &first_operand, err);
+    if (status != MMUL_OK)
+        return status;
+    call->operands = argv + 1 + first_operand;
+    call->operand_count = argc - 1 - first_operand;
+    status = check_operands(call, err);
+    if (status == MMUL_OK && call->command->check != NULL)
+        status = call->command->check(call, err);
+    return status;
+}

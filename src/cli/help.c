@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT
+// Help text. Every option line ends with its default and, where it has one, its environment name.
+#include "cli/help.h"
+
+#include <string.h>
+
+static const char exit_codes[] =
+    "Exit codes:\n"
+    "   0  done and verified\n"
+    "  64  unknown command or option, malformed value, options of the ranks differ\n"
+    "  65  a file is not a valid matrix, or shapes do not fit\n"
+    "  66  input missing, unreadable, a directory or a FIFO\n"
+    "  69  a device asked for by name is absent, or failed under --no-fallback\n"
+    "  70  internal error\n"
+    "  71  memory, system or MPI failure, versions that differ between ranks\n"
+    "  73  output cannot be created, or is one of the inputs\n"
+    "  74  write error or no space\n"
+    "  75  stopped part-way\n"
+    "  79  the result is wrong, or diff or verify found a difference\n";
+
+void mmul_help_print_program(FILE *stream) {
+    int count;
+    const struct command *const *commands = mmul_commands(&count);
+    fputs("Usage: mpimatmul COMMAND [options]\n"
+          "\n"
+          "Multiplies matrices on mixed machines. Alone it uses the best device of this machine,\n"
+          "under mpirun or srun one rank per GPU or CPU.\n"
+          "\n"
+          "Commands:\n",
+          stream);
+    for (int c = 0; c < count; c++) {
+        char usage[64];
+        snprintf(usage, sizeof usage, "%s %s", commands[c]->name, commands[c]->operands);
+        fprintf(stream, "  %-16s %s\n", usage, commands[c]->summary);
+    }
+    fputs("\n"
+          "  mpimatmul COMMAND --help   options of a command, with their defaults\n"
+          "  mpimatmul --version        print the version\n"
+          "\n",
+          stream);
+    fputs(exit_codes, stream);
+    fputs(
+        "\n"
+        "Environment:\n"
+        "  MPIMATMUL_<OPTION>   default of an option, where its --help line names it. The command\n"
+        "                       line wins; --transpose-a=off undoes MPIMATMUL_TRANSPOSE_A=on\n"
+        "  With mpirun on several hosts, mpirun -x NAME takes a variable along.\n"
+        "\n"
+        "Files: .bin (4D, little-endian) and .npy. Results go to stdout, all else to stderr.\n",
+        stream);
+}
+
+static void print_option(const struct option_row *row, int width, FILE *stream) {
+    char left[80], environment[64];
+    bool is_words = row->kind == OPTION_CHOICE;
+    snprintf(left, sizeof left, "--%s%s%s", row->name, row->argument ? " " : "",
+             row->argument ? row->argument : "");
+    if (row->letter != 0)
+        fprintf(stream, "  -%c, %-*s", row->letter, width, left);
+    else
+        fprintf(stream, "      %-*s", width, left);
+    fprintf(stream, "  %s%s[default: %s", row->help, is_words && !row->help[0] ? "" : " ",
+            row->initial ? row->initial : row->shown);
+    if (row->traits & OPTION_ENVIRONMENT)
+        fprintf(stream, "; %s", mmul_option_environment(row, environment));
+    fputs("]\n", stream);
+}
+
+void mmul_help_print_command(const struct command *command, FILE *stream) {
+    int width = 0;
+    fprintf(stream, "Usage: mpimatmul %s%s%s [options]\n\n%s\n\nOptions:\n", command->name,
+            command->operands[0] ? " " : "", command->operands, command->summary);
+    for (const enum option_id *id = command->options; *id != OPT_END; id++) {
+        const struct option_row *row = mmul_option_row(*id);
+        int length = (int)strlen(row->name) + (row->argument ? (int)strlen(row->argument) + 3 : 2);
+        width = length > width ? length : width;
+    }
+    for (const enum option_id *id = command->options; *id != OPT_END; id++)
+        print_option(mmul_option_row(*id), width, stream);
+    if (command->notes[0] != '\0')
+        fprintf(stream, "\n%s", command->notes);
+}

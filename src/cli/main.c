@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT
+// mpimatmul: the program. Reads the command line, runs one command, prints what failed and exits
+// with the status as the code. Nothing else prints failures or exits.
+//
+// A command that needs MPI runs on every rank; a failure of any rank is agreed on and printed by
+// root alone, before MPI ends: afterwards mpirun may end the other ranks. Other commands are the
+// first process's, the rest of a job leaves at once.
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/command.h"
+#include "cli/help.h"
+#include "cli/print.h"
+#include "cli/session.h"
+
+// A file opened while stdout is closed would get its number, and our tables with it.
+static void keep_standard_streams(void) {
+    for (int fd = 0; fd <= 2; fd++) {
+        if (fcntl(fd, F_GETFD) == -1 && open("/dev/null", O_RDONLY) == -1)
+            abort();
+    }
+    signal(SIGPIPE, SIG_IGN); // a closed pipe is a write error with a code of its own
+}
+
+// One line, whatever is in a file's name.
+static void print_line(const char *prefix, const char *text) {
+    fputs(prefix, stderr);
+    for (; *text != '\0'; text++)
+        fputc((unsigned char)*text < 0x20 || *text == 0x7F ? '?' : *text, stderr);
+    fputc('\n', stderr);
+}
+
+static int report(const struct mmul_error *err) {
+    if (err->status == MMUL_OK)
+        return EXIT_SUCCESS;
+    fflush(stdout); // on a terminal the failure stands last
+    print_line("mpimatmul: ", err->text);
+    if (err->hint[0] != '\0')
+        print_line("  hint: ", err->hint);
+    fflush(stderr);
+    return (int)err->status;
+}
+
+// --help anywhere before "--" wins over everything else that may be wrong.
+static bool asks_for_help(int argc, char **argv) {
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool asks_for_version(int argc, char **argv) {
+    return argc > 1 && (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0);
+}
+
+static int print_help(const char *word) {
+    int count;
+    const struct command *const *commands = mmul_commands(&count);
+    const struct command *command = NULL;
+    for (int c = 0; c < count; c++) {
+        if (strcmp(commands[c]->name, word) == 0)
+            command = commands[c];
+    }
+    if (command != NULL)
+        mmul_help_print_command(command, stdout);
+    else
+        mmul_help_print_program(stdout);
+    struct mmul_error err = {0};
+    mmul_print_flush(&err);
+    return report(&err);
+}
+
+static int print_version(void) {
+    struct mmul_error err = {0};
+    printf("mpimatmul %s\n", MMUL_VERSION);
+    mmul_print_flush(&err);
+    return report(&err);
+}
+
+static int run_alone(struct call *call, struct mmul_error *err) {
+    call->is_root = true;
+    if (err->status == MMUL_OK && call->options.values[OPT_VERBOSE].number != 0)
+        mmul_options_print(&call->options, stderr);
+    if (err->status == MMUL_OK && call->command->run(call, err) == MMUL_OK)
+        mmul_print_flush(err);
+    return report(err);
+}
+
+static int run_on_all_ranks(struct call *call, struct mmul_error *err) {
+    struct session session = {0};
+    if (mmul_session_begin(&session, call, err) == MMUL_OK)
+        call->command->run(call, err);
+    if (err->status == MMUL_OK && call->is_root)
+        mmul_print_flush(err);
+    mmul_session_agree(err);
+    if (call->is_root)
+        report(err);
+    mmul_session_end(&session, call);
+    return (int)err->status;
+}
+
+int main(int argc, char **argv) {
+    keep_standard_streams();
+    const struct launcher launcher = mmul_launcher_find();
+    if (asks_for_help(argc, argv))
+        return launcher.is_first ? print_help(argv[1]) : EXIT_SUCCESS;
+    if (asks_for_version(argc, argv))
+        return launcher.is_first ? print_version() : EXIT_SUCCESS;
+    struct call call = {0};
+    struct mmul_error err = {0};
+    mmul_call_parse(argc, argv, &call, &err);
+    bool is_local = call.command != NULL && !call.command->needs_mpi;
+    if (is_local && !launcher.is_first)
+        return EXIT_SUCCESS;
+    if (is_local || (err.status != MMUL_OK && !launcher.is_present))
+        return run_alone(&call, &err);
+    return run_on_all_ranks(&call, &err);
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+// What multiplication is asked for. Whether shapes fit is the library's question.
+#include "cli/operands.h"
+
+#include "cli/failure.h"
+#include "cli/print.h"
+
+enum mmul_status mmul_operands_check(const struct call *call, struct mmul_error *err) {
+    const struct option_value *values = call->options.values;
+    if (values[OPT_BETA].real == 0 || values[OPT_C_IN].text != NULL)
+        return MMUL_OK;
+    mmul_cli_fail(err, MMUL_ERR_USAGE, "--beta is %.9g, but there is no C to multiply",
+                  values[OPT_BETA].real);
+    return mmul_cli_hint(err, "give --c-in FILE");
+}
+
+struct mmul_matmul mmul_operands_args(const struct call *call) {
+    static const enum mmul_split_choice splits[] = {MMUL_SPLIT_ROWS, MMUL_SPLIT_COLS,
+                                                    MMUL_SPLIT_AUTO};
+    static const enum mmul_split_rule rules[] = {MMUL_SPLIT_EXACT, MMUL_SPLIT_HUNDRED};
+    const struct option_value *values = call->options.values;
+    return (struct mmul_matmul){
+        .transpose_a = values[OPT_TRANSPOSE_A].number != 0,
+        .transpose_b = values[OPT_TRANSPOSE_B].number != 0,
+        .alpha = (float)values[OPT_ALPHA].real,
+        .beta = (float)values[OPT_BETA].real,
+        .weights = values[OPT_WEIGHTS].text,
+        .split = splits[values[OPT_SPLIT].number],
+        .split_rule = rules[values[OPT_SPLIT_RULE].number],
+        .memory_limit_bytes = values[OPT_MEMORY].number,
+        .device_memory_limit_bytes = values[OPT_DEVICE_MEMORY].number,
+        .no_verify = values[OPT_VERIFY].number != 0,
+        .no_fallback = values[OPT_NO_FALLBACK].number != 0,
+    };
+}
+
+static enum mmul_status open_matrix(const struct call *call, const char *path,
+                                    struct mmul_matrix **matrix, struct mmul_error *err) {
+    enum mmul_status status = mmul_matrix_open(path, matrix, err);
+    if (status != MMUL_OK)
+        return status;
+    struct mmul_matrix_info info = mmul_matrix_info(*matrix);
+    if (info.stored != info.delivered)
+        mmul_print_remark(call, "notice: '%s' is %s and is read as %s", path,
+                          mmul_dtype_name(info.stored), mmul_dtype_name(info.delivered));
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_operands_open(const struct call *call, struct mmul_matmul *args,
+                                    struct mmul_error *err) {
+    const char *c_in = call->options.values[OPT_C_IN].text;
+    enum mmul_status status = open_matrix(call, call->operands[0], &args->a, err);
+    if (status == MMUL_OK)
+        status = open_matrix(call, call->operands[1], &args->b, err);
+    if (status == MMUL_OK && c_in != NULL)
+        status = open_matrix(call, c_in, &args->c_in, err);
+    return status;
+}
+
+void mmul_operands_close(struct mmul_matmul *args) {
+    mmul_matrix_close(args->c_in);
+    mmul_matrix_close(args->b);
+    mmul_matrix_close(args->a);
+    args->a = args->b = args->c_in = NULL;
+}

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT
+// From the options and operands of mul, plan and verify to the library's struct mmul_matmul.
+#pragma once
+
+#include "cli/command.h"
+#include "mpimatmul.h"
+
+// --beta other than 0 needs --c-in. Fails with MMUL_ERR_USAGE.
+enum mmul_status mmul_operands_check(const struct call *call, struct mmul_error *err);
+
+// The fields that come from options; the same on all ranks except those the library reads on root
+// only. Options that the command does not take have the library's defaults.
+struct mmul_matmul mmul_operands_args(const struct call *call);
+
+// Opens A, B and, when given, C into args, and says which are read narrower than they are stored.
+// Local, for root; on failure what was opened is in args too: mmul_operands_close either way.
+enum mmul_status mmul_operands_open(const struct call *call, struct mmul_matmul *args,
+                                    struct mmul_error *err);
+
+// Closes the matrices of args (not its output).
+void mmul_operands_close(struct mmul_matmul *args);

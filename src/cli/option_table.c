@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+// The one table of options. A line of --help is a row: keep `help` short enough for 100 columns.
+#include <float.h>
+#include <stddef.h>
+
+#include "cli/options.h"
+
+#define ENVIRONMENT OPTION_ENVIRONMENT
+#define PER_RANK    OPTION_PER_RANK
+
+static const struct option_row rows[OPT_COUNT] = {
+    [OPT_OUTPUT] = {"output", 'o', OPTION_TEXT, 0, "FILE", NULL, "<A>x<B>_combined.bin",
+                    "result, .bin or .npy", 0, 0},
+    [OPT_JOIN_OUTPUT] = {"output", 'o', OPTION_TEXT, 0, "FILE", NULL, "<NAME>_combined.bin",
+                         "the whole matrix, .bin or .npy", 0, 0},
+    [OPT_DIMS] = {"dims", 0, OPTION_TEXT, 0, "DIMS", NULL, "none, must be given",
+                  "RxC, DxRxC or BxDxRxC", 0, 0},
+    [OPT_KIND] = {"kind", 0, OPTION_CHOICE, 0, "uniform|normal|integer|identity", "uniform", NULL,
+                  "", 0, 0},
+    [OPT_SEED] = {"seed", 0, OPTION_INTEGER, 0, "N", NULL, "random, printed",
+                  "same seed, same bytes", 0, 9223372036854774784.0},
+    [OPT_TRANSPOSE_A] = {"transpose-a", 0, OPTION_FLAG, ENVIRONMENT, NULL, "off", NULL,
+                         "A is stored k x m", 0, 0},
+    [OPT_TRANSPOSE_B] = {"transpose-b", 0, OPTION_FLAG, ENVIRONMENT, NULL, "off", NULL,
+                         "B is stored n x k", 0, 0},
+    [OPT_ALPHA] = {"alpha", 0, OPTION_REAL, ENVIRONMENT, "X", "1", NULL, "factor of A B", -FLT_MAX,
+                   FLT_MAX},
+    [OPT_BETA] = {"beta", 0, OPTION_REAL, ENVIRONMENT, "X", "0", NULL, "factor of C, with --c-in",
+                  -FLT_MAX, FLT_MAX},
+    [OPT_C_IN] = {"c-in", 0, OPTION_TEXT, ENVIRONMENT, "FILE", NULL, "none",
+                  "the C that beta multiplies", 0, 0},
+    [OPT_DTYPE] = {"dtype", 0, OPTION_DTYPE, ENVIRONMENT, "TYPE", NULL, "from the inputs", "of C",
+                   0, 0},
+    [OPT_GEN_DTYPE] = {"dtype", 0, OPTION_DTYPE, 0, "TYPE", "float32", NULL,
+                       "float32, float16 or bfloat16", 0, 0},
+    [OPT_CONVERT_DTYPE] = {"dtype", 0, OPTION_DTYPE, 0, "TYPE", NULL, "as IN, where OUT can",
+                           "float32, float16 or bfloat16", 0, 0},
+    [OPT_BIN_VERSION] = {"bin-version", 0, OPTION_INTEGER, 0, "1|2", NULL,
+                         "1, and 2 for 16-bit types", "header of a .bin", 1, 2},
+    [OPT_TOLERANCE] = {"tolerance", 0, OPTION_REAL, 0, "T", "0", NULL,
+                       "largest |x - y| that passes", 0, DBL_MAX},
+    [OPT_WEIGHTS] = {"weights", 0, OPTION_WEIGHTS, ENVIRONMENT, "LIST", "auto", NULL,
+                     "shares of the ranks", 0, 0},
+    [OPT_PARTS] = {"parts", 0, OPTION_INTEGER, 0, "N", NULL, "as many as weights",
+                   "number of shards", 1, 65536},
+    [OPT_PART_WEIGHTS] = {"weights", 0, OPTION_WEIGHTS, 0, "LIST", "equal", NULL,
+                          "equal, 0.5,0.25,0.25 or @FILE", 0, 0},
+    [OPT_AXIS] = {"axis", 0, OPTION_CHOICE, 0, "rows|cols", "rows", NULL, "what is split", 0, 0},
+    [OPT_DEVICE] = {"device", 0, OPTION_TEXT, ENVIRONMENT | PER_RANK, "NAME", "auto", NULL,
+                    "what computes on this rank", 0, 0},
+    [OPT_SPLIT] = {"split", 0, OPTION_CHOICE, ENVIRONMENT, "rows|cols|auto", "auto", NULL,
+                   "rows of A or columns of B", 0, 0},
+    [OPT_SPLIT_RULE] = {"split-rule", 0, OPTION_CHOICE, ENVIRONMENT, "exact|hundred", "exact", NULL,
+                        "how shares are rounded", 0, 0},
+    [OPT_MEMORY] = {"memory", 0, OPTION_SIZE, ENVIRONMENT, "SIZE", NULL, "what is available",
+                    "limit per node", 0, 0},
+    [OPT_DEVICE_MEMORY] = {"device-memory", 0, OPTION_SIZE, ENVIRONMENT, "SIZE", NULL, "all it has",
+                           "per device", 0, 0},
+    [OPT_VERIFY] = {"verify", 0, OPTION_CHOICE, ENVIRONMENT, "on|off", "on", NULL,
+                    "check every block", 0, 0},
+    [OPT_NO_FALLBACK] = {"no-fallback", 0, OPTION_FLAG, ENVIRONMENT, NULL, "off", NULL,
+                         "end when a device fails", 0, 0},
+    [OPT_SHARD_DIR] = {"shard-dir", 0, OPTION_TEXT, ENVIRONMENT, "DIR", NULL,
+                       "/dev/shm/mpimatmul-<uid>/", "their folder", 0, 0},
+    [OPT_REPORT] = {"report", 0, OPTION_TEXT, ENVIRONMENT, "FILE", NULL, "none",
+                    "what happened, as JSON", 0, 0},
+    [OPT_PROGRESS] = {"progress", 0, OPTION_CHOICE, ENVIRONMENT | PER_RANK, "auto|bar|plain|none",
+                      "auto", NULL, "on stderr", 0, 0},
+    [OPT_THREADS] = {"threads", 0, OPTION_INTEGER, ENVIRONMENT | PER_RANK, "N", NULL,
+                     "share of the cores", "of the CPU", 1, 1024},
+    [OPT_BIND] = {"bind", 0, OPTION_CHOICE, ENVIRONMENT | PER_RANK, "auto|none", "auto", NULL,
+                  "cores to ranks", 0, 0},
+    [OPT_QUICK] = {"quick", 0, OPTION_FLAG, 0, NULL, "off", NULL, "headers only, data unread", 0,
+                   0},
+    [OPT_JSON] = {"json", 0, OPTION_FLAG, PER_RANK, NULL, "off", NULL, "JSON instead of tables", 0,
+                  0},
+    [OPT_QUIET] = {"quiet", 'q', OPTION_FLAG, ENVIRONMENT | PER_RANK, NULL, "off", NULL,
+                   "print errors only", 0, 0},
+    [OPT_VERBOSE] = {"verbose", 'v', OPTION_FLAG, ENVIRONMENT | PER_RANK, NULL, "off", NULL,
+                     "say where values are from", 0, 0},
+    [OPT_HELP] = {"help", 'h', OPTION_FLAG, PER_RANK, NULL, "off", NULL, "print this and exit", 0,
+                  0},
+};
+
+const struct option_row *mmul_option_row(enum option_id id) {
+    return &rows[id];
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT
+// Printing, in the few shapes the commands share. Failures are not printed here but in main.
+#include "cli/print.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "cli/failure.h"
+
+enum { COLUMNS_MAX = 16 };
+
+void mmul_print_remark(const struct call *call, const char *format, ...) {
+    if (!call->is_root || call->options.values[OPT_QUIET].number != 0)
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    fputs("mpimatmul: ", stderr);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+    va_end(arguments);
+}
+
+void mmul_print_warnings(const struct call *call, const char *const *lines, int count) {
+    for (int i = 0; i < count; i++)
+        mmul_print_remark(call, "warning: %s", lines[i]);
+}
+
+// ------------------------------------------------------------------------------------------ JSON
+
+// Length of the UTF-8 character at `text`; 0 when there is none (RFC 3629, table 3-7 of Unicode).
+static int utf8_length(const unsigned char *text) {
+    unsigned first = text[0];
+    int length = first < 0x80 ? 1 : first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+    if (first > 0xF4)
+        return 0;
+    for (int i = 1; i < length; i++) {
+        if ((text[i] & 0xC0) != 0x80)
+            return 0;
+    }
+    bool is_overlong = (first == 0xE0 && text[1] < 0xA0) || (first == 0xF0 && text[1] < 0x90);
+    bool is_surrogate = first == 0xED && text[1] > 0x9F;
+    bool is_beyond = first == 0xF4 && text[1] > 0x8F;
+    return is_overlong || is_surrogate || is_beyond ? 0 : length;
+}
+
+void mmul_print_json_string(const char *text, FILE *stream) {
+    const unsigned char *at = (const unsigned char *)text;
+    fputc('"', stream);
+    while (*at != '\0') {
+        int length = utf8_length(at);
+        if (length == 0)
+            fputs("\\ufffd", stream);
+        else if (*at < 0x20 || *at == 0x7F)
+            fprintf(stream, "\\u%04x", *at);
+        else if (*at == '"' || *at == '\\')
+            fprintf(stream, "\\%c", *at);
+        else
+            fwrite(at, 1, (size_t)length, stream);
+        at += length == 0 ? 1 : length;
+    }
+    fputc('"', stream);
+}
+
+void mmul_print_json_number(double value, FILE *stream) {
+    if (isfinite(value))
+        fprintf(stream, "%.17g", value);
+    else
+        fputs("null", stream);
+}
+
+// ----------------------------------------------------------------------------------------- tables
+
+// Length of the cell at `text`; cells of the last column end with the row.
+static size_t cell_length(const char *text, bool is_last) {
+    return strcspn(text, is_last ? "\n" : "\t\n");
+}
+
+static void measure(const char *tabbed, int columns, int widths[COLUMNS_MAX]) {
+    while (*tabbed != '\0') {
+        for (int c = 0; c < columns; c++) {
+            size_t length = cell_length(tabbed, c == columns - 1);
+            widths[c] = (int)length > widths[c] ? (int)length : widths[c];
+            tabbed += length + (tabbed[length] != '\0');
+        }
+    }
+}
+
+void mmul_print_table(const char *tabbed, const char *alignment, FILE *stream) {
+    int widths[COLUMNS_MAX] = {0};
+    int columns = (int)strlen(alignment);
+    measure(tabbed, columns, widths);
+    while (*tabbed != '\0') {
+        for (int c = 0; c < columns; c++) {
+            bool is_last = c == columns - 1;
+            int length = (int)cell_length(tabbed, is_last);
+            int blanks = widths[c] - length;
+            bool is_right = alignment[c] == 'r';
+            fprintf(stream, "%*s%.*s%*s", is_right ? blanks : 0, "", length, tabbed,
+                    is_right || is_last ? 0 : blanks, "");
+            fputs(is_last ? "\n" : "  ", stream);
+            tabbed += length + (tabbed[length] != '\0');
+        }
+    }
+}
+
+enum mmul_status mmul_print_flush(struct mmul_error *err) {
+    errno = 0;
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return MMUL_OK;
+    return mmul_cli_fail(err, MMUL_ERR_IO, "cannot write to standard output: %s",
+                         errno != 0 ? strerror(errno) : "an earlier write failed");
+}

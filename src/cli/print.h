@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+// Where text goes: results to stdout (tables, JSON), remarks to stderr unless --quiet.
+#pragma once
+
+#include "cli/command.h"
+
+// "mpimatmul: ..." on stderr, on root and without --quiet only.
+void mmul_print_remark(const struct call *call, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+// "mpimatmul: warning: ..." for each line.
+void mmul_print_warnings(const struct call *call, const char *const *lines, int count);
+
+// A string of JSON, quotes included; bytes that are not UTF-8 become U+FFFD.
+void mmul_print_json_string(const char *text, FILE *stream);
+
+// A number of JSON in full precision; null for NaN and infinities, which JSON has not.
+void mmul_print_json_number(double value, FILE *stream);
+
+// Rows of cells ('\t' between cells, '\n' after a row, the heading first) with columns aligned:
+// alignment has 'l' or 'r' per column. The last column may hold tabs.
+void mmul_print_table(const char *tabbed, const char *alignment, FILE *stream);
+
+// Fails with MMUL_ERR_IO when something printed on stdout did not get there.
+enum mmul_status mmul_print_flush(struct mmul_error *err);

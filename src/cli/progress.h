@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+// How far a run is: a bar on a terminal, a line every few seconds elsewhere.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum progress_style { PROGRESS_NONE, PROGRESS_BAR, PROGRESS_PLAIN };
+
+struct progress {
+    enum progress_style style;
+    double interval_seconds;
+    char phase[32];
+    double phase_seconds; // clock when the phase began
+    double shown_seconds; // clock of the last line or redraw
+    bool is_drawn;        // a bar stands on the terminal
+};
+
+// `choice` is the place in "auto|bar|plain|none": auto is a bar when stderr is a terminal.
+void mmul_progress_init(struct progress *progress, int choice);
+
+// The library's callback; `context` is the struct progress.
+void mmul_progress_show(void *context, const char *phase, int64_t done_bytes, int64_t total_bytes);
+
+// Removes a bar, so that what is printed next starts on an empty line.
+void mmul_progress_fini(struct progress *progress);

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT
+// Starting and ending MPI around a command. Options are parsed before; a rank whose options are
+// wrong comes here all the same, because the others would wait for it for ever.
+#include "cli/session.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/failure.h"
+#include "cli/print.h"
+#include "mpimatmul.h"
+
+static const double probe_limit_seconds = 10;
+
+struct launcher mmul_launcher_find(void) {
+    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
+                                        "SLURM_PROCID"};
+    for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
+        const char *rank = getenv(names[n]);
+        if (rank != NULL)
+            return (struct launcher){.is_present = true, .is_first = strcmp(rank, "0") == 0};
+    }
+    return (struct launcher){.is_present = false, .is_first = true};
+}
+
+// Looking at OpenCL drivers takes time and can take a process down: not for a rank that asked for
+// a device of the CPU. "faulty:RULES:NAME" is about NAME.
+static bool wants_probe(const char *device) {
+    if (strncmp(device, "faulty:", 7) == 0)
+        device = strrchr(device, ':') + 1;
+    return strcmp(device, "cpu") != 0 && strcmp(device, "reference") != 0;
+}
+
+static enum mmul_status start_mpi(struct call *call, struct mmul_error *err) {
+    int provided = MPI_THREAD_SINGLE, rank = 0;
+    MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    call->is_root = rank == 0;
+    if (err->status == MMUL_OK && provided < MPI_THREAD_FUNNELED)
+        mmul_cli_fail(err, MMUL_ERR_SYSTEM, "this MPI gives no thread support (level %d of %d)",
+                      provided, MPI_THREAD_FUNNELED);
+    return mmul_agree(MPI_COMM_WORLD, err);
+}
+
+// The command and its operands have to be the same everywhere too.
+static char *agreed_text(const struct call *call) {
+    char *heading = NULL, *agreed = NULL;
+    size_t length = 0;
+    FILE *stream = open_memstream(&heading, &length);
+    if (stream == NULL)
+        return NULL;
+    fprintf(stream, "command=%s\n", call->command->name);
+    for (int i = 0; i < call->operand_count; i++)
+        fprintf(stream, "operand %d=%s\n", i + 1, call->operands[i]);
+    if (fclose(stream) == 0)
+        agreed = mmul_options_agreed(&call->options, heading);
+    free(heading);
+    return agreed;
+}
+
+static enum mmul_status create_context(const struct session *session, struct call *call,
+                                       struct mmul_error *err) {
+    const struct option_value *values = call->options.values;
+    char *agreed = agreed_text(call);
+    if (agreed == NULL)
+        mmul_cli_fail(err, MMUL_ERR_SYSTEM, "cannot allocate memory for the options");
+    enum mmul_status status = mmul_agree(MPI_COMM_WORLD, err);
+    if (status == MMUL_OK) {
+        const struct mmul_context_options options = {
+            .device = values[OPT_DEVICE].text,
+            .threads = (int)values[OPT_THREADS].number,
+            .no_bind = values[OPT_BIND].number != 0,
+            .probe = session->probe,
+            .agreed_options = agreed,
+        };
+        status = mmul_context_create(MPI_COMM_WORLD, &options, &call->context, err);
+    }
+    free(agreed);
+    return status;
+}
+
+enum mmul_status mmul_session_begin(struct session *session, struct call *call,
+                                    struct mmul_error *err) {
+    if (err->status == MMUL_OK && wants_probe(call->options.values[OPT_DEVICE].text))
+        err->status = mmul_probe_create(probe_limit_seconds, &session->probe, err);
+    enum mmul_status status = start_mpi(call, err);
+    if (status == MMUL_OK)
+        status = create_context(session, call, err);
+    if (status != MMUL_OK)
+        return status;
+    const char *const *warnings = NULL;
+    int count = call->is_root ? mmul_context_warnings(call->context, &warnings) : 0;
+    mmul_print_warnings(call, warnings, count);
+    if (call->is_root && call->options.values[OPT_VERBOSE].number != 0)
+        mmul_options_print(&call->options, stderr);
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_session_agree(struct mmul_error *err) {
+    return mmul_agree(MPI_COMM_WORLD, err);
+}
+
+void mmul_session_end(struct session *session, struct call *call) {
+    mmul_context_destroy(call->context);
+    call->context = NULL;
+    mmul_probe_destroy(session->probe);
+    session->probe = NULL;
+    MPI_Finalize();
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+// The life around a command that needs MPI: probe, MPI_Init, agreement, context, and back.
+#pragma once
+
+#include "cli/command.h"
+
+// What the environment says before MPI starts.
+struct launcher {
+    bool is_present; // started by mpirun or srun
+    bool is_first;   // no launcher, or its rank 0
+};
+
+struct launcher mmul_launcher_find(void);
+
+struct mmul_probe;
+
+struct session {
+    struct mmul_probe *probe; // OpenCL devices of this machine, owned
+};
+
+// Collective over all processes of the job, whatever *err holds: comes with the failure this rank
+// had so far (err->status MMUL_OK: none) and leaves with everybody's. Starts MPI and sets
+// call->is_root in any case, call->context only on success.
+enum mmul_status mmul_session_begin(struct session *session, struct call *call,
+                                    struct mmul_error *err);
+
+// Collective. Leaves *err the same on all ranks: the lowest failing rank's.
+enum mmul_status mmul_session_agree(struct mmul_error *err);
+
+// Collective. Destroys the context and ends MPI.
+void mmul_session_end(struct session *session, struct call *call);

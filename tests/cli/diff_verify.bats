@@ -1,0 +1,170 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# diff and verify: what they find in files that numpy made, and codes 0 and 79.
+# shellcheck disable=SC2154 # status, output and stderr are set by bats
+load helper
+
+# X and Y differ by 0.5 at [0, 1, 2, 3] and by 0.25 at [0, 1, 2, 4].
+make_pair() {
+    python << 'END'
+from matrices import integers, write_bin
+x = integers(1, 2, 3, 5)
+y = x.copy()
+y[1, 2, 3] += 0.5
+y[1, 2, 4] -= 0.25
+write_bin("X.bin", x)
+write_bin("Y.bin", y)
+END
+}
+
+@test "equal matrices: code 0, also across formats" {
+    "$MPIMATMUL" gen A.bin --dims 2x3x5 --seed 1
+    "$MPIMATMUL" convert A.bin A.npy
+    program diff A.bin A.npy
+    expect_quiet_success
+    expect_line "shape            2 x 3 x 5"
+    expect_line "elements         30"
+    expect_line "max difference   0"
+    expect_line "outside          0"
+    program diff A.bin A.npy --quiet
+    expect_quiet_success
+    [ -z "$output" ]
+}
+
+@test "differences: how many, how large, where, code 79" {
+    need_numpy
+    make_pair
+    program diff X.bin Y.bin
+    expect_status 79
+    [ "$stderr" = "mpimatmul: 'X.bin' and 'Y.bin' differ: 2 of 30 elements by more than 0" ]
+    expect_line "max difference   0.5"
+    expect_line "mean difference  0.025"
+    expect_line "outside          2"
+    expect_line "first outside    [0, 1, 2, 3]"
+}
+
+@test "a tolerance lets differences pass up to itself" {
+    need_numpy
+    make_pair
+    program diff X.bin Y.bin --tolerance 0.5
+    expect_quiet_success
+    expect_line "outside          0"
+    program diff X.bin Y.bin --tolerance 0.25
+    expect_status 79
+    expect_line "outside          1"
+    program diff X.bin Y.bin --tolerance -1
+    expect_status 64
+    program diff X.bin Y.bin --tolerance nan
+    expect_failure 64 "--tolerance: 'nan' is not a number"
+}
+
+@test "NaN equals NaN, infinities their like, and nothing else" {
+    need_numpy
+    python << 'END'
+import numpy as np
+from matrices import write_bin
+write_bin("X.bin", np.array([[np.nan, np.inf, -np.inf, 1, 2, 3]]))
+write_bin("Y.bin", np.array([[np.nan, np.inf, np.inf, 1, np.nan, np.inf]]))
+END
+    program diff X.bin X.bin
+    expect_quiet_success
+    program diff X.bin Y.bin --tolerance 1e30
+    expect_status 79
+    expect_line "outside          3"
+    expect_line "first outside    [0, 0, 0, 2]"
+}
+
+@test "different shapes: code 79 and both of them" {
+    "$MPIMATMUL" gen A.bin --dims 3x5 --seed 1
+    "$MPIMATMUL" gen B.bin --dims 2x5x3 --seed 1
+    program diff A.bin B.bin
+    expect_failure 79 "'A.bin' (3 x 5) and 'B.bin' (2 x 5 x 3) differ in shape"
+}
+
+@test "diff --json" {
+    need_numpy
+    make_pair
+    "$MPIMATMUL" gen Z.bin --dims 3x5 --seed 1
+    run bash -c '"$MPIMATMUL" diff --json X.bin Y.bin > diff.json'
+    [ "$status" -eq 79 ]
+    run bash -c '"$MPIMATMUL" diff --json X.bin Z.bin > shape.json'
+    [ "$status" -eq 79 ]
+    python << 'END'
+import json
+d = json.load(open("diff.json"))
+assert d["same"] is False and (d["elements"], d["outside"], d["first_outside"]) == (30, 2, 15 + 2 * 5 + 3), d
+assert (d["max_difference"], d["mean_difference"], d["tolerance"]) == (0.5, 0.025, 0)
+assert d["x_dims"] == d["y_dims"] == [1, 2, 3, 5]
+d = json.load(open("shape.json"))
+assert d["same"] is False and d["y_dims"] == [1, 1, 3, 5] and "outside" not in d
+END
+}
+
+# C = A B in whole numbers, and wrong ones: E one element off, S two columns swapped.
+make_product() {
+    python << 'END'
+import numpy as np
+from matrices import integers, write_bin
+a, b = integers(1, 3, 17, 31), integers(2, 3, 31, 13)
+c = a @ b
+write_bin("A.bin", a)
+write_bin("B.bin", b)
+write_bin("C.bin", c)
+write_bin("At.bin", a.swapaxes(1, 2))
+write_bin("Bt.bin", b.swapaxes(1, 2))
+write_bin("D.bin", -2.5 * c)
+e = c.copy()
+e[1, 5, 7] += 1
+write_bin("E.bin", e)
+s = c.copy()
+s[:, :, [2, 3]] = s[:, :, [3, 2]]
+write_bin("S.bin", s)
+END
+}
+
+@test "verify accepts a right product, transposed and scaled too" {
+    need_numpy
+    make_product
+    program verify A.bin B.bin C.bin
+    expect_quiet_success
+    [ "$output" = "'C.bin' is 'A.bin' times 'B.bin': 51 rows checked" ]
+    program verify --transpose-a --transpose-b --alpha -2.5 At.bin Bt.bin D.bin
+    expect_quiet_success
+    program verify --quiet A.bin B.bin C.bin
+    expect_quiet_success
+    [ -z "$output" ]
+}
+
+@test "verify finds one wrong element and says where" {
+    need_numpy
+    make_product
+    program verify A.bin B.bin E.bin
+    expect_failure 79 "'E.bin' is not 'A.bin' times 'B.bin': 1 of 51 rows wrong, the first is row 5 of matrix 1"
+}
+
+@test "verify finds swapped columns, a missing factor and a missing transpose" {
+    need_numpy
+    make_product
+    program verify A.bin B.bin S.bin
+    expect_status 79
+    program verify A.bin B.bin D.bin
+    expect_status 79
+    "$MPIMATMUL" gen Q.bin --dims 17x17 --seed 1
+    "$MPIMATMUL" gen P.bin --dims 17x17 --kind identity
+    program verify Q.bin P.bin Q.bin
+    expect_quiet_success
+    program verify --transpose-a Q.bin P.bin Q.bin
+    expect_status 79
+}
+
+@test "verify refuses shapes that do not fit" {
+    need_numpy
+    make_product
+    program verify B.bin A.bin C.bin
+    expect_status 65
+    [ "${#stderr_lines[@]}" -le 2 ]
+    program verify A.bin B.bin A.bin
+    expect_status 65
+    program verify A.bin B.bin missing.bin
+    expect_failure 66 "cannot open 'missing.bin': No such file or directory"
+}

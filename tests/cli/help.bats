@@ -1,0 +1,108 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# Help and version: on stdout, code 0, complete, the same as the tables that parse.
+# shellcheck disable=SC2154 # status, output and stderr are set by bats
+load helper
+
+commands=(mul gen info convert diff verify split join devices plan)
+
+@test "--help lists the commands of this version and no others" {
+    program --help
+    expect_quiet_success
+    listed=$(sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' <<< "$output" | xargs)
+    [ "$listed" = "${commands[*]}" ]
+}
+
+@test "--help lists every exit code" {
+    program --help
+    for code in 0 64 65 66 69 70 71 73 74 75 79; do
+        grep -q -E "^ +$code  [a-z]" <<< "$output"
+    done
+}
+
+@test "every command has help, with a default on every option line" {
+    for command in "${commands[@]}"; do
+        program "$command" --help
+        expect_quiet_success
+        [ "${lines[0]%% \[options\]}" != "${lines[0]}" ]
+        [ "$(grep -c -E '^  (-[a-z],|   ) --' <<< "$output")" -ge 3 ]
+        run grep -E '^  (-[a-z],|   ) --' <<< "$output"
+        for line in "${lines[@]}"; do
+            [[ "$line" =~ \[default:\ [^]]+\]$ ]] || { echo "$line"; return 1; }
+        done
+    done
+}
+
+@test "help fits in 104 columns" {
+    for command in "${commands[@]}" ""; do
+        program ${command:+"$command"} --help
+        run awk 'length > 104' <<< "$output"
+        [ -z "$output" ]
+    done
+}
+
+@test "every option in the help of mul is accepted, and what does not exist is not listed" {
+    program mul --help
+    names=$(sed -n 's/^  \(-[a-z],\|   \) --\([a-z-]*\).*/\2/p' <<< "$output")
+    [ "$(wc -w <<< "$names")" -eq 22 ]
+    for name in $names; do
+        [ "$name" != help ] || continue
+        program mul A.bin "--$name=?"      # a bad value or a missing operand, not an unknown option
+        expect_status 64
+        [[ "$stderr" != *"unknown option"* ]]
+    done
+    for name in io keep resume trace; do
+        [[ "$names" != *"$name"* ]]
+        program mul A.bin B.bin "--$name"
+        expect_status 64
+        [[ "${stderr_lines[0]}" == "mpimatmul: mul: unknown option '--$name'"* ]]
+    done
+}
+
+@test "-h is --help, and wins over anything that is wrong" {
+    program mul --help
+    expected=$output
+    program mul -h
+    [ "$output" = "$expected" ]
+    program mul --alpha nonsense --help
+    expect_quiet_success
+    [ "$output" = "$expected" ]
+}
+
+@test "--version prints name and version" {
+    program --version
+    expect_quiet_success
+    [ "$output" = "mpimatmul 0.1.0" ]
+}
+
+@test "under mpirun help is printed once" {
+    program mul --help
+    expected=$output
+    ranks 3 mul --help
+    expect_quiet_success
+    [ "$output" = "$expected" ]
+}
+
+@test "help does not need MPI" {
+    # An Open MPI that can load no component fails in MPI_Init.
+    OMPI_MCA_btl=none OMPI_MCA_pml=none program plan --help
+    expect_quiet_success
+}
+
+@test "the manual page has every command and every option" {
+    "$REPO/scripts/make-man" "$MPIMATMUL" > mpimatmul.1
+    for command in "${commands[@]}"; do
+        grep -q "^\.SS.*$command" mpimatmul.1
+        for name in $("$MPIMATMUL" "$command" --help | grep -o -E '^  (-[a-z],|   ) --[a-z-]+' | grep -o -E '[a-z-]+$'); do
+            grep -q -F -- "${name//-/\\-}" mpimatmul.1 || { echo "$command $name"; return 1; }
+        done
+    done
+}
+
+@test "the manual page formats without a warning" {
+    command -v man > /dev/null && command -v groff > /dev/null || skip "man is not installed"
+    "$REPO/scripts/make-man" "$MPIMATMUL" > mpimatmul.1
+    run --separate-stderr groff -man -Tutf8 -ww mpimatmul.1
+    expect_quiet_success
+    [[ "$output" == *"mpimatmul"* ]]
+}

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+# shellcheck disable=SC2154 # status, output and stderr are set by bats
+#
+# For every bats file here: runs the program in a folder of the test's own, and compares what it says with
+# what it should say, whole lines and exit codes.
+
+bats_require_minimum_version 1.5.0
+# shellcheck source=tests/environment.sh
+source "${BATS_TEST_DIRNAME:?}/../environment.sh"
+export PYTHONPATH=$REPO/tests/cli PYTHONDONTWRITEBYTECODE=1
+
+# Relative names keep the expected lines short. bats keeps files of its own beside this folder.
+setup() {
+    mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return 1
+}
+
+need_numpy() {
+    "$PYTHON" -c 'import numpy' 2> /dev/null || skip "numpy is not installed"
+}
+
+# Python from stdin, with the module `matrices` at hand.
+python() {
+    "$PYTHON" - "$@"
+}
+
+# The program alone: sets status, output, stderr, stderr_lines.
+program() {
+    run --separate-stderr "$MPIMATMUL" "$@" < /dev/null
+}
+
+# The program on so many ranks: ranks 2 mul A.bin B.bin
+ranks() {
+    local count=$1
+    shift
+    run --separate-stderr mpirun -q -n "$count" "$MPIMATMUL" "$@" < /dev/null
+}
+
+show() {
+    printf 'status %s\n--- stdout\n%s\n--- stderr\n%s\n' "$status" "$output" "${stderr:-}"
+}
+
+expect_status() {
+    if [ "$status" -ne "$1" ]; then
+        echo "expected status $1"
+        show
+        return 1
+    fi
+}
+
+# Success without a word on stderr.
+expect_quiet_success() {
+    expect_status 0 || return 1
+    if [ -n "${stderr:-}" ]; then
+        echo "expected nothing on stderr"
+        show
+        return 1
+    fi
+}
+
+# expect_failure CODE LINE [HINT]: exactly these lines on stderr, and nothing on stdout.
+expect_failure() {
+    local expected="mpimatmul: $2"
+    [ $# -lt 3 ] || expected+=$'\n'"  hint: $3"
+    expect_status "$1" || return 1
+    if [ "${stderr:-}" != "$expected" ] || [ -n "$output" ]; then
+        printf 'expected status %s, no stdout, and on stderr\n%s\n' "$1" "$expected"
+        show
+        return 1
+    fi
+}
+
+# expect_line TEXT: a whole line of stdout.
+expect_line() {
+    if ! grep -q -x -F -e "$1" <<< "$output"; then
+        printf 'expected on stdout the line\n%s\n' "$1"
+        show
+        return 1
+    fi
+}
+
+# expect_only_files NAME...: nothing else is in the test's folder, least of all a half-written result.
+expect_only_files() {
+    local found
+    found=$(find . -mindepth 1 -printf '%P\n' | sort | xargs)
+    if [ "$found" != "$(printf '%s\n' "$@" | sort | xargs)" ]; then
+        printf 'expected files: %s\nfound: %s\n' "$*" "$found"
+        return 1
+    fi
+}

@@ -1,0 +1,222 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# info and convert, with numpy as the other side: what it wrote is read, what is written it reads.
+# shellcheck disable=SC2154 # status, output and stderr are set by bats
+load helper
+
+@test "info prints header, statistics and a corner" {
+    need_numpy
+    python << 'END'
+import numpy as np
+from matrices import write_bin
+a = np.arange(-3, 32, dtype=np.float32).reshape(5, 7)
+a[4, 6], a[4, 5], a[4, 4] = np.nan, np.inf, -np.inf
+write_bin("A.bin", a)
+END
+    program info A.bin
+    expect_quiet_success
+    # The finite elements are -3 .. 28.
+    [ "$(xargs <<< "${lines[0]}")" = "format dims dtype bytes min max mean NaN Inf file" ]
+    [ "$(xargs <<< "${lines[1]}")" = "bin 1 5 x 7 float32 160 -3 28 12.5 1 2 A.bin" ]
+    expect_line "A.bin, corner of 4 x 6:"
+    [ "$(xargs <<< "${lines[3]}")" = "-3 -2 -1 0 1 2 ..." ]
+    [ "$(xargs <<< "${lines[6]}")" = "18 19 20 21 22 23 ..." ]
+    [ "$(xargs <<< "${lines[7]}")" = "..." ]
+}
+
+@test "info of several files is one table, of a matrix smaller than the corner no dots" {
+    "$MPIMATMUL" gen A.bin --dims 2x3 --kind identity
+    "$MPIMATMUL" gen B.npy --dims 7x2x3 --dtype float16 --seed 1
+    program info A.bin B.npy
+    expect_status 0
+    [ "$(xargs <<< "${lines[1]}")" = "bin 1 2 x 3 float32 44 0 1 0.333333 0 0 A.bin" ]
+    [[ "$(xargs <<< "${lines[2]}")" == "npy 1 7 x 2 x 3 float16 212 "*" B.npy" ]]
+    [[ "$output" != *...* ]]
+}
+
+@test "info --quick reads headers only" {
+    program gen A.bin --dims 2x3 --kind identity
+    program info --quick A.bin
+    expect_quiet_success
+    [ "${#lines[@]}" -eq 2 ]
+    [ "$(xargs <<< "${lines[0]}")" = "format dims dtype bytes file" ]
+    [ "$(xargs <<< "${lines[1]}")" = "bin 1 2 x 3 float32 44 A.bin" ]
+}
+
+@test "info --json is JSON, whatever is in the file and in its name" {
+    need_numpy
+    python << 'END'
+import numpy as np
+from matrices import write_bin
+write_bin('we"ird\\ \t\u00e9.bin', np.array([[np.nan, np.inf]]))
+write_bin(b"not utf8 \xff\xe0\x80.bin", np.array([[1.5, -2]]), tag=-2)
+np.save("F.npy", np.asfortranarray(np.array([[1, 2], [3, 4]], ">f8")))
+END
+    "$MPIMATMUL" info --json ./*.npy ./*.bin > info.json
+    python << 'END'
+import json
+fortran, other, weird = json.load(open("info.json", encoding="utf-8"))
+assert weird["file"] == './we"ird\\ \t\u00e9.bin', weird
+assert weird["min"] is weird["max"] is weird["mean"] is None
+assert (weird["nan"], weird["inf"], weird["corner"]) == (1, 1, [[None, None]])
+assert other["file"] == "./not utf8 \ufffd\ufffd\ufffd.bin", other
+assert (other["format"], other["version"], other["dtype"], other["dims"]) == ("bin", 2, "float16", [1, 1, 1, 2])
+assert (other["min"], other["max"], other["mean"], other["bytes"]) == (-2, 1.5, -0.25, 24)
+assert fortran["fortran_order"] and fortran["big_endian"] and fortran["dtype"] == "float64"
+assert fortran["corner"] == [[1, 2], [3, 4]]
+END
+}
+
+@test "info stops at the first file that is none, after printing those before it" {
+    "$MPIMATMUL" gen A.bin --dims 2x3 --kind identity
+    program info A.bin missing.bin A.bin
+    expect_status 66
+    [ "$stderr" = "mpimatmul: cannot open 'missing.bin': No such file or directory" ]
+    [ "$(grep -c float32 <<< "$output")" -eq 1 ]
+    program info --json A.bin missing.bin
+    expect_failure 66 "cannot open 'missing.bin': No such file or directory"
+}
+
+@test "what numpy writes is read: f2 f4 f8, both byte orders, both element orders, 1-D to 4-D" {
+    need_numpy
+    python << 'END'
+import itertools
+import subprocess
+import numpy as np
+from matrices import read_bin
+import os
+rng = np.random.default_rng(1)
+cases = list(itertools.product(("f2", "f4", "f8"), "<>", "CF", ((7,), (3, 5), (2, 3, 5), (2, 3, 4, 5))))
+assert len(cases) == 48
+for kind, byte_order, order, dims in cases:
+    a = rng.standard_normal(dims).astype(byte_order + kind, order=order)
+    np.save("in.npy", a)
+    subprocess.run([os.environ["MPIMATMUL"], "convert", "-q", "in.npy", "out.bin"], check=True)
+    tag, b = read_bin("out.bin")
+    expected = a.astype("<f2" if kind == "f2" else "<f4", order="C")
+    assert tag == (-2 if kind == "f2" else 4), (tag, kind)
+    assert b.shape == (1,) * (4 - len(dims)) + dims, (b.shape, dims)
+    assert b.tobytes() == expected.tobytes(), (kind, byte_order, order, dims)
+END
+}
+
+@test "numpy reads what is written, and finds the same elements" {
+    need_numpy
+    for dtype in float32 float16; do
+        "$MPIMATMUL" gen A.bin --dims 2x3x5x7 --seed 2 --kind normal --dtype $dtype
+        program convert A.bin A.npy
+        expect_quiet_success
+        DTYPE=$dtype python << 'END'
+import os
+import numpy as np
+from matrices import read_bin, same_bits
+a = np.load("A.npy", allow_pickle=False)
+assert a.dtype == np.dtype(os.environ["DTYPE"]) and a.flags.c_contiguous
+assert same_bits(a, read_bin("A.bin")[1])
+END
+    done
+}
+
+@test ".bin to .npy to .bin is byte-identical, with NaN payloads and -0" {
+    need_numpy
+    python << 'END'
+import numpy as np
+from matrices import write_bin
+words = np.array([0x7FC00001, 0xFFC12345, 0x7F800001, 0x80000000, 0x00000001, 0x7F800000, 0xFF800000, 0x3F800000], "<u4")
+write_bin("A.bin", np.resize(words.view("<f4"), (2, 3, 4, 5)))
+halves = np.array([0x7E01, 0xFD55, 0x7C01, 0x8000, 0x0001, 0x7C00, 0xFC00, 0x3C00], "<u2")
+write_bin("H.bin", np.resize(halves.view("<f2"), (2, 3, 4, 5)), tag=-2)
+END
+    "$MPIMATMUL" convert A.bin A.npy
+    "$MPIMATMUL" convert A.npy B.bin
+    cmp A.bin B.bin
+    "$MPIMATMUL" convert H.bin H.npy
+    "$MPIMATMUL" convert H.npy G.bin --dtype float16
+    cmp H.bin G.bin
+}
+
+@test "narrowing rounds to nearest even, as numpy does" {
+    need_numpy
+    python << 'END'
+import numpy as np
+from matrices import write_bin
+rng = np.random.default_rng(3)
+a = np.concatenate([rng.standard_normal(4000) * 10.0 ** rng.integers(-9, 6, 4000),
+                    1 + np.arange(4096) / 2**13, [65504, 65519.99, 65520, 65536, 1e30, -0.0, 0, 2**-24, 2**-25, 3 * 2**-26]])
+write_bin("A.bin", a.astype("f4")[None])
+END
+    "$MPIMATMUL" convert A.bin H.bin --dtype float16
+    "$MPIMATMUL" convert A.bin B.bin --dtype bfloat16
+    "$MPIMATMUL" convert B.bin W.bin --dtype float32
+    python << 'END'
+import numpy as np
+from matrices import read_bin, same_bits
+a = read_bin("A.bin")[1]
+with np.errstate(over="ignore"):
+    assert same_bits(read_bin("H.bin")[1], a.astype("<f2"))
+bits = a.view("<u4").astype("u8")
+expected = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype("<u2")
+assert same_bits(read_bin("B.bin")[1], expected)
+assert np.array_equal(read_bin("W.bin")[1].view("<u4"), expected.astype("<u4") << 16)
+END
+}
+
+@test "float64 is said to become float32, unless that was asked for" {
+    need_numpy
+    python << 'END'
+import numpy as np
+np.save("D.npy", np.array([[1 / 3, 2.0]]))
+END
+    program convert D.npy A.bin
+    expect_status 0
+    [ "$stderr" = "mpimatmul: notice: 'D.npy' is float64 and becomes float32" ]
+    program convert D.npy A.bin --dtype float32
+    expect_quiet_success
+    program convert D.npy A.bin --quiet
+    expect_quiet_success
+}
+
+@test "--bin-version 2 keeps the elements and changes the header" {
+    "$MPIMATMUL" gen A.bin --dims 3x5 --seed 1
+    program convert A.bin B.bin --bin-version 2
+    expect_quiet_success
+    [ "$(head -c 4 B.bin | od -An -t d4 | xargs)" = "-1" ]
+    cmp <(tail -c +5 A.bin) <(tail -c +5 B.bin)
+    program convert B.bin C.bin --bin-version 1
+    expect_quiet_success
+    cmp A.bin C.bin
+}
+
+@test "headers with 2 and 3 sizes are read" {
+    need_numpy
+    python << 'END'
+import struct
+import numpy as np
+a = np.arange(30, dtype="<f4")
+open("two.bin", "wb").write(struct.pack("<3i", 2, 5, 6) + a.tobytes())
+open("three.bin", "wb").write(struct.pack("<4i", 3, 2, 5, 3) + a.tobytes())
+END
+    "$MPIMATMUL" convert two.bin A.bin
+    [ "$(head -c 20 A.bin | od -An -v -t d4 | xargs)" = "4 1 1 5 6" ]
+    cmp <(tail -c +13 two.bin) <(tail -c +21 A.bin)
+    "$MPIMATMUL" convert three.bin A.bin
+    [ "$(head -c 20 A.bin | od -An -v -t d4 | xargs)" = "4 2 1 5 3" ]
+}
+
+@test "numpy files that are no matrices are refused" {
+    need_numpy
+    python << 'END'
+import numpy as np
+np.save("i.npy", np.array([[1, 2]], "i4"))
+np.save("o.npy", np.array([[{}]]), allow_pickle=True)
+np.save("five.npy", np.zeros((1, 1, 1, 1, 2), "f4"))
+np.save("none.npy", np.zeros((0, 2), "f4"))
+END
+    for name in i o five none; do
+        program convert $name.npy out.bin
+        expect_status 65
+        [ "${#stderr_lines[@]}" -le 2 ]
+        [[ "${stderr_lines[0]}" == "mpimatmul: '$name.npy' "* ]]
+    done
+    [ ! -e out.bin ]
+}

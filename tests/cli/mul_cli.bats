@@ -1,0 +1,326 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# mul, plan and devices as a user types them, alone and under mpirun: results against numpy, and every
+# refusal as one line with its code.
+# shellcheck disable=SC2154 # status, output and stderr are set by bats
+load helper
+
+# Whole numbers, so that every right answer is the same to the last bit. A 17 x 31, B 31 x 13, C 17 x 13.
+make_operands() {
+    python << 'END'
+import numpy as np
+from matrices import integers, write_bin
+a, b, c = integers(1, 17, 31), integers(2, 31, 13), integers(3, 17, 13)
+write_bin("A.bin", a)
+write_bin("B.bin", b)
+write_bin("C.bin", c)
+write_bin("At.bin", a.T)
+write_bin("Bt.bin", b.T)
+END
+}
+
+# result_is FILE EXPRESSION: in numpy, with a, b and c at hand.
+result_is() {
+    python "$1" "$2" << 'END'
+import sys
+import numpy as np
+from matrices import read_bin
+a, b, c = (read_bin(name + ".bin")[1].astype("f8") for name in "ABC")
+found = read_bin(sys.argv[1])[1].astype("f8")
+expected = eval(sys.argv[2])
+assert found.shape == expected.shape, (found.shape, expected.shape)
+assert np.array_equal(found, expected), abs(found - expected).max()
+END
+}
+
+# both_refused CODE LINE HINT ARGUMENTS...: alone and on two ranks. HINT may be empty.
+both_refused() {
+    local code=$1 line=$2 hint=$3
+    shift 3
+    program "$@"
+    expect_failure "$code" "$line" ${hint:+"$hint"} || return 1
+    ranks 2 "$@"
+    expect_failure "$code" "$line" ${hint:+"$hint"}
+}
+
+@test "the product, alone and on 2 and 3 ranks" {
+    need_numpy
+    make_operands
+    program mul A.bin B.bin -o D.bin --device cpu
+    expect_status 0
+    result_is D.bin "a @ b"
+    for count in 2 3; do
+        ranks $count mul A.bin B.bin -o D$count.bin --device cpu
+        expect_status 0
+        cmp D.bin D$count.bin
+    done
+}
+
+@test "alpha, beta and transposes" {
+    need_numpy
+    make_operands
+    ranks 2 mul At.bin Bt.bin --transpose-a --transpose-b --alpha -2 --beta 3 --c-in C.bin -o D.bin --device cpu
+    expect_status 0
+    result_is D.bin "-2 * (a @ b) + 3 * c"
+}
+
+@test "without -o the result is named after both, in the current folder" {
+    need_numpy
+    make_operands
+    mkdir far here
+    mv A.bin far/A_shard_3.bin
+    cd here
+    program mul ../far/A_shard_3.bin ../B.bin --device cpu
+    expect_status 0
+    expect_only_files AxB_combined.bin
+    expect_line "AxB_combined.bin: 17 x 13"
+}
+
+@test "the result's type: asked for, or the common 16-bit type" {
+    need_numpy
+    make_operands
+    "$MPIMATMUL" convert A.bin Ah.bin --dtype float16
+    "$MPIMATMUL" convert B.bin Bh.bin --dtype float16
+    for row in "Ah.bin Bh.bin -2" "Ah.bin B.bin 4" "Ah.bin Bh.bin 4 --dtype float32" "A.bin B.bin -3 --dtype bfloat16"; do
+        read -r a b tag options <<< "$row"
+        # shellcheck disable=SC2086 # several words
+        program mul $a $b -o D.bin --device cpu $options
+        expect_status 0
+        [ "$(head -c 4 D.bin | od -An -t d4 | xargs)" = "$tag" ] || { echo "$row"; return 1; }
+    done
+    program mul Ah.bin Bh.bin -o D.bin --device cpu
+    result_is D.bin "a @ b"
+}
+
+@test "float64 is read as float32, with a notice" {
+    need_numpy
+    make_operands
+    python << 'END'
+import numpy as np
+from matrices import read_bin
+np.save("A.npy", read_bin("A.bin")[1].astype("f8"))
+END
+    ranks 2 mul A.npy B.bin -o D.bin --device cpu
+    expect_status 0
+    grep -q -x -F "mpimatmul: notice: 'A.npy' is float64 and is read as float32" <<< "$stderr"
+    result_is D.bin "a @ b"
+    program mul A.npy B.bin -o D.bin --device cpu --quiet
+    expect_quiet_success
+    [ -z "$output" ]
+}
+
+@test "the table is on stdout, and the report is JSON" {
+    need_numpy
+    make_operands
+    ranks 2 mul A.bin B.bin -o D.bin --device cpu --weights 2,1 --report report.json
+    expect_status 0
+    [[ "$output" == *rank*rows*share*"66.7 %"*"33.3 %"* ]]
+    expect_line "D.bin: 17 x 13"
+    "$PYTHON" -m json.tool report.json > /dev/null
+}
+
+@test "sizes that do not fit" {
+    need_numpy
+    make_operands
+    python << 'END'
+from matrices import integers, write_bin
+write_bin("S.bin", integers(1, 2, 3, 4, 5))
+write_bin("T.bin", integers(2, 2, 4, 5, 4))
+write_bin("U.bin", integers(3, 5, 3, 5, 4))
+END
+    both_refused 65 "cannot multiply 'A.bin' (17 x 31) by 'C.bin' (17 x 13): inner sizes 31 and 17 differ" "" \
+        mul A.bin C.bin
+    both_refused 65 "cannot multiply 'A.bin' (17 x 31) by 'B.bin' (31 x 13): inner sizes 17 and 31 differ" "" \
+        mul A.bin B.bin --transpose-a
+    both_refused 65 \
+        "cannot multiply 'S.bin' (2 x 3 x 4 x 5) by 'T.bin' (2 x 4 x 5 x 4): depths 3 and 4 differ" "" mul S.bin T.bin
+    both_refused 65 \
+        "cannot multiply 'S.bin' (2 x 3 x 4 x 5) by 'U.bin' (5 x 3 x 5 x 4): batch sizes 2 and 5 differ" "" mul S.bin U.bin
+    both_refused 65 "cannot add 'A.bin' (17 x 31) to a result of 17 x 13: shapes differ" "" \
+        mul A.bin B.bin --c-in A.bin --beta 1
+    both_refused 65 "cannot multiply 'A.bin' (17 x 31) by 'C.bin' (17 x 13): inner sizes 31 and 17 differ" "" \
+        plan A.bin C.bin
+    expect_only_files A.bin At.bin B.bin Bt.bin C.bin S.bin T.bin U.bin
+}
+
+@test "option values that are none" {
+    need_numpy
+    make_operands
+    both_refused 64 "--alpha: 'nan' is not a number" "" mul A.bin B.bin --alpha nan
+    both_refused 64 "--beta: 'inf' is not a number" "" mul A.bin B.bin --beta inf
+    both_refused 64 "--beta is 1, but there is no C to multiply" "give --c-in FILE" mul A.bin B.bin --beta 1
+    both_refused 64 "--weights: weight 1 is -1: a weight is zero or more" "" mul A.bin B.bin --weights -1,1
+    both_refused 64 "--weights: 'nan' is not a number" "" mul A.bin B.bin --weights nan,1
+    both_refused 64 "--weights: all weights are zero: one has to be positive" "" mul A.bin B.bin --weights 0,0
+    both_refused 64 "mul: unknown option '--wieghts', did you mean '--weights'?" "" mul A.bin B.bin --wieghts 1,1
+    both_refused 66 "cannot open 'missing': No such file or directory" "" mul A.bin B.bin --weights @missing
+    expect_only_files A.bin At.bin B.bin Bt.bin C.bin
+}
+
+@test "too few and too many weights" {
+    need_numpy
+    make_operands
+    for weights in 1 1,1,1; do
+        for command in mul plan; do
+            ranks 2 $command A.bin B.bin --weights $weights
+            expect_status 64
+            [ "$(grep -c '^mpimatmul: ' <<< "$stderr")" -eq 1 ]
+            [[ "${stderr_lines[0]}" == *weights*2*rank* ]] || { show; return 1; }
+        done
+    done
+    expect_only_files A.bin At.bin B.bin Bt.bin C.bin
+}
+
+@test "a device that is not there, and one that makes no sense" {
+    need_numpy
+    make_operands
+    for command in "mul A.bin B.bin" "plan A.bin B.bin" devices; do
+        # shellcheck disable=SC2086 # several words
+        program $command --device 97:3
+        expect_status 69
+        [ -z "$output" ]
+        [[ "${stderr_lines[0]}" == "mpimatmul: "*"'97:3'"* ]]
+        # shellcheck disable=SC2086
+        ranks 2 $command --device "no such card"
+        expect_status 69
+        [ "$(grep -c '^mpimatmul: ' <<< "$stderr")" -eq 1 ]
+        [[ "$stderr" == *"'no such card'"* ]]
+    done
+    for device in gpu:x gpu: faulty: faulty:explode=1:cpu pci:zz; do
+        ranks 2 mul A.bin B.bin --device $device
+        expect_status 64
+        [ "$(grep -c '^mpimatmul: ' <<< "$stderr")" -eq 1 ]
+        [[ "${stderr_lines[0]}" == *"'$device'"* ]] || { show; return 1; }
+    done
+    expect_only_files A.bin At.bin B.bin Bt.bin C.bin
+}
+
+# contexts ARGUMENTS... : ARGUMENTS...: rank 0 and rank 1 of one job.
+contexts() {
+    run --separate-stderr mpirun -q -n 1 "$MPIMATMUL" "${@:1:$((split - 1))}" \
+        : -n 1 "$MPIMATMUL" "${@:$split}" < /dev/null
+}
+
+@test "one rank with a wrong option ends all of them, with one line" {
+    need_numpy
+    make_operands
+    split=6
+    contexts mul A.bin B.bin --device cpu mul A.bin B.bin --device cpu --threads x
+    expect_failure 64 "--threads: 'x' is not a whole number from 1 to 1024"
+    contexts mul A.bin B.bin --device cpu mull A.bin B.bin
+    expect_failure 64 "unknown command 'mull', did you mean 'mul'?"
+    contexts mul A.bin B.bin --device cpu mul A.bin B.bin --device 97:3
+    expect_status 69
+    [ "$(grep -c '^mpimatmul: ' <<< "$stderr")" -eq 1 ]
+    split=4
+    contexts mul A.bin --threads mul A.bin B.bin --device cpu
+    expect_failure 64 "mul: --threads needs a value: --threads N"
+    expect_only_files A.bin At.bin B.bin Bt.bin C.bin
+}
+
+@test "device, threads and bind may differ between ranks, nothing else" {
+    need_numpy
+    make_operands
+    split=10
+    contexts mul A.bin B.bin --device reference --bind none -o D.bin \
+        mul A.bin B.bin --device cpu --threads 1 -q -o D.bin
+    expect_status 0
+    result_is D.bin "a @ b"
+    split=8
+    for other in "--alpha 2" "--split rows" "--verify off" "--weights equal" "-o E.bin" "--memory 4GiB"; do
+        # shellcheck disable=SC2086 # two words
+        contexts mul A.bin B.bin --device cpu -o F.bin mul A.bin B.bin --device cpu -o F.bin $other
+        expect_status 64
+        [ "$(grep -c '^mpimatmul: ' <<< "$stderr")" -eq 1 ]
+        [ ! -e F.bin ]
+    done
+    contexts mul A.bin B.bin --device cpu -o F.bin mul A.bin C.bin --device cpu -o F.bin
+    expect_status 64
+    # One value in two spellings is one value.
+    split=12
+    contexts mul A.bin B.bin --device cpu -o F.bin --alpha 1.0 --memory 4GiB \
+        mul A.bin B.bin --device cpu -o F.bin --alpha 1e0 --memory 4096M
+    expect_status 0
+    result_is F.bin "a @ b"
+}
+
+@test "a report that cannot be written is known before the work" {
+    need_numpy
+    make_operands
+    for count in 1 2; do
+        ranks $count mul A.bin B.bin -o D.bin --report no/report.json
+        expect_failure 73 "cannot write the report to 'no/report.json': No such file or directory"
+        mkdir folder
+        ranks $count mul A.bin B.bin -o D.bin --report folder
+        expect_failure 73 "cannot write the report to 'folder': Is a directory"
+        rmdir folder
+        ln -s B.bin link
+        for name in A.bin link D.bin; do
+            ranks $count mul A.bin B.bin -o D.bin --report $name
+            expect_failure 73 "cannot write the report to '$name': it is one of the matrices"
+        done
+        rm link
+    done
+    expect_only_files A.bin At.bin B.bin Bt.bin C.bin
+}
+
+@test "a report that meets a full disk ends all ranks with 74, the result stays" {
+    need_numpy
+    make_operands
+    ranks 2 mul A.bin B.bin -o D.bin --report /dev/full --quiet --device cpu
+    expect_failure 74 "cannot write the report to '/dev/full': No space left on device"
+    result_is D.bin "a @ b"
+}
+
+@test "a full disk behind stdout ends all ranks with 74" {
+    need_numpy
+    make_operands
+    run --separate-stderr bash -c '"$MPIMATMUL" mul A.bin B.bin --device cpu > /dev/full'
+    expect_failure 74 "cannot write to standard output: No space left on device"
+    for words in "plan A.bin B.bin" devices "devices --json"; do
+        # shellcheck disable=SC2086 # several words
+        run --separate-stderr bash -c '"$MPIMATMUL" "$@" --device cpu > /dev/full' - $words
+        expect_failure 74 "cannot write to standard output: No space left on device"
+    done
+}
+
+@test "plan shows shares and writes nothing, --json is JSON" {
+    need_numpy
+    make_operands
+    ranks 2 plan A.bin B.bin --weights 2,1 --device cpu
+    expect_status 0
+    [[ "$output" == *"66.7 %"*"33.3 %"* ]]
+    ranks 2 plan A.bin B.bin --weights 2,1 --device cpu --json
+    expect_quiet_success
+    "$PYTHON" -c 'import json, sys; json.loads(sys.argv[1])' "$output"
+    expect_only_files A.bin At.bin B.bin Bt.bin C.bin
+}
+
+@test "devices shows every rank, --json is JSON" {
+    ranks 3 devices --device reference
+    expect_status 0
+    for rank in 0 1 2; do
+        grep -q -E "^ *$rank +.*reference" <<< "$output"
+    done
+    ranks 3 devices --device reference --json
+    expect_quiet_success
+    "$PYTHON" -c 'import json, sys; json.loads(sys.argv[1])' "$output"
+}
+
+@test "progress goes to stderr, and a short run has none" {
+    need_numpy
+    make_operands
+    for style in auto plain none; do
+        program mul A.bin B.bin -o D.bin --device cpu --progress $style
+        expect_quiet_success
+    done
+}
+
+@test "a bar on a terminal is taken away again" {
+    command -v script > /dev/null || skip "script is not installed"
+    "$MPIMATMUL" gen A.bin --dims 301x307 --seed 1
+    "$MPIMATMUL" gen B.bin --dims 307x303 --seed 2
+    script -q -e -c "'$MPIMATMUL' mul A.bin B.bin -o D.bin --device faulty:delay=300ms:cpu > table" typescript < /dev/null
+    grep -q 'D.bin: 301 x 303' table
+    [[ "$(< typescript)" == *$'\r['*' %'*$'\r\033[K'* ]]
+}

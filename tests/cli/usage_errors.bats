@@ -1,0 +1,215 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# What is typed wrongly: one line that says what was expected, code 64, no MPI, no file touched.
+# shellcheck disable=SC2154 # status, output and stderr are set by bats
+load helper
+
+@test "no command" {
+    program
+    expect_failure 64 "no command given" "mpimatmul --help lists the commands"
+}
+
+@test "an unknown command, with the nearest one when one is near" {
+    program mull A.bin B.bin
+    expect_failure 64 "unknown command 'mull', did you mean 'mul'?"
+    program devcies
+    expect_failure 64 "unknown command 'devcies', did you mean 'devices'?"
+    program multiply A.bin B.bin
+    expect_failure 64 "unknown command 'multiply'" "mpimatmul --help lists the commands"
+}
+
+@test "an option before the command" {
+    program --alpha 2 mul A.bin B.bin
+    expect_failure 64 "unknown option '--alpha'" \
+        "options come after the command; mpimatmul --help lists the commands"
+    program --verzion
+    expect_failure 64 "unknown option '--verzion', did you mean '--version'?"
+}
+
+@test "an unknown option, with the nearest one when one is near" {
+    program mul A.bin B.bin --wieghts 1,2
+    expect_failure 64 "mul: unknown option '--wieghts', did you mean '--weights'?"
+    program mul A.bin B.bin --wieghts=1,2
+    expect_failure 64 "mul: unknown option '--wieghts', did you mean '--weights'?"
+    program mul --transpose-c A.bin B.bin
+    expect_failure 64 "mul: unknown option '--transpose-c', did you mean '--transpose-a'?"
+    program gen A.bin --dims 2x2 --frobnicate
+    expect_failure 64 "gen: unknown option '--frobnicate'" "mpimatmul gen --help lists the options"
+    program info -x A.bin
+    expect_failure 64 "info: unknown option '-x'" "mpimatmul info --help lists the options"
+}
+
+@test "an option of another command is unknown" {
+    program info --alpha 2 A.bin
+    expect_failure 64 "info: unknown option '--alpha'" "mpimatmul info --help lists the options"
+}
+
+@test "a prefix that two options share is not guessed" {
+    program mul --transpose A.bin B.bin
+    expect_status 64
+    [[ "${stderr_lines[0]}" == "mpimatmul: mul: unknown option '--transpose'"* ]]
+}
+
+@test "a missing and an empty value" {
+    program mul A.bin B.bin --alpha
+    expect_failure 64 "mul: --alpha needs a value: --alpha X"
+    program mul A.bin B.bin -o
+    expect_failure 64 "mul: --output needs a value: --output FILE"
+    program mul A.bin B.bin --output=
+    expect_failure 64 "--output: the value is empty"
+}
+
+@test "too few, too many and empty operands" {
+    program mul A.bin
+    expect_failure 64 "mul: expected 2 operands, found 1" "mpimatmul mul A B [options]"
+    program mul A.bin B.bin C.bin
+    expect_failure 64 "mul: expected 2 operands, found 3" "mpimatmul mul A B [options]"
+    program gen
+    expect_failure 64 "gen: expected 1 operand, found 0" "mpimatmul gen OUT [options]"
+    program info
+    expect_failure 64 "info: expected at least 1 operand, found 0" "mpimatmul info FILE... [options]"
+    program devices A.bin
+    expect_failure 64 "devices: expected 0 operands, found 1" "mpimatmul devices [options]"
+    program diff A.bin ""
+    expect_failure 64 "diff: operand 2 is empty"
+}
+
+@test "options may stand anywhere, '--' ends them" {
+    "$MPIMATMUL" gen --seed 1 A.bin --dims 3x5
+    "$MPIMATMUL" gen --seed 1 --dims 3x5 -- --dims
+    cmp A.bin ./--dims
+    program diff A.bin -- --dims
+    expect_quiet_success
+}
+
+@test "the last of a repeated option counts" {
+    "$MPIMATMUL" gen A.bin --dims 3x5 --seed 1 --seed 2
+    "$MPIMATMUL" gen B.bin --dims 3x5 --seed 2
+    cmp A.bin B.bin
+}
+
+# value_refused OPTION VALUE TEXT: mul says this about the value, alone and from the environment.
+value_refused() {
+    local name
+    program mul A.bin B.bin "--$1=$2"
+    expect_failure 64 "--$1: $3" || return 1
+    name=MPIMATMUL_$(tr a-z- A-Z_ <<< "$1")
+    export "$name=$2"
+    program mul A.bin B.bin
+    unset "$name"
+    expect_failure 64 "$name: $3"
+}
+
+@test "values that are none" {
+    value_refused alpha nan "'nan' is not a number"
+    value_refused alpha inf "'inf' is not a number"
+    value_refused alpha 1e39 "'1e39' is not from -3.40282e+38 to 3.40282e+38"
+    value_refused beta -1e39 "'-1e39' is not from -3.40282e+38 to 3.40282e+38"
+    value_refused beta 1x "'1x' is not a number"
+    value_refused threads 0 "'0' is not a whole number from 1 to 1024"
+    value_refused threads 1025 "'1025' is not a whole number from 1 to 1024"
+    value_refused threads 99999999999999999999 "'99999999999999999999' is not a whole number from 1 to 1024"
+    value_refused memory 4X "'4X' is not a size like 512MiB or 4GiB"
+    value_refused memory -1 "'-1' is not a size like 512MiB or 4GiB"
+    value_refused memory 9999999TiB "'9999999TiB' is not a size like 512MiB or 4GiB"
+    value_refused device-memory 0 "'0' is less than one byte"
+    value_refused split diagonal "'diagonal' is none of rows|cols|auto"
+    value_refused split row "'row' is none of rows|cols|auto"
+    value_refused split-rule hundreds "'hundreds' is none of exact|hundred"
+    value_refused verify maybe "'maybe' is none of on|off"
+    value_refused progress dots "'dots' is none of auto|bar|plain|none"
+    value_refused bind core "'core' is none of auto|none"
+    value_refused dtype float64 "'float64' is not float32, float16 or bfloat16"
+    value_refused dtype int8 "'int8' is not float32, float16 or bfloat16"
+    value_refused no-fallback 2 "'2' is not on or off"
+}
+
+@test "weights that are none" {
+    value_refused weights 0.5,x "'x' is not a number"
+    value_refused weights nan,1 "'nan' is not a number"
+    value_refused weights 1,-1 "weight 2 is -1: a weight is zero or more"
+    value_refused weights 0,0 "all weights are zero: one has to be positive"
+    value_refused weights 1, "nothing after the last comma"
+}
+
+@test "dims that are none" {
+    for dims in 3 3x 0x5 -3x5 3x5x 1x2x3x4x5 axb 3x2147483648 3X5; do
+        program gen A.bin --dims "$dims"
+        expect_status 64
+        [ "${#stderr_lines[@]}" -eq 1 ]
+        [[ "$stderr" == "mpimatmul: '$dims' is not a shape like 4096x1024 "* ]]
+    done
+    program gen A.bin
+    expect_failure 64 "gen: --dims is missing" "give --dims ROWSxCOLS, as in --dims 512x256"
+    expect_only_files
+}
+
+@test "--beta without --c-in" {
+    program mul A.bin B.bin --beta 2
+    expect_failure 64 "--beta is 2, but there is no C to multiply" "give --c-in FILE"
+}
+
+@test "the command line wins over the environment, which wins over the default" {
+    "$MPIMATMUL" gen I.bin --dims 3x3 --kind identity
+    export MPIMATMUL_ALPHA=2 MPIMATMUL_TRANSPOSE_A=yes
+    program verify --verbose --alpha 1.0 I.bin I.bin I.bin
+    expect_status 0
+    expected="mpimatmul: option --transpose-a is on (MPIMATMUL_TRANSPOSE_A)
+mpimatmul: option --transpose-b is off (default)
+mpimatmul: option --alpha is 1 (command line)
+mpimatmul: option --quiet is off (default)
+mpimatmul: option --verbose is on (command line)"
+    [ "$stderr" = "$expected" ] || { show; return 1; }
+    program verify --verbose --transpose-a=off I.bin I.bin I.bin
+    [[ "$stderr" == *"option --transpose-a is off (command line)"* ]]
+    [[ "$stderr" == *"option --alpha is 2 (MPIMATMUL_ALPHA)"* ]]
+    MPIMATMUL_ALPHA='' program verify --verbose I.bin I.bin I.bin
+    [[ "$stderr" == *"option --alpha is 1 (default)"* ]]
+}
+
+@test "a bad value in the environment does not matter when the command line wins" {
+    "$MPIMATMUL" gen I.bin --dims 3x3 --kind identity
+    MPIMATMUL_ALPHA=nonsense program verify --alpha 1 I.bin I.bin I.bin
+    expect_quiet_success
+}
+
+@test "a line break in an argument does not break the line" {
+    program $'mu\nl'
+    expect_status 64
+    [ "${#stderr_lines[@]}" -le 2 ]
+    program info $'no\nsuch file'
+    expect_failure 66 "cannot open 'no?such file': No such file or directory"
+}
+
+@test "a full disk or a closed pipe behind stdout is an error of its own" {
+    "$MPIMATMUL" gen I.bin --dims 3x3 --kind identity
+    for words in "info I.bin" "diff I.bin I.bin" "--help" "mul --help" "--version"; do
+        # shellcheck disable=SC2086 # several words
+        run --separate-stderr bash -c '"$MPIMATMUL" "$@" > /dev/full' - $words
+        expect_failure 74 "cannot write to standard output: No space left on device"
+        # shellcheck disable=SC2086
+        run --separate-stderr bash -c '{ "$MPIMATMUL" "$@"; echo $? >&2; } | true' - $words
+        [ "${stderr_lines[-1]}" = 74 ] || [ "${stderr_lines[-1]}" = 0 ]
+        # shellcheck disable=SC2086
+        run --separate-stderr bash -c '"$MPIMATMUL" "$@" >&-' - $words
+        expect_failure 74 "cannot write to standard output: Bad file descriptor"
+    done
+}
+
+@test "with stdout closed no table gets into a file" {
+    "$MPIMATMUL" gen I.bin --dims 3x3 --kind identity
+    run bash -c '"$MPIMATMUL" split I.bin --parts 2 --shard-dir s >&-'
+    expect_status 74
+    program join I --shard-dir s -o J.bin
+    expect_quiet_success
+    cmp I.bin J.bin
+}
+
+@test "under mpirun a usage error is one line and ends all ranks" {
+    ranks 2 mull A.bin B.bin
+    expect_failure 64 "unknown command 'mull', did you mean 'mul'?"
+    ranks 2 gen A.bin
+    expect_failure 64 "gen: --dims is missing" "give --dims ROWSxCOLS, as in --dims 512x256"
+    ranks 2
+    expect_failure 64 "no command given" "mpimatmul --help lists the commands"
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT
+//
+// What makes a device a device, second half, transfers: `transfers_test NAME`. Regions land where
+// they belong and nowhere else; every 16-bit pattern is widened as its definition says.
+#include "stored.h"
+
+// ----------------------------------------------------------------------------------- transfers
+
+struct region {
+    int64_t offset, ld, rows, cols, host_ld;
+};
+
+// Uploads a region into a buffer of -1 and downloads it again; looks at everything around it.
+static bool pass_through(struct mmul_device *device, const struct region *g) {
+    const int64_t count = 4000;
+    struct mmul_error err;
+    struct stored s = store(device, 1, count, 0, NULL, 0, -1);
+    int64_t host_count = g->rows * g->host_ld;
+    float *out = must_allocate(host_count, sizeof(float));
+    float *back = must_allocate(host_count, sizeof(float));
+    for (int64_t e = 0; e < host_count; e++) {
+        out[e] = (float)(e + 1);
+        back[e] = -2;
+    }
+    struct mmul_operand place = {s.buffer, g->offset, g->ld};
+    must(mmul_device_upload(device, place, g->rows, g->cols, out, g->host_ld, MMUL_F32, &err),
+         &err);
+    must(mmul_device_download(device, place, g->rows, g->cols, back, g->host_ld, &err), &err);
+    float *all = download_all(device, &s);
+    bool ok = true;
+    for (int64_t e = 0; e < host_count; e++) {
+        ok = ok && back[e] == (e % g->host_ld < g->cols ? out[e] : -2);
+    }
+    for (int64_t r = 0; r < g->rows; r++) {
+        for (int64_t c = 0; c < g->cols; c++) {
+            float *element_found = &all[g->offset + r * g->ld + c];
+            ok = ok && *element_found == out[r * g->host_ld + c];
+            *element_found = -1;
+        }
+    }
+    for (int64_t e = 0; e < count; e++) {
+        ok = ok && all[e] == -1;
+    }
+    free(all);
+    free(out);
+    free(back);
+    discard(device, &s);
+    return ok;
+}
+
+static void test_regions(struct mmul_device *device) {
+    static const struct {
+        const char *name;
+        struct region region;
+    } cases[] = {
+        {"region: one element", {17, 1, 1, 1, 1}},
+        {"region: packed", {5, 40, 30, 40, 40}},
+        {"region: packed on the device", {41, 31, 29, 31, 37}},
+        {"region: packed on the host", {41, 37, 29, 31, 31}},
+        {"region: inside a wider matrix on both sides", {3 * 50 + 7, 50, 41, 13, 19}},
+        {"region: one column", {11, 50, 60, 1, 1}},
+        {"region: starts near the end of a row of its own", {49, 50, 20, 33, 33}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        point(pass_through(device, &cases[i].region), cases[i].name, "elements differ");
+    }
+}
+
+// Independent of the library: float16 by its definition.
+static float widen(enum mmul_dtype dtype, uint16_t bits) {
+    float value;
+    uint32_t shifted = (uint32_t)bits << 16;
+    if (dtype == MMUL_BF16) {
+        memcpy(&value, &shifted, sizeof value);
+        return value;
+    }
+    int exponent = bits >> 10 & 31, fraction = bits & 1023;
+    value = exponent == 31 ? (fraction != 0 ? NAN : INFINITY)
+                           : ldexpf((float)(fraction + (exponent != 0 ? 1024 : 0)),
+                                    (exponent != 0 ? exponent : 1) - 25);
+    return (bits & 0x8000) != 0 ? -value : value;
+}
+
+// rows x cols patterns from `first` on, one after another, in host rows of host_ld.
+static bool widen_through(struct mmul_device *device, enum mmul_dtype dtype, int64_t rows,
+                          int64_t cols, int64_t pad, char *detail) {
+    struct mmul_error err;
+    int64_t host_ld = cols + pad;
+    uint16_t *out = must_allocate(rows * host_ld, sizeof *out);
+    for (int64_t e = 0; e < rows * host_ld; e++) {
+        out[e] = (uint16_t)(e / host_ld * cols + e % host_ld);
+    }
+    struct stored s = store(device, rows, cols, 2 * pad, NULL, 0, -1);
+    must(mmul_device_upload(device, operand_of(&s), rows, cols, out, host_ld, dtype, &err), &err);
+    float *all = download_all(device, &s);
+    bool ok = true;
+    for (int64_t e = 0; e < rows * cols && ok; e++) {
+        float *found = &all[s.offset + e / cols * s.ld + e % cols];
+        float expected = widen(dtype, (uint16_t)e);
+        ok = isnan(expected) ? isnan(*found) : memcmp(found, &expected, sizeof expected) == 0;
+        if (!ok) {
+            snprintf(detail, 256, "pattern 0x%04x gives %a, expected %a", (unsigned)(e & 0xffff),
+                     (double)*found, (double)expected);
+        }
+    }
+    ok = ok && check_padding(&s, all, detail);
+    free(all);
+    free(out);
+    discard(device, &s);
+    return ok;
+}
+
+static void test_widening(struct mmul_device *device) {
+    static const struct {
+        const char *name;
+        int64_t rows, cols, pad;
+    } cases[] = {
+        {"all patterns in a row", 1, 65536, 0},
+        {"all patterns in a column", 65536, 1, 0},
+        {"all patterns in a region", 263, 251, 5},
+        {"more rows than wait at once", 2901, 2909, 3},
+        {"a longer row than waits at once", 1, (1 << 23) + 77, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        for (int d = 0; d < 2; d++) {
+            enum mmul_dtype dtype = d == 0 ? MMUL_F16 : MMUL_BF16;
+            char name[128], detail[256] = "";
+            snprintf(name, sizeof name, "%s: %s", mmul_dtype_name(dtype), cases[i].name);
+            bool ok =
+                widen_through(device, dtype, cases[i].rows, cases[i].cols, cases[i].pad, detail);
+            point(ok, name, detail);
+        }
+    }
+}
+
+int main(int argc, char **argv) {
+    struct mmul_device *device = open_device(argc, argv);
+    test_regions(device);
+    test_widening(device);
+    return close_device(device);
+}

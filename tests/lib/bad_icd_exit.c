@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT
+//
+// An OpenCL driver that ends the process when the loader asks for its platforms, with a word
+// on stderr. For tests of the probe.
+#include <stdio.h>
+#include <unistd.h>
+
+int clIcdGetPlatformIDsKHR(unsigned capacity, void **platforms, unsigned *count);
+void *clGetExtensionFunctionAddress(const char *name);
+
+int clIcdGetPlatformIDsKHR(unsigned capacity, void **platforms, unsigned *count) {
+    (void)capacity;
+    (void)platforms;
+    (void)count;
+    fputs("the driver gives up\n", stderr);
+    _exit(3);
+}
+
+// The first function of a driver that a loader calls; every name it may ask for is there.
+void *clGetExtensionFunctionAddress(const char *name) {
+    union {
+        int (*function)(unsigned, void **, unsigned *);
+        void *pointer;
+    } platforms = {clIcdGetPlatformIDsKHR};
+    (void)name;
+    return platforms.pointer;
+}

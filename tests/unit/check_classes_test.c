@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: MIT
+//
+// The check of results at the edges: NaN, Inf, overflow, numbers too small, alpha = 0, room.
+#include "check_bench.h"
+
+#include <float.h>
+
+// ------------------------------------------------------------------------------------ NaN, Inf
+
+#define INF INFINITY
+
+struct place {
+    int64_t row, col;
+    float value;
+};
+
+// Elements put into A (4 x 9), B (9 x 40) and C_in (4 x 40), and one put into the right C.
+// Unset places (value 0 at 0, 0 of A and B) do no harm.
+struct class_case {
+    struct place a[2], b[2], c_in;
+    float beta;
+    struct place c; // wrong: row c.row must be found; `legal`: nothing may be found
+    bool legal;
+};
+
+static const struct class_case class_cases[] = {
+    // One NaN: all of the row or column is NaN.
+    {.a = {{1, 2, NAN}}, .c = {1, 39, 0}},
+    {.a = {{1, 2, NAN}}, .c = {1, 7, INF}},
+    {.b = {{2, 5, NAN}}, .c = {3, 5, 1}},
+    {.b = {{2, 5, NAN}}, .c = {3, 6, NAN}},
+    {.b = {{2, 5, NAN}}, .c = {3, 6, 1}},
+    // An Inf keeps its sign through the product.
+    {.a = {{1, 2, INF}}, .b = {{2, 3, 2}}, .c = {1, 3, -INF}},
+    {.a = {{1, 2, INF}}, .b = {{2, 3, 2}}, .c = {1, 3, NAN}},
+    {.a = {{1, 2, INF}}, .b = {{2, 3, 2}}, .c = {1, 3, 3e38F}},
+    {.a = {{0, 2, -3}}, .b = {{2, 3, INF}}, .c = {0, 3, INF}},
+    {.a = {{0, 2, -3}}, .b = {{2, 3, INF}}, .c = {0, 4, INF}},
+    {.a = {{1, 2, INF}}, .b = {{2, 3, -INF}}, .c = {1, 3, INF}},
+    // Inf 0 and Inf - Inf are NaN; a subnormal number times Inf may be taken as Inf 0.
+    {.a = {{1, 2, INF}}, .b = {{2, 3, 0}}, .c = {1, 3, INF}},
+    {.a = {{1, 2, INF}, {1, 4, INF}}, .b = {{2, 3, 1}, {4, 3, -1}}, .c = {1, 3, INF}},
+    {.a = {{1, 2, 1}, {1, 4, 1}}, .b = {{2, 3, INF}, {4, 3, -INF}}, .c = {1, 3, -INF}},
+    {.a = {{1, 2, INF}}, .b = {{2, 3, 1e-40F}}, .c = {1, 3, NAN}, .legal = true},
+    // C_in: not read without beta, else like any term; the rest of its row is still judged.
+    {.c_in = {2, 6, NAN}, .beta = 0, .c = {2, 6, NAN}},
+    {.c_in = {2, 6, NAN}, .beta = 1, .c = {2, 6, 1}},
+    {.c_in = {2, 6, NAN}, .beta = 1, .c = {2, 7, 9}},
+    {.c_in = {2, 6, INF}, .beta = -1, .c = {2, 6, INF}},
+    {.c_in = {2, 6, INF}, .beta = 1, .a = {{2, 1, INF}}, .b = {{1, 6, -1}}, .c = {2, 6, INF}},
+    // Overflow: legal where it can happen, there alone, and the rest of the row is still judged.
+    {.a = {{1, 2, 1e20F}}, .b = {{2, 3, 1e20F}}, .c = {0, 3, INF}},
+    {.a = {{1, 2, 1e20F}}, .b = {{2, 3, 1e20F}}, .c = {1, 4, INF}},
+    {.a = {{1, 2, 1e20F}}, .b = {{2, 3, 1e20F}}, .c = {1, 3, -2e38F}},
+    {.a = {{1, 2, 1e20F}}, .b = {{2, 3, 1e20F}}, .c = {1, 4, -1e20F}},
+    {.a = {{1, 2, 1e20F}}, .b = {{2, 3, 1e20F}}, .c = {1, 3, NAN}, .legal = true},
+};
+
+static void set_up_class_case(struct bench *bench, const struct class_case *at) {
+    struct mmul_check_product shape = {.m = 4, .n = 40, .k = 9, .alpha = 1, .beta = at->beta};
+    setup(bench, shape, NORMAL, NORMAL, 9);
+    float *a = bench->a_narrow, *b = bench->b_narrow;
+    for (int put = 0; put < 2; put++) {
+        a[at->a[put].row * bench->product.lda + at->a[put].col] = at->a[put].value;
+        b[at->b[put].row * bench->product.ldb + at->b[put].col] = at->b[put].value;
+    }
+    bench->c_in[at->c_in.row * bench->product.ldc_in + at->c_in.col] = at->c_in.value;
+    memcpy(bench->a, a, (size_t)(4 * bench->product.lda) * sizeof(float));
+    memcpy(bench->b, b, (size_t)(9 * bench->product.ldb) * sizeof(float));
+    multiply(bench, SEQUENTIAL);
+}
+
+static void nan_and_inf_are_judged_by_class(void **state) {
+    (void)state;
+    for (size_t number = 0; number < sizeof class_cases / sizeof class_cases[0]; number++) {
+        const struct class_case *at = &class_cases[number];
+        struct bench bench;
+        set_up_class_case(&bench, at);
+        int64_t before = count_wrong(&bench, 10);
+        *c_at(&bench, at->c.row, at->c.col) = at->c.value;
+        int64_t after = count_wrong(&bench, 11);
+        bool found = bench.wrong[at->c.row] != 0;
+        if (before != 0 || after != !at->legal)
+            print_message("# case %zu\n", number);
+        assert_int_equal(before, 0);
+        assert_int_equal(after, at->legal ? 0 : 1);
+        assert_int_equal(found, !at->legal);
+        teardown(&bench);
+    }
+}
+
+// More than the check lists; most elements then are Inf - Inf, and all of C is judged by class.
+static void matrices_full_of_nan_or_inf_are_judged(void **state) {
+    (void)state;
+    static const float values[] = {NAN, INF, -INF};
+    for (int64_t variant = 0; variant < 12; variant++) {
+        struct bench bench;
+        struct mmul_check_product shape = {
+            .m = 30, .n = 40, .k = 20, .alpha = -1, .transpose_b = variant % 2 != 0};
+        setup(&bench, shape, NORMAL, UNIT, 12);
+        bool in_a = variant / 2 % 2 != 0;
+        float *full = in_a ? bench.a : bench.b;
+        int64_t count = in_a ? 30 * bench.product.lda : shape.transpose_b ? 40 * 23 : 20 * 43;
+        for (int64_t e = 0; e < count; e++) {
+            full[e] = values[variant / 4];
+        }
+        memcpy(in_a ? bench.a_narrow : bench.b_narrow, full, (size_t)count * sizeof(float));
+        multiply(&bench, SEQUENTIAL);
+        assert_int_equal(count_wrong(&bench, 13), 0);
+        *c_at(&bench, 17, 21) = 5;
+        assert_int_equal(count_wrong(&bench, 14), 1);
+        assert_int_equal(bench.wrong[17], 1);
+        teardown(&bench);
+    }
+}
+
+// --------------------------------------------------------------------------------------- limits
+
+static void numbers_below_the_least_normal_one_may_be_zero(void **state) {
+    (void)state;
+    static const float sizes[][2] = {{1e-20F, 1e-19F}, {1e-39F, 1e30F}, {1e30F, 1e-39F}};
+    for (size_t s = 0; s < 3; s++) {
+        struct bench bench;
+        struct mmul_check_product shape = {.m = 20, .n = 50, .k = 30, .alpha = 1};
+        setup(&bench, shape, UNIT, UNIT, 15);
+        for (int64_t e = 0; e < 20 * bench.product.lda; e++) {
+            ((float *)bench.a_narrow)[e] *= sizes[s][0];
+        }
+        for (int64_t e = 0; e < 30 * bench.product.ldb; e++) {
+            ((float *)bench.b_narrow)[e] *= sizes[s][1];
+        }
+        assert_int_equal(count_wrong(&bench, 16), 0); // C is all zeros
+        *c_at(&bench, 3, 4) = 1e-3F;
+        assert_int_equal(count_wrong(&bench, 17), 1);
+        teardown(&bench);
+    }
+}
+
+static void without_alpha_every_element_is_beta_c_in(void **state) {
+    (void)state;
+    static const float betas[] = {0, 1, -0.3F};
+    for (int b = 0; b < 3; b++) {
+        struct bench bench;
+        struct mmul_check_product shape = {.m = 7, .n = 50, .k = 9, .beta = betas[b]};
+        setup(&bench, shape, UNIT, UNIT, 18);
+        bench.product.a = bench.product.b = NULL;
+        bench.c_in[2 * bench.product.ldc_in + 5] = INF;
+        bench.c_in[3 * bench.product.ldc_in + 6] = NAN;
+        for (int64_t i = 0; i < 7; i++) {
+            for (int64_t j = 0; j < 50; j++) {
+                float scaled = betas[b] * bench.c_in[i * bench.product.ldc_in + j];
+                *c_at(&bench, i, j) = betas[b] != 0 ? scaled : -0.0F;
+            }
+        }
+        assert_int_equal(count_wrong(&bench, 19), 0);
+        *c_at(&bench, 4, 8) = nextafterf(*c_at(&bench, 4, 8), INF);
+        assert_int_equal(count_wrong(&bench, 19), 1);
+        *c_at(&bench, 3, 6) = 1;
+        assert_int_equal(count_wrong(&bench, 20), 2);
+        teardown(&bench);
+    }
+}
+
+static void the_room_is_what_was_planned(void **state) {
+    (void)state;
+    struct mmul_check *check = NULL;
+    struct mmul_error err = {0};
+    assert_int_equal(mmul_check_create(1000, 77, &check, &err), MMUL_OK);
+    assert_in_range(mmul_live_bytes(), mmul_check_bytes(1000, 77), mmul_check_bytes(1000, 77) + 64);
+    struct mmul_check_product large = {.m = 1, .n = 1000, .k = 78, .alpha = 1};
+    assert_int_equal(mmul_check_begin(check, &large, 1, &err), MMUL_ERR_INTERNAL);
+    assert_string_equal(err.text,
+                        "cannot check a product with n = 1000, k = 78: room for 1000 and 77");
+    mmul_check_destroy(check);
+    mmul_check_destroy(NULL);
+    assert_int_equal(mmul_live_bytes(), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nan_and_inf_are_judged_by_class),
+        cmocka_unit_test(matrices_full_of_nan_or_inf_are_judged),
+        cmocka_unit_test(numbers_below_the_least_normal_one_may_be_zero),
+        cmocka_unit_test(without_alpha_every_element_is_beta_c_in),
+        cmocka_unit_test(the_room_is_what_was_planned),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

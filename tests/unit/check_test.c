@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: MIT
+//
+// The check of results finds what it promises to find, in exactly the rows where it is, and is
+// silent on right products of all kinds.
+#include "check_bench.h"
+
+// -------------------------------------------------------------------------------------- finding
+
+// C of a 1000^3 product, a copy to restore it, and C of another product.
+struct faults {
+    struct bench bench, other;
+    float *right;
+    float rms;
+};
+
+// Each fault spoils C at a place drawn from `seed` and marks the rows it touched.
+
+static void fault_element(struct faults *faults, uint64_t seed, unsigned char *touched) {
+    int64_t i = below(seed, 0, faults->bench.product.m),
+            j = below(seed, 1, faults->bench.product.n);
+    *c_at(&faults->bench, i, j) +=
+        unit_at(seed, 2) < 0.5 ? 0.1F * faults->rms : -0.1F * faults->rms;
+    touched[i] = 1;
+}
+
+static void overwrite_block(struct faults *faults, uint64_t seed, bool stale,
+                            unsigned char *touched) {
+    enum { SIDE = 32 };
+    int64_t i_begin = below(seed, 0, faults->bench.product.m - SIDE);
+    int64_t j_begin = below(seed, 1, faults->bench.product.n - SIDE);
+    for (int64_t i = i_begin; i < i_begin + SIDE; i++) {
+        for (int64_t j = j_begin; j < j_begin + SIDE; j++) {
+            *c_at(&faults->bench, i, j) = stale ? *c_at(&faults->other, i, j) : 0;
+        }
+        touched[i] = 1;
+    }
+}
+
+static void fault_zeroed_block(struct faults *faults, uint64_t seed, unsigned char *touched) {
+    overwrite_block(faults, seed, false, touched);
+}
+
+static void fault_stale_block(struct faults *faults, uint64_t seed, unsigned char *touched) {
+    overwrite_block(faults, seed, true, touched);
+}
+
+static void swap(float *x, float *y) {
+    float kept = *x;
+    *x = *y;
+    *y = kept;
+}
+
+static void fault_swapped_rows(struct faults *faults, uint64_t seed, unsigned char *touched) {
+    int64_t m = faults->bench.product.m, i = below(seed, 0, m);
+    int64_t other = (i + 1 + below(seed, 1, m - 1)) % m;
+    for (int64_t j = 0; j < faults->bench.product.n; j++) {
+        swap(c_at(&faults->bench, i, j), c_at(&faults->bench, other, j));
+    }
+    touched[i] = touched[other] = 1;
+}
+
+static void fault_swapped_columns(struct faults *faults, uint64_t seed, unsigned char *touched) {
+    int64_t n = faults->bench.product.n, j = below(seed, 0, n);
+    int64_t other = (j + 1 + below(seed, 1, n - 1)) % n;
+    for (int64_t i = 0; i < faults->bench.product.m; i++) {
+        swap(c_at(&faults->bench, i, j), c_at(&faults->bench, i, other));
+        touched[i] = 1;
+    }
+}
+
+static void assert_found(struct faults *faults, uint64_t seed,
+                         void (*spoil)(struct faults *, uint64_t, unsigned char *)) {
+    int64_t m = faults->bench.product.m, touched_count = 0, missed = 0;
+    unsigned char *touched = calloc((size_t)m, 1);
+    spoil(faults, seed, touched);
+    assert_true(count_wrong(&faults->bench, seed) > 0);
+    for (int64_t i = 0; i < m; i++) {
+        assert_true(faults->bench.wrong[i] <= touched[i]);
+        touched_count += touched[i];
+        missed += touched[i] && !faults->bench.wrong[i];
+    }
+    // A row with many changed elements may, rarely, change to about the same sum.
+    assert_true(missed <= touched_count / 20);
+    memcpy(faults->bench.c, faults->right, (size_t)(m * faults->bench.product.ldc) * sizeof(float));
+    free(touched);
+}
+
+static void every_fault_is_found_in_exactly_its_rows(void **state) {
+    (void)state;
+    void (*const spoilers[])(struct faults *, uint64_t, unsigned char *) = {
+        fault_element, fault_zeroed_block, fault_stale_block, fault_swapped_rows,
+        fault_swapped_columns};
+    struct mmul_check_product shape = {.m = 1000, .n = 1000, .k = 1000, .alpha = 1};
+    struct faults faults;
+    setup(&faults.bench, shape, NORMAL, SIGNED, 1);
+    setup(&faults.other, shape, NORMAL, SIGNED, 2);
+    multiply(&faults.bench, BLAS);
+    multiply(&faults.other, BLAS);
+    size_t bytes = (size_t)(shape.m * faults.bench.product.ldc) * sizeof(float);
+    faults.right = malloc(bytes);
+    memcpy(faults.right, faults.bench.c, bytes);
+    faults.rms = c_rms(&faults.bench, 0, shape.m, 0, shape.n);
+    for (int trial = 0; trial < trials(); trial++) {
+        for (size_t s = 0; s < sizeof spoilers / sizeof spoilers[0]; s++) {
+            assert_found(&faults, (uint64_t)trial * 8 + s, spoilers[s]);
+        }
+    }
+    free(faults.right);
+    mmul_check_destroy(faults.other.check);
+    faults.other.check = NULL;
+    teardown(&faults.bench);
+    teardown(&faults.other);
+}
+
+// 10 % of the column's own size, whatever the size of the other columns.
+static void small_columns_are_guarded_like_large_ones(void **state) {
+    (void)state;
+    struct bench bench;
+    struct mmul_check_product shape = {.m = 50, .n = 300, .k = 200, .alpha = 1};
+    setup(&bench, shape, NORMAL, COL_SCALED, 3);
+    multiply(&bench, BLAS);
+    for (int64_t j = 0; j < shape.n; j++) {
+        float right = *c_at(&bench, j % shape.m, j);
+        *c_at(&bench, j % shape.m, j) += 0.1F * c_rms(&bench, 0, shape.m, j, j + 1);
+        assert_int_equal(count_wrong(&bench, (uint64_t)j), 1);
+        assert_int_equal(bench.wrong[j % shape.m], 1);
+        *c_at(&bench, j % shape.m, j) = right;
+    }
+    teardown(&bench);
+}
+
+// All terms alike round alike: the error of each element is far beyond chance, and no fault.
+static void equal_numbers_are_no_alarm_and_hide_no_fault(void **state) {
+    (void)state;
+    struct bench bench;
+    struct mmul_check_product shape = {.m = 20, .n = 200, .k = 5000, .alpha = 1};
+    setup(&bench, shape, CONSTANT, CONSTANT, 4);
+    multiply(&bench, SEQUENTIAL);
+    for (int trial = 0; trial < trials(); trial++) {
+        uint64_t seed = (uint64_t)trial;
+        assert_int_equal(count_wrong(&bench, seed), 0);
+        float *spoiled = c_at(&bench, 7, below(seed, 0, shape.n)), right = *spoiled;
+        *spoiled *= 1.1F;
+        assert_int_equal(count_wrong(&bench, seed), 1);
+        assert_int_equal(bench.wrong[7], 1);
+        *spoiled = right;
+    }
+    teardown(&bench);
+}
+
+// ------------------------------------------------------------------------------ no false alarms
+
+static int64_t draw_size(uint64_t seed, int64_t at, enum maker maker) {
+    int64_t kind = below(seed, at, 10), bound = maker == BLAS ? 300 : 60;
+    if (kind == 0)
+        return 1;
+    if (kind == 1)
+        return 1 + below(seed, at + 1, 5);
+    return 1 + below(seed, at + 1, bound);
+}
+
+// Everything about the product comes from its number.
+static void draw_product(uint64_t seed, struct bench *bench, enum maker maker) {
+    static const float alphas[] = {1, 1, -2.5F, 1e-3F}, betas[] = {0, 0, 1, -0.5F};
+    struct mmul_check_product shape = {
+        .m = draw_size(seed, 0, maker),
+        .n = draw_size(seed, 2, maker),
+        .k = seed % 50 == 0 ? 5000 + below(seed, 4, 15000) : draw_size(seed, 4, maker),
+        .transpose_a = below(seed, 6, 2) != 0,
+        .transpose_b = below(seed, 7, 2) != 0,
+        .alpha = alphas[below(seed, 8, 4)],
+        .beta = betas[below(seed, 9, 4)],
+        .a_dtype = below(seed, 10, 2) != 0 ? MMUL_F32 : (enum mmul_dtype)below(seed, 11, 3),
+        .b_dtype = below(seed, 12, 2) != 0 ? MMUL_F32 : (enum mmul_dtype)below(seed, 13, 3),
+    };
+    enum kind kind_a = (enum kind)below(seed, 14, KIND_COUNT);
+    enum kind kind_b = below(seed, 15, 2) != 0 ? kind_a : (enum kind)below(seed, 16, KIND_COUNT);
+    setup(bench, shape, kind_a, kind_b, 1000 + 100 * seed);
+    multiply(bench, maker);
+}
+
+static void right_products_give_no_alarm(void **state) {
+    (void)state;
+    for (int trial = 0; trial < 10 * trials(); trial++) {
+        uint64_t seed = (uint64_t)trial;
+        enum maker maker = seed % 5 == 3 ? SEQUENTIAL : seed % 5 == 4 ? DOUBLE : BLAS;
+        struct bench bench;
+        draw_product(seed, &bench, maker);
+        for (uint64_t again = 0; again < 4; again++) {
+            int64_t count = count_wrong(&bench, 4 * seed + again);
+            if (count != 0)
+                print_message("# product %d, x %d\n", trial, (int)again);
+            assert_int_equal(count, 0);
+        }
+        teardown(&bench);
+    }
+}
+
+static void every_orientation_and_type_is_checked(void **state) {
+    (void)state;
+    static const struct mmul_check_product shapes[] = {
+        {.m = 521, .n = 33, .k = 1031, .alpha = -1.5F, .beta = 0.5F},
+        {.m = 5, .n = 1029, .k = 67, .alpha = 1},
+    };
+    for (int64_t variant = 0; variant < 2 * 4 * 9; variant++) {
+        struct bench bench;
+        struct mmul_check_product shape = shapes[variant % 2];
+        shape.transpose_a = variant / 2 % 2 != 0;
+        shape.transpose_b = variant / 4 % 2 != 0;
+        shape.a_dtype = (enum mmul_dtype)(variant / 8 % 3);
+        shape.b_dtype = (enum mmul_dtype)(variant / 24);
+        setup(&bench, shape, NORMAL, NORMAL, (uint64_t)variant);
+        multiply(&bench, BLAS);
+        assert_int_equal(count_wrong(&bench, 5), 0);
+        int64_t i = below(6, variant, shape.m), j = below(7, variant, shape.n);
+        *c_at(&bench, i, j) += 0.1F * c_rms(&bench, 0, shape.m, 0, shape.n);
+        assert_int_equal(count_wrong(&bench, 8), 1);
+        assert_int_equal(bench.wrong[i], 1);
+        unsigned char part[2] = {2, 2};
+        assert_int_equal(mmul_check_rows(bench.check, &bench.product, i, i + 1, part), 1);
+        assert_int_equal(mmul_check_rows(bench.check, &bench.product, i, i, part + 1), 0);
+        assert_int_equal(part[0], 1);
+        assert_int_equal(part[1], 2);
+        teardown(&bench);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_fault_is_found_in_exactly_its_rows),
+        cmocka_unit_test(small_columns_are_guarded_like_large_ones),
+        cmocka_unit_test(equal_numbers_are_no_alarm_and_hide_no_fault),
+        cmocka_unit_test(right_products_give_no_alarm),
+        cmocka_unit_test(every_orientation_and_type_is_checked),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

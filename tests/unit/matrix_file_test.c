@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: MIT
+// Opening and reading .bin files and borrowed memory: all headers, every way a file can be wrong,
+// regions and ranges, statistics and differences, and shapes as text.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+
+#include "folder.h"
+#include "model/dtype.h"
+#include "model/matrix.h"
+
+enum { DATA_MAX = 4096 };
+
+struct bin_file {
+    unsigned char bytes[20 + DATA_MAX];
+    size_t count;
+};
+
+static struct bin_file bin_file(int numbers, const int32_t *header, size_t data_bytes) {
+    struct bin_file file = {.count = (size_t)numbers * 4 + data_bytes};
+    assert_true(data_bytes <= DATA_MAX);
+    memcpy(file.bytes, header, (size_t)numbers * 4);
+    for (size_t b = 0; b < data_bytes; b++) {
+        file.bytes[(size_t)numbers * 4 + b] = (unsigned char)(b * 7 + 1);
+    }
+    return file;
+}
+
+static enum mmul_status open_bytes(struct folder *folder, const void *bytes, size_t count,
+                                   struct mmul_matrix **matrix, struct mmul_error *err) {
+    const char *path = folder_path(folder, "A.bin");
+    file_store(path, bytes, count);
+    return mmul_matrix_open(path, matrix, err);
+}
+
+static void headers(void **state) {
+    (void)state;
+    static const struct {
+        int numbers;
+        int32_t header[5];
+        struct mmul_shape shape;
+        enum mmul_dtype dtype;
+        int version;
+    } cases[] = {
+        {5, {4, 2, 3, 5, 7}, {2, 3, 5, 7}, MMUL_F32, 1},
+        {4, {3, 2, 5, 7}, {2, 1, 5, 7}, MMUL_F32, 1},
+        {3, {2, 5, 7}, {1, 1, 5, 7}, MMUL_F32, 1},
+        {5, {-1, 1, 1, 5, 7}, {1, 1, 5, 7}, MMUL_F32, 2},
+        {5, {-2, 2, 3, 5, 7}, {2, 3, 5, 7}, MMUL_F16, 2},
+        {5, {-3, 2, 3, 5, 7}, {2, 3, 5, 7}, MMUL_BF16, 2},
+        {5, {4, 1, 1, 1, 1}, {1, 1, 1, 1}, MMUL_F32, 1},
+    };
+    struct folder folder;
+    folder_create(&folder);
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        struct mmul_error err;
+        struct mmul_matrix *matrix;
+        int64_t bytes, count;
+        assert_int_equal(mmul_shape_bytes(cases[c].shape, cases[c].dtype, &bytes, &err), MMUL_OK);
+        assert_true(mmul_shape_count(cases[c].shape, &count));
+        struct bin_file file = bin_file(cases[c].numbers, cases[c].header, (size_t)bytes);
+        assert_int_equal(open_bytes(&folder, file.bytes, file.count, &matrix, &err), MMUL_OK);
+        struct mmul_matrix_info info = mmul_matrix_info(matrix);
+        assert_memory_equal(&info.shape, &cases[c].shape, sizeof info.shape);
+        assert_int_equal(info.stored, cases[c].dtype);
+        assert_int_equal(info.delivered, cases[c].dtype);
+        assert_int_equal(info.version, cases[c].version);
+        assert_int_equal(info.format, MMUL_FORMAT_BIN);
+        assert_int_equal(info.file_bytes, file.count);
+        assert_string_equal(mmul_matrix_name(matrix), folder.file);
+        // The last matrix of the stack ends where the file does.
+        int64_t each = info.shape.rows * info.shape.cols;
+        int64_t last = mmul_shape_matrices(info.shape) - 1;
+        unsigned char read[DATA_MAX];
+        assert_int_equal(
+            mmul_matrix_read(matrix, mmul_region_whole(info.shape, last), 0, each, read, &err),
+            MMUL_OK);
+        size_t length = (size_t)each * mmul_dtype_bytes(info.stored);
+        assert_memory_equal(read, file.bytes + file.count - length, length);
+        mmul_matrix_close(matrix);
+    }
+    folder_destroy(&folder);
+}
+
+static void invalid_headers(void **state) {
+    (void)state;
+    static const struct {
+        size_t bytes; // of the file, the numbers below and then zeros
+        int32_t header[5];
+        const char *text;
+    } cases[] = {
+        {0, {0}, "it is empty"},
+        {3, {4}, "3 bytes, but its header alone takes 12"},
+        {19, {4, 1, 1, 1, 1}, "19 bytes, but its header alone takes 20"},
+        {11, {2, 1, 1}, "11 bytes, but its header alone takes 12"},
+        {24, {1, 1, 1, 1, 1}, "it starts with the number 1, expected 2, 3 or 4"},
+        {24, {5, 1, 1, 1, 1}, "the number 5"},
+        {24, {-4, 1, 1, 1, 1}, "the number -4"},
+        {24, {0x04000000, 0x01000000, 0x01000000, 0x01000000, 0x01000000}, "looks big-endian"},
+        {24, {-0x01000001, 1, 1, 1, 1}, "looks big-endian"}, // -2
+        {24, {4, 1, 1, 0, 1}, "its sizes are 0 x 1, expected at least 1"},
+        {24, {4, 0, 1, 1, 1}, "its sizes are 0 x 1 x 1 x 1"},
+        {24, {4, 1, 1, 1, -1}, "its sizes are 1 x -1"},
+        {24, {4, INT32_MAX, INT32_MAX, INT32_MAX, INT32_MAX}, "too many to count"},
+        {24, {4, 65536, 65536, 65536, 65536}, "too many to count"},
+        {24, {4, 65536, 65536, 65536, 32767}, "are too many"}, // elements fit, bytes do not
+        {159, {4, 1, 1, 5, 7}, "shorter than its header says: 159 bytes, expected 160 for 5 x 7"},
+        {161, {4, 1, 1, 5, 7}, "longer than its header says: 161 bytes, expected 160"},
+        {160, {-2, 1, 1, 5, 7}, "longer than its header says: 160 bytes, expected 90"},
+        {20, {4, 1, 1, 40000, 40000}, "20 bytes, expected 6400000020"},
+    };
+    struct folder folder;
+    folder_create(&folder);
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        struct mmul_error err;
+        struct mmul_matrix *matrix = NULL;
+        unsigned char bytes[256] = {0};
+        memcpy(bytes, cases[c].header, sizeof cases[c].header);
+        enum mmul_status status = open_bytes(&folder, bytes, cases[c].bytes, &matrix, &err);
+        assert_failure(status, MMUL_ERR_DATA, err, cases[c].text);
+        assert_failure(status, MMUL_ERR_DATA, err, folder.file);
+        assert_null(matrix);
+        assert_int_equal(mmul_live_bytes(), 0);
+    }
+    folder_destroy(&folder);
+}
+
+static void what_is_no_file(void **state) {
+    (void)state;
+    struct folder folder;
+    struct mmul_error err;
+    struct mmul_matrix *matrix = NULL;
+    folder_create(&folder);
+    const char *path = folder_path(&folder, "A.bin");
+    enum mmul_status status = mmul_matrix_open(path, &matrix, &err);
+    assert_failure(status, MMUL_ERR_NO_INPUT, err, "No such file");
+    status = mmul_matrix_open(folder.path, &matrix, &err);
+    assert_failure(status, MMUL_ERR_NO_INPUT, err, "it is a folder");
+    assert_int_equal(mkfifo(path, 0600), 0);
+    status = mmul_matrix_open(path, &matrix, &err);
+    assert_failure(status, MMUL_ERR_NO_INPUT, err, "it is a FIFO");
+    status = mmul_matrix_open("/dev/null", &matrix, &err);
+    assert_failure(status, MMUL_ERR_NO_INPUT, err, "not a regular file");
+    assert_null(matrix);
+    folder_destroy(&folder);
+}
+
+// All regions and ranges of a small stack, against indices computed one by one.
+static void check_range(struct mmul_matrix *matrix, struct mmul_region region, int64_t begin,
+                        int64_t end) {
+    struct mmul_error err;
+    struct mmul_shape shape = mmul_matrix_info(matrix).shape;
+    int64_t width = region.col_end - region.col_begin;
+    float read[64], guard = -1;
+    for (int e = 0; e < 64; e++) {
+        read[e] = guard;
+    }
+    assert_int_equal(mmul_matrix_read_float(matrix, region, begin, end, read, &err), MMUL_OK);
+    for (int64_t p = begin; p < end; p++) {
+        int64_t row = region.row_begin + p / width, col = region.col_begin + p % width;
+        int64_t element = (region.matrix * shape.rows + row) * shape.cols + col;
+        assert_true(read[p - begin] == (float)element);
+    }
+    assert_true(read[end - begin] == guard);
+}
+
+static void check_all_ranges(struct mmul_matrix *matrix) {
+    struct mmul_shape shape = mmul_matrix_info(matrix).shape;
+    struct mmul_region r = {0};
+    for (r.matrix = 0; r.matrix < mmul_shape_matrices(shape); r.matrix++) {
+        for (r.row_begin = 0; r.row_begin <= shape.rows; r.row_begin++) {
+            for (r.row_end = r.row_begin; r.row_end <= shape.rows; r.row_end++) {
+                for (r.col_begin = 0; r.col_begin <= shape.cols; r.col_begin++) {
+                    for (r.col_end = r.col_begin; r.col_end <= shape.cols; r.col_end++) {
+                        int64_t count = mmul_region_count(r);
+                        for (int64_t begin = 0; begin <= count; begin++) {
+                            check_range(matrix, r, begin, begin + (count - begin) / 2);
+                            check_range(matrix, r, begin, count);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+static void regions(void **state) {
+    (void)state;
+    static const struct mmul_shape shape = {1, 2, 3, 5};
+    static const enum mmul_dtype dtypes[] = {MMUL_F32, MMUL_F16, MMUL_BF16, MMUL_F64};
+    struct folder folder;
+    folder_create(&folder);
+    for (size_t d = 0; d < 4; d++) {
+        struct mmul_error err;
+        struct mmul_matrix *matrix;
+        float values[30];
+        struct {
+            int32_t header[5];
+            unsigned char data[30 * 8];
+        } file = {{-1 - (int32_t)dtypes[d], 1, 2, 3, 5}, {0}};
+        for (int e = 0; e < 30; e++) {
+            values[e] = (float)e;
+        }
+        mmul_dtype_narrow(dtypes[d], values, 30, file.data);
+        assert_int_equal(mmul_matrix_borrow(file.data, shape, dtypes[d], "memory", &matrix, &err),
+                         MMUL_OK);
+        assert_string_equal(mmul_matrix_name(matrix), "memory");
+        check_all_ranges(matrix);
+        mmul_matrix_close(matrix);
+        if (dtypes[d] == MMUL_F64) {
+            continue; // no .bin has it
+        }
+        size_t bytes = 20 + 30 * mmul_dtype_bytes(dtypes[d]);
+        assert_int_equal(open_bytes(&folder, &file, bytes, &matrix, &err), MMUL_OK);
+        check_all_ranges(matrix);
+        mmul_matrix_close(matrix);
+    }
+    folder_destroy(&folder);
+}
+
+static void a_file_that_shrinks(void **state) {
+    (void)state;
+    static const int32_t header[] = {4, 1, 1, 5, 7};
+    struct folder folder;
+    struct mmul_error err;
+    struct mmul_matrix *matrix;
+    float read[35];
+    folder_create(&folder);
+    struct bin_file file = bin_file(5, header, 140);
+    assert_int_equal(open_bytes(&folder, file.bytes, file.count, &matrix, &err), MMUL_OK);
+    struct mmul_region whole = mmul_region_whole(mmul_matrix_info(matrix).shape, 0);
+    assert_int_equal(truncate(folder.file, 159), 0);
+    assert_int_equal(mmul_matrix_read(matrix, whole, 0, 34, read, &err), MMUL_OK);
+    enum mmul_status status = mmul_matrix_read(matrix, whole, 0, 35, read, &err);
+    assert_failure(status, MMUL_ERR_DATA, err, "become shorter than its header says");
+    assert_failure(status, MMUL_ERR_DATA, err, "ends at byte 159, expected 160");
+    mmul_matrix_close(matrix);
+    mmul_matrix_close(NULL);
+    folder_destroy(&folder);
+}
+
+static struct mmul_matrix *borrow(const float *data, int64_t rows, int64_t cols) {
+    struct mmul_error err;
+    struct mmul_matrix *matrix;
+    struct mmul_shape shape = {1, 1, rows, cols};
+    assert_int_equal(mmul_matrix_borrow(data, shape, MMUL_F32, "m", &matrix, &err), MMUL_OK);
+    return matrix;
+}
+
+static void statistics(void **state) {
+    (void)state;
+    static const float values[] = {3, -5, NAN, INFINITY, -INFINITY, 8};
+    struct mmul_error err;
+    struct mmul_statistics found;
+    struct mmul_matrix *matrix = borrow(values, 2, 3);
+    assert_int_equal(mmul_statistics(matrix, &found, &err), MMUL_OK);
+    assert_int_equal(found.count, 6);
+    assert_int_equal(found.nan_count, 1);
+    assert_int_equal(found.inf_count, 2);
+    assert_true(found.min == -5 && found.max == 8 && found.mean == 2);
+    mmul_matrix_close(matrix);
+    matrix = borrow(values + 2, 1, 3);
+    assert_int_equal(mmul_statistics(matrix, &found, &err), MMUL_OK);
+    assert_true(isnan(found.min) && isnan(found.max) && isnan(found.mean));
+    mmul_matrix_close(matrix);
+    assert_int_equal(mmul_live_bytes(), 0);
+}
+
+static void differences(void **state) {
+    (void)state;
+    static const float x[] = {1, -20, NAN, INFINITY, -INFINITY, NAN, 0.0F, 3};
+    static const float y[] = {1, -20.5F, NAN, INFINITY, INFINITY, 5, -0.0F, 2};
+    struct mmul_error err;
+    struct mmul_difference found;
+    struct mmul_matrix *a = borrow(x, 2, 4), *b = borrow(y, 2, 4), *c = borrow(y, 4, 2);
+    assert_int_equal(mmul_diff(a, b, 0.5, &found, &err), MMUL_OK);
+    assert_true(found.same_shape);
+    assert_int_equal(found.count, 8);
+    assert_int_equal(found.outside, 3); // -Inf by Inf, NaN by 5, 3 by 2
+    assert_int_equal(found.first_outside, 4);
+    assert_true(found.max_absolute == 1 && found.mean_absolute == 0.375);
+    assert_true(found.max_reference == 20);
+    assert_int_equal(mmul_diff(a, b, 0, &found, &err), MMUL_OK);
+    assert_int_equal(found.outside, 4);
+    assert_int_equal(found.first_outside, 1);
+    assert_int_equal(mmul_diff(a, a, 0, &found, &err), MMUL_OK);
+    assert_int_equal(found.outside, 0);
+    assert_int_equal(found.first_outside, -1);
+    assert_int_equal(mmul_diff(a, c, 0, &found, &err), MMUL_OK);
+    assert_false(found.same_shape);
+    assert_int_equal(mmul_diff(a, b, NAN, &found, &err), MMUL_ERR_USAGE);
+    mmul_matrix_close(a);
+    mmul_matrix_close(b);
+    mmul_matrix_close(c);
+    assert_int_equal(mmul_live_bytes(), 0);
+}
+
+static void shapes_as_text(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *formatted; // formatted NULL: refused
+    } cases[] = {
+        {"4096x1024", "4096 x 1024"},
+        {"2x3x4", "2 x 3 x 4"},
+        {"1x3x4", "3 x 4"},
+        {"2x1x3x4", "2 x 1 x 3 x 4"},
+        {"1x1x1x1", "1 x 1"},
+        {"2147483647x1", "2147483647 x 1"},
+        {"2147483648x1", NULL},
+        {"4096", NULL},
+        {"0x5", NULL},
+        {"-1x5", NULL},
+        {"4x", NULL},
+        {"x4", NULL},
+        {"1x2x3x4x5", NULL},
+        {"4 x 4", NULL},
+        {"", NULL},
+        {"4x4x", NULL},
+        {"99999999999999999x1", NULL},
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        struct mmul_error err;
+        struct mmul_shape shape = {0};
+        char text[96];
+        enum mmul_status status = mmul_shape_parse(cases[c].text, &shape, &err);
+        assert_int_equal(status, cases[c].formatted != NULL ? MMUL_OK : MMUL_ERR_USAGE);
+        if (cases[c].formatted != NULL) {
+            assert_string_equal(mmul_shape_format(shape, text), cases[c].formatted);
+        }
+    }
+    struct mmul_shape largest = {INT64_MIN, INT64_MIN, INT64_MIN, INT64_MIN};
+    char text[96];
+    assert_int_equal(strlen(mmul_shape_format(largest, text)), 89);
+    int64_t bytes;
+    struct mmul_error err;
+    struct mmul_shape matrix = {1, 1, 20000, 20000};
+    assert_int_equal(mmul_shape_bytes(matrix, MMUL_F32, &bytes, &err), MMUL_OK);
+    assert_int_equal(bytes, 1600000000);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(headers),
+        cmocka_unit_test(invalid_headers),
+        cmocka_unit_test(what_is_no_file),
+        cmocka_unit_test(regions),
+        cmocka_unit_test(a_file_that_shrinks),
+        cmocka_unit_test(statistics),
+        cmocka_unit_test(differences),
+        cmocka_unit_test(shapes_as_text),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,417 @@
+// SPDX-License-Identifier: MIT
+// Writing: exact bytes of every format, what happens to the names and to what was there before,
+// every refusal with its text, conversions and generated files.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+
+#include "folder.h"
+#include "io/output_file.h"
+#include "model/dtype.h"
+#include "model/matrix.h"
+
+static const struct mmul_shape shape = {1, 2, 3, 5};
+enum { COUNT = 30 };
+
+static enum mmul_status create(const char *path, enum mmul_dtype dtype, struct mmul_output **output,
+                               struct mmul_error *err) {
+    return mmul_output_create(path, shape, dtype, NULL, 0, output, err);
+}
+
+// Element e gets the value e, in pieces that begin and end inside rows, columns first.
+static void write_values(struct mmul_output *output) {
+    struct mmul_error err;
+    for (int64_t m = 0; m < 2; m++) {
+        for (int half = 0; half < 2; half++) {
+            struct mmul_region r = mmul_region_whole(shape, m);
+            r.col_begin = half == 0 ? 2 : 0;
+            r.col_end = half == 0 ? 5 : 2;
+            int64_t width = r.col_end - r.col_begin, count = 3 * width;
+            float values[15];
+            for (int64_t p = 0; p < count; p++) {
+                values[p] = (float)((m * 3 + p / width) * 5 + r.col_begin + p % width);
+            }
+            assert_int_equal(mmul_output_write_float(output, r, 0, 4, values, &err), MMUL_OK);
+            assert_int_equal(mmul_output_write_float(output, r, 4, 4, NULL, &err), MMUL_OK);
+            assert_int_equal(mmul_output_write_float(output, r, 4, count, values + 4, &err), 0);
+        }
+    }
+}
+
+static void exact_bytes(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        enum mmul_dtype asked, dtype;
+        bool version2;
+        int32_t first; // 0: .npy
+    } cases[] = {
+        {"C.bin", MMUL_F32, MMUL_F32, false, 4},   {"C.bin", MMUL_F32, MMUL_F32, true, -1},
+        {"C.bin", MMUL_F16, MMUL_F16, false, -2},  {"C.bin", MMUL_BF16, MMUL_BF16, false, -3},
+        {"C.bin", MMUL_BF16, MMUL_BF16, true, -3}, {"C.bin", MMUL_F64, MMUL_F32, false, 4},
+        {"C.npy", MMUL_F32, MMUL_F32, false, 0},   {"C.npy", MMUL_F16, MMUL_F16, false, 0},
+        {"C.npy", MMUL_BF16, MMUL_F32, false, 0},  {"noending", MMUL_F32, MMUL_F32, false, 4},
+    };
+    struct folder folder;
+    folder_create(&folder);
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        struct mmul_error err;
+        struct mmul_output *output;
+        const char *path = folder_path(&folder, cases[c].name);
+        enum mmul_status status =
+            cases[c].version2
+                ? mmul_output_create_version2(path, shape, cases[c].asked, NULL, 0, &output, &err)
+                : create(path, cases[c].asked, &output, &err);
+        assert_int_equal(status, MMUL_OK);
+        assert_int_equal(mmul_output_dtype(output), cases[c].dtype);
+        write_values(output);
+        assert_int_equal(mmul_output_commit(output, &err), MMUL_OK);
+
+        float values[COUNT];
+        unsigned char expected[COUNT * 4];
+        for (int e = 0; e < COUNT; e++) {
+            values[e] = (float)e;
+        }
+        mmul_dtype_narrow(cases[c].dtype, values, COUNT, expected);
+        size_t count, data = COUNT * mmul_dtype_bytes(cases[c].dtype);
+        unsigned char *bytes = file_load(path, &count);
+        if (cases[c].first != 0) {
+            int32_t header[] = {cases[c].first, 1, 2, 3, 5};
+            assert_int_equal(count, 20 + data);
+            assert_memory_equal(bytes, header, 20);
+        } else {
+            assert_int_equal(count, 128 + data);
+        }
+        assert_memory_equal(bytes + count - data, expected, data);
+        free(bytes);
+        assert_int_equal(unlink(path), 0);
+        assert_int_equal(folder_count(&folder), 0);
+    }
+    folder_destroy(&folder);
+}
+
+static void memory_as_output(void **state) {
+    (void)state;
+    static const enum mmul_dtype dtypes[] = {MMUL_F32, MMUL_F16, MMUL_BF16, MMUL_F64};
+    for (size_t d = 0; d < 4; d++) {
+        struct mmul_error err;
+        struct mmul_output *output;
+        double memory[COUNT];
+        float values[COUNT];
+        assert_int_equal(mmul_output_borrow(memory, shape, dtypes[d], &output, &err), MMUL_OK);
+        assert_int_equal(mmul_output_dtype(output), dtypes[d]);
+        write_values(output);
+        assert_int_equal(mmul_output_commit(output, &err), MMUL_OK);
+        mmul_dtype_widen(dtypes[d], memory, COUNT, values);
+        for (int e = 0; e < COUNT; e++) {
+            assert_true(values[e] == (float)e);
+        }
+    }
+    assert_int_equal(mmul_live_bytes(), 0);
+}
+
+static void files_appear_whole_or_not(void **state) {
+    (void)state;
+    static const char left_behind[200] = "by a killed run, longer than the result will be";
+    struct folder folder;
+    struct mmul_error err;
+    struct mmul_output *output;
+    struct stat found;
+    char part[600];
+    folder_create(&folder);
+    const char *path = folder_path(&folder, "C.bin");
+    snprintf(part, sizeof part, "%s.part", path);
+    file_store(path, "old", 3);
+    mode_t mask = umask(027);
+    assert_int_equal(create(path, MMUL_F32, &output, &err), MMUL_OK);
+    umask(mask);
+    assert_int_equal(stat(part, &found), 0);
+    assert_int_equal(found.st_size, 140);
+    assert_int_equal(found.st_mode & 0777, 0640);
+    assert_int_equal(stat(path, &found), 0);
+    assert_int_equal(found.st_size, 3); // the old one is still there
+    mmul_output_destroy(output);
+    mmul_output_destroy(NULL);
+    assert_int_equal(folder_count(&folder), 1);
+    assert_int_equal(stat(path, &found), 0);
+    assert_int_equal(found.st_size, 3);
+    file_store(part, left_behind, sizeof left_behind);
+    assert_int_equal(create(path, MMUL_F32, &output, &err), MMUL_OK);
+    write_values(output);
+    assert_int_equal(mmul_output_commit(output, &err), MMUL_OK);
+    assert_int_equal(folder_count(&folder), 1);
+    assert_int_equal(stat(path, &found), 0);
+    assert_int_equal(found.st_size, 140);
+    folder_destroy(&folder);
+}
+
+static void two_writers(void **state) {
+    (void)state;
+    struct folder folder;
+    struct mmul_error err;
+    struct mmul_output *first, *second = NULL;
+    folder_create(&folder);
+    const char *path = folder_path(&folder, "C.bin");
+    assert_int_equal(create(path, MMUL_F32, &first, &err), MMUL_OK);
+    enum mmul_status status = create(path, MMUL_F32, &second, &err);
+    assert_failure(status, MMUL_ERR_CREATE, err, "another run is writing it");
+    write_values(first);
+    assert_int_equal(mmul_output_commit(first, &err), MMUL_OK);
+    assert_int_equal(create(path, MMUL_F32, &second, &err), MMUL_OK);
+    mmul_output_destroy(second);
+    assert_int_equal(folder_count(&folder), 1);
+    folder_destroy(&folder);
+}
+
+static void links_are_followed(void **state) {
+    (void)state;
+    struct folder folder;
+    struct mmul_error err;
+    struct mmul_output *output;
+    struct stat found;
+    folder_create(&folder);
+    file_store(folder_path(&folder, "target.bin"), "old", 3);
+    const char *path = folder_path(&folder, "C.bin");
+    assert_int_equal(symlink("target.bin", path), 0);
+    assert_int_equal(create(path, MMUL_F32, &output, &err), MMUL_OK);
+    write_values(output);
+    assert_int_equal(mmul_output_commit(output, &err), MMUL_OK);
+    assert_int_equal(lstat(path, &found), 0);
+    assert_true(S_ISLNK(found.st_mode));
+    assert_int_equal(stat(path, &found), 0);
+    assert_int_equal(found.st_size, 140);
+    assert_int_equal(unlink(folder_path(&folder, "target.bin")), 0);
+    path = folder_path(&folder, "C.bin");
+    assert_failure(create(path, MMUL_F32, &output, &err), MMUL_ERR_CREATE, err, "leads nowhere");
+    assert_int_equal(unlink(path), 0);
+    // A link in the place of the temporary file is not followed.
+    assert_int_equal(symlink("C.bin", folder_path(&folder, "D.bin.part")), 0);
+    path = folder_path(&folder, "D.bin");
+    assert_int_equal(create(path, MMUL_F32, &output, &err), MMUL_ERR_CREATE);
+    assert_int_equal(folder_count(&folder), 1);
+    folder_destroy(&folder);
+}
+
+static void refused_outputs(void **state) {
+    (void)state;
+    static const struct {
+        const char *name; // "" is the folder itself
+        struct mmul_shape shape;
+        enum mmul_dtype dtype;
+        int bin_version;
+        enum mmul_status status;
+        const char *text;
+    } cases[] = {
+        {"", {1, 1, 2, 2}, MMUL_F32, 0, MMUL_ERR_CREATE, "it is a folder"},
+        {"no/C.bin", {1, 1, 2, 2}, MMUL_F32, 0, MMUL_ERR_CREATE, "No such file or directory"},
+        {"fifo", {1, 1, 2, 2}, MMUL_F32, 0, MMUL_ERR_CREATE, "not a regular file"},
+        {"fifo2", {1, 1, 2, 2}, MMUL_F32, 0, MMUL_ERR_CREATE, "cannot create"},
+        {"C.bin", {1, 1, INT64_C(1) << 31, 1}, MMUL_F32, 0, MMUL_ERR_DATA, "2147483648 x 1"},
+        {"C.bin", {1, 1, 0, 2}, MMUL_F32, 0, MMUL_ERR_DATA, "at least 1"},
+        {"C.bin", {65536, 65536, 65536, 65536}, MMUL_F32, 0, MMUL_ERR_DATA, "too large"},
+        {"C.bin", {1, 1, 2, 2}, MMUL_F16, 1, MMUL_ERR_USAGE, "holds float32, not float16"},
+        {"C.npy", {1, 1, 2, 2}, MMUL_F32, 2, MMUL_ERR_USAGE, "versions are of .bin files"},
+        {"C.bin", {1, 1, INT32_MAX, INT32_MAX}, MMUL_F32, 0, MMUL_ERR_DATA, "too large"},
+        {"C.bin",
+         {1, 1, 1 << 24, INT32_MAX},
+         MMUL_F16,
+         0,
+         MMUL_ERR_IO,
+         "72057594004373524 bytes (64.0 PiB) needed"},
+    };
+    struct folder folder;
+    folder_create(&folder);
+    assert_int_equal(mkfifo(folder_path(&folder, "fifo"), 0600), 0);
+    assert_int_equal(mkfifo(folder_path(&folder, "fifo2.part"), 0600), 0);
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        struct mmul_error err;
+        struct mmul_output *output = NULL;
+        struct mmul_output_request request = {
+            .path = folder_path(&folder, cases[c].name),
+            .shape = cases[c].shape,
+            .dtype = cases[c].dtype,
+            .bin_version = cases[c].bin_version,
+        };
+        enum mmul_status status = mmul_output_open(&request, &output, &err);
+        assert_failure(status, cases[c].status, err, cases[c].text);
+        assert_null(output);
+        assert_int_equal(folder_count(&folder), 2);
+        assert_int_equal(mmul_live_bytes(), 0);
+    }
+    struct mmul_error err;
+    struct mmul_output *output;
+    assert_failure(create("", MMUL_F32, &output, &err), MMUL_ERR_CREATE, err, "no file name");
+    folder_destroy(&folder);
+}
+
+static void inputs_are_not_overwritten(void **state) {
+    (void)state;
+    struct folder folder;
+    struct mmul_error err;
+    struct mmul_output *output;
+    char input[600];
+    folder_create(&folder);
+    snprintf(input, sizeof input, "%s", folder_path(&folder, "A.bin.part"));
+    assert_int_equal(mmul_generate_file(input, MMUL_GENERATE_INTEGER, 1, shape, MMUL_F32, &err), 0);
+    assert_int_equal(link(input, folder_path(&folder, "B.bin")), 0);
+    assert_int_equal(symlink("B.bin", folder_path(&folder, "C.bin")), 0);
+    // The file itself, another name of it, a link to it, and its name in the temporary file's place.
+    static const char *const names[] = {"A.bin.part", "B.bin", "C.bin", "A.bin"};
+    for (size_t n = 0; n < 4; n++) {
+        struct mmul_matrix *matrix;
+        assert_int_equal(mmul_matrix_open(input, &matrix, &err), MMUL_OK);
+        const char *path = folder_path(&folder, names[n]);
+        enum mmul_status status =
+            mmul_output_create(path, shape, MMUL_F32, &matrix, 1, &output, &err);
+        assert_failure(status, MMUL_ERR_CREATE, err, "it is one of the inputs");
+        mmul_matrix_close(matrix);
+        struct stat found;
+        assert_int_equal(stat(input, &found), 0);
+        assert_int_equal(found.st_size, 140);
+        assert_int_equal(folder_count(&folder), 3);
+    }
+    folder_destroy(&folder);
+}
+
+// NaN payloads, -0 and everything else: bytes that go round come back.
+static void store_patterns(const char *path, int32_t first, int bytes_each) {
+    unsigned char bytes[20 + COUNT * 4];
+    int32_t header[] = {first, 1, 2, 3, 5};
+    memcpy(bytes, header, 20);
+    for (int e = 0; e < COUNT; e++) {
+        uint32_t f32 = e % 3 == 0 ? 0x7F800001U + (uint32_t)e : 0x80000000U + (uint32_t)e * 77777;
+        uint16_t f16 = (uint16_t)(e % 3 == 0 ? 0x7C01 + e : 0x8000 + e * 1777);
+        memcpy(bytes + 20 + e * bytes_each, bytes_each == 4 ? (void *)&f32 : (void *)&f16,
+               (size_t)bytes_each);
+    }
+    file_store(path, bytes, 20 + (size_t)(COUNT * bytes_each));
+}
+
+static void conversions_keep_every_bit(void **state) {
+    (void)state;
+    static const struct {
+        int32_t first;
+        int bytes_each;
+        const char *middle;
+        bool version2;
+    } cases[] = {
+        {4, 4, "B.npy", false}, {4, 4, "B.bin", false},  {-1, 4, "B.npy", true},
+        {4, 4, "B.bin", true},  {-2, 2, "B.npy", false}, {-3, 2, "B.bin", false},
+    };
+    struct folder folder;
+    char in[600], middle[600], out[600];
+    folder_create(&folder);
+    snprintf(in, sizeof in, "%s", folder_path(&folder, "A.bin"));
+    snprintf(out, sizeof out, "%s", folder_path(&folder, "C.bin"));
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        struct mmul_error err;
+        snprintf(middle, sizeof middle, "%s", folder_path(&folder, cases[c].middle));
+        store_patterns(in, cases[c].first, cases[c].bytes_each);
+        bool to_version2 = cases[c].version2 && !mmul_path_is_npy(middle);
+        struct mmul_convert_options there = {.bin_version = to_version2 ? 2 : 0};
+        struct mmul_convert_options back = {.bin_version = cases[c].first == -1 ? 2 : 0};
+        assert_int_equal(mmul_convert(in, middle, &there, &err), MMUL_OK);
+        assert_int_equal(mmul_convert(middle, out, &back, &err), MMUL_OK);
+        assert_same_files(in, out);
+    }
+    folder_destroy(&folder);
+}
+
+static void conversions_between_types(void **state) {
+    (void)state;
+    static const struct {
+        const char *out;
+        struct mmul_convert_options options;
+        enum mmul_status status;
+        enum mmul_dtype dtype;
+        const char *text;
+    } cases[] = {
+        {"C.bin", {true, MMUL_F16, 0}, MMUL_OK, MMUL_F16, ""},
+        {"C.bin", {true, MMUL_F32, 0}, MMUL_OK, MMUL_F32, ""},
+        {"C.npy", {true, MMUL_F16, 0}, MMUL_OK, MMUL_F16, ""},
+        {"C.npy", {false, MMUL_F32, 0}, MMUL_OK, MMUL_F32, ""}, // from bfloat16
+        {"C.bin", {false, MMUL_F32, 1}, MMUL_OK, MMUL_F32, ""},
+        {"C.bin", {false, MMUL_F32, 2}, MMUL_OK, MMUL_BF16, ""},
+        {"C.npy", {true, MMUL_BF16, 0}, MMUL_ERR_USAGE, 0, "no such type"},
+        {"C.bin", {true, MMUL_F64, 0}, MMUL_ERR_USAGE, 0, "as float64"},
+        {"C.bin", {true, MMUL_F16, 1}, MMUL_ERR_USAGE, 0, "as version 1"},
+        {"C.bin", {false, MMUL_F32, 3}, MMUL_ERR_USAGE, 0, "version 3"},
+        {"C.npy", {false, MMUL_F32, 1}, MMUL_ERR_USAGE, 0, "versions are of .bin"},
+        {"A.bin", {false, MMUL_F32, 0}, MMUL_ERR_CREATE, 0, "one of the inputs"},
+    };
+    struct folder folder;
+    struct mmul_error err;
+    char in[600];
+    folder_create(&folder);
+    snprintf(in, sizeof in, "%s", folder_path(&folder, "A.bin"));
+    assert_int_equal(mmul_generate_file(in, MMUL_GENERATE_INTEGER, 3, shape, MMUL_BF16, &err), 0);
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        const char *out = folder_path(&folder, cases[c].out);
+        enum mmul_status status = mmul_convert(in, out, &cases[c].options, &err);
+        if (status != MMUL_OK || cases[c].status != MMUL_OK) {
+            assert_failure(status, cases[c].status, err, cases[c].text);
+            continue;
+        }
+        struct mmul_matrix *x, *y;
+        struct mmul_difference found;
+        assert_int_equal(mmul_matrix_open(in, &x, &err), MMUL_OK);
+        assert_int_equal(mmul_matrix_open(out, &y, &err), MMUL_OK);
+        assert_int_equal(mmul_matrix_info(y).stored, cases[c].dtype);
+        assert_int_equal(mmul_diff(x, y, 0, &found, &err), MMUL_OK);
+        assert_true(found.same_shape);
+        assert_int_equal(found.outside, 0); // small integers are exact in every type
+        mmul_matrix_close(x);
+        mmul_matrix_close(y);
+    }
+    folder_destroy(&folder);
+}
+
+// Larger than every buffer on the way, with rows that cross them.
+static void large_files(void **state) {
+    (void)state;
+    static const struct mmul_shape large = {1, 2, 3, 700001};
+    struct folder folder;
+    struct mmul_error err;
+    char bin[600], npy[600], back[600];
+    folder_create(&folder);
+    snprintf(bin, sizeof bin, "%s", folder_path(&folder, "A.bin"));
+    snprintf(npy, sizeof npy, "%s", folder_path(&folder, "A.npy"));
+    snprintf(back, sizeof back, "%s", folder_path(&folder, "B.bin"));
+    assert_int_equal(mmul_generate_file(bin, MMUL_GENERATE_UNIFORM, 5, large, MMUL_F16, &err), 0);
+    struct mmul_convert_options widened = {.has_dtype = true, .dtype = MMUL_F32};
+    struct mmul_convert_options narrowed = {.has_dtype = true, .dtype = MMUL_F16};
+    assert_int_equal(mmul_convert(bin, npy, &widened, &err), MMUL_OK);
+    assert_int_equal(mmul_convert(npy, back, &narrowed, &err), MMUL_OK);
+    assert_same_files(bin, back);
+    float value, expected;
+    struct mmul_matrix *matrix;
+    int64_t last = INT64_C(6) * 700001 - 1;
+    assert_int_equal(mmul_matrix_open(npy, &matrix, &err), MMUL_OK);
+    struct mmul_region region = {1, 2, 3, 700000, 700001};
+    assert_int_equal(mmul_matrix_read_float(matrix, region, 0, 1, &value, &err), MMUL_OK);
+    mmul_matrix_close(matrix);
+    mmul_generate(MMUL_GENERATE_UNIFORM, 5, large, last, last + 1, &expected);
+    assert_true(fabsf(value - expected) < 0x1p-10F);
+    folder_destroy(&folder);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exact_bytes),
+        cmocka_unit_test(memory_as_output),
+        cmocka_unit_test(files_appear_whole_or_not),
+        cmocka_unit_test(two_writers),
+        cmocka_unit_test(links_are_followed),
+        cmocka_unit_test(refused_outputs),
+        cmocka_unit_test(inputs_are_not_overwritten),
+        cmocka_unit_test(conversions_keep_every_bit),
+        cmocka_unit_test(conversions_between_types),
+        cmocka_unit_test(large_files),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
