@@ -157,7 +157,8 @@ struct mmul_output;
 
 // Starts `path` as `path.part` in the same folder, locked against a second writer, its whole space
 // reserved. The ending of `path` chooses the format (.npy, else .bin). float32 .bin is version 1,
-// 16-bit .bin version 2; .npy takes float32 and float16 (bfloat16 becomes float32).
+// 16-bit .bin version 2; .npy takes float32 and float16 (bfloat16 becomes float32). float64 is
+// written as float32.
 // `inputs` (count of them) are refused as output: same device and inode.
 // Fails: MMUL_ERR_CREATE (folder missing or not writable, path is a folder, path is an input,
 // another run writes it), MMUL_ERR_IO (no space), MMUL_ERR_DATA (a size beyond int32 in .bin).
@@ -215,7 +216,8 @@ MMUL_API void mmul_generate(enum mmul_generator kind, uint64_t seed, struct mmul
 MMUL_API enum mmul_status mmul_generator_parse(const char *text, enum mmul_generator *kind,
                                                struct mmul_error *err);
 
-// Writes a generated matrix to `path`.
+// Writes a generated matrix to `path`. Fails as mmul_output_create does, and with MMUL_ERR_USAGE
+// when the format cannot hold dtype (float64; bfloat16 in .npy).
 MMUL_API enum mmul_status mmul_generate_file(const char *path, enum mmul_generator kind,
                                              uint64_t seed, struct mmul_shape shape,
                                              enum mmul_dtype dtype, struct mmul_error *err);

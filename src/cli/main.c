@@ -22,7 +22,8 @@ static void keep_standard_streams(void) {
         if (fcntl(fd, F_GETFD) == -1 && open("/dev/null", O_RDONLY) == -1)
             abort();
     }
-    signal(SIGPIPE, SIG_IGN); // a closed pipe is a write error with a code of its own
+    signal(SIGPIPE, SIG_IGN); // a closed pipe and a file limit are write errors with our code
+    signal(SIGXFSZ, SIG_IGN);
 }
 
 // One line, whatever is in a file's name.

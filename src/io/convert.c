@@ -111,7 +111,10 @@ enum mmul_status mmul_generate_file(const char *path, enum mmul_generator kind, 
                                     struct mmul_shape shape, enum mmul_dtype dtype,
                                     struct mmul_error *err) {
     struct mmul_output *output = NULL;
-    enum mmul_status status = mmul_output_create(path, shape, dtype, NULL, 0, &output, err);
+    struct mmul_convert_options options = {.has_dtype = true, .dtype = dtype};
+    enum mmul_status status = check_options(path, &options, err);
+    if (status == MMUL_OK)
+        status = mmul_output_create(path, shape, dtype, NULL, 0, &output, err);
     if (status != MMUL_OK)
         return status;
     status = write_generated(output, kind, seed, err);

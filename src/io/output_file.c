@@ -75,8 +75,9 @@ static enum mmul_status start_file(struct mmul_output *output,
                                    const unsigned char *header, struct mmul_error *err) {
     int64_t bytes = 0, total;
     enum mmul_status status = mmul_shape_bytes(output->shape, output->dtype, &bytes, err);
-    if (status != MMUL_OK)
-        return status;
+    if (status != MMUL_OK) {
+        return mmul_fail(err, status, "cannot write '%s': %s", request->path, err->text);
+    }
     if (__builtin_add_overflow(bytes, output->data_offset, &total)) {
         return mmul_fail(err, MMUL_ERR_DATA, "cannot write '%s': too large", request->path);
     }

@@ -153,7 +153,7 @@ output_refused() {
     output_refused C.bin 73 "cannot create 'C.bin': it is a folder"
     output_refused /dev/null 73 "cannot create '/dev/null': it is not a regular file"
     ln -s nowhere dangling
-    output_refused dangling 73 "cannot create 'dangling': it is a symbolic link that leads nowhere"
+    output_refused dangling 73 "cannot create 'dangling': it is a symbolic link that leads nowhere: No such file or directory"
     expect_only_files A.bin C.bin dangling
 }
 

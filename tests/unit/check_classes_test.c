@@ -14,7 +14,7 @@ struct place {
     float value;
 };
 
-// Elements put into A (4 x 9), B (9 x 40) and C_in (4 x 40), and one put into the right C.
+// Elements put into A (4 x 9), B (9 x 400) and C_in (4 x 400), and one put into the right C.
 // Unset places (value 0 at 0, 0 of A and B) do no harm.
 struct class_case {
     struct place a[2], b[2], c_in;
@@ -25,7 +25,7 @@ struct class_case {
 
 static const struct class_case class_cases[] = {
     // One NaN: all of the row or column is NaN.
-    {.a = {{1, 2, NAN}}, .c = {1, 39, 0}},
+    {.a = {{1, 2, NAN}}, .c = {1, 399, 0}},
     {.a = {{1, 2, NAN}}, .c = {1, 7, INF}},
     {.b = {{2, 5, NAN}}, .c = {3, 5, 1}},
     {.b = {{2, 5, NAN}}, .c = {3, 6, NAN}},
@@ -56,36 +56,42 @@ static const struct class_case class_cases[] = {
     {.a = {{1, 2, 1e20F}}, .b = {{2, 3, 1e20F}}, .c = {1, 3, NAN}, .legal = true},
 };
 
-static void set_up_class_case(struct bench *bench, const struct class_case *at) {
-    struct mmul_check_product shape = {.m = 4, .n = 40, .k = 9, .alpha = 1, .beta = at->beta};
+static void set_up_class_case(struct bench *bench, const struct class_case *at, int variant) {
+    struct mmul_check_product shape = {.m = 4, .n = 400, .k = 9, .alpha = 1, .beta = at->beta};
+    shape.transpose_a = variant % 2 != 0;
+    shape.transpose_b = variant / 2 != 0;
     setup(bench, shape, NORMAL, NORMAL, 9);
-    float *a = bench->a_narrow, *b = bench->b_narrow;
     for (int put = 0; put < 2; put++) {
-        a[at->a[put].row * bench->product.lda + at->a[put].col] = at->a[put].value;
-        b[at->b[put].row * bench->product.ldb + at->b[put].col] = at->b[put].value;
+        *a_at(bench, at->a[put].row, at->a[put].col) = at->a[put].value;
+        *b_at(bench, at->b[put].row, at->b[put].col) = at->b[put].value;
     }
     bench->c_in[at->c_in.row * bench->product.ldc_in + at->c_in.col] = at->c_in.value;
-    memcpy(bench->a, a, (size_t)(4 * bench->product.lda) * sizeof(float));
-    memcpy(bench->b, b, (size_t)(9 * bench->product.ldb) * sizeof(float));
+    bench->product.a = bench->a;
+    bench->product.b = bench->b;
     multiply(bench, SEQUENTIAL);
+}
+
+static void assert_class_case(size_t number, int variant) {
+    const struct class_case *at = &class_cases[number];
+    struct bench bench;
+    set_up_class_case(&bench, at, variant);
+    int64_t before = count_wrong(&bench, 10);
+    *c_at(&bench, at->c.row, at->c.col) = at->c.value;
+    int64_t after = count_wrong(&bench, 11);
+    if (before != 0 || after != !at->legal)
+        print_message("# case %zu.%d\n", number, variant);
+    assert_int_equal(before, 0);
+    assert_int_equal(after, !at->legal);
+    assert_int_equal(bench.wrong[at->c.row], !at->legal);
+    teardown(&bench);
 }
 
 static void nan_and_inf_are_judged_by_class(void **state) {
     (void)state;
     for (size_t number = 0; number < sizeof class_cases / sizeof class_cases[0]; number++) {
-        const struct class_case *at = &class_cases[number];
-        struct bench bench;
-        set_up_class_case(&bench, at);
-        int64_t before = count_wrong(&bench, 10);
-        *c_at(&bench, at->c.row, at->c.col) = at->c.value;
-        int64_t after = count_wrong(&bench, 11);
-        bool found = bench.wrong[at->c.row] != 0;
-        if (before != 0 || after != !at->legal)
-            print_message("# case %zu\n", number);
-        assert_int_equal(before, 0);
-        assert_int_equal(after, at->legal ? 0 : 1);
-        assert_int_equal(found, !at->legal);
-        teardown(&bench);
+        for (int variant = 0; variant < 4; variant++) {
+            assert_class_case(number, variant);
+        }
     }
 }
 

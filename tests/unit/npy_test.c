@@ -49,73 +49,75 @@ static enum mmul_status parse(int version, const char *dict, struct mmul_npy_hea
     return status;
 }
 
+static const struct {
+    int version;
+    const char *dict;
+    struct mmul_shape shape;
+    enum mmul_dtype dtype;
+    bool fortran_order, big_endian;
+} valid_cases[] = {
+    {1,
+     "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }",
+     {1, 1, 3, 4},
+     MMUL_F32,
+     false,
+     false},
+    {2,
+     "{'descr': '>f8', 'fortran_order': True, 'shape': (2, 3, 4), }",
+     {1, 2, 3, 4},
+     MMUL_F64,
+     true,
+     true},
+    {3,
+     "{'descr': '<f2', 'fortran_order': False, 'shape': (5, 2, 3, 4), }",
+     {5, 2, 3, 4},
+     MMUL_F16,
+     false,
+     false},
+    {1,
+     "{'descr': '=f4', 'fortran_order': False, 'shape': (7,), }",
+     {1, 1, 1, 7},
+     MMUL_F32,
+     false,
+     false},
+    {1,
+     "{\"shape\":(3,4),\"fortran_order\":False,\"descr\":\"<f4\"}",
+     {1, 1, 3, 4},
+     MMUL_F32,
+     false,
+     false},
+    {1,
+     "{'descr': '<f4', 'fortran_order': False, 'shape': (3L, 4L), }",
+     {1, 1, 3, 4},
+     MMUL_F32,
+     false,
+     false},
+    {1,
+     " {\n'descr' : '<f4' , 'fortran_order':\tFalse, 'shape': ( 3 , 4 , ) } ",
+     {1, 1, 3, 4},
+     MMUL_F32,
+     false,
+     false},
+    {1,
+     "{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807, 1), }",
+     {1, 1, INT64_MAX, 1},
+     MMUL_F32,
+     false,
+     false},
+};
+
 static void valid_headers(void **state) {
     (void)state;
-    static const struct {
-        int version;
-        const char *dict;
-        struct mmul_shape shape;
-        enum mmul_dtype dtype;
-        bool fortran_order, big_endian;
-    } cases[] = {
-        {1,
-         "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }",
-         {1, 1, 3, 4},
-         MMUL_F32,
-         false,
-         false},
-        {2,
-         "{'descr': '>f8', 'fortran_order': True, 'shape': (2, 3, 4), }",
-         {1, 2, 3, 4},
-         MMUL_F64,
-         true,
-         true},
-        {3,
-         "{'descr': '<f2', 'fortran_order': False, 'shape': (5, 2, 3, 4), }",
-         {5, 2, 3, 4},
-         MMUL_F16,
-         false,
-         false},
-        {1,
-         "{'descr': '=f4', 'fortran_order': False, 'shape': (7,), }",
-         {1, 1, 1, 7},
-         MMUL_F32,
-         false,
-         false},
-        {1,
-         "{\"shape\":(3,4),\"fortran_order\":False,\"descr\":\"<f4\"}",
-         {1, 1, 3, 4},
-         MMUL_F32,
-         false,
-         false},
-        {1,
-         "{'descr': '<f4', 'fortran_order': False, 'shape': (3L, 4L), }",
-         {1, 1, 3, 4},
-         MMUL_F32,
-         false,
-         false},
-        {1,
-         " {\n'descr' : '<f4' , 'fortran_order':\tFalse, 'shape': ( 3 , 4 , ) } ",
-         {1, 1, 3, 4},
-         MMUL_F32,
-         false,
-         false},
-        {1,
-         "{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807, 1), }",
-         {1, 1, INT64_MAX, 1},
-         MMUL_F32,
-         false,
-         false},
-    };
-    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+    for (size_t c = 0; c < sizeof valid_cases / sizeof *valid_cases; c++) {
         struct mmul_error err;
         struct mmul_npy_header header;
-        assert_int_equal(parse(cases[c].version, cases[c].dict, &header, &err), MMUL_OK);
-        assert_memory_equal(&header.shape, &cases[c].shape, sizeof header.shape);
-        assert_int_equal(header.dtype, cases[c].dtype);
-        assert_int_equal(header.version, cases[c].version);
-        assert_int_equal(header.fortran_order, cases[c].fortran_order);
-        assert_int_equal(header.big_endian, cases[c].big_endian);
+        assert_int_equal(parse(valid_cases[c].version, valid_cases[c].dict, &header, &err),
+                         MMUL_OK);
+        assert_memory_equal(&header.shape, &valid_cases[c].shape, sizeof header.shape);
+        assert_int_equal(header.dtype, valid_cases[c].dtype);
+        assert_int_equal(header.version, valid_cases[c].version);
+        assert_int_equal(header.fortran_order, valid_cases[c].fortran_order);
+        assert_int_equal(header.big_endian, valid_cases[c].big_endian);
     }
 }
 

@@ -350,6 +350,9 @@ static void conversions_between_types(void **state) {
     folder_create(&folder);
     snprintf(in, sizeof in, "%s", folder_path(&folder, "A.bin"));
     assert_int_equal(mmul_generate_file(in, MMUL_GENERATE_INTEGER, 3, shape, MMUL_BF16, &err), 0);
+    enum mmul_status refused =
+        mmul_generate_file(in, MMUL_GENERATE_INTEGER, 3, shape, MMUL_F64, &err);
+    assert_failure(refused, MMUL_ERR_USAGE, err, "as float64");
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         const char *out = folder_path(&folder, cases[c].out);
         enum mmul_status status = mmul_convert(in, out, &cases[c].options, &err);

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: MIT
+// Plans for clusters made by hand: shares, axis, clipping, tiles, and one of 4,096 ranks.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "plan/plan.h"
+#include "plan/share.h"
+
+static const int64_t GIB = (int64_t)1 << 30;
+
+static struct mmul_problem make_problem(int64_t m, int64_t n, int64_t k) {
+    struct mmul_problem problem;
+    struct mmul_error err;
+    struct mmul_problem_operand a = {{1, 1, m, k}, MMUL_F32, "A.bin"};
+    struct mmul_problem_operand b = {{1, 1, k, n}, MMUL_F32, "B.bin"};
+    assert_int_equal(mmul_problem_make(a, b, NULL, false, false, 1, 0, &problem, &err), MMUL_OK);
+    return problem;
+}
+
+// `size` ranks, `per_node` on each node of 64 GiB, all CPUs.
+static struct mmul_cluster *make_cluster(int size, int per_node) {
+    struct mmul_cluster *cluster;
+    struct mmul_error err;
+    int nodes = (size + per_node - 1) / per_node;
+    assert_int_equal(mmul_cluster_create(size, nodes, 0, &cluster, &err), MMUL_OK);
+    for (int rank = 0; rank < size; rank++) {
+        struct mmul_rank_info *r = &cluster->ranks[rank];
+        r->node = rank / per_node;
+        r->host_memory = true;
+        r->device.memory_bytes = 64 * GIB;
+        strcpy(r->device_name, "cpu");
+    }
+    for (int node = 0; node < nodes; node++) {
+        cluster->nodes[node].leader = node * per_node;
+        cluster->nodes[node].rank_count = per_node;
+        cluster->nodes[node].memory_available_bytes = 64 * GIB;
+    }
+    return cluster;
+}
+
+static struct mmul_plan *plan_or_die(const struct mmul_plan_request *request) {
+    struct mmul_plan *plan = NULL;
+    struct mmul_error err = {.text = ""};
+    if (mmul_plan_make(request, &plan, &err) != MMUL_OK)
+        fail_msg("%s", err.text);
+    return plan;
+}
+
+// Parts follow one another and cover the range.
+static void assert_covers(const struct mmul_plan *plan) {
+    int64_t at = 0;
+    for (int rank = 0; rank < plan->size; rank++) {
+        assert_int_equal(mmul_plan_ranks(plan)[rank].begin, at);
+        at = mmul_plan_ranks(plan)[rank].end;
+    }
+    assert_int_equal(at, plan->total);
+}
+
+static int64_t units(const struct mmul_plan *plan, int rank) {
+    return mmul_plan_ranks(plan)[rank].end - mmul_plan_ranks(plan)[rank].begin;
+}
+
+static void test_weights_give_rows(void **state) {
+    (void)state;
+    struct mmul_problem problem = make_problem(4096, 100, 100);
+    struct mmul_cluster *cluster = make_cluster(3, 1);
+    const double weights[] = {0.5, 0.25, 0.25};
+    const struct {
+        enum mmul_split_rule rule;
+        int64_t rows[3];
+    } cases[] = {{MMUL_SPLIT_EXACT, {2048, 1024, 1024}}, {MMUL_SPLIT_HUNDRED, {2050, 1025, 1021}}};
+    for (int i = 0; i < 2; i++) {
+        struct mmul_plan *plan = plan_or_die(&(struct mmul_plan_request){.problem = &problem,
+                                                                         .cluster = cluster,
+                                                                         .weights = weights,
+                                                                         .split = MMUL_SPLIT_ROWS,
+                                                                         .rule = cases[i].rule});
+        assert_covers(plan);
+        for (int rank = 0; rank < 3; rank++)
+            assert_int_equal(units(plan, rank), cases[i].rows[rank]);
+        mmul_plan_destroy(plan);
+    }
+    mmul_cluster_destroy(cluster);
+}
+
+static void test_more_ranks_than_rows(void **state) {
+    (void)state;
+    struct mmul_problem problem = make_problem(3, 2, 5);
+    struct mmul_cluster *cluster = make_cluster(7, 2);
+    const double weights[] = {1, 1, 1, 1, 1, 1, 1};
+    struct mmul_plan *plan = plan_or_die(&(struct mmul_plan_request){
+        .problem = &problem, .cluster = cluster, .weights = weights, .split = MMUL_SPLIT_ROWS});
+    int empty = 0;
+    assert_covers(plan);
+    for (int rank = 0; rank < 7; rank++)
+        if (units(plan, rank) == 0) {
+            empty++;
+            assert_string_equal(mmul_plan_ranks(plan)[rank].why, "share rounds to nothing");
+            assert_int_equal(mmul_plan_ranks(plan)[rank].tile.m, 0);
+        }
+    assert_int_equal(empty, 4);
+    mmul_plan_destroy(plan);
+    mmul_cluster_destroy(cluster);
+}
+
+// Network bytes decide: the larger operand is split. One row cannot be split among ranks.
+static void test_axis_by_bytes_moved(void **state) {
+    (void)state;
+    static const struct {
+        int64_t m, n, k;
+        int ranks, per_node;
+        enum mmul_axis axis;
+    } cases[] = {
+        {4000, 1000, 500, 4, 1, MMUL_ROWS}, {1000, 4000, 500, 4, 1, MMUL_COLS},
+        {1000, 4000, 500, 4, 4, MMUL_ROWS}, // one node: nothing crosses a network
+        {1, 4000, 500, 4, 4, MMUL_COLS},    {4000, 1, 500, 4, 1, MMUL_ROWS},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct mmul_problem problem = make_problem(cases[i].m, cases[i].n, cases[i].k);
+        struct mmul_cluster *cluster = make_cluster(cases[i].ranks, cases[i].per_node);
+        const double weights[] = {1, 1, 1, 1};
+        struct mmul_plan *plan = plan_or_die(&(struct mmul_plan_request){
+            .problem = &problem, .cluster = cluster, .weights = weights});
+        assert_int_equal(plan->axis, cases[i].axis);
+        assert_covers(plan);
+        mmul_plan_destroy(plan);
+        mmul_cluster_destroy(cluster);
+    }
+}
+
+// 1000 x 1000 floats whole per node, 8000 bytes per row of A and C.
+static void test_shares_are_clipped_to_memory(void **state) {
+    (void)state;
+    struct mmul_problem problem = make_problem(100000, 1000, 1000);
+    struct mmul_cluster *cluster = make_cluster(3, 1);
+    const double weights[] = {1, 2, 1};
+    cluster->nodes[1].memory_available_bytes = 300 << 20;
+    struct mmul_plan *plan = plan_or_die(&(struct mmul_plan_request){
+        .problem = &problem, .cluster = cluster, .weights = weights, .split = MMUL_SPLIT_ROWS});
+    assert_covers(plan);
+    const struct mmul_plan_node *node = &mmul_plan_nodes(plan)[1];
+    assert_true(node->segment_bytes + node->private_bytes <= node->memory_bytes);
+    assert_true(units(plan, 1) > 20000 && units(plan, 1) < 40000);
+    assert_true(units(plan, 0) - units(plan, 2) <= 1 && units(plan, 2) <= units(plan, 0));
+    assert_string_equal(mmul_plan_ranks(plan)[1].why, "clipped to the node's memory");
+    mmul_plan_destroy(plan);
+    mmul_cluster_destroy(cluster);
+}
+
+static void test_what_cannot_fit_says_the_numbers(void **state) {
+    (void)state;
+    struct mmul_problem problem = make_problem(1000000, 1000, 1000);
+    struct mmul_cluster *cluster = make_cluster(2, 1);
+    const double weights[] = {1, 1};
+    struct mmul_plan *plan;
+    struct mmul_error err;
+    const struct mmul_plan_request request = {.problem = &problem,
+                                              .cluster = cluster,
+                                              .weights = weights,
+                                              .split = MMUL_SPLIT_ROWS,
+                                              .memory_limit_bytes = GIB};
+    assert_int_equal(mmul_plan_make(&request, &plan, &err), MMUL_ERR_SYSTEM);
+    assert_string_equal(err.text, "cannot fit 'A.bin' x 'B.bin' into memory: 3.8 MiB on every node "
+                                  "and 7.5 GiB shared among nodes needed, 2.0 GiB available on 2 "
+                                  "nodes");
+    mmul_cluster_destroy(cluster);
+}
+
+// Three kinds of device; the share follows the speed, tiles fit the device.
+static void test_4096_ranks_of_three_kinds(void **state) {
+    (void)state;
+    static const double speeds[] = {1e12, 4e12, 1e11};
+    struct mmul_problem problem = make_problem(1 << 20, 16384, 16384);
+    struct mmul_cluster *cluster = make_cluster(4096, 4);
+    for (int rank = 0; rank < 4096; rank++) {
+        struct mmul_rank_info *r = &cluster->ranks[rank];
+        r->speed_flops = speeds[rank % 3];
+        r->host_memory = rank % 3 == 2;
+        r->device.memory_bytes = rank % 3 == 0 ? 2 * GIB : 8 * GIB;
+        r->device.max_allocation_bytes = r->device.memory_bytes / 4;
+    }
+    struct mmul_plan *plan =
+        plan_or_die(&(struct mmul_plan_request){.problem = &problem, .cluster = cluster});
+    assert_covers(plan);
+    double sum = 1366 * speeds[0] + 1365 * speeds[1] + 1365 * speeds[2];
+    for (int rank = 0; rank < 4096; rank++) {
+        const struct mmul_plan_rank *r = &mmul_plan_ranks(plan)[rank];
+        double ideal = (1 << 20) * speeds[rank % 3] / sum;
+        assert_true((double)units(plan, rank) > ideal - 1 && (double)units(plan, rank) < ideal + 1);
+        if (rank % 3 == 2)
+            assert_int_equal(r->tile.device_bytes, 0);
+        else
+            assert_in_range(r->tile.device_bytes, 1, cluster->ranks[rank].device.memory_bytes);
+    }
+    mmul_plan_destroy(plan);
+    mmul_cluster_destroy(cluster);
+}
+
+static void test_tiles_fit(void **state) {
+    (void)state;
+    static const struct mmul_tile_request requests[] = {
+        {1000, 900, 800, 4, 4, false, GIB, GIB / 4},
+        {20000, 20000, 20000, 4, 4, false, GIB, GIB / 4},
+        {1, 2000000000, 3, 4, 4, false, GIB, GIB / 4},
+        {3, 1, 2000000000, 2, 2, false, GIB, GIB / 4},
+        {100000, 100000, 100000, 4, 4, false, 512 * GIB, 512 * GIB},
+        {20000, 20000, 20000, 2, 4, true, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof requests / sizeof requests[0]; i++) {
+        const struct mmul_tile_request *r = &requests[i];
+        struct mmul_tile t;
+        struct mmul_error err;
+        assert_int_equal(mmul_tile_choose(r, &t, &err), MMUL_OK);
+        assert_in_range(t.m, 1, r->m);
+        assert_in_range(t.n, 1, r->n);
+        assert_in_range(t.k, 1, r->k);
+        int64_t a = t.m * t.k, b = t.k * t.n, c = t.m * t.n;
+        if (r->host_memory) {
+            assert_in_range(4 * a, 1, MMUL_HOST_STAGING_BYTES);
+            continue;
+        }
+        assert_in_range(4 * (a + b + c), 1, r->memory_bytes);
+        assert_in_range(4 * (a + b + c), 1, r->max_allocation_bytes);
+        assert_in_range(a + b + c, 1, INT32_MAX);
+    }
+    struct mmul_tile whole;
+    struct mmul_error err;
+    assert_int_equal(mmul_tile_choose(&requests[0], &whole, &err), MMUL_OK);
+    assert_int_equal(whole.m * whole.n * whole.k, 1000 * 900 * 800);
+}
+
+static void test_tile_that_cannot_fit(void **state) {
+    (void)state;
+    struct mmul_tile tile;
+    struct mmul_error err;
+    const struct mmul_tile_request request = {1000, 1000, 1000, 4, 4, false, 1000, 1000};
+    assert_int_equal(mmul_tile_choose(&request, &tile, &err), MMUL_ERR_SYSTEM);
+    assert_string_equal(err.text, "cannot fit a tile of 64 x 64 x 64 into 1000 B of device memory");
+}
+
+static void test_zero_weight_and_unusable_weights(void **state) {
+    (void)state;
+    struct mmul_problem problem = make_problem(10, 10, 10);
+    struct mmul_cluster *cluster = make_cluster(2, 1);
+    static const double zero_first[] = {0, 1}, none[] = {0, 0}, negative[] = {1, -1};
+    struct mmul_plan_request request = {
+        .problem = &problem, .cluster = cluster, .weights = zero_first, .split = MMUL_SPLIT_ROWS};
+    struct mmul_plan *plan = plan_or_die(&request);
+    struct mmul_error err;
+    assert_int_equal(units(plan, 0), 0);
+    assert_string_equal(mmul_plan_ranks(plan)[0].why, "weight 0");
+    assert_int_equal(mmul_plan_nodes(plan)[0].segment_bytes, 0);
+    mmul_plan_destroy(plan);
+    request.weights = none;
+    assert_int_equal(mmul_plan_make(&request, &plan, &err), MMUL_ERR_USAGE);
+    request.weights = negative;
+    assert_int_equal(mmul_plan_make(&request, &plan, &err), MMUL_ERR_USAGE);
+    mmul_cluster_destroy(cluster);
+}
+
+static int assert_no_live_bytes(void **state) {
+    (void)state;
+    return mmul_live_bytes() == 0 ? 0 : -1;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(test_weights_give_rows, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_more_ranks_than_rows, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_axis_by_bytes_moved, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_shares_are_clipped_to_memory, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_what_cannot_fit_says_the_numbers, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_4096_ranks_of_three_kinds, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_zero_weight_and_unusable_weights, assert_no_live_bytes),
+        cmocka_unit_test(test_tiles_fit),
+        cmocka_unit_test(test_tile_that_cannot_fit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
