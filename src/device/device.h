@@ -6,8 +6,8 @@
 // Calls on one device come from one thread; operations happen in the order they were begun;
 // uploads, downloads and gemm may return before they are done: mmul_device_wait ends them all and
 // reports what failed since the last wait (host memory given to them is borrowed until then).
-// After a failure a device is lost: the only legal call is mmul_device_close (which makes no
-// further driver calls that could hang).
+// After a failure a device is lost: buffers may be destroyed and it may be closed (neither makes a
+// driver call that could hang); every other call fails at once with MMUL_ERR_UNAVAILABLE.
 //
 // `reference` is the written specification: every other device passes the same tests
 // (tests/device).
@@ -49,7 +49,8 @@ struct mmul_device_table {
     // NULL: nothing to do.
     enum mmul_status (*warm_up)(void *self, struct mmul_error *err);
 
-    // Bytes the device needs beside the operands of one gemm (temporaries). NULL: none.
+    // Bytes of device memory beside the operands: what one gemm of this size needs for itself in the
+    // worst case, and what uploads need. NULL: none.
     int64_t (*gemm_temporary_bytes)(const void *self, int64_t m, int64_t n, int64_t k);
 
     // `count` float32 elements on the device, contents undefined.

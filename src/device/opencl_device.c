@@ -193,7 +193,7 @@ static int64_t find_indirect_size(const struct mmul_opencl *opencl) {
     return most;
 }
 
-// A cube of side `s` in buffers whose rows are `ld` long.
+// A cube of side `s` in buffers whose rows are `ld` long; bit 0 transposes A, bit 1 B.
 static enum mmul_status warm_gemm(struct mmul_opencl *opencl, struct mmul_buffer *const buffers[3],
                                   int64_t s, int64_t ld, int transposes, struct mmul_error *err) {
     const struct mmul_gemm args = {
@@ -211,23 +211,20 @@ static enum mmul_status warm_gemm(struct mmul_opencl *opencl, struct mmul_buffer
     return gemm(opencl, &args, err);
 }
 
-// CLBlast compiles on first use: its direct kernels, one per pair of transposes, and its indirect
-// ones with the copying kernels for sizes that are multiples of its tiles and for those that are not.
+// CLBlast compiles on first use. Its direct kernels: one per pair of transposes. Its indirect ones:
+// one to multiply and those that copy operands, with and without transposing (no transpose and both
+// transposed need all of them), for sizes that are multiples of its tiles and for those that are not.
 static enum mmul_status warm_clblast(struct mmul_opencl *opencl,
                                      struct mmul_buffer *const buffers[3], int64_t large,
                                      int64_t ld, struct mmul_error *err) {
+    const struct {
+        int64_t side;
+        int transposes;
+    } products[] = {{32, 0}, {32, 1}, {32, 2},    {32, 3},    {33, 0},        {33, 1},
+                    {33, 2}, {33, 3}, {large, 0}, {large, 3}, {large + 1, 0}, {large + 1, 3}};
     enum mmul_status status = MMUL_OK;
-    for (int transposes = 0; transposes < 4 && status == MMUL_OK; transposes++) {
-        status = warm_gemm(opencl, buffers, 32, ld, transposes, err);
-        if (status == MMUL_OK) {
-            status = warm_gemm(opencl, buffers, 33, ld, transposes, err);
-        }
-        if (status == MMUL_OK) {
-            status = warm_gemm(opencl, buffers, large, ld, transposes, err);
-        }
-        if (status == MMUL_OK) {
-            status = warm_gemm(opencl, buffers, large + 1, ld, transposes, err);
-        }
+    for (size_t i = 0; i < sizeof products / sizeof products[0] && status == MMUL_OK; i++) {
+        status = warm_gemm(opencl, buffers, products[i].side, ld, products[i].transposes, err);
     }
     return status;
 }

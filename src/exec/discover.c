@@ -4,6 +4,7 @@
 #include "exec/discover.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -206,6 +207,13 @@ static struct mmul_rank_info describe_rank(const struct discovery *d) {
     return info;
 }
 
+// hwloc's plugins, inside mpirun and its daemons, open every OpenCL driver unless told not to.
+static bool launcher_loads_drivers(void) {
+    const char *components = getenv("HWLOC_COMPONENTS");
+    return getenv("OMPI_COMM_WORLD_RANK") != NULL &&
+           (components == NULL || strstr(components, "-opencl") == NULL);
+}
+
 static struct mmul_node_info describe_node(const struct discovery *d) {
     const struct mmul_topology *t = &d->topology;
     struct mmul_node_info info = {.leader = d->context->comm->rank,
@@ -215,7 +223,8 @@ static struct mmul_node_info describe_node(const struct discovery *d) {
                                   .cores = t->cores,
                                   .cores_allowed = mmul_cpuset_count(&t->core_lead),
                                   .memory_bytes = t->memory_bytes,
-                                  .memory_available_bytes = t->memory_available_bytes};
+                                  .memory_available_bytes = t->memory_available_bytes,
+                                  .launcher_loads_drivers = launcher_loads_drivers()};
     mmul_text_copy(info.host, sizeof info.host, t->host);
     return info;
 }

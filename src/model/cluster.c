@@ -78,6 +78,12 @@ static void print_nodes(const struct mmul_cluster *cluster, FILE *stream) {
     }
     mmul_text_print_table(mmul_text_get(&table), stream);
     mmul_text_fini(&table);
+    for (int i = 0; i < cluster->node_count; i++)
+        if (cluster->nodes[i].launcher_loads_drivers)
+            fprintf(stream,
+                    "%s: mpirun itself loads every OpenCL driver; HWLOC_COMPONENTS=-opencl,-gl in "
+                    "its environment keeps a broken one from taking it down\n",
+                    cluster->nodes[i].host);
 }
 
 static void print_devices(const struct mmul_cluster *cluster, FILE *stream) {
@@ -111,11 +117,12 @@ void mmul_cluster_print(const struct mmul_cluster *cluster, FILE *stream) {
 }
 
 static json_t *device_json(const struct mmul_device_info *d) {
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:I, s:I}", "id", d->id, "type",
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:b}", "id", d->id, "type",
                      type_name(d->type), "name", d->name, "vendor", d->vendor, "platform",
                      d->platform, "driver", d->driver, "pci", d->pci, "compute_units",
                      d->compute_units, "memory_bytes", (json_int_t)d->memory_bytes,
-                     "max_allocation_bytes", (json_int_t)d->max_allocation_bytes);
+                     "max_allocation_bytes", (json_int_t)d->max_allocation_bytes, "usable",
+                     d->usable);
 }
 
 static json_t *rank_json(const struct mmul_cluster *cluster, int rank) {
@@ -127,11 +134,11 @@ static json_t *rank_json(const struct mmul_cluster *cluster, int rank) {
 }
 
 static json_t *node_json(const struct mmul_node_info *n) {
-    return json_pack("{s:s, s:i, s:i, s:i, s:i, s:I, s:I, s:i}", "host", n->host, "packages",
+    return json_pack("{s:s, s:i, s:i, s:i, s:i, s:I, s:I, s:i, s:b}", "host", n->host, "packages",
                      n->packages, "numa_nodes", n->numa_nodes, "cores", n->cores, "cores_allowed",
                      n->cores_allowed, "memory_bytes", (json_int_t)n->memory_bytes,
                      "memory_available_bytes", (json_int_t)n->memory_available_bytes, "ranks",
-                     n->rank_count);
+                     n->rank_count, "launcher_loads_drivers", n->launcher_loads_drivers);
 }
 
 static json_t *entry_json(const struct mmul_cluster *cluster, const struct mmul_device_entry *d) {

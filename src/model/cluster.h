@@ -29,6 +29,7 @@ struct mmul_node_info {
     int rank_count;
     int packages, numa_nodes, cores, cores_allowed;
     int64_t memory_bytes, memory_available_bytes;
+    bool launcher_loads_drivers; // mpirun loads every OpenCL driver here: HWLOC_COMPONENTS is not set
 };
 
 // A device of a node, used or not.
