@@ -59,12 +59,13 @@ static bool check_row(const struct problem *p, const struct stored *a, const str
 
 static bool multiply_exactly(struct mmul_device *device, const struct problem *p, char *detail) {
     struct mmul_error err;
+    // Offsets differ between the operands, so that swapped ones show.
     struct stored a = p->transpose_a ? store(device, p->k, p->m, p->pad, integer_at, 1, NAN)
                                      : store(device, p->m, p->k, p->pad, integer_at, 1, NAN);
-    struct stored b = p->transpose_b ? store(device, p->n, p->k, p->pad, integer_at, 2, NAN)
-                                     : store(device, p->k, p->n, p->pad, integer_at, 2, NAN);
+    struct stored b = p->transpose_b ? store(device, p->n, p->k, 2 * p->pad, integer_at, 2, NAN)
+                                     : store(device, p->k, p->n, 2 * p->pad, integer_at, 2, NAN);
     struct stored c =
-        store(device, p->m, p->n, p->pad, p->beta == 0.0f ? NULL : integer_at, 3, NAN);
+        store(device, p->m, p->n, 3 * p->pad, p->beta == 0.0f ? NULL : integer_at, 3, NAN);
     const struct mmul_gemm args = {
         .transpose_a = p->transpose_a,
         .transpose_b = p->transpose_b,
@@ -333,15 +334,16 @@ static bool multiply_far_rows(struct mmul_device *device, float *memory, int64_t
 static void test_far_rows(struct mmul_device *device) {
     static const char *const names[] = {"A", "A transposed", "B", "B transposed", "C"};
     const int64_t count = 3 * ((INT64_C(1) << 31) + 5);
+    if (!mmul_device_can_borrow(device)) {
+        return; // a device with memory of its own has no such distances
+    }
     void *memory = mmap(NULL, (size_t)count * sizeof(float), PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     for (int way = 0; way < 5; way++) {
         char name[96];
         snprintf(name, sizeof name, "rows more than 2^31 elements apart: %s", names[way]);
-        if (!mmul_device_can_borrow(device) || memory == MAP_FAILED) {
-            printf("ok %d - %s # SKIP %s\n", ++points, name,
-                   memory == MAP_FAILED ? "the system grants no such address range"
-                                        : "the device has memory of its own");
+        if (memory == MAP_FAILED) {
+            printf("ok %d - %s # SKIP no address range of 26 GB is granted\n", ++points, name);
         } else {
             point(multiply_far_rows(device, memory, count, way), name, "elements differ");
         }

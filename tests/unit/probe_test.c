@@ -32,6 +32,7 @@ struct scene {
     bool pocl;                     // PoCL is there, too
     const char *devices;           // POCL_DEVICES
     int device_count;
+    bool threads;         // OpenBLAS has threads running
     bool ignore_children; // the caller ignores SIGCHLD
 };
 
@@ -62,6 +63,13 @@ static const struct scene scenes[] = {
      .devices = "pthread",
      .device_count = 1},
     {.name = "all_bad", .bad = {"crash", "exit", "hang"}, .ends = {CRASHED, EXITED, HUNG}},
+    {.name = "running_threads",
+     .bad = {"crash"},
+     .ends = {CRASHED},
+     .pocl = true,
+     .devices = "pthread",
+     .device_count = 1,
+     .threads = true},
     {.name = "ignored_children",
      .pocl = true,
      .devices = "pthread",
@@ -180,6 +188,37 @@ static void check_devices(const struct scene *scene, const struct mmul_probe *pr
     mmul_device_close(device);
 }
 
+// A product that is large enough for OpenBLAS to share among threads.
+static void multiply_on_cpu(void) {
+    enum { S = 300 };
+    struct mmul_device *device = NULL;
+    struct mmul_buffer *buffers[3] = {NULL, NULL, NULL};
+    struct mmul_error err = {0};
+    static float ones[S * S], result[S * S];
+    float *const memory[3] = {ones, ones, result};
+    CHECK(mmul_device_open("cpu", &device, &err) == MMUL_OK);
+    for (int e = 0; e < S * S; e++) {
+        ones[e] = 1;
+    }
+    for (int b = 0; b < 3; b++) {
+        CHECK(mmul_device_buffer_borrow(device, memory[b], S * S, &buffers[b], &err) == MMUL_OK);
+    }
+    const struct mmul_gemm args = {.m = S,
+                                   .n = S,
+                                   .k = S,
+                                   .alpha = 1,
+                                   .a = {buffers[0], 0, S},
+                                   .b = {buffers[1], 0, S},
+                                   .c = {buffers[2], 0, S}};
+    CHECK(mmul_device_gemm(device, &args, &err) == MMUL_OK);
+    CHECK(mmul_device_wait(device, &err) == MMUL_OK);
+    CHECK(result[0] == S && result[S * S - 1] == S);
+    for (int b = 0; b < 3; b++) {
+        mmul_device_buffer_destroy(device, buffers[b]);
+    }
+    mmul_device_close(device);
+}
+
 static int remove_entry(const char *path, const struct stat *info, int flag, struct FTW *walk) {
     (void)info;
     (void)flag;
@@ -195,6 +234,9 @@ static int play(const struct scene *scene) {
         return 1;
     }
     set_scene(scene, folder);
+    if (scene->threads) {
+        multiply_on_cpu();
+    }
     struct mmul_probe *probe = NULL;
     struct mmul_error err = {0};
     double begin = mmul_clock_now();
@@ -207,6 +249,9 @@ static int play(const struct scene *scene) {
         check_devices(scene, probe);
     }
     mmul_probe_destroy(probe);
+    if (scene->threads) {
+        multiply_on_cpu();
+    }
     CHECK(mmul_live_bytes() == 0);
     CHECK(waitpid(-1, NULL, WNOHANG) < 0); // no child is left
     nftw(folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
@@ -218,11 +263,7 @@ static int play(const struct scene *scene) {
 static void play_again(void **state) {
     const struct scene *scene = *state;
     char self[4096] = "", library[256];
-#if MMUL_WITH_OPENCL
-    bool possible = !scene->pocl || find_pocl(library);
-#else
-    bool possible = (void)library, false;
-#endif
+    bool possible = MMUL_WITH_OPENCL && (!scene->pocl || find_pocl(library));
     if (!possible) {
         print_message("# opencl: built without it, or no PoCL here\n");
         skip();
