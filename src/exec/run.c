@@ -57,19 +57,21 @@ static enum mmul_status create_team(struct mmul_run *run, struct mmul_error *err
 // Work space of this rank; local.
 static enum mmul_status create_work_space(struct mmul_run *run, struct mmul_error *err) {
     const struct mmul_problem *p = &run->plan->problem;
-    int64_t units = run->me->end - run->me->begin;
     enum mmul_status status = mmul_allocate(run->plan->node_count, sizeof *run->sizes, "sizes",
                                             (void **)&run->sizes, err);
     if (status == MMUL_OK && run->context->comm->node_rank == 0)
         status = mmul_allocate_raw(MMUL_ROUND_BYTES, 1, "a round", &run->round, err);
-    if (status != MMUL_OK || units == 0)
+    if (status != MMUL_OK || run->args->no_verify || run->me->end == run->me->begin)
         return status;
-    if (!run->args->no_verify) {
-        uint64_t seed = run->args->verify_seed != 0 ? run->args->verify_seed : mmul_random_seed();
-        status = mmul_verifier_init(&run->verifier, p->m, p->n, p->k, seed, err);
-    }
-    if (status == MMUL_OK && p->alpha != 0)
-        status = mmul_context_warm_up(run->context, err);
+    uint64_t seed = run->args->verify_seed != 0 ? run->args->verify_seed : mmul_random_seed();
+    return mmul_verifier_init(&run->verifier, p->m, p->n, p->k, seed, err);
+}
+
+// A device whose kernels do not build is replaced like one that fails later.
+static enum mmul_status warm_up(struct mmul_run *run, struct mmul_error *err) {
+    if (run->plan->problem.alpha == 0 || run->me->end == run->me->begin)
+        return MMUL_OK;
+    enum mmul_status status = mmul_context_warm_up(run->context, err);
     if (status == MMUL_OK || run->args->no_fallback)
         return status;
     return mmul_context_replace_device(run->context, err->text, err);
@@ -112,6 +114,8 @@ enum mmul_status mmul_run_create(struct mmul_context *context, const struct mmul
     status = mmul_comm_agree(context->comm, create_team(made, err), err);
     if (status == MMUL_OK)
         status = mmul_comm_agree(context->comm, create_work_space(made, err), err);
+    if (status == MMUL_OK)
+        status = mmul_comm_agree(context->comm, warm_up(made, err), err);
     made->begin = mmul_clock_now(); // the device is warm: the clock starts
     if (status == MMUL_OK)
         status = mmul_comm_agree(

@@ -130,18 +130,6 @@ static void draw_x(struct mmul_check *check, uint64_t seed, bool even_weight) {
     check->scale = sqrt(scale_squares);
 }
 
-// One random column of each of sample_count equal parts.
-static void draw_sample(struct mmul_check *check, uint64_t seed) {
-    int64_t n = check->n, count = n < MMUL_CHECK_SAMPLE ? n : MMUL_CHECK_SAMPLE;
-    for (int64_t s = 0; s < count; s++) {
-        int64_t begin = s * n / count, width = (s + 1) * n / count - begin;
-        uint64_t bits = mmul_random_at(seed, (uint64_t)(n + s));
-        check->sample[s] = begin + (int64_t)(random_unit(bits) * (double)width);
-    }
-    check->sample_count = count;
-    check->has_sample = false;
-}
-
 enum mmul_status mmul_check_begin(struct mmul_check *check,
                                   const struct mmul_check_product *product, uint64_t seed,
                                   struct mmul_error *err) {
@@ -159,9 +147,9 @@ enum mmul_status mmul_check_begin(struct mmul_check *check,
     columns.transposed = !b.transposed;
     mmul_check_project(columns, 0, check->n, check->k, NULL, NULL, check->column_squares);
     draw_x(check, seed, product->beta == 0);
-    draw_sample(check, seed);
     if (check->has_nonfinite)
         mmul_check_find_nonfinite(check, product);
+    mmul_check_second_look_begin(check);
     mmul_check_project(b, 0, check->k, check->n, check->x, check->bx, NULL);
     return MMUL_OK;
 }
@@ -182,11 +170,10 @@ static bool scaled_row_is_right(const struct mmul_check_product *product, int64_
     return true;
 }
 
-// What inputs, products, sums and results below FLT_MIN taken as 0 may change: 2 k + 2 numbers, and
-// the k inputs on either side times their partners. For one element column_norm is ||b_j|| and
-// weight 1; for a row they are sum_j |x_j| ||b_j|| and sum_j |x_j|.
-static double flush_error(const struct mmul_check_product *product, double norm, double column_norm,
-                          double weight) {
+// The numbers that may be flushed: k products, k sums, the result, beta C_in, and k inputs on
+// either side, which count times their partners.
+double mmul_check_flush_error(const struct mmul_check_product *product, double norm,
+                              double column_norm, double weight) {
     double alpha = fmax(1, fabs((double)product->alpha)), root = sqrt((double)product->k);
     double numbers =
         alpha * (2 * (double)product->k + root * norm) + 2 + fabs((double)product->beta);
@@ -201,74 +188,7 @@ static double tolerance_of(const struct mmul_check *check, const struct mmul_che
     double size = alpha_norm * row->scale + fabs((double)product->beta) * row->c_in_norm;
     double own = (double)(check->n + check->k) * DOUBLE_UNIT * alpha_norm * check->scale;
     double column_norms = sqrt((double)check->n) * check->scale;
-    return growth * UNIT * size + own + flush_error(product, row->norm, column_norms, check->reach);
-}
-
-static void load_sample(struct mmul_check *check, const struct mmul_check_product *product) {
-    if (check->has_sample)
-        return;
-    struct mmul_check_operand b = mmul_check_operand_b(product);
-    for (int64_t p = 0; p < check->k; p++) {
-        for (int64_t s = 0; s < check->sample_count; s++) {
-            check->sample_columns[p * check->sample_count + s] =
-                mmul_check_element(b, p, check->sample[s]);
-        }
-    }
-    check->has_sample = true;
-}
-
-// sums[s] = a_i . b_j for the sampled columns j, the row being in check->row.
-static void dot_sample(const struct mmul_check *check, double *sums) {
-    int64_t count = check->sample_count;
-    for (int64_t s = 0; s < count; s++) {
-        sums[s] = 0;
-    }
-    for (int64_t p = 0; p < check->k; p++) {
-        const float *columns = check->sample_columns + p * count;
-        double value = check->row[p];
-        for (int64_t s = 0; s < count; s++) {
-            sums[s] += value * (double)columns[s];
-        }
-    }
-}
-
-// The error of element (row, col), whose a_i . b_j is `sum`, is within the worst case.
-static bool element_is_right(const struct mmul_check *check,
-                             const struct mmul_check_product *product,
-                             const struct mmul_check_row *row, int64_t col, double sum,
-                             double *error) {
-    double c_in = product->beta != 0 ? product->c_in[row->index * product->ldc_in + col] : 0;
-    double c = product->c[row->index * product->ldc + col];
-    if (check->x[col] == 0 || !isfinite(c) || !isfinite(c_in)) { // judged by class
-        *error = 0;
-        return true;
-    }
-    double column_norm = sqrt(check->column_squares[col]);
-    double size =
-        fabs((double)product->alpha) * row->norm * column_norm + fabs((double)product->beta * c_in);
-    *error = c - ((double)product->alpha * sum + (double)product->beta * c_in);
-    return fabs(*error) <=
-           ((double)check->k + 4) * UNIT * size + flush_error(product, row->norm, column_norm, 1);
-}
-
-// A row of A without NaN and Inf. When the residual is not known (NaN), the sample decides alone.
-static bool second_look(struct mmul_check *check, const struct mmul_check_product *product,
-                        const struct mmul_check_row *row) {
-    double sums[MMUL_CHECK_SAMPLE], squares = 0;
-    load_sample(check, product);
-    mmul_check_gather_row(check, product, row->index);
-    dot_sample(check, sums);
-    for (int64_t s = 0; s < check->sample_count; s++) {
-        int64_t j = check->sample[s];
-        double error;
-        if (!element_is_right(check, product, row, j, sums[s], &error))
-            return false;
-        squares += error * error * check->x[j] * check->x[j];
-    }
-    if (check->sample_count == check->n || isnan(row->residual))
-        return true;
-    double size = sqrt(squares * (double)check->n / (double)check->sample_count);
-    return fabs(row->residual) <= SPREAD * size;
+    return growth * MMUL_CHECK_UNIT * size + own + mmul_check_flush_error(product, row->norm, column_norms, check->reach);
 }
 
 // The sums of C and C_in; false when they hold NaN or Inf.
@@ -296,7 +216,7 @@ static bool row_is_right(struct mmul_check *check, const struct mmul_check_produ
     if (!row->finite)
         return true;
     return fabs(row->residual) <= tolerance_of(check, product, row) ||
-           second_look(check, product, row);
+           mmul_check_second_look(check, product, row);
 }
 
 int64_t mmul_check_rows(struct mmul_check *check, const struct mmul_check_product *product,

@@ -19,7 +19,7 @@ struct element {
     double c, c_in; // c_in is 0 when beta is
 };
 
-static void note(struct mmul_check_nonfinite *nonfinite, int64_t position, float value) {
+static void note(struct mmul_check_nonfinite *nonfinite, int64_t position, double value) {
     if (isnan(value)) {
         nonfinite->has_nan = true;
     } else if (nonfinite->inf_count < MMUL_CHECK_LISTED) {
@@ -58,9 +58,9 @@ void mmul_check_find_nonfinite(struct mmul_check *check, const struct mmul_check
 static double find_in_row(const struct mmul_check *check, struct mmul_check_nonfinite *nonfinite) {
     double squares = 0;
     for (int64_t p = 0; p < check->k; p++) {
-        float value = check->row[p];
+        double value = check->row[p];
         if (isfinite(value)) {
-            squares += (double)value * (double)value;
+            squares += value * value;
         } else {
             note(nonfinite, p, value);
         }
@@ -117,7 +117,7 @@ static bool class_is_right(const struct mmul_check *check, const struct mmul_che
 static double dot_column(const struct mmul_check *check, struct mmul_check_operand b, int64_t col) {
     double sum = 0;
     for (int64_t p = 0; p < check->k; p++) {
-        sum += (double)check->row[p] * (double)mmul_check_element(b, p, col);
+        sum += check->row[p] * (double)mmul_check_element(b, p, col);
     }
     return sum;
 }

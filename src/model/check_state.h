@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // What the parts of the check share: check.c (the verdict), check_sums.c (the passes over A, B and
-// C) and check_classes.c (NaN and Inf). Nobody else includes this.
+// C), check_second_look.c (rows beyond the tolerance) and check_classes.c (NaN and Inf). Nobody
+// else includes this.
 #pragma once
 
 #include "model/check.h"
@@ -30,18 +31,24 @@ struct mmul_check_nonfinite {
 
 struct mmul_check {
     int64_t n_max, k_max, n, k;
-    double *x;                              // (n), 0 where the column of B has NaN or Inf
-    double *column_squares;                 // (n), of the finite elements
-    double *bx;                             // (k), B x
-    double scale;                           // ||B X||_F
-    double reach;                           // sum of |x_j|
-    bool has_nonfinite;                     // then `nonfinite` is valid
+    uint64_t seed;
+    double *x;              // (n), 0 where the column of B has NaN or Inf
+    double *column_squares; // (n), of the finite elements
+    double *bx;             // (k), B x
+    double scale;           // ||B X||_F
+    double reach;           // sum of |x_j|
+    bool has_nonfinite;     // then `nonfinite` is valid where x is 0
     struct mmul_check_nonfinite *nonfinite; // (n)
-    float *row;                             // (k), a row of A
+    double *row;            // (k), a row of A
+    // The second look.
+    double *errors;         // (n), scratch
+    uint64_t draws;         // random numbers used up
+    int whole_rows;         // rows that may still be compared whole
     int64_t sample_count;
-    int64_t sample[MMUL_CHECK_SAMPLE]; // columns of B in rising order
-    bool has_sample;                   // then `sample_columns` is valid
-    float *sample_columns;             // (k, sample_count)
+    int64_t sample[MMUL_CHECK_SAMPLE];       // columns of B in rising order
+    double sample_weight[MMUL_CHECK_SAMPLE]; // one over the times a column is expected there
+    float *sample_columns;                   // (k, sample_count)
+    bool has_sample;                         // then sample_columns is valid
 };
 
 // What is known of one row of C while it is judged.
@@ -55,6 +62,8 @@ struct mmul_check_row {
     double residual;   // left side minus right side of the test
     int64_t left_out;  // elements that take no part in `residual`, although their x is not 0
 };
+
+#define MMUL_CHECK_UNIT 0x1p-24 // rounding error of float32
 
 struct mmul_check_operand mmul_check_operand_a(const struct mmul_check_product *product);
 struct mmul_check_operand mmul_check_operand_b(const struct mmul_check_product *product);
@@ -77,7 +86,7 @@ double mmul_check_dot(const float *run, const double *v, int64_t count);
 void mmul_check_dot_squares(const float *run, const double *v, int64_t count, double *sum,
                             double *squares);
 
-// Row `index` of op(A) as float32 into check->row.
+// Row `index` of op(A) into check->row.
 void mmul_check_gather_row(struct mmul_check *check, const struct mmul_check_product *product,
                            int64_t index);
 
@@ -91,3 +100,20 @@ void mmul_check_find_nonfinite(struct mmul_check *check, const struct mmul_check
 // norm, finite, scale, c_in_norm, residual and left_out of `row` from index and projection.
 bool mmul_check_classes(struct mmul_check *check, const struct mmul_check_product *product,
                         struct mmul_check_row *row);
+
+// ------------------------------------------------------------------------ check_second_look.c
+
+// Draws the sample of columns from x and column_squares.
+void mmul_check_second_look_begin(struct mmul_check *check);
+
+// Whether a row of finite a_i, whose residual is beyond the tolerance, is right all the same. When
+// the residual is not known (NaN), single elements decide alone.
+bool mmul_check_second_look(struct mmul_check *check, const struct mmul_check_product *product,
+                            const struct mmul_check_row *row);
+
+// ------------------------------------------------------------------------------------ check.c
+
+// What devices that take numbers below FLT_MIN as 0 may change. For one element column_norm is
+// ||b_j|| and weight 1; for a row they are sum_j |x_j| ||b_j|| and sum_j |x_j|.
+double mmul_check_flush_error(const struct mmul_check_product *product, double norm,
+                              double column_norm, double weight);
