@@ -3,17 +3,18 @@
 // over the row and one over its row of A. Passes live in check_sums.c, NaN and Inf in
 // check_classes.c. What to do with a wrong row is not decided here.
 //
-// Why the tolerance. Rounding gives C_ij an error t_ij u ||a_i|| ||b_j||; x has random signs, so
-// the errors add up to about t u ||a_i|| ||B X||_F, t being the root mean square of t_ij over j.
-// Measured over rows, CASES_MEASURED
-//
-// Why the second look. The statistics above need errors that differ from term to term. When the
-// terms of an element are all alike (constant matrices), each addition rounds the same way: a
-// kernel with one float32 accumulator reaches t = 0.2 k. But the signs of x stay random whatever
-// the errors are, so a residual r that is mere rounding obeys r^2 ~ sum_j (e_j x_j)^2, which a
-// sample of the e_j shows. Its bound for one element, (k + 4) u ||a_i|| ||b_j|| (Higham, Accuracy
-// and Stability of Numerical Algorithms, 2002, 3.1, any order of summation), is a proof, and for
-// single elements it is sharp enough: 4 % of the root mean square of C at k = 8192.
+// Why the tolerance. Rounding gives C_ij an error t_ij u ||a_i|| ||b_j||. The signs of x are random,
+// so a row's sum is off by about t u ||a_i|| ||B X||_F, t being the root mean square of t_ij over j.
+// Measured, as root mean square (largest of thousands of rows):
+//     [-1, 1) and normal: OpenBLAS 0.16 (0.8) at 1000^3, 0.09 (0.4) at 4096^3; one float32
+//         accumulator 0.3 (1.6) at any k;
+//     [0, 1): OpenBLAS 1.7 (6.6) at 1000^3, 1.2 (5.1) at 4096^3; one accumulator 0.17 sqrt(k)
+//         (0.75 sqrt(k)), that is 15 (58) at k = 8192;
+//     all equal: OpenBLAS 14 (23) at 4096^3, one accumulator 2600 (4600) at k = 20000.
+// G sqrt(k) + F is 12 at k = 1000, 20 at 4096 and 27 at 8192: above what kernels show on data of
+// random signs, where an element off by 10 % of the root mean square of C, whose share is at least
+// 0.05 / (u sqrt(n k)) (100 at 8192^3), must stand out, and about 1.5 sigma of the roughest kernel
+// on data of one sign. What is beyond costs a second look, 30 microseconds at k = 4096.
 #include "model/check_state.h"
 
 #include <float.h>
@@ -23,11 +24,9 @@
 #include "base/random.h"
 #include "base/status.h"
 
-#define UNIT        0x1p-24 // rounding error of float32
 #define DOUBLE_UNIT 0x1p-53
 #define GROWTH      0.25 // G of the header
 #define FLOOR       4.0  // F
-#define SPREAD      8.0  // second look: |r| against the sampled size of r
 
 enum {
     ROWS_AT_ONCE = 512,
@@ -38,9 +37,9 @@ static int64_t round_up(int64_t bytes) {
     return (bytes + 63) & ~INT64_C(63);
 }
 
-// The parts of one allocation: their sizes in bytes, in the order of mmul_check_create.
+// The parts of one allocation, in bytes.
 struct layout {
-    int64_t head, per_col, nonfinite, per_row, row, sample;
+    int64_t head, per_col, nonfinite, per_row, sample;
 };
 
 static struct layout layout_for(int64_t n_max, int64_t k_max) {
@@ -50,15 +49,13 @@ static struct layout layout_for(int64_t n_max, int64_t k_max) {
         .per_col = round_up(n_max * (int64_t)sizeof(double)),
         .nonfinite = round_up(n_max * (int64_t)sizeof(struct mmul_check_nonfinite)),
         .per_row = round_up(k_max * (int64_t)sizeof(double)),
-        .row = round_up(k_max * (int64_t)sizeof(float)),
         .sample = round_up(k_max * sample_count * (int64_t)sizeof(float)),
     };
 }
 
 int64_t mmul_check_bytes(int64_t n_max, int64_t k_max) {
     struct layout parts = layout_for(n_max, k_max);
-    return parts.head + 2 * parts.per_col + parts.nonfinite + parts.per_row + parts.row +
-           parts.sample;
+    return parts.head + 3 * parts.per_col + parts.nonfinite + 2 * parts.per_row + parts.sample;
 }
 
 enum mmul_status mmul_check_create(int64_t n_max, int64_t k_max, struct mmul_check **check,
@@ -74,10 +71,11 @@ enum mmul_status mmul_check_create(int64_t n_max, int64_t k_max, struct mmul_che
     *fresh = (struct mmul_check){.n_max = n_max, .k_max = k_max};
     fresh->x = (double *)(at += parts.head);
     fresh->column_squares = (double *)(at += parts.per_col);
+    fresh->errors = (double *)(at += parts.per_col);
     fresh->nonfinite = (struct mmul_check_nonfinite *)(at += parts.per_col);
     fresh->bx = (double *)(at += parts.nonfinite);
-    fresh->row = (float *)(at += parts.per_row);
-    fresh->sample_columns = (float *)(at + parts.row);
+    fresh->row = (double *)(at += parts.per_row);
+    fresh->sample_columns = (float *)(at + parts.per_row);
     *check = fresh;
     return MMUL_OK;
 }
@@ -87,11 +85,6 @@ void mmul_check_destroy(struct mmul_check *check) {
 }
 
 // -------------------------------------------------------------------------------- once per B
-
-// In [0, 1).
-static double random_unit(uint64_t bits) {
-    return (double)(bits >> 11) * 0x1p-53;
-}
 
 // The power of two that brings a column up to the largest one.
 static int column_exponent(double squares, double largest) {
@@ -103,7 +96,7 @@ static int column_exponent(double squares, double largest) {
 
 // x from column_squares. Columns of even weight show small and large ones alike; with beta the
 // size of C's columns is not that of B's, so they are left as they are.
-static void draw_x(struct mmul_check *check, uint64_t seed, bool even_weight) {
+static void draw_x(struct mmul_check *check, bool even_weight) {
     double largest = 0;
     for (int64_t j = 0; j < check->n; j++) {
         double squares = check->column_squares[j];
@@ -114,8 +107,8 @@ static void draw_x(struct mmul_check *check, uint64_t seed, bool even_weight) {
     check->reach = 0;
     check->has_nonfinite = false;
     for (int64_t j = 0; j < check->n; j++) {
-        uint64_t bits = mmul_random_at(seed, (uint64_t)j);
-        double squares = check->column_squares[j], size = 0.5 + 0.5 * random_unit(bits);
+        uint64_t bits = mmul_random_at(check->seed, (uint64_t)j);
+        double squares = check->column_squares[j], size = 0.5 + (double)(bits >> 11) * 0x1p-54;
         if (!isfinite(squares)) {
             check->has_nonfinite = true;
             check->x[j] = 0;
@@ -141,12 +134,14 @@ enum mmul_status mmul_check_begin(struct mmul_check *check,
     }
     check->n = product->n;
     check->k = product->k;
+    check->seed = seed;
+    check->draws = (uint64_t)product->n; // the first n are x
     if (product->b == NULL)
         return MMUL_OK;
     struct mmul_check_operand b = mmul_check_operand_b(product), columns = b;
     columns.transposed = !b.transposed;
     mmul_check_project(columns, 0, check->n, check->k, NULL, NULL, check->column_squares);
-    draw_x(check, seed, product->beta == 0);
+    draw_x(check, product->beta == 0);
     if (check->has_nonfinite)
         mmul_check_find_nonfinite(check, product);
     mmul_check_second_look_begin(check);
@@ -188,7 +183,8 @@ static double tolerance_of(const struct mmul_check *check, const struct mmul_che
     double size = alpha_norm * row->scale + fabs((double)product->beta) * row->c_in_norm;
     double own = (double)(check->n + check->k) * DOUBLE_UNIT * alpha_norm * check->scale;
     double column_norms = sqrt((double)check->n) * check->scale;
-    return growth * MMUL_CHECK_UNIT * size + own + mmul_check_flush_error(product, row->norm, column_norms, check->reach);
+    return growth * MMUL_CHECK_UNIT * size + own +
+           mmul_check_flush_error(product, row->norm, column_norms, check->reach);
 }
 
 // The sums of C and C_in; false when they hold NaN or Inf.
@@ -208,20 +204,26 @@ static bool sum_row(const struct mmul_check *check, const struct mmul_check_prod
     return isfinite(row->residual) && isfinite(row->c_in_norm);
 }
 
+// `projection` is a_i . (B x), `squares` ||a_i||^2.
 static bool row_is_right(struct mmul_check *check, const struct mmul_check_product *product,
-                         struct mmul_check_row *row) {
-    bool plain = row->finite && !check->has_nonfinite && sum_row(check, product, row);
-    if (!plain && !mmul_check_classes(check, product, row))
-        return false;
-    if (!row->finite)
-        return true;
-    return fabs(row->residual) <= tolerance_of(check, product, row) ||
-           mmul_check_second_look(check, product, row);
+                         int64_t index, double projection, double squares) {
+    if (product->alpha == 0) return scaled_row_is_right(product, index);
+    struct mmul_check_row row = {
+        .index = index,
+        .projection = projection,
+        .norm = sqrt(squares),
+        .finite = isfinite(squares),
+    };
+    bool plain = row.finite && !check->has_nonfinite && sum_row(check, product, &row);
+    if (!plain && !mmul_check_classes(check, product, &row)) return false;
+    if (!row.finite) return true;
+    return fabs(row.residual) <= tolerance_of(check, product, &row) ||
+           mmul_check_second_look(check, product, &row);
 }
 
 int64_t mmul_check_rows(struct mmul_check *check, const struct mmul_check_product *product,
                         int64_t row_begin, int64_t row_end, unsigned char *wrong) {
-    double projections[ROWS_AT_ONCE], squares[ROWS_AT_ONCE];
+    double projections[ROWS_AT_ONCE] = {0}, squares[ROWS_AT_ONCE] = {0};
     struct mmul_check_operand a = mmul_check_operand_a(product);
     int64_t wrong_count = 0;
     for (int64_t begin = row_begin; begin < row_end; begin += ROWS_AT_ONCE) {
@@ -230,16 +232,8 @@ int64_t mmul_check_rows(struct mmul_check *check, const struct mmul_check_produc
             mmul_check_project(a, begin, end, check->k, check->bx, projections, squares);
         }
         for (int64_t i = begin; i < end; i++) {
-            struct mmul_check_row row = {.index = i};
-            bool right = false;
-            if (product->alpha == 0) {
-                right = scaled_row_is_right(product, i);
-            } else {
-                row.projection = projections[i - begin];
-                row.norm = sqrt(squares[i - begin]);
-                row.finite = isfinite(squares[i - begin]);
-                right = row_is_right(check, product, &row);
-            }
+            bool right =
+                row_is_right(check, product, i, projections[i - begin], squares[i - begin]);
             wrong[i - row_begin] = !right;
             wrong_count += !right;
         }

@@ -32,18 +32,18 @@ struct mmul_check_nonfinite {
 struct mmul_check {
     int64_t n_max, k_max, n, k;
     uint64_t seed;
-    double *x;              // (n), 0 where the column of B has NaN or Inf
-    double *column_squares; // (n), of the finite elements
-    double *bx;             // (k), B x
-    double scale;           // ||B X||_F
-    double reach;           // sum of |x_j|
-    bool has_nonfinite;     // then `nonfinite` is valid where x is 0
+    double *x;                              // (n), 0 where the column of B has NaN or Inf
+    double *column_squares;                 // (n), of the finite elements
+    double *bx;                             // (k), B x
+    double scale;                           // ||B X||_F
+    double reach;                           // sum of |x_j|
+    bool has_nonfinite;                     // then `nonfinite` is valid where x is 0
     struct mmul_check_nonfinite *nonfinite; // (n)
-    double *row;            // (k), a row of A
+    double *row;                            // (k), a row of A
     // The second look.
-    double *errors;         // (n), scratch
-    uint64_t draws;         // random numbers used up
-    int whole_rows;         // rows that may still be compared whole
+    double *errors; // (n), scratch
+    uint64_t draws; // random numbers used up
+    int whole_rows; // rows that may still be compared whole
     int64_t sample_count;
     int64_t sample[MMUL_CHECK_SAMPLE];       // columns of B in rising order
     double sample_weight[MMUL_CHECK_SAMPLE]; // one over the times a column is expected there
