@@ -1,0 +1,94 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# The program on OpenCL devices (PoCL): tiles, two devices at once, 16-bit operands, warm-up, the report.
+
+load helper
+
+need_opencl() {
+    "$MPIMATMUL" devices --json < /dev/null | grep -q '"id": "0:0"' || skip "opencl: no OpenCL device"
+}
+
+operands() {
+    "$MPIMATMUL" gen A.bin --dims 301x203 --kind integer --seed 5 --dtype "$1" 2> /dev/null
+    "$MPIMATMUL" gen B.bin --dims 203x157 --kind integer --seed 6 --dtype "$1" 2> /dev/null
+    "$MPIMATMUL" mul A.bin B.bin -o expected.bin --device reference --dtype float32 > /dev/null
+}
+
+expect_equal() {
+    run --separate-stderr "$MPIMATMUL" diff expected.bin C.bin
+    expect_status 0
+}
+
+# report EXPRESSION: of the report, as r.
+report() {
+    "$PYTHON" -c 'import json, sys; r = json.load(open("r.json")); print(eval(sys.argv[1]))' "$1"
+}
+
+@test "products cut into tiles are equal, element by element" {
+    need_opencl
+    for dtype in float32 float16 bfloat16; do
+        operands $dtype
+        for limit in 300K 500K 2M 1G; do
+            program mul A.bin B.bin -o C.bin --dtype float32 --progress none \
+                --device 0:0 --device-memory $limit
+            expect_quiet_success
+            expect_equal
+        done
+    done
+}
+
+@test "a limit no tile fits in ends with 71 and the numbers" {
+    need_opencl
+    operands float32
+    rm expected.bin
+    program mul A.bin B.bin -o C.bin --device 0:0 --device-memory 40K
+    expect_status 71
+    [[ "$stderr" == "mpimatmul: cannot fit a tile of "*" into 40.0 KiB of device memory" ]]
+    expect_only_files A.bin B.bin
+}
+
+@test "two devices of one machine, each named by its own rank" {
+    need_opencl
+    operands float32
+    export POCL_DEVICES="pthread pthread"
+    run --separate-stderr mpirun -q -n 1 "$MPIMATMUL" mul A.bin B.bin -o C.bin --report r.json --device 0:0 \
+        : -n 1 "$MPIMATMUL" mul A.bin B.bin -o C.bin --report r.json --device 0:1 < /dev/null
+    expect_quiet_success
+    expect_equal
+    [ "$(report '[rank["device"] for rank in r["ranks"]]')" = "['0:0', '0:1']" ]
+    [ "$(report 'r["fallback_products"]')" = 0 ]
+}
+
+@test "PoCL is never chosen by auto, and the report says that it was left unused" {
+    need_opencl
+    operands float32
+    ranks 2 mul A.bin B.bin -o C.bin --report r.json
+    expect_quiet_success
+    [ "$(report '[rank["device"] for rank in r["ranks"]]')" = "['cpu', 'cpu']" ]
+    grep -q '^unused: .* 0:0 .*PoCL: OpenBLAS is faster on a CPU' <<< "$output"
+    grep -q 'shares the CPU with rank 1' <<< "$output"
+}
+
+@test "building kernels is a warm-up, reported apart" {
+    need_opencl
+    operands float32
+    program mul A.bin B.bin -o C.bin --device 0:0 --report r.json --weights equal
+    expect_quiet_success
+    grep -q '^warm-up of rank 0 (0:0): .* s, not counted above$' <<< "$output"
+    [ "$(report 'r["ranks"][0]["warm_up_seconds"] > 0')" = True ]
+}
+
+@test "the report keeps to its schema" {
+    "$PYTHON" -c 'import jsonschema' 2> /dev/null || skip "python3-jsonschema is not installed"
+    operands float32
+    ranks 3 mul A.bin B.bin -o C.bin --report r.json --weights 1,0,2
+    expect_quiet_success
+    "$PYTHON" - "$REPO/include/mpimatmul_report.schema.json" << 'EOF_PYTHON'
+import json, sys, jsonschema
+schema, report = json.load(open(sys.argv[1])), json.load(open("r.json"))
+jsonschema.Draft7Validator.check_schema(schema)
+jsonschema.validate(report, schema)
+assert set(schema["properties"]) == set(report), "fields that the schema does not describe"
+assert set(schema["definitions"]["rank"]["properties"]) == set(report["ranks"][0])
+EOF_PYTHON
+}

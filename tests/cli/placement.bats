@@ -1,0 +1,92 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# Cores and threads of CPU ranks as `devices` reports them: Open MPI's default binding is widened, a user's own
+# is obeyed, --bind and --threads override.
+
+load helper
+
+CORES=$(nproc)
+
+need_two_cores() {
+    [ "$CORES" -ge 2 ] || skip "one core only: nothing to share"
+}
+
+# placed MPIRUN-ARGUMENTS... -- DEVICES-ARGUMENTS...: a line "cores threads" per rank.
+placed() {
+    local launcher=()
+    while [ "$1" != -- ]; do
+        launcher+=("$1")
+        shift
+    done
+    shift
+    run --separate-stderr mpirun -q "${launcher[@]}" "$MPIMATMUL" devices --device cpu --json "$@" < /dev/null
+    expect_status 0
+    placement=$("$PYTHON" -c '
+import json, sys
+for rank in json.load(sys.stdin)["ranks"]:
+    print(rank["cores"] or "-", rank["threads"])' <<< "$output")
+}
+
+# The cores this shell may use, as the kernel writes them.
+own_cores() {
+    sed -n 's/^Cpus_allowed_list:\s*//p' /proc/self/status
+}
+
+expect_placement() {
+    if [ "$placement" != "$1" ]; then
+        printf 'expected\n%s\nfound\n%s\n' "$1" "$placement"
+        return 1
+    fi
+}
+
+@test "one rank gets all cores, though Open MPI binds it to one" {
+    need_two_cores
+    placed -n 1 --
+    expect_placement "$(own_cores) $CORES"
+}
+
+@test "two ranks share the cores" {
+    [ "$CORES" -eq 2 ] || skip "made for two cores"
+    placed -n 2 --
+    expect_placement $'0 1\n1 1'
+}
+
+@test "three ranks on two cores: the third shares one" {
+    [ "$CORES" -eq 2 ] || skip "made for two cores"
+    placed -n 3 --oversubscribe --
+    expect_placement $'0 1\n1 1\n0 1'
+}
+
+@test "the launcher's own mask is the limit" {
+    need_two_cores
+    run --separate-stderr taskset -c 0 mpirun -q -n 1 "$MPIMATMUL" devices --device cpu --json < /dev/null
+    expect_status 0
+    [ "$("$PYTHON" -c 'import json, sys; print(json.load(sys.stdin)["ranks"][0]["threads"])' <<< "$output")" = 1 ]
+}
+
+@test "a binding the user chose is obeyed" {
+    need_two_cores
+    placed -n 1 --bind-to core --
+    expect_placement "- 1"
+    placed -n 2 --bind-to none --
+    expect_placement "- $((CORES / 2))"$'\n'"- $((CORES / 2))"
+}
+
+@test "--bind none and --threads override" {
+    need_two_cores
+    placed -n 1 -- --bind none
+    expect_placement "- $CORES"
+    placed -n 1 -- --threads 1
+    expect_placement "$(own_cores) 1"
+    placed -n 2 -- --threads 2
+    expect_placement $'- 2\n- 2'
+}
+
+@test "devices says when mpirun itself loads OpenCL drivers" {
+    run --separate-stderr mpirun -q -n 1 "$MPIMATMUL" devices --device cpu < /dev/null
+    expect_status 0
+    ! grep -q 'mpirun itself loads every OpenCL driver' <<< "$output"
+    run --separate-stderr env -u HWLOC_COMPONENTS mpirun -q -n 1 "$MPIMATMUL" devices --device cpu < /dev/null
+    expect_status 0
+    grep -q 'mpirun itself loads every OpenCL driver; HWLOC_COMPONENTS=-opencl,-gl' <<< "$output"
+}
