@@ -55,7 +55,7 @@ static void print_ranks(const struct mmul_plan *plan, FILE *stream) {
 static void print_nodes(const struct mmul_plan *plan, FILE *stream) {
     struct mmul_text table = {0};
     char text[5][32];
-    mmul_text_add(&table, "node\twhole operand\tpieces\tresult\tshared segment\tover the network\t"
+    mmul_text_add(&table, "node\twhole operand\tpieces\tresult\tin all\tover the network\t"
                           "may use\n");
     for (int i = 0; i < plan->node_count; i++) {
         const struct mmul_plan_node *n = &mmul_plan_nodes(plan)[i];
