@@ -14,7 +14,7 @@
 // G sqrt(k) + F is 12 at k = 1000, 20 at 4096 and 27 at 8192: above what kernels show on data of
 // random signs, where an element off by 10 % of the root mean square of C, whose share is at least
 // 0.05 / (u sqrt(n k)) (100 at 8192^3), must stand out, and about 1.5 sigma of the roughest kernel
-// on data of one sign. What is beyond costs a second look, 30 microseconds at k = 4096.
+// on data of one sign. What is beyond costs a second look, about 45 microseconds at k = 4096.
 #include "model/check_state.h"
 
 #include <float.h>
@@ -207,7 +207,8 @@ static bool sum_row(const struct mmul_check *check, const struct mmul_check_prod
 // `projection` is a_i . (B x), `squares` ||a_i||^2.
 static bool row_is_right(struct mmul_check *check, const struct mmul_check_product *product,
                          int64_t index, double projection, double squares) {
-    if (product->alpha == 0) return scaled_row_is_right(product, index);
+    if (product->alpha == 0)
+        return scaled_row_is_right(product, index);
     struct mmul_check_row row = {
         .index = index,
         .projection = projection,
@@ -215,8 +216,10 @@ static bool row_is_right(struct mmul_check *check, const struct mmul_check_produ
         .finite = isfinite(squares),
     };
     bool plain = row.finite && !check->has_nonfinite && sum_row(check, product, &row);
-    if (!plain && !mmul_check_classes(check, product, &row)) return false;
-    if (!row.finite) return true;
+    if (!plain && !mmul_check_classes(check, product, &row))
+        return false;
+    if (!row.finite)
+        return true;
     return fabs(row.residual) <= tolerance_of(check, product, &row) ||
            mmul_check_second_look(check, product, &row);
 }

@@ -13,9 +13,10 @@
 // This is the statistical size of rounding errors, not the worst case k u |A||B||x|, which is so
 // loose that it passes a totally wrong element. A row beyond it gets a second look: 32 random
 // elements of it are computed in double. It is wrong when one of them is beyond its own worst case,
-// or when their errors do not explain what the sum showed. So numbers that round alike again and
-// again (all elements 0.1) are no alarm. For n <= 32 the second look is a comparison of all
-// elements. Why the constants hold is written in check.c.
+// or when their errors do not explain what the sum showed (up to four rows per B are then compared
+// whole, which also shows where to sample). So numbers that round alike again and again (all
+// elements 0.1) are no alarm. For n <= 32 the second look is a comparison of all elements. Why the
+// constants hold is written in check.c.
 //
 // NaN and Inf are compared by class (NaN, +Inf, -Inf), element by element, where A's row, B's
 // column or C_in's element holds one; these elements take no part in the sums. Where

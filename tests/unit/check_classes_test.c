@@ -95,6 +95,23 @@ static void nan_and_inf_are_judged_by_class(void **state) {
     }
 }
 
+// More rows than are ever compared whole: the rest of each is judged by its sum.
+static void a_column_of_nan_in_c_in_leaves_the_rest_judged(void **state) {
+    (void)state;
+    struct bench bench;
+    struct mmul_check_product shape = {.m = 20, .n = 400, .k = 9, .alpha = -2, .beta = 1};
+    setup(&bench, shape, NORMAL, NORMAL, 21);
+    for (int64_t i = 0; i < shape.m; i++) {
+        bench.c_in[i * bench.product.ldc_in + 123] = NAN;
+    }
+    multiply(&bench, SEQUENTIAL);
+    assert_int_equal(count_wrong(&bench, 22), 0);
+    *c_at(&bench, 19, 399) += 0.01F;
+    assert_int_equal(count_wrong(&bench, 23), 1);
+    assert_int_equal(bench.wrong[19], 1);
+    teardown(&bench);
+}
+
 // More than the check lists; most elements then are Inf - Inf, and all of C is judged by class.
 static void matrices_full_of_nan_or_inf_are_judged(void **state) {
     (void)state;
@@ -185,6 +202,7 @@ static void the_room_is_what_was_planned(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nan_and_inf_are_judged_by_class),
+        cmocka_unit_test(a_column_of_nan_in_c_in_leaves_the_rest_judged),
         cmocka_unit_test(matrices_full_of_nan_or_inf_are_judged),
         cmocka_unit_test(numbers_below_the_least_normal_one_may_be_zero),
         cmocka_unit_test(without_alpha_every_element_is_beta_c_in),

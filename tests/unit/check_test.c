@@ -134,7 +134,7 @@ static void small_columns_are_guarded_like_large_ones(void **state) {
 static void equal_numbers_are_no_alarm_and_hide_no_fault(void **state) {
     (void)state;
     struct bench bench;
-    struct mmul_check_product shape = {.m = 20, .n = 200, .k = 5000, .alpha = 1};
+    struct mmul_check_product shape = {.m = 20, .n = 2000, .k = 1500, .alpha = 1};
     setup(&bench, shape, CONSTANT, CONSTANT, 4);
     multiply(&bench, SEQUENTIAL);
     for (int trial = 0; trial < trials(); trial++) {
@@ -157,7 +157,8 @@ static void a_few_rough_columns_are_no_alarm_and_hide_no_fault(void **state) {
     setup(&bench, shape, CONSTANT, UNIT, 5);
     bench.product.b = bench.b;
     for (int64_t p = 0; p < shape.k; p++) {
-        *b_at(&bench, p, 31) = *b_at(&bench, p, 211) = 0.3F;
+        *b_at(&bench, p, 31) = 0.5F;
+        *b_at(&bench, p, 211) = 0.9F;
     }
     multiply(&bench, SEQUENTIAL);
     for (int trial = 0; trial < trials(); trial++) {
@@ -203,20 +204,29 @@ static void draw_product(uint64_t seed, struct bench *bench, enum maker maker) {
     multiply(bench, maker);
 }
 
+static void assert_no_alarm(uint64_t number) {
+    enum maker maker = number % 5 == 3 ? SEQUENTIAL : number % 5 == 4 ? DOUBLE : BLAS;
+    struct bench bench;
+    draw_product(number, &bench, maker);
+    for (uint64_t again = 0; again < 4; again++) {
+        int64_t count = count_wrong(&bench, 4 * number + again);
+        if (count != 0)
+            print_message("# product %d, x %d\n", (int)number, (int)again);
+        assert_int_equal(count, 0);
+    }
+    teardown(&bench);
+}
+
 static void right_products_give_no_alarm(void **state) {
     (void)state;
-    for (int trial = 0; trial < 10 * trials(); trial++) {
-        uint64_t seed = (uint64_t)trial;
-        enum maker maker = seed % 5 == 3 ? SEQUENTIAL : seed % 5 == 4 ? DOUBLE : BLAS;
-        struct bench bench;
-        draw_product(seed, &bench, maker);
-        for (uint64_t again = 0; again < 4; again++) {
-            int64_t count = count_wrong(&bench, 4 * seed + again);
-            if (count != 0)
-                print_message("# product %d, x %d\n", trial, (int)again);
-            assert_int_equal(count, 0);
-        }
-        teardown(&bench);
+    for (int number = 0; number < 10 * trials(); number++) {
+        assert_no_alarm((uint64_t)number);
+    }
+    // These were alarms once: few columns outweigh the rest, or a kernel's remainder columns round
+    // otherwise than the rest.
+    static const uint64_t once_alarms[] = {1332, 4296, 10756, 43692, 45887, 53577};
+    for (size_t i = 0; i < sizeof once_alarms / sizeof once_alarms[0]; i++) {
+        assert_no_alarm(once_alarms[i]);
     }
 }
 

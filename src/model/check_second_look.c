@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT
+// The second look at a row whose sum is beyond the tolerance: is it wrong, or do its numbers round
+// in an unusual way? When the terms of an element are all alike (constant matrices), each addition
+// rounds the same way, and the error grows with k instead of sqrt(k). But the signs of x stay random
+// whatever the errors e_j are, so a residual r that is mere rounding obeys r^2 ~ sum_j (e_j x_j)^2,
+// and a sample of the e_j, computed in double, shows the size of that sum. Columns are drawn with
+// chances that follow their likely share of it; the estimate divides by the chance (Horvitz and
+// Thompson 1952). When the sample explains nothing, a few rows are compared whole. If such a row is
+// right, its errors say which columns are the rough ones, and the next rows are sampled there:
+// remainder columns of a kernel, a constant column among random ones.
+#include "model/check_state.h"
+
+#include <math.h>
+
+#include "base/random.h"
+
+#define SPREAD 8.0 // |r| against its estimated size: 5 sigma, and 40 % for the estimate itself
+
+enum { WHOLE_ROWS = 4 }; // rows compared whole per B, at most
+
+static void take_all_columns(struct mmul_check *check) {
+    check->sample_count = check->n;
+    for (int64_t j = 0; j < check->n; j++) {
+        check->sample[j] = j;
+        check->sample_weight[j] = 1;
+    }
+}
+
+// Columns by weight check->errors[j] >= 0, half of the chance being spread evenly, so that none is
+// impossible. One number is drawn in each of MMUL_CHECK_SAMPLE equal parts of [0, 1).
+static void draw_columns(struct mmul_check *check) {
+    double total = 0, passed = 0, chance = 0;
+    for (int64_t j = 0; j < check->n; j++) {
+        total += check->errors[j];
+    }
+    int64_t j = -1;
+    check->sample_count = MMUL_CHECK_SAMPLE;
+    for (int s = 0; s < MMUL_CHECK_SAMPLE; s++) {
+        uint64_t bits = mmul_random_at(check->seed, check->draws++);
+        double aim = (s + (double)(bits >> 11) * 0x1p-53) / MMUL_CHECK_SAMPLE;
+        while (j < 0 || (passed + chance <= aim && j + 1 < check->n)) {
+            passed += chance;
+            j++;
+            double share = total > 0 ? check->errors[j] / total : 1 / (double)check->n;
+            chance = 0.5 / (double)check->n + 0.5 * share;
+        }
+        check->sample[s] = j;
+        check->sample_weight[s] = 1 / (chance * MMUL_CHECK_SAMPLE);
+    }
+}
+
+static void draw_sample(struct mmul_check *check) {
+    if (check->n <= MMUL_CHECK_SAMPLE) {
+        take_all_columns(check);
+    } else {
+        draw_columns(check);
+    }
+    check->has_sample = false;
+}
+
+void mmul_check_second_look_begin(struct mmul_check *check) {
+    for (int64_t j = 0; j < check->n; j++) {
+        check->errors[j] = check->column_squares[j] * check->x[j] * check->x[j];
+    }
+    check->whole_rows = WHOLE_ROWS;
+    draw_sample(check);
+}
+
+static void load_sample(struct mmul_check *check, const struct mmul_check_product *product) {
+    if (check->has_sample)
+        return;
+    struct mmul_check_operand b = mmul_check_operand_b(product);
+    for (int64_t p = 0; p < check->k; p++) {
+        for (int64_t s = 0; s < check->sample_count; s++) {
+            check->sample_columns[p * check->sample_count + s] =
+                mmul_check_element(b, p, check->sample[s]);
+        }
+    }
+    check->has_sample = true;
+}
+
+// sums[s] = a_i . b_j for the sampled columns j, the row being in check->row.
+static void dot_sample(const struct mmul_check *check, double *sums) {
+    int64_t count = check->sample_count;
+    for (int64_t s = 0; s < count; s++) {
+        sums[s] = 0;
+    }
+    for (int64_t p = 0; p < check->k; p++) {
+        const float *columns = check->sample_columns + p * count;
+        for (int64_t s = 0; s < count; s++) {
+            sums[s] += check->row[p] * (double)columns[s];
+        }
+    }
+}
+
+// Is an element, whose a_i . b_j is `sum`, within the worst case of any order of summation (Higham,
+// Accuracy and Stability of Numerical Algorithms, 2002, 3.1)? Gives e_j x_j.
+static bool element_is_right(const struct mmul_check *check,
+                             const struct mmul_check_product *product,
+                             const struct mmul_check_row *row, int64_t col, double sum,
+                             double *weighted_error) {
+    double c_in = product->beta != 0 ? product->c_in[row->index * product->ldc_in + col] : 0;
+    double c = product->c[row->index * product->ldc + col];
+    *weighted_error = 0;
+    if (check->x[col] == 0 || !isfinite(c) || !isfinite(c_in))
+        return true; // judged by class
+    double column_norm = sqrt(check->column_squares[col]);
+    double size =
+        fabs((double)product->alpha) * row->norm * column_norm + fabs((double)product->beta * c_in);
+    double error = c - ((double)product->alpha * sum + (double)product->beta * c_in);
+    *weighted_error = error * check->x[col];
+    return fabs(error) <= ((double)check->k + 4) * MMUL_CHECK_UNIT * size +
+                              mmul_check_flush_error(product, row->norm, column_norm, 1);
+}
+
+// Compares the row in check->row whole; a right one tells where to sample.
+static bool whole_row_is_right(struct mmul_check *check, const struct mmul_check_product *product,
+                               const struct mmul_check_row *row) {
+    struct mmul_check_operand columns = mmul_check_operand_b(product);
+    columns.transposed = !columns.transposed;
+    mmul_check_project(columns, 0, check->n, check->k, check->row, check->errors, NULL);
+    for (int64_t j = 0; j < check->n; j++) {
+        double error;
+        if (!element_is_right(check, product, row, j, check->errors[j], &error))
+            return false;
+        check->errors[j] = error * error;
+    }
+    draw_sample(check);
+    return true;
+}
+
+bool mmul_check_second_look(struct mmul_check *check, const struct mmul_check_product *product,
+                            const struct mmul_check_row *row) {
+    double sums[MMUL_CHECK_SAMPLE], squares = 0;
+    load_sample(check, product);
+    mmul_check_gather_row(check, product, row->index);
+    dot_sample(check, sums);
+    for (int64_t s = 0; s < check->sample_count; s++) {
+        double error;
+        if (!element_is_right(check, product, row, check->sample[s], sums[s], &error))
+            return false;
+        squares += error * error * check->sample_weight[s];
+    }
+    if (check->sample_count == check->n || isnan(row->residual))
+        return true;
+    if (fabs(row->residual) <= SPREAD * sqrt(squares))
+        return true;
+    if (check->whole_rows == 0)
+        return false;
+    check->whole_rows--;
+    return whole_row_is_right(check, product, row);
+}
