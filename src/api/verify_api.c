@@ -14,6 +14,7 @@ struct verification {
     struct mmul_check *check;
     void *a, *b;
     float *c;
+    enum mmul_dtype c_dtype; // as stored
     unsigned char *wrong;
 };
 
@@ -29,11 +30,11 @@ static enum mmul_status verification_init(struct verification *v, struct mmul_er
     const struct mmul_problem *p = &v->problem;
     enum mmul_status status = mmul_check_create(p->n, p->k, &v->check, err);
     if (status == MMUL_OK)
-        status = mmul_allocate_raw(p->a.rows * p->a.cols, mmul_dtype_bytes(p->a_dtype), "A", &v->a,
-                                   err);
+        status =
+            mmul_allocate_raw(p->a.rows * p->a.cols, mmul_dtype_bytes(p->a_dtype), "A", &v->a, err);
     if (status == MMUL_OK)
-        status = mmul_allocate_raw(p->b.rows * p->b.cols, mmul_dtype_bytes(p->b_dtype), "B", &v->b,
-                                   err);
+        status =
+            mmul_allocate_raw(p->b.rows * p->b.cols, mmul_dtype_bytes(p->b_dtype), "B", &v->b, err);
     if (status == MMUL_OK)
         status = mmul_allocate_raw(p->m * p->n, sizeof(float), "C", (void **)&v->c, err);
     if (status == MMUL_OK)
@@ -74,7 +75,8 @@ static struct mmul_product matrix_product(const struct verification *v) {
                                  .b_dtype = p->b_dtype,
                                  .ldb = p->b.cols,
                                  .c = v->c,
-                                 .ldc = p->n};
+                                 .ldc = p->n,
+                                 .c_dtype = v->c_dtype};
 }
 
 static void count_wrong(const struct verification *v, int64_t t, int64_t wrong,
@@ -111,15 +113,16 @@ enum mmul_status mmul_verify(const struct mmul_matmul *args, struct mmul_matrix 
     enum mmul_status status = mmul_problem_load(&plain, &v.problem, err);
     if (status == MMUL_OK)
         status = check_shape(&v.problem, c, err);
+    v.c_dtype = mmul_matrix_info(c).delivered;
     if (status == MMUL_OK)
         status = verification_init(&v, err);
     for (int64_t t = 0; status == MMUL_OK && t < v.problem.matrices; t++) {
         status = read_matrix(&v, args, c, t, err);
         const struct mmul_product product = matrix_product(&v);
         if (status == MMUL_OK)
-            status = mmul_check_begin(v.check, (const struct mmul_check_product *)&product, seed, err);
+            status = mmul_check_begin(v.check, &product, seed, err);
         if (status == MMUL_OK)
-            count_wrong(&v, t, mmul_check_rows(v.check, (const struct mmul_check_product *)&product, 0, v.problem.m, v.wrong), &made);
+            count_wrong(&v, t, mmul_check_rows(v.check, &product, 0, v.problem.m, v.wrong), &made);
     }
     verification_fini(&v);
     if (status == MMUL_OK)

@@ -5,6 +5,7 @@
 // A command that needs MPI runs on every rank; a failure of any rank is agreed on and printed by
 // root alone, before MPI ends: afterwards mpirun may end the other ranks. Other commands are the
 // first process's, the rest of a job leaves at once.
+#include <assert.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -104,6 +105,18 @@ static int run_on_all_ranks(struct call *call, struct mmul_error *err) {
     return (int)err->status;
 }
 
+static int run_call(int argc, char **argv, const struct launcher *launcher) {
+    struct call call = {0};
+    struct mmul_error err = {0};
+    mmul_call_parse(argc, argv, &call, &err);
+    bool is_local = call.command != NULL && !call.command->needs_mpi;
+    if (is_local && !launcher->is_first)
+        return EXIT_SUCCESS;
+    if (is_local || (err.status != MMUL_OK && !launcher->is_present))
+        return run_alone(&call, &err);
+    return run_on_all_ranks(&call, &err);
+}
+
 int main(int argc, char **argv) {
     keep_standard_streams();
     const struct launcher launcher = mmul_launcher_find();
@@ -111,13 +124,9 @@ int main(int argc, char **argv) {
         return launcher.is_first ? print_help(argv[1]) : EXIT_SUCCESS;
     if (asks_for_version(argc, argv))
         return launcher.is_first ? print_version() : EXIT_SUCCESS;
-    struct call call = {0};
-    struct mmul_error err = {0};
-    mmul_call_parse(argc, argv, &call, &err);
-    bool is_local = call.command != NULL && !call.command->needs_mpi;
-    if (is_local && !launcher.is_first)
-        return EXIT_SUCCESS;
-    if (is_local || (err.status != MMUL_OK && !launcher.is_present))
-        return run_alone(&call, &err);
-    return run_on_all_ranks(&call, &err);
+    int code = run_call(argc, argv, &launcher);
+#ifdef MMUL_DEBUG
+    assert(mmul_live_bytes() == 0); // on failures too
+#endif
+    return code;
 }

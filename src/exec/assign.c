@@ -232,7 +232,8 @@ static void obey_quota(const struct assigning *s, struct mmul_assignment *to, in
 static void obey_user(const struct assigning *s, int i) {
     int same = 0, cores = 0;
     for (int j = 0; j < s->ranks; j++)
-        same += computes_on_cpu(s, j) && mmul_cpuset_equal(&s->requests[i].own, &s->requests[j].own);
+        same +=
+            computes_on_cpu(s, j) && mmul_cpuset_equal(&s->requests[i].own, &s->requests[j].own);
     for (int unit = 0; unit < MMUL_CORES_MAX; unit++)
         cores += mmul_cpuset_has(&s->requests[i].own, unit) &&
                  mmul_cpuset_has(&s->topology->core_lead, unit);

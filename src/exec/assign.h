@@ -21,10 +21,10 @@ struct mmul_assign_request {
 };
 
 struct mmul_assignment {
-    char device[128];    // for mmul_device_open
-    int device_index;    // in the node's devices; -1: the CPU
-    bool chosen;         // by `auto`: may be replaced by the CPU when it does not open
-    bool bind;           // to `cores`
+    char device[128]; // for mmul_device_open
+    int device_index; // in the node's devices; -1: the CPU
+    bool chosen;      // by `auto`: may be replaced by the CPU when it does not open
+    bool bind;        // to `cores`
     struct mmul_cpuset cores;
     int threads;
     char note[128];

@@ -16,8 +16,8 @@ struct line {
 };
 
 static enum mmul_status malformed(const char *path, int number, struct mmul_error *err) {
-    return mmul_fail(err, MMUL_ERR_DATA,
-                     "'%s' line %d is not 'host device[,device...] [weight]'", path, number);
+    return mmul_fail(err, MMUL_ERR_DATA, "'%s' line %d is not 'host device[,device...] [weight]'",
+                     path, number);
 }
 
 // Splits one line; an empty one has an empty host.

@@ -114,8 +114,7 @@ struct measured {
 enum mmul_status mmul_calibrate(struct mmul_context *context, struct mmul_error *err) {
     const struct mmul_comm *comm = context->comm;
     struct measured mine = {0}, *all = NULL;
-    enum mmul_status status =
-        mmul_allocate(comm->size, sizeof *all, "speeds", (void **)&all, err);
+    enum mmul_status status = mmul_allocate(comm->size, sizeof *all, "speeds", (void **)&all, err);
     if (status == MMUL_OK)
         status = measure_or_replace(context, &mine.speed_flops, err);
     mine.host_memory = mmul_device_can_borrow(context->device);

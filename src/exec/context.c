@@ -34,17 +34,17 @@ static enum mmul_status cut_lines(char *text, const char ***lines, int *count,
     return status;
 }
 
-enum mmul_status mmul_context_collect_warnings(struct mmul_context *context,
-                                               struct mmul_text *all, const char ***lines,
-                                               int *count, struct mmul_error *err) {
+enum mmul_status mmul_context_collect_warnings(struct mmul_context *context, struct mmul_text *all,
+                                               const char ***lines, int *count,
+                                               struct mmul_error *err) {
     void *bytes = NULL;
     int64_t total = 0;
     *all = (struct mmul_text){0};
     *lines = NULL;
     *count = 0;
-    enum mmul_status status = mmul_comm_share_varying(
-        context->comm, mmul_text_get(&context->warnings), (int64_t)context->warnings.length, &bytes,
-        &total, err);
+    enum mmul_status status =
+        mmul_comm_share_varying(context->comm, mmul_text_get(&context->warnings),
+                                (int64_t)context->warnings.length, &bytes, &total, err);
     if (status != MMUL_OK)
         return status;
     mmul_text_fini(&context->warnings);
@@ -75,7 +75,8 @@ enum mmul_status mmul_context_replace_device(struct mmul_context *context, const
         return mmul_fail(err, MMUL_ERR_UNAVAILABLE, "no device is left after '%s': %.600s",
                          context->device_name, reason);
     mmul_device_describe(context->device, &info);
-    mmul_context_warn(context, "rank %d: device '%s (%s)' is not used any more, '%s' takes over: %s",
+    mmul_context_warn(context,
+                      "rank %d: device '%s (%s)' is not used any more, '%s' takes over: %s",
                       context->comm->rank, context->device_name, info.name, next, reason);
     struct mmul_device *opened;
     enum mmul_status status = mmul_device_open(next, &opened, err);

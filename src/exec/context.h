@@ -8,17 +8,17 @@
 #include "model/cluster.h"
 
 struct mmul_context {
-    struct mmul_comm *comm;         // owned
-    struct mmul_cluster *cluster;   // owned; the same on all ranks
-    struct mmul_device *device;     // owned; this rank's
-    char device_name[128];          // what it was opened as
-    int threads;                    // of this rank, on a CPU
-    int replacements;               // how often the device was replaced
-    bool warm;                      // the device's kernels are built
-    double warm_up_seconds;         // what that took
-    struct mmul_text warnings;      // this rank's, a line each
-    struct mmul_text all_warnings;  // root: of all ranks at creation, a line each
-    const char **warning_lines;     // root, owned: into all_warnings
+    struct mmul_comm *comm;        // owned
+    struct mmul_cluster *cluster;  // owned; the same on all ranks
+    struct mmul_device *device;    // owned; this rank's
+    char device_name[128];         // what it was opened as
+    int threads;                   // of this rank, on a CPU
+    int replacements;              // how often the device was replaced
+    bool warm;                     // the device's kernels are built
+    double warm_up_seconds;        // what that took
+    struct mmul_text warnings;     // this rank's, a line each
+    struct mmul_text all_warnings; // root: of all ranks at creation, a line each
+    const char **warning_lines;    // root, owned: into all_warnings
     int warning_count;
 };
 
@@ -28,9 +28,9 @@ void mmul_context_warn(struct mmul_context *context, const char *format, ...)
 
 // Collective over world. Moves the warnings of all ranks to root, in rank order, as lines; other
 // ranks get nothing. Releases: mmul_text_fini and mmul_free.
-enum mmul_status mmul_context_collect_warnings(struct mmul_context *context,
-                                               struct mmul_text *all, const char ***lines,
-                                               int *count, struct mmul_error *err);
+enum mmul_status mmul_context_collect_warnings(struct mmul_context *context, struct mmul_text *all,
+                                               const char ***lines, int *count,
+                                               struct mmul_error *err);
 
 // Builds the device's kernels once. Local.
 enum mmul_status mmul_context_warm_up(struct mmul_context *context, struct mmul_error *err);

@@ -17,13 +17,13 @@ struct discovery {
     struct mmul_context *context;
     const struct mmul_discover_options *options;
     struct mmul_topology topology;
-    char *device_file;                     // text of --device @FILE, or NULL
+    char *device_file; // text of --device @FILE, or NULL
     struct mmul_assign_request mine;
     double listed_weight;
-    struct mmul_assign_request *requests;  // of all ranks
+    struct mmul_assign_request *requests; // of all ranks
     struct mmul_assign_request *node_requests;
-    struct mmul_assignment *assignments;   // of this node's ranks
-    struct mmul_device_info *devices;      // of this node, from its leader
+    struct mmul_assignment *assignments; // of this node's ranks
+    struct mmul_device_info *devices;    // of this node, from its leader
     int device_count;
 };
 
@@ -37,8 +37,8 @@ static void discovery_fini(struct discovery *d) {
 
 static enum mmul_status discovery_init(struct discovery *d, struct mmul_error *err) {
     const struct mmul_comm *comm = d->context->comm;
-    enum mmul_status status = mmul_allocate(comm->size, sizeof *d->requests, "requests",
-                                            (void **)&d->requests, err);
+    enum mmul_status status =
+        mmul_allocate(comm->size, sizeof *d->requests, "requests", (void **)&d->requests, err);
     if (status == MMUL_OK)
         status = mmul_allocate(comm->node_size, sizeof *d->node_requests, "requests",
                                (void **)&d->node_requests, err);

@@ -18,5 +18,4 @@ struct mmul_discover_options {
 // Collective over context->comm, which is set; fills cluster and device and binds this process.
 // Fails everywhere alike, see mmul_context_create.
 enum mmul_status mmul_discover(struct mmul_context *context,
-                               const struct mmul_discover_options *options,
-                               struct mmul_error *err);
+                               const struct mmul_discover_options *options, struct mmul_error *err);

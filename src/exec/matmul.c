@@ -27,8 +27,8 @@ enum mmul_status mmul_problem_load(const struct mmul_matmul *args, struct mmul_p
     if (args->c_in != NULL)
         c_in = operand(args->c_in);
     return mmul_problem_make(operand(args->a), operand(args->b), args->c_in ? &c_in : NULL,
-                             args->transpose_a, args->transpose_b, args->alpha, args->beta,
-                             problem, err);
+                             args->transpose_a, args->transpose_b, args->alpha, args->beta, problem,
+                             err);
 }
 
 // ------------------------------------------------------------------------------------------ plan
@@ -107,14 +107,14 @@ static enum mmul_status send_plan(const struct mmul_comm *comm, struct mmul_plan
 static enum mmul_status make_plan(struct mmul_context *context, const struct mmul_matmul *args,
                                   const struct mmul_problem *problem, const double *weights,
                                   struct mmul_plan **plan, struct mmul_error *err) {
-    const struct mmul_plan_request request = {
-        .problem = problem,
-        .cluster = context->cluster,
-        .weights = weights,
-        .split = args->split,
-        .rule = args->split_rule,
-        .memory_limit_bytes = args->memory_limit_bytes,
-        .device_memory_limit_bytes = args->device_memory_limit_bytes};
+    const struct mmul_plan_request request = {.problem = problem,
+                                              .cluster = context->cluster,
+                                              .weights = weights,
+                                              .split = args->split,
+                                              .rule = args->split_rule,
+                                              .memory_limit_bytes = args->memory_limit_bytes,
+                                              .device_memory_limit_bytes =
+                                                  args->device_memory_limit_bytes};
     return context->comm->rank == 0 ? mmul_plan_make(&request, plan, err) : MMUL_OK;
 }
 
@@ -139,8 +139,8 @@ enum mmul_status mmul_matmul_plan(struct mmul_context *context, const struct mmu
     if (status == MMUL_OK && measure)
         take_speeds(context->cluster, weights);
     if (status == MMUL_OK)
-        status = mmul_comm_agree(
-            comm, make_plan(context, args, &problem, weights, &made, err), err);
+        status =
+            mmul_comm_agree(comm, make_plan(context, args, &problem, weights, &made, err), err);
     if (status == MMUL_OK)
         status = send_plan(comm, &made, err);
     if (status == MMUL_OK)
@@ -178,8 +178,7 @@ enum mmul_status mmul_matmul_run(struct mmul_context *context, const struct mmul
                                  struct mmul_error *err) {
     struct mmul_run *run = NULL;
     double commit_seconds = 0;
-    enum mmul_status status =
-        mmul_comm_agree(context->comm, check_output(context, args, err), err);
+    enum mmul_status status = mmul_comm_agree(context->comm, check_output(context, args, err), err);
     if (status == MMUL_OK)
         status = mmul_run_create(context, args, plan, &run, err);
     if (status == MMUL_OK)

@@ -119,8 +119,8 @@ enum mmul_status mmul_run_create(struct mmul_context *context, const struct mmul
     made->begin = mmul_clock_now(); // the device is warm: the clock starts
     if (status == MMUL_OK)
         status = mmul_comm_agree(
-            context->comm, mmul_shared_create(context->comm, made->layout.bytes, &made->segment, err),
-            err);
+            context->comm,
+            mmul_shared_create(context->comm, made->layout.bytes, &made->segment, err), err);
     if (status == MMUL_OK)
         status = mmul_comm_agree(context->comm, create_worker(made, err), err);
     if (status == MMUL_OK) {
@@ -156,8 +156,7 @@ static struct mmul_stream_args stream_args(struct mmul_run *run, enum mmul_strea
     *end = mmul_streams_begin(&run->streams, stream, total);
     return (struct mmul_stream_args){.team = &run->team,
                                      .bytes = run->sizes,
-                                     .mine =
-                                         run->segment.data ? run->segment.data + offset : NULL,
+                                     .mine = run->segment.data ? run->segment.data + offset : NULL,
                                      .end = end,
                                      .round = run->round,
                                      .round_bytes = MMUL_ROUND_BYTES};
@@ -167,8 +166,7 @@ static struct mmul_stream_args stream_args(struct mmul_run *run, enum mmul_strea
 static enum mmul_status load_operands(struct mmul_run *run, struct mmul_error *err) {
     struct mmul_stream_end end;
     struct mmul_error later;
-    struct mmul_stream_args args =
-        stream_args(run, MMUL_STREAM_PIECES, run->layout.pieces, &end);
+    struct mmul_stream_args args = stream_args(run, MMUL_STREAM_PIECES, run->layout.pieces, &end);
     enum mmul_status status = mmul_panels_scatter(&args, err), next;
     args = stream_args(run, MMUL_STREAM_C_IN, run->layout.c_in, &end);
     next = mmul_panels_scatter(&args, status == MMUL_OK ? err : &later);
@@ -180,8 +178,7 @@ static enum mmul_status load_operands(struct mmul_run *run, struct mmul_error *e
 
 static enum mmul_status store_result(struct mmul_run *run, struct mmul_error *err) {
     struct mmul_stream_end end;
-    struct mmul_stream_args args =
-        stream_args(run, MMUL_STREAM_RESULT, run->layout.result, &end);
+    struct mmul_stream_args args = stream_args(run, MMUL_STREAM_RESULT, run->layout.result, &end);
     return mmul_panels_gather(&args, err);
 }
 
@@ -195,9 +192,9 @@ static struct mmul_product segment_product(const struct mmul_run *run, struct mm
     int64_t units = s.end - s.begin, width = mmul_problem_result_width(p, plan->axis);
     struct mmul_shape stored = mmul_problem_whole_shape(p, plan->axis);
     const char *data = run->segment.data;
-    const void *piece = data + run->layout.piece_at +
-                        s.part_offset * p->k *
-                            (int64_t)mmul_dtype_bytes(mmul_problem_split_dtype(p, plan->axis));
+    const void *piece =
+        data + run->layout.piece_at +
+        s.part_offset * p->k * (int64_t)mmul_dtype_bytes(mmul_problem_split_dtype(p, plan->axis));
     const void *whole = data + run->layout.whole +
                         mmul_problem_whole_matrix(p, plan->axis, s.matrix) * stored.rows *
                             stored.cols *

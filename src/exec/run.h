@@ -12,14 +12,14 @@
 
 // Where a rank finds things in the node's segment: byte offsets.
 struct mmul_run_layout {
-    int64_t whole, pieces, c_in, result; // where each kind begins
+    int64_t whole, pieces, c_in, result;  // where each kind begins
     int64_t piece_at, c_in_at, result_at; // this rank's parts
     int64_t bytes;
 };
 
 struct mmul_run {
-    struct mmul_context *context;   // borrowed
-    const struct mmul_plan *plan;   // borrowed
+    struct mmul_context *context; // borrowed
+    const struct mmul_plan *plan; // borrowed
     const struct mmul_plan_rank *me;
     const struct mmul_matmul *args; // borrowed
     struct mmul_run_layout layout;

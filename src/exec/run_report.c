@@ -79,8 +79,8 @@ enum mmul_status mmul_run_report(struct mmul_run *run, double commit_seconds,
     describe_self(run);
     enum mmul_status status = mmul_allocate(1, sizeof *made, "the report", (void **)&made, err);
     if (status == MMUL_OK)
-        status = mmul_allocate(plan->size, sizeof *made->ranks, "the report",
-                               (void **)&made->ranks, err);
+        status = mmul_allocate(plan->size, sizeof *made->ranks, "the report", (void **)&made->ranks,
+                               err);
     status = mmul_comm_agree(context->comm, status, err);
     if (status == MMUL_OK)
         status = mmul_comm_share(context->comm, &run->mine, sizeof run->mine, made->ranks, err);

@@ -69,8 +69,7 @@ static enum mmul_status visit_part(struct mmul_streams *streams, const struct mm
     int64_t unit = unit_elements(plan, streams->stream) * element_bytes(plan, streams->stream);
     int64_t count = mmul_segment_count(problem, plan->axis, rank->begin, rank->end);
     for (int64_t i = 0; i < count; i++) {
-        struct mmul_segment s =
-            mmul_segment_at(problem, plan->axis, rank->begin, rank->end, i);
+        struct mmul_segment s = mmul_segment_at(problem, plan->axis, rank->begin, rank->end, i);
         int64_t begin = at + s.part_offset * unit;
         if (begin >= window->end)
             break;
@@ -111,8 +110,8 @@ static enum mmul_status visit_whole(struct mmul_streams *streams, const struct w
     struct mmul_shape shape = mmul_problem_whole_shape(&plan->problem, plan->axis);
     int64_t matrix_bytes = shape.rows * shape.cols * element_bytes(plan, streams->stream);
     for (int64_t i = window->begin / matrix_bytes; i * matrix_bytes < window->end; i++) {
-        enum mmul_status status = visit_region(streams, mmul_region_whole(shape, i),
-                                               i * matrix_bytes, window, call, err);
+        enum mmul_status status =
+            visit_region(streams, mmul_region_whole(shape, i), i * matrix_bytes, window, call, err);
         if (status != MMUL_OK)
             return status;
     }

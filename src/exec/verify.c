@@ -25,7 +25,8 @@ void mmul_verifier_fini(struct mmul_verifier *verifier) {
 // The product restricted to rows [begin, end).
 static struct mmul_product product_rows(const struct mmul_product *p, int64_t begin, int64_t end) {
     struct mmul_product part = *p;
-    int64_t skip = (p->transpose_a ? begin : begin * p->lda) * (int64_t)mmul_dtype_bytes(p->a_dtype);
+    int64_t skip =
+        (p->transpose_a ? begin : begin * p->lda) * (int64_t)mmul_dtype_bytes(p->a_dtype);
     part.m = end - begin;
     part.a = p->a != NULL ? (const char *)p->a + skip : NULL;
     part.c = p->c + begin * p->ldc;
@@ -56,7 +57,7 @@ static enum mmul_status begin_check(struct mmul_verifier *v, const struct mmul_p
                                     struct mmul_error *err) {
     if (v->begun_b == p->b && v->begun_n == p->n && p->b != NULL)
         return MMUL_OK;
-    enum mmul_status status = mmul_check_begin(v->check, (const struct mmul_check_product *)p, v->seed, err);
+    enum mmul_status status = mmul_check_begin(v->check, p, v->seed, err);
     v->begun_b = status == MMUL_OK ? p->b : NULL;
     v->begun_n = p->n;
     return status;
@@ -69,7 +70,7 @@ enum mmul_status mmul_verifier_check(struct mmul_verifier *verifier, struct mmul
     enum mmul_status status = begin_check(verifier, product, err);
     if (status != MMUL_OK)
         return status;
-    int64_t wrong = mmul_check_rows(verifier->check, (const struct mmul_check_product *)product, 0, product->m, verifier->wrong);
+    int64_t wrong = mmul_check_rows(verifier->check, product, 0, product->m, verifier->wrong);
     verifier->rows_checked += product->m;
     verifier->rows_wrong += wrong;
     while (wrong > 0) {
@@ -85,7 +86,7 @@ enum mmul_status mmul_verifier_check(struct mmul_verifier *verifier, struct mmul
         status = recompute(verifier, worker, product, err);
         if (status != MMUL_OK)
             return status;
-        wrong = mmul_check_rows(verifier->check, (const struct mmul_check_product *)product, 0, product->m, verifier->wrong);
+        wrong = mmul_check_rows(verifier->check, product, 0, product->m, verifier->wrong);
     }
     return MMUL_OK;
 }

@@ -7,11 +7,11 @@
 #include "model/check.h"
 
 struct mmul_verifier {
-    struct mmul_check *check;   // owned
-    unsigned char *wrong;       // owned: a flag per row of the largest product
+    struct mmul_check *check; // owned
+    unsigned char *wrong;     // owned: a flag per row of the largest product
     uint64_t seed;
-    const void *begun_b;        // B x is known for this B ...
-    int64_t begun_n;            // ... with as many columns
+    const void *begun_b; // B x is known for this B ...
+    int64_t begun_n;     // ... with as many columns
     int64_t rows_checked, rows_wrong, rows_recomputed;
 };
 

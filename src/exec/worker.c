@@ -119,9 +119,8 @@ static enum mmul_status multiply_tile(struct mmul_worker *worker, const struct m
                              .beta = at->k0 == 0 ? p->beta : 1,
                              .c = c};
     enum mmul_status status =
-        p->transpose_a
-            ? source_tile(worker, &s->a, at->k0, at->m0, at->k, at->m, &args.a, err)
-            : source_tile(worker, &s->a, at->m0, at->k0, at->m, at->k, &args.a, err);
+        p->transpose_a ? source_tile(worker, &s->a, at->k0, at->m0, at->k, at->m, &args.a, err)
+                       : source_tile(worker, &s->a, at->m0, at->k0, at->m, at->k, &args.a, err);
     if (status == MMUL_OK)
         status = p->transpose_b
                      ? source_tile(worker, &s->b, at->n0, at->k0, at->n, at->k, &args.b, err)
@@ -188,16 +187,16 @@ static enum mmul_status multiply_tiles(struct mmul_worker *worker, const struct 
     return status == MMUL_OK ? mmul_device_wait(worker->context->device, err) : status;
 }
 
-static enum mmul_status multiply_on_device(struct mmul_worker *worker,
-                                           const struct mmul_product *p, struct mmul_error *err) {
+static enum mmul_status multiply_on_device(struct mmul_worker *worker, const struct mmul_product *p,
+                                           struct mmul_error *err) {
     struct sources s = {0};
     int64_t a_rows = p->transpose_a ? p->k : p->m, a_cols = p->transpose_a ? p->m : p->k;
     int64_t b_rows = p->transpose_b ? p->n : p->k, b_cols = p->transpose_b ? p->k : p->n;
-    enum mmul_status status = source_init(worker, &s.a, p->a, p->a_dtype, p->lda, a_rows, a_cols,
-                                          &worker->a, err);
+    enum mmul_status status =
+        source_init(worker, &s.a, p->a, p->a_dtype, p->lda, a_rows, a_cols, &worker->a, err);
     if (status == MMUL_OK)
-        status = source_init(worker, &s.b, p->b, p->b_dtype, p->ldb, b_rows, b_cols, &worker->b,
-                             err);
+        status =
+            source_init(worker, &s.b, p->b, p->b_dtype, p->ldb, b_rows, b_cols, &worker->b, err);
     if (status == MMUL_OK)
         status = source_init(worker, &s.c, p->c, MMUL_F32, p->ldc, p->m, p->n, &worker->c, err);
     if (status == MMUL_OK)

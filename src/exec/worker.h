@@ -12,7 +12,7 @@
 // needed again is not sent again.
 struct mmul_stage {
     struct mmul_buffer *buffer;
-    int64_t capacity; // elements
+    int64_t capacity;  // elements
     const void *holds; // host address of the tile that is there; NULL: none
     int64_t rows, cols;
 };

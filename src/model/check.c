@@ -123,9 +123,8 @@ static void draw_x(struct mmul_check *check, bool even_weight) {
     check->scale = sqrt(scale_squares);
 }
 
-enum mmul_status mmul_check_begin(struct mmul_check *check,
-                                  const struct mmul_check_product *product, uint64_t seed,
-                                  struct mmul_error *err) {
+enum mmul_status mmul_check_begin(struct mmul_check *check, const struct mmul_product *product,
+                                  uint64_t seed, struct mmul_error *err) {
     if (product->n > check->n_max || product->k > check->k_max) {
         return mmul_fail(err, MMUL_ERR_INTERNAL,
                          "cannot check a product with n = %lld, k = %lld: room for %lld and %lld",
@@ -152,7 +151,7 @@ enum mmul_status mmul_check_begin(struct mmul_check *check,
 // ------------------------------------------------------------------------------ once per row
 
 // alpha = 0: one float32 rounding, which a device may flush to 0.
-static bool scaled_row_is_right(const struct mmul_check_product *product, int64_t index) {
+static bool scaled_row_is_right(const struct mmul_product *product, int64_t index) {
     const float *c = product->c + index * product->ldc;
     const float *c_in = product->c_in + (product->beta != 0 ? index * product->ldc_in : 0);
     float flushed = FLT_MIN * fmaxf(1, fabsf(product->beta));
@@ -167,28 +166,38 @@ static bool scaled_row_is_right(const struct mmul_check_product *product, int64_
 
 // The numbers that may be flushed: k products, k sums, the result, beta C_in, and k inputs on
 // either side, which count times their partners.
-double mmul_check_flush_error(const struct mmul_check_product *product, double norm,
-                              double column_norm, double weight) {
+double mmul_check_flush_error(const struct mmul_product *product, double norm, double column_norm,
+                              double weight) {
     double alpha = fmax(1, fabs((double)product->alpha)), root = sqrt((double)product->k);
     double numbers =
         alpha * (2 * (double)product->k + root * norm) + 2 + fabs((double)product->beta);
     return (double)FLT_MIN * (numbers * weight + alpha * root * column_norm);
 }
 
+struct mmul_check_narrowing mmul_check_narrowing(enum mmul_dtype c_dtype) {
+    if (c_dtype == MMUL_F16)
+        return (struct mmul_check_narrowing){0x1p-11, 0x1p-25, 65504};
+    if (c_dtype == MMUL_BF16)
+        return (struct mmul_check_narrowing){0x1p-8, 0x1p-134, 0x1.FEp127};
+    return (struct mmul_check_narrowing){0, 0, (double)FLT_MAX};
+}
+
 // `own` are the rounding errors of the check itself, which count when a huge element was left out.
-static double tolerance_of(const struct mmul_check *check, const struct mmul_check_product *product,
+static double tolerance_of(const struct mmul_check *check, const struct mmul_product *product,
                            const struct mmul_check_row *row) {
     double growth = GROWTH * sqrt((double)check->k) + FLOOR;
     double alpha_norm = fabs((double)product->alpha) * row->norm;
     double size = alpha_norm * row->scale + fabs((double)product->beta) * row->c_in_norm;
     double own = (double)(check->n + check->k) * DOUBLE_UNIT * alpha_norm * check->scale;
     double column_norms = sqrt((double)check->n) * check->scale;
-    return growth * MMUL_CHECK_UNIT * size + own +
+    struct mmul_check_narrowing narrow = mmul_check_narrowing(product->c_dtype);
+    return growth * MMUL_CHECK_UNIT * size + own + FLOOR * narrow.unit * row->c_norm +
+           narrow.tiny * check->reach +
            mmul_check_flush_error(product, row->norm, column_norms, check->reach);
 }
 
 // The sums of C and C_in; false when they hold NaN or Inf.
-static bool sum_row(const struct mmul_check *check, const struct mmul_check_product *product,
+static bool sum_row(const struct mmul_check *check, const struct mmul_product *product,
                     struct mmul_check_row *row) {
     const float *c = product->c + row->index * product->ldc;
     double expected = (double)product->alpha * row->projection;
@@ -200,12 +209,19 @@ static bool sum_row(const struct mmul_check *check, const struct mmul_check_prod
         row->c_in_norm = sqrt(squares);
         expected += (double)product->beta * sum;
     }
-    row->residual = mmul_check_dot(c, check->x, check->n) - expected;
+    if (product->c_dtype == MMUL_F32) {
+        row->residual = mmul_check_dot(c, check->x, check->n) - expected;
+    } else {
+        double sum, squares;
+        mmul_check_dot_squares(c, check->x, check->n, &sum, &squares);
+        row->c_norm = sqrt(squares);
+        row->residual = sum - expected;
+    }
     return isfinite(row->residual) && isfinite(row->c_in_norm);
 }
 
 // `projection` is a_i . (B x), `squares` ||a_i||^2.
-static bool row_is_right(struct mmul_check *check, const struct mmul_check_product *product,
+static bool row_is_right(struct mmul_check *check, const struct mmul_product *product,
                          int64_t index, double projection, double squares) {
     if (product->alpha == 0)
         return scaled_row_is_right(product, index);
@@ -224,7 +240,7 @@ static bool row_is_right(struct mmul_check *check, const struct mmul_check_produ
            mmul_check_second_look(check, product, &row);
 }
 
-int64_t mmul_check_rows(struct mmul_check *check, const struct mmul_check_product *product,
+int64_t mmul_check_rows(struct mmul_check *check, const struct mmul_product *product,
                         int64_t row_begin, int64_t row_end, unsigned char *wrong) {
     double projections[ROWS_AT_ONCE] = {0}, squares[ROWS_AT_ONCE] = {0};
     struct mmul_check_operand a = mmul_check_operand_a(product);

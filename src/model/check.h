@@ -6,7 +6,7 @@
 //     | sum_j C_ij x_j  -  (alpha a_i . (B x) + beta sum_j Cin_ij x_j) |  <=  tolerance_i
 //     tolerance_i = (G sqrt(k) + F) u (|alpha| ||a_i|| ||B X||_F + |beta| ||cin_i X||) + flush_i
 // with X = diag(x), u = 2^-24, G = 0.25, F = 4; flush_i covers devices that take numbers below
-// FLT_MIN as 0. |x_j| is in [0.5, 1] times a power of two that makes columns of B of different size
+// FLT_MIN as 0. When C was rounded to 16 bits, its own unit adds F u_c ||c_i X||. |x_j| is in [0.5, 1] times a power of two that makes columns of B of different size
 // count alike (not when beta is nonzero). Signs alone would miss swapped columns half the time;
 // small x would hide an element.
 //
@@ -24,24 +24,7 @@
 // so Inf and NaN are legal there (the half leaves room for rounding).
 #pragma once
 
-#include "mpimatmul_local.h"
-
-// One product, all in host memory, row-major.
-struct mmul_check_product {
-    bool transpose_a, transpose_b;
-    int64_t m, n, k;
-    float alpha, beta; // finite
-    const void *a;     // (m, k), or (k, m) when transposed; not read when alpha is 0
-    enum mmul_dtype a_dtype;
-    int64_t lda;
-    const void *b; // (k, n), or (n, k) when transposed; not read when alpha is 0
-    enum mmul_dtype b_dtype;
-    int64_t ldb;
-    const float *c_in; // (m, n), read when beta is not 0
-    int64_t ldc_in;
-    const float *c; // (m, n)
-    int64_t ldc;
-};
+#include "model/product.h"
 
 // What is computed once per B: x, B x, norms. Opaque.
 struct mmul_check;
@@ -58,12 +41,11 @@ int64_t mmul_check_bytes(int64_t n_max, int64_t k_max);
 // two passes over B. Only n, k, transpose_b, b, b_dtype, ldb and whether beta is 0 are read;
 // products with alpha = 0 need no b (NULL). Fails with MMUL_ERR_INTERNAL when n or k is larger than
 // the room.
-enum mmul_status mmul_check_begin(struct mmul_check *check,
-                                  const struct mmul_check_product *product, uint64_t seed,
-                                  struct mmul_error *err);
+enum mmul_status mmul_check_begin(struct mmul_check *check, const struct mmul_product *product,
+                                  uint64_t seed, struct mmul_error *err);
 
 // Checks rows [row_begin, row_end) of the product begun with the same B; writes 1 for a wrong row and 0
 // for a right one to wrong[0 .. row_end - row_begin) and returns how many are wrong.
 // With alpha = 0 every element is compared with beta C_in, which is one rounding.
-int64_t mmul_check_rows(struct mmul_check *check, const struct mmul_check_product *product,
+int64_t mmul_check_rows(struct mmul_check *check, const struct mmul_product *product,
                         int64_t row_begin, int64_t row_end, unsigned char *wrong);

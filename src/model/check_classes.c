@@ -29,7 +29,7 @@ static void note(struct mmul_check_nonfinite *nonfinite, int64_t position, doubl
     }
 }
 
-void mmul_check_find_nonfinite(struct mmul_check *check, const struct mmul_check_product *product) {
+void mmul_check_find_nonfinite(struct mmul_check *check, const struct mmul_product *product) {
     struct mmul_check_operand b = mmul_check_operand_b(product);
     int64_t lines = b.transposed ? check->n : check->k;
     int64_t length = b.transposed ? check->k : check->n;
@@ -83,16 +83,16 @@ static double sum_listed(const struct mmul_check *check, struct mmul_check_opera
     return sum;
 }
 
-static bool may_overflow(const struct mmul_check *check, const struct mmul_check_product *product,
+static bool may_overflow(const struct mmul_check *check, const struct mmul_product *product,
                          double norm, struct element at) {
     double product_bound =
         fmax(1, fabs((double)product->alpha)) * norm * sqrt(check->column_squares[at.col]);
     double c_in_bound = isfinite(at.c_in) ? fabs((double)product->beta * at.c_in) : 0;
-    return product_bound + c_in_bound > FLT_MAX / 2;
+    return product_bound + c_in_bound > mmul_check_narrowing(product->c_dtype).largest / 2;
 }
 
 // `row_nonfinite` and the column's list say which NaN and Inf the element meets.
-static bool class_is_right(const struct mmul_check *check, const struct mmul_check_product *product,
+static bool class_is_right(const struct mmul_check *check, const struct mmul_product *product,
                            double norm, const struct mmul_check_nonfinite *row_nonfinite,
                            struct element at) {
     static const struct mmul_check_nonfinite none;
@@ -122,8 +122,7 @@ static double dot_column(const struct mmul_check *check, struct mmul_check_opera
     return sum;
 }
 
-static struct element read_element(const struct mmul_check_product *product, int64_t row,
-                                   int64_t col) {
+static struct element read_element(const struct mmul_product *product, int64_t row, int64_t col) {
     struct element at = {.col = col, .c = product->c[row * product->ldc + col]};
     if (product->beta != 0)
         at.c_in = product->c_in[row * product->ldc_in + col];
@@ -131,7 +130,7 @@ static struct element read_element(const struct mmul_check_product *product, int
 }
 
 // Takes an element whose C or C_in is not finite out of what a_i . (B x) contributes.
-static void leave_out(const struct mmul_check *check, const struct mmul_check_product *product,
+static void leave_out(const struct mmul_check *check, const struct mmul_product *product,
                       struct mmul_check_row *row, int64_t col) {
     if (++row->left_out > LEFT_OUT_LIMIT) {
         row->residual = NAN;
@@ -141,14 +140,14 @@ static void leave_out(const struct mmul_check *check, const struct mmul_check_pr
     row->residual += (double)product->alpha * term;
 }
 
-bool mmul_check_classes(struct mmul_check *check, const struct mmul_check_product *product,
+bool mmul_check_classes(struct mmul_check *check, const struct mmul_product *product,
                         struct mmul_check_row *row) {
     struct mmul_check_nonfinite in_row = {0};
     mmul_check_gather_row(check, product, row->index);
     row->norm = find_in_row(check, &in_row);
     row->finite = !in_row.has_nan && in_row.inf_count == 0;
     row->residual = row->finite ? -(double)product->alpha * row->projection : 0;
-    double c_in_squares = 0, scale_squares = 0;
+    double c_in_squares = 0, scale_squares = 0, c_squares = 0;
     for (int64_t j = 0; j < check->n; j++) {
         struct element at = read_element(product, row->index, j);
         bool by_class = !row->finite || check->x[j] == 0 || !isfinite(at.c_in);
@@ -159,6 +158,7 @@ bool mmul_check_classes(struct mmul_check *check, const struct mmul_check_produc
             row->residual += at.c * check->x[j] - c_in_x;
             scale_squares += check->column_squares[j] * check->x[j] * check->x[j];
             c_in_squares += at.c_in * at.c_in * check->x[j] * check->x[j];
+            c_squares += at.c * at.c * check->x[j] * check->x[j];
         } else if (!by_class && !may_overflow(check, product, row->norm, at)) {
             return false;
         } else if (row->finite && check->x[j] != 0) {
@@ -167,5 +167,6 @@ bool mmul_check_classes(struct mmul_check *check, const struct mmul_check_produc
     }
     row->scale = sqrt(scale_squares);
     row->c_in_norm = sqrt(c_in_squares);
+    row->c_norm = sqrt(c_squares);
     return true;
 }

@@ -66,7 +66,7 @@ void mmul_check_second_look_begin(struct mmul_check *check) {
     draw_sample(check);
 }
 
-static void load_sample(struct mmul_check *check, const struct mmul_check_product *product) {
+static void load_sample(struct mmul_check *check, const struct mmul_product *product) {
     if (check->has_sample)
         return;
     struct mmul_check_operand b = mmul_check_operand_b(product);
@@ -95,8 +95,7 @@ static void dot_sample(const struct mmul_check *check, double *sums) {
 
 // Is an element, whose a_i . b_j is `sum`, within the worst case of any order of summation (Higham,
 // Accuracy and Stability of Numerical Algorithms, 2002, 3.1)? Gives e_j x_j.
-static bool element_is_right(const struct mmul_check *check,
-                             const struct mmul_check_product *product,
+static bool element_is_right(const struct mmul_check *check, const struct mmul_product *product,
                              const struct mmul_check_row *row, int64_t col, double sum,
                              double *weighted_error) {
     double c_in = product->beta != 0 ? product->c_in[row->index * product->ldc_in + col] : 0;
@@ -109,12 +108,14 @@ static bool element_is_right(const struct mmul_check *check,
         fabs((double)product->alpha) * row->norm * column_norm + fabs((double)product->beta * c_in);
     double error = c - ((double)product->alpha * sum + (double)product->beta * c_in);
     *weighted_error = error * check->x[col];
+    struct mmul_check_narrowing narrow = mmul_check_narrowing(product->c_dtype);
     return fabs(error) <= ((double)check->k + 4) * MMUL_CHECK_UNIT * size +
+                              2 * narrow.unit * fabs(c) + narrow.tiny +
                               mmul_check_flush_error(product, row->norm, column_norm, 1);
 }
 
 // Compares the row in check->row whole; a right one tells where to sample.
-static bool whole_row_is_right(struct mmul_check *check, const struct mmul_check_product *product,
+static bool whole_row_is_right(struct mmul_check *check, const struct mmul_product *product,
                                const struct mmul_check_row *row) {
     struct mmul_check_operand columns = mmul_check_operand_b(product);
     columns.transposed = !columns.transposed;
@@ -129,7 +130,7 @@ static bool whole_row_is_right(struct mmul_check *check, const struct mmul_check
     return true;
 }
 
-bool mmul_check_second_look(struct mmul_check *check, const struct mmul_check_product *product,
+bool mmul_check_second_look(struct mmul_check *check, const struct mmul_product *product,
                             const struct mmul_check_row *row) {
     double sums[MMUL_CHECK_SAMPLE], squares = 0;
     load_sample(check, product);

@@ -59,14 +59,15 @@ struct mmul_check_row {
     bool finite;       // a_i has neither NaN nor Inf
     double scale;      // ||B X||_F of the columns that take part in `residual`
     double c_in_norm;  // ||cin_i X||
+    double c_norm;     // ||c_i X||, when C was rounded to 16 bits
     double residual;   // left side minus right side of the test
     int64_t left_out;  // elements that take no part in `residual`, although their x is not 0
 };
 
 #define MMUL_CHECK_UNIT 0x1p-24 // rounding error of float32
 
-struct mmul_check_operand mmul_check_operand_a(const struct mmul_check_product *product);
-struct mmul_check_operand mmul_check_operand_b(const struct mmul_check_product *product);
+struct mmul_check_operand mmul_check_operand_a(const struct mmul_product *product);
+struct mmul_check_operand mmul_check_operand_b(const struct mmul_product *product);
 
 // One element of op(X).
 float mmul_check_element(struct mmul_check_operand x, int64_t row, int64_t col);
@@ -87,18 +88,18 @@ void mmul_check_dot_squares(const float *run, const double *v, int64_t count, do
                             double *squares);
 
 // Row `index` of op(A) into check->row.
-void mmul_check_gather_row(struct mmul_check *check, const struct mmul_check_product *product,
+void mmul_check_gather_row(struct mmul_check *check, const struct mmul_product *product,
                            int64_t index);
 
 // ---------------------------------------------------------------------------- check_classes.c
 
 // Fills check->nonfinite, and column_squares from finite elements, for the columns of B whose
 // column_squares are not finite.
-void mmul_check_find_nonfinite(struct mmul_check *check, const struct mmul_check_product *product);
+void mmul_check_find_nonfinite(struct mmul_check *check, const struct mmul_product *product);
 
 // Compares the classes of a row with NaN or Inf somewhere; false when one is wrong. Else fills
 // norm, finite, scale, c_in_norm, residual and left_out of `row` from index and projection.
-bool mmul_check_classes(struct mmul_check *check, const struct mmul_check_product *product,
+bool mmul_check_classes(struct mmul_check *check, const struct mmul_product *product,
                         struct mmul_check_row *row);
 
 // ------------------------------------------------------------------------ check_second_look.c
@@ -108,12 +109,19 @@ void mmul_check_second_look_begin(struct mmul_check *check);
 
 // Whether a row of finite a_i, whose residual is beyond the tolerance, is right all the same. When
 // the residual is not known (NaN), single elements decide alone.
-bool mmul_check_second_look(struct mmul_check *check, const struct mmul_check_product *product,
+bool mmul_check_second_look(struct mmul_check *check, const struct mmul_product *product,
                             const struct mmul_check_row *row);
 
 // ------------------------------------------------------------------------------------ check.c
 
 // What devices that take numbers below FLT_MIN as 0 may change. For one element column_norm is
 // ||b_j|| and weight 1; for a row they are sum_j |x_j| ||b_j|| and sum_j |x_j|.
-double mmul_check_flush_error(const struct mmul_check_product *product, double norm,
-                              double column_norm, double weight);
+double mmul_check_flush_error(const struct mmul_product *product, double norm, double column_norm,
+                              double weight);
+
+// What rounding C to 16 bits may change: relative to c, absolute, and from where on it overflows.
+// Zeros and FLT_MAX for float32.
+struct mmul_check_narrowing {
+    double unit, tiny, largest;
+};
+struct mmul_check_narrowing mmul_check_narrowing(enum mmul_dtype c_dtype);

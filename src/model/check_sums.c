@@ -15,12 +15,12 @@ enum {
     LANES = 16, // independent partial sums, so that additions need not wait for each other
 };
 
-struct mmul_check_operand mmul_check_operand_a(const struct mmul_check_product *product) {
+struct mmul_check_operand mmul_check_operand_a(const struct mmul_product *product) {
     return (struct mmul_check_operand){product->a, product->a_dtype, product->lda,
                                        product->transpose_a};
 }
 
-struct mmul_check_operand mmul_check_operand_b(const struct mmul_check_product *product) {
+struct mmul_check_operand mmul_check_operand_b(const struct mmul_product *product) {
     return (struct mmul_check_operand){product->b, product->b_dtype, product->ldb,
                                        product->transpose_b};
 }
@@ -177,7 +177,7 @@ void mmul_check_project(struct mmul_check_operand x, int64_t row_begin, int64_t 
     }
 }
 
-void mmul_check_gather_row(struct mmul_check *check, const struct mmul_check_product *product,
+void mmul_check_gather_row(struct mmul_check *check, const struct mmul_product *product,
                            int64_t index) {
     struct mmul_check_operand a = mmul_check_operand_a(product);
     for (int64_t p = 0; p < check->k; p++) {

@@ -12,8 +12,8 @@ enum mmul_status mmul_cluster_create(int size, int node_count, int device_count,
     enum mmul_status status = mmul_allocate(1, sizeof *made, "the cluster", (void **)&made, err);
     if (status != MMUL_OK)
         return status;
-    *made = (struct mmul_cluster){
-        .size = size, .node_count = node_count, .device_count = device_count};
+    *made =
+        (struct mmul_cluster){.size = size, .node_count = node_count, .device_count = device_count};
     status = mmul_allocate(size, sizeof *made->ranks, "ranks", (void **)&made->ranks, err);
     if (status == MMUL_OK)
         status =

@@ -13,12 +13,12 @@ struct mmul_rank_info {
     char host[64];
     char device_name[128]; // what mmul_device_open is given
     struct mmul_device_info device;
-    bool host_memory;    // the device multiplies float32 where it lies: no tiles, no copies
-    int device_index;    // in the cluster's devices; -1: not one of them
-    int threads;         // of a CPU rank; 1 for others
-    char cores[64];      // "0-3": bound to these; "" when not bound
+    bool host_memory; // the device multiplies float32 where it lies: no tiles, no copies
+    int device_index; // in the cluster's devices; -1: not one of them
+    int threads;      // of a CPU rank; 1 for others
+    char cores[64];   // "0-3": bound to these; "" when not bound
     bool bound_by_user;
-    char note[128];      // "shares the CPU with ranks 1 and 2"; "" when nothing to say
+    char note[128];       // "shares the CPU with ranks 1 and 2"; "" when nothing to say
     double listed_weight; // from --device @FILE; negative: none
     double speed_flops;   // measured float32 gemm rate per second; 0: not measured
 };
@@ -29,7 +29,8 @@ struct mmul_node_info {
     int rank_count;
     int packages, numa_nodes, cores, cores_allowed;
     int64_t memory_bytes, memory_available_bytes;
-    bool launcher_loads_drivers; // mpirun loads every OpenCL driver here: HWLOC_COMPONENTS is not set
+    bool
+        launcher_loads_drivers; // mpirun loads every OpenCL driver here: HWLOC_COMPONENTS is not set
 };
 
 // A device of a node, used or not.

@@ -19,4 +19,5 @@ struct mmul_product {
     int64_t ldc_in;
     float *c; // (m, n)
     int64_t ldc;
+    enum mmul_dtype c_dtype; // what the values of C were rounded to since; float32 (0): nothing
 };

@@ -53,10 +53,11 @@ static const char *check_result(const struct mmul_report *report) {
 
 static void print_ranks(const struct mmul_report *report, FILE *stream) {
     struct mmul_text table = {0};
-    mmul_text_add(&table,
-                  "rank\thost\tdevice\tthreads\t%s\tshare\tscatter s\tcompute s\tcheck s\tgather s\t"
-                  "GFLOP/s\tidle\tnote\n",
-                  report->axis == MMUL_ROWS ? "rows" : "cols");
+    mmul_text_add(
+        &table,
+        "rank\thost\tdevice\tthreads\t%s\tshare\tscatter s\tcompute s\tcheck s\tgather s\t"
+        "GFLOP/s\tidle\tnote\n",
+        report->axis == MMUL_ROWS ? "rows" : "cols");
     for (int i = 0; i < report->size; i++) {
         const struct mmul_report_rank *r = &report->ranks[i];
         double idle = report->wall_seconds > 0 ? r->idle_seconds / report->wall_seconds : 0;
@@ -112,14 +113,13 @@ void mmul_report_print(const struct mmul_report *report, FILE *stream) {
 
 static json_t *rank_json(const struct mmul_report *report, int i) {
     const struct mmul_report_rank *r = &report->ranks[i];
-    json_t *value =
-        json_pack("{s:i, s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f}",
-                  "rank", i, "host", r->host, "device", r->device, "device_name", r->device_name,
-                  "cores", r->cores, "threads", r->threads, "begin", (json_int_t)r->begin, "end",
-                  (json_int_t)r->end, "share", r->share, "warm_up_seconds", r->warm_up_seconds,
-                  "scatter_seconds", r->scatter_seconds, "compute_seconds", r->compute_seconds,
-                  "verify_seconds", r->verify_seconds, "gather_seconds", r->gather_seconds,
-                  "idle_seconds", r->idle_seconds);
+    json_t *value = json_pack(
+        "{s:i, s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "rank", i,
+        "host", r->host, "device", r->device, "device_name", r->device_name, "cores", r->cores,
+        "threads", r->threads, "begin", (json_int_t)r->begin, "end", (json_int_t)r->end, "share",
+        r->share, "warm_up_seconds", r->warm_up_seconds, "scatter_seconds", r->scatter_seconds,
+        "compute_seconds", r->compute_seconds, "verify_seconds", r->verify_seconds,
+        "gather_seconds", r->gather_seconds, "idle_seconds", r->idle_seconds);
     json_t *more = json_pack(
         "{s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s}", "flops", r->flops,
         "calibrated_flops_per_second", r->speed_flops, "products", (json_int_t)r->products,
@@ -156,9 +156,8 @@ static json_t *lines_json(const struct mmul_report *report) {
 
 static json_t *check_json(const struct mmul_report *report) {
     return json_pack("{s:s, s:I, s:I, s:I}", "result", check_result(report), "rows_checked",
-                     (json_int_t)report->rows_checked, "rows_wrong",
-                     (json_int_t)report->rows_wrong, "rows_recomputed",
-                     (json_int_t)report->rows_recomputed);
+                     (json_int_t)report->rows_checked, "rows_wrong", (json_int_t)report->rows_wrong,
+                     "rows_recomputed", (json_int_t)report->rows_recomputed);
 }
 
 enum mmul_status mmul_report_json(const struct mmul_report *report, char **text,
@@ -170,19 +169,18 @@ enum mmul_status mmul_report_json(const struct mmul_report *report, char **text,
         "{s:s, s:i, s:s, s:o, s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "schema",
         "mpimatmul-report", "schema_version", 1, "version", MMUL_VERSION, "problem",
         problem_json(&report->problem), "split", report->axis == MMUL_ROWS ? "rows" : "cols",
-        "total", (json_int_t)report->total, "wall_seconds", report->wall_seconds,
-        "scatter_seconds", report->scatter_seconds, "compute_seconds", report->compute_seconds,
-        "verify_seconds", report->verify_seconds, "gather_seconds", report->gather_seconds,
-        "commit_seconds", report->commit_seconds, "predicted_seconds", report->predicted_seconds,
-        "flops_per_second", total_rate(report), "efficiency", efficiency(report));
+        "total", (json_int_t)report->total, "wall_seconds", report->wall_seconds, "scatter_seconds",
+        report->scatter_seconds, "compute_seconds", report->compute_seconds, "verify_seconds",
+        report->verify_seconds, "gather_seconds", report->gather_seconds, "commit_seconds",
+        report->commit_seconds, "predicted_seconds", report->predicted_seconds, "flops_per_second",
+        total_rate(report), "efficiency", efficiency(report));
     json_t *more = json_pack("{s:I, s:I, s:I, s:I, s:o, s:i, s:o, s:o, s:s}", "bytes_read",
                              (json_int_t)report->bytes_read, "bytes_written",
                              (json_int_t)report->bytes_written, "network_bytes",
                              (json_int_t)report->network_bytes, "fallback_products",
                              (json_int_t)report->fallback_products, "check", check_json(report),
                              "nodes", report->node_count, "ranks", ranks, "warnings",
-                             lines_json(report), "unused_devices",
-                             mmul_text_get(&report->unused));
+                             lines_json(report), "unused_devices", mmul_text_get(&report->unused));
     json_object_update(root, more);
     json_decref(more);
     enum mmul_status status = mmul_json_format(root, text, err);

@@ -29,13 +29,13 @@ struct mmul_report {
     int size, node_count;
     struct mmul_report_rank *ranks; // size, owned; on root only
     bool verified;
-    double wall_seconds;            // from the first byte read to the renamed output file
+    double wall_seconds; // from the first byte read to the renamed output file
     double scatter_seconds, compute_seconds, verify_seconds, gather_seconds, commit_seconds;
-    double predicted_seconds;       // 0: no prediction
+    double predicted_seconds; // 0: no prediction
     int64_t bytes_read, bytes_written, network_bytes;
     int64_t rows_checked, rows_wrong, rows_recomputed, fallback_products;
-    struct mmul_text unused;        // owned: a line per device that nobody used
-    struct mmul_text warnings;      // owned
-    const char **warning_lines;     // owned, into warnings
+    struct mmul_text unused;    // owned: a line per device that nobody used
+    struct mmul_text warnings;  // owned
+    const char **warning_lines; // owned, into warnings
     int warning_count;
 };

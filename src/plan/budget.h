@@ -11,8 +11,8 @@ struct mmul_tile {
 };
 
 struct mmul_tile_request {
-    int64_t m, n, k;      // of the rank's largest product, all >= 1
-    size_t a_bytes_each;  // 4, or 2 for operands that travel as 16 bits
+    int64_t m, n, k;     // of the rank's largest product, all >= 1
+    size_t a_bytes_each; // 4, or 2 for operands that travel as 16 bits
     size_t b_bytes_each;
     bool host_memory;     // float32 operands are used where they lie
     int64_t memory_bytes; // the device's, or the user's cap

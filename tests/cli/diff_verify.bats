@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
 # diff and verify: what they find in files that numpy made, and codes 0 and 79.
-# shellcheck disable=SC2154 # status, output and stderr are set by bats
+# shellcheck disable=SC2154,SC2016 # bats sets status, output and stderr; bash -c expands what stands in ''
 load helper
 
 # X and Y differ by 0.5 at [0, 1, 2, 3] and by 0.25 at [0, 1, 2, 4].
@@ -167,4 +167,19 @@ END
     expect_status 65
     program verify A.bin B.bin missing.bin
     expect_failure 66 "cannot open 'missing.bin': No such file or directory"
+}
+
+@test "verify accepts a result that was rounded to 16 bits, and no wrong one" {
+    "$MPIMATMUL" gen A.bin --dims 2x60x50 --seed 1 2> /dev/null
+    "$MPIMATMUL" gen B.bin --dims 50x70 --seed 2 2> /dev/null
+    for dtype in float16 bfloat16; do
+        "$MPIMATMUL" mul A.bin B.bin -o C.bin --dtype $dtype --device cpu > /dev/null
+        program verify A.bin B.bin C.bin
+        expect_quiet_success
+        # The element (5, 6) of the second matrix: exponent bits up.
+        printf '\x47' | dd of=C.bin bs=1 seek=$((20 + 2 * (60 * 70 + 5 * 70 + 6) + 1)) conv=notrunc status=none
+        program verify A.bin B.bin C.bin
+        expect_status 79
+        [ "$stderr" = "mpimatmul: 'C.bin' is not 'A.bin' times 'B.bin': 1 of 120 rows wrong, the first is row 5 of matrix 1" ]
+    done
 }

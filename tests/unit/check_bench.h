@@ -31,7 +31,7 @@ enum maker { BLAS, SEQUENTIAL, DOUBLE };
 
 // A product and the memory behind it: a, b are float32 copies of what `product` points to.
 struct bench {
-    struct mmul_check_product product;
+    struct mmul_product product;
     float *a, *b, *c_in, *c;
     void *a_narrow, *b_narrow;
     struct mmul_check *check;
@@ -108,7 +108,7 @@ static inline float *empty_matrix(int64_t rows, int64_t cols) {
 }
 
 // `shape` gives sizes, transposes, dtypes, alpha and beta.
-static inline void setup(struct bench *bench, struct mmul_check_product shape, enum kind kind_a,
+static inline void setup(struct bench *bench, struct mmul_product shape, enum kind kind_a,
                          enum kind kind_b, uint64_t seed) {
     int64_t m = shape.m, n = shape.n, k = shape.k;
     int64_t a_rows = shape.transpose_a ? k : m, a_cols = shape.transpose_a ? m : k;
@@ -121,7 +121,7 @@ static inline void setup(struct bench *bench, struct mmul_check_product shape, e
     free(unused);
     bench->c = empty_matrix(m, n);
     bench->wrong = calloc((size_t)m, 1);
-    struct mmul_check_product *product = &bench->product;
+    struct mmul_product *product = &bench->product;
     product->a = bench->a_narrow;
     product->b = bench->b_narrow;
     product->c_in = bench->c_in;
@@ -157,7 +157,7 @@ static inline float *c_at(const struct bench *bench, int64_t i, int64_t j) {
 }
 
 static inline void multiply_blas(struct bench *bench) {
-    const struct mmul_check_product *product = &bench->product;
+    const struct mmul_product *product = &bench->product;
     for (int64_t i = 0; i < product->m && product->beta != 0; i++) {
         memcpy(c_at(bench, i, 0), bench->c_in + i * product->ldc_in,
                (size_t)product->n * sizeof(float));
@@ -170,7 +170,7 @@ static inline void multiply_blas(struct bench *bench) {
 
 // One accumulator per element, float32 or double.
 static inline void multiply_loop(struct bench *bench, bool in_double) {
-    const struct mmul_check_product *product = &bench->product;
+    const struct mmul_product *product = &bench->product;
     for (int64_t i = 0; i < product->m; i++) {
         for (int64_t j = 0; j < product->n; j++) {
             double sum = 0;

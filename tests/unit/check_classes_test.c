@@ -57,7 +57,7 @@ static const struct class_case class_cases[] = {
 };
 
 static void set_up_class_case(struct bench *bench, const struct class_case *at, int variant) {
-    struct mmul_check_product shape = {.m = 4, .n = 400, .k = 9, .alpha = 1, .beta = at->beta};
+    struct mmul_product shape = {.m = 4, .n = 400, .k = 9, .alpha = 1, .beta = at->beta};
     shape.transpose_a = variant % 2 != 0;
     shape.transpose_b = variant / 2 != 0;
     setup(bench, shape, NORMAL, NORMAL, 9);
@@ -99,7 +99,7 @@ static void nan_and_inf_are_judged_by_class(void **state) {
 static void a_column_of_nan_in_c_in_leaves_the_rest_judged(void **state) {
     (void)state;
     struct bench bench;
-    struct mmul_check_product shape = {.m = 20, .n = 400, .k = 9, .alpha = -2, .beta = 1};
+    struct mmul_product shape = {.m = 20, .n = 400, .k = 9, .alpha = -2, .beta = 1};
     setup(&bench, shape, NORMAL, NORMAL, 21);
     for (int64_t i = 0; i < shape.m; i++) {
         bench.c_in[i * bench.product.ldc_in + 123] = NAN;
@@ -118,7 +118,7 @@ static void matrices_full_of_nan_or_inf_are_judged(void **state) {
     static const float values[] = {NAN, INF, -INF};
     for (int64_t variant = 0; variant < 12; variant++) {
         struct bench bench;
-        struct mmul_check_product shape = {
+        struct mmul_product shape = {
             .m = 30, .n = 40, .k = 20, .alpha = -1, .transpose_b = variant % 2 != 0};
         setup(&bench, shape, NORMAL, UNIT, 12);
         bool in_a = variant / 2 % 2 != 0;
@@ -144,7 +144,7 @@ static void numbers_below_the_least_normal_one_may_be_zero(void **state) {
     static const float sizes[][2] = {{1e-20F, 1e-19F}, {1e-39F, 1e30F}, {1e30F, 1e-39F}};
     for (size_t s = 0; s < 3; s++) {
         struct bench bench;
-        struct mmul_check_product shape = {.m = 20, .n = 50, .k = 30, .alpha = 1};
+        struct mmul_product shape = {.m = 20, .n = 50, .k = 30, .alpha = 1};
         setup(&bench, shape, UNIT, UNIT, 15);
         for (int64_t e = 0; e < 20 * bench.product.lda; e++) {
             ((float *)bench.a_narrow)[e] *= sizes[s][0];
@@ -164,7 +164,7 @@ static void without_alpha_every_element_is_beta_c_in(void **state) {
     static const float betas[] = {0, 1, -0.3F};
     for (int b = 0; b < 3; b++) {
         struct bench bench;
-        struct mmul_check_product shape = {.m = 7, .n = 50, .k = 9, .beta = betas[b]};
+        struct mmul_product shape = {.m = 7, .n = 50, .k = 9, .beta = betas[b]};
         setup(&bench, shape, UNIT, UNIT, 18);
         bench.product.a = bench.product.b = NULL;
         bench.c_in[2 * bench.product.ldc_in + 5] = INF;
@@ -190,7 +190,7 @@ static void the_room_is_what_was_planned(void **state) {
     struct mmul_error err = {0};
     assert_int_equal(mmul_check_create(1000, 77, &check, &err), MMUL_OK);
     assert_in_range(mmul_live_bytes(), mmul_check_bytes(1000, 77), mmul_check_bytes(1000, 77) + 64);
-    struct mmul_check_product large = {.m = 1, .n = 1000, .k = 78, .alpha = 1};
+    struct mmul_product large = {.m = 1, .n = 1000, .k = 78, .alpha = 1};
     assert_int_equal(mmul_check_begin(check, &large, 1, &err), MMUL_ERR_INTERNAL);
     assert_string_equal(err.text,
                         "cannot check a product with n = 1000, k = 78: room for 1000 and 77");

@@ -91,7 +91,7 @@ static void every_fault_is_found_in_exactly_its_rows(void **state) {
     void (*const spoilers[])(struct faults *, uint64_t, unsigned char *) = {
         fault_element, fault_zeroed_block, fault_stale_block, fault_swapped_rows,
         fault_swapped_columns};
-    struct mmul_check_product shape = {.m = 1000, .n = 1000, .k = 1000, .alpha = 1};
+    struct mmul_product shape = {.m = 1000, .n = 1000, .k = 1000, .alpha = 1};
     struct faults faults;
     setup(&faults.bench, shape, NORMAL, SIGNED, 1);
     setup(&faults.other, shape, NORMAL, SIGNED, 2);
@@ -117,7 +117,7 @@ static void every_fault_is_found_in_exactly_its_rows(void **state) {
 static void small_columns_are_guarded_like_large_ones(void **state) {
     (void)state;
     struct bench bench;
-    struct mmul_check_product shape = {.m = 50, .n = 300, .k = 200, .alpha = 1};
+    struct mmul_product shape = {.m = 50, .n = 300, .k = 200, .alpha = 1};
     setup(&bench, shape, NORMAL, COL_SCALED, 3);
     multiply(&bench, BLAS);
     for (int64_t j = 0; j < shape.n; j++) {
@@ -134,7 +134,7 @@ static void small_columns_are_guarded_like_large_ones(void **state) {
 static void equal_numbers_are_no_alarm_and_hide_no_fault(void **state) {
     (void)state;
     struct bench bench;
-    struct mmul_check_product shape = {.m = 20, .n = 2000, .k = 1500, .alpha = 1};
+    struct mmul_product shape = {.m = 20, .n = 2000, .k = 1500, .alpha = 1};
     setup(&bench, shape, CONSTANT, CONSTANT, 4);
     multiply(&bench, SEQUENTIAL);
     for (int trial = 0; trial < trials(); trial++) {
@@ -153,7 +153,7 @@ static void equal_numbers_are_no_alarm_and_hide_no_fault(void **state) {
 static void a_few_rough_columns_are_no_alarm_and_hide_no_fault(void **state) {
     (void)state;
     struct bench bench;
-    struct mmul_check_product shape = {.m = 20, .n = 300, .k = 4000, .alpha = 1};
+    struct mmul_product shape = {.m = 20, .n = 300, .k = 4000, .alpha = 1};
     setup(&bench, shape, CONSTANT, UNIT, 5);
     bench.product.b = bench.b;
     for (int64_t p = 0; p < shape.k; p++) {
@@ -187,7 +187,7 @@ static int64_t draw_size(uint64_t seed, int64_t at, enum maker maker) {
 // Everything about the product comes from its number.
 static void draw_product(uint64_t seed, struct bench *bench, enum maker maker) {
     static const float alphas[] = {1, 1, -2.5F, 1e-3F}, betas[] = {0, 0, 1, -0.5F};
-    struct mmul_check_product shape = {
+    struct mmul_product shape = {
         .m = draw_size(seed, 0, maker),
         .n = draw_size(seed, 2, maker),
         .k = seed % 50 == 0 ? 5000 + below(seed, 4, 15000) : draw_size(seed, 4, maker),
@@ -232,13 +232,13 @@ static void right_products_give_no_alarm(void **state) {
 
 static void every_orientation_and_type_is_checked(void **state) {
     (void)state;
-    static const struct mmul_check_product shapes[] = {
+    static const struct mmul_product shapes[] = {
         {.m = 521, .n = 33, .k = 1031, .alpha = -1.5F, .beta = 0.5F},
         {.m = 5, .n = 1029, .k = 67, .alpha = 1},
     };
     for (int64_t variant = 0; variant < 2 * 4 * 9; variant++) {
         struct bench bench;
-        struct mmul_check_product shape = shapes[variant % 2];
+        struct mmul_product shape = shapes[variant % 2];
         shape.transpose_a = variant / 2 % 2 != 0;
         shape.transpose_b = variant / 4 % 2 != 0;
         shape.a_dtype = (enum mmul_dtype)(variant / 8 % 3);
@@ -259,8 +259,38 @@ static void every_orientation_and_type_is_checked(void **state) {
     }
 }
 
+// A result that was written as 16 bits: its own rounding is no alarm, the same fault is found, and
+// what float16 cannot hold is Inf.
+static void a_result_rounded_to_16_bits_is_judged_by_its_own_unit(void **state) {
+    (void)state;
+    static const enum mmul_dtype types[] = {MMUL_F16, MMUL_BF16};
+    for (int variant = 0; variant < 2 * KIND_COUNT; variant++) {
+        struct bench bench;
+        enum kind kind = (enum kind)(variant / 2);
+        struct mmul_product shape = {.m = 41, .n = 53, .k = 67, .alpha = 1};
+        uint16_t half[41 * 60];
+        setup(&bench, shape, kind, kind == LARGE ? SIGNED : kind, (uint64_t)variant);
+        multiply(&bench, DOUBLE);
+        int64_t count = (shape.m - 1) * bench.product.ldc + shape.n, row = 7;
+        assert_true(count <= 41 * 60);
+        mmul_dtype_narrow(types[variant % 2], bench.product.c, count, half);
+        mmul_dtype_widen(types[variant % 2], half, count, bench.product.c);
+        bench.product.c_dtype = types[variant % 2];
+        assert_int_equal(count_wrong(&bench, 5), 0);
+        float *c = c_at(&bench, row, 3);
+        if (isfinite(*c) && fabsf(*c) > 1e-3F) {
+            *c += c_rms(&bench, row, row + 1, 0, shape.n);
+            assert_int_equal(count_wrong(&bench, 5), 1);
+            *c = INFINITY;
+            assert_int_equal(count_wrong(&bench, 5), 1);
+        }
+        teardown(&bench);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_result_rounded_to_16_bits_is_judged_by_its_own_unit),
         cmocka_unit_test(every_fault_is_found_in_exactly_its_rows),
         cmocka_unit_test(small_columns_are_guarded_like_large_ones),
         cmocka_unit_test(equal_numbers_are_no_alarm_and_hide_no_fault),
