@@ -213,7 +213,7 @@ $(PC): scripts/mpimatmul.pc.in include/mpimatmul_local.h $(BUILD)/link FORCE
 
 # ---- Checking ---------------------------------------------------------------------------------------------
 
-CHECK_unit   = $(call tests_of,unit)
+CHECK_unit   = $(call tests_of,unit) $(PRELOAD)
 CHECK_mpi    = $(call tests_of,mpi)
 CHECK_device = $(call tests_of,device)
 CHECK_cli    = all $(EMBED) $(PRELOAD)

@@ -93,9 +93,10 @@ commands=(mul gen info convert diff verify split join devices plan)
     "$REPO/scripts/make-man" "$MPIMATMUL" > mpimatmul.1
     for command in "${commands[@]}"; do
         grep -q "^\.SS.*$command" mpimatmul.1
-        for name in $("$MPIMATMUL" "$command" --help | grep -o -E '^  (-[a-z],|   ) --[a-z-]+' | grep -o -E '[a-z-]+$'); do
+        "$MPIMATMUL" "$command" --help > help.txt
+        while read -r name; do
             grep -q -F -- "${name//-/\\-}" mpimatmul.1 || { echo "$command $name"; return 1; }
-        done
+        done < <(grep -o -E '^  (-[a-z],|   ) --[a-z-]+' help.txt | grep -o -E '[a-z-]+$')
     done
 }
 

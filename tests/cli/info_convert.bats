@@ -122,7 +122,8 @@ END
     python << 'END'
 import numpy as np
 from matrices import write_bin
-words = np.array([0x7FC00001, 0xFFC12345, 0x7F800001, 0x80000000, 0x00000001, 0x7F800000, 0xFF800000, 0x3F800000], "<u4")
+words = np.array([0x7FC00001, 0xFFC12345, 0x7F800001, 0x80000000,
+                  0x00000001, 0x7F800000, 0xFF800000, 0x3F800000], "<u4")
 write_bin("A.bin", np.resize(words.view("<f4"), (2, 3, 4, 5)))
 halves = np.array([0x7E01, 0xFD55, 0x7C01, 0x8000, 0x0001, 0x7C00, 0xFC00, 0x3C00], "<u2")
 write_bin("H.bin", np.resize(halves.view("<f2"), (2, 3, 4, 5)), tag=-2)
@@ -142,7 +143,8 @@ import numpy as np
 from matrices import write_bin
 rng = np.random.default_rng(3)
 a = np.concatenate([rng.standard_normal(4000) * 10.0 ** rng.integers(-9, 6, 4000),
-                    1 + np.arange(4096) / 2**13, [65504, 65519.99, 65520, 65536, 1e30, -0.0, 0, 2**-24, 2**-25, 3 * 2**-26]])
+                    1 + np.arange(4096) / 2**13,
+                    [65504, 65519.99, 65520, 65536, 1e30, -0.0, 0, 2**-24, 2**-25, 3 * 2**-26]])
 write_bin("A.bin", a.astype("f4")[None])
 END
     "$MPIMATMUL" convert A.bin H.bin --dtype float16

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # mul, plan and devices as a user types them, alone and under mpirun: results against numpy, and every
 # refusal as one line with its code.
-# shellcheck disable=SC2154 # status, output and stderr are set by bats
+# shellcheck disable=SC2154,SC2016 # bats sets status, output and stderr; bash -c expands what stands in ''
 load helper
 
 # Whole numbers, so that every right answer is the same to the last bit. A 17 x 31, B 31 x 13, C 17 x 13.
@@ -81,7 +81,8 @@ both_refused() {
     make_operands
     "$MPIMATMUL" convert A.bin Ah.bin --dtype float16
     "$MPIMATMUL" convert B.bin Bh.bin --dtype float16
-    for row in "Ah.bin Bh.bin -2" "Ah.bin B.bin 4" "Ah.bin Bh.bin 4 --dtype float32" "A.bin B.bin -3 --dtype bfloat16"; do
+    for row in "Ah.bin Bh.bin -2" "Ah.bin B.bin 4" "Ah.bin Bh.bin 4 --dtype float32" \
+        "A.bin B.bin -3 --dtype bfloat16"; do
         read -r a b tag options <<< "$row"
         # shellcheck disable=SC2086 # several words
         program mul $a $b -o D.bin --device cpu $options
@@ -135,7 +136,8 @@ END
     both_refused 65 \
         "cannot multiply 'S.bin' (2 x 3 x 4 x 5) by 'T.bin' (2 x 4 x 5 x 4): depths 3 and 4 differ" "" mul S.bin T.bin
     both_refused 65 \
-        "cannot multiply 'S.bin' (2 x 3 x 4 x 5) by 'U.bin' (5 x 3 x 5 x 4): batch sizes 2 and 5 differ" "" mul S.bin U.bin
+        "cannot multiply 'S.bin' (2 x 3 x 4 x 5) by 'U.bin' (5 x 3 x 5 x 4): batch sizes 2 and 5 differ" "" \
+        mul S.bin U.bin
     both_refused 65 "cannot add 'A.bin' (17 x 31) to a result of 17 x 13: shapes differ" "" \
         mul A.bin B.bin --c-in A.bin --beta 1
     both_refused 65 "cannot multiply 'A.bin' (17 x 31) by 'C.bin' (17 x 13): inner sizes 31 and 17 differ" "" \
@@ -320,7 +322,8 @@ contexts() {
     command -v script > /dev/null || skip "script is not installed"
     "$MPIMATMUL" gen A.bin --dims 301x307 --seed 1
     "$MPIMATMUL" gen B.bin --dims 307x303 --seed 2
-    script -q -e -c "'$MPIMATMUL' mul A.bin B.bin -o D.bin --device faulty:delay=300ms:cpu > table" typescript < /dev/null
+    script -q -e typescript < /dev/null \
+        -c "'$MPIMATMUL' mul A.bin B.bin -o D.bin --device faulty:delay=300ms:cpu > table"
     grep -q 'D.bin: 301 x 303' table
     [[ "$(< typescript)" == *$'\r['*' %'*$'\r\033[K'* ]]
 }
