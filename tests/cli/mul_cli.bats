@@ -197,9 +197,9 @@ END
     expect_only_files A.bin At.bin B.bin Bt.bin C.bin
 }
 
-# contexts ARGUMENTS... : ARGUMENTS...: rank 0 and rank 1 of one job.
+# contexts ARGUMENTS...: rank 0 and rank 1 of one job; the arguments of rank 1 begin at number $split.
 contexts() {
-    run --separate-stderr mpirun -q -n 1 "$MPIMATMUL" "${@:1:$((split - 1))}" \
+    run --separate-stderr "${launch[@]}" -n 1 "$MPIMATMUL" "${@:1:$((split - 1))}" \
         : -n 1 "$MPIMATMUL" "${@:$split}" < /dev/null
 }
 
