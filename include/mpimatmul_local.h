@@ -244,12 +244,12 @@ MMUL_API enum mmul_status mmul_statistics(struct mmul_matrix *matrix,
 
 struct mmul_difference {
     bool same_shape;
-    int64_t count;          // elements compared
-    int64_t outside;        // |x - y| > tolerance, or classes (NaN, +Inf, -Inf, finite) differ
-    double max_absolute;    // over pairs of finite elements
-    double mean_absolute;   // over pairs of finite elements
-    int64_t first_outside;  // index in C order, -1 when none
-    double max_reference;   // max |x| over finite elements of the first matrix
+    int64_t count;         // elements compared
+    int64_t outside;       // |x - y| > tolerance, or classes (NaN, +Inf, -Inf, finite) differ
+    double max_absolute;   // over pairs of finite elements
+    double mean_absolute;  // over pairs of finite elements
+    int64_t first_outside; // index in C order, -1 when none
+    double max_reference;  // max |x| over finite elements of the first matrix
 };
 
 // Compares two stacks element by element; different shapes are a result, not a failure.
@@ -309,19 +309,19 @@ enum mmul_device_type { MMUL_DEVICE_CPU, MMUL_DEVICE_GPU, MMUL_DEVICE_ACCELERATO
 
 // One device as a user sees it. Plain data: may be sent as bytes between like machines.
 struct mmul_device_info {
-    char id[16];        // "cpu", "reference", or "P:D" with the numbers of clinfo
+    char id[16]; // "cpu", "reference", or "P:D" with the numbers of clinfo
     char name[128];
     char vendor[64];
     char platform[64];
     char driver[64];
-    char pci[16];       // "0000:65:00.0", or "" when unknown
+    char pci[16]; // "0000:65:00.0", or "" when unknown
     enum mmul_device_type type;
     bool opencl;
-    bool usable;        // `auto` may choose it
+    bool usable; // `auto` may choose it
     int compute_units;
     int64_t memory_bytes;
     int64_t max_allocation_bytes;
-    char reason[128];   // why `auto` does not choose it; "" when usable
+    char reason[128]; // why `auto` does not choose it; "" when usable
 };
 
 // What a look at the machine's OpenCL drivers found.

@@ -126,14 +126,38 @@ static enum mmul_status share_requests(struct discovery *d, struct mmul_error *e
 
 // ----------------------------------------------------------------------------------- devices
 
+// Ranks on the CPU by name did not look for OpenCL devices: of a node, the lowest rank that found
+// something speaks for it.
+static enum mmul_status choose_speaker(const struct discovery *d, bool *speaker,
+                                       struct mmul_error *err) {
+    const struct mmul_comm *comm = d->context->comm;
+    int found = d->options->device_count + d->options->warning_count, *all = NULL;
+    enum mmul_status status = mmul_allocate(comm->size, sizeof *all, "devices", (void **)&all, err);
+    status = mmul_comm_agree(comm, status, err);
+    if (status == MMUL_OK)
+        status = mmul_comm_share(comm, &found, sizeof found, all, err);
+    *speaker = status == MMUL_OK && found > 0;
+    for (int rank = 0; *speaker && rank < comm->rank; rank++)
+        if (comm->rank_node[rank] == comm->node_index && all[rank] > 0)
+            *speaker = false;
+    mmul_free(all);
+    return status;
+}
+
 // Every node's devices to everybody, as cluster entries; this node's also as a plain list.
 static enum mmul_status share_devices(struct discovery *d, struct mmul_device_entry **entries,
                                       int *count, struct mmul_error *err) {
     const struct mmul_comm *comm = d->context->comm;
     struct mmul_device_entry *mine = NULL;
-    int own = comm->node_rank == 0 ? d->options->device_count : 0;
+    bool speaker = false;
     int64_t total = 0;
-    enum mmul_status status = mmul_allocate(own, sizeof *mine, "devices", (void **)&mine, err);
+    enum mmul_status status = choose_speaker(d, &speaker, err);
+    if (status != MMUL_OK)
+        return status;
+    for (int i = 0; speaker && i < d->options->warning_count; i++)
+        mmul_context_warn(d->context, "%s", d->options->warnings[i]);
+    int own = speaker ? d->options->device_count : 0;
+    status = mmul_allocate(own, sizeof *mine, "devices", (void **)&mine, err);
     for (int i = 0; status == MMUL_OK && i < own; i++)
         mine[i] = (struct mmul_device_entry){
             .node = comm->node_index, .info = d->options->devices[i], .used_by = -1};
@@ -278,9 +302,6 @@ enum mmul_status mmul_discover(struct mmul_context *context,
     struct discovery d = {.context = context, .options = options};
     struct mmul_device_entry *entries = NULL;
     int count = 0;
-    if (context->comm->node_rank == 0)
-        for (int i = 0; i < options->warning_count; i++)
-            mmul_context_warn(context, "%s", options->warnings[i]);
     enum mmul_status status = discovery_init(&d, err);
     if (status == MMUL_OK)
         status = share_requests(&d, err);

@@ -187,7 +187,7 @@ static void read_mount(const char *root, char *line, struct mmul_cgroup_limits *
     char *tail = strstr(line, " - ");
     if (tail == NULL || sscanf(tail + 3, "%63s %*s %511s", type, options) != 2 ||
         strncmp(type, "cgroup", 6) != 0 || strlen(line) >= PATH_MAX ||
-        sscanf(line, "%*s %*s %*s %s %s", mounted, point) != 2) {
+        sscanf(line, "%*s %*s %*s %4095s %4095s", mounted, point) != 2) {
         return;
     }
     for (size_t i = 0; i < sizeof hierarchies / sizeof hierarchies[0]; i++) {

@@ -6,9 +6,10 @@
 //     | sum_j C_ij x_j  -  (alpha a_i . (B x) + beta sum_j Cin_ij x_j) |  <=  tolerance_i
 //     tolerance_i = (G sqrt(k) + F) u (|alpha| ||a_i|| ||B X||_F + |beta| ||cin_i X||) + flush_i
 // with X = diag(x), u = 2^-24, G = 0.25, F = 4; flush_i covers devices that take numbers below
-// FLT_MIN as 0. When C was rounded to 16 bits, its own unit adds F u_c ||c_i X||. |x_j| is in [0.5, 1] times a power of two that makes columns of B of different size
-// count alike (not when beta is nonzero). Signs alone would miss swapped columns half the time;
-// small x would hide an element.
+// FLT_MIN as 0. When C was rounded to 16 bits, its own unit u_c adds F u_c ||c_i X||.
+// |x_j| is in [0.5, 1] times a power of two that makes columns of B of different size count alike
+// (not when beta is nonzero). Signs alone would miss swapped columns half the time; small x would
+// hide an element.
 //
 // This is the statistical size of rounding errors, not the worst case k u |A||B||x|, which is so
 // loose that it passes a totally wrong element. A row beyond it gets a second look: 32 random

@@ -14,7 +14,7 @@ compile() {
     local root="$BATS_FILE_TMPDIR/root/opt/mm"
     # shellcheck disable=SC2046 # flags are words
     cc "$REPO/tests/embed/multiply.c" -o "$BATS_FILE_TMPDIR/multiply" \
-        $(pkg-config --define-variable=prefix="$root" --cflags --libs mpimatmul) \
+        $(PKG_CONFIG_SYSROOT_DIR="$BATS_FILE_TMPDIR/root" pkg-config --cflags --libs mpimatmul) \
         $(pkg-config --cflags --libs ompi-c) -Wl,-rpath,"$root/lib"
 }
 
@@ -39,7 +39,7 @@ print("c[0][0] = %g, c[299][199] = %g" % (c[0, 0], c[299, 199]))'
     run nm -D --defined-only "$BATS_FILE_TMPDIR/root/opt/mm/lib/libmpimatmul.so"
     [ "$status" -eq 0 ]
     [ -n "$output" ]
-    ! grep -v ' mmul_' <<<"$output"
+    [ "$(grep -c ' mmul_' <<< "$output")" -eq "$(wc -l <<< "$output")" ]
 }
 
 @test "uninstall removes every file that install put there" {

@@ -1,5 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
+# shellcheck disable=SC2154 # status, output and stderr are set by bats
+#
 # The program on OpenCL devices (PoCL): tiles, two devices at once, 16-bit operands, warm-up, the report.
 
 load helper
