@@ -234,12 +234,15 @@ lint: ## layers, style, clang-format, shellcheck and, where installed, cppcheck
 # ---- Installing -------------------------------------------------------------------------------------------
 
 DATA := $(wildcard include/*.schema.json scripts/mpimatmul.tune scripts/environment.sh)
-MAN  := $(wildcard scripts/mpimatmul.1)
+MAN  := $(BUILD)/mpimatmul.1
 data_dir := $(datadir)/mpimatmul
 to = $(DESTDIR)$(1)
 
 .PHONY: install uninstall
-install: all ## install under PREFIX (/usr/local), below DESTDIR if given
+$(MAN): scripts/make-man $(BUILD)/bin/mpimatmul
+	$(Q)scripts/make-man $(BUILD)/bin/mpimatmul > $@
+
+install: all $(MAN) ## install under PREFIX (/usr/local), below DESTDIR if given
 	$(INSTALL) -d $(foreach d,$(bindir) $(libdir) $(includedir) $(pkgconfigdir) $(data_dir),$(call to,$(d)))
 	$(if $(PROGRAM),$(INSTALL) -m 755 $(PROGRAM) $(call to,$(bindir)))
 	$(INSTALL) -m 644 $(SHARED) $(STATIC) $(call to,$(libdir))
@@ -248,8 +251,8 @@ install: all ## install under PREFIX (/usr/local), below DESTDIR if given
 	$(INSTALL) -m 644 $(wildcard include/*.h) $(call to,$(includedir))
 	$(INSTALL) -m 644 $(PC) $(call to,$(pkgconfigdir))
 	$(if $(DATA),$(INSTALL) -m 644 $(DATA) $(call to,$(data_dir)))
-	$(if $(MAN),$(INSTALL) -d $(call to,$(mandir)/man1))
-	$(if $(MAN),$(INSTALL) -m 644 $(MAN) $(call to,$(mandir)/man1))
+	$(INSTALL) -d $(call to,$(mandir)/man1)
+	$(INSTALL) -m 644 $(MAN) $(call to,$(mandir)/man1)
 
 uninstall: ## remove what install put there
 	rm -f $(call to,$(bindir)/mpimatmul) $(call to,$(mandir)/man1/mpimatmul.1) $(call to,$(pkgconfigdir)/mpimatmul.pc)
