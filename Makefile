@@ -200,7 +200,7 @@ $(INTERNAL): $(BUILD)/%: $(OBJ)/%.o $(STATIC)
 
 $(PRELOAD): $(BUILD)/tests/%.so: tests/lib/%.c $(BUILD)/flags
 	$(call say,LINK,$@)
-	@mkdir -p $(@D)
+	@mkdir -p $(@D) $(OBJ)/tests
 	$(Q)$(COMPILE) -fPIC $(CPPFLAGS) $(CFLAGS) -MF $(OBJ)/tests/lib-$*.d -shared -o $@ $< -ldl $(LDFLAGS)
 
 # Libs.private instead of Requires.private: only who links statically needs our libraries' own packages.

@@ -60,7 +60,7 @@ MMUL_API void mmul_context_destroy(struct mmul_context *context);
 MMUL_API enum mmul_status mmul_agree(MPI_Comm comm, struct mmul_error *err);
 
 // Every rank: host, slot, cores bound, device, driver, memory; every device of every node that is
-// not used, with the reason. Local; complete on root only.
+// not used, with the reason. Local; the same on all ranks.
 MMUL_API void mmul_context_print(const struct mmul_context *context, FILE *stream);
 MMUL_API enum mmul_status mmul_context_json(const struct mmul_context *context, char **text,
                                             struct mmul_error *err);
@@ -79,7 +79,7 @@ MMUL_API enum mmul_status mmul_plan_create(struct mmul_context *context,
                                            const struct mmul_matmul *args, struct mmul_plan **plan,
                                            struct mmul_error *err);
 // Collective. Carries the plan out: args are those the plan was made from. The report is complete
-// on root; other ranks get an empty one.
+// on root; other ranks get one without warnings and totals.
 // Fails: MMUL_ERR_WRONG (a block stayed wrong after it was recomputed), MMUL_ERR_UNAVAILABLE (a
 // device failed and no_fallback), MMUL_ERR_IO, MMUL_ERR_DATA, MMUL_ERR_SYSTEM. No output then.
 MMUL_API enum mmul_status mmul_run(struct mmul_context *context, const struct mmul_matmul *args,

@@ -192,6 +192,7 @@ MMUL_API enum mmul_status mmul_output_write(struct mmul_output *output, struct m
                                             struct mmul_error *err);
 
 MMUL_API enum mmul_dtype mmul_output_dtype(const struct mmul_output *output);
+MMUL_API struct mmul_shape mmul_output_shape(const struct mmul_output *output);
 
 // fsync, rename onto the final name, fsync of the folder. The output is destroyed either way.
 MMUL_API enum mmul_status mmul_output_commit(struct mmul_output *output, struct mmul_error *err);
@@ -362,9 +363,8 @@ struct mmul_matmul {
     int64_t memory_limit_bytes;        // per node; 0: what the system has available
     int64_t device_memory_limit_bytes; // per device; 0: what the device has
     bool no_verify;
-    bool no_fallback;
-    uint64_t verify_seed; // (root) 0: fresh
-    const char *op_name;  // (root) for the report: "mul"; NULL: "mul"
+    bool no_fallback; // a device that fails ends the run; wrong rows are recomputed all the same
+    uint64_t verify_seed; // (root, when the plan is made) 0: fresh
 
     // Called on root now and then during a run; NULL: not at all.
     void (*progress)(void *progress_context, const char *phase, int64_t done_bytes,
@@ -397,6 +397,10 @@ MMUL_API void mmul_report_print(const struct mmul_report *report, FILE *stream);
 // The schema is in mpimatmul_report.schema.json beside this header.
 MMUL_API enum mmul_status mmul_report_json(const struct mmul_report *report, char **text,
                                            struct mmul_error *err);
+
+// The same into a file, by way of a temporary name. Fails with MMUL_ERR_CREATE or MMUL_ERR_IO.
+MMUL_API enum mmul_status mmul_report_store(const struct mmul_report *report, const char *path,
+                                            struct mmul_error *err);
 
 // Warning lines of the run, all ranks; borrowed. Local, root.
 MMUL_API int mmul_report_warnings(const struct mmul_report *report, const char *const **warnings);

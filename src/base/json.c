@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -58,6 +59,17 @@ enum mmul_status mmul_json_load(const char *path, json_t **value, struct mmul_er
         return mmul_fail(err, MMUL_ERR_NO_INPUT, "cannot read '%s'", path);
     return mmul_fail(err, MMUL_ERR_DATA, "'%s' is not valid JSON: line %d, column %d: %s", path,
                      problem.line, problem.column, problem.text);
+}
+
+json_t *mmul_json_text(const char *text) {
+    json_t *value = json_string(text);
+    char *plain = value == NULL ? strdup(text) : NULL;
+    for (char *c = plain; c != NULL && *c != '\0'; c++)
+        *c = (unsigned char)*c < 0x80 ? *c : '?';
+    if (plain != NULL)
+        value = json_string(plain);
+    free(plain);
+    return value;
 }
 
 static int add_json(const char *piece, size_t length, void *text) {

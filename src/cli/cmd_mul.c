@@ -77,6 +77,10 @@ static enum mmul_status check_report_path(const struct call *call, const struct 
     bool exists = stat(report, &there) == 0;
     if (exists && S_ISDIR(there.st_mode))
         errno = EISDIR;
+    else if (exists && S_ISFIFO(there.st_mode))
+        errno = ENXIO;
+    else if (!exists && errno != ENOENT)
+        ; // a link to itself, say: errno tells
     else if (access(exists ? report : folder, W_OK) == 0)
         return MMUL_OK;
     return mmul_cli_fail(err, MMUL_ERR_CREATE, "cannot write the report to '%s': %s", report,
@@ -107,25 +111,11 @@ static enum mmul_status prepare(const struct call *call, struct job *job, struct
 static enum mmul_status write_report(const struct call *call, const struct job *job,
                                      struct mmul_error *err) {
     const char *path = call->options.values[OPT_REPORT].text;
-    char *text = NULL;
     if (path == NULL)
         return MMUL_OK;
     // Again: now the result stands under its name, and a link to it may be found out.
     enum mmul_status status = refuse_report_over_matrix(call, job, err);
-    if (status == MMUL_OK)
-        status = mmul_report_json(job->report, &text, err);
-    if (status != MMUL_OK)
-        return status;
-    FILE *stream = fopen(path, "w");
-    bool is_open = stream != NULL;
-    bool is_written = is_open && fprintf(stream, "%s\n", text) > 0;
-    if (is_open && fclose(stream) != 0)
-        is_written = false;
-    if (!is_written)
-        status = mmul_cli_fail(err, is_open ? MMUL_ERR_IO : MMUL_ERR_CREATE,
-                               "cannot write the report to '%s': %s", path, strerror(errno));
-    mmul_free(text);
-    return status;
+    return status == MMUL_OK ? mmul_report_store(job->report, path, err) : status;
 }
 
 // Root, after a run that went well.

@@ -59,10 +59,12 @@ static void draw_bar(struct progress *progress, double now, int64_t done, int64_
 void mmul_progress_show(void *context, const char *phase, int64_t done_bytes, int64_t total_bytes) {
     struct progress *progress = context;
     double now = now_seconds();
-    if (strncmp(progress->phase, phase, sizeof progress->phase - 1) != 0) {
+    bool is_new = strncmp(progress->phase, phase, sizeof progress->phase - 1) != 0;
+    if (is_new || done_bytes < progress->done_bytes) {
         snprintf(progress->phase, sizeof progress->phase, "%s", phase);
         progress->phase_seconds = now;
     }
+    progress->done_bytes = done_bytes;
     if (progress->style == PROGRESS_NONE || total_bytes <= 0 || done_bytes < 0 ||
         now - progress->shown_seconds < progress->interval_seconds)
         return;

@@ -11,6 +11,7 @@ struct progress {
     enum progress_style style;
     double interval_seconds;
     char phase[32];
+    int64_t done_bytes;   // of the phase, at the last call
     double phase_seconds; // clock when the phase began
     double shown_seconds; // clock of the last line or redraw
     bool is_drawn;        // a bar stands on the terminal

@@ -3,16 +3,16 @@
 // one place. Matrices do not pass here but through panels.c.
 #include "comm/comm.h"
 
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
 
-// Naps grow from nothing to this while a wait lasts.
-static const double NAP_SECONDS = 200e-6;
-enum { TESTS_BEFORE_NAP = 200, CHUNK_BYTES = 1 << 30 };
+// A wait spins this long, for answers that are on their way; then naps double up to the longest.
+static const double SPIN_SECONDS = 100e-6, FIRST_NAP_SECONDS = 10e-6, LONGEST_NAP_SECONDS = 200e-6;
+enum { CHUNK_BYTES = 1 << 30 };
 
 enum mmul_status mmul_comm_check(int code, const char *what, struct mmul_error *err) {
     if (code == MPI_SUCCESS)
@@ -24,13 +24,15 @@ enum mmul_status mmul_comm_check(int code, const char *what, struct mmul_error *
 }
 
 int mmul_comm_wait(MPI_Request *request) {
-    int done = 0;
-    for (int tests = 0;; tests++) {
+    double begin = mmul_clock_now(), nap = FIRST_NAP_SECONDS;
+    for (int done = 0;;) {
         int code = MPI_Test(request, &done, MPI_STATUS_IGNORE);
         if (code != MPI_SUCCESS || done)
             return code;
-        if (tests > TESTS_BEFORE_NAP)
-            mmul_clock_nap(NAP_SECONDS);
+        if (mmul_clock_now() - begin < SPIN_SECONDS)
+            continue;
+        mmul_clock_nap(nap);
+        nap = 2 * nap < LONGEST_NAP_SECONDS ? 2 * nap : LONGEST_NAP_SECONDS;
     }
 }
 
@@ -122,10 +124,23 @@ enum mmul_status mmul_agree_on(MPI_Comm mpi, struct mmul_error *err) {
     return code == MPI_SUCCESS ? err->status : mmul_comm_check(code, "agreement", err);
 }
 
+// A failure away from root says where; texts that do already begin with "rank".
+static void name_place(const struct mmul_comm *comm, struct mmul_error *err) {
+    char text[sizeof err->text], host[MPI_MAX_PROCESSOR_NAME] = "";
+    int length;
+    if (strncmp(err->text, "rank ", 5) == 0)
+        return;
+    MPI_Get_processor_name(host, &length);
+    snprintf(text, sizeof text, "rank %d on %.64s: %.900s", comm->rank, host, err->text);
+    memcpy(err->text, text, sizeof text);
+}
+
 enum mmul_status mmul_comm_agree(const struct mmul_comm *comm, enum mmul_status status,
                                  struct mmul_error *err) {
     if (status == MMUL_OK)
         err->status = MMUL_OK;
+    else if (comm->rank != 0)
+        name_place(comm, err);
     return mmul_agree_on(comm->world, err);
 }
 

@@ -33,7 +33,8 @@ enum mmul_status mmul_comm_check(int code, const char *what, struct mmul_error *
 // everybody's. Waits without burning the core.
 enum mmul_status mmul_agree_on(MPI_Comm mpi, struct mmul_error *err);
 
-// Same over world: `status` is this rank's own (its text in err), the result everybody's.
+// Same over world: `status` is this rank's own (its text in err), the result everybody's. The text
+// of a rank other than root says which rank and host.
 enum mmul_status mmul_comm_agree(const struct mmul_comm *comm, enum mmul_status status,
                                  struct mmul_error *err);
 

@@ -164,17 +164,20 @@ static void scatter_round(struct rounds *rounds, int64_t r) {
         keep_first(rounds, changed(args, team->rank, &err), &err);
 }
 
-// Root's own stream, straight from the source, in pieces so that progress can be told.
-static void produce_own(struct rounds *rounds) {
+// Root's own stream, straight from the source or to the sink, in pieces so that progress can be
+// told.
+static void pass_own(struct rounds *rounds, bool out) {
     const struct mmul_stream_args *args = rounds->args;
+    const struct mmul_stream_end *end = args->end;
     int64_t bytes = args->bytes[0];
     struct mmul_error err;
     for (int64_t at = 0; at < bytes && rounds->status == MMUL_OK; at += args->round_bytes) {
-        int64_t end = smaller(at + args->round_bytes, bytes);
-        keep_first(
-            rounds,
-            args->end->produce(args->end->context, 0, at, end, (char *)args->mine + at, &err),
-            &err);
+        int64_t to = smaller(at + args->round_bytes, bytes);
+        char *memory = (char *)args->mine + at;
+        keep_first(rounds,
+                   out ? end->produce(end->context, 0, at, to, memory, &err)
+                       : end->consume(end->context, 0, at, to, memory, &err),
+                   &err);
     }
 }
 
@@ -189,7 +192,7 @@ enum mmul_status mmul_panels_scatter(const struct mmul_stream_args *args, struct
         scatter_round(&rounds, r);
     }
     if (args->team->rank == 0)
-        produce_own(&rounds);
+        pass_own(&rounds, true);
     return rounds.status;
 }
 
@@ -231,25 +234,12 @@ static void consume_round(struct rounds *rounds, int64_t r) {
     }
 }
 
-static void consume_own(struct rounds *rounds) {
-    const struct mmul_stream_args *args = rounds->args;
-    int64_t bytes = args->bytes[0];
-    struct mmul_error err;
-    for (int64_t at = 0; at < bytes && rounds->status == MMUL_OK; at += args->round_bytes) {
-        int64_t end = smaller(at + args->round_bytes, bytes);
-        keep_first(
-            rounds,
-            args->end->consume(args->end->context, 0, at, end, (char *)args->mine + at, &err),
-            &err);
-    }
-}
-
 enum mmul_status mmul_panels_gather(const struct mmul_stream_args *args, struct mmul_error *err) {
     if (args->team->mpi == MPI_COMM_NULL)
         return MMUL_OK;
     struct rounds rounds = rounds_make(args, err);
     if (args->team->rank == 0)
-        consume_own(&rounds);
+        pass_own(&rounds, false);
     for (int64_t r = 0; r < rounds.count; r++) {
         lay_out(&rounds, r);
         gather_round(&rounds, r);

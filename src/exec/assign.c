@@ -70,7 +70,8 @@ static bool contains_word(const char *text, const char *part) {
 static int find_named(const struct assigning *s, const char *name) {
     for (int i = 0; i < s->device_count; i++)
         if (strcmp(s->devices[i].id, name) == 0 ||
-            (strncmp(name, "pci:", 4) == 0 && strcasecmp(s->devices[i].pci, name + 4) == 0))
+            (strncmp(name, "pci:", 4) == 0 && name[4] != '\0' &&
+             strcasecmp(s->devices[i].pci, name + 4) == 0))
             return i;
     for (int usable = 1; usable >= 0; usable--)
         for (int i = 0; i < s->device_count; i++)
@@ -244,31 +245,54 @@ static void obey_user(const struct assigning *s, int i) {
     s->out[i].bind = false;
 }
 
+// What the user asked for goes before what was computed.
+static void obey_wishes(const struct assigning *s, int i) {
+    const struct mmul_assign_request *wish = &s->requests[i];
+    struct mmul_assignment *to = &s->out[i];
+    if (wish->user_binding)
+        obey_user(s, i);
+    if (wish->threads > 0) {
+        to->bind = to->bind && wish->threads <= to->threads;
+        to->threads = wish->threads;
+    }
+    to->bind = to->bind && !wish->no_bind;
+    to->threads = to->threads > 0 ? to->threads : 1;
+}
+
+// A CPU rank falls back where it is; the others as if all ranks were on the CPU.
+static void assign_fallback(const struct assigning *s, int i, const int *cores, int count) {
+    struct mmul_assignment *to = &s->out[i];
+    const struct mmul_assign_request *wish = &s->requests[i];
+    int begin, end;
+    to->fallback_cores = to->cores;
+    to->fallback_threads = to->threads;
+    if (computes_on_cpu(s, i) || wish->user_binding || wish->threads > 0)
+        return;
+    part_of(count, s->ranks, i, &begin, &end);
+    struct mmul_assignment share = {.bind = false};
+    give_part(&share, cores, begin, end);
+    obey_quota(s, &share, count);
+    to->fallback_cores = share.cores;
+    to->fallback_threads = share.threads;
+}
+
 static void assign_cores(struct assigning *s) {
     int cores[MMUL_CORES_MAX];
     int count = list_cores(s->topology, cores), cpu_ranks = count_cpu_ranks(s), next_cpu = 0;
     int gpu_ranks = s->ranks - cpu_ranks, next_gpu = 0;
     int reserved = count >= cpu_ranks + gpu_ranks ? gpu_ranks : 0;
     for (int i = 0; i < s->ranks; i++) {
-        struct mmul_assignment *to = &s->out[i];
         int begin, end;
-        bool cpu = computes_on_cpu(s, i);
-        if (cpu)
+        if (computes_on_cpu(s, i))
             part_of(count - reserved, cpu_ranks, next_cpu++, &begin, &end);
         else if (reserved > 0)
             begin = count - reserved + next_gpu++, end = begin + 1;
         else
             begin = 0, end = count;
-        give_part(to, cores, begin, end);
-        obey_quota(s, to, count);
-        if (s->requests[i].user_binding)
-            obey_user(s, i);
-        if (s->requests[i].threads > 0) {
-            to->bind = to->bind && s->requests[i].threads <= to->threads;
-            to->threads = s->requests[i].threads;
-        }
-        to->bind = to->bind && !s->requests[i].no_bind;
-        to->threads = to->threads > 0 ? to->threads : 1;
+        give_part(&s->out[i], cores, begin, end);
+        obey_quota(s, &s->out[i], count);
+        obey_wishes(s, i);
+        assign_fallback(s, i, cores, count);
     }
 }
 

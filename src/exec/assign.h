@@ -27,6 +27,8 @@ struct mmul_assignment {
     bool bind;        // to `cores`
     struct mmul_cpuset cores;
     int threads;
+    struct mmul_cpuset fallback_cores; // for the CPU, when it has to take over from a GPU: the
+    int fallback_threads;              // rank's share if all ranks were on the CPU
     char note[128];
 };
 

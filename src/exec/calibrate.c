@@ -74,57 +74,79 @@ static enum mmul_status time_square(struct mmul_device *device, const float *hos
     return status;
 }
 
-static enum mmul_status measure(struct mmul_context *context, double *flops,
+// `host`: LARGEST squared floats.
+static enum mmul_status measure(struct mmul_context *context, const float *host, double *flops,
                                 struct mmul_error *err) {
-    float *host = NULL;
     double seconds = 0;
     int64_t n = SMALLEST / 2;
     enum mmul_status status = mmul_context_warm_up(context, err);
-    if (status == MMUL_OK)
-        status = mmul_allocate((int64_t)LARGEST * LARGEST, sizeof *host, "calibration",
-                               (void **)&host, err);
-    for (int64_t i = 0; status == MMUL_OK && i < (int64_t)LARGEST * LARGEST; i++)
-        host[i] = (float)(mmul_random_at(1, (uint64_t)i) >> 40) * 0x1p-24f - 0.5f;
     while (status == MMUL_OK && seconds < ENOUGH_SECONDS && n < LARGEST) {
         n *= 2;
         status = time_square(context->device, host, n, &seconds, err);
     }
     if (status == MMUL_OK)
         *flops = 2.0 * (double)n * (double)n * (double)n / (seconds > 1e-9 ? seconds : 1e-9);
-    mmul_free(host);
     return status;
 }
 
 // One measurement, and one more on the next device if the first fails.
-static enum mmul_status measure_or_replace(struct mmul_context *context, double *flops,
+static enum mmul_status measure_or_replace(struct mmul_context *context, bool no_fallback,
+                                           const float *host, double *flops,
                                            struct mmul_error *err) {
-    enum mmul_status status = measure(context, flops, err);
+    enum mmul_status status = measure(context, host, flops, err);
     if (status == MMUL_OK)
         return status;
-    status = mmul_context_replace_device(context, err->text, err);
-    return status == MMUL_OK ? measure(context, flops, err) : status;
+    status = mmul_context_fall_back(context, no_fallback, err);
+    return status == MMUL_OK ? measure(context, host, flops, err) : status;
 }
 
 // What the others need to know of a rank after its device was measured, or replaced.
 struct measured {
     double speed_flops;
     bool host_memory;
+    char device_name[128];
+    struct mmul_device_info device;
 };
 
-enum mmul_status mmul_calibrate(struct mmul_context *context, struct mmul_error *err) {
+static struct measured describe(const struct mmul_context *context, double flops) {
+    struct measured mine = {.speed_flops = flops,
+                            .host_memory = mmul_device_can_borrow(context->device)};
+    mmul_text_copy(mine.device_name, sizeof mine.device_name, context->device_name);
+    mmul_device_describe(context->device, &mine.device);
+    return mine;
+}
+
+static void store(struct mmul_cluster *cluster, const struct measured *all) {
+    for (int rank = 0; rank < cluster->size; rank++) {
+        struct mmul_rank_info *info = &cluster->ranks[rank];
+        info->speed_flops = all[rank].speed_flops;
+        info->host_memory = all[rank].host_memory;
+        info->device = all[rank].device;
+        mmul_text_copy(info->device_name, sizeof info->device_name, all[rank].device_name);
+    }
+}
+
+enum mmul_status mmul_calibrate(struct mmul_context *context, bool no_fallback,
+                                struct mmul_error *err) {
     const struct mmul_comm *comm = context->comm;
-    struct measured mine = {0}, *all = NULL;
+    const int64_t count = (int64_t)LARGEST * LARGEST;
+    struct measured *all = NULL;
+    float *host = NULL;
+    double flops = 0;
     enum mmul_status status = mmul_allocate(comm->size, sizeof *all, "speeds", (void **)&all, err);
     if (status == MMUL_OK)
-        status = measure_or_replace(context, &mine.speed_flops, err);
-    mine.host_memory = mmul_device_can_borrow(context->device);
+        status = mmul_allocate(count, sizeof *host, "calibration", (void **)&host, err);
+    for (int64_t i = 0; status == MMUL_OK && i < count; i++)
+        host[i] = (float)(mmul_random_at(1, (uint64_t)i) >> 40) * 0x1p-24f - 0.5f;
+    if (status == MMUL_OK)
+        status = measure_or_replace(context, no_fallback, host, &flops, err);
     status = mmul_comm_agree(comm, status, err);
+    const struct measured mine = describe(context, flops);
     if (status == MMUL_OK)
         status = mmul_comm_share(comm, &mine, sizeof mine, all, err);
-    for (int rank = 0; status == MMUL_OK && rank < comm->size; rank++) {
-        context->cluster->ranks[rank].speed_flops = all[rank].speed_flops;
-        context->cluster->ranks[rank].host_memory = all[rank].host_memory;
-    }
+    if (status == MMUL_OK)
+        store(context->cluster, all);
+    mmul_free(host);
     mmul_free(all);
     return status;
 }

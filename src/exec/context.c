@@ -50,7 +50,8 @@ enum mmul_status mmul_context_collect_warnings(struct mmul_context *context, str
     mmul_text_fini(&context->warnings);
     if (context->comm->rank == 0 && total > 0) {
         mmul_text_add(all, "%.*s", (int)total, (const char *)bytes);
-        status = cut_lines(all->data, lines, count, err);
+        status = all->failed ? mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate the warnings")
+                             : cut_lines(all->data, lines, count, err);
     }
     mmul_free(bytes);
     return mmul_comm_agree(context->comm, status, err);
@@ -85,7 +86,16 @@ enum mmul_status mmul_context_replace_device(struct mmul_context *context, const
     mmul_device_close(context->device);
     context->device = opened;
     context->replacements++;
+    context->warm = false;
     mmul_text_copy(context->device_name, sizeof context->device_name, next);
-    mmul_device_set_threads(opened, context->threads);
-    return MMUL_OK;
+    mmul_device_set_threads(opened, context->fallback_threads);
+    return context->fallback_bind ? mmul_topology_bind(&context->fallback_cores, err) : MMUL_OK;
+}
+
+enum mmul_status mmul_context_fall_back(struct mmul_context *context, bool no_fallback,
+                                        struct mmul_error *err) {
+    if (!no_fallback)
+        return mmul_context_replace_device(context, err->text, err);
+    mmul_hint(err, "leave out --no-fallback to let the CPU take over");
+    return err->status = MMUL_ERR_UNAVAILABLE;
 }

@@ -5,14 +5,17 @@
 #include "base/text.h"
 #include "comm/comm.h"
 #include "device/device.h"
+#include "host/topology.h"
 #include "model/cluster.h"
 
 struct mmul_context {
-    struct mmul_comm *comm;        // owned
-    struct mmul_cluster *cluster;  // owned; the same on all ranks
-    struct mmul_device *device;    // owned; this rank's
-    char device_name[128];         // what it was opened as
-    int threads;                   // of this rank, on a CPU
+    struct mmul_comm *comm;            // owned
+    struct mmul_cluster *cluster;      // owned; the same on all ranks
+    struct mmul_device *device;        // owned; this rank's
+    char device_name[128];             // what it was opened as
+    struct mmul_cpuset fallback_cores; // where the CPU computes when it takes over ...
+    int fallback_threads;              // ... and with how many threads
+    bool fallback_bind;
     int replacements;              // how often the device was replaced
     bool warm;                     // the device's kernels are built
     double warm_up_seconds;        // what that took
@@ -39,3 +42,8 @@ enum mmul_status mmul_context_warm_up(struct mmul_context *context, struct mmul_
 // warning that says why. Local. Fails with MMUL_ERR_UNAVAILABLE when there is none.
 enum mmul_status mmul_context_replace_device(struct mmul_context *context, const char *why,
                                              struct mmul_error *err);
+
+// The same after a failure that is in `err`, unless no_fallback: then it stays the failure, with
+// MMUL_ERR_UNAVAILABLE.
+enum mmul_status mmul_context_fall_back(struct mmul_context *context, bool no_fallback,
+                                        struct mmul_error *err);

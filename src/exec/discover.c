@@ -187,6 +187,8 @@ static enum mmul_status open_device(struct discovery *d, struct mmul_assignment 
                       context->comm->rank, d->topology.host, mine->device, err->text);
     mmul_text_copy(mine->device, sizeof mine->device, "cpu");
     mine->device_index = -1;
+    mine->cores = mine->fallback_cores;
+    mine->threads = mine->fallback_threads;
     return mmul_device_open("cpu", &context->device, err);
 }
 
@@ -198,13 +200,14 @@ static enum mmul_status take_place(struct discovery *d, struct mmul_error *err) 
     if (status != MMUL_OK)
         return status;
     struct mmul_assignment *mine = &d->assignments[here];
-    if (mine->bind)
+    status = open_device(d, mine, err);
+    if (status == MMUL_OK && mine->bind)
         status = mmul_topology_bind(&mine->cores, err);
-    if (status == MMUL_OK)
-        status = open_device(d, mine, err);
     if (status != MMUL_OK)
         return status;
-    d->context->threads = mine->threads;
+    d->context->fallback_cores = mine->fallback_cores;
+    d->context->fallback_threads = mine->fallback_threads;
+    d->context->fallback_bind = mine->bind;
     mmul_text_copy(d->context->device_name, sizeof d->context->device_name, mine->device);
     mmul_device_set_threads(d->context->device, mine->threads);
     return MMUL_OK;

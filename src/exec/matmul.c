@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/random.h"
 #include "base/status.h"
 #include "exec/calibrate.h"
 #include "exec/run.h"
@@ -135,12 +136,14 @@ enum mmul_status mmul_matmul_plan(struct mmul_context *context, const struct mmu
     if (status == MMUL_OK)
         status = mmul_comm_broadcast(comm, &measure, sizeof measure, err);
     if (status == MMUL_OK && measure)
-        status = mmul_calibrate(context, err);
+        status = mmul_calibrate(context, args->no_fallback, err);
     if (status == MMUL_OK && measure)
         take_speeds(context->cluster, weights);
     if (status == MMUL_OK)
         status =
             mmul_comm_agree(comm, make_plan(context, args, &problem, weights, &made, err), err);
+    if (status == MMUL_OK && comm->rank == 0)
+        made->verify_seed = args->verify_seed != 0 ? args->verify_seed : mmul_random_seed();
     if (status == MMUL_OK)
         status = send_plan(comm, &made, err);
     if (status == MMUL_OK)
@@ -166,26 +169,61 @@ static enum mmul_status end_output(const struct mmul_context *context,
     return mmul_comm_agree(context->comm, status, err);
 }
 
-static enum mmul_status check_output(const struct mmul_context *context,
-                                     const struct mmul_matmul *args, struct mmul_error *err) {
-    if (context->comm->rank != 0 || args->output != NULL)
+static bool same_shape(struct mmul_shape x, struct mmul_shape y) {
+    return x.batch == y.batch && x.depth == y.depth && x.rows == y.rows && x.cols == y.cols;
+}
+
+// Is the plan one of this job? A caller's mistake here would be a wrong address later.
+static enum mmul_status check_job(const struct mmul_context *context,
+                                  const struct mmul_matmul *args, const struct mmul_plan *plan,
+                                  struct mmul_error *err) {
+    struct mmul_problem now;
+    const struct mmul_problem *then = &plan->problem;
+    if (plan->size != context->comm->size)
+        return mmul_fail(err, MMUL_ERR_USAGE, "plan is for %d ranks, there are %d", plan->size,
+                         context->comm->size);
+    if (context->comm->rank != 0)
         return MMUL_OK;
-    return mmul_fail(err, MMUL_ERR_USAGE, "there is no output to write to");
+    if (args->output == NULL)
+        return mmul_fail(err, MMUL_ERR_USAGE, "there is no output to write to");
+    enum mmul_status status = mmul_problem_load(args, &now, err);
+    if (status != MMUL_OK)
+        return status;
+    if (!same_shape(now.a, then->a) || !same_shape(now.b, then->b) ||
+        now.a_dtype != then->a_dtype || now.b_dtype != then->b_dtype ||
+        now.transpose_a != then->transpose_a || now.transpose_b != then->transpose_b ||
+        now.alpha != then->alpha || now.beta != then->beta)
+        return mmul_fail(err, MMUL_ERR_USAGE, "plan is for other operands than '%s' and '%s'",
+                         now.a_name, now.b_name);
+    char have[96], want[96];
+    if (!same_shape(mmul_output_shape(args->output), now.c))
+        return mmul_fail(err, MMUL_ERR_USAGE, "output is %s, the result is %s",
+                         mmul_shape_format(mmul_output_shape(args->output), have),
+                         mmul_shape_format(now.c, want));
+    return MMUL_OK;
 }
 
 enum mmul_status mmul_matmul_run(struct mmul_context *context, const struct mmul_matmul *args,
                                  const struct mmul_plan *plan, struct mmul_report **report,
                                  struct mmul_error *err) {
     struct mmul_run *run = NULL;
+    struct mmul_report *made = NULL;
     double commit_seconds = 0;
-    enum mmul_status status = mmul_comm_agree(context->comm, check_output(context, args, err), err);
+    enum mmul_status status =
+        mmul_comm_agree(context->comm, check_job(context, args, plan, err), err);
     if (status == MMUL_OK)
         status = mmul_run_create(context, args, plan, &run, err);
     if (status == MMUL_OK)
         status = mmul_run_steps(run, err);
-    status = end_output(context, args, status, &commit_seconds, err);
     if (status == MMUL_OK)
-        status = mmul_run_report(run, commit_seconds, report, err);
+        status = mmul_run_report(run, &made, err);
+    status = end_output(context, args, status, &commit_seconds, err);
+    if (status == MMUL_OK) {
+        mmul_run_end_report(run, commit_seconds, made);
+        *report = made;
+    } else {
+        mmul_report_destroy(made);
+    }
     mmul_run_destroy(run);
     return status;
 }

@@ -6,7 +6,6 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/random.h"
 #include "base/status.h"
 
 enum { PAGE = 4096 };
@@ -59,12 +58,11 @@ static enum mmul_status create_work_space(struct mmul_run *run, struct mmul_erro
     const struct mmul_problem *p = &run->plan->problem;
     enum mmul_status status = mmul_allocate(run->plan->node_count, sizeof *run->sizes, "sizes",
                                             (void **)&run->sizes, err);
-    if (status == MMUL_OK && run->context->comm->node_rank == 0)
-        status = mmul_allocate_raw(MMUL_ROUND_BYTES, 1, "a round", &run->round, err);
+    if (status == MMUL_OK && run->context->comm->rank == 0)
+        status = mmul_allocate_raw(run->plan->round_bytes, 1, "a round", &run->round, err);
     if (status != MMUL_OK || run->args->no_verify || run->me->end == run->me->begin)
         return status;
-    uint64_t seed = run->args->verify_seed != 0 ? run->args->verify_seed : mmul_random_seed();
-    return mmul_verifier_init(&run->verifier, p->m, p->n, p->k, seed, err);
+    return mmul_verifier_init(&run->verifier, p->m, p->n, p->k, run->plan->verify_seed, err);
 }
 
 // A device whose kernels do not build is replaced like one that fails later.
@@ -72,9 +70,9 @@ static enum mmul_status warm_up(struct mmul_run *run, struct mmul_error *err) {
     if (run->plan->problem.alpha == 0 || run->me->end == run->me->begin)
         return MMUL_OK;
     enum mmul_status status = mmul_context_warm_up(run->context, err);
-    if (status == MMUL_OK || run->args->no_fallback)
-        return status;
-    return mmul_context_replace_device(run->context, err->text, err);
+    if (status != MMUL_OK)
+        status = mmul_context_fall_back(run->context, run->args->no_fallback, err);
+    return status;
 }
 
 static enum mmul_status create_worker(struct mmul_run *run, struct mmul_error *err) {
@@ -109,6 +107,7 @@ enum mmul_status mmul_run_create(struct mmul_context *context, const struct mmul
     made->args = args;
     made->me = &mmul_plan_ranks(plan)[context->comm->rank];
     made->team.mpi = MPI_COMM_NULL;
+    made->replacements_before = context->replacements;
     made->layout = lay_out(plan, context->comm->rank);
     borrow_files(made);
     status = mmul_comm_agree(context->comm, create_team(made, err), err);
@@ -154,12 +153,13 @@ static struct mmul_stream_args stream_args(struct mmul_run *run, enum mmul_strea
     for (int node = 0; node < (stream == MMUL_STREAM_WHOLE ? 1 : run->plan->node_count); node++)
         total += run->sizes[node];
     *end = mmul_streams_begin(&run->streams, stream, total);
-    return (struct mmul_stream_args){.team = &run->team,
-                                     .bytes = run->sizes,
-                                     .mine = run->segment.data ? run->segment.data + offset : NULL,
-                                     .end = end,
-                                     .round = run->round,
-                                     .round_bytes = MMUL_ROUND_BYTES};
+    return (struct mmul_stream_args){
+        .team = &run->team,
+        .bytes = run->sizes,
+        .mine = run->segment.data ? run->segment.data + offset : NULL,
+        .end = end,
+        .round = run->round,
+        .round_bytes = run->plan->round_bytes > 0 ? run->plan->round_bytes : MMUL_ROUND_BYTES};
 }
 
 // Leaders receive their nodes' parts. A failure is kept while the later streams run.

@@ -28,9 +28,11 @@ struct mmul_run {
     struct mmul_streams streams; // root's end
     struct mmul_worker worker;
     struct mmul_verifier verifier;
-    void *round;    // owned: a round's buffer of root (and of members without a segment)
-    int64_t *sizes; // owned: bytes of the present stream per node
-    double begin;   // when the run began
+    void *round;             // owned: root's buffer of a round
+    int64_t *sizes;          // owned: bytes of the present stream per node
+    double begin;            // when the run began
+    int replacements_before; // of the context's device
+    double warm_up_seconds;
     struct mmul_report_rank mine;
 };
 
@@ -43,9 +45,13 @@ enum mmul_status mmul_run_create(struct mmul_context *context, const struct mmul
 // Collective. Scatters, multiplies, checks, gathers into the output (not committed).
 enum mmul_status mmul_run_steps(struct mmul_run *run, struct mmul_error *err);
 
-// Collective. Makes the report (complete on root). `commit_seconds`: what the output file took.
-enum mmul_status mmul_run_report(struct mmul_run *run, double commit_seconds,
-                                 struct mmul_report **report, struct mmul_error *err);
+// Collective. Makes the report while the result can still be taken back.
+enum mmul_status mmul_run_report(struct mmul_run *run, struct mmul_report **report,
+                                 struct mmul_error *err);
+
+// Local. The last numbers, when the output file stands; `commit_seconds`: what that took.
+void mmul_run_end_report(const struct mmul_run *run, double commit_seconds,
+                         struct mmul_report *report);
 
 // Local.
 void mmul_run_destroy(struct mmul_run *run);

@@ -16,7 +16,10 @@ static void describe_self(struct mmul_run *run) {
     mmul_text_copy(r->device, sizeof r->device, info->device_name);
     mmul_text_copy(r->device_name, sizeof r->device_name, info->device.name);
     mmul_text_copy(r->cores, sizeof r->cores, info->cores);
-    mmul_text_copy(r->note, sizeof r->note, info->note);
+    if (context->replacements > run->replacements_before)
+        snprintf(r->note, sizeof r->note, "replaced by %.100s", context->device_name);
+    else
+        mmul_text_copy(r->note, sizeof r->note, info->note);
     mmul_text_copy(r->why, sizeof r->why, run->me->why);
     r->threads = info->threads;
     r->begin = run->me->begin;
@@ -27,7 +30,7 @@ static void describe_self(struct mmul_run *run) {
     r->warm_up_seconds = context->warm_up_seconds;
     r->products = run->worker.products;
     r->fallback_products = run->worker.fallback_products;
-    r->device_replacements = context->replacements;
+    r->device_replacements = context->replacements - run->replacements_before;
     r->rows_checked = run->verifier.rows_checked;
     r->rows_wrong = run->verifier.rows_wrong;
     r->rows_recomputed = run->verifier.rows_recomputed;
@@ -71,8 +74,8 @@ static void list_unused(const struct mmul_cluster *cluster, struct mmul_text *un
     }
 }
 
-enum mmul_status mmul_run_report(struct mmul_run *run, double commit_seconds,
-                                 struct mmul_report **report, struct mmul_error *err) {
+enum mmul_status mmul_run_report(struct mmul_run *run, struct mmul_report **report,
+                                 struct mmul_error *err) {
     struct mmul_context *context = run->context;
     const struct mmul_plan *plan = run->plan;
     struct mmul_report *made = NULL;
@@ -97,8 +100,6 @@ enum mmul_status mmul_run_report(struct mmul_run *run, double commit_seconds,
     made->size = plan->size;
     made->node_count = plan->node_count;
     made->verified = !run->args->no_verify;
-    made->commit_seconds = commit_seconds;
-    made->wall_seconds = mmul_clock_now() - run->begin;
     made->predicted_seconds =
         plan->compute_seconds > 0 ? plan->compute_seconds + plan->transfer_seconds : 0;
     made->bytes_read = run->streams.bytes_read;
@@ -108,4 +109,10 @@ enum mmul_status mmul_run_report(struct mmul_run *run, double commit_seconds,
     list_unused(context->cluster, &made->unused);
     *report = made;
     return MMUL_OK;
+}
+
+void mmul_run_end_report(const struct mmul_run *run, double commit_seconds,
+                         struct mmul_report *report) {
+    report->commit_seconds = commit_seconds;
+    report->wall_seconds = mmul_clock_now() - run->begin;
 }

@@ -149,8 +149,10 @@ static enum mmul_status end_c_tile(struct mmul_worker *worker, const struct mmul
                                    struct mmul_operand c, struct mmul_error *err) {
     if (s->c.borrowed != NULL)
         return MMUL_OK;
-    return mmul_device_download(worker->context->device, c, at->m, at->n,
-                                p->c + at->m0 * p->ldc + at->n0, p->ldc, err);
+    enum mmul_status status = mmul_device_download(worker->context->device, c, at->m, at->n,
+                                                   p->c + at->m0 * p->ldc + at->n0, p->ldc, err);
+    // Waited for at once: a device that is lost later must not write into C any more.
+    return status == MMUL_OK ? mmul_device_wait(worker->context->device, err) : status;
 }
 
 static enum mmul_status multiply_c_tile(struct mmul_worker *worker, const struct mmul_product *p,
@@ -221,18 +223,22 @@ static enum mmul_status resize_tile(struct mmul_worker *worker, const struct mmu
     return mmul_tile_choose(&request, &worker->tile, err);
 }
 
-static enum mmul_status replace_device(struct mmul_worker *worker, const char *why,
-                                       struct mmul_error *err) {
+static void leave_device(struct mmul_worker *worker) {
     stage_drop(worker, &worker->a);
     stage_drop(worker, &worker->b);
     stage_drop(worker, &worker->c);
     worker->replaced = true;
-    return mmul_context_replace_device(worker->context, why, err);
+}
+
+static enum mmul_status fall_back(struct mmul_worker *worker, struct mmul_error *err) {
+    leave_device(worker);
+    return mmul_context_fall_back(worker->context, worker->no_fallback, err);
 }
 
 enum mmul_status mmul_worker_distrust(struct mmul_worker *worker, const char *why,
                                       struct mmul_error *err) {
-    return replace_device(worker, why, err);
+    leave_device(worker);
+    return mmul_context_replace_device(worker->context, why, err);
 }
 
 // beta applies to what C holds when the product begins; a product done again begins again.
@@ -262,18 +268,31 @@ enum mmul_status mmul_worker_multiply(struct mmul_worker *worker,
             status = multiply_on_device(worker, product, err);
         if (status == MMUL_OK)
             return MMUL_OK;
-        if (worker->no_fallback) {
-            mmul_hint(err, "leave out --no-fallback to let the CPU take over");
-            return err->status = MMUL_ERR_UNAVAILABLE;
-        }
         worker->fallback_products++;
-        status = replace_device(worker, err->text, err);
+        status = fall_back(worker, err);
         if (status != MMUL_OK)
             return status;
     }
 }
 
 // ---------------------------------------------------------------------------------------- start
+
+// The plan only estimates what a gemm needs beside its operands; the device knows. Tiles whose
+// temporary memory would be more than one allocation may be are halved along their longest side.
+static struct mmul_tile fit_temporary(const struct mmul_device *device, struct mmul_tile tile) {
+    struct mmul_device_info info;
+    mmul_device_describe(device, &info);
+    while (mmul_device_gemm_temporary_bytes(device, tile.m, tile.n, tile.k) >
+           info.max_allocation_bytes) {
+        int64_t *side = tile.m >= tile.n && tile.m >= tile.k ? &tile.m
+                        : tile.n >= tile.k                   ? &tile.n
+                                                             : &tile.k;
+        if (*side == 1)
+            break;
+        *side = (*side + 1) / 2;
+    }
+    return tile;
+}
 
 enum mmul_status mmul_worker_init(struct mmul_worker *worker, struct mmul_context *context,
                                   struct mmul_tile tile, enum mmul_dtype a_dtype,
@@ -283,21 +302,18 @@ enum mmul_status mmul_worker_init(struct mmul_worker *worker, struct mmul_contex
     enum mmul_status status = MMUL_OK;
     if (tile.m == 0)
         return MMUL_OK;
+    if (!mmul_device_can_borrow(context->device))
+        worker->tile = tile = fit_temporary(context->device, tile);
     if (!in_place(worker, a_dtype))
         status = stage_reserve(worker, &worker->a, tile.m * tile.k, err);
     if (status == MMUL_OK && !in_place(worker, b_dtype))
         status = stage_reserve(worker, &worker->b, tile.k * tile.n, err);
     if (status == MMUL_OK && !in_place(worker, MMUL_F32))
         status = stage_reserve(worker, &worker->c, tile.m * tile.n, err);
-    if (status == MMUL_OK || no_fallback)
-        return status;
-    return replace_device(worker, err->text, err); // allocation failed: stages come when needed
+    return status == MMUL_OK ? status : fall_back(worker, err); // stages come when needed
 }
 
 void mmul_worker_fini(struct mmul_worker *worker) {
-    if (worker->context == NULL)
-        return;
-    stage_drop(worker, &worker->a);
-    stage_drop(worker, &worker->b);
-    stage_drop(worker, &worker->c);
+    if (worker->context != NULL)
+        leave_device(worker);
 }

@@ -179,6 +179,10 @@ enum mmul_dtype mmul_output_dtype(const struct mmul_output *output) {
     return output->dtype;
 }
 
+struct mmul_shape mmul_output_shape(const struct mmul_output *output) {
+    return output->shape;
+}
+
 static enum mmul_status publish(struct mmul_output *output, struct mmul_error *err) {
     if (fsync(output->fd) != 0 || rename(output->part, output->path) != 0) {
         return mmul_fail_errno(err, MMUL_ERR_IO, errno, "cannot write '%s'", output->name);

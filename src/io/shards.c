@@ -2,8 +2,11 @@
 // Cuts a matrix file into shards and joins shards into a file. Both walk over the parts of a shard
 // set and copy one rectangle each; a set without its JSON is first described from what is found.
 // Every shard is a file of its own that is whole or not there; the JSON comes last.
+#include <dirent.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/memory.h"
@@ -125,24 +128,34 @@ static enum mmul_status open_shard(const char *folder, const char *name, int par
     return status;
 }
 
+// The number in "<name>_shard_<i>.bin"; -1 for other files.
+static int shard_number(const char *file, const char *name) {
+    size_t length = strlen(name);
+    int number = -1, end = 0;
+    if (strncmp(file, name, length) != 0 ||
+        sscanf(file + length, "_shard_%9d.bin%n", &number, &end) != 1 || end == 0 ||
+        file[length + (size_t)end] != '\0')
+        return -1;
+    return number;
+}
+
+// Shards 0 .. parts-1 of a set without JSON: as many as the highest number says, so that one that
+// is missing in between is missed when it is opened.
 static enum mmul_status count_shards(const char *folder, const char *name, int *parts,
                                      struct mmul_error *err) {
-    int found = 0;
-    for (bool exists = true; exists; found += exists) {
-        char *path = NULL;
-        enum mmul_status status = mmul_shard_path(folder, name, found, &path, err);
-        if (status != MMUL_OK)
-            return status;
-        exists = access(path, F_OK) == 0;
-        if (!exists && found == 0) {
-            status = mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errno, "no shards of '%s': '%s'", name,
-                                     path);
-        }
-        mmul_free(path);
-        if (status != MMUL_OK)
-            return status;
+    int highest = -1;
+    DIR *listing = opendir(folder);
+    if (listing == NULL)
+        return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errno, "no shards of '%s': '%s'", name,
+                               folder);
+    for (struct dirent *entry = readdir(listing); entry != NULL; entry = readdir(listing)) {
+        int number = shard_number(entry->d_name, name);
+        highest = number > highest ? number : highest;
     }
-    *parts = found;
+    closedir(listing);
+    if (highest < 0)
+        return mmul_fail(err, MMUL_ERR_NO_INPUT, "no shards of '%s' in '%s'", name, folder);
+    *parts = highest + 1;
     return MMUL_OK;
 }
 
@@ -261,6 +274,20 @@ static enum mmul_status join_shards(const struct mmul_shard_set *set, const char
     return MMUL_OK;
 }
 
+// The description beside the shards is an input, too.
+static enum mmul_status refuse_description(const char *folder, const char *name, const char *out,
+                                           struct mmul_error *err) {
+    char *path = NULL;
+    struct stat description, there;
+    enum mmul_status status = mmul_shard_set_path(folder, name, &path, err);
+    if (status == MMUL_OK && stat(path, &description) == 0 && stat(out, &there) == 0 &&
+        description.st_dev == there.st_dev && description.st_ino == there.st_ino)
+        status =
+            mmul_fail(err, MMUL_ERR_CREATE, "cannot create '%s': it describes the shards", out);
+    mmul_free(path);
+    return status;
+}
+
 enum mmul_status mmul_join(const char *name, const char *folder, const char *out,
                            struct mmul_error *err) {
     char base[256];
@@ -271,6 +298,9 @@ enum mmul_status mmul_join(const char *name, const char *folder, const char *out
         return status;
     mmul_base_name(name, base);
     status = find_set(folder, base, &set, err);
+    if (status != MMUL_OK)
+        goto out;
+    status = refuse_description(folder, base, out, err);
     if (status != MMUL_OK)
         goto out;
     status = mmul_output_create(out, set->shape, set->dtype, NULL, 0, &output, err);

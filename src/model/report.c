@@ -138,10 +138,10 @@ static json_t *shape_json(struct mmul_shape s) {
 }
 
 static json_t *problem_json(const struct mmul_problem *p) {
-    return json_pack("{s:s, s:s, s:o, s:o, s:o, s:s, s:s, s:b, s:b, s:f, s:f, s:I, s:I, s:I, s:I}",
-                     "a", p->a_name, "b", p->b_name, "a_shape", shape_json(p->a), "b_shape",
-                     shape_json(p->b), "c_shape", shape_json(p->c), "a_dtype",
-                     mmul_dtype_name(p->a_dtype), "b_dtype", mmul_dtype_name(p->b_dtype),
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:s, s:s, s:b, s:b, s:f, s:f, s:I, s:I, s:I, s:I}",
+                     "a", mmul_json_text(p->a_name), "b", mmul_json_text(p->b_name), "a_shape",
+                     shape_json(p->a), "b_shape", shape_json(p->b), "c_shape", shape_json(p->c),
+                     "a_dtype", mmul_dtype_name(p->a_dtype), "b_dtype", mmul_dtype_name(p->b_dtype),
                      "transpose_a", p->transpose_a, "transpose_b", p->transpose_b, "alpha",
                      (double)p->alpha, "beta", (double)p->beta, "m", (json_int_t)p->m, "n",
                      (json_int_t)p->n, "k", (json_int_t)p->k, "matrices", (json_int_t)p->matrices);
@@ -150,7 +150,7 @@ static json_t *problem_json(const struct mmul_problem *p) {
 static json_t *lines_json(const struct mmul_report *report) {
     json_t *lines = json_array();
     for (int i = 0; i < report->warning_count; i++)
-        json_array_append_new(lines, json_string(report->warning_lines[i]));
+        json_array_append_new(lines, mmul_json_text(report->warning_lines[i]));
     return lines;
 }
 
@@ -185,5 +185,15 @@ enum mmul_status mmul_report_json(const struct mmul_report *report, char **text,
     json_decref(more);
     enum mmul_status status = mmul_json_format(root, text, err);
     json_decref(root);
+    return status;
+}
+
+enum mmul_status mmul_report_store(const struct mmul_report *report, const char *path,
+                                   struct mmul_error *err) {
+    char *text = NULL;
+    enum mmul_status status = mmul_report_json(report, &text, err);
+    if (status == MMUL_OK)
+        status = mmul_text_store(path, text, err);
+    mmul_free(text);
     return status;
 }

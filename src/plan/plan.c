@@ -15,6 +15,9 @@
 static const double LINK_BYTES_PER_SECOND = 125e6;
 static const double FILE_BYTES_PER_SECOND = 1e9;
 
+// Room beside the bytes of small jobs: rounds deal out whole 64-byte pieces to each node.
+enum { ROUND_LEAST = 1 << 20 };
+
 // Of the available memory; the rest is for the system and for what is not counted here.
 static const double MEMORY_SHARE = 0.95;
 static const double DEVICE_MEMORY_SHARE = 0.8;
@@ -188,6 +191,36 @@ static int64_t unit_bytes(const struct mmul_plan *plan) {
            (plan->problem.beta != 0 ? 2 : 1) * result;
 }
 
+// Ranks of the same node on the same device share its memory.
+static int ranks_on_device(const struct planning *p, int rank) {
+    const struct mmul_rank_info *ranks = p->request->cluster->ranks;
+    int count = 0;
+    for (int i = 0; ranks[rank].device_index >= 0 && i < p->plan->size; i++)
+        count +=
+            ranks[i].node == ranks[rank].node && ranks[i].device_index == ranks[rank].device_index;
+    return count > 0 ? count : 1;
+}
+
+// What a rank may use of its device.
+static int64_t device_memory(const struct planning *p, int rank) {
+    double memory =
+        DEVICE_MEMORY_SHARE * (double)p->request->cluster->ranks[rank].device.memory_bytes;
+    int64_t limit = p->request->device_memory_limit_bytes;
+    if (limit > 0 && (double)limit < memory)
+        memory = (double)limit;
+    return (int64_t)memory / ranks_on_device(p, rank);
+}
+
+// The memory of such a device is host memory: operands and temporaries of the whole product, or
+// what the device may use if that is less.
+static int64_t on_cpu_through_opencl(const struct planning *p, int rank) {
+    const struct mmul_problem *q = &p->plan->problem;
+    double m = (double)q->m, n = (double)q->n, k = (double)q->k;
+    double whole = 8 * (m * k + k * n + m * n);
+    double most = (double)device_memory(p, rank);
+    return (int64_t)(whole < most ? whole : most);
+}
+
 // Work space of one rank beside the segment: checks, widened 16-bit operands, root's round.
 static int64_t private_bytes(const struct planning *p, int rank) {
     const struct mmul_problem *problem = &p->plan->problem;
@@ -195,9 +228,21 @@ static int64_t private_bytes(const struct planning *p, int rank) {
     bool half = mmul_dtype_bytes(problem->a_dtype) < 4 || mmul_dtype_bytes(problem->b_dtype) < 4;
     if (half && p->request->cluster->ranks[rank].host_memory)
         bytes += MMUL_HOST_STAGING_BYTES;
-    if (p->plan->node_count > 1 && p->request->cluster->nodes[p->rank_node[rank]].leader == rank)
-        bytes += MMUL_ROUND_BYTES;
-    return bytes;
+    if (p->request->cluster->ranks[rank].device.type == MMUL_DEVICE_CPU &&
+        !p->request->cluster->ranks[rank].host_memory)
+        bytes += on_cpu_through_opencl(p, rank);
+    return rank == 0 ? bytes + p->plan->round_bytes : bytes;
+}
+
+// Small jobs need no large buffer.
+static void size_round(struct planning *p) {
+    const struct mmul_problem *problem = &p->plan->problem;
+    double whole = (double)whole_bytes(problem, p->plan->axis);
+    double shared = (double)p->plan->total * (double)unit_bytes(p->plan);
+    double most = whole > shared ? whole : shared;
+    if (p->plan->node_count > 1)
+        p->plan->round_bytes =
+            most < MMUL_ROUND_BYTES ? (int64_t)most + ROUND_LEAST : MMUL_ROUND_BYTES;
 }
 
 static void measure_capacity(struct planning *p) {
@@ -212,20 +257,22 @@ static void measure_capacity(struct planning *p) {
 
 // The numbers behind "does not fit".
 static enum mmul_status fail_memory(const struct planning *p, struct mmul_error *err) {
-    char whole[32], part[32], have[32];
-    int64_t memory = 0;
-    for (int node = 0; node < p->plan->node_count; node++)
+    char whole[32], part[32], work[32], have[32];
+    int64_t memory = 0, private = 0;
+    for (int node = 0; node < p->plan->node_count; node++) {
         memory += p->nodes[node].memory_bytes;
+        private += p->nodes[node].private_bytes;
+    }
     mmul_bytes_format(whole_bytes(&p->plan->problem, p->plan->axis), whole);
     mmul_bytes_format((int64_t)((double)p->plan->total * (double)unit_bytes(p->plan)), part);
+    mmul_bytes_format(private, work);
     mmul_bytes_format(memory, have);
     mmul_fail(err, MMUL_ERR_SYSTEM,
-              "cannot fit '%s' x '%s' into memory: %s on every node and %s shared among nodes "
-              "needed, %s available on %d node%s",
-              p->plan->problem.a_name, p->plan->problem.b_name, whole, part, have,
+              "cannot fit '%s' x '%s' into memory: %s on every node, %s shared among nodes and %s "
+              "of work space needed, %s available on %d node%s",
+              p->plan->problem.a_name, p->plan->problem.b_name, whole, part, work, have,
               p->plan->node_count, p->plan->node_count == 1 ? "" : "s");
-    mmul_hint(err, "add nodes, or split the %s",
-              p->plan->axis == MMUL_ROWS ? "columns: --split cols" : "rows: --split rows");
+    mmul_hint(err, "add machines, or raise --memory if that is the limit");
     return MMUL_ERR_SYSTEM;
 }
 
@@ -241,6 +288,7 @@ static const char *why_text(const struct planning *p, int rank) {
 }
 
 static enum mmul_status share_range(struct planning *p, struct mmul_error *err) {
+    size_round(p);
     measure_capacity(p);
     const struct mmul_share_request request = {.total = p->plan->total,
                                                .size = p->plan->size,
@@ -272,8 +320,6 @@ static struct mmul_tile_request tile_request(const struct planning *p, int rank)
     int64_t units = mmul_problem_units(problem, p->plan->axis);
     int64_t most = p->counts[rank] < units ? p->counts[rank] : units;
     bool rows = p->plan->axis == MMUL_ROWS;
-    double memory = DEVICE_MEMORY_SHARE * (double)info->device.memory_bytes;
-    int64_t limit = p->request->device_memory_limit_bytes;
     return (struct mmul_tile_request){
         .m = rows ? most : problem->m,
         .n = rows ? problem->n : most,
@@ -281,7 +327,7 @@ static struct mmul_tile_request tile_request(const struct planning *p, int rank)
         .a_bytes_each = mmul_dtype_bytes(problem->a_dtype),
         .b_bytes_each = mmul_dtype_bytes(problem->b_dtype),
         .host_memory = info->host_memory,
-        .memory_bytes = limit > 0 && (double)limit < memory ? limit : (int64_t)memory,
+        .memory_bytes = device_memory(p, rank),
         .max_allocation_bytes = info->device.max_allocation_bytes,
     };
 }

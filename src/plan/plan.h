@@ -11,7 +11,7 @@
 #include "model/problem.h"
 #include "plan/budget.h"
 
-// Bytes per round of a scatter or gather in root's buffer.
+// Most bytes per round of a scatter or gather in root's buffer.
 enum { MMUL_ROUND_BYTES = 64 << 20 };
 
 struct mmul_plan_rank {
@@ -47,7 +47,9 @@ struct mmul_plan {
     int64_t rows_bytes_moved, cols_bytes_moved; // over the network, what the choice was made from
     double link_bytes_per_second;               // assumed for the prediction
     double compute_seconds, transfer_seconds;   // predicted; compute 0: speeds not known
+    uint64_t verify_seed;                       // drawn by root, so that all ranks check alike
     char limits[96];                            // what the prediction says is the slow part
+    int64_t round_bytes;                        // of root's buffer; 0 on one node
     int64_t bytes;                              // of this block
 };
 

@@ -21,7 +21,8 @@ static void print_heading(const struct mmul_plan *plan, FILE *stream) {
             (double)p->alpha, (double)p->beta, p->a_name, p->transpose_a ? "^T" : "", p->b_name,
             p->transpose_b ? "^T" : "", mmul_shape_format(p->c, shape), (long long)p->m,
             (long long)p->n, (long long)p->k);
-    fprintf(stream, "split by %s%s: network bytes %s by rows, %s by columns; whole operand: %s\n",
+    fprintf(stream,
+            "split by %s%s: operand bytes over the network %s by rows, %s by columns; whole: %s\n",
             axis_name(plan), plan->axis_chosen ? " (chosen)" : "",
             mmul_bytes_format(plan->rows_bytes_moved, moved[0]),
             mmul_bytes_format(plan->cols_bytes_moved, moved[1]),

@@ -88,12 +88,11 @@ static enum mmul_status share_rounds(struct sharing *s, struct mmul_error *err) 
     enum mmul_status status = share_among(s, s->request->total, -1, err);
     while (status == MMUL_OK && clip_nodes(s)) {
         int64_t left = units_left(s);
-        if (left > 0 && !weight_left(s))
+        if (!weight_left(s))
             return mmul_fail(err, MMUL_ERR_SYSTEM,
                              "nodes have memory for %lld of %lld rows or columns",
                              (long long)(s->request->total - left), (long long)s->request->total);
-        if (left > 0)
-            status = share_among(s, left, -1, err);
+        status = share_among(s, left, -1, err);
     }
     for (int node = 0; status == MMUL_OK && node < s->request->node_count; node++)
         if (s->clipped[node])

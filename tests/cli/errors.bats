@@ -22,12 +22,6 @@ input_refused() {
     expect_failure "$@" || return 1
     program mul "$name" good.bin -o out.bin
     expect_failure "$@" || return 1
-    program mul good.bin "$name" -o out.bin
-    expect_failure "$@" || return 1
-    program mul good.bin good.bin --c-in "$name" --beta 1 -o out.bin
-    expect_failure "$@" || return 1
-    program plan good.bin "$name"
-    expect_failure "$@" || return 1
     ranks 2 mul good.bin "$name" -o out.bin
     expect_failure "$@" || return 1
     [ ! -e out.bin ] && [ ! -e out.bin.part ] && [ ! -e s ]
@@ -46,6 +40,12 @@ header() {
 @test "a file that is missing" {
     input_refused A.bin 66 "cannot open 'A.bin': No such file or directory"
     input_refused no/A.bin 66 "cannot open 'no/A.bin': No such file or directory"
+    program mul good.bin good.bin --c-in A.bin --beta 1
+    expect_failure 66 "cannot open 'A.bin': No such file or directory"
+    program plan A.bin good.bin
+    expect_failure 66 "cannot open 'A.bin': No such file or directory"
+    program plan good.bin A.bin
+    expect_failure 66 "cannot open 'A.bin': No such file or directory"
 }
 
 @test "a folder and a FIFO" {

@@ -33,6 +33,15 @@ commands=(mul gen info convert diff verify split join devices plan)
     done
 }
 
+@test "options that the environment can set name their variable" {
+    program mul --help
+    [ "$(grep -c -E '; MPIMATMUL_[A-Z_]+\]$' <<< "$output")" -eq 20 ]       # all but --output and --help
+    grep -q -F '[default: off; MPIMATMUL_TRANSPOSE_A]' <<< "$output"
+    program gen --help
+    grep -q -F -e '--seed N' <<< "$output"
+    [[ "$output" != *MPIMATMUL_SEED* ]]
+}
+
 @test "help fits in 105 columns" {
     for command in "${commands[@]}" ""; do
         program ${command:+"$command"} --help

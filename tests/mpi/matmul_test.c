@@ -239,6 +239,39 @@ static void test_device(const char *device, bool many) {
     mmul_context_destroy(context);
 }
 
+// A job that is not the plan's is refused, on all ranks alike.
+static void test_mismatched_jobs(void) {
+    struct mmul_context *context = NULL;
+    struct mmul_error err = {.text = ""};
+    const struct mmul_context_options options = {.device = "cpu"};
+    const struct variant v = {
+        .s = {1, 1, 1, 1, 8, 6, 4}, .a_dtype = MMUL_F32, .b_dtype = MMUL_F32, .alpha = 1};
+    struct job job = {.args = {.alpha = 1, .weights = "equal"}};
+    struct mmul_plan *plan = NULL;
+    struct mmul_report *report = NULL;
+    float small[6];
+    mmul_context_create(MPI_COMM_WORLD, &options, &context, &err);
+    if (rank == 0) {
+        open_job(&job, &v);
+        mmul_output_destroy(job.args.output);
+        mmul_output_borrow(small, (struct mmul_shape){1, 1, 2, 3}, MMUL_F32, &job.args.output,
+                           &err);
+    }
+    job.args.weights = "equal";
+    mmul_plan_create(context, &job.args, &plan, &err);
+    tap_ok(mmul_run(context, &job.args, plan, &report, &err) == MMUL_ERR_USAGE &&
+               strcmp(err.text, "output is 2 x 3, the result is 8 x 6") == 0,
+           "an output of another shape is refused");
+    job.args.output = NULL;
+    tap_ok(mmul_run(context, &job.args, plan, &report, &err) == MMUL_ERR_USAGE &&
+               strcmp(err.text, "there is no output to write to") == 0,
+           "no output is refused");
+    if (rank == 0)
+        close_job(&job);
+    mmul_plan_destroy(plan);
+    mmul_context_destroy(context);
+}
+
 int main(int argc, char **argv) {
     int provided;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
@@ -247,6 +280,7 @@ int main(int argc, char **argv) {
     test_device("cpu", true);
     test_device("reference", false);
     test_device("faulty:repeat=2:cpu", false);
+    test_mismatched_jobs();
     int status = tap_end();
     MPI_Finalize();
     return status;

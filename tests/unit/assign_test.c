@@ -74,6 +74,7 @@ static const struct device_case device_cases[] = {
      MMUL_ERR_USAGE,
      "--device gpu:K: 'x' is not a whole number from 0 to 4095",
      NULL},
+    {{"pci:"}, {NULL}, MMUL_ERR_UNAVAILABLE, "rank 0 on box: no device 'pci:'", NULL},
     {{""}, {NULL}, MMUL_ERR_USAGE, "--device: '' is not a device", NULL},
     {{"faulty:fail=1:9:9"}, {NULL}, MMUL_ERR_UNAVAILABLE, "rank 0 on box: no device '9:9'", NULL},
 };
@@ -174,6 +175,27 @@ static void test_user_binding(void **state) {
     assert_false(out[0].bind || out[1].bind || out[2].bind);
 }
 
+// A rank whose GPU fails gets more than the one core it waited on.
+static void test_fallback(void **state) {
+    (void)state;
+    struct mmul_topology topology = machine(8);
+    struct mmul_device_info devices[DEVICES_MAX];
+    int count = gpu_box(devices);
+    struct mmul_assign_request requests[2] = {{.device = "gpu", .own = topology.own, .rank = 0},
+                                              {.device = "cpu", .own = topology.own, .rank = 1}};
+    struct mmul_assignment out[2];
+    struct mmul_error err;
+    char text[64];
+    assert_int_equal(mmul_assign(&topology, devices, count, requests, 2, out, &err), MMUL_OK);
+    assert_int_equal(out[0].threads, 1);
+    assert_int_equal(out[0].fallback_threads, 4);
+    assert_string_equal(mmul_cpuset_format(&out[0].fallback_cores, text), "0-3");
+    assert_int_equal(out[1].fallback_threads, 7);
+    requests[0].threads = 2;
+    assert_int_equal(mmul_assign(&topology, devices, count, requests, 2, out, &err), MMUL_OK);
+    assert_int_equal(out[0].fallback_threads, 2);
+}
+
 static void test_overrides(void **state) {
     (void)state;
     struct mmul_topology topology = machine(8);
@@ -246,9 +268,13 @@ static void test_malformed_device_files(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_devices),      cmocka_unit_test(test_cores),
-        cmocka_unit_test(test_user_binding), cmocka_unit_test(test_overrides),
-        cmocka_unit_test(test_device_file),  cmocka_unit_test(test_malformed_device_files),
+        cmocka_unit_test(test_devices),
+        cmocka_unit_test(test_cores),
+        cmocka_unit_test(test_user_binding),
+        cmocka_unit_test(test_fallback),
+        cmocka_unit_test(test_overrides),
+        cmocka_unit_test(test_device_file),
+        cmocka_unit_test(test_malformed_device_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

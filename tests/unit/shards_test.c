@@ -127,6 +127,12 @@ static void shards_without_json(void **state) {
     assert_memory_equal(out + 20, in + 20, in_count - 20);
     free(in);
     free(out);
+    char moved[512];
+    snprintf(moved, sizeof moved, "%s", shard_path(&bench, "elsewhere"));
+    assert_int_equal(rename(shard_path(&bench, "A_shard_1.bin"), moved), 0);
+    enum mmul_status missing = mmul_join("A", bench.shards, bench.out, &bench.err);
+    assert_failure(missing, MMUL_ERR_NO_INPUT, bench.err, "A_shard_1.bin");
+    assert_int_equal(rename(moved, shard_path(&bench, "A_shard_1.bin")), 0);
     static const int32_t other_cols[] = {-2, 1, 1, 0, 12};
     file_store(shard_path(&bench, "A_shard_2.bin"), other_cols, sizeof other_cols);
     enum mmul_status status = mmul_join("A", bench.shards, bench.out, &bench.err);

@@ -1,0 +1,486 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# Things that fail while two ranks of one machine multiply: devices, system calls, disks, drivers, ranks, versions.
+# Each job ends by itself, with the right code and at most one line of ours, and leaves a whole result or the old
+# one.
+# shellcheck disable=SC2154,SC2016 # status, output and stderr are set by bats; scripts are written in quotes
+load helper
+
+# Waiting for a driver that never answers takes twenty seconds and no work: that job runs beside the other tests.
+setup_file() {
+    export HANG=$BATS_FILE_TMPDIR/hang
+    mkdir "$HANG" && cd "$HANG" || return 1
+    make_operands
+    bad_driver bad_icd_hang
+    {
+        local code=0
+        OCL_ICD_VENDORS=$HANG/vendors/ timeout 60 mpirun -q -n 2 "$MPIMATMUL" mul A.bin B.bin -o D.bin \
+            --weights equal --progress none > out 2> err < /dev/null &
+        echo $! > pid
+        wait $! || code=$?
+        echo $code > code.new && mv code.new code
+    } 3>&- &
+    HAS_OPENCL=$("$MPIMATMUL" devices --json | grep -c '"0:0"' || true)
+    export HAS_OPENCL
+}
+
+# Where its test did not run it may still wait.
+teardown_file() {
+    [ -e "$HANG/code" ] || kill "$(< "$HANG/pid")"
+}
+
+need_opencl() {
+    [ "$HAS_OPENCL" -gt 0 ] || skip "opencl: no device 0:0"
+}
+
+# Distinct odd sizes, whole numbers.
+make_operands() {
+    "$MPIMATMUL" gen A.bin --dims 61x203 --kind integer --seed 1
+    "$MPIMATMUL" gen B.bin --dims 203x47 --kind integer --seed 2
+}
+
+# bad_driver NAME: the folder `vendors` with PoCL and a driver of tests/lib.
+bad_driver() {
+    mkdir vendors
+    find "$OCL_ICD_VENDORS" -name '*.icd' -exec cp {} vendors/ \; 2> /dev/null || true
+    echo "$BUILD/tests/$1.so" > vendors/bad.icd
+}
+
+# An old result is there from the start.
+setup() {
+    need_numpy
+    mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return 1
+    make_operands
+    "$MPIMATMUL" gen D.bin --dims 5x3 --kind integer --seed 3
+    cp D.bin old.bin
+    write_script rank 'exec "$@" 2> "err.$OMPI_COMM_WORLD_RANK"'
+}
+
+# job OPTIONS OPTIONS ARGUMENTS...: A B into D, rank 0 with the first options and rank 1 with the second (one word
+# each that is split), both with the rest. $wrap_0 and $wrap_1 come before the program. mpirun ends with the code of
+# a failing rank, without its usual second of patience with the others; what these still have to say it might not
+# pass on then, so each rank's stderr is a file, and stderr is all of them.
+job() {
+    local mine=$1 theirs=$2
+    shift 2
+    # shellcheck disable=SC2086 # several words, or none
+    run --separate-stderr timeout 60 mpirun -q --mca odls_base_sigkill_timeout 0 ${mca:-} \
+        -n 1 ./rank ${wrap_0:-} "$MPIMATMUL" mul A.bin B.bin -o D.bin --progress none "$@" $mine \
+        : -n 1 ./rank ${wrap_1:-} "$MPIMATMUL" mul A.bin B.bin -o D.bin --progress none "$@" $theirs < /dev/null
+    take_stderr
+}
+
+# What ./rank has kept of every rank.
+take_stderr() {
+    stderr+=$(cat err.0 err.1)
+    rm err.0 err.1
+}
+
+# write_script NAME LINE...: for sh.
+write_script() {
+    printf '%s\n' '#!/bin/sh' "${@:2}" > "$1"
+    chmod 755 "$1"
+}
+
+# Rank 0 on what auto takes beside PoCL, the CPU; rank 1 on the device given.
+device_job() {
+    local device=$1
+    shift
+    job "--device auto" "--device $device" --weights equal "$@"
+}
+
+count_lines() {
+    grep -c '^mpimatmul: ' <<< "$stderr" || true
+}
+
+# expect_refusal CODE TEXT: one line of ours that has TEXT, no table, the old result and nothing half-written.
+expect_refusal() {
+    expect_status "$1" || return 1
+    if [ "$(count_lines)" -ne 1 ] || [[ "$stderr" != "mpimatmul: "*"$2"* ]] || [ -n "$output" ]; then
+        printf 'expected one line with\n%s\n' "$2"
+        show
+        return 1
+    fi
+    cmp old.bin D.bin && [ ! -e D.bin.part ]
+}
+
+# expect_product LINES: success, with so many lines of ours on stderr, and what numpy gets from A and B.
+expect_product() {
+    expect_status 0 || return 1
+    if [ "$(count_lines)" -ne "$1" ]; then
+        echo "expected $1 lines of ours on stderr"
+        show
+        return 1
+    fi
+    is_product D.bin && [ ! -e D.bin.part ]
+}
+
+is_product() {
+    python "$1" << 'END'
+import sys
+import numpy as np
+from matrices import read_bin
+a, b, found = (read_bin(name)[1].astype("f8") for name in ("A.bin", "B.bin", sys.argv[1]))
+assert np.array_equal(found, a @ b), "not the product"
+END
+}
+
+# report EXPRESSION...: each is true; r is the report, r1 its rank 1.
+report() {
+    python "$@" << 'END'
+import json
+import sys
+r = json.load(open("report.json"))
+for expression in sys.argv[1:]:
+    assert eval(expression, {"r": r, "r1": r["ranks"][1]}), f"{expression} is not so in {json.dumps(r, indent=1)}"
+END
+}
+
+# ------------------------------------------------------------------------------------------------ devices
+
+# expect_take_over RULE...: rank 1 loses its device, the next one does the work, once and with a warning.
+expect_take_over() {
+    local rule
+    for rule in "$@"; do
+        echo "$rule"
+        device_job "faulty:$rule" --report report.json
+        expect_product 1 || return 1
+        [[ "$stderr" == *"mpimatmul: warning: rank 1: device 'faulty:$rule"* ]] || { show; return 1; }
+        report "r1['device_replacements'] == 1" "r['ranks'][0]['device_replacements'] == 0" \
+            "len(r['warnings']) == 1" "r['check']['result'] == 'passed'" || return 1
+        case $rule in
+            fail-alloc*:0:0) ;; # before the first product
+            *) report "r['fallback_products'] == 1" "r1['fallback_products'] == 1" || return 1 ;;
+        esac
+    done
+}
+
+# A device of host memory is lent float32 as it lies: only 16-bit operands are uploaded to it.
+@test "a CPU that is lost on one rank: the reference takes over" {
+    expect_take_over "fail=*:cpu" "fail-alloc=1:cpu"
+    "$MPIMATMUL" convert A.bin half.bin --dtype float16
+    mv half.bin A.bin
+    expect_take_over "fail-upload=1:cpu"
+}
+
+@test "an OpenCL device that is lost on one rank: the CPU takes over" {
+    need_opencl
+    expect_take_over fail=1:0:0 fail-alloc=2:0:0 fail-upload=2:0:0 fail-download=1:0:0
+}
+
+# Each rank's own exit code is in code.RANK; mpirun is told not to end the others because of it, and ends with 0.
+expect_all_69() {
+    local device wrap_0=./code wrap_1=./code mca="--mca orte_abort_on_non_zero_status 0"
+    write_script code '"$@"' 'echo $? > "code.$OMPI_COMM_WORLD_RANK"'
+    for device in "$@"; do
+        device_job "$device" --no-fallback
+        expect_refusal 0 "$device" || return 1
+        [ "$(cat code.0 code.1 | xargs)" = "69 69" ] || { tail code.?; return 1; }
+        rm code.?
+    done
+}
+
+@test "under --no-fallback a lost device ends all ranks with 69" {
+    expect_all_69 "faulty:fail=*:cpu"
+}
+
+@test "under --no-fallback a device lost while it is measured ends all ranks with 69" {
+    expect_all_69 "faulty:fail=1:cpu --weights auto"
+}
+
+@test "under --no-fallback a lost OpenCL device ends all ranks with 69" {
+    need_opencl
+    expect_all_69 faulty:fail-alloc=1:0:0 faulty:fail-upload=1:0:0 faulty:fail-download=1:0:0
+}
+
+# expect_repair DEVICE: its only wrong element is found in one row of rank 1, and put right.
+expect_repair() {
+    device_job "$1" --report report.json
+    expect_product 1 || return 1
+    [[ "$stderr" == *"mpimatmul: warning: rank 1: "*"1 wrong row in rows 31-61 of matrix 0"* ]] || { show; return 1; }
+    report "r['check']['result'] == 'passed after recomputation'" "r['check']['rows_wrong'] == 1" \
+        "r['check']['rows_recomputed'] == 1" "r1['rows_wrong'] == 1" "r1['device_replacements'] == 1"
+}
+
+@test "a wrong element is found, computed again and counted" {
+    expect_repair "faulty:corrupt=1:cpu"
+    expect_repair "faulty:corrupt=*:cpu"
+}
+
+@test "a wrong element of an OpenCL device is found, computed again and counted" {
+    need_opencl
+    expect_repair "faulty:corrupt=1:0:0"
+}
+
+@test "what stays wrong ends with 79, and no result" {
+    device_job "faulty:corrupt=*,everywhere:cpu"
+    expect_refusal 79 "rank 1: result is wrong in rows "
+    rm D.bin
+    device_job "faulty:corrupt=*:reference"
+    expect_status 79
+    [ "$(count_lines)" -eq 1 ] && [ ! -e D.bin ] && [ ! -e D.bin.part ]
+}
+
+# It is the check that finds it: without, the same job goes well and the file is wrong.
+@test "with --verify off a wrong element stays" {
+    device_job "faulty:corrupt=*:cpu" --verify off --report report.json
+    expect_status 0
+    [ "$(count_lines)" -eq 0 ]
+    report "r['check']['result'] == 'off'" "r['check']['rows_wrong'] == 0"
+    run is_product D.bin
+    [ "$status" -ne 0 ] && [[ "$output" == *"not the product"* ]]
+}
+
+@test "a device that is absent or malformed on one rank" {
+    device_job 7:7
+    expect_refusal 69 "'7:7'"
+    device_job gpu:x
+    expect_refusal 64 "--device"
+    device_job faulty:fail=*:7:7
+    expect_refusal 69 "'7:7'"
+}
+
+@test "options that must agree and do not are both named, devices may differ" {
+    job "--alpha 2" "--alpha 3" --device cpu
+    expect_refusal 64 "rank 1 has 'alpha=3', root has 'alpha=2'"
+    job "--device reference --threads 1" "--device faulty:delay=1ms:cpu" --weights auto
+    expect_product 0
+}
+
+# The rank that leads the node has no need to look at OpenCL, the other one has.
+@test "one rank on the CPU by name, the other on an OpenCL device" {
+    need_opencl
+    job "--device cpu" "--device 0:0" --weights 1,2 --report report.json
+    expect_product 0
+    report "[x['device'] for x in r['ranks']] == ['cpu', '0:0']"
+}
+
+# ----------------------------------------------------------------------------------------- OpenCL itself
+
+@test "no OpenCL at all: auto takes the CPU, a GPU by name is absent" {
+    OCL_ICD_VENDORS=/nonexistent job "" "" --weights equal --report report.json
+    expect_product 0
+    report "[x['device'] for x in r['ranks']] == ['cpu', 'cpu']"
+    cp old.bin D.bin
+    OCL_ICD_VENDORS=/nonexistent job "--device gpu" "--device gpu"
+    expect_refusal 69 "gpu"
+}
+
+@test "a driver that crashes is named and left out, the others work" {
+    need_opencl
+    bad_driver bad_icd_crash
+    OCL_ICD_VENDORS=$PWD/vendors/ job "--device auto" "--device 0:0" --weights equal
+    expect_product 1
+    [[ "$stderr" == *"mpimatmul: warning: "*bad_icd_crash.so*"crashed (signal 11)"* ]] || { show; return 1; }
+}
+
+# ------------------------------------------------------------------------------------------- system calls
+
+need_strace() {
+    command -v strace > /dev/null || skip "strace: not installed"
+    strace -o /dev/null true 2> /dev/null || skip "strace: may not trace here"
+}
+
+# fault CALL ERROR [PATH]: what comes before a program whose CALL (on PATH) is to fail.
+fault() {
+    echo "strace --quiet=path-resolution -o trace${3:+ -P $3} -e trace=$1 -e inject=$1:error=$2"
+}
+
+# The fault has struck, and not by way of another call.
+expect_injected() {
+    grep -q INJECTED trace || { echo "nothing was injected"; return 1; }
+}
+
+@test "a system call that fails on one rank ends all of them with 71" {
+    need_strace
+    local wrap_0 wrap_1
+    wrap_0=$(fault memfd_create ENOSPC) device_job cpu
+    expect_refusal 71 "shared memory: No space left on device"
+    expect_injected
+    wrap_0=$(fault fallocate ENOMEM /memfd:mpimatmul) device_job cpu
+    expect_refusal 71 "cannot allocate "
+    expect_injected
+    wrap_1=$(fault mmap ENOMEM /memfd:mpimatmul) device_job cpu
+    expect_refusal 71 "shared memory: Cannot allocate memory"
+    expect_injected
+}
+
+# Rank 1 opens rank 0's segment by process and number, which rank 0 has to tell first.
+@test "a segment that cannot be opened ends all ranks with 71" {
+    need_strace
+    write_script root 'echo $$ > root.new && mv root.new root.pid' \
+        'until [ -e go ]; do sleep 0.05; done' 'exec "$@"'
+    write_script other 'until [ -e root.pid ]; do sleep 0.05; done' \
+        'for fd in $(seq 11 60); do paths="$paths -P /proc/$(cat root.pid)/fd/$fd"; done' \
+        'exec strace --quiet=path-resolution -o trace $paths -e trace=openat -e inject=openat:error=EACCES \
+            sh -c "touch go; exec \"\$@\"" sh "$@"'
+    wrap_0=./root wrap_1=./other device_job cpu
+    expect_refusal 71 "cannot open shared memory "
+    expect_injected
+}
+
+@test "a result that cannot be written, flushed or renamed ends all ranks with 74" {
+    need_strace
+    local fault wrap_0
+    for fault in "pwrite64 ENOSPC" "pwrite64 EIO:when=3" "fsync EIO"; do
+        # shellcheck disable=SC2086 # two words
+        wrap_0=$(fault $fault "$(pwd -P)/D.bin.part")
+        device_job cpu
+        expect_refusal 74 "cannot write 'D.bin': "
+        expect_injected
+    done
+    wrap_0=$(fault rename EIO D.bin.part)
+    device_job cpu
+    expect_refusal 74 "cannot write 'D.bin': "
+    expect_injected
+}
+
+@test "an input that cannot be read any more ends all ranks with 66" {
+    need_strace
+    local wrap_0
+    wrap_0=$(fault pread64 EIO "$(pwd -P)/A.bin") device_job cpu
+    expect_refusal 66 "'A.bin': Input/output error"
+    expect_injected
+    wrap_0="$(fault pread64 EIO "$(pwd -P)/B.bin"):when=2" device_job cpu
+    expect_refusal 66 "'B.bin': Input/output error"
+    expect_injected
+}
+
+# -------------------------------------------------------------------------------------------------- files
+
+# wait_for FILE [SECONDS]: ten at most.
+wait_for() {
+    local i
+    for ((i = 0; i < ${2:-10} * 10; i++)); do
+        [ ! -e "$1" ] || return 0
+        sleep 0.1
+    done
+    echo "no $1 after ${2:-10} s"
+    return 1
+}
+
+# The limit comes while rank 1 computes: the file's space is reserved, the node's segment is there.
+@test "a limit on file size that strikes in mid-run ends all ranks with 74" {
+    write_script record 'echo $$ > pid' 'exec "$@"'
+    {
+        wait_for D.bin.part
+        until grep -q memfd:mpimatmul "/proc/$(< pid)/maps"; do sleep 0.1; done
+        prlimit --pid "$(< pid)" --fsize=4096
+    } 3>&- &
+    wrap_0=./record device_job faulty:delay=2s:cpu
+    wait $!
+    expect_refusal 74 "cannot write 'D.bin': File too large"
+}
+
+@test "a disk that is too small ends all ranks with 74" {
+    [ "$(id -u)" -eq 0 ] || skip "root: a disk is mounted"
+    mkdir small
+    mount -t tmpfs -o size=8k none small 2> /dev/null || skip "root: mount is not permitted"
+    cp old.bin small/D.bin
+    run --separate-stderr timeout 60 mpirun -q -n 2 \
+        ./rank "$MPIMATMUL" mul A.bin B.bin -o small/D.bin --device cpu --weights equal < /dev/null
+    take_stderr
+    local found
+    found=$(cd small && echo * && cmp D.bin ../old.bin)
+    umount small
+    expect_refusal 74 "cannot write 'small/D.bin': "
+    [[ "$stderr" == *"No space left on device"* ]]
+    [ "$found" = D.bin ]
+}
+
+# The output is begun before devices are measured, and here that takes two seconds; the files are read afterwards.
+@test "an input that gets shorter between plan and run ends all ranks with 65" {
+    { wait_for D.bin.part && truncate -s 20000 A.bin; } 3>&- &
+    job "--device cpu" "--device faulty:delay=500ms:cpu" --weights auto
+    wait $!
+    expect_refusal 65 "'A.bin' has become shorter"
+}
+
+# --------------------------------------------------------------------------------------------------- ranks
+
+# The killed rank cannot clean up; the next run does.
+@test "a rank that is killed in mid-run ends the job, the old result stays" {
+    local victim
+    write_script record 'echo $$ > "pid.$OMPI_COMM_WORLD_RANK"' 'exec "$@"'
+    for victim in 1 0; do
+        rm -f pid.? D.bin.part
+        { wait_for D.bin.part && sleep 0.5 && kill -KILL "$(< pid.$victim)"; } 3>&- &
+        wrap_0=./record wrap_1=./record device_job faulty:delay=50s:cpu
+        wait $!
+        expect_status 137
+        [ "$(count_lines)" -eq 0 ] && [ -z "$output" ]
+        cmp old.bin D.bin
+    done
+    device_job cpu
+    expect_product 0
+}
+
+@test "ranks of different versions end with 71 and both versions" {
+    local version
+    version=$("$MPIMATMUL" --version)
+    version=${version#mpimatmul }
+    mkdir other
+    cp -r "$REPO/Makefile" "$REPO/include" "$REPO/kernels" "$REPO/scripts" "$REPO/src" other/
+    sed -i 's/^\(#define MMUL_VERSION\) .*/\1 "77.7.7"/' other/include/mpimatmul_local.h
+    make -C other -j "$(nproc)" BUILD=built MODE=release CFLAGS=-O0 CPPFLAGS=-U_FORTIFY_SOURCE \
+        built/bin/mpimatmul > make.log 2>&1 || { cat make.log; return 1; }
+    run --separate-stderr timeout 60 mpirun -q -n 1 ./rank "$MPIMATMUL" mul A.bin B.bin -o D.bin --device cpu \
+        : -n 1 ./rank other/built/bin/mpimatmul mul A.bin B.bin -o D.bin --device cpu < /dev/null
+    take_stderr
+    expect_refusal 71 "runs mpimatmul 77.7.7, root on "
+    [[ "$stderr" == *" runs $version"* ]]
+}
+
+# ---------------------------------------------------------------------------------------------------- data
+
+# expect_classes DEVICE SPLIT: finite elements equal to numpy's, the others of the same kind.
+expect_classes() {
+    job "--device $1" "--device $1" --weights 2,1 --split "$2"
+    expect_status 0 || return 1
+    [ "$(count_lines)" -eq 0 ] || { show; return 1; }
+    python << 'END'
+import numpy as np
+from matrices import read_bin
+with np.errstate(invalid="ignore"):
+    expected = read_bin("A.bin")[1].astype("f8") @ read_bin("B.bin")[1].astype("f8")
+found = read_bin("D.bin")[1].astype("f8")
+assert np.isnan(expected).sum() > 100 and np.isinf(expected).sum() > 100
+wrong = np.argwhere(~((found == expected) | (np.isnan(found) & np.isnan(expected))))
+assert len(wrong) == 0, (len(wrong), wrong[0], found[tuple(wrong[0])], expected[tuple(wrong[0])])
+END
+}
+
+make_classes() {
+    python << 'END'
+import numpy as np
+from matrices import integers, write_bin
+a, b = integers(7, 61, 83), integers(8, 83, 47)
+a[5, 7], a[5, 9], a[40, 0], a[41, 82], a[42, 3], a[42, 4] = np.nan, np.inf, np.inf, -np.inf, np.inf, -np.inf
+b[11, 13], b[12, 20], b[0, 30], b[0, 31] = np.nan, -np.inf, 0, np.inf
+a[50, :], a[50, 1] = 0, np.inf
+write_bin("A.bin", a)
+write_bin("B.bin", b)
+END
+}
+
+@test "NaN and infinity come out where numpy has them" {
+    make_classes
+    expect_classes cpu rows
+    expect_classes reference cols
+}
+
+@test "NaN and infinity come out of an OpenCL device where numpy has them" {
+    need_opencl
+    make_classes
+    expect_classes 0:0 rows
+    expect_classes 0:0 cols
+}
+
+# Last: it was begun first.
+@test "a driver that hangs is named and left out" {
+    cd "$HANG"
+    wait_for code 60
+    status=$(< code) output=$(< out) stderr=$(< err)
+    expect_product 1
+    [[ "$stderr" == *"mpimatmul: warning: "*bad_icd_hang.so*"did not answer"* ]] || { show; return 1; }
+}

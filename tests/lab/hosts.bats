@@ -1,0 +1,166 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# Products over two and three hosts, each with its own network stack (see hosts.bash): the same elements as on
+# one rank and in numpy, however the work is cut, and no more bytes on the cable than the plan says.
+# shellcheck disable=SC2154 # status, output and stderr are set by bats
+load ../cli/helper
+load hosts
+
+setup_file() {
+    lab_up 3
+}
+
+teardown_file() {
+    lab_down
+}
+
+setup() {
+    need_lab
+    need_numpy
+    mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return 1
+    operands make
+}
+
+operands() {
+    "$PYTHON" "$BATS_TEST_DIRNAME/operands.py" "$@"
+}
+
+two=node1:1,node2:1 three=node1:1,node2:1,node3:1 two_twice=node1:2,node2:2 three_twice=node1:2,node2:2,node3:2
+
+# ranks_of node1:2,node2:2 -> 4
+ranks_of() {
+    local slots=${1//node?:/}
+    echo $((${slots//,/ + }))
+}
+
+# product HOSTS EXPRESSION ARGUMENTS...: on one rank per slot, and alone; both are what numpy says. $weights are
+# those of the ranks, $map is mpirun's; leaves report.json.
+product() {
+    local hosts=$1 expression=$2 alone
+    shift 2
+    "$MPIMATMUL" mul "$@" --device cpu -o alone.bin --quiet &
+    alone=$!
+    # shellcheck disable=SC2086 # map is several words, or none
+    run --separate-stderr lab_mpirun "$hosts" -n "$(ranks_of "$hosts")" ${map:-} "$MPIMATMUL" mul "$@" \
+        --weights "${weights:-equal}" --device cpu -o D.bin --report report.json
+    wait "$alone" && expect_status 0 || return 1
+    if grep '^mpimatmul: ' <<< "$stderr"; then
+        echo "expected nothing of ours on stderr"
+        return 1
+    fi
+    [[ "$output" == *"check passed: "*" 0 wrong, 0 recomputed"* ]] || { show; return 1; }
+    operands equal "$expression" alone.bin D.bin
+}
+
+@test "rows and columns, two hosts and three, one and two ranks on each" {
+    product $two "a @ b" A.bin B.bin --split rows
+    operands report "r['nodes'] == 2" "r['split'] == 'rows'" "[x['host'] for x in r['ranks']] == ['node1', 'node2']"
+    product $two_twice "a @ b" A.bin B.bin --split cols
+    operands report "r['nodes'] == 2" "r['split'] == 'cols'" "len(r['ranks']) == 4"
+    product $three_twice "a @ b" A.bin B.bin --split rows
+    operands report "r['nodes'] == 3" "[x['host'][-1] for x in r['ranks']] == list('112233')"
+    product $three "a @ b" A.bin B.bin --split cols
+    operands report "r['nodes'] == 3"
+}
+
+@test "transposes" {
+    product $two "a @ b" At.bin Bt.bin --transpose-a --transpose-b --split rows
+    product $two_twice "a @ b" At.bin B.bin --transpose-a --split cols
+    product $three "a @ b" A.bin Bt.bin --transpose-b --split cols
+}
+
+@test "alpha, beta and C" {
+    product $two_twice "3 * (a @ b) - 2 * c" A.bin B.bin --alpha 3 --beta -2 --c-in C.bin --split rows
+    product $three "2 * c - a @ b" At.bin Bt.bin --transpose-a --transpose-b --alpha -1 --beta 2 --c-in C.bin \
+        --split cols
+    product $two "5 * c" A.bin B.bin --alpha 0 --beta 5 --c-in C.bin
+}
+
+@test "stacks: batches that repeat, a 3-D stack, transposes, C" {
+    product $two_twice "s @ t" S.bin T.bin --split rows
+    product $three "s @ t" St.bin Tt.bin --transpose-a --transpose-b --split cols
+    product $two "2 * (s @ t) + 3 * u" S.bin Tt.bin --transpose-b --alpha 2 --beta 3 --c-in U.bin --split cols
+    product $three "v @ w" V.bin W.bin --split rows
+    product $two_twice "v @ w" Vt.bin Wt.bin --transpose-a --transpose-b --split cols
+}
+
+@test "16-bit operands" {
+    product $two_twice "a @ b" Ah.bin Bh.bin --split rows
+    product $three "a @ b" Ab.bin Bb.bin --split cols --dtype float32
+    product $two "a @ b" Ah.bin B.bin --split cols
+}
+
+@test "weights, and nodes without work" {
+    weights=3,1 product $two "a @ b" A.bin B.bin --split rows
+    operands report "[x['end'] - x['begin'] for x in r['ranks']] == [46, 15]"
+    weights=0,1 product $two "a @ b + c" A.bin B.bin --split rows --beta 1 --c-in C.bin
+    operands report "[x['end'] - x['begin'] for x in r['ranks']] == [0, 61]"
+    weights=1,0 product $two "a @ b" A.bin B.bin --split cols
+    operands report "[x['end'] - x['begin'] for x in r['ranks']] == [47, 0]" "r['network_bytes'] == 0"
+    weights=0,0,0,1,2,0 product $three_twice "s @ t" S.bin T.bin
+    operands report "[x['end'] - x['begin'] for x in r['ranks']] == [0, 0, 0, 34, 68, 0]"
+}
+
+@test "ranks dealt out host by host, each with its own share" {
+    map="--map-by node"
+    weights=1,2,3,4 product $two_twice "a @ b" A.bin B.bin --split rows
+    operands report "[x['host'] for x in r['ranks']] == ['node1', 'node2', 'node1', 'node2']" \
+        "[x['end'] - x['begin'] for x in r['ranks']] == [6, 12, 18, 25]" "r['nodes'] == 2"
+    weights=0,2,1,0,3,1 product $three_twice "s @ t" St.bin Tt.bin --transpose-a --transpose-b --split cols
+    operands report "[x['host'][-1] for x in r['ranks']] == list('123123')"
+}
+
+@test "a slow network changes no element" {
+    lab_rate 50mbit || skip "lab: no tc tbf on this machine"
+    product $three "a @ b" A.bin B.bin
+    lab_rate none
+}
+
+# Bytes that came in and went out at a host's cable so far.
+cable_bytes() {
+    ip netns exec "$LAB_NAME-$1" cat /sys/class/net/eth0/statistics/{rx,tx}_bytes | xargs
+}
+
+# B is the larger part, so sending it once per rank would treble what comes in.
+@test "bytes cross the network once per node, as many as plan and report say" {
+    local hosts=node1:3,node2:3 received sent rx tx
+    "$MPIMATMUL" gen big_A.bin --dims 301x503 --kind integer --seed 1
+    "$MPIMATMUL" gen big_B.bin --dims 503x601 --kind integer --seed 2
+    lab_mpirun $hosts -n 6 "$MPIMATMUL" plan big_A.bin big_B.bin --weights equal --split rows --device cpu --json \
+        > plan.json
+    read -r received sent <<< "$(cable_bytes node2)"
+    lab_mpirun $hosts -n 6 "$MPIMATMUL" mul big_A.bin big_B.bin --weights equal --split rows --device cpu \
+        -o D.bin --report report.json --quiet
+    read -r rx tx <<< "$(cable_bytes node2)"
+    "$MPIMATMUL" mul big_A.bin big_B.bin --device cpu -o alone.bin --quiet
+    cmp alone.bin D.bin
+    operands report "r['nodes'] == 2" "r['network_bytes'] == sum(x['network_bytes'] for x in p['nodes'])" \
+        "r['network_bytes'] == 4 * (503 * 601 + 150 * 503 + 150 * 601)" \
+        "4 * (503 * 601 + 150 * 503) <= $((rx - received)) < 4 * (503 * 601 + 150 * 503) + 300e3" \
+        "4 * 150 * 601 <= $((tx - sent)) < 4 * 150 * 601 + 300e3"
+}
+
+# Room for 33 rows of A and C beside B and the work space, where three quarters of 61 rows should go.
+@test "a node whose memory is too small gets less, and the sum is right" {
+    lab_mpirun $two -n 2 "$MPIMATMUL" plan A.bin B.bin --weights 3,1 --split rows --device cpu --json > plan.json
+    local room
+    room=$("$PYTHON" -c 'import json
+node = json.load(open("plan.json"))["nodes"][0]
+print(node["private_bytes"] + node["whole_bytes"] + 33 * 4 * (83 + 47))')
+    weights=3,1 product $two "a @ b" A.bin B.bin --split rows --memory "$room"
+    operands report "[x['end'] - x['begin'] for x in r['ranks']] == [33, 28]" \
+        "r['ranks'][0]['why'] == \"clipped to the node's memory\"" "r['ranks'][1]['why'] == ''"
+}
+
+@test "what does not fit at all ends every rank with 71 and the numbers" {
+    run --separate-stderr lab_mpirun $two_twice -n 4 "$LAB_FOLDER/rank" "$MPIMATMUL" mul A.bin B.bin \
+        --weights equal --device cpu -o D.bin --split rows --memory 1MiB
+    expect_status 71
+    [ "$(cat err.? | grep -c '^mpimatmul: ')" -eq 1 ]
+    [[ "$(< err.0)" == *"mpimatmul: cannot fit 'A.bin' x 'B.bin' into memory: "*"2.0 MiB available on 2 nodes"* ]]
+    [ -z "$output" ] && [ ! -e D.bin ] && [ ! -e D.bin.part ]
+}
+
+@test "nothing of these jobs still runs on the hosts" {
+    [ -z "$(lab_pids)" ]
+}

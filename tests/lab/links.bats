@@ -1,0 +1,152 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# What goes wrong between two hosts: bytes that change on the way, a rank that dies far away, a host that is cut
+# off. The job ends, says one line where it still can, and leaves an existing result as it was.
+# shellcheck disable=SC2154 # status, output and stderr are set by bats
+load ../cli/helper
+load hosts
+
+setup_file() {
+    lab_up 2
+}
+
+teardown_file() {
+    lab_down
+}
+
+# Large enough that no message of the run's own (plan, options) is as large.
+setup() {
+    need_lab
+    mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return 1
+    "$MPIMATMUL" gen A.bin --dims 301x203 --kind integer --seed 1
+    "$MPIMATMUL" gen B.bin --dims 203x151 --kind integer --seed 2
+    "$MPIMATMUL" gen C.bin --dims 301x151 --kind integer --seed 3
+    "$MPIMATMUL" gen D.bin --dims 5x5 --kind integer --seed 4
+    cp D.bin old.bin
+}
+
+hosts=node1:1,node2:1
+
+# job ARGUMENTS...: A B into D on both hosts; $before is what comes between mpirun and the program.
+job() {
+    # shellcheck disable=SC2086 # before is several words, or none
+    run --separate-stderr lab_mpirun $hosts -n 2 ${before:-} "$LAB_FOLDER/rank" "$MPIMATMUL" mul A.bin B.bin \
+        -o D.bin --weights equal --device cpu "$@"
+    stderr+=$(cat err.0 err.1)
+}
+
+# contexts OPTIONS: A B into D, rank 1, which is on node2, with other options.
+contexts() {
+    local common=("$LAB_FOLDER/rank" "$MPIMATMUL" mul A.bin B.bin -o D.bin --weights equal)
+    # shellcheck disable=SC2086 # several words
+    run --separate-stderr lab_mpirun $hosts -n 1 -host node1 "${common[@]}" --device cpu \
+        : -n 1 -host node2 "${common[@]}" $1
+    stderr+=$(cat err.0 err.1)
+}
+
+expect_one_line() {
+    if [ "$(grep -c '^mpimatmul: ' <<< "$stderr")" -ne 1 ] || [[ "$stderr" != *"mpimatmul: $1"* ]]; then
+        printf 'expected one line of ours, with\n%s\n' "$1"
+        show
+        return 1
+    fi
+}
+
+# The old result, and nothing half-written.
+expect_old_result() {
+    cmp old.bin D.bin && [ ! -e D.bin.part ]
+}
+
+expect_right_result() {
+    "$MPIMATMUL" mul A.bin B.bin --device cpu -o alone.bin --quiet "$@" && cmp alone.bin D.bin
+}
+
+@test "a bit that changes on the way is noticed, whichever way" {
+    local message before="-x LD_PRELOAD=$BUILD/tests/tamper.so -x MMUL_TAMPER"
+    for message in scatterv scatterv:2 bcast gatherv; do
+        export MMUL_TAMPER=$message
+        job --split rows --beta 1 --c-in C.bin
+        expect_status 71
+        expect_one_line "bytes changed on the way between root and node 1"
+        [ -z "$output" ]
+        expect_old_result
+    done
+    # The same helper without orders: it is the flipped bit that ends the job.
+    MMUL_TAMPER=none job --split rows --beta 1 --c-in C.bin
+    expect_status 0
+    expect_right_result --beta 1 --c-in C.bin
+}
+
+@test "a device that is not there, on the host far away" {
+    contexts "--device 7:7"
+    expect_status 69
+    expect_one_line ""
+    [[ "$stderr" == *"'7:7'"* && "$stderr" == *node2* ]] || { show; return 1; }
+    expect_old_result
+}
+
+@test "a device that is lost on the host far away: the CPU there takes over" {
+    contexts "--device faulty:fail=*:cpu"
+    expect_status 0
+    expect_one_line "warning: rank 1"
+    expect_right_result
+}
+
+# The processes of our program on a host.
+program_pids() {
+    local pid
+    for pid in $(ip netns pids "$LAB_NAME-$1"); do
+        [ "$(cat "/proc/$pid/comm" 2> /dev/null)" != mpimatmul ] || echo "$pid"
+    done
+}
+
+# start_slow_job: one that computes for many seconds once D.bin.part is there; waits until then.
+start_slow_job() {
+    local common=("$MPIMATMUL" mul A.bin B.bin -o D.bin --weights equal --device) slow=faulty:delay=40s:cpu i
+    lab_mpirun $hosts --tune "$REPO/scripts/mpimatmul.tune" -n 1 -host node1 "${common[@]}" cpu \
+        : -n 1 -host node2 "${common[@]}" $slow > job.out 2> job.err 3>&- &
+    job=$!
+    for ((i = 0; i < 100; i++)); do
+        [ ! -e D.bin.part ] || break
+        sleep 0.1
+    done
+    sleep 0.5
+    [ -n "$(program_pids node2)" ]
+}
+
+# expect_job_end LEAST MOST: mpirun's exit code, one that none of ours is.
+expect_job_end() {
+    local code=0
+    wait "$job" || code=$?
+    if [ "$code" -lt "$1" ] || [ "$code" -gt "$2" ]; then
+        echo "expected mpirun to end with $1 to $2, found $code"
+        cat job.out job.err
+        return 1
+    fi
+    cmp old.bin D.bin
+}
+
+# A killed run cannot clean up behind itself; the next one does.
+expect_next_run() {
+    job
+    expect_status 0
+    expect_right_result
+    [ ! -e D.bin.part ]
+}
+
+@test "a rank that is killed far away ends the job" {
+    start_slow_job
+    # shellcheck disable=SC2046 # one or several
+    kill -KILL $(program_pids node2)
+    expect_job_end 130 143
+    expect_next_run
+}
+
+@test "a host that is cut off ends the job, with the settings of mpimatmul.tune" {
+    start_slow_job
+    lab_cut node2
+    expect_job_end 200 210
+    lab_mend node2
+    lab_clear > /dev/null
+    expect_next_run
+}
