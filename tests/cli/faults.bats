@@ -86,7 +86,7 @@ write_script() {
 device_job() {
     local device=$1
     shift
-    job "--device auto" "--device $device" --weights equal "$@"
+    job "--device auto" "--device $device" --weights "${weights:-equal}" "$@"
 }
 
 count_lines() {
@@ -185,7 +185,8 @@ expect_all_69() {
 }
 
 @test "under --no-fallback a device lost while it is measured ends all ranks with 69" {
-    expect_all_69 "faulty:fail=1:cpu --weights auto"
+    local weights=auto
+    expect_all_69 faulty:fail=1:cpu
 }
 
 @test "under --no-fallback a lost OpenCL device ends all ranks with 69" {

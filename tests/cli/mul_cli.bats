@@ -312,6 +312,17 @@ contexts() {
     "$PYTHON" -c 'import json, sys; json.loads(sys.argv[1])' "$output"
 }
 
+# Columns 4 and 5 of a rank's row: cores, threads.
+@test "--threads and --bind reach the ranks" {
+    ranks 2 devices --device cpu --threads 2
+    expect_status 0
+    [ "$(awk '$1 == 1 && $6 == "cpu" { print $5 }' <<< "$output")" = 2 ]
+    ranks 2 devices --device cpu --threads 1
+    [ "$(awk '$1 == 1 && $6 == "cpu" { print $5 }' <<< "$output")" = 1 ]
+    ranks 2 devices --device cpu --threads 1 --bind none
+    [ "$(awk '$1 == 1 && $6 == "cpu" { print $4 }' <<< "$output")" = any ]
+}
+
 @test "progress goes to stderr, and a short run has none" {
     need_numpy
     make_operands
