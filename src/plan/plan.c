@@ -290,6 +290,8 @@ static const char *why_text(const struct planning *p, int rank) {
 static enum mmul_status share_range(struct planning *p, struct mmul_error *err) {
     size_round(p);
     measure_capacity(p);
+    if (p->nodes[p->rank_node[0]].memory_bytes < private_bytes(p, 0)) // root passes all bytes on
+        return fail_memory(p, err);
     const struct mmul_share_request request = {.total = p->plan->total,
                                                .size = p->plan->size,
                                                .node_count = p->plan->node_count,

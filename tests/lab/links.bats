@@ -45,7 +45,7 @@ contexts() {
 }
 
 expect_one_line() {
-    if [ "$(grep -c '^mpimatmul: ' <<< "$stderr")" -ne 1 ] || [[ "$stderr" != *"mpimatmul: $1"* ]]; then
+    if [ "$(grep -c '^mpimatmul: ' <<< "$stderr")" -ne 1 ] || [[ "$stderr" != *"mpimatmul: "*"$1"* ]]; then
         printf 'expected one line of ours, with\n%s\n' "$1"
         show
         return 1
