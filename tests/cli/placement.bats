@@ -90,3 +90,21 @@ expect_placement() {
     expect_status 0
     grep -q 'mpirun itself loads every OpenCL driver; HWLOC_COMPONENTS=-opencl,-gl' <<< "$output"
 }
+
+@test "--device @FILE gives devices and weights by host" {
+    "$MPIMATMUL" gen A.bin --dims 60x20 --kind integer --seed 1 2> /dev/null
+    "$MPIMATMUL" gen B.bin --dims 20x30 --kind integer --seed 2 2> /dev/null
+    printf '# this machine\n%s reference 1\n%s cpu 2\n' "$(uname -n)" "$(uname -n)" > lab.txt
+    ranks 2 mul A.bin B.bin -o C.bin --device @lab.txt --split rows --report r.json
+    expect_quiet_success
+    [ "$("$PYTHON" -c 'import json
+print([(rank["device"], rank["end"] - rank["begin"]) for rank in json.load(open("r.json"))["ranks"]])')" = \
+        "[('reference', 20), ('cpu', 40)]" ]
+    printf '%s cpu\n' elsewhere > lab.txt
+    ranks 1 mul A.bin B.bin -o D.bin --device @lab.txt
+    expect_failure 65 "'lab.txt' has no device for rank 0 of host '$(uname -n)'" \
+        "list one device per rank of each host, by the name \`hostname\` prints there"
+    ranks 2 mul A.bin B.bin -o D.bin --device @missing.txt
+    expect_failure 66 "cannot read 'missing.txt': No such file or directory"
+    [ ! -e D.bin ]
+}
