@@ -100,8 +100,10 @@ enum mmul_status mmul_run_create(struct mmul_context *context, const struct mmul
     struct mmul_run *made = NULL;
     enum mmul_status status = mmul_allocate(1, sizeof *made, "a run", (void **)&made, err);
     status = mmul_comm_agree(context->comm, status, err);
-    if (status != MMUL_OK)
-        goto out;
+    if (status != MMUL_OK) {
+        mmul_free(made); // nothing in it yet
+        return status;
+    }
     made->context = context;
     made->plan = plan;
     made->args = args;
@@ -122,12 +124,10 @@ enum mmul_status mmul_run_create(struct mmul_context *context, const struct mmul
             mmul_shared_create(context->comm, made->layout.bytes, &made->segment, err), err);
     if (status == MMUL_OK)
         status = mmul_comm_agree(context->comm, create_worker(made, err), err);
-    if (status == MMUL_OK) {
+    if (status == MMUL_OK)
         *run = made;
-        made = NULL;
-    }
-out:
-    mmul_run_destroy(made);
+    else
+        mmul_run_destroy(made);
     return status;
 }
 

@@ -32,7 +32,6 @@ struct mmul_run {
     int64_t *sizes;          // owned: bytes of the present stream per node
     double begin;            // when the run began
     int replacements_before; // of the context's device
-    double warm_up_seconds;
     struct mmul_report_rank mine;
 };
 
