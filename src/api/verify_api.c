@@ -94,8 +94,7 @@ static enum mmul_status check_shape(const struct mmul_problem *p, struct mmul_ma
                                     struct mmul_error *err) {
     struct mmul_shape have = mmul_matrix_info(c).shape;
     char found[96], expected[96];
-    if (have.batch == p->c.batch && have.depth == p->c.depth && have.rows == p->c.rows &&
-        have.cols == p->c.cols)
+    if (mmul_shape_equal(have, p->c))
         return MMUL_OK;
     return mmul_fail(err, MMUL_ERR_DATA, "'%s' is %s, but '%s' x '%s' is %s", mmul_matrix_name(c),
                      mmul_shape_format(have, found), p->a_name, p->b_name,

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/integer.h"
 #include "base/memory.h"
 #include "base/status.h"
 
@@ -70,13 +71,9 @@ struct rounds {
     struct mmul_error *err;
 };
 
-static int64_t smaller(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
 // Bytes of `member` in round `r`, and where they begin in its stream.
 static int64_t round_begin(const struct rounds *rounds, int64_t r, int member) {
-    return smaller(r * rounds->chunk, rounds->args->bytes[rounds->args->team->nodes[member]]);
+    return mmul_smaller(r * rounds->chunk, rounds->args->bytes[rounds->args->team->nodes[member]]);
 }
 
 // All members compute the same chunk and number of rounds.
@@ -172,7 +169,7 @@ static void pass_own(struct rounds *rounds, bool out) {
     int64_t bytes = args->bytes[0];
     struct mmul_error err;
     for (int64_t at = 0; at < bytes && rounds->status == MMUL_OK; at += args->round_bytes) {
-        int64_t to = smaller(at + args->round_bytes, bytes);
+        int64_t to = mmul_smaller(at + args->round_bytes, bytes);
         char *memory = (char *)args->mine + at;
         keep_first(rounds,
                    out ? end->produce(end->context, 0, at, to, memory, &err)
@@ -277,7 +274,7 @@ enum mmul_status mmul_panels_broadcast(const struct mmul_stream_args *args,
     if (args->team->mpi == MPI_COMM_NULL)
         return MMUL_OK;
     for (int64_t at = 0; at < args->bytes[0]; at += args->round_bytes) {
-        int64_t end = smaller(at + args->round_bytes, args->bytes[0]);
+        int64_t end = mmul_smaller(at + args->round_bytes, args->bytes[0]);
         char *panel = args->mine != NULL ? (char *)args->mine + at : args->round;
         broadcast_panel(&rounds, at, end, panel);
     }

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/integer.h"
 #include "base/memory.h"
 #include "base/text.h"
 
@@ -118,13 +119,9 @@ static struct block block_of(const struct mmul_gemm *args) {
     return block;
 }
 
-static int64_t least(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
 // A row distance beyond int belongs to a block of one stored row, where any legal value will do.
 static int row_distance(int64_t ld) {
-    return (int)least(ld, INT_MAX);
+    return (int)mmul_smaller(ld, INT_MAX);
 }
 
 // The part of C that begins at (i, j), with the terms from p on; it fits `block`.
@@ -137,10 +134,11 @@ static void multiply_block(const struct mmul_gemm *args, struct block block, int
     b += args->transpose_b ? j * args->b.ld + p : p * args->b.ld + j;
     c += i * args->c.ld + j;
     cblas_sgemm(CblasRowMajor, args->transpose_a ? CblasTrans : CblasNoTrans,
-                args->transpose_b ? CblasTrans : CblasNoTrans, (int)least(block.m, args->m - i),
-                (int)least(block.n, args->n - j), (int)least(block.k, args->k - p), args->alpha, a,
-                row_distance(args->a.ld), b, row_distance(args->b.ld), p == 0 ? args->beta : 1.0f,
-                c, row_distance(args->c.ld));
+                args->transpose_b ? CblasTrans : CblasNoTrans,
+                (int)mmul_smaller(block.m, args->m - i), (int)mmul_smaller(block.n, args->n - j),
+                (int)mmul_smaller(block.k, args->k - p), args->alpha, a, row_distance(args->a.ld),
+                b, row_distance(args->b.ld), p == 0 ? args->beta : 1.0f, c,
+                row_distance(args->c.ld));
 }
 
 static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mmul_error *err) {

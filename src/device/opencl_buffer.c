@@ -8,6 +8,7 @@
 
 #include <assert.h>
 
+#include "base/integer.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "device/opencl_error.h"
@@ -235,23 +236,19 @@ static enum mmul_status upload_piece(struct mmul_opencl *opencl, struct mmul_ope
     return status == MMUL_OK ? begin_widening(opencl, to, rows, cols, dtype, err) : status;
 }
 
-static int64_t least(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
 static enum mmul_status upload_widened(struct mmul_opencl *opencl, struct mmul_operand to,
                                        int64_t rows, int64_t cols, const char *host,
                                        int64_t host_ld, enum mmul_dtype dtype,
                                        struct mmul_error *err) {
     enum mmul_status status = mmul_opencl_prepare_widening(opencl, err);
-    const int64_t piece_cols = least(cols, MMUL_OPENCL_STAGING_COUNT);
+    const int64_t piece_cols = mmul_smaller(cols, MMUL_OPENCL_STAGING_COUNT);
     const int64_t piece_rows = MMUL_OPENCL_STAGING_COUNT / piece_cols;
     for (int64_t r = 0; r < rows && status == MMUL_OK; r += piece_rows) {
         for (int64_t c = 0; c < cols && status == MMUL_OK; c += piece_cols) {
             struct mmul_operand place = to;
             place.offset += r * to.ld + c;
-            status = upload_piece(opencl, place, least(piece_rows, rows - r),
-                                  least(piece_cols, cols - c), host + (r * host_ld + c) * 2,
+            status = upload_piece(opencl, place, mmul_smaller(piece_rows, rows - r),
+                                  mmul_smaller(piece_cols, cols - c), host + (r * host_ld + c) * 2,
                                   host_ld, dtype, err);
         }
     }

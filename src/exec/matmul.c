@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "exec/calibrate.h"
 #include "exec/run.h"
+#include "model/matrix.h"
 
 // --------------------------------------------------------------------------------------- problem
 
@@ -169,10 +170,6 @@ static enum mmul_status end_output(const struct mmul_context *context,
     return mmul_comm_agree(context->comm, status, err);
 }
 
-static bool same_shape(struct mmul_shape x, struct mmul_shape y) {
-    return x.batch == y.batch && x.depth == y.depth && x.rows == y.rows && x.cols == y.cols;
-}
-
 // Is the plan one of this job? A caller's mistake here would be a wrong address later.
 static enum mmul_status check_job(const struct mmul_context *context,
                                   const struct mmul_matmul *args, const struct mmul_plan *plan,
@@ -189,14 +186,14 @@ static enum mmul_status check_job(const struct mmul_context *context,
     enum mmul_status status = mmul_problem_load(args, &now, err);
     if (status != MMUL_OK)
         return status;
-    if (!same_shape(now.a, then->a) || !same_shape(now.b, then->b) ||
+    if (!mmul_shape_equal(now.a, then->a) || !mmul_shape_equal(now.b, then->b) ||
         now.a_dtype != then->a_dtype || now.b_dtype != then->b_dtype ||
         now.transpose_a != then->transpose_a || now.transpose_b != then->transpose_b ||
         now.alpha != then->alpha || now.beta != then->beta)
         return mmul_fail(err, MMUL_ERR_USAGE, "plan is for other operands than '%s' and '%s'",
                          now.a_name, now.b_name);
     char have[96], want[96];
-    if (!same_shape(mmul_output_shape(args->output), now.c))
+    if (!mmul_shape_equal(mmul_output_shape(args->output), now.c))
         return mmul_fail(err, MMUL_ERR_USAGE, "output is %s, the result is %s",
                          mmul_shape_format(mmul_output_shape(args->output), have),
                          mmul_shape_format(now.c, want));

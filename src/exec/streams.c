@@ -3,6 +3,7 @@
 // files and plans, not MPI.
 #include "exec/streams.h"
 
+#include "base/integer.h"
 #include "model/matrix.h"
 
 // A stretch of one rectangle: elements [begin, end) of `region`, at `memory`.
@@ -30,14 +31,6 @@ static int64_t element_bytes(const struct mmul_plan *plan, enum mmul_stream stre
     return sizeof(float);
 }
 
-static int64_t larger(int64_t a, int64_t b) {
-    return a > b ? a : b;
-}
-
-static int64_t smaller(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
 // The range of bytes a call is about, and the memory it is in.
 struct window {
     int64_t begin, end;
@@ -49,8 +42,8 @@ static enum mmul_status visit_region(struct mmul_streams *streams, struct mmul_r
                                      int64_t at, const struct window *window, visit call,
                                      struct mmul_error *err) {
     int64_t each = element_bytes(streams->plan, streams->stream);
-    int64_t from = larger(at, window->begin);
-    int64_t to = smaller(at + mmul_region_count(region) * each, window->end);
+    int64_t from = mmul_larger(at, window->begin);
+    int64_t to = mmul_smaller(at + mmul_region_count(region) * each, window->end);
     if (from >= to)
         return MMUL_OK;
     const struct stretch stretch = {.region = region,
@@ -179,7 +172,7 @@ void mmul_stream_sizes(const struct mmul_plan *plan, enum mmul_stream stream, in
         return;
     bytes[0] = 0; // the same for every node that has work
     for (int i = 0; i < plan->node_count; i++)
-        bytes[0] = larger(bytes[0], mmul_plan_nodes(plan)[i].whole_bytes);
+        bytes[0] = mmul_larger(bytes[0], mmul_plan_nodes(plan)[i].whole_bytes);
 }
 
 struct mmul_stream_end mmul_streams_begin(struct mmul_streams *streams, enum mmul_stream stream,

@@ -12,12 +12,9 @@
 
 #include <string.h>
 
+#include "base/integer.h"
 #include "base/memory.h"
 #include "base/status.h"
-
-static int64_t smaller(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
 
 // ------------------------------------------------------------------------------------- staging
 
@@ -161,7 +158,7 @@ static enum mmul_status multiply_c_tile(struct mmul_worker *worker, const struct
     struct mmul_operand c;
     enum mmul_status status = begin_c_tile(worker, p, s, &at, &c, err);
     for (at.k0 = 0; status == MMUL_OK && at.k0 < p->k; at.k0 += tile_k) {
-        at.k = smaller(tile_k, p->k - at.k0);
+        at.k = mmul_smaller(tile_k, p->k - at.k0);
         status = multiply_tile(worker, p, s, &at, c, err);
     }
     return status == MMUL_OK ? end_c_tile(worker, p, s, &at, c, err) : status;
@@ -182,8 +179,8 @@ static enum mmul_status multiply_tiles(struct mmul_worker *worker, const struct 
         for (int64_t m0 = 0; status == MMUL_OK && m0 < p->m; m0 += tile.m) {
             const struct tile_place at = {.m0 = m0,
                                           .n0 = n0,
-                                          .m = smaller(tile.m, p->m - m0),
-                                          .n = smaller(tile.n, p->n - n0)};
+                                          .m = mmul_smaller(tile.m, p->m - m0),
+                                          .n = mmul_smaller(tile.n, p->n - n0)};
             status = multiply_c_tile(worker, p, s, at, tile.k, err);
         }
     return status == MMUL_OK ? mmul_device_wait(worker->context->device, err) : status;

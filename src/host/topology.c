@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/integer.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "host/cgroup.h"
@@ -220,18 +221,14 @@ static int64_t read_meminfo(const char *key) {
     return strtoll(value, NULL, 10) * 1024;
 }
 
-static int64_t least(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
 static void read_memory(struct mmul_topology *topology) {
     struct mmul_cgroup_limits limits;
     mmul_cgroup_read("", &limits);
     int64_t total = read_meminfo("MemTotal");
     int64_t available = read_meminfo("MemAvailable");
     topology->cpu_quota = limits.cpu_quota;
-    topology->memory_bytes = least(total, limits.memory_bytes);
-    topology->memory_available_bytes = least(available, limits.memory_available_bytes);
+    topology->memory_bytes = mmul_smaller(total, limits.memory_bytes);
+    topology->memory_available_bytes = mmul_smaller(available, limits.memory_available_bytes);
 }
 
 // ---------------------------------------------------------------------------------------- discover

@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <math.h>
 
+#include "base/integer.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "io/matrix_file.h"
@@ -22,14 +23,10 @@ static enum kind classify(float value) {
     return value > 0 ? PLUS_INF : MINUS_INF;
 }
 
-static int64_t smaller(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
 static enum mmul_status allocate_values(const struct mmul_matrix *matrix, void **values,
                                         struct mmul_error *err) {
     int64_t each = mmul_region_count(mmul_region_whole(matrix->info.shape, 0));
-    return mmul_allocate_raw(smaller(each, BUFFER_ELEMENTS), sizeof(float), "a compare buffer",
+    return mmul_allocate_raw(mmul_smaller(each, BUFFER_ELEMENTS), sizeof(float), "a compare buffer",
                              values, err);
 }
 
@@ -63,7 +60,7 @@ enum mmul_status mmul_statistics(struct mmul_matrix *matrix, struct mmul_statist
         struct mmul_region region = mmul_region_whole(shape, m);
         int64_t count = mmul_region_count(region);
         for (int64_t e = 0; e < count && status == MMUL_OK; e += BUFFER_ELEMENTS) {
-            int64_t end = smaller(e + BUFFER_ELEMENTS, count);
+            int64_t end = mmul_smaller(e + BUFFER_ELEMENTS, count);
             status = mmul_matrix_read_float(matrix, region, e, end, values, err);
             if (status == MMUL_OK)
                 gather_statistics(&found, &sum, values, end - e);
@@ -111,7 +108,7 @@ static enum mmul_status compare_matrix(struct comparison *comparison, struct mmu
     struct mmul_region region = mmul_region_whole(x->info.shape, matrix);
     int64_t count = mmul_region_count(region);
     for (int64_t begin = 0; begin < count; begin += BUFFER_ELEMENTS) {
-        int64_t end = smaller(begin + BUFFER_ELEMENTS, count);
+        int64_t end = mmul_smaller(begin + BUFFER_ELEMENTS, count);
         enum mmul_status status = mmul_matrix_read_float(x, region, begin, end, x_values, err);
         if (status == MMUL_OK)
             status = mmul_matrix_read_float(y, region, begin, end, y_values, err);
@@ -124,17 +121,13 @@ static enum mmul_status compare_matrix(struct comparison *comparison, struct mmu
     return MMUL_OK;
 }
 
-static bool same_shape(struct mmul_shape x, struct mmul_shape y) {
-    return x.batch == y.batch && x.depth == y.depth && x.rows == y.rows && x.cols == y.cols;
-}
-
 enum mmul_status mmul_diff(struct mmul_matrix *x, struct mmul_matrix *y, double tolerance,
                            struct mmul_difference *difference, struct mmul_error *err) {
     if (!(tolerance >= 0)) {
         return mmul_fail(err, MMUL_ERR_USAGE, "tolerance %g: expected zero or more", tolerance);
     }
     struct comparison comparison = {.tolerance = tolerance, .found.first_outside = -1};
-    comparison.found.same_shape = same_shape(x->info.shape, y->info.shape);
+    comparison.found.same_shape = mmul_shape_equal(x->info.shape, y->info.shape);
     if (!comparison.found.same_shape) {
         *difference = comparison.found;
         return MMUL_OK;

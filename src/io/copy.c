@@ -3,16 +3,13 @@
 // moved through one buffer, which also bounds the memory however wide a row is.
 #include "io/copy.h"
 
+#include "base/integer.h"
 #include "base/memory.h"
 #include "io/output_file.h"
 #include "model/dtype.h"
 #include "model/matrix.h"
 
 enum { BUFFER_ELEMENTS = 1 << 20 };
-
-static int64_t smaller(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
 
 static int64_t rows_left(int64_t row, int64_t rows) {
     return rows - row % rows;
@@ -36,7 +33,7 @@ static enum mmul_status copy_block(struct mmul_matrix *in, struct mmul_region fr
     bool as_is = mmul_matrix_info(in).delivered == mmul_output_dtype(out);
     int64_t count = mmul_region_count(from);
     for (int64_t begin = 0; begin < count; begin += BUFFER_ELEMENTS) {
-        int64_t end = smaller(begin + BUFFER_ELEMENTS, count);
+        int64_t end = mmul_smaller(begin + BUFFER_ELEMENTS, count);
         enum mmul_status status = as_is ? mmul_matrix_read(in, from, begin, end, buffer, err)
                                         : mmul_matrix_read_float(in, from, begin, end, buffer, err);
         if (status != MMUL_OK)
@@ -61,8 +58,8 @@ enum mmul_status mmul_copy_rows(const struct mmul_copy *copy, struct mmul_error 
         mmul_allocate_raw(capacity, sizeof(float), "a copy buffer", &buffer, err);
     for (int64_t done = 0; done < copy->rows && status == MMUL_OK;) {
         int64_t in_row = copy->in_row + done, out_row = copy->out_row + done;
-        int64_t rows = smaller(rows_left(in_row, in_rows), rows_left(out_row, out_rows));
-        rows = smaller(rows, copy->rows - done);
+        int64_t rows = mmul_smaller(rows_left(in_row, in_rows), rows_left(out_row, out_rows));
+        rows = mmul_smaller(rows, copy->rows - done);
         status =
             copy_block(copy->in, block(in_row, in_rows, rows, copy->in_col, copy->cols), copy->out,
                        block(out_row, out_rows, rows, copy->out_col, copy->cols), buffer, err);

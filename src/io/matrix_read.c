@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/integer.h"
 #include "base/status.h"
 #include "io/matrix_file.h"
 #include "io/runs.h"
@@ -14,10 +15,6 @@
 #include "model/matrix.h"
 
 enum { BUFFER_BYTES = 32 << 10, TILE_ROWS = 32, TILE_COLS = 64 };
-
-static int64_t smaller(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
 
 // -------------------------------------------------------------------------------------- C order
 
@@ -100,7 +97,7 @@ enum mmul_status mmul_matrix_read_run(const struct mmul_matrix *matrix, int64_t 
     int64_t capacity = BUFFER_BYTES / (int64_t)mmul_dtype_bytes(stored);
     float *values = dst;
     for (int64_t done = 0; done < count;) {
-        int64_t now = smaller(capacity, count - done);
+        int64_t now = mmul_smaller(capacity, count - done);
         enum mmul_status status = fetch(matrix, first + done, now, buffer, err);
         if (status != MMUL_OK)
             return status;
@@ -176,9 +173,9 @@ static void gather_band(const struct mmul_matrix *matrix, struct rectangle band,
             struct rectangle tile = {
                 .matrix = band.matrix,
                 .row = band.row + i,
-                .rows = smaller(TILE_ROWS, band.rows - i),
+                .rows = mmul_smaller(TILE_ROWS, band.rows - i),
                 .col = band.col + j,
-                .cols = smaller(TILE_COLS, band.cols - j),
+                .cols = mmul_smaller(TILE_COLS, band.cols - j),
             };
             gather_tile(matrix, tile, target, dst_cols, dst + (i * dst_cols + j) * target_bytes);
         }
@@ -197,7 +194,7 @@ static void gather(const struct mmul_matrix *matrix, struct mmul_region region, 
             .row = region.row_begin + p / width,
             .rows = whole_rows ? left / width : 1,
             .col = region.col_begin + col,
-            .cols = whole_rows ? width : smaller(left, width - col),
+            .cols = whole_rows ? width : mmul_smaller(left, width - col),
         };
         gather_band(matrix, band, target, width,
                     dst + (p - begin) * (int64_t)mmul_dtype_bytes(target));

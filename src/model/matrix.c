@@ -102,3 +102,7 @@ enum mmul_status mmul_shape_parse(const char *text, struct mmul_shape *shape,
     };
     return MMUL_OK;
 }
+
+bool mmul_shape_equal(struct mmul_shape x, struct mmul_shape y) {
+    return x.batch == y.batch && x.depth == y.depth && x.rows == y.rows && x.cols == y.cols;
+}

@@ -11,6 +11,9 @@ bool mmul_shape_count(struct mmul_shape shape, int64_t *count);
 enum mmul_status mmul_shape_bytes(struct mmul_shape shape, enum mmul_dtype dtype, int64_t *bytes,
                                   struct mmul_error *err);
 
+// All four sizes alike.
+bool mmul_shape_equal(struct mmul_shape x, struct mmul_shape y);
+
 // Elements of a region.
 int64_t mmul_region_count(struct mmul_region region);
 

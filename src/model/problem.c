@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "model/matrix.h"
 
 static enum mmul_status shapes_differ(const struct mmul_problem_operand *a,
                                       const struct mmul_problem_operand *b, const char *what,
@@ -61,7 +62,7 @@ static enum mmul_status fit_c_in(const struct mmul_problem *problem,
                    : mmul_fail(err, MMUL_ERR_USAGE, "beta is %g but there is no C to add",
                                (double)problem->beta);
     struct mmul_shape s = c_in->shape, c = problem->c;
-    if (s.batch == c.batch && s.depth == c.depth && s.rows == c.rows && s.cols == c.cols)
+    if (mmul_shape_equal(s, c))
         return MMUL_OK;
     char have[96], want[96];
     return mmul_fail(err, MMUL_ERR_DATA, "cannot add '%s' (%s) to a result of %s: shapes differ",

@@ -3,16 +3,13 @@
 // in mid-run, one that is a little small costs a few per cent. Knows no device.
 #include "plan/budget.h"
 
+#include "base/integer.h"
 #include "base/status.h"
 
 enum { SMALLEST_SIDE = 64, PADDING = 128 };
 
 static int64_t pad(int64_t size) {
     return (size + PADDING - 1) / PADDING * PADDING;
-}
-
-static int64_t larger(int64_t a, int64_t b) {
-    return a > b ? a : b;
 }
 
 // Sides as doubles: at 2^31 a side, products leave int64.
@@ -44,7 +41,7 @@ static int64_t halve(int64_t side) {
 
 // Halves the longest side that is still above the smallest; false when there is none.
 static bool shrink(struct mmul_tile *tile) {
-    int64_t longest = larger(tile->m, larger(tile->n, tile->k));
+    int64_t longest = mmul_larger(tile->m, mmul_larger(tile->n, tile->k));
     if (longest <= SMALLEST_SIDE)
         return false;
     int64_t *side = tile->m == longest ? &tile->m : tile->n == longest ? &tile->n : &tile->k;
