@@ -6,6 +6,23 @@
 
 #include "mpimatmul_local.h"
 
+// What was measured of a device: float32 gemm rate of cubes of side MMUL_SPEED_SMALLEST << i, and the
+// rates of its own transfers. 0: not measured, or (transfers) works in host memory.
+enum { MMUL_SPEED_POINTS = 5, MMUL_SPEED_SMALLEST = 256 };
+struct mmul_speed {
+    double flops[MMUL_SPEED_POINTS]; // per second
+    double upload_bytes_per_second, download_bytes_per_second;
+    double warm_up_seconds;
+};
+
+// One direction of the network between a node's leader and another one. 0: not measured.
+struct mmul_link {
+    double bytes_per_second, latency_seconds;
+};
+
+// Which matrices the ranks of a node can use where they lie: files they map, or memory.
+enum mmul_maps { MMUL_MAPS_A = 1, MMUL_MAPS_B = 2, MMUL_MAPS_C_IN = 4, MMUL_MAPS_C = 8 };
+
 // One rank. Plain data: sent as bytes.
 struct mmul_rank_info {
     int node;      // index into nodes
@@ -18,9 +35,10 @@ struct mmul_rank_info {
     int threads;      // of a CPU rank; 1 for others
     char cores[64];   // "0-3": bound to these; "" when not bound
     bool bound_by_user;
-    char note[128];       // "shares the CPU with ranks 1 and 2"; "" when nothing to say
-    double listed_weight; // from --device @FILE; negative: none
-    double speed_flops;   // measured float32 gemm rate per second; 0: not measured
+    char note[128];          // "shares the CPU with ranks 1 and 2"; "" when nothing to say
+    double listed_weight;    // from --device @FILE; negative: none
+    double speed_flops;      // measured float32 gemm rate per second; 0: not measured
+    struct mmul_speed speed; // the same by size, and more
 };
 
 struct mmul_node_info {
@@ -29,6 +47,8 @@ struct mmul_node_info {
     int rank_count;
     int packages, numa_nodes, cores, cores_allowed;
     int64_t memory_bytes, memory_available_bytes;
+    struct mmul_link root_link; // with root's node; unused for root's own
+    struct mmul_link ring_link; // with the next node
     bool
         launcher_loads_drivers; // mpirun loads every OpenCL driver here: HWLOC_COMPONENTS is not set
 };

@@ -348,6 +348,34 @@ static enum mmul_status size_ranks(struct planning *p, struct mmul_error *err) {
     return MMUL_OK;
 }
 
+// One round of one panel: everything in core.
+static void choose_panels(struct mmul_plan *plan) {
+    plan->rounds = 1;
+    plan->panel_units = mmul_problem_result_width(&plan->problem, plan->axis);
+    plan->panel_matrices =
+        mmul_shape_matrices(mmul_problem_whole_shape(&plan->problem, plan->axis));
+    plan->tail_begin = plan->total;
+}
+
+// Lanes and slots of what the node does not map.
+static void size_segment(const struct planning *p, struct mmul_plan_node *node) {
+    bool rows = p->plan->axis == MMUL_ROWS;
+    unsigned split = rows ? MMUL_MAPS_A : MMUL_MAPS_B, whole = rows ? MMUL_MAPS_B : MMUL_MAPS_A;
+    node->whole_stays = true;
+    if (node->result_bytes == 0)
+        return;
+    node->piece_lanes = 1;
+    node->piece_lane_bytes = node->maps & split ? 0 : node->piece_bytes;
+    node->c_in_lane_bytes = node->maps & MMUL_MAPS_C_IN ? 0 : node->c_in_bytes;
+    node->whole_slots = node->maps & whole || node->whole_bytes == 0 ? 0 : 1;
+    node->whole_slot_bytes = node->whole_slots > 0 ? node->whole_bytes : 0;
+    node->result_slots = node->maps & MMUL_MAPS_C ? 0 : 1;
+    node->result_slot_bytes = node->result_slots > 0 ? node->result_bytes : 0;
+    node->segment_bytes = node->piece_lanes * (node->piece_lane_bytes + node->c_in_lane_bytes) +
+                          node->whole_slots * node->whole_slot_bytes +
+                          node->result_slots * node->result_slot_bytes;
+}
+
 static void size_nodes(struct planning *p) {
     const struct mmul_problem *problem = &p->plan->problem;
     int64_t piece = piece_unit_bytes(problem, p->plan->axis);
@@ -360,10 +388,12 @@ static void size_nodes(struct planning *p) {
     }
     for (int i = 0; i < p->plan->node_count; i++) {
         struct mmul_plan_node *node = &p->nodes[i];
+        node->maps = p->request->node_maps ? p->request->node_maps[i] : 0;
         node->whole_bytes = node->result_bytes > 0 ? whole_bytes(problem, p->plan->axis) : 0;
-        node->segment_bytes =
-            node->whole_bytes + node->piece_bytes + node->c_in_bytes + node->result_bytes;
-        node->network_bytes = i == p->rank_node[0] ? 0 : node->segment_bytes;
+        node->network_bytes = i == p->rank_node[0] ? 0
+                                                   : node->whole_bytes + node->piece_bytes +
+                                                         node->c_in_bytes + node->result_bytes;
+        size_segment(p, node);
     }
 }
 
@@ -419,6 +449,7 @@ enum mmul_status mmul_plan_make(const struct mmul_plan_request *request, struct 
     if (status == MMUL_OK)
         status = size_ranks(&p, err);
     if (status == MMUL_OK) {
+        choose_panels(p.plan);
         size_nodes(&p);
         predict(&p);
         *plan = p.plan;

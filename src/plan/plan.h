@@ -21,16 +21,27 @@ struct mmul_plan_rank {
     struct mmul_tile tile;  // zero sides when the part is empty
     int64_t host_bytes;     // its parts of A or B, C and C_in, and private work space
     double compute_seconds; // predicted; 0: speed not known
-    char why[64];           // "" or why it has no or fewer rows
-    char device[64];        // for printing
+    double finish_seconds; // predicted end of its last step, from the first byte read; 0: not known
+    char why[64];          // "" or why it has no or fewer rows
+    char device[64];       // for printing
 };
 
+// A node's shared segment is made of lanes and slots, used in turn (plan/schedule says which when):
+// lanes hold one round's pieces, slots one panel of the whole operand, or one step's block of C.
 struct mmul_plan_node {
-    int64_t piece_bytes;   // split operand, of all its ranks
-    int64_t c_in_bytes;    // float32; 0 when beta is 0
-    int64_t result_bytes;  // float32
-    int64_t whole_bytes;   // whole operand, once per node; 0 when no rank of it has work
-    int64_t segment_bytes; // the shared segment that holds all four
+    unsigned maps;        // enum mmul_maps: used where they lie, so not in the segment
+    int64_t piece_bytes;  // split operand, of all its ranks and rounds
+    int64_t c_in_bytes;   // float32, the same; 0 when beta is 0
+    int64_t result_bytes; // float32, the same
+    int64_t whole_bytes;  // whole operand, of all panels it needs; 0 when no rank of it has work
+    int piece_lanes;      // 0, 1 (one round) or 2
+    int64_t piece_lane_bytes, c_in_lane_bytes; // the largest round
+    int64_t whole_slots;                       // 0; or all it needs, which then stay; or fewer
+    bool whole_stays;                          // every panel keeps its slot and comes once
+    int64_t whole_slot_bytes;
+    int64_t result_slots; // 0; or as many as it has steps; or fewer
+    int64_t result_slot_bytes;
+    int64_t segment_bytes; // all lanes and slots
     int64_t private_bytes; // summed work space of its ranks
     int64_t network_bytes; // what crosses the network to it and from it; 0 for root's node
     int64_t memory_bytes;  // what the plan was allowed to use here
@@ -44,21 +55,30 @@ struct mmul_plan {
     enum mmul_split_rule rule;
     int64_t total; // units of the split range
     int size, node_count;
+    int64_t rounds;      // every rank's part is worked off in so many pieces; 1: it is in core
+    int64_t panel_units; // of the whole operand per panel: columns of B by rows, rows of A by cols
+    int64_t panel_matrices; // matrices of the whole operand per panel; > 1: then they are not cut
+    int64_t tail_begin;     // units [tail_begin, total) are claimed at run time; total: none
+    int64_t tail_least;     // fewest units of a claim but the last
     int64_t rows_bytes_moved, cols_bytes_moved; // over the network, what the choice was made from
-    double link_bytes_per_second;               // assumed for the prediction
+    double link_bytes_per_second;               // assumed where links are not measured
     double compute_seconds, transfer_seconds;   // predicted; compute 0: speeds not known
+    double predicted_seconds;                   // of the whole run, overlap included; 0: not known
     uint64_t verify_seed;                       // drawn by root, so that all ranks check alike
     char limits[96];                            // what the prediction says is the slow part
-    int64_t round_bytes;                        // of root's buffer; 0 on one node
-    int64_t bytes;                              // of this block
+    char faster[160];    // "" or "faster without rank 3: 4.1 s against 5.0 s"
+    int64_t round_bytes; // of root's buffers for scatter and gather; 0 on one node
+    int64_t bytes;       // of this block
 };
 
 struct mmul_plan_request {
     const struct mmul_problem *problem;
     const struct mmul_cluster *cluster;
-    const double *weights; // one per rank; NULL: the ranks' speeds
+    const double *weights;     // one per rank; NULL: such that all finish together
+    const unsigned *node_maps; // enum mmul_maps per node; NULL: none
     enum mmul_split_choice split;
     enum mmul_split_rule rule;
+    double tail; // share of the range; < 0: the plan's choice
     int64_t memory_limit_bytes, device_memory_limit_bytes; // 0: none
 };
 
