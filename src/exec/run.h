@@ -1,20 +1,25 @@
 // SPDX-License-Identifier: MIT
-// The fourth noun: a run owns every buffer of one job and carries the plan out.
+//
+// The fourth noun: a run owns every buffer of one job and carries the plan out. On every rank one
+// thread computes step after step (exec/compute) while the other one keeps the traffic moving
+// (exec/traffic); they meet at the board.
 #pragma once
 
-#include "comm/panels.h"
 #include "comm/shared_window.h"
+#include "comm/team.h"
+#include "exec/board.h"
+#include "exec/layout.h"
 #include "exec/streams.h"
 #include "exec/verify.h"
 #include "exec/worker.h"
 #include "model/report.h"
 #include "plan/plan.h"
 
-// Where a rank finds things in the node's segment: byte offsets.
-struct mmul_run_layout {
-    int64_t whole, pieces, c_in, result;  // where each kind begins
-    int64_t piece_at, c_in_at, result_at; // this rank's parts
-    int64_t bytes;
+// Matrices that the ranks of this node use where they lie: their first stored element; NULL: not
+// so here.
+struct mmul_mapped {
+    const char *split, *whole, *c_in;
+    char *c;
 };
 
 struct mmul_run {
@@ -22,17 +27,19 @@ struct mmul_run {
     const struct mmul_plan *plan; // borrowed
     const struct mmul_plan_rank *me;
     const struct mmul_matmul *args; // borrowed
-    struct mmul_run_layout layout;
+    struct mmul_layout layout;
     struct mmul_shared segment;
+    struct mmul_mapped mapped;
+    struct mmul_board *board; // in the segment
     struct mmul_team team;
-    struct mmul_streams streams; // root's end
+    struct mmul_files files; // root's
     struct mmul_worker worker;
     struct mmul_verifier verifier;
-    void *round;             // owned: root's buffer of a round
-    int64_t *sizes;          // owned: bytes of the present stream per node
-    double begin;            // when the run began
+    double begin, computed;  // when the run began, when this rank had nothing left to compute
     int replacements_before; // of the context's device
     struct mmul_report_rank mine;
+    // The first failure of either thread.
+    struct mmul_error compute_error, traffic_error; // status MMUL_OK: none
 };
 
 // Collective. Allocates everything the plan asks for and warms the device up; on failure nothing
@@ -41,7 +48,7 @@ enum mmul_status mmul_run_create(struct mmul_context *context, const struct mmul
                                  const struct mmul_plan *plan, struct mmul_run **run,
                                  struct mmul_error *err);
 
-// Collective. Scatters, multiplies, checks, gathers into the output (not committed).
+// Collective. Moves, multiplies and checks until the whole result is in the output (not committed).
 enum mmul_status mmul_run_steps(struct mmul_run *run, struct mmul_error *err);
 
 // Collective. Makes the report while the result can still be taken back.

@@ -102,8 +102,8 @@ enum mmul_status mmul_run_report(struct mmul_run *run, struct mmul_report **repo
     made->verified = !run->args->no_verify;
     made->predicted_seconds =
         plan->compute_seconds > 0 ? plan->compute_seconds + plan->transfer_seconds : 0;
-    made->bytes_read = run->streams.bytes_read;
-    made->bytes_written = run->streams.bytes_written;
+    made->bytes_read = run->files.bytes_read;
+    made->bytes_written = run->files.bytes_written;
     made->network_bytes = network_bytes(plan);
     add_ranks(made);
     list_unused(context->cluster, &made->unused);

@@ -1,32 +1,49 @@
 // SPDX-License-Identifier: MIT
 //
-// Files as streams of bytes. The part of a node is the parts of its ranks one after another, the
-// part of a rank its segments; so transposes, column splits and repeated batches are all the same
-// case: a list of rectangles in a file.
+// Files as streams of bytes. What a node gets or gives in one go (its pieces of a round, a panel,
+// its block of C of a step) is a list of rectangles, one after another: rank by rank, segment by
+// segment. So transposes, column splits and repeated batches are all the same case.
 #pragma once
 
-#include "comm/panels.h"
-#include "plan/plan.h"
+#include "plan/schedule.h"
 
-// Which stream a call is about.
-enum mmul_stream { MMUL_STREAM_PIECES, MMUL_STREAM_C_IN, MMUL_STREAM_RESULT, MMUL_STREAM_WHOLE };
-
-// Root's end of all streams of a run; context of the callbacks of mmul_stream_end.
-struct mmul_streams {
+// Root's files; counts what went through.
+struct mmul_files {
     const struct mmul_plan *plan;
-    enum mmul_stream stream;
     struct mmul_matrix *split, *whole, *c_in; // borrowed
     struct mmul_output *output;               // borrowed
     int64_t bytes_read, bytes_written;
     void (*progress)(void *progress_context, const char *phase, int64_t done_bytes,
                      int64_t total_bytes); // NULL: none
     void *progress_context;
-    int64_t done_bytes, total_bytes; // of this stream, for progress
+    int64_t result_bytes; // of the whole of C, for progress
 };
 
-// Bytes of a stream for each node; WHOLE has one size for all, in bytes[0].
-void mmul_stream_sizes(const struct mmul_plan *plan, enum mmul_stream stream, int64_t *bytes);
+enum mmul_stream_kind {
+    MMUL_STREAM_PIECES, // of a round, as stored
+    MMUL_STREAM_C_IN,   // of a round, float32
+    MMUL_STREAM_PANEL,  // of a step, as stored; the same for every node
+    MMUL_STREAM_RESULT  // of a step, float32
+};
 
-// Starts `stream`: the callbacks of the returned end belong to it until the next one is started.
-struct mmul_stream_end mmul_streams_begin(struct mmul_streams *streams, enum mmul_stream stream,
-                                          int64_t total_bytes);
+struct mmul_stream {
+    struct mmul_files *files;
+    enum mmul_stream_kind kind;
+    struct mmul_step step; // of rounds: any step of it
+};
+
+// The step's rectangle of matrix `matrix` of the whole operand.
+struct mmul_region mmul_step_panel(const struct mmul_plan *plan, struct mmul_step step,
+                                   int64_t matrix);
+// A segment's rectangle of C in a step.
+struct mmul_region mmul_step_result(const struct mmul_plan *plan, struct mmul_step step,
+                                    struct mmul_segment segment);
+
+// Counts bytes of C as written, and tells the progress.
+void mmul_files_count(struct mmul_files *files, int64_t bytes);
+
+// Bytes [begin, end) of the stream of `node` from the files, or to them. Local, root.
+enum mmul_status mmul_stream_read(const struct mmul_stream *stream, int node, int64_t begin,
+                                  int64_t end, void *to, struct mmul_error *err);
+enum mmul_status mmul_stream_write(const struct mmul_stream *stream, int node, int64_t begin,
+                                   int64_t end, const void *from, struct mmul_error *err);

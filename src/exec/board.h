@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+// What the ranks of a node tell each other while they run: counters at the front of their shared
+// segment. Each is written by one rank and only ever grows.
+#pragma once
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+struct mmul_board_rank {
+    _Atomic int64_t steps_done; // steps that this rank has finished
+    char padding[56];           // a cache line each
+};
+
+struct mmul_board {
+    // By the leader: rounds whose pieces, steps whose panels are there; steps whose blocks of C
+    // have left their slots.
+    _Atomic int64_t rounds_loaded, steps_loaded, results_stored;
+    _Atomic int cancelled; // by anyone: something failed, nothing needs to be computed any more
+    char padding[36];
+    struct mmul_board_rank ranks[]; // of the node, by node rank
+};
+
+static inline int64_t mmul_board_bytes(int ranks) {
+    return (int64_t)sizeof(struct mmul_board) + ranks * (int64_t)sizeof(struct mmul_board_rank);
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+// One step after the other, in the order of the schedule. Waits in naps on the board: what it waits
+// for takes milliseconds. Moves no bytes.
+#include "exec/compute.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "exec/operands.h"
+
+static const double NAP_LEAST_SECONDS = 20e-6, NAP_MOST_SECONDS = 200e-6;
+
+static bool is_cancelled(const struct mmul_run *run) {
+    return atomic_load(&run->board->cancelled) != 0;
+}
+
+// Until *counter >= goal; false when the run was cancelled. Adds the time to *seconds.
+static bool wait_until(const struct mmul_run *run, const _Atomic int64_t *counter, int64_t goal,
+                       double *seconds) {
+    double nap = NAP_LEAST_SECONDS, begin;
+    if (atomic_load(counter) >= goal)
+        return !is_cancelled(run);
+    begin = mmul_clock_now();
+    while (atomic_load(counter) < goal && !is_cancelled(run)) {
+        mmul_clock_nap(nap);
+        nap = nap * 1.5 < NAP_MOST_SECONDS ? nap * 1.5 : NAP_MOST_SECONDS;
+    }
+    *seconds += mmul_clock_now() - begin;
+    return !is_cancelled(run);
+}
+
+// Pieces and panel are there, and the slot for C is free.
+static bool wait_for_step(struct mmul_run *run, struct mmul_step step) {
+    double *seconds = &run->mine.scatter_seconds;
+    int64_t slots = run->layout.node->result_slots;
+    return wait_until(run, &run->board->rounds_loaded, step.round + 1, seconds) &&
+           wait_until(run, &run->board->steps_loaded, step.index + 1, seconds) &&
+           (slots == 0 || wait_until(run, &run->board->results_stored, step.index - slots + 1,
+                                     &run->mine.gather_seconds));
+}
+
+static enum mmul_status multiply_and_check(struct mmul_run *run, const struct mmul_product *product,
+                                           const char *place, struct mmul_error *err) {
+    double begin = mmul_clock_now();
+    enum mmul_status status = mmul_worker_multiply(&run->worker, product, err);
+    double computed = mmul_clock_now();
+    run->mine.compute_seconds += computed - begin;
+    if (status != MMUL_OK || run->args->no_verify)
+        return status;
+    status = mmul_verifier_check(&run->verifier, &run->worker, product, place, err);
+    run->mine.verify_seconds += mmul_clock_now() - computed;
+    return status;
+}
+
+static enum mmul_status compute_step(struct mmul_run *run, struct mmul_step step,
+                                     struct mmul_error *err) {
+    const struct mmul_plan *plan = run->plan;
+    int rank = run->context->comm->rank;
+    int64_t offset = 0;
+    struct mmul_segment s;
+    char place[96];
+    enum mmul_status status = MMUL_OK;
+    struct mmul_walk walk =
+        mmul_schedule_walk(plan, mmul_schedule_part(plan, rank, step.round), step);
+    while (status == MMUL_OK && mmul_schedule_next(&walk, &s)) {
+        const struct mmul_product product = mmul_run_product(run, step, s, offset);
+        snprintf(place, sizeof place, "%s %lld-%lld of matrix %lld",
+                 plan->axis == MMUL_ROWS ? "rows" : "columns", (long long)s.begin, (long long)s.end,
+                 (long long)s.matrix);
+        status = multiply_and_check(run, &product, place, err);
+        offset += s.end - s.begin;
+    }
+    return status;
+}
+
+void mmul_run_compute(struct mmul_run *run) {
+    struct mmul_board_rank *board = &run->board->ranks[run->context->comm->node_rank];
+    int rank = run->context->comm->rank;
+    for (int64_t i = 0; i < run->layout.steps; i++) {
+        struct mmul_step step = mmul_schedule_step(run->plan, i);
+        if (mmul_schedule_units(run->plan, rank, step) > 0) {
+            if (!wait_for_step(run, step))
+                break;
+            run->verifier.begun_b = NULL;
+            run->worker.a.holds = run->worker.b.holds = NULL;
+            if (compute_step(run, step, &run->compute_error) != MMUL_OK) {
+                atomic_store(&run->board->cancelled, 1);
+                break;
+            }
+        }
+        atomic_store(&board->steps_done, i + 1);
+    }
+    atomic_store(&board->steps_done, run->layout.steps); // also when cancelled: nobody waits
+    run->computed = mmul_clock_now();
+}
+
+void mmul_run_cancel(struct mmul_run *run) {
+    run->computed = mmul_clock_now();
+    if (run->board == NULL)
+        return;
+    atomic_store(&run->board->cancelled, 1);
+    atomic_store(&run->board->ranks[run->context->comm->node_rank].steps_done, run->layout.steps);
+}

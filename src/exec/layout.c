@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+// Arithmetic on the plan's lanes and slots; each begins on a page of its own.
+#include "exec/layout.h"
+
+#include "base/integer.h"
+#include "base/memory.h"
+
+enum { PAGE = 4096 };
+
+static int64_t next_page(int64_t at) {
+    return (at + PAGE - 1) / PAGE * PAGE;
+}
+
+// Walks the list once: which steps load a panel, and into which slot.
+static void assign_slots(struct mmul_layout *l, int64_t *slot_of_panel) {
+    for (int64_t i = 0; i < l->panels; i++)
+        slot_of_panel[i] = -1;
+    for (int64_t i = 0; i < l->steps; i++) {
+        struct mmul_step step = mmul_schedule_step(l->plan, i);
+        if (l->node->whole_slots > 0 && mmul_schedule_loads(l->plan, l->node_index, step)) {
+            slot_of_panel[step.panel] = l->loads % l->node->whole_slots;
+            l->load_step[l->loads++] = i;
+        }
+        l->slot[i] = slot_of_panel[step.panel];
+    }
+}
+
+enum mmul_status mmul_layout_init(struct mmul_layout *layout, const struct mmul_plan *plan,
+                                  int node, int64_t board_bytes, struct mmul_error *err) {
+    const struct mmul_plan_node *n = &mmul_plan_nodes(plan)[node];
+    int64_t *slot_of_panel = NULL;
+    *layout = (struct mmul_layout){.plan = plan,
+                                   .node = n,
+                                   .node_index = node,
+                                   .steps = mmul_schedule_steps(plan),
+                                   .panels = mmul_schedule_panels(plan)};
+    layout->lanes = next_page(board_bytes);
+    layout->lane_bytes = next_page(n->piece_lane_bytes) + next_page(n->c_in_lane_bytes);
+    layout->slots = layout->lanes + n->piece_lanes * layout->lane_bytes;
+    layout->slot_bytes = next_page(n->whole_slot_bytes);
+    layout->results = layout->slots + n->whole_slots * layout->slot_bytes;
+    layout->bytes = layout->results + n->result_slots * next_page(n->result_slot_bytes);
+    if (n->result_bytes == 0)
+        layout->bytes = 0;
+    enum mmul_status status = mmul_allocate(layout->steps, sizeof(int64_t), "the schedule",
+                                            (void **)&layout->load_step, err);
+    if (status == MMUL_OK)
+        status = mmul_allocate(layout->steps, sizeof(int64_t), "the schedule",
+                               (void **)&layout->slot, err);
+    if (status == MMUL_OK)
+        status = mmul_allocate(layout->panels, sizeof(int64_t), "the schedule",
+                               (void **)&slot_of_panel, err);
+    if (status == MMUL_OK)
+        assign_slots(layout, slot_of_panel);
+    else
+        mmul_layout_fini(layout);
+    mmul_free(slot_of_panel);
+    return status;
+}
+
+void mmul_layout_fini(struct mmul_layout *layout) {
+    mmul_free(layout->load_step);
+    mmul_free(layout->slot);
+    *layout = (struct mmul_layout){0};
+}
+
+int64_t mmul_layout_pieces(const struct mmul_layout *layout, int64_t round) {
+    return layout->lanes + round % layout->node->piece_lanes * layout->lane_bytes;
+}
+
+int64_t mmul_layout_c_in(const struct mmul_layout *layout, int64_t round) {
+    return mmul_layout_pieces(layout, round) + next_page(layout->node->piece_lane_bytes);
+}
+
+int64_t mmul_layout_panel(const struct mmul_layout *layout, int64_t step) {
+    return layout->slots + layout->slot[step] * layout->slot_bytes;
+}
+
+int64_t mmul_layout_result(const struct mmul_layout *layout, int64_t step) {
+    return layout->results +
+           step % layout->node->result_slots * next_page(layout->node->result_slot_bytes);
+}
+
+int64_t mmul_layout_units_before(const struct mmul_layout *layout, int rank, int64_t round) {
+    int64_t units = 0;
+    for (int i = 0; i < rank; i++) {
+        struct mmul_range part = mmul_schedule_part(layout->plan, i, round);
+        if (mmul_plan_ranks(layout->plan)[i].node == layout->node_index)
+            units += part.end - part.begin;
+    }
+    return units;
+}
+
+int64_t mmul_layout_step_units_before(const struct mmul_layout *layout, int rank,
+                                      struct mmul_step step) {
+    int64_t units = 0;
+    for (int i = 0; i < rank; i++)
+        if (mmul_plan_ranks(layout->plan)[i].node == layout->node_index)
+            units += mmul_schedule_units(layout->plan, i, step);
+    return units;
+}

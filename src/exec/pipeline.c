@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+// The compute thread and the naps of the other one. Decides nothing about what is computed or sent.
+#include "exec/pipeline.h"
+
+#include <pthread.h>
+
+#include "base/clock.h"
+#include "base/status.h"
+
+static const double NAP_LEAST_SECONDS = 20e-6, NAP_MOST_SECONDS = 300e-6;
+
+static void *compute(void *argument) {
+    const struct mmul_pipeline *pipeline = argument;
+    pipeline->compute(pipeline->context);
+    return NULL;
+}
+
+static void attend(const struct mmul_pipeline *pipeline) {
+    double nap = NAP_LEAST_SECONDS;
+    for (;;) {
+        enum mmul_attention what = pipeline->attend(pipeline->context);
+        if (what == MMUL_ATTEND_FINISHED)
+            return;
+        if (what == MMUL_ATTEND_MOVED) {
+            nap = NAP_LEAST_SECONDS;
+            continue;
+        }
+        mmul_clock_nap(nap);
+        nap = nap * 1.5 < NAP_MOST_SECONDS ? nap * 1.5 : NAP_MOST_SECONDS;
+    }
+}
+
+enum mmul_status mmul_pipeline_run(const struct mmul_pipeline *pipeline, struct mmul_error *err) {
+    pthread_t thread;
+    int code = pthread_create(&thread, NULL, compute, (void *)(uintptr_t)pipeline);
+    if (code != 0)
+        pipeline->cancel(pipeline->context);
+    attend(pipeline);
+    if (code != 0)
+        return mmul_fail_errno(err, MMUL_ERR_SYSTEM, code, "cannot start the compute thread");
+    pthread_join(thread, NULL);
+    return MMUL_OK;
+}

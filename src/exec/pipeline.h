@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+// Two threads: one computes, the calling one (the only one that may call MPI) keeps the traffic
+// moving. The only file with threads.
+#pragma once
+
+#include "mpimatmul_local.h"
+
+enum mmul_attention { MMUL_ATTEND_NOTHING, MMUL_ATTEND_MOVED, MMUL_ATTEND_FINISHED };
+
+struct mmul_pipeline {
+    void (*cancel)(void *context);  // instead of compute, when the thread cannot be started
+    void (*compute)(void *context); // on its own thread, once
+    enum mmul_attention (*attend)(void *context); // on the calling thread, until finished
+    void *context;
+};
+
+// Returns when compute has returned and attend has said that it is finished. attend is called
+// again at once when it moved something, else after a nap that grows: MPI makes progress only
+// inside its calls, and a call costs the core that computes.
+// Fails with MMUL_ERR_SYSTEM when the thread cannot be started; attend has finished all the same,
+// because other ranks wait for this one's traffic.
+enum mmul_status mmul_pipeline_run(const struct mmul_pipeline *pipeline, struct mmul_error *err);
