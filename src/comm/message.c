@@ -7,8 +7,6 @@
 #include "base/hash.h"
 #include "base/status.h"
 
-enum { TAG_BYTES = 1, TAG_TRAILER = 2 };
-
 static const char *node_name(int node, char text[static 32]) {
     if (node == 0)
         return "root";
@@ -26,27 +24,27 @@ enum mmul_status mmul_fail_changed(int from_node, int to_node, struct mmul_error
     return MMUL_ERR_SYSTEM;
 }
 
-enum mmul_status mmul_message_send(MPI_Comm mpi, int peer, const void *data, int64_t bytes,
+enum mmul_status mmul_message_send(MPI_Comm mpi, int peer, int tag, const void *data, int64_t bytes,
                                    bool failed, struct mmul_message *message,
                                    struct mmul_error *err) {
     *message = (struct mmul_message){.data = data, .bytes = bytes};
     message->trailer.failed = failed;
     message->trailer.hash = failed ? 0 : mmul_hash(data, (size_t)bytes);
-    int code = MPI_Isend(data, (int)bytes, MPI_BYTE, peer, TAG_BYTES, mpi, &message->requests[0]);
+    int code = MPI_Isend(data, (int)bytes, MPI_BYTE, peer, tag, mpi, &message->requests[0]);
     if (code == MPI_SUCCESS)
-        code = MPI_Isend(&message->trailer, (int)sizeof message->trailer, MPI_BYTE, peer,
-                         TAG_TRAILER, mpi, &message->requests[1]);
+        code = MPI_Isend(&message->trailer, (int)sizeof message->trailer, MPI_BYTE, peer, tag + 1,
+                         mpi, &message->requests[1]);
     message->active = code == MPI_SUCCESS;
     return mmul_comm_check(code, "send", err);
 }
 
-enum mmul_status mmul_message_receive(MPI_Comm mpi, int peer, void *data, int64_t bytes,
+enum mmul_status mmul_message_receive(MPI_Comm mpi, int peer, int tag, void *data, int64_t bytes,
                                       struct mmul_message *message, struct mmul_error *err) {
     *message = (struct mmul_message){.data = data, .bytes = bytes, .receives = true};
-    int code = MPI_Irecv(data, (int)bytes, MPI_BYTE, peer, TAG_BYTES, mpi, &message->requests[0]);
+    int code = MPI_Irecv(data, (int)bytes, MPI_BYTE, peer, tag, mpi, &message->requests[0]);
     if (code == MPI_SUCCESS)
-        code = MPI_Irecv(&message->trailer, (int)sizeof message->trailer, MPI_BYTE, peer,
-                         TAG_TRAILER, mpi, &message->requests[1]);
+        code = MPI_Irecv(&message->trailer, (int)sizeof message->trailer, MPI_BYTE, peer, tag + 1,
+                         mpi, &message->requests[1]);
     message->active = code == MPI_SUCCESS;
     return mmul_comm_check(code, "receive", err);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // One message between two ranks that is begun now and tested later, with a checksum at both ends.
-// Messages between the same two ranks of a communicator arrive in the order they were begun.
+// Messages of one tag between the same two ranks arrive in the order they were begun.
 #pragma once
 
 #include "comm/comm.h"
@@ -24,13 +24,13 @@ struct mmul_message {
 // "bytes changed on the way between root and node 1", MMUL_ERR_SYSTEM, with a hint.
 enum mmul_status mmul_fail_changed(int from_node, int to_node, struct mmul_error *err);
 
-// Local. `bytes` <= 1 GiB of `data`, borrowed (like `message`) until it was tested done. `failed`: send
+// Local. `tag` and the one after it are used. `bytes` <= 1 GiB of `data`, borrowed (like `message`) until it was tested done. `failed`: send
 // something, so that nobody waits, but say that it means nothing.
 // Fail with MMUL_ERR_SYSTEM (MPI); the message is not active then.
-enum mmul_status mmul_message_send(MPI_Comm mpi, int peer, const void *data, int64_t bytes,
+enum mmul_status mmul_message_send(MPI_Comm mpi, int peer, int tag, const void *data, int64_t bytes,
                                    bool failed, struct mmul_message *message,
                                    struct mmul_error *err);
-enum mmul_status mmul_message_receive(MPI_Comm mpi, int peer, void *data, int64_t bytes,
+enum mmul_status mmul_message_receive(MPI_Comm mpi, int peer, int tag, void *data, int64_t bytes,
                                       struct mmul_message *message, struct mmul_error *err);
 
 // Local. Is it over? Not active: yes. After a receive *failed is the sender's word.

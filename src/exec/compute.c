@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "exec/operands.h"
+#include "exec/tail.h"
 
 static const double NAP_LEAST_SECONDS = 20e-6, NAP_MOST_SECONDS = 200e-6;
 
@@ -52,18 +52,21 @@ static enum mmul_status multiply_and_check(struct mmul_run *run, const struct mm
     return status;
 }
 
-static enum mmul_status compute_step(struct mmul_run *run, struct mmul_step step,
-                                     struct mmul_error *err) {
+void mmul_run_forget(struct mmul_run *run) {
+    run->verifier.begun_b = NULL;
+    run->worker.a.holds = run->worker.b.holds = NULL;
+}
+
+enum mmul_status mmul_run_compute_part(struct mmul_run *run, struct mmul_step step,
+                                       const struct mmul_part *part, struct mmul_error *err) {
     const struct mmul_plan *plan = run->plan;
-    int rank = run->context->comm->rank;
     int64_t offset = 0;
     struct mmul_segment s;
     char place[96];
     enum mmul_status status = MMUL_OK;
-    struct mmul_walk walk =
-        mmul_schedule_walk(plan, mmul_schedule_part(plan, rank, step.round), step);
+    struct mmul_walk walk = mmul_schedule_walk(plan, part->range, step);
     while (status == MMUL_OK && mmul_schedule_next(&walk, &s)) {
-        const struct mmul_product product = mmul_run_product(run, step, s, offset);
+        const struct mmul_product product = mmul_part_product(run, part, step, s, offset);
         snprintf(place, sizeof place, "%s %lld-%lld of matrix %lld",
                  plan->axis == MMUL_ROWS ? "rows" : "columns", (long long)s.begin, (long long)s.end,
                  (long long)s.matrix);
@@ -71,6 +74,13 @@ static enum mmul_status compute_step(struct mmul_run *run, struct mmul_step step
         offset += s.end - s.begin;
     }
     return status;
+}
+
+static enum mmul_status compute_step(struct mmul_run *run, struct mmul_step step,
+                                     struct mmul_error *err) {
+    const struct mmul_part part = mmul_run_part(run, step);
+    mmul_run_forget(run);
+    return mmul_run_compute_part(run, step, &part, err);
 }
 
 void mmul_run_compute(struct mmul_run *run) {
@@ -81,8 +91,6 @@ void mmul_run_compute(struct mmul_run *run) {
         if (mmul_schedule_units(run->plan, rank, step) > 0) {
             if (!wait_for_step(run, step))
                 break;
-            run->verifier.begun_b = NULL;
-            run->worker.a.holds = run->worker.b.holds = NULL;
             if (compute_step(run, step, &run->compute_error) != MMUL_OK) {
                 atomic_store(&run->board->cancelled, 1);
                 break;
@@ -91,6 +99,7 @@ void mmul_run_compute(struct mmul_run *run) {
         atomic_store(&board->steps_done, i + 1);
     }
     atomic_store(&board->steps_done, run->layout.steps); // also when cancelled: nobody waits
+    mmul_tail_compute(run->tail);
     run->computed = mmul_clock_now();
 }
 

@@ -2,11 +2,18 @@
 // The compute thread of a rank: its steps, one after the other.
 #pragma once
 
-#include "exec/run.h"
+#include "exec/operands.h"
 
 // Waits for what each step needs, multiplies, checks, and tells the board. Local; makes no MPI
 // call. A failure goes to run->compute_error and cancels the node's other work.
 void mmul_run_compute(struct mmul_run *run);
+
+// One step of a part: every segment of it that uses the step's panel. Local.
+enum mmul_status mmul_run_compute_part(struct mmul_run *run, struct mmul_step step,
+                                       const struct mmul_part *part, struct mmul_error *err);
+
+// The buffers hold other numbers from now on. Local.
+void mmul_run_forget(struct mmul_run *run);
 
 // This rank will compute nothing: the others need not wait for it. Local.
 void mmul_run_cancel(struct mmul_run *run);

@@ -5,8 +5,20 @@
 #include "exec/run.h"
 #include "model/product.h"
 
-// C[segment, the step's panel] of this rank, as a product in memory. step_offset: units of the
-// rank's part of the step before the segment; its pieces must be loaded, its panel and its slot
-// of C at hand.
-struct mmul_product mmul_run_product(const struct mmul_run *run, struct mmul_step step,
-                                     struct mmul_segment segment, int64_t step_offset);
+// Units that are computed together, and where what belongs to them is. Pieces and C_in are those of
+// the whole range, full in the other axis; not looked at where they are mapped.
+struct mmul_part {
+    struct mmul_range range;
+    const char *pieces, *c_in;
+    char *c;       // packed, segment after segment; not looked at where C is mapped
+    bool c_panels; // c holds the step's panel alone; else it is full in the other axis
+};
+
+// This rank's part of a step, in the node's segment.
+struct mmul_part mmul_run_part(const struct mmul_run *run, struct mmul_step step);
+
+// C[segment, the step's panel] of `part` as a product in memory. step_offset: units of the part that
+// the step has computed before this segment.
+struct mmul_product mmul_part_product(const struct mmul_run *run, const struct mmul_part *part,
+                                      struct mmul_step step, struct mmul_segment segment,
+                                      int64_t step_offset);

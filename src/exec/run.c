@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "exec/compute.h"
+#include "exec/tail.h"
 #include "exec/traffic.h"
 
 // -------------------------------------------------------------------------------------- creating
@@ -61,6 +62,13 @@ static enum mmul_status create_worker(struct mmul_run *run, struct mmul_error *e
                             p->a_dtype, p->b_dtype, run->args->no_fallback, err);
 }
 
+static enum mmul_status create_tail(struct mmul_run *run, struct mmul_error *err) {
+    enum mmul_status status =
+        mmul_allocate(1, sizeof *run->tail, "a run", (void **)&run->tail, err);
+    status = mmul_comm_agree(run->context->comm, status, err);
+    return status == MMUL_OK ? mmul_tail_init(run->tail, run, err) : status;
+}
+
 static void borrow_files(struct mmul_run *run) {
     const struct mmul_matmul *args = run->args;
     bool rows = run->plan->axis == MMUL_ROWS;
@@ -104,6 +112,8 @@ enum mmul_status mmul_run_create(struct mmul_context *context, const struct mmul
     if (status == MMUL_OK)
         status = mmul_comm_agree(comm, create_worker(made, err), err);
     if (status == MMUL_OK)
+        status = mmul_comm_agree(comm, create_tail(made, err), err);
+    if (status == MMUL_OK)
         *run = made;
     else
         mmul_run_destroy(made);
@@ -115,6 +125,9 @@ void mmul_run_destroy(struct mmul_run *run) {
         return;
     mmul_worker_fini(&run->worker);
     mmul_verifier_fini(&run->verifier);
+    if (run->tail != NULL)
+        mmul_tail_fini(run->tail);
+    mmul_free(run->tail);
     mmul_team_destroy(&run->team);
     mmul_shared_destroy(&run->segment);
     mmul_layout_fini(&run->layout);
@@ -142,8 +155,13 @@ static void cancel(void *context) {
 
 static enum mmul_attention attend(void *context) {
     struct threads *threads = context;
-    const struct mmul_comm *comm = threads->run->context->comm;
-    return comm->node_rank == 0 ? mmul_traffic_attend(&threads->traffic) : MMUL_ATTEND_FINISHED;
+    enum mmul_attention traffic = MMUL_ATTEND_FINISHED;
+    if (threads->run->context->comm->node_rank == 0)
+        traffic = mmul_traffic_attend(&threads->traffic);
+    enum mmul_attention tail = mmul_tail_attend(threads->run->tail);
+    if (traffic == MMUL_ATTEND_MOVED || tail == MMUL_ATTEND_MOVED)
+        return MMUL_ATTEND_MOVED;
+    return traffic == tail ? traffic : MMUL_ATTEND_NOTHING;
 }
 
 enum mmul_status mmul_run_steps(struct mmul_run *run, struct mmul_error *err) {

@@ -22,6 +22,8 @@ struct mmul_mapped {
     char *c;
 };
 
+struct mmul_tail; // exec/tail.h
+
 struct mmul_run {
     struct mmul_context *context; // borrowed
     const struct mmul_plan *plan; // borrowed
@@ -33,6 +35,7 @@ struct mmul_run {
     struct mmul_board *board; // in the segment
     struct mmul_team team;
     struct mmul_files files; // root's
+    struct mmul_tail *tail;  // owned
     struct mmul_worker worker;
     struct mmul_verifier verifier;
     double begin, computed;  // when the run began, when this rank had nothing left to compute

@@ -11,7 +11,7 @@ static void describe_self(struct mmul_run *run) {
     const struct mmul_context *context = run->context;
     const struct mmul_rank_info *info = &context->cluster->ranks[context->comm->rank];
     struct mmul_report_rank *r = &run->mine;
-    int64_t units = run->me->end - run->me->begin;
+    int64_t units = run->me->end - run->me->begin + run->mine.claimed_units;
     mmul_text_copy(r->host, sizeof r->host, info->host);
     mmul_text_copy(r->device, sizeof r->device, info->device_name);
     mmul_text_copy(r->device_name, sizeof r->device_name, info->device.name);

@@ -84,15 +84,15 @@ static enum mmul_status pass_region(struct passing *p, struct mmul_region region
                     p->window.memory + (from - p->window.begin), err);
 }
 
-// A rank's pieces or C_in of a round: all segments of its part.
-static enum mmul_status pass_round(struct passing *p, int rank, struct mmul_error *err) {
+// Pieces, C_in or (full in the other axis) C of a range of units.
+static enum mmul_status pass_range(struct passing *p, struct mmul_range range,
+                                   struct mmul_error *err) {
     const struct mmul_plan *plan = plan_of(p);
     const struct mmul_problem *problem = &plan->problem;
-    struct mmul_range part = mmul_schedule_part(plan, rank, p->stream->step.round);
-    int64_t count = mmul_segment_count(problem, plan->axis, part.begin, part.end);
+    int64_t count = mmul_segment_count(problem, plan->axis, range.begin, range.end);
     enum mmul_status status = MMUL_OK;
     for (int64_t i = 0; status == MMUL_OK && i < count && p->at < p->window.end; i++) {
-        struct mmul_segment s = mmul_segment_at(problem, plan->axis, part.begin, part.end, i);
+        struct mmul_segment s = mmul_segment_at(problem, plan->axis, range.begin, range.end, i);
         status = pass_region(p,
                              p->stream->kind == MMUL_STREAM_PIECES
                                  ? mmul_segment_operand(problem, plan->axis, s)
@@ -121,8 +121,9 @@ static enum mmul_status pass_node(struct passing *p, int node, struct mmul_error
     for (int rank = 0; status == MMUL_OK && rank < plan->size && p->at < p->window.end; rank++) {
         if (mmul_plan_ranks(plan)[rank].node != node)
             continue;
-        status = p->stream->kind == MMUL_STREAM_RESULT ? pass_result(p, rank, err)
-                                                       : pass_round(p, rank, err);
+        status = p->stream->kind == MMUL_STREAM_RESULT
+                     ? pass_result(p, rank, err)
+                     : pass_range(p, mmul_schedule_part(plan, rank, p->stream->step.round), err);
     }
     return status;
 }
@@ -157,5 +158,23 @@ enum mmul_status mmul_stream_write(const struct mmul_stream *stream, int node, i
     struct passing p = {.stream = stream, .window = {begin, end, (char *)(uintptr_t)from}};
     enum mmul_status status = pass_node(&p, node, err);
     mmul_files_count(stream->files, end - begin);
+    return status;
+}
+
+enum mmul_status mmul_range_read(struct mmul_files *files, enum mmul_stream_kind kind,
+                                 struct mmul_range range, void *to, struct mmul_error *err) {
+    const struct mmul_stream stream = {.files = files, .kind = kind};
+    struct passing p = {.stream = &stream, .window = {0, INT64_MAX, to}};
+    enum mmul_status status = pass_range(&p, range, err);
+    files->bytes_read += p.at;
+    return status;
+}
+
+enum mmul_status mmul_range_write(struct mmul_files *files, struct mmul_range range,
+                                  const void *from, struct mmul_error *err) {
+    const struct mmul_stream stream = {.files = files, .kind = MMUL_STREAM_RESULT};
+    struct passing p = {.stream = &stream, .window = {0, INT64_MAX, (char *)(uintptr_t)from}};
+    enum mmul_status status = pass_range(&p, range, err);
+    mmul_files_count(files, p.at);
     return status;
 }

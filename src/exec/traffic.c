@@ -169,7 +169,7 @@ static void send_panel(struct mmul_traffic *t, struct mmul_passing *p, int to, c
     struct mmul_error err;
     int64_t bytes =
         mmul_schedule_panel_bytes(t->run->plan, mmul_schedule_step(t->run->plan, p->step));
-    if (mmul_message_send(t->run->team.chain, to, data, bytes, t->cancelled, &p->send, &err) !=
+    if (mmul_message_send(t->run->team.chain, to, 0, data, bytes, t->cancelled, &p->send, &err) !=
         MMUL_OK)
         keep_first(t, &err);
 }
@@ -208,7 +208,7 @@ static void begin_receiving(struct mmul_traffic *t) {
     int from = find_neighbours(t, step).from;
     *p = (struct mmul_passing){.step = step.index};
     if (mmul_message_receive(
-            team->chain, from, t->run->segment.data + mmul_layout_panel(l, step.index),
+            team->chain, from, 0, t->run->segment.data + mmul_layout_panel(l, step.index),
             mmul_schedule_panel_bytes(t->run->plan, step), &p->receive, &err) != MMUL_OK)
         keep_first(t, &err);
     p->receive.from_node = team->nodes[from];

@@ -16,7 +16,8 @@ struct mmul_report_rank {
     double share;       // of the range, 0 .. 1
     double flops;       // floating-point operations of its part
     double warm_up_seconds, scatter_seconds, compute_seconds, verify_seconds, gather_seconds;
-    double idle_seconds; // of the run, neither computing nor moving nor checking
+    double idle_seconds;           // of the run, neither computing nor moving nor checking
+    int64_t claimed_units, claims; // of the dynamic tail, beside its part
     int64_t products, fallback_products, device_replacements;
     int64_t rows_checked, rows_wrong, rows_recomputed;
     double speed_flops; // measured before the run; 0: not measured

@@ -60,6 +60,7 @@ struct mmul_plan {
     int64_t panel_matrices; // matrices of the whole operand per panel; > 1: then they are not cut
     int64_t tail_begin;     // units [tail_begin, total) are claimed at run time; total: none
     int64_t tail_least;     // fewest units of a claim but the last
+    int64_t tail_most;      // most units of a claim
     int64_t rows_bytes_moved, cols_bytes_moved; // over the network, what the choice was made from
     double link_bytes_per_second;               // assumed where links are not measured
     double compute_seconds, transfer_seconds;   // predicted; compute 0: speeds not known

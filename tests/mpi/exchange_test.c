@@ -158,11 +158,11 @@ static void test_chain(int failed_at) {
     for (int64_t at = 0; world.rank == 0 && at < LONGEST; at++)
         bytes[at] = byte_at(0, at);
     if (world.rank > 0) {
-        mmul_message_receive(world.world, world.rank - 1, bytes, LONGEST, &in, &err);
+        mmul_message_receive(world.world, world.rank - 1, 0, bytes, LONGEST, &in, &err);
         good = wait_message(&in, &failed);
     }
     if (world.rank + 1 < world.size) {
-        mmul_message_send(world.world, world.rank + 1, bytes, LONGEST,
+        mmul_message_send(world.world, world.rank + 1, 0, bytes, LONGEST,
                           failed || world.rank == failed_at, &out, &err);
         good = wait_message(&out, &ignored) && good;
     }
