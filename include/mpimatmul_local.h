@@ -345,6 +345,13 @@ MMUL_API int mmul_probe_warnings(const struct mmul_probe *probe, const char *con
 
 // ---------------------------------------------------------------------------------------- matmul
 
+// Who reads the input files. Root's node uses them where they lie, as far as their type allows.
+enum mmul_io {
+    MMUL_IO_AUTO,   // every node that sees the same files; the others are sent what they need
+    MMUL_IO_ROOT,   // root's node alone
+    MMUL_IO_SHARED, // every node: one that does not see them ends the job (MMUL_ERR_NO_INPUT)
+};
+
 // C = alpha op(A) op(B) + beta C_in for every matrix of the stacks; a batch or depth of 1 in A or
 // B is repeated. Fields marked (root) are read on root only, the rest must agree on all ranks.
 struct mmul_matmul {
@@ -360,6 +367,7 @@ struct mmul_matmul {
                          // "@FILE": one per rank
     enum mmul_split_choice split;
     enum mmul_split_rule split_rule;
+    enum mmul_io io;
     int64_t memory_limit_bytes;        // per node; 0: what the system has available
     int64_t device_memory_limit_bytes; // per device; 0: what the device has
     bool no_verify;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The heap of the library: every block carries its size in front of it, so that one counter knows
 // how many bytes are held, which tests compare with zero at the end. Blocks start on 64 bytes, a
-// cache line and the widest vector. The counter is the one mutable global of the library. Nothing
-// here keeps or recycles blocks: that is malloc's work.
+// cache line and the widest vector. The counter is a mutable global, as only base/guard.c has others.
+// Nothing here keeps or recycles blocks: that is malloc's work.
 #include "base/memory.h"
 
 #include <assert.h>

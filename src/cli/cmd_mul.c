@@ -161,10 +161,10 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
 }
 
 static const enum option_id options[] = {
-    OPT_OUTPUT,        OPT_TRANSPOSE_A, OPT_TRANSPOSE_B, OPT_ALPHA,  OPT_BETA,       OPT_C_IN,
-    OPT_DTYPE,         OPT_WEIGHTS,     OPT_DEVICE,      OPT_SPLIT,  OPT_SPLIT_RULE, OPT_MEMORY,
-    OPT_DEVICE_MEMORY, OPT_VERIFY,      OPT_NO_FALLBACK, OPT_REPORT, OPT_PROGRESS,   OPT_THREADS,
-    OPT_BIND,          OPT_QUIET,       OPT_VERBOSE,     OPT_HELP,   OPT_END,
+    OPT_OUTPUT,  OPT_TRANSPOSE_A,   OPT_TRANSPOSE_B, OPT_ALPHA,       OPT_BETA,       OPT_C_IN,
+    OPT_DTYPE,   OPT_WEIGHTS,       OPT_DEVICE,      OPT_SPLIT,       OPT_SPLIT_RULE, OPT_IO,
+    OPT_MEMORY,  OPT_DEVICE_MEMORY, OPT_VERIFY,      OPT_NO_FALLBACK, OPT_REPORT,     OPT_PROGRESS,
+    OPT_THREADS, OPT_BIND,          OPT_QUIET,       OPT_VERBOSE,     OPT_HELP,       OPT_END,
 };
 
 const struct command mmul_command_mul = {
@@ -181,6 +181,9 @@ const struct command mmul_command_mul = {
         "Devices: auto, cpu, gpu, gpu:K (the K-th), P:D (OpenCL platform:device), part of a name,\n"
         "pci:BDF, reference, faulty:RULES:NAME, or @FILE with lines `host device[,device] "
         "[weight]`.\n"
+        "Input files: with --io auto each machine that sees the same files reads them itself, "
+        "with\n"
+        "root only the first one reads, with shared one that does not see them ends the job.\n"
         "--device, --threads, --bind, --progress, --quiet and --verbose may differ between ranks,\n"
         "all other options must agree.\n"
         "\n"

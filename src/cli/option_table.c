@@ -52,6 +52,8 @@ static const struct option_row rows[OPT_COUNT] = {
                    "rows of A or columns of B", 0, 0},
     [OPT_SPLIT_RULE] = {"split-rule", 0, OPTION_CHOICE, ENVIRONMENT, "exact|hundred", "exact", NULL,
                         "how shares are rounded", 0, 0},
+    [OPT_IO] = {"io", 0, OPTION_CHOICE, ENVIRONMENT, "auto|root|shared", "auto", NULL,
+                "nodes that read the inputs", 0, 0},
     [OPT_MEMORY] = {"memory", 0, OPTION_SIZE, ENVIRONMENT, "SIZE", NULL, "what is available",
                     "limit per node", 0, 0},
     [OPT_DEVICE_MEMORY] = {"device-memory", 0, OPTION_SIZE, ENVIRONMENT, "SIZE", NULL, "all it has",

@@ -34,6 +34,7 @@ enum option_id {
     OPT_DEVICE,
     OPT_SPLIT,
     OPT_SPLIT_RULE,
+    OPT_IO,
     OPT_MEMORY,
     OPT_DEVICE_MEMORY,
     OPT_VERIFY,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The node's segment. The leader's memfd is opened by the others through /proc/<pid>/fd: no name
-// that a crash could leave behind, no size limit of /dev/shm.
+// Segments and files of a node. What the leader has open is opened by every rank through
+// /proc/<pid>/fd: for a memfd no name that a crash could leave behind and no size limit of
+// /dev/shm, for a file no second look at its path.
 #include "comm/shared_window.h"
 
 #include <errno.h>
@@ -13,11 +14,13 @@
 
 #include "base/status.h"
 
-// What the leader tells the others: plain bytes inside one machine.
+// What the leader tells its node: plain bytes inside one machine.
 struct announcement {
     int64_t pid;
     int fd; // -1: the leader failed
-    uint64_t inode;
+    bool writable;
+    uint64_t device, inode;
+    int64_t offset, bytes;
 };
 
 static int allocate_space(int fd, int64_t bytes) {
@@ -43,68 +46,106 @@ static enum mmul_status make_segment(int64_t bytes, int *fd, struct mmul_error *
                            mmul_bytes_format(bytes, text));
 }
 
-static enum mmul_status open_segment(const struct announcement *from, int *fd,
-                                     struct mmul_error *err) {
+static struct announcement announce(int fd, int64_t offset, int64_t bytes, bool writable) {
+    struct stat found;
+    struct announcement from = {.pid = getpid(), .fd = -1};
+    if (fd < 0 || fstat(fd, &found) != 0)
+        return from;
+    from.fd = fd;
+    from.writable = writable;
+    from.device = found.st_dev;
+    from.inode = found.st_ino;
+    from.offset = offset;
+    from.bytes = bytes;
+    return from;
+}
+
+static enum mmul_status open_announced(const struct announcement *from, const char *name, int *fd,
+                                       struct mmul_error *err) {
     char path[64];
     struct stat found;
     if (from->fd < 0)
-        return mmul_fail(err, MMUL_ERR_SYSTEM, "node leader has no shared memory");
+        return mmul_fail(err, MMUL_ERR_SYSTEM, "node leader has not opened %s", name);
     snprintf(path, sizeof path, "/proc/%lld/fd/%d", (long long)from->pid, from->fd);
-    *fd = open(path, O_RDWR | O_CLOEXEC);
+    *fd = open(path, (from->writable ? O_RDWR : O_RDONLY) | O_CLOEXEC);
     if (*fd < 0)
-        return mmul_fail_errno(err, MMUL_ERR_SYSTEM, errno, "cannot open shared memory '%s'", path);
-    if (fstat(*fd, &found) == 0 && (uint64_t)found.st_ino == from->inode)
+        return mmul_fail_errno(err, MMUL_ERR_SYSTEM, errno, "cannot open %s as '%s'", name, path);
+    if (fstat(*fd, &found) == 0 && found.st_dev == from->device && found.st_ino == from->inode)
         return MMUL_OK;
     close(*fd);
     *fd = -1;
-    return mmul_fail(err, MMUL_ERR_SYSTEM, "shared memory '%s' is not the leader's", path);
+    return mmul_fail(err, MMUL_ERR_SYSTEM, "'%s' is not %s of the node leader", path, name);
 }
 
-static enum mmul_status map_segment(int fd, int64_t bytes, struct mmul_shared *shared,
-                                    struct mmul_error *err) {
+// Mappings begin on a page, what is wanted anywhere in it.
+static enum mmul_status map_pages(int fd, const struct announcement *from, const char *name,
+                                  struct mmul_shared *shared, struct mmul_error *err) {
     char text[32];
-    void *data = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (data == MAP_FAILED)
-        return mmul_fail_errno(err, MMUL_ERR_SYSTEM, errno, "cannot map %s of shared memory",
-                               mmul_bytes_format(bytes, text));
-    *shared = (struct mmul_shared){.data = data, .bytes = bytes};
+    int64_t before = from->offset % sysconf(_SC_PAGESIZE), bytes = before + from->bytes;
+    void *pages = mmap(NULL, (size_t)bytes, from->writable ? PROT_READ | PROT_WRITE : PROT_READ,
+                       MAP_SHARED, fd, from->offset - before);
+    if (pages == MAP_FAILED)
+        return mmul_fail_errno(err, MMUL_ERR_SYSTEM, errno, "cannot map %s of %s",
+                               mmul_bytes_format(from->bytes, text), name);
+    *shared = (struct mmul_shared){.data = (char *)pages + before,
+                                   .bytes = from->bytes,
+                                   .mapping = pages,
+                                   .mapped_bytes = bytes};
     return MMUL_OK;
+}
+
+void mmul_shared_destroy(struct mmul_shared *shared) {
+    if (shared->mapping != NULL)
+        munmap(shared->mapping, (size_t)shared->mapped_bytes);
+    *shared = (struct mmul_shared){0};
+}
+
+// Collective over node: the leader's file into every rank. `status` and *err: the leader's so far.
+static enum mmul_status share(const struct mmul_comm *comm, struct announcement from,
+                              const char *name, enum mmul_status status, struct mmul_shared *shared,
+                              struct mmul_error *err) {
+    struct mmul_error later;
+    int fd = -1, code = MPI_Bcast(&from, (int)sizeof from, MPI_BYTE, 0, comm->node);
+    if (status == MMUL_OK)
+        status = mmul_comm_check(code, "broadcast", err);
+    if (status == MMUL_OK)
+        status = open_announced(&from, name, &fd, err);
+    if (status == MMUL_OK)
+        status = map_pages(fd, &from, name, shared, err);
+    if (fd >= 0)
+        close(fd);
+    // The leader may close its own when all have opened it.
+    enum mmul_status waited = mmul_comm_node_barrier(comm, status == MMUL_OK ? err : &later);
+    status = status == MMUL_OK ? waited : status;
+    if (status != MMUL_OK)
+        mmul_shared_destroy(shared);
+    return status;
 }
 
 enum mmul_status mmul_shared_create(const struct mmul_comm *comm, int64_t bytes,
                                     struct mmul_shared *shared, struct mmul_error *err) {
-    struct announcement from = {.pid = getpid(), .fd = -1};
-    enum mmul_status status = MMUL_OK, waited;
+    enum mmul_status status = MMUL_OK;
     int fd = -1;
     *shared = (struct mmul_shared){0};
     if (bytes == 0)
         return MMUL_OK;
-    if (comm->node_rank == 0) {
-        struct stat made = {0};
+    if (comm->node_rank == 0)
         status = make_segment(bytes, &fd, err);
-        if (status == MMUL_OK)
-            fstat(fd, &made);
-        from.fd = fd;
-        from.inode = made.st_ino;
-    }
-    int code = MPI_Bcast(&from, (int)sizeof from, MPI_BYTE, 0, comm->node);
-    if (code != MPI_SUCCESS)
-        status = mmul_comm_check(code, "broadcast", err);
-    if (status == MMUL_OK && comm->node_rank != 0)
-        status = open_segment(&from, &fd, err);
-    if (status == MMUL_OK)
-        status = map_segment(fd, bytes, shared, err);
-    struct mmul_error ignored;
-    waited = mmul_comm_node_barrier(comm, status == MMUL_OK ? err : &ignored); // all have opened it
+    status = share(comm, announce(fd, 0, bytes, true), "shared memory", status, shared, err);
     if (fd >= 0)
         close(fd);
-    if (status == MMUL_OK)
-        status = waited;
     return status;
 }
 
-void mmul_shared_destroy(struct mmul_shared *shared) {
-    if (shared->data != NULL)
-        munmap(shared->data, (size_t)shared->bytes);
+enum mmul_status mmul_shared_map(const struct mmul_comm *comm,
+                                 const struct mmul_shared_source *source,
+                                 struct mmul_shared *shared, struct mmul_error *err) {
     *shared = (struct mmul_shared){0};
+    if (comm->node_size == 1 && source->memory != NULL) {
+        *shared = (struct mmul_shared){.data = source->memory, .bytes = source->bytes};
+        return MMUL_OK;
+    }
+    int fd = comm->node_rank == 0 ? source->fd : -1;
+    return share(comm, announce(fd, source->offset, source->bytes, source->writable), source->name,
+                 MMUL_OK, shared, err);
 }

@@ -27,5 +27,9 @@ enum mmul_status mmul_matrix_read_run(const struct mmul_matrix *matrix, int64_t 
                                       int64_t count, enum mmul_dtype target, void *dst,
                                       struct mmul_error *err);
 
+// Fails with MMUL_ERR_DATA: the file has lost its end since it was opened.
+enum mmul_status mmul_matrix_fail_shorter(const char *name, int64_t end, int64_t expected,
+                                          struct mmul_error *err);
+
 // Is this open file the input? Never for memory.
 bool mmul_matrix_is_file(const struct mmul_matrix *matrix, const struct stat *file);

@@ -59,6 +59,14 @@ static void swap_bytes(enum mmul_dtype dtype, void *elements, int64_t count) {
     }
 }
 
+enum mmul_status mmul_matrix_fail_shorter(const char *name, int64_t end, int64_t expected,
+                                          struct mmul_error *err) {
+    return mmul_fail(err, MMUL_ERR_DATA,
+                     "'%s' has become shorter than its header says: it ends at byte %lld, expected "
+                     "%lld",
+                     name, (long long)end, (long long)expected);
+}
+
 // Elements as stored, in the byte order of this machine.
 static enum mmul_status fetch(const struct mmul_matrix *matrix, int64_t first, int64_t count,
                               void *dst, struct mmul_error *err) {
@@ -75,11 +83,8 @@ static enum mmul_status fetch(const struct mmul_matrix *matrix, int64_t first, i
         return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errnum, "cannot read '%s'", matrix->name);
     }
     if (got < bytes) {
-        return mmul_fail(err, MMUL_ERR_DATA,
-                         "'%s' has become shorter than its header says: it ends at byte %lld, "
-                         "expected %lld",
-                         matrix->name, (long long)(offset + (int64_t)got),
-                         (long long)matrix->info.file_bytes);
+        return mmul_matrix_fail_shorter(matrix->name, offset + (int64_t)got,
+                                        matrix->info.file_bytes, err);
     }
     if (matrix->info.big_endian)
         swap_bytes(matrix->info.stored, dst, count);

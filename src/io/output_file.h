@@ -14,6 +14,7 @@ struct mmul_output {
     char *path;   // owned, what it becomes: a symbolic link is followed
     char *part;   // owned, the temporary file
     bool has_part;
+    bool is_reserved; // the file system keeps the space for all of it
 };
 
 struct mmul_output_request {

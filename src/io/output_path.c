@@ -174,6 +174,7 @@ enum mmul_status mmul_output_reserve(struct mmul_output *output, int64_t bytes,
     do {
         rc = fallocate(output->fd, 0, 0, bytes);
     } while (rc != 0 && errno == EINTR);
+    output->is_reserved = rc == 0;
     if (rc == 0)
         return MMUL_OK;
     if (errno != EOPNOTSUPP && errno != ENOSYS)

@@ -116,6 +116,7 @@ value_refused() {
     value_refused split diagonal "'diagonal' is none of rows|cols|auto"
     value_refused split row "'row' is none of rows|cols|auto"
     value_refused split-rule hundreds "'hundreds' is none of exact|hundred"
+    value_refused io node "'node' is none of auto|root|shared"
     value_refused verify maybe "'maybe' is none of on|off"
     value_refused progress dots "'dots' is none of auto|bar|plain|none"
     value_refused bind core "'core' is none of auto|none"

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT
+// The SIGBUS handler. A handler gets no argument of ours, so what it needs are mutable globals: the
+// ranges and the handler before it. It reads the ranges without a lock; the lock is between those
+// who create and destroy guards. It calls mmap, sigaction and raise and nothing else, which on
+// Linux are single system calls.
+#include "base/guard.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+
+#include "base/status.h"
+
+enum { GUARDS = 64 };
+
+// end 0: unused. Written begin first and end last, cleared end first: what a handler sees between
+// the two is an empty range.
+struct mmul_guard {
+    _Atomic uintptr_t begin, end;
+    _Atomic bool has_failed;
+};
+
+_Static_assert(ATOMIC_POINTER_LOCK_FREE == 2 && ATOMIC_BOOL_LOCK_FREE == 2,
+               "a signal handler may only use atomics without locks");
+
+static struct mmul_guard guards[GUARDS];
+static int guard_count;           // under the lock
+static bool is_installed;         // under the lock
+static struct sigaction previous; // written while no handler of ours is installed
+static atomic_flag lock = ATOMIC_FLAG_INIT;
+
+static void lock_guards(void) {
+    while (atomic_flag_test_and_set_explicit(&lock, memory_order_acquire))
+        ; // held for a few instructions and a system call
+}
+
+static void unlock_guards(void) {
+    atomic_flag_clear_explicit(&lock, memory_order_release);
+}
+
+static struct mmul_guard *guard_of(uintptr_t address) {
+    for (int i = 0; i < GUARDS; i++) {
+        uintptr_t end = atomic_load(&guards[i].end);
+        if (address < end && address >= atomic_load(&guards[i].begin))
+            return &guards[i];
+    }
+    return NULL;
+}
+
+// The whole range at once: the numbers are wrong anyway, and then it fails only once.
+static bool replace_pages(struct mmul_guard *guard) {
+    uintptr_t begin = atomic_load(&guard->begin), end = atomic_load(&guard->end);
+    atomic_store(&guard->has_failed, true);
+    return mmap((void *)begin, end - begin, PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) != MAP_FAILED;
+}
+
+static void pass_on(int number, siginfo_t *info, void *context) {
+    if (previous.sa_flags & SA_SIGINFO) {
+        previous.sa_sigaction(number, info, context);
+    } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
+        previous.sa_handler(number);
+    } else if (info->si_code > 0 || previous.sa_handler == SIG_DFL) {
+        // A real fault comes again when this handler returns; one that was sent is sent again.
+        struct sigaction standard = {.sa_handler = SIG_DFL};
+        sigaction(number, &standard, NULL);
+        if (info->si_code <= 0)
+            raise(number);
+    }
+}
+
+static void handle_bus_error(int number, siginfo_t *info, void *context) {
+    int saved = errno;
+    struct mmul_guard *guard = info->si_code > 0 ? guard_of((uintptr_t)info->si_addr) : NULL;
+    if (guard == NULL || !replace_pages(guard))
+        pass_on(number, info, context);
+    errno = saved;
+}
+
+static int install(void) {
+    struct sigaction ours = {.sa_sigaction = handle_bus_error, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    sigemptyset(&ours.sa_mask);
+    if (is_installed)
+        return 0;
+    if (sigaction(SIGBUS, NULL, &previous) != 0 || sigaction(SIGBUS, &ours, NULL) != 0)
+        return errno;
+    is_installed = true;
+    return 0;
+}
+
+// Under a handler that came later ours stays: that one may pass signals on to it.
+static void uninstall(void) {
+    struct sigaction now;
+    if (sigaction(SIGBUS, NULL, &now) == 0 && (now.sa_flags & SA_SIGINFO) &&
+        now.sa_sigaction == handle_bus_error)
+        is_installed = sigaction(SIGBUS, &previous, NULL) != 0;
+}
+
+static struct mmul_guard *take_guard(uintptr_t begin, uintptr_t end) {
+    for (int i = 0; i < GUARDS; i++) {
+        if (atomic_load(&guards[i].end) != 0)
+            continue;
+        atomic_store(&guards[i].has_failed, false);
+        atomic_store(&guards[i].begin, begin);
+        atomic_store(&guards[i].end, end);
+        guard_count++;
+        return &guards[i];
+    }
+    return NULL;
+}
+
+enum mmul_status mmul_guard_create(void *begin, int64_t bytes, struct mmul_guard **guard,
+                                   struct mmul_error *err) {
+    lock_guards();
+    int code = install();
+    struct mmul_guard *taken =
+        code == 0 ? take_guard((uintptr_t)begin, (uintptr_t)begin + (uintptr_t)bytes) : NULL;
+    unlock_guards();
+    if (code != 0)
+        return mmul_fail_errno(err, MMUL_ERR_SYSTEM, code, "cannot handle SIGBUS");
+    if (taken == NULL)
+        return mmul_fail(err, MMUL_ERR_SYSTEM, "cannot guard more than %d mapped files", GUARDS);
+    *guard = taken;
+    return MMUL_OK;
+}
+
+void mmul_guard_destroy(struct mmul_guard *guard) {
+    if (guard == NULL)
+        return;
+    lock_guards();
+    atomic_store(&guard->end, 0);
+    if (--guard_count == 0)
+        uninstall();
+    unlock_guards();
+}
+
+bool mmul_guard_has_failed(const struct mmul_guard *guard) {
+    return atomic_load(&guard->has_failed);
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+// Header and samples of a file as one hash. The elements are cut into 64 equal stretches and one
+// block is read at a random place in each, so that no large part of a file goes unseen.
+//
+//   |header|..[block]......|......[block]..|.[block].......| ... |
+#include "io/fingerprint.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "base/integer.h"
+#include "base/random.h"
+#include "base/status.h"
+#include "io/transfer.h"
+
+enum { BLOCKS = 64, BLOCK_BYTES = 4096 };
+
+// Bytes [begin, end), as far as the file has them.
+static int add_bytes(int fd, int64_t begin, int64_t end, struct mmul_hasher *hasher) {
+    unsigned char buffer[BLOCK_BYTES];
+    size_t got;
+    for (int64_t at = begin; at < end; at += BLOCK_BYTES) {
+        size_t count = (size_t)mmul_smaller(BLOCK_BYTES, end - at);
+        int errnum = mmul_pread_all(fd, buffer, count, at, &got);
+        if (errnum != 0)
+            return errnum;
+        mmul_hasher_add(hasher, buffer, got);
+    }
+    return 0;
+}
+
+static int add_samples(int fd, int64_t header_bytes, int64_t file_bytes, uint64_t seed,
+                       struct mmul_hasher *hasher) {
+    int64_t stretch = (file_bytes - header_bytes) / BLOCKS;
+    int errnum = 0;
+    for (int block = 0; errnum == 0 && block < BLOCKS; block++) {
+        int64_t begin = header_bytes + block * stretch;
+        int64_t end = block == BLOCKS - 1 ? file_bytes : begin + stretch;
+        int64_t room = end - begin - BLOCK_BYTES; // last place of a block is begin + room
+        if (room > 0)
+            begin += (int64_t)(mmul_random_at(seed, (uint64_t)block) % (uint64_t)(room + 1));
+        errnum = add_bytes(fd, begin, mmul_smaller(end, begin + BLOCK_BYTES), hasher);
+    }
+    return errnum;
+}
+
+enum mmul_status mmul_fingerprint_take(int fd, const char *name, int64_t header_bytes,
+                                       uint64_t seed, struct mmul_fingerprint *fingerprint,
+                                       struct mmul_error *err) {
+    struct stat found;
+    struct mmul_hasher *hasher = NULL;
+    if (fstat(fd, &found) != 0)
+        return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errno, "cannot read '%s'", name);
+    enum mmul_status status = mmul_hasher_create(&hasher, err);
+    if (status != MMUL_OK)
+        return status;
+    int64_t header_end = mmul_smaller(header_bytes, found.st_size);
+    int errnum = add_bytes(fd, 0, header_end, hasher);
+    if (errnum == 0)
+        errnum = add_samples(fd, header_end, found.st_size, seed, hasher);
+    if (errnum == 0) {
+        fingerprint->file_bytes = found.st_size;
+        fingerprint->hash = mmul_hasher_value(hasher);
+    } else {
+        status = mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errnum, "cannot read '%s'", name);
+    }
+    mmul_hasher_destroy(hasher);
+    return status;
+}
+
+static enum mmul_status compare(int fd, const char *path, int64_t header_bytes, uint64_t seed,
+                                const struct mmul_fingerprint *expected, struct mmul_error *err) {
+    struct stat found;
+    struct mmul_fingerprint here;
+    if (fstat(fd, &found) != 0)
+        return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errno, "cannot read '%s'", path);
+    if (!S_ISREG(found.st_mode))
+        return mmul_fail(err, MMUL_ERR_NO_INPUT, "cannot read '%s': it is not a regular file",
+                         path);
+    if (found.st_size != expected->file_bytes)
+        return mmul_fail(err, MMUL_ERR_NO_INPUT,
+                         "'%s' is not the file that root reads: %lld bytes, expected %lld", path,
+                         (long long)found.st_size, (long long)expected->file_bytes);
+    enum mmul_status status = mmul_fingerprint_take(fd, path, header_bytes, seed, &here, err);
+    if (status == MMUL_OK && here.hash != expected->hash)
+        status = mmul_fail(err, MMUL_ERR_NO_INPUT,
+                           "'%s' is not the file that root reads: other bytes", path);
+    return status;
+}
+
+enum mmul_status mmul_fingerprint_open(const char *path, int64_t header_bytes, uint64_t seed,
+                                       const struct mmul_fingerprint *expected, int *fd,
+                                       struct mmul_error *err) {
+    int opened = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); // no waiting for a FIFO's writer
+    if (opened < 0)
+        return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errno, "cannot open '%s'", path);
+    enum mmul_status status = compare(opened, path, header_bytes, seed, expected, err);
+    if (status == MMUL_OK)
+        *fd = opened;
+    else
+        close(opened);
+    return status;
+}

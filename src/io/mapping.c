@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+// Which matrices can be used where they lie, and what went wrong with one that was. Nothing stays
+// mapped here: a page is mapped for a moment, to see whether the file system can.
+#include "io/mapping.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/status.h"
+#include "io/matrix_file.h"
+#include "io/output_file.h"
+#include "model/dtype.h"
+#include "model/matrix.h"
+
+static bool map_a_page(int fd, bool writable) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
+    void *mapped = mmap(NULL, page, protection, MAP_SHARED, fd, 0);
+    if (mapped == MAP_FAILED)
+        return false;
+    munmap(mapped, page);
+    return true;
+}
+
+// Opened anew: what is open for writing alone cannot be mapped.
+bool mmul_file_can_map(int fd, bool writable) {
+    char path[32];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    int again = open(path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+    bool possible = again >= 0 && map_a_page(again, writable);
+    if (again >= 0)
+        close(again);
+    return possible;
+}
+
+// Mappings begin on a page, so the offset decides about a file, the pointer about memory.
+static bool is_aligned(const struct mmul_extent *extent, enum mmul_dtype dtype) {
+    uint64_t address =
+        extent->memory != NULL ? (uintptr_t)extent->memory : (uint64_t)extent->offset;
+    return address % mmul_dtype_bytes(dtype) == 0;
+}
+
+bool mmul_matrix_extent(const struct mmul_matrix *matrix, struct mmul_extent *extent) {
+    const struct mmul_matrix_info *info = &matrix->info;
+    struct mmul_error ignored;
+    struct mmul_extent found = {
+        .memory = (void *)matrix->memory, .fd = matrix->fd, .offset = matrix->data_offset};
+    if (info->stored != info->delivered || info->fortran_order || info->big_endian)
+        return false;
+    if (mmul_shape_bytes(info->shape, info->stored, &found.bytes, &ignored) != MMUL_OK)
+        return false;
+    if (!is_aligned(&found, info->stored) ||
+        (found.memory == NULL && !mmul_file_can_map(found.fd, false)))
+        return false;
+    *extent = found;
+    return true;
+}
+
+bool mmul_output_extent(const struct mmul_output *output, struct mmul_extent *extent) {
+    struct mmul_error ignored;
+    struct mmul_extent found = {
+        .memory = output->memory, .fd = output->fd, .offset = output->data_offset};
+    if (output->dtype != MMUL_F32 || (found.memory == NULL && !output->is_reserved))
+        return false;
+    if (mmul_shape_bytes(output->shape, output->dtype, &found.bytes, &ignored) != MMUL_OK)
+        return false;
+    if (!is_aligned(&found, output->dtype) ||
+        (found.memory == NULL && !mmul_file_can_map(found.fd, true)))
+        return false;
+    *extent = found;
+    return true;
+}
+
+// --------------------------------------------------------------------------------- was it there
+
+static enum mmul_status fail_mapped(const struct mmul_mapped_file *file, int errnum,
+                                    struct mmul_error *err) {
+    if (file->is_output)
+        return mmul_fail_errno(err, MMUL_ERR_IO, errnum, "cannot write '%s'", file->name);
+    return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errnum, "cannot read '%s'", file->name);
+}
+
+static enum mmul_status fail_shorter(const struct mmul_mapped_file *file, int64_t end,
+                                     struct mmul_error *err) {
+    if (!file->is_output)
+        return mmul_matrix_fail_shorter(file->name, end, file->end, err);
+    return mmul_fail(err, MMUL_ERR_IO,
+                     "cannot write '%s': its temporary file has become shorter: %lld bytes, "
+                     "expected %lld",
+                     file->name, (long long)end, (long long)file->end);
+}
+
+enum mmul_status mmul_mapped_check(const struct mmul_mapped_file *file, bool has_failed,
+                                   struct mmul_error *err) {
+    struct stat now;
+    if (file->fd >= 0 && fstat(file->fd, &now) != 0)
+        return fail_mapped(file, errno, err);
+    if (file->fd >= 0 && now.st_size < file->end)
+        return fail_shorter(file, now.st_size, err);
+    return has_failed ? fail_mapped(file, EIO, err) : MMUL_OK;
+}

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: MIT
+// Which matrices and outputs can be used where they lie, and what a mapped file that changed says.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+
+#include "folder.h"
+#include "io/mapping.h"
+#include "io/output_file.h"
+
+static const struct mmul_shape shape = {1, 1, 3, 5};
+
+// A .npy file of 3 x 5: version 1.0, its header `header_bytes` long. Returns its length.
+static size_t npy_file(const char *descr, bool fortran, int header_bytes, size_t element_bytes,
+                       unsigned char bytes[static 512]) {
+    int prefix = 10, text = header_bytes - prefix;
+    memset(bytes, 0, 512);
+    memcpy(bytes, "\x93NUMPY\x01\x00", 8);
+    bytes[8] = (unsigned char)text;
+    memset(bytes + prefix, ' ', (size_t)text);
+    int length =
+        sprintf((char *)bytes + prefix, "{'descr': '%s', 'fortran_order': %s, 'shape': (3, 5), }",
+                descr, fortran ? "True" : "False");
+    bytes[prefix + length] = ' ';
+    bytes[header_bytes - 1] = '\n';
+    return (size_t)header_bytes + 15 * element_bytes;
+}
+
+static void check_matrix(const char *path, bool usable, int64_t offset, int64_t bytes) {
+    struct mmul_error err = {.text = ""};
+    struct mmul_matrix *matrix = NULL;
+    struct mmul_extent extent = {.fd = -7};
+    assert_int_equal(mmul_matrix_open(path, &matrix, &err), MMUL_OK);
+    assert_int_equal(mmul_matrix_extent(matrix, &extent), usable);
+    if (usable) {
+        assert_null(extent.memory);
+        assert_true(extent.fd >= 0);
+        assert_int_equal(extent.offset, offset);
+        assert_int_equal(extent.bytes, bytes);
+    } else {
+        assert_int_equal(extent.fd, -7);
+    }
+    mmul_matrix_close(matrix);
+}
+
+static void npy_inputs(void **state) {
+    (void)state;
+    static const struct {
+        const char *descr;
+        bool fortran;
+        int header_bytes;
+        size_t element_bytes;
+        bool usable;
+    } cases[] = {
+        {"<f4", false, 128, 4, true},  {"<f2", false, 128, 2, true},  {"<f8", false, 128, 8, false},
+        {"<f4", true, 128, 4, false},  {"<f2", true, 128, 2, false},  {">f4", false, 128, 4, false},
+        {">f2", false, 128, 2, false}, {"<f4", false, 126, 4, false}, {"<f4", false, 124, 4, true},
+        {"<f2", false, 126, 2, true},  {"<f2", false, 127, 2, false},
+    };
+    struct folder folder;
+    folder_create(&folder);
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        unsigned char bytes[512];
+        size_t count = npy_file(cases[c].descr, cases[c].fortran, cases[c].header_bytes,
+                                cases[c].element_bytes, bytes);
+        file_store(folder_path(&folder, "A.npy"), bytes, count);
+        check_matrix(folder.file, cases[c].usable, cases[c].header_bytes,
+                     15 * (int64_t)cases[c].element_bytes);
+    }
+    folder_destroy(&folder);
+}
+
+static void bin_inputs(void **state) {
+    (void)state;
+    static const struct {
+        int numbers;
+        int32_t header[5];
+        int64_t bytes;
+    } cases[] = {
+        {5, {4, 1, 1, 3, 5}, 60},  {4, {3, 1, 3, 5}, 60},     {3, {2, 3, 5}, 60},
+        {5, {-2, 1, 1, 3, 5}, 30}, {5, {-3, 1, 1, 3, 5}, 30},
+    };
+    struct folder folder;
+    folder_create(&folder);
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        unsigned char bytes[128] = {0};
+        size_t header_bytes = (size_t)cases[c].numbers * 4;
+        memcpy(bytes, cases[c].header, header_bytes);
+        file_store(folder_path(&folder, "A.bin"), bytes, header_bytes + (size_t)cases[c].bytes);
+        check_matrix(folder.file, true, (int64_t)header_bytes, cases[c].bytes);
+    }
+    folder_destroy(&folder);
+}
+
+static void memory(void **state) {
+    (void)state;
+    static const struct {
+        enum mmul_dtype dtype;
+        size_t at;
+        bool input, output;
+    } cases[] = {
+        {MMUL_F32, 0, true, true},   {MMUL_F32, 4, true, true},   {MMUL_F32, 2, false, false},
+        {MMUL_F16, 2, true, false},  {MMUL_BF16, 6, true, false}, {MMUL_F16, 1, false, false},
+        {MMUL_F64, 0, false, false},
+    };
+    _Alignas(8) char data[15 * 8 + 8];
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        struct mmul_error err = {.text = ""};
+        struct mmul_matrix *matrix = NULL;
+        struct mmul_output *output = NULL;
+        struct mmul_extent extent = {0};
+        void *here = data + cases[c].at;
+        assert_int_equal(mmul_matrix_borrow(here, shape, cases[c].dtype, "A", &matrix, &err), 0);
+        assert_int_equal(mmul_output_borrow(here, shape, cases[c].dtype, &output, &err), 0);
+        assert_int_equal(mmul_matrix_extent(matrix, &extent), cases[c].input);
+        assert_ptr_equal(extent.memory, cases[c].input ? here : NULL);
+        extent.memory = NULL;
+        assert_int_equal(mmul_output_extent(output, &extent), cases[c].output);
+        assert_ptr_equal(extent.memory, cases[c].output ? here : NULL);
+        if (cases[c].input)
+            assert_int_equal(extent.bytes, 15 * (int64_t)mmul_dtype_bytes(cases[c].dtype));
+        mmul_matrix_close(matrix);
+        mmul_output_destroy(output);
+    }
+    assert_int_equal(mmul_live_bytes(), 0);
+}
+
+static void output_files(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        enum mmul_dtype dtype;
+        bool usable;
+        int64_t offset;
+    } cases[] = {
+        {"C.bin", MMUL_F32, true, 20},   {"C.npy", MMUL_F32, true, 128},
+        {"C.bin", MMUL_F16, false, 0},   {"C.bin", MMUL_BF16, false, 0},
+        {"C.npy", MMUL_BF16, true, 128}, // becomes float32
+    };
+    struct folder folder;
+    folder_create(&folder);
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        struct mmul_error err = {.text = ""};
+        struct mmul_output *output = NULL;
+        struct mmul_extent extent = {0};
+        const char *path = folder_path(&folder, cases[c].name);
+        assert_int_equal(mmul_output_create(path, shape, cases[c].dtype, NULL, 0, &output, &err),
+                         MMUL_OK);
+        assert_true(output->is_reserved);
+        assert_int_equal(mmul_output_extent(output, &extent), cases[c].usable);
+        assert_int_equal(extent.offset, cases[c].offset);
+        output->is_reserved = false; // as on a file system that cannot
+        assert_false(mmul_output_extent(output, &extent));
+        mmul_output_destroy(output);
+    }
+    folder_destroy(&folder);
+}
+
+static void what_cannot_be_mapped(void **state) {
+    (void)state;
+    struct folder folder;
+    folder_create(&folder);
+    file_store(folder_path(&folder, "A.bin"), "x", 1);
+    int directory = open(folder.path, O_RDONLY), writable = open(folder.file, O_WRONLY);
+    assert_true(mmul_file_can_map(writable, false));
+    assert_true(mmul_file_can_map(writable, true));
+    assert_false(mmul_file_can_map(directory, false));
+    assert_false(mmul_file_can_map(-1, false));
+    close(directory);
+    close(writable);
+    folder_destroy(&folder);
+}
+
+static void what_became_of_a_file(void **state) {
+    (void)state;
+    static const struct {
+        size_t bytes;
+        bool is_output, has_failed, has_fd;
+        enum mmul_status status;
+        const char *text;
+    } cases[] = {
+        {80, false, false, true, MMUL_OK, ""},
+        {81, false, false, true, MMUL_OK, ""},
+        {79, false, false, true, MMUL_ERR_DATA,
+         "'A.bin' has become shorter than its header says: it ends at byte 79, expected 80"},
+        {0, false, true, true, MMUL_ERR_DATA, "it ends at byte 0, expected 80"},
+        {80, false, true, true, MMUL_ERR_NO_INPUT, "cannot read 'A.bin': Input/output error"},
+        {79, false, true, false, MMUL_ERR_NO_INPUT, "cannot read 'A.bin': Input/output error"},
+        {79, false, false, false, MMUL_OK, ""},
+        {80, true, false, true, MMUL_OK, ""},
+        {79, true, false, true, MMUL_ERR_IO,
+         "cannot write 'A.bin': its temporary file has become shorter: 79 bytes, expected 80"},
+        {80, true, true, true, MMUL_ERR_IO, "cannot write 'A.bin': Input/output error"},
+    };
+    static const char bytes[81];
+    struct folder folder;
+    folder_create(&folder);
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        struct mmul_error err = {.text = ""};
+        file_store(folder_path(&folder, "file"), bytes, cases[c].bytes);
+        int fd = open(folder.file, O_RDONLY);
+        const struct mmul_mapped_file file = {.name = "A.bin",
+                                              .fd = cases[c].has_fd ? fd : -1,
+                                              .end = 80,
+                                              .is_output = cases[c].is_output};
+        enum mmul_status status = mmul_mapped_check(&file, cases[c].has_failed, &err);
+        if (cases[c].status == MMUL_OK)
+            assert_int_equal(status, MMUL_OK);
+        else
+            assert_failure(status, cases[c].status, err, cases[c].text);
+        close(fd);
+    }
+    folder_destroy(&folder);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(npy_inputs),
+        cmocka_unit_test(bin_inputs),
+        cmocka_unit_test(memory),
+        cmocka_unit_test(output_files),
+        cmocka_unit_test(what_cannot_be_mapped),
+        cmocka_unit_test(what_became_of_a_file),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
