@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "exec/calibrate.h"
 #include "exec/run.h"
+#include "exec/views.h"
 #include "model/matrix.h"
 
 // --------------------------------------------------------------------------------------- problem
@@ -108,10 +109,12 @@ static enum mmul_status send_plan(const struct mmul_comm *comm, struct mmul_plan
 
 static enum mmul_status make_plan(struct mmul_context *context, const struct mmul_matmul *args,
                                   const struct mmul_problem *problem, const double *weights,
-                                  struct mmul_plan **plan, struct mmul_error *err) {
+                                  const unsigned *node_maps, struct mmul_plan **plan,
+                                  struct mmul_error *err) {
     const struct mmul_plan_request request = {.problem = problem,
                                               .cluster = context->cluster,
                                               .weights = weights,
+                                              .node_maps = node_maps,
                                               .split = args->split,
                                               .rule = args->split_rule,
                                               .memory_limit_bytes = args->memory_limit_bytes,
@@ -126,14 +129,20 @@ enum mmul_status mmul_matmul_plan(struct mmul_context *context, const struct mmu
     struct mmul_problem problem = {0};
     struct mmul_plan *made = NULL;
     double *weights = NULL;
+    unsigned *node_maps = NULL;
     bool measure = false;
     enum mmul_status status =
         mmul_allocate(comm->size, sizeof *weights, "weights", (void **)&weights, err);
+    if (status == MMUL_OK)
+        status =
+            mmul_allocate(comm->node_count, sizeof *node_maps, "nodes", (void **)&node_maps, err);
     if (status == MMUL_OK && comm->rank == 0)
         status = mmul_problem_load(args, &problem, err);
     if (status == MMUL_OK && comm->rank == 0)
         status = choose_weights(context, args, weights, &measure, err);
     status = mmul_comm_agree(comm, status, err);
+    if (status == MMUL_OK)
+        status = mmul_views_find(context, args, args->io, node_maps, err);
     if (status == MMUL_OK)
         status = mmul_comm_broadcast(comm, &measure, sizeof measure, err);
     if (status == MMUL_OK && measure)
@@ -141,8 +150,8 @@ enum mmul_status mmul_matmul_plan(struct mmul_context *context, const struct mmu
     if (status == MMUL_OK && measure)
         take_speeds(context->cluster, weights);
     if (status == MMUL_OK)
-        status =
-            mmul_comm_agree(comm, make_plan(context, args, &problem, weights, &made, err), err);
+        status = mmul_comm_agree(
+            comm, make_plan(context, args, &problem, weights, node_maps, &made, err), err);
     if (status == MMUL_OK && comm->rank == 0)
         made->verify_seed = args->verify_seed != 0 ? args->verify_seed : mmul_random_seed();
     if (status == MMUL_OK)
@@ -151,6 +160,7 @@ enum mmul_status mmul_matmul_plan(struct mmul_context *context, const struct mmu
         *plan = made;
     else
         mmul_plan_destroy(made);
+    mmul_free(node_maps);
     mmul_free(weights);
     return status;
 }

@@ -55,6 +55,26 @@ static enum mmul_status create_segment(struct mmul_run *run, struct mmul_error *
     return status;
 }
 
+// What the plan wants to be used where it lies.
+static enum mmul_status open_views(struct mmul_run *run, struct mmul_error *err) {
+    bool rows = run->plan->axis == MMUL_ROWS;
+    unsigned *maps = NULL;
+    enum mmul_status status =
+        mmul_allocate(run->plan->node_count, sizeof *maps, "nodes", (void **)&maps, err);
+    status = mmul_comm_agree(run->context->comm, status, err);
+    for (int i = 0; status == MMUL_OK && i < run->plan->node_count; i++)
+        maps[i] = mmul_plan_nodes(run->plan)[i].maps;
+    if (status == MMUL_OK)
+        status = mmul_views_open(run->context, run->args, maps, &run->views, err);
+    mmul_free(maps);
+    const struct mmul_views *v = &run->views;
+    run->mapped = (struct mmul_mapped){.split = rows ? v->a.data : v->b.data,
+                                       .whole = rows ? v->b.data : v->a.data,
+                                       .c_in = v->c_in.data,
+                                       .c = v->c.data};
+    return status;
+}
+
 static enum mmul_status create_worker(struct mmul_run *run, struct mmul_error *err) {
     const struct mmul_problem *p = &run->plan->problem;
     struct mmul_tile none = {0};
@@ -110,6 +130,8 @@ enum mmul_status mmul_run_create(struct mmul_context *context, const struct mmul
     if (status == MMUL_OK)
         status = mmul_comm_agree(comm, create_segment(made, err), err);
     if (status == MMUL_OK)
+        status = open_views(made, err);
+    if (status == MMUL_OK)
         status = mmul_comm_agree(comm, create_worker(made, err), err);
     if (status == MMUL_OK)
         status = mmul_comm_agree(comm, create_tail(made, err), err);
@@ -129,6 +151,7 @@ void mmul_run_destroy(struct mmul_run *run) {
         mmul_tail_fini(run->tail);
     mmul_free(run->tail);
     mmul_team_destroy(&run->team);
+    mmul_views_close(&run->views);
     mmul_shared_destroy(&run->segment);
     mmul_layout_fini(&run->layout);
     mmul_free(run);
@@ -178,6 +201,8 @@ enum mmul_status mmul_run_steps(struct mmul_run *run, struct mmul_error *err) {
         status = (*err = run->compute_error).status;
     if (status == MMUL_OK && run->traffic_error.status != MMUL_OK)
         status = (*err = run->traffic_error).status;
+    if (status == MMUL_OK)
+        status = mmul_views_check(&run->views, err);
     mmul_traffic_fini(&threads.traffic);
     status = mmul_comm_agree(comm, status, err);
     run->mine.gather_seconds += mmul_clock_now() - run->computed;

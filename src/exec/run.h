@@ -11,6 +11,7 @@
 #include "exec/layout.h"
 #include "exec/streams.h"
 #include "exec/verify.h"
+#include "exec/views.h"
 #include "exec/worker.h"
 #include "model/report.h"
 #include "plan/plan.h"
@@ -31,7 +32,8 @@ struct mmul_run {
     const struct mmul_matmul *args; // borrowed
     struct mmul_layout layout;
     struct mmul_shared segment;
-    struct mmul_mapped mapped;
+    struct mmul_views views;
+    struct mmul_mapped mapped; // the same, by role
     struct mmul_board *board; // in the segment
     struct mmul_team team;
     struct mmul_files files; // root's
