@@ -131,6 +131,10 @@ EMBED    := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/embed/*.c))
 PRELOAD  := $(patsubst tests/lib/%.c,$(BUILD)/tests/%.so,$(wildcard tests/lib/*.c))
 INTERNAL := $(foreach s,unit mpi device,$(call tests_of,$(s)))
 
+# Programs to compare with, bench/peers/NAME.c, where their libraries are there.
+SCALAPACK := $(firstword $(wildcard $(patsubst %,%/libscalapack-openmpi.so,$(wildcard /usr/lib/*-linux-gnu /usr/lib))))
+PEERS     := $(patsubst %,$(BUILD)/bench/%,sgemm empty_mpi $(if $(SCALAPACK),psgemm))
+
 # ---- Building ---------------------------------------------------------------------------------------------
 
 .PHONY: all
@@ -198,6 +202,12 @@ $(INTERNAL): $(BUILD)/%: $(OBJ)/%.o $(STATIC)
 	@mkdir -p $(@D)
 	$(Q)$(LINK) -pie -o $@ $< $(STATIC) -lcmocka $(LIBS) $(USER_LINK)
 
+$(PEERS): $(BUILD)/bench/%: bench/peers/%.c $(wildcard bench/peers/*.h) $(BUILD)/flags
+	$(call say,LINK,$@)
+	@mkdir -p $(@D) $(OBJ)/bench
+	$(Q)$(COMPILE) $(CPPFLAGS) $(CFLAGS) -MF $(OBJ)/bench/$*.d -o $@ $< $(PKG_LIBS) \
+	    $(if $(filter psgemm,$*),$(SCALAPACK)) $(LDFLAGS)
+
 $(PRELOAD): $(BUILD)/tests/%.so: tests/lib/%.c $(BUILD)/flags
 	$(call say,LINK,$@)
 	@mkdir -p $(@D) $(OBJ)/tests
@@ -230,6 +240,15 @@ tests: all $(INTERNAL) $(EMBED) $(PRELOAD) ## build every test program, run none
 
 lint: ## layers, style, clang-format, shellcheck and, where installed, cppcheck
 	@BUILD=$(BUILD) MODE=$(MODE) scripts/run-tests lint
+
+# ---- Measuring --------------------------------------------------------------------------------------------
+
+.PHONY: bench bench-peers
+bench-peers: $(PEERS)
+	@$(if $(SCALAPACK),:,echo 'psgemm is not built: no libscalapack-openmpi.so, run scripts/setup bench')
+
+bench: all bench-peers ## measure the cases of bench/README.md (BENCH="--quick small" for options and cases)
+	@bench/run --build $(BUILD) $(BENCH)
 
 # ---- Installing -------------------------------------------------------------------------------------------
 
@@ -273,7 +292,7 @@ info: ## show compiler, mode, flags and the libraries found
 	    printf '%-12s %s\n' $$p "$$($(PKG_CONFIG) --modversion $$p 2>/dev/null || echo absent)"; done
 
 format: ## let clang-format rewrite all C and OpenCL files
-	clang-format -i $(wildcard include/*.h src/*/*.[ch] kernels/*.cl tests/*.[ch] tests/*/*.[ch] bench/*.[ch])
+	clang-format -i $(wildcard include/*.h src/*/*.[ch] kernels/*.cl tests/*.[ch] tests/*/*.[ch] bench/*/*.[ch])
 
 clean: ## remove the build folder of all modes
 	rm -rf build $(BUILD)

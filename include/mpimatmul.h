@@ -86,6 +86,18 @@ MMUL_API enum mmul_status mmul_run(struct mmul_context *context, const struct mm
                                    const struct mmul_plan *plan, struct mmul_report **report,
                                    struct mmul_error *err);
 
+// ---------------------------------------------------------------------------------------- baseline
+
+// Collective. Times multiplications of random float32 matrices by OpenBLAS on every core
+// that the job may use on root's node: operands in memory, nothing read, checked or written. It
+// happens in a process of its own, which has its memory and its binding to itself; the ranks wait.
+// seconds (root): baseline->runs results, in order. threads (root): how many it used.
+// Fails: MMUL_ERR_SYSTEM (memory, with the numbers in the text; the process could not be started).
+MMUL_API enum mmul_status mmul_baseline_measure(struct mmul_context *context,
+                                                const struct mmul_baseline *baseline,
+                                                double *seconds, int *threads,
+                                                struct mmul_error *err);
+
 #ifdef __cplusplus
 }
 #endif

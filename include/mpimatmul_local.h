@@ -416,6 +416,25 @@ MMUL_API int mmul_report_warnings(const struct mmul_report *report, const char *
 // Wall seconds of the run. Local, root.
 MMUL_API double mmul_report_seconds(const struct mmul_report *report);
 
+// Where the seconds of a run went: each the longest of the ranks, as in the report's JSON. They
+// may overlap, so they need not add up to wall_seconds.
+struct mmul_phases {
+    double wall_seconds;
+    double scatter_seconds, compute_seconds, verify_seconds, gather_seconds;
+    double idle_seconds;   // in none of the above
+    double commit_seconds; // of the output file
+};
+
+// Local, root.
+MMUL_API struct mmul_phases mmul_report_phases(const struct mmul_report *report);
+
+// A product as one machine's BLAS computes it alone, for comparison (mmul_baseline_measure in mpimatmul.h).
+struct mmul_baseline {
+    int64_t m, n, k; // all >= 1
+    int warmup;      // multiplications that are not counted
+    int runs;        // counted ones, >= 1
+};
+
 struct mmul_verdict {
     int64_t rows_checked, rows_wrong;
     int64_t first_wrong_matrix, first_wrong_row; // -1 when none
@@ -424,6 +443,13 @@ struct mmul_verdict {
 // Is C = alpha op(A) op(B)? O(n^2) per matrix, in double, independent of BLAS. Local.
 MMUL_API enum mmul_status mmul_verify(const struct mmul_matmul *args, struct mmul_matrix *c,
                                       struct mmul_verdict *verdict, struct mmul_error *err);
+
+// ----------------------------------------------------------------------------------------- texts
+
+// Writes a text file by way of a temporary name; what exists and is no plain file (/dev/null, a
+// FIFO) is written to directly. Fails with MMUL_ERR_CREATE or MMUL_ERR_IO.
+MMUL_API enum mmul_status mmul_text_store(const char *path, const char *text,
+                                          struct mmul_error *err);
 
 // ---------------------------------------------------------------------------------------- memory
 

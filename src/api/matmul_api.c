@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Plans and runs as the public header offers them.
+#include "exec/baseline.h"
 #include "exec/matmul.h"
 #include "mpimatmul.h"
 
@@ -23,4 +24,10 @@ enum mmul_status mmul_run(struct mmul_context *context, const struct mmul_matmul
                           const struct mmul_plan *plan, struct mmul_report **report,
                           struct mmul_error *err) {
     return mmul_matmul_run(context, args, plan, report, err);
+}
+
+enum mmul_status mmul_baseline_measure(struct mmul_context *context,
+                                       const struct mmul_baseline *baseline, double *seconds,
+                                       int *threads, struct mmul_error *err) {
+    return mmul_baseline_run(context, baseline, seconds, threads, err);
 }

@@ -15,6 +15,3 @@ enum mmul_status mmul_json_format(const json_t *value, char **text, struct mmul_
 
 // A string of any bytes: those that are not valid UTF-8 become question marks.
 json_t *mmul_json_text(const char *text);
-
-// Writes a text file by way of a temporary name. Fails with MMUL_ERR_CREATE or MMUL_ERR_IO.
-enum mmul_status mmul_text_store(const char *path, const char *text, struct mmul_error *err);

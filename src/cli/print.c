@@ -9,7 +9,7 @@
 
 #include "cli/failure.h"
 
-enum { COLUMNS_MAX = 16 };
+enum { COLUMNS_MAX = 48 };
 
 void mmul_print_remark(const struct call *call, const char *format, ...) {
     if (!call->is_root || call->options.values[OPT_QUIET].number != 0)

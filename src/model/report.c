@@ -24,6 +24,21 @@ double mmul_report_seconds(const struct mmul_report *report) {
     return report->wall_seconds;
 }
 
+struct mmul_phases mmul_report_phases(const struct mmul_report *report) {
+    struct mmul_phases phases = {
+        .wall_seconds = report->wall_seconds,
+        .scatter_seconds = report->scatter_seconds,
+        .compute_seconds = report->compute_seconds,
+        .verify_seconds = report->verify_seconds,
+        .gather_seconds = report->gather_seconds,
+        .commit_seconds = report->commit_seconds,
+    };
+    for (int i = 0; report->ranks != NULL && i < report->size; i++)
+        if (report->ranks[i].idle_seconds > phases.idle_seconds)
+            phases.idle_seconds = report->ranks[i].idle_seconds;
+    return phases;
+}
+
 // Rate while computing.
 static double rank_rate(const struct mmul_report_rank *rank) {
     return rank->compute_seconds > 0 ? rank->flops / rank->compute_seconds : 0;

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: MIT
+"""Cases with several emulated hosts: see harness/lab.py."""
+from harness.lab import Lab
+from harness.machine import require_memory
+from harness.measure import Product, median
+from harness.tables import row, side
+
+
+def prepare(bench, hosts, m, k, n):
+    """Files on the first host; every host holds the whole B, and a peer may have its own copies beside ours."""
+    product = Product(bench, m, k, n)
+    require_memory(product.bytes, 2 * product.bytes + hosts * 4 * k * n)
+    product.generate()
+    return product
+
+
+def floor_of(product, core_seconds, rate):
+    """The least time of two hosts, from root to root: root keeps the part w of the rows, the wire carries the rest of
+    A and all of B meanwhile; or root does everything and sends nothing. (seconds, w)"""
+    a, b = 4 * product.m * product.k, 4 * product.k * product.n
+    share = min(1.0, (a + b) / (rate * core_seconds + a))
+    seconds = max(((1 - share) * a + b) / rate, share * core_seconds)
+    return (core_seconds, 1.0) if core_seconds <= seconds else (seconds, share)
+
+
+def two_hosts(bench, lab, product, rate):
+    """The rows of one rate of the cable."""
+    lab.rate(rate)
+    size = bench.pick(64 << 20 if rate == "1gbit" else 16 << 20, 1 << 20)
+    link = lab.measure_link(size)
+    sides = {
+        "mul": lambda: product.mul_lab(lab, 2),
+        "one core": lambda: product.sgemm(1, lab.on("node1")),
+    }
+    if bench.has_peer("psgemm"):
+        sides["psgemm in place"] = lambda: product.psgemm(lab, 2, "in-place")
+        sides["psgemm from root"] = lambda: product.psgemm(lab, 2, "from-root")
+    samples = bench.alternate(sides)
+    link = max(link, lab.measure_link(size))
+    bench.say(f"{rate}: {link / 1e6:.1f} MB/s, the better of before and after")
+    core_seconds = median([sample["seconds"] for sample in samples["one core"]])
+    seconds, share = floor_of(product, core_seconds, link)
+    parts = {"wire": f"{link / 1e6:.1f} MB/s", "one core": f"{core_seconds:.3f} s",
+             "root keeps": f"{100 * share:.0f} %",
+             "A": f"{4e-6 * product.m * product.k:.0f} MB", "B": f"{4e-6 * product.k * product.n:.0f} MB"}
+    ours = side(f"{product.text}, 2 hosts, {rate}: root's files to root's file, launch apart",
+                samples["mul"])
+    others = [("floor", side("floor: wire and root's core at once", value=seconds), parts),
+              ("one core", side("compute only: OpenBLAS on one core", samples["one core"]), {})]
+    texts = {"psgemm in place": "ScaLAPACK psgemm, compute and its own messages, operands in place",
+             "psgemm from root": "ScaLAPACK psgemm, root's memory to root's memory"}
+    others += [(name, side(text, samples[name]), {}) for name, text in texts.items() if name in samples]
+    note = "" if bench.has_peer("psgemm") else "psgemm: not built, libscalapack-openmpi-dev is missing"
+    return [row(f"{rate} {name}", ours, other, parts=more, note=note, asked=bench.asked(f"lab2 {rate} {name}"))
+            for name, other, more in others]
+
+
+def lab2(bench):
+    size = bench.pick(4096, 512)
+    product = prepare(bench, 2, size, size, size)
+    with Lab(bench, 2) as lab:
+        return two_hosts(bench, lab, product, "1gbit") + two_hosts(bench, lab, product, "100mbit")
+
+
+def lab4(bench):
+    product = prepare(bench, 4, *bench.pick((4096, 14336, 4096), (256, 896, 256)))
+    with Lab(bench, 4) as lab:
+        lab.rate("1gbit")
+        link = lab.measure_link(bench.pick(64 << 20, 1 << 20))
+        is_limited = lab.quota.apply(0.5)
+        how = "control group's quota" if is_limited else "2 hosts: faulty:repeat=2, 4 hosts: two on a core"
+        slower = [] if is_limited else ["--device", "faulty:repeat=2:cpu"]
+        samples = bench.alternate({
+            "2 hosts": lambda: product.mul_lab(lab, 2, slower),
+            "4 hosts": lambda: product.mul_lab(lab, 4),
+        })
+    what = "root's files to root's file, launch apart"
+    four = side(f"{product.text}, 4 hosts of half a core each, 1gbit: {what}", samples["4 hosts"])
+    two = side("the same on the first 2 hosts", samples["2 hosts"])
+    return [row("2 hosts", four, two, asked=bench.asked("lab4 2 hosts"),
+                parts={"speed-up": f"{two['value'] / four['value']:.2f}", "wire": f"{link / 1e6:.1f} MB/s",
+                       "half a core by": how})]

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: MIT
+"""Cases of this machine alone: files, starting up, checking, memory."""
+from harness.machine import require_memory
+from harness.measure import PeakMemory, Product, alternate, median, run
+from harness.tables import row, side
+
+
+def prepare(bench, m, k, n):
+    """Files of this size, where they, the processes and a second result fit."""
+    product = Product(bench, m, k, n)
+    require_memory(product.bytes + 4 * m * n, 2 * product.bytes)
+    product.generate()
+    return product
+
+
+def file8192(bench):
+    size = bench.pick(8192, 512)
+    product = prepare(bench, size, size, size)
+    samples = bench.alternate({
+        "mul": lambda: product.mul_ranks(2, wall="command"),
+        "numpy": lambda: product.numpy(2),
+        "sgemm": lambda: product.sgemm(2),
+    })
+    whole = side(f"{product.text} files in to file out on 2 ranks, whole command", samples["mul"])
+    inside = side(f"{product.text} files in to file out on 2 ranks, launch apart",
+                  values=[sample["report"]["wall_seconds"] for sample in samples["mul"]])
+    sgemm = side("compute only: OpenBLAS sgemm, 2 threads", samples["sgemm"])
+    blas = samples["numpy"][0]["peer"]["blas"].rpartition("/")[2]
+    return [
+        row("numpy", whole, side(f"files in to file out by numpy with 2 threads of {blas}, whole command",
+                                 samples["numpy"]), asked=bench.asked("file8192 numpy")),
+        row("sgemm", whole, sgemm, asked=bench.asked("file8192 sgemm")),
+        row("sgemm, launch apart", inside, sgemm, asked=bench.asked("file8192 sgemm, launch apart")),
+    ]
+
+
+def small(bench):
+    product = prepare(bench, 64, 64, 64)
+    empty = ["mpirun", "-q", "-n", 2, bench.peer("empty_mpi")]
+    samples = bench.alternate({
+        "mul": lambda: product.mul_ranks(2, wall="command"),
+        "empty": lambda: {"seconds": run(empty)[0]},
+    }, runs=bench.pick(max(bench.runs, 11), bench.runs))
+    ours, theirs = (side(text, values=[1e3 * sample["seconds"] for sample in samples[name]]) for name, text in (
+        ("mul", "64^3 by mpirun -n 2, the whole command"), ("empty", "mpirun -n 2 of MPI_Init and MPI_Finalize")))
+    return [row("launch", ours, theirs, unit="ms", asked=bench.asked("small launch"),
+                parts={"difference of the medians": f"{ours['value'] - theirs['value']:.1f} ms"})]
+
+
+def verify(bench):
+    rows = []
+    big, thin = bench.pick((8192, 64), (512, 16))
+    for m, k, n in ((big, big, big), (big, thin, big), (thin, big, big), (big, big, thin)):
+        product = prepare(bench, m, k, n)
+        samples = bench.alternate({
+            "on": lambda: product.mul_ranks(2, ["--weights", "equal"]),
+            "off": lambda: product.mul_ranks(2, ["--weights", "equal", "--verify", "off"]),
+        })
+        name = f"{m} x {k} x {n}"
+        rows.append(row(name, side(f"{name} files in to file out on 2 ranks, checked, launch apart", samples["on"]),
+                        side("the same with --verify off", samples["off"]), asked=bench.asked(f"verify {name}")))
+    return rows
+
+
+def memory(bench):
+    size = bench.pick(8192, 512)
+    product = prepare(bench, size, size, size)
+    peaks = []
+
+    def once():
+        peak = PeakMemory("mpimatmul")
+        sample = product.mul_ranks(2, ["--device", "cpu"], watch=peak)
+        peaks.append(peak)
+        return sample
+
+    alternate({"mul": once}, bench.runs, 0, bench.say)
+    figure = side(f"{product.text}: largest sum of the PSS of both ranks, sampled every 50 ms",
+                  values=[peak.peak_bytes / 1e9 for peak in peaks])
+    matrices = side("A + B + C", value=product.bytes / 1e9)
+    return [row("PSS", figure, matrices, unit="GB", asked=bench.asked("memory PSS"),
+                parts={"samples of a run": str(int(median([peak.samples for peak in peaks])))},
+                note="the files in /dev/shm count where a rank maps them")]

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: MIT
+"""Emulated hosts for measuring: those of tests/lab/hosts.bash, with the rate of a cable measured and cores halved."""
+import os
+import subprocess
+from pathlib import Path
+
+from harness.measure import Failed, Skip, run
+
+PORT = 7077
+
+# Receives everything, then answers with one byte.
+SINK = f"""
+import socket
+with socket.create_server(("10.77.0.2", {PORT})) as server:
+    print("ready", flush=True)
+    connection = server.accept()[0]
+    while connection.recv(1 << 20):
+        pass
+    connection.sendall(b"x")
+"""
+
+# Sends so many bytes and prints the seconds until the answer.
+SOURCE = f"""
+import socket, sys, time
+data, left = bytes(1 << 20), int(sys.argv[1])
+connection = socket.create_connection(("10.77.0.2", {PORT}))
+begin = time.monotonic()
+while left > 0:
+    connection.sendall(data[:left])
+    left -= len(data)
+connection.shutdown(socket.SHUT_WR)
+connection.recv(1)
+print(time.monotonic() - begin)
+"""
+
+
+class Quota:
+    """Limits hosts to a part of a core by control groups (version 1, or 2 where `cpu` is handed down)."""
+
+    PERIOD_US = 10000
+
+    def __init__(self, lab):
+        self.lab, self.folders = lab, []
+
+    @staticmethod
+    def parent():
+        """The control group to make ours in, or None."""
+        if Path("/sys/fs/cgroup/cpu/cpu.cfs_quota_us").exists() or Path("/sys/fs/cgroup/cpu/cpu.shares").exists():
+            return Path("/sys/fs/cgroup/cpu")
+        control = Path("/sys/fs/cgroup/cgroup.subtree_control")
+        return control.parent if control.exists() and "cpu" in control.read_text().split() else None
+
+    def limit(self, host, part):
+        folder = self.parent() / f"{self.lab.variables['LAB_NAME']}-{host}"
+        folder.mkdir()
+        self.folders.append(folder)
+        quota = int(part * self.PERIOD_US)
+        if (folder / "cpu.cfs_quota_us").exists():
+            (folder / "cpu.cfs_period_us").write_text(str(self.PERIOD_US))
+            (folder / "cpu.cfs_quota_us").write_text(str(quota))
+        else:
+            (folder / "cpu.max").write_text(f"{quota} {self.PERIOD_US}")
+
+    def apply(self, part):
+        """Everything that mpirun starts on a host from now on shares `part` of a core. False: it cannot be set."""
+        try:
+            for host in self.lab.hosts:
+                self.limit(host, part)
+        except (OSError, TypeError):
+            self.remove()
+            return False
+        agent = self.lab.folder / "agent"
+        agent.rename(agent.with_suffix(".host"))
+        # `ip netns exec` hides the control groups; through our own root they are still there.
+        groups = f"/proc/{os.getpid()}/root{self.parent()}/{self.lab.variables['LAB_NAME']}"
+        agent.write_text(f'#!/bin/sh\necho $$ > {groups}-"$1"/cgroup.procs && exec {agent}.host "$@"\n')
+        agent.chmod(0o755)
+        return True
+
+    def remove(self):
+        for folder in self.folders:
+            try:
+                folder.rmdir()
+            except OSError as problem:
+                print(f"cannot remove {folder}: {problem.strerror}")
+        self.folders = []
+
+
+class Lab:
+    """`with Lab(bench, 2) as lab`: hosts node1, node2 ..., one core each as far as there are cores."""
+
+    def __init__(self, bench, count):
+        self.bench, self.count = bench, count
+        self.script = bench.root / "tests" / "lab" / "hosts.bash"
+        self.variables = {"TMPDIR": str(bench.folder)}
+        self.quota = Quota(self)
+
+    def words(self, function, *arguments):
+        """argv that calls a function of hosts.bash."""
+        return ["bash", "-c", 'source "$0"; "$@"', str(self.script), function, *map(str, arguments)]
+
+    def call(self, function, *arguments):
+        found = subprocess.run(self.words(function, *arguments), env={**os.environ, **self.variables},
+                               stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        if found.returncode != 0:
+            raise Failed(f"{function}: {found.stderr.strip()}")
+        return found.stdout
+
+    def __enter__(self):
+        names = ("LAB_NAME", "LAB_FOLDER", "LAB_HOSTS", "LAB_MISSING")
+        show = "".join(f' "${{{name}:-}}"' for name in names)
+        found = subprocess.run(["bash", "-c", f'source "$0"; lab_up {self.count} >&2; printf "%s\\n"{show}',
+                                str(self.script)], env={**os.environ, **self.variables}, stdin=subprocess.DEVNULL,
+                               capture_output=True, text=True)
+        values = dict(zip(names, found.stdout.splitlines()))
+        if values.get("LAB_MISSING"):
+            raise Skip(values["LAB_MISSING"])
+        self.variables.update({name: values.get(name, "") for name in names[:3]})
+        self.variables["LAB_SECONDS"] = "600"
+        self.hosts, self.folder = self.variables["LAB_HOSTS"].split(), Path(self.variables["LAB_FOLDER"])
+        if found.returncode != 0 or len(self.hosts) != self.count:
+            self.__exit__()
+            raise Failed(f"lab_up: {found.stderr.strip()}")
+        return self
+
+    def __exit__(self, *_):
+        self.call("lab_down")
+        self.quota.remove()
+
+    def rate(self, rate):
+        self.call("lab_rate", rate)
+
+    def mpirun(self, hosts=None):
+        """Words that start one rank on each of the first hosts, under env()."""
+        chosen = self.hosts[:hosts]
+        return self.words("lab_mpirun", ",".join(f"{host}:1" for host in chosen), "-n", len(chosen))
+
+    def env(self):
+        return self.variables
+
+    def on(self, host):
+        """Words that run a command on a host."""
+        core = (self.folder / host / "core").read_text().strip()
+        return ["taskset", "-c", core, "ip", "netns", "exec", f"{self.variables['LAB_NAME']}-{host}"]
+
+    def measure_link(self, size):
+        """Bytes per second from node1 to node2, as a program sees them."""
+        with subprocess.Popen([*self.on("node2"), self.bench.python, "-c", SINK], stdout=subprocess.PIPE, text=True,
+                              stdin=subprocess.DEVNULL) as sink:
+            sink.stdout.readline()
+            try:
+                _, output = run([*self.on("node1"), self.bench.python, "-c", SOURCE, size])
+            except Failed:
+                sink.kill()
+                raise
+        return size / float(output)

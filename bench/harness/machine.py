@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: MIT
+"""The machine as a bench sees it: what it is, how much memory is free, and a folder in RAM that does not stay."""
+import datetime
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from harness.measure import Refused
+
+MARGIN_BYTES = 512 << 20
+
+
+def read_first(path, key):
+    """The text after `key:` in a file of /proc; "" when there is none."""
+    for line in Path(path).read_text().splitlines():
+        if line.startswith(key):
+            return line.partition(":")[2].strip()
+    return ""
+
+
+def available_bytes():
+    return int(read_first("/proc/meminfo", "MemAvailable").split()[0]) * 1024
+
+
+def require_memory(files_bytes, process_bytes):
+    """Refuses where the files and the processes together would not fit, with some room to spare."""
+    need, free = files_bytes + process_bytes + MARGIN_BYTES, available_bytes()
+    if need > free:
+        raise Refused(f"needs {need / 1e9:.1f} GB of memory, {free / 1e9:.1f} GB are available")
+    room = shutil.disk_usage("/dev/shm").free
+    if files_bytes > room:
+        raise Refused(f"needs {files_bytes / 1e9:.1f} GB in /dev/shm, {room / 1e9:.1f} GB are free")
+
+
+def git(root, *words):
+    found = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True)
+    return found.stdout.strip() if found.returncode == 0 else ""
+
+
+def describe(root, program):
+    """What a figure cannot be read without."""
+    changed = git(root, "status", "--porcelain", "--untracked-files=no")
+    version = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    return {
+        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
+        "commit": (git(root, "rev-parse", "--short=10", "HEAD") or "unknown") + (" with changes" if changed else ""),
+        "version": version,
+        "cpu": read_first("/proc/cpuinfo", "model name"),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_bytes": int(read_first("/proc/meminfo", "MemTotal").split()[0]) * 1024,
+        "kernel": platform.release(),
+    }
+
+
+class RamFolder:
+    """A folder in /dev/shm that is removed at the end, also when this program is killed: a shell waits for that."""
+
+    KEEPER = 'trap "" INT TERM HUP; read -r nothing; rm -rf "$0"'
+
+    def __enter__(self):
+        self.path = Path(tempfile.mkdtemp(prefix="mmul-bench.", dir="/dev/shm"))
+        self.keeper = subprocess.Popen(["sh", "-c", self.KEEPER, str(self.path)], stdin=subprocess.PIPE,
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        return self.path
+
+    def __exit__(self, *_):
+        self.keeper.stdin.close()
+        self.keeper.wait()

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: MIT
+"""Runs commands side by side and keeps every sample.
+
+A sample is a dict with at least `seconds`; what else a case wants to keep of a run (a report, a peak of memory) lies
+beside it. A side is a function that runs once and returns a sample.
+"""
+import json
+import os
+import statistics
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+UNSTABLE_RATIO = 1.2
+PHASES = ("scatter", "compute", "verify", "gather", "idle", "commit")
+
+
+class Skip(Exception):
+    """A case that cannot be measured here; the text says why."""
+
+
+class Refused(Exception):
+    """A case that this machine has too little memory for."""
+
+
+class Failed(Exception):
+    """A command that ended badly: the first line it said, and its words."""
+
+    def __init__(self, text, argv=()):
+        super().__init__(text)
+        self.argv = argv
+
+
+def run(argv, env=None, watch=None):
+    """Runs a command to its end: (seconds, what it printed). `watch` is called with its process id meanwhile."""
+    argv = [str(word) for word in argv]
+    begin = time.monotonic()
+    with subprocess.Popen(argv, env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True) as process:
+        watcher = watch and threading.Thread(target=watch, args=[process.pid])
+        if watcher:
+            watcher.start()
+        try:
+            output, errors = process.communicate()
+        except BaseException:
+            process.terminate()  # mpirun takes its ranks along
+            raise
+        seconds = time.monotonic() - begin
+        if watcher:
+            watcher.join()
+    if process.returncode != 0:
+        said = errors.strip().partition("\n")[0] or "nothing on stderr"
+        raise Failed(f"exit status {process.returncode}: {said}", argv)
+    return seconds, output
+
+
+def alternate(sides, runs, warmup, say=lambda text: None):
+    """{name: samples} of {name: side}: A B A B ..., the first `warmup` rounds not counted."""
+    samples = {name: [] for name in sides}
+    for turn in range(warmup + runs):
+        for name, side in sides.items():
+            sample = side()
+            counts = turn >= warmup
+            say(f"{name}: {sample['seconds']:.3f} s{'' if counts else ' (warm-up)'}")
+            if counts:
+                samples[name].append(sample)
+    return samples
+
+
+def seconds_of(samples):
+    return [sample["seconds"] for sample in samples]
+
+
+def median(values):
+    return statistics.median(values)
+
+
+def is_unstable(values):
+    return len(values) > 1 and max(values) > UNSTABLE_RATIO * min(values)
+
+
+def phases_of(report):
+    """The phases of a report, each the longest of the ranks, as `mpimatmul bench` has them."""
+    found = {name: report[f"{name}_seconds"] for name in PHASES if name != "idle"}
+    found["idle"] = max(rank["idle_seconds"] for rank in report["ranks"])
+    return {name: found[name] for name in PHASES}
+
+
+def median_phases(samples):
+    """The medians of the phases of samples that have a report; {} when they have none."""
+    all_phases = [phases_of(sample["report"]) for sample in samples if "report" in sample]
+    return {name: median([phases[name] for phases in all_phases]) for name in PHASES} if all_phases else {}
+
+
+# --------------------------------------------------------------------------------------------------------- the sides
+
+class Product:
+    """C = A B with generated files in the bench's folder, and the commands that compute it."""
+
+    def __init__(self, bench, m, k, n):
+        self.bench, self.m, self.k, self.n = bench, m, k, n
+        self.bytes = 4 * (m * k + k * n + m * n)
+        self.flops = 2 * m * k * n
+        self.text = f"{m} x {k} x {n}" if not m == k == n else f"{m}^3"
+
+    def path(self, name):
+        return self.bench.folder / f"{name}.bin"
+
+    def generate(self):
+        for name, rows, cols, seed in (("A", self.m, self.k, 1), ("B", self.k, self.n, 2)):
+            run([self.bench.program, "gen", self.path(name), "--dims", f"{rows}x{cols}", "--seed", seed, "--quiet"])
+
+    def files(self):
+        return [self.path("A"), self.path("B")]
+
+    def words(self, options=()):
+        """`mpimatmul mul` of the two files."""
+        return [self.bench.program, "mul", *self.files(), "-o", self.path("C"), "--report",
+                self.bench.folder / "report.json", "--quiet", *options]
+
+    def mul(self, argv, env=None, wall="report", watch=None):
+        """A command that ends in words(). seconds: of the whole `command`, or of the `report`, which is from the first
+        byte read to the renamed result."""
+        self.path("C").unlink(missing_ok=True)
+        seconds, _ = run(argv, env=env, watch=watch)
+        report = json.loads((self.bench.folder / "report.json").read_text())
+        return {"seconds": seconds if wall == "command" else report["wall_seconds"], "command_seconds": seconds,
+                "report": report}
+
+    def mul_ranks(self, ranks, options=(), **more):
+        """On so many ranks of this machine."""
+        return self.mul(["mpirun", "-q", "-n", ranks, *self.words(options)], **more)
+
+    def mul_devices(self, devices, options=(), **more):
+        """With a rank per device of the list."""
+        argv = ["mpirun", "-q"]
+        for place, device in enumerate(devices):
+            argv += [":"] if place > 0 else []
+            argv += ["-n", 1, *self.words(["--device", device, *options])]
+        return self.mul(argv, **more)
+
+    def mul_lab(self, lab, hosts, options=()):
+        """With a rank on each of the first hosts of a lab."""
+        return self.mul([*lab.mpirun(hosts), *self.words(["--device", "cpu", *options])], env=lab.env())
+
+    def numpy(self, threads):
+        self.path("N").unlink(missing_ok=True)
+        script = self.bench.root / "bench" / "peers" / "numpy_matmul.py"
+        seconds, output = run([self.bench.python, script, *self.files(), self.path("N")],
+                              env={"OPENBLAS_NUM_THREADS": str(threads)})
+        return {"seconds": seconds, "peer": json.loads(output)}
+
+    def sgemm(self, threads, launcher=()):
+        """One multiplication by bare OpenBLAS after one that does not count, in a program of its own."""
+        _, output = run([*launcher, self.bench.peer("sgemm"), self.m, self.k, self.n, threads, 1, 1])
+        found = json.loads(output)
+        return {"seconds": found["seconds"][0], "peer": found}
+
+    def psgemm(self, lab, hosts, mode):
+        """One multiplication by ScaLAPACK after one that does not count."""
+        _, output = run([*lab.mpirun(hosts), self.bench.peer("psgemm"), mode, self.m, self.k, self.n, 1, 1],
+                        env={**lab.env(), "OPENBLAS_NUM_THREADS": "1"})
+        found = json.loads(output)
+        return {"seconds": found["seconds"][0], "peer": found}
+
+
+# ------------------------------------------------------------------------------------------------------------ memory
+
+def descendants(pid):
+    """Process ids below `pid`, it included."""
+    found = [pid]
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            children = task.read_text().split()
+        except OSError:
+            continue
+        for child in children:
+            found += descendants(int(child))
+    return found
+
+
+def pss_bytes(pid):
+    """Memory of a process, what it shares divided by the number that share it; 0 when it is gone."""
+    try:
+        rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) * 1024 for line in rollup.splitlines() if line.startswith("Pss:"))
+
+
+class PeakMemory:
+    """Samples the summed PSS of the processes of one name below a process, every 50 ms until it ends."""
+
+    def __init__(self, name):
+        self.name, self.peak_bytes, self.samples = name, 0, 0
+
+    def is_ours(self, pid):
+        try:
+            return Path(f"/proc/{pid}/comm").read_text().strip() == self.name
+        except OSError:
+            return False
+
+    def __call__(self, pid):
+        while Path(f"/proc/{pid}/smaps_rollup").exists() and pss_bytes(pid) > 0:
+            total = sum(pss_bytes(child) for child in descendants(pid) if self.is_ours(child))
+            self.peak_bytes = max(self.peak_bytes, total)
+            self.samples += total > 0
+            time.sleep(0.05)

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: MIT
+// bench: products of generated files, size by size, each as mul would do it, and OpenBLAS alone
+// beside them. It measures and judges nothing; bench/run compares with other programs.
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "cli/bench_folder.h"
+#include "cli/bench_rows.h"
+#include "cli/failure.h"
+#include "cli/operands.h"
+#include "cli/print.h"
+
+struct bench {
+    const struct call *call;
+    struct bench_sizes sizes;
+    int runs, warmup, ranks;
+    enum mmul_dtype dtype;
+    bool has_baseline;
+    struct bench_folder folder;                                                  // root
+    char a[BENCH_PATH_CAPACITY], b[BENCH_PATH_CAPACITY], c[BENCH_PATH_CAPACITY]; // root
+    struct bench_table table;                                                    // filled on root
+};
+
+static enum mmul_status check(const struct call *call, struct mmul_error *err) {
+    struct bench_sizes sizes;
+    return mmul_bench_sizes_parse(call->options.values[OPT_SIZES].text, &sizes, err);
+}
+
+// ------------------------------------------------------------------------------------ root alone
+
+// An --output that cannot be written is found out before the measuring, which may take long.
+static enum mmul_status prepare(struct bench *bench, struct mmul_error *err) {
+    const char *output = bench->call->options.values[OPT_TABLE_OUTPUT].text;
+    double bytes = 0;
+    if (output != NULL && mmul_text_store(output, "", err) != MMUL_OK)
+        return err->status;
+    for (int i = 0; i < bench->sizes.count; i++) {
+        double more = mmul_bench_size_bytes(bench->sizes.list[i]);
+        bytes = more > bytes ? more : bytes;
+    }
+    enum mmul_status status = mmul_bench_folder_create(bytes, &bench->folder, err);
+    if (status != MMUL_OK)
+        return status;
+    snprintf(bench->a, sizeof bench->a, "%s/A.bin", bench->folder.path);
+    snprintf(bench->b, sizeof bench->b, "%s/B.bin", bench->folder.path);
+    snprintf(bench->c, sizeof bench->c, "%s/C.bin", bench->folder.path);
+    bench->table.rows = calloc((size_t)bench->sizes.count * 2, sizeof *bench->table.rows);
+    return bench->table.rows != NULL
+               ? MMUL_OK
+               : mmul_cli_fail(err, MMUL_ERR_SYSTEM, "cannot allocate the table");
+}
+
+// The next row of the table.
+static enum mmul_status add_row(struct bench *bench, enum bench_what what, struct bench_size size,
+                                struct mmul_error *err) {
+    struct bench_row *row = &bench->table.rows[bench->table.count];
+    *row = (struct bench_row){.what = what,
+                              .size = size,
+                              .count = bench->runs,
+                              .ranks = what == BENCH_BASELINE ? 1 : bench->ranks};
+    row->seconds = calloc((size_t)bench->runs, sizeof *row->seconds);
+    if (what != BENCH_BASELINE)
+        row->phases = calloc((size_t)bench->runs, sizeof *row->phases);
+    bench->table.count++;
+    if (row->seconds == NULL || (what != BENCH_BASELINE && row->phases == NULL))
+        return mmul_cli_fail(err, MMUL_ERR_SYSTEM, "cannot allocate the table");
+    return MMUL_OK;
+}
+
+static enum mmul_status generate(const struct bench *bench, struct bench_size size,
+                                 struct mmul_error *err) {
+    const struct mmul_shape a = {1, 1, size.m, size.k}, b = {1, 1, size.k, size.n};
+    unlink(bench->c);
+    enum mmul_status status =
+        mmul_generate_file(bench->a, MMUL_GENERATE_UNIFORM, 1, a, bench->dtype, err);
+    if (status != MMUL_OK)
+        return status;
+    return mmul_generate_file(bench->b, MMUL_GENERATE_UNIFORM, 2, b, bench->dtype, err);
+}
+
+static enum mmul_status open_files(const struct bench *bench, struct mmul_matmul *args,
+                                   struct mmul_error *err) {
+    struct mmul_shape shape;
+    enum mmul_dtype dtype;
+    unlink(bench->c); // each run pays for fresh memory, none for taking the old one apart
+    enum mmul_status status = mmul_matrix_open(bench->a, &args->a, err);
+    if (status == MMUL_OK)
+        status = mmul_matrix_open(bench->b, &args->b, err);
+    if (status == MMUL_OK)
+        status = mmul_matmul_result(args, &shape, &dtype, err);
+    if (status == MMUL_OK)
+        status = mmul_output_create(bench->c, shape, dtype, NULL, 0, &args->output, err);
+    return status;
+}
+
+// ------------------------------------------------------------------------------------- all ranks
+
+// One product, files in to file out. *phases is set on root.
+static enum mmul_status multiply(const struct bench *bench, struct mmul_phases *phases,
+                                 struct mmul_error *err) {
+    struct mmul_matmul args = mmul_operands_args(bench->call);
+    struct mmul_plan *plan = NULL;
+    struct mmul_report *report = NULL;
+    args.alpha = 1;
+    if (bench->call->is_root)
+        open_files(bench, &args, err);
+    enum mmul_status status = mmul_agree(MPI_COMM_WORLD, err);
+    if (status == MMUL_OK)
+        status = mmul_plan_create(bench->call->context, &args, &plan, err);
+    if (status == MMUL_OK) {
+        status = mmul_run(bench->call->context, &args, plan, &report, err);
+        args.output = NULL; // consumed
+    }
+    if (status == MMUL_OK && bench->call->is_root)
+        *phases = mmul_report_phases(report);
+    mmul_report_destroy(report);
+    mmul_plan_destroy(plan);
+    mmul_output_destroy(args.output);
+    mmul_operands_close(&args);
+    return status;
+}
+
+static enum mmul_status measure_baseline(struct bench *bench, struct bench_size size,
+                                         struct mmul_error *err) {
+    const struct mmul_baseline baseline = {
+        .m = size.m, .n = size.n, .k = size.k, .warmup = bench->warmup, .runs = bench->runs};
+    struct bench_row *row = NULL;
+    if (bench->call->is_root && add_row(bench, BENCH_BASELINE, size, err) == MMUL_OK)
+        row = &bench->table.rows[bench->table.count - 1];
+    enum mmul_status status = mmul_agree(MPI_COMM_WORLD, err);
+    if (status != MMUL_OK)
+        return status;
+    return mmul_baseline_measure(bench->call->context, &baseline, row ? row->seconds : NULL,
+                                 row ? &row->threads : NULL, err);
+}
+
+static enum mmul_status measure_products(struct bench *bench, struct bench_size size,
+                                         struct mmul_error *err) {
+    struct bench_row *row = NULL;
+    if (bench->call->is_root && add_row(bench, BENCH_MUL, size, err) == MMUL_OK) {
+        row = &bench->table.rows[bench->table.count - 1];
+        generate(bench, size, err);
+    }
+    enum mmul_status status = mmul_agree(MPI_COMM_WORLD, err);
+    for (int i = -bench->warmup; status == MMUL_OK && i < bench->runs; i++) {
+        struct mmul_phases phases = {0};
+        status = multiply(bench, &phases, err);
+        if (status == MMUL_OK && row != NULL && i >= 0) {
+            row->phases[i] = phases;
+            row->seconds[i] = phases.wall_seconds;
+        }
+    }
+    return status;
+}
+
+static enum mmul_status measure_size(struct bench *bench, struct bench_size size,
+                                     struct mmul_error *err) {
+    char text[72];
+    enum mmul_status status = MMUL_OK;
+    mmul_print_remark(bench->call, "measuring %s: %d + %d runs", mmul_bench_size_format(size, text),
+                      bench->warmup, bench->runs);
+    if (bench->has_baseline)
+        status = measure_baseline(bench, size, err);
+    if (status == MMUL_OK)
+        status = measure_products(bench, size, err);
+    if (status == MMUL_OK && bench->call->is_root && bench->has_baseline) {
+        struct bench_row *last = &bench->table.rows[bench->table.count - 1];
+        double seconds = mmul_bench_median(last[-1].seconds, bench->runs);
+        last[-1].baseline_seconds = last->baseline_seconds = seconds;
+    }
+    return status;
+}
+
+// ----------------------------------------------------------------------------------------- table
+
+static enum mmul_status store(const struct bench *bench, const char *path, struct mmul_error *err) {
+    char *text = NULL;
+    size_t length = 0;
+    FILE *stream = open_memstream(&text, &length);
+    if (stream == NULL)
+        return mmul_cli_fail(err, MMUL_ERR_SYSTEM, "cannot allocate the table");
+    mmul_bench_table_print(
+        &bench->table, (enum bench_format)bench->call->options.values[OPT_FORMAT].number, stream);
+    enum mmul_status status =
+        fclose(stream) == 0 ? mmul_text_store(path, text, err)
+                            : mmul_cli_fail(err, MMUL_ERR_SYSTEM, "cannot allocate the table");
+    free(text);
+    return status;
+}
+
+// Root.
+static enum mmul_status tell(struct bench *bench, struct mmul_error *err) {
+    const struct option_value *values = bench->call->options.values;
+    char *cluster = NULL;
+    enum mmul_status status = mmul_context_json(bench->call->context, &cluster, err);
+    if (status != MMUL_OK)
+        return status;
+    bench->table.cluster = cluster;
+    if (values[OPT_TABLE_OUTPUT].text != NULL)
+        status = store(bench, values[OPT_TABLE_OUTPUT].text, err);
+    else
+        mmul_bench_table_print(&bench->table, (enum bench_format)values[OPT_FORMAT].number, stdout);
+    mmul_free(cluster);
+    return status;
+}
+
+static enum mmul_status measure(struct bench *bench, struct mmul_error *err) {
+    if (bench->call->is_root)
+        prepare(bench, err);
+    enum mmul_status status = mmul_agree(MPI_COMM_WORLD, err);
+    for (int i = 0; status == MMUL_OK && i < bench->sizes.count; i++)
+        status = measure_size(bench, bench->sizes.list[i], err);
+    return status;
+}
+
+static enum mmul_status run(const struct call *call, struct mmul_error *err) {
+    const struct option_value *values = call->options.values;
+    struct bench bench = {
+        .call = call,
+        .runs = (int)values[OPT_RUNS].number,
+        .warmup = (int)values[OPT_WARMUP].number,
+        .dtype = (enum mmul_dtype)values[OPT_GEN_DTYPE].number,
+        .has_baseline = values[OPT_BASELINE].number == 0,
+    };
+    MPI_Comm_size(MPI_COMM_WORLD, &bench.ranks);
+    bench.table = (struct bench_table){
+        .runs = bench.runs, .warmup = bench.warmup, .dtype = mmul_dtype_name(bench.dtype)};
+    enum mmul_status status = mmul_bench_sizes_parse(values[OPT_SIZES].text, &bench.sizes, err);
+    if (status == MMUL_OK)
+        status = measure(&bench, err);
+    mmul_bench_folder_destroy(&bench.folder);
+    if (status == MMUL_OK && call->is_root)
+        status = tell(&bench, err);
+    mmul_bench_table_fini(&bench.table);
+    return status;
+}
+
+static const enum option_id options[] = {
+    OPT_SIZES,        OPT_RUNS,          OPT_WARMUP,  OPT_BASELINE, OPT_FORMAT,
+    OPT_TABLE_OUTPUT, OPT_GEN_DTYPE,     OPT_WEIGHTS, OPT_DEVICE,   OPT_SPLIT,
+    OPT_MEMORY,       OPT_DEVICE_MEMORY, OPT_VERIFY,  OPT_THREADS,  OPT_NO_FALLBACK,
+    OPT_BIND,         OPT_QUIET,         OPT_VERBOSE, OPT_HELP,     OPT_END,
+};
+
+const struct command mmul_command_bench = {
+    .name = "bench",
+    .operands = "",
+    .operands_least = 0,
+    .operands_most = 0,
+    .summary = "times products of several sizes, and OpenBLAS alone",
+    .notes =
+        "Sizes: 4096x14336x4096 is A of 4096 x 14336 times B of 14336 x 4096, 1024 is a cube.\n"
+        "Each size: --warmup runs, then --runs that count; the table has median, fastest, "
+        "slowest.\n"
+        "Two rows a size, and each says what it counts:\n"
+        "  compute only          OpenBLAS on all cores of root's machine, operands in memory\n"
+        "  files in to file out  as mul does it, from the first byte read to the renamed result;\n"
+        "                        starting the program and measuring the devices is not counted\n"
+        "Files are made in /dev/shm, where it has no room in $TMPDIR, and removed at the end.\n"
+        "\n"
+        "  mpimatmul bench --sizes 1024,4096x14336x4096\n"
+        "  mpirun -n 2 mpimatmul bench --format csv -o bench.csv\n",
+    .options = options,
+    .needs_mpi = true,
+    .check = check,
+    .run = run,
+};
