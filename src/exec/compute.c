@@ -91,7 +91,9 @@ void mmul_run_compute(struct mmul_run *run) {
         if (mmul_schedule_units(run->plan, rank, step) > 0) {
             if (!wait_for_step(run, step))
                 break;
-            if (compute_step(run, step, &run->compute_error) != MMUL_OK) {
+            struct mmul_error err; // a device that was replaced leaves its words in it
+            if (compute_step(run, step, &err) != MMUL_OK) {
+                run->compute_error = err;
                 atomic_store(&run->board->cancelled, 1);
                 break;
             }

@@ -280,6 +280,7 @@ static struct mmul_claim *find_ready(struct mmul_tail *tail, bool *over) {
 
 void mmul_tail_compute(struct mmul_tail *tail) {
     struct mmul_run *run = tail->run;
+    struct mmul_error err;
     bool over = tail->depth == 0;
     rate_own_steps(tail);
     while (!over) {
@@ -290,9 +291,10 @@ void mmul_tail_compute(struct mmul_tail *tail) {
             run->mine.scatter_seconds += mmul_clock_now() - begin;
             continue;
         }
-        if (!claim->failed && !is_cancelled(tail) &&
-            compute_claim(tail, claim, &run->compute_error) != MMUL_OK)
+        if (!claim->failed && !is_cancelled(tail) && compute_claim(tail, claim, &err) != MMUL_OK) {
+            run->compute_error = err;
             atomic_store(&run->board->cancelled, 1);
+        }
         claim->failed |= is_cancelled(tail);
         atomic_store(&claim->state, MMUL_CLAIM_COMPUTED);
     }

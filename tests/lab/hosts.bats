@@ -34,7 +34,7 @@ ranks_of() {
 }
 
 # product HOSTS EXPRESSION ARGUMENTS...: on one rank per slot, and alone; both are what numpy says. $weights are
-# those of the ranks, $map is mpirun's; leaves report.json.
+# those of the ranks, $map is mpirun's, $io is root unless given; leaves report.json.
 product() {
     local hosts=$1 expression=$2 alone
     shift 2
@@ -42,7 +42,7 @@ product() {
     alone=$!
     # shellcheck disable=SC2086 # map is several words, or none
     run --separate-stderr lab_mpirun "$hosts" -n "$(ranks_of "$hosts")" ${map:-} "$MPIMATMUL" mul "$@" \
-        --weights "${weights:-equal}" --device cpu -o D.bin --report report.json
+        --weights "${weights:-equal}" --device cpu --io "${io:-root}" -o D.bin --report report.json
     wait "$alone" && expect_status 0 || return 1
     if grep '^mpimatmul: ' <<< "$stderr"; then
         echo "expected nothing of ours on stderr"
@@ -126,11 +126,11 @@ cable_bytes() {
     local hosts=node1:3,node2:3 received sent rx tx
     "$MPIMATMUL" gen big_A.bin --dims 301x503 --kind integer --seed 1
     "$MPIMATMUL" gen big_B.bin --dims 503x601 --kind integer --seed 2
-    lab_mpirun $hosts -n 6 "$MPIMATMUL" plan big_A.bin big_B.bin --weights equal --split rows --device cpu --json \
+    lab_mpirun $hosts -n 6 "$MPIMATMUL" plan big_A.bin big_B.bin --weights equal --split rows --device cpu --io root --json \
         > plan.json
     read -r received sent <<< "$(cable_bytes node2)"
     lab_mpirun $hosts -n 6 "$MPIMATMUL" mul big_A.bin big_B.bin --weights equal --split rows --device cpu \
-        -o D.bin --report report.json --quiet
+        --io root -o D.bin --report report.json --quiet
     read -r rx tx <<< "$(cable_bytes node2)"
     "$MPIMATMUL" mul big_A.bin big_B.bin --device cpu -o alone.bin --quiet
     cmp alone.bin D.bin
@@ -142,7 +142,8 @@ cable_bytes() {
 
 # Room for 33 rows of A and C beside B and the work space, where three quarters of 61 rows should go.
 @test "a node whose memory is too small gets less, and the sum is right" {
-    lab_mpirun $two -n 2 "$MPIMATMUL" plan A.bin B.bin --weights 3,1 --split rows --device cpu --json > plan.json
+    lab_mpirun $two -n 2 "$MPIMATMUL" plan A.bin B.bin --weights 3,1 --split rows --device cpu --io root \
+        --json > plan.json
     local room
     room=$("$PYTHON" -c 'import json
 node = json.load(open("plan.json"))["nodes"][0]

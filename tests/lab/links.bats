@@ -31,13 +31,13 @@ hosts=node1:1,node2:1
 job() {
     # shellcheck disable=SC2086 # before is several words, or none
     run --separate-stderr lab_mpirun $hosts -n 2 ${before:-} "$LAB_FOLDER/rank" "$MPIMATMUL" mul A.bin B.bin \
-        -o D.bin --weights equal --device cpu "$@"
+        -o D.bin --weights equal --device cpu --io root "$@"
     stderr+=$(cat err.0 err.1)
 }
 
 # contexts OPTIONS: A B into D, rank 1, which is on node2, with other options.
 contexts() {
-    local common=("$LAB_FOLDER/rank" "$MPIMATMUL" mul A.bin B.bin -o D.bin --weights equal)
+    local common=("$LAB_FOLDER/rank" "$MPIMATMUL" mul A.bin B.bin -o D.bin --weights equal --io root)
     # shellcheck disable=SC2086 # several words
     run --separate-stderr lab_mpirun $hosts -n 1 -host node1 "${common[@]}" --device cpu \
         : -n 1 -host node2 "${common[@]}" $1
@@ -63,7 +63,7 @@ expect_right_result() {
 
 @test "a bit that changes on the way is noticed, whichever way" {
     local message before="-x LD_PRELOAD=$BUILD/tests/tamper.so -x MMUL_TAMPER"
-    for message in scatterv scatterv:2 bcast gatherv; do
+    for message in scatterv scatterv:2 send gatherv; do
         export MMUL_TAMPER=$message
         job --split rows --beta 1 --c-in C.bin
         expect_status 71
@@ -102,7 +102,7 @@ program_pids() {
 
 # start_slow_job: one that computes for many seconds once D.bin.part is there; waits until then.
 start_slow_job() {
-    local common=("$MPIMATMUL" mul A.bin B.bin -o D.bin --weights equal --device) slow=faulty:delay=40s:cpu i
+    local common=("$MPIMATMUL" mul A.bin B.bin -o D.bin --weights equal --io root --device) slow=faulty:delay=40s:cpu i
     lab_mpirun $hosts --tune "$REPO/scripts/mpimatmul.tune" -n 1 -host node1 "${common[@]}" cpu \
         : -n 1 -host node2 "${common[@]}" $slow > job.out 2> job.err 3>&- &
     job=$!

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 //
-// A bad network card, for LD_PRELOAD in the ranks of a test: flips one bit of one large message after MPI has
-// delivered it and before the program looks at it. The environment chooses the message:
-//   MMUL_TAMPER=scatterv, bcast or gatherv   the first large one that this call brings to a rank
-//   MMUL_TAMPER=scatterv:2                   the second one
+// A bad network card, for LD_PRELOAD in the ranks of a test: flips one bit of one large message when the program
+// has handed it to MPI (and so has made its checksum) and before it is sent. The environment chooses the message:
+//   MMUL_TAMPER=scatterv, send or gatherv   the first large one that a rank sends by this call
+//   MMUL_TAMPER=scatterv:2                  the second one
 // Without it nothing is changed.
 #include <mpi.h>
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,8 +24,8 @@ static int is_chosen(const char *call, long bytes, int *seen) {
     return ++*seen == number;
 }
 
-static void flip(void *buffer, long bytes) {
-    ((unsigned char *)buffer)[bytes / 3] ^= 0x10;
+static void flip(const void *buffer, long bytes) {
+    ((unsigned char *)(uintptr_t)buffer)[bytes / 3] ^= 0x10;
 }
 
 static int rank_in(MPI_Comm comm) {
@@ -39,35 +40,35 @@ static long size_of(MPI_Datatype type) {
     return bytes;
 }
 
-int MPI_Scatterv(const void *from, const int counts[], const int displacements[],
-                 MPI_Datatype from_type, void *to, int count, MPI_Datatype to_type, int root,
-                 MPI_Comm comm) {
+int MPI_Iscatterv(const void *from, const int counts[], const int displacements[],
+                  MPI_Datatype from_type, void *to, int count, MPI_Datatype to_type, int root,
+                  MPI_Comm comm, MPI_Request *request) {
     static int seen;
-    int code =
-        PMPI_Scatterv(from, counts, displacements, from_type, to, count, to_type, root, comm);
-    if (rank_in(comm) != root && is_chosen("scatterv", count * size_of(to_type), &seen))
-        flip(to, count * size_of(to_type));
-    return code;
-}
-
-int MPI_Bcast(void *buffer, int count, MPI_Datatype type, int root, MPI_Comm comm) {
-    static int seen;
-    int code = PMPI_Bcast(buffer, count, type, root, comm);
-    if (rank_in(comm) != root && is_chosen("bcast", count * size_of(type), &seen))
-        flip(buffer, count * size_of(type));
-    return code;
-}
-
-int MPI_Gatherv(const void *from, int count, MPI_Datatype from_type, void *to, const int counts[],
-                const int displacements[], MPI_Datatype to_type, int root, MPI_Comm comm) {
-    static int seen;
-    int code = PMPI_Gatherv(from, count, from_type, to, counts, displacements, to_type, root, comm);
     int size;
     MPI_Comm_size(comm, &size);
     for (int rank = 0; rank_in(comm) == root && rank < size; rank++) {
-        long bytes = counts[rank] * size_of(to_type);
-        if (is_chosen("gatherv", bytes, &seen))
-            flip((char *)to + displacements[rank] * size_of(to_type), bytes);
+        long bytes = counts[rank] * size_of(from_type);
+        if (is_chosen("scatterv", bytes, &seen))
+            flip((const char *)from + displacements[rank] * size_of(from_type), bytes);
     }
-    return code;
+    return PMPI_Iscatterv(from, counts, displacements, from_type, to, count, to_type, root, comm,
+                          request);
+}
+
+int MPI_Isend(const void *from, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+              MPI_Request *request) {
+    static int seen;
+    if (is_chosen("send", count * size_of(type), &seen))
+        flip(from, count * size_of(type));
+    return PMPI_Isend(from, count, type, to, tag, comm, request);
+}
+
+int MPI_Igatherv(const void *from, int count, MPI_Datatype from_type, void *to, const int counts[],
+                 const int displacements[], MPI_Datatype to_type, int root, MPI_Comm comm,
+                 MPI_Request *request) {
+    static int seen;
+    if (rank_in(comm) != root && is_chosen("gatherv", count * size_of(from_type), &seen))
+        flip(from, count * size_of(from_type));
+    return PMPI_Igatherv(from, count, from_type, to, counts, displacements, to_type, root, comm,
+                         request);
 }
