@@ -370,6 +370,8 @@ struct mmul_matmul {
     enum mmul_io io;
     int64_t memory_limit_bytes;        // per node; 0: what the system has available
     int64_t device_memory_limit_bytes; // per device; 0: what the device has
+    double tail; // share of the split range that is claimed at run time, up to 0.9; 0: the plan's
+                 // choice; negative: none
     bool no_verify;
     bool no_fallback; // a device that fails ends the run; wrong rows are recomputed all the same
     uint64_t verify_seed; // (root, when the plan is made) 0: fresh

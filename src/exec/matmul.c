@@ -87,11 +87,6 @@ static enum mmul_status choose_weights(const struct mmul_context *context,
     return status;
 }
 
-static void take_speeds(const struct mmul_cluster *cluster, double *weights) {
-    for (int rank = 0; rank < cluster->size; rank++)
-        weights[rank] = cluster->ranks[rank].speed_flops;
-}
-
 // Root's plan to everybody.
 static enum mmul_status send_plan(const struct mmul_comm *comm, struct mmul_plan **plan,
                                   struct mmul_error *err) {
@@ -117,6 +112,10 @@ static enum mmul_status make_plan(struct mmul_context *context, const struct mmu
                                               .node_maps = node_maps,
                                               .split = args->split,
                                               .rule = args->split_rule,
+                                              .panels = true,
+                                              .tail = args->tail == 0  ? -1
+                                                      : args->tail < 0 ? 0
+                                                                       : args->tail,
                                               .memory_limit_bytes = args->memory_limit_bytes,
                                               .device_memory_limit_bytes =
                                                   args->device_memory_limit_bytes};
@@ -147,11 +146,11 @@ enum mmul_status mmul_matmul_plan(struct mmul_context *context, const struct mmu
         status = mmul_comm_broadcast(comm, &measure, sizeof measure, err);
     if (status == MMUL_OK && measure)
         status = mmul_calibrate(context, args->no_fallback, err);
-    if (status == MMUL_OK && measure)
-        take_speeds(context->cluster, weights);
     if (status == MMUL_OK)
         status = mmul_comm_agree(
-            comm, make_plan(context, args, &problem, weights, node_maps, &made, err), err);
+            comm,
+            make_plan(context, args, &problem, measure ? NULL : weights, node_maps, &made, err),
+            err);
     if (status == MMUL_OK && comm->rank == 0)
         made->verify_seed = args->verify_seed != 0 ? args->verify_seed : mmul_random_seed();
     if (status == MMUL_OK)

@@ -147,15 +147,22 @@ struct neighbours {
     int from, to;
 };
 
+// Where a member stands in the chain; root is first.
+static int chain_place(const struct mmul_traffic *t, int member) {
+    return member == 0 ? 0 : mmul_plan_nodes(t->run->plan)[t->run->team.nodes[member]].chain_place;
+}
+
 static struct neighbours find_neighbours(const struct mmul_traffic *t, struct mmul_step step) {
     const struct mmul_team *team = &t->run->team;
+    int mine = chain_place(t, team->rank);
     struct neighbours found = {0, -1};
-    for (int member = 1; member < team->size && found.to < 0; member++) {
+    for (int member = 1; member < team->size; member++) {
+        int place = chain_place(t, member);
         if (member == team->rank || !mmul_schedule_loads(t->run->plan, team->nodes[member], step))
             continue;
-        if (member < team->rank)
+        if (place < mine && place > chain_place(t, found.from))
             found.from = member;
-        else
+        if (place > mine && (found.to < 0 || place < chain_place(t, found.to)))
             found.to = member;
     }
     return found;

@@ -21,9 +21,10 @@ struct mmul_plan_rank {
     struct mmul_tile tile;  // zero sides when the part is empty
     int64_t host_bytes;     // its parts of A or B, C and C_in, and private work space
     double compute_seconds; // predicted; 0: speed not known
-    double finish_seconds; // predicted end of its last step, from the first byte read; 0: not known
-    char why[64];          // "" or why it has no or fewer rows
-    char device[64];       // for printing
+    double finish_seconds;  // predicted, from the first byte read: its last block is in the result;
+                            // 0: not known
+    char why[64];           // "" or why it has no or fewer rows
+    char device[64];        // for printing
 };
 
 // A node's shared segment is made of lanes and slots, used in turn (plan/schedule says which when):
@@ -45,6 +46,7 @@ struct mmul_plan_node {
     int64_t private_bytes; // summed work space of its ranks
     int64_t network_bytes; // what crosses the network to it and from it; 0 for root's node
     int64_t memory_bytes;  // what the plan was allowed to use here
+    int chain_place;       // of its leader among those that pass panels on: 1, 2, ...; 0: not there
     char host[64];
 };
 
@@ -60,7 +62,8 @@ struct mmul_plan {
     int64_t panel_matrices; // matrices of the whole operand per panel; > 1: then they are not cut
     int64_t tail_begin;     // units [tail_begin, total) are claimed at run time; total: none
     int64_t tail_least;     // fewest units of a claim but the last
-    int64_t tail_most;      // most units of a claim
+    int64_t tail_most;      // most; private memory has room for two claims of a rank
+    int64_t root_bytes;     // through root's link, both ways
     int64_t rows_bytes_moved, cols_bytes_moved; // over the network, what the choice was made from
     double link_bytes_per_second;               // assumed where links are not measured
     double compute_seconds, transfer_seconds;   // predicted; compute 0: speeds not known
@@ -79,6 +82,7 @@ struct mmul_plan_request {
     const unsigned *node_maps; // enum mmul_maps per node; NULL: none
     enum mmul_split_choice split;
     enum mmul_split_rule rule;
+    bool panels; // may choose panels and rounds; else one round of one panel
     double tail; // share of the range; < 0: the plan's choice
     int64_t memory_limit_bytes, device_memory_limit_bytes; // 0: none
 };

@@ -99,6 +99,21 @@ int64_t mmul_schedule_units(const struct mmul_plan *plan, int rank, struct mmul_
     return units;
 }
 
+int64_t mmul_schedule_steps_of(const struct mmul_plan *plan, int rank) {
+    const struct mmul_plan_rank *r = &mmul_plan_ranks(plan)[rank];
+    int64_t steps = mmul_schedule_steps(plan), count = 0;
+    if (whole_matrices(plan) == 1)
+        return mmul_smaller(r->end - r->begin, plan->rounds) * mmul_schedule_panels(plan);
+    for (int64_t i = 0; i < steps; i++) {
+        struct mmul_step step = mmul_schedule_step(plan, i);
+        struct mmul_segment s;
+        struct mmul_walk walk =
+            mmul_schedule_walk(plan, mmul_schedule_part(plan, rank, step.round), step);
+        count += mmul_schedule_next(&walk, &s);
+    }
+    return count;
+}
+
 // ---------------------------------------------------------------------------------------- nodes
 
 static bool node_works(const struct mmul_plan *plan, int node, struct mmul_step step) {

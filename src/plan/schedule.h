@@ -47,6 +47,9 @@ bool mmul_schedule_next(struct mmul_walk *walk, struct mmul_segment *segment);
 // Units that a rank computes in a step; so many units x (step.end - step.begin) elements of C.
 int64_t mmul_schedule_units(const struct mmul_plan *plan, int rank, struct mmul_step step);
 
+// Steps in which a rank has work: all of them, or, with several whole matrices, those of its own.
+int64_t mmul_schedule_steps_of(const struct mmul_plan *plan, int rank);
+
 // Whether the step's panel is put into the node's segment for this step: a rank of it has work in
 // it, the operand is not mapped there, and the panel is not there since an earlier round.
 bool mmul_schedule_loads(const struct mmul_plan *plan, int node, struct mmul_step step);

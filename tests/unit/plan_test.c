@@ -165,7 +165,7 @@ static void test_what_cannot_fit_says_the_numbers(void **state) {
     assert_int_equal(mmul_plan_make(&request, &plan, &err), MMUL_ERR_SYSTEM);
     assert_string_equal(err.text,
                         "cannot fit 'A.bin' x 'B.bin' into memory: 3.8 MiB on every node, "
-                        "7.5 GiB shared among nodes and 66.3 MiB of work space needed, "
+                        "7.5 GiB shared among nodes and 258.3 MiB of work space needed, "
                         "2.0 GiB available on 2 nodes");
     mmul_cluster_destroy(cluster);
 }
@@ -183,8 +183,11 @@ static void test_4096_ranks_of_three_kinds(void **state) {
         r->device.memory_bytes = rank % 3 == 0 ? 2 * GIB : 8 * GIB;
         r->device.max_allocation_bytes = r->device.memory_bytes / 4;
     }
-    struct mmul_plan *plan =
-        plan_or_die(&(struct mmul_plan_request){.problem = &problem, .cluster = cluster});
+    static double weights[4096];
+    for (int rank = 0; rank < 4096; rank++)
+        weights[rank] = speeds[rank % 3];
+    struct mmul_plan *plan = plan_or_die(
+        &(struct mmul_plan_request){.problem = &problem, .cluster = cluster, .weights = weights});
     assert_covers(plan);
     double sum = 1366 * speeds[0] + 1365 * speeds[1] + 1365 * speeds[2];
     for (int rank = 0; rank < 4096; rank++) {
@@ -262,6 +265,180 @@ static void test_zero_weight_and_unusable_weights(void **state) {
     mmul_cluster_destroy(cluster);
 }
 
+// ------------------------------------------------------------------------------ predicted seconds
+
+static const unsigned ALL = MMUL_MAPS_A | MMUL_MAPS_B | MMUL_MAPS_C_IN | MMUL_MAPS_C;
+
+// Ranks of 200 GFLOP/s, the last one of 20; links of 10 Gbit/s; root's node maps its files.
+static struct mmul_cluster *make_measured_cluster(int size, int per_node, unsigned *maps) {
+    struct mmul_cluster *cluster = make_cluster(size, per_node);
+    for (int rank = 0; rank < size; rank++) {
+        cluster->ranks[rank].speed_flops = rank == size - 1 ? 2e10 : 2e11;
+        cluster->ranks[rank].device_index = -1;
+    }
+    for (int node = 0; node < cluster->node_count; node++) {
+        cluster->nodes[node].root_link.bytes_per_second = 1.25e9;
+        snprintf(cluster->nodes[node].host, 64, "node%d", node);
+        maps[node] = node == 0 ? ALL : 0;
+    }
+    return cluster;
+}
+
+// Without weights all end together, and later than any alone would compute.
+static void test_automatic_shares(void **state) {
+    (void)state;
+    unsigned maps[8];
+    struct mmul_problem problem = make_problem(16000, 8000, 8000);
+    struct mmul_cluster *cluster = make_measured_cluster(6, 2, maps);
+    struct mmul_plan *plan = plan_or_die(&(struct mmul_plan_request){
+        .problem = &problem, .cluster = cluster, .node_maps = maps, .split = MMUL_SPLIT_ROWS});
+    const struct mmul_plan_rank *ranks = mmul_plan_ranks(plan);
+    assert_covers(plan);
+    for (int rank = 0; rank < 6; rank++) {
+        assert_true(ranks[rank].finish_seconds > 0.99 * plan->predicted_seconds);
+        assert_true(ranks[rank].finish_seconds <= plan->predicted_seconds);
+        assert_string_equal(ranks[rank].why, "");
+    }
+    assert_true(units(plan, 0) > units(plan, 2) && units(plan, 2) > 5 * units(plan, 5));
+    assert_true(plan->compute_seconds < plan->predicted_seconds);
+    assert_memory_equal(plan->limits, "compute on rank ", 16);
+    assert_string_equal(plan->faster, "");
+    int64_t piece = 4 * 8000, row = 4 * 8000, moved = 0;
+    for (int rank = 2; rank < 6; rank++)
+        moved += units(plan, rank) * (piece + row);
+    assert_int_equal(plan->root_bytes, moved + 4 * 8000 * 8000); // B once, whoever passes it on
+    mmul_plan_destroy(plan);
+    mmul_cluster_destroy(cluster);
+}
+
+// A rank whose speed is not known gets nothing when the others' are; when none is, all alike.
+static void test_unknown_speeds(void **state) {
+    (void)state;
+    unsigned maps[8];
+    struct mmul_problem problem = make_problem(999, 1000, 1000);
+    struct mmul_cluster *cluster = make_measured_cluster(3, 3, maps);
+    const struct mmul_plan_request request = {
+        .problem = &problem, .cluster = cluster, .node_maps = maps, .split = MMUL_SPLIT_ROWS};
+    cluster->ranks[1].speed_flops = 0;
+    struct mmul_plan *plan = plan_or_die(&request);
+    assert_int_equal(units(plan, 1), 0);
+    assert_string_equal(mmul_plan_ranks(plan)[1].why, "speed not measured");
+    assert_true(plan->predicted_seconds > 0);
+    mmul_plan_destroy(plan);
+    cluster->ranks[0].speed_flops = cluster->ranks[2].speed_flops = 0;
+    plan = plan_or_die(&request);
+    for (int rank = 0; rank < 3; rank++)
+        assert_int_equal(units(plan, rank), 333);
+    assert_true(plan->predicted_seconds == 0 && mmul_plan_ranks(plan)[0].finish_seconds == 0);
+    assert_true(plan->compute_seconds == 0 && plan->transfer_seconds > 0);
+    mmul_plan_destroy(plan);
+    mmul_cluster_destroy(cluster);
+}
+
+static void test_who_slows_the_job_is_left_out_and_named(void **state) {
+    (void)state;
+    unsigned maps[8];
+    struct mmul_problem problem = make_problem(16000, 8000, 8000);
+    struct mmul_cluster *cluster = make_measured_cluster(4, 1, maps);
+    double seconds, against;
+    char end;
+    cluster->nodes[1].root_link.bytes_per_second = 2e6;
+    cluster->nodes[1].ring_link.bytes_per_second = 2e6;
+    cluster->nodes[0].cores_allowed = 1; // root's CPU pays for what it sends
+    struct mmul_plan *plan = plan_or_die(&(struct mmul_plan_request){
+        .problem = &problem, .cluster = cluster, .node_maps = maps, .split = MMUL_SPLIT_ROWS});
+    assert_int_equal(units(plan, 1), 0);
+    assert_true(strstr(mmul_plan_ranks(plan)[1].why, "too late") != NULL ||
+                strstr(mmul_plan_ranks(plan)[1].why, "the link") != NULL);
+    assert_int_equal(mmul_plan_nodes(plan)[1].network_bytes, 0);
+    assert_true(mmul_plan_nodes(plan)[2].chain_place == 1);
+    mmul_plan_destroy(plan);
+    // With weights it stays, and is named.
+    const double equal[] = {1, 1, 1, 1};
+    plan = plan_or_die(&(struct mmul_plan_request){.problem = &problem,
+                                                   .cluster = cluster,
+                                                   .node_maps = maps,
+                                                   .weights = equal,
+                                                   .split = MMUL_SPLIT_ROWS});
+    for (int rank = 0; rank < 4; rank++)
+        assert_int_equal(units(plan, rank), 4000);
+    assert_int_equal(sscanf(plan->faster, "faster without ranks 1, 3: %lf s against %lf %c",
+                            &seconds, &against, &end),
+                     3);
+    assert_true(seconds < against && against > 0.94 * plan->predicted_seconds);
+    assert_string_equal(plan->limits, "network, 0.016 Gbit/s to node1");
+    mmul_plan_destroy(plan);
+    mmul_cluster_destroy(cluster);
+}
+
+// ------------------------------------------------------------------------------------------- tail
+
+static void test_tail(void **state) {
+    (void)state;
+    static const struct {
+        int size, per_node;
+        int64_t rows, side;
+        double asked;
+        int64_t least, most; // units of the tail
+    } cases[] = {
+        {4, 4, 10000, 8000, -1, 2000, 2000}, // one node: a fifth
+        {4, 2, 10000, 8000, -1, 1000, 1000}, // a network between them: a tenth
+        {4, 4, 10000, 8000, 0, 0, 0},        // not asked for
+        {4, 4, 10000, 8000, 0.5, 5000, 5000}, {1, 1, 10000, 8000, -1, 0, 0}, // nobody to share with
+        {4, 4, 1000, 200, -1, 0, 0},                                         // over in no time
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        unsigned maps[8];
+        struct mmul_problem problem = make_problem(cases[i].rows, cases[i].side, cases[i].side);
+        struct mmul_cluster *cluster =
+            make_measured_cluster(cases[i].size, cases[i].per_node, maps);
+        struct mmul_plan *plan = plan_or_die(&(struct mmul_plan_request){.problem = &problem,
+                                                                         .cluster = cluster,
+                                                                         .node_maps = maps,
+                                                                         .split = MMUL_SPLIT_ROWS,
+                                                                         .tail = cases[i].asked});
+        int64_t tail = plan->total - plan->tail_begin;
+        assert_in_range(tail, cases[i].least, cases[i].most);
+        int64_t at = mmul_plan_ranks(plan)[plan->size - 1].end;
+        assert_int_equal(at, plan->tail_begin); // the static part is what lies before
+        if (tail > 0) {
+            // 10 ms at 200 GFLOP/s are 15 rows of 2 x 8000 x 8000 operations
+            assert_in_range(plan->tail_least, 14, 16);
+            assert_in_range(plan->tail_most, plan->tail_least, tail / 8 + 1);
+            assert_true(plan->predicted_seconds > mmul_plan_ranks(plan)[0].finish_seconds);
+        } else {
+            assert_int_equal(plan->tail_most, 0);
+        }
+        mmul_plan_destroy(plan);
+        mmul_cluster_destroy(cluster);
+    }
+}
+
+// Claims need room on nodes that map nothing: two of a rank at once.
+static void test_tail_needs_memory(void **state) {
+    (void)state;
+    unsigned maps[8];
+    struct mmul_problem problem = make_problem(10000, 8000, 8000);
+    struct mmul_cluster *cluster = make_measured_cluster(4, 2, maps);
+    struct mmul_plan_request request = {.problem = &problem,
+                                        .cluster = cluster,
+                                        .node_maps = maps,
+                                        .split = MMUL_SPLIT_ROWS,
+                                        .tail = 0.2};
+    struct mmul_plan *with = plan_or_die(&request);
+    request.tail = 0;
+    struct mmul_plan *without = plan_or_die(&request);
+    int64_t more[2];
+    for (int node = 0; node < 2; node++)
+        more[node] = mmul_plan_nodes(with)[node].private_bytes -
+                     mmul_plan_nodes(without)[node].private_bytes;
+    assert_int_equal(more[0], 0);
+    assert_int_equal(more[1], 2 * 2 * with->tail_most * 4 * (8000 + 8000));
+    mmul_plan_destroy(with);
+    mmul_plan_destroy(without);
+    mmul_cluster_destroy(cluster);
+}
+
 static int assert_no_live_bytes(void **state) {
     (void)state;
     return mmul_live_bytes() == 0 ? 0 : -1;
@@ -276,6 +453,12 @@ int main(void) {
         cmocka_unit_test_teardown(test_what_cannot_fit_says_the_numbers, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_4096_ranks_of_three_kinds, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_zero_weight_and_unusable_weights, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_automatic_shares, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_unknown_speeds, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_who_slows_the_job_is_left_out_and_named,
+                                  assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_tail, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_tail_needs_memory, assert_no_live_bytes),
         cmocka_unit_test(test_tiles_fit),
         cmocka_unit_test(test_tile_that_cannot_fit),
     };

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+//
+// A job on machines that need not exist, described in JSON:
+//
+//     {
+//       "about": "any text",
+//       "problem": {"m": 65536, "n": 65536, "k": 65536, "dtype": "float32"},
+//       "nodes": [
+//         {"count": 16, "name": "big", "link_gbit": 10, "latency_us": 50, "memory_gib": 64,
+//          "cores": 32, "maps_files": false,
+//          "ranks": [
+//            {"count": 2, "device": "gpu", "name": "Radeon VII", "gflops": 9000, "memory_gib": 16,
+//             "upload_gb": 12, "download_gb": 12},
+//            {"device": "cpu", "gflops": [700, 900, 1000, 1050, 1100], "threads": 30}]}
+//       ]
+//     }
+//
+// The first rank of the first node is root. Rates are per second; a gb is 1e9 bytes. `gflops` is one
+// number, or one per cube of side 256, 512, 1024, 2048, 4096. Given or not:
+//   dtype       float32 (float16, bfloat16)   of A and B
+//   count       1                             of nodes, of ranks on each of them
+//   name        "node", the device            nodes are numbered
+//   link_gbit   assumed as elsewhere          between the node and root's, and with its neighbours
+//   latency_us  assumed as elsewhere
+//   cores       0: all busy                   more than the threads of CPU ranks: some are idle
+//   maps_files  true for the first node alone
+//   device      "cpu", or "gpu"
+//   host_memory true for "cpu"                uses operands where they lie
+//   threads     the cores, else 1             of a CPU rank
+//   memory_gib  of the node, for a cpu        needed for nodes and for devices of their own memory
+//   upload_gb, download_gb: 12, where memory is not the host's
+#pragma once
+
+#include "base/json.h"
+#include "model/cluster.h"
+#include "model/problem.h"
+
+struct mmul_description {
+    struct mmul_problem problem;
+    struct mmul_cluster *cluster; // owned
+    unsigned *node_maps;          // owned
+    int *rank_kind;               // owned: which entry of `kinds` a rank is
+    int kinds;                    // entries of `ranks` in all groups
+};
+
+// `path` names the file in errors; `value` is borrowed. Fails with MMUL_ERR_DATA: a key that is
+// missing, unknown, or of the wrong type or range; more than 65,536 ranks.
+enum mmul_status mmul_description_create(const json_t *value, const char *path,
+                                         struct mmul_description **description,
+                                         struct mmul_error *err);
+void mmul_description_destroy(struct mmul_description *description);

@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: MIT
+// The cost model's sums: links and the chain, what is coupled, arrivals, and the whole run. Which
+// shares make all ranks finish together is balance.c's question.
+#include "plan/cost.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/memory.h"
+
+// ------------------------------------------------------------------------------------- creating
+
+struct mmul_link mmul_cost_root_link(const struct mmul_cluster *cluster, int node) {
+    struct mmul_link link = cluster->nodes[node].root_link;
+    if (!(link.bytes_per_second > 0))
+        link.bytes_per_second = MMUL_LINK_BYTES_PER_SECOND;
+    if (!(link.latency_seconds > 0))
+        link.latency_seconds = MMUL_LINK_LATENCY_SECONDS;
+    return link;
+}
+
+int mmul_cost_link_class(const struct mmul_cluster *cluster, int node) {
+    return (int)lround(log(mmul_cost_root_link(cluster, node).bytes_per_second) / log(1.25));
+}
+
+static unsigned maps_of(const struct mmul_cost *cost, int node) {
+    return cost->request.node_maps ? cost->request.node_maps[node] : 0;
+}
+
+static bool maps_whole(const struct mmul_cost *cost, int node) {
+    return maps_of(cost, node) & (cost->request.axis == MMUL_ROWS ? MMUL_MAPS_B : MMUL_MAPS_A);
+}
+
+static bool maps_pieces(const struct mmul_cost *cost, int node) {
+    return maps_of(cost, node) & (cost->request.axis == MMUL_ROWS ? MMUL_MAPS_A : MMUL_MAPS_B);
+}
+
+// Seconds per byte that root's file costs beside the link, whichever is slower.
+static double file_seconds_per_byte(const struct mmul_cost *cost) {
+    unsigned maps = maps_of(cost, cost->root_node), all = MMUL_MAPS_A | MMUL_MAPS_B | MMUL_MAPS_C;
+    return (maps & all) == all ? MMUL_FIRST_TOUCH_SECONDS_PER_BYTE : 1 / MMUL_FILE_BYTES_PER_SECOND;
+}
+
+// CPU seconds per byte of traffic that the node's leader loses for computing.
+static double leader_cpu(const struct mmul_cluster *cluster, int node, int cpu_threads) {
+    const struct mmul_rank_info *leader = &cluster->ranks[cluster->nodes[node].leader];
+    int cores = cluster->nodes[node].cores_allowed;
+    if (!leader->host_memory || (cores > 0 && cpu_threads < cores))
+        return 0;
+    return MMUL_NETWORK_CPU_SECONDS_PER_BYTE / (leader->threads > 1 ? leader->threads : 1);
+}
+
+struct place {
+    int class, node; // faster links have a higher class
+};
+
+static int by_link(const void *a, const void *b) {
+    const struct place *x = a, *y = b;
+    if (x->class != y->class)
+        return x->class > y->class ? -1 : 1;
+    return (x->node > y->node) - (x->node < y->node);
+}
+
+// Fastest class first; in a class neighbours stay neighbours.
+static enum mmul_status order_chain(struct mmul_cost *cost, struct mmul_error *err) {
+    struct place *places = NULL;
+    int count = 0;
+    enum mmul_status status =
+        mmul_allocate(cost->node_count, sizeof *places, "the chain", (void **)&places, err);
+    if (status != MMUL_OK)
+        return status;
+    for (int i = 0; i < cost->node_count; i++) {
+        if (i != cost->root_node)
+            places[count++] = (struct place){mmul_cost_link_class(cost->request.cluster, i), i};
+    }
+    qsort(places, (size_t)count, sizeof *places, by_link);
+    for (int i = 0; i < count; i++)
+        cost->chain[i] = places[i].node;
+    mmul_free(places);
+    return MMUL_OK;
+}
+
+static void fill_nodes(struct mmul_cost *cost) {
+    const struct mmul_cluster *cluster = cost->request.cluster;
+    for (int rank = 0; rank < cost->size; rank++) { // `gap` counts CPU threads for a moment
+        const struct mmul_rank_info *info = &cluster->ranks[rank];
+        cost->ranks[rank].node = info->node;
+        cost->nodes[info->node].gap +=
+            info->host_memory ? (info->threads > 1 ? info->threads : 1) : 0;
+    }
+    double file = file_seconds_per_byte(cost);
+    for (int i = 0; i < cost->node_count; i++) {
+        struct mmul_cost_node *node = &cost->nodes[i];
+        double link = 1 / mmul_cost_root_link(cluster, i).bytes_per_second;
+        node->cpu = leader_cpu(cluster, i, (int)node->gap);
+        node->gap = 0;
+        node->link = link > file ? link : file;
+    }
+}
+
+static void fill_bytes(struct mmul_cost *cost) {
+    const struct mmul_problem *p = cost->request.problem;
+    enum mmul_axis axis = cost->request.axis;
+    cost->result_bytes = 4 * (double)mmul_problem_result_width(p, axis);
+    cost->piece_bytes = p->beta != 0 ? cost->result_bytes : 0;
+    if (p->alpha != 0)
+        cost->piece_bytes +=
+            (double)p->k * (double)mmul_dtype_bytes(mmul_problem_split_dtype(p, axis));
+}
+
+enum mmul_status mmul_cost_create(const struct mmul_cost_request *request, struct mmul_cost **cost,
+                                  struct mmul_error *err) {
+    struct mmul_cost *made = NULL;
+    int size = request->cluster->size, nodes = request->cluster->node_count;
+    enum mmul_status status = mmul_allocate(1, sizeof *made, "the cost model", (void **)&made, err);
+    if (status != MMUL_OK)
+        return status;
+    *made = (struct mmul_cost){.request = *request,
+                               .size = size,
+                               .node_count = nodes,
+                               .root_node = request->cluster->ranks[0].node};
+    status = mmul_allocate(size, sizeof *made->ranks, "the cost model", (void **)&made->ranks, err);
+    if (status == MMUL_OK)
+        status =
+            mmul_allocate(nodes, sizeof *made->nodes, "the cost model", (void **)&made->nodes, err);
+    if (status == MMUL_OK)
+        status = mmul_allocate(nodes, sizeof *made->chain, "the chain", (void **)&made->chain, err);
+    if (status == MMUL_OK)
+        status = order_chain(made, err);
+    if (status == MMUL_OK) {
+        fill_nodes(made);
+        fill_bytes(made);
+        *cost = made;
+    } else {
+        mmul_cost_destroy(made);
+    }
+    return status;
+}
+
+void mmul_cost_destroy(struct mmul_cost *cost) {
+    if (cost == NULL)
+        return;
+    mmul_free(cost->ranks);
+    mmul_free(cost->nodes);
+    mmul_free(cost->chain);
+    mmul_free(cost);
+}
+
+// -------------------------------------------------------------------------------------- setting
+
+static void set_ranks(struct mmul_cost *cost, const bool *in) {
+    const struct mmul_cost_request *r = &cost->request;
+    int file_ranks = 0;
+    for (int rank = 0; rank < cost->size; rank++)
+        file_ranks += (in == NULL || in[rank]) && cost->ranks[rank].node == cost->root_node;
+    for (int rank = 0; rank < cost->size; rank++) {
+        struct mmul_cost_rank *own = &cost->ranks[rank];
+        struct mmul_step_request step = {.problem = r->problem,
+                                         .axis = r->axis,
+                                         .cut = &cost->cut,
+                                         .rank = &r->cluster->ranks[rank],
+                                         .assumed_flops = r->assumed ? r->assumed[rank] : 0,
+                                         .maps = maps_of(cost, own->node)};
+        if (own->node == cost->root_node)
+            step.file_ranks = file_ranks;
+        own->in = in == NULL || in[rank];
+        own->step = own->in ? mmul_step_cost(&step) : (struct mmul_step_cost){0};
+        own->in = own->step.knots > 0;
+        own->from = own->stolen_seconds = 0;
+        own->to = 1;
+        cost->nodes[own->node].in |= own->in;
+    }
+}
+
+// The link between two nodes that follow one another in the chain.
+static struct mmul_link hop(const struct mmul_cost *cost, int from, int to) {
+    const struct mmul_cluster *cluster = cost->request.cluster;
+    struct mmul_link link = mmul_cost_root_link(cluster, to), other;
+    if (from == cost->root_node)
+        return link;
+    other = cluster->nodes[from].ring_link;
+    if (other.bytes_per_second > 0 && (from + 1) % cost->node_count == to)
+        return other;
+    other = mmul_cost_root_link(cluster, from); // through one switch: the slower of the two
+    if (other.bytes_per_second < link.bytes_per_second)
+        link.bytes_per_second = other.bytes_per_second;
+    if (other.latency_seconds > link.latency_seconds)
+        link.latency_seconds = other.latency_seconds;
+    return link;
+}
+
+// Seconds of a panel on a hop; root may have to read it first.
+static double hop_seconds(const struct mmul_cost *cost, int from, struct mmul_link link) {
+    double each = 1 / link.bytes_per_second;
+    if (from == cost->root_node && !maps_whole(cost, from) && each < 1 / MMUL_FILE_BYTES_PER_SECOND)
+        each = 1 / MMUL_FILE_BYTES_PER_SECOND;
+    return cost->panel_bytes * each;
+}
+
+static void set_chain(struct mmul_cost *cost) {
+    int from = cost->root_node, place = 0;
+    double first = 0, gap = 0;
+    cost->first_in_chain = cost->last_in_chain = -1;
+    for (int i = 0; i < cost->node_count - 1; i++) {
+        struct mmul_cost_node *node = &cost->nodes[cost->chain[i]];
+        if (!node->takes_panels)
+            continue;
+        struct mmul_link link = hop(cost, from, cost->chain[i]);
+        double seconds = hop_seconds(cost, from, link);
+        node->first = first += seconds + link.latency_seconds;
+        node->gap = gap = seconds > gap ? seconds : gap;
+        node->chain_place = ++place;
+        cost->first_in_chain = place == 1 ? cost->chain[i] : cost->first_in_chain;
+        cost->last_in_chain = from = cost->chain[i];
+    }
+}
+
+static void set_nodes(struct mmul_cost *cost) {
+    for (int i = 0; i < cost->node_count; i++) {
+        struct mmul_cost_node *node = &cost->nodes[i];
+        node->remote = i != cost->root_node;
+        node->takes_pieces = node->in && node->remote && !maps_pieces(cost, i);
+        node->takes_panels =
+            node->in && node->remote && cost->panel_bytes > 0 && !maps_whole(cost, i);
+        node->returns = node->in && node->remote && !(maps_of(cost, i) & MMUL_MAPS_C);
+        node->first = node->gap = 0;
+        node->chain_place = 0;
+        if (!node->remote && !maps_whole(cost, i))
+            node->first = node->gap = cost->panel_bytes / MMUL_FILE_BYTES_PER_SECOND;
+    }
+    set_chain(cost);
+}
+
+void mmul_cost_set(struct mmul_cost *cost, const bool *in, const struct mmul_cut *cut) {
+    const struct mmul_problem *p = cost->request.problem;
+    enum mmul_axis axis = cost->request.axis;
+    double matrices = (double)mmul_shape_matrices(mmul_problem_whole_shape(p, axis));
+    cost->cut = *cut;
+    cost->rounds = (double)cut->rounds;
+    cost->steps = cost->rounds * (double)cut->panels;
+    cost->sendings = cut->whole_stays ? (double)cut->panels : cost->steps;
+    cost->steps_after = cut->rounds > 1 && cut->whole_stays ? (double)cut->panels : 1;
+    cost->panel_bytes = p->alpha == 0
+                            ? 0
+                            : matrices * (double)mmul_problem_result_width(p, axis) * (double)p->k /
+                                  (double)cut->panels *
+                                  (double)mmul_dtype_bytes(mmul_problem_whole_dtype(p, axis));
+    for (int i = 0; i < cost->node_count; i++)
+        cost->nodes[i].in = false;
+    set_ranks(cost, in);
+    set_nodes(cost);
+    cost->taking = cost->returning = 0;
+    for (int i = 0; i < cost->node_count; i++) {
+        cost->taking = cost->nodes[i].takes_pieces ? 1 : cost->taking;
+        cost->returning = cost->nodes[i].returns ? 1 : cost->returning;
+    }
+}
+
+// ------------------------------------------------------------------------------------- coupling
+
+static void sum_node_units(struct mmul_cost *cost, const double *units) {
+    for (int i = 0; i < cost->node_count; i++)
+        cost->nodes[i].units = 0;
+    for (int rank = 0; rank < cost->size; rank++)
+        cost->nodes[cost->ranks[rank].node].units += units[rank];
+}
+
+// Bytes of pieces and results of a node.
+static double node_bytes(const struct mmul_cost *cost, const struct mmul_cost_node *node) {
+    return node->units * ((node->takes_pieces ? cost->piece_bytes : 0) +
+                          (node->returns ? cost->result_bytes : 0));
+}
+
+static void couple_links(struct mmul_cost *cost) {
+    double all = 0, taking = 0, returning = 0;
+    cost->root_out_bytes = cost->last_in_chain >= 0 ? cost->panel_bytes * cost->sendings : 0;
+    cost->root_in_bytes = 0;
+    for (int i = 0; i < cost->node_count; i++) {
+        const struct mmul_cost_node *node = &cost->nodes[i];
+        double s = node->remote ? node->units * node->link : 0;
+        all += s;
+        taking += node->takes_pieces ? s : 0;
+        returning += node->returns ? s : 0;
+        cost->root_out_bytes += node->takes_pieces ? node->units * cost->piece_bytes : 0;
+        cost->root_in_bytes += node->returns ? node->units * cost->result_bytes : 0;
+    }
+    if (all > 0) {
+        cost->taking = taking / all;
+        cost->returning = returning / all;
+    }
+}
+
+static void couple_cpu(struct mmul_cost *cost) {
+    const struct mmul_cluster *cluster = cost->request.cluster;
+    double panels = cost->panel_bytes * cost->sendings;
+    for (int i = 0; i < cost->node_count; i++) {
+        const struct mmul_cost_node *node = &cost->nodes[i];
+        double bytes = node_bytes(cost, node);
+        if (node->takes_panels)
+            bytes += i == cost->last_in_chain ? panels : 2 * panels;
+        if (i == cost->root_node)
+            bytes = cost->root_out_bytes + cost->root_in_bytes;
+        cost->ranks[cluster->nodes[i].leader].stolen_seconds = node->cpu * bytes;
+    }
+}
+
+static void couple_order(struct mmul_cost *cost, const double *units) {
+    double all = 0, before = 0;
+    if (mmul_shape_matrices(mmul_problem_whole_shape(cost->request.problem, cost->request.axis)) ==
+        1)
+        return;
+    for (int rank = 0; rank < cost->size; rank++)
+        all += units[rank];
+    for (int rank = 0; all > 0 && rank < cost->size; rank++) {
+        cost->ranks[rank].from = before / all;
+        cost->ranks[rank].to = (before += units[rank]) / all;
+    }
+}
+
+void mmul_cost_couple(struct mmul_cost *cost, const double *units) {
+    sum_node_units(cost, units);
+    couple_links(cost);
+    couple_cpu(cost);
+    couple_order(cost, units);
+}
+
+// ---------------------------------------------------------------------------------- one rank
+
+struct mmul_cost_links mmul_cost_links(const struct mmul_cost *cost, double s) {
+    double result = cost->returning * s * cost->result_bytes;
+    return (struct mmul_cost_links){.pieces = cost->taking * s * cost->piece_bytes,
+                                    .result = result,
+                                    .last_blocks = result / cost->steps};
+}
+
+struct mmul_cost_arrival mmul_cost_arrival(const struct mmul_cost *cost, int rank,
+                                           struct mmul_cost_links links) {
+    const struct mmul_cost_rank *r = &cost->ranks[rank];
+    const struct mmul_cost_node *node = &cost->nodes[r->node];
+    double pieces = node->takes_pieces || node->takes_panels ? links.pieces : 0;
+    double last = r->to * cost->sendings > 1 ? r->to * cost->sendings - 1 : 0;
+    double first = r->from * ((double)cost->cut.panels - 1);
+    return (struct mmul_cost_arrival){.first =
+                                          pieces / cost->rounds + node->first + first * node->gap,
+                                      .last = pieces + node->first + last * node->gap};
+}
+
+double mmul_cost_finish(const struct mmul_cost *cost, int rank, struct mmul_cost_links links,
+                        double units) {
+    const struct mmul_cost_rank *r = &cost->ranks[rank];
+    struct mmul_cost_arrival arrival = mmul_cost_arrival(cost, rank, links);
+    double tau = mmul_step_seconds(&r->step, units / cost->rounds);
+    double steady = arrival.first + cost->steps * tau;
+    double late = arrival.last + cost->steps_after * tau;
+    return (steady > late ? steady : late) + r->stolen_seconds +
+           (cost->nodes[r->node].returns ? links.last_blocks : 0);
+}
+
+double mmul_cost_units(const struct mmul_cost *cost, int rank, struct mmul_cost_links links,
+                       double seconds) {
+    const struct mmul_cost_rank *r = &cost->ranks[rank];
+    struct mmul_cost_arrival arrival = mmul_cost_arrival(cost, rank, links);
+    double left =
+        seconds - r->stolen_seconds - (cost->nodes[r->node].returns ? links.last_blocks : 0);
+    double steady = (left - arrival.first) / cost->steps;
+    double late = (left - arrival.last) / cost->steps_after;
+    return cost->rounds * mmul_step_units(&r->step, steady < late ? steady : late);
+}
+
+// -------------------------------------------------------------------------------- the whole run
+
+// When the first block that comes back over the network is complete.
+static double first_block(const struct mmul_cost *cost, const double *units,
+                          struct mmul_cost_links links) {
+    double first = INFINITY;
+    for (int rank = 0; rank < cost->size; rank++) {
+        const struct mmul_cost_rank *r = &cost->ranks[rank];
+        if (!(units[rank] > 0) || !cost->nodes[r->node].returns)
+            continue;
+        double end = mmul_cost_arrival(cost, rank, links).first +
+                     mmul_step_seconds(&r->step, units[rank] / cost->rounds);
+        first = end < first ? end : first;
+    }
+    return first;
+}
+
+double mmul_cost_evaluate(struct mmul_cost *cost, const double *units) {
+    double s = 0;
+    mmul_cost_couple(cost, units);
+    for (int i = 0; i < cost->node_count; i++)
+        s += cost->nodes[i].remote ? cost->nodes[i].units * cost->nodes[i].link : 0;
+    struct mmul_cost_links links = mmul_cost_links(cost, s);
+    double received = first_block(cost, units, links) + links.result;
+    cost->seconds = 0;
+    for (int rank = 0; rank < cost->size; rank++) {
+        struct mmul_cost_rank *r = &cost->ranks[rank];
+        r->compute_seconds = r->finish = 0;
+        if (!(units[rank] > 0) || !r->in)
+            continue;
+        r->compute_seconds = cost->steps * mmul_step_seconds(&r->step, units[rank] / cost->rounds);
+        r->finish = mmul_cost_finish(cost, rank, links, units[rank]);
+        if (cost->nodes[r->node].returns && received > r->finish)
+            r->finish = received;
+        cost->seconds = r->finish > cost->seconds ? r->finish : cost->seconds;
+    }
+    cost->root_out_seconds = links.pieces;
+    if (cost->first_in_chain >= 0)
+        cost->root_out_seconds +=
+            cost->sendings * cost->panel_bytes /
+            mmul_cost_root_link(cost->request.cluster, cost->first_in_chain).bytes_per_second;
+    cost->root_in_seconds = links.result;
+    return cost->seconds;
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+//
+// How a job is cut into rounds and panels (plan/schedule.h walks the cut). Pure. Which cut is best
+// is the cost model's question; this file makes those worth asking about.
+//
+// Narrow panels start the devices earlier and hide more of the transfers, wide ones have fewer
+// steps and faster gemms.
+#pragma once
+
+#include "model/problem.h"
+
+// A panel is one message between two leaders, and MPI counts are int.
+#define MMUL_PANEL_BYTES_MOST ((int64_t)1 << 30)
+
+struct mmul_cut {
+    int64_t rounds;
+    int64_t panels; // per round
+    int64_t panel_units, panel_matrices;
+    bool whole_stays; // panels cross the network once, not in every round
+};
+
+// One round of one panel.
+struct mmul_cut mmul_panels_one(const struct mmul_problem *problem, enum mmul_axis axis);
+
+// One round of about `wanted` panels; more where a panel would exceed MMUL_PANEL_BYTES_MOST (which
+// a single unit may). Several matrices share a panel, or else each is cut alike, into multiples of
+// 64 units where it is large enough.
+struct mmul_cut mmul_panels_cut(const struct mmul_problem *problem, enum mmul_axis axis,
+                                int64_t wanted);
+
+// The different cuts of 1, 2, 4, ... 64 panels, fewest first. Returns how many.
+enum { MMUL_PANEL_CANDIDATES = 7 };
+int mmul_panels_candidates(const struct mmul_problem *problem, enum mmul_axis axis,
+                           struct mmul_cut cuts[static MMUL_PANEL_CANDIDATES]);
+
+// Bytes of the largest panel of a cut; 0 when alpha is 0.
+int64_t mmul_panels_bytes(const struct mmul_problem *problem, enum mmul_axis axis,
+                          const struct mmul_cut *cut);

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: MIT
+// Memory of a node: what a cut needs, how many units fit, and then lanes and slots for the shares.
+// In order, as far as memory goes: everything stays; fewer blocks of C are held; panels are held in
+// turn; and when not even that fits, the cut itself has rounds (plan_choose.c).
+#include "plan/planning.h"
+
+#include <string.h>
+
+#include "base/integer.h"
+#include "base/status.h"
+#include "model/check.h"
+#include "plan/schedule.h"
+
+// Room beside the bytes of small jobs: rounds deal out whole 64-byte pieces to each node. Under a
+// limit the buffers take no more than a part of it, if that is enough to work with.
+enum { ROUND_LEAST = 1 << 20, ROUND_ENOUGH = 4 << 20, ROUND_PART = 16, ROUND_LANES = 4 };
+
+static const double DEVICE_MEMORY_SHARE = 0.8;
+
+static unsigned whole_flag(const struct mmul_planning *p) {
+    return p->plan->axis == MMUL_ROWS ? MMUL_MAPS_B : MMUL_MAPS_A;
+}
+
+static unsigned piece_flag(const struct mmul_planning *p) {
+    return p->plan->axis == MMUL_ROWS ? MMUL_MAPS_A : MMUL_MAPS_B;
+}
+
+int64_t mmul_planning_whole_bytes(const struct mmul_problem *problem, enum mmul_axis axis) {
+    struct mmul_shape shape = mmul_problem_whole_shape(problem, axis);
+    if (problem->alpha == 0)
+        return 0;
+    return mmul_shape_matrices(shape) * shape.rows * shape.cols *
+           (int64_t)mmul_dtype_bytes(mmul_problem_whole_dtype(problem, axis));
+}
+
+int64_t mmul_planning_piece_bytes(const struct mmul_planning *p) {
+    const struct mmul_problem *problem = &p->plan->problem;
+    return problem->alpha == 0
+               ? 0
+               : problem->k *
+                     (int64_t)mmul_dtype_bytes(mmul_problem_split_dtype(problem, p->plan->axis));
+}
+
+int64_t mmul_planning_result_bytes(const struct mmul_planning *p) {
+    return 4 * mmul_problem_result_width(&p->plan->problem, p->plan->axis);
+}
+
+static int64_t c_in_bytes(const struct mmul_planning *p) {
+    return p->plan->problem.beta != 0 ? mmul_planning_result_bytes(p) : 0;
+}
+
+// --------------------------------------------------------------------------------- private memory
+
+void mmul_planning_size_round(struct mmul_planning *p) {
+    double whole = (double)mmul_planning_whole_bytes(&p->plan->problem, p->plan->axis);
+    double unit =
+        (double)(mmul_planning_piece_bytes(p) + c_in_bytes(p) + mmul_planning_result_bytes(p));
+    double shared = (double)p->plan->total * unit, most = whole > shared ? whole : shared;
+    int64_t limit = p->request->memory_limit_bytes, bytes = MMUL_ROUND_BYTES;
+    if (p->plan->node_count == 1)
+        return;
+    if (limit > 0)
+        bytes = mmul_smaller(bytes, mmul_larger(ROUND_ENOUGH, limit / ROUND_PART));
+    p->plan->round_bytes = most < (double)bytes ? (int64_t)most + ROUND_LEAST : bytes;
+}
+
+int64_t mmul_planning_device_bytes(const struct mmul_planning *p, int rank) {
+    double memory =
+        DEVICE_MEMORY_SHARE * (double)p->request->cluster->ranks[rank].device.memory_bytes;
+    int64_t limit = p->request->device_memory_limit_bytes;
+    if (limit > 0 && (double)limit < memory)
+        memory = (double)limit;
+    return (int64_t)memory / p->device_ranks[rank];
+}
+
+// The memory of such a device is host memory: operands and temporaries of the whole product, or
+// what the device may use if that is less.
+static int64_t on_cpu_through_opencl(const struct mmul_planning *p, int rank) {
+    const struct mmul_problem *q = &p->plan->problem;
+    double m = (double)q->m, n = (double)q->n, k = (double)q->k;
+    double whole = 8 * (m * k + k * n + m * n);
+    double most = (double)mmul_planning_device_bytes(p, rank);
+    return (int64_t)(whole < most ? whole : most);
+}
+
+// Root passes everything on: two rounds each way and, when it maps the whole operand, two panels
+// on their way into the chain.
+static int64_t root_bytes(const struct mmul_planning *p, const struct mmul_cut *cut) {
+    int64_t bytes = ROUND_LANES * p->plan->round_bytes;
+    if (p->plan->node_count > 1 && p->request->panels && (p->maps[p->root_node] & whole_flag(p)))
+        bytes += 2 * mmul_panels_bytes(&p->plan->problem, p->plan->axis, cut);
+    return bytes;
+}
+
+int64_t mmul_planning_private_bytes(const struct mmul_planning *p, const struct mmul_cut *cut,
+                                    int rank) {
+    const struct mmul_problem *problem = &p->plan->problem;
+    const struct mmul_rank_info *info = &p->request->cluster->ranks[rank];
+    unsigned all = MMUL_MAPS_A | MMUL_MAPS_B | MMUL_MAPS_C;
+    int64_t round =
+        mmul_smaller(mmul_problem_units(problem, p->plan->axis), p->plan->total / cut->rounds + 1);
+    bool rows = p->plan->axis == MMUL_ROWS;
+    int64_t bytes = mmul_check_bytes(rows ? cut->panel_units : round, problem->k) +
+                    (rows ? round : cut->panel_units); // and a mark per row
+    bool half = mmul_dtype_bytes(problem->a_dtype) < 4 || mmul_dtype_bytes(problem->b_dtype) < 4;
+    if (half && info->host_memory)
+        bytes += MMUL_HOST_STAGING_BYTES;
+    if (info->device.type == MMUL_DEVICE_CPU && !info->host_memory)
+        bytes += on_cpu_through_opencl(p, rank);
+    if (p->in[rank] && (p->maps[p->rank_node[rank]] & all) != all)
+        bytes += 2 * p->tail_most *
+                 (mmul_planning_piece_bytes(p) + c_in_bytes(p) + mmul_planning_result_bytes(p));
+    return rank == 0 ? bytes + root_bytes(p, cut) : bytes;
+}
+
+// -------------------------------------------------------------------------------------- capacity
+
+// Bytes of panels that a node has to hold at least.
+static int64_t least_panels(const struct mmul_planning *p, const struct mmul_cut *cut, int node) {
+    int64_t slots =
+        cut->rounds > 1 && cut->whole_stays ? cut->panels : mmul_smaller(2, cut->panels);
+    return p->maps[node] & whole_flag(p)
+               ? 0
+               : slots * mmul_panels_bytes(&p->plan->problem, p->plan->axis, cut);
+}
+
+// Bytes per unit of a node's part: pieces in one lane or two, and two blocks of C where there is
+// more than one.
+static double unit_bytes(const struct mmul_planning *p, const struct mmul_cut *cut, int node) {
+    double lanes = cut->rounds > 1 ? 2 : 1, bytes = 0;
+    int64_t width = mmul_problem_result_width(&p->plan->problem, p->plan->axis);
+    int64_t block = cut->rounds * cut->panels > 1 ? 2 * cut->panel_units : width;
+    bytes += p->maps[node] & piece_flag(p) ? 0 : lanes * (double)mmul_planning_piece_bytes(p);
+    bytes += p->maps[node] & MMUL_MAPS_C_IN ? 0 : lanes * (double)c_in_bytes(p);
+    bytes += p->maps[node] & MMUL_MAPS_C ? 0 : 4.0 * (double)block;
+    return bytes / (double)cut->rounds;
+}
+
+static int64_t capacity(const struct mmul_planning *p, const struct mmul_cut *cut, int node) {
+    double each = unit_bytes(p, cut, node);
+    double room =
+        (double)(p->nodes[node].memory_bytes - p->work_bytes[node] - least_panels(p, cut, node));
+    if (cut->rounds > 1) // a rank's round may be one unit more than its part over the rounds
+        room -= each * (double)cut->rounds * p->request->cluster->nodes[node].rank_count;
+    if (room < 0)
+        return 0;
+    return each * (double)p->plan->total <= room ? p->plan->total : (int64_t)(room / each);
+}
+
+double mmul_planning_measure(struct mmul_planning *p, const struct mmul_cut *cut) {
+    double sum = 0;
+    for (int node = 0; node < p->plan->node_count; node++)
+        p->work_bytes[node] = 0;
+    for (int rank = 0; rank < p->plan->size; rank++)
+        p->work_bytes[p->rank_node[rank]] += mmul_planning_private_bytes(p, cut, rank);
+    for (int node = 0; node < p->plan->node_count; node++)
+        p->capacity[node] = -1;
+    for (int rank = 0; rank < p->plan->size; rank++) {
+        int node = p->rank_node[rank];
+        if (p->capacity[node] >= 0 || !p->in[rank])
+            continue;
+        p->capacity[node] = capacity(p, cut, node);
+        sum += (double)p->capacity[node];
+    }
+    for (int node = 0; node < p->plan->node_count; node++)
+        p->capacity[node] = mmul_larger(0, p->capacity[node]);
+    return p->work_bytes[p->root_node] <= p->nodes[p->root_node].memory_bytes ? sum : 0;
+}
+
+bool mmul_planning_stop_mapping(struct mmul_planning *p) {
+    bool any = false;
+    int64_t limit = p->request->memory_limit_bytes;
+    int64_t each = mmul_planning_piece_bytes(p) + c_in_bytes(p) + mmul_planning_result_bytes(p);
+    int64_t whole = mmul_planning_whole_bytes(&p->plan->problem, p->plan->axis);
+    for (int node = 0; limit > 0 && node < p->plan->node_count; node++) {
+        double units = 0;
+        for (int rank = 0; p->maps[node] != 0 && rank < p->plan->size; rank++)
+            units += p->rank_node[rank] == node ? (double)p->counts[rank] : 0;
+        if (units > 0 &&
+            units * (double)each + (double)(whole + p->work_bytes[node]) > (double)limit)
+            p->maps[node] = 0, any = true;
+    }
+    return any;
+}
+
+enum mmul_status mmul_planning_fail_memory(const struct mmul_planning *p, struct mmul_error *err) {
+    const struct mmul_plan *plan = p->plan;
+    char whole[32], part[32], work[32], have[32];
+    int64_t memory = 0, private = 0;
+    for (int node = 0; node < plan->node_count; node++) {
+        memory += p->nodes[node].memory_bytes;
+        private += p->work_bytes[node];
+    }
+    int64_t unit = mmul_planning_piece_bytes(p) + c_in_bytes(p) + mmul_planning_result_bytes(p);
+    struct mmul_cut finest = mmul_panels_cut(&plan->problem, plan->axis, plan->total);
+    mmul_bytes_format(private, work);
+    mmul_bytes_format(memory, have);
+    mmul_bytes_format((int64_t)((double)plan->total * (double)unit), part);
+    if (p->request->panels) {
+        mmul_bytes_format(2 * mmul_panels_bytes(&plan->problem, plan->axis, &finest), whole);
+        mmul_fail(err, MMUL_ERR_SYSTEM,
+                  "cannot fit '%s' x '%s' into memory, not even in pieces: %s of panels on every "
+                  "node and %s of work space needed, %s available on %d node%s",
+                  plan->problem.a_name, plan->problem.b_name, whole, work, have, plan->node_count,
+                  plan->node_count == 1 ? "" : "s");
+    } else {
+        mmul_bytes_format(mmul_planning_whole_bytes(&plan->problem, plan->axis), whole);
+        mmul_fail(err, MMUL_ERR_SYSTEM,
+                  "cannot fit '%s' x '%s' into memory: %s on every node, %s shared among nodes and "
+                  "%s of work space needed, %s available on %d node%s",
+                  plan->problem.a_name, plan->problem.b_name, whole, part, work, have,
+                  plan->node_count, plan->node_count == 1 ? "" : "s");
+    }
+    mmul_hint(err, "add machines, or raise --memory if that is the limit");
+    return MMUL_ERR_SYSTEM;
+}
+
+// --------------------------------------------------------------------------------- lanes and slots
+
+static bool one_whole_matrix(const struct mmul_planning *p) {
+    return mmul_shape_matrices(mmul_problem_whole_shape(&p->plan->problem, p->plan->axis)) == 1;
+}
+
+// Sums of a node: units of its largest round in piece_lane_bytes, of its largest block in
+// result_slot_bytes, panels it needs in whole_slots; bytes later.
+static void sum_rounds(struct mmul_planning *p) {
+    for (int rank = 0; rank < p->plan->size; rank++) {
+        struct mmul_plan_node *node = &p->nodes[p->rank_node[rank]];
+        int64_t round = (p->counts[rank] + p->cut.rounds - 1) / p->cut.rounds;
+        node->piece_lane_bytes += round;
+        node->result_slot_bytes += round;
+        node->whole_slots = p->counts[rank] > 0 ? p->cut.panels : node->whole_slots;
+    }
+}
+
+// With several whole matrices a node needs the panels of its own, and a block is only the units
+// that use the panel's.
+static void sum_matrices(struct mmul_planning *p) {
+    for (int node = 0; node < p->plan->node_count; node++)
+        p->nodes[node].whole_slots = p->largest[node] = 0;
+    for (int64_t panel = 0; panel < p->cut.panels; panel++) {
+        struct mmul_step step = mmul_schedule_step(p->plan, panel);
+        for (int rank = 0; rank < p->plan->size; rank++) {
+            const struct mmul_plan_rank *r = &p->ranks[rank];
+            struct mmul_walk walk =
+                mmul_schedule_walk(p->plan, (struct mmul_range){r->begin, r->end}, step);
+            struct mmul_segment s;
+            while (mmul_schedule_next(&walk, &s))
+                p->nodes[p->rank_node[rank]].result_slots += s.end - s.begin;
+        }
+        for (int node = 0; node < p->plan->node_count; node++) {
+            struct mmul_plan_node *n = &p->nodes[node];
+            n->whole_slots += n->result_slots > 0;
+            p->largest[node] = mmul_larger(p->largest[node], n->result_slots);
+            n->result_slots = 0;
+        }
+    }
+    for (int node = 0; node < p->plan->node_count; node++)
+        p->nodes[node].result_slot_bytes =
+            mmul_smaller(p->nodes[node].result_slot_bytes, p->largest[node]);
+}
+
+// As many slots as fit into `room`: all, else fewer of the result, else fewer of both.
+static void fill_slots(struct mmul_plan_node *node, int64_t room) {
+    int64_t whole = node->whole_slots, result = node->result_slots;
+    int64_t least = mmul_smaller(2, result);
+    node->whole_stays = true;
+    if ((double)whole * (double)node->whole_slot_bytes +
+            (double)result * (double)node->result_slot_bytes <=
+        (double)room)
+        return;
+    int64_t rest = room - whole * node->whole_slot_bytes;
+    if (node->result_slot_bytes > 0 && rest >= least * node->result_slot_bytes) {
+        node->result_slots = mmul_smaller(result, rest / node->result_slot_bytes);
+        return;
+    }
+    node->result_slots = least;
+    rest = room - least * node->result_slot_bytes;
+    if (node->whole_slot_bytes > 0)
+        node->whole_slots =
+            mmul_smaller(whole, mmul_larger(mmul_smaller(2, whole), rest / node->whole_slot_bytes));
+    node->whole_stays = node->whole_slots == whole;
+}
+
+static void size_segment(struct mmul_planning *p, int index) {
+    struct mmul_plan_node *node = &p->nodes[index];
+    int64_t round = node->piece_lane_bytes, block = node->result_slot_bytes;
+    int64_t panel = mmul_panels_bytes(&p->plan->problem, p->plan->axis, &p->cut);
+    int64_t needed = node->whole_slots;
+    node->piece_lanes = p->cut.rounds > 1 ? 2 : 1;
+    node->piece_lane_bytes = node->maps & piece_flag(p) ? 0 : round * mmul_planning_piece_bytes(p);
+    node->c_in_lane_bytes = node->maps & MMUL_MAPS_C_IN ? 0 : round * c_in_bytes(p);
+    node->whole_slots = node->maps & whole_flag(p) || panel == 0 ? 0 : needed;
+    node->whole_slot_bytes = node->whole_slots > 0 ? panel : 0;
+    node->result_slots = node->maps & MMUL_MAPS_C ? 0 : p->cut.rounds * needed;
+    node->result_slot_bytes = node->result_slots > 0 ? block * p->cut.panel_units * 4 : 0;
+    int64_t lanes = node->piece_lanes * (node->piece_lane_bytes + node->c_in_lane_bytes);
+    fill_slots(node, node->memory_bytes - node->private_bytes - lanes);
+    node->segment_bytes = lanes + node->whole_slots * node->whole_slot_bytes +
+                          node->result_slots * node->result_slot_bytes;
+}
+
+// What the panels of a node add up to; all matrices where it needs all.
+static int64_t needed_bytes(const struct mmul_planning *p, int64_t panels) {
+    int64_t whole = mmul_planning_whole_bytes(&p->plan->problem, p->plan->axis);
+    return panels == p->cut.panels
+               ? whole
+               : mmul_smaller(
+                     whole, panels * mmul_panels_bytes(&p->plan->problem, p->plan->axis, &p->cut));
+}
+
+static int64_t crossing_bytes(const struct mmul_planning *p, const struct mmul_plan_node *node) {
+    int64_t whole = node->maps & whole_flag(p) ? 0 : node->whole_bytes;
+    return (node->whole_stays ? whole : whole * p->cut.rounds) +
+           (node->maps & piece_flag(p) ? 0 : node->piece_bytes) +
+           (node->maps & MMUL_MAPS_C_IN ? 0 : node->c_in_bytes) +
+           (node->maps & MMUL_MAPS_C ? 0 : node->result_bytes);
+}
+
+// Everything but who the node is and what it may use.
+static void reset_nodes(struct mmul_planning *p) {
+    for (int i = 0; i < p->plan->node_count; i++) {
+        struct mmul_plan_node fresh = {.maps = p->maps[i],
+                                       .whole_stays = true,
+                                       .private_bytes = p->work_bytes[i],
+                                       .memory_bytes = p->nodes[i].memory_bytes};
+        memcpy(fresh.host, p->nodes[i].host, sizeof fresh.host);
+        p->nodes[i] = fresh;
+    }
+}
+
+static void sum_parts(struct mmul_planning *p) {
+    int64_t piece = mmul_planning_piece_bytes(p), result = mmul_planning_result_bytes(p);
+    for (int rank = 0; rank < p->plan->size; rank++) {
+        struct mmul_plan_node *node = &p->nodes[p->rank_node[rank]];
+        node->piece_bytes += p->counts[rank] * piece;
+        node->result_bytes += p->counts[rank] * result;
+        node->c_in_bytes += p->counts[rank] * c_in_bytes(p);
+    }
+}
+
+bool mmul_planning_fit(struct mmul_planning *p) {
+    struct mmul_plan_node *root = &p->nodes[p->root_node];
+    reset_nodes(p);
+    sum_parts(p);
+    sum_rounds(p);
+    if (!one_whole_matrix(p))
+        sum_matrices(p);
+    for (int i = 0; i < p->plan->node_count; i++) {
+        struct mmul_plan_node *node = &p->nodes[i];
+        if (node->result_bytes == 0)
+            continue;
+        node->whole_bytes = needed_bytes(p, node->whole_slots);
+        size_segment(p, i);
+        node->network_bytes = i == p->root_node ? 0 : crossing_bytes(p, node);
+    }
+    if (root->result_bytes == 0 && p->request->panels && !(root->maps & whole_flag(p)))
+        root->private_bytes += 2 * mmul_panels_bytes(&p->plan->problem, p->plan->axis, &p->cut);
+    return root->private_bytes + root->segment_bytes <= root->memory_bytes;
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: MIT
+// Seconds of the plan as it stands, what limits them, and whether the job would be faster without
+// some ranks. Changes nothing about who computes what.
+#include "plan/planning.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+
+enum { REMOVALS = 8 };
+static const double WORTH_SAYING = 0.95; // of the seconds as planned
+
+// ----------------------------------------------------------------------------------- prediction
+
+static double operand_bytes(struct mmul_shape shape, enum mmul_dtype dtype) {
+    return (double)mmul_shape_matrices(shape) * (double)shape.rows * (double)shape.cols *
+           (double)mmul_dtype_bytes(dtype);
+}
+
+// Root's files: what is mapped costs nothing to read, and its first touch to write.
+static double file_seconds(const struct mmul_planning *p) {
+    const struct mmul_problem *problem = &p->plan->problem;
+    unsigned maps = p->maps[p->root_node];
+    double read = 0, written = operand_bytes(problem->c, MMUL_F32);
+    if (problem->alpha != 0 && !(maps & MMUL_MAPS_A))
+        read += operand_bytes(problem->a, problem->a_dtype);
+    if (problem->alpha != 0 && !(maps & MMUL_MAPS_B))
+        read += operand_bytes(problem->b, problem->b_dtype);
+    return read / MMUL_FILE_BYTES_PER_SECOND + written * (maps & MMUL_MAPS_C
+                                                              ? MMUL_FIRST_TOUCH_SECONDS_PER_BYTE
+                                                              : 1 / MMUL_FILE_BYTES_PER_SECOND);
+}
+
+// The slowest link that is used; -1: none.
+static int slowest_link(const struct mmul_planning *p) {
+    int slowest = -1;
+    double rate = 0;
+    for (int node = 0; node < p->plan->node_count; node++) {
+        double own = mmul_cost_root_link(p->request->cluster, node).bytes_per_second;
+        if (node == p->root_node || p->nodes[node].network_bytes == 0)
+            continue;
+        if (slowest < 0 || own < rate) {
+            slowest = node;
+            rate = own;
+        }
+    }
+    return slowest;
+}
+
+static void name_limit(struct mmul_planning *p, double files) {
+    struct mmul_plan *plan = p->plan;
+    int last = 0, link = slowest_link(p);
+    double network = p->cost->root_out_seconds + p->cost->root_in_seconds;
+    for (int rank = 1; rank < plan->size; rank++)
+        if (p->ranks[rank].compute_seconds > p->ranks[last].compute_seconds)
+            last = rank;
+    if (plan->compute_seconds >= 0.7 * p->cost->seconds && plan->compute_seconds > 0) {
+        snprintf(plan->limits, sizeof plan->limits, "compute on rank %d (%.40s)", last,
+                 p->ranks[last].device);
+    } else if (link >= 0 && network > files) {
+        bool measured = p->request->cluster->nodes[link].root_link.bytes_per_second > 0;
+        double rate = mmul_cost_root_link(p->request->cluster, link).bytes_per_second;
+        snprintf(plan->limits, sizeof plan->limits, "network, %.3g Gbit/s %s%.40s", rate * 8e-9,
+                 measured ? "to " : "assumed", measured ? p->nodes[link].host : "");
+    } else {
+        snprintf(plan->limits, sizeof plan->limits, "reading and writing files");
+    }
+}
+
+// Claims of the tail let all end together, whatever the static shares are.
+static double with_tail(struct mmul_planning *p) {
+    double seconds = p->cost->seconds;
+    if (p->plan->tail_begin == p->plan->total)
+        return seconds;
+    double all = mmul_balance(p->cost, (double)p->plan->total, NULL, p->units);
+    return all > seconds ? all : seconds;
+}
+
+static void predict(struct mmul_planning *p) {
+    struct mmul_plan *plan = p->plan;
+    double files = file_seconds(p);
+    mmul_cost_set(p->cost, p->in, &p->cut);
+    for (int rank = 0; rank < plan->size; rank++)
+        p->units[rank] = (double)p->counts[rank];
+    mmul_cost_evaluate(p->cost, p->units);
+    for (int rank = 0; p->speeds_known && rank < plan->size; rank++) {
+        p->ranks[rank].compute_seconds = p->cost->ranks[rank].compute_seconds;
+        p->ranks[rank].finish_seconds = p->cost->ranks[rank].finish;
+        if (p->ranks[rank].compute_seconds > plan->compute_seconds)
+            plan->compute_seconds = p->ranks[rank].compute_seconds;
+    }
+    plan->link_bytes_per_second = MMUL_LINK_BYTES_PER_SECOND;
+    plan->transfer_seconds = p->cost->root_out_seconds + p->cost->root_in_seconds + files;
+    for (int node = 0; node < plan->node_count; node++)
+        p->nodes[node].chain_place = p->cost->nodes[node].chain_place;
+    plan->root_bytes = (int64_t)(p->cost->root_out_bytes + p->cost->root_in_bytes);
+    name_limit(p, files);
+    if (p->speeds_known && plan->compute_seconds > 0)
+        plan->predicted_seconds = with_tail(p);
+}
+
+// ---------------------------------------------------------------------------------------- advice
+
+// "4.1", "260", "0.041".
+static char *format_seconds(double seconds, char text[static 32]) {
+    snprintf(text, 32, "%.*f", seconds >= 100 ? 0 : seconds >= 1 ? 1 : 3, seconds);
+    return text;
+}
+
+static void say_faster(struct mmul_planning *p, const bool *out, double seconds, double against) {
+    char ranks[64], text[2][32];
+    snprintf(p->plan->faster, sizeof p->plan->faster, "faster without %s: %s s against %s s",
+             mmul_members_format(out, p->plan->size, ranks), format_seconds(seconds, text[0]),
+             format_seconds(against, text[1]));
+}
+
+// Work space of one search for given weights.
+struct advice {
+    struct mmul_planning *p;
+    double *weights;
+    int64_t *counts; // as planned
+    bool *out, *best_out;
+    double best;
+};
+
+// Seconds without those in a->out; 0: the rest cannot hold it.
+static double without(struct advice *a) {
+    struct mmul_planning *p = a->p;
+    struct mmul_error ignored;
+    for (int rank = 0; rank < p->plan->size; rank++) {
+        p->in[rank] = !a->out[rank] && p->weights[rank] > 0;
+        a->weights[rank] = p->in[rank] ? p->weights[rank] : 0;
+    }
+    if (mmul_planning_measure(p, &p->cut) < (double)p->plan->tail_begin ||
+        mmul_planning_share(p, a->weights, p->plan->tail_begin, &ignored) != MMUL_OK)
+        return 0;
+    for (int rank = 0; rank < p->plan->size; rank++)
+        p->units[rank] = (double)p->counts[rank];
+    mmul_cost_set(p->cost, p->in, &p->cut);
+    return mmul_cost_evaluate(p->cost, p->units);
+}
+
+// Takes a rank, or all of its node's, out; returns the seconds then.
+static double take_out(struct advice *a, int last, bool whole_node) {
+    for (int rank = 0; rank < a->p->plan->size; rank++)
+        if (rank == last || (whole_node && a->p->rank_node[rank] == a->p->rank_node[last]))
+            a->out[rank] = true;
+    double seconds = without(a);
+    if (seconds > 0 && seconds < a->best) {
+        a->best = seconds;
+        memcpy(a->best_out, a->out, (size_t)a->p->plan->size * sizeof *a->out);
+    }
+    return seconds;
+}
+
+// The rank that ends last, of the last evaluation; -1: nobody has anything.
+static int last_rank(const struct mmul_planning *p) {
+    int last = -1;
+    for (int rank = 0; rank < p->plan->size; rank++)
+        if (p->cost->ranks[rank].finish > 0 &&
+            (last < 0 || p->cost->ranks[rank].finish > p->cost->ranks[last].finish))
+            last = rank;
+    return last;
+}
+
+// Whoever ends last goes, alone at first, then with its node; a few times.
+static void search(struct advice *a, double planned) {
+    a->best = planned;
+    for (int i = 0; i < REMOVALS; i++) {
+        int last = last_rank(a->p);
+        if (last < 0 || !(take_out(a, last, false) > 0))
+            break;
+        if (a->p->rank_node[last] != a->p->root_node && !(take_out(a, last, true) > 0))
+            break;
+    }
+    if (a->best < WORTH_SAYING * planned)
+        say_faster(a->p, a->best_out, a->best, planned);
+}
+
+// The weights were given: they stay, but somebody may have meant well.
+static enum mmul_status advise(struct mmul_planning *p, struct mmul_error *err) {
+    struct advice a = {.p = p};
+    int size = p->plan->size;
+    int64_t *planned = p->counts;
+    enum mmul_status status =
+        mmul_allocate(size, sizeof *a.weights, "weights", (void **)&a.weights, err);
+    if (status == MMUL_OK)
+        status = mmul_allocate(size, sizeof *a.counts, "shares", (void **)&a.counts, err);
+    if (status == MMUL_OK)
+        status = mmul_allocate(size, sizeof *a.out, "ranks", (void **)&a.out, err);
+    if (status == MMUL_OK)
+        status = mmul_allocate(size, sizeof *a.best_out, "ranks", (void **)&a.best_out, err);
+    if (status == MMUL_OK) {
+        p->counts = a.counts;
+        search(&a, p->cost->seconds);
+        p->counts = planned;
+    }
+    mmul_free(a.weights);
+    mmul_free(a.counts);
+    mmul_free(a.out);
+    mmul_free(a.best_out);
+    return status;
+}
+
+// Who was left out of automatic shares; p->in has served its turn and holds the others.
+static void say_left_out(struct mmul_planning *p) {
+    bool any = false;
+    for (int rank = 0; rank < p->plan->size; rank++) {
+        p->in[rank] = p->absence[rank] != MMUL_PRESENT && p->absence[rank] != MMUL_ABSENT_SPEED;
+        any = any || p->in[rank];
+    }
+    if (any && p->seconds < 0.99 * p->all_seconds)
+        say_faster(p, p->in, p->seconds, p->all_seconds);
+}
+
+enum mmul_status mmul_planning_predict(struct mmul_planning *p, struct mmul_error *err) {
+    predict(p);
+    if (p->automatic) {
+        say_left_out(p);
+        return MMUL_OK;
+    }
+    return p->speeds_known && p->plan->size > 1 ? advise(p, err) : MMUL_OK;
+}

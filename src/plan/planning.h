@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+//
+// What the files that make a plan share; nobody else includes this. In the order of the story:
+//
+//     plan.c          who is there, which axis, then the steps below, tiles
+//     plan_choose.c   how the work is cut, who takes part, how many units each gets
+//     plan_memory.c   what a node needs for a cut, what it can hold, its lanes and slots
+//     plan_predict.c  seconds, limits and advice
+#pragma once
+
+#include "plan/cost.h"
+#include "plan/members.h"
+#include "plan/plan.h"
+
+// Work space of one call; everything but `request` is owned, the plan until it is handed over.
+struct mmul_planning {
+    const struct mmul_plan_request *request;
+    struct mmul_plan *plan;
+    struct mmul_plan_rank *ranks; // of the plan
+    struct mmul_plan_node *nodes;
+    int root_node;
+    bool automatic;             // shares such that all finish together
+    bool speeds_known;          // of at least one rank: seconds mean something
+    double *weights;            // size: as given, or the speeds
+    double *assumed;            // size: operations per second where speeds are not measured
+    double *units;              // size: shares as fractions
+    int64_t *counts;            // size: shares
+    int64_t *capacity;          // node_count: most units under the cut at hand
+    int64_t *work_bytes;        // node_count: private memory under the cut at hand
+    int64_t *largest;           // node_count: scratch
+    int *rank_node;             // size
+    int *device_ranks;          // size: ranks that share its device
+    unsigned *maps;             // node_count: what is mapped and stays so
+    bool *clipped;              // node_count: its share was cut to its capacity
+    bool *in;                   // size: takes part
+    enum mmul_absence *absence; // size
+    struct mmul_cost *cost;
+    struct mmul_cut cut; // the chosen one
+    double seconds;      // predicted with it; 0: not known
+    double all_seconds;  // with everybody; 0: nobody was left out
+    int64_t tail_most;   // units of the largest claim; 0: no tail
+};
+
+// Bytes per unit of the split range: of the split operand, of C (float32; C_in is as large).
+int64_t mmul_planning_piece_bytes(const struct mmul_planning *p);
+int64_t mmul_planning_result_bytes(const struct mmul_planning *p);
+int64_t mmul_planning_whole_bytes(const struct mmul_problem *problem, enum mmul_axis axis);
+
+// --------------------------------------------------------------------------------- plan_memory.c
+
+// Root's buffers for scatter and gather, each twice.
+void mmul_planning_size_round(struct mmul_planning *p);
+
+// What a rank may use of its device.
+int64_t mmul_planning_device_bytes(const struct mmul_planning *p, int rank);
+
+// Work space of one rank beside the segment.
+int64_t mmul_planning_private_bytes(const struct mmul_planning *p, const struct mmul_cut *cut,
+                                    int rank);
+
+// Fills work_bytes and capacity for a cut; returns the sum of the capacities.
+double mmul_planning_measure(struct mmul_planning *p, const struct mmul_cut *cut);
+
+// Lanes and slots of all nodes for the chosen cut and counts. False when root's node cannot hold
+// what passes through it.
+bool mmul_planning_fit(struct mmul_planning *p);
+
+// Under an explicit limit a node that would touch more than that by mapping stops mapping: true
+// when there is one.
+bool mmul_planning_stop_mapping(struct mmul_planning *p);
+
+// "cannot fit ...", with the numbers.
+enum mmul_status mmul_planning_fail_memory(const struct mmul_planning *p, struct mmul_error *err);
+
+// --------------------------------------------------------------------------------- plan_choose.c
+
+// Cut, members, counts and tail, into p and the plan.
+enum mmul_status mmul_planning_choose(struct mmul_planning *p, struct mmul_error *err);
+
+// Counts by `weights` within the capacities at hand.
+enum mmul_status mmul_planning_share(struct mmul_planning *p, const double *weights, int64_t total,
+                                     struct mmul_error *err);
+
+// -------------------------------------------------------------------------------- plan_predict.c
+
+// Seconds, limits and advice, when all the rest stands.
+enum mmul_status mmul_planning_predict(struct mmul_planning *p, struct mmul_error *err);

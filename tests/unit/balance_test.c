@@ -1,0 +1,465 @@
+// SPDX-License-Identifier: MIT
+// Shares that let all ranks finish together, against a run played out event by event: pieces one
+// after another through root's link, panels stored and forwarded, steps, blocks on their way back.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+
+#include "plan/members.h"
+
+enum { RANKS_MOST = 64, PANELS_MOST = 64 };
+
+// --------------------------------------------------------------------------------------- clusters
+
+static uint64_t state_of_random;
+
+static double random_between(double low, double high) {
+    state_of_random = state_of_random * 6364136223846793005u + 1442695040888963407u;
+    return low + (high - low) * (double)(state_of_random >> 11) * 0x1p-53;
+}
+
+static struct mmul_problem make_problem(int64_t m, int64_t n, int64_t k) {
+    struct mmul_problem problem;
+    struct mmul_error err;
+    struct mmul_problem_operand a = {{1, 1, m, k}, MMUL_F32, "A.bin"};
+    struct mmul_problem_operand b = {{1, 1, k, n}, MMUL_F32, "B.bin"};
+    assert_int_equal(mmul_problem_make(a, b, NULL, false, false, 1, 0, &problem, &err), MMUL_OK);
+    return problem;
+}
+
+static struct mmul_cluster *make_cluster(int size, int per_node, double gbit) {
+    struct mmul_cluster *cluster;
+    struct mmul_error err;
+    int nodes = (size + per_node - 1) / per_node;
+    assert_int_equal(mmul_cluster_create(size, nodes, 0, &cluster, &err), MMUL_OK);
+    for (int rank = 0; rank < size; rank++) {
+        struct mmul_rank_info *r = &cluster->ranks[rank];
+        r->node = rank / per_node;
+        r->threads = 4;
+        r->host_memory = true;
+        r->speed_flops = 1e11;
+    }
+    for (int node = 0; node < nodes; node++) {
+        cluster->nodes[node].leader = node * per_node;
+        cluster->nodes[node].rank_count = per_node;
+        cluster->nodes[node].cores_allowed = 64; // some are idle: traffic steals nothing
+        cluster->nodes[node].root_link = (struct mmul_link){gbit * 125e6, 50e-6};
+    }
+    return cluster;
+}
+
+// Speeds from 50 GFLOP/s to 5 TFLOP/s, some devices with memory of their own, links 10 to 100 Gbit/s.
+static struct mmul_cluster *random_cluster(int size) {
+    struct mmul_cluster *cluster = make_cluster(size, 1 + (int)random_between(0, 4), 10);
+    for (int rank = 0; rank < size; rank++) {
+        struct mmul_rank_info *r = &cluster->ranks[rank];
+        r->speed_flops = 5e10 * pow(10, random_between(0, 2));
+        r->host_memory = random_between(0, 1) < 0.6;
+        if (!r->host_memory)
+            r->speed.upload_bytes_per_second = r->speed.download_bytes_per_second =
+                random_between(4e9, 2e10);
+    }
+    for (int node = 0; node < cluster->node_count; node++)
+        cluster->nodes[node].root_link =
+            (struct mmul_link){1.25e9 * pow(10, random_between(0, 1)), random_between(1e-5, 1e-4)};
+    return cluster;
+}
+
+// -------------------------------------------------------------------------- a run, event by event
+
+struct played {
+    const struct mmul_cost *cost;
+    const double *units;
+    double link_free, end;
+    double pieces;                           // when all of them are there
+    double arrival[RANKS_MOST][PANELS_MOST]; // of a panel at a node
+    double block[RANKS_MOST][PANELS_MOST];   // when a node's block is complete
+};
+
+static double width_of(const struct mmul_cost *cost, int panel) {
+    double all = (double)cost->request.problem->n, begin = panel * (double)cost->cut.panel_units;
+    return fmin(begin + (double)cost->cut.panel_units, all) - begin;
+}
+
+static double node_units(const struct played *p, int node) {
+    double units = 0;
+    for (int rank = 0; rank < p->cost->size; rank++)
+        units += p->cost->request.cluster->ranks[rank].node == node ? p->units[rank] : 0;
+    return units;
+}
+
+static void play_pieces(struct played *p) {
+    for (int node = 1; node < p->cost->node_count; node++)
+        p->link_free += node_units(p, node) * 4 * (double)p->cost->request.problem->k /
+                        p->cost->request.cluster->nodes[node].root_link.bytes_per_second;
+    p->pieces = p->link_free;
+}
+
+// Along the nodes in the order of the model's places; a hop carries one panel after another.
+static void play_panels(struct played *p) {
+    const struct mmul_cluster *cluster = p->cost->request.cluster;
+    double k = (double)p->cost->request.problem->k;
+    int from = 0;
+    for (int place = 1; place < p->cost->node_count; place++) {
+        int to = 1;
+        while (p->cost->nodes[to].chain_place != place)
+            to++;
+        struct mmul_link link = cluster->nodes[to].root_link,
+                         other = cluster->nodes[from].root_link;
+        if (from != 0) {
+            link.bytes_per_second = fmin(link.bytes_per_second, other.bytes_per_second);
+            link.latency_seconds = fmax(link.latency_seconds, other.latency_seconds);
+        }
+        double hop_free = from == 0 ? p->pieces : 0;
+        for (int panel = 0; panel < p->cost->cut.panels; panel++) {
+            double there = from == 0 ? 0 : p->arrival[from][panel];
+            hop_free =
+                fmax(hop_free, there) + 4 * k * width_of(p->cost, panel) / link.bytes_per_second;
+            p->arrival[to][panel] = hop_free + link.latency_seconds;
+        }
+        from = to;
+    }
+}
+
+static double step_seconds(const struct played *p, int rank, double width) {
+    const struct mmul_rank_info *info = &p->cost->request.cluster->ranks[rank];
+    double x = p->units[rank], k = (double)p->cost->request.problem->k;
+    double side = fmin(64, 3 / (1 / x + 1 / width + 1 / k));
+    double seconds = 150e-6 + 2 * x * width * k / (info->speed_flops * side / 64) +
+                     4 * (k * width + x * k + x * width) / 4e9;
+    if (!info->host_memory)
+        seconds += 4 * (k * width + x * k / (double)p->cost->cut.panels + x * width) /
+                   info->speed.upload_bytes_per_second;
+    return seconds + (info->node == 0 ? 0.35e-9 * 4 * x * width : 0);
+}
+
+static void play_steps(struct played *p) {
+    for (int rank = 0; rank < p->cost->size; rank++) {
+        int node = p->cost->request.cluster->ranks[rank].node;
+        double now = node == 0 ? 0 : p->pieces;
+        for (int panel = 0; p->units[rank] > 0 && panel < p->cost->cut.panels; panel++) {
+            now = fmax(now, node == 0 ? 0 : p->arrival[node][panel]) +
+                  step_seconds(p, rank, width_of(p->cost, panel));
+            p->block[node][panel] = fmax(p->block[node][panel], now);
+        }
+        p->end = node == 0 ? fmax(p->end, now) : p->end;
+    }
+}
+
+static void play_results(struct played *p) {
+    double free = 0;
+    for (int panel = 0; panel < p->cost->cut.panels; panel++)
+        for (int node = 1; node < p->cost->node_count; node++)
+            if (p->block[node][panel] > 0)
+                free = fmax(free, p->block[node][panel]) +
+                       4 * node_units(p, node) * width_of(p->cost, panel) /
+                           p->cost->request.cluster->nodes[node].root_link.bytes_per_second;
+    p->end = fmax(p->end, free);
+}
+
+static double play(const struct mmul_cost *cost, const double *units) {
+    struct played *p = calloc(1, sizeof *p);
+    p->cost = cost;
+    p->units = units;
+    play_pieces(p);
+    play_panels(p);
+    play_steps(p);
+    play_results(p);
+    double end = p->end;
+    free(p);
+    return end;
+}
+
+// ------------------------------------------------------------------------------------------ tests
+
+struct bench {
+    struct mmul_problem problem;
+    struct mmul_cluster *cluster;
+    struct mmul_cost *cost;
+    unsigned maps[RANKS_MOST];
+    double units[RANKS_MOST];
+};
+
+// Root's node maps everything.
+static void bench_init(struct bench *b, struct mmul_cluster *cluster, struct mmul_problem problem) {
+    struct mmul_error err;
+    *b = (struct bench){.problem = problem, .cluster = cluster};
+    b->maps[0] = MMUL_MAPS_A | MMUL_MAPS_B | MMUL_MAPS_C;
+    const struct mmul_cost_request request = {
+        .problem = &b->problem, .axis = MMUL_ROWS, .cluster = cluster, .node_maps = b->maps};
+    assert_int_equal(mmul_cost_create(&request, &b->cost, &err), MMUL_OK);
+}
+
+static void bench_fini(struct bench *b) {
+    mmul_cost_destroy(b->cost);
+    mmul_cluster_destroy(b->cluster);
+}
+
+static double balance(struct bench *b, int panels) {
+    struct mmul_cut cut = mmul_panels_cut(&b->problem, MMUL_ROWS, panels);
+    mmul_cost_set(b->cost, NULL, &cut);
+    return mmul_balance(b->cost, (double)b->problem.m, NULL, b->units);
+}
+
+static double sum(const double *units, int size) {
+    double all = 0;
+    for (int rank = 0; rank < size; rank++)
+        all += units[rank];
+    return all;
+}
+
+// The first finish of a rank with units as a share of the last one.
+static double first_by_last(const struct mmul_cost *cost) {
+    double first = INFINITY, last = 0;
+    for (int rank = 0; rank < cost->size; rank++)
+        if (cost->ranks[rank].finish > 0) {
+            first = fmin(first, cost->ranks[rank].finish);
+            last = fmax(last, cost->ranks[rank].finish);
+        }
+    return first / last;
+}
+
+static void test_random_clusters_finish_together(void **state) {
+    (void)state;
+    enum { ROUNDS = 300 };
+    int shared = 0, close = 0;
+    state_of_random = 1;
+    for (int round = 0; round < ROUNDS; round++) {
+        int size = 2 + (int)random_between(0, RANKS_MOST - 1);
+        struct bench b;
+        bench_init(&b, random_cluster(size),
+                   make_problem(64 * (int64_t)random_between(200, 1000),
+                                64 * (int64_t)random_between(32, 500),
+                                64 * (int64_t)pow(500, random_between(0, 1))));
+        double seconds = balance(&b, 1 << (int)random_between(0, 7));
+        assert_true(fabs(sum(b.units, size) / (double)b.problem.m - 1) < 1e-6);
+        assert_true(first_by_last(b.cost) > 0.99);
+        double off = fabs(play(b.cost, b.units) / seconds - 1);
+        if (off > 0.25) // blocks that come back in a heap
+            fail_msg("round %d: %g s predicted, off by %g", round, seconds, off);
+        close += off < 0.03;
+        for (int rank = 1; rank < size; rank++)
+            shared += b.units[rank] > 1 && b.cluster->ranks[rank].node > 0;
+        bench_fini(&b);
+    }
+    assert_true(close > ROUNDS * 0.97);
+    assert_true(shared > 10 * ROUNDS); // most of it is not root alone
+}
+
+static void test_ranks_alike_get_as_much(void **state) {
+    (void)state;
+    struct bench b;
+    bench_init(&b, make_cluster(4, 4, 1), make_problem(8192, 4096, 4096));
+    b.cluster->ranks[3].speed_flops *= 2;
+    balance(&b, 1);
+    assert_true(fabs(b.units[0] - b.units[1]) < 0.01 && fabs(b.units[1] - b.units[2]) < 0.01);
+    assert_in_range((int)b.units[3], (int)(1.7 * b.units[0]), (int)(2 * b.units[0]));
+    bench_fini(&b);
+}
+
+// Without idle cores root's traffic costs it rows, as many as the model says.
+static void test_traffic_costs_root_rows(void **state) {
+    (void)state;
+    struct bench b;
+    double idle, busy, stolen;
+    for (int i = 0; i < 2; i++) {
+        bench_init(&b, make_cluster(2, 1, 10), make_problem(20000, 20000, 20000));
+        b.cluster->nodes[0].cores_allowed = i == 0 ? 64 : 4;
+        mmul_cost_destroy(b.cost);
+        bench_init(&b, b.cluster, b.problem);
+        balance(&b, 16);
+        *(i == 0 ? &idle : &busy) = b.units[0];
+        stolen = b.cost->ranks[0].stolen_seconds;
+        double bytes = b.cost->root_out_bytes + b.cost->root_in_bytes;
+        assert_true(fabs(bytes - 4.0 * 20000 * (20000 + 2 * b.units[1])) < 1e6);
+        assert_true(i == 0 ? stolen == 0 : fabs(stolen - 0.35e-9 * bytes / 4) < 1e-3);
+        assert_true(first_by_last(b.cost) > 0.999);
+        bench_fini(&b);
+    }
+    assert_true(busy < idle);
+}
+
+static void test_capacity_is_kept(void **state) {
+    (void)state;
+    struct bench b;
+    const int64_t capacity[] = {20000, 100, 3000}, too_little[] = {2000, 1000, 3000};
+    bench_init(&b, make_cluster(6, 2, 100), make_problem(20000, 8192, 8192));
+    struct mmul_cut cut = mmul_panels_cut(&b.problem, MMUL_ROWS, 8);
+    mmul_cost_set(b.cost, NULL, &cut);
+    assert_true(mmul_balance(b.cost, 20000, capacity, b.units) > 0);
+    assert_true(fabs(b.units[2] + b.units[3] - 100) < 0.01);
+    assert_true(fabs(b.units[4] + b.units[5] - 3000) < 0.01);
+    assert_true(fabs(sum(b.units, 6) - 20000) < 0.01);
+    assert_true(mmul_balance(b.cost, 20000, too_little, b.units) == 0);
+    bench_fini(&b);
+}
+
+static double choose(struct bench *b, int panels, struct mmul_members *members) {
+    static enum mmul_absence absence[RANKS_MOST];
+    static bool in[RANKS_MOST];
+    struct mmul_error err;
+    struct mmul_cut cut = mmul_panels_cut(&b->problem, MMUL_ROWS, panels);
+    *members = (struct mmul_members){.absence = absence, .in = in, .units = b->units};
+    assert_int_equal(mmul_members_choose(b->cost, &cut, (double)b->problem.m, NULL, members, &err),
+                     MMUL_OK);
+    return members->seconds;
+}
+
+// Node 1 delays everybody behind it, so it goes; without it the rest finish earlier.
+static void test_a_slow_link_is_left_out(void **state) {
+    (void)state;
+    struct bench b;
+    struct mmul_members members;
+    bench_init(&b, make_cluster(6, 2, 10), make_problem(16384, 16384, 16384));
+    b.cluster->nodes[1].root_link.bytes_per_second = 1e6;
+    mmul_cost_destroy(b.cost);
+    bench_init(&b, b.cluster, b.problem);
+    double seconds = choose(&b, 8, &members);
+    for (int rank = 0; rank < 6; rank++) {
+        bool slow = b.cluster->ranks[rank].node == 1;
+        assert_int_equal(members.absence[rank], slow ? MMUL_ABSENT_LINK : MMUL_PRESENT);
+        assert_true(slow ? b.units[rank] == 0 : b.units[rank] > 1000);
+    }
+    assert_true(seconds > 0 && seconds <= members.all_seconds);
+    assert_true(b.cost->nodes[1].chain_place == 0 && b.cost->nodes[2].chain_place == 1);
+    bench_fini(&b);
+}
+
+static void test_no_network_pays_for_a_small_product(void **state) {
+    (void)state;
+    struct bench b;
+    struct mmul_members members;
+    bench_init(&b, make_cluster(24, 1, 1), make_problem(512, 512, 512));
+    choose(&b, 1, &members);
+    for (int rank = 1; rank < 24; rank++)
+        assert_true(members.absence[rank] == MMUL_ABSENT_LINK && b.units[rank] == 0);
+    assert_true(b.units[0] == 512);
+    bench_fini(&b);
+}
+
+static void test_devices_slower_than_a_core(void **state) {
+    (void)state;
+    static const struct {
+        double flops, bytes_per_second;
+        enum mmul_absence absence;
+    } cases[] = {{1e12, 2e10, MMUL_PRESENT},
+                 {1e12, 1e7, MMUL_ABSENT_TRANSFERS},
+                 {1e10, 2e10, MMUL_ABSENT_DEVICE}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct bench b;
+        struct mmul_members members;
+        bench_init(&b, make_cluster(2, 2, 1), make_problem(4096, 4096, 4096));
+        struct mmul_rank_info *gpu = &b.cluster->ranks[1];
+        gpu->device.type = MMUL_DEVICE_GPU;
+        gpu->host_memory = false;
+        gpu->speed_flops = cases[i].flops;
+        gpu->speed.upload_bytes_per_second = gpu->speed.download_bytes_per_second =
+            cases[i].bytes_per_second;
+        choose(&b, 1, &members);
+        assert_int_equal(members.absence[1], cases[i].absence);
+        assert_true((b.units[1] > 0) == (cases[i].absence == MMUL_PRESENT));
+        bench_fini(&b);
+    }
+}
+
+// More nodes than are worth it: the number taken is better than half and twice as many.
+static void test_many_nodes(void **state) {
+    (void)state;
+    struct bench b;
+    struct mmul_members members;
+    static bool in[RANKS_MOST];
+    bench_init(&b, make_cluster(64, 1, 10), make_problem(16384, 16384, 16384));
+    double seconds = choose(&b, 16, &members);
+    int used = 0;
+    for (int rank = 0; rank < 64; rank++)
+        used += members.in[rank];
+    assert_true(used > 2 && used < 64);
+    struct mmul_cut cut = mmul_panels_cut(&b.problem, MMUL_ROWS, 16);
+    for (int number = used / 2; number <= 2 * used && number <= 64; number += used / 2) {
+        for (int rank = 0; rank < 64; rank++)
+            in[rank] = rank < number;
+        mmul_cost_set(b.cost, in, &cut);
+        assert_true(mmul_balance(b.cost, 16384, NULL, b.units) >= 0.999 * seconds);
+    }
+    bench_fini(&b);
+}
+
+static void test_steps_cost_more_with_more_units(void **state) {
+    (void)state;
+    struct mmul_problem problem = make_problem(30000, 3000, 5000);
+    struct mmul_rank_info rank = {.host_memory = true,
+                                  .speed.flops = {4e10, 9e10, 0, 2e11, 1.9e11}};
+    for (int panels = 1; panels <= 64; panels *= 4) {
+        struct mmul_cut cut = mmul_panels_cut(&problem, MMUL_ROWS, panels);
+        struct mmul_step_cost cost = mmul_step_cost(&(struct mmul_step_request){
+            .problem = &problem, .axis = MMUL_ROWS, .cut = &cut, .rank = &rank});
+        double before = 0;
+        for (double units = 1; units < 40000; units *= 1.3) {
+            double seconds = mmul_step_seconds(&cost, units);
+            assert_true(seconds > before);
+            assert_true(fabs(mmul_step_units(&cost, seconds) / units - 1) < 1e-6);
+            before = seconds;
+        }
+        assert_true(mmul_step_units(&cost, 1e-6) == 0); // less than the step itself
+    }
+}
+
+// A cube has the measured rate; between sizes it is linear in the logarithm; missing points take
+// the next smaller one's.
+static void test_rates(void **state) {
+    (void)state;
+    const struct mmul_rank_info rank = {.speed.flops = {4e10, 8e10, 0, 2e11, 1e11}};
+    static const struct {
+        double m, n, k, flops;
+    } cases[] = {{256, 256, 256, 4e10},     {512, 512, 512, 8e10},    {1024, 1024, 1024, 8e10},
+                 {2048, 2048, 2048, 2e11},  {8192, 8192, 8192, 1e11}, {100, 100, 100, 4e10},
+                 {32, 32, 32, 2e10},        {1e9, 1e9, 21.5, 4e10},   {362, 362, 362, 6e10},
+                 {1e9, 1e9, 512 / 3., 8e10}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        double flops = mmul_step_rate(&rank, 0, cases[i].m, cases[i].n, cases[i].k);
+        assert_true(fabs(flops / cases[i].flops - 1) < 2e-3);
+    }
+    assert_true(mmul_step_rate(&(struct mmul_rank_info){.speed_flops = 7}, 0, 999, 999, 999) == 7);
+    assert_true(mmul_step_rate(&(struct mmul_rank_info){0}, 5, 999, 999, 999) == 5);
+}
+
+static void test_absent_ranks_are_named(void **state) {
+    (void)state;
+    static const struct {
+        bool out[10];
+        const char *text;
+    } cases[] = {{{[3] = true}, "rank 3"},
+                 {{[3] = true, [7] = true}, "ranks 3, 7"},
+                 {{1, 1, 1, 1, 1, 1, 1, 1, 1}, "ranks 0, 1, 2, 3, 4, 5 and 3 more"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[64];
+        assert_string_equal(mmul_members_format(cases[i].out, 10, text), cases[i].text);
+    }
+}
+
+static int assert_no_live_bytes(void **state) {
+    (void)state;
+    return mmul_live_bytes() == 0 ? 0 : -1;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(test_random_clusters_finish_together, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_ranks_alike_get_as_much, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_traffic_costs_root_rows, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_capacity_is_kept, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_a_slow_link_is_left_out, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_no_network_pays_for_a_small_product, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_devices_slower_than_a_core, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_many_nodes, assert_no_live_bytes),
+        cmocka_unit_test(test_steps_cost_more_with_more_units),
+        cmocka_unit_test(test_rates),
+        cmocka_unit_test(test_absent_ranks_are_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: MIT
+// Panels, rounds, lanes and slots: what a plan says a node holds is what its steps need, and no
+// more than it may use.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/integer.h"
+#include "plan/panels.h"
+#include "plan/schedule.h"
+
+static const int64_t MIB = 1 << 20, GIB = (int64_t)1 << 30;
+static const unsigned ALL = MMUL_MAPS_A | MMUL_MAPS_B | MMUL_MAPS_C_IN | MMUL_MAPS_C;
+
+static uint64_t state_of_random;
+
+static int64_t random_up_to(int64_t most) {
+    state_of_random = state_of_random * 6364136223846793005u + 1442695040888963407u;
+    return 1 + (int64_t)((state_of_random >> 33) % (uint64_t)most);
+}
+
+struct stack {
+    int64_t batch_a, batch_b;
+};
+
+static struct mmul_problem make_problem(int64_t m, int64_t n, int64_t k, struct stack stack,
+                                        float beta) {
+    struct mmul_problem problem;
+    struct mmul_error err;
+    struct mmul_problem_operand a = {{1, stack.batch_a, m, k}, MMUL_F32, "A.bin"};
+    struct mmul_problem_operand b = {{1, stack.batch_b, k, n}, MMUL_F32, "B.bin"};
+    struct mmul_problem_operand c = {
+        {1, mmul_larger(stack.batch_a, stack.batch_b), m, n}, MMUL_F32, "C.bin"};
+    assert_int_equal(mmul_problem_make(a, b, &c, false, false, 1, beta, &problem, &err), MMUL_OK);
+    return problem;
+}
+
+static struct mmul_problem one_product(int64_t m, int64_t n, int64_t k) {
+    return make_problem(m, n, k, (struct stack){1, 1}, 0);
+}
+
+// `size` CPU ranks of 100 GFLOP/s, `per_node` on each node of 64 GiB; links of 10 Gbit/s.
+static struct mmul_cluster *make_cluster(int size, int per_node) {
+    struct mmul_cluster *cluster;
+    struct mmul_error err;
+    int nodes = (size + per_node - 1) / per_node;
+    assert_int_equal(mmul_cluster_create(size, nodes, 0, &cluster, &err), MMUL_OK);
+    for (int rank = 0; rank < size; rank++) {
+        struct mmul_rank_info *r = &cluster->ranks[rank];
+        r->node = rank / per_node;
+        r->host_memory = true;
+        r->device_index = -1;
+        r->speed_flops = 1e11;
+        r->device.memory_bytes = 64 * GIB;
+        strcpy(r->device_name, "cpu");
+    }
+    for (int node = 0; node < nodes; node++) {
+        cluster->nodes[node].leader = node * per_node;
+        cluster->nodes[node].rank_count = per_node;
+        cluster->nodes[node].memory_available_bytes = 64 * GIB;
+        cluster->nodes[node].root_link.bytes_per_second = 1.25e9;
+    }
+    return cluster;
+}
+
+static struct mmul_plan *plan_or_die(const struct mmul_plan_request *request) {
+    struct mmul_plan *plan = NULL;
+    struct mmul_error err = {.text = ""};
+    if (mmul_plan_make(request, &plan, &err) != MMUL_OK)
+        fail_msg("%s", err.text);
+    return plan;
+}
+
+// ----------------------------------------------------------------------------- what must be true
+
+static void assert_covers(const struct mmul_plan *plan) {
+    int64_t at = 0;
+    for (int rank = 0; rank < plan->size; rank++) {
+        assert_int_equal(mmul_plan_ranks(plan)[rank].begin, at);
+        at = mmul_plan_ranks(plan)[rank].end;
+    }
+    assert_int_equal(at, plan->tail_begin);
+    assert_true(plan->tail_begin <= plan->total);
+}
+
+static unsigned piece_flag(const struct mmul_plan *plan) {
+    return plan->axis == MMUL_ROWS ? MMUL_MAPS_A : MMUL_MAPS_B;
+}
+
+static unsigned whole_flag(const struct mmul_plan *plan) {
+    return plan->axis == MMUL_ROWS ? MMUL_MAPS_B : MMUL_MAPS_A;
+}
+
+// Every block of every step fits its slot; returns in how many steps the node has work.
+static int64_t assert_blocks_fit(const struct mmul_plan *plan, int index) {
+    const struct mmul_plan_node *node = &mmul_plan_nodes(plan)[index];
+    int64_t panel_most = 0, works = 0, loads = 0;
+    for (int64_t i = 0; i < mmul_schedule_steps(plan); i++) {
+        struct mmul_step step = mmul_schedule_step(plan, i);
+        int64_t block = mmul_schedule_result_bytes(plan, index, step);
+        works += block > 0;
+        if (!(node->maps & MMUL_MAPS_C))
+            assert_true(block <= node->result_slot_bytes);
+        if (!mmul_schedule_loads(plan, index, step))
+            continue;
+        loads++;
+        panel_most = mmul_larger(panel_most, mmul_schedule_panel_bytes(plan, step));
+    }
+    assert_true(panel_most <= node->whole_slot_bytes && panel_most <= MMUL_PANEL_BYTES_MOST);
+    if (node->whole_stays && !(node->maps & whole_flag(plan)))
+        assert_int_equal(loads, node->whole_slots);
+    return works;
+}
+
+static void assert_lanes_fit(const struct mmul_plan *plan, int index) {
+    const struct mmul_plan_node *node = &mmul_plan_nodes(plan)[index];
+    for (int64_t round = 0; round < plan->rounds; round++) {
+        if (!(node->maps & piece_flag(plan)))
+            assert_true(mmul_schedule_piece_bytes(plan, index, round) <= node->piece_lane_bytes);
+        if (!(node->maps & MMUL_MAPS_C_IN))
+            assert_true(mmul_schedule_c_in_bytes(plan, index, round) <= node->c_in_lane_bytes);
+    }
+    assert_int_equal(node->piece_lanes, plan->rounds > 1 ? 2 : 1);
+}
+
+static void assert_node(const struct mmul_plan *plan, int index) {
+    const struct mmul_plan_node *node = &mmul_plan_nodes(plan)[index];
+    assert_true(node->segment_bytes + node->private_bytes <= node->memory_bytes);
+    if (node->result_bytes == 0) {
+        assert_int_equal(node->segment_bytes, 0);
+        return;
+    }
+    assert_lanes_fit(plan, index);
+    int64_t works = assert_blocks_fit(plan, index);
+    if (!(node->maps & MMUL_MAPS_C))
+        assert_true(node->result_slots >= mmul_smaller(2, works));
+    if (!(node->maps & whole_flag(plan)) && plan->problem.alpha != 0)
+        assert_true(node->whole_slots >= mmul_smaller(2, mmul_schedule_panels(plan)) ||
+                    node->whole_stays);
+    assert_int_equal(node->segment_bytes,
+                     node->piece_lanes * (node->piece_lane_bytes + node->c_in_lane_bytes) +
+                         node->whole_slots * node->whole_slot_bytes +
+                         node->result_slots * node->result_slot_bytes);
+}
+
+static void assert_plan(const struct mmul_plan *plan) {
+    assert_covers(plan);
+    assert_true(plan->panel_matrices == 1 ||
+                plan->panel_units == mmul_problem_result_width(&plan->problem, plan->axis));
+    for (int node = 0; node < plan->node_count; node++)
+        assert_node(plan, node);
+    assert_true(plan->tail_begin == plan->total || plan->rounds == 1);
+}
+
+// ------------------------------------------------------------------------------------------ tests
+
+static void test_random_plans_keep_their_promises(void **state) {
+    (void)state;
+    static const struct stack stacks[] = {{1, 1}, {1, 1}, {1, 1}, {7, 1}, {1, 5}, {12, 12}};
+    int in_rounds = 0, streamed = 0, did_not_fit = 0, with_tail = 0;
+    state_of_random = 3;
+    for (int i = 0; i < 600; i++) {
+        int per_node = (int)random_up_to(3);
+        struct mmul_cluster *cluster = make_cluster((int)random_up_to(9), per_node);
+        struct mmul_problem problem =
+            make_problem(random_up_to(5000), random_up_to(3000), random_up_to(5000),
+                         stacks[random_up_to(6) - 1], random_up_to(4) == 1);
+        unsigned maps[9] = {random_up_to(2) == 1 ? ALL : 0};
+        static const double weights[] = {1, 2, 3, 1, 2, 3, 1, 2, 3};
+        struct mmul_plan *plan = NULL;
+        struct mmul_error err;
+        const struct mmul_plan_request request = {
+            .problem = &problem,
+            .cluster = cluster,
+            .node_maps = maps,
+            .weights = random_up_to(3) == 1 ? weights : NULL,
+            .panels = true,
+            .tail = random_up_to(2) == 1 ? -1 : 0,
+            .memory_limit_bytes = random_up_to(3) == 1 ? 0 : random_up_to(300) * MIB};
+        if (mmul_plan_make(&request, &plan, &err) != MMUL_OK) {
+            assert_int_equal(err.status, MMUL_ERR_SYSTEM);
+            did_not_fit++;
+        } else {
+            assert_plan(plan);
+            in_rounds += plan->rounds > 1;
+            with_tail += plan->tail_begin < plan->total;
+            for (int node = 0; node < plan->node_count; node++)
+                streamed += !mmul_plan_nodes(plan)[node].whole_stays;
+        }
+        mmul_plan_destroy(plan);
+        mmul_cluster_destroy(cluster);
+    }
+    assert_true(in_rounds > 30 && streamed > 10 && did_not_fit > 5 && with_tail > 30);
+}
+
+// 8.6 GB of A pass through two lanes; B and what is multiplied at a time are small.
+static void test_a_large_operand_streams(void **state) {
+    (void)state;
+    struct mmul_problem problem = one_product(131072, 64, 16400);
+    struct mmul_cluster *cluster = make_cluster(1, 1);
+    const struct mmul_plan_request request = {.problem = &problem,
+                                              .cluster = cluster,
+                                              .node_maps = &ALL,
+                                              .panels = true,
+                                              .memory_limit_bytes = 2 * GIB};
+    struct mmul_plan *plan = plan_or_die(&request);
+    const struct mmul_plan_node *node = mmul_plan_nodes(plan);
+    assert_plan(plan);
+    assert_int_equal(mmul_schedule_panels(plan), 1);
+    assert_in_range(plan->rounds, 9, 10); // 2 x 8.6 GB / rounds below 2 GiB
+    assert_int_equal(node->maps, 0);      // a mapping would touch all of A
+    assert_int_equal(node->whole_bytes, 4 * 64 * 16400);
+    assert_true(node->whole_stays && node->segment_bytes + node->private_bytes <= 2 * GIB);
+    mmul_plan_destroy(plan);
+    mmul_cluster_destroy(cluster);
+}
+
+// What a limit leaves of the mapping, and that none changes nothing.
+static void test_mapping_ends_at_an_explicit_limit(void **state) {
+    (void)state;
+    struct mmul_problem problem = one_product(8192, 8192, 8192); // 256 MiB each
+    static const struct {
+        int64_t limit;
+        unsigned maps;
+    } cases[] = {{0, ALL}, {800 * MIB, ALL}, {760 * MIB, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct mmul_cluster *cluster = make_cluster(1, 1);
+        if (cases[i].limit == 0) // page cache can be dropped
+            cluster->nodes[0].memory_available_bytes = 700 * MIB;
+        struct mmul_plan *plan =
+            plan_or_die(&(struct mmul_plan_request){.problem = &problem,
+                                                    .cluster = cluster,
+                                                    .node_maps = &ALL,
+                                                    .panels = true,
+                                                    .memory_limit_bytes = cases[i].limit});
+        assert_plan(plan);
+        assert_int_equal(mmul_plan_nodes(plan)->maps, cases[i].maps);
+        if (cases[i].maps == ALL) {
+            assert_int_equal(mmul_plan_nodes(plan)->segment_bytes, 0);
+            assert_int_equal(mmul_schedule_steps(plan), 1); // nothing to hide: one panel
+        }
+        mmul_plan_destroy(plan);
+        mmul_cluster_destroy(cluster);
+    }
+}
+
+// With less and less memory: all of it stays, then fewer blocks of C, then panels in turn, then
+// rounds.
+static void test_memory_is_saved_in_order(void **state) {
+    (void)state;
+    struct mmul_problem problem = one_product(2048, 32768, 4096); // 32, 512, 256 MiB
+    static const struct {
+        int64_t mib;
+        bool all_blocks, stays, one_round;
+    } cases[] = {{900, true, true, true},
+                 {700, false, true, true},
+                 {400, false, false, true},
+                 {40, false, false, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct mmul_cluster *cluster = make_cluster(1, 1);
+        cluster->ranks[0].speed_flops = 5e12;
+        struct mmul_plan *plan =
+            plan_or_die(&(struct mmul_plan_request){.problem = &problem,
+                                                    .cluster = cluster,
+                                                    .panels = true,
+                                                    .memory_limit_bytes = cases[i].mib * MIB});
+        const struct mmul_plan_node *node = mmul_plan_nodes(plan);
+        assert_plan(plan);
+        assert_true(mmul_schedule_panels(plan) >= 4); // reading B behind the first panels
+        assert_int_equal(node->result_slots == mmul_schedule_steps(plan), cases[i].all_blocks);
+        if (cases[i].one_round)
+            assert_int_equal(node->whole_stays, cases[i].stays);
+        assert_int_equal(plan->rounds == 1, cases[i].one_round);
+        mmul_plan_destroy(plan);
+        mmul_cluster_destroy(cluster);
+    }
+}
+
+static void test_what_does_not_fit_in_pieces_says_so(void **state) {
+    (void)state;
+    struct mmul_problem problem = one_product(20000, 20000, 1000000);
+    struct mmul_cluster *cluster = make_cluster(1, 1);
+    struct mmul_plan *plan;
+    struct mmul_error err;
+    const struct mmul_plan_request request = {
+        .problem = &problem, .cluster = cluster, .panels = true, .memory_limit_bytes = 300 * MIB};
+    assert_int_equal(mmul_plan_make(&request, &plan, &err), MMUL_ERR_SYSTEM);
+    assert_string_equal(
+        err.text, "cannot fit 'A.bin' x 'B.bin' into memory, not even in pieces: 488.3 MiB of "
+                  "panels on every node and 137.3 MiB of work space needed, 300.0 MiB "
+                  "available on 1 node");
+    mmul_cluster_destroy(cluster);
+}
+
+// ------------------------------------------------------------------------------------------ cuts
+
+static void test_cuts(void **state) {
+    (void)state;
+    static const struct {
+        int64_t n, k;
+        struct stack stack;
+        int64_t wanted, panels, units, matrices;
+    } cases[] = {
+        {4096, 100, {1, 1}, 1, 1, 4096, 1},
+        {4096, 100, {1, 1}, 16, 16, 256, 1},
+        {1000, 100, {1, 1}, 4, 4, 256, 1}, // multiples of 64
+        {63, 100, {1, 1}, 64, 1, 63, 1},
+        {65536, 65536, {1, 1}, 1, 16, 4096, 1}, // 1 GiB at most
+        {40000, 40000, {1, 1}, 1, 7, 5760, 1},  // and then alike
+        {100, 16000000, {1, 1}, 1, 7, 16, 1},   // not even 64 columns in 1 GiB
+        {3, 1000000000, {1, 1}, 1, 3, 1, 1},    // nor one
+        {512, 512, {64, 64}, 8, 8, 512, 8},     // small matrices share
+        {512, 512, {64, 64}, 1, 1, 512, 64},
+        {512, 512, {6, 6}, 4, 6, 512, 1},
+        {512, 512, {64, 1}, 8, 8, 64, 1},      // one B for all of A
+        {8192, 8192, {3, 3}, 12, 12, 2048, 1}, // large ones are cut
+        {8192, 8192, {9, 9}, 1, 3, 8192, 4},   // four in 1 GiB
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct mmul_problem problem = make_problem(5, cases[i].n, cases[i].k, cases[i].stack, 0);
+        struct mmul_cut cut = mmul_panels_cut(&problem, MMUL_ROWS, cases[i].wanted);
+        assert_int_equal(cut.panels, cases[i].panels);
+        assert_int_equal(cut.panel_units, cases[i].units);
+        assert_int_equal(cut.panel_matrices, cases[i].matrices);
+        assert_int_equal(cut.rounds, 1);
+    }
+}
+
+static void test_candidates_differ(void **state) {
+    (void)state;
+    struct mmul_problem wide = one_product(5, 100000, 10), narrow = one_product(5, 150, 10);
+    struct mmul_cut cuts[MMUL_PANEL_CANDIDATES];
+    assert_int_equal(mmul_panels_candidates(&wide, MMUL_ROWS, cuts), 7);
+    assert_int_equal(cuts[6].panels, 63); // of 1600 columns
+    assert_int_equal(mmul_panels_candidates(&narrow, MMUL_ROWS, cuts), 3);
+    assert_int_equal(cuts[2].panel_units, 64);
+}
+
+// More panels where there is a network to hide, none where there is not, and one per round and
+// panel without leave to cut.
+static void test_panels_follow_the_network(void **state) {
+    (void)state;
+    struct mmul_problem problem = one_product(16384, 16384, 16384);
+    const unsigned maps[2] = {ALL, 0};
+    for (int nodes = 1; nodes <= 2; nodes++) {
+        struct mmul_cluster *cluster = make_cluster(2, nodes == 1 ? 2 : 1);
+        cluster->ranks[0].speed_flops = cluster->ranks[1].speed_flops = 1e12;
+        struct mmul_plan_request request = {
+            .problem = &problem, .cluster = cluster, .node_maps = maps, .panels = true};
+        struct mmul_plan *plan = plan_or_die(&request);
+        assert_plan(plan);
+        assert_true(nodes == 1 ? mmul_schedule_panels(plan) == 1 : mmul_schedule_panels(plan) > 1);
+        assert_int_equal(mmul_schedule_steps_of(plan, 1), mmul_schedule_steps(plan));
+        double seconds = plan->predicted_seconds;
+        mmul_plan_destroy(plan);
+        request.panels = false;
+        plan = plan_or_die(&request);
+        assert_int_equal(mmul_schedule_steps(plan), 1);
+        assert_true(nodes == 1 ? plan->predicted_seconds == seconds
+                               : plan->predicted_seconds > seconds);
+        mmul_plan_destroy(plan);
+        mmul_cluster_destroy(cluster);
+    }
+}
+
+static int assert_no_live_bytes(void **state) {
+    (void)state;
+    return mmul_live_bytes() == 0 ? 0 : -1;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(test_random_plans_keep_their_promises, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_a_large_operand_streams, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_mapping_ends_at_an_explicit_limit, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_memory_is_saved_in_order, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_what_does_not_fit_in_pieces_says_so, assert_no_live_bytes),
+        cmocka_unit_test(test_cuts),
+        cmocka_unit_test(test_candidates_differ),
+        cmocka_unit_test_teardown(test_panels_follow_the_network, assert_no_live_bytes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
