@@ -52,9 +52,15 @@ static enum mmul_status multiply_and_check(struct mmul_run *run, const struct mm
     return status;
 }
 
-void mmul_run_forget(struct mmul_run *run) {
-    run->verifier.begun_b = NULL;
+// Devices remember what they were sent by its address.
+static void forget_on_device(struct mmul_run *run) {
     run->worker.a.holds = run->worker.b.holds = NULL;
+}
+
+void mmul_run_forget_pieces(struct mmul_run *run) {
+    forget_on_device(run);
+    if (!run->checks_by_whole)
+        mmul_verifier_forget(&run->verifier);
 }
 
 enum mmul_status mmul_run_compute_part(struct mmul_run *run, struct mmul_step step,
@@ -79,7 +85,12 @@ enum mmul_status mmul_run_compute_part(struct mmul_run *run, struct mmul_step st
 static enum mmul_status compute_step(struct mmul_run *run, struct mmul_step step,
                                      struct mmul_error *err) {
     const struct mmul_part part = mmul_run_part(run, step);
-    mmul_run_forget(run);
+    const struct mmul_plan_node *node = run->layout.node;
+    if (step.round != run->pieces_round)
+        mmul_run_forget_pieces(run); // they may lie where older ones lay
+    run->pieces_round = step.round;
+    if (node->whole_slots > 0 && !node->whole_stays)
+        forget_on_device(run); // a new panel in an old slot
     return mmul_run_compute_part(run, step, &part, err);
 }
 

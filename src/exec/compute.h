@@ -12,8 +12,8 @@ void mmul_run_compute(struct mmul_run *run);
 enum mmul_status mmul_run_compute_part(struct mmul_run *run, struct mmul_step step,
                                        const struct mmul_part *part, struct mmul_error *err);
 
-// The buffers hold other numbers from now on. Local.
-void mmul_run_forget(struct mmul_run *run);
+// Buffers of pieces hold other numbers from now on. Local.
+void mmul_run_forget_pieces(struct mmul_run *run);
 
 // This rank will compute nothing: the others need not wait for it. Local.
 void mmul_run_cancel(struct mmul_run *run);

@@ -5,6 +5,7 @@
 #include "exec/run.h"
 
 #include "base/clock.h"
+#include "base/integer.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "exec/compute.h"
@@ -26,15 +27,39 @@ static enum mmul_status create_team(struct mmul_run *run, struct mmul_error *err
     return status;
 }
 
+// Largest number of units that this rank computes in one product.
+static int64_t most_units(const struct mmul_run *run) {
+    const struct mmul_plan *plan = run->plan;
+    int64_t rounds = plan->rounds, units = run->me->end - run->me->begin;
+    int64_t most = mmul_larger((units + rounds - 1) / rounds,
+                               plan->tail_begin < plan->total ? plan->tail_most : 0);
+    return mmul_smaller(most, mmul_problem_units(&plan->problem, plan->axis));
+}
+
+// The check projects one side once and then passes over the other: its piece where panels come one
+// after another, the whole operand where that is one panel and meets several pieces.
+static enum mmul_status create_verifier(struct mmul_run *run, struct mmul_error *err) {
+    const struct mmul_plan *plan = run->plan;
+    const struct mmul_problem *p = &plan->problem;
+    int64_t pieces =
+        mmul_shape_matrices(p->c) / mmul_shape_matrices(mmul_problem_whole_shape(p, plan->axis));
+    bool whole = plan->panel_units == mmul_problem_result_width(p, plan->axis) &&
+                 (pieces > 1 || plan->tail_begin < plan->total || plan->rounds > 1);
+    run->checks_by_whole = whole;
+    enum mmul_axis other = plan->axis == MMUL_ROWS ? MMUL_COLS : MMUL_ROWS;
+    return mmul_verifier_init(&run->verifier, whole ? plan->panel_units : most_units(run),
+                              whole ? most_units(run) : plan->panel_units, p->k,
+                              whole ? other : plan->axis, plan->verify_seed, err);
+}
+
 // Work space of this rank; local.
 static enum mmul_status create_work_space(struct mmul_run *run, struct mmul_error *err) {
-    const struct mmul_problem *p = &run->plan->problem;
     const struct mmul_comm *comm = run->context->comm;
     enum mmul_status status = mmul_layout_init(&run->layout, run->plan, comm->node_index,
                                                mmul_board_bytes(comm->node_size), err);
     if (status != MMUL_OK || run->args->no_verify || run->me->end == run->me->begin)
         return status;
-    return mmul_verifier_init(&run->verifier, p->m, p->n, p->k, run->plan->verify_seed, err);
+    return create_verifier(run, err);
 }
 
 // A device whose kernels do not build is replaced like one that fails later.

@@ -34,12 +34,14 @@ struct mmul_run {
     struct mmul_shared segment;
     struct mmul_views views;
     struct mmul_mapped mapped; // the same, by role
-    struct mmul_board *board; // in the segment
+    struct mmul_board *board;  // in the segment
     struct mmul_team team;
     struct mmul_files files; // root's
     struct mmul_tail *tail;  // owned
     struct mmul_worker worker;
     struct mmul_verifier verifier;
+    int64_t pieces_round; // whose pieces are being multiplied
+    bool checks_by_whole;    // it projects the whole operand, not this rank's pieces
     double begin, computed;  // when the run began, when this rank had nothing left to compute
     int replacements_before; // of the context's device
     struct mmul_report_rank mine;

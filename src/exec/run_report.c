@@ -31,9 +31,9 @@ static void describe_self(struct mmul_run *run) {
     r->products = run->worker.products;
     r->fallback_products = run->worker.fallback_products;
     r->device_replacements = context->replacements - run->replacements_before;
-    r->rows_checked = run->verifier.rows_checked;
-    r->rows_wrong = run->verifier.rows_wrong;
-    r->rows_recomputed = run->verifier.rows_recomputed;
+    r->lines_checked = run->verifier.lines_checked;
+    r->lines_wrong = run->verifier.lines_wrong;
+    r->lines_recomputed = run->verifier.lines_recomputed;
     r->speed_flops = info->speed_flops;
     r->idle_seconds = mmul_clock_now() - run->begin - r->scatter_seconds - r->compute_seconds -
                       r->verify_seconds - r->gather_seconds;
@@ -50,9 +50,9 @@ static void add_ranks(struct mmul_report *report) {
         report->compute_seconds = larger(report->compute_seconds, r->compute_seconds);
         report->verify_seconds = larger(report->verify_seconds, r->verify_seconds);
         report->gather_seconds = larger(report->gather_seconds, r->gather_seconds);
-        report->rows_checked += r->rows_checked;
-        report->rows_wrong += r->rows_wrong;
-        report->rows_recomputed += r->rows_recomputed;
+        report->lines_checked += r->lines_checked;
+        report->lines_wrong += r->lines_wrong;
+        report->lines_recomputed += r->lines_recomputed;
         report->fallback_products += r->fallback_products;
     }
 }

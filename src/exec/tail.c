@@ -247,7 +247,8 @@ static enum mmul_status compute_claim(struct mmul_tail *tail, struct mmul_claim 
         part.c_in = claim->pieces + mmul_claim_piece_bytes(plan, run->layout.node_index, units);
     enum mmul_status status = MMUL_OK;
     double begin = mmul_clock_now();
-    mmul_run_forget(run);
+    if (claim->pieces != NULL)
+        mmul_run_forget_pieces(run);
     for (int64_t i = 0; status == MMUL_OK && i < run->layout.steps; i++)
         status = mmul_run_compute_part(run, mmul_schedule_step(plan, i), &part, err);
     run->mine.claimed_units += units;

@@ -1,27 +1,45 @@
 // SPDX-License-Identifier: MIT
-// The flow of verification on one rank: check every product, compute wrong rows again on the next
-// device, check again. The maths are in model/check.
+// The flow of verification on one rank: check every block of the result, compute what is wrong again
+// on the next device, check again. The maths are in model/check.
+//
+// A rank holds a piece of the split operand and meets the whole operand in panels. The piece is
+// projected once, whatever the number of panels; what is judged are the panel's units:
+//
+//                 piece             panel             units judged
+//     MMUL_ROWS   rows of A         columns of B      columns of the block of C
+//     MMUL_COLS   columns of B      rows of A         rows of the block of C
 #pragma once
 
 #include "exec/worker.h"
 #include "model/check.h"
+#include "model/problem.h"
 
 struct mmul_verifier {
     struct mmul_check *check; // owned
-    unsigned char *wrong;     // owned: a flag per row of the largest product
+    unsigned char *wrong;     // owned: a flag per unit of the largest panel
+    enum mmul_axis axis;
     uint64_t seed;
-    const void *begun_b; // B x is known for this B ...
-    int64_t begun_n;     // ... with as many columns
-    int64_t rows_checked, rows_wrong, rows_recomputed;
+    // The piece that was projected last; NULL: none.
+    const void *begun;
+    int64_t begun_units, begun_ld;
+    int64_t lines_checked, lines_wrong, lines_recomputed; // units of panels, see above
 };
 
-// Room for products of up to m x n x k. Fails with MMUL_ERR_SYSTEM.
-enum mmul_status mmul_verifier_init(struct mmul_verifier *verifier, int64_t m, int64_t n, int64_t k,
+// Room for pieces of up to `piece_units_max`, panels of up to `panel_units_max` units, and k up to
+// `k_max`: mmul_check_bytes(piece_units_max, k_max) + panel_units_max bytes. Fails with
+// MMUL_ERR_SYSTEM.
+enum mmul_status mmul_verifier_init(struct mmul_verifier *verifier, int64_t piece_units_max,
+                                    int64_t panel_units_max, int64_t k_max, enum mmul_axis axis,
                                     uint64_t seed, struct mmul_error *err);
 void mmul_verifier_fini(struct mmul_verifier *verifier);
 
-// Checks a product that `worker` computed, repairing what is wrong. `place` names it in errors
-// ("rows 100-200 of matrix 3"). Fails with MMUL_ERR_WRONG when it stays wrong.
+// The memory of the piece holds other numbers now: the next check projects it again. A piece at
+// another place, of other size or of another leading dimension is noticed without this.
+void mmul_verifier_forget(struct mmul_verifier *verifier);
+
+// Checks a block that `worker` computed, repairing what is wrong: `product` is C[piece, panel] when
+// rows are split, C[panel, piece] when columns are. `place` names it in errors ("rows 100-200 of
+// matrix 3"). Fails with MMUL_ERR_WRONG when it stays wrong.
 enum mmul_status mmul_verifier_check(struct mmul_verifier *verifier, struct mmul_worker *worker,
                                      const struct mmul_product *product, const char *place,
                                      struct mmul_error *err);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The verdict of the check. begin draws x and projects B once; then each row of C costs one pass
-// over the row and one over its row of A. Passes live in check_sums.c, NaN and Inf in
+// over the row and one over its row of A, many rows at a time. Passes live in check_sums.c, NaN and Inf in
 // check_classes.c. What to do with a wrong row is not decided here.
 //
 // Why the tolerance. Rounding gives C_ij an error t_ij u ||a_i|| ||b_j||. The signs of x are random,
@@ -13,8 +13,9 @@
 //     all equal: OpenBLAS 14 (23) at 4096^3, one accumulator 2600 (4600) at k = 20000.
 // G sqrt(k) + F is 12 at k = 1000, 20 at 4096 and 27 at 8192: above what kernels show on data of
 // random signs, where an element off by 10 % of the root mean square of C, whose share is at least
-// 0.05 / (u sqrt(n k)) (100 at 8192^3), must stand out, and about 1.5 sigma of the roughest kernel
-// on data of one sign. What is beyond costs a second look, about 45 microseconds at k = 4096.
+// 0.05 / (u sqrt(n k)) (100 at 8192^3; 27 is reached at n = 120000), must stand out, and about 1.5
+// sigma of the roughest kernel on data of one sign. What is beyond costs a second look, about 45
+// microseconds at k = 4096.
 #include "model/check_state.h"
 
 #include <float.h>
@@ -29,7 +30,7 @@
 #define FLOOR       4.0  // F
 
 enum {
-    ROWS_AT_ONCE = 512,
+    ROWS_AT_ONCE = 1024,
     EXPONENT_LIMIT = 40, // columns of B below 2^-40 of the largest weigh less
 };
 
@@ -37,9 +38,14 @@ static int64_t round_up(int64_t bytes) {
     return (bytes + 63) & ~INT64_C(63);
 }
 
+// A row of `count` float32; see struct mmul_check_lines for the gap.
+static int64_t line_bytes(int64_t count) {
+    return round_up(count * (int64_t)sizeof(float)) + 64;
+}
+
 // The parts of one allocation, in bytes.
 struct layout {
-    int64_t head, per_col, nonfinite, per_row, sample;
+    int64_t head, per_col, nonfinite, per_row, sample, row_lines, col_lines;
 };
 
 static struct layout layout_for(int64_t n_max, int64_t k_max) {
@@ -50,12 +56,15 @@ static struct layout layout_for(int64_t n_max, int64_t k_max) {
         .nonfinite = round_up(n_max * (int64_t)sizeof(struct mmul_check_nonfinite)),
         .per_row = round_up(k_max * (int64_t)sizeof(double)),
         .sample = round_up(k_max * sample_count * (int64_t)sizeof(float)),
+        .row_lines = MMUL_CHECK_LINES * line_bytes(k_max),
+        .col_lines = MMUL_CHECK_LINES * line_bytes(n_max),
     };
 }
 
 int64_t mmul_check_bytes(int64_t n_max, int64_t k_max) {
     struct layout parts = layout_for(n_max, k_max);
-    return parts.head + 3 * parts.per_col + parts.nonfinite + 2 * parts.per_row + parts.sample;
+    return parts.head + 3 * parts.per_col + parts.nonfinite + 2 * parts.per_row + parts.sample +
+           parts.row_lines + 2 * parts.col_lines;
 }
 
 enum mmul_status mmul_check_create(int64_t n_max, int64_t k_max, struct mmul_check **check,
@@ -75,7 +84,13 @@ enum mmul_status mmul_check_create(int64_t n_max, int64_t k_max, struct mmul_che
     fresh->nonfinite = (struct mmul_check_nonfinite *)(at += parts.per_col);
     fresh->bx = (double *)(at += parts.nonfinite);
     fresh->row = (double *)(at += parts.per_row);
-    fresh->sample_columns = (float *)(at + parts.per_row);
+    fresh->sample_columns = (float *)(at += parts.per_row);
+    fresh->a_lines.data = (float *)(at += parts.sample);
+    fresh->c_lines.data = (float *)(at += parts.row_lines);
+    fresh->c_in_lines.data = (float *)(at + parts.col_lines);
+    fresh->a_lines.stride = line_bytes(k_max) / (int64_t)sizeof(float);
+    fresh->c_lines.stride = line_bytes(n_max) / (int64_t)sizeof(float);
+    fresh->c_in_lines.stride = fresh->c_lines.stride;
     *check = fresh;
     return MMUL_OK;
 }
@@ -150,15 +165,40 @@ enum mmul_status mmul_check_begin(struct mmul_check *check, const struct mmul_pr
 
 // ------------------------------------------------------------------------------ once per row
 
+// What the passes give for some rows.
+struct row_sums {
+    double projection[ROWS_AT_ONCE], a_squares[ROWS_AT_ONCE]; // a_i . (B x), ||a_i||^2
+    double c[ROWS_AT_ONCE], c_squares[ROWS_AT_ONCE];          // c_i . x, ||c_i X||^2 when narrow
+    double c_in[ROWS_AT_ONCE], c_in_squares[ROWS_AT_ONCE];    // zeros without beta
+};
+
+static void sum_rows(const struct mmul_check *check, const struct mmul_product *product,
+                     int64_t begin, int64_t end, struct row_sums *sums) {
+    struct mmul_check_operand a = mmul_check_operand_a(product);
+    struct mmul_check_operand c = mmul_check_operand_c(product);
+    struct mmul_check_operand c_in = mmul_check_operand_c_in(product);
+    mmul_check_project(a, begin, end, check->k, check->bx, sums->projection, sums->a_squares);
+    if (check->has_nonfinite)
+        return; // then rows of C are read element by element
+    if (product->c_dtype == MMUL_F32)
+        mmul_check_project(c, begin, end, check->n, check->x, sums->c, NULL);
+    else
+        mmul_check_project_weighted(c, begin, end, check->n, check->x, sums->c, sums->c_squares);
+    if (product->beta != 0)
+        mmul_check_project_weighted(c_in, begin, end, check->n, check->x, sums->c_in,
+                                    sums->c_in_squares);
+}
+
 // alpha = 0: one float32 rounding, which a device may flush to 0.
-static bool scaled_row_is_right(const struct mmul_product *product, int64_t index) {
-    const float *c = product->c + index * product->ldc;
-    const float *c_in = product->c_in + (product->beta != 0 ? index * product->ldc_in : 0);
+static bool scaled_row_is_right(struct mmul_check *check, const struct mmul_product *product,
+                                int64_t index) {
+    struct mmul_check_row row = {.index = index};
     float flushed = FLT_MIN * fmaxf(1, fabsf(product->beta));
+    mmul_check_load_row(check, product, &row);
     for (int64_t j = 0; j < product->n; j++) {
-        float expected = product->beta != 0 ? product->beta * c_in[j] : 0;
-        bool same = isnan(expected) ? isnan(c[j]) : c[j] == expected;
-        if (!same && !(c[j] == 0 && fabsf(expected) < flushed))
+        float expected = product->beta != 0 ? product->beta * row.c_in[j] : 0;
+        bool same = isnan(expected) ? isnan(row.c[j]) : row.c[j] == expected;
+        if (!same && !(row.c[j] == 0 && fabsf(expected) < flushed))
             return false;
     }
     return true;
@@ -196,42 +236,23 @@ static double tolerance_of(const struct mmul_check *check, const struct mmul_pro
            mmul_check_flush_error(product, row->norm, column_norms, check->reach);
 }
 
-// The sums of C and C_in; false when they hold NaN or Inf.
-static bool sum_row(const struct mmul_check *check, const struct mmul_product *product,
-                    struct mmul_check_row *row) {
-    const float *c = product->c + row->index * product->ldc;
-    double expected = (double)product->alpha * row->projection;
-    row->scale = check->scale;
-    if (product->beta != 0) {
-        const float *c_in = product->c_in + row->index * product->ldc_in;
-        double sum, squares;
-        mmul_check_dot_squares(c_in, check->x, check->n, &sum, &squares);
-        row->c_in_norm = sqrt(squares);
-        expected += (double)product->beta * sum;
-    }
-    if (product->c_dtype == MMUL_F32) {
-        row->residual = mmul_check_dot(c, check->x, check->n) - expected;
-    } else {
-        double sum, squares;
-        mmul_check_dot_squares(c, check->x, check->n, &sum, &squares);
-        row->c_norm = sqrt(squares);
-        row->residual = sum - expected;
-    }
-    return isfinite(row->residual) && isfinite(row->c_in_norm);
-}
-
-// `projection` is a_i . (B x), `squares` ||a_i||^2.
+// `at` is the row's place in the sums.
 static bool row_is_right(struct mmul_check *check, const struct mmul_product *product,
-                         int64_t index, double projection, double squares) {
-    if (product->alpha == 0)
-        return scaled_row_is_right(product, index);
+                         int64_t index, const struct row_sums *sums, int64_t at) {
+    double expected =
+        (double)product->alpha * sums->projection[at] + (double)product->beta * sums->c_in[at];
     struct mmul_check_row row = {
         .index = index,
-        .projection = projection,
-        .norm = sqrt(squares),
-        .finite = isfinite(squares),
+        .projection = sums->projection[at],
+        .norm = sqrt(sums->a_squares[at]),
+        .finite = isfinite(sums->a_squares[at]),
+        .scale = check->scale,
+        .c_in_norm = sqrt(sums->c_in_squares[at]),
+        .c_norm = sqrt(sums->c_squares[at]),
+        .residual = sums->c[at] - expected,
     };
-    bool plain = row.finite && !check->has_nonfinite && sum_row(check, product, &row);
+    bool plain =
+        row.finite && !check->has_nonfinite && isfinite(row.residual) && isfinite(row.c_in_norm);
     if (!plain && !mmul_check_classes(check, product, &row))
         return false;
     if (!row.finite)
@@ -242,17 +263,16 @@ static bool row_is_right(struct mmul_check *check, const struct mmul_product *pr
 
 int64_t mmul_check_rows(struct mmul_check *check, const struct mmul_product *product,
                         int64_t row_begin, int64_t row_end, unsigned char *wrong) {
-    double projections[ROWS_AT_ONCE] = {0}, squares[ROWS_AT_ONCE] = {0};
-    struct mmul_check_operand a = mmul_check_operand_a(product);
+    struct row_sums sums = {0};
     int64_t wrong_count = 0;
+    check->a_lines.end = check->c_lines.end = check->c_in_lines.end = 0; // of earlier calls
     for (int64_t begin = row_begin; begin < row_end; begin += ROWS_AT_ONCE) {
         int64_t end = row_end - begin < ROWS_AT_ONCE ? row_end : begin + ROWS_AT_ONCE;
-        if (product->alpha != 0) {
-            mmul_check_project(a, begin, end, check->k, check->bx, projections, squares);
-        }
+        if (product->alpha != 0)
+            sum_rows(check, product, begin, end, &sums);
         for (int64_t i = begin; i < end; i++) {
-            bool right =
-                row_is_right(check, product, i, projections[i - begin], squares[i - begin]);
+            bool right = product->alpha == 0 ? scaled_row_is_right(check, product, i)
+                                             : row_is_right(check, product, i, &sums, i - begin);
             wrong[i - row_begin] = !right;
             wrong_count += !right;
         }

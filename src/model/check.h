@@ -19,6 +19,10 @@
 // elements 0.1) are no alarm. For n <= 32 the second look is a comparison of all elements. Why the
 // constants hold is written in check.c.
 //
+// Products are checked by rows. Where A stays and B comes in panels, check the transposed product
+// (mmul_product_transpose), whose B is op(A)^T: it is begun once, and each panel's columns of C are
+// rows. C is read in the order in which it is stored either way.
+//
 // NaN and Inf are compared by class (NaN, +Inf, -Inf), element by element, where A's row, B's
 // column or C_in's element holds one; these elements take no part in the sums. Where
 // max(1, |alpha|) ||a_i|| ||b_j|| + |beta cin_ij| > FLT_MAX / 2 an intermediate result may overflow,
@@ -30,7 +34,7 @@
 // What is computed once per B: x, B x, norms. Opaque.
 struct mmul_check;
 
-// Room for products up to (n, k); reused from product to product.
+// Room for products up to (n, k), whatever their m; reused from product to product.
 enum mmul_status mmul_check_create(int64_t n_max, int64_t k_max, struct mmul_check **check,
                                    struct mmul_error *err);
 void mmul_check_destroy(struct mmul_check *check);
@@ -45,7 +49,8 @@ int64_t mmul_check_bytes(int64_t n_max, int64_t k_max);
 enum mmul_status mmul_check_begin(struct mmul_check *check, const struct mmul_product *product,
                                   uint64_t seed, struct mmul_error *err);
 
-// Checks rows [row_begin, row_end) of the product begun with the same B; writes 1 for a wrong row and 0
+// Checks rows [row_begin, row_end) of the product begun with the same B (A, C and m may be others);
+// writes 1 for a wrong row and 0
 // for a right one to wrong[0 .. row_end - row_begin) and returns how many are wrong.
 // With alpha = 0 every element is compared with beta C_in, which is one rounding.
 int64_t mmul_check_rows(struct mmul_check *check, const struct mmul_product *product,

@@ -122,13 +122,6 @@ static double dot_column(const struct mmul_check *check, struct mmul_check_opera
     return sum;
 }
 
-static struct element read_element(const struct mmul_product *product, int64_t row, int64_t col) {
-    struct element at = {.col = col, .c = product->c[row * product->ldc + col]};
-    if (product->beta != 0)
-        at.c_in = product->c_in[row * product->ldc_in + col];
-    return at;
-}
-
 // Takes an element whose C or C_in is not finite out of what a_i . (B x) contributes.
 static void leave_out(const struct mmul_check *check, const struct mmul_product *product,
                       struct mmul_check_row *row, int64_t col) {
@@ -144,12 +137,13 @@ bool mmul_check_classes(struct mmul_check *check, const struct mmul_product *pro
                         struct mmul_check_row *row) {
     struct mmul_check_nonfinite in_row = {0};
     mmul_check_gather_row(check, product, row->index);
+    mmul_check_load_row(check, product, row);
     row->norm = find_in_row(check, &in_row);
     row->finite = !in_row.has_nan && in_row.inf_count == 0;
     row->residual = row->finite ? -(double)product->alpha * row->projection : 0;
     double c_in_squares = 0, scale_squares = 0, c_squares = 0;
     for (int64_t j = 0; j < check->n; j++) {
-        struct element at = read_element(product, row->index, j);
+        struct element at = {j, row->c[j], row->c_in != NULL ? row->c_in[j] : 0};
         bool by_class = !row->finite || check->x[j] == 0 || !isfinite(at.c_in);
         if (by_class && !class_is_right(check, product, row->norm, &in_row, at))
             return false;

@@ -98,8 +98,10 @@ static void dot_sample(const struct mmul_check *check, double *sums) {
 static bool element_is_right(const struct mmul_check *check, const struct mmul_product *product,
                              const struct mmul_check_row *row, int64_t col, double sum,
                              double *weighted_error) {
-    double c_in = product->beta != 0 ? product->c_in[row->index * product->ldc_in + col] : 0;
-    double c = product->c[row->index * product->ldc + col];
+    struct mmul_check_operand all_c = mmul_check_operand_c(product);
+    double c = mmul_check_element(all_c, row->index, col), c_in = 0;
+    if (product->beta != 0)
+        c_in = mmul_check_element(mmul_check_operand_c_in(product), row->index, col);
     *weighted_error = 0;
     if (check->x[col] == 0 || !isfinite(c) || !isfinite(c_in))
         return true; // judged by class

@@ -10,6 +10,7 @@
 enum {
     MMUL_CHECK_LISTED = 4,  // NaN and Inf: positions kept of each column of B and row of A
     MMUL_CHECK_SAMPLE = 32, // columns of the second look
+    MMUL_CHECK_LINES = 8,   // rows of a transposed matrix that are brought together at once
 };
 
 // op(X) of one operand: element (row, col) is data[row * ld + col], or [col * ld + row] when
@@ -29,6 +30,13 @@ struct mmul_check_nonfinite {
     int64_t inf[MMUL_CHECK_LISTED];
 };
 
+// Rows of a matrix, brought together for those who read them element by element.
+struct mmul_check_lines {
+    float *data;        // MMUL_CHECK_LINES rows, `stride` apart
+    int64_t stride;     // no power of two, or all rows would meet in one set of the cache
+    int64_t begin, end; // the rows that are there
+};
+
 struct mmul_check {
     int64_t n_max, k_max, n, k;
     uint64_t seed;
@@ -40,6 +48,7 @@ struct mmul_check {
     bool has_nonfinite;                     // then `nonfinite` is valid where x is 0
     struct mmul_check_nonfinite *nonfinite; // (n)
     double *row;                            // (k), a row of A
+    struct mmul_check_lines a_lines, c_lines, c_in_lines;
     // The second look.
     double *errors; // (n), scratch
     uint64_t draws; // random numbers used up
@@ -54,20 +63,23 @@ struct mmul_check {
 // What is known of one row of C while it is judged.
 struct mmul_check_row {
     int64_t index;
-    double projection; // a_i . (B x)
-    double norm;       // ||a_i|| of the finite elements
-    bool finite;       // a_i has neither NaN nor Inf
-    double scale;      // ||B X||_F of the columns that take part in `residual`
-    double c_in_norm;  // ||cin_i X||
-    double c_norm;     // ||c_i X||, when C was rounded to 16 bits
-    double residual;   // left side minus right side of the test
-    int64_t left_out;  // elements that take no part in `residual`, although their x is not 0
+    const float *c, *c_in; // (n), once loaded; c_in only with beta
+    double projection;     // a_i . (B x)
+    double norm;           // ||a_i|| of the finite elements
+    bool finite;           // a_i has neither NaN nor Inf
+    double scale;          // ||B X||_F of the columns that take part in `residual`
+    double c_in_norm;      // ||cin_i X||
+    double c_norm;         // ||c_i X||, when C was rounded to 16 bits
+    double residual;       // left side minus right side of the test
+    int64_t left_out;      // elements that take no part in `residual`, although their x is not 0
 };
 
 #define MMUL_CHECK_UNIT 0x1p-24 // rounding error of float32
 
 struct mmul_check_operand mmul_check_operand_a(const struct mmul_product *product);
 struct mmul_check_operand mmul_check_operand_b(const struct mmul_product *product);
+struct mmul_check_operand mmul_check_operand_c(const struct mmul_product *product);
+struct mmul_check_operand mmul_check_operand_c_in(const struct mmul_product *product);
 
 // One element of op(X).
 float mmul_check_element(struct mmul_check_operand x, int64_t row, int64_t col);
@@ -80,16 +92,18 @@ float mmul_check_element(struct mmul_check_operand x, int64_t row, int64_t col);
 void mmul_check_project(struct mmul_check_operand x, int64_t row_begin, int64_t row_end,
                         int64_t cols, const double *v, double *sums, double *squares);
 
-// sum_e run_e v_e; terms with v_e = 0 are left out.
-double mmul_check_dot(const float *run, const double *v, int64_t count);
-
-// *sum = sum_e run_e v_e, *squares = sum_e (run_e v_e)^2.
-void mmul_check_dot_squares(const float *run, const double *v, int64_t count, double *sum,
-                            double *squares);
+// The same with squares[r - row_begin] = sum_c (X_rc v_c)^2; nothing may be NULL, and NaN and Inf
+// are left in.
+void mmul_check_project_weighted(struct mmul_check_operand x, int64_t row_begin, int64_t row_end,
+                                 int64_t cols, const double *v, double *sums, double *squares);
 
 // Row `index` of op(A) into check->row.
 void mmul_check_gather_row(struct mmul_check *check, const struct mmul_product *product,
                            int64_t index);
+
+// Finds row->c and row->c_in.
+void mmul_check_load_row(struct mmul_check *check, const struct mmul_product *product,
+                         struct mmul_check_row *row);
 
 // ---------------------------------------------------------------------------- check_classes.c
 

@@ -7,6 +7,8 @@
 // C := alpha op(A) op(B) + beta C_in, row-major. Nothing is owned.
 struct mmul_product {
     bool transpose_a, transpose_b;
+    bool
+        transpose_c; // C and C_in are stored as their transposes; only the check takes such products
     int64_t m, n, k;
     float alpha, beta; // finite
     const void *a;     // (m, k), or (k, m) when transposed; not read when alpha is 0
@@ -15,9 +17,17 @@ struct mmul_product {
     const void *b; // (k, n), or (n, k) when transposed; not read when alpha is 0
     enum mmul_dtype b_dtype;
     int64_t ldb;
-    const float *c_in; // (m, n), read when beta is not 0
+    const float *c_in; // (m, n), or (n, m) when transposed; read when beta is not 0
     int64_t ldc_in;
-    float *c; // (m, n)
+    float *c; // (m, n), ldc >= n, or (n, m), ldc >= m when transposed: (i, j) is at c[j * ldc + i]
     int64_t ldc;
     enum mmul_dtype c_dtype; // what the values of C were rounded to since; float32 (0): nothing
 };
+
+// The same numbers in the same memory, seen as C^T := alpha op(B)^T op(A)^T + beta C_in^T. Twice is
+// the product itself.
+struct mmul_product mmul_product_transpose(const struct mmul_product *product);
+
+// The product restricted to rows [row_begin, row_end) of C.
+struct mmul_product mmul_product_rows(const struct mmul_product *product, int64_t row_begin,
+                                      int64_t row_end);

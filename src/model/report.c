@@ -63,7 +63,7 @@ static double efficiency(const struct mmul_report *report) {
 static const char *check_result(const struct mmul_report *report) {
     if (!report->verified)
         return "off";
-    return report->rows_recomputed > 0 ? "passed after recomputation" : "passed";
+    return report->lines_recomputed > 0 ? "passed after recomputation" : "passed";
 }
 
 static void print_ranks(const struct mmul_report *report, FILE *stream) {
@@ -101,9 +101,9 @@ static void print_totals(const struct mmul_report *report, FILE *stream) {
             mmul_bytes_format(report->network_bytes, bytes[2]));
     fprintf(stream, "check %s", check_result(report));
     if (report->verified)
-        fprintf(stream, ": %lld rows checked, %lld wrong, %lld recomputed",
-                (long long)report->rows_checked, (long long)report->rows_wrong,
-                (long long)report->rows_recomputed);
+        fprintf(stream, ": %lld lines checked, %lld wrong, %lld recomputed",
+                (long long)report->lines_checked, (long long)report->lines_wrong,
+                (long long)report->lines_recomputed);
     if (report->fallback_products > 0)
         fprintf(stream, "; %lld product%s done by another device",
                 (long long)report->fallback_products, report->fallback_products == 1 ? "" : "s");
@@ -139,9 +139,9 @@ static json_t *rank_json(const struct mmul_report *report, int i) {
         "{s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s}", "flops", r->flops,
         "calibrated_flops_per_second", r->speed_flops, "products", (json_int_t)r->products,
         "fallback_products", (json_int_t)r->fallback_products, "device_replacements",
-        (json_int_t)r->device_replacements, "rows_checked", (json_int_t)r->rows_checked,
-        "rows_wrong", (json_int_t)r->rows_wrong, "rows_recomputed", (json_int_t)r->rows_recomputed,
-        "note", r->note, "why", r->why);
+        (json_int_t)r->device_replacements, "lines_checked", (json_int_t)r->lines_checked,
+        "lines_wrong", (json_int_t)r->lines_wrong, "lines_recomputed",
+        (json_int_t)r->lines_recomputed, "note", r->note, "why", r->why);
     json_object_update(value, more);
     json_decref(more);
     return value;
@@ -170,9 +170,10 @@ static json_t *lines_json(const struct mmul_report *report) {
 }
 
 static json_t *check_json(const struct mmul_report *report) {
-    return json_pack("{s:s, s:I, s:I, s:I}", "result", check_result(report), "rows_checked",
-                     (json_int_t)report->rows_checked, "rows_wrong", (json_int_t)report->rows_wrong,
-                     "rows_recomputed", (json_int_t)report->rows_recomputed);
+    return json_pack("{s:s, s:I, s:I, s:I}", "result", check_result(report), "lines_checked",
+                     (json_int_t)report->lines_checked, "lines_wrong",
+                     (json_int_t)report->lines_wrong, "lines_recomputed",
+                     (json_int_t)report->lines_recomputed);
 }
 
 enum mmul_status mmul_report_json(const struct mmul_report *report, char **text,
@@ -182,7 +183,7 @@ enum mmul_status mmul_report_json(const struct mmul_report *report, char **text,
         json_array_append_new(ranks, rank_json(report, i));
     json_t *root = json_pack(
         "{s:s, s:i, s:s, s:o, s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "schema",
-        "mpimatmul-report", "schema_version", 1, "version", MMUL_VERSION, "problem",
+        "mpimatmul-report", "schema_version", 2, "version", MMUL_VERSION, "problem",
         problem_json(&report->problem), "split", report->axis == MMUL_ROWS ? "rows" : "cols",
         "total", (json_int_t)report->total, "wall_seconds", report->wall_seconds, "scatter_seconds",
         report->scatter_seconds, "compute_seconds", report->compute_seconds, "verify_seconds",

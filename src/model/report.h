@@ -19,7 +19,7 @@ struct mmul_report_rank {
     double idle_seconds;           // of the run, neither computing nor moving nor checking
     int64_t claimed_units, claims; // of the dynamic tail, beside its part
     int64_t products, fallback_products, device_replacements;
-    int64_t rows_checked, rows_wrong, rows_recomputed;
+    int64_t lines_checked, lines_wrong, lines_recomputed; // columns or rows of its blocks of C
     double speed_flops; // measured before the run; 0: not measured
 };
 
@@ -34,7 +34,7 @@ struct mmul_report {
     double scatter_seconds, compute_seconds, verify_seconds, gather_seconds, commit_seconds;
     double predicted_seconds; // 0: no prediction
     int64_t bytes_read, bytes_written, network_bytes;
-    int64_t rows_checked, rows_wrong, rows_recomputed, fallback_products;
+    int64_t lines_checked, lines_wrong, lines_recomputed, fallback_products;
     struct mmul_text unused;    // owned: a line per device that nobody used
     struct mmul_text warnings;  // owned
     const char **warning_lines; // owned, into warnings

@@ -194,13 +194,14 @@ expect_all_69() {
     expect_all_69 faulty:fail-alloc=1:0:0 faulty:fail-upload=1:0:0 faulty:fail-download=1:0:0
 }
 
-# expect_repair DEVICE: its only wrong element is found in one row of rank 1, and put right.
+# expect_repair DEVICE: its only wrong element is found in one column of rank 1, and put right.
 expect_repair() {
     device_job "$1" --report report.json
     expect_product 1 || return 1
-    [[ "$stderr" == *"mpimatmul: warning: rank 1: "*"1 wrong row in rows 31-61 of matrix 0"* ]] || { show; return 1; }
-    report "r['check']['result'] == 'passed after recomputation'" "r['check']['rows_wrong'] == 1" \
-        "r['check']['rows_recomputed'] == 1" "r1['rows_wrong'] == 1" "r1['device_replacements'] == 1"
+    [[ "$stderr" == *"mpimatmul: warning: rank 1: "*"1 wrong column in rows 31-61 of matrix 0"* ]] ||
+        { show; return 1; }
+    report "r['check']['result'] == 'passed after recomputation'" "r['check']['lines_wrong'] == 1" \
+        "r['check']['lines_recomputed'] == 1" "r1['lines_wrong'] == 1" "r1['device_replacements'] == 1"
 }
 
 @test "a wrong element is found, computed again and counted" {
@@ -227,7 +228,7 @@ expect_repair() {
     device_job "faulty:corrupt=*:cpu" --verify off --report report.json
     expect_status 0
     [ "$(count_lines)" -eq 0 ]
-    report "r['check']['result'] == 'off'" "r['check']['rows_wrong'] == 0"
+    report "r['check']['result'] == 'off'" "r['check']['lines_wrong'] == 0"
     run is_product D.bin
     [ "$status" -ne 0 ] && [[ "$output" == *"not the product"* ]]
 }

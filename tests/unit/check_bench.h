@@ -4,6 +4,9 @@
 // float32 accumulator per element (the roughest honest kernel) and from a loop in double. Every
 // stored row of A, B and C_in ends with NaN beyond its length, so reading there would show.
 // CHECK_TEST_COUNT sets the number of trials.
+//
+// What is judged are lines: rows of C, or its columns in panels, by way of the transposed product.
+// `cross` numbers the elements of a line.
 #pragma once
 
 #include <setjmp.h>
@@ -35,7 +38,9 @@ struct bench {
     float *a, *b, *c_in, *c;
     void *a_narrow, *b_narrow;
     struct mmul_check *check;
-    unsigned char *wrong;
+    unsigned char *wrong; // a flag per line
+    bool columns;         // are the lines
+    int64_t panel;        // lines judged at once
     struct mmul_error err;
 };
 
@@ -120,7 +125,8 @@ static inline void setup(struct bench *bench, struct mmul_product shape, enum ki
     bench->c_in = make_matrix(NORMAL, seed + 20, m, n, MMUL_F32, &unused);
     free(unused);
     bench->c = empty_matrix(m, n);
-    bench->wrong = calloc((size_t)m, 1);
+    bench->wrong = calloc((size_t)(m > n ? m : n), 1);
+    bench->panel = m;
     struct mmul_product *product = &bench->product;
     product->a = bench->a_narrow;
     product->b = bench->b_narrow;
@@ -130,6 +136,37 @@ static inline void setup(struct bench *bench, struct mmul_product shape, enum ki
     product->ldb = b_cols + PADDING;
     product->ldc = product->ldc_in = n + PADDING;
     assert_int_equal(mmul_check_create(n, k, &bench->check, &bench->err), MMUL_OK);
+}
+
+static inline void judge_columns(struct bench *bench, int64_t panel) {
+    mmul_check_destroy(bench->check);
+    bench->columns = true;
+    bench->panel = panel;
+    assert_int_equal(
+        mmul_check_create(bench->product.m, bench->product.k, &bench->check, &bench->err), MMUL_OK);
+}
+
+// `shape` is what the check sees: m lines of n elements. Its A is B of the product when columns are
+// judged.
+static inline void setup_lines(struct bench *bench, struct mmul_product shape, enum kind kind_a,
+                               enum kind kind_b, uint64_t seed, bool columns) {
+    struct mmul_product stored = shape;
+    if (!columns) {
+        setup(bench, shape, kind_a, kind_b, seed);
+        return;
+    }
+    stored.m = shape.n;
+    stored.n = shape.m;
+    stored.transpose_a = shape.transpose_b;
+    stored.transpose_b = shape.transpose_a;
+    stored.a_dtype = shape.b_dtype;
+    stored.b_dtype = shape.a_dtype;
+    setup(bench, stored, kind_b, kind_a, seed);
+    judge_columns(bench, 1 + below(seed, 99, shape.m));
+}
+
+static inline struct mmul_product judged_product(const struct bench *bench) {
+    return bench->columns ? mmul_product_transpose(&bench->product) : bench->product;
 }
 
 static inline void teardown(struct bench *bench) {
@@ -154,6 +191,15 @@ static inline float *b_at(const struct bench *bench, int64_t p, int64_t j) {
 
 static inline float *c_at(const struct bench *bench, int64_t i, int64_t j) {
     return bench->c + i * bench->product.ldc + j;
+}
+
+static inline float *line_at(const struct bench *bench, int64_t line, int64_t cross) {
+    return bench->columns ? c_at(bench, cross, line) : c_at(bench, line, cross);
+}
+
+// The operand that all lines meet.
+static inline float *cross_at(const struct bench *bench, int64_t p, int64_t cross) {
+    return bench->columns ? a_at(bench, cross, p) : b_at(bench, p, cross);
 }
 
 static inline void multiply_blas(struct bench *bench) {
@@ -197,12 +243,16 @@ static inline void multiply(struct bench *bench, enum maker maker) {
 }
 
 static inline int64_t count_wrong(struct bench *bench, uint64_t seed) {
-    assert_int_equal(mmul_check_begin(bench->check, &bench->product, seed, &bench->err), MMUL_OK);
-    memset(bench->wrong, 2, (size_t)bench->product.m);
-    int64_t count =
-        mmul_check_rows(bench->check, &bench->product, 0, bench->product.m, bench->wrong);
-    int64_t marked = 0;
-    for (int64_t i = 0; i < bench->product.m; i++) {
+    const struct mmul_product judged = judged_product(bench);
+    assert_int_equal(mmul_check_begin(bench->check, &judged, seed, &bench->err), MMUL_OK);
+    memset(bench->wrong, 2, (size_t)judged.m);
+    int64_t count = 0, marked = 0;
+    for (int64_t begin = 0; begin < judged.m; begin += bench->panel) {
+        int64_t end = judged.m - begin < bench->panel ? judged.m : begin + bench->panel;
+        const struct mmul_product panel = mmul_product_rows(&judged, begin, end);
+        count += mmul_check_rows(bench->check, &panel, 0, panel.m, bench->wrong + begin);
+    }
+    for (int64_t i = 0; i < judged.m; i++) {
         assert_in_range(bench->wrong[i], 0, 1);
         marked += bench->wrong[i];
     }

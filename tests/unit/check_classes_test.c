@@ -19,7 +19,8 @@ struct place {
 struct class_case {
     struct place a[2], b[2], c_in;
     float beta;
-    struct place c; // wrong: row c.row must be found; `legal`: nothing may be found
+    struct place
+        c; // wrong: row c.row, or column c.col, must be found; `legal`: nothing may be found
     bool legal;
 };
 
@@ -59,8 +60,10 @@ static const struct class_case class_cases[] = {
 static void set_up_class_case(struct bench *bench, const struct class_case *at, int variant) {
     struct mmul_product shape = {.m = 4, .n = 400, .k = 9, .alpha = 1, .beta = at->beta};
     shape.transpose_a = variant % 2 != 0;
-    shape.transpose_b = variant / 2 != 0;
+    shape.transpose_b = variant / 2 % 2 != 0;
     setup(bench, shape, NORMAL, NORMAL, 9);
+    if (variant >= 4)
+        judge_columns(bench, 57);
     for (int put = 0; put < 2; put++) {
         *a_at(bench, at->a[put].row, at->a[put].col) = at->a[put].value;
         *b_at(bench, at->b[put].row, at->b[put].col) = at->b[put].value;
@@ -82,57 +85,61 @@ static void assert_class_case(size_t number, int variant) {
         print_message("# case %zu.%d\n", number, variant);
     assert_int_equal(before, 0);
     assert_int_equal(after, !at->legal);
-    assert_int_equal(bench.wrong[at->c.row], !at->legal);
+    assert_int_equal(bench.wrong[bench.columns ? at->c.col : at->c.row], !at->legal);
     teardown(&bench);
 }
 
 static void nan_and_inf_are_judged_by_class(void **state) {
     (void)state;
     for (size_t number = 0; number < sizeof class_cases / sizeof class_cases[0]; number++) {
-        for (int variant = 0; variant < 4; variant++) {
+        for (int variant = 0; variant < 8; variant++) {
             assert_class_case(number, variant);
         }
     }
 }
 
-// More rows than are ever compared whole: the rest of each is judged by its sum.
+// More lines than are ever compared whole: the rest of each is judged by its sum.
 static void a_column_of_nan_in_c_in_leaves_the_rest_judged(void **state) {
     (void)state;
-    struct bench bench;
-    struct mmul_product shape = {.m = 20, .n = 400, .k = 9, .alpha = -2, .beta = 1};
-    setup(&bench, shape, NORMAL, NORMAL, 21);
-    for (int64_t i = 0; i < shape.m; i++) {
-        bench.c_in[i * bench.product.ldc_in + 123] = NAN;
+    for (int columns = 0; columns < 2; columns++) {
+        struct bench bench;
+        struct mmul_product shape = {.m = 20, .n = 400, .k = 9, .alpha = -2, .beta = 1};
+        setup_lines(&bench, shape, NORMAL, NORMAL, 21, columns);
+        for (int64_t line = 0; line < shape.m; line++) {
+            bench.c_in[line_at(&bench, line, 123) - bench.c] = NAN;
+        }
+        multiply(&bench, SEQUENTIAL);
+        assert_int_equal(count_wrong(&bench, 22), 0);
+        *line_at(&bench, 19, 399) += 0.01F;
+        assert_int_equal(count_wrong(&bench, 23), 1);
+        assert_int_equal(bench.wrong[19], 1);
+        teardown(&bench);
     }
-    multiply(&bench, SEQUENTIAL);
-    assert_int_equal(count_wrong(&bench, 22), 0);
-    *c_at(&bench, 19, 399) += 0.01F;
-    assert_int_equal(count_wrong(&bench, 23), 1);
-    assert_int_equal(bench.wrong[19], 1);
-    teardown(&bench);
 }
 
 // More than the check lists; most elements then are Inf - Inf, and all of C is judged by class.
 static void matrices_full_of_nan_or_inf_are_judged(void **state) {
     (void)state;
     static const float values[] = {NAN, INF, -INF};
-    for (int64_t variant = 0; variant < 12; variant++) {
+    for (int64_t variant = 0; variant < 24; variant++) {
         struct bench bench;
         struct mmul_product shape = {
             .m = 30, .n = 40, .k = 20, .alpha = -1, .transpose_b = variant % 2 != 0};
         setup(&bench, shape, NORMAL, UNIT, 12);
-        bool in_a = variant / 2 % 2 != 0;
+        bool in_a = variant / 2 % 2 != 0, columns = variant >= 12;
         float *full = in_a ? bench.a : bench.b;
         int64_t count = in_a ? 30 * bench.product.lda : shape.transpose_b ? 40 * 23 : 20 * 43;
         for (int64_t e = 0; e < count; e++) {
-            full[e] = values[variant / 4];
+            full[e] = values[variant / 4 % 3];
         }
         memcpy(in_a ? bench.a_narrow : bench.b_narrow, full, (size_t)count * sizeof(float));
+        if (columns)
+            judge_columns(&bench, 9);
         multiply(&bench, SEQUENTIAL);
         assert_int_equal(count_wrong(&bench, 13), 0);
         *c_at(&bench, 17, 21) = 5;
         assert_int_equal(count_wrong(&bench, 14), 1);
-        assert_int_equal(bench.wrong[17], 1);
+        assert_int_equal(bench.wrong[columns ? 21 : 17], 1);
         teardown(&bench);
     }
 }
@@ -142,10 +149,13 @@ static void matrices_full_of_nan_or_inf_are_judged(void **state) {
 static void numbers_below_the_least_normal_one_may_be_zero(void **state) {
     (void)state;
     static const float sizes[][2] = {{1e-20F, 1e-19F}, {1e-39F, 1e30F}, {1e30F, 1e-39F}};
-    for (size_t s = 0; s < 3; s++) {
+    for (size_t variant = 0; variant < 6; variant++) {
         struct bench bench;
+        size_t s = variant % 3;
         struct mmul_product shape = {.m = 20, .n = 50, .k = 30, .alpha = 1};
         setup(&bench, shape, UNIT, UNIT, 15);
+        if (variant >= 3)
+            judge_columns(&bench, 50);
         for (int64_t e = 0; e < 20 * bench.product.lda; e++) {
             ((float *)bench.a_narrow)[e] *= sizes[s][0];
         }
@@ -162,23 +172,26 @@ static void numbers_below_the_least_normal_one_may_be_zero(void **state) {
 static void without_alpha_every_element_is_beta_c_in(void **state) {
     (void)state;
     static const float betas[] = {0, 1, -0.3F};
-    for (int b = 0; b < 3; b++) {
+    for (int variant = 0; variant < 6; variant++) {
         struct bench bench;
-        struct mmul_product shape = {.m = 7, .n = 50, .k = 9, .beta = betas[b]};
-        setup(&bench, shape, UNIT, UNIT, 18);
+        struct mmul_product shape = {.m = 7, .n = 50, .k = 9, .beta = betas[variant / 2]};
+        setup_lines(&bench, shape, UNIT, UNIT, 18, variant % 2 != 0);
         bench.product.a = bench.product.b = NULL;
-        bench.c_in[2 * bench.product.ldc_in + 5] = INF;
-        bench.c_in[3 * bench.product.ldc_in + 6] = NAN;
-        for (int64_t i = 0; i < 7; i++) {
-            for (int64_t j = 0; j < 50; j++) {
-                float scaled = betas[b] * bench.c_in[i * bench.product.ldc_in + j];
-                *c_at(&bench, i, j) = betas[b] != 0 ? scaled : -0.0F;
+        bench.c_in[line_at(&bench, 2, 5) - bench.c] = INF;
+        bench.c_in[line_at(&bench, 3, 6) - bench.c] = NAN;
+        for (int64_t line = 0; line < shape.m; line++) {
+            for (int64_t cross = 0; cross < shape.n; cross++) {
+                float *c = line_at(&bench, line, cross),
+                      scaled = shape.beta * bench.c_in[c - bench.c];
+                *c = shape.beta != 0 ? scaled : -0.0F;
             }
         }
         assert_int_equal(count_wrong(&bench, 19), 0);
-        *c_at(&bench, 4, 8) = nextafterf(*c_at(&bench, 4, 8), INF);
+        float *spoiled = line_at(&bench, 4, 8);
+        *spoiled = nextafterf(*spoiled, INF);
         assert_int_equal(count_wrong(&bench, 19), 1);
-        *c_at(&bench, 3, 6) = 1;
+        assert_int_equal(bench.wrong[4], 1);
+        *line_at(&bench, 3, 6) = 1;
         assert_int_equal(count_wrong(&bench, 20), 2);
         teardown(&bench);
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The check of results finds what it promises to find, in exactly the rows where it is, and is
-// silent on right products of all kinds.
+// The check of results finds what it promises to find, in exactly the lines where it is, and is
+// silent on right products of all kinds. Lines are rows, and columns in panels.
 #include "check_bench.h"
 
 // -------------------------------------------------------------------------------------- finding
@@ -13,14 +13,18 @@ struct faults {
     float rms;
 };
 
-// Each fault spoils C at a place drawn from `seed` and marks the rows it touched.
+// Each fault spoils C at a place drawn from `seed` and marks the lines it touched.
+
+static void touch(const struct faults *faults, int64_t i, int64_t j, unsigned char *touched) {
+    touched[faults->bench.columns ? j : i] = 1;
+}
 
 static void fault_element(struct faults *faults, uint64_t seed, unsigned char *touched) {
     int64_t i = below(seed, 0, faults->bench.product.m),
             j = below(seed, 1, faults->bench.product.n);
     *c_at(&faults->bench, i, j) +=
         unit_at(seed, 2) < 0.5 ? 0.1F * faults->rms : -0.1F * faults->rms;
-    touched[i] = 1;
+    touch(faults, i, j, touched);
 }
 
 static void overwrite_block(struct faults *faults, uint64_t seed, bool stale,
@@ -31,8 +35,8 @@ static void overwrite_block(struct faults *faults, uint64_t seed, bool stale,
     for (int64_t i = i_begin; i < i_begin + SIDE; i++) {
         for (int64_t j = j_begin; j < j_begin + SIDE; j++) {
             *c_at(&faults->bench, i, j) = stale ? *c_at(&faults->other, i, j) : 0;
+            touch(faults, i, j, touched);
         }
-        touched[i] = 1;
     }
 }
 
@@ -55,8 +59,9 @@ static void fault_swapped_rows(struct faults *faults, uint64_t seed, unsigned ch
     int64_t other = (i + 1 + below(seed, 1, m - 1)) % m;
     for (int64_t j = 0; j < faults->bench.product.n; j++) {
         swap(c_at(&faults->bench, i, j), c_at(&faults->bench, other, j));
+        touch(faults, i, j, touched);
+        touch(faults, other, j, touched);
     }
-    touched[i] = touched[other] = 1;
 }
 
 static void fault_swapped_columns(struct faults *faults, uint64_t seed, unsigned char *touched) {
@@ -64,33 +69,43 @@ static void fault_swapped_columns(struct faults *faults, uint64_t seed, unsigned
     int64_t other = (j + 1 + below(seed, 1, n - 1)) % n;
     for (int64_t i = 0; i < faults->bench.product.m; i++) {
         swap(c_at(&faults->bench, i, j), c_at(&faults->bench, i, other));
-        touched[i] = 1;
+        touch(faults, i, j, touched);
+        touch(faults, i, other, touched);
     }
 }
 
 static void assert_found(struct faults *faults, uint64_t seed,
                          void (*spoil)(struct faults *, uint64_t, unsigned char *)) {
-    int64_t m = faults->bench.product.m, touched_count = 0, missed = 0;
-    unsigned char *touched = calloc((size_t)m, 1);
+    int64_t lines = judged_product(&faults->bench).m, touched_count = 0, missed = 0;
+    unsigned char *touched = calloc((size_t)lines, 1);
     spoil(faults, seed, touched);
     assert_true(count_wrong(&faults->bench, seed) > 0);
-    for (int64_t i = 0; i < m; i++) {
-        assert_true(faults->bench.wrong[i] <= touched[i]);
-        touched_count += touched[i];
-        missed += touched[i] && !faults->bench.wrong[i];
+    for (int64_t line = 0; line < lines; line++) {
+        assert_true(faults->bench.wrong[line] <= touched[line]);
+        touched_count += touched[line];
+        missed += touched[line] && !faults->bench.wrong[line];
     }
-    // Many changed elements of a row may, rarely, come to about the same sum; the fault is found in
-    // the other rows.
+    // Many changed elements of a line may, rarely, come to about the same sum; the fault is found in
+    // the other lines.
     assert_true(missed <= touched_count / 3);
-    memcpy(faults->bench.c, faults->right, (size_t)(m * faults->bench.product.ldc) * sizeof(float));
+    memcpy(faults->bench.c, faults->right,
+           (size_t)(faults->bench.product.m * faults->bench.product.ldc) * sizeof(float));
     free(touched);
 }
 
-static void every_fault_is_found_in_exactly_its_rows(void **state) {
-    (void)state;
+static void try_all_faults(struct faults *faults) {
     void (*const spoilers[])(struct faults *, uint64_t, unsigned char *) = {
         fault_element, fault_zeroed_block, fault_stale_block, fault_swapped_rows,
         fault_swapped_columns};
+    for (int trial = 0; trial < trials(); trial++) {
+        for (size_t s = 0; s < sizeof spoilers / sizeof spoilers[0]; s++) {
+            assert_found(faults, (uint64_t)trial * 8 + s, spoilers[s]);
+        }
+    }
+}
+
+static void every_fault_is_found_in_exactly_its_lines(void **state) {
+    (void)state;
     struct mmul_product shape = {.m = 1000, .n = 1000, .k = 1000, .alpha = 1};
     struct faults faults;
     setup(&faults.bench, shape, NORMAL, SIGNED, 1);
@@ -101,11 +116,9 @@ static void every_fault_is_found_in_exactly_its_rows(void **state) {
     faults.right = malloc(bytes);
     memcpy(faults.right, faults.bench.c, bytes);
     faults.rms = c_rms(&faults.bench, 0, shape.m, 0, shape.n);
-    for (int trial = 0; trial < trials(); trial++) {
-        for (size_t s = 0; s < sizeof spoilers / sizeof spoilers[0]; s++) {
-            assert_found(&faults, (uint64_t)trial * 8 + s, spoilers[s]);
-        }
-    }
+    try_all_faults(&faults);
+    judge_columns(&faults.bench, 130);
+    try_all_faults(&faults);
     free(faults.right);
     mmul_check_destroy(faults.other.check);
     faults.other.check = NULL;
@@ -113,64 +126,84 @@ static void every_fault_is_found_in_exactly_its_rows(void **state) {
     teardown(&faults.other);
 }
 
-// 10 % of the column's own size, whatever the size of the other columns.
+// A line is found wrong, alone, when its element `cross` is multiplied by 1.1, at another place in
+// each trial; without that nothing is.
+static void assert_alone(struct bench *bench, int64_t line, int64_t length) {
+    for (int trial = 0; trial < trials(); trial++) {
+        uint64_t seed = (uint64_t)trial;
+        assert_int_equal(count_wrong(bench, seed), 0);
+        float *spoiled = line_at(bench, line, below(seed, 0, length)), right = *spoiled;
+        *spoiled *= 1.1F;
+        assert_int_equal(count_wrong(bench, seed), 1);
+        assert_int_equal(bench->wrong[line], 1);
+        *spoiled = right;
+    }
+}
+
+// 10 % of the size of what crosses the lines there, whatever the size elsewhere.
 static void small_columns_are_guarded_like_large_ones(void **state) {
     (void)state;
-    struct bench bench;
-    struct mmul_product shape = {.m = 50, .n = 300, .k = 200, .alpha = 1};
-    setup(&bench, shape, NORMAL, COL_SCALED, 3);
-    multiply(&bench, BLAS);
-    for (int64_t j = 0; j < shape.n; j++) {
-        float right = *c_at(&bench, j % shape.m, j);
-        *c_at(&bench, j % shape.m, j) += 0.1F * c_rms(&bench, 0, shape.m, j, j + 1);
-        assert_int_equal(count_wrong(&bench, (uint64_t)j), 1);
-        assert_int_equal(bench.wrong[j % shape.m], 1);
-        *c_at(&bench, j % shape.m, j) = right;
+    for (int columns = 0; columns < 2; columns++) {
+        struct bench bench;
+        struct mmul_product shape = {.m = 50, .n = 300, .k = 200, .alpha = 1};
+        setup_lines(&bench, shape, NORMAL, columns ? ROW_SCALED : COL_SCALED, 3, columns);
+        multiply(&bench, BLAS);
+        for (int64_t cross = 0; cross < shape.n; cross++) {
+            float *spoiled = line_at(&bench, cross % shape.m, cross), right = *spoiled;
+            *spoiled += 0.1F * (columns ? c_rms(&bench, cross, cross + 1, 0, shape.m)
+                                        : c_rms(&bench, 0, shape.m, cross, cross + 1));
+            assert_int_equal(count_wrong(&bench, (uint64_t)cross), 1);
+            assert_int_equal(bench.wrong[cross % shape.m], 1);
+            *spoiled = right;
+        }
+        teardown(&bench);
     }
-    teardown(&bench);
 }
 
 // All terms alike round alike: the error of each element is far beyond chance, and no fault.
 static void equal_numbers_are_no_alarm_and_hide_no_fault(void **state) {
     (void)state;
-    struct bench bench;
-    struct mmul_product shape = {.m = 20, .n = 2000, .k = 1500, .alpha = 1};
-    setup(&bench, shape, CONSTANT, CONSTANT, 4);
-    multiply(&bench, SEQUENTIAL);
-    for (int trial = 0; trial < trials(); trial++) {
-        uint64_t seed = (uint64_t)trial;
-        assert_int_equal(count_wrong(&bench, seed), 0);
-        float *spoiled = c_at(&bench, 7, below(seed, 0, shape.n)), right = *spoiled;
-        *spoiled *= 1.1F;
-        assert_int_equal(count_wrong(&bench, seed), 1);
-        assert_int_equal(bench.wrong[7], 1);
-        *spoiled = right;
+    for (int columns = 0; columns < 2; columns++) {
+        struct bench bench;
+        struct mmul_product shape = {.m = 20, .n = 2000, .k = 1500, .alpha = 1};
+        setup_lines(&bench, shape, CONSTANT, CONSTANT, 4, columns);
+        multiply(&bench, SEQUENTIAL);
+        assert_alone(&bench, 7, shape.n);
+        teardown(&bench);
     }
-    teardown(&bench);
 }
 
-// Two columns of B round alike again and again, the others do not; a sample may miss those two.
+// Data of one sign, in panels: the rounding errors of all lines lean the same way.
+static void numbers_of_one_sign_are_no_alarm_and_hide_no_fault(void **state) {
+    (void)state;
+    for (int columns = 0; columns < 2; columns++) {
+        struct bench bench;
+        struct mmul_product shape = {.m = 20, .n = 700, .k = 3000, .alpha = 1};
+        setup_lines(&bench, shape, UNIT, UNIT, 6, columns);
+        multiply(&bench, SEQUENTIAL);
+        assert_alone(&bench, 13, shape.n);
+        teardown(&bench);
+    }
+}
+
+// Two columns of what all lines meet round alike again and again, the others do not; a sample may
+// miss those two.
 static void a_few_rough_columns_are_no_alarm_and_hide_no_fault(void **state) {
     (void)state;
-    struct bench bench;
-    struct mmul_product shape = {.m = 20, .n = 300, .k = 4000, .alpha = 1};
-    setup(&bench, shape, CONSTANT, UNIT, 5);
-    bench.product.b = bench.b;
-    for (int64_t p = 0; p < shape.k; p++) {
-        *b_at(&bench, p, 31) = 0.5F;
-        *b_at(&bench, p, 211) = 0.9F;
+    for (int columns = 0; columns < 2; columns++) {
+        struct bench bench;
+        struct mmul_product shape = {.m = 20, .n = 300, .k = 4000, .alpha = 1};
+        setup_lines(&bench, shape, CONSTANT, UNIT, 5, columns);
+        bench.product.a = bench.a;
+        bench.product.b = bench.b;
+        for (int64_t p = 0; p < shape.k; p++) {
+            *cross_at(&bench, p, 31) = 0.5F;
+            *cross_at(&bench, p, 211) = 0.9F;
+        }
+        multiply(&bench, SEQUENTIAL);
+        assert_alone(&bench, 11, shape.n);
+        teardown(&bench);
     }
-    multiply(&bench, SEQUENTIAL);
-    for (int trial = 0; trial < trials(); trial++) {
-        uint64_t seed = (uint64_t)trial;
-        assert_int_equal(count_wrong(&bench, seed), 0);
-        float *spoiled = c_at(&bench, 11, below(seed, 0, shape.n)), right = *spoiled;
-        *spoiled *= 1.1F;
-        assert_int_equal(count_wrong(&bench, seed), 1);
-        assert_int_equal(bench.wrong[11], 1);
-        *spoiled = right;
-    }
-    teardown(&bench);
 }
 
 // ------------------------------------------------------------------------------ no false alarms
@@ -208,8 +241,10 @@ static void assert_no_alarm(uint64_t number) {
     enum maker maker = number % 5 == 3 ? SEQUENTIAL : number % 5 == 4 ? DOUBLE : BLAS;
     struct bench bench;
     draw_product(number, &bench, maker);
-    for (uint64_t again = 0; again < 4; again++) {
-        int64_t count = count_wrong(&bench, 4 * number + again);
+    for (uint64_t again = 0; again < 8; again++) {
+        if (again == 4)
+            judge_columns(&bench, 1 + below(number, 17, bench.product.n));
+        int64_t count = count_wrong(&bench, 4 * number + again % 4);
         if (count != 0)
             print_message("# product %d, x %d\n", (int)number, (int)again);
         assert_int_equal(count, 0);
@@ -236,23 +271,24 @@ static void every_orientation_and_type_is_checked(void **state) {
         {.m = 521, .n = 33, .k = 1031, .alpha = -1.5F, .beta = 0.5F},
         {.m = 5, .n = 1029, .k = 67, .alpha = 1},
     };
-    for (int64_t variant = 0; variant < 2 * 4 * 9; variant++) {
+    for (int64_t variant = 0; variant < 2 * 4 * 9 * 2; variant++) {
         struct bench bench;
         struct mmul_product shape = shapes[variant % 2];
         shape.transpose_a = variant / 2 % 2 != 0;
         shape.transpose_b = variant / 4 % 2 != 0;
         shape.a_dtype = (enum mmul_dtype)(variant / 8 % 3);
-        shape.b_dtype = (enum mmul_dtype)(variant / 24);
-        setup(&bench, shape, NORMAL, NORMAL, (uint64_t)variant);
+        shape.b_dtype = (enum mmul_dtype)(variant / 24 % 3);
+        setup_lines(&bench, shape, NORMAL, NORMAL, (uint64_t)variant, variant / 72 != 0);
         multiply(&bench, BLAS);
         assert_int_equal(count_wrong(&bench, 5), 0);
         int64_t i = below(6, variant, shape.m), j = below(7, variant, shape.n);
-        *c_at(&bench, i, j) += 0.1F * c_rms(&bench, 0, shape.m, 0, shape.n);
+        *line_at(&bench, i, j) += 0.1F * c_rms(&bench, 0, bench.product.m, 0, bench.product.n);
         assert_int_equal(count_wrong(&bench, 8), 1);
         assert_int_equal(bench.wrong[i], 1);
         unsigned char part[2] = {2, 2};
-        assert_int_equal(mmul_check_rows(bench.check, &bench.product, i, i + 1, part), 1);
-        assert_int_equal(mmul_check_rows(bench.check, &bench.product, i, i, part + 1), 0);
+        const struct mmul_product judged = judged_product(&bench);
+        assert_int_equal(mmul_check_rows(bench.check, &judged, i, i + 1, part), 1);
+        assert_int_equal(mmul_check_rows(bench.check, &judged, i, i, part + 1), 0);
         assert_int_equal(part[0], 1);
         assert_int_equal(part[1], 2);
         teardown(&bench);
@@ -264,22 +300,26 @@ static void every_orientation_and_type_is_checked(void **state) {
 static void a_result_rounded_to_16_bits_is_judged_by_its_own_unit(void **state) {
     (void)state;
     static const enum mmul_dtype types[] = {MMUL_F16, MMUL_BF16};
-    for (int variant = 0; variant < 2 * KIND_COUNT; variant++) {
+    for (int variant = 0; variant < 2 * 2 * KIND_COUNT; variant++) {
         struct bench bench;
-        enum kind kind = (enum kind)(variant / 2);
+        bool columns = variant >= 2 * KIND_COUNT;
+        enum kind kind = (enum kind)(variant / 2 % KIND_COUNT);
         struct mmul_product shape = {.m = 41, .n = 53, .k = 67, .alpha = 1};
         uint16_t half[41 * 60];
         setup(&bench, shape, kind, kind == LARGE ? SIGNED : kind, (uint64_t)variant);
+        if (columns)
+            judge_columns(&bench, 20);
         multiply(&bench, DOUBLE);
-        int64_t count = (shape.m - 1) * bench.product.ldc + shape.n, row = 7;
+        int64_t count = (shape.m - 1) * bench.product.ldc + shape.n, line = 7;
         assert_true(count <= 41 * 60);
         mmul_dtype_narrow(types[variant % 2], bench.product.c, count, half);
         mmul_dtype_widen(types[variant % 2], half, count, bench.product.c);
         bench.product.c_dtype = types[variant % 2];
         assert_int_equal(count_wrong(&bench, 5), 0);
-        float *c = c_at(&bench, row, 3);
+        float *c = line_at(&bench, line, 3);
         if (isfinite(*c) && fabsf(*c) > 1e-3F) {
-            *c += c_rms(&bench, row, row + 1, 0, shape.n);
+            *c += columns ? c_rms(&bench, 0, shape.m, line, line + 1)
+                          : c_rms(&bench, line, line + 1, 0, shape.n);
             assert_int_equal(count_wrong(&bench, 5), 1);
             *c = INFINITY;
             assert_int_equal(count_wrong(&bench, 5), 1);
@@ -291,9 +331,10 @@ static void a_result_rounded_to_16_bits_is_judged_by_its_own_unit(void **state) 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_result_rounded_to_16_bits_is_judged_by_its_own_unit),
-        cmocka_unit_test(every_fault_is_found_in_exactly_its_rows),
+        cmocka_unit_test(every_fault_is_found_in_exactly_its_lines),
         cmocka_unit_test(small_columns_are_guarded_like_large_ones),
         cmocka_unit_test(equal_numbers_are_no_alarm_and_hide_no_fault),
+        cmocka_unit_test(numbers_of_one_sign_are_no_alarm_and_hide_no_fault),
         cmocka_unit_test(a_few_rough_columns_are_no_alarm_and_hide_no_fault),
         cmocka_unit_test(right_products_give_no_alarm),
         cmocka_unit_test(every_orientation_and_type_is_checked),

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT
+// Other views of a product: transposed, or some rows of it. Columns are rows of the transposed one.
+// Nothing is copied.
+#include "model/product.h"
+
+#include <stddef.h>
+
+#include "model/dtype.h"
+
+struct mmul_product mmul_product_transpose(const struct mmul_product *product) {
+    struct mmul_product t = *product;
+    t.transpose_a = !product->transpose_b;
+    t.transpose_b = !product->transpose_a;
+    t.transpose_c = !product->transpose_c;
+    t.m = product->n;
+    t.n = product->m;
+    t.a = product->b;
+    t.a_dtype = product->b_dtype;
+    t.lda = product->ldb;
+    t.b = product->a;
+    t.b_dtype = product->a_dtype;
+    t.ldb = product->lda;
+    return t;
+}
+
+struct mmul_product mmul_product_rows(const struct mmul_product *product, int64_t row_begin,
+                                      int64_t row_end) {
+    struct mmul_product part = *product;
+    int64_t a_skip = row_begin * (product->transpose_a ? 1 : product->lda);
+    part.m = row_end - row_begin;
+    if (part.a != NULL)
+        part.a = (const char *)part.a + a_skip * (int64_t)mmul_dtype_bytes(part.a_dtype);
+    part.c += row_begin * (product->transpose_c ? 1 : product->ldc);
+    if (part.c_in != NULL)
+        part.c_in += row_begin * (product->transpose_c ? 1 : product->ldc_in);
+    return part;
+}

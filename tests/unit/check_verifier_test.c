@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: MIT
+//
+// Blocks of a result, panel after panel, are checked and put right; what stays wrong is an error.
+// Operands are small integers, so a block that was put right equals the naive sums exactly.
+#include "check_bench.h"
+
+#include "exec/verify.h"
+
+// One rank by hand, without MPI, on the CPU.
+struct rank {
+    struct mmul_comm comm;
+    struct mmul_context context;
+    struct mmul_worker worker;
+    struct mmul_verifier verifier;
+    struct mmul_error err;
+};
+
+// The whole product lies in a bench; pieces are its rows (or columns), panels its columns (or rows).
+enum { PIECE = 79, PANEL = 23, UNITS = 4 * PANEL + 7, K = 37 };
+
+static struct mmul_product shape_for(enum mmul_axis axis, int variant) {
+    return (struct mmul_product){.m = axis == MMUL_ROWS ? PIECE : UNITS,
+                                 .n = axis == MMUL_ROWS ? UNITS : PIECE,
+                                 .k = K,
+                                 .alpha = 2,
+                                 .beta = variant / 4 % 2 != 0 ? -1 : 0,
+                                 .transpose_a = variant % 2 != 0,
+                                 .transpose_b = variant / 2 % 2 != 0};
+}
+
+static void start(struct rank *rank, struct bench *bench, enum mmul_axis axis) {
+    struct mmul_tile whole = {.m = bench->product.m, .n = bench->product.n, .k = K};
+    *rank = (struct rank){.comm = {.rank = 3}};
+    rank->context.comm = &rank->comm;
+    rank->context.fallback_threads = 1;
+    strcpy(rank->context.device_name, "cpu");
+    for (int64_t at = 0; at < bench->product.m * bench->product.ldc_in; at++) {
+        bench->c_in[at] = (float)(at % 7 - 3);
+    }
+    assert_int_equal(mmul_device_open("cpu", &rank->context.device, &rank->err), MMUL_OK);
+    assert_int_equal(mmul_worker_init(&rank->worker, &rank->context, whole, MMUL_F32, MMUL_F32,
+                                      false, &rank->err),
+                     MMUL_OK);
+    assert_int_equal(mmul_verifier_init(&rank->verifier, PIECE, PANEL, K, axis, 5, &rank->err),
+                     MMUL_OK);
+}
+
+static void stop(struct rank *rank) {
+    mmul_verifier_fini(&rank->verifier);
+    mmul_worker_fini(&rank->worker);
+    mmul_device_close(rank->context.device);
+    mmul_text_fini(&rank->context.warnings);
+}
+
+// Units [begin, begin + PANEL) of the operand that comes in panels, and their block of C.
+static struct mmul_product panel_of(const struct bench *bench, enum mmul_axis axis, int64_t begin) {
+    int64_t end = begin + PANEL < UNITS ? begin + PANEL : UNITS;
+    if (axis == MMUL_COLS)
+        return mmul_product_rows(&bench->product, begin, end);
+    struct mmul_product panel = bench->product;
+    panel.n = end - begin;
+    panel.b = bench->b + begin * (panel.transpose_b ? panel.ldb : 1);
+    panel.c += begin;
+    panel.c_in += begin;
+    return panel;
+}
+
+static enum mmul_status check(struct rank *rank, const struct mmul_product *block) {
+    return mmul_verifier_check(&rank->verifier, &rank->worker, block, "rows 7-68 of matrix 2",
+                               &rank->err);
+}
+
+static void compute(struct rank *rank, const struct mmul_product *block) {
+    assert_int_equal(mmul_worker_multiply(&rank->worker, block, &rank->err), MMUL_OK);
+}
+
+static void assert_exact(const struct bench *bench) {
+    const struct mmul_product *p = &bench->product;
+    for (int64_t i = 0; i < p->m; i++) {
+        for (int64_t j = 0; j < p->n; j++) {
+            double sum = 0;
+            for (int64_t l = 0; l < p->k; l++) {
+                sum += (double)*a_at(bench, i, l) * (double)*b_at(bench, l, j);
+            }
+            double c_in = p->beta != 0 ? bench->c_in[i * p->ldc_in + j] : 0;
+            assert_true((double)*c_at(bench, i, j) ==
+                        (double)p->alpha * sum + (double)p->beta * c_in);
+        }
+    }
+}
+
+// Lines 3, 4, 5 and 20 of the second panel, one element each.
+static void spoil_lines(const struct mmul_product *block, enum mmul_axis axis) {
+    static const int64_t lines[] = {3, 4, 5, 20};
+    for (int64_t l = 0; l < 4; l++) {
+        int64_t i = axis == MMUL_ROWS ? 11 * l : lines[l],
+                j = axis == MMUL_ROWS ? lines[l] : 11 * l;
+        block->c[i * block->ldc + j] += 1;
+    }
+}
+
+static void wrong_lines_of_a_panel_are_computed_again(void **state) {
+    (void)state;
+    for (int variant = 0; variant < 16; variant++) {
+        enum mmul_axis axis = variant / 8 != 0 ? MMUL_COLS : MMUL_ROWS;
+        struct bench bench;
+        struct rank rank;
+        setup(&bench, shape_for(axis, variant), INTEGER, INTEGER, (uint64_t)variant);
+        start(&rank, &bench, axis);
+        for (int64_t begin = 0; begin < UNITS; begin += PANEL) {
+            const struct mmul_product block = panel_of(&bench, axis, begin);
+            compute(&rank, &block);
+            if (begin == PANEL)
+                spoil_lines(&block, axis);
+            assert_int_equal(check(&rank, &block), MMUL_OK);
+        }
+        assert_exact(&bench);
+        assert_int_equal(rank.verifier.lines_checked, UNITS);
+        assert_int_equal(rank.verifier.lines_wrong, 4);
+        assert_int_equal(rank.verifier.lines_recomputed, 4);
+        assert_int_equal(rank.worker.products, 5 + 2); // two runs of lines
+        assert_int_equal(rank.context.replacements, 1);
+        assert_non_null(strstr(mmul_text_get(&rank.context.warnings),
+                               axis == MMUL_ROWS
+                                   ? "'reference' takes over: 4 wrong columns in rows "
+                                     "7-68 of matrix 2\n"
+                                   : "'reference' takes over: 4 wrong rows in rows "
+                                     "7-68 of matrix 2\n"));
+        stop(&rank);
+        teardown(&bench);
+    }
+}
+
+static void what_no_device_puts_right_is_an_error(void **state) {
+    (void)state;
+    struct bench bench;
+    struct rank rank;
+    setup(&bench, shape_for(MMUL_ROWS, 0), INTEGER, INTEGER, 1);
+    start(&rank, &bench, MMUL_ROWS);
+    const struct mmul_product block = panel_of(&bench, MMUL_ROWS, 0);
+    compute(&rank, &block);
+    block.c[5] += 1;
+    assert_int_equal(check(&rank, &block), MMUL_OK);
+    assert_non_null(strstr(mmul_text_get(&rank.context.warnings), "1 wrong column in rows 7-68"));
+    block.c[5] += 1;
+    assert_int_equal(check(&rank, &block), MMUL_ERR_WRONG); // the reference was the last one
+    assert_string_equal(rank.err.text, "rank 3: result is wrong in rows 7-68 of matrix 2, also "
+                                       "after it was computed again");
+    assert_string_equal(rank.err.hint, "suspect the memory or the processor of that machine");
+    stop(&rank);
+    teardown(&bench);
+}
+
+static void assert_computed_and_right(struct rank *rank, const struct mmul_product *block) {
+    compute(rank, block);
+    assert_int_equal(check(rank, block), MMUL_OK);
+    assert_int_equal(rank->context.replacements, 0);
+}
+
+// A piece at another place, of other size or leading dimension is noticed; other numbers at the
+// same place have to be told, or they are judged by the old ones.
+static void a_piece_is_projected_until_there_is_another_one(void **state) {
+    (void)state;
+    for (int variant = 0; variant < 2; variant++) {
+        enum mmul_axis axis = variant != 0 ? MMUL_COLS : MMUL_ROWS;
+        struct bench bench;
+        struct rank rank;
+        setup(&bench, shape_for(axis, variant != 0 ? 2 : 0), INTEGER, INTEGER, 2);
+        start(&rank, &bench, axis);
+        struct mmul_product block = panel_of(&bench, axis, 0);
+        const void **piece = axis == MMUL_ROWS ? &block.a : &block.b; // its first unit
+        int64_t *units = axis == MMUL_ROWS ? &block.m : &block.n;
+        float *first = axis == MMUL_ROWS ? bench.a_narrow : bench.b_narrow;
+        assert_computed_and_right(&rank, &block);
+        first[1] += 2;
+        mmul_verifier_forget(&rank.verifier);
+        assert_computed_and_right(&rank, &block);
+        *units -= 5;
+        assert_computed_and_right(&rank, &block);
+        *piece = first + bench.product.lda;
+        assert_computed_and_right(&rank, &block);
+        *units = PIECE / 2;
+        assert_computed_and_right(&rank, &block);
+        *(axis == MMUL_ROWS ? &block.lda : &block.ldb) *= 2;
+        assert_computed_and_right(&rank, &block);
+        *(axis == MMUL_ROWS ? &block.lda : &block.ldb) /= 2;
+        assert_computed_and_right(&rank, &block);
+        *units = PIECE - 1; // more than before: the last one counts
+        compute(&rank, &block);
+        block.c[axis == MMUL_ROWS ? (PIECE - 2) * block.ldc : PIECE - 2] += 1;
+        assert_int_equal(check(&rank, &block), MMUL_OK);
+        assert_int_equal(rank.verifier.lines_wrong, 1);
+        first[bench.product.lda + 1] += 2;
+        compute(&rank, &block);
+        assert_int_equal(check(&rank, &block), MMUL_ERR_WRONG);
+        stop(&rank);
+        teardown(&bench);
+    }
+}
+
+static void without_alpha_blocks_are_checked_and_put_right(void **state) {
+    (void)state;
+    for (int variant = 0; variant < 4; variant++) {
+        enum mmul_axis axis = variant / 2 != 0 ? MMUL_COLS : MMUL_ROWS;
+        struct bench bench;
+        struct rank rank;
+        struct mmul_product shape = shape_for(axis, variant % 2 * 4);
+        shape.alpha = 0;
+        setup(&bench, shape, INTEGER, INTEGER, 3);
+        bench.product.a = bench.product.b = NULL;
+        start(&rank, &bench, axis);
+        for (int64_t begin = 0; begin < UNITS; begin += PANEL) {
+            struct mmul_product block = panel_of(&bench, axis, begin);
+            block.a = block.b = NULL;
+            compute(&rank, &block);
+            if (begin == PANEL)
+                spoil_lines(&block, axis);
+            assert_int_equal(check(&rank, &block), MMUL_OK);
+        }
+        assert_exact(&bench);
+        assert_int_equal(rank.verifier.lines_checked, UNITS);
+        assert_int_equal(rank.verifier.lines_wrong, 4);
+        stop(&rank);
+        teardown(&bench);
+    }
+}
+
+static void the_room_is_what_was_promised(void **state) {
+    (void)state;
+    struct mmul_verifier verifier;
+    struct mmul_error err;
+    assert_int_equal(mmul_verifier_init(&verifier, 500, 300, 70, MMUL_ROWS, 1, &err), MMUL_OK);
+    int64_t promised = mmul_check_bytes(500, 70) + 300;
+    assert_in_range(mmul_live_bytes(), promised, promised + 128);
+    mmul_verifier_fini(&verifier);
+    mmul_verifier_fini(&verifier);
+    assert_int_equal(mmul_live_bytes(), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(wrong_lines_of_a_panel_are_computed_again),
+        cmocka_unit_test(what_no_device_puts_right_is_an_error),
+        cmocka_unit_test(a_piece_is_projected_until_there_is_another_one),
+        cmocka_unit_test(without_alpha_blocks_are_checked_and_put_right),
+        cmocka_unit_test(the_room_is_what_was_promised),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
