@@ -9,6 +9,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/lsan_interface.h>
+#endif
 
 #include "base/status.h"
 
@@ -72,14 +75,28 @@ enum mmul_status mmul_allocate(int64_t count, size_t bytes_each, const char *wha
     return MMUL_OK;
 }
 
-void mmul_free(void *memory) {
-    if (memory == NULL)
-        return;
+// The block ceases to exist for the counter; returns its beginning.
+static struct block *write_off(void *memory) {
     struct block *block = (struct block *)((char *)memory - ALIGNMENT);
     assert(block->mark == BLOCK_MARK);
     block->mark = 0;
     atomic_fetch_sub_explicit(&live_bytes, (int64_t)block->bytes, memory_order_relaxed);
-    free(block);
+    return block;
+}
+
+void mmul_free(void *memory) {
+    if (memory != NULL)
+        free(write_off(memory));
+}
+
+void mmul_abandon(void *memory) {
+    if (memory == NULL)
+        return;
+    struct block *block = write_off(memory);
+#ifdef __SANITIZE_ADDRESS__
+    __lsan_ignore_object(block); // a leak on purpose
+#endif
+    (void)block;
 }
 
 int64_t mmul_live_bytes(void) {

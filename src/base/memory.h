@@ -18,3 +18,7 @@ enum mmul_status mmul_allocate_raw(int64_t count, size_t bytes_each, const char 
 
 // A heap copy of `text`.
 enum mmul_status mmul_copy_text(const char *text, char **copy, struct mmul_error *err);
+
+// Gives a block up without releasing it: a device that is out of control may still write to it. It
+// is not counted any more. NULL is legal.
+void mmul_abandon(void *memory);

@@ -3,9 +3,11 @@
 // The device table: everything the rest of the library asks of a CPU or a GPU.
 //
 // A device holds buffers of float32 and multiplies them. It never sees a rank, a file or a plan.
-// Calls on one device come from one thread; operations happen in the order they were begun;
-// uploads, downloads and gemm may return before they are done: mmul_device_wait ends them all and
-// reports what failed since the last wait (host memory given to them is borrowed until then).
+// Calls on one device come from one thread. Uploads, downloads and gemm may return before they are
+// done. Those on the same buffer happen in the order they were begun; those on different buffers may
+// overlap, in any order. mmul_device_wait ends them all and reports what failed since the last wait;
+// host memory given to them is borrowed until then, or until a mmul_device_wait_buffer on the buffer.
+// (So what a download writes must not be uploaded from before a wait.)
 // After a failure a device is lost: buffers may be destroyed and it may be closed (neither makes a
 // driver call that could hang); every other call fails at once with MMUL_ERR_UNAVAILABLE.
 //
@@ -81,6 +83,9 @@ struct mmul_device_table {
     // Ends everything begun. NULL: every call above was done when it returned.
     enum mmul_status (*wait)(void *self, struct mmul_error *err);
 
+    // Ends what was begun on one buffer, and whatever that depends on; the rest goes on. NULL: wait.
+    enum mmul_status (*wait_buffer)(void *self, struct mmul_buffer *buffer, struct mmul_error *err);
+
     // Threads the device may use from now on. NULL: has none to set.
     void (*set_threads)(void *self, int threads);
 };
@@ -121,6 +126,8 @@ enum mmul_status mmul_device_download(struct mmul_device *device, struct mmul_op
 enum mmul_status mmul_device_gemm(struct mmul_device *device, const struct mmul_gemm *args,
                                   struct mmul_error *err);
 enum mmul_status mmul_device_wait(struct mmul_device *device, struct mmul_error *err);
+enum mmul_status mmul_device_wait_buffer(struct mmul_device *device, struct mmul_buffer *buffer,
+                                         struct mmul_error *err);
 void mmul_device_set_threads(struct mmul_device *device, int threads);
 
 // Name of the device that takes over when this one fails or errs: anything but the CPU -> "cpu",

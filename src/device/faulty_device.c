@@ -111,15 +111,21 @@ static bool can_borrow(const void *self) {
     return mmul_device_can_borrow(faulty->inner);
 }
 
+// A device that is lost by rule leaves no work behind that could still touch the caller's memory:
+// what the inner device has begun is waited for.
+static enum mmul_status lose(const struct faulty *faulty, const char *what, int64_t call,
+                             struct mmul_error *err) {
+    struct mmul_error ignored;
+    mmul_device_wait(faulty->inner, &ignored);
+    return mmul_fail(err, MMUL_ERR_UNAVAILABLE, "device '%s' was lost at %s %lld by rule",
+                     faulty->name, what, (long long)call);
+}
+
 // Counts a call and fails it when its rule strikes.
 static enum mmul_status count_call(const struct faulty *faulty, int64_t rule, int64_t *calls,
                                    const char *what, struct mmul_error *err) {
     (*calls)++;
-    if (!mmul_faulty_strikes(rule, *calls)) {
-        return MMUL_OK;
-    }
-    return mmul_fail(err, MMUL_ERR_UNAVAILABLE, "device '%s' was lost at %s %lld by rule",
-                     faulty->name, what, (long long)*calls);
+    return mmul_faulty_strikes(rule, *calls) ? lose(faulty, what, *calls, err) : MMUL_OK;
 }
 
 static enum mmul_status buffer_create(void *self, int64_t count, struct mmul_buffer **buffer,
@@ -172,6 +178,12 @@ static enum mmul_status download(void *self, struct mmul_operand from, int64_t r
 static enum mmul_status wait_inner(void *self, struct mmul_error *err) {
     struct faulty *faulty = self;
     return mmul_device_wait(faulty->inner, err);
+}
+
+static enum mmul_status wait_buffer(void *self, struct mmul_buffer *buffer,
+                                    struct mmul_error *err) {
+    struct faulty *faulty = self;
+    return mmul_device_wait_buffer(faulty->inner, buffer, err);
 }
 
 // ------------------------------------------------------------------------------------------ gemm
@@ -250,21 +262,39 @@ static enum mmul_status corrupt(struct faulty *faulty, const struct mmul_gemm *a
     return status == MMUL_OK ? mmul_device_wait(faulty->inner, err) : status;
 }
 
+// The rules that begin at `from` know no other calls than multiplications.
+static bool is_active(const struct faulty *faulty) {
+    return faulty->gemms >= faulty->rules.from;
+}
+
+static bool strikes_now(const struct faulty *faulty, int64_t rule) {
+    return rule == MMUL_STRIKE_EVERY ? is_active(faulty) : mmul_faulty_strikes(rule, faulty->gemms);
+}
+
+static void hang(void) {
+    for (;;) {
+        mmul_clock_nap(3600.0);
+    }
+}
+
 static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mmul_error *err) {
     struct faulty *faulty = self;
-    enum mmul_status status =
-        count_call(faulty, faulty->rules.fail, &faulty->gemms, "multiplication", err);
-    if (status != MMUL_OK) {
-        return status;
+    enum mmul_status status = MMUL_OK;
+    faulty->gemms++;
+    if (strikes_now(faulty, faulty->rules.fail)) {
+        return lose(faulty, "multiplication", faulty->gemms, err);
     }
-    if (faulty->rules.delay_seconds > 0.0) {
+    if (strikes_now(faulty, faulty->rules.hang)) {
+        hang();
+    }
+    if (is_active(faulty)) {
         mmul_clock_nap(faulty->rules.delay_seconds);
+        status = repeat_gemm(faulty, args, err);
     }
-    status = repeat_gemm(faulty, args, err);
     if (status == MMUL_OK) {
         status = mmul_device_gemm(faulty->inner, args, err);
     }
-    if (status == MMUL_OK && mmul_faulty_strikes(faulty->rules.corrupt, faulty->gemms)) {
+    if (status == MMUL_OK && strikes_now(faulty, faulty->rules.corrupt)) {
         status = corrupt(faulty, args, err);
     }
     return status;
@@ -285,5 +315,6 @@ const struct mmul_device_table mmul_faulty_table = {
     .download = download,
     .gemm = gemm,
     .wait = wait_inner,
+    .wait_buffer = wait_buffer,
     .set_threads = set_threads,
 };

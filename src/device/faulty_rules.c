@@ -24,11 +24,13 @@ struct rule {
 static const struct rule rules_known[] = {
     RULE("delay", FORM_TIME, delay_seconds),
     RULE("repeat", FORM_COUNT, repeat),
+    RULE("from", FORM_COUNT, from),
     RULE("fail", FORM_CALL, fail),
     RULE("fail-open", FORM_FLAG, fail_open),
     RULE("fail-alloc", FORM_CALL, fail_alloc),
     RULE("fail-upload", FORM_CALL, fail_upload),
     RULE("fail-download", FORM_CALL, fail_download),
+    RULE("hang", FORM_CALL, hang),
     RULE("corrupt", FORM_CALL, corrupt),
     RULE("everywhere", FORM_FLAG, everywhere),
 };
@@ -89,8 +91,8 @@ static enum mmul_status parse_rule(char *text, struct mmul_faulty_rules *rules,
     const struct rule *rule = find_rule(text);
     if (rule == NULL) {
         mmul_fail(err, MMUL_ERR_USAGE, "unknown faulty rule '%s'", text);
-        mmul_hint(err, "rules are delay, repeat, fail, fail-open, fail-alloc, fail-upload, "
-                       "fail-download, corrupt, everywhere");
+        mmul_hint(err, "rules are delay, repeat, from, fail, fail-open, fail-alloc, fail-upload, "
+                       "fail-download, hang, corrupt, everywhere");
         return MMUL_ERR_USAGE;
     }
     if ((value == NULL) != (rule->form == FORM_FLAG)) {
@@ -123,7 +125,7 @@ enum mmul_status mmul_faulty_rules_parse(const char *text, struct mmul_faulty_ru
         return mmul_fail(err, MMUL_ERR_USAGE, "'%s' is not of the form faulty:RULES:NAME", text);
     }
     mmul_text_copy(list, (size_t)(colon - begin) + 1, begin);
-    struct mmul_faulty_rules read = {.repeat = 1};
+    struct mmul_faulty_rules read = {.repeat = 1, .from = 1};
     char *rest = list;
     while (rest != NULL) {
         char *rule = strsep(&rest, ",");

@@ -3,7 +3,10 @@
 // The rules of a faulty device's name, "faulty:RULE[,RULE...]:NAME":
 //   delay=5ms        every multiplication waits first (us, ms or s)
 //   repeat=N         every multiplication does its work N times: honestly N times slower
+//   from=N           delay, repeat and the * of other rules begin with the N-th multiplication: a
+//                    device that becomes slow, or begins to err, in mid-run
 //   fail=N           the N-th multiplication (from 1) loses the device; fail=* any does
+//   hang=N           the N-th multiplication never returns; hang=* the first does not
 //   fail-open        it cannot be opened
 //   fail-alloc=N     the N-th buffer cannot be had; fail-upload=N and fail-download=N likewise
 //   corrupt=N        the N-th multiplication leaves one wrong element; corrupt=* every one
@@ -17,9 +20,9 @@ enum { MMUL_STRIKE_NEVER = 0, MMUL_STRIKE_EVERY = -1 };
 
 struct mmul_faulty_rules {
     double delay_seconds;
-    int64_t repeat; // >= 1
-    int64_t fail, fail_alloc, fail_upload, fail_download,
-        corrupt; // a call's number or MMUL_STRIKE_*
+    int64_t repeat, from; // >= 1
+    // A call's number or MMUL_STRIKE_*.
+    int64_t fail, fail_alloc, fail_upload, fail_download, hang, corrupt;
     bool fail_open, everywhere;
 };
 

@@ -2,7 +2,8 @@
 //
 // Memory on an OpenCL device and the way there and back. Transfers are begun and not waited for; a
 // packed region goes as one run, any other as a rectangle. 16-bit elements cross the bus as 16 bits
-// and are widened on the device by kernels/widen.cl.
+// and are widened on the device by kernels/widen.cl, on the upload queue: behind a long product the
+// staging buffer would be free for the next piece only when that product ends.
 // Does not pin host memory: the caller's buffers are ordinary memory.
 #include "device/opencl_device.h"
 
@@ -66,6 +67,7 @@ enum mmul_status mmul_opencl_buffer_create(void *self, int64_t count, struct mmu
 void mmul_opencl_buffer_destroy(void *self, struct mmul_buffer *buffer, bool lost) {
     (void)self;
     if (buffer != NULL && !lost) {
+        mmul_opencl_use_fini(&buffer->use);
         clReleaseMemObject(buffer->memory);
     }
     mmul_free(buffer);
@@ -81,51 +83,58 @@ struct transfer {
     char *host;           // only read from when `upload`
     size_t host_pitch;
     bool upload;
+    struct mmul_opencl_waits waits; // before its first byte
 };
 
-// One run of bytes.
-static cl_int begin_run(cl_command_queue queue, const struct transfer *t, size_t row,
-                        size_t bytes) {
+// One run of bytes; the event is wanted of the last one, the waits matter to the first.
+static cl_int begin_run(cl_command_queue queue, const struct transfer *t, size_t row, size_t bytes,
+                        cl_event *event) {
+    const struct mmul_opencl_waits none = {.count = 0}, *waits = row == 0 ? &t->waits : &none;
     size_t offset = t->offset + row * t->pitch;
     char *host = t->host + row * t->host_pitch;
-    return t->upload ? clEnqueueWriteBuffer(queue, t->memory, CL_FALSE, offset, bytes, host, 0,
-                                            NULL, NULL)
-                     : clEnqueueReadBuffer(queue, t->memory, CL_FALSE, offset, bytes, host, 0, NULL,
-                                           NULL);
+    return t->upload ? clEnqueueWriteBuffer(queue, t->memory, CL_FALSE, offset, bytes, host,
+                                            waits->count, mmul_opencl_wait_list(waits), event)
+                     : clEnqueueReadBuffer(queue, t->memory, CL_FALSE, offset, bytes, host,
+                                           waits->count, mmul_opencl_wait_list(waits), event);
 }
 
-static cl_int begin_rectangle(cl_command_queue queue, const struct transfer *t) {
+static cl_int begin_rectangle(cl_command_queue queue, const struct transfer *t, cl_event *event) {
     const size_t origin[3] = {t->offset % t->pitch, t->offset / t->pitch, 0};
     const size_t host_origin[3] = {0, 0, 0};
     const size_t region[3] = {t->width, t->rows, 1};
-    return t->upload
-               ? clEnqueueWriteBufferRect(queue, t->memory, CL_FALSE, origin, host_origin, region,
-                                          t->pitch, 0, t->host_pitch, 0, t->host, 0, NULL, NULL)
-               : clEnqueueReadBufferRect(queue, t->memory, CL_FALSE, origin, host_origin, region,
-                                         t->pitch, 0, t->host_pitch, 0, t->host, 0, NULL, NULL);
+    const cl_event *waits = mmul_opencl_wait_list(&t->waits);
+    return t->upload ? clEnqueueWriteBufferRect(queue, t->memory, CL_FALSE, origin, host_origin,
+                                                region, t->pitch, 0, t->host_pitch, 0, t->host,
+                                                t->waits.count, waits, event)
+                     : clEnqueueReadBufferRect(queue, t->memory, CL_FALSE, origin, host_origin,
+                                               region, t->pitch, 0, t->host_pitch, 0, t->host,
+                                               t->waits.count, waits, event);
 }
 
-static cl_int begin_transfer(cl_command_queue queue, const struct transfer *t) {
+static cl_int begin_transfer(cl_command_queue queue, const struct transfer *t, cl_event *event) {
     if (t->rows == 1 || (t->width == t->pitch && t->width == t->host_pitch)) {
-        return begin_run(queue, t, 0, t->width * t->rows);
+        return begin_run(queue, t, 0, t->width * t->rows, event);
     }
     // Some drivers refuse a rectangle that runs over the end of a row: those go row by row.
     if (t->offset % t->pitch + t->width <= t->pitch) {
-        return begin_rectangle(queue, t);
+        return begin_rectangle(queue, t, event);
     }
     cl_int code = CL_SUCCESS;
     for (size_t row = 0; row < t->rows && code == CL_SUCCESS; row++) {
-        code = begin_run(queue, t, row, t->width);
+        code = begin_run(queue, t, row, t->width, row + 1 == t->rows ? event : NULL);
     }
     return code;
 }
 
-// Begins it and sends it on its way.
+// Begins it and sends it on its way; `use` is that of the buffer.
 static enum mmul_status transfer(struct mmul_opencl *opencl, const struct transfer *t,
-                                 struct mmul_error *err) {
-    cl_int code = begin_transfer(opencl->queue, t);
+                                 struct mmul_opencl_use *use, struct mmul_error *err) {
+    enum mmul_opencl_queue queue = t->upload ? MMUL_QUEUE_UPLOAD : MMUL_QUEUE_DOWNLOAD;
+    cl_event event = NULL;
+    cl_int code = begin_transfer(opencl->order.queues[queue], t, &event);
     if (code == CL_SUCCESS) {
-        code = clFlush(opencl->queue);
+        (t->upload ? mmul_opencl_note_write : mmul_opencl_note_read)(use, queue, event);
+        code = mmul_opencl_begin(&opencl->order, queue, event);
     }
     if (code != CL_SUCCESS) {
         return mmul_opencl_fail(err, code, "cannot copy %s '%s'", t->upload ? "to" : "from",
@@ -154,7 +163,8 @@ enum mmul_status mmul_opencl_download(void *self, struct mmul_operand from, int6
                                       int64_t cols, float *host, int64_t host_ld,
                                       struct mmul_error *err) {
     struct transfer t = describe_transfer(from, rows, cols, (char *)host, host_ld, false);
-    return transfer(self, &t, err);
+    mmul_opencl_wait_to_read(&t.waits, &from.buffer->use, MMUL_QUEUE_DOWNLOAD);
+    return transfer(self, &t, &from.buffer->use, err);
 }
 
 // ---------------------------------------------------------------------------------------- widening
@@ -208,8 +218,17 @@ static enum mmul_status begin_widening(struct mmul_opencl *opencl, struct mmul_o
     }
     const size_t local[2] = {opencl->widen_group, 1};
     const size_t global[2] = {((size_t)cols + local[0] - 1) / local[0] * local[0], (size_t)rows};
+    struct mmul_opencl_waits waits = {.count = 0};
+    mmul_opencl_wait_to_write(&waits, &to.buffer->use, MMUL_QUEUE_UPLOAD);
+    cl_event event = NULL;
     if (code == CL_SUCCESS) {
-        code = clEnqueueNDRangeKernel(opencl->queue, kernel, 2, NULL, global, local, 0, NULL, NULL);
+        code =
+            clEnqueueNDRangeKernel(opencl->order.queues[MMUL_QUEUE_UPLOAD], kernel, 2, NULL, global,
+                                   local, waits.count, mmul_opencl_wait_list(&waits), &event);
+    }
+    if (code == CL_SUCCESS) {
+        mmul_opencl_note_write(&to.buffer->use, MMUL_QUEUE_UPLOAD, event);
+        code = mmul_opencl_begin(&opencl->order, MMUL_QUEUE_UPLOAD, event);
     }
     if (code != CL_SUCCESS) {
         return mmul_opencl_fail(err, code, "cannot widen 16-bit elements on '%s'", opencl->label);
@@ -232,7 +251,9 @@ static enum mmul_status upload_piece(struct mmul_opencl *opencl, struct mmul_ope
         .host_pitch = (size_t)host_ld * 2,
         .upload = true,
     };
-    enum mmul_status status = transfer(opencl, &t, err);
+    struct mmul_opencl_use staging = {.write = NULL}; // nothing else touches it
+    enum mmul_status status = transfer(opencl, &t, &staging, err);
+    mmul_opencl_use_fini(&staging);
     return status == MMUL_OK ? begin_widening(opencl, to, rows, cols, dtype, err) : status;
 }
 
@@ -262,5 +283,6 @@ enum mmul_status mmul_opencl_upload(void *self, struct mmul_operand to, int64_t 
         return upload_widened(self, to, rows, cols, host, host_ld, dtype, err);
     }
     struct transfer t = describe_transfer(to, rows, cols, (char *)host, host_ld, true);
-    return transfer(self, &t, err);
+    mmul_opencl_wait_to_write(&t.waits, &to.buffer->use, MMUL_QUEUE_UPLOAD);
+    return transfer(self, &t, &to.buffer->use, err);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// An OpenCL device: one context, one in-order queue, CLBlast for the products, our kernels for the
-// rest. CLBlast is called from one thread of the process only: its caches are per process.
+// An OpenCL device: one context, queues for uploads, products and downloads (opencl_order), CLBlast
+// for the products, our kernels for the rest. CLBlast is called from one thread of the process only:
+// its caches are per process.
 // Does not tile: the caller keeps operands and the temporary that gemm_temporary_bytes announces
 // within the device's memory.
 #include "device/opencl_device.h"
@@ -26,9 +27,7 @@ static void close_opencl(void *self, bool lost) {
         mmul_free(opencl);
         return;
     }
-    if (opencl->queue != NULL) {
-        clFinish(opencl->queue); // host memory of transfers still under way is the caller's
-    }
+    mmul_opencl_order_fini(&opencl->order);
     CLBlastClearCache(); // before the context goes: it holds programs of it
     if (opencl->temporary != NULL)
         clReleaseMemObject(opencl->temporary);
@@ -40,8 +39,6 @@ static void close_opencl(void *self, bool lost) {
         clReleaseKernel(opencl->widen_bfloat16);
     if (opencl->program != NULL)
         clReleaseProgram(opencl->program);
-    if (opencl->queue != NULL)
-        clReleaseCommandQueue(opencl->queue);
     if (opencl->context != NULL)
         clReleaseContext(opencl->context);
     mmul_free(opencl);
@@ -57,9 +54,8 @@ static enum mmul_status connect(struct mmul_opencl *opencl, cl_platform_id platf
         opencl->context = NULL;
         return mmul_opencl_fail(err, code, "cannot open '%s'", opencl->label);
     }
-    opencl->queue = clCreateCommandQueue(opencl->context, opencl->device, 0, &code);
+    code = mmul_opencl_order_init(&opencl->order, opencl->context, opencl->device);
     if (code != CL_SUCCESS) {
-        opencl->queue = NULL;
         return mmul_opencl_fail(err, code, "cannot make a queue on '%s'", opencl->label);
     }
     return MMUL_OK;
@@ -93,13 +89,23 @@ static void describe(const void *self, struct mmul_device_info *info) {
     *info = opencl->info;
 }
 
-static enum mmul_status wait_queue(void *self, struct mmul_error *err) {
-    struct mmul_opencl *opencl = self;
-    cl_int code = clFinish(opencl->queue);
+static enum mmul_status report(const struct mmul_opencl *opencl, cl_int code,
+                               struct mmul_error *err) {
     if (code != CL_SUCCESS) {
         return mmul_opencl_fail(err, code, "work on '%s' failed", opencl->label);
     }
     return MMUL_OK;
+}
+
+static enum mmul_status wait_all(void *self, struct mmul_error *err) {
+    struct mmul_opencl *opencl = self;
+    return report(opencl, mmul_opencl_end_all(&opencl->order), err);
+}
+
+static enum mmul_status wait_buffer(void *self, struct mmul_buffer *buffer,
+                                    struct mmul_error *err) {
+    struct mmul_opencl *opencl = self;
+    return report(opencl, mmul_opencl_end_use(&opencl->order, &buffer->use), err);
 }
 
 // ------------------------------------------------------------------------------------------ gemm
@@ -111,7 +117,7 @@ static CLBlastTranspose convert_transpose(bool transpose) {
 // Bytes of CLBlast's temporary for just these operands; 0 for the small products that need none.
 static CLBlastStatusCode ask_temporary(const struct mmul_opencl *opencl,
                                        const struct mmul_gemm *args, size_t *bytes) {
-    cl_command_queue queue = opencl->queue;
+    cl_command_queue queue = opencl->order.queues[MMUL_QUEUE_COMPUTE];
     return CLBlastSGemmTempBufferSize(
         CLBlastLayoutRowMajor, convert_transpose(args->transpose_a),
         convert_transpose(args->transpose_b), (size_t)args->m, (size_t)args->n, (size_t)args->k,
@@ -148,6 +154,39 @@ static enum mmul_status grow_temporary(struct mmul_opencl *opencl, size_t bytes,
     return status;
 }
 
+// CLBlast takes no list of events: what comes behind a barrier in the queue waits for them.
+static CLBlastStatusCode begin_gemm(struct mmul_opencl *opencl, const struct mmul_gemm *args) {
+    const enum mmul_opencl_queue compute = MMUL_QUEUE_COMPUTE;
+    struct mmul_opencl_use *a = &args->a.buffer->use, *b = &args->b.buffer->use;
+    struct mmul_opencl_use *c = &args->c.buffer->use;
+    cl_command_queue queue = opencl->order.queues[compute];
+    struct mmul_opencl_waits waits = {.count = 0};
+    cl_event event = NULL;
+    mmul_opencl_wait_to_read(&waits, a, compute);
+    mmul_opencl_wait_to_read(&waits, b, compute);
+    mmul_opencl_wait_to_write(&waits, c, compute);
+    if (waits.count > 0) {
+        cl_int code = clEnqueueBarrierWithWaitList(queue, waits.count, waits.events, NULL);
+        if (code != CL_SUCCESS) {
+            return (CLBlastStatusCode)code;
+        }
+    }
+    CLBlastStatusCode code = CLBlastSgemmWithTempBuffer(
+        CLBlastLayoutRowMajor, convert_transpose(args->transpose_a),
+        convert_transpose(args->transpose_b), (size_t)args->m, (size_t)args->n, (size_t)args->k,
+        args->alpha, args->a.buffer->memory, (size_t)args->a.offset, (size_t)args->a.ld,
+        args->b.buffer->memory, (size_t)args->b.offset, (size_t)args->b.ld, args->beta,
+        args->c.buffer->memory, (size_t)args->c.offset, (size_t)args->c.ld, &queue, &event,
+        opencl->temporary);
+    if (code != CLBlastSuccess) {
+        return code;
+    }
+    mmul_opencl_note_read(a, compute, event);
+    mmul_opencl_note_read(b, compute, event);
+    mmul_opencl_note_write(c, compute, event);
+    return (CLBlastStatusCode)mmul_opencl_begin(&opencl->order, compute, event);
+}
+
 static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mmul_error *err) {
     struct mmul_opencl *opencl = self;
     size_t bytes = 0;
@@ -157,16 +196,7 @@ static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mm
         if (status != MMUL_OK) {
             return status;
         }
-        code = CLBlastSgemmWithTempBuffer(
-            CLBlastLayoutRowMajor, convert_transpose(args->transpose_a),
-            convert_transpose(args->transpose_b), (size_t)args->m, (size_t)args->n, (size_t)args->k,
-            args->alpha, args->a.buffer->memory, (size_t)args->a.offset, (size_t)args->a.ld,
-            args->b.buffer->memory, (size_t)args->b.offset, (size_t)args->b.ld, args->beta,
-            args->c.buffer->memory, (size_t)args->c.offset, (size_t)args->c.ld, &opencl->queue,
-            NULL, opencl->temporary);
-    }
-    if (code == CLBlastSuccess) {
-        code = (CLBlastStatusCode)clFlush(opencl->queue);
+        code = begin_gemm(opencl, args);
     }
     if (code != CLBlastSuccess) {
         return mmul_opencl_fail(err, (int)code,
@@ -236,8 +266,14 @@ static enum mmul_status create_zeroed(struct mmul_opencl *opencl, int64_t count,
     if (status != MMUL_OK) {
         return status;
     }
-    cl_int code = clEnqueueFillBuffer(opencl->queue, (*buffer)->memory, &zero, sizeof zero, 0,
-                                      (size_t)count * sizeof zero, 0, NULL, NULL);
+    const enum mmul_opencl_queue compute = MMUL_QUEUE_COMPUTE;
+    cl_event event = NULL;
+    cl_int code = clEnqueueFillBuffer(opencl->order.queues[compute], (*buffer)->memory, &zero,
+                                      sizeof zero, 0, (size_t)count * sizeof zero, 0, NULL, &event);
+    if (code == CL_SUCCESS) {
+        mmul_opencl_note_write(&(*buffer)->use, compute, event);
+        code = mmul_opencl_begin(&opencl->order, compute, event);
+    }
     if (code != CL_SUCCESS) {
         return mmul_opencl_fail(err, code, "cannot fill a buffer on '%s'", opencl->label);
     }
@@ -262,7 +298,7 @@ static enum mmul_status warm_up(void *self, struct mmul_error *err) {
         status = warm_clblast(opencl, buffers, large, ld, err);
     }
     if (status == MMUL_OK) {
-        status = wait_queue(opencl, err);
+        status = wait_all(opencl, err);
     }
     for (int i = 0; i < 3; i++) {
         mmul_opencl_buffer_destroy(opencl, buffers[i], status != MMUL_OK);
@@ -282,5 +318,6 @@ const struct mmul_device_table mmul_opencl_table = {
     .upload = mmul_opencl_upload,
     .download = mmul_opencl_download,
     .gemm = gemm,
-    .wait = wait_queue,
+    .wait = wait_all,
+    .wait_buffer = wait_buffer,
 };

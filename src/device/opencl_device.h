@@ -6,6 +6,7 @@
 #include <CL/cl.h>
 
 #include "device/device.h"
+#include "device/opencl_order.h"
 
 // Elements of 16 bits that wait on the device to be widened: a larger upload goes in pieces.
 enum { MMUL_OPENCL_STAGING_COUNT = 1 << 23 };
@@ -13,12 +14,12 @@ enum { MMUL_OPENCL_STAGING_COUNT = 1 << 23 };
 struct mmul_opencl {
     cl_device_id device; // borrowed from the driver
     cl_context context;
-    cl_command_queue queue; // in order
-    cl_program program;     // NULL until the kernels are needed, like the five below
+    struct mmul_opencl_order order; // its queues
+    cl_program program;             // NULL until the kernels are needed, like the five below
     cl_kernel widen_float16, widen_bfloat16;
     size_t widen_group; // work-items of a group
-    cl_mem staging;     // MMUL_OPENCL_STAGING_COUNT elements of 16 bits
-    cl_mem temporary;   // CLBlast's padded copies
+    cl_mem staging;     // MMUL_OPENCL_STAGING_COUNT elements of 16 bits; upload queue only
+    cl_mem temporary;   // CLBlast's padded copies; compute queue only
     size_t temporary_bytes;
     char label[160]; // "0:0 (Radeon VII)"
     struct mmul_device_info info;
@@ -27,6 +28,7 @@ struct mmul_opencl {
 struct mmul_buffer {
     cl_mem memory;
     int64_t count;
+    struct mmul_opencl_use use;
 };
 
 // Device-table entries in opencl_buffer.c.

@@ -250,6 +250,14 @@ enum mmul_status mmul_device_wait(struct mmul_device *device, struct mmul_error 
     return note(device, device->table->wait(device->self, err));
 }
 
+enum mmul_status mmul_device_wait_buffer(struct mmul_device *device, struct mmul_buffer *buffer,
+                                         struct mmul_error *err) {
+    if (device->lost || device->table->wait_buffer == NULL) {
+        return mmul_device_wait(device, err);
+    }
+    return note(device, device->table->wait_buffer(device->self, buffer, err));
+}
+
 void mmul_device_set_threads(struct mmul_device *device, int threads) {
     assert(threads >= 1);
     if (!device->lost && device->table->set_threads != NULL) {

@@ -52,13 +52,8 @@ static enum mmul_status multiply_and_check(struct mmul_run *run, const struct mm
     return status;
 }
 
-// Devices remember what they were sent by its address.
-static void forget_on_device(struct mmul_run *run) {
-    run->worker.a.holds = run->worker.b.holds = NULL;
-}
-
 void mmul_run_forget_pieces(struct mmul_run *run) {
-    forget_on_device(run);
+    mmul_worker_forget(&run->worker);
     if (!run->checks_by_whole)
         mmul_verifier_forget(&run->verifier);
 }
@@ -90,7 +85,7 @@ static enum mmul_status compute_step(struct mmul_run *run, struct mmul_step step
         mmul_run_forget_pieces(run); // they may lie where older ones lay
     run->pieces_round = step.round;
     if (node->whole_slots > 0 && !node->whole_stays)
-        forget_on_device(run); // a new panel in an old slot
+        mmul_worker_forget(&run->worker); // a new panel in an old slot
     return mmul_run_compute_part(run, step, &part, err);
 }
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
 // Tiles of a product on one device. Operands the device can use where they lie are not copied;
-// others are staged: uploaded into a tile-sized buffer, widened there when they are 16-bit.
+// others are staged: uploaded into a tile-sized lane, widened there when they are 16-bit.
 //
-//        n0        for each column of tiles n0, for each row of tiles m0:
-//      +----+          for each k0: C(m0,n0) += A(m0,k0) B(k0,n0)
-//   m0 | C  |      so B's tile stays on the device while A's pass by, when k is not cut.
+//        n0        for each column of tiles n0, for each row of tiles m0 (down, then up, ...):
+//      +----+          for each k0 (forth, then back, ...): C(m0,n0) += A(m0,k0) B(k0,n0)
+//   m0 | C  |      so that every tile begins with operands of the one before.
 //      +----+
 //
+// Everything is begun in that order and not waited for, until the lane of a finished tile of C is
+// needed for a later one: then it is brought home while the device multiplies the tile between.
 // Does not check results (exec/verify) and decides nothing about who computes what.
 #include "exec/worker.h"
 
@@ -16,27 +18,10 @@
 #include "base/memory.h"
 #include "base/status.h"
 
-// ------------------------------------------------------------------------------------- staging
+// ------------------------------------------------------------------------------------- operands
 
 static bool in_place(const struct mmul_worker *worker, enum mmul_dtype dtype) {
     return dtype == MMUL_F32 && mmul_device_can_borrow(worker->context->device);
-}
-
-static void stage_drop(struct mmul_worker *worker, struct mmul_stage *stage) {
-    mmul_device_buffer_destroy(worker->context->device, stage->buffer);
-    *stage = (struct mmul_stage){0};
-}
-
-static enum mmul_status stage_reserve(struct mmul_worker *worker, struct mmul_stage *stage,
-                                      int64_t count, struct mmul_error *err) {
-    if (stage->capacity >= count)
-        return MMUL_OK;
-    stage_drop(worker, stage);
-    enum mmul_status status =
-        mmul_device_buffer_create(worker->context->device, count, &stage->buffer, err);
-    if (status == MMUL_OK)
-        stage->capacity = count;
-    return status;
 }
 
 // Where the device finds a matrix of the product: borrowed whole for the time of the product, or
@@ -74,94 +59,145 @@ static enum mmul_status source_tile(struct mmul_worker *worker, const struct sou
         *operand = (struct mmul_operand){source->borrowed, offset, source->ld};
         return MMUL_OK;
     }
-    struct mmul_stage *stage = source->stage;
-    const char *host = source->host + offset * (int64_t)mmul_dtype_bytes(source->dtype);
-    enum mmul_status status = stage_reserve(worker, stage, rows * cols, err);
-    if (status != MMUL_OK)
-        return status;
-    *operand = (struct mmul_operand){stage->buffer, 0, cols};
-    if (stage->holds == host && stage->rows == rows && stage->cols == cols)
-        return MMUL_OK;
-    stage->holds = NULL;
-    status = mmul_device_upload(worker->context->device, *operand, rows, cols, host, source->ld,
-                                source->dtype, err);
-    if (status == MMUL_OK) {
-        stage->holds = host;
-        stage->rows = rows;
-        stage->cols = cols;
-    }
-    return status;
+    const struct mmul_host_tile tile = {.at = source->host +
+                                              offset * (int64_t)mmul_dtype_bytes(source->dtype),
+                                        .rows = rows,
+                                        .cols = cols,
+                                        .ld = source->ld,
+                                        .dtype = source->dtype};
+    return mmul_stage_load(source->stage, worker->context->device, &tile, operand, err);
+}
+
+// ---------------------------------------------------------------------------------------- order
+
+static int64_t divide_up(int64_t count, int64_t by) {
+    return (count + by - 1) / by;
+}
+
+// One multiplication: the part of C at (m0, n0), the terms from k0 on.
+struct tile_step {
+    int64_t tile; // of C, in order
+    int64_t m0, n0, k0, m, n, k;
+    bool is_first; // of its tile of C: the one that beta applies to
+};
+
+static int64_t step_count(const struct mmul_product *p, struct mmul_tile tile) {
+    return divide_up(p->m, tile.m) * divide_up(p->n, tile.n) * divide_up(p->k, tile.k);
+}
+
+// The index-th multiplication; every second way along a side goes back.
+static struct tile_step step_at(const struct mmul_product *p, struct mmul_tile tile,
+                                int64_t index) {
+    int64_t along_m = divide_up(p->m, tile.m), along_k = divide_up(p->k, tile.k);
+    int64_t number = index / along_k, q = index % along_k;
+    int64_t j = number / along_m, i = number % along_m;
+    bool is_first = q == 0;
+    i = j % 2 == 0 ? i : along_m - 1 - i;
+    q = number % 2 == 0 ? q : along_k - 1 - q;
+    return (struct tile_step){.tile = number,
+                              .m0 = i * tile.m,
+                              .n0 = j * tile.n,
+                              .k0 = q * tile.k,
+                              .m = mmul_smaller(tile.m, p->m - i * tile.m),
+                              .n = mmul_smaller(tile.n, p->n - j * tile.n),
+                              .k = mmul_smaller(tile.k, p->k - q * tile.k),
+                              .is_first = is_first};
 }
 
 // ---------------------------------------------------------------------------------- one product
 
-struct tile_place {
-    int64_t m0, n0, k0, m, n, k;
-};
-
-struct sources {
+// A product on its way through the device.
+struct job {
+    struct mmul_worker *worker;
+    const struct mmul_product *p;
+    struct mmul_tile tile;
     struct source a, b, c;
+    struct mmul_operand result;      // the present tile of C on the device
+    struct tile_step on_device[2];   // per lane of C: what it holds that C does not, m = 0: nothing
+    struct mmul_operand to_bring[2]; // and where
 };
 
-// One gemm of a tile: the first along k applies beta, the later ones add.
-static enum mmul_status multiply_tile(struct mmul_worker *worker, const struct mmul_product *p,
-                                      const struct sources *s, const struct tile_place *at,
-                                      struct mmul_operand c, struct mmul_error *err) {
+static enum mmul_status load_operands(const struct job *job, const struct tile_step *at,
+                                      struct mmul_gemm *args, struct mmul_error *err) {
+    struct mmul_worker *worker = job->worker;
+    enum mmul_status status =
+        args->transpose_a
+            ? source_tile(worker, &job->a, at->k0, at->m0, at->k, at->m, &args->a, err)
+            : source_tile(worker, &job->a, at->m0, at->k0, at->m, at->k, &args->a, err);
+    if (status != MMUL_OK)
+        return status;
+    return args->transpose_b
+               ? source_tile(worker, &job->b, at->n0, at->k0, at->n, at->k, &args->b, err)
+               : source_tile(worker, &job->b, at->k0, at->n0, at->k, at->n, &args->b, err);
+}
+
+// What a lane of C holds comes home.
+static enum mmul_status bring_result(struct job *job, int lane, struct mmul_error *err) {
+    const struct tile_step at = job->on_device[lane];
+    if (at.m == 0)
+        return MMUL_OK;
+    job->on_device[lane].m = 0;
+    return mmul_landing_bring(&job->worker->landing, job->worker->context->device,
+                              job->to_bring[lane], at.m, at.n,
+                              job->p->c + at.m0 * job->p->ldc + at.n0, job->p->ldc, err);
+}
+
+static int c_lanes(const struct job *job) {
+    return job->worker->c.count == 2 ? 2 : 1;
+}
+
+// C of a tile: where it lies, or a lane (with C_in in it when beta asks for it).
+static enum mmul_status begin_result(struct job *job, const struct tile_step *at,
+                                     struct mmul_error *err) {
+    const struct mmul_product *p = job->p;
+    struct mmul_device *device = job->worker->context->device;
+    if (job->c.borrowed != NULL) {
+        job->result = (struct mmul_operand){job->c.borrowed, at->m0 * p->ldc + at->n0, p->ldc};
+        return MMUL_OK;
+    }
+    int lane = (int)(at->tile % c_lanes(job));
+    enum mmul_status status = bring_result(job, lane, err);
+    if (status == MMUL_OK)
+        status = mmul_stage_take(&job->worker->c, device, lane, at->m, at->n, &job->result, err);
+    if (status != MMUL_OK)
+        return status;
+    job->on_device[lane] = *at;
+    job->to_bring[lane] = job->result;
+    if (p->beta == 0)
+        return MMUL_OK;
+    return mmul_device_upload(device, job->result, at->m, at->n,
+                              p->c_in + at->m0 * p->ldc_in + at->n0, p->ldc_in, MMUL_F32, err);
+}
+
+// One gemm of a tile: the first applies beta, the later ones add.
+static enum mmul_status multiply_step(struct job *job, const struct tile_step *at,
+                                      struct mmul_error *err) {
+    const struct mmul_product *p = job->p;
     struct mmul_gemm args = {.transpose_a = p->transpose_a,
                              .transpose_b = p->transpose_b,
                              .m = at->m,
                              .n = at->n,
                              .k = at->k,
                              .alpha = p->alpha,
-                             .beta = at->k0 == 0 ? p->beta : 1,
-                             .c = c};
-    enum mmul_status status =
-        p->transpose_a ? source_tile(worker, &s->a, at->k0, at->m0, at->k, at->m, &args.a, err)
-                       : source_tile(worker, &s->a, at->m0, at->k0, at->m, at->k, &args.a, err);
-    if (status == MMUL_OK)
-        status = p->transpose_b
-                     ? source_tile(worker, &s->b, at->n0, at->k0, at->n, at->k, &args.b, err)
-                     : source_tile(worker, &s->b, at->k0, at->n0, at->k, at->n, &args.b, err);
-    return status == MMUL_OK ? mmul_device_gemm(worker->context->device, &args, err) : status;
+                             .beta = at->is_first ? p->beta : 1};
+    enum mmul_status status = load_operands(job, at, &args, err);
+    if (status == MMUL_OK && at->is_first)
+        status = begin_result(job, at, err);
+    args.c = job->result;
+    return status == MMUL_OK ? mmul_device_gemm(job->worker->context->device, &args, err) : status;
 }
 
-// C of a tile: where it lies, or staged (with C_in in it when beta asks for it).
-static enum mmul_status begin_c_tile(struct mmul_worker *worker, const struct mmul_product *p,
-                                     const struct sources *s, const struct tile_place *at,
-                                     struct mmul_operand *c, struct mmul_error *err) {
-    if (s->c.borrowed != NULL) {
-        *c = (struct mmul_operand){s->c.borrowed, at->m0 * p->ldc + at->n0, p->ldc};
-        return MMUL_OK;
+static enum mmul_status multiply_steps(struct job *job, struct mmul_error *err) {
+    int64_t steps = step_count(job->p, job->tile);
+    struct tile_step at = {0};
+    enum mmul_status status = MMUL_OK;
+    for (int64_t i = 0; status == MMUL_OK && i < steps; i++) {
+        at = step_at(job->p, job->tile, i);
+        status = multiply_step(job, &at, err);
     }
-    enum mmul_status status = stage_reserve(worker, &worker->c, at->m * at->n, err);
-    *c = (struct mmul_operand){worker->c.buffer, 0, at->n};
-    if (status != MMUL_OK || p->beta == 0)
-        return status;
-    return mmul_device_upload(worker->context->device, *c, at->m, at->n,
-                              p->c + at->m0 * p->ldc + at->n0, p->ldc, MMUL_F32, err);
-}
-
-static enum mmul_status end_c_tile(struct mmul_worker *worker, const struct mmul_product *p,
-                                   const struct sources *s, const struct tile_place *at,
-                                   struct mmul_operand c, struct mmul_error *err) {
-    if (s->c.borrowed != NULL)
-        return MMUL_OK;
-    enum mmul_status status = mmul_device_download(worker->context->device, c, at->m, at->n,
-                                                   p->c + at->m0 * p->ldc + at->n0, p->ldc, err);
-    // Waited for at once: a device that is lost later must not write into C any more.
-    return status == MMUL_OK ? mmul_device_wait(worker->context->device, err) : status;
-}
-
-static enum mmul_status multiply_c_tile(struct mmul_worker *worker, const struct mmul_product *p,
-                                        const struct sources *s, struct tile_place at,
-                                        int64_t tile_k, struct mmul_error *err) {
-    struct mmul_operand c;
-    enum mmul_status status = begin_c_tile(worker, p, s, &at, &c, err);
-    for (at.k0 = 0; status == MMUL_OK && at.k0 < p->k; at.k0 += tile_k) {
-        at.k = mmul_smaller(tile_k, p->k - at.k0);
-        status = multiply_tile(worker, p, s, &at, c, err);
-    }
-    return status == MMUL_OK ? end_c_tile(worker, p, s, &at, c, err) : status;
+    for (int i = 1; status == MMUL_OK && i <= c_lanes(job); i++)
+        status = bring_result(job, (int)((at.tile + i) % c_lanes(job)), err);
+    return status == MMUL_OK ? mmul_device_wait(job->worker->context->device, err) : status;
 }
 
 // A device that copies nothing needs no tiles.
@@ -171,38 +207,23 @@ static struct mmul_tile tile_for(const struct mmul_worker *worker, const struct 
     return worker->tile;
 }
 
-static enum mmul_status multiply_tiles(struct mmul_worker *worker, const struct mmul_product *p,
-                                       const struct sources *s, struct mmul_error *err) {
-    struct mmul_tile tile = tile_for(worker, p);
-    enum mmul_status status = MMUL_OK;
-    for (int64_t n0 = 0; status == MMUL_OK && n0 < p->n; n0 += tile.n)
-        for (int64_t m0 = 0; status == MMUL_OK && m0 < p->m; m0 += tile.m) {
-            const struct tile_place at = {.m0 = m0,
-                                          .n0 = n0,
-                                          .m = mmul_smaller(tile.m, p->m - m0),
-                                          .n = mmul_smaller(tile.n, p->n - n0)};
-            status = multiply_c_tile(worker, p, s, at, tile.k, err);
-        }
-    return status == MMUL_OK ? mmul_device_wait(worker->context->device, err) : status;
-}
-
 static enum mmul_status multiply_on_device(struct mmul_worker *worker, const struct mmul_product *p,
                                            struct mmul_error *err) {
-    struct sources s = {0};
+    struct job job = {.worker = worker, .p = p, .tile = tile_for(worker, p)};
     int64_t a_rows = p->transpose_a ? p->k : p->m, a_cols = p->transpose_a ? p->m : p->k;
     int64_t b_rows = p->transpose_b ? p->n : p->k, b_cols = p->transpose_b ? p->k : p->n;
     enum mmul_status status =
-        source_init(worker, &s.a, p->a, p->a_dtype, p->lda, a_rows, a_cols, &worker->a, err);
+        source_init(worker, &job.a, p->a, p->a_dtype, p->lda, a_rows, a_cols, &worker->a, err);
     if (status == MMUL_OK)
         status =
-            source_init(worker, &s.b, p->b, p->b_dtype, p->ldb, b_rows, b_cols, &worker->b, err);
+            source_init(worker, &job.b, p->b, p->b_dtype, p->ldb, b_rows, b_cols, &worker->b, err);
     if (status == MMUL_OK)
-        status = source_init(worker, &s.c, p->c, MMUL_F32, p->ldc, p->m, p->n, &worker->c, err);
+        status = source_init(worker, &job.c, p->c, MMUL_F32, p->ldc, p->m, p->n, &worker->c, err);
     if (status == MMUL_OK)
-        status = multiply_tiles(worker, p, &s, err);
-    source_fini(worker, &s.c);
-    source_fini(worker, &s.b);
-    source_fini(worker, &s.a);
+        status = multiply_steps(&job, err);
+    source_fini(worker, &job.c);
+    source_fini(worker, &job.b);
+    source_fini(worker, &job.a);
     return status;
 }
 
@@ -221,9 +242,10 @@ static enum mmul_status resize_tile(struct mmul_worker *worker, const struct mmu
 }
 
 static void leave_device(struct mmul_worker *worker) {
-    stage_drop(worker, &worker->a);
-    stage_drop(worker, &worker->b);
-    stage_drop(worker, &worker->c);
+    mmul_stage_drop(&worker->a, worker->context->device);
+    mmul_stage_drop(&worker->b, worker->context->device);
+    mmul_stage_drop(&worker->c, worker->context->device);
+    mmul_landing_fini(&worker->landing);
     worker->replaced = true;
 }
 
@@ -238,9 +260,14 @@ enum mmul_status mmul_worker_distrust(struct mmul_worker *worker, const char *wh
     return mmul_context_replace_device(worker->context, why, err);
 }
 
-// beta applies to what C holds when the product begins; a product done again begins again.
-static void load_c_in(const struct mmul_product *p) {
-    for (int64_t i = 0; p->beta != 0 && i < p->m; i++)
+void mmul_worker_forget(struct mmul_worker *worker) {
+    mmul_stage_forget(&worker->a);
+    mmul_stage_forget(&worker->b);
+}
+
+// A device that works where C lies finds C_in there; a product done again begins again.
+static void load_c_in(const struct mmul_worker *worker, const struct mmul_product *p) {
+    for (int64_t i = 0; in_place(worker, MMUL_F32) && p->beta != 0 && i < p->m; i++)
         memcpy(p->c + i * p->ldc, p->c_in + i * p->ldc_in, (size_t)p->n * sizeof(float));
 }
 
@@ -259,7 +286,7 @@ enum mmul_status mmul_worker_multiply(struct mmul_worker *worker,
         return MMUL_OK;
     }
     for (;;) {
-        load_c_in(product);
+        load_c_in(worker, product);
         enum mmul_status status = worker->replaced ? resize_tile(worker, product, err) : MMUL_OK;
         if (status == MMUL_OK)
             status = multiply_on_device(worker, product, err);
@@ -274,6 +301,16 @@ enum mmul_status mmul_worker_multiply(struct mmul_worker *worker,
 
 // ---------------------------------------------------------------------------------------- start
 
+// Operands that had one tile have two, of half the size: the second lane costs nothing.
+static void add_lane(struct mmul_tile *tile, const int64_t *halved) {
+    if (halved != &tile->n && tile->a_lanes == 1)
+        tile->a_lanes = 2;
+    if (halved != &tile->m && tile->b_lanes == 1)
+        tile->b_lanes = 2;
+    if (halved != &tile->k && tile->c_lanes == 1)
+        tile->c_lanes = 2;
+}
+
 // The plan only estimates what a gemm needs beside its operands; the device knows. Tiles whose
 // temporary memory would be more than one allocation may be are halved along their longest side.
 static struct mmul_tile fit_temporary(const struct mmul_device *device, struct mmul_tile tile) {
@@ -287,6 +324,7 @@ static struct mmul_tile fit_temporary(const struct mmul_device *device, struct m
         if (*side == 1)
             break;
         *side = (*side + 1) / 2;
+        add_lane(&tile, side);
     }
     return tile;
 }
@@ -296,17 +334,23 @@ enum mmul_status mmul_worker_init(struct mmul_worker *worker, struct mmul_contex
                                   enum mmul_dtype b_dtype, bool no_fallback,
                                   struct mmul_error *err) {
     *worker = (struct mmul_worker){.context = context, .tile = tile, .no_fallback = no_fallback};
+    struct mmul_device *device = context->device;
     enum mmul_status status = MMUL_OK;
     if (tile.m == 0)
         return MMUL_OK;
-    if (!mmul_device_can_borrow(context->device))
-        worker->tile = tile = fit_temporary(context->device, tile);
+    if (!mmul_device_can_borrow(device))
+        worker->tile = tile = fit_temporary(device, tile);
+    if (!in_place(worker, MMUL_F32)) {
+        status = mmul_landing_reserve(&worker->landing, tile.m * tile.n, err);
+        if (status != MMUL_OK)
+            return status;
+    }
     if (!in_place(worker, a_dtype))
-        status = stage_reserve(worker, &worker->a, tile.m * tile.k, err);
+        status = mmul_stage_reserve(&worker->a, device, tile.a_lanes, tile.m * tile.k, err);
     if (status == MMUL_OK && !in_place(worker, b_dtype))
-        status = stage_reserve(worker, &worker->b, tile.k * tile.n, err);
+        status = mmul_stage_reserve(&worker->b, device, tile.b_lanes, tile.k * tile.n, err);
     if (status == MMUL_OK && !in_place(worker, MMUL_F32))
-        status = stage_reserve(worker, &worker->c, tile.m * tile.n, err);
+        status = mmul_stage_reserve(&worker->c, device, tile.c_lanes, tile.m * tile.n, err);
     return status == MMUL_OK ? status : fall_back(worker, err); // stages come when needed
 }
 

@@ -12,6 +12,10 @@ static int64_t pad(int64_t size) {
     return (size + PADDING - 1) / PADDING * PADDING;
 }
 
+static int64_t divide_up(int64_t count, int64_t by) {
+    return (count + by - 1) / by;
+}
+
 // Sides as doubles: at 2^31 a side, products leave int64.
 struct need {
     double total, largest;
@@ -24,7 +28,8 @@ static struct need device_need(const struct mmul_tile_request *r, const struct m
                     (double)pad(t->m) * (double)pad(t->n);
     double staging_a = r->a_bytes_each < 4 ? 2 * a : 0, staging_b = r->b_bytes_each < 4 ? 2 * b : 0;
     double staging = staging_a > staging_b ? staging_a : staging_b;
-    return (struct need){.total = 4 * (a + b + c + padded) + staging, .largest = 4 * padded};
+    double lanes = t->a_lanes * a + t->b_lanes * b + t->c_lanes * c;
+    return (struct need){.total = 4 * (lanes + padded) + staging, .largest = 4 * padded};
 }
 
 // In host memory only 16-bit operands are copied (widened).
@@ -32,6 +37,66 @@ static struct need host_need(const struct mmul_tile_request *r, const struct mmu
     double a = r->a_bytes_each < 4 ? 4.0 * (double)t->m * (double)t->k : 0;
     double b = r->b_bytes_each < 4 ? 4.0 * (double)t->k * (double)t->n : 0;
     return (struct need){.total = a + b, .largest = 0};
+}
+
+static bool fits(const struct mmul_tile_request *r, const struct mmul_tile *t) {
+    double most = r->host_memory ? MMUL_HOST_STAGING_BYTES : (double)r->memory_bytes;
+    double most_single =
+        r->max_allocation_bytes > 0 && (double)r->max_allocation_bytes < 4.0 * INT32_MAX
+            ? (double)r->max_allocation_bytes
+            : 4.0 * INT32_MAX;
+    struct need need = r->host_memory ? host_need(r, t) : device_need(r, t);
+    return need.total <= most && need.largest <= most_single;
+}
+
+// ------------------------------------------------------------------------------------------ lanes
+
+// Tiles of each operand: A has m by k, B k by n, C m by n.
+static void count_tiles(const struct mmul_tile_request *r, const struct mmul_tile *t, double *a,
+                        double *b, double *c) {
+    double along_m = (double)divide_up(r->m, t->m), along_n = (double)divide_up(r->n, t->n);
+    double along_k = (double)divide_up(r->k, t->k);
+    *a = along_m * along_k;
+    *b = along_k * along_n;
+    *c = along_m * along_n;
+}
+
+static int at_most(int lanes, double tiles) {
+    return tiles < lanes ? (int)tiles : lanes;
+}
+
+// The fewest that overlap.
+static void choose_lanes(const struct mmul_tile_request *r, struct mmul_tile *t) {
+    double a, b, c;
+    count_tiles(r, t, &a, &b, &c);
+    int most = r->host_memory ? 1 : 2;
+    t->a_lanes = at_most(most, a);
+    t->b_lanes = at_most(most, b);
+    t->c_lanes = at_most(most, c);
+}
+
+// One for every tile of A, and of B, where memory is left.
+static void add_lanes(const struct mmul_tile_request *r, struct mmul_tile *t) {
+    double a, b, c;
+    count_tiles(r, t, &a, &b, &c);
+    struct mmul_tile more = *t;
+    more.a_lanes = at_most(MMUL_TILE_LANES, a);
+    if (!r->host_memory && a <= MMUL_TILE_LANES && fits(r, &more))
+        *t = more;
+    more = *t;
+    more.b_lanes = at_most(MMUL_TILE_LANES, b);
+    if (!r->host_memory && b <= MMUL_TILE_LANES && fits(r, &more))
+        *t = more;
+}
+
+// ------------------------------------------------------------------------------------------ sides
+
+// Parts of the longer side of C, none shorter than is good for speed.
+static void cut_to_overlap(struct mmul_tile *tile) {
+    int64_t *side = tile->m >= tile->n ? &tile->m : &tile->n;
+    int64_t parts = mmul_smaller(MMUL_TILE_PARTS, *side / MMUL_TILE_SIDE);
+    if (parts > 1)
+        *side = pad(divide_up(*side, parts));
 }
 
 static int64_t halve(int64_t side) {
@@ -52,18 +117,9 @@ static bool shrink(struct mmul_tile *tile) {
 enum mmul_status mmul_tile_choose(const struct mmul_tile_request *request, struct mmul_tile *tile,
                                   struct mmul_error *err) {
     struct mmul_tile t = {.m = request->m, .n = request->n, .k = request->k};
-    double most = request->host_memory ? MMUL_HOST_STAGING_BYTES : (double)request->memory_bytes;
-    double most_single =
-        request->max_allocation_bytes > 0 && (double)request->max_allocation_bytes < 4.0 * INT32_MAX
-            ? (double)request->max_allocation_bytes
-            : 4.0 * INT32_MAX;
-    for (;;) {
-        struct need need = request->host_memory ? host_need(request, &t) : device_need(request, &t);
-        if (need.total <= most && need.largest <= most_single) {
-            t.device_bytes = request->host_memory ? 0 : (int64_t)need.total;
-            *tile = t;
-            return MMUL_OK;
-        }
+    if (!request->host_memory)
+        cut_to_overlap(&t);
+    for (choose_lanes(request, &t); !fits(request, &t); choose_lanes(request, &t)) {
         if (!shrink(&t)) {
             char text[32];
             return mmul_fail(err, MMUL_ERR_SYSTEM,
@@ -72,4 +128,8 @@ enum mmul_status mmul_tile_choose(const struct mmul_tile_request *request, struc
                              mmul_bytes_format(request->memory_bytes, text));
         }
     }
+    add_lanes(request, &t);
+    t.device_bytes = request->host_memory ? 0 : (int64_t)device_need(request, &t).total;
+    *tile = t;
+    return MMUL_OK;
 }

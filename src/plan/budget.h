@@ -4,10 +4,17 @@
 
 #include "mpimatmul_local.h"
 
-// Sides of the largest gemm a device is given at once, and what that costs on the device.
+enum { MMUL_TILE_LANES = 4 };
+
+// Sides of the largest gemm a device is given at once, and what that costs on the device. A lane
+// holds one tile of its operand: with two of them the next tile goes up, and the last one down,
+// while one is multiplied. An operand that is one tile has one lane; all tiles of A or B have one
+// each where they fit, so that what the next product shares with this one is not sent again.
 struct mmul_tile {
     int64_t m, n, k;
-    int64_t device_bytes; // operands, temporaries and 16-bit staging; 0: works in host memory
+    int a_lanes, b_lanes; // 1 to MMUL_TILE_LANES
+    int c_lanes;          // 1 or 2
+    int64_t device_bytes; // lanes, temporaries and 16-bit staging; 0: works in host memory
 };
 
 struct mmul_tile_request {
@@ -19,11 +26,15 @@ struct mmul_tile_request {
     int64_t max_allocation_bytes;
 };
 
-// The largest tile that fits: the longest side is halved until operands (float32), padded
-// temporaries of a tuned gemm (as much again, in one allocation) and staging fit the memory and
-// every single allocation fits max_allocation_bytes and stays below 2^31 elements (32-bit indices
-// in kernels). Devices in host memory only hold widened copies of 16-bit operands, at most
-// MMUL_HOST_STAGING_BYTES of them. Fails with MMUL_ERR_SYSTEM when not even a small tile fits.
+// The tile of a product. A device with memory of its own gets the longer side of C in
+// MMUL_TILE_PARTS parts, or in fewer when they would be shorter than MMUL_TILE_SIDE, so that its
+// transfers overlap its work. Then the longest side is halved until all lanes (float32), padded
+// temporaries of a tuned gemm (a tile of each operand, in one allocation) and staging fit the memory
+// and every single allocation fits max_allocation_bytes and stays below 2^31 elements (32-bit
+// indices in kernels). Devices in host memory only hold widened copies of 16-bit operands, at most
+// MMUL_HOST_STAGING_BYTES of them, in one lane. Fails with MMUL_ERR_SYSTEM when not even a small
+// tile fits.
+enum { MMUL_TILE_PARTS = 4, MMUL_TILE_SIDE = 1024 };
 enum { MMUL_HOST_STAGING_BYTES = 256 << 20 };
 enum mmul_status mmul_tile_choose(const struct mmul_tile_request *request, struct mmul_tile *tile,
                                   struct mmul_error *err);

@@ -53,6 +53,7 @@ report() {
     need_opencl
     operands float32
     export POCL_DEVICES="pthread pthread"
+    export MPIMATMUL_PROGRESS=none
     run --separate-stderr mpirun -q -n 1 "$MPIMATMUL" mul A.bin B.bin -o C.bin --report r.json --device 0:0 \
         : -n 1 "$MPIMATMUL" mul A.bin B.bin -o C.bin --report r.json --device 0:1 < /dev/null
     expect_quiet_success
@@ -74,7 +75,7 @@ report() {
 @test "building kernels is a warm-up, reported apart" {
     need_opencl
     operands float32
-    program mul A.bin B.bin -o C.bin --device 0:0 --report r.json --weights equal
+    program mul A.bin B.bin -o C.bin --device 0:0 --report r.json --weights equal --progress none
     expect_quiet_success
     grep -q '^warm-up of rank 0 (0:0): .* s, not counted above$' <<< "$output"
     [ "$(report 'r["ranks"][0]["warm_up_seconds"] > 0')" = True ]

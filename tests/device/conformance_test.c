@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What makes a device a device, first half, products: `conformance_test NAME`. Integers in
+// What makes a device a device, first part, products: `conformance_test NAME`. Integers in
 // [-4, 4] make every sum exact, so results are equal element by element to the loops in this file,
 // whatever the order of work. Paddings hold NaN, so that reading one shows.
 #include <sys/mman.h>

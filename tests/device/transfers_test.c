@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What makes a device a device, second half, transfers: `transfers_test NAME`. Regions land where
+// What makes a device a device, second part, transfers: `transfers_test NAME`. Regions land where
 // they belong and nowhere else; every 16-bit pattern is widened as its definition says.
 #include "stored.h"
 

@@ -9,7 +9,10 @@
 
 #include <cmocka.h>
 
+#include <signal.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "device/device.h"
@@ -47,6 +50,9 @@ static void names_are_accepted_or_refused(void **state) {
          "faulty rule 'delay': '5' is not a time from 0s to 3600s such as 5ms"},
         {"faulty:delay=-5ms:cpu",
          "faulty rule 'delay': '-5' is not a time from 0s to 3600s such as 5ms"},
+        {"faulty:repeat=4,from=3,hang=2:cpu", NULL},
+        {"faulty:from=0:cpu", "faulty rule from: '0' is not a whole number from 1 to 1000000"},
+        {"faulty:hang:cpu", "faulty rule 'hang' needs a value"},
         {"faulty:repeat=0:cpu", "faulty rule repeat: '0' is not a whole number from 1 to 1000000"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -274,6 +280,72 @@ static void delay_waits(void **state) {
     teardown(&bench);
 }
 
+// Without the rule each multiplication would wait, or do three times the inner device's work.
+static void slow_rules_begin_where_from_says(void **state) {
+    (void)state;
+    struct bench bench;
+    setup(&bench, "faulty:delay=30ms,from=2:cpu");
+    assert_int_equal(multiply(&bench, 0.0f), MMUL_OK);
+    double begin = mmul_clock_now();
+    assert_int_equal(multiply(&bench, 0.0f), MMUL_OK);
+    assert_true(mmul_clock_now() - begin >= 0.030);
+    teardown(&bench);
+    setup(&bench, "faulty:delay=3600s,from=3:cpu"); // the test is over before that
+    assert_int_equal(multiply(&bench, 0.0f), MMUL_OK);
+    assert_int_equal(multiply(&bench, 0.0f), MMUL_OK);
+    teardown(&bench);
+    setup(&bench, "faulty:repeat=3,from=3:faulty:fail=5:cpu"); // 1, 1, then 3: the fifth of them
+    assert_int_equal(multiply(&bench, 0.0f), MMUL_OK);
+    assert_int_equal(multiply(&bench, 0.0f), MMUL_OK);
+    assert_int_equal(count_wrong(&bench, 0.0f), 0);
+    assert_int_equal(multiply(&bench, 0.0f), MMUL_ERR_UNAVAILABLE);
+    teardown(&bench);
+}
+
+static void striking_always_begins_where_from_says(void **state) {
+    (void)state;
+    struct bench bench;
+    setup(&bench, "faulty:corrupt=*,from=2:cpu");
+    for (int call = 1; call <= 3; call++) {
+        assert_int_equal(multiply(&bench, 0.0f), MMUL_OK);
+        assert_int_equal(count_wrong(&bench, 0.0f), call >= 2);
+    }
+    teardown(&bench);
+    setup(&bench, "faulty:fail=*,from=2:cpu");
+    assert_int_equal(multiply(&bench, 0.0f), MMUL_OK);
+    assert_int_equal(multiply(&bench, 0.0f), MMUL_ERR_UNAVAILABLE);
+    teardown(&bench);
+    setup(&bench, "faulty:corrupt=1,from=2:cpu"); // a number is a number
+    assert_int_equal(multiply(&bench, 0.0f), MMUL_OK);
+    assert_int_equal(count_wrong(&bench, 0.0f), 1);
+    teardown(&bench);
+}
+
+// In a child, which says when it gets to the second multiplication, and never more.
+static void hanging_never_returns(void **state) {
+    (void)state;
+    int pipes[2], status = 0;
+    char told[8];
+    assert_int_equal(pipe(pipes), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct bench bench;
+        setup(&bench, "faulty:hang=2:reference");
+        bool ok = multiply(&bench, 0.0f) == MMUL_OK && write(pipes[1], "1", 1) == 1;
+        (void)(multiply(&bench, 0.0f) == MMUL_OK && ok && write(pipes[1], "2", 1) == 1);
+        _exit(0);
+    }
+    close(pipes[1]);
+    assert_int_equal(read(pipes[0], told, 1), 1);
+    mmul_clock_nap(0.2);
+    assert_int_equal(waitpid(child, &status, WNOHANG), 0);
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(read(pipes[0], told, 1), 0);
+    close(pipes[0]);
+}
+
 static void opening_fails_by_rule(void **state) {
     (void)state;
     struct mmul_device *device = NULL;
@@ -350,6 +422,9 @@ int main(void) {
         cmocka_unit_test(repeat_leaves_the_result_right),
         cmocka_unit_test(repeat_really_repeats),
         cmocka_unit_test(delay_waits),
+        cmocka_unit_test(slow_rules_begin_where_from_says),
+        cmocka_unit_test(striking_always_begins_where_from_says),
+        cmocka_unit_test(hanging_never_returns),
         cmocka_unit_test(opening_fails_by_rule),
         cmocka_unit_test(the_second_allocation_fails_by_rule),
         cmocka_unit_test(transfers_fail_by_rule),

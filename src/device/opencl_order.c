@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MIT
+//
+// Queues and events: the bookkeeping behind "operations on the same buffer happen in the order they
+// were begun". An event is retained by everything that keeps it: the ring of what is under way and
+// the uses of buffers.
+// Knows no matrix and begins no operation itself.
+#include "device/opencl_order.h"
+
+#include <assert.h>
+
+cl_int mmul_opencl_order_init(struct mmul_opencl_order *order, cl_context context,
+                              cl_device_id device) {
+    for (int i = 0; i < MMUL_QUEUE_COUNT; i++) {
+        cl_int code = CL_SUCCESS;
+        cl_command_queue made = clCreateCommandQueue(context, device, 0, &code);
+        if (code != CL_SUCCESS) {
+            return code;
+        }
+        order->queues[i] = made;
+    }
+    return CL_SUCCESS;
+}
+
+void mmul_opencl_order_fini(struct mmul_opencl_order *order) {
+    for (int i = 0; i < MMUL_QUEUE_COUNT; i++) {
+        if (order->queues[i] != NULL) {
+            clFinish(order->queues[i]); // host memory of transfers still under way is the caller's
+        }
+    }
+    for (int i = 0; i < MMUL_OPENCL_BEGUN; i++) {
+        if (order->begun[i] != NULL) {
+            clReleaseEvent(order->begun[i]);
+        }
+    }
+    for (int i = 0; i < MMUL_QUEUE_COUNT; i++) {
+        if (order->queues[i] != NULL) {
+            clReleaseCommandQueue(order->queues[i]);
+        }
+    }
+}
+
+// ------------------------------------------------------------------------------------------- uses
+
+static void add(struct mmul_opencl_waits *waits, cl_event event) {
+    for (cl_uint i = 0; i < waits->count; i++) {
+        if (waits->events[i] == event) {
+            return;
+        }
+    }
+    assert(waits->count < sizeof waits->events / sizeof waits->events[0]);
+    waits->events[waits->count++] = event;
+}
+
+void mmul_opencl_wait_to_read(struct mmul_opencl_waits *waits, const struct mmul_opencl_use *use,
+                              enum mmul_opencl_queue queue) {
+    if (use->write != NULL && use->write_queue != queue) {
+        add(waits, use->write);
+    }
+}
+
+void mmul_opencl_wait_to_write(struct mmul_opencl_waits *waits, const struct mmul_opencl_use *use,
+                               enum mmul_opencl_queue queue) {
+    mmul_opencl_wait_to_read(waits, use, queue);
+    for (int i = 0; i < MMUL_QUEUE_COUNT; i++) {
+        if (use->reads[i] != NULL && i != (int)queue) {
+            add(waits, use->reads[i]);
+        }
+    }
+}
+
+const cl_event *mmul_opencl_wait_list(const struct mmul_opencl_waits *waits) {
+    return waits->count > 0 ? waits->events : NULL;
+}
+
+static void replace(cl_event *place, cl_event event) {
+    if (event != NULL) {
+        clRetainEvent(event);
+    }
+    if (*place != NULL) {
+        clReleaseEvent(*place);
+    }
+    *place = event;
+}
+
+// Of two reads on one in-order queue the later one ends last.
+void mmul_opencl_note_read(struct mmul_opencl_use *use, enum mmul_opencl_queue queue,
+                           cl_event event) {
+    replace(&use->reads[queue], event);
+}
+
+// The write has waited for all reads: whoever waits for it need not.
+void mmul_opencl_note_write(struct mmul_opencl_use *use, enum mmul_opencl_queue queue,
+                            cl_event event) {
+    for (int i = 0; i < MMUL_QUEUE_COUNT; i++) {
+        replace(&use->reads[i], NULL);
+    }
+    replace(&use->write, event);
+    use->write_queue = queue;
+}
+
+void mmul_opencl_use_fini(struct mmul_opencl_use *use) {
+    mmul_opencl_note_write(use, MMUL_QUEUE_UPLOAD, NULL);
+}
+
+// ------------------------------------------------------------------------------------------ begun
+
+// CL_SUCCESS while it runs, and when it ended well.
+static cl_int status_of(cl_event event, bool *ended) {
+    cl_int state = CL_COMPLETE;
+    cl_int code =
+        clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
+    *ended = code != CL_SUCCESS || state <= CL_COMPLETE;
+    return code != CL_SUCCESS ? code : state < CL_COMPLETE ? state : CL_SUCCESS;
+}
+
+// Drops what has ended, the oldest first; the first failure among it.
+static cl_int sweep(struct mmul_opencl_order *order) {
+    cl_int first = CL_SUCCESS;
+    for (unsigned i = 0; i < MMUL_OPENCL_BEGUN; i++) {
+        cl_event *place = &order->begun[(order->next + i) % MMUL_OPENCL_BEGUN];
+        bool ended = false;
+        if (*place == NULL) {
+            continue;
+        }
+        cl_int code = status_of(*place, &ended);
+        if (ended) {
+            replace(place, NULL);
+        }
+        first = first == CL_SUCCESS ? code : first;
+    }
+    return first;
+}
+
+// What failed says more than that waiting for it failed.
+static cl_int explain(struct mmul_opencl_order *order, cl_int wait_code) {
+    cl_int code = sweep(order);
+    return code != CL_SUCCESS ? code : wait_code;
+}
+
+cl_int mmul_opencl_begin(struct mmul_opencl_order *order, enum mmul_opencl_queue queue,
+                         cl_event event) {
+    cl_event *place = &order->begun[order->next];
+    cl_int code = clFlush(order->queues[queue]); // others may wait for it
+    if (code == CL_SUCCESS && *place != NULL) {
+        code = explain(order, clWaitForEvents(1, place));
+    }
+    replace(place, NULL);
+    *place = event;
+    order->next = (order->next + 1) % MMUL_OPENCL_BEGUN;
+    return code;
+}
+
+cl_int mmul_opencl_end_all(struct mmul_opencl_order *order) {
+    cl_int first = CL_SUCCESS;
+    for (int i = 0; i < MMUL_QUEUE_COUNT; i++) {
+        cl_int code = clFinish(order->queues[i]);
+        first = first == CL_SUCCESS ? code : first;
+    }
+    return explain(order, first);
+}
+
+cl_int mmul_opencl_end_use(struct mmul_opencl_order *order, const struct mmul_opencl_use *use) {
+    struct mmul_opencl_waits all = {.count = 0};
+    mmul_opencl_wait_to_write(&all, use, MMUL_QUEUE_COUNT);
+    return explain(order, all.count > 0 ? clWaitForEvents(all.count, all.events) : CL_SUCCESS);
+}

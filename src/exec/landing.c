@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+// Pieces of a result come down in turns: while one is copied to where it belongs, the next is on its
+// way. Knows no product.
+#include "exec/landing.h"
+
+#include <string.h>
+
+#include "base/integer.h"
+#include "base/memory.h"
+
+enum mmul_status mmul_landing_reserve(struct mmul_landing *landing, int64_t count,
+                                      struct mmul_error *err) {
+    count = mmul_smaller(count, MMUL_LANDING_COUNT);
+    if (landing->capacity >= count)
+        return MMUL_OK;
+    mmul_landing_fini(landing);
+    enum mmul_status status = MMUL_OK;
+    for (int i = 0; status == MMUL_OK && i < 2; i++)
+        status = mmul_allocate_raw(count, sizeof(float), "results on their way",
+                                   (void **)&landing->memory[i], err);
+    if (status == MMUL_OK)
+        landing->capacity = count;
+    else
+        mmul_landing_fini(landing);
+    return status;
+}
+
+void mmul_landing_fini(struct mmul_landing *landing) {
+    for (int i = 0; i < 2; i++)
+        (landing->is_under_way ? mmul_abandon : mmul_free)(landing->memory[i]);
+    *landing = (struct mmul_landing){0};
+}
+
+// A part of the result: the next one begins where it ends, rows before columns.
+struct piece {
+    int64_t row, col, rows, cols;
+};
+
+// The sides of all pieces but the last of a row or column of them.
+static struct piece first_piece(const struct mmul_landing *landing, int64_t rows, int64_t cols) {
+    int64_t most_cols = mmul_smaller(cols, landing->capacity);
+    int64_t most_rows = mmul_smaller(rows, landing->capacity / most_cols);
+    return (struct piece){.rows = most_rows, .cols = most_cols};
+}
+
+// false when `piece` was the last one.
+static bool next_piece(const struct piece *first, int64_t rows, int64_t cols, struct piece *piece) {
+    piece->row += first->rows;
+    if (piece->row >= rows) {
+        piece->row = 0;
+        piece->col += first->cols;
+    }
+    piece->rows = mmul_smaller(first->rows, rows - piece->row);
+    piece->cols = mmul_smaller(first->cols, cols - piece->col);
+    return piece->col < cols;
+}
+
+static enum mmul_status begin_piece(struct mmul_landing *landing, struct mmul_device *device,
+                                    struct mmul_operand from, const struct piece *piece, int turn,
+                                    struct mmul_error *err) {
+    from.offset += piece->row * from.ld + piece->col;
+    landing->is_under_way = true;
+    return mmul_device_download(device, from, piece->rows, piece->cols, landing->memory[turn],
+                                piece->cols, err);
+}
+
+static enum mmul_status end_piece(struct mmul_landing *landing, struct mmul_device *device,
+                                  struct mmul_operand from, struct mmul_error *err) {
+    enum mmul_status status = mmul_device_wait_buffer(device, from.buffer, err);
+    landing->is_under_way = status != MMUL_OK;
+    return status;
+}
+
+static void copy_piece(const struct piece *piece, const float *memory, float *to, int64_t ld) {
+    to += piece->row * ld + piece->col;
+    if (ld == piece->cols) {
+        memcpy(to, memory, (size_t)(piece->rows * piece->cols) * sizeof(float));
+        return;
+    }
+    for (int64_t i = 0; i < piece->rows; i++)
+        memcpy(to + i * ld, memory + i * piece->cols, (size_t)piece->cols * sizeof(float));
+}
+
+enum mmul_status mmul_landing_bring(struct mmul_landing *landing, struct mmul_device *device,
+                                    struct mmul_operand from, int64_t rows, int64_t cols, float *to,
+                                    int64_t ld, struct mmul_error *err) {
+    enum mmul_status status = mmul_landing_reserve(landing, rows * cols, err);
+    if (status != MMUL_OK)
+        return status;
+    const struct piece first = first_piece(landing, rows, cols);
+    struct piece coming = first;
+    int turn = 0;
+    bool has_more = true;
+    status = begin_piece(landing, device, from, &coming, turn, err);
+    while (status == MMUL_OK && has_more) {
+        struct piece here = coming;
+        status = end_piece(landing, device, from, err);
+        has_more = next_piece(&first, rows, cols, &coming);
+        if (status == MMUL_OK && has_more)
+            status = begin_piece(landing, device, from, &coming, 1 - turn, err);
+        if (status == MMUL_OK)
+            copy_piece(&here, landing->memory[turn], to, ld);
+        turn = 1 - turn;
+    }
+    return status;
+}

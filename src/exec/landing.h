@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+//
+// The way from a device into C. A device writes into memory of the worker's only; what has arrived
+// is copied into C. So a device that is lost, or hangs, with a download under way cannot write into
+// C any more, which by then another device may have computed again: at worst it writes into memory
+// that is given up.
+#pragma once
+
+#include "device/device.h"
+
+// Elements that come down at once, of the two that take turns.
+enum { MMUL_LANDING_COUNT = 1 << 21 };
+
+struct mmul_landing {
+    float *memory[2];  // owned; NULL until needed
+    int64_t capacity;  // elements of each
+    bool is_under_way; // a download into them was begun and has not been seen to end
+};
+
+// Makes room for results of `count` elements; larger ones come in pieces.
+enum mmul_status mmul_landing_reserve(struct mmul_landing *landing, int64_t count,
+                                      struct mmul_error *err);
+
+// Releases the memory; or gives it up, when the device may still write to it.
+void mmul_landing_fini(struct mmul_landing *landing);
+
+// rows x cols elements from the device to `to`, which they have reached when it returns. Other
+// buffers' operations go on. On failure what is at `to` is undefined.
+enum mmul_status mmul_landing_bring(struct mmul_landing *landing, struct mmul_device *device,
+                                    struct mmul_operand from, int64_t rows, int64_t cols, float *to,
+                                    int64_t ld, struct mmul_error *err);

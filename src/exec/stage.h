@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+//
+// Tiles of an operand on a device. Each has a lane, a buffer of a tile's size; what a lane holds is
+// remembered, so that a tile that is needed again is not sent again.
+#pragma once
+
+#include "device/device.h"
+#include "plan/budget.h"
+
+// A tile in host memory: rows x cols elements, row-major, ld elements between rows.
+struct mmul_host_tile {
+    const void *at;
+    int64_t rows, cols, ld;
+    enum mmul_dtype dtype;
+};
+
+struct mmul_lane {
+    struct mmul_buffer *buffer;  // owned; NULL: none yet
+    int64_t capacity;            // elements
+    struct mmul_host_tile holds; // `at` NULL: nothing that is remembered
+    int64_t used;                // by the used-th request; the lane with the least is taken next
+};
+
+struct mmul_stage {
+    struct mmul_lane lanes[MMUL_TILE_LANES];
+    int count; // of lanes
+    int64_t requests;
+};
+
+// Makes `count` lanes of `capacity` elements each. On failure some may have been made.
+enum mmul_status mmul_stage_reserve(struct mmul_stage *stage, struct mmul_device *device, int count,
+                                    int64_t capacity, struct mmul_error *err);
+
+// Releases all lanes. The device may be lost.
+void mmul_stage_drop(struct mmul_stage *stage, struct mmul_device *device);
+
+// What lanes hold has changed in host memory: everything is sent again.
+void mmul_stage_forget(struct mmul_stage *stage);
+
+// The tile as an operand, float32, packed: from the lane that holds it, else begun to be uploaded
+// into the lane that was not used for longest. A lane that is too small is made anew.
+enum mmul_status mmul_stage_load(struct mmul_stage *stage, struct mmul_device *device,
+                                 const struct mmul_host_tile *tile, struct mmul_operand *operand,
+                                 struct mmul_error *err);
+
+// Lane `index` for rows x cols elements that are not an operand's; contents undefined.
+enum mmul_status mmul_stage_take(struct mmul_stage *stage, struct mmul_device *device, int index,
+                                 int64_t rows, int64_t cols, struct mmul_operand *operand,
+                                 struct mmul_error *err);

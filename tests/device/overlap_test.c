@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: MIT
+//
+// What may overlap: `overlap_test NAME`. This program puts itself between the library and OpenCL and
+// keeps every command with what it waits for, so that it is certain which commands a device may do
+// side by side. Whether it really does is shown, from the events' own clocks, but not tested.
+#include <dlfcn.h>
+
+#include "tap.h"
+
+enum { SIDE = 768, ELEMENTS = SIDE * SIDE };
+
+#if MMUL_WITH_OPENCL
+#include <CL/cl.h>
+
+// ------------------------------------------------------------------------------- keeping commands
+
+enum { COMMANDS = 500, WAITS = 8 };
+
+struct command {
+    char kind; // U, G, D, or B: a barrier
+    cl_command_queue queue;
+    cl_event event; // owned
+    cl_event waits[WAITS];
+    cl_uint wait_count;
+};
+
+static struct command commands[COMMANDS];
+static int command_count;
+
+// The caller's own reference, if it asked for the event.
+static void share(const cl_event *event) {
+    if (event != NULL) {
+        clRetainEvent(*event);
+    }
+}
+
+static void keep(char kind, cl_command_queue queue, cl_uint wait_count, const cl_event *waits,
+                 cl_event event) {
+    if (command_count == COMMANDS || wait_count > WAITS) {
+        printf("Bail out! more commands than are kept\n");
+        exit(1);
+    }
+    struct command *command = &commands[command_count++];
+    *command =
+        (struct command){.kind = kind, .queue = queue, .event = event, .wait_count = wait_count};
+    for (cl_uint i = 0; i < wait_count; i++) {
+        command->waits[i] = waits[i];
+        clRetainEvent(waits[i]);
+    }
+}
+
+// The function that a definition of the same name here hides.
+static void *hidden(const char *name) {
+    void *function = dlsym(RTLD_NEXT, name);
+    if (function == NULL) {
+        printf("Bail out! no %s\n", name);
+        exit(1);
+    }
+    return function;
+}
+
+cl_command_queue clCreateCommandQueue(cl_context context, cl_device_id device,
+                                      cl_command_queue_properties properties, cl_int *code) {
+    cl_command_queue (*create)(cl_context, cl_device_id, cl_command_queue_properties, cl_int *);
+    *(void **)&create = hidden("clCreateCommandQueue");
+    return create(context, device, properties | CL_QUEUE_PROFILING_ENABLE, code);
+}
+
+cl_int clEnqueueWriteBuffer(cl_command_queue queue, cl_mem memory, cl_bool blocking, size_t offset,
+                            size_t bytes, const void *from, cl_uint wait_count,
+                            const cl_event *waits, cl_event *event) {
+    cl_int (*begin)(cl_command_queue, cl_mem, cl_bool, size_t, size_t, const void *, cl_uint,
+                    const cl_event *, cl_event *);
+    *(void **)&begin = hidden("clEnqueueWriteBuffer");
+    cl_event mine = NULL, *place = event != NULL ? event : &mine;
+    cl_int code = begin(queue, memory, blocking, offset, bytes, from, wait_count, waits, place);
+    if (code == CL_SUCCESS) {
+        keep('U', queue, wait_count, waits, *place);
+        share(event);
+    }
+    return code;
+}
+
+cl_int clEnqueueReadBuffer(cl_command_queue queue, cl_mem memory, cl_bool blocking, size_t offset,
+                           size_t bytes, void *to, cl_uint wait_count, const cl_event *waits,
+                           cl_event *event) {
+    cl_int (*begin)(cl_command_queue, cl_mem, cl_bool, size_t, size_t, void *, cl_uint,
+                    const cl_event *, cl_event *);
+    *(void **)&begin = hidden("clEnqueueReadBuffer");
+    cl_event mine = NULL, *place = event != NULL ? event : &mine;
+    cl_int code = begin(queue, memory, blocking, offset, bytes, to, wait_count, waits, place);
+    if (code == CL_SUCCESS) {
+        keep('D', queue, wait_count, waits, *place);
+        share(event);
+    }
+    return code;
+}
+
+cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint dimensions,
+                              const size_t *offset, const size_t *global, const size_t *local,
+                              cl_uint wait_count, const cl_event *waits, cl_event *event) {
+    cl_int (*begin)(cl_command_queue, cl_kernel, cl_uint, const size_t *, const size_t *,
+                    const size_t *, cl_uint, const cl_event *, cl_event *);
+    *(void **)&begin = hidden("clEnqueueNDRangeKernel");
+    cl_event mine = NULL, *place = event != NULL ? event : &mine;
+    cl_int code = begin(queue, kernel, dimensions, offset, global, local, wait_count, waits, place);
+    if (code == CL_SUCCESS) {
+        keep('G', queue, wait_count, waits, *place);
+        share(event);
+    }
+    return code;
+}
+
+cl_int clEnqueueBarrierWithWaitList(cl_command_queue queue, cl_uint wait_count,
+                                    const cl_event *waits, cl_event *event) {
+    cl_int (*begin)(cl_command_queue, cl_uint, const cl_event *, cl_event *);
+    *(void **)&begin = hidden("clEnqueueBarrierWithWaitList");
+    cl_event mine = NULL, *place = event != NULL ? event : &mine;
+    cl_int code = begin(queue, wait_count, waits, place);
+    if (code == CL_SUCCESS) {
+        keep('B', queue, wait_count, waits, *place);
+        share(event);
+    }
+    return code;
+}
+
+static void forget_commands(void) {
+    for (int i = 0; i < command_count; i++) {
+        for (cl_uint w = 0; w < commands[i].wait_count; w++) {
+            clReleaseEvent(commands[i].waits[w]);
+        }
+        clReleaseEvent(commands[i].event);
+    }
+    command_count = 0;
+}
+
+// ------------------------------------------------------------------------------ what may overlap
+
+// Whether command x cannot begin before y has ended.
+static bool depends(int x, int y) {
+    for (int i = x - 1; i >= y; i--) {
+        bool is_behind = commands[i].queue == commands[x].queue;
+        for (cl_uint w = 0; w < commands[x].wait_count; w++) {
+            is_behind = is_behind || commands[x].waits[w] == commands[i].event;
+        }
+        if (is_behind && (i == y || depends(i, y))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static double clock_of(int x, cl_profiling_info which) {
+    cl_ulong nanoseconds = 0;
+    clGetEventProfilingInfo(commands[x].event, which, sizeof nanoseconds, &nanoseconds, NULL);
+    return (double)nanoseconds * 1e-6;
+}
+
+// Milliseconds that transfers and products were both under way.
+static double measure_overlap(double *transfers, double *products) {
+    double both = 0;
+    *transfers = *products = 0;
+    for (int x = 0; x < command_count; x++) {
+        double begin = clock_of(x, CL_PROFILING_COMMAND_START);
+        double end = clock_of(x, CL_PROFILING_COMMAND_END);
+        *(commands[x].kind == 'G' ? products : transfers) +=
+            commands[x].kind == 'B' ? 0 : end - begin;
+        for (int y = 0; commands[x].kind == 'G' && y < command_count; y++) {
+            if (commands[y].kind == 'G' || commands[y].kind == 'B') {
+                continue;
+            }
+            double common = fmin(end, clock_of(y, CL_PROFILING_COMMAND_END)) -
+                            fmax(begin, clock_of(y, CL_PROFILING_COMMAND_START));
+            both += common > 0 ? common : 0;
+        }
+    }
+    return both;
+}
+#endif
+
+// Once everything is waited for and the buffers are gone, nobody but this program keeps an event.
+static void test_releases(void) {
+#if MMUL_WITH_OPENCL
+    int kept = 0;
+    for (int x = 0; x < command_count; x++) {
+        cl_uint count = 0;
+        clGetEventInfo(commands[x].event, CL_EVENT_REFERENCE_COUNT, sizeof count, &count, NULL);
+        cl_uint mine = 1;
+        for (int y = 0; y < command_count; y++) {
+            for (cl_uint w = 0; w < commands[y].wait_count; w++) {
+                mine += commands[y].waits[w] == commands[x].event;
+            }
+        }
+        kept += count != mine;
+    }
+    point(kept == 0, "every event is released", "some are not");
+#endif
+}
+
+// ------------------------------------------------------------------------------------ the sequence
+
+// Three tiles: A and C in two buffers each that take turns, B in one.
+struct turns {
+    struct mmul_buffer *a[2], *b, *c[2];
+    float *ones, *found;
+    int up[3], gemm_begin[3], gemm_end[3], down[3]; // commands
+};
+
+static int commands_now(void) {
+#if MMUL_WITH_OPENCL
+    return command_count;
+#else
+    return 0;
+#endif
+}
+
+static void run_turns(struct mmul_device *device, struct turns *t) {
+    struct mmul_error err;
+    for (int tile = 0; tile < 4; tile++) {
+        if (tile < 3) {
+            struct mmul_operand a = {t->a[tile % 2], 0, SIDE}, c = {t->c[tile % 2], 0, SIDE};
+            t->up[tile] = commands_now();
+            must(mmul_device_upload(device, a, SIDE, SIDE, t->ones, SIDE, MMUL_F32, &err), &err);
+            const struct mmul_gemm args = {.m = SIDE,
+                                           .n = SIDE,
+                                           .k = SIDE,
+                                           .alpha = (float)(tile + 1),
+                                           .a = a,
+                                           .b = {t->b, 0, SIDE},
+                                           .c = c};
+            t->gemm_begin[tile] = commands_now();
+            must(mmul_device_gemm(device, &args, &err), &err);
+            t->gemm_end[tile] = commands_now() - 1;
+        }
+        if (tile > 0) {
+            struct mmul_operand done = {t->c[(tile - 1) % 2], 0, SIDE};
+            float *to = t->found + (tile - 1) * ELEMENTS;
+            t->down[tile - 1] = commands_now();
+            must(mmul_device_download(device, done, SIDE, SIDE, to, SIDE, &err), &err);
+        }
+    }
+    must(mmul_device_wait(device, &err), &err);
+}
+
+static void test_dependencies(const struct turns *t) {
+#if MMUL_WITH_OPENCL
+    // The first command of a gemm, a barrier, is what waits; the last is what others wait for.
+    const struct {
+        int later, earlier;
+        bool must_wait;
+        const char *name;
+    } cases[] = {
+        {t->gemm_end[0], t->up[0], true, "a product waits for its upload"},
+        {t->down[0], t->gemm_end[0], true, "a download waits for its product"},
+        {t->up[2], t->gemm_end[0], true, "an upload waits for the product that reads its buffer"},
+        {t->gemm_begin[2], t->down[0], true, "a product waits for the download that reads its C"},
+        {t->up[1], t->gemm_end[0], false, "the next upload waits for no product"},
+        {t->up[2], t->gemm_begin[1], false, "nor does the one after it for the product before"},
+        {t->down[0], t->gemm_begin[1], false, "a download does not wait for the next product"},
+        {t->down[1], t->up[2], false, "nor for the next upload"},
+        {t->up[2], t->down[0], false, "an upload does not wait for a download"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        bool waits = depends(cases[i].later, cases[i].earlier);
+        point(waits == cases[i].must_wait, cases[i].name, waits ? "it waits" : "it does not wait");
+    }
+    double transfers, products, both = measure_overlap(&transfers, &products);
+    printf("# transfers %.1f ms, products %.1f ms, of that %.1f ms at the same time\n", transfers,
+           products, both);
+#else
+    (void)t;
+#endif
+}
+
+int main(int argc, char **argv) {
+    struct mmul_device *device = open_device(argc, argv);
+    struct mmul_buffer **buffers[5];
+    struct turns t = {.ones = must_allocate(ELEMENTS, sizeof(float)),
+                      .found = must_allocate(3 * ELEMENTS, sizeof(float))};
+    struct mmul_error err;
+    buffers[0] = &t.a[0], buffers[1] = &t.a[1], buffers[2] = &t.b;
+    buffers[3] = &t.c[0], buffers[4] = &t.c[1];
+    for (int e = 0; e < ELEMENTS; e++) {
+        t.ones[e] = 1;
+    }
+    for (int i = 0; i < 5; i++) {
+        must(mmul_device_buffer_create(device, ELEMENTS, buffers[i], &err), &err);
+        struct mmul_operand to = {*buffers[i], 0, SIDE};
+        must(mmul_device_upload(device, to, SIDE, SIDE, t.ones, SIDE, MMUL_F32, &err), &err);
+    }
+    must(mmul_device_wait(device, &err), &err);
+    bool is_opencl = strcmp(device->table->kind, "opencl") == 0;
+#if MMUL_WITH_OPENCL
+    forget_commands();
+#endif
+    run_turns(device, &t);
+    if (is_opencl) {
+        test_dependencies(&t);
+    }
+    bool ok = true;
+    for (int e = 0; e < 3 * ELEMENTS; e++) {
+        ok = ok && t.found[e] == (float)(SIDE * (e / ELEMENTS + 1));
+    }
+    point(ok, "three tiles in turns", "elements differ");
+    for (int i = 0; i < 5; i++) {
+        mmul_device_buffer_destroy(device, *buffers[i]);
+    }
+    if (is_opencl) {
+        test_releases();
+    }
+#if MMUL_WITH_OPENCL
+    forget_commands();
+#endif
+    free(t.ones);
+    free(t.found);
+    return close_device(device);
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+//
+// What the device tests share: TAP, and the device that the command line names. Each test is one
+// file, so everything here is static.
+#pragma once
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/device.h"
+
+static int points, failures;
+
+// One test point; `detail` is printed below a failed one.
+static void point(bool ok, const char *name, const char *detail) {
+    printf("%sok %d - %s\n", ok ? "" : "not ", ++points, name);
+    if (!ok) {
+        printf("# %s\n", detail);
+        failures++;
+    }
+}
+
+// The calls below must succeed for a test to make sense at all.
+static void must(enum mmul_status status, const struct mmul_error *err) {
+    if (status != MMUL_OK) {
+        printf("Bail out! %s\n", err->text);
+        exit(1);
+    }
+}
+
+static void *must_allocate(int64_t count, size_t bytes_each) {
+    void *memory = calloc((size_t)count, bytes_each);
+    if (memory == NULL) {
+        printf("Bail out! no memory for the test\n");
+        exit(1);
+    }
+    return memory;
+}
+
+// Opens the device that the command line names; leaves with a skip when it is not there.
+static struct mmul_device *open_device(int argc, char **argv) {
+    struct mmul_device *device = NULL;
+    struct mmul_error err = {0};
+    enum mmul_status status = mmul_device_open(argc == 2 ? argv[1] : "", &device, &err);
+    if (status == MMUL_ERR_UNAVAILABLE) {
+        printf("1..0 # SKIP opencl: %s\n", err.text);
+        exit(0);
+    }
+    must(status, &err);
+    must(mmul_device_warm_up(device, &err), &err);
+    struct mmul_device_info info;
+    mmul_device_describe(device, &info);
+    printf("# %s: %s, %s, %s, %d units\n", info.id, info.name, info.platform, info.driver,
+           info.compute_units);
+    return device;
+}
+
+// Closes it and ends the test; the exit code.
+static int close_device(struct mmul_device *device) {
+    point(!device->lost, "the device is still there", "it is marked as lost");
+    mmul_device_close(device);
+    point(mmul_live_bytes() == 0, "nothing is left", "bytes are left");
+    printf("1..%d\n", points);
+    return failures > 0;
+}

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: MIT
+//
+// A device that does nothing before it must: operations are kept, and done when a wait asks for
+// them; then those on the same buffer in their order and the others in any. What relies on more than
+// the device table promises gets wrong values from it. It can be lost at a chosen call; the downloads
+// that were under way then write rubbish much later (late_finish), as a driver might.
+// One device at a time; everything is static.
+#pragma once
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "device/device.h"
+
+struct mmul_buffer {
+    float *data;
+    int64_t count;
+};
+
+enum { LATE_OPERATIONS = 1000, LATE_BUFFERS = 3 };
+
+struct late_operation {
+    char kind; // U upload, G gemm, D download
+    bool is_done;
+    struct mmul_buffer *buffers[LATE_BUFFERS]; // NULL where fewer
+    struct mmul_operand place;
+    int64_t rows, cols, host_ld;
+    const uint16_t *from_halves; // one of three
+    const float *from;
+    float *to;
+    struct mmul_gemm gemm;
+};
+
+static struct {
+    struct late_operation operations[LATE_OPERATIONS];
+    int count;
+    char log[4 * LATE_OPERATIONS]; // a letter per operation begun; W: a wait for one buffer
+    struct mmul_buffer *made[LATE_OPERATIONS]; // all, given back by late_reset
+    int made_count, buffers, most_buffers;
+    int fail_gemm, fail_wait; // the so-manieth call loses it; 0: none
+    int gemms, waits, uploads;
+    bool is_lost;
+} late;
+
+static void late_reset(void) {
+    for (int i = 0; i < late.made_count; i++) {
+        free(late.made[i]->data);
+        free(late.made[i]);
+    }
+    memset(&late, 0, sizeof late);
+}
+
+static void late_log(char kind) {
+    late.log[strlen(late.log)] = kind;
+}
+
+// ------------------------------------------------------------------------------------------ doing
+
+static void late_transfer(const struct late_operation *o) {
+    for (int64_t e = 0; e < o->rows * o->cols; e++) {
+        int64_t r = e / o->cols, c = e % o->cols;
+        float *here = &o->place.buffer->data[o->place.offset + r * o->place.ld + c];
+        int64_t host = r * o->host_ld + c;
+        if (o->to != NULL) {
+            o->to[host] = late.is_lost ? NAN : *here;
+        } else if (o->from != NULL) {
+            *here = o->from[host];
+        } else { // bfloat16: the upper half of a float32
+            uint32_t bits = (uint32_t)o->from_halves[host] << 16;
+            memcpy(here, &bits, sizeof bits);
+        }
+    }
+}
+
+static float late_element(struct mmul_operand x, bool transpose, int64_t r, int64_t c) {
+    return x.buffer->data[x.offset + (transpose ? c * x.ld + r : r * x.ld + c)];
+}
+
+static void late_multiply(const struct mmul_gemm *g) {
+    for (int64_t e = 0; e < g->m * g->n; e++) {
+        int64_t i = e / g->n, j = e % g->n;
+        float *c = &g->c.buffer->data[g->c.offset + i * g->c.ld + j], sum = 0;
+        for (int64_t p = 0; p < g->k; p++) {
+            sum +=
+                late_element(g->a, g->transpose_a, i, p) * late_element(g->b, g->transpose_b, p, j);
+        }
+        *c = g->alpha * sum + (g->beta == 0 ? 0 : g->beta * *c);
+    }
+}
+
+static void late_execute(struct late_operation *o) {
+    if (o->kind == 'G') {
+        late_multiply(&o->gemm);
+    } else {
+        late_transfer(o);
+    }
+    o->is_done = true;
+}
+
+static bool late_shares(const struct late_operation *x, const struct late_operation *y) {
+    for (int i = 0; i < LATE_BUFFERS * LATE_BUFFERS; i++) {
+        struct mmul_buffer *buffer = x->buffers[i / LATE_BUFFERS];
+        if (buffer != NULL && buffer == y->buffers[i % LATE_BUFFERS]) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// Does an operation, after the earlier ones on its buffers.
+static void late_do(int index) {
+    if (late.operations[index].is_done) {
+        return;
+    }
+    for (int i = 0; i < index; i++) {
+        if (late_shares(&late.operations[i], &late.operations[index])) {
+            late_do(i);
+        }
+    }
+    late_execute(&late.operations[index]);
+}
+
+// The newest first, as far as their buffers let them.
+static void late_finish(void) {
+    for (int i = late.count - 1; i >= 0; i--) {
+        late_do(i);
+    }
+}
+
+// ------------------------------------------------------------------------------------------ table
+
+static enum mmul_status late_lose(struct mmul_error *err) {
+    late.is_lost = true;
+    return mmul_fail(err, MMUL_ERR_UNAVAILABLE, "the late device is lost");
+}
+
+static struct late_operation *late_begin(char kind) {
+    if (late.count == LATE_OPERATIONS) {
+        abort();
+    }
+    late_log(kind);
+    late.operations[late.count] = (struct late_operation){.kind = kind};
+    return &late.operations[late.count++];
+}
+
+// Buffers live on until late_reset: operations of a lost device may be done later.
+static enum mmul_status late_create(void *self, int64_t count, struct mmul_buffer **buffer,
+                                    struct mmul_error *err) {
+    (void)self;
+    (void)err;
+    if (late.made_count == LATE_OPERATIONS) {
+        abort();
+    }
+    *buffer = late.made[late.made_count++] = malloc(sizeof **buffer);
+    **buffer = (struct mmul_buffer){malloc((size_t)count * sizeof(float)), count};
+    for (int64_t e = 0; e < count; e++) {
+        (*buffer)->data[e] = NAN;
+    }
+    late.buffers++;
+    late.most_buffers = late.buffers > late.most_buffers ? late.buffers : late.most_buffers;
+    return MMUL_OK;
+}
+
+static void late_destroy(void *self, struct mmul_buffer *buffer, bool lost) {
+    (void)self;
+    late.buffers--;
+    for (int i = 0; !lost && i < late.count; i++) {
+        const struct late_operation only = {.buffers = {buffer}};
+        if (late_shares(&late.operations[i], &only)) {
+            late_do(i);
+        }
+    }
+}
+
+static enum mmul_status late_upload(void *self, struct mmul_operand to, int64_t rows, int64_t cols,
+                                    const void *host, int64_t host_ld, enum mmul_dtype dtype,
+                                    struct mmul_error *err) {
+    (void)self;
+    (void)err;
+    struct late_operation *o = late_begin('U');
+    late.uploads++;
+    o->buffers[0] = to.buffer;
+    o->place = to;
+    o->rows = rows;
+    o->cols = cols;
+    o->host_ld = host_ld;
+    o->from = dtype == MMUL_F32 ? host : NULL;
+    o->from_halves = dtype == MMUL_F32 ? NULL : host;
+    return MMUL_OK;
+}
+
+static enum mmul_status late_download(void *self, struct mmul_operand from, int64_t rows,
+                                      int64_t cols, float *host, int64_t host_ld,
+                                      struct mmul_error *err) {
+    (void)self;
+    (void)err;
+    struct late_operation *o = late_begin('D');
+    o->buffers[0] = from.buffer;
+    o->place = from;
+    o->rows = rows;
+    o->cols = cols;
+    o->host_ld = host_ld;
+    o->to = host;
+    return MMUL_OK;
+}
+
+static enum mmul_status late_gemm(void *self, const struct mmul_gemm *args,
+                                  struct mmul_error *err) {
+    (void)self;
+    if (++late.gemms == late.fail_gemm) {
+        return late_lose(err);
+    }
+    struct late_operation *o = late_begin('G');
+    o->gemm = *args;
+    o->buffers[0] = args->a.buffer;
+    o->buffers[1] = args->b.buffer;
+    o->buffers[2] = args->c.buffer;
+    return MMUL_OK;
+}
+
+static enum mmul_status late_wait(void *self, struct mmul_error *err) {
+    (void)self;
+    (void)err;
+    late_finish();
+    return MMUL_OK;
+}
+
+static enum mmul_status late_wait_buffer(void *self, struct mmul_buffer *buffer,
+                                         struct mmul_error *err) {
+    (void)self;
+    late_log('W');
+    if (++late.waits == late.fail_wait) {
+        return late_lose(err);
+    }
+    late_destroy(NULL, buffer, false);
+    late.buffers++;
+    return MMUL_OK;
+}
+
+static void late_describe(const void *self, struct mmul_device_info *info) {
+    (void)self;
+    *info = (struct mmul_device_info){
+        .id = "0:0", .name = "late", .memory_bytes = 1 << 30, .max_allocation_bytes = 1 << 28};
+}
+
+static void late_close(void *self, bool lost) {
+    (void)self;
+    if (!lost) {
+        late_finish();
+    }
+}
+
+static const struct mmul_device_table late_table = {
+    .kind = "late",
+    .close = late_close,
+    .describe = late_describe,
+    .buffer_create = late_create,
+    .buffer_destroy = late_destroy,
+    .upload = late_upload,
+    .download = late_download,
+    .gemm = late_gemm,
+    .wait = late_wait,
+    .wait_buffer = late_wait_buffer,
+};

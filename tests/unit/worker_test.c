@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: MIT
+//
+// Products cut into tiles, on a device that does everything as late as it may (late_device.h):
+// values, what is sent and in which order, and what a device that is lost can still do to C.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/random.h"
+#include "exec/worker.h"
+#include "late_device.h"
+
+// ------------------------------------------------------------------------------------ operands
+
+struct sizes {
+    int64_t m, n, k;
+    bool transpose_a, transpose_b;
+    float alpha, beta;
+    enum mmul_dtype a_dtype, b_dtype; // float32 or bfloat16
+    struct mmul_tile tile;
+};
+
+// Whole numbers, and a padding of NaN behind every row.
+enum { PAD = 3 };
+
+struct bench {
+    struct mmul_comm comm;
+    struct mmul_context context;
+    struct mmul_worker worker;
+    struct mmul_product product;
+    float *a, *b, *c_in, *c; // as stored, float32
+    void *halves[2];
+    struct mmul_error err;
+};
+
+static float *make(int64_t rows, int64_t cols, uint64_t seed) {
+    float *values = malloc((size_t)(rows * (cols + PAD)) * sizeof *values);
+    for (int64_t e = 0; e < rows * (cols + PAD); e++) {
+        bool inside = e % (cols + PAD) < cols;
+        values[e] = inside ? (float)((int64_t)(mmul_random_at(seed, (uint64_t)e) % 9) - 4) : NAN;
+    }
+    return values;
+}
+
+// bfloat16 where asked for, else the values themselves.
+static const void *stored_as(enum mmul_dtype dtype, const float *values, int64_t count,
+                             void **memory) {
+    if (dtype == MMUL_F32) {
+        return values;
+    }
+    uint16_t *halves = malloc((size_t)count * sizeof *halves);
+    for (int64_t e = 0; e < count; e++) {
+        uint32_t bits;
+        memcpy(&bits, &values[e], sizeof bits);
+        halves[e] = (uint16_t)(bits >> 16);
+    }
+    return *memory = halves;
+}
+
+static void make_product(struct bench *t, const struct sizes *s, uint64_t seed) {
+    int64_t a_rows = s->transpose_a ? s->k : s->m, a_cols = s->transpose_a ? s->m : s->k;
+    int64_t b_rows = s->transpose_b ? s->n : s->k, b_cols = s->transpose_b ? s->k : s->n;
+    t->a = make(a_rows, a_cols, seed);
+    t->b = make(b_rows, b_cols, seed + 1);
+    t->c_in = make(s->m, s->n, seed + 2);
+    t->c = make(s->m, s->n, seed + 3);
+    t->product = (struct mmul_product){
+        .transpose_a = s->transpose_a,
+        .transpose_b = s->transpose_b,
+        .m = s->m,
+        .n = s->n,
+        .k = s->k,
+        .alpha = s->alpha,
+        .beta = s->beta,
+        .a = stored_as(s->a_dtype, t->a, a_rows * (a_cols + PAD), &t->halves[0]),
+        .a_dtype = s->a_dtype,
+        .lda = a_cols + PAD,
+        .b = stored_as(s->b_dtype, t->b, b_rows * (b_cols + PAD), &t->halves[1]),
+        .b_dtype = s->b_dtype,
+        .ldb = b_cols + PAD,
+        .c_in = s->beta != 0 ? t->c_in : NULL,
+        .ldc_in = s->n + PAD,
+        .c = t->c,
+        .ldc = s->n + PAD,
+    };
+}
+
+static void setup(struct bench *t, const struct sizes *s) {
+    late_reset();
+    memset(t, 0, sizeof *t);
+    struct mmul_device *device = NULL;
+    assert_int_equal(mmul_allocate(1, sizeof *device, "a device", (void **)&device, &t->err), 0);
+    device->table = &late_table;
+    t->context = (struct mmul_context){
+        .comm = &t->comm, .device = device, .device_name = "0:0", .fallback_threads = 1};
+    make_product(t, s, 1);
+    assert_int_equal(
+        mmul_worker_init(&t->worker, &t->context, s->tile, s->a_dtype, s->b_dtype, false, &t->err),
+        MMUL_OK);
+}
+
+static void teardown(struct bench *t) {
+    mmul_worker_fini(&t->worker);
+    mmul_device_close(t->context.device);
+    mmul_text_fini(&t->context.warnings);
+    assert_int_equal(late.buffers, 0);
+    assert_int_equal(mmul_live_bytes(), 0);
+    late_reset();
+    free(t->a);
+    free(t->b);
+    free(t->c_in);
+    free(t->c);
+    free(t->halves[0]);
+    free(t->halves[1]);
+}
+
+// Elements of C that differ, its padding included.
+static int64_t count_wrong(const struct bench *t) {
+    const struct mmul_product *p = &t->product;
+    int64_t wrong = 0;
+    for (int64_t e = 0; e < p->m * (p->n + PAD); e++) {
+        int64_t i = e / p->ldc, j = e % p->ldc;
+        if (j >= p->n) {
+            wrong += !isnan(p->c[e]);
+            continue;
+        }
+        float sum = 0;
+        for (int64_t q = 0; q < p->k; q++) {
+            sum += t->a[p->transpose_a ? q * p->lda + i : i * p->lda + q] *
+                   t->b[p->transpose_b ? j * p->ldb + q : q * p->ldb + j];
+        }
+        wrong += p->c[e] != p->alpha * sum + (p->beta == 0 ? 0 : p->beta * t->c_in[e]);
+    }
+    return wrong;
+}
+
+static void multiply(struct bench *t) {
+    assert_int_equal(mmul_worker_multiply(&t->worker, &t->product, &t->err), MMUL_OK);
+    assert_int_equal(count_wrong(t), 0);
+}
+
+#define TILE(m, n, k, a, b, c) \
+    { m, n, k, a, b, c, 1 }
+
+// -------------------------------------------------------------------------------------- values
+
+static void every_way_of_cutting_gives_the_product(void **state) {
+    (void)state;
+    static const struct mmul_tile tiles[] = {
+        TILE(37, 29, 23, 1, 1, 1), TILE(10, 29, 23, 2, 1, 2), TILE(37, 7, 23, 1, 2, 2),
+        TILE(10, 7, 23, 2, 2, 2),  TILE(10, 7, 5, 2, 2, 2),   TILE(37, 29, 5, 2, 2, 1),
+        TILE(10, 10, 6, 1, 1, 1),  TILE(10, 29, 23, 4, 1, 2), TILE(1, 1, 1, 2, 2, 2),
+        TILE(13, 11, 12, 4, 4, 2), TILE(36, 28, 22, 2, 2, 2),
+    };
+    for (size_t i = 0; i < 8 * sizeof tiles / sizeof tiles[0]; i++) {
+        int way = (int)(i % 8);
+        struct sizes s = {.m = 37,
+                          .n = 29,
+                          .k = 23,
+                          .transpose_a = (way & 1) != 0,
+                          .transpose_b = (way & 2) != 0,
+                          .alpha = way < 4 ? 1 : -2,
+                          .beta = way % 3 == 0 ? 0 : 3,
+                          .a_dtype = way >= 4 ? MMUL_BF16 : MMUL_F32,
+                          .b_dtype = way == 5 ? MMUL_BF16 : MMUL_F32,
+                          .tile = tiles[i / 8]};
+        if (s.tile.m == 1) {
+            s.m = s.n = s.k = 6; // enough of them
+        }
+        struct bench t;
+        setup(&t, &s);
+        multiply(&t);
+        teardown(&t);
+    }
+}
+
+// More elements than come down at once, in rows that are longer than that, and shorter.
+static void large_results_come_in_pieces(void **state) {
+    (void)state;
+    static const int64_t sizes[][2] = {
+        {3, MMUL_LANDING_COUNT - 5}, {2, MMUL_LANDING_COUNT + 7}, {MMUL_LANDING_COUNT, 3}};
+    for (int i = 0; i < 3; i++) {
+        const struct sizes s = {.m = sizes[i][0],
+                                .n = sizes[i][1],
+                                .k = 1,
+                                .alpha = 1,
+                                .tile = {sizes[i][0], sizes[i][1], 1, 1, 1, 1, 1}};
+        struct bench t;
+        setup(&t, &s);
+        multiply(&t);
+        teardown(&t);
+    }
+}
+
+// --------------------------------------------------------------------------------------- order
+
+// What was begun, in order: see the drawing in worker.c.
+static void a_tile_comes_home_while_another_is_multiplied(void **state) {
+    (void)state;
+    static const struct {
+        struct mmul_tile tile;
+        float beta;
+        const char *log;
+    } cases[] = {
+        {TILE(40, 8, 8, 1, 1, 1), 0, "UUGDW"},
+        {TILE(10, 8, 8, 2, 1, 2), 0, "UUGUGUDWGUDWGDWDW"},
+        {TILE(10, 8, 8, 1, 1, 1), 0, "UUGUDWGUDWGUDWGDW"},
+        {TILE(10, 8, 8, 2, 1, 2), 1, "UUUGUUGUDWUGUDWUGDWDW"},
+        {TILE(20, 4, 8, 2, 2, 2), 0, "UUGUGUDWGDWGDWDW"}, // 0,0  1,0  1,1  0,1: A is there already
+        {TILE(14, 4, 8, 2, 2, 2), 0, "UUGUGUDWGUDWGDWGUDWGDWDW"}, // down, then up
+        {TILE(40, 4, 3, 2, 2, 2), 0, "UUGUUGUUGUGUGUUGDWDW"},     // forth, then back
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct sizes s = {
+            .m = 40, .n = 8, .k = 8, .alpha = 1, .beta = cases[i].beta, .tile = cases[i].tile};
+        struct bench t;
+        setup(&t, &s);
+        multiply(&t);
+        assert_string_equal(late.log, cases[i].log);
+        assert_int_equal(late.most_buffers, s.tile.a_lanes + s.tile.b_lanes + s.tile.c_lanes);
+        teardown(&t);
+    }
+}
+
+static void what_the_device_holds_is_not_sent_again(void **state) {
+    (void)state;
+    const struct sizes s = {.m = 40, .n = 8, .k = 8, .alpha = 1, .tile = TILE(10, 8, 8, 4, 1, 2)};
+    struct bench t;
+    setup(&t, &s);
+    multiply(&t);
+    assert_int_equal(late.uploads, 4 + 1);
+    multiply(&t);
+    assert_int_equal(late.uploads, 4 + 1);
+    float *b = t.b;
+    t.b = make(s.k, s.n, 9); // another panel of B, the same A
+    t.product.b = t.b;
+    multiply(&t);
+    assert_int_equal(late.uploads, 4 + 1 + 1);
+    t.a[0] += 1; // in place: nobody but the caller can know
+    mmul_worker_forget(&t.worker);
+    multiply(&t);
+    assert_int_equal(late.uploads, 4 + 1 + 1 + 4 + 1);
+    free(b);
+    teardown(&t);
+}
+
+// The same place and size in rows that lie elsewhere is another tile.
+static void a_tile_is_known_by_its_row_distance_too(void **state) {
+    (void)state;
+    const struct sizes s = {.m = 16, .n = 6, .k = 6, .alpha = 1, .tile = TILE(16, 6, 6, 2, 2, 1)};
+    struct bench t;
+    setup(&t, &s);
+    t.product.m = 8;
+    multiply(&t);
+    t.product.lda *= 2;
+    multiply(&t);
+    teardown(&t);
+}
+
+// ---------------------------------------------------------------------------------------- loss
+
+// The CPU computes it all again; what the lost device does afterwards does not matter.
+static void a_lost_device_cannot_write_into_c(void **state) {
+    (void)state;
+    for (int call = 1; call <= 8; call++) {
+        const struct sizes s = {
+            .m = 40, .n = 8, .k = 8, .alpha = 1, .beta = 2, .tile = TILE(10, 8, 8, 2, 1, 2)};
+        struct bench t;
+        setup(&t, &s);
+        *(call <= 4 ? &late.fail_wait : &late.fail_gemm) = call <= 4 ? call : call - 4;
+        multiply(&t);
+        assert_string_equal(t.context.device_name, "cpu");
+        assert_int_equal(t.worker.fallback_products, 1);
+        late_finish();
+        assert_int_equal(count_wrong(&t), 0);
+        teardown(&t);
+    }
+}
+
+static void a_later_product_goes_to_the_device_that_took_over(void **state) {
+    (void)state;
+    const struct sizes s = {.m = 40,
+                            .n = 8,
+                            .k = 8,
+                            .alpha = 1,
+                            .beta = 2,
+                            .a_dtype = MMUL_BF16,
+                            .tile = TILE(10, 8, 8, 2, 1, 2)};
+    struct bench t;
+    setup(&t, &s);
+    late.fail_gemm = 2;
+    multiply(&t);
+    memset(late.log, 0, sizeof late.log);
+    multiply(&t);
+    assert_string_equal(late.log, "");
+    assert_int_equal(t.worker.products, 2);
+    assert_int_equal(t.worker.fallback_products, 1);
+    teardown(&t);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_way_of_cutting_gives_the_product),
+        cmocka_unit_test(large_results_come_in_pieces),
+        cmocka_unit_test(a_tile_comes_home_while_another_is_multiplied),
+        cmocka_unit_test(what_the_device_holds_is_not_sent_again),
+        cmocka_unit_test(a_tile_is_known_by_its_row_distance_too),
+        cmocka_unit_test(a_lost_device_cannot_write_into_c),
+        cmocka_unit_test(a_later_product_goes_to_the_device_that_took_over),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
