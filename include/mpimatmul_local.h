@@ -372,6 +372,8 @@ struct mmul_matmul {
     int64_t device_memory_limit_bytes; // per device; 0: what the device has
     double tail; // share of the split range that is claimed at run time, up to 0.9; 0: the plan's
                  // choice; negative: none
+    bool reproducible; // weights are stored or equal, never measured now, and nothing is claimed: a
+                       // result has the same bits in every run on the same devices
     bool no_verify;
     bool no_fallback; // a device that fails ends the run; wrong rows are recomputed all the same
     uint64_t verify_seed; // (root, when the plan is made) 0: fresh

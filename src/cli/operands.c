@@ -28,6 +28,8 @@ struct mmul_matmul mmul_operands_args(const struct call *call) {
         .split = splits[values[OPT_SPLIT].number],
         .split_rule = rules[values[OPT_SPLIT_RULE].number],
         .io = (enum mmul_io)values[OPT_IO].number, // the words in the order of the type
+        .tail = values[OPT_TAIL].real,
+        .reproducible = values[OPT_REPRODUCIBLE].number != 0,
         .memory_limit_bytes = values[OPT_MEMORY].number,
         .device_memory_limit_bytes = values[OPT_DEVICE_MEMORY].number,
         .no_verify = values[OPT_VERIFY].number != 0,

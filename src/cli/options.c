@@ -63,6 +63,15 @@ static enum mmul_status parse_real(const struct option_row *row, const char *tex
     return MMUL_OK;
 }
 
+// auto is 0 and off is -1.
+static enum mmul_status parse_share(const struct option_row *row, const char *text,
+                                    const char *what, double *real, struct mmul_error *err) {
+    *real = strcmp(text, "off") == 0 ? -1 : 0;
+    if (*real != 0 || strcmp(text, "auto") == 0)
+        return MMUL_OK;
+    return parse_real(row, text, what, real, err);
+}
+
 static enum mmul_status parse_size(const char *text, const char *what, int64_t *number,
                                    struct mmul_error *err) {
     int64_t bytes = 0;
@@ -122,6 +131,8 @@ static enum mmul_status parse_value(const struct option_row *row, const char *te
                                 err);
     case OPTION_REAL:
         return parse_real(row, text, what, &value->real, err);
+    case OPTION_SHARE:
+        return parse_share(row, text, what, &value->real, err);
     case OPTION_SIZE:
         return parse_size(text, what, &value->number, err);
     case OPTION_DTYPE:

@@ -35,6 +35,8 @@ enum option_id {
     OPT_SPLIT,
     OPT_SPLIT_RULE,
     OPT_IO,
+    OPT_TAIL,
+    OPT_REPRODUCIBLE,
     OPT_MEMORY,
     OPT_DEVICE_MEMORY,
     OPT_VERIFY,
@@ -66,6 +68,7 @@ enum option_kind {
     OPTION_REAL,    // from least to most
     OPTION_SIZE,    // 512MiB
     OPTION_DTYPE,   // an element type that files can hold on write
+    OPTION_SHARE,   // auto, off or a number from least to most
     OPTION_WEIGHTS, // auto, equal, @FILE or a list of numbers
 };
 

@@ -102,6 +102,13 @@ static enum mmul_status send_plan(const struct mmul_comm *comm, struct mmul_plan
     return status;
 }
 
+// As the plan has it: negative is its own choice.
+static double tail_share(const struct mmul_matmul *args) {
+    if (args->reproducible || args->tail < 0)
+        return 0;
+    return args->tail == 0 ? -1 : args->tail;
+}
+
 static enum mmul_status make_plan(struct mmul_context *context, const struct mmul_matmul *args,
                                   const struct mmul_problem *problem, const double *weights,
                                   const unsigned *node_maps, struct mmul_plan **plan,
@@ -113,9 +120,7 @@ static enum mmul_status make_plan(struct mmul_context *context, const struct mmu
                                               .split = args->split,
                                               .rule = args->split_rule,
                                               .panels = true,
-                                              .tail = args->tail == 0  ? -1
-                                                      : args->tail < 0 ? 0
-                                                                       : args->tail,
+                                              .tail = tail_share(args),
                                               .memory_limit_bytes = args->memory_limit_bytes,
                                               .device_memory_limit_bytes =
                                                   args->device_memory_limit_bytes};

@@ -230,6 +230,7 @@ enum mmul_status mmul_run_steps(struct mmul_run *run, struct mmul_error *err) {
         status = mmul_views_check(&run->views, err);
     mmul_traffic_fini(&threads.traffic);
     status = mmul_comm_agree(comm, status, err);
-    run->mine.gather_seconds += mmul_clock_now() - run->computed;
+    if (run->stored > run->computed)
+        run->mine.gather_seconds += run->stored - run->computed;
     return status;
 }

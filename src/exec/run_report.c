@@ -27,6 +27,11 @@ static void describe_self(struct mmul_run *run) {
     r->share = (double)units / (double)run->plan->total;
     r->flops = 2.0 * (double)units * (double)run->plan->problem.k *
                (double)mmul_problem_result_width(&run->plan->problem, run->plan->axis);
+    if (context->comm->node_rank == 0) {
+        r->mapped_bytes =
+            run->views.a.bytes + run->views.b.bytes + run->views.c_in.bytes + run->views.c.bytes;
+        r->segment_bytes = run->segment.bytes;
+    }
     r->warm_up_seconds = context->warm_up_seconds;
     r->products = run->worker.products;
     r->fallback_products = run->worker.fallback_products;
@@ -54,6 +59,8 @@ static void add_ranks(struct mmul_report *report) {
         report->lines_wrong += r->lines_wrong;
         report->lines_recomputed += r->lines_recomputed;
         report->fallback_products += r->fallback_products;
+        report->mapped_bytes += r->mapped_bytes;
+        report->segment_bytes += r->segment_bytes;
     }
 }
 
@@ -100,11 +107,11 @@ enum mmul_status mmul_run_report(struct mmul_run *run, struct mmul_report **repo
     made->size = plan->size;
     made->node_count = plan->node_count;
     made->verified = !run->args->no_verify;
-    made->predicted_seconds =
-        plan->compute_seconds > 0 ? plan->compute_seconds + plan->transfer_seconds : 0;
+    made->predicted_seconds = plan->predicted_seconds;
     made->bytes_read = run->files.bytes_read;
     made->bytes_written = run->files.bytes_written;
-    made->network_bytes = network_bytes(plan);
+    made->network_bytes = network_bytes(plan) + run->tail_network_bytes;
+    mmul_text_copy(made->faster, sizeof made->faster, plan->faster);
     add_ranks(made);
     list_unused(context->cluster, &made->unused);
     *report = made;

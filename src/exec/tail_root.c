@@ -206,6 +206,9 @@ static void grant(struct mmul_tail_root *root, struct buffer *b, const struct wo
         keep_first(root, &err);
     int64_t pieces = mmul_claim_piece_bytes(plan, node, units);
     int64_t c_in = mmul_claim_c_in_bytes(plan, node, units);
+    if (node != mmul_plan_ranks(plan)[0].node)
+        root->tail->run->tail_network_bytes +=
+            pieces + c_in + mmul_claim_c_bytes(plan, node, units);
     if (pieces + c_in > 0)
         read_pieces(root, b, word->rank, pieces, c_in);
 }

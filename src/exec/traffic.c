@@ -4,6 +4,7 @@
 // Computes nothing; waits for nothing.
 #include "exec/traffic.h"
 
+#include "base/clock.h"
 #include "base/integer.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -406,6 +407,14 @@ static bool advance_own_results(struct mmul_traffic *t) {
 
 // ------------------------------------------------------------------------------------ all of it
 
+// This node's blocks of C are where they belong.
+static bool is_stored(const struct mmul_traffic *t) {
+    const struct mmul_layout *l = &t->run->layout;
+    if (t->is_root)
+        return t->results.next == l->steps && t->results.at >= t->results.bytes;
+    return t->gather_next == l->steps && mmul_exchange_is_idle(&t->gather);
+}
+
 static bool is_finished(const struct mmul_traffic *t) {
     const struct mmul_layout *l = &t->run->layout;
     if (board_of(t) != NULL && steps_done(t) < l->steps)
@@ -421,8 +430,7 @@ static bool is_finished(const struct mmul_traffic *t) {
     if (board_of(t) == NULL)
         return true;
     return t->pieces.next == 2 * t->run->plan->rounds && t->pieces.at >= t->pieces.bytes &&
-           t->panels.next == l->loads && t->panels.at >= t->panels.bytes &&
-           t->results.next == l->steps && t->results.at >= t->results.bytes;
+           t->panels.next == l->loads && t->panels.at >= t->panels.bytes && is_stored(t);
 }
 
 enum mmul_attention mmul_traffic_attend(struct mmul_traffic *traffic) {
@@ -439,6 +447,8 @@ enum mmul_attention mmul_traffic_attend(struct mmul_traffic *traffic) {
         moved |= advance_own_results(t);
     }
     look_for_failures(t);
+    if (t->run->stored == 0 && is_stored(t))
+        t->run->stored = mmul_clock_now();
     if (moved)
         return MMUL_ATTEND_MOVED;
     return is_finished(t) ? MMUL_ATTEND_FINISHED : MMUL_ATTEND_NOTHING;

@@ -70,17 +70,17 @@ static void print_ranks(const struct mmul_report *report, FILE *stream) {
     struct mmul_text table = {0};
     mmul_text_add(
         &table,
-        "rank\thost\tdevice\tthreads\t%s\tshare\tscatter s\tcompute s\tcheck s\tgather s\t"
+        "rank\thost\tdevice\tthreads\t%s\tclaimed\tshare\tscatter s\tcompute s\tcheck s\tgather s\t"
         "GFLOP/s\tidle\tnote\n",
         report->axis == MMUL_ROWS ? "rows" : "cols");
     for (int i = 0; i < report->size; i++) {
         const struct mmul_report_rank *r = &report->ranks[i];
         double idle = report->wall_seconds > 0 ? r->idle_seconds / report->wall_seconds : 0;
-        mmul_text_add(&table,
-                      "%d\t%s\t%s\t%d\t%lld\t%.1f %%\t%.3f\t%.3f\t%.3f\t%.3f\t%.1f\t%.0f %%\t", i,
-                      r->host, r->device, r->threads, (long long)(r->end - r->begin),
-                      100 * r->share, r->scatter_seconds, r->compute_seconds, r->verify_seconds,
-                      r->gather_seconds, rank_rate(r) * 1e-9, 100 * idle);
+        mmul_text_add(
+            &table, "%d\t%s\t%s\t%d\t%lld\t%lld\t%.1f %%\t%.3f\t%.3f\t%.3f\t%.3f\t%.1f\t%.0f %%\t",
+            i, r->host, r->device, r->threads, (long long)(r->end - r->begin),
+            (long long)r->claimed_units, 100 * r->share, r->scatter_seconds, r->compute_seconds,
+            r->verify_seconds, r->gather_seconds, rank_rate(r) * 1e-9, 100 * idle);
         mmul_text_add(&table, "%s%s%s\n", r->why, r->why[0] && r->note[0] ? "; " : "", r->note);
     }
     mmul_text_print_table(mmul_text_get(&table), stream);
@@ -99,6 +99,11 @@ static void print_totals(const struct mmul_report *report, FILE *stream) {
             mmul_bytes_format(report->bytes_read, bytes[0]),
             mmul_bytes_format(report->bytes_written, bytes[1]),
             mmul_bytes_format(report->network_bytes, bytes[2]));
+    fprintf(stream, "used in place %s  shared memory %s\n",
+            mmul_bytes_format(report->mapped_bytes, bytes[0]),
+            mmul_bytes_format(report->segment_bytes, bytes[1]));
+    if (report->faster[0] != '\0')
+        fprintf(stream, "%s\n", report->faster);
     fprintf(stream, "check %s", check_result(report));
     if (report->verified)
         fprintf(stream, ": %lld lines checked, %lld wrong, %lld recomputed",
@@ -129,10 +134,11 @@ void mmul_report_print(const struct mmul_report *report, FILE *stream) {
 static json_t *rank_json(const struct mmul_report *report, int i) {
     const struct mmul_report_rank *r = &report->ranks[i];
     json_t *value = json_pack(
-        "{s:i, s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "rank", i,
-        "host", r->host, "device", r->device, "device_name", r->device_name, "cores", r->cores,
-        "threads", r->threads, "begin", (json_int_t)r->begin, "end", (json_int_t)r->end, "share",
-        r->share, "warm_up_seconds", r->warm_up_seconds, "scatter_seconds", r->scatter_seconds,
+        "{s:i, s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f}",
+        "rank", i, "host", r->host, "device", r->device, "device_name", r->device_name, "cores",
+        r->cores, "threads", r->threads, "begin", (json_int_t)r->begin, "end", (json_int_t)r->end,
+        "claimed", (json_int_t)r->claimed_units, "claims", (json_int_t)r->claims, "share", r->share,
+        "warm_up_seconds", r->warm_up_seconds, "scatter_seconds", r->scatter_seconds,
         "compute_seconds", r->compute_seconds, "verify_seconds", r->verify_seconds,
         "gather_seconds", r->gather_seconds, "idle_seconds", r->idle_seconds);
     json_t *more = json_pack(
@@ -190,13 +196,15 @@ enum mmul_status mmul_report_json(const struct mmul_report *report, char **text,
         report->verify_seconds, "gather_seconds", report->gather_seconds, "commit_seconds",
         report->commit_seconds, "predicted_seconds", report->predicted_seconds, "flops_per_second",
         total_rate(report), "efficiency", efficiency(report));
-    json_t *more = json_pack("{s:I, s:I, s:I, s:I, s:o, s:i, s:o, s:o, s:s}", "bytes_read",
-                             (json_int_t)report->bytes_read, "bytes_written",
-                             (json_int_t)report->bytes_written, "network_bytes",
-                             (json_int_t)report->network_bytes, "fallback_products",
-                             (json_int_t)report->fallback_products, "check", check_json(report),
-                             "nodes", report->node_count, "ranks", ranks, "warnings",
-                             lines_json(report), "unused_devices", mmul_text_get(&report->unused));
+    json_t *more =
+        json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:i, s:o, s:o, s:s}", "faster",
+                  report->faster, "mapped_bytes", (json_int_t)report->mapped_bytes, "segment_bytes",
+                  (json_int_t)report->segment_bytes, "bytes_read", (json_int_t)report->bytes_read,
+                  "bytes_written", (json_int_t)report->bytes_written, "network_bytes",
+                  (json_int_t)report->network_bytes, "fallback_products",
+                  (json_int_t)report->fallback_products, "check", check_json(report), "nodes",
+                  report->node_count, "ranks", ranks, "warnings", lines_json(report),
+                  "unused_devices", mmul_text_get(&report->unused));
     json_object_update(root, more);
     json_decref(more);
     enum mmul_status status = mmul_json_format(root, text, err);

@@ -15,12 +15,16 @@ struct mmul_report_rank {
     int64_t begin, end; // part of the split range
     double share;       // of the range, 0 .. 1
     double flops;       // floating-point operations of its part
-    double warm_up_seconds, scatter_seconds, compute_seconds, verify_seconds, gather_seconds;
+    double warm_up_seconds;
+    double scatter_seconds; // waiting for operands
+    double compute_seconds, verify_seconds;
+    double gather_seconds;         // waiting for results to leave
     double idle_seconds;           // of the run, neither computing nor moving nor checking
     int64_t claimed_units, claims; // of the dynamic tail, beside its part
     int64_t products, fallback_products, device_replacements;
     int64_t lines_checked, lines_wrong, lines_recomputed; // columns or rows of its blocks of C
-    double speed_flops; // measured before the run; 0: not measured
+    double speed_flops;                  // measured before the run; 0: not measured
+    int64_t mapped_bytes, segment_bytes; // of its node, on leaders
 };
 
 struct mmul_report {
@@ -32,7 +36,9 @@ struct mmul_report {
     bool verified;
     double wall_seconds; // from the first byte read to the renamed output file
     double scatter_seconds, compute_seconds, verify_seconds, gather_seconds, commit_seconds;
-    double predicted_seconds; // 0: no prediction
+    double predicted_seconds;            // 0: no prediction
+    char faster[160];                    // of the plan
+    int64_t mapped_bytes, segment_bytes; // all nodes
     int64_t bytes_read, bytes_written, network_bytes;
     int64_t lines_checked, lines_wrong, lines_recomputed, fallback_products;
     struct mmul_text unused;    // owned: a line per device that nobody used
