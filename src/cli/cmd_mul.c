@@ -161,12 +161,12 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
 }
 
 static const enum option_id options[] = {
-    OPT_OUTPUT,        OPT_TRANSPOSE_A, OPT_TRANSPOSE_B, OPT_ALPHA,        OPT_BETA,
-    OPT_C_IN,          OPT_DTYPE,       OPT_WEIGHTS,     OPT_DEVICE,       OPT_SPLIT,
-    OPT_SPLIT_RULE,    OPT_IO,          OPT_TAIL,        OPT_REPRODUCIBLE, OPT_MEMORY,
-    OPT_DEVICE_MEMORY, OPT_VERIFY,      OPT_NO_FALLBACK, OPT_REPORT,       OPT_PROGRESS,
-    OPT_THREADS,       OPT_BIND,        OPT_QUIET,       OPT_VERBOSE,      OPT_HELP,
-    OPT_END,
+    OPT_OUTPUT,        OPT_TRANSPOSE_A, OPT_TRANSPOSE_B, OPT_ALPHA,          OPT_BETA,
+    OPT_C_IN,          OPT_DTYPE,       OPT_WEIGHTS,     OPT_DEVICE,         OPT_SPLIT,
+    OPT_SPLIT_RULE,    OPT_IO,          OPT_TAIL,        OPT_REPRODUCIBLE,   OPT_MEMORY,
+    OPT_DEVICE_MEMORY, OPT_VERIFY,      OPT_NO_FALLBACK, OPT_DEVICE_TIMEOUT, OPT_REPORT,
+    OPT_PROGRESS,      OPT_THREADS,     OPT_BIND,        OPT_QUIET,          OPT_VERBOSE,
+    OPT_HELP,          OPT_END,
 };
 
 const struct command mmul_command_mul = {

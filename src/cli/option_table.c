@@ -66,6 +66,8 @@ static const struct option_row rows[OPT_COUNT] = {
                     "check every block", 0, 0},
     [OPT_NO_FALLBACK] = {"no-fallback", 0, OPTION_FLAG, ENVIRONMENT, NULL, "off", NULL,
                          "end when a device fails", 0, 0},
+    [OPT_DEVICE_TIMEOUT] = {"device-timeout", 0, OPTION_REAL, ENVIRONMENT, "SECONDS", NULL,
+                            "20 times the expected", "per product", 0.001, 1e9},
     [OPT_SHARD_DIR] = {"shard-dir", 0, OPTION_TEXT, ENVIRONMENT, "DIR", NULL,
                        "/dev/shm/mpimatmul-<uid>/", "their folder", 0, 0},
     [OPT_REPORT] = {"report", 0, OPTION_TEXT, ENVIRONMENT, "FILE", NULL, "none",

@@ -15,6 +15,8 @@
 // (tests/device).
 #pragma once
 
+#include <stdatomic.h>
+
 #include "mpimatmul_local.h"
 
 struct mmul_buffer; // defined by each device
@@ -93,8 +95,12 @@ struct mmul_device_table {
 struct mmul_device {
     const struct mmul_device_table *table;
     void *self;
-    bool lost; // set by any failure
+    bool lost;        // set by any failure
+    _Atomic int call; // enum mmul_device_call
 };
+
+// Where the thread that uses a device is.
+enum mmul_device_call { MMUL_CALL_NONE, MMUL_CALL_UNDER_WAY, MMUL_CALL_ABANDONED };
 
 // Opens a device by name: "cpu", "reference", "P:D", "faulty:RULE[,RULE...]:NAME".
 // Fails: MMUL_ERR_USAGE (not a device name), MMUL_ERR_UNAVAILABLE (absent or does not open).
@@ -129,6 +135,11 @@ enum mmul_status mmul_device_wait(struct mmul_device *device, struct mmul_error 
 enum mmul_status mmul_device_wait_buffer(struct mmul_device *device, struct mmul_buffer *buffer,
                                          struct mmul_error *err);
 void mmul_device_set_threads(struct mmul_device *device, int threads);
+
+// For a device that hangs, from another thread: if a call is under way it will never return, whatever
+// the driver does later, and true is returned. The device must then not be used, closed or freed; its
+// thread stays behind in the call.
+bool mmul_device_abandon(struct mmul_device *device);
 
 // Name of the device that takes over when this one fails or errs: anything but the CPU -> "cpu",
 // the CPU -> "reference", "reference" -> NULL. A faulty device with the rule `everywhere` is

@@ -9,6 +9,7 @@
 #include <assert.h>
 #include <ctype.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/memory.h"
 #include "base/status.h"
@@ -154,10 +155,26 @@ static enum mmul_status fail_lost(const struct mmul_device *device, struct mmul_
                      info.id, info.name);
 }
 
-// Every result of a device passes here.
+// Every call of a device that may block passes here, on its way in ...
+static struct mmul_device *enter(struct mmul_device *device) {
+    atomic_store(&device->call, MMUL_CALL_UNDER_WAY);
+    return device;
+}
+
+// ... and on its way out, unless somebody has given it up: then its thread stays here for ever, for
+// what it works on is not its own any more.
 static enum mmul_status note(struct mmul_device *device, enum mmul_status status) {
+    int under_way = MMUL_CALL_UNDER_WAY;
+    if (!atomic_compare_exchange_strong(&device->call, &under_way, MMUL_CALL_NONE))
+        for (;;)
+            pause();
     device->lost = device->lost || status != MMUL_OK;
     return status;
+}
+
+bool mmul_device_abandon(struct mmul_device *device) {
+    int under_way = MMUL_CALL_UNDER_WAY;
+    return atomic_compare_exchange_strong(&device->call, &under_way, MMUL_CALL_ABANDONED);
 }
 
 enum mmul_status mmul_device_warm_up(struct mmul_device *device, struct mmul_error *err) {
@@ -167,7 +184,7 @@ enum mmul_status mmul_device_warm_up(struct mmul_device *device, struct mmul_err
     if (device->table->warm_up == NULL) {
         return MMUL_OK;
     }
-    return note(device, device->table->warm_up(device->self, err));
+    return note(device, enter(device)->table->warm_up(device->self, err));
 }
 
 int64_t mmul_device_gemm_temporary_bytes(const struct mmul_device *device, int64_t m, int64_t n,
@@ -189,7 +206,7 @@ enum mmul_status mmul_device_buffer_create(struct mmul_device *device, int64_t c
     if (device->lost) {
         return fail_lost(device, err);
     }
-    return note(device, device->table->buffer_create(device->self, count, buffer, err));
+    return note(device, enter(device)->table->buffer_create(device->self, count, buffer, err));
 }
 
 enum mmul_status mmul_device_buffer_borrow(struct mmul_device *device, float *memory, int64_t count,
@@ -198,7 +215,8 @@ enum mmul_status mmul_device_buffer_borrow(struct mmul_device *device, float *me
     if (device->lost) {
         return fail_lost(device, err);
     }
-    return note(device, device->table->buffer_borrow(device->self, memory, count, buffer, err));
+    return note(device,
+                enter(device)->table->buffer_borrow(device->self, memory, count, buffer, err));
 }
 
 void mmul_device_buffer_destroy(struct mmul_device *device, struct mmul_buffer *buffer) {
@@ -214,8 +232,8 @@ enum mmul_status mmul_device_upload(struct mmul_device *device, struct mmul_oper
     if (device->lost) {
         return fail_lost(device, err);
     }
-    return note(device,
-                device->table->upload(device->self, to, rows, cols, host, host_ld, dtype, err));
+    return note(device, enter(device)->table->upload(device->self, to, rows, cols, host, host_ld,
+                                                     dtype, err));
 }
 
 enum mmul_status mmul_device_download(struct mmul_device *device, struct mmul_operand from,
@@ -226,7 +244,7 @@ enum mmul_status mmul_device_download(struct mmul_device *device, struct mmul_op
         return fail_lost(device, err);
     }
     return note(device,
-                device->table->download(device->self, from, rows, cols, host, host_ld, err));
+                enter(device)->table->download(device->self, from, rows, cols, host, host_ld, err));
 }
 
 enum mmul_status mmul_device_gemm(struct mmul_device *device, const struct mmul_gemm *args,
@@ -237,7 +255,7 @@ enum mmul_status mmul_device_gemm(struct mmul_device *device, const struct mmul_
     if (device->lost) {
         return fail_lost(device, err);
     }
-    return note(device, device->table->gemm(device->self, args, err));
+    return note(device, enter(device)->table->gemm(device->self, args, err));
 }
 
 enum mmul_status mmul_device_wait(struct mmul_device *device, struct mmul_error *err) {
@@ -247,7 +265,7 @@ enum mmul_status mmul_device_wait(struct mmul_device *device, struct mmul_error 
     if (device->table->wait == NULL) {
         return MMUL_OK;
     }
-    return note(device, device->table->wait(device->self, err));
+    return note(device, enter(device)->table->wait(device->self, err));
 }
 
 enum mmul_status mmul_device_wait_buffer(struct mmul_device *device, struct mmul_buffer *buffer,
@@ -255,7 +273,7 @@ enum mmul_status mmul_device_wait_buffer(struct mmul_device *device, struct mmul
     if (device->lost || device->table->wait_buffer == NULL) {
         return mmul_device_wait(device, err);
     }
-    return note(device, device->table->wait_buffer(device->self, buffer, err));
+    return note(device, enter(device)->table->wait_buffer(device->self, buffer, err));
 }
 
 void mmul_device_set_threads(struct mmul_device *device, int threads) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/status.h"
 #include "exec/tail.h"
 
 static const double NAP_LEAST_SECONDS = 20e-6, NAP_MOST_SECONDS = 200e-6;
@@ -39,16 +40,31 @@ static bool wait_for_step(struct mmul_run *run, struct mmul_step step) {
                                      &run->mine.gather_seconds));
 }
 
+// By when a product must be done, lest its device counts as hung: many times what was predicted.
+// Devices of unknown speed are taken for very slow ones.
+static int64_t latest(const struct mmul_run *run, const struct mmul_product *product) {
+    static const double slow_flops = 1e8, times = 20, least_seconds = 30;
+    double speed = run->context->cluster->ranks[run->context->comm->rank].speed_flops;
+    double flops = 2.0 * (double)product->m * (double)product->n * (double)product->k;
+    double seconds = times * flops / (speed > 0 ? speed : slow_flops);
+    seconds = seconds > least_seconds ? seconds : least_seconds;
+    if (run->args->device_timeout_seconds > 0)
+        seconds = run->args->device_timeout_seconds;
+    return (int64_t)((mmul_clock_now() + seconds) * 1e9);
+}
+
 static enum mmul_status multiply_and_check(struct mmul_run *run, const struct mmul_product *product,
                                            const char *place, struct mmul_error *err) {
     double begin = mmul_clock_now();
+    atomic_store(&run->product_until, latest(run, product));
     enum mmul_status status = mmul_worker_multiply(&run->worker, product, err);
     double computed = mmul_clock_now();
     run->mine.compute_seconds += computed - begin;
-    if (status != MMUL_OK || run->args->no_verify)
-        return status;
-    status = mmul_verifier_check(&run->verifier, &run->worker, product, place, err);
-    run->mine.verify_seconds += mmul_clock_now() - computed;
+    if (status == MMUL_OK && !run->args->no_verify) {
+        status = mmul_verifier_check(&run->verifier, &run->worker, product, place, err);
+        run->mine.verify_seconds += mmul_clock_now() - computed;
+    }
+    atomic_store(&run->product_until, 0);
     return status;
 }
 
@@ -92,7 +108,7 @@ static enum mmul_status compute_step(struct mmul_run *run, struct mmul_step step
 void mmul_run_compute(struct mmul_run *run) {
     struct mmul_board_rank *board = &run->board->ranks[run->context->comm->node_rank];
     int rank = run->context->comm->rank;
-    for (int64_t i = 0; i < run->layout.steps; i++) {
+    for (int64_t i = atomic_load(&board->steps_done); i < run->layout.steps; i++) {
         struct mmul_step step = mmul_schedule_step(run->plan, i);
         if (mmul_schedule_units(run->plan, rank, step) > 0) {
             if (!wait_for_step(run, step))
@@ -109,6 +125,30 @@ void mmul_run_compute(struct mmul_run *run) {
     atomic_store(&board->steps_done, run->layout.steps); // also when cancelled: nobody waits
     mmul_tail_compute(run->tail);
     run->computed = mmul_clock_now();
+}
+
+bool mmul_run_give_up_device(struct mmul_run *run) {
+    int64_t until = atomic_load(&run->product_until);
+    struct mmul_context *context = run->context;
+    struct mmul_error err;
+    if (until == 0 || mmul_clock_now() * 1e9 < (double)until ||
+        !mmul_device_abandon(context->device))
+        return false;
+    atomic_store(&run->product_until, 0);
+    mmul_verifier_forget(&run->verifier);
+    mmul_fail(&err, MMUL_ERR_UNAVAILABLE, "rank %d: device '%.80s' hangs", context->comm->rank,
+              context->device_name);
+    enum mmul_status status = MMUL_ERR_UNAVAILABLE;
+    if (run->args->no_fallback)
+        mmul_hint(&err, "leave out --no-fallback to let the CPU take over");
+    else
+        status = mmul_context_abandon_device(context, "it hangs", &err);
+    mmul_worker_abandon(&run->worker);
+    if (status != MMUL_OK) {
+        run->compute_error = err;
+        mmul_run_cancel(run);
+    }
+    return true;
 }
 
 void mmul_run_cancel(struct mmul_run *run) {

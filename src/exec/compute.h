@@ -17,3 +17,7 @@ void mmul_run_forget_pieces(struct mmul_run *run);
 
 // This rank will compute nothing: the others need not wait for it. Local.
 void mmul_run_cancel(struct mmul_run *run);
+
+// Main thread: a device that has not ended its product in time is abandoned and replaced; true: then
+// mmul_run_compute has to be called again, on another thread, and goes on with the step at hand.
+bool mmul_run_give_up_device(struct mmul_run *run);

@@ -67,8 +67,9 @@ enum mmul_status mmul_context_warm_up(struct mmul_context *context, struct mmul_
     return status;
 }
 
-enum mmul_status mmul_context_replace_device(struct mmul_context *context, const char *why,
-                                             struct mmul_error *err) {
+// Opens the next device; the present one is the caller's from then on.
+static enum mmul_status open_next(struct mmul_context *context, const char *why,
+                                  struct mmul_error *err) {
     char next[128], reason[sizeof err->text];
     struct mmul_device_info info;
     mmul_text_copy(reason, sizeof reason, why); // may lie in err
@@ -83,13 +84,26 @@ enum mmul_status mmul_context_replace_device(struct mmul_context *context, const
     enum mmul_status status = mmul_device_open(next, &opened, err);
     if (status != MMUL_OK)
         return status;
-    mmul_device_close(context->device);
     context->device = opened;
     context->replacements++;
     context->warm = false;
     mmul_text_copy(context->device_name, sizeof context->device_name, next);
     mmul_device_set_threads(opened, context->fallback_threads);
     return context->fallback_bind ? mmul_topology_bind(&context->fallback_cores, err) : MMUL_OK;
+}
+
+enum mmul_status mmul_context_replace_device(struct mmul_context *context, const char *why,
+                                             struct mmul_error *err) {
+    struct mmul_device *old = context->device;
+    enum mmul_status status = open_next(context, why, err);
+    if (context->device != old)
+        mmul_device_close(old);
+    return status;
+}
+
+enum mmul_status mmul_context_abandon_device(struct mmul_context *context, const char *why,
+                                             struct mmul_error *err) {
+    return open_next(context, why, err);
 }
 
 enum mmul_status mmul_context_fall_back(struct mmul_context *context, bool no_fallback,

@@ -43,6 +43,11 @@ enum mmul_status mmul_context_warm_up(struct mmul_context *context, struct mmul_
 enum mmul_status mmul_context_replace_device(struct mmul_context *context, const char *why,
                                              struct mmul_error *err);
 
+// The same for a device that hangs in a call of another thread (mmul_device_abandon said so): it is
+// left as it is.
+enum mmul_status mmul_context_abandon_device(struct mmul_context *context, const char *why,
+                                             struct mmul_error *err);
+
 // The same after a failure that is in `err`, unless no_fallback: then it stays the failure, with
 // MMUL_ERR_UNAVAILABLE.
 enum mmul_status mmul_context_fall_back(struct mmul_context *context, bool no_fallback,

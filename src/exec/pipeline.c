@@ -15,13 +15,25 @@ static void *compute(void *argument) {
     return NULL;
 }
 
-static void attend(const struct mmul_pipeline *pipeline) {
+static int start(const struct mmul_pipeline *pipeline, pthread_t *thread) {
+    int code = pthread_create(thread, NULL, compute, (void *)(uintptr_t)pipeline);
+    if (code != 0)
+        pipeline->cancel(pipeline->context);
+    return code;
+}
+
+// `thread` is the one that computes; returns the code of the last start.
+static int attend(const struct mmul_pipeline *pipeline, pthread_t *thread, int code) {
     double nap = NAP_LEAST_SECONDS;
     for (;;) {
         enum mmul_attention what = pipeline->attend(pipeline->context);
         if (what == MMUL_ATTEND_FINISHED)
-            return;
-        if (what == MMUL_ATTEND_MOVED) {
+            return code;
+        if (what == MMUL_ATTEND_ABANDONED) {
+            pthread_detach(*thread);
+            code = start(pipeline, thread);
+        }
+        if (what != MMUL_ATTEND_NOTHING) {
             nap = NAP_LEAST_SECONDS;
             continue;
         }
@@ -32,10 +44,7 @@ static void attend(const struct mmul_pipeline *pipeline) {
 
 enum mmul_status mmul_pipeline_run(const struct mmul_pipeline *pipeline, struct mmul_error *err) {
     pthread_t thread;
-    int code = pthread_create(&thread, NULL, compute, (void *)(uintptr_t)pipeline);
-    if (code != 0)
-        pipeline->cancel(pipeline->context);
-    attend(pipeline);
+    int code = attend(pipeline, &thread, start(pipeline, &thread));
     if (code != 0)
         return mmul_fail_errno(err, MMUL_ERR_SYSTEM, code, "cannot start the compute thread");
     pthread_join(thread, NULL);

@@ -5,7 +5,12 @@
 
 #include "mpimatmul_local.h"
 
-enum mmul_attention { MMUL_ATTEND_NOTHING, MMUL_ATTEND_MOVED, MMUL_ATTEND_FINISHED };
+enum mmul_attention {
+    MMUL_ATTEND_NOTHING,
+    MMUL_ATTEND_MOVED,
+    MMUL_ATTEND_ABANDONED, // the compute thread is stuck for good: compute is called on a new one
+    MMUL_ATTEND_FINISHED
+};
 
 struct mmul_pipeline {
     void (*cancel)(void *context);  // instead of compute, when the thread cannot be started

@@ -194,22 +194,28 @@ static void compute(void *context) {
     struct threads *threads = context;
     if (threads->run->board != NULL)
         mmul_run_compute(threads->run);
+    atomic_store(&threads->run->has_computed, true);
 }
 
 static void cancel(void *context) {
     struct threads *threads = context;
     mmul_run_cancel(threads->run);
+    atomic_store(&threads->run->has_computed, true);
 }
 
 static enum mmul_attention attend(void *context) {
     struct threads *threads = context;
     enum mmul_attention traffic = MMUL_ATTEND_FINISHED;
+    if (mmul_run_give_up_device(threads->run))
+        return MMUL_ATTEND_ABANDONED;
     if (threads->run->context->comm->node_rank == 0)
         traffic = mmul_traffic_attend(&threads->traffic);
     enum mmul_attention tail = mmul_tail_attend(threads->run->tail);
     if (traffic == MMUL_ATTEND_MOVED || tail == MMUL_ATTEND_MOVED)
         return MMUL_ATTEND_MOVED;
-    return traffic == tail ? traffic : MMUL_ATTEND_NOTHING;
+    if (traffic == MMUL_ATTEND_NOTHING || tail == MMUL_ATTEND_NOTHING)
+        return MMUL_ATTEND_NOTHING;
+    return atomic_load(&threads->run->has_computed) ? MMUL_ATTEND_FINISHED : MMUL_ATTEND_NOTHING;
 }
 
 enum mmul_status mmul_run_steps(struct mmul_run *run, struct mmul_error *err) {

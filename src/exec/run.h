@@ -5,6 +5,8 @@
 // (exec/traffic); they meet at the board.
 #pragma once
 
+#include <stdatomic.h>
+
 #include "comm/shared_window.h"
 #include "comm/team.h"
 #include "exec/board.h"
@@ -40,13 +42,15 @@ struct mmul_run {
     struct mmul_tail *tail;  // owned
     struct mmul_worker worker;
     struct mmul_verifier verifier;
-    int64_t pieces_round;       // whose pieces are being multiplied
-    bool checks_by_whole;       // it projects the whole operand, not this rank's pieces
-    double begin;               // when the run began ...
-    double computed;            // ... this rank had nothing left to compute ...
-    double stored;              // ... its node's blocks had all left; 0: not yet
-    int64_t tail_network_bytes; // root: that claims moved
-    int replacements_before;    // of the context's device
+    int64_t pieces_round;          // whose pieces are being multiplied
+    bool checks_by_whole;          // it projects the whole operand, not this rank's pieces
+    double begin;                  // when the run began ...
+    double computed;               // ... this rank had nothing left to compute ...
+    double stored;                 // ... its node's blocks had all left; 0: not yet
+    _Atomic bool has_computed;     // the compute thread has ended
+    _Atomic int64_t product_until; // when the product under way must be done, nanoseconds; 0: none
+    int64_t tail_network_bytes;    // root: that claims moved
+    int replacements_before;       // of the context's device
     struct mmul_report_rank mine;
     // The first failure of either thread.
     struct mmul_error compute_error, traffic_error; // status MMUL_OK: none

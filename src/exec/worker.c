@@ -260,6 +260,13 @@ enum mmul_status mmul_worker_distrust(struct mmul_worker *worker, const char *wh
     return mmul_context_replace_device(worker->context, why, err);
 }
 
+void mmul_worker_abandon(struct mmul_worker *worker) {
+    worker->a = worker->b = worker->c = (struct mmul_stage){0};
+    worker->landing = (struct mmul_landing){0};
+    worker->replaced = true;
+    worker->fallback_products++;
+}
+
 void mmul_worker_forget(struct mmul_worker *worker) {
     mmul_stage_forget(&worker->a);
     mmul_stage_forget(&worker->b);

@@ -39,6 +39,10 @@ enum mmul_status mmul_worker_multiply(struct mmul_worker *worker,
 // To be called when operands of earlier products have changed where they lie in host memory.
 void mmul_worker_forget(struct mmul_worker *worker);
 
+// The device hangs in a call of another thread and was abandoned: what it holds is left to it. From
+// now on this thread may use the worker, with the context's new device.
+void mmul_worker_abandon(struct mmul_worker *worker);
+
 // Gives up the present device, whose results cannot be trusted.
 enum mmul_status mmul_worker_distrust(struct mmul_worker *worker, const char *why,
                                       struct mmul_error *err);

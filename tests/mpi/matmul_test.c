@@ -28,6 +28,7 @@ struct variant {
     float alpha, beta;
     enum mmul_split_choice split;
     enum weighting weighting;
+    double tail;
 };
 
 static int rank, size;
@@ -170,7 +171,8 @@ static bool run_variant(struct mmul_context *context, const struct variant *v) {
                                .transpose_b = v->transpose_b,
                                .alpha = v->alpha,
                                .beta = v->beta,
-                               .split = v->split}};
+                               .split = v->split,
+                               .tail = v->tail}};
     struct mmul_plan *plan = NULL;
     struct mmul_report *report = NULL;
     struct mmul_error err = {.text = ""};
@@ -201,6 +203,7 @@ static bool run_variant(struct mmul_context *context, const struct variant *v) {
 static bool run_shape(struct mmul_context *context, const struct shapes *s, bool many) {
     static const enum mmul_dtype types[][2] = {
         {MMUL_F32, MMUL_F32}, {MMUL_F16, MMUL_F16}, {MMUL_F32, MMUL_BF16}, {MMUL_BF16, MMUL_F32}};
+    static const double tails[] = {0, 0.5, -1, 0.9};
     static const float scales[][2] = {{1, 0}, {3, -2}, {0, 2}, {0, 0}};
     bool right = true;
     for (int split = MMUL_SPLIT_AUTO; split <= MMUL_SPLIT_COLS; split++)
@@ -215,7 +218,8 @@ static bool run_shape(struct mmul_context *context, const struct shapes *s, bool
                                               .alpha = scales[(i + transposes) % 4][0],
                                               .beta = scales[(i + transposes) % 4][1],
                                               .split = split,
-                                              .weighting = weighting};
+                                              .weighting = weighting,
+                                              .tail = tails[(i + split) % 4]};
                     right = run_variant(context, &v) && right;
                 }
     return right;

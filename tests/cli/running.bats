@@ -1,0 +1,88 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# What changes while a job runs: devices that hang or turn slow, files that become shorter. The result is right or
+# there is none.
+# shellcheck disable=SC2154 # status, output and stderr are set by bats
+load helper
+
+setup() {
+    cd "$BATS_TEST_TMPDIR" || return 1
+    "$MPIMATMUL" gen A.bin --dims 61x203 --kind integer --seed 1
+    "$MPIMATMUL" gen B.bin --dims 203x47 --kind integer --seed 2
+}
+
+# job DEVICE DEVICE ARGUMENTS...: A B into D, rank 0 on the first device, rank 1 on the second.
+job() {
+    local mine=$1 theirs=$2
+    shift 2
+    local common=("$MPIMATMUL" mul A.bin B.bin -o D.bin --progress none --weights equal "$@")
+    run --separate-stderr timeout 60 mpirun -q -n 1 "${common[@]}" --device "$mine" \
+        : -n 1 "${common[@]}" --device "$theirs" < /dev/null
+}
+
+expect_right_result() {
+    "$MPIMATMUL" mul A.bin B.bin --device cpu -o alone.bin --quiet "$@" && cmp alone.bin D.bin
+}
+
+@test "a device that hangs is replaced, its rows are computed again" {
+    job cpu faulty:hang=1:cpu --device-timeout 0.3 --tail off
+    expect_status 0
+    expect_right_result
+    [[ "$stderr" == *"warning: rank 1: device 'faulty:hang=1:cpu "*"'reference' takes over: it hangs"* ]] ||
+        { show; return 1; }
+    [[ "$output" == *"replaced by reference"* ]]
+}
+
+@test "a device that hangs in the claimed tail is replaced" {
+    job cpu faulty:hang=2:cpu --device-timeout 0.3 --tail 0.6
+    expect_status 0
+    expect_right_result
+    [[ "$stderr" == *"it hangs"* ]] || { show; return 1; }
+}
+
+@test "a device that hangs ends the job when nobody may take over" {
+    job cpu faulty:hang=1:cpu --device-timeout 0.3 --no-fallback
+    expect_status 69
+    [[ "$stderr" == *"rank 1"*"device 'faulty:hang=1:cpu' hangs"*"hint: leave out --no-fallback"* ]] || { show; return 1; }
+    [ ! -e D.bin ] && [ ! -e D.bin.part ]
+}
+
+@test "claims: all rows are there, whoever had them" {
+    for tail in 0.001 0.3 0.9; do
+        job cpu faulty:delay=20ms:cpu --tail $tail --report report.json
+        expect_status 0
+        expect_right_result
+    done
+    # Nine tenths were claimed, and the slow rank has fewer of them.
+    sed -n 's/^ *"claimed": \([0-9]*\),*$/\1/p' report.json > claimed
+    [ "$(paste -sd+ claimed | bc)" -eq 54 ]
+    [ "$(head -1 claimed)" -gt "$(tail -1 claimed)" ]
+    job cpu cpu --tail off --report report.json
+    expect_status 0
+    [ "$(sed -n 's/^ *"claimed": \([0-9]*\),*$/\1/p' report.json | paste -sd+ | bc)" -eq 0 ]
+}
+
+# A job of some seconds, and A cut when it has begun.
+@test "an input that becomes shorter while it is used ends the job" {
+    job=("$MPIMATMUL" mul A.bin B.bin -o D.bin --progress none --weights equal --device faulty:delay=2s:cpu)
+    timeout 60 mpirun -q -n 2 "${job[@]}" > out 2> err < /dev/null 3>&- &
+    for ((i = 0; i < 100; i++)); do
+        [ ! -e D.bin.part ] || break
+        sleep 0.1
+    done
+    sleep 0.7
+    truncate -s 4096 A.bin
+    code=0
+    wait $! || code=$?
+    [ $code -eq 65 ]
+    grep -q "mpimatmul: 'A.bin' has become shorter than its header says: it ends at byte 4096" err
+    [ ! -e D.bin ] && [ ! -e D.bin.part ]
+}
+
+@test "reproducible: the same bits twice, whatever the devices did meanwhile" {
+    "$MPIMATMUL" gen A.bin --dims 301x203 --kind normal --seed 1
+    "$MPIMATMUL" gen B.bin --dims 203x147 --kind normal --seed 2
+    timeout 60 mpirun -q -n 2 "$MPIMATMUL" mul A.bin B.bin -o one.bin --reproducible --quiet < /dev/null
+    timeout 60 mpirun -q -n 2 "$MPIMATMUL" mul A.bin B.bin -o two.bin --reproducible --quiet < /dev/null
+    cmp one.bin two.bin
+}
