@@ -34,7 +34,7 @@ expect_right_result() {
 }
 
 @test "a device that hangs in the claimed tail is replaced" {
-    job cpu faulty:hang=2:cpu --device-timeout 0.3 --tail 0.6
+    job faulty:delay=150ms:cpu faulty:hang=2:cpu --device-timeout 0.4 --tail 0.6
     expect_status 0
     expect_right_result
     [[ "$stderr" == *"it hangs"* ]] || { show; return 1; }

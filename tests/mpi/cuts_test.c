@@ -1,0 +1,219 @@
+// np: 1 2 3 5
+// SPDX-License-Identifier: MIT
+//
+// Every way to cut a job, over several nodes: rounds, panels, panels of several matrices, few slots or
+// many, the whole operand staying or coming again, tails. Products are equal element by element to naive
+// loops. Nodes are made of one machine by communicators of our own, so that everything crosses MPI.
+#include "exec/matmul.h"
+#include "plan/schedule.h"
+#include "product.h"
+#include "tap.h"
+
+static int rank, size;
+
+// ---------------------------------------------------------------------------------------- nodes
+
+// Ranks r with the same r % nodes share a node.
+static void split_comm(struct mmul_comm *comm, int nodes) {
+    MPI_Comm_free(&comm->node);
+    if (comm->leaders != MPI_COMM_NULL)
+        MPI_Comm_free(&comm->leaders);
+    MPI_Comm_split(comm->world, rank % nodes, rank, &comm->node);
+    MPI_Comm_rank(comm->node, &comm->node_rank);
+    MPI_Comm_size(comm->node, &comm->node_size);
+    MPI_Comm_split(comm->world, rank < nodes ? 0 : MPI_UNDEFINED, rank, &comm->leaders);
+    comm->node_index = rank % nodes;
+    comm->node_count = nodes;
+    for (int i = 0; i < size; i++)
+        comm->rank_node[i] = i % nodes;
+}
+
+static struct mmul_cluster *split_cluster(const struct mmul_cluster *one, int nodes) {
+    struct mmul_cluster *made = NULL;
+    struct mmul_error err;
+    mmul_cluster_create(size, nodes, 0, &made, &err);
+    for (int i = 0; i < size; i++) {
+        made->ranks[i] = one->ranks[i];
+        made->ranks[i].node = i % nodes;
+        made->ranks[i].device_index = -1;
+    }
+    for (int i = 0; i < nodes; i++) {
+        made->nodes[i] = one->nodes[0];
+        made->nodes[i].leader = i;
+    }
+    return made;
+}
+
+static struct mmul_context *make_context(int nodes) {
+    struct mmul_context *context = NULL;
+    struct mmul_error err;
+    const struct mmul_context_options options = {.device = "cpu"};
+    if (mmul_context_create(MPI_COMM_WORLD, &options, &context, &err) != MMUL_OK)
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    struct mmul_cluster *one = context->cluster;
+    context->cluster = split_cluster(one, nodes);
+    mmul_cluster_destroy(one);
+    split_comm(context->comm, nodes);
+    return context;
+}
+
+// ----------------------------------------------------------------------------------------- cuts
+
+struct cut {
+    const char *name;
+    int64_t rounds, panel_units, panel_matrices; // 0: all of them
+    int64_t result_slots, whole_slots;           // 0: as many as there are
+    double tail;                                 // only where it is legal
+};
+
+static const struct cut cuts[] = {
+    {"one round of one panel", 1, 0, 0, 0, 0, 0},
+    {"panels of 7", 1, 7, 1, 0, 0, 0},
+    {"panels of 1, one slot for results", 1, 1, 1, 1, 0, 0},
+    {"panels of two matrices", 1, 0, 2, 2, 0, 0},
+    {"three rounds", 3, 0, 0, 2, 0, 0},
+    {"three rounds, panels of 5", 3, 5, 1, 2, 0, 0},
+    {"two rounds, the whole operand comes again", 2, 5, 1, 2, 2, 0},
+    {"more rounds than rows, one slot of each", 40, 9, 1, 1, 1, 0},
+    {"a tail, one panel", 1, 0, 0, 0, 0, 0.5},
+    {"a tail, panels of 6", 1, 6, 1, 2, 0, 0.3},
+};
+
+static int64_t larger(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+static void cut_node(struct mmul_plan *plan, int index, const struct cut *cut) {
+    struct mmul_plan_node *node = (struct mmul_plan_node *)&mmul_plan_nodes(plan)[index];
+    int64_t loads = 0, steps = mmul_schedule_steps(plan);
+    node->whole_stays = cut->whole_slots == 0;
+    node->piece_lane_bytes = node->c_in_lane_bytes = 0;
+    node->whole_slot_bytes = node->result_slot_bytes = 0;
+    for (int64_t i = 0; i < steps; i++) {
+        struct mmul_step step = mmul_schedule_step(plan, i);
+        bool comes = mmul_schedule_loads(plan, index, step);
+        loads += comes;
+        if (comes)
+            node->whole_slot_bytes =
+                larger(node->whole_slot_bytes, mmul_schedule_panel_bytes(plan, step));
+        node->result_slot_bytes =
+            larger(node->result_slot_bytes, mmul_schedule_result_bytes(plan, index, step));
+        node->piece_lane_bytes =
+            larger(node->piece_lane_bytes, mmul_schedule_piece_bytes(plan, index, step.round));
+        node->c_in_lane_bytes =
+            larger(node->c_in_lane_bytes, mmul_schedule_c_in_bytes(plan, index, step.round));
+    }
+    node->piece_lanes = plan->rounds > 1 ? 2 : 1;
+    node->whole_slots = cut->whole_slots > 0 && loads > 0 ? cut->whole_slots : loads;
+    node->result_slots = cut->result_slots > 0 ? cut->result_slots : steps;
+    node->chain_place = index;
+}
+
+// As if the plan had chosen so; the same on all ranks.
+static void cut_plan(struct mmul_plan *plan, const struct cut *cut) {
+    const struct mmul_problem *p = &plan->problem;
+    int64_t matrices = mmul_shape_matrices(mmul_problem_whole_shape(p, plan->axis));
+    int64_t units = mmul_problem_result_width(p, plan->axis);
+    plan->rounds = cut->rounds;
+    plan->panel_units = cut->panel_units > 0 ? cut->panel_units : units;
+    plan->panel_matrices =
+        cut->panel_matrices > 0 && cut->panel_matrices < matrices ? cut->panel_matrices : matrices;
+    if (plan->panel_matrices > 1)
+        plan->panel_units = units;
+    plan->round_bytes = 4096; // so that transfers have several chunks
+    for (int i = 0; i < plan->node_count; i++)
+        cut_node(plan, i, cut);
+}
+
+static struct mmul_plan *make_plan(struct mmul_context *context, const struct job *job,
+                                   const struct variant *v, const struct cut *cut,
+                                   const double *weights) {
+    struct mmul_problem problem = {0};
+    struct mmul_plan *plan = NULL;
+    struct mmul_error err = {.text = ""};
+    if (rank == 0)
+        mmul_problem_load(&job->args, &problem, &err);
+    MPI_Bcast(&problem, (int)sizeof problem, MPI_BYTE, 0, MPI_COMM_WORLD);
+    const struct mmul_plan_request request = {.problem = &problem,
+                                              .cluster = context->cluster,
+                                              .weights = weights,
+                                              .split = v->split,
+                                              .tail = cut->tail};
+    if (mmul_plan_make(&request, &plan, &err) != MMUL_OK)
+        fprintf(stderr, "# %s\n", err.text);
+    else
+        cut_plan(plan, cut);
+    return plan;
+}
+
+// Collective. True when the product is right (known on root; true elsewhere when it ran).
+static bool run_cut(struct mmul_context *context, const struct variant *v, const struct cut *cut,
+                    const double *weights) {
+    struct job job = {.args = {.transpose_a = v->transpose_a,
+                               .transpose_b = v->transpose_b,
+                               .alpha = v->alpha,
+                               .beta = v->beta}};
+    struct mmul_report *report = NULL;
+    struct mmul_error err = {.text = ""};
+    if (rank == 0)
+        open_job(&job, v);
+    struct mmul_plan *plan = make_plan(context, &job, v, cut, weights);
+    bool right =
+        plan != NULL && mmul_matmul_run(context, &job.args, plan, &report, &err) == MMUL_OK;
+    if (rank == 0) {
+        if (right)
+            right = count_wrong(v, &job.a, &job.b, job.c_in.values, job.shape, job.c) == 0;
+        if (!right)
+            fprintf(stderr, "# m n k %lld %lld %lld, transposes %d %d, split %d: %s\n",
+                    (long long)v->s.m, (long long)v->s.n, (long long)v->s.k, v->transpose_a,
+                    v->transpose_b, (int)v->split, err.text);
+        close_job(&job);
+    }
+    mmul_report_destroy(report);
+    mmul_plan_destroy(plan);
+    return right;
+}
+
+static const struct shapes shapes[] = {{1, 1, 1, 1, 37, 29, 53},
+                                       {3, 2, 3, 2, 5, 7, 11},
+                                       {1, 4, 3, 1, 13, 5, 3},
+                                       {2, 1, 1, 1, 17, 19, 23},
+                                       {1, 1, 5, 1, 3, 2, 9}};
+
+static bool run_shapes(struct mmul_context *context, const struct cut *cut) {
+    static const double equal[] = {1, 1, 1, 1, 1}, uneven[] = {2, 0, 1, 3, 1};
+    bool right = true;
+    for (int i = 0; i < 5; i++)
+        for (int split = MMUL_SPLIT_ROWS; split <= MMUL_SPLIT_COLS; split++)
+            for (int transposes = 0; transposes < 4; transposes++) {
+                const struct variant v = {.s = shapes[i],
+                                          .transpose_a = transposes & 1,
+                                          .transpose_b = transposes & 2,
+                                          .a_dtype = transposes == 2 ? MMUL_BF16 : MMUL_F32,
+                                          .b_dtype = transposes == 1 ? MMUL_F16 : MMUL_F32,
+                                          .alpha = transposes == 3 ? 3 : 1,
+                                          .beta = transposes == 3 ? -2 : 0,
+                                          .split = split};
+                right = run_cut(context, &v, cut, size > 1 && i % 2 ? uneven : equal) && right;
+            }
+    return right;
+}
+
+int main(int argc, char **argv) {
+    int provided;
+    char what[96];
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    for (int nodes = 1; nodes <= size; nodes += size > 2 && nodes == 2 ? size - 2 : 1) {
+        struct mmul_context *context = make_context(nodes);
+        for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
+            snprintf(what, sizeof what, "%d nodes: %s", nodes, cuts[i].name);
+            tap_ok(run_shapes(context, &cuts[i]), what);
+        }
+        mmul_context_destroy(context);
+    }
+    int status = tap_end();
+    MPI_Finalize();
+    return status;
+}
