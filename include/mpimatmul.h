@@ -65,14 +65,44 @@ MMUL_API void mmul_context_print(const struct mmul_context *context, FILE *strea
 MMUL_API enum mmul_status mmul_context_json(const struct mmul_context *context, char **text,
                                             struct mmul_error *err);
 
-// Warning lines of all ranks so far (drivers, devices, shared cores); borrowed, on root only.
+// Warning lines of all ranks: of the context's creation (drivers, devices, shared cores), or those
+// that the last update found; borrowed until the next update, on root only.
 MMUL_API int mmul_context_warnings(const struct mmul_context *context,
                                    const char *const **warnings);
 
+// Collective. Lets mmul_context_warnings give the warnings since creation or the last update. A
+// report takes warnings too; none is in both.
+MMUL_API enum mmul_status mmul_context_update_warnings(struct mmul_context *context,
+                                                       struct mmul_error *err);
+
+// ----------------------------------------------------------------------------------- calibration
+
+// Collective. Measures every device (products of 256 to 4096 rows on all ranks at once, transfers,
+// warm-up) and the links between nodes, and stores them: each node's in a file of its own,
+// $XDG_CACHE_HOME/mpimatmul/HOST.json, else ~/.cache/mpimatmul/HOST.json. It takes seconds. Plans
+// made later, by any process, use what is stored for the same host, device, driver, version and
+// threads, instead of a brief measurement that is stored nowhere.
+// A device that fails is replaced by the CPU, with a warning.
+// Fails: MMUL_ERR_CREATE (a folder cannot be made or written to: before anything is measured),
+// MMUL_ERR_IO.
+MMUL_API enum mmul_status mmul_context_calibrate(struct mmul_context *context,
+                                                 struct mmul_error *err);
+
+// What is known of speeds: tables, or JSON, of devices and links, and where they were stored.
+// Local; the same on all ranks.
+MMUL_API void mmul_context_print_speeds(const struct mmul_context *context, FILE *stream);
+MMUL_API enum mmul_status mmul_context_speeds_json(const struct mmul_context *context, char **text,
+                                                   struct mmul_error *err);
+
+// Where a plan's speeds come from: "stored profiles, measured 2026-01-31T12:00:00Z", "measured
+// now" or "not measured", of several nodes with the same for links. Local. Returns `text`.
+MMUL_API char *mmul_context_speed_origin(const struct mmul_context *context, char text[static 96]);
+
 // ---------------------------------------------------------------------------------- plan and run
 
-// Collective. Reads shapes on root, measures devices when weights are automatic, computes the plan
-// on root and sends it to all.
+// Collective. Reads shapes on root, takes stored speeds of devices and links (see
+// mmul_context_calibrate) or, when weights are automatic, measures them briefly, computes the plan on
+// root and sends it to all. What a context has measured it does not measure again.
 // Fails: MMUL_ERR_DATA (shapes), MMUL_ERR_USAGE (weights), MMUL_ERR_SYSTEM (does not fit in
 // memory; the numbers are in the text).
 MMUL_API enum mmul_status mmul_plan_create(struct mmul_context *context,

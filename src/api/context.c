@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "comm/handshake.h"
+#include "exec/calibrate.h"
 #include "exec/discover.h"
 #include "mpimatmul.h"
 
@@ -73,4 +74,30 @@ enum mmul_status mmul_context_json(const struct mmul_context *context, char **te
 int mmul_context_warnings(const struct mmul_context *context, const char *const **warnings) {
     *warnings = context->warning_lines;
     return context->warning_count;
+}
+
+enum mmul_status mmul_context_update_warnings(struct mmul_context *context,
+                                              struct mmul_error *err) {
+    mmul_free(context->warning_lines);
+    mmul_text_fini(&context->all_warnings);
+    return mmul_context_collect_warnings(context, &context->all_warnings, &context->warning_lines,
+                                         &context->warning_count, err);
+}
+
+enum mmul_status mmul_context_calibrate(struct mmul_context *context, struct mmul_error *err) {
+    const struct mmul_calibrate_options options = {.depth = MMUL_CALIBRATE_THOROUGH};
+    return mmul_calibrate(context, &options, err);
+}
+
+void mmul_context_print_speeds(const struct mmul_context *context, FILE *stream) {
+    mmul_cluster_print_speeds(context->cluster, stream);
+}
+
+enum mmul_status mmul_context_speeds_json(const struct mmul_context *context, char **text,
+                                          struct mmul_error *err) {
+    return mmul_cluster_speeds_json(context->cluster, text, err);
+}
+
+char *mmul_context_speed_origin(const struct mmul_context *context, char text[static 96]) {
+    return mmul_cluster_speed_origin(context->cluster, text);
 }

@@ -139,6 +139,7 @@ static enum mmul_status multiply(const struct call *call, struct job *job, struc
         status = mmul_plan_create(call->context, &job->args, &job->plan, err);
     if (status != MMUL_OK)
         return status;
+    mmul_print_speed_origin(call);
     status = mmul_run(call->context, &job->args, job->plan, &job->report, err);
     job->args.output = NULL; // consumed
     mmul_progress_fini(&job->progress);

@@ -25,8 +25,12 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
     enum mmul_status status = mmul_agree(MPI_COMM_WORLD, err);
     if (status == MMUL_OK)
         status = mmul_plan_create(call->context, &args, &plan, err);
-    if (status == MMUL_OK && call->is_root)
+    if (status == MMUL_OK)
+        status = mmul_print_new_warnings(call, err);
+    if (status == MMUL_OK && call->is_root) {
+        mmul_print_speed_origin(call);
         status = print_plan(call, plan, err);
+    }
     mmul_plan_destroy(plan);
     mmul_operands_close(&args);
     return status;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cli/failure.h"
+#include "mpimatmul.h"
 
 enum { COLUMNS_MAX = 48 };
 
@@ -25,6 +26,20 @@ void mmul_print_remark(const struct call *call, const char *format, ...) {
 void mmul_print_warnings(const struct call *call, const char *const *lines, int count) {
     for (int i = 0; i < count; i++)
         mmul_print_remark(call, "warning: %s", lines[i]);
+}
+
+enum mmul_status mmul_print_new_warnings(const struct call *call, struct mmul_error *err) {
+    const char *const *lines = NULL;
+    enum mmul_status status = mmul_context_update_warnings(call->context, err);
+    int count = status == MMUL_OK ? mmul_context_warnings(call->context, &lines) : 0;
+    mmul_print_warnings(call, lines, count);
+    return status;
+}
+
+void mmul_print_speed_origin(const struct call *call) {
+    char origin[96];
+    if (call->options.values[OPT_VERBOSE].number != 0)
+        mmul_print_remark(call, "speeds: %s", mmul_context_speed_origin(call->context, origin));
 }
 
 // ------------------------------------------------------------------------------------------ JSON

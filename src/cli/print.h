@@ -11,6 +11,12 @@ void mmul_print_remark(const struct call *call, const char *format, ...)
 // "mpimatmul: warning: ..." for each line.
 void mmul_print_warnings(const struct call *call, const char *const *lines, int count);
 
+// Collective: warnings that came up since the context was created, where no report tells them.
+enum mmul_status mmul_print_new_warnings(const struct call *call, struct mmul_error *err);
+
+// With --verbose: where the speeds of a plan are from.
+void mmul_print_speed_origin(const struct call *call);
+
 // A string of JSON, quotes included; bytes that are not UTF-8 become U+FFFD.
 void mmul_print_json_string(const char *text, FILE *stream);
 

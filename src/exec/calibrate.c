@@ -1,152 +1,258 @@
 // SPDX-License-Identifier: MIT
-// Calibration by timed multiplication. Measures the device alone (operands already on it), not
-// transfers; stores nothing.
+// Calibration as a decision of all ranks: look up what is stored, measure what is not, tell
+// everybody. How a device is timed is exec/measure's, how a link is comm/link's, what a profile
+// holds exec/profile's business.
 #include "exec/calibrate.h"
 
-#include "base/clock.h"
+#include <string.h>
+
 #include "base/memory.h"
-#include "base/random.h"
-#include "base/status.h"
+#include "comm/link.h"
+#include "exec/measure.h"
+#include "exec/profile.h"
+#include "io/profile_file.h"
 
-// A measurement shorter than this says more about launch time than about the device.
-static const double ENOUGH_SECONDS = 0.02;
-enum { SMALLEST = 256, LARGEST = 2048, REPEATS = 3 };
+// Briefly, all links together take 8 + 3 budgets.
+static const struct mmul_link_limits brief = {.budget_seconds = 0.02,
+                                              .most_bytes = 4 << 20,
+                                              .most_root_links = 8},
+                                     thorough = {.budget_seconds = 0.2, .most_bytes = 16 << 20};
 
-struct square {
-    struct mmul_device *device;
-    struct mmul_buffer *a, *b, *c;
-    int64_t n;
+struct calibration {
+    struct mmul_context *context;
+    const struct mmul_calibrate_options *options;
+    struct mmul_speed speed; // this rank's
 };
 
-static void square_fini(struct square *s) {
-    mmul_device_buffer_destroy(s->device, s->c);
-    mmul_device_buffer_destroy(s->device, s->b);
-    mmul_device_buffer_destroy(s->device, s->a);
-}
+// ---------------------------------------------------------------------------------- descriptions
 
-// host: n * n floats.
-static enum mmul_status square_init(struct square *s, const float *host, struct mmul_error *err) {
-    struct mmul_buffer **buffers[] = {&s->a, &s->b, &s->c};
-    enum mmul_status status = MMUL_OK;
-    for (int i = 0; status == MMUL_OK && i < 3; i++) {
-        status = mmul_device_buffer_create(s->device, s->n * s->n, buffers[i], err);
-        const struct mmul_operand to = {.buffer = *buffers[i], .ld = s->n};
-        if (status == MMUL_OK)
-            status = mmul_device_upload(s->device, to, s->n, s->n, host, s->n, MMUL_F32, err);
-    }
-    return status == MMUL_OK ? mmul_device_wait(s->device, err) : status;
-}
-
-static enum mmul_status time_once(struct square *s, double *seconds, struct mmul_error *err) {
-    const struct mmul_gemm args = {.m = s->n,
-                                   .n = s->n,
-                                   .k = s->n,
-                                   .alpha = 1,
-                                   .a = {.buffer = s->a, .ld = s->n},
-                                   .b = {.buffer = s->b, .ld = s->n},
-                                   .c = {.buffer = s->c, .ld = s->n}};
-    double begin = mmul_clock_now();
-    enum mmul_status status = mmul_device_gemm(s->device, &args, err);
-    if (status == MMUL_OK)
-        status = mmul_device_wait(s->device, err);
-    *seconds = mmul_clock_now() - begin;
-    return status;
-}
-
-static double median_of_three(const double *x) {
-    double low = x[0] < x[1] ? x[0] : x[1], high = x[0] < x[1] ? x[1] : x[0];
-    return x[2] < low ? low : x[2] > high ? high : x[2];
-}
-
-// One size: a warm-up, then three. Seconds of the median.
-static enum mmul_status time_square(struct mmul_device *device, const float *host, int64_t n,
-                                    double *median, struct mmul_error *err) {
-    struct square s = {.device = device, .n = n};
-    double seconds[REPEATS];
-    enum mmul_status status = square_init(&s, host, err);
-    if (status == MMUL_OK)
-        status = time_once(&s, &seconds[0], err);
-    for (int i = 0; status == MMUL_OK && i < REPEATS; i++)
-        status = time_once(&s, &seconds[i], err);
-    if (status == MMUL_OK)
-        *median = median_of_three(seconds);
-    square_fini(&s);
-    return status;
-}
-
-// `host`: LARGEST squared floats.
-static enum mmul_status measure(struct mmul_context *context, const float *host, double *flops,
-                                struct mmul_error *err) {
-    double seconds = 0;
-    int64_t n = SMALLEST / 2;
-    enum mmul_status status = mmul_context_warm_up(context, err);
-    while (status == MMUL_OK && seconds < ENOUGH_SECONDS && n < LARGEST) {
-        n *= 2;
-        status = time_square(context->device, host, n, &seconds, err);
-    }
-    if (status == MMUL_OK)
-        *flops = 2.0 * (double)n * (double)n * (double)n / (seconds > 1e-9 ? seconds : 1e-9);
-    return status;
-}
-
-// One measurement, and one more on the next device if the first fails.
-static enum mmul_status measure_or_replace(struct mmul_context *context, bool no_fallback,
-                                           const float *host, double *flops,
-                                           struct mmul_error *err) {
-    enum mmul_status status = measure(context, host, flops, err);
-    if (status == MMUL_OK)
-        return status;
-    status = mmul_context_fall_back(context, no_fallback, err);
-    return status == MMUL_OK ? measure(context, host, flops, err) : status;
-}
-
-// What the others need to know of a rank after its device was measured, or replaced.
-struct measured {
-    double speed_flops;
-    bool host_memory;
-    char device_name[128];
+// What the others need to know of a rank, whose device may have been replaced.
+struct description {
+    char device_name[128], cores[64];
     struct mmul_device_info device;
+    bool host_memory;
+    int threads;
+    struct mmul_speed speed;
 };
 
-static struct measured describe(const struct mmul_context *context, double flops) {
-    struct measured mine = {.speed_flops = flops,
-                            .host_memory = mmul_device_can_borrow(context->device)};
+static struct description describe(const struct mmul_context *context,
+                                   const struct mmul_speed *speed) {
+    const struct mmul_rank_info *known = &context->cluster->ranks[context->comm->rank];
+    struct description mine = {.host_memory = mmul_device_can_borrow(context->device),
+                               .threads = known->threads,
+                               .speed = *speed};
     mmul_text_copy(mine.device_name, sizeof mine.device_name, context->device_name);
+    mmul_text_copy(mine.cores, sizeof mine.cores, known->cores);
     mmul_device_describe(context->device, &mine.device);
+    if (strcmp(known->device_name, context->device_name) == 0)
+        return mine;
+    mine.threads = context->fallback_threads;
+    if (context->fallback_bind)
+        mmul_cpuset_format(&context->fallback_cores, mine.cores);
     return mine;
 }
 
-static void store(struct mmul_cluster *cluster, const struct measured *all) {
+// Collective: this rank's device and speed to all, into the cluster.
+static enum mmul_status share_description(const struct mmul_context *context,
+                                          const struct mmul_speed *speed, struct mmul_error *err) {
+    const struct mmul_comm *comm = context->comm;
+    const struct description mine = describe(context, speed);
+    struct description *all = NULL;
+    enum mmul_status status = mmul_allocate(comm->size, sizeof *all, "speeds", (void **)&all, err);
+    status = mmul_comm_agree(comm, status, err);
+    if (status == MMUL_OK)
+        status = mmul_comm_share(comm, &mine, sizeof mine, all, err);
+    for (int rank = 0; status == MMUL_OK && rank < comm->size; rank++) {
+        struct mmul_rank_info *info = &context->cluster->ranks[rank];
+        mmul_text_copy(info->device_name, sizeof info->device_name, all[rank].device_name);
+        mmul_text_copy(info->cores, sizeof info->cores, all[rank].cores);
+        info->device = all[rank].device;
+        info->host_memory = all[rank].host_memory;
+        info->threads = all[rank].threads;
+        info->speed = all[rank].speed;
+        info->speed_flops = all[rank].speed.flops[MMUL_SPEED_POINTS - 1];
+    }
+    mmul_free(all);
+    return status;
+}
+
+// What this context knows of its device, if it still is the same one.
+static struct mmul_speed known_speed(const struct mmul_context *context) {
+    const struct mmul_rank_info *known = &context->cluster->ranks[context->comm->rank];
+    const struct mmul_speed nothing = {.origin = MMUL_SPEED_NONE};
+    return strcmp(known->device_name, context->device_name) == 0 ? known->speed : nothing;
+}
+
+// ---------------------------------------------------------------------------------------- stored
+
+static bool all_have_speeds(const struct mmul_recalled *all, int size) {
+    for (int rank = 0; rank < size; rank++)
+        if (all[rank].speed.origin == MMUL_SPEED_NONE)
+            return false;
+    return true;
+}
+
+static void set_links(struct mmul_node_info *node, struct mmul_link root, struct mmul_link ring,
+                      enum mmul_speed_origin origin) {
+    node->root_link = root;
+    node->ring_link = ring;
+    node->links_origin = origin;
+}
+
+static void take_links(struct mmul_cluster *cluster, const struct mmul_recalled *all) {
+    const struct mmul_link none = {0};
+    for (int node = 0; node < cluster->node_count; node++) {
+        const struct mmul_recalled *its = &all[cluster->nodes[node].leader];
+        set_links(&cluster->nodes[node], its->root_link, its->ring_link, MMUL_SPEED_STORED);
+    }
+    if (mmul_cluster_has_links(cluster))
+        return;
+    for (int node = 0; node < cluster->node_count; node++)
+        set_links(&cluster->nodes[node], none, none, MMUL_SPEED_NONE);
+}
+
+static void take_speeds(struct mmul_cluster *cluster, const struct mmul_recalled *all) {
+    const struct mmul_speed none = {.origin = MMUL_SPEED_NONE};
+    bool have = all_have_speeds(all, cluster->size);
     for (int rank = 0; rank < cluster->size; rank++) {
         struct mmul_rank_info *info = &cluster->ranks[rank];
-        info->speed_flops = all[rank].speed_flops;
-        info->host_memory = all[rank].host_memory;
-        info->device = all[rank].device;
-        mmul_text_copy(info->device_name, sizeof info->device_name, all[rank].device_name);
+        info->speed = have ? all[rank].speed : none;
+        info->speed_flops = info->speed.flops[MMUL_SPEED_POINTS - 1];
     }
 }
 
-enum mmul_status mmul_calibrate(struct mmul_context *context, bool no_fallback,
-                                struct mmul_error *err) {
-    const struct mmul_comm *comm = context->comm;
-    const int64_t count = (int64_t)LARGEST * LARGEST;
-    struct measured *all = NULL;
-    float *host = NULL;
-    double flops = 0;
-    enum mmul_status status = mmul_allocate(comm->size, sizeof *all, "speeds", (void **)&all, err);
-    if (status == MMUL_OK)
-        status = mmul_allocate(count, sizeof *host, "calibration", (void **)&host, err);
-    for (int64_t i = 0; status == MMUL_OK && i < count; i++)
-        host[i] = (float)(mmul_random_at(1, (uint64_t)i) >> 40) * 0x1p-24f - 0.5f;
-    if (status == MMUL_OK)
-        status = measure_or_replace(context, no_fallback, host, &flops, err);
+// Collective: speeds and links from profiles into the cluster, each kind whole or not at all.
+static enum mmul_status recall(const struct calibration *c, struct mmul_error *err) {
+    const struct mmul_comm *comm = c->context->comm;
+    struct mmul_cluster *cluster = c->context->cluster;
+    struct mmul_recalled mine, *all = NULL;
+    mmul_profile_recall(c->context, &mine);
+    enum mmul_status status =
+        mmul_allocate(comm->size, sizeof *all, "profiles", (void **)&all, err);
     status = mmul_comm_agree(comm, status, err);
-    const struct measured mine = describe(context, flops);
     if (status == MMUL_OK)
         status = mmul_comm_share(comm, &mine, sizeof mine, all, err);
-    if (status == MMUL_OK)
-        store(context->cluster, all);
-    mmul_free(host);
+    if (status == MMUL_OK && !mmul_cluster_has_speeds(cluster))
+        take_speeds(cluster, all);
+    if (status == MMUL_OK && !mmul_cluster_has_links(cluster))
+        take_links(cluster, all);
     mmul_free(all);
+    return status;
+}
+
+// --------------------------------------------------------------------------------------- measured
+
+// Half of this rank's part of what its node has left.
+static int64_t memory_share(const struct mmul_context *context) {
+    const struct mmul_node_info *node = &context->cluster->nodes[context->comm->node_index];
+    return node->memory_available_bytes / node->rank_count / 2;
+}
+
+static enum mmul_status measure(struct calibration *c, struct mmul_error *err) {
+    const struct mmul_measure_request request = {.thorough =
+                                                     c->options->depth == MMUL_CALIBRATE_THOROUGH,
+                                                 .memory_bytes = memory_share(c->context)};
+    c->speed = (struct mmul_speed){.warm_up_seconds = c->context->warm_up_seconds,
+                                   .origin = MMUL_SPEED_MEASURED};
+    mmul_profile_date(c->speed.date);
+    return mmul_measure_device(c->context->device, &request, &c->speed, err);
+}
+
+// One measurement, and one more on the next device if the first or its warm-up fails. Collective
+// over the node: none of its ranks builds kernels any more when the first begins to measure.
+static enum mmul_status measure_or_replace(struct calibration *c, struct mmul_error *err) {
+    struct mmul_error of_barrier;
+    enum mmul_status status = mmul_context_warm_up(c->context, err);
+    if (mmul_comm_node_barrier(c->context->comm, &of_barrier) != MMUL_OK) {
+        *err = of_barrier;
+        return err->status;
+    }
+    if (status == MMUL_OK)
+        status = measure(c, err);
+    if (status == MMUL_OK)
+        return status;
+    status = mmul_context_fall_back(c->context, c->options->no_fallback, err);
+    if (status == MMUL_OK)
+        status = mmul_context_warm_up(c->context, err);
+    return status == MMUL_OK ? measure(c, err) : status;
+}
+
+// Collective.
+static enum mmul_status measure_devices(struct calibration *c, struct mmul_error *err) {
+    enum mmul_status status = mmul_comm_agree(c->context->comm, measure_or_replace(c, err), err);
+    return status == MMUL_OK ? share_description(c->context, &c->speed, err) : status;
+}
+
+// Collective: leaders measure, and root tells everybody.
+static enum mmul_status measure_links(const struct calibration *c, struct mmul_error *err) {
+    const struct mmul_comm *comm = c->context->comm;
+    struct mmul_cluster *cluster = c->context->cluster;
+    const int count = cluster->node_count;
+    struct mmul_link *links = NULL; // with root, then around the ring
+    enum mmul_status status =
+        mmul_allocate(2 * count, sizeof *links, "links", (void **)&links, err);
+    status = mmul_comm_agree(comm, status, err);
+    if (status == MMUL_OK && comm->leaders != MPI_COMM_NULL)
+        status = mmul_links_measure(
+            comm->leaders, c->options->depth == MMUL_CALIBRATE_THOROUGH ? &thorough : &brief, links,
+            links + count, err);
+    status = mmul_comm_agree(comm, status, err);
+    if (status == MMUL_OK)
+        status = mmul_comm_broadcast(comm, links, 2 * count * (int64_t)sizeof *links, err);
+    for (int node = 0; status == MMUL_OK && node < count; node++)
+        set_links(&cluster->nodes[node], links[node], links[count + node], MMUL_SPEED_MEASURED);
+    mmul_free(links);
+    return status;
+}
+
+// ------------------------------------------------------------------------------------------ whole
+
+// Collective: what the leaders will store to, before anything is measured.
+static enum mmul_status choose_paths(const struct calibration *c, struct mmul_error *err) {
+    const struct mmul_comm *comm = c->context->comm;
+    struct mmul_cluster *cluster = c->context->cluster;
+    char mine[sizeof cluster->nodes->profile];
+    char(*all)[sizeof mine] = NULL;
+    enum mmul_status status = mmul_allocate(comm->size, sizeof *all, "paths", (void **)&all, err);
+    if (status == MMUL_OK)
+        status = mmul_profile_choose_path(c->context, mine, err);
+    status = mmul_comm_agree(comm, status, err);
+    if (status == MMUL_OK)
+        status = mmul_comm_share(comm, mine, sizeof mine, all, err);
+    for (int node = 0; status == MMUL_OK && node < cluster->node_count; node++)
+        memcpy(cluster->nodes[node].profile, all[cluster->nodes[node].leader], sizeof mine);
+    mmul_free(all);
+    return status;
+}
+
+static enum mmul_status calibrate_thoroughly(struct calibration *c, struct mmul_error *err) {
+    enum mmul_status status = choose_paths(c, err);
+    if (status == MMUL_OK)
+        status = measure_devices(c, err);
+    if (status == MMUL_OK && c->context->cluster->node_count > 1)
+        status = measure_links(c, err);
+    if (status == MMUL_OK)
+        status = mmul_comm_agree(c->context->comm, mmul_profile_keep(c->context, err), err);
+    return status;
+}
+
+enum mmul_status mmul_calibrate(struct mmul_context *context,
+                                const struct mmul_calibrate_options *options,
+                                struct mmul_error *err) {
+    struct calibration c = {.context = context, .options = options, .speed = known_speed(context)};
+    const struct mmul_cluster *cluster = context->cluster;
+    enum mmul_status status = share_description(context, &c.speed, err);
+    if (status != MMUL_OK)
+        return status;
+    if (options->depth == MMUL_CALIBRATE_THOROUGH)
+        return calibrate_thoroughly(&c, err);
+    if (!mmul_cluster_has_speeds(cluster) || !mmul_cluster_has_links(cluster))
+        status = recall(&c, err);
+    if (options->depth == MMUL_CALIBRATE_STORED)
+        return status;
+    if (status == MMUL_OK && !mmul_cluster_has_speeds(cluster))
+        status = measure_devices(&c, err);
+    if (status == MMUL_OK && !mmul_cluster_has_links(cluster))
+        status = measure_links(&c, err);
     return status;
 }

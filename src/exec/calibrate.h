@@ -1,11 +1,28 @@
 // SPDX-License-Identifier: MIT
-// How fast is each device? A short float32 gemm on all ranks at once, as they will compute.
+// How fast is each device and each link? Stored profiles say it, or short products on all ranks at
+// once, as they will compute, and messages between the nodes.
 #pragma once
 
 #include "exec/context.h"
 
-// Collective. Warms the devices up, multiplies squares of growing size until one takes long enough
-// to measure, and writes the median rate of three to cluster->ranks[].speed_flops, everywhere.
+enum mmul_calibration_depth {
+    MMUL_CALIBRATE_STORED,   // what is stored; measures nothing
+    MMUL_CALIBRATE_BRIEF,    // what is stored; else measures in well under a second, stores nothing
+    MMUL_CALIBRATE_THOROUGH, // measures in seconds, and stores
+};
+
+struct mmul_calibrate_options {
+    enum mmul_calibration_depth depth;
+    bool no_fallback;
+};
+
+// Collective. Fills in speed and speed_flops of the cluster's ranks and the links of its nodes,
+// everywhere alike. Stored speeds count when every rank has one (exec/profile), stored links when
+// every node has its own; else all are measured, or, with MMUL_CALIBRATE_STORED, stay unknown. What
+// this context knows already stays as it is, unless a device was replaced since.
 // A device that fails here gets the CPU in its place, with a warning, unless no_fallback.
-enum mmul_status mmul_calibrate(struct mmul_context *context, bool no_fallback,
+// Fails: MMUL_ERR_UNAVAILABLE (no_fallback), MMUL_ERR_CREATE or MMUL_ERR_IO (a profile cannot be
+// stored; where its folder is to blame nothing is measured).
+enum mmul_status mmul_calibrate(struct mmul_context *context,
+                                const struct mmul_calibrate_options *options,
                                 struct mmul_error *err);

@@ -19,6 +19,7 @@ struct mmul_context {
     int replacements;              // how often the device was replaced
     bool warm;                     // the device's kernels are built
     double warm_up_seconds;        // what that took
+    bool profile_warned;           // a profile that cannot be used was warned of
     struct mmul_text warnings;     // this rank's, a line each
     struct mmul_text all_warnings; // root: of all ranks at creation, a line each
     const char **warning_lines;    // root, owned: into all_warnings

@@ -70,18 +70,19 @@ static enum mmul_status given_weights(const char *text, int size, double *weight
     return status;
 }
 
-// Root: weights of all ranks, or *measure when devices have to be timed.
+// Root: weights of all ranks; *balanced: they are the plan's own business, which needs speeds for
+// them.
 static enum mmul_status choose_weights(const struct mmul_context *context,
                                        const struct mmul_matmul *args, double *weights,
-                                       bool *measure, struct mmul_error *err) {
+                                       bool *balanced, struct mmul_error *err) {
     const struct mmul_cluster *cluster = context->cluster;
     bool listed = false;
-    *measure = false;
+    *balanced = false;
     if (!is_automatic(args) && strcmp(args->weights, "equal") != 0)
         return given_weights(args->weights, cluster->size, weights, err);
     enum mmul_status status =
         is_automatic(args) ? listed_weights(cluster, weights, &listed, err) : MMUL_OK;
-    *measure = is_automatic(args) && !listed && args->alpha != 0;
+    *balanced = is_automatic(args) && !listed && args->alpha != 0;
     for (int rank = 0; !listed && rank < cluster->size; rank++)
         weights[rank] = 1;
     return status;
@@ -134,7 +135,7 @@ enum mmul_status mmul_matmul_plan(struct mmul_context *context, const struct mmu
     struct mmul_plan *made = NULL;
     double *weights = NULL;
     unsigned *node_maps = NULL;
-    bool measure = false;
+    bool balanced = false;
     enum mmul_status status =
         mmul_allocate(comm->size, sizeof *weights, "weights", (void **)&weights, err);
     if (status == MMUL_OK)
@@ -143,19 +144,22 @@ enum mmul_status mmul_matmul_plan(struct mmul_context *context, const struct mmu
     if (status == MMUL_OK && comm->rank == 0)
         status = mmul_problem_load(args, &problem, err);
     if (status == MMUL_OK && comm->rank == 0)
-        status = choose_weights(context, args, weights, &measure, err);
+        status = choose_weights(context, args, weights, &balanced, err);
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
         status = mmul_views_find(context, args, args->io, node_maps, err);
     if (status == MMUL_OK)
-        status = mmul_comm_broadcast(comm, &measure, sizeof measure, err);
-    if (status == MMUL_OK && measure)
-        status = mmul_calibrate(context, args->no_fallback, err);
+        status = mmul_comm_broadcast(comm, &balanced, sizeof balanced, err);
+    // For a prediction stored speeds will do; shares that must not change are not measured either.
+    const struct mmul_calibrate_options options = {
+        .depth = balanced && !args->reproducible ? MMUL_CALIBRATE_BRIEF : MMUL_CALIBRATE_STORED,
+        .no_fallback = args->no_fallback};
+    if (status == MMUL_OK)
+        status = mmul_calibrate(context, &options, err);
+    const double *given = balanced && mmul_cluster_has_speeds(context->cluster) ? NULL : weights;
     if (status == MMUL_OK)
         status = mmul_comm_agree(
-            comm,
-            make_plan(context, args, &problem, measure ? NULL : weights, node_maps, &made, err),
-            err);
+            comm, make_plan(context, args, &problem, given, node_maps, &made, err), err);
     if (status == MMUL_OK && comm->rank == 0)
         made->verify_seed = args->verify_seed != 0 ? args->verify_seed : mmul_random_seed();
     if (status == MMUL_OK)

@@ -6,16 +6,22 @@
 
 #include "mpimatmul_local.h"
 
+enum mmul_speed_origin { MMUL_SPEED_NONE, MMUL_SPEED_MEASURED, MMUL_SPEED_STORED };
+
 // What was measured of a device: float32 gemm rate of cubes of side MMUL_SPEED_SMALLEST << i, and the
 // rates of its own transfers. 0: not measured, or (transfers) works in host memory.
 enum { MMUL_SPEED_POINTS = 5, MMUL_SPEED_SMALLEST = 256 };
 struct mmul_speed {
     double flops[MMUL_SPEED_POINTS]; // per second
+    int measured_points;             // the rates behind these repeat the last of them
     double upload_bytes_per_second, download_bytes_per_second;
     double warm_up_seconds;
+    enum mmul_speed_origin origin; // by this process, or from the node's profile
+    char date[24];                 // of the measurement: "2026-01-31T12:00:00Z"
 };
 
-// One direction of the network between a node's leader and another one. 0: not measured.
+// The network between a node's leader and another one, the slower of its directions. 0: not
+// measured.
 struct mmul_link {
     double bytes_per_second, latency_seconds;
 };
@@ -38,7 +44,7 @@ struct mmul_rank_info {
     char note[128];          // "shares the CPU with ranks 1 and 2"; "" when nothing to say
     double listed_weight;    // from --device @FILE; negative: none
     double speed_flops;      // measured float32 gemm rate per second; 0: not measured
-    struct mmul_speed speed; // the same by size, and more
+    struct mmul_speed speed; // the same by size, and more; speed_flops is its last rate
 };
 
 struct mmul_node_info {
@@ -49,6 +55,8 @@ struct mmul_node_info {
     int64_t memory_bytes, memory_available_bytes;
     struct mmul_link root_link; // with root's node; unused for root's own
     struct mmul_link ring_link; // with the next node
+    enum mmul_speed_origin links_origin;
+    char profile[512]; // where `calibrate` stored its profile; "" when it did not
     bool
         launcher_loads_drivers; // mpirun loads every OpenCL driver here: HWLOC_COMPONENTS is not set
 };
@@ -75,3 +83,17 @@ void mmul_cluster_destroy(struct mmul_cluster *cluster);
 void mmul_cluster_print(const struct mmul_cluster *cluster, FILE *stream);
 enum mmul_status mmul_cluster_json(const struct mmul_cluster *cluster, char **text,
                                    struct mmul_error *err);
+
+// Whether every rank's speed, and every node's links, are known.
+bool mmul_cluster_has_speeds(const struct mmul_cluster *cluster);
+bool mmul_cluster_has_links(const struct mmul_cluster *cluster);
+
+// What was measured: tables of devices and links; the same as JSON (released with mmul_free).
+void mmul_cluster_print_speeds(const struct mmul_cluster *cluster, FILE *stream);
+enum mmul_status mmul_cluster_speeds_json(const struct mmul_cluster *cluster, char **text,
+                                          struct mmul_error *err);
+
+// "stored profiles, measured 2026-01-31T12:00:00Z" (the oldest), "measured now" or "not measured";
+// of several nodes also "; links stored", "; links measured now" or "; links not measured".
+// Returns `text`.
+char *mmul_cluster_speed_origin(const struct mmul_cluster *cluster, char text[static 96]);

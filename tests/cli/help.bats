@@ -4,7 +4,7 @@
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 load helper
 
-commands=(mul gen info convert diff verify split join devices plan bench)
+commands=(mul gen info convert diff verify split join devices plan bench calibrate)
 
 @test "--help lists the commands of this version and no others" {
     program --help

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MIT
+// The median of a handful of measurements. The lower middle, so that the result is always one of
+// them.
+#include "base/median.h"
+
+#include <stdlib.h>
+
+static int compare(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double mmul_median(double *x, int count) {
+    qsort(x, (size_t)count, sizeof *x, compare);
+    return x[(count - 1) / 2];
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+// calibrate: how fast every device and every link is, measured at leisure and stored for the plans
+// to come.
+#include "cli/print.h"
+#include "mpimatmul.h"
+
+static enum mmul_status print_speeds(const struct call *call, struct mmul_error *err) {
+    char *text = NULL;
+    if (call->options.values[OPT_JSON].number == 0) {
+        if (call->options.values[OPT_QUIET].number == 0)
+            mmul_context_print_speeds(call->context, stdout);
+        return MMUL_OK;
+    }
+    enum mmul_status status = mmul_context_speeds_json(call->context, &text, err);
+    if (status == MMUL_OK)
+        fputs(text, stdout);
+    mmul_free(text);
+    return status;
+}
+
+static enum mmul_status run(const struct call *call, struct mmul_error *err) {
+    enum mmul_status status = mmul_context_calibrate(call->context, err);
+    if (status == MMUL_OK)
+        status = mmul_print_new_warnings(call, err);
+    return status == MMUL_OK && call->is_root ? print_speeds(call, err) : status;
+}
+
+static const enum option_id options[] = {
+    OPT_DEVICE, OPT_THREADS, OPT_BIND, OPT_JSON, OPT_QUIET, OPT_VERBOSE, OPT_HELP, OPT_END,
+};
+
+const struct command mmul_command_calibrate = {
+    .name = "calibrate",
+    .operands = "",
+    .operands_least = 0,
+    .operands_most = 0,
+    .summary = "measure devices and links, and store it for later plans",
+    .notes =
+        "Run it as mul will be run: under the same mpirun, with the same devices and threads.\n"
+        "Takes seconds, and more on slow devices. Each host's speeds go to a file of its own,\n"
+        "$XDG_CACHE_HOME/mpimatmul/HOST.json, else ~/.cache/mpimatmul/HOST.json. mul and plan\n"
+        "use them for the same host, device, driver, version, cores and threads; where one is\n"
+        "missing, all are measured briefly, and not stored. --verbose there says which.\n",
+    .options = options,
+    .needs_mpi = true,
+    .run = run,
+};

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: MIT
+// Link speeds. One of the two sends, the other one awaits and answers; then they change places.
+// A message is announced and timed from the moment its receiver is ready until its one-byte answer
+// is back: of one byte it gives the latency, of many, less that, the bandwidth. Knows nothing of
+// nodes or profiles.
+#include "comm/link.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/integer.h"
+#include "base/median.h"
+#include "base/memory.h"
+
+enum {
+    TAG = 71,
+    FIRST_BYTES = 16 << 10, // of a bandwidth message; then four times as many, and so on
+    GROWTH = 4,
+    LATENCY_SAMPLES = 9,
+    BANDWIDTH_SAMPLES = 5, // of the largest size
+};
+
+// This member's end of a link.
+struct side {
+    MPI_Comm mpi;
+    int peer;
+    const struct mmul_link_limits *limits;
+    char *buffer; // borrowed: most_bytes, touched
+};
+
+// --------------------------------------------------------------------------------------- messages
+
+static int send_bytes(const struct side *s, const void *bytes, int64_t count) {
+    MPI_Request request;
+    int code = MPI_Isend(bytes, (int)count, MPI_BYTE, s->peer, TAG, s->mpi, &request);
+    return code == MPI_SUCCESS ? mmul_comm_wait(&request) : code;
+}
+
+static int receive_bytes(const struct side *s, void *bytes, int64_t count) {
+    MPI_Request request;
+    int code = MPI_Irecv(bytes, (int)count, MPI_BYTE, s->peer, TAG, s->mpi, &request);
+    return code == MPI_SUCCESS ? mmul_comm_wait(&request) : code;
+}
+
+// Announces, waits until the message is awaited, sends it and waits for the answer.
+static int time_message(const struct side *s, int64_t bytes, double *seconds) {
+    char ready;
+    int code = send_bytes(s, &bytes, sizeof bytes);
+    if (code == MPI_SUCCESS)
+        code = receive_bytes(s, &ready, 1);
+    double begin = mmul_clock_now();
+    if (code == MPI_SUCCESS)
+        code = send_bytes(s, s->buffer, bytes);
+    if (code == MPI_SUCCESS)
+        code = receive_bytes(s, &ready, 1);
+    *seconds = mmul_clock_now() - begin;
+    return code;
+}
+
+// The other end of time_message, until a message of no bytes is announced.
+static int answer(const struct side *s) {
+    for (int64_t bytes = 0;;) {
+        MPI_Request request;
+        int code = receive_bytes(s, &bytes, sizeof bytes);
+        if (code != MPI_SUCCESS || bytes == 0)
+            return code;
+        code = MPI_Irecv(s->buffer, (int)bytes, MPI_BYTE, s->peer, TAG, s->mpi, &request);
+        if (code == MPI_SUCCESS)
+            code = send_bytes(s, "r", 1);
+        if (code == MPI_SUCCESS)
+            code = mmul_comm_wait(&request);
+        if (code == MPI_SUCCESS)
+            code = send_bytes(s, "a", 1);
+        if (code != MPI_SUCCESS)
+            return code;
+    }
+}
+
+// ------------------------------------------------------------------------------------ one link
+
+// The first messages set connections up; then the median until a quarter of the time is over.
+static int time_latency(const struct side *s, double end, double *latency) {
+    double seconds[LATENCY_SAMPLES], begin = mmul_clock_now();
+    int count = 0, code = MPI_SUCCESS;
+    do
+        code = time_message(s, 1, &seconds[count++]);
+    while (code == MPI_SUCCESS && count < LATENCY_SAMPLES &&
+           mmul_clock_now() - begin < (end - begin) / 4);
+    *latency = mmul_median(seconds, count) / 2;
+    return code;
+}
+
+// Larger and larger messages while the next one is expected to be over in time, then the median of
+// some of that size.
+static int time_bandwidth(const struct side *s, double end, double latency, double *bandwidth) {
+    double seconds[BANDWIDTH_SAMPLES];
+    int64_t bytes = mmul_smaller(FIRST_BYTES, s->limits->most_bytes);
+    int count = 0, code = MPI_SUCCESS;
+    for (double left = 0; code == MPI_SUCCESS && count < BANDWIDTH_SAMPLES;) {
+        double begin = mmul_clock_now();
+        code = time_message(s, bytes, &seconds[count++]);
+        double now = mmul_clock_now(), took = now - begin;
+        left = end - now;
+        if (bytes * GROWTH <= s->limits->most_bytes && GROWTH * took < left) {
+            bytes *= GROWTH;
+            count = 0;
+        } else if (took > left) {
+            break;
+        }
+    }
+    double median = mmul_median(seconds, count), moving = median - 2 * latency;
+    *bandwidth = (double)bytes / (moving > median / 10 ? moving : median / 10);
+    return code;
+}
+
+// From here to the peer.
+static int time_way(const struct side *s, struct mmul_link *way) {
+    double ignored;
+    int64_t no_more = 0;
+    int code = time_message(s, 1, &ignored);
+    if (code == MPI_SUCCESS)
+        code = time_message(s, 1, &ignored);
+    double end = mmul_clock_now() + s->limits->budget_seconds / 2;
+    if (code == MPI_SUCCESS)
+        code = time_latency(s, end, &way->latency_seconds);
+    if (code == MPI_SUCCESS)
+        code = time_bandwidth(s, end, way->latency_seconds, &way->bytes_per_second);
+    return code == MPI_SUCCESS ? send_bytes(s, &no_more, sizeof no_more) : code;
+}
+
+static struct mmul_link slower(struct mmul_link a, struct mmul_link b) {
+    return (struct mmul_link){
+        .bytes_per_second =
+            a.bytes_per_second < b.bytes_per_second ? a.bytes_per_second : b.bytes_per_second,
+        .latency_seconds =
+            a.latency_seconds > b.latency_seconds ? a.latency_seconds : b.latency_seconds};
+}
+
+// One of two members: both ways, the first one's way first. Only the first one gets the link.
+static int measure_pair(const struct side *s, bool first, struct mmul_link *link) {
+    struct mmul_link there = {0}, back = {0};
+    if (!first) {
+        int code = answer(s);
+        if (code == MPI_SUCCESS)
+            code = time_way(s, &back);
+        return code == MPI_SUCCESS ? send_bytes(s, &back, sizeof back) : code;
+    }
+    int code = time_way(s, &there);
+    if (code == MPI_SUCCESS)
+        code = answer(s);
+    if (code == MPI_SUCCESS)
+        code = receive_bytes(s, &back, sizeof back);
+    *link = slower(there, back);
+    return code;
+}
+
+// --------------------------------------------------------------------------------------- all links
+
+static int wait_for_all(MPI_Comm mpi) {
+    MPI_Request request;
+    int code = MPI_Ibarrier(mpi, &request);
+    return code == MPI_SUCCESS ? mmul_comm_wait(&request) : code;
+}
+
+// The `index`-th member measured against root, of `count` spread over 1 .. size - 1.
+static int sampled_member(int index, int count, int size) {
+    return 1 + (int)((int64_t)index * (size - 1) / count);
+}
+
+// Root: members without a measurement get the median of those that have one.
+static enum mmul_status fill_in(struct mmul_link *links, int size, int measured,
+                                struct mmul_error *err) {
+    double *x = NULL;
+    enum mmul_status status = mmul_allocate(2 * size, sizeof *x, "link speeds", (void **)&x, err);
+    if (status != MMUL_OK)
+        return status;
+    for (int i = 0; i < measured; i++) {
+        const struct mmul_link *link = &links[sampled_member(i, measured, size)];
+        x[i] = link->bytes_per_second;
+        x[size + i] = link->latency_seconds;
+    }
+    struct mmul_link median = {.bytes_per_second = mmul_median(x, measured),
+                               .latency_seconds = mmul_median(x + size, measured)};
+    for (int i = 1; i < size; i++)
+        if (!(links[i].bytes_per_second > 0))
+            links[i] = median;
+    mmul_free(x);
+    return MMUL_OK;
+}
+
+static int measure_root_links(struct side side, int rank, int size, int count,
+                              struct mmul_link *links) {
+    int code = MPI_SUCCESS;
+    for (int i = 0; code == MPI_SUCCESS && i < count; i++) {
+        int member = sampled_member(i, count, size);
+        side.peer = rank == 0 ? member : 0;
+        if (rank == 0 || rank == member)
+            code = measure_pair(&side, rank == 0, &links[member]);
+    }
+    return code;
+}
+
+// Links of one turn share no member: those that begin at even members, at odd ones, and, in a ring
+// of odd length, the last one alone.
+static int turn_of(int member, int size) {
+    return member == size - 1 && size % 2 != 0 ? 2 : member % 2;
+}
+
+static int measure_ring_links(struct side side, int rank, int size, struct mmul_link *mine) {
+    int next = (rank + 1) % size, previous = (rank + size - 1) % size, code = MPI_SUCCESS;
+    for (int turn = 0; code == MPI_SUCCESS && turn < 2 + size % 2; turn++) {
+        bool first = turn_of(rank, size) == turn;
+        side.peer = first ? next : previous;
+        if (first || turn_of(previous, size) == turn)
+            code = measure_pair(&side, first, mine);
+        if (code == MPI_SUCCESS)
+            code = wait_for_all(side.mpi);
+    }
+    return code;
+}
+
+static enum mmul_status measure_all(const struct side *side, int rank, int size,
+                                    struct mmul_link *root_links, struct mmul_link *ring_links,
+                                    struct mmul_error *err) {
+    const int bytes = (int)sizeof(struct mmul_link), most = side->limits->most_root_links;
+    int count = most > 0 ? (int)mmul_smaller(most, size - 1) : size - 1;
+    struct mmul_link mine = {0};
+    int code = measure_root_links(*side, rank, size, count, root_links);
+    if (code == MPI_SUCCESS)
+        code = wait_for_all(side->mpi);
+    if (code == MPI_SUCCESS && size > 2)
+        code = measure_ring_links(*side, rank, size, &mine);
+    err->status = mmul_comm_check(code, "link measurement", err);
+    if (err->status == MMUL_OK && rank == 0)
+        err->status = fill_in(root_links, size, count, err);
+    if (mmul_agree_on(side->mpi, err) != MMUL_OK)
+        return err->status;
+    code = MPI_Bcast(root_links, size * bytes, MPI_BYTE, 0, side->mpi);
+    if (code == MPI_SUCCESS && size > 2)
+        code = MPI_Allgather(&mine, bytes, MPI_BYTE, ring_links, bytes, MPI_BYTE, side->mpi);
+    if (size == 2) // the ring goes there and back by the one link there is
+        ring_links[0] = ring_links[1] = root_links[1];
+    return mmul_comm_check(code, "link measurement", err);
+}
+
+enum mmul_status mmul_links_measure(MPI_Comm mpi, const struct mmul_link_limits *limits,
+                                    struct mmul_link *root_links, struct mmul_link *ring_links,
+                                    struct mmul_error *err) {
+    struct side side = {.mpi = mpi, .limits = limits};
+    int rank, size;
+    MPI_Comm_rank(mpi, &rank);
+    MPI_Comm_size(mpi, &size);
+    memset(root_links, 0, (size_t)size * sizeof *root_links);
+    memset(ring_links, 0, (size_t)size * sizeof *ring_links);
+    if (size == 1)
+        return MMUL_OK;
+    err->status =
+        mmul_allocate_raw(limits->most_bytes, 1, "link measurement", (void **)&side.buffer, err);
+    if (err->status == MMUL_OK)
+        memset(side.buffer, 1, (size_t)limits->most_bytes);
+    enum mmul_status status = mmul_agree_on(mpi, err);
+    if (status == MMUL_OK)
+        status = measure_all(&side, rank, size, root_links, ring_links, err);
+    mmul_free(side.buffer);
+    return status;
+}

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT
+// One device, timed. A time is a median, taken after a first time that does not count, so that
+// neither first touch nor the choice of a kernel is in it.
+#include "exec/measure.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/integer.h"
+#include "base/median.h"
+#include "base/memory.h"
+#include "base/random.h"
+
+enum { REPEATS_MOST = 5, TRANSFER_COLS = 1024, TRANSFER_ROWS = 256, TRANSFER_ROWS_MOST = 16384 };
+
+// `enough`: a time this long is told from launching and from the clock. `most`: no size is tried
+// that is expected to take longer.
+static const struct depth {
+    int repeats;
+    double enough_seconds, most_seconds;
+    double enough_transfer_seconds;
+} brief = {3, 0.02, 0.1, 0.005}, thorough = {REPEATS_MOST, 1e9, 2, 0.02};
+
+// What is timed: a product of squares of side n, or a transfer of rows x TRANSFER_COLS.
+struct work {
+    struct mmul_device *device;
+    struct mmul_buffer *a, *b, *c; // b and c of products only
+    int64_t n, rows;
+    float *host; // owned, written to
+};
+
+static enum mmul_status multiply(const struct work *w, struct mmul_error *err) {
+    const struct mmul_gemm args = {.m = w->n,
+                                   .n = w->n,
+                                   .k = w->n,
+                                   .alpha = 1,
+                                   .a = {.buffer = w->a, .ld = w->n},
+                                   .b = {.buffer = w->b, .ld = w->n},
+                                   .c = {.buffer = w->c, .ld = w->n}};
+    return mmul_device_gemm(w->device, &args, err);
+}
+
+static enum mmul_status upload(const struct work *w, struct mmul_error *err) {
+    const struct mmul_operand to = {.buffer = w->a, .ld = TRANSFER_COLS};
+    return mmul_device_upload(w->device, to, w->rows, TRANSFER_COLS, w->host, TRANSFER_COLS,
+                              MMUL_F32, err);
+}
+
+static enum mmul_status download(const struct work *w, struct mmul_error *err) {
+    const struct mmul_operand from = {.buffer = w->a, .ld = TRANSFER_COLS};
+    return mmul_device_download(w->device, from, w->rows, TRANSFER_COLS, w->host, TRANSFER_COLS,
+                                err);
+}
+
+// Seconds of one `operation`: the median of `repeats` after a first one.
+static enum mmul_status time_operation(const struct work *w, int repeats,
+                                       enum mmul_status (*operation)(const struct work *,
+                                                                     struct mmul_error *),
+                                       double *median, struct mmul_error *err) {
+    double seconds[REPEATS_MOST + 1];
+    for (int i = 0; i <= repeats; i++) {
+        double begin = mmul_clock_now();
+        enum mmul_status status = operation(w, err);
+        if (status == MMUL_OK)
+            status = mmul_device_wait(w->device, err);
+        if (status != MMUL_OK)
+            return status;
+        seconds[i] = mmul_clock_now() - begin;
+    }
+    *median = mmul_median(seconds + 1, repeats);
+    if (!(*median > 1e-9)) // the clock's own grain
+        *median = 1e-9;
+    return MMUL_OK;
+}
+
+// Numbers in [-0.5, 0.5); they recur, because drawing them all would take longer than multiplying.
+static void fill(float *host, int64_t count) {
+    enum { PERIOD = 1 << 16 };
+    for (int64_t i = 0; i < mmul_smaller(count, PERIOD); i++)
+        host[i] = (float)(mmul_random_at(1, (uint64_t)i) >> 40) * 0x1p-24f - 0.5f;
+    for (int64_t at = PERIOD; at < count; at += PERIOD)
+        memcpy(host + at, host, (size_t)mmul_smaller(PERIOD, count - at) * sizeof *host);
+}
+
+static enum mmul_status allocate_host(struct work *w, int64_t count, struct mmul_error *err) {
+    enum mmul_status status =
+        mmul_allocate_raw(count, sizeof *w->host, "calibration", (void **)&w->host, err);
+    if (status == MMUL_OK)
+        fill(w->host, count);
+    return status;
+}
+
+static void work_fini(struct work *w) {
+    mmul_device_buffer_destroy(w->device, w->c);
+    mmul_device_buffer_destroy(w->device, w->b);
+    mmul_device_buffer_destroy(w->device, w->a);
+    mmul_free(w->host);
+}
+
+// --------------------------------------------------------------------------------------- products
+
+static enum mmul_status create_squares(struct work *w, struct mmul_error *err) {
+    struct mmul_buffer **buffers[] = {&w->a, &w->b, &w->c};
+    enum mmul_status status = allocate_host(w, w->n * w->n, err);
+    for (int i = 0; status == MMUL_OK && i < 3; i++) {
+        status = mmul_device_buffer_create(w->device, w->n * w->n, buffers[i], err);
+        const struct mmul_operand to = {.buffer = *buffers[i], .ld = w->n};
+        if (status == MMUL_OK)
+            status = mmul_device_upload(w->device, to, w->n, w->n, w->host, w->n, MMUL_F32, err);
+    }
+    return status == MMUL_OK ? mmul_device_wait(w->device, err) : status;
+}
+
+static enum mmul_status time_squares(struct mmul_device *device, int64_t n,
+                                     const struct depth *depth, double *seconds,
+                                     struct mmul_error *err) {
+    struct work w = {.device = device, .n = n};
+    enum mmul_status status = create_squares(&w, err);
+    if (status == MMUL_OK)
+        status = time_operation(&w, depth->repeats, multiply, seconds, err);
+    work_fini(&w);
+    return status;
+}
+
+// Do three squares fit on the device, and four (one of them to fill the others from) in the host's
+// share? Half of a device's memory may be in use.
+static bool squares_fit(const struct mmul_device *device, int64_t n, int64_t memory_bytes) {
+    struct mmul_device_info info;
+    int64_t square_bytes = n * n * (int64_t)sizeof(float);
+    mmul_device_describe(device, &info);
+    return 4 * square_bytes <= memory_bytes && square_bytes <= info.max_allocation_bytes &&
+           3 * square_bytes + mmul_device_gemm_temporary_bytes(device, n, n, n) <=
+               info.memory_bytes / 2;
+}
+
+static enum mmul_status measure_products(struct mmul_device *device, const struct depth *depth,
+                                         int64_t memory_bytes, struct mmul_speed *speed,
+                                         struct mmul_error *err) {
+    double seconds = 0;
+    int points = 0;
+    do {
+        int64_t n = (int64_t)MMUL_SPEED_SMALLEST << points;
+        if (points > 0 && !squares_fit(device, n, memory_bytes))
+            break;
+        enum mmul_status status = time_squares(device, n, depth, &seconds, err);
+        if (status != MMUL_OK)
+            return status;
+        speed->flops[points++] = 2.0 * (double)n * (double)n * (double)n / seconds;
+    } while (points < MMUL_SPEED_POINTS && seconds < depth->enough_seconds &&
+             8 * seconds <= depth->most_seconds);
+    speed->measured_points = points;
+    for (int i = points; i < MMUL_SPEED_POINTS; i++)
+        speed->flops[i] = speed->flops[points - 1];
+    return MMUL_OK;
+}
+
+// -------------------------------------------------------------------------------------- transfers
+
+static enum mmul_status time_transfers(struct mmul_device *device, int64_t rows,
+                                       const struct depth *depth, double *up, double *down,
+                                       struct mmul_error *err) {
+    struct work w = {.device = device, .rows = rows};
+    enum mmul_status status = allocate_host(&w, rows * TRANSFER_COLS, err);
+    if (status == MMUL_OK)
+        status = mmul_device_buffer_create(device, rows * TRANSFER_COLS, &w.a, err);
+    if (status == MMUL_OK)
+        status = time_operation(&w, depth->repeats, upload, up, err);
+    if (status == MMUL_OK)
+        status = time_operation(&w, depth->repeats, download, down, err);
+    work_fini(&w);
+    return status;
+}
+
+static enum mmul_status measure_transfers(struct mmul_device *device, const struct depth *depth,
+                                          int64_t memory_bytes, struct mmul_speed *speed,
+                                          struct mmul_error *err) {
+    struct mmul_device_info info;
+    const double row_bytes = TRANSFER_COLS * sizeof(float);
+    double up = 0, down = 0;
+    mmul_device_describe(device, &info);
+    int64_t most =
+        mmul_smaller(memory_bytes, mmul_smaller(info.max_allocation_bytes, info.memory_bytes / 2)) /
+        (int64_t)row_bytes;
+    for (int64_t rows = TRANSFER_ROWS;
+         rows == TRANSFER_ROWS || (rows <= TRANSFER_ROWS_MOST && rows <= most &&
+                                   up + down < 2 * depth->enough_transfer_seconds);
+         rows *= 4) {
+        enum mmul_status status = time_transfers(device, rows, depth, &up, &down, err);
+        if (status != MMUL_OK)
+            return status;
+        speed->upload_bytes_per_second = (double)rows * row_bytes / up;
+        speed->download_bytes_per_second = (double)rows * row_bytes / down;
+    }
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_measure_device(struct mmul_device *device,
+                                     const struct mmul_measure_request *request,
+                                     struct mmul_speed *speed, struct mmul_error *err) {
+    const struct depth *depth = request->thorough ? &thorough : &brief;
+    struct mmul_speed measured = *speed;
+    measured.upload_bytes_per_second = measured.download_bytes_per_second = 0;
+    enum mmul_status status =
+        measure_products(device, depth, request->memory_bytes, &measured, err);
+    if (status == MMUL_OK && !mmul_device_can_borrow(device))
+        status = measure_transfers(device, depth, request->memory_bytes, &measured, err);
+    if (status == MMUL_OK)
+        *speed = measured;
+    return status;
+}

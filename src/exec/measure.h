@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+// How fast is one device? float32 products of squares that are on it already, and its transfers.
+// Local; knows nothing of ranks and profiles.
+#pragma once
+
+#include "device/device.h"
+#include "model/cluster.h"
+
+struct mmul_measure_request {
+    bool thorough;        // every size, and the median of 5; else of 3, and no further than needed
+    int64_t memory_bytes; // most host memory that may be used; the smallest size is measured anyhow
+};
+
+// Fills rates and transfers of `speed`; the rest of it stays. The device has been warmed up. Each
+// size is multiplied once before it is timed, on buffers that were written to.
+// Briefly: sizes grow until a product takes 20 ms, or the next one would take more than 100 ms.
+// Thoroughly: while the next product is expected to take no more than 2 s. Sizes beyond, or too
+// large for the memory, get the last rate.
+// Transfers (0 for a device that works in host memory): blocks of growing size, up to 64 MiB.
+enum mmul_status mmul_measure_device(struct mmul_device *device,
+                                     const struct mmul_measure_request *request,
+                                     struct mmul_speed *speed, struct mmul_error *err);

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT
+// From the cluster to the keys of its profiles, and back from there to speeds and links. Each node
+// has its own file, because each host has its own devices, cores and neighbours; only leaders
+// write.
+#include "exec/profile.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "io/profile_file.h"
+
+// ------------------------------------------------------------------------------------------- keys
+
+// A GPU keeps its PCI address when drivers come and go, its number not.
+static void name_device(const struct mmul_rank_info *info, char name[static 128]) {
+    if (info->device.opencl && info->device.pci[0] != '\0' &&
+        strncmp(info->device_name, "faulty:", 7) != 0)
+        snprintf(name, 128, "pci:%s", info->device.pci);
+    else
+        mmul_text_copy(name, 128, info->device_name);
+}
+
+// Ranks of the node that compute in the same place: on one GPU, or anywhere on the CPU.
+static int count_sharing(const struct mmul_cluster *cluster, const struct mmul_rank_info *info) {
+    int count = 0;
+    for (int rank = 0; rank < cluster->size; rank++) {
+        const struct mmul_rank_info *other = &cluster->ranks[rank];
+        if (other->node == info->node && other->device.opencl == info->device.opencl &&
+            (!info->device.opencl || strcmp(other->device.id, info->device.id) == 0))
+            count++;
+    }
+    return count;
+}
+
+static struct mmul_profile_key make_key(const struct mmul_cluster *cluster, int rank) {
+    const struct mmul_rank_info *info = &cluster->ranks[rank];
+    struct mmul_profile_key key = {.threads = info->threads,
+                                   .sharing = count_sharing(cluster, info)};
+    name_device(info, key.device);
+    mmul_text_copy(key.name, sizeof key.name, info->device.name);
+    mmul_text_copy(key.vendor, sizeof key.vendor, info->device.vendor);
+    mmul_text_copy(key.driver, sizeof key.driver, info->device.driver);
+    if (!info->device.opencl)
+        mmul_text_copy(key.cores, sizeof key.cores, info->cores);
+    return key;
+}
+
+// ---------------------------------------------------------------------------------------- recall
+
+static void recall_links(const struct mmul_context *context, const struct mmul_profile *profile,
+                         struct mmul_recalled *recalled) {
+    const struct mmul_cluster *cluster = context->cluster;
+    int node = context->comm->node_index, next = (node + 1) % cluster->node_count;
+    const struct mmul_profile_link *root = mmul_profile_find_link(profile, cluster->nodes[0].host);
+    const struct mmul_profile_link *ring =
+        mmul_profile_find_link(profile, cluster->nodes[next].host);
+    if (root != NULL && node != 0)
+        recalled->root_link = root->link;
+    if (ring != NULL)
+        recalled->ring_link = ring->link;
+}
+
+static void warn_of_profile(struct mmul_context *context, const char *what,
+                            const struct mmul_error *failure) {
+    if (context->comm->node_rank == 0 && !context->profile_warned)
+        mmul_context_warn(context, "stored profile %s: %s", what, failure->text);
+    context->profile_warned = true;
+}
+
+void mmul_profile_recall(struct mmul_context *context, struct mmul_recalled *recalled) {
+    const struct mmul_cluster *cluster = context->cluster;
+    const char *host = cluster->nodes[context->comm->node_index].host;
+    struct mmul_profile *profile = NULL;
+    struct mmul_error failure;
+    char path[512];
+    *recalled = (struct mmul_recalled){.speed = {.origin = MMUL_SPEED_NONE}};
+    if (mmul_profile_path(host, path, &failure) != MMUL_OK ||
+        mmul_profile_create(host, &profile, &failure) != MMUL_OK)
+        return;
+    if (mmul_profile_load(path, profile, &failure) != MMUL_OK)
+        warn_of_profile(context, "ignored", &failure);
+    const struct mmul_profile_key key = make_key(cluster, context->comm->rank);
+    const struct mmul_profile_device *found = mmul_profile_find(profile, &key);
+    if (found != NULL) {
+        recalled->speed = found->speed;
+        recalled->speed.origin = MMUL_SPEED_STORED;
+    }
+    if (context->comm->node_rank == 0 && cluster->node_count > 1)
+        recall_links(context, profile, recalled);
+    mmul_free(profile);
+}
+
+// ------------------------------------------------------------------------------------------ keep
+
+enum mmul_status mmul_profile_choose_path(const struct mmul_context *context, char path[static 512],
+                                          struct mmul_error *err) {
+    path[0] = '\0';
+    if (context->comm->node_rank != 0)
+        return MMUL_OK;
+    const char *host = context->cluster->nodes[context->comm->node_index].host;
+    enum mmul_status status = mmul_profile_path(host, path, err);
+    return status == MMUL_OK ? mmul_profile_prepare(path, err) : status;
+}
+
+static void add_to(struct mmul_speed *sum, const struct mmul_speed *speed) {
+    for (int i = 0; i < MMUL_SPEED_POINTS; i++)
+        sum->flops[i] += speed->flops[i];
+    sum->upload_bytes_per_second += speed->upload_bytes_per_second;
+    sum->download_bytes_per_second += speed->download_bytes_per_second;
+    sum->warm_up_seconds += speed->warm_up_seconds;
+    if (sum->measured_points > speed->measured_points)
+        sum->measured_points = speed->measured_points;
+}
+
+static void divide_by(struct mmul_speed *sum, int count) {
+    for (int i = 0; i < MMUL_SPEED_POINTS; i++)
+        sum->flops[i] /= count;
+    sum->upload_bytes_per_second /= count;
+    sum->download_bytes_per_second /= count;
+    sum->warm_up_seconds /= count;
+}
+
+// The mean over the ranks of the node with the same key as `rank`.
+static struct mmul_speed mean_speed(const struct mmul_cluster *cluster, int rank,
+                                    const struct mmul_profile_key *key) {
+    struct mmul_speed mean = cluster->ranks[rank].speed;
+    int count = 1;
+    for (int other = 0; other < cluster->size; other++) {
+        if (other == rank || cluster->ranks[other].node != cluster->ranks[rank].node)
+            continue;
+        const struct mmul_profile_key its = make_key(cluster, other);
+        if (!mmul_profile_same_key(&its, key))
+            continue;
+        add_to(&mean, &cluster->ranks[other].speed);
+        count++;
+    }
+    divide_by(&mean, count);
+    return mean;
+}
+
+static void add_speeds(const struct mmul_context *context, struct mmul_profile *profile) {
+    const struct mmul_cluster *cluster = context->cluster;
+    for (int rank = 0; rank < cluster->size; rank++) {
+        if (cluster->ranks[rank].node != context->comm->node_index)
+            continue;
+        struct mmul_profile_device entry = {.key = make_key(cluster, rank),
+                                            .memory_bytes =
+                                                cluster->ranks[rank].device.memory_bytes};
+        entry.speed = mean_speed(cluster, rank, &entry.key);
+        mmul_text_copy(entry.version, sizeof entry.version, MMUL_VERSION);
+        mmul_profile_add(profile, &entry);
+    }
+}
+
+static void add_link(struct mmul_profile *profile, const char *host, const struct mmul_link *link) {
+    struct mmul_profile_link entry = {.link = *link};
+    mmul_text_copy(entry.host, sizeof entry.host, host);
+    mmul_profile_date(entry.date);
+    if (link->bytes_per_second > 0)
+        mmul_profile_add_link(profile, &entry);
+}
+
+// A link belongs to both its hosts.
+static void add_links(const struct mmul_context *context, struct mmul_profile *profile) {
+    const struct mmul_cluster *cluster = context->cluster;
+    int node = context->comm->node_index, count = cluster->node_count;
+    int next = (node + 1) % count, previous = (node + count - 1) % count;
+    if (count == 1)
+        return;
+    add_link(profile, cluster->nodes[previous].host, &cluster->nodes[previous].ring_link);
+    add_link(profile, cluster->nodes[next].host, &cluster->nodes[node].ring_link);
+    if (node != 0)
+        add_link(profile, cluster->nodes[0].host, &cluster->nodes[node].root_link);
+}
+
+enum mmul_status mmul_profile_keep(struct mmul_context *context, struct mmul_error *err) {
+    struct mmul_profile *profile = NULL;
+    struct mmul_error failure;
+    if (context->comm->node_rank != 0)
+        return MMUL_OK;
+    const struct mmul_node_info *node = &context->cluster->nodes[context->comm->node_index];
+    enum mmul_status status = mmul_profile_create(node->host, &profile, err);
+    if (status != MMUL_OK)
+        return status;
+    if (mmul_profile_load(node->profile, profile, &failure) != MMUL_OK)
+        warn_of_profile(context, "replaced", &failure);
+    add_speeds(context, profile);
+    add_links(context, profile);
+    status = mmul_profile_store(profile, node->profile, err);
+    mmul_free(profile);
+    return status;
+}

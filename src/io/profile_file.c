@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: MIT
+// Profiles as files. What is read is checked value by value, because any program may have written
+// the file; unknown fields are left alone, so that a later version of ours may add some. It does
+// not know who measured, and does not decide whether a value is used.
+#include "io/profile_file.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/text.h"
+
+enum { MOST_BYTES = 1 << 20 };
+
+static const char schema[] = "mpimatmul-profile";
+
+// ------------------------------------------------------------------------------------------ names
+
+// The base directory specification: a relative path there does not count.
+static bool is_absolute(const char *path) {
+    return path != NULL && path[0] == '/';
+}
+
+enum mmul_status mmul_profile_path(const char *host, char path[static 512],
+                                   struct mmul_error *err) {
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    int length;
+    if (is_absolute(cache))
+        length = snprintf(path, 512, "%s/mpimatmul/%s.json", cache, host);
+    else if (is_absolute(home))
+        length = snprintf(path, 512, "%s/.cache/mpimatmul/%s.json", home, host);
+    else
+        return mmul_fail(err, MMUL_ERR_CREATE,
+                         "no folder for profiles: neither XDG_CACHE_HOME nor HOME is set");
+    if (length >= 512)
+        return mmul_fail(err, MMUL_ERR_CREATE, "the path of the profile is too long: '%s...'",
+                         path);
+    char *name = path + length - strlen(host) - strlen(".json");
+    for (char *c = name; *c != '\0'; c++)
+        *c = *c == '/' ? '_' : *c;
+    return MMUL_OK;
+}
+
+char *mmul_profile_date(char date[static 24]) {
+    time_t now = time(NULL);
+    struct tm utc;
+    gmtime_r(&now, &utc);
+    strftime(date, 24, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    return date;
+}
+
+// ---------------------------------------------------------------------------------------- entries
+
+enum mmul_status mmul_profile_create(const char *host, struct mmul_profile **profile,
+                                     struct mmul_error *err) {
+    enum mmul_status status =
+        mmul_allocate(1, sizeof **profile, "a profile", (void **)profile, err);
+    if (status == MMUL_OK)
+        mmul_text_copy((*profile)->host, sizeof(*profile)->host, host);
+    return status;
+}
+
+bool mmul_profile_same_key(const struct mmul_profile_key *a, const struct mmul_profile_key *b) {
+    return strcmp(a->device, b->device) == 0 && strcmp(a->name, b->name) == 0 &&
+           strcmp(a->vendor, b->vendor) == 0 && strcmp(a->driver, b->driver) == 0 &&
+           strcmp(a->cores, b->cores) == 0 && a->threads == b->threads && a->sharing == b->sharing;
+}
+
+const struct mmul_profile_device *mmul_profile_find(const struct mmul_profile *profile,
+                                                    const struct mmul_profile_key *key) {
+    for (int i = 0; i < profile->device_count; i++) {
+        const struct mmul_profile_device *d = &profile->devices[i];
+        if (mmul_profile_same_key(&d->key, key) && strcmp(d->version, MMUL_VERSION) == 0)
+            return d;
+    }
+    return NULL;
+}
+
+const struct mmul_profile_link *mmul_profile_find_link(const struct mmul_profile *profile,
+                                                       const char *host) {
+    for (int i = 0; i < profile->link_count; i++)
+        if (strcmp(profile->links[i].host, host) == 0)
+            return &profile->links[i];
+    return NULL;
+}
+
+// Takes entry `at` out of an array of *count.
+static void remove_entry(void *entries, int *count, size_t bytes_each, int at) {
+    char *entry = (char *)entries + (size_t)at * bytes_each;
+    memmove(entry, entry + bytes_each, (size_t)(*count - at - 1) * bytes_each);
+    (*count)--;
+}
+
+void mmul_profile_add(struct mmul_profile *profile, const struct mmul_profile_device *device) {
+    const size_t bytes_each = sizeof *profile->devices;
+    for (int i = profile->device_count - 1; i >= 0; i--)
+        if (mmul_profile_same_key(&profile->devices[i].key, &device->key))
+            remove_entry(profile->devices, &profile->device_count, bytes_each, i);
+    if (profile->device_count == MMUL_PROFILE_ENTRIES)
+        remove_entry(profile->devices, &profile->device_count, bytes_each, 0);
+    profile->devices[profile->device_count++] = *device;
+}
+
+void mmul_profile_add_link(struct mmul_profile *profile, const struct mmul_profile_link *link) {
+    const size_t bytes_each = sizeof *profile->links;
+    for (int i = profile->link_count - 1; i >= 0; i--)
+        if (strcmp(profile->links[i].host, link->host) == 0)
+            remove_entry(profile->links, &profile->link_count, bytes_each, i);
+    if (profile->link_count == MMUL_PROFILE_ENTRIES)
+        remove_entry(profile->links, &profile->link_count, bytes_each, 0);
+    profile->links[profile->link_count++] = *link;
+}
+
+// ---------------------------------------------------------------------------------------- loading
+
+static enum mmul_status damaged(const char *path, const char *what, struct mmul_error *err) {
+    return mmul_fail(err, MMUL_ERR_DATA, "'%s' is no profile of this program: %s", path, what);
+}
+
+// Copies the text of `name`; false: absent, no text or too long.
+static bool read_text(json_t *object, const char *name, char *target, size_t capacity) {
+    const char *text = json_string_value(json_object_get(object, name));
+    if (text == NULL || strlen(text) >= capacity)
+        return false;
+    mmul_text_copy(target, capacity, text);
+    return true;
+}
+
+static bool read_number(json_t *object, const char *name, double least, double *value) {
+    json_t *number = json_object_get(object, name);
+    *value = json_number_value(number);
+    return json_is_number(number) && *value >= least;
+}
+
+static bool read_count(json_t *object, const char *name, int *value) {
+    json_t *number = json_object_get(object, name);
+    json_int_t count = json_integer_value(number);
+    *value = (int)count;
+    return json_is_integer(number) && count >= 1 && count <= 1 << 20;
+}
+
+// Rates of the sizes from the smallest on, without gaps; the last one is repeated.
+static bool read_rates(json_t *rates, struct mmul_speed *speed) {
+    int points = (int)json_array_size(rates);
+    if (points < 1 || points > MMUL_SPEED_POINTS)
+        return false;
+    for (int i = 0; i < MMUL_SPEED_POINTS; i++) {
+        json_t *rate = json_array_get(rates, (size_t)(i < points ? i : points - 1));
+        json_int_t size = json_integer_value(json_object_get(rate, "size"));
+        if ((i < points && size != MMUL_SPEED_SMALLEST << i) ||
+            !read_number(rate, "flops_per_second", 1, &speed->flops[i]))
+            return false;
+    }
+    speed->measured_points = points;
+    return true;
+}
+
+static bool read_device(json_t *object, struct mmul_profile_device *device) {
+    struct mmul_profile_key *key = &device->key;
+    struct mmul_speed *speed = &device->speed;
+    double memory_bytes;
+    *device = (struct mmul_profile_device){.memory_bytes = 0};
+    bool reads =
+        read_text(object, "device", key->device, sizeof key->device) &&
+        read_text(object, "name", key->name, sizeof key->name) &&
+        read_text(object, "vendor", key->vendor, sizeof key->vendor) &&
+        read_text(object, "driver", key->driver, sizeof key->driver) &&
+        read_text(object, "cores", key->cores, sizeof key->cores) &&
+        read_count(object, "threads", &key->threads) &&
+        read_count(object, "sharing", &key->sharing) &&
+        read_text(object, "version", device->version, sizeof device->version) &&
+        read_text(object, "date", speed->date, sizeof speed->date) &&
+        read_number(object, "memory_bytes", 0, &memory_bytes) &&
+        read_rates(json_object_get(object, "gemm"), speed) &&
+        read_number(object, "upload_bytes_per_second", 0, &speed->upload_bytes_per_second) &&
+        read_number(object, "download_bytes_per_second", 0, &speed->download_bytes_per_second) &&
+        read_number(object, "warm_up_seconds", 0, &speed->warm_up_seconds);
+    device->memory_bytes = reads && memory_bytes < 1e18 ? (int64_t)memory_bytes : 0;
+    return reads;
+}
+
+static bool read_link(json_t *object, struct mmul_profile_link *link) {
+    *link = (struct mmul_profile_link){.host = ""};
+    return read_text(object, "host", link->host, sizeof link->host) &&
+           read_text(object, "date", link->date, sizeof link->date) &&
+           read_number(object, "bytes_per_second", 1, &link->link.bytes_per_second) &&
+           read_number(object, "latency_seconds", 0, &link->link.latency_seconds);
+}
+
+static enum mmul_status read_profile(json_t *root, const char *path, struct mmul_profile *profile,
+                                     struct mmul_error *err) {
+    char host[sizeof profile->host], name[sizeof schema];
+    int version = 0;
+    if (!read_text(root, "schema", name, sizeof name) || strcmp(name, schema) != 0 ||
+        !read_count(root, "schema_version", &version))
+        return damaged(path, "it does not say that it is one", err);
+    if (version != MMUL_PROFILE_SCHEMA)
+        return mmul_fail(err, MMUL_ERR_DATA, "'%s' has schema version %d, expected %d", path,
+                         version, MMUL_PROFILE_SCHEMA);
+    if (!read_text(root, "host", host, sizeof host) || strcmp(host, profile->host) != 0)
+        return damaged(path, "it is another host's", err);
+    json_t *devices = json_object_get(root, "devices"), *links = json_object_get(root, "links");
+    if (!json_is_array(devices) || !json_is_array(links))
+        return damaged(path, "no list of devices or links", err);
+    for (size_t i = 0; i < json_array_size(devices); i++) {
+        struct mmul_profile_device device;
+        if (!read_device(json_array_get(devices, i), &device))
+            return damaged(path, "a device has a value missing or out of range", err);
+        mmul_profile_add(profile, &device);
+    }
+    for (size_t i = 0; i < json_array_size(links); i++) {
+        struct mmul_profile_link link;
+        if (!read_link(json_array_get(links, i), &link))
+            return damaged(path, "a link has a value missing or out of range", err);
+        mmul_profile_add_link(profile, &link);
+    }
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_profile_load(const char *path, struct mmul_profile *profile,
+                                   struct mmul_error *err) {
+    struct stat found;
+    json_t *root = NULL;
+    if (stat(path, &found) != 0 && (errno == ENOENT || errno == ENOTDIR))
+        return MMUL_OK;
+    if (stat(path, &found) == 0 && found.st_size > MOST_BYTES)
+        return damaged(path, "it is too large", err);
+    enum mmul_status status = mmul_json_load(path, &root, err);
+    if (status == MMUL_OK)
+        status = read_profile(root, path, profile, err);
+    if (status != MMUL_OK)
+        profile->device_count = profile->link_count = 0;
+    json_decref(root);
+    return status;
+}
+
+// ---------------------------------------------------------------------------------------- storing
+
+static json_t *rates_json(const struct mmul_speed *speed) {
+    json_t *rates = json_array();
+    for (int i = 0; i < speed->measured_points; i++)
+        json_array_append_new(rates, json_pack("{s:i, s:f}", "size", MMUL_SPEED_SMALLEST << i,
+                                               "flops_per_second", speed->flops[i]));
+    return rates;
+}
+
+static json_t *device_json(const struct mmul_profile_device *d) {
+    const struct mmul_profile_key *key = &d->key;
+    return json_pack(
+        "{s:s, s:o, s:o, s:o, s:s, s:i, s:i, s:s, s:s, s:I, s:o, s:f, s:f, s:f}", "device",
+        key->device, "name", mmul_json_text(key->name), "vendor", mmul_json_text(key->vendor),
+        "driver", mmul_json_text(key->driver), "cores", key->cores, "threads", key->threads,
+        "sharing", key->sharing, "version", d->version, "date", d->speed.date, "memory_bytes",
+        (json_int_t)d->memory_bytes, "gemm", rates_json(&d->speed), "upload_bytes_per_second",
+        d->speed.upload_bytes_per_second, "download_bytes_per_second",
+        d->speed.download_bytes_per_second, "warm_up_seconds", d->speed.warm_up_seconds);
+}
+
+static json_t *link_json(const struct mmul_profile_link *link) {
+    return json_pack("{s:s, s:s, s:f, s:f}", "host", link->host, "date", link->date,
+                     "bytes_per_second", link->link.bytes_per_second, "latency_seconds",
+                     link->link.latency_seconds);
+}
+
+static json_t *profile_json(const struct mmul_profile *profile) {
+    json_t *devices = json_array(), *links = json_array();
+    for (int i = 0; i < profile->device_count; i++)
+        json_array_append_new(devices, device_json(&profile->devices[i]));
+    for (int i = 0; i < profile->link_count; i++)
+        json_array_append_new(links, link_json(&profile->links[i]));
+    return json_pack("{s:s, s:i, s:s, s:o, s:o}", "schema", schema, "schema_version",
+                     MMUL_PROFILE_SCHEMA, "host", profile->host, "devices", devices, "links",
+                     links);
+}
+
+static bool is_folder(const char *path) {
+    struct stat found;
+    return stat(path, &found) == 0 && S_ISDIR(found.st_mode);
+}
+
+enum mmul_status mmul_profile_prepare(const char *path, struct mmul_error *err) {
+    char folder[512];
+    mmul_text_copy(folder, sizeof folder, path);
+    // Every folder on the way; those above ours exist as a rule.
+    for (char *slash = strchr(folder + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        int errnum = mkdir(folder, 0700) == 0 ? 0 : errno;
+        if (errnum != 0 && !is_folder(folder))
+            return mmul_fail_errno(err, MMUL_ERR_CREATE, errnum,
+                                   "cannot store the profile '%s': cannot create folder '%s'", path,
+                                   folder);
+        *slash = '/';
+    }
+    *strrchr(folder, '/') = '\0';
+    if (access(folder, W_OK | X_OK) != 0)
+        return mmul_fail_errno(err, MMUL_ERR_CREATE, errno,
+                               "cannot store the profile '%s': cannot write in folder '%s'", path,
+                               folder);
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_profile_store(const struct mmul_profile *profile, const char *path,
+                                    struct mmul_error *err) {
+    char *text = NULL;
+    json_t *root = profile_json(profile);
+    enum mmul_status status =
+        root != NULL ? mmul_json_format(root, &text, err)
+                     : mmul_fail(err, MMUL_ERR_SYSTEM, "cannot format the profile '%s'", path);
+    if (status == MMUL_OK)
+        status = mmul_text_store(path, text, err);
+    json_decref(root);
+    mmul_free(text);
+    return status;
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT
+// The speeds of a cluster as tables and as JSON. Sizes that were not measured are shown as "-" and
+// left out: their rates are extrapolated.
+#include <string.h>
+
+#include "base/json.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "model/cluster.h"
+
+bool mmul_cluster_has_speeds(const struct mmul_cluster *cluster) {
+    for (int rank = 0; rank < cluster->size; rank++)
+        if (cluster->ranks[rank].speed.origin == MMUL_SPEED_NONE)
+            return false;
+    return true;
+}
+
+bool mmul_cluster_has_links(const struct mmul_cluster *cluster) {
+    for (int node = 0; cluster->node_count > 1 && node < cluster->node_count; node++) {
+        const struct mmul_node_info *info = &cluster->nodes[node];
+        if (!(info->ring_link.bytes_per_second > 0) ||
+            (node > 0 && !(info->root_link.bytes_per_second > 0)))
+            return false;
+    }
+    return true;
+}
+
+char *mmul_cluster_speed_origin(const struct mmul_cluster *cluster, char text[static 96]) {
+    static const char *const links[] = {"not measured", "measured now", "stored"};
+    const char *oldest = NULL;
+    int length;
+    for (int rank = 0; rank < cluster->size; rank++) {
+        const struct mmul_speed *speed = &cluster->ranks[rank].speed;
+        if (speed->origin == MMUL_SPEED_STORED &&
+            (oldest == NULL || strcmp(speed->date, oldest) < 0))
+            oldest = speed->date;
+    }
+    if (!mmul_cluster_has_speeds(cluster))
+        length = snprintf(text, 96, "not measured");
+    else if (oldest == NULL)
+        length = snprintf(text, 96, "measured now");
+    else
+        length = snprintf(text, 96, "stored profiles, measured %s", oldest);
+    if (cluster->node_count > 1)
+        snprintf(text + length, 96 - (size_t)length, "; links %s",
+                 links[cluster->nodes[0].links_origin]);
+    return text;
+}
+
+// ----------------------------------------------------------------------------------------- tables
+
+static void add_rates(struct mmul_text *table, const struct mmul_speed *speed) {
+    for (int i = 0; i < MMUL_SPEED_POINTS; i++) {
+        if (i < speed->measured_points)
+            mmul_text_add(table, "%.1f\t", speed->flops[i] * 1e-9);
+        else
+            mmul_text_add(table, "-\t");
+    }
+    const double transfers[] = {speed->upload_bytes_per_second, speed->download_bytes_per_second};
+    for (int i = 0; i < 2; i++) {
+        if (transfers[i] > 0)
+            mmul_text_add(table, "%.2f\t", transfers[i] * 1e-9);
+        else
+            mmul_text_add(table, "-\t");
+    }
+}
+
+static void print_devices(const struct mmul_cluster *cluster, FILE *stream) {
+    struct mmul_text table = {0};
+    char memory[32];
+    mmul_text_add(&table, "rank\thost\tdevice\tthreads\t");
+    for (int i = 0; i < MMUL_SPEED_POINTS; i++)
+        mmul_text_add(&table, "%s%d\t", i == 0 ? "GFLOP/s at " : "", MMUL_SPEED_SMALLEST << i);
+    mmul_text_add(&table, "upload GB/s\tdownload GB/s\twarm-up s\tmemory\tname\n");
+    for (int rank = 0; rank < cluster->size; rank++) {
+        const struct mmul_rank_info *r = &cluster->ranks[rank];
+        mmul_text_add(&table, "%d\t%s\t%s\t%d\t", rank, r->host, r->device_name, r->threads);
+        add_rates(&table, &r->speed);
+        mmul_text_add(&table, "%.3f\t%s\t%s\n", r->speed.warm_up_seconds,
+                      mmul_bytes_format(r->device.memory_bytes, memory), r->device.name);
+    }
+    mmul_text_print_table(mmul_text_get(&table), stream);
+    mmul_text_fini(&table);
+}
+
+static void add_link(struct mmul_text *table, const struct mmul_link *link) {
+    if (link->bytes_per_second > 0)
+        mmul_text_add(table, "\t%.3f\t%.0f", link->bytes_per_second * 8e-9,
+                      link->latency_seconds * 1e6);
+    else
+        mmul_text_add(table, "\t-\t-");
+}
+
+static void print_links(const struct mmul_cluster *cluster, FILE *stream) {
+    struct mmul_text table = {0};
+    mmul_text_add(&table, "node\tto root Gbit/s\tus\tto next\tGbit/s\tus\n");
+    for (int node = 0; node < cluster->node_count; node++) {
+        const struct mmul_node_info *n = &cluster->nodes[node];
+        mmul_text_add(&table, "%s", n->host);
+        add_link(&table, &n->root_link);
+        mmul_text_add(&table, "\t%s", cluster->nodes[(node + 1) % cluster->node_count].host);
+        add_link(&table, &n->ring_link);
+        mmul_text_add(&table, "\n");
+    }
+    mmul_text_print_table(mmul_text_get(&table), stream);
+    mmul_text_fini(&table);
+}
+
+void mmul_cluster_print_speeds(const struct mmul_cluster *cluster, FILE *stream) {
+    print_devices(cluster, stream);
+    fputc('\n', stream);
+    if (cluster->node_count > 1)
+        print_links(cluster, stream);
+    else
+        fputs("one node: no links to measure\n", stream);
+    fputc('\n', stream);
+    for (int node = 0; node < cluster->node_count; node++)
+        if (cluster->nodes[node].profile[0] != '\0')
+            fprintf(stream, "profile of %s: %s\n", cluster->nodes[node].host,
+                    cluster->nodes[node].profile);
+}
+
+// ------------------------------------------------------------------------------------------- JSON
+
+static json_t *rates_json(const struct mmul_speed *speed) {
+    json_t *rates = json_array();
+    for (int i = 0; i < speed->measured_points; i++)
+        json_array_append_new(rates, json_pack("{s:i, s:f}", "size", MMUL_SPEED_SMALLEST << i,
+                                               "flops_per_second", speed->flops[i]));
+    return rates;
+}
+
+// What is not known, or needs no transfer, is null.
+static json_t *positive_json(double value) {
+    return value > 0 ? json_real(value) : json_null();
+}
+
+static json_t *rank_json(const struct mmul_cluster *cluster, int rank) {
+    const struct mmul_rank_info *r = &cluster->ranks[rank];
+    const struct mmul_speed *s = &r->speed;
+    return json_pack("{s:i, s:s, s:s, s:o, s:i, s:I, s:o, s:o, s:o, s:f, s:s}", "rank", rank,
+                     "host", r->host, "device", r->device_name, "device_name",
+                     mmul_json_text(r->device.name), "threads", r->threads, "memory_bytes",
+                     (json_int_t)r->device.memory_bytes, "gemm", rates_json(s),
+                     "upload_bytes_per_second", positive_json(s->upload_bytes_per_second),
+                     "download_bytes_per_second", positive_json(s->download_bytes_per_second),
+                     "warm_up_seconds", s->warm_up_seconds, "measured_at", s->date);
+}
+
+static json_t *link_json(const struct mmul_link *link) {
+    if (!(link->bytes_per_second > 0))
+        return json_null();
+    return json_pack("{s:f, s:f}", "bytes_per_second", link->bytes_per_second, "latency_seconds",
+                     link->latency_seconds);
+}
+
+static json_t *node_json(const struct mmul_node_info *n) {
+    return json_pack("{s:s, s:o, s:o, s:o}", "host", n->host, "root_link", link_json(&n->root_link),
+                     "ring_link", link_json(&n->ring_link), "profile", mmul_json_text(n->profile));
+}
+
+enum mmul_status mmul_cluster_speeds_json(const struct mmul_cluster *cluster, char **text,
+                                          struct mmul_error *err) {
+    json_t *ranks = json_array(), *nodes = json_array();
+    for (int i = 0; i < cluster->size; i++)
+        json_array_append_new(ranks, rank_json(cluster, i));
+    for (int i = 0; i < cluster->node_count; i++)
+        json_array_append_new(nodes, node_json(&cluster->nodes[i]));
+    json_t *root =
+        json_pack("{s:s, s:i, s:s, s:o, s:o}", "schema", "mpimatmul-calibration", "schema_version",
+                  1, "version", MMUL_VERSION, "ranks", ranks, "nodes", nodes);
+    enum mmul_status status = mmul_json_format(root, text, err);
+    json_decref(root);
+    return status;
+}

@@ -1,0 +1,238 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# calibrate measures and stores; mul and plan use what is stored for the same ranks and measure otherwise. No
+# number here is a time: only where speeds come from, and what follows from speeds written by hand.
+# shellcheck disable=SC2154 # status, output and stderr are set by bats
+load helper
+
+# Slow enough that calibrate stops after the smallest size, in two seconds.
+slow=faulty:delay=260ms:cpu
+
+# Calibrated once, alone and on two ranks, for all tests that only need the profile.
+setup_file() {
+    export XDG_CACHE_HOME=$BATS_FILE_TMPDIR/cache
+    "$MPIMATMUL" calibrate --device $slow --quiet < /dev/null
+    "${launch[@]}" -n 2 "$MPIMATMUL" calibrate --device $slow --quiet < /dev/null
+}
+
+# Profiles of one test are not those of another, nor the user's.
+setup() {
+    mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return 1
+    export XDG_CACHE_HOME=$BATS_TEST_TMPDIR/cache
+    profile=$XDG_CACHE_HOME/mpimatmul/$(uname -n).json
+    "$MPIMATMUL" gen A.bin --dims 300x20 --kind integer --seed 1 2> /dev/null
+    "$MPIMATMUL" gen B.bin --dims 20x30 --kind integer --seed 2 2> /dev/null
+}
+
+calibrated() {
+    mkdir -p "$(dirname "$profile")"
+    cp "$BATS_FILE_TMPDIR/cache/mpimatmul/$(uname -n).json" "$profile"
+}
+
+# The line of --verbose.
+expect_speeds() {
+    if ! grep -q -E -x -e "mpimatmul: speeds: $1" <<< "$stderr"; then
+        echo "expected speeds: $1"
+        show
+        return 1
+    fi
+}
+
+stored='stored profiles, measured 20[0-9-]{8}T[0-9:]{8}Z'
+
+@test "calibrate prints devices, links and the file it wrote" {
+    ranks 2 calibrate --device $slow
+    expect_quiet_success
+    [[ "${lines[0]}" == rank*host*device*"GFLOP/s at 256"*4096*"upload GB/s"*"warm-up s"*memory* ]]
+    [ "$(grep -c -E "^ +[01]  $(uname -n) +$slow" <<< "$output")" -eq 2 ]
+    expect_line "one node: no links to measure"
+    expect_line "profile of $(uname -n): $profile"
+    [ "$(find "$XDG_CACHE_HOME" -type f)" = "$profile" ]
+    [ "$(stat -c %a "$XDG_CACHE_HOME/mpimatmul")" = 700 ]
+}
+
+@test "--json has what the profile has; --quiet prints nothing and stores" {
+    ranks 2 calibrate --device $slow --json
+    expect_quiet_success
+    printf '%s' "$output" > said.json
+    python "$profile" "$slow" << 'END'
+import json, sys
+said, stored = json.load(open("said.json")), json.load(open(sys.argv[1]))
+assert said["schema"] == "mpimatmul-calibration" and stored["schema"] == "mpimatmul-profile"
+assert said["nodes"] == [{"host": stored["host"], "root_link": None, "ring_link": None, "profile": sys.argv[1]}]
+assert stored["schema_version"] == 1 and stored["links"] == []
+by_cores = {device["cores"]: device for device in stored["devices"]}
+assert all(device["sharing"] == 2 and device["device"] == sys.argv[2] for device in stored["devices"])
+for rank in said["ranks"]:
+    sizes = [rate["size"] for rate in rank["gemm"]]
+    assert sizes and sizes == [256, 512, 1024, 2048, 4096][:len(sizes)]
+    assert all(rate["flops_per_second"] > 0 for rate in rank["gemm"])
+    assert rank["upload_bytes_per_second"] is None
+if len(by_cores) == 2:
+    assert sorted(map(str, (r["gemm"] for r in said["ranks"]))) == \
+        sorted(map(str, (d["gemm"] for d in by_cores.values())))
+END
+    rm "$profile"
+    program calibrate --device $slow --quiet
+    expect_quiet_success
+    [ -z "$output" ] && [ -s "$profile" ]
+}
+
+@test "plans use what is stored for the same ranks, and only that" {
+    ranks 2 plan A.bin B.bin --device $slow --verbose
+    expect_speeds "measured now"
+    [ ! -e "$XDG_CACHE_HOME" ]      # a plan, or a run, stores nothing
+    calibrated
+    ranks 2 plan A.bin B.bin --device $slow --verbose
+    expect_speeds "$stored"
+    ranks 2 mul A.bin B.bin -o C.bin --device $slow --verbose
+    expect_status 0
+    expect_speeds "$stored"
+    program plan A.bin B.bin --device $slow --verbose
+    expect_speeds "$stored"
+    cp "$profile" before.json
+    for other in "1 --threads 3" "2 --threads 3" "2 --device cpu" "3"; do
+        read -r count options <<< "$other"
+        # shellcheck disable=SC2086 # several words
+        ranks $count plan A.bin B.bin --device $slow --verbose ${options:-}
+        expect_status 0
+        expect_speeds "measured now" || { echo "$other"; return 1; }
+    done
+    cmp before.json "$profile"
+}
+
+@test "one rank without a stored speed: all are measured, or none has one" {
+    calibrated
+    local plan=("$MPIMATMUL" plan A.bin B.bin --device "$slow" --verbose)
+    run --separate-stderr "${launch[@]}" -n 1 "${plan[@]}" : -n 1 "${plan[@]}" --threads 3 < /dev/null
+    expect_status 0
+    expect_speeds "measured now"
+    plan+=(--weights '1,2')
+    run --separate-stderr "${launch[@]}" -n 1 "${plan[@]}" : -n 1 "${plan[@]}" --threads 3 < /dev/null
+    expect_status 0
+    expect_speeds "not measured"
+    [[ "$output" == *"device speeds not measured"* ]]
+}
+
+@test "a speed of another version, or of another driver, is not used" {
+    calibrated
+    cp "$profile" good.json
+    for change in 's/"version": "[^"]*"/"version": "0.0.9"/' 's/"driver": "[^"]*"/"driver": "older"/'; do
+        sed "$change" good.json > "$profile"
+        ! cmp -s good.json "$profile"
+        program plan A.bin B.bin --device $slow --verbose
+        expect_speeds "measured now"
+    done
+    cp good.json "$profile"
+    program plan A.bin B.bin --device $slow --verbose
+    expect_speeds "$stored"
+}
+
+# set_speeds FLOPS...: of the devices in the profile, in order of their cores; all sizes alike.
+set_speeds() {
+    python "$profile" "$@" << 'END'
+import json, sys
+path, speeds = sys.argv[1], [float(text) for text in sys.argv[2:]]
+profile = json.load(open(path))
+profile["devices"] = [device for device in profile["devices"] if device["sharing"] == len(speeds)]
+profile["devices"].sort(key=lambda device: device["cores"])
+assert len(profile["devices"]) == len(speeds)
+for device, speed in zip(profile["devices"], speeds):
+    device["gemm"] = [{"size": 256, "flops_per_second": speed}]
+json.dump(profile, open(path, "w"))
+END
+}
+
+@test "stored speeds decide the shares" {
+    [ "$(nproc)" -ge 2 ] || skip "one core only: the ranks cannot be told apart"
+    calibrated
+    set_speeds 1e6 1e8
+    ranks 2 mul A.bin B.bin -o C.bin --device $slow --split rows --report report.json
+    expect_status 0
+    python << 'END'
+import json
+ranks = json.load(open("report.json"))["ranks"]
+assert [rank["calibrated_flops_per_second"] for rank in ranks] == [1e6, 1e8]
+assert ranks[0]["end"] - ranks[0]["begin"] < 30
+END
+    "$MPIMATMUL" mul A.bin B.bin -o D.bin --device cpu --quiet
+    cmp C.bin D.bin
+}
+
+@test "weights that are given are predicted with stored speeds, and without them measure nothing" {
+    ranks 2 plan A.bin B.bin --device $slow --weights 1,2 --verbose
+    expect_status 0
+    expect_speeds "not measured"
+    [ ! -e "$XDG_CACHE_HOME" ]
+    calibrated
+    ranks 2 plan A.bin B.bin --device $slow --weights 1,2 --verbose
+    expect_status 0
+    expect_speeds "$stored"
+    [[ "$output" != *"speeds not measured"* ]]
+    ranks 2 plan A.bin B.bin --device $slow --weights equal --verbose
+    expect_speeds "$stored"
+}
+
+@test "a profile that cannot be used is ignored, with one warning that names it" {
+    mkdir -p "$(dirname "$profile")"
+    local head='{"schema": "mpimatmul-profile", "schema_version":'
+    for row in "not json|is not valid JSON: line 1, column 3: '[' or '{' expected near 'not'" \
+        "$head 9}|has schema version 9, expected 1" \
+        "$head 1, \"host\": \"other\"}|is no profile of this program: it is another host's"; do
+        printf '%s' "${row%%|*}" > "$profile"
+        ranks 2 mul A.bin B.bin -o C.bin --device cpu
+        expect_status 0
+        [ "$stderr" = "mpimatmul: warning: stored profile ignored: '$profile' ${row#*|}" ] || { show; return 1; }
+        ranks 2 plan A.bin B.bin --device cpu --weights equal
+        [ "$stderr" = "mpimatmul: warning: stored profile ignored: '$profile' ${row#*|}" ] || { show; return 1; }
+        [ "$(cat "$profile")" = "${row%%|*}" ]
+    done
+    rm "$profile"
+    mkfifo "$profile"
+    program plan A.bin B.bin --device cpu
+    expect_status 0
+    [ "$stderr" = "mpimatmul: warning: stored profile ignored: cannot read '$profile': not a regular file" ]
+}
+
+@test "calibrate replaces a profile that cannot be used" {
+    mkdir -p "$(dirname "$profile")"
+    echo '[' > "$profile"
+    program calibrate --device $slow
+    expect_status 0
+    [[ "$stderr" == "mpimatmul: warning: stored profile replaced: '$profile' is not valid JSON: "* ]]
+    program plan A.bin B.bin --device $slow --verbose
+    expect_speeds "$stored"
+}
+
+@test "a folder that cannot be written to: exit 73, before anything is measured" {
+    echo text > file
+    XDG_CACHE_HOME=$PWD/file ranks 2 calibrate --device faulty:delay=60s:cpu
+    expect_failure 73 "cannot store the profile '$PWD/file/mpimatmul/$(uname -n).json': cannot create folder \
+'$PWD/file': File exists"
+    unset XDG_CACHE_HOME
+    HOME='' program calibrate --device $slow
+    expect_failure 73 "no folder for profiles: neither XDG_CACHE_HOME nor HOME is set"
+    HOME=$PWD/home program calibrate --device $slow --quiet
+    expect_quiet_success
+    [ -s "home/.cache/mpimatmul/$(uname -n).json" ]
+}
+
+@test "a device that fails is replaced, and the profile is the next one's" {
+    program calibrate --device faulty:fail=1:cpu
+    expect_status 0
+    [[ "$stderr" == "mpimatmul: warning: rank 0: device 'faulty:fail=1:cpu "*"'reference' takes over: "* ]]
+    [ "$(grep '"device": ' "$profile" | xargs)" = "device: reference," ]
+}
+
+@test "an OpenCL device has transfers and a warm-up" {
+    "$MPIMATMUL" devices --json | grep -q '"id": "0:0"' || skip "opencl: no device 0:0"
+    program calibrate --device 0:0 --json
+    expect_status 0
+    printf '%s' "$output" > said.json
+    python << 'END'
+import json
+rank = json.load(open("said.json"))["ranks"][0]
+assert rank["upload_bytes_per_second"] > 0 and rank["download_bytes_per_second"] > 0
+assert rank["warm_up_seconds"] > 0 and rank["memory_bytes"] > 0
+END
+}

@@ -1,0 +1,92 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# Profiles of two hosts that share a home: a file each, both with the link between them, and what a plan does
+# when one of them lacks something.
+# shellcheck disable=SC2154 # status, output and stderr are set by bats
+load ../cli/helper
+load hosts
+
+# Slow enough that calibrate stops after the smallest size.
+slow=faulty:delay=260ms:cpu
+hosts=node1:1,node2:1
+
+setup_file() {
+    lab_up 2
+}
+
+teardown_file() {
+    lab_down
+}
+
+setup() {
+    need_lab
+    mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return 1
+    export XDG_CACHE_HOME=$BATS_TEST_TMPDIR/cache
+    profiles=$XDG_CACHE_HOME/mpimatmul
+    "$MPIMATMUL" gen A.bin --dims 300x20 --kind integer --seed 1 2> /dev/null
+    "$MPIMATMUL" gen B.bin --dims 20x30 --kind integer --seed 2 2> /dev/null
+}
+
+# expect_plan SPEEDS: where the speeds of the next plan are from.
+expect_plan() {
+    run --separate-stderr lab_mpirun $hosts -n 2 "$MPIMATMUL" plan A.bin B.bin --device $slow --verbose
+    expect_status 0
+    grep -q -E -x -e "mpimatmul: speeds: $1" <<< "$stderr" || { echo "expected $1"; show; return 1; }
+}
+
+@test "each host has a file of its own, and the link between them is in both" {
+    run --separate-stderr lab_mpirun $hosts -n 2 "$MPIMATMUL" calibrate --device $slow --json
+    expect_status 0
+    printf '%s' "$output" > said.json
+    [ "$(cd "$profiles" && echo *)" = "node1.json node2.json" ]
+    python "$profiles" << 'END'
+import json, sys
+first, second = (json.load(open(f"{sys.argv[1]}/node{i}.json")) for i in (1, 2))
+nodes = json.load(open("said.json"))["nodes"]
+assert [node["host"] for node in nodes] == ["node1", "node2"]
+assert nodes[0]["root_link"] is None
+link = nodes[1]["root_link"]
+assert link["bytes_per_second"] > 0 and link["latency_seconds"] > 0
+for node in nodes:
+    assert node["ring_link"] == link and node["profile"] == f"{sys.argv[1]}/{node['host']}.json"
+for profile, other in (first, "node2"), (second, "node1"):
+    assert [(entry["host"], entry["bytes_per_second"], entry["latency_seconds"]) for entry in profile["links"]] == \
+        [(other, link["bytes_per_second"], link["latency_seconds"])]
+    assert len(profile["devices"]) == 1 and profile["devices"][0]["sharing"] == 1
+END
+    run lab_mpirun $hosts -n 2 "$MPIMATMUL" calibrate --device $slow
+    expect_status 0
+    [ "$(grep -c -E '^node[12] .* node[12] ' <<< "$output")" -eq 2 ]
+}
+
+@test "a plan takes speeds when every rank has one, and links when every host has its own" {
+    stored='stored profiles, measured [0-9TZ:-]*'
+    expect_plan 'measured now; links measured now'
+    lab_mpirun $hosts -n 2 "$MPIMATMUL" calibrate --device $slow --quiet
+    cp -r "$profiles" good
+    expect_plan "$stored; links stored"
+    python "$profiles/node2.json" << 'END'
+import json, sys
+profile = json.load(open(sys.argv[1]))
+profile["links"][0]["host"] = "node7"
+json.dump(profile, open(sys.argv[1], "w"))
+END
+    expect_plan "$stored; links measured now"
+    cp good/node2.json "$profiles"
+    sed -i 's/"threads": 1/"threads": 2/' "$profiles/node1.json"
+    expect_plan 'measured now; links stored'
+    echo text > "$profiles/node2.json"
+    expect_plan 'measured now; links measured now'
+    [ "$(grep -c 'warning: ' <<< "$stderr")" -eq 1 ]
+    grep -q -F "stored profile ignored: '$profiles/node2.json' is not valid JSON" <<< "$stderr"
+}
+
+@test "a host that cannot store its profile: exit 73, and the path" {
+    mkdir -p "$profiles/node2.json"
+    run --separate-stderr lab_mpirun $hosts -n 2 "$MPIMATMUL" calibrate --device $slow
+    expect_status 73
+    [[ "$stderr" == *"mpimatmul: rank 1 on node2: cannot write '$profiles/node2.json': it is a folder"* ]] || {
+        show
+        return 1
+    }
+}

@@ -1,0 +1,100 @@
+// np: 1 2 3 5
+// SPDX-License-Identifier: MIT
+//
+// Links when every rank is a node of its own: every member ends with the same numbers, each link
+// that was asked for has some, and with too little time there is still one message of each kind.
+#include <math.h>
+#include <string.h>
+
+#include "comm/link.h"
+#include "tap.h"
+
+enum { MOST_RANKS = 16 };
+
+static int rank, size;
+
+static bool is_measured(struct mmul_link link) {
+    return isfinite(link.bytes_per_second) && link.bytes_per_second > 0 &&
+           isfinite(link.latency_seconds) && link.latency_seconds > 0;
+}
+
+static bool is_none(struct mmul_link link) {
+    return link.bytes_per_second == 0 && link.latency_seconds == 0;
+}
+
+static bool is_same(struct mmul_link a, struct mmul_link b) {
+    return a.bytes_per_second == b.bytes_per_second && a.latency_seconds == b.latency_seconds;
+}
+
+// Do all ranks have the bytes that rank 0 has?
+static bool are_equal_everywhere(const struct mmul_link *links) {
+    struct mmul_link first[MOST_RANKS];
+    size_t bytes = (size_t)size * sizeof *links;
+    memcpy(first, links, bytes);
+    MPI_Bcast(first, (int)bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
+    return memcmp(first, links, bytes) == 0;
+}
+
+static bool all_measured(const struct mmul_link *root, const struct mmul_link *ring) {
+    for (int i = 0; i < size; i++)
+        if ((i > 0 && !is_measured(root[i])) || !is_measured(ring[i]))
+            return false;
+    return true;
+}
+
+static void test_links(const char *name, struct mmul_link_limits limits) {
+    struct mmul_link root[MOST_RANKS], ring[MOST_RANKS];
+    struct mmul_error err = {.status = MMUL_OK};
+    char what[96];
+    memset(root, 0x55, sizeof root); // what is there before does not count
+    memset(ring, 0x55, sizeof ring);
+    enum mmul_status status = mmul_links_measure(MPI_COMM_WORLD, &limits, root, ring, &err);
+    snprintf(what, sizeof what, "%s: done", name);
+    tap_ok(status == MMUL_OK, what);
+    snprintf(what, sizeof what, "%s: every link", name);
+    tap_ok(is_none(root[0]) && (size == 1 ? is_none(ring[0]) : all_measured(root, ring)), what);
+    bool root_equal = are_equal_everywhere(root), ring_equal = are_equal_everywhere(ring);
+    snprintf(what, sizeof what, "%s: the same everywhere", name);
+    tap_ok(root_equal && ring_equal, what);
+    snprintf(what, sizeof what, "%s: of two members both have the one link", name);
+    tap_ok(size != 2 || (is_same(ring[0], root[1]) && is_same(ring[1], root[1])), what);
+    for (int i = 2; limits.most_root_links == 1 && i < size; i++) {
+        snprintf(what, sizeof what, "%s: member %d has the median of one", name, i);
+        tap_ok(is_same(root[i], root[1]), what);
+    }
+}
+
+// Messages of one round must not be met by the next.
+static void test_repeatedly(void) {
+    const struct mmul_link_limits limits = {.most_bytes = 1000};
+    struct mmul_link root[MOST_RANKS], ring[MOST_RANKS];
+    struct mmul_error err = {.status = MMUL_OK};
+    bool all = true;
+    for (int i = 0; i < 20; i++)
+        all = all && mmul_links_measure(MPI_COMM_WORLD, &limits, root, ring, &err) == MMUL_OK &&
+              (size == 1 || all_measured(root, ring));
+    int pending = 0;
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &pending, MPI_STATUS_IGNORE);
+    tap_ok(all && !pending, "twenty times, and no message is left over");
+}
+
+int main(int argc, char **argv) {
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    test_links("some time",
+               (struct mmul_link_limits){.budget_seconds = 0.02, .most_bytes = 4 << 20});
+    test_links("no time", (struct mmul_link_limits){.most_bytes = 1 << 20});
+    test_links("tiny messages", (struct mmul_link_limits){.budget_seconds = 0.01, .most_bytes = 1});
+    test_links("a sample", (struct mmul_link_limits){.budget_seconds = 0.01,
+                                                     .most_bytes = 1 << 20,
+                                                     .most_root_links = 1});
+    test_links("a larger sample", (struct mmul_link_limits){.budget_seconds = 0.01,
+                                                            .most_bytes = 1 << 20,
+                                                            .most_root_links = 3});
+    test_repeatedly();
+    int status = tap_end();
+    MPI_Finalize();
+    return status;
+}

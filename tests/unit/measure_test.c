@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MIT
+// Timing a device: which sizes, how often, and what is done before the clock starts. The device is
+// one of the test's own that writes down what it is asked for; how fast it is does not matter, only
+// that a nap makes it slow.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/median.h"
+#include "device/host_buffer.h"
+#include "exec/measure.h"
+
+struct recorder {
+    double nap_seconds;
+    int64_t memory_bytes;
+    int gemms[MMUL_SPEED_POINTS]; // by size
+    int uploads, downloads;       // after the products
+    int fails_at;                 // the gemm that fails, counted from 1
+    int gemm_count;
+};
+
+static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mmul_error *err) {
+    struct recorder *r = self;
+    int point = 0;
+    while ((int64_t)MMUL_SPEED_SMALLEST << point < args->m)
+        point++;
+    assert_int_equal(args->m, (int64_t)MMUL_SPEED_SMALLEST << point);
+    assert_int_equal(args->n, args->m);
+    assert_int_equal(args->k, args->m);
+    r->gemms[point]++;
+    // Operands were written to before, in their last element too.
+    const struct mmul_operand operands[] = {args->a, args->b, args->c};
+    for (int i = 0; i < 3; i++)
+        assert_true(mmul_host_address(operands[i])[args->m * args->m - 1] != 0);
+    mmul_clock_nap(r->nap_seconds);
+    if (++r->gemm_count == r->fails_at) {
+        err->status = MMUL_ERR_UNAVAILABLE;
+        return MMUL_ERR_UNAVAILABLE;
+    }
+    return MMUL_OK;
+}
+
+static enum mmul_status upload(void *self, struct mmul_operand to, int64_t rows, int64_t cols,
+                               const void *host, int64_t host_ld, enum mmul_dtype dtype,
+                               struct mmul_error *err) {
+    struct recorder *r = self;
+    r->uploads++;
+    return mmul_host_upload(self, to, rows, cols, host, host_ld, dtype, err);
+}
+
+static enum mmul_status download(void *self, struct mmul_operand from, int64_t rows, int64_t cols,
+                                 float *host, int64_t host_ld, struct mmul_error *err) {
+    struct recorder *r = self;
+    r->downloads++;
+    return mmul_host_download(self, from, rows, cols, host, host_ld, err);
+}
+
+static void describe(const void *self, struct mmul_device_info *info) {
+    const struct recorder *r = self;
+    *info = (struct mmul_device_info){.memory_bytes = r->memory_bytes,
+                                      .max_allocation_bytes = r->memory_bytes};
+}
+
+static const struct mmul_device_table table = {
+    .kind = "recorder",
+    .describe = describe,
+    .buffer_create = mmul_host_buffer_create,
+    .buffer_destroy = mmul_host_buffer_destroy,
+    .upload = upload,
+    .download = download,
+    .gemm = gemm,
+};
+
+static enum mmul_status measure(struct recorder *r, bool thorough, int64_t memory_bytes,
+                                struct mmul_speed *speed) {
+    struct mmul_device device = {.table = &table, .self = r};
+    const struct mmul_measure_request request = {.thorough = thorough,
+                                                 .memory_bytes = memory_bytes};
+    struct mmul_error err = {.text = ""};
+    enum mmul_status status = mmul_measure_device(&device, &request, speed, &err);
+    assert_int_equal(mmul_live_bytes(), 0);
+    return status;
+}
+
+static const int64_t GIB = (int64_t)1 << 30;
+
+static void briefly_the_first_long_size_is_the_last(void **state) {
+    (void)state;
+    struct recorder r = {.nap_seconds = 0.021, .memory_bytes = GIB};
+    struct mmul_speed speed = {.warm_up_seconds = 3, .origin = MMUL_SPEED_MEASURED};
+    assert_int_equal(measure(&r, false, GIB, &speed), MMUL_OK);
+    assert_int_equal(speed.measured_points, 1);
+    assert_int_equal(r.gemms[0], 4);
+    assert_int_equal(r.gemms[1], 0);
+    assert_true(speed.flops[0] > 0 && speed.flops[0] <= 2.0 * 256 * 256 * 256 / 0.021);
+    for (int i = 1; i < MMUL_SPEED_POINTS; i++)
+        assert_true(speed.flops[i] == speed.flops[0]);
+    assert_true(speed.upload_bytes_per_second > 0 && speed.download_bytes_per_second > 0);
+    assert_true(speed.warm_up_seconds == 3 && speed.origin == MMUL_SPEED_MEASURED);
+}
+
+static void thoroughly_every_size_that_fits(void **state) {
+    (void)state;
+    struct recorder r = {.nap_seconds = 0.021, .memory_bytes = GIB};
+    struct mmul_speed speed = {0};
+    assert_int_equal(measure(&r, true, 4 * 4 * 1024 * 1024, &speed), MMUL_OK);
+    assert_int_equal(speed.measured_points, 3);
+    for (int i = 0; i < MMUL_SPEED_POINTS; i++)
+        assert_int_equal(r.gemms[i], i < 3 ? 6 : 0);
+    assert_true(speed.flops[1] != speed.flops[0] && speed.flops[4] == speed.flops[2]);
+}
+
+static void not_even_thoroughly_what_takes_too_long(void **state) {
+    (void)state;
+    struct recorder r = {.nap_seconds = 0.26, .memory_bytes = GIB};
+    struct mmul_speed speed = {0};
+    assert_int_equal(measure(&r, true, GIB, &speed), MMUL_OK);
+    assert_int_equal(speed.measured_points, 1);
+    assert_int_equal(r.gemms[0], 6);
+}
+
+static void a_small_device_gets_small_squares(void **state) {
+    (void)state;
+    // Room for three squares of 512 twice over, not for 1024.
+    struct recorder r = {.nap_seconds = 0, .memory_bytes = 2 * 3 * 4 * 512 * 512};
+    struct mmul_speed speed = {0};
+    assert_int_equal(measure(&r, true, GIB, &speed), MMUL_OK);
+    assert_int_equal(speed.measured_points, 2);
+}
+
+static void transfers_are_for_devices_with_memory_of_their_own(void **state) {
+    (void)state;
+    struct recorder r = {.nap_seconds = 0.021, .memory_bytes = 64 << 20};
+    struct mmul_speed speed = {0};
+    assert_int_equal(measure(&r, false, 64 << 20, &speed), MMUL_OK);
+    int products = 3; // uploads of the one size
+    assert_true(r.uploads - products >= 4 && (r.uploads - products) % 4 == 0);
+    assert_int_equal(r.downloads, r.uploads - products);
+    struct mmul_device_table borrowing = table;
+    borrowing.buffer_borrow = mmul_host_buffer_borrow;
+    struct mmul_device device = {.table = &borrowing, .self = &r};
+    const struct mmul_measure_request request = {.memory_bytes = GIB};
+    struct mmul_error err;
+    r.downloads = 0;
+    assert_int_equal(mmul_measure_device(&device, &request, &speed, &err), MMUL_OK);
+    assert_int_equal(r.downloads, 0);
+    assert_true(speed.upload_bytes_per_second == 0 && speed.download_bytes_per_second == 0);
+}
+
+static void a_device_that_fails_leaves_the_speed_alone(void **state) {
+    (void)state;
+    for (int fails_at = 1; fails_at <= 4; fails_at++) {
+        struct recorder r = {.nap_seconds = 0.021, .memory_bytes = GIB, .fails_at = fails_at};
+        struct mmul_speed speed = {.flops = {5}};
+        assert_int_equal(measure(&r, false, GIB, &speed), MMUL_ERR_UNAVAILABLE);
+        assert_true(speed.flops[0] == 5 && speed.measured_points == 0);
+    }
+}
+
+static void the_median_is_the_lower_middle(void **state) {
+    (void)state;
+    double one[] = {3}, two[] = {4, 2}, three[] = {9, 1, 5}, five[] = {5, 4, 1, 2, 3};
+    assert_true(mmul_median(one, 1) == 3);
+    assert_true(mmul_median(two, 2) == 2);
+    assert_true(mmul_median(three, 3) == 5);
+    assert_true(mmul_median(five, 5) == 3);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(briefly_the_first_long_size_is_the_last),
+        cmocka_unit_test(thoroughly_every_size_that_fits),
+        cmocka_unit_test(not_even_thoroughly_what_takes_too_long),
+        cmocka_unit_test(a_small_device_gets_small_squares),
+        cmocka_unit_test(transfers_are_for_devices_with_memory_of_their_own),
+        cmocka_unit_test(a_device_that_fails_leaves_the_speed_alone),
+        cmocka_unit_test(the_median_is_the_lower_middle),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
