@@ -401,6 +401,20 @@ MMUL_API void mmul_plan_print(const struct mmul_plan *plan, FILE *stream);
 MMUL_API enum mmul_status mmul_plan_json(const struct mmul_plan *plan, char **text,
                                          struct mmul_error *err);
 
+// The plan of a job on machines that need not exist, described in a JSON file (format:
+// src/plan/cluster_file.h), with the gain it predicts and other algorithms for comparison. Of `args`
+// weights, split, split_rule and both memory limits are used; NULL: defaults. Local.
+// Fails: MMUL_ERR_NO_INPUT, MMUL_ERR_DATA (the file), MMUL_ERR_USAGE (weights), MMUL_ERR_SYSTEM
+// (does not fit in memory).
+struct mmul_simulation;
+MMUL_API enum mmul_status mmul_simulation_create(const char *path, const struct mmul_matmul *args,
+                                                 struct mmul_simulation **simulation,
+                                                 struct mmul_error *err);
+MMUL_API void mmul_simulation_destroy(struct mmul_simulation *simulation);
+MMUL_API void mmul_simulation_print(const struct mmul_simulation *simulation, FILE *stream);
+MMUL_API enum mmul_status mmul_simulation_json(const struct mmul_simulation *simulation,
+                                               char **text, struct mmul_error *err);
+
 // What happened in a run (made by mmul_run in mpimatmul.h); complete on root only.
 struct mmul_report;
 MMUL_API void mmul_report_destroy(struct mmul_report *report);

@@ -1,23 +1,55 @@
 // SPDX-License-Identifier: MIT
-// plan: what mul would do with the same options on the same ranks. Nothing is computed or written.
+// plan: what mul would do with the same options on the same ranks, or what a job described in a
+// file would do on the machines described there. Nothing is computed or written.
+#include "cli/failure.h"
 #include "cli/operands.h"
 #include "cli/print.h"
 
+static bool as_json(const struct call *call) {
+    return call->options.values[OPT_JSON].number != 0;
+}
+
+static enum mmul_status print_text(char *text) {
+    puts(text);
+    mmul_free(text);
+    return MMUL_OK;
+}
+
 static enum mmul_status print_plan(const struct call *call, const struct mmul_plan *plan,
                                    struct mmul_error *err) {
-    if (call->options.values[OPT_JSON].number == 0) {
-        mmul_plan_print(plan, stdout);
-        return MMUL_OK;
-    }
     char *text = NULL;
-    enum mmul_status status = mmul_plan_json(plan, &text, err);
+    if (as_json(call))
+        return mmul_plan_json(plan, &text, err) == MMUL_OK ? print_text(text) : err->status;
+    mmul_plan_print(plan, stdout);
+    return MMUL_OK;
+}
+
+static enum mmul_status print_simulation(const struct call *call,
+                                         const struct mmul_simulation *simulation,
+                                         struct mmul_error *err) {
+    char *text = NULL;
+    if (as_json(call))
+        return mmul_simulation_json(simulation, &text, err) == MMUL_OK ? print_text(text)
+                                                                       : err->status;
+    mmul_simulation_print(simulation, stdout);
+    return MMUL_OK;
+}
+
+// Root alone: nothing of this job's own ranks matters.
+static enum mmul_status simulate(const struct call *call, struct mmul_error *err) {
+    const struct mmul_matmul args = mmul_operands_args(call);
+    struct mmul_simulation *simulation = NULL;
+    enum mmul_status status =
+        mmul_simulation_create(call->options.values[OPT_SIMULATE].text, &args, &simulation, err);
     if (status == MMUL_OK)
-        puts(text);
-    mmul_free(text);
+        status = print_simulation(call, simulation, err);
+    mmul_simulation_destroy(simulation);
     return status;
 }
 
 static enum mmul_status run(const struct call *call, struct mmul_error *err) {
+    if (call->options.values[OPT_SIMULATE].text != NULL)
+        return call->is_root ? simulate(call, err) : MMUL_OK;
     struct mmul_matmul args = mmul_operands_args(call);
     struct mmul_plan *plan = NULL;
     if (call->is_root)
@@ -36,22 +68,44 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
     return status;
 }
 
+// Either A and B, or a file that describes them.
+static enum mmul_status check(const struct call *call, struct mmul_error *err) {
+    bool described = call->options.values[OPT_SIMULATE].text != NULL;
+    if (described && call->operand_count > 0) {
+        mmul_cli_fail(err, MMUL_ERR_USAGE, "plan: --simulate and '%s' exclude each other",
+                      call->operands[0]);
+        return mmul_cli_hint(err, "the file of --simulate describes the operands too");
+    }
+    if (!described && call->operand_count != 2) {
+        mmul_cli_fail(err, MMUL_ERR_USAGE,
+                      "plan: expected 2 operands or --simulate, found %d operand%s",
+                      call->operand_count, call->operand_count == 1 ? "" : "s");
+        return mmul_cli_hint(err, "mpimatmul plan A B [options]");
+    }
+    return mmul_operands_check(call, err);
+}
+
 static const enum option_id options[] = {
     OPT_TRANSPOSE_A, OPT_TRANSPOSE_B,   OPT_ALPHA,      OPT_BETA,    OPT_C_IN, OPT_WEIGHTS,
     OPT_DEVICE,      OPT_SPLIT,         OPT_SPLIT_RULE, OPT_IO,      OPT_TAIL, OPT_REPRODUCIBLE,
-    OPT_MEMORY,      OPT_DEVICE_MEMORY, OPT_VERIFY,     OPT_THREADS, OPT_BIND, OPT_JSON,
-    OPT_QUIET,       OPT_VERBOSE,       OPT_HELP,       OPT_END,
+    OPT_MEMORY,      OPT_DEVICE_MEMORY, OPT_VERIFY,     OPT_THREADS, OPT_BIND, OPT_SIMULATE,
+    OPT_JSON,        OPT_QUIET,         OPT_VERBOSE,    OPT_HELP,    OPT_END,
 };
 
 const struct command mmul_command_plan = {
     .name = "plan",
-    .operands = "A B",
-    .operands_least = 2,
+    .operands = "[A B]",
+    .operands_least = 0,
     .operands_most = 2,
     .summary = "what mul would do: rows, memory, bytes, predicted seconds",
-    .notes = "Run it as mul would be run: under the same mpirun, with the same options.\n",
+    .notes =
+        "Run it as mul would be run: under the same mpirun, with the same options.\n"
+        "\n"
+        "--simulate FILE: sizes and machines come from a JSON file (bench/clusters has some), so\n"
+        "any number of ranks can be asked for; --weights, --split, --split-rule, --memory,\n"
+        "--device-memory and --json work as usual, other options change nothing.\n",
     .options = options,
     .needs_mpi = true,
-    .check = mmul_operands_check,
+    .check = check,
     .run = run,
 };

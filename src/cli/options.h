@@ -54,6 +54,7 @@ enum option_id {
     OPT_FORMAT,
     OPT_TABLE_OUTPUT,
     OPT_QUICK,
+    OPT_SIMULATE,
     OPT_JSON,
     OPT_QUIET,
     OPT_VERBOSE,

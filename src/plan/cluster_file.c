@@ -16,7 +16,7 @@ static const double REQUIRED = -1; // as a default
 struct place {
     const char *path;
     const json_t *object;
-    char name[48];
+    char name[64];
 };
 
 static enum mmul_status fail_key(const struct place *p, const char *key, const char *what,
@@ -65,10 +65,12 @@ static enum mmul_status read_integer(const struct place *p, const char *key, dou
                                      double most, int64_t *number, struct mmul_error *err) {
     double real = 0;
     enum mmul_status status = read_number(p, key, initial, 1, most, &real, err);
-    if (status == MMUL_OK && real != (double)(int64_t)real)
+    if (status != MMUL_OK)
+        return status;
+    if (real != (double)(int64_t)real)
         return fail_key(p, key, "is not a whole number", err);
     *number = (int64_t)real;
-    return status;
+    return MMUL_OK;
 }
 
 static enum mmul_status read_flag(const struct place *p, const char *key, bool initial, bool *flag,
@@ -141,12 +143,13 @@ static enum mmul_status read_device(const struct place *p, struct mmul_rank_info
     double memory = (double)node->memory_bytes * 0x1p-30, up = 0, down = 0;
     int64_t threads = 1;
     enum mmul_status status = read_text(p, "device", NULL, &kind, err);
+    if (status != MMUL_OK)
+        return status;
     bool cpu = strcmp(kind, "cpu") == 0;
-    if (status == MMUL_OK && !cpu && strcmp(kind, "gpu") != 0)
+    if (!cpu && strcmp(kind, "gpu") != 0)
         return fail_key(p, "device", "is not \"cpu\" or \"gpu\"", err);
     rank->device.type = cpu ? MMUL_DEVICE_CPU : MMUL_DEVICE_GPU;
-    if (status == MMUL_OK)
-        status = read_text(p, "name", kind, &name, err);
+    status = read_text(p, "name", kind, &name, err);
     if (status == MMUL_OK)
         status = read_flag(p, "host_memory", cpu, &rank->host_memory, err);
     if (status == MMUL_OK)
@@ -159,6 +162,8 @@ static enum mmul_status read_device(const struct place *p, struct mmul_rank_info
         status = read_number(p, "upload_gb", DEFAULT_TRANSFER_GB, 1e-3, 1e6, &up, err);
     if (status == MMUL_OK)
         status = read_number(p, "download_gb", DEFAULT_TRANSFER_GB, 1e-3, 1e6, &down, err);
+    if (status != MMUL_OK)
+        return status;
     rank->threads = (int)threads;
     rank->device.memory_bytes = (int64_t)(memory * 0x1p30);
     rank->speed.upload_bytes_per_second = rank->host_memory ? 0 : up * 1e9;
@@ -190,16 +195,17 @@ struct group {
     const char *name;
     const json_t *ranks;
     int64_t count;
-    bool maps;
+    bool maps, maps_given;
 };
 
-static enum mmul_status read_group(const struct place *p, bool is_first, struct group *group,
+static enum mmul_status read_group(const struct place *p, struct group *group,
                                    struct mmul_error *err) {
     static const char *const known[] = {"count",      "name",       "link_gbit",
                                         "latency_us", "memory_gib", "cores",
                                         "maps_files", "ranks",      NULL};
     double gbit = 0, latency = 0, memory = 0, cores = 0;
-    *group = (struct group){.ranks = json_object_get(p->object, "ranks")};
+    *group = (struct group){.ranks = json_object_get(p->object, "ranks"),
+                            .maps_given = json_object_get(p->object, "maps_files") != NULL};
     enum mmul_status status = check_keys(p, known, err);
     if (status == MMUL_OK)
         status = read_integer(p, "count", 1, RANKS_MOST, &group->count, err);
@@ -214,13 +220,14 @@ static enum mmul_status read_group(const struct place *p, bool is_first, struct 
     if (status == MMUL_OK)
         status = read_number(p, "cores", 0, 1, 4096, &cores, err);
     if (status == MMUL_OK)
-        status = read_flag(p, "maps_files", is_first && group->count == 1, &group->maps, err);
+        status = read_flag(p, "maps_files", false, &group->maps, err);
     if (status == MMUL_OK && json_array_size(group->ranks) == 0)
         status = fail_key(p, "ranks", "is not a list of ranks", err);
+    if (status != MMUL_OK)
+        return status;
     group->node.memory_bytes = group->node.memory_available_bytes = (int64_t)(memory * 0x1p30);
     group->node.cores = group->node.cores_allowed = (int)cores;
     group->node.root_link = (struct mmul_link){gbit * 125e6, latency * 1e-6};
-    group->node.ring_link = group->node.root_link;
     return status;
 }
 
@@ -254,7 +261,7 @@ static void add_nodes(struct reading *r, const struct group *group, int64_t each
         node->rank_count = (int)each;
         snprintf(node->host, sizeof node->host, "%.40s%lld", group->name,
                  (long long)(r->node_count + i));
-        if (group->maps || r->node_count + i == 0)
+        if (group->maps || (!group->maps_given && r->node_count + i == 0))
             r->into->node_maps[r->node_count + i] = MMUL_MAPS_A | MMUL_MAPS_B | MMUL_MAPS_C;
         for (int64_t rank = 0; rank < each; rank++)
             mmul_text_copy(r->cluster->ranks[node->leader + rank].host,
@@ -297,7 +304,7 @@ static enum mmul_status walk_nodes(struct reading *r, const json_t *nodes, struc
         struct group group;
         int64_t each = 0;
         snprintf(at.name, sizeof at.name, "nodes[%zu]", i);
-        status = read_group(&at, i == 0, &group, err);
+        status = read_group(&at, &group, err);
         if (status == MMUL_OK)
             status = walk_ranks(&counting, &at, &group, &each, err);
         if (status == MMUL_OK && r->cluster != NULL)

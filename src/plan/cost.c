@@ -88,13 +88,9 @@ static void fill_nodes(struct mmul_cost *cost) {
         cost->nodes[info->node].gap +=
             info->host_memory ? (info->threads > 1 ? info->threads : 1) : 0;
     }
-    double file = file_seconds_per_byte(cost);
     for (int i = 0; i < cost->node_count; i++) {
-        struct mmul_cost_node *node = &cost->nodes[i];
-        double link = 1 / mmul_cost_root_link(cluster, i).bytes_per_second;
-        node->cpu = leader_cpu(cluster, i, (int)node->gap);
-        node->gap = 0;
-        node->link = link > file ? link : file;
+        cost->nodes[i].cpu = leader_cpu(cluster, i, (int)cost->nodes[i].gap);
+        cost->nodes[i].gap = 0;
     }
 }
 
@@ -216,8 +212,11 @@ static void set_chain(struct mmul_cost *cost) {
 }
 
 static void set_nodes(struct mmul_cost *cost) {
+    double file = file_seconds_per_byte(cost);
     for (int i = 0; i < cost->node_count; i++) {
         struct mmul_cost_node *node = &cost->nodes[i];
+        node->link = 1 / mmul_cost_root_link(cost->request.cluster, i).bytes_per_second;
+        node->link = node->link > file ? node->link : file;
         node->remote = i != cost->root_node;
         node->takes_pieces = node->in && node->remote && !maps_pieces(cost, i);
         node->takes_panels =

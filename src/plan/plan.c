@@ -214,7 +214,7 @@ static const char *why_text(const struct mmul_planning *p, int rank) {
         [MMUL_ABSENT_DEVICE] = "slows the job: slower than a core of its CPU",
     };
     int node = p->rank_node[rank];
-    if (p->automatic && p->absence[rank] == MMUL_ABSENT_LINK && p->seconds < 0.99 * p->all_seconds)
+    if (p->automatic && p->absence[rank] == MMUL_ABSENT_LINK && p->seconds < 0.95 * p->all_seconds)
         return "slows the job: the link";
     if (p->automatic && p->absence[rank] != MMUL_PRESENT)
         return absent[p->absence[rank]];

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The plan for programs. Computes nothing; schema_version changes when a meaning does, not when
 // keys are added.
-#include "mpimatmul_local.h"
-
-#include "base/json.h"
+#include "plan/plan_output.h"
 #include "plan/schedule.h"
 
 static json_t *rank_json(const struct mmul_plan *plan, int rank) {
@@ -57,7 +55,7 @@ static json_t *cut_json(const struct mmul_plan *plan) {
                      (json_int_t)plan->tail_most);
 }
 
-enum mmul_status mmul_plan_json(const struct mmul_plan *plan, char **text, struct mmul_error *err) {
+json_t *mmul_plan_json_value(const struct mmul_plan *plan) {
     const struct mmul_problem *p = &plan->problem;
     json_t *root = json_pack(
         "{s:s, s:i, s:I, s:I, s:I, s:I, s:s, s:b, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:s, "
@@ -74,6 +72,11 @@ enum mmul_status mmul_plan_json(const struct mmul_plan *plan, char **text, struc
     json_object_update_new(root, cut_json(plan));
     json_object_set_new(root, "ranks", list_json(plan, true));
     json_object_set_new(root, "nodes", list_json(plan, false));
+    return root;
+}
+
+enum mmul_status mmul_plan_json(const struct mmul_plan *plan, char **text, struct mmul_error *err) {
+    json_t *root = mmul_plan_json_value(plan);
     enum mmul_status status = mmul_json_format(root, text, err);
     json_decref(root);
     return status;

@@ -164,7 +164,8 @@ static int last_rank(const struct mmul_planning *p) {
 }
 
 // Whoever ends last goes, alone at first, then with its node; a few times.
-static void search(struct advice *a, double planned) {
+static void search(struct advice *a) {
+    double planned = without(a); // nobody yet
     a->best = planned;
     for (int i = 0; i < REMOVALS; i++) {
         int last = last_rank(a->p);
@@ -192,7 +193,7 @@ static enum mmul_status advise(struct mmul_planning *p, struct mmul_error *err) 
         status = mmul_allocate(size, sizeof *a.best_out, "ranks", (void **)&a.best_out, err);
     if (status == MMUL_OK) {
         p->counts = a.counts;
-        search(&a, p->cost->seconds);
+        search(&a);
         p->counts = planned;
     }
     mmul_free(a.weights);
@@ -209,7 +210,7 @@ static void say_left_out(struct mmul_planning *p) {
         p->in[rank] = p->absence[rank] != MMUL_PRESENT && p->absence[rank] != MMUL_ABSENT_SPEED;
         any = any || p->in[rank];
     }
-    if (any && p->seconds < 0.99 * p->all_seconds)
+    if (any && p->seconds < WORTH_SAYING * p->all_seconds)
         say_faster(p, p->in, p->seconds, p->all_seconds);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The plan for people: tables and what is predicted. Computes nothing. JSON is in plan_json.c.
-#include "mpimatmul_local.h"
+#include "plan/plan_output.h"
 
 #include "base/text.h"
 #include "plan/schedule.h"
@@ -36,7 +36,7 @@ static void print_cut(const struct mmul_plan *plan, FILE *stream) {
     fputc('\n', stream);
 }
 
-static void print_heading(const struct mmul_plan *plan, FILE *stream) {
+void mmul_plan_print_heading(const struct mmul_plan *plan, FILE *stream) {
     const struct mmul_problem *p = &plan->problem;
     char shape[96], moved[2][32];
     fprintf(stream, "C = %g op(A) op(B) + %g C: %s%s x %s%s -> %s, m n k = %lld %lld %lld\n",
@@ -113,7 +113,7 @@ static void print_nodes(const struct mmul_plan *plan, FILE *stream) {
 }
 
 void mmul_plan_print(const struct mmul_plan *plan, FILE *stream) {
-    print_heading(plan, stream);
+    mmul_plan_print_heading(plan, stream);
     print_ranks(plan, stream);
     print_nodes(plan, stream);
     if (plan->predicted_seconds > 0)

@@ -151,7 +151,10 @@ static void assert_plan(const struct mmul_plan *plan) {
                 plan->panel_units == mmul_problem_result_width(&plan->problem, plan->axis));
     for (int node = 0; node < plan->node_count; node++)
         assert_node(plan, node);
-    assert_true(plan->tail_begin == plan->total || plan->rounds == 1);
+    for (int node = 0; node < plan->node_count; node++) // all of it passes root
+        assert_true(plan->root_bytes >= mmul_plan_nodes(plan)[node].network_bytes);
+    bool one_whole = mmul_shape_matrices(mmul_problem_whole_shape(&plan->problem, plan->axis)) == 1;
+    assert_true(plan->tail_begin == plan->total || (plan->rounds == 1 && one_whole));
 }
 
 // ------------------------------------------------------------------------------------------ tests
@@ -365,6 +368,22 @@ static void test_panels_follow_the_network(void **state) {
     }
 }
 
+// Thin B: nothing can begin before the pieces are there, so they come in rounds.
+static void test_rounds_hide_the_pieces(void **state) {
+    (void)state;
+    struct mmul_problem problem = one_product(262144, 512, 1024);
+    const unsigned maps[3] = {ALL, 0, 0};
+    struct mmul_cluster *cluster = make_cluster(3, 1);
+    for (int rank = 0; rank < 3; rank++)
+        cluster->ranks[rank].speed_flops = 2e11;
+    struct mmul_plan *plan = plan_or_die(&(struct mmul_plan_request){
+        .problem = &problem, .cluster = cluster, .node_maps = maps, .panels = true});
+    assert_plan(plan);
+    assert_true(plan->rounds > 1 && mmul_plan_nodes(plan)[1].whole_stays);
+    mmul_plan_destroy(plan);
+    mmul_cluster_destroy(cluster);
+}
+
 static int assert_no_live_bytes(void **state) {
     (void)state;
     return mmul_live_bytes() == 0 ? 0 : -1;
@@ -377,6 +396,7 @@ int main(void) {
         cmocka_unit_test_teardown(test_mapping_ends_at_an_explicit_limit, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_memory_is_saved_in_order, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_what_does_not_fit_in_pieces_says_so, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_rounds_hide_the_pieces, assert_no_live_bytes),
         cmocka_unit_test(test_cuts),
         cmocka_unit_test(test_candidates_differ),
         cmocka_unit_test_teardown(test_panels_follow_the_network, assert_no_live_bytes),

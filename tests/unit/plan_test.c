@@ -6,6 +6,8 @@
 
 #include <cmocka.h>
 
+#include <math.h>
+
 #include "plan/plan.h"
 #include "plan/share.h"
 
@@ -335,6 +337,32 @@ static void test_unknown_speeds(void **state) {
     mmul_cluster_destroy(cluster);
 }
 
+// Whatever rank 1 got would hold up what goes to the others.
+static void test_a_link_that_slows_the_job_is_named(void **state) {
+    (void)state;
+    static const double speeds[] = {3.3e10, 4.1e11, 1.7e11, 1.4e12}, links[] = {0, 3.5e7, 9e9, 9e9};
+    unsigned maps[8];
+    struct mmul_problem problem = make_problem(118783, 2637, 355);
+    struct mmul_cluster *cluster = make_measured_cluster(4, 1, maps);
+    double seconds = 0, against = 0;
+    for (int i = 0; i < 4; i++) {
+        cluster->ranks[i].speed_flops = speeds[i];
+        cluster->nodes[i].root_link.bytes_per_second = links[i];
+    }
+    struct mmul_plan *plan = plan_or_die(&(struct mmul_plan_request){.problem = &problem,
+                                                                     .cluster = cluster,
+                                                                     .node_maps = maps,
+                                                                     .split = MMUL_SPLIT_ROWS,
+                                                                     .panels = true});
+    assert_int_equal(units(plan, 1), 0);
+    assert_string_equal(mmul_plan_ranks(plan)[1].why, "slows the job: the link");
+    assert_int_equal(
+        sscanf(plan->faster, "faster without rank 1: %lf s against %lf s", &seconds, &against), 2);
+    assert_true(seconds < 0.5 * against && fabs(seconds / plan->predicted_seconds - 1) < 0.1);
+    mmul_plan_destroy(plan);
+    mmul_cluster_destroy(cluster);
+}
+
 static void test_who_slows_the_job_is_left_out_and_named(void **state) {
     (void)state;
     unsigned maps[8];
@@ -455,6 +483,7 @@ int main(void) {
         cmocka_unit_test_teardown(test_zero_weight_and_unusable_weights, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_automatic_shares, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_unknown_speeds, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_a_link_that_slows_the_job_is_named, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_who_slows_the_job_is_left_out_and_named,
                                   assert_no_live_bytes),
         cmocka_unit_test_teardown(test_tail, assert_no_live_bytes),

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+// Simulations as the public header offers them: the file and the weights; the rest is plan's.
+#include "mpimatmul.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "plan/simulate.h"
+
+// NULL weights where shares are balanced.
+static enum mmul_status read_weights(const char *text, int size, double **weights,
+                                     struct mmul_error *err) {
+    int count = size;
+    enum mmul_status status = MMUL_OK;
+    if (text == NULL || strcmp(text, "auto") == 0)
+        return MMUL_OK;
+    if (strcmp(text, "equal") != 0)
+        status = mmul_weights_parse(text, weights, &count, err);
+    else
+        status = mmul_allocate(size, sizeof **weights, "weights", (void **)weights, err);
+    for (int rank = 0; status == MMUL_OK && strcmp(text, "equal") == 0 && rank < size; rank++)
+        (*weights)[rank] = 1;
+    if (status == MMUL_OK && count != size)
+        status = mmul_fail(err, MMUL_ERR_USAGE, "--weights '%s' has %d number%s for %d rank%s",
+                           text, count, count == 1 ? "" : "s", size, size == 1 ? "" : "s");
+    return status;
+}
+
+enum mmul_status mmul_simulation_create(const char *path, const struct mmul_matmul *args,
+                                        struct mmul_simulation **simulation,
+                                        struct mmul_error *err) {
+    const struct mmul_matmul defaults = {.split = MMUL_SPLIT_AUTO};
+    struct mmul_description *description = NULL;
+    struct mmul_plan_request request = {.panels = true, .tail = -1};
+    double *weights = NULL;
+    json_t *value = NULL;
+    args = args != NULL ? args : &defaults;
+    enum mmul_status status = mmul_json_load(path, &value, err);
+    if (status == MMUL_OK)
+        status = mmul_description_create(value, path, &description, err);
+    json_decref(value);
+    if (status == MMUL_OK)
+        status = read_weights(args->weights, description->cluster->size, &weights, err);
+    request.weights = weights;
+    request.split = args->split;
+    request.rule = args->split_rule;
+    request.memory_limit_bytes = args->memory_limit_bytes;
+    request.device_memory_limit_bytes = args->device_memory_limit_bytes;
+    if (status == MMUL_OK)
+        status = mmul_simulation_make(description, &request, simulation, err);
+    else
+        mmul_description_destroy(description);
+    mmul_free(weights);
+    return status;
+}

@@ -1,0 +1,82 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# plan --simulate: a job on machines that are only described.
+# shellcheck disable=SC2154 # status, output and stderr are set by bats
+load helper
+
+describe() {
+    cat > job.json << END
+{"problem": {"m": 20000, "n": 10000, "k": 10000},
+ "nodes": [{"count": ${1:-4}, "name": "box", "memory_gib": 64, "link_gbit": 10, "latency_us": 20,
+            "ranks": [{"device": "gpu", "name": "card", "gflops": 4000, "memory_gib": 8},
+                      {"device": "cpu", "gflops": [200, 300, 350, 380, 400]}]}]}
+END
+}
+
+@test "--simulate prints kinds of ranks, seconds, speed-up and other algorithms" {
+    describe 4
+    program plan --simulate job.json
+    expect_quiet_success
+    grep -q -E '^card +4 ' <<< "$output"
+    grep -q -E '^cpu +4 ' <<< "$output"
+    grep -q -E '^predicted: [0-9.]+ s on [0-9]+ of 8 ranks; limit: ' <<< "$output"
+    grep -q -E '^speed-up: [0-9.]+ against rank 0 \(card\) alone' <<< "$output"
+    grep -q -E '^through root.s link: [0-9.]+ [KMG]iB' <<< "$output"
+    grep -q -E '^2-D \(SUMMA\) ' <<< "$output"
+    expect_only_files job.json
+}
+
+@test "--simulate under mpirun is printed once, with --json and the options of the plan" {
+    describe 1024
+    ranks 2 plan --simulate job.json --json --split cols --memory 1GiB
+    expect_quiet_success
+    printf '%s' "$output" > plan.json
+    "$PYTHON" - << 'END'
+import json
+s = json.load(open("plan.json"))
+p = s["plan"]
+assert s["ranks"] == len(p["ranks"]) == 2048 and s["nodes"] == len(p["nodes"]) == 1024
+assert p["split"] == "cols" and all(n["memory_bytes"] == 2**30 for n in p["nodes"])
+assert all(n["segment_bytes"] + n["private_bytes"] <= 2**30 for n in p["nodes"])
+assert 0 < s["ideal_seconds"] < s["predicted_seconds"] < s["best_alone_seconds"]
+END
+}
+
+@test "every example can be simulated" {
+    for file in "$REPO"/bench/clusters/*.json; do
+        program plan --simulate "$file"
+        expect_quiet_success
+    done
+}
+
+@test "--simulate takes weights for as many ranks as are described" {
+    describe 1
+    program plan --simulate job.json --weights 3,1 --json
+    expect_quiet_success
+    program plan --simulate job.json --weights 3,1,1
+    expect_failure 64 "--weights '3,1,1' has 3 numbers for 2 ranks"
+}
+
+@test "plan needs operands or --simulate, not both" {
+    program plan
+    expect_failure 64 "plan: expected 2 operands or --simulate, found 0 operands" \
+        "mpimatmul plan A B [options]"
+    program plan A.bin
+    expect_failure 64 "plan: expected 2 operands or --simulate, found 1 operand" \
+        "mpimatmul plan A B [options]"
+    program plan A.bin B.bin --simulate job.json
+    expect_failure 64 "plan: --simulate and 'A.bin' exclude each other" \
+        "the file of --simulate describes the operands too"
+}
+
+@test "a description that is absent or wrong" {
+    program plan --simulate job.json
+    expect_failure 66 "cannot open 'job.json': No such file or directory"
+    describe '"four"'
+    program plan --simulate job.json
+    expect_failure 65 "'job.json': nodes[0].count is not a number from 1 to 65536"
+    echo '{"problem": ' > job.json
+    program plan --simulate job.json
+    expect_status 65
+    [[ "$stderr" == "mpimatmul: 'job.json' is not valid JSON: line"* ]]
+}

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: MIT
+// The cost model piece by piece: what a step costs by the formula of its header, rates, the chain of
+// leaders, stacks of matrices.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+
+#include "plan/balance.h"
+
+struct stack {
+    int64_t batch_a, batch_b;
+};
+
+static struct mmul_problem make_stack(int64_t m, int64_t n, int64_t k, struct stack stack) {
+    struct mmul_problem problem;
+    struct mmul_error err;
+    struct mmul_problem_operand a = {{1, stack.batch_a, m, k}, MMUL_F32, "A.bin"};
+    struct mmul_problem_operand b = {{1, stack.batch_b, k, n}, MMUL_F32, "B.bin"};
+    assert_int_equal(mmul_problem_make(a, b, NULL, false, false, 1, 0, &problem, &err), MMUL_OK);
+    return problem;
+}
+
+static struct mmul_problem make_problem(int64_t m, int64_t n, int64_t k) {
+    return make_stack(m, n, k, (struct stack){1, 1});
+}
+
+static bool near(double x, double y, double share) {
+    return fabs(x - y) <= share * fabs(y);
+}
+
+// ------------------------------------------------------------------------------------------ a step
+
+static void test_steps_cost_more_with_more_units(void **state) {
+    (void)state;
+    struct mmul_problem problem = make_problem(30000, 3000, 5000);
+    struct mmul_rank_info rank = {.host_memory = true,
+                                  .speed.flops = {4e10, 9e10, 0, 2e11, 1.9e11}};
+    for (int panels = 1; panels <= 64; panels *= 4) {
+        struct mmul_cut cut = mmul_panels_cut(&problem, MMUL_ROWS, panels);
+        struct mmul_step_cost cost = mmul_step_cost(&(struct mmul_step_request){
+            .problem = &problem, .axis = MMUL_ROWS, .cut = &cut, .rank = &rank});
+        double before = 0;
+        for (double units = 1; units < 40000; units *= 1.3) {
+            double seconds = mmul_step_seconds(&cost, units);
+            assert_true(seconds > before);
+            assert_true(fabs(mmul_step_units(&cost, seconds) / units - 1) < 1e-6);
+            before = seconds;
+        }
+        assert_true(mmul_step_units(&cost, 1e-6) == 0); // less than the step itself
+    }
+}
+
+// A cube has the measured rate; between sizes it is linear in the logarithm; missing points take
+// the next smaller one's.
+static void test_rates(void **state) {
+    (void)state;
+    const struct mmul_rank_info rank = {.speed.flops = {4e10, 8e10, 0, 2e11, 1e11}};
+    static const struct {
+        double m, n, k, flops;
+    } cases[] = {{256, 256, 256, 4e10},     {512, 512, 512, 8e10},    {1024, 1024, 1024, 8e10},
+                 {2048, 2048, 2048, 2e11},  {8192, 8192, 8192, 1e11}, {100, 100, 100, 4e10},
+                 {32, 32, 32, 2e10},        {1e9, 1e9, 21.5, 4e10},   {362, 362, 362, 6e10},
+                 {1e9, 1e9, 512 / 3., 8e10}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        double flops = mmul_step_rate(&rank, 0, cases[i].m, cases[i].n, cases[i].k);
+        assert_true(fabs(flops / cases[i].flops - 1) < 2e-3);
+    }
+    assert_true(mmul_step_rate(&(struct mmul_rank_info){.speed_flops = 7}, 0, 999, 999, 999) == 7);
+    assert_true(mmul_step_rate(&(struct mmul_rank_info){0}, 5, 999, 999, 999) == 5);
+}
+
+// By the header's formula, at a speed that is the same for all sizes.
+static void test_a_step_costs_what_its_parts_cost(void **state) {
+    (void)state;
+    static const struct {
+        double up, down; // 0: in host memory
+        unsigned maps;
+        int file_ranks;
+        int64_t rounds;
+        int panels;
+    } cases[] = {{0, 0, 0, 0, 1, 1},     {8e9, 5e9, 0, 0, 1, 1},
+                 {8e9, 5e9, 0, 0, 1, 8}, {0, 0, MMUL_MAPS_A | MMUL_MAPS_B | MMUL_MAPS_C, 1, 1, 4},
+                 {0, 0, 0, 2, 1, 4},     {0, 0, MMUL_MAPS_A, 2, 3, 4}};
+    struct mmul_problem problem = make_problem(30000, 4096, 5000);
+    double n = 4096, k = 5000, x = 3000;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct mmul_rank_info rank = {.host_memory = cases[i].up == 0, .speed_flops = 1e12};
+        struct mmul_cut cut = mmul_panels_cut(&problem, MMUL_ROWS, cases[i].panels);
+        cut.rounds = cases[i].rounds;
+        rank.speed.upload_bytes_per_second = cases[i].up;
+        rank.speed.download_bytes_per_second = cases[i].down;
+        struct mmul_step_cost cost =
+            mmul_step_cost(&(struct mmul_step_request){.problem = &problem,
+                                                       .axis = MMUL_ROWS,
+                                                       .cut = &cut,
+                                                       .rank = &rank,
+                                                       .maps = cases[i].maps,
+                                                       .file_ranks = cases[i].file_ranks});
+        double panels = (double)cut.panels, w = n / panels;
+        double piece = 4 * x * k, panel = 4 * w * k, block = 4 * x * w;
+        double seconds = 150e-6 + 2 * x * w * k / 1e12 + (piece + panel + block) / 4e9;
+        if (cases[i].up > 0)
+            seconds += (panel + piece / panels) / cases[i].up + block / cases[i].down;
+        if (cases[i].file_ranks > 0 && !(cases[i].maps & MMUL_MAPS_A))
+            seconds += cases[i].file_ranks * piece / panels / 1e9;
+        seconds +=
+            cases[i].maps & MMUL_MAPS_C ? 0.35e-9 * block : cases[i].file_ranks * block / 1e9;
+        assert_true(near(mmul_step_seconds(&cost, x), seconds, 1e-6));
+    }
+}
+
+// A unit of a stack meets the panels of its own matrix alone: all panels together cost a rank with
+// all units as much as one product of that size, and one with half of them half.
+static void test_steps_of_a_stack(void **state) {
+    (void)state;
+    struct mmul_problem stack = make_stack(1000, 512, 2000, (struct stack){32, 32});
+    const struct mmul_rank_info rank = {.host_memory = true, .speed_flops = 1e12};
+    for (int panels = 1; panels <= 64; panels *= 8) {
+        struct mmul_cut cut = mmul_panels_cut(&stack, MMUL_ROWS, panels);
+        struct mmul_step_cost cost = mmul_step_cost(&(struct mmul_step_request){
+            .problem = &stack, .axis = MMUL_ROWS, .cut = &cut, .rank = &rank});
+        double steps = (double)cut.panels, a = 4.0 * 32000 * 2000, b = 4.0 * 32 * 512 * 2000;
+        double per_matrix = steps > 32 ? steps / 32 : 1, c = 4.0 * 32000 * 512;
+        double all =
+            steps * 150e-6 + 2.0 * 32000 * 512 * 2000 / 1e12 + (a * per_matrix + b + c) / 4e9;
+        assert_true(near(steps * mmul_step_seconds(&cost, 32000), all, 0.01));
+        assert_true(near(steps * mmul_step_seconds(&cost, 16000), all / 2, 0.01));
+    }
+}
+
+// ------------------------------------------------------------------------------------------- nodes
+
+// Nodes of one CPU rank; root's link with them as given.
+static struct mmul_cluster *make_cluster(int nodes, const double *bytes_per_second) {
+    struct mmul_cluster *cluster;
+    struct mmul_error err;
+    assert_int_equal(mmul_cluster_create(nodes, nodes, 0, &cluster, &err), MMUL_OK);
+    for (int i = 0; i < nodes; i++) {
+        cluster->ranks[i] =
+            (struct mmul_rank_info){.node = i, .host_memory = true, .speed_flops = 1e12};
+        cluster->nodes[i] = (struct mmul_node_info){.leader = i,
+                                                    .rank_count = 1,
+                                                    .cores_allowed = 8,
+                                                    .root_link = {bytes_per_second[i], 1e-5}};
+    }
+    return cluster;
+}
+
+static struct mmul_cost *cost_or_die(const struct mmul_problem *problem,
+                                     const struct mmul_cluster *cluster, const unsigned *maps) {
+    struct mmul_cost *cost = NULL;
+    struct mmul_error err;
+    const struct mmul_cost_request request = {
+        .problem = problem, .axis = MMUL_ROWS, .cluster = cluster, .node_maps = maps};
+    assert_int_equal(mmul_cost_create(&request, &cost, &err), MMUL_OK);
+    return cost;
+}
+
+// Fastest class first, neighbours in order; a panel's gap is that of the slowest hop so far, and a
+// node that maps the operand or takes no part is passed by.
+static void test_the_chain(void **state) {
+    (void)state;
+    static const double links[] = {1e10, 1e8, 1.0e9, 1.1e9, 1e10, 1.05e9};
+    static const unsigned maps[] = {15, 0, 0, 0, 0, MMUL_MAPS_B};
+    static const int places[] = {0, 4, 2, 3, 1, 0};
+    struct mmul_problem problem = make_problem(5000, 4096, 4096);
+    struct mmul_cluster *cluster = make_cluster(6, links);
+    cluster->nodes[2].ring_link = (struct mmul_link){4e9, 1e-5}; // measured with node 3
+    struct mmul_cost *cost = cost_or_die(&problem, cluster, maps);
+    struct mmul_cut cut = mmul_panels_cut(&problem, MMUL_ROWS, 8);
+    double panel = 4.0 * 4096 * 512;
+    mmul_cost_set(cost, NULL, &cut);
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(cost->nodes[i].chain_place, places[i]);
+    assert_true(near(cost->nodes[4].first, panel / 1e10 + 1e-5, 1e-9));
+    assert_true(near(cost->nodes[2].first, panel * (1e-10 + 1e-9) + 2e-5, 1e-9));
+    assert_true(near(cost->nodes[3].first, panel * (1e-10 + 1e-9 + 0.25e-9) + 3e-5, 1e-9));
+    assert_true(near(cost->nodes[3].gap, panel * 1e-9, 1e-9)); // not its own hop's
+    assert_true(near(cost->nodes[1].gap, panel * 1e-8, 1e-9));
+    assert_true(!cost->nodes[5].takes_panels && cost->nodes[5].takes_pieces);
+    const bool in[] = {true, true, false, true, true, true};
+    mmul_cost_set(cost, in, &cut);
+    assert_int_equal(cost->nodes[2].chain_place, 0);
+    assert_int_equal(cost->nodes[3].chain_place, 2);
+    mmul_cost_destroy(cost);
+    mmul_cluster_destroy(cluster);
+}
+
+// Panels stay or come in every round; both the last arrival and root's bytes know.
+static void test_rounds(void **state) {
+    (void)state;
+    static const double links[] = {1e9, 1e9};
+    static const unsigned maps[] = {15, 0};
+    const double units[] = {3000, 2000};
+    struct mmul_problem problem = make_problem(5000, 4096, 4096);
+    struct mmul_cluster *cluster = make_cluster(2, links);
+    struct mmul_cost *cost = cost_or_die(&problem, cluster, maps);
+    struct mmul_cut cut = mmul_panels_cut(&problem, MMUL_ROWS, 8);
+    double whole = 4.0 * 4096 * 4096, unit = 4.0 * 4096, gap = whole / 8 / 1e9;
+    cut.rounds = 4;
+    for (int stays = 0; stays <= 1; stays++) {
+        double sendings = stays ? 8 : 32;
+        cut.whole_stays = stays;
+        mmul_cost_set(cost, NULL, &cut);
+        mmul_cost_evaluate(cost, units);
+        struct mmul_cost_arrival at =
+            mmul_cost_arrival(cost, 1, mmul_cost_links(cost, 2000 * cost->nodes[1].link));
+        assert_true(near(at.first, 2000 * unit / 4 / 1e9 + gap + 1e-5, 1e-6));
+        assert_true(near(at.last, 2000 * unit / 1e9 + sendings * gap + 1e-5, 1e-6));
+        assert_true(near(cost->root_out_bytes, sendings / 8 * whole + 2000 * unit, 1e-9));
+        assert_true(near(cost->root_in_bytes, 2000 * unit, 1e-9));
+    }
+    mmul_cost_destroy(cost);
+    mmul_cluster_destroy(cluster);
+}
+
+// Ranks of a stack wait for their own matrices: the later ones for more panels.
+static void test_a_stack_arrives_in_order(void **state) {
+    (void)state;
+    static const double links[] = {1e9, 1e9, 1e9};
+    static const unsigned maps[] = {15, 0, 0};
+    double units[3];
+    struct mmul_problem problem = make_stack(500, 2048, 2048, (struct stack){24, 24});
+    struct mmul_cluster *cluster = make_cluster(3, links);
+    struct mmul_cost *cost = cost_or_die(&problem, cluster, maps);
+    struct mmul_cut cut = mmul_panels_cut(&problem, MMUL_ROWS, 24);
+    mmul_cost_set(cost, NULL, &cut);
+    assert_true(mmul_balance(cost, 12000, NULL, units) > 0);
+    double before = 0;
+    for (int rank = 0; rank < 3; rank++) {
+        assert_true(near(cost->ranks[rank].from * 12000, before, 1e-3) || rank == 0);
+        before += units[rank];
+        assert_true(near(cost->ranks[rank].to * 12000, before, 1e-3));
+    }
+    struct mmul_cost_links none = {0};
+    assert_true(mmul_cost_arrival(cost, 2, none).first >
+                mmul_cost_arrival(cost, 1, none).first + cost->nodes[1].gap);
+    assert_true(mmul_cost_arrival(cost, 1, none).last < mmul_cost_arrival(cost, 2, none).last);
+    mmul_cost_destroy(cost);
+    mmul_cluster_destroy(cluster);
+}
+
+static int assert_no_live_bytes(void **state) {
+    (void)state;
+    return mmul_live_bytes() == 0 ? 0 : -1;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_steps_cost_more_with_more_units),
+        cmocka_unit_test(test_rates),
+        cmocka_unit_test(test_a_step_costs_what_its_parts_cost),
+        cmocka_unit_test(test_steps_of_a_stack),
+        cmocka_unit_test_teardown(test_the_chain, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_rounds, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_a_stack_arrives_in_order, assert_no_live_bytes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
