@@ -11,6 +11,7 @@
 #include "exec/compute.h"
 #include "exec/tail.h"
 #include "exec/traffic.h"
+#include "plan/panels.h"
 
 // -------------------------------------------------------------------------------------- creating
 
@@ -36,15 +37,11 @@ static int64_t most_units(const struct mmul_run *run) {
     return mmul_smaller(most, mmul_problem_units(&plan->problem, plan->axis));
 }
 
-// The check projects one side once and then passes over the other: its piece where panels come one
-// after another, the whole operand where that is one panel and meets several pieces.
 static enum mmul_status create_verifier(struct mmul_run *run, struct mmul_error *err) {
     const struct mmul_plan *plan = run->plan;
     const struct mmul_problem *p = &plan->problem;
-    int64_t pieces =
-        mmul_shape_matrices(p->c) / mmul_shape_matrices(mmul_problem_whole_shape(p, plan->axis));
-    bool whole = plan->panel_units == mmul_problem_result_width(p, plan->axis) &&
-                 (pieces > 1 || plan->tail_begin < plan->total || plan->rounds > 1);
+    bool whole = mmul_panels_check_whole(p, plan->axis, plan->panel_units, plan->rounds,
+                                         plan->tail_begin < plan->total);
     run->checks_by_whole = whole;
     enum mmul_axis other = plan->axis == MMUL_ROWS ? MMUL_COLS : MMUL_ROWS;
     return mmul_verifier_init(&run->verifier, whole ? plan->panel_units : most_units(run),

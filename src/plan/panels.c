@@ -75,3 +75,11 @@ int64_t mmul_panels_bytes(const struct mmul_problem *problem, enum mmul_axis axi
                           const struct mmul_cut *cut) {
     return cut->panel_matrices * cut->panel_units * unit_bytes(problem, axis);
 }
+
+bool mmul_panels_check_whole(const struct mmul_problem *problem, enum mmul_axis axis,
+                             int64_t panel_units, int64_t rounds, bool has_tail) {
+    bool repeats = mmul_shape_matrices(problem->c) >
+                   mmul_shape_matrices(mmul_problem_whole_shape(problem, axis));
+    return panel_units == mmul_problem_result_width(problem, axis) &&
+           (repeats || has_tail || rounds > 1);
+}

@@ -36,3 +36,8 @@ int mmul_panels_candidates(const struct mmul_problem *problem, enum mmul_axis ax
 // Bytes of the largest panel of a cut; 0 when alpha is 0.
 int64_t mmul_panels_bytes(const struct mmul_problem *problem, enum mmul_axis axis,
                           const struct mmul_cut *cut);
+
+// The check projects one side of a product once and passes over the other (exec/verify.h): the
+// whole operand, where it is one panel that meets several pieces, else a rank's pieces.
+bool mmul_panels_check_whole(const struct mmul_problem *problem, enum mmul_axis axis,
+                             int64_t panel_units, int64_t rounds, bool has_tail);

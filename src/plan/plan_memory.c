@@ -92,16 +92,33 @@ static int64_t root_bytes(const struct mmul_planning *p, const struct mmul_cut *
     return bytes;
 }
 
+static bool checks_whole(const struct mmul_planning *p, const struct mmul_cut *cut) {
+    return mmul_panels_check_whole(&p->plan->problem, p->plan->axis, cut->panel_units, cut->rounds,
+                                   p->tail_most > 0);
+}
+
+// Room of the check that grows with a rank's units: vectors where it projects them, and a mark.
+static int64_t check_unit_bytes(const struct mmul_planning *p, const struct mmul_cut *cut) {
+    const int64_t many = 4096, k = p->plan->problem.k;
+    if (checks_whole(p, cut))
+        return 1;
+    return (mmul_check_bytes(2 * many, k) - mmul_check_bytes(many, k)) / many + 1;
+}
+
+// The rest of it.
+static int64_t check_bytes(const struct mmul_planning *p, const struct mmul_cut *cut) {
+    const int64_t few = 64; // makes up for what is rounded up
+    int64_t projected = checks_whole(p, cut) ? mmul_larger(cut->panel_units, few) : few;
+    return mmul_check_bytes(projected, p->plan->problem.k) + cut->panel_units +
+           p->tail_most * check_unit_bytes(p, cut);
+}
+
 int64_t mmul_planning_private_bytes(const struct mmul_planning *p, const struct mmul_cut *cut,
                                     int rank) {
     const struct mmul_problem *problem = &p->plan->problem;
     const struct mmul_rank_info *info = &p->request->cluster->ranks[rank];
     unsigned all = MMUL_MAPS_A | MMUL_MAPS_B | MMUL_MAPS_C;
-    int64_t round =
-        mmul_smaller(mmul_problem_units(problem, p->plan->axis), p->plan->total / cut->rounds + 1);
-    bool rows = p->plan->axis == MMUL_ROWS;
-    int64_t bytes = mmul_check_bytes(rows ? cut->panel_units : round, problem->k) +
-                    (rows ? round : cut->panel_units); // and a mark per row
+    int64_t bytes = check_bytes(p, cut);
     bool half = mmul_dtype_bytes(problem->a_dtype) < 4 || mmul_dtype_bytes(problem->b_dtype) < 4;
     if (half && info->host_memory)
         bytes += MMUL_HOST_STAGING_BYTES;
@@ -124,8 +141,8 @@ static int64_t least_panels(const struct mmul_planning *p, const struct mmul_cut
                : slots * mmul_panels_bytes(&p->plan->problem, p->plan->axis, cut);
 }
 
-// Bytes per unit of a node's part: pieces in one lane or two, and two blocks of C where there is
-// more than one.
+// Bytes per unit of a node's part: pieces in one lane or two, two blocks of C where there is more
+// than one, and the check's room.
 static double unit_bytes(const struct mmul_planning *p, const struct mmul_cut *cut, int node) {
     double lanes = cut->rounds > 1 ? 2 : 1, bytes = 0;
     int64_t width = mmul_problem_result_width(&p->plan->problem, p->plan->axis);
@@ -133,6 +150,7 @@ static double unit_bytes(const struct mmul_planning *p, const struct mmul_cut *c
     bytes += p->maps[node] & piece_flag(p) ? 0 : lanes * (double)mmul_planning_piece_bytes(p);
     bytes += p->maps[node] & MMUL_MAPS_C_IN ? 0 : lanes * (double)c_in_bytes(p);
     bytes += p->maps[node] & MMUL_MAPS_C ? 0 : 4.0 * (double)block;
+    bytes += (double)check_unit_bytes(p, cut);
     return bytes / (double)cut->rounds;
 }
 
@@ -224,11 +242,14 @@ static bool one_whole_matrix(const struct mmul_planning *p) {
 // Sums of a node: units of its largest round in piece_lane_bytes, of its largest block in
 // result_slot_bytes, panels it needs in whole_slots; bytes later.
 static void sum_rounds(struct mmul_planning *p) {
+    int64_t check_unit = check_unit_bytes(p, &p->cut);
+    int64_t units = mmul_problem_units(&p->plan->problem, p->plan->axis);
     for (int rank = 0; rank < p->plan->size; rank++) {
         struct mmul_plan_node *node = &p->nodes[p->rank_node[rank]];
         int64_t round = (p->counts[rank] + p->cut.rounds - 1) / p->cut.rounds;
         node->piece_lane_bytes += round;
         node->result_slot_bytes += round;
+        node->private_bytes += mmul_smaller(round, units) * check_unit;
         node->whole_slots = p->counts[rank] > 0 ? p->cut.panels : node->whole_slots;
     }
 }

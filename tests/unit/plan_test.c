@@ -167,7 +167,7 @@ static void test_what_cannot_fit_says_the_numbers(void **state) {
     assert_int_equal(mmul_plan_make(&request, &plan, &err), MMUL_ERR_SYSTEM);
     assert_string_equal(err.text,
                         "cannot fit 'A.bin' x 'B.bin' into memory: 3.8 MiB on every node, "
-                        "7.5 GiB shared among nodes and 258.3 MiB of work space needed, "
+                        "7.5 GiB shared among nodes and 256.4 MiB of work space needed, "
                         "2.0 GiB available on 2 nodes");
     mmul_cluster_destroy(cluster);
 }
@@ -460,8 +460,11 @@ static void test_tail_needs_memory(void **state) {
     for (int node = 0; node < 2; node++)
         more[node] = mmul_plan_nodes(with)[node].private_bytes -
                      mmul_plan_nodes(without)[node].private_bytes;
-    assert_int_equal(more[0], 0);
-    assert_int_equal(more[1], 2 * 2 * with->tail_most * 4 * (8000 + 8000));
+    const int64_t check = 4 << 20; // with a tail it projects the other side
+    int64_t claims = INT64_C(2) * 2 * with->tail_most * 4 * (8000 + 8000);
+    assert_true(claims > 2 * check);
+    assert_in_range(more[0] + check, 0, 2 * check);
+    assert_in_range(more[1] - claims + check, 0, 2 * check);
     mmul_plan_destroy(with);
     mmul_plan_destroy(without);
     mmul_cluster_destroy(cluster);
