@@ -70,6 +70,15 @@ static enum mmul_status given_weights(const char *text, int size, double *weight
     return status;
 }
 
+// Measuring takes a tenth of a second: what is over before that is shared equally.
+static bool is_worth_measuring(const struct mmul_matmul *args) {
+    static const double enough_flops = 2e9;
+    struct mmul_problem problem;
+    struct mmul_error err;
+    return args->alpha != 0 && mmul_problem_load(args, &problem, &err) == MMUL_OK &&
+           mmul_problem_flops(&problem) >= enough_flops;
+}
+
 // Root: weights of all ranks; *balanced: they are the plan's own business, which needs speeds for
 // them.
 static enum mmul_status choose_weights(const struct mmul_context *context,
@@ -82,7 +91,7 @@ static enum mmul_status choose_weights(const struct mmul_context *context,
         return given_weights(args->weights, cluster->size, weights, err);
     enum mmul_status status =
         is_automatic(args) ? listed_weights(cluster, weights, &listed, err) : MMUL_OK;
-    *balanced = is_automatic(args) && !listed && args->alpha != 0;
+    *balanced = is_automatic(args) && !listed && is_worth_measuring(args);
     for (int rank = 0; !listed && rank < cluster->size; rank++)
         weights[rank] = 1;
     return status;

@@ -319,3 +319,15 @@ enum mmul_status mmul_topology_bind(const struct mmul_cpuset *set, struct mmul_e
     enum mmul_status status = bind_threads(&mask, err);
     return status == MMUL_OK ? bind_threads(&mask, err) : status;
 }
+
+int64_t mmul_process_bytes(void) {
+    long long kibibytes = 0;
+    char line[256];
+    FILE *file = fopen("/proc/self/smaps_rollup", "re");
+    if (file == NULL)
+        return 0;
+    while (fgets(line, sizeof line, file) != NULL && sscanf(line, "Pss: %lld", &kibibytes) != 1)
+        continue;
+    fclose(file);
+    return (int64_t)kibibytes * 1024;
+}

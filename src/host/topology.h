@@ -47,3 +47,7 @@ enum mmul_status mmul_topology_discover(struct mmul_topology *topology, struct m
 // Binds every thread of this process (also library threads that are already running) to `set`.
 // Fails with MMUL_ERR_SYSTEM.
 enum mmul_status mmul_topology_bind(const struct mmul_cpuset *set, struct mmul_error *err);
+
+// Resident memory of this process, shared pages divided among their users (Linux's Pss); 0: not
+// known.
+int64_t mmul_process_bytes(void);

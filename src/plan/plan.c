@@ -113,13 +113,27 @@ static void count_device_ranks(struct mmul_planning *p) {
     }
 }
 
+// The limit of a node counts all memory of its ranks, so what they have already is taken off, and
+// what libraries still take as they work: buffers of the BLAS, MPI's queues.
+static int64_t limit_of(const struct mmul_planning *p, int node) {
+    const int64_t libraries_bytes = 1 << 20, thread_bytes = 1 << 20;
+    int64_t limit = p->request->memory_limit_bytes;
+    for (int rank = 0; rank < p->plan->size; rank++) {
+        const struct mmul_rank_info *info = &p->request->cluster->ranks[rank];
+        if (info->node == node && info->process_bytes > 0)
+            limit -= info->process_bytes + libraries_bytes + info->threads * thread_bytes;
+    }
+    return mmul_larger(limit, 0);
+}
+
 static void copy_nodes(struct mmul_planning *p) {
     const struct mmul_cluster *cluster = p->request->cluster;
     for (int node = 0; node < cluster->node_count; node++) {
         const struct mmul_node_info *info = &cluster->nodes[node];
         double memory = MEMORY_SHARE * (double)info->memory_available_bytes;
-        int64_t limit = p->request->memory_limit_bytes;
-        p->nodes[node].memory_bytes = limit > 0 && (double)limit < memory ? limit : (int64_t)memory;
+        int64_t limit = limit_of(p, node);
+        p->nodes[node].memory_bytes =
+            p->request->memory_limit_bytes > 0 && (double)limit < memory ? limit : (int64_t)memory;
         p->maps[node] = p->request->node_maps ? p->request->node_maps[node] : 0;
         mmul_text_copy(p->nodes[node].host, sizeof p->nodes[node].host, info->host);
     }

@@ -194,8 +194,8 @@ bool mmul_planning_stop_mapping(struct mmul_planning *p) {
         double units = 0;
         for (int rank = 0; p->maps[node] != 0 && rank < p->plan->size; rank++)
             units += p->rank_node[rank] == node ? (double)p->counts[rank] : 0;
-        if (units > 0 &&
-            units * (double)each + (double)(whole + p->work_bytes[node]) > (double)limit)
+        if (units > 0 && units * (double)each + (double)(whole + p->work_bytes[node]) >
+                             (double)p->nodes[node].memory_bytes)
             p->maps[node] = 0, any = true;
     }
     return any;
