@@ -71,12 +71,9 @@ static enum mmul_status given_weights(const char *text, int size, double *weight
 }
 
 // Measuring takes a tenth of a second: what is over before that is shared equally.
-static bool is_worth_measuring(const struct mmul_matmul *args) {
+static bool is_worth_measuring(const struct mmul_problem *problem) {
     static const double enough_flops = 2e9;
-    struct mmul_problem problem;
-    struct mmul_error err;
-    return args->alpha != 0 && mmul_problem_load(args, &problem, &err) == MMUL_OK &&
-           mmul_problem_flops(&problem) >= enough_flops;
+    return mmul_problem_flops(problem) >= enough_flops;
 }
 
 // Root: weights of all ranks; *balanced: they are the plan's own business, which needs speeds for
@@ -91,7 +88,7 @@ static enum mmul_status choose_weights(const struct mmul_context *context,
         return given_weights(args->weights, cluster->size, weights, err);
     enum mmul_status status =
         is_automatic(args) ? listed_weights(cluster, weights, &listed, err) : MMUL_OK;
-    *balanced = is_automatic(args) && !listed && is_worth_measuring(args);
+    *balanced = is_automatic(args) && !listed && args->alpha != 0;
     for (int rank = 0; !listed && rank < cluster->size; rank++)
         weights[rank] = 1;
     return status;
@@ -157,12 +154,14 @@ enum mmul_status mmul_matmul_plan(struct mmul_context *context, const struct mmu
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
         status = mmul_views_find(context, args, args->io, node_maps, err);
-    if (status == MMUL_OK)
-        status = mmul_comm_broadcast(comm, &balanced, sizeof balanced, err);
     // For a prediction stored speeds will do; shares that must not change are not measured either.
-    const struct mmul_calibrate_options options = {
-        .depth = balanced && !args->reproducible ? MMUL_CALIBRATE_BRIEF : MMUL_CALIBRATE_STORED,
-        .no_fallback = args->no_fallback};
+    struct mmul_calibrate_options options = {.depth = balanced && !args->reproducible &&
+                                                              is_worth_measuring(&problem)
+                                                          ? MMUL_CALIBRATE_BRIEF
+                                                          : MMUL_CALIBRATE_STORED,
+                                             .no_fallback = args->no_fallback};
+    if (status == MMUL_OK)
+        status = mmul_comm_broadcast(comm, &options.depth, sizeof options.depth, err);
     if (status == MMUL_OK)
         status = mmul_calibrate(context, &options, err);
     const double *given = balanced && mmul_cluster_has_speeds(context->cluster) ? NULL : weights;

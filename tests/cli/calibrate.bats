@@ -22,6 +22,9 @@ setup() {
     profile=$XDG_CACHE_HOME/mpimatmul/$(uname -n).json
     "$MPIMATMUL" gen A.bin --dims 300x20 --kind integer --seed 1 2> /dev/null
     "$MPIMATMUL" gen B.bin --dims 20x30 --kind integer --seed 2 2> /dev/null
+    # Large enough to be worth measuring for.
+    "$MPIMATMUL" gen L.bin --dims 1100x1000 --kind integer --seed 1 --quiet
+    "$MPIMATMUL" gen M.bin --dims 1000x1000 --kind integer --seed 2 --quiet
 }
 
 calibrated() {
@@ -79,22 +82,22 @@ END
 }
 
 @test "plans use what is stored for the same ranks, and only that" {
-    ranks 2 plan A.bin B.bin --device $slow --verbose
+    ranks 2 plan L.bin M.bin --device $slow --verbose
     expect_speeds "measured now"
     [ ! -e "$XDG_CACHE_HOME" ]      # a plan, or a run, stores nothing
     calibrated
-    ranks 2 plan A.bin B.bin --device $slow --verbose
+    ranks 2 plan L.bin M.bin --device $slow --verbose
     expect_speeds "$stored"
     ranks 2 mul A.bin B.bin -o C.bin --device $slow --verbose
     expect_status 0
     expect_speeds "$stored"
-    program plan A.bin B.bin --device $slow --verbose
+    program plan L.bin M.bin --device $slow --verbose
     expect_speeds "$stored"
     cp "$profile" before.json
     for other in "1 --threads 3" "2 --threads 3" "2 --device cpu" "3"; do
         read -r count options <<< "$other"
         # shellcheck disable=SC2086 # several words
-        ranks $count plan A.bin B.bin --device $slow --verbose ${options:-}
+        ranks $count plan L.bin M.bin --device $slow --verbose ${options:-}
         expect_status 0
         expect_speeds "measured now" || { echo "$other"; return 1; }
     done
@@ -103,7 +106,7 @@ END
 
 @test "one rank without a stored speed: all are measured, or none has one" {
     calibrated
-    local plan=("$MPIMATMUL" plan A.bin B.bin --device "$slow" --verbose)
+    local plan=("$MPIMATMUL" plan L.bin M.bin --device "$slow" --verbose)
     run --separate-stderr "${launch[@]}" -n 1 "${plan[@]}" : -n 1 "${plan[@]}" --threads 3 < /dev/null
     expect_status 0
     expect_speeds "measured now"
@@ -120,11 +123,11 @@ END
     for change in 's/"version": "[^"]*"/"version": "0.0.9"/' 's/"driver": "[^"]*"/"driver": "older"/'; do
         sed "$change" good.json > "$profile"
         ! cmp -s good.json "$profile"
-        program plan A.bin B.bin --device $slow --verbose
+        program plan L.bin M.bin --device $slow --verbose
         expect_speeds "measured now"
     done
     cp good.json "$profile"
-    program plan A.bin B.bin --device $slow --verbose
+    program plan L.bin M.bin --device $slow --verbose
     expect_speeds "$stored"
 }
 

@@ -327,7 +327,7 @@ expect_injected() {
     for fault in "pwrite64 ENOSPC" "pwrite64 EIO:when=3" "fsync EIO"; do
         # shellcheck disable=SC2086 # two words
         wrap_0=$(fault $fault "$(pwd -P)/D.bin.part")
-        device_job cpu
+        device_job cpu --dtype float16
         expect_refusal 74 "cannot write 'D.bin': "
         expect_injected
     done
@@ -337,13 +337,16 @@ expect_injected() {
     expect_injected
 }
 
+# Elements of 64 bits are read and narrowed, others are used where they lie.
 @test "an input that cannot be read any more ends all ranks with 66" {
     need_strace
     local wrap_0
-    wrap_0=$(fault pread64 EIO "$(pwd -P)/A.bin") device_job cpu
+    "$PYTHON" -c 'import numpy; [numpy.save(open(f, "wb"), numpy.ones(s)) for f, s in
+        (("A.bin", (61, 203)), ("B.bin", (203, 47)))]'
+    wrap_0=$(fault pread64 EIO "$(pwd -P)/A.bin") device_job cpu --quiet
     expect_refusal 66 "'A.bin': Input/output error"
     expect_injected
-    wrap_0="$(fault pread64 EIO "$(pwd -P)/B.bin"):when=2" device_job cpu
+    wrap_0="$(fault pread64 EIO "$(pwd -P)/B.bin"):when=3" device_job cpu --quiet
     expect_refusal 66 "'B.bin': Input/output error"
     expect_injected
 }
@@ -361,7 +364,7 @@ wait_for() {
     return 1
 }
 
-# The limit comes while rank 1 computes: the file's space is reserved, the node's segment is there.
+# A result of 16 bits is written, one of 32 is computed where it lies. The limit comes while rank 1 computes: the file's space is reserved, the node's segment is there.
 @test "a limit on file size that strikes in mid-run ends all ranks with 74" {
     write_script record 'echo $$ > pid' 'exec "$@"'
     {
@@ -369,7 +372,7 @@ wait_for() {
         until grep -q memfd:mpimatmul "/proc/$(< pid)/maps"; do sleep 0.1; done
         prlimit --pid "$(< pid)" --fsize=4096
     } 3>&- &
-    wrap_0=./record device_job faulty:delay=2s:cpu
+    wrap_0=./record device_job faulty:delay=2s:cpu --dtype float16
     wait $!
     expect_refusal 74 "cannot write 'D.bin': File too large"
 }
