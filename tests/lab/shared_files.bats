@@ -61,7 +61,8 @@ elsewhere() {
     mkdir -p other
     cp A.bin other/A.bin
     "$MPIMATMUL" gen other/B.bin --dims 203x151 --kind integer --seed 4
-    local common=("$MPIMATMUL" mul A.bin B.bin -o D.bin --weights equal --device cpu --io "$1" --report report.json)
+    local common=("$MPIMATMUL" mul A.bin B.bin -o D.bin --weights equal --device cpu --split rows --io "$1"
+        --report report.json)
     run --separate-stderr lab_mpirun node1:1,node2:1 -n 1 -host node1 "${common[@]}" \
         : -n 1 -host node2 unshare --mount sh -c 'mount --bind "$0/other" "$0" && cd "$0" && exec "$@"' \
         "$PWD" "${common[@]}"
