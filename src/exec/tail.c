@@ -63,7 +63,7 @@ enum mmul_status mmul_tail_init(struct mmul_tail *tail, struct mmul_run *run,
     enum mmul_status status =
         mmul_comm_check(MPI_Comm_dup(run->context->comm->world, &tail->mpi), "duplication", err);
     tail->most_units = plan->tail_most;
-    if (run->me->end > run->me->begin) {
+    if (mmul_schedule_claims(plan, run->context->comm->rank)) {
         bool away = mmul_claim_c_bytes(plan, run->layout.node_index, 1) > 0;
         tail->depth = away ? MMUL_CLAIMS : 1;
     }

@@ -89,7 +89,7 @@ enum mmul_status mmul_tail_root_create(struct mmul_tail *tail, struct mmul_error
     for (int rank = 0; rank < plan->size; rank++) {
         const struct mmul_plan_rank *r = &mmul_plan_ranks(plan)[rank];
         int depth = mmul_claim_c_bytes(plan, r->node, 1) > 0 ? MMUL_CLAIMS : 1;
-        root->open_claims += r->end > r->begin ? depth : 0;
+        root->open_claims += mmul_schedule_claims(plan, rank) ? depth : 0;
     }
     if (status == MMUL_OK && root->open_claims > 0)
         listen(root);
@@ -124,6 +124,8 @@ static double all_rates(const struct mmul_tail_root *root) {
     double elapsed = mmul_clock_now() - run->begin, rates = 0;
     for (int rank = 0; rank < run->plan->size; rank++) {
         const struct mmul_plan_rank *r = &mmul_plan_ranks(run->plan)[rank];
+        if (!mmul_schedule_claims(run->plan, rank))
+            continue;
         rates += root->rates[rank] > 0 ? root->rates[rank]
                                        : (double)(r->end - r->begin) / (elapsed + 1e-6);
     }

@@ -64,19 +64,21 @@ struct cut {
     int64_t rounds, panel_units, panel_matrices; // 0: all of them
     int64_t result_slots, whole_slots;           // 0: as many as there are
     double tail;                                 // only where it is legal
+    int64_t root_whole_slots;                    // of the first node; 0: like the others
 };
 
 static const struct cut cuts[] = {
-    {"one round of one panel", 1, 0, 0, 0, 0, 0},
-    {"panels of 7", 1, 7, 1, 0, 0, 0},
-    {"panels of 1, one slot for results", 1, 1, 1, 1, 0, 0},
-    {"panels of two matrices", 1, 0, 2, 2, 0, 0},
-    {"three rounds", 3, 0, 0, 2, 0, 0},
-    {"three rounds, panels of 5", 3, 5, 1, 2, 0, 0},
-    {"two rounds, the whole operand comes again", 2, 5, 1, 2, 2, 0},
-    {"more rounds than rows, one slot of each", 40, 9, 1, 1, 1, 0},
-    {"a tail, one panel", 1, 0, 0, 0, 0, 0.5},
-    {"a tail, panels of 6", 1, 6, 1, 2, 0, 0.3},
+    {"one round of one panel", 1, 0, 0, 0, 0, 0, 0},
+    {"panels of 7", 1, 7, 1, 0, 0, 0, 0},
+    {"panels of 1, one slot for results", 1, 1, 1, 1, 0, 0, 0},
+    {"panels of two matrices", 1, 0, 2, 2, 0, 0, 0},
+    {"three rounds", 3, 0, 0, 2, 0, 0, 0},
+    {"three rounds, panels of 5", 3, 5, 1, 2, 0, 0, 0},
+    {"two rounds, the whole operand comes again", 2, 5, 1, 2, 2, 0, 0},
+    {"more rounds than rows, one slot of each", 40, 9, 1, 1, 1, 0, 0},
+    {"a tail, one panel", 1, 0, 0, 0, 0, 0.5, 0},
+    {"a tail, panels of 6", 1, 6, 1, 2, 0, 0.3, 0},
+    {"a tail that root's node cannot claim of", 1, 6, 1, 2, 0, 0.4, 1},
 };
 
 static int64_t larger(int64_t a, int64_t b) {
@@ -86,7 +88,10 @@ static int64_t larger(int64_t a, int64_t b) {
 static void cut_node(struct mmul_plan *plan, int index, const struct cut *cut) {
     struct mmul_plan_node *node = (struct mmul_plan_node *)&mmul_plan_nodes(plan)[index];
     int64_t loads = 0, steps = mmul_schedule_steps(plan);
-    node->whole_stays = cut->whole_slots == 0;
+    int64_t slots = index == 0 && cut->root_whole_slots > 0 && plan->node_count > 1
+                        ? cut->root_whole_slots
+                        : cut->whole_slots;
+    node->whole_stays = slots == 0;
     node->piece_lane_bytes = node->c_in_lane_bytes = 0;
     node->whole_slot_bytes = node->result_slot_bytes = 0;
     for (int64_t i = 0; i < steps; i++) {
@@ -104,7 +109,7 @@ static void cut_node(struct mmul_plan *plan, int index, const struct cut *cut) {
             larger(node->c_in_lane_bytes, mmul_schedule_c_in_bytes(plan, index, step.round));
     }
     node->piece_lanes = plan->rounds > 1 ? 2 : 1;
-    node->whole_slots = cut->whole_slots > 0 && loads > 0 ? cut->whole_slots : loads;
+    node->whole_slots = slots > 0 && loads > 0 ? slots : loads;
     node->result_slots = cut->result_slots > 0 ? cut->result_slots : steps;
     node->chain_place = index;
 }
@@ -194,7 +199,9 @@ static bool run_shapes(struct mmul_context *context, const struct cut *cut) {
                                           .alpha = transposes == 3 ? 3 : 1,
                                           .beta = transposes == 3 ? -2 : 0,
                                           .split = split};
-                right = run_cut(context, &v, cut, size > 1 && i % 2 ? uneven : equal) && right;
+                right = run_cut(context, &v, cut,
+                                size > 1 && i % 2 && cut->root_whole_slots == 0 ? uneven : equal) &&
+                        right;
             }
     return right;
 }
