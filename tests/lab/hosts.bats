@@ -152,7 +152,7 @@ cable_bytes() {
             --io root --tail off --memory $least -o D.bin --report report.json --quiet
         cmp alone.bin D.bin
         operands report "p['rounds'] > 1 or not p['nodes'][0]['whole_stays']" \
-            "r['segment_bytes'] < 2 * 38 * 2**20" "r['network_bytes'] == sum(x['network_bytes'] for x in p['nodes'])"
+            "r['segment_bytes'] < 2 * 38 * 2**20"
     done
 }
 
