@@ -229,12 +229,15 @@ CHECK_device = $(call tests_of,device)
 CHECK_cli    = all $(EMBED) $(PRELOAD)
 CHECK_lab    = all $(EMBED) $(PRELOAD)
 
-.PHONY: demo check tests lint
+.PHONY: demo check check-long tests lint
 demo: all ## multiply large matrices on one core, then on all there is; show the speed-up
 	@BUILD=$(BUILD) scripts/demo
 
 check: $(foreach s,$(SUITE),$(CHECK_$(s))) ## lint and all tests (SUITE="unit mpi", ONLY=part-of-a-name for some)
 	@BUILD=$(BUILD) MODE=$(MODE) scripts/run-tests $(SUITE)
+
+check-long: all ## tests that need tens of GiB and minutes: matrices beyond 2^31 elements
+	@BUILD=$(BUILD) MODE=$(MODE) scripts/run-tests long
 
 tests: all $(INTERNAL) $(EMBED) $(PRELOAD) ## build every test program, run none
 

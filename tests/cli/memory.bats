@@ -1,0 +1,56 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# Memory that a job really takes, as the kernel counts it: the proportional size of all its processes, added up.
+# shellcheck disable=SC2154 # status, output and stderr are set by bats
+load helper
+
+# limited MIB RANKS ARGUMENTS...: a job that waits a second on each device, so that its memory is seen.
+limited() {
+    local limit=$1 count=$2
+    shift 2
+    run "$PYTHON" "$REPO/tests/lib/memory.py" "$limit" "${launch[@]}" -n "$count" "$MPIMATMUL" mul "$@" -o C.bin \
+        --device faulty:delay=1s:cpu --weights equal --tail off --quiet
+    expect_status 0
+}
+
+# Three ranks of some 20 MiB each; B is 34 MiB, so two more copies of it would be seen.
+@test "one copy of B on a node, used where it lies" {
+    "$MPIMATMUL" gen A.bin --dims 300x3000 --kind integer --seed 1
+    "$MPIMATMUL" gen B.bin --dims 3000x3000 --kind integer --seed 2
+    limited 100 3 A.bin B.bin --split rows
+    run ! "$PYTHON" "$REPO/tests/lib/memory.py" 40 "${launch[@]}" -n 3 "$MPIMATMUL" mul A.bin B.bin -o C.bin \
+        --device faulty:delay=1s:cpu --weights equal --quiet      # the measure itself: it sees that much
+}
+
+@test "one copy of B on a node, in its segment" {
+    need_numpy
+    "$MPIMATMUL" gen A.bin --dims 300x3000 --kind integer --seed 1
+    python << 'END'
+import numpy as np
+np.save("B.npy", np.random.default_rng(2).integers(-4, 5, (3000, 3000)).astype(np.float64))
+END
+    limited 110 3 A.bin B.npy --split rows --report report.json
+    segment=$(sed -n 's/^ *"segment_bytes": \([0-9]*\),*$/\1/p' report.json)
+    [ "$segment" -ge $((3000 * 3000 * 4)) ] && [ "$segment" -lt $((3000 * 3000 * 4 + 2000000)) ]
+}
+
+@test "--memory is kept, and the result is the same" {
+    "$MPIMATMUL" gen A.bin --dims 6007x2003 --kind integer --seed 1
+    "$MPIMATMUL" gen B.bin --dims 2003x3001 --kind integer --seed 2
+    "$MPIMATMUL" mul A.bin B.bin -o alone.bin --device cpu --quiet
+    limited 80 2 A.bin B.bin --memory 80MiB --report report.json       # A, B and C are 138 MiB
+    cmp alone.bin C.bin
+    grep -q '"mapped_bytes": 0' report.json
+    limited 60 2 A.bin B.bin --memory 60MiB
+    cmp alone.bin C.bin
+}
+
+@test "a matrix that does not fit the device" {
+    "$MPIMATMUL" devices --json | grep -q '"0:0"' || skip "opencl: no device 0:0"
+    "$MPIMATMUL" gen A.bin --dims 701x503 --kind integer --seed 1
+    "$MPIMATMUL" gen B.bin --dims 503x607 --kind integer --seed 2
+    "$MPIMATMUL" mul A.bin B.bin -o alone.bin --device cpu --quiet
+    program mul A.bin B.bin -o C.bin --device 0:0 --device-memory 2MiB --quiet
+    expect_status 0
+    cmp alone.bin C.bin
+}
