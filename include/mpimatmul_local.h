@@ -343,6 +343,38 @@ MMUL_API int mmul_probe_devices(const struct mmul_probe *probe,
 // Warning lines; borrowed.
 MMUL_API int mmul_probe_warnings(const struct mmul_probe *probe, const char *const **warnings);
 
+// Looks for the parameters with which CLBlast multiplies fastest on an OpenCL device of this machine
+// and keeps them for all later runs on it, in one file per device (below the user's cache folder).
+struct mmul_tune_options {
+    const char *device; // "P:D"
+    const char *const
+        *files; // results of CLBlast's tuners, borrowed; NULL: run these, found on PATH
+    int file_count;
+    double limit_seconds; // of one tuner; what it found until then counts; 0: an hour
+    int64_t size;         // side of what is measured; 0: what the tuner takes
+    int64_t fraction;     // one of so many of its settings is measured; 0: what the tuner takes
+    bool force;           // keep the parameters even when a product is slower with them
+    void (*progress)(void *context, const char *line); // NULL: none
+    void *progress_context;
+};
+
+struct mmul_tune_result {
+    struct mmul_device_info device;
+    int kernels;         // tuned
+    double flops_before; // of a product with CLBlast's own parameters,
+    double flops_after;  // and with the tuned ones
+    bool stored;         // false: slower, nothing was changed
+    char path[512];      // of the file
+};
+
+// The parameters are tried in a child process first: products of odd sizes must be right with them.
+// To be called before this process has used OpenCL. Takes minutes to hours when it runs the tuners;
+// one that crashes is left out. Fails: MMUL_ERR_UNAVAILABLE (no such device, no tuners),
+// MMUL_ERR_DATA or MMUL_ERR_NO_INPUT (files), MMUL_ERR_WRONG (wrong products: not kept),
+// MMUL_ERR_CREATE or MMUL_ERR_IO (the file cannot be written).
+MMUL_API enum mmul_status mmul_tune(const struct mmul_tune_options *options,
+                                    struct mmul_tune_result *result, struct mmul_error *err);
+
 // ---------------------------------------------------------------------------------------- matmul
 
 // Who reads the input files. Root's node uses them where they lie, as far as their type allows.

@@ -19,7 +19,8 @@
 
 #include "mpimatmul_local.h"
 
-struct mmul_buffer; // defined by each device
+struct mmul_buffer;       // defined by each device
+struct mmul_tuned_kernel; // device/tuning.h
 
 // A matrix in a buffer: element (r, c) is at offset + r * ld + c.
 struct mmul_operand {
@@ -48,6 +49,11 @@ struct mmul_device_table {
 
     // Its description; plain data.
     void (*describe)(const void *self, struct mmul_device_info *info);
+
+    // Takes parameters of one of its kernels for everything it multiplies from now on. They stay in
+    // this process, for this device however often it is opened. NULL: has none.
+    enum mmul_status (*tune)(void *self, const struct mmul_tuned_kernel *kernel,
+                             struct mmul_error *err);
 
     // Builds kernels and the like: everything that must not be counted as work.
     // NULL: nothing to do.
@@ -112,6 +118,11 @@ enum mmul_status mmul_device_check_name(const char *text, struct mmul_error *err
 
 void mmul_device_close(struct mmul_device *device);
 void mmul_device_describe(const struct mmul_device *device, struct mmul_device_info *info);
+
+// Gives the device parameters before its first multiplication. Fails with MMUL_ERR_UNAVAILABLE (it
+// has none to set) or MMUL_ERR_DATA (not what its kernels need); it is not lost by that.
+enum mmul_status mmul_device_tune(struct mmul_device *device,
+                                  const struct mmul_tuned_kernel *kernel, struct mmul_error *err);
 
 // The table's entries, with the fallbacks of the optional ones, and `lost` kept.
 enum mmul_status mmul_device_warm_up(struct mmul_device *device, struct mmul_error *err);

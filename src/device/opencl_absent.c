@@ -37,12 +37,22 @@ int mmul_probe_warnings(const struct mmul_probe *probe, const char *const **warn
     return 0;
 }
 
-static enum mmul_status open_absent(const char *text, void **self, struct mmul_error *err) {
-    (void)self;
+static enum mmul_status fail_absent(const char *text, struct mmul_error *err) {
     mmul_fail(err, MMUL_ERR_UNAVAILABLE, "cannot open OpenCL device '%s': built without OpenCL",
               text);
     mmul_hint(err, "build again with WITH_OPENCL=yes, or use --device cpu");
     return MMUL_ERR_UNAVAILABLE;
+}
+
+enum mmul_status mmul_tune(const struct mmul_tune_options *options, struct mmul_tune_result *result,
+                           struct mmul_error *err) {
+    (void)result;
+    return fail_absent(options->device, err);
+}
+
+static enum mmul_status open_absent(const char *text, void **self, struct mmul_error *err) {
+    (void)self;
+    return fail_absent(text, err);
 }
 
 // Nothing opens, so no other entry is ever called.

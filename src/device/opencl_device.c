@@ -311,6 +311,7 @@ const struct mmul_device_table mmul_opencl_table = {
     .open = open_opencl,
     .close = close_opencl,
     .describe = describe,
+    .tune = mmul_opencl_tune,
     .warm_up = warm_up,
     .gemm_temporary_bytes = gemm_temporary_bytes,
     .buffer_create = mmul_opencl_buffer_create,

@@ -49,3 +49,7 @@ enum mmul_status mmul_opencl_allocate(struct mmul_opencl *opencl, int64_t count,
 
 // Builds the widening kernels and their staging buffer unless they are there.
 enum mmul_status mmul_opencl_prepare_widening(struct mmul_opencl *opencl, struct mmul_error *err);
+
+// The table's entry in opencl_tuning.c.
+enum mmul_status mmul_opencl_tune(void *self, const struct mmul_tuned_kernel *kernel,
+                                  struct mmul_error *err);

@@ -8,19 +8,50 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "device/opencl_child.h"
+#include "device/child.h"
 #include "device/opencl_drivers.h"
+#include "device/opencl_platform.h"
 
 #include <stdio.h>
 #include <string.h>
 
 enum { WARNINGS_MAX = MMUL_DRIVERS_MAX + 1 };
 
+struct listing {
+    int count;
+    struct mmul_device_info devices[MMUL_OPENCL_DEVICES_MAX];
+};
+
 struct mmul_probe {
-    struct mmul_listing listing;
+    struct listing listing;
     char *warnings[WARNINGS_MAX]; // owned
     int warning_count;
 };
+
+// ----------------------------------------------------------------------------------------- listing
+
+// In the child: devices of the drivers in a folder (mmul_drivers_store), or of the drivers of the
+// environment when it is NULL.
+static void list_devices(const void *folder, void *result) {
+    struct listing *listing = result;
+    if (folder != NULL) {
+        mmul_drivers_select(folder);
+    }
+    mmul_opencl_list(listing->devices, &listing->count);
+}
+
+static enum mmul_status start_listing(const char *folder, struct mmul_child *child,
+                                      struct mmul_error *err) {
+    return mmul_child_start(list_devices, folder, sizeof(struct listing), child, err);
+}
+
+// As mmul_child_finish; a list that cannot be one counts as a bad end.
+static enum mmul_child_end finish_listing(struct mmul_child *child, double deadline,
+                                          struct listing *listing, int *detail) {
+    enum mmul_child_end end = mmul_child_finish(child, deadline, listing, detail);
+    bool is_list = listing->count >= 0 && listing->count <= MMUL_OPENCL_DEVICES_MAX;
+    return end == MMUL_CHILD_DONE && !is_list ? MMUL_CHILD_EXITED : end;
+}
 
 static enum mmul_status add_warning(struct mmul_probe *probe, const char *line,
                                     struct mmul_error *err) {
@@ -70,15 +101,15 @@ struct trial {
 
 static enum mmul_status start_trial(struct trial *trial, struct mmul_error *err) {
     enum mmul_status status = mmul_drivers_store(&trial->driver, 1, trial->folder, err);
-    return status == MMUL_OK ? mmul_child_start(trial->folder, &trial->child, err) : status;
+    return status == MMUL_OK ? start_listing(trial->folder, &trial->child, err) : status;
 }
 
 static enum mmul_status finish_trial(struct trial *trial, double limit_seconds, double deadline,
-                                     struct mmul_listing *scratch, struct mmul_probe *probe,
+                                     struct listing *scratch, struct mmul_probe *probe,
                                      struct mmul_error *err) {
     char what[96];
     int detail = 0;
-    enum mmul_child_end end = mmul_child_finish(&trial->child, deadline, scratch, &detail);
+    enum mmul_child_end end = finish_listing(&trial->child, deadline, scratch, &detail);
     trial->good = end == MMUL_CHILD_DONE;
     if (trial->good) {
         return MMUL_OK;
@@ -92,7 +123,7 @@ static enum mmul_status run_trials(struct trial *trials, int count, double limit
                                    struct mmul_probe *probe, struct mmul_error *err) {
     void *scratch = NULL;
     enum mmul_status status =
-        mmul_allocate(1, sizeof(struct mmul_listing), "a device list", &scratch, err);
+        mmul_allocate(1, sizeof(struct listing), "a device list", &scratch, err);
     for (int i = 0; i < count && status == MMUL_OK; i++) {
         status = start_trial(&trials[i], err);
     }
@@ -121,12 +152,12 @@ static enum mmul_status adopt(const char *folder, double limit_seconds, struct m
                               struct mmul_error *err) {
     struct mmul_child child;
     int detail = 0;
-    enum mmul_status status = mmul_child_start(folder, &child, err);
+    enum mmul_status status = start_listing(folder, &child, err);
     if (status != MMUL_OK) {
         return status;
     }
     enum mmul_child_end end =
-        mmul_child_finish(&child, mmul_clock_now() + limit_seconds, &probe->listing, &detail);
+        finish_listing(&child, mmul_clock_now() + limit_seconds, &probe->listing, &detail);
     mmul_drivers_select(folder);
     if (end == MMUL_CHILD_DONE) {
         cl_uint count = 0;
@@ -189,12 +220,12 @@ static enum mmul_status look(double limit_seconds, struct mmul_probe *probe,
                              struct mmul_error *err) {
     struct mmul_child child;
     int detail = 0;
-    enum mmul_status status = mmul_child_start(NULL, &child, err);
+    enum mmul_status status = start_listing(NULL, &child, err);
     if (status != MMUL_OK) {
         return status;
     }
     enum mmul_child_end end =
-        mmul_child_finish(&child, mmul_clock_now() + limit_seconds, &probe->listing, &detail);
+        finish_listing(&child, mmul_clock_now() + limit_seconds, &probe->listing, &detail);
     if (end == MMUL_CHILD_DONE) {
         return MMUL_OK;
     }

@@ -177,6 +177,18 @@ bool mmul_device_abandon(struct mmul_device *device) {
     return atomic_compare_exchange_strong(&device->call, &under_way, MMUL_CALL_ABANDONED);
 }
 
+enum mmul_status mmul_device_tune(struct mmul_device *device,
+                                  const struct mmul_tuned_kernel *kernel, struct mmul_error *err) {
+    if (device->lost) {
+        return fail_lost(device, err);
+    }
+    if (device->table->tune == NULL) {
+        return mmul_fail(err, MMUL_ERR_UNAVAILABLE, "device '%s' has no parameters to tune",
+                         device->table->kind);
+    }
+    return device->table->tune(device->self, kernel, err); // a refusal is no loss
+}
+
 enum mmul_status mmul_device_warm_up(struct mmul_device *device, struct mmul_error *err) {
     if (device->lost) {
         return fail_lost(device, err);

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "device/tuning.h"
 
 void mmul_context_warn(struct mmul_context *context, const char *format, ...) {
     va_list arguments;
@@ -58,9 +59,13 @@ enum mmul_status mmul_context_collect_warnings(struct mmul_context *context, str
 }
 
 enum mmul_status mmul_context_warm_up(struct mmul_context *context, struct mmul_error *err) {
+    struct mmul_error untuned;
+    int kernels = 0;
     if (context->warm)
         return MMUL_OK;
     double begin = mmul_clock_now();
+    if (mmul_tuning_apply_stored(context->device, &kernels, &untuned) != MMUL_OK)
+        mmul_context_warn(context, "rank %d: %s", context->comm->rank, untuned.text);
     enum mmul_status status = mmul_device_warm_up(context->device, err);
     context->warm_up_seconds = mmul_clock_now() - begin;
     context->warm = status == MMUL_OK;

@@ -4,7 +4,7 @@
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 load helper
 
-commands=(mul gen info convert diff verify split join devices plan bench calibrate)
+commands=(mul gen info convert diff verify split join devices plan bench calibrate tune)
 
 @test "--help lists the commands of this version and no others" {
     program --help

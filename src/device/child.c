@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
 //
-// A child process that lists OpenCL devices and writes the result through a pipe as plain bytes.
-// The child does nothing else and leaves with _exit: threads that existed at the fork (OpenBLAS's)
-// do not exist in it, and no exit handler of ours runs twice. Its output streams are silenced.
-// Knows nothing of drivers and warnings: opencl_probe.c draws the conclusions.
-#include "device/opencl_child.h"
+// Work in a child process, whose result comes through a pipe as plain bytes. The child does nothing
+// else and leaves with _exit: threads that existed at the fork (OpenBLAS's) do not exist in it, and
+// no exit handler of ours runs twice. Its output streams are silenced.
+// Knows nothing of what the work is.
+#include "device/child.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <string.h>
+#include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -18,7 +18,6 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "device/opencl_drivers.h"
 
 // --------------------------------------------------------------------------------- in the child
 
@@ -57,26 +56,26 @@ static bool write_all(int output, const void *bytes, size_t count) {
     return true;
 }
 
-_Noreturn static void list_and_exit(const char *folder, int output, pid_t parent) {
+_Noreturn static void work_and_exit(mmul_child_work *work, const void *argument, size_t bytes,
+                                    int output, pid_t parent) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) {
         _exit(1);
     }
     reset_signals();
     silence();
-    if (folder != NULL) {
-        mmul_drivers_select(folder);
+    void *result = calloc(1, bytes);
+    if (result == NULL) {
+        _exit(1);
     }
-    struct mmul_listing listing;
-    memset(&listing, 0, sizeof listing);
-    mmul_opencl_list(listing.devices, &listing.count);
-    _exit(write_all(output, &listing, sizeof listing) ? 0 : 1);
+    work(argument, result);
+    _exit(write_all(output, result, bytes) ? 0 : 1);
 }
 
 // -------------------------------------------------------------------------------- in the parent
 
-enum mmul_status mmul_child_start(const char *folder, struct mmul_child *child,
-                                  struct mmul_error *err) {
+enum mmul_status mmul_child_start(mmul_child_work *work, const void *argument, size_t result_bytes,
+                                  struct mmul_child *child, struct mmul_error *err) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) {
         return mmul_fail_errno(err, MMUL_ERR_SYSTEM, errno, "cannot make a pipe");
@@ -85,7 +84,7 @@ enum mmul_status mmul_child_start(const char *folder, struct mmul_child *child,
     pid_t pid = fork();
     if (pid == 0) {
         close(ends[0]);
-        list_and_exit(folder, ends[1], parent);
+        work_and_exit(work, argument, result_bytes, ends[1], parent);
     }
     int errnum = errno;
     close(ends[1]);
@@ -93,7 +92,7 @@ enum mmul_status mmul_child_start(const char *folder, struct mmul_child *child,
         close(ends[0]);
         return mmul_fail_errno(err, MMUL_ERR_SYSTEM, errnum, "cannot start a child process");
     }
-    *child = (struct mmul_child){.pid = pid, .output = ends[0]};
+    *child = (struct mmul_child){.pid = pid, .output = ends[0], .result_bytes = result_bytes};
     return MMUL_OK;
 }
 
@@ -135,14 +134,14 @@ static ssize_t read_some(int input, void *bytes, size_t capacity, size_t have) {
     return got > 0 ? (ssize_t)have + got : -1;
 }
 
-// Reads a whole listing; false when the stream ends or the deadline comes first (`*late`).
-static bool read_listing(int input, double deadline, struct mmul_listing *listing, bool *late) {
+// Reads a whole result; false when the stream ends or the deadline comes first (`*late`).
+static bool read_result(const struct mmul_child *child, double deadline, void *result, bool *late) {
     size_t have = 0;
     *late = false;
-    while (have < sizeof *listing) {
+    while (have < child->result_bytes) {
         double left = deadline - mmul_clock_now();
         int patience = left <= 0.0 ? 0 : left < 3600.0 ? (int)(left * 1000.0) + 1 : 3600000;
-        struct pollfd ready = {.fd = input, .events = POLLIN};
+        struct pollfd ready = {.fd = child->output, .events = POLLIN};
         int count = poll(&ready, 1, patience);
         if (count <= 0 && left <= 0.0) { // what came in time is read even when we come late
             *late = true;
@@ -151,25 +150,19 @@ static bool read_listing(int input, double deadline, struct mmul_listing *listin
         if (count <= 0) {
             continue; // a signal, or time to look at the clock
         }
-        ssize_t now = read_some(input, listing, sizeof *listing, have);
+        ssize_t now = read_some(child->output, result, child->result_bytes, have);
         if (now < 0) {
             return false;
         }
         have = (size_t)now;
     }
-    return listing->count >= 0 && listing->count <= MMUL_OPENCL_DEVICES_MAX;
+    return true;
 }
 
-enum mmul_child_end mmul_child_finish(struct mmul_child *child, double deadline,
-                                      struct mmul_listing *listing, int *detail) {
-    int wait_status = 0;
-    bool late = false;
-    bool complete = read_listing(child->output, deadline, listing, &late);
-    close(child->output);
-    bool ended = reap_or_kill(child->pid, late ? 0.0 : 2.0, &wait_status);
-    child->pid = 0;
+// How a child that was reaped ended, or one that had to be killed.
+static enum mmul_child_end end_of(bool ended, int wait_status, int *detail) {
     *detail = 0;
-    if (late || !ended) {
+    if (!ended) {
         return MMUL_CHILD_HUNG;
     }
     if (WIFSIGNALED(wait_status)) {
@@ -177,5 +170,51 @@ enum mmul_child_end mmul_child_finish(struct mmul_child *child, double deadline,
         return MMUL_CHILD_CRASHED;
     }
     *detail = WEXITSTATUS(wait_status);
-    return complete && *detail == 0 ? MMUL_CHILD_DONE : MMUL_CHILD_EXITED;
+    return *detail == 0 ? MMUL_CHILD_DONE : MMUL_CHILD_EXITED;
+}
+
+enum mmul_child_end mmul_child_finish(struct mmul_child *child, double deadline, void *result,
+                                      int *detail) {
+    int wait_status = 0;
+    bool late = false;
+    bool complete = read_result(child, deadline, result, &late);
+    close(child->output);
+    bool ended = reap_or_kill(child->pid, late ? 0.0 : 2.0, &wait_status);
+    child->pid = 0;
+    enum mmul_child_end end = end_of(ended && !late, wait_status, detail);
+    return end == MMUL_CHILD_DONE && !complete ? MMUL_CHILD_EXITED : end;
+}
+
+// ---------------------------------------------------------------------------------- other programs
+
+_Noreturn static void execute(const char *const *argv, const char *folder, pid_t parent) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent || chdir(folder) != 0) {
+        _exit(126);
+    }
+    reset_signals();
+    silence();
+    int log = open("log", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (log >= 0) {
+        dup2(log, STDOUT_FILENO);
+        dup2(log, STDERR_FILENO);
+    }
+    execvp(argv[0], (char *const *)(uintptr_t)argv);
+    _exit(127);
+}
+
+enum mmul_status mmul_child_run(const char *const *argv, const char *folder, double seconds,
+                                enum mmul_child_end *end, int *detail, struct mmul_error *err) {
+    int wait_status = 0;
+    pid_t parent = getpid();
+    pid_t pid = fork();
+    if (pid == 0) {
+        execute(argv, folder, parent);
+    }
+    if (pid < 0) {
+        return mmul_fail_errno(err, MMUL_ERR_SYSTEM, errno, "cannot start a child process");
+    }
+    bool ended = reap_or_kill(pid, seconds, &wait_status);
+    *end = end_of(ended, wait_status, detail);
+    return MMUL_OK;
 }

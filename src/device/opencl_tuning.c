@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+//
+// Tuned parameters to CLBlast. It keeps them for the device as long as the process lives: no call
+// takes them back, neither CLBlastClearCache nor closing the device. So a set that is not yet
+// believed is tried in a child process (tuner.h).
+#include <clblast_c.h>
+
+#include "base/status.h"
+#include "device/opencl_device.h"
+#include "device/opencl_error.h"
+#include "device/tuning.h"
+
+enum mmul_status mmul_opencl_tune(void *self, const struct mmul_tuned_kernel *kernel,
+                                  struct mmul_error *err) {
+    struct mmul_opencl *opencl = self;
+    const char *names[MMUL_TUNED_PARAMETERS];
+    size_t values[MMUL_TUNED_PARAMETERS];
+    for (int i = 0; i < kernel->count; i++) {
+        names[i] = kernel->names[i];
+        values[i] = (size_t)kernel->values[i];
+    }
+    CLBlastStatusCode code =
+        CLBlastOverrideParameters(opencl->device, kernel->kernel, CLBlastPrecisionSingle,
+                                  (size_t)kernel->count, names, values);
+    if (code == CLBlastSuccess) {
+        return MMUL_OK;
+    }
+    return mmul_fail(err, MMUL_ERR_DATA, "cannot tune kernel '%s' on '%s': %s (%d)", kernel->kernel,
+                     opencl->label, mmul_opencl_code_name((int)code), (int)code);
+}
