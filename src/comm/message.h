@@ -24,8 +24,9 @@ struct mmul_message {
 // "bytes changed on the way between root and node 1", MMUL_ERR_SYSTEM, with a hint.
 enum mmul_status mmul_fail_changed(int from_node, int to_node, struct mmul_error *err);
 
-// Local. `tag` and the one after it are used. `bytes` <= 1 GiB of `data`, borrowed (like `message`) until it was tested done. `failed`: send
-// something, so that nobody waits, but say that it means nothing.
+// Local. `tag` and the one after it are used. `bytes` <= 1 GiB of `data`, borrowed (like `message`)
+// until it was tested done. `failed`: send something, so that nobody waits, but say that it means
+// nothing.
 // Fail with MMUL_ERR_SYSTEM (MPI); the message is not active then.
 enum mmul_status mmul_message_send(MPI_Comm mpi, int peer, int tag, const void *data, int64_t bytes,
                                    bool failed, struct mmul_message *message,

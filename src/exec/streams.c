@@ -178,3 +178,15 @@ enum mmul_status mmul_range_write(struct mmul_files *files, struct mmul_range ra
     mmul_files_count(files, p.at);
     return status;
 }
+
+static enum mmul_status produce(void *context, int node, int64_t begin, int64_t end, void *to,
+                                struct mmul_error *err) {
+    return mmul_stream_read(context, node, begin, end, to, err);
+}
+
+static enum mmul_status consume(void *context, int node, int64_t begin, int64_t end,
+                                const void *from, struct mmul_error *err) {
+    return mmul_stream_write(context, node, begin, end, from, err);
+}
+
+const struct mmul_stream_end mmul_stream_end = {.produce = produce, .consume = consume};

@@ -5,6 +5,7 @@
 // segment. So transposes, column splits and repeated batches are all the same case.
 #pragma once
 
+#include "comm/exchange.h"
 #include "plan/schedule.h"
 
 // Root's files; counts what went through.
@@ -54,3 +55,6 @@ enum mmul_status mmul_range_read(struct mmul_files *files, enum mmul_stream_kind
                                  struct mmul_range range, void *to, struct mmul_error *err);
 enum mmul_status mmul_range_write(struct mmul_files *files, struct mmul_range range,
                                   const void *from, struct mmul_error *err);
+
+// The two as callbacks of an exchange; their context is a struct mmul_stream.
+extern const struct mmul_stream_end mmul_stream_end;

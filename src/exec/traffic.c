@@ -456,18 +456,7 @@ enum mmul_attention mmul_traffic_attend(struct mmul_traffic *traffic) {
 
 // ---------------------------------------------------------------------------------- start, end
 
-static enum mmul_status produce(void *context, int node, int64_t begin, int64_t end, void *to,
-                                struct mmul_error *err) {
-    return mmul_stream_read(context, node, begin, end, to, err);
-}
-
-static enum mmul_status consume(void *context, int node, int64_t begin, int64_t end,
-                                const void *from, struct mmul_error *err) {
-    return mmul_stream_write(context, node, begin, end, from, err);
-}
-
 static enum mmul_status init_team_traffic(struct mmul_traffic *t, struct mmul_error *err) {
-    static const struct mmul_stream_end end = {.produce = produce, .consume = consume};
     const struct mmul_plan *plan = t->run->plan;
     int64_t chunk = plan->round_bytes > 0 ? plan->round_bytes : MMUL_ROUND_BYTES;
     enum mmul_status status = mmul_allocate(plan->node_count, sizeof(int64_t), "traffic",
@@ -476,9 +465,9 @@ static enum mmul_status init_team_traffic(struct mmul_traffic *t, struct mmul_er
         status = mmul_allocate(plan->node_count, sizeof(int64_t), "traffic",
                                (void **)&t->gather_bytes, err);
     if (status == MMUL_OK)
-        status = mmul_exchange_init(&t->scatter, &t->run->team, false, end, chunk, err);
+        status = mmul_exchange_init(&t->scatter, &t->run->team, false, mmul_stream_end, chunk, err);
     if (status == MMUL_OK)
-        status = mmul_exchange_init(&t->gather, &t->run->team, true, end, chunk, err);
+        status = mmul_exchange_init(&t->gather, &t->run->team, true, mmul_stream_end, chunk, err);
     if (status != MMUL_OK || !t->is_root)
         return status;
     t->lane_bytes = mmul_schedule_panel_bytes(plan, mmul_schedule_step(plan, 0)); // the largest

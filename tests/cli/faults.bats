@@ -364,7 +364,8 @@ wait_for() {
     return 1
 }
 
-# A result of 16 bits is written, one of 32 is computed where it lies. The limit comes while rank 1 computes: the file's space is reserved, the node's segment is there.
+# A result of 16 bits is written, one of 32 is computed where it lies. The limit comes while rank 1 computes: the
+# file's space is reserved, the node's segment is there.
 @test "a limit on file size that strikes in mid-run ends all ranks with 74" {
     write_script record 'echo $$ > pid' 'exec "$@"'
     {

@@ -126,7 +126,8 @@ cable_bytes() {
     local hosts=node1:3,node2:3 received sent rx tx
     "$MPIMATMUL" gen big_A.bin --dims 301x503 --kind integer --seed 1
     "$MPIMATMUL" gen big_B.bin --dims 503x601 --kind integer --seed 2
-    lab_mpirun $hosts -n 6 "$MPIMATMUL" plan big_A.bin big_B.bin --weights equal --split rows --device cpu --io root --json \
+    lab_mpirun $hosts -n 6 "$MPIMATMUL" plan big_A.bin big_B.bin --weights equal --split rows --device cpu \
+        --io root --json \
         > plan.json
     read -r received sent <<< "$(cable_bytes node2)"
     lab_mpirun $hosts -n 6 "$MPIMATMUL" mul big_A.bin big_B.bin --weights equal --split rows --device cpu \

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Hosts that see root's files read them themselves; hosts that do not are sent what they need. The hosts of the
 # lab share this machine's files; one that should not see them gets a folder of its own over theirs.
-# shellcheck disable=SC2154 # status, output and stderr are set by bats
+# shellcheck disable=SC2154,SC2016 # status, output and stderr are set by bats; a script is written in quotes
 load ../cli/helper
 load hosts
 
