@@ -7,7 +7,8 @@
 #include "base/clock.h"
 #include "base/status.h"
 
-static const double NAP_LEAST_SECONDS = 20e-6, NAP_MOST_SECONDS = 300e-6;
+static const double NAP_LEAST_SECONDS = 20e-6;
+static const double NAP_WAITING_SECONDS = 300e-6, NAP_MOST_SECONDS = 1e-3;
 
 static void *compute(void *argument) {
     const struct mmul_pipeline *pipeline = argument;
@@ -33,12 +34,13 @@ static int attend(const struct mmul_pipeline *pipeline, pthread_t *thread, int c
             pthread_detach(*thread);
             code = start(pipeline, thread);
         }
-        if (what != MMUL_ATTEND_NOTHING) {
+        if (what == MMUL_ATTEND_ABANDONED || what == MMUL_ATTEND_MOVED) {
             nap = NAP_LEAST_SECONDS;
             continue;
         }
+        double most = what == MMUL_ATTEND_WAITING ? NAP_WAITING_SECONDS : NAP_MOST_SECONDS;
         mmul_clock_nap(nap);
-        nap = nap * 1.5 < NAP_MOST_SECONDS ? nap * 1.5 : NAP_MOST_SECONDS;
+        nap = nap * 1.5 < most ? nap * 1.5 : most;
     }
 }
 

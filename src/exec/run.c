@@ -210,6 +210,8 @@ static enum mmul_attention attend(void *context) {
     enum mmul_attention tail = mmul_tail_attend(threads->run->tail);
     if (traffic == MMUL_ATTEND_MOVED || tail == MMUL_ATTEND_MOVED)
         return MMUL_ATTEND_MOVED;
+    if (traffic == MMUL_ATTEND_WAITING || tail == MMUL_ATTEND_WAITING)
+        return MMUL_ATTEND_WAITING;
     if (traffic == MMUL_ATTEND_NOTHING || tail == MMUL_ATTEND_NOTHING)
         return MMUL_ATTEND_NOTHING;
     return atomic_load(&threads->run->has_computed) ? MMUL_ATTEND_FINISHED : MMUL_ATTEND_NOTHING;

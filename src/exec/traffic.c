@@ -279,7 +279,6 @@ static void tell_stored(struct mmul_traffic *t, int64_t steps) {
 
 static bool begin_gather(struct mmul_traffic *t) {
     const struct mmul_team *team = &t->run->team;
-    const struct mmul_layout *l = &t->run->layout;
     struct mmul_step step = mmul_schedule_step(t->run->plan, t->gather_next);
     int64_t total = 0;
     if (!t->is_root && steps_done(t) <= step.index)
@@ -293,7 +292,9 @@ static bool begin_gather(struct mmul_traffic *t) {
         return true;
     t->gather_stream =
         (struct mmul_stream){.files = &t->run->files, .kind = MMUL_STREAM_RESULT, .step = step};
-    char *mine = t->is_root ? NULL : t->run->segment.data + mmul_layout_result(l, step.index);
+    char *mine = NULL;
+    if (!t->is_root)
+        mine = t->run->segment.data + mmul_layout_result(&t->run->layout, step.index);
     mmul_exchange_begin(&t->gather, (struct mmul_transfer){.bytes = t->gather_bytes,
                                                            .mine = mine,
                                                            .context = &t->gather_stream});
@@ -407,7 +408,6 @@ static bool advance_own_results(struct mmul_traffic *t) {
 
 // ------------------------------------------------------------------------------------ all of it
 
-// This node's blocks of C are where they belong.
 static bool is_stored(const struct mmul_traffic *t) {
     const struct mmul_layout *l = &t->run->layout;
     if (t->is_root)
@@ -433,6 +433,11 @@ static bool is_finished(const struct mmul_traffic *t) {
            t->panels.next == l->loads && t->panels.at >= t->panels.bytes && is_stored(t);
 }
 
+static bool is_under_way(const struct mmul_traffic *t) {
+    return !mmul_exchange_is_idle(&t->scatter) || !mmul_exchange_is_idle(&t->gather) ||
+           t->panels_ended < t->panels_begun;
+}
+
 enum mmul_attention mmul_traffic_attend(struct mmul_traffic *traffic) {
     struct mmul_traffic *t = traffic;
     bool moved = false;
@@ -451,7 +456,9 @@ enum mmul_attention mmul_traffic_attend(struct mmul_traffic *traffic) {
         t->run->stored = mmul_clock_now();
     if (moved)
         return MMUL_ATTEND_MOVED;
-    return is_finished(t) ? MMUL_ATTEND_FINISHED : MMUL_ATTEND_NOTHING;
+    if (is_finished(t))
+        return MMUL_ATTEND_FINISHED;
+    return is_under_way(t) ? MMUL_ATTEND_WAITING : MMUL_ATTEND_NOTHING;
 }
 
 // ---------------------------------------------------------------------------------- start, end
