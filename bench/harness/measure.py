@@ -142,7 +142,7 @@ class Product:
 
     def mul_lab(self, lab, hosts, options=()):
         """With a rank on each of the first hosts of a lab."""
-        return self.mul([*lab.mpirun(hosts), *self.words(["--device", "cpu", *options])], env=lab.env())
+        return self.mul([*lab.mpirun(hosts), *self.words(["--device", "cpu", "--io", "root", *options])], env=lab.env())
 
     def numpy(self, threads):
         self.path("N").unlink(missing_ok=True)

@@ -105,11 +105,29 @@ static enum mmul_status compute_step(struct mmul_run *run, struct mmul_step step
     return mmul_run_compute_part(run, step, &part, err);
 }
 
+// Where panels and blocks of C are mapped, the panels of a matrix lie side by side: all that are left
+// of it make one step, for wide products are the faster ones. Returns how many steps that are.
+static int64_t widen(const struct mmul_run *run, struct mmul_step *step) {
+    int64_t count = 1;
+    if (run->mapped.whole == NULL || run->mapped.c == NULL)
+        return count;
+    for (; step->index + count < run->layout.steps; count++) {
+        struct mmul_step next = mmul_schedule_step(run->plan, step->index + count);
+        if (next.round != step->round || next.matrix_begin != step->matrix_begin ||
+            next.begin != step->end)
+            break;
+        step->end = next.end;
+    }
+    return count;
+}
+
 void mmul_run_compute(struct mmul_run *run) {
     struct mmul_board_rank *board = &run->board->ranks[run->context->comm->node_rank];
     int rank = run->context->comm->rank;
-    for (int64_t i = atomic_load(&board->steps_done); i < run->layout.steps; i++) {
+    int64_t count = 1;
+    for (int64_t i = atomic_load(&board->steps_done); i < run->layout.steps; i += count) {
         struct mmul_step step = mmul_schedule_step(run->plan, i);
+        count = widen(run, &step);
         if (mmul_schedule_units(run->plan, rank, step) > 0) {
             if (!wait_for_step(run, step))
                 break;
@@ -120,7 +138,7 @@ void mmul_run_compute(struct mmul_run *run) {
                 break;
             }
         }
-        atomic_store(&board->steps_done, i + 1);
+        atomic_store(&board->steps_done, i + count);
     }
     atomic_store(&board->steps_done, run->layout.steps); // also when cancelled: nobody waits
     mmul_tail_compute(run->tail);

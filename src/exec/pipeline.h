@@ -6,8 +6,7 @@
 #include "mpimatmul_local.h"
 
 enum mmul_attention {
-    MMUL_ATTEND_NOTHING, // to be done until somebody has computed or asks
-    MMUL_ATTEND_WAITING, // for bytes that are on their way
+    MMUL_ATTEND_NOTHING,
     MMUL_ATTEND_MOVED,
     MMUL_ATTEND_ABANDONED, // the compute thread is stuck for good: compute is called on a new one
     MMUL_ATTEND_FINISHED

@@ -43,10 +43,11 @@ static enum mmul_status create_verifier(struct mmul_run *run, struct mmul_error 
     bool whole = mmul_panels_check_whole(p, plan->axis, plan->panel_units, plan->rounds,
                                          plan->tail_begin < plan->total);
     run->checks_by_whole = whole;
+    int64_t panel = mmul_problem_result_width(p, plan->axis); // where panels are widened
     enum mmul_axis other = plan->axis == MMUL_ROWS ? MMUL_COLS : MMUL_ROWS;
-    return mmul_verifier_init(&run->verifier, whole ? plan->panel_units : most_units(run),
-                              whole ? most_units(run) : plan->panel_units, p->k,
-                              whole ? other : plan->axis, plan->verify_seed, err);
+    return mmul_verifier_init(&run->verifier, whole ? panel : most_units(run),
+                              whole ? most_units(run) : panel, p->k, whole ? other : plan->axis,
+                              plan->verify_seed, err);
 }
 
 // Work space of this rank; local.
@@ -210,8 +211,6 @@ static enum mmul_attention attend(void *context) {
     enum mmul_attention tail = mmul_tail_attend(threads->run->tail);
     if (traffic == MMUL_ATTEND_MOVED || tail == MMUL_ATTEND_MOVED)
         return MMUL_ATTEND_MOVED;
-    if (traffic == MMUL_ATTEND_WAITING || tail == MMUL_ATTEND_WAITING)
-        return MMUL_ATTEND_WAITING;
     if (traffic == MMUL_ATTEND_NOTHING || tail == MMUL_ATTEND_NOTHING)
         return MMUL_ATTEND_NOTHING;
     return atomic_load(&threads->run->has_computed) ? MMUL_ATTEND_FINISHED : MMUL_ATTEND_NOTHING;

@@ -221,15 +221,12 @@ static bool attend_claim(struct mmul_tail *tail, struct mmul_claim *claim) {
 }
 
 enum mmul_attention mmul_tail_attend(struct mmul_tail *tail) {
-    bool moved = false, finished = true, waiting = false;
+    bool moved = false, finished = true;
     if (tail->mpi == MPI_COMM_NULL)
         return MMUL_ATTEND_FINISHED;
     for (int i = 0; i < tail->depth; i++) {
         moved |= attend_claim(tail, &tail->claims[i]);
-        int state = atomic_load(&tail->claims[i].state);
-        finished &= state == MMUL_CLAIM_NONE;
-        waiting |= state == MMUL_CLAIM_ASKED || state == MMUL_CLAIM_ARRIVING ||
-                   state == MMUL_CLAIM_LEAVING;
+        finished &= atomic_load(&tail->claims[i].state) == MMUL_CLAIM_NONE;
     }
     if (tail->root != NULL) {
         moved |= mmul_tail_root_advance(tail->root);
@@ -237,7 +234,7 @@ enum mmul_attention mmul_tail_attend(struct mmul_tail *tail) {
     }
     if (moved)
         return MMUL_ATTEND_MOVED;
-    return finished ? MMUL_ATTEND_FINISHED : waiting ? MMUL_ATTEND_WAITING : MMUL_ATTEND_NOTHING;
+    return finished ? MMUL_ATTEND_FINISHED : MMUL_ATTEND_NOTHING;
 }
 
 // ------------------------------------------------------------------------------- compute thread

@@ -433,11 +433,6 @@ static bool is_finished(const struct mmul_traffic *t) {
            t->panels.next == l->loads && t->panels.at >= t->panels.bytes && is_stored(t);
 }
 
-static bool is_under_way(const struct mmul_traffic *t) {
-    return !mmul_exchange_is_idle(&t->scatter) || !mmul_exchange_is_idle(&t->gather) ||
-           t->panels_ended < t->panels_begun;
-}
-
 enum mmul_attention mmul_traffic_attend(struct mmul_traffic *traffic) {
     struct mmul_traffic *t = traffic;
     bool moved = false;
@@ -456,9 +451,7 @@ enum mmul_attention mmul_traffic_attend(struct mmul_traffic *traffic) {
         t->run->stored = mmul_clock_now();
     if (moved)
         return MMUL_ATTEND_MOVED;
-    if (is_finished(t))
-        return MMUL_ATTEND_FINISHED;
-    return is_under_way(t) ? MMUL_ATTEND_WAITING : MMUL_ATTEND_NOTHING;
+    return is_finished(t) ? MMUL_ATTEND_FINISHED : MMUL_ATTEND_NOTHING;
 }
 
 // ---------------------------------------------------------------------------------- start, end

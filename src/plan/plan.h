@@ -12,7 +12,7 @@
 #include "plan/budget.h"
 
 // Most bytes per round of a scatter or gather in root's buffer.
-enum { MMUL_ROUND_BYTES = 64 << 20 };
+enum { MMUL_ROUND_BYTES = 8 << 20 };
 
 struct mmul_plan_rank {
     int64_t begin, end; // part of the split range; empty is legal

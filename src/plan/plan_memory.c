@@ -109,7 +109,8 @@ static int64_t check_unit_bytes(const struct mmul_planning *p, const struct mmul
 static int64_t check_bytes(const struct mmul_planning *p, const struct mmul_cut *cut) {
     const int64_t few = 64; // makes up for what is rounded up
     int64_t projected = checks_whole(p, cut) ? mmul_larger(cut->panel_units, few) : few;
-    return mmul_check_bytes(projected, p->plan->problem.k) + cut->panel_units +
+    return mmul_check_bytes(projected, p->plan->problem.k) +
+           mmul_problem_result_width(&p->plan->problem, p->plan->axis) +
            p->tail_most * check_unit_bytes(p, cut);
 }
 
