@@ -33,7 +33,7 @@
 #define MMUL_LINK_LATENCY_SECONDS  100e-6
 
 // Of TCP over Ethernet, at either end; to be calibrated.
-#define MMUL_NETWORK_CPU_SECONDS_PER_BYTE 2e-9
+#define MMUL_NETWORK_CPU_SECONDS_PER_BYTE 0.35e-9
 
 struct mmul_cost_request {
     const struct mmul_problem *problem; // borrowed, like all of it, until destroy

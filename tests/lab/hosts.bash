@@ -87,7 +87,8 @@ lab_up() {
         ip -n "$LAB_NAME-launcher" address add 10.77.0.254/24 dev bridge &&
         ip -n "$LAB_NAME-launcher" link set bridge up || return 1
     # A switch has no firewall: in the launcher's namespace frames need not pass through one.
-    ip netns exec "$LAB_NAME-launcher" sh -c 'echo 0 > /proc/sys/net/bridge/bridge-nf-call-iptables' 2> /dev/null || true
+    ip netns exec "$LAB_NAME-launcher" sh -c 'echo 0 > /proc/sys/net/bridge/bridge-nf-call-iptables' \
+        2> /dev/null || true
     for ((number = 1; number <= $1; number++)); do
         LAB_HOSTS+=" node$number"
         lab_plug "node$number" "$number" || return 1
