@@ -41,22 +41,29 @@ static bool wait_for_step(struct mmul_run *run, struct mmul_step step) {
 }
 
 // By when a product must be done, lest its device counts as hung: many times what was predicted.
-// Devices of unknown speed are taken for very slow ones.
-static int64_t latest(const struct mmul_run *run, const struct mmul_product *product) {
+// Devices of unknown speed, such as those that have taken over, count as very slow ones.
+static int64_t latest(const struct mmul_run *run, double flops) {
     static const double slow_flops = 1e8, times = 20, least_seconds = 30;
-    double speed = run->context->cluster->ranks[run->context->comm->rank].speed_flops;
-    double flops = 2.0 * (double)product->m * (double)product->n * (double)product->k;
-    double seconds = times * flops / (speed > 0 ? speed : slow_flops);
+    const struct mmul_context *context = run->context;
+    double speed = context->cluster->ranks[context->comm->rank].speed_flops;
+    bool known = speed > 0 && run->watched_replacements == run->replacements_before;
+    double seconds = times * flops / (known ? speed : slow_flops);
     seconds = seconds > least_seconds ? seconds : least_seconds;
     if (run->args->device_timeout_seconds > 0)
         seconds = run->args->device_timeout_seconds;
     return (int64_t)((mmul_clock_now() + seconds) * 1e9);
 }
 
+static void begin_watch(struct mmul_run *run, const struct mmul_product *product) {
+    double flops = 2.0 * (double)product->m * (double)product->n * (double)product->k;
+    atomic_store(&run->product_flops, (int64_t)flops);
+    atomic_store(&run->product_until, latest(run, flops));
+}
+
 static enum mmul_status multiply_and_check(struct mmul_run *run, const struct mmul_product *product,
                                            const char *place, struct mmul_error *err) {
     double begin = mmul_clock_now();
-    atomic_store(&run->product_until, latest(run, product));
+    begin_watch(run, product);
     enum mmul_status status = mmul_worker_multiply(&run->worker, product, err);
     double computed = mmul_clock_now();
     run->mine.compute_seconds += computed - begin;
@@ -145,13 +152,21 @@ void mmul_run_compute(struct mmul_run *run) {
     run->computed = mmul_clock_now();
 }
 
-bool mmul_run_give_up_device(struct mmul_run *run) {
+// The device is held. True when it is too late; one that has just taken over gets time of its own.
+static bool is_late(struct mmul_run *run) {
     int64_t until = atomic_load(&run->product_until);
+    if (until == 0 || mmul_clock_now() * 1e9 < (double)until)
+        return false;
+    if (run->watched_replacements == run->context->replacements)
+        return true;
+    run->watched_replacements = run->context->replacements;
+    atomic_store(&run->product_until, latest(run, (double)atomic_load(&run->product_flops)));
+    return false;
+}
+
+static void give_up(struct mmul_run *run) {
     struct mmul_context *context = run->context;
     struct mmul_error err;
-    if (until == 0 || mmul_clock_now() * 1e9 < (double)until ||
-        !mmul_device_abandon(context->device))
-        return false;
     atomic_store(&run->product_until, 0);
     mmul_verifier_forget(&run->verifier);
     mmul_fail(&err, MMUL_ERR_UNAVAILABLE, "rank %d: device '%.80s' hangs", context->comm->rank,
@@ -166,7 +181,16 @@ bool mmul_run_give_up_device(struct mmul_run *run) {
         run->compute_error = err;
         mmul_run_cancel(run);
     }
-    return true;
+}
+
+bool mmul_run_give_up_device(struct mmul_run *run) {
+    if (atomic_load(&run->product_until) == 0 || !mmul_context_hold_device(run->context))
+        return false;
+    bool late = is_late(run) && mmul_device_abandon(run->context->device);
+    if (late)
+        give_up(run);
+    mmul_context_release_device(run->context);
+    return late;
 }
 
 void mmul_run_cancel(struct mmul_run *run) {

@@ -100,10 +100,22 @@ static enum mmul_status open_next(struct mmul_context *context, const char *why,
 enum mmul_status mmul_context_replace_device(struct mmul_context *context, const char *why,
                                              struct mmul_error *err) {
     struct mmul_device *old = context->device;
+    while (atomic_flag_test_and_set(&context->replacing)) // the other thread only looks
+        mmul_clock_nap(20e-6);
     enum mmul_status status = open_next(context, why, err);
-    if (context->device != old)
+    bool replaced = context->device != old;
+    atomic_flag_clear(&context->replacing);
+    if (replaced)
         mmul_device_close(old);
     return status;
+}
+
+bool mmul_context_hold_device(struct mmul_context *context) {
+    return !atomic_flag_test_and_set(&context->replacing);
+}
+
+void mmul_context_release_device(struct mmul_context *context) {
+    atomic_flag_clear(&context->replacing);
 }
 
 enum mmul_status mmul_context_abandon_device(struct mmul_context *context, const char *why,

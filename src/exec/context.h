@@ -2,6 +2,8 @@
 // What a rank keeps between jobs: its communicators, the cluster, its device and its warnings.
 #pragma once
 
+#include <stdatomic.h>
+
 #include "base/text.h"
 #include "comm/comm.h"
 #include "device/device.h"
@@ -12,6 +14,7 @@ struct mmul_context {
     struct mmul_comm *comm;            // owned
     struct mmul_cluster *cluster;      // owned; the same on all ranks
     struct mmul_device *device;        // owned; this rank's
+    atomic_flag replacing;             // held while `device` changes; see mmul_context_hold_device
     char device_name[128];             // what it was opened as
     struct mmul_cpuset fallback_cores; // where the CPU computes when it takes over ...
     int fallback_threads;              // ... and with how many threads
@@ -44,8 +47,13 @@ enum mmul_status mmul_context_warm_up(struct mmul_context *context, struct mmul_
 enum mmul_status mmul_context_replace_device(struct mmul_context *context, const char *why,
                                              struct mmul_error *err);
 
+// From another thread: keeps `device` from being replaced until it is released. False: it is being
+// replaced right now.
+bool mmul_context_hold_device(struct mmul_context *context);
+void mmul_context_release_device(struct mmul_context *context);
+
 // The same for a device that hangs in a call of another thread (mmul_device_abandon said so): it is
-// left as it is.
+// left as it is. The caller holds it.
 enum mmul_status mmul_context_abandon_device(struct mmul_context *context, const char *why,
                                              struct mmul_error *err);
 

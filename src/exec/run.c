@@ -142,7 +142,7 @@ enum mmul_status mmul_run_create(struct mmul_context *context, const struct mmul
     made->args = args;
     made->me = &mmul_plan_ranks(plan)[comm->rank];
     made->team = MMUL_TEAM_NOBODY;
-    made->replacements_before = context->replacements;
+    made->replacements_before = made->watched_replacements = context->replacements;
     borrow_files(made);
     status = mmul_comm_agree(comm, create_team(made, err), err);
     if (status == MMUL_OK)

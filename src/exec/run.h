@@ -48,7 +48,9 @@ struct mmul_run {
     double computed;               // ... this rank had nothing left to compute ...
     double stored;                 // ... its node's blocks had all left; 0: not yet
     _Atomic bool has_computed;     // the compute thread has ended
-    _Atomic int64_t product_until; // when the product under way must be done, nanoseconds; 0: none
+    // Of the product under way: when it must be done, nanoseconds (0: none), and how much it is.
+    _Atomic int64_t product_until, product_flops;
+    _Atomic int watched_replacements; // main thread: of the device that product_until is for
     int64_t tail_network_bytes;    // root: that claims moved
     int replacements_before;       // of the context's device
     struct mmul_report_rank mine;

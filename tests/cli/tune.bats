@@ -66,7 +66,7 @@ kept_files() {
     sed -i 's/"MWG": 64/"MWG": 48/' cache/mpimatmul/tuned-*.json
     program mul A.bin B.bin -o C.bin --device 0:0 --progress none --weights equal
     expect_status 0
-    expect_warning "device '0:0 ($DEVICE)' is not used any more, 'cpu' takes over: * wrong rows"
+    expect_warning "device '0:0 ($DEVICE)' is not used any more, 'cpu' takes over: * wrong columns"
 }
 
 @test "parameters with which products are wrong are not kept" {

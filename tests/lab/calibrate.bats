@@ -23,8 +23,8 @@ setup() {
     mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return 1
     export XDG_CACHE_HOME=$BATS_TEST_TMPDIR/cache
     profiles=$XDG_CACHE_HOME/mpimatmul
-    "$MPIMATMUL" gen A.bin --dims 300x20 --kind integer --seed 1 2> /dev/null
-    "$MPIMATMUL" gen B.bin --dims 20x30 --kind integer --seed 2 2> /dev/null
+    "$MPIMATMUL" gen A.bin --dims 1100x1000 --kind integer --seed 1 2> /dev/null
+    "$MPIMATMUL" gen B.bin --dims 1000x1000 --kind integer --seed 2 2> /dev/null
 }
 
 # expect_plan SPEEDS: where the speeds of the next plan are from.
