@@ -42,17 +42,17 @@ struct mmul_run {
     struct mmul_tail *tail;  // owned
     struct mmul_worker worker;
     struct mmul_verifier verifier;
-    int64_t pieces_round;          // whose pieces are being multiplied
-    bool checks_by_whole;          // it projects the whole operand, not this rank's pieces
-    double begin;                  // when the run began ...
-    double computed;               // ... this rank had nothing left to compute ...
-    double stored;                 // ... its node's blocks had all left; 0: not yet
-    _Atomic bool has_computed;     // the compute thread has ended
+    int64_t pieces_round;      // whose pieces are being multiplied
+    bool checks_by_whole;      // it projects the whole operand, not this rank's pieces
+    double begin;              // when the run began ...
+    double computed;           // ... this rank had nothing left to compute ...
+    double stored;             // ... its node's blocks had all left; 0: not yet
+    _Atomic bool has_computed; // the compute thread has ended
     // Of the product under way: when it must be done, nanoseconds (0: none), and how much it is.
     _Atomic int64_t product_until, product_flops;
     _Atomic int watched_replacements; // main thread: of the device that product_until is for
-    int64_t tail_network_bytes;    // root: that claims moved
-    int replacements_before;       // of the context's device
+    int64_t tail_network_bytes;       // root: that claims moved
+    int replacements_before;          // of the context's device
     struct mmul_report_rank mine;
     // The first failure of either thread.
     struct mmul_error compute_error, traffic_error; // status MMUL_OK: none
