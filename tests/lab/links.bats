@@ -92,6 +92,20 @@ expect_right_result() {
     expect_right_result
 }
 
+# Root and the other rank of node2 wait for blocks that never come: they are told.
+@test "a device that is lost on the host far away when nobody may take over ends the job with 69" {
+    local common=("$MPIMATMUL" mul A.bin B.bin -o D.bin --weights equal --io root --no-fallback)
+    local tail
+    for tail in off 0.5; do
+        run --separate-stderr lab_mpirun node1:1,node2:2 -n 1 -host node1 "${common[@]}" --device cpu --tail $tail \
+            : -n 1 -host node2 "${common[@]}" --device cpu --tail $tail \
+            : -n 1 -host node2 "${common[@]}" --device faulty:fail=1:cpu --tail $tail
+        expect_status 69
+        expect_one_line "rank 2 on node2"
+        expect_old_result
+    done
+}
+
 # The processes of our program on a host.
 program_pids() {
     local pid
