@@ -43,3 +43,13 @@ rows = sorted({0, 1, 65535, 65536, 131071} | set(range(17, 131072, 1997)))
 assert (a @ b[rows].astype(np.float64).T == c[:, rows]).all()
 END
 }
+
+@test "a matrix larger than the device, under POCL_MEMORY_LIMIT=1" {
+    "$MPIMATMUL" devices --json | grep -q '"0:0"' || skip "opencl: no device 0:0"
+    "$MPIMATMUL" gen A.bin --dims 70000x4096 --kind integer --seed 1
+    "$MPIMATMUL" gen B.bin --dims 4096x32 --kind integer --seed 2
+    "$MPIMATMUL" mul A.bin B.bin -o alone.bin --device cpu --quiet
+    POCL_MEMORY_LIMIT=1 program mul A.bin B.bin -o C.bin --device 0:0 --no-fallback --quiet
+    expect_status 0
+    cmp alone.bin C.bin
+}
