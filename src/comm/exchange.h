@@ -63,11 +63,6 @@ enum mmul_status mmul_exchange_init(struct mmul_exchange *exchange, const struct
                                     struct mmul_error *err);
 void mmul_exchange_fini(struct mmul_exchange *exchange);
 
-// Bytes that init allocates on root, for the plan: lanes.
-static inline int64_t mmul_exchange_bytes(int64_t lane_bytes) {
-    return MMUL_EXCHANGE_LANES * lane_bytes;
-}
-
 // Starts the next transfer: all members start the same ones in the same order, each when it is
 // ready. Only when idle. Local.
 void mmul_exchange_begin(struct mmul_exchange *exchange, struct mmul_transfer transfer);

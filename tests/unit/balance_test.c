@@ -11,6 +11,7 @@
 #include <math.h>
 
 #include "plan/members.h"
+#include "plans.h"
 
 enum { RANKS_MOST = 64, PANELS_MOST = 64 };
 
@@ -402,11 +403,6 @@ static void test_absent_ranks_are_named(void **state) {
         char text[64];
         assert_string_equal(mmul_members_format(cases[i].out, 10, text), cases[i].text);
     }
-}
-
-static int assert_no_live_bytes(void **state) {
-    (void)state;
-    return mmul_live_bytes() == 0 ? 0 : -1;
 }
 
 int main(void) {

@@ -10,6 +10,7 @@
 #include "base/integer.h"
 #include "plan/panels.h"
 #include "plan/schedule.h"
+#include "plans.h"
 
 static const int64_t MIB = 1 << 20, GIB = (int64_t)1 << 30;
 static const unsigned ALL = MMUL_MAPS_A | MMUL_MAPS_B | MMUL_MAPS_C_IN | MMUL_MAPS_C;
@@ -63,14 +64,6 @@ static struct mmul_cluster *make_cluster(int size, int per_node) {
         cluster->nodes[node].root_link.bytes_per_second = 1.25e9;
     }
     return cluster;
-}
-
-static struct mmul_plan *plan_or_die(const struct mmul_plan_request *request) {
-    struct mmul_plan *plan = NULL;
-    struct mmul_error err = {.text = ""};
-    if (mmul_plan_make(request, &plan, &err) != MMUL_OK)
-        fail_msg("%s", err.text);
-    return plan;
 }
 
 // ----------------------------------------------------------------------------- what must be true
@@ -382,11 +375,6 @@ static void test_rounds_hide_the_pieces(void **state) {
     assert_true(plan->rounds > 1 && mmul_plan_nodes(plan)[1].whole_stays);
     mmul_plan_destroy(plan);
     mmul_cluster_destroy(cluster);
-}
-
-static int assert_no_live_bytes(void **state) {
-    (void)state;
-    return mmul_live_bytes() == 0 ? 0 : -1;
 }
 
 int main(void) {

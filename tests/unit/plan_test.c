@@ -10,6 +10,7 @@
 
 #include "plan/plan.h"
 #include "plan/share.h"
+#include "plans.h"
 
 static const int64_t GIB = (int64_t)1 << 30;
 
@@ -41,14 +42,6 @@ static struct mmul_cluster *make_cluster(int size, int per_node) {
         cluster->nodes[node].memory_available_bytes = 64 * GIB;
     }
     return cluster;
-}
-
-static struct mmul_plan *plan_or_die(const struct mmul_plan_request *request) {
-    struct mmul_plan *plan = NULL;
-    struct mmul_error err = {.text = ""};
-    if (mmul_plan_make(request, &plan, &err) != MMUL_OK)
-        fail_msg("%s", err.text);
-    return plan;
 }
 
 // Parts follow one another and cover the range.
@@ -468,11 +461,6 @@ static void test_tail_needs_memory(void **state) {
     mmul_plan_destroy(with);
     mmul_plan_destroy(without);
     mmul_cluster_destroy(cluster);
-}
-
-static int assert_no_live_bytes(void **state) {
-    (void)state;
-    return mmul_live_bytes() == 0 ? 0 : -1;
 }
 
 int main(void) {
