@@ -24,7 +24,7 @@ static int64_t steps_done(const struct mmul_traffic *t) {
 }
 
 static void cancel(struct mmul_traffic *t) {
-    t->cancelled = t->scatter.cancelled = t->gather.cancelled = true;
+    t->cancelled = t->scatter.cancelled = t->gather.cancelled = t->chain.cancelled = true;
     if (board_of(t) != NULL)
         atomic_store(&board_of(t)->cancelled, 1);
 }
@@ -41,7 +41,9 @@ static void look_for_failures(struct mmul_traffic *t) {
         keep_first(t, &t->scatter.err);
     if (t->gather.failed)
         keep_first(t, &t->gather.err);
-    if (t->scatter.peer_failed || t->gather.peer_failed ||
+    if (t->chain.failed)
+        keep_first(t, &t->chain.err);
+    if (t->scatter.peer_failed || t->gather.peer_failed || t->chain.peer_failed ||
         (board_of(t) != NULL && atomic_load(&board_of(t)->cancelled) != 0))
         cancel(t);
 }
@@ -58,7 +60,7 @@ static bool slot_is_free(const struct mmul_traffic *t, int64_t load) {
     const struct mmul_layout *l = &t->run->layout;
     int64_t before = load - l->node->whole_slots;
     return before < 0 ||
-           (steps_done(t) > l->load_step[before] && (t->is_root || before < t->panels_ended));
+           (steps_done(t) > l->load_step[before] && (t->is_root || before < t->chain.panels_ended));
 }
 
 // All steps before the one that the load-th panel is for have theirs.
@@ -143,130 +145,21 @@ static int64_t transfers_scattered(const struct mmul_traffic *t) {
 
 // ----------------------------------------------------------------------------------- the chain
 
-// The members that the panel of a step comes from and goes to; to: -1, it ends here.
-struct neighbours {
-    int from, to;
-};
-
-// Where a member stands in the chain; root is first.
-static int chain_place(const struct mmul_traffic *t, int member) {
-    return member == 0 ? 0 : mmul_plan_nodes(t->run->plan)[t->run->team.nodes[member]].chain_place;
-}
-
-static struct neighbours find_neighbours(const struct mmul_traffic *t, struct mmul_step step) {
-    const struct mmul_team *team = &t->run->team;
-    int mine = chain_place(t, team->rank);
-    struct neighbours found = {0, -1};
-    for (int member = 1; member < team->size; member++) {
-        int place = chain_place(t, member);
-        if (member == team->rank || !mmul_schedule_loads(t->run->plan, team->nodes[member], step))
-            continue;
-        if (place < mine && place > chain_place(t, found.from))
-            found.from = member;
-        if (place > mine && (found.to < 0 || place < chain_place(t, found.to)))
-            found.to = member;
-    }
-    return found;
-}
-
-static struct mmul_passing *passing_of(struct mmul_traffic *t, int64_t panel) {
-    return &t->passing[panel % MMUL_PANELS_AHEAD];
-}
-
-static void send_panel(struct mmul_traffic *t, struct mmul_passing *p, int to, const char *data) {
-    struct mmul_error err;
-    int64_t bytes =
-        mmul_schedule_panel_bytes(t->run->plan, mmul_schedule_step(t->run->plan, p->step));
-    if (mmul_message_send(t->run->team.chain, to, 0, data, bytes, t->cancelled, &p->send, &err) !=
-        MMUL_OK)
-        keep_first(t, &err);
-}
-
-// Root: the next panel that anybody else loads, from the file into a lane and off.
-static bool begin_sending(struct mmul_traffic *t) {
-    const struct mmul_plan *plan = t->run->plan;
-    struct mmul_step step = mmul_schedule_step(plan, t->panel_step);
-    struct mmul_error err;
-    if (transfers_scattered(t) < 2 * (step.round + 1)) // pieces first: without them nobody starts
-        return false;
-    t->panel_step++;
-    int to = find_neighbours(t, step).to;
-    if (to < 0)
-        return true;
-    int64_t panel = t->panels_begun++;
-    char *lane = t->lanes + panel % MMUL_PANELS_AHEAD * t->lane_bytes;
-    const struct mmul_stream stream = {
-        .files = &t->run->files, .kind = MMUL_STREAM_PANEL, .step = step};
-    struct mmul_passing *p = passing_of(t, panel);
-    *p = (struct mmul_passing){.step = step.index};
-    if (!t->cancelled && mmul_stream_read(&stream, -1, 0, mmul_schedule_panel_bytes(plan, step),
-                                          lane, &err) != MMUL_OK)
-        keep_first(t, &err);
-    send_panel(t, p, to, lane);
-    return true;
-}
-
-static void begin_receiving(struct mmul_traffic *t) {
+// Root sends pieces first: without them nobody starts.
+static bool may_begin_panel(const struct mmul_traffic *t) {
     const struct mmul_layout *l = &t->run->layout;
-    const struct mmul_team *team = &t->run->team;
-    int64_t load = t->panels_begun++;
-    struct mmul_passing *p = passing_of(t, load);
-    struct mmul_step step = mmul_schedule_step(t->run->plan, l->load_step[load]);
-    struct mmul_error err;
-    int from = find_neighbours(t, step).from;
-    *p = (struct mmul_passing){.step = step.index};
-    if (mmul_message_receive(
-            team->chain, from, 0, t->run->segment.data + mmul_layout_panel(l, step.index),
-            mmul_schedule_panel_bytes(t->run->plan, step), &p->receive, &err) != MMUL_OK)
-        keep_first(t, &err);
-    p->receive.from_node = team->nodes[from];
-    p->receive.to_node = l->node_index;
-}
-
-// The oldest panel that is still coming: when it is here, it is told and passed on.
-static bool end_receiving(struct mmul_traffic *t) {
-    struct mmul_passing *p = passing_of(t, t->panels_received);
-    struct mmul_error err;
-    bool done, failed;
-    if (mmul_message_test(&p->receive, &done, &failed, &err) != MMUL_OK)
-        keep_first(t, &err);
-    if (!done)
-        return false;
-    if (failed)
-        cancel(t);
-    t->panels_received++;
-    tell_loaded(t, t->panels_received);
-    int to = find_neighbours(t, mmul_schedule_step(t->run->plan, p->step)).to;
-    if (to >= 0)
-        send_panel(t, p, to, p->receive.data);
-    return true;
-}
-
-static bool end_sending(struct mmul_traffic *t) {
-    struct mmul_error err;
-    bool done, failed;
-    if (mmul_message_test(&passing_of(t, t->panels_ended)->send, &done, &failed, &err) != MMUL_OK)
-        keep_first(t, &err);
-    t->panels_ended += done;
-    return done;
+    int64_t next = t->chain.next;
+    if (!t->is_root)
+        return next < l->loads && slot_is_free(t, next);
+    return next < l->steps &&
+           transfers_scattered(t) >= 2 * (mmul_schedule_step(t->run->plan, next).round + 1);
 }
 
 static bool advance_chain(struct mmul_traffic *t) {
-    bool moved = false;
-    bool has_room = t->panels_begun - t->panels_ended < MMUL_PANELS_AHEAD;
-    if (t->is_root) {
-        if (has_room && t->panel_step < t->run->layout.steps)
-            moved = begin_sending(t);
-        t->panels_received = t->panels_begun;
-    } else if (has_room && t->panels_begun < t->run->layout.loads &&
-               slot_is_free(t, t->panels_begun)) {
-        begin_receiving(t);
-        moved = true;
-    }
-    if (t->panels_received < t->panels_begun)
-        moved |= end_receiving(t);
-    if (t->panels_ended < t->panels_received)
-        moved |= end_sending(t);
+    int64_t received = t->chain.panels_received;
+    bool moved = mmul_chain_advance(&t->chain, may_begin_panel(t));
+    if (!t->is_root && t->chain.panels_received > received)
+        tell_loaded(t, t->chain.panels_received);
     return moved;
 }
 
@@ -420,14 +313,10 @@ static bool is_finished(const struct mmul_traffic *t) {
     if (board_of(t) != NULL && steps_done(t) < l->steps)
         return false;
     if (t->has_team && (t->scatter_next < 2 * t->run->plan->rounds || t->gather_next < l->steps ||
-                        t->panels_ended < t->panels_begun || !mmul_exchange_is_idle(&t->scatter) ||
+                        !mmul_chain_is_over(&t->chain) || !mmul_exchange_is_idle(&t->scatter) ||
                         !mmul_exchange_is_idle(&t->gather)))
         return false;
-    if (!t->is_root)
-        return !t->has_team || t->panels_ended == l->loads;
-    if (t->has_team && t->panel_step < l->steps)
-        return false;
-    if (board_of(t) == NULL)
+    if (!t->is_root || board_of(t) == NULL)
         return true;
     return t->pieces.next == 2 * t->run->plan->rounds && t->pieces.at >= t->pieces.bytes &&
            t->panels.next == l->loads && t->panels.at >= t->panels.bytes && is_stored(t);
@@ -468,11 +357,9 @@ static enum mmul_status init_team_traffic(struct mmul_traffic *t, struct mmul_er
         status = mmul_exchange_init(&t->scatter, &t->run->team, false, mmul_stream_end, chunk, err);
     if (status == MMUL_OK)
         status = mmul_exchange_init(&t->gather, &t->run->team, true, mmul_stream_end, chunk, err);
-    if (status != MMUL_OK || !t->is_root)
-        return status;
-    t->lane_bytes = mmul_schedule_panel_bytes(plan, mmul_schedule_step(plan, 0)); // the largest
-    return mmul_allocate_raw(MMUL_PANELS_AHEAD * t->lane_bytes, 1, "traffic", (void **)&t->lanes,
-                             err);
+    if (status == MMUL_OK)
+        status = mmul_chain_init(&t->chain, t->run, err);
+    return status;
 }
 
 enum mmul_status mmul_traffic_init(struct mmul_traffic *traffic, struct mmul_run *run,
@@ -488,8 +375,8 @@ enum mmul_status mmul_traffic_init(struct mmul_traffic *traffic, struct mmul_run
 void mmul_traffic_fini(struct mmul_traffic *traffic) {
     mmul_exchange_fini(&traffic->scatter);
     mmul_exchange_fini(&traffic->gather);
+    mmul_chain_fini(&traffic->chain);
     mmul_free(traffic->scatter_bytes);
     mmul_free(traffic->gather_bytes);
-    mmul_free(traffic->lanes);
     *traffic = (struct mmul_traffic){0};
 }

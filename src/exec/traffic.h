@@ -6,17 +6,9 @@
 #pragma once
 
 #include "comm/exchange.h"
-#include "comm/message.h"
+#include "exec/chain.h"
 #include "exec/pipeline.h"
 #include "exec/run.h"
-
-enum { MMUL_PANELS_AHEAD = 2 };
-
-// A panel on its way through this node. Root: out of a lane. Others: into a slot, and on.
-struct mmul_passing {
-    struct mmul_message receive, send;
-    int64_t step;
-};
 
 // Root's own node: bytes [at, bytes) of a stream are left to be read from the files into the
 // segment, or written from it.
@@ -37,11 +29,7 @@ struct mmul_traffic {
     struct mmul_stream scatter_stream, gather_stream; // root: their contexts
     int64_t scatter_next;                             // transfer: round * 2, + 1 for C_in
     int64_t gather_next;                              // step
-    struct mmul_passing passing[MMUL_PANELS_AHEAD];
-    char *lanes; // root, owned: a panel each
-    int64_t lane_bytes;
-    int64_t panels_begun, panels_received, panels_ended;
-    int64_t panel_step; // root: from here on it looks for the next panel to send
+    struct mmul_chain chain;
     struct mmul_own pieces, panels, results;
 };
 

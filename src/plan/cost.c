@@ -195,7 +195,8 @@ static double hop_seconds(const struct mmul_cost *cost, int from, struct mmul_li
 
 static void set_chain(struct mmul_cost *cost) {
     int from = cost->root_node, place = 0;
-    double first = 0, gap = 0;
+    double packets = cost->panel_bytes / MMUL_PACKET_BYTES, passed = 0, gap = 0;
+    packets = packets > 1 ? packets : 1;
     cost->first_in_chain = cost->last_in_chain = -1;
     for (int i = 0; i < cost->node_count - 1; i++) {
         struct mmul_cost_node *node = &cost->nodes[cost->chain[i]];
@@ -203,8 +204,9 @@ static void set_chain(struct mmul_cost *cost) {
             continue;
         struct mmul_link link = hop(cost, from, cost->chain[i]);
         double seconds = hop_seconds(cost, from, link);
-        node->first = first += seconds + link.latency_seconds;
+        passed += seconds / packets + link.latency_seconds;
         node->gap = gap = seconds > gap ? seconds : gap;
+        node->first = passed + gap - gap / packets;
         node->chain_place = ++place;
         cost->first_in_chain = place == 1 ? cost->chain[i] : cost->first_in_chain;
         cost->last_in_chain = from = cost->chain[i];

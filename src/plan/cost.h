@@ -10,9 +10,10 @@
 //   tau_r   seconds of a step of x_r / R units                                    (step_cost.h)
 //   S       sum over other nodes of units / B_i: through root's link one after another
 //   pieces  T_A = b_A S; a round's are there after T_A / R, all after T_A
-//   panels  follow along a chain of leaders, fastest link first, stored and forwarded: with
+//   panels  follow along a chain of leaders, fastest link first, in P packets each: with
 //           t_h = panel bytes / rate of hop h, latency l_h, and H_i the hops from root to node i,
-//             first_i = sum over H_i of (t_h + l_h), gap_i = max over H_i of t_h
+//             gap_i = max over H_i of t_h
+//             first_i = sum over H_i of (t_h / P + l_h) + (1 - 1/P) gap_i
 //           panel w of round 0 is at node i at T_A / R + first_i + w gap_i, the last of all at
 //           T_A + first_i + (Q W - 1) gap_i
 //   result  D = b_C S comes back, G = D / N of it after the last step

@@ -9,8 +9,11 @@
 
 #include "model/problem.h"
 
-// A panel is one message between two leaders, and MPI counts are int.
 #define MMUL_PANEL_BYTES_MOST ((int64_t)1 << 30)
+
+// What goes over one link at once, at most: small enough to stay in a cache and to be passed on
+// soon, large enough that a message's own cost does not count.
+enum { MMUL_PACKET_BYTES = 1 << 20 };
 
 struct mmul_cut {
     int64_t rounds;

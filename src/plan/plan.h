@@ -11,7 +11,7 @@
 #include "model/problem.h"
 #include "plan/budget.h"
 
-// Most bytes per round of a scatter or gather in root's buffer.
+// What goes over all links at once in a scatter or gather, through a buffer of root, at most.
 enum { MMUL_ROUND_BYTES = 8 << 20 };
 
 struct mmul_plan_rank {

@@ -13,7 +13,7 @@
 
 // Room beside the bytes of small jobs: rounds deal out whole 64-byte pieces to each node. Under a
 // limit the buffers take no more than a part of it, if that is enough to work with.
-enum { ROUND_LEAST = 1 << 20, ROUND_ENOUGH = 4 << 20, ROUND_PART = 16, ROUND_LANES = 4 };
+enum { ROUND_LEAST = 1 << 20, ROUND_PART = 16, ROUND_LANES = 4 };
 
 static const double DEVICE_MEMORY_SHARE = 0.8;
 
@@ -56,11 +56,12 @@ void mmul_planning_size_round(struct mmul_planning *p) {
     double unit =
         (double)(mmul_planning_piece_bytes(p) + c_in_bytes(p) + mmul_planning_result_bytes(p));
     double shared = (double)p->plan->total * unit, most = whole > shared ? whole : shared;
-    int64_t limit = p->request->memory_limit_bytes, bytes = MMUL_ROUND_BYTES;
-    if (p->plan->node_count == 1)
+    int64_t limit = p->request->memory_limit_bytes, others = p->plan->node_count - 1;
+    int64_t bytes = mmul_smaller(MMUL_ROUND_BYTES, others * MMUL_PACKET_BYTES);
+    if (others == 0)
         return;
     if (limit > 0)
-        bytes = mmul_smaller(bytes, mmul_larger(ROUND_ENOUGH, limit / ROUND_PART));
+        bytes = mmul_smaller(bytes, mmul_larger(MMUL_PACKET_BYTES, limit / ROUND_PART));
     p->plan->round_bytes = most < (double)bytes ? (int64_t)most + ROUND_LEAST : bytes;
 }
 
@@ -83,13 +84,10 @@ static int64_t on_cpu_through_opencl(const struct mmul_planning *p, int rank) {
     return (int64_t)(whole < most ? whole : most);
 }
 
-// Root passes everything on: two rounds each way and, when it maps the whole operand, two panels
-// on their way into the chain.
-static int64_t root_bytes(const struct mmul_planning *p, const struct mmul_cut *cut) {
-    int64_t bytes = ROUND_LANES * p->plan->round_bytes;
-    if (p->plan->node_count > 1 && p->request->panels && (p->maps[p->root_node] & whole_flag(p)))
-        bytes += 2 * mmul_panels_bytes(&p->plan->problem, p->plan->axis, cut);
-    return bytes;
+// Root passes everything on: two rounds each way, and four packets on their way into the chain.
+static int64_t root_bytes(const struct mmul_planning *p) {
+    int64_t round = p->plan->round_bytes;
+    return ROUND_LANES * round + 4 * mmul_smaller(round, MMUL_PACKET_BYTES);
 }
 
 static bool checks_whole(const struct mmul_planning *p, const struct mmul_cut *cut) {
@@ -128,7 +126,7 @@ int64_t mmul_planning_private_bytes(const struct mmul_planning *p, const struct 
     if (p->in[rank] && (p->maps[p->rank_node[rank]] & all) != all)
         bytes += 2 * p->tail_most *
                  (mmul_planning_piece_bytes(p) + c_in_bytes(p) + mmul_planning_result_bytes(p));
-    return rank == 0 ? bytes + root_bytes(p, cut) : bytes;
+    return rank == 0 ? bytes + root_bytes(p) : bytes;
 }
 
 // -------------------------------------------------------------------------------------- capacity
