@@ -112,9 +112,7 @@ static enum mmul_status compute_step(struct mmul_run *run, struct mmul_step step
     return mmul_run_compute_part(run, step, &part, err);
 }
 
-// Where panels and blocks of C are mapped, the panels of a matrix lie side by side: all that are left
-// of it make one step, for wide products are the faster ones. Returns how many steps that are.
-static int64_t widen(const struct mmul_run *run, struct mmul_step *step) {
+int64_t mmul_run_widen(const struct mmul_run *run, struct mmul_step *step) {
     int64_t count = 1;
     if (run->mapped.whole == NULL || run->mapped.c == NULL)
         return count;
@@ -134,7 +132,7 @@ void mmul_run_compute(struct mmul_run *run) {
     int64_t count = 1;
     for (int64_t i = atomic_load(&board->steps_done); i < run->layout.steps; i += count) {
         struct mmul_step step = mmul_schedule_step(run->plan, i);
-        count = widen(run, &step);
+        count = mmul_run_widen(run, &step);
         if (mmul_schedule_units(run->plan, rank, step) > 0) {
             if (!wait_for_step(run, step))
                 break;

@@ -8,6 +8,11 @@
 // call. A failure goes to run->compute_error and cancels the node's other work.
 void mmul_run_compute(struct mmul_run *run);
 
+// Where panels and blocks of C are mapped, the panels of a matrix lie side by side: all that are left
+// of it from *step on make one step, for wide products are the faster ones. Returns how many steps
+// of the schedule that are. Local.
+int64_t mmul_run_widen(const struct mmul_run *run, struct mmul_step *step);
+
 // One step of a part: every segment of it that uses the step's panel. Local.
 enum mmul_status mmul_run_compute_part(struct mmul_run *run, struct mmul_step step,
                                        const struct mmul_part *part, struct mmul_error *err);

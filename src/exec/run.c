@@ -40,10 +40,10 @@ static int64_t most_units(const struct mmul_run *run) {
 static enum mmul_status create_verifier(struct mmul_run *run, struct mmul_error *err) {
     const struct mmul_plan *plan = run->plan;
     const struct mmul_problem *p = &plan->problem;
-    bool whole = mmul_panels_check_whole(p, plan->axis, plan->panel_units, plan->rounds,
-                                         plan->tail_begin < plan->total);
+    int64_t panel = mmul_panels_at_once(p, plan->axis, plan->panel_units, run->layout.node->maps);
+    bool whole =
+        mmul_panels_check_whole(p, plan->axis, panel, plan->rounds, plan->tail_begin < plan->total);
     run->checks_by_whole = whole;
-    int64_t panel = mmul_problem_result_width(p, plan->axis); // where panels are widened
     enum mmul_axis other = plan->axis == MMUL_ROWS ? MMUL_COLS : MMUL_ROWS;
     return mmul_verifier_init(&run->verifier, whole ? panel : most_units(run),
                               whole ? most_units(run) : panel, p->k, whole ? other : plan->axis,

@@ -251,8 +251,11 @@ static enum mmul_status compute_claim(struct mmul_tail *tail, struct mmul_claim 
     double begin = mmul_clock_now();
     if (claim->pieces != NULL)
         mmul_run_forget_pieces(run);
-    for (int64_t i = 0; status == MMUL_OK && i < run->layout.steps; i++)
-        status = mmul_run_compute_part(run, mmul_schedule_step(plan, i), &part, err);
+    for (int64_t i = 0, count; status == MMUL_OK && i < run->layout.steps; i += count) {
+        struct mmul_step step = mmul_schedule_step(plan, i);
+        count = mmul_run_widen(run, &step);
+        status = mmul_run_compute_part(run, step, &part, err);
+    }
     run->mine.claimed_units += units;
     run->mine.claims++;
     double seconds = mmul_clock_now() - begin;

@@ -76,10 +76,16 @@ int64_t mmul_panels_bytes(const struct mmul_problem *problem, enum mmul_axis axi
     return cut->panel_matrices * cut->panel_units * unit_bytes(problem, axis);
 }
 
+int64_t mmul_panels_at_once(const struct mmul_problem *problem, enum mmul_axis axis,
+                            int64_t panel_units, unsigned maps) {
+    unsigned wide = MMUL_MAPS_C | (axis == MMUL_ROWS ? MMUL_MAPS_B : MMUL_MAPS_A);
+    return (maps & wide) == wide ? mmul_problem_result_width(problem, axis) : panel_units;
+}
+
 bool mmul_panels_check_whole(const struct mmul_problem *problem, enum mmul_axis axis,
-                             int64_t panel_units, int64_t rounds, bool has_tail) {
+                             int64_t units_at_once, int64_t rounds, bool has_tail) {
     bool repeats = mmul_shape_matrices(problem->c) >
                    mmul_shape_matrices(mmul_problem_whole_shape(problem, axis));
-    return panel_units == mmul_problem_result_width(problem, axis) &&
+    return units_at_once == mmul_problem_result_width(problem, axis) &&
            (repeats || has_tail || rounds > 1);
 }

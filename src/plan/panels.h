@@ -7,6 +7,7 @@
 // steps and faster gemms.
 #pragma once
 
+#include "model/cluster.h"
 #include "model/problem.h"
 
 #define MMUL_PANEL_BYTES_MOST ((int64_t)1 << 30)
@@ -40,7 +41,12 @@ int mmul_panels_candidates(const struct mmul_problem *problem, enum mmul_axis ax
 int64_t mmul_panels_bytes(const struct mmul_problem *problem, enum mmul_axis axis,
                           const struct mmul_cut *cut);
 
+// Units of the whole operand that a rank multiplies by at once: where its node maps both that
+// operand and C (`maps`: enum mmul_maps), the panels of a matrix lie side by side.
+int64_t mmul_panels_at_once(const struct mmul_problem *problem, enum mmul_axis axis,
+                            int64_t panel_units, unsigned maps);
+
 // The check projects one side of a product once and passes over the other (exec/verify.h): the
-// whole operand, where it is one panel that meets several pieces, else a rank's pieces.
+// whole operand, where all of it is met at once by several pieces, else a rank's pieces.
 bool mmul_panels_check_whole(const struct mmul_problem *problem, enum mmul_axis axis,
-                             int64_t panel_units, int64_t rounds, bool has_tail);
+                             int64_t units_at_once, int64_t rounds, bool has_tail);

@@ -104,12 +104,14 @@ static int64_t check_unit_bytes(const struct mmul_planning *p, const struct mmul
 }
 
 // The rest of it.
-static int64_t check_bytes(const struct mmul_planning *p, const struct mmul_cut *cut) {
+static int64_t check_bytes(const struct mmul_planning *p, const struct mmul_cut *cut, int node) {
     const int64_t few = 64; // makes up for what is rounded up
-    int64_t projected = checks_whole(p, cut) ? mmul_larger(cut->panel_units, few) : few;
-    return mmul_check_bytes(projected, p->plan->problem.k) +
-           mmul_problem_result_width(&p->plan->problem, p->plan->axis) +
-           p->tail_most * check_unit_bytes(p, cut);
+    const struct mmul_problem *problem = &p->plan->problem;
+    enum mmul_axis axis = p->plan->axis;
+    int64_t once = mmul_panels_at_once(problem, axis, cut->panel_units, p->maps[node]);
+    bool whole = mmul_panels_check_whole(problem, axis, once, cut->rounds, p->tail_most > 0);
+    return mmul_check_bytes(whole ? mmul_larger(once, few) : few, problem->k) +
+           mmul_problem_result_width(problem, axis) + p->tail_most * check_unit_bytes(p, cut);
 }
 
 int64_t mmul_planning_private_bytes(const struct mmul_planning *p, const struct mmul_cut *cut,
@@ -117,7 +119,7 @@ int64_t mmul_planning_private_bytes(const struct mmul_planning *p, const struct 
     const struct mmul_problem *problem = &p->plan->problem;
     const struct mmul_rank_info *info = &p->request->cluster->ranks[rank];
     unsigned all = MMUL_MAPS_A | MMUL_MAPS_B | MMUL_MAPS_C;
-    int64_t bytes = check_bytes(p, cut);
+    int64_t bytes = check_bytes(p, cut, p->rank_node[rank]);
     bool half = mmul_dtype_bytes(problem->a_dtype) < 4 || mmul_dtype_bytes(problem->b_dtype) < 4;
     if (half && info->host_memory)
         bytes += MMUL_HOST_STAGING_BYTES;

@@ -73,7 +73,9 @@ static struct line line_of(const struct mmul_step_request *r) {
     double panels = (double)r->cut->panels;
     double width = (double)mmul_problem_result_width(p, r->axis);
     double matrices = (double)mmul_shape_matrices(mmul_problem_whole_shape(p, r->axis));
-    double per_matrix = ceil(width / (double)r->cut->panel_units);
+    double cuts = ceil(width / (double)r->cut->panel_units); // panels of a matrix
+    double per_matrix =
+        ceil(width / (double)mmul_panels_at_once(p, r->axis, r->cut->panel_units, r->maps));
     struct line line = {.request = r,
                         .height = (double)mmul_problem_units(p, r->axis),
                         .mean = width / panels,
@@ -86,7 +88,8 @@ static struct line line_of(const struct mmul_step_request *r) {
     double piece = line.k * split / panels, block = 4 * line.mean; // bytes per unit
     double up = per_byte(r->rank, speed->upload_bytes_per_second);
     double down = per_byte(r->rank, speed->download_bytes_per_second);
-    line.fixed = MMUL_STEP_SECONDS + panel * (up + 1 / MMUL_CHECK_BYTES_PER_SECOND);
+    line.fixed =
+        MMUL_STEP_SECONDS * per_matrix / cuts + panel * (up + 1 / MMUL_CHECK_BYTES_PER_SECOND);
     line.slope = piece * up + block * down + (p->beta != 0 ? block * up : 0) +
                  (piece * per_matrix + block) / MMUL_CHECK_BYTES_PER_SECOND;
     add_files(&line, piece + (p->beta != 0 ? block : 0), block);

@@ -4,6 +4,9 @@
 //
 // A step of x units against a panel of w units (the mean of the round's panels), inner size k:
 //
+// where w is the whole width, and a W-th of such a step counts, where the rank multiplies by all
+// panels at once (plan/panels.h):
+//
 //     seconds(x) = gemm + device + check + files + overhead
 //     gemm       2 x w k / rate(s),  s = 3 / (1/x + 1/w + 1/k)
 //     device     bytes of panel, block and a W-th of the piece (it stays there for the W panels of

@@ -22,6 +22,7 @@ struct recorder {
     int uploads, downloads;       // after the products
     int fails_at;                 // the gemm that fails, counted from 1
     int gemm_count;
+    int undisturbed; // the gemm that takes no time, counted from 1
 };
 
 static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mmul_error *err) {
@@ -37,8 +38,9 @@ static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mm
     const struct mmul_operand operands[] = {args->a, args->b, args->c};
     for (int i = 0; i < 3; i++)
         assert_true(mmul_host_address(operands[i])[args->m * args->m - 1] != 0);
-    mmul_clock_nap(r->nap_seconds);
-    if (++r->gemm_count == r->fails_at) {
+    if (++r->gemm_count != r->undisturbed)
+        mmul_clock_nap(r->nap_seconds);
+    if (r->gemm_count == r->fails_at) {
         err->status = MMUL_ERR_UNAVAILABLE;
         return MMUL_ERR_UNAVAILABLE;
     }
@@ -95,13 +97,22 @@ static void briefly_the_first_long_size_is_the_last(void **state) {
     struct mmul_speed speed = {.warm_up_seconds = 3, .origin = MMUL_SPEED_MEASURED};
     assert_int_equal(measure(&r, false, GIB, &speed), MMUL_OK);
     assert_int_equal(speed.measured_points, 1);
-    assert_int_equal(r.gemms[0], 4);
+    assert_int_equal(r.gemms[0], 6);
     assert_int_equal(r.gemms[1], 0);
     assert_true(speed.flops[0] > 0 && speed.flops[0] <= 2.0 * 256 * 256 * 256 / 0.021);
     for (int i = 1; i < MMUL_SPEED_POINTS; i++)
         assert_true(speed.flops[i] == speed.flops[0]);
     assert_true(speed.upload_bytes_per_second > 0 && speed.download_bytes_per_second > 0);
     assert_true(speed.warm_up_seconds == 3 && speed.origin == MMUL_SPEED_MEASURED);
+}
+
+// Whatever else the machine does only adds to a time: one undisturbed product is enough.
+static void the_shortest_time_counts(void **state) {
+    (void)state;
+    struct recorder r = {.nap_seconds = 0.2, .memory_bytes = GIB, .undisturbed = 4};
+    struct mmul_speed speed = {0};
+    assert_int_equal(measure(&r, false, GIB, &speed), MMUL_OK);
+    assert_true(speed.flops[0] > 2.0 * 256 * 256 * 256 / 0.1);
 }
 
 static void thoroughly_every_size_that_fits(void **state) {
@@ -139,7 +150,7 @@ static void transfers_are_for_devices_with_memory_of_their_own(void **state) {
     struct mmul_speed speed = {0};
     assert_int_equal(measure(&r, false, 64 << 20, &speed), MMUL_OK);
     int products = 3; // uploads of the one size
-    assert_true(r.uploads - products >= 4 && (r.uploads - products) % 4 == 0);
+    assert_true(r.uploads - products >= 6 && (r.uploads - products) % 6 == 0);
     assert_int_equal(r.downloads, r.uploads - products);
     struct mmul_device_table borrowing = table;
     borrowing.buffer_borrow = mmul_host_buffer_borrow;
@@ -174,6 +185,7 @@ static void the_median_is_the_lower_middle(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(briefly_the_first_long_size_is_the_last),
+        cmocka_unit_test(the_shortest_time_counts),
         cmocka_unit_test(thoroughly_every_size_that_fits),
         cmocka_unit_test(not_even_thoroughly_what_takes_too_long),
         cmocka_unit_test(a_small_device_gets_small_squares),

@@ -367,8 +367,10 @@ static void test_rounds_hide_the_pieces(void **state) {
     struct mmul_problem problem = one_product(262144, 512, 1024);
     const unsigned maps[3] = {ALL, 0, 0};
     struct mmul_cluster *cluster = make_cluster(3, 1);
-    for (int rank = 0; rank < 3; rank++)
+    for (int rank = 0; rank < 3; rank++) {
         cluster->ranks[rank].speed_flops = 2e11;
+        cluster->nodes[rank].cores_allowed = 64; // traffic steals nothing
+    }
     struct mmul_plan *plan = plan_or_die(&(struct mmul_plan_request){
         .problem = &problem, .cluster = cluster, .node_maps = maps, .panels = true});
     assert_plan(plan);

@@ -295,7 +295,7 @@ static void test_automatic_shares(void **state) {
         assert_string_equal(ranks[rank].why, "");
     }
     assert_true(units(plan, 0) > units(plan, 2) && units(plan, 2) > 5 * units(plan, 5));
-    assert_true(plan->compute_seconds < plan->predicted_seconds);
+    assert_true(plan->compute_seconds <= plan->predicted_seconds);
     assert_memory_equal(plan->limits, "compute on rank ", 16);
     assert_string_equal(plan->faster, "");
     int64_t piece = 4 * 8000, row = 4 * 8000, moved = 0;
@@ -341,6 +341,7 @@ static void test_a_link_that_slows_the_job_is_named(void **state) {
     for (int i = 0; i < 4; i++) {
         cluster->ranks[i].speed_flops = speeds[i];
         cluster->nodes[i].root_link.bytes_per_second = links[i];
+        cluster->nodes[i].cores_allowed = 64; // traffic steals nothing
     }
     struct mmul_plan *plan = plan_or_die(&(struct mmul_plan_request){.problem = &problem,
                                                                      .cluster = cluster,
