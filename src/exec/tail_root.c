@@ -3,10 +3,13 @@
 // line for a buffer. Runs in root's main thread between everything else it does.
 #include "exec/tail_root.h"
 
+#include <math.h>
+
 #include "base/clock.h"
 #include "base/integer.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "plan/cost.h"
 
 enum { BUFFERS = 2 }; // in either direction
 
@@ -27,6 +30,12 @@ struct buffer {
     struct mmul_message message;
 };
 
+struct claimant {
+    double rate;     // units per second; 0: has not asked yet
+    int64_t pending; // units that it was granted and has not computed yet
+    bool is_out;     // was told that nothing is left
+};
+
 struct mmul_tail_root {
     struct mmul_tail *tail; // borrowed
     int64_t next;           // first unit that nobody has
@@ -35,10 +44,10 @@ struct mmul_tail_root {
     struct word *line;   // owned: MMUL_CLAIMS * 2 per rank
     int line_count;
     struct buffer grants[BUFFERS], blocks[BUFFERS];
-    double *rates;   // owned, per rank: units per second; 0: has not asked yet
-    int open_claims; // told neither "nothing is left" nor ever asked
-    int blocks_left; // granted and not yet in the file
-    bool failed;     // somebody said so: nothing more is granted
+    struct claimant *claimants; // owned, per rank
+    int open_claims;            // told neither "nothing is left" nor ever asked
+    int blocks_left;            // granted and not yet in the file
+    bool failed;                // somebody said so: nothing more is granted
 };
 
 // ------------------------------------------------------------------------------------ start, end
@@ -79,8 +88,8 @@ enum mmul_status mmul_tail_root_create(struct mmul_tail *tail, struct mmul_error
     status = mmul_allocate(2 * MMUL_CLAIMS * (int64_t)plan->size, sizeof *root->line, "claims",
                            (void **)&root->line, err);
     if (status == MMUL_OK)
-        status =
-            mmul_allocate(plan->size, sizeof *root->rates, "claims", (void **)&root->rates, err);
+        status = mmul_allocate(plan->size, sizeof *root->claimants, "claims",
+                               (void **)&root->claimants, err);
     for (int i = 0; status == MMUL_OK && i < BUFFERS; i++) {
         status = buffer_init(&root->grants[i], in, err);
         if (status == MMUL_OK)
@@ -104,7 +113,7 @@ void mmul_tail_root_destroy(struct mmul_tail_root *root) {
         mmul_free(root->blocks[i].data);
     }
     mmul_free(root->line);
-    mmul_free(root->rates);
+    mmul_free(root->claimants);
     mmul_free(root);
 }
 
@@ -124,24 +133,61 @@ static double all_rates(const struct mmul_tail_root *root) {
     double elapsed = mmul_clock_now() - run->begin, rates = 0;
     for (int rank = 0; rank < run->plan->size; rank++) {
         const struct mmul_plan_rank *r = &mmul_plan_ranks(run->plan)[rank];
-        if (!mmul_schedule_claims(run->plan, rank))
+        const struct claimant *c = &root->claimants[rank];
+        if (c->is_out || !mmul_schedule_claims(run->plan, rank))
             continue;
-        rates += root->rates[rank] > 0 ? root->rates[rank]
-                                       : (double)(r->end - r->begin) / (elapsed + 1e-6);
+        rates += c->rate > 0 ? c->rate : (double)(r->end - r->begin) / (elapsed + 1e-6);
     }
     return rates;
 }
 
+// When those who are at the tail already, but `except`, would be done with it alone; INFINITY when
+// there is nobody.
+static double seconds_of_others(const struct mmul_tail_root *root, int except) {
+    const struct mmul_plan *plan = root->tail->run->plan;
+    double units = (double)(plan->total - root->next), rates = 0;
+    for (int rank = 0; rank < plan->size; rank++) {
+        const struct claimant *c = &root->claimants[rank];
+        if (rank == except || c->is_out || !(c->rate > 0))
+            continue;
+        units += (double)c->pending;
+        rates += c->rate;
+    }
+    return rates > 0 ? units / rates : INFINITY;
+}
+
+// Seconds of a claim's bytes to the rank and back.
+static double travel_seconds(const struct mmul_run *run, int rank, int64_t units) {
+    int node = mmul_plan_ranks(run->plan)[rank].node;
+    struct mmul_link link = mmul_cost_root_link(run->context->cluster, node);
+    int64_t bytes = mmul_claim_piece_bytes(run->plan, node, units) +
+                    mmul_claim_c_in_bytes(run->plan, node, units) +
+                    mmul_claim_c_bytes(run->plan, node, units);
+    if (node == mmul_plan_ranks(run->plan)[0].node)
+        return 0;
+    return (double)bytes / link.bytes_per_second + 2 * link.latency_seconds;
+}
+
+// Nothing, where the others alone would be done with all that is left before this rank is back with
+// its claim.
 static struct mmul_range next_range(struct mmul_tail_root *root, int rank, double rate) {
-    const struct mmul_tail *tail = root->tail;
-    const struct mmul_plan *plan = tail->run->plan;
+    const struct mmul_run *run = root->tail->run;
+    const struct mmul_plan *plan = run->plan;
     struct mmul_range range = {root->next, root->next};
-    root->rates[rank] = rate;
-    if (root->failed || root->next == plan->total)
-        return range;
-    range.end += mmul_tail_size(plan->total - root->next, rate, all_rates(root), plan->tail_least,
-                                plan->tail_most);
+    struct claimant *claimant = &root->claimants[rank];
+    int64_t left = plan->total - root->next;
+    claimant->rate = rate;
+    if (!root->failed && left > 0 && !claimant->is_out) {
+        int64_t units =
+            mmul_tail_size(left, rate, all_rates(root), plan->tail_least, plan->tail_most);
+        double seconds =
+            (double)(claimant->pending + units) / rate + travel_seconds(run, rank, units);
+        if (seconds < seconds_of_others(root, rank))
+            range.end += units;
+    }
     root->next = range.end;
+    claimant->pending += range.end - range.begin;
+    claimant->is_out |= range.end == range.begin;
     return range;
 }
 
@@ -222,6 +268,7 @@ static void receive_block(struct mmul_tail_root *root, struct buffer *b, const s
     *b = (struct buffer){.busy = true, .is_block = true, .data = b->data, .node = node};
     b->request = MPI_REQUEST_NULL;
     b->range = (struct mmul_range){word->words[MMUL_WORD_BEGIN], word->words[MMUL_WORD_END]};
+    root->claimants[word->rank].pending -= b->range.end - b->range.begin;
     int64_t bytes = mmul_claim_c_bytes(plan, node, b->range.end - b->range.begin);
     if (bytes == 0)
         return;

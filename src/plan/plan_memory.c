@@ -282,10 +282,14 @@ static void sum_matrices(struct mmul_planning *p) {
             mmul_smaller(p->nodes[node].result_slot_bytes, p->largest[node]);
 }
 
-// As many slots as fit into `room`: all, else fewer of the result, else fewer of both.
+// As many slots as fit into `room`: all of the whole operand, else fewer of the result, else fewer
+// of both. More of the result than that it is computed into one while others travel would only be
+// more memory to touch for the first time.
 static void fill_slots(struct mmul_plan_node *node, int64_t room) {
-    int64_t whole = node->whole_slots, result = node->result_slots;
+    const int64_t enough = 4;
+    int64_t whole = node->whole_slots, result = mmul_smaller(node->result_slots, enough);
     int64_t least = mmul_smaller(2, result);
+    node->result_slots = result;
     node->whole_stays = true;
     if ((double)whole * (double)node->whole_slot_bytes +
             (double)result * (double)node->result_slot_bytes <=

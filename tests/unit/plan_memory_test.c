@@ -249,9 +249,9 @@ static void test_memory_is_saved_in_order(void **state) {
     struct mmul_problem problem = one_product(2048, 32768, 4096); // 32, 512, 256 MiB
     static const struct {
         int64_t mib;
-        bool all_blocks, stays, one_round;
+        bool four_blocks, stays, one_round;
     } cases[] = {{900, true, true, true},
-                 {700, false, true, true},
+                 {620, false, true, true},
                  {400, false, false, true},
                  {40, false, false, false}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -265,7 +265,8 @@ static void test_memory_is_saved_in_order(void **state) {
         const struct mmul_plan_node *node = mmul_plan_nodes(plan);
         assert_plan(plan);
         assert_true(mmul_schedule_panels(plan) >= 4); // reading B behind the first panels
-        assert_int_equal(node->result_slots == mmul_schedule_steps(plan), cases[i].all_blocks);
+        assert_true(node->result_slots >= 2);
+        assert_int_equal(node->result_slots == 4, cases[i].four_blocks);
         if (cases[i].one_round)
             assert_int_equal(node->whole_stays, cases[i].stays);
         assert_int_equal(plan->rounds == 1, cases[i].one_round);
