@@ -67,7 +67,7 @@ def lab4(bench):
     with Lab(bench, 4) as lab:
         lab.rate("1gbit")
         link = lab.measure_link(bench.pick(64 << 20, 1 << 20))
-        is_limited = lab.quota.apply(0.5)
+        is_limited = lab.limit(0.5)
         how = "control group's quota" if is_limited else "2 hosts: faulty:repeat=2, 4 hosts: two on a core"
         slower = [] if is_limited else ["--device", "faulty:repeat=2:cpu"]
         samples = bench.alternate({

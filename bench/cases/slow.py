@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Cases with one rank that is slower than the other."""
+import os
+import time
+from pathlib import Path
+
 from cases.local import prepare
-from harness.measure import Failed, Skip, median
+from harness.measure import Failed, Skip, descendants, median
+from harness.quota import Quota
 from harness.tables import row, side
 
 SLOWER = 4
@@ -13,12 +18,9 @@ def work_seconds(sample):
                for rank in sample["report"]["ranks"])
 
 
-def compare(bench, name, product, devices, options, ideal_part, ideal_text):
-    """A run on two ranks against an ideal that is a part of what one core needs alone, both measured in turn."""
-    samples = bench.alternate({
-        "mul": lambda: product.mul_devices(devices, options),
-        "one core": lambda: product.sgemm(1, ["taskset", "-c", bench.first_core]),
-    })
+def compare(bench, name, product, sides, ideal_part, ideal_text):
+    """`mul` against an ideal that is a part of what one core needs alone; all `sides` are measured in turn."""
+    samples = bench.alternate(sides)
     one_core = median([sample["seconds"] for sample in samples["one core"]])
     ideal = side(f"ideal: {ideal_text}", value=one_core * ideal_part)
     work = side(f"{product.text}: compute + check + idle of the rank with the most, launch and files apart",
@@ -29,29 +31,70 @@ def compare(bench, name, product, devices, options, ideal_part, ideal_text):
             row("with files", wall, ideal, asked=bench.asked(f"{name} with files"), parts=parts)]
 
 
+def one_core(bench, product):
+    return product.sgemm(1, ["taskset", "-c", bench.first_core])
+
+
 def slow4(bench):
     size = bench.pick(6144, 512)
     product = prepare(bench, size, size, size)
-    return compare(bench, "slow4", product, ["cpu", f"faulty:repeat={SLOWER}:cpu"], ["--weights", "auto"],
-                   1 / (1 + 1 / SLOWER), f"one core's time over the sum of the speeds, 1 + 1/{SLOWER}")
+    devices = ["cpu", f"faulty:repeat={SLOWER}:cpu"]
+    return compare(bench, "slow4", product, {
+        "mul": lambda: product.mul_devices(devices, ["--weights", "auto"]),
+        "one core": lambda: one_core(bench, product),
+    }, 1 / (1 + 1 / SLOWER), f"one core's time over the sum of the speeds, 1 + 1/{SLOWER}")
+
+
+class SlowLater:
+    """Watches a run: some seconds after its result file was begun, rank 1 gets a part of its core only."""
+
+    def __init__(self, product, quota, seconds):
+        self.product, self.quota, self.seconds, self.happened = product, quota, seconds, False
+
+    def rank_1(self, pid):
+        """Its process below `pid`; None where it has ended."""
+        for child in descendants(pid):
+            try:
+                if b"OMPI_COMM_WORLD_RANK=1" in Path(f"/proc/{child}/environ").read_bytes().split(b"\0"):
+                    return child
+            except OSError:
+                pass
+        return None
+
+    def __call__(self, pid):
+        while Path(f"/proc/{pid}/exe").exists() and not any(self.product.parts()):
+            time.sleep(0.001)
+        time.sleep(self.seconds)
+        rank = self.rank_1(pid)
+        if rank is not None:
+            self.quota.add(rank)
+            self.happened = True
 
 
 def slowdown(bench):
     size = bench.pick(6144, 512)
     product = prepare(bench, size, size, size)
-    rule = "faulty:repeat={},from={}:cpu"
-    try:
-        plain = product.mul_devices(["cpu", rule.format(SLOWER, 10**6)], ["--weights", "equal"])
-    except Failed as problem:
-        raise Skip(f"no rule `from=N` of the device `faulty`: {problem}") from None
-    products = plain["report"]["ranks"][1]["products"]
-    if products < 2:
-        raise Skip(f"rank 1 computes its part in {products} product, so there is no half-way")
-    first_slow = products // 2 + 1
     # Two equal cores reach the half-way point at a quarter of one core's time; half of the work is left.
-    ideal = 1 / 4 + 1 / 2 / (1 + 1 / SLOWER)
-    rows = compare(bench, "slowdown", product, ["cpu", rule.format(SLOWER, first_slow)], ["--weights", "equal"], ideal,
-                   f"both at full speed to the half, then 1 + 1/{SLOWER} of a core: {ideal:.2f} of one core's time")
+    quarter = one_core(bench, product)["seconds"] / 4
+    try:
+        quota = Quota(f"mmul-{os.getpid()}-slow", 1 / SLOWER)
+    except (OSError, TypeError):
+        raise Skip("no control group can be made here") from None
+
+    def slowed():
+        later = SlowLater(product, quota, quarter)
+        sample = product.mul_ranks(2, ["--device", "cpu", "--weights", "auto"], watch=later)
+        if not later.happened:
+            raise Failed("the run ended before it was half-way")
+        return sample
+
+    try:
+        rows = compare(bench, "slowdown", product,
+                       {"mul": slowed, "one core": lambda: one_core(bench, product)},
+                       1 / 4 + 1 / 2 / (1 + 1 / SLOWER),
+                       f"both at full speed to the half, then 1 + 1/{SLOWER} of a core: 0.65 of one core's time")
+    finally:
+        quota.remove()
     for one in rows:
-        one["note"] = f"rank 1 is {SLOWER} times slower from product {first_slow} of {products}"
+        one["note"] = f"after {quarter:.2f} s rank 1 gets 1/{SLOWER} of its core's time by a control group"
     return rows

@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 from harness.measure import Failed, Skip, run
+from harness.quota import Quota
 
 PORT = 7077
 
@@ -34,58 +35,6 @@ print(time.monotonic() - begin)
 """
 
 
-class Quota:
-    """Limits hosts to a part of a core by control groups (version 1, or 2 where `cpu` is handed down)."""
-
-    PERIOD_US = 10000
-
-    def __init__(self, lab):
-        self.lab, self.folders = lab, []
-
-    @staticmethod
-    def parent():
-        """The control group to make ours in, or None."""
-        if Path("/sys/fs/cgroup/cpu/cpu.cfs_quota_us").exists() or Path("/sys/fs/cgroup/cpu/cpu.shares").exists():
-            return Path("/sys/fs/cgroup/cpu")
-        control = Path("/sys/fs/cgroup/cgroup.subtree_control")
-        return control.parent if control.exists() and "cpu" in control.read_text().split() else None
-
-    def limit(self, host, part):
-        folder = self.parent() / f"{self.lab.variables['LAB_NAME']}-{host}"
-        folder.mkdir()
-        self.folders.append(folder)
-        quota = int(part * self.PERIOD_US)
-        if (folder / "cpu.cfs_quota_us").exists():
-            (folder / "cpu.cfs_period_us").write_text(str(self.PERIOD_US))
-            (folder / "cpu.cfs_quota_us").write_text(str(quota))
-        else:
-            (folder / "cpu.max").write_text(f"{quota} {self.PERIOD_US}")
-
-    def apply(self, part):
-        """Everything that mpirun starts on a host from now on shares `part` of a core. False: it cannot be set."""
-        try:
-            for host in self.lab.hosts:
-                self.limit(host, part)
-        except (OSError, TypeError):
-            self.remove()
-            return False
-        agent = self.lab.folder / "agent"
-        agent.rename(agent.with_suffix(".host"))
-        # `ip netns exec` hides the control groups; through our own root they are still there.
-        groups = f"/proc/{os.getpid()}/root{self.parent()}/{self.lab.variables['LAB_NAME']}"
-        agent.write_text(f'#!/bin/sh\necho $$ > {groups}-"$1"/cgroup.procs && exec {agent}.host "$@"\n')
-        agent.chmod(0o755)
-        return True
-
-    def remove(self):
-        for folder in self.folders:
-            try:
-                folder.rmdir()
-            except OSError as problem:
-                print(f"cannot remove {folder}: {problem.strerror}")
-        self.folders = []
-
-
 class Lab:
     """`with Lab(bench, 2) as lab`: hosts node1, node2 ..., one core each as far as there are cores."""
 
@@ -93,7 +42,7 @@ class Lab:
         self.bench, self.count = bench, count
         self.script = bench.root / "tests" / "lab" / "hosts.bash"
         self.variables = {"TMPDIR": str(bench.folder)}
-        self.quota = Quota(self)
+        self.quotas = []
 
     def words(self, function, *arguments):
         """argv that calls a function of hosts.bash."""
@@ -125,7 +74,28 @@ class Lab:
 
     def __exit__(self, *_):
         self.call("lab_down")
-        self.quota.remove()
+        self.lift()
+
+    def limit(self, part):
+        """Everything that mpirun starts on a host from now on shares `part` of a core. False: it cannot be set."""
+        try:
+            for host in self.hosts:
+                self.quotas.append(Quota(f"{self.variables['LAB_NAME']}-{host}", part))
+        except (OSError, TypeError):
+            self.lift()
+            return False
+        agent = self.folder / "agent"
+        agent.rename(agent.with_suffix(".host"))
+        # `ip netns exec` hides the control groups; through our own root they are still there.
+        groups = f"/proc/{os.getpid()}/root{self.quotas[0].folder.parent}/{self.variables['LAB_NAME']}"
+        agent.write_text(f'#!/bin/sh\necho $$ > {groups}-"$1"/cgroup.procs && exec {agent}.host "$@"\n')
+        agent.chmod(0o755)
+        return True
+
+    def lift(self):
+        for quota in self.quotas:
+            quota.remove()
+        self.quotas = []
 
     def rate(self, rate):
         self.call("lab_rate", rate)

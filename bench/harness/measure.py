@@ -114,6 +114,10 @@ class Product:
     def files(self):
         return [self.path("A"), self.path("B")]
 
+    def parts(self):
+        """The result while it is not complete yet."""
+        return self.bench.folder.glob("*C.bin*")
+
     def words(self, options=()):
         """`mpimatmul mul` of the two files."""
         return [self.bench.program, "mul", *self.files(), "-o", self.path("C"), "--report",

@@ -1,26 +1,29 @@
 // SPDX-License-Identifier: MIT
-// One device, timed. A time is the shortest of a few, for other work on the machine only ever adds
-// to it, after a first one that does not count, so that neither first touch nor the choice of a
-// kernel is in it.
+// One device, timed. A time is a median of a few, taken after a first one that does not count, so
+// that neither first touch nor the choice of a kernel is in it. Each of them is the mean of as many
+// operations as fill a span: a process that gets a part of its cores only (a quota of its control
+// group, other programs) runs at full speed for milliseconds, but not for long.
 #include "exec/measure.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/integer.h"
+#include "base/median.h"
 #include "base/memory.h"
 #include "base/random.h"
 
-enum { REPEATS = 5, TRANSFER_COLS = 1024, TRANSFER_ROWS = 256, TRANSFER_ROWS_MOST = 16384 };
+enum { REPEATS_MOST = 5, TRANSFER_COLS = 1024, TRANSFER_ROWS = 256, TRANSFER_ROWS_MOST = 16384 };
 
 // `enough`: a time this long is told from launching and from the clock. `most`: no size is tried
 // that is expected to take longer.
 // `enough_host_seconds`: the same where a device works in host memory, as fast at any size.
 static const struct depth {
+    int repeats;
+    double span_seconds;
     double enough_seconds, enough_host_seconds, most_seconds;
     double enough_transfer_seconds;
-} brief = {0.02, 0.002, 0.1, 0.005}, thorough = {1e9, 1e9, 2, 0.02};
+} brief = {3, 0.01, 0.02, 0.002, 0.1, 0.005}, thorough = {REPEATS_MOST, 0.05, 1e9, 1e9, 2, 0.02};
 
 // What is timed: a product of squares of side n, or a transfer of rows x TRANSFER_COLS.
 struct work {
@@ -53,23 +56,37 @@ static enum mmul_status download(const struct work *w, struct mmul_error *err) {
                                 err);
 }
 
-// Seconds of one `operation`: the least of REPEATS after a first one.
-static enum mmul_status time_operation(const struct work *w,
-                                       enum mmul_status (*operation)(const struct work *,
-                                                                     struct mmul_error *),
-                                       double *least, struct mmul_error *err) {
-    *least = INFINITY;
-    for (int i = 0; i <= REPEATS; i++) {
-        double begin = mmul_clock_now();
+typedef enum mmul_status (*timed)(const struct work *w, struct mmul_error *err);
+
+// Seconds of one `operation`: the mean of as many, one after the other, as take `span_seconds`.
+static enum mmul_status time_span(const struct work *w, double span_seconds, timed operation,
+                                  double *seconds, struct mmul_error *err) {
+    double begin = mmul_clock_now(), elapsed = 0;
+    int64_t count = 0;
+    do {
         enum mmul_status status = operation(w, err);
         if (status == MMUL_OK)
             status = mmul_device_wait(w->device, err);
         if (status != MMUL_OK)
             return status;
-        if (i > 0)
-            *least = fmin(*least, mmul_clock_now() - begin);
-    }
-    *least = fmax(*least, 1e-9); // the clock's own grain
+        elapsed = mmul_clock_now() - begin;
+        count++;
+    } while (elapsed < span_seconds);
+    *seconds = elapsed / (double)count;
+    return MMUL_OK;
+}
+
+static enum mmul_status time_operation(const struct work *w, const struct depth *depth,
+                                       timed operation, double *median, struct mmul_error *err) {
+    double seconds[REPEATS_MOST];
+    enum mmul_status status = time_span(w, 0, operation, &seconds[0], err);
+    for (int i = 0; status == MMUL_OK && i < depth->repeats; i++)
+        status = time_span(w, depth->span_seconds, operation, &seconds[i], err);
+    if (status != MMUL_OK)
+        return status;
+    *median = mmul_median(seconds, depth->repeats);
+    if (!(*median > 1e-9)) // the clock's own grain
+        *median = 1e-9;
     return MMUL_OK;
 }
 
@@ -111,12 +128,13 @@ static enum mmul_status create_squares(struct work *w, struct mmul_error *err) {
     return status == MMUL_OK ? mmul_device_wait(w->device, err) : status;
 }
 
-static enum mmul_status time_squares(struct mmul_device *device, int64_t n, double *seconds,
+static enum mmul_status time_squares(struct mmul_device *device, int64_t n,
+                                     const struct depth *depth, double *seconds,
                                      struct mmul_error *err) {
     struct work w = {.device = device, .n = n};
     enum mmul_status status = create_squares(&w, err);
     if (status == MMUL_OK)
-        status = time_operation(&w, multiply, seconds, err);
+        status = time_operation(&w, depth, multiply, seconds, err);
     work_fini(&w);
     return status;
 }
@@ -143,7 +161,7 @@ static enum mmul_status measure_products(struct mmul_device *device, const struc
         int64_t n = (int64_t)MMUL_SPEED_SMALLEST << points;
         if (points > 0 && !squares_fit(device, n, memory_bytes))
             break;
-        enum mmul_status status = time_squares(device, n, &seconds, err);
+        enum mmul_status status = time_squares(device, n, depth, &seconds, err);
         if (status != MMUL_OK)
             return status;
         speed->flops[points++] = 2.0 * (double)n * (double)n * (double)n / seconds;
@@ -156,16 +174,17 @@ static enum mmul_status measure_products(struct mmul_device *device, const struc
 
 // -------------------------------------------------------------------------------------- transfers
 
-static enum mmul_status time_transfers(struct mmul_device *device, int64_t rows, double *up,
-                                       double *down, struct mmul_error *err) {
+static enum mmul_status time_transfers(struct mmul_device *device, int64_t rows,
+                                       const struct depth *depth, double *up, double *down,
+                                       struct mmul_error *err) {
     struct work w = {.device = device, .rows = rows};
     enum mmul_status status = allocate_host(&w, rows * TRANSFER_COLS, err);
     if (status == MMUL_OK)
         status = mmul_device_buffer_create(device, rows * TRANSFER_COLS, &w.a, err);
     if (status == MMUL_OK)
-        status = time_operation(&w, upload, up, err);
+        status = time_operation(&w, depth, upload, up, err);
     if (status == MMUL_OK)
-        status = time_operation(&w, download, down, err);
+        status = time_operation(&w, depth, download, down, err);
     work_fini(&w);
     return status;
 }
@@ -184,7 +203,7 @@ static enum mmul_status measure_transfers(struct mmul_device *device, const stru
          rows == TRANSFER_ROWS || (rows <= TRANSFER_ROWS_MOST && rows <= most &&
                                    up + down < 2 * depth->enough_transfer_seconds);
          rows *= 4) {
-        enum mmul_status status = time_transfers(device, rows, &up, &down, err);
+        enum mmul_status status = time_transfers(device, rows, depth, &up, &down, err);
         if (status != MMUL_OK)
             return status;
         speed->upload_bytes_per_second = (double)rows * row_bytes / up;
