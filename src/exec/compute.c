@@ -60,15 +60,16 @@ static void begin_watch(struct mmul_run *run, const struct mmul_product *product
     atomic_store(&run->product_until, latest(run, flops));
 }
 
-static enum mmul_status multiply_and_check(struct mmul_run *run, const struct mmul_product *product,
-                                           const char *place, struct mmul_error *err) {
+static enum mmul_status multiply_and_check(struct mmul_run *run, struct mmul_verifier *verifier,
+                                           const struct mmul_product *product, const char *place,
+                                           struct mmul_error *err) {
     double begin = mmul_clock_now();
     begin_watch(run, product);
     enum mmul_status status = mmul_worker_multiply(&run->worker, product, err);
     double computed = mmul_clock_now();
     run->mine.compute_seconds += computed - begin;
     if (status == MMUL_OK && !run->args->no_verify) {
-        status = mmul_verifier_check(&run->verifier, &run->worker, product, place, err);
+        status = mmul_verifier_check(verifier, &run->worker, product, place, err);
         run->mine.verify_seconds += mmul_clock_now() - computed;
     }
     atomic_store(&run->product_until, 0);
@@ -94,7 +95,7 @@ enum mmul_status mmul_run_compute_part(struct mmul_run *run, struct mmul_step st
         snprintf(place, sizeof place, "%s %lld-%lld of matrix %lld",
                  plan->axis == MMUL_ROWS ? "rows" : "columns", (long long)s.begin, (long long)s.end,
                  (long long)s.matrix);
-        status = multiply_and_check(run, &product, place, err);
+        status = multiply_and_check(run, part->verifier, &product, place, err);
         offset += s.end - s.begin;
     }
     return status;
@@ -102,7 +103,8 @@ enum mmul_status mmul_run_compute_part(struct mmul_run *run, struct mmul_step st
 
 static enum mmul_status compute_step(struct mmul_run *run, struct mmul_step step,
                                      struct mmul_error *err) {
-    const struct mmul_part part = mmul_run_part(run, step);
+    struct mmul_part part = mmul_run_part(run, step);
+    part.verifier = &run->verifier;
     const struct mmul_plan_node *node = run->layout.node;
     if (step.round != run->pieces_round)
         mmul_run_forget_pieces(run); // they may lie where older ones lay
@@ -167,6 +169,7 @@ static void give_up(struct mmul_run *run) {
     struct mmul_error err;
     atomic_store(&run->product_until, 0);
     mmul_verifier_forget(&run->verifier);
+    mmul_verifier_forget(&run->tail_verifier);
     mmul_fail(&err, MMUL_ERR_UNAVAILABLE, "rank %d: device '%.80s' hangs", context->comm->rank,
               context->device_name);
     enum mmul_status status = MMUL_ERR_UNAVAILABLE;

@@ -9,12 +9,13 @@
 // the whole range, full in the other axis; not looked at where they are mapped.
 struct mmul_part {
     struct mmul_range range;
+    struct mmul_verifier *verifier; // checks its products; borrowed
     const char *pieces, *c_in;
     char *c;       // packed, segment after segment; not looked at where C is mapped
     bool c_panels; // c holds the step's panel alone; else it is full in the other axis
 };
 
-// This rank's part of a step, in the node's segment.
+// This rank's part of a step, in the node's segment; without the verifier.
 struct mmul_part mmul_run_part(const struct mmul_run *run, struct mmul_step step);
 
 // C[segment, the step's panel] of `part` as a product in memory. step_offset: units of the part that

@@ -37,17 +37,44 @@ static int64_t most_units(const struct mmul_run *run) {
     return mmul_smaller(most, mmul_problem_units(&plan->problem, plan->axis));
 }
 
+static enum mmul_axis other_axis(enum mmul_axis axis) {
+    return axis == MMUL_ROWS ? MMUL_COLS : MMUL_ROWS;
+}
+
+// Of own steps. Where these project the whole operand already, claims are checked by the same one.
 static enum mmul_status create_verifier(struct mmul_run *run, struct mmul_error *err) {
     const struct mmul_plan *plan = run->plan;
     const struct mmul_problem *p = &plan->problem;
     int64_t panel = mmul_panels_at_once(p, plan->axis, plan->panel_units, run->layout.node->maps);
-    bool whole =
+    run->checks_by_whole =
         mmul_panels_check_whole(p, plan->axis, panel, plan->rounds, plan->tail_begin < plan->total);
-    run->checks_by_whole = whole;
-    enum mmul_axis other = plan->axis == MMUL_ROWS ? MMUL_COLS : MMUL_ROWS;
-    return mmul_verifier_init(&run->verifier, whole ? panel : most_units(run),
-                              whole ? most_units(run) : panel, p->k, whole ? other : plan->axis,
-                              plan->verify_seed, err);
+    bool whole = run->checks_by_whole;
+    return mmul_verifier_init(
+        &run->verifier,
+        &(struct mmul_verifier_request){.axis = whole ? other_axis(plan->axis) : plan->axis,
+                                        .piece_units_max = whole ? panel : most_units(run),
+                                        .panel_units_max = whole ? most_units(run) : panel,
+                                        .k_max = p->k,
+                                        .piece_count = 1,
+                                        .seed = plan->verify_seed},
+        err);
+}
+
+// Of claims, which are many and meet every panel each: panels are projected once.
+static enum mmul_status create_tail_verifier(struct mmul_run *run, struct mmul_error *err) {
+    const struct mmul_plan *plan = run->plan;
+    if (run->checks_by_whole || plan->tail_begin == plan->total ||
+        !mmul_schedule_claims(plan, run->context->comm->rank))
+        return MMUL_OK;
+    return mmul_verifier_init(
+        &run->tail_verifier,
+        &(struct mmul_verifier_request){.axis = other_axis(plan->axis),
+                                        .piece_units_max = plan->panel_units,
+                                        .panel_units_max = plan->tail_most,
+                                        .k_max = plan->problem.k,
+                                        .piece_count = mmul_schedule_panels(plan),
+                                        .seed = plan->verify_seed},
+        err);
 }
 
 // Work space of this rank; local.
@@ -57,7 +84,8 @@ static enum mmul_status create_work_space(struct mmul_run *run, struct mmul_erro
                                                mmul_board_bytes(comm->node_size), err);
     if (status != MMUL_OK || run->args->no_verify || run->me->end == run->me->begin)
         return status;
-    return create_verifier(run, err);
+    status = create_verifier(run, err);
+    return status == MMUL_OK ? create_tail_verifier(run, err) : status;
 }
 
 // A device whose kernels do not build is replaced like one that fails later.
@@ -170,6 +198,7 @@ void mmul_run_destroy(struct mmul_run *run) {
         return;
     mmul_worker_fini(&run->worker);
     mmul_verifier_fini(&run->verifier);
+    mmul_verifier_fini(&run->tail_verifier);
     if (run->tail != NULL)
         mmul_tail_fini(run->tail);
     mmul_free(run->tail);

@@ -41,13 +41,14 @@ struct mmul_run {
     struct mmul_files files; // root's
     struct mmul_tail *tail;  // owned
     struct mmul_worker worker;
-    struct mmul_verifier verifier;
-    int64_t pieces_round;      // whose pieces are being multiplied
-    bool checks_by_whole;      // it projects the whole operand, not this rank's pieces
-    double begin;              // when the run began ...
-    double computed;           // ... this rank had nothing left to compute ...
-    double stored;             // ... its node's blocks had all left; 0: not yet
-    _Atomic bool has_computed; // the compute thread has ended
+    struct mmul_verifier verifier;      // of own steps
+    struct mmul_verifier tail_verifier; // of claims, by the whole operand
+    int64_t pieces_round;               // whose pieces are being multiplied
+    bool checks_by_whole;               // it projects the whole operand, not this rank's pieces
+    double begin;                       // when the run began ...
+    double computed;                    // ... this rank had nothing left to compute ...
+    double stored;                      // ... its node's blocks had all left; 0: not yet
+    _Atomic bool has_computed;          // the compute thread has ended
     // Of the product under way: when it must be done, nanoseconds (0: none), and how much it is.
     _Atomic int64_t product_until, product_flops;
     _Atomic int watched_replacements; // main thread: of the device that product_until is for

@@ -36,9 +36,10 @@ static void describe_self(struct mmul_run *run) {
     r->products = run->worker.products;
     r->fallback_products = run->worker.fallback_products;
     r->device_replacements = context->replacements - run->replacements_before;
-    r->lines_checked = run->verifier.lines_checked;
-    r->lines_wrong = run->verifier.lines_wrong;
-    r->lines_recomputed = run->verifier.lines_recomputed;
+    const struct mmul_verifier *own = &run->verifier, *tail = &run->tail_verifier;
+    r->lines_checked = own->lines_checked + tail->lines_checked;
+    r->lines_wrong = own->lines_wrong + tail->lines_wrong;
+    r->lines_recomputed = own->lines_recomputed + tail->lines_recomputed;
     r->speed_flops = info->speed_flops;
     r->idle_seconds = mmul_clock_now() - run->begin - r->scatter_seconds - r->compute_seconds -
                       r->verify_seconds - r->gather_seconds;

@@ -244,7 +244,11 @@ static enum mmul_status compute_claim(struct mmul_tail *tail, struct mmul_claim 
     struct mmul_run *run = tail->run;
     const struct mmul_plan *plan = run->plan;
     int64_t units = claim->range.end - claim->range.begin;
-    struct mmul_part part = {.range = claim->range, .pieces = claim->pieces, .c = claim->c};
+    struct mmul_part part = {.range = claim->range,
+                             .verifier =
+                                 run->checks_by_whole ? &run->verifier : &run->tail_verifier,
+                             .pieces = claim->pieces,
+                             .c = claim->c};
     if (claim->pieces != NULL)
         part.c_in = claim->pieces + mmul_claim_piece_bytes(plan, run->layout.node_index, units);
     enum mmul_status status = MMUL_OK;

@@ -8,24 +8,34 @@
 #include "base/memory.h"
 #include "base/status.h"
 
-enum mmul_status mmul_verifier_init(struct mmul_verifier *verifier, int64_t piece_units_max,
-                                    int64_t panel_units_max, int64_t k_max, enum mmul_axis axis,
-                                    uint64_t seed, struct mmul_error *err) {
-    *verifier = (struct mmul_verifier){.axis = axis, .seed = seed};
-    enum mmul_status status = mmul_check_create(piece_units_max, k_max, &verifier->check, err);
+enum mmul_status mmul_verifier_init(struct mmul_verifier *verifier,
+                                    const struct mmul_verifier_request *request,
+                                    struct mmul_error *err) {
+    const struct mmul_verifier_request *r = request;
+    *verifier = (struct mmul_verifier){.axis = r->axis, .seed = r->seed};
+    enum mmul_status status =
+        mmul_allocate(r->panel_units_max, 1, "verification", (void **)&verifier->wrong, err);
     if (status == MMUL_OK)
-        status = mmul_allocate(panel_units_max, 1, "verification", (void **)&verifier->wrong, err);
+        status = mmul_allocate(r->piece_count, sizeof *verifier->pieces, "verification",
+                               (void **)&verifier->pieces, err);
+    for (int64_t i = 0; status == MMUL_OK && i < r->piece_count; i++) {
+        status = mmul_check_create(r->piece_units_max, r->k_max, &verifier->pieces[i].check, err);
+        verifier->piece_count += status == MMUL_OK;
+    }
     return status;
 }
 
 void mmul_verifier_fini(struct mmul_verifier *verifier) {
-    mmul_check_destroy(verifier->check);
+    for (int64_t i = 0; i < verifier->piece_count; i++)
+        mmul_check_destroy(verifier->pieces[i].check);
+    mmul_free(verifier->pieces);
     mmul_free(verifier->wrong);
     *verifier = (struct mmul_verifier){0};
 }
 
 void mmul_verifier_forget(struct mmul_verifier *verifier) {
-    verifier->begun = NULL;
+    for (int64_t i = 0; i < verifier->piece_count; i++)
+        verifier->pieces[i].piece = NULL;
 }
 
 // The product whose B is the piece; its own inverse.
@@ -33,15 +43,24 @@ static struct mmul_product turn(const struct mmul_verifier *v, const struct mmul
     return v->axis == MMUL_ROWS ? mmul_product_transpose(product) : *product;
 }
 
-// The piece is projected once, however many panels meet it.
+// The piece is projected once, however many panels meet it while it is remembered. On success
+// *check is the one that was begun with it.
 static enum mmul_status begin_check(struct mmul_verifier *v, const struct mmul_product *p,
-                                    struct mmul_error *err) {
-    if (p->b != NULL && v->begun == p->b && v->begun_units == p->n && v->begun_ld == p->ldb)
+                                    struct mmul_check **check, struct mmul_error *err) {
+    for (int64_t i = 0; p->b != NULL && i < v->piece_count; i++) {
+        const struct mmul_projected *known = &v->pieces[i];
+        if (known->piece != p->b || known->units != p->n || known->ld != p->ldb)
+            continue;
+        *check = known->check;
         return MMUL_OK;
-    enum mmul_status status = mmul_check_begin(v->check, p, v->seed, err);
-    v->begun = status == MMUL_OK ? p->b : NULL;
-    v->begun_units = p->n;
-    v->begun_ld = p->ldb;
+    }
+    struct mmul_projected *next = &v->pieces[v->oldest];
+    v->oldest = (v->oldest + 1) % v->piece_count;
+    *check = next->check;
+    enum mmul_status status = mmul_check_begin(*check, p, v->seed, err);
+    next->piece = status == MMUL_OK ? p->b : NULL;
+    next->units = p->n;
+    next->ld = p->ldb;
     return status;
 }
 
@@ -82,10 +101,11 @@ enum mmul_status mmul_verifier_check(struct mmul_verifier *verifier, struct mmul
                                      const struct mmul_product *product, const char *place,
                                      struct mmul_error *err) {
     const struct mmul_product p = turn(verifier, product);
-    enum mmul_status status = begin_check(verifier, &p, err);
+    struct mmul_check *check;
+    enum mmul_status status = begin_check(verifier, &p, &check, err);
     if (status != MMUL_OK)
         return status;
-    int64_t wrong = mmul_check_rows(verifier->check, &p, 0, p.m, verifier->wrong);
+    int64_t wrong = mmul_check_rows(check, &p, 0, p.m, verifier->wrong);
     verifier->lines_checked += p.m;
     verifier->lines_wrong += wrong;
     while (wrong > 0) {
@@ -94,7 +114,7 @@ enum mmul_status mmul_verifier_check(struct mmul_verifier *verifier, struct mmul
             status = recompute(verifier, worker, &p, err);
         if (status != MMUL_OK)
             return status;
-        wrong = mmul_check_rows(verifier->check, &p, 0, p.m, verifier->wrong);
+        wrong = mmul_check_rows(check, &p, 0, p.m, verifier->wrong);
     }
     return MMUL_OK;
 }

@@ -3,7 +3,9 @@
 // on the next device, check again. The maths are in model/check.
 //
 // A rank holds a piece of the split operand and meets the whole operand in panels. The piece is
-// projected once, whatever the number of panels; what is judged are the panel's units:
+// projected once, whatever the number of panels; what is judged are the panel's units. Where many
+// pieces meet the same panels, the axis is the other one: panels are the pieces here, and several of
+// them are remembered.
 //
 //                 piece             panel             units judged
 //     MMUL_ROWS   rows of A         columns of B      columns of the block of C
@@ -14,26 +16,37 @@
 #include "model/check.h"
 #include "model/problem.h"
 
-struct mmul_verifier {
+// A piece that was projected.
+struct mmul_projected {
     struct mmul_check *check; // owned
-    unsigned char *wrong;     // owned: a flag per unit of the largest panel
+    const void *piece;        // NULL: none
+    int64_t units, ld;
+};
+
+struct mmul_verifier {
+    struct mmul_projected *pieces; // owned
+    int64_t piece_count, oldest;   // oldest: makes room for the next one
+    unsigned char *wrong;          // owned: a flag per unit of the largest panel
     enum mmul_axis axis;
     uint64_t seed;
-    // The piece that was projected last; NULL: none.
-    const void *begun;
-    int64_t begun_units, begun_ld;
     int64_t lines_checked, lines_wrong, lines_recomputed; // units of panels, see above
 };
 
-// Room for pieces of up to `piece_units_max`, panels of up to `panel_units_max` units, and k up to
-// `k_max`: mmul_check_bytes(piece_units_max, k_max) + panel_units_max bytes. Fails with
+struct mmul_verifier_request {
+    enum mmul_axis axis;
+    int64_t piece_units_max, panel_units_max, k_max;
+    int64_t piece_count; // that are remembered, at least 1
+    uint64_t seed;
+};
+
+// Takes piece_count * mmul_check_bytes(piece_units_max, k_max) + panel_units_max bytes. Fails with
 // MMUL_ERR_SYSTEM.
-enum mmul_status mmul_verifier_init(struct mmul_verifier *verifier, int64_t piece_units_max,
-                                    int64_t panel_units_max, int64_t k_max, enum mmul_axis axis,
-                                    uint64_t seed, struct mmul_error *err);
+enum mmul_status mmul_verifier_init(struct mmul_verifier *verifier,
+                                    const struct mmul_verifier_request *request,
+                                    struct mmul_error *err);
 void mmul_verifier_fini(struct mmul_verifier *verifier);
 
-// The memory of the piece holds other numbers now: the next check projects it again. A piece at
+// The memory of the pieces holds other numbers now: the next check projects again. A piece at
 // another place, of other size or of another leading dimension is noticed without this.
 void mmul_verifier_forget(struct mmul_verifier *verifier);
 

@@ -110,7 +110,10 @@ static int64_t check_bytes(const struct mmul_planning *p, const struct mmul_cut 
     enum mmul_axis axis = p->plan->axis;
     int64_t once = mmul_panels_at_once(problem, axis, cut->panel_units, p->maps[node]);
     bool whole = mmul_panels_check_whole(problem, axis, once, cut->rounds, p->tail_most > 0);
-    return mmul_check_bytes(whole ? mmul_larger(once, few) : few, problem->k) +
+    int64_t of_claims = whole || p->tail_most == 0
+                            ? 0
+                            : cut->panels * mmul_check_bytes(cut->panel_units, problem->k);
+    return mmul_check_bytes(whole ? mmul_larger(once, few) : few, problem->k) + of_claims +
            mmul_problem_result_width(problem, axis) + p->tail_most * check_unit_bytes(p, cut);
 }
 

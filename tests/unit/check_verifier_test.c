@@ -41,8 +41,13 @@ static void start(struct rank *rank, struct bench *bench, enum mmul_axis axis) {
     assert_int_equal(mmul_worker_init(&rank->worker, &rank->context, whole, MMUL_F32, MMUL_F32,
                                       false, &rank->err),
                      MMUL_OK);
-    assert_int_equal(mmul_verifier_init(&rank->verifier, PIECE, PANEL, K, axis, 5, &rank->err),
-                     MMUL_OK);
+    const struct mmul_verifier_request request = {.axis = axis,
+                                                  .piece_units_max = PIECE,
+                                                  .panel_units_max = PANEL,
+                                                  .k_max = K,
+                                                  .piece_count = 1,
+                                                  .seed = 5};
+    assert_int_equal(mmul_verifier_init(&rank->verifier, &request, &rank->err), MMUL_OK);
 }
 
 static void stop(struct rank *rank) {
@@ -157,6 +162,36 @@ static void assert_computed_and_right(struct rank *rank, const struct mmul_produ
     assert_int_equal(rank->context.replacements, 0);
 }
 
+// Two pieces in turn: a verifier of two remembers both, one of one projects each time. That shows
+// when the numbers of the first one change without a word: who remembers them sees a wrong result.
+static void as_many_pieces_as_asked_for_are_remembered(void **state) {
+    (void)state;
+    for (int count = 1; count <= 2; count++) {
+        struct bench bench;
+        struct rank rank;
+        setup(&bench, shape_for(MMUL_ROWS, 0), INTEGER, INTEGER, 2);
+        start(&rank, &bench, MMUL_ROWS);
+        mmul_verifier_fini(&rank.verifier);
+        const struct mmul_verifier_request request = {.axis = MMUL_ROWS,
+                                                      .piece_units_max = PIECE,
+                                                      .panel_units_max = PANEL,
+                                                      .k_max = K,
+                                                      .piece_count = count,
+                                                      .seed = 5};
+        assert_int_equal(mmul_verifier_init(&rank.verifier, &request, &rank.err), MMUL_OK);
+        struct mmul_product one = panel_of(&bench, MMUL_ROWS, 0), other = one;
+        one.m = PIECE / 2;
+        other.m = PIECE / 2 - 1;
+        assert_computed_and_right(&rank, &one);
+        assert_computed_and_right(&rank, &other);
+        ((float *)bench.a_narrow)[1] += 2;
+        compute(&rank, &one);
+        assert_int_equal(check(&rank, &one), count == 1 ? MMUL_OK : MMUL_ERR_WRONG);
+        stop(&rank);
+        teardown(&bench);
+    }
+}
+
 // A piece at another place, of other size or leading dimension is noticed; other numbers at the
 // same place have to be told, or they are judged by the old ones.
 static void a_piece_is_projected_until_there_is_another_one(void **state) {
@@ -229,9 +264,11 @@ static void the_room_is_what_was_promised(void **state) {
     (void)state;
     struct mmul_verifier verifier;
     struct mmul_error err;
-    assert_int_equal(mmul_verifier_init(&verifier, 500, 300, 70, MMUL_ROWS, 1, &err), MMUL_OK);
-    int64_t promised = mmul_check_bytes(500, 70) + 300;
-    assert_in_range(mmul_live_bytes(), promised, promised + 128);
+    const struct mmul_verifier_request request = {
+        .piece_units_max = 500, .panel_units_max = 300, .k_max = 70, .piece_count = 3};
+    assert_int_equal(mmul_verifier_init(&verifier, &request, &err), MMUL_OK);
+    int64_t promised = 3 * mmul_check_bytes(500, 70) + 300;
+    assert_in_range(mmul_live_bytes(), promised, promised + 512);
     mmul_verifier_fini(&verifier);
     mmul_verifier_fini(&verifier);
     assert_int_equal(mmul_live_bytes(), 0);
@@ -241,6 +278,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wrong_lines_of_a_panel_are_computed_again),
         cmocka_unit_test(what_no_device_puts_right_is_an_error),
+        cmocka_unit_test(as_many_pieces_as_asked_for_are_remembered),
         cmocka_unit_test(a_piece_is_projected_until_there_is_another_one),
         cmocka_unit_test(without_alpha_blocks_are_checked_and_put_right),
         cmocka_unit_test(the_room_is_what_was_promised),
