@@ -6,6 +6,8 @@
 
 MODE        ?= release
 BUILD       ?= build/$(MODE)
+# However it is spelled, so that nothing is built again for another spelling.
+override BUILD := $(patsubst $(CURDIR)/%,%,$(abspath $(BUILD)))
 WITH_OPENCL ?= auto
 WERROR      ?= 0
 SETUP       ?= yes

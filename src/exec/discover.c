@@ -223,7 +223,7 @@ static struct mmul_rank_info describe_rank(const struct discovery *d) {
                                   .device_index = mine->device_index,
                                   .threads = mine->threads,
                                   .bound_by_user = d->topology.user_binding,
-                                  .process_bytes = mmul_process_bytes(),
+                                  .process_bytes = mmul_process_bytes(comm->node_size),
                                   .listed_weight = d->listed_weight,
                                   .host_memory = mmul_device_can_borrow(d->context->device)};
     mmul_text_copy(info.host, sizeof info.host, d->topology.host);

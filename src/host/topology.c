@@ -320,14 +320,21 @@ enum mmul_status mmul_topology_bind(const struct mmul_cpuset *set, struct mmul_e
     return status == MMUL_OK ? bind_threads(&mask, err) : status;
 }
 
-int64_t mmul_process_bytes(void) {
-    long long kibibytes = 0;
+int64_t mmul_process_bytes(int sharers) {
+    long long pss = 0, own = 0, shared = 0, kibibytes;
     char line[256];
     FILE *file = fopen("/proc/self/smaps_rollup", "re");
     if (file == NULL)
         return 0;
-    while (fgets(line, sizeof line, file) != NULL && sscanf(line, "Pss: %lld", &kibibytes) != 1)
-        continue;
+    while (fgets(line, sizeof line, file) != NULL) {
+        if (sscanf(line, "Pss: %lld", &kibibytes) == 1)
+            pss = kibibytes;
+        else if (sscanf(line, "Private_%*[a-zA-Z]: %lld", &kibibytes) == 1)
+            own += kibibytes;
+        else if (sscanf(line, "Shared_%*[a-zA-Z]: %lld", &kibibytes) == 1)
+            shared += kibibytes;
+    }
     fclose(file);
-    return (int64_t)kibibytes * 1024;
+    own += shared / (sharers > 1 ? sharers : 1);
+    return (int64_t)(own > pss ? own : pss) * 1024;
 }

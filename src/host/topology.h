@@ -48,6 +48,6 @@ enum mmul_status mmul_topology_discover(struct mmul_topology *topology, struct m
 // Fails with MMUL_ERR_SYSTEM.
 enum mmul_status mmul_topology_bind(const struct mmul_cpuset *set, struct mmul_error *err);
 
-// Resident memory of this process, shared pages divided among their users (Linux's Pss); 0: not
-// known.
-int64_t mmul_process_bytes(void);
+// Resident memory of this process, shared pages divided among their users (Linux's Pss), but no more
+// than `sharers` of them: other programs that use the same libraries now may end. 0: not known.
+int64_t mmul_process_bytes(int sharers);

@@ -41,10 +41,10 @@ struct mmul_rank_info {
     int threads;      // of a CPU rank; 1 for others
     char cores[64];   // "0-3": bound to these; "" when not bound
     bool bound_by_user;
-    int64_t process_bytes;   // resident before the job, what is shared divided among its users
-    char note[128];          // "shares the CPU with ranks 1 and 2"; "" when nothing to say
-    double listed_weight;    // from --device @FILE; negative: none
-    double speed_flops;      // measured float32 gemm rate per second; 0: not measured
+    int64_t process_bytes; // resident before the job, what is shared divided among the node's ranks
+    char note[128];        // "shares the CPU with ranks 1 and 2"; "" when nothing to say
+    double listed_weight;  // from --device @FILE; negative: none
+    double speed_flops;    // measured float32 gemm rate per second; 0: not measured
     struct mmul_speed speed; // the same by size, and more; speed_flops is its last rate
 };
 
