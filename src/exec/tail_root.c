@@ -3,8 +3,6 @@
 // line for a buffer. Runs in root's main thread between everything else it does.
 #include "exec/tail_root.h"
 
-#include <math.h>
-
 #include "base/clock.h"
 #include "base/integer.h"
 #include "base/memory.h"
@@ -141,19 +139,9 @@ static double all_rates(const struct mmul_tail_root *root) {
     return rates;
 }
 
-// When those who are at the tail already, but `except`, would be done with it alone; INFINITY when
-// there is nobody.
-static double seconds_of_others(const struct mmul_tail_root *root, int except) {
-    const struct mmul_plan *plan = root->tail->run->plan;
-    double units = (double)(plan->total - root->next), rates = 0;
-    for (int rank = 0; rank < plan->size; rank++) {
-        const struct claimant *c = &root->claimants[rank];
-        if (rank == except || c->is_out || !(c->rate > 0))
-            continue;
-        units += (double)c->pending;
-        rates += c->rate;
-    }
-    return rates > 0 ? units / rates : INFINITY;
+bool mmul_tail_is_worth(double units, double rate, double travel_seconds, double others_units,
+                        double others_rate) {
+    return !(others_rate > 0) || units / rate + travel_seconds < others_units / others_rate;
 }
 
 // Seconds of a claim's bytes to the rank and back.
@@ -168,11 +156,24 @@ static double travel_seconds(const struct mmul_run *run, int rank, int64_t units
     return (double)bytes / link.bytes_per_second + 2 * link.latency_seconds;
 }
 
-// Nothing, where the others alone would be done with all that is left before this rank is back with
-// its claim.
-static struct mmul_range next_range(struct mmul_tail_root *root, int rank, double rate) {
+// Against those who are at the tail already and have not been told that nothing is left.
+static bool is_worth(const struct mmul_tail_root *root, int rank, int64_t units) {
     const struct mmul_run *run = root->tail->run;
-    const struct mmul_plan *plan = run->plan;
+    const struct claimant *own = &root->claimants[rank];
+    double others = (double)(run->plan->total - root->next), rates = 0;
+    for (int i = 0; i < run->plan->size; i++) {
+        const struct claimant *c = &root->claimants[i];
+        if (i == rank || c->is_out || !(c->rate > 0))
+            continue;
+        others += (double)c->pending;
+        rates += c->rate;
+    }
+    return mmul_tail_is_worth((double)(own->pending + units), own->rate,
+                              travel_seconds(run, rank, units), others, rates);
+}
+
+static struct mmul_range next_range(struct mmul_tail_root *root, int rank, double rate) {
+    const struct mmul_plan *plan = root->tail->run->plan;
     struct mmul_range range = {root->next, root->next};
     struct claimant *claimant = &root->claimants[rank];
     int64_t left = plan->total - root->next;
@@ -180,10 +181,7 @@ static struct mmul_range next_range(struct mmul_tail_root *root, int rank, doubl
     if (!root->failed && left > 0 && !claimant->is_out) {
         int64_t units =
             mmul_tail_size(left, rate, all_rates(root), plan->tail_least, plan->tail_most);
-        double seconds =
-            (double)(claimant->pending + units) / rate + travel_seconds(run, rank, units);
-        if (seconds < seconds_of_others(root, rank))
-            range.end += units;
+        range.end += is_worth(root, rank, units) ? units : 0;
     }
     root->next = range.end;
     claimant->pending += range.end - range.begin;

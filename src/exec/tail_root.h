@@ -29,3 +29,9 @@ bool mmul_tail_root_is_finished(const struct mmul_tail_root *root);
 // half of its fair share, so that claims shrink towards the end (guided self-scheduling: Polychronopoulos
 // and Kuck 1987), in [least, most], and never more than is left.
 int64_t mmul_tail_size(int64_t left, double rate, double rates, int64_t least, int64_t most);
+
+// Whether a claim is worth it for a rank that would have `units` to do then, at `rate`, and whose
+// claim travels for so long: not when the others, at the tail already, would be done before with
+// theirs and all that is left, `others_units` at `others_rate` together. Rate 0: there are none.
+bool mmul_tail_is_worth(double units, double rate, double travel_seconds, double others_units,
+                        double others_rate);

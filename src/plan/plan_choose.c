@@ -256,7 +256,7 @@ static void set_tail(struct mmul_planning *p, int64_t units) {
     p->plan->tail_least = p->tail_most = p->plan->tail_most = 0;
 }
 
-// How much of the range is claimed at run time: as asked for, else three tenths where claims cost no
+// How much of the range is claimed at run time: as asked for, else two fifths where claims cost no
 // network and a tenth where they do; nothing that is over in no time. Claims need the whole operand
 // in one place, so there is no tail with several rounds or several whole matrices.
 static void choose_tail(struct mmul_planning *p) {
@@ -265,7 +265,7 @@ static void choose_tail(struct mmul_planning *p) {
     int64_t one = mmul_planning_piece_bytes(p) + mmul_planning_result_bytes(p);
     bool at_root;
     int workers = count_workers(p, &at_root);
-    double share = p->request->tail < 0 ? (at_root ? 0.3 : 0.1) : p->request->tail;
+    double share = p->request->tail < 0 ? (at_root ? 0.4 : 0.1) : p->request->tail;
     int64_t units = (int64_t)(share * (double)p->plan->total);
     double rate = problem->alpha == 0 ? 0 : fastest_units(p);
     set_tail(p, 0);

@@ -403,7 +403,7 @@ static void test_tail(void **state) {
         double asked;
         int64_t least, most; // units of the tail
     } cases[] = {
-        {4, 4, 10000, 8000, -1, 3000, 3000}, // one node: three tenths
+        {4, 4, 10000, 8000, -1, 4000, 4000}, // one node: two fifths
         {4, 2, 10000, 8000, -1, 1000, 1000}, // a network between them: a tenth
         {4, 4, 10000, 8000, 0, 0, 0},        // not asked for
         {4, 4, 10000, 8000, 0.5, 5000, 5000}, {1, 1, 10000, 8000, -1, 0, 0}, // nobody to share with
