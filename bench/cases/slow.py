@@ -75,6 +75,7 @@ def slowdown(bench):
     size = bench.pick(6144, 512)
     product = prepare(bench, size, size, size)
     # Two equal cores reach the half-way point at a quarter of one core's time; half of the work is left.
+    ideal = 1 / 4 + 1 / 2 / (1 + 1 / SLOWER)
     quarter = one_core(bench, product)["seconds"] / 4
     try:
         quota = Quota(f"mmul-{os.getpid()}-slow", 1 / SLOWER)
@@ -90,9 +91,8 @@ def slowdown(bench):
 
     try:
         rows = compare(bench, "slowdown", product,
-                       {"mul": slowed, "one core": lambda: one_core(bench, product)},
-                       1 / 4 + 1 / 2 / (1 + 1 / SLOWER),
-                       f"both at full speed to the half, then 1 + 1/{SLOWER} of a core: 0.65 of one core's time")
+                       {"mul": slowed, "one core": lambda: one_core(bench, product)}, ideal,
+                       f"both at full speed to the half, then 1 + 1/{SLOWER} of a core: {ideal:.2f} of one core's time")
     finally:
         quota.remove()
     for one in rows:

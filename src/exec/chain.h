@@ -12,9 +12,6 @@
 #include "exec/run.h"
 #include "plan/panels.h"
 
-// Enough for a link of 10 Gbit/s through one nap of the main thread.
-enum { MMUL_PACKETS_AHEAD = 4 };
-
 struct mmul_packet {
     struct mmul_message receive, send;
     int to;    // member; -1: it ends here

@@ -13,8 +13,9 @@
 #define MMUL_PANEL_BYTES_MOST ((int64_t)1 << 30)
 
 // What goes over one link at once, at most: small enough to stay in a cache and to be passed on
-// soon, large enough that a message's own cost does not count.
-enum { MMUL_PACKET_BYTES = 1 << 20 };
+// soon, large enough that a message's own cost does not count. So many packets of panels are under
+// way at a time, enough for a link of 10 Gbit/s through one nap of the main thread.
+enum { MMUL_PACKET_BYTES = 1 << 20, MMUL_PACKETS_AHEAD = 4 };
 
 struct mmul_cut {
     int64_t rounds;

@@ -84,10 +84,10 @@ static int64_t on_cpu_through_opencl(const struct mmul_planning *p, int rank) {
     return (int64_t)(whole < most ? whole : most);
 }
 
-// Root passes everything on: two rounds each way, and four packets on their way into the chain.
+// Root passes everything on: two rounds each way, and packets on their way into the chain.
 static int64_t root_bytes(const struct mmul_planning *p) {
     int64_t round = p->plan->round_bytes;
-    return ROUND_LANES * round + 4 * mmul_smaller(round, MMUL_PACKET_BYTES);
+    return ROUND_LANES * round + MMUL_PACKETS_AHEAD * mmul_smaller(round, MMUL_PACKET_BYTES);
 }
 
 static bool checks_whole(const struct mmul_planning *p, const struct mmul_cut *cut) {

@@ -2,10 +2,9 @@
 //
 // What one step costs one rank: predicted seconds by the units it has in a round. Pure.
 //
-// A step of x units against a panel of w units (the mean of the round's panels), inner size k:
-//
-// where w is the whole width, and a W-th of such a step counts, where the rank multiplies by all
-// panels at once (plan/panels.h):
+// A step of x units against a panel of w units (the mean of the round's panels), inner size k;
+// where the rank multiplies by all W panels at once (plan/panels.h), the W-th part of one step with
+// the whole width as w:
 //
 //     seconds(x) = gemm + device + check + files + overhead
 //     gemm       2 x w k / rate(s),  s = 3 / (1/x + 1/w + 1/k)
