@@ -408,8 +408,9 @@ struct mmul_matmul {
                        // result has the same bits in every run on the same devices
     bool no_verify;
     bool no_fallback; // a device that fails ends the run; wrong rows are recomputed all the same
-    double device_timeout_seconds; // a device that takes longer for one product counts as hung and
-                                   // is replaced; 0: 20 times what is expected, at least 30
+    double device_timeout_seconds; // a device that takes longer for one product, or for one call
+                                   // while it is measured, counts as hung and is replaced; 0: 20
+                                   // times what is expected, at least 30; 60 while it is measured
     uint64_t verify_seed;          // (root, when the plan is made) 0: fresh
 
     // Called on root now and then during a run; NULL: not at all.

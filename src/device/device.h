@@ -101,8 +101,9 @@ struct mmul_device_table {
 struct mmul_device {
     const struct mmul_device_table *table;
     void *self;
-    bool lost;        // set by any failure
-    _Atomic int call; // enum mmul_device_call
+    bool lost;                // set by any failure
+    _Atomic int call;         // enum mmul_device_call
+    _Atomic int64_t begin_ns; // of the call, by the monotonic clock
 };
 
 // Where the thread that uses a device is.
@@ -116,6 +117,7 @@ enum mmul_status mmul_device_open(const char *text, struct mmul_device **device,
 // Checks the form of a name without opening anything (`text` as above). Fails with MMUL_ERR_USAGE.
 enum mmul_status mmul_device_check_name(const char *text, struct mmul_error *err);
 
+// One that was abandoned is left as it is.
 void mmul_device_close(struct mmul_device *device);
 void mmul_device_describe(const struct mmul_device *device, struct mmul_device_info *info);
 
@@ -147,9 +149,12 @@ enum mmul_status mmul_device_wait_buffer(struct mmul_device *device, struct mmul
                                          struct mmul_error *err);
 void mmul_device_set_threads(struct mmul_device *device, int threads);
 
+// From another thread: for how long a call has been under way; 0: none is.
+double mmul_device_call_seconds(const struct mmul_device *device);
+
 // For a device that hangs, from another thread: if a call is under way it will never return, whatever
-// the driver does later, and true is returned. The device must then not be used, closed or freed; its
-// thread stays behind in the call.
+// the driver does later, and true is returned. The device must then not be used or freed; its thread
+// stays behind in the call.
 bool mmul_device_abandon(struct mmul_device *device);
 
 // Name of the device that takes over when this one fails or errs: anything but the CPU -> "cpu",

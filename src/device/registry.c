@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -135,7 +136,7 @@ enum mmul_status mmul_device_open(const char *text, struct mmul_device **device,
 }
 
 void mmul_device_close(struct mmul_device *device) {
-    if (device == NULL) {
+    if (device == NULL || atomic_load(&device->call) == MMUL_CALL_ABANDONED) {
         return;
     }
     device->table->close(device->self, device->lost);
@@ -157,6 +158,7 @@ static enum mmul_status fail_lost(const struct mmul_device *device, struct mmul_
 
 // Every call of a device that may block passes here, on its way in ...
 static struct mmul_device *enter(struct mmul_device *device) {
+    atomic_store(&device->begin_ns, (int64_t)(mmul_clock_now() * 1e9));
     atomic_store(&device->call, MMUL_CALL_UNDER_WAY);
     return device;
 }
@@ -170,6 +172,13 @@ static enum mmul_status note(struct mmul_device *device, enum mmul_status status
             pause();
     device->lost = device->lost || status != MMUL_OK;
     return status;
+}
+
+double mmul_device_call_seconds(const struct mmul_device *device) {
+    if (atomic_load(&device->call) != MMUL_CALL_UNDER_WAY) {
+        return 0;
+    }
+    return mmul_clock_now() - (double)atomic_load(&device->begin_ns) * 1e-9;
 }
 
 bool mmul_device_abandon(struct mmul_device *device) {

@@ -10,6 +10,7 @@
 #include "comm/link.h"
 #include "exec/measure.h"
 #include "exec/profile.h"
+#include "exec/watch.h"
 #include "io/profile_file.h"
 
 // Briefly, all links together take 8 + 3 budgets.
@@ -148,14 +149,25 @@ static int64_t memory_share(const struct mmul_context *context) {
     return node->memory_available_bytes / node->rank_count / 2;
 }
 
-static enum mmul_status measure(struct calibration *c, struct mmul_error *err) {
+static enum mmul_status measure_device(void *argument, struct mmul_error *err) {
+    struct calibration *c = argument;
     const struct mmul_measure_request request = {.thorough =
                                                      c->options->depth == MMUL_CALIBRATE_THOROUGH,
                                                  .memory_bytes = memory_share(c->context)};
+    return mmul_measure_device(c->context->device, &request, &c->speed, err);
+}
+
+static enum mmul_status measure(struct calibration *c, struct mmul_error *err) {
+    static const double most_seconds = 60; // of one call; products are expected to take 2 s at most
+    const double given = c->options->device_timeout_seconds;
+    const struct mmul_watched measuring = {.device = c->context->device,
+                                           .work = measure_device,
+                                           .argument = c,
+                                           .call_seconds = given > 0 ? given : most_seconds};
     c->speed = (struct mmul_speed){.warm_up_seconds = c->context->warm_up_seconds,
                                    .origin = MMUL_SPEED_MEASURED};
     mmul_profile_date(c->speed.date);
-    return mmul_measure_device(c->context->device, &request, &c->speed, err);
+    return mmul_watch(&measuring, err);
 }
 
 // One measurement, and one more on the next device if the first or its warm-up fails. Collective

@@ -39,7 +39,7 @@ enum mmul_status mmul_context_collect_warnings(struct mmul_context *context, str
                                                const char ***lines, int *count,
                                                struct mmul_error *err);
 
-// Builds the device's kernels once. Local.
+// Builds the device's kernels once. Local. A device that hangs fails.
 enum mmul_status mmul_context_warm_up(struct mmul_context *context, struct mmul_error *err);
 
 // Closes the device that failed or erred and opens the next one of its chain (device.h), with a

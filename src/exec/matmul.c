@@ -155,11 +155,12 @@ enum mmul_status mmul_matmul_plan(struct mmul_context *context, const struct mmu
     if (status == MMUL_OK)
         status = mmul_views_find(context, args, args->io, node_maps, err);
     // For a prediction stored speeds will do; shares that must not change are not measured either.
-    struct mmul_calibrate_options options = {.depth = balanced && !args->reproducible &&
-                                                              is_worth_measuring(&problem)
-                                                          ? MMUL_CALIBRATE_BRIEF
-                                                          : MMUL_CALIBRATE_STORED,
-                                             .no_fallback = args->no_fallback};
+    struct mmul_calibrate_options options = {
+        .depth = balanced && !args->reproducible && is_worth_measuring(&problem)
+                     ? MMUL_CALIBRATE_BRIEF
+                     : MMUL_CALIBRATE_STORED,
+        .no_fallback = args->no_fallback,
+        .device_timeout_seconds = args->device_timeout_seconds};
     if (status == MMUL_OK)
         status = mmul_comm_broadcast(comm, &options.depth, sizeof options.depth, err);
     if (status == MMUL_OK)
