@@ -2,8 +2,12 @@
 """Cases with several emulated hosts: see harness/lab.py."""
 from harness.lab import Lab
 from harness.machine import require_memory
-from harness.measure import Product, median
+from harness.measure import Product, Skip, median
 from harness.tables import row, side
+
+SLOWER = 4
+QUOTA = "control group's quota"
+FROM_ROOT = "root's files to root's file, launch apart"
 
 
 def prepare(bench, hosts, m, k, n):
@@ -43,8 +47,7 @@ def two_hosts(bench, lab, product, rate):
     parts = {"wire": f"{link / 1e6:.1f} MB/s", "one core": f"{core_seconds:.3f} s",
              "root keeps": f"{100 * share:.0f} %",
              "A": f"{4e-6 * product.m * product.k:.0f} MB", "B": f"{4e-6 * product.k * product.n:.0f} MB"}
-    ours = side(f"{product.text}, 2 hosts, {rate}: root's files to root's file, launch apart",
-                samples["mul"])
+    ours = side(f"{product.text}, 2 hosts, {rate}: {FROM_ROOT}", samples["mul"])
     others = [("floor", side("floor: wire and root's core at once", value=seconds), parts),
               ("one core", side("compute only: OpenBLAS on one core", samples["one core"]), {})]
     texts = {"psgemm in place": "ScaLAPACK psgemm, compute and its own messages, operands in place",
@@ -62,21 +65,48 @@ def lab2(bench):
         return two_hosts(bench, lab, product, "1gbit") + two_hosts(bench, lab, product, "100mbit")
 
 
+def advice(samples):
+    """What the last report says would be faster, as parts of a row."""
+    text = samples[-1]["report"]["faster"]
+    return {"report": f"'{text}'"} if text else {}
+
+
+def four_hosts(bench, lab, product, rate, how):
+    """The row of one rate of the cable."""
+    lab.rate(rate)
+    link = lab.measure_link(bench.pick(64 << 20 if rate == "1gbit" else 16 << 20, 1 << 20))
+    slower = [] if how == QUOTA else ["--device", "faulty:repeat=2:cpu"]
+    samples = bench.alternate({
+        "2 hosts": lambda: product.mul_lab(lab, 2, slower),
+        "4 hosts": lambda: product.mul_lab(lab, 4),
+    })
+    four = side(f"{product.text}, 4 hosts of half a core each, {rate}: {FROM_ROOT}", samples["4 hosts"])
+    two = side("the same on the first 2 hosts", samples["2 hosts"])
+    return row(f"{rate} 2 hosts", four, two, asked=bench.asked(f"lab4 {rate} 2 hosts"),
+               parts={"speed-up": f"{two['value'] / four['value']:.2f}", "wire": f"{link / 1e6:.1f} MB/s",
+                      "half a core by": how, **advice(samples["4 hosts"])})
+
+
 def lab4(bench):
     product = prepare(bench, 4, *bench.pick((4096, 14336, 4096), (256, 896, 256)))
     with Lab(bench, 4) as lab:
+        how = QUOTA if lab.limit(0.5) else "2 hosts: faulty:repeat=2, 4 hosts: two on a core"
+        return [four_hosts(bench, lab, product, rate, how) for rate in ("1gbit", "100mbit")]
+
+
+def labslow(bench):
+    size = bench.pick(6144, 512)
+    product = prepare(bench, 2, size, size, size)
+    with Lab(bench, 2) as lab:
+        if not lab.limit(1 / SLOWER, lab.hosts[1:]):
+            raise Skip("no control group can be made here")
         lab.rate("1gbit")
-        link = lab.measure_link(bench.pick(64 << 20, 1 << 20))
-        is_limited = lab.limit(0.5)
-        how = "control group's quota" if is_limited else "2 hosts: faulty:repeat=2, 4 hosts: two on a core"
-        slower = [] if is_limited else ["--device", "faulty:repeat=2:cpu"]
         samples = bench.alternate({
-            "2 hosts": lambda: product.mul_lab(lab, 2, slower),
-            "4 hosts": lambda: product.mul_lab(lab, 4),
+            "mul": lambda: product.mul_lab(lab, 2),
+            "equal": lambda: product.mul_lab(lab, 2, ["--weights", "equal", "--tail", "off"]),
+            "one core": lambda: product.sgemm(1, lab.on("node1")),
         })
-    what = "root's files to root's file, launch apart"
-    four = side(f"{product.text}, 4 hosts of half a core each, 1gbit: {what}", samples["4 hosts"])
-    two = side("the same on the first 2 hosts", samples["2 hosts"])
-    return [row("2 hosts", four, two, asked=bench.asked("lab4 2 hosts"),
-                parts={"speed-up": f"{two['value'] / four['value']:.2f}", "wire": f"{link / 1e6:.1f} MB/s",
-                       "half a core by": how})]
+    ours = side(f"{product.text}, 2 hosts, one with 1/{SLOWER} of a core, 1gbit: {FROM_ROOT}", samples["mul"])
+    parts = advice(samples["mul"])
+    return [row("equal shares", ours, side("the same with --weights equal --tail off", samples["equal"]), parts=parts),
+            row("one core", ours, side("compute only: OpenBLAS on the faster host's core", samples["one core"]))]

@@ -76,10 +76,11 @@ class Lab:
         self.call("lab_down")
         self.lift()
 
-    def limit(self, part):
-        """Everything that mpirun starts on a host from now on shares `part` of a core. False: it cannot be set."""
+    def limit(self, part, hosts=None):
+        """Everything that mpirun starts on one of the hosts (all) from now on shares `part` of a core. False: it
+        cannot be set."""
         try:
-            for host in self.hosts:
+            for host in hosts or self.hosts:
                 self.quotas.append(Quota(f"{self.variables['LAB_NAME']}-{host}", part))
         except (OSError, TypeError):
             self.lift()
@@ -88,7 +89,8 @@ class Lab:
         agent.rename(agent.with_suffix(".host"))
         # `ip netns exec` hides the control groups; through our own root they are still there.
         groups = f"/proc/{os.getpid()}/root{self.quotas[0].folder.parent}/{self.variables['LAB_NAME']}"
-        agent.write_text(f'#!/bin/sh\necho $$ > {groups}-"$1"/cgroup.procs && exec {agent}.host "$@"\n')
+        agent.write_text(f'#!/bin/sh\ngroup={groups}-"$1"\n'
+                         f'[ ! -d "$group" ] || echo $$ > "$group"/cgroup.procs\nexec {agent}.host "$@"\n')
         agent.chmod(0o755)
         return True
 

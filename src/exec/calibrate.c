@@ -11,6 +11,7 @@
 #include "exec/measure.h"
 #include "exec/profile.h"
 #include "exec/watch.h"
+#include "host/cgroup.h"
 #include "io/profile_file.h"
 
 // Briefly, all links together take 8 + 3 budgets.
@@ -151,9 +152,12 @@ static int64_t memory_share(const struct mmul_context *context) {
 
 static enum mmul_status measure_device(void *argument, struct mmul_error *err) {
     struct calibration *c = argument;
+    struct mmul_cgroup_limits granted;
+    mmul_cgroup_read("", &granted);
     const struct mmul_measure_request request = {.thorough =
                                                      c->options->depth == MMUL_CALIBRATE_THOROUGH,
-                                                 .memory_bytes = memory_share(c->context)};
+                                                 .memory_bytes = memory_share(c->context),
+                                                 .period_seconds = granted.cpu_period_seconds};
     return mmul_measure_device(c->context->device, &request, &c->speed, err);
 }
 

@@ -25,6 +25,17 @@ static const struct depth {
     double enough_transfer_seconds;
 } brief = {3, 0.01, 0.02, 0.002, 0.1, 0.005}, thorough = {REPEATS_MOST, 0.05, 1e9, 1e9, 2, 0.02};
 
+// With a quota, what is spent early in a period is missing later in it: only whole ones tell, and
+// where they are cut by the span matters little in three.
+static struct depth depth_of(const struct mmul_measure_request *request) {
+    struct depth depth = request->thorough ? thorough : brief;
+    if (request->period_seconds > depth.span_seconds) {
+        depth.span_seconds = 3 * request->period_seconds;
+        depth.repeats = 1;
+    }
+    return depth;
+}
+
 // What is timed: a product of squares of side n, or a transfer of rows x TRANSFER_COLS.
 struct work {
     struct mmul_device *device;
@@ -215,13 +226,13 @@ static enum mmul_status measure_transfers(struct mmul_device *device, const stru
 enum mmul_status mmul_measure_device(struct mmul_device *device,
                                      const struct mmul_measure_request *request,
                                      struct mmul_speed *speed, struct mmul_error *err) {
-    const struct depth *depth = request->thorough ? &thorough : &brief;
+    const struct depth depth = depth_of(request);
     struct mmul_speed measured = *speed;
     measured.upload_bytes_per_second = measured.download_bytes_per_second = 0;
     enum mmul_status status =
-        measure_products(device, depth, request->memory_bytes, &measured, err);
+        measure_products(device, &depth, request->memory_bytes, &measured, err);
     if (status == MMUL_OK && !mmul_device_can_borrow(device))
-        status = measure_transfers(device, depth, request->memory_bytes, &measured, err);
+        status = measure_transfers(device, &depth, request->memory_bytes, &measured, err);
     if (status == MMUL_OK)
         *speed = measured;
     return status;

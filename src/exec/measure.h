@@ -9,11 +9,13 @@
 struct mmul_measure_request {
     bool thorough;        // every size, and the median of 5; else of 3, and no further than needed
     int64_t memory_bytes; // most host memory that may be used; the smallest size is measured anyhow
+    double period_seconds; // of a quota of processor time; 0: there is none
 };
 
 // Fills rates and transfers of `speed`; the rest of it stays. The device has been warmed up. Each
 // size is multiplied once before it is timed, on buffers that were written to; then medians of means
-// over 10 ms each, thoroughly 50 ms.
+// over 10 ms each, thoroughly 50 ms. With a quota whose period is longer than that: one mean, over
+// three periods.
 // Briefly: sizes grow until a product takes 20 ms, or the next one would take more than 100 ms.
 // Thoroughly: while the next product is expected to take no more than 2 s. Sizes beyond, or too
 // large for the memory, get the last rate.

@@ -11,6 +11,10 @@
 
 enum { BUFFERS = 2 }; // in either direction
 
+// Of what a rank's rate entitles it to: few claims, for each packs the whole operand anew, and yet
+// small ones at the end.
+static const double CLAIMED_PART = 0.75;
+
 // One rank's word that waits for a buffer.
 struct word {
     int rank;
@@ -118,8 +122,8 @@ void mmul_tail_root_destroy(struct mmul_tail_root *root) {
 // --------------------------------------------------------------------------------------- sharing
 
 int64_t mmul_tail_size(int64_t left, double rate, double rates, int64_t least, int64_t most) {
-    double fair = rates > 0 ? (double)left * rate / (2 * rates) : (double)left;
-    int64_t size = fair < (double)most ? (int64_t)fair : most;
+    double part = rates > 0 ? CLAIMED_PART * (double)left * rate / rates : (double)left;
+    int64_t size = part < (double)most ? (int64_t)part : most;
     size = (size + least - 1) / least * least;
     size = mmul_larger(least, mmul_smaller(size, most));
     return left - size < least ? mmul_smaller(left, mmul_larger(size, most)) : size;

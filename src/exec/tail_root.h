@@ -26,8 +26,8 @@ bool mmul_tail_root_advance(struct mmul_tail_root *root);
 bool mmul_tail_root_is_finished(const struct mmul_tail_root *root);
 
 // Units for a rank of rate `rate` when `left` units are left and all ranks together have `rates`:
-// half of its fair share, so that claims shrink towards the end (guided self-scheduling: Polychronopoulos
-// and Kuck 1987), in [least, most], and never more than is left.
+// three quarters of its fair share, so that claims shrink towards the end (guided self-scheduling:
+// Polychronopoulos and Kuck 1987), in [least, most], and never more than is left.
 int64_t mmul_tail_size(int64_t left, double rate, double rates, int64_t least, int64_t most);
 
 // Whether a claim is worth it for a rank that would have `units` to do then, at `rate`, and whose

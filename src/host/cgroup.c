@@ -74,6 +74,7 @@ static void keep_quota(struct mmul_cgroup_limits *limits, long long quota, long 
     double cores = (double)quota / (double)period;
     if (limits->cpu_quota == 0.0 || cores < limits->cpu_quota) {
         limits->cpu_quota = cores;
+        limits->cpu_period_seconds = (double)period * 1e-6;
     }
 }
 

@@ -9,6 +9,7 @@
 
 struct mmul_cgroup_limits {
     double cpu_quota;               // cores' worth of time; 0: no limit
+    double cpu_period_seconds;      // in which that is granted, anew each time
     int64_t memory_bytes;           // INT64_MAX: no limit
     int64_t memory_available_bytes; // of that limit, page cache that can go counted as free
 };

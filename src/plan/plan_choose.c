@@ -223,8 +223,8 @@ static enum mmul_status choose_shares(struct mmul_planning *p, int64_t total,
 
 // ------------------------------------------------------------------------------------------ tail
 
-// Units that the fastest rank computes in a second, once it is busy.
-static double fastest_units(const struct mmul_planning *p) {
+// Units that the fastest rank computes in a second, once it is busy; who that is; 0: nobody can.
+static double fastest_units(const struct mmul_planning *p, const struct mmul_rank_info **fastest) {
     const struct mmul_problem *problem = &p->plan->problem;
     double width = (double)mmul_problem_result_width(problem, p->plan->axis), best = 0;
     double height = (double)p->plan->total / p->plan->size;
@@ -233,9 +233,25 @@ static double fastest_units(const struct mmul_planning *p) {
         double assumed = p->automatic ? 0 : ASSUMED_FLOPS;
         double flops =
             mmul_step_rate(info, assumed, height < 1 ? 1 : height, width, (double)problem->k);
-        best = flops > best ? flops : best;
+        if (flops > best) {
+            best = flops;
+            *fastest = info;
+        }
     }
     return best / (2 * width * (double)problem->k);
+}
+
+// Long enough for a message, and for packing the whole operand, which a CPU does for every claim.
+static double least_claim_seconds(const struct mmul_planning *p,
+                                  const struct mmul_rank_info *rank) {
+    const double message_seconds = 10e-3, pack_seconds_per_element = 2.3e-10; // measured, one core
+    const struct mmul_problem *problem = &p->plan->problem;
+    double elements =
+        (double)problem->k * (double)mmul_problem_result_width(problem, p->plan->axis);
+    double packing = rank->host_memory ? pack_seconds_per_element * elements /
+                                             (rank->threads > 0 ? rank->threads : 1)
+                                       : 0;
+    return 2 * packing > message_seconds ? 2 * packing : message_seconds;
 }
 
 // Ranks that can take units, and whether all of them are on root's node.
@@ -251,6 +267,16 @@ static int count_workers(const struct mmul_planning *p, bool *at_root) {
     return workers;
 }
 
+// Do pieces and results of claims go through buffers, on some node that works?
+static bool claims_travel(const struct mmul_planning *p) {
+    const unsigned all = MMUL_MAPS_A | MMUL_MAPS_B | MMUL_MAPS_C;
+    for (int rank = 0; rank < p->plan->size; rank++)
+        if (p->weights[rank] > 0 && p->absence[rank] == MMUL_PRESENT &&
+            (p->maps[p->rank_node[rank]] & all) != all)
+            return true;
+    return false;
+}
+
 static void set_tail(struct mmul_planning *p, int64_t units) {
     p->plan->tail_begin = p->plan->total - units;
     p->plan->tail_least = p->tail_most = p->plan->tail_most = 0;
@@ -261,22 +287,25 @@ static void set_tail(struct mmul_planning *p, int64_t units) {
 // in one place, so there is no tail with several rounds or several whole matrices.
 static void choose_tail(struct mmul_planning *p) {
     const struct mmul_problem *problem = &p->plan->problem;
-    const double least_seconds = 5e-3, claim_seconds = 10e-3;
+    const struct mmul_rank_info *fastest = NULL;
+    const double least_seconds = 5e-3;
     int64_t one = mmul_planning_piece_bytes(p) + mmul_planning_result_bytes(p);
     bool at_root;
     int workers = count_workers(p, &at_root);
     double share = p->request->tail < 0 ? (at_root ? 0.4 : 0.1) : p->request->tail;
     int64_t units = (int64_t)(share * (double)p->plan->total);
-    double rate = problem->alpha == 0 ? 0 : fastest_units(p);
+    double rate = problem->alpha == 0 ? 0 : fastest_units(p, &fastest);
     set_tail(p, 0);
     if (workers < 2 || units < 1 || !(rate > 0) ||
         mmul_shape_matrices(mmul_problem_whole_shape(problem, p->plan->axis)) > 1 ||
         (p->request->tail < 0 && (double)units < least_seconds * rate))
         return;
     set_tail(p, mmul_smaller(units, p->plan->total));
-    double claim = claim_seconds * rate < (double)units ? claim_seconds * rate : (double)units;
-    p->plan->tail_least = mmul_smaller(units, mmul_larger(8, (int64_t)claim));
-    p->tail_most = mmul_smaller(units / (2 * workers), MMUL_ROUND_BYTES / one);
+    double least = least_claim_seconds(p, fastest) * rate;
+    p->plan->tail_least = least < (double)units ? mmul_larger(8, (int64_t)least) : units;
+    p->plan->tail_least = mmul_smaller(units, p->plan->tail_least);
+    p->tail_most =
+        claims_travel(p) ? mmul_smaller(units / (2 * workers), MMUL_ROUND_BYTES / one) : units;
     p->tail_most = p->plan->tail_most = mmul_larger(p->tail_most, p->plan->tail_least);
 }
 

@@ -20,6 +20,8 @@ struct recorder {
     int64_t memory_bytes;
     int gemms[MMUL_SPEED_POINTS]; // by size
     int uploads, downloads;       // after the products
+    int burst;                    // gemms until a long nap, as under a quota; 0: none
+    double period_seconds;        // that nap
     int fails_at;                 // the gemm that fails, counted from 1
     int gemm_count;
 };
@@ -38,6 +40,8 @@ static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mm
     for (int i = 0; i < 3; i++)
         assert_true(mmul_host_address(operands[i])[args->m * args->m - 1] != 0);
     mmul_clock_nap(r->nap_seconds);
+    if (r->burst > 0 && r->gemm_count % r->burst == r->burst - 1)
+        mmul_clock_nap(r->period_seconds);
     if (++r->gemm_count == r->fails_at) {
         err->status = MMUL_ERR_UNAVAILABLE;
         return MMUL_ERR_UNAVAILABLE;
@@ -116,6 +120,20 @@ static void short_products_fill_their_span(void **state) {
     assert_true(speed.flops[0] <= 2.0 * 256 * 256 * 256 / 0.0025);
 }
 
+static void a_quota_is_measured_over_its_period(void **state) {
+    (void)state;
+    struct recorder r = {
+        .nap_seconds = 0.0006, .burst = 20, .period_seconds = 0.08, .memory_bytes = GIB};
+    struct mmul_device device = {.table = &table, .self = &r};
+    const struct mmul_measure_request request = {.memory_bytes = 4 * 4 * 256 * 256, // one size
+                                                 .period_seconds = r.period_seconds};
+    struct mmul_speed speed = {0};
+    struct mmul_error err;
+    assert_int_equal(mmul_measure_device(&device, &request, &speed, &err), MMUL_OK);
+    // A burst and its nap at least; without the period a span of 10 ms lies within a burst.
+    assert_true(speed.flops[0] <= 2.0 * 256 * 256 * 256 * r.burst / r.period_seconds);
+}
+
 static void thoroughly_every_size_that_fits(void **state) {
     (void)state;
     struct recorder r = {.nap_seconds = 0.051, .memory_bytes = GIB};
@@ -186,6 +204,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(briefly_the_first_long_size_is_the_last),
         cmocka_unit_test(short_products_fill_their_span),
+        cmocka_unit_test(a_quota_is_measured_over_its_period),
         cmocka_unit_test(thoroughly_every_size_that_fits),
         cmocka_unit_test(not_even_thoroughly_what_takes_too_long),
         cmocka_unit_test(a_small_device_gets_small_squares),
