@@ -89,8 +89,8 @@ class Lab:
         agent.rename(agent.with_suffix(".host"))
         # `ip netns exec` hides the control groups; through our own root they are still there.
         groups = f"/proc/{os.getpid()}/root{self.quotas[0].folder.parent}/{self.variables['LAB_NAME']}"
-        agent.write_text(f'#!/bin/sh\ngroup={groups}-"$1"\n'
-                         f'[ ! -d "$group" ] || echo $$ > "$group"/cgroup.procs\nexec {agent}.host "$@"\n')
+        agent.write_text(f'#!/bin/sh -e\ncase $1 in {"|".join(hosts or self.hosts)})\n'
+                         f'    echo $$ > {groups}-"$1"/cgroup.procs ;;\nesac\nexec {agent}.host "$@"\n')
         agent.chmod(0o755)
         return True
 

@@ -3,7 +3,7 @@
 // The device table: everything the rest of the library asks of a CPU or a GPU.
 //
 // A device holds buffers of float32 and multiplies them. It never sees a rank, a file or a plan.
-// Calls on one device come from one thread. Uploads, downloads and gemm may return before they are
+// Calls on one device come one at a time. Uploads, downloads and gemm may return before they are
 // done. Those on the same buffer happen in the order they were begun; those on different buffers may
 // overlap, in any order. mmul_device_wait ends them all and reports what failed since the last wait;
 // host memory given to them is borrowed until then, or until a mmul_device_wait_buffer on the buffer.
@@ -153,8 +153,8 @@ void mmul_device_set_threads(struct mmul_device *device, int threads);
 double mmul_device_call_seconds(const struct mmul_device *device);
 
 // For a device that hangs, from another thread: if a call is under way it will never return, whatever
-// the driver does later, and true is returned. The device must then not be used or freed; its thread
-// stays behind in the call.
+// the driver does later, and true is returned. The device is lost then; closing it does nothing, and
+// its thread stays behind in the call.
 bool mmul_device_abandon(struct mmul_device *device);
 
 // Name of the device that takes over when this one fails or errs: anything but the CPU -> "cpu",

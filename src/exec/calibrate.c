@@ -150,14 +150,27 @@ static int64_t memory_share(const struct mmul_context *context) {
     return node->memory_available_bytes / node->rank_count / 2;
 }
 
+// Of a quota that the node's CPU ranks can feel; 0: none.
+static double quota_period(const struct mmul_context *context) {
+    const struct mmul_cluster *cluster = context->cluster;
+    struct mmul_cgroup_limits granted;
+    int threads = 0;
+    if (!mmul_device_can_borrow(context->device))
+        return 0;
+    for (int rank = 0; rank < cluster->size; rank++)
+        if (cluster->ranks[rank].node == context->comm->node_index &&
+            cluster->ranks[rank].host_memory)
+            threads += cluster->ranks[rank].threads;
+    mmul_cgroup_read("", &granted);
+    return granted.cpu_quota > 0 && granted.cpu_quota < threads ? granted.cpu_period_seconds : 0;
+}
+
 static enum mmul_status measure_device(void *argument, struct mmul_error *err) {
     struct calibration *c = argument;
-    struct mmul_cgroup_limits granted;
-    mmul_cgroup_read("", &granted);
     const struct mmul_measure_request request = {.thorough =
                                                      c->options->depth == MMUL_CALIBRATE_THOROUGH,
                                                  .memory_bytes = memory_share(c->context),
-                                                 .period_seconds = granted.cpu_period_seconds};
+                                                 .period_seconds = quota_period(c->context)};
     return mmul_measure_device(c->context->device, &request, &c->speed, err);
 }
 

@@ -39,7 +39,8 @@ enum mmul_status mmul_context_collect_warnings(struct mmul_context *context, str
                                                const char ***lines, int *count,
                                                struct mmul_error *err);
 
-// Builds the device's kernels once. Local. A device that hangs fails.
+// Builds the device's kernels once. Local. Fails with the device, and with MMUL_ERR_UNAVAILABLE
+// when it takes more than 300 s.
 enum mmul_status mmul_context_warm_up(struct mmul_context *context, struct mmul_error *err);
 
 // Closes the device that failed or erred and opens the next one of its chain (device.h), with a

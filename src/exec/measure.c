@@ -25,17 +25,6 @@ static const struct depth {
     double enough_transfer_seconds;
 } brief = {3, 0.01, 0.02, 0.002, 0.1, 0.005}, thorough = {REPEATS_MOST, 0.05, 1e9, 1e9, 2, 0.02};
 
-// With a quota, what is spent early in a period is missing later in it: only whole ones tell, and
-// where they are cut by the span matters little in three.
-static struct depth depth_of(const struct mmul_measure_request *request) {
-    struct depth depth = request->thorough ? thorough : brief;
-    if (request->period_seconds > depth.span_seconds) {
-        depth.span_seconds = 3 * request->period_seconds;
-        depth.repeats = 1;
-    }
-    return depth;
-}
-
 // What is timed: a product of squares of side n, or a transfer of rows x TRANSFER_COLS.
 struct work {
     struct mmul_device *device;
@@ -161,6 +150,24 @@ static bool squares_fit(const struct mmul_device *device, int64_t n, int64_t mem
                info.memory_bytes / 2;
 }
 
+// With a quota, what is spent early in a period is missing later in it: only whole ones tell, and
+// where they are cut by the span matters little in three. No size is faster in the long run.
+static enum mmul_status obey_quota(struct mmul_device *device, const struct depth *depth,
+                                   double period_seconds, struct mmul_speed *speed,
+                                   struct mmul_error *err) {
+    const struct depth whole = {.repeats = 1, .span_seconds = 3 * period_seconds};
+    int64_t n = (int64_t)MMUL_SPEED_SMALLEST << (speed->measured_points - 1);
+    double seconds;
+    if (!(whole.span_seconds > depth->span_seconds))
+        return MMUL_OK;
+    enum mmul_status status = time_squares(device, n, &whole, &seconds, err);
+    double flops = 2.0 * (double)n * (double)n * (double)n / seconds;
+    for (int i = 0; status == MMUL_OK && i < MMUL_SPEED_POINTS; i++)
+        if (i >= speed->measured_points - 1 || speed->flops[i] > flops)
+            speed->flops[i] = flops;
+    return status;
+}
+
 static enum mmul_status measure_products(struct mmul_device *device, const struct depth *depth,
                                          int64_t memory_bytes, struct mmul_speed *speed,
                                          struct mmul_error *err) {
@@ -226,13 +233,15 @@ static enum mmul_status measure_transfers(struct mmul_device *device, const stru
 enum mmul_status mmul_measure_device(struct mmul_device *device,
                                      const struct mmul_measure_request *request,
                                      struct mmul_speed *speed, struct mmul_error *err) {
-    const struct depth depth = depth_of(request);
+    const struct depth *depth = request->thorough ? &thorough : &brief;
     struct mmul_speed measured = *speed;
     measured.upload_bytes_per_second = measured.download_bytes_per_second = 0;
     enum mmul_status status =
-        measure_products(device, &depth, request->memory_bytes, &measured, err);
+        measure_products(device, depth, request->memory_bytes, &measured, err);
+    if (status == MMUL_OK && request->period_seconds > 0)
+        status = obey_quota(device, depth, request->period_seconds, &measured, err);
     if (status == MMUL_OK && !mmul_device_can_borrow(device))
-        status = measure_transfers(device, &depth, request->memory_bytes, &measured, err);
+        status = measure_transfers(device, depth, request->memory_bytes, &measured, err);
     if (status == MMUL_OK)
         *speed = measured;
     return status;

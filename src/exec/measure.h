@@ -14,8 +14,8 @@ struct mmul_measure_request {
 
 // Fills rates and transfers of `speed`; the rest of it stays. The device has been warmed up. Each
 // size is multiplied once before it is timed, on buffers that were written to; then medians of means
-// over 10 ms each, thoroughly 50 ms. With a quota whose period is longer than that: one mean, over
-// three periods.
+// over 10 ms each, thoroughly 50 ms. With a quota the last size is timed once more, over three of
+// its periods where that is longer, and no size gets a higher rate.
 // Briefly: sizes grow until a product takes 20 ms, or the next one would take more than 100 ms.
 // Thoroughly: while the next product is expected to take no more than 2 s. Sizes beyond, or too
 // large for the memory, get the last rate.

@@ -14,7 +14,7 @@ enum mmul_attention {
 
 struct mmul_pipeline {
     void (*cancel)(void *context);  // instead of compute, when the thread cannot be started
-    void (*compute)(void *context); // on its own thread, once
+    void (*compute)(void *context); // on its own thread; again after MMUL_ATTEND_ABANDONED
     enum mmul_attention (*attend)(void *context); // on the calling thread, until finished
     void *context;
 };

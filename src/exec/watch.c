@@ -41,8 +41,8 @@ static enum mmul_attention attend(void *context) {
     if (mmul_device_call_seconds(device) < w->watched->call_seconds || !mmul_device_abandon(device))
         return MMUL_ATTEND_NOTHING;
     mmul_device_describe(device, &info);
-    w->status =
-        mmul_fail(&w->err, MMUL_ERR_UNAVAILABLE, "device '%s (%s)' hangs", info.id, info.name);
+    w->status = mmul_fail(&w->err, MMUL_ERR_UNAVAILABLE, "device '%s (%s)' hangs: a call took %g s",
+                          info.id, info.name, w->watched->call_seconds);
     atomic_store(&w->done, true);
     return MMUL_ATTEND_ABANDONED;
 }

@@ -246,7 +246,7 @@ static struct mmul_tile_request tile_request(const struct mmul_planning *p, int 
     const struct mmul_problem *problem = &p->plan->problem;
     const struct mmul_rank_info *info = &p->request->cluster->ranks[rank];
     int64_t round = (p->counts[rank] + p->cut.rounds - 1) / p->cut.rounds;
-    int64_t most = mmul_smaller(mmul_larger(round, p->plan->tail_most),
+    int64_t most = mmul_smaller(mmul_larger(round, p->plan->tail_least),
                                 mmul_problem_units(problem, p->plan->axis));
     bool rows = p->plan->axis == MMUL_ROWS;
     return (struct mmul_tile_request){

@@ -62,7 +62,7 @@ struct mmul_plan {
     int64_t panel_matrices; // matrices of the whole operand per panel; > 1: then they are not cut
     int64_t tail_begin;     // units [tail_begin, total) are claimed at run time; total: none
     int64_t tail_least;     // fewest units of a claim but the last
-    int64_t tail_most;      // most; private memory has room for two claims of a rank
+    int64_t tail_most;      // most; where claims travel, a rank has room for two
     int64_t root_bytes;     // through root's link, both ways
     int64_t rows_bytes_moved, cols_bytes_moved; // over the network, what the choice was made from
     double link_bytes_per_second;               // assumed where links are not measured

@@ -223,58 +223,31 @@ static enum mmul_status choose_shares(struct mmul_planning *p, int64_t total,
 
 // ------------------------------------------------------------------------------------------ tail
 
-// Units that the fastest rank computes in a second, once it is busy; who that is; 0: nobody can.
-static double fastest_units(const struct mmul_planning *p, const struct mmul_rank_info **fastest) {
+static bool works(const struct mmul_planning *p, int rank) {
+    return p->weights[rank] > 0 && p->absence[rank] == MMUL_PRESENT;
+}
+
+// Units that a rank computes in a second, once it is busy.
+static double unit_rate(const struct mmul_planning *p, int rank) {
     const struct mmul_problem *problem = &p->plan->problem;
-    double width = (double)mmul_problem_result_width(problem, p->plan->axis), best = 0;
+    double width = (double)mmul_problem_result_width(problem, p->plan->axis);
     double height = (double)p->plan->total / p->plan->size;
-    for (int rank = 0; rank < p->plan->size; rank++) {
-        const struct mmul_rank_info *info = &p->request->cluster->ranks[rank];
-        double assumed = p->automatic ? 0 : ASSUMED_FLOPS;
-        double flops =
-            mmul_step_rate(info, assumed, height < 1 ? 1 : height, width, (double)problem->k);
-        if (flops > best) {
-            best = flops;
-            *fastest = info;
-        }
-    }
-    return best / (2 * width * (double)problem->k);
+    double flops =
+        mmul_step_rate(&p->request->cluster->ranks[rank], p->automatic ? 0 : ASSUMED_FLOPS,
+                       height < 1 ? 1 : height, width, (double)problem->k);
+    return flops / (2 * width * (double)problem->k);
 }
 
 // Long enough for a message, and for packing the whole operand, which a CPU does for every claim.
-static double least_claim_seconds(const struct mmul_planning *p,
-                                  const struct mmul_rank_info *rank) {
+static double least_claim_seconds(const struct mmul_planning *p, int rank) {
     const double message_seconds = 10e-3, pack_seconds_per_element = 2.3e-10; // measured, one core
     const struct mmul_problem *problem = &p->plan->problem;
+    const struct mmul_rank_info *info = &p->request->cluster->ranks[rank];
     double elements =
         (double)problem->k * (double)mmul_problem_result_width(problem, p->plan->axis);
-    double packing = rank->host_memory ? pack_seconds_per_element * elements /
-                                             (rank->threads > 0 ? rank->threads : 1)
-                                       : 0;
+    int threads = info->threads > 0 ? info->threads : 1;
+    double packing = info->host_memory ? pack_seconds_per_element * elements / threads : 0;
     return 2 * packing > message_seconds ? 2 * packing : message_seconds;
-}
-
-// Ranks that can take units, and whether all of them are on root's node.
-static int count_workers(const struct mmul_planning *p, bool *at_root) {
-    int workers = 0;
-    *at_root = true;
-    for (int rank = 0; rank < p->plan->size; rank++) {
-        if (!(p->weights[rank] > 0) || p->absence[rank] != MMUL_PRESENT)
-            continue;
-        workers++;
-        *at_root = *at_root && p->rank_node[rank] == p->root_node;
-    }
-    return workers;
-}
-
-// Do pieces and results of claims go through buffers, on some node that works?
-static bool claims_travel(const struct mmul_planning *p) {
-    const unsigned all = MMUL_MAPS_A | MMUL_MAPS_B | MMUL_MAPS_C;
-    for (int rank = 0; rank < p->plan->size; rank++)
-        if (p->weights[rank] > 0 && p->absence[rank] == MMUL_PRESENT &&
-            (p->maps[p->rank_node[rank]] & all) != all)
-            return true;
-    return false;
 }
 
 static void set_tail(struct mmul_planning *p, int64_t units) {
@@ -282,31 +255,52 @@ static void set_tail(struct mmul_planning *p, int64_t units) {
     p->plan->tail_least = p->tail_most = p->plan->tail_most = 0;
 }
 
+// A claim is at most half of a fair share of the tail, since its rank may turn slow with it; and no
+// larger than a round where claims travel.
+static void limit_claims(struct mmul_planning *p) {
+    int64_t units = p->plan->total - p->plan->tail_begin, most = units;
+    int64_t one = mmul_planning_piece_bytes(p) + mmul_planning_result_bytes(p);
+    int workers = 0;
+    if (units == 0)
+        return;
+    for (int rank = 0; rank < p->plan->size; rank++) {
+        workers += works(p, rank);
+        if (works(p, rank) && mmul_planning_claims_travel(p, p->rank_node[rank]))
+            most = mmul_smaller(most, MMUL_ROUND_BYTES / one);
+    }
+    most = mmul_smaller(most, units / (2 * mmul_larger(workers, 1)));
+    p->tail_most = p->plan->tail_most = mmul_larger(most, p->plan->tail_least);
+}
+
 // How much of the range is claimed at run time: as asked for, else two fifths where claims cost no
 // network and a tenth where they do; nothing that is over in no time. Claims need the whole operand
 // in one place, so there is no tail with several rounds or several whole matrices.
 static void choose_tail(struct mmul_planning *p) {
     const struct mmul_problem *problem = &p->plan->problem;
-    const struct mmul_rank_info *fastest = NULL;
     const double least_seconds = 5e-3;
-    int64_t one = mmul_planning_piece_bytes(p) + mmul_planning_result_bytes(p);
-    bool at_root;
-    int workers = count_workers(p, &at_root);
-    double share = p->request->tail < 0 ? (at_root ? 0.4 : 0.1) : p->request->tail;
-    int64_t units = (int64_t)(share * (double)p->plan->total);
-    double rate = problem->alpha == 0 ? 0 : fastest_units(p, &fastest);
+    double fastest = 0, least = 0; // units in a second, of a claim
+    int workers = 0;
+    bool at_root = true; // all who work
     set_tail(p, 0);
-    if (workers < 2 || units < 1 || !(rate > 0) ||
+    for (int rank = 0; problem->alpha != 0 && rank < p->plan->size; rank++) {
+        if (!works(p, rank))
+            continue;
+        double rate = unit_rate(p, rank), claim = rate * least_claim_seconds(p, rank);
+        fastest = rate > fastest ? rate : fastest;
+        least = claim > least ? claim : least;
+        at_root = at_root && p->rank_node[rank] == p->root_node;
+        workers++;
+    }
+    double share = p->request->tail < 0 ? (at_root ? 0.4 : 0.1) : p->request->tail;
+    int64_t units = mmul_smaller((int64_t)(share * (double)p->plan->total), p->plan->total);
+    if (workers < 2 || units < 1 || !(fastest > 0) ||
         mmul_shape_matrices(mmul_problem_whole_shape(problem, p->plan->axis)) > 1 ||
-        (p->request->tail < 0 && (double)units < least_seconds * rate))
+        (p->request->tail < 0 && (double)units < least_seconds * fastest))
         return;
-    set_tail(p, mmul_smaller(units, p->plan->total));
-    double least = least_claim_seconds(p, fastest) * rate;
+    set_tail(p, units);
     p->plan->tail_least = least < (double)units ? mmul_larger(8, (int64_t)least) : units;
     p->plan->tail_least = mmul_smaller(units, p->plan->tail_least);
-    p->tail_most =
-        claims_travel(p) ? mmul_smaller(units / (2 * workers), MMUL_ROUND_BYTES / one) : units;
-    p->tail_most = p->plan->tail_most = mmul_larger(p->tail_most, p->plan->tail_least);
+    limit_claims(p);
 }
 
 // Whether some node that works has the whole operand at hand at the end.
@@ -335,10 +329,11 @@ static void write_shares(struct mmul_planning *p) {
 
 static enum mmul_status choose_and_fit(struct mmul_planning *p, bool *fits,
                                        struct mmul_error *err) {
-    enum mmul_status status;
-    do {
+    enum mmul_status status = choose_shares(p, p->plan->tail_begin, err);
+    while (status == MMUL_OK && mmul_planning_stop_mapping(p)) {
+        limit_claims(p);
         status = choose_shares(p, p->plan->tail_begin, err);
-    } while (status == MMUL_OK && mmul_planning_stop_mapping(p));
+    }
     if (status != MMUL_OK)
         return status;
     write_shares(p);

@@ -117,18 +117,24 @@ static int64_t check_bytes(const struct mmul_planning *p, const struct mmul_cut 
            mmul_problem_result_width(problem, axis) + p->tail_most * check_unit_bytes(p, cut);
 }
 
+bool mmul_planning_claims_travel(const struct mmul_planning *p, int node) {
+    unsigned all = MMUL_MAPS_A | MMUL_MAPS_B | MMUL_MAPS_C;
+    if (p->plan->problem.beta != 0)
+        all |= MMUL_MAPS_C_IN;
+    return (p->maps[node] & all) != all;
+}
+
 int64_t mmul_planning_private_bytes(const struct mmul_planning *p, const struct mmul_cut *cut,
                                     int rank) {
     const struct mmul_problem *problem = &p->plan->problem;
     const struct mmul_rank_info *info = &p->request->cluster->ranks[rank];
-    unsigned all = MMUL_MAPS_A | MMUL_MAPS_B | MMUL_MAPS_C;
     int64_t bytes = check_bytes(p, cut, p->rank_node[rank]);
     bool half = mmul_dtype_bytes(problem->a_dtype) < 4 || mmul_dtype_bytes(problem->b_dtype) < 4;
     if (half && info->host_memory)
         bytes += MMUL_HOST_STAGING_BYTES;
     if (info->device.type == MMUL_DEVICE_CPU && !info->host_memory)
         bytes += on_cpu_through_opencl(p, rank);
-    if (p->in[rank] && (p->maps[p->rank_node[rank]] & all) != all)
+    if (p->in[rank] && mmul_planning_claims_travel(p, p->rank_node[rank]))
         bytes += 2 * p->tail_most *
                  (mmul_planning_piece_bytes(p) + c_in_bytes(p) + mmul_planning_result_bytes(p));
     return rank == 0 ? bytes + root_bytes(p) : bytes;
@@ -198,6 +204,8 @@ bool mmul_planning_stop_mapping(struct mmul_planning *p) {
         double units = 0;
         for (int rank = 0; p->maps[node] != 0 && rank < p->plan->size; rank++)
             units += p->rank_node[rank] == node ? (double)p->counts[rank] : 0;
+        if (units > 0)
+            units += (double)(p->plan->total - p->plan->tail_begin); // it may claim them all
         if (units > 0 && units * (double)each + (double)(whole + p->work_bytes[node]) >
                              (double)p->nodes[node].memory_bytes)
             p->maps[node] = 0, any = true;

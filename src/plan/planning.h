@@ -54,6 +54,9 @@ void mmul_planning_size_round(struct mmul_planning *p);
 // What a rank may use of its device.
 int64_t mmul_planning_device_bytes(const struct mmul_planning *p, int rank);
 
+// Do claims of the node's ranks go through buffers? Else all of it is mapped there.
+bool mmul_planning_claims_travel(const struct mmul_planning *p, int node);
+
 // Work space of one rank beside the segment.
 int64_t mmul_planning_private_bytes(const struct mmul_planning *p, const struct mmul_cut *cut,
                                     int rank);

@@ -436,10 +436,7 @@ static void test_tail(void **state) {
         assert_int_equal(at, plan->tail_begin); // the static part is what lies before
         if (tail > 0) {
             assert_in_range(plan->tail_least, cases[i].least - 1, cases[i].least + 1);
-            if (plan->node_count == 1) // all of it is mapped: no buffers to keep small
-                assert_int_equal(plan->tail_most, tail);
-            else
-                assert_in_range(plan->tail_most, plan->tail_least, tail / 8 + 1);
+            assert_in_range(plan->tail_most, plan->tail_least, tail / 8 + 1);
             assert_true(plan->predicted_seconds > mmul_plan_ranks(plan)[0].finish_seconds);
         } else {
             assert_int_equal(plan->tail_most, 0);
@@ -447,6 +444,64 @@ static void test_tail(void **state) {
         mmul_plan_destroy(plan);
         mmul_cluster_destroy(cluster);
     }
+}
+
+// Half of a fair share at most; no more than a round's bytes where claims go through buffers.
+static void test_claims_are_limited(void **state) {
+    (void)state;
+    const int64_t side = 8000, round = MMUL_ROUND_BYTES / (4 * (side + side));
+    const struct {
+        unsigned maps;
+        float beta;
+        int64_t memory_limit, most;
+    } cases[] = {
+        {ALL, 0, 0, 500},
+        {ALL & ~(unsigned)MMUL_MAPS_C, 0, 0, round},
+        {ALL & ~(unsigned)MMUL_MAPS_A, 0, 0, round},
+        {ALL & ~(unsigned)MMUL_MAPS_C_IN, 1, 0, round},
+        {ALL & ~(unsigned)MMUL_MAPS_C_IN, 0, 0, 500},
+        {ALL | MMUL_MAPS_C_IN, 1, 0, 500},
+        {ALL, 0, 800 << 20, round}, // less than A, B and C: mapping is given up, the tail is not
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        unsigned maps[8];
+        struct mmul_problem problem = make_problem(10000, side, side);
+        struct mmul_cluster *cluster = make_measured_cluster(4, 4, maps);
+        problem.beta = cases[i].beta;
+        maps[0] = cases[i].maps;
+        struct mmul_plan *plan =
+            plan_or_die(&(struct mmul_plan_request){.problem = &problem,
+                                                    .cluster = cluster,
+                                                    .node_maps = maps,
+                                                    .split = MMUL_SPLIT_ROWS,
+                                                    .panels = true,
+                                                    .memory_limit_bytes = cases[i].memory_limit,
+                                                    .tail = -1});
+        assert_int_equal(plan->total - plan->tail_begin, 4000);
+        assert_int_equal(plan->tail_most, cases[i].most);
+        assert_int_equal(mmul_plan_nodes(plan)[0].maps,
+                         cases[i].memory_limit > 0 ? 0 : cases[i].maps);
+        mmul_plan_destroy(plan);
+        mmul_cluster_destroy(cluster);
+    }
+}
+
+// A card that is as fast packs nothing, but the CPU beside it does.
+static void test_claims_are_worth_their_packing_to_all(void **state) {
+    (void)state;
+    unsigned maps[8];
+    struct mmul_problem problem = make_problem(10000, 8000, 8000);
+    struct mmul_cluster *cluster = make_measured_cluster(4, 4, maps);
+    cluster->ranks[1].host_memory = true;
+    cluster->ranks[1].threads = 1;
+    struct mmul_plan *plan = plan_or_die(&(struct mmul_plan_request){.problem = &problem,
+                                                                     .cluster = cluster,
+                                                                     .node_maps = maps,
+                                                                     .split = MMUL_SPLIT_ROWS,
+                                                                     .tail = -1});
+    assert_in_range(plan->tail_least, 44, 46);
+    mmul_plan_destroy(plan);
+    mmul_cluster_destroy(cluster);
 }
 
 // Claims need room on nodes that map nothing: two of a rank at once.
@@ -492,6 +547,8 @@ int main(void) {
         cmocka_unit_test_teardown(test_who_slows_the_job_is_left_out_and_named,
                                   assert_no_live_bytes),
         cmocka_unit_test_teardown(test_tail, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_claims_are_limited, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_claims_are_worth_their_packing_to_all, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_tail_needs_memory, assert_no_live_bytes),
         cmocka_unit_test(test_tiles_fit),
         cmocka_unit_test(test_tile_that_cannot_fit),
