@@ -8,41 +8,10 @@
 
 #include <math.h>
 
+#include "clusters.h"
 #include "plan/plan.h"
 #include "plan/share.h"
 #include "plans.h"
-
-static const int64_t GIB = (int64_t)1 << 30;
-
-static struct mmul_problem make_problem(int64_t m, int64_t n, int64_t k) {
-    struct mmul_problem problem;
-    struct mmul_error err;
-    struct mmul_problem_operand a = {{1, 1, m, k}, MMUL_F32, "A.bin"};
-    struct mmul_problem_operand b = {{1, 1, k, n}, MMUL_F32, "B.bin"};
-    assert_int_equal(mmul_problem_make(a, b, NULL, false, false, 1, 0, &problem, &err), MMUL_OK);
-    return problem;
-}
-
-// `size` ranks, `per_node` on each node of 64 GiB, all CPUs.
-static struct mmul_cluster *make_cluster(int size, int per_node) {
-    struct mmul_cluster *cluster;
-    struct mmul_error err;
-    int nodes = (size + per_node - 1) / per_node;
-    assert_int_equal(mmul_cluster_create(size, nodes, 0, &cluster, &err), MMUL_OK);
-    for (int rank = 0; rank < size; rank++) {
-        struct mmul_rank_info *r = &cluster->ranks[rank];
-        r->node = rank / per_node;
-        r->host_memory = true;
-        r->device.memory_bytes = 64 * GIB;
-        strcpy(r->device_name, "cpu");
-    }
-    for (int node = 0; node < nodes; node++) {
-        cluster->nodes[node].leader = node * per_node;
-        cluster->nodes[node].rank_count = per_node;
-        cluster->nodes[node].memory_available_bytes = 64 * GIB;
-    }
-    return cluster;
-}
 
 // Parts follow one another and cover the range.
 static void assert_covers(const struct mmul_plan *plan) {
@@ -262,23 +231,6 @@ static void test_zero_weight_and_unusable_weights(void **state) {
 
 // ------------------------------------------------------------------------------ predicted seconds
 
-static const unsigned ALL = MMUL_MAPS_A | MMUL_MAPS_B | MMUL_MAPS_C_IN | MMUL_MAPS_C;
-
-// Ranks of 200 GFLOP/s, the last one of 20; links of 10 Gbit/s; root's node maps its files.
-static struct mmul_cluster *make_measured_cluster(int size, int per_node, unsigned *maps) {
-    struct mmul_cluster *cluster = make_cluster(size, per_node);
-    for (int rank = 0; rank < size; rank++) {
-        cluster->ranks[rank].speed_flops = rank == size - 1 ? 2e10 : 2e11;
-        cluster->ranks[rank].device_index = -1;
-    }
-    for (int node = 0; node < cluster->node_count; node++) {
-        cluster->nodes[node].root_link.bytes_per_second = 1.25e9;
-        snprintf(cluster->nodes[node].host, 64, "node%d", node);
-        maps[node] = node == 0 ? ALL : 0;
-    }
-    return cluster;
-}
-
 // Without weights all end together, and later than any alone would compute.
 static void test_automatic_shares(void **state) {
     (void)state;
@@ -393,145 +345,6 @@ static void test_who_slows_the_job_is_left_out_and_named(void **state) {
     mmul_cluster_destroy(cluster);
 }
 
-// ------------------------------------------------------------------------------------------- tail
-
-static void test_tail(void **state) {
-    (void)state;
-    static const struct {
-        int size, per_node;
-        int64_t rows, side;
-        int threads; // of ranks on the CPU; 0: on cards
-        double asked;
-        int64_t units, least; // of the tail, of a claim
-    } cases[] = {
-        // 10 ms at 200 GFLOP/s are 15 rows of 2 x 8000 x 8000 operations
-        {4, 4, 10000, 8000, 0, -1, 4000, 15}, // one node: two fifths
-        {4, 2, 10000, 8000, 0, -1, 1000, 15}, // a network between them: a tenth
-        {4, 4, 10000, 8000, 0, 0, 0, 0},      // not asked for
-        {4, 4, 10000, 8000, 0, 0.5, 5000, 15},
-        {1, 1, 10000, 8000, 0, -1, 0, 0}, // nobody to share with
-        {4, 4, 1000, 200, 0, -1, 0, 0},   // over in no time
-        // Packing 8000 x 8000 takes 15 ms on one core: twice that are 46 rows.
-        {4, 4, 10000, 8000, 1, -1, 4000, 45},
-        {4, 4, 10000, 8000, 2, -1, 4000, 23},
-        {4, 4, 10000, 8000, 8, -1, 4000, 15},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        unsigned maps[8];
-        struct mmul_problem problem = make_problem(cases[i].rows, cases[i].side, cases[i].side);
-        struct mmul_cluster *cluster =
-            make_measured_cluster(cases[i].size, cases[i].per_node, maps);
-        for (int rank = 0; rank < cluster->size; rank++) {
-            cluster->ranks[rank].host_memory = cases[i].threads > 0;
-            cluster->ranks[rank].threads = cases[i].threads;
-        }
-        struct mmul_plan *plan = plan_or_die(&(struct mmul_plan_request){.problem = &problem,
-                                                                         .cluster = cluster,
-                                                                         .node_maps = maps,
-                                                                         .split = MMUL_SPLIT_ROWS,
-                                                                         .tail = cases[i].asked});
-        int64_t tail = plan->total - plan->tail_begin;
-        assert_int_equal(tail, cases[i].units);
-        int64_t at = mmul_plan_ranks(plan)[plan->size - 1].end;
-        assert_int_equal(at, plan->tail_begin); // the static part is what lies before
-        if (tail > 0) {
-            assert_in_range(plan->tail_least, cases[i].least - 1, cases[i].least + 1);
-            assert_in_range(plan->tail_most, plan->tail_least, tail / 8 + 1);
-            assert_true(plan->predicted_seconds > mmul_plan_ranks(plan)[0].finish_seconds);
-        } else {
-            assert_int_equal(plan->tail_most, 0);
-        }
-        mmul_plan_destroy(plan);
-        mmul_cluster_destroy(cluster);
-    }
-}
-
-// Half of a fair share at most; no more than a round's bytes where claims go through buffers.
-static void test_claims_are_limited(void **state) {
-    (void)state;
-    const int64_t side = 8000, round = MMUL_ROUND_BYTES / (4 * (side + side));
-    const struct {
-        unsigned maps;
-        float beta;
-        int64_t memory_limit, most;
-    } cases[] = {
-        {ALL, 0, 0, 500},
-        {ALL & ~(unsigned)MMUL_MAPS_C, 0, 0, round},
-        {ALL & ~(unsigned)MMUL_MAPS_A, 0, 0, round},
-        {ALL & ~(unsigned)MMUL_MAPS_C_IN, 1, 0, round},
-        {ALL & ~(unsigned)MMUL_MAPS_C_IN, 0, 0, 500},
-        {ALL | MMUL_MAPS_C_IN, 1, 0, 500},
-        {ALL, 0, 800 << 20, round}, // less than A, B and C: mapping is given up, the tail is not
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        unsigned maps[8];
-        struct mmul_problem problem = make_problem(10000, side, side);
-        struct mmul_cluster *cluster = make_measured_cluster(4, 4, maps);
-        problem.beta = cases[i].beta;
-        maps[0] = cases[i].maps;
-        struct mmul_plan *plan =
-            plan_or_die(&(struct mmul_plan_request){.problem = &problem,
-                                                    .cluster = cluster,
-                                                    .node_maps = maps,
-                                                    .split = MMUL_SPLIT_ROWS,
-                                                    .panels = true,
-                                                    .memory_limit_bytes = cases[i].memory_limit,
-                                                    .tail = -1});
-        assert_int_equal(plan->total - plan->tail_begin, 4000);
-        assert_int_equal(plan->tail_most, cases[i].most);
-        assert_int_equal(mmul_plan_nodes(plan)[0].maps,
-                         cases[i].memory_limit > 0 ? 0 : cases[i].maps);
-        mmul_plan_destroy(plan);
-        mmul_cluster_destroy(cluster);
-    }
-}
-
-// A card that is as fast packs nothing, but the CPU beside it does.
-static void test_claims_are_worth_their_packing_to_all(void **state) {
-    (void)state;
-    unsigned maps[8];
-    struct mmul_problem problem = make_problem(10000, 8000, 8000);
-    struct mmul_cluster *cluster = make_measured_cluster(4, 4, maps);
-    cluster->ranks[1].host_memory = true;
-    cluster->ranks[1].threads = 1;
-    struct mmul_plan *plan = plan_or_die(&(struct mmul_plan_request){.problem = &problem,
-                                                                     .cluster = cluster,
-                                                                     .node_maps = maps,
-                                                                     .split = MMUL_SPLIT_ROWS,
-                                                                     .tail = -1});
-    assert_in_range(plan->tail_least, 44, 46);
-    mmul_plan_destroy(plan);
-    mmul_cluster_destroy(cluster);
-}
-
-// Claims need room on nodes that map nothing: two of a rank at once.
-static void test_tail_needs_memory(void **state) {
-    (void)state;
-    unsigned maps[8];
-    struct mmul_problem problem = make_problem(10000, 8000, 8000);
-    struct mmul_cluster *cluster = make_measured_cluster(4, 2, maps);
-    struct mmul_plan_request request = {.problem = &problem,
-                                        .cluster = cluster,
-                                        .node_maps = maps,
-                                        .split = MMUL_SPLIT_ROWS,
-                                        .tail = 0.2};
-    struct mmul_plan *with = plan_or_die(&request);
-    request.tail = 0;
-    struct mmul_plan *without = plan_or_die(&request);
-    int64_t more[2];
-    for (int node = 0; node < 2; node++)
-        more[node] = mmul_plan_nodes(with)[node].private_bytes -
-                     mmul_plan_nodes(without)[node].private_bytes;
-    const int64_t check = 4 << 20; // with a tail it projects the other side
-    int64_t claims = INT64_C(2) * 2 * with->tail_most * 4 * (8000 + 8000);
-    assert_true(claims > 2 * check);
-    assert_in_range(more[0] + check, 0, 2 * check);
-    assert_in_range(more[1] - claims + check, 0, 2 * check);
-    mmul_plan_destroy(with);
-    mmul_plan_destroy(without);
-    mmul_cluster_destroy(cluster);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(test_weights_give_rows, assert_no_live_bytes),
@@ -546,10 +359,6 @@ int main(void) {
         cmocka_unit_test_teardown(test_a_link_that_slows_the_job_is_named, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_who_slows_the_job_is_left_out_and_named,
                                   assert_no_live_bytes),
-        cmocka_unit_test_teardown(test_tail, assert_no_live_bytes),
-        cmocka_unit_test_teardown(test_claims_are_limited, assert_no_live_bytes),
-        cmocka_unit_test_teardown(test_claims_are_worth_their_packing_to_all, assert_no_live_bytes),
-        cmocka_unit_test_teardown(test_tail_needs_memory, assert_no_live_bytes),
         cmocka_unit_test(test_tiles_fit),
         cmocka_unit_test(test_tile_that_cannot_fit),
     };
