@@ -392,6 +392,8 @@ struct mmul_matmul {
     struct mmul_matrix *c_in;   // (root) borrowed; (m, n) like C; NULL: none, beta must be 0
     struct mmul_output *output; // (root) consumed by mmul_run: committed when all is right, else
                                 // discarded; stays the caller's when mmul_run is not reached
+    bool output_in_place;       // (root) without an output, for a plan alone: expect one that root's
+                                // node computes where it lies, a float32 .bin or .npy file
     bool transpose_a, transpose_b;
     float alpha, beta; // finite; alpha 0: A and B are not read; beta 0: C_in is not read
 
@@ -408,9 +410,10 @@ struct mmul_matmul {
                        // result has the same bits in every run on the same devices
     bool no_verify;
     bool no_fallback; // a device that fails ends the run; wrong rows are recomputed all the same
-    double device_timeout_seconds; // a device that takes longer for one product, or for one call
-                                   // while it is measured, counts as hung and is replaced; 0: 20
-                                   // times what is expected, at least 30; 60 while it is measured
+    double device_timeout_seconds; // a device with memory of its own that takes longer for one
+                                   // product, or for one call while it is measured, counts as hung
+                                   // and is replaced; 0: 20 times what is expected, at least 30; 60
+                                   // while it is measured. What it was given is not unmapped later
     uint64_t verify_seed;          // (root, when the plan is made) 0: fresh
 
     // Called on root now and then during a run; NULL: not at all.

@@ -47,13 +47,22 @@ static enum mmul_status simulate(const struct call *call, struct mmul_error *err
     return status;
 }
 
+// mul -o C.bin writes what the operands' type makes of it.
+static enum mmul_status expect_output(struct mmul_matmul *args, struct mmul_error *err) {
+    struct mmul_shape shape;
+    enum mmul_dtype dtype;
+    enum mmul_status status = mmul_matmul_result(args, &shape, &dtype, err);
+    args->output_in_place = status == MMUL_OK && dtype == MMUL_F32;
+    return status;
+}
+
 static enum mmul_status run(const struct call *call, struct mmul_error *err) {
     if (call->options.values[OPT_SIMULATE].text != NULL)
         return call->is_root ? simulate(call, err) : MMUL_OK;
     struct mmul_matmul args = mmul_operands_args(call);
     struct mmul_plan *plan = NULL;
-    if (call->is_root)
-        mmul_operands_open(call, &args, err);
+    if (call->is_root && mmul_operands_open(call, &args, err) == MMUL_OK)
+        expect_output(&args, err);
     enum mmul_status status = mmul_agree(MPI_COMM_WORLD, err);
     if (status == MMUL_OK)
         status = mmul_plan_create(call->context, &args, &plan, err);

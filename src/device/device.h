@@ -154,7 +154,8 @@ double mmul_device_call_seconds(const struct mmul_device *device);
 
 // For a device that hangs, from another thread: if a call is under way it will never return, whatever
 // the driver does later, and true is returned. The device is lost then; closing it does nothing, and
-// its thread stays behind in the call.
+// its thread stays behind in the call. False for a device that works in host memory: nothing would keep
+// it from writing there later, and a CPU does not hang, it is slow.
 bool mmul_device_abandon(struct mmul_device *device);
 
 // Name of the device that takes over when this one fails or errs: anything but the CPU -> "cpu",

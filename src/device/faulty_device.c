@@ -108,7 +108,7 @@ static void set_threads(void *self, int threads) {
 
 static bool can_borrow(const void *self) {
     const struct faulty *faulty = self;
-    return mmul_device_can_borrow(faulty->inner);
+    return faulty->rules.hang == MMUL_STRIKE_NEVER && mmul_device_can_borrow(faulty->inner);
 }
 
 // A device that is lost by rule leaves no work behind that could still touch the caller's memory:
@@ -271,10 +271,10 @@ static bool strikes_now(const struct faulty *faulty, int64_t rule) {
     return rule == MMUL_STRIKE_EVERY ? is_active(faulty) : mmul_faulty_strikes(rule, faulty->gemms);
 }
 
-static void hang(void) {
-    for (;;) {
-        mmul_clock_nap(3600.0);
-    }
+static void hang(double wake_seconds) {
+    do {
+        mmul_clock_nap(wake_seconds > 0 ? wake_seconds : 3600.0);
+    } while (!(wake_seconds > 0));
 }
 
 static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mmul_error *err) {
@@ -285,7 +285,7 @@ static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mm
         return lose(faulty, "multiplication", faulty->gemms, err);
     }
     if (strikes_now(faulty, faulty->rules.hang)) {
-        hang();
+        hang(faulty->rules.wake_seconds);
     }
     if (is_active(faulty)) {
         mmul_clock_nap(faulty->rules.delay_seconds);

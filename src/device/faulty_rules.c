@@ -31,6 +31,7 @@ static const struct rule rules_known[] = {
     RULE("fail-upload", FORM_CALL, fail_upload),
     RULE("fail-download", FORM_CALL, fail_download),
     RULE("hang", FORM_CALL, hang),
+    RULE("wake", FORM_TIME, wake_seconds),
     RULE("corrupt", FORM_CALL, corrupt),
     RULE("everywhere", FORM_FLAG, everywhere),
 };
@@ -45,7 +46,8 @@ static const struct rule *find_rule(const char *name) {
 }
 
 // "5ms", "200us", "1.5s"
-static enum mmul_status parse_seconds(char *text, double *seconds, struct mmul_error *err) {
+static enum mmul_status parse_seconds(char *text, const char *name, double *seconds,
+                                      struct mmul_error *err) {
     static const struct {
         const char *unit;
         double seconds;
@@ -57,7 +59,7 @@ static enum mmul_status parse_seconds(char *text, double *seconds, struct mmul_e
         }
         text[length - tail] = '\0';
         double value = 0.0;
-        enum mmul_status status = mmul_parse_double(text, "faulty rule 'delay'", &value, err);
+        enum mmul_status status = mmul_parse_double(text, name, &value, err);
         if (status != MMUL_OK) {
             return status;
         }
@@ -67,8 +69,8 @@ static enum mmul_status parse_seconds(char *text, double *seconds, struct mmul_e
         *seconds = value * units[i].seconds;
         return MMUL_OK;
     }
-    return mmul_fail(err, MMUL_ERR_USAGE,
-                     "faulty rule 'delay': '%s' is not a time from 0s to 3600s such as 5ms", text);
+    return mmul_fail(err, MMUL_ERR_USAGE, "%s: '%s' is not a time from 0s to 3600s such as 5ms",
+                     name, text);
 }
 
 // A call's number, or "*" for every one.
@@ -92,7 +94,7 @@ static enum mmul_status parse_rule(char *text, struct mmul_faulty_rules *rules,
     if (rule == NULL) {
         mmul_fail(err, MMUL_ERR_USAGE, "unknown faulty rule '%s'", text);
         mmul_hint(err, "rules are delay, repeat, from, fail, fail-open, fail-alloc, fail-upload, "
-                       "fail-download, hang, corrupt, everywhere");
+                       "fail-download, hang, wake, corrupt, everywhere");
         return MMUL_ERR_USAGE;
     }
     if ((value == NULL) != (rule->form == FORM_FLAG)) {
@@ -104,7 +106,7 @@ static enum mmul_status parse_rule(char *text, struct mmul_faulty_rules *rules,
     void *field = (char *)rules + rule->offset;
     switch (rule->form) {
     case FORM_TIME:
-        return parse_seconds(value, field, err);
+        return parse_seconds(value, what, field, err);
     case FORM_COUNT:
         return mmul_parse_int64(value, what, 1, 1000000, field, err);
     case FORM_CALL:

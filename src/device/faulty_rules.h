@@ -6,7 +6,9 @@
 //   from=N           delay, repeat and the * of other rules begin with the N-th multiplication: a
 //                    device that becomes slow, or begins to err, in mid-run
 //   fail=N           the N-th multiplication (from 1) loses the device; fail=* any does
-//   hang=N           the N-th multiplication never returns; hang=* the first does not
+//   hang=N           the N-th multiplication never returns; hang=* the first does not. Such a device
+//                    has memory of its own, as those that hang have
+//   wake=2s          it does return, so much later
 //   fail-open        it cannot be opened
 //   fail-alloc=N     the N-th buffer cannot be had; fail-upload=N and fail-download=N likewise
 //   corrupt=N        the N-th multiplication leaves one wrong element; corrupt=* every one
@@ -19,8 +21,8 @@
 enum { MMUL_STRIKE_NEVER = 0, MMUL_STRIKE_EVERY = -1 };
 
 struct mmul_faulty_rules {
-    double delay_seconds;
-    int64_t repeat, from; // >= 1
+    double delay_seconds, wake_seconds; // wake 0: never
+    int64_t repeat, from;               // >= 1
     // A call's number or MMUL_STRIKE_*.
     int64_t fail, fail_alloc, fail_upload, fail_download, hang, corrupt;
     bool fail_open, everywhere;

@@ -183,6 +183,8 @@ double mmul_device_call_seconds(const struct mmul_device *device) {
 
 bool mmul_device_abandon(struct mmul_device *device) {
     int under_way = MMUL_CALL_UNDER_WAY;
+    if (mmul_device_can_borrow(device))
+        return false;
     if (!atomic_compare_exchange_strong(&device->call, &under_way, MMUL_CALL_ABANDONED))
         return false;
     device->lost = true; // its own thread does not get that far any more

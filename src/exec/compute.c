@@ -178,6 +178,7 @@ static void give_up(struct mmul_run *run) {
     else
         status = mmul_context_abandon_device(context, "it hangs", &err);
     mmul_worker_abandon(&run->worker);
+    run->has_abandoned = true;
     if (status != MMUL_OK) {
         run->compute_error = err;
         mmul_run_cancel(run);

@@ -203,8 +203,10 @@ void mmul_run_destroy(struct mmul_run *run) {
         mmul_tail_fini(run->tail);
     mmul_free(run->tail);
     mmul_team_destroy(&run->team);
-    mmul_views_close(&run->views);
-    mmul_shared_destroy(&run->segment);
+    if (!run->has_abandoned) { // its driver may still read what it was given
+        mmul_views_close(&run->views);
+        mmul_shared_destroy(&run->segment);
+    }
     mmul_layout_fini(&run->layout);
     mmul_free(run);
 }

@@ -54,6 +54,7 @@ struct mmul_run {
     _Atomic int watched_replacements; // main thread: of the device that product_until is for
     int64_t tail_network_bytes;       // root: that claims moved
     int replacements_before;          // of the context's device
+    bool has_abandoned;               // a device that may still read what it was given
     struct mmul_report_rank mine;
     // The first failure of either thread.
     struct mmul_error compute_error, traffic_error; // status MMUL_OK: none

@@ -76,7 +76,8 @@ enum mmul_status mmul_tail_init(struct mmul_tail *tail, struct mmul_run *run,
 
 void mmul_tail_fini(struct mmul_tail *tail) {
     mmul_tail_root_destroy(tail->root);
-    for (int i = 0; i < MMUL_CLAIMS; i++) {
+    bool is_read = tail->run != NULL && tail->run->has_abandoned;
+    for (int i = 0; i < MMUL_CLAIMS && !is_read; i++) {
         mmul_free(tail->claims[i].pieces);
         mmul_free(tail->claims[i].c);
     }

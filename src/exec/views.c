@@ -83,6 +83,8 @@ static enum mmul_status fill_offers(const struct mmul_comm *comm, const struct m
     }
     if (status == MMUL_OK && args->output != NULL)
         offer_output(comm, args->output, &offers->all[C]);
+    else if (status == MMUL_OK)
+        offers->all[C].is_usable = args->output_in_place;
     return status;
 }
 

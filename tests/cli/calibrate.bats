@@ -81,6 +81,30 @@ END
     [ -z "$output" ] && [ -s "$profile" ]
 }
 
+@test "mul does what plan says, whatever becomes of the result" {
+    calibrated
+    "$MPIMATMUL" convert L.bin H.npy --dtype float16 --quiet
+    for operands in "L.bin M.bin" "H.npy H.npy --transpose-b"; do
+        for options in "" "--tail off" "--weights 0.7,0.3"; do
+            # shellcheck disable=SC2086 # several words
+            ranks 2 plan $operands --device $slow --json $options
+            expect_quiet_success
+            printf '%s' "$output" > plan.json
+            # shellcheck disable=SC2086
+            ranks 2 mul $operands -o C.bin --device $slow --quiet --report report.json $options
+            expect_quiet_success
+            python << 'END'
+import json
+plan, report = (json.load(open(name)) for name in ("plan.json", "report.json"))
+for key in ("begin", "end"):
+    assert [r[key] for r in plan["ranks"]] == [r[key] for r in report["ranks"]], key
+assert 0 <= report["segment_bytes"] - sum(n["segment_bytes"] for n in plan["nodes"]) <= 16384, "what ranks say"
+assert abs(plan["predicted_seconds"] - report["predicted_seconds"]) <= 1e-6 * report["predicted_seconds"]
+END
+        done
+    done
+}
+
 @test "plans use what is stored for the same ranks, and only that" {
     ranks 2 plan L.bin M.bin --device $slow --verbose
     expect_speeds "measured now"

@@ -20,8 +20,9 @@ job() {
         : -n 1 "${common[@]}" --device "$theirs" < /dev/null
 }
 
+# expect_right_result ARGUMENTS...: D is what one CPU makes of A, B and the arguments.
 expect_right_result() {
-    "$MPIMATMUL" mul A.bin B.bin --device cpu -o alone.bin --quiet && cmp alone.bin D.bin
+    "$MPIMATMUL" mul A.bin B.bin --device cpu -o alone.bin --quiet "$@" && cmp alone.bin D.bin
 }
 
 @test "a device that hangs is replaced, its rows are computed again" {
@@ -38,6 +39,27 @@ expect_right_result() {
     expect_status 0
     expect_right_result
     [[ "$stderr" == *"it hangs"* ]] || { show; return 1; }
+}
+
+@test "a device that hangs and wakes up later spoils nothing" {
+    for name in A B C_in; do
+        "$MPIMATMUL" gen $name.bin --dims 6x1x100x100 --kind integer --seed ${#name} --quiet
+    done
+    # It wakes up while the other rank is still computing. With beta, adding a product twice shows.
+    job faulty:delay=400ms:cpu faulty:hang=1,wake=1s:cpu --device-timeout 0.3 --beta 1 --c-in C_in.bin
+    expect_status 0
+    [[ "$stderr" == *"'reference' takes over: it hangs"* ]] || { show; return 1; }
+    expect_right_result --beta 1 --c-in C_in.bin
+}
+
+@test "a CPU that is slow is no device that hangs" {
+    job cpu faulty:delay=800ms:cpu --device-timeout 0.1 --tail off
+    expect_status 0
+    expect_right_result
+    [ -z "$stderr" ] || { show; return 1; }
+    program mul A.bin B.bin -o E.bin --device reference --device-timeout 0.001 --quiet
+    expect_status 0
+    cmp E.bin D.bin
 }
 
 @test "a device that hangs while it is measured is replaced" {
