@@ -392,8 +392,8 @@ struct mmul_matmul {
     struct mmul_matrix *c_in;   // (root) borrowed; (m, n) like C; NULL: none, beta must be 0
     struct mmul_output *output; // (root) consumed by mmul_run: committed when all is right, else
                                 // discarded; stays the caller's when mmul_run is not reached
-    bool output_in_place;       // (root) without an output, for a plan alone: expect one that root's
-                                // node computes where it lies, a float32 .bin or .npy file
+    bool output_in_place; // (root) without an output, for a plan alone: expect one that root's
+                          // node computes where it lies, a float32 .bin or .npy file
     bool transpose_a, transpose_b;
     float alpha, beta; // finite; alpha 0: A and B are not read; beta 0: C_in is not read
 
