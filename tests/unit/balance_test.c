@@ -10,6 +10,7 @@
 
 #include <math.h>
 
+#include "clusters.h"
 #include "plan/members.h"
 #include "plans.h"
 
@@ -24,30 +25,14 @@ static double random_between(double low, double high) {
     return low + (high - low) * (double)(state_of_random >> 11) * 0x1p-53;
 }
 
-static struct mmul_problem make_problem(int64_t m, int64_t n, int64_t k) {
-    struct mmul_problem problem;
-    struct mmul_error err;
-    struct mmul_problem_operand a = {{1, 1, m, k}, MMUL_F32, "A.bin"};
-    struct mmul_problem_operand b = {{1, 1, k, n}, MMUL_F32, "B.bin"};
-    assert_int_equal(mmul_problem_make(a, b, NULL, false, false, 1, 0, &problem, &err), MMUL_OK);
-    return problem;
-}
-
-static struct mmul_cluster *make_cluster(int size, int per_node, double gbit) {
-    struct mmul_cluster *cluster;
-    struct mmul_error err;
-    int nodes = (size + per_node - 1) / per_node;
-    assert_int_equal(mmul_cluster_create(size, nodes, 0, &cluster, &err), MMUL_OK);
+// CPUs of 100 GFLOP/s; links of `gbit` with 50 us.
+static struct mmul_cluster *make_linked_cluster(int size, int per_node, double gbit) {
+    struct mmul_cluster *cluster = make_cluster(size, per_node);
     for (int rank = 0; rank < size; rank++) {
-        struct mmul_rank_info *r = &cluster->ranks[rank];
-        r->node = rank / per_node;
-        r->threads = 4;
-        r->host_memory = true;
-        r->speed_flops = 1e11;
+        cluster->ranks[rank].threads = 4;
+        cluster->ranks[rank].speed_flops = 1e11;
     }
-    for (int node = 0; node < nodes; node++) {
-        cluster->nodes[node].leader = node * per_node;
-        cluster->nodes[node].rank_count = per_node;
+    for (int node = 0; node < cluster->node_count; node++) {
         cluster->nodes[node].cores_allowed = 64; // some are idle: traffic steals nothing
         cluster->nodes[node].root_link = (struct mmul_link){gbit * 125e6, 50e-6};
     }
@@ -56,7 +41,7 @@ static struct mmul_cluster *make_cluster(int size, int per_node, double gbit) {
 
 // Speeds from 50 GFLOP/s to 5 TFLOP/s, some devices with memory of their own, links 10 to 100 Gbit/s.
 static struct mmul_cluster *random_cluster(int size) {
-    struct mmul_cluster *cluster = make_cluster(size, 1 + (int)random_between(0, 4), 10);
+    struct mmul_cluster *cluster = make_linked_cluster(size, 1 + (int)random_between(0, 4), 10);
     for (int rank = 0; rank < size; rank++) {
         struct mmul_rank_info *r = &cluster->ranks[rank];
         r->speed_flops = 5e10 * pow(10, random_between(0, 2));
@@ -269,7 +254,7 @@ static void test_random_clusters_finish_together(void **state) {
 static void test_ranks_alike_get_as_much(void **state) {
     (void)state;
     struct bench b;
-    bench_init(&b, make_cluster(4, 4, 1), make_problem(8192, 4096, 4096));
+    bench_init(&b, make_linked_cluster(4, 4, 1), make_problem(8192, 4096, 4096));
     b.cluster->ranks[3].speed_flops *= 2;
     balance(&b, 1);
     assert_true(fabs(b.units[0] - b.units[1]) < 0.01 && fabs(b.units[1] - b.units[2]) < 0.01);
@@ -283,7 +268,7 @@ static void test_traffic_costs_leaders_time(void **state) {
     struct bench b;
     double idle, busy, stolen;
     for (int i = 0; i < 2; i++) {
-        bench_init(&b, make_cluster(2, 1, 10), make_problem(20000, 20000, 20000));
+        bench_init(&b, make_linked_cluster(2, 1, 10), make_problem(20000, 20000, 20000));
         b.cluster->nodes[0].cores_allowed = b.cluster->nodes[1].cores_allowed = i == 0 ? 64 : 4;
         mmul_cost_destroy(b.cost);
         bench_init(&b, b.cluster, b.problem);
@@ -306,7 +291,7 @@ static void test_capacity_is_kept(void **state) {
     (void)state;
     struct bench b;
     const int64_t capacity[] = {20000, 100, 3000}, too_little[] = {2000, 1000, 3000};
-    bench_init(&b, make_cluster(6, 2, 100), make_problem(20000, 8192, 8192));
+    bench_init(&b, make_linked_cluster(6, 2, 100), make_problem(20000, 8192, 8192));
     struct mmul_cut cut = mmul_panels_cut(&b.problem, MMUL_ROWS, 8);
     mmul_cost_set(b.cost, NULL, &cut);
     assert_true(mmul_balance(b.cost, 20000, capacity, b.units) > 0);
@@ -333,7 +318,7 @@ static void test_a_slow_link_is_left_out(void **state) {
     (void)state;
     struct bench b;
     struct mmul_members members;
-    bench_init(&b, make_cluster(6, 2, 10), make_problem(16384, 16384, 16384));
+    bench_init(&b, make_linked_cluster(6, 2, 10), make_problem(16384, 16384, 16384));
     b.cluster->nodes[1].root_link.bytes_per_second = 1e6;
     mmul_cost_destroy(b.cost);
     bench_init(&b, b.cluster, b.problem);
@@ -352,7 +337,7 @@ static void test_no_network_pays_for_a_small_product(void **state) {
     (void)state;
     struct bench b;
     struct mmul_members members;
-    bench_init(&b, make_cluster(24, 1, 1), make_problem(512, 512, 512));
+    bench_init(&b, make_linked_cluster(24, 1, 1), make_problem(512, 512, 512));
     choose(&b, 1, &members);
     for (int rank = 1; rank < 24; rank++)
         assert_true(members.absence[rank] == MMUL_ABSENT_LINK && b.units[rank] == 0);
@@ -371,7 +356,7 @@ static void test_devices_slower_than_a_core(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct bench b;
         struct mmul_members members;
-        bench_init(&b, make_cluster(2, 2, 1), make_problem(4096, 4096, 4096));
+        bench_init(&b, make_linked_cluster(2, 2, 1), make_problem(4096, 4096, 4096));
         struct mmul_rank_info *gpu = &b.cluster->ranks[1];
         gpu->device.type = MMUL_DEVICE_GPU;
         gpu->host_memory = false;
@@ -391,7 +376,7 @@ static void test_many_nodes(void **state) {
     struct bench b;
     struct mmul_members members;
     static bool in[RANKS_MOST];
-    bench_init(&b, make_cluster(64, 1, 10), make_problem(4096, 4096, 16384));
+    bench_init(&b, make_linked_cluster(64, 1, 10), make_problem(4096, 4096, 16384));
     double seconds = choose(&b, 16, &members);
     int used = 0;
     for (int rank = 0; rank < 64; rank++)

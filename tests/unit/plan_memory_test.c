@@ -8,12 +8,12 @@
 #include <cmocka.h>
 
 #include "base/integer.h"
+#include "clusters.h"
 #include "plan/panels.h"
 #include "plan/schedule.h"
 #include "plans.h"
 
-static const int64_t MIB = 1 << 20, GIB = (int64_t)1 << 30;
-static const unsigned ALL = MMUL_MAPS_A | MMUL_MAPS_B | MMUL_MAPS_C_IN | MMUL_MAPS_C;
+static const int64_t MIB = 1 << 20;
 
 static uint64_t state_of_random;
 
@@ -26,8 +26,8 @@ struct stack {
     int64_t batch_a, batch_b;
 };
 
-static struct mmul_problem make_problem(int64_t m, int64_t n, int64_t k, struct stack stack,
-                                        float beta) {
+static struct mmul_problem make_stacked_problem(int64_t m, int64_t n, int64_t k, struct stack stack,
+                                                float beta) {
     struct mmul_problem problem;
     struct mmul_error err;
     struct mmul_problem_operand a = {{1, stack.batch_a, m, k}, MMUL_F32, "A.bin"};
@@ -39,30 +39,18 @@ static struct mmul_problem make_problem(int64_t m, int64_t n, int64_t k, struct 
 }
 
 static struct mmul_problem one_product(int64_t m, int64_t n, int64_t k) {
-    return make_problem(m, n, k, (struct stack){1, 1}, 0);
+    return make_stacked_problem(m, n, k, (struct stack){1, 1}, 0);
 }
 
-// `size` CPU ranks of 100 GFLOP/s, `per_node` on each node of 64 GiB; links of 10 Gbit/s.
-static struct mmul_cluster *make_cluster(int size, int per_node) {
-    struct mmul_cluster *cluster;
-    struct mmul_error err;
-    int nodes = (size + per_node - 1) / per_node;
-    assert_int_equal(mmul_cluster_create(size, nodes, 0, &cluster, &err), MMUL_OK);
+// CPUs of 100 GFLOP/s; links of 10 Gbit/s.
+static struct mmul_cluster *make_fast_cluster(int size, int per_node) {
+    struct mmul_cluster *cluster = make_cluster(size, per_node);
     for (int rank = 0; rank < size; rank++) {
-        struct mmul_rank_info *r = &cluster->ranks[rank];
-        r->node = rank / per_node;
-        r->host_memory = true;
-        r->device_index = -1;
-        r->speed_flops = 1e11;
-        r->device.memory_bytes = 64 * GIB;
-        strcpy(r->device_name, "cpu");
+        cluster->ranks[rank].device_index = -1;
+        cluster->ranks[rank].speed_flops = 1e11;
     }
-    for (int node = 0; node < nodes; node++) {
-        cluster->nodes[node].leader = node * per_node;
-        cluster->nodes[node].rank_count = per_node;
-        cluster->nodes[node].memory_available_bytes = 64 * GIB;
+    for (int node = 0; node < cluster->node_count; node++)
         cluster->nodes[node].root_link.bytes_per_second = 1.25e9;
-    }
     return cluster;
 }
 
@@ -159,10 +147,10 @@ static void test_random_plans_keep_their_promises(void **state) {
     state_of_random = 3;
     for (int i = 0; i < 600; i++) {
         int per_node = (int)random_up_to(3);
-        struct mmul_cluster *cluster = make_cluster((int)random_up_to(9), per_node);
+        struct mmul_cluster *cluster = make_fast_cluster((int)random_up_to(9), per_node);
         struct mmul_problem problem =
-            make_problem(random_up_to(5000), random_up_to(3000), random_up_to(5000),
-                         stacks[random_up_to(6) - 1], random_up_to(4) == 1);
+            make_stacked_problem(random_up_to(5000), random_up_to(3000), random_up_to(5000),
+                                 stacks[random_up_to(6) - 1], random_up_to(4) == 1);
         unsigned maps[9] = {random_up_to(2) == 1 ? ALL : 0};
         static const double weights[] = {1, 2, 3, 1, 2, 3, 1, 2, 3};
         struct mmul_plan *plan = NULL;
@@ -195,7 +183,7 @@ static void test_random_plans_keep_their_promises(void **state) {
 static void test_a_large_operand_streams(void **state) {
     (void)state;
     struct mmul_problem problem = one_product(131072, 64, 16400);
-    struct mmul_cluster *cluster = make_cluster(1, 1);
+    struct mmul_cluster *cluster = make_fast_cluster(1, 1);
     const struct mmul_plan_request request = {.problem = &problem,
                                               .cluster = cluster,
                                               .node_maps = &ALL,
@@ -222,7 +210,7 @@ static void test_mapping_ends_at_an_explicit_limit(void **state) {
         unsigned maps;
     } cases[] = {{0, ALL}, {800 * MIB, ALL}, {760 * MIB, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct mmul_cluster *cluster = make_cluster(1, 1);
+        struct mmul_cluster *cluster = make_fast_cluster(1, 1);
         if (cases[i].limit == 0) // page cache can be dropped
             cluster->nodes[0].memory_available_bytes = 700 * MIB;
         struct mmul_plan *plan =
@@ -255,7 +243,7 @@ static void test_memory_is_saved_in_order(void **state) {
                  {400, false, false, true},
                  {40, false, false, false}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct mmul_cluster *cluster = make_cluster(1, 1);
+        struct mmul_cluster *cluster = make_fast_cluster(1, 1);
         cluster->ranks[0].speed_flops = 5e12;
         struct mmul_plan *plan =
             plan_or_die(&(struct mmul_plan_request){.problem = &problem,
@@ -278,7 +266,7 @@ static void test_memory_is_saved_in_order(void **state) {
 static void test_what_does_not_fit_in_pieces_says_so(void **state) {
     (void)state;
     struct mmul_problem problem = one_product(20000, 20000, 1000000);
-    struct mmul_cluster *cluster = make_cluster(1, 1);
+    struct mmul_cluster *cluster = make_fast_cluster(1, 1);
     struct mmul_plan *plan;
     struct mmul_error err;
     const struct mmul_plan_request request = {
@@ -316,7 +304,8 @@ static void test_cuts(void **state) {
         {8192, 8192, {9, 9}, 1, 3, 8192, 4},   // four in 1 GiB
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct mmul_problem problem = make_problem(5, cases[i].n, cases[i].k, cases[i].stack, 0);
+        struct mmul_problem problem =
+            make_stacked_problem(5, cases[i].n, cases[i].k, cases[i].stack, 0);
         struct mmul_cut cut = mmul_panels_cut(&problem, MMUL_ROWS, cases[i].wanted);
         assert_int_equal(cut.panels, cases[i].panels);
         assert_int_equal(cut.panel_units, cases[i].units);
@@ -342,7 +331,7 @@ static void test_panels_follow_the_network(void **state) {
     struct mmul_problem problem = one_product(16384, 16384, 16384);
     const unsigned maps[2] = {ALL, 0};
     for (int nodes = 1; nodes <= 2; nodes++) {
-        struct mmul_cluster *cluster = make_cluster(2, nodes == 1 ? 2 : 1);
+        struct mmul_cluster *cluster = make_fast_cluster(2, nodes == 1 ? 2 : 1);
         cluster->ranks[0].speed_flops = cluster->ranks[1].speed_flops = 1e12;
         struct mmul_plan_request request = {
             .problem = &problem, .cluster = cluster, .node_maps = maps, .panels = true};
@@ -367,7 +356,7 @@ static void test_rounds_hide_the_pieces(void **state) {
     (void)state;
     struct mmul_problem problem = one_product(262144, 512, 1024);
     const unsigned maps[3] = {ALL, 0, 0};
-    struct mmul_cluster *cluster = make_cluster(3, 1);
+    struct mmul_cluster *cluster = make_fast_cluster(3, 1);
     for (int rank = 0; rank < 3; rank++) {
         cluster->ranks[rank].speed_flops = 2e11;
         cluster->nodes[rank].cores_allowed = 64; // traffic steals nothing
