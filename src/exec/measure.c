@@ -161,11 +161,13 @@ static enum mmul_status obey_quota(struct mmul_device *device, const struct dept
     if (!(whole.span_seconds > depth->span_seconds))
         return MMUL_OK;
     enum mmul_status status = time_squares(device, n, &whole, &seconds, err);
+    if (status != MMUL_OK)
+        return status;
     double flops = 2.0 * (double)n * (double)n * (double)n / seconds;
-    for (int i = 0; status == MMUL_OK && i < MMUL_SPEED_POINTS; i++)
+    for (int i = 0; i < MMUL_SPEED_POINTS; i++)
         if (i >= speed->measured_points - 1 || speed->flops[i] > flops)
             speed->flops[i] = flops;
-    return status;
+    return MMUL_OK;
 }
 
 static enum mmul_status measure_products(struct mmul_device *device, const struct depth *depth,
