@@ -17,15 +17,12 @@ uint float16_pattern(uint half_bits) {
     const uint sign = (half_bits & 0x8000u) << 16;
     const uint exponent = (half_bits >> 10) & 0x1fu;
     uint fraction = half_bits & 0x3ffu;
-    if (exponent == 0x1fu) { // infinity or NaN
+    if (exponent == 0x1fu) // infinity or NaN
         return sign | 0x7f800000u | (fraction << 13);
-    }
-    if (exponent != 0u) {
+    if (exponent != 0u)
         return sign | ((exponent + 112u) << 23) | (fraction << 13);
-    }
-    if (fraction == 0u) {
+    if (fraction == 0u)
         return sign;
-    }
     // Subnormal, fraction * 2^-24: move its leading one to bit 10, where it becomes implicit.
     const uint shift = clz(fraction) - 21u;
     fraction = (fraction << shift) & 0x3ffu;

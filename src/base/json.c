@@ -144,19 +144,17 @@ static enum mmul_status store_renamed(const char *path, const char *part, const 
 
 enum mmul_status mmul_text_store(const char *path, const char *text, struct mmul_error *err) {
     struct stat found;
-    if (lstat(path, &found) == 0 && S_ISDIR(found.st_mode)) {
+    if (lstat(path, &found) == 0 && S_ISDIR(found.st_mode))
         return mmul_fail(err, MMUL_ERR_CREATE, "cannot write '%s': it is a folder", path);
-    }
     if (lstat(path, &found) == 0 && !S_ISREG(found.st_mode))
         return store_directly(path, text, err);
     struct mmul_text part = {0};
     mmul_text_add(&part, "%s.%016llx.part", path, (unsigned long long)mmul_random_seed());
     enum mmul_status status;
-    if (part.failed) {
+    if (part.failed)
         status = mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate a file name");
-    } else {
+    else
         status = store_renamed(path, mmul_text_get(&part), text, err);
-    }
     mmul_text_fini(&part);
     return status;
 }

@@ -53,9 +53,8 @@ enum mmul_status mmul_allocate_raw(int64_t count, size_t bytes_each, const char 
     int64_t bytes;
     void *start = NULL;
     if (!mmul_multiply_sizes(count, (int64_t)bytes_each, &bytes) || bytes > INT64_MAX - ALIGNMENT ||
-        posix_memalign(&start, ALIGNMENT, (size_t)bytes + ALIGNMENT) != 0) {
+        posix_memalign(&start, ALIGNMENT, (size_t)bytes + ALIGNMENT) != 0)
         return fail_memory(count, bytes_each, what, err);
-    }
     struct block *block = start;
     block->bytes = (size_t)bytes + ALIGNMENT;
     block->mark = BLOCK_MARK;

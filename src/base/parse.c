@@ -33,9 +33,8 @@ enum mmul_status mmul_parse_double(const char *text, const char *what, double *v
     char *rest = NULL;
     bool valid = has_only(text, "+-.eE0123456789");
     double parsed = valid ? strtod(text, &rest) : 0;
-    if (!valid || rest == text || *rest != '\0' || !isfinite(parsed)) {
+    if (!valid || rest == text || *rest != '\0' || !isfinite(parsed))
         return mmul_fail(err, MMUL_ERR_USAGE, "%s: '%s' is not a number", what, text);
-    }
     *value = parsed;
     return MMUL_OK;
 }

@@ -8,10 +8,9 @@
 #include <string.h>
 
 static void keep_one_line(char *text) {
-    for (unsigned char *c = (unsigned char *)text; *c != '\0'; c++) {
+    for (unsigned char *c = (unsigned char *)text; *c != '\0'; c++)
         if (*c < 0x20 || *c == 0x7f)
             *c = '?';
-    }
 }
 
 static void set_text(struct mmul_error *err, enum mmul_status status, const char *text) {

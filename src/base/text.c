@@ -82,10 +82,9 @@ struct column {
 
 static int display_width(const char *cell, size_t length) {
     int width = 0;
-    for (size_t i = 0; i < length; i++) {
+    for (size_t i = 0; i < length; i++)
         if (((unsigned char)cell[i] & 0xC0) != 0x80)
             width++;
-    }
     return width;
 }
 
@@ -121,11 +120,10 @@ static void measure_cell(struct column *column, bool heading, const char *cell, 
         column->width = width;
     if (heading || is_blank(cell, length))
         return;
-    if (is_number(cell, length)) {
+    if (is_number(cell, length))
         column->has_number = true;
-    } else {
+    else
         column->numeric = false;
-    }
 }
 
 static void measure(const char *tabbed, struct column *columns) {

@@ -19,10 +19,9 @@
 
 // A file opened while stdout is closed would get its number, and our tables with it.
 static void keep_standard_streams(void) {
-    for (int fd = 0; fd <= 2; fd++) {
+    for (int fd = 0; fd <= 2; fd++)
         if (fcntl(fd, F_GETFD) == -1 && open("/dev/null", O_RDONLY) == -1)
             abort();
-    }
     signal(SIGPIPE, SIG_IGN); // a closed pipe and a file limit are write errors with our code
     signal(SIGXFSZ, SIG_IGN);
 }
@@ -48,10 +47,9 @@ static int report(const struct mmul_error *err) {
 
 // --help anywhere before "--" wins over everything else that may be wrong.
 static bool asks_for_help(int argc, char **argv) {
-    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
             return true;
-    }
     return false;
 }
 
@@ -63,10 +61,9 @@ static int print_help(const char *word) {
     int count;
     const struct command *const *commands = mmul_commands(&count);
     const struct command *command = NULL;
-    for (int c = 0; c < count; c++) {
+    for (int c = 0; c < count; c++)
         if (strcmp(commands[c]->name, word) == 0)
             command = commands[c];
-    }
     if (command != NULL)
         mmul_help_print_command(command, stdout);
     else

@@ -50,10 +50,9 @@ static int utf8_length(const unsigned char *text) {
     int length = first < 0x80 ? 1 : first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
     if (first > 0xF4)
         return 0;
-    for (int i = 1; i < length; i++) {
+    for (int i = 1; i < length; i++)
         if ((text[i] & 0xC0) != 0x80)
             return 0;
-    }
     bool is_overlong = (first == 0xE0 && text[1] < 0xA0) || (first == 0xF0 && text[1] < 0x90);
     bool is_surrogate = first == 0xED && text[1] > 0x9F;
     bool is_beyond = first == 0xF4 && text[1] > 0x8F;

@@ -33,9 +33,8 @@ static void silence(void) {
 // A crash is to be a crash, not the work of a handler that we inherited, and leaves no core file.
 static void reset_signals(void) {
     static const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTERM, SIGPIPE};
-    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
         signal(signals[i], SIG_DFL);
-    }
     const struct rlimit none = {0, 0};
     setrlimit(RLIMIT_CORE, &none);
 }
@@ -44,12 +43,10 @@ static bool write_all(int output, const void *bytes, size_t count) {
     const char *at = bytes;
     while (count > 0) {
         ssize_t written = write(output, at, count);
-        if (written < 0 && errno == EINTR) {
+        if (written < 0 && errno == EINTR)
             continue;
-        }
-        if (written <= 0) {
+        if (written <= 0)
             return false;
-        }
         at += written;
         count -= (size_t)written;
     }
@@ -59,15 +56,13 @@ static bool write_all(int output, const void *bytes, size_t count) {
 _Noreturn static void work_and_exit(mmul_child_work *work, const void *argument, size_t bytes,
                                     int output, pid_t parent) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) {
+    if (getppid() != parent)
         _exit(1);
-    }
     reset_signals();
     silence();
     void *result = calloc(1, bytes);
-    if (result == NULL) {
+    if (result == NULL)
         _exit(1);
-    }
     work(argument, result);
     _exit(write_all(output, result, bytes) ? 0 : 1);
 }
@@ -77,9 +72,8 @@ _Noreturn static void work_and_exit(mmul_child_work *work, const void *argument,
 enum mmul_status mmul_child_start(mmul_child_work *work, const void *argument, size_t result_bytes,
                                   struct mmul_child *child, struct mmul_error *err) {
     int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) {
+    if (pipe2(ends, O_CLOEXEC) != 0)
         return mmul_fail_errno(err, MMUL_ERR_SYSTEM, errno, "cannot make a pipe");
-    }
     pid_t parent = getpid();
     pid_t pid = fork();
     if (pid == 0) {
@@ -112,25 +106,22 @@ static bool reap(pid_t pid, int *wait_status) {
 static bool reap_or_kill(pid_t pid, double seconds, int *wait_status) {
     double patience = mmul_clock_now() + seconds;
     while (mmul_clock_now() < patience) {
-        if (reap(pid, wait_status)) {
+        if (reap(pid, wait_status))
             return true;
-        }
         mmul_clock_nap(0.002);
     }
     kill(pid, SIGKILL);
     patience = mmul_clock_now() + 2.0;
-    while (!reap(pid, wait_status) && mmul_clock_now() < patience) {
+    while (!reap(pid, wait_status) && mmul_clock_now() < patience)
         mmul_clock_nap(0.002);
-    }
     return false;
 }
 
 // Reads what has come; the bytes there are so far, -1 at the end of the stream.
 static ssize_t read_some(int input, void *bytes, size_t capacity, size_t have) {
     ssize_t got = read(input, (char *)bytes + have, capacity - have);
-    if (got < 0 && errno == EINTR) {
+    if (got < 0 && errno == EINTR)
         return (ssize_t)have;
-    }
     return got > 0 ? (ssize_t)have + got : -1;
 }
 
@@ -147,13 +138,11 @@ static bool read_result(const struct mmul_child *child, double deadline, void *r
             *late = true;
             return false;
         }
-        if (count <= 0) {
+        if (count <= 0)
             continue; // a signal, or time to look at the clock
-        }
         ssize_t now = read_some(child->output, result, child->result_bytes, have);
-        if (now < 0) {
+        if (now < 0)
             return false;
-        }
         have = (size_t)now;
     }
     return true;
@@ -162,9 +151,8 @@ static bool read_result(const struct mmul_child *child, double deadline, void *r
 // How a child that was reaped ended, or one that had to be killed.
 static enum mmul_child_end end_of(bool ended, int wait_status, int *detail) {
     *detail = 0;
-    if (!ended) {
+    if (!ended)
         return MMUL_CHILD_HUNG;
-    }
     if (WIFSIGNALED(wait_status)) {
         *detail = WTERMSIG(wait_status);
         return MMUL_CHILD_CRASHED;
@@ -189,9 +177,8 @@ enum mmul_child_end mmul_child_finish(struct mmul_child *child, double deadline,
 
 _Noreturn static void execute(const char *const *argv, const char *folder, pid_t parent) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent || chdir(folder) != 0) {
+    if (getppid() != parent || chdir(folder) != 0)
         _exit(126);
-    }
     reset_signals();
     silence();
     int log = open("log", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
@@ -208,12 +195,10 @@ enum mmul_status mmul_child_run(const char *const *argv, const char *folder, dou
     int wait_status = 0;
     pid_t parent = getpid();
     pid_t pid = fork();
-    if (pid == 0) {
+    if (pid == 0)
         execute(argv, folder, parent);
-    }
-    if (pid < 0) {
+    if (pid < 0)
         return mmul_fail_errno(err, MMUL_ERR_SYSTEM, errno, "cannot start a child process");
-    }
     bool ended = reap_or_kill(pid, seconds, &wait_status);
     *end = end_of(ended, wait_status, detail);
     return MMUL_OK;

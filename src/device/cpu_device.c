@@ -28,9 +28,8 @@ struct cpu {
 static void read_cpuinfo(const char *key, char *value, size_t capacity) {
     value[0] = '\0';
     FILE *file = fopen("/proc/cpuinfo", "re");
-    if (file == NULL) {
+    if (file == NULL)
         return;
-    }
     char line[512];
     while (value[0] == '\0' && fgets(line, sizeof line, file) != NULL) {
         char *colon = strchr(line, ':');
@@ -45,9 +44,8 @@ static void read_cpuinfo(const char *key, char *value, size_t capacity) {
 
 static int count_units(void) {
     cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0) {
+    if (sched_getaffinity(0, sizeof set, &set) == 0)
         return CPU_COUNT(&set);
-    }
     return (int)sysconf(_SC_NPROCESSORS_ONLN);
 }
 
@@ -63,9 +61,8 @@ static void fill_info(struct mmul_device_info *info) {
         .max_allocation_bytes = bytes,
     };
     read_cpuinfo("model name", info->name, sizeof info->name);
-    if (info->name[0] == '\0') { // not every architecture has that line
+    if (info->name[0] == '\0') // not every architecture has that line
         mmul_text_copy(info->name, sizeof info->name, openblas_get_corename());
-    }
     read_cpuinfo("vendor_id", info->vendor, sizeof info->vendor);
     mmul_text_copy(info->driver, sizeof info->driver, openblas_get_config());
 }
@@ -74,9 +71,8 @@ static enum mmul_status open_cpu(const char *text, void **self, struct mmul_erro
     (void)text;
     void *memory = NULL;
     enum mmul_status status = mmul_allocate(1, sizeof(struct cpu), "a device", &memory, err);
-    if (status != MMUL_OK) {
+    if (status != MMUL_OK)
         return status;
-    }
     struct cpu *cpu = memory;
     fill_info(&cpu->info);
     *self = cpu;
@@ -107,15 +103,12 @@ struct block {
 
 static struct block block_of(const struct mmul_gemm *args) {
     struct block block = {INT_MAX, INT_MAX, INT_MAX};
-    if (args->a.ld > INT_MAX) {
+    if (args->a.ld > INT_MAX)
         *(args->transpose_a ? &block.k : &block.m) = 1;
-    }
-    if (args->b.ld > INT_MAX) {
+    if (args->b.ld > INT_MAX)
         *(args->transpose_b ? &block.n : &block.k) = 1;
-    }
-    if (args->c.ld > INT_MAX) {
+    if (args->c.ld > INT_MAX)
         block.m = 1;
-    }
     return block;
 }
 
@@ -146,11 +139,9 @@ static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mm
     (void)err;
     const struct block block = block_of(args);
     for (int64_t i = 0; i < args->m; i += block.m) {
-        for (int64_t j = 0; j < args->n; j += block.n) {
-            for (int64_t p = 0; p < args->k; p += block.k) {
+        for (int64_t j = 0; j < args->n; j += block.n)
+            for (int64_t p = 0; p < args->k; p += block.k)
                 multiply_block(args, block, i, j, p);
-            }
-        }
     }
     return MMUL_OK;
 }

@@ -23,12 +23,10 @@ static int ordinal(const struct mmul_device_info *devices, int at) {
 
 static bool is_same_card(const struct mmul_device_info *devices, int a, int b) {
     const struct mmul_device_info *first = &devices[a], *second = &devices[b];
-    if (platform_of(first) == platform_of(second)) {
+    if (platform_of(first) == platform_of(second))
         return false;
-    }
-    if (first->pci[0] != '\0' && second->pci[0] != '\0') {
+    if (first->pci[0] != '\0' && second->pci[0] != '\0')
         return strcmp(first->pci, second->pci) == 0;
-    }
     return strcmp(first->name, second->name) == 0 && ordinal(devices, a) == ordinal(devices, b);
 }
 

@@ -39,13 +39,11 @@ const char *mmul_faulty_next_name(const char *text, char next[static 128]) {
     struct mmul_faulty_rules rules;
     const char *inner = NULL;
     struct mmul_error err;
-    if (mmul_faulty_rules_parse(text, &rules, &inner, &err) != MMUL_OK) {
+    if (mmul_faulty_rules_parse(text, &rules, &inner, &err) != MMUL_OK)
         return NULL;
-    }
     char follower[128];
-    if (mmul_device_next_name(inner, follower) == NULL) {
+    if (mmul_device_next_name(inner, follower) == NULL)
         return NULL;
-    }
     int prefix = rules.everywhere ? (int)(inner - text) : 0;
     int length = snprintf(next, 128, "%.*s%s", prefix, text, follower);
     return length < 128 ? next : NULL;
@@ -56,9 +54,8 @@ const char *mmul_faulty_next_name(const char *text, char next[static 128]) {
 static enum mmul_status open_faulty(const char *text, void **self, struct mmul_error *err) {
     void *memory = NULL;
     enum mmul_status status = mmul_allocate(1, sizeof(struct faulty), "a device", &memory, err);
-    if (status != MMUL_OK) {
+    if (status != MMUL_OK)
         return status;
-    }
     struct faulty *faulty = memory;
     mmul_text_copy(faulty->name, sizeof faulty->name, text);
     const char *inner = NULL;
@@ -67,9 +64,8 @@ static enum mmul_status open_faulty(const char *text, void **self, struct mmul_e
         status = mmul_fail(err, MMUL_ERR_UNAVAILABLE, "cannot open device '%s': its rule fail-open",
                            text);
     }
-    if (status == MMUL_OK) {
+    if (status == MMUL_OK)
         status = mmul_device_open(inner, &faulty->inner, err);
-    }
     if (status != MMUL_OK) {
         mmul_free(faulty);
         return status;
@@ -158,9 +154,8 @@ static enum mmul_status upload(void *self, struct mmul_operand to, int64_t rows,
     struct faulty *faulty = self;
     enum mmul_status status =
         count_call(faulty, faulty->rules.fail_upload, &faulty->uploads, "upload", err);
-    if (status != MMUL_OK) {
+    if (status != MMUL_OK)
         return status;
-    }
     return mmul_device_upload(faulty->inner, to, rows, cols, host, host_ld, dtype, err);
 }
 
@@ -169,9 +164,8 @@ static enum mmul_status download(void *self, struct mmul_operand from, int64_t r
     struct faulty *faulty = self;
     enum mmul_status status =
         count_call(faulty, faulty->rules.fail_download, &faulty->downloads, "download", err);
-    if (status != MMUL_OK) {
+    if (status != MMUL_OK)
         return status;
-    }
     return mmul_device_download(faulty->inner, from, rows, cols, host, host_ld, err);
 }
 
@@ -195,9 +189,8 @@ static int64_t gemm_temporary_bytes(const void *self, int64_t m, int64_t n, int6
 }
 
 static enum mmul_status grow_scratch(struct faulty *faulty, int64_t count, struct mmul_error *err) {
-    if (count <= faulty->scratch_count) {
+    if (count <= faulty->scratch_count)
         return MMUL_OK;
-    }
     mmul_device_buffer_destroy(faulty->inner, faulty->scratch);
     faulty->scratch = NULL;
     faulty->scratch_count = 0;
@@ -217,22 +210,19 @@ static enum mmul_status repeat_gemm(struct faulty *faulty, const struct mmul_gem
         extra.c = (struct mmul_operand){.buffer = faulty->scratch, .offset = 0, .ld = args->n};
         extra.beta = 0.0f;
     }
-    for (int64_t i = 1; i < faulty->rules.repeat && status == MMUL_OK; i++) {
+    for (int64_t i = 1; i < faulty->rules.repeat && status == MMUL_OK; i++)
         status = mmul_device_gemm(faulty->inner, &extra, err);
-    }
     return status;
 }
 
 // A value that differs from `row[at]` by 10 % of the row's root mean square.
 static float wrong_value(const float *row, int64_t count, int64_t at) {
     double squares = 0.0;
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count; i++)
         squares += (double)row[i] * (double)row[i];
-    }
     double rms = sqrt(squares / (double)count);
-    if (!isfinite(rms) || rms == 0.0) { // nothing to measure by: visible all the same
+    if (!isfinite(rms) || rms == 0.0) // nothing to measure by: visible all the same
         return isfinite(row[at]) ? row[at] + 1.0f : 1.0f;
-    }
     return (float)((double)row[at] + 0.1 * rms);
 }
 
@@ -249,12 +239,10 @@ static enum mmul_status corrupt(struct faulty *faulty, const struct mmul_gemm *a
     struct mmul_operand place = args->c;
     place.offset += i * args->c.ld + begin;
     enum mmul_status status = mmul_device_download(faulty->inner, place, 1, count, row, count, err);
-    if (status == MMUL_OK) {
+    if (status == MMUL_OK)
         status = mmul_device_wait(faulty->inner, err);
-    }
-    if (status != MMUL_OK) {
+    if (status != MMUL_OK)
         return status;
-    }
     float wrong = wrong_value(row, count, victim);
     place.offset += victim;
     place.ld = 1;
@@ -281,22 +269,18 @@ static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mm
     struct faulty *faulty = self;
     enum mmul_status status = MMUL_OK;
     faulty->gemms++;
-    if (strikes_now(faulty, faulty->rules.fail)) {
+    if (strikes_now(faulty, faulty->rules.fail))
         return lose(faulty, "multiplication", faulty->gemms, err);
-    }
-    if (strikes_now(faulty, faulty->rules.hang)) {
+    if (strikes_now(faulty, faulty->rules.hang))
         hang(faulty->rules.wake_seconds);
-    }
     if (is_active(faulty)) {
         mmul_clock_nap(faulty->rules.delay_seconds);
         status = repeat_gemm(faulty, args, err);
     }
-    if (status == MMUL_OK) {
+    if (status == MMUL_OK)
         status = mmul_device_gemm(faulty->inner, args, err);
-    }
-    if (status == MMUL_OK && strikes_now(faulty, faulty->rules.corrupt)) {
+    if (status == MMUL_OK && strikes_now(faulty, faulty->rules.corrupt))
         status = corrupt(faulty, args, err);
-    }
     return status;
 }
 

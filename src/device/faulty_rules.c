@@ -37,11 +37,9 @@ static const struct rule rules_known[] = {
 };
 
 static const struct rule *find_rule(const char *name) {
-    for (size_t i = 0; i < sizeof rules_known / sizeof rules_known[0]; i++) {
-        if (strcmp(rules_known[i].name, name) == 0) {
+    for (size_t i = 0; i < sizeof rules_known / sizeof rules_known[0]; i++)
+        if (strcmp(rules_known[i].name, name) == 0)
             return &rules_known[i];
-        }
-    }
     return NULL;
 }
 
@@ -54,18 +52,15 @@ static enum mmul_status parse_seconds(char *text, const char *name, double *seco
     } units[] = {{"us", 1e-6}, {"ms", 1e-3}, {"s", 1.0}}; // "s" last: the others end with it
     for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
         size_t length = strlen(text), tail = strlen(units[i].unit);
-        if (length <= tail || strcmp(text + length - tail, units[i].unit) != 0) {
+        if (length <= tail || strcmp(text + length - tail, units[i].unit) != 0)
             continue;
-        }
         text[length - tail] = '\0';
         double value = 0.0;
         enum mmul_status status = mmul_parse_double(text, name, &value, err);
-        if (status != MMUL_OK) {
+        if (status != MMUL_OK)
             return status;
-        }
-        if (!(value >= 0.0 && value * units[i].seconds <= 3600.0)) {
+        if (!(value >= 0.0 && value * units[i].seconds <= 3600.0))
             break;
-        }
         *seconds = value * units[i].seconds;
         return MMUL_OK;
     }
@@ -87,9 +82,8 @@ static enum mmul_status parse_call(const char *text, const char *what, int64_t *
 static enum mmul_status parse_rule(char *text, struct mmul_faulty_rules *rules,
                                    struct mmul_error *err) {
     char *value = strchr(text, '=');
-    if (value != NULL) {
+    if (value != NULL)
         *value++ = '\0';
-    }
     const struct rule *rule = find_rule(text);
     if (rule == NULL) {
         mmul_fail(err, MMUL_ERR_USAGE, "unknown faulty rule '%s'", text);
@@ -123,18 +117,16 @@ enum mmul_status mmul_faulty_rules_parse(const char *text, struct mmul_faulty_ru
     const char *begin = text + strlen("faulty:");
     const char *colon = strchr(begin, ':');
     char list[256];
-    if (colon == NULL || colon == begin || (size_t)(colon - begin) >= sizeof list) {
+    if (colon == NULL || colon == begin || (size_t)(colon - begin) >= sizeof list)
         return mmul_fail(err, MMUL_ERR_USAGE, "'%s' is not of the form faulty:RULES:NAME", text);
-    }
     mmul_text_copy(list, (size_t)(colon - begin) + 1, begin);
     struct mmul_faulty_rules read = {.repeat = 1, .from = 1};
     char *rest = list;
     while (rest != NULL) {
         char *rule = strsep(&rest, ",");
         enum mmul_status status = parse_rule(rule, &read, err);
-        if (status != MMUL_OK) {
+        if (status != MMUL_OK)
             return status;
-        }
     }
     *rules = read;
     *inner = colon + 1;

@@ -15,9 +15,8 @@ static enum mmul_status wrap(float *data, int64_t count, bool owned, struct mmul
                              struct mmul_error *err) {
     void *memory = NULL;
     enum mmul_status status = mmul_allocate(1, sizeof **buffer, "a device buffer", &memory, err);
-    if (status != MMUL_OK) {
+    if (status != MMUL_OK)
         return status;
-    }
     struct mmul_buffer *made = memory;
     *made = (struct mmul_buffer){.data = data, .count = count, .owned = owned};
     *buffer = made;
@@ -30,13 +29,11 @@ enum mmul_status mmul_host_buffer_create(void *self, int64_t count, struct mmul_
     void *data = NULL;
     enum mmul_status status =
         mmul_allocate_raw(count, sizeof(float), "a device buffer", &data, err);
-    if (status != MMUL_OK) {
+    if (status != MMUL_OK)
         return status;
-    }
     status = wrap(data, count, true, buffer, err);
-    if (status != MMUL_OK) {
+    if (status != MMUL_OK)
         mmul_free(data);
-    }
     return status;
 }
 
@@ -49,12 +46,10 @@ enum mmul_status mmul_host_buffer_borrow(void *self, float *memory, int64_t coun
 void mmul_host_buffer_destroy(void *self, struct mmul_buffer *buffer, bool lost) {
     (void)self;
     (void)lost;
-    if (buffer == NULL) {
+    if (buffer == NULL)
         return;
-    }
-    if (buffer->owned) {
+    if (buffer->owned)
         mmul_free(buffer->data);
-    }
     mmul_free(buffer);
 }
 
@@ -90,8 +85,7 @@ enum mmul_status mmul_host_download(void *self, struct mmul_operand from, int64_
     (void)err;
     assert(is_inside(from, rows, cols));
     const float *source = mmul_host_address(from);
-    for (int64_t r = 0; r < rows; r++) {
+    for (int64_t r = 0; r < rows; r++)
         memcpy(host + r * host_ld, source + r * from.ld, (size_t)cols * sizeof(float));
-    }
     return MMUL_OK;
 }

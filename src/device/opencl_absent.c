@@ -15,9 +15,8 @@ enum mmul_status mmul_probe_create(double limit_seconds, struct mmul_probe **pro
     (void)limit_seconds;
     void *memory = NULL;
     enum mmul_status status = mmul_allocate(1, sizeof **probe, "a probe", &memory, err);
-    if (status == MMUL_OK) {
+    if (status == MMUL_OK)
         *probe = memory;
-    }
     return status;
 }
 

@@ -50,9 +50,8 @@ enum mmul_status mmul_opencl_buffer_create(void *self, int64_t count, struct mmu
                                            struct mmul_error *err) {
     void *memory = NULL;
     enum mmul_status status = mmul_allocate(1, sizeof **buffer, "a device buffer", &memory, err);
-    if (status != MMUL_OK) {
+    if (status != MMUL_OK)
         return status;
-    }
     struct mmul_buffer *made = memory;
     made->count = count;
     status = mmul_opencl_allocate(self, count, sizeof(float), "a buffer", &made->memory, err);
@@ -112,17 +111,14 @@ static cl_int begin_rectangle(cl_command_queue queue, const struct transfer *t, 
 }
 
 static cl_int begin_transfer(cl_command_queue queue, const struct transfer *t, cl_event *event) {
-    if (t->rows == 1 || (t->width == t->pitch && t->width == t->host_pitch)) {
+    if (t->rows == 1 || (t->width == t->pitch && t->width == t->host_pitch))
         return begin_run(queue, t, 0, t->width * t->rows, event);
-    }
     // Some drivers refuse a rectangle that runs over the end of a row: those go row by row.
-    if (t->offset % t->pitch + t->width <= t->pitch) {
+    if (t->offset % t->pitch + t->width <= t->pitch)
         return begin_rectangle(queue, t, event);
-    }
     cl_int code = CL_SUCCESS;
-    for (size_t row = 0; row < t->rows && code == CL_SUCCESS; row++) {
+    for (size_t row = 0; row < t->rows && code == CL_SUCCESS; row++)
         code = begin_run(queue, t, row, t->width, row + 1 == t->rows ? event : NULL);
-    }
     return code;
 }
 
@@ -213,9 +209,8 @@ static enum mmul_status begin_widening(struct mmul_opencl *opencl, struct mmul_o
         {sizeof offset, &offset},           {sizeof ld, &ld},
     };
     cl_int code = CL_SUCCESS;
-    for (cl_uint i = 0; i < sizeof arguments / sizeof arguments[0] && code == CL_SUCCESS; i++) {
+    for (cl_uint i = 0; i < sizeof arguments / sizeof arguments[0] && code == CL_SUCCESS; i++)
         code = clSetKernelArg(kernel, i, arguments[i].bytes, arguments[i].value);
-    }
     const size_t local[2] = {opencl->widen_group, 1};
     const size_t global[2] = {((size_t)cols + local[0] - 1) / local[0] * local[0], (size_t)rows};
     struct mmul_opencl_waits waits = {.count = 0};
@@ -230,9 +225,8 @@ static enum mmul_status begin_widening(struct mmul_opencl *opencl, struct mmul_o
         mmul_opencl_note_write(&to.buffer->use, MMUL_QUEUE_UPLOAD, event);
         code = mmul_opencl_begin(&opencl->order, MMUL_QUEUE_UPLOAD, event);
     }
-    if (code != CL_SUCCESS) {
+    if (code != CL_SUCCESS)
         return mmul_opencl_fail(err, code, "cannot widen 16-bit elements on '%s'", opencl->label);
-    }
     return MMUL_OK;
 }
 
@@ -279,9 +273,8 @@ static enum mmul_status upload_widened(struct mmul_opencl *opencl, struct mmul_o
 enum mmul_status mmul_opencl_upload(void *self, struct mmul_operand to, int64_t rows, int64_t cols,
                                     const void *host, int64_t host_ld, enum mmul_dtype dtype,
                                     struct mmul_error *err) {
-    if (dtype != MMUL_F32) {
+    if (dtype != MMUL_F32)
         return upload_widened(self, to, rows, cols, host, host_ld, dtype, err);
-    }
     struct transfer t = describe_transfer(to, rows, cols, (char *)host, host_ld, true);
     mmul_opencl_wait_to_write(&t.waits, &to.buffer->use, MMUL_QUEUE_UPLOAD);
     return transfer(self, &t, &to.buffer->use, err);

@@ -20,9 +20,8 @@
 
 static void close_opencl(void *self, bool lost) {
     struct mmul_opencl *opencl = self;
-    if (opencl == NULL) {
+    if (opencl == NULL)
         return;
-    }
     if (lost) { // a driver that lost its device may hang in any call: its objects stay behind
         mmul_free(opencl);
         return;
@@ -55,9 +54,8 @@ static enum mmul_status connect(struct mmul_opencl *opencl, cl_platform_id platf
         return mmul_opencl_fail(err, code, "cannot open '%s'", opencl->label);
     }
     code = mmul_opencl_order_init(&opencl->order, opencl->context, opencl->device);
-    if (code != CL_SUCCESS) {
+    if (code != CL_SUCCESS)
         return mmul_opencl_fail(err, code, "cannot make a queue on '%s'", opencl->label);
-    }
     return MMUL_OK;
 }
 
@@ -65,9 +63,8 @@ static enum mmul_status open_opencl(const char *text, void **self, struct mmul_e
     void *memory = NULL;
     enum mmul_status status =
         mmul_allocate(1, sizeof(struct mmul_opencl), "a device", &memory, err);
-    if (status != MMUL_OK) {
+    if (status != MMUL_OK)
         return status;
-    }
     struct mmul_opencl *opencl = memory;
     cl_platform_id platform = NULL;
     status = mmul_opencl_find(text, &platform, &opencl->device, &opencl->info, err);
@@ -91,9 +88,8 @@ static void describe(const void *self, struct mmul_device_info *info) {
 
 static enum mmul_status report(const struct mmul_opencl *opencl, cl_int code,
                                struct mmul_error *err) {
-    if (code != CL_SUCCESS) {
+    if (code != CL_SUCCESS)
         return mmul_opencl_fail(err, code, "work on '%s' failed", opencl->label);
-    }
     return MMUL_OK;
 }
 
@@ -130,21 +126,18 @@ static int64_t gemm_temporary_bytes(const void *self, int64_t m, int64_t n, int6
     const struct mmul_gemm worst = {
         .m = m, .n = n, .k = k, .a = {NULL, 1, k}, .b = {NULL, 1, n}, .c = {NULL, 1, n}};
     size_t bytes = 0;
-    if (ask_temporary(self, &worst, &bytes) != CLBlastSuccess) {
+    if (ask_temporary(self, &worst, &bytes) != CLBlastSuccess)
         bytes = (size_t)(m * k + k * n + m * n) * sizeof(float);
-    }
     return (int64_t)bytes + 2 * (int64_t)MMUL_OPENCL_STAGING_COUNT;
 }
 
 // The old temporary may still be in use by queued work: OpenCL keeps it until that is done.
 static enum mmul_status grow_temporary(struct mmul_opencl *opencl, size_t bytes,
                                        struct mmul_error *err) {
-    if (bytes <= opencl->temporary_bytes) {
+    if (bytes <= opencl->temporary_bytes)
         return MMUL_OK;
-    }
-    if (opencl->temporary != NULL) {
+    if (opencl->temporary != NULL)
         clReleaseMemObject(opencl->temporary);
-    }
     opencl->temporary = NULL;
     opencl->temporary_bytes = 0;
     enum mmul_status status =
@@ -167,9 +160,8 @@ static CLBlastStatusCode begin_gemm(struct mmul_opencl *opencl, const struct mmu
     mmul_opencl_wait_to_write(&waits, c, compute);
     if (waits.count > 0) {
         cl_int code = clEnqueueBarrierWithWaitList(queue, waits.count, waits.events, NULL);
-        if (code != CL_SUCCESS) {
+        if (code != CL_SUCCESS)
             return (CLBlastStatusCode)code;
-        }
     }
     CLBlastStatusCode code = CLBlastSgemmWithTempBuffer(
         CLBlastLayoutRowMajor, convert_transpose(args->transpose_a),
@@ -178,9 +170,8 @@ static CLBlastStatusCode begin_gemm(struct mmul_opencl *opencl, const struct mmu
         args->b.buffer->memory, (size_t)args->b.offset, (size_t)args->b.ld, args->beta,
         args->c.buffer->memory, (size_t)args->c.offset, (size_t)args->c.ld, &queue, &event,
         opencl->temporary);
-    if (code != CLBlastSuccess) {
+    if (code != CLBlastSuccess)
         return code;
-    }
     mmul_opencl_note_read(a, compute, event);
     mmul_opencl_note_read(b, compute, event);
     mmul_opencl_note_write(c, compute, event);
@@ -193,9 +184,8 @@ static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mm
     CLBlastStatusCode code = ask_temporary(opencl, args, &bytes);
     if (code == CLBlastSuccess) {
         enum mmul_status status = grow_temporary(opencl, bytes, err);
-        if (status != MMUL_OK) {
+        if (status != MMUL_OK)
             return status;
-        }
         code = begin_gemm(opencl, args);
     }
     if (code != CLBlastSuccess) {
@@ -216,9 +206,8 @@ static int64_t find_indirect_size(const struct mmul_opencl *opencl) {
         const struct mmul_gemm cube = {
             .m = s, .n = s, .k = s, .a = {NULL, 1, s}, .b = {NULL, 1, s}, .c = {NULL, 1, s}};
         size_t bytes = 0;
-        if (ask_temporary(opencl, &cube, &bytes) == CLBlastSuccess && bytes > 0) {
+        if (ask_temporary(opencl, &cube, &bytes) == CLBlastSuccess && bytes > 0)
             return s;
-        }
     }
     return most;
 }
@@ -253,9 +242,8 @@ static enum mmul_status warm_clblast(struct mmul_opencl *opencl,
     } products[] = {{32, 0}, {32, 1}, {32, 2},    {32, 3},    {33, 0},        {33, 1},
                     {33, 2}, {33, 3}, {large, 0}, {large, 3}, {large + 1, 0}, {large + 1, 3}};
     enum mmul_status status = MMUL_OK;
-    for (size_t i = 0; i < sizeof products / sizeof products[0] && status == MMUL_OK; i++) {
+    for (size_t i = 0; i < sizeof products / sizeof products[0] && status == MMUL_OK; i++)
         status = warm_gemm(opencl, buffers, products[i].side, ld, products[i].transposes, err);
-    }
     return status;
 }
 
@@ -263,9 +251,8 @@ static enum mmul_status create_zeroed(struct mmul_opencl *opencl, int64_t count,
                                       struct mmul_buffer **buffer, struct mmul_error *err) {
     const cl_float zero = 0.0f;
     enum mmul_status status = mmul_opencl_buffer_create(opencl, count, buffer, err);
-    if (status != MMUL_OK) {
+    if (status != MMUL_OK)
         return status;
-    }
     const enum mmul_opencl_queue compute = MMUL_QUEUE_COMPUTE;
     cl_event event = NULL;
     cl_int code = clEnqueueFillBuffer(opencl->order.queues[compute], (*buffer)->memory, &zero,
@@ -274,9 +261,8 @@ static enum mmul_status create_zeroed(struct mmul_opencl *opencl, int64_t count,
         mmul_opencl_note_write(&(*buffer)->use, compute, event);
         code = mmul_opencl_begin(&opencl->order, compute, event);
     }
-    if (code != CL_SUCCESS) {
+    if (code != CL_SUCCESS)
         return mmul_opencl_fail(err, code, "cannot fill a buffer on '%s'", opencl->label);
-    }
     return MMUL_OK;
 }
 
@@ -286,23 +272,19 @@ static enum mmul_status warm_up(void *self, struct mmul_error *err) {
     const int64_t large = find_indirect_size(opencl), ld = large + 1;
     struct mmul_buffer *buffers[3] = {NULL, NULL, NULL};
     enum mmul_status status = MMUL_OK;
-    for (int i = 0; i < 3 && status == MMUL_OK; i++) {
+    for (int i = 0; i < 3 && status == MMUL_OK; i++)
         status = create_zeroed(opencl, ld * ld, &buffers[i], err);
-    }
     for (int i = 0; i < 2 && status == MMUL_OK; i++) {
         struct mmul_operand to = {buffers[i], 0, 1};
         status =
             mmul_opencl_upload(opencl, to, 1, 1, halves, 1, i == 0 ? MMUL_F16 : MMUL_BF16, err);
     }
-    if (status == MMUL_OK) {
+    if (status == MMUL_OK)
         status = warm_clblast(opencl, buffers, large, ld, err);
-    }
-    if (status == MMUL_OK) {
+    if (status == MMUL_OK)
         status = wait_all(opencl, err);
-    }
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++)
         mmul_opencl_buffer_destroy(opencl, buffers[i], status != MMUL_OK);
-    }
     return status;
 }
 

@@ -44,9 +44,8 @@ static bool is_folder(const char *path) {
 static bool add_icd_file(struct list *list, const char *path) {
     char line[256] = "";
     FILE *stream = fopen(path, "re");
-    if (stream == NULL) {
+    if (stream == NULL)
         return false;
-    }
     if (fgets(line, sizeof line, stream) != NULL) {
         line[strcspn(line, "\r\n")] = '\0';
         add_driver(list, line, path);
@@ -61,14 +60,12 @@ static void add_icd_folder(struct list *list, const char *folder) {
     for (int i = 0; i < count; i++) {
         char path[512];
         int length = snprintf(path, sizeof path, "%s/%s", folder, entries[i]->d_name);
-        if (is_icd_name(entries[i]->d_name) && length < (int)sizeof path) {
+        if (is_icd_name(entries[i]->d_name) && length < (int)sizeof path)
             add_icd_file(list, path);
-        }
         free(entries[i]);
     }
-    if (count >= 0) {
+    if (count >= 0)
         free(entries);
-    }
 }
 
 static const char *get_setting(const char *name) {
@@ -84,10 +81,8 @@ static void add_vendors(struct list *list, const char *vendors, const char *usua
         add_icd_folder(list, vendors);
     } else if (is_icd_name(vendors)) {
         int length = snprintf(path, sizeof path, "%s/%s", usual, vendors);
-        if (strchr(vendors, '/') != NULL || length >= (int)sizeof path ||
-            !add_icd_file(list, path)) {
+        if (strchr(vendors, '/') != NULL || length >= (int)sizeof path || !add_icd_file(list, path))
             add_icd_file(list, vendors);
-        }
     } else {
         add_driver(list, vendors, "");
     }
@@ -98,18 +93,15 @@ int mmul_drivers_list(struct mmul_driver *drivers, int capacity) {
     const char *vendors = get_setting("OCL_ICD_VENDORS");
     const char *usual = get_setting("OPENCL_VENDOR_PATH");
     const char *libraries = get_setting("OCL_ICD_FILENAMES");
-    if (usual == NULL) {
+    if (usual == NULL)
         usual = "/etc/OpenCL/vendors";
-    }
-    if (vendors != NULL) {
+    if (vendors != NULL)
         add_vendors(&list, vendors, usual);
-    } else {
+    else
         add_icd_folder(&list, usual);
-    }
     char *copy = libraries != NULL ? strdup(libraries) : NULL;
-    for (char *rest = copy, *library; (library = strsep(&rest, ":")) != NULL;) {
+    for (char *rest = copy, *library; (library = strsep(&rest, ":")) != NULL;)
         add_driver(&list, library, "");
-    }
     free(copy);
     return list.count;
 }
@@ -120,9 +112,8 @@ static bool write_icd_file(const char *folder, int number, const char *library) 
     char path[512];
     snprintf(path, sizeof path, "%s/%02d.icd", folder, number);
     FILE *stream = fopen(path, "wxe");
-    if (stream == NULL) {
+    if (stream == NULL)
         return false;
-    }
     bool written = fprintf(stream, "%s\n", library) > 0;
     return fclose(stream) == 0 && written;
 }

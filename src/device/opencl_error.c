@@ -89,11 +89,9 @@ static const struct code codes[] = {
 };
 
 const char *mmul_opencl_code_name(int code) {
-    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
-        if (codes[i].code == code) {
+    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
+        if (codes[i].code == code)
             return codes[i].name;
-        }
-    }
     return "an unknown code";
 }
 
@@ -104,8 +102,7 @@ enum mmul_status mmul_opencl_fail(struct mmul_error *err, int code, const char *
     vsnprintf(what, sizeof what, format, arguments);
     va_end(arguments);
     mmul_fail(err, MMUL_ERR_UNAVAILABLE, "%s: %s (%d)", what, mmul_opencl_code_name(code), code);
-    if (code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_RESOURCES) {
+    if (code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_RESOURCES)
         mmul_hint(err, "give --device-memory a smaller size to work in smaller pieces");
-    }
     return MMUL_ERR_UNAVAILABLE;
 }

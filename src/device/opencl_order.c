@@ -13,59 +13,47 @@ cl_int mmul_opencl_order_init(struct mmul_opencl_order *order, cl_context contex
     for (int i = 0; i < MMUL_QUEUE_COUNT; i++) {
         cl_int code = CL_SUCCESS;
         cl_command_queue made = clCreateCommandQueue(context, device, 0, &code);
-        if (code != CL_SUCCESS) {
+        if (code != CL_SUCCESS)
             return code;
-        }
         order->queues[i] = made;
     }
     return CL_SUCCESS;
 }
 
 void mmul_opencl_order_fini(struct mmul_opencl_order *order) {
-    for (int i = 0; i < MMUL_QUEUE_COUNT; i++) {
-        if (order->queues[i] != NULL) {
+    for (int i = 0; i < MMUL_QUEUE_COUNT; i++)
+        if (order->queues[i] != NULL)
             clFinish(order->queues[i]); // host memory of transfers still under way is the caller's
-        }
-    }
-    for (int i = 0; i < MMUL_OPENCL_BEGUN; i++) {
-        if (order->begun[i] != NULL) {
+    for (int i = 0; i < MMUL_OPENCL_BEGUN; i++)
+        if (order->begun[i] != NULL)
             clReleaseEvent(order->begun[i]);
-        }
-    }
-    for (int i = 0; i < MMUL_QUEUE_COUNT; i++) {
-        if (order->queues[i] != NULL) {
+    for (int i = 0; i < MMUL_QUEUE_COUNT; i++)
+        if (order->queues[i] != NULL)
             clReleaseCommandQueue(order->queues[i]);
-        }
-    }
 }
 
 // ------------------------------------------------------------------------------------------- uses
 
 static void add(struct mmul_opencl_waits *waits, cl_event event) {
-    for (cl_uint i = 0; i < waits->count; i++) {
-        if (waits->events[i] == event) {
+    for (cl_uint i = 0; i < waits->count; i++)
+        if (waits->events[i] == event)
             return;
-        }
-    }
     assert(waits->count < sizeof waits->events / sizeof waits->events[0]);
     waits->events[waits->count++] = event;
 }
 
 void mmul_opencl_wait_to_read(struct mmul_opencl_waits *waits, const struct mmul_opencl_use *use,
                               enum mmul_opencl_queue queue) {
-    if (use->write != NULL && use->write_queue != queue) {
+    if (use->write != NULL && use->write_queue != queue)
         add(waits, use->write);
-    }
 }
 
 void mmul_opencl_wait_to_write(struct mmul_opencl_waits *waits, const struct mmul_opencl_use *use,
                                enum mmul_opencl_queue queue) {
     mmul_opencl_wait_to_read(waits, use, queue);
-    for (int i = 0; i < MMUL_QUEUE_COUNT; i++) {
-        if (use->reads[i] != NULL && i != (int)queue) {
+    for (int i = 0; i < MMUL_QUEUE_COUNT; i++)
+        if (use->reads[i] != NULL && i != (int)queue)
             add(waits, use->reads[i]);
-        }
-    }
 }
 
 const cl_event *mmul_opencl_wait_list(const struct mmul_opencl_waits *waits) {
@@ -73,12 +61,10 @@ const cl_event *mmul_opencl_wait_list(const struct mmul_opencl_waits *waits) {
 }
 
 static void replace(cl_event *place, cl_event event) {
-    if (event != NULL) {
+    if (event != NULL)
         clRetainEvent(event);
-    }
-    if (*place != NULL) {
+    if (*place != NULL)
         clReleaseEvent(*place);
-    }
     *place = event;
 }
 
@@ -91,9 +77,8 @@ void mmul_opencl_note_read(struct mmul_opencl_use *use, enum mmul_opencl_queue q
 // The write has waited for all reads: whoever waits for it need not.
 void mmul_opencl_note_write(struct mmul_opencl_use *use, enum mmul_opencl_queue queue,
                             cl_event event) {
-    for (int i = 0; i < MMUL_QUEUE_COUNT; i++) {
+    for (int i = 0; i < MMUL_QUEUE_COUNT; i++)
         replace(&use->reads[i], NULL);
-    }
     replace(&use->write, event);
     use->write_queue = queue;
 }
@@ -119,13 +104,11 @@ static cl_int sweep(struct mmul_opencl_order *order) {
     for (unsigned i = 0; i < MMUL_OPENCL_BEGUN; i++) {
         cl_event *place = &order->begun[(order->next + i) % MMUL_OPENCL_BEGUN];
         bool ended = false;
-        if (*place == NULL) {
+        if (*place == NULL)
             continue;
-        }
         cl_int code = status_of(*place, &ended);
-        if (ended) {
+        if (ended)
             replace(place, NULL);
-        }
         first = first == CL_SUCCESS ? code : first;
     }
     return first;
@@ -141,9 +124,8 @@ cl_int mmul_opencl_begin(struct mmul_opencl_order *order, enum mmul_opencl_queue
                          cl_event event) {
     cl_event *place = &order->begun[order->next];
     cl_int code = clFlush(order->queues[queue]); // others may wait for it
-    if (code == CL_SUCCESS && *place != NULL) {
+    if (code == CL_SUCCESS && *place != NULL)
         code = explain(order, clWaitForEvents(1, place));
-    }
     replace(place, NULL);
     *place = event;
     order->next = (order->next + 1) % MMUL_OPENCL_BEGUN;

@@ -33,47 +33,40 @@ static void copy_clean(char *target, size_t capacity, const char *source) {
     size_t length = 0;
     for (; *source != '\0' && length + 1 < capacity; source++) {
         char c = iscntrl((unsigned char)*source) ? ' ' : *source;
-        if (c != ' ' || (length > 0 && target[length - 1] != ' ')) {
+        if (c != ' ' || (length > 0 && target[length - 1] != ' '))
             target[length++] = c;
-        }
     }
-    while (length > 0 && target[length - 1] == ' ') {
+    while (length > 0 && target[length - 1] == ' ')
         length--;
-    }
     target[length] = '\0';
 }
 
 static void query_text(cl_device_id device, cl_device_info what, char *target, size_t capacity) {
     char text[1024] = "";
-    if (clGetDeviceInfo(device, what, sizeof text - 1, text, NULL) == CL_SUCCESS) {
+    if (clGetDeviceInfo(device, what, sizeof text - 1, text, NULL) == CL_SUCCESS)
         copy_clean(target, capacity, text);
-    }
 }
 
 // A number of `bytes` bytes (1 to 8); 0 when the driver does not answer with just that size.
 static uint64_t query_number(cl_device_id device, cl_device_info what, size_t bytes) {
     uint64_t value = 0; // little-endian hosts only, as everywhere in OpenCL's practice
     size_t given = 0;
-    if (clGetDeviceInfo(device, what, bytes, &value, &given) != CL_SUCCESS || given != bytes) {
+    if (clGetDeviceInfo(device, what, bytes, &value, &given) != CL_SUCCESS || given != bytes)
         return 0;
-    }
     return value;
 }
 
 // Whether `name` is one of the device's extensions.
 static bool has_extension(cl_device_id device, const char *name) {
     size_t bytes = 0;
-    if (clGetDeviceInfo(device, CL_DEVICE_EXTENSIONS, 0, NULL, &bytes) != CL_SUCCESS) {
+    if (clGetDeviceInfo(device, CL_DEVICE_EXTENSIONS, 0, NULL, &bytes) != CL_SUCCESS)
         return false;
-    }
     char *list = calloc(1, bytes + 1);
     bool found = false;
     if (list != NULL &&
-        clGetDeviceInfo(device, CL_DEVICE_EXTENSIONS, bytes, list, NULL) == CL_SUCCESS) {
-        for (char *rest = list, *word; !found && (word = strsep(&rest, " ")) != NULL;) {
+        clGetDeviceInfo(device, CL_DEVICE_EXTENSIONS, bytes, list, NULL) == CL_SUCCESS)
+        for (char *rest = list, *word; !found && (word = strsep(&rest, " ")) != NULL;)
             found = strcmp(word, name) == 0;
-        }
-    }
     free(list);
     return found;
 }
@@ -87,9 +80,8 @@ struct address {
 static bool query_address_khr(cl_device_id device, struct address *address) {
     cl_uint values[4]; // domain, bus, device, function
     if (!has_extension(device, "cl_khr_pci_bus_info") ||
-        clGetDeviceInfo(device, PCI_BUS_INFO_KHR, sizeof values, values, NULL) != CL_SUCCESS) {
+        clGetDeviceInfo(device, PCI_BUS_INFO_KHR, sizeof values, values, NULL) != CL_SUCCESS)
         return false;
-    }
     *address = (struct address){values[0], values[1], values[2], values[3]};
     return true;
 }
@@ -98,12 +90,10 @@ static bool query_address_nvidia(cl_device_id device, struct address *address) {
     cl_uint bus = 0, slot = 0, domain = 0;
     if (!has_extension(device, "cl_nv_device_attribute_query") ||
         clGetDeviceInfo(device, PCI_BUS_ID_NV, sizeof bus, &bus, NULL) != CL_SUCCESS ||
-        clGetDeviceInfo(device, PCI_SLOT_ID_NV, sizeof slot, &slot, NULL) != CL_SUCCESS) {
+        clGetDeviceInfo(device, PCI_SLOT_ID_NV, sizeof slot, &slot, NULL) != CL_SUCCESS)
         return false;
-    }
-    if (clGetDeviceInfo(device, PCI_DOMAIN_ID_NV, sizeof domain, &domain, NULL) != CL_SUCCESS) {
+    if (clGetDeviceInfo(device, PCI_DOMAIN_ID_NV, sizeof domain, &domain, NULL) != CL_SUCCESS)
         domain = 0; // older drivers do not say
-    }
     *address = (struct address){domain, bus, slot >> 3, slot & 7};
     return true;
 }
@@ -112,9 +102,8 @@ static bool query_address_amd(cl_device_id device, struct address *address) {
     unsigned char bytes[24] = {0}; // uint type; 17 unused; bus, device, function
     cl_uint type = 0;
     if (!has_extension(device, "cl_amd_device_attribute_query") ||
-        clGetDeviceInfo(device, TOPOLOGY_AMD, sizeof bytes, bytes, NULL) != CL_SUCCESS) {
+        clGetDeviceInfo(device, TOPOLOGY_AMD, sizeof bytes, bytes, NULL) != CL_SUCCESS)
         return false;
-    }
     memcpy(&type, bytes, sizeof type);
     *address = (struct address){0, bytes[21], bytes[22], bytes[23]};
     return type == 1; // PCIe
@@ -133,9 +122,8 @@ static void query_address(cl_device_id device, char pci[static 16]) {
 // ------------------------------------------------------------------------------------- description
 
 static enum mmul_device_type convert_type(cl_device_type type) {
-    if ((type & CL_DEVICE_TYPE_CPU) != 0) { // oclgrind claims to be everything
+    if ((type & CL_DEVICE_TYPE_CPU) != 0) // oclgrind claims to be everything
         return MMUL_DEVICE_CPU;
-    }
     return (type & CL_DEVICE_TYPE_GPU) != 0 ? MMUL_DEVICE_GPU : MMUL_DEVICE_ACCELERATOR;
 }
 
@@ -143,21 +131,16 @@ static enum mmul_device_type convert_type(cl_device_type type) {
 static const char *find_reason(cl_device_id device, const struct mmul_device_info *info) {
     char version[64] = "";
     query_text(device, CL_DEVICE_VERSION, version, sizeof version);
-    if (query_number(device, CL_DEVICE_AVAILABLE, sizeof(cl_bool)) == 0) {
+    if (query_number(device, CL_DEVICE_AVAILABLE, sizeof(cl_bool)) == 0)
         return "the driver says it is not available";
-    }
-    if (query_number(device, CL_DEVICE_COMPILER_AVAILABLE, sizeof(cl_bool)) == 0) {
+    if (query_number(device, CL_DEVICE_COMPILER_AVAILABLE, sizeof(cl_bool)) == 0)
         return "its driver has no compiler";
-    }
-    if (strncmp(version, "OpenCL 1.0", 10) == 0) {
+    if (strncmp(version, "OpenCL 1.0", 10) == 0)
         return "OpenCL 1.0 only: 1.1 is needed";
-    }
-    if (strstr(info->platform, "Portable Computing Language") != NULL) {
+    if (strstr(info->platform, "Portable Computing Language") != NULL)
         return "PoCL: OpenBLAS is faster on a CPU; used when named";
-    }
-    if (info->type == MMUL_DEVICE_CPU) {
+    if (info->type == MMUL_DEVICE_CPU)
         return "a CPU: OpenBLAS is faster; used when named";
-    }
     return info->type == MMUL_DEVICE_GPU ? NULL : "not a GPU; used when named";
 }
 
@@ -169,16 +152,14 @@ static void describe(int p, int d, cl_platform_id platform, cl_device_id device,
     query_text(device, CL_DEVICE_NAME, info->name, sizeof info->name);
     if (has_extension(device, "cl_amd_device_attribute_query")) {
         query_text(device, BOARD_NAME_AMD, text, sizeof text); // "Radeon VII" beside "gfx906"
-        if (text[0] != '\0') {
+        if (text[0] != '\0')
             mmul_text_copy(info->name, sizeof info->name, text);
-        }
     }
     query_text(device, CL_DEVICE_VENDOR, info->vendor, sizeof info->vendor);
     query_text(device, CL_DRIVER_VERSION, info->driver, sizeof info->driver);
     text[0] = '\0';
-    if (clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof text - 1, text, NULL) == CL_SUCCESS) {
+    if (clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof text - 1, text, NULL) == CL_SUCCESS)
         copy_clean(info->platform, sizeof info->platform, text);
-    }
     query_address(device, info->pci);
     info->type = convert_type(query_number(device, CL_DEVICE_TYPE, sizeof(cl_device_type)));
     info->compute_units = (int)query_number(device, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(cl_uint));
@@ -194,9 +175,8 @@ static void describe(int p, int d, cl_platform_id platform, cl_device_id device,
 
 static int list_platforms(cl_platform_id platforms[static PLATFORMS_MAX]) {
     cl_uint count = 0;
-    if (clGetPlatformIDs(PLATFORMS_MAX, platforms, &count) != CL_SUCCESS) {
+    if (clGetPlatformIDs(PLATFORMS_MAX, platforms, &count) != CL_SUCCESS)
         return 0;
-    }
     return count < PLATFORMS_MAX ? (int)count : PLATFORMS_MAX;
 }
 
@@ -204,9 +184,8 @@ static int list_devices(cl_platform_id platform,
                         cl_device_id devices[static MMUL_OPENCL_DEVICES_MAX]) {
     cl_uint count = 0;
     if (clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, MMUL_OPENCL_DEVICES_MAX, devices, &count) !=
-        CL_SUCCESS) {
+        CL_SUCCESS)
         return 0; // also the answer of a platform without devices
-    }
     return count < MMUL_OPENCL_DEVICES_MAX ? (int)count : MMUL_OPENCL_DEVICES_MAX;
 }
 
@@ -216,9 +195,8 @@ void mmul_opencl_list(struct mmul_device_info devices[static MMUL_OPENCL_DEVICES
     int platform_count = list_platforms(platforms), listed = 0;
     for (int p = 0; p < platform_count; p++) {
         int device_count = list_devices(platforms[p], handles);
-        for (int d = 0; d < device_count && listed < MMUL_OPENCL_DEVICES_MAX; d++) {
+        for (int d = 0; d < device_count && listed < MMUL_OPENCL_DEVICES_MAX; d++)
             describe(p, d, platforms[p], handles[d], &devices[listed++]);
-        }
     }
     mmul_mark_duplicates(devices, listed);
     *count = listed;

@@ -34,9 +34,8 @@ struct mmul_probe {
 // environment when it is NULL.
 static void list_devices(const void *folder, void *result) {
     struct listing *listing = result;
-    if (folder != NULL) {
+    if (folder != NULL)
         mmul_drivers_select(folder);
-    }
     mmul_opencl_list(listing->devices, &listing->count);
 }
 
@@ -55,9 +54,8 @@ static enum mmul_child_end finish_listing(struct mmul_child *child, double deadl
 
 static enum mmul_status add_warning(struct mmul_probe *probe, const char *line,
                                     struct mmul_error *err) {
-    if (probe->warning_count == WARNINGS_MAX) {
+    if (probe->warning_count == WARNINGS_MAX)
         return MMUL_OK;
-    }
     enum mmul_status status = mmul_copy_text(line, &probe->warnings[probe->warning_count], err);
     probe->warning_count += status == MMUL_OK;
     return status;
@@ -82,9 +80,8 @@ static void describe_end(enum mmul_child_end end, int detail, double limit_secon
 static enum mmul_status warn_driver(struct mmul_probe *probe, const struct mmul_driver *driver,
                                     const char *what, struct mmul_error *err) {
     char line[800], file[300] = "";
-    if (driver->file[0] != '\0') {
+    if (driver->file[0] != '\0')
         snprintf(file, sizeof file, " (%s)", driver->file);
-    }
     snprintf(line, sizeof line, "OpenCL driver '%s'%s %s: not used", driver->library, file, what);
     return add_warning(probe, line, err);
 }
@@ -111,9 +108,8 @@ static enum mmul_status finish_trial(struct trial *trial, double limit_seconds, 
     int detail = 0;
     enum mmul_child_end end = finish_listing(&trial->child, deadline, scratch, &detail);
     trial->good = end == MMUL_CHILD_DONE;
-    if (trial->good) {
+    if (trial->good)
         return MMUL_OK;
-    }
     describe_end(end, detail, limit_seconds, what);
     return warn_driver(probe, &trial->driver, what, err);
 }
@@ -124,9 +120,8 @@ static enum mmul_status run_trials(struct trial *trials, int count, double limit
     void *scratch = NULL;
     enum mmul_status status =
         mmul_allocate(1, sizeof(struct listing), "a device list", &scratch, err);
-    for (int i = 0; i < count && status == MMUL_OK; i++) {
+    for (int i = 0; i < count && status == MMUL_OK; i++)
         status = start_trial(&trials[i], err);
-    }
     double deadline = mmul_clock_now() + (status == MMUL_OK ? limit_seconds : 0.0);
     for (int i = 0; i < count; i++) {
         struct mmul_error ignored;
@@ -135,9 +130,8 @@ static enum mmul_status run_trials(struct trial *trials, int count, double limit
                                                   probe, status == MMUL_OK ? err : &ignored);
             status = status == MMUL_OK ? ended : status;
         }
-        if (trials[i].folder[0] != '\0') {
+        if (trials[i].folder[0] != '\0')
             mmul_drivers_remove(trials[i].folder);
-        }
     }
     mmul_free(scratch);
     return status;
@@ -153,9 +147,8 @@ static enum mmul_status adopt(const char *folder, double limit_seconds, struct m
     struct mmul_child child;
     int detail = 0;
     enum mmul_status status = start_listing(folder, &child, err);
-    if (status != MMUL_OK) {
+    if (status != MMUL_OK)
         return status;
-    }
     enum mmul_child_end end =
         finish_listing(&child, mmul_clock_now() + limit_seconds, &probe->listing, &detail);
     mmul_drivers_select(folder);
@@ -178,15 +171,12 @@ static enum mmul_status select_good(const struct trial *trials, int count, doubl
     struct mmul_driver good[MMUL_DRIVERS_MAX];
     char folder[256];
     int good_count = 0;
-    for (int i = 0; i < count; i++) {
-        if (trials[i].good) {
+    for (int i = 0; i < count; i++)
+        if (trials[i].good)
             good[good_count++] = trials[i].driver;
-        }
-    }
     enum mmul_status status = mmul_drivers_store(good, good_count, folder, err);
-    if (status != MMUL_OK) {
+    if (status != MMUL_OK)
         return status;
-    }
     status = adopt(folder, limit_seconds, probe, err);
     mmul_drivers_remove(folder);
     return status;
@@ -199,17 +189,14 @@ static enum mmul_status find_culprits(double limit_seconds, struct mmul_probe *p
     void *memory = NULL;
     enum mmul_status status =
         mmul_allocate(count, sizeof(struct trial), "a list of OpenCL drivers", &memory, err);
-    if (status != MMUL_OK) {
+    if (status != MMUL_OK)
         return status;
-    }
     struct trial *trials = memory;
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++)
         trials[i].driver = drivers[i];
-    }
     status = run_trials(trials, count, limit_seconds, probe, err);
-    if (status == MMUL_OK) {
+    if (status == MMUL_OK)
         status = select_good(trials, count, limit_seconds, probe, err);
-    }
     mmul_free(trials);
     return status;
 }
@@ -221,14 +208,12 @@ static enum mmul_status look(double limit_seconds, struct mmul_probe *probe,
     struct mmul_child child;
     int detail = 0;
     enum mmul_status status = start_listing(NULL, &child, err);
-    if (status != MMUL_OK) {
+    if (status != MMUL_OK)
         return status;
-    }
     enum mmul_child_end end =
         finish_listing(&child, mmul_clock_now() + limit_seconds, &probe->listing, &detail);
-    if (end == MMUL_CHILD_DONE) {
+    if (end == MMUL_CHILD_DONE)
         return MMUL_OK;
-    }
     probe->listing.count = 0;
     return find_culprits(limit_seconds, probe, err);
 }
@@ -237,9 +222,8 @@ enum mmul_status mmul_probe_create(double limit_seconds, struct mmul_probe **pro
                                    struct mmul_error *err) {
     void *memory = NULL;
     enum mmul_status status = mmul_allocate(1, sizeof **probe, "a probe", &memory, err);
-    if (status != MMUL_OK) {
+    if (status != MMUL_OK)
         return status;
-    }
     status = look(limit_seconds, memory, err);
     if (status != MMUL_OK) {
         mmul_probe_destroy(memory);
@@ -250,12 +234,10 @@ enum mmul_status mmul_probe_create(double limit_seconds, struct mmul_probe **pro
 }
 
 void mmul_probe_destroy(struct mmul_probe *probe) {
-    if (probe == NULL) {
+    if (probe == NULL)
         return;
-    }
-    for (int i = 0; i < probe->warning_count; i++) {
+    for (int i = 0; i < probe->warning_count; i++)
         mmul_free(probe->warnings[i]);
-    }
     mmul_free(probe);
 }
 

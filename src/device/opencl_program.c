@@ -17,16 +17,14 @@ static void read_build_log(cl_program program, cl_device_id device, char *line, 
     line[0] = '\0';
     if (clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, 0, NULL, &bytes) !=
             CL_SUCCESS ||
-        mmul_allocate((int64_t)bytes + 1, 1, "a build log", &memory, &ignored) != MMUL_OK) {
+        mmul_allocate((int64_t)bytes + 1, 1, "a build log", &memory, &ignored) != MMUL_OK)
         return;
-    }
     const char *log = memory;
     size_t length = 0;
     if (clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, bytes, memory, NULL) ==
         CL_SUCCESS) {
-        for (; *log != '\0' && length + 1 < capacity; log++) {
+        for (; *log != '\0' && length + 1 < capacity; log++)
             line[length++] = (unsigned char)*log < ' ' ? ' ' : *log;
-        }
         line[length] = '\0';
     }
     mmul_free(memory);
@@ -37,9 +35,8 @@ enum mmul_status mmul_opencl_program_create(cl_context context, cl_device_id dev
                                             cl_program *program, struct mmul_error *err) {
     cl_int code = CL_SUCCESS;
     cl_program built = clCreateProgramWithSource(context, 1, &source, NULL, &code);
-    if (code != CL_SUCCESS) {
+    if (code != CL_SUCCESS)
         return mmul_opencl_fail(err, code, "cannot create a program on '%s'", label);
-    }
     code = clBuildProgram(built, 1, &device, "-cl-std=CL1.1", NULL, NULL);
     if (code != CL_SUCCESS) {
         char log[600];
@@ -57,9 +54,8 @@ enum mmul_status mmul_opencl_kernel_create(cl_program program, const char *label
                                            cl_kernel *kernel, struct mmul_error *err) {
     cl_int code = CL_SUCCESS;
     cl_kernel made = clCreateKernel(program, name, &code);
-    if (code != CL_SUCCESS) {
+    if (code != CL_SUCCESS)
         return mmul_opencl_fail(err, code, "cannot create kernel '%s' on '%s'", name, label);
-    }
     *kernel = made;
     return MMUL_OK;
 }

@@ -50,9 +50,8 @@ static void tell(const struct mmul_tune_options *options, const char *format, ..
     va_start(arguments, format);
     vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
-    if (options->progress != NULL) {
+    if (options->progress != NULL)
         options->progress(options->progress_context, line);
-    }
 }
 
 // ---------------------------------------------------------------------------------- the tuners' work
@@ -75,9 +74,8 @@ static void make_arguments(const struct mmul_tune_options *options, int tuner, c
         argv[count++] = "-n", argv[count++] = text[1];
         argv[count++] = "-k", argv[count++] = text[1]; // not looked at where there is none
     }
-    if (options->fraction > 0) {
+    if (options->fraction > 0)
         argv[count++] = "-fraction", argv[count++] = text[2];
-    }
     argv[count] = NULL;
 }
 
@@ -92,9 +90,8 @@ static enum mmul_status run_tuner(const struct mmul_tune_options *options, int t
     tell(options, "%s ...", program);
     double begin = mmul_clock_now();
     enum mmul_status status = mmul_child_run(argv, folder, limit, &end, &detail, err);
-    if (status != MMUL_OK) {
+    if (status != MMUL_OK)
         return status;
-    }
     *missing += end == MMUL_CHILD_EXITED && detail == 127;
     if (end == MMUL_CHILD_DONE) {
         tell(options, "%s: %.0f s", program, mmul_clock_now() - begin);
@@ -119,18 +116,15 @@ static void collect(const struct mmul_tune_options *options, const char *folder,
         struct mmul_error err;
         size_t length = strlen(entry->d_name);
         if (entry->d_name[0] == '.' ||
-            snprintf(path, sizeof path, "%s/%s", folder, entry->d_name) >= (int)sizeof path) {
+            snprintf(path, sizeof path, "%s/%s", folder, entry->d_name) >= (int)sizeof path)
             continue;
-        }
         if (length > 5 && strcmp(entry->d_name + length - 5, ".json") == 0 &&
-            mmul_tuning_read(path, tuning, &err) != MMUL_OK) {
+            mmul_tuning_read(path, tuning, &err) != MMUL_OK)
             tell(options, "%s", err.text);
-        }
         unlink(path);
     }
-    if (files != NULL) {
+    if (files != NULL)
         closedir(files);
-    }
     rmdir(folder);
 }
 
@@ -141,32 +135,27 @@ static enum mmul_status run_tuners(const struct mmul_tune_options *options,
     int missing = 0;
     snprintf(folder, sizeof folder, "%s/mpimatmul-tune.XXXXXX",
              temporary != NULL && temporary[0] == '/' ? temporary : "/tmp");
-    if (mkdtemp(folder) == NULL) {
+    if (mkdtemp(folder) == NULL)
         return mmul_fail_errno(err, MMUL_ERR_CREATE, errno, "cannot create folder '%s'", folder);
-    }
     enum mmul_status status = MMUL_OK;
-    for (int i = 0; i < TUNERS && status == MMUL_OK; i++) {
+    for (int i = 0; i < TUNERS && status == MMUL_OK; i++)
         status = run_tuner(options, i, folder, &missing, err);
-    }
     collect(options, folder, tuning);
-    if (status != MMUL_OK || tuning->count > 0) {
+    if (status != MMUL_OK || tuning->count > 0)
         return status;
-    }
     mmul_fail(err, MMUL_ERR_UNAVAILABLE, "%s",
               missing == TUNERS ? "cannot tune: CLBlast's tuners are not on PATH"
                                 : "cannot tune: none of CLBlast's tuners left a usable result");
-    if (missing == TUNERS) {
+    if (missing == TUNERS)
         mmul_hint(err, "Debian and Ubuntu have them in the package clblast-utils");
-    }
     return MMUL_ERR_UNAVAILABLE;
 }
 
 static enum mmul_status read_files(const struct mmul_tune_options *options,
                                    struct mmul_tuning *tuning, struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
-    for (int i = 0; i < options->file_count && status == MMUL_OK; i++) {
+    for (int i = 0; i < options->file_count && status == MMUL_OK; i++)
         status = mmul_tuning_read(options->files[i], tuning, err);
-    }
     return status;
 }
 
@@ -193,15 +182,12 @@ static void try_device(const void *argument, void *result) {
         mmul_device_describe(device, &verdict->info);
         status = mmul_tuning_apply(device, trial->tuning, &verdict->err);
     }
-    if (status == MMUL_OK) {
+    if (status == MMUL_OK)
         status = mmul_device_warm_up(device, &verdict->err);
-    }
-    if (status == MMUL_OK) {
+    if (status == MMUL_OK)
         status = mmul_device_self_test(device, &verdict->err);
-    }
-    if (status == MMUL_OK) {
+    if (status == MMUL_OK)
         status = mmul_device_time_product(device, TIMED_SIDE, &verdict->flops, &verdict->err);
-    }
     verdict->err.status = status;
 }
 
@@ -211,9 +197,8 @@ static enum mmul_status try_in_child(const char *device, const struct mmul_tunin
     struct mmul_child child;
     int detail = 0;
     enum mmul_status status = mmul_child_start(try_device, &trial, sizeof *verdict, &child, err);
-    if (status != MMUL_OK) {
+    if (status != MMUL_OK)
         return status;
-    }
     enum mmul_child_end end =
         mmul_child_finish(&child, mmul_clock_now() + TRIAL_SECONDS, verdict, &detail);
     if (end == MMUL_CHILD_DONE) {
@@ -232,18 +217,16 @@ static enum mmul_status try_tuned(const char *device, const struct mmul_tuning *
                                   struct verdict *verdict, struct mmul_error *err) {
     struct mmul_error found;
     enum mmul_status status = try_in_child(device, tuning, verdict, &found);
-    if (status == MMUL_OK) {
+    if (status == MMUL_OK)
         return status;
-    }
     return mmul_fail(err, status == MMUL_ERR_DATA ? MMUL_ERR_DATA : MMUL_ERR_WRONG,
                      "the tuned parameters are not kept: %.900s", found.text);
 }
 
 static enum mmul_status check_device(const struct mmul_tuning *tuning,
                                      const struct mmul_device_info *info, struct mmul_error *err) {
-    if (strcmp(tuning->device, info->name) == 0) {
+    if (strcmp(tuning->device, info->name) == 0)
         return MMUL_OK;
-    }
     return mmul_fail(err, MMUL_ERR_DATA,
                      "the parameters were measured on '%s', device '%s' is '%s'", tuning->device,
                      info->id, info->name);
@@ -257,9 +240,8 @@ static enum mmul_status keep(const struct mmul_tune_options *options, struct mmu
                              struct mmul_error *err) {
     struct verdict after;
     enum mmul_status status = try_tuned(options->device, tuning, &after, err);
-    if (status != MMUL_OK) {
+    if (status != MMUL_OK)
         return status;
-    }
     struct mmul_tune_result found = {.device = before->info,
                                      .kernels = tuning->count,
                                      .flops_before = before->flops,
@@ -268,12 +250,10 @@ static enum mmul_status keep(const struct mmul_tune_options *options, struct mmu
     mmul_text_copy(tuning->driver, sizeof tuning->driver, before->info.driver);
     found.stored = options->force || after.flops >= NOT_SLOWER * before->flops;
     status = mmul_tuning_path(&before->info, found.path, err);
-    if (status == MMUL_OK && found.stored) {
+    if (status == MMUL_OK && found.stored)
         status = mmul_tuning_store(found.path, tuning, err);
-    }
-    if (status == MMUL_OK) {
+    if (status == MMUL_OK)
         *result = found;
-    }
     return status;
 }
 
@@ -293,15 +273,12 @@ enum mmul_status mmul_tune(const struct mmul_tune_options *options, struct mmul_
         tell(options, "trying the device as it is ...");
         status = try_in_child(options->device, &none, &before, err);
     }
-    if (status == MMUL_OK && options->files == NULL) {
+    if (status == MMUL_OK && options->files == NULL)
         status = run_tuners(options, &tuning, err);
-    }
-    if (status == MMUL_OK) {
+    if (status == MMUL_OK)
         status = check_device(&tuning, &before.info, err);
-    }
-    if (status != MMUL_OK) {
+    if (status != MMUL_OK)
         return status;
-    }
     tell(options, "trying %d tuned kernel%s ...", tuning.count, tuning.count == 1 ? "" : "s");
     return keep(options, &tuning, &before, result, err);
 }

@@ -22,9 +22,8 @@ enum mmul_status mmul_opencl_tune(void *self, const struct mmul_tuned_kernel *ke
     CLBlastStatusCode code =
         CLBlastOverrideParameters(opencl->device, kernel->kernel, CLBlastPrecisionSingle,
                                   (size_t)kernel->count, names, values);
-    if (code == CLBlastSuccess) {
+    if (code == CLBlastSuccess)
         return MMUL_OK;
-    }
     return mmul_fail(err, MMUL_ERR_DATA, "cannot tune kernel '%s' on '%s': %s (%d)", kernel->kernel,
                      opencl->label, mmul_opencl_code_name((int)code), (int)code);
 }

@@ -33,9 +33,8 @@ static bool is_faulty(const char *text) {
 // One to four digits at `text`; the character after them, or NULL.
 static const char *skip_number(const char *text) {
     const char *end = text;
-    while (isdigit((unsigned char)*end)) {
+    while (isdigit((unsigned char)*end))
         end++;
-    }
     return end > text && end - text <= 4 ? end : NULL;
 }
 
@@ -73,11 +72,9 @@ static const struct kind kinds[] = {
 };
 
 static const struct kind *find_kind(const char *text) {
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        if (kinds[i].is_name(text)) {
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (kinds[i].is_name(text))
             return &kinds[i];
-        }
-    }
     return NULL;
 }
 
@@ -100,9 +97,8 @@ enum mmul_status mmul_device_check_name(const char *text, struct mmul_error *err
                          text, MMUL_DEVICE_NAME_MAX);
     }
     const struct kind *kind = find_kind(text);
-    if (kind == NULL) {
+    if (kind == NULL)
         return fail_unknown(text, err);
-    }
     return kind->check != NULL ? kind->check(text, err) : MMUL_OK;
 }
 
@@ -116,14 +112,12 @@ const char *mmul_device_next_name(const char *text, char next[static 128]) {
 enum mmul_status mmul_device_open(const char *text, struct mmul_device **device,
                                   struct mmul_error *err) {
     enum mmul_status status = mmul_device_check_name(text, err);
-    if (status != MMUL_OK) {
+    if (status != MMUL_OK)
         return status;
-    }
     void *memory = NULL;
     status = mmul_allocate(1, sizeof(struct mmul_device), "a device", &memory, err);
-    if (status != MMUL_OK) {
+    if (status != MMUL_OK)
         return status;
-    }
     struct mmul_device *opened = memory;
     opened->table = find_kind(text)->table;
     status = opened->table->open(text, &opened->self, err);
@@ -136,9 +130,8 @@ enum mmul_status mmul_device_open(const char *text, struct mmul_device **device,
 }
 
 void mmul_device_close(struct mmul_device *device) {
-    if (device == NULL || atomic_load(&device->call) == MMUL_CALL_ABANDONED) {
+    if (device == NULL || atomic_load(&device->call) == MMUL_CALL_ABANDONED)
         return;
-    }
     device->table->close(device->self, device->lost);
     mmul_free(device);
 }
@@ -175,9 +168,8 @@ static enum mmul_status note(struct mmul_device *device, enum mmul_status status
 }
 
 double mmul_device_call_seconds(const struct mmul_device *device) {
-    if (atomic_load(&device->call) != MMUL_CALL_UNDER_WAY) {
+    if (atomic_load(&device->call) != MMUL_CALL_UNDER_WAY)
         return 0;
-    }
     return mmul_clock_now() - (double)atomic_load(&device->begin_ns) * 1e-9;
 }
 
@@ -193,9 +185,8 @@ bool mmul_device_abandon(struct mmul_device *device) {
 
 enum mmul_status mmul_device_tune(struct mmul_device *device,
                                   const struct mmul_tuned_kernel *kernel, struct mmul_error *err) {
-    if (device->lost) {
+    if (device->lost)
         return fail_lost(device, err);
-    }
     if (device->table->tune == NULL) {
         return mmul_fail(err, MMUL_ERR_UNAVAILABLE, "device '%s' has no parameters to tune",
                          device->table->kind);
@@ -204,20 +195,17 @@ enum mmul_status mmul_device_tune(struct mmul_device *device,
 }
 
 enum mmul_status mmul_device_warm_up(struct mmul_device *device, struct mmul_error *err) {
-    if (device->lost) {
+    if (device->lost)
         return fail_lost(device, err);
-    }
-    if (device->table->warm_up == NULL) {
+    if (device->table->warm_up == NULL)
         return MMUL_OK;
-    }
     return note(device, enter(device)->table->warm_up(device->self, err));
 }
 
 int64_t mmul_device_gemm_temporary_bytes(const struct mmul_device *device, int64_t m, int64_t n,
                                          int64_t k) {
-    if (device->lost || device->table->gemm_temporary_bytes == NULL) {
+    if (device->lost || device->table->gemm_temporary_bytes == NULL)
         return 0;
-    }
     return device->table->gemm_temporary_bytes(device->self, m, n, k);
 }
 
@@ -229,35 +217,31 @@ bool mmul_device_can_borrow(const struct mmul_device *device) {
 
 enum mmul_status mmul_device_buffer_create(struct mmul_device *device, int64_t count,
                                            struct mmul_buffer **buffer, struct mmul_error *err) {
-    if (device->lost) {
+    if (device->lost)
         return fail_lost(device, err);
-    }
     return note(device, enter(device)->table->buffer_create(device->self, count, buffer, err));
 }
 
 enum mmul_status mmul_device_buffer_borrow(struct mmul_device *device, float *memory, int64_t count,
                                            struct mmul_buffer **buffer, struct mmul_error *err) {
     assert(mmul_device_can_borrow(device));
-    if (device->lost) {
+    if (device->lost)
         return fail_lost(device, err);
-    }
     return note(device,
                 enter(device)->table->buffer_borrow(device->self, memory, count, buffer, err));
 }
 
 void mmul_device_buffer_destroy(struct mmul_device *device, struct mmul_buffer *buffer) {
-    if (buffer != NULL) {
+    if (buffer != NULL)
         device->table->buffer_destroy(device->self, buffer, device->lost);
-    }
 }
 
 enum mmul_status mmul_device_upload(struct mmul_device *device, struct mmul_operand to,
                                     int64_t rows, int64_t cols, const void *host, int64_t host_ld,
                                     enum mmul_dtype dtype, struct mmul_error *err) {
     assert(rows >= 1 && cols >= 1 && host_ld >= cols && to.ld >= cols && dtype != MMUL_F64);
-    if (device->lost) {
+    if (device->lost)
         return fail_lost(device, err);
-    }
     return note(device, enter(device)->table->upload(device->self, to, rows, cols, host, host_ld,
                                                      dtype, err));
 }
@@ -266,9 +250,8 @@ enum mmul_status mmul_device_download(struct mmul_device *device, struct mmul_op
                                       int64_t rows, int64_t cols, float *host, int64_t host_ld,
                                       struct mmul_error *err) {
     assert(rows >= 1 && cols >= 1 && host_ld >= cols && from.ld >= cols);
-    if (device->lost) {
+    if (device->lost)
         return fail_lost(device, err);
-    }
     return note(device,
                 enter(device)->table->download(device->self, from, rows, cols, host, host_ld, err));
 }
@@ -278,33 +261,28 @@ enum mmul_status mmul_device_gemm(struct mmul_device *device, const struct mmul_
     assert(args->m >= 1 && args->n >= 1 && args->k >= 1 && args->alpha != 0.0f);
     assert(args->a.ld >= (args->transpose_a ? args->m : args->k));
     assert(args->b.ld >= (args->transpose_b ? args->k : args->n) && args->c.ld >= args->n);
-    if (device->lost) {
+    if (device->lost)
         return fail_lost(device, err);
-    }
     return note(device, enter(device)->table->gemm(device->self, args, err));
 }
 
 enum mmul_status mmul_device_wait(struct mmul_device *device, struct mmul_error *err) {
-    if (device->lost) {
+    if (device->lost)
         return fail_lost(device, err);
-    }
-    if (device->table->wait == NULL) {
+    if (device->table->wait == NULL)
         return MMUL_OK;
-    }
     return note(device, enter(device)->table->wait(device->self, err));
 }
 
 enum mmul_status mmul_device_wait_buffer(struct mmul_device *device, struct mmul_buffer *buffer,
                                          struct mmul_error *err) {
-    if (device->lost || device->table->wait_buffer == NULL) {
+    if (device->lost || device->table->wait_buffer == NULL)
         return mmul_device_wait(device, err);
-    }
     return note(device, enter(device)->table->wait_buffer(device->self, buffer, err));
 }
 
 void mmul_device_set_threads(struct mmul_device *device, int threads) {
     assert(threads >= 1);
-    if (!device->lost && device->table->set_threads != NULL) {
+    if (!device->lost && device->table->set_threads != NULL)
         device->table->set_threads(device->self, threads);
-    }
 }

@@ -34,12 +34,10 @@ static enum mmul_status fill(struct trial *t, int64_t count, uint64_t seed, floa
                              struct mmul_buffer **buffer, struct mmul_error *err) {
     enum mmul_status status =
         mmul_allocate_raw(count, sizeof(float), "a self-test", (void **)host, err);
-    for (int64_t e = 0; status == MMUL_OK && e < count; e++) {
+    for (int64_t e = 0; status == MMUL_OK && e < count; e++)
         (*host)[e] = (float)((int64_t)(mmul_random_at(seed, (uint64_t)e) % 9) - 4);
-    }
-    if (status == MMUL_OK) {
+    if (status == MMUL_OK)
         status = mmul_device_buffer_create(t->device, count, buffer, err);
-    }
     const struct mmul_operand to = {*buffer, 0, count};
     return status == MMUL_OK
                ? mmul_device_upload(t->device, to, 1, count, *host, count, MMUL_F32, err)
@@ -60,12 +58,10 @@ static enum mmul_status trial_init(struct trial *t, int64_t m, int64_t n, int64_
     g->b.ld = g->transpose_b ? k : n;
     g->c.ld = n;
     enum mmul_status status = fill(t, m * k, 1, &t->a, &g->a.buffer, err);
-    if (status == MMUL_OK) {
+    if (status == MMUL_OK)
         status = fill(t, k * n, 2, &t->b, &g->b.buffer, err);
-    }
-    if (status == MMUL_OK) {
+    if (status == MMUL_OK)
         status = fill(t, m * n, 3, &t->c, &g->c.buffer, err);
-    }
     return status == MMUL_OK
                ? mmul_allocate_raw(m * n, sizeof(float), "a self-test", (void **)&t->found, err)
                : status;
@@ -104,18 +100,14 @@ static enum mmul_status test_product(struct mmul_device *device, int64_t m, int6
                                      int way, struct mmul_error *err) {
     struct trial t = {.device = device};
     enum mmul_status status = trial_init(&t, m, n, k, way, err);
-    if (status == MMUL_OK) {
+    if (status == MMUL_OK)
         status = mmul_device_gemm(device, &t.gemm, err);
-    }
-    if (status == MMUL_OK) {
+    if (status == MMUL_OK)
         status = mmul_device_download(device, t.gemm.c, m, n, t.found, n, err);
-    }
-    if (status == MMUL_OK) {
+    if (status == MMUL_OK)
         status = mmul_device_wait(device, err);
-    }
-    if (status == MMUL_OK) {
+    if (status == MMUL_OK)
         status = compare(&t, err);
-    }
     trial_fini(&t);
     return status;
 }
@@ -123,11 +115,9 @@ static enum mmul_status test_product(struct mmul_device *device, int64_t m, int6
 // The side from which the device wants temporary memory, so takes another way; 0: none is found.
 static int64_t find_switch(const struct mmul_device *device) {
     int64_t base = mmul_device_gemm_temporary_bytes(device, 1, 1, 1);
-    for (int64_t s = 32; s <= 1024; s += 32) {
-        if (mmul_device_gemm_temporary_bytes(device, s, s, s) >= base + 12 * s * s) {
+    for (int64_t s = 32; s <= 1024; s += 32)
+        if (mmul_device_gemm_temporary_bytes(device, s, s, s) >= base + 12 * s * s)
             return s;
-        }
-    }
     return 0;
 }
 
@@ -154,12 +144,10 @@ enum mmul_status mmul_device_time_product(struct mmul_device *device, int64_t si
     for (int i = 0; i < 4 && status == MMUL_OK; i++) {
         status = mmul_device_wait(device, err);
         double begin = mmul_clock_now();
-        if (status == MMUL_OK) {
+        if (status == MMUL_OK)
             status = mmul_device_gemm(device, &t.gemm, err);
-        }
-        if (status == MMUL_OK) {
+        if (status == MMUL_OK)
             status = mmul_device_wait(device, err);
-        }
         double seconds = mmul_clock_now() - begin;
         least = i <= 1 || seconds < least ? seconds : least;
     }

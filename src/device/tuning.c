@@ -39,20 +39,16 @@ enum { FAMILIES = sizeof families / sizeof families[0] };
 // ------------------------------------------------------------------------------------------ kernels
 
 static struct mmul_tuned_kernel *find_kernel(struct mmul_tuning *tuning, const char *name) {
-    for (int i = 0; i < tuning->count; i++) {
-        if (strcmp(tuning->kernels[i].kernel, name) == 0) {
+    for (int i = 0; i < tuning->count; i++)
+        if (strcmp(tuning->kernels[i].kernel, name) == 0)
             return &tuning->kernels[i];
-        }
-    }
     return NULL;
 }
 
 static bool is_known_kernel(const char *name) {
-    for (int i = 0; i < FAMILIES; i++) {
-        if (strcmp(families[i][1], name) == 0) {
+    for (int i = 0; i < FAMILIES; i++)
+        if (strcmp(families[i][1], name) == 0)
             return true;
-        }
-    }
     return false;
 }
 
@@ -65,13 +61,11 @@ static bool is_parameter_name(const char *name) {
 
 // The precision is no parameter of a kernel, though tuners list it as one.
 static bool add_parameter(struct mmul_tuned_kernel *kernel, const char *name, int64_t value) {
-    if (strcmp(name, "PRECISION") == 0) {
+    if (strcmp(name, "PRECISION") == 0)
         return true;
-    }
     if (kernel->count == MMUL_TUNED_PARAMETERS || !is_parameter_name(name) || value < 0 ||
-        value > LARGEST_VALUE) {
+        value > LARGEST_VALUE)
         return false;
-    }
     mmul_text_copy(kernel->names[kernel->count], sizeof kernel->names[0], name);
     kernel->values[kernel->count++] = value;
     return true;
@@ -110,20 +104,17 @@ static bool parse_parameters(const char *text, struct mmul_tuned_kernel *kernel)
     struct mmul_error ignored;
     while (*text != '\0') {
         size_t length = strcspn(text, " ");
-        if (length >= sizeof word) {
+        if (length >= sizeof word)
             return false;
-        }
         mmul_text_copy(word, length + 1, text);
         char *value = strchr(word, '=');
         int64_t number = 0;
-        if (value == NULL) {
+        if (value == NULL)
             return false;
-        }
         *value++ = '\0';
         if (mmul_parse_int64(value, word, 0, LARGEST_VALUE, &number, &ignored) != MMUL_OK ||
-            !add_parameter(kernel, word, number)) {
+            !add_parameter(kernel, word, number))
             return false;
-        }
         text += length + strspn(text + length, " ");
     }
     return kernel->count > 0;
@@ -136,12 +127,10 @@ static enum mmul_status read_kernel(const char *path, const json_t *root,
                                          .m = side_of(root, "arg_m"),
                                          .n = side_of(root, "arg_n"),
                                          .k = side_of(root, "arg_k")};
-    for (int i = 0; i < FAMILIES; i++) {
+    for (int i = 0; i < FAMILIES; i++)
         name = strcmp(families[i][0], family) == 0 ? families[i][1] : name;
-    }
-    if (family[0] == '\0') {
+    if (family[0] == '\0')
         return fail_tuner(path, "it names no kernel family", err);
-    }
     if (name == NULL) {
         return mmul_fail(err, MMUL_ERR_DATA, "'%s' is about '%.40s', which products do not use",
                          path, family);
@@ -151,9 +140,8 @@ static enum mmul_status read_kernel(const char *path, const json_t *root,
                          text_of(root, "precision"));
     }
     mmul_text_copy(kernel->kernel, sizeof kernel->kernel, name);
-    if (!(kernel->milliseconds >= 0)) {
+    if (!(kernel->milliseconds >= 0))
         return fail_tuner(path, "it has no best time", err);
-    }
     return parse_parameters(text_of(root, "best_parameters"), kernel)
                ? MMUL_OK
                : fail_tuner(path, "its best parameters are no list of NAME=NUMBER", err);
@@ -175,9 +163,8 @@ static enum mmul_status merge_kernel(const char *path, const struct mmul_tuned_k
                          kernel->kernel, (long long)there->m, (long long)there->n,
                          (long long)there->k);
     }
-    if (kernel->milliseconds < there->milliseconds) {
+    if (kernel->milliseconds < there->milliseconds)
         *there = *kernel;
-    }
     return MMUL_OK;
 }
 
@@ -186,21 +173,18 @@ enum mmul_status mmul_tuning_read(const char *path, struct mmul_tuning *tuning,
     json_t *root = NULL;
     struct mmul_tuned_kernel kernel;
     enum mmul_status status = mmul_json_load(path, &root, err);
-    if (status != MMUL_OK) {
+    if (status != MMUL_OK)
         return status;
-    }
     const char *device = text_of(root, "device");
     status = read_kernel(path, root, &kernel, err);
     if (status == MMUL_OK && tuning->device[0] != '\0' && strcmp(device, tuning->device) != 0) {
         status = mmul_fail(err, MMUL_ERR_DATA, "'%s' was measured on '%.100s', expected '%s'", path,
                            device, tuning->device);
     }
-    if (status == MMUL_OK) {
+    if (status == MMUL_OK)
         status = merge_kernel(path, &kernel, tuning, err);
-    }
-    if (status == MMUL_OK) {
+    if (status == MMUL_OK)
         mmul_text_copy(tuning->device, sizeof tuning->device, device);
-    }
     json_decref(root);
     return status;
 }
@@ -230,9 +214,8 @@ enum mmul_status mmul_tuning_path(const struct mmul_device_info *info, char path
 
 static json_t *kernel_to_json(const struct mmul_tuned_kernel *kernel) {
     json_t *parameters = json_object();
-    for (int i = 0; i < kernel->count; i++) {
+    for (int i = 0; i < kernel->count; i++)
         json_object_set_new(parameters, kernel->names[i], json_integer(kernel->values[i]));
-    }
     return json_pack("{s:f, s:I, s:I, s:I, s:o}", "milliseconds", kernel->milliseconds, "m",
                      (json_int_t)kernel->m, "n", (json_int_t)kernel->n, "k", (json_int_t)kernel->k,
                      "parameters", parameters);
@@ -269,9 +252,8 @@ enum mmul_status mmul_tuning_store(const char *path, const struct mmul_tuning *t
         status = root != NULL ? mmul_json_format(root, &text, err)
                               : mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate tuned parameters");
     }
-    if (status == MMUL_OK) {
+    if (status == MMUL_OK)
         status = mmul_text_store(path, text, err);
-    }
     json_decref(root);
     mmul_free(text);
     return status;
@@ -287,10 +269,8 @@ static bool load_kernel(const char *name, const json_t *object, struct mmul_tune
         .k = json_integer_value(json_object_get(object, "k"))};
     mmul_text_copy(kernel->kernel, sizeof kernel->kernel, name);
     json_object_foreach((json_t *)(uintptr_t)parameters, parameter, value) {
-        if (!json_is_integer(value) ||
-            !add_parameter(kernel, parameter, json_integer_value(value))) {
+        if (!json_is_integer(value) || !add_parameter(kernel, parameter, json_integer_value(value)))
             return false;
-        }
     }
     return is_known_kernel(name) && kernel->count > 0;
 }
@@ -302,14 +282,12 @@ static bool load_root(json_t *root, struct mmul_tuning *tuning) {
     mmul_text_copy(tuning->device, sizeof tuning->device, text_of(root, "device"));
     mmul_text_copy(tuning->vendor, sizeof tuning->vendor, text_of(root, "vendor"));
     mmul_text_copy(tuning->driver, sizeof tuning->driver, text_of(root, "driver"));
-    if (json_integer_value(json_object_get(root, "schema")) != SCHEMA || !json_is_object(kernels)) {
+    if (json_integer_value(json_object_get(root, "schema")) != SCHEMA || !json_is_object(kernels))
         return false;
-    }
     json_object_foreach(kernels, name, object) {
         if (tuning->count == MMUL_TUNED_KERNELS ||
-            !load_kernel(name, object, &tuning->kernels[tuning->count++])) {
+            !load_kernel(name, object, &tuning->kernels[tuning->count++]))
             return false;
-        }
     }
     return true;
 }
@@ -324,9 +302,8 @@ enum mmul_status mmul_tuning_load(const char *path, struct mmul_tuning *tuning,
         return MMUL_OK;
     }
     enum mmul_status status = mmul_json_load(path, &root, err);
-    if (status != MMUL_OK) {
+    if (status != MMUL_OK)
         return status;
-    }
     if (load_root(root, &loaded)) {
         *tuning = loaded;
     } else {
@@ -342,9 +319,8 @@ enum mmul_status mmul_tuning_load(const char *path, struct mmul_tuning *tuning,
 enum mmul_status mmul_tuning_apply(struct mmul_device *device, const struct mmul_tuning *tuning,
                                    struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
-    for (int i = 0; i < tuning->count && status == MMUL_OK; i++) {
+    for (int i = 0; i < tuning->count && status == MMUL_OK; i++)
         status = mmul_device_tune(device, &tuning->kernels[i], err);
-    }
     return status;
 }
 
@@ -356,13 +332,11 @@ enum mmul_status mmul_tuning_apply_stored(struct mmul_device *device, int *kerne
     char path[512];
     *kernels = 0;
     mmul_device_describe(device, &info);
-    if (device->table->tune == NULL || mmul_tuning_path(&info, path, &ignored) != MMUL_OK) {
+    if (device->table->tune == NULL || mmul_tuning_path(&info, path, &ignored) != MMUL_OK)
         return MMUL_OK;
-    }
     enum mmul_status status = mmul_tuning_load(path, &tuning, err);
-    if (status != MMUL_OK || tuning.count == 0) {
+    if (status != MMUL_OK || tuning.count == 0)
         return status;
-    }
     if (strcmp(tuning.device, info.name) != 0 || strcmp(tuning.vendor, info.vendor) != 0 ||
         strcmp(tuning.driver, info.driver) != 0) {
         mmul_fail(err, MMUL_ERR_DATA,

@@ -128,11 +128,10 @@ static bool begin_scatter(struct mmul_traffic *t) {
 
 static bool advance_scatter(struct mmul_traffic *t) {
     bool moved = false;
-    if (!mmul_exchange_is_idle(&t->scatter)) {
+    if (!mmul_exchange_is_idle(&t->scatter))
         moved = mmul_exchange_advance(&t->scatter);
-    } else if (t->scatter_next < 2 * t->run->plan->rounds) {
+    else if (t->scatter_next < 2 * t->run->plan->rounds)
         moved = begin_scatter(t);
-    }
     if (moved && !t->is_root && mmul_exchange_is_idle(&t->scatter))
         tell_pieces(t, t->scatter_next);
     return moved;
@@ -196,11 +195,10 @@ static bool begin_gather(struct mmul_traffic *t) {
 
 static bool advance_gather(struct mmul_traffic *t) {
     bool moved = false;
-    if (!mmul_exchange_is_idle(&t->gather)) {
+    if (!mmul_exchange_is_idle(&t->gather))
         moved = mmul_exchange_advance(&t->gather);
-    } else if (t->gather_next < t->run->layout.steps) {
+    else if (t->gather_next < t->run->layout.steps)
         moved = begin_gather(t);
-    }
     if (moved && !t->is_root && mmul_exchange_is_idle(&t->gather))
         tell_stored(t, t->gather_next);
     return moved;

@@ -20,14 +20,12 @@ static int read_numbers(const char *folder, const char *file, long long numbers[
     char path[PATH_MAX + 64], line[128] = "";
     snprintf(path, sizeof path, "%s/%s", folder, file);
     FILE *stream = fopen(path, "re");
-    if (stream == NULL) {
+    if (stream == NULL)
         return 0;
-    }
     char *got = fgets(line, sizeof line, stream);
     fclose(stream);
-    if (got == NULL) {
+    if (got == NULL)
         return 0;
-    }
     if (strncmp(line, "max", 3) == 0) {
         numbers[0] = -1;
         return 1 + (sscanf(line + 3, "%lld", &numbers[1]) == 1);
@@ -42,12 +40,10 @@ static long long read_statistic(const char *folder, const char *key) {
     long long value = 0, found = 0;
     snprintf(path, sizeof path, "%s/memory.stat", folder);
     FILE *stream = fopen(path, "re");
-    if (stream == NULL) {
+    if (stream == NULL)
         return 0;
-    }
-    while (found == 0 && fscanf(stream, "%63s %lld", name, &value) == 2) {
+    while (found == 0 && fscanf(stream, "%63s %lld", name, &value) == 2)
         found = strcmp(name, key) == 0 ? value : 0;
-    }
     fclose(stream);
     return found;
 }
@@ -58,9 +54,8 @@ static bool has_word(const char *list, const char *word) {
     for (const char *at = list; (at = strstr(at, word)) != NULL; at += length) {
         bool begins = at == list || at[-1] == ',';
         bool ends = at[length] == '\0' || at[length] == ',';
-        if (begins && ends) {
+        if (begins && ends)
             return true;
-        }
     }
     return false;
 }
@@ -68,9 +63,8 @@ static bool has_word(const char *list, const char *word) {
 // ------------------------------------------------------------------------------ one level's limits
 
 static void keep_quota(struct mmul_cgroup_limits *limits, long long quota, long long period) {
-    if (quota <= 0 || period <= 0) {
+    if (quota <= 0 || period <= 0)
         return;
-    }
     double cores = (double)quota / (double)period;
     if (limits->cpu_quota == 0.0 || cores < limits->cpu_quota) {
         limits->cpu_quota = cores;
@@ -80,22 +74,19 @@ static void keep_quota(struct mmul_cgroup_limits *limits, long long quota, long 
 
 static void keep_memory(struct mmul_cgroup_limits *limits, long long limit, long long used,
                         long long cache) {
-    if (limit < 0 || limit >= no_limit) {
+    if (limit < 0 || limit >= no_limit)
         return;
-    }
     long long available = limit - (used > cache ? used - cache : 0);
     available = available > 0 ? available : 0;
     limits->memory_bytes = limit < limits->memory_bytes ? limit : limits->memory_bytes;
-    if (available < limits->memory_available_bytes) {
+    if (available < limits->memory_available_bytes)
         limits->memory_available_bytes = available;
-    }
 }
 
 static void read_version2(const char *folder, struct mmul_cgroup_limits *limits) {
     long long numbers[2] = {0, 0}, used[2] = {0, 0};
-    if (read_numbers(folder, "cpu.max", numbers) == 2) {
+    if (read_numbers(folder, "cpu.max", numbers) == 2)
         keep_quota(limits, numbers[0], numbers[1]);
-    }
     if (read_numbers(folder, "memory.max", numbers) == 1) {
         read_numbers(folder, "memory.current", used);
         keep_memory(limits, numbers[0], used[0], read_statistic(folder, "inactive_file"));
@@ -105,9 +96,8 @@ static void read_version2(const char *folder, struct mmul_cgroup_limits *limits)
 static void read_version1_cpu(const char *folder, struct mmul_cgroup_limits *limits) {
     long long quota[2] = {0, 0}, period[2] = {0, 0};
     if (read_numbers(folder, "cpu.cfs_quota_us", quota) == 1 &&
-        read_numbers(folder, "cpu.cfs_period_us", period) == 1) {
+        read_numbers(folder, "cpu.cfs_period_us", period) == 1)
         keep_quota(limits, quota[0], period[0]);
-    }
 }
 
 static void read_version1_memory(const char *folder, struct mmul_cgroup_limits *limits) {
@@ -142,19 +132,16 @@ static bool find_group(const char *root, const char *controller, char group[stat
         line[strcspn(line, "\n")] = '\0';
         char *list = strchr(line, ':');
         char *name = list != NULL ? strchr(list + 1, ':') : NULL;
-        if (name == NULL) {
+        if (name == NULL)
             continue;
-        }
         *name++ = '\0';
         list++;
         found = controller[0] == '\0' ? list[0] == '\0' : has_word(list, controller);
-        if (found) {
+        if (found)
             snprintf(group, PATH_MAX, "%s", name);
-        }
     }
-    if (stream != NULL) {
+    if (stream != NULL)
         fclose(stream);
-    }
     return found;
 }
 
@@ -163,9 +150,8 @@ static bool find_group(const char *root, const char *controller, char group[stat
 static void walk_up(const struct hierarchy *hierarchy, const char *root, const char *mounted,
                     const char *point, struct mmul_cgroup_limits *limits) {
     char group[PATH_MAX], folder[3 * PATH_MAX];
-    if (!find_group(root, hierarchy->controller, group)) {
+    if (!find_group(root, hierarchy->controller, group))
         return;
-    }
     size_t shown = strcmp(mounted, "/") == 0 ? 0 : strlen(mounted);
     bool inside = strncmp(group, mounted, shown) == 0 && strstr(group, "/..") == NULL;
     int base = snprintf(folder, sizeof folder, "%s%s", root, point);
@@ -173,9 +159,8 @@ static void walk_up(const struct hierarchy *hierarchy, const char *root, const c
     char *end = folder + strlen(folder);
     while (end >= folder + base) {
         *end = '\0';
-        if (strlen(folder) < PATH_MAX) {
+        if (strlen(folder) < PATH_MAX)
             hierarchy->read_level(folder, limits);
-        }
         do {
             end--;
         } while (end > folder + base && *end != '/');
@@ -188,15 +173,13 @@ static void read_mount(const char *root, char *line, struct mmul_cgroup_limits *
     char *tail = strstr(line, " - ");
     if (tail == NULL || sscanf(tail + 3, "%63s %*s %511s", type, options) != 2 ||
         strncmp(type, "cgroup", 6) != 0 || strlen(line) >= PATH_MAX ||
-        sscanf(line, "%*s %*s %*s %4095s %4095s", mounted, point) != 2) {
+        sscanf(line, "%*s %*s %*s %4095s %4095s", mounted, point) != 2)
         return;
-    }
     for (size_t i = 0; i < sizeof hierarchies / sizeof hierarchies[0]; i++) {
         const struct hierarchy *hierarchy = &hierarchies[i];
         if (strcmp(type, hierarchy->type) == 0 &&
-            (hierarchy->controller[0] == '\0' || has_word(options, hierarchy->controller))) {
+            (hierarchy->controller[0] == '\0' || has_word(options, hierarchy->controller)))
             walk_up(hierarchy, root, mounted, point, limits);
-        }
     }
 }
 
@@ -206,11 +189,9 @@ void mmul_cgroup_read(const char *root, struct mmul_cgroup_limits *limits) {
     char path[PATH_MAX], line[2 * PATH_MAX];
     snprintf(path, sizeof path, "%s/proc/self/mountinfo", root);
     FILE *stream = fopen(path, "re");
-    if (stream == NULL) {
+    if (stream == NULL)
         return;
-    }
-    while (fgets(line, sizeof line, stream) != NULL) {
+    while (fgets(line, sizeof line, stream) != NULL)
         read_mount(root, line, limits);
-    }
     fclose(stream);
 }

@@ -22,9 +22,8 @@
 
 int mmul_cpuset_count(const struct mmul_cpuset *set) {
     int count = 0;
-    for (int word = 0; word < MMUL_CORES_MAX / 64; word++) {
+    for (int word = 0; word < MMUL_CORES_MAX / 64; word++)
         count += __builtin_popcountll(set->bits[word]);
-    }
     return count;
 }
 
@@ -33,9 +32,8 @@ bool mmul_cpuset_has(const struct mmul_cpuset *set, int unit) {
 }
 
 void mmul_cpuset_add(struct mmul_cpuset *set, int unit) {
-    if (unit >= 0 && unit < MMUL_CORES_MAX) { // a larger machine is used in part
+    if (unit >= 0 && unit < MMUL_CORES_MAX) // a larger machine is used in part
         set->bits[unit / 64] |= UINT64_C(1) << (unit % 64);
-    }
 }
 
 bool mmul_cpuset_equal(const struct mmul_cpuset *a, const struct mmul_cpuset *b) {
@@ -46,13 +44,11 @@ char *mmul_cpuset_format(const struct mmul_cpuset *set, char text[static 64]) {
     size_t length = 0;
     text[0] = '\0';
     for (int unit = 0; unit < MMUL_CORES_MAX; unit++) {
-        if (!mmul_cpuset_has(set, unit)) {
+        if (!mmul_cpuset_has(set, unit))
             continue;
-        }
         int last = unit;
-        while (mmul_cpuset_has(set, last + 1)) {
+        while (mmul_cpuset_has(set, last + 1))
             last++;
-        }
         if (length + 16 > 64) { // room for ",1022-1023,..." is kept
             snprintf(text + length, 64 - length, ",...");
             break;
@@ -73,9 +69,8 @@ static struct mmul_cpuset parse_list(const char *text) {
         char *end = NULL;
         long first = strtol(text, &end, 10);
         long last = *end == '-' ? strtol(end + 1, &end, 10) : first;
-        for (long unit = first; unit <= last && unit < MMUL_CORES_MAX; unit++) {
+        for (long unit = first; unit <= last && unit < MMUL_CORES_MAX; unit++)
             mmul_cpuset_add(&set, (int)unit);
-        }
         text = *end == ',' ? end + 1 : end;
     }
     return set;
@@ -86,9 +81,8 @@ static struct mmul_cpuset parse_list(const char *text) {
 // The text after "key:" in a file of /proc, white space skipped; false when it is not there.
 static bool read_field(const char *path, const char *key, char *value, size_t capacity) {
     FILE *stream = fopen(path, "re");
-    if (stream == NULL) {
+    if (stream == NULL)
         return false;
-    }
     bool found = false;
     char line[4096]; // a mask of 1024 scattered units fits
     size_t length = strlen(key);
@@ -111,9 +105,8 @@ static bool read_status(pid_t pid, const char *key, char *value, size_t capacity
 
 static bool read_mask(pid_t pid, struct mmul_cpuset *set) {
     char list[4096];
-    if (!read_status(pid, "Cpus_allowed_list", list, sizeof list)) {
+    if (!read_status(pid, "Cpus_allowed_list", list, sizeof list))
         return false;
-    }
     *set = parse_list(list);
     return true;
 }
@@ -126,13 +119,11 @@ static bool is_rank(pid_t pid) {
     bool found = false;
     snprintf(path, sizeof path, "/proc/%ld/environ", (long)pid);
     FILE *stream = fopen(path, "re");
-    while (stream != NULL && !found && getdelim(&entry, &capacity, '\0', stream) > 0) {
+    while (stream != NULL && !found && getdelim(&entry, &capacity, '\0', stream) > 0)
         found = strncmp(entry, name, sizeof name - 1) == 0;
-    }
     free(entry);
-    if (stream != NULL) {
+    if (stream != NULL)
         fclose(stream);
-    }
     return found;
 }
 
@@ -141,9 +132,8 @@ static bool is_rank(pid_t pid) {
 static pid_t find_launcher(void) {
     pid_t pid = getpid();
     char parent[32];
-    while (pid > 1 && is_rank(pid) && read_status(pid, "PPid", parent, sizeof parent)) {
+    while (pid > 1 && is_rank(pid) && read_status(pid, "PPid", parent, sizeof parent))
         pid = (pid_t)strtol(parent, NULL, 10);
-    }
     return pid;
 }
 
@@ -154,9 +144,8 @@ static pid_t find_launcher(void) {
 static enum mmul_status load_hwloc(hwloc_topology_t *loaded, struct mmul_error *err) {
     static const char *const unwanted[] = {"opencl", "gl", "cuda", "nvml", "rsmi", "levelzero"};
     hwloc_topology_t topology = NULL;
-    if (hwloc_topology_init(&topology) != 0) {
+    if (hwloc_topology_init(&topology) != 0)
         return mmul_fail(err, MMUL_ERR_SYSTEM, "cannot start hwloc");
-    }
     for (size_t i = 0; i < sizeof unwanted / sizeof unwanted[0]; i++) {
         // Fails where a plugin is not installed, which is just as well.
         (void)hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST,
@@ -176,9 +165,8 @@ static enum mmul_status load_hwloc(hwloc_topology_t *loaded, struct mmul_error *
 static struct mmul_cpuset convert_bitmap(hwloc_const_bitmap_t bitmap) {
     struct mmul_cpuset set = {{0}};
     for (int unit = hwloc_bitmap_first(bitmap); unit >= 0 && unit < MMUL_CORES_MAX;
-         unit = hwloc_bitmap_next(bitmap, unit)) {
+         unit = hwloc_bitmap_next(bitmap, unit))
         mmul_cpuset_add(&set, unit);
-    }
     return set;
 }
 
@@ -189,9 +177,8 @@ static void find_core_leads(hwloc_topology_t loaded, struct mmul_topology *topol
     for (hwloc_obj_t core = hwloc_get_next_obj_by_type(loaded, type, NULL); core != NULL;
          core = hwloc_get_next_obj_by_type(loaded, type, core)) {
         int unit = hwloc_bitmap_first(core->cpuset);
-        while (unit >= 0 && !mmul_cpuset_has(&topology->allowed, unit)) {
+        while (unit >= 0 && !mmul_cpuset_has(&topology->allowed, unit))
             unit = hwloc_bitmap_next(core->cpuset, unit);
-        }
         mmul_cpuset_add(&topology->core_lead, unit); // -1, none allowed, adds nothing
     }
 }
@@ -215,9 +202,8 @@ static void read_shape(hwloc_topology_t loaded, struct mmul_topology *topology) 
 
 static int64_t read_meminfo(const char *key) {
     char value[64];
-    if (!read_field("/proc/meminfo", key, value, sizeof value)) {
+    if (!read_field("/proc/meminfo", key, value, sizeof value))
         return 0;
-    }
     return strtoll(value, NULL, 10) * 1024;
 }
 
@@ -241,11 +227,9 @@ static bool is_binding_chosen(void) {
         "OMPI_MCA_hwloc_base_cpu_list",       // --cpu-list
         "OMPI_MCA_orte_rankfile",             // --rankfile
     };
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (getenv(names[i]) != NULL) {
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (getenv(names[i]) != NULL)
             return true;
-        }
-    }
     return false;
 }
 
@@ -257,9 +241,8 @@ static enum mmul_status read_masks(const struct mmul_cpuset *machine,
                          "cannot read this process's mask from /proc/self/status");
     }
     pid_t launcher = find_launcher();
-    if (!read_mask(launcher, &topology->allowed)) {
+    if (!read_mask(launcher, &topology->allowed))
         topology->allowed = topology->own;
-    }
     bool under_mpirun = launcher != getpid();
     topology->user_binding =
         is_binding_chosen() || (!under_mpirun && !mmul_cpuset_equal(&topology->own, machine));
@@ -270,9 +253,8 @@ enum mmul_status mmul_topology_discover(struct mmul_topology *topology, struct m
     struct mmul_topology found = {.host = ""};
     hwloc_topology_t loaded = NULL;
     enum mmul_status status = load_hwloc(&loaded, err);
-    if (status != MMUL_OK) {
+    if (status != MMUL_OK)
         return status;
-    }
     gethostname(found.host, sizeof found.host - 1);
     struct mmul_cpuset machine = convert_bitmap(hwloc_topology_get_allowed_cpuset(loaded));
     status = read_masks(&machine, &found, err);
@@ -291,9 +273,8 @@ enum mmul_status mmul_topology_discover(struct mmul_topology *topology, struct m
 // Binds the threads that exist at this moment.
 static enum mmul_status bind_threads(const cpu_set_t *mask, struct mmul_error *err) {
     DIR *folder = opendir("/proc/self/task");
-    if (folder == NULL) {
+    if (folder == NULL)
         return mmul_fail_errno(err, MMUL_ERR_SYSTEM, errno, "cannot list this process's threads");
-    }
     enum mmul_status status = MMUL_OK;
     struct dirent *entry;
     while (status == MMUL_OK && (entry = readdir(folder)) != NULL) {
@@ -310,11 +291,9 @@ static enum mmul_status bind_threads(const cpu_set_t *mask, struct mmul_error *e
 enum mmul_status mmul_topology_bind(const struct mmul_cpuset *set, struct mmul_error *err) {
     cpu_set_t mask;
     CPU_ZERO(&mask);
-    for (int unit = 0; unit < MMUL_CORES_MAX; unit++) {
-        if (mmul_cpuset_has(set, unit)) {
+    for (int unit = 0; unit < MMUL_CORES_MAX; unit++)
+        if (mmul_cpuset_has(set, unit))
             CPU_SET(unit, &mask);
-        }
-    }
     // Twice: a thread that an unbound thread starts during the first pass is caught by the second.
     enum mmul_status status = bind_threads(&mask, err);
     return status == MMUL_OK ? bind_threads(&mask, err) : status;
@@ -326,14 +305,13 @@ int64_t mmul_process_bytes(int sharers) {
     FILE *file = fopen("/proc/self/smaps_rollup", "re");
     if (file == NULL)
         return 0;
-    while (fgets(line, sizeof line, file) != NULL) {
+    while (fgets(line, sizeof line, file) != NULL)
         if (sscanf(line, "Pss: %lld", &kibibytes) == 1)
             pss = kibibytes;
         else if (sscanf(line, "Private_%*[a-zA-Z]: %lld", &kibibytes) == 1)
             own += kibibytes;
         else if (sscanf(line, "Shared_%*[a-zA-Z]: %lld", &kibibytes) == 1)
             shared += kibibytes;
-    }
     fclose(file);
     own += shared / (sharers > 1 ? sharers : 1);
     return (int64_t)(own > pss ? own : pss) * 1024;

@@ -39,9 +39,8 @@ static enum mmul_status fail_first_number(int32_t first, const char *name, struc
 
 static enum mmul_status fail_short(size_t count, int64_t least, const char *name,
                                    struct mmul_error *err) {
-    if (count == 0) {
+    if (count == 0)
         return mmul_fail(err, MMUL_ERR_DATA, "'%s' is not a valid matrix file: it is empty", name);
-    }
     return mmul_fail(err, MMUL_ERR_DATA,
                      "'%s' is not a valid .bin matrix: %zu bytes, but its header alone takes %lld",
                      name, count, (long long)least);

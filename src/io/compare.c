@@ -86,9 +86,8 @@ static void compare_pair(struct comparison *comparison, float x, float y) {
     struct mmul_difference *found = &comparison->found;
     enum kind x_kind = classify(x), y_kind = classify(y);
     bool outside = x_kind != y_kind;
-    if (x_kind == FINITE && fabs((double)x) > found->max_reference) {
+    if (x_kind == FINITE && fabs((double)x) > found->max_reference)
         found->max_reference = fabs((double)x);
-    }
     if (x_kind == FINITE && y_kind == FINITE) {
         double distance = fabs((double)x - (double)y);
         comparison->finite++;
@@ -114,18 +113,16 @@ static enum mmul_status compare_matrix(struct comparison *comparison, struct mmu
             status = mmul_matrix_read_float(y, region, begin, end, y_values, err);
         if (status != MMUL_OK)
             return status;
-        for (int64_t e = 0; e < end - begin; e++) {
+        for (int64_t e = 0; e < end - begin; e++)
             compare_pair(comparison, x_values[e], y_values[e]);
-        }
     }
     return MMUL_OK;
 }
 
 enum mmul_status mmul_diff(struct mmul_matrix *x, struct mmul_matrix *y, double tolerance,
                            struct mmul_difference *difference, struct mmul_error *err) {
-    if (!(tolerance >= 0)) {
+    if (!(tolerance >= 0))
         return mmul_fail(err, MMUL_ERR_USAGE, "tolerance %g: expected zero or more", tolerance);
-    }
     struct comparison comparison = {.tolerance = tolerance, .found.first_outside = -1};
     comparison.found.same_shape = mmul_shape_equal(x->info.shape, y->info.shape);
     if (!comparison.found.same_shape) {
@@ -137,16 +134,14 @@ enum mmul_status mmul_diff(struct mmul_matrix *x, struct mmul_matrix *y, double 
     if (status == MMUL_OK)
         status = allocate_values(y, &y_values, err);
     int64_t matrices = mmul_shape_matrices(x->info.shape);
-    for (int64_t m = 0; m < matrices && status == MMUL_OK; m++) {
+    for (int64_t m = 0; m < matrices && status == MMUL_OK; m++)
         status = compare_matrix(&comparison, x, y, m, x_values, y_values, err);
-    }
     mmul_free(x_values);
     mmul_free(y_values);
     if (status != MMUL_OK)
         return status;
-    if (comparison.finite > 0) {
+    if (comparison.finite > 0)
         comparison.found.mean_absolute = comparison.sum / (double)comparison.finite;
-    }
     *difference = comparison.found;
     return MMUL_OK;
 }

@@ -93,9 +93,8 @@ static enum mmul_status write_generated(struct mmul_output *output, enum mmul_ge
     enum { BUFFER_ELEMENTS = 1 << 18 };
     int64_t count = 0;
     void *buffer = NULL;
-    if (!mmul_shape_count(output->shape, &count)) {
+    if (!mmul_shape_count(output->shape, &count))
         return mmul_fail(err, MMUL_ERR_INTERNAL, "the size of '%s' was not checked", output->name);
-    }
     enum mmul_status status = mmul_allocate_raw(count < BUFFER_ELEMENTS ? count : BUFFER_ELEMENTS,
                                                 sizeof(float), "a generator buffer", &buffer, err);
     for (int64_t begin = 0; begin < count && status == MMUL_OK; begin += BUFFER_ELEMENTS) {

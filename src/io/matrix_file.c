@@ -142,11 +142,10 @@ static enum mmul_status load_header(struct mmul_matrix *matrix, bool empty_allow
     enum mmul_status status = read_start(matrix, start, sizeof start, &count, err);
     if (status != MMUL_OK)
         return status;
-    if (mmul_npy_is(start, count)) {
+    if (mmul_npy_is(start, count))
         status = load_npy_header(matrix, start, count, err);
-    } else {
+    else
         status = load_bin_header(matrix, start, count, empty_allowed, err);
-    }
     if (status != MMUL_OK)
         return status;
     matrix->info.delivered = matrix->info.stored == MMUL_F64 ? MMUL_F32 : matrix->info.stored;
@@ -158,9 +157,8 @@ static enum mmul_status load_fortran(struct mmul_matrix *matrix, struct mmul_err
     int64_t count = 0;
     if (!matrix->info.fortran_order)
         return MMUL_OK;
-    if (!mmul_shape_count(matrix->info.shape, &count)) {
+    if (!mmul_shape_count(matrix->info.shape, &count))
         return mmul_fail(err, MMUL_ERR_INTERNAL, "the size of '%s' was not checked", matrix->name);
-    }
     enum mmul_status status = mmul_allocate_raw(
         count, mmul_dtype_bytes(dtype), "a .npy file in Fortran order", &matrix->fortran, err);
     if (status != MMUL_OK)

@@ -79,9 +79,8 @@ static enum mmul_status fetch(const struct mmul_matrix *matrix, int64_t first, i
     }
     offset += matrix->data_offset;
     int errnum = mmul_pread_all(matrix->fd, dst, bytes, offset, &got);
-    if (errnum != 0) {
+    if (errnum != 0)
         return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errnum, "cannot read '%s'", matrix->name);
-    }
     if (got < bytes) {
         return mmul_matrix_fail_shorter(matrix->name, offset + (int64_t)got,
                                         matrix->info.file_bytes, err);
@@ -128,20 +127,16 @@ static int64_t fortran_element(struct mmul_shape shape, struct rectangle at) {
 
 static void gather2(const unsigned char *src, int64_t row_step, int64_t col_step,
                     struct rectangle tile, unsigned char *dst) {
-    for (int64_t j = 0; j < tile.cols; j++) {
-        for (int64_t i = 0; i < tile.rows; i++) {
+    for (int64_t j = 0; j < tile.cols; j++)
+        for (int64_t i = 0; i < tile.rows; i++)
             memcpy(dst + 2 * (i * TILE_COLS + j), src + 2 * (i * row_step + j * col_step), 2);
-        }
-    }
 }
 
 static void gather4(const unsigned char *src, int64_t row_step, int64_t col_step,
                     struct rectangle tile, unsigned char *dst) {
-    for (int64_t j = 0; j < tile.cols; j++) {
-        for (int64_t i = 0; i < tile.rows; i++) {
+    for (int64_t j = 0; j < tile.cols; j++)
+        for (int64_t i = 0; i < tile.rows; i++)
             memcpy(dst + 4 * (i * TILE_COLS + j), src + 4 * (i * row_step + j * col_step), 4);
-        }
-    }
 }
 
 // One tile to dst, whose rows are `dst_cols` elements apart.
@@ -154,19 +149,17 @@ static void gather_tile(const struct mmul_matrix *matrix, struct rectangle tile,
     int64_t row_step = mmul_shape_matrices(shape), col_step = row_step * shape.rows;
     const unsigned char *src =
         (const unsigned char *)matrix->fortran + fortran_element(shape, tile) * (int64_t)bytes_each;
-    if (bytes_each == 2) {
+    if (bytes_each == 2)
         gather2(src, row_step, col_step, tile, buffer);
-    } else {
+    else
         gather4(src, row_step, col_step, tile, buffer);
-    }
     for (int64_t i = 0; i < tile.rows; i++) {
         const unsigned char *row = buffer + (size_t)(i * TILE_COLS) * bytes_each;
         char *dst_row = dst + (size_t)(i * dst_cols) * target_bytes;
-        if (target == dtype) {
+        if (target == dtype)
             memcpy(dst_row, row, (size_t)tile.cols * bytes_each);
-        } else {
+        else
             mmul_dtype_widen(dtype, row, tile.cols, (float *)dst_row);
-        }
     }
 }
 

@@ -74,9 +74,8 @@ static bool expected(struct scanner *scanner, const char *what) {
 
 static void skip_blanks(struct scanner *scanner) {
     while (scanner->at < scanner->end && strchr(" \t\n", *scanner->at) != NULL &&
-           *scanner->at != '\0') {
+           *scanner->at != '\0')
         scanner->at++;
-    }
 }
 
 static bool next_is(struct scanner *scanner, char c) {
@@ -98,14 +97,12 @@ static bool scan_string(struct scanner *scanner, char *text, size_t capacity) {
     char quote = *scanner->at++;
     const char *begin = scanner->at;
     const char *close = memchr(begin, quote, (size_t)(scanner->end - begin));
-    if (close == NULL || (size_t)(close - begin) >= capacity) {
+    if (close == NULL || (size_t)(close - begin) >= capacity)
         return expected(scanner, "a short string");
-    }
     memcpy(text, begin, (size_t)(close - begin));
     text[close - begin] = '\0';
-    if (strlen(text) != (size_t)(close - begin) || strchr(text, '\\') != NULL) {
+    if (strlen(text) != (size_t)(close - begin) || strchr(text, '\\') != NULL)
         return expected(scanner, "a plain string");
-    }
     scanner->at = close + 1;
     return true;
 }
@@ -130,13 +127,10 @@ static bool scan_size(struct scanner *scanner, int64_t *size) {
     skip_blanks(scanner);
     const char *begin = scanner->at;
     int64_t value = 0;
-    for (; scanner->at < scanner->end && *scanner->at >= '0' && *scanner->at <= '9';
-         scanner->at++) {
+    for (; scanner->at < scanner->end && *scanner->at >= '0' && *scanner->at <= '9'; scanner->at++)
         if (!mmul_multiply_sizes(value, 10, &value) ||
-            __builtin_add_overflow(value, *scanner->at - '0', &value)) {
+            __builtin_add_overflow(value, *scanner->at - '0', &value))
             return expected(scanner, "sizes below 2^63");
-        }
-    }
     if (scanner->at == begin)
         return expected(scanner, "a size");
     if (scanner->at < scanner->end && *scanner->at == 'L')
@@ -153,9 +147,8 @@ static bool scan_shape(struct scanner *scanner, struct fields *fields) {
     while (!take(scanner, ')')) {
         if (!comma)
             return expected(scanner, "a comma between sizes");
-        if (fields->dimensions == DIMENSIONS_MAX) {
+        if (fields->dimensions == DIMENSIONS_MAX)
             return expected(scanner, "at most 4 dimensions");
-        }
         if (!scan_size(scanner, &fields->sizes[fields->dimensions]))
             return false;
         fields->dimensions++;
@@ -189,9 +182,8 @@ static bool scan_entry(struct scanner *scanner, struct fields *fields) {
         return first_time(scanner, &fields->has_order) &&
                scan_bool(scanner, &fields->fortran_order);
     }
-    if (strcmp(key, "shape") == 0) {
+    if (strcmp(key, "shape") == 0)
         return first_time(scanner, &fields->has_shape) && scan_shape(scanner, fields);
-    }
     return expected(scanner, "the keys descr, fortran_order and shape");
 }
 
@@ -206,9 +198,8 @@ static bool scan_dict(struct scanner *scanner, struct fields *fields) {
             return false;
         comma = take(scanner, ',');
     }
-    if (!fields->has_descr || !fields->has_order || !fields->has_shape) {
+    if (!fields->has_descr || !fields->has_order || !fields->has_shape)
         return expected(scanner, "the keys descr, fortran_order and shape");
-    }
     skip_blanks(scanner);
     return scanner->at == scanner->end || expected(scanner, "nothing after the dict");
 }
@@ -294,9 +285,8 @@ enum mmul_status mmul_npy_parse(const unsigned char *bytes, size_t header_bytes,
 // ---------------------------------------------------------------------------------------- writing
 
 static int format_sizes(struct mmul_shape shape, char *text, size_t capacity) {
-    if (shape.batch == 1 && shape.depth == 1) {
+    if (shape.batch == 1 && shape.depth == 1)
         return snprintf(text, capacity, "%lld, %lld", (long long)shape.rows, (long long)shape.cols);
-    }
     return snprintf(text, capacity, "%lld, %lld, %lld, %lld", (long long)shape.batch,
                     (long long)shape.depth, (long long)shape.rows, (long long)shape.cols);
 }

@@ -75,12 +75,10 @@ static enum mmul_status start_file(struct mmul_output *output,
                                    const unsigned char *header, struct mmul_error *err) {
     int64_t bytes = 0, total;
     enum mmul_status status = mmul_shape_bytes(output->shape, output->dtype, &bytes, err);
-    if (status != MMUL_OK) {
+    if (status != MMUL_OK)
         return mmul_fail(err, status, "cannot write '%s': %s", request->path, err->text);
-    }
-    if (__builtin_add_overflow(bytes, output->data_offset, &total)) {
+    if (__builtin_add_overflow(bytes, output->data_offset, &total))
         return mmul_fail(err, MMUL_ERR_DATA, "cannot write '%s': too large", request->path);
-    }
     status = mmul_output_name(output, request->path, err);
     if (status != MMUL_OK)
         return status;
@@ -184,9 +182,8 @@ struct mmul_shape mmul_output_shape(const struct mmul_output *output) {
 }
 
 static enum mmul_status publish(struct mmul_output *output, struct mmul_error *err) {
-    if (fsync(output->fd) != 0 || rename(output->part, output->path) != 0) {
+    if (fsync(output->fd) != 0 || rename(output->part, output->path) != 0)
         return mmul_fail_errno(err, MMUL_ERR_IO, errno, "cannot write '%s'", output->name);
-    }
     output->has_part = false;
     return mmul_output_sync_folder(output, err);
 }

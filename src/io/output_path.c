@@ -24,9 +24,8 @@ static enum mmul_status resolve(const char *given, char **path, struct mmul_erro
     struct stat found;
     if (*given == '\0')
         return mmul_fail(err, MMUL_ERR_CREATE, "cannot create '': no file name");
-    if (lstat(given, &found) != 0 || !S_ISLNK(found.st_mode)) {
+    if (lstat(given, &found) != 0 || !S_ISLNK(found.st_mode))
         return mmul_copy_text(given, path, err);
-    }
     char *target = realpath(given, NULL);
     if (target == NULL) {
         return mmul_fail_errno(err, MMUL_ERR_CREATE, errno,
@@ -59,10 +58,9 @@ enum mmul_status mmul_output_name(struct mmul_output *output, const char *given,
 }
 
 static bool is_input(const struct stat *file, struct mmul_matrix *const *inputs, int input_count) {
-    for (int i = 0; i < input_count; i++) {
+    for (int i = 0; i < input_count; i++)
         if (mmul_matrix_is_file(inputs[i], file))
             return true;
-    }
     return false;
 }
 
@@ -125,9 +123,8 @@ enum mmul_status mmul_output_open_part(struct mmul_output *output,
                                        struct mmul_error *err) {
     enum { TRIES = 100 };
     struct stat found;
-    if (stat(output->path, &found) == 0 && is_input(&found, inputs, input_count)) {
+    if (stat(output->path, &found) == 0 && is_input(&found, inputs, input_count))
         return fail_input(output, err);
-    }
     int fd = -1;
     for (int tries = 0; fd < 0; tries++) {
         if (tries == TRIES)
@@ -150,9 +147,8 @@ static enum mmul_status fail_space(const struct mmul_output *output, int64_t byt
                                    struct mmul_error *err) {
     struct statvfs space;
     char needed[32], free_text[32] = "an unknown number of bytes";
-    if (fstatvfs(output->fd, &space) == 0) {
+    if (fstatvfs(output->fd, &space) == 0)
         mmul_bytes_format((int64_t)(space.f_bavail * space.f_frsize), free_text);
-    }
     return mmul_fail_errno(err, MMUL_ERR_IO, errnum,
                            "cannot write '%s': %lld bytes (%s) needed, %s free", output->name,
                            (long long)bytes, mmul_bytes_format(bytes, needed), free_text);
@@ -194,9 +190,8 @@ enum mmul_status mmul_output_sync_folder(const struct mmul_output *output, struc
         slash[slash == folder ? 1 : 0] = '\0'; // "/x" lies in "/"
     int fd = open(slash != NULL ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     // A folder may be written to but not read: its entry then lasts as long as the system wants.
-    if (fd >= 0 && fsync(fd) != 0 && errno != EINVAL && errno != EROFS) {
+    if (fd >= 0 && fsync(fd) != 0 && errno != EINVAL && errno != EROFS)
         status = mmul_fail_errno(err, MMUL_ERR_IO, errno, "cannot write '%s'", output->name);
-    }
     if (fd >= 0)
         close(fd);
     mmul_free(folder);

@@ -57,9 +57,8 @@ static enum mmul_status check_folder(const char *folder, const struct stat *foun
         return mmul_fail(err, MMUL_ERR_CREATE, "shard folder '%s' is a symbolic link: not used",
                          folder);
     }
-    if (!S_ISDIR(found->st_mode)) {
+    if (!S_ISDIR(found->st_mode))
         return mmul_fail(err, MMUL_ERR_CREATE, "shard folder '%s' is not a folder", folder);
-    }
     if (found->st_uid != geteuid()) {
         return mmul_fail(err, MMUL_ERR_CREATE,
                          "shard folder '%s' belongs to user %lu, not to user %lu: not used", folder,

@@ -26,12 +26,10 @@ enum mmul_status mmul_shard_set_create(int parts, struct mmul_shard_set **set,
     void *memory = NULL, *offsets = NULL, *hashes = NULL;
     enum mmul_status status =
         mmul_allocate(1, sizeof(struct mmul_shard_set), "a shard set", &memory, err);
-    if (status == MMUL_OK) {
+    if (status == MMUL_OK)
         status = mmul_allocate(parts + 1, sizeof(int64_t), "shard offsets", &offsets, err);
-    }
-    if (status == MMUL_OK) {
+    if (status == MMUL_OK)
         status = mmul_allocate(parts, sizeof(uint64_t), "shard checksums", &hashes, err);
-    }
     if (status != MMUL_OK) {
         mmul_free(offsets);
         mmul_free(memory);
@@ -70,9 +68,8 @@ struct mmul_shape mmul_shard_shape(const struct mmul_shard_set *set, int part) {
 static json_t *pack(const struct mmul_shard_set *set) {
     json_t *offsets = json_array(), *hashes = json_array();
     bool failed = offsets == NULL || hashes == NULL;
-    for (int i = 0; i <= set->parts && !failed; i++) {
+    for (int i = 0; i <= set->parts && !failed; i++)
         failed = json_array_append_new(offsets, json_integer(set->offsets[i])) != 0;
-    }
     for (int i = 0; i < set->parts && !failed; i++) {
         char text[HASH_DIGITS + 1];
         snprintf(text, sizeof text, "%016" PRIx64, set->hashes[i]);
@@ -138,9 +135,8 @@ static enum mmul_status unpack(const json_t *value, const char *path, struct raw
                             "offsets", &raw->offsets, "xxh3", &raw->hashes);
     if (rc != 0)
         return fail_set(path, problem.text, err);
-    if (strcmp(raw->format, set_format) != 0 || raw->version != SET_VERSION) {
+    if (strcmp(raw->format, set_format) != 0 || raw->version != SET_VERSION)
         return fail_set(path, "unknown format or version", err);
-    }
     return MMUL_OK;
 }
 
@@ -149,15 +145,12 @@ static enum mmul_status read_whole(const struct raw_set *raw, const char *path,
     int64_t count;
     struct mmul_shape shape = {raw->sizes[0], raw->sizes[1], raw->sizes[2], raw->sizes[3]};
     bool is_rows = strcmp(raw->axis, "rows") == 0;
-    if (!is_rows && strcmp(raw->axis, "cols") != 0) {
+    if (!is_rows && strcmp(raw->axis, "cols") != 0)
         return fail_set(path, "axis is neither rows nor cols", err);
-    }
-    if (!mmul_shape_count(shape, &count) || count == 0) {
+    if (!mmul_shape_count(shape, &count) || count == 0)
         return fail_set(path, "impossible sizes", err);
-    }
-    if (mmul_dtype_parse(raw->dtype, &set->dtype, err) != MMUL_OK || set->dtype == MMUL_F64) {
+    if (mmul_dtype_parse(raw->dtype, &set->dtype, err) != MMUL_OK || set->dtype == MMUL_F64)
         return fail_set(path, "unknown element type", err);
-    }
     set->shape = shape;
     set->axis = is_rows ? MMUL_ROWS : MMUL_COLS;
     return MMUL_OK;
@@ -169,9 +162,8 @@ static enum mmul_status read_offsets(const json_t *offsets, const char *path,
     for (int i = 0; i <= set->parts; i++) {
         const json_t *offset = json_array_get(offsets, (size_t)i);
         int64_t at = json_is_integer(offset) ? json_integer_value(offset) : -1;
-        if (at < before || (i == 0 && at != 0)) {
+        if (at < before || (i == 0 && at != 0))
             return fail_set(path, "offsets do not rise from zero", err);
-        }
         set->offsets[i] = at;
         before = at;
     }
@@ -197,14 +189,12 @@ static bool parse_hash(const char *text, uint64_t *hash) {
 
 static enum mmul_status read_hashes(const json_t *hashes, const char *path,
                                     struct mmul_shard_set *set, struct mmul_error *err) {
-    if (!json_is_array(hashes) || json_array_size(hashes) != (size_t)set->parts) {
+    if (!json_is_array(hashes) || json_array_size(hashes) != (size_t)set->parts)
         return fail_set(path, "one checksum a shard is needed", err);
-    }
     for (int i = 0; i < set->parts; i++) {
         const char *text = json_string_value(json_array_get(hashes, (size_t)i));
-        if (!parse_hash(text, &set->hashes[i])) {
+        if (!parse_hash(text, &set->hashes[i]))
             return fail_set(path, "a checksum is not 16 hexadecimal digits", err);
-        }
     }
     set->has_hashes = true;
     return MMUL_OK;
@@ -214,9 +204,8 @@ static enum mmul_status read_set(const struct raw_set *raw, const char *path,
                                  struct mmul_shard_set **set, struct mmul_error *err) {
     struct mmul_shard_set *made = NULL;
     size_t offsets = json_is_array(raw->offsets) ? json_array_size(raw->offsets) : 0;
-    if (offsets < 2 || offsets > MMUL_SHARDS_MAX) {
+    if (offsets < 2 || offsets > MMUL_SHARDS_MAX)
         return fail_set(path, "unusable number of offsets", err);
-    }
     enum mmul_status status = mmul_shard_set_create((int)offsets - 1, &made, err);
     if (status == MMUL_OK)
         status = read_whole(raw, path, made, err);

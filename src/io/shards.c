@@ -172,9 +172,8 @@ static enum mmul_status describe_shard(struct mmul_shard_set *set, int part,
             shard->name, (long long)shard->info.shape.cols, mmul_dtype_name(shard->info.delivered),
             (long long)set->shape.cols, mmul_dtype_name(set->dtype));
     }
-    if (__builtin_add_overflow(set->shape.rows, stack_rows(shard), &set->shape.rows)) {
+    if (__builtin_add_overflow(set->shape.rows, stack_rows(shard), &set->shape.rows))
         return mmul_fail(err, MMUL_ERR_DATA, "cannot join '%s': too many rows", shard->name);
-    }
     set->offsets[part + 1] = set->shape.rows;
     return MMUL_OK;
 }
@@ -207,11 +206,10 @@ static enum mmul_status find_set(const char *folder, const char *name, struct mm
     enum mmul_status status = mmul_shard_set_path(folder, name, &path, err);
     if (status != MMUL_OK)
         return status;
-    if (access(path, F_OK) == 0) {
+    if (access(path, F_OK) == 0)
         status = mmul_shard_set_load(path, set, err);
-    } else {
+    else
         status = describe_set(folder, name, set, err);
-    }
     mmul_free(path);
     return status;
 }

@@ -19,12 +19,10 @@ static enum mmul_status read_text(int fd, const char *path, char **text, struct 
     struct stat found;
     void *memory = NULL;
     size_t got = 0;
-    if (fstat(fd, &found) != 0) {
+    if (fstat(fd, &found) != 0)
         return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errno, "cannot read '%s'", path);
-    }
-    if (!S_ISREG(found.st_mode)) {
+    if (!S_ISREG(found.st_mode))
         return mmul_fail(err, MMUL_ERR_NO_INPUT, "cannot read '%s': not a regular file", path);
-    }
     if (found.st_size > FILE_BYTES_MAX) {
         return mmul_fail(err, MMUL_ERR_DATA, "'%s' is no list of weights: %lld bytes, at most %d",
                          path, (long long)found.st_size, FILE_BYTES_MAX);
@@ -70,9 +68,8 @@ static enum mmul_status scan(const char *text, const char *blanks, enum mmul_sta
         size_t length = strcspn(text, ", \t\r\n");
         double value;
         mmul_text_copy(number, length < sizeof number ? length + 1 : sizeof number, text);
-        if (mmul_parse_double(number, what, &value, err) != MMUL_OK || length >= sizeof number) {
+        if (mmul_parse_double(number, what, &value, err) != MMUL_OK || length >= sizeof number)
             return mmul_fail(err, failure, "%s: '%s' is not a number", what, number);
-        }
         if (weights != NULL)
             weights[*count] = value;
         ++*count;
@@ -94,9 +91,8 @@ static enum mmul_status parse_list(const char *text, const char *blanks, enum mm
     int found = 0;
     void *memory = NULL;
     enum mmul_status status = scan(text, blanks, failure, what, NULL, &found, err);
-    if (status == MMUL_OK) {
+    if (status == MMUL_OK)
         status = mmul_allocate(found, sizeof(double), "weights", &memory, err);
-    }
     if (status == MMUL_OK)
         status = scan(text, blanks, failure, what, memory, &found, err);
     if (status != MMUL_OK)

@@ -20,13 +20,12 @@ struct element {
 };
 
 static void note(struct mmul_check_nonfinite *nonfinite, int64_t position, double value) {
-    if (isnan(value)) {
+    if (isnan(value))
         nonfinite->has_nan = true;
-    } else if (nonfinite->inf_count < MMUL_CHECK_LISTED) {
+    else if (nonfinite->inf_count < MMUL_CHECK_LISTED)
         nonfinite->inf[nonfinite->inf_count++] = position;
-    } else {
+    else
         nonfinite->more = true;
-    }
 }
 
 void mmul_check_find_nonfinite(struct mmul_check *check, const struct mmul_product *product) {
@@ -45,11 +44,10 @@ void mmul_check_find_nonfinite(struct mmul_check *check, const struct mmul_produ
             if (check->x[j] != 0)
                 continue;
             float value = mmul_check_element(b, p, j);
-            if (isfinite(value)) {
+            if (isfinite(value))
                 check->column_squares[j] += (double)value * (double)value;
-            } else {
+            else
                 note(&check->nonfinite[j], p, value);
-            }
         }
     }
 }
@@ -59,11 +57,10 @@ static double find_in_row(const struct mmul_check *check, struct mmul_check_nonf
     double squares = 0;
     for (int64_t p = 0; p < check->k; p++) {
         double value = check->row[p];
-        if (isfinite(value)) {
+        if (isfinite(value))
             squares += value * value;
-        } else {
+        else
             note(nonfinite, p, value);
-        }
     }
     return sqrt(squares);
 }
@@ -116,9 +113,8 @@ static bool class_is_right(const struct mmul_check *check, const struct mmul_pro
 // a_i . b_j for the row in check->row.
 static double dot_column(const struct mmul_check *check, struct mmul_check_operand b, int64_t col) {
     double sum = 0;
-    for (int64_t p = 0; p < check->k; p++) {
+    for (int64_t p = 0; p < check->k; p++)
         sum += check->row[p] * (double)mmul_check_element(b, p, col);
-    }
     return sum;
 }
 

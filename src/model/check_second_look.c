@@ -30,9 +30,8 @@ static void take_all_columns(struct mmul_check *check) {
 // impossible. One number is drawn in each of MMUL_CHECK_SAMPLE equal parts of [0, 1).
 static void draw_columns(struct mmul_check *check) {
     double total = 0, passed = 0, chance = 0;
-    for (int64_t j = 0; j < check->n; j++) {
+    for (int64_t j = 0; j < check->n; j++)
         total += check->errors[j];
-    }
     int64_t j = -1;
     check->sample_count = MMUL_CHECK_SAMPLE;
     for (int s = 0; s < MMUL_CHECK_SAMPLE; s++) {
@@ -50,18 +49,16 @@ static void draw_columns(struct mmul_check *check) {
 }
 
 static void draw_sample(struct mmul_check *check) {
-    if (check->n <= MMUL_CHECK_SAMPLE) {
+    if (check->n <= MMUL_CHECK_SAMPLE)
         take_all_columns(check);
-    } else {
+    else
         draw_columns(check);
-    }
     check->has_sample = false;
 }
 
 void mmul_check_second_look_begin(struct mmul_check *check) {
-    for (int64_t j = 0; j < check->n; j++) {
+    for (int64_t j = 0; j < check->n; j++)
         check->errors[j] = check->column_squares[j] * check->x[j] * check->x[j];
-    }
     check->whole_rows = WHOLE_ROWS;
     draw_sample(check);
 }
@@ -82,14 +79,12 @@ static void load_sample(struct mmul_check *check, const struct mmul_product *pro
 // sums[s] = a_i . b_j for the sampled columns j, the row being in check->row.
 static void dot_sample(const struct mmul_check *check, double *sums) {
     int64_t count = check->sample_count;
-    for (int64_t s = 0; s < count; s++) {
+    for (int64_t s = 0; s < count; s++)
         sums[s] = 0;
-    }
     for (int64_t p = 0; p < check->k; p++) {
         const float *columns = check->sample_columns + p * count;
-        for (int64_t s = 0; s < count; s++) {
+        for (int64_t s = 0; s < count; s++)
             sums[s] += check->row[p] * (double)columns[s];
-        }
     }
 }
 

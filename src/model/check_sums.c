@@ -54,32 +54,27 @@ float mmul_check_element(struct mmul_check_operand x, int64_t row, int64_t col) 
 
 static double add_lanes(const double *lanes) {
     double sum = 0;
-    for (int l = 0; l < LANES; l++) {
+    for (int l = 0; l < LANES; l++)
         sum += lanes[l];
-    }
     return sum;
 }
 
 static double dot(const float *run, const double *v, int64_t count) {
     double lanes[LANES] = {0};
     int64_t e = 0;
-    for (; e + LANES <= count; e += LANES) {
-        for (int l = 0; l < LANES; l++) {
+    for (; e + LANES <= count; e += LANES)
+        for (int l = 0; l < LANES; l++)
             lanes[l] += (double)run[e + l] * v[e + l];
-        }
-    }
-    for (; e < count; e++) {
+    for (; e < count; e++)
         lanes[e % LANES] += (double)run[e] * v[e];
-    }
     return add_lanes(lanes);
 }
 
 static double dot_nonzero(const float *run, const double *v, int64_t count) {
     double sum = 0;
-    for (int64_t e = 0; e < count; e++) {
+    for (int64_t e = 0; e < count; e++)
         if (v[e] != 0)
             sum += (double)run[e] * v[e];
-    }
     return sum;
 }
 
@@ -106,14 +101,11 @@ static void dot_squares(const float *run, const double *v, int64_t count, double
 static double sum_squares(const float *run, int64_t count) {
     double lanes[LANES] = {0};
     int64_t e = 0;
-    for (; e + LANES <= count; e += LANES) {
-        for (int l = 0; l < LANES; l++) {
+    for (; e + LANES <= count; e += LANES)
+        for (int l = 0; l < LANES; l++)
             lanes[l] += (double)run[e + l] * (double)run[e + l];
-        }
-    }
-    for (; e < count; e++) {
+    for (; e < count; e++)
         lanes[e % LANES] += (double)run[e] * (double)run[e];
-    }
     return add_lanes(lanes);
 }
 
@@ -215,9 +207,8 @@ static void project_across(struct mmul_check_operand x, int64_t begin, int64_t e
     for (int64_t at = begin; at < end; at += RUN) {
         struct stretch stretch = {.at = at, .count = end - at < RUN ? end - at : RUN};
         size_t bytes = (size_t)stretch.count * sizeof(double);
-        for (int64_t line = 0; line < lines; line += ABREAST) {
+        for (int64_t line = 0; line < lines; line += ABREAST)
             add_lines(x, line, lines, wanted, &stretch);
-        }
         if (wanted.sums != NULL)
             memcpy(wanted.sums + (at - begin), stretch.sums, bytes);
         if (wanted.squares != NULL)
@@ -227,11 +218,10 @@ static void project_across(struct mmul_check_operand x, int64_t begin, int64_t e
 
 static void project(struct mmul_check_operand x, int64_t row_begin, int64_t row_end, int64_t cols,
                     struct wanted wanted) {
-    if (x.transposed) {
+    if (x.transposed)
         project_across(x, row_begin, row_end, cols, wanted);
-    } else {
+    else
         project_lines(x, row_begin, row_end, cols, wanted);
-    }
 }
 
 void mmul_check_project(struct mmul_check_operand x, int64_t row_begin, int64_t row_end,
@@ -257,9 +247,8 @@ static const float *load_row(struct mmul_check_lines *lines, struct mmul_check_o
         for (int64_t line = 0; line < cols; line++) {
             float buffer[MMUL_CHECK_LINES];
             const float *run = read_run(x, line, lines->begin, count, buffer);
-            for (int64_t l = 0; l < count; l++) {
+            for (int64_t l = 0; l < count; l++)
                 lines->data[l * lines->stride + line] = run[l];
-            }
         }
         lines->end = lines->begin + count;
     }
@@ -270,9 +259,8 @@ void mmul_check_gather_row(struct mmul_check *check, const struct mmul_product *
                            int64_t index) {
     const float *row =
         load_row(&check->a_lines, mmul_check_operand_a(product), product->m, product->k, index);
-    for (int64_t p = 0; p < check->k; p++) {
+    for (int64_t p = 0; p < check->k; p++)
         check->row[p] = row[p];
-    }
 }
 
 void mmul_check_load_row(struct mmul_check *check, const struct mmul_product *product,

@@ -50,19 +50,17 @@ char *mmul_cluster_speed_origin(const struct mmul_cluster *cluster, char text[st
 // ----------------------------------------------------------------------------------------- tables
 
 static void add_rates(struct mmul_text *table, const struct mmul_speed *speed) {
-    for (int i = 0; i < MMUL_SPEED_POINTS; i++) {
+    for (int i = 0; i < MMUL_SPEED_POINTS; i++)
         if (i < speed->measured_points)
             mmul_text_add(table, "%.1f\t", speed->flops[i] * 1e-9);
         else
             mmul_text_add(table, "-\t");
-    }
     const double transfers[] = {speed->upload_bytes_per_second, speed->download_bytes_per_second};
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++)
         if (transfers[i] > 0)
             mmul_text_add(table, "%.2f\t", transfers[i] * 1e-9);
         else
             mmul_text_add(table, "-\t");
-    }
 }
 
 static void print_devices(const struct mmul_cluster *cluster, FILE *stream) {

@@ -19,10 +19,9 @@ int64_t mmul_shape_matrices(struct mmul_shape shape) {
 bool mmul_shape_count(struct mmul_shape shape, int64_t *count) {
     const int64_t sizes[] = {shape.batch, shape.depth, shape.rows, shape.cols};
     int64_t product = 1;
-    for (int s = 0; s < 4; s++) {
+    for (int s = 0; s < 4; s++)
         if (!mmul_multiply_sizes(product, sizes[s], &product))
             return false;
-    }
     *count = product;
     return true;
 }
@@ -72,9 +71,8 @@ static int parse_sizes(const char *text, int64_t sizes[DIMENSIONS_MAX]) {
             return 0;
         memcpy(number, text, length);
         number[length] = '\0';
-        if (mmul_parse_int64(number, "", 1, INT32_MAX, &sizes[found], &ignored) != MMUL_OK) {
+        if (mmul_parse_int64(number, "", 1, INT32_MAX, &sizes[found], &ignored) != MMUL_OK)
             return 0;
-        }
         found++;
         text += length;
         if (*text == '\0')

@@ -69,10 +69,9 @@ static enum mmul_status order_chain(struct mmul_cost *cost, struct mmul_error *e
         mmul_allocate(cost->node_count, sizeof *places, "the chain", (void **)&places, err);
     if (status != MMUL_OK)
         return status;
-    for (int i = 0; i < cost->node_count; i++) {
+    for (int i = 0; i < cost->node_count; i++)
         if (i != cost->root_node)
             places[count++] = (struct place){mmul_cost_link_class(cost->request.cluster, i), i};
-    }
     qsort(places, (size_t)count, sizeof *places, by_link);
     for (int i = 0; i < count; i++)
         cost->chain[i] = places[i].node;

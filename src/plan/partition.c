@@ -18,10 +18,9 @@ struct share {
 
 static double largest(const double *weights, int parts) {
     double most = 0;
-    for (int i = 0; i < parts; i++) {
+    for (int i = 0; i < parts; i++)
         if (weights[i] > most)
             most = weights[i];
-    }
     return most;
 }
 
@@ -71,9 +70,8 @@ static int floor_quotas(int64_t total, int parts, const double *weights, int64_t
         double whole = floor(quota + noise); // 2.9999999999999996 is a 3
         sizes[i] = (int64_t)whole;
         *left -= sizes[i];
-        if (weights[i] > 0) {
+        if (weights[i] > 0)
             shares[count++] = (struct share){llround((quota - whole) * 0x1p20), i};
-        }
     }
     return count;
 }

@@ -38,9 +38,8 @@ static bool check_row(const struct problem *p, const struct stored *a, const str
                       const struct stored *c, const float *found, int64_t i, char *detail) {
     for (int64_t j = 0; j < p->n; j++) {
         double sum = 0.0;
-        for (int64_t q = 0; q < p->k; q++) {
+        for (int64_t q = 0; q < p->k; q++)
             sum += element(a, p->transpose_a, i, q) * element(b, p->transpose_b, q, j);
-        }
         int64_t e = c->offset + i * c->ld + j;
         double old = p->beta == 0.0f ? 0.0 : (double)p->beta * (double)c->host[e];
         float expected = (float)((double)p->alpha * sum + old);
@@ -81,9 +80,8 @@ static bool multiply_exactly(struct mmul_device *device, const struct problem *p
     must(mmul_device_gemm(device, &args, &err), &err);
     float *found = download_all(device, &c);
     bool ok = check_padding(&c, found, detail) && check_row(p, &a, &b, &c, found, p->m - 1, detail);
-    for (int64_t i = 0; i < p->m && ok; i += row_step(p)) {
+    for (int64_t i = 0; i < p->m && ok; i += row_step(p))
         ok = check_row(p, &a, &b, &c, found, i, detail);
-    }
     free(found);
     discard(device, &a);
     discard(device, &b);
@@ -123,11 +121,9 @@ static void test_size(struct mmul_device *device, int64_t m, int64_t n, int64_t 
 // a single element: another code path begins there. 0 when there is none.
 static int64_t find_switch(struct mmul_device *device) {
     int64_t base = mmul_device_gemm_temporary_bytes(device, 1, 1, 1);
-    for (int64_t s = 32; s <= 2048; s += 32) {
-        if (mmul_device_gemm_temporary_bytes(device, s, s, s) >= base + 12 * s * s) {
+    for (int64_t s = 32; s <= 2048; s += 32)
+        if (mmul_device_gemm_temporary_bytes(device, s, s, s) >= base + 12 * s * s)
             return s;
-        }
-    }
     return 0;
 }
 
@@ -136,9 +132,8 @@ static void test_products(struct mmul_device *device) {
         {1, 1, 1},    {1, 7, 3},     {5, 1, 9},     {11, 13, 1},     {3, 2, 1001},    {13, 17, 19},
         {31, 67, 41}, {64, 128, 32}, {127, 61, 97}, {131, 137, 139}, {257, 193, 211},
     };
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         test_size(device, sizes[i][0], sizes[i][1], sizes[i][2]);
-    }
     int64_t s = find_switch(device);
     printf("# the device changes its way near side %lld\n", (long long)s);
     if (s > 0) {
@@ -234,9 +229,8 @@ static void test_order(struct mmul_device *device) {
     float *values = must_allocate(ROUNDS * S * S, sizeof(float));
     for (int round = 0; round < ROUNDS; round++) {
         float *now = values + round * S * S; // borrowed until the wait
-        for (int e = 0; e < S * S; e++) {
+        for (int e = 0; e < S * S; e++)
             now[e] = (float)(round + 1);
-        }
         const struct mmul_gemm args = {.m = S,
                                        .n = S,
                                        .k = S,
@@ -250,9 +244,8 @@ static void test_order(struct mmul_device *device) {
     }
     float *found = download_all(device, &c);
     bool ok = true;
-    for (int e = 0; e < S * S; e++) {
+    for (int e = 0; e < S * S; e++)
         ok = ok && found[e] == (float)(S * ROUNDS * (ROUNDS + 1) / 2);
-    }
     point(ok, "operations happen in the order they were begun", "a sum differs");
     free(found);
     free(values);
@@ -266,12 +259,10 @@ static void test_life(struct mmul_device *device) {
     int64_t before = mmul_live_bytes();
     for (int i = 0; i < 100; i++) {
         struct mmul_buffer *buffers[3];
-        for (int b = 0; b < 3; b++) {
+        for (int b = 0; b < 3; b++)
             must(mmul_device_buffer_create(device, 1 + 1000 * b, &buffers[b], &err), &err);
-        }
-        for (int b = 0; b < 3; b++) {
+        for (int b = 0; b < 3; b++)
             mmul_device_buffer_destroy(device, buffers[b]);
-        }
     }
     mmul_device_buffer_destroy(device, NULL);
     point(mmul_live_bytes() == before, "buffers come and go", "bytes are left");
@@ -295,9 +286,8 @@ static bool multiply_far_rows(struct mmul_device *device, float *memory, int64_t
     struct mmul_error err;
     for (int x = 0; x < 3; x++) {
         float *values = ld[x] == far ? memory : near[x];
-        for (int e = 0; e < 9; e++) {
+        for (int e = 0; e < 9; e++)
             values[e / 3 * ld[x] + e % 3] = integer_at((uint64_t)x, e);
-        }
         must(mmul_device_buffer_borrow(device, values, ld[x] == far ? count : 9, &buffers[x], &err),
              &err);
     }
@@ -325,32 +315,28 @@ static bool multiply_far_rows(struct mmul_device *device, float *memory, int64_t
         }
         ok = ok && (way == 4 ? memory : near[2])[i * ld[2] + j] == sum;
     }
-    for (int x = 0; x < 3; x++) {
+    for (int x = 0; x < 3; x++)
         mmul_device_buffer_destroy(device, buffers[x]);
-    }
     return ok;
 }
 
 static void test_far_rows(struct mmul_device *device) {
     static const char *const names[] = {"A", "A transposed", "B", "B transposed", "C"};
     const int64_t count = 3 * ((INT64_C(1) << 31) + 5);
-    if (!mmul_device_can_borrow(device)) {
+    if (!mmul_device_can_borrow(device))
         return; // a device with memory of its own has no such distances
-    }
     void *memory = mmap(NULL, (size_t)count * sizeof(float), PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     for (int way = 0; way < 5; way++) {
         char name[96];
         snprintf(name, sizeof name, "rows more than 2^31 elements apart: %s", names[way]);
-        if (memory == MAP_FAILED) {
+        if (memory == MAP_FAILED)
             printf("ok %d - %s # SKIP no address range of 26 GB is granted\n", ++points, name);
-        } else {
+        else
             point(multiply_far_rows(device, memory, count, way), name, "elements differ");
-        }
     }
-    if (memory != MAP_FAILED) {
+    if (memory != MAP_FAILED)
         munmap(memory, (size_t)count * sizeof(float));
-    }
 }
 
 int main(int argc, char **argv) {

@@ -45,17 +45,15 @@ static void wait_all(struct mmul_device *device) {
 
 static float *constant(int64_t count, float value) {
     float *values = must_allocate(count, sizeof *values);
-    for (int64_t e = 0; e < count; e++) {
+    for (int64_t e = 0; e < count; e++)
         values[e] = value;
-    }
     return values;
 }
 
 static bool is_constant(const float *values, int64_t count, float value) {
     bool ok = true;
-    for (int64_t e = 0; e < count; e++) {
+    for (int64_t e = 0; e < count; e++)
         ok = ok && values[e] == value;
-    }
     return ok;
 }
 
@@ -100,17 +98,15 @@ static void teardown(struct bench *bench, bool ok, const char *name) {
 static void test_upload_after_product(struct mmul_device *device) {
     struct bench t;
     setup(&t, device);
-    for (int i = 0; i < 10; i++) {
+    for (int i = 0; i < 10; i++)
         multiply(device, t.a, t.b, t.c, 1, i == 0 ? 0 : 1, SIDE);
-    }
     up(device, t.a, t.twos, SIDE);
     down(device, t.a, t.found_too, SIDE);
     down(device, t.c, t.found, SIDE);
     wait_all(device);
     bool ok = is_constant(t.found, ELEMENTS, 10 * SIDE) && is_constant(t.found_too, ELEMENTS, 2);
-    for (int i = 0; i < 10; i++) {
+    for (int i = 0; i < 10; i++)
         multiply(device, t.a, t.b, t.d, 1, i == 0 ? 0 : 1, SIDE);
-    }
     up(device, t.b, t.twos, SIDE);
     down(device, t.d, t.found, SIDE);
     wait_all(device);
@@ -155,9 +151,8 @@ static void test_turns(struct mmul_device *device) {
         struct mmul_buffer *input = round % 2 == 0 ? t.a : t.c;
         struct mmul_buffer *output = round % 2 == 0 ? t.b : t.d;
         float *values = up_host + round * ELEMENTS;
-        for (int e = 0; e < ELEMENTS; e++) {
+        for (int e = 0; e < ELEMENTS; e++)
             values[e] = (float)(e / SIDE == e % SIDE ? round + 1 : 0);
-        }
         up(device, input, values, SIDE);
         multiply(device, input, input, output, 1, 0, SIDE); // a diagonal, squared
         down(device, output, down_host + round * ELEMENTS, SIDE);
@@ -220,9 +215,8 @@ static void model_upload(struct model *model, int operation, int x, uint64_t *at
         model->now[x][e] = value;
         halves[e] = (uint16_t)(bits >> 16); // bfloat16: exact for these
     }
-    if (!is_half) {
+    if (!is_half)
         memcpy(halves, model->now[x], VALUES * sizeof(float));
-    }
     model->borrowed[operation] = (float *)(void *)halves;
     must(mmul_device_upload(model->device, whole(model->buffers[x], SMALL), SMALL, SMALL, halves,
                             SMALL, is_half ? MMUL_BF16 : MMUL_F32, &err),
@@ -239,18 +233,16 @@ static void model_download(struct model *model, int operation, int x) {
 // y := -(rows of x, turned round)
 static void model_multiply(struct model *model, int x, int y) {
     multiply(model->device, model->swap, model->buffers[x], model->buffers[y], -1, 0, SMALL);
-    for (int e = 0; e < VALUES; e++) {
+    for (int e = 0; e < VALUES; e++)
         model->now[y][e] = -model->now[x][(SMALL - 1 - e / SMALL) * SMALL + e % SMALL];
-    }
 }
 
 static void model_init(struct model *model, struct mmul_device *device) {
     struct mmul_error err;
     float *zeros = constant(VALUES, 0), *swap = constant(VALUES, 0);
     *model = (struct model){.device = device};
-    for (int i = 0; i < SMALL; i++) {
+    for (int i = 0; i < SMALL; i++)
         swap[i * SMALL + SMALL - 1 - i] = 1;
-    }
     must(mmul_device_buffer_create(device, VALUES, &model->swap, &err), &err);
     up(device, model->swap, swap, SMALL);
     for (int x = 0; x < BUFFERS; x++) {

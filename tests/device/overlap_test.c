@@ -30,9 +30,8 @@ static int command_count;
 
 // The caller's own reference, if it asked for the event.
 static void share(const cl_event *event) {
-    if (event != NULL) {
+    if (event != NULL)
         clRetainEvent(*event);
-    }
 }
 
 static void keep(char kind, cl_command_queue queue, cl_uint wait_count, const cl_event *waits,
@@ -127,9 +126,8 @@ cl_int clEnqueueBarrierWithWaitList(cl_command_queue queue, cl_uint wait_count,
 
 static void forget_commands(void) {
     for (int i = 0; i < command_count; i++) {
-        for (cl_uint w = 0; w < commands[i].wait_count; w++) {
+        for (cl_uint w = 0; w < commands[i].wait_count; w++)
             clReleaseEvent(commands[i].waits[w]);
-        }
         clReleaseEvent(commands[i].event);
     }
     command_count = 0;
@@ -141,12 +139,10 @@ static void forget_commands(void) {
 static bool depends(int x, int y) {
     for (int i = x - 1; i >= y; i--) {
         bool is_behind = commands[i].queue == commands[x].queue;
-        for (cl_uint w = 0; w < commands[x].wait_count; w++) {
+        for (cl_uint w = 0; w < commands[x].wait_count; w++)
             is_behind = is_behind || commands[x].waits[w] == commands[i].event;
-        }
-        if (is_behind && (i == y || depends(i, y))) {
+        if (is_behind && (i == y || depends(i, y)))
             return true;
-        }
     }
     return false;
 }
@@ -167,9 +163,8 @@ static double measure_overlap(double *transfers, double *products) {
         *(commands[x].kind == 'G' ? products : transfers) +=
             commands[x].kind == 'B' ? 0 : end - begin;
         for (int y = 0; commands[x].kind == 'G' && y < command_count; y++) {
-            if (commands[y].kind == 'G' || commands[y].kind == 'B') {
+            if (commands[y].kind == 'G' || commands[y].kind == 'B')
                 continue;
-            }
             double common = fmin(end, clock_of(y, CL_PROFILING_COMMAND_END)) -
                             fmax(begin, clock_of(y, CL_PROFILING_COMMAND_START));
             both += common > 0 ? common : 0;
@@ -186,11 +181,9 @@ static int count_kept(void) {
     for (int x = 0; x < command_count; x++) {
         cl_uint count = 0, mine = 1;
         clGetEventInfo(commands[x].event, CL_EVENT_REFERENCE_COUNT, sizeof count, &count, NULL);
-        for (int y = 0; y < command_count; y++) {
-            for (cl_uint w = 0; w < commands[y].wait_count; w++) {
+        for (int y = 0; y < command_count; y++)
+            for (cl_uint w = 0; w < commands[y].wait_count; w++)
                 mine += commands[y].waits[w] == commands[x].event;
-            }
-        }
         kept += count != mine;
     }
     return kept;
@@ -200,9 +193,8 @@ static int count_kept(void) {
 // Once everything is waited for and the buffers are gone; a driver's own threads may take a moment.
 static void test_releases(void) {
 #if MMUL_WITH_OPENCL
-    for (int i = 0; i < 500 && count_kept() > 0; i++) {
+    for (int i = 0; i < 500 && count_kept() > 0; i++)
         mmul_clock_nap(0.01);
-    }
     point(count_kept() == 0, "every event is released", "some are not");
 #endif
 }
@@ -290,9 +282,8 @@ int main(int argc, char **argv) {
     struct mmul_error err;
     buffers[0] = &t.a[0], buffers[1] = &t.a[1], buffers[2] = &t.b;
     buffers[3] = &t.c[0], buffers[4] = &t.c[1];
-    for (int e = 0; e < ELEMENTS; e++) {
+    for (int e = 0; e < ELEMENTS; e++)
         t.ones[e] = 1;
-    }
     for (int i = 0; i < 5; i++) {
         must(mmul_device_buffer_create(device, ELEMENTS, buffers[i], &err), &err);
         struct mmul_operand to = {*buffers[i], 0, SIDE};
@@ -304,20 +295,16 @@ int main(int argc, char **argv) {
     forget_commands();
 #endif
     run_turns(device, &t);
-    if (is_opencl) {
+    if (is_opencl)
         test_dependencies(&t);
-    }
     bool ok = true;
-    for (int e = 0; e < 3 * ELEMENTS; e++) {
+    for (int e = 0; e < 3 * ELEMENTS; e++)
         ok = ok && t.found[e] == (float)(SIDE * (e / ELEMENTS + 1));
-    }
     point(ok, "three tiles in turns", "elements differ");
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 5; i++)
         mmul_device_buffer_destroy(device, *buffers[i]);
-    }
-    if (is_opencl) {
+    if (is_opencl)
         test_releases();
-    }
 #if MMUL_WITH_OPENCL
     forget_commands();
 #endif

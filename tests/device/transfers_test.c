@@ -28,9 +28,8 @@ static bool pass_through(struct mmul_device *device, const struct region *g) {
     must(mmul_device_download(device, place, g->rows, g->cols, back, g->host_ld, &err), &err);
     float *all = download_all(device, &s);
     bool ok = true;
-    for (int64_t e = 0; e < host_count; e++) {
+    for (int64_t e = 0; e < host_count; e++)
         ok = ok && back[e] == (e % g->host_ld < g->cols ? out[e] : -2);
-    }
     for (int64_t r = 0; r < g->rows; r++) {
         for (int64_t c = 0; c < g->cols; c++) {
             float *element_found = &all[g->offset + r * g->ld + c];
@@ -38,9 +37,8 @@ static bool pass_through(struct mmul_device *device, const struct region *g) {
             *element_found = -1;
         }
     }
-    for (int64_t e = 0; e < count; e++) {
+    for (int64_t e = 0; e < count; e++)
         ok = ok && all[e] == -1;
-    }
     free(all);
     free(out);
     free(back);
@@ -61,9 +59,8 @@ static void test_regions(struct mmul_device *device) {
         {"region: one column", {11, 50, 60, 1, 1}},
         {"region: starts near the end of a row of its own", {49, 50, 20, 33, 33}},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         point(pass_through(device, &cases[i].region), cases[i].name, "elements differ");
-    }
 }
 
 // Independent of the library: float16 by its definition.
@@ -87,9 +84,8 @@ static bool widen_through(struct mmul_device *device, enum mmul_dtype dtype, int
     struct mmul_error err;
     int64_t host_ld = cols + pad;
     uint16_t *out = must_allocate(rows * host_ld, sizeof *out);
-    for (int64_t e = 0; e < rows * host_ld; e++) {
+    for (int64_t e = 0; e < rows * host_ld; e++)
         out[e] = (uint16_t)(e / host_ld * cols + e % host_ld);
-    }
     struct stored s = store(device, rows, cols, 2 * pad, NULL, 0, -1);
     must(mmul_device_upload(device, operand_of(&s), rows, cols, out, host_ld, dtype, &err), &err);
     float *all = download_all(device, &s);

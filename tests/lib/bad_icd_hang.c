@@ -10,9 +10,8 @@ int clIcdGetPlatformIDsKHR(unsigned capacity, void **platforms, unsigned *count)
     (void)capacity;
     (void)platforms;
     (void)count;
-    for (;;) {
+    for (;;)
         pause();
-    }
 }
 
 // The first function of a driver that a loader calls; every name it may ask for is there.

@@ -49,9 +49,8 @@ static void memory_is_counted_and_aligned(void **state) {
     struct mmul_error err;
     void *a, *b, *empty;
     assert_int_equal(mmul_allocate(3, 5, "a", &a, &err), MMUL_OK);
-    for (int i = 0; i < 15; i++) {
+    for (int i = 0; i < 15; i++)
         assert_int_equal(((unsigned char *)a)[i], 0);
-    }
     int64_t before = mmul_live_bytes();
     assert_true(before >= 15);
     assert_int_equal(mmul_allocate_raw(1000, 8, "b", &b, &err), MMUL_OK);
@@ -91,9 +90,8 @@ static void texts_grow(void **state) {
     (void)state;
     struct mmul_text text = {0};
     assert_string_equal(mmul_text_get(&text), "");
-    for (int i = 0; i < 1000; i++) {
+    for (int i = 0; i < 1000; i++)
         mmul_text_add(&text, "%d,", i);
-    }
     assert_int_equal(text.length, 3890);
     assert_int_equal(strlen(mmul_text_get(&text)), 3890);
     assert_memory_equal(mmul_text_get(&text), "0,1,2,3,", 8);

@@ -112,9 +112,8 @@ static void the_least_limit_on_the_way_up_counts(void **state) {
         char root[256];
         snprintf(root, sizeof root, "%s/cgroup.XXXXXX", folder);
         assert_non_null(mkdtemp(root));
-        for (int f = 0; f < FILES_MAX && machines[i].files[f].path != NULL; f++) {
+        for (int f = 0; f < FILES_MAX && machines[i].files[f].path != NULL; f++)
             write_file(root, &machines[i].files[f]);
-        }
         struct mmul_cgroup_limits limits;
         mmul_cgroup_read(root, &limits);
         nftw(root, remove_entry, 8, FTW_DEPTH | FTW_PHYS);

@@ -172,9 +172,8 @@ static inline struct mmul_product judged_product(const struct bench *bench) {
 static inline void teardown(struct bench *bench) {
     void *blocks[] = {bench->a,        bench->b,        bench->c_in, bench->c,
                       bench->a_narrow, bench->b_narrow, bench->wrong};
-    for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++) {
+    for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++)
         free(blocks[i]);
-    }
     mmul_check_destroy(bench->check);
     assert_int_equal(mmul_live_bytes(), 0);
 }
@@ -235,11 +234,10 @@ static inline void multiply_loop(struct bench *bench, bool in_double) {
 }
 
 static inline void multiply(struct bench *bench, enum maker maker) {
-    if (maker == BLAS) {
+    if (maker == BLAS)
         multiply_blas(bench);
-    } else {
+    else
         multiply_loop(bench, maker == DOUBLE);
-    }
 }
 
 static inline int64_t count_wrong(struct bench *bench, uint64_t seed) {
@@ -264,10 +262,8 @@ static inline int64_t count_wrong(struct bench *bench, uint64_t seed) {
 static inline float c_rms(struct bench *bench, int64_t row_begin, int64_t row_end,
                           int64_t col_begin, int64_t col_end) {
     double squares = 0;
-    for (int64_t i = row_begin; i < row_end; i++) {
-        for (int64_t j = col_begin; j < col_end; j++) {
+    for (int64_t i = row_begin; i < row_end; i++)
+        for (int64_t j = col_begin; j < col_end; j++)
             squares += (double)*c_at(bench, i, j) * (double)*c_at(bench, i, j);
-        }
-    }
     return (float)sqrt(squares / (double)((row_end - row_begin) * (col_end - col_begin)));
 }

@@ -91,11 +91,9 @@ static void assert_class_case(size_t number, int variant) {
 
 static void nan_and_inf_are_judged_by_class(void **state) {
     (void)state;
-    for (size_t number = 0; number < sizeof class_cases / sizeof class_cases[0]; number++) {
-        for (int variant = 0; variant < 8; variant++) {
+    for (size_t number = 0; number < sizeof class_cases / sizeof class_cases[0]; number++)
+        for (int variant = 0; variant < 8; variant++)
             assert_class_case(number, variant);
-        }
-    }
 }
 
 // More lines than are ever compared whole: the rest of each is judged by its sum.
@@ -105,9 +103,8 @@ static void a_column_of_nan_in_c_in_leaves_the_rest_judged(void **state) {
         struct bench bench;
         struct mmul_product shape = {.m = 20, .n = 400, .k = 9, .alpha = -2, .beta = 1};
         setup_lines(&bench, shape, NORMAL, NORMAL, 21, columns);
-        for (int64_t line = 0; line < shape.m; line++) {
+        for (int64_t line = 0; line < shape.m; line++)
             bench.c_in[line_at(&bench, line, 123) - bench.c] = NAN;
-        }
         multiply(&bench, SEQUENTIAL);
         assert_int_equal(count_wrong(&bench, 22), 0);
         *line_at(&bench, 19, 399) += 0.01F;
@@ -129,9 +126,8 @@ static void matrices_full_of_nan_or_inf_are_judged(void **state) {
         bool in_a = variant / 2 % 2 != 0, columns = variant >= 12;
         float *full = in_a ? bench.a : bench.b;
         int64_t count = in_a ? 30 * bench.product.lda : shape.transpose_b ? 40 * 23 : 20 * 43;
-        for (int64_t e = 0; e < count; e++) {
+        for (int64_t e = 0; e < count; e++)
             full[e] = values[variant / 4 % 3];
-        }
         memcpy(in_a ? bench.a_narrow : bench.b_narrow, full, (size_t)count * sizeof(float));
         if (columns)
             judge_columns(&bench, 9);
@@ -156,12 +152,10 @@ static void numbers_below_the_least_normal_one_may_be_zero(void **state) {
         setup(&bench, shape, UNIT, UNIT, 15);
         if (variant >= 3)
             judge_columns(&bench, 50);
-        for (int64_t e = 0; e < 20 * bench.product.lda; e++) {
+        for (int64_t e = 0; e < 20 * bench.product.lda; e++)
             ((float *)bench.a_narrow)[e] *= sizes[s][0];
-        }
-        for (int64_t e = 0; e < 30 * bench.product.ldb; e++) {
+        for (int64_t e = 0; e < 30 * bench.product.ldb; e++)
             ((float *)bench.b_narrow)[e] *= sizes[s][1];
-        }
         assert_int_equal(count_wrong(&bench, 16), 0); // C is all zeros
         *c_at(&bench, 3, 4) = 1e-3F;
         assert_int_equal(count_wrong(&bench, 17), 1);

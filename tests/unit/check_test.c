@@ -97,11 +97,9 @@ static void try_all_faults(struct faults *faults) {
     void (*const spoilers[])(struct faults *, uint64_t, unsigned char *) = {
         fault_element, fault_zeroed_block, fault_stale_block, fault_swapped_rows,
         fault_swapped_columns};
-    for (int trial = 0; trial < trials(); trial++) {
-        for (size_t s = 0; s < sizeof spoilers / sizeof spoilers[0]; s++) {
+    for (int trial = 0; trial < trials(); trial++)
+        for (size_t s = 0; s < sizeof spoilers / sizeof spoilers[0]; s++)
             assert_found(faults, (uint64_t)trial * 8 + s, spoilers[s]);
-        }
-    }
 }
 
 static void every_fault_is_found_in_exactly_its_lines(void **state) {
@@ -254,15 +252,13 @@ static void assert_no_alarm(uint64_t number) {
 
 static void right_products_give_no_alarm(void **state) {
     (void)state;
-    for (int number = 0; number < 10 * trials(); number++) {
+    for (int number = 0; number < 10 * trials(); number++)
         assert_no_alarm((uint64_t)number);
-    }
     // These were alarms once: few columns outweigh the rest, or a kernel's remainder columns round
     // otherwise than the rest.
     static const uint64_t once_alarms[] = {1332, 4296, 10756, 43692, 45887, 53577};
-    for (size_t i = 0; i < sizeof once_alarms / sizeof once_alarms[0]; i++) {
+    for (size_t i = 0; i < sizeof once_alarms / sizeof once_alarms[0]; i++)
         assert_no_alarm(once_alarms[i]);
-    }
 }
 
 static void every_orientation_and_type_is_checked(void **state) {

@@ -34,9 +34,8 @@ static void start(struct rank *rank, struct bench *bench, enum mmul_axis axis) {
     rank->context.comm = &rank->comm;
     rank->context.fallback_threads = 1;
     strcpy(rank->context.device_name, "cpu");
-    for (int64_t at = 0; at < bench->product.m * bench->product.ldc_in; at++) {
+    for (int64_t at = 0; at < bench->product.m * bench->product.ldc_in; at++)
         bench->c_in[at] = (float)(at % 7 - 3);
-    }
     assert_int_equal(mmul_device_open("cpu", &rank->context.device, &rank->err), MMUL_OK);
     assert_int_equal(mmul_worker_init(&rank->worker, &rank->context, whole, MMUL_F32, MMUL_F32,
                                       false, &rank->err),
@@ -84,9 +83,8 @@ static void assert_exact(const struct bench *bench) {
     for (int64_t i = 0; i < p->m; i++) {
         for (int64_t j = 0; j < p->n; j++) {
             double sum = 0;
-            for (int64_t l = 0; l < p->k; l++) {
+            for (int64_t l = 0; l < p->k; l++)
                 sum += (double)*a_at(bench, i, l) * (double)*b_at(bench, l, j);
-            }
             double c_in = p->beta != 0 ? bench->c_in[i * p->ldc_in + j] : 0;
             assert_true((double)*c_at(bench, i, j) ==
                         (double)p->alpha * sum + (double)p->beta * c_in);

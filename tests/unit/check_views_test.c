@@ -134,14 +134,12 @@ static bool draw_case(struct bench *bench, uint64_t seed, int64_t *i, int64_t *j
     setup(bench, shape, (enum kind)below(seed, 17, INTEGER + 1), NORMAL, seed);
     bench->product.a = bench->a;
     bench->product.b = bench->b;
-    for (int count = 0; count < 3 && below(seed, 18, 3) == 0; count++) {
+    for (int count = 0; count < 3 && below(seed, 18, 3) == 0; count++)
         put(bench, seed + 100 * (uint64_t)count, special[below(seed, 19 + count, 3)]);
-    }
     multiply(bench, DOUBLE);
     if (shape.alpha == 0) {
-        for (int64_t at = 0; at < shape.m * bench->product.ldc; at++) {
+        for (int64_t at = 0; at < shape.m * bench->product.ldc; at++)
             bench->c[at] = shape.beta != 0 ? shape.beta * bench->c_in[at] : 0;
-        }
         bench->product.a = bench->product.b = NULL;
     }
     *i = below(seed, 30, shape.m);
@@ -185,9 +183,8 @@ static void columns_are_judged_as_rows_of_a_copy_are(void **state) {
         int64_t i, j;
         draw_case(&bench, 7000 + (uint64_t)number, &i, &j);
         int64_t m = bench.product.m, n = bench.product.n;
-        for (j = 0; j < n && number % 2 != 0; j += 2) {
+        for (j = 0; j < n && number % 2 != 0; j += 2)
             *c_at(&bench, i, j) *= 1.01F;
-        }
         judge_columns(&bench, 1 + number % n);
         int64_t count = count_wrong(&bench, (uint64_t)number);
         struct mmul_product copied = judged_product(&bench);

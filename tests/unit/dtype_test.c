@@ -31,21 +31,18 @@ static double value_of(enum mmul_dtype dtype, uint16_t bits) {
     int bias = (1 << (exponent_bits - 1)) - 1, top = (1 << exponent_bits) - 1;
     int exponent = bits >> fraction_bits & top, fraction = bits & ((1 << fraction_bits) - 1);
     double sign = bits & 0x8000 ? -1 : 1;
-    if (exponent == top) {
+    if (exponent == top)
         return fraction != 0 ? NAN : sign * INFINITY;
-    }
-    if (exponent == 0) {
+    if (exponent == 0)
         return sign * ldexp(fraction, 1 - bias - fraction_bits);
-    }
     return sign * ldexp(fraction + (1 << fraction_bits), exponent - bias - fraction_bits);
 }
 
 static void all_values_of(enum mmul_dtype dtype) {
     static uint16_t bits[65536], back[65536];
     static float values[65536];
-    for (int i = 0; i < 65536; i++) {
+    for (int i = 0; i < 65536; i++)
         bits[i] = (uint16_t)i;
-    }
     mmul_dtype_widen(dtype, bits, 65536, values);
     mmul_dtype_narrow(dtype, values, 65536, back);
     for (int i = 0; i < 65536; i++) {
@@ -140,9 +137,8 @@ static void float_and_double(void **state) {
     mmul_dtype_widen(MMUL_F64, doubles, 5, rounded);
     assert_memory_equal(rounded, expected, sizeof expected);
     mmul_dtype_narrow(MMUL_F64, expected, 5, exact);
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 5; i++)
         assert_true(exact[i] == (double)expected[i]);
-    }
 }
 
 // In a mapped file data starts at byte 20, and a count of 0 is legal anywhere.
@@ -152,9 +148,8 @@ static void unaligned_and_empty(void **state) {
     for (size_t d = 0; d < 4; d++) {
         unsigned char bytes[1 + 37 * 8];
         float values[37], back[37];
-        for (int i = 0; i < 37; i++) {
+        for (int i = 0; i < 37; i++)
             values[i] = (float)(i - 18);
-        }
         mmul_dtype_narrow(dtypes[d], values, 37, bytes + 1);
         mmul_dtype_widen(dtypes[d], bytes + 1, 37, back);
         assert_memory_equal(values, back, sizeof values);
@@ -180,9 +175,8 @@ static void names_and_sizes(void **state) {
         assert_int_equal(mmul_dtype_parse(cases[c].text, &dtype, &err), MMUL_OK);
         assert_int_equal(dtype, cases[c].dtype);
         assert_int_equal(mmul_dtype_bytes(dtype), cases[c].bytes);
-        if (strlen(cases[c].text) > 4) {
+        if (strlen(cases[c].text) > 4)
             assert_string_equal(mmul_dtype_name(dtype), cases[c].text);
-        }
     }
     assert_int_equal(mmul_dtype_parse("int8", &dtype, &err), MMUL_ERR_USAGE);
     assert_int_equal(mmul_live_bytes(), 0);

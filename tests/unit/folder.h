@@ -35,9 +35,8 @@ static inline int folder_count(const struct folder *folder) {
     DIR *list = opendir(folder->path);
     assert_non_null(list);
     int count = 0;
-    for (struct dirent *entry; (entry = readdir(list)) != NULL;) {
+    for (struct dirent *entry; (entry = readdir(list)) != NULL;)
         count += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
-    }
     closedir(list);
     return count;
 }
@@ -48,17 +47,15 @@ static inline void remove_tree(const char *path, int depth) {
     assert_non_null(list);
     for (struct dirent *entry; (entry = readdir(list)) != NULL;) {
         char *inner;
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
-        }
         assert_true(asprintf(&inner, "%s/%s", path, entry->d_name) > 0);
         struct stat found;
         assert_int_equal(lstat(inner, &found), 0);
-        if (S_ISDIR(found.st_mode) && depth > 0) {
+        if (S_ISDIR(found.st_mode) && depth > 0)
             remove_tree(inner, depth - 1);
-        } else {
+        else
             assert_int_equal(unlink(inner), 0);
-        }
         free(inner);
     }
     closedir(list);

@@ -35,9 +35,8 @@ static void known_numbers(void **state) {
         UINT64_C(9817491932198370423),  UINT64_C(4593380528125082431),
         UINT64_C(16408922859458223821),
     };
-    for (uint64_t i = 0; i < 5; i++) {
+    for (uint64_t i = 0; i < 5; i++)
         assert_true(mmul_random_at(1234567, i) == expected[i]);
-    }
     float value;
     mmul_generate(MMUL_GENERATE_UNIFORM, 1234567, shape, 0, 1, &value);
     assert_true(value == (float)(expected[0] >> 40) * 0x1p-23F - 1);
@@ -89,13 +88,11 @@ static void values_fit_their_kind(void **state) {
         assert_true(whole[e] >= -4 && whole[e] <= 4);
         seen[(int)whole[e] + 4]++;
     }
-    for (int v = 0; v < 9; v++) {
+    for (int v = 0; v < 9; v++)
         assert_true(abs(seen[v] - COUNT / 9) < 400);
-    }
     mmul_generate(MMUL_GENERATE_IDENTITY, 7, shape, 0, COUNT, whole);
-    for (int e = 0; e < COUNT; e++) {
+    for (int e = 0; e < COUNT; e++)
         assert_true(whole[e] == (e % 101 == e / 101 % 97 ? 1 : 0));
-    }
 }
 
 static void seeds_differ(void **state) {
@@ -103,9 +100,8 @@ static void seeds_differ(void **state) {
     mmul_generate(MMUL_GENERATE_UNIFORM, 1, shape, 0, 100, whole);
     mmul_generate(MMUL_GENERATE_UNIFORM, 2, shape, 0, 100, part);
     int same = 0;
-    for (int e = 0; e < 100; e++) {
+    for (int e = 0; e < 100; e++)
         same += whole[e] == part[e];
-    }
     assert_true(same < 3);
 }
 

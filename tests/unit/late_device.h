@@ -92,42 +92,36 @@ static void late_multiply(const struct mmul_gemm *g) {
 }
 
 static void late_execute(struct late_operation *o) {
-    if (o->kind == 'G') {
+    if (o->kind == 'G')
         late_multiply(&o->gemm);
-    } else {
+    else
         late_transfer(o);
-    }
     o->is_done = true;
 }
 
 static bool late_shares(const struct late_operation *x, const struct late_operation *y) {
     for (int i = 0; i < LATE_BUFFERS * LATE_BUFFERS; i++) {
         struct mmul_buffer *buffer = x->buffers[i / LATE_BUFFERS];
-        if (buffer != NULL && buffer == y->buffers[i % LATE_BUFFERS]) {
+        if (buffer != NULL && buffer == y->buffers[i % LATE_BUFFERS])
             return true;
-        }
     }
     return false;
 }
 
 // Does an operation, after the earlier ones on its buffers.
 static void late_do(int index) {
-    if (late.operations[index].is_done) {
+    if (late.operations[index].is_done)
         return;
-    }
-    for (int i = 0; i < index; i++) {
-        if (late_shares(&late.operations[i], &late.operations[index])) {
+    for (int i = 0; i < index; i++)
+        if (late_shares(&late.operations[i], &late.operations[index]))
             late_do(i);
-        }
-    }
     late_execute(&late.operations[index]);
 }
 
 // The newest first, as far as their buffers let them.
 static void late_finish(void) {
-    for (int i = late.count - 1; i >= 0; i--) {
+    for (int i = late.count - 1; i >= 0; i--)
         late_do(i);
-    }
 }
 
 // ------------------------------------------------------------------------------------------ table
@@ -138,9 +132,8 @@ static enum mmul_status late_lose(struct mmul_error *err) {
 }
 
 static struct late_operation *late_begin(char kind) {
-    if (late.count == LATE_OPERATIONS) {
+    if (late.count == LATE_OPERATIONS)
         abort();
-    }
     late_log(kind);
     late.operations[late.count] = (struct late_operation){.kind = kind};
     return &late.operations[late.count++];
@@ -151,14 +144,12 @@ static enum mmul_status late_create(void *self, int64_t count, struct mmul_buffe
                                     struct mmul_error *err) {
     (void)self;
     (void)err;
-    if (late.made_count == LATE_OPERATIONS) {
+    if (late.made_count == LATE_OPERATIONS)
         abort();
-    }
     *buffer = late.made[late.made_count++] = malloc(sizeof **buffer);
     **buffer = (struct mmul_buffer){malloc((size_t)count * sizeof(float)), count};
-    for (int64_t e = 0; e < count; e++) {
+    for (int64_t e = 0; e < count; e++)
         (*buffer)->data[e] = NAN;
-    }
     late.buffers++;
     late.most_buffers = late.buffers > late.most_buffers ? late.buffers : late.most_buffers;
     return MMUL_OK;
@@ -169,9 +160,8 @@ static void late_destroy(void *self, struct mmul_buffer *buffer, bool lost) {
     late.buffers--;
     for (int i = 0; !lost && i < late.count; i++) {
         const struct late_operation only = {.buffers = {buffer}};
-        if (late_shares(&late.operations[i], &only)) {
+        if (late_shares(&late.operations[i], &only))
             late_do(i);
-        }
     }
 }
 
@@ -210,9 +200,8 @@ static enum mmul_status late_download(void *self, struct mmul_operand from, int6
 static enum mmul_status late_gemm(void *self, const struct mmul_gemm *args,
                                   struct mmul_error *err) {
     (void)self;
-    if (++late.gemms == late.fail_gemm) {
+    if (++late.gemms == late.fail_gemm)
         return late_lose(err);
-    }
     struct late_operation *o = late_begin('G');
     o->gemm = *args;
     o->buffers[0] = args->a.buffer;
@@ -232,9 +221,8 @@ static enum mmul_status late_wait_buffer(void *self, struct mmul_buffer *buffer,
                                          struct mmul_error *err) {
     (void)self;
     late_log('W');
-    if (++late.waits == late.fail_wait) {
+    if (++late.waits == late.fail_wait)
         return late_lose(err);
-    }
     late_destroy(NULL, buffer, false);
     late.buffers++;
     return MMUL_OK;
@@ -248,9 +236,8 @@ static void late_describe(const void *self, struct mmul_device_info *info) {
 
 static void late_close(void *self, bool lost) {
     (void)self;
-    if (!lost) {
+    if (!lost)
         late_finish();
-    }
 }
 
 static const struct mmul_device_table late_table = {

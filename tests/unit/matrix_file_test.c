@@ -25,9 +25,8 @@ static struct bin_file bin_file(int numbers, const int32_t *header, size_t data_
     struct bin_file file = {.count = (size_t)numbers * 4 + data_bytes};
     assert_true(data_bytes <= DATA_MAX);
     memcpy(file.bytes, header, (size_t)numbers * 4);
-    for (size_t b = 0; b < data_bytes; b++) {
+    for (size_t b = 0; b < data_bytes; b++)
         file.bytes[(size_t)numbers * 4 + b] = (unsigned char)(b * 7 + 1);
-    }
     return file;
 }
 
@@ -157,9 +156,8 @@ static void check_range(struct mmul_matrix *matrix, struct mmul_region region, i
     struct mmul_shape shape = mmul_matrix_info(matrix).shape;
     int64_t width = region.col_end - region.col_begin;
     float read[64], guard = -1;
-    for (int e = 0; e < 64; e++) {
+    for (int e = 0; e < 64; e++)
         read[e] = guard;
-    }
     assert_int_equal(mmul_matrix_read_float(matrix, region, begin, end, read, &err), MMUL_OK);
     for (int64_t p = begin; p < end; p++) {
         int64_t row = region.row_begin + p / width, col = region.col_begin + p % width;
@@ -203,18 +201,16 @@ static void regions(void **state) {
             int32_t header[5];
             unsigned char data[30 * 8];
         } file = {{-1 - (int32_t)dtypes[d], 1, 2, 3, 5}, {0}};
-        for (int e = 0; e < 30; e++) {
+        for (int e = 0; e < 30; e++)
             values[e] = (float)e;
-        }
         mmul_dtype_narrow(dtypes[d], values, 30, file.data);
         assert_int_equal(mmul_matrix_borrow(file.data, shape, dtypes[d], "memory", &matrix, &err),
                          MMUL_OK);
         assert_string_equal(mmul_matrix_name(matrix), "memory");
         check_all_ranges(matrix);
         mmul_matrix_close(matrix);
-        if (dtypes[d] == MMUL_F64) {
+        if (dtypes[d] == MMUL_F64)
             continue; // no .bin has it
-        }
         size_t bytes = 20 + 30 * mmul_dtype_bytes(dtypes[d]);
         assert_int_equal(open_bytes(&folder, &file, bytes, &matrix, &err), MMUL_OK);
         check_all_ranges(matrix);
@@ -329,9 +325,8 @@ static void shapes_as_text(void **state) {
         char text[96];
         enum mmul_status status = mmul_shape_parse(cases[c].text, &shape, &err);
         assert_int_equal(status, cases[c].formatted != NULL ? MMUL_OK : MMUL_ERR_USAGE);
-        if (cases[c].formatted != NULL) {
+        if (cases[c].formatted != NULL)
             assert_string_equal(mmul_shape_format(shape, text), cases[c].formatted);
-        }
     }
     struct mmul_shape largest = {INT64_MIN, INT64_MIN, INT64_MIN, INT64_MIN};
     char text[96];

@@ -24,9 +24,8 @@ static size_t npy_bytes(int version, const char *dict, unsigned char bytes[HEADE
     memcpy(bytes, "\x93NUMPY", 6);
     bytes[6] = (unsigned char)version;
     bytes[7] = 0;
-    for (size_t b = 8; b < prefix; b++) {
+    for (size_t b = 8; b < prefix; b++)
         bytes[b] = (unsigned char)((total - prefix) >> (8 * (b - 8)));
-    }
     memcpy(bytes + prefix, dict, length);
     bytes[total - 1] = '\n';
     return total;
@@ -233,16 +232,14 @@ static void check_values(struct mmul_matrix *matrix) {
         struct mmul_region r = mmul_region_whole(shape, m);
         int64_t count = mmul_region_count(r);
         assert_int_equal(mmul_matrix_read_float(matrix, r, 0, count, values, &err), MMUL_OK);
-        for (int64_t p = 0; p < count; p++) {
+        for (int64_t p = 0; p < count; p++)
             assert_true(values[p] == (float)(m * count + p));
-        }
         // A part that begins and ends inside rows of a region of some columns.
         r.col_begin = shape.cols > 1;
         int64_t width = r.col_end - r.col_begin, begin = width / 2;
         int64_t end = mmul_region_count(r) - width / 3;
-        if (begin >= end) {
+        if (begin >= end)
             continue;
-        }
         assert_int_equal(mmul_matrix_read(matrix, r, begin, end, narrow, &err), MMUL_OK);
         mmul_dtype_widen(mmul_matrix_info(matrix).delivered, narrow, end - begin, values);
         for (int64_t p = begin; p < end; p++) {

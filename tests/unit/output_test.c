@@ -33,9 +33,8 @@ static void write_values(struct mmul_output *output) {
             r.col_end = half == 0 ? 5 : 2;
             int64_t width = r.col_end - r.col_begin, count = 3 * width;
             float values[15];
-            for (int64_t p = 0; p < count; p++) {
+            for (int64_t p = 0; p < count; p++)
                 values[p] = (float)((m * 3 + p / width) * 5 + r.col_begin + p % width);
-            }
             assert_int_equal(mmul_output_write_float(output, r, 0, 4, values, &err), MMUL_OK);
             assert_int_equal(mmul_output_write_float(output, r, 4, 4, NULL, &err), MMUL_OK);
             assert_int_equal(mmul_output_write_float(output, r, 4, count, values + 4, &err), 0);
@@ -74,9 +73,8 @@ static void exact_bytes(void **state) {
 
         float values[COUNT];
         unsigned char expected[COUNT * 4];
-        for (int e = 0; e < COUNT; e++) {
+        for (int e = 0; e < COUNT; e++)
             values[e] = (float)e;
-        }
         mmul_dtype_narrow(cases[c].dtype, values, COUNT, expected);
         size_t count, data = COUNT * mmul_dtype_bytes(cases[c].dtype);
         unsigned char *bytes = file_load(path, &count);
@@ -108,9 +106,8 @@ static void memory_as_output(void **state) {
         write_values(output);
         assert_int_equal(mmul_output_commit(output, &err), MMUL_OK);
         mmul_dtype_widen(dtypes[d], memory, COUNT, values);
-        for (int e = 0; e < COUNT; e++) {
+        for (int e = 0; e < COUNT; e++)
             assert_true(values[e] == (float)e);
-        }
     }
     assert_int_equal(mmul_live_bytes(), 0);
 }

@@ -166,9 +166,8 @@ static void weights_from_a_file(void **state) {
         enum mmul_status status = mmul_weights_parse(name, &weights, &count, &err);
         assert_int_equal(status, cases[c].count > 0 ? MMUL_OK : MMUL_ERR_DATA);
         assert_int_equal(count, cases[c].count);
-        if (count == 3) {
+        if (count == 3)
             assert_true(weights[0] == 1.5 && weights[1] == 2 && weights[2] == 3);
-        }
         mmul_free(weights);
     }
     folder_destroy(&folder);

@@ -91,11 +91,10 @@ static int problems;
 
 static void library_of(const char *bad, char path[static 512]) {
     const char *tests = getenv("BUILD_TESTS"), *build = getenv("BUILD");
-    if (tests != NULL) {
+    if (tests != NULL)
         snprintf(path, 512, "%s/bad_icd_%s.so", tests, bad);
-    } else {
+    else
         snprintf(path, 512, "%s/tests/bad_icd_%s.so", build != NULL ? build : "build/release", bad);
-    }
 }
 
 static void write_line(const char *folder, const char *name, const char *line) {
@@ -116,13 +115,11 @@ static bool find_pocl(char library[static 256]) {
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         FILE *stream = fopen(files[i], "r");
         bool read = stream != NULL && fgets(library, 256, stream) != NULL;
-        if (stream != NULL) {
+        if (stream != NULL)
             fclose(stream);
-        }
         library[read ? strcspn(library, "\n") : 0] = '\0';
-        if (read && strstr(library, "pocl") != NULL) {
+        if (read && strstr(library, "pocl") != NULL)
             return true;
-        }
     }
     return false;
 }
@@ -138,14 +135,12 @@ static void set_scene(const struct scene *scene, const char *folder) {
         CHECK(find_pocl(library));
         write_line(folder, "pocl", library);
     }
-    if (scene->devices != NULL) {
+    if (scene->devices != NULL)
         setenv("POCL_DEVICES", scene->devices, 1);
-    }
     setenv("OCL_ICD_VENDORS", folder, 1);
     unsetenv("OCL_ICD_FILENAMES");
-    if (scene->ignore_children) {
+    if (scene->ignore_children)
         signal(SIGCHLD, SIG_IGN);
-    }
 }
 
 static void check_warnings(const struct scene *scene, const char *folder,
@@ -197,12 +192,10 @@ static void multiply_on_cpu(void) {
     static float ones[S * S], result[S * S];
     float *const memory[3] = {ones, ones, result};
     CHECK(mmul_device_open("cpu", &device, &err) == MMUL_OK);
-    for (int e = 0; e < S * S; e++) {
+    for (int e = 0; e < S * S; e++)
         ones[e] = 1;
-    }
-    for (int b = 0; b < 3; b++) {
+    for (int b = 0; b < 3; b++)
         CHECK(mmul_device_buffer_borrow(device, memory[b], S * S, &buffers[b], &err) == MMUL_OK);
-    }
     const struct mmul_gemm args = {.m = S,
                                    .n = S,
                                    .k = S,
@@ -213,9 +206,8 @@ static void multiply_on_cpu(void) {
     CHECK(mmul_device_gemm(device, &args, &err) == MMUL_OK);
     CHECK(mmul_device_wait(device, &err) == MMUL_OK);
     CHECK(result[0] == S && result[S * S - 1] == S);
-    for (int b = 0; b < 3; b++) {
+    for (int b = 0; b < 3; b++)
         mmul_device_buffer_destroy(device, buffers[b]);
-    }
     mmul_device_close(device);
 }
 
@@ -230,13 +222,11 @@ static int play(const struct scene *scene) {
     const char *base = getenv("TMPDIR");
     char folder[256];
     snprintf(folder, sizeof folder, "%s/probe.XXXXXX", base != NULL ? base : "/tmp");
-    if (mkdtemp(folder) == NULL) {
+    if (mkdtemp(folder) == NULL)
         return 1;
-    }
     set_scene(scene, folder);
-    if (scene->threads) {
+    if (scene->threads)
         multiply_on_cpu();
-    }
     struct mmul_probe *probe = NULL;
     struct mmul_error err = {0};
     double begin = mmul_clock_now();
@@ -249,9 +239,8 @@ static int play(const struct scene *scene) {
         check_devices(scene, probe);
     }
     mmul_probe_destroy(probe);
-    if (scene->threads) {
+    if (scene->threads)
         multiply_on_cpu();
-    }
     CHECK(mmul_live_bytes() == 0);
     CHECK(waitpid(-1, NULL, WNOHANG) < 0); // no child is left
     nftw(folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
@@ -286,9 +275,8 @@ int main(int argc, char **argv) {
     enum { COUNT = sizeof scenes / sizeof scenes[0] };
     struct CMUnitTest tests[COUNT];
     for (size_t i = 0; i < COUNT; i++) {
-        if (argc == 2 && strcmp(argv[1], scenes[i].name) == 0) {
+        if (argc == 2 && strcmp(argv[1], scenes[i].name) == 0)
             return play(&scenes[i]);
-        }
         tests[i] = (struct CMUnitTest){
             .name = scenes[i].name, .test_func = play_again, .initial_state = (void *)&scenes[i]};
     }

@@ -139,15 +139,12 @@ static void upload_whole(struct bench *bench, struct mmul_buffer *buffer, const 
 static void setup(struct bench *bench, const char *name) {
     memset(bench, 0, sizeof *bench);
     float a[M * K], b[K * N], c[M * N];
-    for (int e = 0; e < M * K; e++) {
+    for (int e = 0; e < M * K; e++)
         a[e] = a_at(e / K, e % K);
-    }
-    for (int e = 0; e < K * N; e++) {
+    for (int e = 0; e < K * N; e++)
         b[e] = b_at(e / N, e % N);
-    }
-    for (int e = 0; e < M * N; e++) {
+    for (int e = 0; e < M * N; e++)
         c[e] = 1.0f;
-    }
     assert_int_equal(mmul_device_open(name, &bench->device, &bench->err), MMUL_OK);
     assert_int_equal(mmul_device_buffer_create(bench->device, M * K, &bench->a, &bench->err), 0);
     assert_int_equal(mmul_device_buffer_create(bench->device, K * N, &bench->b, &bench->err), 0);
@@ -189,9 +186,8 @@ static int count_wrong(const struct bench *bench, float added) {
     int wrong = 0;
     for (int e = 0; e < M * N; e++) {
         float sum = added;
-        for (int p = 0; p < K; p++) {
+        for (int p = 0; p < K; p++)
             sum += a_at(e / N, p) * b_at(p, e % N);
-        }
         wrong += bench->result[e] != sum;
     }
     return wrong;

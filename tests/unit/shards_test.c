@@ -285,9 +285,8 @@ static void base_names(void **state) {
         {"d/", ""},
     };
     char name[256], longest[401];
-    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
         assert_string_equal(mmul_base_name(cases[c][0], name), cases[c][1]);
-    }
     memset(longest, 'x', 400);
     longest[400] = '\0';
     assert_int_equal(strlen(mmul_base_name(longest, name)), 255);

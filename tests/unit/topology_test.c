@@ -23,18 +23,16 @@
 static struct mmul_topology discover(void) {
     struct mmul_topology topology;
     struct mmul_error err = {0};
-    if (mmul_topology_discover(&topology, &err) != MMUL_OK) {
+    if (mmul_topology_discover(&topology, &err) != MMUL_OK)
         fail_msg("%s", err.text);
-    }
     return topology;
 }
 
 static struct mmul_cpuset one_unit(const struct mmul_cpuset *set) {
     struct mmul_cpuset one = {{0}};
     int unit = 0;
-    while (!mmul_cpuset_has(set, unit)) {
+    while (!mmul_cpuset_has(set, unit))
         unit++;
-    }
     mmul_cpuset_add(&one, unit);
     return one;
 }
@@ -56,9 +54,8 @@ static void sets_are_written_as_the_kernel_writes_them(void **state) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct mmul_cpuset set = {{0}};
-        for (const int *unit = cases[i].units; *unit >= 0; unit++) {
+        for (const int *unit = cases[i].units; *unit >= 0; unit++)
             mmul_cpuset_add(&set, *unit);
-        }
         char text[64];
         assert_string_equal(mmul_cpuset_format(&set, text), cases[i].text);
     }
@@ -67,9 +64,8 @@ static void sets_are_written_as_the_kernel_writes_them(void **state) {
 static void long_sets_are_cut(void **state) {
     (void)state;
     struct mmul_cpuset set = {{0}};
-    for (int unit = 0; unit < MMUL_CORES_MAX; unit += 2) {
+    for (int unit = 0; unit < MMUL_CORES_MAX; unit += 2)
         mmul_cpuset_add(&set, unit);
-    }
     char text[64];
     mmul_cpuset_format(&set, text);
     assert_true(strlen(text) < 64);
@@ -115,9 +111,8 @@ static void own_is_this_process_mask(void **state) {
     cpu_set_t mask;
     assert_int_equal(sched_getaffinity(0, sizeof mask, &mask), 0);
     assert_int_equal(mmul_cpuset_count(&topology.own), CPU_COUNT(&mask));
-    for (int unit = 0; unit < MMUL_CORES_MAX; unit++) {
+    for (int unit = 0; unit < MMUL_CORES_MAX; unit++)
         assert_int_equal(mmul_cpuset_has(&topology.own, unit), CPU_ISSET(unit, &mask) != 0);
-    }
 }
 
 static void no_opencl_driver_is_loaded(void **state) {
@@ -141,9 +136,8 @@ enum { SAW_WIDE_ALLOWED = 1, SAW_NARROW_OWN = 2, SAW_USER_BINDING = 4, SAW_FAILU
 static int report_as_rank(void) {
     struct mmul_topology topology;
     struct mmul_error err;
-    if (mmul_topology_discover(&topology, &err) != MMUL_OK) {
+    if (mmul_topology_discover(&topology, &err) != MMUL_OK)
         return SAW_FAILURE;
-    }
     return (mmul_cpuset_count(&topology.allowed) > 1 ? SAW_WIDE_ALLOWED : 0) |
            (mmul_cpuset_count(&topology.own) == 1 ? SAW_NARROW_OWN : 0) |
            (topology.user_binding ? SAW_USER_BINDING : 0);
@@ -164,9 +158,8 @@ static int run_rank(char *const environment[], bool shell) {
     assert_true(child >= 0);
     if (child == 0) {
         struct mmul_error err;
-        if (mmul_topology_bind(&narrow, &err) != MMUL_OK) {
+        if (mmul_topology_bind(&narrow, &err) != MMUL_OK)
             _exit(SAW_FAILURE);
-        }
         execve(shell ? wrapped[0] : direct[0], shell ? wrapped : direct, environment);
         _exit(SAW_FAILURE);
     }
@@ -199,9 +192,8 @@ static void masks_are_told_apart(void **state) {
         print_message("# one processing unit only\n");
         skip();
     }
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         assert_int_equal(run_rank(cases[i].environment, cases[i].shell), cases[i].saw);
-    }
 }
 
 // -------------------------------------------------------------------------------------------- bind
@@ -250,9 +242,8 @@ static void binding_to_nothing_fails(void **state) {
 }
 
 int main(int argc, char **argv) {
-    if (argc == 2 && strcmp(argv[1], "rank") == 0) {
+    if (argc == 2 && strcmp(argv[1], "rank") == 0)
         return report_as_rank();
-    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sets_are_written_as_the_kernel_writes_them),
         cmocka_unit_test(long_sets_are_cut),

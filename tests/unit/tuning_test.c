@@ -322,11 +322,10 @@ static void the_self_test_finds_one_wrong_element(void **state) {
         struct mmul_error err = {0};
         assert_int_equal(mmul_device_open(cases[i].device, &device, &err), MMUL_OK);
         enum mmul_status status = mmul_device_self_test(device, &err);
-        if (cases[i].error == NULL) {
+        if (cases[i].error == NULL)
             assert_int_equal(status, MMUL_OK);
-        } else {
+        else
             assert_failure(status, cases[i].status, err, cases[i].error);
-        }
         mmul_device_close(device);
         assert_int_equal(mmul_live_bytes(), 0);
     }

@@ -48,9 +48,8 @@ static float *make(int64_t rows, int64_t cols, uint64_t seed) {
 // bfloat16 where asked for, else the values themselves.
 static const void *stored_as(enum mmul_dtype dtype, const float *values, int64_t count,
                              void **memory) {
-    if (dtype == MMUL_F32) {
+    if (dtype == MMUL_F32)
         return values;
-    }
     uint16_t *halves = malloc((size_t)count * sizeof *halves);
     for (int64_t e = 0; e < count; e++) {
         uint32_t bits;
@@ -167,9 +166,8 @@ static void every_way_of_cutting_gives_the_product(void **state) {
                           .a_dtype = way >= 4 ? MMUL_BF16 : MMUL_F32,
                           .b_dtype = way == 5 ? MMUL_BF16 : MMUL_F32,
                           .tile = tiles[i / 8]};
-        if (s.tile.m == 1) {
+        if (s.tile.m == 1)
             s.m = s.n = s.k = 6; // enough of them
-        }
         struct bench t;
         setup(&t, &s);
         multiply(&t);
