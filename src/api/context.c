@@ -28,7 +28,7 @@ enum mmul_status mmul_context_create(MPI_Comm comm, const struct mmul_context_op
                                      struct mmul_context **context, struct mmul_error *err) {
     struct mmul_context *made = NULL;
     struct mmul_error local = {.status = MMUL_OK};
-    mmul_allocate(1, sizeof *made, "a context", (void **)&made, &local);
+    MMUL_ALLOCATE(made, 1, "a context", &local);
     enum mmul_status status = mmul_agree_on(comm, &local);
     if (status != MMUL_OK) {
         *err = local;

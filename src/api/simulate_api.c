@@ -18,7 +18,7 @@ static enum mmul_status read_weights(const char *text, int size, double **weight
     if (strcmp(text, "equal") != 0)
         status = mmul_weights_parse(text, weights, &count, err);
     else
-        status = mmul_allocate(size, sizeof **weights, "weights", (void **)weights, err);
+        status = MMUL_ALLOCATE(*weights, size, "weights", err);
     for (int rank = 0; status == MMUL_OK && strcmp(text, "equal") == 0 && rank < size; rank++)
         (*weights)[rank] = 1;
     if (status == MMUL_OK && count != size)

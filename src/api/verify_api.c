@@ -26,19 +26,24 @@ static void verification_fini(struct verification *v) {
     mmul_free(v->wrong);
 }
 
+// One matrix of a stack.
+static enum mmul_status matrix_allocate(struct mmul_shape shape, enum mmul_dtype dtype,
+                                        const char *what, void **matrix, struct mmul_error *err) {
+    *matrix = mmul_allocate_raw(shape.rows * shape.cols, mmul_dtype_bytes(dtype), what, err);
+    return *matrix != NULL ? MMUL_OK : err->status;
+}
+
 static enum mmul_status verification_init(struct verification *v, struct mmul_error *err) {
     const struct mmul_problem *p = &v->problem;
     enum mmul_status status = mmul_check_create(p->n, p->k, &v->check, err);
     if (status == MMUL_OK)
-        status =
-            mmul_allocate_raw(p->a.rows * p->a.cols, mmul_dtype_bytes(p->a_dtype), "A", &v->a, err);
+        status = matrix_allocate(p->a, p->a_dtype, "A", &v->a, err);
     if (status == MMUL_OK)
-        status =
-            mmul_allocate_raw(p->b.rows * p->b.cols, mmul_dtype_bytes(p->b_dtype), "B", &v->b, err);
+        status = matrix_allocate(p->b, p->b_dtype, "B", &v->b, err);
     if (status == MMUL_OK)
-        status = mmul_allocate_raw(p->m * p->n, sizeof(float), "C", (void **)&v->c, err);
+        status = MMUL_ALLOCATE_RAW(v->c, p->m * p->n, "C", err);
     if (status == MMUL_OK)
-        status = mmul_allocate_raw(p->m, 1, "verification", (void **)&v->wrong, err);
+        status = MMUL_ALLOCATE_RAW(v->wrong, p->m, "verification", err);
     return status;
 }
 

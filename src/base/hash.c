@@ -17,12 +17,9 @@ uint64_t mmul_hash(const void *bytes, size_t count) {
 }
 
 enum mmul_status mmul_hasher_create(struct mmul_hasher **hasher, struct mmul_error *err) {
-    void *fresh = NULL;
-    enum mmul_status status =
-        mmul_allocate(1, sizeof(struct mmul_hasher), "a checksum", &fresh, err);
-    if (status != MMUL_OK)
-        return status;
-    struct mmul_hasher *made = fresh;
+    struct mmul_hasher *made = mmul_allocate(1, sizeof *made, "a checksum", err);
+    if (made == NULL)
+        return err->status;
     if (XXH3_64bits_reset(&made->state) != XXH_OK) {
         mmul_free(made);
         return mmul_fail(err, MMUL_ERR_INTERNAL, "cannot start a checksum");

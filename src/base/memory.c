@@ -36,42 +36,39 @@ bool mmul_multiply_sizes(int64_t a, int64_t b, int64_t *product) {
     return true;
 }
 
-static enum mmul_status fail_memory(int64_t count, size_t bytes_each, const char *what,
-                                    struct mmul_error *err) {
+static void fail_memory(int64_t count, size_t bytes_each, const char *what,
+                        struct mmul_error *err) {
     int64_t bytes;
     char text[32];
-    if (mmul_multiply_sizes(count, (int64_t)bytes_each, &bytes)) {
-        return mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate %s for %s",
-                         mmul_bytes_format(bytes, text), what);
-    }
-    return mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate %lld x %zu bytes for %s",
-                     (long long)count, bytes_each, what);
+    if (mmul_multiply_sizes(count, (int64_t)bytes_each, &bytes))
+        mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate %s for %s", mmul_bytes_format(bytes, text),
+                  what);
+    else
+        mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate %lld x %zu bytes for %s", (long long)count,
+                  bytes_each, what);
 }
 
-enum mmul_status mmul_allocate_raw(int64_t count, size_t bytes_each, const char *what,
-                                   void **memory, struct mmul_error *err) {
+void *mmul_allocate_raw(int64_t count, size_t bytes_each, const char *what,
+                        struct mmul_error *err) {
     int64_t bytes;
     void *start = NULL;
     if (!mmul_multiply_sizes(count, (int64_t)bytes_each, &bytes) || bytes > INT64_MAX - ALIGNMENT ||
-        posix_memalign(&start, ALIGNMENT, (size_t)bytes + ALIGNMENT) != 0)
-        return fail_memory(count, bytes_each, what, err);
+        posix_memalign(&start, ALIGNMENT, (size_t)bytes + ALIGNMENT) != 0) {
+        fail_memory(count, bytes_each, what, err);
+        return NULL;
+    }
     struct block *block = start;
     block->bytes = (size_t)bytes + ALIGNMENT;
     block->mark = BLOCK_MARK;
     atomic_fetch_add_explicit(&live_bytes, (int64_t)block->bytes, memory_order_relaxed);
-    *memory = (char *)start + ALIGNMENT;
-    return MMUL_OK;
+    return (char *)start + ALIGNMENT;
 }
 
-enum mmul_status mmul_allocate(int64_t count, size_t bytes_each, const char *what, void **memory,
-                               struct mmul_error *err) {
-    void *fresh = NULL;
-    enum mmul_status status = mmul_allocate_raw(count, bytes_each, what, &fresh, err);
-    if (status != MMUL_OK)
-        return status;
-    memset(fresh, 0, (size_t)count * bytes_each); // the product fits: it was allocated
-    *memory = fresh;
-    return MMUL_OK;
+void *mmul_allocate(int64_t count, size_t bytes_each, const char *what, struct mmul_error *err) {
+    void *memory = mmul_allocate_raw(count, bytes_each, what, err);
+    if (memory != NULL)
+        memset(memory, 0, (size_t)count * bytes_each); // the product fits: it was allocated
+    return memory;
 }
 
 // The block ceases to exist for the counter; returns its beginning.
@@ -104,10 +101,9 @@ int64_t mmul_live_bytes(void) {
 
 enum mmul_status mmul_copy_text(const char *text, char **copy, struct mmul_error *err) {
     size_t bytes = strlen(text) + 1;
-    void *fresh = NULL;
-    enum mmul_status status = mmul_allocate_raw((int64_t)bytes, 1, "a text", &fresh, err);
-    if (status != MMUL_OK)
-        return status;
+    char *fresh = mmul_allocate_raw((int64_t)bytes, 1, "a text", err);
+    if (fresh == NULL)
+        return err->status;
     memcpy(fresh, text, bytes);
     *copy = fresh;
     return MMUL_OK;

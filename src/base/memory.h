@@ -8,13 +8,20 @@
 bool mmul_multiply_sizes(int64_t a, int64_t b, int64_t *product);
 
 // Zeroed memory for `count` objects of `bytes_each`, 64-byte aligned; `what` names it in the error.
-// count 0 gives a valid pointer. Released with mmul_free. Fails with MMUL_ERR_SYSTEM.
-enum mmul_status mmul_allocate(int64_t count, size_t bytes_each, const char *what, void **memory,
-                               struct mmul_error *err);
+// count 0 gives a valid pointer. Released with mmul_free. NULL: failed, err says why
+// (MMUL_ERR_SYSTEM).
+void *mmul_allocate(int64_t count, size_t bytes_each, const char *what, struct mmul_error *err);
 
 // Same, contents undefined (no first touch).
-enum mmul_status mmul_allocate_raw(int64_t count, size_t bytes_each, const char *what,
-                                   void **memory, struct mmul_error *err);
+void *mmul_allocate_raw(int64_t count, size_t bytes_each, const char *what, struct mmul_error *err);
+
+// `count` objects of what `pointer` points to, as a status: the pointer is NULL where it failed.
+#define MMUL_ALLOCATE(pointer, count, what, err)                                        \
+    (((pointer) = mmul_allocate(count, sizeof *(pointer), what, err)) != NULL ? MMUL_OK \
+                                                                              : (err)->status)
+#define MMUL_ALLOCATE_RAW(pointer, count, what, err)                                        \
+    (((pointer) = mmul_allocate_raw(count, sizeof *(pointer), what, err)) != NULL ? MMUL_OK \
+                                                                                  : (err)->status)
 
 // A heap copy of `text`.
 enum mmul_status mmul_copy_text(const char *text, char **copy, struct mmul_error *err);

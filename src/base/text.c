@@ -19,14 +19,14 @@ static bool reserve(struct mmul_text *text, size_t more) {
     if (capacity < needed)
         capacity = needed;
     struct mmul_error ignored;
-    void *grown = NULL;
-    if (mmul_allocate_raw((int64_t)capacity, 1, "a text", &grown, &ignored) != MMUL_OK) {
+    char *grown = mmul_allocate_raw((int64_t)capacity, 1, "a text", &ignored);
+    if (grown == NULL) {
         text->failed = true;
         return false;
     }
     if (text->length > 0)
         memcpy(grown, text->data, text->length);
-    ((char *)grown)[text->length] = '\0';
+    grown[text->length] = '\0';
     mmul_free(text->data);
     text->data = grown;
     text->capacity = capacity;

@@ -69,7 +69,7 @@ static enum mmul_status connect(struct mmul_comm *comm, MPI_Comm parent, struct 
     enum mmul_status status = mmul_comm_check(find_nodes(comm), "communicator set-up", err);
     if (status != MMUL_OK)
         return status;
-    status = mmul_allocate(comm->size, sizeof(int), "ranks", (void **)&comm->rank_node, err);
+    status = MMUL_ALLOCATE(comm->rank_node, comm->size, "ranks", err);
     status = mmul_comm_agree(comm, status, err);
     if (status != MMUL_OK)
         return status;
@@ -79,7 +79,7 @@ static enum mmul_status connect(struct mmul_comm *comm, MPI_Comm parent, struct 
 enum mmul_status mmul_comm_create(MPI_Comm parent, struct mmul_comm **comm,
                                   struct mmul_error *err) {
     struct mmul_comm *made = NULL;
-    enum mmul_status status = mmul_allocate(1, sizeof *made, "communicators", (void **)&made, err);
+    enum mmul_status status = MMUL_ALLOCATE(made, 1, "communicators", err);
     struct mmul_error agreed = {.status = status};
     if (status != MMUL_OK)
         agreed = *err;
@@ -191,11 +191,10 @@ enum mmul_status mmul_comm_share_varying(const struct mmul_comm *comm, const voi
                                          struct mmul_error *err) {
     int64_t *sizes = NULL;
     int *counts = NULL;
-    void *gathered = NULL;
-    enum mmul_status status =
-        mmul_allocate(comm->size, sizeof *sizes, "sizes", (void **)&sizes, err);
+    char *gathered = NULL;
+    enum mmul_status status = MMUL_ALLOCATE(sizes, comm->size, "sizes", err);
     if (status == MMUL_OK)
-        status = mmul_allocate(comm->size, 2 * sizeof *counts, "counts", (void **)&counts, err);
+        status = MMUL_ALLOCATE(counts, 2 * comm->size, "counts", err);
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
         status = mmul_comm_share(comm, &bytes, sizeof bytes, sizes, err);
@@ -206,7 +205,7 @@ enum mmul_status mmul_comm_share_varying(const struct mmul_comm *comm, const voi
         status = mmul_fail(err, MMUL_ERR_SYSTEM, "ranks have more than 2 GiB to share");
     int64_t sum = displacements[comm->size - 1] + (int64_t)counts[comm->size - 1];
     if (status == MMUL_OK)
-        status = mmul_allocate(sum, 1, "shared bytes", &gathered, err);
+        status = MMUL_ALLOCATE(gathered, sum, "shared bytes", err);
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
         status = mmul_comm_check(MPI_Allgatherv(mine, (int)bytes, MPI_BYTE, gathered, counts,

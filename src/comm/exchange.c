@@ -16,16 +16,13 @@ enum { ALIGNMENT = 64 }; // chunks never cut an element
 static enum mmul_status lane_init(struct mmul_exchange *x, struct mmul_exchange_lane *lane,
                                   struct mmul_error *err) {
     int64_t size = x->team->size;
-    enum mmul_status status =
-        mmul_allocate(size, sizeof *lane->counts, "traffic", (void **)&lane->counts, err);
+    enum mmul_status status = MMUL_ALLOCATE(lane->counts, size, "traffic", err);
     if (status == MMUL_OK)
-        status = mmul_allocate(size, sizeof *lane->displacements, "traffic",
-                               (void **)&lane->displacements, err);
+        status = MMUL_ALLOCATE(lane->displacements, size, "traffic", err);
     if (status == MMUL_OK)
-        status =
-            mmul_allocate(size, sizeof *lane->trailers, "traffic", (void **)&lane->trailers, err);
+        status = MMUL_ALLOCATE(lane->trailers, size, "traffic", err);
     if (status == MMUL_OK && x->team->rank == 0)
-        status = mmul_allocate_raw(x->lane_bytes, 1, "traffic", (void **)&lane->data, err);
+        status = MMUL_ALLOCATE_RAW(lane->data, x->lane_bytes, "traffic", err);
     return status;
 }
 

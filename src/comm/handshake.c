@@ -81,7 +81,7 @@ static enum mmul_status check_options(const struct mmul_comm *comm, const char *
     char *root = NULL;
     enum mmul_status status = mmul_comm_broadcast(comm, &bytes, sizeof bytes, err);
     if (status == MMUL_OK)
-        status = mmul_allocate(bytes, 1, "options", (void **)&root, err);
+        status = MMUL_ALLOCATE(root, bytes, "options", err);
     status = mmul_comm_agree(comm, status, err);
     if (status != MMUL_OK)
         goto out;

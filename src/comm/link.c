@@ -171,7 +171,7 @@ static int sampled_member(int index, int count, int size) {
 static enum mmul_status fill_in(struct mmul_link *links, int size, int measured,
                                 struct mmul_error *err) {
     double *x = NULL;
-    enum mmul_status status = mmul_allocate(2 * size, sizeof *x, "link speeds", (void **)&x, err);
+    enum mmul_status status = MMUL_ALLOCATE(x, 2 * size, "link speeds", err);
     if (status != MMUL_OK)
         return status;
     for (int i = 0; i < measured; i++) {
@@ -254,8 +254,7 @@ enum mmul_status mmul_links_measure(MPI_Comm mpi, const struct mmul_link_limits 
     memset(ring_links, 0, (size_t)size * sizeof *ring_links);
     if (size == 1)
         return MMUL_OK;
-    err->status =
-        mmul_allocate_raw(limits->most_bytes, 1, "link measurement", (void **)&side.buffer, err);
+    err->status = MMUL_ALLOCATE_RAW(side.buffer, limits->most_bytes, "link measurement", err);
     if (err->status == MMUL_OK)
         memset(side.buffer, 1, (size_t)limits->most_bytes);
     enum mmul_status status = mmul_agree_on(mpi, err);

@@ -24,8 +24,7 @@ enum mmul_status mmul_team_create(const struct mmul_comm *comm, const bool *work
         return mmul_comm_check(code, "communicator set-up", err);
     MPI_Comm_rank(team->scatter, &team->rank);
     MPI_Comm_size(team->scatter, &team->size);
-    enum mmul_status status =
-        mmul_allocate(team->size, sizeof *team->nodes, "team", (void **)&team->nodes, err);
+    enum mmul_status status = MMUL_ALLOCATE(team->nodes, team->size, "team", err);
     int members = 0;
     for (int node = 0; status == MMUL_OK && node < comm->node_count; node++)
         if (node == 0 || works[node])

@@ -69,11 +69,9 @@ static void fill_info(struct mmul_device_info *info) {
 
 static enum mmul_status open_cpu(const char *text, void **self, struct mmul_error *err) {
     (void)text;
-    void *memory = NULL;
-    enum mmul_status status = mmul_allocate(1, sizeof(struct cpu), "a device", &memory, err);
-    if (status != MMUL_OK)
-        return status;
-    struct cpu *cpu = memory;
+    struct cpu *cpu = mmul_allocate(1, sizeof *cpu, "a device", err);
+    if (cpu == NULL)
+        return err->status;
     fill_info(&cpu->info);
     *self = cpu;
     return MMUL_OK;

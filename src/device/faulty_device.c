@@ -52,14 +52,12 @@ const char *mmul_faulty_next_name(const char *text, char next[static 128]) {
 // ------------------------------------------------------------------------------- open and close
 
 static enum mmul_status open_faulty(const char *text, void **self, struct mmul_error *err) {
-    void *memory = NULL;
-    enum mmul_status status = mmul_allocate(1, sizeof(struct faulty), "a device", &memory, err);
-    if (status != MMUL_OK)
-        return status;
-    struct faulty *faulty = memory;
+    struct faulty *faulty = mmul_allocate(1, sizeof *faulty, "a device", err);
+    if (faulty == NULL)
+        return err->status;
     mmul_text_copy(faulty->name, sizeof faulty->name, text);
     const char *inner = NULL;
-    status = mmul_faulty_rules_parse(text, &faulty->rules, &inner, err);
+    enum mmul_status status = mmul_faulty_rules_parse(text, &faulty->rules, &inner, err);
     if (status == MMUL_OK && faulty->rules.fail_open) {
         status = mmul_fail(err, MMUL_ERR_UNAVAILABLE, "cannot open device '%s': its rule fail-open",
                            text);

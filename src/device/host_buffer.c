@@ -13,11 +13,9 @@
 
 static enum mmul_status wrap(float *data, int64_t count, bool owned, struct mmul_buffer **buffer,
                              struct mmul_error *err) {
-    void *memory = NULL;
-    enum mmul_status status = mmul_allocate(1, sizeof **buffer, "a device buffer", &memory, err);
-    if (status != MMUL_OK)
-        return status;
-    struct mmul_buffer *made = memory;
+    struct mmul_buffer *made = mmul_allocate(1, sizeof *made, "a device buffer", err);
+    if (made == NULL)
+        return err->status;
     *made = (struct mmul_buffer){.data = data, .count = count, .owned = owned};
     *buffer = made;
     return MMUL_OK;
@@ -26,12 +24,10 @@ static enum mmul_status wrap(float *data, int64_t count, bool owned, struct mmul
 enum mmul_status mmul_host_buffer_create(void *self, int64_t count, struct mmul_buffer **buffer,
                                          struct mmul_error *err) {
     (void)self;
-    void *data = NULL;
-    enum mmul_status status =
-        mmul_allocate_raw(count, sizeof(float), "a device buffer", &data, err);
-    if (status != MMUL_OK)
-        return status;
-    status = wrap(data, count, true, buffer, err);
+    float *data = mmul_allocate_raw(count, sizeof *data, "a device buffer", err);
+    if (data == NULL)
+        return err->status;
+    enum mmul_status status = wrap(data, count, true, buffer, err);
     if (status != MMUL_OK)
         mmul_free(data);
     return status;

@@ -13,11 +13,11 @@ struct mmul_probe {
 enum mmul_status mmul_probe_create(double limit_seconds, struct mmul_probe **probe,
                                    struct mmul_error *err) {
     (void)limit_seconds;
-    void *memory = NULL;
-    enum mmul_status status = mmul_allocate(1, sizeof **probe, "a probe", &memory, err);
-    if (status == MMUL_OK)
-        *probe = memory;
-    return status;
+    struct mmul_probe *made = mmul_allocate(1, sizeof *made, "a probe", err);
+    if (made == NULL)
+        return err->status;
+    *probe = made;
+    return MMUL_OK;
 }
 
 void mmul_probe_destroy(struct mmul_probe *probe) {

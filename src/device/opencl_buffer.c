@@ -48,13 +48,12 @@ enum mmul_status mmul_opencl_allocate(struct mmul_opencl *opencl, int64_t count,
 
 enum mmul_status mmul_opencl_buffer_create(void *self, int64_t count, struct mmul_buffer **buffer,
                                            struct mmul_error *err) {
-    void *memory = NULL;
-    enum mmul_status status = mmul_allocate(1, sizeof **buffer, "a device buffer", &memory, err);
-    if (status != MMUL_OK)
-        return status;
-    struct mmul_buffer *made = memory;
+    struct mmul_buffer *made = mmul_allocate(1, sizeof *made, "a device buffer", err);
+    if (made == NULL)
+        return err->status;
     made->count = count;
-    status = mmul_opencl_allocate(self, count, sizeof(float), "a buffer", &made->memory, err);
+    enum mmul_status status =
+        mmul_opencl_allocate(self, count, sizeof(float), "a buffer", &made->memory, err);
     if (status != MMUL_OK) {
         mmul_free(made);
         return status;

@@ -60,14 +60,12 @@ static enum mmul_status connect(struct mmul_opencl *opencl, cl_platform_id platf
 }
 
 static enum mmul_status open_opencl(const char *text, void **self, struct mmul_error *err) {
-    void *memory = NULL;
-    enum mmul_status status =
-        mmul_allocate(1, sizeof(struct mmul_opencl), "a device", &memory, err);
-    if (status != MMUL_OK)
-        return status;
-    struct mmul_opencl *opencl = memory;
+    struct mmul_opencl *opencl = mmul_allocate(1, sizeof *opencl, "a device", err);
+    if (opencl == NULL)
+        return err->status;
     cl_platform_id platform = NULL;
-    status = mmul_opencl_find(text, &platform, &opencl->device, &opencl->info, err);
+    enum mmul_status status =
+        mmul_opencl_find(text, &platform, &opencl->device, &opencl->info, err);
     if (status == MMUL_OK) {
         snprintf(opencl->label, sizeof opencl->label, "%s (%s)", opencl->info.id,
                  opencl->info.name);

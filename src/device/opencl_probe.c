@@ -117,9 +117,8 @@ static enum mmul_status finish_trial(struct trial *trial, double limit_seconds, 
 // Tries all drivers at the same time. Children that were started are finished even after a failure.
 static enum mmul_status run_trials(struct trial *trials, int count, double limit_seconds,
                                    struct mmul_probe *probe, struct mmul_error *err) {
-    void *scratch = NULL;
-    enum mmul_status status =
-        mmul_allocate(1, sizeof(struct listing), "a device list", &scratch, err);
+    struct listing *scratch = NULL;
+    enum mmul_status status = MMUL_ALLOCATE(scratch, 1, "a device list", err);
     for (int i = 0; i < count && status == MMUL_OK; i++)
         status = start_trial(&trials[i], err);
     double deadline = mmul_clock_now() + (status == MMUL_OK ? limit_seconds : 0.0);
@@ -186,15 +185,12 @@ static enum mmul_status find_culprits(double limit_seconds, struct mmul_probe *p
                                       struct mmul_error *err) {
     struct mmul_driver drivers[MMUL_DRIVERS_MAX];
     int count = mmul_drivers_list(drivers, MMUL_DRIVERS_MAX);
-    void *memory = NULL;
-    enum mmul_status status =
-        mmul_allocate(count, sizeof(struct trial), "a list of OpenCL drivers", &memory, err);
-    if (status != MMUL_OK)
-        return status;
-    struct trial *trials = memory;
+    struct trial *trials = mmul_allocate(count, sizeof *trials, "a list of OpenCL drivers", err);
+    if (trials == NULL)
+        return err->status;
     for (int i = 0; i < count; i++)
         trials[i].driver = drivers[i];
-    status = run_trials(trials, count, limit_seconds, probe, err);
+    enum mmul_status status = run_trials(trials, count, limit_seconds, probe, err);
     if (status == MMUL_OK)
         status = select_good(trials, count, limit_seconds, probe, err);
     mmul_free(trials);
@@ -220,16 +216,15 @@ static enum mmul_status look(double limit_seconds, struct mmul_probe *probe,
 
 enum mmul_status mmul_probe_create(double limit_seconds, struct mmul_probe **probe,
                                    struct mmul_error *err) {
-    void *memory = NULL;
-    enum mmul_status status = mmul_allocate(1, sizeof **probe, "a probe", &memory, err);
-    if (status != MMUL_OK)
-        return status;
-    status = look(limit_seconds, memory, err);
+    struct mmul_probe *made = mmul_allocate(1, sizeof *made, "a probe", err);
+    if (made == NULL)
+        return err->status;
+    enum mmul_status status = look(limit_seconds, made, err);
     if (status != MMUL_OK) {
-        mmul_probe_destroy(memory);
+        mmul_probe_destroy(made);
         return status;
     }
-    *probe = memory;
+    *probe = made;
     return MMUL_OK;
 }
 

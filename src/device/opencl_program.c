@@ -12,22 +12,21 @@
 // The compiler's log on one line, the beginning of it; "" when there is none.
 static void read_build_log(cl_program program, cl_device_id device, char *line, size_t capacity) {
     struct mmul_error ignored;
-    void *memory = NULL;
     size_t bytes = 0;
     line[0] = '\0';
-    if (clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, 0, NULL, &bytes) !=
-            CL_SUCCESS ||
-        mmul_allocate((int64_t)bytes + 1, 1, "a build log", &memory, &ignored) != MMUL_OK)
+    if (clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, 0, NULL, &bytes) != CL_SUCCESS)
         return;
-    const char *log = memory;
+    char *log = mmul_allocate((int64_t)bytes + 1, 1, "a build log", &ignored);
+    if (log == NULL)
+        return;
     size_t length = 0;
-    if (clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, bytes, memory, NULL) ==
+    if (clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, bytes, log, NULL) ==
         CL_SUCCESS) {
-        for (; *log != '\0' && length + 1 < capacity; log++)
-            line[length++] = (unsigned char)*log < ' ' ? ' ' : *log;
+        for (; log[length] != '\0' && length + 1 < capacity; length++)
+            line[length] = (unsigned char)log[length] < ' ' ? ' ' : log[length];
         line[length] = '\0';
     }
-    mmul_free(memory);
+    mmul_free(log);
 }
 
 enum mmul_status mmul_opencl_program_create(cl_context context, cl_device_id device,

@@ -114,11 +114,9 @@ enum mmul_status mmul_device_open(const char *text, struct mmul_device **device,
     enum mmul_status status = mmul_device_check_name(text, err);
     if (status != MMUL_OK)
         return status;
-    void *memory = NULL;
-    status = mmul_allocate(1, sizeof(struct mmul_device), "a device", &memory, err);
-    if (status != MMUL_OK)
-        return status;
-    struct mmul_device *opened = memory;
+    struct mmul_device *opened = mmul_allocate(1, sizeof *opened, "a device", err);
+    if (opened == NULL)
+        return err->status;
     opened->table = find_kind(text)->table;
     status = opened->table->open(text, &opened->self, err);
     if (status != MMUL_OK) {

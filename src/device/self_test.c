@@ -32,8 +32,7 @@ static void trial_fini(struct trial *t) {
 // Whole numbers from -4 to 4, on the host and begun to be sent.
 static enum mmul_status fill(struct trial *t, int64_t count, uint64_t seed, float **host,
                              struct mmul_buffer **buffer, struct mmul_error *err) {
-    enum mmul_status status =
-        mmul_allocate_raw(count, sizeof(float), "a self-test", (void **)host, err);
+    enum mmul_status status = MMUL_ALLOCATE_RAW(*host, count, "a self-test", err);
     for (int64_t e = 0; status == MMUL_OK && e < count; e++)
         (*host)[e] = (float)((int64_t)(mmul_random_at(seed, (uint64_t)e) % 9) - 4);
     if (status == MMUL_OK)
@@ -62,9 +61,7 @@ static enum mmul_status trial_init(struct trial *t, int64_t m, int64_t n, int64_
         status = fill(t, k * n, 2, &t->b, &g->b.buffer, err);
     if (status == MMUL_OK)
         status = fill(t, m * n, 3, &t->c, &g->c.buffer, err);
-    return status == MMUL_OK
-               ? mmul_allocate_raw(m * n, sizeof(float), "a self-test", (void **)&t->found, err)
-               : status;
+    return status == MMUL_OK ? MMUL_ALLOCATE_RAW(t->found, m * n, "a self-test", err) : status;
 }
 
 static double expected(const struct trial *t, int64_t i, int64_t j) {

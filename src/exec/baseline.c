@@ -34,8 +34,7 @@ static enum mmul_status create_matrix(struct job *job, int64_t rows, int64_t col
                                       struct mmul_buffer **buffer, struct mmul_error *err) {
     const struct mmul_shape shape = {1, 1, rows, cols};
     float *memory = NULL; // the process ends with it
-    enum mmul_status status = mmul_allocate_raw(rows * cols, sizeof *memory,
-                                                "the baseline's matrix", (void **)&memory, err);
+    enum mmul_status status = MMUL_ALLOCATE_RAW(memory, rows * cols, "the baseline's matrix", err);
     if (status != MMUL_OK)
         return status;
     mmul_generate(MMUL_GENERATE_UNIFORM, seed, shape, 0, rows * cols, memory);

@@ -60,7 +60,7 @@ static enum mmul_status share_description(const struct mmul_context *context,
     const struct mmul_comm *comm = context->comm;
     const struct description mine = describe(context, speed);
     struct description *all = NULL;
-    enum mmul_status status = mmul_allocate(comm->size, sizeof *all, "speeds", (void **)&all, err);
+    enum mmul_status status = MMUL_ALLOCATE(all, comm->size, "speeds", err);
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
         status = mmul_comm_share(comm, &mine, sizeof mine, all, err);
@@ -129,8 +129,7 @@ static enum mmul_status recall(const struct calibration *c, struct mmul_error *e
     struct mmul_cluster *cluster = c->context->cluster;
     struct mmul_recalled mine, *all = NULL;
     mmul_profile_recall(c->context, &mine);
-    enum mmul_status status =
-        mmul_allocate(comm->size, sizeof *all, "profiles", (void **)&all, err);
+    enum mmul_status status = MMUL_ALLOCATE(all, comm->size, "profiles", err);
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
         status = mmul_comm_share(comm, &mine, sizeof mine, all, err);
@@ -218,8 +217,7 @@ static enum mmul_status measure_links(const struct calibration *c, struct mmul_e
     struct mmul_cluster *cluster = c->context->cluster;
     const int count = cluster->node_count;
     struct mmul_link *links = NULL; // with root, then around the ring
-    enum mmul_status status =
-        mmul_allocate(2 * count, sizeof *links, "links", (void **)&links, err);
+    enum mmul_status status = MMUL_ALLOCATE(links, 2 * count, "links", err);
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK && comm->leaders != MPI_COMM_NULL)
         status = mmul_links_measure(
@@ -242,7 +240,7 @@ static enum mmul_status choose_paths(const struct calibration *c, struct mmul_er
     struct mmul_cluster *cluster = c->context->cluster;
     char mine[sizeof cluster->nodes->profile];
     char(*all)[sizeof mine] = NULL;
-    enum mmul_status status = mmul_allocate(comm->size, sizeof *all, "paths", (void **)&all, err);
+    enum mmul_status status = MMUL_ALLOCATE(all, comm->size, "paths", err);
     if (status == MMUL_OK)
         status = mmul_profile_choose_path(c->context, mine, err);
     status = mmul_comm_agree(comm, status, err);

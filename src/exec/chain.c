@@ -167,8 +167,8 @@ enum mmul_status mmul_chain_init(struct mmul_chain *chain, struct mmul_run *run,
         .run = run, .packet_bytes = mmul_smaller(MMUL_PACKET_BYTES, run->plan->round_bytes)};
     if (!is_root(chain))
         return MMUL_OK;
-    return mmul_allocate_raw(MMUL_PACKETS_AHEAD * chain->packet_bytes, 1, "traffic",
-                             (void **)&chain->lanes, err);
+    return MMUL_ALLOCATE_RAW(chain->lanes, MMUL_PACKETS_AHEAD * chain->packet_bytes, "traffic",
+                             err);
 }
 
 void mmul_chain_fini(struct mmul_chain *chain) {

@@ -27,8 +27,7 @@ static enum mmul_status cut_lines(char *text, const char ***lines, int *count,
     int found = 0;
     for (const char *c = text; *c != '\0'; c++)
         found += *c == '\n';
-    enum mmul_status status =
-        mmul_allocate(found + 1, sizeof **lines, "warnings", (void **)lines, err);
+    enum mmul_status status = MMUL_ALLOCATE(*lines, found + 1, "warnings", err);
     for (int i = 0; status == MMUL_OK && i < found; i++) {
         (*lines)[i] = text;
         text = strchr(text, '\n');

@@ -37,14 +37,11 @@ static void discovery_fini(struct discovery *d) {
 
 static enum mmul_status discovery_init(struct discovery *d, struct mmul_error *err) {
     const struct mmul_comm *comm = d->context->comm;
-    enum mmul_status status =
-        mmul_allocate(comm->size, sizeof *d->requests, "requests", (void **)&d->requests, err);
+    enum mmul_status status = MMUL_ALLOCATE(d->requests, comm->size, "requests", err);
     if (status == MMUL_OK)
-        status = mmul_allocate(comm->node_size, sizeof *d->node_requests, "requests",
-                               (void **)&d->node_requests, err);
+        status = MMUL_ALLOCATE(d->node_requests, comm->node_size, "requests", err);
     if (status == MMUL_OK)
-        status = mmul_allocate(comm->node_size, sizeof *d->assignments, "assignments",
-                               (void **)&d->assignments, err);
+        status = MMUL_ALLOCATE(d->assignments, comm->node_size, "assignments", err);
     if (status == MMUL_OK)
         status = mmul_topology_discover(&d->topology, err);
     return mmul_comm_agree(comm, status, err);
@@ -58,7 +55,7 @@ static enum mmul_status read_text(const char *path, char **text, int64_t *bytes,
     FILE *file = fopen(path, "re");
     if (file == NULL)
         return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errno, "cannot read '%s'", path);
-    enum mmul_status status = mmul_allocate(MOST + 1, 1, "the device file", (void **)text, err);
+    enum mmul_status status = MMUL_ALLOCATE(*text, MOST + 1, "the device file", err);
     if (status == MMUL_OK) {
         size_t got = fread(*text, 1, MOST, file);
         *bytes = (int64_t)got + 1;
@@ -83,7 +80,7 @@ static enum mmul_status share_device_file(struct discovery *d, const char *wish,
     if (status != MMUL_OK || bytes == 0)
         return status;
     if (comm->rank != 0)
-        status = mmul_allocate(bytes, 1, "the device file", (void **)&d->device_file, err);
+        status = MMUL_ALLOCATE(d->device_file, bytes, "the device file", err);
     status = mmul_comm_agree(comm, status, err);
     return status == MMUL_OK ? mmul_comm_broadcast(comm, d->device_file, bytes, err) : status;
 }
@@ -132,7 +129,7 @@ static enum mmul_status choose_speaker(const struct discovery *d, bool *speaker,
                                        struct mmul_error *err) {
     const struct mmul_comm *comm = d->context->comm;
     int found = d->options->device_count + d->options->warning_count, *all = NULL;
-    enum mmul_status status = mmul_allocate(comm->size, sizeof *all, "devices", (void **)&all, err);
+    enum mmul_status status = MMUL_ALLOCATE(all, comm->size, "devices", err);
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
         status = mmul_comm_share(comm, &found, sizeof found, all, err);
@@ -149,6 +146,7 @@ static enum mmul_status share_devices(struct discovery *d, struct mmul_device_en
                                       int *count, struct mmul_error *err) {
     const struct mmul_comm *comm = d->context->comm;
     struct mmul_device_entry *mine = NULL;
+    void *all = NULL;
     bool speaker = false;
     int64_t total = 0;
     enum mmul_status status = choose_speaker(d, &speaker, err);
@@ -157,19 +155,20 @@ static enum mmul_status share_devices(struct discovery *d, struct mmul_device_en
     for (int i = 0; speaker && i < d->options->warning_count; i++)
         mmul_context_warn(d->context, "%s", d->options->warnings[i]);
     int own = speaker ? d->options->device_count : 0;
-    status = mmul_allocate(own, sizeof *mine, "devices", (void **)&mine, err);
+    status = MMUL_ALLOCATE(mine, own, "devices", err);
     for (int i = 0; status == MMUL_OK && i < own; i++)
         mine[i] = (struct mmul_device_entry){
             .node = comm->node_index, .info = d->options->devices[i], .used_by = -1};
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
-        status = mmul_comm_share_varying(comm, mine, own * (int64_t)sizeof *mine, (void **)entries,
-                                         &total, err);
+        status =
+            mmul_comm_share_varying(comm, mine, own * (int64_t)sizeof *mine, &all, &total, err);
     mmul_free(mine);
     if (status != MMUL_OK)
         return status;
+    *entries = all;
     *count = (int)(total / (int64_t)sizeof **entries);
-    status = mmul_allocate(*count, sizeof *d->devices, "devices", (void **)&d->devices, err);
+    status = MMUL_ALLOCATE(d->devices, *count, "devices", err);
     for (int i = 0; status == MMUL_OK && i < *count; i++)
         if ((*entries)[i].node == comm->node_index)
             d->devices[d->device_count++] = (*entries)[i].info;
@@ -280,7 +279,7 @@ static enum mmul_status share_cluster(struct discovery *d, struct mmul_device_en
     const struct mmul_comm *comm = context->comm;
     struct mmul_rank_info me = describe_rank(d);
     struct mmul_node_info here = describe_node(d);
-    struct mmul_node_info *nodes = NULL;
+    void *nodes = NULL;
     int64_t total;
     enum mmul_status status =
         mmul_cluster_create(comm->size, comm->node_count, count, &context->cluster, err);
@@ -289,10 +288,10 @@ static enum mmul_status share_cluster(struct discovery *d, struct mmul_device_en
         status = mmul_comm_share(comm, &me, sizeof me, context->cluster->ranks, err);
     if (status == MMUL_OK)
         status = mmul_comm_share_varying(comm, &here, comm->node_rank == 0 ? sizeof here : 0,
-                                         (void **)&nodes, &total, err);
+                                         &nodes, &total, err);
     if (status != MMUL_OK)
         return status;
-    memcpy(context->cluster->nodes, nodes, (size_t)comm->node_count * sizeof *nodes);
+    memcpy(context->cluster->nodes, nodes, (size_t)comm->node_count * sizeof here);
     if (count > 0)
         memcpy(context->cluster->devices, entries, (size_t)count * sizeof *entries);
     mark_devices(context->cluster);

@@ -16,8 +16,7 @@ enum mmul_status mmul_landing_reserve(struct mmul_landing *landing, int64_t coun
     mmul_landing_fini(landing);
     enum mmul_status status = MMUL_OK;
     for (int i = 0; status == MMUL_OK && i < 2; i++)
-        status = mmul_allocate_raw(count, sizeof(float), "results on their way",
-                                   (void **)&landing->memory[i], err);
+        status = MMUL_ALLOCATE_RAW(landing->memory[i], count, "results on their way", err);
     if (status == MMUL_OK)
         landing->capacity = count;
     else

@@ -42,14 +42,11 @@ enum mmul_status mmul_layout_init(struct mmul_layout *layout, const struct mmul_
     layout->bytes = layout->results + n->result_slots * next_page(n->result_slot_bytes);
     if (n->result_bytes == 0)
         layout->bytes = 0;
-    enum mmul_status status = mmul_allocate(layout->steps, sizeof(int64_t), "the schedule",
-                                            (void **)&layout->load_step, err);
+    enum mmul_status status = MMUL_ALLOCATE(layout->load_step, layout->steps, "the schedule", err);
     if (status == MMUL_OK)
-        status = mmul_allocate(layout->steps, sizeof(int64_t), "the schedule",
-                               (void **)&layout->slot, err);
+        status = MMUL_ALLOCATE(layout->slot, layout->steps, "the schedule", err);
     if (status == MMUL_OK)
-        status = mmul_allocate(layout->panels, sizeof(int64_t), "the schedule",
-                               (void **)&slot_of_panel, err);
+        status = MMUL_ALLOCATE(slot_of_panel, layout->panels, "the schedule", err);
     if (status == MMUL_OK)
         assign_slots(layout, slot_of_panel);
     else

@@ -98,10 +98,12 @@ static enum mmul_status choose_weights(const struct mmul_context *context,
 static enum mmul_status send_plan(const struct mmul_comm *comm, struct mmul_plan **plan,
                                   struct mmul_error *err) {
     int64_t bytes = comm->rank == 0 ? (*plan)->bytes : 0;
-    void *block = *plan;
+    struct mmul_plan *block = *plan;
     enum mmul_status status = mmul_comm_broadcast(comm, &bytes, sizeof bytes, err);
-    if (status == MMUL_OK && comm->rank != 0)
-        status = mmul_allocate(bytes, 1, "the plan", &block, err);
+    if (status == MMUL_OK && comm->rank != 0) {
+        block = mmul_allocate(bytes, 1, "the plan", err);
+        status = block == NULL ? err->status : MMUL_OK;
+    }
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
         status = mmul_comm_broadcast(comm, block, bytes, err);
@@ -142,11 +144,9 @@ enum mmul_status mmul_matmul_plan(struct mmul_context *context, const struct mmu
     double *weights = NULL;
     unsigned *node_maps = NULL;
     bool balanced = false;
-    enum mmul_status status =
-        mmul_allocate(comm->size, sizeof *weights, "weights", (void **)&weights, err);
+    enum mmul_status status = MMUL_ALLOCATE(weights, comm->size, "weights", err);
     if (status == MMUL_OK)
-        status =
-            mmul_allocate(comm->node_count, sizeof *node_maps, "nodes", (void **)&node_maps, err);
+        status = MMUL_ALLOCATE(node_maps, comm->node_count, "nodes", err);
     if (status == MMUL_OK && comm->rank == 0)
         status = mmul_problem_load(args, &problem, err);
     if (status == MMUL_OK && comm->rank == 0)

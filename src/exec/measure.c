@@ -100,8 +100,7 @@ static void fill(float *host, int64_t count) {
 }
 
 static enum mmul_status allocate_host(struct work *w, int64_t count, struct mmul_error *err) {
-    enum mmul_status status =
-        mmul_allocate_raw(count, sizeof *w->host, "calibration", (void **)&w->host, err);
+    enum mmul_status status = MMUL_ALLOCATE_RAW(w->host, count, "calibration", err);
     if (status == MMUL_OK)
         fill(w->host, count);
     return status;

@@ -17,8 +17,7 @@
 
 static enum mmul_status create_team(struct mmul_run *run, struct mmul_error *err) {
     bool *works = NULL;
-    enum mmul_status status =
-        mmul_allocate(run->plan->node_count, sizeof *works, "nodes", (void **)&works, err);
+    enum mmul_status status = MMUL_ALLOCATE(works, run->plan->node_count, "nodes", err);
     status = mmul_comm_agree(run->context->comm, status, err);
     for (int i = 0; status == MMUL_OK && i < run->plan->node_count; i++)
         works[i] = mmul_plan_nodes(run->plan)[i].result_bytes > 0;
@@ -110,8 +109,7 @@ static enum mmul_status create_segment(struct mmul_run *run, struct mmul_error *
 static enum mmul_status open_views(struct mmul_run *run, struct mmul_error *err) {
     bool rows = run->plan->axis == MMUL_ROWS;
     unsigned *maps = NULL;
-    enum mmul_status status =
-        mmul_allocate(run->plan->node_count, sizeof *maps, "nodes", (void **)&maps, err);
+    enum mmul_status status = MMUL_ALLOCATE(maps, run->plan->node_count, "nodes", err);
     status = mmul_comm_agree(run->context->comm, status, err);
     for (int i = 0; status == MMUL_OK && i < run->plan->node_count; i++)
         maps[i] = mmul_plan_nodes(run->plan)[i].maps;
@@ -134,8 +132,7 @@ static enum mmul_status create_worker(struct mmul_run *run, struct mmul_error *e
 }
 
 static enum mmul_status create_tail(struct mmul_run *run, struct mmul_error *err) {
-    enum mmul_status status =
-        mmul_allocate(1, sizeof *run->tail, "a run", (void **)&run->tail, err);
+    enum mmul_status status = MMUL_ALLOCATE(run->tail, 1, "a run", err);
     status = mmul_comm_agree(run->context->comm, status, err);
     return status == MMUL_OK ? mmul_tail_init(run->tail, run, err) : status;
 }
@@ -159,7 +156,7 @@ enum mmul_status mmul_run_create(struct mmul_context *context, const struct mmul
                                  struct mmul_error *err) {
     struct mmul_run *made = NULL;
     const struct mmul_comm *comm = context->comm;
-    enum mmul_status status = mmul_allocate(1, sizeof *made, "a run", (void **)&made, err);
+    enum mmul_status status = MMUL_ALLOCATE(made, 1, "a run", err);
     status = mmul_comm_agree(comm, status, err);
     if (status != MMUL_OK) {
         mmul_free(made); // nothing in it yet

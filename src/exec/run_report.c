@@ -88,10 +88,9 @@ enum mmul_status mmul_run_report(struct mmul_run *run, struct mmul_report **repo
     const struct mmul_plan *plan = run->plan;
     struct mmul_report *made = NULL;
     describe_self(run);
-    enum mmul_status status = mmul_allocate(1, sizeof *made, "the report", (void **)&made, err);
+    enum mmul_status status = MMUL_ALLOCATE(made, 1, "the report", err);
     if (status == MMUL_OK)
-        status = mmul_allocate(plan->size, sizeof *made->ranks, "the report", (void **)&made->ranks,
-                               err);
+        status = MMUL_ALLOCATE(made->ranks, plan->size, "the report", err);
     status = mmul_comm_agree(context->comm, status, err);
     if (status == MMUL_OK)
         status = mmul_comm_share(context->comm, &run->mine, sizeof run->mine, made->ranks, err);

@@ -48,9 +48,9 @@ static enum mmul_status claim_init(struct mmul_tail *tail, struct mmul_claim *cl
     claim->send = claim->receive = MPI_REQUEST_NULL;
     enum mmul_status status = MMUL_OK;
     if (in > 0)
-        status = mmul_allocate_raw(in, 1, "a claim", (void **)&claim->pieces, err);
+        status = MMUL_ALLOCATE_RAW(claim->pieces, in, "a claim", err);
     if (status == MMUL_OK && out > 0)
-        status = mmul_allocate_raw(out, 1, "a claim", (void **)&claim->c, err);
+        status = MMUL_ALLOCATE_RAW(claim->c, out, "a claim", err);
     return status;
 }
 

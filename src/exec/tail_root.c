@@ -56,7 +56,7 @@ struct mmul_tail_root {
 
 static enum mmul_status buffer_init(struct buffer *buffer, int64_t bytes, struct mmul_error *err) {
     buffer->request = MPI_REQUEST_NULL;
-    return bytes > 0 ? mmul_allocate_raw(bytes, 1, "claims", (void **)&buffer->data, err) : MMUL_OK;
+    return bytes > 0 ? MMUL_ALLOCATE_RAW(buffer->data, bytes, "claims", err) : MMUL_OK;
 }
 
 // The most that a claim of any node moves.
@@ -80,18 +80,16 @@ enum mmul_status mmul_tail_root_create(struct mmul_tail *tail, struct mmul_error
     struct mmul_tail_root *root = NULL;
     int64_t in, out;
     claim_bytes(tail, &in, &out);
-    enum mmul_status status = mmul_allocate(1, sizeof *root, "claims", (void **)&root, err);
+    enum mmul_status status = MMUL_ALLOCATE(root, 1, "claims", err);
     if (status != MMUL_OK)
         return status;
     tail->root = root;
     root->tail = tail;
     root->next = plan->tail_begin;
     root->request = MPI_REQUEST_NULL;
-    status = mmul_allocate(2 * MMUL_CLAIMS * (int64_t)plan->size, sizeof *root->line, "claims",
-                           (void **)&root->line, err);
+    status = MMUL_ALLOCATE(root->line, 2 * MMUL_CLAIMS * (int64_t)plan->size, "claims", err);
     if (status == MMUL_OK)
-        status = mmul_allocate(plan->size, sizeof *root->claimants, "claims",
-                               (void **)&root->claimants, err);
+        status = MMUL_ALLOCATE(root->claimants, plan->size, "claims", err);
     for (int i = 0; status == MMUL_OK && i < BUFFERS; i++) {
         status = buffer_init(&root->grants[i], in, err);
         if (status == MMUL_OK)

@@ -346,11 +346,9 @@ enum mmul_attention mmul_traffic_attend(struct mmul_traffic *traffic) {
 static enum mmul_status init_team_traffic(struct mmul_traffic *t, struct mmul_error *err) {
     const struct mmul_plan *plan = t->run->plan;
     int64_t chunk = plan->round_bytes > 0 ? plan->round_bytes : MMUL_ROUND_BYTES;
-    enum mmul_status status = mmul_allocate(plan->node_count, sizeof(int64_t), "traffic",
-                                            (void **)&t->scatter_bytes, err);
+    enum mmul_status status = MMUL_ALLOCATE(t->scatter_bytes, plan->node_count, "traffic", err);
     if (status == MMUL_OK)
-        status = mmul_allocate(plan->node_count, sizeof(int64_t), "traffic",
-                               (void **)&t->gather_bytes, err);
+        status = MMUL_ALLOCATE(t->gather_bytes, plan->node_count, "traffic", err);
     if (status == MMUL_OK)
         status = mmul_exchange_init(&t->scatter, &t->run->team, false, mmul_stream_end, chunk, err);
     if (status == MMUL_OK)

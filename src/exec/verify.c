@@ -14,10 +14,9 @@ enum mmul_status mmul_verifier_init(struct mmul_verifier *verifier,
     const struct mmul_verifier_request *r = request;
     *verifier = (struct mmul_verifier){.axis = r->axis, .seed = r->seed};
     enum mmul_status status =
-        mmul_allocate(r->panel_units_max, 1, "verification", (void **)&verifier->wrong, err);
+        MMUL_ALLOCATE(verifier->wrong, r->panel_units_max, "verification", err);
     if (status == MMUL_OK)
-        status = mmul_allocate(r->piece_count, sizeof *verifier->pieces, "verification",
-                               (void **)&verifier->pieces, err);
+        status = MMUL_ALLOCATE(verifier->pieces, r->piece_count, "verification", err);
     for (int64_t i = 0; status == MMUL_OK && i < r->piece_count; i++) {
         status = mmul_check_create(r->piece_units_max, r->k_max, &verifier->pieces[i].check, err);
         verifier->piece_count += status == MMUL_OK;

@@ -93,7 +93,7 @@ static enum mmul_status make_offers(const struct mmul_comm *comm, const struct m
                                     bool others_look, struct offers **offers,
                                     struct mmul_error *err) {
     struct offers *made = NULL;
-    enum mmul_status status = mmul_allocate(1, sizeof *made, "file names", (void **)&made, err);
+    enum mmul_status status = MMUL_ALLOCATE(made, 1, "file names", err);
     if (status == MMUL_OK && comm->rank == 0)
         status = fill_offers(comm, args, others_look, made, err);
     status = mmul_comm_agree(comm, status, err);

@@ -23,11 +23,10 @@ static enum kind classify(float value) {
     return value > 0 ? PLUS_INF : MINUS_INF;
 }
 
-static enum mmul_status allocate_values(const struct mmul_matrix *matrix, void **values,
+static enum mmul_status allocate_values(const struct mmul_matrix *matrix, float **values,
                                         struct mmul_error *err) {
     int64_t each = mmul_region_count(mmul_region_whole(matrix->info.shape, 0));
-    return mmul_allocate_raw(mmul_smaller(each, BUFFER_ELEMENTS), sizeof(float), "a compare buffer",
-                             values, err);
+    return MMUL_ALLOCATE_RAW(*values, mmul_smaller(each, BUFFER_ELEMENTS), "a compare buffer", err);
 }
 
 static void gather_statistics(struct mmul_statistics *statistics, double *sum, const float *values,
@@ -54,7 +53,7 @@ enum mmul_status mmul_statistics(struct mmul_matrix *matrix, struct mmul_statist
     struct mmul_shape shape = matrix->info.shape;
     struct mmul_statistics found = {.min = NAN, .max = NAN, .mean = NAN};
     double sum = 0;
-    void *values = NULL;
+    float *values = NULL;
     enum mmul_status status = allocate_values(matrix, &values, err);
     for (int64_t m = 0; m < mmul_shape_matrices(shape) && status == MMUL_OK; m++) {
         struct mmul_region region = mmul_region_whole(shape, m);
@@ -129,7 +128,7 @@ enum mmul_status mmul_diff(struct mmul_matrix *x, struct mmul_matrix *y, double 
         *difference = comparison.found;
         return MMUL_OK;
     }
-    void *x_values = NULL, *y_values = NULL;
+    float *x_values = NULL, *y_values = NULL;
     enum mmul_status status = allocate_values(x, &x_values, err);
     if (status == MMUL_OK)
         status = allocate_values(y, &y_values, err);

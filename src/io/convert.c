@@ -92,11 +92,11 @@ static enum mmul_status write_generated(struct mmul_output *output, enum mmul_ge
                                         uint64_t seed, struct mmul_error *err) {
     enum { BUFFER_ELEMENTS = 1 << 18 };
     int64_t count = 0;
-    void *buffer = NULL;
+    float *buffer = NULL;
     if (!mmul_shape_count(output->shape, &count))
         return mmul_fail(err, MMUL_ERR_INTERNAL, "the size of '%s' was not checked", output->name);
-    enum mmul_status status = mmul_allocate_raw(count < BUFFER_ELEMENTS ? count : BUFFER_ELEMENTS,
-                                                sizeof(float), "a generator buffer", &buffer, err);
+    enum mmul_status status = MMUL_ALLOCATE_RAW(
+        buffer, count < BUFFER_ELEMENTS ? count : BUFFER_ELEMENTS, "a generator buffer", err);
     for (int64_t begin = 0; begin < count && status == MMUL_OK; begin += BUFFER_ELEMENTS) {
         int64_t end = begin + BUFFER_ELEMENTS < count ? begin + BUFFER_ELEMENTS : count;
         mmul_generate(kind, seed, output->shape, begin, end, buffer);

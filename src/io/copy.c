@@ -53,9 +53,8 @@ enum mmul_status mmul_copy_rows(const struct mmul_copy *copy, struct mmul_error 
     int64_t capacity = BUFFER_ELEMENTS;
     if (copy->rows < capacity / copy->cols)
         capacity = copy->rows * copy->cols;
-    void *buffer = NULL;
-    enum mmul_status status =
-        mmul_allocate_raw(capacity, sizeof(float), "a copy buffer", &buffer, err);
+    float *buffer = NULL;
+    enum mmul_status status = MMUL_ALLOCATE_RAW(buffer, capacity, "a copy buffer", err);
     for (int64_t done = 0; done < copy->rows && status == MMUL_OK;) {
         int64_t in_row = copy->in_row + done, out_row = copy->out_row + done;
         int64_t rows = mmul_smaller(rows_left(in_row, in_rows), rows_left(out_row, out_rows));

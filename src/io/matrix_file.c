@@ -18,14 +18,11 @@
 
 static enum mmul_status matrix_create(const char *name, struct mmul_matrix **matrix,
                                       struct mmul_error *err) {
-    void *memory = NULL;
-    enum mmul_status status =
-        mmul_allocate(1, sizeof(struct mmul_matrix), "a matrix", &memory, err);
-    if (status != MMUL_OK)
-        return status;
-    struct mmul_matrix *made = memory;
+    struct mmul_matrix *made = mmul_allocate(1, sizeof *made, "a matrix", err);
+    if (made == NULL)
+        return err->status;
     made->fd = -1;
-    status = mmul_copy_text(name, &made->name, err);
+    enum mmul_status status = mmul_copy_text(name, &made->name, err);
     if (status != MMUL_OK) {
         mmul_free(made);
         return status;
@@ -87,11 +84,11 @@ static enum mmul_status load_npy_header(struct mmul_matrix *matrix, const unsign
                                         size_t count, struct mmul_error *err) {
     struct mmul_npy_header header;
     size_t header_bytes = 0, got = 0;
-    void *bytes = NULL;
+    unsigned char *bytes = NULL;
     enum mmul_status status = mmul_npy_header_bytes(start, count, matrix->name, &header_bytes, err);
     if (status != MMUL_OK)
         return status;
-    status = mmul_allocate_raw((int64_t)header_bytes, 1, "a .npy header", &bytes, err);
+    status = MMUL_ALLOCATE_RAW(bytes, (int64_t)header_bytes, "a .npy header", err);
     if (status != MMUL_OK)
         return status;
     status = read_start(matrix, bytes, header_bytes, &got, err);
@@ -159,10 +156,10 @@ static enum mmul_status load_fortran(struct mmul_matrix *matrix, struct mmul_err
         return MMUL_OK;
     if (!mmul_shape_count(matrix->info.shape, &count))
         return mmul_fail(err, MMUL_ERR_INTERNAL, "the size of '%s' was not checked", matrix->name);
-    enum mmul_status status = mmul_allocate_raw(
-        count, mmul_dtype_bytes(dtype), "a .npy file in Fortran order", &matrix->fortran, err);
-    if (status != MMUL_OK)
-        return status;
+    matrix->fortran =
+        mmul_allocate_raw(count, mmul_dtype_bytes(dtype), "a .npy file in Fortran order", err);
+    if (matrix->fortran == NULL)
+        return err->status;
     return mmul_matrix_read_run(matrix, 0, count, dtype, matrix->fortran, err);
 }
 

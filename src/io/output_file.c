@@ -96,12 +96,9 @@ static enum mmul_status start_file(struct mmul_output *output,
 
 static enum mmul_status output_allocate(struct mmul_shape shape, enum mmul_dtype dtype,
                                         struct mmul_output **output, struct mmul_error *err) {
-    void *memory = NULL;
-    enum mmul_status status =
-        mmul_allocate(1, sizeof(struct mmul_output), "an output", &memory, err);
-    if (status != MMUL_OK)
-        return status;
-    struct mmul_output *made = memory;
+    struct mmul_output *made = mmul_allocate(1, sizeof *made, "an output", err);
+    if (made == NULL)
+        return err->status;
     made->shape = shape;
     made->dtype = dtype;
     made->fd = -1;

@@ -59,8 +59,7 @@ char *mmul_profile_date(char date[static 24]) {
 
 enum mmul_status mmul_profile_create(const char *host, struct mmul_profile **profile,
                                      struct mmul_error *err) {
-    enum mmul_status status =
-        mmul_allocate(1, sizeof **profile, "a profile", (void **)profile, err);
+    enum mmul_status status = MMUL_ALLOCATE(*profile, 1, "a profile", err);
     if (status == MMUL_OK)
         mmul_text_copy((*profile)->host, sizeof(*profile)->host, host);
     return status;

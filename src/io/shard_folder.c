@@ -118,12 +118,11 @@ enum mmul_status mmul_shard_set_path(const char *folder, const char *name, char 
 static enum mmul_status hash_file(int fd, const char *path, struct mmul_hasher *hasher,
                                   struct mmul_error *err) {
     enum { BUFFER_BYTES = 1 << 20 };
-    void *buffer = NULL;
     size_t got = BUFFER_BYTES;
     int errnum = 0;
-    enum mmul_status status = mmul_allocate_raw(BUFFER_BYTES, 1, "a checksum buffer", &buffer, err);
-    if (status != MMUL_OK)
-        return status;
+    void *buffer = mmul_allocate_raw(BUFFER_BYTES, 1, "a checksum buffer", err);
+    if (buffer == NULL)
+        return err->status;
     for (int64_t offset = 0; got == BUFFER_BYTES && errnum == 0; offset += BUFFER_BYTES) {
         errnum = mmul_pread_all(fd, buffer, BUFFER_BYTES, offset, &got);
         if (errnum == 0)

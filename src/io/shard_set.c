@@ -23,22 +23,17 @@ enum mmul_status mmul_shard_set_create(int parts, struct mmul_shard_set **set,
         return mmul_fail(err, MMUL_ERR_USAGE, "cannot make %d shards: expected 1 to %d", parts,
                          MMUL_SHARDS_MAX);
     }
-    void *memory = NULL, *offsets = NULL, *hashes = NULL;
-    enum mmul_status status =
-        mmul_allocate(1, sizeof(struct mmul_shard_set), "a shard set", &memory, err);
+    struct mmul_shard_set *made = mmul_allocate(1, sizeof *made, "a shard set", err);
+    if (made == NULL)
+        return err->status;
+    made->parts = parts;
+    enum mmul_status status = MMUL_ALLOCATE(made->offsets, parts + 1, "shard offsets", err);
     if (status == MMUL_OK)
-        status = mmul_allocate(parts + 1, sizeof(int64_t), "shard offsets", &offsets, err);
-    if (status == MMUL_OK)
-        status = mmul_allocate(parts, sizeof(uint64_t), "shard checksums", &hashes, err);
+        status = MMUL_ALLOCATE(made->hashes, parts, "shard checksums", err);
     if (status != MMUL_OK) {
-        mmul_free(offsets);
-        mmul_free(memory);
+        mmul_shard_set_destroy(made);
         return status;
     }
-    struct mmul_shard_set *made = memory;
-    made->parts = parts;
-    made->offsets = offsets;
-    made->hashes = hashes;
     *set = made;
     return MMUL_OK;
 }

@@ -27,15 +27,13 @@ static enum mmul_status choose_offsets(const struct mmul_split_options *options,
         return mmul_split_offsets(length, options->parts, options->weights, options->rule,
                                   set->offsets, err);
     }
-    void *memory = NULL;
-    enum mmul_status status =
-        mmul_allocate(options->parts, sizeof(double), "weights", &memory, err);
-    if (status != MMUL_OK)
-        return status;
-    double *equal = memory;
+    double *equal = mmul_allocate(options->parts, sizeof *equal, "weights", err);
+    if (equal == NULL)
+        return err->status;
     for (int i = 0; i < options->parts; i++)
         equal[i] = 1;
-    status = mmul_split_offsets(length, options->parts, equal, options->rule, set->offsets, err);
+    enum mmul_status status =
+        mmul_split_offsets(length, options->parts, equal, options->rule, set->offsets, err);
     mmul_free(equal);
     return status;
 }

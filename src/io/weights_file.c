@@ -17,7 +17,6 @@ enum { FILE_BYTES_MAX = 1 << 20, NUMBER_MAX = 64 };
 
 static enum mmul_status read_text(int fd, const char *path, char **text, struct mmul_error *err) {
     struct stat found;
-    void *memory = NULL;
     size_t got = 0;
     if (fstat(fd, &found) != 0)
         return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errno, "cannot read '%s'", path);
@@ -27,9 +26,9 @@ static enum mmul_status read_text(int fd, const char *path, char **text, struct 
         return mmul_fail(err, MMUL_ERR_DATA, "'%s' is no list of weights: %lld bytes, at most %d",
                          path, (long long)found.st_size, FILE_BYTES_MAX);
     }
-    enum mmul_status status = mmul_allocate(found.st_size + 1, 1, "weights", &memory, err);
-    if (status != MMUL_OK)
-        return status;
+    char *memory = mmul_allocate(found.st_size + 1, 1, "weights", err);
+    if (memory == NULL)
+        return err->status;
     int errnum = mmul_pread_all(fd, memory, (size_t)found.st_size, 0, &got);
     if (errnum == 0) {
         *text = memory;
@@ -89,10 +88,10 @@ static enum mmul_status parse_list(const char *text, const char *blanks, enum mm
                                    const char *what, double **weights, int *count,
                                    struct mmul_error *err) {
     int found = 0;
-    void *memory = NULL;
+    double *memory = NULL;
     enum mmul_status status = scan(text, blanks, failure, what, NULL, &found, err);
     if (status == MMUL_OK)
-        status = mmul_allocate(found, sizeof(double), "weights", &memory, err);
+        status = MMUL_ALLOCATE(memory, found, "weights", err);
     if (status == MMUL_OK)
         status = scan(text, blanks, failure, what, memory, &found, err);
     if (status != MMUL_OK)

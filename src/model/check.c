@@ -70,13 +70,11 @@ int64_t mmul_check_bytes(int64_t n_max, int64_t k_max) {
 enum mmul_status mmul_check_create(int64_t n_max, int64_t k_max, struct mmul_check **check,
                                    struct mmul_error *err) {
     struct layout parts = layout_for(n_max, k_max);
-    void *memory = NULL;
-    enum mmul_status status =
-        mmul_allocate_raw(mmul_check_bytes(n_max, k_max), 1, "the check of results", &memory, err);
-    if (status != MMUL_OK)
-        return status;
-    char *at = memory;
-    struct mmul_check *fresh = memory;
+    struct mmul_check *fresh =
+        mmul_allocate_raw(mmul_check_bytes(n_max, k_max), 1, "the check of results", err);
+    if (fresh == NULL)
+        return err->status;
+    char *at = (char *)fresh;
     *fresh = (struct mmul_check){.n_max = n_max, .k_max = k_max};
     fresh->x = (double *)(at += parts.head);
     fresh->column_squares = (double *)(at += parts.per_col);

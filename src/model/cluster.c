@@ -9,18 +9,16 @@
 enum mmul_status mmul_cluster_create(int size, int node_count, int device_count,
                                      struct mmul_cluster **cluster, struct mmul_error *err) {
     struct mmul_cluster *made = NULL;
-    enum mmul_status status = mmul_allocate(1, sizeof *made, "the cluster", (void **)&made, err);
+    enum mmul_status status = MMUL_ALLOCATE(made, 1, "the cluster", err);
     if (status != MMUL_OK)
         return status;
     *made =
         (struct mmul_cluster){.size = size, .node_count = node_count, .device_count = device_count};
-    status = mmul_allocate(size, sizeof *made->ranks, "ranks", (void **)&made->ranks, err);
+    status = MMUL_ALLOCATE(made->ranks, size, "ranks", err);
     if (status == MMUL_OK)
-        status =
-            mmul_allocate(node_count, sizeof *made->nodes, "nodes", (void **)&made->nodes, err);
+        status = MMUL_ALLOCATE(made->nodes, node_count, "nodes", err);
     if (status == MMUL_OK)
-        status = mmul_allocate(device_count, sizeof *made->devices, "devices",
-                               (void **)&made->devices, err);
+        status = MMUL_ALLOCATE(made->devices, device_count, "devices", err);
     if (status == MMUL_OK)
         *cluster = made;
     else

@@ -327,11 +327,9 @@ static enum mmul_status fill(struct mmul_description *made, struct reading *r, c
     enum mmul_status status =
         mmul_cluster_create((int)r->size, (int)r->node_count, 0, &made->cluster, err);
     if (status == MMUL_OK)
-        status = mmul_allocate(r->node_count, sizeof *made->node_maps, "nodes",
-                               (void **)&made->node_maps, err);
+        status = MMUL_ALLOCATE(made->node_maps, r->node_count, "nodes", err);
     if (status == MMUL_OK)
-        status = mmul_allocate(r->size, sizeof *made->rank_kind, "ranks", (void **)&made->rank_kind,
-                               err);
+        status = MMUL_ALLOCATE(made->rank_kind, r->size, "ranks", err);
     made->kinds = (int)r->kinds;
     r->cluster = made->cluster;
     r->into = made;
@@ -347,8 +345,7 @@ enum mmul_status mmul_description_create(const json_t *value, const char *path,
     struct place problem = {path, json_object_get(value, "problem"), "problem"};
     struct reading reading = {.path = path};
     struct mmul_description *made = NULL;
-    enum mmul_status status =
-        mmul_allocate(1, sizeof *made, "the description", (void **)&made, err);
+    enum mmul_status status = MMUL_ALLOCATE(made, 1, "the description", err);
     if (status == MMUL_OK)
         status = check_keys(&top, known, err);
     if (status == MMUL_OK)

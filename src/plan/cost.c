@@ -65,8 +65,7 @@ static int by_link(const void *a, const void *b) {
 static enum mmul_status order_chain(struct mmul_cost *cost, struct mmul_error *err) {
     struct place *places = NULL;
     int count = 0;
-    enum mmul_status status =
-        mmul_allocate(cost->node_count, sizeof *places, "the chain", (void **)&places, err);
+    enum mmul_status status = MMUL_ALLOCATE(places, cost->node_count, "the chain", err);
     if (status != MMUL_OK)
         return status;
     for (int i = 0; i < cost->node_count; i++)
@@ -107,19 +106,18 @@ enum mmul_status mmul_cost_create(const struct mmul_cost_request *request, struc
                                   struct mmul_error *err) {
     struct mmul_cost *made = NULL;
     int size = request->cluster->size, nodes = request->cluster->node_count;
-    enum mmul_status status = mmul_allocate(1, sizeof *made, "the cost model", (void **)&made, err);
+    enum mmul_status status = MMUL_ALLOCATE(made, 1, "the cost model", err);
     if (status != MMUL_OK)
         return status;
     *made = (struct mmul_cost){.request = *request,
                                .size = size,
                                .node_count = nodes,
                                .root_node = request->cluster->ranks[0].node};
-    status = mmul_allocate(size, sizeof *made->ranks, "the cost model", (void **)&made->ranks, err);
+    status = MMUL_ALLOCATE(made->ranks, size, "the cost model", err);
     if (status == MMUL_OK)
-        status =
-            mmul_allocate(nodes, sizeof *made->nodes, "the cost model", (void **)&made->nodes, err);
+        status = MMUL_ALLOCATE(made->nodes, nodes, "the cost model", err);
     if (status == MMUL_OK)
-        status = mmul_allocate(nodes, sizeof *made->chain, "the chain", (void **)&made->chain, err);
+        status = MMUL_ALLOCATE(made->chain, nodes, "the chain", err);
     if (status == MMUL_OK)
         status = order_chain(made, err);
     if (status == MMUL_OK) {

@@ -63,8 +63,7 @@ static enum mmul_status terms_init(struct terms *t, const struct mmul_problem *p
                         .c = 4 * m * n,
                         .operations = mmul_problem_flops(p),
                         .count = cluster->node_count};
-    enum mmul_status status =
-        mmul_allocate(t->count, sizeof *t->nodes, "nodes", (void **)&t->nodes, err);
+    enum mmul_status status = MMUL_ALLOCATE(t->nodes, t->count, "nodes", err);
     if (status != MMUL_OK)
         return status;
     for (int node = 0; node < t->count; node++)

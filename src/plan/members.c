@@ -35,14 +35,13 @@ static void choice_fini(struct choice *c) {
 
 static enum mmul_status choice_init(struct choice *c, struct mmul_error *err) {
     int nodes = c->cost->node_count;
-    enum mmul_status status =
-        mmul_allocate(nodes, sizeof *c->order, "candidates", (void **)&c->order, err);
+    enum mmul_status status = MMUL_ALLOCATE(c->order, nodes, "candidates", err);
     if (status == MMUL_OK)
-        status = mmul_allocate(nodes, sizeof *c->place, "candidates", (void **)&c->place, err);
+        status = MMUL_ALLOCATE(c->place, nodes, "candidates", err);
     if (status == MMUL_OK)
-        status = mmul_allocate(c->cost->size, sizeof *c->in, "candidates", (void **)&c->in, err);
+        status = MMUL_ALLOCATE(c->in, c->cost->size, "candidates", err);
     if (status == MMUL_OK)
-        status = mmul_allocate(nodes, sizeof *c->work, "candidates", (void **)&c->work, err);
+        status = MMUL_ALLOCATE(c->work, nodes, "candidates", err);
     return status;
 }
 
@@ -119,8 +118,7 @@ static int by_use(const void *a, const void *b) {
 static enum mmul_status order_nodes(struct choice *c, struct mmul_error *err) {
     const struct mmul_cost *cost = c->cost;
     struct useful *useful = NULL;
-    enum mmul_status status =
-        mmul_allocate(cost->node_count, sizeof *useful, "candidates", (void **)&useful, err);
+    enum mmul_status status = MMUL_ALLOCATE(useful, cost->node_count, "candidates", err);
     if (status != MMUL_OK)
         return status;
     memset(c->work, 0, (size_t)cost->node_count * sizeof *c->work);

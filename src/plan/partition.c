@@ -78,12 +78,9 @@ static int floor_quotas(int64_t total, int parts, const double *weights, int64_t
 
 static enum mmul_status split_exact(int64_t total, int parts, const double *weights,
                                     int64_t *offsets, struct mmul_error *err) {
-    void *memory = NULL;
-    enum mmul_status status =
-        mmul_allocate_raw(parts, sizeof(struct share), "the shares", &memory, err);
-    if (status != MMUL_OK)
-        return status;
-    struct share *shares = memory;
+    struct share *shares = mmul_allocate_raw(parts, sizeof *shares, "the shares", err);
+    if (shares == NULL)
+        return err->status;
     int64_t left;
     int count = floor_quotas(total, parts, weights, offsets, shares, &left);
     qsort(shares, (size_t)count, sizeof *shares, by_remainder);

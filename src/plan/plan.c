@@ -58,32 +58,21 @@ static enum mmul_status planning_init(struct mmul_planning *p, struct mmul_error
     int64_t bytes = (int64_t)sizeof(struct mmul_plan) +
                     size * (int64_t)sizeof(struct mmul_plan_rank) +
                     nodes * (int64_t)sizeof(struct mmul_plan_node);
-    const struct {
-        int64_t count;
-        size_t each;
-        void **memory;
-    } blocks[] = {
-        {bytes, 1, (void **)&p->plan},
-        {size, sizeof *p->weights, (void **)&p->weights},
-        {size, sizeof *p->assumed, (void **)&p->assumed},
-        {size, sizeof *p->units, (void **)&p->units},
-        {size, sizeof *p->counts, (void **)&p->counts},
-        {nodes, sizeof *p->capacity, (void **)&p->capacity},
-        {nodes, sizeof *p->work_bytes, (void **)&p->work_bytes},
-        {nodes, sizeof *p->largest, (void **)&p->largest},
-        {size, sizeof *p->rank_node, (void **)&p->rank_node},
-        {size, sizeof *p->device_ranks, (void **)&p->device_ranks},
-        {nodes, sizeof *p->maps, (void **)&p->maps},
-        {nodes, sizeof *p->clipped, (void **)&p->clipped},
-        {size, sizeof *p->in, (void **)&p->in},
-        {size, sizeof *p->absence, (void **)&p->absence},
-    };
-    for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++) {
-        enum mmul_status status =
-            mmul_allocate(blocks[i].count, blocks[i].each, "the plan", blocks[i].memory, err);
-        if (status != MMUL_OK)
-            return status;
-    }
+    p->plan = mmul_allocate(bytes, 1, "the plan", err);
+    if (p->plan == NULL || MMUL_ALLOCATE(p->weights, size, "the plan", err) != MMUL_OK ||
+        MMUL_ALLOCATE(p->assumed, size, "the plan", err) != MMUL_OK ||
+        MMUL_ALLOCATE(p->units, size, "the plan", err) != MMUL_OK ||
+        MMUL_ALLOCATE(p->counts, size, "the plan", err) != MMUL_OK ||
+        MMUL_ALLOCATE(p->capacity, nodes, "the plan", err) != MMUL_OK ||
+        MMUL_ALLOCATE(p->work_bytes, nodes, "the plan", err) != MMUL_OK ||
+        MMUL_ALLOCATE(p->largest, nodes, "the plan", err) != MMUL_OK ||
+        MMUL_ALLOCATE(p->rank_node, size, "the plan", err) != MMUL_OK ||
+        MMUL_ALLOCATE(p->device_ranks, size, "the plan", err) != MMUL_OK ||
+        MMUL_ALLOCATE(p->maps, nodes, "the plan", err) != MMUL_OK ||
+        MMUL_ALLOCATE(p->clipped, nodes, "the plan", err) != MMUL_OK ||
+        MMUL_ALLOCATE(p->in, size, "the plan", err) != MMUL_OK ||
+        MMUL_ALLOCATE(p->absence, size, "the plan", err) != MMUL_OK)
+        return err->status;
     p->plan->problem = *p->request->problem;
     p->plan->rule = p->request->rule;
     p->plan->size = size;

@@ -183,14 +183,13 @@ static enum mmul_status advise(struct mmul_planning *p, struct mmul_error *err) 
     struct advice a = {.p = p};
     int size = p->plan->size;
     int64_t *planned = p->counts;
-    enum mmul_status status =
-        mmul_allocate(size, sizeof *a.weights, "weights", (void **)&a.weights, err);
+    enum mmul_status status = MMUL_ALLOCATE(a.weights, size, "weights", err);
     if (status == MMUL_OK)
-        status = mmul_allocate(size, sizeof *a.counts, "shares", (void **)&a.counts, err);
+        status = MMUL_ALLOCATE(a.counts, size, "shares", err);
     if (status == MMUL_OK)
-        status = mmul_allocate(size, sizeof *a.out, "ranks", (void **)&a.out, err);
+        status = MMUL_ALLOCATE(a.out, size, "ranks", err);
     if (status == MMUL_OK)
-        status = mmul_allocate(size, sizeof *a.best_out, "ranks", (void **)&a.best_out, err);
+        status = MMUL_ALLOCATE(a.best_out, size, "ranks", err);
     if (status == MMUL_OK) {
         p->counts = a.counts;
         search(&a);

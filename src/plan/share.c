@@ -24,13 +24,11 @@ static void sharing_fini(struct sharing *s) {
 
 static enum mmul_status sharing_init(struct sharing *s, struct mmul_error *err) {
     const struct mmul_share_request *r = s->request;
-    enum mmul_status status =
-        mmul_allocate(r->size, sizeof(double), "weights", (void **)&s->weights, err);
+    enum mmul_status status = MMUL_ALLOCATE(s->weights, r->size, "weights", err);
     if (status == MMUL_OK)
-        status = mmul_allocate(r->size + 1, sizeof(int64_t), "offsets", (void **)&s->offsets, err);
+        status = MMUL_ALLOCATE(s->offsets, r->size + 1, "offsets", err);
     if (status == MMUL_OK)
-        status = mmul_allocate(r->node_count, sizeof(int64_t), "node shares",
-                               (void **)&s->node_units, err);
+        status = MMUL_ALLOCATE(s->node_units, r->node_count, "node shares", err);
     return status;
 }
 

@@ -52,7 +52,7 @@ enum mmul_status mmul_simulation_make(struct mmul_description *description,
                                       struct mmul_simulation **simulation, struct mmul_error *err) {
     struct mmul_simulation *made = NULL;
     struct mmul_plan_request full = *request;
-    enum mmul_status status = mmul_allocate(1, sizeof *made, "a simulation", (void **)&made, err);
+    enum mmul_status status = MMUL_ALLOCATE(made, 1, "a simulation", err);
     if (status != MMUL_OK) {
         mmul_description_destroy(description);
         return status;

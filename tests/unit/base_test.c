@@ -47,17 +47,19 @@ static void long_failures_are_cut(void **state) {
 static void memory_is_counted_and_aligned(void **state) {
     (void)state;
     struct mmul_error err;
-    void *a, *b, *empty;
-    assert_int_equal(mmul_allocate(3, 5, "a", &a, &err), MMUL_OK);
+    void *a = mmul_allocate(3, 5, "a", &err);
+    assert_non_null(a);
     for (int i = 0; i < 15; i++)
         assert_int_equal(((unsigned char *)a)[i], 0);
     int64_t before = mmul_live_bytes();
     assert_true(before >= 15);
-    assert_int_equal(mmul_allocate_raw(1000, 8, "b", &b, &err), MMUL_OK);
+    void *b = mmul_allocate_raw(1000, 8, "b", &err);
+    assert_non_null(b);
     assert_true(mmul_live_bytes() >= before + 8000);
     assert_int_equal((uintptr_t)a % 64, 0);
     assert_int_equal((uintptr_t)b % 64, 0);
-    assert_int_equal(mmul_allocate(0, 8, "nothing", &empty, &err), MMUL_OK);
+    double *empty = NULL;
+    assert_int_equal(MMUL_ALLOCATE(empty, 0, "nothing", &err), MMUL_OK);
     assert_non_null(empty);
     mmul_free(b);
     mmul_free(empty);
@@ -70,14 +72,14 @@ static void memory_is_counted_and_aligned(void **state) {
 static void impossible_memory_is_an_error(void **state) {
     (void)state;
     struct mmul_error err;
-    void *memory = &err;
-    enum mmul_status status = mmul_allocate_raw(INT64_MAX / 2, 8, "panel", &memory, &err);
+    double *panel = NULL;
+    enum mmul_status status = MMUL_ALLOCATE_RAW(panel, INT64_MAX / 2, "panel", &err);
     assert_failure(status, MMUL_ERR_SYSTEM, err, "cannot allocate 4611686018427387903 x 8 bytes");
-    status = mmul_allocate(INT64_MAX - 5, 1, "panel", &memory, &err);
-    assert_failure(status, MMUL_ERR_SYSTEM, err, "cannot allocate 8.0 EiB for panel");
-    status = mmul_allocate(-1, 1, "panel", &memory, &err);
-    assert_failure(status, MMUL_ERR_SYSTEM, err, "panel");
-    assert_ptr_equal(memory, &err); // outputs only on success
+    assert_null(panel);
+    assert_null(mmul_allocate(INT64_MAX - 5, 1, "panel", &err));
+    assert_failure(err.status, MMUL_ERR_SYSTEM, err, "cannot allocate 8.0 EiB for panel");
+    assert_null(mmul_allocate(-1, 1, "panel", &err));
+    assert_failure(err.status, MMUL_ERR_SYSTEM, err, "panel");
     int64_t product = 7;
     assert_false(mmul_multiply_sizes(INT64_C(1) << 32, INT64_C(1) << 31, &product));
     assert_false(mmul_multiply_sizes(-1, 1, &product));

@@ -91,7 +91,7 @@ static void setup(struct bench *t, const struct sizes *s) {
     late_reset();
     memset(t, 0, sizeof *t);
     struct mmul_device *device = NULL;
-    assert_int_equal(mmul_allocate(1, sizeof *device, "a device", (void **)&device, &t->err), 0);
+    assert_int_equal(MMUL_ALLOCATE(device, 1, "a device", &t->err), 0);
     device->table = &late_table;
     t->context = (struct mmul_context){
         .comm = &t->comm, .device = device, .device_name = "0:0", .fallback_threads = 1};
