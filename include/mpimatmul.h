@@ -36,6 +36,9 @@ struct mmul_context_options {
     bool no_bind;       // leave the process's cores as they are
     const struct mmul_probe *probe; // OpenCL devices of this machine, borrowed until destroy;
                                     // NULL: none
+    double
+        launch_seconds; // what the caller took before this call, to start MPI and look at drivers:
+                        // for the report
     // Must agree on all ranks: lines `name=value` compared at start-up; NULL: none.
     const char *agreed_options;
 };

@@ -35,6 +35,8 @@ enum mmul_status mmul_context_create(MPI_Comm comm, const struct mmul_context_op
         mmul_free(made);
         return status;
     }
+    made->startup.launch_seconds = options->launch_seconds;
+    mmul_stopwatch_enter(&made->watch, &made->startup.discover_seconds);
     status = mmul_comm_create(comm, &made->comm, err);
     if (status == MMUL_OK)
         status = mmul_handshake(made->comm, MMUL_VERSION, options->agreed_options, err);
@@ -43,6 +45,7 @@ enum mmul_status mmul_context_create(MPI_Comm comm, const struct mmul_context_op
     if (status == MMUL_OK)
         status = mmul_context_collect_warnings(made, &made->all_warnings, &made->warning_lines,
                                                &made->warning_count, err);
+    mmul_stopwatch_enter(&made->watch, &made->startup.plan_seconds);
     if (status == MMUL_OK)
         *context = made;
     else
@@ -86,7 +89,10 @@ enum mmul_status mmul_context_update_warnings(struct mmul_context *context,
 
 enum mmul_status mmul_context_calibrate(struct mmul_context *context, struct mmul_error *err) {
     const struct mmul_calibrate_options options = {.depth = MMUL_CALIBRATE_THOROUGH};
-    return mmul_calibrate(context, &options, err);
+    mmul_stopwatch_enter(&context->watch, &context->startup.measure_seconds);
+    enum mmul_status status = mmul_calibrate(context, &options, err);
+    mmul_stopwatch_enter(&context->watch, &context->startup.plan_seconds);
+    return status;
 }
 
 void mmul_context_print_speeds(const struct mmul_context *context, FILE *stream) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Time: the monotonic clock, which no clock adjustment moves, and a short sleep for loops that
-// test something and nap. No dates, no timers.
+// test something and nap; sums of seconds. No dates, no timers.
 #include "base/clock.h"
 
 #include <time.h>
@@ -17,4 +17,15 @@ void mmul_clock_nap(double seconds) {
     struct timespec pause = {.tv_sec = (time_t)seconds};
     pause.tv_nsec = (long)((seconds - (double)pause.tv_sec) * 1e9);
     (void)nanosleep(&pause, NULL); // a signal may end the nap early: that is the contract
+}
+
+void mmul_stopwatch_enter_at(struct mmul_stopwatch *watch, double *phase, double now) {
+    if (watch->phase != NULL)
+        *watch->phase += now - watch->since;
+    watch->phase = phase;
+    watch->since = now;
+}
+
+void mmul_stopwatch_enter(struct mmul_stopwatch *watch, double *phase) {
+    mmul_stopwatch_enter_at(watch, phase, mmul_clock_now());
 }

@@ -15,6 +15,7 @@
 #include "cli/command.h"
 #include "cli/help.h"
 #include "cli/print.h"
+#include "cli/progress.h"
 #include "cli/session.h"
 
 // A file opened while stdout is closed would get its number, and our tables with it.
@@ -103,7 +104,7 @@ static int run_on_all_ranks(struct call *call, struct mmul_error *err) {
 }
 
 static int run_call(int argc, char **argv, const struct launcher *launcher) {
-    struct call call = {0};
+    struct call call = {.begin_seconds = mmul_progress_now()};
     struct mmul_error err = {0};
     mmul_call_parse(argc, argv, &call, &err);
     bool is_local = call.command != NULL && !call.command->needs_mpi;

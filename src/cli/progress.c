@@ -12,7 +12,7 @@
 static const double plain_seconds = 5;
 static const double bar_seconds = 0.1;
 
-static double now_seconds(void) {
+double mmul_progress_now(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
@@ -26,7 +26,7 @@ void mmul_progress_init(struct progress *progress, int choice) {
     else if (choice == AUTO || choice == PLAIN)
         progress->style = PROGRESS_PLAIN;
     progress->interval_seconds = progress->style == PROGRESS_BAR ? bar_seconds : plain_seconds;
-    progress->shown_seconds = now_seconds();
+    progress->shown_seconds = mmul_progress_now();
 }
 
 // "multiply 45 %, 1.1 GiB of 2.4 GiB, 350.0 MiB/s, 4 s left"
@@ -58,7 +58,7 @@ static void draw_bar(struct progress *progress, double now, int64_t done, int64_
 
 void mmul_progress_show(void *context, const char *phase, int64_t done_bytes, int64_t total_bytes) {
     struct progress *progress = context;
-    double now = now_seconds();
+    double now = mmul_progress_now();
     bool is_new = strncmp(progress->phase, phase, sizeof progress->phase - 1) != 0;
     if (is_new || done_bytes < progress->done_bytes) {
         snprintf(progress->phase, sizeof progress->phase, "%s", phase);

@@ -17,6 +17,9 @@ struct progress {
     bool is_drawn;        // a bar stands on the terminal
 };
 
+// Seconds on the monotonic clock.
+double mmul_progress_now(void);
+
 // `choice` is the place in "auto|bar|plain|none": auto is a bar when stderr is a terminal.
 void mmul_progress_init(struct progress *progress, int choice);
 

@@ -8,6 +8,7 @@
 
 #include "cli/failure.h"
 #include "cli/print.h"
+#include "cli/progress.h"
 #include "mpimatmul.h"
 
 static const double probe_limit_seconds = 10;
@@ -71,6 +72,7 @@ static enum mmul_status create_context(const struct session *session, struct cal
             .threads = (int)values[OPT_THREADS].number,
             .no_bind = values[OPT_BIND].number != 0,
             .probe = session->probe,
+            .launch_seconds = mmul_progress_now() - call->begin_seconds,
             .agreed_options = agreed,
         };
         status = mmul_context_create(MPI_COMM_WORLD, &options, &call->context, err);

@@ -4,11 +4,13 @@
 
 #include <stdatomic.h>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "comm/comm.h"
 #include "device/device.h"
 #include "host/topology.h"
 #include "model/cluster.h"
+#include "model/report.h"
 
 struct mmul_context {
     struct mmul_comm *comm;            // owned
@@ -22,6 +24,8 @@ struct mmul_context {
     int replacements;              // how often the device was replaced
     bool warm;                     // the device's kernels are built
     double warm_up_seconds;        // what that took
+    struct mmul_startup startup;   // of the next run, so far
+    struct mmul_stopwatch watch;   // of these; stands during a run
     bool profile_warned;           // a profile that cannot be used was warned of
     struct mmul_text warnings;     // this rank's, a line each
     struct mmul_text all_warnings; // root: of all ranks at creation, a line each

@@ -144,6 +144,7 @@ enum mmul_status mmul_matmul_plan(struct mmul_context *context, const struct mmu
     double *weights = NULL;
     unsigned *node_maps = NULL;
     bool balanced = false;
+    mmul_stopwatch_enter(&context->watch, &context->startup.plan_seconds);
     enum mmul_status status = MMUL_ALLOCATE(weights, comm->size, "weights", err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(node_maps, comm->node_count, "nodes", err);
@@ -163,8 +164,10 @@ enum mmul_status mmul_matmul_plan(struct mmul_context *context, const struct mmu
         .device_timeout_seconds = args->device_timeout_seconds};
     if (status == MMUL_OK)
         status = mmul_comm_broadcast(comm, &options.depth, sizeof options.depth, err);
+    mmul_stopwatch_enter(&context->watch, &context->startup.measure_seconds);
     if (status == MMUL_OK)
         status = mmul_calibrate(context, &options, err);
+    mmul_stopwatch_enter(&context->watch, &context->startup.plan_seconds);
     const double *given = balanced && mmul_cluster_has_speeds(context->cluster) ? NULL : weights;
     if (status == MMUL_OK)
         status = mmul_comm_agree(

@@ -172,9 +172,11 @@ enum mmul_status mmul_run_create(struct mmul_context *context, const struct mmul
     status = mmul_comm_agree(comm, create_team(made, err), err);
     if (status == MMUL_OK)
         status = mmul_comm_agree(comm, create_work_space(made, err), err);
+    mmul_stopwatch_enter(&context->watch, &context->startup.warm_up_seconds);
     if (status == MMUL_OK)
         status = mmul_comm_agree(comm, warm_up(made, err), err);
     made->begin = made->computed = mmul_clock_now(); // the device is warm: the clock starts
+    mmul_stopwatch_enter_at(&context->watch, NULL, made->begin);
     if (status == MMUL_OK)
         status = mmul_comm_agree(comm, create_segment(made, err), err);
     if (status == MMUL_OK)

@@ -107,6 +107,8 @@ enum mmul_status mmul_run_report(struct mmul_run *run, struct mmul_report **repo
     made->size = plan->size;
     made->node_count = plan->node_count;
     made->verified = !run->args->no_verify;
+    made->startup = context->startup;
+    context->startup = (struct mmul_startup){0};
     made->predicted_seconds = plan->predicted_seconds;
     made->bytes_read = run->files.bytes_read;
     made->bytes_written = run->files.bytes_written;

@@ -87,6 +87,20 @@ static void print_ranks(const struct mmul_report *report, FILE *stream) {
     mmul_text_fini(&table);
 }
 
+static double startup_seconds(const struct mmul_startup *s) {
+    return s->launch_seconds + s->discover_seconds + s->plan_seconds + s->measure_seconds +
+           s->warm_up_seconds;
+}
+
+// What the wall time leaves out.
+static void print_startup(const struct mmul_startup *s, FILE *stream) {
+    fprintf(stream,
+            "before that %.3f s: launch %.3f s, discovery %.3f s, planning %.3f s, measuring "
+            "%.3f s, warm-up %.3f s\n",
+            startup_seconds(s), s->launch_seconds, s->discover_seconds, s->plan_seconds,
+            s->measure_seconds, s->warm_up_seconds);
+}
+
 static void print_totals(const struct mmul_report *report, FILE *stream) {
     char bytes[3][32];
     double eff = efficiency(report);
@@ -95,7 +109,9 @@ static void print_totals(const struct mmul_report *report, FILE *stream) {
         fprintf(stream, "  %.0f %% of the devices' measured speed", 100 * eff);
     if (report->predicted_seconds > 0)
         fprintf(stream, "  (predicted %.3f s)", report->predicted_seconds);
-    fprintf(stream, "\nread %s  written %s  over the network %s\n",
+    fputc('\n', stream);
+    print_startup(&report->startup, stream);
+    fprintf(stream, "read %s  written %s  over the network %s\n",
             mmul_bytes_format(report->bytes_read, bytes[0]),
             mmul_bytes_format(report->bytes_written, bytes[1]),
             mmul_bytes_format(report->network_bytes, bytes[2]));
@@ -168,6 +184,12 @@ static json_t *problem_json(const struct mmul_problem *p) {
                      (json_int_t)p->n, "k", (json_int_t)p->k, "matrices", (json_int_t)p->matrices);
 }
 
+static json_t *startup_json(const struct mmul_startup *s) {
+    return json_pack("{s:f, s:f, s:f, s:f, s:f}", "launch_seconds", s->launch_seconds,
+                     "discover_seconds", s->discover_seconds, "plan_seconds", s->plan_seconds,
+                     "measure_seconds", s->measure_seconds, "warm_up_seconds", s->warm_up_seconds);
+}
+
 static json_t *lines_json(const struct mmul_report *report) {
     json_t *lines = json_array();
     for (int i = 0; i < report->warning_count; i++)
@@ -196,15 +218,16 @@ enum mmul_status mmul_report_json(const struct mmul_report *report, char **text,
         report->verify_seconds, "gather_seconds", report->gather_seconds, "commit_seconds",
         report->commit_seconds, "predicted_seconds", report->predicted_seconds, "flops_per_second",
         total_rate(report), "efficiency", efficiency(report));
-    json_t *more =
-        json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:i, s:o, s:o, s:s}", "faster",
-                  report->faster, "mapped_bytes", (json_int_t)report->mapped_bytes, "segment_bytes",
-                  (json_int_t)report->segment_bytes, "bytes_read", (json_int_t)report->bytes_read,
-                  "bytes_written", (json_int_t)report->bytes_written, "network_bytes",
-                  (json_int_t)report->network_bytes, "fallback_products",
-                  (json_int_t)report->fallback_products, "check", check_json(report), "nodes",
-                  report->node_count, "ranks", ranks, "warnings", lines_json(report),
-                  "unused_devices", mmul_text_get(&report->unused));
+    json_t *more = json_pack(
+        "{s:f, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:i, s:o, s:o, s:s}", "startup_seconds",
+        startup_seconds(&report->startup), "startup", startup_json(&report->startup), "faster",
+        report->faster, "mapped_bytes", (json_int_t)report->mapped_bytes, "segment_bytes",
+        (json_int_t)report->segment_bytes, "bytes_read", (json_int_t)report->bytes_read,
+        "bytes_written", (json_int_t)report->bytes_written, "network_bytes",
+        (json_int_t)report->network_bytes, "fallback_products",
+        (json_int_t)report->fallback_products, "check", check_json(report), "nodes",
+        report->node_count, "ranks", ranks, "warnings", lines_json(report), "unused_devices",
+        mmul_text_get(&report->unused));
     json_object_update(root, more);
     json_decref(more);
     enum mmul_status status = mmul_json_format(root, text, err);

@@ -27,6 +27,16 @@ struct mmul_report_rank {
     int64_t mapped_bytes, segment_bytes; // of its node, on leaders
 };
 
+// What came before the clock of a run, as root saw it; a later run of the same context has no
+// launch and no discovery any more.
+struct mmul_startup {
+    double launch_seconds;   // before the context was asked for: drivers probed, MPI started
+    double discover_seconds; // who is there, and with which devices
+    double plan_seconds;     // files opened, their headers read, the plan made
+    double measure_seconds;  // devices and links
+    double warm_up_seconds;  // until the last rank's kernels were built
+};
+
 struct mmul_report {
     struct mmul_problem problem;
     enum mmul_axis axis;
@@ -34,6 +44,7 @@ struct mmul_report {
     int size, node_count;
     struct mmul_report_rank *ranks; // size, owned; on root only
     bool verified;
+    struct mmul_startup startup;
     double wall_seconds; // from the first byte read to the renamed output file
     double scatter_seconds, compute_seconds, verify_seconds, gather_seconds, commit_seconds;
     double predicted_seconds;            // 0: no prediction
