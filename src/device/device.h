@@ -39,6 +39,23 @@ struct mmul_gemm {
     struct mmul_operand c; // (m, n), ldc >= n; no overlap with A or B
 };
 
+// From host memory into a rectangle of a device buffer, widened to float32 there.
+struct mmul_upload {
+    struct mmul_operand to;
+    int64_t rows, cols;
+    const void *host; // (rows, cols), row-major, host_ld elements between rows
+    int64_t host_ld;
+    enum mmul_dtype dtype; // of `host`: float32, float16 or bfloat16
+};
+
+// The way back, float32.
+struct mmul_download {
+    struct mmul_operand from;
+    int64_t rows, cols;
+    float *host; // (rows, cols), row-major, host_ld elements between rows
+    int64_t host_ld;
+};
+
 // What a kind of device can be asked; NULL marks an optional entry.
 struct mmul_device_table {
     const char *kind; // "cpu", "opencl", "reference", "faulty"
@@ -76,15 +93,9 @@ struct mmul_device_table {
     // Whether buffer_borrow may be called. NULL: whenever it is there.
     bool (*can_borrow)(const void *self);
 
-    // rows x cols elements of `dtype` (float32, float16 or bfloat16) from host to device, widened
-    // to float32 there. host: row-major, host_ld elements between rows.
-    enum mmul_status (*upload)(void *self, struct mmul_operand to, int64_t rows, int64_t cols,
-                               const void *host, int64_t host_ld, enum mmul_dtype dtype,
-                               struct mmul_error *err);
-
-    // rows x cols float32 elements from device to host.
-    enum mmul_status (*download)(void *self, struct mmul_operand from, int64_t rows, int64_t cols,
-                                 float *host, int64_t host_ld, struct mmul_error *err);
+    // Begin a transfer; host memory stays as it is until `wait` or `wait_buffer`.
+    enum mmul_status (*upload)(void *self, const struct mmul_upload *u, struct mmul_error *err);
+    enum mmul_status (*download)(void *self, const struct mmul_download *d, struct mmul_error *err);
 
     enum mmul_status (*gemm)(void *self, const struct mmul_gemm *args, struct mmul_error *err);
 
@@ -136,11 +147,9 @@ enum mmul_status mmul_device_buffer_create(struct mmul_device *device, int64_t c
 enum mmul_status mmul_device_buffer_borrow(struct mmul_device *device, float *memory, int64_t count,
                                            struct mmul_buffer **buffer, struct mmul_error *err);
 void mmul_device_buffer_destroy(struct mmul_device *device, struct mmul_buffer *buffer);
-enum mmul_status mmul_device_upload(struct mmul_device *device, struct mmul_operand to,
-                                    int64_t rows, int64_t cols, const void *host, int64_t host_ld,
-                                    enum mmul_dtype dtype, struct mmul_error *err);
-enum mmul_status mmul_device_download(struct mmul_device *device, struct mmul_operand from,
-                                      int64_t rows, int64_t cols, float *host, int64_t host_ld,
+enum mmul_status mmul_device_upload(struct mmul_device *device, const struct mmul_upload *u,
+                                    struct mmul_error *err);
+enum mmul_status mmul_device_download(struct mmul_device *device, const struct mmul_download *d,
                                       struct mmul_error *err);
 enum mmul_status mmul_device_gemm(struct mmul_device *device, const struct mmul_gemm *args,
                                   struct mmul_error *err);

@@ -146,25 +146,23 @@ static void buffer_destroy(void *self, struct mmul_buffer *buffer, bool lost) {
     mmul_device_buffer_destroy(faulty->inner, buffer);
 }
 
-static enum mmul_status upload(void *self, struct mmul_operand to, int64_t rows, int64_t cols,
-                               const void *host, int64_t host_ld, enum mmul_dtype dtype,
-                               struct mmul_error *err) {
+static enum mmul_status upload(void *self, const struct mmul_upload *u, struct mmul_error *err) {
     struct faulty *faulty = self;
     enum mmul_status status =
         count_call(faulty, faulty->rules.fail_upload, &faulty->uploads, "upload", err);
     if (status != MMUL_OK)
         return status;
-    return mmul_device_upload(faulty->inner, to, rows, cols, host, host_ld, dtype, err);
+    return mmul_device_upload(faulty->inner, u, err);
 }
 
-static enum mmul_status download(void *self, struct mmul_operand from, int64_t rows, int64_t cols,
-                                 float *host, int64_t host_ld, struct mmul_error *err) {
+static enum mmul_status download(void *self, const struct mmul_download *d,
+                                 struct mmul_error *err) {
     struct faulty *faulty = self;
     enum mmul_status status =
         count_call(faulty, faulty->rules.fail_download, &faulty->downloads, "download", err);
     if (status != MMUL_OK)
         return status;
-    return mmul_device_download(faulty->inner, from, rows, cols, host, host_ld, err);
+    return mmul_device_download(faulty->inner, d, err);
 }
 
 static enum mmul_status wait_inner(void *self, struct mmul_error *err) {
@@ -236,7 +234,8 @@ static enum mmul_status corrupt(struct faulty *faulty, const struct mmul_gemm *a
     int64_t victim = (int64_t)((random >> 32) % (uint64_t)count);
     struct mmul_operand place = args->c;
     place.offset += i * args->c.ld + begin;
-    enum mmul_status status = mmul_device_download(faulty->inner, place, 1, count, row, count, err);
+    enum mmul_status status = mmul_device_download(
+        faulty->inner, &(struct mmul_download){place, 1, count, row, count}, err);
     if (status == MMUL_OK)
         status = mmul_device_wait(faulty->inner, err);
     if (status != MMUL_OK)
@@ -244,7 +243,8 @@ static enum mmul_status corrupt(struct faulty *faulty, const struct mmul_gemm *a
     float wrong = wrong_value(row, count, victim);
     place.offset += victim;
     place.ld = 1;
-    status = mmul_device_upload(faulty->inner, place, 1, 1, &wrong, 1, MMUL_F32, err);
+    status = mmul_device_upload(faulty->inner,
+                                &(struct mmul_upload){place, 1, 1, &wrong, 1, MMUL_F32}, err);
     return status == MMUL_OK ? mmul_device_wait(faulty->inner, err) : status;
 }
 

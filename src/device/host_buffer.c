@@ -54,34 +54,31 @@ static bool is_inside(struct mmul_operand operand, int64_t rows, int64_t cols) {
            operand.offset + (rows - 1) * operand.ld + cols <= operand.buffer->count;
 }
 
-enum mmul_status mmul_host_upload(void *self, struct mmul_operand to, int64_t rows, int64_t cols,
-                                  const void *host, int64_t host_ld, enum mmul_dtype dtype,
-                                  struct mmul_error *err) {
+enum mmul_status mmul_host_upload(void *self, const struct mmul_upload *u, struct mmul_error *err) {
     (void)self;
     (void)err;
-    assert(is_inside(to, rows, cols));
-    const char *row = host;
-    float *target = mmul_host_address(to);
-    if (host_ld == cols && to.ld == cols) {
-        mmul_dtype_widen(dtype, row, rows * cols, target);
+    assert(is_inside(u->to, u->rows, u->cols));
+    const char *row = u->host;
+    float *target = mmul_host_address(u->to);
+    if (u->host_ld == u->cols && u->to.ld == u->cols) {
+        mmul_dtype_widen(u->dtype, row, u->rows * u->cols, target);
         return MMUL_OK;
     }
-    for (int64_t r = 0; r < rows; r++) {
-        mmul_dtype_widen(dtype, row, cols, target);
-        row += (size_t)host_ld * mmul_dtype_bytes(dtype);
-        target += to.ld;
+    for (int64_t r = 0; r < u->rows; r++) {
+        mmul_dtype_widen(u->dtype, row, u->cols, target);
+        row += (size_t)u->host_ld * mmul_dtype_bytes(u->dtype);
+        target += u->to.ld;
     }
     return MMUL_OK;
 }
 
-enum mmul_status mmul_host_download(void *self, struct mmul_operand from, int64_t rows,
-                                    int64_t cols, float *host, int64_t host_ld,
+enum mmul_status mmul_host_download(void *self, const struct mmul_download *d,
                                     struct mmul_error *err) {
     (void)self;
     (void)err;
-    assert(is_inside(from, rows, cols));
-    const float *source = mmul_host_address(from);
-    for (int64_t r = 0; r < rows; r++)
-        memcpy(host + r * host_ld, source + r * from.ld, (size_t)cols * sizeof(float));
+    assert(is_inside(d->from, d->rows, d->cols));
+    const float *source = mmul_host_address(d->from);
+    for (int64_t r = 0; r < d->rows; r++)
+        memcpy(d->host + r * d->host_ld, source + r * d->from.ld, (size_t)d->cols * sizeof(float));
     return MMUL_OK;
 }

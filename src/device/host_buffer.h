@@ -22,9 +22,6 @@ enum mmul_status mmul_host_buffer_create(void *self, int64_t count, struct mmul_
 enum mmul_status mmul_host_buffer_borrow(void *self, float *memory, int64_t count,
                                          struct mmul_buffer **buffer, struct mmul_error *err);
 void mmul_host_buffer_destroy(void *self, struct mmul_buffer *buffer, bool lost);
-enum mmul_status mmul_host_upload(void *self, struct mmul_operand to, int64_t rows, int64_t cols,
-                                  const void *host, int64_t host_ld, enum mmul_dtype dtype,
-                                  struct mmul_error *err);
-enum mmul_status mmul_host_download(void *self, struct mmul_operand from, int64_t rows,
-                                    int64_t cols, float *host, int64_t host_ld,
+enum mmul_status mmul_host_upload(void *self, const struct mmul_upload *u, struct mmul_error *err);
+enum mmul_status mmul_host_download(void *self, const struct mmul_download *d,
                                     struct mmul_error *err);

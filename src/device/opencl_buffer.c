@@ -154,12 +154,12 @@ static struct transfer describe_transfer(struct mmul_operand operand, int64_t ro
     };
 }
 
-enum mmul_status mmul_opencl_download(void *self, struct mmul_operand from, int64_t rows,
-                                      int64_t cols, float *host, int64_t host_ld,
+enum mmul_status mmul_opencl_download(void *self, const struct mmul_download *d,
                                       struct mmul_error *err) {
-    struct transfer t = describe_transfer(from, rows, cols, (char *)host, host_ld, false);
-    mmul_opencl_wait_to_read(&t.waits, &from.buffer->use, MMUL_QUEUE_DOWNLOAD);
-    return transfer(self, &t, &from.buffer->use, err);
+    struct transfer t =
+        describe_transfer(d->from, d->rows, d->cols, (char *)d->host, d->host_ld, false);
+    mmul_opencl_wait_to_read(&t.waits, &d->from.buffer->use, MMUL_QUEUE_DOWNLOAD);
+    return transfer(self, &t, &d->from.buffer->use, err);
 }
 
 // ---------------------------------------------------------------------------------------- widening
@@ -192,28 +192,29 @@ enum mmul_status mmul_opencl_prepare_widening(struct mmul_opencl *opencl, struct
     return status;
 }
 
-// Staging -> rows x cols elements at `to`.
-static enum mmul_status begin_widening(struct mmul_opencl *opencl, struct mmul_operand to,
-                                       int64_t rows, int64_t cols, enum mmul_dtype dtype,
+// Staging -> the rectangle of `u`.
+static enum mmul_status begin_widening(struct mmul_opencl *opencl, const struct mmul_upload *u,
                                        struct mmul_error *err) {
-    cl_kernel kernel = dtype == MMUL_F16 ? opencl->widen_float16 : opencl->widen_bfloat16;
-    cl_int row_count = (cl_int)rows, col_count = (cl_int)cols;
-    cl_uint offset = (cl_uint)to.offset, ld = (cl_uint)to.ld;
+    cl_kernel kernel = u->dtype == MMUL_F16 ? opencl->widen_float16 : opencl->widen_bfloat16;
+    struct mmul_buffer *to = u->to.buffer;
+    cl_int row_count = (cl_int)u->rows, col_count = (cl_int)u->cols;
+    cl_uint offset = (cl_uint)u->to.offset, ld = (cl_uint)u->to.ld;
     const struct {
         size_t bytes;
         const void *value;
     } arguments[] = {
         {sizeof row_count, &row_count},     {sizeof col_count, &col_count},
-        {sizeof(cl_mem), &opencl->staging}, {sizeof(cl_mem), &to.buffer->memory},
+        {sizeof(cl_mem), &opencl->staging}, {sizeof(cl_mem), &to->memory},
         {sizeof offset, &offset},           {sizeof ld, &ld},
     };
     cl_int code = CL_SUCCESS;
     for (cl_uint i = 0; i < sizeof arguments / sizeof arguments[0] && code == CL_SUCCESS; i++)
         code = clSetKernelArg(kernel, i, arguments[i].bytes, arguments[i].value);
     const size_t local[2] = {opencl->widen_group, 1};
-    const size_t global[2] = {((size_t)cols + local[0] - 1) / local[0] * local[0], (size_t)rows};
+    const size_t global[2] = {((size_t)u->cols + local[0] - 1) / local[0] * local[0],
+                              (size_t)u->rows};
     struct mmul_opencl_waits waits = {.count = 0};
-    mmul_opencl_wait_to_write(&waits, &to.buffer->use, MMUL_QUEUE_UPLOAD);
+    mmul_opencl_wait_to_write(&waits, &to->use, MMUL_QUEUE_UPLOAD);
     cl_event event = NULL;
     if (code == CL_SUCCESS) {
         code =
@@ -221,7 +222,7 @@ static enum mmul_status begin_widening(struct mmul_opencl *opencl, struct mmul_o
                                    local, waits.count, mmul_opencl_wait_list(&waits), &event);
     }
     if (code == CL_SUCCESS) {
-        mmul_opencl_note_write(&to.buffer->use, MMUL_QUEUE_UPLOAD, event);
+        mmul_opencl_note_write(&to->use, MMUL_QUEUE_UPLOAD, event);
         code = mmul_opencl_begin(&opencl->order, MMUL_QUEUE_UPLOAD, event);
     }
     if (code != CL_SUCCESS)
@@ -231,50 +232,48 @@ static enum mmul_status begin_widening(struct mmul_opencl *opencl, struct mmul_o
 
 // One piece that fits the staging buffer. The queue being in order, the next piece overwrites the
 // staging buffer only after this one is widened.
-static enum mmul_status upload_piece(struct mmul_opencl *opencl, struct mmul_operand to,
-                                     int64_t rows, int64_t cols, const char *host, int64_t host_ld,
-                                     enum mmul_dtype dtype, struct mmul_error *err) {
+static enum mmul_status upload_piece(struct mmul_opencl *opencl, const struct mmul_upload *piece,
+                                     struct mmul_error *err) {
     const struct transfer t = {
         .memory = opencl->staging,
         .offset = 0,
-        .pitch = (size_t)cols * 2,
-        .width = (size_t)cols * 2,
-        .rows = (size_t)rows,
-        .host = (char *)host,
-        .host_pitch = (size_t)host_ld * 2,
+        .pitch = (size_t)piece->cols * 2,
+        .width = (size_t)piece->cols * 2,
+        .rows = (size_t)piece->rows,
+        .host = (char *)piece->host,
+        .host_pitch = (size_t)piece->host_ld * 2,
         .upload = true,
     };
     struct mmul_opencl_use staging = {.write = NULL}; // nothing else touches it
     enum mmul_status status = transfer(opencl, &t, &staging, err);
     mmul_opencl_use_fini(&staging);
-    return status == MMUL_OK ? begin_widening(opencl, to, rows, cols, dtype, err) : status;
+    return status == MMUL_OK ? begin_widening(opencl, piece, err) : status;
 }
 
-static enum mmul_status upload_widened(struct mmul_opencl *opencl, struct mmul_operand to,
-                                       int64_t rows, int64_t cols, const char *host,
-                                       int64_t host_ld, enum mmul_dtype dtype,
+static enum mmul_status upload_widened(struct mmul_opencl *opencl, const struct mmul_upload *u,
                                        struct mmul_error *err) {
     enum mmul_status status = mmul_opencl_prepare_widening(opencl, err);
-    const int64_t piece_cols = mmul_smaller(cols, MMUL_OPENCL_STAGING_COUNT);
+    const int64_t piece_cols = mmul_smaller(u->cols, MMUL_OPENCL_STAGING_COUNT);
     const int64_t piece_rows = MMUL_OPENCL_STAGING_COUNT / piece_cols;
-    for (int64_t r = 0; r < rows && status == MMUL_OK; r += piece_rows) {
-        for (int64_t c = 0; c < cols && status == MMUL_OK; c += piece_cols) {
-            struct mmul_operand place = to;
-            place.offset += r * to.ld + c;
-            status = upload_piece(opencl, place, mmul_smaller(piece_rows, rows - r),
-                                  mmul_smaller(piece_cols, cols - c), host + (r * host_ld + c) * 2,
-                                  host_ld, dtype, err);
+    for (int64_t r = 0; r < u->rows && status == MMUL_OK; r += piece_rows) {
+        for (int64_t c = 0; c < u->cols && status == MMUL_OK; c += piece_cols) {
+            struct mmul_upload piece = *u;
+            piece.to.offset += r * u->to.ld + c;
+            piece.rows = mmul_smaller(piece_rows, u->rows - r);
+            piece.cols = mmul_smaller(piece_cols, u->cols - c);
+            piece.host = (const char *)u->host + (r * u->host_ld + c) * 2;
+            status = upload_piece(opencl, &piece, err);
         }
     }
     return status;
 }
 
-enum mmul_status mmul_opencl_upload(void *self, struct mmul_operand to, int64_t rows, int64_t cols,
-                                    const void *host, int64_t host_ld, enum mmul_dtype dtype,
+enum mmul_status mmul_opencl_upload(void *self, const struct mmul_upload *u,
                                     struct mmul_error *err) {
-    if (dtype != MMUL_F32)
-        return upload_widened(self, to, rows, cols, host, host_ld, dtype, err);
-    struct transfer t = describe_transfer(to, rows, cols, (char *)host, host_ld, true);
-    mmul_opencl_wait_to_write(&t.waits, &to.buffer->use, MMUL_QUEUE_UPLOAD);
-    return transfer(self, &t, &to.buffer->use, err);
+    if (u->dtype != MMUL_F32)
+        return upload_widened(self, u, err);
+    struct transfer t =
+        describe_transfer(u->to, u->rows, u->cols, (char *)u->host, u->host_ld, true);
+    mmul_opencl_wait_to_write(&t.waits, &u->to.buffer->use, MMUL_QUEUE_UPLOAD);
+    return transfer(self, &t, &u->to.buffer->use, err);
 }

@@ -274,8 +274,8 @@ static enum mmul_status warm_up(void *self, struct mmul_error *err) {
         status = create_zeroed(opencl, ld * ld, &buffers[i], err);
     for (int i = 0; i < 2 && status == MMUL_OK; i++) {
         struct mmul_operand to = {buffers[i], 0, 1};
-        status =
-            mmul_opencl_upload(opencl, to, 1, 1, halves, 1, i == 0 ? MMUL_F16 : MMUL_BF16, err);
+        status = mmul_opencl_upload(
+            opencl, &(struct mmul_upload){to, 1, 1, halves, 1, i == 0 ? MMUL_F16 : MMUL_BF16}, err);
     }
     if (status == MMUL_OK)
         status = warm_clblast(opencl, buffers, large, ld, err);

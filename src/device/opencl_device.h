@@ -35,11 +35,9 @@ struct mmul_buffer {
 enum mmul_status mmul_opencl_buffer_create(void *self, int64_t count, struct mmul_buffer **buffer,
                                            struct mmul_error *err);
 void mmul_opencl_buffer_destroy(void *self, struct mmul_buffer *buffer, bool lost);
-enum mmul_status mmul_opencl_upload(void *self, struct mmul_operand to, int64_t rows, int64_t cols,
-                                    const void *host, int64_t host_ld, enum mmul_dtype dtype,
+enum mmul_status mmul_opencl_upload(void *self, const struct mmul_upload *u,
                                     struct mmul_error *err);
-enum mmul_status mmul_opencl_download(void *self, struct mmul_operand from, int64_t rows,
-                                      int64_t cols, float *host, int64_t host_ld,
+enum mmul_status mmul_opencl_download(void *self, const struct mmul_download *d,
                                       struct mmul_error *err);
 
 // Memory on the device; `what` names it in the error. Refuses what the device or CLBlast's 32-bit

@@ -234,24 +234,21 @@ void mmul_device_buffer_destroy(struct mmul_device *device, struct mmul_buffer *
         device->table->buffer_destroy(device->self, buffer, device->lost);
 }
 
-enum mmul_status mmul_device_upload(struct mmul_device *device, struct mmul_operand to,
-                                    int64_t rows, int64_t cols, const void *host, int64_t host_ld,
-                                    enum mmul_dtype dtype, struct mmul_error *err) {
-    assert(rows >= 1 && cols >= 1 && host_ld >= cols && to.ld >= cols && dtype != MMUL_F64);
+enum mmul_status mmul_device_upload(struct mmul_device *device, const struct mmul_upload *u,
+                                    struct mmul_error *err) {
+    assert(u->rows >= 1 && u->cols >= 1 && u->host_ld >= u->cols && u->to.ld >= u->cols);
+    assert(u->dtype != MMUL_F64);
     if (device->lost)
         return fail_lost(device, err);
-    return note(device, enter(device)->table->upload(device->self, to, rows, cols, host, host_ld,
-                                                     dtype, err));
+    return note(device, enter(device)->table->upload(device->self, u, err));
 }
 
-enum mmul_status mmul_device_download(struct mmul_device *device, struct mmul_operand from,
-                                      int64_t rows, int64_t cols, float *host, int64_t host_ld,
+enum mmul_status mmul_device_download(struct mmul_device *device, const struct mmul_download *d,
                                       struct mmul_error *err) {
-    assert(rows >= 1 && cols >= 1 && host_ld >= cols && from.ld >= cols);
+    assert(d->rows >= 1 && d->cols >= 1 && d->host_ld >= d->cols && d->from.ld >= d->cols);
     if (device->lost)
         return fail_lost(device, err);
-    return note(device,
-                enter(device)->table->download(device->self, from, rows, cols, host, host_ld, err));
+    return note(device, enter(device)->table->download(device->self, d, err));
 }
 
 enum mmul_status mmul_device_gemm(struct mmul_device *device, const struct mmul_gemm *args,

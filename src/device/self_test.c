@@ -39,7 +39,8 @@ static enum mmul_status fill(struct trial *t, int64_t count, uint64_t seed, floa
         status = mmul_device_buffer_create(t->device, count, buffer, err);
     const struct mmul_operand to = {*buffer, 0, count};
     return status == MMUL_OK
-               ? mmul_device_upload(t->device, to, 1, count, *host, count, MMUL_F32, err)
+               ? mmul_device_upload(
+                     t->device, &(struct mmul_upload){to, 1, count, *host, count, MMUL_F32}, err)
                : status;
 }
 
@@ -100,7 +101,8 @@ static enum mmul_status test_product(struct mmul_device *device, int64_t m, int6
     if (status == MMUL_OK)
         status = mmul_device_gemm(device, &t.gemm, err);
     if (status == MMUL_OK)
-        status = mmul_device_download(device, t.gemm.c, m, n, t.found, n, err);
+        status =
+            mmul_device_download(device, &(struct mmul_download){t.gemm.c, m, n, t.found, n}, err);
     if (status == MMUL_OK)
         status = mmul_device_wait(device, err);
     if (status == MMUL_OK)

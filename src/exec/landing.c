@@ -59,8 +59,10 @@ static enum mmul_status begin_piece(struct mmul_landing *landing, struct mmul_de
                                     struct mmul_error *err) {
     from.offset += piece->row * from.ld + piece->col;
     landing->is_under_way = true;
-    return mmul_device_download(device, from, piece->rows, piece->cols, landing->memory[turn],
-                                piece->cols, err);
+    return mmul_device_download(
+        device,
+        &(struct mmul_download){from, piece->rows, piece->cols, landing->memory[turn], piece->cols},
+        err);
 }
 
 static enum mmul_status end_piece(struct mmul_landing *landing, struct mmul_device *device,

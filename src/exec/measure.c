@@ -46,14 +46,16 @@ static enum mmul_status multiply(const struct work *w, struct mmul_error *err) {
 
 static enum mmul_status upload(const struct work *w, struct mmul_error *err) {
     const struct mmul_operand to = {.buffer = w->a, .ld = TRANSFER_COLS};
-    return mmul_device_upload(w->device, to, w->rows, TRANSFER_COLS, w->host, TRANSFER_COLS,
-                              MMUL_F32, err);
+    return mmul_device_upload(
+        w->device,
+        &(struct mmul_upload){to, w->rows, TRANSFER_COLS, w->host, TRANSFER_COLS, MMUL_F32}, err);
 }
 
 static enum mmul_status download(const struct work *w, struct mmul_error *err) {
     const struct mmul_operand from = {.buffer = w->a, .ld = TRANSFER_COLS};
-    return mmul_device_download(w->device, from, w->rows, TRANSFER_COLS, w->host, TRANSFER_COLS,
-                                err);
+    return mmul_device_download(
+        w->device, &(struct mmul_download){from, w->rows, TRANSFER_COLS, w->host, TRANSFER_COLS},
+        err);
 }
 
 typedef enum mmul_status (*timed)(const struct work *w, struct mmul_error *err);
@@ -122,7 +124,8 @@ static enum mmul_status create_squares(struct work *w, struct mmul_error *err) {
         status = mmul_device_buffer_create(w->device, w->n * w->n, buffers[i], err);
         const struct mmul_operand to = {.buffer = *buffers[i], .ld = w->n};
         if (status == MMUL_OK)
-            status = mmul_device_upload(w->device, to, w->n, w->n, w->host, w->n, MMUL_F32, err);
+            status = mmul_device_upload(
+                w->device, &(struct mmul_upload){to, w->n, w->n, w->host, w->n, MMUL_F32}, err);
     }
     return status == MMUL_OK ? mmul_device_wait(w->device, err) : status;
 }

@@ -71,8 +71,10 @@ enum mmul_status mmul_stage_load(struct mmul_stage *stage, struct mmul_device *d
     if (is_same(&lane->holds, tile))
         return MMUL_OK;
     lane->holds.at = NULL;
-    status = mmul_device_upload(device, *operand, tile->rows, tile->cols, tile->at, tile->ld,
-                                tile->dtype, err);
+    status = mmul_device_upload(
+        device,
+        &(struct mmul_upload){*operand, tile->rows, tile->cols, tile->at, tile->ld, tile->dtype},
+        err);
     if (status == MMUL_OK)
         lane->holds = *tile;
     return status;

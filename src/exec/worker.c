@@ -165,8 +165,11 @@ static enum mmul_status begin_result(struct job *job, const struct tile_step *at
     job->to_bring[lane] = job->result;
     if (p->beta == 0)
         return MMUL_OK;
-    return mmul_device_upload(device, job->result, at->m, at->n,
-                              p->c_in + at->m0 * p->ldc_in + at->n0, p->ldc_in, MMUL_F32, err);
+    return mmul_device_upload(device,
+                              &(struct mmul_upload){job->result, at->m, at->n,
+                                                    p->c_in + at->m0 * p->ldc_in + at->n0,
+                                                    p->ldc_in, MMUL_F32},
+                              err);
 }
 
 // One gemm of a tile: the first applies beta, the later ones add.

@@ -193,7 +193,8 @@ static void test_classes(struct mmul_device *device) {
     a.host[1 * K + 2] = NAN;
     a.host[3 * K + 0] = -INFINITY;
     struct mmul_operand to = operand_of(&a);
-    must(mmul_device_upload(device, to, M, K, a.host, K, MMUL_F32, &err), &err);
+    must(mmul_device_upload(device, &(struct mmul_upload){to, M, K, a.host, K, MMUL_F32}, &err),
+         &err);
     const struct mmul_gemm args = {.m = M,
                                    .n = N,
                                    .k = K,
@@ -239,7 +240,9 @@ static void test_order(struct mmul_device *device) {
                                        .a = operand_of(&a),
                                        .b = operand_of(&b),
                                        .c = operand_of(&c)};
-        must(mmul_device_upload(device, operand_of(&a), S, S, now, S, MMUL_F32, &err), &err);
+        must(mmul_device_upload(
+                 device, &(struct mmul_upload){operand_of(&a), S, S, now, S, MMUL_F32}, &err),
+             &err);
         must(mmul_device_gemm(device, &args, &err), &err);
     }
     float *found = download_all(device, &c);

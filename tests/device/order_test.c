@@ -15,12 +15,17 @@ static struct mmul_operand whole(struct mmul_buffer *buffer, int64_t side) {
 static void up(struct mmul_device *device, struct mmul_buffer *to, const float *from,
                int64_t side) {
     struct mmul_error err;
-    must(mmul_device_upload(device, whole(to, side), side, side, from, side, MMUL_F32, &err), &err);
+    must(
+        mmul_device_upload(
+            device, &(struct mmul_upload){whole(to, side), side, side, from, side, MMUL_F32}, &err),
+        &err);
 }
 
 static void down(struct mmul_device *device, struct mmul_buffer *from, float *to, int64_t side) {
     struct mmul_error err;
-    must(mmul_device_download(device, whole(from, side), side, side, to, side, &err), &err);
+    must(mmul_device_download(
+             device, &(struct mmul_download){whole(from, side), side, side, to, side}, &err),
+         &err);
 }
 
 // c := alpha a b + beta c
@@ -218,8 +223,10 @@ static void model_upload(struct model *model, int operation, int x, uint64_t *at
     if (!is_half)
         memcpy(halves, model->now[x], VALUES * sizeof(float));
     model->borrowed[operation] = (float *)(void *)halves;
-    must(mmul_device_upload(model->device, whole(model->buffers[x], SMALL), SMALL, SMALL, halves,
-                            SMALL, is_half ? MMUL_BF16 : MMUL_F32, &err),
+    must(mmul_device_upload(model->device,
+                            &(struct mmul_upload){whole(model->buffers[x], SMALL), SMALL, SMALL,
+                                                  halves, SMALL, is_half ? MMUL_BF16 : MMUL_F32},
+                            &err),
          &err);
 }
 

@@ -222,7 +222,9 @@ static void run_turns(struct mmul_device *device, struct turns *t) {
         if (tile < 3) {
             struct mmul_operand a = {t->a[tile % 2], 0, SIDE}, c = {t->c[tile % 2], 0, SIDE};
             t->up[tile] = commands_now();
-            must(mmul_device_upload(device, a, SIDE, SIDE, t->ones, SIDE, MMUL_F32, &err), &err);
+            must(mmul_device_upload(
+                     device, &(struct mmul_upload){a, SIDE, SIDE, t->ones, SIDE, MMUL_F32}, &err),
+                 &err);
             const struct mmul_gemm args = {.m = SIDE,
                                            .n = SIDE,
                                            .k = SIDE,
@@ -238,7 +240,9 @@ static void run_turns(struct mmul_device *device, struct turns *t) {
             struct mmul_operand done = {t->c[(tile - 1) % 2], 0, SIDE};
             float *to = t->found + (tile - 1) * ELEMENTS;
             t->down[tile - 1] = commands_now();
-            must(mmul_device_download(device, done, SIDE, SIDE, to, SIDE, &err), &err);
+            must(mmul_device_download(device, &(struct mmul_download){done, SIDE, SIDE, to, SIDE},
+                                      &err),
+                 &err);
         }
     }
     must(mmul_device_wait(device, &err), &err);
@@ -306,7 +310,9 @@ int main(int argc, char **argv) {
     for (int i = 0; i < 5; i++) {
         must(mmul_device_buffer_create(device, ELEMENTS, buffers[i], &err), &err);
         struct mmul_operand to = {*buffers[i], 0, SIDE};
-        must(mmul_device_upload(device, to, SIDE, SIDE, t.ones, SIDE, MMUL_F32, &err), &err);
+        must(mmul_device_upload(
+                 device, &(struct mmul_upload){to, SIDE, SIDE, t.ones, SIDE, MMUL_F32}, &err),
+             &err);
     }
     must(mmul_device_wait(device, &err), &err);
     bool is_opencl = strcmp(device->table->kind, "opencl") == 0;

@@ -29,7 +29,9 @@ static struct stored store(struct mmul_device *device, int64_t rows, int64_t col
     }
     must(mmul_device_buffer_create(device, s.count, &s.buffer, &err), &err);
     struct mmul_operand whole = {s.buffer, 0, s.count};
-    must(mmul_device_upload(device, whole, 1, s.count, s.host, s.count, MMUL_F32, &err), &err);
+    must(mmul_device_upload(
+             device, &(struct mmul_upload){whole, 1, s.count, s.host, s.count, MMUL_F32}, &err),
+         &err);
     return s;
 }
 
@@ -46,7 +48,9 @@ static float *download_all(struct mmul_device *device, const struct stored *s) {
     struct mmul_error err;
     struct mmul_operand whole = {s->buffer, 0, s->count};
     float *copy = must_allocate(s->count, sizeof(float));
-    must(mmul_device_download(device, whole, 1, s->count, copy, s->count, &err), &err);
+    must(mmul_device_download(device, &(struct mmul_download){whole, 1, s->count, copy, s->count},
+                              &err),
+         &err);
     must(mmul_device_wait(device, &err), &err);
     return copy;
 }

@@ -23,9 +23,13 @@ static bool pass_through(struct mmul_device *device, const struct region *g) {
         back[e] = -2;
     }
     struct mmul_operand place = {s.buffer, g->offset, g->ld};
-    must(mmul_device_upload(device, place, g->rows, g->cols, out, g->host_ld, MMUL_F32, &err),
+    must(mmul_device_upload(
+             device, &(struct mmul_upload){place, g->rows, g->cols, out, g->host_ld, MMUL_F32},
+             &err),
          &err);
-    must(mmul_device_download(device, place, g->rows, g->cols, back, g->host_ld, &err), &err);
+    must(mmul_device_download(
+             device, &(struct mmul_download){place, g->rows, g->cols, back, g->host_ld}, &err),
+         &err);
     float *all = download_all(device, &s);
     bool ok = true;
     for (int64_t e = 0; e < host_count; e++)
@@ -87,7 +91,9 @@ static bool widen_through(struct mmul_device *device, enum mmul_dtype dtype, int
     for (int64_t e = 0; e < rows * host_ld; e++)
         out[e] = (uint16_t)(e / host_ld * cols + e % host_ld);
     struct stored s = store(device, rows, cols, 2 * pad, NULL, 0, -1);
-    must(mmul_device_upload(device, operand_of(&s), rows, cols, out, host_ld, dtype, &err), &err);
+    must(mmul_device_upload(
+             device, &(struct mmul_upload){operand_of(&s), rows, cols, out, host_ld, dtype}, &err),
+         &err);
     float *all = download_all(device, &s);
     bool ok = true;
     for (int64_t e = 0; e < rows * cols && ok; e++) {

@@ -165,35 +165,33 @@ static void late_destroy(void *self, struct mmul_buffer *buffer, bool lost) {
     }
 }
 
-static enum mmul_status late_upload(void *self, struct mmul_operand to, int64_t rows, int64_t cols,
-                                    const void *host, int64_t host_ld, enum mmul_dtype dtype,
+static enum mmul_status late_upload(void *self, const struct mmul_upload *u,
                                     struct mmul_error *err) {
     (void)self;
     (void)err;
     struct late_operation *o = late_begin('U');
     late.uploads++;
-    o->buffers[0] = to.buffer;
-    o->place = to;
-    o->rows = rows;
-    o->cols = cols;
-    o->host_ld = host_ld;
-    o->from = dtype == MMUL_F32 ? host : NULL;
-    o->from_halves = dtype == MMUL_F32 ? NULL : host;
+    o->buffers[0] = u->to.buffer;
+    o->place = u->to;
+    o->rows = u->rows;
+    o->cols = u->cols;
+    o->host_ld = u->host_ld;
+    o->from = u->dtype == MMUL_F32 ? u->host : NULL;
+    o->from_halves = u->dtype == MMUL_F32 ? NULL : u->host;
     return MMUL_OK;
 }
 
-static enum mmul_status late_download(void *self, struct mmul_operand from, int64_t rows,
-                                      int64_t cols, float *host, int64_t host_ld,
+static enum mmul_status late_download(void *self, const struct mmul_download *d,
                                       struct mmul_error *err) {
     (void)self;
     (void)err;
     struct late_operation *o = late_begin('D');
-    o->buffers[0] = from.buffer;
-    o->place = from;
-    o->rows = rows;
-    o->cols = cols;
-    o->host_ld = host_ld;
-    o->to = host;
+    o->buffers[0] = d->from.buffer;
+    o->place = d->from;
+    o->rows = d->rows;
+    o->cols = d->cols;
+    o->host_ld = d->host_ld;
+    o->to = d->host;
     return MMUL_OK;
 }
 

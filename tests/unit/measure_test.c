@@ -49,19 +49,17 @@ static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mm
     return MMUL_OK;
 }
 
-static enum mmul_status upload(void *self, struct mmul_operand to, int64_t rows, int64_t cols,
-                               const void *host, int64_t host_ld, enum mmul_dtype dtype,
-                               struct mmul_error *err) {
+static enum mmul_status upload(void *self, const struct mmul_upload *u, struct mmul_error *err) {
     struct recorder *r = self;
     r->uploads++;
-    return mmul_host_upload(self, to, rows, cols, host, host_ld, dtype, err);
+    return mmul_host_upload(self, u, err);
 }
 
-static enum mmul_status download(void *self, struct mmul_operand from, int64_t rows, int64_t cols,
-                                 float *host, int64_t host_ld, struct mmul_error *err) {
+static enum mmul_status download(void *self, const struct mmul_download *d,
+                                 struct mmul_error *err) {
     struct recorder *r = self;
     r->downloads++;
-    return mmul_host_download(self, from, rows, cols, host, host_ld, err);
+    return mmul_host_download(self, d, err);
 }
 
 static void describe(const void *self, struct mmul_device_info *info) {

@@ -132,7 +132,9 @@ static void upload_whole(struct bench *bench, struct mmul_buffer *buffer, const 
                          int rows, int cols) {
     struct mmul_operand to = {buffer, 0, cols};
     assert_int_equal(
-        mmul_device_upload(bench->device, to, rows, cols, values, cols, MMUL_F32, &bench->err),
+        mmul_device_upload(bench->device,
+                           &(struct mmul_upload){to, rows, cols, values, cols, MMUL_F32},
+                           &bench->err),
         MMUL_OK);
 }
 
@@ -168,7 +170,8 @@ static enum mmul_status multiply(struct bench *bench, float beta) {
     enum mmul_status status = mmul_device_gemm(bench->device, &args, &bench->err);
     if (status == MMUL_OK) {
         struct mmul_operand from = {bench->c, 0, N};
-        status = mmul_device_download(bench->device, from, M, N, bench->result, N, &bench->err);
+        status = mmul_device_download(
+            bench->device, &(struct mmul_download){from, M, N, bench->result, N}, &bench->err);
     }
     return status == MMUL_OK ? mmul_device_wait(bench->device, &bench->err) : status;
 }
@@ -380,7 +383,9 @@ static void transfers_fail_by_rule(void **state) {
     setup(&bench, "faulty:fail-upload=4:cpu");
     float value = 1.0f;
     struct mmul_operand to = {bench.a, 0, 1};
-    assert_int_equal(mmul_device_upload(bench.device, to, 1, 1, &value, 1, MMUL_F32, &bench.err),
+    assert_int_equal(mmul_device_upload(bench.device,
+                                        &(struct mmul_upload){to, 1, 1, &value, 1, MMUL_F32},
+                                        &bench.err),
                      MMUL_ERR_UNAVAILABLE);
     assert_non_null(strstr(bench.err.text, "was lost at upload 4 by rule"));
     teardown(&bench);
@@ -400,7 +405,9 @@ static void faulty_devices_describe_and_borrow_like_their_inner_one(void **state
     struct mmul_buffer *buffer = NULL;
     assert_int_equal(mmul_device_buffer_borrow(bench.device, memory, 4, &buffer, &bench.err), 0);
     struct mmul_operand from = {buffer, 0, 4};
-    assert_int_equal(mmul_device_download(bench.device, from, 1, 4, copy, 4, &bench.err), MMUL_OK);
+    assert_int_equal(mmul_device_download(bench.device,
+                                          &(struct mmul_download){from, 1, 4, copy, 4}, &bench.err),
+                     MMUL_OK);
     assert_memory_equal(copy, memory, sizeof memory);
     mmul_device_buffer_destroy(bench.device, buffer);
     teardown(&bench);
