@@ -3,7 +3,6 @@
 // answer on all ranks of a node), open the device and tell everybody again.
 #include "exec/discover.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +10,7 @@
 #include "base/status.h"
 #include "exec/assign.h"
 #include "host/topology.h"
+#include "io/text_file.h"
 
 // Work space of one discovery.
 struct discovery {
@@ -49,23 +49,6 @@ static enum mmul_status discovery_init(struct discovery *d, struct mmul_error *e
 
 // ---------------------------------------------------------------------------------------- wishes
 
-static enum mmul_status read_text(const char *path, char **text, int64_t *bytes,
-                                  struct mmul_error *err) {
-    enum { MOST = 1 << 20 };
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errno, "cannot read '%s'", path);
-    enum mmul_status status = MMUL_ALLOCATE(*text, MOST + 1, "the device file", err);
-    if (status == MMUL_OK) {
-        size_t got = fread(*text, 1, MOST, file);
-        *bytes = (int64_t)got + 1;
-        if (ferror(file))
-            status = mmul_fail(err, MMUL_ERR_NO_INPUT, "cannot read '%s'", path);
-    }
-    fclose(file);
-    return status;
-}
-
 // Root's --device @FILE goes to all ranks; the file need not exist elsewhere.
 static enum mmul_status share_device_file(struct discovery *d, const char *wish,
                                           struct mmul_error *err) {
@@ -73,7 +56,9 @@ static enum mmul_status share_device_file(struct discovery *d, const char *wish,
     int64_t bytes = 0;
     enum mmul_status status = MMUL_OK;
     if (comm->rank == 0 && wish[0] == '@')
-        status = read_text(wish + 1, &d->device_file, &bytes, err);
+        status = mmul_text_file_load(wish + 1, "list of devices", &d->device_file, err);
+    if (d->device_file != NULL)
+        bytes = (int64_t)strlen(d->device_file) + 1;
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
         status = mmul_comm_broadcast(comm, &bytes, sizeof bytes, err);

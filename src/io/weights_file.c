@@ -1,51 +1,15 @@
 // SPDX-License-Identifier: MIT
 // Weights from an option: a list of numbers, or @FILE with such a list over several lines and with
 // comments. What weights are usable is model/weights'; what they mean is the planner's.
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "io/transfer.h"
+#include "io/text_file.h"
 #include "model/weights.h"
 
-enum { FILE_BYTES_MAX = 1 << 20, NUMBER_MAX = 64 };
-
-static enum mmul_status read_text(int fd, const char *path, char **text, struct mmul_error *err) {
-    struct stat found;
-    size_t got = 0;
-    if (fstat(fd, &found) != 0)
-        return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errno, "cannot read '%s'", path);
-    if (!S_ISREG(found.st_mode))
-        return mmul_fail(err, MMUL_ERR_NO_INPUT, "cannot read '%s': not a regular file", path);
-    if (found.st_size > FILE_BYTES_MAX) {
-        return mmul_fail(err, MMUL_ERR_DATA, "'%s' is no list of weights: %lld bytes, at most %d",
-                         path, (long long)found.st_size, FILE_BYTES_MAX);
-    }
-    char *memory = mmul_allocate(found.st_size + 1, 1, "weights", err);
-    if (memory == NULL)
-        return err->status;
-    int errnum = mmul_pread_all(fd, memory, (size_t)found.st_size, 0, &got);
-    if (errnum == 0) {
-        *text = memory;
-        return MMUL_OK;
-    }
-    mmul_free(memory);
-    return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errnum, "cannot read '%s'", path);
-}
-
-static enum mmul_status load_text(const char *path, char **text, struct mmul_error *err) {
-    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0)
-        return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errno, "cannot open '%s'", path);
-    enum mmul_status status = read_text(fd, path, text, err);
-    close(fd); // read only: nothing can be lost
-    return status;
-}
+enum { NUMBER_MAX = 64 };
 
 // '#' to the end of its line becomes blank.
 static void blank_comments(char *text) {
@@ -114,7 +78,7 @@ enum mmul_status mmul_weights_parse(const char *text, double **weights, int *cou
     if (*text != '@')
         return parse_list(text, "", MMUL_ERR_USAGE, "weights", weights, count, err);
     char *list = NULL;
-    enum mmul_status status = load_text(text + 1, &list, err);
+    enum mmul_status status = mmul_text_file_load(text + 1, "list of weights", &list, err);
     if (status != MMUL_OK)
         return status;
     blank_comments(list);

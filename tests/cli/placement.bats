@@ -105,6 +105,16 @@ print([(rank["device"], rank["end"] - rank["begin"]) for rank in json.load(open(
     expect_failure 65 "'lab.txt' has no device for rank 0 of host '$(uname -n)'" \
         "list one device per rank of each host, by the name \`hostname\` prints there"
     ranks 2 mul A.bin B.bin -o D.bin --device @missing.txt
-    expect_failure 66 "cannot read 'missing.txt': No such file or directory"
+    expect_failure 66 "cannot open 'missing.txt': No such file or directory"
     [ ! -e D.bin ]
+}
+
+# Nobody writes to the FIFO: whoever opens it as a file waits for ever.
+@test "a FIFO as --device @FILE is refused" {
+    mkfifo lab.fifo
+    run --separate-stderr timeout 60 "$MPIMATMUL" devices --device @lab.fifo < /dev/null
+    expect_failure 66 "cannot read 'lab.fifo': not a regular file"
+    truncate -s 2M large.txt
+    program devices --device @large.txt
+    expect_failure 65 "'large.txt' is no list of devices: 2097152 bytes, at most 1048576"
 }
