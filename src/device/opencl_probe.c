@@ -4,11 +4,11 @@
 // every driver is tried alone in a child of its own, all at the same time; the bad ones are named in
 // warnings, the others listed again, and this process's loader is made to take just those.
 // Does not open anything: devices are opened later, by name.
+#include "base/child.h"
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "device/child.h"
 #include "device/opencl_drivers.h"
 #include "device/opencl_platform.h"
 

@@ -12,12 +12,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/child.h"
 #include "base/clock.h"
 #include "base/integer.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "device/child.h"
 #include "device/self_test.h"
 #include "device/tuning.h"
 

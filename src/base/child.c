@@ -2,9 +2,10 @@
 //
 // Work in a child process, whose result comes through a pipe as plain bytes. The child does nothing
 // else and leaves with _exit: threads that existed at the fork (OpenBLAS's) do not exist in it, and
-// no exit handler of ours runs twice. Its output streams are silenced.
+// no exit handler of ours runs twice. Its output streams are silenced. Other programs run the same
+// way, with their output in a file or their streams in our hands.
 // Knows nothing of what the work is.
-#include "device/child.h"
+#include "base/child.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -202,4 +203,71 @@ enum mmul_status mmul_child_run(const char *const *argv, const char *folder, dou
     bool ended = reap_or_kill(pid, seconds, &wait_status);
     *end = end_of(ended, wait_status, detail);
     return MMUL_OK;
+}
+
+// One pipe each for the program's stdin, stdout and stderr.
+struct pipes {
+    int ends[3][2];
+    int made;
+};
+
+static bool make_pipes(struct pipes *pipes) {
+    while (pipes->made < 3 && pipe2(pipes->ends[pipes->made], O_CLOEXEC) == 0)
+        pipes->made++;
+    return pipes->made == 3;
+}
+
+// Closes one end of each that was made: 0 reads, 1 writes; `ours` of stdin writes, of the rest reads.
+static void close_ends(const struct pipes *pipes, bool ours, bool theirs) {
+    for (int p = 0; p < pipes->made; p++) {
+        int our_end = p == STDIN_FILENO ? 1 : 0;
+        if (ours)
+            close(pipes->ends[p][our_end]);
+        if (theirs)
+            close(pipes->ends[p][1 - our_end]);
+    }
+}
+
+_Noreturn static void execute_connected(const char *const *argv, const struct pipes *pipes,
+                                        pid_t parent) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(126);
+    reset_signals();
+    dup2(pipes->ends[STDIN_FILENO][0], STDIN_FILENO);
+    dup2(pipes->ends[STDOUT_FILENO][1], STDOUT_FILENO);
+    dup2(pipes->ends[STDERR_FILENO][1], STDERR_FILENO);
+    execvp(argv[0], (char *const *)(uintptr_t)argv);
+    _exit(127);
+}
+
+enum mmul_status mmul_program_start(const char *const *argv, struct mmul_program *program,
+                                    struct mmul_error *err) {
+    struct pipes pipes = {.made = 0};
+    pid_t parent = getpid();
+    pid_t pid = make_pipes(&pipes) ? fork() : -1;
+    if (pid == 0)
+        execute_connected(argv, &pipes, parent);
+    int errnum = errno;
+    close_ends(&pipes, pid < 0, true);
+    if (pid < 0)
+        return mmul_fail_errno(err, MMUL_ERR_SYSTEM, errnum, "cannot start '%s'", argv[0]);
+    *program = (struct mmul_program){.pid = pid,
+                                     .input = pipes.ends[STDIN_FILENO][1],
+                                     .output = pipes.ends[STDOUT_FILENO][0],
+                                     .errors = pipes.ends[STDERR_FILENO][0]};
+    fcntl(program->input, F_SETFL, O_NONBLOCK);
+    fcntl(program->output, F_SETFL, O_NONBLOCK);
+    fcntl(program->errors, F_SETFL, O_NONBLOCK);
+    return MMUL_OK;
+}
+
+enum mmul_child_end mmul_program_finish(struct mmul_program *program, double seconds, int *detail) {
+    int wait_status = 0;
+    close(program->input);
+    bool ended = reap_or_kill(program->pid, seconds, &wait_status);
+    close(program->output);
+    close(program->errors);
+    program->pid = 0;
+    return end_of(ended, wait_status, detail);
 }

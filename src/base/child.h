@@ -35,3 +35,20 @@ enum mmul_child_end mmul_child_finish(struct mmul_child *child, double deadline,
 // with 127. Fails with MMUL_ERR_SYSTEM: no child.
 enum mmul_status mmul_child_run(const char *const *argv, const char *folder, double seconds,
                                 enum mmul_child_end *end, int *detail, struct mmul_error *err);
+
+// A program under way whose streams are ours: what is written to `input` it reads. None of them
+// blocks us.
+struct mmul_program {
+    pid_t pid; // 0: none
+    int input, output, errors;
+};
+
+// Starts a program (argv, found on PATH, ends with NULL). It is killed when this process ends. The
+// caller ignores SIGPIPE: the program may end before it has read. A program that is not there exits
+// with 127. Fails with MMUL_ERR_SYSTEM.
+enum mmul_status mmul_program_start(const char *const *argv, struct mmul_program *program,
+                                    struct mmul_error *err);
+
+// Closes its input, gives it `seconds` to end, kills it then, reaps it and closes the rest.
+// `*detail` as above.
+enum mmul_child_end mmul_program_finish(struct mmul_program *program, double seconds, int *detail);
