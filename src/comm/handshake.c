@@ -31,27 +31,27 @@ static void identify(struct identity *me, const char *version) {
     mmul_text_copy(me->host, sizeof me->host, host);
 }
 
-static enum mmul_status differ(const struct mmul_comm *comm, const struct identity *root,
-                               const struct identity *me, const char *what, const char *mine,
-                               const char *theirs, struct mmul_error *err) {
-    mmul_fail(err, MMUL_ERR_SYSTEM, "rank %d on %s runs %s %s, root on %s runs %s", comm->rank,
-              me->host, what, mine, root->host, theirs);
-    mmul_hint(err, "install the same version on every machine");
-    return MMUL_ERR_SYSTEM;
-}
-
 static const char *order_name(const struct identity *of) {
     return of->byte_order[0] == 4 ? "little-endian" : "big-endian";
 }
 
 static enum mmul_status compare_identity(const struct mmul_comm *comm, const struct identity *root,
                                          const struct identity *me, struct mmul_error *err) {
-    if (memcmp(root->byte_order, me->byte_order, sizeof me->byte_order) != 0)
-        return differ(comm, root, me, "with byte order", order_name(me), order_name(root), err);
-    if (strcmp(root->version, me->version) != 0)
-        return differ(comm, root, me, "mpimatmul", me->version, root->version, err);
-    if (strcmp(root->mpi, me->mpi) != 0)
-        return differ(comm, root, me, "MPI library", me->mpi, root->mpi, err);
+    const struct {
+        const char *what, *mine, *theirs;
+    } parts[] = {
+        {"with byte order", order_name(me), order_name(root)},
+        {"mpimatmul", me->version, root->version},
+        {"MPI library", me->mpi, root->mpi},
+    };
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        if (strcmp(parts[i].mine, parts[i].theirs) == 0)
+            continue;
+        mmul_fail(err, MMUL_ERR_SYSTEM, "rank %d on %s runs %s %s, root on %s runs %s", comm->rank,
+                  me->host, parts[i].what, parts[i].mine, root->host, parts[i].theirs);
+        mmul_hint(err, "install the same version on every machine");
+        return MMUL_ERR_SYSTEM;
+    }
     return MMUL_OK;
 }
 

@@ -314,16 +314,15 @@ static void note_sharing(struct assigning *s, int i) {
     mmul_text_fini(&others);
 }
 
-enum mmul_status mmul_assign(const struct mmul_topology *topology,
-                             const struct mmul_device_info *devices, int device_count,
-                             const struct mmul_assign_request *requests, int ranks,
+enum mmul_status mmul_assign(const struct mmul_assign_node *node,
                              struct mmul_assignment *assignments, struct mmul_error *err) {
-    struct assigning s = {topology, devices, device_count, requests, assignments, ranks};
+    struct assigning s = {node->topology, node->devices, node->device_count,
+                          node->requests, assignments,   node->ranks};
     enum mmul_status status = assign_devices(&s, err);
     if (status != MMUL_OK)
         return status;
     assign_cores(&s);
-    for (int i = 0; i < ranks; i++)
+    for (int i = 0; i < node->ranks; i++)
         note_sharing(&s, i);
     return MMUL_OK;
 }

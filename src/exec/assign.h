@@ -32,17 +32,29 @@ struct mmul_assignment {
     char note[128];
 };
 
-// ranks: requests of the node's ranks in order; assignments: as many. devices: of the node.
+// A node: what it has and what its ranks bring, in their order. All borrowed.
+struct mmul_assign_node {
+    const struct mmul_topology *topology;
+    const struct mmul_device_info *devices;
+    int device_count;
+    const struct mmul_assign_request *requests; // ranks
+    int ranks;
+};
+
+// assignments: one per rank of the node.
 // Fails for the lowest rank whose wish cannot be met: MMUL_ERR_UNAVAILABLE (absent), MMUL_ERR_USAGE
 // (not a device name).
-enum mmul_status mmul_assign(const struct mmul_topology *topology,
-                             const struct mmul_device_info *devices, int device_count,
-                             const struct mmul_assign_request *requests, int ranks,
+enum mmul_status mmul_assign(const struct mmul_assign_node *node,
                              struct mmul_assignment *assignments, struct mmul_error *err);
 
-// Lines `host device[,device...] [weight]` (# comments): the device of the node_rank-th rank on
-// `host`, and the line's weight (negative when it has none).
+// What a device file says of a rank.
+struct mmul_assign_line {
+    char device[128];
+    double weight; // negative: the line has none
+};
+
+// Lines `host device[,device...] [weight]` (# comments): that of the node_rank-th rank on `host`.
 // Fails with MMUL_ERR_DATA: malformed line, host not listed, fewer devices than ranks.
 enum mmul_status mmul_assign_from_file(const char *text, const char *path, const char *host,
-                                       int node_rank, char device[static 128], double *weight,
+                                       int node_rank, struct mmul_assign_line *line,
                                        struct mmul_error *err);

@@ -53,10 +53,10 @@ static const char *pick_device(char *devices, int *index) {
 }
 
 enum mmul_status mmul_assign_from_file(const char *text, const char *path, const char *host,
-                                       int node_rank, char device[static 128], double *weight,
+                                       int node_rank, struct mmul_assign_line *line,
                                        struct mmul_error *err) {
     char copy[LINE_BYTES];
-    struct line line;
+    struct line parsed;
     int index = node_rank;
     for (int number = 1; *text != '\0'; number++) {
         size_t length = strcspn(text, "\n");
@@ -65,14 +65,15 @@ enum mmul_status mmul_assign_from_file(const char *text, const char *path, const
         memcpy(copy, text, length);
         copy[length] = '\0';
         text += length + (text[length] == '\n');
-        enum mmul_status status = parse_line(path, number, copy, &line, err);
+        enum mmul_status status = parse_line(path, number, copy, &parsed, err);
         if (status != MMUL_OK)
             return status;
-        const char *found = strcmp(line.host, host) == 0 ? pick_device(line.devices, &index) : NULL;
+        const char *found =
+            strcmp(parsed.host, host) == 0 ? pick_device(parsed.devices, &index) : NULL;
         if (found == NULL)
             continue;
-        mmul_text_copy(device, 128, found);
-        *weight = line.weight;
+        mmul_text_copy(line->device, sizeof line->device, found);
+        line->weight = parsed.weight;
         return MMUL_OK;
     }
     mmul_fail(err, MMUL_ERR_DATA, "'%s' has no device for rank %d of host '%s'", path, node_rank,

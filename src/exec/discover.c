@@ -81,10 +81,16 @@ static enum mmul_status make_request(struct discovery *d, const char *wish,
     d->listed_weight = -1;
     if (wish[0] == '@' && d->device_file == NULL)
         return mmul_fail(err, MMUL_ERR_USAGE, "--device '%s': root has no such file given", wish);
-    if (wish[0] == '@')
-        return mmul_assign_from_file(d->device_file, wish + 1, d->topology.host,
-                                     d->context->comm->node_rank, mine->device, &d->listed_weight,
-                                     err);
+    if (wish[0] == '@') {
+        struct mmul_assign_line line;
+        enum mmul_status status = mmul_assign_from_file(d->device_file, wish + 1, d->topology.host,
+                                                        d->context->comm->node_rank, &line, err);
+        if (status != MMUL_OK)
+            return status;
+        d->listed_weight = line.weight;
+        mmul_text_copy(mine->device, sizeof mine->device, line.device);
+        return MMUL_OK;
+    }
     if (strlen(wish) >= sizeof mine->device)
         return mmul_fail(err, MMUL_ERR_USAGE, "--device: '%.60s...' is too long", wish);
     mmul_text_copy(mine->device, sizeof mine->device, wish);
@@ -178,9 +184,12 @@ static enum mmul_status open_device(struct discovery *d, struct mmul_assignment 
 
 static enum mmul_status take_place(struct discovery *d, struct mmul_error *err) {
     int here = d->context->comm->node_rank;
-    enum mmul_status status =
-        mmul_assign(&d->topology, d->devices, d->device_count, d->node_requests,
-                    d->context->comm->node_size, d->assignments, err);
+    const struct mmul_assign_node node = {.topology = &d->topology,
+                                          .devices = d->devices,
+                                          .device_count = d->device_count,
+                                          .requests = d->node_requests,
+                                          .ranks = d->context->comm->node_size};
+    enum mmul_status status = mmul_assign(&node, d->assignments, err);
     if (status != MMUL_OK)
         return status;
     struct mmul_assignment *mine = &d->assignments[here];

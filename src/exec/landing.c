@@ -83,24 +83,23 @@ static void copy_piece(const struct piece *piece, const float *memory, float *to
 }
 
 enum mmul_status mmul_landing_bring(struct mmul_landing *landing, struct mmul_device *device,
-                                    struct mmul_operand from, int64_t rows, int64_t cols, float *to,
-                                    int64_t ld, struct mmul_error *err) {
-    enum mmul_status status = mmul_landing_reserve(landing, rows * cols, err);
+                                    const struct mmul_download *d, struct mmul_error *err) {
+    enum mmul_status status = mmul_landing_reserve(landing, d->rows * d->cols, err);
     if (status != MMUL_OK)
         return status;
-    const struct piece first = first_piece(landing, rows, cols);
+    const struct piece first = first_piece(landing, d->rows, d->cols);
     struct piece coming = first;
     int turn = 0;
     bool has_more = true;
-    status = begin_piece(landing, device, from, &coming, turn, err);
+    status = begin_piece(landing, device, d->from, &coming, turn, err);
     while (status == MMUL_OK && has_more) {
         struct piece here = coming;
-        status = end_piece(landing, device, from, err);
-        has_more = next_piece(&first, rows, cols, &coming);
+        status = end_piece(landing, device, d->from, err);
+        has_more = next_piece(&first, d->rows, d->cols, &coming);
         if (status == MMUL_OK && has_more)
-            status = begin_piece(landing, device, from, &coming, 1 - turn, err);
+            status = begin_piece(landing, device, d->from, &coming, 1 - turn, err);
         if (status == MMUL_OK)
-            copy_piece(&here, landing->memory[turn], to, ld);
+            copy_piece(&here, landing->memory[turn], d->host, d->host_ld);
         turn = 1 - turn;
     }
     return status;

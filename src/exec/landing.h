@@ -24,8 +24,7 @@ enum mmul_status mmul_landing_reserve(struct mmul_landing *landing, int64_t coun
 // Releases the memory; or gives it up, when the device may still write to it.
 void mmul_landing_fini(struct mmul_landing *landing);
 
-// rows x cols elements from the device to `to`, which they have reached when it returns. Other
-// buffers' operations go on. On failure what is at `to` is undefined.
+// What `d` describes; it has arrived when it returns. Other buffers' operations go on. On failure
+// what is at its host memory is undefined.
 enum mmul_status mmul_landing_bring(struct mmul_landing *landing, struct mmul_device *device,
-                                    struct mmul_operand from, int64_t rows, int64_t cols, float *to,
-                                    int64_t ld, struct mmul_error *err);
+                                    const struct mmul_download *d, struct mmul_error *err);

@@ -29,9 +29,14 @@ enum mmul_status mmul_problem_load(const struct mmul_matmul *args, struct mmul_p
     struct mmul_problem_operand c_in = {0};
     if (args->c_in != NULL)
         c_in = operand(args->c_in);
-    return mmul_problem_make(operand(args->a), operand(args->b), args->c_in ? &c_in : NULL,
-                             args->transpose_a, args->transpose_b, args->alpha, args->beta, problem,
-                             err);
+    const struct mmul_problem_request request = {.a = operand(args->a),
+                                                 .b = operand(args->b),
+                                                 .c_in = args->c_in ? &c_in : NULL,
+                                                 .transpose_a = args->transpose_a,
+                                                 .transpose_b = args->transpose_b,
+                                                 .alpha = args->alpha,
+                                                 .beta = args->beta};
+    return mmul_problem_make(&request, problem, err);
 }
 
 // ------------------------------------------------------------------------------------------ plan

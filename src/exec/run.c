@@ -126,9 +126,11 @@ static enum mmul_status open_views(struct mmul_run *run, struct mmul_error *err)
 
 static enum mmul_status create_worker(struct mmul_run *run, struct mmul_error *err) {
     const struct mmul_problem *p = &run->plan->problem;
-    struct mmul_tile none = {0};
-    return mmul_worker_init(&run->worker, run->context, p->alpha != 0 ? run->me->tile : none,
-                            p->a_dtype, p->b_dtype, run->args->no_fallback, err);
+    struct mmul_worker_options options = {
+        .a_dtype = p->a_dtype, .b_dtype = p->b_dtype, .no_fallback = run->args->no_fallback};
+    if (p->alpha != 0)
+        options.tile = run->me->tile;
+    return mmul_worker_init(&run->worker, run->context, &options, err);
 }
 
 static enum mmul_status create_tail(struct mmul_run *run, struct mmul_error *err) {

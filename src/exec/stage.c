@@ -81,9 +81,9 @@ enum mmul_status mmul_stage_load(struct mmul_stage *stage, struct mmul_device *d
 }
 
 enum mmul_status mmul_stage_take(struct mmul_stage *stage, struct mmul_device *device, int index,
-                                 int64_t rows, int64_t cols, struct mmul_operand *operand,
+                                 int64_t count, struct mmul_buffer **buffer,
                                  struct mmul_error *err) {
-    enum mmul_status status = lane_reserve(&stage->lanes[index], device, rows * cols, err);
-    *operand = (struct mmul_operand){.buffer = stage->lanes[index].buffer, .ld = cols};
+    enum mmul_status status = lane_reserve(&stage->lanes[index], device, count, err);
+    *buffer = stage->lanes[index].buffer;
     return status;
 }

@@ -43,7 +43,8 @@ enum mmul_status mmul_stage_load(struct mmul_stage *stage, struct mmul_device *d
                                  const struct mmul_host_tile *tile, struct mmul_operand *operand,
                                  struct mmul_error *err);
 
-// Lane `index` for rows x cols elements that are not an operand's; contents undefined.
+// The buffer of lane `index`, for `count` elements that are not an operand's; borrowed, contents
+// undefined.
 enum mmul_status mmul_stage_take(struct mmul_stage *stage, struct mmul_device *device, int index,
-                                 int64_t rows, int64_t cols, struct mmul_operand *operand,
+                                 int64_t count, struct mmul_buffer **buffer,
                                  struct mmul_error *err);

@@ -27,44 +27,45 @@ static bool in_place(const struct mmul_worker *worker, enum mmul_dtype dtype) {
 // Where the device finds a matrix of the product: borrowed whole for the time of the product, or
 // tile by tile in a stage.
 struct source {
-    const char *host;
-    enum mmul_dtype dtype;
-    int64_t ld;
+    struct mmul_host_tile whole;
     struct mmul_buffer *borrowed;
     struct mmul_stage *stage;
 };
 
-// Borrows rows x cols elements at `host` when the device can use them there.
+// Borrows the whole matrix when the device can use it where it lies.
 static enum mmul_status source_init(struct mmul_worker *worker, struct source *source,
-                                    const void *host, enum mmul_dtype dtype, int64_t ld,
-                                    int64_t rows, int64_t cols, struct mmul_stage *stage,
+                                    struct mmul_host_tile whole, struct mmul_stage *stage,
                                     struct mmul_error *err) {
-    *source = (struct source){.host = host, .dtype = dtype, .ld = ld, .stage = stage};
-    if (!in_place(worker, dtype))
+    *source = (struct source){.whole = whole, .stage = stage};
+    if (!in_place(worker, whole.dtype))
         return MMUL_OK;
-    return mmul_device_buffer_borrow(worker->context->device, (float *)(uintptr_t)host,
-                                     (rows - 1) * ld + cols, &source->borrowed, err);
+    return mmul_device_buffer_borrow(worker->context->device, (float *)(uintptr_t)whole.at,
+                                     (whole.rows - 1) * whole.ld + whole.cols, &source->borrowed,
+                                     err);
 }
 
 static void source_fini(struct mmul_worker *worker, struct source *source) {
     mmul_device_buffer_destroy(worker->context->device, source->borrowed);
 }
 
-// The tile of rows x cols at (row, col) as the device's operand; uploads it when it is not there.
+// A rectangle of a matrix.
+struct block {
+    int64_t row, col, rows, cols;
+};
+
+// The block as the device's operand; uploads it when it is not there.
 static enum mmul_status source_tile(struct mmul_worker *worker, const struct source *source,
-                                    int64_t row, int64_t col, int64_t rows, int64_t cols,
-                                    struct mmul_operand *operand, struct mmul_error *err) {
-    int64_t offset = row * source->ld + col;
+                                    struct block block, struct mmul_operand *operand,
+                                    struct mmul_error *err) {
+    struct mmul_host_tile tile = source->whole;
+    int64_t offset = block.row * tile.ld + block.col;
     if (source->borrowed != NULL) {
-        *operand = (struct mmul_operand){source->borrowed, offset, source->ld};
+        *operand = (struct mmul_operand){source->borrowed, offset, tile.ld};
         return MMUL_OK;
     }
-    const struct mmul_host_tile tile = {.at = source->host +
-                                              offset * (int64_t)mmul_dtype_bytes(source->dtype),
-                                        .rows = rows,
-                                        .cols = cols,
-                                        .ld = source->ld,
-                                        .dtype = source->dtype};
+    tile.at = (const char *)tile.at + offset * (int64_t)mmul_dtype_bytes(tile.dtype);
+    tile.rows = block.rows;
+    tile.cols = block.cols;
     return mmul_stage_load(source->stage, worker->context->device, &tile, operand, err);
 }
 
@@ -119,16 +120,13 @@ struct job {
 
 static enum mmul_status load_operands(const struct job *job, const struct tile_step *at,
                                       struct mmul_gemm *args, struct mmul_error *err) {
-    struct mmul_worker *worker = job->worker;
-    enum mmul_status status =
-        args->transpose_a
-            ? source_tile(worker, &job->a, at->k0, at->m0, at->k, at->m, &args->a, err)
-            : source_tile(worker, &job->a, at->m0, at->k0, at->m, at->k, &args->a, err);
-    if (status != MMUL_OK)
-        return status;
-    return args->transpose_b
-               ? source_tile(worker, &job->b, at->n0, at->k0, at->n, at->k, &args->b, err)
-               : source_tile(worker, &job->b, at->k0, at->n0, at->k, at->n, &args->b, err);
+    struct block a = {at->m0, at->k0, at->m, at->k}, b = {at->k0, at->n0, at->k, at->n};
+    if (args->transpose_a)
+        a = (struct block){at->k0, at->m0, at->k, at->m};
+    if (args->transpose_b)
+        b = (struct block){at->n0, at->k0, at->n, at->k};
+    enum mmul_status status = source_tile(job->worker, &job->a, a, &args->a, err);
+    return status == MMUL_OK ? source_tile(job->worker, &job->b, b, &args->b, err) : status;
 }
 
 // What a lane of C holds comes home.
@@ -137,9 +135,9 @@ static enum mmul_status bring_result(struct job *job, int lane, struct mmul_erro
     if (at.m == 0)
         return MMUL_OK;
     job->on_device[lane].m = 0;
-    return mmul_landing_bring(&job->worker->landing, job->worker->context->device,
-                              job->to_bring[lane], at.m, at.n,
-                              job->p->c + at.m0 * job->p->ldc + at.n0, job->p->ldc, err);
+    const struct mmul_download d = {job->to_bring[lane], at.m, at.n,
+                                    job->p->c + at.m0 * job->p->ldc + at.n0, job->p->ldc};
+    return mmul_landing_bring(&job->worker->landing, job->worker->context->device, &d, err);
 }
 
 static int c_lanes(const struct job *job) {
@@ -157,19 +155,19 @@ static enum mmul_status begin_result(struct job *job, const struct tile_step *at
     }
     int lane = (int)(at->tile % c_lanes(job));
     enum mmul_status status = bring_result(job, lane, err);
+    job->result = (struct mmul_operand){.ld = at->n};
     if (status == MMUL_OK)
-        status = mmul_stage_take(&job->worker->c, device, lane, at->m, at->n, &job->result, err);
+        status =
+            mmul_stage_take(&job->worker->c, device, lane, at->m * at->n, &job->result.buffer, err);
     if (status != MMUL_OK)
         return status;
     job->on_device[lane] = *at;
     job->to_bring[lane] = job->result;
     if (p->beta == 0)
         return MMUL_OK;
-    return mmul_device_upload(device,
-                              &(struct mmul_upload){job->result, at->m, at->n,
-                                                    p->c_in + at->m0 * p->ldc_in + at->n0,
-                                                    p->ldc_in, MMUL_F32},
-                              err);
+    const struct mmul_upload c_in = {
+        job->result, at->m, at->n, p->c_in + at->m0 * p->ldc_in + at->n0, p->ldc_in, MMUL_F32};
+    return mmul_device_upload(device, &c_in, err);
 }
 
 // One gemm of a tile: the first applies beta, the later ones add.
@@ -215,13 +213,14 @@ static enum mmul_status multiply_on_device(struct mmul_worker *worker, const str
     struct job job = {.worker = worker, .p = p, .tile = tile_for(worker, p)};
     int64_t a_rows = p->transpose_a ? p->k : p->m, a_cols = p->transpose_a ? p->m : p->k;
     int64_t b_rows = p->transpose_b ? p->n : p->k, b_cols = p->transpose_b ? p->k : p->n;
-    enum mmul_status status =
-        source_init(worker, &job.a, p->a, p->a_dtype, p->lda, a_rows, a_cols, &worker->a, err);
+    const struct mmul_host_tile a = {p->a, a_rows, a_cols, p->lda, p->a_dtype},
+                                b = {p->b, b_rows, b_cols, p->ldb, p->b_dtype},
+                                c = {p->c, p->m, p->n, p->ldc, MMUL_F32};
+    enum mmul_status status = source_init(worker, &job.a, a, &worker->a, err);
     if (status == MMUL_OK)
-        status =
-            source_init(worker, &job.b, p->b, p->b_dtype, p->ldb, b_rows, b_cols, &worker->b, err);
+        status = source_init(worker, &job.b, b, &worker->b, err);
     if (status == MMUL_OK)
-        status = source_init(worker, &job.c, p->c, MMUL_F32, p->ldc, p->m, p->n, &worker->c, err);
+        status = source_init(worker, &job.c, c, &worker->c, err);
     if (status == MMUL_OK)
         status = multiply_steps(&job, err);
     source_fini(worker, &job.c);
@@ -340,10 +339,11 @@ static struct mmul_tile fit_temporary(const struct mmul_device *device, struct m
 }
 
 enum mmul_status mmul_worker_init(struct mmul_worker *worker, struct mmul_context *context,
-                                  struct mmul_tile tile, enum mmul_dtype a_dtype,
-                                  enum mmul_dtype b_dtype, bool no_fallback,
+                                  const struct mmul_worker_options *options,
                                   struct mmul_error *err) {
-    *worker = (struct mmul_worker){.context = context, .tile = tile, .no_fallback = no_fallback};
+    struct mmul_tile tile = options->tile;
+    *worker =
+        (struct mmul_worker){.context = context, .tile = tile, .no_fallback = options->no_fallback};
     struct mmul_device *device = context->device;
     enum mmul_status status = MMUL_OK;
     if (tile.m == 0)
@@ -355,9 +355,9 @@ enum mmul_status mmul_worker_init(struct mmul_worker *worker, struct mmul_contex
         if (status != MMUL_OK)
             return status;
     }
-    if (!in_place(worker, a_dtype))
+    if (!in_place(worker, options->a_dtype))
         status = mmul_stage_reserve(&worker->a, device, tile.a_lanes, tile.m * tile.k, err);
-    if (status == MMUL_OK && !in_place(worker, b_dtype))
+    if (status == MMUL_OK && !in_place(worker, options->b_dtype))
         status = mmul_stage_reserve(&worker->b, device, tile.b_lanes, tile.k * tile.n, err);
     if (status == MMUL_OK && !in_place(worker, MMUL_F32))
         status = mmul_stage_reserve(&worker->c, device, tile.c_lanes, tile.m * tile.n, err);

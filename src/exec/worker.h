@@ -21,11 +21,15 @@ struct mmul_worker {
     int64_t products, fallback_products; // counted for the report
 };
 
+struct mmul_worker_options {
+    struct mmul_tile tile;            // m = 0: there will be no products
+    enum mmul_dtype a_dtype, b_dtype; // of all products
+    bool no_fallback;
+};
+
 // Allocates what tiles need on the device, and at most 2 MMUL_LANDING_COUNT elements in host memory.
-// `a_dtype`, `b_dtype` are those of all products.
 enum mmul_status mmul_worker_init(struct mmul_worker *worker, struct mmul_context *context,
-                                  struct mmul_tile tile, enum mmul_dtype a_dtype,
-                                  enum mmul_dtype b_dtype, bool no_fallback,
+                                  const struct mmul_worker_options *options,
                                   struct mmul_error *err);
 void mmul_worker_fini(struct mmul_worker *worker);
 

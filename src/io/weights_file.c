@@ -20,49 +20,55 @@ static void blank_comments(char *text) {
     }
 }
 
-// Numbers separated by any of `separators`: of blanks several in a row are one, of commas not.
-// With weights NULL they are only counted.
-static enum mmul_status scan(const char *text, const char *blanks, enum mmul_status failure,
-                             const char *what, double *weights, int *count,
+// A list of numbers, separated by blanks, of which several in a row are one, or by commas.
+struct list {
+    const char *text, *blanks;
+    const char *what; // it is, in failures
+    enum mmul_status failure;
+};
+
+// With weights NULL the numbers are only counted.
+static enum mmul_status scan(const struct list *list, double *weights, int *count,
                              struct mmul_error *err) {
+    const char *text = list->text;
     char number[NUMBER_MAX];
     *count = 0;
-    for (text += strspn(text, blanks); *text != '\0';) {
+    for (text += strspn(text, list->blanks); *text != '\0';) {
         size_t length = strcspn(text, ", \t\r\n");
         double value;
         mmul_text_copy(number, length < sizeof number ? length + 1 : sizeof number, text);
-        if (mmul_parse_double(number, what, &value, err) != MMUL_OK || length >= sizeof number)
-            return mmul_fail(err, failure, "%s: '%s' is not a number", what, number);
+        if (mmul_parse_double(number, list->what, &value, err) != MMUL_OK ||
+            length >= sizeof number)
+            return mmul_fail(err, list->failure, "%s: '%s' is not a number", list->what, number);
         if (weights != NULL)
             weights[*count] = value;
         ++*count;
         text += length;
-        text += strspn(text, blanks);
+        text += strspn(text, list->blanks);
         if (*text != ',')
             continue;
         text++;
-        text += strspn(text, blanks);
+        text += strspn(text, list->blanks);
         if (*text == '\0')
-            return mmul_fail(err, failure, "%s: nothing after the last comma", what);
+            return mmul_fail(err, list->failure, "%s: nothing after the last comma", list->what);
     }
     return MMUL_OK;
 }
 
-static enum mmul_status parse_list(const char *text, const char *blanks, enum mmul_status failure,
-                                   const char *what, double **weights, int *count,
+static enum mmul_status parse_list(const struct list *list, double **weights, int *count,
                                    struct mmul_error *err) {
     int found = 0;
     double *memory = NULL;
-    enum mmul_status status = scan(text, blanks, failure, what, NULL, &found, err);
+    enum mmul_status status = scan(list, NULL, &found, err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(memory, found, "weights", err);
     if (status == MMUL_OK)
-        status = scan(text, blanks, failure, what, memory, &found, err);
+        status = scan(list, memory, &found, err);
     if (status != MMUL_OK)
         goto out;
-    status = mmul_weights_check(memory, found, failure, err);
+    status = mmul_weights_check(memory, found, list->failure, err);
     if (status != MMUL_OK) {
-        mmul_fail(err, status, "%s: %s", what, err->text);
+        mmul_fail(err, status, "%s: %s", list->what, err->text);
         goto out;
     }
     *weights = memory;
@@ -75,14 +81,17 @@ out:
 
 enum mmul_status mmul_weights_parse(const char *text, double **weights, int *count,
                                     struct mmul_error *err) {
-    if (*text != '@')
-        return parse_list(text, "", MMUL_ERR_USAGE, "weights", weights, count, err);
-    char *list = NULL;
-    enum mmul_status status = mmul_text_file_load(text + 1, "list of weights", &list, err);
+    if (*text != '@') {
+        const struct list list = {text, "", "weights", MMUL_ERR_USAGE};
+        return parse_list(&list, weights, count, err);
+    }
+    char *lines = NULL;
+    enum mmul_status status = mmul_text_file_load(text + 1, "list of weights", &lines, err);
     if (status != MMUL_OK)
         return status;
-    blank_comments(list);
-    status = parse_list(list, " \t\r\n", MMUL_ERR_DATA, text + 1, weights, count, err);
-    mmul_free(list);
+    blank_comments(lines);
+    const struct list list = {lines, " \t\r\n", text + 1, MMUL_ERR_DATA};
+    status = parse_list(&list, weights, count, err);
+    mmul_free(lines);
     return status;
 }

@@ -92,35 +92,34 @@ static enum mmul_dtype natural_dtype(enum mmul_dtype a, enum mmul_dtype b,
     return common && is_half(a) ? a : MMUL_F32;
 }
 
-enum mmul_status mmul_problem_make(struct mmul_problem_operand a, struct mmul_problem_operand b,
-                                   const struct mmul_problem_operand *c_in, bool transpose_a,
-                                   bool transpose_b, float alpha, float beta,
+enum mmul_status mmul_problem_make(const struct mmul_problem_request *r,
                                    struct mmul_problem *problem, struct mmul_error *err) {
-    struct mmul_problem p = {.a = a.shape,
-                             .b = b.shape,
-                             .a_dtype = a.dtype,
-                             .b_dtype = b.dtype,
-                             .c_dtype = natural_dtype(a.dtype, b.dtype, c_in),
-                             .transpose_a = transpose_a,
-                             .transpose_b = transpose_b,
-                             .alpha = alpha,
-                             .beta = beta};
-    if (!isfinite(alpha) || !isfinite(beta))
+    const struct mmul_problem_operand *a = &r->a, *b = &r->b;
+    struct mmul_problem p = {.a = a->shape,
+                             .b = b->shape,
+                             .a_dtype = a->dtype,
+                             .b_dtype = b->dtype,
+                             .c_dtype = natural_dtype(a->dtype, b->dtype, r->c_in),
+                             .transpose_a = r->transpose_a,
+                             .transpose_b = r->transpose_b,
+                             .alpha = r->alpha,
+                             .beta = r->beta};
+    if (!isfinite(r->alpha) || !isfinite(r->beta))
         return mmul_fail(err, MMUL_ERR_USAGE, "%s is not a finite number",
-                         isfinite(alpha) ? "beta" : "alpha");
-    enum mmul_status status = fit_stacks(&a, &b, &p, err);
+                         isfinite(r->alpha) ? "beta" : "alpha");
+    enum mmul_status status = fit_stacks(a, b, &p, err);
     if (status == MMUL_OK)
-        status = fit_inner(&a, &b, &p, err);
+        status = fit_inner(a, b, &p, err);
     if (status == MMUL_OK)
-        status = fit_c_in(&p, c_in, err);
+        status = fit_c_in(&p, r->c_in, err);
     if (status != MMUL_OK)
         return status;
     p.matrices = mmul_shape_matrices(p.c);
     status = check_sizes(&p, err);
     if (status != MMUL_OK)
         return status;
-    mmul_text_copy(p.a_name, sizeof p.a_name, a.name);
-    mmul_text_copy(p.b_name, sizeof p.b_name, b.name);
+    mmul_text_copy(p.a_name, sizeof p.a_name, a->name);
+    mmul_text_copy(p.b_name, sizeof p.b_name, b->name);
     *problem = p;
     return MMUL_OK;
 }

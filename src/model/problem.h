@@ -34,11 +34,17 @@ struct mmul_problem_operand {
     const char *name;
 };
 
-// Fits the shapes together. `c_in` NULL: none. Fails with MMUL_ERR_DATA (sizes that differ,
+// C = alpha op(A) op(B) + beta C_in.
+struct mmul_problem_request {
+    struct mmul_problem_operand a, b;
+    const struct mmul_problem_operand *c_in; // NULL: none
+    bool transpose_a, transpose_b;
+    float alpha, beta;
+};
+
+// Fits the shapes together. Fails with MMUL_ERR_DATA (sizes that differ,
 // products that do not fit), MMUL_ERR_USAGE (alpha or beta not finite, beta without c_in).
-enum mmul_status mmul_problem_make(struct mmul_problem_operand a, struct mmul_problem_operand b,
-                                   const struct mmul_problem_operand *c_in, bool transpose_a,
-                                   bool transpose_b, float alpha, float beta,
+enum mmul_status mmul_problem_make(const struct mmul_problem_request *r,
                                    struct mmul_problem *problem, struct mmul_error *err);
 
 // Index of the stored matrix of A or B that result matrix t multiplies.

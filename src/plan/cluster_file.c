@@ -42,29 +42,33 @@ static enum mmul_status check_keys(const struct place *p, const char *const *kno
     return MMUL_OK;
 }
 
-// A number from `least` to `most`; `initial` when it is absent, REQUIRED: it must be there.
-static enum mmul_status read_number(const struct place *p, const char *key, double initial,
-                                    double least, double most, double *number,
-                                    struct mmul_error *err) {
+// What a number may be.
+struct limits {
+    double initial; // when it is absent; REQUIRED: it must be there
+    double least, most;
+};
+
+static enum mmul_status read_number(const struct place *p, const char *key, struct limits limits,
+                                    double *number, struct mmul_error *err) {
     const json_t *value = json_object_get(p->object, key);
     char text[96];
-    if (value == NULL && initial >= 0) {
-        *number = initial;
+    if (value == NULL && limits.initial >= 0) {
+        *number = limits.initial;
         return MMUL_OK;
     }
     if (value == NULL)
         return fail_key(p, key, "is missing", err);
     *number = json_number_value(value);
-    if (json_is_number(value) && *number >= least && *number <= most)
+    if (json_is_number(value) && *number >= limits.least && *number <= limits.most)
         return MMUL_OK;
-    snprintf(text, sizeof text, "is not a number from %.10g to %.10g", least, most);
+    snprintf(text, sizeof text, "is not a number from %.10g to %.10g", limits.least, limits.most);
     return fail_key(p, key, text, err);
 }
 
 static enum mmul_status read_integer(const struct place *p, const char *key, double initial,
                                      double most, int64_t *number, struct mmul_error *err) {
     double real = 0;
-    enum mmul_status status = read_number(p, key, initial, 1, most, &real, err);
+    enum mmul_status status = read_number(p, key, (struct limits){initial, 1, most}, &real, err);
     if (status != MMUL_OK)
         return status;
     if (real != (double)(int64_t)real)
@@ -110,7 +114,8 @@ static enum mmul_status read_problem(const struct place *p, struct mmul_problem 
         return status;
     struct mmul_problem_operand a = {{1, 1, size[0], size[2]}, dtype, "A"};
     struct mmul_problem_operand b = {{1, 1, size[2], size[1]}, dtype, "B"};
-    return mmul_problem_make(a, b, NULL, false, false, 1, 0, problem, err);
+    return mmul_problem_make(&(struct mmul_problem_request){.a = a, .b = b, .alpha = 1}, problem,
+                             err);
 }
 
 // ------------------------------------------------------------------------------------------- ranks
@@ -122,7 +127,8 @@ static enum mmul_status read_speed(const struct place *p, struct mmul_rank_info 
     size_t i;
     if (!json_is_array(value)) {
         double gflops = 0;
-        enum mmul_status status = read_number(p, "gflops", REQUIRED, 1e-6, 1e9, &gflops, err);
+        enum mmul_status status =
+            read_number(p, "gflops", (struct limits){REQUIRED, 1e-6, 1e9}, &gflops, err);
         rank->speed_flops = gflops * 1e9;
         return status;
     }
@@ -156,12 +162,15 @@ static enum mmul_status read_device(const struct place *p, struct mmul_rank_info
         status = read_integer(p, "threads", cpu && node->cores > 0 ? node->cores : 1, 4096,
                               &threads, err);
     if (status == MMUL_OK)
-        status = read_number(p, "memory_gib", rank->host_memory ? memory : REQUIRED, 1e-3, 1e6,
+        status = read_number(p, "memory_gib",
+                             (struct limits){rank->host_memory ? memory : REQUIRED, 1e-3, 1e6},
                              &memory, err);
     if (status == MMUL_OK)
-        status = read_number(p, "upload_gb", DEFAULT_TRANSFER_GB, 1e-3, 1e6, &up, err);
+        status =
+            read_number(p, "upload_gb", (struct limits){DEFAULT_TRANSFER_GB, 1e-3, 1e6}, &up, err);
     if (status == MMUL_OK)
-        status = read_number(p, "download_gb", DEFAULT_TRANSFER_GB, 1e-3, 1e6, &down, err);
+        status = read_number(p, "download_gb", (struct limits){DEFAULT_TRANSFER_GB, 1e-3, 1e6},
+                             &down, err);
     if (status != MMUL_OK)
         return status;
     rank->threads = (int)threads;
@@ -212,13 +221,13 @@ static enum mmul_status read_group(const struct place *p, struct group *group,
     if (status == MMUL_OK)
         status = read_text(p, "name", "node", &group->name, err);
     if (status == MMUL_OK)
-        status = read_number(p, "link_gbit", 0, 1e-6, 1e6, &gbit, err);
+        status = read_number(p, "link_gbit", (struct limits){0, 1e-6, 1e6}, &gbit, err);
     if (status == MMUL_OK)
-        status = read_number(p, "latency_us", 0, 1e-3, 1e9, &latency, err);
+        status = read_number(p, "latency_us", (struct limits){0, 1e-3, 1e9}, &latency, err);
     if (status == MMUL_OK)
-        status = read_number(p, "memory_gib", REQUIRED, 1e-3, 1e6, &memory, err);
+        status = read_number(p, "memory_gib", (struct limits){REQUIRED, 1e-3, 1e6}, &memory, err);
     if (status == MMUL_OK)
-        status = read_number(p, "cores", 0, 1, 4096, &cores, err);
+        status = read_number(p, "cores", (struct limits){0, 1, 4096}, &cores, err);
     if (status == MMUL_OK)
         status = read_flag(p, "maps_files", false, &group->maps, err);
     if (status == MMUL_OK && json_array_size(group->ranks) == 0)

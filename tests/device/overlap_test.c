@@ -290,9 +290,13 @@ static void run_many(struct mmul_device *device, struct turns *t) {
                                        .a = {t->a[i % 2], 0, SIDE},
                                        .b = {t->b, 0, SIDE},
                                        .c = {t->c[i % 2], 0, SIDE}};
-        must(mmul_device_upload(device, args.a, 1, SMALL, t->ones, SIDE, MMUL_F32, &err), &err);
+        must(mmul_device_upload(
+                 device, &(struct mmul_upload){args.a, 1, SMALL, t->ones, SIDE, MMUL_F32}, &err),
+             &err);
         must(mmul_device_gemm(device, &args, &err), &err);
-        must(mmul_device_download(device, args.c, 1, SMALL, t->found, SIDE, &err), &err);
+        must(mmul_device_download(device, &(struct mmul_download){args.c, 1, SMALL, t->found, SIDE},
+                                  &err),
+             &err);
     }
     must(mmul_device_wait(device, &err), &err);
 }

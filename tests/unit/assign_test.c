@@ -100,8 +100,10 @@ static void test_devices(void **state) {
         struct mmul_assignment out[RANKS_MAX];
         struct mmul_error err = {.text = ""};
         int ranks = make_requests(c, &topology, requests);
-        assert_int_equal(mmul_assign(&topology, devices, count, requests, ranks, out, &err),
-                         c->status);
+        assert_int_equal(
+            mmul_assign(&(struct mmul_assign_node){&topology, devices, count, requests, ranks}, out,
+                        &err),
+            c->status);
         if (c->error != NULL)
             assert_string_equal(err.text, c->error);
         if (c->hint != NULL)
@@ -145,8 +147,10 @@ static void test_cores(void **state) {
         const struct device_case wishes = {
             .wishes = {c->wishes[0], c->wishes[1], c->wishes[2], c->wishes[3]}};
         int ranks = make_requests(&wishes, &topology, requests);
-        assert_int_equal(mmul_assign(&topology, devices, count, requests, ranks, out, &err),
-                         MMUL_OK);
+        assert_int_equal(
+            mmul_assign(&(struct mmul_assign_node){&topology, devices, count, requests, ranks}, out,
+                        &err),
+            MMUL_OK);
         for (int rank = 0; rank < ranks; rank++) {
             char text[64] = "";
             if (out[rank].bind)
@@ -168,7 +172,9 @@ static void test_user_binding(void **state) {
     struct mmul_assignment out[3];
     struct mmul_error err;
     mmul_cpuset_add(&requests[2].own, 3);
-    assert_int_equal(mmul_assign(&topology, NULL, 0, requests, 3, out, &err), MMUL_OK);
+    assert_int_equal(
+        mmul_assign(&(struct mmul_assign_node){&topology, NULL, 0, requests, 3}, out, &err),
+        MMUL_OK);
     assert_int_equal(out[0].threads, 4);
     assert_int_equal(out[1].threads, 4);
     assert_int_equal(out[2].threads, 1);
@@ -186,13 +192,17 @@ static void test_fallback(void **state) {
     struct mmul_assignment out[2];
     struct mmul_error err;
     char text[64];
-    assert_int_equal(mmul_assign(&topology, devices, count, requests, 2, out, &err), MMUL_OK);
+    assert_int_equal(
+        mmul_assign(&(struct mmul_assign_node){&topology, devices, count, requests, 2}, out, &err),
+        MMUL_OK);
     assert_int_equal(out[0].threads, 1);
     assert_int_equal(out[0].fallback_threads, 4);
     assert_string_equal(mmul_cpuset_format(&out[0].fallback_cores, text), "0-3");
     assert_int_equal(out[1].fallback_threads, 7);
     requests[0].threads = 2;
-    assert_int_equal(mmul_assign(&topology, devices, count, requests, 2, out, &err), MMUL_OK);
+    assert_int_equal(
+        mmul_assign(&(struct mmul_assign_node){&topology, devices, count, requests, 2}, out, &err),
+        MMUL_OK);
     assert_int_equal(out[0].fallback_threads, 2);
 }
 
@@ -204,14 +214,18 @@ static void test_overrides(void **state) {
         {.device = "cpu", .own = topology.own, .no_bind = true, .rank = 1}};
     struct mmul_assignment out[2];
     struct mmul_error err;
-    assert_int_equal(mmul_assign(&topology, NULL, 0, requests, 2, out, &err), MMUL_OK);
+    assert_int_equal(
+        mmul_assign(&(struct mmul_assign_node){&topology, NULL, 0, requests, 2}, out, &err),
+        MMUL_OK);
     assert_int_equal(out[0].threads, 2);
     assert_true(out[0].bind);
     assert_int_equal(out[1].threads, 4);
     assert_false(out[1].bind);
     assert_string_equal(out[0].note, "shares the CPU with rank 1");
     requests[0].threads = 8; // more than its share of cores: a binding would crowd them
-    assert_int_equal(mmul_assign(&topology, NULL, 0, requests, 2, out, &err), MMUL_OK);
+    assert_int_equal(
+        mmul_assign(&(struct mmul_assign_node){&topology, NULL, 0, requests, 2}, out, &err),
+        MMUL_OK);
     assert_int_equal(out[0].threads, 8);
     assert_false(out[0].bind);
 }
@@ -236,19 +250,18 @@ static void test_device_file(void **state) {
         {"other", 0, NULL, 0, "'lab.txt' has no device for rank 0 of host 'other'"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        char name[128];
-        double weight = 0;
+        struct mmul_assign_line line;
         struct mmul_error err;
-        enum mmul_status status = mmul_assign_from_file(text, "lab.txt", cases[i].host,
-                                                        cases[i].node_rank, name, &weight, &err);
+        enum mmul_status status =
+            mmul_assign_from_file(text, "lab.txt", cases[i].host, cases[i].node_rank, &line, &err);
         if (cases[i].device == NULL) {
             assert_int_equal(status, MMUL_ERR_DATA);
             assert_string_equal(err.text, cases[i].error);
             continue;
         }
         assert_int_equal(status, MMUL_OK);
-        assert_string_equal(name, cases[i].device);
-        assert_true(weight == cases[i].weight);
+        assert_string_equal(line.device, cases[i].device);
+        assert_true(line.weight == cases[i].weight);
     }
 }
 
@@ -257,10 +270,9 @@ static void test_malformed_device_files(void **state) {
     static const char *const texts[] = {"box\n", "box cpu x\n", "box cpu 1 2\n", "box cpu -1\n",
                                         "box cpu nan\n"};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        char name[128];
-        double weight;
+        struct mmul_assign_line line;
         struct mmul_error err;
-        assert_int_equal(mmul_assign_from_file(texts[i], "f", "box", 0, name, &weight, &err),
+        assert_int_equal(mmul_assign_from_file(texts[i], "f", "box", 0, &line, &err),
                          MMUL_ERR_DATA);
         assert_string_equal(err.text, "'f' line 1 is not 'host device[,device...] [weight]'");
     }

@@ -29,7 +29,8 @@ static struct mmul_product shape_for(enum mmul_axis axis, int variant) {
 }
 
 static void start(struct rank *rank, struct bench *bench, enum mmul_axis axis) {
-    struct mmul_tile whole = {.m = bench->product.m, .n = bench->product.n, .k = K};
+    const struct mmul_worker_options options = {
+        .tile = {.m = bench->product.m, .n = bench->product.n, .k = K}};
     *rank = (struct rank){.comm = {.rank = 3}};
     rank->context.comm = &rank->comm;
     rank->context.fallback_threads = 1;
@@ -37,8 +38,7 @@ static void start(struct rank *rank, struct bench *bench, enum mmul_axis axis) {
     for (int64_t at = 0; at < bench->product.m * bench->product.ldc_in; at++)
         bench->c_in[at] = (float)(at % 7 - 3);
     assert_int_equal(mmul_device_open("cpu", &rank->context.device, &rank->err), MMUL_OK);
-    assert_int_equal(mmul_worker_init(&rank->worker, &rank->context, whole, MMUL_F32, MMUL_F32,
-                                      false, &rank->err),
+    assert_int_equal(mmul_worker_init(&rank->worker, &rank->context, &options, &rank->err),
                      MMUL_OK);
     const struct mmul_verifier_request request = {.axis = axis,
                                                   .piece_units_max = PIECE,

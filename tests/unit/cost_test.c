@@ -20,7 +20,9 @@ static struct mmul_problem make_stack(int64_t m, int64_t n, int64_t k, struct st
     struct mmul_error err;
     struct mmul_problem_operand a = {{1, stack.batch_a, m, k}, MMUL_F32, "A.bin"};
     struct mmul_problem_operand b = {{1, stack.batch_b, k, n}, MMUL_F32, "B.bin"};
-    assert_int_equal(mmul_problem_make(a, b, NULL, false, false, 1, 0, &problem, &err), MMUL_OK);
+    assert_int_equal(mmul_problem_make(&(struct mmul_problem_request){.a = a, .b = b, .alpha = 1},
+                                       &problem, &err),
+                     MMUL_OK);
     return problem;
 }
 

@@ -34,7 +34,11 @@ static struct mmul_problem make_stacked_problem(int64_t m, int64_t n, int64_t k,
     struct mmul_problem_operand b = {{1, stack.batch_b, k, n}, MMUL_F32, "B.bin"};
     struct mmul_problem_operand c = {
         {1, mmul_larger(stack.batch_a, stack.batch_b), m, n}, MMUL_F32, "C.bin"};
-    assert_int_equal(mmul_problem_make(a, b, &c, false, false, 1, beta, &problem, &err), MMUL_OK);
+    assert_int_equal(
+        mmul_problem_make(
+            &(struct mmul_problem_request){.a = a, .b = b, .c_in = &c, .alpha = 1, .beta = beta},
+            &problem, &err),
+        MMUL_OK);
     return problem;
 }
 

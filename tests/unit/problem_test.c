@@ -73,10 +73,14 @@ static void test_shapes_fit_or_say_why(void **state) {
         const struct fit_case *c = &fits[i];
         struct mmul_problem p;
         struct mmul_error err;
-        enum mmul_status status =
-            mmul_problem_make((struct mmul_problem_operand){c->a, MMUL_F32, "A.bin"},
-                              (struct mmul_problem_operand){c->b, MMUL_F32, "B.bin"}, NULL,
-                              c->transpose_a, c->transpose_b, 1, 0, &p, &err);
+        enum mmul_status status = mmul_problem_make(
+            &(struct mmul_problem_request){
+                .a = (struct mmul_problem_operand){c->a, MMUL_F32, "A.bin"},
+                .b = (struct mmul_problem_operand){c->b, MMUL_F32, "B.bin"},
+                .transpose_a = c->transpose_a,
+                .transpose_b = c->transpose_b,
+                .alpha = 1},
+            &p, &err);
         if (c->error != NULL) {
             assert_int_equal(status, MMUL_ERR_DATA);
             assert_string_equal(err.text, c->error);
@@ -102,10 +106,13 @@ static void test_result_dtype_is_the_common_half_type(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct mmul_problem p;
         struct mmul_error err;
-        assert_int_equal(mmul_problem_make(operand(1, 1, 2, 3, cases[i].a, "A"),
-                                           operand(1, 1, 3, 4, cases[i].b, "B"), NULL, false, false,
-                                           1, 0, &p, &err),
-                         MMUL_OK);
+        assert_int_equal(
+            mmul_problem_make(
+                &(struct mmul_problem_request){.a = operand(1, 1, 2, 3, cases[i].a, "A"),
+                                               .b = operand(1, 1, 3, 4, cases[i].b, "B"),
+                                               .alpha = 1},
+                &p, &err),
+            MMUL_OK);
         assert_int_equal(p.c_dtype, cases[i].result);
     }
 }
@@ -118,11 +125,22 @@ static void test_c_in_must_fit(void **state) {
     struct mmul_problem_operand b = operand(1, 1, 3, 4, MMUL_F32, "B");
     struct mmul_problem_operand wrong = operand(1, 1, 4, 2, MMUL_F32, "C.bin");
     struct mmul_problem_operand right = operand(1, 1, 2, 4, MMUL_F32, "C.bin");
-    assert_int_equal(mmul_problem_make(a, b, NULL, false, false, 1, 2, &p, &err), MMUL_ERR_USAGE);
+    assert_int_equal(
+        mmul_problem_make(&(struct mmul_problem_request){.a = a, .b = b, .alpha = 1, .beta = 2}, &p,
+                          &err),
+        MMUL_ERR_USAGE);
     assert_string_equal(err.text, "beta is 2 but there is no C to add");
-    assert_int_equal(mmul_problem_make(a, b, &wrong, false, false, 1, 2, &p, &err), MMUL_ERR_DATA);
+    assert_int_equal(
+        mmul_problem_make(
+            &(struct mmul_problem_request){.a = a, .b = b, .c_in = &wrong, .alpha = 1, .beta = 2},
+            &p, &err),
+        MMUL_ERR_DATA);
     assert_string_equal(err.text, "cannot add 'C.bin' (4 x 2) to a result of 2 x 4: shapes differ");
-    assert_int_equal(mmul_problem_make(a, b, &right, false, false, 1, 2, &p, &err), MMUL_OK);
+    assert_int_equal(
+        mmul_problem_make(
+            &(struct mmul_problem_request){.a = a, .b = b, .c_in = &right, .alpha = 1, .beta = 2},
+            &p, &err),
+        MMUL_OK);
 }
 
 // Every unit of every part appears in exactly one segment, in order.
@@ -130,10 +148,12 @@ static void test_segments_cover_a_part(void **state) {
     (void)state;
     struct mmul_problem p;
     struct mmul_error err;
-    assert_int_equal(mmul_problem_make(operand(2, 3, 5, 4, MMUL_F32, "A"),
-                                       operand(1, 3, 4, 7, MMUL_F32, "B"), NULL, false, false, 1, 0,
-                                       &p, &err),
-                     MMUL_OK);
+    assert_int_equal(
+        mmul_problem_make(&(struct mmul_problem_request){.a = operand(2, 3, 5, 4, MMUL_F32, "A"),
+                                                         .b = operand(1, 3, 4, 7, MMUL_F32, "B"),
+                                                         .alpha = 1},
+                          &p, &err),
+        MMUL_OK);
     for (int axis = MMUL_ROWS; axis <= MMUL_COLS; axis++) {
         int64_t units = axis == MMUL_ROWS ? 5 : 7, total = 6 * units;
         assert_int_equal(mmul_problem_total(&p, axis), total);
@@ -156,10 +176,12 @@ static void test_repeated_matrices(void **state) {
     (void)state;
     struct mmul_problem p;
     struct mmul_error err;
-    assert_int_equal(mmul_problem_make(operand(2, 1, 5, 4, MMUL_F32, "A"),
-                                       operand(1, 3, 4, 7, MMUL_F32, "B"), NULL, false, false, 1, 0,
-                                       &p, &err),
-                     MMUL_OK);
+    assert_int_equal(
+        mmul_problem_make(&(struct mmul_problem_request){.a = operand(2, 1, 5, 4, MMUL_F32, "A"),
+                                                         .b = operand(1, 3, 4, 7, MMUL_F32, "B"),
+                                                         .alpha = 1},
+                          &p, &err),
+        MMUL_OK);
     for (int64_t b = 0; b < 2; b++)
         for (int64_t d = 0; d < 3; d++) {
             assert_int_equal(mmul_problem_a_matrix(&p, b * 3 + d), b);
@@ -180,7 +202,12 @@ static void test_segment_rectangles(void **state) {
                 ta ? operand(1, 1, 4, 5, MMUL_F32, "A") : operand(1, 1, 5, 4, MMUL_F32, "A");
             struct mmul_problem_operand b =
                 tb ? operand(1, 1, 7, 4, MMUL_F32, "B") : operand(1, 1, 4, 7, MMUL_F32, "B");
-            assert_int_equal(mmul_problem_make(a, b, NULL, ta, tb, 1, 0, &p, &err), MMUL_OK);
+            assert_int_equal(
+                mmul_problem_make(
+                    &(struct mmul_problem_request){
+                        .a = a, .b = b, .transpose_a = ta, .transpose_b = tb, .alpha = 1},
+                    &p, &err),
+                MMUL_OK);
             struct mmul_region r = mmul_segment_operand(&p, axis, s);
             bool along_rows = (axis == MMUL_ROWS) != (transposed != 0);
             assert_int_equal(r.row_begin, along_rows ? 1 : 0);

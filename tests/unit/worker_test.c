@@ -96,9 +96,9 @@ static void setup(struct bench *t, const struct sizes *s) {
     t->context = (struct mmul_context){
         .comm = &t->comm, .device = device, .device_name = "0:0", .fallback_threads = 1};
     make_product(t, s, 1);
-    assert_int_equal(
-        mmul_worker_init(&t->worker, &t->context, s->tile, s->a_dtype, s->b_dtype, false, &t->err),
-        MMUL_OK);
+    const struct mmul_worker_options options = {
+        .tile = s->tile, .a_dtype = s->a_dtype, .b_dtype = s->b_dtype};
+    assert_int_equal(mmul_worker_init(&t->worker, &t->context, &options, &t->err), MMUL_OK);
 }
 
 static void teardown(struct bench *t) {
