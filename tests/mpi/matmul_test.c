@@ -32,14 +32,28 @@ static const char *weights_text(enum weighting weighting, char text[static 128])
     return text;
 }
 
+// All that is needed to run a variant again.
+static void print_variant(const struct variant *v, const struct job *job, const char *why) {
+    fprintf(stderr,
+            "# stacks %lld x %lld by %lld x %lld, m n k %lld %lld %lld, %s%s by %s%s, alpha %g, "
+            "beta %g, split %d, weights %s, tail %g, seed %llu: %s\n",
+            (long long)v->s.a_batch, (long long)v->s.a_depth, (long long)v->s.b_batch,
+            (long long)v->s.b_depth, (long long)v->s.m, (long long)v->s.n, (long long)v->s.k,
+            mmul_dtype_name(v->a_dtype), v->transpose_a ? " transposed" : "",
+            mmul_dtype_name(v->b_dtype), v->transpose_b ? " transposed" : "", (double)v->alpha,
+            (double)v->beta, (int)v->split, job->args.weights, v->tail,
+            (unsigned long long)job->args.verify_seed, why);
+}
+
 // Collective. True when the product is right (known on root; true elsewhere when it ran).
-static bool run_variant(struct mmul_context *context, const struct variant *v) {
+static bool run_variant(struct mmul_context *context, const struct variant *v, uint64_t seed) {
     struct job job = {.args = {.transpose_a = v->transpose_a,
                                .transpose_b = v->transpose_b,
                                .alpha = v->alpha,
                                .beta = v->beta,
                                .split = v->split,
-                               .tail = v->tail}};
+                               .tail = v->tail,
+                               .verify_seed = seed}};
     struct mmul_plan *plan = NULL;
     struct mmul_report *report = NULL;
     struct mmul_error err = {.text = ""};
@@ -51,12 +65,13 @@ static bool run_variant(struct mmul_context *context, const struct variant *v) {
         status = mmul_run(context, &job.args, plan, &report, &err);
     bool right = status == MMUL_OK;
     if (rank == 0) {
-        if (right && count_wrong(v, &job.a, &job.b, job.c_in.values, job.shape, job.c) > 0)
-            right = false;
+        int64_t wrong =
+            right ? count_wrong(v, &job.a, &job.b, job.c_in.values, job.shape, job.c) : 0;
+        if (wrong > 0)
+            snprintf(err.text, sizeof err.text, "%lld elements differ", (long long)wrong);
+        right = right && wrong == 0;
         if (!right)
-            fprintf(stderr, "# m n k %lld %lld %lld, transposes %d %d, split %d, weights %s: %s\n",
-                    (long long)v->s.m, (long long)v->s.n, (long long)v->s.k, v->transpose_a,
-                    v->transpose_b, (int)v->split, job.args.weights, err.text);
+            print_variant(v, &job, err.text);
         close_job(&job);
     }
     mmul_report_destroy(report);
@@ -71,23 +86,26 @@ static bool run_shape(struct mmul_context *context, const struct shapes *s, bool
     static const enum mmul_dtype types[][2] = {
         {MMUL_F32, MMUL_F32}, {MMUL_F16, MMUL_F16}, {MMUL_F32, MMUL_BF16}, {MMUL_BF16, MMUL_F32}};
     static const double tails[] = {0, 0.5, -1, 0.9};
-    static const float scales[][2] = {{1, 0}, {3, -2}, {0, 2}, {0, 0}};
+    // Seven, so that in turn each meets each of what changes in threes and fours.
+    static const float scales[7][2] = {{1, 0}, {3, -2}, {-1, 1}, {0, 2}, {2, 0}, {1, 3}, {0, 0}};
     bool right = true;
+    int turn = 0;
     for (int split = MMUL_SPLIT_AUTO; split <= MMUL_SPLIT_COLS; split++)
         for (int transposes = 0; transposes < 4; transposes++)
             for (int i = 0; i < 4; i++)
-                for (int weighting = 0; weighting < (many ? (int)WEIGHTINGS : 2); weighting++) {
+                for (int weighting = 0; weighting < (many ? (int)WEIGHTINGS : 2);
+                     weighting++, turn++) {
                     const struct variant v = {.s = *s,
                                               .transpose_a = transposes & 1,
                                               .transpose_b = transposes & 2,
                                               .a_dtype = types[i][0],
                                               .b_dtype = types[i][1],
-                                              .alpha = scales[(i + transposes) % 4][0],
-                                              .beta = scales[(i + transposes) % 4][1],
+                                              .alpha = scales[turn % 7][0],
+                                              .beta = scales[turn % 7][1],
                                               .split = split,
                                               .weighting = weighting,
                                               .tail = tails[(i + split) % 4]};
-                    right = run_variant(context, &v) && right;
+                    right = run_variant(context, &v, (uint64_t)turn + 1) && right;
                 }
     return right;
 }
