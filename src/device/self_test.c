@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// A device against plain loops. Every product is compared in some of its rows, the first and the
-// last among them, and in all columns of those.
+// A device against plain loops. Of large products some rows are compared, the first and the last
+// among them, of the others all; operands are packed, or rectangles of wider ones.
 // Much shorter than the conformance tests: it runs where a user waits for it.
 #include "device/self_test.h"
 
@@ -9,105 +9,176 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/status.h"
+#include "model/dtype.h"
 
-// A, B and C of one product, packed.
-struct trial {
-    struct mmul_device *device;
-    struct mmul_gemm gemm;
-    float *a, *b, *c, *found;
+// What is tried: op(A) (m, k) times op(B) (k, n).
+struct product {
+    int64_t m, n, k;
+    int way;               // bit 0 transposes A, bit 1 B; alpha and beta depend on it
+    int64_t pad;           // columns on the right of every operand, and elements before it
+    enum mmul_dtype dtype; // of A and B as they are sent
 };
 
-enum { ROWS_COMPARED = 24 };
+// A, B and C of one product. On the host a row is as long as on the device.
+struct trial {
+    struct mmul_device *device;
+    const struct product *product;
+    struct mmul_gemm gemm;
+    float *a, *b, *c, *found;
+    void *narrow[3]; // A, B and C in their own types, while they are being sent
+};
+
+enum { SMALL_PRODUCT = 4000000, ROWS_COMPARED = 24 };
+
+static const float untouched = 12345;
 
 static void trial_fini(struct trial *t) {
     mmul_device_buffer_destroy(t->device, t->gemm.a.buffer);
     mmul_device_buffer_destroy(t->device, t->gemm.b.buffer);
     mmul_device_buffer_destroy(t->device, t->gemm.c.buffer);
+    for (int i = 0; i < 3; i++)
+        mmul_free(t->narrow[i]);
     mmul_free(t->a);
     mmul_free(t->b);
     mmul_free(t->c);
     mmul_free(t->found);
 }
 
+// A rectangle of rows x cols.
+struct rectangle {
+    int64_t rows, cols;
+    uint64_t seed;
+    enum mmul_dtype dtype;
+};
+
 // Whole numbers from -4 to 4, on the host and begun to be sent.
-static enum mmul_status fill(struct trial *t, int64_t count, uint64_t seed, float **host,
-                             struct mmul_buffer **buffer, struct mmul_error *err) {
+static enum mmul_status fill(struct trial *t, const struct rectangle *r, float **host,
+                             void **narrow, struct mmul_operand *operand, struct mmul_error *err) {
+    const int64_t pad = t->product->pad, ld = r->cols + pad, count = r->rows * ld;
+    struct mmul_operand to = {.offset = pad, .ld = ld};
     enum mmul_status status = MMUL_ALLOCATE_RAW(*host, count, "a self-test", err);
     for (int64_t e = 0; status == MMUL_OK && e < count; e++)
-        (*host)[e] = (float)((int64_t)(mmul_random_at(seed, (uint64_t)e) % 9) - 4);
+        (*host)[e] = (float)((int64_t)(mmul_random_at(r->seed, (uint64_t)e) % 9) - 4);
     if (status == MMUL_OK)
-        status = mmul_device_buffer_create(t->device, count, buffer, err);
-    const struct mmul_operand to = {*buffer, 0, count};
-    return status == MMUL_OK
-               ? mmul_device_upload(
-                     t->device, &(struct mmul_upload){to, 1, count, *host, count, MMUL_F32}, err)
-               : status;
+        status = mmul_device_buffer_create(t->device, pad + count, &to.buffer, err);
+    *operand = to;
+    if (status == MMUL_OK && r->dtype != MMUL_F32) {
+        *narrow = mmul_allocate_raw(count, mmul_dtype_bytes(r->dtype), "a self-test", err);
+        status = *narrow != NULL ? MMUL_OK : err->status;
+        if (status == MMUL_OK)
+            mmul_dtype_narrow(r->dtype, *host, count, *narrow);
+    }
+    if (status != MMUL_OK)
+        return status;
+    const struct mmul_upload upload = {
+        to, r->rows, r->cols, *narrow != NULL ? *narrow : (const void *)*host, ld, r->dtype};
+    return mmul_device_upload(t->device, &upload, err);
 }
 
-static enum mmul_status trial_init(struct trial *t, int64_t m, int64_t n, int64_t k, int way,
-                                   struct mmul_error *err) {
+static enum mmul_status send_operands(struct trial *t, struct mmul_error *err) {
     struct mmul_gemm *g = &t->gemm;
-    *g = (struct mmul_gemm){.transpose_a = (way & 1) != 0,
-                            .transpose_b = (way & 2) != 0,
-                            .m = m,
-                            .n = n,
-                            .k = k,
-                            .alpha = way < 2 ? 1 : -2,
-                            .beta = way % 3 == 0 ? 0 : 3};
-    g->a.ld = g->transpose_a ? m : k;
-    g->b.ld = g->transpose_b ? k : n;
-    g->c.ld = n;
-    enum mmul_status status = fill(t, m * k, 1, &t->a, &g->a.buffer, err);
+    const enum mmul_dtype dtype = t->product->dtype;
+    const struct rectangle a = {g->transpose_a ? g->k : g->m, g->transpose_a ? g->m : g->k, 1,
+                                dtype};
+    const struct rectangle b = {g->transpose_b ? g->n : g->k, g->transpose_b ? g->k : g->n, 2,
+                                dtype};
+    const struct rectangle c = {g->m, g->n, 3, MMUL_F32};
+    enum mmul_status status = fill(t, &a, &t->a, &t->narrow[0], &g->a, err);
     if (status == MMUL_OK)
-        status = fill(t, k * n, 2, &t->b, &g->b.buffer, err);
+        status = fill(t, &b, &t->b, &t->narrow[1], &g->b, err);
+    return status == MMUL_OK ? fill(t, &c, &t->c, &t->narrow[2], &g->c, err) : status;
+}
+
+static enum mmul_status trial_init(struct trial *t, struct mmul_device *device,
+                                   const struct product *p, struct mmul_error *err) {
+    *t = (struct trial){.device = device,
+                        .product = p,
+                        .gemm = {.transpose_a = (p->way & 1) != 0,
+                                 .transpose_b = (p->way & 2) != 0,
+                                 .m = p->m,
+                                 .n = p->n,
+                                 .k = p->k,
+                                 .alpha = p->way < 2 ? 1 : -2,
+                                 .beta = p->way % 3 == 0 ? 0 : 3}};
+    enum mmul_status status = send_operands(t, err);
+    const int64_t count = p->m * (p->n + p->pad);
     if (status == MMUL_OK)
-        status = fill(t, m * n, 3, &t->c, &g->c.buffer, err);
-    return status == MMUL_OK ? MMUL_ALLOCATE_RAW(t->found, m * n, "a self-test", err) : status;
+        status = MMUL_ALLOCATE_RAW(t->found, count, "a self-test", err);
+    for (int64_t e = 0; status == MMUL_OK && e < count; e++)
+        t->found[e] = untouched;
+    return status;
 }
 
 static double expected(const struct trial *t, int64_t i, int64_t j) {
     const struct mmul_gemm *g = &t->gemm;
     double sum = 0;
     for (int64_t p = 0; p < g->k; p++) {
-        sum += (double)t->a[g->transpose_a ? p * g->m + i : i * g->k + p] *
-               (double)t->b[g->transpose_b ? j * g->k + p : p * g->n + j];
+        sum += (double)t->a[g->transpose_a ? p * g->a.ld + i : i * g->a.ld + p] *
+               (double)t->b[g->transpose_b ? j * g->b.ld + p : p * g->b.ld + j];
     }
-    return (double)g->alpha * sum + (double)g->beta * (double)t->c[i * g->n + j];
+    return (double)g->alpha * sum + (double)g->beta * (double)t->c[i * g->c.ld + j];
 }
 
+static enum mmul_status fail_element(const struct trial *t, int64_t i, int64_t j, double value,
+                                     struct mmul_error *err) {
+    const struct product *p = t->product;
+    const int64_t ld = t->gemm.c.ld;
+    return mmul_fail(err, MMUL_ERR_WRONG,
+                     "self-test: %lld x %lld x %lld, transposed %d %d%s%s%s: element (%lld, %lld) "
+                     "is %g, expected %g",
+                     (long long)p->m, (long long)p->n, (long long)p->k, t->gemm.transpose_a,
+                     t->gemm.transpose_b, p->pad > 0 ? ", in rectangles" : "",
+                     p->dtype != MMUL_F32 ? ", of " : "",
+                     p->dtype != MMUL_F32 ? mmul_dtype_name(p->dtype) : "", (long long)i,
+                     (long long)j, (double)t->found[i * ld + j], value);
+}
+
+// What lies beside the rectangle on the host is as it was.
 static enum mmul_status compare(const struct trial *t, struct mmul_error *err) {
     const struct mmul_gemm *g = &t->gemm;
-    int64_t step = g->m > ROWS_COMPARED ? g->m / ROWS_COMPARED : 1;
+    const bool is_large = g->m * g->n * g->k > SMALL_PRODUCT && g->m > ROWS_COMPARED;
+    const int64_t step = is_large ? g->m / ROWS_COMPARED : 1;
     for (int64_t row = 0; row < g->m + step; row += step) {
         int64_t i = row < g->m ? row : g->m - 1;
-        for (int64_t j = 0; j < g->n; j++) {
-            double value = expected(t, i, j), found = (double)t->found[i * g->n + j];
-            if (found != value) {
-                return mmul_fail(err, MMUL_ERR_WRONG,
-                                 "self-test: %lld x %lld x %lld, transposed %d %d: element (%lld, "
-                                 "%lld) is %g, expected %g",
-                                 (long long)g->m, (long long)g->n, (long long)g->k, g->transpose_a,
-                                 g->transpose_b, (long long)i, (long long)j, found, value);
-            }
+        for (int64_t j = 0; j < g->c.ld; j++) {
+            double value = j < g->n ? expected(t, i, j) : (double)untouched;
+            if ((double)t->found[i * g->c.ld + j] != value)
+                return fail_element(t, i, j, value, err);
         }
     }
     return MMUL_OK;
 }
 
-static enum mmul_status test_product(struct mmul_device *device, int64_t m, int64_t n, int64_t k,
-                                     int way, struct mmul_error *err) {
-    struct trial t = {.device = device};
-    enum mmul_status status = trial_init(&t, m, n, k, way, err);
+static enum mmul_status begin(struct trial *t, struct mmul_device *device, const struct product *p,
+                              struct mmul_error *err) {
+    enum mmul_status status = trial_init(t, device, p, err);
     if (status == MMUL_OK)
-        status = mmul_device_gemm(device, &t.gemm, err);
-    if (status == MMUL_OK)
-        status =
-            mmul_device_download(device, &(struct mmul_download){t.gemm.c, m, n, t.found, n}, err);
+        status = mmul_device_gemm(device, &t->gemm, err);
+    const struct mmul_download all = {t->gemm.c, p->m, p->n, t->found, t->gemm.c.ld};
+    return status == MMUL_OK ? mmul_device_download(device, &all, err) : status;
+}
+
+// Products that are all begun before any is waited for.
+static enum mmul_status test_at_once(struct mmul_device *device, const struct product *products,
+                                     int count, struct mmul_error *err) {
+    enum { MOST = 2 };
+    struct trial trials[MOST];
+    int begun = 0;
+    enum mmul_status status = MMUL_OK;
+    while (begun < count && status == MMUL_OK) {
+        status = begin(&trials[begun], device, &products[begun], err);
+        begun++;
+    }
     if (status == MMUL_OK)
         status = mmul_device_wait(device, err);
-    if (status == MMUL_OK)
-        status = compare(&t, err);
-    trial_fini(&t);
+    for (int i = 0; i < begun && status == MMUL_OK; i++)
+        status = compare(&trials[i], err);
+    if (status != MMUL_OK && !device->lost) { // host memory may still be on its way
+        struct mmul_error ignored;
+        mmul_device_wait(device, &ignored);
+    }
+    for (int i = 0; i < begun; i++)
+        trial_fini(&trials[i]);
     return status;
 }
 
@@ -120,8 +191,8 @@ static int64_t find_switch(const struct mmul_device *device) {
     return 0;
 }
 
-enum mmul_status mmul_device_self_test(struct mmul_device *device, struct mmul_error *err) {
-    int64_t s = find_switch(device);
+// Odd sizes, sizes of whole tiles, and both sides of where the device changes its way; all transposes.
+static enum mmul_status test_sizes(struct mmul_device *device, int64_t s, struct mmul_error *err) {
     const int64_t sizes[][3] = {
         {1, 1, 1},     {5, 1, 9},       {31, 67, 41},           {64, 128, 32},
         {127, 61, 97}, {131, 137, 139}, {s + 31, s + 3, s + 9}, {s + 128, s + 64, s + 32},
@@ -130,16 +201,50 @@ enum mmul_status mmul_device_self_test(struct mmul_device *device, struct mmul_e
     enum mmul_status status = MMUL_OK;
     for (int i = 0; i < 4 * count && status == MMUL_OK; i++) {
         const int64_t *size = sizes[i / 4];
-        status = test_product(device, size[0], size[1], size[2], i % 4, err);
+        const struct product p = {size[0], size[1], size[2], i % 4, 0, MMUL_F32};
+        status = test_at_once(device, &p, 1, err);
     }
     return status;
 }
 
+// 16-bit inputs, packed and in rectangles, and rectangles of float32.
+static enum mmul_status test_inputs(struct mmul_device *device, int64_t s, struct mmul_error *err) {
+    static const enum mmul_dtype dtypes[] = {MMUL_F32, MMUL_F16, MMUL_BF16};
+    enum mmul_status status = MMUL_OK;
+    for (int i = 0; i < 24 && status == MMUL_OK; i++) {
+        const struct product p = {
+            (i & 12) == 12 ? s + 17 : 45, 37, 53, i % 4, i / 4 % 2 * 7, dtypes[i / 8]};
+        status = test_at_once(device, &p, 1, err);
+    }
+    return status;
+}
+
+// Two products on buffers of their own, the second sent while the first may be under way; the one
+// large enough for the device's temporary, which both then need.
+static enum mmul_status test_pairs(struct mmul_device *device, int64_t s, struct mmul_error *err) {
+    enum mmul_status status = MMUL_OK;
+    for (int i = 0; i < 4 && status == MMUL_OK; i++) {
+        const struct product pair[] = {{s + 95, s + 33, s + 65, i, 0, MMUL_F32},
+                                       {s + 67, s + 91, s + 29, 3 - i, 3, MMUL_F16}};
+        status = test_at_once(device, pair, 2, err);
+    }
+    return status;
+}
+
+enum mmul_status mmul_device_self_test(struct mmul_device *device, struct mmul_error *err) {
+    int64_t s = find_switch(device);
+    enum mmul_status status = test_sizes(device, s, err);
+    if (status == MMUL_OK)
+        status = test_inputs(device, s, err);
+    return status == MMUL_OK ? test_pairs(device, s, err) : status;
+}
+
 enum mmul_status mmul_device_time_product(struct mmul_device *device, int64_t side, double *flops,
                                           struct mmul_error *err) {
-    struct trial t = {.device = device};
+    const struct product cube = {side, side, side, 0, 0, MMUL_F32};
+    struct trial t;
     double least = 0;
-    enum mmul_status status = trial_init(&t, side, side, side, 0, err);
+    enum mmul_status status = trial_init(&t, device, &cube, err);
     for (int i = 0; i < 4 && status == MMUL_OK; i++) {
         status = mmul_device_wait(device, err);
         double begin = mmul_clock_now();

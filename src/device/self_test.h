@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
 // A few products that show whether a device multiplies at all rightly: odd sizes, all transposes,
-// coefficients, sizes on both sides of where the device changes its way. Whole numbers, so that
-// results are equal to plain loops, element by element.
+// coefficients, sizes on both sides of where the device changes its way, 16-bit inputs, rectangles of
+// wider matrices, two products at once. Whole numbers, so that results are equal to plain loops,
+// element by element.
 #pragma once
 
 #include "device/device.h"

@@ -315,6 +315,13 @@ static void the_self_test_finds_one_wrong_element(void **state) {
         {"reference", MMUL_OK, NULL},
         {"faulty:corrupt=1:cpu", MMUL_ERR_WRONG, "self-test: 1 x 1 x 1"},
         {"faulty:corrupt=8:cpu", MMUL_ERR_WRONG, "self-test: 5 x 1 x 9, transposed 1 1"},
+        {"faulty:corrupt=26:cpu", MMUL_ERR_WRONG, "self-test: 45 x 37 x 53, transposed 1 0: "},
+        {"faulty:corrupt=29:cpu", MMUL_ERR_WRONG, "transposed 0 0, in rectangles: "},
+        {"faulty:corrupt=33:cpu", MMUL_ERR_WRONG, "transposed 0 0, of float16: "},
+        {"faulty:corrupt=46:cpu", MMUL_ERR_WRONG, "transposed 1 0, in rectangles, of bfloat16: "},
+        {"faulty:corrupt=49:cpu", MMUL_ERR_WRONG, "self-test: 95 x 33 x 65, transposed 0 0: "},
+        {"faulty:corrupt=56:cpu", MMUL_ERR_WRONG, "self-test: 67 x 91 x 29, transposed 0 0, in "},
+        {"faulty:corrupt=57:cpu", MMUL_OK, NULL},
         {"faulty:fail=3:cpu", MMUL_ERR_UNAVAILABLE, "was lost at multiplication 3"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
