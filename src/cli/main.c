@@ -3,8 +3,10 @@
 // with the status as the code. Nothing else prints failures or exits.
 //
 // A command that needs MPI runs on every rank; a failure of any rank is agreed on and printed by
-// root alone, before MPI ends: afterwards mpirun may end the other ranks. Other commands are the
-// first process's, the rest of a job leaves at once.
+// root alone, before MPI ends: afterwards mpirun may end the other ranks. Other commands are root's,
+// but the ranks start MPI all the same, to find out whether they were given the same one: what one
+// rank does alone would leave another one waiting for ever. Questions (--help, --version) are
+// answered before that.
 #include <assert.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -90,9 +92,11 @@ static int run_alone(struct call *call, struct mmul_error *err) {
     return report(err);
 }
 
-static int run_on_all_ranks(struct call *call, struct mmul_error *err) {
-    struct session session = {0};
-    if (mmul_session_begin(&session, call, err) == MMUL_OK)
+static int run_on_all_ranks(const struct launcher *launcher, struct call *call,
+                            struct mmul_error *err) {
+    struct session session = {.launcher = launcher};
+    if (mmul_session_begin(&session, call, err) == MMUL_OK &&
+        (call->command->needs_mpi || call->is_root))
         call->command->run(call, err);
     if (err->status == MMUL_OK && call->is_root)
         mmul_print_flush(err);
@@ -108,20 +112,37 @@ static int run_call(int argc, char **argv, const struct launcher *launcher) {
     struct mmul_error err = {0};
     mmul_call_parse(argc, argv, &call, &err);
     bool is_local = call.command != NULL && !call.command->needs_mpi;
-    if (is_local && !launcher->is_first)
-        return EXIT_SUCCESS;
-    if (is_local || (err.status != MMUL_OK && !launcher->is_present))
+    if (is_local && launcher->is_present && !launcher->is_several && !launcher->is_first)
+        return EXIT_SUCCESS; // of a launcher without which MPI cannot start
+    if ((is_local && !launcher->is_several) || (err.status != MMUL_OK && !launcher->is_present))
         return run_alone(&call, &err);
-    return run_on_all_ranks(&call, &err);
+    return run_on_all_ranks(launcher, &call, &err);
+}
+
+static enum mmul_status answered(const struct call *call, struct mmul_error *err) {
+    (void)call;
+    return err->status;
+}
+
+// At once, and without MPI; but where the other processes were given another command line, they
+// are told so.
+static int answer(const char *question, int code, const struct launcher *launcher) {
+    static const enum option_id no_options[] = {OPT_END};
+    const struct command command = {.name = question, .options = no_options, .run = answered};
+    struct call call = {.command = &command, .options.accepted = no_options};
+    struct mmul_error err = {0};
+    return code == EXIT_SUCCESS && launcher->is_mixed ? run_on_all_ranks(launcher, &call, &err)
+                                                      : code;
 }
 
 int main(int argc, char **argv) {
     keep_standard_streams();
     const struct launcher launcher = mmul_launcher_find();
+    const bool is_asked = launcher.is_first || launcher.is_mixed;
     if (asks_for_help(argc, argv))
-        return launcher.is_first ? print_help(argv[1]) : EXIT_SUCCESS;
+        return answer("--help", is_asked ? print_help(argv[1]) : EXIT_SUCCESS, &launcher);
     if (asks_for_version(argc, argv))
-        return launcher.is_first ? print_version() : EXIT_SUCCESS;
+        return answer("--version", is_asked ? print_version() : EXIT_SUCCESS, &launcher);
     int code = run_call(argc, argv, &launcher);
 #ifdef MMUL_DEBUG
     assert(mmul_live_bytes() == 0); // on failures too

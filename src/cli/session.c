@@ -13,28 +13,25 @@
 
 static const double probe_limit_seconds = 10;
 
-struct launcher mmul_launcher_find(void) {
-    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
-                                        "SLURM_PROCID"};
-    for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
-        const char *rank = getenv(names[n]);
-        if (rank != NULL)
-            return (struct launcher){.is_present = true, .is_first = strcmp(rank, "0") == 0};
-    }
-    return (struct launcher){.is_present = false, .is_first = true};
-}
-
-// Looking at OpenCL drivers takes time and can take a process down: not for a rank that asked for
-// a device of the CPU. "faulty:RULES:NAME" is about NAME.
-static bool wants_probe(const char *device) {
+// Looking at OpenCL drivers takes time and can take a process down: not for a local command, and
+// not for a rank that asked for a device of the CPU. "faulty:RULES:NAME" is about NAME.
+static bool wants_probe(const struct call *call) {
+    if (!call->command->needs_mpi)
+        return false;
+    const char *device = call->options.values[OPT_DEVICE].text;
     if (strncmp(device, "faulty:", 7) == 0)
         device = strrchr(device, ':') + 1;
     return strcmp(device, "cpu") != 0 && strcmp(device, "reference") != 0;
 }
 
-static enum mmul_status start_mpi(struct call *call, struct mmul_error *err) {
+static enum mmul_status start_mpi(bool is_alone, struct call *call, struct mmul_error *err) {
+    struct alone_settings settings;
     int provided = MPI_THREAD_SINGLE, rank = 0;
+    if (is_alone)
+        mmul_alone_begin(&settings);
     MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
+    if (is_alone)
+        mmul_alone_end(&settings);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     call->is_root = rank == 0;
     if (err->status == MMUL_OK && provided < MPI_THREAD_FUNNELED)
@@ -67,10 +64,11 @@ static enum mmul_status create_context(const struct session *session, struct cal
         mmul_cli_fail(err, MMUL_ERR_SYSTEM, "cannot allocate memory for the options");
     enum mmul_status status = mmul_agree(MPI_COMM_WORLD, err);
     if (status == MMUL_OK) {
+        const bool needs_mpi = call->command->needs_mpi; // else: neither device nor cores
         const struct mmul_context_options options = {
-            .device = values[OPT_DEVICE].text,
+            .device = needs_mpi ? values[OPT_DEVICE].text : "cpu",
             .threads = (int)values[OPT_THREADS].number,
-            .no_bind = values[OPT_BIND].number != 0,
+            .no_bind = !needs_mpi || values[OPT_BIND].number != 0,
             .probe = session->probe,
             .launch_seconds = mmul_progress_now() - call->begin_seconds,
             .agreed_options = agreed,
@@ -83,9 +81,9 @@ static enum mmul_status create_context(const struct session *session, struct cal
 
 enum mmul_status mmul_session_begin(struct session *session, struct call *call,
                                     struct mmul_error *err) {
-    if (err->status == MMUL_OK && wants_probe(call->options.values[OPT_DEVICE].text))
+    if (err->status == MMUL_OK && wants_probe(call))
         err->status = mmul_probe_create(probe_limit_seconds, &session->probe, err);
-    enum mmul_status status = start_mpi(call, err);
+    enum mmul_status status = start_mpi(!session->launcher->is_present, call, err);
     if (status == MMUL_OK)
         status = create_context(session, call, err);
     if (status != MMUL_OK)

@@ -1,21 +1,15 @@
 // SPDX-License-Identifier: MIT
-// The life around a command that needs MPI: probe, MPI_Init, agreement, context, and back.
+// The life around a command on several ranks: probe, MPI_Init, agreement, context, and back.
 #pragma once
 
 #include "cli/command.h"
-
-// What the environment says before MPI starts.
-struct launcher {
-    bool is_present; // started by mpirun or srun
-    bool is_first;   // no launcher, or its rank 0
-};
-
-struct launcher mmul_launcher_find(void);
+#include "cli/launcher.h"
 
 struct mmul_probe;
 
 struct session {
-    struct mmul_probe *probe; // OpenCL devices of this machine, owned
+    const struct launcher *launcher; // borrowed
+    struct mmul_probe *probe;        // OpenCL devices of this machine, owned
 };
 
 // Collective over all processes of the job, whatever *err holds: comes with the failure this rank

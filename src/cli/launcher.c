@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+// Launchers are known by the variables they give their processes. A process without one would start
+// a daemon of Open MPI's for the case that it spawns others, which this program never does, and look
+// for networks that lead nowhere: two thirds of a small command's time. With Open MPI 5 that look may
+// even last for ever (open-mpi issue 14383).
+#include "cli/launcher.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// -------------------------------------------------------------------------------------- launchers
+
+static const char *first_set(const char *const *names) {
+    for (; *names != NULL; names++)
+        if (getenv(*names) != NULL)
+            return getenv(*names);
+    return NULL;
+}
+
+struct launcher mmul_launcher_find(void) {
+    // Open MPI's mpirun, PMIx (prte, srun --mpi=pmix, jsrun), PMI (srun --mpi=pmi2, hydra, ALPS), flux
+    static const char *const ranks[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
+                                        "FLUX_TASK_RANK", NULL};
+    static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS",
+                                        "FLUX_JOB_SIZE", NULL};
+    const char *rank = first_set(ranks), *size = first_set(sizes);
+    bool speaks_pmi = rank != NULL;
+    // srun without PMI, too; but not the shell of a batch script, which has the same rank and no step
+    if (rank == NULL && getenv("SLURM_STEP_ID") != NULL)
+        rank = getenv("SLURM_PROCID");
+    const char *contexts = getenv("OMPI_NUM_APP_CTX");
+    return (struct launcher){.is_present = rank != NULL,
+                             .is_first = rank == NULL || strcmp(rank, "0") == 0,
+                             .is_several = speaks_pmi && size != NULL && atoi(size) > 1,
+                             .is_mixed = speaks_pmi && contexts != NULL && atoi(contexts) > 1};
+}
+
+// --------------------------------------------------------------------------- what the user has set
+
+// Whether `value` of a parameter is at odds with our `choice`: any value is, but a list of what to
+// leave out that does not name it ("^ucx": Debian's own file has those).
+static bool is_contrary(const char *value, const char *choice) {
+    size_t length = strlen(choice);
+    if (*value != '^')
+        return true;
+    for (const char *at = value; (at = strstr(at + 1, choice)) != NULL;)
+        if ((at[-1] == '^' || at[-1] == ',' || at[-1] == ' ') &&
+            (at[length] == '\0' || at[length] == ',' || isspace((unsigned char)at[length])))
+            return true;
+    return false;
+}
+
+// Lines `name = value` and comments.
+static bool file_is_contrary(const char *path, const char *name, const char *choice) {
+    char line[1024];
+    bool contrary = false;
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return false;
+    while (!contrary && fgets(line, sizeof line, file) != NULL) {
+        char *at = line + strspn(line, " \t");
+        size_t length = strcspn(at, " \t=\r\n");
+        char *value = at + length + strspn(at + length, " \t");
+        if (length == strlen(name) && strncmp(at, name, length) == 0 && *value == '=')
+            contrary = is_contrary(value + 1 + strspn(value + 1, " \t"), choice);
+    }
+    fclose(file);
+    return contrary;
+}
+
+// The user's file and the machine's, or those that the environment names instead.
+static bool files_are_contrary(const char *name, const char *choice) {
+    static const char *const named[] = {"OMPI_MCA_mca_base_param_files", "OMPI_MCA_mca_param_files",
+                                        NULL};
+    static const char usual[] = "%s/.openmpi/mca-params.conf:%s/etc/openmpi-mca-params.conf:"
+                                "/etc/openmpi/openmpi-mca-params.conf:/etc/openmpi-mca-params.conf:"
+                                "/usr/local/etc/openmpi-mca-params.conf";
+    const char *home = getenv("HOME"), *prefix = getenv("OPAL_PREFIX"), *given = first_set(named);
+    char files[4096], *rest = files;
+    if (given != NULL)
+        snprintf(files, sizeof files, "%s", given);
+    else
+        snprintf(files, sizeof files, usual, home ? home : "", prefix ? prefix : "");
+    for (const char *path; (path = strsep(&rest, ":,")) != NULL;)
+        if (file_is_contrary(path, name, choice))
+            return true;
+    return false;
+}
+
+// ------------------------------------------------------------------------------------------- alone
+
+// One process talks to nobody but itself; hwloc would load every OpenCL and X driver into it.
+static const struct setting {
+    const char *variable, *parameter, *value; // parameter: of Open MPI's files; NULL: not one
+} alone[MMUL_ALONE_SETTINGS] = {
+    {"OMPI_MCA_ess_singleton_isolated", "ess_singleton_isolated", "1"},
+    {"OMPI_MCA_pml", "pml", "ob1"},
+    {"OMPI_MCA_btl", "btl", "self"},
+    {"HWLOC_COMPONENTS", NULL, "-opencl,-gl"},
+};
+
+void mmul_alone_begin(struct alone_settings *settings) {
+    for (int i = 0; i < MMUL_ALONE_SETTINGS; i++) {
+        const struct setting *s = &alone[i];
+        settings->is_ours[i] =
+            getenv(s->variable) == NULL &&
+            (s->parameter == NULL || !files_are_contrary(s->parameter, s->value));
+        if (settings->is_ours[i])
+            setenv(s->variable, s->value, 1);
+    }
+}
+
+void mmul_alone_end(const struct alone_settings *settings) {
+    for (int i = 0; i < MMUL_ALONE_SETTINGS; i++)
+        if (settings->is_ours[i])
+            unsetenv(alone[i].variable);
+}

@@ -1,0 +1,95 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# shellcheck disable=SC2154 # status, output and stderr are set by bats
+#
+# How a run begins: processes with different command lines, and Open MPI for a process alone.
+
+load helper
+
+operands() {
+    "$MPIMATMUL" gen A.bin --dims 31x23 --kind integer --seed 1
+    "$MPIMATMUL" gen B.bin --dims 23x17 --kind integer --seed 2
+}
+
+mul=(mul A.bin B.bin -o C.bin --device cpu --quiet)
+
+# mixed "COMMAND LINE" "COMMAND LINE": one rank each; what waits for ever ends with 124.
+mixed() {
+    # shellcheck disable=SC2086 # the lines are words
+    run --separate-stderr timeout 60 "${launch[@]}" -n 1 "$MPIMATMUL" $1 : -n 1 "$MPIMATMUL" $2 < /dev/null
+}
+
+# differ MINE ROOTS: the line of a job whose ranks differ, and 64.
+differ() {
+    expect_status 64 || return 1
+    [[ "$stderr" == "mpimatmul: rank 1 on "*": options must agree on all ranks: rank 1 has '$1', root has '$2'" ]] ||
+        { show; return 1; }
+}
+
+@test "ranks with different commands end with 64 and a line, whichever of them needs MPI" {
+    operands
+    mixed "${mul[*]}" "gen X.bin --dims 3x3"
+    differ "command=gen" "command=mul"
+    mixed "info A.bin" "${mul[*]}"
+    differ "command=mul" "command=info"
+    mixed "gen X.bin --dims 3x3" "info A.bin"
+    differ "command=info" "command=gen"
+    mixed "info A.bin" "info B.bin"
+    differ "operand 1=B.bin" "operand 1=A.bin"
+    [ -z "$output" ]
+    expect_only_files A.bin B.bin
+}
+
+@test "a question is answered whatever the other ranks were given, and they do not wait" {
+    operands
+    mixed "${mul[*]}" --version
+    differ "command=--version" "command=mul"
+    [ "$output" = "$("$MPIMATMUL" --version)" ]
+    mixed "gen --help" "${mul[*]}"
+    differ "command=mul" "command=--help"
+    [ "$output" = "$("$MPIMATMUL" gen --help)" ]
+    mixed --version --version
+    expect_quiet_success
+}
+
+@test "under mpirun a local command is done once, and its failure is everybody's code" {
+    operands
+    ranks 2 info A.bin
+    expect_quiet_success
+    [ "$(grep -c '^bin 1 ' <<< "$output")" -eq 1 ]
+    ranks 2 info absent.bin
+    expect_failure 66 "cannot open 'absent.bin': No such file or directory"
+    ranks 2 gen A.bin --dims
+    expect_failure 64 "gen: --dims needs a value: --dims DIMS"
+}
+
+# What Open MPI says about the layers it opens; the tests' own settings are away.
+opened() {
+    OMPI_MCA_pml_base_verbose=10 OMPI_MCA_btl_base_verbose=10 "$MPIMATMUL" "${mul[@]}" 2>&1 |
+        sed -n 's/.*components_open: component \([a-z0-9]*\) open function successful.*/\1/p' | sort -u | xargs
+}
+
+@test "a process alone opens no fabric and starts no daemon" {
+    operands
+    unset "${!OMPI_MCA_@}" HWLOC_COMPONENTS
+    [ "$(opened)" = "ob1 self" ]
+    command -v strace > /dev/null || skip "strace is not installed"
+    run strace -f -qq -e trace=execve -o calls "$MPIMATMUL" "${mul[@]}"
+    [ "$status" -eq 0 ]
+    [ "$(grep -c 'execve(' calls)" -eq 1 ]
+}
+
+@test "a process alone leaves the user's settings of Open MPI as they are" {
+    operands
+    unset "${!OMPI_MCA_@}"
+    export HOME=$PWD/home
+    mkdir -p home/.openmpi
+    [ "$(OMPI_MCA_btl=self,tcp opened)" = "ob1 self tcp" ]
+    # A list of what to leave out is no choice of something else.
+    echo 'pml = ^ucx' > home/.openmpi/mca-params.conf
+    [ "$(opened)" = "ob1 self" ]
+    echo ' btl=self,tcp' >> home/.openmpi/mca-params.conf
+    [ "$(opened)" = "ob1 self tcp" ]
+    echo 'pml = ^ob1' > other.conf
+    [[ "$(OMPI_MCA_mca_base_param_files=$PWD/other.conf opened)" != *ob1* ]]
+}
