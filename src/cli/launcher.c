@@ -20,21 +20,23 @@ static const char *first_set(const char *const *names) {
 }
 
 struct launcher mmul_launcher_find(void) {
-    // Open MPI's mpirun, PMIx (prte, srun --mpi=pmix, jsrun), PMI (srun --mpi=pmi2, hydra, ALPS), flux
-    static const char *const ranks[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
-                                        "FLUX_TASK_RANK", NULL};
-    static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS",
-                                        "FLUX_JOB_SIZE", NULL};
-    const char *rank = first_set(ranks), *size = first_set(sizes);
-    bool speaks_pmi = rank != NULL;
-    // srun without PMI, too; but not the shell of a batch script, which has the same rank and no step
+    // Open MPI's mpirun; PMIx: prterun, srun --mpi=pmix, jsrun.
+    static const char *const joining[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", NULL};
+    static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", NULL};
+    // Not every Open MPI can join those of other launchers.
+    static const char *const others[] = {"PMI_RANK", "FLUX_TASK_RANK", NULL};
+    const char *rank = first_set(joining), *size = first_set(sizes);
+    const char *contexts = getenv("OMPI_NUM_APP_CTX");
+    bool joins = rank != NULL;
+    if (rank == NULL)
+        rank = first_set(others);
+    // srun without any of them; but not a batch script, which has a rank and is no step.
     if (rank == NULL && getenv("SLURM_STEP_ID") != NULL)
         rank = getenv("SLURM_PROCID");
-    const char *contexts = getenv("OMPI_NUM_APP_CTX");
     return (struct launcher){.is_present = rank != NULL,
                              .is_first = rank == NULL || strcmp(rank, "0") == 0,
-                             .is_several = speaks_pmi && size != NULL && atoi(size) > 1,
-                             .is_mixed = speaks_pmi && contexts != NULL && atoi(contexts) > 1};
+                             .is_several = joins && size != NULL && atoi(size) > 1,
+                             .is_mixed = joins && contexts != NULL && atoi(contexts) > 1};
 }
 
 // --------------------------------------------------------------------------- what the user has set

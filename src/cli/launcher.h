@@ -6,9 +6,9 @@
 
 // What the environment says before MPI starts.
 struct launcher {
-    bool is_present; // started by mpirun, srun or another one that speaks PMI
+    bool is_present; // started by mpirun, srun or the like
     bool is_first;   // no launcher, or its rank 0
-    bool is_several; // the first of more processes, or one of them: MPI can tell them apart
+    bool is_several; // one of several processes that MPI can bring together
     bool is_mixed;   // mpirun was given several command lines, `mpirun ... : ...`
 };
 

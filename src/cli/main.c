@@ -112,8 +112,8 @@ static int run_call(int argc, char **argv, const struct launcher *launcher) {
     struct mmul_error err = {0};
     mmul_call_parse(argc, argv, &call, &err);
     bool is_local = call.command != NULL && !call.command->needs_mpi;
-    if (is_local && launcher->is_present && !launcher->is_several && !launcher->is_first)
-        return EXIT_SUCCESS; // of a launcher without which MPI cannot start
+    if (is_local && !launcher->is_several && !launcher->is_first)
+        return EXIT_SUCCESS; // nobody can be asked what the others do
     if ((is_local && !launcher->is_several) || (err.status != MMUL_OK && !launcher->is_present))
         return run_alone(&call, &err);
     return run_on_all_ranks(launcher, &call, &err);

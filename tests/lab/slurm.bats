@@ -93,3 +93,18 @@ expect_failed_job() {
     submit 2 A=short.bin
     expect_failed_job 65 "'short.bin' is shorter than its header says: 20271 bytes, expected 20272 for 61 x 83 float32"
 }
+
+@test "a batch script's own process starts alone, srun's processes start together" {
+    cat > alone.sbatch << 'END'
+#!/bin/sh
+OMPI_MCA_btl_base_verbose=10 "$MPIMATMUL" mul A.bin B.bin -o C.bin --device cpu --quiet 2>&1 |
+    sed -n 's/.*components_open: found loaded component //p' | xargs echo alone:
+srun --mpi=pmix "$MPIMATMUL" info A.bin
+END
+    run --separate-stderr timeout 60 sbatch --wait --ntasks=2 --output=alone.log alone.sbatch < /dev/null
+    cat alone.log
+    expect_status 0
+    expect_product C.bin
+    [ "$(head -n 1 alone.log)" = "alone: self" ]
+    [ "$(grep -c '^bin 1 ' alone.log)" -eq 1 ]
+}
