@@ -151,14 +151,6 @@ static enum mmul_status run_tuners(const struct mmul_tune_options *options,
     return MMUL_ERR_UNAVAILABLE;
 }
 
-static enum mmul_status read_files(const struct mmul_tune_options *options,
-                                   struct mmul_tuning *tuning, struct mmul_error *err) {
-    enum mmul_status status = MMUL_OK;
-    for (int i = 0; i < options->file_count && status == MMUL_OK; i++)
-        status = mmul_tuning_read(options->files[i], tuning, err);
-    return status;
-}
-
 // ------------------------------------------------------------------------------------------ a trial
 
 struct trial {
@@ -212,26 +204,6 @@ static enum mmul_status try_in_child(const char *device, const struct mmul_tunin
                      end == MMUL_CHILD_CRASHED ? "signal" : "status", detail);
 }
 
-// What fails with tuned parameters and did well without is their fault.
-static enum mmul_status try_tuned(const char *device, const struct mmul_tuning *tuning,
-                                  struct verdict *verdict, struct mmul_error *err) {
-    struct mmul_error found;
-    enum mmul_status status = try_in_child(device, tuning, verdict, &found);
-    if (status == MMUL_OK)
-        return status;
-    return mmul_fail(err, status == MMUL_ERR_DATA ? MMUL_ERR_DATA : MMUL_ERR_WRONG,
-                     "the tuned parameters are not kept: %.900s", found.text);
-}
-
-static enum mmul_status check_device(const struct mmul_tuning *tuning,
-                                     const struct mmul_device_info *info, struct mmul_error *err) {
-    if (strcmp(tuning->device, info->name) == 0)
-        return MMUL_OK;
-    return mmul_fail(err, MMUL_ERR_DATA,
-                     "the parameters were measured on '%s', device '%s' is '%s'", tuning->device,
-                     info->id, info->name);
-}
-
 // ------------------------------------------------------------------------------------------- tuning
 
 // Tries the set and keeps it.
@@ -239,9 +211,11 @@ static enum mmul_status keep(const struct mmul_tune_options *options, struct mmu
                              const struct verdict *before, struct mmul_tune_result *result,
                              struct mmul_error *err) {
     struct verdict after;
-    enum mmul_status status = try_tuned(options->device, tuning, &after, err);
-    if (status != MMUL_OK)
-        return status;
+    struct mmul_error why;
+    enum mmul_status status = try_in_child(options->device, tuning, &after, &why);
+    if (status != MMUL_OK) // what did well without them is their fault
+        return mmul_fail(err, status == MMUL_ERR_DATA ? MMUL_ERR_DATA : MMUL_ERR_WRONG,
+                         "the tuned parameters are not kept: %.900s", why.text);
     struct mmul_tune_result found = {.device = before->info,
                                      .kernels = tuning->count,
                                      .flops_before = before->flops,
@@ -268,17 +242,21 @@ enum mmul_status mmul_tune(const struct mmul_tune_options *options, struct mmul_
         return mmul_fail(err, MMUL_ERR_USAGE, "'%s' is not an OpenCL device: expected P:D",
                          options->device);
     }
-    enum mmul_status status = options->files != NULL ? read_files(options, &tuning, err) : MMUL_OK;
+    enum mmul_status status = MMUL_OK;
+    for (int i = 0; i < options->file_count && status == MMUL_OK; i++)
+        status = mmul_tuning_read(options->files[i], &tuning, err);
     if (status == MMUL_OK) {
         tell(options, "trying the device as it is ...");
         status = try_in_child(options->device, &none, &before, err);
     }
     if (status == MMUL_OK && options->files == NULL)
         status = run_tuners(options, &tuning, err);
-    if (status == MMUL_OK)
-        status = check_device(&tuning, &before.info, err);
     if (status != MMUL_OK)
         return status;
+    if (strcmp(tuning.device, before.info.name) != 0)
+        return mmul_fail(err, MMUL_ERR_DATA,
+                         "the parameters were measured on '%s', device '%s' is '%s'", tuning.device,
+                         before.info.id, before.info.name);
     tell(options, "trying %d tuned kernel%s ...", tuning.count, tuning.count == 1 ? "" : "s");
     return keep(options, &tuning, &before, result, err);
 }
