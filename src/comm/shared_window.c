@@ -77,7 +77,7 @@ static enum mmul_status open_announced(const struct announcement *from, const ch
     return mmul_fail(err, MMUL_ERR_SYSTEM, "'%s' is not %s of the node leader", path, name);
 }
 
-// Mappings begin on a page, what is wanted anywhere in it.
+// Mappings begin on a page, what is wanted anywhere in it. On success fd is the mapping's.
 static enum mmul_status map_pages(int fd, const struct announcement *from, const char *name,
                                   struct mmul_shared *shared, struct mmul_error *err) {
     char text[32];
@@ -90,13 +90,16 @@ static enum mmul_status map_pages(int fd, const struct announcement *from, const
     *shared = (struct mmul_shared){.data = (char *)pages + before,
                                    .bytes = from->bytes,
                                    .mapping = pages,
-                                   .mapped_bytes = bytes};
+                                   .mapped_bytes = bytes,
+                                   .fd = fd};
     return MMUL_OK;
 }
 
 void mmul_shared_destroy(struct mmul_shared *shared) {
-    if (shared->mapping != NULL)
+    if (shared->mapping != NULL) {
         munmap(shared->mapping, (size_t)shared->mapped_bytes);
+        close(shared->fd);
+    }
     *shared = (struct mmul_shared){0};
 }
 
@@ -112,7 +115,7 @@ static enum mmul_status share(const struct mmul_comm *comm, struct announcement 
         status = open_announced(&from, name, &fd, err);
     if (status == MMUL_OK)
         status = map_pages(fd, &from, name, shared, err);
-    if (fd >= 0)
+    if (fd >= 0 && status != MMUL_OK)
         close(fd);
     // The leader may close its own when all have opened it.
     enum mmul_status waited = mmul_comm_node_barrier(comm, status == MMUL_OK ? err : &later);

@@ -9,6 +9,7 @@ struct mmul_shared {
     int64_t bytes;
     void *mapping; // the pages around it; NULL: borrowed memory, or nothing
     int64_t mapped_bytes;
+    int fd; // of what is mapped, open as long as the mapping; of no meaning without one
 };
 
 // Collective over node. The leader makes the segment (memfd, space allocated at once, so that a

@@ -60,6 +60,21 @@ static void begin_watch(struct mmul_run *run, const struct mmul_product *product
     atomic_store(&run->product_until, latest(run, flops));
 }
 
+enum mmul_status mmul_run_look(void *context, int64_t done, int64_t total, struct mmul_error *err) {
+    struct mmul_run *run = context;
+    (void)done;
+    (void)total;
+    if (is_cancelled(run))
+        return mmul_fail(err, MMUL_ERR_STOPPED, "another failure has ended the run");
+    return mmul_views_check_same(&run->views, err);
+}
+
+void mmul_run_fail_compute(struct mmul_run *run, const struct mmul_error *err) {
+    if (err->status != MMUL_ERR_STOPPED)
+        run->compute_error = *err;
+    atomic_store(&run->board->cancelled, 1);
+}
+
 static enum mmul_status multiply_and_check(struct mmul_run *run, struct mmul_verifier *verifier,
                                            const struct mmul_product *product, const char *place,
                                            struct mmul_error *err) {
@@ -140,8 +155,7 @@ void mmul_run_compute(struct mmul_run *run) {
                 break;
             struct mmul_error err; // a device that was replaced leaves its words in it
             if (compute_step(run, step, &err) != MMUL_OK) {
-                run->compute_error = err;
-                atomic_store(&run->board->cancelled, 1);
+                mmul_run_fail_compute(run, &err);
                 break;
             }
         }

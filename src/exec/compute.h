@@ -17,6 +17,15 @@ int64_t mmul_run_widen(const struct mmul_run *run, struct mmul_step *step);
 enum mmul_status mmul_run_compute_part(struct mmul_run *run, struct mmul_step step,
                                        const struct mmul_part *part, struct mmul_error *err);
 
+// For the verifiers of a run, `context` (verify.h): numbers that cannot be are blamed on a device only
+// when the inputs are what they were, and are not computed again when the run has been cancelled
+// (MMUL_ERR_STOPPED).
+enum mmul_status mmul_run_look(void *context, int64_t done, int64_t total, struct mmul_error *err);
+
+// The compute thread's failure: cancels the node's other work. MMUL_ERR_STOPPED is not one: somebody
+// else's ended the work. Local.
+void mmul_run_fail_compute(struct mmul_run *run, const struct mmul_error *err);
+
 // Buffers of pieces hold other numbers from now on. Local.
 void mmul_run_forget_pieces(struct mmul_run *run);
 

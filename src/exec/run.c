@@ -11,6 +11,7 @@
 #include "exec/compute.h"
 #include "exec/tail.h"
 #include "exec/traffic.h"
+#include "io/matrix_file.h"
 #include "plan/panels.h"
 
 // -------------------------------------------------------------------------------------- creating
@@ -55,7 +56,8 @@ static enum mmul_status create_verifier(struct mmul_run *run, struct mmul_error 
                                         .panel_units_max = whole ? most_units(run) : panel,
                                         .k_max = p->k,
                                         .piece_count = 1,
-                                        .seed = plan->verify_seed},
+                                        .seed = plan->verify_seed,
+                                        .watch = {mmul_run_look, run}},
         err);
 }
 
@@ -72,7 +74,8 @@ static enum mmul_status create_tail_verifier(struct mmul_run *run, struct mmul_e
                                         .panel_units_max = plan->tail_most,
                                         .k_max = plan->problem.k,
                                         .piece_count = mmul_schedule_panels(plan),
-                                        .seed = plan->verify_seed},
+                                        .seed = plan->verify_seed,
+                                        .watch = {mmul_run_look, run}},
         err);
 }
 
@@ -248,6 +251,19 @@ static enum mmul_attention attend(void *context) {
     return atomic_load(&threads->run->has_computed) ? MMUL_ATTEND_FINISHED : MMUL_ATTEND_NOTHING;
 }
 
+// Root. All blocks were right, each for the numbers it was made from: whether those were the same for
+// all, nobody can tell.
+static void warn_of_writers(struct mmul_run *run) {
+    const struct mmul_matmul *args = run->args;
+    const struct mmul_matrix *inputs[] = {args->a, args->b, args->beta != 0 ? args->c_in : NULL};
+    for (int i = 0; i < 3; i++)
+        if (inputs[i] != NULL && mmul_matrix_was_written(inputs[i]))
+            mmul_context_warn(run->context,
+                              "'%s' was written to while it was used: the result may be partly "
+                              "of its old and partly of its new numbers",
+                              mmul_matrix_name(inputs[i]));
+}
+
 enum mmul_status mmul_run_steps(struct mmul_run *run, struct mmul_error *err) {
     const struct mmul_comm *comm = run->context->comm;
     struct threads threads = {.run = run};
@@ -266,6 +282,8 @@ enum mmul_status mmul_run_steps(struct mmul_run *run, struct mmul_error *err) {
         status = mmul_views_check(&run->views, err);
     mmul_traffic_fini(&threads.traffic);
     status = mmul_comm_agree(comm, status, err);
+    if (status == MMUL_OK && comm->rank == 0)
+        warn_of_writers(run);
     if (run->stored > run->computed)
         run->mine.gather_seconds += run->stored - run->computed;
     return status;

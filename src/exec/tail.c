@@ -302,10 +302,8 @@ void mmul_tail_compute(struct mmul_tail *tail) {
             run->mine.scatter_seconds += mmul_clock_now() - begin;
             continue;
         }
-        if (!claim->failed && !is_cancelled(tail) && compute_claim(tail, claim, &err) != MMUL_OK) {
-            run->compute_error = err;
-            atomic_store(&run->board->cancelled, 1);
-        }
+        if (!claim->failed && !is_cancelled(tail) && compute_claim(tail, claim, &err) != MMUL_OK)
+            mmul_run_fail_compute(run, &err);
         claim->failed |= is_cancelled(tail);
         atomic_store(&claim->state, MMUL_CLAIM_COMPUTED);
     }

@@ -5,6 +5,8 @@
 // rows are split, that is the transposed product. Counts what it saw; prints nothing.
 #include "exec/verify.h"
 
+#include <string.h>
+
 #include "base/memory.h"
 #include "base/status.h"
 
@@ -12,7 +14,7 @@ enum mmul_status mmul_verifier_init(struct mmul_verifier *verifier,
                                     const struct mmul_verifier_request *request,
                                     struct mmul_error *err) {
     const struct mmul_verifier_request *r = request;
-    *verifier = (struct mmul_verifier){.axis = r->axis, .seed = r->seed};
+    *verifier = (struct mmul_verifier){.axis = r->axis, .seed = r->seed, .watch = r->watch};
     enum mmul_status status =
         MMUL_ALLOCATE(verifier->wrong, r->panel_units_max, "verification", err);
     if (status == MMUL_OK)
@@ -63,21 +65,40 @@ static enum mmul_status begin_check(struct mmul_verifier *v, const struct mmul_p
     return status;
 }
 
-// Computes every run of wrong lines again.
+static enum mmul_status look(const struct mmul_verifier *v, int64_t done, int64_t total,
+                             struct mmul_error *err) {
+    return v->watch.look != NULL ? v->watch.look(v->watch.context, done, total, err) : MMUL_OK;
+}
+
+// Lines that are computed again between two looks: about a second's work of plain loops.
+static int64_t lines_at_once(const struct mmul_worker *worker, const struct mmul_product *p) {
+    static const double flops = 4e8;
+    if (strcmp(worker->context->device_name, "reference") != 0)
+        return p->m;
+    double lines = flops / (2.0 * (double)p->n * (double)p->k);
+    return lines >= (double)p->m ? p->m : (int64_t)lines + 1;
+}
+
+// Computes every run of wrong lines again, of which there are `wrong`.
 static enum mmul_status recompute(struct mmul_verifier *v, struct mmul_worker *worker,
-                                  const struct mmul_product *p, struct mmul_error *err) {
+                                  const struct mmul_product *p, int64_t wrong,
+                                  struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
+    int64_t done = 0, most = lines_at_once(worker, p);
     for (int64_t begin = 0; status == MMUL_OK && begin < p->m; begin++) {
         if (!v->wrong[begin])
             continue;
         int64_t end = begin + 1;
-        while (end < p->m && v->wrong[end])
+        while (end < p->m && v->wrong[end] && end - begin < most)
             end++;
         const struct mmul_product lines = mmul_product_rows(p, begin, end);
         const struct mmul_product part = turn(v, &lines);
         status = mmul_worker_multiply(worker, &part, err);
         v->lines_recomputed += end - begin;
-        begin = end;
+        done += end - begin;
+        if (status == MMUL_OK)
+            status = look(v, done, wrong, err);
+        begin = end - 1;
     }
     return status;
 }
@@ -108,9 +129,11 @@ enum mmul_status mmul_verifier_check(struct mmul_verifier *verifier, struct mmul
     verifier->lines_checked += p.m;
     verifier->lines_wrong += wrong;
     while (wrong > 0) {
-        status = distrust(verifier, worker, wrong, place, err);
+        status = look(verifier, 0, wrong, err);
         if (status == MMUL_OK)
-            status = recompute(verifier, worker, &p, err);
+            status = distrust(verifier, worker, wrong, place, err);
+        if (status == MMUL_OK)
+            status = recompute(verifier, worker, &p, wrong, err);
         if (status != MMUL_OK)
             return status;
         wrong = mmul_check_rows(check, &p, 0, p.m, verifier->wrong);

@@ -23,12 +23,21 @@ struct mmul_projected {
     int64_t units, ld;
 };
 
+// Who watches over a verifier. `look` is called before a device is distrusted, and between the parts
+// of what is computed again, `done` of `total` lines so far. Anything but MMUL_OK ends the check
+// with it: the operands are not what they were, or nobody needs the result any more.
+struct mmul_verifier_watch {
+    enum mmul_status (*look)(void *context, int64_t done, int64_t total, struct mmul_error *err);
+    void *context;
+};
+
 struct mmul_verifier {
     struct mmul_projected *pieces; // owned
     int64_t piece_count, oldest;   // oldest: makes room for the next one
     unsigned char *wrong;          // owned: a flag per unit of the largest panel
     enum mmul_axis axis;
     uint64_t seed;
+    struct mmul_verifier_watch watch;
     int64_t lines_checked, lines_wrong, lines_recomputed; // units of panels, see above
 };
 
@@ -37,6 +46,7 @@ struct mmul_verifier_request {
     int64_t piece_units_max, panel_units_max, k_max;
     int64_t piece_count; // that are remembered, at least 1
     uint64_t seed;
+    struct mmul_verifier_watch watch; // look NULL: nobody
 };
 
 // Takes piece_count * mmul_check_bytes(piece_units_max, k_max) + panel_units_max bytes. Fails with
@@ -52,7 +62,7 @@ void mmul_verifier_forget(struct mmul_verifier *verifier);
 
 // Checks a block that `worker` computed, repairing what is wrong: `product` is C[piece, panel] when
 // rows are split, C[panel, piece] when columns are. `place` names it in errors ("rows 100-200 of
-// matrix 3"). Fails with MMUL_ERR_WRONG when it stays wrong.
+// matrix 3"). Fails with MMUL_ERR_WRONG when it stays wrong, and as the watch's look does.
 enum mmul_status mmul_verifier_check(struct mmul_verifier *verifier, struct mmul_worker *worker,
                                      const struct mmul_product *product, const char *place,
                                      struct mmul_error *err);

@@ -217,10 +217,12 @@ static enum mmul_status find_source(const struct mmul_comm *comm, const struct o
     return MMUL_OK;
 }
 
-// Local, of a view that is mapped.
+// Local, of a view that is mapped. Other nodes have a clock of their own for the same file.
 static enum mmul_status watch(const struct mmul_shared *view, const struct offer *offer,
-                              struct mmul_view_origin *origin, struct mmul_error *err) {
+                              bool is_roots, struct mmul_view_origin *origin,
+                              struct mmul_error *err) {
     origin->end = offer->extent.offset + offer->extent.bytes;
+    origin->stored_ns = is_roots ? offer->extent.stored_ns : mmul_file_stored_ns(view->fd);
     enum mmul_status status = mmul_copy_text(offer->name, &origin->name, err);
     if (status == MMUL_OK)
         status = mmul_guard_create(view->mapping, view->mapped_bytes, &origin->guard, err);
@@ -241,10 +243,10 @@ static enum mmul_status open_view(const struct mmul_comm *comm, const struct off
         status = find_source(comm, offers, matrix, &source, err);
     mapped = mmul_shared_map(comm, &source, view, status == MMUL_OK ? err : &later);
     status = status == MMUL_OK ? mapped : status;
-    origin->fd = source.fd;
-    origin->owns_fd = source.fd >= 0 && comm->rank != 0;
+    if (source.fd >= 0 && comm->rank != 0)
+        close(source.fd); // opened for this; root's is the matrix's
     if (status == MMUL_OK && view->mapping != NULL)
-        status = watch(view, &offers->all[matrix], origin, err);
+        status = watch(view, &offers->all[matrix], comm->node_index == 0, origin, err);
     return status;
 }
 
@@ -276,16 +278,31 @@ enum mmul_status mmul_views_open(struct mmul_context *context, const struct mmul
     return status;
 }
 
-enum mmul_status mmul_views_check(const struct mmul_views *views, struct mmul_error *err) {
+static enum mmul_status check(const struct mmul_views *views, bool same, struct mmul_error *err) {
+    const struct mmul_shared *const all[] = {&views->a, &views->b, &views->c_in, &views->c};
     enum mmul_status status = MMUL_OK;
     for (int i = A; status == MMUL_OK && i < MATRICES; i++) {
         const struct mmul_view_origin *origin = &views->origins[i];
-        const struct mmul_mapped_file file = {
-            .name = origin->name, .fd = origin->fd, .end = origin->end, .is_output = i == C};
-        if (origin->guard != NULL)
-            status = mmul_mapped_check(&file, mmul_guard_has_failed(origin->guard), err);
+        if (origin->guard == NULL)
+            continue;
+        const struct mmul_mapped_file file = {.name = origin->name,
+                                              .fd = all[i]->fd,
+                                              .end = origin->end,
+                                              .stored_ns = origin->stored_ns,
+                                              .is_output = i == C};
+        status = mmul_mapped_check(&file, mmul_guard_has_failed(origin->guard), err);
+        if (status == MMUL_OK && same)
+            status = mmul_mapped_check_same(&file, err);
     }
     return status;
+}
+
+enum mmul_status mmul_views_check(const struct mmul_views *views, struct mmul_error *err) {
+    return check(views, false, err);
+}
+
+enum mmul_status mmul_views_check_same(const struct mmul_views *views, struct mmul_error *err) {
+    return check(views, true, err);
 }
 
 void mmul_views_close(struct mmul_views *views) {
@@ -294,8 +311,6 @@ void mmul_views_close(struct mmul_views *views) {
         mmul_guard_destroy(origin->guard);
         mmul_shared_destroy(view_at(views, i));
         mmul_free(origin->name);
-        if (origin->owns_fd)
-            close(origin->fd);
     }
     *views = (struct mmul_views){0};
 }

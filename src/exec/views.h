@@ -20,9 +20,8 @@
 struct mmul_view_origin {
     struct mmul_guard *guard; // owned
     char *name;               // owned
-    int fd;                   // on leaders, to ask for the file's length; -1 elsewhere
-    bool owns_fd;
-    int64_t end; // byte the file has to reach
+    int64_t end;              // byte the file has to reach
+    int64_t stored_ns;        // when the file was last written to
 };
 
 // `data` is the first stored element; NULL where this rank cannot use the matrix so.
@@ -54,6 +53,10 @@ enum mmul_status mmul_views_open(struct mmul_context *context, const struct mmul
 // Fails with MMUL_ERR_DATA (an input has become shorter), MMUL_ERR_NO_INPUT (it could not be
 // read), MMUL_ERR_IO (the same for the output).
 enum mmul_status mmul_views_check(const struct mmul_views *views, struct mmul_error *err);
+
+// Local. The same, for numbers that cannot be: has somebody written to an input meanwhile, too?
+// Fails as mmul_views_check does, with MMUL_ERR_DATA for such an input.
+enum mmul_status mmul_views_check_same(const struct mmul_views *views, struct mmul_error *err);
 
 // Local. Views that are {0} are legal.
 void mmul_views_close(struct mmul_views *views);

@@ -15,6 +15,10 @@
 #include "model/dtype.h"
 #include "model/matrix.h"
 
+static int64_t nanoseconds(struct timespec time) {
+    return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
+}
+
 static bool map_a_page(int fd, bool writable) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
@@ -46,8 +50,10 @@ static bool is_aligned(const struct mmul_extent *extent, enum mmul_dtype dtype) 
 bool mmul_matrix_extent(const struct mmul_matrix *matrix, struct mmul_extent *extent) {
     const struct mmul_matrix_info *info = &matrix->info;
     struct mmul_error ignored;
-    struct mmul_extent found = {
-        .memory = (void *)matrix->memory, .fd = matrix->fd, .offset = matrix->data_offset};
+    struct mmul_extent found = {.memory = (void *)matrix->memory,
+                                .fd = matrix->fd,
+                                .offset = matrix->data_offset,
+                                .stored_ns = nanoseconds(matrix->stored)};
     if (info->stored != info->delivered || info->fortran_order || info->big_endian)
         return false;
     if (mmul_shape_bytes(info->shape, info->stored, &found.bytes, &ignored) != MMUL_OK)
@@ -93,6 +99,22 @@ static enum mmul_status fail_shorter(const struct mmul_mapped_file *file, int64_
                      file->name, (long long)end, (long long)file->end);
 }
 
+int64_t mmul_file_stored_ns(int fd) {
+    struct stat now;
+    if (fd < 0 || fstat(fd, &now) != 0)
+        return 0;
+    return nanoseconds(now.st_mtim);
+}
+
+enum mmul_status mmul_mapped_check_same(const struct mmul_mapped_file *file,
+                                        struct mmul_error *err) {
+    if (file->is_output || file->fd < 0 || mmul_file_stored_ns(file->fd) == file->stored_ns)
+        return MMUL_OK;
+    mmul_fail(err, MMUL_ERR_DATA, "'%s' was written to while it was used", file->name);
+    mmul_hint(err, "leave inputs alone until the job has ended");
+    return MMUL_ERR_DATA;
+}
+
 enum mmul_status mmul_mapped_check(const struct mmul_mapped_file *file, bool has_failed,
                                    struct mmul_error *err) {
     struct stat now;
@@ -100,5 +122,8 @@ enum mmul_status mmul_mapped_check(const struct mmul_mapped_file *file, bool has
         return fail_mapped(file, errno, err);
     if (file->fd >= 0 && now.st_size < file->end)
         return fail_shorter(file, now.st_size, err);
-    return has_failed ? fail_mapped(file, EIO, err) : MMUL_OK;
+    if (!has_failed)
+        return MMUL_OK;
+    enum mmul_status status = mmul_mapped_check_same(file, err); // shorter for a while, say
+    return status == MMUL_OK ? fail_mapped(file, EIO, err) : status;
 }

@@ -53,6 +53,7 @@ static enum mmul_status open_file(struct mmul_matrix *matrix, struct mmul_error 
     }
     matrix->device = found.st_dev;
     matrix->inode = found.st_ino;
+    matrix->stored = found.st_mtim;
     matrix->info.file_bytes = found.st_size;
     return MMUL_OK;
 }
@@ -228,6 +229,13 @@ struct mmul_matrix_info mmul_matrix_info(const struct mmul_matrix *matrix) {
 
 const char *mmul_matrix_name(const struct mmul_matrix *matrix) {
     return matrix->name;
+}
+
+bool mmul_matrix_was_written(const struct mmul_matrix *matrix) {
+    struct stat now;
+    return matrix->fd >= 0 && fstat(matrix->fd, &now) == 0 &&
+           (now.st_mtim.tv_sec != matrix->stored.tv_sec ||
+            now.st_mtim.tv_nsec != matrix->stored.tv_nsec);
 }
 
 bool mmul_matrix_is_file(const struct mmul_matrix *matrix, const struct stat *file) {

@@ -15,6 +15,7 @@ struct mmul_matrix {
     void *fortran;      // owned: `delivered` elements in Fortran order; NULL: C order
     dev_t device;       // of a file
     ino_t inode;
+    struct timespec stored; // when it was last written to, as it was opened
 };
 
 // mmul_matrix_open, but sizes of 0 are legal for rows and cols (a shard of a part without rows).
@@ -30,6 +31,9 @@ enum mmul_status mmul_matrix_read_run(const struct mmul_matrix *matrix, int64_t 
 // Fails with MMUL_ERR_DATA: the file has lost its end since it was opened.
 enum mmul_status mmul_matrix_fail_shorter(const char *name, int64_t end, int64_t expected,
                                           struct mmul_error *err);
+
+// Has somebody written to the file since it was opened? Never to memory.
+bool mmul_matrix_was_written(const struct mmul_matrix *matrix);
 
 // Is this open file the input? Never for memory.
 bool mmul_matrix_is_file(const struct mmul_matrix *matrix, const struct stat *file);

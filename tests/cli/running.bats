@@ -101,21 +101,42 @@ expect_right_result() {
     [ "$(sed -n 's/^ *"claimed": \([0-9]*\),*$/\1/p' report.json | paste -sd+ | bc)" -eq 0 ]
 }
 
-# A job of some seconds, and A cut when it has begun.
-@test "an input that becomes shorter while it is used ends the job" {
-    job=("$MPIMATMUL" mul A.bin B.bin -o D.bin --progress none --weights equal --device faulty:delay=2s:cpu)
-    timeout 60 mpirun -q -n 2 "${job[@]}" > out 2> err < /dev/null 3>&- &
+# meanwhile RULES COMMAND...: a job of some seconds on devices with these rules, and the command when it has
+# begun. Sets code.
+meanwhile() {
+    local rules=$1
+    shift
+    timeout 60 mpirun -q -n 2 "$MPIMATMUL" mul A.bin B.bin -o D.bin --progress none --weights equal \
+        --device "faulty:delay=2s$rules:cpu" > out 2> err < /dev/null 3>&- &
     for ((i = 0; i < 100; i++)); do
         [ ! -e D.bin.part ] || break
         sleep 0.1
     done
     sleep 0.7
-    truncate -s 4096 A.bin
+    "$@"
     code=0
     wait $! || code=$?
+}
+
+@test "an input that becomes shorter while it is used ends the job" {
+    meanwhile "" truncate -s 4096 A.bin
     [ $code -eq 65 ]
     grep -q "mpimatmul: 'A.bin' has become shorter than its header says: it ends at byte 4096" err
     [ ! -e D.bin ] && [ ! -e D.bin.part ]
+}
+
+# The numbers that do not fit are the device's here, but nobody can know that.
+@test "numbers that do not fit are blamed on an input that was written to, not on a device" {
+    meanwhile ,corrupt=1 touch B.bin
+    [ $code -eq 65 ]
+    # Both ranks find it; the later one may have been told to stop already.
+    [ "$(sed 's/rank 1 on [^:]*: //' err)" = "mpimatmul: 'B.bin' was written to while it was used
+  hint: leave inputs alone until the job has ended" ] || { cat err; return 1; }
+    [ ! -e D.bin ] && [ ! -e D.bin.part ]
+    meanwhile "" touch B.bin
+    [ $code -eq 0 ]
+    grep -x "mpimatmul: warning: 'B.bin' was written to while it was used: the result may be partly of its old and \
+partly of its new numbers" err
 }
 
 @test "reproducible: the same bits twice, whatever the devices did meanwhile" {

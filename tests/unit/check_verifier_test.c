@@ -154,6 +154,47 @@ static void what_no_device_puts_right_is_an_error(void **state) {
     teardown(&bench);
 }
 
+// How often `look` was called, and from which call on it refuses.
+struct watch {
+    int calls, refuses_from;
+    int64_t done, total;
+};
+
+static enum mmul_status look(void *context, int64_t done, int64_t total, struct mmul_error *err) {
+    struct watch *watch = context;
+    watch->done = done;
+    watch->total = total;
+    if (++watch->calls < watch->refuses_from)
+        return MMUL_OK;
+    return mmul_fail(err, MMUL_ERR_DATA, "'B.bin' was written to");
+}
+
+// Two runs of wrong lines: looked at before the device is replaced and after each of them.
+static void whoever_watches_is_asked_before_a_device_is_blamed(void **state) {
+    (void)state;
+    for (int refuses_from = 1; refuses_from <= 4; refuses_from++) {
+        struct bench bench;
+        struct rank rank;
+        struct watch watch = {.refuses_from = refuses_from};
+        setup(&bench, shape_for(MMUL_ROWS, 0), INTEGER, INTEGER, 1);
+        start(&rank, &bench, MMUL_ROWS);
+        rank.verifier.watch = (struct mmul_verifier_watch){look, &watch};
+        const struct mmul_product block = panel_of(&bench, MMUL_ROWS, 0);
+        compute(&rank, &block);
+        assert_int_equal(check(&rank, &block), MMUL_OK);
+        assert_int_equal(watch.calls, 0);
+        spoil_lines(&block, MMUL_ROWS);
+        enum mmul_status status = check(&rank, &block);
+        assert_int_equal(status, refuses_from < 4 ? MMUL_ERR_DATA : MMUL_OK);
+        assert_int_equal(watch.calls, refuses_from < 4 ? refuses_from : 3);
+        assert_int_equal(watch.total, 4);
+        assert_int_equal(watch.done, refuses_from == 1 ? 0 : refuses_from == 2 ? 3 : 4);
+        assert_int_equal(rank.context.replacements, refuses_from == 1 ? 0 : 1);
+        stop(&rank);
+        teardown(&bench);
+    }
+}
+
 static void assert_computed_and_right(struct rank *rank, const struct mmul_product *block) {
     compute(rank, block);
     assert_int_equal(check(rank, block), MMUL_OK);
@@ -276,6 +317,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wrong_lines_of_a_panel_are_computed_again),
         cmocka_unit_test(what_no_device_puts_right_is_an_error),
+        cmocka_unit_test(whoever_watches_is_asked_before_a_device_is_blamed),
         cmocka_unit_test(as_many_pieces_as_asked_for_are_remembered),
         cmocka_unit_test(a_piece_is_projected_until_there_is_another_one),
         cmocka_unit_test(without_alpha_blocks_are_checked_and_put_right),
