@@ -6,5 +6,19 @@
 # hwloc, inside mpirun and its daemons, otherwise loads every OpenCL and X driver of the machine before any rank
 # starts: that doubles the start-up time, and a broken driver takes mpirun down with it. It is a variable of the
 # environment and not an Open MPI parameter, so mpimatmul.tune cannot hold it. On other hosts it must be set
-# too: put this line into the login file that ssh reads there (~/.bashrc, above any test for a terminal).
+# too: put the next line into the login file that ssh reads there (~/.bashrc, above any test for a terminal).
 export HWLOC_COMPONENTS=-opencl,-gl
+
+# Without a fabric Open MPI still searches for one in every process of a job: 0.2 s and more. So the launching
+# machine decides, once for the whole job and never rank by rank: where it has no InfiniBand, Omni-Path or Slingshot
+# device, TCP and shared memory (ob1) are all there is; with one, Open MPI keeps its own choice (UCX where that is
+# installed). A pml that you have set, in the environment, in Open MPI's files or with `mpirun --mca pml`, stays.
+if [ -z "${OMPI_MCA_pml+set}" ] && ! grep -Eqs '^[[:blank:]]*pml[[:blank:]]*=[[:blank:]]*[^^[:space:]]' \
+    "${HOME:-}/.openmpi/mca-params.conf" /etc/openmpi/openmpi-mca-params.conf; then
+    if [ -z "$(find /sys/class/infiniband /sys/class/cxi -mindepth 1 2> /dev/null)" ]; then
+        export OMPI_MCA_pml=ob1
+        echo "mpimatmul: no fabric on this machine: Open MPI goes by TCP and shared memory (OMPI_MCA_pml=ob1)" >&2
+    else
+        echo "mpimatmul: a fabric on this machine: Open MPI's own choice stays" >&2
+    fi
+fi

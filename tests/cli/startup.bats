@@ -82,8 +82,8 @@ opened() {
 @test "a process alone leaves the user's settings of Open MPI as they are" {
     operands
     unset "${!OMPI_MCA_@}"
-    export HOME=$PWD/home
     mkdir -p home/.openmpi
+    local HOME=$PWD/home
     [ "$(OMPI_MCA_btl=self,tcp opened)" = "ob1 self tcp" ]
     # A list of what to leave out is no choice of something else.
     echo 'pml = ^ucx' > home/.openmpi/mca-params.conf
@@ -92,4 +92,40 @@ opened() {
     [ "$(opened)" = "ob1 self tcp" ]
     echo 'pml = ^ob1' > other.conf
     [[ "$(OMPI_MCA_mca_base_param_files=$PWD/other.conf opened)" != *ob1* ]]
+}
+
+# environment FOLDER SHELL-TEXT: sources environment.sh on a machine with these device classes in /sys/class, and
+# prints what the text says then.
+environment() {
+    run --separate-stderr env HOME="$PWD/home" unshare --mount \
+        bash -c "mount --bind '$PWD/$1' /sys/class && . '$REPO/scripts/environment.sh' && $2"
+}
+
+@test "environment.sh chooses ob1 where the machine has no fabric, and says so" {
+    mkdir -p none empty/infiniband fabric/infiniband/mlx5_0 home/.openmpi
+    unshare --mount mount --bind "$PWD/none" /sys/class 2> /dev/null || skip "mounting over /sys needs root"
+    unset OMPI_MCA_pml HWLOC_COMPONENTS
+    for machine in none empty; do
+        # shellcheck disable=SC2016 # expanded there
+        environment $machine 'echo "$OMPI_MCA_pml $HWLOC_COMPONENTS"'
+        [ "$output" = "ob1 -opencl,-gl" ]
+        [ "$stderr" = "mpimatmul: no fabric on this machine: Open MPI goes by TCP and shared memory \
+(OMPI_MCA_pml=ob1)" ]
+    done
+    # shellcheck disable=SC2016
+    environment fabric 'echo "${OMPI_MCA_pml-unset}"'
+    [ "$output" = unset ]
+    [ "$stderr" = "mpimatmul: a fabric on this machine: Open MPI's own choice stays" ]
+}
+
+@test "environment.sh leaves the user's choice alone, without a word" {
+    mkdir -p home/.openmpi
+    # shellcheck disable=SC2016
+    local source='. "$0" && echo "${OMPI_MCA_pml-unset}"'
+    unset OMPI_MCA_pml
+    OMPI_MCA_pml=ucx run --separate-stderr sh -c "$source" "$REPO/scripts/environment.sh"
+    [ "$output" = ucx ] && [ -z "$stderr" ]
+    echo 'pml = ucx' > home/.openmpi/mca-params.conf
+    HOME=$PWD/home run --separate-stderr sh -eu -c "$source" "$REPO/scripts/environment.sh"
+    [ "$output" = unset ] && [ -z "$stderr" ]
 }
