@@ -39,23 +39,6 @@ static void unlock_guards(void) {
     atomic_flag_clear_explicit(&lock, memory_order_release);
 }
 
-static struct mmul_guard *guard_of(uintptr_t address) {
-    for (int i = 0; i < GUARDS; i++) {
-        uintptr_t end = atomic_load(&guards[i].end);
-        if (address < end && address >= atomic_load(&guards[i].begin))
-            return &guards[i];
-    }
-    return NULL;
-}
-
-// The whole range at once: the numbers are wrong anyway, and then it fails only once.
-static bool replace_pages(struct mmul_guard *guard) {
-    uintptr_t begin = atomic_load(&guard->begin), end = atomic_load(&guard->end);
-    atomic_store(&guard->has_failed, true);
-    return mmap((void *)begin, end - begin, PROT_READ | PROT_WRITE,
-                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) != MAP_FAILED;
-}
-
 static void pass_on(int number, siginfo_t *info, void *context) {
     if (previous.sa_flags & SA_SIGINFO) {
         previous.sa_sigaction(number, info, context);
@@ -72,8 +55,19 @@ static void pass_on(int number, siginfo_t *info, void *context) {
 
 static void handle_bus_error(int number, siginfo_t *info, void *context) {
     int saved = errno;
-    struct mmul_guard *guard = info->si_code > 0 ? guard_of((uintptr_t)info->si_addr) : NULL;
-    if (guard == NULL || !replace_pages(guard))
+    uintptr_t address = (uintptr_t)info->si_addr;
+    bool is_replaced = false;
+    for (int i = 0; info->si_code > 0 && !is_replaced && i < GUARDS; i++) {
+        uintptr_t begin = atomic_load(&guards[i].begin), end = atomic_load(&guards[i].end);
+        if (address < begin || address >= end)
+            continue;
+        // The whole range at once: the numbers are wrong anyway, and then it fails only once.
+        atomic_store(&guards[i].has_failed, true);
+        is_replaced =
+            mmap((void *)begin, end - begin, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) != MAP_FAILED;
+    }
+    if (!is_replaced)
         pass_on(number, info, context);
     errno = saved;
 }
@@ -89,33 +83,20 @@ static int install(void) {
     return 0;
 }
 
-// Under a handler that came later ours stays: that one may pass signals on to it.
-static void uninstall(void) {
-    struct sigaction now;
-    if (sigaction(SIGBUS, NULL, &now) == 0 && (now.sa_flags & SA_SIGINFO) &&
-        now.sa_sigaction == handle_bus_error)
-        is_installed = sigaction(SIGBUS, &previous, NULL) != 0;
-}
-
-static struct mmul_guard *take_guard(uintptr_t begin, uintptr_t end) {
-    for (int i = 0; i < GUARDS; i++) {
-        if (atomic_load(&guards[i].end) != 0)
-            continue;
-        atomic_store(&guards[i].has_failed, false);
-        atomic_store(&guards[i].begin, begin);
-        atomic_store(&guards[i].end, end);
-        guard_count++;
-        return &guards[i];
-    }
-    return NULL;
-}
-
 enum mmul_status mmul_guard_create(void *begin, int64_t bytes, struct mmul_guard **guard,
                                    struct mmul_error *err) {
+    struct mmul_guard *taken = NULL;
     lock_guards();
     int code = install();
-    struct mmul_guard *taken =
-        code == 0 ? take_guard((uintptr_t)begin, (uintptr_t)begin + (uintptr_t)bytes) : NULL;
+    for (int i = 0; code == 0 && taken == NULL && i < GUARDS; i++)
+        if (atomic_load(&guards[i].end) == 0)
+            taken = &guards[i];
+    if (taken != NULL) {
+        atomic_store(&taken->has_failed, false);
+        atomic_store(&taken->begin, (uintptr_t)begin);
+        atomic_store(&taken->end, (uintptr_t)begin + (uintptr_t)bytes);
+        guard_count++;
+    }
     unlock_guards();
     if (code != 0)
         return mmul_fail_errno(err, MMUL_ERR_SYSTEM, code, "cannot handle SIGBUS");
@@ -126,12 +107,16 @@ enum mmul_status mmul_guard_create(void *begin, int64_t bytes, struct mmul_guard
 }
 
 void mmul_guard_destroy(struct mmul_guard *guard) {
+    struct sigaction now;
     if (guard == NULL)
         return;
     lock_guards();
     atomic_store(&guard->end, 0);
-    if (--guard_count == 0)
-        uninstall();
+    // The last one takes our handler away; under a handler that came later it stays: that one may
+    // pass signals on to it.
+    if (--guard_count == 0 && sigaction(SIGBUS, NULL, &now) == 0 && (now.sa_flags & SA_SIGINFO) &&
+        now.sa_sigaction == handle_bus_error)
+        is_installed = sigaction(SIGBUS, &previous, NULL) != 0;
     unlock_guards();
 }
 

@@ -88,10 +88,6 @@ static int display_width(const char *cell, size_t length) {
     return width;
 }
 
-static bool is_letter_or_percent(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '%' || c == '/';
-}
-
 // A number, perhaps with a unit behind it ("12", "-0.5", "3 %", "1.5 GiB").
 static bool is_number(const char *cell, size_t length) {
     char copy[48];
@@ -105,20 +101,18 @@ static bool is_number(const char *cell, size_t length) {
         return false;
     if (*rest == ' ')
         rest++;
-    while (is_letter_or_percent(*rest))
+    while ((*rest >= 'a' && *rest <= 'z') || (*rest >= 'A' && *rest <= 'Z') || *rest == '%' ||
+           *rest == '/')
         rest++;
     return *rest == '\0';
-}
-
-static bool is_blank(const char *cell, size_t length) {
-    return length == 0 || (length == 1 && *cell == '-');
 }
 
 static void measure_cell(struct column *column, bool heading, const char *cell, size_t length) {
     int width = display_width(cell, length);
     if (width > column->width)
         column->width = width;
-    if (heading || is_blank(cell, length))
+    bool is_blank = length == 0 || (length == 1 && *cell == '-');
+    if (heading || is_blank)
         return;
     if (is_number(cell, length))
         column->has_number = true;

@@ -42,21 +42,16 @@ static void read_cpuinfo(const char *key, char *value, size_t capacity) {
     fclose(file);
 }
 
-static int count_units(void) {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0)
-        return CPU_COUNT(&set);
-    return (int)sysconf(_SC_NPROCESSORS_ONLN);
-}
-
 static void fill_info(struct mmul_device_info *info) {
+    cpu_set_t set;
+    bool has_set = sched_getaffinity(0, sizeof set, &set) == 0;
     int64_t bytes = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
     *info = (struct mmul_device_info){
         .id = "cpu",
         .platform = "OpenBLAS",
         .type = MMUL_DEVICE_CPU,
         .usable = true,
-        .compute_units = count_units(),
+        .compute_units = has_set ? CPU_COUNT(&set) : (int)sysconf(_SC_NPROCESSORS_ONLN),
         .memory_bytes = bytes,
         .max_allocation_bytes = bytes,
     };

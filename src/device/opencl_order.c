@@ -89,35 +89,24 @@ void mmul_opencl_use_fini(struct mmul_opencl_use *use) {
 
 // ------------------------------------------------------------------------------------------ begun
 
-// CL_SUCCESS while it runs, and when it ended well.
-static cl_int status_of(cl_event event, bool *ended) {
-    cl_int state = CL_COMPLETE;
-    cl_int code =
-        clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
-    *ended = code != CL_SUCCESS || state <= CL_COMPLETE;
-    return code != CL_SUCCESS ? code : state < CL_COMPLETE ? state : CL_SUCCESS;
-}
-
-// Drops what has ended, the oldest first; the first failure among it.
-static cl_int sweep(struct mmul_opencl_order *order) {
+// Drops what has ended, the oldest first. The first failure among it, else `wait_code`: what failed
+// says more than that waiting for it failed.
+static cl_int explain(struct mmul_opencl_order *order, cl_int wait_code) {
     cl_int first = CL_SUCCESS;
     for (unsigned i = 0; i < MMUL_OPENCL_BEGUN; i++) {
         cl_event *place = &order->begun[(order->next + i) % MMUL_OPENCL_BEGUN];
-        bool ended = false;
+        cl_int state = CL_COMPLETE; // negative: it failed
         if (*place == NULL)
             continue;
-        cl_int code = status_of(*place, &ended);
-        if (ended)
+        cl_int code =
+            clGetEventInfo(*place, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
+        if (code != CL_SUCCESS || state <= CL_COMPLETE)
             replace(place, NULL);
+        if (code == CL_SUCCESS && state < CL_COMPLETE)
+            code = state;
         first = first == CL_SUCCESS ? code : first;
     }
-    return first;
-}
-
-// What failed says more than that waiting for it failed.
-static cl_int explain(struct mmul_opencl_order *order, cl_int wait_code) {
-    cl_int code = sweep(order);
-    return code != CL_SUCCESS ? code : wait_code;
+    return first != CL_SUCCESS ? first : wait_code;
 }
 
 cl_int mmul_opencl_begin(struct mmul_opencl_order *order, enum mmul_opencl_queue queue,

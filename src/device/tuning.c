@@ -52,19 +52,13 @@ static bool is_known_kernel(const char *name) {
     return false;
 }
 
-// "MWG", "COPY_DIMX"
-static bool is_parameter_name(const char *name) {
-    size_t length = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789");
-    return length > 0 && name[length] == '\0' &&
-           length < sizeof((struct mmul_tuned_kernel *)0)->names[0];
-}
-
-// The precision is no parameter of a kernel, though tuners list it as one.
+// "MWG", "COPY_DIMX". The precision is no parameter of a kernel, though tuners list it as one.
 static bool add_parameter(struct mmul_tuned_kernel *kernel, const char *name, int64_t value) {
+    size_t length = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789");
     if (strcmp(name, "PRECISION") == 0)
         return true;
-    if (kernel->count == MMUL_TUNED_PARAMETERS || !is_parameter_name(name) || value < 0 ||
-        value > LARGEST_VALUE)
+    if (kernel->count == MMUL_TUNED_PARAMETERS || length == 0 || name[length] != '\0' ||
+        length >= sizeof kernel->names[0] || value < 0 || value > LARGEST_VALUE)
         return false;
     mmul_text_copy(kernel->names[kernel->count], sizeof kernel->names[0], name);
     kernel->values[kernel->count++] = value;

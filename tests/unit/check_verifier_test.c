@@ -2,6 +2,7 @@
 //
 // Blocks of a result, panel after panel, are checked and put right; what stays wrong is an error.
 // Operands are small integers, so a block that was put right equals the naive sums exactly.
+#include "base/status.h"
 #include "check_bench.h"
 
 #include "exec/verify.h"
