@@ -78,6 +78,28 @@ MMUL_API int mmul_context_warnings(const struct mmul_context *context,
 MMUL_API enum mmul_status mmul_context_update_warnings(struct mmul_context *context,
                                                        struct mmul_error *err);
 
+// ------------------------------------------------------------------------------------------ tests
+
+// Collective. Is every device right, and how fast? Each rank tests its own device; where the device
+// was not named, the first rank of a node also tests those that `auto` could take but no rank has,
+// and those that failed before. Products of odd sizes, with all transposes, 16-bit inputs, in
+// rectangles and two at once must be equal, element by element, to plain loops; then products of
+// 1024 to 8192 rows are timed, as far as one is expected to take no more than a second, and transfers.
+// What was found is stored beside what mmul_context_calibrate stores. From then on, until it passes or has another
+// driver version, `auto` leaves a device that failed alone; so it does with one whose test ended the
+// process.
+// device_timeout_seconds: of one call of a device, then it hangs; 0: 60. failed, tested: of all ranks.
+// A device that fails is a result, not a failure. Fails: MMUL_ERR_CREATE or MMUL_ERR_IO (cannot
+// store: before anything is tested), MMUL_ERR_SYSTEM.
+MMUL_API enum mmul_status mmul_context_test(struct mmul_context *context,
+                                            double device_timeout_seconds, int *failed, int *tested,
+                                            struct mmul_error *err);
+
+// What mmul_context_test found, as a table or JSON. Local; the same on all ranks.
+MMUL_API void mmul_context_print_tests(const struct mmul_context *context, FILE *stream);
+MMUL_API enum mmul_status mmul_context_tests_json(const struct mmul_context *context, char **text,
+                                                  struct mmul_error *err);
+
 // ----------------------------------------------------------------------------------- calibration
 
 // Collective. Measures every device (products of 256 to 4096 rows on all ranks at once, transfers,

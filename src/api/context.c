@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "comm/handshake.h"
 #include "exec/calibrate.h"
+#include "exec/device_test.h"
 #include "exec/discover.h"
 #include "mpimatmul.h"
 
@@ -59,6 +60,7 @@ void mmul_context_destroy(struct mmul_context *context) {
     mmul_device_close(context->device);
     mmul_cluster_destroy(context->cluster);
     mmul_comm_destroy(context->comm);
+    mmul_free(context->tests);
     mmul_text_fini(&context->warnings);
     mmul_text_fini(&context->all_warnings);
     mmul_free(context->warning_lines);
@@ -93,6 +95,25 @@ enum mmul_status mmul_context_calibrate(struct mmul_context *context, struct mmu
     enum mmul_status status = mmul_calibrate(context, &options, err);
     mmul_stopwatch_enter(&context->watch, &context->startup.plan_seconds);
     return status;
+}
+
+enum mmul_status mmul_context_test(struct mmul_context *context, double device_timeout_seconds,
+                                   int *failed, int *tested, struct mmul_error *err) {
+    enum mmul_status status = mmul_test_devices(context, device_timeout_seconds, err);
+    *failed = 0;
+    *tested = status == MMUL_OK ? context->test_count : 0;
+    for (int i = 0; i < *tested; i++)
+        *failed += !context->tests[i].passed;
+    return status;
+}
+
+void mmul_context_print_tests(const struct mmul_context *context, FILE *stream) {
+    mmul_device_tests_print(context->cluster, context->tests, context->test_count, stream);
+}
+
+enum mmul_status mmul_context_tests_json(const struct mmul_context *context, char **text,
+                                         struct mmul_error *err) {
+    return mmul_device_tests_json(context->cluster, context->tests, context->test_count, text, err);
 }
 
 void mmul_context_print_speeds(const struct mmul_context *context, FILE *stream) {

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: MIT
 // devices: every rank with its host, cores and device, and every device that is not used, with the
-// reason. The context knows it all.
+// reason; with --test also whether each is right, and how fast. The context knows it all.
+#include "cli/failure.h"
 #include "cli/print.h"
 #include "mpimatmul.h"
 
-static enum mmul_status run(const struct call *call, struct mmul_error *err) {
-    if (!call->is_root)
-        return MMUL_OK;
-    if (call->options.values[OPT_JSON].number == 0) {
+static bool wants_json(const struct call *call) {
+    return call->options.values[OPT_JSON].number != 0;
+}
+
+static enum mmul_status show(const struct call *call, struct mmul_error *err) {
+    char *text = NULL;
+    if (!wants_json(call)) {
         mmul_context_print(call->context, stdout);
         return MMUL_OK;
     }
-    char *text = NULL;
     enum mmul_status status = mmul_context_json(call->context, &text, err);
     if (status == MMUL_OK)
         puts(text);
@@ -19,8 +22,44 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
     return status;
 }
 
+static enum mmul_status show_tests(const struct call *call, struct mmul_error *err) {
+    char *text = NULL;
+    if (!wants_json(call)) {
+        if (call->options.values[OPT_QUIET].number == 0)
+            mmul_context_print_tests(call->context, stdout);
+        return MMUL_OK;
+    }
+    enum mmul_status status = mmul_context_tests_json(call->context, &text, err);
+    if (status == MMUL_OK)
+        fputs(text, stdout);
+    mmul_free(text);
+    return status;
+}
+
+// The results are shown also when one is a failure.
+static enum mmul_status test(const struct call *call, struct mmul_error *err) {
+    const double timeout = call->options.values[OPT_DEVICE_TIMEOUT].real;
+    int failed = 0, tested = 0;
+    enum mmul_status status = mmul_context_test(call->context, timeout, &failed, &tested, err);
+    if (status == MMUL_OK)
+        status = mmul_print_new_warnings(call, err);
+    if (status == MMUL_OK && call->is_root)
+        status = show_tests(call, err);
+    if (status != MMUL_OK || failed == 0)
+        return status;
+    return mmul_cli_fail(err, MMUL_ERR_WRONG, "%d of %d device%s failed", failed, tested,
+                         tested == 1 ? "" : "s");
+}
+
+static enum mmul_status run(const struct call *call, struct mmul_error *err) {
+    if (call->options.values[OPT_TEST].number != 0)
+        return test(call, err);
+    return call->is_root ? show(call, err) : MMUL_OK;
+}
+
 static const enum option_id options[] = {
-    OPT_DEVICE, OPT_THREADS, OPT_BIND, OPT_JSON, OPT_QUIET, OPT_VERBOSE, OPT_HELP, OPT_END,
+    OPT_TEST, OPT_DEVICE, OPT_DEVICE_TIMEOUT, OPT_THREADS, OPT_BIND,
+    OPT_JSON, OPT_QUIET,  OPT_VERBOSE,        OPT_HELP,    OPT_END,
 };
 
 const struct command mmul_command_devices = {
@@ -29,7 +68,13 @@ const struct command mmul_command_devices = {
     .operands_least = 0,
     .operands_most = 0,
     .summary = "ranks, their devices, and what is not used and why",
-    .notes = "Under mpirun it shows every rank; alone it shows this machine.\n",
+    .notes =
+        "Under mpirun it shows every rank; alone it shows this machine.\n"
+        "\n"
+        "--test multiplies small matrices of odd sizes on each device, compares them with plain\n"
+        "loops, and times products and transfers. It ends with 79 when a device fails. That is\n"
+        "remembered for this device and driver, where calibrate stores speeds: `auto` leaves a\n"
+        "device that failed alone until it passes or its driver changes.\n",
     .options = options,
     .needs_mpi = true,
     .run = run,

@@ -101,6 +101,8 @@ static const struct option_row rows[OPT_COUNT] = {
                    0},
     [OPT_SIMULATE] = {"simulate", 0, OPTION_TEXT, 0, "FILE", NULL, "none",
                       "plan a job on machines described there", 0, 0},
+    [OPT_TEST] = {"test", 0, OPTION_FLAG, 0, NULL, "off", NULL, "is each right, and how fast?", 0,
+                  0},
     [OPT_JSON] = {"json", 0, OPTION_FLAG, PER_RANK, NULL, "off", NULL, "JSON instead of tables", 0,
                   0},
     [OPT_QUIET] = {"quiet", 'q', OPTION_FLAG, ENVIRONMENT | PER_RANK, NULL, "off", NULL,

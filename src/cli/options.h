@@ -60,6 +60,7 @@ enum option_id {
     OPT_FORCE,
     OPT_QUICK,
     OPT_SIMULATE,
+    OPT_TEST,
     OPT_JSON,
     OPT_QUIET,
     OPT_VERBOSE,

@@ -143,8 +143,7 @@ static enum mmul_status recall(const struct calibration *c, struct mmul_error *e
 
 // --------------------------------------------------------------------------------------- measured
 
-// Half of this rank's part of what its node has left.
-static int64_t memory_share(const struct mmul_context *context) {
+int64_t mmul_calibrate_memory(const struct mmul_context *context) {
     const struct mmul_node_info *node = &context->cluster->nodes[context->comm->node_index];
     return node->memory_available_bytes / node->rank_count / 2;
 }
@@ -168,7 +167,7 @@ static enum mmul_status measure_device(void *argument, struct mmul_error *err) {
     struct calibration *c = argument;
     const struct mmul_measure_request request = {.thorough =
                                                      c->options->depth == MMUL_CALIBRATE_THOROUGH,
-                                                 .memory_bytes = memory_share(c->context),
+                                                 .memory_bytes = mmul_calibrate_memory(c->context),
                                                  .period_seconds = quota_period(c->context)};
     return mmul_measure_device(c->context->device, &request, &c->speed, err);
 }
@@ -234,26 +233,8 @@ static enum mmul_status measure_links(const struct calibration *c, struct mmul_e
 
 // ------------------------------------------------------------------------------------------ whole
 
-// Collective: what the leaders will store to, before anything is measured.
-static enum mmul_status choose_paths(const struct calibration *c, struct mmul_error *err) {
-    const struct mmul_comm *comm = c->context->comm;
-    struct mmul_cluster *cluster = c->context->cluster;
-    char mine[sizeof cluster->nodes->profile];
-    char(*all)[sizeof mine] = NULL;
-    enum mmul_status status = MMUL_ALLOCATE(all, comm->size, "paths", err);
-    if (status == MMUL_OK)
-        status = mmul_profile_choose_path(c->context, mine, err);
-    status = mmul_comm_agree(comm, status, err);
-    if (status == MMUL_OK)
-        status = mmul_comm_share(comm, mine, sizeof mine, all, err);
-    for (int node = 0; status == MMUL_OK && node < cluster->node_count; node++)
-        memcpy(cluster->nodes[node].profile, all[cluster->nodes[node].leader], sizeof mine);
-    mmul_free(all);
-    return status;
-}
-
 static enum mmul_status calibrate_thoroughly(struct calibration *c, struct mmul_error *err) {
-    enum mmul_status status = choose_paths(c, err);
+    enum mmul_status status = mmul_profile_choose_paths(c->context, err);
     if (status == MMUL_OK)
         status = measure_devices(c, err);
     if (status == MMUL_OK && c->context->cluster->node_count > 1)

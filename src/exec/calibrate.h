@@ -27,3 +27,6 @@ struct mmul_calibrate_options {
 enum mmul_status mmul_calibrate(struct mmul_context *context,
                                 const struct mmul_calibrate_options *options,
                                 struct mmul_error *err);
+
+// Bytes of host memory that this rank may measure with: half of its part of what its node has left.
+int64_t mmul_calibrate_memory(const struct mmul_context *context);

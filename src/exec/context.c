@@ -10,9 +10,6 @@
 #include "device/tuning.h"
 #include "exec/watch.h"
 
-// Kernels that are not built by then never will be: slow hosts need a minute.
-static const double WARM_UP_MOST_SECONDS = 300;
-
 void mmul_context_warn(struct mmul_context *context, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
@@ -61,10 +58,6 @@ enum mmul_status mmul_context_collect_warnings(struct mmul_context *context, str
     return mmul_comm_agree(context->comm, status, err);
 }
 
-static enum mmul_status warm_up(void *argument, struct mmul_error *err) {
-    return mmul_device_warm_up(argument, err);
-}
-
 enum mmul_status mmul_context_warm_up(struct mmul_context *context, struct mmul_error *err) {
     struct mmul_error untuned;
     int kernels = 0;
@@ -73,11 +66,7 @@ enum mmul_status mmul_context_warm_up(struct mmul_context *context, struct mmul_
     double begin = mmul_clock_now();
     if (mmul_tuning_apply_stored(context->device, &kernels, &untuned) != MMUL_OK)
         mmul_context_warn(context, "rank %d: %s", context->comm->rank, untuned.text);
-    const struct mmul_watched building = {.device = context->device,
-                                          .work = warm_up,
-                                          .argument = context->device,
-                                          .call_seconds = WARM_UP_MOST_SECONDS};
-    enum mmul_status status = mmul_watch(&building, err);
+    enum mmul_status status = mmul_watch_warm_up(context->device, err);
     context->warm_up_seconds = mmul_clock_now() - begin;
     context->warm = status == MMUL_OK;
     return status;

@@ -10,6 +10,7 @@
 #include "device/device.h"
 #include "host/topology.h"
 #include "model/cluster.h"
+#include "model/device_test.h"
 #include "model/report.h"
 
 struct mmul_context {
@@ -21,12 +22,15 @@ struct mmul_context {
     struct mmul_cpuset fallback_cores; // where the CPU computes when it takes over ...
     int fallback_threads;              // ... and with how many threads
     bool fallback_bind;
-    int replacements;              // how often the device was replaced
-    bool warm;                     // the device's kernels are built
-    double warm_up_seconds;        // what that took
-    struct mmul_startup startup;   // of the next run, so far
-    struct mmul_stopwatch watch;   // of these; stands during a run
-    bool profile_warned;           // a profile that cannot be used was warned of
+    int replacements;               // how often the device was replaced
+    bool warm;                      // the device's kernels are built
+    double warm_up_seconds;         // what that took
+    struct mmul_startup startup;    // of the next run, so far
+    struct mmul_stopwatch watch;    // of these; stands during a run
+    bool chosen;                    // the device, by `auto`: nobody named it
+    bool profile_warned;            // a profile that cannot be used was warned of
+    struct mmul_device_test *tests; // owned; of all ranks' devices, NULL: not tested
+    int test_count;
     struct mmul_text warnings;     // this rank's, a line each
     struct mmul_text all_warnings; // root: of all ranks at creation, a line each
     const char **warning_lines;    // root, owned: into all_warnings

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "exec/assign.h"
 #include "host/topology.h"
+#include "io/profile_file.h"
 #include "io/text_file.h"
 
 // Work space of one discovery.
@@ -132,6 +133,36 @@ static enum mmul_status choose_speaker(const struct discovery *d, bool *speaker,
     return status;
 }
 
+// Devices that failed their last test, with the driver they have now, are not for `auto`. A profile
+// that cannot be read is spoken of where speeds are taken from it.
+static void exclude_failed(struct discovery *d, struct mmul_device_entry *entries, int count) {
+    struct mmul_profile *profile = NULL;
+    struct mmul_error ignored;
+    char path[512];
+    if (count == 0 || mmul_profile_path(d->topology.host, path, &ignored) != MMUL_OK ||
+        mmul_profile_create(d->topology.host, &profile, &ignored) != MMUL_OK)
+        return;
+    if (mmul_profile_load(path, profile, &ignored) != MMUL_OK)
+        profile->test_count = 0;
+    for (int i = 0; i < count; i++) {
+        struct mmul_device_info *info = &entries[i].info;
+        const struct mmul_profile_test *test = mmul_profile_find_test(profile, info->id, info);
+        if (test == NULL || test->passed)
+            continue;
+        if (info->usable)
+            mmul_context_warn(d->context,
+                              "%s: device '%s (%s)' is left alone, it failed its test (%s): %s; "
+                              "`mpimatmul devices --test --device %s` tests it again",
+                              d->topology.host, info->id, info->name, test->date, test->failure,
+                              info->id);
+        info->usable = false;
+        entries[i].failed_test = true;
+        snprintf(info->reason, sizeof info->reason, "failed its test (%.10s): %.90s", test->date,
+                 test->failure);
+    }
+    mmul_free(profile);
+}
+
 // Every node's devices to everybody, as cluster entries; this node's also as a plain list.
 static enum mmul_status share_devices(struct discovery *d, struct mmul_device_entry **entries,
                                       int *count, struct mmul_error *err) {
@@ -150,6 +181,8 @@ static enum mmul_status share_devices(struct discovery *d, struct mmul_device_en
     for (int i = 0; status == MMUL_OK && i < own; i++)
         mine[i] = (struct mmul_device_entry){
             .node = comm->node_index, .info = d->options->devices[i], .used_by = -1};
+    if (status == MMUL_OK)
+        exclude_failed(d, mine, own);
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
         status =
@@ -201,6 +234,7 @@ static enum mmul_status take_place(struct discovery *d, struct mmul_error *err) 
     d->context->fallback_cores = mine->fallback_cores;
     d->context->fallback_threads = mine->fallback_threads;
     d->context->fallback_bind = mine->bind;
+    d->context->chosen = mine->chosen;
     mmul_text_copy(d->context->device_name, sizeof d->context->device_name, mine->device);
     mmul_device_set_threads(d->context->device, mine->threads);
     return MMUL_OK;

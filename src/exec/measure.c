@@ -250,3 +250,16 @@ enum mmul_status mmul_measure_device(struct mmul_device *device,
         *speed = measured;
     return status;
 }
+
+enum mmul_status mmul_measure_square(struct mmul_device *device, int64_t n, int64_t memory_bytes,
+                                     double *seconds, struct mmul_error *err) {
+    const struct depth depth = {.repeats = 3, .span_seconds = thorough.span_seconds};
+    *seconds = 0;
+    return squares_fit(device, n, memory_bytes) ? time_squares(device, n, &depth, seconds, err)
+                                                : MMUL_OK;
+}
+
+enum mmul_status mmul_measure_transfers(struct mmul_device *device, int64_t memory_bytes,
+                                        struct mmul_speed *speed, struct mmul_error *err) {
+    return measure_transfers(device, &thorough, memory_bytes, speed, err);
+}

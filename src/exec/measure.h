@@ -23,3 +23,11 @@ struct mmul_measure_request {
 enum mmul_status mmul_measure_device(struct mmul_device *device,
                                      const struct mmul_measure_request *request,
                                      struct mmul_speed *speed, struct mmul_error *err);
+
+// Seconds of one product of squares of side n, the median of 3; 0 where they do not fit.
+enum mmul_status mmul_measure_square(struct mmul_device *device, int64_t n, int64_t memory_bytes,
+                                     double *seconds, struct mmul_error *err);
+
+// Bytes per second, thoroughly, of a device with memory of its own.
+enum mmul_status mmul_measure_transfers(struct mmul_device *device, int64_t memory_bytes,
+                                        struct mmul_speed *speed, struct mmul_error *err);

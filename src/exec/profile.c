@@ -11,15 +11,6 @@
 
 // ------------------------------------------------------------------------------------------- keys
 
-// A GPU keeps its PCI address when drivers come and go, its number not.
-static void name_device(const struct mmul_rank_info *info, char name[static 128]) {
-    if (info->device.opencl && info->device.pci[0] != '\0' &&
-        strncmp(info->device_name, "faulty:", 7) != 0)
-        snprintf(name, 128, "pci:%s", info->device.pci);
-    else
-        mmul_text_copy(name, 128, info->device_name);
-}
-
 // Ranks of the node that compute in the same place: on one GPU, or anywhere on the CPU.
 static int count_sharing(const struct mmul_cluster *cluster, const struct mmul_rank_info *info) {
     int count = 0;
@@ -36,7 +27,7 @@ static struct mmul_profile_key make_key(const struct mmul_cluster *cluster, int 
     const struct mmul_rank_info *info = &cluster->ranks[rank];
     struct mmul_profile_key key = {.threads = info->threads,
                                    .sharing = count_sharing(cluster, info)};
-    name_device(info, key.device);
+    mmul_profile_name_device(info->device_name, &info->device, key.device);
     mmul_text_copy(key.name, sizeof key.name, info->device.name);
     mmul_text_copy(key.vendor, sizeof key.vendor, info->device.vendor);
     mmul_text_copy(key.driver, sizeof key.driver, info->device.driver);
@@ -92,14 +83,31 @@ void mmul_profile_recall(struct mmul_context *context, struct mmul_recalled *rec
 
 // ------------------------------------------------------------------------------------------ keep
 
-enum mmul_status mmul_profile_choose_path(const struct mmul_context *context, char path[static 512],
-                                          struct mmul_error *err) {
+static enum mmul_status choose_path(const struct mmul_context *context, char path[static 512],
+                                    struct mmul_error *err) {
     path[0] = '\0';
     if (context->comm->node_rank != 0)
         return MMUL_OK;
     const char *host = context->cluster->nodes[context->comm->node_index].host;
     enum mmul_status status = mmul_profile_path(host, path, err);
     return status == MMUL_OK ? mmul_profile_prepare(path, err) : status;
+}
+
+enum mmul_status mmul_profile_choose_paths(struct mmul_context *context, struct mmul_error *err) {
+    const struct mmul_comm *comm = context->comm;
+    struct mmul_cluster *cluster = context->cluster;
+    char mine[sizeof cluster->nodes->profile];
+    char(*all)[sizeof mine] = NULL;
+    enum mmul_status status = MMUL_ALLOCATE(all, comm->size, "paths", err);
+    if (status == MMUL_OK)
+        status = choose_path(context, mine, err);
+    status = mmul_comm_agree(comm, status, err);
+    if (status == MMUL_OK)
+        status = mmul_comm_share(comm, mine, sizeof mine, all, err);
+    for (int node = 0; status == MMUL_OK && node < cluster->node_count; node++)
+        memcpy(cluster->nodes[node].profile, all[cluster->nodes[node].leader], sizeof mine);
+    mmul_free(all);
+    return status;
 }
 
 static void add_to(struct mmul_speed *sum, const struct mmul_speed *speed) {
@@ -173,20 +181,68 @@ static void add_links(const struct mmul_context *context, struct mmul_profile *p
         add_link(profile, cluster->nodes[0].host, &cluster->nodes[node].root_link);
 }
 
-enum mmul_status mmul_profile_keep(struct mmul_context *context, struct mmul_error *err) {
-    struct mmul_profile *profile = NULL;
+// On leaders: the profile as it is stored; NULL on the others.
+static enum mmul_status open_profile(struct mmul_context *context, struct mmul_profile **profile,
+                                     struct mmul_error *err) {
+    const struct mmul_node_info *node = &context->cluster->nodes[context->comm->node_index];
     struct mmul_error failure;
+    *profile = NULL;
     if (context->comm->node_rank != 0)
         return MMUL_OK;
-    const struct mmul_node_info *node = &context->cluster->nodes[context->comm->node_index];
-    enum mmul_status status = mmul_profile_create(node->host, &profile, err);
-    if (status != MMUL_OK)
-        return status;
-    if (mmul_profile_load(node->profile, profile, &failure) != MMUL_OK)
+    enum mmul_status status = mmul_profile_create(node->host, profile, err);
+    if (status == MMUL_OK && mmul_profile_load(node->profile, *profile, &failure) != MMUL_OK)
         warn_of_profile(context, "replaced", &failure);
-    add_speeds(context, profile);
-    add_links(context, profile);
-    status = mmul_profile_store(profile, node->profile, err);
+    return status;
+}
+
+static enum mmul_status store_profile(const struct mmul_context *context,
+                                      struct mmul_profile *profile, struct mmul_error *err) {
+    const struct mmul_node_info *node = &context->cluster->nodes[context->comm->node_index];
+    enum mmul_status status = mmul_profile_store(profile, node->profile, err);
     mmul_free(profile);
     return status;
+}
+
+enum mmul_status mmul_profile_keep(struct mmul_context *context, struct mmul_error *err) {
+    struct mmul_profile *profile;
+    enum mmul_status status = open_profile(context, &profile, err);
+    if (profile == NULL)
+        return status;
+    add_speeds(context, profile);
+    add_links(context, profile);
+    return store_profile(context, profile, err);
+}
+
+// ------------------------------------------------------------------------------------------ tests
+
+static struct mmul_profile_test convert_test(const struct mmul_device_test *t) {
+    struct mmul_profile_test entry = {.passed = t->passed};
+    mmul_profile_name_device(t->device, &t->info, entry.device);
+    mmul_text_copy(entry.name, sizeof entry.name, t->info.name);
+    mmul_text_copy(entry.vendor, sizeof entry.vendor, t->info.vendor);
+    mmul_text_copy(entry.driver, sizeof entry.driver, t->info.driver);
+    mmul_text_copy(entry.date, sizeof entry.date, t->date);
+    mmul_text_copy(entry.failure, sizeof entry.failure, t->failure);
+    return entry;
+}
+
+enum mmul_status mmul_profile_keep_tests(struct mmul_context *context,
+                                         const struct mmul_device_test *tests, int count,
+                                         struct mmul_error *err) {
+    struct mmul_profile *profile;
+    enum mmul_status status = open_profile(context, &profile, err);
+    if (profile == NULL)
+        return status;
+    for (int passed = 1; passed >= 0; passed--) // failures last: they stay
+        for (int i = 0; i < count; i++) {
+            if (context->cluster->ranks[tests[i].rank].node != context->comm->node_index ||
+                tests[i].passed != passed)
+                continue;
+            const struct mmul_profile_test entry = convert_test(&tests[i]);
+            if (tests[i].counts)
+                mmul_profile_add_test(profile, &entry);
+            else
+                mmul_profile_forget_test(profile, &entry);
+        }
+    return store_profile(context, profile, err);
 }

@@ -7,6 +7,9 @@
 #include "base/status.h"
 #include "exec/pipeline.h"
 
+// Kernels that are not built by then never will be: slow hosts need a minute.
+static const double WARM_UP_MOST_SECONDS = 300;
+
 struct watch {
     const struct mmul_watched *watched;
     enum mmul_status status;
@@ -55,4 +58,16 @@ enum mmul_status mmul_watch(const struct mmul_watched *watched, struct mmul_erro
     if (status == MMUL_OK && w.status != MMUL_OK)
         *err = w.err;
     return status == MMUL_OK ? w.status : status;
+}
+
+static enum mmul_status warm_up(void *argument, struct mmul_error *err) {
+    return mmul_device_warm_up(argument, err);
+}
+
+enum mmul_status mmul_watch_warm_up(struct mmul_device *device, struct mmul_error *err) {
+    const struct mmul_watched building = {.device = device,
+                                          .work = warm_up,
+                                          .argument = device,
+                                          .call_seconds = WARM_UP_MOST_SECONDS};
+    return mmul_watch(&building, err);
 }

@@ -15,3 +15,7 @@ struct mmul_watched {
 // way for longer is abandoned (device.h): MMUL_ERR_UNAVAILABLE, and the work is never resumed, so
 // that `argument` is the caller's again.
 enum mmul_status mmul_watch(const struct mmul_watched *watched, struct mmul_error *err);
+
+// Builds the device's kernels. Fails with the device, and with MMUL_ERR_UNAVAILABLE when that takes
+// more than 300 s.
+enum mmul_status mmul_watch_warm_up(struct mmul_device *device, struct mmul_error *err);

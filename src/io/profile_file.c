@@ -47,6 +47,15 @@ enum mmul_status mmul_profile_path(const char *host, char path[static 512],
     return MMUL_OK;
 }
 
+char *mmul_profile_name_device(const char *opened_as, const struct mmul_device_info *info,
+                               char name[static 128]) {
+    if (info->opencl && info->pci[0] != '\0' && strncmp(opened_as, "faulty:", 7) != 0)
+        snprintf(name, 128, "pci:%s", info->pci);
+    else
+        mmul_text_copy(name, 128, opened_as);
+    return name;
+}
+
 char *mmul_profile_date(char date[static 24]) {
     time_t now = time(NULL);
     struct tm utc;
@@ -89,6 +98,20 @@ const struct mmul_profile_link *mmul_profile_find_link(const struct mmul_profile
     return NULL;
 }
 
+const struct mmul_profile_test *mmul_profile_find_test(const struct mmul_profile *profile,
+                                                       const char *opened_as,
+                                                       const struct mmul_device_info *info) {
+    char name[128];
+    mmul_profile_name_device(opened_as, info, name);
+    for (int i = 0; i < profile->test_count; i++) {
+        const struct mmul_profile_test *t = &profile->tests[i];
+        if (strcmp(t->device, name) == 0 && strcmp(t->name, info->name) == 0 &&
+            strcmp(t->vendor, info->vendor) == 0 && strcmp(t->driver, info->driver) == 0)
+            return t;
+    }
+    return NULL;
+}
+
 // Takes entry `at` out of an array of *count.
 static void remove_entry(void *entries, int *count, size_t bytes_each, int at) {
     char *entry = (char *)entries + (size_t)at * bytes_each;
@@ -114,6 +137,21 @@ void mmul_profile_add_link(struct mmul_profile *profile, const struct mmul_profi
     if (profile->link_count == MMUL_PROFILE_ENTRIES)
         remove_entry(profile->links, &profile->link_count, bytes_each, 0);
     profile->links[profile->link_count++] = *link;
+}
+
+void mmul_profile_forget_test(struct mmul_profile *profile, const struct mmul_profile_test *test) {
+    for (int i = profile->test_count - 1; i >= 0; i--)
+        if (strcmp(profile->tests[i].device, test->device) == 0 &&
+            strcmp(profile->tests[i].name, test->name) == 0 &&
+            strcmp(profile->tests[i].vendor, test->vendor) == 0)
+            remove_entry(profile->tests, &profile->test_count, sizeof *profile->tests, i);
+}
+
+void mmul_profile_add_test(struct mmul_profile *profile, const struct mmul_profile_test *test) {
+    mmul_profile_forget_test(profile, test);
+    if (profile->test_count == MMUL_PROFILE_ENTRIES)
+        remove_entry(profile->tests, &profile->test_count, sizeof *profile->tests, 0);
+    profile->tests[profile->test_count++] = *test;
 }
 
 // ---------------------------------------------------------------------------------------- loading
@@ -192,6 +230,17 @@ static bool read_link(json_t *object, struct mmul_profile_link *link) {
            read_number(object, "latency_seconds", 0, &link->link.latency_seconds);
 }
 
+static bool read_test(json_t *object, struct mmul_profile_test *test) {
+    *test = (struct mmul_profile_test){.passed = json_is_true(json_object_get(object, "passed"))};
+    return read_text(object, "device", test->device, sizeof test->device) &&
+           read_text(object, "name", test->name, sizeof test->name) &&
+           read_text(object, "vendor", test->vendor, sizeof test->vendor) &&
+           read_text(object, "driver", test->driver, sizeof test->driver) &&
+           read_text(object, "date", test->date, sizeof test->date) &&
+           json_is_boolean(json_object_get(object, "passed")) &&
+           read_text(object, "failure", test->failure, sizeof test->failure);
+}
+
 static enum mmul_status read_profile(json_t *root, const char *path, struct mmul_profile *profile,
                                      struct mmul_error *err) {
     char host[sizeof profile->host], name[sizeof schema];
@@ -219,6 +268,13 @@ static enum mmul_status read_profile(json_t *root, const char *path, struct mmul
             return damaged(path, "a link has a value missing or out of range", err);
         mmul_profile_add_link(profile, &link);
     }
+    json_t *tests = json_object_get(root, "tests"); // not in files of earlier versions
+    for (size_t i = 0; i < json_array_size(tests); i++) {
+        struct mmul_profile_test test;
+        if (!read_test(json_array_get(tests, i), &test))
+            return damaged(path, "a test has a value missing or out of range", err);
+        mmul_profile_add_test(profile, &test);
+    }
     return MMUL_OK;
 }
 
@@ -234,7 +290,7 @@ enum mmul_status mmul_profile_load(const char *path, struct mmul_profile *profil
     if (status == MMUL_OK)
         status = read_profile(root, path, profile, err);
     if (status != MMUL_OK)
-        profile->device_count = profile->link_count = 0;
+        profile->device_count = profile->link_count = profile->test_count = 0;
     json_decref(root);
     return status;
 }
@@ -267,15 +323,24 @@ static json_t *link_json(const struct mmul_profile_link *link) {
                      link->link.latency_seconds);
 }
 
+static json_t *test_json(const struct mmul_profile_test *test) {
+    return json_pack("{s:s, s:o, s:o, s:o, s:s, s:b, s:o}", "device", test->device, "name",
+                     mmul_json_text(test->name), "vendor", mmul_json_text(test->vendor), "driver",
+                     mmul_json_text(test->driver), "date", test->date, "passed", test->passed,
+                     "failure", mmul_json_text(test->failure));
+}
+
 static json_t *profile_json(const struct mmul_profile *profile) {
-    json_t *devices = json_array(), *links = json_array();
+    json_t *devices = json_array(), *links = json_array(), *tests = json_array();
     for (int i = 0; i < profile->device_count; i++)
         json_array_append_new(devices, device_json(&profile->devices[i]));
     for (int i = 0; i < profile->link_count; i++)
         json_array_append_new(links, link_json(&profile->links[i]));
-    return json_pack("{s:s, s:i, s:s, s:o, s:o}", "schema", schema, "schema_version",
-                     MMUL_PROFILE_SCHEMA, "host", profile->host, "devices", devices, "links",
-                     links);
+    for (int i = 0; i < profile->test_count; i++)
+        json_array_append_new(tests, test_json(&profile->tests[i]));
+    return json_pack("{s:s, s:i, s:s, s:o, s:o, s:o}", "schema", schema, "schema_version",
+                     MMUL_PROFILE_SCHEMA, "host", profile->host, "devices", devices, "links", links,
+                     "tests", tests);
 }
 
 static bool is_folder(const char *path) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// What `calibrate` stores and later plans load: one JSON file per host, in
+// What `calibrate` and `devices --test` store and later runs load: one JSON file per host, in
 // $XDG_CACHE_HOME/mpimatmul (else ~/.cache/mpimatmul), which hosts may share. A speed counts for
 // exactly the device, driver, version of this program, threads, cores and sharing it was measured
-// with; a link for the two hosts by name, whichever network Open MPI took. Nothing here expires: a
-// date stands beside each value.
+// with; a link for the two hosts by name, whichever network Open MPI took; a test for the device and
+// driver. Nothing here expires: a date stands beside each value.
 #pragma once
 
 #include "model/cluster.h"
@@ -33,13 +33,28 @@ struct mmul_profile_link {
     struct mmul_link link;
 };
 
+// How a device did in its test. One of whose driver has changed since is not known any more.
+struct mmul_profile_test {
+    char device[128]; // as in mmul_profile_key
+    char name[128], vendor[64], driver[64];
+    char date[24];
+    bool passed;
+    char failure[256]; // "" when it passed
+};
+
 // The first of each are the oldest; when there are too many they are left out.
 struct mmul_profile {
     char host[64];
-    int device_count, link_count;
+    int device_count, link_count, test_count;
     struct mmul_profile_device devices[MMUL_PROFILE_ENTRIES];
     struct mmul_profile_link links[MMUL_PROFILE_ENTRIES];
+    struct mmul_profile_test tests[MMUL_PROFILE_ENTRIES];
 };
+
+// How a profile names a device that was opened as `opened_as`: a GPU keeps its PCI address when
+// drivers come and go, its number not. Returns `name`.
+char *mmul_profile_name_device(const char *opened_as, const struct mmul_device_info *info,
+                               char name[static 128]);
 
 // The file's path for `host`. Fails with MMUL_ERR_CREATE: no home, or a path longer than that.
 enum mmul_status mmul_profile_path(const char *host, char path[static 512], struct mmul_error *err);
@@ -65,9 +80,18 @@ const struct mmul_profile_device *mmul_profile_find(const struct mmul_profile *p
 const struct mmul_profile_link *mmul_profile_find_link(const struct mmul_profile *profile,
                                                        const char *host);
 
-// Adds an entry in the place of those with its key, or host.
+// The test of this device with this driver; NULL: none. Borrowed.
+const struct mmul_profile_test *mmul_profile_find_test(const struct mmul_profile *profile,
+                                                       const char *opened_as,
+                                                       const struct mmul_device_info *info);
+
+// Adds an entry in the place of those with its key, or host, or (tests) of the same device.
 void mmul_profile_add(struct mmul_profile *profile, const struct mmul_profile_device *device);
 void mmul_profile_add_link(struct mmul_profile *profile, const struct mmul_profile_link *link);
+void mmul_profile_add_test(struct mmul_profile *profile, const struct mmul_profile_test *test);
+
+// Takes out what is known of the device, as `test` names it.
+void mmul_profile_forget_test(struct mmul_profile *profile, const struct mmul_profile_test *test);
 
 // Makes the file's folder, with mode 0700, and checks that it can be written to. Fails with
 // MMUL_ERR_CREATE.

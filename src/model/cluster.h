@@ -66,7 +66,8 @@ struct mmul_node_info {
 struct mmul_device_entry {
     int node;
     struct mmul_device_info info;
-    int used_by; // lowest rank using it; -1: unused, and info.reason says why
+    int used_by;      // lowest rank using it; -1: unused, and info.reason says why
+    bool failed_test; // and `auto` leaves it alone for that
 };
 
 struct mmul_cluster {

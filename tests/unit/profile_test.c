@@ -84,6 +84,71 @@ static void what_is_stored_comes_back(void **state) {
     folder_destroy(&folder);
 }
 
+static struct mmul_profile_test make_test(const char *device, const char *driver, bool passed) {
+    struct mmul_profile_test t = {.passed = passed};
+    strcpy(t.device, device);
+    strcpy(t.name, "A \"quoted\" card");
+    strcpy(t.vendor, "vendor");
+    strcpy(t.driver, driver);
+    strcpy(t.date, "2026-01-31T12:00:02Z");
+    strcpy(t.failure, passed ? "" : "self-test: wrong");
+    return t;
+}
+
+// A device that opens as `id`.
+static struct mmul_device_info make_info(const char *id, const char *pci, const char *driver) {
+    struct mmul_device_info info = {.opencl = true};
+    strcpy(info.id, id);
+    strcpy(info.pci, pci);
+    strcpy(info.name, "A \"quoted\" card");
+    strcpy(info.vendor, "vendor");
+    strcpy(info.driver, driver);
+    return info;
+}
+
+static void a_test_counts_for_its_device_and_driver(void **state) {
+    (void)state;
+    struct folder folder;
+    struct mmul_error err = {.text = ""};
+    folder_create(&folder);
+    const char *path = folder_path(&folder, "node1.json");
+    struct mmul_profile *stored = make_profile("node1"), *loaded = make_profile("node1");
+    const struct mmul_profile_test tests[] = {make_test("pci:0000:65:00.0", "1.0", false),
+                                              make_test("1:0", "1.0", false),
+                                              make_test("1:0", "1.1", true)};
+    for (int i = 0; i < 3; i++)
+        mmul_profile_add_test(stored, &tests[i]);
+    assert_int_equal(mmul_profile_store(stored, path, &err), MMUL_OK);
+    assert_int_equal(mmul_profile_load(path, loaded, &err), MMUL_OK);
+    assert_int_equal(loaded->test_count, 2); // a device is known with one driver
+    const struct {
+        const char *id, *pci, *driver;
+        int test; // -1: none
+    } cases[] = {
+        {"0:0", "0000:65:00.0", "1.0", 0},
+        {"3:1", "0000:65:00.0", "1.0", 0},
+        {"0:0", "0000:65:00.0", "1.1", -1},
+        {"0:0", "0000:66:00.0", "1.0", -1},
+        {"1:0", "", "1.1", 2},
+        {"1:0", "", "1.0", -1},
+        {"0:0", "", "1.0", -1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct mmul_device_info info = make_info(cases[i].id, cases[i].pci, cases[i].driver);
+        const struct mmul_profile_test *t = mmul_profile_find_test(loaded, info.id, &info);
+        assert_int_equal(t != NULL, cases[i].test >= 0);
+        if (t != NULL)
+            assert_memory_equal(t, &tests[cases[i].test], sizeof *t);
+        // Faults by rule are nothing that is known of the device itself.
+        assert_null(mmul_profile_find_test(loaded, "faulty:corrupt=1:1:0", &info));
+    }
+    mmul_profile_forget_test(loaded, &tests[2]);
+    assert_int_equal(loaded->test_count, 1);
+    mmul_free(loaded);
+    mmul_free(stored);
+    folder_destroy(&folder);
+}
+
 static void a_speed_is_for_its_device_only(void **state) {
     (void)state;
     struct mmul_profile *profile = make_profile("node1");
@@ -313,6 +378,7 @@ static void a_failed_store_leaves_the_old_file(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_stored_comes_back),
+        cmocka_unit_test(a_test_counts_for_its_device_and_driver),
         cmocka_unit_test(a_speed_is_for_its_device_only),
         cmocka_unit_test(the_newest_entry_of_a_key_counts),
         cmocka_unit_test(damaged_files_are_refused),

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+// Tests of devices for people and for programs. Only turns results into text.
+#include "model/device_test.h"
+
+#include "base/json.h"
+#include "base/text.h"
+
+static const char *host_of(const struct mmul_cluster *cluster,
+                           const struct mmul_device_test *test) {
+    return cluster->ranks[test->rank].host;
+}
+
+// ------------------------------------------------------------------------------------------ table
+
+// Billions per second, "-" for what was not measured.
+static void add_rate(struct mmul_text *table, int digits, double rate) {
+    if (rate > 0)
+        mmul_text_add(table, "%.*f\t", digits, rate * 1e-9);
+    else
+        mmul_text_add(table, "-\t");
+}
+
+static void add_row(struct mmul_text *table, const struct mmul_cluster *cluster,
+                    const struct mmul_device_test *t) {
+    mmul_text_add(table, "%d\t%s\t%s\t%s\t", t->rank, host_of(cluster, t), t->device,
+                  t->passed ? "passed" : "FAILED");
+    for (int i = 0; i < MMUL_TESTED_SIZES; i++)
+        add_rate(table, 1, t->flops[i]);
+    add_rate(table, 2, t->upload_bytes_per_second);
+    add_rate(table, 2, t->download_bytes_per_second);
+    mmul_text_add(table, "%.24s\n", t->info.name);
+}
+
+void mmul_device_tests_print(const struct mmul_cluster *cluster,
+                             const struct mmul_device_test *tests, int count, FILE *stream) {
+    struct mmul_text table = {0};
+    bool is_short = false;
+    mmul_text_add(&table, "rank\thost\tdevice\ttest\tGFLOP/s %d\t", MMUL_TESTED_SMALLEST);
+    for (int i = 1; i < MMUL_TESTED_SIZES; i++)
+        mmul_text_add(&table, "%d\t", MMUL_TESTED_SMALLEST << i);
+    mmul_text_add(&table, "up GB/s\tdown GB/s\tname\n");
+    for (int i = 0; i < count; i++) {
+        add_row(&table, cluster, &tests[i]);
+        is_short = is_short || (tests[i].passed && !(tests[i].flops[MMUL_TESTED_SIZES - 1] > 0));
+    }
+    mmul_text_print_table(mmul_text_get(&table), stream);
+    mmul_text_fini(&table);
+    if (is_short)
+        fputs("sizes marked - would take more than 1 s for a product, or do not fit\n", stream);
+    for (int i = 0; i < count; i++)
+        if (!tests[i].passed)
+            fprintf(stream, "rank %d on %s, %s (%s) failed: %s\n", tests[i].rank,
+                    host_of(cluster, &tests[i]), tests[i].device, tests[i].info.name,
+                    tests[i].failure);
+    for (int node = 0; node < cluster->node_count; node++)
+        if (cluster->nodes[node].profile[0] != '\0')
+            fprintf(stream, "remembered on %s: %s\n", cluster->nodes[node].host,
+                    cluster->nodes[node].profile);
+}
+
+// ------------------------------------------------------------------------------------------- JSON
+
+// What is not known, or needs no transfer, is null.
+static json_t *positive_json(double value) {
+    return value > 0 ? json_real(value) : json_null();
+}
+
+static json_t *test_json(const struct mmul_cluster *cluster, const struct mmul_device_test *t) {
+    json_t *rates = json_array();
+    for (int i = 0; i < MMUL_TESTED_SIZES; i++)
+        if (t->flops[i] > 0)
+            json_array_append_new(rates, json_pack("{s:i, s:f}", "size", MMUL_TESTED_SMALLEST << i,
+                                                   "flops_per_second", t->flops[i]));
+    return json_pack(
+        "{s:i, s:s, s:s, s:o, s:o, s:o, s:o, s:s, s:b, s:o, s:o, s:o, s:o, s:s}", "rank", t->rank,
+        "host", host_of(cluster, t), "device", t->device, "name", mmul_json_text(t->info.name),
+        "vendor", mmul_json_text(t->info.vendor), "platform", mmul_json_text(t->info.platform),
+        "driver", mmul_json_text(t->info.driver), "pci", t->info.pci, "passed", t->passed,
+        "failure", mmul_json_text(t->failure), "gemm", rates, "upload_bytes_per_second",
+        positive_json(t->upload_bytes_per_second), "download_bytes_per_second",
+        positive_json(t->download_bytes_per_second), "tested_at", t->date);
+}
+
+enum mmul_status mmul_device_tests_json(const struct mmul_cluster *cluster,
+                                        const struct mmul_device_test *tests, int count,
+                                        char **text, struct mmul_error *err) {
+    json_t *list = json_array();
+    for (int i = 0; i < count; i++)
+        json_array_append_new(list, test_json(cluster, &tests[i]));
+    json_t *root = json_pack("{s:s, s:i, s:s, s:o}", "schema", "mpimatmul-device-tests",
+                             "schema_version", 1, "version", MMUL_VERSION, "devices", list);
+    enum mmul_status status = mmul_json_format(root, text, err);
+    json_decref(root);
+    return status;
+}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+//
+// What a test of one device found. Made by exec/device_test.
+#pragma once
+
+#include "model/cluster.h"
+
+// Products of squares of side MMUL_TESTED_SMALLEST << i.
+enum { MMUL_TESTED_SIZES = 4, MMUL_TESTED_SMALLEST = 1024 };
+
+// Plain data: sent as bytes.
+struct mmul_device_test {
+    int rank;         // that tested it
+    char device[128]; // what it was opened as
+    struct mmul_device_info info;
+    bool passed;
+    bool counts;                     // false: it could not be tested, which says nothing about it
+    char failure[256];               // why it did not pass; "" when it did
+    double flops[MMUL_TESTED_SIZES]; // per second; 0: not measured
+    double upload_bytes_per_second, download_bytes_per_second; // 0: works in host memory
+    char date[24];
+};
+
+// The results of all ranks as a table, with what failed and where it is remembered below it; the
+// same as JSON (text released with mmul_free).
+void mmul_device_tests_print(const struct mmul_cluster *cluster,
+                             const struct mmul_device_test *tests, int count, FILE *stream);
+enum mmul_status mmul_device_tests_json(const struct mmul_cluster *cluster,
+                                        const struct mmul_device_test *tests, int count,
+                                        char **text, struct mmul_error *err);

@@ -1,0 +1,145 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# shellcheck disable=SC2154 # status, output and stderr are set by bats
+#
+# devices --test: right and wrong devices, of one rank and of several, and what later runs make of it.
+
+load helper
+
+need_opencl() {
+    "$MPIMATMUL" devices --json < /dev/null | grep -q '"id": "0:0"' || skip "opencl: no OpenCL device"
+}
+
+# Profiles, and whatever else is remembered, are this test's own.
+fresh_cache() {
+    export XDG_CACHE_HOME=$PWD/cache
+    rm -rf "$XDG_CACHE_HOME"
+}
+
+# tests EXPRESSION: of the JSON in $output, as d, the list of devices.
+tests() {
+    "$PYTHON" -c 'import json, sys; d = json.load(sys.stdin)["devices"]; print(eval(sys.argv[1]))' "$1" <<< "$output"
+}
+
+# remembered EXPRESSION: of this host's profile, as t, the list of tests.
+remembered() {
+    "$PYTHON" -c 'import json, sys; t = json.load(open(sys.argv[1]))["tests"]; print(eval(sys.argv[2]))' \
+        "$XDG_CACHE_HOME/mpimatmul/$(hostname).json" "$1"
+}
+
+expect_narrow() {
+    [ "$(awk '{ if (length > most) most = length } END { print most <= 120 }' <<< "$output")" = 1 ] || {
+        echo "wider than 120 columns"
+        show
+        return 1
+    }
+}
+
+@test "a right device passes: rates of growing sizes, in JSON and in a table of 120 columns" {
+    fresh_cache
+    program devices --test --device cpu --threads 1 --json
+    expect_quiet_success
+    [ "$(tests '[(t["rank"], t["device"], t["passed"], t["failure"]) for t in d]')" = "[(0, 'cpu', True, '')]" ]
+    [ "$(tests 'all(r["flops_per_second"] > 0 for r in d[0]["gemm"])')" = True ]
+    [ "$(tests '[1024, 2048, 4096, 8192][:len(d[0]["gemm"])] == [r["size"] for r in d[0]["gemm"]]')" = True ]
+    [ "$(tests 'd[0]["upload_bytes_per_second"], d[0]["download_bytes_per_second"]')" = "(None, None)" ]
+    [ "$(remembered '[(e["device"], e["passed"]) for e in t]')" = "[('cpu', True)]" ]
+    need_opencl
+    program devices --test --device 0:0
+    expect_quiet_success
+    expect_narrow
+    grep -qE '^rank +host +device +test +GFLOP/s 1024 +2048 +4096 +8192 +up GB/s +down GB/s +name$' <<< "$output"
+    grep -qE '^ +0 +[^ ]+ +0:0 +passed +([0-9.-]+ +){6}' <<< "$output"
+    expect_line "remembered on $(hostname): $XDG_CACHE_HOME/mpimatmul/$(hostname).json"
+    [ "$(remembered '[(e["device"], e["passed"]) for e in t]')" = "[('cpu', True), ('0:0', True)]" ]
+}
+
+@test "a wrong device ends with 79, its row and what is wrong; the ranks beside it are tested all the same" {
+    fresh_cache
+    run --separate-stderr "${launch[@]}" -n 1 "$MPIMATMUL" devices --test --device cpu \
+        : -n 1 "$MPIMATMUL" devices --test --device faulty:corrupt=8:cpu < /dev/null
+    expect_status 79
+    [ "$stderr" = "mpimatmul: 1 of 2 devices failed" ]
+    grep -qE '^ +0 +[^ ]+ +cpu +passed ' <<< "$output"
+    grep -qE '^ +1 +[^ ]+ +faulty:corrupt=8:cpu +FAILED ' <<< "$output"
+    grep -qE "^rank 1 on $(hostname), .* failed: self-test: 5 x 1 x 9, transposed 1 1: element \(" <<< "$output"
+    [ "$(remembered 'sorted((e["device"], e["passed"]) for e in t)')" = \
+        "[('cpu', True), ('faulty:corrupt=8:cpu', False)]" ]
+    program devices --test --device faulty:fail=3:cpu --json
+    expect_status 79
+    [ "$(tests '[(t["passed"], t["gemm"], t["failure"]) for t in d]')" = \
+        "[(False, [], \"device 'faulty:fail=3:cpu' was lost at multiplication 3 by rule\")]" ]
+    # It hangs in its fourth product: no more is waited for than a call may take.
+    program devices --test --device faulty:hang=4:cpu --device-timeout 0.2 --quiet
+    expect_failure 79 "1 of 1 device failed"
+    [ "$(remembered '[e["failure"][-24:] for e in t if "hang" in e["device"]]')" = "['hangs: a call took 0.2 s']" ]
+}
+
+@test "where nothing can be remembered, nothing is tested" {
+    export XDG_CACHE_HOME=/proc/none
+    program devices --test --device cpu
+    expect_status 73
+    [[ "$stderr" == "mpimatmul: cannot store the profile "* ]]
+    [ -z "$output" ]
+}
+
+# A card that is really PoCL, and what MMUL_CARD makes of it.
+card() {
+    run --separate-stderr env LD_PRELOAD="$BUILD/tests/card.so" "$@" "$MPIMATMUL" "${command[@]}" < /dev/null
+}
+
+used_device() {
+    "$PYTHON" -c 'import json; print(json.load(open("r.json"))["ranks"][0]["device"])'
+}
+
+@test "auto leaves a device that failed alone, with the reason, until it passes or its driver changes" {
+    need_opencl
+    fresh_cache
+    "$MPIMATMUL" gen A.bin --dims 41x31 --kind integer --seed 1 2> /dev/null
+    "$MPIMATMUL" gen B.bin --dims 31x37 --kind integer --seed 2 2> /dev/null
+    local mul=(mul A.bin B.bin -o C.bin --report r.json --progress none --weights equal)
+    command=("${mul[@]}")
+    card
+    expect_status 0
+    [ "$(used_device)" = 0:0 ]
+    command=(devices --test)
+    card MMUL_CARD=wrong
+    expect_status 79
+    grep -qE "^rank 0 on [^ ]+, 0:0 \(.*\) failed: self-test: " <<< "$output"
+    command=("${mul[@]}")
+    card
+    expect_status 0
+    [ "$(used_device)" = cpu ]
+    [[ "$stderr" == "mpimatmul: warning: $(hostname): device '0:0 ("*")' is left alone, it failed its test ("*"): \
+self-test: "*"; \`mpimatmul devices --test --device 0:0\` tests it again" ]]
+    grep -q "failed its test (" r.json
+    command=(devices)
+    card
+    grep -q "nobody: failed its test (" <<< "$output"
+    card MMUL_CARD_DRIVER=another
+    expect_quiet_success
+    [[ "$output" != *"failed its test"* ]]
+    # Nobody names it: it is tested because it failed.
+    command=(devices --test --json)
+    card
+    expect_status 0
+    [ "$(tests '[(t["device"], t["passed"]) for t in d]')" = "[('cpu', True), ('0:0', True)]" ]
+    command=("${mul[@]}")
+    card
+    expect_quiet_success
+    [ "$(used_device)" = 0:0 ]
+}
+
+@test "a device whose driver ends the process in its test is known by that" {
+    need_opencl
+    fresh_cache
+    command=(devices --test --device 0:0)
+    card MMUL_CARD=crash
+    [ "$status" -ge 128 ]
+    [ "$(remembered '[(e["device"], e["passed"], e["failure"][:20]) for e in t]')" = \
+        "[('0:0', False, 'its test did not end')]" ]
+    command=(devices --json)
+    card
+    expect_status 0
+    [ "$("$PYTHON" -c 'import json, sys; print(json.load(sys.stdin)["ranks"][0]["device"])' <<< "$output")" = cpu ]
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+//
+// PoCL dressed as a graphics card, for LD_PRELOAD: `auto` takes it. The environment makes it a bad one:
+//   MMUL_CARD_DRIVER=TEXT   its driver's version
+//   MMUL_CARD=wrong         the last bytes of what is sent to it do not arrive
+//   MMUL_CARD=crash         the first product ends the process
+#include <stdlib.h>
+
+#if MMUL_WITH_OPENCL
+#include <CL/cl.h>
+#include <dlfcn.h>
+#include <string.h>
+
+static void *hidden(const char *name) {
+    void *function = dlsym(RTLD_NEXT, name);
+    return function != NULL ? function : (abort(), NULL);
+}
+
+static int is_card(const char *what) {
+    const char *wish = getenv("MMUL_CARD");
+    return wish != NULL && strcmp(wish, what) == 0;
+}
+
+// An answer as OpenCL's queries give it.
+static cl_int answer(const void *bytes, size_t count, size_t capacity, void *value, size_t *size) {
+    if (size != NULL)
+        *size = count;
+    if (value == NULL)
+        return CL_SUCCESS;
+    if (capacity < count)
+        return CL_INVALID_VALUE;
+    memcpy(value, bytes, count);
+    return CL_SUCCESS;
+}
+
+cl_int clGetDeviceInfo(cl_device_id device, cl_device_info name, size_t capacity, void *value,
+                       size_t *size) {
+    const cl_device_type type = CL_DEVICE_TYPE_GPU;
+    const char *driver = getenv("MMUL_CARD_DRIVER");
+    cl_int (*ask)(cl_device_id, cl_device_info, size_t, void *, size_t *);
+    *(void **)&ask = hidden("clGetDeviceInfo");
+    if (name == CL_DEVICE_TYPE)
+        return answer(&type, sizeof type, capacity, value, size);
+    if (name == CL_DRIVER_VERSION && driver != NULL)
+        return answer(driver, strlen(driver) + 1, capacity, value, size);
+    return ask(device, name, capacity, value, size);
+}
+
+cl_int clGetPlatformInfo(cl_platform_id platform, cl_platform_info name, size_t capacity,
+                         void *value, size_t *size) {
+    static const char card[] = "A card";
+    cl_int (*ask)(cl_platform_id, cl_platform_info, size_t, void *, size_t *);
+    *(void **)&ask = hidden("clGetPlatformInfo");
+    if (name == CL_PLATFORM_NAME)
+        return answer(card, sizeof card, capacity, value, size);
+    return ask(platform, name, capacity, value, size);
+}
+
+cl_int clEnqueueWriteBuffer(cl_command_queue queue, cl_mem memory, cl_bool blocking, size_t offset,
+                            size_t bytes, const void *from, cl_uint wait_count,
+                            const cl_event *waits, cl_event *event) {
+    cl_int (*begin)(cl_command_queue, cl_mem, cl_bool, size_t, size_t, const void *, cl_uint,
+                    const cl_event *, cl_event *);
+    *(void **)&begin = hidden("clEnqueueWriteBuffer");
+    if (is_card("wrong") && bytes > 64)
+        bytes -= 64;
+    return begin(queue, memory, blocking, offset, bytes, from, wait_count, waits, event);
+}
+
+cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint dimensions,
+                              const size_t *offset, const size_t *global, const size_t *local,
+                              cl_uint wait_count, const cl_event *waits, cl_event *event) {
+    cl_int (*begin)(cl_command_queue, cl_kernel, cl_uint, const size_t *, const size_t *,
+                    const size_t *, cl_uint, const cl_event *, cl_event *);
+    *(void **)&begin = hidden("clEnqueueNDRangeKernel");
+    if (is_card("crash"))
+        abort();
+    return begin(queue, kernel, dimensions, offset, global, local, wait_count, waits, event);
+}
+#endif
