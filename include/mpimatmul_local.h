@@ -200,6 +200,15 @@ MMUL_API enum mmul_status mmul_output_commit(struct mmul_output *output, struct 
 // Discards: the temporary file is removed, an existing file of the final name stays untouched.
 MMUL_API void mmul_output_destroy(struct mmul_output *output);
 
+// For a signal handler that is about to end the process: removes the temporary files of all outputs
+// of the process; none of them can be committed afterwards (MMUL_ERR_STOPPED). Async-signal-safe.
+enum mmul_abandoned {
+    MMUL_ABANDONED_NONE,     // there was no output, and none has been committed
+    MMUL_ABANDONED_SOME,     // at least one is lost
+    MMUL_ABANDONED_FINISHED, // none: what there was has been committed, or is being put in its place
+};
+MMUL_API enum mmul_abandoned mmul_outputs_abandon(void);
+
 // ------------------------------------------------------------------------- operations on files
 
 enum mmul_generator {

@@ -15,7 +15,7 @@ static const char exit_codes[] =
     "  71  memory, system or MPI failure, versions that differ between ranks\n"
     "  73  output cannot be created, or is one of the inputs\n"
     "  74  write error or no space\n"
-    "  75  stopped part-way\n"
+    "  75  stopped part-way: SIGINT, SIGTERM, SIGHUP\n"
     "  79  the result is wrong, or diff or verify found a difference\n";
 
 void mmul_help_print_program(FILE *stream) {

@@ -16,6 +16,7 @@
 
 #include "cli/command.h"
 #include "cli/help.h"
+#include "cli/interrupt.h"
 #include "cli/print.h"
 #include "cli/progress.h"
 #include "cli/session.h"
@@ -89,6 +90,7 @@ static int run_alone(struct call *call, struct mmul_error *err) {
         mmul_options_print(&call->options, stderr);
     if (err->status == MMUL_OK && call->command->run(call, err) == MMUL_OK)
         mmul_print_flush(err);
+    mmul_interrupt_end();
     return report(err);
 }
 
@@ -101,6 +103,7 @@ static int run_on_all_ranks(const struct launcher *launcher, struct call *call,
     if (err->status == MMUL_OK && call->is_root)
         mmul_print_flush(err);
     mmul_session_agree(err);
+    mmul_interrupt_end();
     if (call->is_root)
         report(err);
     mmul_session_end(&session, call);
@@ -139,6 +142,7 @@ int main(int argc, char **argv) {
     keep_standard_streams();
     const struct launcher launcher = mmul_launcher_find();
     const bool is_asked = launcher.is_first || launcher.is_mixed;
+    mmul_interrupt_begin(launcher.is_first);
     if (asks_for_help(argc, argv))
         return answer("--help", is_asked ? print_help(argv[1]) : EXIT_SUCCESS, &launcher);
     if (asks_for_version(argc, argv))

@@ -12,6 +12,7 @@
 #include "exec/calibrate.h"
 #include "exec/run.h"
 #include "exec/views.h"
+#include "io/output_file.h"
 #include "model/matrix.h"
 
 // --------------------------------------------------------------------------------------- problem
@@ -243,6 +244,9 @@ enum mmul_status mmul_matmul_run(struct mmul_context *context, const struct mmul
     double commit_seconds = 0;
     enum mmul_status status =
         mmul_comm_agree(context->comm, check_job(context, args, plan, err), err);
+    if (status == MMUL_OK && context->comm->rank == 0 && args->output->took_over)
+        mmul_context_warn(context, "'%s' takes the place of what a run that was killed had left",
+                          args->output->part);
     if (status == MMUL_OK)
         status = mmul_run_create(context, args, plan, &run, err);
     if (status == MMUL_OK)

@@ -15,6 +15,7 @@
 #include "io/npy.h"
 #include "io/output_path.h"
 #include "io/transfer.h"
+#include "io/unfinished.h"
 #include "model/matrix.h"
 
 bool mmul_path_is_npy(const char *path) {
@@ -179,7 +180,15 @@ struct mmul_shape mmul_output_shape(const struct mmul_output *output) {
 }
 
 static enum mmul_status publish(struct mmul_output *output, struct mmul_error *err) {
-    if (fsync(output->fd) != 0 || rename(output->part, output->path) != 0)
+    if (fsync(output->fd) != 0)
+        return mmul_fail_errno(err, MMUL_ERR_IO, errno, "cannot write '%s'", output->name);
+    if (!mmul_unfinished_end(output->unfinished, true)) {
+        output->has_part = false;
+        return mmul_fail(err, MMUL_ERR_STOPPED, "'%s' is not written: a signal has stopped it",
+                         output->name);
+    }
+    output->unfinished = -1;
+    if (rename(output->part, output->path) != 0)
         return mmul_fail_errno(err, MMUL_ERR_IO, errno, "cannot write '%s'", output->name);
     output->has_part = false;
     return mmul_output_sync_folder(output, err);
@@ -194,7 +203,7 @@ enum mmul_status mmul_output_commit(struct mmul_output *output, struct mmul_erro
 void mmul_output_destroy(struct mmul_output *output) {
     if (output == NULL)
         return;
-    if (output->has_part)
+    if (output->has_part && mmul_unfinished_end(output->unfinished, false))
         (void)unlink(output->part); // still locked, so it is ours
     if (output->fd >= 0)
         close(output->fd); // after fsync, or of no worth: no failure can count

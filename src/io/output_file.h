@@ -14,6 +14,8 @@ struct mmul_output {
     char *path;   // owned, what it becomes: a symbolic link is followed
     char *part;   // owned, the temporary file
     bool has_part;
+    int unfinished;   // its place in io/unfinished
+    bool took_over;   // a run that was killed had left the temporary file
     bool is_reserved; // the file system keeps the space for all of it
 };
 

@@ -18,6 +18,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "io/matrix_file.h"
+#include "io/unfinished.h"
 
 // Follows a symbolic link, so that the link stays and its target is replaced.
 static enum mmul_status resolve(const char *given, char **path, struct mmul_error *err) {
@@ -137,6 +138,8 @@ enum mmul_status mmul_output_open_part(struct mmul_output *output,
     if (is_input(&found, inputs, input_count))
         return fail_input(output, err); // x.part is an input
     output->has_part = true;
+    output->took_over = found.st_size > 0;
+    output->unfinished = mmul_unfinished_begin(output->part);
     // What a killed run left goes, and with it the space it held.
     if (ftruncate(fd, 0) == 0)
         return MMUL_OK;

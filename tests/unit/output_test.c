@@ -165,6 +165,30 @@ static void two_writers(void **state) {
     folder_destroy(&folder);
 }
 
+// What a handler of SIGTERM does, before, while and after an output is there.
+static void outputs_that_a_signal_abandons(void **state) {
+    (void)state;
+    struct folder folder;
+    struct mmul_error err;
+    struct mmul_output *first, *second;
+    folder_create(&folder);
+    assert_int_equal(create(folder_path(&folder, "A.bin"), MMUL_F32, &first, &err), MMUL_OK);
+    assert_int_equal(create(folder_path(&folder, "B.bin"), MMUL_F32, &second, &err), MMUL_OK);
+    assert_int_equal(folder_count(&folder), 2);
+    assert_int_equal(mmul_outputs_abandon(), MMUL_ABANDONED_SOME);
+    assert_int_equal(folder_count(&folder), 0);
+    file_store(folder_path(&folder, "B.bin.part"), "another run's", 13);
+    mmul_output_destroy(second);
+    assert_int_equal(folder_count(&folder), 1); // not ours to remove
+    assert_failure(mmul_output_commit(first, &err), MMUL_ERR_STOPPED, err, "A.bin' is not written");
+    assert_int_equal(folder_count(&folder), 1);
+    assert_int_equal(create(folder_path(&folder, "A.bin"), MMUL_F32, &first, &err), MMUL_OK);
+    assert_int_equal(mmul_output_commit(first, &err), MMUL_OK);
+    assert_int_equal(mmul_outputs_abandon(), MMUL_ABANDONED_FINISHED);
+    assert_int_equal(folder_count(&folder), 2);
+    folder_destroy(&folder);
+}
+
 static void links_are_followed(void **state) {
     (void)state;
     struct folder folder;
@@ -409,6 +433,7 @@ int main(void) {
         cmocka_unit_test(links_are_followed),
         cmocka_unit_test(refused_outputs),
         cmocka_unit_test(inputs_are_not_overwritten),
+        cmocka_unit_test(outputs_that_a_signal_abandons),
         cmocka_unit_test(conversions_keep_every_bit),
         cmocka_unit_test(conversions_between_types),
         cmocka_unit_test(large_files),

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT
+// The handlers. mpirun turns what it gets into SIGTERM for every rank and ends them a second later;
+// root has to be first, because it holds the output. A handler gets no argument of ours, so what it
+// needs are mutable globals, written before it is installed. It may run on any thread.
+#include "cli/interrupt.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "mpimatmul_local.h"
+
+enum { GRACE_SECONDS = 2 };
+
+static const struct {
+    int number;
+    const char *text;
+} interrupts[] = {
+    {SIGINT, "mpimatmul: stopped by SIGINT"},
+    {SIGTERM, "mpimatmul: stopped by SIGTERM"},
+    {SIGHUP, "mpimatmul: stopped by SIGHUP"},
+};
+
+static pid_t owner;
+static bool prints, has_bar;
+static _Atomic int first; // the signal that began the end; 0: none
+static _Atomic bool has_ended;
+
+static void print(const char *text) {
+    ssize_t ignored = write(STDERR_FILENO, text, strlen(text));
+    (void)ignored; // nobody is left to be told
+}
+
+static void end_process(int number, enum mmul_abandoned abandoned) {
+    if (!prints || atomic_load(&has_ended))
+        _exit(MMUL_ERR_STOPPED);
+    if (has_bar)
+        print("\r\033[K");
+    for (size_t i = 0; i < sizeof interrupts / sizeof *interrupts; i++)
+        if (interrupts[i].number == number)
+            print(interrupts[i].text);
+    print(abandoned == MMUL_ABANDONED_SOME ? ": no result was written\n" : "\n");
+    _exit(MMUL_ERR_STOPPED);
+}
+
+static void handle(int number) {
+    int none = 0;
+    if (getpid() != owner) { // a child has the handlers, and ends as others do
+        signal(number, SIG_DFL);
+        raise(number);
+        return;
+    }
+    bool is_first = atomic_compare_exchange_strong(&first, &none, number);
+    bool waits = is_first && (!prints || atomic_load(&has_ended));
+    enum mmul_abandoned abandoned = waits ? MMUL_ABANDONED_FINISHED : mmul_outputs_abandon();
+    if (is_first && abandoned == MMUL_ABANDONED_FINISHED)
+        alarm(GRACE_SECONDS);
+    else
+        end_process(atomic_load(&first), abandoned);
+}
+
+static void install(int number) {
+    struct sigaction ours = {.sa_handler = handle, .sa_flags = SA_RESTART}, before;
+    sigfillset(&ours.sa_mask);
+    if (sigaction(number, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+        sigaction(number, &ours, NULL);
+}
+
+void mmul_interrupt_begin(bool is_first_process) {
+    owner = getpid();
+    prints = is_first_process;
+    has_bar = isatty(STDERR_FILENO);
+    install(SIGALRM);
+    for (size_t i = 0; i < sizeof interrupts / sizeof *interrupts; i++)
+        install(interrupts[i].number);
+}
+
+void mmul_interrupt_end(void) {
+    atomic_store(&has_ended, true);
+}

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: MIT
+// SIGINT, SIGTERM and SIGHUP: one line, no temporary file, exit code 75.
+#pragma once
+
+#include <stdbool.h>
+
+// From here on they end the process so. Those that were ignored stay ignored. `prints`: this is the
+// process that says so; the others of a job leave two seconds later, unless the job has ended by then.
+// A result that has been put in its place is kept, and its process left time to end by itself.
+void mmul_interrupt_begin(bool prints);
+
+// What is going to be said has been said: from here on they leave the process two seconds to end.
+void mmul_interrupt_end(void);

@@ -1,0 +1,90 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# Ctrl-C and its like: one line, the old result and nothing else, exit 75; a result that was finished stays.
+# shellcheck disable=SC2154,SC2016 # status, output and stderr are set by bats; scripts are written in quotes
+load helper
+
+setup() {
+    mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return 1
+    "$MPIMATMUL" gen A.bin --dims 61x203 --kind integer --seed 1
+    "$MPIMATMUL" gen B.bin --dims 203x47 --kind integer --seed 2
+    "$MPIMATMUL" gen D.bin --dims 5x3 --kind integer --seed 3
+    cp D.bin old.bin
+}
+
+# interrupt SIGNAL DISPOSITION COMMAND...: a product of some seconds, and the signal when it has begun; disposition
+# `default` or `ignore` is what the command starts with. Sets code; out and err are what it said.
+interrupt() {
+    local signal=$1 disposition=$2
+    shift 2
+    env "--$disposition-signal=INT,TERM,HUP" "$@" mul A.bin B.bin -o D.bin --progress none \
+        --device faulty:delay=2s:cpu > out 2> err < /dev/null 3>&- &
+    for ((i = 0; i < 100; i++)); do
+        [ ! -e D.bin.part ] || break
+        sleep 0.1
+    done
+    sleep 0.3
+    kill "-$signal" $!
+    code=0
+    wait $! || code=$?
+}
+
+# expect_stopped CODE LINE
+expect_stopped() {
+    if [ "$code" -ne "$1" ] || [ "$(cat err)" != "mpimatmul: $2" ] || [ -s out ]; then
+        echo "code $code, expected $1"
+        cat out err
+        return 1
+    fi
+    cmp D.bin old.bin && expect_only_files A.bin B.bin D.bin old.bin out err
+}
+
+@test "a process that is interrupted ends with 75, one line and no temporary file" {
+    local signal
+    for signal in INT TERM HUP; do
+        interrupt $signal default "$MPIMATMUL"
+        expect_stopped 75 "stopped by SIG$signal: no result was written"
+    done
+}
+
+# mpirun passes all of them on as SIGTERM, and ends with 1 whatever its ranks end with.
+@test "mpirun that is interrupted: one line, no temporary file" {
+    local signal
+    for signal in INT HUP; do
+        interrupt $signal default mpirun -q -n 2 "$MPIMATMUL"
+        expect_stopped 1 "stopped by SIGTERM: no result was written"
+    done
+}
+
+@test "one rank that gets SIGTERM ends the job with 75" {
+    printf '%s\n' '#!/bin/sh' 'echo $$ > "pid.$OMPI_COMM_WORLD_RANK"' 'exec "$@"' > record
+    chmod 755 record
+    { for ((i = 0; i < 100; i++)); do [ ! -e D.bin.part ] || break; sleep 0.1; done; kill -TERM "$(< pid.1)"; } 3>&- &
+    run --separate-stderr timeout 60 mpirun -q -n 2 ./record "$MPIMATMUL" mul A.bin B.bin -o D.bin --progress none \
+        --device faulty:delay=20s:cpu < /dev/null
+    expect_status 75
+    [ "$stderr" = "mpimatmul: stopped by SIGTERM: no result was written" ] || { show; return 1; }
+    cmp D.bin old.bin
+    [ ! -e D.bin.part ]
+}
+
+@test "a signal that was ignored stays ignored" {
+    interrupt HUP ignore "$MPIMATMUL"
+    [ "$code" -eq 0 ]
+    [ ! -e D.bin.part ] && ! cmp -s D.bin old.bin
+}
+
+# The signal comes while the folder is written down, when the result has its name: the process ends as if nothing
+# had happened.
+@test "a result that is finished is complete, and the exit code says so" {
+    strace -o /dev/null true 2> /dev/null || skip "strace is missing or may not trace"
+    strace -f -q -o /dev/null -e trace=rename -e inject=rename:signal=TERM \
+        "$MPIMATMUL" mul A.bin B.bin -o D.bin --quiet --device cpu > out 2> err < /dev/null
+    [ ! -s err ]
+    "$MPIMATMUL" verify A.bin B.bin D.bin --quiet
+    cp old.bin D.bin
+    code=0
+    strace -f -q -o /dev/null -e trace=fsync -e inject=fsync:signal=TERM \
+        "$MPIMATMUL" mul A.bin B.bin -o D.bin --quiet --device cpu > out 2> err < /dev/null || code=$?
+    expect_stopped 75 "stopped by SIGTERM: no result was written"
+}
