@@ -7,7 +7,7 @@
 //     if (rank == 0) mmul_matrix_open("A.bin", ...); // operands: root's files or memory
 //     mmul_plan_create(context, &args, ...);         // who computes which rows
 //     mmul_run(context, &args, plan, ...);           // move, multiply, check, write
-//     mmul_report_print(report, stdout);             // what happened
+//     mmul_report_print(report, false, stdout);      // what happened
 //
 // This header is the half that works on a communicator; mpimatmul_local.h (included here) holds
 // types, files and everything that needs no MPI. Root is rank 0 of the communicator.

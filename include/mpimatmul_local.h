@@ -464,8 +464,9 @@ MMUL_API enum mmul_status mmul_simulation_json(const struct mmul_simulation *sim
 struct mmul_report;
 MMUL_API void mmul_report_destroy(struct mmul_report *report);
 
-// Table per rank, then totals. Local, root.
-MMUL_API void mmul_report_print(const struct mmul_report *report, FILE *stream);
+// Table per rank, then totals; `verbose`: also threads, memory, lines checked and devices that
+// nobody used. Local, root.
+MMUL_API void mmul_report_print(const struct mmul_report *report, bool verbose, FILE *stream);
 
 // The schema is in mpimatmul_report.schema.json beside this header.
 MMUL_API enum mmul_status mmul_report_json(const struct mmul_report *report, char **text,
@@ -481,12 +482,15 @@ MMUL_API int mmul_report_warnings(const struct mmul_report *report, const char *
 // Wall seconds of the run. Local, root.
 MMUL_API double mmul_report_seconds(const struct mmul_report *report);
 
-// Where the seconds of a run went: each the longest of the ranks, as in the report's JSON. They
-// may overlap, so they need not add up to wall_seconds.
+// Where the seconds of a run went: what the rank that ended last did or waited for, as in the
+// report's JSON. They add up to wall_seconds.
 struct mmul_phases {
     double wall_seconds;
-    double scatter_seconds, compute_seconds, verify_seconds, gather_seconds;
-    double idle_seconds;   // in none of the above
+    double setup_seconds;   // shared memory, mapped files, work space
+    double scatter_seconds; // waiting for operands
+    double compute_seconds, verify_seconds;
+    double gather_seconds; // waiting for results to leave
+    double idle_seconds;   // waiting for the other ranks to end
     double commit_seconds; // of the output file
 };
 

@@ -37,8 +37,7 @@ def measure(words, size, baseline):
         argv += options if word == "OPTIONS" else [word]
     found = json.loads(run(argv)[1])["rows"]
     phases = {key: value for key, value in found[-1].items() if key.endswith("_seconds")}
-    ranks = [{"idle_seconds": phases["idle_seconds"]}]
-    return {"seconds": found[-1]["seconds"][0], "report": {**phases, "ranks": ranks},
+    return {"seconds": found[-1]["seconds"][0], "report": phases,
             "baseline_seconds": found[0]["seconds"][0] if baseline == "on" else None}
 
 

@@ -13,8 +13,8 @@ SLOWER = 4
 
 
 def work_seconds(sample):
-    """Computing, checking and waiting of the rank with the most of it: the run without its files and its launch."""
-    return max(rank["compute_seconds"] + rank["verify_seconds"] + rank["idle_seconds"]
+    """Set-up, computing, checking and waiting of the rank with the most of it: the run without its files and launch."""
+    return max(rank["setup_seconds"] + rank["compute_seconds"] + rank["verify_seconds"] + rank["idle_seconds"]
                for rank in sample["report"]["ranks"])
 
 

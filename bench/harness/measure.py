@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 UNSTABLE_RATIO = 1.2
-PHASES = ("scatter", "compute", "verify", "gather", "idle", "commit")
+PHASES = ("setup", "scatter", "compute", "verify", "gather", "idle", "commit")
 
 
 class Skip(Exception):
@@ -81,10 +81,8 @@ def is_unstable(values):
 
 
 def phases_of(report):
-    """The phases of a report, each the longest of the ranks, as `mpimatmul bench` has them."""
-    found = {name: report[f"{name}_seconds"] for name in PHASES if name != "idle"}
-    found["idle"] = max(rank["idle_seconds"] for rank in report["ranks"])
-    return {name: found[name] for name in PHASES}
+    """The phases of a report: of the rank that ended last, as `mpimatmul bench` has them."""
+    return {name: report[f"{name}_seconds"] for name in PHASES}
 
 
 def median_phases(samples):

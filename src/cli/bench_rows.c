@@ -17,6 +17,7 @@ static const struct phase {
     const char *key, *heading;
     size_t offset;
 } phases[] = {
+    {"setup_seconds", "set-up s", offsetof(struct mmul_phases, setup_seconds)},
     {"scatter_seconds", "scatter s", offsetof(struct mmul_phases, scatter_seconds)},
     {"compute_seconds", "compute s", offsetof(struct mmul_phases, compute_seconds)},
     {"verify_seconds", "check s", offsetof(struct mmul_phases, verify_seconds)},
@@ -96,60 +97,67 @@ static void print_cell(double value, int decimals, FILE *stream) {
     fputs("\t|\t", stream);
 }
 
-static void print_markdown_row(const struct bench_row *row, FILE *stream) {
+static void print_markdown_row(const struct bench_row *row, bool verbose, FILE *stream) {
     const struct summary s = summarise(row);
     char size[72];
     fprintf(stream, "|\t%s\t|\t", mmul_bench_size_format(row->size, size));
     if (row->what == BENCH_BASELINE)
-        fprintf(stream, "OpenBLAS, %d thread%s", row->threads, plural(row->threads));
+        fprintf(stream, "OpenBLAS, %d thread%s\t|\t", row->threads, plural(row->threads));
     else
-        fprintf(stream, "mul, %d rank%s", row->ranks, plural(row->ranks));
-    fprintf(stream, "\t|\t%s\t|\t", counted(row));
+        fprintf(stream, "mul, %d rank%s\t|\t", row->ranks, plural(row->ranks));
+    if (verbose)
+        fprintf(stream, "%s\t|\t", counted(row));
     print_cell(s.median, 4, stream);
     print_cell(s.least, 4, stream);
     print_cell(s.most, 4, stream);
     print_cell(s.flops * 1e-9, 1, stream);
     print_cell(s.speedup, 2, stream);
-    for (int p = 0; p < PHASES; p++)
+    for (int p = 0; verbose && p < PHASES; p++)
         print_cell(s.phases[p], 4, stream);
     fprintf(stream, "%s\t|\n", s.unstable ? "unstable" : "");
 }
 
 // Cells separated by tabs, for mmul_print_table.
 static void print_markdown_cells(const struct bench_table *table, FILE *stream) {
-    fputs("|\tsize\t|\twhat\t|\tcounted\t|\tmedian s\t|\tmin s\t|\tmax "
-          "s\t|\tGFLOP/s\t|\tspeed-up\t|\t",
-          stream);
-    for (int p = 0; p < PHASES; p++)
+    bool verbose = table->verbose;
+    fprintf(stream, "|\tsize\t|\twhat\t|\t%smedian s\t|\tmin s\t|\tmax s\t|\t",
+            verbose ? "counted\t|\t" : "");
+    fputs("GFLOP/s\t|\tspeed-up\t|\t", stream);
+    for (int p = 0; verbose && p < PHASES; p++)
         fprintf(stream, "%s\t|\t", phases[p].heading);
-    fputs("note\t|\n|\t:--\t|\t:--\t|\t:--\t|\t--:\t|\t--:\t|\t--:\t|\t--:\t|\t--:\t|\t", stream);
-    for (int p = 0; p < PHASES; p++)
+    fprintf(stream, "note\t|\n|\t:--\t|\t:--\t|\t%s", verbose ? ":--\t|\t" : "");
+    for (int c = 0; c < 5 + (verbose ? PHASES : 0); c++)
         fputs("--:\t|\t", stream);
     fputs(":--\t|\n", stream);
     for (int i = 0; i < table->count; i++)
-        print_markdown_row(&table->rows[i], stream);
+        print_markdown_row(&table->rows[i], verbose, stream);
 }
 
 static void print_markdown(const struct bench_table *table, FILE *stream) {
-    static const char alignment[] = "lllllll" // bar, size, bar, what, bar, counted, bar
-                                    "rlrlrlrlrl"
-                                    "rlrlrlrlrlrl"
-                                    "ll";
+    // Bar, size, bar, what, bar; with --verbose also counted, bar. Then numbers, bars between.
+    const char *alignment = table->verbose ? "lllllll"
+                                             "rlrlrlrlrl"
+                                             "rlrlrlrlrlrlrl"
+                                             "ll"
+                                           : "lllll"
+                                             "rlrlrlrlrl"
+                                             "ll";
     char *cells = NULL;
     size_t length = 0;
     FILE *memory = open_memstream(&cells, &length);
     if (memory != NULL)
         print_markdown_cells(table, memory);
     if (memory != NULL && fclose(memory) == 0)
-        mmul_print_table(cells, alignment, stream);
+        mmul_print_table(cells, alignment, " ", stream);
     free(cells);
     fprintf(stream, "\nmpimatmul %s, %s; A of M x K times B of K x N; ", MMUL_VERSION,
             table->dtype);
     fprintf(stream, "medians of %d run%s after %d that did not count.\n", table->runs,
             plural(table->runs), table->warmup);
     fputs(
-        "Speed-up is over OpenBLAS on root's machine, which computes only; a row is unstable when\n"
-        "its slowest run took more than 1.2 times as long as its fastest.\n",
+        "mul is timed from files in to file out; OpenBLAS, on root's machine, computes only, and "
+        "speed-up is over that.\n"
+        "A row is unstable when its slowest run took more than 1.2 times as long as its fastest.\n",
         stream);
 }
 

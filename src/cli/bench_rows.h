@@ -29,6 +29,7 @@ struct bench_table {
     struct bench_row *rows; // owned
     int count;
     int runs, warmup;
+    bool verbose; // Markdown: with phases, and what is counted in each row
     const char *dtype;
     const char *cluster; // JSON of the ranks and devices; borrowed
 };

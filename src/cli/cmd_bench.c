@@ -223,8 +223,10 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
         .has_baseline = values[OPT_BASELINE].number == 0,
     };
     MPI_Comm_size(MPI_COMM_WORLD, &bench.ranks);
-    bench.table = (struct bench_table){
-        .runs = bench.runs, .warmup = bench.warmup, .dtype = mmul_dtype_name(bench.dtype)};
+    bench.table = (struct bench_table){.runs = bench.runs,
+                                       .warmup = bench.warmup,
+                                       .verbose = values[OPT_VERBOSE].number != 0,
+                                       .dtype = mmul_dtype_name(bench.dtype)};
     enum mmul_status status = mmul_bench_sizes_parse(values[OPT_SIZES].text, &bench.sizes, err);
     if (status == MMUL_OK)
         status = measure(&bench, err);
@@ -252,7 +254,7 @@ const struct command mmul_command_bench = {
         "Sizes: 4096x14336x4096 is A of 4096 x 14336 times B of 14336 x 4096, 1024 is a cube.\n"
         "Each size: --warmup runs, then --runs that count; the table has median, fastest, "
         "slowest.\n"
-        "Two rows a size, and each says what it counts:\n"
+        "Two rows a size, which count (--verbose adds the phases of each):\n"
         "  compute only          OpenBLAS on all cores of root's machine, operands in memory\n"
         "  files in to file out  as mul does it, from the first byte read to the renamed result;\n"
         "                        starting the program and measuring the devices is not counted\n"

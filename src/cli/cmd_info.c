@@ -86,7 +86,7 @@ static enum mmul_status print_tables(const struct entry *entries, int count, boo
     for (int f = 0; f < count; f++)
         print_row(&entries[f], is_quick, stream);
     if (fclose(stream) == 0)
-        mmul_print_table(text, is_quick ? "lllrl" : "lllrrrrrrl", stdout);
+        mmul_print_table(text, is_quick ? "lllrl" : "lllrrrrrrl", "  ", stdout);
     free(text);
     for (int f = 0; f < count && !is_quick; f++)
         print_corner(&entries[f]);

@@ -125,7 +125,7 @@ static enum mmul_status tell(const struct call *call, struct job *job, struct mm
     mmul_print_warnings(call, warnings, count);
     if (call->options.values[OPT_QUIET].number == 0) {
         char shape[96];
-        mmul_report_print(job->report, stdout);
+        mmul_report_print(job->report, call->options.values[OPT_VERBOSE].number != 0, stdout);
         printf("%s: %s\n", job->output_path, mmul_shape_format(job->shape, shape));
     }
     return write_report(call, job, err);

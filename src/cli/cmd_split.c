@@ -75,7 +75,7 @@ static enum mmul_status print_shards(const char *path, struct mmul_shape shape,
     if (stream != NULL)
         fclose(stream);
     if (status == MMUL_OK && text != NULL)
-        mmul_print_table(text, "rrrrl", stdout);
+        mmul_print_table(text, "rrrrl", "  ", stdout);
     free(text);
     free(offsets);
     return status;

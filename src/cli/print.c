@@ -101,7 +101,7 @@ static void measure(const char *tabbed, int columns, int widths[COLUMNS_MAX]) {
     }
 }
 
-void mmul_print_table(const char *tabbed, const char *alignment, FILE *stream) {
+void mmul_print_table(const char *tabbed, const char *alignment, const char *gap, FILE *stream) {
     int widths[COLUMNS_MAX] = {0};
     int columns = (int)strlen(alignment);
     measure(tabbed, columns, widths);
@@ -113,7 +113,7 @@ void mmul_print_table(const char *tabbed, const char *alignment, FILE *stream) {
             bool is_right = alignment[c] == 'r';
             fprintf(stream, "%*s%.*s%*s", is_right ? blanks : 0, "", length, tabbed,
                     is_right || is_last ? 0 : blanks, "");
-            fputs(is_last ? "\n" : "  ", stream);
+            fputs(is_last ? "\n" : gap, stream);
             tabbed += length + (tabbed[length] != '\0');
         }
     }

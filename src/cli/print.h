@@ -24,8 +24,8 @@ void mmul_print_json_string(const char *text, FILE *stream);
 void mmul_print_json_number(double value, FILE *stream);
 
 // Rows of cells ('\t' between cells, '\n' after a row, the heading first) with columns aligned:
-// alignment has 'l' or 'r' per column. The last column may hold tabs.
-void mmul_print_table(const char *tabbed, const char *alignment, FILE *stream);
+// alignment has 'l' or 'r' per column, `gap` stands between two. The last column may hold tabs.
+void mmul_print_table(const char *tabbed, const char *alignment, const char *gap, FILE *stream);
 
 // Fails with MMUL_ERR_IO when something printed on stdout did not get there.
 enum mmul_status mmul_print_flush(struct mmul_error *err);

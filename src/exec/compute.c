@@ -15,27 +15,27 @@ static bool is_cancelled(const struct mmul_run *run) {
     return atomic_load(&run->board->cancelled) != 0;
 }
 
-// Until *counter >= goal; false when the run was cancelled. Adds the time to *seconds.
-static bool wait_until(const struct mmul_run *run, const _Atomic int64_t *counter, int64_t goal,
-                       double *seconds) {
-    double nap = NAP_LEAST_SECONDS, begin;
+// Until *counter >= goal, in the phase `waiting`; false when the run was cancelled.
+static bool wait_until(struct mmul_run *run, const _Atomic int64_t *counter, int64_t goal,
+                       double *waiting) {
+    double nap = NAP_LEAST_SECONDS;
     if (atomic_load(counter) >= goal)
         return !is_cancelled(run);
-    begin = mmul_clock_now();
+    mmul_stopwatch_enter(&run->watch, waiting);
     while (atomic_load(counter) < goal && !is_cancelled(run)) {
         mmul_clock_nap(nap);
         nap = nap * 1.5 < NAP_MOST_SECONDS ? nap * 1.5 : NAP_MOST_SECONDS;
     }
-    *seconds += mmul_clock_now() - begin;
+    mmul_stopwatch_enter(&run->watch, &run->mine.compute_seconds);
     return !is_cancelled(run);
 }
 
 // Pieces and panel are there, and the slot for C is free.
 static bool wait_for_step(struct mmul_run *run, struct mmul_step step) {
-    double *seconds = &run->mine.scatter_seconds;
+    double *waiting = &run->mine.scatter_seconds;
     int64_t slots = run->layout.node->result_slots;
-    return wait_until(run, &run->board->rounds_loaded, step.round + 1, seconds) &&
-           wait_until(run, &run->board->steps_loaded, step.index + 1, seconds) &&
+    return wait_until(run, &run->board->rounds_loaded, step.round + 1, waiting) &&
+           wait_until(run, &run->board->steps_loaded, step.index + 1, waiting) &&
            (slots == 0 || wait_until(run, &run->board->results_stored, step.index - slots + 1,
                                      &run->mine.gather_seconds));
 }
@@ -78,14 +78,12 @@ void mmul_run_fail_compute(struct mmul_run *run, const struct mmul_error *err) {
 static enum mmul_status multiply_and_check(struct mmul_run *run, struct mmul_verifier *verifier,
                                            const struct mmul_product *product, const char *place,
                                            struct mmul_error *err) {
-    double begin = mmul_clock_now();
     begin_watch(run, product);
     enum mmul_status status = mmul_worker_multiply(&run->worker, product, err);
-    double computed = mmul_clock_now();
-    run->mine.compute_seconds += computed - begin;
     if (status == MMUL_OK && !run->args->no_verify) {
+        mmul_stopwatch_enter(&run->watch, &run->mine.verify_seconds);
         status = mmul_verifier_check(verifier, &run->worker, product, place, err);
-        run->mine.verify_seconds += mmul_clock_now() - computed;
+        mmul_stopwatch_enter(&run->watch, &run->mine.compute_seconds);
     }
     atomic_store(&run->product_until, 0);
     return status;
@@ -163,7 +161,6 @@ void mmul_run_compute(struct mmul_run *run) {
     }
     atomic_store(&board->steps_done, run->layout.steps); // also when cancelled: nobody waits
     mmul_tail_compute(run->tail);
-    run->computed = mmul_clock_now();
 }
 
 // The device is held. True when it is too late; one that has just taken over gets time of its own.
@@ -210,7 +207,6 @@ bool mmul_run_give_up_device(struct mmul_run *run) {
 }
 
 void mmul_run_cancel(struct mmul_run *run) {
-    run->computed = mmul_clock_now();
     if (run->board == NULL)
         return;
     atomic_store(&run->board->cancelled, 1);

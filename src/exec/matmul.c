@@ -196,13 +196,11 @@ enum mmul_status mmul_matmul_plan(struct mmul_context *context, const struct mmu
 // Root: the output is consumed, whatever happened.
 static enum mmul_status end_output(const struct mmul_context *context,
                                    const struct mmul_matmul *args, enum mmul_status status,
-                                   double *seconds, struct mmul_error *err) {
-    double begin = mmul_clock_now();
+                                   struct mmul_error *err) {
     if (context->comm->rank == 0 && status == MMUL_OK)
         status = mmul_output_commit(args->output, err);
     else if (context->comm->rank == 0)
         mmul_output_destroy(args->output);
-    *seconds = mmul_clock_now() - begin;
     return mmul_comm_agree(context->comm, status, err);
 }
 
@@ -241,7 +239,6 @@ enum mmul_status mmul_matmul_run(struct mmul_context *context, const struct mmul
                                  struct mmul_error *err) {
     struct mmul_run *run = NULL;
     struct mmul_report *made = NULL;
-    double commit_seconds = 0;
     enum mmul_status status =
         mmul_comm_agree(context->comm, check_job(context, args, plan, err), err);
     if (status == MMUL_OK && context->comm->rank == 0 && args->output->took_over)
@@ -253,9 +250,10 @@ enum mmul_status mmul_matmul_run(struct mmul_context *context, const struct mmul
         status = mmul_run_steps(run, err);
     if (status == MMUL_OK)
         status = mmul_run_report(run, &made, err);
-    status = end_output(context, args, status, &commit_seconds, err);
+    double committing = mmul_clock_now();
+    status = end_output(context, args, status, err);
     if (status == MMUL_OK) {
-        mmul_run_end_report(run, commit_seconds, made);
+        mmul_run_end_report(run, committing, made);
         *report = made;
     } else {
         mmul_report_destroy(made);

@@ -4,6 +4,8 @@
 // caller's last step.
 #include "exec/run.h"
 
+#include <math.h>
+
 #include "base/clock.h"
 #include "base/integer.h"
 #include "base/memory.h"
@@ -152,8 +154,9 @@ static void borrow_files(struct mmul_run *run) {
                                      .output = args->output,
                                      .progress = args->progress,
                                      .progress_context = args->progress_context};
-    for (int i = 0; i < run->plan->node_count; i++)
-        run->files.result_bytes += mmul_plan_nodes(run->plan)[i].result_bytes;
+    // Claimed units too.
+    run->files.result_bytes = run->plan->total * (int64_t)sizeof(float) *
+                              mmul_problem_result_width(&run->plan->problem, run->plan->axis);
 }
 
 enum mmul_status mmul_run_create(struct mmul_context *context, const struct mmul_matmul *args,
@@ -180,8 +183,9 @@ enum mmul_status mmul_run_create(struct mmul_context *context, const struct mmul
     mmul_stopwatch_enter(&context->watch, &context->startup.warm_up_seconds);
     if (status == MMUL_OK)
         status = mmul_comm_agree(comm, warm_up(made, err), err);
-    made->begin = made->computed = mmul_clock_now(); // the device is warm: the clock starts
+    made->begin = mmul_clock_now(); // the device is warm: the clock starts
     mmul_stopwatch_enter_at(&context->watch, NULL, made->begin);
+    mmul_stopwatch_enter_at(&made->watch, &made->mine.setup_seconds, made->begin);
     if (status == MMUL_OK)
         status = mmul_comm_agree(comm, create_segment(made, err), err);
     if (status == MMUL_OK)
@@ -224,16 +228,33 @@ struct threads {
 };
 
 static void compute(void *context) {
-    struct threads *threads = context;
-    if (threads->run->board != NULL)
-        mmul_run_compute(threads->run);
-    atomic_store(&threads->run->has_computed, true);
+    struct mmul_run *run = ((struct threads *)context)->run;
+    mmul_stopwatch_enter(&run->watch, &run->mine.compute_seconds);
+    if (run->board != NULL)
+        mmul_run_compute(run);
+    run->computed = mmul_clock_now();
+    mmul_stopwatch_enter_at(&run->watch, NULL, run->computed);
+    atomic_store(&run->has_computed, true);
 }
 
 static void cancel(void *context) {
     struct threads *threads = context;
     mmul_run_cancel(threads->run);
     atomic_store(&threads->run->has_computed, true);
+}
+
+// What the board says of this rank's node, whose leader moves the blocks of C.
+static void note_progress(struct mmul_run *run) {
+    bool computed = true;
+    for (int i = 0; run->board != NULL && i < run->context->comm->node_size; i++)
+        computed &= atomic_load(&run->board->ranks[i].steps_done) >= run->layout.steps;
+    bool stored =
+        run->board == NULL || atomic_load(&run->board->results_stored) >= run->layout.steps;
+    double now = mmul_clock_now();
+    if (computed && run->node_computed == 0)
+        run->node_computed = now;
+    if (stored && run->stored == 0)
+        run->stored = now;
 }
 
 static enum mmul_attention attend(void *context) {
@@ -244,6 +265,7 @@ static enum mmul_attention attend(void *context) {
     if (threads->run->context->comm->node_rank == 0)
         traffic = mmul_traffic_attend(&threads->traffic);
     enum mmul_attention tail = mmul_tail_attend(threads->run->tail);
+    note_progress(threads->run);
     if (traffic == MMUL_ATTEND_MOVED || tail == MMUL_ATTEND_MOVED)
         return MMUL_ATTEND_MOVED;
     if (traffic == MMUL_ATTEND_NOTHING || tail == MMUL_ATTEND_NOTHING)
@@ -274,6 +296,9 @@ enum mmul_status mmul_run_steps(struct mmul_run *run, struct mmul_error *err) {
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
         status = mmul_pipeline_run(&pipeline, err);
+    // Until the node's last rank has computed it is that rank that is waited for, not the blocks.
+    double moving = run->stored - fmax(run->computed, run->node_computed);
+    run->mine.gather_seconds += fmax(moving, 0);
     if (status == MMUL_OK && run->compute_error.status != MMUL_OK)
         status = (*err = run->compute_error).status;
     if (status == MMUL_OK && run->traffic_error.status != MMUL_OK)
@@ -284,7 +309,5 @@ enum mmul_status mmul_run_steps(struct mmul_run *run, struct mmul_error *err) {
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK && comm->rank == 0)
         warn_of_writers(run);
-    if (run->stored > run->computed)
-        run->mine.gather_seconds += run->stored - run->computed;
     return status;
 }

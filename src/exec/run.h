@@ -7,6 +7,7 @@
 
 #include <stdatomic.h>
 
+#include "base/clock.h"
 #include "comm/shared_window.h"
 #include "comm/team.h"
 #include "exec/board.h"
@@ -45,10 +46,12 @@ struct mmul_run {
     struct mmul_verifier tail_verifier; // of claims, by the whole operand
     int64_t pieces_round;               // whose pieces are being multiplied
     bool checks_by_whole;               // it projects the whole operand, not this rank's pieces
-    double begin;                       // when the run began ...
-    double computed;                    // ... this rank had nothing left to compute ...
-    double stored;                      // ... its node's blocks had all left; 0: not yet
-    _Atomic bool has_computed;          // the compute thread has ended
+    double begin;                       // when the clock of the report started
+    // When this rank had nothing left to compute, when the same held for own steps of all ranks of
+    // its node, and when the node's blocks of these had all left; 0: not yet.
+    double computed, node_computed, stored;
+    struct mmul_stopwatch watch; // of the phases in `mine`; the compute thread's while there is one
+    _Atomic bool has_computed;   // the compute thread has ended
     // Of the product under way: when it must be done, nanoseconds (0: none), and how much it is.
     _Atomic int64_t product_until, product_flops;
     _Atomic int watched_replacements; // main thread: of the device that product_until is for
@@ -73,9 +76,8 @@ enum mmul_status mmul_run_steps(struct mmul_run *run, struct mmul_error *err);
 enum mmul_status mmul_run_report(struct mmul_run *run, struct mmul_report **report,
                                  struct mmul_error *err);
 
-// Local. The last numbers, when the output file stands; `commit_seconds`: what that took.
-void mmul_run_end_report(const struct mmul_run *run, double commit_seconds,
-                         struct mmul_report *report);
+// Local. The last numbers, when the output file stands; `committing`: when that began.
+void mmul_run_end_report(const struct mmul_run *run, double committing, struct mmul_report *report);
 
 // Local.
 void mmul_run_destroy(struct mmul_run *run);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 // From what each rank measured to the report: ranks tell root, root adds it up.
+#include <math.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/integer.h"
 #include "base/memory.h"
 #include "exec/run.h"
 
@@ -40,25 +42,44 @@ static void describe_self(struct mmul_run *run) {
     r->lines_checked = own->lines_checked + tail->lines_checked;
     r->lines_wrong = own->lines_wrong + tail->lines_wrong;
     r->lines_recomputed = own->lines_recomputed + tail->lines_recomputed;
+    r->blocks_recomputed = own->blocks_recomputed + tail->blocks_recomputed;
     r->speed_flops = info->speed_flops;
-    r->idle_seconds = mmul_clock_now() - run->begin - r->scatter_seconds - r->compute_seconds -
-                      r->verify_seconds - r->gather_seconds;
 }
 
-static double larger(double a, double b) {
-    return a > b ? a : b;
+static int64_t stack_bytes(struct mmul_shape shape, enum mmul_dtype dtype) {
+    return mmul_shape_matrices(shape) * shape.rows * shape.cols * (int64_t)mmul_dtype_bytes(dtype);
+}
+
+// What the ranks of a node used where it lies.
+static int64_t bytes_read_in_place(const struct mmul_report *report, const struct mmul_plan *plan,
+                                   int node) {
+    const struct mmul_problem *p = &plan->problem;
+    unsigned maps = mmul_plan_nodes(plan)[node].maps;
+    bool rows = plan->axis == MMUL_ROWS;
+    int64_t units = 0, bytes = 0;
+    for (int i = 0; i < plan->size; i++)
+        if (mmul_plan_ranks(plan)[i].node == node)
+            units += report->ranks[i].end - report->ranks[i].begin + report->ranks[i].claimed_units;
+    if (units == 0)
+        return 0;
+    if (p->alpha != 0 && (maps & (rows ? MMUL_MAPS_A : MMUL_MAPS_B)))
+        bytes += mmul_smaller(
+            units * p->k * (int64_t)mmul_dtype_bytes(mmul_problem_split_dtype(p, plan->axis)),
+            rows ? stack_bytes(p->a, p->a_dtype) : stack_bytes(p->b, p->b_dtype));
+    if (p->alpha != 0 && (maps & (rows ? MMUL_MAPS_B : MMUL_MAPS_A)))
+        bytes += rows ? stack_bytes(p->b, p->b_dtype) : stack_bytes(p->a, p->a_dtype);
+    if (p->beta != 0 && (maps & MMUL_MAPS_C_IN))
+        bytes += units * mmul_problem_result_width(p, plan->axis) * (int64_t)sizeof(float);
+    return bytes;
 }
 
 static void add_ranks(struct mmul_report *report) {
     for (int i = 0; i < report->size; i++) {
         const struct mmul_report_rank *r = &report->ranks[i];
-        report->scatter_seconds = larger(report->scatter_seconds, r->scatter_seconds);
-        report->compute_seconds = larger(report->compute_seconds, r->compute_seconds);
-        report->verify_seconds = larger(report->verify_seconds, r->verify_seconds);
-        report->gather_seconds = larger(report->gather_seconds, r->gather_seconds);
         report->lines_checked += r->lines_checked;
         report->lines_wrong += r->lines_wrong;
         report->lines_recomputed += r->lines_recomputed;
+        report->blocks_recomputed += r->blocks_recomputed;
         report->fallback_products += r->fallback_products;
         report->mapped_bytes += r->mapped_bytes;
         report->segment_bytes += r->segment_bytes;
@@ -111,7 +132,11 @@ enum mmul_status mmul_run_report(struct mmul_run *run, struct mmul_report **repo
     context->startup = (struct mmul_startup){0};
     made->predicted_seconds = plan->predicted_seconds;
     made->bytes_read = run->files.bytes_read;
-    made->bytes_written = run->files.bytes_written;
+    for (int node = 0; node < plan->node_count; node++)
+        made->bytes_read += bytes_read_in_place(made, plan, node);
+    if (context->comm->rank == 0)
+        made->bytes_written = run->files.done_bytes / (int64_t)sizeof(float) *
+                              (int64_t)mmul_dtype_bytes(mmul_output_dtype(run->args->output));
     made->network_bytes = network_bytes(plan) + run->tail_network_bytes;
     mmul_text_copy(made->faster, sizeof made->faster, plan->faster);
     add_ranks(made);
@@ -120,8 +145,18 @@ enum mmul_status mmul_run_report(struct mmul_run *run, struct mmul_report **repo
     return MMUL_OK;
 }
 
-void mmul_run_end_report(const struct mmul_run *run, double commit_seconds,
+void mmul_run_end_report(const struct mmul_run *run, double committing,
                          struct mmul_report *report) {
-    report->commit_seconds = commit_seconds;
-    report->wall_seconds = mmul_clock_now() - run->begin;
+    double now = mmul_clock_now();
+    report->wall_seconds = now - run->begin;
+    for (int i = 0; i < report->size; i++) {
+        struct mmul_report_rank *r = &report->ranks[i];
+        double busy = r->setup_seconds + r->scatter_seconds + r->compute_seconds +
+                      r->verify_seconds + r->gather_seconds;
+        // Clocks of ranks start within a message of each other.
+        r->idle_seconds = fmax(committing - run->begin - busy, 0);
+        r->commit_seconds = now - committing;
+        if (r->idle_seconds < report->ranks[report->last_rank].idle_seconds)
+            report->last_rank = i;
+    }
 }

@@ -55,21 +55,24 @@ struct mmul_region mmul_step_result(const struct mmul_plan *plan, struct mmul_st
 
 // ---------------------------------------------------------------------------------- rectangles
 
+static struct mmul_matrix *input_of(const struct mmul_stream *stream) {
+    const struct mmul_files *files = stream->files;
+    return stream->kind == MMUL_STREAM_PIECES  ? files->split
+           : stream->kind == MMUL_STREAM_PANEL ? files->whole
+                                               : files->c_in;
+}
+
 static enum mmul_status transfer(const struct passing *p, struct mmul_region region, int64_t begin,
                                  int64_t end, char *memory, struct mmul_error *err) {
-    const struct mmul_files *files = p->stream->files;
+    struct mmul_files *files = p->stream->files;
     float *floats = (float *)(void *)memory;
-    switch (p->stream->kind) {
-    case MMUL_STREAM_PIECES:
-        return mmul_matrix_read(files->split, region, begin, end, memory, err);
-    case MMUL_STREAM_PANEL:
-        return mmul_matrix_read(files->whole, region, begin, end, memory, err);
-    case MMUL_STREAM_C_IN:
-        return mmul_matrix_read_float(files->c_in, region, begin, end, floats, err);
-    case MMUL_STREAM_RESULT:
-        break;
-    }
-    return mmul_output_write_float(files->output, region, begin, end, floats, err);
+    if (p->stream->kind == MMUL_STREAM_RESULT)
+        return mmul_output_write_float(files->output, region, begin, end, floats, err);
+    struct mmul_matrix *input = input_of(p->stream);
+    files->bytes_read += (end - begin) * (int64_t)mmul_dtype_bytes(mmul_matrix_info(input).stored);
+    if (p->stream->kind == MMUL_STREAM_C_IN)
+        return mmul_matrix_read_float(input, region, begin, end, floats, err);
+    return mmul_matrix_read(input, region, begin, end, memory, err);
 }
 
 // The next rectangle: transfers the stretch of it inside the window.
@@ -142,14 +145,13 @@ static enum mmul_status pass_panel(struct passing *p, struct mmul_error *err) {
 enum mmul_status mmul_stream_read(const struct mmul_stream *stream, int node, int64_t begin,
                                   int64_t end, void *to, struct mmul_error *err) {
     struct passing p = {.stream = stream, .window = {begin, end, to}};
-    stream->files->bytes_read += end - begin;
     return stream->kind == MMUL_STREAM_PANEL ? pass_panel(&p, err) : pass_node(&p, node, err);
 }
 
 void mmul_files_count(struct mmul_files *files, int64_t bytes) {
-    files->bytes_written += bytes;
+    files->done_bytes += bytes;
     if (files->progress != NULL)
-        files->progress(files->progress_context, "multiply", files->bytes_written,
+        files->progress(files->progress_context, "multiply", files->done_bytes,
                         files->result_bytes);
 }
 
@@ -165,9 +167,7 @@ enum mmul_status mmul_range_read(struct mmul_files *files, enum mmul_stream_kind
                                  struct mmul_range range, void *to, struct mmul_error *err) {
     const struct mmul_stream stream = {.files = files, .kind = kind};
     struct passing p = {.stream = &stream, .window = {0, INT64_MAX, to}};
-    enum mmul_status status = pass_range(&p, range, err);
-    files->bytes_read += p.at;
-    return status;
+    return pass_range(&p, range, err);
 }
 
 enum mmul_status mmul_range_write(struct mmul_files *files, struct mmul_range range,

@@ -13,11 +13,11 @@ struct mmul_files {
     const struct mmul_plan *plan;
     struct mmul_matrix *split, *whole, *c_in; // borrowed
     struct mmul_output *output;               // borrowed
-    int64_t bytes_read, bytes_written;
+    int64_t bytes_read;                       // as stored
     void (*progress)(void *progress_context, const char *phase, int64_t done_bytes,
                      int64_t total_bytes); // NULL: none
     void *progress_context;
-    int64_t result_bytes; // of the whole of C, for progress
+    int64_t done_bytes, result_bytes; // of C as float32: what there is already, all of it
 };
 
 enum mmul_stream_kind {
@@ -40,7 +40,7 @@ struct mmul_region mmul_step_panel(const struct mmul_plan *plan, struct mmul_ste
 struct mmul_region mmul_step_result(const struct mmul_plan *plan, struct mmul_step step,
                                     struct mmul_segment segment);
 
-// Counts bytes of C as written, and tells the progress.
+// Counts bytes of C (as float32) that are there, and tells the progress.
 void mmul_files_count(struct mmul_files *files, int64_t bytes);
 
 // Bytes [begin, end) of the stream of `node` from the files, or to them. Local, root.

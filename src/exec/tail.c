@@ -289,19 +289,30 @@ static struct mmul_claim *find_ready(struct mmul_tail *tail, bool *over) {
     return NULL;
 }
 
+// What a rank without a claim waits for: another one, or that its last block leaves.
+static double *awaited(const struct mmul_tail *tail) {
+    for (int i = 0; i < tail->depth; i++) {
+        int state = atomic_load(&tail->claims[i].state);
+        if (state != MMUL_CLAIM_COMPUTED && state != MMUL_CLAIM_LEAVING && state != MMUL_CLAIM_NONE)
+            return &tail->run->mine.scatter_seconds;
+    }
+    return &tail->run->mine.gather_seconds;
+}
+
 void mmul_tail_compute(struct mmul_tail *tail) {
     struct mmul_run *run = tail->run;
     struct mmul_error err;
     bool over = tail->depth == 0;
+    mmul_stopwatch_enter(&run->watch, &run->mine.compute_seconds); // up to date for what follows
     rate_own_steps(tail);
     while (!over) {
         struct mmul_claim *claim = find_ready(tail, &over);
         if (claim == NULL) {
-            double begin = mmul_clock_now();
+            mmul_stopwatch_enter(&run->watch, awaited(tail));
             mmul_clock_nap(NAP_SECONDS);
-            run->mine.scatter_seconds += mmul_clock_now() - begin;
             continue;
         }
+        mmul_stopwatch_enter(&run->watch, &run->mine.compute_seconds);
         if (!claim->failed && !is_cancelled(tail) && compute_claim(tail, claim, &err) != MMUL_OK)
             mmul_run_fail_compute(run, &err);
         claim->failed |= is_cancelled(tail);

@@ -334,8 +334,6 @@ enum mmul_attention mmul_traffic_attend(struct mmul_traffic *traffic) {
         moved |= advance_own_results(t);
     }
     look_for_failures(t);
-    if (t->run->stored == 0 && is_stored(t))
-        t->run->stored = mmul_clock_now();
     if (moved)
         return MMUL_ATTEND_MOVED;
     return is_finished(t) ? MMUL_ATTEND_FINISHED : MMUL_ATTEND_NOTHING;

@@ -128,6 +128,7 @@ enum mmul_status mmul_verifier_check(struct mmul_verifier *verifier, struct mmul
     int64_t wrong = mmul_check_rows(check, &p, 0, p.m, verifier->wrong);
     verifier->lines_checked += p.m;
     verifier->lines_wrong += wrong;
+    verifier->blocks_recomputed += wrong > 0;
     while (wrong > 0) {
         status = look(verifier, 0, wrong, err);
         if (status == MMUL_OK)

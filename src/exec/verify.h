@@ -39,6 +39,7 @@ struct mmul_verifier {
     uint64_t seed;
     struct mmul_verifier_watch watch;
     int64_t lines_checked, lines_wrong, lines_recomputed; // units of panels, see above
+    int64_t blocks_recomputed;                            // products with wrong lines
 };
 
 struct mmul_verifier_request {

@@ -25,18 +25,16 @@ double mmul_report_seconds(const struct mmul_report *report) {
 }
 
 struct mmul_phases mmul_report_phases(const struct mmul_report *report) {
-    struct mmul_phases phases = {
-        .wall_seconds = report->wall_seconds,
-        .scatter_seconds = report->scatter_seconds,
-        .compute_seconds = report->compute_seconds,
-        .verify_seconds = report->verify_seconds,
-        .gather_seconds = report->gather_seconds,
-        .commit_seconds = report->commit_seconds,
-    };
-    for (int i = 0; report->ranks != NULL && i < report->size; i++)
-        if (report->ranks[i].idle_seconds > phases.idle_seconds)
-            phases.idle_seconds = report->ranks[i].idle_seconds;
-    return phases;
+    struct mmul_report_rank none = {0};
+    const struct mmul_report_rank *last = report->ranks ? &report->ranks[report->last_rank] : &none;
+    return (struct mmul_phases){.wall_seconds = report->wall_seconds,
+                                .setup_seconds = last->setup_seconds,
+                                .scatter_seconds = last->scatter_seconds,
+                                .compute_seconds = last->compute_seconds,
+                                .verify_seconds = last->verify_seconds,
+                                .gather_seconds = last->gather_seconds,
+                                .idle_seconds = last->idle_seconds,
+                                .commit_seconds = last->commit_seconds};
 }
 
 // Rate while computing.
@@ -63,25 +61,42 @@ static double efficiency(const struct mmul_report *report) {
 static const char *check_result(const struct mmul_report *report) {
     if (!report->verified)
         return "off";
-    return report->lines_recomputed > 0 ? "passed after recomputation" : "passed";
+    return report->blocks_recomputed > 0 ? "passed after recomputation" : "passed";
 }
 
-static void print_ranks(const struct mmul_report *report, FILE *stream) {
+// What a user has to know of a rank: why it has few rows or none, and who replaced its device. What
+// `devices` says too is a detail. Returns `text`.
+static const char *note_of(const struct mmul_report_rank *r, bool verbose, char text[static 224]) {
+    const char *note = verbose || r->device_replacements > 0 ? r->note : "";
+    snprintf(text, 224, "%s%s%s", r->why, r->why[0] && note[0] ? "; " : "", note);
+    return text;
+}
+
+// The columns from set-up to commit are seconds and add up to the wall time.
+static void print_ranks(const struct mmul_report *report, bool verbose, FILE *stream) {
     struct mmul_text table = {0};
-    mmul_text_add(
-        &table,
-        "rank\thost\tdevice\tthreads\t%s\tclaimed\tshare\tscatter s\tcompute s\tcheck s\tgather s\t"
-        "GFLOP/s\tidle\tnote\n",
-        report->axis == MMUL_ROWS ? "rows" : "cols");
+    char note[224];
+    bool any_note = false;
+    for (int i = 0; i < report->size; i++)
+        any_note |= note_of(&report->ranks[i], verbose, note)[0] != '\0';
+    mmul_text_add(&table,
+                  "rank\thost\tdevice\t%s%s\tshare\tset-up\tscatter\tcompute\tcheck\tgather\tidle\t"
+                  "commit\tGFLOP/s%s\n",
+                  verbose ? "threads\t" : "", report->axis == MMUL_ROWS ? "rows" : "cols",
+                  any_note ? "\tnote" : "");
     for (int i = 0; i < report->size; i++) {
         const struct mmul_report_rank *r = &report->ranks[i];
-        double idle = report->wall_seconds > 0 ? r->idle_seconds / report->wall_seconds : 0;
-        mmul_text_add(
-            &table, "%d\t%s\t%s\t%d\t%lld\t%lld\t%.1f %%\t%.3f\t%.3f\t%.3f\t%.3f\t%.1f\t%.0f %%\t",
-            i, r->host, r->device, r->threads, (long long)(r->end - r->begin),
-            (long long)r->claimed_units, 100 * r->share, r->scatter_seconds, r->compute_seconds,
-            r->verify_seconds, r->gather_seconds, rank_rate(r) * 1e-9, 100 * idle);
-        mmul_text_add(&table, "%s%s%s\n", r->why, r->why[0] && r->note[0] ? "; " : "", r->note);
+        mmul_text_add(&table, "%d\t%s\t%s\t", i, r->host, r->device);
+        if (verbose)
+            mmul_text_add(&table, "%d\t", r->threads);
+        mmul_text_add(&table, "%lld", (long long)(r->end - r->begin + r->claimed_units));
+        if (r->claimed_units > 0)
+            mmul_text_add(&table, " (%lld claimed late)", (long long)r->claimed_units);
+        mmul_text_add(&table, "\t%.1f %%\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\t%.1f",
+                      100 * r->share, r->setup_seconds, r->scatter_seconds, r->compute_seconds,
+                      r->verify_seconds, r->gather_seconds, r->idle_seconds, r->commit_seconds,
+                      rank_rate(r) * 1e-9);
+        mmul_text_add(&table, any_note ? "\t%s\n" : "%s\n", note_of(r, verbose, note));
     }
     mmul_text_print_table(mmul_text_get(&table), stream);
     mmul_text_fini(&table);
@@ -101,10 +116,29 @@ static void print_startup(const struct mmul_startup *s, FILE *stream) {
             s->measure_seconds, s->warm_up_seconds);
 }
 
+static const char *plural(int64_t count) {
+    return count == 1 ? "" : "s";
+}
+
+static void print_check(const struct mmul_report *report, FILE *stream) {
+    if (report->verified)
+        fprintf(stream, "result verified (Freivalds), %lld block%s recomputed",
+                (long long)report->blocks_recomputed, plural(report->blocks_recomputed));
+    else
+        fputs("result not verified", stream);
+    if (report->fallback_products > 0)
+        fprintf(stream, "; %lld product%s done by another device",
+                (long long)report->fallback_products, plural(report->fallback_products));
+    fputc('\n', stream);
+}
+
 static void print_totals(const struct mmul_report *report, FILE *stream) {
     char bytes[3][32];
     double eff = efficiency(report);
-    fprintf(stream, "wall %.3f s  %.1f GFLOP/s", report->wall_seconds, total_rate(report) * 1e-9);
+    fprintf(stream, "wall %.3f s", report->wall_seconds);
+    if (report->size > 1)
+        fprintf(stream, " (rank %d ended last)", report->last_rank);
+    fprintf(stream, "  %.1f GFLOP/s", total_rate(report) * 1e-9);
     if (eff > 0)
         fprintf(stream, "  %.0f %% of the devices' measured speed", 100 * eff);
     if (report->predicted_seconds > 0)
@@ -115,48 +149,57 @@ static void print_totals(const struct mmul_report *report, FILE *stream) {
             mmul_bytes_format(report->bytes_read, bytes[0]),
             mmul_bytes_format(report->bytes_written, bytes[1]),
             mmul_bytes_format(report->network_bytes, bytes[2]));
+    if (report->faster[0] != '\0')
+        fprintf(stream, "%s\n", report->faster);
+    print_check(report, stream);
+}
+
+static void print_details(const struct mmul_report *report, FILE *stream) {
+    char bytes[2][32];
     fprintf(stream, "used in place %s  shared memory %s\n",
             mmul_bytes_format(report->mapped_bytes, bytes[0]),
             mmul_bytes_format(report->segment_bytes, bytes[1]));
-    if (report->faster[0] != '\0')
-        fprintf(stream, "%s\n", report->faster);
-    fprintf(stream, "check %s", check_result(report));
     if (report->verified)
-        fprintf(stream, ": %lld lines checked, %lld wrong, %lld recomputed",
+        fprintf(stream, "check: %lld lines checked, %lld wrong, %lld recomputed\n",
                 (long long)report->lines_checked, (long long)report->lines_wrong,
                 (long long)report->lines_recomputed);
-    if (report->fallback_products > 0)
-        fprintf(stream, "; %lld product%s done by another device",
-                (long long)report->fallback_products, report->fallback_products == 1 ? "" : "s");
-    fputc('\n', stream);
-}
-
-static void print_warm_up(const struct mmul_report *report, FILE *stream) {
     for (int i = 0; i < report->size; i++)
         if (report->ranks[i].warm_up_seconds >= 0.001)
-            fprintf(stream, "warm-up of rank %d (%s): %.3f s, not counted above\n", i,
-                    report->ranks[i].device, report->ranks[i].warm_up_seconds);
+            fprintf(stream, "warm-up of rank %d (%s): %.3f s\n", i, report->ranks[i].device,
+                    report->ranks[i].warm_up_seconds);
+    fputs(mmul_text_get(&report->unused), stream);
 }
 
-void mmul_report_print(const struct mmul_report *report, FILE *stream) {
+void mmul_report_print(const struct mmul_report *report, bool verbose, FILE *stream) {
     if (report->ranks == NULL)
         return;
-    print_ranks(report, stream);
+    print_ranks(report, verbose, stream);
     print_totals(report, stream);
-    print_warm_up(report, stream);
-    fputs(mmul_text_get(&report->unused), stream);
+    if (verbose)
+        print_details(report, stream);
+}
+
+// ------------------------------------------------------------------------------------------ JSON
+
+static void add_phases(json_t *value, const struct mmul_report_rank *r) {
+    json_t *phases =
+        json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "setup_seconds", r->setup_seconds,
+                  "scatter_seconds", r->scatter_seconds, "compute_seconds", r->compute_seconds,
+                  "verify_seconds", r->verify_seconds, "gather_seconds", r->gather_seconds,
+                  "idle_seconds", r->idle_seconds, "commit_seconds", r->commit_seconds);
+    json_object_update(value, phases);
+    json_decref(phases);
 }
 
 static json_t *rank_json(const struct mmul_report *report, int i) {
     const struct mmul_report_rank *r = &report->ranks[i];
-    json_t *value = json_pack(
-        "{s:i, s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f}",
-        "rank", i, "host", r->host, "device", r->device, "device_name", r->device_name, "cores",
-        r->cores, "threads", r->threads, "begin", (json_int_t)r->begin, "end", (json_int_t)r->end,
-        "claimed", (json_int_t)r->claimed_units, "claims", (json_int_t)r->claims, "share", r->share,
-        "warm_up_seconds", r->warm_up_seconds, "scatter_seconds", r->scatter_seconds,
-        "compute_seconds", r->compute_seconds, "verify_seconds", r->verify_seconds,
-        "gather_seconds", r->gather_seconds, "idle_seconds", r->idle_seconds);
+    json_t *value =
+        json_pack("{s:i, s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:f, s:f}", "rank", i, "host",
+                  r->host, "device", r->device, "device_name", r->device_name, "cores", r->cores,
+                  "threads", r->threads, "begin", (json_int_t)r->begin, "end", (json_int_t)r->end,
+                  "claimed", (json_int_t)r->claimed_units, "claims", (json_int_t)r->claims, "share",
+                  r->share, "warm_up_seconds", r->warm_up_seconds);
+    add_phases(value, r);
     json_t *more = json_pack(
         "{s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s}", "flops", r->flops,
         "calibrated_flops_per_second", r->speed_flops, "products", (json_int_t)r->products,
@@ -198,7 +241,8 @@ static json_t *lines_json(const struct mmul_report *report) {
 }
 
 static json_t *check_json(const struct mmul_report *report) {
-    return json_pack("{s:s, s:I, s:I, s:I}", "result", check_result(report), "lines_checked",
+    return json_pack("{s:s, s:I, s:I, s:I, s:I}", "result", check_result(report),
+                     "blocks_recomputed", (json_int_t)report->blocks_recomputed, "lines_checked",
                      (json_int_t)report->lines_checked, "lines_wrong",
                      (json_int_t)report->lines_wrong, "lines_recomputed",
                      (json_int_t)report->lines_recomputed);
@@ -210,14 +254,14 @@ enum mmul_status mmul_report_json(const struct mmul_report *report, char **text,
     for (int i = 0; report->ranks != NULL && i < report->size; i++)
         json_array_append_new(ranks, rank_json(report, i));
     json_t *root = json_pack(
-        "{s:s, s:i, s:s, s:o, s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "schema",
-        "mpimatmul-report", "schema_version", 2, "version", MMUL_VERSION, "problem",
-        problem_json(&report->problem), "split", report->axis == MMUL_ROWS ? "rows" : "cols",
-        "total", (json_int_t)report->total, "wall_seconds", report->wall_seconds, "scatter_seconds",
-        report->scatter_seconds, "compute_seconds", report->compute_seconds, "verify_seconds",
-        report->verify_seconds, "gather_seconds", report->gather_seconds, "commit_seconds",
-        report->commit_seconds, "predicted_seconds", report->predicted_seconds, "flops_per_second",
-        total_rate(report), "efficiency", efficiency(report));
+        "{s:s, s:i, s:s, s:o, s:s, s:I, s:f, s:i, s:f, s:f, s:f}", "schema", "mpimatmul-report",
+        "schema_version", 3, "version", MMUL_VERSION, "problem", problem_json(&report->problem),
+        "split", report->axis == MMUL_ROWS ? "rows" : "cols", "total", (json_int_t)report->total,
+        "wall_seconds", report->wall_seconds, "last_rank", report->last_rank, "predicted_seconds",
+        report->predicted_seconds, "flops_per_second", total_rate(report), "efficiency",
+        efficiency(report));
+    if (report->ranks != NULL)
+        add_phases(root, &report->ranks[report->last_rank]);
     json_t *more = json_pack(
         "{s:f, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:i, s:o, s:o, s:s}", "startup_seconds",
         startup_seconds(&report->startup), "startup", startup_json(&report->startup), "faster",

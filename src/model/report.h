@@ -16,13 +16,18 @@ struct mmul_report_rank {
     double share;       // of the range, 0 .. 1
     double flops;       // floating-point operations of its part
     double warm_up_seconds;
-    double scatter_seconds; // waiting for operands
-    double compute_seconds, verify_seconds;
-    double gather_seconds;         // waiting for results to leave
-    double idle_seconds;           // of the run, neither computing nor moving nor checking
+    // What it did or waited for while the clock ran; they add up to the wall time.
+    double setup_seconds;          // shared memory, mapped files and work space
+    double scatter_seconds;        // waiting for operands, or for claims
+    double compute_seconds;        // multiplying, and what is done between products
+    double verify_seconds;         // checking, and multiplying again what was wrong
+    double gather_seconds;         // waiting for its node's results to leave
+    double idle_seconds;           // waiting for the other ranks to end
+    double commit_seconds;         // waiting until root's output file is complete under its name
     int64_t claimed_units, claims; // of the dynamic tail, beside its part
     int64_t products, fallback_products, device_replacements;
     int64_t lines_checked, lines_wrong, lines_recomputed; // columns or rows of its blocks of C
+    int64_t blocks_recomputed;                            // those with wrong lines
     double speed_flops;                  // measured before the run; 0: not measured
     int64_t mapped_bytes, segment_bytes; // of its node, on leaders
 };
@@ -45,13 +50,14 @@ struct mmul_report {
     struct mmul_report_rank *ranks; // size, owned; on root only
     bool verified;
     struct mmul_startup startup;
-    double wall_seconds; // from the first byte read to the renamed output file
-    double scatter_seconds, compute_seconds, verify_seconds, gather_seconds, commit_seconds;
+    double wall_seconds;                 // from the first byte read to the renamed output file
+    int last_rank;                       // that ended last: who idled least
     double predicted_seconds;            // 0: no prediction
     char faster[160];                    // of the plan
     int64_t mapped_bytes, segment_bytes; // all nodes
     int64_t bytes_read, bytes_written, network_bytes;
     int64_t lines_checked, lines_wrong, lines_recomputed, fallback_products;
+    int64_t blocks_recomputed;
     struct mmul_text unused;    // owned: a line per device that nobody used
     struct mmul_text warnings;  // owned
     const char **warning_lines; // owned, into warnings

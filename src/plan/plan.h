@@ -66,11 +66,13 @@ struct mmul_plan {
     int64_t root_bytes;     // through root's link, both ways
     int64_t rows_bytes_moved, cols_bytes_moved; // over the network, what the choice was made from
     double link_bytes_per_second;               // assumed where links are not measured
-    double compute_seconds, transfer_seconds;   // predicted; compute 0: speeds not known
+    double transfer_seconds;                    // predicted: links and files are busy for so long
     double predicted_seconds;                   // of the whole run, overlap included; 0: not known
-    uint64_t verify_seed;                       // drawn by root, so that all ranks check alike
-    char limits[96];                            // what the prediction says is the slow part
-    char faster[160];    // "" or "faster without rank 3: 4.1 s against 5.0 s"
+    int last_rank; // the one that is predicted to end last, and what makes up its seconds:
+    double compute_seconds, waiting_seconds; // claims included; waiting for bytes
+    uint64_t verify_seed;                    // drawn by root, so that all ranks check alike
+    char limits[96];                         // what the prediction says is the slow part
+    char faster[160];                        // "" or "faster without rank 3: 4.1 s against 5.0 s"
     int64_t round_bytes; // of root's buffers for scatter and gather; 0 on one node
     int64_t bytes;       // of this block
 };

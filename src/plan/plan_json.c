@@ -58,17 +58,19 @@ static json_t *cut_json(const struct mmul_plan *plan) {
 json_t *mmul_plan_json_value(const struct mmul_plan *plan) {
     const struct mmul_problem *p = &plan->problem;
     json_t *root = json_pack(
-        "{s:s, s:i, s:I, s:I, s:I, s:I, s:s, s:b, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:s, "
+        "{s:s, s:i, s:I, s:I, s:I, s:I, s:s, s:b, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, "
+        "s:s, "
         "s:s}",
-        "schema", "mpimatmul-plan", "schema_version", 1, "m", (json_int_t)p->m, "n",
+        "schema", "mpimatmul-plan", "schema_version", 2, "m", (json_int_t)p->m, "n",
         (json_int_t)p->n, "k", (json_int_t)p->k, "matrices", (json_int_t)p->matrices, "split",
         plan->axis == MMUL_ROWS ? "rows" : "cols", "split_chosen", plan->axis_chosen, "total",
         (json_int_t)plan->total, "network_bytes_by_rows", (json_int_t)plan->rows_bytes_moved,
         "network_bytes_by_cols", (json_int_t)plan->cols_bytes_moved, "root_link_bytes",
         (json_int_t)plan->root_bytes, "assumed_link_bytes_per_second", plan->link_bytes_per_second,
         "predicted_seconds", plan->predicted_seconds, "predicted_compute_seconds",
-        plan->compute_seconds, "predicted_transfer_seconds", plan->transfer_seconds, "limit",
-        plan->limits, "faster", plan->faster);
+        plan->compute_seconds, "predicted_waiting_seconds", plan->waiting_seconds,
+        "predicted_transfer_seconds", plan->transfer_seconds, "limit", plan->limits, "faster",
+        plan->faster);
     json_object_update_new(root, cut_json(plan));
     json_object_set_new(root, "ranks", list_json(plan, true));
     json_object_set_new(root, "nodes", list_json(plan, false));

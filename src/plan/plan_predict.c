@@ -47,6 +47,7 @@ static int slowest_link(const struct mmul_planning *p) {
     return slowest;
 }
 
+// Compute is that of the rank with the most.
 static void name_limit(struct mmul_planning *p, double files) {
     struct mmul_plan *plan = p->plan;
     int last = 0, link = slowest_link(p);
@@ -54,7 +55,8 @@ static void name_limit(struct mmul_planning *p, double files) {
     for (int rank = 1; rank < plan->size; rank++)
         if (p->ranks[rank].compute_seconds > p->ranks[last].compute_seconds)
             last = rank;
-    if (plan->compute_seconds >= 0.7 * p->cost->seconds && plan->compute_seconds > 0) {
+    double compute = p->ranks[last].compute_seconds;
+    if (compute >= 0.7 * p->cost->seconds && compute > 0) {
         snprintf(plan->limits, sizeof plan->limits, "compute on rank %d (%.40s)", last,
                  p->ranks[last].device);
     } else if (link >= 0 && network > files) {
@@ -67,13 +69,34 @@ static void name_limit(struct mmul_planning *p, double files) {
     }
 }
 
-// Claims of the tail let all end together, whatever the static shares are.
-static double with_tail(struct mmul_planning *p) {
-    double seconds = p->cost->seconds;
-    if (p->plan->tail_begin == p->plan->total)
-        return seconds;
-    double all = mmul_balance(p->cost, (double)p->plan->total, NULL, p->units);
-    return all > seconds ? all : seconds;
+// The rank that ends last, of the last evaluation; -1: nobody has anything.
+static int last_rank(const struct mmul_planning *p) {
+    int last = -1;
+    for (int rank = 0; rank < p->plan->size; rank++)
+        if (p->cost->ranks[rank].finish > 0 &&
+            (last < 0 || p->cost->ranks[rank].finish > p->cost->ranks[last].finish))
+            last = rank;
+    return last;
+}
+
+// Claims of the tail let all end together, whatever the static shares are. The seconds are those
+// of the rank that ends last: what it computes, and the rest it waits for bytes.
+static void predict_whole(struct mmul_planning *p) {
+    struct mmul_plan *plan = p->plan;
+    double planned = p->cost->seconds;
+    if (plan->tail_begin < plan->total &&
+        mmul_balance(p->cost, (double)plan->total, NULL, p->units) < planned) {
+        for (int rank = 0; rank < plan->size; rank++)
+            p->units[rank] = (double)p->counts[rank];
+        mmul_cost_evaluate(p->cost, p->units);
+    }
+    int last = last_rank(p);
+    if (last < 0)
+        return;
+    plan->predicted_seconds = p->cost->seconds;
+    plan->compute_seconds = p->cost->ranks[last].compute_seconds;
+    plan->waiting_seconds = plan->predicted_seconds - plan->compute_seconds;
+    plan->last_rank = last;
 }
 
 static void predict(struct mmul_planning *p) {
@@ -86,8 +109,6 @@ static void predict(struct mmul_planning *p) {
     for (int rank = 0; p->speeds_known && rank < plan->size; rank++) {
         p->ranks[rank].compute_seconds = p->cost->ranks[rank].compute_seconds;
         p->ranks[rank].finish_seconds = p->cost->ranks[rank].finish;
-        if (p->ranks[rank].compute_seconds > plan->compute_seconds)
-            plan->compute_seconds = p->ranks[rank].compute_seconds;
     }
     plan->link_bytes_per_second = MMUL_LINK_BYTES_PER_SECOND;
     plan->transfer_seconds = p->cost->root_out_seconds + p->cost->root_in_seconds + files;
@@ -95,8 +116,8 @@ static void predict(struct mmul_planning *p) {
         p->nodes[node].chain_place = p->cost->nodes[node].chain_place;
     plan->root_bytes = (int64_t)(p->cost->root_out_bytes + p->cost->root_in_bytes);
     name_limit(p, files);
-    if (p->speeds_known && plan->compute_seconds > 0)
-        plan->predicted_seconds = with_tail(p);
+    if (p->speeds_known)
+        predict_whole(p);
 }
 
 // ---------------------------------------------------------------------------------------- advice
@@ -151,16 +172,6 @@ static double take_out(struct advice *a, int last, bool whole_node) {
         memcpy(a->best_out, a->out, (size_t)a->p->plan->size * sizeof *a->out);
     }
     return seconds;
-}
-
-// The rank that ends last, of the last evaluation; -1: nobody has anything.
-static int last_rank(const struct mmul_planning *p) {
-    int last = -1;
-    for (int rank = 0; rank < p->plan->size; rank++)
-        if (p->cost->ranks[rank].finish > 0 &&
-            (last < 0 || p->cost->ranks[rank].finish > p->cost->ranks[last].finish))
-            last = rank;
-    return last;
 }
 
 // Whoever ends last goes, alone at first, then with its node; a few times.

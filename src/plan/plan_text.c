@@ -2,6 +2,8 @@
 // The plan for people: tables and what is predicted. Computes nothing. JSON is in plan_json.c.
 #include "plan/plan_output.h"
 
+#include <math.h>
+
 #include "base/text.h"
 #include "plan/schedule.h"
 
@@ -36,13 +38,34 @@ static void print_cut(const struct mmul_plan *plan, FILE *stream) {
     fputc('\n', stream);
 }
 
+// "C = A B", "C = -2 A^T B + 3 C": factors of one and terms of zero are not shown.
+static void print_formula(const struct mmul_problem *p, FILE *stream) {
+    char sum[3] = "";
+    fputs("C =", stream);
+    if (p->alpha != 0) {
+        if (p->alpha == -1)
+            fputs(" -", stream);
+        else if (p->alpha != 1)
+            fprintf(stream, " %g", (double)p->alpha);
+        fprintf(stream, "%sA%s B%s", p->alpha == -1 ? "" : " ", p->transpose_a ? "^T" : "",
+                p->transpose_b ? "^T" : "");
+        snprintf(sum, sizeof sum, " %c", p->beta < 0 ? '-' : '+');
+    }
+    double beta = p->alpha != 0 ? fabs((double)p->beta) : (double)p->beta;
+    if (beta == 1)
+        fprintf(stream, "%s C", sum);
+    else if (beta != 0)
+        fprintf(stream, "%s %g C", sum, beta);
+    else if (p->alpha == 0)
+        fputs(" 0", stream);
+}
+
 void mmul_plan_print_heading(const struct mmul_plan *plan, FILE *stream) {
     const struct mmul_problem *p = &plan->problem;
     char shape[96], moved[2][32];
-    fprintf(stream, "C = %g op(A) op(B) + %g C: %s%s x %s%s -> %s, m n k = %lld %lld %lld\n",
-            (double)p->alpha, (double)p->beta, p->a_name, p->transpose_a ? "^T" : "", p->b_name,
-            p->transpose_b ? "^T" : "", mmul_shape_format(p->c, shape), (long long)p->m,
-            (long long)p->n, (long long)p->k);
+    print_formula(p, stream);
+    fprintf(stream, ": %s x %s -> %s, m n k = %lld %lld %lld\n", p->a_name, p->b_name,
+            mmul_shape_format(p->c, shape), (long long)p->m, (long long)p->n, (long long)p->k);
     fprintf(stream,
             "split by %s%s: operand bytes over the network %s by rows, %s by columns; whole: %s\n",
             axis_name(plan), plan->axis_chosen ? " (chosen)" : "",
@@ -117,9 +140,11 @@ void mmul_plan_print(const struct mmul_plan *plan, FILE *stream) {
     print_ranks(plan, stream);
     print_nodes(plan, stream);
     if (plan->predicted_seconds > 0)
-        fprintf(stream, "predicted: %.3f s (compute %.3f s, moving bytes %.3f s); limit: %s\n",
-                plan->predicted_seconds, plan->compute_seconds, plan->transfer_seconds,
-                plan->limits);
+        fprintf(stream,
+                "predicted: %.3f s (rank %d ends last: compute %.3f s, waiting for bytes %.3f s); "
+                "limit: %s\n",
+                plan->predicted_seconds, plan->last_rank, plan->compute_seconds,
+                plan->waiting_seconds, plan->limits);
     else
         fprintf(stream, "predicted: moving bytes %.3f s; device speeds not measured\n",
                 plan->transfer_seconds);

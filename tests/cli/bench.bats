@@ -43,7 +43,7 @@ END
         "all(r['unstable'] == (r['max_seconds'] > 1.2 * r['min_seconds']) for r in rows)" \
         "all(abs(b['median_seconds'] / m['median_seconds'] - m['speedup']) < 1e-9 * m['speedup']
              for b, m in zip(rows[::2], rows[1::2]))"
-    for phase in scatter compute verify gather idle commit; do
+    for phase in setup scatter compute verify gather idle commit; do
         json_holds table.json "all('${phase}_seconds' in r for r in rows[1::2])" \
             "not any('${phase}_seconds' in r for r in rows[::2])"
     done
@@ -66,18 +66,26 @@ END
     [[ "${lines[1]}" == "20,20,20,float32,baseline,compute only,1,"* ]]
     [[ "${lines[4]}" == "10,30,50,float32,mul,files in to file out,2,,2,1,"* ]]
     run awk -F, '{ print NF }' <<< "$output"
-    [ "$(sort -u <<< "$output")" = 22 ]
+    [ "$(sort -u <<< "$output")" = 23 ]
 }
 
 @test "the Markdown table is one, and says what is counted" {
     program bench --sizes 32x16x8 --runs 1 --dtype bfloat16 -q
     expect_quiet_success
     for ((i = 0; i < 4; i++)); do
-        [ "$(tr -cd '|' <<< "${lines[i]}" | wc -c)" -eq 16 ]
+        [ "$(tr -cd '|' <<< "${lines[i]}" | wc -c)" -eq 9 ]
+    done
+    [[ "${lines[2]}" == *"32 x 16 x 8"*OpenBLAS* ]]
+    [[ "${lines[3]}" == *"32 x 16 x 8"*"mul, 1 rank "* ]]
+    [[ "$output" == *"mpimatmul 0.1.0, bfloat16; "*"mul is timed from files in to file out; OpenBLAS"* ]]
+    [ "$(wc -L <<< "$output")" -le 120 ]
+    program bench --sizes 32x16x8 --runs 1 --verbose
+    expect_status 0
+    for ((i = 0; i < 4; i++)); do
+        [ "$(tr -cd '|' <<< "${lines[i]}" | wc -c)" -eq 17 ]
     done
     [[ "${lines[2]}" == *"32 x 16 x 8"*OpenBLAS*"compute only"* ]]
     [[ "${lines[3]}" == *"32 x 16 x 8"*"mul, 1 rank "*"files in to file out"* ]]
-    [[ "$output" == *"mpimatmul 0.1.0, bfloat16; "* ]]
 }
 
 @test "without --quiet it says what it is at, on stderr" {
@@ -180,7 +188,7 @@ result, = json.load(open("results/results.json"))
 assert result["status"] == "measured" and len(result["rows"]) == 4
 for row in result["rows"]:
     assert len(row["figure"]["values"]) == len(row["against"]["values"]) == 1
-    assert row["figure"]["phases"].keys() >= {"scatter", "compute", "verify", "gather", "idle", "commit"}
+    assert row["figure"]["phases"].keys() >= {"setup", "scatter", "compute", "verify", "gather", "idle", "commit"}
     assert abs(row["ratio"] - row["figure"]["value"] / row["against"]["value"]) < 1e-12
 END
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // How much of the range is claimed at run time, and in claims of which sizes.
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -52,6 +53,11 @@ static void test_tail(void **state) {
             assert_in_range(plan->tail_least, cases[i].least - 1, cases[i].least + 1);
             assert_in_range(plan->tail_most, plan->tail_least, tail / 8 + 1);
             assert_true(plan->predicted_seconds > mmul_plan_ranks(plan)[0].finish_seconds);
+            // The parts are those of the whole, claims included.
+            assert_true(plan->compute_seconds >
+                        mmul_plan_ranks(plan)[plan->last_rank].compute_seconds);
+            assert_true(fabs(plan->compute_seconds + plan->waiting_seconds -
+                             plan->predicted_seconds) < 1e-12);
         } else {
             assert_int_equal(plan->tail_most, 0);
         }

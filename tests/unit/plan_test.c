@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <stdlib.h>
 
 #include "clusters.h"
 #include "plan/plan.h"
@@ -247,7 +248,10 @@ static void test_automatic_shares(void **state) {
         assert_string_equal(ranks[rank].why, "");
     }
     assert_true(units(plan, 0) > units(plan, 2) && units(plan, 2) > 5 * units(plan, 5));
-    assert_true(plan->compute_seconds <= plan->predicted_seconds);
+    assert_true(plan->compute_seconds > 0 && plan->waiting_seconds >= 0);
+    assert_true(fabs(plan->compute_seconds + plan->waiting_seconds - plan->predicted_seconds) <
+                1e-12);
+    assert_true(ranks[plan->last_rank].finish_seconds > 0);
     assert_memory_equal(plan->limits, "compute on rank ", 16);
     assert_string_equal(plan->faster, "");
     int64_t piece = 4 * 8000, row = 4 * 8000, moved = 0;
@@ -345,6 +349,41 @@ static void test_who_slows_the_job_is_left_out_and_named(void **state) {
     mmul_cluster_destroy(cluster);
 }
 
+static void test_the_formula_is_shown_as_it_is(void **state) {
+    (void)state;
+    static const struct {
+        bool transpose_a, transpose_b;
+        float alpha, beta;
+        const char *line;
+    } cases[] = {
+        {false, false, 1, 0, "C = A B: A.bin x B.bin -> 7 x 5, m n k = 7 5 9\n"},
+        {true, false, -2, 1, "C = -2 A^T B + C: "},
+        {false, true, -1, -0.5F, "C = -A B^T - 0.5 C: "},
+        {false, false, 0, -3, "C = -3 C: "},
+        {false, false, 0, 0, "C = 0: "},
+    };
+    unsigned maps[1];
+    struct mmul_cluster *cluster = make_measured_cluster(1, 1, maps);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct mmul_problem problem = make_problem(7, 5, 9);
+        problem.transpose_a = cases[i].transpose_a;
+        problem.transpose_b = cases[i].transpose_b;
+        problem.alpha = cases[i].alpha;
+        problem.beta = cases[i].beta;
+        struct mmul_plan *plan = plan_or_die(&(struct mmul_plan_request){
+            .problem = &problem, .cluster = cluster, .node_maps = maps});
+        char *text = NULL;
+        size_t length = 0;
+        FILE *stream = open_memstream(&text, &length);
+        mmul_plan_print(plan, stream);
+        assert_int_equal(fclose(stream), 0);
+        assert_memory_equal(text, cases[i].line, strlen(cases[i].line));
+        free(text);
+        mmul_plan_destroy(plan);
+    }
+    mmul_cluster_destroy(cluster);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(test_weights_give_rows, assert_no_live_bytes),
@@ -359,6 +398,7 @@ int main(void) {
         cmocka_unit_test_teardown(test_a_link_that_slows_the_job_is_named, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_who_slows_the_job_is_left_out_and_named,
                                   assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_the_formula_is_shown_as_it_is, assert_no_live_bytes),
         cmocka_unit_test(test_tiles_fit),
         cmocka_unit_test(test_tile_that_cannot_fit),
     };
