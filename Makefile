@@ -135,7 +135,9 @@ INTERNAL := $(foreach s,unit mpi device,$(call tests_of,$(s)))
 
 # Programs to compare with, bench/peers/NAME.c, where their libraries are there.
 SCALAPACK := $(firstword $(wildcard $(patsubst %,%/libscalapack-openmpi.so,$(wildcard /usr/lib/*-linux-gnu /usr/lib))))
-PEERS     := $(patsubst %,$(BUILD)/bench/%,sgemm empty_mpi $(if $(SCALAPACK),psgemm))
+PEERS     := $(patsubst %,$(BUILD)/bench/%,sgemm empty_mpi $(if $(SCALAPACK),psgemm) $(if $(OPENCL),clblast_sgemm))
+NVCC      ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
+CUDA_PEER := $(if $(NVCC),$(BUILD)/bench/cublas_sgemm)
 
 # ---- Building ---------------------------------------------------------------------------------------------
 
@@ -210,6 +212,12 @@ $(PEERS): $(BUILD)/bench/%: bench/peers/%.c $(wildcard bench/peers/*.h) $(BUILD)
 	$(Q)$(COMPILE) $(CPPFLAGS) $(CFLAGS) -MF $(OBJ)/bench/$*.d -o $@ $< $(PKG_LIBS) \
 	    $(if $(filter psgemm,$*),$(SCALAPACK)) $(LDFLAGS)
 
+# Where it is built need not be where it runs: there the library lies in the same folder or on the path.
+$(BUILD)/bench/cublas_sgemm: bench/peers/cublas_sgemm.cu bench/peers/peer.h
+	$(call say,NVCC,$@)
+	@mkdir -p $(@D)
+	$(Q)$(NVCC) -O2 -o $@ $< -lcublas -Xlinker -rpath,$(patsubst %/bin/nvcc,%/lib64,$(realpath $(NVCC)))
+
 $(PRELOAD): $(BUILD)/tests/%.so: tests/lib/%.c $(BUILD)/flags
 	$(call say,LINK,$@)
 	@mkdir -p $(@D) $(OBJ)/tests
@@ -249,7 +257,7 @@ lint: ## layers, style, clang-format, shellcheck and, where installed, cppcheck
 # ---- Measuring --------------------------------------------------------------------------------------------
 
 .PHONY: bench bench-peers
-bench-peers: $(PEERS)
+bench-peers: $(PEERS) $(CUDA_PEER)
 	@$(if $(SCALAPACK),:,echo 'psgemm is not built: no libscalapack-openmpi.so, run scripts/setup bench')
 
 bench: all bench-peers ## measure the cases of bench/README.md (BENCH="--quick small" for options and cases)

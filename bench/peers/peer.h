@@ -53,6 +53,15 @@ static inline void *peer_allocate(size_t count) {
     exit(71);
 }
 
+// A matrix of peer_element, without gaps; freed by the caller.
+static inline float *peer_matrix(int rows, int cols, uint64_t seed) {
+    float *matrix = (float *)peer_allocate((size_t)rows * (size_t)cols);
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < cols; j++)
+            matrix[i * cols + j] = peer_element(seed, i, j);
+    return matrix;
+}
+
 static inline void peer_print_seconds(const double *seconds, int runs) {
     printf("\"seconds\": [");
     for (int r = 0; r < runs; r++)

@@ -9,14 +9,6 @@ enum { RUNS_MAX = 1000 };
 
 static const char usage[] = "sgemm M K N THREADS [RUNS [WARMUP]]";
 
-static float *make(int rows, int cols, uint64_t seed) {
-    float *matrix = peer_allocate((size_t)rows * (size_t)cols);
-    for (int64_t i = 0; i < rows; i++)
-        for (int64_t j = 0; j < cols; j++)
-            matrix[i * cols + j] = peer_element(seed, i, j);
-    return matrix;
-}
-
 int main(int argc, char **argv) {
     const int m = peer_number(argc, argv, 1, 1, usage), k = peer_number(argc, argv, 2, 1, usage);
     const int n = peer_number(argc, argv, 3, 1, usage);
@@ -28,7 +20,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "sgemm: more than %d runs\n", RUNS_MAX);
         return 64;
     }
-    float *a = make(m, k, 1), *b = make(k, n, 2);
+    float *a = peer_matrix(m, k, 1), *b = peer_matrix(k, n, 2);
     float *c = peer_allocate((size_t)m * (size_t)n);
     memset(c, 1, sizeof *c * (size_t)m * (size_t)n);
     openblas_set_num_threads(threads);
