@@ -337,12 +337,26 @@ struct mmul_device_info {
 // What a look at the machine's OpenCL drivers found.
 struct mmul_probe;
 
+struct mmul_probe_options {
+    double limit_seconds; // the drivers answer within, each time they are asked
+    bool ask_again;       // the drivers, whatever is kept of an earlier answer
+    bool
+        only_automatic; // nothing but what `auto` chooses is wanted: where PoCL, a CPU, is the only
+                        // driver and there is no device node of a card, no driver is asked
+    // Called once when an answer takes more than 2 s, with the drivers' names; NULL: nobody listens.
+    void (*waiting)(void *context, const char *drivers);
+    void *context; // of waiting
+};
+
 // Lists OpenCL devices in a child process, so that a driver that crashes or hangs costs a warning
-// that names it and not the caller. Call it before MPI_Init and before starting threads: it forks,
-// and it takes a bad driver out of this process by setting OCL_ICD_VENDORS / OCL_ICD_FILENAMES.
+// that names it and not the caller. A good answer is kept in the user's cache folder for later
+// processes, until the program's version, a driver's files, its environment or the machine's device
+// nodes change, or the machine is started again.
+// Call it before MPI_Init and before starting threads: it forks, and it takes a bad driver out of
+// this process by setting OCL_ICD_VENDORS / OCL_ICD_FILENAMES.
 // No OpenCL at all is a probe with no devices. Fails with MMUL_ERR_SYSTEM (fork, memory) only.
-MMUL_API enum mmul_status mmul_probe_create(double limit_seconds, struct mmul_probe **probe,
-                                            struct mmul_error *err);
+MMUL_API enum mmul_status mmul_probe_create(const struct mmul_probe_options *options,
+                                            struct mmul_probe **probe, struct mmul_error *err);
 MMUL_API void mmul_probe_destroy(struct mmul_probe *probe);
 
 // Devices in clinfo's order; borrowed.

@@ -77,5 +77,6 @@ const struct command mmul_command_devices = {
         "device that failed alone until it passes or its driver changes.\n",
     .options = options,
     .needs_mpi = true,
+    .shows_devices = true,
     .run = run,
 };

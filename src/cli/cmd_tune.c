@@ -6,13 +6,12 @@
 #include "cli/failure.h"
 #include "cli/print.h"
 
-static const double probe_limit_seconds = 10;
-
 // The first device that `auto` would take.
 static enum mmul_status choose_device(char name[static 16], struct mmul_error *err) {
     struct mmul_probe *probe = NULL;
     const struct mmul_device_info *devices = NULL;
-    enum mmul_status status = mmul_probe_create(probe_limit_seconds, &probe, err);
+    const struct mmul_probe_options look = {.limit_seconds = 10, .ask_again = true};
+    enum mmul_status status = mmul_probe_create(&look, &probe, err);
     if (status != MMUL_OK)
         return status;
     int count = mmul_probe_devices(probe, &devices), chosen = 0;

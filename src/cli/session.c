@@ -24,6 +24,26 @@ static bool wants_probe(const struct call *call) {
     return strcmp(device, "cpu") != 0 && strcmp(device, "reference") != 0;
 }
 
+static void tell_of_waiting(void *context, const char *drivers) {
+    mmul_print_remark(context,
+                      "waiting for OpenCL drivers to list their devices (%s), %g s at most",
+                      drivers, probe_limit_seconds);
+}
+
+// Devices that nobody would use are looked for only where they are shown.
+static enum mmul_status probe(struct session *session, struct call *call, struct mmul_error *err) {
+    const struct option_value *values = call->options.values;
+    const struct mmul_probe_options options = {
+        .limit_seconds = probe_limit_seconds,
+        .ask_again = call->command->shows_devices,
+        .only_automatic = strcmp(values[OPT_DEVICE].text, "auto") == 0 &&
+                          !call->command->shows_devices && values[OPT_VERBOSE].number == 0,
+        .waiting = tell_of_waiting,
+        .context = call};
+    call->is_root = session->launcher->is_first; // MPI may see it otherwise
+    return mmul_probe_create(&options, &session->probe, err);
+}
+
 static enum mmul_status start_mpi(bool is_alone, struct call *call, struct mmul_error *err) {
     struct alone_settings settings;
     int provided = MPI_THREAD_SINGLE, rank = 0;
@@ -82,7 +102,7 @@ static enum mmul_status create_context(const struct session *session, struct cal
 enum mmul_status mmul_session_begin(struct session *session, struct call *call,
                                     struct mmul_error *err) {
     if (err->status == MMUL_OK && wants_probe(call))
-        err->status = mmul_probe_create(probe_limit_seconds, &session->probe, err);
+        err->status = probe(session, call, err);
     enum mmul_status status = start_mpi(!session->launcher->is_present, call, err);
     if (status == MMUL_OK)
         status = create_context(session, call, err);

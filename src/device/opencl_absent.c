@@ -10,9 +10,9 @@ struct mmul_probe {
     bool empty;
 };
 
-enum mmul_status mmul_probe_create(double limit_seconds, struct mmul_probe **probe,
-                                   struct mmul_error *err) {
-    (void)limit_seconds;
+enum mmul_status mmul_probe_create(const struct mmul_probe_options *options,
+                                   struct mmul_probe **probe, struct mmul_error *err) {
+    (void)options;
     struct mmul_probe *made = mmul_allocate(1, sizeof *made, "a probe", err);
     if (made == NULL)
         return err->status;

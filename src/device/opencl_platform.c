@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "device/duplicates.h"
+#include "device/opencl_listing.h"
 
 enum { PLATFORMS_MAX = 32 };
 
@@ -215,7 +216,9 @@ enum mmul_status mmul_opencl_find(const char *text, cl_platform_id *platform, cl
     char reason[96];
     char *colon = NULL;
     long p = strtol(text, &colon, 10), d = strtol(colon + 1, NULL, 10);
+    mmul_listing_set_aside();
     int platform_count = list_platforms(platforms);
+    mmul_listing_put_back();
     if (p >= platform_count) {
         snprintf(reason, sizeof reason, "number of OpenCL platforms is %d", platform_count);
         return fail_absent(text, reason, err);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The first look at OpenCL. One child lists all devices. Only when it crashes, exits badly or hangs,
+// The first look at OpenCL. What is kept of an earlier one is as good (opencl_listing). Else one
+// child lists all devices. Only when it crashes, exits badly or hangs,
 // every driver is tried alone in a child of its own, all at the same time; the bad ones are named in
 // warnings, the others listed again, and this process's loader is made to take just those.
 // Does not open anything: devices are opened later, by name.
@@ -10,46 +11,93 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "device/opencl_drivers.h"
-#include "device/opencl_platform.h"
+#include "device/opencl_listing.h"
 
+#include <ftw.h>
+#include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { WARNINGS_MAX = MMUL_DRIVERS_MAX + 1 };
 
-struct listing {
-    int count;
-    struct mmul_device_info devices[MMUL_OPENCL_DEVICES_MAX];
-};
+static const double QUIET_SECONDS = 2; // before the caller is told what is being waited for
 
 struct mmul_probe {
-    struct listing listing;
+    const struct mmul_probe_options *options; // borrowed while it is made
+    struct mmul_listing listing;
     char *warnings[WARNINGS_MAX]; // owned
     int warning_count;
 };
 
 // ----------------------------------------------------------------------------------------- listing
 
-// In the child: devices of the drivers in a folder (mmul_drivers_store), or of the drivers of the
-// environment when it is NULL.
-static void list_devices(const void *folder, void *result) {
-    struct listing *listing = result;
-    if (folder != NULL)
-        mmul_drivers_select(folder);
-    mmul_opencl_list(listing->devices, &listing->count);
+// A child that lists devices. PoCL leaves a file behind in its cache for every process that does:
+// it gets a cache of its own, which is removed.
+struct look {
+    struct mmul_child child;
+    const char
+        *folder;     // of the drivers it takes (mmul_drivers_store); NULL: those of the environment
+    char cache[256]; // "": none
+};
+
+static void list_devices(const void *argument, void *result) {
+    const struct look *look = argument;
+    if (look->folder != NULL)
+        mmul_drivers_select(look->folder);
+    if (look->cache[0] != '\0')
+        setenv("POCL_CACHE_DIR", look->cache, 1);
+    mmul_listing_make(result);
 }
 
-static enum mmul_status start_listing(const char *folder, struct mmul_child *child,
-                                      struct mmul_error *err) {
-    return mmul_child_start(list_devices, folder, sizeof(struct listing), child, err);
+static enum mmul_status start_look(const char *folder, struct look *look, struct mmul_error *err) {
+    const char *base = getenv("TMPDIR");
+    look->folder = folder;
+    int length = snprintf(look->cache, sizeof look->cache, "%s/mpimatmul-probe.XXXXXX",
+                          base != NULL && base[0] == '/' ? base : "/tmp");
+    if (length >= (int)sizeof look->cache || mkdtemp(look->cache) == NULL)
+        look->cache[0] = '\0';
+    enum mmul_status status =
+        mmul_child_start(list_devices, look, sizeof(struct mmul_listing), &look->child, err);
+    if (status != MMUL_OK && look->cache[0] != '\0')
+        rmdir(look->cache);
+    return status;
+}
+
+static int remove_entry(const char *path, const struct stat *info, int flag, struct FTW *walk) {
+    (void)info;
+    (void)flag;
+    (void)walk;
+    return remove(path);
 }
 
 // As mmul_child_finish; a list that cannot be one counts as a bad end.
-static enum mmul_child_end finish_listing(struct mmul_child *child, double deadline,
-                                          struct listing *listing, int *detail) {
-    enum mmul_child_end end = mmul_child_finish(child, deadline, listing, detail);
+static enum mmul_child_end finish_look(struct look *look, double deadline,
+                                       struct mmul_listing *listing, int *detail) {
+    enum mmul_child_end end = mmul_child_finish(&look->child, deadline, listing, detail);
+    if (look->cache[0] != '\0')
+        nftw(look->cache, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
     bool is_list = listing->count >= 0 && listing->count <= MMUL_OPENCL_DEVICES_MAX;
     return end == MMUL_CHILD_DONE && !is_list ? MMUL_CHILD_EXITED : end;
+}
+
+// Tells the caller, when this lasts, which drivers are being waited for.
+static void wait_quietly(const struct look *look, const struct mmul_probe_options *options) {
+    struct pollfd ready = {.fd = look->child.output, .events = POLLIN};
+    double end = mmul_clock_now() + QUIET_SECONDS, left = QUIET_SECONDS;
+    if (options->waiting == NULL || options->limit_seconds <= QUIET_SECONDS)
+        return;
+    for (; left > 0; left = end - mmul_clock_now())
+        if (poll(&ready, 1, (int)(left * 1000) + 1) > 0)
+            return;
+    struct mmul_driver drivers[MMUL_DRIVERS_MAX];
+    struct mmul_text names = {0};
+    int count = mmul_drivers_list(drivers, MMUL_DRIVERS_MAX);
+    for (int i = 0; i < count; i++)
+        mmul_text_add(&names, "%s%s", i > 0 ? ", " : "", drivers[i].library);
+    options->waiting(options->context, mmul_text_get(&names));
+    mmul_text_fini(&names);
 }
 
 static enum mmul_status add_warning(struct mmul_probe *probe, const char *line,
@@ -92,21 +140,21 @@ static enum mmul_status warn_driver(struct mmul_probe *probe, const struct mmul_
 struct trial {
     struct mmul_driver driver;
     char folder[256]; // with its .icd file alone; "" when not made
-    struct mmul_child child;
+    struct look look;
     bool good;
 };
 
 static enum mmul_status start_trial(struct trial *trial, struct mmul_error *err) {
     enum mmul_status status = mmul_drivers_store(&trial->driver, 1, trial->folder, err);
-    return status == MMUL_OK ? start_listing(trial->folder, &trial->child, err) : status;
+    return status == MMUL_OK ? start_look(trial->folder, &trial->look, err) : status;
 }
 
 static enum mmul_status finish_trial(struct trial *trial, double limit_seconds, double deadline,
-                                     struct listing *scratch, struct mmul_probe *probe,
+                                     struct mmul_listing *scratch, struct mmul_probe *probe,
                                      struct mmul_error *err) {
     char what[96];
     int detail = 0;
-    enum mmul_child_end end = finish_listing(&trial->child, deadline, scratch, &detail);
+    enum mmul_child_end end = finish_look(&trial->look, deadline, scratch, &detail);
     trial->good = end == MMUL_CHILD_DONE;
     if (trial->good)
         return MMUL_OK;
@@ -117,14 +165,14 @@ static enum mmul_status finish_trial(struct trial *trial, double limit_seconds, 
 // Tries all drivers at the same time. Children that were started are finished even after a failure.
 static enum mmul_status run_trials(struct trial *trials, int count, double limit_seconds,
                                    struct mmul_probe *probe, struct mmul_error *err) {
-    struct listing *scratch = NULL;
+    struct mmul_listing *scratch = NULL;
     enum mmul_status status = MMUL_ALLOCATE(scratch, 1, "a device list", err);
     for (int i = 0; i < count && status == MMUL_OK; i++)
         status = start_trial(&trials[i], err);
     double deadline = mmul_clock_now() + (status == MMUL_OK ? limit_seconds : 0.0);
     for (int i = 0; i < count; i++) {
         struct mmul_error ignored;
-        if (trials[i].child.pid != 0) {
+        if (trials[i].look.child.pid != 0) {
             enum mmul_status ended = finish_trial(&trials[i], limit_seconds, deadline, scratch,
                                                   probe, status == MMUL_OK ? err : &ignored);
             status = status == MMUL_OK ? ended : status;
@@ -143,13 +191,13 @@ static enum mmul_status run_trials(struct trial *trials, int count, double limit
 // gone: a program that this one starts finds no driver rather than a bad one.
 static enum mmul_status adopt(const char *folder, double limit_seconds, struct mmul_probe *probe,
                               struct mmul_error *err) {
-    struct mmul_child child;
+    struct look look = {.folder = NULL};
     int detail = 0;
-    enum mmul_status status = start_listing(folder, &child, err);
+    enum mmul_status status = start_look(folder, &look, err);
     if (status != MMUL_OK)
         return status;
     enum mmul_child_end end =
-        finish_listing(&child, mmul_clock_now() + limit_seconds, &probe->listing, &detail);
+        finish_look(&look, mmul_clock_now() + limit_seconds, &probe->listing, &detail);
     mmul_drivers_select(folder);
     if (end == MMUL_CHILD_DONE) {
         cl_uint count = 0;
@@ -199,33 +247,42 @@ static enum mmul_status find_culprits(double limit_seconds, struct mmul_probe *p
 
 // ------------------------------------------------------------------------------------------- probe
 
-static enum mmul_status look(double limit_seconds, struct mmul_probe *probe,
-                             struct mmul_error *err) {
-    struct mmul_child child;
+static enum mmul_status ask_drivers(struct mmul_probe *probe, struct mmul_error *err) {
+    const double limit_seconds = probe->options->limit_seconds;
+    struct look look = {.folder = NULL};
     int detail = 0;
-    enum mmul_status status = start_listing(NULL, &child, err);
+    enum mmul_status status = start_look(NULL, &look, err);
     if (status != MMUL_OK)
         return status;
-    enum mmul_child_end end =
-        finish_listing(&child, mmul_clock_now() + limit_seconds, &probe->listing, &detail);
-    if (end == MMUL_CHILD_DONE)
+    double deadline = mmul_clock_now() + limit_seconds;
+    wait_quietly(&look, probe->options);
+    enum mmul_child_end end = finish_look(&look, deadline, &probe->listing, &detail);
+    if (end == MMUL_CHILD_DONE) {
+        mmul_listing_remember(&probe->listing);
         return MMUL_OK;
+    }
     probe->listing.count = 0;
     return find_culprits(limit_seconds, probe, err);
 }
 
-enum mmul_status mmul_probe_create(double limit_seconds, struct mmul_probe **probe,
-                                   struct mmul_error *err) {
-    struct mmul_probe *made = mmul_allocate(1, sizeof *made, "a probe", err);
-    if (made == NULL)
-        return err->status;
-    enum mmul_status status = look(limit_seconds, made, err);
-    if (status != MMUL_OK) {
-        mmul_probe_destroy(made);
+enum mmul_status mmul_probe_create(const struct mmul_probe_options *options,
+                                   struct mmul_probe **probe, struct mmul_error *err) {
+    struct mmul_probe *made;
+    enum mmul_status status = MMUL_ALLOCATE(made, 1, "a probe", err);
+    if (status != MMUL_OK)
         return status;
-    }
-    *probe = made;
-    return MMUL_OK;
+    made->options = options;
+    bool is_known = options->only_automatic && mmul_listing_is_hopeless();
+    if (!is_known && !options->ask_again)
+        is_known = mmul_listing_recall(&made->listing);
+    if (!is_known)
+        status = ask_drivers(made, err);
+    made->options = NULL;
+    if (status == MMUL_OK)
+        *probe = made;
+    else
+        mmul_probe_destroy(made);
+    return status;
 }
 
 void mmul_probe_destroy(struct mmul_probe *probe) {

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/cache.h"
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/memory.h"
@@ -187,23 +188,11 @@ enum mmul_status mmul_tuning_read(const char *path, struct mmul_tuning *tuning,
 
 enum mmul_status mmul_tuning_path(const struct mmul_device_info *info, char path[static 512],
                                   struct mmul_error *err) {
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    char key[sizeof info->name + sizeof info->vendor];
+    char key[sizeof info->name + sizeof info->vendor], name[64];
     int length = snprintf(key, sizeof key, "%s\n%s", info->name, info->vendor);
-    unsigned long long hash = mmul_hash(key, (size_t)length);
-    if (cache != NULL && cache[0] == '/') {
-        length = snprintf(path, 512, "%s/mpimatmul/tuned-%016llx.json", cache, hash);
-    } else if (home != NULL && home[0] == '/') {
-        length = snprintf(path, 512, "%s/.cache/mpimatmul/tuned-%016llx.json", home, hash);
-    } else {
-        return mmul_fail(err, MMUL_ERR_CREATE,
-                         "no folder for tuned parameters: neither XDG_CACHE_HOME nor HOME is set");
-    }
-    if (length >= 512) {
-        return mmul_fail(err, MMUL_ERR_CREATE, "the path of tuned parameters is too long: '%s...'",
-                         path);
-    }
-    return MMUL_OK;
+    snprintf(name, sizeof name, "tuned-%016llx.json",
+             (unsigned long long)mmul_hash(key, (size_t)length));
+    return mmul_cache_path(name, "tuned parameters", path, err);
 }
 
 static json_t *kernel_to_json(const struct mmul_tuned_kernel *kernel) {
@@ -213,20 +202,6 @@ static json_t *kernel_to_json(const struct mmul_tuned_kernel *kernel) {
     return json_pack("{s:f, s:I, s:I, s:I, s:o}", "milliseconds", kernel->milliseconds, "m",
                      (json_int_t)kernel->m, "n", (json_int_t)kernel->n, "k", (json_int_t)kernel->k,
                      "parameters", parameters);
-}
-
-// Folders above the file, the last ones of which may be missing.
-static enum mmul_status make_folders(const char *path, struct mmul_error *err) {
-    char folder[512];
-    for (const char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
-        mmul_text_copy(folder, sizeof folder, path);
-        folder[slash - path] = '\0';
-        if (mkdir(folder, 0700) != 0 && errno != EEXIST) {
-            return mmul_fail_errno(err, MMUL_ERR_CREATE, errno, "cannot create folder '%s'",
-                                   folder);
-        }
-    }
-    return MMUL_OK;
 }
 
 enum mmul_status mmul_tuning_store(const char *path, const struct mmul_tuning *tuning,
@@ -241,7 +216,7 @@ enum mmul_status mmul_tuning_store(const char *path, const struct mmul_tuning *t
                   mmul_json_text(tuning->device), "vendor", mmul_json_text(tuning->vendor),
                   "driver", mmul_json_text(tuning->driver), "kernels", kernels);
     char *text = NULL;
-    enum mmul_status status = make_folders(path, err);
+    enum mmul_status status = mmul_cache_make_folders(path, err);
     if (status == MMUL_OK) {
         status = root != NULL ? mmul_json_format(root, &text, err)
                               : mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate tuned parameters");

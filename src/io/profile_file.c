@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/cache.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -22,29 +23,11 @@ static const char schema[] = "mpimatmul-profile";
 
 // ------------------------------------------------------------------------------------------ names
 
-// The base directory specification: a relative path there does not count.
-static bool is_absolute(const char *path) {
-    return path != NULL && path[0] == '/';
-}
-
 enum mmul_status mmul_profile_path(const char *host, char path[static 512],
                                    struct mmul_error *err) {
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    int length;
-    if (is_absolute(cache))
-        length = snprintf(path, 512, "%s/mpimatmul/%s.json", cache, host);
-    else if (is_absolute(home))
-        length = snprintf(path, 512, "%s/.cache/mpimatmul/%s.json", home, host);
-    else
-        return mmul_fail(err, MMUL_ERR_CREATE,
-                         "no folder for profiles: neither XDG_CACHE_HOME nor HOME is set");
-    if (length >= 512)
-        return mmul_fail(err, MMUL_ERR_CREATE, "the path of the profile is too long: '%s...'",
-                         path);
-    char *name = path + length - strlen(host) - strlen(".json");
-    for (char *c = name; *c != '\0'; c++)
-        *c = *c == '/' ? '_' : *c;
-    return MMUL_OK;
+    char name[512];
+    snprintf(name, sizeof name, "%s.json", host);
+    return mmul_cache_path(name, "profiles", path, err);
 }
 
 char *mmul_profile_name_device(const char *opened_as, const struct mmul_device_info *info,

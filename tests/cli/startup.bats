@@ -129,3 +129,80 @@ environment() {
     HOME=$PWD/home run --separate-stderr sh -eu -c "$source" "$REPO/scripts/environment.sh"
     [ "$output" = unset ] && [ -z "$stderr" ]
 }
+
+# ------------------------------------------------------------------------------------------ OpenCL drivers
+
+# A driver that counts how often it is asked, under this name, as the only one of the machine.
+counting_driver() {
+    mkdir vendors
+    cp "$BUILD/tests/icd_count.so" "$1"
+    echo "$PWD/$1" > vendors/count.icd
+    export OCL_ICD_VENDORS=$PWD/vendors ICD_COUNT=$PWD/asked XDG_CACHE_HOME=$PWD/cache
+    "$MPIMATMUL" devices > /dev/null
+    [ -s asked ] || skip "opencl: built without it"
+    rm -rf asked cache
+    operands
+}
+
+# asked TIMES COMMAND...: so often is the driver asked by it.
+asked() {
+    local times=$1
+    shift
+    : > asked
+    "$MPIMATMUL" "$@" > /dev/null
+    [ "$(wc -l < asked)" -eq "$times" ] || { echo "asked $(wc -l < asked) times, expected $times: $*"; return 1; }
+}
+
+@test "what the drivers said is remembered until one of them, their environment or the file is another" {
+    counting_driver libcount.so
+    asked 1 mul A.bin B.bin -o C.bin
+    asked 0 mul A.bin B.bin -o C.bin
+    asked 0 mul A.bin B.bin -o C.bin --device cpu
+    touch libcount.so
+    asked 1 mul A.bin B.bin -o C.bin
+    asked 0 mul A.bin B.bin -o C.bin
+    CUDA_VISIBLE_DEVICES=1 asked 1 mul A.bin B.bin -o C.bin
+    asked 1 mul A.bin B.bin -o C.bin
+    echo "$PWD/libcount.so" > vendors/twice.icd
+    asked 2 mul A.bin B.bin -o C.bin
+    asked 0 mul A.bin B.bin -o C.bin
+    asked 2 devices
+    echo '{"schema": 1}' > cache/mpimatmul/opencl-*.json
+    asked 2 mul A.bin B.bin -o C.bin
+    asked 0 mul A.bin B.bin -o C.bin
+    rm -r cache && touch cache
+    asked 2 mul A.bin B.bin -o C.bin
+}
+
+@test "PoCL is not asked for what auto could choose, where there is no card" {
+    # shellcheck disable=SC2086 # patterns
+    ! compgen -G "/dev/dri/render*" > /dev/null && ! compgen -G "/dev/nvidia*" > /dev/null ||
+        skip "opencl: this machine has a card"
+    counting_driver libpocl-count.so
+    asked 0 mul A.bin B.bin -o C.bin
+    asked 0 plan A.bin B.bin
+    asked 1 devices
+    rm -r cache
+    asked 1 mul A.bin B.bin -o C.bin --verbose
+    rm -r cache
+    program mul A.bin B.bin -o C.bin --device 0:0
+    expect_status 69
+    [ "$(wc -l < asked)" -eq 2 ]
+}
+
+@test "drivers that let wait are named after 2 s" {
+    counting_driver libcount.so
+    ICD_SECONDS=3 program mul A.bin B.bin -o C.bin
+    expect_status 0
+    [ "$stderr" = "mpimatmul: waiting for OpenCL drivers to list their devices ($PWD/libcount.so), 10 s at most" ]
+    rm -r cache
+    ICD_SECONDS=3 program mul A.bin B.bin -o C.bin --quiet
+    expect_quiet_success
+}
+
+@test "looking at drivers leaves no file in PoCL's cache" {
+    mkdir pocl temporary
+    POCL_CACHE_DIR=$PWD/pocl TMPDIR=$PWD/temporary program devices
+    expect_status 0
+    [ -z "$(find pocl temporary -mindepth 1)" ]
+}

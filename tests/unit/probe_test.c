@@ -229,8 +229,9 @@ static int play(const struct scene *scene) {
         multiply_on_cpu();
     struct mmul_probe *probe = NULL;
     struct mmul_error err = {0};
+    const struct mmul_probe_options options = {.limit_seconds = limit_seconds, .ask_again = true};
     double begin = mmul_clock_now();
-    CHECK(mmul_probe_create(limit_seconds, &probe, &err) == MMUL_OK);
+    CHECK(mmul_probe_create(&options, &probe, &err) == MMUL_OK);
     double seconds = mmul_clock_now() - begin;
     printf("# %s: %.2f s\n", scene->name, seconds);
     CHECK(seconds < 3.0 * limit_seconds); // all, each alone, the good ones again

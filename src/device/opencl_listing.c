@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: MIT
+//
+// One JSON file per host in the user's cache folder. Whatever does not fit or cannot be read means
+// that nothing is kept: the drivers are asked then, and nobody is bothered.
+#include "device/opencl_listing.h"
+
+#include <errno.h>
+#include <glob.h>
+#include <link.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cache.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "device/opencl_drivers.h"
+
+enum { SCHEMA = 1 };
+
+extern char **environ;
+
+// What a driver opens to reach a card: Linux's graphics, NVIDIA, AMD, WSL, Arm, Qualcomm, Intel VPU.
+static const char *const nodes[] = {"/dev/dri/render*", "/dev/nvidia*", "/dev/kfd",    "/dev/dxg",
+                                    "/dev/mali*",       "/dev/kgsl*",   "/dev/accel/*"};
+
+// --------------------------------------------------------------------------------------- libraries
+
+static bool look_at(const char *path, struct mmul_library *library) {
+    struct stat found;
+    if (strlen(path) >= sizeof library->path || stat(path, &found) != 0)
+        return false;
+    mmul_text_copy(library->path, sizeof library->path, path);
+    library->bytes = found.st_size;
+    library->changed_ns = (int64_t)found.st_mtim.tv_sec * 1000000000 + found.st_mtim.tv_nsec;
+    return true;
+}
+
+// The program itself and the kernel's part have no path. Anything but 0 ends the walk.
+static int add_library(struct dl_phdr_info *info, size_t bytes, void *context) {
+    struct mmul_listing *listing = context;
+    (void)bytes;
+    if (info->dlpi_name[0] != '/')
+        return 0;
+    if (listing->library_count < MMUL_LIBRARIES_MAX &&
+        look_at(info->dlpi_name, &listing->libraries[listing->library_count])) {
+        listing->library_count++;
+        return 0;
+    }
+    listing->library_count = 0;
+    return 1;
+}
+
+void mmul_listing_make(struct mmul_listing *listing) {
+    mmul_opencl_list(listing->devices, &listing->count);
+    listing->library_count = 0;
+    dl_iterate_phdr(add_library, listing);
+}
+
+static bool is_unchanged(const struct mmul_library *then) {
+    struct mmul_library now;
+    return look_at(then->path, &now) && now.bytes == then->bytes &&
+           now.changed_ns == then->changed_ns;
+}
+
+// ------------------------------------------------------------------------------------ surroundings
+
+static void add_nodes(struct mmul_text *text) {
+    for (size_t i = 0; i < sizeof nodes / sizeof *nodes; i++) {
+        glob_t found;
+        if (glob(nodes[i], 0, NULL, &found) != 0)
+            continue;
+        for (size_t n = 0; n < found.gl_pathc; n++)
+            mmul_text_add(text, "node %s %d\n", found.gl_pathv[n],
+                          access(found.gl_pathv[n], R_OK | W_OK) == 0);
+        globfree(&found);
+    }
+}
+
+// Variables that drivers and loaders are known to read, in whatever order they stand.
+static void add_variables(struct mmul_text *text) {
+    static const char *const starts[] = {
+        "POCL_", "OCL_",  "OPENCL_",  "CL_", "CUDA_", "NVIDIA_", "GPU_",    "HIP_", "HSA_", "ROC",
+        "AMD_",  "MESA_", "RUSTICL_", "ZE_", "NEO",   "IGC_",    "ONEAPI_", "LD_",  "SYCL_"};
+    uint64_t sum = 0;
+    for (char **variable = environ; *variable != NULL; variable++)
+        for (size_t s = 0; s < sizeof starts / sizeof *starts; s++)
+            if (strncmp(*variable, starts[s], strlen(starts[s])) == 0) {
+                sum += mmul_hash(*variable, strlen(*variable));
+                break;
+            }
+    mmul_text_add(text, "environment %016llx\n", (unsigned long long)sum);
+}
+
+// Everything but the libraries, which only those that loaded them know.
+static void describe_surroundings(struct mmul_text *text) {
+    struct mmul_driver drivers[MMUL_DRIVERS_MAX];
+    struct mmul_library cache = {.bytes = 0};
+    int count = mmul_drivers_list(drivers, MMUL_DRIVERS_MAX);
+    char boot[64] = "";
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+    if (file != NULL && fgets(boot, sizeof boot, file) == NULL)
+        boot[0] = '\0';
+    if (file != NULL)
+        fclose(file);
+    look_at("/etc/ld.so.cache", &cache); // a bare name may mean another file when it has changed
+    mmul_text_add(text, "version " MMUL_VERSION "\nboot %s\nloader %lld\n", boot,
+                  (long long)cache.changed_ns);
+    for (int i = 0; i < count; i++)
+        mmul_text_add(text, "driver %s %s\n", drivers[i].library, drivers[i].file);
+    add_nodes(text);
+    add_variables(text);
+}
+
+bool mmul_listing_is_hopeless(void) {
+    struct mmul_driver drivers[MMUL_DRIVERS_MAX];
+    int count = mmul_drivers_list(drivers, MMUL_DRIVERS_MAX);
+    for (int i = 0; i < count; i++)
+        if (strstr(drivers[i].library, "pocl") == NULL)
+            return false;
+    for (size_t i = 0; i < sizeof nodes / sizeof *nodes; i++) {
+        glob_t found;
+        bool is_there = glob(nodes[i], 0, NULL, &found) == 0;
+        if (is_there)
+            globfree(&found);
+        if (is_there)
+            return false;
+    }
+    return true;
+}
+
+// --------------------------------------------------------------------------------------- the file
+
+static bool find_path(char path[static 512]) {
+    char host[65] = "", name[96];
+    struct mmul_error err;
+    gethostname(host, sizeof host - 1);
+    snprintf(name, sizeof name, "opencl-%s.json", host);
+    return mmul_cache_path(name, "lists of devices", path, &err) == MMUL_OK;
+}
+
+static json_t *device_json(const struct mmul_device_info *d) {
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:s, s:i, s:b, s:i, s:I, s:I, s:o}", "id", d->id,
+                     "name", mmul_json_text(d->name), "vendor", mmul_json_text(d->vendor),
+                     "platform", mmul_json_text(d->platform), "driver", mmul_json_text(d->driver),
+                     "pci", d->pci, "type", (int)d->type, "usable", d->usable, "compute_units",
+                     d->compute_units, "memory_bytes", (json_int_t)d->memory_bytes,
+                     "max_allocation_bytes", (json_int_t)d->max_allocation_bytes, "reason",
+                     mmul_json_text(d->reason));
+}
+
+static bool read_text(const json_t *object, const char *name, char *target, size_t capacity) {
+    const char *text = json_string_value(json_object_get(object, name));
+    if (text == NULL || strlen(text) >= capacity)
+        return false;
+    mmul_text_copy(target, capacity, text);
+    return true;
+}
+
+static bool read_device(const json_t *object, struct mmul_device_info *d) {
+    *d = (struct mmul_device_info){
+        .opencl = true,
+        .type = (enum mmul_device_type)json_integer_value(json_object_get(object, "type")),
+        .usable = json_is_true(json_object_get(object, "usable")),
+        .compute_units = (int)json_integer_value(json_object_get(object, "compute_units")),
+        .memory_bytes = json_integer_value(json_object_get(object, "memory_bytes")),
+        .max_allocation_bytes =
+            json_integer_value(json_object_get(object, "max_allocation_bytes"))};
+    return read_text(object, "id", d->id, sizeof d->id) &&
+           read_text(object, "name", d->name, sizeof d->name) &&
+           read_text(object, "vendor", d->vendor, sizeof d->vendor) &&
+           read_text(object, "platform", d->platform, sizeof d->platform) &&
+           read_text(object, "driver", d->driver, sizeof d->driver) &&
+           read_text(object, "pci", d->pci, sizeof d->pci) &&
+           read_text(object, "reason", d->reason, sizeof d->reason) &&
+           d->type <= MMUL_DEVICE_ACCELERATOR && d->memory_bytes >= 0 &&
+           d->max_allocation_bytes >= 0 && d->compute_units >= 0;
+}
+
+static bool read_library(const json_t *object, struct mmul_library *library) {
+    library->bytes = json_integer_value(json_object_get(object, "bytes"));
+    library->changed_ns = json_integer_value(json_object_get(object, "changed_ns"));
+    return read_text(object, "path", library->path, sizeof library->path);
+}
+
+static bool read_listing(const json_t *root, struct mmul_listing *listing) {
+    const json_t *devices = json_object_get(root, "devices");
+    const json_t *libraries = json_object_get(root, "libraries");
+    size_t device_count = json_array_size(devices), library_count = json_array_size(libraries);
+    if (json_integer_value(json_object_get(root, "schema")) != SCHEMA || !json_is_array(devices) ||
+        device_count > MMUL_OPENCL_DEVICES_MAX || library_count < 1 ||
+        library_count > MMUL_LIBRARIES_MAX)
+        return false;
+    for (size_t i = 0; i < device_count; i++)
+        if (!read_device(json_array_get(devices, i), &listing->devices[i]))
+            return false;
+    for (size_t i = 0; i < library_count; i++)
+        if (!read_library(json_array_get(libraries, i), &listing->libraries[i]) ||
+            !is_unchanged(&listing->libraries[i]))
+            return false;
+    listing->count = (int)device_count;
+    listing->library_count = (int)library_count;
+    return true;
+}
+
+bool mmul_listing_recall(struct mmul_listing *listing) {
+    char path[512];
+    json_t *root = NULL;
+    struct mmul_error err;
+    struct mmul_text surroundings = {0};
+    if (!find_path(path) || access(path, R_OK) != 0 || mmul_json_load(path, &root, &err) != MMUL_OK)
+        return false;
+    const char *then = json_string_value(json_object_get(root, "surroundings"));
+    describe_surroundings(&surroundings);
+    bool counts = then != NULL && strcmp(then, mmul_text_get(&surroundings)) == 0 &&
+                  read_listing(root, listing);
+    mmul_text_fini(&surroundings);
+    json_decref(root);
+    return counts;
+}
+
+void mmul_listing_remember(const struct mmul_listing *listing) {
+    char path[512], *text = NULL;
+    struct mmul_error err;
+    struct mmul_text surroundings = {0};
+    if (listing->library_count == 0 || !find_path(path) ||
+        mmul_cache_make_folders(path, &err) != MMUL_OK)
+        return;
+    describe_surroundings(&surroundings);
+    json_t *devices = json_array(), *libraries = json_array();
+    for (int i = 0; i < listing->count; i++)
+        json_array_append_new(devices, device_json(&listing->devices[i]));
+    for (int i = 0; i < listing->library_count; i++) {
+        const struct mmul_library *l = &listing->libraries[i];
+        json_array_append_new(
+            libraries, json_pack("{s:o, s:I, s:I}", "path", mmul_json_text(l->path), "bytes",
+                                 (json_int_t)l->bytes, "changed_ns", (json_int_t)l->changed_ns));
+    }
+    json_t *root = json_pack("{s:i, s:o, s:o, s:o}", "schema", SCHEMA, "surroundings",
+                             mmul_json_text(mmul_text_get(&surroundings)), "libraries", libraries,
+                             "devices", devices);
+    if (root != NULL && mmul_json_format(root, &text, &err) == MMUL_OK)
+        (void)mmul_text_store(path, text, &err);
+    json_decref(root);
+    mmul_free(text);
+    mmul_text_fini(&surroundings);
+}
+
+// ------------------------------------------------------------------------------------------- aside
+
+static bool find_paths(char path[static 512], char aside[static 520]) {
+    bool found = find_path(path);
+    snprintf(aside, 520, "%s.aside", found ? path : "");
+    return found;
+}
+
+void mmul_listing_set_aside(void) {
+    char path[512], aside[520];
+    if (find_paths(path, aside))
+        (void)rename(path, aside);
+}
+
+void mmul_listing_put_back(void) {
+    char path[512], aside[520];
+    if (find_paths(path, aside))
+        (void)rename(aside, path);
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+//
+// What is kept of the OpenCL drivers' answer: the same comes back, or nothing.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#if MMUL_WITH_OPENCL
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/opencl_listing.h"
+#include "folder.h"
+
+// Large: not on the stack.
+static struct mmul_listing kept, found;
+
+static void make_listing(void) {
+    mmul_listing_make(&kept); // for its libraries
+    assert_true(kept.library_count > 0);
+    kept.count = 2;
+    for (int i = 0; i < 2; i++)
+        kept.devices[i] = (struct mmul_device_info){.opencl = true,
+                                                    .id = "0:0",
+                                                    .name = "Radeon \"VII\" \xe2\x84\xa2",
+                                                    .vendor = "AMD",
+                                                    .platform = "AMD APP",
+                                                    .driver = "3635.0",
+                                                    .pci = "0000:65:00.0",
+                                                    .type = MMUL_DEVICE_GPU,
+                                                    .usable = i == 0,
+                                                    .compute_units = 60,
+                                                    .memory_bytes = INT64_C(17163091968),
+                                                    .max_allocation_bytes = INT64_C(14588628168),
+                                                    .reason = "said by another"};
+    memset(kept.devices[0].reason, 0, sizeof kept.devices[0].reason);
+}
+
+static void what_is_kept_comes_back(void **state) {
+    (void)state;
+    make_listing();
+    assert_false(mmul_listing_recall(&found));
+    mmul_listing_remember(&kept);
+    memset(&found, 1, sizeof found);
+    assert_true(mmul_listing_recall(&found));
+    assert_int_equal(found.count, kept.count);
+    for (int i = 0; i < kept.count; i++)
+        assert_memory_equal(&found.devices[i], &kept.devices[i], sizeof kept.devices[i]);
+}
+
+static void nothing_comes_back_while_it_is_aside(void **state) {
+    (void)state;
+    make_listing();
+    mmul_listing_remember(&kept);
+    mmul_listing_set_aside();
+    assert_false(mmul_listing_recall(&found));
+    mmul_listing_put_back();
+    assert_true(mmul_listing_recall(&found));
+}
+
+static void another_library_is_another_answer(void **state) {
+    (void)state;
+    make_listing();
+    kept.libraries[kept.library_count - 1].bytes++;
+    mmul_listing_remember(&kept);
+    assert_false(mmul_listing_recall(&found));
+    make_listing();
+    kept.libraries[0].changed_ns++;
+    mmul_listing_remember(&kept);
+    assert_false(mmul_listing_recall(&found));
+    make_listing();
+    kept.library_count = 0;
+    mmul_listing_remember(&kept);
+    assert_false(mmul_listing_recall(&found));
+}
+
+static void the_environment_of_drivers_counts_and_no_other(void **state) {
+    (void)state;
+    make_listing();
+    mmul_listing_remember(&kept);
+    setenv("UNRELATED", "1", 1);
+    assert_true(mmul_listing_recall(&found));
+    setenv("ROCR_VISIBLE_DEVICES", "1", 1);
+    assert_false(mmul_listing_recall(&found));
+    unsetenv("ROCR_VISIBLE_DEVICES");
+    assert_true(mmul_listing_recall(&found));
+}
+
+static int set_up(void **state) {
+    struct folder *folder = malloc(sizeof *folder);
+    *state = folder;
+    folder_create(folder);
+    return setenv("XDG_CACHE_HOME", folder->path, 1);
+}
+
+static int tear_down(void **state) {
+    folder_destroy(*state);
+    free(*state);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_is_kept_comes_back, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(nothing_comes_back_while_it_is_aside, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(another_library_is_another_answer, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_environment_of_drivers_counts_and_no_other, set_up,
+                                        tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+#else
+
+static void there_is_no_driver(void **state) {
+    (void)state;
+    print_message("# opencl: built without it\n");
+    skip();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(there_is_no_driver)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+#endif
