@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The compute thread and the naps of the other one. Decides nothing about what is computed or sent.
+// The compute thread, the naps of the other one, and threads for the parts of one piece of work.
+// Decides nothing about what is computed or sent.
 #include "exec/pipeline.h"
 
 #include <pthread.h>
@@ -51,4 +52,37 @@ enum mmul_status mmul_pipeline_run(const struct mmul_pipeline *pipeline, struct 
         return mmul_fail_errno(err, MMUL_ERR_SYSTEM, code, "cannot start the compute thread");
     pthread_join(thread, NULL);
     return MMUL_OK;
+}
+
+// -------------------------------------------------------------------------------- parts of one work
+
+enum { HELD_MOST = 64 }; // threads at a time
+
+struct part {
+    pthread_t thread;
+    mmul_work *work;
+    void *context;
+    int index;
+};
+
+static void *do_part(void *argument) {
+    const struct part *part = argument;
+    part->work(part->context, part->index);
+    return NULL;
+}
+
+void mmul_pipeline_share(int parts, mmul_work *work, void *context) {
+    struct part started[HELD_MOST];
+    int count = 0;
+    for (int i = 1; i < parts && count < HELD_MOST; i++) {
+        started[count] = (struct part){.work = work, .context = context, .index = i};
+        if (pthread_create(&started[count].thread, NULL, do_part, &started[count]) != 0)
+            break;
+        count++;
+    }
+    work(context, 0);
+    for (int i = count + 1; i < parts; i++)
+        work(context, i);
+    for (int i = 0; i < count; i++)
+        pthread_join(started[i].thread, NULL);
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Two threads: one computes, the calling one (the only one that may call MPI) keeps the traffic
-// moving. The only file with threads.
+// moving. And those that help the computing one through a pass of the check. The only file with
+// threads.
 #pragma once
 
+#include "base/parallel.h"
 #include "mpimatmul_local.h"
 
 enum mmul_attention {
@@ -25,3 +27,7 @@ struct mmul_pipeline {
 // Fails with MMUL_ERR_SYSTEM when the thread cannot be started; attend has finished all the same,
 // because other ranks wait for this one's traffic.
 enum mmul_status mmul_pipeline_run(const struct mmul_pipeline *pipeline, struct mmul_error *err);
+
+// The `run` of struct mmul_parallel: part 0 on the calling thread, the others on threads that live
+// as long as their part. A part whose thread cannot be started is done by the caller.
+void mmul_pipeline_share(int parts, mmul_work *work, void *context);

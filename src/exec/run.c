@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "exec/compute.h"
+#include "exec/pipeline.h"
 #include "exec/tail.h"
 #include "exec/traffic.h"
 #include "io/matrix_file.h"
@@ -43,6 +44,11 @@ static enum mmul_axis other_axis(enum mmul_axis axis) {
     return axis == MMUL_ROWS ? MMUL_COLS : MMUL_ROWS;
 }
 
+// The rank's own, also where another device computes: those it would use itself.
+static struct mmul_parallel threads_of(const struct mmul_run *run) {
+    return (struct mmul_parallel){run->context->fallback_threads, mmul_pipeline_share};
+}
+
 // Of own steps. Where these project the whole operand already, claims are checked by the same one.
 static enum mmul_status create_verifier(struct mmul_run *run, struct mmul_error *err) {
     const struct mmul_plan *plan = run->plan;
@@ -59,7 +65,8 @@ static enum mmul_status create_verifier(struct mmul_run *run, struct mmul_error 
                                         .k_max = p->k,
                                         .piece_count = 1,
                                         .seed = plan->verify_seed,
-                                        .watch = {mmul_run_look, run}},
+                                        .watch = {mmul_run_look, run},
+                                        .parallel = threads_of(run)},
         err);
 }
 
@@ -77,7 +84,8 @@ static enum mmul_status create_tail_verifier(struct mmul_run *run, struct mmul_e
                                         .k_max = plan->problem.k,
                                         .piece_count = mmul_schedule_panels(plan),
                                         .seed = plan->verify_seed,
-                                        .watch = {mmul_run_look, run}},
+                                        .watch = {mmul_run_look, run},
+                                        .parallel = threads_of(run)},
         err);
 }
 

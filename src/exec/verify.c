@@ -21,7 +21,10 @@ enum mmul_status mmul_verifier_init(struct mmul_verifier *verifier,
         status = MMUL_ALLOCATE(verifier->pieces, r->piece_count, "verification", err);
     for (int64_t i = 0; status == MMUL_OK && i < r->piece_count; i++) {
         status = mmul_check_create(r->piece_units_max, r->k_max, &verifier->pieces[i].check, err);
-        verifier->piece_count += status == MMUL_OK;
+        if (status != MMUL_OK)
+            break;
+        mmul_check_share(verifier->pieces[i].check, r->parallel);
+        verifier->piece_count++;
     }
     return status;
 }

@@ -48,6 +48,7 @@ struct mmul_verifier_request {
     int64_t piece_count; // that are remembered, at least 1
     uint64_t seed;
     struct mmul_verifier_watch watch; // look NULL: nobody
+    struct mmul_parallel parallel;    // threads: those of the rank
 };
 
 // Takes piece_count * mmul_check_bytes(piece_units_max, k_max) + panel_units_max bytes. Fails with

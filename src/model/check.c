@@ -30,7 +30,7 @@
 #define FLOOR       4.0  // F
 
 enum {
-    ROWS_AT_ONCE = 1024,
+    ROWS_AT_ONCE = MMUL_CHECK_ROWS_AT_ONCE,
     EXPONENT_LIMIT = 40, // columns of B below 2^-40 of the largest weigh less
 };
 
@@ -45,7 +45,7 @@ static int64_t line_bytes(int64_t count) {
 
 // The parts of one allocation, in bytes.
 struct layout {
-    int64_t head, per_col, nonfinite, per_row, sample, row_lines, col_lines;
+    int64_t head, per_col, nonfinite, per_row, sample, row_lines, col_lines, partial;
 };
 
 static struct layout layout_for(int64_t n_max, int64_t k_max) {
@@ -58,13 +58,14 @@ static struct layout layout_for(int64_t n_max, int64_t k_max) {
         .sample = round_up(k_max * sample_count * (int64_t)sizeof(float)),
         .row_lines = MMUL_CHECK_LINES * line_bytes(k_max),
         .col_lines = MMUL_CHECK_LINES * line_bytes(n_max),
+        .partial = round_up(mmul_check_partial_count(n_max, k_max) * (int64_t)sizeof(double)),
     };
 }
 
 int64_t mmul_check_bytes(int64_t n_max, int64_t k_max) {
     struct layout parts = layout_for(n_max, k_max);
     return parts.head + 3 * parts.per_col + parts.nonfinite + 2 * parts.per_row + parts.sample +
-           parts.row_lines + 2 * parts.col_lines;
+           parts.row_lines + 2 * parts.col_lines + parts.partial;
 }
 
 enum mmul_status mmul_check_create(int64_t n_max, int64_t k_max, struct mmul_check **check,
@@ -85,7 +86,8 @@ enum mmul_status mmul_check_create(int64_t n_max, int64_t k_max, struct mmul_che
     fresh->sample_columns = (float *)(at += parts.per_row);
     fresh->a_lines.data = (float *)(at += parts.sample);
     fresh->c_lines.data = (float *)(at += parts.row_lines);
-    fresh->c_in_lines.data = (float *)(at + parts.col_lines);
+    fresh->c_in_lines.data = (float *)(at += parts.col_lines);
+    fresh->partial = (double *)(at + parts.col_lines);
     fresh->a_lines.stride = line_bytes(k_max) / (int64_t)sizeof(float);
     fresh->c_lines.stride = line_bytes(n_max) / (int64_t)sizeof(float);
     fresh->c_in_lines.stride = fresh->c_lines.stride;
@@ -95,6 +97,10 @@ enum mmul_status mmul_check_create(int64_t n_max, int64_t k_max, struct mmul_che
 
 void mmul_check_destroy(struct mmul_check *check) {
     mmul_free(check);
+}
+
+void mmul_check_share(struct mmul_check *check, struct mmul_parallel parallel) {
+    check->parallel = parallel;
 }
 
 // -------------------------------------------------------------------------------- once per B
@@ -107,17 +113,20 @@ static int column_exponent(double squares, double largest) {
     return exponent < EXPONENT_LIMIT ? exponent : EXPONENT_LIMIT;
 }
 
-// x from column_squares. Columns of even weight show small and large ones alike; with beta the
-// size of C's columns is not that of B's, so they are left as they are.
-static void draw_x(struct mmul_check *check, bool even_weight) {
+static double largest_square(const struct mmul_check *check) {
     double largest = 0;
     for (int64_t j = 0; j < check->n; j++) {
         double squares = check->column_squares[j];
         if (isfinite(squares) && squares > largest)
             largest = squares;
     }
-    double scale_squares = 0;
-    check->reach = 0;
+    return largest;
+}
+
+// x from column_squares. Columns of even weight show small and large ones alike; with beta the
+// size of C's columns is not that of B's, so they are left as they are.
+static void draw_x(struct mmul_check *check, bool even_weight) {
+    double largest = largest_square(check);
     check->has_nonfinite = false;
     for (int64_t j = 0; j < check->n; j++) {
         uint64_t bits = mmul_random_at(check->seed, (uint64_t)j);
@@ -130,8 +139,34 @@ static void draw_x(struct mmul_check *check, bool even_weight) {
         if (even_weight)
             size = ldexp(size, column_exponent(squares, largest));
         check->x[j] = bits & 1 ? -size : size;
+    }
+}
+
+// Was x, drawn before column_squares were known, a good one for them?
+static bool x_fits(const struct mmul_check *check, bool even_weight) {
+    const double spread = 16; // of squares; exact powers leave 4
+    double least = INFINITY, most = 0;
+    for (int64_t j = 0; j < check->n; j++) {
+        double squares = check->column_squares[j];
+        int exponent = ilogb(check->x[j]) + 1;
+        if (!isfinite(squares) || check->x[j] == 0)
+            return false;
+        double weighted = ldexp(squares, 2 * exponent);
+        most = weighted > most ? weighted : most;
+        if (weighted > 0 && exponent < EXPONENT_LIMIT)
+            least = weighted < least ? weighted : least;
+    }
+    return !even_weight || most <= spread * least;
+}
+
+static void sum_scale(struct mmul_check *check) {
+    double scale_squares = 0;
+    check->reach = 0;
+    for (int64_t j = 0; j < check->n; j++) {
+        double size = fabs(check->x[j]);
         check->reach += size;
-        scale_squares += squares * size * size;
+        if (size > 0)
+            scale_squares += check->column_squares[j] * size * size;
     }
     check->scale = sqrt(scale_squares);
 }
@@ -150,14 +185,24 @@ enum mmul_status mmul_check_begin(struct mmul_check *check, const struct mmul_pr
     check->draws = (uint64_t)product->n; // the first n are x
     if (product->b == NULL)
         return MMUL_OK;
-    struct mmul_check_operand b = mmul_check_operand_b(product), columns = b;
-    columns.transposed = !b.transposed;
-    mmul_check_project(columns, 0, check->n, check->k, NULL, NULL, check->column_squares);
-    draw_x(check, product->beta == 0);
+    bool even_weight = product->beta == 0;
+    mmul_check_sample_columns(check, product);
+    draw_x(check, even_weight);
+    mmul_check_project_b(check, product);
+    bool once = x_fits(check, even_weight);
+    if (!once)
+        draw_x(check, even_weight);
     if (check->has_nonfinite)
         mmul_check_find_nonfinite(check, product);
+    sum_scale(check);
     mmul_check_second_look_begin(check);
-    mmul_check_project(b, 0, check->k, check->n, check->x, check->bx, NULL);
+    if (!once)
+        mmul_check_project(check,
+                           &(struct mmul_check_projection){.x = mmul_check_operand_b(product),
+                                                           .row_end = check->k,
+                                                           .cols = check->n,
+                                                           .v = check->x,
+                                                           .sums = check->bx});
     return MMUL_OK;
 }
 
@@ -175,16 +220,20 @@ static void sum_rows(const struct mmul_check *check, const struct mmul_product *
     struct mmul_check_operand a = mmul_check_operand_a(product);
     struct mmul_check_operand c = mmul_check_operand_c(product);
     struct mmul_check_operand c_in = mmul_check_operand_c_in(product);
-    mmul_check_project(a, begin, end, check->k, check->bx, sums->projection, sums->a_squares);
+    const struct mmul_check_projection
+        of_a = {a, begin, end, check->k, check->bx, sums->projection, sums->a_squares},
+        of_c = {c, begin, end, check->n, check->x, sums->c, NULL},
+        of_narrow_c = {c, begin, end, check->n, check->x, sums->c, sums->c_squares},
+        of_c_in = {c_in, begin, end, check->n, check->x, sums->c_in, sums->c_in_squares};
+    mmul_check_project(check, &of_a);
     if (check->has_nonfinite)
         return; // then rows of C are read element by element
     if (product->c_dtype == MMUL_F32)
-        mmul_check_project(c, begin, end, check->n, check->x, sums->c, NULL);
+        mmul_check_project(check, &of_c);
     else
-        mmul_check_project_weighted(c, begin, end, check->n, check->x, sums->c, sums->c_squares);
+        mmul_check_project_weighted(check, &of_narrow_c);
     if (product->beta != 0)
-        mmul_check_project_weighted(c_in, begin, end, check->n, check->x, sums->c_in,
-                                    sums->c_in_squares);
+        mmul_check_project_weighted(check, &of_c_in);
 }
 
 // alpha = 0: one float32 rounding, which a device may flush to 0.

@@ -10,6 +10,9 @@
 // |x_j| is in [0.5, 1] times a power of two that makes columns of B of different size count alike
 // (not when beta is nonzero). Signs alone would miss swapped columns half the time; small x would
 // hide an element.
+// So that one pass over B is enough, the power is guessed from a sample of each column; the pass
+// then gives the norms, and is repeated with exact powers when a guess leaves a column's weighted
+// norm below a quarter of the largest. The tolerance is made of the norms, not of the guesses.
 //
 // This is the statistical size of rounding errors, not the worst case k u |A||B||x|, which is so
 // loose that it passes a totally wrong element. A row beyond it gets a second look: 32 random
@@ -29,6 +32,7 @@
 // so Inf and NaN are legal there (the half leaves room for rounding).
 #pragma once
 
+#include "base/parallel.h"
 #include "model/product.h"
 
 // What is computed once per B: x, B x, norms. Opaque.
@@ -39,13 +43,17 @@ enum mmul_status mmul_check_create(int64_t n_max, int64_t k_max, struct mmul_che
                                    struct mmul_error *err);
 void mmul_check_destroy(struct mmul_check *check);
 
+// Passes over matrices are shared among threads from now on; without this the caller works alone.
+// The verdict is the same.
+void mmul_check_share(struct mmul_check *check, struct mmul_parallel parallel);
+
 // Bytes mmul_check_create allocates, for the plan.
 int64_t mmul_check_bytes(int64_t n_max, int64_t k_max);
 
 // Draws x from `seed` and computes B x, ||B X||_F, column norms and the columns with NaN or Inf, in
-// two passes over B. Only n, k, transpose_b, b, b_dtype, ldb and whether beta is 0 are read;
-// products with alpha = 0 need no b (NULL). Fails with MMUL_ERR_INTERNAL when n or k is larger than
-// the room.
+// one pass over B; in two where a sample does not show the size of a column, or with NaN or Inf.
+// Only n, k, transpose_b, b, b_dtype, ldb and whether beta is 0 are read; products with alpha = 0
+// need no b (NULL). Fails with MMUL_ERR_INTERNAL when n or k is larger than the room.
 enum mmul_status mmul_check_begin(struct mmul_check *check, const struct mmul_product *product,
                                   uint64_t seed, struct mmul_error *err);
 

@@ -116,7 +116,11 @@ static bool whole_row_is_right(struct mmul_check *check, const struct mmul_produ
                                const struct mmul_check_row *row) {
     struct mmul_check_operand columns = mmul_check_operand_b(product);
     columns.transposed = !columns.transposed;
-    mmul_check_project(columns, 0, check->n, check->k, check->row, check->errors, NULL);
+    mmul_check_project(check, &(struct mmul_check_projection){.x = columns,
+                                                              .row_end = check->n,
+                                                              .cols = check->k,
+                                                              .v = check->row,
+                                                              .sums = check->errors});
     for (int64_t j = 0; j < check->n; j++) {
         double error;
         if (!element_is_right(check, product, row, j, check->errors[j], &error))

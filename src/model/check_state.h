@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // What the parts of the check share: check.c (the verdict), check_sums.c (the passes over A, B and
-// C), check_second_look.c (rows beyond the tolerance) and check_classes.c (NaN and Inf). Nobody
-// else includes this.
+// C), check_operand.c (their elements and rows), check_second_look.c (rows beyond the tolerance)
+// and check_classes.c (NaN and Inf). Nobody else includes this.
 #pragma once
 
 #include "model/check.h"
@@ -11,6 +11,9 @@ enum {
     MMUL_CHECK_LISTED = 4,  // NaN and Inf: positions kept of each column of B and row of A
     MMUL_CHECK_SAMPLE = 32, // columns of the second look
     MMUL_CHECK_LINES = 8,   // rows of a transposed matrix that are brought together at once
+    MMUL_CHECK_GUESS = 128, // elements of each column of B by which its size is guessed
+    MMUL_CHECK_ROWS_AT_ONCE = 4096,
+    MMUL_CHECK_PARTS = 16, // of a pass, at most: so many threads take what memory gives
 };
 
 // op(X) of one operand: element (row, col) is data[row * ld + col], or [col * ld + row] when
@@ -39,6 +42,8 @@ struct mmul_check_lines {
 
 struct mmul_check {
     int64_t n_max, k_max, n, k;
+    struct mmul_parallel parallel;
+    double *partial; // (mmul_check_partial_count), scratch of passes that threads share
     uint64_t seed;
     double *x;                              // (n), 0 where the column of B has NaN or Inf
     double *column_squares;                 // (n), of the finite elements
@@ -76,6 +81,8 @@ struct mmul_check_row {
 
 #define MMUL_CHECK_UNIT 0x1p-24 // rounding error of float32
 
+// -------------------------------------------------------------------------- check_operand.c
+
 struct mmul_check_operand mmul_check_operand_a(const struct mmul_product *product);
 struct mmul_check_operand mmul_check_operand_b(const struct mmul_product *product);
 struct mmul_check_operand mmul_check_operand_c(const struct mmul_product *product);
@@ -84,18 +91,10 @@ struct mmul_check_operand mmul_check_operand_c_in(const struct mmul_product *pro
 // One element of op(X).
 float mmul_check_element(struct mmul_check_operand x, int64_t row, int64_t col);
 
-// ------------------------------------------------------------------------------- check_sums.c
-
-// For rows [row_begin, row_end) of op(X), which has `cols` columns:
-// sums[r - row_begin] = sum_c X_rc v_c, squares[r - row_begin] = sum_c X_rc^2. Terms with v_c = 0
-// are left out (0 Inf would be NaN). sums (then v too) or squares may be NULL.
-void mmul_check_project(struct mmul_check_operand x, int64_t row_begin, int64_t row_end,
-                        int64_t cols, const double *v, double *sums, double *squares);
-
-// The same with squares[r - row_begin] = sum_c (X_rc v_c)^2; nothing may be NULL, and NaN and Inf
-// are left in.
-void mmul_check_project_weighted(struct mmul_check_operand x, int64_t row_begin, int64_t row_end,
-                                 int64_t cols, const double *v, double *sums, double *squares);
+// `count` stored elements from place `at` of stored line `line`: in place when they are float32,
+// else in `buffer`.
+const float *mmul_check_read(struct mmul_check_operand x, int64_t line, int64_t at, int64_t count,
+                             float *buffer);
 
 // Row `index` of op(A) into check->row.
 void mmul_check_gather_row(struct mmul_check *check, const struct mmul_product *product,
@@ -104,6 +103,34 @@ void mmul_check_gather_row(struct mmul_check *check, const struct mmul_product *
 // Finds row->c and row->c_in.
 void mmul_check_load_row(struct mmul_check *check, const struct mmul_product *product,
                          struct mmul_check_row *row);
+
+// ------------------------------------------------------------------------------- check_sums.c
+
+// Of rows [row_begin, row_end) of op(X), which has `cols` columns:
+// sums[r - row_begin] = sum_c X_rc v_c, squares[r - row_begin] = sum_c X_rc^2.
+struct mmul_check_projection {
+    struct mmul_check_operand x;
+    int64_t row_begin, row_end, cols;
+    const double *v;
+    double *sums, *squares;
+};
+
+// Terms with v_c = 0 are left out (0 Inf would be NaN). sums (then v too) or squares may be NULL.
+void mmul_check_project(const struct mmul_check *check, const struct mmul_check_projection *p);
+
+// The same with squares[r - row_begin] = sum_c (X_rc v_c)^2; nothing may be NULL, and NaN and Inf
+// are left in.
+void mmul_check_project_weighted(const struct mmul_check *check,
+                                 const struct mmul_check_projection *p);
+
+// B x and the squares of B's columns in one pass over B. What meets NaN or Inf is neither.
+void mmul_check_project_b(struct mmul_check *check, const struct mmul_product *product);
+
+// Squares of a sample of each column of B into column_squares: of up to MMUL_CHECK_GUESS elements.
+void mmul_check_sample_columns(struct mmul_check *check, const struct mmul_product *product);
+
+// Doubles of check->partial.
+int64_t mmul_check_partial_count(int64_t n_max, int64_t k_max);
 
 // ---------------------------------------------------------------------------- check_classes.c
 

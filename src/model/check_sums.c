@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // The passes of the check over A, B and C: matrix times vector and row norms, of matrices of any
-// type in either orientation. They are bound by memory. 16-bit elements are widened run by run into
-// a buffer that stays in the first cache, and every run is read by one short loop per result, so
-// each loop is plain enough for the compiler to make vector code of it. No threads, no BLAS: the
-// check must not share its errors with what it checks.
+// type in either orientation. They are bound by memory: every stored element is read once, whatever
+// is wanted of it, and the loops are plain enough for the compiler to make vector code of them. 16-bit
+// elements are widened run by run into a buffer that stays in the first cache. Threads share a
+// pass, but are made elsewhere. No BLAS: the check must not share its errors with what it checks.
 #include "model/check_state.h"
 
 #include <math.h>
@@ -12,263 +12,436 @@
 #include "model/dtype.h"
 
 enum {
-    RUN = 1024,  // elements read at once: 4 KiB of float32, 8 KiB of double sums
-    LANES = 16,  // independent partial sums, so that additions need not wait for each other
-    ABREAST = 4, // stored lines that are added together
+    RUN = 1024,       // 16-bit elements widened at once
+    LANES = 8,        // independent partial sums, so that additions need not wait for each other
+    ABREAST = 4,      // stored lines that are added together
+    PLACES = 8 << 10, // of a line, whose sums stay in the second cache while all lines go by
+    PART_BYTES_LEAST = 1 << 20, // what is worth a thread
 };
 
-struct mmul_check_operand mmul_check_operand_a(const struct mmul_product *product) {
-    return (struct mmul_check_operand){product->a, product->a_dtype, product->lda,
-                                       product->transpose_a};
+// The vectors of the CPU that runs this, chosen by the loader: a tenth to a fifth faster than those
+// that every x86-64 has. The order of additions is the same, and so is every bit. The loader chooses
+// before sanitizers are ready.
+#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__) && \
+    !defined(__SANITIZE_ADDRESS__)
+#define VECTOR_CLONES __attribute__((target_clones("default", "avx2", "avx512f")))
+#else
+#define VECTOR_CLONES
+#endif
+
+// ---------------------------------------------------------------------------------------- loops
+
+// What is wanted of a pass: of each line and of each place in the lines, the sum of the weighted
+// elements and that of their squares.
+enum {
+    LINE_SUMS = 1,
+    LINE_SQUARES = 2,
+    PLACE_SUMS = 4,
+    PLACE_SQUARES = 8,
+    WEIGHTED = 16, // squares are those of the terms of the sums
+};
+
+// Stored lines that are taken together, so that what belongs to places is loaded and stored less
+// often.
+struct quad {
+    const float *run[ABREAST];
+    double v[ABREAST]; // weights of the lines
+    double sums[ABREAST], squares[ABREAST];
+};
+
+// What belongs to the places of a run; NULL where it is not wanted.
+struct places {
+    const double *along; // weights
+    double *sums, *squares;
+};
+
+static inline double square_of(double element, double weight, unsigned wanted) {
+    double term = wanted & WEIGHTED ? element * weight : element;
+    return term * term;
 }
 
-struct mmul_check_operand mmul_check_operand_b(const struct mmul_product *product) {
-    return (struct mmul_check_operand){product->b, product->b_dtype, product->ldb,
-                                       product->transpose_b};
-}
-
-// `count` stored elements from place (line, at), in place when they are float32.
-static const float *read_run(struct mmul_check_operand x, int64_t line, int64_t at, int64_t count,
-                             float *buffer) {
-    int64_t element = line * x.ld + at;
-    if (x.dtype == MMUL_F32)
-        return (const float *)x.data + element;
-    size_t offset_bytes = (size_t)element * mmul_dtype_bytes(x.dtype);
-    mmul_dtype_widen(x.dtype, (const char *)x.data + offset_bytes, count, buffer);
-    return buffer;
-}
-
-struct mmul_check_operand mmul_check_operand_c(const struct mmul_product *product) {
-    return (struct mmul_check_operand){product->c, MMUL_F32, product->ldc, product->transpose_c};
-}
-
-struct mmul_check_operand mmul_check_operand_c_in(const struct mmul_product *product) {
-    return (struct mmul_check_operand){product->c_in, MMUL_F32, product->ldc_in,
-                                       product->transpose_c};
-}
-
-float mmul_check_element(struct mmul_check_operand x, int64_t row, int64_t col) {
-    float value;
-    return *read_run(x, x.transposed ? col : row, x.transposed ? row : col, 1, &value);
-}
-
-static double add_lanes(const double *lanes) {
+static inline double add_lanes(const double *lanes) {
     double sum = 0;
     for (int l = 0; l < LANES; l++)
         sum += lanes[l];
     return sum;
 }
 
-static double dot(const float *run, const double *v, int64_t count) {
-    double lanes[LANES] = {0};
-    int64_t e = 0;
-    for (; e + LANES <= count; e += LANES)
-        for (int l = 0; l < LANES; l++)
-            lanes[l] += (double)run[e + l] * v[e + l];
-    for (; e < count; e++)
-        lanes[e % LANES] += (double)run[e] * v[e];
-    return add_lanes(lanes);
+// Inlined with `wanted` a constant, so that nothing is left of the questions.
+__attribute__((always_inline)) static inline void add_at_place(
+    const float *const run[static ABREAST], const double v[static ABREAST], int64_t e,
+    double *restrict sums, double *restrict squares, unsigned wanted) {
+    double a0 = run[0][e], a1 = run[1][e], a2 = run[2][e], a3 = run[3][e];
+    if (wanted & PLACE_SUMS)
+        sums[e] += (a0 * v[0] + a1 * v[1]) + (a2 * v[2] + a3 * v[3]);
+    if (wanted & PLACE_SQUARES)
+        squares[e] += (square_of(a0, v[0], wanted) + square_of(a1, v[1], wanted)) +
+                      (square_of(a2, v[2], wanted) + square_of(a3, v[3], wanted));
 }
 
-static double dot_nonzero(const float *run, const double *v, int64_t count) {
-    double sum = 0;
+// What belongs to places alone.
+__attribute__((always_inline)) static inline void add_places(const struct quad *q, int64_t count,
+                                                             struct places places,
+                                                             unsigned wanted) {
+    const float *const run[] = {q->run[0], q->run[1], q->run[2], q->run[3]};
+    const double v[] = {q->v[0], q->v[1], q->v[2], q->v[3]};
+    double *restrict sums = places.sums, *restrict squares = places.squares;
     for (int64_t e = 0; e < count; e++)
-        if (v[e] != 0)
-            sum += (double)run[e] * v[e];
-    return sum;
+        add_at_place(run, v, e, sums, squares, wanted);
 }
 
-static void dot_squares(const float *run, const double *v, int64_t count, double *sum,
-                        double *squares) {
-    double lanes[LANES] = {0}, square_lanes[LANES] = {0};
-    int64_t e = 0;
-    for (; e + LANES <= count; e += LANES) {
-        for (int l = 0; l < LANES; l++) {
-            double term = (double)run[e + l] * v[e + l];
-            lanes[l] += term;
-            square_lanes[l] += term * term;
-        }
-    }
-    for (; e < count; e++) {
-        double term = (double)run[e] * v[e];
-        lanes[e % LANES] += term;
-        square_lanes[e % LANES] += term * term;
-    }
-    *sum += add_lanes(lanes);
-    *squares += add_lanes(square_lanes);
-}
-
-static double sum_squares(const float *run, int64_t count) {
-    double lanes[LANES] = {0};
-    int64_t e = 0;
-    for (; e + LANES <= count; e += LANES)
-        for (int l = 0; l < LANES; l++)
-            lanes[l] += (double)run[e + l] * (double)run[e + l];
-    for (; e < count; e++)
-        lanes[e % LANES] += (double)run[e] * (double)run[e];
-    return add_lanes(lanes);
-}
-
-// Stored lines that are taken together, so that sums are loaded and stored less often.
-struct lines {
-    const float *run[ABREAST];
-    double v[ABREAST];
-};
-
-// sums_e += sum_l run_le v_l.
-static void add_multiples(struct lines lines, int64_t count, double *restrict sums) {
-    const float *r0 = lines.run[0], *r1 = lines.run[1], *r2 = lines.run[2], *r3 = lines.run[3];
-    double v0 = lines.v[0], v1 = lines.v[1], v2 = lines.v[2], v3 = lines.v[3];
-    for (int64_t e = 0; e < count; e++) {
-        sums[e] +=
-            v0 * (double)r0[e] + v1 * (double)r1[e] + v2 * (double)r2[e] + v3 * (double)r3[e];
-    }
-}
-
-// squares_e += sum_l (run_le v_l)^2.
-static void add_squares(struct lines lines, int64_t count, double *restrict squares) {
-    const float *r0 = lines.run[0], *r1 = lines.run[1], *r2 = lines.run[2], *r3 = lines.run[3];
-    double v0 = lines.v[0], v1 = lines.v[1], v2 = lines.v[2], v3 = lines.v[3];
-    for (int64_t e = 0; e < count; e++) {
-        double t0 = v0 * (double)r0[e], t1 = v1 * (double)r1[e];
-        double t2 = v2 * (double)r2[e], t3 = v3 * (double)r3[e];
-        squares[e] += t0 * t0 + t1 * t1 + t2 * t2 + t3 * t3;
-    }
-}
-
-// Almost always no number is NaN or Inf, so the fast loop goes first and its result tells.
-static double dot_any(const float *run, const double *v, int64_t count) {
-    double sum = dot(run, v, count);
-    return isfinite(sum) ? sum : dot_nonzero(run, v, count);
-}
-
-// What is wanted of each row; sums or squares may be NULL when not weighted.
-struct wanted {
-    const double *v;
-    double *sums, *squares;
-    bool weighted; // squares are those of the terms of the sum
-};
-
-// A stored line is a row: each gives one sum.
-static void project_lines(struct mmul_check_operand x, int64_t line_begin, int64_t line_end,
-                          int64_t length, struct wanted wanted) {
-    float buffer[RUN];
-    for (int64_t line = line_begin; line < line_end; line++) {
-        double sum = 0, square = 0;
-        for (int64_t at = 0; at < length; at += RUN) {
-            int64_t count = length - at < RUN ? length - at : RUN;
-            const float *run = read_run(x, line, at, count, buffer);
-            if (wanted.weighted) {
-                dot_squares(run, wanted.v + at, count, &sum, &square);
-                continue;
+// The same with what belongs to lines. `count` is a multiple of LANES.
+__attribute__((always_inline)) static inline void add_lines(struct quad *q, int64_t count,
+                                                            struct places places, unsigned wanted) {
+    const float *const run[] = {q->run[0], q->run[1], q->run[2], q->run[3]};
+    const double v[] = {q->v[0], q->v[1], q->v[2], q->v[3]};
+    const double *restrict along = places.along;
+    double *restrict place_sums = places.sums, *restrict place_squares = places.squares;
+    double sums[ABREAST][LANES] = {0}, squares[ABREAST][LANES] = {0};
+    for (int64_t e = 0; e < count; e += LANES) {
+        for (int lane = 0; lane < LANES; lane++) {
+            double x = wanted & LINE_SUMS ? along[e + lane] : 0;
+            for (int l = 0; l < ABREAST; l++) {
+                double a = run[l][e + lane];
+                if (wanted & LINE_SUMS)
+                    sums[l][lane] += a * x;
+                if (wanted & LINE_SQUARES)
+                    squares[l][lane] += square_of(a, x, wanted);
             }
-            if (wanted.sums != NULL)
-                sum += dot_any(run, wanted.v + at, count);
-            if (wanted.squares != NULL)
-                square += sum_squares(run, count);
+            add_at_place(run, v, e + lane, place_sums, place_squares, wanted);
         }
-        if (wanted.sums != NULL)
-            wanted.sums[line - line_begin] = sum;
-        if (wanted.squares != NULL)
-            wanted.squares[line - line_begin] = square;
+    }
+    for (int l = 0; l < ABREAST; l++) {
+        q->sums[l] += add_lanes(sums[l]);
+        q->squares[l] += add_lanes(squares[l]);
     }
 }
 
-// The sums of rows [at, at + count) of a transposed matrix.
-struct stretch {
-    int64_t at, count;
-    double sums[RUN], squares[RUN];
+// A loop for each of the combinations that the check asks for.
+VECTOR_CLONES
+static void add_whole(struct quad *q, int64_t count, struct places places, unsigned wanted) {
+    switch (wanted) {
+    case LINE_SUMS:
+        return add_lines(q, count, places, LINE_SUMS);
+    case LINE_SQUARES:
+        return add_lines(q, count, places, LINE_SQUARES);
+    case LINE_SUMS | LINE_SQUARES:
+        return add_lines(q, count, places, LINE_SUMS | LINE_SQUARES);
+    case LINE_SUMS | LINE_SQUARES | WEIGHTED:
+        return add_lines(q, count, places, LINE_SUMS | LINE_SQUARES | WEIGHTED);
+    case LINE_SUMS | PLACE_SQUARES:
+        return add_lines(q, count, places, LINE_SUMS | PLACE_SQUARES);
+    case LINE_SQUARES | PLACE_SUMS:
+        return add_lines(q, count, places, LINE_SQUARES | PLACE_SUMS);
+    case PLACE_SUMS:
+        return add_places(q, count, places, PLACE_SUMS);
+    case PLACE_SQUARES:
+        return add_places(q, count, places, PLACE_SQUARES);
+    case PLACE_SUMS | PLACE_SQUARES:
+        return add_places(q, count, places, PLACE_SUMS | PLACE_SQUARES);
+    case PLACE_SUMS | PLACE_SQUARES | WEIGHTED:
+        return add_places(q, count, places, PLACE_SUMS | PLACE_SQUARES | WEIGHTED);
+    default:
+        return add_lines(q, count, places, wanted);
+    }
+}
+
+// The last elements of a run, fewer than LANES: zeros fill them up.
+static void add_rest(struct quad *q, int64_t from, int64_t count, struct places places,
+                     unsigned wanted) {
+    float runs[ABREAST][LANES] = {0};
+    double along[LANES] = {0}, sums[LANES] = {0}, squares[LANES] = {0};
+    struct quad rest = *q;
+    for (int l = 0; l < ABREAST; l++) {
+        memcpy(runs[l], q->run[l] + from, (size_t)count * sizeof(float));
+        rest.run[l] = runs[l];
+    }
+    if (wanted & LINE_SUMS)
+        memcpy(along, places.along + from, (size_t)count * sizeof(double));
+    add_lines(&rest, LANES, (struct places){along, sums, squares}, wanted);
+    for (int l = 0; l < ABREAST; l++) {
+        q->sums[l] = rest.sums[l];
+        q->squares[l] = rest.squares[l];
+    }
+    for (int64_t e = 0; e < count; e++) {
+        if (wanted & PLACE_SUMS)
+            places.sums[from + e] += sums[e];
+        if (wanted & PLACE_SQUARES)
+            places.squares[from + e] += squares[e];
+    }
+}
+
+static void add_run(struct quad *q, int64_t count, struct places places, unsigned wanted) {
+    int64_t whole = count - count % LANES;
+    add_whole(q, whole, places, wanted);
+    if (whole < count)
+        add_rest(q, whole, count - whole, places, wanted);
+}
+
+static const float zeros[PLACES];
+
+// Terms whose weight is 0 are left out, since 0 Inf would be NaN. Almost always no number is NaN or
+// Inf, so the fast loop goes first and its result tells.
+static void add_line_sums(struct quad *q, int64_t count, struct places places, unsigned wanted) {
+    double before[ABREAST];
+    memcpy(before, q->sums, sizeof before);
+    add_run(q, count, places, wanted);
+    for (int l = 0; l < ABREAST; l++) {
+        if (isfinite(q->sums[l]) || (wanted & WEIGHTED))
+            continue;
+        q->sums[l] = before[l];
+        for (int64_t e = 0; e < count; e++)
+            if (places.along[e] != 0)
+                q->sums[l] += (double)q->run[l][e] * places.along[e];
+    }
+}
+
+// The same for weights of lines: a line without one only has squares.
+static void add_place_sums(struct quad *q, int64_t count, struct places places, unsigned wanted) {
+    struct quad summed = *q;
+    bool any = false;
+    for (int l = 0; l < ABREAST; l++) {
+        if (q->v[l] != 0)
+            continue;
+        any = true;
+        summed.run[l] = zeros;
+    }
+    if (!any) {
+        add_run(q, count, places, wanted);
+        return;
+    }
+    add_run(&summed, count, places, PLACE_SUMS);
+    if (wanted != PLACE_SUMS)
+        add_run(q, count, places, wanted & ~(unsigned)PLACE_SUMS);
+}
+
+// --------------------------------------------------------------------------------------- passes
+
+// One pass over a rectangle of a stored matrix: `lines` lines of `length` elements each, from element
+// `at` of line `line` on.
+struct pass {
+    struct mmul_check_operand x;
+    int64_t line, lines, at, length;
+    unsigned wanted;
+    const double *across;             // (lines), weights of lines, for PLACE_SUMS
+    double *line_sums, *line_squares; // (lines)
+    struct places places;             // (length)
 };
 
-// Takes stored lines [line, line + ABREAST), as far as they are below `lines`, on to the sums.
-static void add_lines(struct mmul_check_operand x, int64_t line, int64_t lines,
-                      struct wanted wanted, struct stretch *to) {
-    static const float zeros[RUN];
+static double *onto(double *values, int64_t at) {
+    return values != NULL ? values + at : NULL;
+}
+
+static const double *from(const double *values, int64_t at) {
+    return values != NULL ? values + at : NULL;
+}
+
+static struct places places_from(struct places places, int64_t at) {
+    return (struct places){from(places.along, at), onto(places.sums, at), onto(places.squares, at)};
+}
+
+// Lines [line, line + there), places [begin, end).
+static void pass_lines(const struct pass *pass, int64_t line, int there, int64_t begin,
+                       int64_t end) {
     float buffers[ABREAST][RUN];
-    struct lines summed, squared;
-    for (int l = 0; l < ABREAST; l++) {
-        bool there = line + l < lines;
-        double v = there && wanted.v != NULL ? wanted.v[line + l] : 0;
-        const float *run = there ? read_run(x, line + l, to->at, to->count, buffers[l]) : zeros;
-        summed.run[l] = v != 0 ? run : zeros;
-        squared.run[l] = run;
-        summed.v[l] = v;
-        squared.v[l] = wanted.weighted ? v : 1;
+    struct quad q = {0};
+    int64_t run = pass->x.dtype == MMUL_F32 ? PLACES : RUN;
+    for (int l = 0; l < there; l++)
+        q.v[l] = pass->across != NULL ? pass->across[line + l] : 0;
+    for (int64_t at = begin; at < end; at += run) {
+        int64_t count = end - at < run ? end - at : run;
+        struct places places = places_from(pass->places, at);
+        for (int l = 0; l < ABREAST; l++)
+            q.run[l] = l < there ? mmul_check_read(pass->x, pass->line + line + l, pass->at + at,
+                                                   count, buffers[l])
+                                 : zeros;
+        if (pass->wanted & LINE_SUMS)
+            add_line_sums(&q, count, places, pass->wanted);
+        else if (pass->wanted & PLACE_SUMS)
+            add_place_sums(&q, count, places, pass->wanted);
+        else
+            add_run(&q, count, places, pass->wanted);
     }
-    if (wanted.sums != NULL)
-        add_multiples(summed, to->count, to->sums);
-    if (wanted.squares != NULL)
-        add_squares(squared, to->count, to->squares);
-}
-
-// A stored line is a column: each adds to all sums, which are taken RUN at a time.
-static void project_across(struct mmul_check_operand x, int64_t begin, int64_t end, int64_t lines,
-                           struct wanted wanted) {
-    for (int64_t at = begin; at < end; at += RUN) {
-        struct stretch stretch = {.at = at, .count = end - at < RUN ? end - at : RUN};
-        size_t bytes = (size_t)stretch.count * sizeof(double);
-        for (int64_t line = 0; line < lines; line += ABREAST)
-            add_lines(x, line, lines, wanted, &stretch);
-        if (wanted.sums != NULL)
-            memcpy(wanted.sums + (at - begin), stretch.sums, bytes);
-        if (wanted.squares != NULL)
-            memcpy(wanted.squares + (at - begin), stretch.squares, bytes);
+    for (int l = 0; l < there; l++) {
+        if (pass->line_sums != NULL)
+            pass->line_sums[line + l] += q.sums[l];
+        if (pass->line_squares != NULL)
+            pass->line_squares[line + l] += q.squares[l];
     }
 }
 
-static void project(struct mmul_check_operand x, int64_t row_begin, int64_t row_end, int64_t cols,
-                    struct wanted wanted) {
-    if (x.transposed)
-        project_across(x, row_begin, row_end, cols, wanted);
-    else
-        project_lines(x, row_begin, row_end, cols, wanted);
+static void clear(double *values, int64_t count) {
+    if (values != NULL)
+        memset(values, 0, (size_t)count * sizeof *values);
 }
 
-void mmul_check_project(struct mmul_check_operand x, int64_t row_begin, int64_t row_end,
-                        int64_t cols, const double *v, double *sums, double *squares) {
-    project(x, row_begin, row_end, cols, (struct wanted){v, sums, squares, false});
-}
-
-void mmul_check_project_weighted(struct mmul_check_operand x, int64_t row_begin, int64_t row_end,
-                                 int64_t cols, const double *v, double *sums, double *squares) {
-    project(x, row_begin, row_end, cols, (struct wanted){v, sums, squares, true});
-}
-
-// Row `index` of op(X), (rows, cols): where it lies, or in `lines` until another one is loaded. A
-// stored line of a transposed matrix holds neighbours of several rows, so these come together.
-static const float *load_row(struct mmul_check_lines *lines, struct mmul_check_operand x,
-                             int64_t rows, int64_t cols, int64_t index) {
-    if (!x.transposed)
-        return read_run(x, index, 0, cols, lines->data);
-    if (index < lines->begin || index >= lines->end) {
-        lines->begin = index - index % MMUL_CHECK_LINES;
-        int64_t left = rows - lines->begin;
-        int64_t count = left < MMUL_CHECK_LINES ? left : MMUL_CHECK_LINES;
-        for (int64_t line = 0; line < cols; line++) {
-            float buffer[MMUL_CHECK_LINES];
-            const float *run = read_run(x, line, lines->begin, count, buffer);
-            for (int64_t l = 0; l < count; l++)
-                lines->data[l * lines->stride + line] = run[l];
+static void pass_alone(const struct pass *pass) {
+    bool has_places = (pass->wanted & (PLACE_SUMS | PLACE_SQUARES)) != 0;
+    int64_t width = has_places ? PLACES : pass->length;
+    clear(pass->line_sums, pass->lines);
+    clear(pass->line_squares, pass->lines);
+    clear(pass->places.sums, pass->length);
+    clear(pass->places.squares, pass->length);
+    for (int64_t begin = 0; begin < pass->length; begin += width) {
+        int64_t end = pass->length - begin < width ? pass->length : begin + width;
+        for (int64_t line = 0; line < pass->lines; line += ABREAST) {
+            int64_t left = pass->lines - line;
+            pass_lines(pass, line, left < ABREAST ? (int)left : ABREAST, begin, end);
         }
-        lines->end = lines->begin + count;
     }
-    return lines->data + (index - lines->begin) * lines->stride;
 }
 
-void mmul_check_gather_row(struct mmul_check *check, const struct mmul_product *product,
-                           int64_t index) {
-    const float *row =
-        load_row(&check->a_lines, mmul_check_operand_a(product), product->m, product->k, index);
-    for (int64_t p = 0; p < check->k; p++)
-        check->row[p] = row[p];
+// ------------------------------------------------------------------------------- several threads
+
+// A pass in parts: stretches of lines, or of places where a line is longer than there are lines.
+// Results across the parts are added up afterwards.
+struct shared_pass {
+    struct pass whole;
+    bool by_lines;
+    int parts;
+    int64_t results; // of each kind across the parts
+    double *partial; // of parts 1 .. parts - 1, two kinds each
+};
+
+// Cuts are where lines are taken together, or at a cache line.
+static int64_t part_begin(const struct shared_pass *s, int part) {
+    int64_t total = s->by_lines ? s->whole.lines : s->whole.length;
+    int64_t grain = s->by_lines ? ABREAST : 64, grains = (total + grain - 1) / grain;
+    int64_t begin = grains * part / s->parts * grain;
+    return begin < total ? begin : total;
 }
 
-void mmul_check_load_row(struct mmul_check *check, const struct mmul_product *product,
-                         struct mmul_check_row *row) {
-    row->c = load_row(&check->c_lines, mmul_check_operand_c(product), product->m, product->n,
-                      row->index);
-    row->c_in = NULL;
-    if (product->beta != 0)
-        row->c_in = load_row(&check->c_in_lines, mmul_check_operand_c_in(product), product->m,
-                             product->n, row->index);
+static struct pass part_of(const struct shared_pass *s, int part) {
+    struct pass p = s->whole;
+    int64_t begin = part_begin(s, part), count = part_begin(s, part + 1) - begin;
+    double **sums = s->by_lines ? &p.places.sums : &p.line_sums;
+    double **squares = s->by_lines ? &p.places.squares : &p.line_squares;
+    double *partial = s->partial + (part - 1) * 2 * s->results;
+    if (part > 0) {
+        *sums = *sums != NULL ? partial : NULL;
+        *squares = *squares != NULL ? partial + s->results : NULL;
+    }
+    if (s->by_lines) {
+        p.line += begin;
+        p.lines = count;
+        p.across = from(p.across, begin);
+        p.line_sums = onto(p.line_sums, begin);
+        p.line_squares = onto(p.line_squares, begin);
+    } else {
+        p.at += begin;
+        p.length = count;
+        p.places = places_from(p.places, begin);
+    }
+    return p;
+}
+
+static void work_on_part(void *context, int part) {
+    const struct pass p = part_of(context, part);
+    pass_alone(&p);
+}
+
+// `kind`: 0 sums, 1 squares.
+static void add_partial(const struct shared_pass *s, double *to, int kind) {
+    for (int part = 1; to != NULL && part < s->parts; part++) {
+        const double *partial = s->partial + ((part - 1) * 2 + kind) * s->results;
+        for (int64_t i = 0; i < s->results; i++)
+            to[i] += partial[i];
+    }
+}
+
+static void pass_shared(const struct mmul_check *check, const struct pass *pass) {
+    int64_t bytes = pass->lines * pass->length * (int64_t)mmul_dtype_bytes(pass->x.dtype);
+    int64_t most = bytes / PART_BYTES_LEAST;
+    int threads = check->parallel.threads;
+    struct shared_pass s = {.whole = *pass, .by_lines = pass->lines >= pass->length};
+    s.parts = threads < MMUL_CHECK_PARTS ? threads : MMUL_CHECK_PARTS;
+    s.parts = s.parts < most ? s.parts : (int)most;
+    s.results = s.by_lines ? pass->length : pass->lines;
+    s.partial = check->partial;
+    if (s.parts <= 1) {
+        pass_alone(pass);
+        return;
+    }
+    check->parallel.run(s.parts, work_on_part, &s);
+    add_partial(&s, s.by_lines ? pass->places.sums : pass->line_sums, 0);
+    add_partial(&s, s.by_lines ? pass->places.squares : pass->line_squares, 1);
+}
+
+int64_t mmul_check_partial_count(int64_t n_max, int64_t k_max) {
+    int64_t few = n_max < k_max ? n_max : k_max, many = n_max < k_max ? k_max : n_max;
+    int64_t rows = many < MMUL_CHECK_ROWS_AT_ONCE ? many : MMUL_CHECK_ROWS_AT_ONCE;
+    return (MMUL_CHECK_PARTS - 1) * 2 * (few > rows ? few : rows);
+}
+
+// -------------------------------------------------------------------------------------- entries
+
+static void project(const struct mmul_check *check, const struct mmul_check_projection *p,
+                    unsigned weighted) {
+    struct pass pass = {.x = p->x, .wanted = weighted};
+    int64_t rows = p->row_end - p->row_begin;
+    if (p->x.transposed) {
+        pass.at = p->row_begin;
+        pass.length = rows;
+        pass.lines = p->cols;
+        pass.across = p->v;
+        pass.places.sums = p->sums;
+        pass.places.squares = p->squares;
+        pass.wanted |= (p->sums ? PLACE_SUMS : 0) | (p->squares ? PLACE_SQUARES : 0);
+    } else {
+        pass.line = p->row_begin;
+        pass.lines = rows;
+        pass.length = p->cols;
+        pass.places.along = p->v;
+        pass.line_sums = p->sums;
+        pass.line_squares = p->squares;
+        pass.wanted |= (p->sums ? LINE_SUMS : 0) | (p->squares ? LINE_SQUARES : 0);
+    }
+    pass_shared(check, &pass);
+}
+
+void mmul_check_project(const struct mmul_check *check, const struct mmul_check_projection *p) {
+    project(check, p, 0);
+}
+
+void mmul_check_project_weighted(const struct mmul_check *check,
+                                 const struct mmul_check_projection *p) {
+    project(check, p, WEIGHTED);
+}
+
+void mmul_check_project_b(struct mmul_check *check, const struct mmul_product *product) {
+    struct mmul_check_operand b = mmul_check_operand_b(product);
+    struct pass pass = {.x = b};
+    if (b.transposed) {
+        pass.lines = check->n;
+        pass.length = check->k;
+        pass.across = check->x;
+        pass.places.sums = check->bx;
+        pass.line_squares = check->column_squares;
+        pass.wanted = PLACE_SUMS | LINE_SQUARES;
+    } else {
+        pass.lines = check->k;
+        pass.length = check->n;
+        pass.places.along = check->x;
+        pass.line_sums = check->bx;
+        pass.places.squares = check->column_squares;
+        pass.wanted = LINE_SUMS | PLACE_SQUARES;
+    }
+    pass_shared(check, &pass);
+}
+
+void mmul_check_sample_columns(struct mmul_check *check, const struct mmul_product *product) {
+    struct mmul_check_operand columns = mmul_check_operand_b(product);
+    int64_t count = check->k < MMUL_CHECK_GUESS ? check->k : MMUL_CHECK_GUESS;
+    int64_t step = check->k / count;
+    if (columns.transposed) { // a column is a line: its middle, which lies together
+        size_t first = (size_t)((check->k - count) / 2);
+        columns.data = (const char *)columns.data + first * mmul_dtype_bytes(columns.dtype);
+    } else {
+        columns.ld *= step;
+    }
+    columns.transposed = !columns.transposed;
+    mmul_check_project(check, &(struct mmul_check_projection){.x = columns,
+                                                              .row_end = check->n,
+                                                              .cols = count,
+                                                              .squares = check->column_squares});
 }

@@ -130,7 +130,7 @@ static void test_what_cannot_fit_says_the_numbers(void **state) {
     assert_int_equal(mmul_plan_make(&request, &plan, &err), MMUL_ERR_SYSTEM);
     assert_string_equal(err.text,
                         "cannot fit 'A.bin' x 'B.bin' into memory: 3.8 MiB on every node, "
-                        "7.5 GiB shared among nodes and 8.4 MiB of work space needed, "
+                        "7.5 GiB shared among nodes and 8.8 MiB of work space needed, "
                         "2.0 GiB available on 2 nodes");
     mmul_cluster_destroy(cluster);
 }
