@@ -219,7 +219,8 @@ static void read_memory(struct mmul_topology *topology) {
 
 // ---------------------------------------------------------------------------------------- discover
 
-// Open MPI hands these to its ranks only when the user chose where they run (4.1; tried).
+// mpirun hands these to its ranks only when the user chose where they run (4.1; tried). Below srun
+// they say nothing: MPI_Init itself sets the first one there, to none.
 static bool is_binding_chosen(void) {
     static const char *const names[] = {
         "OMPI_MCA_hwloc_base_binding_policy", // --bind-to, also none
@@ -245,7 +246,7 @@ static enum mmul_status read_masks(const struct mmul_cpuset *machine,
         topology->allowed = topology->own;
     bool under_mpirun = launcher != getpid();
     topology->user_binding =
-        is_binding_chosen() || (!under_mpirun && !mmul_cpuset_equal(&topology->own, machine));
+        under_mpirun ? is_binding_chosen() : !mmul_cpuset_equal(&topology->own, machine);
     return MMUL_OK;
 }
 

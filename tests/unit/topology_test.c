@@ -143,11 +143,11 @@ static int report_as_rank(void) {
            (topology.user_binding ? SAW_USER_BINDING : 0);
 }
 
-// Starts this program again, bound to one unit, with `environment`; with a shell between when
-// `shell` is set. Returns the exit code.
-static int run_rank(char *const environment[], bool shell) {
+// Starts this program again, bound to one unit if `narrow`, with `environment`; with a shell between
+// when `shell` is set. Returns the exit code.
+static int run_rank(char *const environment[], bool shell, bool narrow) {
     struct mmul_topology topology = discover();
-    struct mmul_cpuset narrow = one_unit(&topology.own);
+    struct mmul_cpuset units = narrow ? one_unit(&topology.own) : topology.own;
     char self[4096] = "";
     assert_true(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
     char command[4200];
@@ -158,7 +158,7 @@ static int run_rank(char *const environment[], bool shell) {
     assert_true(child >= 0);
     if (child == 0) {
         struct mmul_error err;
-        if (mmul_topology_bind(&narrow, &err) != MMUL_OK)
+        if (mmul_topology_bind(&units, &err) != MMUL_OK)
             _exit(SAW_FAILURE);
         execve(shell ? wrapped[0] : direct[0], shell ? wrapped : direct, environment);
         _exit(SAW_FAILURE);
@@ -175,25 +175,28 @@ static void masks_are_told_apart(void **state) {
     char core[] = "OMPI_MCA_hwloc_base_binding_policy=core";
     char none[] = "OMPI_MCA_hwloc_base_binding_policy=none";
     char file[] = "OMPI_MCA_orte_rankfile=ranks";
+    struct mmul_topology topology = discover();
+    int as_here = SAW_WIDE_ALLOWED | (topology.user_binding ? SAW_USER_BINDING : 0);
     const struct {
         char *environment[3];
-        bool shell;
+        bool shell, narrow;
         int saw;
     } cases[] = {
-        {{rank, NULL}, false, SAW_WIDE_ALLOWED | SAW_NARROW_OWN},
-        {{rank, NULL}, true, SAW_WIDE_ALLOWED | SAW_NARROW_OWN},
-        {{rank, core, NULL}, false, SAW_WIDE_ALLOWED | SAW_NARROW_OWN | SAW_USER_BINDING},
-        {{rank, none, NULL}, false, SAW_WIDE_ALLOWED | SAW_NARROW_OWN | SAW_USER_BINDING},
-        {{rank, file, NULL}, false, SAW_WIDE_ALLOWED | SAW_NARROW_OWN | SAW_USER_BINDING},
-        {{NULL}, false, SAW_NARROW_OWN | SAW_USER_BINDING}, // taskset without mpirun
+        {{rank, NULL}, false, true, SAW_WIDE_ALLOWED | SAW_NARROW_OWN},
+        {{rank, NULL}, true, true, SAW_WIDE_ALLOWED | SAW_NARROW_OWN},
+        {{rank, core, NULL}, false, true, SAW_WIDE_ALLOWED | SAW_NARROW_OWN | SAW_USER_BINDING},
+        {{rank, none, NULL}, false, true, SAW_WIDE_ALLOWED | SAW_NARROW_OWN | SAW_USER_BINDING},
+        {{rank, file, NULL}, false, true, SAW_WIDE_ALLOWED | SAW_NARROW_OWN | SAW_USER_BINDING},
+        {{NULL}, false, true, SAW_NARROW_OWN | SAW_USER_BINDING}, // taskset without mpirun
+        {{none, NULL}, false, false, as_here},                    // as MPI_Init sets it below srun
     };
-    struct mmul_topology topology = discover();
     if (mmul_cpuset_count(&topology.own) < 2) {
         print_message("# one processing unit only\n");
         skip();
     }
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        assert_int_equal(run_rank(cases[i].environment, cases[i].shell), cases[i].saw);
+        assert_int_equal(run_rank(cases[i].environment, cases[i].shell, cases[i].narrow),
+                         cases[i].saw);
 }
 
 // -------------------------------------------------------------------------------------------- bind
