@@ -1,20 +1,26 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
 #
-# A Slurm of one node, started by the test that uses it: munged, slurmctld and slurmd in the foreground, with
-# configuration, key, socket, ports and state of their own below a temporary folder. What the machine may run
-# itself is not touched.
+# A Slurm of two nodes on this machine, started by the test that uses it: munged, slurmctld and two slurmd in the
+# foreground, with configuration, key, socket, ports and state of their own below a temporary folder. What the
+# machine may run itself is not touched. Each node has a host name of its own and this machine's cores, and cores
+# and memory are given out as clusters do: what a job does not ask for it does not get.
 #
 #   slurm_up     starts it; where that is not possible, SLURM_MISSING says why;   need_slurm   skips then
 #   slurm_down   ends jobs and daemons, by the numbers they were started with
+
+slurm_nodes=(node1 node2)
 
 slurm_find_missing() {
     local program
     SLURM_MISSING=
     [ "$(id -u)" -eq 0 ] || SLURM_MISSING="lab: needs root"
-    for program in slurmctld slurmd munged sbatch scancel sinfo; do
+    for program in slurmctld slurmd munged sbatch srun scancel sinfo unshare; do
         command -v $program > /dev/null || SLURM_MISSING="lab: no $program"
     done
+    # slurmd gives out all processors of the machine, whatever this process may use.
+    [ -n "$SLURM_MISSING" ] || [ "$(slurm_shape CPUs)" -eq "$(count_processors)" ] ||
+        SLURM_MISSING="lab: not every processor may be used"
     export SLURM_MISSING
 }
 
@@ -22,43 +28,59 @@ need_slurm() {
     [ -z "$SLURM_MISSING" ] || skip "$SLURM_MISSING"
 }
 
-# Two ports that are free now.
+# slurm_shape NAME: CPUs, SocketsPerBoard, CoresPerSocket, ThreadsPerCore or RealMemory of this machine.
+slurm_shape() {
+    slurmd -C | grep -o -m 1 "$1=[0-9]*" | cut -d = -f 2
+}
+
+count_processors() {
+    "$PYTHON" -c 'import os; print(len(os.sched_getaffinity(0)))'
+}
+
+# Three ports that are free now.
 free_ports() {
     "$PYTHON" -c 'import socket
-sockets = [socket.socket() for _ in range(2)]
+sockets = [socket.socket() for _ in range(3)]
 for s in sockets:
     s.bind(("127.0.0.1", 0))
 print(*(s.getsockname()[1] for s in sockets))'
 }
 
-# More processors than there may be: jobs here are small.
+# TmpFS: Slurm keeps a folder of each step's PMIx there, and nodes of one machine may not share it.
+# A node's one GPU is a number for Slurm: no job here opens it.
 slurm_configure() {
-    local host controller node
+    local host controller port1 port2
     host=$(hostname -s)
-    read -r controller node < <(free_ports)
+    read -r controller port1 port2 < <(free_ports)
     cat > "$SLURM_FOLDER/slurm.conf" << END
 ClusterName=lab
 SlurmctldHost=$host(127.0.0.1)
 SlurmctldPort=$controller
-SlurmdPort=$node
 SlurmUser=root
 AuthType=auth/munge
 AuthInfo=socket=$SLURM_FOLDER/munge.socket
 StateSaveLocation=$SLURM_FOLDER/state
-SlurmdSpoolDir=$SLURM_FOLDER/spool
+SlurmdSpoolDir=$SLURM_FOLDER/%n/spool
+TmpFS=$SLURM_FOLDER/%n
 SlurmctldPidFile=$SLURM_FOLDER/slurmctld.pid
-SlurmdPidFile=$SLURM_FOLDER/slurmd.pid
+SlurmdPidFile=$SLURM_FOLDER/%n/slurmd.pid
 ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
+TaskPlugin=task/affinity
 JobAcctGatherType=jobacct_gather/none
-SelectType=select/linear
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+DefMemPerCPU=100
 SwitchType=switch/none
-SlurmdParameters=config_overrides
+MpiDefault=none
+GresTypes=gpu
 MailProg=/bin/true
 ReturnToService=2
-NodeName=$host NodeAddr=127.0.0.1 CPUs=4 State=UNKNOWN
-PartitionName=lab Nodes=$host Default=YES MaxTime=5 State=UP
+NodeName=DEFAULT $(slurmd -C | grep -o 'CPUs.*') Gres=gpu:1
+NodeName=node1 NodeHostname=$host NodeAddr=127.0.0.1 Port=$port1
+NodeName=node2 NodeHostname=$host NodeAddr=127.0.0.1 Port=$port2
+PartitionName=lab Nodes=node[1-2] Default=YES MaxTime=60 State=UP
 END
+    echo 'Name=gpu Count=1 File=/dev/null' > "$SLURM_FOLDER/gres.conf"
 }
 
 # slurm_start PROGRAM ARGUMENTS...: in the background, its number into the list.
@@ -80,16 +102,21 @@ slurm_wait() {
 }
 
 slurm_is_idle() {
-    [ "$(sinfo --noheader --format %T)" = idle ]
+    [ "$(sinfo --noheader --format '%D %T')" = "${#slurm_nodes[@]} idle" ]
+}
+
+slurm_has_ended() {
+    scontrol show job "$1" | grep -q -E 'JobState=(COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL|OUT_OF_MEMORY) '
 }
 
 slurm_up() {
+    local node
     slurm_find_missing
     [ -z "$SLURM_MISSING" ] || return 0
     SLURM_FOLDER=$(mktemp -d "$TMPDIR/slurm.XXXX")
     export SLURM_FOLDER SLURM_CONF=$SLURM_FOLDER/slurm.conf
     chmod 755 "$SLURM_FOLDER"
-    mkdir "$SLURM_FOLDER/state" "$SLURM_FOLDER/spool"
+    mkdir "$SLURM_FOLDER/state"
     head -c 128 /dev/urandom > "$SLURM_FOLDER/key"
     chmod 600 "$SLURM_FOLDER/key"
     slurm_configure
@@ -97,7 +124,10 @@ slurm_up() {
         --pid-file="$SLURM_FOLDER/munged.pid" --seed-file="$SLURM_FOLDER/seed" --log-file="$SLURM_FOLDER/munged.out"
     slurm_wait test -S "$SLURM_FOLDER/munge.socket" || return 1
     slurm_start slurmctld -D -c -f "$SLURM_CONF"
-    slurm_start slurmd -D -c -f "$SLURM_CONF"
+    for node in "${slurm_nodes[@]}"; do
+        mkdir -p "$SLURM_FOLDER/$node/spool"
+        slurm_start unshare --uts sh -c "hostname $node && exec slurmd -N $node -D -c -f '$SLURM_CONF'"
+    done
     slurm_wait slurm_is_idle
 }
 

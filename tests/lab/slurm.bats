@@ -1,13 +1,22 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# scripts/mpimatmul.sbatch under a real Slurm of one node (see slurm.bash): results, the report that is kept, and
-# the job's exit code, which is the program's.
+# The installed mpimatmul.sbatch under a real Slurm of two nodes that gives out cores and memory (see slurm.bash):
+# results, who got which cores, the report that is kept, and the job's exit code, which is the program's.
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 load ../cli/helper
 load slurm
 
 setup_file() {
     slurm_up
+    [ -z "$SLURM_MISSING" ] || return 0
+    make -s -C "$REPO" SETUP=no BUILD="$BUILD" MODE="$MODE" install DESTDIR="$BATS_FILE_TMPDIR/root" > /dev/null
+    export INSTALLED=$BATS_FILE_TMPDIR/root/usr/local
+    # As in ../cli/helper: failures end without a second of waiting.
+    export OMPI_MCA_odls_base_sigkill_timeout=0
+    # One rank on a node without GPUs uses so many threads.
+    CORES=$("$INSTALLED/bin/mpimatmul" devices --json | "$PYTHON" -c 'import json, sys
+print(json.load(sys.stdin)["nodes"][0]["cores"])')
+    export CORES
 }
 
 teardown_file() {
@@ -18,31 +27,48 @@ setup() {
     need_slurm
     need_numpy
     mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return 1
+    cp "$INSTALLED/share/mpimatmul/mpimatmul.sbatch" job.sbatch
     "$MPIMATMUL" gen A.bin --dims 61x83 --kind integer --seed 1
     "$MPIMATMUL" gen B.bin --dims 83x47 --kind integer --seed 2
 }
 
-# submit TASKS VARIABLE=VALUE...: the script as a user submits it; status is sbatch's, which is the job's. job is
-# its number, log what it printed.
+need_cores() {
+    [ "$CORES" -ge "$1" ] || skip "lab: $CORES core of $1"
+}
+
+# submit OPTION... [VARIABLE=VALUE...]: the script as a user submits it, until it has ended. job is its number,
+# status its exit code, log what it printed, description what Slurm says of it. (`sbatch --wait` looks every 10 s.)
 submit() {
-    local tasks=$1 variables
-    shift
-    variables=$(IFS=, && echo "$*")
-    PATH=$BUILD/bin:$PATH run --separate-stderr timeout 60 sbatch --wait --parsable --ntasks-per-node="$tasks" \
-        --export="ALL${variables:+,$variables}" "$REPO/scripts/mpimatmul.sbatch" < /dev/null
-    job=$output
+    local word options=() variables=ALL
+    for word in "$@"; do
+        case $word in
+            -*) options+=("$word") ;;
+            *) variables+=,$word ;;
+        esac
+    done
+    job=$(PATH=$INSTALLED/bin:$PATH sbatch --parsable "${options[@]}" --export="$variables" job.sbatch < /dev/null)
+    slurm_wait slurm_has_ended "$job"
+    description=$(scontrol show job "$job")
+    status=$(sed -n 's/.*ExitCode=\([0-9]*\):0.*/\1/p' <<< "$description")
     log=$(cat "mpimatmul-$job.log")
+    output=$log
     echo "$log"
 }
 
-# expect_report FILE RANKS: kept beside the result, and of this run.
+# expect_report FILE RANKS NODES: kept beside the result, and of this run: every core of each node has been used,
+# and shared between the ranks of the node.
 expect_report() {
-    python "$@" << 'END'
+    python "$@" "$CORES" << 'END'
 import json
 import sys
 r = json.load(open(sys.argv[1]))
-assert len(r["ranks"]) == int(sys.argv[2]) and r["nodes"] == 1, r
+ranks, nodes, cores = map(int, sys.argv[2:])
+assert len(r["ranks"]) == ranks and r["nodes"] == nodes, r
 assert sum(x["end"] - x["begin"] for x in r["ranks"]) == r["total"] and r["check"]["result"] == "passed", r
+for host in {x["host"] for x in r["ranks"]}:
+    here = [x for x in r["ranks"] if x["host"] == host]
+    assert sum(x["threads"] for x in here) == cores, r["ranks"]
+    assert len({x["cores"] for x in here}) == len(here), r["ranks"]
 END
 }
 
@@ -56,42 +82,96 @@ assert np.array_equal(found, a @ b), "not the product"
 END
 }
 
-@test "two tasks multiply, the report is kept, the job ends with 0" {
-    submit 2 OUT=D.bin
+# expect_failed_job LAUNCHER CODE LINE: the job's code, one line of ours in its log, and neither result nor report.
+expect_failed_job() {
+    expect_status "$2" || return 1
+    [ "$(grep -v ' fabric on this machine: ' <<< "$log" | grep '^mpimatmul: ')" = "mpimatmul: $3" ] || return 1
+    grep -q -x -F "mpimatmul.sbatch: $1 ended with code $2" <<< "$log" || return 1
+    [ -z "$(find . -name 'C.bin*')" ]
+}
+
+@test "as it is: one rank on one node, with all its cores and memory" {
+    submit
+    expect_status 0
+    expect_product C.bin
+    expect_report "C.bin.report.$job.json" 1 1
+    [[ "$log" == *"result verified (Freivalds), 0 blocks recomputed"* && "$log" == *"C.bin: 61 x 47"* ]]
+    [[ "$description" == *"TRES=cpu=$(slurm_shape CPUs),mem=$(slurm_shape RealMemory)M,node=1,"* ]]
+    [[ "$description" == *"TimeLimit=01:00:00"* ]]
+}
+
+@test "two nodes, the report is kept, the job ends with 0" {
+    submit --nodes=2 OUT=D.bin
     expect_status 0
     expect_product D.bin
-    expect_report "D.bin.report.$job.json" 2
-    [[ "$log" == *"result verified (Freivalds), 0 blocks recomputed"* && "$log" == *"D.bin: 61 x 47"* ]]
+    expect_report "D.bin.report.$job.json" 2 2
 }
 
 @test "files named by variables, as many ranks as tasks" {
+    need_cores 2
     mkdir far
     cp A.bin far/left.bin
     cp B.bin far/right.bin
-    submit 3 "A=$PWD/far/left.bin" "B=$PWD/far/right.bin" "OUT=$PWD/far/D.bin"
+    submit --nodes=2 --ntasks-per-node=2 "A=$PWD/far/left.bin" "B=$PWD/far/right.bin" "OUT=$PWD/far/D.bin"
     expect_status 0
     expect_product far/D.bin
-    expect_report "far/D.bin.report.$job.json" 3
+    expect_report "far/D.bin.report.$job.json" 4 2
 }
 
-# expect_failed_job CODE LINE: the job's code, one line of ours in its log, and neither result nor report.
-expect_failed_job() {
-    expect_status "$1" || return 1
-    [ "$(grep -c '^mpimatmul: ' <<< "$log")" -eq 1 ] && grep -q -x -F "mpimatmul: $2" <<< "$log" || return 1
-    grep -q -x -F "mpimatmul.sbatch: mpirun ended with code $1" <<< "$log" || return 1
-    [ -z "$(find . -name 'C.bin*')" ]
+@test "started by srun: two nodes, all their cores" {
+    submit --nodes=2 LAUNCH=srun
+    expect_status 0
+    expect_product C.bin
+    expect_report "C.bin.report.$job.json" 2 2
+}
+
+@test "started by srun: tasks of a node share its cores" {
+    need_cores 2
+    submit --nodes=2 --ntasks-per-node=2 LAUNCH=srun
+    expect_status 0
+    expect_product C.bin
+    expect_report "C.bin.report.$job.json" 4 2
+}
+
+@test "the line for GPUs is right once its second # is gone" {
+    need_cores 2
+    sed -i 's/^##SBATCH/#SBATCH/' job.sbatch
+    submit MPIMATMUL_DEVICE=cpu
+    expect_status 0
+    expect_product C.bin
+    expect_report "C.bin.report.$job.json" 2 1
+    [[ "$description" == *"TresPerNode=gres:gpu:1"* ]]
+}
+
+@test "options come as variables" {
+    "$MPIMATMUL" gen B.bin --dims 47x83 --kind integer --seed 2
+    submit MPIMATMUL_TRANSPOSE_B=on
+    expect_status 0
+    [[ "$log" == *"C.bin: 61 x 47"* ]]
 }
 
 @test "an input that is missing ends the job with 66" {
     rm B.bin
-    submit 2
-    expect_failed_job 66 "cannot open 'B.bin': No such file or directory"
+    for launcher in mpirun srun; do
+        submit --nodes=2 LAUNCH=$launcher
+        expect_failed_job $launcher 66 "cannot open 'B.bin': No such file or directory"
+    done
 }
 
 @test "an input that is not a matrix ends the job with 65" {
     head -c -1 A.bin > short.bin
-    submit 2 A=short.bin
-    expect_failed_job 65 "'short.bin' is shorter than its header says: 20271 bytes, expected 20272 for 61 x 83 float32"
+    submit A=short.bin
+    expect_failed_job mpirun 65 \
+        "'short.bin' is shorter than its header says: 20271 bytes, expected 20272 for 61 x 83 float32"
+}
+
+@test "a program that is not there and a launcher that is none" {
+    submit LAUNCH=ssh
+    expect_status 64
+    [ "$(tail -n 1 <<< "$log")" = "mpimatmul.sbatch: LAUNCH is 'ssh': expected mpirun or srun" ]
+    INSTALLED=/nonexistent submit
+    expect_status 127
+    [ "$log" = "mpimatmul.sbatch: mpimatmul is not in PATH on node1" ]
 }
 
 @test "a batch script's own process starts alone, srun's processes start together" {
@@ -101,9 +181,10 @@ OMPI_MCA_btl_base_verbose=10 "$MPIMATMUL" mul A.bin B.bin -o C.bin --device cpu 
     sed -n 's/.*components_open: found loaded component //p' | xargs echo alone:
 srun --mpi=pmix "$MPIMATMUL" info A.bin
 END
-    run --separate-stderr timeout 60 sbatch --wait --ntasks=2 --output=alone.log alone.sbatch < /dev/null
+    job=$(sbatch --parsable --ntasks=2 --output=alone.log alone.sbatch < /dev/null)
+    slurm_wait slurm_has_ended "$job"
     cat alone.log
-    expect_status 0
+    scontrol show job "$job" | grep -q -F 'ExitCode=0:0'
     expect_product C.bin
     [ "$(head -n 1 alone.log)" = "alone: self" ]
     [ "$(grep -c '^bin 1 ' alone.log)" -eq 1 ]
