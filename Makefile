@@ -21,6 +21,9 @@ includedir  ?= $(PREFIX)/include
 datadir     ?= $(PREFIX)/share
 mandir      ?= $(datadir)/man
 pkgconfigdir ?= $(libdir)/pkgconfig
+bashdir     ?= $(datadir)/bash-completion/completions
+zshdir      ?= $(datadir)/zsh/site-functions
+fishdir     ?= $(datadir)/fish/vendor_completions.d
 INSTALL     ?= install
 PKG_CONFIG  ?= pkg-config
 
@@ -124,7 +127,11 @@ PROGRAM := $(if $(CLI_SRC),$(BUILD)/bin/mpimatmul)
 STATIC  := $(BUILD)/lib/libmpimatmul.a
 SHARED  := $(BUILD)/lib/libmpimatmul.so.$(VERSION)
 LINKS   := $(BUILD)/lib/$(SONAME) $(BUILD)/lib/libmpimatmul.so
-PC      := $(BUILD)/lib/mpimatmul.pc
+
+# src/cli/cmd_NAME.c is the command NAME, and has a manual page of its own.
+COMMANDS := $(patsubst src/cli/cmd_%.c,%,$(sort $(wildcard src/cli/cmd_*.c)))
+MAN      := $(patsubst %,$(BUILD)/man/%.1,mpimatmul $(COMMANDS:%=mpimatmul-%))
+COMPLETIONS := $(patsubst %,$(BUILD)/completions/%,mpimatmul _mpimatmul mpimatmul.fish)
 
 # tests/SUITE/NAME_test.c becomes the program tests/SUITE/NAME_test under $(BUILD), tests/embed/NAME.c the
 # program tests/embed/NAME, and tests/lib/NAME.c, which is for LD_PRELOAD, tests/NAME.so.
@@ -142,7 +149,7 @@ CUDA_PEER := $(if $(NVCC),$(BUILD)/bench/cublas_sgemm)
 # ---- Building ---------------------------------------------------------------------------------------------
 
 .PHONY: all
-all: $(PROGRAM) $(STATIC) $(SHARED) $(LINKS) $(PC) ## build the program and both libraries (default)
+all: $(PROGRAM) $(STATIC) $(SHARED) $(LINKS) $(MAN) $(COMPLETIONS) ## build program, libraries, manual pages (default)
 
 # A stamp changes only when its text does: other flags rebuild the objects, another set of files the libraries.
 .PHONY: FORCE
@@ -187,13 +194,20 @@ $(LINKS): $(SHARED)
 	@ln -sf $(notdir $<) $@ && touch -h $@
 
 # Embedders, our own program first: the shared library and MPI (its public header names MPI_Comm), nothing else.
-link_embedder = $(LINK) -pie -Wl,-rpath,'$$ORIGIN/$(1)' -o $@ $(filter %.o,$^) \
+# $(1): from the program to the library, where that is not where the system looks.
+rpath = -Wl,-rpath,'$$ORIGIN/$(1)'
+link_embedder = $(LINK) -pie $(if $(1),$(call rpath,$(1))) -o $@ $(filter %.o,$^) \
                 -L$(BUILD)/lib -lmpimatmul $(MPI_LIBS) $(USER_LINK)
 
 $(BUILD)/bin/mpimatmul: $(CLI_OBJ) $(SHARED) $(LINKS) $(BUILD)/link
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
 	$(Q)$(call link_embedder,../lib)
+
+$(BUILD)/deb/mpimatmul: $(CLI_OBJ) $(SHARED) $(LINKS) $(BUILD)/link
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(call link_embedder)
 
 $(EMBED): $(BUILD)/%: $(OBJ)/%.o $(SHARED) $(LINKS) $(BUILD)/link
 	$(call say,LINK,$@)
@@ -223,11 +237,16 @@ $(PRELOAD): $(BUILD)/tests/%.so: tests/lib/%.c $(BUILD)/flags
 	@mkdir -p $(@D) $(OBJ)/tests
 	$(Q)$(COMPILE) -fPIC $(CPPFLAGS) $(CFLAGS) -MF $(OBJ)/tests/lib-$*.d -shared -o $@ $< -ldl $(LDFLAGS)
 
-# Libs.private instead of Requires.private: only who links statically needs our libraries' own packages.
-$(PC): scripts/mpimatmul.pc.in include/mpimatmul_local.h $(BUILD)/link FORCE
+# Made from what the program prints for --help.
+$(MAN): scripts/make-man $(PROGRAM)
+	$(call say,MAN,$@)
 	@mkdir -p $(@D)
-	@sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(libdir)|' -e 's|@INCLUDEDIR@|$(includedir)|' \
-	     -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBS_PRIVATE@|$(LIBS)|' $< > $@
+	$(Q)scripts/make-man $(PROGRAM) $(patsubst mpimatmul-%,%,$(filter mpimatmul-%,$(basename $(@F)))) > $@
+
+$(COMPLETIONS): scripts/make-completion $(PROGRAM)
+	$(call say,SHELL,$@)
+	@mkdir -p $(@D)
+	$(Q)scripts/make-completion $(if $(filter %.fish,$@),fish,$(if $(filter _%,$(@F)),zsh,bash)) $(PROGRAM) > $@
 
 -include $(shell find $(OBJ) -name '*.d' 2>/dev/null)
 
@@ -265,33 +284,52 @@ bench: all bench-peers ## measure the cases of bench/README.md (BENCH="--quick s
 
 # ---- Installing -------------------------------------------------------------------------------------------
 
-DATA := $(wildcard include/*.schema.json scripts/mpimatmul.tune scripts/environment.sh)
-MAN  := $(BUILD)/mpimatmul.1
-data_dir := $(datadir)/mpimatmul
+# FILES_NAME go to the folder that the variable NAME holds: one list for install and uninstall.
+data_dir     := $(datadir)/mpimatmul
+hostfile_dir := $(data_dir)/hostfiles
+man1_dir     := $(mandir)/man1
+FOLDERS      := bindir libdir includedir man1_dir bashdir zshdir fishdir hostfile_dir data_dir
+FILES_bindir       = $(PROGRAM)
+FILES_libdir       = $(SHARED) $(STATIC)
+FILES_includedir  := $(wildcard include/*.h)
+FILES_man1_dir     = $(MAN)
+FILES_bashdir      = $(BUILD)/completions/mpimatmul
+FILES_zshdir       = $(BUILD)/completions/_mpimatmul
+FILES_fishdir      = $(BUILD)/completions/mpimatmul.fish
+FILES_hostfile_dir := $(wildcard hostfiles/*)
+FILES_data_dir    := $(wildcard include/*.schema.json) \
+                     $(addprefix scripts/,mpimatmul.tune environment.sh mpimatmul.sbatch)
+LIB_LINKS         := $(SONAME) libmpimatmul.so
+
 to = $(DESTDIR)$(1)
+define install_folder
+	$(INSTALL) -d $(call to,$($(1)))
+	$(INSTALL) -m $(if $(filter bindir,$(1)),755,644) $(FILES_$(1)) $(call to,$($(1)))
 
-.PHONY: install uninstall
-$(MAN): scripts/make-man $(BUILD)/bin/mpimatmul
-	$(Q)scripts/make-man $(BUILD)/bin/mpimatmul > $@
+endef
 
-install: all $(MAN) ## install under PREFIX (/usr/local), below DESTDIR if given
-	$(INSTALL) -d $(foreach d,$(bindir) $(libdir) $(includedir) $(pkgconfigdir) $(data_dir),$(call to,$(d)))
-	$(if $(PROGRAM),$(INSTALL) -m 755 $(PROGRAM) $(call to,$(bindir)))
-	$(INSTALL) -m 644 $(SHARED) $(STATIC) $(call to,$(libdir))
-	ln -sf $(notdir $(SHARED)) $(call to,$(libdir)/$(SONAME))
-	ln -sf $(notdir $(SHARED)) $(call to,$(libdir)/libmpimatmul.so)
-	$(INSTALL) -m 644 $(wildcard include/*.h) $(call to,$(includedir))
-	$(INSTALL) -m 644 $(PC) $(call to,$(pkgconfigdir))
-	$(if $(DATA),$(INSTALL) -m 644 $(DATA) $(call to,$(data_dir)))
-	$(INSTALL) -d $(call to,$(mandir)/man1)
-	$(INSTALL) -m 644 $(MAN) $(call to,$(mandir)/man1)
+.PHONY: install uninstall deb
+# Libs.private instead of Requires.private: only who links statically needs our libraries' own packages.
+install: all ## install under PREFIX (/usr/local), below DESTDIR if given
+	$(foreach folder,$(FOLDERS),$(call install_folder,$(folder)))
+	$(foreach link,$(LIB_LINKS),ln -sf $(notdir $(SHARED)) $(call to,$(libdir)/$(link));)
+	$(INSTALL) -d $(call to,$(pkgconfigdir))
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(libdir)|' -e 's|@INCLUDEDIR@|$(includedir)|' \
+	    -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBS_PRIVATE@|$(LIBS)|' scripts/mpimatmul.pc.in \
+	    > $(call to,$(pkgconfigdir)/mpimatmul.pc)
 
 uninstall: ## remove what install put there
-	rm -f $(call to,$(bindir)/mpimatmul) $(call to,$(mandir)/man1/mpimatmul.1) $(call to,$(pkgconfigdir)/mpimatmul.pc)
-	rm -f $(foreach f,$(notdir $(SHARED) $(STATIC)) $(SONAME) libmpimatmul.so,$(call to,$(libdir)/$(f)))
-	rm -f $(foreach f,$(notdir $(wildcard include/*.h)),$(call to,$(includedir)/$(f)))
-	rm -f $(foreach f,$(notdir $(DATA)),$(call to,$(data_dir)/$(f)))
-	-rmdir $(call to,$(data_dir)) 2>/dev/null
+	rm -f $(foreach d,$(FOLDERS),$(foreach f,$(notdir $(FILES_$(d))),$(call to,$($(d))/$(f))))
+	rm -f $(foreach f,$(LIB_LINKS),$(call to,$(libdir)/$(f))) $(call to,$(pkgconfigdir)/mpimatmul.pc)
+	-rmdir $(call to,$(hostfile_dir)) $(call to,$(data_dir)) 2>/dev/null
+
+DEB_ARCH = $(shell dpkg --print-architecture)
+deb: all $(BUILD)/deb/mpimatmul ## build a Debian package of all that install installs: mpimatmul_VERSION_ARCH.deb
+	$(Q)rm -rf $(BUILD)/deb/root
+	$(Q)$(MAKE) -s --no-print-directory install DESTDIR=$(BUILD)/deb/root PREFIX=/usr \
+	    libdir=/usr/lib/$(shell $(CC) -print-multiarch) zshdir=/usr/share/zsh/vendor-completions \
+	    FILES_bindir=$(BUILD)/deb/mpimatmul
+	$(Q)scripts/make-deb $(BUILD)/deb/root $(VERSION) $(BUILD)/mpimatmul_$(VERSION)_$(DEB_ARCH).deb
 
 # ---- Everything else --------------------------------------------------------------------------------------
 

@@ -261,7 +261,7 @@ const struct command mmul_command_bench = {
         "Files are made in /dev/shm, where it has no room in $TMPDIR, and removed at the end.\n"
         "\n"
         "  mpimatmul bench --sizes 1024,4096x14336x4096\n"
-        "  mpirun -n 2 mpimatmul bench --format csv -o bench.csv\n",
+        "  mpirun -q -n 2 mpimatmul bench --format csv -o bench.csv\n",
     .options = options,
     .needs_mpi = true,
     .check = check,

@@ -191,7 +191,7 @@ const struct command mmul_command_mul = {
         "all other options must agree.\n"
         "\n"
         "  mpimatmul mul A.bin B.bin -o C.bin\n"
-        "  mpirun -n 4 mpimatmul mul A.bin B.bin --weights 0.4,0.3,0.2,0.1\n",
+        "  mpirun -q -n 4 mpimatmul mul A.bin B.bin --weights 0.4,0.3,0.2,0.1\n",
     .options = options,
     .needs_mpi = true,
     .check = mmul_operands_check,

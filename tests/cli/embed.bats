@@ -41,18 +41,3 @@ print("c[0][0] = %g, c[299][199] = %g" % (c[0, 0], c[299, 199]))'
     [ -n "$output" ]
     [ "$(grep -c ' mmul_' <<< "$output")" -eq "$(wc -l <<< "$output")" ]
 }
-
-@test "the installed program and its manual page" {
-    local root="$BATS_FILE_TMPDIR/root/opt/mm"
-    run "$root/bin/mpimatmul" --version
-    [ "$output" = "$("$MPIMATMUL" --version)" ]
-    grep -q '^.SS "mpimatmul mul A B' "$root/share/man/man1/mpimatmul.1"
-    [ -f "$root/share/mpimatmul/mpimatmul_report.schema.json" ]
-}
-
-@test "uninstall removes every file that install put there" {
-    make -s -C "$REPO" SETUP=no BUILD="$BUILD" MODE="$MODE" uninstall PREFIX=/opt/mm \
-        DESTDIR="$BATS_FILE_TMPDIR/root" >/dev/null
-    run find "$BATS_FILE_TMPDIR/root" -type f -o -type l
-    [ -z "$output" ]
-}

@@ -97,22 +97,3 @@ commands=(mul gen info convert diff verify split join devices plan bench calibra
     OMPI_MCA_btl=none OMPI_MCA_pml=none program plan --help
     expect_quiet_success
 }
-
-@test "the manual page has every command and every option" {
-    "$REPO/scripts/make-man" "$MPIMATMUL" > mpimatmul.1
-    for command in "${commands[@]}"; do
-        grep -q "^\.SS.*$command" mpimatmul.1
-        "$MPIMATMUL" "$command" --help > help.txt
-        while read -r name; do
-            grep -q -F -- "${name//-/\\-}" mpimatmul.1 || { echo "$command $name"; return 1; }
-        done < <(grep -o -E '^  (-[a-z],|   ) --[a-z-]+' help.txt | grep -o -E '[a-z-]+$')
-    done
-}
-
-@test "the manual page formats without a warning" {
-    command -v man > /dev/null && command -v groff > /dev/null || skip "man is not installed"
-    "$REPO/scripts/make-man" "$MPIMATMUL" > mpimatmul.1
-    run --separate-stderr groff -man -Tutf8 -ww mpimatmul.1
-    expect_quiet_success
-    [[ "$output" == *"mpimatmul"* ]]
-}

@@ -1,0 +1,237 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# What `make install` and the Debian package of `make deb` put where, that it works from there, and that nothing
+# of it stays. Completions are asked by the shells they are for.
+# shellcheck disable=SC2154 # status, output and stderr are set by bats
+load helper
+
+setup_file() {
+    export ROOT=$BATS_FILE_TMPDIR/root
+    make_in_tree install DESTDIR="$ROOT"
+    # One start of the program for all tests: its own list is what pages and completions are compared with.
+    COMMANDS=$("$MPIMATMUL" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' | xargs)
+    export COMMANDS
+}
+read -r -a commands <<< "${COMMANDS:-}"
+
+make_in_tree() {
+    make -s -C "$REPO" SETUP=no BUILD="$BUILD" MODE="$MODE" "$@"
+}
+
+# Everything below a folder, a folder with its slash.
+list_tree() {
+    (cd "$1" && find . -mindepth 1 \( -type d -printf '%P/\n' -o -printf '%P\n' \) | LC_ALL=C sort)
+}
+
+# Names of the options of a command, as its --help has them.
+options_of() {
+    "$MPIMATMUL" "$1" --help | grep -o -E '^  (-[a-z],|   ) --[a-z-]+' | grep -o -E -- '--[a-z-]+' | sort | xargs
+}
+
+@test "uninstall removes what install put there, and nothing else" {
+    mkdir -p root/usr/local/{bin,lib/pkgconfig,include}
+    mkdir -p root/usr/local/share/{man/man1,bash-completion/completions,zsh/site-functions,fish/vendor_completions.d}
+    touch root/usr/local/{bin/other,lib/libother.so,share/man/man1/other.1,share/fish/vendor_completions.d/other.fish}
+    list_tree root > before
+    make_in_tree install DESTDIR="$PWD/root" > /dev/null
+    [ "$(list_tree root | grep -c mpimatmul)" -ge 30 ]
+    make_in_tree uninstall DESTDIR="$PWD/root" > /dev/null
+    list_tree root > after
+    diff before after
+}
+
+@test "uninstall leaves no file where nothing was before" {
+    make_in_tree install DESTDIR="$PWD/root" PREFIX=/opt/mm > /dev/null
+    make_in_tree uninstall DESTDIR="$PWD/root" PREFIX=/opt/mm > /dev/null
+    run find root -not -type d -o -name '*mpimatmul*'
+    [ "$status" -eq 0 ] && [ -z "$output" ]
+}
+
+@test "the installed program runs, with the files that README names beside it" {
+    run "$ROOT/usr/local/bin/mpimatmul" --version
+    [ "$output" = "$("$MPIMATMUL" --version)" ]
+    cd "$ROOT/usr/local/share/mpimatmul"
+    [ -f environment.sh ] && [ -f mpimatmul.tune ] && [ -f mpimatmul.sbatch ] && [ -f mpimatmul_report.schema.json ]
+    for file in "$REPO"/hostfiles/*; do
+        cmp "$file" "hostfiles/${file##*/}"
+    done
+}
+
+# ------------------------------------------------------------------------------------------------ manual pages
+
+@test "a manual page for the program and one for each command, with every option" {
+    cd "$ROOT/usr/local/share/man/man1"
+    [ "$(echo ./*.1 | wc -w)" -eq $((${#commands[@]} + 1)) ]
+    for command in "${commands[@]}"; do
+        grep -q -F "mpimatmul\\-$command (1)" mpimatmul.1
+        [ "$(sed -n -e 's/\\//g' -e 's/^\.B .*--\([a-z-]*\).*/--\1/p' "mpimatmul-$command.1" | sort | xargs)" = \
+            "$(options_of "$command")" ]
+    done
+    grep -q -F ' 79  the result is wrong' mpimatmul.1
+}
+
+@test "the manual pages format without a warning" {
+    command -v groff > /dev/null || skip "groff is not installed"
+    for page in "$ROOT"/usr/local/share/man/man1/*.1; do
+        run --separate-stderr groff -man -Tutf8 -ww "$page"
+        expect_quiet_success
+        [[ "$output" == *"mpimatmul"* && "$output" != *"\\-"* ]]
+    done
+}
+
+# ------------------------------------------------------------------------------------------------- completions
+
+sorted() {
+    printf '%s\n' "$@" | sort | xargs
+}
+
+# complete_in_bash WORD...: what bash offers for the last word, sorted, on one line.
+complete_in_bash() {
+    # shellcheck disable=SC2016 # for the bash that runs it
+    bash --norc -c '
+        source "$1" || exit
+        shift
+        COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+        complete -p mpimatmul > registered && grep -q -F -e "-F _mpimatmul mpimatmul" registered || exit
+        _mpimatmul
+        printf "%s\n" "${COMPREPLY[@]}"' bash "$ROOT/usr/local/share/bash-completion/completions/mpimatmul" "$@" |
+        sort | xargs
+}
+
+@test "bash completes commands, options and values" {
+    [ "$(complete_in_bash mpimatmul '')" = "$(sorted "${commands[@]}" --help --version)" ]
+    [ "$(complete_in_bash mpimatmul d)" = "$(printf '%s\n' "${commands[@]}" | grep '^d' | sort | xargs)" ]
+    for command in "${commands[@]}"; do
+        [ "$(complete_in_bash mpimatmul "$command" -)" = "$(options_of "$command")" ]
+    done
+    [ "$(complete_in_bash mpimatmul mul A.bin --split)" = "--split --split-rule" ]
+    [ "$(complete_in_bash mpimatmul mul --split '')" = "auto cols rows" ]
+    [ "$(complete_in_bash mpimatmul mul --split = ro)" = "rows" ]
+    [ "$(complete_in_bash mpimatmul mul --split =)" = "auto cols rows" ]
+    [ "$(complete_in_bash mpimatmul mul --tail '')" = "auto off" ]
+    [ "$(complete_in_bash mpimatmul gen --dtype b)" = "bfloat16" ]
+    [ -z "$(complete_in_bash mpimatmul mul --alpha '')" ]
+}
+
+@test "bash completes file names, as readline asks for them" {
+    touch 'left matrix.bin' right.bin
+    cat > ask.py << 'END'
+import os, pty, re, select, sys, time
+pid, terminal = pty.fork()
+if pid == 0:
+    os.environ.update(TERM="dumb", INPUTRC="/dev/null")
+    os.execvp("bash", ["bash", "--norc", "--noprofile", "-i"])
+def read_until(pattern):
+    text, end = "", time.monotonic() + 20
+    while not re.search(pattern, text) and time.monotonic() < end:
+        if select.select([terminal], [], [], 0.2)[0]:
+            text += os.read(terminal, 65536).decode()
+    return text
+os.write(terminal, f"source {sys.argv[1]}; echo rea''dy\n".encode())
+read_until("ready\r\n")
+os.write(terminal, b"mpimatmul mul le\trig\t--output C.bin --spl\t-r\tex\t\x01echo got: \x05; echo do''ne\n")
+print(re.search("^got: ([^\r\n]*)", read_until("done\r\n"), re.M)[1])
+END
+    run "$PYTHON" ask.py "$ROOT/usr/local/share/bash-completion/completions/mpimatmul"
+    [ "$output" = "mpimatmul mul left matrix.bin right.bin --output C.bin --split-rule exact" ]
+}
+
+@test "zsh completes commands, options and values" {
+    command -v zsh > /dev/null || skip "zsh is not installed"
+    zsh -n "$ROOT/usr/local/share/zsh/site-functions/_mpimatmul"
+    # Each Tab goes to an interactive zsh whose compadd prints what it would offer.
+    cat > ask.zsh << 'END'
+zmodload zsh/zpty
+zpty ask zsh -f -i
+ask() {
+    local line out=
+    zpty -w ask "$1"
+    while zpty -r ask line; do
+        out+=$line
+        [[ $line == *"$2"* ]] && break
+    done
+    print -r -- "$out"
+}
+ask "PS1=; fpath=($1 \$fpath); autoload -Uz compinit; compinit -u -d $PWD/dump; echo rea''dy" ready > /dev/null
+ask 'compadd() {
+    local -a words
+    builtin compadd -O words "$@"
+    print -rl -- ${words/#/offer:}
+    builtin compadd "$@"
+}
+show() { zle complete-word; print -r -- offe""red; zle kill-buffer }
+zle -N show; bindkey "^I" show; echo s""et' set > /dev/null
+for line in "${@:2}"; do
+    zpty -w -n ask "$line"$'\t'
+    out=
+    while zpty -r ask part; do
+        out+=$part
+        [[ $part == *offered* ]] && break
+    done
+    print -r -- "$line: $(print -r -- "$out" | tr -d '\r' | sed -n 's/.*offer:\([^ ]*\).*/\1/p' | sort -u | xargs)"
+done
+zpty -d ask
+END
+    run timeout 60 zsh -f ask.zsh "$ROOT/usr/local/share/zsh/site-functions" \
+        "mpimatmul " "mpimatmul mul --split" "mpimatmul mul --split=" "mpimatmul diff --"
+    expect_line "mpimatmul : $(sorted "${commands[@]}" --help --version)"
+    expect_line 'mpimatmul mul --split: --split --split-rule'
+    expect_line 'mpimatmul mul --split=: auto cols rows'
+    expect_line "mpimatmul diff --: $(options_of diff)"
+}
+
+@test "fish completes commands, options and values" {
+    command -v fish > /dev/null || skip "fish is not installed"
+    cat > ask.fish << 'END'
+source $argv[1]
+for line in $argv[2..]
+    echo "$line:" (complete -C $line | string split -f 1 \t | sort)
+end
+END
+    mkdir home
+    HOME=$PWD/home run --separate-stderr fish --no-config ask.fish \
+        "$ROOT/usr/local/share/fish/vendor_completions.d/mpimatmul.fish" \
+        "mpimatmul " "mpimatmul mul --split" "mpimatmul mul --split " "mpimatmul gen --dtype=" "mpimatmul diff --"
+    expect_quiet_success
+    expect_line "mpimatmul : $(sorted "${commands[@]}")"
+    expect_line 'mpimatmul mul --split: --split --split-rule'
+    expect_line 'mpimatmul mul --split : auto cols rows'
+    expect_line 'mpimatmul gen --dtype=: --dtype=bfloat16 --dtype=float16 --dtype=float32'
+    expect_line "mpimatmul diff --: $(options_of diff)"
+}
+
+# ---------------------------------------------------------------------------------------------- Debian package
+
+@test "the package installs, works and goes again, with its dependencies met by this machine's packages" {
+    command -v dpkg-shlibdeps > /dev/null || skip "dpkg-dev is not installed"
+    [ "$(id -u)" -eq 0 ] || skip "lab: dpkg needs root"
+    package=$(make_in_tree deb | tail -n 1)
+    # A root of its own, below a copy of what this machine's dpkg knows: dependencies are checked in earnest.
+    mkdir -p root admin/info admin/updates admin/triggers
+    cp /var/lib/dpkg/status admin/
+    : > admin/available
+    dpkg=(dpkg --instdir="$PWD/root" --admindir="$PWD/admin" --no-triggers --log=/dev/null)
+    "${dpkg[@]}" --install "$package" > log 2>&1 || { grep -v 'files list file' log; false; }
+    [ "$(dpkg-query --admindir="$PWD/admin" --show --showformat='${Status} ${Version}' mpimatmul)" = \
+        "install ok installed $("$MPIMATMUL" --version | cut -d ' ' -f 2)" ]
+
+    # Everything of `make install`, nothing below /usr/local, and found without a path of the build tree.
+    libraries=$(echo root/usr/lib/*/)
+    find "$ROOT" \( -type f -o -type l \) -printf '%f\n' | sort > installed
+    find root -name doc -prune -o \( -type f -o -type l \) -printf '%f\n' | sed 's/\.1\.gz$/.1/' | sort > packaged
+    diff installed packaged
+    ! objdump -p root/usr/bin/mpimatmul | grep -E 'RPATH|RUNPATH' || false
+    export LD_LIBRARY_PATH=$PWD/$libraries
+    ldd root/usr/bin/mpimatmul | grep -F "libmpimatmul.so.0 => $PWD/root/usr/lib"
+    [ "$(root/usr/bin/mpimatmul --version)" = "$("$MPIMATMUL" --version)" ]
+    for command in "${commands[@]}"; do
+        gunzip --stdout "root/usr/share/man/man1/mpimatmul-$command.1.gz" | grep -q -F "mpimatmul $command"
+    done
+    root/usr/bin/mpimatmul gen A.bin --dims 5x5 --kind identity
+    root/usr/bin/mpimatmul mul A.bin A.bin -o C.bin --quiet
+    root/usr/bin/mpimatmul diff A.bin C.bin --quiet
+    unset LD_LIBRARY_PATH
+
+    "${dpkg[@]}" --purge mpimatmul > log 2>&1 || { grep -v 'files list file' log; false; }
+    [ -z "$(find root -not -type d)" ] && [ -z "$(find root -name '*mpimatmul*')" ]
+}
