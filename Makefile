@@ -239,12 +239,12 @@ $(PRELOAD): $(BUILD)/tests/%.so: tests/lib/%.c $(BUILD)/flags
 
 # Made from what the program prints for --help.
 $(MAN): scripts/make-man $(PROGRAM)
-	$(call say,MAN,$@)
+	$(if $(filter mpimatmul.1,$(@F)),$(call say,MAN,$(@D)/*.1))
 	@mkdir -p $(@D)
 	$(Q)scripts/make-man $(PROGRAM) $(patsubst mpimatmul-%,%,$(filter mpimatmul-%,$(basename $(@F)))) > $@
 
 $(COMPLETIONS): scripts/make-completion $(PROGRAM)
-	$(call say,SHELL,$@)
+	$(if $(filter %.fish,$@),$(call say,SHELL,$(@D)/*))
 	@mkdir -p $(@D)
 	$(Q)scripts/make-completion $(if $(filter %.fish,$@),fish,$(if $(filter _%,$(@F)),zsh,bash)) $(PROGRAM) > $@
 
@@ -255,7 +255,7 @@ $(COMPLETIONS): scripts/make-completion $(PROGRAM)
 CHECK_unit   = $(call tests_of,unit) $(PRELOAD)
 CHECK_mpi    = $(call tests_of,mpi)
 CHECK_device = $(call tests_of,device)
-CHECK_cli    = all $(EMBED) $(PRELOAD)
+CHECK_cli    = all $(EMBED) $(PRELOAD) $(BUILD)/deb/mpimatmul
 CHECK_lab    = all $(EMBED) $(PRELOAD)
 
 .PHONY: demo check check-long tests lint
@@ -326,7 +326,7 @@ uninstall: ## remove what install put there
 DEB_ARCH = $(shell dpkg --print-architecture)
 deb: all $(BUILD)/deb/mpimatmul ## build a Debian package of all that install installs: mpimatmul_VERSION_ARCH.deb
 	$(Q)rm -rf $(BUILD)/deb/root
-	$(Q)$(MAKE) -s --no-print-directory install DESTDIR=$(BUILD)/deb/root PREFIX=/usr \
+	$(Q)$(MAKE) -s --no-print-directory -o all install DESTDIR=$(BUILD)/deb/root PREFIX=/usr \
 	    libdir=/usr/lib/$(shell $(CC) -print-multiarch) zshdir=/usr/share/zsh/vendor-completions \
 	    FILES_bindir=$(BUILD)/deb/mpimatmul
 	$(Q)scripts/make-deb $(BUILD)/deb/root $(VERSION) $(BUILD)/mpimatmul_$(VERSION)_$(DEB_ARCH).deb

@@ -69,3 +69,8 @@ PYTHON_END
     export LSAN_OPTIONS=${LSAN_OPTIONS:-suppressions=$REPO/tests/leaks.supp:print_suppressions=0}
     export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
 fi
+
+# make_built TARGET...: `make install` and the like of what is built; builds nothing, whatever flags it was built with.
+make_built() {
+    make -s -C "$REPO" SETUP=no BUILD="$BUILD" MODE="$MODE" -o all -o "${BUILD#"$REPO"/}/deb/mpimatmul" "$@"
+}

@@ -5,8 +5,7 @@
 load ../environment.sh
 
 setup_file() {
-    make -s -C "$REPO" SETUP=no BUILD="$BUILD" MODE="$MODE" install PREFIX=/opt/mm \
-        DESTDIR="$BATS_FILE_TMPDIR/root" >/dev/null
+    make_built install PREFIX=/opt/mm DESTDIR="$BATS_FILE_TMPDIR/root"
 }
 
 compile() {

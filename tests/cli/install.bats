@@ -7,16 +7,12 @@ load helper
 
 setup_file() {
     export ROOT=$BATS_FILE_TMPDIR/root
-    make_in_tree install DESTDIR="$ROOT"
+    make_built install DESTDIR="$ROOT"
     # One start of the program for all tests: its own list is what pages and completions are compared with.
     COMMANDS=$("$MPIMATMUL" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' | xargs)
     export COMMANDS
 }
 read -r -a commands <<< "${COMMANDS:-}"
-
-make_in_tree() {
-    make -s -C "$REPO" SETUP=no BUILD="$BUILD" MODE="$MODE" "$@"
-}
 
 # Everything below a folder, a folder with its slash.
 list_tree() {
@@ -33,16 +29,16 @@ options_of() {
     mkdir -p root/usr/local/share/{man/man1,bash-completion/completions,zsh/site-functions,fish/vendor_completions.d}
     touch root/usr/local/{bin/other,lib/libother.so,share/man/man1/other.1,share/fish/vendor_completions.d/other.fish}
     list_tree root > before
-    make_in_tree install DESTDIR="$PWD/root" > /dev/null
+    make_built install DESTDIR="$PWD/root" > /dev/null
     [ "$(list_tree root | grep -c mpimatmul)" -ge 30 ]
-    make_in_tree uninstall DESTDIR="$PWD/root" > /dev/null
+    make_built uninstall DESTDIR="$PWD/root" > /dev/null
     list_tree root > after
     diff before after
 }
 
 @test "uninstall leaves no file where nothing was before" {
-    make_in_tree install DESTDIR="$PWD/root" PREFIX=/opt/mm > /dev/null
-    make_in_tree uninstall DESTDIR="$PWD/root" PREFIX=/opt/mm > /dev/null
+    make_built install DESTDIR="$PWD/root" PREFIX=/opt/mm > /dev/null
+    make_built uninstall DESTDIR="$PWD/root" PREFIX=/opt/mm > /dev/null
     run find root -not -type d -o -name '*mpimatmul*'
     [ "$status" -eq 0 ] && [ -z "$output" ]
 }
@@ -205,7 +201,7 @@ END
 @test "the package installs, works and goes again, with its dependencies met by this machine's packages" {
     command -v dpkg-shlibdeps > /dev/null || skip "dpkg-dev is not installed"
     [ "$(id -u)" -eq 0 ] || skip "lab: dpkg needs root"
-    package=$(make_in_tree deb | tail -n 1)
+    package=$(make_built deb | tail -n 1)
     # A root of its own, below a copy of what this machine's dpkg knows: dependencies are checked in earnest.
     mkdir -p root admin/info admin/updates admin/triggers
     cp /var/lib/dpkg/status admin/

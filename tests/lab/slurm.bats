@@ -9,7 +9,7 @@ load slurm
 setup_file() {
     slurm_up
     [ -z "$SLURM_MISSING" ] || return 0
-    make -s -C "$REPO" SETUP=no BUILD="$BUILD" MODE="$MODE" install DESTDIR="$BATS_FILE_TMPDIR/root" > /dev/null
+    make_built install DESTDIR="$BATS_FILE_TMPDIR/root"
     export INSTALLED=$BATS_FILE_TMPDIR/root/usr/local
     # As in ../cli/helper: failures end without a second of waiting.
     export OMPI_MCA_odls_base_sigkill_timeout=0
