@@ -427,8 +427,9 @@ struct mmul_matmul {
     enum mmul_io io;
     int64_t memory_limit_bytes;        // per node; 0: what the system has available
     int64_t device_memory_limit_bytes; // per device; 0: what the device has
-    double tail; // share of the split range that is claimed at run time, up to 0.9; 0: the plan's
-                 // choice; negative: none
+    double tail; // share of the split range that is claimed at run time, up to 0.9; negative: none;
+                 // 0: the plan's choice, and none where weights are given (those of a device file
+                 // included), which are then exactly what every rank gets
     bool reproducible; // weights are stored or equal, never measured now, and nothing is claimed: a
                        // result has the same bits in every run on the same devices
     bool no_verify;

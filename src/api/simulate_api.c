@@ -32,7 +32,7 @@ enum mmul_status mmul_simulation_create(const char *path, const struct mmul_matm
                                         struct mmul_error *err) {
     const struct mmul_matmul defaults = {.split = MMUL_SPLIT_AUTO};
     struct mmul_description *description = NULL;
-    struct mmul_plan_request request = {.panels = true, .tail = -1};
+    struct mmul_plan_request request = {.panels = true};
     double *weights = NULL;
     json_t *value = NULL;
     args = args != NULL ? args : &defaults;
@@ -43,6 +43,7 @@ enum mmul_status mmul_simulation_create(const char *path, const struct mmul_matm
     if (status == MMUL_OK)
         status = read_weights(args->weights, description->cluster->size, &weights, err);
     request.weights = weights;
+    request.tail = weights == NULL ? -1 : 0; // shares that are given are what everybody gets
     request.split = args->split;
     request.rule = args->split_rule;
     request.memory_limit_bytes = args->memory_limit_bytes;

@@ -82,8 +82,8 @@ static bool is_worth_measuring(const struct mmul_problem *problem) {
     return mmul_problem_flops(problem) >= enough_flops;
 }
 
-// Root: weights of all ranks; *balanced: they are the plan's own business, which needs speeds for
-// them.
+// Root: weights of all ranks; *balanced: nobody gave any, so they are the plan's own business, which
+// needs speeds for them.
 static enum mmul_status choose_weights(const struct mmul_context *context,
                                        const struct mmul_matmul *args, double *weights,
                                        bool *balanced, struct mmul_error *err) {
@@ -117,28 +117,24 @@ static enum mmul_status send_plan(const struct mmul_comm *comm, struct mmul_plan
     return status;
 }
 
-// As the plan has it: negative is its own choice.
-static double tail_share(const struct mmul_matmul *args) {
+// As the plan has it: negative is its own choice, which it has where the shares are its own too.
+static double tail_share(const struct mmul_matmul *args, bool balanced) {
     if (args->reproducible || args->tail < 0)
         return 0;
-    return args->tail == 0 ? -1 : args->tail;
+    if (args->tail > 0)
+        return args->tail;
+    return balanced ? -1 : 0;
 }
 
 static enum mmul_status make_plan(struct mmul_context *context, const struct mmul_matmul *args,
-                                  const struct mmul_problem *problem, const double *weights,
-                                  const unsigned *node_maps, struct mmul_plan **plan,
+                                  struct mmul_plan_request request, struct mmul_plan **plan,
                                   struct mmul_error *err) {
-    const struct mmul_plan_request request = {.problem = problem,
-                                              .cluster = context->cluster,
-                                              .weights = weights,
-                                              .node_maps = node_maps,
-                                              .split = args->split,
-                                              .rule = args->split_rule,
-                                              .panels = true,
-                                              .tail = tail_share(args),
-                                              .memory_limit_bytes = args->memory_limit_bytes,
-                                              .device_memory_limit_bytes =
-                                                  args->device_memory_limit_bytes};
+    request.cluster = context->cluster;
+    request.split = args->split;
+    request.rule = args->split_rule;
+    request.panels = true;
+    request.memory_limit_bytes = args->memory_limit_bytes;
+    request.device_memory_limit_bytes = args->device_memory_limit_bytes;
     return context->comm->rank == 0 ? mmul_plan_make(&request, plan, err) : MMUL_OK;
 }
 
@@ -174,10 +170,13 @@ enum mmul_status mmul_matmul_plan(struct mmul_context *context, const struct mmu
     if (status == MMUL_OK)
         status = mmul_calibrate(context, &options, err);
     mmul_stopwatch_enter(&context->watch, &context->startup.plan_seconds);
-    const double *given = balanced && mmul_cluster_has_speeds(context->cluster) ? NULL : weights;
+    const struct mmul_plan_request request = {
+        .problem = &problem,
+        .weights = balanced && mmul_cluster_has_speeds(context->cluster) ? NULL : weights,
+        .node_maps = node_maps,
+        .tail = tail_share(args, balanced)};
     if (status == MMUL_OK)
-        status = mmul_comm_agree(
-            comm, make_plan(context, args, &problem, given, node_maps, &made, err), err);
+        status = mmul_comm_agree(comm, make_plan(context, args, request, &made, err), err);
     if (status == MMUL_OK && comm->rank == 0)
         made->verify_seed = args->verify_seed != 0 ? args->verify_seed : mmul_random_seed();
     if (status == MMUL_OK)
