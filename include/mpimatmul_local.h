@@ -194,6 +194,11 @@ MMUL_API enum mmul_status mmul_output_write(struct mmul_output *output, struct m
 MMUL_API enum mmul_dtype mmul_output_dtype(const struct mmul_output *output);
 MMUL_API struct mmul_shape mmul_output_shape(const struct mmul_output *output);
 
+// Whether mmul_output_commit waits until the file and its name are on the disk; it does unless told.
+// Without that a result that is cut short by a power failure or a crash of the system may have its
+// name and not its contents; the failure of a program alone never shows.
+MMUL_API void mmul_output_set_sync(struct mmul_output *output, bool sync);
+
 // fsync, rename onto the final name, fsync of the folder. The output is destroyed either way.
 MMUL_API enum mmul_status mmul_output_commit(struct mmul_output *output, struct mmul_error *err);
 

@@ -104,8 +104,11 @@ static enum mmul_status prepare(const struct call *call, struct job *job, struct
         dtype = (enum mmul_dtype)dtype_value->number;
     struct mmul_matrix *inputs[] = {job->args.a, job->args.b, job->args.c_in};
     int input_count = job->args.c_in != NULL ? 3 : 2;
-    return mmul_output_create(job->output_path, job->shape, dtype, inputs, input_count,
-                              &job->args.output, err);
+    status = mmul_output_create(job->output_path, job->shape, dtype, inputs, input_count,
+                                &job->args.output, err);
+    if (status == MMUL_OK)
+        mmul_output_set_sync(job->args.output, call->options.values[OPT_SYNC].number == 0);
+    return status;
 }
 
 static enum mmul_status write_report(const struct call *call, const struct job *job,
@@ -162,12 +165,12 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
 }
 
 static const enum option_id options[] = {
-    OPT_OUTPUT,        OPT_TRANSPOSE_A, OPT_TRANSPOSE_B, OPT_ALPHA,          OPT_BETA,
-    OPT_C_IN,          OPT_DTYPE,       OPT_WEIGHTS,     OPT_DEVICE,         OPT_SPLIT,
-    OPT_SPLIT_RULE,    OPT_IO,          OPT_TAIL,        OPT_REPRODUCIBLE,   OPT_MEMORY,
-    OPT_DEVICE_MEMORY, OPT_VERIFY,      OPT_NO_FALLBACK, OPT_DEVICE_TIMEOUT, OPT_REPORT,
-    OPT_PROGRESS,      OPT_THREADS,     OPT_BIND,        OPT_QUIET,          OPT_VERBOSE,
-    OPT_HELP,          OPT_END,
+    OPT_OUTPUT,        OPT_TRANSPOSE_A, OPT_TRANSPOSE_B, OPT_ALPHA,        OPT_BETA,
+    OPT_C_IN,          OPT_DTYPE,       OPT_WEIGHTS,     OPT_DEVICE,       OPT_SPLIT,
+    OPT_SPLIT_RULE,    OPT_IO,          OPT_TAIL,        OPT_REPRODUCIBLE, OPT_MEMORY,
+    OPT_DEVICE_MEMORY, OPT_VERIFY,      OPT_SYNC,        OPT_NO_FALLBACK,  OPT_DEVICE_TIMEOUT,
+    OPT_REPORT,        OPT_PROGRESS,    OPT_THREADS,     OPT_BIND,         OPT_QUIET,
+    OPT_VERBOSE,       OPT_HELP,        OPT_END,
 };
 
 const struct command mmul_command_mul = {

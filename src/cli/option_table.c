@@ -64,6 +64,8 @@ static const struct option_row rows[OPT_COUNT] = {
                            "per device", 0, 0},
     [OPT_VERIFY] = {"verify", 0, OPTION_CHOICE, ENVIRONMENT, "on|off", "on", NULL,
                     "check every block", 0, 0},
+    [OPT_SYNC] = {"sync", 0, OPTION_CHOICE, ENVIRONMENT, "on|off", "on", NULL,
+                  "result survives a power cut", 0, 0},
     [OPT_NO_FALLBACK] = {"no-fallback", 0, OPTION_FLAG, ENVIRONMENT, NULL, "off", NULL,
                          "end when a device fails", 0, 0},
     [OPT_DEVICE_TIMEOUT] = {"device-timeout", 0, OPTION_REAL, ENVIRONMENT, "S", NULL,

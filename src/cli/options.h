@@ -40,6 +40,7 @@ enum option_id {
     OPT_MEMORY,
     OPT_DEVICE_MEMORY,
     OPT_VERIFY,
+    OPT_SYNC,
     OPT_NO_FALLBACK,
     OPT_DEVICE_TIMEOUT,
     OPT_SHARD_DIR,

@@ -179,8 +179,12 @@ struct mmul_shape mmul_output_shape(const struct mmul_output *output) {
     return output->shape;
 }
 
+void mmul_output_set_sync(struct mmul_output *output, bool sync) {
+    output->no_sync = !sync;
+}
+
 static enum mmul_status publish(struct mmul_output *output, struct mmul_error *err) {
-    if (fsync(output->fd) != 0)
+    if (!output->no_sync && fsync(output->fd) != 0)
         return mmul_fail_errno(err, MMUL_ERR_IO, errno, "cannot write '%s'", output->name);
     if (!mmul_unfinished_end(output->unfinished, true)) {
         output->has_part = false;
@@ -191,7 +195,7 @@ static enum mmul_status publish(struct mmul_output *output, struct mmul_error *e
     if (rename(output->part, output->path) != 0)
         return mmul_fail_errno(err, MMUL_ERR_IO, errno, "cannot write '%s'", output->name);
     output->has_part = false;
-    return mmul_output_sync_folder(output, err);
+    return output->no_sync ? MMUL_OK : mmul_output_sync_folder(output, err);
 }
 
 enum mmul_status mmul_output_commit(struct mmul_output *output, struct mmul_error *err) {

@@ -17,6 +17,7 @@ struct mmul_output {
     int unfinished;   // its place in io/unfinished
     bool took_over;   // a run that was killed had left the temporary file
     bool is_reserved; // the file system keeps the space for all of it
+    bool no_sync;     // mmul_output_set_sync
 };
 
 struct mmul_output_request {

@@ -229,7 +229,7 @@ contexts() {
     expect_status 0
     result_is D.bin "a @ b"
     split=8
-    for other in "--alpha 2" "--split rows" "--verify off" "--weights equal" "-o E.bin" "--memory 4GiB"; do
+    for other in "--alpha 2" "--split rows" "--verify off" "--sync off" "--weights equal" "-o E.bin" "--memory 4GiB"; do
         # shellcheck disable=SC2086 # two words
         contexts mul A.bin B.bin --device cpu -o F.bin mul A.bin B.bin --device cpu -o F.bin $other
         expect_status 64
