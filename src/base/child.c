@@ -12,6 +12,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -203,6 +204,25 @@ enum mmul_status mmul_child_run(const char *const *argv, const char *folder, dou
     bool ended = reap_or_kill(pid, seconds, &wait_status);
     *end = end_of(ended, wait_status, detail);
     return MMUL_OK;
+}
+
+bool mmul_program_find(const char *name, const char *more_folders, char *path, size_t capacity) {
+    const char *set = getenv("PATH");
+    char *folders = NULL;
+    bool is_path = strchr(name, '/') != NULL;
+    snprintf(path, capacity, "%s", name);
+    bool found = is_path && access(path, X_OK) == 0;
+    if (!is_path &&
+        asprintf(&folders, "%s%s", set != NULL ? set : "/usr/bin:/bin", more_folders) > 0) {
+        for (char *rest = folders, *folder; !found && (folder = strsep(&rest, ":")) != NULL;) {
+            snprintf(path, capacity, "%s/%s", folder, name);
+            found = access(path, X_OK) == 0;
+        }
+    }
+    free(folders);
+    if (!found)
+        path[0] = '\0';
+    return found;
 }
 
 // One pipe each for the program's stdin, stdout and stderr.

@@ -36,6 +36,10 @@ enum mmul_child_end mmul_child_finish(struct mmul_child *child, double deadline,
 enum mmul_status mmul_child_run(const char *const *argv, const char *folder, double seconds,
                                 enum mmul_child_end *end, int *detail, struct mmul_error *err);
 
+// Where a program is found: a name on PATH or in `more_folders` (":/sbin", or ""), a path if it can
+// be run. false: nowhere, and path is "".
+bool mmul_program_find(const char *name, const char *more_folders, char *path, size_t capacity);
+
 // A program under way whose streams are ours: what is written to `input` it reads. None of them
 // blocks us.
 struct mmul_program {

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+//
+// One machine reaches another: here itself, over the loopback.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include "host/reach.h"
+
+static const char token[] = "0123456789abcdef", wrong_token[] = "0123456789abcdeX";
+
+struct caller {
+    int port;
+    const char *token;
+    struct mmul_reach reach;
+};
+
+static void *call(void *argument) {
+    struct caller *caller = argument;
+    mmul_reach_connect("127.0.0.1", caller->port, caller->token, 10, &caller->reach);
+    return NULL;
+}
+
+static void test_bytes_arrive(void **state) {
+    (void)state;
+    struct mmul_listener listener;
+    struct mmul_received received;
+    struct mmul_error err = {0};
+    pthread_t thread;
+    assert_int_equal(mmul_listener_open(&listener, &err), MMUL_OK);
+    struct caller caller = {.port = listener.port, .token = token};
+    assert_int_equal(pthread_create(&thread, NULL, call, &caller), 0);
+    mmul_listener_receive(&listener, token, 10, -1, &received);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(caller.reach.errnum, 0);
+    assert_true(received.connected && received.bytes > 0 && received.bytes_per_second > 0);
+    assert_string_equal(caller.reach.local, "127.0.0.1");
+    mmul_reach_connect("127.0.0.1", caller.port, token, 10, &caller.reach); // nothing stays open
+    assert_int_equal(caller.reach.errnum, ECONNREFUSED);
+}
+
+static void test_strangers_are_sent_away(void **state) {
+    (void)state;
+    struct mmul_listener listener;
+    struct mmul_received received;
+    struct mmul_error err = {0};
+    pthread_t thread;
+    assert_int_equal(mmul_listener_open(&listener, &err), MMUL_OK);
+    struct caller caller = {.port = listener.port, .token = wrong_token};
+    assert_int_equal(pthread_create(&thread, NULL, call, &caller), 0);
+    mmul_listener_receive(&listener, token, 0.5, -1, &received);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_false(received.connected);
+    assert_int_equal(received.bytes, 0);
+}
+
+// Nobody comes: what is there to be read on the other descriptor ends it long before its limit.
+static void test_waiting_is_cancelled(void **state) {
+    (void)state;
+    struct mmul_listener listener;
+    struct mmul_received received;
+    struct mmul_error err = {0};
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(write(ends[1], "\n", 1), 1);
+    assert_int_equal(mmul_listener_open(&listener, &err), MMUL_OK);
+    mmul_listener_receive(&listener, token, 1e6, ends[0], &received);
+    assert_false(received.connected);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+static void test_own_names(void **state) {
+    (void)state;
+    assert_true(mmul_address_is_own("127.0.0.1"));
+    assert_true(mmul_address_is_own("127.1.2.3"));
+    assert_true(mmul_address_is_own("localhost"));
+    assert_false(mmul_address_is_own("192.0.2.1")); // of no machine: RFC 5737
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bytes_arrive),
+        cmocka_unit_test(test_strangers_are_sent_away),
+        cmocka_unit_test(test_waiting_is_cancelled),
+        cmocka_unit_test(test_own_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
