@@ -403,6 +403,44 @@ struct mmul_tune_result {
 MMUL_API enum mmul_status mmul_tune(const struct mmul_tune_options *options,
                                     struct mmul_tune_result *result, struct mmul_error *err);
 
+// ---------------------------------------------------------------------------------------- doctor
+
+// A look at the machines of a job before there is one: MPI is not started and need not work. Every
+// machine of a hostfile is reached the way mpirun would reach it (ssh, or what Open MPI's parameter
+// plm_rsh_agent names), runs `program doctor --probe` there for a moment, and the machines connect to
+// each other.
+struct mmul_doctor_options {
+    const char *program;  // how it is called on other machines: a path, or a name on their PATH
+    const char *hostfile; // Open MPI's; NULL: this machine alone
+    const char *tune;     // a file for mpirun --tune; NULL: none
+    const char *folder;   // where results will be written, absolute
+    double limit_seconds; // for a machine to answer
+};
+
+struct mmul_diagnosis;
+
+// Takes seconds; a machine that does not answer costs the limit. SIGPIPE is to be ignored.
+// Fails: MMUL_ERR_NO_INPUT or MMUL_ERR_DATA (hostfile, tune), MMUL_ERR_SYSTEM. What is wrong with the
+// machines is no failure but a finding.
+MMUL_API enum mmul_status mmul_diagnosis_create(const struct mmul_doctor_options *options,
+                                                struct mmul_diagnosis **diagnosis,
+                                                struct mmul_error *err);
+MMUL_API void mmul_diagnosis_destroy(struct mmul_diagnosis *diagnosis);
+
+// How many things are to be mended; 0: a job can start.
+MMUL_API int mmul_diagnosis_findings(const struct mmul_diagnosis *diagnosis);
+
+// Tables of machines, devices and networks (and of every connection), then "READY" or the numbered
+// findings, each with the command that mends it.
+MMUL_API void mmul_diagnosis_print(const struct mmul_diagnosis *diagnosis, bool with_connections,
+                                   FILE *stream);
+MMUL_API enum mmul_status mmul_diagnosis_json(const struct mmul_diagnosis *diagnosis, char **text,
+                                              struct mmul_error *err);
+
+// What runs on each of these machines: answers questions from stdin on stdout until stdin ends. The
+// process does not outlive two minutes without a question.
+MMUL_API enum mmul_status mmul_doctor_answer(struct mmul_error *err);
+
 // ---------------------------------------------------------------------------------------- matmul
 
 // Who reads the input files. Root's node uses them where they lie, as far as their type allows.

@@ -16,6 +16,7 @@ static const char exit_codes[] =
     "  73  output cannot be created, or is one of the inputs\n"
     "  74  write error or no space\n"
     "  75  stopped part-way: SIGINT, SIGTERM, SIGHUP\n"
+    "  78  doctor found something to mend\n"
     "  79  the result is wrong, or diff or verify found a difference\n";
 
 void mmul_help_print_program(FILE *stream) {

@@ -114,6 +114,8 @@ static int run_call(int argc, char **argv, const struct launcher *launcher) {
     struct call call = {.begin_seconds = mmul_progress_now()};
     struct mmul_error err = {0};
     mmul_call_parse(argc, argv, &call, &err);
+    if (call.options.values[OPT_PROBE].number != 0)
+        return run_alone(&call, &err); // started by a doctor, which may itself be of a job
     bool is_local = call.command != NULL && !call.command->needs_mpi;
     if (is_local && !launcher->is_several && !launcher->is_first)
         return EXIT_SUCCESS; // nobody can be asked what the others do

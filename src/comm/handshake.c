@@ -17,16 +17,23 @@ struct identity {
     char host[64];
 };
 
+char *mmul_comm_library(char name[static 64]) {
+    char library[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length;
+    MPI_Get_library_version(library, &length);
+    library[strcspn(library, ",\n")] = '\0';
+    mmul_text_copy(name, 64, library);
+    return name;
+}
+
 static void identify(struct identity *me, const char *version) {
     const uint32_t order = 0x01020304;
-    char library[MPI_MAX_LIBRARY_VERSION_STRING] = "", host[MPI_MAX_PROCESSOR_NAME] = "";
+    char library[64], host[MPI_MAX_PROCESSOR_NAME] = "";
     int length;
     memset(me, 0, sizeof *me);
     memcpy(me->byte_order, &order, sizeof order);
     mmul_text_copy(me->version, sizeof me->version, version);
-    MPI_Get_library_version(library, &length);
-    library[strcspn(library, ",\n")] = '\0';
-    mmul_text_copy(me->mpi, sizeof me->mpi, library);
+    mmul_text_copy(me->mpi, sizeof me->mpi, mmul_comm_library(library));
     MPI_Get_processor_name(host, &length);
     mmul_text_copy(me->host, sizeof me->host, host);
 }

@@ -4,7 +4,7 @@
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 load helper
 
-commands=(mul gen info convert diff verify split join devices plan bench calibrate tune)
+commands=(mul gen info convert diff verify split join devices plan bench calibrate tune doctor)
 
 @test "--help lists the commands of this version and no others" {
     program --help
@@ -15,7 +15,7 @@ commands=(mul gen info convert diff verify split join devices plan bench calibra
 
 @test "--help lists every exit code" {
     program --help
-    for code in 0 64 65 66 69 70 71 73 74 75 79; do
+    for code in 0 64 65 66 69 70 71 73 74 75 78 79; do
         grep -q -E "^ +$code  [a-z]" <<< "$output"
     done
 }

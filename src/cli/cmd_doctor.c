@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+// doctor: can a job run on these machines? Answers when MPI itself cannot start. With --probe it is
+// the other end: what the doctor on the first machine starts on every machine.
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/command.h"
+#include "cli/failure.h"
+
+// mpirun looks for a name on the other machines' PATH, and takes a path as it is: so do we.
+static const char *program_name(char path[static PATH_MAX]) {
+    const char *called = program_invocation_name;
+    if (strchr(called, '/') == NULL || realpath(called, path) == NULL)
+        return called;
+    return path;
+}
+
+static enum mmul_status examine(const struct call *call, const char *folder,
+                                struct mmul_diagnosis **diagnosis, struct mmul_error *err) {
+    const struct option_value *values = call->options.values;
+    char path[PATH_MAX], program[PATH_MAX];
+    if (realpath(folder, path) == NULL)
+        return mmul_cli_fail(err, MMUL_ERR_CREATE, "no folder '%s': %s", folder, strerror(errno));
+    if (strchr(path, '\n') != NULL)
+        return mmul_cli_fail(err, MMUL_ERR_USAGE,
+                             "doctor: the name of the folder has a line break");
+    const struct mmul_doctor_options options = {
+        .program = program_name(program),
+        .hostfile = values[OPT_HOSTFILE].text,
+        .tune = values[OPT_MPI_TUNE].text,
+        .folder = path,
+        .limit_seconds = values[OPT_TIMEOUT].real,
+    };
+    return mmul_diagnosis_create(&options, diagnosis, err);
+}
+
+static enum mmul_status show(const struct call *call, const struct mmul_diagnosis *diagnosis,
+                             struct mmul_error *err) {
+    const struct option_value *values = call->options.values;
+    int count = mmul_diagnosis_findings(diagnosis);
+    char *text = NULL;
+    if (values[OPT_JSON].number != 0) {
+        if (mmul_diagnosis_json(diagnosis, &text, err) != MMUL_OK)
+            return err->status;
+        fputs(text, stdout);
+        mmul_free(text);
+    } else if (values[OPT_QUIET].number == 0) {
+        mmul_diagnosis_print(diagnosis, values[OPT_VERBOSE].number != 0, stdout);
+    }
+    if (count > 0)
+        return mmul_cli_fail(err, MMUL_ERR_CONFIG, "not ready: %d thing%s to mend", count,
+                             count == 1 ? "" : "s");
+    return MMUL_OK;
+}
+
+static enum mmul_status run(const struct call *call, struct mmul_error *err) {
+    const struct option_value *values = call->options.values;
+    const char *folder = values[OPT_FOLDER].text;
+    struct mmul_diagnosis *diagnosis = NULL;
+    if (values[OPT_PROBE].number != 0)
+        return mmul_doctor_answer(err);
+    enum mmul_status status = examine(call, folder != NULL ? folder : ".", &diagnosis, err);
+    if (status == MMUL_OK)
+        status = show(call, diagnosis, err);
+    mmul_diagnosis_destroy(diagnosis);
+    return status;
+}
+
+static const enum option_id options[] = {
+    OPT_HOSTFILE, OPT_FOLDER, OPT_MPI_TUNE, OPT_TIMEOUT, OPT_PROBE,
+    OPT_JSON,     OPT_QUIET,  OPT_VERBOSE,  OPT_HELP,    OPT_END,
+};
+
+const struct command mmul_command_doctor = {
+    .name = "doctor",
+    .operands = "",
+    .operands_least = 0,
+    .operands_most = 0,
+    .summary = "can a job run on these machines? also when MPI does not start",
+    .notes =
+        "It reaches machines as mpirun does: by ssh, or by what OMPI_MCA_plm_rsh_agent names\n"
+        "(a program that is called with HOST COMMAND). It ends with READY, or with what is to\n"
+        "be mended and how (exit code 78). --verbose lists every connection.\n",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+// The far side of a look at other machines: `mpimatmul doctor --probe`, started by ssh. It says
+// hello, then answers lines: what this machine is, whether somebody reaches it, whether it reaches
+// somebody. One question at a time, each with a limit; it ends when its input does, when nobody asks
+// for a while, or after many questions. Nothing of it stays behind.
+#include "doctor/conversation.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "doctor/facts.h"
+#include "host/reach.h"
+
+enum { IDLE_SECONDS = 120, QUESTIONS_MAX = 10000, QUESTION_LENGTH = 4096 + 64 };
+
+// One line: text of JSON has newlines between values only.
+static enum mmul_status say(json_t *answer, struct mmul_error *err) {
+    char *text = NULL;
+    enum mmul_status status = mmul_json_format(answer, &text, err);
+    json_decref(answer);
+    if (status != MMUL_OK)
+        return status;
+    for (char *c = text; *c != '\0'; c++)
+        *c = *c == '\n' ? ' ' : *c;
+    printf("%s%s\n", mmul_conversation_mark, text);
+    mmul_free(text);
+    if (fflush(stdout) != 0)
+        return mmul_fail(err, MMUL_ERR_SYSTEM, "the other side is gone");
+    return MMUL_OK;
+}
+
+static enum mmul_status answer_facts(const char *folder, struct mmul_error *err) {
+    json_t *facts = NULL;
+    enum mmul_status status = mmul_facts_gather(folder, &facts, err);
+    return status == MMUL_OK ? say(facts, err) : status;
+}
+
+static enum mmul_status answer_listen(const char *token, double seconds, struct mmul_error *err) {
+    struct mmul_listener listener;
+    struct mmul_received received;
+    enum mmul_status status = mmul_listener_open(&listener, err);
+    if (status == MMUL_OK)
+        status = say(json_pack("{s:s,s:i}", "token", token, "port", listener.port), err);
+    if (status != MMUL_OK)
+        return status;
+    mmul_listener_receive(&listener, token, seconds, STDIN_FILENO, &received);
+    return say(json_pack("{s:s,s:b,s:f}", "token", token, "received", received.connected,
+                         "bytes_per_second", received.bytes_per_second),
+               err);
+}
+
+static enum mmul_status answer_connect(const char *token, int port, const char *address,
+                                       double seconds, struct mmul_error *err) {
+    struct mmul_reach reach;
+    mmul_reach_connect(address, port, token, seconds, &reach);
+    return say(json_pack("{s:s,s:i,s:f,s:s,s:s}", "token", token, "errno", reach.errnum,
+                         "connect_seconds", reach.connect_seconds, "local", reach.local,
+                         "interface", reach.interface),
+               err);
+}
+
+static enum mmul_status answer(const char *question, struct mmul_error *err) {
+    char token[MMUL_TOKEN_LENGTH + 1], address[16];
+    int port;
+    double seconds;
+    if (question[0] == '\0')
+        return MMUL_OK;
+    if (strncmp(question, "facts ", 6) == 0)
+        return answer_facts(question + 6, err);
+    if (sscanf(question, "listen %16s %lf", token, &seconds) == 2 &&
+        strlen(token) == MMUL_TOKEN_LENGTH)
+        return answer_listen(token, seconds < 30 ? seconds : 30, err);
+    if (sscanf(question, "connect %16s %d %15s %lf", token, &port, address, &seconds) == 4 &&
+        strlen(token) == MMUL_TOKEN_LENGTH && port > 0 && port < 65536)
+        return answer_connect(token, port, address, seconds < 30 ? seconds : 30, err);
+    return mmul_fail(err, MMUL_ERR_USAGE, "doctor --probe: unknown question '%s'", question);
+}
+
+enum mmul_status mmul_doctor_answer(struct mmul_error *err) {
+    char question[QUESTION_LENGTH];
+    enum mmul_status status = say(json_pack("{s:s}", "hello", MMUL_VERSION), err);
+    for (int count = 0; status == MMUL_OK && count < QUESTIONS_MAX; count++) {
+        alarm(IDLE_SECONDS); // whatever happens, this process does not outlive it
+        if (fgets(question, sizeof question, stdin) == NULL)
+            break;
+        question[strcspn(question, "\n")] = '\0';
+        status = answer(question, err);
+    }
+    alarm(0);
+    return status;
+}

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: MIT
+// The public face: what is to be looked at, the visit, the judgement, and how they are shown.
+#include <math.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "doctor/facts.h"
+#include "doctor/hostfile.h"
+#include "doctor/judge.h"
+
+struct mmul_diagnosis {
+    struct mmul_settings settings;
+    struct mmul_visit visit;
+    struct mmul_judgement judgement;
+};
+
+enum mmul_status mmul_diagnosis_create(const struct mmul_doctor_options *options,
+                                       struct mmul_diagnosis **diagnosis, struct mmul_error *err) {
+    struct mmul_host *hosts = NULL;
+    struct mmul_diagnosis *made = NULL;
+    struct mmul_visit_order order = {.program = options->program,
+                                     .folder = options->folder,
+                                     .limit_seconds = options->limit_seconds};
+    enum mmul_status status = MMUL_ALLOCATE(made, 1, "a diagnosis", err);
+    if (status == MMUL_OK)
+        status = mmul_settings_load(options->tune, &made->settings, err);
+    if (status == MMUL_OK && options->hostfile != NULL)
+        status = mmul_hostfile_load(options->hostfile, &hosts, &order.host_count, err);
+    if (status == MMUL_OK) {
+        order.hosts = hosts;
+        order.settings = &made->settings;
+        status = mmul_visit_make(&order, &made->visit, err);
+    }
+    if (status == MMUL_OK) {
+        made->judgement = (struct mmul_judgement){.visit = &made->visit,
+                                                  .settings = &made->settings,
+                                                  .hostfile = options->hostfile,
+                                                  .limit_seconds = options->limit_seconds};
+        status = mmul_judge(&made->judgement, err);
+    }
+    mmul_free(hosts);
+    if (status == MMUL_OK)
+        *diagnosis = made;
+    else
+        mmul_diagnosis_destroy(made);
+    return status;
+}
+
+void mmul_diagnosis_destroy(struct mmul_diagnosis *diagnosis) {
+    if (diagnosis == NULL)
+        return;
+    mmul_visit_fini(&diagnosis->visit);
+    json_decref(diagnosis->judgement.findings);
+    mmul_free(diagnosis);
+}
+
+int mmul_diagnosis_findings(const struct mmul_diagnosis *diagnosis) {
+    return (int)json_array_size(diagnosis->judgement.findings);
+}
+
+// ------------------------------------------------------------------------------------------- tables
+
+static void print_text(struct mmul_text *text, FILE *stream) {
+    mmul_text_print_table(mmul_text_get(text), stream);
+    mmul_text_fini(text);
+}
+
+static void add_machine(const struct mmul_machine *machine, struct mmul_text *text) {
+    const json_t *facts = machine->facts;
+    char bytes[32], slots[16];
+    snprintf(slots, sizeof slots, "%d", machine->slots);
+    mmul_text_add(text, "%s\t%s\t", machine->name,
+                  machine->place < 0   ? "-"
+                  : machine->slots > 0 ? slots
+                                       : "cores");
+    if (facts == NULL) {
+        mmul_text_add(text, "-\t-\t-\t-\t-\t-\t-\n");
+        return;
+    }
+    mmul_text_add(text, "%s\t%s\t", mmul_facts_text(facts, "version"),
+                  mmul_facts_text(facts, "mpi"));
+    mmul_text_add(text, "%d of %d\t", (int)mmul_facts_number(facts, "cores"),
+                  (int)mmul_facts_number(facts, "machine_cores"));
+    mmul_text_add(
+        text, "%s\t",
+        mmul_bytes_format((int64_t)mmul_facts_number(facts, "memory_available_bytes"), bytes));
+    double room = mmul_facts_number(facts, "folder_available_bytes");
+    mmul_text_add(text, "%s\t", room < 0 ? "-" : mmul_bytes_format((int64_t)room, bytes));
+    double difference = round(machine->clock_difference_seconds * 10) / 10;
+    mmul_text_add(text, "%d\t%+.1f s\n", mmul_facts_gpus(facts), difference + 0.0); // no "-0.0"
+}
+
+static void print_machines(const struct mmul_visit *visit, FILE *stream) {
+    struct mmul_text text = {0};
+    mmul_text_add(&text,
+                  "machine\tslots\tmpimatmul\tMPI\tcores\tmemory free\tfolder free\tGPUs\tclock\n");
+    for (int m = 0; m < visit->machine_count; m++)
+        add_machine(&visit->machines[m], &text);
+    print_text(&text, stream);
+}
+
+static void print_devices(const struct mmul_visit *visit, FILE *stream) {
+    struct mmul_text text = {0};
+    int count = 0;
+    mmul_text_add(&text, "\nmachine\tdevice\tname\tdriver\tused\n");
+    for (int m = 0; m < visit->machine_count; m++) {
+        size_t at;
+        json_t *device;
+        json_array_foreach(json_object_get(visit->machines[m].facts, "devices"), at, device) {
+            const char *reason = mmul_facts_text(device, "reason");
+            mmul_text_add(&text, "%s\t%s\t%.40s\t%.20s\t%s\n", visit->machines[m].name,
+                          mmul_facts_text(device, "id"), mmul_facts_text(device, "name"),
+                          mmul_facts_text(device, "driver"), reason[0] ? reason : "yes");
+            count++;
+        }
+    }
+    if (count > 0)
+        print_text(&text, stream);
+    else
+        mmul_text_fini(&text);
+}
+
+static void print_networks(const struct mmul_visit *visit, FILE *stream) {
+    struct mmul_text text = {0}, seen = {0};
+    mmul_text_add(&text, "\nnetwork\tinterface\tconnections\trate\n");
+    for (int l = 0; l < visit->link_count; l++) {
+        char network[24], other[24], bytes[32], mark[32];
+        int tested = 0, good = 0;
+        mmul_address_network(&visit->links[l].target, network);
+        snprintf(mark, sizeof mark, " %s ", network);
+        if (strstr(mmul_text_get(&seen), mark) != NULL)
+            continue;
+        mmul_text_add(&seen, "%s", mark);
+        for (int i = l; i < visit->link_count; i++) {
+            const struct mmul_link *link = &visit->links[i];
+            bool is_here = strcmp(mmul_address_network(&link->target, other), network) == 0;
+            tested += is_here && link->tested;
+            good += is_here && link->tested && link->errnum == 0 && link->received;
+        }
+        double rate = mmul_judge_network_rate(visit, network);
+        mmul_text_add(&text, "%s\t%s\t%d of %d\t%s%s\n", network, visit->links[l].target.interface,
+                      good, tested, rate > 0.0 ? mmul_bytes_format((int64_t)rate, bytes) : "-",
+                      rate > 0.0 ? "/s" : "");
+    }
+    mmul_text_fini(&seen);
+    print_text(&text, stream);
+}
+
+static void print_connections(const struct mmul_visit *visit, FILE *stream) {
+    struct mmul_text text = {0};
+    mmul_text_add(&text, "\nfrom\tto\taddress\tinterface\tconnect ms\trate\n");
+    for (int l = 0; l < visit->link_count; l++) {
+        const struct mmul_link *link = &visit->links[l];
+        char bytes[32];
+        bool good = link->tested && link->errnum == 0 && link->received;
+        mmul_text_add(&text, "%s\t%s\t%s\t%s\t", visit->machines[link->from].name,
+                      visit->machines[link->to].name, link->target.text,
+                      link->interface[0] ? link->interface : "-");
+        if (good)
+            mmul_text_add(&text, "%.1f\t%s/s\n", link->connect_seconds * 1e3,
+                          mmul_bytes_format((int64_t)link->bytes_per_second, bytes));
+        else
+            mmul_text_add(&text, "-\t%s\n",
+                          !link->tested  ? "not tested"
+                          : link->errnum ? strerror(link->errnum)
+                                         : "not received");
+    }
+    print_text(&text, stream);
+}
+
+void mmul_diagnosis_print(const struct mmul_diagnosis *diagnosis, bool with_connections,
+                          FILE *stream) {
+    const struct mmul_visit *visit = &diagnosis->visit;
+    size_t at;
+    json_t *finding;
+    print_machines(visit, stream);
+    print_devices(visit, stream);
+    if (visit->link_count > 0)
+        print_networks(visit, stream);
+    if (visit->link_count > 0 && with_connections)
+        print_connections(visit, stream);
+    fputc('\n', stream);
+    json_array_foreach(diagnosis->judgement.findings, at, finding) {
+        const char *machine = mmul_facts_text(finding, "machine");
+        fprintf(stream, "%zu. %s%s%s\n   fix: %s\n", at + 1, machine, machine[0] ? ": " : "",
+                mmul_facts_text(finding, "what"), mmul_facts_text(finding, "fix"));
+    }
+    if (at == 0)
+        fputs("READY\n", stream);
+}
+
+// --------------------------------------------------------------------------------------------- JSON
+
+static json_t *machine_json(const struct mmul_machine *machine) {
+    static const char *const ends[] = {"answered", "silent", "ended", "left"};
+    json_t *value = json_object();
+    json_object_set_new(value, "machine", mmul_json_text(machine->name));
+    json_object_set_new(value, "slots",
+                        machine->place < 0 ? json_null() : json_integer(machine->slots));
+    json_object_set_new(value, "state", json_string(ends[machine->end]));
+    json_object_set_new(value, "clock_difference_seconds",
+                        machine->facts != NULL ? json_real(machine->clock_difference_seconds)
+                                               : json_null());
+    json_object_set_new(value, "facts",
+                        machine->facts != NULL ? json_incref(machine->facts) : json_null());
+    return value;
+}
+
+static json_t *link_json(const struct mmul_visit *visit, const struct mmul_link *link) {
+    char network[24];
+    bool is_open = link->errnum == 0 && link->received;
+    json_t *value = json_object();
+    json_object_set_new(value, "from", mmul_json_text(visit->machines[link->from].name));
+    json_object_set_new(value, "to", mmul_json_text(visit->machines[link->to].name));
+    json_object_set_new(value, "address", json_string(link->target.text));
+    json_object_set_new(value, "network",
+                        json_string(mmul_address_network(&link->target, network)));
+    json_object_set_new(value, "interface", mmul_json_text(link->interface));
+    json_object_set_new(value, "open", link->tested ? json_boolean(is_open) : json_null());
+    json_object_set_new(value, "connect_seconds",
+                        is_open ? json_real(link->connect_seconds) : json_null());
+    json_object_set_new(value, "bytes_per_second",
+                        link->bytes_per_second > 0.0 ? json_real(link->bytes_per_second)
+                                                     : json_null());
+    return value;
+}
+
+enum mmul_status mmul_diagnosis_json(const struct mmul_diagnosis *diagnosis, char **text,
+                                     struct mmul_error *err) {
+    const struct mmul_visit *visit = &diagnosis->visit;
+    json_t *value = json_object(), *machines = json_array(), *links = json_array();
+    for (int m = 0; m < visit->machine_count; m++)
+        json_array_append_new(machines, machine_json(&visit->machines[m]));
+    for (int l = 0; l < visit->link_count; l++)
+        json_array_append_new(links, link_json(visit, &visit->links[l]));
+    json_object_set_new(value, "ready", json_boolean(mmul_diagnosis_findings(diagnosis) == 0));
+    json_object_set_new(value, "findings", json_incref(diagnosis->judgement.findings));
+    json_object_set_new(value, "machines", machines);
+    json_object_set_new(value, "connections", links);
+    enum mmul_status status = mmul_json_format(value, text, err);
+    json_decref(value);
+    return status;
+}

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: MIT
+// Looks around on one machine, by the same means as a rank does (topology, OpenCL probe), and at
+// what must be there before a rank can start. MPI is not started. Judges nothing.
+#include "doctor/facts.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/child.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "comm/handshake.h"
+#include "host/topology.h"
+
+static const double PROBE_SECONDS = 10;
+
+// --------------------------------------------------------------------------------- files and room
+
+// Bytes that this process may still write into `folder`; -1 with errno when it may write none.
+static int64_t room_in(const char *folder) {
+    struct statvfs found;
+    if (access(folder, W_OK | X_OK) != 0 || statvfs(folder, &found) != 0)
+        return -1;
+    return (int64_t)((double)found.f_bavail * (double)found.f_frsize);
+}
+
+static void add_room(const char *folder, json_t *facts) {
+    const char *chosen = getenv("TMPDIR");
+    const char *temporary = chosen != NULL && chosen[0] != '\0' ? chosen : "/tmp";
+    json_object_set_new(facts, "shared_memory_available_bytes", json_integer(room_in("/dev/shm")));
+    json_object_set_new(facts, "temporary", mmul_json_text(temporary));
+    json_object_set_new(facts, "temporary_available_bytes", json_integer(room_in(temporary)));
+    int64_t room = room_in(folder);
+    int errnum = errno;
+    json_object_set_new(facts, "folder", mmul_json_text(folder));
+    json_object_set_new(facts, "folder_available_bytes", json_integer(room));
+    json_object_set_new(facts, "folder_problem", mmul_json_text(room < 0 ? strerror(errnum) : ""));
+}
+
+static void add_programs(json_t *facts) {
+    static const char *const firewalls[] = {"ufw", "firewall-cmd"};
+    const char *firewall = "iptables";
+    char path[512];
+    (void)mmul_program_find("orted", "", path, sizeof path);
+    json_object_set_new(facts, "orted", mmul_json_text(path));
+    for (int f = 1; f >= 0; f--)
+        if (mmul_program_find(firewalls[f], ":/usr/sbin:/sbin", path, sizeof path))
+            firewall = firewalls[f];
+    json_object_set_new(facts, "firewall", json_string(firewall));
+}
+
+// ----------------------------------------------------------------------------------------- devices
+
+// Display controllers on the PCI bus by makers of cards that compute; what virtual machines and
+// servers have for their console is none.
+static const struct {
+    unsigned vendor;
+    const char *name, *package;
+} makers[] = {
+    {0x10DE, "NVIDIA", "nvidia-opencl-icd"},
+    {0x1002, "AMD", "mesa-opencl-icd"},
+    {0x8086, "Intel", "intel-opencl-icd"},
+};
+
+static unsigned read_hexadecimal(const char *device, const char *name) {
+    char path[512], line[32] = "";
+    snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/%s", device, name);
+    FILE *stream = fopen(path, "re");
+    if (stream == NULL)
+        return 0;
+    if (fgets(line, sizeof line, stream) == NULL)
+        line[0] = '\0';
+    fclose(stream);
+    return (unsigned)strtoul(line, NULL, 16);
+}
+
+static void add_cards(json_t *facts) {
+    json_t *cards = json_array();
+    DIR *folder = opendir("/sys/bus/pci/devices");
+    const struct dirent *entry;
+    while (folder != NULL && (entry = readdir(folder)) != NULL) {
+        if (read_hexadecimal(entry->d_name, "class") >> 16 != 0x03)
+            continue;
+        unsigned vendor = read_hexadecimal(entry->d_name, "vendor");
+        for (size_t m = 0; m < sizeof makers / sizeof makers[0]; m++)
+            if (makers[m].vendor == vendor)
+                json_array_append_new(cards,
+                                      json_pack("{s:s,s:s,s:s}", "address", entry->d_name, "vendor",
+                                                makers[m].name, "package", makers[m].package));
+    }
+    if (folder != NULL)
+        closedir(folder);
+    json_object_set_new(facts, "cards", cards);
+}
+
+static enum mmul_status add_devices(json_t *facts, struct mmul_error *err) {
+    struct mmul_probe *probe = NULL;
+    const struct mmul_device_info *found;
+    const char *const *lines;
+    const struct mmul_probe_options options = {.limit_seconds = PROBE_SECONDS, .ask_again = true};
+    enum mmul_status status = mmul_probe_create(&options, &probe, err);
+    if (status != MMUL_OK)
+        return status;
+    json_t *devices = json_array(), *warnings = json_array();
+    int count = mmul_probe_devices(probe, &found);
+    for (int d = 0; d < count; d++) {
+        json_t *device = json_object();
+        json_object_set_new(device, "id", mmul_json_text(found[d].id));
+        json_object_set_new(device, "name", mmul_json_text(found[d].name));
+        json_object_set_new(device, "driver", mmul_json_text(found[d].driver));
+        json_object_set_new(device, "is_gpu", json_boolean(found[d].type == MMUL_DEVICE_GPU));
+        json_object_set_new(device, "usable", json_boolean(found[d].usable));
+        json_object_set_new(device, "reason", mmul_json_text(found[d].reason));
+        json_array_append_new(devices, device);
+    }
+    count = mmul_probe_warnings(probe, &lines);
+    for (int w = 0; w < count; w++)
+        json_array_append_new(warnings, mmul_json_text(lines[w]));
+    mmul_probe_destroy(probe);
+    json_object_set_new(facts, "devices", devices);
+    json_object_set_new(facts, "driver_warnings", warnings);
+    return MMUL_OK;
+}
+
+// ----------------------------------------------------------------------------------- whole machine
+
+static void add_software(json_t *facts) {
+    struct utsname system;
+    struct timespec now;
+    char mpi[64];
+    const char *components = getenv("HWLOC_COMPONENTS");
+    json_object_set_new(facts, "version", json_string(MMUL_VERSION));
+    json_object_set_new(facts, "mpi", mmul_json_text(mmul_comm_library(mpi)));
+    json_object_set_new(facts, "machine",
+                        mmul_json_text(uname(&system) == 0 ? system.machine : ""));
+    json_object_set_new(facts, "is_root", json_boolean(geteuid() == 0));
+    json_object_set_new(facts, "hwloc_components", mmul_json_text(components ? components : ""));
+    clock_gettime(CLOCK_REALTIME, &now);
+    json_object_set_new(facts, "time_seconds",
+                        json_real((double)now.tv_sec + (double)now.tv_nsec * 1e-9));
+}
+
+static enum mmul_status add_topology(json_t *facts, struct mmul_error *err) {
+    struct mmul_topology topology;
+    char mask[64];
+    enum mmul_status status = mmul_topology_discover(&topology, err);
+    if (status != MMUL_OK)
+        return status;
+    json_object_set_new(facts, "host", mmul_json_text(topology.host));
+    json_object_set_new(facts, "cpu", mmul_json_text(topology.cpu_name));
+    json_object_set_new(facts, "cores", json_integer(mmul_cpuset_count(&topology.core_lead)));
+    json_object_set_new(facts, "machine_cores", json_integer(topology.cores));
+    json_object_set_new(facts, "mask", json_string(mmul_cpuset_format(&topology.own, mask)));
+    json_object_set_new(facts, "memory_bytes", json_integer(topology.memory_bytes));
+    json_object_set_new(facts, "memory_available_bytes",
+                        json_integer(topology.memory_available_bytes));
+    return MMUL_OK;
+}
+
+static void add_addresses(json_t *facts) {
+    struct mmul_address found[MMUL_ADDRESSES_MAX];
+    json_t *addresses = json_array();
+    int count = mmul_addresses_list(found, MMUL_ADDRESSES_MAX);
+    for (int a = 0; a < count; a++)
+        json_array_append_new(addresses,
+                              json_pack("{s:s,s:s,s:i}", "interface", found[a].interface, "address",
+                                        found[a].text, "prefix", found[a].prefix));
+    json_object_set_new(facts, "addresses", addresses);
+}
+
+enum mmul_status mmul_facts_gather(const char *folder, json_t **facts, struct mmul_error *err) {
+    json_t *found = json_object();
+    enum mmul_status status = add_topology(found, err);
+    if (status == MMUL_OK)
+        status = add_devices(found, err);
+    if (status != MMUL_OK) {
+        json_decref(found);
+        return status;
+    }
+    add_cards(found);
+    add_addresses(found);
+    add_programs(found);
+    add_room(folder, found);
+    add_software(found); // last: the clock counts from the moment of the answer
+    *facts = found;
+    return MMUL_OK;
+}
+
+// ----------------------------------------------------------------------------------------- reading
+
+const char *mmul_facts_text(const json_t *facts, const char *field) {
+    const char *text = json_string_value(json_object_get(facts, field));
+    return text != NULL ? text : "";
+}
+
+double mmul_facts_number(const json_t *facts, const char *field) {
+    return json_number_value(json_object_get(facts, field));
+}
+
+bool mmul_facts_true(const json_t *facts, const char *field) {
+    return json_is_true(json_object_get(facts, field));
+}
+
+bool mmul_facts_address(const json_t *entry, struct mmul_address *address) {
+    const char *text = mmul_facts_text(entry, "address");
+    if (!mmul_address_parse(text, (int)mmul_facts_number(entry, "prefix"), address))
+        return false;
+    mmul_text_copy(address->interface, sizeof address->interface,
+                   mmul_facts_text(entry, "interface"));
+    return true;
+}
+
+bool mmul_facts_find_address(const json_t *facts, uint32_t bits, struct mmul_address *address) {
+    size_t at;
+    json_t *entry;
+    json_array_foreach(json_object_get(facts, "addresses"), at, entry) {
+        if (mmul_facts_address(entry, address) && address->bits == bits)
+            return true;
+    }
+    return false;
+}
+
+bool mmul_facts_find_network(const json_t *facts, const struct mmul_address *other,
+                             struct mmul_address *address) {
+    size_t at;
+    json_t *entry;
+    json_array_foreach(json_object_get(facts, "addresses"), at, entry) {
+        if (mmul_facts_address(entry, address) && mmul_address_same_network(address, other))
+            return true;
+    }
+    return false;
+}
+
+int mmul_facts_gpus(const json_t *facts) {
+    size_t at;
+    json_t *device;
+    int count = 0;
+    json_array_foreach(json_object_get(facts, "devices"), at, device) {
+        count += mmul_facts_true(device, "is_gpu") && mmul_facts_true(device, "usable");
+    }
+    return count;
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+// Hostfiles, line by line. Names are checked here because they become words of a command line.
+#include "doctor/hostfile.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "io/text_file.h"
+
+enum { SLOTS_MAX = 1 << 20 };
+
+static const char blanks[] = " \t\r";
+
+// What an entry of a line may be called, and whether it gives the slots.
+static const struct {
+    const char *name;
+    bool is_slots;
+} keys[] = {
+    {"slots", true},      {"count", true},      {"cpu", true},
+    {"max_slots", false}, {"max-slots", false}, {"slots_max", false},
+    {"slots-max", false}, {"cpu_max", false},   {"count_max", false},
+};
+
+static bool is_host_name(const char *name) {
+    static const char legal[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "._:-@";
+    const char *host = strchr(name, '@');
+    size_t length = strlen(name);
+    return length > 0 && length < MMUL_HOST_LENGTH && name[strspn(name, legal)] == '\0' &&
+           name[0] != '-' && name[0] != '@' &&
+           (host == NULL || (host[1] != '-' && host[1] != '\0'));
+}
+
+// "slots=4", where blanks may stand around '='; moves *at behind it.
+static enum mmul_status parse_entry(const char *where, char **at, int *slots,
+                                    struct mmul_error *err) {
+    char *key = *at;
+    char *key_end = key + strcspn(key, " \t\r=");
+    char *value = key_end + strspn(key_end, blanks);
+    if (*value != '=')
+        return mmul_fail(err, MMUL_ERR_DATA, "%s: expected 'slots=N', found '%s'", where, key);
+    value += 1 + strspn(value + 1, blanks);
+    size_t length = strcspn(value, blanks);
+    *at = value + length + strspn(value + length, blanks);
+    *key_end = '\0';
+    value[length] = '\0';
+    for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) {
+        int64_t number = 0;
+        if (strcmp(key, keys[k].name) != 0)
+            continue;
+        if (mmul_parse_int64(value, key, 1, SLOTS_MAX, &number, err) != MMUL_OK)
+            return mmul_fail(err, MMUL_ERR_DATA, "%s: %s '%s' is not a whole number from 1 to %d",
+                             where, key, value, SLOTS_MAX);
+        if (keys[k].is_slots)
+            *slots = (int)number;
+        return MMUL_OK;
+    }
+    return mmul_fail(err, MMUL_ERR_DATA, "%s: unknown word '%s', expected slots or max_slots",
+                     where, key);
+}
+
+// The host of a line, whose name is "" when the line says nothing.
+static enum mmul_status parse_line(const char *where, char *text, struct mmul_host *host,
+                                   struct mmul_error *err) {
+    text[strcspn(text, "#")] = '\0';
+    text += strspn(text, blanks);
+    *host = (struct mmul_host){.slots = 0};
+    if (*text == '\0')
+        return MMUL_OK;
+    size_t length = strcspn(text, blanks);
+    char *at = text + length + strspn(text + length, blanks);
+    text[length] = '\0';
+    if (!is_host_name(text))
+        return mmul_fail(err, MMUL_ERR_DATA, "%s: '%s' is not the name of a host", where, text);
+    mmul_text_copy(host->name, sizeof host->name, text);
+    enum mmul_status status = MMUL_OK;
+    while (status == MMUL_OK && *at != '\0')
+        status = parse_entry(where, &at, &host->slots, err);
+    return status;
+}
+
+static void add_host(struct mmul_host *hosts, int *count, const struct mmul_host *host) {
+    for (int h = 0; h < *count; h++) {
+        if (strcmp(hosts[h].name, host->name) == 0) {
+            hosts[h].slots += host->slots;
+            return;
+        }
+    }
+    hosts[(*count)++] = *host;
+}
+
+static enum mmul_status parse(const char *path, char *text, struct mmul_host *hosts, int *count,
+                              struct mmul_error *err) {
+    enum mmul_status status = MMUL_OK;
+    int line = 0;
+    for (char *rest = text, *one; status == MMUL_OK && (one = strsep(&rest, "\n")) != NULL;) {
+        char where[512];
+        struct mmul_host host;
+        snprintf(where, sizeof where, "'%s' line %d", path, ++line);
+        status = parse_line(where, one, &host, err);
+        host.line = line;
+        if (status == MMUL_OK && host.name[0] != '\0')
+            add_host(hosts, count, &host);
+    }
+    if (status == MMUL_OK && *count == 0)
+        return mmul_fail(err, MMUL_ERR_DATA, "'%s' names no host", path);
+    return status;
+}
+
+enum mmul_status mmul_hostfile_load(const char *path, struct mmul_host **hosts, int *count,
+                                    struct mmul_error *err) {
+    char *text = NULL;
+    struct mmul_host *found = NULL;
+    int found_count = 0, lines = 1;
+    enum mmul_status status = mmul_text_file_load(path, "hostfile", &text, err);
+    for (const char *c = text; status == MMUL_OK && *c != '\0'; c++)
+        lines += *c == '\n';
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(found, lines, "a list of hosts", err);
+    if (status == MMUL_OK)
+        status = parse(path, text, found, &found_count, err);
+    mmul_free(text);
+    if (status != MMUL_OK) {
+        mmul_free(found);
+        return status;
+    }
+    *hosts = found;
+    *count = found_count;
+    return MMUL_OK;
+}

@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: MIT
+// Machine after machine: reached, same program, same MPI, room, devices, slots, clock; then what
+// belongs to no machine: root and keepalive. Networks are judged in judge_network.c.
+#include "doctor/judge.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "doctor/facts.h"
+
+static const double CLOCK_SECONDS = 2; // files changed on one machine look changed on the others
+
+enum {
+    MEMORY_LEAST = 256 << 20,
+    SHARED_LEAST = 128 << 20, // containers have 64 MiB unless told; Open MPI may hang then
+    TEMPORARY_LEAST = 16 << 20,
+    FOLDER_LEAST = 64 << 20,
+    KEEPALIVE_MOST = 60,
+};
+
+// ----------------------------------------------------------------------------------------- findings
+
+static json_t *format_text(const char *format, va_list arguments) {
+    struct mmul_text text = {0};
+    mmul_text_add_list(&text, format, arguments);
+    json_t *value = mmul_json_text(mmul_text_get(&text));
+    mmul_text_fini(&text);
+    return value;
+}
+
+void mmul_judge_find(struct mmul_judgement *judgement, const struct mmul_machine *machine,
+                     const char *format, ...) {
+    json_t *finding = json_object();
+    va_list arguments;
+    va_start(arguments, format);
+    json_object_set_new(finding, "machine",
+                        machine != NULL ? mmul_json_text(machine->name) : json_null());
+    json_object_set_new(finding, "what", format_text(format, arguments));
+    va_end(arguments);
+    json_array_append_new(judgement->findings, finding);
+}
+
+void mmul_judge_fix(struct mmul_judgement *judgement, const char *format, ...) {
+    size_t last = json_array_size(judgement->findings) - 1;
+    va_list arguments;
+    va_start(arguments, format);
+    json_object_set_new(json_array_get(judgement->findings, last), "fix",
+                        format_text(format, arguments));
+    va_end(arguments);
+}
+
+char *mmul_judge_on(const struct mmul_judgement *judgement, const struct mmul_machine *machine,
+                    char text[static 1024]) {
+    text[0] = '\0';
+    if (machine != &judgement->visit->machines[0])
+        snprintf(text, 1024, "%s %s ", judgement->visit->agent.shown, machine->name);
+    return text;
+}
+
+// ---------------------------------------------------------------------------------------- reaching
+
+// What ssh says, and what helps.
+static const struct {
+    const char *words, *fix;
+} ssh_failures[] = {
+    {"Permission denied", "ssh-copy-id %s"},
+    {"Host key verification failed", "ssh-keyscan %s >> ~/.ssh/known_hosts"},
+    {"Could not resolve",
+     "getent hosts %s   # add its address to /etc/hosts, or correct the hostfile"},
+    {"onnection refused", "ssh-copy-id %s   # after 'sudo apt-get install openssh-server' there"},
+};
+
+static void judge_ended_agent(struct mmul_judgement *judgement,
+                              const struct mmul_machine *machine) {
+    const char *agent = judgement->visit->agent.shown, *words = machine->words;
+    mmul_judge_find(judgement, machine, "cannot be reached: '%s %s' ended with code %d%s%s", agent,
+                    machine->name, machine->detail, words[0] ? ": " : "", words);
+    for (size_t f = 0; f < sizeof ssh_failures / sizeof ssh_failures[0]; f++) {
+        if (strstr(words, ssh_failures[f].words) == NULL)
+            continue;
+        char fix[MMUL_HOST_LENGTH + 128];
+        const char *before = ssh_failures[f].fix, *place = strstr(before, "%s");
+        snprintf(fix, sizeof fix, "%.*s%s%s", (int)(place - before), before, machine->name,
+                 place + 2);
+        mmul_judge_fix(judgement, "%s", fix);
+        return;
+    }
+    mmul_judge_fix(judgement, "%s %s true   # must end by itself, without a question and a word",
+                   agent, machine->name);
+}
+
+// The package brings the libraries along that it needs.
+static void fix_by_package(struct mmul_judgement *judgement, const struct mmul_machine *machine) {
+    static const char package[] = "/tmp/mpimatmul_" MMUL_VERSION "_*.deb";
+    char on[1024];
+    mmul_judge_fix(judgement,
+                   "scp %s %s:/tmp && %ssudo apt-get install --yes --allow-downgrades %s   # the "
+                   "package of 'make deb', or build it there, at the same path as here",
+                   strrchr(package, '/') + 1, machine->name, mmul_judge_on(judgement, machine, on),
+                   package);
+}
+
+static void judge_missing(struct mmul_judgement *judgement, const struct mmul_machine *machine) {
+    mmul_judge_find(judgement, machine, "expected mpimatmul %s, found none that starts%s%s",
+                    MMUL_VERSION, machine->words[0] ? ": " : "", machine->words);
+    fix_by_package(judgement, machine);
+}
+
+static void judge_unreached(struct mmul_judgement *judgement, const struct mmul_machine *machine) {
+    const struct mmul_agent *agent = &judgement->visit->agent;
+    if (agent->count == 0) {
+        mmul_judge_find(judgement, machine, "cannot be reached: none of '%s' is installed here",
+                        judgement->settings->agent);
+        mmul_judge_fix(judgement, "sudo apt-get install --yes openssh-client");
+    } else if (machine->end == MMUL_VISIT_SILENT) {
+        mmul_judge_find(judgement, machine, "no answer within %g s%s%s", judgement->limit_seconds,
+                        machine->words[0] ? ": " : "", machine->words);
+        mmul_judge_fix(judgement, "%s %s true   # is it switched on, and in the network?",
+                       agent->shown, machine->name);
+    } else if (machine->end == MMUL_VISIT_LEFT) {
+        mmul_judge_find(judgement, machine, "stopped answering while connections were tested");
+        mmul_judge_fix(judgement, "%s %s uptime   # is it overloaded?", agent->shown,
+                       machine->name);
+    } else if (machine->detail == 126 || machine->detail == 127) {
+        judge_missing(judgement, machine);
+    } else if (machine->detail == MMUL_ERR_USAGE) {
+        mmul_judge_find(judgement, machine, "expected mpimatmul %s, found one without 'doctor'",
+                        MMUL_VERSION);
+        fix_by_package(judgement, machine);
+    } else {
+        judge_ended_agent(judgement, machine);
+    }
+}
+
+// ---------------------------------------------------------------------------------------- software
+
+static void judge_software(struct mmul_judgement *judgement, const struct mmul_machine *machine) {
+    const json_t *here = judgement->visit->machines[0].facts, *there = machine->facts;
+    const struct {
+        const char *field, *what, *fix;
+    } same[] = {
+        {"version", "mpimatmul", NULL},
+        {"mpi", "the MPI library", "sudo apt-get install --yes openmpi-bin libopenmpi3"},
+        {"machine", "the processor",
+         "uname -m   # take it out of the hostfile: like machines only"},
+    };
+    char on[1024];
+    mmul_judge_on(judgement, machine, on);
+    for (size_t s = 0; s < sizeof same / sizeof same[0]; s++) {
+        const char *expected = mmul_facts_text(here, same[s].field);
+        const char *found = mmul_facts_text(there, same[s].field);
+        if (here == NULL || strcmp(expected, found) == 0)
+            continue;
+        mmul_judge_find(judgement, machine, "%s there is '%s', here '%s'", same[s].what, found,
+                        expected);
+        if (same[s].fix != NULL)
+            mmul_judge_fix(judgement, "%s%s", on, same[s].fix);
+        else
+            fix_by_package(judgement, machine);
+    }
+    if (mmul_facts_text(there, "orted")[0] == '\0') {
+        mmul_judge_find(judgement, machine,
+                        "Open MPI's daemon orted is not on the PATH of commands there");
+        mmul_judge_fix(judgement,
+                       "%ssudo apt-get install --yes openmpi-bin   # or mpirun --prefix FOLDER",
+                       on);
+    }
+}
+
+// -------------------------------------------------------------------------------------------- room
+
+static void judge_room(struct mmul_judgement *judgement, const struct mmul_machine *machine) {
+    const json_t *facts = machine->facts;
+    double memory = mmul_facts_number(facts, "memory_available_bytes");
+    double shared = mmul_facts_number(facts, "shared_memory_available_bytes");
+    double temporary = mmul_facts_number(facts, "temporary_available_bytes");
+    const char *folder = mmul_facts_text(facts, "temporary");
+    char on[1024], bytes[32], least[32];
+    mmul_judge_on(judgement, machine, on);
+    if (memory < MEMORY_LEAST) {
+        mmul_judge_find(judgement, machine, "%s of memory are available, expected at least %s",
+                        mmul_bytes_format((int64_t)memory, bytes),
+                        mmul_bytes_format(MEMORY_LEAST, least));
+        mmul_judge_fix(judgement,
+                       "%sps -eo rss,pid,user,comm --sort=-rss   # end what is not needed", on);
+    }
+    if (shared < SHARED_LEAST) {
+        mmul_judge_find(judgement, machine,
+                        "%s of shared memory are free in /dev/shm, expected at least %s",
+                        mmul_bytes_format(shared > 0 ? (int64_t)shared : 0, bytes),
+                        mmul_bytes_format(SHARED_LEAST, least));
+        mmul_judge_fix(judgement,
+                       "%ssudo mount -o remount,size=50%% /dev/shm   # a container: docker run "
+                       "--shm-size=8g",
+                       on);
+    }
+    if (temporary < TEMPORARY_LEAST) {
+        mmul_judge_find(judgement, machine,
+                        "%s for Open MPI's session in '%s', expected at least %s",
+                        temporary < 0 ? "no room" : mmul_bytes_format((int64_t)temporary, bytes),
+                        folder, mmul_bytes_format(TEMPORARY_LEAST, least));
+        mmul_judge_fix(judgement, "%smkdir -p -m 1777 '%s'   # or export TMPDIR=/tmp", on, folder);
+    }
+}
+
+// Rank 0 writes; it is on the first host of the hostfile.
+static void judge_folder(struct mmul_judgement *judgement, const struct mmul_machine *machine) {
+    const char *folder = mmul_facts_text(machine->facts, "folder");
+    const char *problem = mmul_facts_text(machine->facts, "folder_problem");
+    double room = mmul_facts_number(machine->facts, "folder_available_bytes");
+    char on[1024], bytes[32], least[32];
+    mmul_judge_on(judgement, machine, on);
+    if (problem[0] != '\0') {
+        mmul_judge_find(judgement, machine, "rank 0 cannot write results to '%s' there: %s", folder,
+                        problem);
+        mmul_judge_fix(judgement, "%smkdir -p '%s'   # or work in a folder that is there and yours",
+                       on, folder);
+    } else if (room < FOLDER_LEAST) {
+        mmul_judge_find(judgement, machine,
+                        "%s are free in '%s', where rank 0 writes, expected at least %s",
+                        mmul_bytes_format((int64_t)room, bytes), folder,
+                        mmul_bytes_format(FOLDER_LEAST, least));
+        mmul_judge_fix(judgement, "%sdf -h '%s'   # make room, or give mul -o another folder", on,
+                       folder);
+    }
+}
+
+// ----------------------------------------------------------------------------------------- devices
+
+// "OpenCL driver 'libx.so' (/etc/OpenCL/vendors/x.icd) crashed ...": the path in it, "" if none.
+static void find_icd(const char *warning, char path[static 300]) {
+    const char *begin = strstr(warning, " (/");
+    const char *end = begin != NULL ? strchr(begin, ')') : NULL;
+    path[0] = '\0';
+    if (end != NULL)
+        mmul_text_copy(path, end - begin - 1 < 300 ? (size_t)(end - begin - 1) : 300, begin + 2);
+}
+
+static void judge_drivers(struct mmul_judgement *judgement, const struct mmul_machine *machine) {
+    size_t at;
+    json_t *warning;
+    char on[1024], path[300];
+    mmul_judge_on(judgement, machine, on);
+    json_array_foreach(json_object_get(machine->facts, "driver_warnings"), at, warning) {
+        const char *text = json_string_value(warning);
+        if (text == NULL)
+            continue;
+        find_icd(text, path);
+        mmul_judge_find(judgement, machine, "%s", text);
+        if (path[0] != '\0')
+            mmul_judge_fix(judgement, "%ssudo mv '%s' '%s.off'", on, path, path);
+        else
+            mmul_judge_fix(judgement, "%sclinfo -l   # repair or remove the driver", on);
+    }
+}
+
+// A card that nobody drives. Processors from Intel bring one along that few want to use.
+static void judge_cards(struct mmul_judgement *judgement, const struct mmul_machine *machine) {
+    size_t at;
+    json_t *card;
+    char on[1024];
+    mmul_judge_on(judgement, machine, on);
+    json_array_foreach(json_object_get(machine->facts, "cards"), at, card) {
+        const char *vendor = mmul_facts_text(card, "vendor");
+        if (mmul_facts_gpus(machine->facts) > 0 || strcmp(vendor, "Intel") == 0)
+            continue;
+        mmul_judge_find(judgement, machine, "the %s card at %s has no OpenCL driver", vendor,
+                        mmul_facts_text(card, "address"));
+        mmul_judge_fix(judgement, "%ssudo apt-get install --yes %s", on,
+                       mmul_facts_text(card, "package"));
+    }
+}
+
+static void judge_slots(struct mmul_judgement *judgement, const struct mmul_machine *machine) {
+    int gpus = mmul_facts_gpus(machine->facts);
+    int cores = (int)mmul_facts_number(machine->facts, "cores");
+    if (machine->slots <= gpus + cores)
+        return;
+    mmul_judge_find(judgement, machine,
+                    "%d slots, but %d core%s and %d GPU%s: ranks would share cores", machine->slots,
+                    cores, cores == 1 ? "" : "s", gpus, gpus == 1 ? "" : "s");
+    mmul_judge_fix(judgement, "sed -i '%ds/slots *= *[0-9]*/slots=%d/' '%s'", machine->line,
+                   gpus + 1, judgement->hostfile != NULL ? judgement->hostfile : "");
+}
+
+static void judge_clock(struct mmul_judgement *judgement, const struct mmul_machine *machine) {
+    double difference = machine->clock_difference_seconds;
+    char on[1024];
+    if (fabs(difference) <= CLOCK_SECONDS)
+        return;
+    mmul_judge_find(judgement, machine, "its clock is %.1f s %s, expected at most %g s",
+                    fabs(difference), difference > 0 ? "ahead" : "behind", CLOCK_SECONDS);
+    mmul_judge_fix(judgement, "%ssudo timedatectl set-ntp true",
+                   mmul_judge_on(judgement, machine, on));
+}
+
+void mmul_judge_machine(struct mmul_judgement *judgement, const struct mmul_machine *machine) {
+    if (machine->end != MMUL_VISIT_ANSWERED)
+        judge_unreached(judgement, machine);
+    if (machine->facts == NULL)
+        return;
+    bool writes = machine->place == 0 || judgement->visit->machine_count == 1;
+    judge_software(judgement, machine);
+    judge_room(judgement, machine);
+    if (writes)
+        judge_folder(judgement, machine);
+    judge_drivers(judgement, machine);
+    judge_cards(judgement, machine);
+    judge_slots(judgement, machine);
+    judge_clock(judgement, machine);
+}
+
+// ---------------------------------------------------------------------------------------- settings
+
+static void judge_settings(struct mmul_judgement *judgement) {
+    const struct mmul_settings *settings = judgement->settings;
+    const struct mmul_machine *first = &judgement->visit->machines[0];
+    int64_t keepalive = 0;
+    struct mmul_error ignored;
+    if (mmul_facts_true(first->facts, "is_root") && !settings->root_allowed) {
+        mmul_judge_find(judgement, first, "mpirun refuses to run as root");
+        mmul_judge_fix(judgement, "su - USER   # or export OMPI_ALLOW_RUN_AS_ROOT=1 "
+                                  "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1");
+    }
+    if (strncmp(settings->binding, "core", 4) == 0 ||
+        strncmp(settings->binding, "hwthread", 8) == 0) {
+        mmul_judge_find(judgement, first,
+                        "hwloc_base_binding_policy is '%s': every rank computes on one core",
+                        settings->binding);
+        mmul_judge_fix(judgement, "unset OMPI_MCA_hwloc_base_binding_policy");
+    }
+    bool is_set = mmul_parse_int64(settings->keepalive, "keepalive", 1, INT32_MAX, &keepalive,
+                                   &ignored) == MMUL_OK;
+    if (judgement->visit->machine_count > 1 && (!is_set || keepalive > KEEPALIVE_MOST)) {
+        mmul_judge_find(
+            judgement, NULL,
+            "keepalive is not in force: a machine that is cut off would be noticed after "
+            "minutes (oob_tcp_keepalive_time is %s, expected 5)",
+            is_set ? settings->keepalive : "not set");
+        mmul_judge_fix(judgement,
+                       "export OMPI_MCA_oob_tcp_keepalive_time=5 "
+                       "OMPI_MCA_oob_tcp_keepalive_intvl=2 OMPI_MCA_oob_tcp_keepalive_probes=3");
+    }
+}
+
+enum mmul_status mmul_judge(struct mmul_judgement *judgement, struct mmul_error *err) {
+    judgement->findings = json_array();
+    if (judgement->findings == NULL)
+        return mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate a list of findings");
+    for (int m = 0; m < judgement->visit->machine_count; m++)
+        mmul_judge_machine(judgement, &judgement->visit->machines[m]);
+    mmul_judge_network(judgement);
+    judge_settings(judgement);
+    return MMUL_OK;
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+//
+// From what a visit saw to what must be mended: pure, no system calls. A finding is something that
+// keeps a job from starting, makes it hang, or makes it much slower than it has to be; it says what
+// was expected and found, and the command that mends it.
+#pragma once
+
+#include "doctor/visit.h"
+
+struct mmul_judgement {
+    const struct mmul_visit *visit;
+    const struct mmul_settings *settings;
+    const char *hostfile; // NULL: none
+    double limit_seconds; // that machines had to answer
+    json_t *findings;     // array of {machine, what, fix}; owned
+};
+
+// Fills judgement->findings; the other fields are given. Fails with MMUL_ERR_SYSTEM (memory).
+enum mmul_status mmul_judge(struct mmul_judgement *judgement, struct mmul_error *err);
+
+// The two parts of it: machine by machine, and what lies between them.
+void mmul_judge_machine(struct mmul_judgement *judgement, const struct mmul_machine *machine);
+void mmul_judge_network(struct mmul_judgement *judgement);
+
+// Adds a finding about a machine (NULL: about all of them); mmul_judge_fix says how to mend it.
+void mmul_judge_find(struct mmul_judgement *judgement, const struct mmul_machine *machine,
+                     const char *format, ...) __attribute__((format(printf, 3, 4)));
+void mmul_judge_fix(struct mmul_judgement *judgement, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+// How a command is run on a machine: "ssh node2 ", and "" on the first one. Returns `text`.
+char *mmul_judge_on(const struct mmul_judgement *judgement, const struct mmul_machine *machine,
+                    char text[static 1024]);
+
+// The network with the highest median rate among those that connect machines, as "10.0.0.0/24" in
+// `text`, and its rate; false when nothing was measured.
+bool mmul_judge_best_network(const struct mmul_visit *visit, char text[static 24], double *rate);
+
+// The median rate of the links that were measured over a network ("10.0.0.0/24"); 0: none.
+double mmul_judge_network_rate(const struct mmul_visit *visit, const char *network);

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: MIT
+// Who reaches whom, and how fast. Open MPI uses every network that two machines have in common, and
+// waits for each: one that is closed makes a job hang without a word, one that is slow makes all of
+// it slow. A network that works is what the other findings offer as a way out.
+#include "doctor/judge.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/median.h"
+#include "base/memory.h"
+#include "doctor/facts.h"
+
+static const double SLOWER = 4; // than the best network: it is not worth its share
+
+static bool is_good(const struct mmul_link *link) {
+    return link->tested && link->errnum == 0 && link->received;
+}
+
+// ----------------------------------------------------------------------------------------- networks
+
+double mmul_judge_network_rate(const struct mmul_visit *visit, const char *network) {
+    double *rates = calloc((size_t)visit->link_count + 1, sizeof *rates), rate = 0.0;
+    int count = 0;
+    for (int l = 0; rates != NULL && l < visit->link_count; l++) {
+        const struct mmul_link *link = &visit->links[l];
+        char text[24];
+        bool counts = is_good(link) && link->is_common && link->bytes_per_second > 0.0;
+        if (counts && strcmp(mmul_address_network(&link->target, text), network) == 0)
+            rates[count++] = link->bytes_per_second;
+    }
+    if (count > 0)
+        rate = mmul_median(rates, count);
+    free(rates);
+    return rate;
+}
+
+bool mmul_judge_best_network(const struct mmul_visit *visit, char text[static 24], double *rate) {
+    *rate = 0.0;
+    for (int l = 0; l < visit->link_count; l++) {
+        char network[24];
+        double found =
+            mmul_judge_network_rate(visit, mmul_address_network(&visit->links[l].target, network));
+        if (found > *rate) {
+            *rate = found;
+            mmul_text_copy(text, 24, network);
+        }
+    }
+    return *rate > 0.0;
+}
+
+// Whether an earlier link is over the same network.
+static bool is_repeated(const struct mmul_visit *visit, int at, const char *network) {
+    char earlier[24];
+    for (int l = 0; l < at; l++)
+        if (strcmp(mmul_address_network(&visit->links[l].target, earlier), network) == 0)
+            return true;
+    return false;
+}
+
+static void judge_slow(struct mmul_judgement *judgement) {
+    const struct mmul_visit *visit = judgement->visit;
+    char best[24], network[24], slow_text[32], best_text[32];
+    double best_rate;
+    if (!mmul_judge_best_network(visit, best, &best_rate))
+        return;
+    for (int l = 0; l < visit->link_count; l++) {
+        const struct mmul_link *link = &visit->links[l];
+        double rate = mmul_judge_network_rate(visit, mmul_address_network(&link->target, network));
+        if (rate <= 0.0 || rate * SLOWER >= best_rate || is_repeated(visit, l, network))
+            continue;
+        mmul_judge_find(
+            judgement, NULL,
+            "network %s (%s on %s) carries %s/s where %s carries %s/s, and Open MPI uses both",
+            network, link->target.interface, visit->machines[link->to].name,
+            mmul_bytes_format((int64_t)rate, slow_text), best,
+            mmul_bytes_format((int64_t)best_rate, best_text));
+        mmul_judge_fix(judgement, "export OMPI_MCA_btl_tcp_if_include=%s", best);
+    }
+}
+
+// ------------------------------------------------------------------------------- the same address
+
+// An address of two machines: a bridge for containers, say. Open MPI would connect to itself.
+static void judge_shared_address(struct mmul_judgement *judgement, int machine,
+                                 const struct mmul_address *address) {
+    const struct mmul_visit *visit = judgement->visit;
+    struct mmul_address other;
+    char best[24];
+    double rate;
+    for (int m = 0; m < machine; m++)
+        if (mmul_facts_find_address(visit->machines[m].facts, address->bits, &other))
+            return; // said already
+    for (int m = machine + 1; m < visit->machine_count; m++) {
+        if (!mmul_facts_find_address(visit->machines[m].facts, address->bits, &other))
+            continue;
+        mmul_judge_find(judgement, NULL, "%s is an address of both %s (%s) and %s (%s)",
+                        address->text, visit->machines[machine].name, address->interface,
+                        visit->machines[m].name, other.interface);
+        if (mmul_judge_best_network(visit, best, &rate))
+            mmul_judge_fix(judgement,
+                           "export OMPI_MCA_btl_tcp_if_include=%s "
+                           "OMPI_MCA_oob_tcp_if_include=%s",
+                           best, best);
+        else
+            mmul_judge_fix(judgement,
+                           "export OMPI_MCA_btl_tcp_if_exclude=lo,%s "
+                           "OMPI_MCA_oob_tcp_if_exclude=lo,%s",
+                           address->interface, address->interface);
+        return;
+    }
+}
+
+static void judge_shared_addresses(struct mmul_judgement *judgement) {
+    for (int m = 0; m < judgement->visit->machine_count; m++) {
+        struct mmul_address address;
+        size_t at;
+        json_t *entry;
+        json_array_foreach(json_object_get(judgement->visit->machines[m].facts, "addresses"), at,
+                           entry) {
+            if (mmul_facts_address(entry, &address) &&
+                mmul_settings_allow(judgement->settings, &address))
+                judge_shared_address(judgement, m, &address);
+        }
+    }
+}
+
+// -------------------------------------------------------------------------------------------- pairs
+
+// What is known of two machines' links.
+struct pair {
+    const struct mmul_machine *a, *b;
+    const struct mmul_link *worst; // the failure that tells most; NULL: none
+    const struct mmul_link *good;  // NULL: none
+    int tested, failed;
+    struct mmul_text text; // "node1 to 10.0.0.2: no answer within 3 s; ..."
+};
+
+// Its own machine says what is wrong: better than silence.
+static bool tells_more(const struct mmul_link *link, const struct mmul_link *than) {
+    return than == NULL || (than->errnum == ETIMEDOUT && link->errnum != ETIMEDOUT);
+}
+
+static const char *describe(const struct mmul_link *link) {
+    switch (link->errnum) {
+    case 0:
+        return "something else than this program answered";
+    case ETIMEDOUT:
+        return link->connect_seconds > 0.0 ? "connected, but bytes do not come through"
+                                           : "no answer";
+    case EINVAL:
+        return "discarded by a blackhole route of its own";
+    case EACCES:
+    case EPERM:
+        return "prohibited by a route or firewall of its own";
+    default:
+        return strerror(link->errnum);
+    }
+}
+
+static void look_at(const struct mmul_visit *visit, const struct mmul_link *link,
+                    struct pair *pair) {
+    if (!link->tested)
+        return;
+    pair->tested++;
+    if (is_good(link)) {
+        pair->good = pair->good == NULL ? link : pair->good;
+        return;
+    }
+    mmul_text_add(&pair->text, "%s%s to %s (%s): %s", pair->failed > 0 ? "; " : "",
+                  visit->machines[link->from].name, link->target.text,
+                  visit->machines[link->to].name, describe(link));
+    pair->failed++;
+    pair->worst = tells_more(link, pair->worst) ? link : pair->worst;
+}
+
+// The address from which the link would come: of the same network, else the first one.
+static const char *source_of(const struct mmul_visit *visit, const struct mmul_link *link,
+                             struct mmul_address *source) {
+    if (mmul_facts_find_network(visit->machines[link->from].facts, &link->target, source))
+        return source->text;
+    return visit->machines[link->from].name;
+}
+
+static void fix_link(struct mmul_judgement *judgement, const struct mmul_link *link) {
+    const struct mmul_visit *visit = judgement->visit;
+    const struct mmul_machine *from = &visit->machines[link->from],
+                              *to = &visit->machines[link->to];
+    struct mmul_address source;
+    const char *by = source_of(visit, link, &source);
+    const char *firewall = mmul_facts_text(to->facts, "firewall");
+    char there[1024], here[1024];
+    mmul_judge_on(judgement, to, there);
+    mmul_judge_on(judgement, from, here);
+    if (link->errnum == EINVAL)
+        mmul_judge_fix(judgement, "%ssudo ip route del blackhole %s   # '%sip route' shows it",
+                       here, link->target.text, here);
+    else if (link->errnum != ETIMEDOUT && link->errnum != ECONNREFUSED && link->errnum != 0)
+        mmul_judge_fix(judgement, "%sip route get %s   # correct the route it shows", here,
+                       link->target.text);
+    else if (link->connect_seconds > 0.0)
+        mmul_judge_fix(judgement, "%ssudo ip link set %s mtu 1500   # the same on all machines",
+                       here, link->interface);
+    else if (strcmp(firewall, "ufw") == 0)
+        mmul_judge_fix(judgement, "%ssudo ufw allow from %s proto tcp", there, by);
+    else if (strcmp(firewall, "firewall-cmd") == 0)
+        mmul_judge_fix(judgement, "%ssudo firewall-cmd --zone=trusted --add-source=%s", there, by);
+    else
+        mmul_judge_fix(judgement, "%ssudo iptables -I INPUT -p tcp -s %s -j ACCEPT", there, by);
+}
+
+static void judge_pair(struct mmul_judgement *judgement, int a, int b) {
+    const struct mmul_visit *visit = judgement->visit;
+    struct pair pair = {.a = &visit->machines[a], .b = &visit->machines[b]};
+    char network[24];
+    for (int l = 0; l < visit->link_count; l++) {
+        const struct mmul_link *link = &visit->links[l];
+        if ((link->from == a && link->to == b) || (link->from == b && link->to == a))
+            look_at(visit, link, &pair);
+    }
+    if (pair.failed > 0) {
+        const char *some =
+            pair.good != NULL ? "do not reach each other every way" : "do not reach each other";
+        mmul_judge_find(judgement, NULL, "%s and %s %s: %s", pair.a->name, pair.b->name, some,
+                        mmul_text_get(&pair.text));
+        bool other_network = pair.good != NULL &&
+                             !mmul_address_same_network(&pair.good->target, &pair.worst->target);
+        if (other_network)
+            mmul_judge_fix(judgement,
+                           "export OMPI_MCA_btl_tcp_if_include=%s "
+                           "OMPI_MCA_oob_tcp_if_include=%s",
+                           mmul_address_network(&pair.good->target, network), network);
+        else
+            fix_link(judgement, pair.worst);
+    }
+    mmul_text_fini(&pair.text);
+}
+
+// Two machines that answered and have no address for each other.
+static void judge_unconnected(struct mmul_judgement *judgement, int a, int b) {
+    const struct mmul_visit *visit = judgement->visit;
+    const struct mmul_machine *one = &visit->machines[a], *other = &visit->machines[b];
+    char on[1024];
+    if (one->facts == NULL || other->facts == NULL)
+        return;
+    for (int l = 0; l < visit->link_count; l++) {
+        const struct mmul_link *link = &visit->links[l];
+        if ((link->from == a && link->to == b) || (link->from == b && link->to == a))
+            return;
+    }
+    mmul_judge_find(judgement, NULL,
+                    "%s and %s have no IPv4 address at which one could reach the other%s",
+                    one->name, other->name,
+                    judgement->settings->include[0] ? ": btl_tcp_if_include leaves none" : "");
+    if (judgement->settings->include[0] != '\0')
+        mmul_judge_fix(judgement, "unset OMPI_MCA_btl_tcp_if_include");
+    else
+        mmul_judge_fix(judgement, "%sip -4 address   # plug in and set up a network",
+                       mmul_judge_on(judgement, other, on));
+}
+
+void mmul_judge_network(struct mmul_judgement *judgement) {
+    int count = judgement->visit->machine_count;
+    for (int a = 0; a < count; a++)
+        for (int b = a + 1; b < count; b++)
+            judge_pair(judgement, a, b);
+    for (int b = 1; b < count; b++)
+        judge_unconnected(judgement, 0, b);
+    judge_shared_addresses(judgement);
+    judge_slow(judgement);
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+// Reads what mpirun reads, without asking it: mpirun may be what does not work.
+#include "doctor/settings.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/text.h"
+#include "io/text_file.h"
+
+// Files in the order of their rank; NULL: not there.
+struct sources {
+    char *tune, *user, *system; // owned
+};
+
+static const char blanks[] = " \t\r";
+
+// The word at *at; moves *at behind it and the blanks (or '=') that follow.
+static void take_word(const char **at, char *word, size_t capacity) {
+    size_t length = strcspn(*at, " \t\r\n=");
+    mmul_text_copy(word, length < capacity ? length + 1 : capacity, *at);
+    *at += length;
+    *at += strspn(*at, " \t\r=");
+}
+
+// `name = value` or `-mca name value`: the last line of that name counts.
+static bool find_in(const char *text, const char *name, char *value, size_t capacity) {
+    bool found = false;
+    while (text != NULL && *text != '\0') {
+        char key[128];
+        const char *at = text + strspn(text, blanks);
+        take_word(&at, key, sizeof key);
+        if (strcmp(key, "-mca") == 0 || strcmp(key, "--mca") == 0)
+            take_word(&at, key, sizeof key);
+        if (strcmp(key, name) == 0) {
+            size_t length = strcspn(at, "\r\n");
+            mmul_text_copy(value, length < capacity ? length + 1 : capacity, at);
+            found = true;
+        }
+        text += strcspn(text, "\n");
+        text += *text == '\n';
+    }
+    return found;
+}
+
+static void look_up(const struct sources *sources, const char *name, char *value, size_t capacity) {
+    char variable[128];
+    snprintf(variable, sizeof variable, "OMPI_MCA_%s", name);
+    const char *set = getenv(variable);
+    if (find_in(sources->tune, name, value, capacity))
+        return;
+    if (set != NULL)
+        mmul_text_copy(value, capacity, set);
+    else if (!find_in(sources->user, name, value, capacity))
+        (void)find_in(sources->system, name, value, capacity);
+}
+
+static bool is_one(const char *variable) {
+    const char *set = getenv(variable);
+    return set != NULL && strcmp(set, "1") == 0;
+}
+
+enum mmul_status mmul_settings_load(const char *tune, struct mmul_settings *settings,
+                                    struct mmul_error *err) {
+    struct sources sources = {NULL};
+    char path[1024];
+    struct mmul_error ignored; // of files that need not be there
+    if (tune != NULL &&
+        mmul_text_file_load(tune, "file of Open MPI settings", &sources.tune, err) != MMUL_OK)
+        return err->status;
+    const char *home = getenv("HOME");
+    snprintf(path, sizeof path, "%s/.openmpi/mca-params.conf", home != NULL ? home : "");
+    (void)mmul_text_file_load(path, "file", &sources.user, &ignored);
+    (void)mmul_text_file_load("/etc/openmpi/openmpi-mca-params.conf", "file", &sources.system,
+                              &ignored);
+    *settings = (struct mmul_settings){.agent = "ssh : rsh"};
+    look_up(&sources, "plm_rsh_agent", settings->agent, sizeof settings->agent);
+    look_up(&sources, "btl_tcp_if_include", settings->include, sizeof settings->include);
+    look_up(&sources, "btl_tcp_if_exclude", settings->exclude, sizeof settings->exclude);
+    look_up(&sources, "oob_tcp_keepalive_time", settings->keepalive, sizeof settings->keepalive);
+    look_up(&sources, "hwloc_base_binding_policy", settings->binding, sizeof settings->binding);
+    settings->root_allowed =
+        is_one("OMPI_ALLOW_RUN_AS_ROOT") && is_one("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM");
+    mmul_free(sources.tune);
+    mmul_free(sources.user);
+    mmul_free(sources.system);
+    return MMUL_OK;
+}
+
+// Whether `entry`, the name of an interface or a network like 10.0.0.0/24, means this address.
+static bool means(const char *entry, const struct mmul_address *address) {
+    struct mmul_address network;
+    char bits[MMUL_SETTING_LENGTH];
+    mmul_text_copy(bits, sizeof bits, entry);
+    char *slash = strchr(bits, '/');
+    if (slash == NULL)
+        return strcmp(entry, address->interface) == 0;
+    *slash = '\0';
+    struct mmul_address within = *address;
+    if (!mmul_address_parse(bits, (int)strtol(slash + 1, NULL, 10), &network))
+        return false;
+    within.prefix = network.prefix;
+    return mmul_address_same_network(&network, &within);
+}
+
+static bool is_listed(const char *list, const struct mmul_address *address) {
+    char copy[MMUL_SETTING_LENGTH];
+    mmul_text_copy(copy, sizeof copy, list);
+    for (char *rest = copy, *entry; (entry = strsep(&rest, ", ")) != NULL;)
+        if (*entry != '\0' && means(entry, address))
+            return true;
+    return false;
+}
+
+bool mmul_settings_allow(const struct mmul_settings *settings, const struct mmul_address *address) {
+    if (settings->include[0] != '\0')
+        return is_listed(settings->include, address);
+    return !is_listed(settings->exclude, address);
+}

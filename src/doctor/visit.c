@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: MIT
+// The course of a visit: start a conversation with every machine, hear who is there, ask for facts,
+// then let pairs connect. A link needs both its machines, so each machine has one at a time and as
+// many links are under way as there are free pairs. Whoever stops answering is left out from then on.
+#include "doctor/visit.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/random.h"
+#include "base/status.h"
+#include "doctor/facts.h"
+
+// Start of the program there, on top of the limit for reaching the machine; a probe of OpenCL
+// drivers, one of which may hang; a connection; and what a pair may take altogether.
+static const double START_SECONDS = 3, FACTS_SECONDS = 45, CONNECT_SECONDS = 3, LINK_SECONDS = 20;
+
+enum { ALL_PAIRS = 16 };
+
+// The visit under way.
+struct course {
+    const struct mmul_visit_order *order;
+    struct mmul_visit *visit;
+    struct mmul_conversation *talks; // one for each machine; owned
+    struct mmul_conversation **open; // those of `talks` that are under way, else NULL; owned
+    bool *heard;                     // of each machine: has answered what was asked last; owned
+};
+
+// ----------------------------------------------------------------------------------------- machines
+
+static enum mmul_status list_machines(struct course *course, struct mmul_error *err) {
+    const struct mmul_visit_order *order = course->order;
+    struct mmul_visit *visit = course->visit;
+    enum mmul_status status =
+        MMUL_ALLOCATE(visit->machines, order->host_count + 1, "a list of machines", err);
+    if (status != MMUL_OK)
+        return status;
+    struct mmul_machine *first = &visit->machines[0];
+    gethostname(first->name, sizeof first->name - 1);
+    first->place = -1;
+    visit->machine_count = 1;
+    for (int h = 0; h < order->host_count; h++) {
+        const struct mmul_host *host = &order->hosts[h];
+        const char *at = strchr(host->name, '@');
+        const char *name = at != NULL ? at + 1 : host->name;
+        bool is_first = strcmp(name, first->name) == 0 || mmul_address_is_own(name);
+        struct mmul_machine *machine = is_first ? first : &visit->machines[visit->machine_count++];
+        if (!is_first)
+            mmul_text_copy(machine->name, sizeof machine->name, host->name);
+        if (!is_first || machine->place < 0) {
+            machine->place = h;
+            machine->line = host->line;
+        }
+        machine->slots += host->slots;
+    }
+    return MMUL_OK;
+}
+
+static void close_talk(struct course *course, int at, enum mmul_visit_end end) {
+    struct mmul_machine *machine = &course->visit->machines[at];
+    struct mmul_conversation *talk = &course->talks[at];
+    if (course->open[at] == NULL)
+        return;
+    mmul_conversation_close(talk, end == MMUL_VISIT_SILENT ? 0.0 : 1.0);
+    mmul_conversation_last_words(talk, machine->words);
+    machine->end = end;
+    machine->detail = talk->detail;
+    course->open[at] = NULL;
+}
+
+// A conversation whose output has ended, and which has nothing more to say.
+static bool is_over(const struct course *course, int at) {
+    return course->open[at] != NULL && course->talks[at].ended;
+}
+
+static enum mmul_status open_talks(struct course *course, struct mmul_error *err) {
+    struct mmul_visit *visit = course->visit;
+    int count = visit->machine_count;
+    enum mmul_status status = MMUL_ALLOCATE(course->talks, count, "a list of conversations", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(course->open, count, "a list of conversations", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(course->heard, count, "a list of answers", err);
+    for (int m = 0; m < count && status == MMUL_OK; m++) {
+        visit->machines[m].end = MMUL_VISIT_ENDED;
+        if (m > 0 && visit->agent.count == 0)
+            continue;
+        status = mmul_conversation_open(&visit->agent, m == 0 ? NULL : visit->machines[m].name,
+                                        course->order->program, &course->talks[m], err);
+        course->open[m] = status == MMUL_OK ? &course->talks[m] : NULL;
+    }
+    return status;
+}
+
+// Takes one answer of every machine that has given none yet, until `seconds` are over; who gives
+// none is left out. `take` has the answer from then on.
+static void hear_all(struct course *course, double seconds,
+                     void (*take)(struct mmul_machine *, json_t *)) {
+    double deadline = mmul_clock_now() + seconds;
+    int count = course->visit->machine_count, missing;
+    bool *heard = course->heard;
+    memset(heard, 0, (size_t)count * sizeof *heard);
+    do {
+        missing = 0;
+        for (int m = 0; m < count; m++) {
+            json_t *answer = course->open[m] == NULL || heard[m]
+                                 ? NULL
+                                 : mmul_conversation_answer(&course->talks[m]);
+            heard[m] = heard[m] || answer != NULL;
+            if (answer != NULL)
+                take(&course->visit->machines[m], answer);
+            if (!heard[m] && is_over(course, m))
+                close_talk(course, m, MMUL_VISIT_ENDED);
+            missing += course->open[m] != NULL && !heard[m];
+        }
+        if (missing > 0)
+            mmul_conversations_wait(course->open, count, deadline);
+    } while (missing > 0 && mmul_clock_now() < deadline);
+    for (int m = 0; m < count; m++)
+        if (!heard[m])
+            close_talk(course, m, MMUL_VISIT_SILENT);
+}
+
+static void take_hello(struct mmul_machine *machine, json_t *answer) {
+    machine->end = MMUL_VISIT_ANSWERED;
+    json_decref(answer);
+}
+
+static void take_facts(struct mmul_machine *machine, json_t *answer) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    machine->facts = answer;
+    machine->clock_difference_seconds = mmul_facts_number(answer, "time_seconds") -
+                                        ((double)now.tv_sec + (double)now.tv_nsec * 1e-9);
+}
+
+static void ask_facts(struct course *course) {
+    for (int m = 0; m < course->visit->machine_count; m++)
+        if (course->open[m] != NULL)
+            mmul_conversation_ask(course->open[m], "facts %s", course->order->folder);
+    hear_all(course, FACTS_SECONDS, take_facts);
+}
+
+// -------------------------------------------------------------------------------------------- links
+
+// Links from one machine to the addresses of another: those in a network of both, else all. An
+// address that both have (a bridge for containers) leads nowhere. With `links` NULL only counted.
+static int list_pair(const struct mmul_visit_order *order, const struct mmul_machine *machines,
+                     int from, int to, struct mmul_link *links) {
+    int counts[2] = {0, 0}; // not common, common
+    for (int common = 1; common >= 0 && counts[1] == 0; common--) {
+        struct mmul_address target, own;
+        size_t at;
+        json_t *entry;
+        json_array_foreach(json_object_get(machines[to].facts, "addresses"), at, entry) {
+            if (!mmul_facts_address(entry, &target) ||
+                !mmul_settings_allow(order->settings, &target) ||
+                mmul_facts_find_address(machines[from].facts, target.bits, &own) ||
+                mmul_facts_find_network(machines[from].facts, &target, &own) != (common == 1))
+                continue;
+            if (links != NULL)
+                links[counts[common]] = (struct mmul_link){
+                    .from = from, .to = to, .target = target, .is_common = common == 1};
+            counts[common]++;
+        }
+    }
+    return counts[0] + counts[1];
+}
+
+static bool is_pair(int count, int a, int b) {
+    bool is_next = a - b == 1 || b - a == 1;
+    return a != b && (count <= ALL_PAIRS || a == 0 || b == 0 || is_next);
+}
+
+static enum mmul_status list_links(struct course *course, struct mmul_error *err) {
+    struct mmul_visit *visit = course->visit;
+    for (int pass = 0; pass < 2; pass++) { // count, then fill
+        int count = 0;
+        for (int from = 0; from < visit->machine_count; from++)
+            for (int to = 0; to < visit->machine_count; to++)
+                if (is_pair(visit->machine_count, from, to) && course->open[from] != NULL &&
+                    course->open[to] != NULL)
+                    count += list_pair(course->order, visit->machines, from, to,
+                                       pass == 0 ? NULL : visit->links + count);
+        if (pass == 0 && MMUL_ALLOCATE(visit->links, count, "a list of links", err) != MMUL_OK)
+            return err->status;
+        visit->link_count = count;
+    }
+    return MMUL_OK;
+}
+
+// A link under way.
+struct trial {
+    struct mmul_link *link; // NULL: none
+    char token[MMUL_TOKEN_LENGTH + 1];
+    double deadline;
+    bool connecting, connected, received; // the connector was asked, has answered; the listener has
+};
+
+static double connect_seconds(const struct course *course) {
+    double limit = course->order->limit_seconds;
+    return limit < CONNECT_SECONDS ? limit : CONNECT_SECONDS;
+}
+
+static struct mmul_link *next_link(const struct course *course, struct trial *const *busy) {
+    for (int l = 0; l < course->visit->link_count; l++) {
+        struct mmul_link *link = &course->visit->links[l];
+        if (!link->tested && course->open[link->from] != NULL && course->open[link->to] != NULL &&
+            busy[link->from] == NULL && busy[link->to] == NULL)
+            return link;
+    }
+    return NULL;
+}
+
+static void begin_trial(struct course *course, struct mmul_link *link, struct trial *trial) {
+    *trial = (struct trial){.link = link, .deadline = mmul_clock_now() + LINK_SECONDS};
+    snprintf(trial->token, sizeof trial->token, "%016llx", (unsigned long long)mmul_random_seed());
+    link->tested = true;
+    link->errnum = ETIMEDOUT;
+    mmul_conversation_ask(course->open[link->to], "listen %s %g", trial->token,
+                          connect_seconds(course) + 1);
+}
+
+static void take_answer(struct course *course, struct trial *trial, int machine,
+                        const json_t *answer) {
+    struct mmul_link *link = trial->link;
+    if (strcmp(mmul_facts_text(answer, "token"), trial->token) != 0)
+        return; // of an earlier trial, which was given up
+    if (machine == link->from) {
+        link->errnum = (int)mmul_facts_number(answer, "errno");
+        link->connect_seconds = mmul_facts_number(answer, "connect_seconds");
+        mmul_text_copy(link->interface, sizeof link->interface,
+                       mmul_facts_text(answer, "interface"));
+        trial->connected = true;
+        if (link->connect_seconds == 0.0)
+            mmul_conversation_ask(course->open[link->to], "%s", ""); // nobody will come
+    } else if (!trial->connecting) {
+        mmul_conversation_ask(course->open[link->from], "connect %s %d %s %g", trial->token,
+                              (int)mmul_facts_number(answer, "port"), link->target.text,
+                              connect_seconds(course));
+        trial->connecting = true;
+    } else {
+        link->received = mmul_facts_true(answer, "received");
+        link->bytes_per_second = mmul_facts_number(answer, "bytes_per_second");
+        trial->received = true;
+    }
+}
+
+// Ends the trial of a machine and sets both its machines free.
+static void end_trial(struct trial **busy, int machine) {
+    struct trial *trial = busy[machine];
+    busy[trial->link->from] = NULL;
+    busy[trial->link->to] = NULL;
+    trial->link = NULL;
+}
+
+// Whose answer a trial waits for.
+static int awaited(const struct trial *trial) {
+    return trial->connecting && !trial->connected ? trial->link->from : trial->link->to;
+}
+
+static void follow_trial(struct course *course, struct trial **busy, int machine) {
+    json_t *answer;
+    while (busy[machine] != NULL && course->open[machine] != NULL &&
+           (answer = mmul_conversation_answer(course->open[machine])) != NULL) {
+        take_answer(course, busy[machine], machine, answer);
+        json_decref(answer);
+        if (busy[machine]->connected && busy[machine]->received)
+            end_trial(busy, machine);
+    }
+    bool is_late = busy[machine] != NULL && mmul_clock_now() > busy[machine]->deadline &&
+                   awaited(busy[machine]) == machine;
+    if (!is_late && !is_over(course, machine))
+        return;
+    if (busy[machine] != NULL) {
+        busy[machine]->link->tested = false;
+        end_trial(busy, machine);
+    }
+    close_talk(course, machine, MMUL_VISIT_LEFT);
+}
+
+static enum mmul_status test_links(struct course *course, struct mmul_error *err) {
+    int count = course->visit->machine_count;
+    struct trial *trials = NULL, **busy = NULL; // trials[link.to]; busy: of a machine
+    enum mmul_status status = MMUL_ALLOCATE(trials, count, "a list of connections", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(busy, count, "a list of connections", err);
+    for (bool is_done = status != MMUL_OK; !is_done;) {
+        struct mmul_link *link;
+        while ((link = next_link(course, busy)) != NULL) {
+            busy[link->from] = busy[link->to] = &trials[link->to];
+            begin_trial(course, link, &trials[link->to]);
+        }
+        is_done = true;
+        for (int m = 0; m < count; m++)
+            is_done = is_done && busy[m] == NULL;
+        if (!is_done)
+            mmul_conversations_wait(course->open, count, mmul_clock_now() + 1.0);
+        for (int m = 0; m < count; m++)
+            follow_trial(course, busy, m);
+    }
+    mmul_free(busy);
+    mmul_free(trials);
+    return status;
+}
+
+// -------------------------------------------------------------------------------------------- visit
+
+enum mmul_status mmul_visit_make(const struct mmul_visit_order *order, struct mmul_visit *visit,
+                                 struct mmul_error *err) {
+    struct course course = {.order = order, .visit = visit};
+    *visit = (struct mmul_visit){.machine_count = 0};
+    mmul_agent_choose(order->settings->agent, order->limit_seconds, &visit->agent);
+    enum mmul_status status = list_machines(&course, err);
+    if (status == MMUL_OK)
+        status = open_talks(&course, err);
+    if (status == MMUL_OK) {
+        hear_all(&course, order->limit_seconds + START_SECONDS, take_hello);
+        ask_facts(&course);
+        status = list_links(&course, err);
+    }
+    if (status == MMUL_OK)
+        status = test_links(&course, err);
+    for (int m = 0; course.talks != NULL && m < visit->machine_count; m++) {
+        if (course.open != NULL)
+            close_talk(&course, m, visit->machines[m].end);
+        mmul_conversation_fini(&course.talks[m]);
+    }
+    mmul_free(course.talks);
+    mmul_free(course.open);
+    mmul_free(course.heard);
+    if (status != MMUL_OK)
+        mmul_visit_fini(visit);
+    return status;
+}
+
+void mmul_visit_fini(struct mmul_visit *visit) {
+    for (int m = 0; m < visit->machine_count; m++)
+        json_decref(visit->machines[m].facts);
+    mmul_free(visit->machines);
+    mmul_free(visit->links);
+    *visit = (struct mmul_visit){.machine_count = 0};
+}

@@ -1,0 +1,234 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# mpimatmul doctor --hostfile over emulated hosts: READY where all is well, and for each thing that can be wrong
+# its line and the command that mends it. The agent of the lab stands for ssh, named as Open MPI names it.
+# shellcheck disable=SC2154,SC2016 # status, output and stderr are set by bats; scripts are written in quotes
+load ../cli/helper
+load hosts
+
+setup_file() {
+    lab_up 2
+}
+
+teardown_file() {
+    lab_down
+}
+
+setup() {
+    need_lab
+    mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return 1
+    agent=$LAB_FOLDER/agent
+    export OMPI_MCA_oob_tcp_keepalive_time=5 OMPI_MCA_plm_rsh_agent=$agent
+    printf '%s slots=1\n' node1 node2 > hosts
+}
+
+# doctor ARGUMENTS...: from the launcher, as one who is about to call mpirun there. Hosts have more time than usual:
+# on a busy machine a namespace may be waited for.
+doctor() {
+    TMPDIR=$LAB_FOLDER/launcher/tmp run --separate-stderr timeout 60 ip netns exec "$LAB_NAME-launcher" \
+        "${program:-$MPIMATMUL}" doctor --hostfile hosts --timeout "${limit:-30}" "$@" < /dev/null
+}
+
+# An agent that changes what node2 is told to run; SCRIPT sets the words anew.
+agent_for_node2() {
+    agent=$BATS_TEST_TMPDIR/agent
+    printf '#!/bin/sh\nhost=$1; shift\n[ "$host" != node2 ] || %s\nexec "$LAB_FOLDER/agent" "$host" "$@"\n' "$1" \
+        > "$agent"
+    chmod 755 "$agent"
+    export OMPI_MCA_plm_rsh_agent=$agent
+    package="scp mpimatmul_0.1.0_*.deb node2:/tmp && $agent node2 sudo apt-get install --yes --allow-downgrades \
+/tmp/mpimatmul_0.1.0_*.deb   # the package of 'make deb', or build it there, at the same path as here"
+}
+
+# expect_findings LINE...: not READY, and these are the findings in their order, what is wrong and how to mend it.
+expect_findings() {
+    local count=$(($# / 2)) things=things
+    [ "$count" -ne 1 ] || things=thing
+    expect_status 78 || return 1
+    if [ "$stderr" != "mpimatmul: not ready: $count $things to mend" ] || [[ "$output" == *READY* ]]; then
+        echo "expected $count findings"
+        show
+        return 1
+    fi
+    diff <(printf '%s\n' "$@") <(sed -n '/^1\. /,$p' <<< "$output" | sed -E 's/^[0-9]+\. |^   fix: //') || {
+        show
+        return 1
+    }
+}
+
+expect_ready() {
+    expect_quiet_success || return 1
+    [ "${lines[-1]}" = READY ] || { show; return 1; }
+}
+
+@test "two hosts that are well: READY, with what was found, and nothing stays on them" {
+    doctor
+    expect_ready
+    grep -q -E '^node1 +1 +0\.1\.0 +Open MPI v4[0-9.]+ +1 of [0-9]+ ' <<< "$output"
+    grep -q -E '^node2 +1 +0\.1\.0 ' <<< "$output"
+    grep -q -E '^10\.77\.0\.0/24 +[a-z0-9]+ +6 of 6 +[0-9.]+ [KMG]iB/s$' <<< "$output"
+    [ -z "$(lab_pids)" ]
+}
+
+@test "as JSON: every machine and both directions of every connection" {
+    doctor --json
+    expect_quiet_success
+    printf '%s' "$output" > said.json
+    python << 'END'
+import json
+said = json.load(open("said.json"))
+assert said["ready"] is True and said["findings"] == []
+first, *hosts = said["machines"]
+assert first["slots"] is None and first["state"] == "answered"
+assert [(x["machine"], x["slots"], x["state"], x["facts"]["host"]) for x in hosts] == \
+    [(name, 1, "answered", name) for name in ("node1", "node2")]
+names = [x["machine"] for x in said["machines"]]
+pairs = {(x["from"], x["to"]): x for x in said["connections"]}
+assert sorted(pairs) == sorted((a, b) for a in names for b in names if a != b), sorted(pairs)
+for link in pairs.values():
+    assert link["open"] and link["network"] == "10.77.0.0/24" and link["bytes_per_second"] > 0, link
+assert pairs["node1", "node2"]["address"] == "10.77.0.2" and pairs["node1", "node2"]["interface"] == "eth0"
+END
+}
+
+@test "a host that does not answer is given up after the limit, the others are looked at" {
+    agent_for_node2 'exec sleep 50'
+    limit=2 doctor
+    expect_findings "node2: no answer within 2 s" "$agent node2 true   # is it switched on, and in the network?"
+    grep -q -E '^node2 +1 +-' <<< "$output"
+    grep -q -E '^node1 +1 +0\.1\.0 ' <<< "$output"
+}
+
+@test "what ssh says about a host that is off or closed is passed on, without a question" {
+    unset OMPI_MCA_plm_rsh_agent
+    echo '10.77.0.1 slots=1' > hosts
+    doctor
+    expect_findings "10.77.0.1: cannot be reached: 'ssh 10.77.0.1' ended with code 255: ssh: connect to host \
+10.77.0.1 port 22: Connection refused" \
+        "ssh-copy-id 10.77.0.1   # after 'sudo apt-get install openssh-server' there"
+    echo '10.77.0.99 slots=1' > hosts
+    limit=1 doctor
+    expect_status 78
+    [[ "$output" == *"1. 10.77.0.99: cannot be reached: 'ssh 10.77.0.99' ended with code 255: ssh: connect to "* ]]
+}
+
+@test "a host without the program, or with a library missing" {
+    export PATH=$BUILD/bin:$PATH
+    program=mpimatmul
+    agent_for_node2 'set -- "PATH=/usr/bin:/bin; $*"'
+    doctor
+    expect_status 78
+    [[ "$output" == *"1. node2: expected mpimatmul 0.1.0, found none that starts: "*"mpimatmul"*"not found"* ]]
+    expect_line "   fix: $package"
+    agent_for_node2 'set -- "echo error while loading shared libraries: libmpi.so.40 >&2; exit 127"'
+    doctor
+    expect_findings "node2: expected mpimatmul 0.1.0, found none that starts: error while loading shared \
+libraries: libmpi.so.40" \
+        "$package"
+}
+
+@test "another version of the program, and of Open MPI" {
+    agent_for_node2 'set -- "$* | sed -u -e s/0\\\\.1\\\\.0/0.0.9/ -e s/v4[0-9.]*/v5.0.1/"'
+    mpi=$(mpirun --version | sed -n 's/^mpirun (Open MPI) \([0-9.]*\).*/\1/p')
+    doctor
+    expect_findings "node2: mpimatmul there is '0.0.9', here '0.1.0'" \
+        "$package" \
+        "node2: the MPI library there is 'Open MPI v5.0.1', here 'Open MPI v$mpi'" \
+        "$agent node2 sudo apt-get install --yes openmpi-bin libopenmpi3"
+    agent_for_node2 'set -- "echo mpimatmul: unknown command \\\\\"doctor\\\\\" >&2; exit 64"'
+    doctor
+    expect_findings "node2: expected mpimatmul 0.1.0, found one without 'doctor'" \
+        "$package"
+}
+
+@test "words of a login script are no answers, and do not reach the terminal as they are" {
+    agent_for_node2 'set -- "echo Welcome; echo \"mpimatmul-doctor: {\"; $*"'
+    doctor
+    expect_ready
+    agent_for_node2 'set -- "printf \"bad\\\\033[31m\" >&2; exit 3"'
+    doctor
+    expect_findings "node2: cannot be reached: '$agent node2' ended with code 3: bad?[31m" \
+        "$agent node2 true   # must end by itself, without a question and a word"
+}
+
+@test "packets that are dropped on the way to one host: both directions, and whose fault it is" {
+    ip -n "$LAB_NAME-node1" route add blackhole 10.77.0.2/32
+    doctor
+    ip -n "$LAB_NAME-node1" route del blackhole 10.77.0.2/32
+    expect_findings "node1 and node2 do not reach each other: node1 to 10.77.0.2 (node2): discarded by a blackhole \
+route of its own; node2 to 10.77.0.1 (node1): no answer" \
+        "$agent node1 sudo ip route del blackhole 10.77.0.2   # '$agent node1 ip route' shows it"
+    doctor
+    expect_ready
+}
+
+@test "a host that cannot call mpirun back" {
+    ip -n "$LAB_NAME-node2" route add prohibit 10.77.0.254/32
+    doctor
+    ip -n "$LAB_NAME-node2" route del prohibit 10.77.0.254/32
+    expect_status 78
+    [[ "$output" == *"1. "*" and node2 do not reach each other: "*" to 10.77.0.2 (node2): no answer; node2 to \
+10.77.0.254 "*": prohibited by a route or firewall of its own"* ]]
+}
+
+# A second cable between the hosts, with a rate of its own. The launcher has none.
+second_network() {
+    ip -n "$LAB_NAME-node1" link add eth1 type veth peer name eth1 netns "$LAB_NAME-node2"
+    local number
+    for number in 1 2; do
+        ip -n "$LAB_NAME-node$number" address add "10.78.0.$number/24" dev eth1
+        ip -n "$LAB_NAME-node$number" link set eth1 up
+        tc -n "$LAB_NAME-node$number" qdisc replace dev eth1 root tbf rate "$1" burst 128k latency 50ms
+    done
+}
+
+@test "a slow second network, and how to leave it out" {
+    second_network 20mbit || skip "lab: no tc tbf on this machine"
+    doctor
+    expect_status 78
+    [ "$(grep -c '^   fix: ' <<< "$output")" -eq 1 ]
+    [[ "$output" == *"1. network 10.78.0.0/24 (eth1 on node2) carries "*" where 10.77.0.0/24 carries "*"/s, and Open \
+MPI uses both"*"   fix: export OMPI_MCA_btl_tcp_if_include=10.77.0.0/24" ]]
+    OMPI_MCA_btl_tcp_if_include=10.77.0.0/24 doctor
+    expect_ready
+    [[ "$output" != *10.78.0* ]]
+    OMPI_MCA_btl_tcp_if_exclude=lo,eth1 doctor
+    expect_ready
+    ip -n "$LAB_NAME-node1" link del eth1
+}
+
+@test "an address that two hosts have leads nowhere" {
+    local number
+    for number in 1 2; do
+        ip -n "$LAB_NAME-node$number" link add docker0 type bridge
+        ip -n "$LAB_NAME-node$number" address add 172.17.0.1/16 dev docker0
+        ip -n "$LAB_NAME-node$number" link set docker0 up
+    done
+    doctor
+    for number in 1 2; do
+        ip -n "$LAB_NAME-node$number" link del docker0
+    done
+    expect_findings "172.17.0.1 is an address of both node1 (docker0) and node2 (docker0)" \
+        "export OMPI_MCA_btl_tcp_if_include=10.77.0.0/24 OMPI_MCA_oob_tcp_if_include=10.77.0.0/24"
+}
+
+@test "settings: keepalive from the environment or a tune file, slots, the folder of rank 0" {
+    unset OMPI_MCA_oob_tcp_keepalive_time
+    doctor
+    expect_findings "keepalive is not in force: a machine that is cut off would be noticed after minutes \
+(oob_tcp_keepalive_time is not set, expected 5)" \
+        "export OMPI_MCA_oob_tcp_keepalive_time=5 OMPI_MCA_oob_tcp_keepalive_intvl=2 \
+OMPI_MCA_oob_tcp_keepalive_probes=3"
+    doctor --tune "$REPO/scripts/mpimatmul.tune"
+    expect_ready
+    printf '# two\nnode1 slots = 3 max_slots=9\nnode2\n' > hosts
+    doctor --tune "$REPO/scripts/mpimatmul.tune"
+    expect_findings "node1: 3 slots, but 1 core and 0 GPUs: ranks would share cores" \
+        "sed -i '2s/slots *= *[0-9]*/slots=1/' 'hosts'"
+    agent_for_node2 'set -- "rmdir sub; $*"'
+    mkdir sub
+    printf '%s slots=1\n' node2 node1 > hosts
+    doctor --output sub --tune "$REPO/scripts/mpimatmul.tune"
+    expect_findings "node2: rank 0 cannot write results to '$PWD/sub' there: No such file or directory" \
+        "$agent node2 mkdir -p '$PWD/sub'   # or work in a folder that is there and yours"
+}

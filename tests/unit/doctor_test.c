@@ -1,0 +1,464 @@
+// SPDX-License-Identifier: MIT
+//
+// The parts of doctor that need no second machine: hostfiles, Open MPI's settings, what is found in
+// given facts and connections.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+
+#include "doctor/facts.h"
+#include "doctor/hostfile.h"
+#include "doctor/judge.h"
+#include "doctor/settings.h"
+#include "folder.h"
+
+// ---------------------------------------------------------------------------------------- hostfile
+
+static enum mmul_status load(const char *text, struct mmul_host **hosts, int *count,
+                             struct mmul_error *err) {
+    struct folder folder;
+    folder_create(&folder);
+    const char *path = folder_path(&folder, "hosts");
+    file_store(path, text, strlen(text));
+    enum mmul_status status = mmul_hostfile_load(path, hosts, count, err);
+    if (status != MMUL_OK)
+        folder_destroy(&folder);
+    else
+        remove_tree(folder.path, 0);
+    return status;
+}
+
+static void test_hostfile(void **state) {
+    (void)state;
+    static const char text[] = "# a comment\n"
+                               "\n"
+                               "  node1 slots=4 max_slots=8  # more\n"
+                               "me@node2.lan\tslots = 2\r\n"
+                               "10.0.0.7\n"
+                               "node1 max-slots=3 slots=1";
+    static const struct mmul_host expected[] = {
+        {"node1", 5, 3}, {"me@node2.lan", 2, 4}, {"10.0.0.7", 0, 5}};
+    struct mmul_host *hosts = NULL;
+    struct mmul_error err = {0};
+    int count = 0;
+    assert_int_equal(load(text, &hosts, &count, &err), MMUL_OK);
+    assert_int_equal(count, 3);
+    for (int h = 0; h < 3; h++) {
+        assert_string_equal(hosts[h].name, expected[h].name);
+        assert_int_equal(hosts[h].slots, expected[h].slots);
+        assert_int_equal(hosts[h].line, expected[h].line);
+    }
+    mmul_free(hosts);
+    assert_int_equal(mmul_live_bytes(), 0);
+}
+
+// A name becomes a word of ssh's command line: nothing but a name is let through.
+static void test_hostfile_refusals(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *part;
+    } cases[] = {
+        {"", "names no host"},
+        {"# only words\n\n", "names no host"},
+        {"node1\n-oProxyCommand=date\n", "line 2: '-oProxyCommand=date' is not the name of a host"},
+        {"a@-oProxyCommand\n", "'a@-oProxyCommand' is not the name"},
+        {"@node1\n", "'@node1' is not"},
+        {"node1@\n", "'node1@' is not"},
+        {"node1;reboot\n", "'node1;reboot' is not"},
+        {"$(reboot)\n", "'$(reboot)' is not"},
+        {"node1 `date`\n", "line 1: expected 'slots=N', found '`date`'"},
+        {"node1 slots\n", "expected 'slots=N', found 'slots'"},
+        {"node1 slots=\n", "slots '' is not a whole number from 1 to"},
+        {"node1 slots=0\n", "slots '0' is not"},
+        {"node1 slots=-1\n", "slots '-1' is not"},
+        {"node1 slots=4x\n", "slots '4x' is not"},
+        {"node1 slots=99999999999999999999\n", "is not a whole number"},
+        {"node1 cores=4\n", "unknown word 'cores', expected slots or max_slots"},
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        struct mmul_host *hosts = NULL;
+        struct mmul_error err = {0};
+        int count = 0;
+        assert_failure(load(cases[c].text, &hosts, &count, &err), MMUL_ERR_DATA, err,
+                       cases[c].part);
+        assert_null(hosts);
+    }
+}
+
+// ---------------------------------------------------------------------------------------- settings
+
+static void test_settings(void **state) {
+    (void)state;
+    struct folder folder;
+    struct mmul_settings settings;
+    struct mmul_error err = {0};
+    static const char user[] = "# mine\nbtl_tcp_if_include = eth7\nplm_rsh_agent=ssh -p 22 : rsh\n";
+    static const char tune[] = "oob_tcp_keepalive_time = 9\n-mca btl_tcp_if_exclude lo,eth1\n";
+    folder_create(&folder);
+    assert_int_equal(setenv("HOME", folder.path, 1), 0);
+    assert_int_equal(mkdir(folder_path(&folder, ".openmpi"), 0700), 0);
+    file_store(folder_path(&folder, ".openmpi/mca-params.conf"), user, sizeof user - 1);
+    file_store(folder_path(&folder, "tune"), tune, sizeof tune - 1);
+    unsetenv("OMPI_MCA_plm_rsh_agent");
+    unsetenv("OMPI_MCA_oob_tcp_keepalive_time");
+    assert_int_equal(mmul_settings_load(NULL, &settings, &err), MMUL_OK);
+    assert_string_equal(settings.agent, "ssh -p 22 : rsh");
+    assert_string_equal(settings.include, "eth7");
+    assert_string_equal(settings.keepalive, "");
+    setenv("OMPI_MCA_btl_tcp_if_include", "eth0", 1); // the environment beats the user's file
+    setenv("OMPI_MCA_oob_tcp_keepalive_time", "300", 1);
+    assert_int_equal(mmul_settings_load(folder_path(&folder, "tune"), &settings, &err), MMUL_OK);
+    assert_string_equal(settings.include, "eth0");
+    assert_string_equal(settings.keepalive, "9"); // and mpirun's command line both
+    assert_string_equal(settings.exclude, "lo,eth1");
+    assert_failure(mmul_settings_load(folder_path(&folder, "none"), &settings, &err),
+                   MMUL_ERR_NO_INPUT, err, "none'");
+    unsetenv("OMPI_MCA_btl_tcp_if_include");
+    unsetenv("OMPI_MCA_oob_tcp_keepalive_time");
+    folder_destroy(&folder);
+}
+
+static void test_interfaces(void **state) {
+    (void)state;
+    static const struct {
+        const char *include, *exclude;
+        bool allowed;
+    } cases[] = {
+        {"", "", true},
+        {"eth0", "", true},
+        {"eth1,eth0", "", true},
+        {"eth1", "", false},
+        {"10.1.0.0/16", "", true},
+        {"10.1.2.0/24", "", true},
+        {"10.2.0.0/16", "", false},
+        {"", "eth0", false},
+        {"", "lo,10.1.2.3/32", false},
+        {"", "lo,docker0", true},
+        {"eth", "", false},
+        {"10.1.2/24", "", false},
+    };
+    struct mmul_address address;
+    assert_true(mmul_address_parse("10.1.2.3", 24, &address));
+    strcpy(address.interface, "eth0");
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        struct mmul_settings settings = {.agent = ""};
+        strcpy(settings.include, cases[c].include);
+        strcpy(settings.exclude, cases[c].exclude);
+        if (mmul_settings_allow(&settings, &address) != cases[c].allowed)
+            fail_msg("include '%s' exclude '%s'", cases[c].include, cases[c].exclude);
+    }
+    assert_false(mmul_address_parse("10.1.2", 24, &address));
+    assert_false(mmul_address_parse("10.1.2.3", 33, &address));
+    assert_false(mmul_address_parse("node1", 24, &address));
+}
+
+// ------------------------------------------------------------------------------------------- judge
+
+// A machine that is well; `changes` is JSON that replaces fields.
+static json_t *facts_with(const char *changes) {
+    json_t *facts = json_pack(
+        "{s:s,s:s,s:s,s:b,s:i,s:i,s:I,s:I,s:I,s:s,s:s,s:I,s:s,s:s,s:s,s:[],s:[],s:[],s:[]}",
+        "version", MMUL_VERSION, "mpi", "Open MPI v4.1.4", "machine", "x86_64", "is_root", 0,
+        "cores", 4, "machine_cores", 4, "memory_available_bytes", (json_int_t)8 << 30,
+        "shared_memory_available_bytes", (json_int_t)4 << 30, "temporary_available_bytes",
+        (json_int_t)4 << 30, "temporary", "/tmp", "folder", "/data", "folder_available_bytes",
+        (json_int_t)4 << 30, "folder_problem", "", "orted", "/usr/bin/orted", "firewall",
+        "iptables", "devices", "driver_warnings", "cards", "addresses");
+    json_t *given = json_loads(changes, 0, NULL);
+    assert_non_null(facts);
+    assert_non_null(given);
+    json_object_update(facts, given);
+    json_decref(given);
+    return facts;
+}
+
+// Findings of the second of two machines, whose facts differ from a good one's by `changes`.
+static json_t *judge_second(const char *changes, int slots, double clock,
+                            struct mmul_machine *said) {
+    struct mmul_machine machines[] = {
+        {.name = "first", .place = -1, .facts = facts_with("{}")},
+        {.name = "node", .place = 0, .line = 7, .slots = slots, .clock_difference_seconds = clock},
+    };
+    struct mmul_visit visit = {.machines = machines, .machine_count = 2};
+    struct mmul_settings settings = {.keepalive = "5"};
+    struct mmul_judgement judgement = {.visit = &visit,
+                                       .settings = &settings,
+                                       .hostfile = "hosts",
+                                       .limit_seconds = 5,
+                                       .findings = json_array()};
+    strcpy(visit.agent.shown, "ssh");
+    visit.agent.count = 1;
+    if (said != NULL)
+        machines[1] = *said;
+    else
+        machines[1].facts = facts_with(changes);
+    mmul_judge_machine(&judgement, &machines[1]);
+    json_decref(machines[0].facts);
+    json_decref(machines[1].facts);
+    return judgement.findings;
+}
+
+static void expect_one(json_t *findings, const char *what, const char *fix) {
+    if (json_array_size(findings) != 1)
+        fail_msg("expected one finding, '%s', found %zu", what, json_array_size(findings));
+    const json_t *finding = json_array_get(findings, 0);
+    assert_string_equal(mmul_facts_text(finding, "machine"), "node");
+    assert_string_equal(mmul_facts_text(finding, "what"), what);
+    assert_string_equal(mmul_facts_text(finding, "fix"), fix);
+    json_decref(findings);
+}
+
+#define CARD                                                                         \
+    "\"cards\": [{\"address\": \"0000:65:00.0\", \"vendor\": \"AMD\", \"package\": " \
+    "\"mesa-opencl-icd\"}]"
+
+static const struct {
+    const char *changes;
+    int slots;
+    double clock;
+    const char *what, *fix;
+} findings[] = {
+    {"{\"version\": \"0.0.9\"}", 1, 0, "mpimatmul there is '0.0.9', here '" MMUL_VERSION "'",
+     "scp mpimatmul_" MMUL_VERSION "_*.deb node:/tmp && ssh node sudo apt-get install --yes "
+     "--allow-downgrades /tmp/mpimatmul_" MMUL_VERSION "_*.deb   # the package of 'make deb', or "
+     "build it there, at the same path as here"},
+    {"{\"mpi\": \"Open MPI v5.0.1\"}", 1, 0,
+     "the MPI library there is 'Open MPI v5.0.1', here 'Open MPI v4.1.4'",
+     "ssh node sudo apt-get install --yes openmpi-bin libopenmpi3"},
+    {"{\"machine\": \"aarch64\"}", 1, 0, "the processor there is 'aarch64', here 'x86_64'",
+     "ssh node uname -m   # take it out of the hostfile: like machines only"},
+    {"{\"orted\": \"\"}", 1, 0, "Open MPI's daemon orted is not on the PATH of commands there",
+     "ssh node sudo apt-get install --yes openmpi-bin   # or mpirun --prefix FOLDER"},
+    {"{\"memory_available_bytes\": 104857600}", 1, 0,
+     "100.0 MiB of memory are available, expected at least 256.0 MiB",
+     "ssh node ps -eo rss,pid,user,comm --sort=-rss   # end what is not needed"},
+    {"{\"shared_memory_available_bytes\": 67108864}", 1, 0,
+     "64.0 MiB of shared memory are free in /dev/shm, expected at least 128.0 MiB",
+     "ssh node sudo mount -o remount,size=50% /dev/shm   # a container: docker run --shm-size=8g"},
+    {"{\"temporary\": \"/nowhere\", \"temporary_available_bytes\": -1}", 1, 0,
+     "no room for Open MPI's session in '/nowhere', expected at least 16.0 MiB",
+     "ssh node mkdir -p -m 1777 '/nowhere'   # or export TMPDIR=/tmp"},
+    {"{\"folder_problem\": \"Permission denied\", \"folder_available_bytes\": -1}", 1, 0,
+     "rank 0 cannot write results to '/data' there: Permission denied",
+     "ssh node mkdir -p '/data'   # or work in a folder that is there and yours"},
+    {"{\"folder_available_bytes\": 1048576}", 1, 0,
+     "1.0 MiB are free in '/data', where rank 0 writes, expected at least 64.0 MiB",
+     "ssh node df -h '/data'   # make room, or give mul -o another folder"},
+    {"{\"driver_warnings\": [\"OpenCL driver 'libx.so' (/etc/OpenCL/vendors/x.icd) crashed (signal "
+     "11) while listing its devices: not used\"]}",
+     1, 0,
+     "OpenCL driver 'libx.so' (/etc/OpenCL/vendors/x.icd) crashed (signal 11) while listing its "
+     "devices: not used",
+     "ssh node sudo mv '/etc/OpenCL/vendors/x.icd' '/etc/OpenCL/vendors/x.icd.off'"},
+    {"{" CARD "}", 1, 0, "the AMD card at 0000:65:00.0 has no OpenCL driver",
+     "ssh node sudo apt-get install --yes mesa-opencl-icd"},
+    {"{}", 5, 0, "5 slots, but 4 cores and 0 GPUs: ranks would share cores",
+     "sed -i '7s/slots *= *[0-9]*/slots=1/' 'hosts'"},
+    {"{}", 1, 35.25, "its clock is 35.2 s ahead, expected at most 2 s",
+     "ssh node sudo timedatectl set-ntp true"},
+    {"{}", 1, -3, "its clock is 3.0 s behind, expected at most 2 s",
+     "ssh node sudo timedatectl set-ntp true"},
+};
+
+static void test_findings(void **state) {
+    (void)state;
+    for (size_t f = 0; f < sizeof findings / sizeof findings[0]; f++)
+        expect_one(judge_second(findings[f].changes, findings[f].slots, findings[f].clock, NULL),
+                   findings[f].what, findings[f].fix);
+}
+
+static void test_no_findings(void **state) {
+    (void)state;
+    static const char *const good[] = {
+        "{}",
+        "{\"more\": [1]}",
+        "{" CARD ", \"devices\": [{\"is_gpu\": true, \"usable\": true}]}",
+        "{\"cards\": [{\"address\": \"0000:00:02.0\", \"vendor\": \"Intel\"}]}",
+    };
+    for (size_t g = 0; g < sizeof good / sizeof good[0]; g++) {
+        json_t *found = judge_second(good[g], 4, 1.9, NULL);
+        assert_int_equal(json_array_size(found), 0);
+        json_decref(found);
+    }
+}
+
+// What ssh says when it gives up, and what helps against it.
+static void test_unreached(void **state) {
+    (void)state;
+    static const struct {
+        int detail;
+        const char *words, *fix;
+    } cases[] = {
+        {255, "me@node: Permission denied (publickey).", "ssh-copy-id node"},
+        {255, "Host key verification failed.", "ssh-keyscan node >> ~/.ssh/known_hosts"},
+        {255, "ssh: Could not resolve hostname node: Name or service not known",
+         "getent hosts node   # add its address to /etc/hosts, or correct the hostfile"},
+        {1, "no idea", "ssh node true   # must end by itself, without a question and a word"},
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        struct mmul_machine said = {
+            .name = "node", .end = MMUL_VISIT_ENDED, .detail = cases[c].detail};
+        char what[400];
+        strcpy(said.words, cases[c].words);
+        snprintf(what, sizeof what, "cannot be reached: 'ssh node' ended with code %d: %s",
+                 said.detail, said.words);
+        expect_one(judge_second("{}", 1, 0, &said), what, cases[c].fix);
+    }
+}
+
+// ----------------------------------------------------------------------------------------- network
+
+// Two machines of two networks; links from one to the other and back over each.
+struct two {
+    struct mmul_machine machines[2];
+    struct mmul_link links[4];
+    struct mmul_visit visit;
+    struct mmul_settings settings;
+    struct mmul_judgement judgement;
+};
+
+static void two_init(struct two *two, const char *firewall) {
+    *two = (struct two){.settings = {.keepalive = "5"}};
+    for (int m = 0; m < 2; m++) {
+        json_t *facts = facts_with("{}");
+        snprintf(two->machines[m].name, sizeof two->machines[m].name, "node%d", m + 1);
+        json_object_set_new(facts, "firewall", json_string(firewall));
+        for (int n = 0; n < 2; n++) {
+            char text[16], interface[16];
+            struct mmul_link *link = &two->links[2 * n + m]; // to this machine
+            snprintf(text, sizeof text, "10.%d.0.%d", n, m + 1);
+            snprintf(interface, sizeof interface, "eth%d", n);
+            json_array_append_new(
+                json_object_get(facts, "addresses"),
+                json_pack("{s:s,s:s,s:i}", "interface", interface, "address", text, "prefix", 24));
+            *link = (struct mmul_link){.from = 1 - m,
+                                       .to = m,
+                                       .is_common = true,
+                                       .tested = true,
+                                       .received = true,
+                                       .connect_seconds = 1e-4,
+                                       .bytes_per_second = 1e9};
+            assert_true(mmul_address_parse(text, 24, &link->target));
+            strcpy(link->target.interface, interface);
+        }
+        two->machines[m].facts = facts;
+    }
+    two->visit = (struct mmul_visit){
+        .machines = two->machines, .machine_count = 2, .links = two->links, .link_count = 4};
+    strcpy(two->visit.agent.shown, "ssh");
+    two->judgement = (struct mmul_judgement){
+        .visit = &two->visit, .settings = &two->settings, .findings = json_array()};
+}
+
+static void expect_network(struct two *two, const char *what, const char *fix) {
+    mmul_judge_network(&two->judgement);
+    assert_int_equal(json_array_size(two->judgement.findings), what != NULL);
+    const json_t *finding = json_array_get(two->judgement.findings, 0);
+    if (what != NULL) {
+        assert_string_equal(mmul_facts_text(finding, "what"), what);
+        assert_string_equal(mmul_facts_text(finding, "fix"), fix);
+    }
+    json_decref(two->judgement.findings);
+    json_decref(two->machines[0].facts);
+    json_decref(two->machines[1].facts);
+}
+
+static void close_link(struct mmul_link *link, int errnum, double connect_seconds) {
+    link->errnum = errnum;
+    link->received = false;
+    link->connect_seconds = connect_seconds;
+    link->bytes_per_second = 0;
+}
+
+static void test_network_good(void **state) {
+    (void)state;
+    struct two two;
+    two_init(&two, "ufw");
+    two.links[2].bytes_per_second = two.links[3].bytes_per_second = 3e8; // slower, but worth it
+    expect_network(&two, NULL, NULL);
+}
+
+// One direction of the only network: the firewall of the machine that is not reached.
+static void test_one_way(void **state) {
+    (void)state;
+    static const struct {
+        const char *firewall, *fix;
+    } cases[] = {
+        {"ufw", "ssh node2 sudo ufw allow from 10.0.0.1 proto tcp"},
+        {"firewall-cmd", "ssh node2 sudo firewall-cmd --zone=trusted --add-source=10.0.0.1"},
+        {"iptables", "ssh node2 sudo iptables -I INPUT -p tcp -s 10.0.0.1 -j ACCEPT"},
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        struct two two;
+        two_init(&two, cases[c].firewall);
+        two.visit.link_count = 2;
+        close_link(&two.links[1], ETIMEDOUT, 0);
+        expect_network(&two,
+                       "node1 and node2 do not reach each other every way: node1 to 10.0.0.2 "
+                       "(node2): no answer",
+                       cases[c].fix);
+    }
+}
+
+static void test_closed_network(void **state) {
+    (void)state;
+    struct two two;
+    two_init(&two, "ufw");
+    close_link(&two.links[2], ECONNREFUSED, 0);
+    close_link(&two.links[3], ETIMEDOUT, 0);
+    expect_network(&two,
+                   "node1 and node2 do not reach each other every way: node2 to 10.1.0.1 (node1): "
+                   "Connection refused; node1 to 10.1.0.2 (node2): no answer",
+                   "export OMPI_MCA_btl_tcp_if_include=10.0.0.0/24 "
+                   "OMPI_MCA_oob_tcp_if_include=10.0.0.0/24");
+    two_init(&two, "ufw");
+    two.visit.link_count = 2;
+    close_link(&two.links[1], ETIMEDOUT, 0.001);
+    strcpy(two.links[1].interface, "eth0");
+    expect_network(&two,
+                   "node1 and node2 do not reach each other every way: node1 to 10.0.0.2 (node2): "
+                   "connected, but bytes do not come through",
+                   "sudo ip link set eth0 mtu 1500   # the same on all machines");
+}
+
+static void test_slow_network(void **state) {
+    (void)state;
+    struct two two;
+    two_init(&two, "ufw");
+    two.links[2].bytes_per_second = two.links[3].bytes_per_second = 1 << 21;
+    two.links[0].bytes_per_second = two.links[1].bytes_per_second = 1 << 30;
+    expect_network(
+        &two,
+        "network 10.1.0.0/24 (eth1 on node1) carries 2.0 MiB/s where 10.0.0.0/24 carries "
+        "1.0 GiB/s, and Open MPI uses both",
+        "export OMPI_MCA_btl_tcp_if_include=10.0.0.0/24");
+}
+
+static void test_no_common_network(void **state) {
+    (void)state;
+    struct two two;
+    two_init(&two, "ufw");
+    two.visit.link_count = 0;
+    strcpy(two.settings.include, "eth9");
+    expect_network(&two,
+                   "node1 and node2 have no IPv4 address at which one could reach the other: "
+                   "btl_tcp_if_include leaves none",
+                   "unset OMPI_MCA_btl_tcp_if_include");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_hostfile),     cmocka_unit_test(test_hostfile_refusals),
+        cmocka_unit_test(test_settings),     cmocka_unit_test(test_interfaces),
+        cmocka_unit_test(test_findings),     cmocka_unit_test(test_no_findings),
+        cmocka_unit_test(test_unreached),    cmocka_unit_test(test_network_good),
+        cmocka_unit_test(test_one_way),      cmocka_unit_test(test_closed_network),
+        cmocka_unit_test(test_slow_network), cmocka_unit_test(test_no_common_network),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
