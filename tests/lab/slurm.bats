@@ -143,6 +143,18 @@ expect_failed_job() {
     [[ "$description" == *"TresPerNode=gres:gpu:1"* ]]
 }
 
+@test "on nodes shared with others: the cores that --cpus-per-task asks for" {
+    sed -i -e "s/^#SBATCH --exclusive/#SBATCH --cpus-per-task=$(slurm_shape CPUs)/" \
+        -e 's/^#SBATCH --mem=0/#SBATCH --mem=200M/' job.sbatch
+    for launcher in mpirun srun; do
+        submit --nodes=2 LAUNCH=$launcher
+        expect_status 0
+        [[ "$description" == *"mem=400M,node=2,"* && "$description" == *"OverSubscribe=OK"* ]]
+        expect_product C.bin
+        expect_report "C.bin.report.$job.json" 2 2
+    done
+}
+
 @test "options come as variables" {
     "$MPIMATMUL" gen B.bin --dims 47x83 --kind integer --seed 2
     submit MPIMATMUL_TRANSPOSE_B=on
