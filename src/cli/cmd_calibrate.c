@@ -40,7 +40,8 @@ const struct command mmul_command_calibrate = {
         "Takes seconds, and more on slow devices. Each host's speeds go to a file of its own,\n"
         "$XDG_CACHE_HOME/mpimatmul/HOST.json, else ~/.cache/mpimatmul/HOST.json. mul and plan\n"
         "use them for the same host, device, driver, version, cores and threads; where one is\n"
-        "missing, all are measured briefly, and not stored. --verbose there says which.\n",
+        "missing, all are measured briefly, and not stored. --verbose there says which.\n"
+        "Sizes whose times, repeated, did not agree are listed as unstable.\n",
     .options = options,
     .needs_mpi = true,
     .run = run,

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// One device, timed. A time is a median of a few, taken after a first one that does not count, so
-// that neither first touch nor the choice of a kernel is in it. Each of them is the mean of as many
-// operations as fill a span: a process that gets a part of its cores only (a quota of its control
-// group, other programs) runs at full speed for milliseconds, but not for long.
+// One device, timed. A first time does not count, so that neither first touch nor the choice of a
+// kernel is in it; then times are taken until the two shortest agree, because whatever else the
+// machine does only makes them longer. Each of them is the mean of as many operations as fill a span:
+// a process that gets a part of its cores only (a quota of its control group, other programs) runs at
+// full speed for milliseconds, but not for long.
 #include "exec/measure.h"
 
 #include <string.h>
@@ -13,17 +14,23 @@
 #include "base/memory.h"
 #include "base/random.h"
 
-enum { REPEATS_MOST = 5, TRANSFER_COLS = 1024, TRANSFER_ROWS = 256, TRANSFER_ROWS_MOST = 16384 };
+enum { REPEATS_MOST = 10, TRANSFER_COLS = 1024, TRANSFER_ROWS = 256, TRANSFER_ROWS_MOST = 16384 };
 
+// `patience`: more times than `repeats` are only taken within that, and a size again within three.
 // `enough`: a time this long is told from launching and from the clock. `most`: no size is tried
 // that is expected to take longer.
 // `enough_host_seconds`: the same where a device works in host memory, as fast at any size.
 static const struct depth {
-    int repeats;
+    int repeats, repeats_most;
+    double patience_seconds;
     double span_seconds;
     double enough_seconds, enough_host_seconds, most_seconds;
     double enough_transfer_seconds;
-} brief = {3, 0.01, 0.02, 0.002, 0.1, 0.005}, thorough = {REPEATS_MOST, 0.05, 1e9, 1e9, 2, 0.02};
+} brief = {3, 6, 0.5, 0.01, 0.02, 0.002, 0.1, 0.005},
+  thorough = {5, REPEATS_MOST, 5, 0.05, 1e9, 1e9, 2, 0.02};
+
+// Times agree, and a size is as fast as a smaller one, within these.
+static const double AGREEMENT = 1.1, LARGEST_DROP = 0.85;
 
 // What is timed: a product of squares of side n, or a transfer of rows x TRANSFER_COLS.
 struct work {
@@ -78,17 +85,34 @@ static enum mmul_status time_span(const struct work *w, double span_seconds, tim
     return MMUL_OK;
 }
 
+// The mean of the two shortest times, as soon as they agree; the median when they never do.
 static enum mmul_status time_operation(const struct work *w, const struct depth *depth,
-                                       timed operation, double *median, struct mmul_error *err) {
-    double seconds[REPEATS_MOST];
+                                       timed operation, double *taken, bool *unstable,
+                                       struct mmul_error *err) {
+    double seconds[REPEATS_MOST], first = 0, second = 0;
+    bool agree = false;
     enum mmul_status status = time_span(w, 0, operation, &seconds[0], err);
-    for (int i = 0; status == MMUL_OK && i < depth->repeats; i++)
-        status = time_span(w, depth->span_seconds, operation, &seconds[i], err);
+    int count = 0;
+    double late = mmul_clock_now() + depth->patience_seconds;
+    while (status == MMUL_OK && (count < depth->repeats || (!agree && count < depth->repeats_most &&
+                                                            mmul_clock_now() < late))) {
+        double now = 0;
+        status = time_span(w, depth->span_seconds, operation, &now, err);
+        seconds[count++] = now;
+        if (count == 1 || now < first) {
+            second = count == 1 ? now : first;
+            first = now;
+        } else if (count == 2 || now < second) {
+            second = now;
+        }
+        agree = second <= AGREEMENT * first;
+    }
     if (status != MMUL_OK)
         return status;
-    *median = mmul_median(seconds, depth->repeats);
-    if (!(*median > 1e-9)) // the clock's own grain
-        *median = 1e-9;
+    *taken = agree ? (first + second) / 2 : mmul_median(seconds, count);
+    *unstable = *unstable || !agree;
+    if (!(*taken > 1e-9)) // the clock's own grain
+        *taken = 1e-9;
     return MMUL_OK;
 }
 
@@ -131,12 +155,12 @@ static enum mmul_status create_squares(struct work *w, struct mmul_error *err) {
 }
 
 static enum mmul_status time_squares(struct mmul_device *device, int64_t n,
-                                     const struct depth *depth, double *seconds,
+                                     const struct depth *depth, double *seconds, bool *unstable,
                                      struct mmul_error *err) {
     struct work w = {.device = device, .n = n};
     enum mmul_status status = create_squares(&w, err);
     if (status == MMUL_OK)
-        status = time_operation(&w, depth, multiply, seconds, err);
+        status = time_operation(&w, depth, multiply, seconds, unstable, err);
     work_fini(&w);
     return status;
 }
@@ -160,15 +184,45 @@ static enum mmul_status obey_quota(struct mmul_device *device, const struct dept
     const struct depth whole = {.repeats = 1, .span_seconds = 3 * period_seconds};
     int64_t n = (int64_t)MMUL_SPEED_SMALLEST << (speed->measured_points - 1);
     double seconds;
+    bool alone; // one time agrees with none
     if (!(whole.span_seconds > depth->span_seconds))
         return MMUL_OK;
-    enum mmul_status status = time_squares(device, n, &whole, &seconds, err);
+    enum mmul_status status = time_squares(device, n, &whole, &seconds, &alone, err);
     if (status != MMUL_OK)
         return status;
     double flops = 2.0 * (double)n * (double)n * (double)n / seconds;
     for (int i = 0; i < MMUL_SPEED_POINTS; i++)
         if (i >= speed->measured_points - 1 || speed->flops[i] > flops)
             speed->flops[i] = flops;
+    speed->unstable = 0; // a quota makes them so, and has been measured now
+    return MMUL_OK;
+}
+
+// One size, whose rate is flops[point]. A larger size is hardly ever slower: then it is timed again,
+// and the shortest time counts.
+static enum mmul_status measure_size(struct mmul_device *device, int point,
+                                     const struct depth *depth, struct mmul_speed *speed,
+                                     double *seconds, struct mmul_error *err) {
+    enum { TIMES = 3 };
+    const int64_t n = (int64_t)MMUL_SPEED_SMALLEST << point;
+    const double flop = 2.0 * (double)n * (double)n * (double)n;
+    bool drops = true, unstable = false;
+    double late = mmul_clock_now() + TIMES * depth->patience_seconds;
+    for (int i = 0; i == 0 || (drops && i < TIMES && mmul_clock_now() < late); i++) {
+        double now;
+        bool now_unstable = false;
+        enum mmul_status status = time_squares(device, n, depth, &now, &now_unstable, err);
+        if (status != MMUL_OK)
+            return status;
+        if (i == 0 || now < *seconds) {
+            *seconds = now;
+            unstable = now_unstable;
+        }
+        drops = point > 0 && flop / *seconds < LARGEST_DROP * speed->flops[point - 1];
+    }
+    speed->flops[point] = flop / *seconds;
+    if (drops || unstable)
+        speed->unstable |= 1U << point;
     return MMUL_OK;
 }
 
@@ -183,10 +237,10 @@ static enum mmul_status measure_products(struct mmul_device *device, const struc
         int64_t n = (int64_t)MMUL_SPEED_SMALLEST << points;
         if (points > 0 && !squares_fit(device, n, memory_bytes))
             break;
-        enum mmul_status status = time_squares(device, n, depth, &seconds, err);
+        enum mmul_status status = measure_size(device, points, depth, speed, &seconds, err);
         if (status != MMUL_OK)
             return status;
-        speed->flops[points++] = 2.0 * (double)n * (double)n * (double)n / seconds;
+        points++;
     } while (points < MMUL_SPEED_POINTS && seconds < enough && 8 * seconds <= depth->most_seconds);
     speed->measured_points = points;
     for (int i = points; i < MMUL_SPEED_POINTS; i++)
@@ -197,39 +251,48 @@ static enum mmul_status measure_products(struct mmul_device *device, const struc
 // -------------------------------------------------------------------------------------- transfers
 
 static enum mmul_status time_transfers(struct mmul_device *device, int64_t rows,
-                                       const struct depth *depth, double *up, double *down,
+                                       const struct depth *depth, struct mmul_speed *speed,
                                        struct mmul_error *err) {
+    const double bytes = (double)rows * TRANSFER_COLS * sizeof(float);
     struct work w = {.device = device, .rows = rows};
+    double up = 1, down = 1;
+    bool unstable = false;
     enum mmul_status status = allocate_host(&w, rows * TRANSFER_COLS, err);
     if (status == MMUL_OK)
         status = mmul_device_buffer_create(device, rows * TRANSFER_COLS, &w.a, err);
     if (status == MMUL_OK)
-        status = time_operation(&w, depth, upload, up, err);
+        status = time_operation(&w, depth, upload, &up, &unstable, err);
     if (status == MMUL_OK)
-        status = time_operation(&w, depth, download, down, err);
+        status = time_operation(&w, depth, download, &down, &unstable, err);
     work_fini(&w);
+    speed->upload_bytes_per_second = bytes / up;
+    speed->download_bytes_per_second = bytes / down;
+    speed->unstable &= ~MMUL_UNSTABLE_TRANSFERS;
+    speed->unstable |= unstable ? MMUL_UNSTABLE_TRANSFERS : 0;
     return status;
 }
 
+// Larger and larger blocks, until both ways together take long enough.
 static enum mmul_status measure_transfers(struct mmul_device *device, const struct depth *depth,
                                           int64_t memory_bytes, struct mmul_speed *speed,
                                           struct mmul_error *err) {
     struct mmul_device_info info;
-    const double row_bytes = TRANSFER_COLS * sizeof(float);
-    double up = 0, down = 0;
+    const int64_t row_bytes = TRANSFER_COLS * sizeof(float);
     mmul_device_describe(device, &info);
     int64_t most =
         mmul_smaller(memory_bytes, mmul_smaller(info.max_allocation_bytes, info.memory_bytes / 2)) /
-        (int64_t)row_bytes;
+        row_bytes;
+    bool is_enough = false;
     for (int64_t rows = TRANSFER_ROWS;
-         rows == TRANSFER_ROWS || (rows <= TRANSFER_ROWS_MOST && rows <= most &&
-                                   up + down < 2 * depth->enough_transfer_seconds);
+         rows == TRANSFER_ROWS || (rows <= TRANSFER_ROWS_MOST && rows <= most && !is_enough);
          rows *= 4) {
-        enum mmul_status status = time_transfers(device, rows, depth, &up, &down, err);
+        const double bytes = (double)(rows * row_bytes);
+        enum mmul_status status = time_transfers(device, rows, depth, speed, err);
         if (status != MMUL_OK)
             return status;
-        speed->upload_bytes_per_second = (double)rows * row_bytes / up;
-        speed->download_bytes_per_second = (double)rows * row_bytes / down;
+        is_enough =
+            bytes / speed->upload_bytes_per_second + bytes / speed->download_bytes_per_second >=
+            2 * depth->enough_transfer_seconds;
     }
     return MMUL_OK;
 }
@@ -240,6 +303,7 @@ enum mmul_status mmul_measure_device(struct mmul_device *device,
     const struct depth *depth = request->thorough ? &thorough : &brief;
     struct mmul_speed measured = *speed;
     measured.upload_bytes_per_second = measured.download_bytes_per_second = 0;
+    measured.unstable = 0;
     enum mmul_status status =
         measure_products(device, depth, request->memory_bytes, &measured, err);
     if (status == MMUL_OK && request->period_seconds > 0)
@@ -253,10 +317,13 @@ enum mmul_status mmul_measure_device(struct mmul_device *device,
 
 enum mmul_status mmul_measure_square(struct mmul_device *device, int64_t n, int64_t memory_bytes,
                                      double *seconds, struct mmul_error *err) {
-    const struct depth depth = {.repeats = 3, .span_seconds = thorough.span_seconds};
+    const struct depth depth = {
+        .repeats = 3, .repeats_most = 6, .span_seconds = thorough.span_seconds};
+    bool unstable = false;
     *seconds = 0;
-    return squares_fit(device, n, memory_bytes) ? time_squares(device, n, &depth, seconds, err)
-                                                : MMUL_OK;
+    return squares_fit(device, n, memory_bytes)
+               ? time_squares(device, n, &depth, seconds, &unstable, err)
+               : MMUL_OK;
 }
 
 enum mmul_status mmul_measure_transfers(struct mmul_device *device, int64_t memory_bytes,

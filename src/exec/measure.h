@@ -7,15 +7,18 @@
 #include "model/cluster.h"
 
 struct mmul_measure_request {
-    bool thorough;        // every size, and the median of 5; else of 3, and no further than needed
+    bool thorough;        // every size, timed 5 times; else 3 times, and no further than needed
     int64_t memory_bytes; // most host memory that may be used; the smallest size is measured anyhow
     double period_seconds; // of a quota of processor time; 0: there is none
 };
 
 // Fills rates and transfers of `speed`; the rest of it stays. The device has been warmed up. Each
-// size is multiplied once before it is timed, on buffers that were written to; then medians of means
-// over 10 ms each, thoroughly 50 ms. With a quota the last size is timed once more, over three of
-// its periods where that is longer, and no size gets a higher rate.
+// size is multiplied once before it is timed, on buffers that were written to; then means over 10 ms,
+// thoroughly 50 ms, are taken until the two shortest agree within a tenth, or there are twice as many
+// or half a second (thoroughly 5 s) is over: then their median counts, and `unstable` says so, as it
+// does of a size that stays slower than a smaller one when it is timed again. With a quota the last
+// size is timed once more, over three of its periods where that is longer, and no size gets a higher
+// rate.
 // Briefly: sizes grow until a product takes 20 ms, or the next one would take more than 100 ms.
 // Thoroughly: while the next product is expected to take no more than 2 s. Sizes beyond, or too
 // large for the memory, get the last rate.
@@ -24,7 +27,7 @@ enum mmul_status mmul_measure_device(struct mmul_device *device,
                                      const struct mmul_measure_request *request,
                                      struct mmul_speed *speed, struct mmul_error *err);
 
-// Seconds of one product of squares of side n, the median of 3; 0 where they do not fit.
+// Seconds of one product of squares of side n, as above; 0 where they do not fit.
 enum mmul_status mmul_measure_square(struct mmul_device *device, int64_t n, int64_t memory_bytes,
                                      double *seconds, struct mmul_error *err);
 

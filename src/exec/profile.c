@@ -116,6 +116,7 @@ static void add_to(struct mmul_speed *sum, const struct mmul_speed *speed) {
     sum->upload_bytes_per_second += speed->upload_bytes_per_second;
     sum->download_bytes_per_second += speed->download_bytes_per_second;
     sum->warm_up_seconds += speed->warm_up_seconds;
+    sum->unstable |= speed->unstable;
     if (sum->measured_points > speed->measured_points)
         sum->measured_points = speed->measured_points;
 }

@@ -44,6 +44,7 @@ static void describe_self(struct mmul_run *run) {
     r->lines_recomputed = own->lines_recomputed + tail->lines_recomputed;
     r->blocks_recomputed = own->blocks_recomputed + tail->blocks_recomputed;
     r->speed_flops = info->speed_flops;
+    r->speed_unstable = (info->speed.unstable & ~MMUL_UNSTABLE_TRANSFERS) != 0;
 }
 
 static int64_t stack_bytes(struct mmul_shape shape, enum mmul_dtype dtype) {
@@ -103,6 +104,18 @@ static void list_unused(const struct mmul_cluster *cluster, struct mmul_text *un
     }
 }
 
+// What a run did in less time than that says little about a device.
+static const double TELLING_SECONDS = 0.05;
+
+// On all ranks alike: later runs of the context know better how fast a rank is.
+static void correct_speeds(struct mmul_cluster *cluster, const struct mmul_report *report) {
+    for (int i = 0; i < report->size; i++) {
+        const struct mmul_report_rank *r = &report->ranks[i];
+        if (r->compute_seconds >= TELLING_SECONDS && r->device_replacements == 0)
+            mmul_cluster_raise_speed(cluster, i, r->flops / r->compute_seconds);
+    }
+}
+
 enum mmul_status mmul_run_report(struct mmul_run *run, struct mmul_report **report,
                                  struct mmul_error *err) {
     struct mmul_context *context = run->context;
@@ -140,6 +153,7 @@ enum mmul_status mmul_run_report(struct mmul_run *run, struct mmul_report **repo
     made->network_bytes = network_bytes(plan) + run->tail_network_bytes;
     mmul_text_copy(made->faster, sizeof made->faster, plan->faster);
     add_ranks(made);
+    correct_speeds(context->cluster, made);
     list_unused(context->cluster, &made->unused);
     *report = made;
     return MMUL_OK;

@@ -176,6 +176,8 @@ static bool read_rates(json_t *rates, struct mmul_speed *speed) {
         if ((i < points && size != MMUL_SPEED_SMALLEST << i) ||
             !read_number(rate, "flops_per_second", 1, &speed->flops[i]))
             return false;
+        if (i < points && json_is_true(json_object_get(rate, "unstable")))
+            speed->unstable |= 1U << i;
     }
     speed->measured_points = points;
     return true;
@@ -283,8 +285,9 @@ enum mmul_status mmul_profile_load(const char *path, struct mmul_profile *profil
 static json_t *rates_json(const struct mmul_speed *speed) {
     json_t *rates = json_array();
     for (int i = 0; i < speed->measured_points; i++)
-        json_array_append_new(rates, json_pack("{s:i, s:f}", "size", MMUL_SPEED_SMALLEST << i,
-                                               "flops_per_second", speed->flops[i]));
+        json_array_append_new(rates, json_pack("{s:i, s:f, s:b}", "size", MMUL_SPEED_SMALLEST << i,
+                                               "flops_per_second", speed->flops[i], "unstable",
+                                               (speed->unstable & 1U << i) != 0));
     return rates;
 }
 

@@ -11,11 +11,13 @@ enum mmul_speed_origin { MMUL_SPEED_NONE, MMUL_SPEED_MEASURED, MMUL_SPEED_STORED
 // What was measured of a device: float32 gemm rate of cubes of side MMUL_SPEED_SMALLEST << i, and the
 // rates of its own transfers. 0: not measured, or (transfers) works in host memory.
 enum { MMUL_SPEED_POINTS = 5, MMUL_SPEED_SMALLEST = 256 };
+#define MMUL_UNSTABLE_TRANSFERS (1U << MMUL_SPEED_POINTS)
 struct mmul_speed {
     double flops[MMUL_SPEED_POINTS]; // per second
     int measured_points;             // the rates behind these repeat the last of them
     double upload_bytes_per_second, download_bytes_per_second;
     double warm_up_seconds;
+    unsigned unstable; // a bit per size: repeated, its times did not agree; and one for transfers
     enum mmul_speed_origin origin; // by this process, or from the node's profile
     char date[24];                 // of the measurement: "2026-01-31T12:00:00Z"
 };
@@ -95,7 +97,12 @@ void mmul_cluster_print_speeds(const struct mmul_cluster *cluster, FILE *stream)
 enum mmul_status mmul_cluster_speeds_json(const struct mmul_cluster *cluster, char **text,
                                           struct mmul_error *err);
 
+// The rank has computed faster than it was measured to be, which happens when the machine was busy
+// then: all its rates are raised in proportion. Slower ones change nothing.
+void mmul_cluster_raise_speed(struct mmul_cluster *cluster, int rank, double flops_per_second);
+
 // "stored profiles, measured 2026-01-31T12:00:00Z" (the oldest), "measured now" or "not measured";
-// of several nodes also "; links stored", "; links measured now" or "; links not measured".
+// then ", unstable" where sizes are; of several nodes also "; links stored", "; links measured now" or
+// "; links not measured".
 // Returns `text`.
 char *mmul_cluster_speed_origin(const struct mmul_cluster *cluster, char text[static 96]);

@@ -29,11 +29,13 @@ char *mmul_cluster_speed_origin(const struct mmul_cluster *cluster, char text[st
     static const char *const links[] = {"not measured", "measured now", "stored"};
     const char *oldest = NULL;
     int length;
+    unsigned unstable = 0;
     for (int rank = 0; rank < cluster->size; rank++) {
         const struct mmul_speed *speed = &cluster->ranks[rank].speed;
         if (speed->origin == MMUL_SPEED_STORED &&
             (oldest == NULL || strcmp(speed->date, oldest) < 0))
             oldest = speed->date;
+        unstable |= speed->unstable & ~MMUL_UNSTABLE_TRANSFERS;
     }
     if (!mmul_cluster_has_speeds(cluster))
         length = snprintf(text, 96, "not measured");
@@ -41,10 +43,21 @@ char *mmul_cluster_speed_origin(const struct mmul_cluster *cluster, char text[st
         length = snprintf(text, 96, "measured now");
     else
         length = snprintf(text, 96, "stored profiles, measured %s", oldest);
+    if (unstable != 0 && mmul_cluster_has_speeds(cluster))
+        length += snprintf(text + length, 96 - (size_t)length, ", unstable");
     if (cluster->node_count > 1)
         snprintf(text + length, 96 - (size_t)length, "; links %s",
                  links[cluster->nodes[0].links_origin]);
     return text;
+}
+
+void mmul_cluster_raise_speed(struct mmul_cluster *cluster, int rank, double flops_per_second) {
+    struct mmul_rank_info *info = &cluster->ranks[rank];
+    if (!(info->speed_flops > 0) || !(flops_per_second > info->speed_flops))
+        return;
+    for (int i = 0; i < MMUL_SPEED_POINTS; i++)
+        info->speed.flops[i] *= flops_per_second / info->speed_flops;
+    info->speed_flops = flops_per_second;
 }
 
 // ----------------------------------------------------------------------------------------- tables
@@ -81,6 +94,26 @@ static void print_devices(const struct mmul_cluster *cluster, FILE *stream) {
     mmul_text_fini(&table);
 }
 
+// "unstable: rank 1 on gpu07 at 4096, transfers"
+static void print_unstable(const struct mmul_cluster *cluster, FILE *stream) {
+    bool any = false;
+    for (int rank = 0; rank < cluster->size; rank++) {
+        const struct mmul_rank_info *r = &cluster->ranks[rank];
+        if (r->speed.unstable == 0)
+            continue;
+        fprintf(stream, "unstable: rank %d on %s at", rank, r->host);
+        for (int i = 0; i < MMUL_SPEED_POINTS; i++)
+            if ((r->speed.unstable & 1U << i) != 0)
+                fprintf(stream, " %d", MMUL_SPEED_SMALLEST << i);
+        fputs((r->speed.unstable & MMUL_UNSTABLE_TRANSFERS) != 0 ? " transfers\n" : "\n", stream);
+        any = true;
+    }
+    if (any)
+        fputs("repeated, these times did not agree, or a size stayed slower than a smaller one: "
+              "calibrate on idle machines\n",
+              stream);
+}
+
 static void add_link(struct mmul_text *table, const struct mmul_link *link) {
     if (link->bytes_per_second > 0)
         mmul_text_add(table, "\t%.3f\t%.0f", link->bytes_per_second * 8e-9,
@@ -106,6 +139,7 @@ static void print_links(const struct mmul_cluster *cluster, FILE *stream) {
 
 void mmul_cluster_print_speeds(const struct mmul_cluster *cluster, FILE *stream) {
     print_devices(cluster, stream);
+    print_unstable(cluster, stream);
     fputc('\n', stream);
     if (cluster->node_count > 1)
         print_links(cluster, stream);
@@ -123,8 +157,9 @@ void mmul_cluster_print_speeds(const struct mmul_cluster *cluster, FILE *stream)
 static json_t *rates_json(const struct mmul_speed *speed) {
     json_t *rates = json_array();
     for (int i = 0; i < speed->measured_points; i++)
-        json_array_append_new(rates, json_pack("{s:i, s:f}", "size", MMUL_SPEED_SMALLEST << i,
-                                               "flops_per_second", speed->flops[i]));
+        json_array_append_new(rates, json_pack("{s:i, s:f, s:b}", "size", MMUL_SPEED_SMALLEST << i,
+                                               "flops_per_second", speed->flops[i], "unstable",
+                                               (speed->unstable & 1U << i) != 0));
     return rates;
 }
 

@@ -58,6 +58,13 @@ static double efficiency(const struct mmul_report *report) {
     return sum > 0 ? total_rate(report) / sum : 0;
 }
 
+static bool is_unstable(const struct mmul_report *report) {
+    for (int i = 0; i < report->size; i++)
+        if (report->ranks[i].speed_unstable)
+            return true;
+    return false;
+}
+
 static const char *check_result(const struct mmul_report *report) {
     if (!report->verified)
         return "off";
@@ -139,7 +146,11 @@ static void print_totals(const struct mmul_report *report, FILE *stream) {
     if (report->size > 1)
         fprintf(stream, " (rank %d ended last)", report->last_rank);
     fprintf(stream, "  %.1f GFLOP/s", total_rate(report) * 1e-9);
-    if (eff > 0)
+    if (eff > 0 && is_unstable(report))
+        fputs("  (the devices' speeds were measured, but unstable)", stream);
+    else if (eff > 1)
+        fputs("  (more than the devices' measured speed)", stream);
+    else if (eff > 0)
         fprintf(stream, "  %.0f %% of the devices' measured speed", 100 * eff);
     if (report->predicted_seconds > 0)
         fprintf(stream, "  (predicted %.3f s)", report->predicted_seconds);
@@ -201,11 +212,11 @@ static json_t *rank_json(const struct mmul_report *report, int i) {
                   r->share, "warm_up_seconds", r->warm_up_seconds);
     add_phases(value, r);
     json_t *more = json_pack(
-        "{s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s}", "flops", r->flops,
-        "calibrated_flops_per_second", r->speed_flops, "products", (json_int_t)r->products,
-        "fallback_products", (json_int_t)r->fallback_products, "device_replacements",
-        (json_int_t)r->device_replacements, "lines_checked", (json_int_t)r->lines_checked,
-        "lines_wrong", (json_int_t)r->lines_wrong, "lines_recomputed",
+        "{s:f, s:f, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s}", "flops", r->flops,
+        "calibrated_flops_per_second", r->speed_flops, "speed_unstable", r->speed_unstable,
+        "products", (json_int_t)r->products, "fallback_products", (json_int_t)r->fallback_products,
+        "device_replacements", (json_int_t)r->device_replacements, "lines_checked",
+        (json_int_t)r->lines_checked, "lines_wrong", (json_int_t)r->lines_wrong, "lines_recomputed",
         (json_int_t)r->lines_recomputed, "note", r->note, "why", r->why);
     json_object_update(value, more);
     json_decref(more);

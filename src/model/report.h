@@ -29,6 +29,7 @@ struct mmul_report_rank {
     int64_t lines_checked, lines_wrong, lines_recomputed; // columns or rows of its blocks of C
     int64_t blocks_recomputed;                            // those with wrong lines
     double speed_flops;                  // measured before the run; 0: not measured
+    bool speed_unstable;                 // and that measurement did not repeat itself
     int64_t mapped_bytes, segment_bytes; // of its node, on leaders
 };
 

@@ -34,7 +34,8 @@ calibrated() {
 
 # The line of --verbose.
 expect_speeds() {
-    if ! grep -q -E -x -e "mpimatmul: speeds: $1" <<< "$stderr"; then
+    # How steady the machine is while others use it is not what is tested here.
+    if ! grep -q -E -x -e "mpimatmul: speeds: $1(, unstable)?" <<< "$stderr"; then
         echo "expected speeds: $1"
         show
         return 1
@@ -184,6 +185,21 @@ assert ranks[0]["end"] - ranks[0]["begin"] < 30
 END
     "$MPIMATMUL" mul A.bin B.bin -o D.bin --device cpu --quiet
     cmp C.bin D.bin
+}
+
+@test "a speed that a run exceeds is no percentage, and one that is unstable says so" {
+    calibrated
+    "$MPIMATMUL" gen S.bin --dims 700x700 --kind integer --seed 3 --quiet
+    set_speeds 1e6
+    program mul S.bin S.bin -o C.bin --device $slow
+    expect_status 0
+    grep -q -F "(more than the devices' measured speed)" <<< "$output"
+    [[ "$output" != *" % of the devices"* ]]
+    sed -i 's/"flops_per_second": 1000000.0}/"flops_per_second": 1e15, "unstable": true}/' "$profile"
+    program mul S.bin S.bin -o C.bin --device $slow --report report.json --verbose
+    grep -q -F "(the devices' speeds were measured, but unstable)" <<< "$output"
+    [[ "$stderr" == *"speeds: stored profiles, measured "*", unstable"* ]]
+    python <<< 'import json; assert json.load(open("report.json"))["ranks"][0]["speed_unstable"]'
 }
 
 @test "weights that are given are predicted with stored speeds, and without them measure nothing" {

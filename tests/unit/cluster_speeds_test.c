@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+//
+// Speeds of a cluster: what a run corrects, and what is said of where they are from.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "mpimatmul_local.h"
+
+#include "model/cluster.h"
+
+static struct mmul_cluster *create(void) {
+    struct mmul_cluster *cluster = NULL;
+    struct mmul_error err;
+    assert_int_equal(mmul_cluster_create(2, 1, 0, &cluster, &err), MMUL_OK);
+    for (int rank = 0; rank < 2; rank++) {
+        struct mmul_rank_info *info = &cluster->ranks[rank];
+        info->speed = (struct mmul_speed){.flops = {1e9, 2e9, 4e9, 4e9, 4e9},
+                                          .measured_points = 3,
+                                          .origin = MMUL_SPEED_MEASURED};
+        info->speed_flops = 4e9;
+    }
+    return cluster;
+}
+
+static void a_faster_run_raises_all_rates_of_its_rank(void **state) {
+    (void)state;
+    struct mmul_cluster *cluster = create();
+    mmul_cluster_raise_speed(cluster, 1, 12e9);
+    const struct mmul_speed *speed = &cluster->ranks[1].speed;
+    assert_true(speed->flops[0] == 3e9 && speed->flops[1] == 6e9 && speed->flops[2] == 12e9);
+    assert_true(speed->flops[4] == 12e9 && cluster->ranks[1].speed_flops == 12e9);
+    assert_true(cluster->ranks[0].speed.flops[0] == 1e9 && cluster->ranks[0].speed_flops == 4e9);
+    mmul_cluster_destroy(cluster);
+}
+
+static void a_slower_run_or_no_measurement_changes_nothing(void **state) {
+    (void)state;
+    struct mmul_cluster *cluster = create();
+    mmul_cluster_raise_speed(cluster, 0, 3.9e9);
+    assert_true(cluster->ranks[0].speed.flops[0] == 1e9 && cluster->ranks[0].speed_flops == 4e9);
+    cluster->ranks[1] = (struct mmul_rank_info){.speed_flops = 0};
+    mmul_cluster_raise_speed(cluster, 1, 1e9);
+    assert_true(cluster->ranks[1].speed.flops[0] == 0 && cluster->ranks[1].speed_flops == 0);
+    mmul_cluster_destroy(cluster);
+}
+
+static void unstable_sizes_are_said_and_transfers_are_not(void **state) {
+    (void)state;
+    struct mmul_cluster *cluster = create();
+    char text[96];
+    cluster->ranks[0].speed.unstable = MMUL_UNSTABLE_TRANSFERS;
+    assert_string_equal(mmul_cluster_speed_origin(cluster, text), "measured now");
+    cluster->ranks[1].speed.unstable = 4;
+    assert_string_equal(mmul_cluster_speed_origin(cluster, text), "measured now, unstable");
+    mmul_cluster_destroy(cluster);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_faster_run_raises_all_rates_of_its_rank),
+        cmocka_unit_test(a_slower_run_or_no_measurement_changes_nothing),
+        cmocka_unit_test(unstable_sizes_are_said_and_transfers_are_not),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
