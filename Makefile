@@ -282,6 +282,10 @@ bench-peers: $(PEERS) $(CUDA_PEER)
 bench: all bench-peers ## measure the cases of bench/README.md (BENCH="--quick small" for options and cases)
 	@bench/run --build $(BUILD) $(BENCH)
 
+.PHONY: gpu-kit
+gpu-kit: all bench-peers $(call tests_of,device) ## pack build/gpu-kit.tar.gz: tests and measures a card where nothing is installed
+	@BUILD=$(BUILD) bench/kit/pack build/gpu-kit.tar.gz
+
 # ---- Installing -------------------------------------------------------------------------------------------
 
 # FILES_NAME go to the folder that the variable NAME holds: one list for install and uninstall.

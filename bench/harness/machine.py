@@ -35,6 +35,15 @@ def require_memory(files_bytes, process_bytes):
         raise Refused(f"needs {files_bytes / 1e9:.1f} GB in /dev/shm, {room / 1e9:.1f} GB are free")
 
 
+def find_commit(root):
+    """Of the sources; a kit has no repository but a note."""
+    note = root / "COMMIT"
+    if note.exists():
+        return note.read_text().strip()
+    changed = git(root, "status", "--porcelain", "--untracked-files=no")
+    return (git(root, "rev-parse", "--short=10", "HEAD") or "unknown") + (" with changes" if changed else "")
+
+
 def git(root, *words):
     found = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True)
     return found.stdout.strip() if found.returncode == 0 else ""
@@ -42,11 +51,10 @@ def git(root, *words):
 
 def describe(root, program):
     """What a figure cannot be read without."""
-    changed = git(root, "status", "--porcelain", "--untracked-files=no")
     version = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.strip()
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
-        "commit": (git(root, "rev-parse", "--short=10", "HEAD") or "unknown") + (" with changes" if changed else ""),
+        "commit": find_commit(root),
         "version": version,
         "cpu": read_first("/proc/cpuinfo", "model name"),
         "cores": len(os.sched_getaffinity(0)),
