@@ -283,7 +283,7 @@ bench: all bench-peers ## measure the cases of bench/README.md (BENCH="--quick s
 	@bench/run --build $(BUILD) $(BENCH)
 
 .PHONY: gpu-kit
-gpu-kit: all bench-peers $(call tests_of,device) ## pack build/gpu-kit.tar.gz: tests and measures a card where nothing is installed
+gpu-kit: all bench-peers $(CHECK_device) ## pack build/gpu-kit.tar.gz, which tests and measures a card elsewhere
 	@BUILD=$(BUILD) bench/kit/pack build/gpu-kit.tar.gz
 
 # ---- Installing -------------------------------------------------------------------------------------------
