@@ -109,8 +109,9 @@ complete_in_bash() {
     [ -z "$(complete_in_bash mpimatmul mul --alpha '')" ]
 }
 
-@test "bash completes file names, as readline asks for them" {
+@test "bash completes names of files and folders, as readline asks for them" {
     touch 'left matrix.bin' right.bin
+    mkdir rights
     cat > ask.py << 'END'
 import os, pty, re, select, sys, time
 pid, terminal = pty.fork()
@@ -125,11 +126,17 @@ def read_until(pattern):
     return text
 os.write(terminal, f"source {sys.argv[1]}; echo rea''dy\n".encode())
 read_until("ready\r\n")
-os.write(terminal, b"mpimatmul mul le\trig\t--output C.bin --spl\t-r\tex\t\x01echo got: \x05; echo do''ne\n")
-print(re.search("^got: ([^\r\n]*)", read_until("done\r\n"), re.M)[1])
+for line in sys.argv[2:]:
+    os.write(terminal, line.replace("<tab>", "\t").encode() + b"\x01echo got: \x05; echo do''ne\n")
+    print(re.search("^got: ([^\r\n]*)", read_until("done\r\n"), re.M)[1])
 END
-    run "$PYTHON" ask.py "$ROOT/usr/local/share/bash-completion/completions/mpimatmul"
-    [ "$output" = "mpimatmul mul left matrix.bin right.bin --output C.bin --split-rule exact" ]
+    run "$PYTHON" ask.py "$ROOT/usr/local/share/bash-completion/completions/mpimatmul" \
+        'mpimatmul mul le<tab>right.<tab>--output C.bin --spl<tab>-r<tab>ex<tab>' \
+        'mpimatmul split --shard-dir ri<tab>' 'mpimatmul mul --alpha le<tab>' 'mpimatmul mul --report=le<tab>'
+    expect_line 'mpimatmul mul left matrix.bin right.bin --output C.bin --split-rule exact'
+    expect_line 'mpimatmul split --shard-dir rights/'
+    expect_line 'mpimatmul mul --alpha le'
+    expect_line 'mpimatmul mul --report=left matrix.bin'
 }
 
 @test "zsh completes commands, options and values" {

@@ -18,6 +18,7 @@ slurm_find_missing() {
     for program in slurmctld slurmd munged sbatch srun scancel sinfo unshare; do
         command -v $program > /dev/null || SLURM_MISSING="lab: no $program"
     done
+    [ -n "$SLURM_MISSING" ] || unshare --uts true 2> /dev/null || SLURM_MISSING="lab: no host names for nodes"
     # slurmd gives out all processors of the machine, whatever this process may use.
     [ -n "$SLURM_MISSING" ] || [ "$(slurm_shape CPUs)" -eq "$(count_processors)" ] ||
         SLURM_MISSING="lab: not every processor may be used"
