@@ -339,6 +339,10 @@ struct mmul_device_info {
     char reason[128]; // why `auto` does not choose it; "" when usable
 };
 
+// Is the process's address space large enough for the library and the threads that OpenBLAS has begun
+// to start when it was loaded? Where it is not they wait for ever. Fails with MMUL_ERR_SYSTEM.
+MMUL_API enum mmul_status mmul_process_check(struct mmul_error *err);
+
 // What a look at the machine's OpenCL drivers found.
 struct mmul_probe;
 

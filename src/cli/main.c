@@ -12,9 +12,11 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "cli/command.h"
+#include "cli/failure.h"
 #include "cli/help.h"
 #include "cli/interrupt.h"
 #include "cli/print.h"
@@ -28,6 +30,22 @@ static void keep_standard_streams(void) {
             abort();
     signal(SIGPIPE, SIG_IGN); // a closed pipe and a file limit are write errors with our code
     signal(SIGXFSZ, SIG_IGN);
+}
+
+// Open MPI prints a page of text and exits when files run out while it starts. A soft limit is ours
+// to raise.
+static enum mmul_status check_open_files(struct mmul_error *err) {
+    enum { NEEDED = 32, ENOUGH = 1024 };
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= ENOUGH)
+        return MMUL_OK;
+    limit.rlim_cur = limit.rlim_max < ENOUGH ? limit.rlim_max : ENOUGH;
+    (void)setrlimit(RLIMIT_NOFILE, &limit); // what it may be from now on is what it is
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= NEEDED)
+        return MMUL_OK;
+    return mmul_cli_fail(err, MMUL_ERR_SYSTEM,
+                         "%lld open files are allowed (ulimit -n), at least %d are needed",
+                         (long long)limit.rlim_cur, NEEDED);
 }
 
 // One line, whatever is in a file's name.
@@ -117,6 +135,8 @@ static int run_call(int argc, char **argv, const struct launcher *launcher) {
     if (call.options.values[OPT_PROBE].number != 0)
         return run_alone(&call, &err); // started by a doctor, which may itself be of a job
     bool is_local = call.command != NULL && !call.command->needs_mpi;
+    if (err.status == MMUL_OK && !is_local && check_open_files(&err) == MMUL_OK)
+        err.status = mmul_process_check(&err);
     if (is_local && !launcher->is_several && !launcher->is_first)
         return EXIT_SUCCESS; // nobody can be asked what the others do
     if ((is_local && !launcher->is_several) || (err.status != MMUL_OK && !launcher->is_present))
@@ -140,8 +160,7 @@ static int answer(const char *question, int code, const struct launcher *launche
                                                       : code;
 }
 
-int main(int argc, char **argv) {
-    keep_standard_streams();
+static int run(int argc, char **argv) {
     const struct launcher launcher = mmul_launcher_find();
     const bool is_asked = launcher.is_first || launcher.is_mixed;
     mmul_interrupt_begin(launcher.is_first);
@@ -149,7 +168,17 @@ int main(int argc, char **argv) {
         return answer("--help", is_asked ? print_help(argv[1]) : EXIT_SUCCESS, &launcher);
     if (asks_for_version(argc, argv))
         return answer("--version", is_asked ? print_version() : EXIT_SUCCESS, &launcher);
-    int code = run_call(argc, argv, &launcher);
+    return run_call(argc, argv, &launcher);
+}
+
+int main(int argc, char **argv) {
+    struct mmul_error no_room;
+    keep_standard_streams();
+    int code = run(argc, argv);
+    if (mmul_process_check(&no_room) != MMUL_OK) {
+        fflush(NULL);
+        _exit(code); // a thread of OpenBLAS may be stuck, and its library would wait for it
+    }
 #ifdef MMUL_DEBUG
     assert(mmul_live_bytes() == 0); // on failures too
 #endif

@@ -4,12 +4,10 @@
 // OpenBLAS counts in int: a size or a row distance beyond that is worked off in blocks, the ones
 // whose row distance is too large having a single stored row, so that the distance does not matter.
 // Does not bind threads (host/topology) and does not choose their number: it is told.
-#include "device/host_buffer.h"
-#include "device/registry.h"
-
 #include <cblas.h>
 #include <limits.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,9 +15,13 @@
 #include "base/integer.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "device/address_space.h"
+#include "device/host_buffer.h"
+#include "device/registry.h"
 
 struct cpu {
     struct mmul_device_info info;
+    int threads; // that were asked for; 0: not yet
 };
 
 // ------------------------------------------------------------------------------------ description
@@ -82,9 +84,75 @@ static void describe(const void *self, struct mmul_device_info *info) {
     *info = cpu->info;
 }
 
+// --------------------------------------------------------------------------------------- buffers
+
+// OpenBLAS 0.3 maps a buffer of 128 MiB per thread, for its workers when they start (before main) and
+// for the calling thread at its first product. Where that fails it tries again for ever; a worker that
+// finds no room for its stack interrupts the process. So there is a look beforehand, and under a limit
+// on address space the caller's buffer is taken at once: it stays mapped, and what comes later cannot
+// be in its way. All that is the process's, so the marks are too.
+enum { THREAD_BYTES = (128 + 8) << 20, PROGRAM_BYTES = 96 << 20, THREAD_ROWS = 64, SIDE = 128 };
+
+static _Atomic int threads_at_start, threads_with_buffers;
+
+static int count_buffers(void) {
+    if (atomic_load(&threads_at_start) == 0) {
+        atomic_store(&threads_at_start, openblas_get_num_threads());
+        atomic_store(&threads_with_buffers, openblas_get_num_threads() - 1);
+    }
+    return atomic_load(&threads_with_buffers);
+}
+
+enum mmul_status mmul_process_check(struct mmul_error *err) {
+    const int threads = openblas_get_num_threads();
+    count_buffers();
+    return mmul_address_space_check_total(PROGRAM_BYTES + (int64_t)threads * THREAD_BYTES,
+                                          "the program and OpenBLAS's threads", err);
+}
+
+static enum mmul_status find_room(int threads, struct mmul_error *err) {
+    const int missing = threads - count_buffers();
+    return missing <= 0
+               ? MMUL_OK
+               : mmul_address_space_check(missing, THREAD_BYTES, "OpenBLAS's threads", err);
+}
+
 static void set_threads(void *self, int threads) {
-    (void)self;
-    openblas_set_num_threads(threads);
+    struct mmul_error later; // the first product says so
+    struct cpu *cpu = self;
+    cpu->threads = threads;
+    if (find_room(threads, &later) == MMUL_OK)
+        openblas_set_num_threads(threads);
+}
+
+// A product that every thread has a part in.
+static enum mmul_status take_buffers(int threads, struct mmul_error *err) {
+    const int m = threads * THREAD_ROWS;
+    float *a = mmul_allocate((int64_t)m * SIDE, sizeof *a, "a first product", err);
+    float *b = mmul_allocate(SIDE * SIDE, sizeof *b, "a first product", err);
+    float *c = mmul_allocate((int64_t)m * SIDE, sizeof *c, "a first product", err);
+    if (a != NULL && b != NULL && c != NULL)
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, SIDE, SIDE, 1, a, SIDE, b, SIDE,
+                    0, c, SIDE);
+    enum mmul_status status = a != NULL && b != NULL && c != NULL ? MMUL_OK : MMUL_ERR_SYSTEM;
+    mmul_free(a);
+    mmul_free(b);
+    mmul_free(c);
+    return status;
+}
+
+static enum mmul_status reserve_buffers(void *self, struct mmul_error *err) {
+    const struct cpu *cpu = self;
+    const int have = count_buffers();
+    const int threads = (int)mmul_larger(cpu->threads, atomic_load(&threads_at_start));
+    if (threads <= have)
+        return MMUL_OK;
+    enum mmul_status status = find_room(threads, err);
+    if (status == MMUL_OK && mmul_address_space_is_limited())
+        status = take_buffers(threads, err);
+    if (status == MMUL_OK)
+        atomic_store(&threads_with_buffers, threads);
+    return status;
 }
 
 // ------------------------------------------------------------------------------------------ gemm
@@ -128,8 +196,9 @@ static void multiply_block(const struct mmul_gemm *args, struct block block, int
 }
 
 static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mmul_error *err) {
-    (void)self;
-    (void)err;
+    enum mmul_status status = reserve_buffers(self, err);
+    if (status != MMUL_OK)
+        return status;
     const struct block block = block_of(args);
     for (int64_t i = 0; i < args->m; i += block.m) {
         for (int64_t j = 0; j < args->n; j += block.n)
@@ -149,6 +218,7 @@ const struct mmul_device_table mmul_cpu_table = {
     .buffer_borrow = mmul_host_buffer_borrow,
     .upload = mmul_host_upload,
     .download = mmul_host_download,
+    .warm_up = reserve_buffers,
     .gemm = gemm,
     .set_threads = set_threads,
 };

@@ -49,6 +49,9 @@ static enum mmul_status prepare(struct job *job, struct mmul_error *err) {
     if (status != MMUL_OK)
         return status;
     mmul_device_set_threads(job->device, job->threads);
+    status = mmul_device_warm_up(job->device, err);
+    if (status != MMUL_OK)
+        return status;
     status = create_matrix(job, size->m, size->k, 1, &job->a, err);
     if (status == MMUL_OK)
         status = create_matrix(job, size->k, size->n, 2, &job->b, err);

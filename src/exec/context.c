@@ -125,6 +125,9 @@ enum mmul_status mmul_context_abandon_device(struct mmul_context *context, const
 
 enum mmul_status mmul_context_fall_back(struct mmul_context *context, bool no_fallback,
                                         struct mmul_error *err) {
+    // The CPU only fails so when the process lacks something: plain loops are no answer to that.
+    if (err->status == MMUL_ERR_SYSTEM && strcmp(context->device_name, "cpu") == 0)
+        return err->status;
     if (!no_fallback)
         return mmul_context_replace_device(context, err->text, err);
     mmul_hint(err, "leave out --no-fallback to let the CPU take over");

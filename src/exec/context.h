@@ -67,6 +67,6 @@ enum mmul_status mmul_context_abandon_device(struct mmul_context *context, const
                                              struct mmul_error *err);
 
 // The same after a failure that is in `err`, unless no_fallback: then it stays the failure, with
-// MMUL_ERR_UNAVAILABLE.
+// MMUL_ERR_UNAVAILABLE. It also stays one when it is the process's lack of memory for the CPU.
 enum mmul_status mmul_context_fall_back(struct mmul_context *context, bool no_fallback,
                                         struct mmul_error *err);

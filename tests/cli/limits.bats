@@ -1,0 +1,73 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# Limits that batch systems set: whatever does not fit ends with 71 and a line of ours, and nothing waits for ever.
+# shellcheck disable=SC2154 # status, output and stderr are set by bats
+load helper
+
+# limited ULIMIT VALUE ARGUMENTS...: the program alone under a limit, with two threads of OpenBLAS on any machine.
+limited() {
+    local limit=$1 value=$2
+    shift 2
+    # shellcheck disable=SC2016 # expanded there
+    run --separate-stderr env OPENBLAS_NUM_THREADS=2 timeout -k 5 60 \
+        bash -c 'ulimit "$0" "$1"; shift; exec "$@"' "$limit" "$value" "$MPIMATMUL" "$@" < /dev/null
+}
+
+need_limits() {
+    [ "$MODE" != asan ] || skip "asan: the sanitizer itself needs the address space"
+}
+
+# OpenBLAS maps 128 MiB for a thread, again and again until it gets them: for its worker before main, for the caller
+# at the first product.
+@test "address space that is too small for OpenBLAS" {
+    need_limits
+    "$MPIMATMUL" gen A.bin --dims 300x300 --kind integer --seed 1
+    limited -v 150000 mul A.bin A.bin -o C.bin
+    expect_failure 71 "the program and OpenBLAS's threads need 368.0 MiB of address space, the limit on it \
+(ulimit -v) is 146.5 MiB" "raise that limit, or set OPENBLAS_NUM_THREADS=1"
+    expect_only_files A.bin
+    # Enough for the program, not for a product: what else is mapped differs from machine to machine.
+    for command in "mul A.bin A.bin -o C.bin --device cpu" "bench --sizes 256" "calibrate --device cpu"; do
+        # shellcheck disable=SC2086 # several words
+        limited -v 380000 $command --quiet
+        expect_status 71
+        [[ "$stderr" == *"cannot map 1 x 136.0 MiB for OpenBLAS's threads: "*" are in use, the limit on address \
+space (ulimit -v) is 371.1 MiB
+  hint: raise that limit, or set OPENBLAS_NUM_THREADS=1" ]] || { show; return 1; }
+    done
+    expect_only_files A.bin
+}
+
+# They multiply nothing, but a thread of OpenBLAS is stuck, and its library waits for it at the end.
+@test "commands that need no OpenBLAS work with less" {
+    need_limits
+    limited -v 150000 gen A.bin --dims 3x3 --quiet
+    expect_quiet_success
+    limited -v 150000 info A.bin
+    expect_quiet_success
+    limited -v 150000 --version
+    expect_quiet_success
+}
+
+@test "few open files: what may be raised is, else one line" {
+    "$MPIMATMUL" gen A.bin --dims 30x30 --kind integer --seed 1
+    limited -n 16 mul A.bin A.bin -o C.bin --device cpu
+    expect_failure 71 "16 open files are allowed (ulimit -n), at least 32 are needed"
+    expect_only_files A.bin
+    limited -Sn 16 mul A.bin A.bin -o C.bin --device cpu --quiet
+    expect_quiet_success
+}
+
+# Open MPI would keep files of its own there.
+@test "TMPDIR without space, or none: a process alone does not need it" {
+    [ "$(id -u)" -eq 0 ] || skip "root: a disk is mounted"
+    "$MPIMATMUL" gen A.bin --dims 30x30 --kind integer --seed 1
+    mkdir full
+    mount -t tmpfs -o size=4k none full 2> /dev/null || skip "root: mount is not permitted"
+    head -c 4096 /dev/zero > full/x
+    TMPDIR=$PWD/full program mul A.bin A.bin -o C.bin --device cpu --quiet
+    umount full
+    expect_quiet_success
+    TMPDIR=/nonexistent program mul A.bin A.bin -o C.bin --device cpu --quiet
+    expect_quiet_success
+}
