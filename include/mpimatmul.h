@@ -63,8 +63,8 @@ MMUL_API void mmul_context_destroy(struct mmul_context *context);
 MMUL_API enum mmul_status mmul_agree(MPI_Comm comm, struct mmul_error *err);
 
 // Every rank: host, slot, cores bound, device, driver, memory; every device of every node that is
-// not used, with the reason. Local; the same on all ranks.
-MMUL_API void mmul_context_print(const struct mmul_context *context, FILE *stream);
+// not used, with the reason; `verbose`: wider, with vendors and names in full. Local; the same on all ranks.
+MMUL_API void mmul_context_print(const struct mmul_context *context, bool verbose, FILE *stream);
 MMUL_API enum mmul_status mmul_context_json(const struct mmul_context *context, char **text,
                                             struct mmul_error *err);
 

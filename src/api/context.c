@@ -67,8 +67,8 @@ void mmul_context_destroy(struct mmul_context *context) {
     mmul_free(context);
 }
 
-void mmul_context_print(const struct mmul_context *context, FILE *stream) {
-    mmul_cluster_print(context->cluster, stream);
+void mmul_context_print(const struct mmul_context *context, bool verbose, FILE *stream) {
+    mmul_cluster_print(context->cluster, verbose, stream);
 }
 
 enum mmul_status mmul_context_json(const struct mmul_context *context, char **text,

@@ -12,7 +12,7 @@ static bool wants_json(const struct call *call) {
 static enum mmul_status show(const struct call *call, struct mmul_error *err) {
     char *text = NULL;
     if (!wants_json(call)) {
-        mmul_context_print(call->context, stdout);
+        mmul_context_print(call->context, call->options.values[OPT_VERBOSE].number != 0, stdout);
         return MMUL_OK;
     }
     enum mmul_status status = mmul_context_json(call->context, &text, err);

@@ -61,7 +61,11 @@ static void fill_info(struct mmul_device_info *info) {
     if (info->name[0] == '\0') // not every architecture has that line
         mmul_text_copy(info->name, sizeof info->name, openblas_get_corename());
     read_cpuinfo("vendor_id", info->vendor, sizeof info->vendor);
-    mmul_text_copy(info->driver, sizeof info->driver, openblas_get_config());
+    // "OpenBLAS 0.3.21 NO_LAPACKE ... SkylakeX MAX_THREADS=64": name and version, and which kernels.
+    char name[16] = "OpenBLAS", version[16] = "";
+    sscanf(openblas_get_config(), "%15s %15s", name, version);
+    snprintf(info->driver, sizeof info->driver, "%s %s (%s)", name, version,
+             openblas_get_corename());
 }
 
 static enum mmul_status open_cpu(const char *text, void **self, struct mmul_error *err) {

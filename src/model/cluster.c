@@ -2,6 +2,8 @@
 // The cluster as data, as tables and as JSON. Finds nothing itself: exec/discover fills it in.
 #include "model/cluster.h"
 
+#include <string.h>
+
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -47,20 +49,36 @@ static const char *cores_text(const struct mmul_rank_info *rank) {
     return rank->bound_by_user ? "user's" : "any";
 }
 
-static void print_ranks(const struct mmul_cluster *cluster, FILE *stream) {
+// Names of devices are cut to this in tables that have to fit a terminal.
+enum { NAME_COLUMNS = 36 };
+
+// Returns `text`.
+static const char *name_text(const char *name, bool verbose, char text[static 128]) {
+    bool cut = !verbose && strlen(name) > NAME_COLUMNS;
+    snprintf(text, 128, "%.*s%s", cut ? NAME_COLUMNS - 3 : 127, name, cut ? "..." : "");
+    return text;
+}
+
+static void print_ranks(const struct mmul_cluster *cluster, bool verbose, FILE *stream) {
     struct mmul_text table = {0};
-    char memory[32];
-    mmul_text_add(&table, "rank\thost\tslot\tcores\tthreads\tdevice\tname\tvendor\tmemory\tdriver\t"
-                          "note\n");
+    char memory[32], name[128];
+    mmul_text_add(&table, "rank\thost\tslot\tcores\tthreads\tdevice\tname\t%smemory\tdriver\n",
+                  verbose ? "vendor\t" : "");
     for (int i = 0; i < cluster->size; i++) {
         const struct mmul_rank_info *r = &cluster->ranks[i];
-        mmul_text_add(&table, "%d\t%s\t%d\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", i, r->host,
-                      r->node_rank, cores_text(r), r->threads, r->device_name, r->device.name,
-                      r->device.vendor, mmul_bytes_format(r->device.memory_bytes, memory),
-                      r->device.driver, r->note);
+        mmul_text_add(&table, "%d\t%s\t%d\t%s\t%d\t%s\t%s\t", i, r->host, r->node_rank,
+                      cores_text(r), r->threads, r->device_name,
+                      name_text(r->device.name, verbose, name));
+        if (verbose)
+            mmul_text_add(&table, "%s\t", r->device.vendor);
+        mmul_text_add(&table, "%s\t%s\n", mmul_bytes_format(r->device.memory_bytes, memory),
+                      r->device.driver);
     }
     mmul_text_print_table(mmul_text_get(&table), stream);
     mmul_text_fini(&table);
+    for (int i = 0; i < cluster->size; i++)
+        if (cluster->ranks[i].note[0] != '\0')
+            fprintf(stream, "rank %d: %s\n", i, cluster->ranks[i].note);
 }
 
 static void print_nodes(const struct mmul_cluster *cluster, FILE *stream) {
@@ -80,36 +98,42 @@ static void print_nodes(const struct mmul_cluster *cluster, FILE *stream) {
         if (cluster->nodes[i].launcher_loads_drivers)
             fprintf(stream,
                     "%s: mpirun itself loads every OpenCL driver; HWLOC_COMPONENTS=-opencl,-gl in "
-                    "its environment keeps a broken one from taking it down\n",
+                    "its environment\n  keeps a broken one from taking it down\n",
                     cluster->nodes[i].host);
 }
 
-static void print_devices(const struct mmul_cluster *cluster, FILE *stream) {
+static void print_devices(const struct mmul_cluster *cluster, bool verbose, FILE *stream) {
     struct mmul_text table = {0};
-    char memory[32], use[160];
-    mmul_text_add(&table, "node\tdevice\ttype\tname\tplatform\tPCI\tunits\tmemory\tused by\n");
+    char memory[32], use[32], name[128];
+    mmul_text_add(&table, "node\tdevice\ttype\tname\t%sPCI\tunits\tmemory\tused by\n",
+                  verbose ? "platform\t" : "");
     for (int i = 0; i < cluster->device_count; i++) {
         const struct mmul_device_entry *d = &cluster->devices[i];
-        if (d->used_by >= 0)
-            snprintf(use, sizeof use, "rank %d", d->used_by);
-        else
-            snprintf(use, sizeof use, "nobody: %s", d->info.reason);
-        mmul_text_add(&table, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", cluster->nodes[d->node].host,
-                      d->info.id, type_name(d->info.type), d->info.name, d->info.platform,
-                      d->info.pci[0] ? d->info.pci : "-", d->info.compute_units,
-                      mmul_bytes_format(d->info.memory_bytes, memory), use);
+        snprintf(use, sizeof use, d->used_by >= 0 ? "rank %d" : "nobody", d->used_by);
+        mmul_text_add(&table, "%s\t%s\t%s\t%s\t", cluster->nodes[d->node].host, d->info.id,
+                      type_name(d->info.type), name_text(d->info.name, verbose, name));
+        if (verbose)
+            mmul_text_add(&table, "%s\t", d->info.platform);
+        mmul_text_add(&table, "%s\t%d\t%s\t%s\n", d->info.pci[0] ? d->info.pci : "-",
+                      d->info.compute_units, mmul_bytes_format(d->info.memory_bytes, memory), use);
     }
     mmul_text_print_table(mmul_text_get(&table), stream);
     mmul_text_fini(&table);
+    for (int i = 0; i < cluster->device_count; i++) {
+        const struct mmul_device_entry *d = &cluster->devices[i];
+        if (d->used_by < 0)
+            fprintf(stream, "%s %s is used by nobody: %s\n", cluster->nodes[d->node].host,
+                    d->info.id, d->info.reason);
+    }
 }
 
-void mmul_cluster_print(const struct mmul_cluster *cluster, FILE *stream) {
-    print_ranks(cluster, stream);
+void mmul_cluster_print(const struct mmul_cluster *cluster, bool verbose, FILE *stream) {
+    print_ranks(cluster, verbose, stream);
     fputc('\n', stream);
     print_nodes(cluster, stream);
     fputc('\n', stream);
     if (cluster->device_count > 0)
-        print_devices(cluster, stream);
+        print_devices(cluster, verbose, stream);
     else
         fputs("no OpenCL device found\n", stream);
 }

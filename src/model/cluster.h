@@ -83,8 +83,9 @@ enum mmul_status mmul_cluster_create(int size, int node_count, int device_count,
                                      struct mmul_cluster **cluster, struct mmul_error *err);
 void mmul_cluster_destroy(struct mmul_cluster *cluster);
 
-// Tables of ranks, nodes and devices; the same as JSON (text released with mmul_free).
-void mmul_cluster_print(const struct mmul_cluster *cluster, FILE *stream);
+// Tables of ranks, nodes and devices, which fit 120 columns; `verbose`: with vendors, platforms and
+// names in full. The same as JSON (text released with mmul_free).
+void mmul_cluster_print(const struct mmul_cluster *cluster, bool verbose, FILE *stream);
 enum mmul_status mmul_cluster_json(const struct mmul_cluster *cluster, char **text,
                                    struct mmul_error *err);
 

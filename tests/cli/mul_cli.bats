@@ -312,6 +312,18 @@ contexts() {
     "$PYTHON" -c 'import json, sys; json.loads(sys.argv[1])' "$output"
 }
 
+@test "devices fits 120 columns, and says in one word which OpenBLAS computes" {
+    ranks 2 devices --device cpu
+    expect_quiet_success
+    [ "$(wc -L <<< "$output")" -le 120 ] || { show; return 1; }
+    [ "$(grep -c -E '^ +[01] .* OpenBLAS [0-9.]+ \([A-Za-z]+\)$' <<< "$output")" -eq 2 ] || { show; return 1; }
+    expect_line "rank 1: shares the CPU with rank 0"
+    [[ "$output" != *vendor* ]]
+    ranks 2 devices --device cpu --verbose
+    expect_status 0
+    [[ "$output" == *" vendor "* ]]
+}
+
 # Columns 4 and 5 of a rank's row: cores, threads.
 @test "--threads and --bind reach the ranks" {
     ranks 2 devices --device cpu --threads 2
