@@ -83,9 +83,13 @@ expect_narrow() {
     [ -z "$output" ]
 }
 
-# A card that is really PoCL, and what MMUL_CARD makes of it.
+# A card that is really PoCL, and what the variables make of it. Its driver has a name of its own for each choice of
+# them: PoCL by its own name is not asked where only a card could be wanted, and a driver's answer is kept.
 card() {
-    run --separate-stderr env LD_PRELOAD="$BUILD/tests/card.so" "$@" "$MPIMATMUL" "${command[@]}" < /dev/null
+    local driver=$BATS_TEST_TMPDIR/card_${*//[^a-zA-Z]/_}.so
+    cp "$BUILD/tests/card_icd.so" "$driver"
+    run --separate-stderr env OCL_ICD_VENDORS="$driver" LD_PRELOAD="$BUILD/tests/card.so" "$@" \
+        "$MPIMATMUL" "${command[@]}" < /dev/null
 }
 
 used_device() {
