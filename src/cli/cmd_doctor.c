@@ -8,6 +8,8 @@
 
 #include "cli/command.h"
 #include "cli/failure.h"
+#include "cli/launcher.h"
+#include "cli/print.h"
 
 // mpirun looks for a name on the other machines' PATH, and takes a path as it is: so do we.
 static const char *program_name(char path[static PATH_MAX]) {
@@ -61,6 +63,10 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
     struct mmul_diagnosis *diagnosis = NULL;
     if (values[OPT_PROBE].number != 0)
         return mmul_doctor_answer(err);
+    if (mmul_launcher_find().is_several && values[OPT_HOSTFILE].text == NULL)
+        mmul_print_remark(call,
+                          "this is about the first process's machine alone: for all of them run "
+                          "'mpimatmul doctor --hostfile FILE' without mpirun");
     enum mmul_status status = examine(call, folder != NULL ? folder : ".", &diagnosis, err);
     if (status == MMUL_OK)
         status = show(call, diagnosis, err);

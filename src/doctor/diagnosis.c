@@ -100,25 +100,32 @@ static void print_machines(const struct mmul_visit *visit, FILE *stream) {
     print_text(&text, stream);
 }
 
+static void add_devices(const struct mmul_machine *machine, struct mmul_text *text) {
+    const json_t *devices = json_object_get(machine->facts, "devices");
+    size_t at;
+    json_t *entry;
+    json_array_foreach(devices, at, entry) {
+        const char *reason = mmul_facts_text(entry, "reason");
+        mmul_text_add(text, "%s\t%s\t%.40s\t%.20s\t%s\n", machine->name,
+                      mmul_facts_text(entry, "id"), mmul_facts_text(entry, "name"),
+                      mmul_facts_text(entry, "driver"), reason[0] ? reason : "yes");
+    }
+    json_array_foreach(json_object_get(machine->facts, "cards"), at, entry) {
+        if (mmul_facts_gpus(machine->facts) == 0)
+            mmul_text_add(text, "%s\t-\t%s card at %s\t-\tno OpenCL driver: %s has one\n",
+                          machine->name, mmul_facts_text(entry, "vendor"),
+                          mmul_facts_text(entry, "address"), mmul_facts_text(entry, "package"));
+    }
+    if (machine->facts != NULL && json_array_size(devices) == 0)
+        mmul_text_add(text, "%s\t-\t-\t-\tno OpenCL device: CPU only\n", machine->name);
+}
+
 static void print_devices(const struct mmul_visit *visit, FILE *stream) {
     struct mmul_text text = {0};
-    int count = 0;
     mmul_text_add(&text, "\nmachine\tdevice\tname\tdriver\tused\n");
-    for (int m = 0; m < visit->machine_count; m++) {
-        size_t at;
-        json_t *device;
-        json_array_foreach(json_object_get(visit->machines[m].facts, "devices"), at, device) {
-            const char *reason = mmul_facts_text(device, "reason");
-            mmul_text_add(&text, "%s\t%s\t%.40s\t%.20s\t%s\n", visit->machines[m].name,
-                          mmul_facts_text(device, "id"), mmul_facts_text(device, "name"),
-                          mmul_facts_text(device, "driver"), reason[0] ? reason : "yes");
-            count++;
-        }
-    }
-    if (count > 0)
-        print_text(&text, stream);
-    else
-        mmul_text_fini(&text);
+    for (int m = 0; m < visit->machine_count; m++)
+        add_devices(&visit->machines[m], &text);
+    print_text(&text, stream);
 }
 
 static void print_networks(const struct mmul_visit *visit, FILE *stream) {

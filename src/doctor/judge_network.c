@@ -12,7 +12,9 @@
 #include "base/memory.h"
 #include "doctor/facts.h"
 
-static const double SLOWER = 4; // than the best network: it is not worth its share
+// A network so much slower than the best one is not worth its share; one that is this fast always
+// is, and a moment's measurement says little about it.
+static const double SLOWER = 4, FAST_BYTES_PER_SECOND = 1e9;
 
 static bool is_good(const struct mmul_link *link) {
     return link->tested && link->errnum == 0 && link->received;
@@ -68,7 +70,8 @@ static void judge_slow(struct mmul_judgement *judgement) {
     for (int l = 0; l < visit->link_count; l++) {
         const struct mmul_link *link = &visit->links[l];
         double rate = mmul_judge_network_rate(visit, mmul_address_network(&link->target, network));
-        if (rate <= 0.0 || rate * SLOWER >= best_rate || is_repeated(visit, l, network))
+        if (rate <= 0.0 || rate * SLOWER >= best_rate || rate >= FAST_BYTES_PER_SECOND ||
+            is_repeated(visit, l, network))
             continue;
         mmul_judge_find(
             judgement, NULL,

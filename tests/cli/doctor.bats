@@ -67,6 +67,13 @@ END
     expect_line "   fix: sudo mv '$PWD/drivers/bad.icd' '$PWD/drivers/bad.icd.off'"
 }
 
+@test "a machine without OpenCL uses its CPU, and is ready" {
+    mkdir drivers
+    OCL_ICD_VENDORS=$PWD/drivers program doctor
+    expect_quiet_success
+    grep -q -E "^$(hostname) +- +- +- +no OpenCL device: CPU only$" <<< "$output"
+}
+
 @test "localhost and this machine's own name need no ssh, and are one machine" {
     printf 'localhost slots=1\n%s slots=1\n' "$(hostname)" > hosts
     OMPI_MCA_plm_rsh_agent=none program doctor --hostfile hosts --json
@@ -122,4 +129,6 @@ END
     ranks 2 doctor
     expect_status 0
     [ "$(grep -c -x READY <<< "$output")" -eq 1 ]
+    [ "$stderr" = "mpimatmul: this is about the first process's machine alone: for all of them run 'mpimatmul doctor \
+--hostfile FILE' without mpirun" ]
 }

@@ -221,6 +221,11 @@ MPI uses both"*"   fix: export OMPI_MCA_btl_tcp_if_include=10.77.0.0/24" ]]
 OMPI_MCA_oob_tcp_keepalive_probes=3"
     doctor --tune "$REPO/scripts/mpimatmul.tune"
     expect_ready
+    # shellcheck source=scripts/environment.sh
+    . "$REPO/scripts/environment.sh" 2> /dev/null
+    doctor
+    expect_ready
+    unset "${!OMPI_MCA_oob_tcp_keepalive@}"
     printf '# two\nnode1 slots = 3 max_slots=9\nnode2\n' > hosts
     doctor --tune "$REPO/scripts/mpimatmul.tune"
     expect_findings "node1: 3 slots, but 1 core and 0 GPUs: ranks would share cores" \

@@ -381,6 +381,9 @@ static void test_network_good(void **state) {
     two_init(&two, "ufw");
     two.links[2].bytes_per_second = two.links[3].bytes_per_second = 3e8; // slower, but worth it
     expect_network(&two, NULL, NULL);
+    two_init(&two, "ufw");
+    two.links[0].bytes_per_second = two.links[1].bytes_per_second = 1e10; // more than can be told
+    expect_network(&two, NULL, NULL);
 }
 
 // One direction of the only network: the firewall of the machine that is not reached.
