@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What the ranks of a node tell each other while they run: counters at the front of their shared
-// segment. Each is written by one rank and only ever grows.
+// segment. Each is written by one rank and only ever grows, but for rows_complete
+// when a product is done again.
 #pragma once
 
 #include <stdatomic.h>
@@ -8,7 +9,10 @@
 
 struct mmul_board_rank {
     _Atomic int64_t steps_done; // steps that this rank has finished
-    char padding[56];           // a cache line each
+    // Of its rows of C, where exec/write_back follows them: complete in the mapped file; by root,
+    // handed over to the disk.
+    _Atomic int64_t rows_complete, rows_handed_over;
+    char padding[40]; // a cache line each
 };
 
 struct mmul_board {

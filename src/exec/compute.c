@@ -6,8 +6,10 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/integer.h"
 #include "base/status.h"
 #include "exec/tail.h"
+#include "exec/write_back.h"
 
 static const double NAP_LEAST_SECONDS = 20e-6, NAP_MOST_SECONDS = 200e-6;
 
@@ -104,12 +106,18 @@ enum mmul_status mmul_run_compute_part(struct mmul_run *run, struct mmul_step st
     enum mmul_status status = MMUL_OK;
     struct mmul_walk walk = mmul_schedule_walk(plan, part->range, step);
     while (status == MMUL_OK && mmul_schedule_next(&walk, &s)) {
-        const struct mmul_product product = mmul_part_product(run, part, step, s, offset);
-        snprintf(place, sizeof place, "%s %lld-%lld of matrix %lld",
-                 plan->axis == MMUL_ROWS ? "rows" : "columns", (long long)s.begin, (long long)s.end,
-                 (long long)s.matrix);
-        status = multiply_and_check(run, part->verifier, &product, place, err);
-        offset += s.end - s.begin;
+        const int64_t end = s.end, slice = mmul_write_back_slice(run, step, s);
+        for (; status == MMUL_OK && s.begin < end; s.begin = s.end) {
+            s.end = mmul_smaller(s.begin + slice, end);
+            const struct mmul_product product = mmul_part_product(run, part, step, s, offset);
+            snprintf(place, sizeof place, "%s %lld-%lld of matrix %lld",
+                     plan->axis == MMUL_ROWS ? "rows" : "columns", (long long)s.begin,
+                     (long long)s.end, (long long)s.matrix);
+            status = multiply_and_check(run, part->verifier, &product, place, err);
+            if (status == MMUL_OK)
+                mmul_write_back_tell(run, step, s);
+            offset += s.end - s.begin;
+        }
     }
     return status;
 }

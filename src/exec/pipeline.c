@@ -45,9 +45,19 @@ static int attend(const struct mmul_pipeline *pipeline, pthread_t *thread, int c
     }
 }
 
+static void *store(void *argument) {
+    const struct mmul_pipeline *pipeline = argument;
+    pipeline->store(pipeline->context);
+    return NULL;
+}
+
 enum mmul_status mmul_pipeline_run(const struct mmul_pipeline *pipeline, struct mmul_error *err) {
-    pthread_t thread;
+    pthread_t thread, storing;
+    bool stores = pipeline->store != NULL &&
+                  pthread_create(&storing, NULL, store, (void *)(uintptr_t)pipeline) == 0;
     int code = attend(pipeline, &thread, start(pipeline, &thread));
+    if (stores)
+        pthread_join(storing, NULL);
     if (code != 0)
         return mmul_fail_errno(err, MMUL_ERR_SYSTEM, code, "cannot start the compute thread");
     pthread_join(thread, NULL);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Two threads: one computes, the calling one (the only one that may call MPI) keeps the traffic
-// moving. And those that help the computing one through a pass of the check. The only file with
-// threads.
+// moving. Where results are worth storing early a third one does that; others help the computing one
+// through a pass of the check. The only file with threads.
 #pragma once
 
 #include "base/parallel.h"
@@ -18,6 +18,8 @@ struct mmul_pipeline {
     void (*cancel)(void *context);  // instead of compute, when the thread cannot be started
     void (*compute)(void *context); // on its own thread; again after MMUL_ATTEND_ABANDONED
     enum mmul_attention (*attend)(void *context); // on the calling thread, until finished
+    void (*store)(void *context); // NULL; or on a third thread, which may be missing; returns soon
+                                  // after compute
     void *context;
 };
 

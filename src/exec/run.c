@@ -14,6 +14,7 @@
 #include "exec/pipeline.h"
 #include "exec/tail.h"
 #include "exec/traffic.h"
+#include "exec/write_back.h"
 #include "io/matrix_file.h"
 #include "plan/panels.h"
 
@@ -229,7 +230,7 @@ void mmul_run_destroy(struct mmul_run *run) {
 
 // --------------------------------------------------------------------------------------- running
 
-// The two threads of a rank.
+// The threads of a rank.
 struct threads {
     struct mmul_run *run;
     struct mmul_traffic traffic;
@@ -243,6 +244,10 @@ static void compute(void *context) {
     run->computed = mmul_clock_now();
     mmul_stopwatch_enter_at(&run->watch, NULL, run->computed);
     atomic_store(&run->has_computed, true);
+}
+
+static void store(void *context) {
+    mmul_write_back(((struct threads *)context)->run);
 }
 
 static void cancel(void *context) {
@@ -297,7 +302,11 @@ static void warn_of_writers(struct mmul_run *run) {
 enum mmul_status mmul_run_steps(struct mmul_run *run, struct mmul_error *err) {
     const struct mmul_comm *comm = run->context->comm;
     struct threads threads = {.run = run};
-    const struct mmul_pipeline pipeline = {cancel, compute, attend, &threads};
+    const struct mmul_pipeline pipeline = {.cancel = cancel,
+                                           .compute = compute,
+                                           .attend = attend,
+                                           .store = mmul_write_back_is_here(run) ? store : NULL,
+                                           .context = &threads};
     enum mmul_status status = MMUL_OK;
     if (comm->node_rank == 0)
         status = mmul_traffic_init(&threads.traffic, run, err);

@@ -24,6 +24,7 @@ enum { PATH_BYTES = 4096 };
 struct offer {
     struct mmul_extent extent;
     bool is_usable, is_file;
+    bool writes_back;                    // the output
     struct mmul_fingerprint fingerprint; // of a file, where other nodes are going to look
     char name[PATH_BYTES], real_path[PATH_BYTES];
 };
@@ -67,6 +68,7 @@ static void offer_output(const struct mmul_comm *comm, const struct mmul_output 
         return;
     offer->is_file = offer->extent.memory == NULL;
     offer->is_usable = offer->is_file || comm->node_size == 1;
+    offer->writes_back = mmul_output_writes_back(output);
 }
 
 // Root.
@@ -269,6 +271,7 @@ enum mmul_status mmul_views_open(struct mmul_context *context, const struct mmul
         next = open_view(comm, offers, i, &opened, status == MMUL_OK ? err : &later);
         status = status == MMUL_OK ? next : status;
     }
+    opened.writes_back = opened.c.data != NULL && offers->all[C].writes_back;
     mmul_free(offers);
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)

@@ -28,6 +28,7 @@ struct mmul_view_origin {
 struct mmul_views {
     struct mmul_shared a, b, c_in, c; // a, b and c_in are not written to
     struct mmul_view_origin origins[4];
+    bool writes_back; // c is a file that commit will wait for until the disk has it
 };
 
 // Collective over world. What each node can use: node_maps[node_count] of enum mmul_maps, the same

@@ -37,5 +37,12 @@ enum mmul_status mmul_output_open(const struct mmul_output_request *request,
 // Would a commit replace this matrix's file? For inputs that are opened after the output.
 bool mmul_output_replaces(const struct mmul_output *output, const struct mmul_matrix *matrix);
 
+// Is commit going to wait for a disk? Then it helps to begin writing before all is there.
+bool mmul_output_writes_back(const struct mmul_output *output);
+
+// Elements [begin, end) of the file are what they are going to be: the disk may begin with them. A
+// hint; may wait while the disk has enough to do.
+void mmul_output_write_back(const struct mmul_output *output, int64_t begin, int64_t end);
+
 // Does this path end in .npy?
 bool mmul_path_is_npy(const char *path);

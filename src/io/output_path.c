@@ -7,10 +7,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -19,6 +21,7 @@
 #include "base/text.h"
 #include "io/matrix_file.h"
 #include "io/unfinished.h"
+#include "model/dtype.h"
 
 // Follows a symbolic link, so that the link stays and its target is replaced.
 static enum mmul_status resolve(const char *given, char **path, struct mmul_error *err) {
@@ -181,6 +184,19 @@ enum mmul_status mmul_output_reserve(struct mmul_output *output, int64_t bytes,
     if (ftruncate(output->fd, bytes) == 0)
         return MMUL_OK;
     return fail_space(output, bytes, errno, err);
+}
+
+bool mmul_output_writes_back(const struct mmul_output *output) {
+    struct statfs found;
+    if (output->fd < 0 || output->no_sync || fstatfs(output->fd, &found) != 0)
+        return false;
+    return found.f_type != TMPFS_MAGIC && found.f_type != RAMFS_MAGIC;
+}
+
+void mmul_output_write_back(const struct mmul_output *output, int64_t begin, int64_t end) {
+    int64_t each = (int64_t)mmul_dtype_bytes(output->dtype);
+    (void)sync_file_range(output->fd, output->data_offset + begin * each, (end - begin) * each,
+                          SYNC_FILE_RANGE_WRITE);
 }
 
 enum mmul_status mmul_output_sync_folder(const struct mmul_output *output, struct mmul_error *err) {

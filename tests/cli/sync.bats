@@ -38,6 +38,29 @@ fsync(<$folder>)"
     expect_only_files A.bin B.bin C.bin seen trace
 }
 
+# C is 600 MB, so large beside A and B that it is worked off in slices.
+@test "a large result goes to the disk while it is computed, and is the same" {
+    need_strace
+    [ "$(stat -f -c %T .)" != tmpfs ] || skip "the tests' folder is in memory"
+    [ "$(df --output=avail -k . | tail -n 1)" -gt 3000000 ] || skip "less than 3 GB of disk free"
+    "$MPIMATMUL" gen A.bin --dims 20011x3 --kind integer --seed 1 --quiet
+    "$MPIMATMUL" gen B.bin --dims 3x7507 --kind integer --seed 2 --quiet
+    "$MPIMATMUL" mul A.bin B.bin -o D.bin --quiet --device cpu --sync off
+    for ranks in 1 2; do
+        strace -f -y -qq -o trace -e trace=fsync,sync_file_range \
+            "${launch[@]}" -n "$ranks" "$MPIMATMUL" mul A.bin B.bin -o C.bin --quiet --device cpu < /dev/null
+        cmp C.bin D.bin
+        sed -nE 's/^[0-9]+ +([a-z_]+)\(.*C\.bin\.part.*/\1/p' trace | uniq > seen
+        diff seen - <<< $'sync_file_range\nfsync'
+        # What was handed over lies in the result, each byte once.
+        grep -o 'C.bin.part>, [0-9]*, [0-9]*' trace | tr -d , | sort -n -k 2 > stretches
+        awk '$2 < end { print "twice:", $0; wrong = 1 }
+             { end = $2 + $3 }
+             END { exit wrong || end > 20 + 4 * 20011 * 7507 }' stretches
+        rm C.bin
+    done
+}
+
 @test "--sync has two values" {
     program mul A.bin B.bin --sync later
     expect_failure 64 "--sync: 'later' is none of on|off"

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+//
+// The write-back: while ranks of root's node compute into the mapped output, root's third thread has
+// the disk take what is finished, so that little is left when the commit waits for it. Blocks of C
+// that are many times larger than the operands are worked off in slices for that.
+//
+// Only where C's rows are split (a slice lies together in the file), the file is on a disk and the
+// commit is going to wait for it. What it does is a hint: whatever fails here comes up in the commit.
+#pragma once
+
+#include "exec/operands.h"
+
+// Units of the segment that are multiplied, checked and handed over together: all of them where
+// slices are not worth while. Local.
+int64_t mmul_write_back_slice(const struct mmul_run *run, struct mmul_step step,
+                              struct mmul_segment segment);
+
+// The segment of this rank's own part is complete up to its end. Local.
+void mmul_write_back_tell(struct mmul_run *run, struct mmul_step step, struct mmul_segment segment);
+
+// Does this rank write back? Not where C is smaller than a slice. Then mmul_write_back runs on a thread of its own.
+bool mmul_write_back_is_here(const struct mmul_run *run);
+
+// Returns when the ranks of the node have computed all, or the run is cancelled.
+void mmul_write_back(struct mmul_run *run);
