@@ -34,17 +34,44 @@ def file8192(bench):
     ]
 
 
-def small(bench):
+def startup(bench):
+    """A product so small that only beginning and ending count, against an MPI program that does nothing else."""
     product = prepare(bench, 64, 64, 64)
-    empty = ["mpirun", "-q", "-n", 2, bench.peer("empty_mpi")]
-    samples = bench.alternate({
-        "mul": lambda: product.mul_ranks(2, wall="command"),
-        "empty": lambda: {"seconds": run(empty)[0]},
-    }, runs=bench.pick(max(bench.runs, 11), bench.runs))
-    ours, theirs = (side(text, values=[1e3 * sample["seconds"] for sample in samples[name]]) for name, text in (
-        ("mul", "64^3 by mpirun -n 2, the whole command"), ("empty", "mpirun -n 2 of MPI_Init and MPI_Finalize")))
-    return [row("launch", ours, theirs, unit="ms", asked=bench.asked("small launch"),
-                parts={"difference of the medians": f"{ours['value'] - theirs['value']:.1f} ms"})]
+    runs = bench.pick(max(bench.runs, 9), bench.runs)
+    chosen = fabric_choice(bench)
+    peer = bench.peer("empty_mpi")
+    rows = []
+    for name, command, env, words in (
+            ("alone", [], UNSET, "alone, nothing set"),
+            ("launch", ["mpirun", "-q", "-n", 2], chosen, "by mpirun -n 2 with environment.sh"),
+            ("launch, Open MPI's defaults", ["mpirun", "-q", "-n", 2], UNSET, "by mpirun -n 2, nothing set")):
+        samples = bench.alternate({
+            "mul": lambda: product.mul([*command, *product.words()], env=env, wall="command"),
+            "empty": lambda: {"seconds": run([*command, peer], env=env)[0]},
+        }, runs=runs)
+        ours, theirs = (side(text, values=[1e3 * sample["seconds"] for sample in samples[key]]) for key, text in (
+            ("mul", f"64^3 {words}, the whole command"), ("empty", f"MPI_Init and MPI_Finalize {words}")))
+        parts = {"difference of the medians": f"{ours['value'] - theirs['value']:.1f} ms"}
+        parts.update(startup_parts([sample["report"] for sample in samples["mul"]]))
+        rows.append(row(name, ours, theirs, unit="ms", asked=bench.asked(f"startup {name}"), parts=parts))
+    return rows
+
+
+# As a user's shell is: none of the settings that the other cases share.
+UNSET = {"HWLOC_COMPONENTS": None, "OMPI_MCA_pml": None}
+
+
+def fabric_choice(bench):
+    """What scripts/environment.sh sets on this machine."""
+    _, output = run(["sh", "-c", '. "$0" && env -0', bench.root / "scripts" / "environment.sh"], env=UNSET)
+    found = dict(line.split("=", 1) for line in output.split("\0") if "=" in line)
+    return {name: found.get(name) for name in UNSET}
+
+
+def startup_parts(reports):
+    """Medians of what the reports say of the time before their clock."""
+    return {name.removesuffix("_seconds"): f"{1e3 * median([one['startup'][name] for one in reports]):.1f} ms"
+            for name in reports[0].get("startup", {})}
 
 
 def verify(bench):

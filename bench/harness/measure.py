@@ -33,10 +33,12 @@ class Failed(Exception):
 
 
 def run(argv, env=None, watch=None):
-    """Runs a command to its end: (seconds, what it printed). `watch` is called with its process id meanwhile."""
+    """Runs a command to its end: (seconds, what it printed). `watch` is called with its process id meanwhile. None in
+    `env` takes a variable away."""
     argv = [str(word) for word in argv]
+    env = {name: value for name, value in {**os.environ, **(env or {})}.items() if value is not None}
     begin = time.monotonic()
-    with subprocess.Popen(argv, env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+    with subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True) as process:
         watcher = watch and threading.Thread(target=watch, args=[process.pid])
         if watcher:
