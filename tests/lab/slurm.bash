@@ -76,6 +76,7 @@ MpiDefault=none
 GresTypes=gpu
 MailProg=/bin/true
 ReturnToService=2
+SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1
 NodeName=DEFAULT $(slurmd -C | grep -o 'CPUs.*') Gres=gpu:1
 NodeName=node1 NodeHostname=$host NodeAddr=127.0.0.1 Port=$port1
 NodeName=node2 NodeHostname=$host NodeAddr=127.0.0.1 Port=$port2
