@@ -491,6 +491,9 @@ struct mmul_matmul {
     void (*progress)(void *progress_context, const char *phase, int64_t done_bytes,
                      int64_t total_bytes);
     void *progress_context;
+    // What a run wants to say while it is under way: a line about a rank that does not move. On root's
+    // main thread and, about root, on rank 1's; NULL: nobody listens.
+    void (*notice)(void *progress_context, const char *text);
 };
 
 // Shape and natural dtype of the result (the common 16-bit type when all inputs have it, else

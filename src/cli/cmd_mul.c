@@ -156,6 +156,7 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
     mmul_progress_init(&job.progress, (int)values[OPT_PROGRESS].number);
     job.args.progress = is_shown ? mmul_progress_show : NULL;
     job.args.progress_context = &job.progress;
+    job.args.notice = mmul_progress_notice;
     enum mmul_status status = multiply(call, &job, err);
     mmul_report_destroy(job.report);
     mmul_plan_destroy(job.plan);

@@ -84,3 +84,8 @@ void mmul_progress_fini(struct progress *progress) {
         fputs("\r\033[K", stderr);
     progress->is_drawn = false;
 }
+
+void mmul_progress_notice(void *context, const char *text) {
+    mmul_progress_fini(context);
+    fprintf(stderr, "mpimatmul: %s\n", text);
+}

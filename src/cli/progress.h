@@ -26,5 +26,8 @@ void mmul_progress_init(struct progress *progress, int choice);
 // The library's callback; `context` is the struct progress.
 void mmul_progress_show(void *context, const char *phase, int64_t done_bytes, int64_t total_bytes);
 
+// The library's callback for a line that cannot wait.
+void mmul_progress_notice(void *context, const char *text);
+
 // Removes a bar, so that what is printed next starts on an empty line.
 void mmul_progress_fini(struct progress *progress);

@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "exec/compute.h"
 #include "exec/pipeline.h"
+#include "exec/pulse.h"
 #include "exec/tail.h"
 #include "exec/traffic.h"
 #include "exec/write_back.h"
@@ -233,6 +234,7 @@ void mmul_run_destroy(struct mmul_run *run) {
 // The threads of a rank.
 struct threads {
     struct mmul_run *run;
+    struct mmul_pulse pulse;
     struct mmul_traffic traffic;
 };
 
@@ -273,6 +275,7 @@ static void note_progress(struct mmul_run *run) {
 static enum mmul_attention attend(void *context) {
     struct threads *threads = context;
     enum mmul_attention traffic = MMUL_ATTEND_FINISHED;
+    mmul_pulse_attend(&threads->pulse);
     if (mmul_run_give_up_device(threads->run))
         return MMUL_ATTEND_ABANDONED;
     if (threads->run->context->comm->node_rank == 0)
@@ -312,7 +315,13 @@ enum mmul_status mmul_run_steps(struct mmul_run *run, struct mmul_error *err) {
         status = mmul_traffic_init(&threads.traffic, run, err);
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
+        status = mmul_comm_agree(comm, mmul_pulse_init(&threads.pulse, run, err), err);
+    if (status == MMUL_OK) {
+        mmul_pulse_begin(&threads.pulse);
         status = mmul_pipeline_run(&pipeline, err);
+        mmul_pulse_end(&threads.pulse);
+    }
+    mmul_pulse_fini(&threads.pulse);
     // Until the node's last rank has computed it is that rank that is waited for, not the blocks.
     double moving = run->stored - fmax(run->computed, run->node_computed);
     run->mine.gather_seconds += fmax(moving, 0);

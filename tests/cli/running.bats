@@ -139,6 +139,30 @@ meanwhile() {
 partly of its new numbers" err
 }
 
+# The device of rank 0 is slow, which is nothing to speak of.
+@test "a rank that is stopped is named, and goes on" {
+    # shellcheck disable=SC2016 # expanded there
+    printf '%s\n' '#!/bin/sh' 'echo $$ > "pid.$OMPI_COMM_WORLD_RANK"' 'exec "$@"' > record
+    chmod 755 record
+    {
+        for ((i = 0; i < 100; i++)); do
+            [ ! -e D.bin.part ] || break
+            sleep 0.1
+        done
+        sleep 1
+        kill -STOP "$(< pid.1)"
+        sleep 12
+        kill -CONT "$(< pid.1)"
+    } 3>&- &
+    run --separate-stderr timeout 60 mpirun -q -n 2 ./record "$MPIMATMUL" mul A.bin B.bin -o D.bin --quiet \
+        --weights equal --tail off --device faulty:delay=12s:cpu < /dev/null
+    wait $!
+    expect_status 0
+    [[ "$stderr" == "mpimatmul: rank 1 on $(uname -n) has not moved for 10 s
+mpimatmul: rank 1 on $(uname -n) moves again, after "*" s" ]] || { show; return 1; }
+    expect_right_result
+}
+
 @test "reproducible: the same bits twice, whatever the devices did meanwhile" {
     "$MPIMATMUL" gen A.bin --dims 301x203 --kind normal --seed 1
     "$MPIMATMUL" gen B.bin --dims 203x147 --kind normal --seed 2

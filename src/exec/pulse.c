@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: MIT
+// Small messages on the run's communicator, with tags of their own; one each way is under way at a
+// time, so that nothing piles up at a rank that is stopped. Silence is counted in the time that the
+// listener itself was awake: a job that was stopped as a whole accuses nobody.
+//
+//     rank:  BEAT BEAT ... LEAVING BEAT ... BYE      root:  BEAT ... CANCEL? ... OVER
+//                           (OVER has come)^                     (all are LEAVING)^
+#include "exec/pulse.h"
+
+#include <stdarg.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/status.h"
+
+static const double LOOK_SECONDS = 0.05, AWAKE_SECONDS = 0.5, SILENT_SECONDS = 10;
+
+enum { TAG_TO_ROOT = 9001, TAG_FROM_ROOT = 9002 };
+enum kind { BEAT, LEAVING, BYE, CANCEL, OVER };
+enum { KIND, CANCELLED, WORDS };
+
+struct mmul_pulse_peer {
+    int64_t received[WORDS], sent[WORDS];
+    MPI_Request receive, send;
+    int rank;
+    enum kind last;       // LEAVING and BYE stay
+    double silent, named; // seconds: since the last words, and when it was named; 0: it was not
+    bool was_cancelled;   // it has been told that the run is
+};
+
+static bool is_root(const struct mmul_pulse *pulse) {
+    return pulse->run->context->comm->rank == 0;
+}
+
+static bool is_cancelled(const struct mmul_pulse *pulse) {
+    return pulse->run->board != NULL && atomic_load(&pulse->run->board->cancelled) != 0;
+}
+
+// A failure of these messages is not one of the run: what is not heard is silence.
+static void listen(const struct mmul_pulse *pulse, struct mmul_pulse_peer *peer) {
+    MPI_Irecv(peer->received, WORDS, MPI_INT64_T, peer->rank,
+              is_root(pulse) ? TAG_TO_ROOT : TAG_FROM_ROOT, pulse->run->context->comm->world,
+              &peer->receive);
+}
+
+static bool is_done(MPI_Request *request) {
+    int done = 1;
+    return *request == MPI_REQUEST_NULL ||
+           (MPI_Test(request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done);
+}
+
+// False: the last words have not left yet.
+static bool say(const struct mmul_pulse *pulse, struct mmul_pulse_peer *peer, enum kind kind) {
+    if (!is_done(&peer->send))
+        return false;
+    peer->sent[KIND] = kind;
+    peer->sent[CANCELLED] = is_cancelled(pulse);
+    MPI_Isend(peer->sent, WORDS, MPI_INT64_T, peer->rank,
+              is_root(pulse) ? TAG_FROM_ROOT : TAG_TO_ROOT, pulse->run->context->comm->world,
+              &peer->send);
+    return true;
+}
+
+static void notice(const struct mmul_pulse *pulse, const struct mmul_pulse_peer *peer,
+                   const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void notice(const struct mmul_pulse *pulse, const struct mmul_pulse_peer *peer,
+                   const char *format, ...) {
+    const struct mmul_matmul *args = pulse->run->args;
+    char text[256];
+    va_list arguments;
+    if (args->notice == NULL)
+        return;
+    int length = snprintf(text, sizeof text, "rank %d on %.64s ", peer->rank,
+                          pulse->run->context->cluster->ranks[peer->rank].host);
+    va_start(arguments, format);
+    vsnprintf(text + length, sizeof text - (size_t)length, format, arguments);
+    va_end(arguments);
+    args->notice(args->progress_context, text);
+}
+
+static void hear(struct mmul_pulse *pulse, struct mmul_pulse_peer *peer) {
+    enum kind kind = (enum kind)peer->received[KIND];
+    if (peer->named > 0)
+        notice(pulse, peer, "moves again, after %.0f s", peer->silent);
+    peer->silent = peer->named = 0;
+    if (kind == LEAVING || kind == BYE)
+        peer->last = kind;
+    if ((peer->received[CANCELLED] != 0 || kind == CANCEL) && pulse->run->board != NULL)
+        atomic_store(&pulse->run->board->cancelled, 1);
+    pulse->has_cancelled |= peer->received[CANCELLED] != 0;
+    pulse->is_over |= kind == OVER;
+    if (kind != BYE && kind != OVER)
+        listen(pulse, peer);
+}
+
+static void wait_for_words(struct mmul_pulse *pulse, struct mmul_pulse_peer *peer, double awake) {
+    bool listens = peer->receive != MPI_REQUEST_NULL;
+    while (peer->receive != MPI_REQUEST_NULL && is_done(&peer->receive))
+        hear(pulse, peer);
+    // Root only has words for rank 1 while it waits.
+    if (!listens || (!is_root(pulse) && pulse->run->context->comm->rank != 1))
+        return;
+    peer->silent += awake;
+    double limit = peer->named > 0 ? 2 * peer->named : SILENT_SECONDS + pulse->interval - 1;
+    if (peer->silent < limit)
+        return;
+    peer->named = limit;
+    notice(pulse, peer, "has not moved for %.0f s", limit);
+}
+
+// What is due besides answers.
+static void speak(struct mmul_pulse *pulse, bool beats) {
+    pulse->has_cancelled |= is_cancelled(pulse);
+    for (int i = 0; i < pulse->peer_count; i++) {
+        struct mmul_pulse_peer *peer = &pulse->peers[i];
+        if (pulse->has_cancelled && !peer->was_cancelled)
+            peer->was_cancelled = say(pulse, peer, is_root(pulse) ? CANCEL : BEAT);
+        else if (beats && (!is_root(pulse) || peer->rank == 1))
+            say(pulse, peer, BEAT);
+    }
+}
+
+static void look(struct mmul_pulse *pulse) {
+    double now = mmul_clock_now(), awake = now - pulse->looked_at;
+    bool beats = now - pulse->sent_at >= pulse->interval;
+    awake = awake < AWAKE_SECONDS ? awake : AWAKE_SECONDS;
+    pulse->looked_at = now;
+    for (int i = 0; i < pulse->peer_count; i++)
+        wait_for_words(pulse, &pulse->peers[i], awake);
+    if (beats)
+        pulse->sent_at = now;
+    if (!pulse->is_over)
+        speak(pulse, beats);
+}
+
+void mmul_pulse_attend(struct mmul_pulse *pulse) {
+    if (pulse->peer_count > 0 && mmul_clock_now() - pulse->looked_at >= LOOK_SECONDS)
+        look(pulse);
+}
+
+// Looks, in naps, until `condition` holds of every peer.
+static void look_until(struct mmul_pulse *pulse,
+                       bool (*condition)(struct mmul_pulse *, struct mmul_pulse_peer *)) {
+    double nap = 20e-6;
+    for (int i = 0; i < pulse->peer_count;) {
+        if (condition(pulse, &pulse->peers[i])) {
+            i++;
+            continue;
+        }
+        mmul_clock_nap(nap);
+        nap = nap < 1e-3 ? 1.5 * nap : nap;
+        look(pulse);
+    }
+}
+
+static bool has_left(struct mmul_pulse *pulse, struct mmul_pulse_peer *peer) {
+    (void)pulse;
+    return peer->last == LEAVING;
+}
+
+static bool is_told_over(struct mmul_pulse *pulse, struct mmul_pulse_peer *peer) {
+    return say(pulse, peer, OVER);
+}
+
+static bool has_gone(struct mmul_pulse *pulse, struct mmul_pulse_peer *peer) {
+    (void)pulse;
+    return peer->last == BYE && is_done(&peer->send);
+}
+
+static bool has_said_leaving(struct mmul_pulse *pulse, struct mmul_pulse_peer *peer) {
+    return say(pulse, peer, LEAVING);
+}
+
+static bool has_heard_over(struct mmul_pulse *pulse, struct mmul_pulse_peer *peer) {
+    (void)peer;
+    return pulse->is_over;
+}
+
+static bool has_said_bye(struct mmul_pulse *pulse, struct mmul_pulse_peer *peer) {
+    return say(pulse, peer, BYE);
+}
+
+static bool is_sent(struct mmul_pulse *pulse, struct mmul_pulse_peer *peer) {
+    (void)pulse;
+    return is_done(&peer->send);
+}
+
+void mmul_pulse_end(struct mmul_pulse *pulse) {
+    if (is_root(pulse)) {
+        look_until(pulse, has_left);
+        pulse->is_over = true; // nothing but that is said from here on
+        look_until(pulse, is_told_over);
+        look_until(pulse, has_gone);
+    } else {
+        look_until(pulse, has_said_leaving);
+        look_until(pulse, has_heard_over);
+        look_until(pulse, has_said_bye);
+        look_until(pulse, is_sent);
+    }
+}
+
+enum mmul_status mmul_pulse_init(struct mmul_pulse *pulse, struct mmul_run *run,
+                                 struct mmul_error *err) {
+    const struct mmul_comm *comm = run->context->comm;
+    double now = mmul_clock_now(), crowd = comm->size / 500.0;
+    int peers = comm->rank > 0 ? 1 : comm->size - 1;
+    *pulse = (struct mmul_pulse){
+        .run = run, .interval = crowd > 1 ? crowd : 1, .looked_at = now, .sent_at = now};
+    enum mmul_status status = MMUL_ALLOCATE(pulse->peers, peers, "signs of life", err);
+    for (int i = 0; status == MMUL_OK && i < peers; i++)
+        pulse->peers[i] = (struct mmul_pulse_peer){.rank = comm->rank > 0 ? 0 : i + 1,
+                                                   .receive = MPI_REQUEST_NULL,
+                                                   .send = MPI_REQUEST_NULL};
+    return status;
+}
+
+void mmul_pulse_begin(struct mmul_pulse *pulse) {
+    const struct mmul_comm *comm = pulse->run->context->comm;
+    pulse->peer_count = comm->rank > 0 ? 1 : comm->size - 1;
+    for (int i = 0; i < pulse->peer_count; i++)
+        listen(pulse, &pulse->peers[i]);
+}
+
+void mmul_pulse_fini(struct mmul_pulse *pulse) {
+    mmul_free(pulse->peers);
+    *pulse = (struct mmul_pulse){0};
+}
