@@ -17,7 +17,7 @@ static const char exit_codes[] =
     "  74  write error or no space\n"
     "  75  stopped part-way: SIGINT, SIGTERM, SIGHUP\n"
     "  78  doctor found something to mend\n"
-    "  79  the result is wrong, or diff or verify found a difference\n";
+    "  79  the result or a device is wrong, or diff or verify found a difference\n";
 
 void mmul_help_print_program(FILE *stream) {
     int count;

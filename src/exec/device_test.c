@@ -70,15 +70,17 @@ struct subject {
 // Sizes grow while the next product is expected to take no more than a second.
 static enum mmul_status time_products(const struct subject *s, struct mmul_error *err) {
     double seconds;
+    bool unstable;
     int64_t before = ESTIMATE_SIDE;
     enum mmul_status status =
-        mmul_measure_square(s->device, before, s->memory_bytes, &seconds, err);
+        mmul_measure_square(s->device, before, s->memory_bytes, &seconds, &unstable, err);
     for (int i = 0; i < MMUL_TESTED_SIZES && status == MMUL_OK && seconds > 0; i++) {
         const int64_t n = (int64_t)MMUL_TESTED_SMALLEST << i;
         const double growth = (double)n / (double)before;
         if (seconds * growth * growth * growth > PRODUCT_MOST_SECONDS)
             break;
-        status = mmul_measure_square(s->device, n, s->memory_bytes, &seconds, err);
+        status = mmul_measure_square(s->device, n, s->memory_bytes, &seconds, &unstable, err);
+        s->test->unstable |= unstable ? 1U << i : 0;
         if (status == MMUL_OK && seconds > 0)
             s->test->flops[i] = 2.0 * (double)n * (double)n * (double)n / seconds;
         before = n;
@@ -96,6 +98,7 @@ static enum mmul_status examine(void *argument, struct mmul_error *err) {
         return status;
     status = mmul_measure_transfers(s->device, s->memory_bytes, &speed, err);
     s->test->upload_bytes_per_second = speed.upload_bytes_per_second;
+    s->test->unstable |= speed.unstable;
     s->test->download_bytes_per_second = speed.download_bytes_per_second;
     return status;
 }

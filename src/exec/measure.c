@@ -316,13 +316,15 @@ enum mmul_status mmul_measure_device(struct mmul_device *device,
 }
 
 enum mmul_status mmul_measure_square(struct mmul_device *device, int64_t n, int64_t memory_bytes,
-                                     double *seconds, struct mmul_error *err) {
-    const struct depth depth = {
-        .repeats = 3, .repeats_most = 6, .span_seconds = thorough.span_seconds};
-    bool unstable = false;
+                                     double *seconds, bool *unstable, struct mmul_error *err) {
+    const struct depth depth = {.repeats = 3,
+                                .repeats_most = 6,
+                                .patience_seconds = thorough.patience_seconds,
+                                .span_seconds = thorough.span_seconds};
     *seconds = 0;
+    *unstable = false;
     return squares_fit(device, n, memory_bytes)
-               ? time_squares(device, n, &depth, seconds, &unstable, err)
+               ? time_squares(device, n, &depth, seconds, unstable, err)
                : MMUL_OK;
 }
 

@@ -27,9 +27,10 @@ enum mmul_status mmul_measure_device(struct mmul_device *device,
                                      const struct mmul_measure_request *request,
                                      struct mmul_speed *speed, struct mmul_error *err);
 
-// Seconds of one product of squares of side n, as above; 0 where they do not fit.
+// Seconds of one product of squares of side n, as above; 0 where they do not fit. unstable: times
+// did not agree.
 enum mmul_status mmul_measure_square(struct mmul_device *device, int64_t n, int64_t memory_bytes,
-                                     double *seconds, struct mmul_error *err);
+                                     double *seconds, bool *unstable, struct mmul_error *err);
 
 // Bytes per second, thoroughly, of a device with memory of its own.
 enum mmul_status mmul_measure_transfers(struct mmul_device *device, int64_t memory_bytes,

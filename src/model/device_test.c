@@ -31,6 +31,18 @@ static void add_row(struct mmul_text *table, const struct mmul_cluster *cluster,
     mmul_text_add(table, "%.24s\n", t->info.name);
 }
 
+// "unstable: rank 1 on gpu07, 0:0 at 4096 transfers"
+static void print_unstable(const struct mmul_cluster *cluster, const struct mmul_device_test *t,
+                           FILE *stream) {
+    if (t->unstable == 0)
+        return;
+    fprintf(stream, "unstable: rank %d on %s, %s at", t->rank, host_of(cluster, t), t->device);
+    for (int i = 0; i < MMUL_TESTED_SIZES; i++)
+        if ((t->unstable & 1U << i) != 0)
+            fprintf(stream, " %d", MMUL_TESTED_SMALLEST << i);
+    fputs((t->unstable & MMUL_UNSTABLE_TRANSFERS) != 0 ? " transfers\n" : "\n", stream);
+}
+
 void mmul_device_tests_print(const struct mmul_cluster *cluster,
                              const struct mmul_device_test *tests, int count, FILE *stream) {
     struct mmul_text table = {0};
@@ -47,6 +59,8 @@ void mmul_device_tests_print(const struct mmul_cluster *cluster,
     mmul_text_fini(&table);
     if (is_short)
         fputs("sizes marked - would take more than 1 s for a product, or do not fit\n", stream);
+    for (int i = 0; i < count; i++)
+        print_unstable(cluster, &tests[i], stream);
     for (int i = 0; i < count; i++)
         if (!tests[i].passed)
             fprintf(stream, "rank %d on %s, %s (%s) failed: %s\n", tests[i].rank,
@@ -69,16 +83,19 @@ static json_t *test_json(const struct mmul_cluster *cluster, const struct mmul_d
     json_t *rates = json_array();
     for (int i = 0; i < MMUL_TESTED_SIZES; i++)
         if (t->flops[i] > 0)
-            json_array_append_new(rates, json_pack("{s:i, s:f}", "size", MMUL_TESTED_SMALLEST << i,
-                                                   "flops_per_second", t->flops[i]));
+            json_array_append_new(rates,
+                                  json_pack("{s:i, s:f, s:b}", "size", MMUL_TESTED_SMALLEST << i,
+                                            "flops_per_second", t->flops[i], "unstable",
+                                            (t->unstable & 1U << i) != 0));
     return json_pack(
-        "{s:i, s:s, s:s, s:o, s:o, s:o, s:o, s:s, s:b, s:o, s:o, s:o, s:o, s:s}", "rank", t->rank,
-        "host", host_of(cluster, t), "device", t->device, "name", mmul_json_text(t->info.name),
-        "vendor", mmul_json_text(t->info.vendor), "platform", mmul_json_text(t->info.platform),
-        "driver", mmul_json_text(t->info.driver), "pci", t->info.pci, "passed", t->passed,
-        "failure", mmul_json_text(t->failure), "gemm", rates, "upload_bytes_per_second",
-        positive_json(t->upload_bytes_per_second), "download_bytes_per_second",
-        positive_json(t->download_bytes_per_second), "tested_at", t->date);
+        "{s:i, s:s, s:s, s:o, s:o, s:o, s:o, s:s, s:b, s:o, s:o, s:o, s:o, s:b, s:s}", "rank",
+        t->rank, "host", host_of(cluster, t), "device", t->device, "name",
+        mmul_json_text(t->info.name), "vendor", mmul_json_text(t->info.vendor), "platform",
+        mmul_json_text(t->info.platform), "driver", mmul_json_text(t->info.driver), "pci",
+        t->info.pci, "passed", t->passed, "failure", mmul_json_text(t->failure), "gemm", rates,
+        "upload_bytes_per_second", positive_json(t->upload_bytes_per_second),
+        "download_bytes_per_second", positive_json(t->download_bytes_per_second),
+        "transfers_unstable", (t->unstable & MMUL_UNSTABLE_TRANSFERS) != 0, "tested_at", t->date);
 }
 
 enum mmul_status mmul_device_tests_json(const struct mmul_cluster *cluster,

@@ -17,6 +17,7 @@ struct mmul_device_test {
     bool counts;                     // false: it could not be tested, which says nothing about it
     char failure[256];               // why it did not pass; "" when it did
     double flops[MMUL_TESTED_SIZES]; // per second; 0: not measured
+    unsigned unstable; // a bit per size: its times did not agree; and MMUL_UNSTABLE_TRANSFERS
     double upload_bytes_per_second, download_bytes_per_second; // 0: works in host memory
     char date[24];
 };

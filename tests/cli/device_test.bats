@@ -101,7 +101,8 @@ used_device() {
     fresh_cache
     "$MPIMATMUL" gen A.bin --dims 41x31 --kind integer --seed 1 2> /dev/null
     "$MPIMATMUL" gen B.bin --dims 31x37 --kind integer --seed 2 2> /dev/null
-    local mul=(mul A.bin B.bin -o C.bin --report r.json --progress none --weights equal)
+    # --verbose: else nobody asks a machine for cards whose only driver is PoCL.
+    local mul=(mul A.bin B.bin -o C.bin --report r.json --progress none --weights equal --verbose)
     command=("${mul[@]}")
     card
     expect_status 0
@@ -114,8 +115,8 @@ used_device() {
     card
     expect_status 0
     [ "$(used_device)" = cpu ]
-    [[ "$stderr" == "mpimatmul: warning: $(hostname): device '0:0 ("*")' is left alone, it failed its test ("*"): \
-self-test: "*"; \`mpimatmul devices --test --device 0:0\` tests it again" ]]
+    grep -qE "^mpimatmul: warning: $(hostname): device '0:0 \(.*\)' is left alone, it failed its test \(.*\): self-test: \
+.*; \`mpimatmul devices --test --device 0:0\` tests it again$" <<< "$stderr"
     grep -q "failed its test (" r.json
     command=(devices)
     card
@@ -130,7 +131,8 @@ self-test: "*"; \`mpimatmul devices --test --device 0:0\` tests it again" ]]
     [ "$(tests '[(t["device"], t["passed"]) for t in d]')" = "[('cpu', True), ('0:0', True)]" ]
     command=("${mul[@]}")
     card
-    expect_quiet_success
+    expect_status 0
+    [[ "$stderr" != *warning* ]]
     [ "$(used_device)" = 0:0 ]
 }
 
