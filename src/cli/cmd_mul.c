@@ -126,7 +126,13 @@ static enum mmul_status tell(const struct call *call, struct job *job, struct mm
     const char *const *warnings = NULL;
     int count = mmul_report_warnings(job->report, &warnings);
     mmul_print_warnings(call, warnings, count);
-    if (call->options.values[OPT_QUIET].number == 0) {
+    if (call->options.values[OPT_JSON].number != 0) {
+        char *text = NULL;
+        if (mmul_report_json(job->report, &text, err) != MMUL_OK)
+            return err->status;
+        puts(text);
+        mmul_free(text);
+    } else if (call->options.values[OPT_QUIET].number == 0) {
         char shape[96];
         mmul_report_print(job->report, call->options.values[OPT_VERBOSE].number != 0, stdout);
         printf("%s: %s\n", job->output_path, mmul_shape_format(job->shape, shape));
@@ -152,6 +158,8 @@ static enum mmul_status multiply(const struct call *call, struct job *job, struc
 static enum mmul_status run(const struct call *call, struct mmul_error *err) {
     const struct option_value *values = call->options.values;
     struct job job = {.args = mmul_operands_args(call)};
+    if (values[OPT_DRY_RUN].number != 0)
+        return mmul_command_plan.run(call, err);
     bool is_shown = call->is_root && values[OPT_QUIET].number == 0;
     mmul_progress_init(&job.progress, (int)values[OPT_PROGRESS].number);
     job.args.progress = is_shown ? mmul_progress_show : NULL;
@@ -170,8 +178,8 @@ static const enum option_id options[] = {
     OPT_C_IN,          OPT_DTYPE,       OPT_WEIGHTS,     OPT_DEVICE,       OPT_SPLIT,
     OPT_SPLIT_RULE,    OPT_IO,          OPT_TAIL,        OPT_REPRODUCIBLE, OPT_MEMORY,
     OPT_DEVICE_MEMORY, OPT_VERIFY,      OPT_SYNC,        OPT_NO_FALLBACK,  OPT_DEVICE_TIMEOUT,
-    OPT_REPORT,        OPT_PROGRESS,    OPT_THREADS,     OPT_BIND,         OPT_QUIET,
-    OPT_VERBOSE,       OPT_HELP,        OPT_END,
+    OPT_DRY_RUN,       OPT_JSON,        OPT_REPORT,      OPT_PROGRESS,     OPT_THREADS,
+    OPT_BIND,          OPT_QUIET,       OPT_VERBOSE,     OPT_HELP,         OPT_END,
 };
 
 const struct command mmul_command_mul = {
@@ -194,8 +202,10 @@ const struct command mmul_command_mul = {
         "Input files: with --io auto each machine that sees the same files reads them itself, "
         "with\n"
         "root only the first one reads, with shared one that does not see them ends the job.\n"
-        "--device, --threads, --bind, --progress, --quiet and --verbose may differ between ranks,\n"
-        "all other options must agree.\n"
+        "--device, --threads, --bind, --progress, --json, --quiet and --verbose may differ "
+        "between\n"
+        "ranks, all other options must agree. --dry-run is `mpimatmul plan` with the same "
+        "options.\n"
         "\n"
         "  mpimatmul mul A.bin B.bin -o C.bin\n"
         "  mpirun -q -n 4 mpimatmul mul A.bin B.bin --weights 0.4,0.3,0.2,0.1\n",

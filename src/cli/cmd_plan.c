@@ -47,12 +47,17 @@ static enum mmul_status simulate(const struct call *call, struct mmul_error *err
     return status;
 }
 
-// mul -o C.bin writes what the operands' type makes of it. A failure stays in err.
-static void expect_output(struct mmul_matmul *args, struct mmul_error *err) {
+// mul -o C.bin writes what the operands' type makes of it, or --dtype. A failure stays in err.
+static void expect_output(const struct call *call, struct mmul_matmul *args,
+                          struct mmul_error *err) {
+    const struct option_value *asked = &call->options.values[OPT_DTYPE];
     struct mmul_shape shape;
     enum mmul_dtype dtype;
-    args->output_in_place =
-        mmul_matmul_result(args, &shape, &dtype, err) == MMUL_OK && dtype == MMUL_F32;
+    if (mmul_matmul_result(args, &shape, &dtype, err) != MMUL_OK)
+        return;
+    if (asked->source != OPTION_DEFAULT) // of mul --dry-run
+        dtype = (enum mmul_dtype)asked->number;
+    args->output_in_place = dtype == MMUL_F32;
 }
 
 static enum mmul_status run(const struct call *call, struct mmul_error *err) {
@@ -61,7 +66,7 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
     struct mmul_matmul args = mmul_operands_args(call);
     struct mmul_plan *plan = NULL;
     if (call->is_root && mmul_operands_open(call, &args, err) == MMUL_OK)
-        expect_output(&args, err);
+        expect_output(call, &args, err);
     enum mmul_status status = mmul_agree(MPI_COMM_WORLD, err);
     if (status == MMUL_OK)
         status = mmul_plan_create(call->context, &args, &plan, err);

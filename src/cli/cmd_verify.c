@@ -4,9 +4,27 @@
 #include "cli/operands.h"
 #include "cli/print.h"
 
+static void print_json(const struct call *call, const struct mmul_verdict *verdict) {
+    static const char *const names[] = {"a", "b", "c"};
+    fputs("{\n  \"schema\": \"mpimatmul-verify\",\n  \"schema_version\": 1,\n", stdout);
+    for (int i = 0; i < 3; i++) {
+        printf("  \"%s\": ", names[i]);
+        mmul_print_json_string(call->operands[i], stdout);
+        fputs(",\n", stdout);
+    }
+    printf("  \"right\": %s,\n  \"rows_checked\": %lld,\n  \"rows_wrong\": %lld,\n"
+           "  \"first_wrong_matrix\": %lld,\n  \"first_wrong_row\": %lld\n}\n",
+           verdict->rows_wrong == 0 ? "true" : "false", (long long)verdict->rows_checked,
+           (long long)verdict->rows_wrong, (long long)verdict->first_wrong_matrix,
+           (long long)verdict->first_wrong_row);
+}
+
 static enum mmul_status judge(const struct call *call, const struct mmul_verdict *verdict,
                               struct mmul_error *err) {
     const char *a = call->operands[0], *b = call->operands[1], *c = call->operands[2];
+    bool is_json = call->options.values[OPT_JSON].number != 0;
+    if (is_json)
+        print_json(call, verdict);
     if (verdict->rows_wrong > 0)
         return mmul_cli_fail(err, MMUL_ERR_WRONG,
                              "'%s' is not '%s' times '%s': %lld of %lld rows wrong, the first is "
@@ -14,7 +32,7 @@ static enum mmul_status judge(const struct call *call, const struct mmul_verdict
                              c, a, b, (long long)verdict->rows_wrong,
                              (long long)verdict->rows_checked, (long long)verdict->first_wrong_row,
                              (long long)verdict->first_wrong_matrix);
-    if (call->options.values[OPT_QUIET].number == 0)
+    if (!is_json && call->options.values[OPT_QUIET].number == 0)
         printf("'%s' is '%s' times '%s': %lld rows checked\n", c, a, b,
                (long long)verdict->rows_checked);
     return MMUL_OK;
@@ -37,7 +55,8 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
 }
 
 static const enum option_id options[] = {
-    OPT_TRANSPOSE_A, OPT_TRANSPOSE_B, OPT_ALPHA, OPT_QUIET, OPT_VERBOSE, OPT_HELP, OPT_END,
+    OPT_TRANSPOSE_A, OPT_TRANSPOSE_B, OPT_ALPHA, OPT_JSON,
+    OPT_QUIET,       OPT_VERBOSE,     OPT_HELP,  OPT_END,
 };
 
 const struct command mmul_command_verify = {

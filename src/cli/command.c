@@ -20,11 +20,20 @@ const struct command *const *mmul_commands(int *count) {
     return commands;
 }
 
+// By letters, or because one word begins with the other ("multiply", "bench" for "benchmark").
+static const char *find_nearest(const char *word) {
+    const char *names[COMMAND_COUNT + 5] = {"--help", "--version", "help", "version", NULL};
+    for (int c = 0; c < COMMAND_COUNT; c++) {
+        size_t length = strlen(commands[c]->name), given = strlen(word);
+        names[c + 4] = commands[c]->name;
+        if (given >= 3 && strncmp(word, names[c + 4], given < length ? given : length) == 0)
+            return names[c + 4];
+    }
+    return strcmp(word, "matmul") == 0 ? "mul" : mmul_nearest(word, names);
+}
+
 static enum mmul_status fail_unknown(const char *word, struct mmul_error *err) {
-    const char *names[COMMAND_COUNT + 3] = {"--help", "--version", NULL};
-    for (int c = 0; c < COMMAND_COUNT; c++)
-        names[c + 2] = commands[c]->name;
-    const char *nearest = mmul_nearest(word, names);
+    const char *nearest = find_nearest(word);
     bool is_option = word[0] == '-';
     const char *what = is_option ? "option" : "command";
     if (nearest != NULL)
@@ -35,8 +44,8 @@ static enum mmul_status fail_unknown(const char *word, struct mmul_error *err) {
                          is_option ? "options come after the command; " : "");
 }
 
-static enum mmul_status find_command(const char *word, const struct command **command,
-                                     struct mmul_error *err) {
+enum mmul_status mmul_command_find(const char *word, const struct command **command,
+                                   struct mmul_error *err) {
     for (int c = 0; c < COMMAND_COUNT; c++) {
         if (strcmp(commands[c]->name, word) == 0) {
             *command = commands[c];
@@ -74,7 +83,7 @@ enum mmul_status mmul_call_parse(int argc, char **argv, struct call *call, struc
         return mmul_cli_hint(err, "mpimatmul --help lists the commands");
     }
     int first_operand = 0;
-    enum mmul_status status = find_command(argv[1], &call->command, err);
+    enum mmul_status status = mmul_command_find(argv[1], &call->command, err);
     if (status == MMUL_OK)
         status = mmul_options_parse(&call->options, call->command->options, argc - 1, argv + 1,
                                     &first_operand, err);

@@ -40,6 +40,10 @@ struct call {
 // All commands in the order of --help; *count of them.
 const struct command *const *mmul_commands(int *count);
 
+// Fails with MMUL_ERR_USAGE, and the nearest one.
+enum mmul_status mmul_command_find(const char *word, const struct command **command,
+                                   struct mmul_error *err);
+
 // argv of main to call. Fails with MMUL_ERR_USAGE, call->command being set as far as it is known.
 enum mmul_status mmul_call_parse(int argc, char **argv, struct call *call, struct mmul_error *err);
 

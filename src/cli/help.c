@@ -34,11 +34,12 @@ void mmul_help_print_program(FILE *stream) {
         snprintf(usage, sizeof usage, "%s %s", commands[c]->name, commands[c]->operands);
         fprintf(stream, "  %-16s %s\n", usage, commands[c]->summary);
     }
-    fputs("\n"
-          "  mpimatmul COMMAND --help   options of a command, with their defaults\n"
-          "  mpimatmul --version        print the version\n"
-          "\n",
-          stream);
+    fputs(
+        "\n"
+        "  mpimatmul help COMMAND     options of a command, with their defaults (COMMAND --help)\n"
+        "  mpimatmul version          print the version (--version)\n"
+        "\n",
+        stream);
     fputs(exit_codes, stream);
     fputs(
         "\n"

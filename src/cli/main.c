@@ -69,6 +69,8 @@ static int report(const struct mmul_error *err) {
 
 // --help anywhere before "--" wins over everything else that may be wrong.
 static bool asks_for_help(int argc, char **argv) {
+    if (argc > 1 && strcmp(argv[1], "help") == 0)
+        return true;
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
             return true;
@@ -76,21 +78,29 @@ static bool asks_for_help(int argc, char **argv) {
 }
 
 static bool asks_for_version(int argc, char **argv) {
-    return argc > 1 && (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0);
+    static const char *const words[] = {"version", "--version", "-V"};
+    for (size_t w = 0; argc > 1 && w < sizeof words / sizeof *words; w++)
+        if (strcmp(argv[1], words[w]) == 0)
+            return true;
+    return false;
 }
 
-static int print_help(const char *word) {
-    int count;
-    const struct command *const *commands = mmul_commands(&count);
+// "help", "help WORD", "WORD --help": of the command, or of the program. Only in the second form the
+// word has to be one.
+static int print_help(int argc, char **argv) {
+    bool is_command = strcmp(argv[1], "help") == 0;
+    const char *word = argv[is_command ? 2 : 1];
+    bool is_option = argc < 3 || word[0] == '-';
     const struct command *command = NULL;
-    for (int c = 0; c < count; c++)
-        if (strcmp(commands[c]->name, word) == 0)
-            command = commands[c];
+    struct mmul_error err = {0};
+    if (word != NULL && mmul_command_find(word, &command, &err) != MMUL_OK && is_command &&
+        !is_option)
+        return report(&err);
+    err = (struct mmul_error){0};
     if (command != NULL)
         mmul_help_print_command(command, stdout);
     else
         mmul_help_print_program(stdout);
-    struct mmul_error err = {0};
     mmul_print_flush(&err);
     return report(&err);
 }
@@ -104,8 +114,8 @@ static int print_version(void) {
 
 static int run_alone(struct call *call, struct mmul_error *err) {
     call->is_root = true;
-    if (err->status == MMUL_OK && call->options.values[OPT_VERBOSE].number != 0)
-        mmul_options_print(&call->options, stderr);
+    if (err->status == MMUL_OK)
+        mmul_print_options(call);
     if (err->status == MMUL_OK && call->command->run(call, err) == MMUL_OK)
         mmul_print_flush(err);
     mmul_interrupt_end();
@@ -165,7 +175,7 @@ static int run(int argc, char **argv) {
     const bool is_asked = launcher.is_first || launcher.is_mixed;
     mmul_interrupt_begin(launcher.is_first);
     if (asks_for_help(argc, argv))
-        return answer("--help", is_asked ? print_help(argv[1]) : EXIT_SUCCESS, &launcher);
+        return answer("--help", is_asked ? print_help(argc, argv) : EXIT_SUCCESS, &launcher);
     if (asks_for_version(argc, argv))
         return answer("--version", is_asked ? print_version() : EXIT_SUCCESS, &launcher);
     return run_call(argc, argv, &launcher);

@@ -117,6 +117,7 @@ static const struct option_row rows[OPT_COUNT] = {
                    0, 0},
     [OPT_JSON] = {"json", 0, OPTION_FLAG, PER_RANK, NULL, "off", NULL, "JSON instead of tables", 0,
                   0},
+    [OPT_DRY_RUN] = {"dry-run", 0, OPTION_FLAG, 0, NULL, "off", NULL, "plan, and end there", 0, 0},
     [OPT_QUIET] = {"quiet", 'q', OPTION_FLAG, ENVIRONMENT | PER_RANK, NULL, "off", NULL,
                    "print errors only", 0, 0},
     [OPT_VERBOSE] = {"verbose", 'v', OPTION_FLAG, ENVIRONMENT | PER_RANK, NULL, "off", NULL,

@@ -311,15 +311,30 @@ void mmul_options_print(const struct options *options, FILE *stream) {
     for (const enum option_id *id = options->accepted; *id != OPT_END; id++) {
         const struct option_row *row = mmul_option_row(*id);
         const struct option_value *value = &options->values[*id];
-        if (*id == OPT_HELP)
+        if (*id == OPT_HELP || *id == OPT_VERBOSE || value->source == OPTION_DEFAULT)
             continue;
-        char name[64] = "default";
+        char name[64] = "command line";
         if (value->source == OPTION_FROM_ENVIRONMENT)
             mmul_option_environment(row, name);
-        else if (value->source == OPTION_FROM_COMMAND_LINE)
-            snprintf(name, sizeof name, "command line");
         fprintf(stream, "mpimatmul: option --%s is ", row->name);
         print_value(row, value, stream);
         fprintf(stream, " (%s)\n", name);
     }
+}
+
+bool mmul_option_is_variable(const char *name, char nearest[static 64]) {
+    const size_t prefix = strlen("MPIMATMUL_"); // would make all of them alike
+    char names[OPT_COUNT][64];
+    const char *list[OPT_COUNT + 1] = {NULL};
+    int count = 0;
+    for (enum option_id id = OPT_END + 1; id < OPT_COUNT; id++) {
+        if (!(mmul_option_row(id)->traits & OPTION_ENVIRONMENT))
+            continue;
+        list[count] = mmul_option_environment(mmul_option_row(id), names[count]) + prefix;
+        if (strcmp(names[count++], name) == 0)
+            return true;
+    }
+    const char *found = mmul_nearest(name + prefix, list);
+    snprintf(nearest, 64, "%s", found != NULL ? found - prefix : "");
+    return false;
 }

@@ -68,6 +68,7 @@ enum option_id {
     OPT_TIMEOUT,
     OPT_PROBE,
     OPT_JSON,
+    OPT_DRY_RUN,
     OPT_QUIET,
     OPT_VERBOSE,
     OPT_HELP,
@@ -135,5 +136,9 @@ enum mmul_status mmul_options_parse(struct options *options, const enum option_i
 // spelling however they were given. Freed by the caller with free(); NULL without memory.
 char *mmul_options_agreed(const struct options *options, const char *heading);
 
-// One line per option: its value and where it comes from.
+// One line per option that the command line or the environment gives: its value, and which of them.
 void mmul_options_print(const struct options *options, FILE *stream);
+
+// Is `name`, "MPIMATMUL_...", the variable of an option (of any command)? When not, `nearest` is the one that may be
+// meant, or "".
+bool mmul_option_is_variable(const char *name, char nearest[static 64]);

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/failure.h"
 #include "mpimatmul.h"
@@ -34,6 +35,22 @@ enum mmul_status mmul_print_new_warnings(const struct call *call, struct mmul_er
     int count = status == MMUL_OK ? mmul_context_warnings(call->context, &lines) : 0;
     mmul_print_warnings(call, lines, count);
     return status;
+}
+
+void mmul_print_options(const struct call *call) {
+    static const char prefix[] = "MPIMATMUL_";
+    for (char **variable = environ; *variable != NULL; variable++) {
+        char name[64], nearest[64];
+        if (strncmp(*variable, prefix, sizeof prefix - 1) != 0)
+            continue;
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(*variable, "="), *variable);
+        if (!mmul_option_is_variable(name, nearest))
+            mmul_print_remark(call, "warning: no option reads the variable '%s'%s%s%s", name,
+                              nearest[0] ? ", did you mean '" : "", nearest,
+                              nearest[0] ? "'?" : "");
+    }
+    if (call->is_root && call->options.values[OPT_VERBOSE].number != 0)
+        mmul_options_print(&call->options, stderr);
 }
 
 void mmul_print_speed_origin(const struct call *call) {

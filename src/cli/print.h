@@ -14,6 +14,10 @@ void mmul_print_warnings(const struct call *call, const char *const *lines, int 
 // Collective: warnings that came up since the context was created, where no report tells them.
 enum mmul_status mmul_print_new_warnings(const struct call *call, struct mmul_error *err);
 
+// What the environment says: variables that no option reads; with --verbose also the options that
+// are not at their default.
+void mmul_print_options(const struct call *call);
+
 // With --verbose: where the speeds of a plan are from.
 void mmul_print_speed_origin(const struct call *call);
 

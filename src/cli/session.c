@@ -111,8 +111,7 @@ enum mmul_status mmul_session_begin(struct session *session, struct call *call,
     const char *const *warnings = NULL;
     int count = call->is_root ? mmul_context_warnings(call->context, &warnings) : 0;
     mmul_print_warnings(call, warnings, count);
-    if (call->is_root && call->options.values[OPT_VERBOSE].number != 0)
-        mmul_options_print(&call->options, stderr);
+    mmul_print_options(call);
     return MMUL_OK;
 }
 

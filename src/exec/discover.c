@@ -231,6 +231,12 @@ static enum mmul_status take_place(struct discovery *d, struct mmul_error *err) 
         status = mmul_topology_bind(&mine->cores, err);
     if (status != MMUL_OK)
         return status;
+    int cores = (int)mmul_cpuset_count(&d->topology.allowed);
+    if (d->options->threads > cores)
+        mmul_context_warn(d->context,
+                          "rank %d on %s: --threads %d is more than the %d core%s it may use",
+                          d->context->comm->rank, d->topology.host, d->options->threads, cores,
+                          cores == 1 ? "" : "s");
     d->context->fallback_cores = mine->fallback_cores;
     d->context->fallback_threads = mine->fallback_threads;
     d->context->fallback_bind = mine->bind;

@@ -53,7 +53,7 @@ commands=(mul gen info convert diff verify split join devices plan bench calibra
 @test "every option in the help of mul is accepted, and what does not exist is not listed" {
     program mul --help
     names=$(sed -n 's/^  \(-[a-z],\|   \) --\([a-z-]*\).*/\2/p' <<< "$output")
-    [ "$(wc -w <<< "$names")" -eq 27 ]
+    [ "$(wc -w <<< "$names")" -eq 29 ]
     for name in $names; do
         [ "$name" != help ] || continue
         program mul A.bin "--$name=?"      # a bad value or a missing operand, not an unknown option
@@ -76,6 +76,24 @@ commands=(mul gen info convert diff verify split join devices plan bench calibra
     program mul --alpha nonsense --help
     expect_quiet_success
     [ "$output" = "$expected" ]
+}
+
+@test "help and version are words, too" {
+    program help
+    expect_quiet_success
+    expected=$output
+    program --help
+    [ "$output" = "$expected" ]
+    program help diff
+    expect_quiet_success
+    expected=$output
+    program diff --help
+    [ "$output" = "$expected" ]
+    program help multiply
+    expect_failure 64 "unknown command 'multiply', did you mean 'mul'?"
+    program version
+    expect_quiet_success
+    [ "$output" = "mpimatmul 0.1.0" ]
 }
 
 @test "--version prints name and version" {

@@ -137,3 +137,36 @@ END
     program mul A.bin B.bin -o C.bin --device faulty:corrupt=1:cpu
     expect_line "result verified (Freivalds), 1 block recomputed"
 }
+
+@test "mul --json is the report, mul --dry-run is plan" {
+    ranks 2 mul A.bin B.bin -o C.bin --device cpu --json --report report.json
+    expect_quiet_success
+    diff <(echo "$output") report.json
+    rm C.bin
+    ranks 2 plan A.bin B.bin --device cpu --weights 1,2
+    expected=$output
+    ranks 2 mul A.bin B.bin -o C.bin --device cpu --weights 1,2 --dry-run
+    expect_quiet_success
+    [ "$output" = "$expected" ] || { show; return 1; }
+    [[ "$output" == "C = A B: A.bin x B.bin -> 61 x 47"* ]]
+    ranks 2 mul A.bin B.bin -o C.bin --device cpu --weights 1,2 --dry-run --json --dtype float16
+    expect_quiet_success
+    echo "$output" > report.json
+    report "r['schema'] == 'mpimatmul-plan'" "r['nodes'][0]['maps'] == ['A', 'B']" # C is not float32
+    [ ! -e C.bin ]
+}
+
+@test "verify --json says what is right and what is wrong" {
+    "$MPIMATMUL" mul A.bin B.bin -o C.bin --device cpu --quiet
+    program verify A.bin B.bin C.bin --json
+    expect_quiet_success
+    echo "$output" > report.json
+    report "r['schema'] == 'mpimatmul-verify'" "r['right'] is True" "(r['rows_checked'], r['rows_wrong']) == (61, 0)" \
+        "r['c'] == 'C.bin'"
+    printf 'x' | dd of=C.bin bs=1 seek=$((20 + 4 * 47 * 5 + 3)) conv=notrunc status=none
+    program verify A.bin B.bin C.bin --json
+    expect_status 79
+    echo "$output" > report.json
+    report "r['right'] is False" "r['rows_wrong'] == 1" "r['first_wrong_row'] == 5"
+    [[ "$stderr" == "mpimatmul: 'C.bin' is not 'A.bin' times 'B.bin': 1 of 61 rows wrong, "* ]]
+}

@@ -14,8 +14,12 @@ load helper
     expect_failure 64 "unknown command 'mull', did you mean 'mul'?"
     program devcies
     expect_failure 64 "unknown command 'devcies', did you mean 'devices'?"
-    program multiply A.bin B.bin
-    expect_failure 64 "unknown command 'multiply'" "mpimatmul --help lists the commands"
+    for row in "multiply mul" "matmul mul" "generate gen" "benchmark bench" "verison version" "dev devices"; do
+        program "${row% *}" A.bin B.bin
+        expect_failure 64 "unknown command '${row% *}', did you mean '${row#* }'?"
+    done
+    program frobnicate A.bin B.bin
+    expect_failure 64 "unknown command 'frobnicate'" "mpimatmul --help lists the commands"
 }
 
 @test "an option before the command" {
@@ -156,16 +160,41 @@ value_refused() {
     program verify --verbose --alpha 1.0 I.bin I.bin I.bin
     expect_status 0
     expected="mpimatmul: option --transpose-a is on (MPIMATMUL_TRANSPOSE_A)
-mpimatmul: option --transpose-b is off (default)
-mpimatmul: option --alpha is 1 (command line)
-mpimatmul: option --quiet is off (default)
-mpimatmul: option --verbose is on (command line)"
+mpimatmul: option --alpha is 1 (command line)"
     [ "$stderr" = "$expected" ] || { show; return 1; }
     program verify --verbose --transpose-a=off I.bin I.bin I.bin
     [[ "$stderr" == *"option --transpose-a is off (command line)"* ]]
     [[ "$stderr" == *"option --alpha is 2 (MPIMATMUL_ALPHA)"* ]]
     MPIMATMUL_ALPHA='' program verify --verbose I.bin I.bin I.bin
-    [[ "$stderr" == *"option --alpha is 1 (default)"* ]]
+    [ "$stderr" = "mpimatmul: option --transpose-a is on (MPIMATMUL_TRANSPOSE_A)" ]
+}
+
+@test "a variable that no option reads is warned of, with the nearest name" {
+    "$MPIMATMUL" gen I.bin --dims 3x3 --kind identity
+    export MPIMATMUL_WIEGHTS=1,2 MPIMATMUL_HOME=/nowhere MPIMATMUL_WEIGHTS=1
+    expected="mpimatmul: warning: no option reads the variable 'MPIMATMUL_HOME'
+mpimatmul: warning: no option reads the variable 'MPIMATMUL_WIEGHTS', did you mean 'MPIMATMUL_WEIGHTS'?"
+    for words in "verify I.bin I.bin I.bin" "devices --device cpu"; do
+        # shellcheck disable=SC2086 # several words
+        program $words
+        expect_status 0
+        [ "$(sort <<< "$stderr")" = "$expected" ] || { show; return 1; }
+    done
+    ranks 2 devices --device cpu
+    [ "$(sort <<< "$stderr")" = "$expected" ] || { show; return 1; }
+    program verify I.bin I.bin I.bin --quiet
+    expect_quiet_success
+}
+
+@test "more threads than cores are warned of" {
+    local cores
+    cores=$(nproc)
+    program devices --device cpu --threads 1000
+    expect_status 0
+    expected="mpimatmul: warning: rank 0 on $(uname -n): --threads 1000 is more than the $cores cores it may use"
+    [ "$cores" -eq 1 ] || [ "$stderr" = "$expected" ] || { show; return 1; }
+    program devices --device cpu --threads 1
+    expect_quiet_success
 }
 
 @test "a bad value in the environment does not matter when the command line wins" {
