@@ -115,7 +115,8 @@ used_device() {
     card
     expect_status 0
     [ "$(used_device)" = cpu ]
-    local alone="^mpimatmul: warning: $(hostname): device '0:0 \(.*\)' is left alone, it failed its test"
+    local alone
+    alone="^mpimatmul: warning: $(hostname): device '0:0 \(.*\)' is left alone, it failed its test"
     grep -qE "$alone \(.*\): self-test: .*; \`mpimatmul devices --test --device 0:0\` tests it again$" <<< "$stderr"
     grep -q "failed its test (" r.json
     command=(devices)
