@@ -93,13 +93,42 @@ MMUL_API enum mmul_status mmul_parse_size(const char *text, const char *what, in
 // "1.5 GiB", "20 B". Returns `text`.
 MMUL_API char *mmul_bytes_format(int64_t bytes, char text[static 32]);
 
+// Length of the UTF-8 character at `text`; 0: there is none.
+MMUL_API int mmul_utf8_length(const char *text);
+
+// Control characters in `text` (C0, DEL, C1 in UTF-8) and bytes that are not UTF-8 become '?', so
+// that a name from a file, a host or a device stays on its line and drives no terminal. Returns
+// `text`.
+MMUL_API char *mmul_make_printable(char *text);
+
 // The candidate nearest to `word` by edit distance, or NULL when none is near (more than a third
 // of its letters differ). Borrowed from `candidates`, which ends with NULL.
 MMUL_API const char *mmul_nearest(const char *word, const char *const *candidates);
 
 // -------------------------------------------------------------------------------------- matrices
 
-enum mmul_format { MMUL_FORMAT_BIN, MMUL_FORMAT_NPY, MMUL_FORMAT_MEMORY };
+// Of an output 0 is what its name says: its ending, .bin without one. MEMORY is no file.
+enum mmul_format {
+    MMUL_FORMAT_BY_ENDING,
+    MMUL_FORMAT_BIN,
+    MMUL_FORMAT_NPY,
+    MMUL_FORMAT_MEMORY,
+};
+
+// "bin", "npy"; "memory".
+MMUL_API const char *mmul_format_name(enum mmul_format format);
+
+// ".bin", ".npy": what the names of such files end in.
+MMUL_API const char *mmul_format_ending(enum mmul_format format);
+
+// The names above, of formats that are written. Fails with MMUL_ERR_USAGE.
+MMUL_API enum mmul_status mmul_format_parse(const char *text, enum mmul_format *format,
+                                            struct mmul_error *err);
+
+// The format that an output of this name gets: `asked`, or by its ending. Fails with MMUL_ERR_USAGE:
+// an ending of no format that is written.
+MMUL_API enum mmul_status mmul_output_format(const char *path, enum mmul_format asked,
+                                             enum mmul_format *format, struct mmul_error *err);
 
 // A rectangle of one matrix of a stack, in stored orientation.
 struct mmul_region {
@@ -116,16 +145,20 @@ struct mmul_matrix_info {
     enum mmul_dtype stored;    // in the file or memory
     enum mmul_dtype delivered; // by reads: `stored`, float64 being read as float32
     enum mmul_format format;
-    int version;        // .bin 1 or 2, .npy major version, 0 in memory
-    bool fortran_order; // .npy; reads deliver C order all the same
+    int version;          // .bin 1 or 2, .npy major version, 0 in memory
+    bool one_dimensional; // .npy of one size, which counts as a row
+    bool fortran_order;   // .npy; reads deliver C order all the same
     bool big_endian;
     int64_t file_bytes;
 };
 
-// Opens a .bin or .npy file (told apart by content) and checks header and exact length. A Fortran
-// order .npy is read into memory whole at once.
+// "-" or "/dev/stdin": does this name standard input?
+MMUL_API bool mmul_path_is_stdin(const char *path);
+
+// Opens a .bin or .npy file, told apart by its first bytes, and checks header and exact length. A
+// Fortran order .npy is read into memory whole at once; "-" is standard input, read to its end.
 // Fails: MMUL_ERR_NO_INPUT (missing, unreadable, directory, FIFO), MMUL_ERR_DATA (not a valid
-// matrix; expected and found sizes in the text), MMUL_ERR_SYSTEM (memory).
+// matrix; expected and found sizes, or the format it is of, in the text), MMUL_ERR_SYSTEM (memory).
 MMUL_API enum mmul_status mmul_matrix_open(const char *path, struct mmul_matrix **matrix,
                                            struct mmul_error *err);
 
@@ -152,27 +185,40 @@ MMUL_API enum mmul_status mmul_matrix_read_float(struct mmul_matrix *matrix,
                                                  struct mmul_region region, int64_t begin,
                                                  int64_t end, float *dst, struct mmul_error *err);
 
+// Same, in double: nothing is lost, not of float64 either.
+MMUL_API enum mmul_status mmul_matrix_read_double(struct mmul_matrix *matrix,
+                                                  struct mmul_region region, int64_t begin,
+                                                  int64_t end, double *dst, struct mmul_error *err);
+
+// How many finite float64 values became infinite so far because reads delivered float32; what is
+// read twice counts twice.
+MMUL_API int64_t mmul_matrix_overflows(const struct mmul_matrix *matrix);
+
 // A matrix stack being written: a file under a temporary name, or the caller's memory.
 struct mmul_output;
 
-// Starts `path` as `path.part` in the same folder, locked against a second writer, its whole space
-// reserved. The ending of `path` chooses the format (.npy, else .bin). float32 .bin is version 1,
-// 16-bit .bin version 2; .npy takes float32 and float16 (bfloat16 becomes float32). float64 is
-// written as float32.
-// `inputs` (count of them) are refused as output: same device and inode.
-// Fails: MMUL_ERR_CREATE (folder missing or not writable, path is a folder, path is an input,
-// another run writes it), MMUL_ERR_IO (no space), MMUL_ERR_DATA (a size beyond int32 in .bin).
-MMUL_API enum mmul_status mmul_output_create(const char *path, struct mmul_shape shape,
-                                             enum mmul_dtype dtype,
-                                             struct mmul_matrix *const *inputs, int input_count,
-                                             struct mmul_output **output, struct mmul_error *err);
+// What an output is to be.
+struct mmul_output_request {
+    const char *path;        // "-" or "/dev/stdout": standard output, when all is there
+    enum mmul_format format; // MMUL_FORMAT_BY_ENDING: as the name says
+    struct mmul_shape shape;
+    enum mmul_dtype dtype; // what the format has not becomes float32: float64, and bfloat16 in .npy
+    int bin_version;       // .bin; 0: 1 for float32, 2 for 16-bit types; 1 (float32 only) or 2
+    bool empty_allowed;    // rows and cols of 0: a shard of a part without rows
+    struct mmul_matrix *const *inputs; // borrowed, input_count of them: refused as output
+    int input_count;
+};
 
-// As mmul_output_create for .bin, with version 2 (dtype tag) forced also for float32.
-MMUL_API enum mmul_status mmul_output_create_version2(const char *path, struct mmul_shape shape,
-                                                      enum mmul_dtype dtype,
-                                                      struct mmul_matrix *const *inputs,
-                                                      int input_count, struct mmul_output **output,
-                                                      struct mmul_error *err);
+// Is this output standard output? Tables then belong elsewhere.
+MMUL_API bool mmul_path_is_stdout(const char *path);
+
+// Starts `path` as `path.part` in the same folder, locked against a second writer, its whole space
+// reserved. Inputs are told by device and inode.
+// Fails: MMUL_ERR_USAGE (an ending that nobody knows, a bin_version that does not fit),
+// MMUL_ERR_CREATE (folder missing or not writable, path is a folder, path is an input, another run
+// writes it), MMUL_ERR_IO (no space), MMUL_ERR_DATA (a size beyond int32 in .bin).
+MMUL_API enum mmul_status mmul_output_create(const struct mmul_output_request *request,
+                                             struct mmul_output **output, struct mmul_error *err);
 
 // Writes into caller's memory (shape's elements of dtype, C order), borrowed until destroy.
 MMUL_API enum mmul_status mmul_output_borrow(void *data, struct mmul_shape shape,
@@ -190,6 +236,9 @@ MMUL_API enum mmul_status mmul_output_write_float(struct mmul_output *output,
 MMUL_API enum mmul_status mmul_output_write(struct mmul_output *output, struct mmul_region region,
                                             int64_t begin, int64_t end, const void *src,
                                             struct mmul_error *err);
+
+// How many finite values became infinite so far because the output's dtype is narrower.
+MMUL_API int64_t mmul_output_overflows(const struct mmul_output *output);
 
 MMUL_API enum mmul_dtype mmul_output_dtype(const struct mmul_output *output);
 MMUL_API struct mmul_shape mmul_output_shape(const struct mmul_output *output);
@@ -231,22 +280,25 @@ MMUL_API void mmul_generate(enum mmul_generator kind, uint64_t seed, struct mmul
 MMUL_API enum mmul_status mmul_generator_parse(const char *text, enum mmul_generator *kind,
                                                struct mmul_error *err);
 
-// Writes a generated matrix to `path`. Fails as mmul_output_create does, and with MMUL_ERR_USAGE
-// when the format cannot hold dtype (float64; bfloat16 in .npy).
-MMUL_API enum mmul_status mmul_generate_file(const char *path, enum mmul_generator kind,
-                                             uint64_t seed, struct mmul_shape shape,
-                                             enum mmul_dtype dtype, struct mmul_error *err);
+// Writes a generated matrix. Fails as mmul_output_create does, and with MMUL_ERR_USAGE when the
+// format cannot hold the request's dtype (float64; bfloat16 in .npy).
+MMUL_API enum mmul_status mmul_generate_file(enum mmul_generator kind, uint64_t seed,
+                                             const struct mmul_output_request *request,
+                                             struct mmul_error *err);
 
 struct mmul_convert_options {
+    enum mmul_format format; // as in struct mmul_output_request
     bool has_dtype; // false: keep the dtype as far as the format can (float64 and, to .npy,
                     // bfloat16 become float32)
     enum mmul_dtype dtype;
     int bin_version; // 0: 1 for float32, 2 for 16-bit; or 1, 2 forced
 };
 
-MMUL_API enum mmul_status mmul_convert(const char *in, const char *out,
+// Writes all of `in` as `out`. overflows: how many finite elements became infinite because the
+// dtype that was written is narrower.
+MMUL_API enum mmul_status mmul_convert(struct mmul_matrix *in, const char *out,
                                        const struct mmul_convert_options *options,
-                                       struct mmul_error *err);
+                                       int64_t *overflows, struct mmul_error *err);
 
 struct mmul_statistics {
     int64_t count, nan_count, inf_count;
@@ -259,17 +311,20 @@ MMUL_API enum mmul_status mmul_statistics(struct mmul_matrix *matrix,
 
 struct mmul_difference {
     bool same_shape;
-    int64_t count;         // elements compared
-    int64_t outside;       // |x - y| > tolerance, or classes (NaN, +Inf, -Inf, finite) differ
+    int64_t count; // elements compared
+    int64_t
+        outside; // |x - y| > tolerance + relative |x|, or classes (NaN, +Inf, -Inf, finite) differ
     double max_absolute;   // over pairs of finite elements
     double mean_absolute;  // over pairs of finite elements
+    double max_relative;   // of |x - y| / |x|, over pairs of finite elements where x is not 0
     int64_t first_outside; // index in C order, -1 when none
     double max_reference;  // max |x| over finite elements of the first matrix
 };
 
-// Compares two stacks element by element; different shapes are a result, not a failure.
+// Compares two stacks element by element, in double; different shapes are a result, not a failure.
 MMUL_API enum mmul_status mmul_diff(struct mmul_matrix *x, struct mmul_matrix *y, double tolerance,
-                                    struct mmul_difference *difference, struct mmul_error *err);
+                                    double relative, struct mmul_difference *difference,
+                                    struct mmul_error *err);
 
 // ------------------------------------------------------------------------------------- splitting
 
@@ -303,19 +358,22 @@ struct mmul_split_options {
     const char *folder;    // where the shards go; created with mode 0700 when it is missing
 };
 
-// Writes <name>_shard_<i>.bin for each part and <name>_shards.json beside them. Rows (or columns)
+// Of an open matrix: writes <name>_shard_<i>.bin for each part and <name>_shards.json beside them. Rows (or columns)
 // of all matrices of the stack form one range that is split; a shard that crosses matrices is
 // stored as [1,1,rows,cols] of its part of that range. An empty part is a header-only file.
 // Fails with MMUL_ERR_CREATE when the folder is a symbolic link or another user can write to it.
-MMUL_API enum mmul_status mmul_split(const char *path, const struct mmul_split_options *options,
+MMUL_API enum mmul_status mmul_split(struct mmul_matrix *matrix,
+                                     const struct mmul_split_options *options,
                                      struct mmul_error *err);
 
-// The reverse: <folder>/<name>_shard_<i>.bin -> out. With a JSON beside the shards, axis, shape
-// and hashes come from it and are checked; without, shards 0, 1, ... are joined by rows.
+// The reverse: <folder>/<name>_shard_<i>.bin -> out, in `format` (as in struct mmul_output_request).
+// With a JSON beside the shards, axis, shape and hashes come from it and are checked; without,
+// shards 0, 1, ... are joined by rows.
 MMUL_API enum mmul_status mmul_join(const char *name, const char *folder, const char *out,
-                                    struct mmul_error *err);
+                                    enum mmul_format format, struct mmul_error *err);
 
-// The name rules: removes folder, "_shard_<i>" and ".bin"/".npy" from a path. Returns `name`.
+// The name rules: removes folder, "_shard_<i>" and the ending of a format from a path. Returns
+// `name`.
 MMUL_API char *mmul_base_name(const char *path, char name[static 256]);
 
 // --------------------------------------------------------------------------------------- devices
@@ -459,7 +517,8 @@ enum mmul_io {
 struct mmul_matmul {
     struct mmul_matrix *a;      // (root) borrowed; (m, k), or (k, m) when transposed
     struct mmul_matrix *b;      // (root) borrowed; (k, n), or (n, k) when transposed
-    struct mmul_matrix *c_in;   // (root) borrowed; (m, n) like C; NULL: none, beta must be 0
+    struct mmul_matrix *c_in;   // (root) borrowed; (m, n) like C, or 1 in any of
+                                // its sizes, which repeats; NULL: none, beta must be 0
     struct mmul_output *output; // (root) consumed by mmul_run: committed when all is right, else
                                 // discarded; stays the caller's when mmul_run is not reached
     bool output_in_place; // (root) without an output, for a plan alone: expect one that root's

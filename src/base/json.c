@@ -149,7 +149,9 @@ enum mmul_status mmul_text_store(const char *path, const char *text, struct mmul
     if (lstat(path, &found) == 0 && !S_ISREG(found.st_mode))
         return store_directly(path, text, err);
     struct mmul_text part = {0};
-    mmul_text_add(&part, "%s.%016llx.part", path, (unsigned long long)mmul_random_seed());
+    char suffix[32];
+    snprintf(suffix, sizeof suffix, ".%016llx.part", (unsigned long long)mmul_random_seed());
+    mmul_text_add_beside(&part, path, suffix);
     enum mmul_status status;
     if (part.failed)
         status = mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate a file name");

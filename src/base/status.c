@@ -7,19 +7,13 @@
 #include <stdarg.h>
 #include <string.h>
 
-static void keep_one_line(char *text) {
-    for (unsigned char *c = (unsigned char *)text; *c != '\0'; c++)
-        if (*c < 0x20 || *c == 0x7f)
-            *c = '?';
-}
-
 static void set_text(struct mmul_error *err, enum mmul_status status, const char *text) {
     size_t length = strlen(text);
     if (length >= sizeof err->text)
         length = sizeof err->text - 1;
     memcpy(err->text, text, length);
     err->text[length] = '\0';
-    keep_one_line(err->text);
+    mmul_make_printable(err->text);
     err->hint[0] = '\0';
     err->status = status;
 }
@@ -55,5 +49,5 @@ void mmul_hint(struct mmul_error *err, const char *format, ...) {
     vsnprintf(hint, sizeof hint, format, arguments);
     va_end(arguments);
     memcpy(err->hint, hint, sizeof hint);
-    keep_one_line(err->hint);
+    mmul_make_printable(err->hint);
 }

@@ -4,9 +4,11 @@
 // double-width characters are not known to it.
 #include "base/text.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/memory.h"
 
 enum { COLUMNS_MAX = 64, CAPACITY_LEAST = 128 };
@@ -55,6 +57,20 @@ void mmul_text_add(struct mmul_text *text, const char *format, ...) {
     va_end(arguments);
 }
 
+void mmul_text_add_beside(struct mmul_text *text, const char *path, const char *suffix) {
+    enum { CHECKSUM_BYTES = 17 };
+    const char *slash = strrchr(path, '/');
+    const char *name = slash != NULL ? slash + 1 : path;
+    size_t length = strlen(name), more = strlen(suffix);
+    if (length + more <= NAME_MAX) {
+        mmul_text_add(text, "%s%s", path, suffix);
+        return;
+    }
+    size_t kept = NAME_MAX - more - CHECKSUM_BYTES;
+    mmul_text_add(text, "%.*s~%016llx%s", (int)((size_t)(name - path) + kept), path,
+                  (unsigned long long)mmul_hash(name, length), suffix);
+}
+
 const char *mmul_text_get(const struct mmul_text *text) {
     return text->data != NULL ? text->data : "";
 }
@@ -70,6 +86,42 @@ void mmul_text_copy(char *target, size_t capacity, const char *source) {
     size_t length = strnlen(source, capacity - 1);
     memcpy(target, source, length);
     target[length] = '\0';
+}
+
+// --------------------------------------------------------------------------------------- characters
+
+// RFC 3629, table 3-7 of Unicode.
+int mmul_utf8_length(const char *text) {
+    const unsigned char *bytes = (const unsigned char *)text;
+    unsigned first = bytes[0];
+    int length = first < 0x80 ? 1 : first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+    if (first > 0xF4)
+        return 0;
+    for (int i = 1; i < length; i++)
+        if ((bytes[i] & 0xC0) != 0x80)
+            return 0;
+    bool is_overlong = (first == 0xE0 && bytes[1] < 0xA0) || (first == 0xF0 && bytes[1] < 0x90);
+    bool is_surrogate = first == 0xED && bytes[1] > 0x9F;
+    bool is_beyond = first == 0xF4 && bytes[1] > 0x8F;
+    return is_overlong || is_surrogate || is_beyond ? 0 : length;
+}
+
+char *mmul_make_printable(char *text) {
+    char *to = text;
+    for (const char *at = text; *at != '\0';) {
+        const unsigned char *bytes = (const unsigned char *)at;
+        int length = mmul_utf8_length(at);
+        bool is_control = (length == 1 && (bytes[0] < 0x20 || bytes[0] == 0x7F)) ||
+                          (length == 2 && bytes[0] == 0xC2 && bytes[1] < 0xA0);
+        if (length == 0 || is_control) {
+            *to++ = '?';
+            at += length == 0 ? 1 : length;
+        }
+        for (int i = 0; !is_control && i < length; i++)
+            *to++ = *at++;
+    }
+    *to = '\0';
+    return text;
 }
 
 // ----------------------------------------------------------------------------------------- tables

@@ -20,6 +20,11 @@ void mmul_text_add_list(struct mmul_text *text, const char *format, va_list argu
 const char *mmul_text_get(const struct mmul_text *text);
 void mmul_text_fini(struct mmul_text *text);
 
+// Appends the name of a file beside `path`: `path` and `suffix`. Where the file's own name would be
+// longer than file systems take (255 bytes), it is cut and a checksum of all of it stands for the
+// rest, so that different paths stay different.
+void mmul_text_add_beside(struct mmul_text *text, const char *path, const char *suffix);
+
 // Copies at most `capacity - 1` bytes and terminates; the tail is cut.
 void mmul_text_copy(char *target, size_t capacity, const char *source);
 

@@ -71,11 +71,14 @@ static enum mmul_status generate(const struct bench *bench, struct bench_size si
                                  struct mmul_error *err) {
     const struct mmul_shape a = {1, 1, size.m, size.k}, b = {1, 1, size.k, size.n};
     unlink(bench->c);
-    enum mmul_status status =
-        mmul_generate_file(bench->a, MMUL_GENERATE_UNIFORM, 1, a, bench->dtype, err);
+    const struct mmul_output_request requests[] = {
+        {.path = bench->a, .shape = a, .dtype = bench->dtype},
+        {.path = bench->b, .shape = b, .dtype = bench->dtype},
+    };
+    enum mmul_status status = mmul_generate_file(MMUL_GENERATE_UNIFORM, 1, &requests[0], err);
     if (status != MMUL_OK)
         return status;
-    return mmul_generate_file(bench->b, MMUL_GENERATE_UNIFORM, 2, b, bench->dtype, err);
+    return mmul_generate_file(MMUL_GENERATE_UNIFORM, 2, &requests[1], err);
 }
 
 static enum mmul_status open_files(const struct bench *bench, struct mmul_matmul *args,
@@ -89,7 +92,9 @@ static enum mmul_status open_files(const struct bench *bench, struct mmul_matmul
     if (status == MMUL_OK)
         status = mmul_matmul_result(args, &shape, &dtype, err);
     if (status == MMUL_OK)
-        status = mmul_output_create(bench->c, shape, dtype, NULL, 0, &args->output, err);
+        status = mmul_output_create(
+            &(struct mmul_output_request){.path = bench->c, .shape = shape, .dtype = dtype},
+            &args->output, err);
     return status;
 }
 

@@ -1,36 +1,46 @@
 // SPDX-License-Identifier: MIT
 // convert: between file formats and element types. The ending of OUT chooses the format.
+#include "cli/files.h"
 #include "cli/print.h"
 
-// Elements that lose digits without having been asked to are worth a line.
-static enum mmul_status print_narrowing(const struct call *call, struct mmul_error *err) {
-    struct mmul_matrix *in = NULL;
-    enum mmul_status status = mmul_matrix_open(call->operands[0], &in, err);
-    if (status != MMUL_OK)
-        return status;
-    struct mmul_matrix_info info = mmul_matrix_info(in);
-    if (info.stored != info.delivered && call->options.values[OPT_CONVERT_DTYPE].text == NULL)
-        mmul_print_remark(call, "notice: '%s' is %s and becomes %s", call->operands[0],
-                          mmul_dtype_name(info.stored), mmul_dtype_name(info.delivered));
-    mmul_matrix_close(in);
-    return MMUL_OK;
-}
-
-static enum mmul_status run(const struct call *call, struct mmul_error *err) {
+static enum mmul_status convert(const struct call *call, struct mmul_matrix *in,
+                                struct mmul_error *err) {
     const struct option_value *values = call->options.values;
-    const struct mmul_convert_options convert = {
+    const struct mmul_matrix_info info = mmul_matrix_info(in);
+    const struct mmul_convert_options options = {
+        .format = (enum mmul_format)values[OPT_MATRIX_FORMAT].number,
         .has_dtype = values[OPT_CONVERT_DTYPE].text != NULL,
         .dtype = (enum mmul_dtype)values[OPT_CONVERT_DTYPE].number,
         .bin_version = (int)values[OPT_BIN_VERSION].number,
     };
-    enum mmul_status status = print_narrowing(call, err);
+    int64_t overflows = 0;
+    // Elements that lose digits without having been asked to are worth a line.
+    if (info.stored != info.delivered && !options.has_dtype)
+        mmul_print_remark(call, "notice: '%s' is %s and becomes %s", call->operands[0],
+                          mmul_dtype_name(info.stored), mmul_dtype_name(info.delivered));
+    enum mmul_status status = mmul_convert(in, call->operands[1], &options, &overflows, err);
     if (status == MMUL_OK)
-        status = mmul_convert(call->operands[0], call->operands[1], &convert, err);
+        mmul_print_overflows(call, call->operands[1], overflows,
+                             options.has_dtype ? options.dtype : info.delivered);
     return status;
 }
 
+static enum mmul_status run(const struct call *call, struct mmul_error *err) {
+    struct mmul_matrix *in = NULL;
+    enum mmul_status status = mmul_matrix_open(call->operands[0], &in, err);
+    if (status == MMUL_OK)
+        status = convert(call, in, err);
+    mmul_matrix_close(in);
+    return status;
+}
+
+static enum mmul_status check(const struct call *call, struct mmul_error *err) {
+    return mmul_files_check_output(call, call->operands[1], err);
+}
+
 static const enum option_id options[] = {
-    OPT_CONVERT_DTYPE, OPT_BIN_VERSION, OPT_QUIET, OPT_VERBOSE, OPT_HELP, OPT_END,
+    OPT_CONVERT_DTYPE, OPT_MATRIX_FORMAT, OPT_BIN_VERSION, OPT_QUIET,
+    OPT_VERBOSE,       OPT_HELP,          OPT_END,
 };
 
 const struct command mmul_command_convert = {
@@ -40,10 +50,12 @@ const struct command mmul_command_convert = {
     .operands_most = 2,
     .summary = "between .bin and .npy, and between element types",
     .notes =
-        "OUT ending in .npy is written as .npy, anything else as .bin. A .npy has no bfloat16:\n"
-        "it becomes float32. Narrowing rounds to nearest even.\n"
+        "The ending of OUT chooses the format, without one it is .bin; --format writes under any\n"
+        "name. A .npy has no bfloat16: it becomes float32. Narrowing rounds to nearest even, and\n"
+        "values that become infinite are counted. - is standard input or output.\n"
         "\n"
         "  mpimatmul convert weights.npy W.bin --dtype float16\n",
     .options = options,
+    .check = check,
     .run = run,
 };

@@ -2,12 +2,13 @@
 // diff: how far two matrices are apart, and whether that is within a tolerance. A difference is a
 // result with an exit code of its own.
 #include "cli/failure.h"
+#include "cli/files.h"
 #include "cli/print.h"
 
 struct sides {
     struct mmul_matrix *x, *y;
     struct mmul_shape x_shape, y_shape;
-    double tolerance;
+    double tolerance, relative;
     struct mmul_difference difference;
 };
 
@@ -32,6 +33,8 @@ static void print_json(const struct sides *sides) {
     print_json_dims(sides->y_shape, stdout);
     fputs(",\n  \"tolerance\": ", stdout);
     mmul_print_json_number(sides->tolerance, stdout);
+    fputs(",\n  \"relative\": ", stdout);
+    mmul_print_json_number(sides->relative, stdout);
     printf(",\n  \"same\": %s", is_same(d) ? "true" : "false");
     if (d->same_shape) {
         printf(",\n  \"elements\": %lld,\n  \"outside\": %lld", (long long)d->count,
@@ -41,6 +44,8 @@ static void print_json(const struct sides *sides) {
         mmul_print_json_number(d->max_absolute, stdout);
         fputs(",\n  \"mean_difference\": ", stdout);
         mmul_print_json_number(d->mean_absolute, stdout);
+        fputs(",\n  \"max_relative\": ", stdout);
+        mmul_print_json_number(d->max_relative, stdout);
         fputs(",\n  \"max_x\": ", stdout);
         mmul_print_json_number(d->max_reference, stdout);
     }
@@ -55,15 +60,24 @@ static void print_place(struct mmul_shape shape, int64_t element) {
            (long long)(matrix % shape.depth), (long long)row, (long long)col);
 }
 
+// "0.001", or "0.001 + 1e-05 |x|". Returns `text`.
+static char *tolerance_format(const struct sides *sides, char text[static 64]) {
+    int length = snprintf(text, 64, "%.9g", sides->tolerance);
+    if (sides->relative > 0)
+        snprintf(text + length, 64 - (size_t)length, " + %.9g |x|", sides->relative);
+    return text;
+}
+
 static void print_table(const struct sides *sides) {
     const struct mmul_difference *d = &sides->difference;
-    char shape[96];
+    char shape[96], tolerance[64];
     printf("shape            %s\n", mmul_shape_format(sides->x_shape, shape));
     printf("elements         %lld\n", (long long)d->count);
     printf("max difference   %.9g\n", d->max_absolute);
     printf("mean difference  %.9g\n", d->mean_absolute);
+    printf("max relative     %.9g\n", d->max_relative);
     printf("max |x|          %.9g\n", d->max_reference);
-    printf("tolerance        %.9g\n", sides->tolerance);
+    printf("tolerance        %s\n", tolerance_format(sides, tolerance));
     printf("outside          %lld\n", (long long)d->outside);
     if (d->first_outside >= 0) {
         fputs("first outside    ", stdout);
@@ -75,15 +89,15 @@ static void print_table(const struct sides *sides) {
 static enum mmul_status judge(const struct sides *sides, struct mmul_error *err) {
     const struct mmul_difference *d = &sides->difference;
     const char *x = mmul_matrix_name(sides->x), *y = mmul_matrix_name(sides->y);
-    char x_shape[96], y_shape[96];
+    char x_shape[96], y_shape[96], tolerance[64];
     if (!d->same_shape)
         return mmul_cli_fail(err, MMUL_ERR_WRONG, "'%s' (%s) and '%s' (%s) differ in shape", x,
                              mmul_shape_format(sides->x_shape, x_shape), y,
                              mmul_shape_format(sides->y_shape, y_shape));
     if (d->outside > 0)
-        return mmul_cli_fail(err, MMUL_ERR_WRONG,
-                             "'%s' and '%s' differ: %lld of %lld elements by more than %.9g", x, y,
-                             (long long)d->outside, (long long)d->count, sides->tolerance);
+        return mmul_cli_fail(
+            err, MMUL_ERR_WRONG, "'%s' and '%s' differ: %lld of %lld elements by more than %s", x,
+            y, (long long)d->outside, (long long)d->count, tolerance_format(sides, tolerance));
     return MMUL_OK;
 }
 
@@ -93,7 +107,8 @@ static enum mmul_status compare(const struct call *call, struct sides *sides,
     if (status == MMUL_OK)
         status = mmul_matrix_open(call->operands[1], &sides->y, err);
     if (status == MMUL_OK)
-        status = mmul_diff(sides->x, sides->y, sides->tolerance, &sides->difference, err);
+        status = mmul_diff(sides->x, sides->y, sides->tolerance, sides->relative,
+                           &sides->difference, err);
     if (status != MMUL_OK)
         return status;
     sides->x_shape = mmul_matrix_info(sides->x).shape;
@@ -106,7 +121,8 @@ static enum mmul_status compare(const struct call *call, struct sides *sides,
 }
 
 static enum mmul_status run(const struct call *call, struct mmul_error *err) {
-    struct sides sides = {.tolerance = call->options.values[OPT_TOLERANCE].real};
+    struct sides sides = {.tolerance = call->options.values[OPT_TOLERANCE].real,
+                          .relative = call->options.values[OPT_RELATIVE].real};
     enum mmul_status status = compare(call, &sides, err);
     mmul_matrix_close(sides.y);
     mmul_matrix_close(sides.x);
@@ -114,7 +130,7 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
 }
 
 static const enum option_id options[] = {
-    OPT_TOLERANCE, OPT_JSON, OPT_QUIET, OPT_VERBOSE, OPT_HELP, OPT_END,
+    OPT_TOLERANCE, OPT_RELATIVE, OPT_JSON, OPT_QUIET, OPT_VERBOSE, OPT_HELP, OPT_END,
 };
 
 const struct command mmul_command_diff = {
@@ -123,7 +139,10 @@ const struct command mmul_command_diff = {
     .operands_least = 2,
     .operands_most = 2,
     .summary = "differences between two matrices; exit code 79 when outside the tolerance",
-    .notes = "A NaN equals a NaN and an infinity the same infinity, nothing else.\n",
+    .notes = "Elements pass where |x - y| <= tolerance + relative |x|, in double. A NaN equals a "
+             "NaN and an\n"
+             "infinity the same infinity, nothing else.\n",
     .options = options,
+    .check = mmul_files_check_operands,
     .run = run,
 };

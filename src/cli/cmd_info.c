@@ -2,17 +2,21 @@
 // info: what is in matrix files: header, statistics, a corner.
 #include <limits.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/failure.h"
+#include "cli/files.h"
 #include "cli/print.h"
 
 enum { CORNER_ROWS = 4, CORNER_COLS = 6 };
 
 struct entry {
     const char *path;
+    char *shown;             // the path without control characters, released with free()
+    struct mmul_error error; // MMUL_OK: what follows is known
     struct mmul_matrix_info info;
     struct mmul_statistics statistics;
-    float corner[CORNER_ROWS * CORNER_COLS]; // of the first matrix; corner_rows x corner_cols
+    double corner[CORNER_ROWS * CORNER_COLS]; // of the first matrix; corner_rows x corner_cols
     int corner_rows, corner_cols;
 };
 
@@ -25,24 +29,25 @@ static enum mmul_status read_data(struct mmul_matrix *matrix, struct entry *entr
                                        .col_end = entry->corner_cols};
     enum mmul_status status = mmul_statistics(matrix, &entry->statistics, err);
     if (status == MMUL_OK)
-        status = mmul_matrix_read_float(matrix, corner, 0,
-                                        (int64_t)entry->corner_rows * entry->corner_cols,
-                                        entry->corner, err);
+        status = mmul_matrix_read_double(matrix, corner, 0,
+                                         (int64_t)entry->corner_rows * entry->corner_cols,
+                                         entry->corner, err);
     return status;
 }
 
-static enum mmul_status load(const char *path, bool is_quick, struct entry *entry,
-                             struct mmul_error *err) {
+static void load(const char *path, bool is_quick, struct entry *entry) {
     struct mmul_matrix *matrix = NULL;
-    enum mmul_status status = mmul_matrix_open(path, &matrix, err);
-    if (status != MMUL_OK)
-        return status;
+    struct mmul_error *err = &entry->error;
     entry->path = path;
-    entry->info = mmul_matrix_info(matrix);
-    if (!is_quick)
-        status = read_data(matrix, entry, err);
-    mmul_matrix_close(matrix);
-    return status;
+    if ((entry->shown = strdup(path)) == NULL)
+        mmul_cli_fail(err, MMUL_ERR_SYSTEM, "cannot allocate a file name");
+    else if (mmul_matrix_open(path, &matrix, err) == MMUL_OK) {
+        mmul_make_printable(entry->shown);
+        entry->info = mmul_matrix_info(matrix);
+        if (!is_quick)
+            read_data(matrix, entry, err);
+        mmul_matrix_close(matrix);
+    }
 }
 
 // ----------------------------------------------------------------------------------------- tables
@@ -51,23 +56,23 @@ static void print_row(const struct entry *entry, bool is_quick, FILE *stream) {
     const struct mmul_matrix_info *info = &entry->info;
     const struct mmul_statistics *statistics = &entry->statistics;
     char shape[96];
-    fprintf(stream, "%s %d%s%s\t%s\t%s\t%lld\t", info->format == MMUL_FORMAT_NPY ? "npy" : "bin",
-            info->version, info->fortran_order ? " Fortran" : "", info->big_endian ? " big" : "",
+    fprintf(stream, "%s %d%s%s\t%s\t%s\t%lld\t", mmul_format_name(info->format), info->version,
+            info->fortran_order ? " Fortran" : "", info->big_endian ? " big" : "",
             mmul_shape_format(info->shape, shape), mmul_dtype_name(info->stored),
             (long long)info->file_bytes);
     if (!is_quick)
         fprintf(stream, "%.6g\t%.6g\t%.6g\t%lld\t%lld\t", statistics->min, statistics->max,
                 statistics->mean, (long long)statistics->nan_count,
                 (long long)statistics->inf_count);
-    fprintf(stream, "%s\n", entry->path);
+    fprintf(stream, "%s\n", entry->shown);
 }
 
 static void print_corner(const struct entry *entry) {
     const struct mmul_shape shape = entry->info.shape;
-    printf("\n%s, corner of %d x %d:\n", entry->path, entry->corner_rows, entry->corner_cols);
+    printf("\n%s, corner of %d x %d:\n", entry->shown, entry->corner_rows, entry->corner_cols);
     for (int i = 0; i < entry->corner_rows; i++) {
         for (int j = 0; j < entry->corner_cols; j++)
-            printf(" %12.6g", (double)entry->corner[i * entry->corner_cols + j]);
+            printf(" %12.6g", entry->corner[i * entry->corner_cols + j]);
         printf("%s\n", shape.cols > entry->corner_cols ? " ..." : "");
     }
     if (shape.rows > entry->corner_rows)
@@ -84,12 +89,14 @@ static enum mmul_status print_tables(const struct entry *entries, int count, boo
     fprintf(stream, "format\tdims\tdtype\tbytes\t%sfile\n",
             is_quick ? "" : "min\tmax\tmean\tNaN\tInf\t");
     for (int f = 0; f < count; f++)
-        print_row(&entries[f], is_quick, stream);
+        if (entries[f].error.status == MMUL_OK)
+            print_row(&entries[f], is_quick, stream);
     if (fclose(stream) == 0)
         mmul_print_table(text, is_quick ? "lllrl" : "lllrrrrrrl", "  ", stdout);
     free(text);
     for (int f = 0; f < count && !is_quick; f++)
-        print_corner(&entries[f]);
+        if (entries[f].error.status == MMUL_OK)
+            print_corner(&entries[f]);
     return MMUL_OK;
 }
 
@@ -121,8 +128,14 @@ static void print_json_entry(const struct entry *entry, bool is_quick) {
     const struct mmul_shape shape = info->shape;
     fputs("  {\"file\": ", stdout);
     mmul_print_json_string(entry->path, stdout);
+    if (entry->error.status != MMUL_OK) {
+        fputs(", \"error\": ", stdout);
+        mmul_print_json_string(entry->error.text, stdout);
+        putchar('}');
+        return;
+    }
     printf(", \"format\": \"%s\", \"version\": %d, \"dims\": [%lld, %lld, %lld, %lld]",
-           info->format == MMUL_FORMAT_NPY ? "npy" : "bin", info->version, (long long)shape.batch,
+           mmul_format_name(info->format), info->version, (long long)shape.batch,
            (long long)shape.depth, (long long)shape.rows, (long long)shape.cols);
     printf(", \"dtype\": \"%s\", \"bytes\": %lld, \"fortran_order\": %s, \"big_endian\": %s",
            mmul_dtype_name(info->stored), (long long)info->file_bytes,
@@ -141,25 +154,50 @@ static void print_json(const struct entry *entries, int count, bool is_quick) {
     puts("]");
 }
 
-// What was read before a file that cannot be is printed all the same, except as JSON.
+// A line for each file that could not be read, the last of them being main's to print. The code is
+// that of the first. Returns how many files were read.
+static int tell_failures(const struct call *call, const struct entry *entries, int count,
+                         struct mmul_error *err) {
+    int read = 0;
+    const struct mmul_error *last = NULL;
+    enum mmul_status first = MMUL_OK;
+    for (int f = 0; f < count; f++) {
+        const struct mmul_error *failure = &entries[f].error;
+        read += failure->status == MMUL_OK;
+        if (failure->status == MMUL_OK)
+            continue;
+        if (last == NULL)
+            first = failure->status;
+        else
+            mmul_print_remark(call, "%s", last->text);
+        last = failure;
+    }
+    if (last != NULL)
+        *err = *last;
+    err->status = first;
+    return read;
+}
+
 static enum mmul_status run(const struct call *call, struct mmul_error *err) {
     const struct option_value *values = call->options.values;
     const int count = call->operand_count;
-    bool is_quick = values[OPT_QUICK].number != 0, is_json = values[OPT_JSON].number != 0;
+    bool is_quick = values[OPT_QUICK].number != 0;
+    struct mmul_error print_error = {0};
     struct entry *entries = calloc((size_t)count, sizeof *entries);
     if (entries == NULL)
         return mmul_cli_fail(err, MMUL_ERR_SYSTEM, "cannot allocate a table of %d files", count);
-    int loaded = 0;
-    while (loaded < count && load(call->operands[loaded], is_quick, &entries[loaded], err) == 0)
-        loaded++;
-    struct mmul_error print_error = {0};
-    if (is_json && loaded == count)
+    for (int f = 0; f < count; f++)
+        load(call->operands[f], is_quick, &entries[f]);
+    int read = tell_failures(call, entries, count, err);
+    if (values[OPT_JSON].number != 0)
         print_json(entries, count, is_quick);
-    else if (!is_json && loaded > 0 &&
-             print_tables(entries, loaded, is_quick, &print_error) != MMUL_OK &&
-             err->status == MMUL_OK)
-        *err = print_error;
+    else if (read > 0)
+        print_tables(entries, count, is_quick, &print_error);
+    for (int f = 0; f < count; f++)
+        free(entries[f].shown);
     free(entries);
+    if (err->status == MMUL_OK)
+        *err = print_error;
     return err->status;
 }
 
@@ -174,7 +212,10 @@ const struct command mmul_command_info = {
     .operands_most = INT_MAX,
     .summary = "format, dims, dtype, bytes, min, max, mean, NaN, Inf, a corner",
     .notes =
-        "Min, max and mean are of the finite elements. Fortran: columns first; big: big-endian.\n",
+        "Min, max and mean are of the finite elements. Fortran: columns first; big: big-endian.\n"
+        "A file that cannot be read is told and left out; the exit code is that of the first "
+        "one.\n",
     .options = options,
+    .check = mmul_files_check_operands,
     .run = run,
 };

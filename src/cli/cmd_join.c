@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT
 // join: shard files back into one matrix.
 #include "cli/failure.h"
+#include "cli/files.h"
 #include "cli/print.h"
 #include "cli/shards.h"
 
 static enum mmul_status choose_output(const struct call *call, char path[SHARD_FOLDER_CAPACITY],
                                       struct mmul_error *err) {
     const char *given = call->options.values[OPT_JOIN_OUTPUT].text;
-    int length = given != NULL
-                     ? snprintf(path, SHARD_FOLDER_CAPACITY, "%s", given)
-                     : snprintf(path, SHARD_FOLDER_CAPACITY, "%s_combined.bin", call->operands[0]);
+    enum mmul_format format = (enum mmul_format)call->options.values[OPT_MATRIX_FORMAT].number;
+    int length = given != NULL ? snprintf(path, SHARD_FOLDER_CAPACITY, "%s", given)
+                               : snprintf(path, SHARD_FOLDER_CAPACITY, "%s_combined%s",
+                                          call->operands[0], mmul_format_ending(format));
     if (length < 0 || length >= SHARD_FOLDER_CAPACITY)
         return mmul_cli_fail(err, MMUL_ERR_USAGE, "--output: the path is longer than %d bytes",
                              SHARD_FOLDER_CAPACITY - 1);
@@ -22,7 +24,8 @@ static enum mmul_status print_result(const char *path, struct mmul_error *err) {
     enum mmul_status status = mmul_matrix_open(path, &matrix, err);
     if (status != MMUL_OK)
         return status;
-    printf("%s: %s\n", path, mmul_shape_format(mmul_matrix_info(matrix).shape, shape));
+    mmul_print_line(stdout, "%s: %s", path,
+                    mmul_shape_format(mmul_matrix_info(matrix).shape, shape));
     mmul_matrix_close(matrix);
     return MMUL_OK;
 }
@@ -33,14 +36,20 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
     if (status == MMUL_OK)
         status = choose_output(call, path, err);
     if (status == MMUL_OK)
-        status = mmul_join(call->operands[0], folder, path, err);
-    if (status == MMUL_OK && call->options.values[OPT_QUIET].number == 0)
+        status = mmul_join(call->operands[0], folder, path,
+                           (enum mmul_format)call->options.values[OPT_MATRIX_FORMAT].number, err);
+    if (status == MMUL_OK && call->options.values[OPT_QUIET].number == 0 &&
+        !mmul_path_is_stdout(path))
         status = print_result(path, err);
     return status;
 }
 
+static enum mmul_status check(const struct call *call, struct mmul_error *err) {
+    return mmul_files_check_output(call, call->options.values[OPT_JOIN_OUTPUT].text, err);
+}
+
 static const enum option_id options[] = {
-    OPT_JOIN_OUTPUT, OPT_SHARD_DIR, OPT_QUIET, OPT_VERBOSE, OPT_HELP, OPT_END,
+    OPT_JOIN_OUTPUT, OPT_MATRIX_FORMAT, OPT_SHARD_DIR, OPT_QUIET, OPT_VERBOSE, OPT_HELP, OPT_END,
 };
 
 const struct command mmul_command_join = {
@@ -55,5 +64,6 @@ const struct command mmul_command_join = {
         "\n"
         "  mpimatmul join A -o A.bin\n",
     .options = options,
+    .check = check,
     .run = run,
 };

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cli/failure.h"
+#include "cli/files.h"
 #include "cli/operands.h"
 #include "cli/print.h"
 #include "cli/progress.h"
@@ -23,15 +24,21 @@ struct job {
     struct mmul_shape shape; // of C
 };
 
-// -o, or <A>x<B>_combined.bin in the current folder.
-static enum mmul_status choose_output_path(const struct call *call, char path[PATH_CAPACITY],
-                                           struct mmul_error *err) {
+// -o, or <A>x<B>_combined in the current folder, with the ending of --format or of both inputs.
+static enum mmul_status choose_output_path(const struct call *call, const struct mmul_matmul *args,
+                                           char path[PATH_CAPACITY], struct mmul_error *err) {
     char a[256], b[256];
     const char *given = call->options.values[OPT_OUTPUT].text;
-    int length = given != NULL ? snprintf(path, PATH_CAPACITY, "%s", given)
-                               : snprintf(path, PATH_CAPACITY, "%sx%s_combined.bin",
-                                          mmul_base_name(call->operands[0], a),
-                                          mmul_base_name(call->operands[1], b));
+    enum mmul_format format = (enum mmul_format)call->options.values[OPT_MATRIX_FORMAT].number;
+    if (format == MMUL_FORMAT_BY_ENDING)
+        format = mmul_matrix_info(args->a).format == mmul_matrix_info(args->b).format
+                     ? mmul_matrix_info(args->a).format
+                     : MMUL_FORMAT_BIN;
+    int length = given != NULL
+                     ? snprintf(path, PATH_CAPACITY, "%s", given)
+                     : snprintf(path, PATH_CAPACITY, "%sx%s_combined%s",
+                                mmul_base_name(call->operands[0], a),
+                                mmul_base_name(call->operands[1], b), mmul_format_ending(format));
     if (length < 0 || length >= PATH_CAPACITY)
         return mmul_cli_fail(err, MMUL_ERR_USAGE, "--output: the path is longer than %d bytes",
                              PATH_CAPACITY - 1);
@@ -95,7 +102,7 @@ static enum mmul_status prepare(const struct call *call, struct job *job, struct
     if (status == MMUL_OK)
         status = mmul_matmul_result(&job->args, &job->shape, &dtype, err);
     if (status == MMUL_OK)
-        status = choose_output_path(call, job->output_path, err);
+        status = choose_output_path(call, &job->args, job->output_path, err);
     if (status == MMUL_OK)
         status = check_report_path(call, job, err);
     if (status != MMUL_OK)
@@ -103,9 +110,15 @@ static enum mmul_status prepare(const struct call *call, struct job *job, struct
     if (dtype_value->source != OPTION_DEFAULT)
         dtype = (enum mmul_dtype)dtype_value->number;
     struct mmul_matrix *inputs[] = {job->args.a, job->args.b, job->args.c_in};
-    int input_count = job->args.c_in != NULL ? 3 : 2;
-    status = mmul_output_create(job->output_path, job->shape, dtype, inputs, input_count,
-                                &job->args.output, err);
+    const struct mmul_output_request request = {
+        .path = job->output_path,
+        .format = (enum mmul_format)call->options.values[OPT_MATRIX_FORMAT].number,
+        .shape = job->shape,
+        .dtype = dtype,
+        .inputs = inputs,
+        .input_count = job->args.c_in != NULL ? 3 : 2,
+    };
+    status = mmul_output_create(&request, &job->args.output, err);
     if (status == MMUL_OK)
         mmul_output_set_sync(job->args.output, call->options.values[OPT_SYNC].number == 0);
     return status;
@@ -124,18 +137,19 @@ static enum mmul_status write_report(const struct call *call, const struct job *
 // Root, after a run that went well.
 static enum mmul_status tell(const struct call *call, struct job *job, struct mmul_error *err) {
     const char *const *warnings = NULL;
+    FILE *tables = mmul_files_tables(job->output_path);
     int count = mmul_report_warnings(job->report, &warnings);
     mmul_print_warnings(call, warnings, count);
     if (call->options.values[OPT_JSON].number != 0) {
         char *text = NULL;
         if (mmul_report_json(job->report, &text, err) != MMUL_OK)
             return err->status;
-        puts(text);
+        fprintf(tables, "%s\n", text);
         mmul_free(text);
     } else if (call->options.values[OPT_QUIET].number == 0) {
         char shape[96];
-        mmul_report_print(job->report, call->options.values[OPT_VERBOSE].number != 0, stdout);
-        printf("%s: %s\n", job->output_path, mmul_shape_format(job->shape, shape));
+        mmul_report_print(job->report, call->options.values[OPT_VERBOSE].number != 0, tables);
+        mmul_print_line(tables, "%s: %s", job->output_path, mmul_shape_format(job->shape, shape));
     }
     return write_report(call, job, err);
 }
@@ -173,13 +187,25 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
     return status;
 }
 
+static enum mmul_status check(const struct call *call, struct mmul_error *err) {
+    enum mmul_status status = mmul_operands_check(call, err);
+    if (status == MMUL_OK)
+        status = mmul_files_check_output(call, call->options.values[OPT_OUTPUT].text, err);
+    return status;
+}
+
 static const enum option_id options[] = {
-    OPT_OUTPUT,        OPT_TRANSPOSE_A, OPT_TRANSPOSE_B, OPT_ALPHA,        OPT_BETA,
-    OPT_C_IN,          OPT_DTYPE,       OPT_WEIGHTS,     OPT_DEVICE,       OPT_SPLIT,
-    OPT_SPLIT_RULE,    OPT_IO,          OPT_TAIL,        OPT_REPRODUCIBLE, OPT_MEMORY,
-    OPT_DEVICE_MEMORY, OPT_VERIFY,      OPT_SYNC,        OPT_NO_FALLBACK,  OPT_DEVICE_TIMEOUT,
-    OPT_DRY_RUN,       OPT_JSON,        OPT_REPORT,      OPT_PROGRESS,     OPT_THREADS,
-    OPT_BIND,          OPT_QUIET,       OPT_VERBOSE,     OPT_HELP,         OPT_END,
+    OPT_OUTPUT,      OPT_MATRIX_FORMAT, OPT_TRANSPOSE_A,
+    OPT_TRANSPOSE_B, OPT_ALPHA,         OPT_BETA,
+    OPT_C_IN,        OPT_DTYPE,         OPT_WEIGHTS,
+    OPT_DEVICE,      OPT_SPLIT,         OPT_SPLIT_RULE,
+    OPT_IO,          OPT_TAIL,          OPT_REPRODUCIBLE,
+    OPT_MEMORY,      OPT_DEVICE_MEMORY, OPT_VERIFY,
+    OPT_SYNC,        OPT_NO_FALLBACK,   OPT_DEVICE_TIMEOUT,
+    OPT_DRY_RUN,     OPT_JSON,          OPT_REPORT,
+    OPT_PROGRESS,    OPT_THREADS,       OPT_BIND,
+    OPT_QUIET,       OPT_VERBOSE,       OPT_HELP,
+    OPT_END,
 };
 
 const struct command mmul_command_mul = {
@@ -199,6 +225,10 @@ const struct command mmul_command_mul = {
         "Devices: auto, cpu, gpu, gpu:K (the K-th), P:D (OpenCL platform:device), part of a name,\n"
         "pci:BDF, reference, faulty:RULES:NAME, or @FILE with lines `host device[,device] "
         "[weight]`.\n"
+        "Files are told by their first bytes, the result by its ending: .bin or .npy, .bin "
+        "without\n"
+        "one; --format writes under any name. - is standard input and output; tables then go to\n"
+        "stderr. --c-in is m x n, or 1 in any of its sizes, which repeats: 1 x n is a bias.\n"
         "Input files: with --io auto each machine that sees the same files reads them itself, "
         "with\n"
         "root only the first one reads, with shared one that does not see them ends the job.\n"
@@ -211,6 +241,6 @@ const struct command mmul_command_mul = {
         "  mpirun -q -n 4 mpimatmul mul A.bin B.bin --weights 0.4,0.3,0.2,0.1\n",
     .options = options,
     .needs_mpi = true,
-    .check = mmul_operands_check,
+    .check = check,
     .run = run,
 };

@@ -71,7 +71,7 @@ static enum mmul_status print_shards(const char *path, struct mmul_shape shape,
     else
         status = mmul_split_offsets(total, split->parts, split->weights, split->rule, offsets, err);
     if (status == MMUL_OK)
-        print_rows(mmul_base_name(path, name), split, offsets, stream);
+        print_rows(mmul_make_printable(mmul_base_name(path, name)), split, offsets, stream);
     if (stream != NULL)
         fclose(stream);
     if (status == MMUL_OK && text != NULL)
@@ -88,11 +88,13 @@ static enum mmul_status split_file(const struct call *call, const struct mmul_sp
     enum mmul_status status = mmul_matrix_open(path, &matrix, err);
     if (status != MMUL_OK)
         return status;
-    struct mmul_shape shape = mmul_matrix_info(matrix).shape;
+    const struct mmul_matrix_info info = mmul_matrix_info(matrix);
+    status = mmul_split(matrix, split, err);
+    if (status == MMUL_OK)
+        mmul_print_overflows(call, path, mmul_matrix_overflows(matrix), info.delivered);
     mmul_matrix_close(matrix);
-    status = mmul_split(path, split, err);
     if (status == MMUL_OK && call->options.values[OPT_QUIET].number == 0)
-        status = print_shards(path, shape, split, err);
+        status = print_shards(path, info.shape, split, err);
     return status;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // verify: is C = alpha op(A) op(B)? The library's check, on three files, without multiplying.
 #include "cli/failure.h"
+#include "cli/files.h"
 #include "cli/operands.h"
 #include "cli/print.h"
 
@@ -33,8 +34,8 @@ static enum mmul_status judge(const struct call *call, const struct mmul_verdict
                              (long long)verdict->rows_checked, (long long)verdict->first_wrong_row,
                              (long long)verdict->first_wrong_matrix);
     if (!is_json && call->options.values[OPT_QUIET].number == 0)
-        printf("'%s' is '%s' times '%s': %lld rows checked\n", c, a, b,
-               (long long)verdict->rows_checked);
+        mmul_print_line(stdout, "'%s' is '%s' times '%s': %lld rows checked", c, a, b,
+                        (long long)verdict->rows_checked);
     return MMUL_OK;
 }
 
@@ -68,5 +69,6 @@ const struct command mmul_command_verify = {
     .notes =
         "Costs O(n^2) where multiplying costs O(n^3): C x is compared with A (B x), row by row.\n",
     .options = options,
+    .check = mmul_files_check_operands,
     .run = run,
 };

@@ -12,6 +12,7 @@ enum mmul_status mmul_cli_fail(struct mmul_error *err, enum mmul_status status, 
     err->hint[0] = '\0';
     vsnprintf(err->text, sizeof err->text, format, arguments);
     va_end(arguments);
+    mmul_make_printable(err->text);
     return status;
 }
 
@@ -20,5 +21,6 @@ enum mmul_status mmul_cli_hint(struct mmul_error *err, const char *format, ...) 
     va_start(arguments, format);
     vsnprintf(err->hint, sizeof err->hint, format, arguments);
     va_end(arguments);
+    mmul_make_printable(err->hint);
     return err->status;
 }

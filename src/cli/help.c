@@ -48,7 +48,8 @@ void mmul_help_print_program(FILE *stream) {
         "                       line wins; --transpose-a=off undoes MPIMATMUL_TRANSPOSE_A=on\n"
         "  With mpirun on several hosts, mpirun -x NAME takes a variable along.\n"
         "\n"
-        "Files: .bin (4D, little-endian) and .npy. Results go to stdout, all else to stderr.\n",
+        "Files: .bin (4D, little-endian) and .npy; - is standard input or output. Results go to\n"
+        "stdout, all else to stderr.\n",
         stream);
 }
 

@@ -48,21 +48,13 @@ static enum mmul_status check_open_files(struct mmul_error *err) {
                          (long long)limit.rlim_cur, NEEDED);
 }
 
-// One line, whatever is in a file's name.
-static void print_line(const char *prefix, const char *text) {
-    fputs(prefix, stderr);
-    for (; *text != '\0'; text++)
-        fputc((unsigned char)*text < 0x20 || *text == 0x7F ? '?' : *text, stderr);
-    fputc('\n', stderr);
-}
-
 static int report(const struct mmul_error *err) {
     if (err->status == MMUL_OK)
         return EXIT_SUCCESS;
     fflush(stdout); // on a terminal the failure stands last
-    print_line("mpimatmul: ", err->text);
+    mmul_print_line(stderr, "mpimatmul: %s", err->text);
     if (err->hint[0] != '\0')
-        print_line("  hint: ", err->hint);
+        mmul_print_line(stderr, "  hint: %s", err->hint);
     fflush(stderr);
     return (int)err->status;
 }

@@ -3,10 +3,16 @@
 #include "cli/operands.h"
 
 #include "cli/failure.h"
+#include "cli/files.h"
 #include "cli/print.h"
 
 enum mmul_status mmul_operands_check(const struct call *call, struct mmul_error *err) {
     const struct option_value *values = call->options.values;
+    const char *paths[] = {call->operand_count > 0 ? call->operands[0] : NULL,
+                           call->operand_count > 1 ? call->operands[1] : NULL,
+                           values[OPT_C_IN].text};
+    if (mmul_files_check_inputs(call, paths, 3, err) != MMUL_OK)
+        return err->status;
     if (values[OPT_BETA].real == 0 || values[OPT_C_IN].text != NULL)
         return MMUL_OK;
     mmul_cli_fail(err, MMUL_ERR_USAGE, "--beta is %.9g, but there is no C to multiply",

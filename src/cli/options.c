@@ -95,6 +95,16 @@ static enum mmul_status parse_dtype(const char *text, const char *what, int64_t 
     return MMUL_OK;
 }
 
+static enum mmul_status parse_format(const char *text, const char *what, int64_t *number,
+                                     struct mmul_error *err) {
+    enum mmul_format format;
+    struct mmul_error reason = {0};
+    if (mmul_format_parse(text, &format, &reason) != MMUL_OK)
+        return mmul_cli_fail(err, MMUL_ERR_USAGE, "%s: %s", what, reason.text);
+    *number = (int64_t)format;
+    return MMUL_OK;
+}
+
 // A file of weights is read later, by the process that uses it. The library calls its subject
 // "weights", which here has a better name.
 static enum mmul_status check_weights(const char *text, const char *what, struct mmul_error *err) {
@@ -137,6 +147,8 @@ static enum mmul_status parse_value(const struct option_row *row, const char *te
         return parse_size(text, what, &value->number, err);
     case OPTION_DTYPE:
         return parse_dtype(text, what, &value->number, err);
+    case OPTION_FORMAT:
+        return parse_format(text, what, &value->number, err);
     case OPTION_WEIGHTS:
         return check_weights(text, what, err);
     }

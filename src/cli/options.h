@@ -26,7 +26,9 @@ enum option_id {
     OPT_GEN_DTYPE,
     OPT_CONVERT_DTYPE,
     OPT_BIN_VERSION,
+    OPT_MATRIX_FORMAT,
     OPT_TOLERANCE,
+    OPT_RELATIVE,
     OPT_WEIGHTS,
     OPT_PARTS,
     OPT_PART_WEIGHTS,
@@ -83,6 +85,7 @@ enum option_kind {
     OPTION_REAL,    // from least to most
     OPTION_SIZE,    // 512MiB
     OPTION_DTYPE,   // an element type that files can hold on write
+    OPTION_FORMAT,  // a file format that is written
     OPTION_SHARE,   // auto, off or a number from least to most
     OPTION_WEIGHTS, // auto, equal, @FILE or a list of numbers
 };
@@ -110,7 +113,7 @@ enum option_source { OPTION_DEFAULT, OPTION_FROM_ENVIRONMENT, OPTION_FROM_COMMAN
 struct option_value {
     enum option_source source;
     const char *text; // borrowed from argv, the environment or the table; NULL: default in words
-    int64_t number;   // flag 0 or 1, place of a choice, integer, bytes, enum mmul_dtype
+    int64_t number; // flag 0 or 1, place of a choice, integer, bytes, enum mmul_dtype, mmul_format
     double real;
 };
 

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -13,15 +14,43 @@
 
 enum { COLUMNS_MAX = 48 };
 
+static void print_list(FILE *stream, const char *before, const char *format, va_list arguments) {
+    char *text = NULL;
+    if (vasprintf(&text, format, arguments) >= 0)
+        fprintf(stream, "%s%s\n", before, mmul_make_printable(text));
+    free(text);
+}
+
+void mmul_print_line(FILE *stream, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    print_list(stream, "", format, arguments);
+    va_end(arguments);
+}
+
 void mmul_print_remark(const struct call *call, const char *format, ...) {
     if (!call->is_root || call->options.values[OPT_QUIET].number != 0)
         return;
     va_list arguments;
     va_start(arguments, format);
-    fputs("mpimatmul: ", stderr);
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
+    print_list(stderr, "mpimatmul: ", format, arguments);
     va_end(arguments);
+}
+
+void mmul_print_data_warning(const struct call *call, const char *format, ...) {
+    if (!call->is_root)
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    print_list(stderr, "mpimatmul: warning: ", format, arguments);
+    va_end(arguments);
+}
+
+void mmul_print_overflows(const struct call *call, const char *name, int64_t count,
+                          enum mmul_dtype dtype) {
+    if (count > 0)
+        mmul_print_data_warning(call, "'%s': %lld value%s beyond %s became infinite", name,
+                                (long long)count, count == 1 ? "" : "s", mmul_dtype_name(dtype));
 }
 
 void mmul_print_warnings(const struct call *call, const char *const *lines, int count) {
@@ -61,30 +90,17 @@ void mmul_print_speed_origin(const struct call *call) {
 
 // ------------------------------------------------------------------------------------------ JSON
 
-// Length of the UTF-8 character at `text`; 0 when there is none (RFC 3629, table 3-7 of Unicode).
-static int utf8_length(const unsigned char *text) {
-    unsigned first = text[0];
-    int length = first < 0x80 ? 1 : first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
-    if (first > 0xF4)
-        return 0;
-    for (int i = 1; i < length; i++)
-        if ((text[i] & 0xC0) != 0x80)
-            return 0;
-    bool is_overlong = (first == 0xE0 && text[1] < 0xA0) || (first == 0xF0 && text[1] < 0x90);
-    bool is_surrogate = first == 0xED && text[1] > 0x9F;
-    bool is_beyond = first == 0xF4 && text[1] > 0x8F;
-    return is_overlong || is_surrogate || is_beyond ? 0 : length;
-}
-
 void mmul_print_json_string(const char *text, FILE *stream) {
     const unsigned char *at = (const unsigned char *)text;
     fputc('"', stream);
     while (*at != '\0') {
-        int length = utf8_length(at);
+        int length = mmul_utf8_length((const char *)at);
         if (length == 0)
             fputs("\\ufffd", stream);
         else if (*at < 0x20 || *at == 0x7F)
             fprintf(stream, "\\u%04x", *at);
+        else if (*at == 0xC2 && at[1] < 0xA0)
+            fprintf(stream, "\\u%04x", at[1]); // a control character of two bytes
         else if (*at == '"' || *at == '\\')
             fprintf(stream, "\\%c", *at);
         else

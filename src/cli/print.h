@@ -4,9 +4,20 @@
 
 #include "cli/command.h"
 
+// A line, in which control characters (a file's name may hold any byte) become '?'.
+void mmul_print_line(FILE *stream, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 // "mpimatmul: ..." on stderr, on root and without --quiet only.
 void mmul_print_remark(const struct call *call, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+// "mpimatmul: warning: ..." on stderr, on root: about the data, which --quiet does not hide.
+void mmul_print_data_warning(const struct call *call, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+// Such a warning: `count` finite values became infinite in `dtype`. Nothing when there are none.
+void mmul_print_overflows(const struct call *call, const char *name, int64_t count,
+                          enum mmul_dtype dtype);
 
 // "mpimatmul: warning: ..." for each line.
 void mmul_print_warnings(const struct call *call, const char *const *lines, int count);

@@ -131,6 +131,7 @@ static void name_place(const struct mmul_comm *comm, struct mmul_error *err) {
     if (strncmp(err->text, "rank ", 5) == 0)
         return;
     MPI_Get_processor_name(host, &length);
+    mmul_make_printable(host);
     snprintf(text, sizeof text, "rank %d on %.64s: %.900s", comm->rank, host, err->text);
     memcpy(err->text, text, sizeof text);
 }

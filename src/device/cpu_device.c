@@ -61,6 +61,8 @@ static void fill_info(struct mmul_device_info *info) {
     if (info->name[0] == '\0') // not every architecture has that line
         mmul_text_copy(info->name, sizeof info->name, openblas_get_corename());
     read_cpuinfo("vendor_id", info->vendor, sizeof info->vendor);
+    mmul_make_printable(info->name);
+    mmul_make_printable(info->vendor);
     // "OpenBLAS 0.3.21 NO_LAPACKE ... SkylakeX MAX_THREADS=64": name and version, and which kernels.
     char name[16] = "OpenBLAS", version[16] = "";
     sscanf(openblas_get_config(), "%15s %15s", name, version);

@@ -40,6 +40,7 @@ static void copy_clean(char *target, size_t capacity, const char *source) {
     while (length > 0 && target[length - 1] == ' ')
         length--;
     target[length] = '\0';
+    mmul_make_printable(target);
 }
 
 static void query_text(cl_device_id device, cl_device_info what, char *target, size_t capacity) {

@@ -30,13 +30,16 @@ enum mmul_status mmul_problem_load(const struct mmul_matmul *args, struct mmul_p
     struct mmul_problem_operand c_in = {0};
     if (args->c_in != NULL)
         c_in = operand(args->c_in);
-    const struct mmul_problem_request request = {.a = operand(args->a),
-                                                 .b = operand(args->b),
-                                                 .c_in = args->c_in ? &c_in : NULL,
-                                                 .transpose_a = args->transpose_a,
-                                                 .transpose_b = args->transpose_b,
-                                                 .alpha = args->alpha,
-                                                 .beta = args->beta};
+    const struct mmul_problem_request request = {
+        .a = operand(args->a),
+        .b = operand(args->b),
+        .c_in = args->c_in ? &c_in : NULL,
+        .transpose_a = args->transpose_a,
+        .transpose_b = args->transpose_b,
+        .a_one_dimensional = mmul_matrix_info(args->a).one_dimensional,
+        .b_one_dimensional = mmul_matrix_info(args->b).one_dimensional,
+        .alpha = args->alpha,
+        .beta = args->beta};
     return mmul_problem_make(&request, problem, err);
 }
 

@@ -4,6 +4,7 @@
 #include "exec/streams.h"
 
 #include "base/integer.h"
+#include "io/repeated.h"
 #include "model/matrix.h"
 
 // The range of bytes a call is about, and the memory it is in.
@@ -69,10 +70,17 @@ static enum mmul_status transfer(const struct passing *p, struct mmul_region reg
     if (p->stream->kind == MMUL_STREAM_RESULT)
         return mmul_output_write_float(files->output, region, begin, end, floats, err);
     struct mmul_matrix *input = input_of(p->stream);
-    files->bytes_read += (end - begin) * (int64_t)mmul_dtype_bytes(mmul_matrix_info(input).stored);
-    if (p->stream->kind == MMUL_STREAM_C_IN)
-        return mmul_matrix_read_float(input, region, begin, end, floats, err);
-    return mmul_matrix_read(input, region, begin, end, memory, err);
+    int64_t elements = end - begin;
+    enum mmul_status status;
+    if (p->stream->kind == MMUL_STREAM_C_IN) {
+        struct mmul_repeated c_in = {.matrix = input, .shape = files->plan->problem.c};
+        status = mmul_repeated_read(&c_in, region, begin, end, floats, err);
+        elements = c_in.elements_read;
+    } else {
+        status = mmul_matrix_read(input, region, begin, end, memory, err);
+    }
+    files->bytes_read += elements * (int64_t)mmul_dtype_bytes(mmul_matrix_info(input).stored);
+    return status;
 }
 
 // The next rectangle: transfers the stretch of it inside the window.

@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/status.h"
+#include "exec/matmul.h"
 #include "io/fingerprint.h"
 #include "io/mapping.h"
 #include "io/output_file.h"
@@ -75,12 +76,15 @@ static void offer_output(const struct mmul_comm *comm, const struct mmul_output 
 static enum mmul_status fill_offers(const struct mmul_comm *comm, const struct mmul_matmul *args,
                                     bool others_look, struct offers *offers,
                                     struct mmul_error *err) {
-    enum mmul_status status = MMUL_OK;
+    struct mmul_problem problem = {0};
+    enum mmul_status status = mmul_problem_load(args, &problem, err);
     offers->seed = mmul_random_seed();
     for (int i = A; status == MMUL_OK && i <= C_IN; i++) {
         const struct mmul_matrix *input = input_of(args, i);
         struct offer *offer = &offers->all[i];
-        if (input != NULL && (i != C_IN || mmul_matrix_info(input).stored == MMUL_F32))
+        // A C_in that repeats has no place of its own for each element of C.
+        if (input != NULL &&
+            (i != C_IN || (mmul_matrix_info(input).stored == MMUL_F32 && !problem.c_in_repeats)))
             status = offer_input(comm, input, others_look, offers->seed, offer, err);
     }
     if (status == MMUL_OK && args->output != NULL)

@@ -257,6 +257,7 @@ enum mmul_status mmul_topology_discover(struct mmul_topology *topology, struct m
     if (status != MMUL_OK)
         return status;
     gethostname(found.host, sizeof found.host - 1);
+    mmul_make_printable(found.host);
     struct mmul_cpuset machine = convert_bitmap(hwloc_topology_get_allowed_cpuset(loaded));
     status = read_masks(&machine, &found, err);
     if (status == MMUL_OK) {

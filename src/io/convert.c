@@ -6,8 +6,19 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "io/copy.h"
-#include "io/output_file.h"
+#include "io/formats.h"
 #include "model/matrix.h"
+
+// A dtype that is asked for is held or refused, not replaced.
+static enum mmul_status check_dtype(const char *out, enum mmul_format format, enum mmul_dtype dtype,
+                                    struct mmul_error *err) {
+    const struct mmul_format_row *row = NULL;
+    enum mmul_status status = mmul_format_of_output(out, format, &row, err);
+    if (status != MMUL_OK || mmul_format_dtype(row, dtype) == dtype)
+        return status;
+    return mmul_fail(err, MMUL_ERR_USAGE, "cannot write '%s' as %s: .%s has no such type", out,
+                     mmul_dtype_name(dtype), row->name);
+}
 
 static enum mmul_status check_options(const char *out, const struct mmul_convert_options *options,
                                       struct mmul_error *err) {
@@ -15,18 +26,7 @@ static enum mmul_status check_options(const char *out, const struct mmul_convert
         return mmul_fail(err, MMUL_ERR_USAGE, ".bin version %d: expected 1 or 2",
                          options->bin_version);
     }
-    if (!options->has_dtype)
-        return MMUL_OK;
-    if (options->dtype == MMUL_F64) {
-        return mmul_fail(err, MMUL_ERR_USAGE,
-                         "cannot write '%s' as float64: float32, float16 and bfloat16 are written",
-                         out);
-    }
-    if (options->dtype == MMUL_BF16 && mmul_path_is_npy(out)) {
-        return mmul_fail(err, MMUL_ERR_USAGE,
-                         "cannot write '%s' as bfloat16: .npy has no such type", out);
-    }
-    return MMUL_OK;
+    return options->has_dtype ? check_dtype(out, options->format, options->dtype, err) : MMUL_OK;
 }
 
 // Version 1 forced and no type asked for: 16-bit values become float32.
@@ -39,35 +39,32 @@ static enum mmul_dtype choose_dtype(const struct mmul_matrix *in,
     return mmul_matrix_info(in).delivered;
 }
 
-enum mmul_status mmul_convert(const char *in, const char *out,
-                              const struct mmul_convert_options *options, struct mmul_error *err) {
-    struct mmul_matrix *matrix = NULL;
+enum mmul_status mmul_convert(struct mmul_matrix *in, const char *out,
+                              const struct mmul_convert_options *options, int64_t *overflows,
+                              struct mmul_error *err) {
     struct mmul_output *output = NULL;
     enum mmul_status status = check_options(out, options, err);
-    if (status == MMUL_OK)
-        status = mmul_matrix_open(in, &matrix, err);
     if (status != MMUL_OK)
         return status;
-    struct mmul_output_request request = {
+    const struct mmul_output_request request = {
         .path = out,
-        .shape = mmul_matrix_info(matrix).shape,
-        .dtype = choose_dtype(matrix, options),
+        .format = options->format,
+        .shape = mmul_matrix_info(in).shape,
+        .dtype = choose_dtype(in, options),
         .bin_version = options->bin_version,
-        .inputs = &matrix,
+        .inputs = &in,
         .input_count = 1,
     };
-    status = mmul_output_open(&request, &output, err);
-    if (status != MMUL_OK)
-        goto out;
-    status = mmul_copy_stack(matrix, output, err);
-    if (status != MMUL_OK)
-        goto out;
-    status = mmul_output_commit(output, err);
-    output = NULL;
-out:
-    mmul_output_destroy(output);
-    mmul_matrix_close(matrix);
-    return status;
+    int64_t before = mmul_matrix_overflows(in);
+    status = mmul_output_create(&request, &output, err);
+    if (status == MMUL_OK)
+        status = mmul_copy_stack(in, output, err);
+    if (status != MMUL_OK) {
+        mmul_output_destroy(output);
+        return status;
+    }
+    *overflows = mmul_matrix_overflows(in) - before + mmul_output_overflows(output);
+    return mmul_output_commit(output, err);
 }
 
 // Elements of the whole stack [begin, end), which may cross matrices.
@@ -106,14 +103,13 @@ static enum mmul_status write_generated(struct mmul_output *output, enum mmul_ge
     return status;
 }
 
-enum mmul_status mmul_generate_file(const char *path, enum mmul_generator kind, uint64_t seed,
-                                    struct mmul_shape shape, enum mmul_dtype dtype,
+enum mmul_status mmul_generate_file(enum mmul_generator kind, uint64_t seed,
+                                    const struct mmul_output_request *request,
                                     struct mmul_error *err) {
     struct mmul_output *output = NULL;
-    struct mmul_convert_options options = {.has_dtype = true, .dtype = dtype};
-    enum mmul_status status = check_options(path, &options, err);
+    enum mmul_status status = check_dtype(request->path, request->format, request->dtype, err);
     if (status == MMUL_OK)
-        status = mmul_output_create(path, shape, dtype, NULL, 0, &output, err);
+        status = mmul_output_create(request, &output, err);
     if (status != MMUL_OK)
         return status;
     status = write_generated(output, kind, seed, err);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Opens matrices: .bin and .npy files, told apart by their first bytes, and the caller's memory.
+// Opens matrices: files, told apart by their first bytes, and the caller's memory.
 // Everything that can be wrong with a file is found here, before anything of its size is
 // allocated. Reading its elements is matrix_read.c; a Fortran-order file is read whole at once.
 #include "io/matrix_file.h"
@@ -11,8 +11,8 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "io/bin_header.h"
-#include "io/npy.h"
+#include "io/formats.h"
+#include "io/standard_stream.h"
 #include "io/transfer.h"
 #include "model/matrix.h"
 
@@ -37,12 +37,19 @@ static enum mmul_status fail_open(int errnum, const char *path, struct mmul_erro
                            "cannot open '%s'", path);
 }
 
+static enum mmul_status open_path(const char *path, int *fd, struct mmul_error *err) {
+    if (mmul_path_is_stdin(path))
+        return mmul_stdin_open(fd, err);
+    // O_NONBLOCK: a FIFO must not make us wait for a writer. Regular files do not know it.
+    *fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    return *fd >= 0 ? MMUL_OK : fail_open(errno, path, err);
+}
+
 static enum mmul_status open_file(struct mmul_matrix *matrix, struct mmul_error *err) {
     struct stat found;
-    // O_NONBLOCK: a FIFO must not make us wait for a writer. Regular files do not know it.
-    matrix->fd = open(matrix->name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (matrix->fd < 0)
-        return fail_open(errno, matrix->name, err);
+    enum mmul_status status = open_path(matrix->name, &matrix->fd, err);
+    if (status != MMUL_OK)
+        return status;
     if (fstat(matrix->fd, &found) != 0)
         return fail_open(errno, matrix->name, err);
     if (!S_ISREG(found.st_mode)) {
@@ -58,63 +65,8 @@ static enum mmul_status open_file(struct mmul_matrix *matrix, struct mmul_error 
     return MMUL_OK;
 }
 
-static enum mmul_status read_start(const struct mmul_matrix *matrix, unsigned char *bytes,
-                                   size_t count, size_t *got, struct mmul_error *err) {
-    int errnum = mmul_pread_all(matrix->fd, bytes, count, 0, got);
-    if (errnum == 0)
-        return MMUL_OK;
-    return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errnum, "cannot read '%s'", matrix->name);
-}
-
-static enum mmul_status load_bin_header(struct mmul_matrix *matrix, const unsigned char *start,
-                                        size_t count, bool empty_allowed, struct mmul_error *err) {
-    struct mmul_bin_header header;
-    enum mmul_status status =
-        mmul_bin_header_parse(start, count, matrix->name, empty_allowed, &header, err);
-    if (status != MMUL_OK)
-        return status;
-    matrix->info.format = MMUL_FORMAT_BIN;
-    matrix->info.shape = header.shape;
-    matrix->info.stored = header.dtype;
-    matrix->info.version = header.version;
-    matrix->data_offset = header.header_bytes;
-    return MMUL_OK;
-}
-
-static enum mmul_status load_npy_header(struct mmul_matrix *matrix, const unsigned char *start,
-                                        size_t count, struct mmul_error *err) {
-    struct mmul_npy_header header;
-    size_t header_bytes = 0, got = 0;
-    unsigned char *bytes = NULL;
-    enum mmul_status status = mmul_npy_header_bytes(start, count, matrix->name, &header_bytes, err);
-    if (status != MMUL_OK)
-        return status;
-    status = MMUL_ALLOCATE_RAW(bytes, (int64_t)header_bytes, "a .npy header", err);
-    if (status != MMUL_OK)
-        return status;
-    status = read_start(matrix, bytes, header_bytes, &got, err);
-    if (status == MMUL_OK && got < header_bytes) {
-        status = mmul_fail(err, MMUL_ERR_DATA,
-                           "'%s' is not a valid .npy file: %zu bytes, but its header alone takes "
-                           "%zu",
-                           matrix->name, got, header_bytes);
-    }
-    if (status == MMUL_OK)
-        status = mmul_npy_parse(bytes, header_bytes, matrix->name, &header, err);
-    mmul_free(bytes);
-    if (status != MMUL_OK)
-        return status;
-    matrix->info.format = MMUL_FORMAT_NPY;
-    matrix->info.shape = header.shape;
-    matrix->info.stored = header.dtype;
-    matrix->info.version = header.version;
-    matrix->info.fortran_order = header.fortran_order;
-    matrix->info.big_endian = header.big_endian;
-    matrix->data_offset = (int64_t)header_bytes;
-    return MMUL_OK;
-}
-
-static enum mmul_status check_length(const struct mmul_matrix *matrix, struct mmul_error *err) {
+enum mmul_status mmul_matrix_check_length(const struct mmul_matrix *matrix,
+                                          struct mmul_error *err) {
     const struct mmul_matrix_info *info = &matrix->info;
     int64_t bytes = 0, expected;
     char text[96];
@@ -135,23 +87,26 @@ static enum mmul_status check_length(const struct mmul_matrix *matrix, struct mm
 
 static enum mmul_status load_header(struct mmul_matrix *matrix, bool empty_allowed,
                                     struct mmul_error *err) {
-    unsigned char start[MMUL_BIN_HEADER_BYTES];
+    unsigned char start[MMUL_FORMAT_START_BYTES];
     size_t count = 0;
-    enum mmul_status status = read_start(matrix, start, sizeof start, &count, err);
-    if (status != MMUL_OK)
-        return status;
-    if (mmul_npy_is(start, count))
-        status = load_npy_header(matrix, start, count, err);
-    else
-        status = load_bin_header(matrix, start, count, empty_allowed, err);
-    if (status != MMUL_OK)
-        return status;
+    int errnum = mmul_pread_all(matrix->fd, start, sizeof start, 0, &count);
+    if (errnum != 0)
+        return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errnum, "cannot read '%s'", matrix->name);
+    const struct mmul_format_row *row = mmul_format_probe(start, count);
+    if (row->load == NULL) {
+        mmul_fail(err, MMUL_ERR_DATA, "'%s' is %s, which is not read yet", matrix->name,
+                  row->called);
+        mmul_hint(err, "%s", row->hint);
+        return err->status;
+    }
+    enum mmul_status status = row->load(matrix, start, count, empty_allowed, err);
+    matrix->info.format = row->format;
     matrix->info.delivered = matrix->info.stored == MMUL_F64 ? MMUL_F32 : matrix->info.stored;
-    return check_length(matrix, err);
+    return status;
 }
 
 static enum mmul_status load_fortran(struct mmul_matrix *matrix, struct mmul_error *err) {
-    enum mmul_dtype dtype = matrix->info.delivered;
+    enum mmul_dtype dtype = matrix->info.stored;
     int64_t count = 0;
     if (!matrix->info.fortran_order)
         return MMUL_OK;
@@ -225,6 +180,10 @@ void mmul_matrix_close(struct mmul_matrix *matrix) {
 
 struct mmul_matrix_info mmul_matrix_info(const struct mmul_matrix *matrix) {
     return matrix->info;
+}
+
+int64_t mmul_matrix_overflows(const struct mmul_matrix *matrix) {
+    return matrix->overflows;
 }
 
 const char *mmul_matrix_name(const struct mmul_matrix *matrix) {

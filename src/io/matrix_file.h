@@ -12,21 +12,25 @@ struct mmul_matrix {
     int fd; // -1: in memory
     int64_t data_offset;
     const void *memory; // borrowed: `stored` elements in C order; NULL: a file
-    void *fortran;      // owned: `delivered` elements in Fortran order; NULL: C order
+    void *fortran;      // owned: `stored` elements in Fortran order; NULL: C order
     dev_t device;       // of a file
     ino_t inode;
     struct timespec stored; // when it was last written to, as it was opened
+    int64_t overflows;      // changed by several threads at once: only through __atomic builtins
 };
+
+// Is the file as long as its header, which is in info and data_offset, says? Fails with
+// MMUL_ERR_DATA.
+enum mmul_status mmul_matrix_check_length(const struct mmul_matrix *matrix, struct mmul_error *err);
 
 // mmul_matrix_open, but sizes of 0 are legal for rows and cols (a shard of a part without rows).
 enum mmul_status mmul_matrix_open_shard(const char *path, struct mmul_matrix **matrix,
                                         struct mmul_error *err);
 
 // Elements [first, first + count) as they lie in the file or the borrowed memory, converted to
-// `target`, which is `delivered` or MMUL_F32. Fails as mmul_matrix_read does.
-enum mmul_status mmul_matrix_read_run(const struct mmul_matrix *matrix, int64_t first,
-                                      int64_t count, enum mmul_dtype target, void *dst,
-                                      struct mmul_error *err);
+// `target`, which is `stored` or MMUL_F32. Fails as mmul_matrix_read does.
+enum mmul_status mmul_matrix_read_run(struct mmul_matrix *matrix, int64_t first, int64_t count,
+                                      enum mmul_dtype target, void *dst, struct mmul_error *err);
 
 // Fails with MMUL_ERR_DATA: the file has lost its end since it was opened.
 enum mmul_status mmul_matrix_fail_shorter(const char *name, int64_t end, int64_t expected,

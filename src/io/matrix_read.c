@@ -90,9 +90,16 @@ static enum mmul_status fetch(const struct mmul_matrix *matrix, int64_t first, i
     return MMUL_OK;
 }
 
-enum mmul_status mmul_matrix_read_run(const struct mmul_matrix *matrix, int64_t first,
-                                      int64_t count, enum mmul_dtype target, void *dst,
-                                      struct mmul_error *err) {
+// To float32. Values of float64 that are beyond it are counted.
+static void widen(struct mmul_matrix *matrix, const void *elements, int64_t count, float *values) {
+    mmul_dtype_widen(matrix->info.stored, elements, count, values);
+    if (matrix->info.stored == MMUL_F64)
+        __atomic_fetch_add(&matrix->overflows, mmul_dtype_overflows64(elements, count),
+                           __ATOMIC_RELAXED);
+}
+
+enum mmul_status mmul_matrix_read_run(struct mmul_matrix *matrix, int64_t first, int64_t count,
+                                      enum mmul_dtype target, void *dst, struct mmul_error *err) {
     enum mmul_dtype stored = matrix->info.stored;
     if (target == stored)
         return fetch(matrix, first, count, dst, err);
@@ -105,7 +112,7 @@ enum mmul_status mmul_matrix_read_run(const struct mmul_matrix *matrix, int64_t 
         enum mmul_status status = fetch(matrix, first + done, now, buffer, err);
         if (status != MMUL_OK)
             return status;
-        mmul_dtype_widen(stored, buffer, now, values + done);
+        widen(matrix, buffer, now, values + done);
         done += now;
     }
     return MMUL_OK;
@@ -139,32 +146,42 @@ static void gather4(const unsigned char *src, int64_t row_step, int64_t col_step
             memcpy(dst + 4 * (i * TILE_COLS + j), src + 4 * (i * row_step + j * col_step), 4);
 }
 
+static void gather8(const unsigned char *src, int64_t row_step, int64_t col_step,
+                    struct rectangle tile, unsigned char *dst) {
+    for (int64_t j = 0; j < tile.cols; j++)
+        for (int64_t i = 0; i < tile.rows; i++)
+            memcpy(dst + 8 * (i * TILE_COLS + j), src + 8 * (i * row_step + j * col_step), 8);
+}
+
 // One tile to dst, whose rows are `dst_cols` elements apart.
-static void gather_tile(const struct mmul_matrix *matrix, struct rectangle tile,
-                        enum mmul_dtype target, int64_t dst_cols, char *dst) {
-    unsigned char buffer[TILE_ROWS * TILE_COLS * 4];
+static void gather_tile(struct mmul_matrix *matrix, struct rectangle tile, enum mmul_dtype target,
+                        int64_t dst_cols, char *dst) {
+    uint64_t buffer[TILE_ROWS * TILE_COLS];
+    unsigned char *elements = (unsigned char *)buffer;
     struct mmul_shape shape = matrix->info.shape;
-    enum mmul_dtype dtype = matrix->info.delivered;
+    enum mmul_dtype dtype = matrix->info.stored;
     size_t bytes_each = mmul_dtype_bytes(dtype), target_bytes = mmul_dtype_bytes(target);
     int64_t row_step = mmul_shape_matrices(shape), col_step = row_step * shape.rows;
     const unsigned char *src =
         (const unsigned char *)matrix->fortran + fortran_element(shape, tile) * (int64_t)bytes_each;
     if (bytes_each == 2)
-        gather2(src, row_step, col_step, tile, buffer);
+        gather2(src, row_step, col_step, tile, elements);
+    else if (bytes_each == 4)
+        gather4(src, row_step, col_step, tile, elements);
     else
-        gather4(src, row_step, col_step, tile, buffer);
+        gather8(src, row_step, col_step, tile, elements);
     for (int64_t i = 0; i < tile.rows; i++) {
-        const unsigned char *row = buffer + (size_t)(i * TILE_COLS) * bytes_each;
+        const unsigned char *row = elements + (size_t)(i * TILE_COLS) * bytes_each;
         char *dst_row = dst + (size_t)(i * dst_cols) * target_bytes;
         if (target == dtype)
             memcpy(dst_row, row, (size_t)tile.cols * bytes_each);
         else
-            mmul_dtype_widen(dtype, row, tile.cols, (float *)dst_row);
+            widen(matrix, row, tile.cols, (float *)dst_row);
     }
 }
 
-static void gather_band(const struct mmul_matrix *matrix, struct rectangle band,
-                        enum mmul_dtype target, int64_t dst_cols, char *dst) {
+static void gather_band(struct mmul_matrix *matrix, struct rectangle band, enum mmul_dtype target,
+                        int64_t dst_cols, char *dst) {
     int64_t target_bytes = (int64_t)mmul_dtype_bytes(target);
     for (int64_t i = 0; i < band.rows; i += TILE_ROWS) {
         for (int64_t j = 0; j < band.cols; j += TILE_COLS) {
@@ -181,7 +198,7 @@ static void gather_band(const struct mmul_matrix *matrix, struct rectangle band,
 }
 
 // [begin, end) is at most the rest of a row, whole rows, and the start of a row.
-static void gather(const struct mmul_matrix *matrix, struct mmul_region region, int64_t begin,
+static void gather(struct mmul_matrix *matrix, struct mmul_region region, int64_t begin,
                    int64_t end, enum mmul_dtype target, char *dst) {
     int64_t width = region.col_end - region.col_begin;
     for (int64_t p = begin; p < end;) {
@@ -202,7 +219,7 @@ static void gather(const struct mmul_matrix *matrix, struct mmul_region region, 
 
 // ----------------------------------------------------------------------------------------- entries
 
-static enum mmul_status read_as(const struct mmul_matrix *matrix, struct mmul_region region,
+static enum mmul_status read_as(struct mmul_matrix *matrix, struct mmul_region region,
                                 int64_t begin, int64_t end, enum mmul_dtype target, char *dst,
                                 struct mmul_error *err) {
     struct mmul_shape shape = matrix->info.shape;
@@ -232,4 +249,22 @@ enum mmul_status mmul_matrix_read_float(struct mmul_matrix *matrix, struct mmul_
                                         int64_t begin, int64_t end, float *dst,
                                         struct mmul_error *err) {
     return read_as(matrix, region, begin, end, MMUL_F32, (char *)dst, err);
+}
+
+enum mmul_status mmul_matrix_read_double(struct mmul_matrix *matrix, struct mmul_region region,
+                                         int64_t begin, int64_t end, double *dst,
+                                         struct mmul_error *err) {
+    enum { CAPACITY = BUFFER_BYTES / sizeof(float) };
+    float values[CAPACITY];
+    if (matrix->info.stored == MMUL_F64)
+        return read_as(matrix, region, begin, end, MMUL_F64, (char *)dst, err);
+    for (int64_t p = begin; p < end; p += CAPACITY) {
+        int64_t stop = mmul_smaller(p + CAPACITY, end);
+        enum mmul_status status = read_as(matrix, region, p, stop, MMUL_F32, (char *)values, err);
+        if (status != MMUL_OK)
+            return status;
+        for (int64_t e = p; e < stop; e++)
+            dst[e - begin] = values[e - p];
+    }
+    return MMUL_OK;
 }

@@ -272,6 +272,7 @@ enum mmul_status mmul_npy_parse(const unsigned char *bytes, size_t header_bytes,
     }
     struct mmul_npy_header found = {
         .version = bytes[6],
+        .dimensions = fields.dimensions,
         .fortran_order = fields.fortran_order,
     };
     enum mmul_status status = read_descr(fields.descr, name, &found, err);

@@ -16,6 +16,7 @@ struct mmul_npy_header {
     struct mmul_shape shape;
     enum mmul_dtype dtype; // float16, float32 or float64
     int version;           // major
+    int dimensions;        // 1 to 4
     bool fortran_order, big_endian;
 };
 

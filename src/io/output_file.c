@@ -11,20 +11,15 @@
 
 #include "base/memory.h"
 #include "base/status.h"
-#include "io/bin_header.h"
-#include "io/npy.h"
+#include "io/formats.h"
 #include "io/output_path.h"
+#include "io/standard_stream.h"
 #include "io/transfer.h"
 #include "io/unfinished.h"
 #include "model/matrix.h"
 
-bool mmul_path_is_npy(const char *path) {
-    size_t length = strlen(path);
-    return length >= 4 && strcmp(path + length - 4, ".npy") == 0;
-}
-
-static enum mmul_status check_request(const struct mmul_output_request *request,
-                                      struct mmul_error *err) {
+static enum mmul_status check_shape(const struct mmul_output_request *request,
+                                    struct mmul_error *err) {
     struct mmul_shape shape = request->shape;
     int64_t least = request->empty_allowed ? 0 : 1;
     char text[96];
@@ -33,42 +28,7 @@ static enum mmul_status check_request(const struct mmul_output_request *request,
                          "cannot write '%s': sizes %s, expected at least 1 each", request->path,
                          mmul_shape_format(shape, text));
     }
-    if (request->bin_version != 0 && mmul_path_is_npy(request->path)) {
-        return mmul_fail(err, MMUL_ERR_USAGE,
-                         "cannot write '%s' as version %d: versions are of .bin files",
-                         request->path, request->bin_version);
-    }
-    bool is_16_bit = request->dtype == MMUL_F16 || request->dtype == MMUL_BF16;
-    if (request->bin_version == 1 && is_16_bit) {
-        return mmul_fail(err, MMUL_ERR_USAGE,
-                         "cannot write '%s' as version 1: it holds float32, not %s", request->path,
-                         mmul_dtype_name(request->dtype));
-    }
     return MMUL_OK;
-}
-
-// float64 is not written yet, and .npy has no bfloat16: both become float32.
-static enum mmul_dtype written_dtype(const struct mmul_output_request *request) {
-    if (request->dtype == MMUL_F16)
-        return MMUL_F16;
-    if (request->dtype == MMUL_BF16 && !mmul_path_is_npy(request->path))
-        return MMUL_BF16;
-    return MMUL_F32;
-}
-
-static enum mmul_status format_header(const struct mmul_output_request *request,
-                                      enum mmul_dtype dtype,
-                                      unsigned char bytes[static MMUL_NPY_WRITTEN_MAX],
-                                      size_t *length, struct mmul_error *err) {
-    if (mmul_path_is_npy(request->path)) {
-        *length = mmul_npy_format(request->shape, dtype, bytes);
-        return MMUL_OK;
-    }
-    int version = request->bin_version;
-    if (version == 0)
-        version = dtype == MMUL_F32 ? 1 : 2;
-    *length = MMUL_BIN_HEADER_BYTES;
-    return mmul_bin_header_format(request->shape, dtype, version, request->path, bytes, err);
 }
 
 static enum mmul_status start_file(struct mmul_output *output,
@@ -107,15 +67,20 @@ static enum mmul_status output_allocate(struct mmul_shape shape, enum mmul_dtype
     return MMUL_OK;
 }
 
-enum mmul_status mmul_output_open(const struct mmul_output_request *request,
-                                  struct mmul_output **output, struct mmul_error *err) {
-    unsigned char header[MMUL_NPY_WRITTEN_MAX];
+enum mmul_status mmul_output_create(const struct mmul_output_request *request,
+                                    struct mmul_output **output, struct mmul_error *err) {
+    unsigned char header[MMUL_FORMAT_HEADER_MAX];
     size_t header_bytes = 0;
     struct mmul_output *opened = NULL;
-    enum mmul_dtype dtype = written_dtype(request);
-    enum mmul_status status = check_request(request, err);
+    const struct mmul_format_row *row = NULL;
+    enum mmul_dtype dtype = MMUL_F32;
+    enum mmul_status status = mmul_format_of_output(request->path, request->format, &row, err);
     if (status == MMUL_OK)
-        status = format_header(request, dtype, header, &header_bytes, err);
+        status = check_shape(request, err);
+    if (status == MMUL_OK) {
+        dtype = mmul_format_dtype(row, request->dtype);
+        status = row->header(request, dtype, header, &header_bytes, err);
+    }
     if (status == MMUL_OK)
         status = output_allocate(request->shape, dtype, &opened, err);
     if (status != MMUL_OK)
@@ -130,35 +95,6 @@ enum mmul_status mmul_output_open(const struct mmul_output_request *request,
     return MMUL_OK;
 }
 
-enum mmul_status mmul_output_create(const char *path, struct mmul_shape shape,
-                                    enum mmul_dtype dtype, struct mmul_matrix *const *inputs,
-                                    int input_count, struct mmul_output **output,
-                                    struct mmul_error *err) {
-    struct mmul_output_request request = {
-        .path = path,
-        .shape = shape,
-        .dtype = dtype,
-        .inputs = inputs,
-        .input_count = input_count,
-    };
-    return mmul_output_open(&request, output, err);
-}
-
-enum mmul_status mmul_output_create_version2(const char *path, struct mmul_shape shape,
-                                             enum mmul_dtype dtype,
-                                             struct mmul_matrix *const *inputs, int input_count,
-                                             struct mmul_output **output, struct mmul_error *err) {
-    struct mmul_output_request request = {
-        .path = path,
-        .shape = shape,
-        .dtype = dtype,
-        .bin_version = 2,
-        .inputs = inputs,
-        .input_count = input_count,
-    };
-    return mmul_output_open(&request, output, err);
-}
-
 enum mmul_status mmul_output_borrow(void *data, struct mmul_shape shape, enum mmul_dtype dtype,
                                     struct mmul_output **output, struct mmul_error *err) {
     int64_t bytes;
@@ -169,6 +105,10 @@ enum mmul_status mmul_output_borrow(void *data, struct mmul_shape shape, enum mm
         return status;
     (*output)->memory = data;
     return MMUL_OK;
+}
+
+int64_t mmul_output_overflows(const struct mmul_output *output) {
+    return output->overflows;
 }
 
 enum mmul_dtype mmul_output_dtype(const struct mmul_output *output) {
@@ -184,6 +124,8 @@ void mmul_output_set_sync(struct mmul_output *output, bool sync) {
 }
 
 static enum mmul_status publish(struct mmul_output *output, struct mmul_error *err) {
+    if (output->path == NULL)
+        return mmul_stdout_send(output->fd, err);
     if (!output->no_sync && fsync(output->fd) != 0)
         return mmul_fail_errno(err, MMUL_ERR_IO, errno, "cannot write '%s'", output->name);
     if (!mmul_unfinished_end(output->unfinished, true)) {

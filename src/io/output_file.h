@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What an output is made of, for the files of this folder, and the full form of creating one.
+// What an output is made of, for the files of this folder.
 #pragma once
 
 #include "mpimatmul_local.h"
@@ -11,28 +11,15 @@ struct mmul_output {
     int fd;       // of the temporary file, locked; -1: in memory
     char *memory; // borrowed; NULL: a file
     char *name;   // owned, as the caller gave it
-    char *path;   // owned, what it becomes: a symbolic link is followed
-    char *part;   // owned, the temporary file
+    char *path;   // owned, what it becomes: a symbolic link is followed; NULL: standard output
+    char *part;   // owned, the temporary file; NULL: it has no name
     bool has_part;
-    int unfinished;   // its place in io/unfinished
-    bool took_over;   // a run that was killed had left the temporary file
-    bool is_reserved; // the file system keeps the space for all of it
-    bool no_sync;     // mmul_output_set_sync
+    int unfinished;    // its place in io/unfinished
+    bool took_over;    // a run that was killed had left the temporary file
+    bool is_reserved;  // the file system keeps the space for all of it
+    bool no_sync;      // mmul_output_set_sync
+    int64_t overflows; // changed by several threads at once: only through __atomic builtins
 };
-
-struct mmul_output_request {
-    const char *path;
-    struct mmul_shape shape;
-    enum mmul_dtype dtype;
-    int bin_version;    // 0: by dtype; or 1 (float32 only), 2 (.bin only)
-    bool empty_allowed; // rows and cols of 0: a shard of a part without rows
-    struct mmul_matrix *const *inputs;
-    int input_count;
-};
-
-// mmul_output_create with every choice. Fails also with MMUL_ERR_USAGE (bin_version does not fit).
-enum mmul_status mmul_output_open(const struct mmul_output_request *request,
-                                  struct mmul_output **output, struct mmul_error *err);
 
 // Would a commit replace this matrix's file? For inputs that are opened after the output.
 bool mmul_output_replaces(const struct mmul_output *output, const struct mmul_matrix *matrix);
@@ -43,6 +30,3 @@ bool mmul_output_writes_back(const struct mmul_output *output);
 // Elements [begin, end) of the file are what they are going to be: the disk may begin with them. A
 // hint; may wait while the disk has enough to do.
 void mmul_output_write_back(const struct mmul_output *output, int64_t begin, int64_t end);
-
-// Does this path end in .npy?
-bool mmul_path_is_npy(const char *path);

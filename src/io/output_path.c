@@ -20,8 +20,14 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "io/matrix_file.h"
+#include "io/standard_stream.h"
 #include "io/unfinished.h"
 #include "model/dtype.h"
+
+static enum mmul_status fail_part(const struct mmul_output *output, int errnum,
+                                  struct mmul_error *err) {
+    return mmul_fail_errno(err, MMUL_ERR_CREATE, errnum, "cannot create '%s'", output->name);
+}
 
 // Follows a symbolic link, so that the link stays and its target is replaced.
 static enum mmul_status resolve(const char *given, char **path, struct mmul_error *err) {
@@ -46,15 +52,20 @@ enum mmul_status mmul_output_name(struct mmul_output *output, const char *given,
     struct stat found;
     struct mmul_text part = {0};
     enum mmul_status status = mmul_copy_text(given, &output->name, err);
+    if (status == MMUL_OK && mmul_path_is_stdout(given))
+        return MMUL_OK;
     if (status == MMUL_OK)
         status = resolve(given, &output->path, err);
     if (status != MMUL_OK)
         return status;
-    if (stat(output->path, &found) == 0 && !S_ISREG(found.st_mode)) {
+    bool exists = stat(output->path, &found) == 0;
+    if (!exists && errno == ENAMETOOLONG) // the temporary file's name may be shorter
+        return fail_part(output, errno, err);
+    if (exists && !S_ISREG(found.st_mode)) {
         return mmul_fail(err, MMUL_ERR_CREATE, "cannot create '%s': it is %s", given,
                          S_ISDIR(found.st_mode) ? "a folder" : "not a regular file");
     }
-    mmul_text_add(&part, "%s.part", output->path);
+    mmul_text_add_beside(&part, output->path, ".part");
     if (part.failed)
         return mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate a file name");
     output->part = part.data; // ownership passes on
@@ -78,11 +89,6 @@ static enum mmul_status fail_input(const struct mmul_output *output, struct mmul
     mmul_fail(err, MMUL_ERR_CREATE, "cannot create '%s': it is one of the inputs", output->name);
     mmul_hint(err, "give the output another name");
     return err->status;
-}
-
-static enum mmul_status fail_part(const struct mmul_output *output, int errnum,
-                                  struct mmul_error *err) {
-    return mmul_fail_errno(err, MMUL_ERR_CREATE, errnum, "cannot create '%s'", output->name);
 }
 
 // Locks the open file. File systems that know no locks are used without.
@@ -127,6 +133,8 @@ enum mmul_status mmul_output_open_part(struct mmul_output *output,
                                        struct mmul_error *err) {
     enum { TRIES = 100 };
     struct stat found;
+    if (output->path == NULL)
+        return mmul_nameless_file(&output->fd, err);
     if (stat(output->path, &found) == 0 && is_input(&found, inputs, input_count))
         return fail_input(output, err);
     int fd = -1;
@@ -188,7 +196,8 @@ enum mmul_status mmul_output_reserve(struct mmul_output *output, int64_t bytes,
 
 bool mmul_output_writes_back(const struct mmul_output *output) {
     struct statfs found;
-    if (output->fd < 0 || output->no_sync || fstatfs(output->fd, &found) != 0)
+    if (output->fd < 0 || output->path == NULL || output->no_sync ||
+        fstatfs(output->fd, &found) != 0)
         return false;
     return found.f_type != TMPFS_MAGIC && found.f_type != RAMFS_MAGIC;
 }

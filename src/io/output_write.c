@@ -36,6 +36,8 @@ static enum mmul_status put_narrowed(struct mmul_output *output, int64_t first, 
     for (int64_t done = 0; done < count;) {
         int64_t now = count - done < capacity ? count - done : capacity;
         mmul_dtype_narrow(output->dtype, src + done, now, buffer);
+        __atomic_fetch_add(&output->overflows, mmul_dtype_overflows(output->dtype, src + done, now),
+                           __ATOMIC_RELAXED);
         enum mmul_status status = put(output, first + done, now, buffer, err);
         if (status != MMUL_OK)
             return status;

@@ -13,6 +13,8 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "io/formats.h"
+#include "io/standard_stream.h"
 #include "io/transfer.h"
 
 static bool ends_with(const char *text, size_t length, const char *ending) {
@@ -35,10 +37,10 @@ static size_t without_shard(const char *text, size_t length) {
 char *mmul_base_name(const char *path, char name[static 256]) {
     const char *slash = strrchr(path, '/');
     const char *begin = slash != NULL ? slash + 1 : path;
+    if (mmul_path_is_stdin(path))
+        begin = "stdin";
     size_t length = strlen(begin);
-    if (ends_with(begin, length, ".bin") || ends_with(begin, length, ".npy"))
-        length -= 4;
-    length = without_shard(begin, length);
+    length = without_shard(begin, mmul_format_stem(begin, length));
     mmul_text_copy(name, length < 255 ? length + 1 : 256, begin);
     return name;
 }

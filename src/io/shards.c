@@ -42,6 +42,7 @@ static enum mmul_status write_shard(struct mmul_matrix *matrix, const struct mmu
                                     int part, const char *path, struct mmul_error *err) {
     struct mmul_output_request request = {
         .path = path,
+        .format = MMUL_FORMAT_BIN,
         .shape = mmul_shard_shape(set, part),
         .dtype = set->dtype,
         .empty_allowed = true,
@@ -49,7 +50,7 @@ static enum mmul_status write_shard(struct mmul_matrix *matrix, const struct mmu
         .input_count = 1,
     };
     struct mmul_output *output = NULL;
-    enum mmul_status status = mmul_output_open(&request, &output, err);
+    enum mmul_status status = mmul_output_create(&request, &output, err);
     if (status != MMUL_OK)
         return status;
     struct mmul_copy copy = {
@@ -83,19 +84,16 @@ static enum mmul_status write_shards(struct mmul_matrix *matrix, struct mmul_sha
     return mmul_shard_set_store(set, folder, name, err);
 }
 
-enum mmul_status mmul_split(const char *path, const struct mmul_split_options *options,
+enum mmul_status mmul_split(struct mmul_matrix *matrix, const struct mmul_split_options *options,
                             struct mmul_error *err) {
     char name[256];
-    struct mmul_matrix *matrix = NULL;
     struct mmul_shard_set *set = NULL;
-    mmul_base_name(path, name);
+    mmul_base_name(matrix->name, name);
     enum mmul_status status = mmul_shard_name_check(name, err);
-    if (status == MMUL_OK)
-        status = mmul_matrix_open(path, &matrix, err);
     if (status == MMUL_OK)
         status = mmul_shard_set_create(options->parts, &set, err);
     if (status != MMUL_OK)
-        goto out;
+        return status;
     set->axis = options->axis;
     set->shape = matrix->info.shape;
     set->dtype = matrix->info.delivered;
@@ -104,9 +102,7 @@ enum mmul_status mmul_split(const char *path, const struct mmul_split_options *o
         status = mmul_shard_folder_create(options->folder, err);
     if (status == MMUL_OK)
         status = write_shards(matrix, set, options->folder, name, err);
-out:
     mmul_shard_set_destroy(set);
-    mmul_matrix_close(matrix);
     return status;
 }
 
@@ -285,7 +281,7 @@ static enum mmul_status refuse_description(const char *folder, const char *name,
 }
 
 enum mmul_status mmul_join(const char *name, const char *folder, const char *out,
-                           struct mmul_error *err) {
+                           enum mmul_format format, struct mmul_error *err) {
     char base[256];
     struct mmul_shard_set *set = NULL;
     struct mmul_output *output = NULL;
@@ -299,7 +295,9 @@ enum mmul_status mmul_join(const char *name, const char *folder, const char *out
     status = refuse_description(folder, base, out, err);
     if (status != MMUL_OK)
         goto out;
-    status = mmul_output_create(out, set->shape, set->dtype, NULL, 0, &output, err);
+    const struct mmul_output_request request = {
+        .path = out, .format = format, .shape = set->shape, .dtype = set->dtype};
+    status = mmul_output_create(&request, &output, err);
     if (status != MMUL_OK)
         goto out;
     status = join_shards(set, folder, base, output, err);

@@ -6,6 +6,7 @@
 // They assume the default rounding mode. Formulas: F. Giesen, "float to half variants" (2012).
 #include "model/dtype.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/status.h"
@@ -177,4 +178,25 @@ void mmul_dtype_narrow(enum mmul_dtype dtype, const float *src, int64_t count, v
         narrow_double(src, count, dst);
         break;
     }
+}
+
+// ---------------------------------------------------------------------------------------- overflow
+
+int64_t mmul_dtype_overflows(enum mmul_dtype dtype, const float *values, int64_t count) {
+    // The least values that round to infinity: half a last place beyond the largest finite one.
+    float limit = dtype == MMUL_F16 ? 65520 : dtype == MMUL_BF16 ? 0x1.FFp127F : INFINITY;
+    int64_t found = 0;
+    for (int64_t e = 0; e < count; e++)
+        found += fabsf(values[e]) >= limit && fabsf(values[e]) < INFINITY;
+    return found;
+}
+
+int64_t mmul_dtype_overflows64(const void *values, int64_t count) {
+    int64_t found = 0;
+    for (int64_t e = 0; e < count; e++) {
+        double value;
+        memcpy(&value, (const char *)values + 8 * e, sizeof value);
+        found += fabs(value) >= 0x1.FFFFFFp127 && fabs(value) < (double)INFINITY;
+    }
+    return found;
 }

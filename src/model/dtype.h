@@ -10,3 +10,9 @@ void mmul_dtype_widen(enum mmul_dtype dtype, const void *src, int64_t count, flo
 
 // float32 -> dtype, round to nearest even; NaN stays NaN, overflow gives Inf.
 void mmul_dtype_narrow(enum mmul_dtype dtype, const float *src, int64_t count, void *dst);
+
+// How many finite values of float32 become infinite in `dtype`, rounded to nearest even.
+int64_t mmul_dtype_overflows(enum mmul_dtype dtype, const float *values, int64_t count);
+
+// How many finite values of float64, on any address, become infinite in float32.
+int64_t mmul_dtype_overflows64(const void *values, int64_t count);

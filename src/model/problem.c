@@ -39,13 +39,26 @@ static enum mmul_status fit_stacks(const struct mmul_problem_operand *a,
     return MMUL_OK;
 }
 
-static enum mmul_status fit_inner(const struct mmul_problem_operand *a,
-                                  const struct mmul_problem_operand *b,
+// A file of one size is a row without being asked.
+static void hint_row(const char *name, const char *letter, struct mmul_error *err) {
+    mmul_hint(err,
+              "'%.100s' has one dimension and counts as a row; --transpose-%s makes it a column",
+              name, letter);
+}
+
+static enum mmul_status fit_inner(const struct mmul_problem_request *r,
                                   struct mmul_problem *problem, struct mmul_error *err) {
+    const struct mmul_problem_operand *a = &r->a, *b = &r->b;
     int64_t a_inner = problem->transpose_a ? a->shape.rows : a->shape.cols;
     int64_t b_inner = problem->transpose_b ? b->shape.cols : b->shape.rows;
-    if (a_inner != b_inner)
-        return shapes_differ(a, b, "inner sizes", a_inner, b_inner, err);
+    if (a_inner != b_inner) {
+        shapes_differ(a, b, "inner sizes", a_inner, b_inner, err);
+        if (r->a_one_dimensional && !r->transpose_a)
+            hint_row(a->name, "a", err);
+        if (r->b_one_dimensional && !r->transpose_b)
+            hint_row(b->name, "b", err);
+        return err->status;
+    }
     problem->m = problem->transpose_a ? a->shape.cols : a->shape.rows;
     problem->n = problem->transpose_b ? b->shape.rows : b->shape.cols;
     problem->k = a_inner;
@@ -54,7 +67,13 @@ static enum mmul_status fit_inner(const struct mmul_problem_operand *a,
     return MMUL_OK;
 }
 
-static enum mmul_status fit_c_in(const struct mmul_problem *problem,
+static bool repeats_to(struct mmul_shape from, struct mmul_shape to) {
+    return (from.batch == to.batch || from.batch == 1) &&
+           (from.depth == to.depth || from.depth == 1) &&
+           (from.rows == to.rows || from.rows == 1) && (from.cols == to.cols || from.cols == 1);
+}
+
+static enum mmul_status fit_c_in(struct mmul_problem *problem,
                                  const struct mmul_problem_operand *c_in, struct mmul_error *err) {
     if (c_in == NULL)
         return problem->beta == 0
@@ -62,11 +81,15 @@ static enum mmul_status fit_c_in(const struct mmul_problem *problem,
                    : mmul_fail(err, MMUL_ERR_USAGE, "beta is %g but there is no C to add",
                                (double)problem->beta);
     struct mmul_shape s = c_in->shape, c = problem->c;
-    if (mmul_shape_equal(s, c))
+    problem->c_in_repeats = !mmul_shape_equal(s, c);
+    if (repeats_to(s, c))
         return MMUL_OK;
     char have[96], want[96];
-    return mmul_fail(err, MMUL_ERR_DATA, "cannot add '%s' (%s) to a result of %s: shapes differ",
-                     c_in->name, mmul_shape_format(s, have), mmul_shape_format(c, want));
+    mmul_fail(err, MMUL_ERR_DATA, "cannot add '%s' (%s) to a result of %s: shapes differ",
+              c_in->name, mmul_shape_format(s, have), mmul_shape_format(c, want));
+    mmul_hint(err, "sizes of 1 repeat: a bias is 1 x %lld, a column %lld x 1", (long long)c.cols,
+              (long long)c.rows);
+    return err->status;
 }
 
 // The total range, and the elements of C, must fit int64 with room for bytes.
@@ -109,7 +132,7 @@ enum mmul_status mmul_problem_make(const struct mmul_problem_request *r,
                          isfinite(r->alpha) ? "beta" : "alpha");
     enum mmul_status status = fit_stacks(a, b, &p, err);
     if (status == MMUL_OK)
-        status = fit_inner(a, b, &p, err);
+        status = fit_inner(r, &p, err);
     if (status == MMUL_OK)
         status = fit_c_in(&p, r->c_in, err);
     if (status != MMUL_OK)
@@ -120,6 +143,8 @@ enum mmul_status mmul_problem_make(const struct mmul_problem_request *r,
         return status;
     mmul_text_copy(p.a_name, sizeof p.a_name, a->name);
     mmul_text_copy(p.b_name, sizeof p.b_name, b->name);
+    mmul_make_printable(p.a_name);
+    mmul_make_printable(p.b_name);
     *problem = p;
     return MMUL_OK;
 }

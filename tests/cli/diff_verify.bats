@@ -43,6 +43,41 @@ END
     expect_line "first outside    [0, 1, 2, 3]"
 }
 
+@test "--relative adds a part of |x| to the tolerance, in double" {
+    need_numpy
+    python << 'END'
+import numpy as np
+x = np.array([[1.0, 100.0, 0.0], [-1000.0, 1e39, 1e-3]])
+y = x.copy()
+y[0, 1], y[1, 0], y[1, 1], y[0, 2] = 101, -1005, 1.02e39, 0.5
+np.save("X.npy", x)
+np.save("Y.npy", y)
+END
+    program diff X.npy Y.npy --relative 0.01
+    expect_status 79
+    [ "$stderr" = "mpimatmul: 'X.npy' and 'Y.npy' differ: 2 of 6 elements by more than 0 + 0.01 |x|" ]
+    expect_line "outside          2"                   # 0 and 0.5, and two in a hundred of 1e39
+    expect_line "tolerance        0 + 0.01 |x|"
+    expect_line "max relative     0.02"
+    expect_line "first outside    [0, 0, 0, 2]"
+    program diff X.npy Y.npy --relative 0.01 --tolerance 0.5
+    expect_status 79
+    expect_line "outside          1"
+    program diff X.npy Y.npy --relative 0.021 --tolerance 0.5
+    expect_quiet_success
+    program diff X.npy Y.npy --tolerance 1e30 --json
+    expect_status 79
+    echo "$output" > diff.json
+    python << 'END'
+import json
+d = json.load(open("diff.json"))
+assert (d["outside"], d["relative"], d["max_x"]) == (1, 0, 1e39), d
+assert abs(d["max_relative"] - 0.02) < 1e-12, d
+END
+    program diff X.npy Y.npy --relative -1
+    expect_failure 64 "--relative: '-1' is not from 0 to 1.79769e+308"
+}
+
 @test "a tolerance lets differences pass up to itself" {
     need_numpy
     make_pair

@@ -106,10 +106,13 @@ obey_permissions() {
 
 @test "something else altogether" {
     local or=" or -1, -2 or -3 (element type)"
-    printf 'PK\3\4 and so on, more than twenty bytes' > A.bin
+    printf '\7\0\0\0 and so on, more than twenty bytes' > A.bin
     input_refused A.bin 65 \
-        "'A.bin' is not a valid matrix file: it starts with the number 67324752, expected 2, 3 or 4 (dimensions)$or" \
-        ".bin (4D float) and .npy files are read; others have to be converted first"
+        "'A.bin' is not a valid matrix file: it starts with the number 7, expected 2, 3 or 4 (dimensions)$or" \
+        "no other format that is known begins so; .bin (4D float) and .npy are read"
+    printf 'a text, say' > A.bin
+    input_refused A.bin 65 "'A.bin' is a text file, which is not read yet" \
+        "if it holds numbers, in Python: numpy.save('A.npy', numpy.loadtxt('A.csv', delimiter=',', dtype='float32'))"
 }
 
 @test "dims whose product wraps around" {

@@ -67,14 +67,80 @@ assert fortran["corner"] == [[1, 2], [3, 4]]
 END
 }
 
-@test "info stops at the first file that is none, after printing those before it" {
+@test "info goes on after files that are none, and ends with the code of the first" {
     "$MPIMATMUL" gen A.bin --dims 2x3 --kind identity
-    program info A.bin missing.bin A.bin
+    printf 'text' > t.bin
+    program info A.bin missing.bin A.bin t.bin A.bin
     expect_status 66
-    [ "$stderr" = "mpimatmul: cannot open 'missing.bin': No such file or directory" ]
-    [ "$(grep -c float32 <<< "$output")" -eq 1 ]
-    program info --json A.bin missing.bin
-    expect_failure 66 "cannot open 'missing.bin': No such file or directory"
+    [ "${stderr_lines[0]}" = "mpimatmul: cannot open 'missing.bin': No such file or directory" ]
+    [ "${stderr_lines[1]}" = "mpimatmul: 't.bin' is a text file, which is not read yet" ]
+    [ "$(grep -c float32 <<< "$output")" -eq 3 ]
+    program info t.bin missing.bin
+    expect_status 65
+    [ -z "$output" ]
+    [ "${stderr_lines[1]}" = "mpimatmul: cannot open 'missing.bin': No such file or directory" ]
+}
+
+@test "info --json has an entry for each file, also for those that are none" {
+    "$MPIMATMUL" gen A.bin --dims 2x3 --kind identity
+    run --separate-stderr "$MPIMATMUL" info --json A.bin missing.bin A.bin
+    expect_status 66
+    echo "$output" > info.json
+    python << 'END'
+import json
+first, missing, last = json.load(open("info.json"))
+assert missing == {"file": "missing.bin", "error": "cannot open 'missing.bin': No such file or directory"}, missing
+assert first["dims"] == last["dims"] == [1, 1, 2, 3]
+END
+}
+
+@test "info of float64 counts and shows what is in the file, in both orders" {
+    need_numpy
+    python << 'END'
+import numpy as np
+a = np.full((3, 4), 1e39)
+a[1, 2], a[0, 3], a[2, 0] = -1e300, np.inf, np.nan
+np.save("C.npy", a)
+np.save("F.npy", np.asfortranarray(a.astype(">f8")))
+END
+    for name in C F; do
+        program info $name.npy
+        expect_quiet_success
+        [[ "$(xargs <<< "${lines[1]}")" == *" 3 x 4 float64 "*" -1e+300 1e+39 -1e+299 1 1 $name.npy" ]]
+        [ "$(xargs <<< "${lines[3]}")" = "1e+39 1e+39 1e+39 inf" ]
+        [ "$(xargs <<< "${lines[4]}")" = "1e+39 1e+39 -1e+300 1e+39" ]
+    done
+}
+
+@test "values that become infinite are counted, and --quiet does not hide it" {
+    need_numpy
+    python << 'END'
+import numpy as np
+a = np.ones((50, 7))
+a[0, :5] = 65519, 65520, 1e30, -3.4e38, 3.5e38
+a[1, :3] = -1e39, np.inf, np.nan
+np.save("D.npy", a)
+np.save("F.npy", np.asfortranarray(a))
+with np.errstate(over="ignore"):
+    np.save("S.npy", a.astype("f4"))
+END
+    # float16: 65520, 1e30, -3.4e38, 3.5e38, -1e39; bfloat16: -3.4e38 too; float32: the last two.
+    for row in "D float16 5" "D bfloat16 3" "D float32 2" "F float16 5" "F float32 2" "S float16 3" "S bfloat16 1"; do
+        read -r name dtype count <<< "$row"
+        program convert "$name.npy" out.bin --dtype "$dtype" --quiet
+        expect_status 0
+        values=values
+        [ "$count" -ne 1 ] || values=value
+        [ "$stderr" = "mpimatmul: warning: 'out.bin': $count $values beyond $dtype became infinite" ]
+    done
+    program convert D.npy out.bin
+    expect_status 0
+    [ "${stderr_lines[1]}" = "mpimatmul: warning: 'out.bin': 2 values beyond float32 became infinite" ]
+    program split D.npy --parts 2 --shard-dir s -q
+    expect_status 0
+    [ "$stderr" = "mpimatmul: warning: 'D.npy': 2 values beyond float32 became infinite" ]
+    program convert S.npy out.bin
+    expect_quiet_success
 }
 
 @test "what numpy writes is read: f2 f4 f8, both byte orders, both element orders, 1-D to 4-D" {

@@ -55,13 +55,22 @@ struct job {
     float *memory; // of operands that are not files
 };
 
+static void generate(const char *path, uint64_t seed, struct mmul_shape shape,
+                     enum mmul_dtype dtype) {
+    const struct mmul_output_request request = {.path = path, .shape = shape, .dtype = dtype};
+    struct mmul_error err;
+    if (mmul_generate_file(MMUL_GENERATE_INTEGER, seed, &request, &err) != MMUL_OK)
+        fprintf(stderr, "# %s\n", err.text);
+}
+
 static void open_files(struct job *job, const char *a, const char *c) {
     struct mmul_matmul *args = &job->args;
+    const struct mmul_output_request request = {.path = c, .shape = c_shape, .dtype = MMUL_F32};
     struct mmul_error err = {.text = ""};
     if (mmul_matrix_open(a, &args->a, &err) != MMUL_OK ||
         mmul_matrix_open(b_path, &args->b, &err) != MMUL_OK ||
         mmul_matrix_open(c_in_path, &args->c_in, &err) != MMUL_OK ||
-        mmul_output_create(c, c_shape, MMUL_F32, NULL, 0, &args->output, &err) != MMUL_OK)
+        mmul_output_create(&request, &args->output, &err) != MMUL_OK)
         fprintf(stderr, "# %s\n", err.text);
 }
 
@@ -70,10 +79,9 @@ static void begin_job(struct job *job, bool two_nodes) {
     *job = (struct job){.args = {.alpha = 1, .beta = 1}};
     job->context.comm = make_comm(two_nodes);
     if (rank == 0) {
-        struct mmul_error err;
-        mmul_generate_file(a_path, MMUL_GENERATE_INTEGER, 1, a_shape, MMUL_F32, &err);
-        mmul_generate_file(b_path, MMUL_GENERATE_INTEGER, 2, b_shape, MMUL_F16, &err);
-        mmul_generate_file(c_in_path, MMUL_GENERATE_INTEGER, 3, c_shape, MMUL_F32, &err);
+        generate(a_path, 1, a_shape, MMUL_F32);
+        generate(b_path, 2, b_shape, MMUL_F16);
+        generate(c_in_path, 3, c_shape, MMUL_F32);
         open_files(job, a_path, c_path);
     }
     MPI_Barrier(MPI_COMM_WORLD);
@@ -182,6 +190,16 @@ static void test_files(bool two_nodes) {
     end_job(&job);
 }
 
+// Root's C_in becomes one in memory; the job's own stays open.
+static void borrow_c_in(struct job *job, struct mmul_shape shape, enum mmul_dtype dtype) {
+    static const float zeros[1 << 16];
+    struct mmul_error err = {.text = ""};
+    job->args.c_in = NULL;
+    if (rank == 0 &&
+        mmul_matrix_borrow(zeros, shape, dtype, "C_in", &job->args.c_in, &err) != MMUL_OK)
+        fprintf(stderr, "# %s\n", err.text);
+}
+
 // What is not asked for, or cannot be, is not mapped.
 static void test_choices(void) {
     struct job job;
@@ -192,8 +210,13 @@ static void test_choices(void) {
     tap_ok(find(&job, MMUL_IO_SHARED) == MMUL_OK && (!two || job.maps[1] == 7),
            "--io shared: files that all see");
     struct mmul_matrix *c_in = job.args.c_in;
-    job.args.c_in = job.args.b;
+    borrow_c_in(&job, c_shape, MMUL_F16);
     tap_ok(find(&job, MMUL_IO_AUTO) == MMUL_OK && job.maps[0] == 11, "a 16-bit C_in is not mapped");
+    mmul_matrix_close(job.args.c_in);
+    borrow_c_in(&job, (struct mmul_shape){1, 1, 1, c_shape.cols}, MMUL_F32);
+    tap_ok(find(&job, MMUL_IO_AUTO) == MMUL_OK && job.maps[0] == 11,
+           "a C_in that repeats is not mapped");
+    mmul_matrix_close(job.args.c_in);
     job.args.c_in = c_in;
     job.args.alpha = 0;
     tap_ok(find(&job, MMUL_IO_AUTO) == MMUL_OK && job.maps[0] == 12, "alpha 0: neither A nor B");
@@ -248,7 +271,7 @@ static void test_file_not_seen(bool missing) {
     if (rank == 0) {
         unlink(a_path);
         if (!missing)
-            mmul_generate_file(a_path, MMUL_GENERATE_INTEGER, 77, a_shape, MMUL_F32, &err);
+            generate(a_path, 77, a_shape, MMUL_F32);
     }
     MPI_Barrier(MPI_COMM_WORLD);
     bool two = job.context.comm->node_count == 2;

@@ -353,6 +353,60 @@ static void special_targets_are_not_replaced(void **state) {
     folder_destroy(&folder);
 }
 
+static void names_are_made_printable(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *expected;
+    } cases[] = {
+        {"plain name.bin", "plain name.bin"},
+        {"\x1B[31mred\n\t\x7F", "?[31mred???"},
+        {"r\xC3\xA9sum\xC3\xA9 \xF0\x9F\x98\x80", "r\xC3\xA9sum\xC3\xA9 \xF0\x9F\x98\x80"},
+        {"\xC2\x9B"
+         "2J",
+         "?2J"}, // CSI as one character
+        {"\xC2\xA0", "\xC2\xA0"},
+        {"\x9B"
+         "2J\xFF\xC3",
+         "?2J??"},                         // no UTF-8
+        {"\xED\xA0\x80\xC0\x80", "?????"}, // a surrogate, and zero in two bytes
+        {"", ""},
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        char text[64];
+        snprintf(text, sizeof text, "%s", cases[c].text);
+        assert_ptr_equal(mmul_make_printable(text), text);
+        assert_string_equal(text, cases[c].expected);
+    }
+}
+
+static void beside(const char *path, const char *suffix, char expected[static 600]) {
+    struct mmul_text text = {0};
+    mmul_text_add_beside(&text, path, suffix);
+    assert_false(text.failed);
+    snprintf(expected, 600, "%s", mmul_text_get(&text));
+    mmul_text_fini(&text);
+}
+
+static void names_beside_fit_the_file_system(void **state) {
+    (void)state;
+    char path[300] = "some/folder/", name[600], other[600];
+    beside("some/C.bin", ".part", name);
+    assert_string_equal(name, "some/C.bin.part");
+    size_t before = strlen(path);
+    memset(path + before, 'n', 250);
+    beside(path, ".part", name);
+    assert_int_equal(strlen(name), before + 255); // just fits
+    assert_int_equal(strncmp(name, path, before + 250), 0);
+    path[before + 250] = 'x';
+    beside(path, ".part", name);
+    assert_int_equal(strlen(name), before + 255);
+    assert_string_equal(name + before + 250, ".part");
+    assert_int_equal(strncmp(name, path, before + 233), 0);
+    path[before + 250] = 'y'; // a byte that is cut off still counts
+    beside(path, ".part", other);
+    assert_string_not_equal(name, other);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(failures_are_one_line),
@@ -368,6 +422,8 @@ int main(void) {
         cmocka_unit_test(nearest_words),
         cmocka_unit_test(checksums),
         cmocka_unit_test(clock_and_seed),
+        cmocka_unit_test(names_are_made_printable),
+        cmocka_unit_test(names_beside_fit_the_file_system),
         cmocka_unit_test(json_goes_through_a_file),
         cmocka_unit_test(bad_json_is_refused),
         cmocka_unit_test(special_targets_are_not_replaced),

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -182,12 +183,40 @@ static void names_and_sizes(void **state) {
     assert_int_equal(mmul_live_bytes(), 0);
 }
 
+// Counted is what the conversion itself makes infinite, on both sides of each limit.
+static void overflows_are_counted(void **state) {
+    (void)state;
+    static const float values[] = {65504,           65519.996F,  65520,   -65520,
+                                   0x1.FEFFFEp127F, 0x1.FFp127F, FLT_MAX, -FLT_MAX,
+                                   INFINITY,        NAN,         -0.0F,   1e-45F};
+    enum { COUNT = sizeof values / sizeof *values };
+    for (enum mmul_dtype dtype = MMUL_F16; dtype <= MMUL_BF16; dtype++) {
+        int64_t expected = 0;
+        for (int e = 0; e < COUNT; e++) {
+            bool is_infinite = isinf(widen(dtype, narrow(dtype, values[e])));
+            assert_int_equal(mmul_dtype_overflows(dtype, values + e, 1),
+                             is_infinite && isfinite(values[e]));
+            expected += is_infinite && isfinite(values[e]);
+        }
+        assert_int_equal(expected, dtype == MMUL_F16 ? 6 : 3);
+        assert_int_equal(mmul_dtype_overflows(dtype, values, COUNT), expected);
+    }
+    assert_int_equal(mmul_dtype_overflows(MMUL_F32, values, COUNT), 0);
+    const double doubles[] = {0x1.FFFFFEFFFFFFFp127, 0x1.FFFFFFp127, -1e300,
+                              (double)INFINITY,      (double)NAN,    0};
+    for (int e = 0; e < 6; e++)
+        assert_int_equal(mmul_dtype_overflows64(doubles + e, 1),
+                         isinf((float)doubles[e]) && isfinite(doubles[e]));
+    assert_int_equal(mmul_dtype_overflows64(doubles, 6), 2);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_half_values),      cmocka_unit_test(all_bfloat_values),
-        cmocka_unit_test(half_ties_go_to_even), cmocka_unit_test(bfloat_ties_go_to_even),
-        cmocka_unit_test(special_values),       cmocka_unit_test(float_and_double),
-        cmocka_unit_test(unaligned_and_empty),  cmocka_unit_test(names_and_sizes),
+        cmocka_unit_test(all_half_values),       cmocka_unit_test(all_bfloat_values),
+        cmocka_unit_test(half_ties_go_to_even),  cmocka_unit_test(bfloat_ties_go_to_even),
+        cmocka_unit_test(special_values),        cmocka_unit_test(float_and_double),
+        cmocka_unit_test(unaligned_and_empty),   cmocka_unit_test(names_and_sizes),
+        cmocka_unit_test(overflows_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

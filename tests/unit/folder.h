@@ -67,6 +67,24 @@ static inline void folder_destroy(struct folder *folder) {
     assert_int_equal(mmul_live_bytes(), 0);
 }
 
+static inline enum mmul_status file_generate(const char *path, enum mmul_generator kind,
+                                             uint64_t seed, struct mmul_shape shape,
+                                             enum mmul_dtype dtype, struct mmul_error *err) {
+    const struct mmul_output_request request = {.path = path, .shape = shape, .dtype = dtype};
+    return mmul_generate_file(kind, seed, &request, err);
+}
+
+static inline enum mmul_status file_convert(const char *in, const char *out,
+                                            const struct mmul_convert_options *options,
+                                            int64_t *overflows, struct mmul_error *err) {
+    struct mmul_matrix *matrix = NULL;
+    enum mmul_status status = mmul_matrix_open(in, &matrix, err);
+    if (status == MMUL_OK)
+        status = mmul_convert(matrix, out, options, overflows, err);
+    mmul_matrix_close(matrix);
+    return status;
+}
+
 static inline void file_store(const char *path, const void *bytes, size_t count) {
     FILE *file = fopen(path, "wb");
     assert_non_null(file);

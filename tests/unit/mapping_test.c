@@ -149,8 +149,9 @@ static void output_files(void **state) {
         struct mmul_output *output = NULL;
         struct mmul_extent extent = {0};
         const char *path = folder_path(&folder, cases[c].name);
-        assert_int_equal(mmul_output_create(path, shape, cases[c].dtype, NULL, 0, &output, &err),
-                         MMUL_OK);
+        const struct mmul_output_request request = {
+            .path = path, .shape = shape, .dtype = cases[c].dtype};
+        assert_int_equal(mmul_output_create(&request, &output, &err), MMUL_OK);
         assert_true(output->is_reserved);
         assert_int_equal(mmul_output_extent(output, &extent), cases[c].usable);
         assert_int_equal(extent.offset, cases[c].offset);

@@ -274,22 +274,22 @@ static void differences(void **state) {
     struct mmul_error err;
     struct mmul_difference found;
     struct mmul_matrix *a = borrow(x, 2, 4), *b = borrow(y, 2, 4), *c = borrow(y, 4, 2);
-    assert_int_equal(mmul_diff(a, b, 0.5, &found, &err), MMUL_OK);
+    assert_int_equal(mmul_diff(a, b, 0.5, 0, &found, &err), MMUL_OK);
     assert_true(found.same_shape);
     assert_int_equal(found.count, 8);
     assert_int_equal(found.outside, 3); // -Inf by Inf, NaN by 5, 3 by 2
     assert_int_equal(found.first_outside, 4);
     assert_true(found.max_absolute == 1 && found.mean_absolute == 0.375);
     assert_true(found.max_reference == 20);
-    assert_int_equal(mmul_diff(a, b, 0, &found, &err), MMUL_OK);
+    assert_int_equal(mmul_diff(a, b, 0, 0, &found, &err), MMUL_OK);
     assert_int_equal(found.outside, 4);
     assert_int_equal(found.first_outside, 1);
-    assert_int_equal(mmul_diff(a, a, 0, &found, &err), MMUL_OK);
+    assert_int_equal(mmul_diff(a, a, 0, 0, &found, &err), MMUL_OK);
     assert_int_equal(found.outside, 0);
     assert_int_equal(found.first_outside, -1);
-    assert_int_equal(mmul_diff(a, c, 0, &found, &err), MMUL_OK);
+    assert_int_equal(mmul_diff(a, c, 0, 0, &found, &err), MMUL_OK);
     assert_false(found.same_shape);
-    assert_int_equal(mmul_diff(a, b, NAN, &found, &err), MMUL_ERR_USAGE);
+    assert_int_equal(mmul_diff(a, b, NAN, 0, &found, &err), MMUL_ERR_USAGE);
     mmul_matrix_close(a);
     mmul_matrix_close(b);
     mmul_matrix_close(c);
@@ -338,8 +338,68 @@ static void shapes_as_text(void **state) {
     assert_int_equal(bytes, 1600000000);
 }
 
+// Every beginning of a file that a probe could take for its own, and every shorter one: refused or
+// read, never a crash, and never without the file's name.
+static void beginnings_of_other_files(void **state) {
+    (void)state;
+    static const char *const starts[] = {
+        "PK\3\4",
+        "PK\5\6",
+        "\x89HDF\r\n\x1A\n",
+        "MATLAB 5.0",
+        "PAR1",
+        "%%MatrixMarket",
+        "GGUF",
+        "\x1F\x8B",
+        "\x28\xB5\x2F\xFD",
+        "\xFD"
+        "7zXZ",
+        "BZh",
+        "\x80\4\x95",
+        "\x93NUMPY",
+        "1,2,3\n",
+    };
+    struct folder folder;
+    folder_create(&folder);
+    for (size_t s = 0; s < sizeof starts / sizeof *starts; s++) {
+        for (size_t count = 0; count <= 64; count++) {
+            struct mmul_error err;
+            struct mmul_matrix *matrix = NULL;
+            unsigned char bytes[64];
+            memset(bytes, 0xFF, sizeof bytes); // lengths in it are as large as they can be
+            memcpy(bytes, starts[s], strlen(starts[s]));
+            enum mmul_status status = open_bytes(&folder, bytes, count, &matrix, &err);
+            assert_failure(status, MMUL_ERR_DATA, err, folder.file);
+            assert_int_equal(mmul_live_bytes(), 0);
+        }
+    }
+    folder_destroy(&folder);
+}
+
+static void doubles_are_read_whole(void **state) {
+    (void)state;
+    static const double values[] = {1e39, -1e300, 0.1, 3};
+    struct mmul_matrix *matrix;
+    struct mmul_error err;
+    double read[4];
+    float floats[4];
+    const struct mmul_shape shape = {1, 1, 2, 2};
+    assert_int_equal(mmul_matrix_borrow(values, shape, MMUL_F64, "D", &matrix, &err), MMUL_OK);
+    assert_int_equal(mmul_matrix_read_double(matrix, mmul_region_whole(shape, 0), 0, 4, read, &err),
+                     MMUL_OK);
+    assert_memory_equal(read, values, sizeof values);
+    assert_int_equal(mmul_matrix_overflows(matrix), 0);
+    assert_int_equal(
+        mmul_matrix_read_float(matrix, mmul_region_whole(shape, 0), 0, 4, floats, &err), MMUL_OK);
+    assert_true(isinf(floats[0]) && isinf(floats[1]) && floats[2] == 0.1F && floats[3] == 3);
+    assert_int_equal(mmul_matrix_overflows(matrix), 2);
+    mmul_matrix_close(matrix);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(beginnings_of_other_files),
+        cmocka_unit_test(doubles_are_read_whole),
         cmocka_unit_test(headers),
         cmocka_unit_test(invalid_headers),
         cmocka_unit_test(what_is_no_file),

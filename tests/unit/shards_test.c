@@ -26,8 +26,8 @@ static void bench_create(struct bench *bench, enum mmul_dtype dtype) {
     snprintf(bench->in, sizeof bench->in, "%s", folder_path(&bench->folder, "A.bin"));
     snprintf(bench->shards, sizeof bench->shards, "%s", folder_path(&bench->folder, "shards"));
     snprintf(bench->out, sizeof bench->out, "%s", folder_path(&bench->folder, "C.bin"));
-    assert_int_equal(
-        mmul_generate_file(bench->in, MMUL_GENERATE_NORMAL, 9, shape, dtype, &bench->err), 0);
+    assert_int_equal(file_generate(bench->in, MMUL_GENERATE_NORMAL, 9, shape, dtype, &bench->err),
+                     0);
 }
 
 static const char *shard_path(struct bench *bench, const char *name) {
@@ -45,7 +45,12 @@ static enum mmul_status split(struct bench *bench, enum mmul_axis axis, int part
         .weights = weights,
         .folder = bench->shards,
     };
-    return mmul_split(bench->in, &options, &bench->err);
+    struct mmul_matrix *matrix = NULL;
+    enum mmul_status status = mmul_matrix_open(bench->in, &matrix, &bench->err);
+    if (status == MMUL_OK)
+        status = mmul_split(matrix, &options, &bench->err);
+    mmul_matrix_close(matrix);
+    return status;
 }
 
 static void there_and_back(void **state) {
@@ -81,7 +86,7 @@ static void there_and_back(void **state) {
             assert_int_equal(stat(shard_path(&bench, name), &found), 0);
             assert_int_equal(found.st_size, bytes);
         }
-        assert_int_equal(mmul_join("A", bench.shards, bench.out, &bench.err), MMUL_OK);
+        assert_int_equal(mmul_join("A", bench.shards, bench.out, 0, &bench.err), MMUL_OK);
         assert_same_files(bench.in, bench.out);
         folder_destroy(&bench.folder);
     }
@@ -118,7 +123,7 @@ static void shards_without_json(void **state) {
     bench_create(&bench, MMUL_F16);
     assert_int_equal(split(&bench, MMUL_ROWS, 3, weights), MMUL_OK);
     assert_int_equal(unlink(shard_path(&bench, "A_shards.json")), 0);
-    assert_int_equal(mmul_join("A", bench.shards, bench.out, &bench.err), MMUL_OK);
+    assert_int_equal(mmul_join("A", bench.shards, bench.out, 0, &bench.err), MMUL_OK);
     size_t in_count, out_count;
     unsigned char *in = file_load(bench.in, &in_count), *out = file_load(bench.out, &out_count);
     static const int32_t header[] = {-2, 1, 1, 42, 11};
@@ -130,16 +135,16 @@ static void shards_without_json(void **state) {
     char moved[512];
     snprintf(moved, sizeof moved, "%s", shard_path(&bench, "elsewhere"));
     assert_int_equal(rename(shard_path(&bench, "A_shard_1.bin"), moved), 0);
-    enum mmul_status missing = mmul_join("A", bench.shards, bench.out, &bench.err);
+    enum mmul_status missing = mmul_join("A", bench.shards, bench.out, 0, &bench.err);
     assert_failure(missing, MMUL_ERR_NO_INPUT, bench.err, "A_shard_1.bin");
     assert_int_equal(rename(moved, shard_path(&bench, "A_shard_1.bin")), 0);
     static const int32_t other_cols[] = {-2, 1, 1, 0, 12};
     file_store(shard_path(&bench, "A_shard_2.bin"), other_cols, sizeof other_cols);
-    enum mmul_status status = mmul_join("A", bench.shards, bench.out, &bench.err);
+    enum mmul_status status = mmul_join("A", bench.shards, bench.out, 0, &bench.err);
     assert_failure(status, MMUL_ERR_DATA, bench.err, "12 columns of float16, but shard 0 has 11");
     assert_int_equal(unlink(bench.folder.file), 0);
     assert_int_equal(unlink(shard_path(&bench, "A_shard_1.bin")), 0);
-    status = mmul_join("A", bench.shards, bench.out, &bench.err);
+    status = mmul_join("A", bench.shards, bench.out, 0, &bench.err);
     assert_failure(status, MMUL_ERR_DATA, bench.err, "at least 1");
     folder_destroy(&bench.folder);
 }
@@ -158,21 +163,21 @@ static void damaged_shards(void **state) {
     bench_create(&bench, MMUL_F32);
     assert_int_equal(split(&bench, MMUL_ROWS, 3, NULL), MMUL_OK);
     flip_last_byte(shard_path(&bench, "A_shard_1.bin"));
-    enum mmul_status status = mmul_join("A", bench.shards, bench.out, &bench.err);
+    enum mmul_status status = mmul_join("A", bench.shards, bench.out, 0, &bench.err);
     assert_failure(status, MMUL_ERR_DATA, bench.err, "has changed");
     assert_int_equal(folder_count(&bench.folder), 2); // no output, nothing temporary
     static const int32_t header[] = {4, 1, 1, 0, 11};
     file_store(shard_path(&bench, "A_shard_1.bin"), header, sizeof header);
-    status = mmul_join("A", bench.shards, bench.out, &bench.err);
+    status = mmul_join("A", bench.shards, bench.out, 0, &bench.err);
     assert_failure(status, MMUL_ERR_DATA, bench.err, "is 0 x 11 float32, but its set says 14 x 11");
     assert_int_equal(unlink(shard_path(&bench, "A_shard_1.bin")), 0);
-    status = mmul_join("A", bench.shards, bench.out, &bench.err);
+    status = mmul_join("A", bench.shards, bench.out, 0, &bench.err);
     assert_failure(status, MMUL_ERR_NO_INPUT, bench.err, "A_shard_1.bin");
     // The output must not be a shard, and a failed join must not change it.
     assert_int_equal(split(&bench, MMUL_ROWS, 3, NULL), MMUL_OK);
-    status = mmul_join("A", bench.shards, shard_path(&bench, "A_shard_2.bin"), &bench.err);
+    status = mmul_join("A", bench.shards, shard_path(&bench, "A_shard_2.bin"), 0, &bench.err);
     assert_failure(status, MMUL_ERR_CREATE, bench.err, "it is one of the shards");
-    assert_int_equal(mmul_join("A", bench.shards, bench.out, &bench.err), MMUL_OK);
+    assert_int_equal(mmul_join("A", bench.shards, bench.out, 0, &bench.err), MMUL_OK);
     assert_same_files(bench.in, bench.out);
     folder_destroy(&bench.folder);
 }
@@ -255,10 +260,10 @@ static void refused_requests(void **state) {
     struct bench bench;
     bench_create(&bench, MMUL_F32);
     for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
-        enum mmul_status status = mmul_join(names[n], bench.shards, bench.out, &bench.err);
+        enum mmul_status status = mmul_join(names[n], bench.shards, bench.out, 0, &bench.err);
         assert_failure(status, MMUL_ERR_USAGE, bench.err, "cannot name a set of shards");
     }
-    enum mmul_status status = mmul_join("A", bench.shards, bench.out, &bench.err);
+    enum mmul_status status = mmul_join("A", bench.shards, bench.out, 0, &bench.err);
     assert_failure(status, MMUL_ERR_NO_INPUT, bench.err, "no shards of 'A'");
     assert_failure(split(&bench, MMUL_ROWS, 0, NULL), MMUL_ERR_USAGE, bench.err, "0 shards");
     status = split(&bench, MMUL_ROWS, 2, zeros);

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+// What the names of files say: formats of outputs and the standard streams.
+#include "cli/files.h"
+
+#include <unistd.h>
+
+#include "cli/failure.h"
+#include "cli/launcher.h"
+
+enum mmul_status mmul_files_check_output(const struct call *call, const char *path,
+                                         struct mmul_error *err) {
+    enum mmul_format asked = (enum mmul_format)call->options.values[OPT_MATRIX_FORMAT].number;
+    enum mmul_format ignored;
+    if (path == NULL)
+        return MMUL_OK;
+    // mpirun's pipes look like terminals to those that it starts.
+    if (mmul_path_is_stdout(path) && isatty(STDOUT_FILENO) && !mmul_launcher_find().is_present) {
+        mmul_cli_fail(err, MMUL_ERR_CREATE, "cannot write a matrix to a terminal");
+        return mmul_cli_hint(err, "give a file's name, or let standard output be a pipe");
+    }
+    return mmul_output_format(path, asked, &ignored, err);
+}
+
+enum mmul_status mmul_files_check_inputs(const struct call *call, const char *const *paths,
+                                         int count, struct mmul_error *err) {
+    int found = 0;
+    for (int i = 0; i < count; i++)
+        found += paths[i] != NULL && mmul_path_is_stdin(paths[i]);
+    if (found < 2)
+        return MMUL_OK;
+    return mmul_cli_fail(err, MMUL_ERR_USAGE,
+                         "%s: %d inputs are standard input, which can be read once",
+                         call->command->name, found);
+}
+
+enum mmul_status mmul_files_check_operands(const struct call *call, struct mmul_error *err) {
+    return mmul_files_check_inputs(call, (const char *const *)call->operands, call->operand_count,
+                                   err);
+}
+
+FILE *mmul_files_tables(const char *output) {
+    return mmul_path_is_stdout(output) ? stderr : stdout;
+}

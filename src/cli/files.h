@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT
+// The names of matrix files on the command line: what may be said before any of them is opened.
+#pragma once
+
+#include "cli/command.h"
+
+// Does `path` say in which format it is to be written, or --format? `path` NULL: no output yet.
+// Fails with MMUL_ERR_USAGE, MMUL_ERR_CREATE (a terminal).
+enum mmul_status mmul_files_check_output(const struct call *call, const char *path,
+                                         struct mmul_error *err);
+
+// Standard input can be read once. NULL among the paths is legal. Fails with MMUL_ERR_USAGE.
+enum mmul_status mmul_files_check_inputs(const struct call *call, const char *const *paths,
+                                         int count, struct mmul_error *err);
+
+// The same of a command whose operands are all inputs.
+enum mmul_status mmul_files_check_operands(const struct call *call, struct mmul_error *err);
+
+// Where tables go: standard output, unless the matrix is written there.
+FILE *mmul_files_tables(const char *output);

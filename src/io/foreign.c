@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+// Looks at the first bytes of files. Nothing is read beyond what is given and nothing is believed:
+// a wrong guess only chooses the words in which a file is refused, so each is as narrow as its
+// format allows. What .bin matrices begin with (-3 to 4 as an int32) fits none of them.
+#include "io/foreign.h"
+
+#include <stdint.h>
+#include <string.h>
+
+// The local header of a zip entry: its name's length is at 26, the name at 30.
+static bool first_entry_has(const unsigned char *start, size_t count, const char *part,
+                            bool at_end) {
+    enum { LENGTH_AT = 26, NAME_AT = 30 };
+    size_t part_bytes = strlen(part);
+    if (count < NAME_AT)
+        return false;
+    size_t length = start[LENGTH_AT] | (size_t)start[LENGTH_AT + 1] << 8;
+    if (length > count - NAME_AT || length < part_bytes)
+        return false;
+    const unsigned char *name = start + NAME_AT;
+    size_t first = at_end ? length - part_bytes : 0;
+    for (size_t i = first; i + part_bytes <= length; i++)
+        if (memcmp(name + i, part, part_bytes) == 0)
+            return true;
+    return false;
+}
+
+bool mmul_is_npz(const unsigned char *start, size_t count) {
+    return first_entry_has(start, count, ".npy", true);
+}
+
+bool mmul_is_pytorch_zip(const unsigned char *start, size_t count) {
+    return first_entry_has(start, count, "/data.pkl", true) ||
+           first_entry_has(start, count, "/.format_version", true);
+}
+
+bool mmul_is_pickle(const unsigned char *start, size_t count) {
+    return count >= 3 && start[0] == 0x80 && start[1] >= 2 && start[1] <= 5;
+}
+
+bool mmul_is_safetensors(const unsigned char *start, size_t count) {
+    enum { LEAST = 9 }; // {"a":{...}: shorter headers name no tensor
+    uint64_t length = 0;
+    if (count < 10)
+        return false;
+    for (int b = 7; b >= 0; b--)
+        length = length << 8 | start[b];
+    // 100 MB is the most that the format's own library reads.
+    return length >= LEAST && length <= 100000000 && start[8] == '{' &&
+           (start[9] == '"' || start[9] == ' ' || start[9] == '\n');
+}
+
+bool mmul_is_text(const unsigned char *start, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        bool is_blank = start[i] == ' ' || (start[i] >= '\t' && start[i] <= '\r');
+        if (!is_blank && (start[i] < 0x20 || start[i] == 0x7F || start[i] >= 0xF8))
+            return false;
+    }
+    return count > 0;
+}

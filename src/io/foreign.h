@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: MIT
+// How formats without a plain magic number are known by their first bytes. Pure.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+// Zip archives by the name of their first entry.
+bool mmul_is_npz(const unsigned char *start, size_t count);
+bool mmul_is_pytorch_zip(const unsigned char *start, size_t count);
+
+// A pickle of protocol 2 to 5, which older PyTorch files are as well.
+bool mmul_is_pickle(const unsigned char *start, size_t count);
+
+// A length of eight bytes and the JSON object that is so long.
+bool mmul_is_safetensors(const unsigned char *start, size_t count);
+
+// Nothing but printable characters (ASCII, UTF-8 in form) and white space.
+bool mmul_is_text(const unsigned char *start, size_t count);

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: MIT
+// The table of formats, and the few questions that are asked of it. Headers as bytes are npy.c's
+// and bin_header.c's matter; the rows' functions here bring them together with open files.
+#include "io/formats.h"
+
+#include <string.h>
+#include <strings.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "io/bin_header.h"
+#include "io/foreign.h"
+#include "io/matrix_file.h"
+#include "io/npy.h"
+#include "io/transfer.h"
+
+static enum mmul_status load_bin(struct mmul_matrix *matrix, const unsigned char *start,
+                                 size_t count, bool empty_allowed, struct mmul_error *err) {
+    struct mmul_bin_header header;
+    enum mmul_status status =
+        mmul_bin_header_parse(start, count, matrix->name, empty_allowed, &header, err);
+    if (status != MMUL_OK)
+        return status;
+    matrix->info.shape = header.shape;
+    matrix->info.stored = header.dtype;
+    matrix->info.version = header.version;
+    matrix->data_offset = header.header_bytes;
+    return mmul_matrix_check_length(matrix, err);
+}
+
+static enum mmul_status header_bin(const struct mmul_output_request *request, enum mmul_dtype dtype,
+                                   unsigned char bytes[static MMUL_FORMAT_HEADER_MAX],
+                                   size_t *length, struct mmul_error *err) {
+    int version = request->bin_version;
+    if (version == 1 && dtype != MMUL_F32) {
+        mmul_fail(err, MMUL_ERR_USAGE, "cannot write '%s' as version 1: it holds float32, not %s",
+                  request->path, mmul_dtype_name(dtype));
+        mmul_hint(err, "give --bin-version 2, or leave it out");
+        return err->status;
+    }
+    if (version == 0)
+        version = dtype == MMUL_F32 ? 1 : 2;
+    *length = MMUL_BIN_HEADER_BYTES;
+    return mmul_bin_header_format(request->shape, dtype, version, request->path, bytes, err);
+}
+
+static enum mmul_status load_npy(struct mmul_matrix *matrix, const unsigned char *start,
+                                 size_t count, bool empty_allowed, struct mmul_error *err) {
+    struct mmul_npy_header header;
+    size_t header_bytes = 0, got = 0;
+    (void)empty_allowed; // shards are .bin files
+    enum mmul_status status = mmul_npy_header_bytes(start, count, matrix->name, &header_bytes, err);
+    if (status != MMUL_OK)
+        return status;
+    unsigned char *bytes = mmul_allocate_raw((int64_t)header_bytes, 1, "a .npy header", err);
+    if (bytes == NULL)
+        return err->status;
+    int errnum = mmul_pread_all(matrix->fd, bytes, header_bytes, 0, &got);
+    if (errnum != 0) {
+        status = mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errnum, "cannot read '%s'", matrix->name);
+    } else if (got < header_bytes) {
+        status = mmul_fail(err, MMUL_ERR_DATA,
+                           "'%s' is not a valid .npy file: %zu bytes, but its header alone takes "
+                           "%zu",
+                           matrix->name, got, header_bytes);
+    } else {
+        status = mmul_npy_parse(bytes, header_bytes, matrix->name, &header, err);
+    }
+    mmul_free(bytes);
+    if (status != MMUL_OK)
+        return status;
+    matrix->info.shape = header.shape;
+    matrix->info.stored = header.dtype;
+    matrix->info.version = header.version;
+    matrix->info.one_dimensional = header.dimensions == 1;
+    matrix->info.fortran_order = header.fortran_order;
+    matrix->info.big_endian = header.big_endian;
+    matrix->data_offset = (int64_t)header_bytes;
+    return mmul_matrix_check_length(matrix, err);
+}
+
+static enum mmul_status header_npy(const struct mmul_output_request *request, enum mmul_dtype dtype,
+                                   unsigned char bytes[static MMUL_FORMAT_HEADER_MAX],
+                                   size_t *length, struct mmul_error *err) {
+    if (request->bin_version != 0) {
+        return mmul_fail(err, MMUL_ERR_USAGE,
+                         "cannot write '%s' as version %d: versions are of .bin files",
+                         request->path, request->bin_version);
+    }
+    *length = mmul_npy_format(request->shape, dtype, bytes);
+    return MMUL_OK;
+}
+
+#define MAGIC(bytes) .magic = (bytes), .magic_bytes = sizeof(bytes) - 1
+#define HOLDS(dtype) (1U << (dtype))
+
+// The first row that fits counts: narrow ones stand before wide ones, and .bin, which has no magic
+// number, is last and takes what is left.
+static const struct mmul_format_row rows[] = {
+    {.format = MMUL_FORMAT_NPY,
+     .name = "npy",
+     .called = "a .npy file",
+     .ending = ".npy",
+     MAGIC("\x93NUMPY"),
+     .load = load_npy,
+     .header = header_npy,
+     .dtypes = HOLDS(MMUL_F32) | HOLDS(MMUL_F16)},
+    {.called = "an .npz archive",
+     MAGIC("PK\3\4"),
+     .probe = mmul_is_npz,
+     .hint = "in Python: numpy.save('A.npy', numpy.load('A.npz')['NAME'])"},
+    {.called = "a PyTorch file",
+     MAGIC("PK\3\4"),
+     .probe = mmul_is_pytorch_zip,
+     .hint = "in Python: numpy.save('A.npy', torch.load('A.pt', "
+             "weights_only=True)['NAME'].float().numpy())"},
+    {.called = "a zip archive", MAGIC("PK\3\4"), .hint = "unpack it first: unzip"},
+    {.called = "an empty zip archive", MAGIC("PK\5\6"), .hint = "there is nothing in it"},
+    {.called = "a safetensors file",
+     .probe = mmul_is_safetensors,
+     .hint = "in Python: numpy.save('A.npy', "
+             "safetensors.numpy.load_file('A.safetensors')['NAME'])"},
+    {.called = "an HDF5 file",
+     MAGIC("\x89HDF\r\n\x1A\n"),
+     .hint = "in Python: numpy.save('A.npy', h5py.File('A.h5')['NAME'][...])"},
+    {.called = "a MATLAB file",
+     MAGIC("MATLAB "),
+     .hint = "in Python: numpy.save('A.npy', scipy.io.loadmat('A.mat')['NAME'])"},
+    {.called = "a Parquet file",
+     MAGIC("PAR1"),
+     .hint = "in Python: numpy.save('A.npy', pandas.read_parquet('A.parquet').to_numpy())"},
+    {.called = "a Matrix Market file",
+     MAGIC("%%MatrixMarket"),
+     .hint = "in Python: numpy.save('A.npy', scipy.io.mmread('A.mtx')), with .toarray() for a "
+             "sparse one"},
+    {.called = "a GGUF file",
+     MAGIC("GGUF"),
+     .hint = "in Python: gguf.GGUFReader, and numpy.save('A.npy', ...) of one of its tensors"},
+    {.called = "a gzip file", MAGIC("\x1F\x8B"), .hint = "unpack it first: gunzip"},
+    {.called = "a Zstandard file", MAGIC("\x28\xB5\x2F\xFD"), .hint = "unpack it first: unzstd"},
+    {.called = "an xz file",
+     MAGIC("\xFD"
+           "7zXZ"),
+     .hint = "unpack it first: unxz"},
+    {.called = "a bzip2 file", MAGIC("BZh"), .hint = "unpack it first: bunzip2"},
+    {.called = "a Python pickle",
+     .probe = mmul_is_pickle,
+     .hint = "older PyTorch files are pickles, too: load it where you trust it and write the array "
+             "with numpy.save('A.npy', ...)"},
+    {.called = "a text file",
+     .probe = mmul_is_text,
+     .hint = "if it holds numbers, in Python: numpy.save('A.npy', numpy.loadtxt('A.csv', "
+             "delimiter=',', dtype='float32'))"},
+    {.format = MMUL_FORMAT_BIN,
+     .name = "bin",
+     .called = "a .bin file",
+     .ending = ".bin",
+     .load = load_bin,
+     .header = header_bin,
+     .dtypes = HOLDS(MMUL_F32) | HOLDS(MMUL_F16) | HOLDS(MMUL_BF16)},
+};
+enum { ROW_COUNT = sizeof rows / sizeof *rows };
+
+static bool fits(const struct mmul_format_row *row, const unsigned char *start, size_t count) {
+    if (row->magic != NULL &&
+        (count < row->magic_bytes || memcmp(start, row->magic, row->magic_bytes) != 0))
+        return false;
+    return row->probe == NULL || row->probe(start, count);
+}
+
+const struct mmul_format_row *mmul_format_probe(const unsigned char *start, size_t count) {
+    int row = 0;
+    while (row < ROW_COUNT - 1 && !fits(&rows[row], start, count))
+        row++;
+    return &rows[row];
+}
+
+const struct mmul_format_row *mmul_format_row(enum mmul_format format) {
+    int row = 0;
+    while (row < ROW_COUNT - 1 && (rows[row].name == NULL || rows[row].format != format))
+        row++;
+    return &rows[row];
+}
+
+const char *mmul_format_name(enum mmul_format format) {
+    return format == MMUL_FORMAT_MEMORY ? "memory" : mmul_format_row(format)->name;
+}
+
+const char *mmul_format_ending(enum mmul_format format) {
+    return mmul_format_row(format)->ending;
+}
+
+// "A or B" of names or endings of what is written, in the order of the type.
+static const char *written(bool endings, char text[static 64]) {
+    size_t length = 0;
+    for (int format = 1; format < MMUL_FORMAT_MEMORY; format++) {
+        const struct mmul_format_row *row = mmul_format_row((enum mmul_format)format);
+        if (row->header != NULL)
+            length += (size_t)snprintf(text + length, 64 - length, "%s%s", length > 0 ? " or " : "",
+                                       endings ? row->ending : row->name);
+    }
+    return text;
+}
+
+enum mmul_status mmul_format_parse(const char *text, enum mmul_format *format,
+                                   struct mmul_error *err) {
+    char known[64];
+    for (int r = 0; r < ROW_COUNT; r++) {
+        if (rows[r].header != NULL && strcmp(rows[r].name, text) == 0) {
+            *format = rows[r].format;
+            return MMUL_OK;
+        }
+    }
+    return mmul_fail(err, MMUL_ERR_USAGE, "unknown format '%s': expected %s", text,
+                     written(false, known));
+}
+
+// The last dot of the file's own name that is not its first letter; NULL: none.
+static const char *ending_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    const char *name = slash != NULL ? slash + 1 : path;
+    const char *dot = strrchr(name, '.');
+    return dot == name ? NULL : dot;
+}
+
+static const struct mmul_format_row *row_of_ending(const char *ending) {
+    for (int r = 0; r < ROW_COUNT; r++)
+        if (rows[r].ending != NULL && strcasecmp(rows[r].ending, ending) == 0)
+            return &rows[r];
+    return NULL;
+}
+
+enum mmul_status mmul_format_of_output(const char *path, enum mmul_format asked,
+                                       const struct mmul_format_row **row, struct mmul_error *err) {
+    char known[64];
+    const char *ending = ending_of(path);
+    const struct mmul_format_row *found = asked != MMUL_FORMAT_BY_ENDING || ending == NULL
+                                              ? mmul_format_row(asked)
+                                              : row_of_ending(ending);
+    if (found != NULL && found->header != NULL) {
+        *row = found;
+        return MMUL_OK;
+    }
+    mmul_fail(err, MMUL_ERR_USAGE, "cannot write '%s': unknown ending '%s', expected %s", path,
+              ending, written(true, known));
+    mmul_hint(err, "--format %s writes under any name", written(false, known));
+    return err->status;
+}
+
+enum mmul_status mmul_output_format(const char *path, enum mmul_format asked,
+                                    enum mmul_format *format, struct mmul_error *err) {
+    const struct mmul_format_row *row;
+    enum mmul_status status = mmul_format_of_output(path, asked, &row, err);
+    if (status == MMUL_OK)
+        *format = row->format;
+    return status;
+}
+
+enum mmul_dtype mmul_format_dtype(const struct mmul_format_row *row, enum mmul_dtype dtype) {
+    return row->dtypes & HOLDS(dtype) ? dtype : MMUL_F32;
+}
+
+size_t mmul_format_stem(const char *name, size_t length) {
+    for (int r = 0; r < ROW_COUNT; r++) {
+        size_t ending = rows[r].ending != NULL ? strlen(rows[r].ending) : 0;
+        if (ending > 0 && length >= ending &&
+            strncasecmp(name + length - ending, rows[r].ending, ending) == 0)
+            return length - ending;
+    }
+    return length;
+}

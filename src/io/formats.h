@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+//
+// The one table of file formats: what a file is called, how its first bytes are known, how its
+// header is read and written. Everything that differs between formats is in a row, so a new format
+// is a new row; formats that are only recognised, to be refused by their name, are rows too.
+#pragma once
+
+#include "io/output_file.h"
+
+enum {
+    MMUL_FORMAT_START_BYTES = 512, // of a file, enough for every probe
+    MMUL_FORMAT_HEADER_MAX = 256,  // longest that is written
+};
+
+struct mmul_format_row {
+    enum mmul_format format; // MMUL_FORMAT_BY_ENDING: only recognised
+    const char *name;        // of --format, info and JSON; NULL: only recognised
+    const char *called;      // "a safetensors file"
+    const char *ending;      // ".npy"; NULL: only recognised
+    const char *magic;       // the first bytes, `magic_bytes` of them; NULL: the probe alone tells
+    size_t magic_bytes;
+    // Is it a file that starts so? `start` holds MMUL_FORMAT_START_BYTES or as many as there are,
+    // the magic among them. NULL: the magic alone tells.
+    bool (*probe)(const unsigned char *start, size_t count);
+    // How its owner makes a file of it that is read; NULL where `load` is not.
+    const char *hint;
+    // Finds the elements of the open file: fills info and data_offset and checks the length. Sizes
+    // of 0 are legal for rows and cols when `empty_allowed` (shards). NULL: not read. Fails with
+    // MMUL_ERR_DATA, MMUL_ERR_NO_INPUT or MMUL_ERR_SYSTEM.
+    enum mmul_status (*load)(struct mmul_matrix *matrix, const unsigned char *start, size_t count,
+                             bool empty_allowed, struct mmul_error *err);
+    // The header of a request in `dtype`, one of `dtypes`; elements follow it in C order. NULL: not
+    // written. Fails with MMUL_ERR_USAGE or MMUL_ERR_DATA.
+    enum mmul_status (*header)(const struct mmul_output_request *request, enum mmul_dtype dtype,
+                               unsigned char bytes[static MMUL_FORMAT_HEADER_MAX], size_t *length,
+                               struct mmul_error *err);
+    unsigned dtypes; // 1U << dtype for each that is written
+};
+
+// The row of a file that starts so; never NULL: what nobody knows is for .bin to refuse.
+const struct mmul_format_row *mmul_format_probe(const unsigned char *start, size_t count);
+
+// The row of a format that is read or written.
+const struct mmul_format_row *mmul_format_row(enum mmul_format format);
+
+// The row in which `path` is written: `asked`, else by its ending; without an ending .bin. Fails
+// with MMUL_ERR_USAGE: an ending that nobody knows.
+enum mmul_status mmul_format_of_output(const char *path, enum mmul_format asked,
+                                       const struct mmul_format_row **row, struct mmul_error *err);
+
+// The dtype in which a format stores what is to be stored as `dtype`: float32 where it cannot.
+enum mmul_dtype mmul_format_dtype(const struct mmul_format_row *row, enum mmul_dtype dtype);
+
+// Length of `name` without the ending of a format, of which it has `length` bytes.
+size_t mmul_format_stem(const char *name, size_t length);

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+// Copies between the standard streams and files without a name. What the bytes mean is the
+// business of those who open matrices and outputs.
+#include "io/standard_stream.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/text.h"
+
+enum { BUFFER_BYTES = 1 << 20 };
+
+bool mmul_path_is_stdin(const char *path) {
+    return strcmp(path, "-") == 0 || strcmp(path, "/dev/stdin") == 0;
+}
+
+bool mmul_path_is_stdout(const char *path) {
+    return strcmp(path, "-") == 0 || strcmp(path, "/dev/stdout") == 0;
+}
+
+static const char *temporary_folder(void) {
+    const char *given = getenv("TMPDIR");
+    return given != NULL && *given != '\0' ? given : "/tmp";
+}
+
+enum mmul_status mmul_nameless_file(int *fd, struct mmul_error *err) {
+    struct mmul_text path = {0};
+    enum mmul_status status = MMUL_OK;
+    mmul_text_add(&path, "%s/mpimatmul.XXXXXX", temporary_folder());
+    if (path.failed)
+        return mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate a file name");
+    int opened = mkostemp(path.data, O_CLOEXEC);
+    if (opened >= 0 && unlink(path.data) == 0)
+        *fd = opened;
+    else
+        status = mmul_fail_errno(err, MMUL_ERR_IO, errno, "cannot create a temporary file in '%s'",
+                                 temporary_folder());
+    mmul_text_fini(&path);
+    return status;
+}
+
+// Reads `from` to its end; what it was and was not is for the caller to say.
+struct copying {
+    int from, to;
+    int read_errno, write_errno; // 0: went well
+};
+
+static void copy_all(struct copying *copying, char *buffer) {
+    for (;;) {
+        ssize_t got = read(copying->from, buffer, BUFFER_BYTES);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0) {
+            copying->read_errno = got < 0 ? errno : 0;
+            return;
+        }
+        for (ssize_t done = 0; done < got;) {
+            ssize_t put = write(copying->to, buffer + done, (size_t)(got - done));
+            if (put < 0 && errno != EINTR) {
+                copying->write_errno = errno;
+                return;
+            }
+            done += put > 0 ? put : 0;
+        }
+    }
+}
+
+static enum mmul_status copy_stream(struct copying *copying, struct mmul_error *err) {
+    char *buffer = mmul_allocate_raw(BUFFER_BYTES, 1, "a copy buffer", err);
+    if (buffer == NULL)
+        return err->status;
+    copy_all(copying, buffer);
+    mmul_free(buffer);
+    return MMUL_OK;
+}
+
+static enum mmul_status copy_stdin(int fd, struct mmul_error *err) {
+    struct copying copying = {.from = STDIN_FILENO, .to = fd};
+    enum mmul_status status = copy_stream(&copying, err);
+    if (copying.read_errno != 0)
+        status = mmul_fail_errno(err, MMUL_ERR_NO_INPUT, copying.read_errno,
+                                 "cannot read standard input");
+    if (copying.write_errno != 0) {
+        status = mmul_fail_errno(err, MMUL_ERR_IO, copying.write_errno,
+                                 "cannot keep standard input in '%s'", temporary_folder());
+        mmul_hint(err, "TMPDIR names another folder for it");
+    }
+    return status;
+}
+
+enum mmul_status mmul_stdin_open(int *fd, struct mmul_error *err) {
+    struct stat found;
+    int opened = -1;
+    if (fstat(STDIN_FILENO, &found) != 0)
+        return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errno, "cannot read standard input");
+    if (isatty(STDIN_FILENO)) {
+        mmul_fail(err, MMUL_ERR_NO_INPUT, "cannot read standard input: it is a terminal");
+        mmul_hint(err, "'-' stands for a pipe or a redirected file");
+        return err->status;
+    }
+    if (S_ISREG(found.st_mode) && lseek(STDIN_FILENO, 0, SEEK_CUR) == 0) {
+        *fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+        return *fd >= 0
+                   ? MMUL_OK
+                   : mmul_fail_errno(err, MMUL_ERR_SYSTEM, errno, "cannot read standard input");
+    }
+    enum mmul_status status = mmul_nameless_file(&opened, err);
+    if (status == MMUL_OK)
+        status = copy_stdin(opened, err);
+    if (status == MMUL_OK)
+        *fd = opened;
+    else if (opened >= 0)
+        close(opened);
+    return status;
+}
+
+enum mmul_status mmul_stdout_send(int fd, struct mmul_error *err) {
+    struct copying copying = {.from = fd, .to = STDOUT_FILENO};
+    if (lseek(fd, 0, SEEK_SET) != 0)
+        return mmul_fail_errno(err, MMUL_ERR_IO, errno, "cannot read a temporary file");
+    enum mmul_status status = copy_stream(&copying, err);
+    if (copying.read_errno != 0)
+        status =
+            mmul_fail_errno(err, MMUL_ERR_IO, copying.read_errno, "cannot read a temporary file");
+    if (copying.write_errno != 0)
+        status = mmul_fail_errno(err, MMUL_ERR_IO, copying.write_errno,
+                                 "cannot write to standard output");
+    return status;
+}

@@ -1,0 +1,113 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# A C_in whose sizes of 1 repeat: a bias, a column, a number, one matrix for a whole stack; on all ranks,
+# devices and splits, in core and out of core, against numpy's broadcasting.
+# shellcheck disable=SC2154 # status, output and stderr are set by bats
+load helper
+
+make_stacks() {
+    python << 'END'
+import itertools
+import numpy as np
+from matrices import integers, write_bin
+np.save("A.npy", integers(1, 2, 3, 37, 19))
+np.save("B.npy", integers(2, 2, 3, 19, 23))
+for dims in itertools.product((1, 2), (1, 3), (1, 37), (1, 23)):
+    name = "D" + "x".join(map(str, dims))
+    np.save(name + ".npy", integers(3, *dims))
+write_bin("H.bin", integers(4, 1, 1, 1, 23), tag=-2)
+np.save("F.npy", np.asfortranarray(integers(5, 37, 1)))
+np.save("v.npy", integers(6, 23))
+END
+}
+
+# equals_numpy C_IN: C.npy is 2 A B - C_in.
+equals_numpy() {
+    python "$1" << 'END'
+import sys
+import numpy as np
+from matrices import read_bin
+d = np.load(sys.argv[1]) if sys.argv[1].endswith(".npy") else read_bin(sys.argv[1])[1]
+a, b, c = (np.load(name).astype("f8") for name in ("A.npy", "B.npy", "C.npy"))
+assert np.array_equal(c, 2 * (a @ b) - np.broadcast_to(d, c.shape)), sys.argv[1]
+END
+}
+
+@test "all sixteen ways to repeat, and a 16-bit, a Fortran and a 1-D one" {
+    need_numpy
+    make_stacks
+    count=0
+    for d in D*.npy H.bin F.npy v.npy; do
+        program mul A.npy B.npy -o C.npy --alpha 2 --beta -1 --c-in "$d" -q --device cpu
+        expect_quiet_success
+        equals_numpy "$d"
+        count=$((count + 1))
+    done
+    [ "$count" -eq 19 ]
+}
+
+@test "on three ranks, by rows and by columns, with claims at run time and other devices" {
+    need_numpy
+    make_stacks
+    for options in "--split rows --tail 0.5" "--split cols --tail 0.5" "--device 0:0 --device-memory 2MiB"; do
+        for d in D1x1x1x23.npy D2x1x37x1.npy D1x1x1x1.npy; do
+            # shellcheck disable=SC2086 # words
+            ranks 3 mul A.npy B.npy -o C.npy --alpha 2 --beta -1 --c-in "$d" -q $options
+            expect_status 0
+            equals_numpy "$d"
+        done
+    done
+}
+
+@test "in more than one round, where memory is short" {
+    need_numpy
+    python << 'END'
+import numpy as np
+from matrices import integers
+np.save("A.npy", integers(1, 2500, 40))
+np.save("B.npy", integers(2, 40, 2500))
+np.save("row.npy", integers(3, 1, 2500))
+np.save("column.npy", integers(4, 2500, 1))
+END
+    # What a process takes itself differs from machine to machine: the most memory that is too little for one round.
+    for memory in 140MiB 120MiB 100MiB 80MiB 60MiB 40MiB; do
+        program plan A.npy B.npy --beta -1 --c-in row.npy --memory $memory --device cpu
+        expect_status 0
+        ! grep -q -E '^([2-9]|[1-9][0-9]+) rounds' <<< "$output" || break
+    done
+    grep -q -E '^([2-9]|[1-9][0-9]+) rounds' <<< "$output"
+    for split in rows cols; do
+        for d in row column; do
+            program mul A.npy B.npy -o C.npy --alpha 2 --beta -1 --c-in $d.npy -q --memory "$memory" --split $split \
+                --device cpu
+            expect_quiet_success
+            equals_numpy $d.npy
+        done
+    done
+}
+
+@test "plan counts the C_in that root expands, and sizes that do not repeat are refused" {
+    need_numpy
+    make_stacks
+    # In place, the whole of it is mapped; what repeats is expanded into memory of the node's own.
+    for row in "D2x3x37x23.npy True" "D1x1x1x23.npy False"; do
+        read -r name mapped <<< "$row"
+        "$MPIMATMUL" plan A.npy B.npy --beta 1 --c-in "$name" --device cpu --json > plan.json
+        python "$mapped" << 'END'
+import json
+import sys
+node = json.load(open("plan.json"))["nodes"][0]
+mapped = sys.argv[1] == "True"
+assert ("C_in" in node["maps"]) == mapped, node
+assert node["c_in_bytes"] == 2 * 3 * 37 * 23 * 4, node
+assert (node["segment_bytes"] >= node["c_in_bytes"]) != mapped, node
+END
+    done
+    python << 'END'
+import numpy as np
+np.save("w.npy", np.zeros(22, "f4"))
+END
+    program mul A.npy B.npy --beta 1 --c-in w.npy
+    expect_failure 65 "cannot add 'w.npy' (1 x 22) to a result of 2 x 3 x 37 x 23: shapes differ" \
+        "sizes of 1 repeat: a bias is 1 x 23, a column 37 x 1"
+}

@@ -1,0 +1,256 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# Formats: outputs by their ending or --format, inputs by their first bytes, files of other programs refused by
+# their names, standard input and output as files.
+# shellcheck disable=SC2154 # status, output and stderr are set by bats
+load helper
+
+known="expected .bin or .npy"
+hint="--format bin or npy writes under any name"
+
+@test "an output with an ending that nobody knows is refused before anything is written" {
+    "$MPIMATMUL" gen A.bin --dims 3x3 --kind identity
+    "$MPIMATMUL" split A.bin --parts 2 --shard-dir s -q
+    for ending in csv npz safetensors gz; do
+        line="cannot write 'out.npy.$ending': unknown ending '.$ending', $known"
+        program mul A.bin A.bin -o out.npy.$ending
+        expect_failure 64 "$line" "$hint"
+        ranks 2 mul A.bin A.bin -o out.npy.$ending
+        expect_failure 64 "$line" "$hint"
+        program convert A.bin out.npy.$ending
+        expect_failure 64 "$line" "$hint"
+        program gen out.npy.$ending --dims 3x3
+        expect_failure 64 "$line" "$hint"
+        program join A --shard-dir s -o out.npy.$ending
+        expect_failure 64 "$line" "$hint"
+    done
+    rm -r s
+    expect_only_files A.bin
+}
+
+@test "--format writes under any name, no ending is .bin, and endings may be capitals" {
+    "$MPIMATMUL" gen A.bin --dims 3x5 --seed 1
+    "$MPIMATMUL" gen A.npy --dims 3x5 --seed 1
+    "$MPIMATMUL" split A.bin --parts 2 --shard-dir s -q
+    for format in bin npy; do
+        program convert A.bin out.csv --format $format
+        expect_quiet_success
+        cmp out.csv A.$format
+        program gen out.$format.part --dims 3x5 --seed 1 --format $format
+        expect_quiet_success
+        cmp out.$format.part A.$format
+        program join A --shard-dir s -o out.2 --format $format -q
+        expect_quiet_success
+        cmp out.2 A.$format
+        rm out.*
+    done
+    mkdir d.npy
+    "$MPIMATMUL" convert A.npy d.npy/none
+    cmp d.npy/none A.bin
+    "$MPIMATMUL" convert A.bin A2.NPY
+    cmp A2.NPY A.npy
+    program convert A.bin B.bin --format csv
+    expect_failure 64 "--format: unknown format 'csv': expected bin or npy"
+}
+
+@test "without -o the result is .npy when both inputs are, or as --format says" {
+    "$MPIMATMUL" gen A.npy --dims 3x3 --seed 1
+    "$MPIMATMUL" gen B.npy --dims 3x3 --seed 2
+    "$MPIMATMUL" gen D.bin --dims 3x3 --seed 2
+    program mul A.npy B.npy -q
+    expect_quiet_success
+    program mul A.npy D.bin -q
+    expect_quiet_success
+    program mul D.bin D.bin -q --format npy
+    expect_quiet_success
+    expect_only_files A.npy B.npy D.bin AxB_combined.npy AxD_combined.bin DxD_combined.npy
+    [ "$(head -c 6 AxB_combined.npy | tail -c 5)" = NUMPY ]
+    [ "$(head -c 6 DxD_combined.npy | tail -c 5)" = NUMPY ]
+}
+
+# refused_as NAME WHAT HINT
+refused_as() {
+    program info "$1"
+    expect_failure 65 "'$1' is $2, which is not read yet" "$3" || return 1
+    program mul A.bin "$1" -o out.bin
+    expect_failure 65 "'$1' is $2, which is not read yet" "$3"
+}
+
+@test "files of other programs are told by their first bytes" {
+    need_numpy
+    "$MPIMATMUL" gen A.bin --dims 3x3 --kind identity
+    python << 'END'
+import gzip, bz2, lzma, io, json, pickle, struct, zipfile
+import numpy as np
+a = np.eye(3, dtype="f4")
+np.savez("a.npz", weight=a)
+header = json.dumps({"w": {"dtype": "F32", "shape": [3, 3], "data_offsets": [0, 36]}}).encode()
+open("model.safetensors", "wb").write(struct.pack("<Q", len(header)) + header + a.tobytes())
+with zipfile.ZipFile("a.pt", "w") as z:
+    z.writestr("archive/data.pkl", pickle.dumps({"w": 1}))
+with zipfile.ZipFile("a.zip", "w") as z:
+    z.writestr("readme", "text")
+zipfile.ZipFile("empty.zip", "w").close()
+open("a.h5", "wb").write(b"\x89HDF\r\n\x1a\n" + bytes(600))
+open("a.parquet", "wb").write(b"PAR1" + bytes(600))
+open("a.mat", "wb").write(b"MATLAB 5.0 MAT-file" + bytes(600))
+open("a.mtx", "w").write("%%MatrixMarket matrix array real general\n1 1\n1\n")
+open("a.gguf", "wb").write(b"GGUF" + struct.pack("<I", 3) + bytes(600))
+open("a.npy.gz", "wb").write(gzip.compress(a.tobytes()))
+open("a.npy.bz2", "wb").write(bz2.compress(a.tobytes()))
+open("a.npy.xz", "wb").write(lzma.compress(a.tobytes()))
+open("a.npy.zst", "wb").write(b"\x28\xb5\x2f\xfd" + bytes(20))
+open("old.pt", "wb").write(pickle.dumps({"w": 1}, protocol=2))
+np.savetxt("a.csv", a, delimiter=",")
+open("r\u00e9sum\u00e9.txt", "w", encoding="utf-8").write("r\u00e9sum\u00e9\n")
+END
+    py="in Python: numpy.save('A.npy',"
+    text="if it holds numbers, $py numpy.loadtxt('A.csv', delimiter=',', dtype='float32'))"
+    refused_as a.npz "an .npz archive" "$py numpy.load('A.npz')['NAME'])"
+    refused_as model.safetensors "a safetensors file" "$py safetensors.numpy.load_file('A.safetensors')['NAME'])"
+    refused_as a.pt "a PyTorch file" "$py torch.load('A.pt', weights_only=True)['NAME'].float().numpy())"
+    refused_as a.zip "a zip archive" "unpack it first: unzip"
+    refused_as empty.zip "an empty zip archive" "there is nothing in it"
+    refused_as a.h5 "an HDF5 file" "$py h5py.File('A.h5')['NAME'][...])"
+    refused_as a.parquet "a Parquet file" "$py pandas.read_parquet('A.parquet').to_numpy())"
+    refused_as a.mat "a MATLAB file" "$py scipy.io.loadmat('A.mat')['NAME'])"
+    refused_as a.mtx "a Matrix Market file" "$py scipy.io.mmread('A.mtx')), with .toarray() for a sparse one"
+    refused_as a.gguf "a GGUF file" "in Python: gguf.GGUFReader, and numpy.save('A.npy', ...) of one of its tensors"
+    refused_as a.npy.gz "a gzip file" "unpack it first: gunzip"
+    refused_as a.npy.bz2 "a bzip2 file" "unpack it first: bunzip2"
+    refused_as a.npy.xz "an xz file" "unpack it first: unxz"
+    refused_as a.npy.zst "a Zstandard file" "unpack it first: unzstd"
+    refused_as old.pt "a Python pickle" "older PyTorch files are pickles, too: load it where you trust it \
+and write the array with numpy.save('A.npy', ...)"
+    refused_as a.csv "a text file" "$text"
+    refused_as résumé.txt "a text file" "$text"
+    [ ! -e out.bin ]
+}
+
+@test "no .bin matrix is taken for a file of another program" {
+    need_numpy
+    # Depths of 123 ('{' where safetensors has it), texts and magic numbers as elements.
+    python << 'END'
+import struct
+import numpy as np
+open("a.bin", "wb").write(struct.pack("<5i", 4, 1, 123, 1, 2) + b"{\"a\":{}}" * 123)
+open("b.bin", "wb").write(struct.pack("<3i", 2, 123, 2) + b"GGUFPK\3\4" * 123)
+open("c.bin", "wb").write(struct.pack("<5i", -2, 2, 123, 1, 2) + b"PAR1" * 246)
+END
+    program info --quick a.bin b.bin c.bin
+    expect_quiet_success
+    [ "$(grep -c '^bin ' <<< "$output")" -eq 3 ]
+}
+
+@test "- is standard input and output, for .bin and .npy" {
+    "$MPIMATMUL" gen A.bin --dims 31x17 --seed 1 --kind integer
+    "$MPIMATMUL" gen B.npy --dims 17x13 --seed 2 --kind integer
+    "$MPIMATMUL" mul A.bin B.npy -o C.bin -q
+    "$MPIMATMUL" convert C.bin C.npy
+    "$MPIMATMUL" gen - --dims 31x17 --seed 1 --kind integer > out
+    cmp out A.bin
+    "$MPIMATMUL" gen /dev/stdout --dims 31x17 --seed 1 --kind integer | cat > out
+    cmp out A.bin
+    # shellcheck disable=SC2002 # a pipe is meant
+    cat A.bin | "$MPIMATMUL" convert - - --format npy | "$MPIMATMUL" mul /dev/stdin B.npy -o - 2> tables | cat > out
+    cmp out C.bin
+    grep -q '^-: 31 x 13$' tables
+    # shellcheck disable=SC2002
+    cat B.npy | "$MPIMATMUL" mul A.bin - -o - --format npy -q > out
+    cmp out C.npy
+    "$MPIMATMUL" info - < A.bin | grep -q '^bin 1 .*  -$'
+    # shellcheck disable=SC2002
+    cat C.npy | "$MPIMATMUL" diff - C.bin -q
+    # shellcheck disable=SC2002
+    cat A.bin | "$MPIMATMUL" split - --parts 3 --shard-dir s -q
+    "$MPIMATMUL" join stdin --shard-dir s -o - > out
+    cmp out A.bin
+}
+
+@test "- under mpirun: root alone reads and writes" {
+    "$MPIMATMUL" gen A.bin --dims 310x170 --seed 1 --kind integer
+    "$MPIMATMUL" gen B.bin --dims 170x130 --seed 2 --kind integer
+    "$MPIMATMUL" mul A.bin B.bin -o C.bin -q
+    # shellcheck disable=SC2002 # a pipe is meant
+    cat B.bin | "${launch[@]}" -n 2 "$MPIMATMUL" mul A.bin - -o - 2> tables > out
+    cmp out C.bin
+    grep -q '^-: 310 x 130$' tables
+}
+
+@test "standard streams that cannot be used" {
+    "$MPIMATMUL" gen A.bin --dims 3x3 --seed 1
+    program mul - - -o out.bin
+    expect_failure 64 "mul: 2 inputs are standard input, which can be read once"
+    program mul A.bin /dev/stdin --c-in - --beta 1
+    expect_failure 64 "mul: 2 inputs are standard input, which can be read once"
+    program info A.bin - -
+    expect_failure 64 "info: 2 inputs are standard input, which can be read once"
+    program info -
+    expect_failure 65 "'-' is not a valid matrix file: it is empty"
+    run bash -c '"$MPIMATMUL" gen - --dims 3x3 --seed 1 2>&1 > /dev/full'
+    [ "$status" -eq 74 ]
+    [ "$output" = "mpimatmul: cannot write to standard output: No space left on device" ]
+    TMPDIR=A.bin program gen - --dims 3x3
+    expect_failure 74 "cannot create a temporary file in 'A.bin': Not a directory"
+    expect_only_files A.bin
+}
+
+@test "1-D files are rows, and the refusal says how to make columns of them" {
+    need_numpy
+    python << 'END'
+import numpy as np
+np.save("v.npy", np.arange(64, dtype="f4"))
+np.save("M.npy", np.eye(64, dtype="f4"))
+END
+    program mul M.npy v.npy -o C.npy
+    expect_failure 65 "cannot multiply 'M.npy' (64 x 64) by 'v.npy' (1 x 64): inner sizes 64 and 1 differ" \
+        "'v.npy' has one dimension and counts as a row; --transpose-b makes it a column"
+    program mul v.npy M.npy --transpose-a -o C.npy
+    expect_failure 65 "cannot multiply 'v.npy' (1 x 64) by 'M.npy' (64 x 64): inner sizes 1 and 64 differ"
+    program mul M.npy v.npy --transpose-b -o C.npy -q
+    expect_quiet_success
+    program mul v.npy M.npy -o C.npy -q
+    expect_quiet_success
+}
+
+@test "names drive no terminal" {
+    esc=$'\e[31mred\n\xc2\x9b2Jname.bin'
+    shown='?[31mred??2Jname.bin'
+    "$MPIMATMUL" gen "$esc" --dims 3x3 --kind identity
+    program info "$esc"
+    expect_quiet_success
+    expect_line "$shown, corner of 3 x 3:"
+    grep -q -F "  $shown" <<< "$output"
+    program mul "$esc" "$esc" -o "$esc.npy"
+    expect_status 0
+    expect_line "$shown.npy: 3 x 3"
+    program verify "$esc" "$esc" "$esc.npy"
+    expect_status 0
+    expect_line "'$shown.npy' is '$shown' times '$shown': 3 rows checked"
+    program plan "$esc" "$esc"
+    expect_status 0
+    [[ "$output" != *$'\e'* ]]
+    program split "$esc" --parts 2 --shard-dir s
+    expect_status 0
+    grep -q -F "s/?[31mred??2Jname_shard_0.bin" <<< "$output"
+    program join "${esc%.bin}" --shard-dir s -o "$esc.2.bin"
+    expect_status 0
+    expect_line "$shown.2.bin: 3 x 3"
+    program mul "$esc" missing.bin
+    expect_failure 66 "cannot open 'missing.bin': No such file or directory"
+    program convert "$esc" "$esc.csv"
+    expect_failure 64 "cannot write '$shown.csv': unknown ending '.csv', $known" "$hint"
+}
+
+@test "names as long as the file system takes them" {
+    long=$(printf 'n%.0s' {1..251}).bin        # 255 bytes: no room for .part
+    program gen "$long" --dims 3x3 --kind identity
+    expect_quiet_success
+    program mul "$long" "$long" -o "m${long:1}" --report "${long%.bin}.rep" -q
+    expect_quiet_success
+    program diff "$long" "m${long:1}" -q
+    expect_quiet_success
+    program gen "n$long" --dims 3x3
+    expect_failure 73 "cannot create 'n$long': File name too long"
+    expect_only_files "$long" "m${long:1}" "${long%.bin}.rep"
+}
