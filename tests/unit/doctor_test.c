@@ -66,6 +66,7 @@ static void test_hostfile_refusals(void **state) {
         {"", "names no host"},
         {"# only words\n\n", "names no host"},
         {"node1\n-oProxyCommand=date\n", "line 2: '-oProxyCommand=date' is not the name of a host"},
+        {"-v slots=1\n", "line 1: '-v' is not the name of a host"},
         {"a@-oProxyCommand\n", "'a@-oProxyCommand' is not the name"},
         {"@node1\n", "'@node1' is not"},
         {"node1@\n", "'node1@' is not"},
