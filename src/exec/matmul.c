@@ -79,9 +79,15 @@ static enum mmul_status given_weights(const char *text, int size, double *weight
     return status;
 }
 
-// Measuring takes a tenth of a second: what is over before that is shared equally.
-static bool is_worth_measuring(const struct mmul_problem *problem) {
+// Measuring takes a tenth of a second: what is over before that is shared equally, and a CPU that is
+// about to run alone has nobody to share with. (A card alone is measured: it may hang, and the longest
+// time it may take comes from its speed.)
+static bool is_worth_measuring(const struct mmul_context *context, const struct mmul_matmul *args,
+                               const struct mmul_problem *problem) {
     static const double enough_flops = 2e9;
+    bool is_run = args->output != NULL; // else the prediction is what was asked for
+    if (context->comm->size == 1 && is_run && mmul_device_can_borrow(context->device))
+        return false;
     return mmul_problem_flops(problem) >= enough_flops;
 }
 
@@ -162,7 +168,7 @@ enum mmul_status mmul_matmul_plan(struct mmul_context *context, const struct mmu
         status = mmul_views_find(context, args, args->io, node_maps, err);
     // For a prediction stored speeds will do; shares that must not change are not measured either.
     struct mmul_calibrate_options options = {
-        .depth = balanced && !args->reproducible && is_worth_measuring(&problem)
+        .depth = balanced && !args->reproducible && is_worth_measuring(context, args, &problem)
                      ? MMUL_CALIBRATE_BRIEF
                      : MMUL_CALIBRATE_STORED,
         .no_fallback = args->no_fallback,

@@ -129,6 +129,16 @@ END
     cmp before.json "$profile"
 }
 
+@test "a CPU that runs alone is not measured: it has nobody to share with" {
+    program mul L.bin M.bin -o C.bin --device cpu --verbose
+    expect_status 0
+    expect_speeds "not measured"
+    program plan L.bin M.bin --device cpu --verbose
+    expect_speeds "measured now"
+    ranks 2 mul L.bin M.bin -o C.bin --device cpu --verbose
+    expect_speeds "measured now"
+}
+
 @test "one rank without a stored speed: all are measured, or none has one" {
     calibrated
     local plan=("$MPIMATMUL" plan L.bin M.bin --device "$slow" --verbose)
