@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Cases of this machine alone: files, starting up, checking, memory."""
-from harness.machine import require_memory
-from harness.measure import PeakMemory, Product, alternate, median, run
+import copy
+
+from harness.machine import DiskFolder, file_system, require_memory
+from harness.measure import PeakMemory, Product, Skip, alternate, median, run
 from harness.tables import row, side
 
 
@@ -86,6 +88,68 @@ def verify(bench):
         name = f"{m} x {k} x {n}"
         rows.append(row(name, side(f"{name} files in to file out on 2 ranks, checked, launch apart", samples["on"]),
                         side("the same with --verify off", samples["off"]), asked=bench.asked(f"verify {name}")))
+    return rows
+
+
+def thin(bench):
+    """The check alone, against reading what it reads."""
+    rows, threads = [], bench.threads
+    big, small = bench.pick((8192, 64), (512, 16))
+    for m, k, n in ((small, big, big), (big, big, small)):
+        product = prepare(bench, m, k, n)
+        samples = bench.alternate({
+            "mul": lambda: product.mul(product.words(["--device", "cpu"])),
+            "unchecked": lambda: product.mul(product.words(["--device", "cpu", "--verify", "off"])),
+            "stream": lambda: product.stream(threads),
+        })
+        name = f"{m} x {k} x {n}"
+        check = side(f"{name}: the check, one process, {threads} threads",
+                     values=[sample["report"]["verify_seconds"] for sample in samples["mul"]])
+        rows.append(row(name, check, side(f"the sum of all bytes of A, B and C, {threads} threads, in memory",
+                                          samples["stream"]), asked=bench.asked(f"thin {name}")))
+        rows.append(row(f"{name}, whole", side(f"{name} files in to file out, checked, launch apart", samples["mul"]),
+                        side("the same with --verify off", samples["unchecked"])))
+    return rows
+
+
+def output(bench):
+    """A product whose result is large beside its operands, on a disk and in memory."""
+    m, k, n = bench.pick((20000, 384, 20000), (512, 16, 512))
+    require_memory(4 * (m * k + k * n), 4 * 4 * m * n)
+    place = bench.disk
+    if file_system(place) == "tmpfs":
+        raise Skip(f"'{place}' is in memory: give --disk DIR")
+    rows = []
+    with DiskFolder(place) as folder:
+        on_disk = copy.copy(bench)
+        on_disk.folder = folder
+        rows += output_rows(on_disk, Product(on_disk, m, k, n), file_system(folder), ("on", "off"))
+    return rows + output_rows(bench, Product(bench, m, k, n), "tmpfs", ("off",))
+
+
+def output_rows(bench, product, system, modes):
+    def alone(once):
+        for path in (product.path("C"), product.path("N")):  # nothing of the side before is still to be written
+            path.unlink(missing_ok=True)
+        return once()
+
+    product.generate()
+    rows, threads = [], bench.threads
+    for mode in modes:
+        fsync = ["fsync"] if mode == "on" else []
+        samples = bench.alternate({
+            "mul": lambda: alone(lambda: product.mul(product.words(["--device", "cpu", "--sync", mode]),
+                                                     wall="command")),
+            "numpy": lambda: alone(lambda: product.numpy(threads, fsync)),
+        })
+        ours = side(f"{product.text} files in to file out on {system}, --sync {mode}, one process, whole command",
+                    samples["mul"])
+        theirs = side(f"numpy with {threads} threads, whole command, {'then fsync' if fsync else 'no fsync'}",
+                      samples["numpy"])
+        name = f"{system}, --sync {mode}"
+        rows.append(row(name, ours, theirs, asked=bench.asked(f"output --sync {mode}")))
+    for path in (product.path("C"), product.path("N")):
+        path.unlink(missing_ok=True)
     return rows
 
 

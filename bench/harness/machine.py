@@ -63,13 +63,21 @@ def describe(root, program):
     }
 
 
+def file_system(path):
+    """The type of the file system that holds a path."""
+    found = subprocess.run(["df", "--output=fstype", path], capture_output=True, text=True, check=True).stdout
+    return found.split()[-1]
+
+
 class RamFolder:
     """A folder in /dev/shm that is removed at the end, also when this program is killed: a shell waits for that."""
+
+    PLACE = "/dev/shm"
 
     KEEPER = 'trap "" INT TERM HUP; read -r nothing; rm -rf "$0"'
 
     def __enter__(self):
-        self.path = Path(tempfile.mkdtemp(prefix="mmul-bench.", dir="/dev/shm"))
+        self.path = Path(tempfile.mkdtemp(prefix="mmul-bench.", dir=self.PLACE))
         self.keeper = subprocess.Popen(["sh", "-c", self.KEEPER, str(self.path)], stdin=subprocess.PIPE,
                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
         return self.path
@@ -77,3 +85,10 @@ class RamFolder:
     def __exit__(self, *_):
         self.keeper.stdin.close()
         self.keeper.wait()
+
+
+class DiskFolder(RamFolder):
+    """The same in a folder that is given."""
+
+    def __init__(self, place):
+        self.PLACE = place

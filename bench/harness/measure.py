@@ -148,16 +148,22 @@ class Product:
         """With a rank on each of the first hosts of a lab."""
         return self.mul([*lab.mpirun(hosts), *self.words(["--device", "cpu", "--io", "root", *options])], env=lab.env())
 
-    def numpy(self, threads):
+    def numpy(self, threads, options=()):
         self.path("N").unlink(missing_ok=True)
         script = self.bench.root / "bench" / "peers" / "numpy_matmul.py"
-        seconds, output = run([self.bench.python, script, *self.files(), self.path("N")],
+        seconds, output = run([self.bench.python, script, *self.files(), self.path("N"), *options],
                               env={"OPENBLAS_NUM_THREADS": str(threads)})
         return {"seconds": seconds, "peer": json.loads(output)}
 
     def sgemm(self, threads, launcher=()):
         """One multiplication by bare OpenBLAS after one that does not count, in a program of its own."""
         _, output = run([*launcher, self.bench.peer("sgemm"), self.m, self.k, self.n, threads, 1, 1])
+        found = json.loads(output)
+        return {"seconds": found["seconds"][0], "peer": found}
+
+    def stream(self, threads):
+        """One sum of all bytes of A, B and C in memory after one that does not count."""
+        _, output = run([self.bench.peer("stream"), self.m, self.k, self.n, threads, 1, 1])
         found = json.loads(output)
         return {"seconds": found["seconds"][0], "peer": found}
 

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: MIT
-"""C = A B as a numpy user writes it: files in, file out.   numpy_matmul.py A B C
+"""C = A B as a numpy user writes it: files in, file out.   numpy_matmul.py A B C [fsync]
 
 Files are .npy, or .bin of version 1 (float32). Prints one line of JSON: its phases, and which BLAS numpy uses; who
 starts it measures the time of the whole command. The number of threads is OPENBLAS_NUM_THREADS.
@@ -9,6 +9,7 @@ import time
 
 begin = time.monotonic()
 import json  # noqa: E402
+import os  # noqa: E402
 import sys  # noqa: E402
 
 import numpy  # noqa: E402
@@ -46,6 +47,9 @@ def main():
     c = a @ b
     times.append(time.monotonic())
     store(sys.argv[3], c)
+    if sys.argv[4:] == ["fsync"]:
+        with open(sys.argv[3], "rb") as stream:
+            os.fsync(stream.fileno())
     times.append(time.monotonic())
     names = ("import_seconds", "read_seconds", "compute_seconds", "write_seconds")
     phases = {name: after - before for name, before, after in zip(names, times, times[1:])}

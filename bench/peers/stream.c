@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+// What reading costs: the sum of all bytes of A, B and C of one size, in memory, by some threads.
+#include <pthread.h>
+#include <string.h>
+
+#include "peer.h"
+
+enum { RUNS_MAX = 1000, THREADS_MAX = 1024 };
+
+static const char usage[] = "stream M K N THREADS [RUNS [WARMUP]]";
+
+// A stretch of each matrix.
+struct reader {
+    pthread_t thread;
+    const float *begin[3], *end[3];
+    uint64_t sum;
+};
+
+static void *read_all(void *argument) {
+    struct reader *reader = argument;
+    uint64_t sum = 0;
+    for (int i = 0; i < 3; i++)
+        for (const float *at = reader->begin[i]; at + 2 <= reader->end[i]; at += 2) {
+            uint64_t word;
+            memcpy(&word, at, sizeof word);
+            sum += word;
+        }
+    reader->sum = sum;
+    return NULL;
+}
+
+static double read_once(struct reader *readers, int threads) {
+    double begin = peer_now();
+    for (int t = 1; t < threads; t++)
+        if (pthread_create(&readers[t].thread, NULL, read_all, &readers[t]) != 0)
+            exit(71);
+    read_all(&readers[0]);
+    for (int t = 1; t < threads; t++)
+        pthread_join(readers[t].thread, NULL);
+    return peer_now() - begin;
+}
+
+int main(int argc, char **argv) {
+    const int m = peer_number(argc, argv, 1, 1, usage), k = peer_number(argc, argv, 2, 1, usage);
+    const int n = peer_number(argc, argv, 3, 1, usage);
+    const int threads = peer_number(argc, argv, 4, 1, usage);
+    const int runs = argc > 5 ? peer_number(argc, argv, 5, 1, usage) : 5;
+    const int warmup = argc > 6 ? peer_number(argc, argv, 6, 0, usage) : 1;
+    static double seconds[RUNS_MAX];
+    static struct reader readers[THREADS_MAX];
+    if (runs > RUNS_MAX || threads > THREADS_MAX) {
+        fprintf(stderr, "stream: more than %d runs or %d threads\n", RUNS_MAX, THREADS_MAX);
+        return 64;
+    }
+    float *matrices[] = {peer_matrix(m, k, 1), peer_matrix(k, n, 2), peer_matrix(m, n, 3)};
+    const size_t counts[] = {(size_t)m * (size_t)k, (size_t)k * (size_t)n, (size_t)m * (size_t)n};
+    for (int t = 0; t < threads; t++)
+        for (int i = 0; i < 3; i++) {
+            readers[t].begin[i] = matrices[i] + counts[i] / 2 * (size_t)t / (size_t)threads * 2;
+            readers[t].end[i] = matrices[i] + counts[i] / 2 * ((size_t)t + 1) / (size_t)threads * 2;
+        }
+    uint64_t sum = 0;
+    for (int r = -warmup; r < runs; r++) {
+        double once = read_once(readers, threads);
+        for (int t = 0; t < threads; t++)
+            sum += readers[t].sum;
+        if (r >= 0)
+            seconds[r] = once;
+    }
+    printf("{\"peer\": \"stream\", \"counted\": \"reading only\", \"m\": %d, \"k\": %d, \"n\": %d, "
+           "\"threads\": %d, \"sum\": \"%016llx\", ",
+           m, k, n, threads, (unsigned long long)sum);
+    peer_print_seconds(seconds, runs);
+    printf("}\n");
+    for (int i = 0; i < 3; i++)
+        free(matrices[i]);
+    return 0;
+}
