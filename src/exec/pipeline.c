@@ -4,6 +4,7 @@
 #include "exec/pipeline.h"
 
 #include <pthread.h>
+#include <sched.h>
 
 #include "base/clock.h"
 #include "base/status.h"
@@ -81,12 +82,48 @@ static void *do_part(void *argument) {
     return NULL;
 }
 
+// Cores of this thread, without the one that it is on. None where there are not as many others as
+// threads to start: then the system places them.
+static void find_others(int threads, cpu_set_t *others) {
+    int here = sched_getcpu();
+    if (here < 0 || sched_getaffinity(0, sizeof *others, others) != 0)
+        CPU_ZERO(others);
+    else
+        CPU_CLR(here, others);
+    if (CPU_COUNT(others) != threads)
+        CPU_ZERO(others);
+}
+
+// OpenBLAS's threads spin for some milliseconds after a product, so every core looks busy and the
+// system starts a thread where its parent is, half of the time: each gets a core of its own.
+static int start_part(struct part *part, cpu_set_t *others) {
+    pthread_attr_t attributes;
+    int code = pthread_attr_init(&attributes);
+    if (code != 0)
+        return code;
+    for (int core = 0; core < CPU_SETSIZE && CPU_COUNT(others) > 0; core++) {
+        cpu_set_t one;
+        if (!CPU_ISSET(core, others))
+            continue;
+        CPU_ZERO(&one);
+        CPU_SET(core, &one);
+        CPU_CLR(core, others);
+        (void)pthread_attr_setaffinity_np(&attributes, sizeof one, &one);
+        break;
+    }
+    code = pthread_create(&part->thread, &attributes, do_part, part);
+    pthread_attr_destroy(&attributes);
+    return code;
+}
+
 void mmul_pipeline_share(int parts, mmul_work *work, void *context) {
     struct part started[HELD_MOST];
+    cpu_set_t others;
     int count = 0;
+    find_others(parts - 1, &others);
     for (int i = 1; i < parts && count < HELD_MOST; i++) {
         started[count] = (struct part){.work = work, .context = context, .index = i};
-        if (pthread_create(&started[count].thread, NULL, do_part, &started[count]) != 0)
+        if (start_part(&started[count], &others) != 0)
             break;
         count++;
     }
