@@ -142,7 +142,8 @@ INTERNAL := $(foreach s,unit mpi device,$(call tests_of,$(s)))
 
 # Programs to compare with, bench/peers/NAME.c, where their libraries are there.
 SCALAPACK := $(firstword $(wildcard $(patsubst %,%/libscalapack-openmpi.so,$(wildcard /usr/lib/*-linux-gnu /usr/lib))))
-PEERS     := $(patsubst %,$(BUILD)/bench/%,sgemm stream empty_mpi $(if $(SCALAPACK),psgemm) $(if $(OPENCL),clblast_sgemm))
+PEERS     := $(patsubst %,$(BUILD)/bench/%,sgemm stream empty_mpi $(if $(SCALAPACK),psgemm) \
+               $(if $(OPENCL),clblast_sgemm))
 NVCC      ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
 CUDA_PEER := $(if $(NVCC),$(BUILD)/bench/cublas_sgemm)
 
