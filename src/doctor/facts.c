@@ -3,7 +3,6 @@
 // what must be there before a rank can start. MPI is not started. Judges nothing.
 #include "doctor/facts.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +15,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "comm/handshake.h"
+#include "host/cards.h"
 #include "host/topology.h"
 
 static const double PROBE_SECONDS = 10;
@@ -57,46 +57,15 @@ static void add_programs(json_t *facts) {
 
 // ----------------------------------------------------------------------------------------- devices
 
-// Display controllers on the PCI bus by makers of cards that compute; what virtual machines and
-// servers have for their console is none.
-static const struct {
-    unsigned vendor;
-    const char *name, *package;
-} makers[] = {
-    {0x10DE, "NVIDIA", "nvidia-opencl-icd"},
-    {0x1002, "AMD", "mesa-opencl-icd"},
-    {0x8086, "Intel", "intel-opencl-icd"},
-};
-
-static unsigned read_hexadecimal(const char *device, const char *name) {
-    char path[512], line[32] = "";
-    snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/%s", device, name);
-    FILE *stream = fopen(path, "re");
-    if (stream == NULL)
-        return 0;
-    if (fgets(line, sizeof line, stream) == NULL)
-        line[0] = '\0';
-    fclose(stream);
-    return (unsigned)strtoul(line, NULL, 16);
-}
-
 static void add_cards(json_t *facts) {
-    json_t *cards = json_array();
-    DIR *folder = opendir("/sys/bus/pci/devices");
-    const struct dirent *entry;
-    while (folder != NULL && (entry = readdir(folder)) != NULL) {
-        if (read_hexadecimal(entry->d_name, "class") >> 16 != 0x03)
-            continue;
-        unsigned vendor = read_hexadecimal(entry->d_name, "vendor");
-        for (size_t m = 0; m < sizeof makers / sizeof makers[0]; m++)
-            if (makers[m].vendor == vendor)
-                json_array_append_new(cards,
-                                      json_pack("{s:s,s:s,s:s}", "address", entry->d_name, "vendor",
-                                                makers[m].name, "package", makers[m].package));
-    }
-    if (folder != NULL)
-        closedir(folder);
-    json_object_set_new(facts, "cards", cards);
+    struct mmul_card cards[16];
+    int count = mmul_cards_find("/sys/bus/pci/devices", cards, 16);
+    json_t *list = json_array();
+    for (int c = 0; c < count; c++)
+        json_array_append_new(list,
+                              json_pack("{s:s,s:s,s:s}", "address", cards[c].address, "vendor",
+                                        cards[c].vendor, "package", cards[c].package));
+    json_object_set_new(facts, "cards", list);
 }
 
 static enum mmul_status add_devices(json_t *facts, struct mmul_error *err) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Devices first (named ones, then automatic ones), cores second. Opens nothing, asks nobody.
+// Devices first (named ones, then automatic ones), cores second. Opens nothing; only the hint for a
+// GPU that is not there looks at the machine.
 #include "exec/assign.h"
 
 #include <math.h>
@@ -10,6 +11,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "device/device.h"
+#include "host/cards.h"
 
 struct assigning {
     const struct mmul_topology *topology;
@@ -80,14 +82,65 @@ static int find_named(const struct assigning *s, const char *name) {
     return -1;
 }
 
+static bool has_gpu(const struct assigning *s) {
+    for (int d = 0; d < s->device_count; d++)
+        if (s->devices[d].type == MMUL_DEVICE_GPU)
+            return true;
+    return false;
+}
+
+static bool is_gpu_name(const char *name) {
+    return strcmp(name, "gpu") == 0 || strncmp(name, "gpu:", 4) == 0;
+}
+
+// What other programs call a device, as it is called here: "cuda:1" is "gpu:1"; "pocl" is an OpenCL
+// platform, and the first device of it is meant. "" when nothing is near. Returns `text`.
+static const char *nearest_name(const struct assigning *s, const char *name, char text[static 64]) {
+    static const char *const gpus[] = {"cuda", "nvidia", "hip", "rocm", "amd", "opencl"};
+    static const char *const words[] = {"auto", "cpu", "gpu", "reference", NULL};
+    for (size_t i = 0; i < sizeof gpus / sizeof *gpus; i++) {
+        size_t length = strlen(gpus[i]);
+        if (strncasecmp(name, gpus[i], length) == 0 && (!name[length] || name[length] == ':')) {
+            snprintf(text, 64, "gpu%.40s", name + length);
+            return text;
+        }
+    }
+    for (int d = 0; strcasecmp(name, "pocl") == 0 && d < s->device_count; d++)
+        if (strcmp(s->devices[d].platform, "Portable Computing Language") == 0)
+            return s->devices[d].id;
+    const char *found = mmul_nearest(name, words);
+    return found != NULL ? found : "";
+}
+
+// A card without a driver, or no card.
+static void hint_at_driver(struct mmul_error *err) {
+    struct mmul_card card;
+    if (mmul_cards_find("/sys/bus/pci/devices", &card, 1) > 0)
+        mmul_hint(err, "the %s card at %s has no OpenCL driver: sudo apt-get install %s",
+                  card.vendor, card.address, card.package);
+    else
+        mmul_hint(err,
+                  "no graphics card is on its PCI bus; a card's OpenCL driver (ICD) would come "
+                  "with nvidia-opencl-icd, mesa-opencl-icd (AMD) or intel-opencl-icd");
+}
+
 static enum mmul_status absent(const struct assigning *s, int i, const char *what,
                                struct mmul_error *err) {
+    char text[64];
     struct mmul_text known = {0};
-    for (int d = 0; d < s->device_count; d++)
-        mmul_text_add(&known, ", %s (%s)", s->devices[d].id, s->devices[d].name);
     mmul_fail(err, MMUL_ERR_UNAVAILABLE, "rank %d on %s: no device '%s'", s->requests[i].rank,
               s->topology->host, what);
-    mmul_hint(err, "this machine has cpu%.200s", mmul_text_get(&known));
+    if (is_gpu_name(what) && !has_gpu(s)) {
+        hint_at_driver(err);
+        return MMUL_ERR_UNAVAILABLE;
+    }
+    const char *nearest = is_gpu_name(what) ? "" : nearest_name(s, what, text);
+    if (nearest[0] != '\0')
+        mmul_text_add(&known, "did you mean '%s'? ", nearest);
+    mmul_text_add(&known, "this machine has cpu");
+    for (int d = 0; d < s->device_count; d++)
+        mmul_text_add(&known, ", %s (%s)", s->devices[d].id, s->devices[d].name);
+    mmul_hint(err, "%.250s", mmul_text_get(&known));
     mmul_text_fini(&known);
     return MMUL_ERR_UNAVAILABLE;
 }
@@ -115,10 +168,6 @@ static enum mmul_status take_gpu(struct assigning *s, int i, const char *name,
         return absent(s, i, name, err);
     take(s, i, device);
     return MMUL_OK;
-}
-
-static bool is_gpu_name(const char *name) {
-    return strcmp(name, "gpu") == 0 || strncmp(name, "gpu:", 4) == 0;
 }
 
 // "faulty:RULES:NAME": the device it wraps is NAME, which must be there; the text stays whole.

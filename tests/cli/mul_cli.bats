@@ -198,6 +198,17 @@ END
     expect_only_files A.bin At.bin B.bin Bt.bin C.bin
 }
 
+@test "a GPU where there is none: what is missing, and how to get it" {
+    "$MPIMATMUL" devices --json < /dev/null | grep -q '"type": "gpu"' && skip "this machine has a GPU"
+    program devices --device gpu
+    expect_status 69
+    [[ "${stderr_lines[0]}" == "mpimatmul: rank 0 on "*": no device 'gpu'" ]]
+    [[ "${stderr_lines[1]}" == "  hint: "*"-opencl-icd"* ]] || { show; return 1; }
+    program devices --device cuda:0
+    expect_status 69
+    [[ "${stderr_lines[1]}" == "  hint: did you mean 'gpu:0'? this machine has cpu"* ]] || { show; return 1; }
+}
+
 # contexts ARGUMENTS...: rank 0 and rank 1 of one job; the arguments of rank 1 begin at number $split.
 contexts() {
     run --separate-stderr "${launch[@]}" -n 1 "$MPIMATMUL" "${@:1:$((split - 1))}" \
