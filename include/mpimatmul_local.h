@@ -603,6 +603,9 @@ MMUL_API enum mmul_status mmul_report_store(const struct mmul_report *report, co
 // Warning lines of the run, all ranks; borrowed. Local, root.
 MMUL_API int mmul_report_warnings(const struct mmul_report *report, const char *const **warnings);
 
+// How many finite elements of C became infinite because its dtype is narrower. Local, root.
+MMUL_API int64_t mmul_report_overflows(const struct mmul_report *report);
+
 // Wall seconds of the run. Local, root.
 MMUL_API double mmul_report_seconds(const struct mmul_report *report);
 

@@ -22,6 +22,7 @@ struct job {
     struct progress progress;
     char output_path[PATH_CAPACITY];
     struct mmul_shape shape; // of C
+    enum mmul_dtype dtype;
 };
 
 // -o, or <A>x<B>_combined in the current folder, with the ending of --format or of both inputs.
@@ -109,6 +110,7 @@ static enum mmul_status prepare(const struct call *call, struct job *job, struct
         return status;
     if (dtype_value->source != OPTION_DEFAULT)
         dtype = (enum mmul_dtype)dtype_value->number;
+    job->dtype = dtype;
     struct mmul_matrix *inputs[] = {job->args.a, job->args.b, job->args.c_in};
     const struct mmul_output_request request = {
         .path = job->output_path,
@@ -140,6 +142,12 @@ static enum mmul_status tell(const struct call *call, struct job *job, struct mm
     FILE *tables = mmul_files_tables(job->output_path);
     int count = mmul_report_warnings(job->report, &warnings);
     mmul_print_warnings(call, warnings, count);
+    const struct mmul_matrix *const inputs[] = {job->args.a, job->args.b, job->args.c_in};
+    for (int i = 0; i < 3; i++)
+        if (inputs[i] != NULL && mmul_matrix_overflows(inputs[i]) > 0)
+            mmul_print_data_warning(call, "'%s': values beyond float32 were read as infinite",
+                                    mmul_matrix_name(inputs[i]));
+    mmul_print_overflows(call, job->output_path, mmul_report_overflows(job->report), job->dtype);
     if (call->options.values[OPT_JSON].number != 0) {
         char *text = NULL;
         if (mmul_report_json(job->report, &text, err) != MMUL_OK)

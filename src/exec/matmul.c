@@ -258,6 +258,8 @@ enum mmul_status mmul_matmul_run(struct mmul_context *context, const struct mmul
         status = mmul_run_steps(run, err);
     if (status == MMUL_OK)
         status = mmul_run_report(run, &made, err);
+    if (status == MMUL_OK && context->comm->rank == 0)
+        made->overflows = mmul_output_overflows(args->output);
     double committing = mmul_clock_now();
     status = end_output(context, args, status, err);
     if (status == MMUL_OK) {

@@ -20,6 +20,10 @@ int mmul_report_warnings(const struct mmul_report *report, const char *const **w
     return report->warning_count;
 }
 
+int64_t mmul_report_overflows(const struct mmul_report *report) {
+    return report->overflows;
+}
+
 double mmul_report_seconds(const struct mmul_report *report) {
     return report->wall_seconds;
 }

@@ -63,4 +63,5 @@ struct mmul_report {
     struct mmul_text warnings;  // owned
     const char **warning_lines; // owned, into warnings
     int warning_count;
+    int64_t overflows; // elements of C, finite before they were narrowed
 };

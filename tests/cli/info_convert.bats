@@ -143,6 +143,26 @@ END
     expect_quiet_success
 }
 
+@test "mul counts the elements of C that 16 bits cannot hold, and names inputs that float32 cannot" {
+    need_numpy
+    python << 'END'
+import numpy as np
+np.save("A.npy", np.diag([300.0, 200, 2, 1]).astype("f4"))
+np.save("B.npy", np.full((4, 5), 300, "f4"))          # 90000, 60000, 600 and 300
+np.save("D.npy", np.array([[1e39, 1, 1, 1]]))
+END
+    for count in 1 2; do
+        ranks $count mul A.npy B.npy -o C.npy --dtype float16 --quiet
+        expect_status 0
+        [ "$stderr" = "mpimatmul: warning: 'C.npy': 5 values beyond float16 became infinite" ]
+    done
+    program mul A.npy B.npy -o C.npy --quiet
+    expect_quiet_success
+    program mul D.npy B.npy -o C.npy --quiet
+    expect_status 0
+    [ "$stderr" = "mpimatmul: warning: 'D.npy': values beyond float32 were read as infinite" ]
+}
+
 @test "what numpy writes is read: f2 f4 f8, both byte orders, both element orders, 1-D to 4-D" {
     need_numpy
     python << 'END'
