@@ -164,7 +164,7 @@ mpimatmul: measuring 9 x 9 x 9: 0 + 1 runs" ]
     run --separate-stderr "$REPO/bench/run" --list
     expect_quiet_success
     [ "$(awk '{ print $1 }' <<< "$output" | xargs)" = \
-        "file8192 lab2 lab4 labslow slow4 slowdown small verify memory gpu configs" ]
+        "file8192 lab2 lab4 labslow slow4 slowdown startup verify thin output memory gpu configs" ]
     run --separate-stderr "$REPO/bench/run" nosuchcase
     expect_status 64
     [[ "$stderr" == "bench/run: no case 'nosuchcase': expected file8192, "* ]]
