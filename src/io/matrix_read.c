@@ -219,20 +219,26 @@ static void gather(struct mmul_matrix *matrix, struct mmul_region region, int64_
 
 // ----------------------------------------------------------------------------------------- entries
 
+// Where elements go, and as what.
+struct target {
+    enum mmul_dtype dtype;
+    void *at;
+};
+
 static enum mmul_status read_as(struct mmul_matrix *matrix, struct mmul_region region,
-                                int64_t begin, int64_t end, enum mmul_dtype target, char *dst,
+                                int64_t begin, int64_t end, struct target to,
                                 struct mmul_error *err) {
     struct mmul_shape shape = matrix->info.shape;
     assert(begin >= end || mmul_region_fits(shape, region, begin, end));
     if (matrix->fortran != NULL) {
-        gather(matrix, region, begin, end, target, dst);
+        gather(matrix, region, begin, end, to.dtype, to.at);
         return MMUL_OK;
     }
     for (int64_t p = begin; p < end;) {
         struct mmul_run run = mmul_run_at(shape, region, p, end);
-        enum mmul_status status =
-            mmul_matrix_read_run(matrix, run.element, run.count, target,
-                                 dst + (p - begin) * (int64_t)mmul_dtype_bytes(target), err);
+        enum mmul_status status = mmul_matrix_read_run(
+            matrix, run.element, run.count, to.dtype,
+            (char *)to.at + (p - begin) * (int64_t)mmul_dtype_bytes(to.dtype), err);
         if (status != MMUL_OK)
             return status;
         p += run.count;
@@ -242,13 +248,13 @@ static enum mmul_status read_as(struct mmul_matrix *matrix, struct mmul_region r
 
 enum mmul_status mmul_matrix_read(struct mmul_matrix *matrix, struct mmul_region region,
                                   int64_t begin, int64_t end, void *dst, struct mmul_error *err) {
-    return read_as(matrix, region, begin, end, matrix->info.delivered, dst, err);
+    return read_as(matrix, region, begin, end, (struct target){matrix->info.delivered, dst}, err);
 }
 
 enum mmul_status mmul_matrix_read_float(struct mmul_matrix *matrix, struct mmul_region region,
                                         int64_t begin, int64_t end, float *dst,
                                         struct mmul_error *err) {
-    return read_as(matrix, region, begin, end, MMUL_F32, (char *)dst, err);
+    return read_as(matrix, region, begin, end, (struct target){MMUL_F32, dst}, err);
 }
 
 enum mmul_status mmul_matrix_read_double(struct mmul_matrix *matrix, struct mmul_region region,
@@ -257,10 +263,11 @@ enum mmul_status mmul_matrix_read_double(struct mmul_matrix *matrix, struct mmul
     enum { CAPACITY = BUFFER_BYTES / sizeof(float) };
     float values[CAPACITY];
     if (matrix->info.stored == MMUL_F64)
-        return read_as(matrix, region, begin, end, MMUL_F64, (char *)dst, err);
+        return read_as(matrix, region, begin, end, (struct target){MMUL_F64, dst}, err);
     for (int64_t p = begin; p < end; p += CAPACITY) {
         int64_t stop = mmul_smaller(p + CAPACITY, end);
-        enum mmul_status status = read_as(matrix, region, p, stop, MMUL_F32, (char *)values, err);
+        enum mmul_status status =
+            read_as(matrix, region, p, stop, (struct target){MMUL_F32, values}, err);
         if (status != MMUL_OK)
             return status;
         for (int64_t e = p; e < stop; e++)

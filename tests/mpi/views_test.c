@@ -266,7 +266,6 @@ static void test_memory(bool two_nodes) {
 // The other node has no such file, or another one under the same name.
 static void test_file_not_seen(bool missing) {
     struct job job;
-    struct mmul_error err;
     begin_job(&job, true);
     if (rank == 0) {
         unlink(a_path);
