@@ -266,8 +266,7 @@ enum mmul_status mmul_matrix_read_double(struct mmul_matrix *matrix, struct mmul
         return read_as(matrix, region, begin, end, (struct target){MMUL_F64, dst}, err);
     for (int64_t p = begin; p < end; p += CAPACITY) {
         int64_t stop = mmul_smaller(p + CAPACITY, end);
-        enum mmul_status status =
-            read_as(matrix, region, p, stop, (struct target){MMUL_F32, values}, err);
+        enum mmul_status status = mmul_matrix_read_float(matrix, region, p, stop, values, err);
         if (status != MMUL_OK)
             return status;
         for (int64_t e = p; e < stop; e++)
