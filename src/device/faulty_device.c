@@ -248,6 +248,27 @@ static enum mmul_status corrupt(struct faulty *faulty, const struct mmul_gemm *a
     return status == MMUL_OK ? mmul_device_wait(faulty->inner, err) : status;
 }
 
+static enum mmul_status garble(struct faulty *faulty, const struct mmul_gemm *args,
+                               struct mmul_error *err) {
+    const int64_t m = args->m, n = args->n;
+    float *c = mmul_allocate_raw(m * n, sizeof *c, "a garbled result", err);
+    if (c == NULL)
+        return err->status;
+    enum mmul_status status =
+        mmul_device_download(faulty->inner, &(struct mmul_download){args->c, m, n, c, n}, err);
+    if (status == MMUL_OK)
+        status = mmul_device_wait(faulty->inner, err);
+    for (int64_t i = 0; i < m || i < n; i++) // along the diagonal, which begins anew at each border
+        c[i % m * n + i % n] += (float)(1000 + i);
+    if (status == MMUL_OK)
+        status = mmul_device_upload(faulty->inner,
+                                    &(struct mmul_upload){args->c, m, n, c, n, MMUL_F32}, err);
+    if (status == MMUL_OK)
+        status = mmul_device_wait(faulty->inner, err);
+    mmul_free(c);
+    return status;
+}
+
 // The rules that begin at `from` know no other calls than multiplications.
 static bool is_active(const struct faulty *faulty) {
     return faulty->gemms >= faulty->rules.from;
@@ -279,6 +300,8 @@ static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mm
         status = mmul_device_gemm(faulty->inner, args, err);
     if (status == MMUL_OK && strikes_now(faulty, faulty->rules.corrupt))
         status = corrupt(faulty, args, err);
+    if (status == MMUL_OK && strikes_now(faulty, faulty->rules.garble))
+        status = garble(faulty, args, err);
     return status;
 }
 

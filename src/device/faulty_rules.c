@@ -33,6 +33,7 @@ static const struct rule rules_known[] = {
     RULE("hang", FORM_CALL, hang),
     RULE("wake", FORM_TIME, wake_seconds),
     RULE("corrupt", FORM_CALL, corrupt),
+    RULE("garble", FORM_CALL, garble),
     RULE("everywhere", FORM_FLAG, everywhere),
 };
 
@@ -88,7 +89,7 @@ static enum mmul_status parse_rule(char *text, struct mmul_faulty_rules *rules,
     if (rule == NULL) {
         mmul_fail(err, MMUL_ERR_USAGE, "unknown faulty rule '%s'", text);
         mmul_hint(err, "rules are delay, repeat, from, fail, fail-open, fail-alloc, fail-upload, "
-                       "fail-download, hang, wake, corrupt, everywhere");
+                       "fail-download, hang, wake, corrupt, garble, everywhere");
         return MMUL_ERR_USAGE;
     }
     if ((value == NULL) != (rule->form == FORM_FLAG)) {

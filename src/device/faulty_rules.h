@@ -12,6 +12,7 @@
 //   fail-open        it cannot be opened
 //   fail-alloc=N     the N-th buffer cannot be had; fail-upload=N and fail-download=N likewise
 //   corrupt=N        the N-th multiplication leaves one wrong element; corrupt=* every one
+//   garble=N         the N-th multiplication leaves something wrong in every row and column
 //   everywhere       the device that takes over has the same rules
 #pragma once
 
@@ -24,7 +25,7 @@ struct mmul_faulty_rules {
     double delay_seconds, wake_seconds; // wake 0: never
     int64_t repeat, from;               // >= 1
     // A call's number or MMUL_STRIKE_*.
-    int64_t fail, fail_alloc, fail_upload, fail_download, hang, corrupt;
+    int64_t fail, fail_alloc, fail_upload, fail_download, hang, corrupt, garble;
     bool fail_open, everywhere;
 };
 

@@ -62,13 +62,53 @@ static void begin_watch(struct mmul_run *run, const struct mmul_product *product
     atomic_store(&run->product_until, latest(run, flops));
 }
 
+// Plain loops took over from a device.
+static bool works_plainly(const struct mmul_run *run) {
+    return run->context->replacements > run->replacements_before &&
+           strcmp(run->context->device_name, "reference") == 0;
+}
+
+// `done` of `lines` lines are there, all of which are so much work.
+static void note_plain_work(struct mmul_run *run, int64_t done, int64_t lines, double flops) {
+    bool is_over = done == lines || !works_plainly(run);
+    atomic_store(&run->plain_done, done);
+    atomic_store(&run->plain_lines, lines);
+    atomic_store(&run->plain_flops, is_over ? 0 : (int64_t)flops);
+}
+
 enum mmul_status mmul_run_look(void *context, int64_t done, int64_t total, struct mmul_error *err) {
     struct mmul_run *run = context;
-    (void)done;
-    (void)total;
+    if (done == 0 && !run->was_wrong && 2 * total >= run->check_lines)
+        atomic_fetch_add(&run->blocks_garbled, 1);
+    run->was_wrong = true;
+    if (done > 0)
+        note_plain_work(run, done, total,
+                        (double)atomic_load(&run->product_flops) * (double)total /
+                            (double)run->check_lines);
     if (is_cancelled(run))
         return mmul_fail(err, MMUL_ERR_STOPPED, "another failure has ended the run");
     return mmul_views_check_same(&run->views, err);
+}
+
+// Whole on a device; by plain loops, where these have taken over, in parts of about a second, for a
+// run that is cancelled.
+static enum mmul_status multiply(struct mmul_run *run, const struct mmul_product *product,
+                                 struct mmul_error *err) {
+    static const double part_flops = 4e8;
+    const double flops = 2.0 * (double)product->m * (double)product->n * (double)product->k;
+    enum mmul_status status = MMUL_OK;
+    if (!works_plainly(run) || flops <= part_flops)
+        return mmul_worker_multiply(&run->worker, product, err);
+    int64_t rows = (int64_t)((double)product->m * part_flops / flops) + 1;
+    for (int64_t begin = 0; status == MMUL_OK && begin < product->m; begin += rows) {
+        int64_t end = mmul_smaller(begin + rows, product->m);
+        const struct mmul_product part = mmul_product_rows(product, begin, end);
+        status = mmul_worker_multiply(&run->worker, &part, err);
+        note_plain_work(run, end, product->m, flops);
+        if (status == MMUL_OK && is_cancelled(run))
+            status = mmul_fail(err, MMUL_ERR_STOPPED, "another failure has ended the run");
+    }
+    return status;
 }
 
 void mmul_run_fail_compute(struct mmul_run *run, const struct mmul_error *err) {
@@ -81,10 +121,13 @@ static enum mmul_status multiply_and_check(struct mmul_run *run, struct mmul_ver
                                            const struct mmul_product *product, const char *place,
                                            struct mmul_error *err) {
     begin_watch(run, product);
-    enum mmul_status status = mmul_worker_multiply(&run->worker, product, err);
+    enum mmul_status status = multiply(run, product, err);
     if (status == MMUL_OK && !run->args->no_verify) {
         mmul_stopwatch_enter(&run->watch, &run->mine.verify_seconds);
+        run->check_lines = verifier->axis == MMUL_ROWS ? product->n : product->m;
+        run->was_wrong = false;
         status = mmul_verifier_check(verifier, &run->worker, product, place, err);
+        atomic_fetch_add(&run->blocks_right, !run->was_wrong);
         mmul_stopwatch_enter(&run->watch, &run->mine.compute_seconds);
     }
     atomic_store(&run->product_until, 0);

@@ -8,6 +8,7 @@
 #include "exec/pulse.h"
 
 #include <stdarg.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -17,10 +18,10 @@ static const double LOOK_SECONDS = 0.05, AWAKE_SECONDS = 0.5, SILENT_SECONDS = 1
 
 enum { TAG_TO_ROOT = 9001, TAG_FROM_ROOT = 9002 };
 enum kind { BEAT, LEAVING, BYE, CANCEL, OVER };
-enum { KIND, CANCELLED, WORDS };
+enum { KIND, CANCELLED, RIGHT, GARBLED, PLAIN_DONE, PLAIN_LINES, PLAIN_FLOPS, WORDS };
 
 struct mmul_pulse_peer {
-    int64_t received[WORDS], sent[WORDS];
+    int64_t received[WORDS], heard[WORDS], sent[WORDS]; // heard: the last that came
     MPI_Request receive, send;
     int rank;
     enum kind last;       // LEAVING and BYE stay
@@ -49,12 +50,22 @@ static bool is_done(MPI_Request *request) {
            (MPI_Test(request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done);
 }
 
+static void fill_words(const struct mmul_pulse *pulse, enum kind kind, int64_t *words) {
+    const struct mmul_run *run = pulse->run;
+    words[KIND] = kind;
+    words[CANCELLED] = is_cancelled(pulse);
+    words[RIGHT] = atomic_load(&run->blocks_right);
+    words[GARBLED] = atomic_load(&run->blocks_garbled);
+    words[PLAIN_DONE] = atomic_load(&run->plain_done);
+    words[PLAIN_LINES] = atomic_load(&run->plain_lines);
+    words[PLAIN_FLOPS] = atomic_load(&run->plain_flops);
+}
+
 // False: the last words have not left yet.
 static bool say(const struct mmul_pulse *pulse, struct mmul_pulse_peer *peer, enum kind kind) {
     if (!is_done(&peer->send))
         return false;
-    peer->sent[KIND] = kind;
-    peer->sent[CANCELLED] = is_cancelled(pulse);
+    fill_words(pulse, kind, peer->sent);
     MPI_Isend(peer->sent, WORDS, MPI_INT64_T, peer->rank,
               is_root(pulse) ? TAG_FROM_ROOT : TAG_TO_ROOT, pulse->run->context->comm->world,
               &peer->send);
@@ -80,6 +91,7 @@ static void notice(const struct mmul_pulse *pulse, const struct mmul_pulse_peer 
 
 static void hear(struct mmul_pulse *pulse, struct mmul_pulse_peer *peer) {
     enum kind kind = (enum kind)peer->received[KIND];
+    memcpy(peer->heard, peer->received, sizeof peer->heard);
     if (peer->named > 0)
         notice(pulse, peer, "moves again, after %.0f s", peer->silent);
     peer->silent = peer->named = 0;
@@ -120,6 +132,69 @@ static void speak(struct mmul_pulse *pulse, bool beats) {
     }
 }
 
+// Root, of a rank that has spoken: plain loops are slow, and whoever waits for them should know. The
+// words may be of several moments: what is read from them is told, never computed with.
+static void tell_plain_work(struct mmul_pulse *pulse, const struct mmul_pulse_peer *peer,
+                            double now) {
+    static const double short_flops = 2e9;
+    const int64_t *words = peer->heard;
+    if ((double)words[PLAIN_FLOPS] <= short_flops || words[PLAIN_LINES] <= 0)
+        return;
+    pulse->told_at = now;
+    notice(pulse, peer,
+           "computes by plain loops, because the check found its device wrong: %.0f %% "
+           "of %lld lines",
+           100.0 * (double)words[PLAIN_DONE] / (double)words[PLAIN_LINES],
+           (long long)words[PLAIN_LINES]);
+}
+
+// Root: has every rank that works found nothing but garbled blocks, and is it long to repair them?
+// A device that errs is replaced, but all of them do not err alike.
+static bool is_hopeless(const struct mmul_pulse *pulse, int64_t *blocks) {
+    static const double long_flops = 2e10;
+    const struct mmul_plan_rank *ranks = mmul_plan_ranks(pulse->run->plan);
+    bool is_long = false;
+    *blocks = 0;
+    for (int i = -1; i < pulse->peer_count; i++) {
+        const struct mmul_pulse_peer *peer = i < 0 ? pulse->own : &pulse->peers[i];
+        bool works = ranks[peer->rank].end > ranks[peer->rank].begin;
+        if (works && (peer->heard[GARBLED] == 0 || peer->heard[RIGHT] > 0))
+            return false;
+        *blocks += peer->heard[GARBLED];
+        is_long |= (double)peer->heard[PLAIN_FLOPS] > long_flops;
+    }
+    return is_long;
+}
+
+static void end_hopeless(struct mmul_pulse *pulse, int64_t blocks) {
+    struct mmul_run *run = pulse->run;
+    if (run->traffic_error.status != MMUL_OK || pulse->has_cancelled)
+        return;
+    mmul_fail(
+        &run->traffic_error, MMUL_ERR_WRONG,
+        "all blocks that were checked are wrong, %lld on %d rank%s; computing them again by plain "
+        "loops was given up",
+        (long long)blocks, run->context->comm->size, run->context->comm->size == 1 ? "" : "s");
+    mmul_hint(&run->traffic_error, "suspect what they share: OpenBLAS's kernels for this processor "
+                                   "(OPENBLAS_CORETYPE=Haswell takes others), or memory");
+    pulse->has_cancelled = true;
+    if (run->board != NULL)
+        atomic_store(&run->board->cancelled, 1);
+}
+
+// Root, each second.
+static void judge(struct mmul_pulse *pulse, double now) {
+    static const double told_seconds = 5;
+    int64_t blocks;
+    fill_words(pulse, BEAT, pulse->own->heard);
+    if (is_hopeless(pulse, &blocks))
+        end_hopeless(pulse, blocks);
+    if (now - pulse->told_at < told_seconds)
+        return;
+    for (int i = -1; i < pulse->peer_count; i++)
+        tell_plain_work(pulse, i < 0 ? pulse->own : &pulse->peers[i], now);
+}
+
 static void look(struct mmul_pulse *pulse) {
     double now = mmul_clock_now(), awake = now - pulse->looked_at;
     bool beats = now - pulse->sent_at >= pulse->interval;
@@ -129,12 +204,14 @@ static void look(struct mmul_pulse *pulse) {
         wait_for_words(pulse, &pulse->peers[i], awake);
     if (beats)
         pulse->sent_at = now;
+    if (beats && is_root(pulse))
+        judge(pulse, now);
     if (!pulse->is_over)
         speak(pulse, beats);
 }
 
 void mmul_pulse_attend(struct mmul_pulse *pulse) {
-    if (pulse->peer_count > 0 && mmul_clock_now() - pulse->looked_at >= LOOK_SECONDS)
+    if (mmul_clock_now() - pulse->looked_at >= LOOK_SECONDS)
         look(pulse);
 }
 
@@ -206,7 +283,11 @@ enum mmul_status mmul_pulse_init(struct mmul_pulse *pulse, struct mmul_run *run,
     int peers = comm->rank > 0 ? 1 : comm->size - 1;
     *pulse = (struct mmul_pulse){
         .run = run, .interval = crowd > 1 ? crowd : 1, .looked_at = now, .sent_at = now};
-    enum mmul_status status = MMUL_ALLOCATE(pulse->peers, peers, "signs of life", err);
+    enum mmul_status status = MMUL_ALLOCATE(pulse->peers, peers + 1, "signs of life", err);
+    if (status == MMUL_OK) {
+        pulse->own = &pulse->peers[peers];
+        pulse->own->rank = comm->rank;
+    }
     for (int i = 0; status == MMUL_OK && i < peers; i++)
         pulse->peers[i] = (struct mmul_pulse_peer){.rank = comm->rank > 0 ? 0 : i + 1,
                                                    .receive = MPI_REQUEST_NULL,

@@ -16,10 +16,12 @@ struct mmul_pulse {
     struct mmul_run *run;          // borrowed
     struct mmul_pulse_peer *peers; // owned: those this rank hears; of root by rank, else one: root
     int peer_count;
-    double interval;  // between words
-    double looked_at; // clock of the last look
-    double sent_at;   // ... of the last words
-    bool is_leaving, is_over, has_cancelled;
+    struct mmul_pulse_peer *own; // what this rank would say; owned with the peers
+    double interval;             // between words
+    double looked_at;            // clock of the last look
+    double sent_at;              // ... of the last words
+    double told_at;              // ... root: of the last line about plain loops
+    bool is_over, has_cancelled;
 };
 
 // Fails with MMUL_ERR_SYSTEM; agree over world afterwards.

@@ -52,6 +52,11 @@ struct mmul_run {
     double computed, node_computed, stored;
     struct mmul_stopwatch watch; // of the phases in `mine`; the compute thread's while there is one
     _Atomic bool has_computed;   // the compute thread has ended
+    int64_t check_lines;         // compute thread: lines of the block being checked
+    bool was_wrong;              // compute thread: it was not right at once
+    // What the check has found: blocks right at once, blocks with most lines wrong; and what is being
+    // computed by plain loops because of that: lines, and how much that is (0: nothing).
+    _Atomic int64_t blocks_right, blocks_garbled, plain_done, plain_lines, plain_flops;
     // Of the product under way: when it must be done, nanoseconds (0: none), and how much it is.
     _Atomic int64_t product_until, product_flops;
     _Atomic int watched_replacements; // main thread: of the device that product_until is for

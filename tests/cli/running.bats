@@ -163,6 +163,29 @@ mpimatmul: rank 1 on $(uname -n) moves again, after "*" s" ]] || { show; return 
     expect_right_result
 }
 
+# What one rank erred in takes the plain loops some seconds.
+@test "plain loops that take long say so" {
+    "$MPIMATMUL" gen A.bin --dims 5000x1500 --kind integer --seed 1 --quiet
+    "$MPIMATMUL" gen B.bin --dims 1500x1700 --kind integer --seed 2 --quiet
+    job cpu faulty:garble=1:cpu --tail off
+    expect_status 0
+    expect_right_result
+    grep -q -E "^mpimatmul: rank 1 on $(uname -n) computes by plain loops, because the check found its device wrong: \
+[0-9]+ % of 1700 lines$" <<< "$stderr" || { show; return 1; }
+}
+
+@test "when all blocks of all ranks are wrong, plain loops are not waited for" {
+    "$MPIMATMUL" gen A.bin --dims 2500x2400 --seed 1 --quiet
+    "$MPIMATMUL" gen B.bin --dims 2400x2500 --seed 2 --quiet
+    program mul A.bin B.bin -o D.bin --device "faulty:garble=*:cpu" --quiet
+    expect_status 79
+    [[ "$stderr" == *"mpimatmul: all blocks that were checked are wrong, 1 on 1 rank; computing them again by plain \
+loops was given up
+  hint: suspect what they share: OpenBLAS's kernels for this processor (OPENBLAS_CORETYPE=Haswell takes others), or \
+memory" ]] || { show; return 1; }
+    [ ! -e D.bin ] && [ ! -e D.bin.part ]
+}
+
 @test "reproducible: the same bits twice, whatever the devices did meanwhile" {
     "$MPIMATMUL" gen A.bin --dims 301x203 --kind normal --seed 1
     "$MPIMATMUL" gen B.bin --dims 203x147 --kind normal --seed 2
