@@ -36,7 +36,7 @@ struct mmul_verifier {
     int64_t piece_count, oldest;   // oldest: makes room for the next one
     unsigned char *wrong;          // owned: a flag per unit of the largest panel
     enum mmul_axis axis;
-    uint64_t seed;
+    uint64_t seed; // of the x of the check; another one after a block with wrong lines
     struct mmul_verifier_watch watch;
     int64_t lines_checked, lines_wrong, lines_recomputed; // units of panels, see above
     int64_t blocks_recomputed;                            // products with wrong lines

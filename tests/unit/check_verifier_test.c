@@ -6,6 +6,7 @@
 #include "check_bench.h"
 
 #include "exec/verify.h"
+#include "model/check_state.h"
 
 // One rank by hand, without MPI, on the CPU.
 struct rank {
@@ -135,6 +136,44 @@ static void wrong_lines_of_a_panel_are_computed_again(void **state) {
     }
 }
 
+// Two errors in a line that cancel for the x of the first look hide from it, but not in a block that
+// has another wrong line.
+static void errors_that_cancel_are_found_beside_others(void **state) {
+    (void)state;
+    for (int variant = 0; variant < 2; variant++) {
+        enum mmul_axis axis = variant != 0 ? MMUL_COLS : MMUL_ROWS;
+        struct bench bench;
+        struct rank rank;
+        struct mmul_check *first = NULL;
+        unsigned char wrong[PANEL];
+        setup(&bench, shape_for(axis, 0), INTEGER, INTEGER, 4);
+        start(&rank, &bench, axis);
+        const struct mmul_product block = panel_of(&bench, axis, 0);
+        const struct mmul_product turned =
+            axis == MMUL_ROWS ? mmul_product_transpose(&block) : block;
+        compute(&rank, &block);
+        assert_int_equal(mmul_check_create(PIECE, K, &first, &rank.err), MMUL_OK);
+        assert_int_equal(mmul_check_begin(first, &turned, rank.verifier.seed, &rank.err), MMUL_OK);
+        int64_t along = axis == MMUL_ROWS ? block.ldc : 1,
+                across = axis == MMUL_ROWS ? 1 : block.ldc;
+        block.c[7 * across + 30 * along] += 100;
+        block.c[7 * across + 50 * along] -= (float)(100 * first->x[30] / first->x[50]);
+        assert_int_equal(mmul_check_rows(first, &turned, 0, PANEL, wrong), 0); // hidden indeed
+        block.c[11 * across + 40 * along] += 1;
+        assert_int_equal(check(&rank, &block), MMUL_OK);
+        assert_int_equal(rank.verifier.lines_wrong, 2);
+        for (int64_t begin = PANEL; begin < UNITS; begin += PANEL) {
+            const struct mmul_product rest = panel_of(&bench, axis, begin);
+            compute(&rank, &rest);
+            assert_int_equal(check(&rank, &rest), MMUL_OK);
+        }
+        assert_exact(&bench);
+        mmul_check_destroy(first);
+        stop(&rank);
+        teardown(&bench);
+    }
+}
+
 static void what_no_device_puts_right_is_an_error(void **state) {
     (void)state;
     struct bench bench;
@@ -226,7 +265,9 @@ static void as_many_pieces_as_asked_for_are_remembered(void **state) {
         assert_computed_and_right(&rank, &other);
         ((float *)bench.a_narrow)[1] += 2;
         compute(&rank, &one);
-        assert_int_equal(check(&rank, &one), count == 1 ? MMUL_OK : MMUL_ERR_WRONG);
+        assert_int_equal(check(&rank, &one), MMUL_OK); // what looks wrong is projected anew
+        assert_int_equal(rank.verifier.lines_wrong > 0, count == 2);
+        assert_int_equal(rank.context.replacements, count == 2);
         stop(&rank);
         teardown(&bench);
     }
@@ -317,6 +358,7 @@ static void the_room_is_what_was_promised(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wrong_lines_of_a_panel_are_computed_again),
+        cmocka_unit_test(errors_that_cancel_are_found_beside_others),
         cmocka_unit_test(what_no_device_puts_right_is_an_error),
         cmocka_unit_test(whoever_watches_is_asked_before_a_device_is_blamed),
         cmocka_unit_test(as_many_pieces_as_asked_for_are_remembered),
