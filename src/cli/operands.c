@@ -64,6 +64,11 @@ enum mmul_status mmul_operands_open(const struct call *call, struct mmul_matmul 
         status = open_matrix(call, call->operands[1], &args->b, err);
     if (status == MMUL_OK && c_in != NULL)
         status = open_matrix(call, c_in, &args->c_in, err);
+    // A zero that is given is meant; one that is not may well be a bias that was to be added.
+    if (status == MMUL_OK && c_in != NULL &&
+        call->options.values[OPT_BETA].source == OPTION_DEFAULT)
+        mmul_print_data_warning(call, "'%s' is not added: --beta is 0 unless given, 1 adds it",
+                                c_in);
     return status;
 }
 

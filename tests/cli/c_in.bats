@@ -111,3 +111,21 @@ END
     expect_failure 65 "cannot add 'w.npy' (1 x 22) to a result of 2 x 3 x 37 x 23: shapes differ" \
         "sizes of 1 repeat: a bias is 1 x 23, a column 37 x 1"
 }
+
+@test "a C that is read by no beta is warned of, also under --quiet; --beta 0 is meant" {
+    need_numpy
+    python << 'END'
+import numpy as np
+np.save("a.npy", np.ones((2, 3), "f4"))
+np.save("b.npy", np.ones((3, 4), "f4"))
+np.save("bias.npy", np.ones(4, "f4"))
+END
+    ranks 2 mul a.npy b.npy -o c.npy --c-in bias.npy --quiet --device cpu
+    expect_status 0
+    [ "$stderr" = "mpimatmul: warning: 'bias.npy' is not added: --beta is 0 unless given, 1 adds it" ] || {
+        show
+        return 1
+    }
+    ranks 2 mul a.npy b.npy -o c.npy --c-in bias.npy --quiet --device cpu --beta 0
+    expect_quiet_success
+}
