@@ -61,7 +61,7 @@ struct scanner {
 struct fields {
     char descr[DESCR_MAX];
     bool fortran_order;
-    int64_t sizes[DIMENSIONS_MAX];
+    int64_t sizes[DIMENSIONS_MAX]; // of the first ones, where there are more
     int dimensions;
     bool has_descr, has_order, has_shape;
 };
@@ -147,10 +147,11 @@ static bool scan_shape(struct scanner *scanner, struct fields *fields) {
     while (!take(scanner, ')')) {
         if (!comma)
             return expected(scanner, "a comma between sizes");
-        if (fields->dimensions == DIMENSIONS_MAX)
-            return expected(scanner, "at most 4 dimensions");
-        if (!scan_size(scanner, &fields->sizes[fields->dimensions]))
+        int64_t size = 0;
+        if (!scan_size(scanner, &size))
             return false;
+        if (fields->dimensions < DIMENSIONS_MAX)
+            fields->sizes[fields->dimensions] = size;
         fields->dimensions++;
         comma = take(scanner, ',');
     }
@@ -234,6 +235,8 @@ static enum mmul_status read_shape(const struct fields *fields, const char *name
         return mmul_fail(err, MMUL_ERR_DATA,
                          "'%s' holds a single number without dimensions, expected 1 to 4", name);
     }
+    if (n > DIMENSIONS_MAX)
+        return mmul_fail(err, MMUL_ERR_DATA, "'%s' has %d dimensions, expected 1 to 4", name, n);
     struct mmul_shape found = {
         .batch = n > 3 ? fields->sizes[n - 4] : 1,
         .depth = n > 2 ? fields->sizes[n - 3] : 1,

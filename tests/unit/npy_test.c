@@ -145,7 +145,7 @@ static void invalid_headers(void **state) {
         {"{" F4 C_ORDER "'shape': (3, 4", "a comma between sizes"},
         {"{" F4 C_ORDER "'shape': (3, ", "a size"},
         {"{" F4 C_ORDER "'shape': (9223372036854775808, 1)}", "sizes below 2^63"},
-        {"{" F4 C_ORDER "'shape': (1, 1, 1, 1, 1)}", "at most 4 dimensions"},
+        {"{" F4 C_ORDER "'shape': (1, 1, 1, 1, 1)}", "has 5 dimensions, expected 1 to 4"},
         {"{" F4 C_ORDER "'shape': (4294967296, 4294967296)}", "too many to count"},
         {"{" F4 C_ORDER "'shape': ()}", "a single number"},
         {"{" F4 C_ORDER "'shape': (0, 4)}", "is empty"},
