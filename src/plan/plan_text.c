@@ -118,7 +118,7 @@ static const char *held_text(const struct mmul_plan_node *node, char text[static
 static void print_nodes(const struct mmul_plan *plan, FILE *stream) {
     struct mmul_text table = {0};
     char text[5][32], held[64];
-    mmul_text_add(&table, "node\twhole operand\tpieces\tresult\tin all\tover the network\t"
+    mmul_text_add(&table, "node\twhole operand\tpieces\tresult\tallocated\tover the network\t"
                           "may use\tnote\n");
     for (int i = 0; i < plan->node_count; i++) {
         const struct mmul_plan_node *n = &mmul_plan_nodes(plan)[i];
