@@ -55,18 +55,29 @@ static bool write_all(int output, const void *bytes, size_t count) {
     return true;
 }
 
-_Noreturn static void work_and_exit(mmul_child_work *work, const void *argument, size_t bytes,
-                                    int output, pid_t parent) {
+// How every child begins: it ends with its parent, and crashes as a program does that nobody watches.
+static void begin_child(pid_t parent) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
-        _exit(1);
+        _exit(126);
     reset_signals();
+}
+
+_Noreturn static void work_and_exit(mmul_child_work *work, const void *argument, size_t bytes,
+                                    int output, pid_t parent) {
+    begin_child(parent);
     silence();
     void *result = calloc(1, bytes);
     if (result == NULL)
         _exit(1);
     work(argument, result);
     _exit(write_all(output, result, bytes) ? 0 : 1);
+}
+
+// Becomes another program, whose streams are the caller's.
+_Noreturn static void execute(const char *const *argv) {
+    execvp(argv[0], (char *const *)(uintptr_t)argv);
+    _exit(127);
 }
 
 // -------------------------------------------------------------------------------- in the parent
@@ -177,19 +188,17 @@ enum mmul_child_end mmul_child_finish(struct mmul_child *child, double deadline,
 
 // ---------------------------------------------------------------------------------- other programs
 
-_Noreturn static void execute(const char *const *argv, const char *folder, pid_t parent) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent || chdir(folder) != 0)
+_Noreturn static void execute_in(const char *folder, const char *const *argv, pid_t parent) {
+    begin_child(parent);
+    if (chdir(folder) != 0)
         _exit(126);
-    reset_signals();
     silence();
     int log = open("log", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (log >= 0) {
         dup2(log, STDOUT_FILENO);
         dup2(log, STDERR_FILENO);
     }
-    execvp(argv[0], (char *const *)(uintptr_t)argv);
-    _exit(127);
+    execute(argv);
 }
 
 enum mmul_status mmul_child_run(const char *const *argv, const char *folder, double seconds,
@@ -198,7 +207,7 @@ enum mmul_status mmul_child_run(const char *const *argv, const char *folder, dou
     pid_t parent = getpid();
     pid_t pid = fork();
     if (pid == 0)
-        execute(argv, folder, parent);
+        execute_in(folder, argv, parent);
     if (pid < 0)
         return mmul_fail_errno(err, MMUL_ERR_SYSTEM, errno, "cannot start a child process");
     bool ended = reap_or_kill(pid, seconds, &wait_status);
@@ -248,17 +257,13 @@ static void close_ends(const struct pipes *pipes, bool ours, bool theirs) {
     }
 }
 
-_Noreturn static void execute_connected(const char *const *argv, const struct pipes *pipes,
+_Noreturn static void execute_connected(const struct pipes *pipes, const char *const *argv,
                                         pid_t parent) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent)
-        _exit(126);
-    reset_signals();
+    begin_child(parent);
     dup2(pipes->ends[STDIN_FILENO][0], STDIN_FILENO);
     dup2(pipes->ends[STDOUT_FILENO][1], STDOUT_FILENO);
     dup2(pipes->ends[STDERR_FILENO][1], STDERR_FILENO);
-    execvp(argv[0], (char *const *)(uintptr_t)argv);
-    _exit(127);
+    execute(argv);
 }
 
 enum mmul_status mmul_program_start(const char *const *argv, struct mmul_program *program,
@@ -267,7 +272,7 @@ enum mmul_status mmul_program_start(const char *const *argv, struct mmul_program
     pid_t parent = getpid();
     pid_t pid = make_pipes(&pipes) ? fork() : -1;
     if (pid == 0)
-        execute_connected(argv, &pipes, parent);
+        execute_connected(&pipes, argv, parent);
     int errnum = errno;
     close_ends(&pipes, pid < 0, true);
     if (pid < 0)
