@@ -33,15 +33,20 @@ enum mmul_status mmul_cache_path(const char *name, const char *what, char path[s
     return MMUL_OK;
 }
 
+static bool is_folder(const char *path) {
+    struct stat found;
+    return stat(path, &found) == 0 && S_ISDIR(found.st_mode);
+}
+
 enum mmul_status mmul_cache_make_folders(const char *path, struct mmul_error *err) {
     char folder[512];
     for (const char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
         mmul_text_copy(folder, sizeof folder, path);
         folder[slash - path] = '\0';
-        if (mkdir(folder, 0700) != 0 && errno != EEXIST) {
-            return mmul_fail_errno(err, MMUL_ERR_CREATE, errno, "cannot create folder '%s'",
+        int errnum = mkdir(folder, 0700) == 0 ? 0 : errno;
+        if (errnum != 0 && !is_folder(folder)) // those above ours exist as a rule
+            return mmul_fail_errno(err, MMUL_ERR_CREATE, errnum, "cannot create folder '%s'",
                                    folder);
-        }
     }
     return MMUL_OK;
 }

@@ -329,24 +329,11 @@ static json_t *profile_json(const struct mmul_profile *profile) {
                      "tests", tests);
 }
 
-static bool is_folder(const char *path) {
-    struct stat found;
-    return stat(path, &found) == 0 && S_ISDIR(found.st_mode);
-}
-
 enum mmul_status mmul_profile_prepare(const char *path, struct mmul_error *err) {
     char folder[512];
+    if (mmul_cache_make_folders(path, err) != MMUL_OK)
+        return mmul_fail(err, err->status, "cannot store the profile '%s': %s", path, err->text);
     mmul_text_copy(folder, sizeof folder, path);
-    // Every folder on the way; those above ours exist as a rule.
-    for (char *slash = strchr(folder + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        int errnum = mkdir(folder, 0700) == 0 ? 0 : errno;
-        if (errnum != 0 && !is_folder(folder))
-            return mmul_fail_errno(err, MMUL_ERR_CREATE, errnum,
-                                   "cannot store the profile '%s': cannot create folder '%s'", path,
-                                   folder);
-        *slash = '/';
-    }
     *strrchr(folder, '/') = '\0';
     if (access(folder, W_OK | X_OK) != 0)
         return mmul_fail_errno(err, MMUL_ERR_CREATE, errno,
