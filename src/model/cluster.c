@@ -139,20 +139,21 @@ void mmul_cluster_print(const struct mmul_cluster *cluster, bool verbose, FILE *
 }
 
 static json_t *device_json(const struct mmul_device_info *d) {
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:b}", "id", d->id, "type",
-                     type_name(d->type), "name", d->name, "vendor", d->vendor, "platform",
-                     d->platform, "driver", d->driver, "pci", d->pci, "compute_units",
-                     d->compute_units, "memory_bytes", (json_int_t)d->memory_bytes,
-                     "max_allocation_bytes", (json_int_t)d->max_allocation_bytes, "usable",
-                     d->usable);
+    return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:s, s:i, s:I, s:I, s:b}", "id",
+                     mmul_json_text(d->id), "type", type_name(d->type), "name",
+                     mmul_json_text(d->name), "vendor", mmul_json_text(d->vendor), "platform",
+                     mmul_json_text(d->platform), "driver", mmul_json_text(d->driver), "pci",
+                     d->pci, "compute_units", d->compute_units, "memory_bytes",
+                     (json_int_t)d->memory_bytes, "max_allocation_bytes",
+                     (json_int_t)d->max_allocation_bytes, "usable", d->usable);
 }
 
 static json_t *rank_json(const struct mmul_cluster *cluster, int rank) {
     const struct mmul_rank_info *r = &cluster->ranks[rank];
-    return json_pack("{s:i, s:s, s:i, s:s, s:i, s:b, s:s, s:o, s:s}", "rank", rank, "host", r->host,
+    return json_pack("{s:i, s:s, s:i, s:s, s:i, s:b, s:o, s:o, s:o}", "rank", rank, "host", r->host,
                      "slot", r->node_rank, "cores", r->cores, "threads", r->threads,
-                     "bound_by_user", r->bound_by_user, "device", r->device_name, "description",
-                     device_json(&r->device), "note", r->note);
+                     "bound_by_user", r->bound_by_user, "device", mmul_json_text(r->device_name),
+                     "description", device_json(&r->device), "note", mmul_json_text(r->note));
 }
 
 static json_t *node_json(const struct mmul_node_info *n) {
@@ -167,7 +168,7 @@ static json_t *entry_json(const struct mmul_cluster *cluster, const struct mmul_
     json_t *value = device_json(&d->info);
     json_object_set_new(value, "host", json_string(cluster->nodes[d->node].host));
     json_object_set_new(value, "used_by", d->used_by >= 0 ? json_integer(d->used_by) : json_null());
-    json_object_set_new(value, "reason", json_string(d->used_by >= 0 ? "" : d->info.reason));
+    json_object_set_new(value, "reason", mmul_json_text(d->used_by >= 0 ? "" : d->info.reason));
     return value;
 }
 

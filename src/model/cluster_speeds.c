@@ -172,8 +172,8 @@ static json_t *positive_json(double value) {
 static json_t *rank_json(const struct mmul_cluster *cluster, int rank) {
     const struct mmul_rank_info *r = &cluster->ranks[rank];
     const struct mmul_speed *s = &r->speed;
-    return json_pack("{s:i, s:s, s:s, s:o, s:i, s:I, s:o, s:o, s:o, s:f, s:s}", "rank", rank,
-                     "host", r->host, "device", r->device_name, "device_name",
+    return json_pack("{s:i, s:s, s:o, s:o, s:i, s:I, s:o, s:o, s:o, s:f, s:s}", "rank", rank,
+                     "host", r->host, "device", mmul_json_text(r->device_name), "device_name",
                      mmul_json_text(r->device.name), "threads", r->threads, "memory_bytes",
                      (json_int_t)r->device.memory_bytes, "gemm", rates_json(s),
                      "upload_bytes_per_second", positive_json(s->upload_bytes_per_second),

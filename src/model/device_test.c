@@ -88,8 +88,8 @@ static json_t *test_json(const struct mmul_cluster *cluster, const struct mmul_d
                                             "flops_per_second", t->flops[i], "unstable",
                                             (t->unstable & 1U << i) != 0));
     return json_pack(
-        "{s:i, s:s, s:s, s:o, s:o, s:o, s:o, s:s, s:b, s:o, s:o, s:o, s:o, s:b, s:s}", "rank",
-        t->rank, "host", host_of(cluster, t), "device", t->device, "name",
+        "{s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:b, s:o, s:o, s:o, s:o, s:b, s:s}", "rank",
+        t->rank, "host", host_of(cluster, t), "device", mmul_json_text(t->device), "name",
         mmul_json_text(t->info.name), "vendor", mmul_json_text(t->info.vendor), "platform",
         mmul_json_text(t->info.platform), "driver", mmul_json_text(t->info.driver), "pci",
         t->info.pci, "passed", t->passed, "failure", mmul_json_text(t->failure), "gemm", rates,

@@ -208,20 +208,21 @@ static void add_phases(json_t *value, const struct mmul_report_rank *r) {
 
 static json_t *rank_json(const struct mmul_report *report, int i) {
     const struct mmul_report_rank *r = &report->ranks[i];
-    json_t *value =
-        json_pack("{s:i, s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:I, s:f, s:f}", "rank", i, "host",
-                  r->host, "device", r->device, "device_name", r->device_name, "cores", r->cores,
-                  "threads", r->threads, "begin", (json_int_t)r->begin, "end", (json_int_t)r->end,
-                  "claimed", (json_int_t)r->claimed_units, "claims", (json_int_t)r->claims, "share",
-                  r->share, "warm_up_seconds", r->warm_up_seconds);
+    json_t *value = json_pack(
+        "{s:i, s:s, s:o, s:o, s:s, s:i, s:I, s:I, s:I, s:I, s:f, s:f}", "rank", i, "host", r->host,
+        "device", mmul_json_text(r->device), "device_name", mmul_json_text(r->device_name), "cores",
+        r->cores, "threads", r->threads, "begin", (json_int_t)r->begin, "end", (json_int_t)r->end,
+        "claimed", (json_int_t)r->claimed_units, "claims", (json_int_t)r->claims, "share", r->share,
+        "warm_up_seconds", r->warm_up_seconds);
     add_phases(value, r);
     json_t *more = json_pack(
-        "{s:f, s:f, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s}", "flops", r->flops,
+        "{s:f, s:f, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "flops", r->flops,
         "calibrated_flops_per_second", r->speed_flops, "speed_unstable", r->speed_unstable,
         "products", (json_int_t)r->products, "fallback_products", (json_int_t)r->fallback_products,
         "device_replacements", (json_int_t)r->device_replacements, "lines_checked",
         (json_int_t)r->lines_checked, "lines_wrong", (json_int_t)r->lines_wrong, "lines_recomputed",
-        (json_int_t)r->lines_recomputed, "note", r->note, "why", r->why);
+        (json_int_t)r->lines_recomputed, "note", mmul_json_text(r->note), "why",
+        mmul_json_text(r->why));
     json_object_update(value, more);
     json_decref(more);
     return value;
@@ -278,7 +279,7 @@ enum mmul_status mmul_report_json(const struct mmul_report *report, char **text,
     if (report->ranks != NULL)
         add_phases(root, &report->ranks[report->last_rank]);
     json_t *more = json_pack(
-        "{s:f, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:i, s:o, s:o, s:s}", "startup_seconds",
+        "{s:f, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:i, s:o, s:o, s:o}", "startup_seconds",
         startup_seconds(&report->startup), "startup", startup_json(&report->startup), "faster",
         report->faster, "mapped_bytes", (json_int_t)report->mapped_bytes, "segment_bytes",
         (json_int_t)report->segment_bytes, "bytes_read", (json_int_t)report->bytes_read,
@@ -286,7 +287,7 @@ enum mmul_status mmul_report_json(const struct mmul_report *report, char **text,
         (json_int_t)report->network_bytes, "fallback_products",
         (json_int_t)report->fallback_products, "check", check_json(report), "nodes",
         report->node_count, "ranks", ranks, "warnings", lines_json(report), "unused_devices",
-        mmul_text_get(&report->unused));
+        mmul_json_text(mmul_text_get(&report->unused)));
     json_object_update(root, more);
     json_decref(more);
     enum mmul_status status = mmul_json_format(root, text, err);

@@ -6,7 +6,7 @@
 
 static json_t *rank_json(const struct mmul_plan *plan, int rank) {
     const struct mmul_plan_rank *r = &mmul_plan_ranks(plan)[rank];
-    return json_pack("{s:i, s:o, s:o, s:I, s:I, s:f, s:I, s:[I,I,I], s:I, s:I, s:f, s:f, s:s}",
+    return json_pack("{s:i, s:o, s:o, s:I, s:I, s:f, s:I, s:[I,I,I], s:I, s:I, s:f, s:f, s:o}",
                      "rank", rank, "host", mmul_json_text(mmul_plan_nodes(plan)[r->node].host),
                      "device", mmul_json_text(r->device), "begin", (json_int_t)r->begin, "end",
                      (json_int_t)r->end, "weight", r->weight, "panels",
@@ -14,7 +14,7 @@ static json_t *rank_json(const struct mmul_plan *plan, int rank) {
                      (json_int_t)r->tile.n, (json_int_t)r->tile.k, "host_bytes",
                      (json_int_t)r->host_bytes, "device_bytes", (json_int_t)r->tile.device_bytes,
                      "predicted_compute_seconds", r->compute_seconds, "predicted_finish_seconds",
-                     r->finish_seconds, "note", r->why);
+                     r->finish_seconds, "note", mmul_json_text(r->why));
 }
 
 static json_t *maps_json(unsigned maps) {

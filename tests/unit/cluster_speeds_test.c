@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
-// Speeds of a cluster: what a run corrects, and what is said of where they are from.
+// Speeds of a cluster: what a run corrects, and what is said of where they are from. The cluster as
+// JSON.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -59,11 +61,29 @@ static void unstable_sizes_are_said_and_transfers_are_not(void **state) {
     mmul_cluster_destroy(cluster);
 }
 
+// A text that was cut to its place may end within a character.
+static void a_rank_is_not_lost_with_a_text_that_is_no_utf8(void **state) {
+    (void)state;
+    struct mmul_cluster *cluster = create();
+    struct mmul_error err;
+    char *text = NULL;
+    strcpy(cluster->ranks[0].device.name, "card \xC3");
+    strcpy(cluster->ranks[1].note, "shares \xE2\x82");
+    assert_int_equal(mmul_cluster_json(cluster, &text, &err), MMUL_OK);
+    assert_non_null(strstr(text, "\"rank\": 0"));
+    assert_non_null(strstr(text, "\"name\": \"card ?\""));
+    assert_non_null(strstr(text, "\"rank\": 1"));
+    assert_non_null(strstr(text, "\"note\": \"shares ??\""));
+    mmul_free(text);
+    mmul_cluster_destroy(cluster);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_faster_run_raises_all_rates_of_its_rank),
         cmocka_unit_test(a_slower_run_or_no_measurement_changes_nothing),
         cmocka_unit_test(unstable_sizes_are_said_and_transfers_are_not),
+        cmocka_unit_test(a_rank_is_not_lost_with_a_text_that_is_no_utf8),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
