@@ -16,6 +16,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "model/rates.h"
 
 enum { MOST_BYTES = 1 << 20 };
 
@@ -282,15 +283,6 @@ enum mmul_status mmul_profile_load(const char *path, struct mmul_profile *profil
 
 // ---------------------------------------------------------------------------------------- storing
 
-static json_t *rates_json(const struct mmul_speed *speed) {
-    json_t *rates = json_array();
-    for (int i = 0; i < speed->measured_points; i++)
-        json_array_append_new(rates, json_pack("{s:i, s:f, s:b}", "size", MMUL_SPEED_SMALLEST << i,
-                                               "flops_per_second", speed->flops[i], "unstable",
-                                               (speed->unstable & 1U << i) != 0));
-    return rates;
-}
-
 static json_t *device_json(const struct mmul_profile_device *d) {
     const struct mmul_profile_key *key = &d->key;
     return json_pack(
@@ -298,8 +290,10 @@ static json_t *device_json(const struct mmul_profile_device *d) {
         key->device, "name", mmul_json_text(key->name), "vendor", mmul_json_text(key->vendor),
         "driver", mmul_json_text(key->driver), "cores", key->cores, "threads", key->threads,
         "sharing", key->sharing, "version", d->version, "date", d->speed.date, "memory_bytes",
-        (json_int_t)d->memory_bytes, "gemm", rates_json(&d->speed), "upload_bytes_per_second",
-        d->speed.upload_bytes_per_second, "download_bytes_per_second",
+        (json_int_t)d->memory_bytes, "gemm",
+        mmul_rates_json(d->speed.flops, d->speed.measured_points, MMUL_SPEED_SMALLEST,
+                        d->speed.unstable),
+        "upload_bytes_per_second", d->speed.upload_bytes_per_second, "download_bytes_per_second",
         d->speed.download_bytes_per_second, "warm_up_seconds", d->speed.warm_up_seconds);
 }
 

@@ -3,10 +3,10 @@
 // left out: their rates are extrapolated.
 #include <string.h>
 
-#include "base/json.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "model/cluster.h"
+#include "model/rates.h"
 
 bool mmul_cluster_has_speeds(const struct mmul_cluster *cluster) {
     for (int rank = 0; rank < cluster->size; rank++)
@@ -155,30 +155,17 @@ void mmul_cluster_print_speeds(const struct mmul_cluster *cluster, FILE *stream)
 
 // ------------------------------------------------------------------------------------------- JSON
 
-static json_t *rates_json(const struct mmul_speed *speed) {
-    json_t *rates = json_array();
-    for (int i = 0; i < speed->measured_points; i++)
-        json_array_append_new(rates, json_pack("{s:i, s:f, s:b}", "size", MMUL_SPEED_SMALLEST << i,
-                                               "flops_per_second", speed->flops[i], "unstable",
-                                               (speed->unstable & 1U << i) != 0));
-    return rates;
-}
-
-// What is not known, or needs no transfer, is null.
-static json_t *positive_json(double value) {
-    return value > 0 ? json_real(value) : json_null();
-}
-
 static json_t *rank_json(const struct mmul_cluster *cluster, int rank) {
     const struct mmul_rank_info *r = &cluster->ranks[rank];
     const struct mmul_speed *s = &r->speed;
-    return json_pack("{s:i, s:s, s:o, s:o, s:i, s:I, s:o, s:o, s:o, s:f, s:s}", "rank", rank,
-                     "host", r->host, "device", mmul_json_text(r->device_name), "device_name",
-                     mmul_json_text(r->device.name), "threads", r->threads, "memory_bytes",
-                     (json_int_t)r->device.memory_bytes, "gemm", rates_json(s),
-                     "upload_bytes_per_second", positive_json(s->upload_bytes_per_second),
-                     "download_bytes_per_second", positive_json(s->download_bytes_per_second),
-                     "warm_up_seconds", s->warm_up_seconds, "measured_at", s->date);
+    return json_pack(
+        "{s:i, s:s, s:o, s:o, s:i, s:I, s:o, s:o, s:o, s:f, s:s}", "rank", rank, "host", r->host,
+        "device", mmul_json_text(r->device_name), "device_name", mmul_json_text(r->device.name),
+        "threads", r->threads, "memory_bytes", (json_int_t)r->device.memory_bytes, "gemm",
+        mmul_rates_json(s->flops, s->measured_points, MMUL_SPEED_SMALLEST, s->unstable),
+        "upload_bytes_per_second", mmul_rate_json(s->upload_bytes_per_second),
+        "download_bytes_per_second", mmul_rate_json(s->download_bytes_per_second),
+        "warm_up_seconds", s->warm_up_seconds, "measured_at", s->date);
 }
 
 static json_t *link_json(const struct mmul_link *link) {

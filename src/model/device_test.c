@@ -2,8 +2,8 @@
 // Tests of devices for people and for programs. Only turns results into text.
 #include "model/device_test.h"
 
-#include "base/json.h"
 #include "base/text.h"
+#include "model/rates.h"
 
 static const char *host_of(const struct mmul_cluster *cluster,
                            const struct mmul_device_test *test) {
@@ -74,27 +74,16 @@ void mmul_device_tests_print(const struct mmul_cluster *cluster,
 
 // ------------------------------------------------------------------------------------------- JSON
 
-// What is not known, or needs no transfer, is null.
-static json_t *positive_json(double value) {
-    return value > 0 ? json_real(value) : json_null();
-}
-
 static json_t *test_json(const struct mmul_cluster *cluster, const struct mmul_device_test *t) {
-    json_t *rates = json_array();
-    for (int i = 0; i < MMUL_TESTED_SIZES; i++)
-        if (t->flops[i] > 0)
-            json_array_append_new(rates,
-                                  json_pack("{s:i, s:f, s:b}", "size", MMUL_TESTED_SMALLEST << i,
-                                            "flops_per_second", t->flops[i], "unstable",
-                                            (t->unstable & 1U << i) != 0));
     return json_pack(
         "{s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:b, s:o, s:o, s:o, s:o, s:b, s:s}", "rank",
         t->rank, "host", host_of(cluster, t), "device", mmul_json_text(t->device), "name",
         mmul_json_text(t->info.name), "vendor", mmul_json_text(t->info.vendor), "platform",
         mmul_json_text(t->info.platform), "driver", mmul_json_text(t->info.driver), "pci",
-        t->info.pci, "passed", t->passed, "failure", mmul_json_text(t->failure), "gemm", rates,
-        "upload_bytes_per_second", positive_json(t->upload_bytes_per_second),
-        "download_bytes_per_second", positive_json(t->download_bytes_per_second),
+        t->info.pci, "passed", t->passed, "failure", mmul_json_text(t->failure), "gemm",
+        mmul_rates_json(t->flops, MMUL_TESTED_SIZES, MMUL_TESTED_SMALLEST, t->unstable),
+        "upload_bytes_per_second", mmul_rate_json(t->upload_bytes_per_second),
+        "download_bytes_per_second", mmul_rate_json(t->download_bytes_per_second),
         "transfers_unstable", (t->unstable & MMUL_UNSTABLE_TRANSFERS) != 0, "tested_at", t->date);
 }
 
