@@ -140,7 +140,7 @@ static void print_networks(const struct mmul_visit *visit, FILE *stream) {
             continue;
         mmul_text_add(&seen, "%s", mark);
         for (int i = l; i < visit->link_count; i++) {
-            const struct mmul_link *link = &visit->links[i];
+            const struct mmul_connection *link = &visit->links[i];
             bool is_here = strcmp(mmul_address_network(&link->target, other), network) == 0;
             tested += is_here && link->tested;
             good += is_here && link->tested && link->errnum == 0 && link->received;
@@ -158,7 +158,7 @@ static void print_connections(const struct mmul_visit *visit, FILE *stream) {
     struct mmul_text text = {0};
     mmul_text_add(&text, "\nfrom\tto\taddress\tinterface\tconnect ms\trate\n");
     for (int l = 0; l < visit->link_count; l++) {
-        const struct mmul_link *link = &visit->links[l];
+        const struct mmul_connection *link = &visit->links[l];
         char bytes[32];
         bool good = link->tested && link->errnum == 0 && link->received;
         mmul_text_add(&text, "%s\t%s\t%s\t%s\t", visit->machines[link->from].name,
@@ -214,7 +214,7 @@ static json_t *machine_json(const struct mmul_machine *machine) {
     return value;
 }
 
-static json_t *link_json(const struct mmul_visit *visit, const struct mmul_link *link) {
+static json_t *link_json(const struct mmul_visit *visit, const struct mmul_connection *link) {
     char network[24];
     bool is_open = link->errnum == 0 && link->received;
     json_t *value = json_object();

@@ -16,7 +16,7 @@
 // is, and a moment's measurement says little about it.
 static const double SLOWER = 4, FAST_BYTES_PER_SECOND = 1e9;
 
-static bool is_good(const struct mmul_link *link) {
+static bool is_good(const struct mmul_connection *link) {
     return link->tested && link->errnum == 0 && link->received;
 }
 
@@ -26,7 +26,7 @@ double mmul_judge_network_rate(const struct mmul_visit *visit, const char *netwo
     double *rates = calloc((size_t)visit->link_count + 1, sizeof *rates), rate = 0.0;
     int count = 0;
     for (int l = 0; rates != NULL && l < visit->link_count; l++) {
-        const struct mmul_link *link = &visit->links[l];
+        const struct mmul_connection *link = &visit->links[l];
         char text[24];
         bool counts = is_good(link) && link->is_common && link->bytes_per_second > 0.0;
         if (counts && strcmp(mmul_address_network(&link->target, text), network) == 0)
@@ -68,7 +68,7 @@ static void judge_slow(struct mmul_judgement *judgement) {
     if (!mmul_judge_best_network(visit, best, &best_rate))
         return;
     for (int l = 0; l < visit->link_count; l++) {
-        const struct mmul_link *link = &visit->links[l];
+        const struct mmul_connection *link = &visit->links[l];
         double rate = mmul_judge_network_rate(visit, mmul_address_network(&link->target, network));
         if (rate <= 0.0 || rate * SLOWER >= best_rate || rate >= FAST_BYTES_PER_SECOND ||
             is_repeated(visit, l, network))
@@ -134,18 +134,18 @@ static void judge_shared_addresses(struct mmul_judgement *judgement) {
 // What is known of two machines' links.
 struct pair {
     const struct mmul_machine *a, *b;
-    const struct mmul_link *worst; // the failure that tells most; NULL: none
-    const struct mmul_link *good;  // NULL: none
+    const struct mmul_connection *worst; // the failure that tells most; NULL: none
+    const struct mmul_connection *good;  // NULL: none
     int tested, failed;
     struct mmul_text text; // "node1 to 10.0.0.2: no answer within 3 s; ..."
 };
 
 // Its own machine says what is wrong: better than silence.
-static bool tells_more(const struct mmul_link *link, const struct mmul_link *than) {
+static bool tells_more(const struct mmul_connection *link, const struct mmul_connection *than) {
     return than == NULL || (than->errnum == ETIMEDOUT && link->errnum != ETIMEDOUT);
 }
 
-static const char *describe(const struct mmul_link *link) {
+static const char *describe(const struct mmul_connection *link) {
     switch (link->errnum) {
     case 0:
         return "something else than this program answered";
@@ -162,7 +162,7 @@ static const char *describe(const struct mmul_link *link) {
     }
 }
 
-static void look_at(const struct mmul_visit *visit, const struct mmul_link *link,
+static void look_at(const struct mmul_visit *visit, const struct mmul_connection *link,
                     struct pair *pair) {
     if (!link->tested)
         return;
@@ -179,14 +179,14 @@ static void look_at(const struct mmul_visit *visit, const struct mmul_link *link
 }
 
 // The address from which the link would come: of the same network, else the first one.
-static const char *source_of(const struct mmul_visit *visit, const struct mmul_link *link,
+static const char *source_of(const struct mmul_visit *visit, const struct mmul_connection *link,
                              struct mmul_address *source) {
     if (mmul_facts_find_network(visit->machines[link->from].facts, &link->target, source))
         return source->text;
     return visit->machines[link->from].name;
 }
 
-static void fix_link(struct mmul_judgement *judgement, const struct mmul_link *link) {
+static void fix_link(struct mmul_judgement *judgement, const struct mmul_connection *link) {
     const struct mmul_visit *visit = judgement->visit;
     const struct mmul_machine *from = &visit->machines[link->from],
                               *to = &visit->machines[link->to];
@@ -218,7 +218,7 @@ static void judge_pair(struct mmul_judgement *judgement, int a, int b) {
     struct pair pair = {.a = &visit->machines[a], .b = &visit->machines[b]};
     char network[24];
     for (int l = 0; l < visit->link_count; l++) {
-        const struct mmul_link *link = &visit->links[l];
+        const struct mmul_connection *link = &visit->links[l];
         if ((link->from == a && link->to == b) || (link->from == b && link->to == a))
             look_at(visit, link, &pair);
     }
@@ -248,7 +248,7 @@ static void judge_unconnected(struct mmul_judgement *judgement, int a, int b) {
     if (one->facts == NULL || other->facts == NULL)
         return;
     for (int l = 0; l < visit->link_count; l++) {
-        const struct mmul_link *link = &visit->links[l];
+        const struct mmul_connection *link = &visit->links[l];
         if ((link->from == a && link->to == b) || (link->from == b && link->to == a))
             return;
     }

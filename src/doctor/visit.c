@@ -150,7 +150,7 @@ static void ask_facts(struct course *course) {
 // Links from one machine to the addresses of another: those in a network of both, else all. An
 // address that both have (a bridge for containers) leads nowhere. With `links` NULL only counted.
 static int list_pair(const struct mmul_visit_order *order, const struct mmul_machine *machines,
-                     int from, int to, struct mmul_link *links) {
+                     int from, int to, struct mmul_connection *links) {
     int counts[2] = {0, 0}; // not common, common
     for (int common = 1; common >= 0 && counts[1] == 0; common--) {
         struct mmul_address target, own;
@@ -163,7 +163,7 @@ static int list_pair(const struct mmul_visit_order *order, const struct mmul_mac
                 mmul_facts_find_network(machines[from].facts, &target, &own) != (common == 1))
                 continue;
             if (links != NULL)
-                links[counts[common]] = (struct mmul_link){
+                links[counts[common]] = (struct mmul_connection){
                     .from = from, .to = to, .target = target, .is_common = common == 1};
             counts[common]++;
         }
@@ -195,7 +195,7 @@ static enum mmul_status list_links(struct course *course, struct mmul_error *err
 
 // A link under way.
 struct trial {
-    struct mmul_link *link; // NULL: none
+    struct mmul_connection *link; // NULL: none
     char token[MMUL_TOKEN_LENGTH + 1];
     double deadline;
     bool connecting, connected, received; // the connector was asked, has answered; the listener has
@@ -206,9 +206,9 @@ static double connect_seconds(const struct course *course) {
     return limit < CONNECT_SECONDS ? limit : CONNECT_SECONDS;
 }
 
-static struct mmul_link *next_link(const struct course *course, struct trial *const *busy) {
+static struct mmul_connection *next_link(const struct course *course, struct trial *const *busy) {
     for (int l = 0; l < course->visit->link_count; l++) {
-        struct mmul_link *link = &course->visit->links[l];
+        struct mmul_connection *link = &course->visit->links[l];
         if (!link->tested && course->open[link->from] != NULL && course->open[link->to] != NULL &&
             busy[link->from] == NULL && busy[link->to] == NULL)
             return link;
@@ -216,7 +216,7 @@ static struct mmul_link *next_link(const struct course *course, struct trial *co
     return NULL;
 }
 
-static void begin_trial(struct course *course, struct mmul_link *link, struct trial *trial) {
+static void begin_trial(struct course *course, struct mmul_connection *link, struct trial *trial) {
     *trial = (struct trial){.link = link, .deadline = mmul_clock_now() + LINK_SECONDS};
     snprintf(trial->token, sizeof trial->token, "%016llx", (unsigned long long)mmul_random_seed());
     link->tested = true;
@@ -227,7 +227,7 @@ static void begin_trial(struct course *course, struct mmul_link *link, struct tr
 
 static void take_answer(struct course *course, struct trial *trial, int machine,
                         const json_t *answer) {
-    struct mmul_link *link = trial->link;
+    struct mmul_connection *link = trial->link;
     if (strcmp(mmul_facts_text(answer, "token"), trial->token) != 0)
         return; // of an earlier trial, which was given up
     if (machine == link->from) {
@@ -290,7 +290,7 @@ static enum mmul_status test_links(struct course *course, struct mmul_error *err
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(busy, count, "a list of connections", err);
     for (bool is_done = status != MMUL_OK; !is_done;) {
-        struct mmul_link *link;
+        struct mmul_connection *link;
         while ((link = next_link(course, busy)) != NULL) {
             busy[link->from] = busy[link->to] = &trials[link->to];
             begin_trial(course, link, &trials[link->to]);

@@ -28,8 +28,8 @@ struct mmul_machine {
     double clock_difference_seconds; // its clock less the first machine's, to a tenth
 };
 
-// One machine to an address of another.
-struct mmul_link {
+// One machine to an address of another; what the network between two nodes does is struct mmul_link.
+struct mmul_connection {
     int from, to;               // machines
     struct mmul_address target; // of `to`
     bool is_common;             // `from` is in the network of that address
@@ -45,7 +45,7 @@ struct mmul_visit {
     struct mmul_agent agent;
     struct mmul_machine *machines; // the first one is this one; owned
     int machine_count;
-    struct mmul_link *links; // owned
+    struct mmul_connection *links; // owned
     int link_count;
 };
 

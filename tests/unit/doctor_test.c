@@ -317,7 +317,7 @@ static void test_unreached(void **state) {
 // Two machines of two networks; links from one to the other and back over each.
 struct two {
     struct mmul_machine machines[2];
-    struct mmul_link links[4];
+    struct mmul_connection links[4];
     struct mmul_visit visit;
     struct mmul_settings settings;
     struct mmul_judgement judgement;
@@ -331,19 +331,19 @@ static void two_init(struct two *two, const char *firewall) {
         json_object_set_new(facts, "firewall", json_string(firewall));
         for (int n = 0; n < 2; n++) {
             char text[16], interface[16];
-            struct mmul_link *link = &two->links[2 * n + m]; // to this machine
+            struct mmul_connection *link = &two->links[2 * n + m]; // to this machine
             snprintf(text, sizeof text, "10.%d.0.%d", n, m + 1);
             snprintf(interface, sizeof interface, "eth%d", n);
             json_array_append_new(
                 json_object_get(facts, "addresses"),
                 json_pack("{s:s,s:s,s:i}", "interface", interface, "address", text, "prefix", 24));
-            *link = (struct mmul_link){.from = 1 - m,
-                                       .to = m,
-                                       .is_common = true,
-                                       .tested = true,
-                                       .received = true,
-                                       .connect_seconds = 1e-4,
-                                       .bytes_per_second = 1e9};
+            *link = (struct mmul_connection){.from = 1 - m,
+                                             .to = m,
+                                             .is_common = true,
+                                             .tested = true,
+                                             .received = true,
+                                             .connect_seconds = 1e-4,
+                                             .bytes_per_second = 1e9};
             assert_true(mmul_address_parse(text, 24, &link->target));
             strcpy(link->target.interface, interface);
         }
@@ -369,7 +369,7 @@ static void expect_network(struct two *two, const char *what, const char *fix) {
     json_decref(two->machines[1].facts);
 }
 
-static void close_link(struct mmul_link *link, int errnum, double connect_seconds) {
+static void close_link(struct mmul_connection *link, int errnum, double connect_seconds) {
     link->errnum = errnum;
     link->received = false;
     link->connect_seconds = connect_seconds;
