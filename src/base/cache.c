@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Names below the user's cache folder. Knows nothing of what is kept there.
+// Names below the user's cache folder, and the temporary one. Knows nothing of what is kept there.
 #include "base/cache.h"
 
 #include <errno.h>
@@ -31,6 +31,11 @@ enum mmul_status mmul_cache_path(const char *name, const char *what, char path[s
     for (char *c = path + length - strlen(name); *c != '\0'; c++)
         *c = *c == '/' ? '_' : *c;
     return MMUL_OK;
+}
+
+const char *mmul_temporary_folder(void) {
+    const char *given = getenv("TMPDIR");
+    return given != NULL && *given != '\0' ? given : "/tmp";
 }
 
 static bool is_folder(const char *path) {

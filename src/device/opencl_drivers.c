@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cache.h"
 #include "base/status.h"
 #include "base/text.h"
 
@@ -120,9 +121,8 @@ static bool write_icd_file(const char *folder, int number, const char *library) 
 
 enum mmul_status mmul_drivers_store(const struct mmul_driver *drivers, int count,
                                     char folder[static 256], struct mmul_error *err) {
-    const char *base = get_setting("TMPDIR");
     char path[256];
-    int length = snprintf(path, sizeof path, "%s/mpimatmul-icd.XXXXXX", base ? base : "/tmp");
+    int length = snprintf(path, sizeof path, "%s/mpimatmul-icd.XXXXXX", mmul_temporary_folder());
     if (length >= (int)sizeof path || mkdtemp(path) == NULL) {
         return mmul_fail_errno(err, MMUL_ERR_SYSTEM,
                                length < (int)sizeof path ? errno : ENAMETOOLONG,

@@ -5,6 +5,7 @@
 // every driver is tried alone in a child of its own, all at the same time; the bad ones are named in
 // warnings, the others listed again, and this process's loader is made to take just those.
 // Does not open anything: devices are opened later, by name.
+#include "base/cache.h"
 #include "base/child.h"
 #include "base/clock.h"
 #include "base/memory.h"
@@ -52,10 +53,9 @@ static void list_devices(const void *argument, void *result) {
 }
 
 static enum mmul_status start_look(const char *folder, struct look *look, struct mmul_error *err) {
-    const char *base = getenv("TMPDIR");
     look->folder = folder;
     int length = snprintf(look->cache, sizeof look->cache, "%s/mpimatmul-probe.XXXXXX",
-                          base != NULL && base[0] == '/' ? base : "/tmp");
+                          mmul_temporary_folder());
     if (length >= (int)sizeof look->cache || mkdtemp(look->cache) == NULL)
         look->cache[0] = '\0';
     enum mmul_status status =

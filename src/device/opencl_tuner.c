@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cache.h"
 #include "base/child.h"
 #include "base/clock.h"
 #include "base/integer.h"
@@ -130,11 +131,9 @@ static void collect(const struct mmul_tune_options *options, const char *folder,
 
 static enum mmul_status run_tuners(const struct mmul_tune_options *options,
                                    struct mmul_tuning *tuning, struct mmul_error *err) {
-    const char *temporary = getenv("TMPDIR");
     char folder[256];
     int missing = 0;
-    snprintf(folder, sizeof folder, "%s/mpimatmul-tune.XXXXXX",
-             temporary != NULL && temporary[0] == '/' ? temporary : "/tmp");
+    snprintf(folder, sizeof folder, "%s/mpimatmul-tune.XXXXXX", mmul_temporary_folder());
     if (mkdtemp(folder) == NULL)
         return mmul_fail_errno(err, MMUL_ERR_CREATE, errno, "cannot create folder '%s'", folder);
     enum mmul_status status = MMUL_OK;

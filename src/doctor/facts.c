@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/cache.h"
 #include "base/child.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -31,8 +32,7 @@ static int64_t room_in(const char *folder) {
 }
 
 static void add_room(const char *folder, json_t *facts) {
-    const char *chosen = getenv("TMPDIR");
-    const char *temporary = chosen != NULL && chosen[0] != '\0' ? chosen : "/tmp";
+    const char *temporary = mmul_temporary_folder();
     json_object_set_new(facts, "shared_memory_available_bytes", json_integer(room_in("/dev/shm")));
     json_object_set_new(facts, "temporary", mmul_json_text(temporary));
     json_object_set_new(facts, "temporary_available_bytes", json_integer(room_in(temporary)));

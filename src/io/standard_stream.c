@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cache.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/text.h"
@@ -24,15 +25,10 @@ bool mmul_path_is_stdout(const char *path) {
     return strcmp(path, "-") == 0 || strcmp(path, "/dev/stdout") == 0;
 }
 
-static const char *temporary_folder(void) {
-    const char *given = getenv("TMPDIR");
-    return given != NULL && *given != '\0' ? given : "/tmp";
-}
-
 enum mmul_status mmul_nameless_file(int *fd, struct mmul_error *err) {
     struct mmul_text path = {0};
     enum mmul_status status = MMUL_OK;
-    mmul_text_add(&path, "%s/mpimatmul.XXXXXX", temporary_folder());
+    mmul_text_add(&path, "%s/mpimatmul.XXXXXX", mmul_temporary_folder());
     if (path.failed)
         return mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate a file name");
     int opened = mkostemp(path.data, O_CLOEXEC);
@@ -40,7 +36,7 @@ enum mmul_status mmul_nameless_file(int *fd, struct mmul_error *err) {
         *fd = opened;
     else
         status = mmul_fail_errno(err, MMUL_ERR_IO, errno, "cannot create a temporary file in '%s'",
-                                 temporary_folder());
+                                 mmul_temporary_folder());
     mmul_text_fini(&path);
     return status;
 }
@@ -88,7 +84,7 @@ static enum mmul_status copy_stdin(int fd, struct mmul_error *err) {
                                  "cannot read standard input");
     if (copying.write_errno != 0) {
         status = mmul_fail_errno(err, MMUL_ERR_IO, copying.write_errno,
-                                 "cannot keep standard input in '%s'", temporary_folder());
+                                 "cannot keep standard input in '%s'", mmul_temporary_folder());
         mmul_hint(err, "TMPDIR names another folder for it");
     }
     return status;
