@@ -106,7 +106,7 @@ static void add_devices(const struct mmul_machine *machine, struct mmul_text *te
     json_t *entry;
     json_array_foreach(devices, at, entry) {
         const char *reason = mmul_facts_text(entry, "reason");
-        mmul_text_add(text, "%s\t%s\t%.40s\t%.20s\t%s\n", machine->name,
+        mmul_text_add(text, "%s\t%s\t%.32s\t%.20s\t%s\n", machine->name,
                       mmul_facts_text(entry, "id"), mmul_facts_text(entry, "name"),
                       mmul_facts_text(entry, "driver"), reason[0] ? reason : "yes");
     }
