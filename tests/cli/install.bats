@@ -97,6 +97,7 @@ complete_in_bash() {
 @test "bash completes commands, options and values" {
     [ "$(complete_in_bash mpimatmul '')" = "$(sorted "${commands[@]}" --help --version)" ]
     [ "$(complete_in_bash mpimatmul d)" = "$(printf '%s\n' "${commands[@]}" | grep '^d' | sort | xargs)" ]
+    [ "$(complete_in_bash mpimatmul help '')" = "$(sorted "${commands[@]}")" ]
     for command in "${commands[@]}"; do
         [ "$(complete_in_bash mpimatmul "$command" -)" = "$(options_of "$command")" ]
     done
