@@ -161,6 +161,11 @@ static enum mmul_status fail_space(const struct mmul_output *output, int64_t byt
                                    struct mmul_error *err) {
     struct statvfs space;
     char needed[32], free_text[32] = "an unknown number of bytes";
+    // Free space explains no other refusal, such as a limit on the size of files.
+    if (errnum != ENOSPC)
+        return mmul_fail_errno(err, MMUL_ERR_IO, errnum,
+                               "cannot write '%s': %lld bytes (%s) needed", output->name,
+                               (long long)bytes, mmul_bytes_format(bytes, needed));
     if (fstatvfs(output->fd, &space) == 0)
         mmul_bytes_format((int64_t)(space.f_bavail * space.f_frsize), free_text);
     return mmul_fail_errno(err, MMUL_ERR_IO, errnum,

@@ -71,3 +71,10 @@ space (ulimit -v) is 371.1 MiB
     TMPDIR=/nonexistent program mul A.bin A.bin -o C.bin --device cpu --quiet
     expect_quiet_success
 }
+
+@test "a result above the limit on the size of files: free space is not spoken of" {
+    "$MPIMATMUL" gen A.bin --dims 500x500 --kind integer --seed 1
+    limited -f 900 mul A.bin A.bin -o C.bin --device cpu --quiet
+    expect_failure 74 "cannot write 'C.bin': 1000020 bytes (976.6 KiB) needed: File too large"
+    expect_only_files A.bin
+}
