@@ -241,21 +241,15 @@ static enum mmul_status read_command_line(struct options *options, int argc, cha
     }
 }
 
-static void read_environment(const struct option_row *row, struct option_value *value) {
-    char name[64];
-    const char *text = getenv(mmul_option_environment(row, name));
-    if (text == NULL || text[0] == '\0')
-        return;
-    value->source = OPTION_FROM_ENVIRONMENT;
-    value->text = text;
-}
-
 // Where the value comes from, then what it is.
 static enum mmul_status settle(const struct option_row *row, struct option_value *value,
                                struct mmul_error *err) {
     char what[80];
-    if (value->source == OPTION_DEFAULT && (row->traits & OPTION_ENVIRONMENT))
-        read_environment(row, value);
+    if (value->source == OPTION_DEFAULT && (row->traits & OPTION_ENVIRONMENT)) {
+        const char *set = getenv(mmul_option_environment(row, what));
+        if (set != NULL && set[0] != '\0')
+            *value = (struct option_value){.source = OPTION_FROM_ENVIRONMENT, .text = set};
+    }
     if (value->source == OPTION_DEFAULT)
         value->text = row->initial;
     if (value->text == NULL)

@@ -124,20 +124,16 @@ static size_t cell_length(const char *text, bool is_last) {
     return strcspn(text, is_last ? "\n" : "\t\n");
 }
 
-static void measure(const char *tabbed, int columns, int widths[COLUMNS_MAX]) {
-    while (*tabbed != '\0') {
-        for (int c = 0; c < columns; c++) {
-            size_t length = cell_length(tabbed, c == columns - 1);
-            widths[c] = (int)length > widths[c] ? (int)length : widths[c];
-            tabbed += length + (tabbed[length] != '\0');
-        }
-    }
-}
-
 void mmul_print_table(const char *tabbed, const char *alignment, const char *gap, FILE *stream) {
     int widths[COLUMNS_MAX] = {0};
     int columns = (int)strlen(alignment);
-    measure(tabbed, columns, widths);
+    for (const char *at = tabbed; *at != '\0';) {
+        for (int c = 0; c < columns; c++) {
+            size_t length = cell_length(at, c == columns - 1);
+            widths[c] = (int)length > widths[c] ? (int)length : widths[c];
+            at += length + (at[length] != '\0');
+        }
+    }
     while (*tabbed != '\0') {
         for (int c = 0; c < columns; c++) {
             bool is_last = c == columns - 1;

@@ -139,12 +139,6 @@ void mmul_conversations_wait(struct mmul_conversation *const *conversations, int
     free(ready);
 }
 
-// Takes the first `length` bytes away.
-static void drop(struct mmul_text *text, size_t length) {
-    text->length -= length;
-    memmove(text->data, text->data + length, text->length + 1);
-}
-
 // Control characters, also those of two bytes, become question marks: another machine's texts reach
 // a terminal.
 static void mask(char *text) {
@@ -188,7 +182,8 @@ json_t *mmul_conversation_answer(struct mmul_conversation *conversation) {
             mask_strings(answer);
         else
             mmul_text_add(&conversation->grumble, "%.*s", (int)length, heard->data);
-        drop(heard, length);
+        heard->length -= length;
+        memmove(heard->data, heard->data + length, heard->length + 1);
         if (answer != NULL)
             return answer;
     }

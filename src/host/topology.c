@@ -62,20 +62,6 @@ char *mmul_cpuset_format(const struct mmul_cpuset *set, char text[static 64]) {
     return text;
 }
 
-// "0-3,8", as the kernel writes it.
-static struct mmul_cpuset parse_list(const char *text) {
-    struct mmul_cpuset set = {{0}};
-    while (*text >= '0' && *text <= '9') {
-        char *end = NULL;
-        long first = strtol(text, &end, 10);
-        long last = *end == '-' ? strtol(end + 1, &end, 10) : first;
-        for (long unit = first; unit <= last && unit < MMUL_CORES_MAX; unit++)
-            mmul_cpuset_add(&set, (int)unit);
-        text = *end == ',' ? end + 1 : end;
-    }
-    return set;
-}
-
 // --------------------------------------------------------------------------------- other processes
 
 // The text after "key:" in a file of /proc, white space skipped; false when it is not there.
@@ -104,10 +90,18 @@ static bool read_status(pid_t pid, const char *key, char *value, size_t capacity
 }
 
 static bool read_mask(pid_t pid, struct mmul_cpuset *set) {
-    char list[4096];
+    char list[4096]; // "0-3,8"
     if (!read_status(pid, "Cpus_allowed_list", list, sizeof list))
         return false;
-    *set = parse_list(list);
+    *set = (struct mmul_cpuset){{0}};
+    for (char *at = list; *at >= '0' && *at <= '9';) {
+        char *end = NULL;
+        long first = strtol(at, &end, 10);
+        long last = *end == '-' ? strtol(end + 1, &end, 10) : first;
+        for (long unit = first; unit <= last && unit < MMUL_CORES_MAX; unit++)
+            mmul_cpuset_add(set, (int)unit);
+        at = *end == ',' ? end + 1 : end;
+    }
     return true;
 }
 

@@ -19,25 +19,20 @@ static int64_t nanoseconds(struct timespec time) {
     return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
 }
 
-static bool map_a_page(int fd, bool writable) {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
-    void *mapped = mmap(NULL, page, protection, MAP_SHARED, fd, 0);
-    if (mapped == MAP_FAILED)
-        return false;
-    munmap(mapped, page);
-    return true;
-}
-
 // Opened anew: what is open for writing alone cannot be mapped.
 bool mmul_file_can_map(int fd, bool writable) {
     char path[32];
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     int again = open(path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC);
-    bool possible = again >= 0 && map_a_page(again, writable);
-    if (again >= 0)
-        close(again);
-    return possible;
+    if (again < 0)
+        return false;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
+    void *mapped = mmap(NULL, page, protection, MAP_SHARED, again, 0);
+    if (mapped != MAP_FAILED)
+        munmap(mapped, page);
+    close(again);
+    return mapped != MAP_FAILED;
 }
 
 // Mappings begin on a page, so the offset decides about a file, the pointer about memory.

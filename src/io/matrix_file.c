@@ -37,20 +37,16 @@ static enum mmul_status fail_open(int errnum, const char *path, struct mmul_erro
                            "cannot open '%s'", path);
 }
 
-static enum mmul_status open_path(const char *path, int *fd, struct mmul_error *err) {
-    if (mmul_path_is_stdin(path))
-        return mmul_stdin_open(fd, err);
-    // O_NONBLOCK: a FIFO must not make us wait for a writer. Regular files do not know it.
-    *fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    return *fd >= 0 ? MMUL_OK : fail_open(errno, path, err);
-}
-
 static enum mmul_status open_file(struct mmul_matrix *matrix, struct mmul_error *err) {
     struct stat found;
-    enum mmul_status status = open_path(matrix->name, &matrix->fd, err);
-    if (status != MMUL_OK)
-        return status;
-    if (fstat(matrix->fd, &found) != 0)
+    if (mmul_path_is_stdin(matrix->name)) {
+        if (mmul_stdin_open(&matrix->fd, err) != MMUL_OK)
+            return err->status;
+    } else {
+        // O_NONBLOCK: a FIFO must not make us wait for a writer. Regular files do not know it.
+        matrix->fd = open(matrix->name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    }
+    if (matrix->fd < 0 || fstat(matrix->fd, &found) != 0)
         return fail_open(errno, matrix->name, err);
     if (!S_ISREG(found.st_mode)) {
         const char *what = S_ISDIR(found.st_mode)    ? "a folder"

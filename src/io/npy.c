@@ -288,18 +288,15 @@ enum mmul_status mmul_npy_parse(const unsigned char *bytes, size_t header_bytes,
 
 // ---------------------------------------------------------------------------------------- writing
 
-static int format_sizes(struct mmul_shape shape, char *text, size_t capacity) {
-    if (shape.batch == 1 && shape.depth == 1)
-        return snprintf(text, capacity, "%lld, %lld", (long long)shape.rows, (long long)shape.cols);
-    return snprintf(text, capacity, "%lld, %lld, %lld, %lld", (long long)shape.batch,
-                    (long long)shape.depth, (long long)shape.rows, (long long)shape.cols);
-}
-
 size_t mmul_npy_format(struct mmul_shape shape, enum mmul_dtype dtype,
                        unsigned char bytes[static MMUL_NPY_WRITTEN_MAX]) {
     enum { PREFIX = 10, ALIGNMENT = 64 };
     char sizes[96], dict[MMUL_NPY_WRITTEN_MAX - PREFIX];
-    format_sizes(shape, sizes, sizeof sizes);
+    if (shape.batch == 1 && shape.depth == 1)
+        snprintf(sizes, sizeof sizes, "%lld, %lld", (long long)shape.rows, (long long)shape.cols);
+    else
+        snprintf(sizes, sizeof sizes, "%lld, %lld, %lld, %lld", (long long)shape.batch,
+                 (long long)shape.depth, (long long)shape.rows, (long long)shape.cols);
     int written =
         snprintf(dict, sizeof dict, "{'descr': '%s', 'fortran_order': False, 'shape': (%s), }",
                  dtype == MMUL_F16 ? "<f2" : "<f4", sizes);

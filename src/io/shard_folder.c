@@ -17,21 +17,17 @@
 #include "io/standard_stream.h"
 #include "io/transfer.h"
 
-static bool ends_with(const char *text, size_t length, const char *ending) {
-    size_t ending_length = strlen(ending);
-    return length >= ending_length &&
-           strncmp(text + length - ending_length, ending, ending_length) == 0;
-}
-
 // Length without "_shard_<digits>" at the end.
 static size_t without_shard(const char *text, size_t length) {
     static const char mark[] = "_shard_";
+    const size_t mark_length = sizeof mark - 1;
     size_t digits = length;
     while (digits > 0 && text[digits - 1] >= '0' && text[digits - 1] <= '9')
         digits--;
-    if (digits == length || !ends_with(text, digits, mark))
+    if (digits == length || digits < mark_length ||
+        memcmp(text + digits - mark_length, mark, mark_length) != 0)
         return length;
-    return digits - strlen(mark);
+    return digits - mark_length;
 }
 
 char *mmul_base_name(const char *path, char name[static 256]) {

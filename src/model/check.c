@@ -113,20 +113,13 @@ static int column_exponent(double squares, double largest) {
     return exponent < EXPONENT_LIMIT ? exponent : EXPONENT_LIMIT;
 }
 
-static double largest_square(const struct mmul_check *check) {
-    double largest = 0;
-    for (int64_t j = 0; j < check->n; j++) {
-        double squares = check->column_squares[j];
-        if (isfinite(squares) && squares > largest)
-            largest = squares;
-    }
-    return largest;
-}
-
 // x from column_squares. Columns of even weight show small and large ones alike; with beta the
 // size of C's columns is not that of B's, so they are left as they are.
 static void draw_x(struct mmul_check *check, bool even_weight) {
-    double largest = largest_square(check);
+    double largest = 0;
+    for (int64_t j = 0; j < check->n; j++)
+        if (isfinite(check->column_squares[j]))
+            largest = fmax(largest, check->column_squares[j]);
     check->has_nonfinite = false;
     for (int64_t j = 0; j < check->n; j++) {
         uint64_t bits = mmul_random_at(check->seed, (uint64_t)j);

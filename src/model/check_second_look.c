@@ -18,14 +18,6 @@
 
 enum { WHOLE_ROWS = 4 }; // rows compared whole per B, at most
 
-static void take_all_columns(struct mmul_check *check) {
-    check->sample_count = check->n;
-    for (int64_t j = 0; j < check->n; j++) {
-        check->sample[j] = j;
-        check->sample_weight[j] = 1;
-    }
-}
-
 // Columns by weight check->errors[j] >= 0, half of the chance being spread evenly, so that none is
 // impossible. One number is drawn in each of MMUL_CHECK_SAMPLE equal parts of [0, 1).
 static void draw_columns(struct mmul_check *check) {
@@ -48,12 +40,18 @@ static void draw_columns(struct mmul_check *check) {
     }
 }
 
+// All columns where there are no more than that.
 static void draw_sample(struct mmul_check *check) {
-    if (check->n <= MMUL_CHECK_SAMPLE)
-        take_all_columns(check);
-    else
-        draw_columns(check);
     check->has_sample = false;
+    if (check->n > MMUL_CHECK_SAMPLE) {
+        draw_columns(check);
+        return;
+    }
+    check->sample_count = check->n;
+    for (int64_t j = 0; j < check->n; j++) {
+        check->sample[j] = j;
+        check->sample_weight[j] = 1;
+    }
 }
 
 void mmul_check_second_look_begin(struct mmul_check *check) {

@@ -104,15 +104,11 @@ static enum mmul_status check_sizes(const struct mmul_problem *problem, struct m
                      mmul_shape_format(problem->c, text));
 }
 
-static bool is_half(enum mmul_dtype dtype) {
-    return dtype == MMUL_F16 || dtype == MMUL_BF16;
-}
-
 // The common 16-bit type when all inputs have it, else float32.
 static enum mmul_dtype natural_dtype(enum mmul_dtype a, enum mmul_dtype b,
                                      const struct mmul_problem_operand *c_in) {
     bool common = a == b && (c_in == NULL || c_in->dtype == a);
-    return common && is_half(a) ? a : MMUL_F32;
+    return common && (a == MMUL_F16 || a == MMUL_BF16) ? a : MMUL_F32;
 }
 
 enum mmul_status mmul_problem_make(const struct mmul_problem_request *r,

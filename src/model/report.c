@@ -69,12 +69,6 @@ static bool is_unstable(const struct mmul_report *report) {
     return false;
 }
 
-static const char *check_result(const struct mmul_report *report) {
-    if (!report->verified)
-        return "off";
-    return report->blocks_recomputed > 0 ? "passed after recomputation" : "passed";
-}
-
 // What a user has to know of a rank: why it has few rows or none, and who replaced its device. What
 // `devices` says too is a detail. Returns `text`.
 static const char *note_of(const struct mmul_report_rank *r, bool verbose, char text[static 224]) {
@@ -257,8 +251,11 @@ static json_t *lines_json(const struct mmul_report *report) {
 }
 
 static json_t *check_json(const struct mmul_report *report) {
-    return json_pack("{s:s, s:I, s:I, s:I, s:I}", "result", check_result(report),
-                     "blocks_recomputed", (json_int_t)report->blocks_recomputed, "lines_checked",
+    const char *result = !report->verified               ? "off"
+                         : report->blocks_recomputed > 0 ? "passed after recomputation"
+                                                         : "passed";
+    return json_pack("{s:s, s:I, s:I, s:I, s:I}", "result", result, "blocks_recomputed",
+                     (json_int_t)report->blocks_recomputed, "lines_checked",
                      (json_int_t)report->lines_checked, "lines_wrong",
                      (json_int_t)report->lines_wrong, "lines_recomputed",
                      (json_int_t)report->lines_recomputed);
