@@ -23,11 +23,15 @@
 #include "cli/progress.h"
 #include "cli/session.h"
 
-// A file opened while stdout is closed would get its number, and our tables with it.
+// A file opened while stdout is closed would get its number, and our tables with it. Tables and help
+// texts fit into the buffer as a rule: only the write at the end can say why it fails.
 static void keep_standard_streams(void) {
+    static char buffer[64 << 10];
     for (int fd = 0; fd <= 2; fd++)
         if (fcntl(fd, F_GETFD) == -1 && open("/dev/null", O_RDONLY) == -1)
             abort();
+    if (!isatty(STDOUT_FILENO))
+        setvbuf(stdout, buffer, _IOFBF, sizeof buffer);
     signal(SIGPIPE, SIG_IGN); // a closed pipe and a file limit are write errors with our code
     signal(SIGXFSZ, SIG_IGN);
 }
