@@ -50,12 +50,9 @@ static int slowest_link(const struct mmul_planning *p) {
 // Compute is that of the rank with the most.
 static void name_limit(struct mmul_planning *p, double files) {
     struct mmul_plan *plan = p->plan;
-    int last = 0, link = slowest_link(p);
+    int last = plan->last_rank, link = slowest_link(p);
     double network = p->cost->root_out_seconds + p->cost->root_in_seconds;
-    for (int rank = 1; rank < plan->size; rank++)
-        if (p->ranks[rank].compute_seconds > p->ranks[last].compute_seconds)
-            last = rank;
-    double compute = p->ranks[last].compute_seconds;
+    double compute = p->speeds_known ? p->cost->ranks[last].compute_seconds : 0;
     if (compute >= 0.7 * p->cost->seconds && compute > 0) {
         snprintf(plan->limits, sizeof plan->limits, "compute on rank %d (%.40s)", last,
                  p->ranks[last].device);
@@ -115,9 +112,9 @@ static void predict(struct mmul_planning *p) {
     for (int node = 0; node < plan->node_count; node++)
         p->nodes[node].chain_place = p->cost->nodes[node].chain_place;
     plan->root_bytes = (int64_t)(p->cost->root_out_bytes + p->cost->root_in_bytes);
-    name_limit(p, files);
     if (p->speeds_known)
         predict_whole(p);
+    name_limit(p, files);
 }
 
 // ---------------------------------------------------------------------------------------- advice

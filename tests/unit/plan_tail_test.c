@@ -3,6 +3,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -58,6 +59,10 @@ static void test_tail(void **state) {
                         mmul_plan_ranks(plan)[plan->last_rank].compute_seconds);
             assert_true(fabs(plan->compute_seconds + plan->waiting_seconds -
                              plan->predicted_seconds) < 1e-12);
+            // Who ends last is who limits, not who has most of the static part.
+            int limiting = -1;
+            if (sscanf(plan->limits, "compute on rank %d", &limiting) == 1)
+                assert_int_equal(limiting, plan->last_rank);
         } else {
             assert_int_equal(plan->tail_most, 0);
         }
