@@ -194,6 +194,9 @@ MMUL_API enum mmul_status mmul_matrix_read_double(struct mmul_matrix *matrix,
 // read twice counts twice.
 MMUL_API int64_t mmul_matrix_overflows(const struct mmul_matrix *matrix);
 
+// Has somebody written to the file since it was opened? Never to memory.
+MMUL_API bool mmul_matrix_was_written(const struct mmul_matrix *matrix);
+
 // A matrix stack being written: a file under a temporary name, or the caller's memory.
 struct mmul_output;
 

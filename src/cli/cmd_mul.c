@@ -141,8 +141,14 @@ static enum mmul_status tell(const struct call *call, struct job *job, struct mm
     const char *const *warnings = NULL;
     FILE *tables = mmul_files_tables(job->output_path);
     int count = mmul_report_warnings(job->report, &warnings);
-    mmul_print_warnings(call, warnings, count);
     const struct mmul_matrix *const inputs[] = {job->args.a, job->args.b, job->args.c_in};
+    bool is_doubtful = false; // then --quiet hides nothing of what the report warns of
+    for (int i = 0; i < 3; i++)
+        is_doubtful |= inputs[i] != NULL && mmul_matrix_was_written(inputs[i]);
+    for (int i = 0; is_doubtful && i < count; i++)
+        mmul_print_data_warning(call, "%s", warnings[i]);
+    if (!is_doubtful)
+        mmul_print_warnings(call, warnings, count);
     for (int i = 0; i < 3; i++)
         if (inputs[i] != NULL && mmul_matrix_overflows(inputs[i]) > 0)
             mmul_print_data_warning(call, "'%s': values beyond float32 were read as infinite",

@@ -36,8 +36,5 @@ enum mmul_status mmul_matrix_read_run(struct mmul_matrix *matrix, int64_t first,
 enum mmul_status mmul_matrix_fail_shorter(const char *name, int64_t end, int64_t expected,
                                           struct mmul_error *err);
 
-// Has somebody written to the file since it was opened? Never to memory.
-bool mmul_matrix_was_written(const struct mmul_matrix *matrix);
-
 // Is this open file the input? Never for memory.
 bool mmul_matrix_is_file(const struct mmul_matrix *matrix, const struct stat *file);

@@ -106,7 +106,7 @@ expect_right_result() {
 meanwhile() {
     local rules=$1
     shift
-    timeout 60 mpirun -q -n 2 "$MPIMATMUL" mul A.bin B.bin -o D.bin --progress none --weights equal \
+    timeout 60 mpirun -q -n 2 "$MPIMATMUL" mul A.bin B.bin -o D.bin --quiet --weights equal \
         --device "faulty:delay=2s$rules:cpu" > out 2> err < /dev/null 3>&- &
     for ((i = 0; i < 100; i++)); do
         [ ! -e D.bin.part ] || break
@@ -126,6 +126,7 @@ meanwhile() {
 }
 
 # The numbers that do not fit are the device's here, but nobody can know that.
+# --quiet hides neither of them.
 @test "numbers that do not fit are blamed on an input that was written to, not on a device" {
     meanwhile ,corrupt=1 touch B.bin
     [ $code -eq 65 ]
