@@ -15,12 +15,6 @@
 
 #include "cli/failure.h"
 
-static bool has_room(const char *parent, double bytes) {
-    struct statvfs found;
-    return access(parent, W_OK | X_OK) == 0 && statvfs(parent, &found) == 0 &&
-           (double)found.f_bavail * (double)found.f_frsize >= bytes;
-}
-
 // The folder holds plain files only.
 static void remove_folder(const char *path) {
     DIR *folder = opendir(path);
@@ -70,9 +64,12 @@ enum mmul_status mmul_bench_folder_create(double bytes, struct bench_folder *fol
                                           struct mmul_error *err) {
     const char *const parents[] = {"/dev/shm", getenv("TMPDIR"), "/tmp"};
     const char *parent = NULL;
+    struct statvfs found;
     char text[32];
     for (size_t i = 0; i < sizeof parents / sizeof *parents && parent == NULL; i++)
-        if (parents[i] != NULL && has_room(parents[i], bytes))
+        if (parents[i] != NULL && access(parents[i], W_OK | X_OK) == 0 &&
+            statvfs(parents[i], &found) == 0 &&
+            (double)found.f_bavail * (double)found.f_frsize >= bytes)
             parent = parents[i];
     if (parent == NULL)
         return mmul_cli_fail(err, MMUL_ERR_IO,

@@ -4,25 +4,18 @@
 #include "cli/print.h"
 #include "mpimatmul.h"
 
-static enum mmul_status print_speeds(const struct call *call, struct mmul_error *err) {
-    char *text = NULL;
-    if (call->options.values[OPT_JSON].number == 0) {
-        if (call->options.values[OPT_QUIET].number == 0)
-            mmul_context_print_speeds(call->context, stdout);
-        return MMUL_OK;
-    }
-    enum mmul_status status = mmul_context_speeds_json(call->context, &text, err);
-    if (status == MMUL_OK)
-        fputs(text, stdout);
-    mmul_free(text);
-    return status;
-}
-
 static enum mmul_status run(const struct call *call, struct mmul_error *err) {
     enum mmul_status status = mmul_context_calibrate(call->context, err);
     if (status == MMUL_OK)
         status = mmul_print_new_warnings(call, err);
-    return status == MMUL_OK && call->is_root ? print_speeds(call, err) : status;
+    if (status != MMUL_OK || !call->is_root)
+        return status;
+    char *text = NULL;
+    if (call->options.values[OPT_JSON].number != 0)
+        status = mmul_context_speeds_json(call->context, &text, err);
+    else if (call->options.values[OPT_QUIET].number == 0)
+        mmul_context_print_speeds(call->context, stdout);
+    return mmul_print_made(status, &text, stdout);
 }
 
 static const enum option_id options[] = {

@@ -9,42 +9,18 @@ static bool wants_json(const struct call *call) {
     return call->options.values[OPT_JSON].number != 0;
 }
 
-static enum mmul_status show(const struct call *call, struct mmul_error *err) {
-    char *text = NULL;
-    if (!wants_json(call)) {
-        mmul_context_print(call->context, call->options.values[OPT_VERBOSE].number != 0, stdout);
-        return MMUL_OK;
-    }
-    enum mmul_status status = mmul_context_json(call->context, &text, err);
-    if (status == MMUL_OK)
-        puts(text);
-    mmul_free(text);
-    return status;
-}
-
-static enum mmul_status show_tests(const struct call *call, struct mmul_error *err) {
-    char *text = NULL;
-    if (!wants_json(call)) {
-        if (call->options.values[OPT_QUIET].number == 0)
-            mmul_context_print_tests(call->context, stdout);
-        return MMUL_OK;
-    }
-    enum mmul_status status = mmul_context_tests_json(call->context, &text, err);
-    if (status == MMUL_OK)
-        fputs(text, stdout);
-    mmul_free(text);
-    return status;
-}
-
 // The results are shown also when one is a failure.
 static enum mmul_status test(const struct call *call, struct mmul_error *err) {
     const double timeout = call->options.values[OPT_DEVICE_TIMEOUT].real;
     int failed = 0, tested = 0;
+    char *text = NULL;
     enum mmul_status status = mmul_context_test(call->context, timeout, &failed, &tested, err);
     if (status == MMUL_OK)
         status = mmul_print_new_warnings(call, err);
-    if (status == MMUL_OK && call->is_root)
-        status = show_tests(call, err);
+    if (status == MMUL_OK && call->is_root && wants_json(call))
+        status = mmul_print_made(mmul_context_tests_json(call->context, &text, err), &text, stdout);
+    else if (status == MMUL_OK && call->is_root && call->options.values[OPT_QUIET].number == 0)
+        mmul_context_print_tests(call->context, stdout);
     if (status != MMUL_OK || failed == 0)
         return status;
     return mmul_cli_fail(err, MMUL_ERR_WRONG, "%d of %d device%s failed", failed, tested,
@@ -54,7 +30,12 @@ static enum mmul_status test(const struct call *call, struct mmul_error *err) {
 static enum mmul_status run(const struct call *call, struct mmul_error *err) {
     if (call->options.values[OPT_TEST].number != 0)
         return test(call, err);
-    return call->is_root ? show(call, err) : MMUL_OK;
+    char *text = NULL;
+    if (call->is_root && wants_json(call))
+        return mmul_print_made(mmul_context_json(call->context, &text, err), &text, stdout);
+    if (call->is_root)
+        mmul_context_print(call->context, call->options.values[OPT_VERBOSE].number != 0, stdout);
+    return MMUL_OK;
 }
 
 static const enum option_id options[] = {

@@ -44,10 +44,8 @@ static enum mmul_status show(const struct call *call, const struct mmul_diagnosi
     int count = mmul_diagnosis_findings(diagnosis);
     char *text = NULL;
     if (values[OPT_JSON].number != 0) {
-        if (mmul_diagnosis_json(diagnosis, &text, err) != MMUL_OK)
+        if (mmul_print_made(mmul_diagnosis_json(diagnosis, &text, err), &text, stdout) != MMUL_OK)
             return err->status;
-        fputs(text, stdout);
-        mmul_free(text);
     } else if (values[OPT_QUIET].number == 0) {
         mmul_diagnosis_print(diagnosis, values[OPT_VERBOSE].number != 0, stdout);
     }

@@ -156,10 +156,8 @@ static enum mmul_status tell(const struct call *call, struct job *job, struct mm
     mmul_print_overflows(call, job->output_path, mmul_report_overflows(job->report), job->dtype);
     if (call->options.values[OPT_JSON].number != 0) {
         char *text = NULL;
-        if (mmul_report_json(job->report, &text, err) != MMUL_OK)
+        if (mmul_print_made(mmul_report_json(job->report, &text, err), &text, tables) != MMUL_OK)
             return err->status;
-        fprintf(tables, "%s\n", text);
-        mmul_free(text);
     } else if (call->options.values[OPT_QUIET].number == 0) {
         char shape[96];
         mmul_report_print(job->report, call->options.values[OPT_VERBOSE].number != 0, tables);

@@ -9,29 +9,12 @@ static bool as_json(const struct call *call) {
     return call->options.values[OPT_JSON].number != 0;
 }
 
-static enum mmul_status print_text(char *text) {
-    puts(text);
-    mmul_free(text);
-    return MMUL_OK;
-}
-
 static enum mmul_status print_plan(const struct call *call, const struct mmul_plan *plan,
                                    struct mmul_error *err) {
     char *text = NULL;
     if (as_json(call))
-        return mmul_plan_json(plan, &text, err) == MMUL_OK ? print_text(text) : err->status;
+        return mmul_print_made(mmul_plan_json(plan, &text, err), &text, stdout);
     mmul_plan_print(plan, stdout);
-    return MMUL_OK;
-}
-
-static enum mmul_status print_simulation(const struct call *call,
-                                         const struct mmul_simulation *simulation,
-                                         struct mmul_error *err) {
-    char *text = NULL;
-    if (as_json(call))
-        return mmul_simulation_json(simulation, &text, err) == MMUL_OK ? print_text(text)
-                                                                       : err->status;
-    mmul_simulation_print(simulation, stdout);
     return MMUL_OK;
 }
 
@@ -39,10 +22,13 @@ static enum mmul_status print_simulation(const struct call *call,
 static enum mmul_status simulate(const struct call *call, struct mmul_error *err) {
     const struct mmul_matmul args = mmul_operands_args(call);
     struct mmul_simulation *simulation = NULL;
+    char *text = NULL;
     enum mmul_status status =
         mmul_simulation_create(call->options.values[OPT_SIMULATE].text, &args, &simulation, err);
-    if (status == MMUL_OK)
-        status = print_simulation(call, simulation, err);
+    if (status == MMUL_OK && as_json(call))
+        status = mmul_print_made(mmul_simulation_json(simulation, &text, err), &text, stdout);
+    else if (status == MMUL_OK)
+        mmul_simulation_print(simulation, stdout);
     mmul_simulation_destroy(simulation);
     return status;
 }

@@ -20,22 +20,21 @@ const struct command *const *mmul_commands(int *count) {
     return commands;
 }
 
-// By letters, or because one word begins with the other ("multiply", "bench" for "benchmark").
-static const char *find_nearest(const char *word) {
+// The nearest is so by letters, or because one word begins with the other ("multiply", "benchmark").
+static enum mmul_status fail_unknown(const char *word, struct mmul_error *err) {
     const char *names[COMMAND_COUNT + 5] = {"--help", "--version", "help", "version", NULL};
+    const char *nearest = strcmp(word, "matmul") == 0 ? "mul" : NULL;
+    bool is_option = word[0] == '-';
+    const char *what = is_option ? "option" : "command";
     for (int c = 0; c < COMMAND_COUNT; c++) {
         size_t length = strlen(commands[c]->name), given = strlen(word);
         names[c + 4] = commands[c]->name;
-        if (given >= 3 && strncmp(word, names[c + 4], given < length ? given : length) == 0)
-            return names[c + 4];
+        if (nearest == NULL && given >= 3 &&
+            strncmp(word, names[c + 4], given < length ? given : length) == 0)
+            nearest = names[c + 4];
     }
-    return strcmp(word, "matmul") == 0 ? "mul" : mmul_nearest(word, names);
-}
-
-static enum mmul_status fail_unknown(const char *word, struct mmul_error *err) {
-    const char *nearest = find_nearest(word);
-    bool is_option = word[0] == '-';
-    const char *what = is_option ? "option" : "command";
+    if (nearest == NULL)
+        nearest = mmul_nearest(word, names);
     if (nearest != NULL)
         return mmul_cli_fail(err, MMUL_ERR_USAGE, "unknown %s '%s', did you mean '%s'?", what, word,
                              nearest);

@@ -148,6 +148,13 @@ void mmul_print_table(const char *tabbed, const char *alignment, const char *gap
     }
 }
 
+enum mmul_status mmul_print_made(enum mmul_status status, char **text, FILE *stream) {
+    if (status == MMUL_OK && *text != NULL)
+        fputs(*text, stream);
+    mmul_free(*text);
+    return status;
+}
+
 enum mmul_status mmul_print_flush(struct mmul_error *err) {
     errno = 0;
     if (fflush(stdout) == 0 && !ferror(stdout))

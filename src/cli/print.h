@@ -42,5 +42,9 @@ void mmul_print_json_number(double value, FILE *stream);
 // alignment has 'l' or 'r' per column, `gap` stands between two. The last column may hold tabs.
 void mmul_print_table(const char *tabbed, const char *alignment, const char *gap, FILE *stream);
 
+// A text of the library's, when `status` of making it is MMUL_OK; frees it (NULL: there is none).
+// By address, so that the call that makes it may be the first argument. Returns `status`.
+enum mmul_status mmul_print_made(enum mmul_status status, char **text, FILE *stream);
+
 // Fails with MMUL_ERR_IO when something printed on stdout did not get there.
 enum mmul_status mmul_print_flush(struct mmul_error *err);

@@ -33,12 +33,6 @@ static enum mmul_status say(json_t *answer, struct mmul_error *err) {
     return MMUL_OK;
 }
 
-static enum mmul_status answer_facts(const char *folder, struct mmul_error *err) {
-    json_t *facts = NULL;
-    enum mmul_status status = mmul_facts_gather(folder, &facts, err);
-    return status == MMUL_OK ? say(facts, err) : status;
-}
-
 static enum mmul_status answer_listen(const char *token, double seconds, struct mmul_error *err) {
     struct mmul_listener listener;
     struct mmul_received received;
@@ -65,12 +59,14 @@ static enum mmul_status answer_connect(const char *token, int port, const char *
 
 static enum mmul_status answer(const char *question, struct mmul_error *err) {
     char token[MMUL_TOKEN_LENGTH + 1], address[16];
+    json_t *facts = NULL;
     int port;
     double seconds;
     if (question[0] == '\0')
         return MMUL_OK;
     if (strncmp(question, "facts ", 6) == 0)
-        return answer_facts(question + 6, err);
+        return mmul_facts_gather(question + 6, &facts, err) == MMUL_OK ? say(facts, err)
+                                                                       : err->status;
     if (sscanf(question, "listen %16s %lf", token, &seconds) == 2 &&
         strlen(token) == MMUL_TOKEN_LENGTH)
         return answer_listen(token, seconds < 30 ? seconds : 30, err);

@@ -121,16 +121,6 @@ static bool is_rank(pid_t pid) {
     return found;
 }
 
-// The nearest ancestor that is no rank itself (a shell between mpirun and us is one): mpirun or its
-// daemon. This process's own id when it was not started by mpirun.
-static pid_t find_launcher(void) {
-    pid_t pid = getpid();
-    char parent[32];
-    while (pid > 1 && is_rank(pid) && read_status(pid, "PPid", parent, sizeof parent))
-        pid = (pid_t)strtol(parent, NULL, 10);
-    return pid;
-}
-
 // ------------------------------------------------------------------------------------------- hwloc
 
 // hwloc's view, processors and memory only: its plugins for OpenCL, GL and the like would load
@@ -235,7 +225,13 @@ static enum mmul_status read_masks(const struct mmul_cpuset *machine,
         return mmul_fail(err, MMUL_ERR_SYSTEM,
                          "cannot read this process's mask from /proc/self/status");
     }
-    pid_t launcher = find_launcher();
+    // The nearest ancestor that is no rank itself (a shell between mpirun and us is one): mpirun or
+    // its daemon. This process's own id when it was not started by mpirun.
+    pid_t launcher = getpid();
+    char parent[32];
+    while (launcher > 1 && is_rank(launcher) &&
+           read_status(launcher, "PPid", parent, sizeof parent))
+        launcher = (pid_t)strtol(parent, NULL, 10);
     if (!read_mask(launcher, &topology->allowed))
         topology->allowed = topology->own;
     bool under_mpirun = launcher != getpid();

@@ -97,20 +97,15 @@ enum mmul_status mmul_bin_header_parse(const unsigned char *bytes, size_t count,
     return MMUL_OK;
 }
 
-static int32_t dtype_tag(enum mmul_dtype dtype) {
-    if (dtype == MMUL_F16)
-        return TAG_FLOAT16;
-    if (dtype == MMUL_BF16)
-        return TAG_BFLOAT16;
-    return TAG_FLOAT32;
-}
-
 enum mmul_status mmul_bin_header_format(struct mmul_shape shape, enum mmul_dtype dtype, int version,
                                         const char *name,
                                         unsigned char bytes[static MMUL_BIN_HEADER_BYTES],
                                         struct mmul_error *err) {
     const int64_t sizes[] = {shape.batch, shape.depth, shape.rows, shape.cols};
-    int32_t numbers[5] = {version == 1 ? 4 : dtype_tag(dtype)};
+    const int32_t tag = dtype == MMUL_F16    ? TAG_FLOAT16
+                        : dtype == MMUL_BF16 ? TAG_BFLOAT16
+                                             : TAG_FLOAT32;
+    int32_t numbers[5] = {version == 1 ? 4 : tag};
     char text[96];
     for (int s = 0; s < 4; s++) {
         if (sizes[s] < 0 || sizes[s] > INT32_MAX) {

@@ -215,28 +215,20 @@ enum mmul_status mmul_format_parse(const char *text, enum mmul_format *format,
                      written(false, known));
 }
 
-// The last dot of the file's own name that is not its first letter; NULL: none.
-static const char *ending_of(const char *path) {
-    const char *slash = strrchr(path, '/');
-    const char *name = slash != NULL ? slash + 1 : path;
-    const char *dot = strrchr(name, '.');
-    return dot == name ? NULL : dot;
-}
-
-static const struct mmul_format_row *row_of_ending(const char *ending) {
-    for (int r = 0; r < ROW_COUNT; r++)
-        if (rows[r].ending != NULL && strcasecmp(rows[r].ending, ending) == 0)
-            return &rows[r];
-    return NULL;
-}
-
 enum mmul_status mmul_format_of_output(const char *path, enum mmul_format asked,
                                        const struct mmul_format_row **row, struct mmul_error *err) {
     char known[64];
-    const char *ending = ending_of(path);
-    const struct mmul_format_row *found = asked != MMUL_FORMAT_BY_ENDING || ending == NULL
-                                              ? mmul_format_row(asked)
-                                              : row_of_ending(ending);
+    const char *slash = strrchr(path, '/');
+    const char *name = slash != NULL ? slash + 1 : path;
+    const char *ending = strrchr(name, '.');
+    const struct mmul_format_row *found = NULL;
+    if (ending == name) // ".hidden" has none
+        ending = NULL;
+    if (asked != MMUL_FORMAT_BY_ENDING || ending == NULL)
+        found = mmul_format_row(asked);
+    for (int r = 0; r < ROW_COUNT && asked == MMUL_FORMAT_BY_ENDING && ending != NULL; r++)
+        if (rows[r].ending != NULL && strcasecmp(rows[r].ending, ending) == 0)
+            found = &rows[r];
     if (found != NULL && found->header != NULL) {
         *row = found;
         return MMUL_OK;

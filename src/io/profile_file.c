@@ -297,27 +297,25 @@ static json_t *device_json(const struct mmul_profile_device *d) {
         d->speed.download_bytes_per_second, "warm_up_seconds", d->speed.warm_up_seconds);
 }
 
-static json_t *link_json(const struct mmul_profile_link *link) {
-    return json_pack("{s:s, s:s, s:f, s:f}", "host", link->host, "date", link->date,
-                     "bytes_per_second", link->link.bytes_per_second, "latency_seconds",
-                     link->link.latency_seconds);
-}
-
-static json_t *test_json(const struct mmul_profile_test *test) {
-    return json_pack("{s:s, s:o, s:o, s:o, s:s, s:b, s:o}", "device", test->device, "name",
-                     mmul_json_text(test->name), "vendor", mmul_json_text(test->vendor), "driver",
-                     mmul_json_text(test->driver), "date", test->date, "passed", test->passed,
-                     "failure", mmul_json_text(test->failure));
-}
-
 static json_t *profile_json(const struct mmul_profile *profile) {
     json_t *devices = json_array(), *links = json_array(), *tests = json_array();
     for (int i = 0; i < profile->device_count; i++)
         json_array_append_new(devices, device_json(&profile->devices[i]));
-    for (int i = 0; i < profile->link_count; i++)
-        json_array_append_new(links, link_json(&profile->links[i]));
-    for (int i = 0; i < profile->test_count; i++)
-        json_array_append_new(tests, test_json(&profile->tests[i]));
+    for (int i = 0; i < profile->link_count; i++) {
+        const struct mmul_profile_link *link = &profile->links[i];
+        json_array_append_new(links,
+                              json_pack("{s:s, s:s, s:f, s:f}", "host", link->host, "date",
+                                        link->date, "bytes_per_second", link->link.bytes_per_second,
+                                        "latency_seconds", link->link.latency_seconds));
+    }
+    for (int i = 0; i < profile->test_count; i++) {
+        const struct mmul_profile_test *test = &profile->tests[i];
+        json_array_append_new(
+            tests, json_pack("{s:s, s:o, s:o, s:o, s:s, s:b, s:o}", "device", test->device, "name",
+                             mmul_json_text(test->name), "vendor", mmul_json_text(test->vendor),
+                             "driver", mmul_json_text(test->driver), "date", test->date, "passed",
+                             test->passed, "failure", mmul_json_text(test->failure)));
+    }
     return json_pack("{s:s, s:i, s:s, s:o, s:o, s:o}", "schema", schema, "schema_version",
                      MMUL_PROFILE_SCHEMA, "host", profile->host, "devices", devices, "links", links,
                      "tests", tests);
