@@ -93,3 +93,24 @@ expect_only_files() {
         return 1
     fi
 }
+
+# What stands between mpirun and the program where a rank is to be stopped: each leaves its number.
+recorder() {
+    # shellcheck disable=SC2016 # expanded there
+    printf '%s\n' '#!/bin/sh' 'echo $$ > "pid.$OMPI_COMM_WORLD_RANK"' 'exec "$@"' > record
+    chmod 755 record
+    echo ./record
+}
+
+# Of a job that writes D.bin: rank 1 stands still for 12 s, beginning in its midst.
+stop_rank_1() {
+    local i
+    for ((i = 0; i < 100; i++)); do
+        [ ! -e D.bin.part ] || break
+        sleep 0.1
+    done
+    sleep 1
+    kill -STOP "$(< pid.1)"
+    sleep 12
+    kill -CONT "$(< pid.1)"
+}

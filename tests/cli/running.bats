@@ -142,20 +142,8 @@ partly of its new numbers" err
 
 # The device of rank 0 is slow, which is nothing to speak of.
 @test "a rank that is stopped is named, and goes on" {
-    # shellcheck disable=SC2016 # expanded there
-    printf '%s\n' '#!/bin/sh' 'echo $$ > "pid.$OMPI_COMM_WORLD_RANK"' 'exec "$@"' > record
-    chmod 755 record
-    {
-        for ((i = 0; i < 100; i++)); do
-            [ ! -e D.bin.part ] || break
-            sleep 0.1
-        done
-        sleep 1
-        kill -STOP "$(< pid.1)"
-        sleep 12
-        kill -CONT "$(< pid.1)"
-    } 3>&- &
-    run --separate-stderr timeout 60 mpirun -q -n 2 ./record "$MPIMATMUL" mul A.bin B.bin -o D.bin --quiet \
+    stop_rank_1 3>&- &
+    run --separate-stderr timeout 60 mpirun -q -n 2 "$(recorder)" "$MPIMATMUL" mul A.bin B.bin -o D.bin --quiet \
         --weights equal --tail off --device faulty:delay=12s:cpu < /dev/null
     wait $!
     expect_status 0
