@@ -45,6 +45,8 @@ def find_commit(root):
 
 
 def git(root, *words):
+    if shutil.which("git") is None:
+        return ""
     found = subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True)
     return found.stdout.strip() if found.returncode == 0 else ""
 
