@@ -28,17 +28,23 @@ static void *call(void *argument) {
     return NULL;
 }
 
-static void test_bytes_arrive(void **state) {
-    (void)state;
+// The caller, in a thread of its own, and a listener that waits for whoever has the token.
+static void meet(struct caller *caller, double seconds, struct mmul_received *received) {
     struct mmul_listener listener;
-    struct mmul_received received;
     struct mmul_error err = {0};
     pthread_t thread;
     assert_int_equal(mmul_listener_open(&listener, &err), MMUL_OK);
-    struct caller caller = {.port = listener.port, .token = token};
-    assert_int_equal(pthread_create(&thread, NULL, call, &caller), 0);
-    mmul_listener_receive(&listener, token, 10, -1, &received);
+    caller->port = listener.port;
+    assert_int_equal(pthread_create(&thread, NULL, call, caller), 0);
+    mmul_listener_receive(&listener, token, seconds, -1, received);
     assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+static void test_bytes_arrive(void **state) {
+    (void)state;
+    struct mmul_received received;
+    struct caller caller = {.token = token};
+    meet(&caller, 10, &received);
     assert_int_equal(caller.reach.errnum, 0);
     assert_true(received.connected && received.bytes > 0 && received.bytes_per_second > 0);
     assert_string_equal(caller.reach.local, "127.0.0.1");
@@ -48,15 +54,9 @@ static void test_bytes_arrive(void **state) {
 
 static void test_strangers_are_sent_away(void **state) {
     (void)state;
-    struct mmul_listener listener;
     struct mmul_received received;
-    struct mmul_error err = {0};
-    pthread_t thread;
-    assert_int_equal(mmul_listener_open(&listener, &err), MMUL_OK);
-    struct caller caller = {.port = listener.port, .token = wrong_token};
-    assert_int_equal(pthread_create(&thread, NULL, call, &caller), 0);
-    mmul_listener_receive(&listener, token, 0.5, -1, &received);
-    assert_int_equal(pthread_join(thread, NULL), 0);
+    struct caller caller = {.token = wrong_token};
+    meet(&caller, 0.5, &received);
     assert_false(received.connected);
     assert_int_equal(received.bytes, 0);
 }
