@@ -19,8 +19,7 @@ teardown_file() {
 }
 
 setup() {
-    need_lab
-    mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return 1
+    lab_begin_test || return 1
     export XDG_CACHE_HOME=$BATS_TEST_TMPDIR/cache
     profiles=$XDG_CACHE_HOME/mpimatmul
     "$MPIMATMUL" gen A.bin --dims 1100x1000 --kind integer --seed 1 2> /dev/null

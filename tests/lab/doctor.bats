@@ -15,8 +15,7 @@ teardown_file() {
 }
 
 setup() {
-    need_lab
-    mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return 1
+    lab_begin_test || return 1
     agent=$LAB_FOLDER/agent
     export OMPI_MCA_oob_tcp_keepalive_time=5 OMPI_MCA_plm_rsh_agent=$agent
     printf '%s slots=1\n' node1 node2 > hosts

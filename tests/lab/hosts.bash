@@ -7,12 +7,12 @@
 # different hosts see different nodes, so everything between nodes goes through real TCP.
 #
 #   lab_up 3         hosts node1, node2, node3; where that cannot be made, LAB_MISSING says why
-#   need_lab         skips the test then
+#   lab_begin_test   begins a test in an empty folder; skips it then
 #   lab_mpirun node1:2,node2:2 ARGUMENTS...    mpirun from the launcher, with what comes after its host list
 #   lab_rate 200mbit shapes every cable in both directions;   lab_cut node2   unplugs a host
 #   lab_down         ends what still runs on the hosts and removes them
 #
-# lab_up and lab_down belong into setup_file and teardown_file, need_lab into setup: bats 1.8 cannot skip a file.
+# lab_up and lab_down belong into setup_file and teardown_file, lab_begin_test into setup: bats 1.8 cannot skip a file.
 # The machine's own network is not touched: bridge and cables live and die with the namespaces, whose names
 # begin with mmul-PID. `ip netns pids` lists the processes of a namespace, so what a killed run has left
 # behind (daemons of mpirun) is ended by number, and nothing else is.
@@ -34,6 +34,12 @@ lab_find_missing() {
 
 need_lab() {
     [ -z "$LAB_MISSING" ] || skip "$LAB_MISSING"
+}
+
+# A test of the lab begins in an empty folder.
+lab_begin_test() {
+    need_lab
+    mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return 1
 }
 
 # What mpirun calls instead of ssh: HOST COMMAND...

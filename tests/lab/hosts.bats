@@ -15,9 +15,8 @@ teardown_file() {
 }
 
 setup() {
-    need_lab
+    lab_begin_test || return 1
     need_numpy
-    mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return 1
     operands make
 }
 

@@ -15,8 +15,7 @@ teardown_file() {
 }
 
 setup() {
-    need_lab
-    mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return 1
+    lab_begin_test || return 1
     "$MPIMATMUL" gen A.bin --dims 301x203 --kind integer --seed 1
     "$MPIMATMUL" gen B.bin --dims 203x151 --kind integer --seed 2
     "$MPIMATMUL" gen C.bin --dims 301x151 --kind integer --seed 3
