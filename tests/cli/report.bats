@@ -122,9 +122,10 @@ END
     expect_quiet_success
     [ "$(head -1 <<< "$output" | xargs)" = \
         "rank host device rows share set-up scatter compute check gather idle commit GFLOP/s" ]
-    grep -q -E '^ +0 +[^ ]+ +cpu +[0-9]+ \([0-9]+ claimed late\) +[0-9.]+ % ' <<< "$output" || { show; return 1; }
+    # Which of the two comes first is not said: a rank that starts late claims nothing.
+    grep -q -E '^ +[01] +[^ ]+ +cpu +[0-9]+ \([0-9]+ claimed late\) +[0-9.]+ % ' <<< "$output" || { show; return 1; }
     expect_line "result verified (Freivalds), 0 blocks recomputed"
-    [ "$(wc -L <<< "$output")" -le 120 ]
+    [ "$(wc -L <<< "$output")" -le 120 ] || { show; return 1; }
     run ! grep -E 'unused:|used in place|shared memory|lines checked|threads|shares the CPU' <<< "$output"
     ranks 2 mul A.bin B.bin -o C.bin --device cpu --verbose
     expect_status 0
@@ -143,11 +144,13 @@ END
     expect_quiet_success
     diff <(echo "$output") report.json
     rm C.bin
+    # What a node may use is what is free, and changes from one run to the next.
     ranks 2 plan A.bin B.bin --device cpu --weights 1,2
-    expected=$output
+    expected=$(sed -E 's/[0-9.]+ [GM]iB  maps/FREE  maps/' <<< "$output")
+    [[ "$expected" == *"FREE  maps"* ]]
     ranks 2 mul A.bin B.bin -o C.bin --device cpu --weights 1,2 --dry-run
     expect_quiet_success
-    [ "$output" = "$expected" ] || { show; return 1; }
+    [ "$(sed -E 's/[0-9.]+ [GM]iB  maps/FREE  maps/' <<< "$output")" = "$expected" ] || { show; return 1; }
     [[ "$output" == "C = A B: A.bin x B.bin -> 61 x 47"* ]]
     ranks 2 mul A.bin B.bin -o C.bin --device cpu --weights 1,2 --dry-run --json --dtype float16
     expect_quiet_success
