@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Tiles of a product on one device. Operands the device can use where they lie are not copied;
-// others are staged: uploaded into a tile-sized lane, widened there when they are 16-bit.
+// others go through a cache of tiles on it and are widened there when they are 16-bit.
 //
 //        n0        for each column of tiles n0, for each row of tiles m0 (down, then up, ...):
 //      +----+          for each k0 (forth, then back, ...): C(m0,n0) += A(m0,k0) B(k0,n0)
@@ -25,18 +25,18 @@ static bool in_place(const struct mmul_worker *worker, enum mmul_dtype dtype) {
 }
 
 // Where the device finds a matrix of the product: borrowed whole for the time of the product, or
-// tile by tile in a stage.
+// tile by tile in its cache.
 struct source {
     struct mmul_host_tile whole;
     struct mmul_buffer *borrowed;
-    struct mmul_stage *stage;
+    struct mmul_tile_cache *cache;
 };
 
 // Borrows the whole matrix when the device can use it where it lies.
 static enum mmul_status source_init(struct mmul_worker *worker, struct source *source,
-                                    struct mmul_host_tile whole, struct mmul_stage *stage,
+                                    struct mmul_host_tile whole, struct mmul_tile_cache *cache,
                                     struct mmul_error *err) {
-    *source = (struct source){.whole = whole, .stage = stage};
+    *source = (struct source){.whole = whole, .cache = cache};
     if (!in_place(worker, whole.dtype))
         return MMUL_OK;
     return mmul_device_buffer_borrow(worker->context->device, (float *)(uintptr_t)whole.at,
@@ -66,7 +66,7 @@ static enum mmul_status source_tile(struct mmul_worker *worker, const struct sou
     tile.at = (const char *)tile.at + offset * (int64_t)mmul_dtype_bytes(tile.dtype);
     tile.rows = block.rows;
     tile.cols = block.cols;
-    return mmul_stage_load(source->stage, worker->context->device, &tile, operand, err);
+    return mmul_tile_cache_load(source->cache, worker->context->device, &tile, operand, err);
 }
 
 // ---------------------------------------------------------------------------------------- order
@@ -137,7 +137,7 @@ static enum mmul_status bring_result(struct job *job, int lane, struct mmul_erro
     job->on_device[lane].m = 0;
     const struct mmul_download d = {job->to_bring[lane], at.m, at.n,
                                     job->p->c + at.m0 * job->p->ldc + at.n0, job->p->ldc};
-    return mmul_landing_bring(&job->worker->landing, job->worker->context->device, &d, err);
+    return mmul_staging_buffer_bring(&job->worker->staging, job->worker->context->device, &d, err);
 }
 
 static int c_lanes(const struct job *job) {
@@ -157,8 +157,8 @@ static enum mmul_status begin_result(struct job *job, const struct tile_step *at
     enum mmul_status status = bring_result(job, lane, err);
     job->result = (struct mmul_operand){.ld = at->n};
     if (status == MMUL_OK)
-        status =
-            mmul_stage_take(&job->worker->c, device, lane, at->m * at->n, &job->result.buffer, err);
+        status = mmul_tile_cache_take(&job->worker->c, device, lane, at->m * at->n,
+                                      &job->result.buffer, err);
     if (status != MMUL_OK)
         return status;
     job->on_device[lane] = *at;
@@ -244,10 +244,10 @@ static enum mmul_status resize_tile(struct mmul_worker *worker, const struct mmu
 }
 
 static void leave_device(struct mmul_worker *worker) {
-    mmul_stage_drop(&worker->a, worker->context->device);
-    mmul_stage_drop(&worker->b, worker->context->device);
-    mmul_stage_drop(&worker->c, worker->context->device);
-    mmul_landing_fini(&worker->landing);
+    mmul_tile_cache_drop(&worker->a, worker->context->device);
+    mmul_tile_cache_drop(&worker->b, worker->context->device);
+    mmul_tile_cache_drop(&worker->c, worker->context->device);
+    mmul_staging_buffer_fini(&worker->staging);
     worker->replaced = true;
 }
 
@@ -263,15 +263,15 @@ enum mmul_status mmul_worker_distrust(struct mmul_worker *worker, const char *wh
 }
 
 void mmul_worker_abandon(struct mmul_worker *worker) {
-    worker->a = worker->b = worker->c = (struct mmul_stage){0};
-    worker->landing = (struct mmul_landing){0};
+    worker->a = worker->b = worker->c = (struct mmul_tile_cache){0};
+    worker->staging = (struct mmul_staging_buffer){0};
     worker->replaced = true;
     worker->fallback_products++;
 }
 
 void mmul_worker_forget(struct mmul_worker *worker) {
-    mmul_stage_forget(&worker->a);
-    mmul_stage_forget(&worker->b);
+    mmul_tile_cache_forget(&worker->a);
+    mmul_tile_cache_forget(&worker->b);
 }
 
 // A device that works where C lies finds C_in there; a product done again begins again.
@@ -351,17 +351,17 @@ enum mmul_status mmul_worker_init(struct mmul_worker *worker, struct mmul_contex
     if (!mmul_device_can_borrow(device))
         worker->tile = tile = fit_temporary(device, tile);
     if (!in_place(worker, MMUL_F32)) {
-        status = mmul_landing_reserve(&worker->landing, tile.m * tile.n, err);
+        status = mmul_staging_buffer_reserve(&worker->staging, tile.m * tile.n, err);
         if (status != MMUL_OK)
             return status;
     }
     if (!in_place(worker, options->a_dtype))
-        status = mmul_stage_reserve(&worker->a, device, tile.a_lanes, tile.m * tile.k, err);
+        status = mmul_tile_cache_reserve(&worker->a, device, tile.a_lanes, tile.m * tile.k, err);
     if (status == MMUL_OK && !in_place(worker, options->b_dtype))
-        status = mmul_stage_reserve(&worker->b, device, tile.b_lanes, tile.k * tile.n, err);
+        status = mmul_tile_cache_reserve(&worker->b, device, tile.b_lanes, tile.k * tile.n, err);
     if (status == MMUL_OK && !in_place(worker, MMUL_F32))
-        status = mmul_stage_reserve(&worker->c, device, tile.c_lanes, tile.m * tile.n, err);
-    return status == MMUL_OK ? status : fall_back(worker, err); // stages come when needed
+        status = mmul_tile_cache_reserve(&worker->c, device, tile.c_lanes, tile.m * tile.n, err);
+    return status == MMUL_OK ? status : fall_back(worker, err); // entries come when needed
 }
 
 void mmul_worker_fini(struct mmul_worker *worker) {

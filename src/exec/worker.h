@@ -6,8 +6,8 @@
 #pragma once
 
 #include "exec/context.h"
-#include "exec/landing.h"
-#include "exec/stage.h"
+#include "exec/staging_buffer.h"
+#include "exec/tile_cache.h"
 #include "model/product.h"
 #include "plan/budget.h"
 
@@ -16,8 +16,8 @@ struct mmul_worker {
     struct mmul_tile tile;
     bool no_fallback;
     bool replaced; // the plan's tile was for another device
-    struct mmul_stage a, b, c;
-    struct mmul_landing landing;
+    struct mmul_tile_cache a, b, c;
+    struct mmul_staging_buffer staging;
     int64_t products, fallback_products; // counted for the report
 };
 
@@ -27,7 +27,8 @@ struct mmul_worker_options {
     bool no_fallback;
 };
 
-// Allocates what tiles need on the device, and at most 2 MMUL_LANDING_COUNT elements in host memory.
+// Allocates what tiles need on the device, and at most 2 MMUL_STAGING_BUFFER_COUNT elements in
+// host memory.
 enum mmul_status mmul_worker_init(struct mmul_worker *worker, struct mmul_context *context,
                                   const struct mmul_worker_options *options,
                                   struct mmul_error *err);

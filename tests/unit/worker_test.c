@@ -178,8 +178,9 @@ static void every_way_of_cutting_gives_the_product(void **state) {
 // More elements than come down at once, in rows that are longer than that, and shorter.
 static void large_results_come_in_pieces(void **state) {
     (void)state;
-    static const int64_t sizes[][2] = {
-        {3, MMUL_LANDING_COUNT - 5}, {2, MMUL_LANDING_COUNT + 7}, {MMUL_LANDING_COUNT, 3}};
+    static const int64_t sizes[][2] = {{3, MMUL_STAGING_BUFFER_COUNT - 5},
+                                       {2, MMUL_STAGING_BUFFER_COUNT + 7},
+                                       {MMUL_STAGING_BUFFER_COUNT, 3}};
     for (int i = 0; i < 3; i++) {
         const struct sizes s = {.m = sizes[i][0],
                                 .n = sizes[i][1],

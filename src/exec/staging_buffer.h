@@ -9,22 +9,23 @@
 #include "device/device.h"
 
 // Elements that come down at once, of the two that take turns.
-enum { MMUL_LANDING_COUNT = 1 << 21 };
+enum { MMUL_STAGING_BUFFER_COUNT = 1 << 21 };
 
-struct mmul_landing {
+struct mmul_staging_buffer {
     float *memory[2];  // owned; NULL until needed
     int64_t capacity;  // elements of each
     bool is_under_way; // a download into them was begun and has not been seen to end
 };
 
 // Makes room for results of `count` elements; larger ones come in pieces.
-enum mmul_status mmul_landing_reserve(struct mmul_landing *landing, int64_t count,
-                                      struct mmul_error *err);
+enum mmul_status mmul_staging_buffer_reserve(struct mmul_staging_buffer *staging, int64_t count,
+                                             struct mmul_error *err);
 
 // Releases the memory; or gives it up, when the device may still write to it.
-void mmul_landing_fini(struct mmul_landing *landing);
+void mmul_staging_buffer_fini(struct mmul_staging_buffer *staging);
 
 // What `d` describes; it has arrived when it returns. Other buffers' operations go on. On failure
 // what is at its host memory is undefined.
-enum mmul_status mmul_landing_bring(struct mmul_landing *landing, struct mmul_device *device,
-                                    const struct mmul_download *d, struct mmul_error *err);
+enum mmul_status mmul_staging_buffer_bring(struct mmul_staging_buffer *staging,
+                                           struct mmul_device *device,
+                                           const struct mmul_download *d, struct mmul_error *err);

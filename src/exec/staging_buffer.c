@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: MIT
 // Pieces of a result come down in turns: while one is copied to where it belongs, the next is on its
 // way. Knows no product.
-#include "exec/landing.h"
+#include "exec/staging_buffer.h"
 
 #include <string.h>
 
 #include "base/integer.h"
 #include "base/memory.h"
 
-enum mmul_status mmul_landing_reserve(struct mmul_landing *landing, int64_t count,
-                                      struct mmul_error *err) {
-    count = mmul_smaller(count, MMUL_LANDING_COUNT);
-    if (landing->capacity >= count)
+enum mmul_status mmul_staging_buffer_reserve(struct mmul_staging_buffer *staging, int64_t count,
+                                             struct mmul_error *err) {
+    count = mmul_smaller(count, MMUL_STAGING_BUFFER_COUNT);
+    if (staging->capacity >= count)
         return MMUL_OK;
-    mmul_landing_fini(landing);
+    mmul_staging_buffer_fini(staging);
     enum mmul_status status = MMUL_OK;
     for (int i = 0; status == MMUL_OK && i < 2; i++)
-        status = MMUL_ALLOCATE_RAW(landing->memory[i], count, "results on their way", err);
+        status = MMUL_ALLOCATE_RAW(staging->memory[i], count, "results on their way", err);
     if (status == MMUL_OK)
-        landing->capacity = count;
+        staging->capacity = count;
     else
-        mmul_landing_fini(landing);
+        mmul_staging_buffer_fini(staging);
     return status;
 }
 
-void mmul_landing_fini(struct mmul_landing *landing) {
+void mmul_staging_buffer_fini(struct mmul_staging_buffer *staging) {
     for (int i = 0; i < 2; i++)
-        (landing->is_under_way ? mmul_abandon : mmul_free)(landing->memory[i]);
-    *landing = (struct mmul_landing){0};
+        (staging->is_under_way ? mmul_abandon : mmul_free)(staging->memory[i]);
+    *staging = (struct mmul_staging_buffer){0};
 }
 
 // A part of the result: the next one begins where it ends, rows before columns.
@@ -36,9 +36,10 @@ struct piece {
 };
 
 // The sides of all pieces but the last of a row or column of them.
-static struct piece first_piece(const struct mmul_landing *landing, int64_t rows, int64_t cols) {
-    int64_t most_cols = mmul_smaller(cols, landing->capacity);
-    int64_t most_rows = mmul_smaller(rows, landing->capacity / most_cols);
+static struct piece first_piece(const struct mmul_staging_buffer *staging, int64_t rows,
+                                int64_t cols) {
+    int64_t most_cols = mmul_smaller(cols, staging->capacity);
+    int64_t most_rows = mmul_smaller(rows, staging->capacity / most_cols);
     return (struct piece){.rows = most_rows, .cols = most_cols};
 }
 
@@ -54,21 +55,21 @@ static bool next_piece(const struct piece *first, int64_t rows, int64_t cols, st
     return piece->col < cols;
 }
 
-static enum mmul_status begin_piece(struct mmul_landing *landing, struct mmul_device *device,
+static enum mmul_status begin_piece(struct mmul_staging_buffer *staging, struct mmul_device *device,
                                     struct mmul_operand from, const struct piece *piece, int turn,
                                     struct mmul_error *err) {
     from.offset += piece->row * from.ld + piece->col;
-    landing->is_under_way = true;
+    staging->is_under_way = true;
     return mmul_device_download(
         device,
-        &(struct mmul_download){from, piece->rows, piece->cols, landing->memory[turn], piece->cols},
+        &(struct mmul_download){from, piece->rows, piece->cols, staging->memory[turn], piece->cols},
         err);
 }
 
-static enum mmul_status end_piece(struct mmul_landing *landing, struct mmul_device *device,
+static enum mmul_status end_piece(struct mmul_staging_buffer *staging, struct mmul_device *device,
                                   struct mmul_operand from, struct mmul_error *err) {
     enum mmul_status status = mmul_device_wait_buffer(device, from.buffer, err);
-    landing->is_under_way = status != MMUL_OK;
+    staging->is_under_way = status != MMUL_OK;
     return status;
 }
 
@@ -82,24 +83,25 @@ static void copy_piece(const struct piece *piece, const float *memory, float *to
         memcpy(to + i * ld, memory + i * piece->cols, (size_t)piece->cols * sizeof(float));
 }
 
-enum mmul_status mmul_landing_bring(struct mmul_landing *landing, struct mmul_device *device,
-                                    const struct mmul_download *d, struct mmul_error *err) {
-    enum mmul_status status = mmul_landing_reserve(landing, d->rows * d->cols, err);
+enum mmul_status mmul_staging_buffer_bring(struct mmul_staging_buffer *staging,
+                                           struct mmul_device *device,
+                                           const struct mmul_download *d, struct mmul_error *err) {
+    enum mmul_status status = mmul_staging_buffer_reserve(staging, d->rows * d->cols, err);
     if (status != MMUL_OK)
         return status;
-    const struct piece first = first_piece(landing, d->rows, d->cols);
+    const struct piece first = first_piece(staging, d->rows, d->cols);
     struct piece coming = first;
     int turn = 0;
     bool has_more = true;
-    status = begin_piece(landing, device, d->from, &coming, turn, err);
+    status = begin_piece(staging, device, d->from, &coming, turn, err);
     while (status == MMUL_OK && has_more) {
         struct piece here = coming;
-        status = end_piece(landing, device, d->from, err);
+        status = end_piece(staging, device, d->from, err);
         has_more = next_piece(&first, d->rows, d->cols, &coming);
         if (status == MMUL_OK && has_more)
-            status = begin_piece(landing, device, d->from, &coming, 1 - turn, err);
+            status = begin_piece(staging, device, d->from, &coming, 1 - turn, err);
         if (status == MMUL_OK)
-            copy_piece(&here, landing->memory[turn], d->host, d->host_ld);
+            copy_piece(&here, staging->memory[turn], d->host, d->host_ld);
         turn = 1 - turn;
     }
     return status;
