@@ -9,6 +9,7 @@
 #include "cli/failure.h"
 #include "cli/operands.h"
 #include "cli/print.h"
+#include "cli/session.h"
 
 struct bench {
     const struct call *call;
@@ -109,7 +110,7 @@ static enum mmul_status multiply(const struct bench *bench, struct mmul_phases *
     args.alpha = 1;
     if (bench->call->is_root)
         open_files(bench, &args, err);
-    enum mmul_status status = mmul_agree(MPI_COMM_WORLD, err);
+    enum mmul_status status = mmul_session_agree(err);
     if (status == MMUL_OK)
         status = mmul_plan_create(bench->call->context, &args, &plan, err);
     if (status == MMUL_OK) {
@@ -132,7 +133,7 @@ static enum mmul_status measure_baseline(struct bench *bench, struct bench_size 
     struct bench_row *row = NULL;
     if (bench->call->is_root && add_row(bench, BENCH_BASELINE, size, err) == MMUL_OK)
         row = &bench->table.rows[bench->table.count - 1];
-    enum mmul_status status = mmul_agree(MPI_COMM_WORLD, err);
+    enum mmul_status status = mmul_session_agree(err);
     if (status != MMUL_OK)
         return status;
     return mmul_baseline_measure(bench->call->context, &baseline, row ? row->seconds : NULL,
@@ -146,7 +147,7 @@ static enum mmul_status measure_products(struct bench *bench, struct bench_size 
         row = &bench->table.rows[bench->table.count - 1];
         generate(bench, size, err);
     }
-    enum mmul_status status = mmul_agree(MPI_COMM_WORLD, err);
+    enum mmul_status status = mmul_session_agree(err);
     for (int i = -bench->warmup; status == MMUL_OK && i < bench->runs; i++) {
         struct mmul_phases phases = {0};
         status = multiply(bench, &phases, err);
@@ -212,7 +213,7 @@ static enum mmul_status tell(struct bench *bench, struct mmul_error *err) {
 static enum mmul_status measure(struct bench *bench, struct mmul_error *err) {
     if (bench->call->is_root)
         prepare(bench, err);
-    enum mmul_status status = mmul_agree(MPI_COMM_WORLD, err);
+    enum mmul_status status = mmul_session_agree(err);
     for (int i = 0; status == MMUL_OK && i < bench->sizes.count; i++)
         status = measure_size(bench, bench->sizes.list[i], err);
     return status;
@@ -222,12 +223,12 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
     const struct option_value *values = call->options.values;
     struct bench bench = {
         .call = call,
+        .ranks = call->ranks,
         .runs = (int)values[OPT_RUNS].number,
         .warmup = (int)values[OPT_WARMUP].number,
         .dtype = (enum mmul_dtype)values[OPT_GEN_DTYPE].number,
         .has_baseline = values[OPT_BASELINE].number == 0,
     };
-    MPI_Comm_size(MPI_COMM_WORLD, &bench.ranks);
     bench.table = (struct bench_table){.runs = bench.runs,
                                        .warmup = bench.warmup,
                                        .verbose = values[OPT_VERBOSE].number != 0,

@@ -12,6 +12,7 @@
 #include "cli/operands.h"
 #include "cli/print.h"
 #include "cli/progress.h"
+#include "cli/session.h"
 
 enum { PATH_CAPACITY = 4096 };
 
@@ -169,7 +170,7 @@ static enum mmul_status tell(const struct call *call, struct job *job, struct mm
 static enum mmul_status multiply(const struct call *call, struct job *job, struct mmul_error *err) {
     if (call->is_root)
         prepare(call, job, err);
-    enum mmul_status status = mmul_agree(MPI_COMM_WORLD, err);
+    enum mmul_status status = mmul_session_agree(err);
     if (status == MMUL_OK)
         status = mmul_plan_create(call->context, &job->args, &job->plan, err);
     if (status != MMUL_OK)

@@ -4,6 +4,7 @@
 #include "cli/failure.h"
 #include "cli/operands.h"
 #include "cli/print.h"
+#include "cli/session.h"
 
 static bool as_json(const struct call *call) {
     return call->options.values[OPT_JSON].number != 0;
@@ -53,7 +54,7 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
     struct mmul_plan *plan = NULL;
     if (call->is_root && mmul_operands_open(call, &args, err) == MMUL_OK)
         expect_output(call, &args, err);
-    enum mmul_status status = mmul_agree(MPI_COMM_WORLD, err);
+    enum mmul_status status = mmul_session_agree(err);
     if (status == MMUL_OK)
         status = mmul_plan_create(call->context, &args, &plan, err);
     if (status == MMUL_OK)

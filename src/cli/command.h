@@ -33,6 +33,7 @@ struct call {
     char *const *operands; // borrowed from argv
     int operand_count;
     bool is_root;                 // of MPI, or alone: opens files and prints
+    int ranks;                    // of the job, when MPI is there
     double begin_seconds;         // of the process, on the monotonic clock
     struct mmul_context *context; // of commands that need MPI
 };

@@ -53,6 +53,7 @@ static enum mmul_status start_mpi(bool is_alone, struct call *call, struct mmul_
     if (is_alone)
         mmul_alone_end(&settings);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &call->ranks);
     call->is_root = rank == 0;
     if (err->status == MMUL_OK && provided < MPI_THREAD_FUNNELED)
         mmul_cli_fail(err, MMUL_ERR_SYSTEM, "this MPI gives no thread support (level %d of %d)",

@@ -14,7 +14,7 @@ struct session {
 
 // Collective over all processes of the job, whatever *err holds: comes with the failure this rank
 // had so far (err->status MMUL_OK: none) and leaves with everybody's. Starts MPI and sets
-// call->is_root in any case, call->context only on success.
+// call->is_root and call->ranks in any case, call->context only on success.
 enum mmul_status mmul_session_begin(struct session *session, struct call *call,
                                     struct mmul_error *err);
 

@@ -218,7 +218,7 @@ static enum mmul_status measure_links(const struct calibration *c, struct mmul_e
     struct mmul_link *links = NULL; // with root, then around the ring
     enum mmul_status status = MMUL_ALLOCATE(links, 2 * count, "links", err);
     status = mmul_comm_agree(comm, status, err);
-    if (status == MMUL_OK && comm->leaders != MPI_COMM_NULL)
+    if (status == MMUL_OK && comm->node_rank == 0)
         status = mmul_links_measure(
             comm->leaders, c->options->depth == MMUL_CALIBRATE_THOROUGH ? &thorough : &brief, links,
             links + count, err);
