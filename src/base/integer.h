@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The smaller and the larger of two counts.
+// Small arithmetic on counts.
 #pragma once
 
 #include <stdint.h>
@@ -10,4 +10,9 @@ static inline int64_t mmul_smaller(int64_t a, int64_t b) {
 
 static inline int64_t mmul_larger(int64_t a, int64_t b) {
     return a > b ? a : b;
+}
+
+// Groups of at most `by` that hold `count`; both >= 0, `by` > 0.
+static inline int64_t mmul_divide_up(int64_t count, int64_t by) {
+    return (count + by - 1) / by;
 }

@@ -63,11 +63,11 @@ static int64_t bytes_read_in_place(const struct mmul_report *report, const struc
             units += report->ranks[i].end - report->ranks[i].begin + report->ranks[i].claimed_units;
     if (units == 0)
         return 0;
-    if (p->alpha != 0 && (maps & (rows ? MMUL_MAPS_A : MMUL_MAPS_B)))
+    if (p->alpha != 0 && (maps & mmul_maps_split(plan->axis)))
         bytes += mmul_smaller(
             units * p->k * (int64_t)mmul_dtype_bytes(mmul_problem_split_dtype(p, plan->axis)),
             rows ? stack_bytes(p->a, p->a_dtype) : stack_bytes(p->b, p->b_dtype));
-    if (p->alpha != 0 && (maps & (rows ? MMUL_MAPS_B : MMUL_MAPS_A)))
+    if (p->alpha != 0 && (maps & mmul_maps_whole(plan->axis)))
         bytes += rows ? stack_bytes(p->b, p->b_dtype) : stack_bytes(p->a, p->a_dtype);
     if (p->beta != 0 && (maps & MMUL_MAPS_C_IN))
         bytes += units * mmul_problem_result_width(p, plan->axis) * (int64_t)sizeof(float);

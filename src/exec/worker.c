@@ -71,10 +71,6 @@ static enum mmul_status source_tile(struct mmul_worker *worker, const struct sou
 
 // ---------------------------------------------------------------------------------------- order
 
-static int64_t divide_up(int64_t count, int64_t by) {
-    return (count + by - 1) / by;
-}
-
 // One multiplication: the part of C at (m0, n0), the terms from k0 on.
 struct tile_step {
     int64_t tile; // of C, in order
@@ -83,13 +79,14 @@ struct tile_step {
 };
 
 static int64_t step_count(const struct mmul_product *p, struct mmul_tile tile) {
-    return divide_up(p->m, tile.m) * divide_up(p->n, tile.n) * divide_up(p->k, tile.k);
+    return mmul_divide_up(p->m, tile.m) * mmul_divide_up(p->n, tile.n) *
+           mmul_divide_up(p->k, tile.k);
 }
 
 // The index-th multiplication; every second way along a side goes back.
 static struct tile_step step_at(const struct mmul_product *p, struct mmul_tile tile,
                                 int64_t index) {
-    int64_t along_m = divide_up(p->m, tile.m), along_k = divide_up(p->k, tile.k);
+    int64_t along_m = mmul_divide_up(p->m, tile.m), along_k = mmul_divide_up(p->k, tile.k);
     int64_t number = index / along_k, q = index % along_k;
     int64_t j = number / along_m, i = number % along_m;
     bool is_first = q == 0;

@@ -37,6 +37,16 @@ void mmul_cluster_destroy(struct mmul_cluster *cluster) {
     mmul_free(cluster);
 }
 
+int mmul_cluster_next_rank(const struct mmul_cluster *cluster, int rank) {
+    const struct mmul_rank_info *own = &cluster->ranks[rank];
+    if (own->node_rank + 1 >= cluster->nodes[own->node].rank_count)
+        return -1;
+    for (int next = rank + 1; next < cluster->size; next++)
+        if (cluster->ranks[next].node == own->node)
+            return next;
+    return -1;
+}
+
 static const char *type_name(enum mmul_device_type type) {
     static const char *const names[] = {"cpu", "gpu", "accelerator"};
     return names[type];

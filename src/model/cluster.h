@@ -31,6 +31,15 @@ struct mmul_link {
 // Which matrices the ranks of a node can use where they lie: files they map, or memory.
 enum mmul_maps { MMUL_MAPS_A = 1, MMUL_MAPS_B = 2, MMUL_MAPS_C_IN = 4, MMUL_MAPS_C = 8 };
 
+// The flag of the operand that is cut along `axis`, and of the whole one.
+static inline unsigned mmul_maps_split(enum mmul_axis axis) {
+    return axis == MMUL_ROWS ? MMUL_MAPS_A : MMUL_MAPS_B;
+}
+
+static inline unsigned mmul_maps_whole(enum mmul_axis axis) {
+    return axis == MMUL_ROWS ? MMUL_MAPS_B : MMUL_MAPS_A;
+}
+
 // One rank. Plain data: sent as bytes.
 struct mmul_rank_info {
     int node;      // index into nodes
@@ -82,6 +91,9 @@ struct mmul_cluster {
 enum mmul_status mmul_cluster_create(int size, int node_count, int device_count,
                                      struct mmul_cluster **cluster, struct mmul_error *err);
 void mmul_cluster_destroy(struct mmul_cluster *cluster);
+
+// The next rank of the same node; -1: it was the last one. From nodes[].leader on, all of them.
+int mmul_cluster_next_rank(const struct mmul_cluster *cluster, int rank);
 
 // Tables of ranks, nodes and devices, which fit 120 columns; `verbose`: with vendors, platforms and
 // names in full. The same as JSON (text released with mmul_free).

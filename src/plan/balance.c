@@ -49,6 +49,13 @@ static double find_zero(double (*function)(struct balance *, double), struct bal
     return x;
 }
 
+// What capacity leaves of a node's units.
+static double held_units(const struct balance *b, int node) {
+    double units = b->cost->nodes[node].units;
+    bool clipped = b->capacity != NULL && units > (double)b->capacity[node];
+    return clipped ? (double)b->capacity[node] : units;
+}
+
 // Units that each rank can take until b->seconds; returns the S they cause.
 static double fill(struct balance *b, double s) {
     struct mmul_cost *cost = b->cost;
@@ -61,15 +68,14 @@ static double fill(struct balance *b, double s) {
         cost->nodes[cost->ranks[rank].node].units += b->units[rank];
     }
     double caused = 0;
-    for (int i = 0; i < cost->node_count; i++) { // `units` becomes the factor that capacity leaves
-        struct mmul_cost_node *node = &cost->nodes[i];
-        bool clipped = b->capacity != NULL && node->units > (double)b->capacity[i];
-        double units = clipped ? (double)b->capacity[i] : node->units;
-        caused += node->remote ? units * node->link : 0;
-        node->units = clipped ? units / node->units : 1;
+    for (int i = 0; i < cost->node_count; i++)
+        caused += cost->nodes[i].remote ? held_units(b, i) * cost->nodes[i].link : 0;
+    for (int rank = 0; rank < cost->size; rank++) {
+        int node = cost->ranks[rank].node;
+        double held = held_units(b, node);
+        if (held < cost->nodes[node].units)
+            b->units[rank] *= held / cost->nodes[node].units;
     }
-    for (int rank = 0; rank < cost->size; rank++)
-        b->units[rank] *= cost->nodes[cost->ranks[rank].node].units;
     return caused;
 }
 

@@ -9,11 +9,7 @@
 enum { SMALLEST_SIDE = 64, PADDING = 128 };
 
 static int64_t pad(int64_t size) {
-    return (size + PADDING - 1) / PADDING * PADDING;
-}
-
-static int64_t divide_up(int64_t count, int64_t by) {
-    return (count + by - 1) / by;
+    return mmul_divide_up(size, PADDING) * PADDING;
 }
 
 // Sides as doubles: at 2^31 a side, products leave int64.
@@ -54,8 +50,9 @@ static bool fits(const struct mmul_tile_request *r, const struct mmul_tile *t) {
 // Tiles of each operand: A has m by k, B k by n, C m by n.
 static void count_tiles(const struct mmul_tile_request *r, const struct mmul_tile *t, double *a,
                         double *b, double *c) {
-    double along_m = (double)divide_up(r->m, t->m), along_n = (double)divide_up(r->n, t->n);
-    double along_k = (double)divide_up(r->k, t->k);
+    double along_m = (double)mmul_divide_up(r->m, t->m),
+           along_n = (double)mmul_divide_up(r->n, t->n);
+    double along_k = (double)mmul_divide_up(r->k, t->k);
     *a = along_m * along_k;
     *b = along_k * along_n;
     *c = along_m * along_n;
@@ -96,7 +93,7 @@ static void cut_to_overlap(struct mmul_tile *tile) {
     int64_t *side = tile->m >= tile->n ? &tile->m : &tile->n;
     int64_t parts = mmul_smaller(MMUL_TILE_PARTS, *side / MMUL_TILE_SIDE);
     if (parts > 1)
-        *side = pad(divide_up(*side, parts));
+        *side = pad(mmul_divide_up(*side, parts));
 }
 
 static int64_t halve(int64_t side) {

@@ -28,11 +28,11 @@ static unsigned maps_of(const struct mmul_cost *cost, int node) {
 }
 
 static bool maps_whole(const struct mmul_cost *cost, int node) {
-    return maps_of(cost, node) & (cost->request.axis == MMUL_ROWS ? MMUL_MAPS_B : MMUL_MAPS_A);
+    return maps_of(cost, node) & mmul_maps_whole(cost->request.axis);
 }
 
 static bool maps_pieces(const struct mmul_cost *cost, int node) {
-    return maps_of(cost, node) & (cost->request.axis == MMUL_ROWS ? MMUL_MAPS_A : MMUL_MAPS_B);
+    return maps_of(cost, node) & mmul_maps_split(cost->request.axis);
 }
 
 // Seconds per byte that root's file costs beside the link, whichever is slower.
@@ -80,16 +80,14 @@ static enum mmul_status order_chain(struct mmul_cost *cost, struct mmul_error *e
 
 static void fill_nodes(struct mmul_cost *cost) {
     const struct mmul_cluster *cluster = cost->request.cluster;
-    for (int rank = 0; rank < cost->size; rank++) { // `gap` counts CPU threads for a moment
+    for (int rank = 0; rank < cost->size; rank++) {
         const struct mmul_rank_info *info = &cluster->ranks[rank];
         cost->ranks[rank].node = info->node;
-        cost->nodes[info->node].gap +=
-            info->host_memory ? (info->threads > 1 ? info->threads : 1) : 0;
+        if (info->host_memory)
+            cost->nodes[info->node].cpu_threads += info->threads > 1 ? info->threads : 1;
     }
-    for (int i = 0; i < cost->node_count; i++) {
-        cost->nodes[i].cpu = leader_cpu(cluster, i, (int)cost->nodes[i].gap);
-        cost->nodes[i].gap = 0;
-    }
+    for (int i = 0; i < cost->node_count; i++)
+        cost->nodes[i].cpu = leader_cpu(cluster, i, cost->nodes[i].cpu_threads);
 }
 
 static void fill_bytes(struct mmul_cost *cost) {

@@ -61,7 +61,8 @@ struct mmul_cost_node {
     double link;                              // 1 / B_i, seconds per byte
     double first, gap;                        // of panels
     double cpu;                               // seconds its leader loses per byte of traffic
-    double units;                             // scratch
+    double units;                             // of all its ranks, when last summed
+    int cpu_threads;                          // of its ranks that compute in host memory
 };
 
 // Filled in by mmul_cost_create and mmul_cost_set; the last lines by mmul_cost_couple.

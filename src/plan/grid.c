@@ -25,15 +25,9 @@ struct terms {
 };
 
 static double node_flops(const struct mmul_cluster *cluster, int node) {
-    const struct mmul_node_info *info = &cluster->nodes[node];
     double sum = 0;
-    int left = info->rank_count;
-    for (int rank = info->leader; left > 0 && rank < cluster->size; rank++) {
-        if (cluster->ranks[rank].node != node)
-            continue;
-        sum += mmul_step_rate(&cluster->ranks[rank], 0, 1e9, 1e9, 1e9);
-        left--;
-    }
+    for (int i = cluster->nodes[node].leader; i >= 0; i = mmul_cluster_next_rank(cluster, i))
+        sum += mmul_step_rate(&cluster->ranks[i], 0, 1e9, 1e9, 1e9);
     return sum;
 }
 

@@ -54,13 +54,13 @@ static double unit_rate(const struct mmul_step_cost *step) {
 
 // The fastest single core among the node's CPU ranks; 0: none.
 static double core_rate(const struct mmul_cost *cost, int node) {
-    const struct mmul_rank_info *ranks = cost->request.cluster->ranks;
+    const struct mmul_cluster *cluster = cost->request.cluster;
     double best = 0;
-    for (int rank = 0; rank < cost->size; rank++) {
-        if (ranks[rank].node != node || !ranks[rank].host_memory)
+    for (int i = cluster->nodes[node].leader; i >= 0; i = mmul_cluster_next_rank(cluster, i)) {
+        if (!cluster->ranks[i].host_memory)
             continue;
-        int threads = ranks[rank].threads > 1 ? ranks[rank].threads : 1;
-        double rate = unit_rate(&cost->ranks[rank].step) / threads;
+        int threads = cluster->ranks[i].threads > 1 ? cluster->ranks[i].threads : 1;
+        double rate = unit_rate(&cost->ranks[i].step) / threads;
         best = rate > best ? rate : best;
     }
     return best;

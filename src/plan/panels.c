@@ -7,10 +7,6 @@
 
 enum { ALIGNMENT = 64 };
 
-static int64_t divide_up(int64_t count, int64_t by) {
-    return (count + by - 1) / by;
-}
-
 static int64_t whole_matrices(const struct mmul_problem *problem, enum mmul_axis axis) {
     return mmul_shape_matrices(mmul_problem_whole_shape(problem, axis));
 }
@@ -26,8 +22,9 @@ static struct mmul_cut complete(const struct mmul_problem *problem, enum mmul_ax
                                 int64_t panel_units, int64_t panel_matrices) {
     int64_t width = mmul_problem_result_width(problem, axis);
     return (struct mmul_cut){.rounds = 1,
-                             .panels = divide_up(whole_matrices(problem, axis), panel_matrices) *
-                                       divide_up(width, panel_units),
+                             .panels =
+                                 mmul_divide_up(whole_matrices(problem, axis), panel_matrices) *
+                                 mmul_divide_up(width, panel_units),
                              .panel_units = panel_units,
                              .panel_matrices = panel_matrices,
                              .whole_stays = true};
@@ -43,8 +40,8 @@ static int64_t cut_width(int64_t width, int64_t pieces, int64_t each) {
     int64_t most = each > 0 ? mmul_larger(1, MMUL_PANEL_BYTES_MOST / each) : width;
     if (most >= ALIGNMENT)
         most = most / ALIGNMENT * ALIGNMENT;
-    pieces = mmul_larger(pieces, divide_up(width, most)); // alike, rather than a thin last one
-    int64_t units = divide_up(divide_up(width, pieces), ALIGNMENT) * ALIGNMENT;
+    pieces = mmul_larger(pieces, mmul_divide_up(width, most)); // alike, rather than a thin last one
+    int64_t units = mmul_divide_up(mmul_divide_up(width, pieces), ALIGNMENT) * ALIGNMENT;
     return mmul_smaller(mmul_smaller(units, most), width);
 }
 
@@ -57,7 +54,7 @@ struct mmul_cut mmul_panels_cut(const struct mmul_problem *problem, enum mmul_ax
         group = mmul_smaller(group, MMUL_PANEL_BYTES_MOST / each / width);
     if (group > 1)
         return complete(problem, axis, width, group);
-    return complete(problem, axis, cut_width(width, divide_up(wanted, matrices), each), 1);
+    return complete(problem, axis, cut_width(width, mmul_divide_up(wanted, matrices), each), 1);
 }
 
 int mmul_panels_candidates(const struct mmul_problem *problem, enum mmul_axis axis,
@@ -78,7 +75,7 @@ int64_t mmul_panels_bytes(const struct mmul_problem *problem, enum mmul_axis axi
 
 int64_t mmul_panels_at_once(const struct mmul_problem *problem, enum mmul_axis axis,
                             int64_t panel_units, unsigned maps) {
-    unsigned wide = MMUL_MAPS_C | (axis == MMUL_ROWS ? MMUL_MAPS_B : MMUL_MAPS_A);
+    unsigned wide = MMUL_MAPS_C | mmul_maps_whole(axis);
     return (maps & wide) == wide ? mmul_problem_result_width(problem, axis) : panel_units;
 }
 

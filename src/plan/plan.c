@@ -44,7 +44,7 @@ static void planning_fini(struct mmul_planning *p) {
     mmul_free(p->counts);
     mmul_free(p->capacity);
     mmul_free(p->work_bytes);
-    mmul_free(p->largest);
+    mmul_free(p->needs);
     mmul_free(p->rank_node);
     mmul_free(p->device_ranks);
     mmul_free(p->maps);
@@ -65,7 +65,7 @@ static enum mmul_status planning_init(struct mmul_planning *p, struct mmul_error
         MMUL_ALLOCATE(p->counts, size, "the plan", err) != MMUL_OK ||
         MMUL_ALLOCATE(p->capacity, nodes, "the plan", err) != MMUL_OK ||
         MMUL_ALLOCATE(p->work_bytes, nodes, "the plan", err) != MMUL_OK ||
-        MMUL_ALLOCATE(p->largest, nodes, "the plan", err) != MMUL_OK ||
+        MMUL_ALLOCATE(p->needs, nodes, "the plan", err) != MMUL_OK ||
         MMUL_ALLOCATE(p->rank_node, size, "the plan", err) != MMUL_OK ||
         MMUL_ALLOCATE(p->device_ranks, size, "the plan", err) != MMUL_OK ||
         MMUL_ALLOCATE(p->maps, nodes, "the plan", err) != MMUL_OK ||
@@ -91,13 +91,9 @@ static void count_device_ranks(struct mmul_planning *p) {
     const struct mmul_cluster *cluster = p->request->cluster;
     for (int rank = 0; rank < cluster->size; rank++) {
         const struct mmul_rank_info *own = &cluster->ranks[rank];
-        const struct mmul_node_info *node = &cluster->nodes[own->node];
-        int left = node->rank_count, count = 0;
-        for (int i = node->leader; own->device_index >= 0 && left > 0 && i < cluster->size; i++) {
-            left -= cluster->ranks[i].node == own->node;
-            count += cluster->ranks[i].node == own->node &&
-                     cluster->ranks[i].device_index == own->device_index;
-        }
+        int i = own->device_index >= 0 ? cluster->nodes[own->node].leader : -1, count = 0;
+        for (; i >= 0; i = mmul_cluster_next_rank(cluster, i))
+            count += cluster->ranks[i].device_index == own->device_index;
         p->device_ranks[rank] = count > 0 ? count : 1;
     }
 }
@@ -106,10 +102,11 @@ static void count_device_ranks(struct mmul_planning *p) {
 // what libraries still take as they work: buffers of the BLAS, MPI's queues.
 static int64_t limit_of(const struct mmul_planning *p, int node) {
     const int64_t libraries_bytes = 1 << 20, thread_bytes = 1 << 20;
+    const struct mmul_cluster *cluster = p->request->cluster;
     int64_t limit = p->request->memory_limit_bytes;
-    for (int rank = 0; rank < p->plan->size; rank++) {
-        const struct mmul_rank_info *info = &p->request->cluster->ranks[rank];
-        if (info->node == node && info->process_bytes > 0)
+    for (int i = cluster->nodes[node].leader; i >= 0; i = mmul_cluster_next_rank(cluster, i)) {
+        const struct mmul_rank_info *info = &cluster->ranks[i];
+        if (info->process_bytes > 0)
             limit -= info->process_bytes + libraries_bytes + info->threads * thread_bytes;
     }
     return mmul_larger(limit, 0);
@@ -153,23 +150,26 @@ static enum mmul_status copy_ranks(struct mmul_planning *p, struct mmul_error *e
 
 // ------------------------------------------------------------------------------------- the axis
 
+// Of all the node's ranks.
+static double node_weight(const struct mmul_planning *p, int node) {
+    const struct mmul_cluster *cluster = p->request->cluster;
+    double sum = 0;
+    for (int i = cluster->nodes[node].leader; i >= 0; i = mmul_cluster_next_rank(cluster, i))
+        sum += p->weights[i];
+    return sum;
+}
+
 // Bytes over the network: pieces by weight, the whole operand once per node that has any.
 static int64_t axis_bytes(struct mmul_planning *p, enum mmul_axis axis) {
     const struct mmul_problem *problem = &p->plan->problem;
-    unsigned split = axis == MMUL_ROWS ? MMUL_MAPS_A : MMUL_MAPS_B;
-    unsigned whole = axis == MMUL_ROWS ? MMUL_MAPS_B : MMUL_MAPS_A;
     double all = 0, pieces = 0, wholes = 0;
-    bool *seen = p->clipped; // not used yet: borrowed as marks
-    for (int node = 0; node < p->plan->node_count; node++)
-        seen[node] = node == p->root_node;
-    for (int rank = 0; rank < p->plan->size; rank++) {
-        int node = p->rank_node[rank];
-        all += p->weights[rank];
-        if (node == p->root_node || !(p->weights[rank] > 0))
+    for (int node = 0; node < p->plan->node_count; node++) {
+        double weight = node_weight(p, node);
+        all += weight;
+        if (node == p->root_node || !(weight > 0))
             continue;
-        pieces += p->maps[node] & split ? 0 : p->weights[rank];
-        wholes += !seen[node] && !(p->maps[node] & whole);
-        seen[node] = true;
+        pieces += p->maps[node] & mmul_maps_split(axis) ? 0 : weight;
+        wholes += !(p->maps[node] & mmul_maps_whole(axis));
     }
     int64_t each =
         problem->alpha == 0
@@ -234,7 +234,7 @@ static const char *why_text(const struct mmul_planning *p, int rank) {
 static struct mmul_tile_request tile_request(const struct mmul_planning *p, int rank) {
     const struct mmul_problem *problem = &p->plan->problem;
     const struct mmul_rank_info *info = &p->request->cluster->ranks[rank];
-    int64_t round = (p->counts[rank] + p->cut.rounds - 1) / p->cut.rounds;
+    int64_t round = mmul_divide_up(p->counts[rank], p->cut.rounds);
     int64_t most = mmul_smaller(mmul_larger(round, p->plan->tail_least),
                                 mmul_problem_units(problem, p->plan->axis));
     bool rows = p->plan->axis == MMUL_ROWS;
@@ -253,7 +253,7 @@ static struct mmul_tile_request tile_request(const struct mmul_planning *p, int 
 // What lies in memory of a rank's part: all of it, or two rounds of it.
 static int64_t part_bytes(const struct mmul_planning *p, int rank) {
     int64_t rounds = p->cut.rounds, units = p->counts[rank];
-    int64_t held = rounds > 1 ? mmul_smaller(units, 2 * ((units + rounds - 1) / rounds)) : units;
+    int64_t held = rounds > 1 ? mmul_smaller(units, 2 * mmul_divide_up(units, rounds)) : units;
     int64_t result = mmul_planning_result_bytes(p);
     return held * (mmul_planning_piece_bytes(p) + (p->plan->problem.beta != 0 ? 2 : 1) * result);
 }

@@ -17,14 +17,6 @@ enum { ROUND_LEAST = 1 << 20, ROUND_PART = 16, ROUND_LANES = 4 };
 
 static const double DEVICE_MEMORY_SHARE = 0.8;
 
-static unsigned whole_flag(const struct mmul_planning *p) {
-    return p->plan->axis == MMUL_ROWS ? MMUL_MAPS_B : MMUL_MAPS_A;
-}
-
-static unsigned piece_flag(const struct mmul_planning *p) {
-    return p->plan->axis == MMUL_ROWS ? MMUL_MAPS_A : MMUL_MAPS_B;
-}
-
 int64_t mmul_planning_whole_bytes(const struct mmul_problem *problem, enum mmul_axis axis) {
     struct mmul_shape shape = mmul_problem_whole_shape(problem, axis);
     if (problem->alpha == 0)
@@ -146,7 +138,7 @@ int64_t mmul_planning_private_bytes(const struct mmul_planning *p, const struct 
 static int64_t least_panels(const struct mmul_planning *p, const struct mmul_cut *cut, int node) {
     int64_t slots =
         cut->rounds > 1 && cut->whole_stays ? cut->panels : mmul_smaller(2, cut->panels);
-    return p->maps[node] & whole_flag(p)
+    return p->maps[node] & mmul_maps_whole(p->plan->axis)
                ? 0
                : slots * mmul_panels_bytes(&p->plan->problem, p->plan->axis, cut);
 }
@@ -157,7 +149,9 @@ static double unit_bytes(const struct mmul_planning *p, const struct mmul_cut *c
     double lanes = cut->rounds > 1 ? 2 : 1, bytes = 0;
     int64_t width = mmul_problem_result_width(&p->plan->problem, p->plan->axis);
     int64_t block = cut->rounds * cut->panels > 1 ? 2 * cut->panel_units : width;
-    bytes += p->maps[node] & piece_flag(p) ? 0 : lanes * (double)mmul_planning_piece_bytes(p);
+    bytes += p->maps[node] & mmul_maps_split(p->plan->axis)
+                 ? 0
+                 : lanes * (double)mmul_planning_piece_bytes(p);
     bytes += p->maps[node] & MMUL_MAPS_C_IN ? 0 : lanes * (double)c_in_bytes(p);
     bytes += p->maps[node] & MMUL_MAPS_C ? 0 : 4.0 * (double)block;
     bytes += (double)check_unit_bytes(p, cut);
@@ -201,9 +195,11 @@ bool mmul_planning_stop_mapping(struct mmul_planning *p) {
     int64_t each = mmul_planning_piece_bytes(p) + c_in_bytes(p) + mmul_planning_result_bytes(p);
     int64_t whole = mmul_planning_whole_bytes(&p->plan->problem, p->plan->axis);
     for (int node = 0; limit > 0 && node < p->plan->node_count; node++) {
+        const struct mmul_cluster *cluster = p->request->cluster;
+        int rank = p->maps[node] != 0 ? cluster->nodes[node].leader : -1;
         double units = 0;
-        for (int rank = 0; p->maps[node] != 0 && rank < p->plan->size; rank++)
-            units += p->rank_node[rank] == node ? (double)p->counts[rank] : 0;
+        for (; rank >= 0; rank = mmul_cluster_next_rank(cluster, rank))
+            units += (double)p->counts[rank];
         if (units > 0)
             units += (double)(p->plan->total - p->plan->tail_begin); // it may claim them all
         if (units > 0 && units * (double)each + (double)(whole + p->work_bytes[node]) >
@@ -251,46 +247,49 @@ static bool one_whole_matrix(const struct mmul_planning *p) {
     return mmul_shape_matrices(mmul_problem_whole_shape(&p->plan->problem, p->plan->axis)) == 1;
 }
 
-// Sums of a node: units of its largest round in piece_lane_bytes, of its largest block in
-// result_slot_bytes, panels it needs in whole_slots; bytes later.
 static void sum_rounds(struct mmul_planning *p) {
     int64_t check_unit = check_unit_bytes(p, &p->cut);
     int64_t units = mmul_problem_units(&p->plan->problem, p->plan->axis);
+    for (int node = 0; node < p->plan->node_count; node++)
+        p->needs[node] = (struct mmul_node_need){0};
     for (int rank = 0; rank < p->plan->size; rank++) {
-        struct mmul_plan_node *node = &p->nodes[p->rank_node[rank]];
-        int64_t round = (p->counts[rank] + p->cut.rounds - 1) / p->cut.rounds;
-        node->piece_lane_bytes += round;
-        node->result_slot_bytes += round;
-        node->private_bytes += mmul_smaller(round, units) * check_unit;
-        node->whole_slots = p->counts[rank] > 0 ? p->cut.panels : node->whole_slots;
+        struct mmul_node_need *need = &p->needs[p->rank_node[rank]];
+        int64_t round = mmul_divide_up(p->counts[rank], p->cut.rounds);
+        need->round_units += round;
+        need->block_units += round;
+        need->panels = round > 0 ? p->cut.panels : need->panels;
+        p->nodes[p->rank_node[rank]].private_bytes += mmul_smaller(round, units) * check_unit;
     }
+}
+
+// Units of the node's ranks that use the step's panel.
+static int64_t units_in_step(const struct mmul_planning *p, int node, struct mmul_step step) {
+    const struct mmul_cluster *cluster = p->request->cluster;
+    int64_t units = 0;
+    for (int i = cluster->nodes[node].leader; i >= 0; i = mmul_cluster_next_rank(cluster, i)) {
+        const struct mmul_plan_rank *r = &p->ranks[i];
+        struct mmul_segment s;
+        struct mmul_walk walk =
+            mmul_schedule_walk(p->plan, (struct mmul_range){r->begin, r->end}, step);
+        while (mmul_schedule_next(&walk, &s))
+            units += s.end - s.begin;
+    }
+    return units;
 }
 
 // With several whole matrices a node needs the panels of its own, and a block is only the units
 // that use the panel's.
 static void sum_matrices(struct mmul_planning *p) {
-    for (int node = 0; node < p->plan->node_count; node++)
-        p->nodes[node].whole_slots = p->largest[node] = 0;
-    for (int64_t panel = 0; panel < p->cut.panels; panel++) {
-        struct mmul_step step = mmul_schedule_step(p->plan, panel);
-        for (int rank = 0; rank < p->plan->size; rank++) {
-            const struct mmul_plan_rank *r = &p->ranks[rank];
-            struct mmul_walk walk =
-                mmul_schedule_walk(p->plan, (struct mmul_range){r->begin, r->end}, step);
-            struct mmul_segment s;
-            while (mmul_schedule_next(&walk, &s))
-                p->nodes[p->rank_node[rank]].result_slots += s.end - s.begin;
+    for (int node = 0; node < p->plan->node_count; node++) {
+        struct mmul_node_need *need = &p->needs[node];
+        int64_t most = need->panels = 0;
+        for (int64_t panel = 0; panel < p->cut.panels; panel++) {
+            int64_t units = units_in_step(p, node, mmul_schedule_step(p->plan, panel));
+            need->panels += units > 0;
+            most = mmul_larger(most, units);
         }
-        for (int node = 0; node < p->plan->node_count; node++) {
-            struct mmul_plan_node *n = &p->nodes[node];
-            n->whole_slots += n->result_slots > 0;
-            p->largest[node] = mmul_larger(p->largest[node], n->result_slots);
-            n->result_slots = 0;
-        }
+        need->block_units = mmul_smaller(need->block_units, most);
     }
-    for (int node = 0; node < p->plan->node_count; node++)
-        p->nodes[node].result_slot_bytes =
-            mmul_smaller(p->nodes[node].result_slot_bytes, p->largest[node]);
 }
 
 // As many slots as fit into `room`: all of the whole operand, else fewer of the result, else fewer
@@ -321,16 +320,19 @@ static void fill_slots(struct mmul_plan_node *node, int64_t room) {
 
 static void size_segment(struct mmul_planning *p, int index) {
     struct mmul_plan_node *node = &p->nodes[index];
-    int64_t round = node->piece_lane_bytes, block = node->result_slot_bytes;
+    const struct mmul_node_need *need = &p->needs[index];
     int64_t panel = mmul_panels_bytes(&p->plan->problem, p->plan->axis, &p->cut);
-    int64_t needed = node->whole_slots;
     node->piece_lanes = p->cut.rounds > 1 ? 2 : 1;
-    node->piece_lane_bytes = node->maps & piece_flag(p) ? 0 : round * mmul_planning_piece_bytes(p);
-    node->c_in_lane_bytes = node->maps & MMUL_MAPS_C_IN ? 0 : round * c_in_bytes(p);
-    node->whole_slots = node->maps & whole_flag(p) || panel == 0 ? 0 : needed;
+    node->piece_lane_bytes = node->maps & mmul_maps_split(p->plan->axis)
+                                 ? 0
+                                 : need->round_units * mmul_planning_piece_bytes(p);
+    node->c_in_lane_bytes = node->maps & MMUL_MAPS_C_IN ? 0 : need->round_units * c_in_bytes(p);
+    node->whole_slots =
+        node->maps & mmul_maps_whole(p->plan->axis) || panel == 0 ? 0 : need->panels;
     node->whole_slot_bytes = node->whole_slots > 0 ? panel : 0;
-    node->result_slots = node->maps & MMUL_MAPS_C ? 0 : p->cut.rounds * needed;
-    node->result_slot_bytes = node->result_slots > 0 ? block * p->cut.panel_units * 4 : 0;
+    node->result_slots = node->maps & MMUL_MAPS_C ? 0 : p->cut.rounds * need->panels;
+    node->result_slot_bytes =
+        node->result_slots > 0 ? need->block_units * p->cut.panel_units * 4 : 0;
     int64_t lanes = node->piece_lanes * (node->piece_lane_bytes + node->c_in_lane_bytes);
     fill_slots(node, node->memory_bytes - node->private_bytes - lanes);
     node->segment_bytes = lanes + node->whole_slots * node->whole_slot_bytes +
@@ -347,9 +349,9 @@ static int64_t needed_bytes(const struct mmul_planning *p, int64_t panels) {
 }
 
 static int64_t crossing_bytes(const struct mmul_planning *p, const struct mmul_plan_node *node) {
-    int64_t whole = node->maps & whole_flag(p) ? 0 : node->whole_bytes;
+    int64_t whole = node->maps & mmul_maps_whole(p->plan->axis) ? 0 : node->whole_bytes;
     return (node->whole_stays ? whole : whole * p->cut.rounds) +
-           (node->maps & piece_flag(p) ? 0 : node->piece_bytes) +
+           (node->maps & mmul_maps_split(p->plan->axis) ? 0 : node->piece_bytes) +
            (node->maps & MMUL_MAPS_C_IN ? 0 : node->c_in_bytes) +
            (node->maps & MMUL_MAPS_C ? 0 : node->result_bytes);
 }
@@ -387,11 +389,12 @@ bool mmul_planning_fit(struct mmul_planning *p) {
         struct mmul_plan_node *node = &p->nodes[i];
         if (node->result_bytes == 0)
             continue;
-        node->whole_bytes = needed_bytes(p, node->whole_slots);
+        node->whole_bytes = needed_bytes(p, p->needs[i].panels);
         size_segment(p, i);
         node->network_bytes = i == p->root_node ? 0 : crossing_bytes(p, node);
     }
-    if (root->result_bytes == 0 && p->request->panels && !(root->maps & whole_flag(p)))
+    if (root->result_bytes == 0 && p->request->panels &&
+        !(root->maps & mmul_maps_whole(p->plan->axis)))
         root->private_bytes += 2 * mmul_panels_bytes(&p->plan->problem, p->plan->axis, &p->cut);
     return root->private_bytes + root->segment_bytes <= root->memory_bytes;
 }

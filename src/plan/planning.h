@@ -12,6 +12,13 @@
 #include "plan/members.h"
 #include "plan/plan.h"
 
+// What a node needs room for at once.
+struct mmul_node_need {
+    int64_t round_units; // its ranks' units of a round, at most
+    int64_t block_units; // of them in a step, at most
+    int64_t panels;      // of the whole operand
+};
+
 // Work space of one call; everything but `request` is owned, the plan until it is handed over.
 struct mmul_planning {
     const struct mmul_plan_request *request;
@@ -19,21 +26,21 @@ struct mmul_planning {
     struct mmul_plan_rank *ranks; // of the plan
     struct mmul_plan_node *nodes;
     int root_node;
-    bool automatic;             // shares such that all finish together
-    bool speeds_known;          // of at least one rank: seconds mean something
-    double *weights;            // size: as given, or the speeds
-    double *assumed;            // size: operations per second where speeds are not measured
-    double *units;              // size: shares as fractions
-    int64_t *counts;            // size: shares
-    int64_t *capacity;          // node_count: most units under the cut at hand
-    int64_t *work_bytes;        // node_count: private memory under the cut at hand
-    int64_t *largest;           // node_count: scratch
-    int *rank_node;             // size
-    int *device_ranks;          // size: ranks that share its device
-    unsigned *maps;             // node_count: what is mapped and stays so
-    bool *clipped;              // node_count: its share was cut to its capacity
-    bool *in;                   // size: takes part
-    enum mmul_absence *absence; // size
+    bool automatic;               // shares such that all finish together
+    bool speeds_known;            // of at least one rank: seconds mean something
+    double *weights;              // size: as given, or the speeds
+    double *assumed;              // size: operations per second where speeds are not measured
+    double *units;                // size: shares as fractions
+    int64_t *counts;              // size: shares
+    int64_t *capacity;            // node_count: most units under the cut at hand
+    int64_t *work_bytes;          // node_count: private memory under the cut at hand
+    struct mmul_node_need *needs; // node_count: of the chosen cut and counts
+    int *rank_node;               // size
+    int *device_ranks;            // size: ranks that share its device
+    unsigned *maps;               // node_count: what is mapped and stays so
+    bool *clipped;                // node_count: its share was cut to its capacity
+    bool *in;                     // size: takes part
+    enum mmul_absence *absence;   // size
     struct mmul_cost *cost;
     struct mmul_cut cut; // the chosen one
     double seconds;      // predicted with it; 0: not known

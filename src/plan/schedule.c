@@ -6,10 +6,6 @@
 #include "base/integer.h"
 #include "model/matrix.h"
 
-static int64_t divide_up(int64_t count, int64_t by) {
-    return (count + by - 1) / by;
-}
-
 // Units along the axis that is not split, and the matrices of the whole operand.
 static int64_t other_units(const struct mmul_plan *plan) {
     return mmul_problem_result_width(&plan->problem, plan->axis);
@@ -20,8 +16,8 @@ static int64_t whole_matrices(const struct mmul_plan *plan) {
 }
 
 int64_t mmul_schedule_panels(const struct mmul_plan *plan) {
-    return divide_up(whole_matrices(plan), plan->panel_matrices) *
-           divide_up(other_units(plan), plan->panel_units);
+    return mmul_divide_up(whole_matrices(plan), plan->panel_matrices) *
+           mmul_divide_up(other_units(plan), plan->panel_units);
 }
 
 int64_t mmul_schedule_steps(const struct mmul_plan *plan) {
@@ -30,7 +26,7 @@ int64_t mmul_schedule_steps(const struct mmul_plan *plan) {
 
 struct mmul_step mmul_schedule_step(const struct mmul_plan *plan, int64_t index) {
     int64_t panels = mmul_schedule_panels(plan);
-    int64_t per_matrix = divide_up(other_units(plan), plan->panel_units);
+    int64_t per_matrix = mmul_divide_up(other_units(plan), plan->panel_units);
     struct mmul_step step = {.index = index, .round = index / panels, .panel = index % panels};
     step.matrix_begin = step.panel / per_matrix * plan->panel_matrices;
     step.matrix_end = mmul_smaller(step.matrix_begin + plan->panel_matrices, whole_matrices(plan));
@@ -130,8 +126,7 @@ static bool node_works(const struct mmul_plan *plan, int node, struct mmul_step 
 }
 
 static bool maps_whole(const struct mmul_plan *plan, int node) {
-    unsigned operand = plan->axis == MMUL_ROWS ? MMUL_MAPS_B : MMUL_MAPS_A;
-    return (mmul_plan_nodes(plan)[node].maps & operand) != 0;
+    return mmul_plan_nodes(plan)[node].maps & mmul_maps_whole(plan->axis);
 }
 
 bool mmul_schedule_loads(const struct mmul_plan *plan, int node, struct mmul_step step) {

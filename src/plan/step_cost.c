@@ -58,10 +58,9 @@ static double per_byte(const struct mmul_rank_info *rank, double bytes_per_secon
 
 static void add_files(struct line *line, double piece, double block) {
     const struct mmul_step_request *r = line->request;
-    unsigned split = r->axis == MMUL_ROWS ? MMUL_MAPS_A : MMUL_MAPS_B;
     if (r->maps & MMUL_MAPS_C)
         line->slope += block * MMUL_FIRST_TOUCH_SECONDS_PER_BYTE;
-    if (r->file_ranks > 0 && !(r->maps & split))
+    if (r->file_ranks > 0 && !(r->maps & mmul_maps_split(r->axis)))
         line->slope += piece * r->file_ranks / MMUL_FILE_BYTES_PER_SECOND;
     if (r->file_ranks > 0 && !(r->maps & MMUL_MAPS_C))
         line->slope += block * r->file_ranks / MMUL_FILE_BYTES_PER_SECOND;
@@ -146,8 +145,8 @@ struct mmul_step_cost mmul_step_cost(const struct mmul_step_request *request) {
     return cost;
 }
 
-// The segment [i - 1, i] of knots that holds `value`; the last one beyond.
-static int segment(const double *knots, int count, double value) {
+// The interval [i - 1, i] of knots that holds `value`; the last one beyond.
+static int interval_of(const double *knots, int count, double value) {
     int i = 1;
     while (i < count - 1 && value > knots[i])
         i++;
@@ -157,7 +156,7 @@ static int segment(const double *knots, int count, double value) {
 double mmul_step_seconds(const struct mmul_step_cost *cost, double units) {
     if (cost->knots == 0)
         return 0;
-    int i = segment(cost->units, cost->knots, units);
+    int i = interval_of(cost->units, cost->knots, units);
     double slope =
         (cost->seconds[i] - cost->seconds[i - 1]) / (cost->units[i] - cost->units[i - 1]);
     return cost->seconds[i - 1] + slope * (units - cost->units[i - 1]);
@@ -166,7 +165,7 @@ double mmul_step_seconds(const struct mmul_step_cost *cost, double units) {
 double mmul_step_units(const struct mmul_step_cost *cost, double seconds) {
     if (cost->knots == 0 || seconds <= cost->seconds[0])
         return 0;
-    int i = segment(cost->seconds, cost->knots, seconds);
+    int i = interval_of(cost->seconds, cost->knots, seconds);
     double slope =
         (cost->units[i] - cost->units[i - 1]) / (cost->seconds[i] - cost->seconds[i - 1]);
     return cost->units[i - 1] + slope * (seconds - cost->seconds[i - 1]);

@@ -29,6 +29,7 @@ static inline struct mmul_cluster *make_cluster(int size, int per_node) {
     for (int rank = 0; rank < size; rank++) {
         struct mmul_rank_info *r = &cluster->ranks[rank];
         r->node = rank / per_node;
+        r->node_rank = rank % per_node;
         r->host_memory = true;
         r->device.memory_bytes = 64 * GIB;
         strcpy(r->device_name, "cpu");

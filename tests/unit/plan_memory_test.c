@@ -70,14 +70,6 @@ static void assert_covers(const struct mmul_plan *plan) {
     assert_true(plan->tail_begin <= plan->total);
 }
 
-static unsigned piece_flag(const struct mmul_plan *plan) {
-    return plan->axis == MMUL_ROWS ? MMUL_MAPS_A : MMUL_MAPS_B;
-}
-
-static unsigned whole_flag(const struct mmul_plan *plan) {
-    return plan->axis == MMUL_ROWS ? MMUL_MAPS_B : MMUL_MAPS_A;
-}
-
 // Every block of every step fits its slot; returns in how many steps the node has work.
 static int64_t assert_blocks_fit(const struct mmul_plan *plan, int index) {
     const struct mmul_plan_node *node = &mmul_plan_nodes(plan)[index];
@@ -94,7 +86,7 @@ static int64_t assert_blocks_fit(const struct mmul_plan *plan, int index) {
         panel_most = mmul_larger(panel_most, mmul_schedule_panel_bytes(plan, step));
     }
     assert_true(panel_most <= node->whole_slot_bytes && panel_most <= MMUL_PANEL_BYTES_MOST);
-    if (node->whole_stays && !(node->maps & whole_flag(plan)))
+    if (node->whole_stays && !(node->maps & mmul_maps_whole(plan->axis)))
         assert_int_equal(loads, node->whole_slots);
     return works;
 }
@@ -102,7 +94,7 @@ static int64_t assert_blocks_fit(const struct mmul_plan *plan, int index) {
 static void assert_lanes_fit(const struct mmul_plan *plan, int index) {
     const struct mmul_plan_node *node = &mmul_plan_nodes(plan)[index];
     for (int64_t round = 0; round < plan->rounds; round++) {
-        if (!(node->maps & piece_flag(plan)))
+        if (!(node->maps & mmul_maps_split(plan->axis)))
             assert_true(mmul_schedule_piece_bytes(plan, index, round) <= node->piece_lane_bytes);
         if (!(node->maps & MMUL_MAPS_C_IN))
             assert_true(mmul_schedule_c_in_bytes(plan, index, round) <= node->c_in_lane_bytes);
@@ -121,7 +113,7 @@ static void assert_node(const struct mmul_plan *plan, int index) {
     int64_t works = assert_blocks_fit(plan, index);
     if (!(node->maps & MMUL_MAPS_C))
         assert_true(node->result_slots >= mmul_smaller(2, works));
-    if (!(node->maps & whole_flag(plan)) && plan->problem.alpha != 0)
+    if (!(node->maps & mmul_maps_whole(plan->axis)) && plan->problem.alpha != 0)
         assert_true(node->whole_slots >= mmul_smaller(2, mmul_schedule_panels(plan)) ||
                     node->whole_stays);
     assert_int_equal(node->segment_bytes,
