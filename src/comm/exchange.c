@@ -73,21 +73,14 @@ static struct mmul_exchange_lane *lane_of(struct mmul_exchange *x, int64_t chunk
     return &x->lanes[chunk % MMUL_EXCHANGE_LANES];
 }
 
-static void keep_first(struct mmul_exchange *x, const struct mmul_error *err) {
-    if (!x->failed)
-        x->err = *err;
-    x->failed = true;
-}
-
-// Then bytes are neither made nor looked at, only moved.
 static bool is_void(const struct mmul_exchange *x) {
-    return x->failed || x->peer_failed || x->cancelled;
+    return mmul_failure_is_void(x->team->failure);
 }
 
 static void keep_mpi(struct mmul_exchange *x, int code) {
     struct mmul_error err;
     if (mmul_comm_check(code, x->inward ? "gather" : "scatter", &err) != MMUL_OK)
-        keep_first(x, &err);
+        mmul_failure_keep(x->team->failure, &err);
 }
 
 static int64_t chunk_begin(const struct mmul_exchange *x, int64_t chunk, int member) {
@@ -116,9 +109,10 @@ static void produce(struct mmul_exchange *x, struct mmul_exchange_lane *lane, in
             continue;
         if (!is_void(x) && x->end.produce(x->transfer.context, x->team->nodes[member], begin, end,
                                           piece, &err) != MMUL_OK)
-            keep_first(x, &err);
-        lane->trailers[member] = (struct mmul_trailer){
-            .hash = is_void(x) ? 0 : mmul_hash(piece, (size_t)(end - begin)), .failed = is_void(x)};
+            mmul_failure_keep(x->team->failure, &err);
+        lane->trailers[member] =
+            (struct mmul_trailer){.hash = is_void(x) ? 0 : mmul_hash(piece, (size_t)(end - begin)),
+                                  .is_void = is_void(x)};
     }
 }
 
@@ -141,7 +135,7 @@ static void begin_gather(struct mmul_exchange *x, struct mmul_exchange_lane *lan
     int count = lane->counts[x->team->rank];
     lane->trailer = (struct mmul_trailer){
         .hash = root || is_void(x) || count == 0 ? 0 : mmul_hash(mine, (size_t)count),
-        .failed = is_void(x)};
+        .is_void = is_void(x)};
     int code = MPI_Igatherv(root ? MPI_IN_PLACE : mine, count, MPI_BYTE, lane->data, lane->counts,
                             lane->displacements, MPI_BYTE, 0, x->mpi, &lane->requests[0]);
     keep_mpi(x, code);
@@ -174,14 +168,15 @@ static void check_piece(struct mmul_exchange *x, const struct mmul_exchange_lane
     int count = lane->counts[x->team->rank];
     if (count == 0)
         return;
-    x->peer_failed |= lane->trailer.failed != 0;
+    if (lane->trailer.is_void != 0)
+        mmul_failure_void(x->team->failure);
     if (is_void(x))
         return;
     const char *mine = x->transfer.mine + chunk_begin(x, chunk, x->team->rank);
     if (mmul_hash(mine, (size_t)count) == lane->trailer.hash)
         return;
     mmul_fail_changed(0, x->team->nodes[x->team->rank], &err);
-    keep_first(x, &err);
+    mmul_failure_keep(x->team->failure, &err);
 }
 
 // Root checks each piece of a chunk and hands it to the sink.
@@ -193,7 +188,8 @@ static void consume(struct mmul_exchange *x, const struct mmul_exchange_lane *la
         int node = x->team->nodes[member];
         if (begin == end)
             continue;
-        x->peer_failed |= lane->trailers[member].failed != 0;
+        if (lane->trailers[member].is_void != 0)
+            mmul_failure_void(x->team->failure);
         if (is_void(x))
             continue;
         enum mmul_status status =
@@ -201,7 +197,7 @@ static void consume(struct mmul_exchange *x, const struct mmul_exchange_lane *la
                 ? mmul_fail_changed(node, 0, &err)
                 : x->end.consume(x->transfer.context, node, begin, end, piece, &err);
         if (status != MMUL_OK)
-            keep_first(x, &err);
+            mmul_failure_keep(x->team->failure, &err);
     }
 }
 

@@ -7,8 +7,7 @@
 // checksum made at one end and compared at the other.
 //
 // Nothing here blocks: mmul_exchange_advance does what can be done now. A failing source or sink
-// does not stop the traffic, which the other end waits for: the first error is kept, what follows
-// is marked as failed, and the caller agrees over world at the end.
+// does not stop the traffic, which the other end waits for (comm/failure.h).
 //
 // Root's own bytes never pass through here.
 #pragma once
@@ -50,10 +49,6 @@ struct mmul_exchange {
     struct mmul_transfer transfer;
     int64_t chunk_bytes, chunks; // of the transfer: most bytes per member and chunk; how many
     int64_t begun, ended;        // chunks
-    bool failed;                 // `err` holds the first failure
-    bool cancelled;              // set by the caller: what is sent from now on means nothing
-    bool peer_failed;            // somebody said that bytes mean nothing
-    struct mmul_error err;
 };
 
 // Local. lane_bytes: of root's buffers, the same on all members, <= 1 GiB.

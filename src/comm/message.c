@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Two MPI messages each: the bytes where they lie, and the trailer.
+// Bytes are two MPI messages: these where they lie, and the trailer.
 #include "comm/message.h"
 
 #include <stdio.h>
@@ -24,46 +24,90 @@ enum mmul_status mmul_fail_changed(int from_node, int to_node, struct mmul_error
     return MMUL_ERR_SYSTEM;
 }
 
-enum mmul_status mmul_message_send(MPI_Comm mpi, int peer, int tag, const void *data, int64_t bytes,
-                                   bool failed, struct mmul_message *message,
-                                   struct mmul_error *err) {
-    *message = (struct mmul_message){.data = data, .bytes = bytes};
-    message->trailer.failed = failed;
-    message->trailer.hash = failed ? 0 : mmul_hash(data, (size_t)bytes);
-    int code = MPI_Isend(data, (int)bytes, MPI_BYTE, peer, tag, mpi, &message->requests[0]);
+static bool is_good(const struct mmul_channel *channel, int code, const char *what) {
+    struct mmul_error err;
+    if (mmul_comm_check(code, what, &err) != MMUL_OK)
+        mmul_failure_keep(channel->failure, &err);
+    return code == MPI_SUCCESS;
+}
+
+void mmul_message_send(const struct mmul_channel *channel, int peer, int tag, const void *data,
+                       int64_t bytes, struct mmul_message *message) {
+    bool is_void = mmul_failure_is_void(channel->failure);
+    *message = (struct mmul_message){.data = data, .bytes = bytes, .peer = peer};
+    message->trailer.is_void = is_void;
+    message->trailer.hash = is_void ? 0 : mmul_hash(data, (size_t)bytes);
+    int code =
+        MPI_Isend(data, (int)bytes, MPI_BYTE, peer, tag, channel->mpi, &message->requests[0]);
     if (code == MPI_SUCCESS)
         code = MPI_Isend(&message->trailer, (int)sizeof message->trailer, MPI_BYTE, peer, tag + 1,
-                         mpi, &message->requests[1]);
-    message->active = code == MPI_SUCCESS;
-    return mmul_comm_check(code, "send", err);
+                         channel->mpi, &message->requests[1]);
+    message->active = is_good(channel, code, "send");
 }
 
-enum mmul_status mmul_message_receive(MPI_Comm mpi, int peer, int tag, void *data, int64_t bytes,
-                                      struct mmul_message *message, struct mmul_error *err) {
-    *message = (struct mmul_message){.data = data, .bytes = bytes, .receives = true};
-    int code = MPI_Irecv(data, (int)bytes, MPI_BYTE, peer, tag, mpi, &message->requests[0]);
+void mmul_message_receive(const struct mmul_channel *channel, int peer, int tag, void *data,
+                          int64_t bytes, struct mmul_message *message) {
+    *message = (struct mmul_message){.data = data, .bytes = bytes, .peer = peer, .receives = true};
+    int code =
+        MPI_Irecv(data, (int)bytes, MPI_BYTE, peer, tag, channel->mpi, &message->requests[0]);
     if (code == MPI_SUCCESS)
         code = MPI_Irecv(&message->trailer, (int)sizeof message->trailer, MPI_BYTE, peer, tag + 1,
-                         mpi, &message->requests[1]);
-    message->active = code == MPI_SUCCESS;
-    return mmul_comm_check(code, "receive", err);
+                         channel->mpi, &message->requests[1]);
+    message->active = is_good(channel, code, "receive");
 }
 
-enum mmul_status mmul_message_test(struct mmul_message *message, bool *done, bool *failed,
-                                   struct mmul_error *err) {
+bool mmul_message_is_over(const struct mmul_channel *channel, struct mmul_message *message) {
+    struct mmul_error err;
     int over = 1;
-    *failed = false;
-    *done = true;
     if (!message->active)
-        return MMUL_OK;
+        return true;
     int code = MPI_Testall(2, message->requests, &over, MPI_STATUSES_IGNORE);
-    *done = over || code != MPI_SUCCESS;
-    if (*done)
-        message->active = false;
-    if (code != MPI_SUCCESS || !over || !message->receives)
-        return mmul_comm_check(code, "transfer", err);
-    *failed = message->trailer.failed != 0;
-    if (*failed || mmul_hash(message->data, (size_t)message->bytes) == message->trailer.hash)
-        return MMUL_OK;
-    return mmul_fail_changed(message->from_node, message->to_node, err);
+    bool good = is_good(channel, code, "transfer");
+    message->active = good && !over;
+    if (!good || !over || !message->receives)
+        return !message->active;
+    if (message->trailer.is_void != 0) {
+        mmul_failure_void(channel->failure);
+    } else if (mmul_hash(message->data, (size_t)message->bytes) != message->trailer.hash) {
+        mmul_fail_changed(channel->nodes[message->peer], channel->nodes[channel->rank], &err);
+        mmul_failure_keep(channel->failure, &err);
+    }
+    return true;
+}
+
+void mmul_words_send(const struct mmul_channel *channel, int peer, int tag,
+                     struct mmul_words *words) {
+    words->peer = peer;
+    words->active = is_good(
+        channel,
+        MPI_Isend(words->values, MMUL_WORDS, MPI_INT64_T, peer, tag, channel->mpi, &words->request),
+        "send");
+}
+
+void mmul_words_receive(const struct mmul_channel *channel, int peer, int tag,
+                        struct mmul_words *words) {
+    words->peer = peer;
+    words->active = is_good(channel,
+                            MPI_Irecv(words->values, MMUL_WORDS, MPI_INT64_T,
+                                      peer == MMUL_ANYBODY ? MPI_ANY_SOURCE : peer, tag,
+                                      channel->mpi, &words->request),
+                            "receive");
+}
+
+bool mmul_words_is_over(const struct mmul_channel *channel, struct mmul_words *words) {
+    MPI_Status from;
+    int over = 1;
+    if (!words->active)
+        return true;
+    bool good = is_good(channel, MPI_Test(&words->request, &over, &from), "transfer");
+    words->active = good && !over;
+    if (good && over && words->peer == MMUL_ANYBODY)
+        words->peer = from.MPI_SOURCE;
+    return !words->active;
+}
+
+void mmul_words_forget(struct mmul_words *words) {
+    if (words->active && MPI_Cancel(&words->request) == MPI_SUCCESS)
+        MPI_Wait(&words->request, MPI_STATUS_IGNORE);
+    words->active = false;
 }

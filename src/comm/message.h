@@ -1,23 +1,34 @@
 // SPDX-License-Identifier: MIT
 //
-// One message between two ranks that is begun now and tested later, with a checksum at both ends.
-// Messages of one tag between the same two ranks arrive in the order they were begun.
+// One message between two ranks that is begun now and tested later: bytes with a checksum at both
+// ends, or a few words. Messages of one tag between the same two ranks arrive in the order they were
+// begun. Nothing here blocks or returns an error: failures go to the channel's, and a message that
+// could not be begun is over.
 #pragma once
 
 #include "comm/comm.h"
+#include "comm/failure.h"
+
+// Who can talk, and whose failure it is.
+struct mmul_channel {
+    MPI_Comm mpi;                 // borrowed
+    struct mmul_failure *failure; // borrowed; NULL: what fails is silence
+    const int *nodes;             // borrowed: node index of each rank of `mpi`
+    int rank;                     // this one
+};
 
 // What follows the bytes.
 struct mmul_trailer {
-    uint64_t hash;  // XXH3 of the bytes; 0 when failed
-    int64_t failed; // the sender's bytes mean nothing: something failed there
+    uint64_t hash;   // XXH3 of the bytes; 0 when void
+    int64_t is_void; // the sender's bytes mean nothing: something failed there
 };
 
-struct mmul_message {
+struct mmul_message {        // zeroed: over
     MPI_Request requests[2]; // bytes, trailer
     struct mmul_trailer trailer;
     const char *data;
     int64_t bytes;
-    int from_node, to_node; // for the text of a receive's error: set after it was begun
+    int peer;
     bool active, receives;
 };
 
@@ -25,16 +36,31 @@ struct mmul_message {
 enum mmul_status mmul_fail_changed(int from_node, int to_node, struct mmul_error *err);
 
 // Local. `tag` and the one after it are used. `bytes` <= 1 GiB of `data`, borrowed (like `message`)
-// until it was tested done. `failed`: send something, so that nobody waits, but say that it means
-// nothing.
-// Fail with MMUL_ERR_SYSTEM (MPI); the message is not active then.
-enum mmul_status mmul_message_send(MPI_Comm mpi, int peer, int tag, const void *data, int64_t bytes,
-                                   bool failed, struct mmul_message *message,
-                                   struct mmul_error *err);
-enum mmul_status mmul_message_receive(MPI_Comm mpi, int peer, int tag, void *data, int64_t bytes,
-                                      struct mmul_message *message, struct mmul_error *err);
+// until it is over. Where the failure is void something is sent all the same, so that nobody waits,
+// but it says that it means nothing.
+void mmul_message_send(const struct mmul_channel *channel, int peer, int tag, const void *data,
+                       int64_t bytes, struct mmul_message *message);
+void mmul_message_receive(const struct mmul_channel *channel, int peer, int tag, void *data,
+                          int64_t bytes, struct mmul_message *message);
 
-// Local. Is it over? Not active: yes. After a receive *failed is the sender's word.
-// Fails with MMUL_ERR_SYSTEM (MPI, or bytes that changed on the way): it is over then.
-enum mmul_status mmul_message_test(struct mmul_message *message, bool *done, bool *failed,
-                                   struct mmul_error *err);
+// Local. After a receive that is over: the bytes are the sender's, or the failure is void.
+bool mmul_message_is_over(const struct mmul_channel *channel, struct mmul_message *message);
+
+// A few numbers, without a checksum.
+enum { MMUL_WORDS = 8, MMUL_ANYBODY = -1 };
+struct mmul_words { // zeroed: over
+    int64_t values[MMUL_WORDS];
+    MPI_Request request;
+    int peer; // of words from anybody: who sent them, once they are here
+    bool active;
+};
+
+// Local. `words` is borrowed until it is over. `peer` of a receive may be MMUL_ANYBODY.
+void mmul_words_send(const struct mmul_channel *channel, int peer, int tag,
+                     struct mmul_words *words);
+void mmul_words_receive(const struct mmul_channel *channel, int peer, int tag,
+                        struct mmul_words *words);
+bool mmul_words_is_over(const struct mmul_channel *channel, struct mmul_words *words);
+
+// Local. Nobody will send what is being received.
+void mmul_words_forget(struct mmul_words *words);

@@ -9,8 +9,10 @@ const struct mmul_team MMUL_TEAM_NOBODY = {
     .scatter = MPI_COMM_NULL, .gather = MPI_COMM_NULL, .chain = MPI_COMM_NULL};
 
 enum mmul_status mmul_team_create(const struct mmul_comm *comm, const bool *works,
-                                  struct mmul_team *team, struct mmul_error *err) {
+                                  struct mmul_failure *failure, struct mmul_team *team,
+                                  struct mmul_error *err) {
     *team = MMUL_TEAM_NOBODY;
+    team->failure = failure;
     if (comm->leaders == MPI_COMM_NULL)
         return MMUL_OK;
     bool member = comm->rank == 0 || works[comm->node_index];

@@ -11,17 +11,6 @@ static bool is_root(const struct mmul_chain *c) {
     return c->run->team.rank == 0;
 }
 
-static void keep_first(struct mmul_chain *c, const struct mmul_error *err) {
-    if (!c->failed)
-        c->err = *err;
-    c->failed = true;
-}
-
-// Then bytes are neither read nor looked at, only moved.
-static bool is_void(const struct mmul_chain *c) {
-    return c->failed || c->peer_failed || c->cancelled;
-}
-
 static struct mmul_packet *packet_of(struct mmul_chain *c, int64_t packet) {
     return &c->packets[packet % MMUL_PACKETS_AHEAD];
 }
@@ -62,13 +51,6 @@ static void find_neighbours(struct mmul_chain *c, struct mmul_step step) {
 
 // ------------------------------------------------------------------------------------- one packet
 
-static void send(struct mmul_chain *c, struct mmul_packet *p, const char *data, int64_t bytes) {
-    struct mmul_error err;
-    if (mmul_message_send(c->run->team.chain, p->to, 0, data, bytes, is_void(c), &p->send, &err) !=
-        MMUL_OK)
-        keep_first(c, &err);
-}
-
 // Root: bytes [c->at, end) of the panel, from the file into a lane and off.
 static void begin_sending(struct mmul_chain *c, struct mmul_packet *p, struct mmul_step step,
                           int64_t end) {
@@ -76,20 +58,16 @@ static void begin_sending(struct mmul_chain *c, struct mmul_packet *p, struct mm
         .files = &c->run->files, .kind = MMUL_STREAM_PANEL, .step = step};
     char *lane = c->lanes + c->begun % MMUL_PACKETS_AHEAD * c->packet_bytes;
     struct mmul_error err;
-    if (!is_void(c) && mmul_stream_read(&stream, -1, c->at, end, lane, &err) != MMUL_OK)
-        keep_first(c, &err);
-    send(c, p, lane, end - c->at);
+    if (!mmul_failure_is_void(c->channel.failure) &&
+        mmul_stream_read(&stream, -1, c->at, end, lane, &err) != MMUL_OK)
+        mmul_failure_keep(c->channel.failure, &err);
+    mmul_message_send(&c->channel, p->to, 0, lane, end - c->at, &p->send);
 }
 
 static void begin_receiving(struct mmul_chain *c, struct mmul_packet *p, struct mmul_step step,
                             int64_t end) {
     char *slot = c->run->segment.data + mmul_layout_panel(&c->run->layout, step.index);
-    struct mmul_error err;
-    if (mmul_message_receive(c->run->team.chain, c->from, 0, slot + c->at, end - c->at, &p->receive,
-                             &err) != MMUL_OK)
-        keep_first(c, &err);
-    p->receive.from_node = c->run->team.nodes[c->from];
-    p->receive.to_node = c->run->layout.node_index;
+    mmul_message_receive(&c->channel, c->from, 0, slot + c->at, end - c->at, &p->receive);
 }
 
 // The next packet; root passes over panels that nobody else loads.
@@ -115,26 +93,18 @@ static void begin(struct mmul_chain *c) {
 // The oldest packet that is still coming: when it is here, it is passed on.
 static bool end_receiving(struct mmul_chain *c) {
     struct mmul_packet *p = packet_of(c, c->received);
-    struct mmul_error err;
-    bool done, failed;
-    if (mmul_message_test(&p->receive, &done, &failed, &err) != MMUL_OK)
-        keep_first(c, &err);
-    if (!done)
+    if (!mmul_message_is_over(&c->channel, &p->receive))
         return false;
-    c->peer_failed |= failed;
     c->received++;
     c->panels_received += p->ends;
     if (!is_root(c) && p->to >= 0)
-        send(c, p, p->receive.data, p->receive.bytes);
+        mmul_message_send(&c->channel, p->to, 0, p->receive.data, p->receive.bytes, &p->send);
     return true;
 }
 
 static bool end_sending(struct mmul_chain *c) {
     struct mmul_packet *p = packet_of(c, c->ended);
-    struct mmul_error err;
-    bool done, failed;
-    if (mmul_message_test(&p->send, &done, &failed, &err) != MMUL_OK)
-        keep_first(c, &err);
+    bool done = mmul_message_is_over(&c->channel, &p->send);
     c->ended += done;
     c->panels_ended += done && p->ends;
     return done;
@@ -164,7 +134,9 @@ bool mmul_chain_is_over(const struct mmul_chain *chain) {
 enum mmul_status mmul_chain_init(struct mmul_chain *chain, struct mmul_run *run,
                                  struct mmul_error *err) {
     *chain = (struct mmul_chain){
-        .run = run, .packet_bytes = mmul_smaller(MMUL_PACKET_BYTES, run->plan->round_bytes)};
+        .run = run,
+        .packet_bytes = mmul_smaller(MMUL_PACKET_BYTES, run->plan->round_bytes),
+        .channel = {run->team.chain, &run->failure, run->team.nodes, run->team.rank}};
     if (!is_root(chain))
         return MMUL_OK;
     return MMUL_ALLOCATE_RAW(chain->lanes, MMUL_PACKETS_AHEAD * chain->packet_bytes, "traffic",

@@ -4,8 +4,7 @@
 // every other member receives them into its slots and passes them on. They go in packets, each
 // passed on as soon as it is there, so a long chain delays a panel by packets, not by panels.
 //
-// Nothing here blocks, and failures travel as in an exchange (comm/exchange.h): the first one is
-// kept, what is sent from then on says that it means nothing.
+// Nothing here blocks, and failures travel as everywhere (comm/failure.h).
 #pragma once
 
 #include "comm/message.h"
@@ -28,10 +27,7 @@ struct mmul_chain {
     int64_t at;                            // ... of which so many bytes are begun
     int from, to;                          // members that it comes from and goes to
     int64_t panels_received, panels_ended; // whole panels
-    bool failed;                           // `err` holds the first failure
-    bool cancelled;                        // set by the caller: what is sent means nothing
-    bool peer_failed;                      // somebody said that bytes mean nothing
-    struct mmul_error err;
+    struct mmul_channel channel;
 };
 
 // Local. Fails with MMUL_ERR_SYSTEM (memory).

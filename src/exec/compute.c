@@ -112,9 +112,7 @@ static enum mmul_status multiply(struct mmul_run *run, const struct mmul_product
 }
 
 void mmul_run_fail_compute(struct mmul_run *run, const struct mmul_error *err) {
-    if (err->status != MMUL_ERR_STOPPED)
-        run->compute_error = *err;
-    atomic_store(&run->board->cancelled, 1);
+    mmul_failure_keep(&run->failure, err);
 }
 
 static enum mmul_status multiply_and_check(struct mmul_run *run, struct mmul_verifier *verifier,
@@ -242,7 +240,7 @@ static void give_up(struct mmul_run *run) {
     mmul_worker_abandon(&run->worker);
     run->has_abandoned = true;
     if (status != MMUL_OK) {
-        run->compute_error = err;
+        mmul_failure_keep(&run->failure, &err);
         mmul_run_cancel(run);
     }
 }

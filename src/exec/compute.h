@@ -5,7 +5,7 @@
 #include "exec/operands.h"
 
 // Waits for what each step needs, multiplies, checks, and tells the board. Local; makes no MPI
-// call. A failure goes to run->compute_error and cancels the node's other work.
+// call. A failure goes to run->failure and cancels the node's other work.
 void mmul_run_compute(struct mmul_run *run);
 
 // Where panels and blocks of C are mapped, the panels of a matrix lie side by side: all that are left

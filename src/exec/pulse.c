@@ -18,11 +18,11 @@ static const double LOOK_SECONDS = 0.05, AWAKE_SECONDS = 0.5, SILENT_SECONDS = 1
 
 enum { TAG_TO_ROOT = 9001, TAG_FROM_ROOT = 9002 };
 enum kind { BEAT, LEAVING, BYE, CANCEL, OVER };
-enum { KIND, CANCELLED, RIGHT, GARBLED, PLAIN_DONE, PLAIN_LINES, PLAIN_FLOPS, WORDS };
+enum { KIND, CANCELLED, RIGHT, GARBLED, PLAIN_DONE, PLAIN_LINES, PLAIN_FLOPS };
 
 struct mmul_pulse_peer {
-    int64_t received[WORDS], heard[WORDS], sent[WORDS]; // heard: the last that came
-    MPI_Request receive, send;
+    struct mmul_words receive, send;
+    int64_t heard[MMUL_WORDS]; // the last that came
     int rank;
     enum kind last;       // LEAVING and BYE stay
     double silent, named; // seconds: since the last words, and when it was named; 0: it was not
@@ -34,20 +34,25 @@ static bool is_root(const struct mmul_pulse *pulse) {
 }
 
 static bool is_cancelled(const struct mmul_pulse *pulse) {
-    return pulse->run->board != NULL && atomic_load(&pulse->run->board->cancelled) != 0;
+    return mmul_failure_is_void(&pulse->run->failure);
 }
 
 // A failure of these messages is not one of the run: what is not heard is silence.
-static void listen(const struct mmul_pulse *pulse, struct mmul_pulse_peer *peer) {
-    MPI_Irecv(peer->received, WORDS, MPI_INT64_T, peer->rank,
-              is_root(pulse) ? TAG_TO_ROOT : TAG_FROM_ROOT, pulse->run->context->comm->world,
-              &peer->receive);
+static struct mmul_channel channel_of(const struct mmul_pulse *pulse) {
+    struct mmul_channel channel = pulse->run->talk;
+    channel.failure = NULL;
+    return channel;
 }
 
-static bool is_done(MPI_Request *request) {
-    int done = 1;
-    return *request == MPI_REQUEST_NULL ||
-           (MPI_Test(request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done);
+static void listen(const struct mmul_pulse *pulse, struct mmul_pulse_peer *peer) {
+    const struct mmul_channel channel = channel_of(pulse);
+    mmul_words_receive(&channel, peer->rank, is_root(pulse) ? TAG_TO_ROOT : TAG_FROM_ROOT,
+                       &peer->receive);
+}
+
+static bool is_done(const struct mmul_pulse *pulse, struct mmul_words *words) {
+    const struct mmul_channel channel = channel_of(pulse);
+    return mmul_words_is_over(&channel, words);
 }
 
 static void fill_words(const struct mmul_pulse *pulse, enum kind kind, int64_t *words) {
@@ -63,12 +68,12 @@ static void fill_words(const struct mmul_pulse *pulse, enum kind kind, int64_t *
 
 // False: the last words have not left yet.
 static bool say(const struct mmul_pulse *pulse, struct mmul_pulse_peer *peer, enum kind kind) {
-    if (!is_done(&peer->send))
+    const struct mmul_channel channel = channel_of(pulse);
+    if (!mmul_words_is_over(&channel, &peer->send))
         return false;
-    fill_words(pulse, kind, peer->sent);
-    MPI_Isend(peer->sent, WORDS, MPI_INT64_T, peer->rank,
-              is_root(pulse) ? TAG_FROM_ROOT : TAG_TO_ROOT, pulse->run->context->comm->world,
-              &peer->send);
+    fill_words(pulse, kind, peer->send.values);
+    mmul_words_send(&channel, peer->rank, is_root(pulse) ? TAG_FROM_ROOT : TAG_TO_ROOT,
+                    &peer->send);
     return true;
 }
 
@@ -90,24 +95,24 @@ static void notice(const struct mmul_pulse *pulse, const struct mmul_pulse_peer 
 }
 
 static void hear(struct mmul_pulse *pulse, struct mmul_pulse_peer *peer) {
-    enum kind kind = (enum kind)peer->received[KIND];
-    memcpy(peer->heard, peer->received, sizeof peer->heard);
+    memcpy(peer->heard, peer->receive.values, sizeof peer->heard);
+    enum kind kind = (enum kind)peer->heard[KIND];
     if (peer->named > 0)
         notice(pulse, peer, "moves again, after %.0f s", peer->silent);
     peer->silent = peer->named = 0;
     if (kind == LEAVING || kind == BYE)
         peer->last = kind;
-    if ((peer->received[CANCELLED] != 0 || kind == CANCEL) && pulse->run->board != NULL)
-        atomic_store(&pulse->run->board->cancelled, 1);
-    pulse->has_cancelled |= peer->received[CANCELLED] != 0;
+    if (peer->heard[CANCELLED] != 0 || kind == CANCEL)
+        mmul_failure_void(&pulse->run->failure);
+    pulse->has_cancelled |= peer->heard[CANCELLED] != 0;
     pulse->is_over |= kind == OVER;
     if (kind != BYE && kind != OVER)
         listen(pulse, peer);
 }
 
 static void wait_for_words(struct mmul_pulse *pulse, struct mmul_pulse_peer *peer, double awake) {
-    bool listens = peer->receive != MPI_REQUEST_NULL;
-    while (peer->receive != MPI_REQUEST_NULL && is_done(&peer->receive))
+    bool listens = peer->receive.active;
+    while (peer->receive.active && is_done(pulse, &peer->receive))
         hear(pulse, peer);
     // Root only has words for rank 1 while it waits.
     if (!listens || (!is_root(pulse) && pulse->run->context->comm->rank != 1))
@@ -168,18 +173,18 @@ static bool is_hopeless(const struct mmul_pulse *pulse, int64_t *blocks) {
 
 static void end_hopeless(struct mmul_pulse *pulse, int64_t blocks) {
     struct mmul_run *run = pulse->run;
-    if (run->traffic_error.status != MMUL_OK || pulse->has_cancelled)
+    struct mmul_error err;
+    if (is_cancelled(pulse) || pulse->has_cancelled)
         return;
     mmul_fail(
-        &run->traffic_error, MMUL_ERR_WRONG,
+        &err, MMUL_ERR_WRONG,
         "all blocks that were checked are wrong, %lld on %d rank%s; computing them again by plain "
         "loops was given up",
         (long long)blocks, run->context->comm->size, run->context->comm->size == 1 ? "" : "s");
-    mmul_hint(&run->traffic_error, "suspect what they share: OpenBLAS's kernels for this processor "
-                                   "(OPENBLAS_CORETYPE=Haswell takes others), or memory");
+    mmul_hint(&err, "suspect what they share: OpenBLAS's kernels for this processor "
+                    "(OPENBLAS_CORETYPE=Haswell takes others), or memory");
     pulse->has_cancelled = true;
-    if (run->board != NULL)
-        atomic_store(&run->board->cancelled, 1);
+    mmul_failure_keep(&run->failure, &err);
 }
 
 // Root, each second.
@@ -240,8 +245,7 @@ static bool is_told_over(struct mmul_pulse *pulse, struct mmul_pulse_peer *peer)
 }
 
 static bool has_gone(struct mmul_pulse *pulse, struct mmul_pulse_peer *peer) {
-    (void)pulse;
-    return peer->last == BYE && is_done(&peer->send);
+    return peer->last == BYE && is_done(pulse, &peer->send);
 }
 
 static bool has_said_leaving(struct mmul_pulse *pulse, struct mmul_pulse_peer *peer) {
@@ -258,8 +262,7 @@ static bool has_said_bye(struct mmul_pulse *pulse, struct mmul_pulse_peer *peer)
 }
 
 static bool is_sent(struct mmul_pulse *pulse, struct mmul_pulse_peer *peer) {
-    (void)pulse;
-    return is_done(&peer->send);
+    return is_done(pulse, &peer->send);
 }
 
 void mmul_pulse_end(struct mmul_pulse *pulse) {
@@ -289,9 +292,7 @@ enum mmul_status mmul_pulse_init(struct mmul_pulse *pulse, struct mmul_run *run,
         pulse->own->rank = comm->rank;
     }
     for (int i = 0; status == MMUL_OK && i < peers; i++)
-        pulse->peers[i] = (struct mmul_pulse_peer){.rank = comm->rank > 0 ? 0 : i + 1,
-                                                   .receive = MPI_REQUEST_NULL,
-                                                   .send = MPI_REQUEST_NULL};
+        pulse->peers[i].rank = comm->rank > 0 ? 0 : i + 1;
     return status;
 }
 

@@ -28,7 +28,7 @@ static enum mmul_status create_team(struct mmul_run *run, struct mmul_error *err
     for (int i = 0; status == MMUL_OK && i < run->plan->node_count; i++)
         works[i] = mmul_plan_nodes(run->plan)[i].result_bytes > 0;
     if (status == MMUL_OK)
-        status = mmul_team_create(run->context->comm, works, &run->team, err);
+        status = mmul_team_create(run->context->comm, works, &run->failure, &run->team, err);
     mmul_free(works);
     return status;
 }
@@ -115,8 +115,10 @@ static enum mmul_status warm_up(struct mmul_run *run, struct mmul_error *err) {
 static enum mmul_status create_segment(struct mmul_run *run, struct mmul_error *err) {
     enum mmul_status status =
         mmul_shared_create(run->context->comm, run->layout.bytes, &run->segment, err);
-    if (status == MMUL_OK && run->segment.data != NULL)
+    if (status == MMUL_OK && run->segment.data != NULL) {
         run->board = (struct mmul_board *)(void *)run->segment.data; // zeroed: nothing done yet
+        run->failure.shared = &run->board->cancelled;
+    }
     return status;
 }
 
@@ -185,6 +187,7 @@ enum mmul_status mmul_run_create(struct mmul_context *context, const struct mmul
     made->args = args;
     made->me = &mmul_plan_ranks(plan)[comm->rank];
     made->team = MMUL_TEAM_NOBODY;
+    made->talk = (struct mmul_channel){comm->world, &made->failure, comm->rank_node, comm->rank};
     made->replacements_before = made->watched_replacements = context->replacements;
     borrow_files(made);
     status = mmul_comm_agree(comm, create_team(made, err), err);
@@ -325,10 +328,8 @@ enum mmul_status mmul_run_steps(struct mmul_run *run, struct mmul_error *err) {
     // Until the node's last rank has computed it is that rank that is waited for, not the blocks.
     double moving = run->stored - fmax(run->computed, run->node_computed);
     run->mine.gather_seconds += fmax(moving, 0);
-    if (status == MMUL_OK && run->compute_error.status != MMUL_OK)
-        status = (*err = run->compute_error).status;
-    if (status == MMUL_OK && run->traffic_error.status != MMUL_OK)
-        status = (*err = run->traffic_error).status;
+    if (status == MMUL_OK && run->failure.err.status != MMUL_OK)
+        status = (*err = run->failure.err).status;
     if (status == MMUL_OK)
         status = mmul_views_check(&run->views, err);
     mmul_traffic_fini(&threads.traffic);

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "base/clock.h"
+#include "comm/message.h"
 #include "comm/shared_window.h"
 #include "comm/team.h"
 #include "exec/board.h"
@@ -64,8 +65,8 @@ struct mmul_run {
     int replacements_before;          // of the context's device
     bool has_abandoned;               // a device that may still read what it was given
     struct mmul_report_rank mine;
-    // The first failure of either thread.
-    struct mmul_error compute_error, traffic_error; // status MMUL_OK: none
+    struct mmul_failure failure; // of either thread
+    struct mmul_channel talk;    // among all ranks: claims
 };
 
 // Collective. Allocates everything the plan asks for and warms the device up; on failure nothing

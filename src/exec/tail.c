@@ -89,9 +89,7 @@ void mmul_tail_fini(struct mmul_tail *tail) {
 // ---------------------------------------------------------------------------------- main thread
 
 static void fail(struct mmul_tail *tail, const struct mmul_error *err) {
-    if (tail->run->traffic_error.status == MMUL_OK)
-        tail->run->traffic_error = *err;
-    atomic_store(&tail->run->board->cancelled, 1);
+    mmul_failure_keep(&tail->run->failure, err);
 }
 
 static bool is_cancelled(const struct mmul_tail *tail) {
@@ -143,7 +141,6 @@ static void ask(struct mmul_tail *tail, struct mmul_claim *claim) {
 
 // The grant is here: are pieces to follow?
 static void take_grant(struct mmul_tail *tail, struct mmul_claim *claim) {
-    struct mmul_error err;
     int node = tail->run->layout.node_index;
     claim->range =
         (struct mmul_range){claim->received[MMUL_WORD_BEGIN], claim->received[MMUL_WORD_END]};
@@ -161,31 +158,25 @@ static void take_grant(struct mmul_tail *tail, struct mmul_claim *claim) {
         atomic_store(&claim->state, MMUL_CLAIM_READY);
         return;
     }
-    if (mmul_message_receive(tail->mpi, 0, MMUL_TAG_PIECES, claim->pieces, bytes, &claim->data,
-                             &err) != MMUL_OK)
-        fail(tail, &err);
-    claim->data.to_node = node;
+    mmul_message_receive(&tail->run->talk, 0, MMUL_TAG_PIECES, claim->pieces, bytes, &claim->data);
     atomic_store(&claim->state, MMUL_CLAIM_ARRIVING);
 }
 
 static void give_back(struct mmul_tail *tail, struct mmul_claim *claim) {
-    struct mmul_error err;
     int node = tail->run->layout.node_index;
     int64_t units = claim->range.end - claim->range.begin;
     int64_t bytes = mmul_claim_c_bytes(tail->run->plan, node, units);
     send_words(tail, claim, MMUL_TAIL_DONE);
-    if (bytes > 0 && mmul_message_send(tail->mpi, 0, MMUL_TAG_BLOCK, claim->c, bytes, claim->failed,
-                                       &claim->data, &err) != MMUL_OK)
-        fail(tail, &err);
+    if (claim->failed)
+        mmul_failure_void(&tail->run->failure);
+    if (bytes > 0)
+        mmul_message_send(&tail->run->talk, 0, MMUL_TAG_BLOCK, claim->c, bytes, &claim->data);
     atomic_store(&claim->state, MMUL_CLAIM_LEAVING);
 }
 
 static bool data_is_through(struct mmul_tail *tail, struct mmul_claim *claim) {
-    struct mmul_error err;
-    bool done, failed;
-    if (mmul_message_test(&claim->data, &done, &failed, &err) != MMUL_OK)
-        fail(tail, &err);
-    claim->failed |= failed;
+    bool done = mmul_message_is_over(&tail->run->talk, &claim->data);
+    claim->failed |= is_cancelled(tail);
     return done;
 }
 

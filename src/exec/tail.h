@@ -67,11 +67,11 @@ enum mmul_status mmul_tail_init(struct mmul_tail *tail, struct mmul_run *run,
 void mmul_tail_fini(struct mmul_tail *tail);
 
 // Main thread: asks, receives, gives back; on root also grants. Local. The first failure goes to
-// run->traffic_error.
+// run->failure.
 enum mmul_attention mmul_tail_attend(struct mmul_tail *tail);
 
 // Compute thread, after its own steps: computes claims until nothing is left. Local. A failure goes
-// to run->compute_error.
+// to run->failure.
 void mmul_tail_compute(struct mmul_tail *tail);
 
 // Bytes that one claim of `units` moves to a rank, and back; 0 where its node maps them.

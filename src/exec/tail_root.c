@@ -195,11 +195,8 @@ static struct mmul_range next_range(struct mmul_tail_root *root, int rank, doubl
 
 static void keep_first(struct mmul_tail_root *root, const struct mmul_error *err) {
     struct mmul_run *run = root->tail->run;
-    if (run->traffic_error.status == MMUL_OK)
-        run->traffic_error = *err;
+    mmul_failure_keep(&run->failure, err);
     root->failed = true;
-    if (run->board != NULL)
-        atomic_store(&run->board->cancelled, 1);
 }
 
 static bool test(struct mmul_tail_root *root, MPI_Request *request, MPI_Status *from) {
@@ -229,10 +226,10 @@ static void read_pieces(struct mmul_tail_root *root, struct buffer *b, int rank,
         status = mmul_range_read(files, MMUL_STREAM_C_IN, b->range, b->data + pieces, &err);
     if (status != MMUL_OK)
         keep_first(root, &err);
-    status = mmul_message_send(root->tail->mpi, rank, MMUL_TAG_PIECES, b->data, pieces + c_in,
-                               root->failed, &b->message, &err);
-    if (status != MMUL_OK)
-        keep_first(root, &err);
+    if (root->failed)
+        mmul_failure_void(&root->tail->run->failure);
+    mmul_message_send(&root->tail->run->talk, rank, MMUL_TAG_PIECES, b->data, pieces + c_in,
+                      &b->message);
 }
 
 static void grant(struct mmul_tail_root *root, struct buffer *b, const struct word *word) {
@@ -263,7 +260,6 @@ static void grant(struct mmul_tail_root *root, struct buffer *b, const struct wo
 
 static void receive_block(struct mmul_tail_root *root, struct buffer *b, const struct word *word) {
     const struct mmul_plan *plan = root->tail->run->plan;
-    struct mmul_error err;
     int node = mmul_plan_ranks(plan)[word->rank].node;
     *b = (struct buffer){.busy = true, .is_block = true, .data = b->data, .node = node};
     b->request = MPI_REQUEST_NULL;
@@ -272,10 +268,8 @@ static void receive_block(struct mmul_tail_root *root, struct buffer *b, const s
     int64_t bytes = mmul_claim_c_bytes(plan, node, b->range.end - b->range.begin);
     if (bytes == 0)
         return;
-    if (mmul_message_receive(root->tail->mpi, word->rank, MMUL_TAG_BLOCK, b->data, bytes,
-                             &b->message, &err) != MMUL_OK)
-        keep_first(root, &err);
-    b->message.from_node = node;
+    mmul_message_receive(&root->tail->run->talk, word->rank, MMUL_TAG_BLOCK, b->data, bytes,
+                         &b->message);
 }
 
 // A block is here, or lies in the mapped file already.
@@ -297,15 +291,10 @@ static void store_block(struct mmul_tail_root *root, struct buffer *b) {
 }
 
 static bool end_buffer(struct mmul_tail_root *root, struct buffer *b) {
-    struct mmul_error err;
-    bool done, failed;
-    if (!b->busy || !test(root, &b->request, MPI_STATUS_IGNORE))
+    if (!b->busy || !test(root, &b->request, MPI_STATUS_IGNORE) ||
+        !mmul_message_is_over(&root->tail->run->talk, &b->message))
         return false;
-    if (mmul_message_test(&b->message, &done, &failed, &err) != MMUL_OK)
-        keep_first(root, &err);
-    if (!done)
-        return false;
-    root->failed |= failed;
+    root->failed |= mmul_failure_is_void(&root->tail->run->failure);
     if (b->is_block)
         store_block(root, b);
     b->busy = false;

@@ -23,31 +23,6 @@ static int64_t steps_done(const struct mmul_traffic *t) {
     return least;
 }
 
-static void cancel(struct mmul_traffic *t) {
-    t->cancelled = t->scatter.cancelled = t->gather.cancelled = t->chain.cancelled = true;
-    if (board_of(t) != NULL)
-        atomic_store(&board_of(t)->cancelled, 1);
-}
-
-static void keep_first(struct mmul_traffic *t, const struct mmul_error *err) {
-    if (t->run->traffic_error.status == MMUL_OK)
-        t->run->traffic_error = *err;
-    cancel(t);
-}
-
-// Failures of the exchanges, of other nodes and of the compute threads here.
-static void look_for_failures(struct mmul_traffic *t) {
-    if (t->scatter.failed)
-        keep_first(t, &t->scatter.err);
-    if (t->gather.failed)
-        keep_first(t, &t->gather.err);
-    if (t->chain.failed)
-        keep_first(t, &t->chain.err);
-    if (t->scatter.peer_failed || t->gather.peer_failed || t->chain.peer_failed ||
-        (board_of(t) != NULL && atomic_load(&board_of(t)->cancelled) != 0))
-        cancel(t);
-}
-
 // A round's lane is free when the round before last in it has been computed by all ranks.
 static bool lane_is_free(const struct mmul_traffic *t, int64_t round) {
     const struct mmul_layout *l = &t->run->layout;
@@ -217,12 +192,12 @@ static bool pass_own(struct mmul_traffic *t, struct mmul_own *own) {
     char *memory = own->memory + own->at;
     int node = t->run->layout.node_index;
     enum mmul_status status = MMUL_OK;
-    if (!t->cancelled)
+    if (!mmul_failure_is_void(&t->run->failure))
         status = own->stream.kind == MMUL_STREAM_RESULT
                      ? mmul_stream_write(&own->stream, node, own->at, end, memory, &err)
                      : mmul_stream_read(&own->stream, node, own->at, end, memory, &err);
     if (status != MMUL_OK)
-        keep_first(t, &err);
+        mmul_failure_keep(&t->run->failure, &err);
     own->at = end;
     return true;
 }
@@ -290,7 +265,7 @@ static bool advance_own_results(struct mmul_traffic *t) {
         (struct mmul_stream){.files = &t->run->files, .kind = MMUL_STREAM_RESULT, .step = step},
         mapped || bytes == 0 ? NULL : t->run->segment.data + mmul_layout_result(l, step.index),
         mapped ? 0 : bytes);
-    if (mapped && !t->cancelled)
+    if (mapped && !mmul_failure_is_void(&t->run->failure))
         mmul_files_count(&t->run->files, bytes);
     if (own->bytes == 0)
         tell_stored(t, own->next);
@@ -333,7 +308,6 @@ enum mmul_attention mmul_traffic_attend(struct mmul_traffic *traffic) {
         moved |= advance_own_panels(t);
         moved |= advance_own_results(t);
     }
-    look_for_failures(t);
     if (moved)
         return MMUL_ATTEND_MOVED;
     return is_finished(t) ? MMUL_ATTEND_FINISHED : MMUL_ATTEND_NOTHING;

@@ -22,8 +22,7 @@ struct mmul_own {
 struct mmul_traffic {
     struct mmul_run *run; // borrowed
     bool is_root;
-    bool has_team;  // other nodes take part
-    bool cancelled; // no use going on: only what others wait for
+    bool has_team; // other nodes take part
     struct mmul_exchange scatter, gather;
     int64_t *scatter_bytes, *gather_bytes;            // per node, owned: of the transfer under way
     struct mmul_stream scatter_stream, gather_stream; // root: their contexts
@@ -38,6 +37,6 @@ enum mmul_status mmul_traffic_init(struct mmul_traffic *traffic, struct mmul_run
                                    struct mmul_error *err);
 void mmul_traffic_fini(struct mmul_traffic *traffic);
 
-// Moves what can be moved now. The first failure is kept in run->traffic_error; traffic goes on,
-// marked as failed, until everybody has what they wait for.
+// Moves what can be moved now. The first failure is kept in run->failure; traffic goes on, void,
+// until everybody has what they wait for.
 enum mmul_attention mmul_traffic_attend(struct mmul_traffic *traffic);
