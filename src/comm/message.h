@@ -53,6 +53,7 @@ struct mmul_words { // zeroed: over
     MPI_Request request;
     int peer; // of words from anybody: who sent them, once they are here
     bool active;
+    bool failed; // over without having come or left
 };
 
 // Local. `words` is borrowed until it is over. `peer` of a receive may be MMUL_ANYBODY.
