@@ -77,21 +77,21 @@ bool mmul_message_is_over(const struct mmul_channel *channel, struct mmul_messag
 
 void mmul_words_send(const struct mmul_channel *channel, int peer, int tag,
                      struct mmul_words *words) {
+    int code =
+        MPI_Isend(words->values, MMUL_WORDS, MPI_INT64_T, peer, tag, channel->mpi, &words->request);
     words->peer = peer;
-    words->active = is_good(
-        channel,
-        MPI_Isend(words->values, MMUL_WORDS, MPI_INT64_T, peer, tag, channel->mpi, &words->request),
-        "send");
+    words->active = is_good(channel, code, "send");
+    words->failed = !words->active;
 }
 
 void mmul_words_receive(const struct mmul_channel *channel, int peer, int tag,
                         struct mmul_words *words) {
+    int from = peer == MMUL_ANYBODY ? MPI_ANY_SOURCE : peer;
+    int code =
+        MPI_Irecv(words->values, MMUL_WORDS, MPI_INT64_T, from, tag, channel->mpi, &words->request);
     words->peer = peer;
-    words->active = is_good(channel,
-                            MPI_Irecv(words->values, MMUL_WORDS, MPI_INT64_T,
-                                      peer == MMUL_ANYBODY ? MPI_ANY_SOURCE : peer, tag,
-                                      channel->mpi, &words->request),
-                            "receive");
+    words->active = is_good(channel, code, "receive");
+    words->failed = !words->active;
 }
 
 bool mmul_words_is_over(const struct mmul_channel *channel, struct mmul_words *words) {
@@ -101,6 +101,7 @@ bool mmul_words_is_over(const struct mmul_channel *channel, struct mmul_words *w
         return true;
     bool good = is_good(channel, MPI_Test(&words->request, &over, &from), "transfer");
     words->active = good && !over;
+    words->failed = !good;
     if (good && over && words->peer == MMUL_ANYBODY)
         words->peer = from.MPI_SOURCE;
     return !words->active;
