@@ -2,12 +2,15 @@
 //
 // The device table: everything the rest of the library asks of a CPU or a GPU.
 //
-// A device holds buffers of float32 and multiplies them. It never sees a rank, a file or a plan.
+// A device holds buffers of elements of one dtype, float32 today, and multiplies them. It never sees a
+// rank, a file or a plan.
 // Calls on one device come one at a time. Uploads, downloads and gemm may return before they are
 // done. Those on the same buffer happen in the order they were begun; those on different buffers may
 // overlap, in any order. mmul_device_wait ends them all and reports what failed since the last wait;
 // host memory given to them is borrowed until then, or until a mmul_device_wait_buffer on the buffer.
 // (So what a download writes must not be uploaded from before a wait.)
+// Every call says what dtype it means; where that is not the buffer's it is refused before the device
+// hears of it, which is not lost by that.
 // After a failure a device is lost: buffers may be destroyed and it may be closed (neither makes a
 // driver call that could hang); every other call fails at once with MMUL_ERR_UNAVAILABLE.
 //
@@ -19,8 +22,15 @@
 
 #include "mpimatmul_local.h"
 
-struct mmul_buffer;       // defined by each device
 struct mmul_tuned_kernel; // device/tuning.h
+
+// What the struct mmul_buffer of every device begins with; set when the buffer has been made.
+struct mmul_buffer_head {
+    enum mmul_dtype dtype;
+    int64_t count; // elements
+};
+
+struct mmul_buffer; // defined by each device
 
 // A matrix in a buffer: element (r, c) is at offset + r * ld + c.
 struct mmul_operand {
@@ -30,6 +40,7 @@ struct mmul_operand {
 
 // C := alpha op(A) op(B) + beta C, row-major, float32 accumulation or better.
 struct mmul_gemm {
+    enum mmul_dtype dtype; // of all three
     bool transpose_a, transpose_b;
     int64_t m, n, k;       // all >= 1
     float alpha;           // finite, not 0 (decided above the device)
@@ -39,21 +50,22 @@ struct mmul_gemm {
     struct mmul_operand c; // (m, n), ldc >= n; no overlap with A or B
 };
 
-// From host memory into a rectangle of a device buffer, widened to float32 there.
+// From host memory into a rectangle of a device buffer; 16-bit elements are widened to float32 there.
 struct mmul_upload {
     struct mmul_operand to;
     int64_t rows, cols;
     const void *host; // (rows, cols), row-major, host_ld elements between rows
     int64_t host_ld;
-    enum mmul_dtype dtype; // of `host`: float32, float16 or bfloat16
+    enum mmul_dtype dtype; // of `host`: the buffer's, or float16 or bfloat16 into float32
 };
 
-// The way back, float32.
+// The way back, as it is.
 struct mmul_download {
     struct mmul_operand from;
     int64_t rows, cols;
-    float *host; // (rows, cols), row-major, host_ld elements between rows
+    void *host; // (rows, cols), row-major, host_ld elements between rows
     int64_t host_ld;
+    enum mmul_dtype dtype; // of `host`: the buffer's
 };
 
 // What a kind of device can be asked; NULL marks an optional entry.
@@ -80,15 +92,16 @@ struct mmul_device_table {
     // worst case, and what uploads need. NULL: none.
     int64_t (*gemm_temporary_bytes)(const void *self, int64_t m, int64_t n, int64_t k);
 
-    // `count` float32 elements on the device, contents undefined.
-    enum mmul_status (*buffer_create)(void *self, int64_t count, struct mmul_buffer **buffer,
-                                      struct mmul_error *err);
+    // `count` elements on the device, contents undefined. dtype: float32, no other is asked for.
+    enum mmul_status (*buffer_create)(void *self, enum mmul_dtype dtype, int64_t count,
+                                      struct mmul_buffer **buffer, struct mmul_error *err);
     void (*buffer_destroy)(void *self, struct mmul_buffer *buffer, bool lost);
 
     // A buffer that is the caller's memory (count elements), borrowed until buffer_destroy.
     // NULL: the device cannot work in host memory; buffer_create and upload instead.
-    enum mmul_status (*buffer_borrow)(void *self, float *memory, int64_t count,
-                                      struct mmul_buffer **buffer, struct mmul_error *err);
+    enum mmul_status (*buffer_borrow)(void *self, enum mmul_dtype dtype, void *memory,
+                                      int64_t count, struct mmul_buffer **buffer,
+                                      struct mmul_error *err);
 
     // Whether buffer_borrow may be called. NULL: whenever it is there.
     bool (*can_borrow)(const void *self);
@@ -137,15 +150,19 @@ void mmul_device_describe(const struct mmul_device *device, struct mmul_device_i
 enum mmul_status mmul_device_tune(struct mmul_device *device,
                                   const struct mmul_tuned_kernel *kernel, struct mmul_error *err);
 
-// The table's entries, with the fallbacks of the optional ones, and `lost` kept.
+// The table's entries, with the fallbacks of the optional ones, and `lost` kept. Refused, without a
+// loss: MMUL_ERR_UNAVAILABLE (a buffer of a dtype that the device has none of), MMUL_ERR_DATA (a
+// transfer or product of another dtype than the buffers').
 enum mmul_status mmul_device_warm_up(struct mmul_device *device, struct mmul_error *err);
 int64_t mmul_device_gemm_temporary_bytes(const struct mmul_device *device, int64_t m, int64_t n,
                                          int64_t k);
 bool mmul_device_can_borrow(const struct mmul_device *device);
-enum mmul_status mmul_device_buffer_create(struct mmul_device *device, int64_t count,
-                                           struct mmul_buffer **buffer, struct mmul_error *err);
-enum mmul_status mmul_device_buffer_borrow(struct mmul_device *device, float *memory, int64_t count,
-                                           struct mmul_buffer **buffer, struct mmul_error *err);
+enum mmul_status mmul_device_buffer_create(struct mmul_device *device, enum mmul_dtype dtype,
+                                           int64_t count, struct mmul_buffer **buffer,
+                                           struct mmul_error *err);
+enum mmul_status mmul_device_buffer_borrow(struct mmul_device *device, enum mmul_dtype dtype,
+                                           void *memory, int64_t count, struct mmul_buffer **buffer,
+                                           struct mmul_error *err);
 void mmul_device_buffer_destroy(struct mmul_device *device, struct mmul_buffer *buffer);
 enum mmul_status mmul_device_upload(struct mmul_device *device, const struct mmul_upload *u,
                                     struct mmul_error *err);

@@ -122,22 +122,24 @@ static enum mmul_status count_call(const struct faulty *faulty, int64_t rule, in
     return mmul_faulty_strikes(rule, *calls) ? lose(faulty, what, *calls, err) : MMUL_OK;
 }
 
-static enum mmul_status buffer_create(void *self, int64_t count, struct mmul_buffer **buffer,
-                                      struct mmul_error *err) {
-    struct faulty *faulty = self;
-    enum mmul_status status =
-        count_call(faulty, faulty->rules.fail_alloc, &faulty->allocations, "allocation", err);
-    return status == MMUL_OK ? mmul_device_buffer_create(faulty->inner, count, buffer, err)
-                             : status;
-}
-
-static enum mmul_status buffer_borrow(void *self, float *memory, int64_t count,
+static enum mmul_status buffer_create(void *self, enum mmul_dtype dtype, int64_t count,
                                       struct mmul_buffer **buffer, struct mmul_error *err) {
     struct faulty *faulty = self;
     enum mmul_status status =
         count_call(faulty, faulty->rules.fail_alloc, &faulty->allocations, "allocation", err);
-    return status == MMUL_OK ? mmul_device_buffer_borrow(faulty->inner, memory, count, buffer, err)
+    return status == MMUL_OK ? mmul_device_buffer_create(faulty->inner, dtype, count, buffer, err)
                              : status;
+}
+
+static enum mmul_status buffer_borrow(void *self, enum mmul_dtype dtype, void *memory,
+                                      int64_t count, struct mmul_buffer **buffer,
+                                      struct mmul_error *err) {
+    struct faulty *faulty = self;
+    enum mmul_status status =
+        count_call(faulty, faulty->rules.fail_alloc, &faulty->allocations, "allocation", err);
+    return status == MMUL_OK
+               ? mmul_device_buffer_borrow(faulty->inner, dtype, memory, count, buffer, err)
+               : status;
 }
 
 static void buffer_destroy(void *self, struct mmul_buffer *buffer, bool lost) {
@@ -191,7 +193,7 @@ static enum mmul_status grow_scratch(struct faulty *faulty, int64_t count, struc
     faulty->scratch = NULL;
     faulty->scratch_count = 0;
     enum mmul_status status =
-        mmul_device_buffer_create(faulty->inner, count, &faulty->scratch, err);
+        mmul_device_buffer_create(faulty->inner, MMUL_F32, count, &faulty->scratch, err);
     faulty->scratch_count = status == MMUL_OK ? count : 0;
     return status;
 }
@@ -235,7 +237,7 @@ static enum mmul_status corrupt(struct faulty *faulty, const struct mmul_gemm *a
     struct mmul_operand place = args->c;
     place.offset += i * args->c.ld + begin;
     enum mmul_status status = mmul_device_download(
-        faulty->inner, &(struct mmul_download){place, 1, count, row, count}, err);
+        faulty->inner, &(struct mmul_download){place, 1, count, row, count, MMUL_F32}, err);
     if (status == MMUL_OK)
         status = mmul_device_wait(faulty->inner, err);
     if (status != MMUL_OK)
@@ -254,8 +256,8 @@ static enum mmul_status garble(struct faulty *faulty, const struct mmul_gemm *ar
     float *c = mmul_allocate_raw(m * n, sizeof *c, "a garbled result", err);
     if (c == NULL)
         return err->status;
-    enum mmul_status status =
-        mmul_device_download(faulty->inner, &(struct mmul_download){args->c, m, n, c, n}, err);
+    enum mmul_status status = mmul_device_download(
+        faulty->inner, &(struct mmul_download){args->c, m, n, c, n, MMUL_F32}, err);
     if (status == MMUL_OK)
         status = mmul_device_wait(faulty->inner, err);
     for (int64_t i = 0; i < m || i < n; i++) // along the diagonal, which begins anew at each border

@@ -7,8 +7,8 @@
 #include "device/device.h"
 
 struct mmul_buffer {
+    struct mmul_buffer_head head;
     float *data; // owned or borrowed
-    int64_t count;
     bool owned;
 };
 
@@ -17,10 +17,11 @@ static inline float *mmul_host_address(struct mmul_operand operand) {
     return operand.buffer->data + operand.offset;
 }
 
-enum mmul_status mmul_host_buffer_create(void *self, int64_t count, struct mmul_buffer **buffer,
-                                         struct mmul_error *err);
-enum mmul_status mmul_host_buffer_borrow(void *self, float *memory, int64_t count,
+enum mmul_status mmul_host_buffer_create(void *self, enum mmul_dtype dtype, int64_t count,
                                          struct mmul_buffer **buffer, struct mmul_error *err);
+enum mmul_status mmul_host_buffer_borrow(void *self, enum mmul_dtype dtype, void *memory,
+                                         int64_t count, struct mmul_buffer **buffer,
+                                         struct mmul_error *err);
 void mmul_host_buffer_destroy(void *self, struct mmul_buffer *buffer, bool lost);
 enum mmul_status mmul_host_upload(void *self, const struct mmul_upload *u, struct mmul_error *err);
 enum mmul_status mmul_host_download(void *self, const struct mmul_download *d,

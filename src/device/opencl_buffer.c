@@ -7,8 +7,6 @@
 // Does not pin host memory: the caller's buffers are ordinary memory.
 #include "device/opencl_device.h"
 
-#include <assert.h>
-
 #include "base/integer.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -46,14 +44,13 @@ enum mmul_status mmul_opencl_allocate(struct mmul_opencl *opencl, int64_t count,
     return MMUL_OK;
 }
 
-enum mmul_status mmul_opencl_buffer_create(void *self, int64_t count, struct mmul_buffer **buffer,
-                                           struct mmul_error *err) {
+enum mmul_status mmul_opencl_buffer_create(void *self, enum mmul_dtype dtype, int64_t count,
+                                           struct mmul_buffer **buffer, struct mmul_error *err) {
     struct mmul_buffer *made = mmul_allocate(1, sizeof *made, "a device buffer", err);
     if (made == NULL)
         return err->status;
-    made->count = count;
     enum mmul_status status =
-        mmul_opencl_allocate(self, count, sizeof(float), "a buffer", &made->memory, err);
+        mmul_opencl_allocate(self, count, mmul_dtype_bytes(dtype), "a buffer", &made->memory, err);
     if (status != MMUL_OK) {
         mmul_free(made);
         return status;
@@ -140,8 +137,6 @@ static enum mmul_status transfer(struct mmul_opencl *opencl, const struct transf
 
 static struct transfer describe_transfer(struct mmul_operand operand, int64_t rows, int64_t cols,
                                          char *host, int64_t host_ld, bool upload) {
-    assert(operand.offset >= 0 &&
-           operand.offset + (rows - 1) * operand.ld + cols <= operand.buffer->count);
     return (struct transfer){
         .memory = operand.buffer->memory,
         .offset = (size_t)operand.offset * sizeof(float),
@@ -156,8 +151,7 @@ static struct transfer describe_transfer(struct mmul_operand operand, int64_t ro
 
 enum mmul_status mmul_opencl_download(void *self, const struct mmul_download *d,
                                       struct mmul_error *err) {
-    struct transfer t =
-        describe_transfer(d->from, d->rows, d->cols, (char *)d->host, d->host_ld, false);
+    struct transfer t = describe_transfer(d->from, d->rows, d->cols, d->host, d->host_ld, false);
     mmul_opencl_wait_to_read(&t.waits, &d->from.buffer->use, MMUL_QUEUE_DOWNLOAD);
     return transfer(self, &t, &d->from.buffer->use, err);
 }

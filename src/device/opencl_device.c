@@ -248,7 +248,7 @@ static enum mmul_status warm_clblast(struct mmul_opencl *opencl,
 static enum mmul_status create_zeroed(struct mmul_opencl *opencl, int64_t count,
                                       struct mmul_buffer **buffer, struct mmul_error *err) {
     const cl_float zero = 0.0f;
-    enum mmul_status status = mmul_opencl_buffer_create(opencl, count, buffer, err);
+    enum mmul_status status = mmul_opencl_buffer_create(opencl, MMUL_F32, count, buffer, err);
     if (status != MMUL_OK)
         return status;
     const enum mmul_opencl_queue compute = MMUL_QUEUE_COMPUTE;

@@ -26,14 +26,14 @@ struct mmul_opencl {
 };
 
 struct mmul_buffer {
+    struct mmul_buffer_head head;
     cl_mem memory;
-    int64_t count;
     struct mmul_opencl_use use;
 };
 
 // Device-table entries in opencl_buffer.c.
-enum mmul_status mmul_opencl_buffer_create(void *self, int64_t count, struct mmul_buffer **buffer,
-                                           struct mmul_error *err);
+enum mmul_status mmul_opencl_buffer_create(void *self, enum mmul_dtype dtype, int64_t count,
+                                           struct mmul_buffer **buffer, struct mmul_error *err);
 void mmul_opencl_buffer_destroy(void *self, struct mmul_buffer *buffer, bool lost);
 enum mmul_status mmul_opencl_upload(void *self, const struct mmul_upload *u,
                                     struct mmul_error *err);

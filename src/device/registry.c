@@ -213,20 +213,48 @@ bool mmul_device_can_borrow(const struct mmul_device *device) {
            (table->can_borrow == NULL || table->can_borrow(device->self));
 }
 
-enum mmul_status mmul_device_buffer_create(struct mmul_device *device, int64_t count,
-                                           struct mmul_buffer **buffer, struct mmul_error *err) {
-    if (device->lost)
-        return fail_lost(device, err);
-    return note(device, enter(device)->table->buffer_create(device->self, count, buffer, err));
+// ----------------------------------------------------------------------------- buffers and dtypes
+
+static struct mmul_buffer_head *head_of(struct mmul_buffer *buffer) {
+    return (struct mmul_buffer_head *)buffer;
 }
 
-enum mmul_status mmul_device_buffer_borrow(struct mmul_device *device, float *memory, int64_t count,
-                                           struct mmul_buffer **buffer, struct mmul_error *err) {
+static enum mmul_status fail_dtype(const struct mmul_device *device, enum mmul_dtype dtype,
+                                   struct mmul_error *err) {
+    struct mmul_device_info info;
+    mmul_device_describe(device, &info);
+    return mmul_fail(err, MMUL_ERR_UNAVAILABLE, "device '%s (%s)' has no buffers of %s", info.id,
+                     info.name, mmul_dtype_name(dtype));
+}
+
+enum mmul_status mmul_device_buffer_create(struct mmul_device *device, enum mmul_dtype dtype,
+                                           int64_t count, struct mmul_buffer **buffer,
+                                           struct mmul_error *err) {
+    if (device->lost)
+        return fail_lost(device, err);
+    if (dtype != MMUL_F32)
+        return fail_dtype(device, dtype, err);
+    enum mmul_status status =
+        note(device, enter(device)->table->buffer_create(device->self, dtype, count, buffer, err));
+    if (status == MMUL_OK)
+        *head_of(*buffer) = (struct mmul_buffer_head){dtype, count};
+    return status;
+}
+
+enum mmul_status mmul_device_buffer_borrow(struct mmul_device *device, enum mmul_dtype dtype,
+                                           void *memory, int64_t count, struct mmul_buffer **buffer,
+                                           struct mmul_error *err) {
     assert(mmul_device_can_borrow(device));
     if (device->lost)
         return fail_lost(device, err);
-    return note(device,
-                enter(device)->table->buffer_borrow(device->self, memory, count, buffer, err));
+    if (dtype != MMUL_F32)
+        return fail_dtype(device, dtype, err);
+    enum mmul_status status =
+        note(device,
+             enter(device)->table->buffer_borrow(device->self, dtype, memory, count, buffer, err));
+    if (status == MMUL_OK)
+        *head_of(*buffer) = (struct mmul_buffer_head){dtype, count};
+    return status;
 }
 
 void mmul_device_buffer_destroy(struct mmul_device *device, struct mmul_buffer *buffer) {
@@ -234,30 +262,52 @@ void mmul_device_buffer_destroy(struct mmul_device *device, struct mmul_buffer *
         device->table->buffer_destroy(device->self, buffer, device->lost);
 }
 
+// A rectangle of at least one element that lies in its buffer.
+static bool is_inside(struct mmul_operand operand, int64_t rows, int64_t cols) {
+    return rows >= 1 && cols >= 1 && operand.ld >= cols && operand.offset >= 0 &&
+           operand.offset + (rows - 1) * operand.ld + cols <= head_of(operand.buffer)->count;
+}
+
 enum mmul_status mmul_device_upload(struct mmul_device *device, const struct mmul_upload *u,
                                     struct mmul_error *err) {
-    assert(u->rows >= 1 && u->cols >= 1 && u->host_ld >= u->cols && u->to.ld >= u->cols);
-    assert(u->dtype != MMUL_F64);
+    const enum mmul_dtype here = head_of(u->to.buffer)->dtype;
+    assert(u->host_ld >= u->cols && is_inside(u->to, u->rows, u->cols));
     if (device->lost)
         return fail_lost(device, err);
+    if (u->dtype != here && (here != MMUL_F32 || u->dtype == MMUL_F64))
+        return mmul_fail(err, MMUL_ERR_DATA, "cannot upload %s into a buffer of %s",
+                         mmul_dtype_name(u->dtype), mmul_dtype_name(here));
     return note(device, enter(device)->table->upload(device->self, u, err));
 }
 
 enum mmul_status mmul_device_download(struct mmul_device *device, const struct mmul_download *d,
                                       struct mmul_error *err) {
-    assert(d->rows >= 1 && d->cols >= 1 && d->host_ld >= d->cols && d->from.ld >= d->cols);
+    const enum mmul_dtype here = head_of(d->from.buffer)->dtype;
+    assert(d->host_ld >= d->cols && is_inside(d->from, d->rows, d->cols));
     if (device->lost)
         return fail_lost(device, err);
+    if (d->dtype != here)
+        return mmul_fail(err, MMUL_ERR_DATA, "cannot download a buffer of %s as %s",
+                         mmul_dtype_name(here), mmul_dtype_name(d->dtype));
     return note(device, enter(device)->table->download(device->self, d, err));
 }
 
 enum mmul_status mmul_device_gemm(struct mmul_device *device, const struct mmul_gemm *args,
                                   struct mmul_error *err) {
-    assert(args->m >= 1 && args->n >= 1 && args->k >= 1 && args->alpha != 0.0f);
-    assert(args->a.ld >= (args->transpose_a ? args->m : args->k));
-    assert(args->b.ld >= (args->transpose_b ? args->k : args->n) && args->c.ld >= args->n);
+    const struct mmul_operand operands[] = {args->a, args->b, args->c};
+    assert(args->alpha != 0.0f && is_inside(args->c, args->m, args->n));
+    assert(args->transpose_a ? is_inside(args->a, args->k, args->m)
+                             : is_inside(args->a, args->m, args->k));
+    assert(args->transpose_b ? is_inside(args->b, args->n, args->k)
+                             : is_inside(args->b, args->k, args->n));
     if (device->lost)
         return fail_lost(device, err);
+    for (int i = 0; i < 3; i++) {
+        const enum mmul_dtype here = head_of(operands[i].buffer)->dtype;
+        if (here != args->dtype)
+            return mmul_fail(err, MMUL_ERR_DATA, "cannot multiply in %s: %c is a buffer of %s",
+                             mmul_dtype_name(args->dtype), "ABC"[i], mmul_dtype_name(here));
+    }
     return note(device, enter(device)->table->gemm(device->self, args, err));
 }
 

@@ -60,7 +60,7 @@ static enum mmul_status fill(struct trial *t, const struct rectangle *r, float *
     for (int64_t e = 0; status == MMUL_OK && e < count; e++)
         (*host)[e] = (float)((int64_t)(mmul_random_at(r->seed, (uint64_t)e) % 9) - 4);
     if (status == MMUL_OK)
-        status = mmul_device_buffer_create(t->device, pad + count, &to.buffer, err);
+        status = mmul_device_buffer_create(t->device, MMUL_F32, pad + count, &to.buffer, err);
     *operand = to;
     if (status == MMUL_OK && r->dtype != MMUL_F32) {
         *narrow = mmul_allocate_raw(count, mmul_dtype_bytes(r->dtype), "a self-test", err);
@@ -179,7 +179,7 @@ static enum mmul_status begin(struct trial *t, struct mmul_device *device, const
     enum mmul_status status = trial_init(t, device, p, err);
     if (status == MMUL_OK)
         status = mmul_device_gemm(device, &t->gemm, err);
-    const struct mmul_download all = {t->gemm.c, p->m, p->n, t->found, t->gemm.c.ld};
+    const struct mmul_download all = {t->gemm.c, p->m, p->n, t->found, t->gemm.c.ld, MMUL_F32};
     return status == MMUL_OK ? mmul_device_download(device, &all, err) : status;
 }
 

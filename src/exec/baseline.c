@@ -38,7 +38,7 @@ static enum mmul_status create_matrix(struct job *job, int64_t rows, int64_t col
     if (status != MMUL_OK)
         return status;
     mmul_generate(MMUL_GENERATE_UNIFORM, seed, shape, 0, rows * cols, memory);
-    return mmul_device_buffer_borrow(job->device, memory, rows * cols, buffer, err);
+    return mmul_device_buffer_borrow(job->device, MMUL_F32, memory, rows * cols, buffer, err);
 }
 
 static enum mmul_status prepare(struct job *job, struct mmul_error *err) {

@@ -61,7 +61,8 @@ static enum mmul_status upload(const struct work *w, struct mmul_error *err) {
 static enum mmul_status download(const struct work *w, struct mmul_error *err) {
     const struct mmul_operand from = {.buffer = w->a, .ld = TRANSFER_COLS};
     return mmul_device_download(
-        w->device, &(struct mmul_download){from, w->rows, TRANSFER_COLS, w->host, TRANSFER_COLS},
+        w->device,
+        &(struct mmul_download){from, w->rows, TRANSFER_COLS, w->host, TRANSFER_COLS, MMUL_F32},
         err);
 }
 
@@ -145,7 +146,7 @@ static enum mmul_status create_squares(struct work *w, struct mmul_error *err) {
     struct mmul_buffer **buffers[] = {&w->a, &w->b, &w->c};
     enum mmul_status status = allocate_host(w, w->n * w->n, err);
     for (int i = 0; status == MMUL_OK && i < 3; i++) {
-        status = mmul_device_buffer_create(w->device, w->n * w->n, buffers[i], err);
+        status = mmul_device_buffer_create(w->device, MMUL_F32, w->n * w->n, buffers[i], err);
         const struct mmul_operand to = {.buffer = *buffers[i], .ld = w->n};
         if (status == MMUL_OK)
             status = mmul_device_upload(
@@ -259,7 +260,7 @@ static enum mmul_status time_transfers(struct mmul_device *device, int64_t rows,
     bool unstable = false;
     enum mmul_status status = allocate_host(&w, rows * TRANSFER_COLS, err);
     if (status == MMUL_OK)
-        status = mmul_device_buffer_create(device, rows * TRANSFER_COLS, &w.a, err);
+        status = mmul_device_buffer_create(device, MMUL_F32, rows * TRANSFER_COLS, &w.a, err);
     if (status == MMUL_OK)
         status = time_operation(&w, depth, upload, &up, &unstable, err);
     if (status == MMUL_OK)

@@ -60,10 +60,11 @@ static enum mmul_status begin_piece(struct mmul_staging_buffer *staging, struct 
                                     struct mmul_error *err) {
     from.offset += piece->row * from.ld + piece->col;
     staging->is_under_way = true;
-    return mmul_device_download(
-        device,
-        &(struct mmul_download){from, piece->rows, piece->cols, staging->memory[turn], piece->cols},
-        err);
+    return mmul_device_download(device,
+                                &(struct mmul_download){from, piece->rows, piece->cols,
+                                                        staging->memory[turn], piece->cols,
+                                                        MMUL_F32},
+                                err);
 }
 
 static enum mmul_status end_piece(struct mmul_staging_buffer *staging, struct mmul_device *device,

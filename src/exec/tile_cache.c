@@ -15,7 +15,8 @@ static enum mmul_status entry_reserve(struct mmul_cached_tile *entry, struct mmu
     if (entry->capacity >= capacity)
         return MMUL_OK;
     entry_drop(entry, device);
-    enum mmul_status status = mmul_device_buffer_create(device, capacity, &entry->buffer, err);
+    enum mmul_status status =
+        mmul_device_buffer_create(device, MMUL_F32, capacity, &entry->buffer, err);
     if (status == MMUL_OK)
         entry->capacity = capacity;
     return status;

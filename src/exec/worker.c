@@ -39,9 +39,9 @@ static enum mmul_status source_init(struct mmul_worker *worker, struct source *s
     *source = (struct source){.whole = whole, .cache = cache};
     if (!in_place(worker, whole.dtype))
         return MMUL_OK;
-    return mmul_device_buffer_borrow(worker->context->device, (float *)(uintptr_t)whole.at,
-                                     (whole.rows - 1) * whole.ld + whole.cols, &source->borrowed,
-                                     err);
+    return mmul_device_buffer_borrow(
+        worker->context->device, MMUL_F32, (float *)(uintptr_t)whole.at,
+        (whole.rows - 1) * whole.ld + whole.cols, &source->borrowed, err);
 }
 
 static void source_fini(struct mmul_worker *worker, struct source *source) {
@@ -132,8 +132,9 @@ static enum mmul_status bring_result(struct job *job, int lane, struct mmul_erro
     if (at.m == 0)
         return MMUL_OK;
     job->on_device[lane].m = 0;
-    const struct mmul_download d = {job->to_bring[lane], at.m, at.n,
-                                    job->p->c + at.m0 * job->p->ldc + at.n0, job->p->ldc};
+    const struct mmul_download d = {
+        job->to_bring[lane], at.m,    at.n, job->p->c + at.m0 * job->p->ldc + at.n0,
+        job->p->ldc,         MMUL_F32};
     return mmul_staging_buffer_bring(&job->worker->staging, job->worker->context->device, &d, err);
 }
 

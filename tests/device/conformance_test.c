@@ -263,7 +263,8 @@ static void test_life(struct mmul_device *device) {
     for (int i = 0; i < 100; i++) {
         struct mmul_buffer *buffers[3];
         for (int b = 0; b < 3; b++)
-            must(mmul_device_buffer_create(device, 1 + 1000 * b, &buffers[b], &err), &err);
+            must(mmul_device_buffer_create(device, MMUL_F32, 1 + 1000 * b, &buffers[b], &err),
+                 &err);
         for (int b = 0; b < 3; b++)
             mmul_device_buffer_destroy(device, buffers[b]);
     }
@@ -291,7 +292,8 @@ static bool multiply_far_rows(struct mmul_device *device, float *memory, int64_t
         float *values = ld[x] == far ? memory : near[x];
         for (int e = 0; e < 9; e++)
             values[e / 3 * ld[x] + e % 3] = integer_at((uint64_t)x, e);
-        must(mmul_device_buffer_borrow(device, values, ld[x] == far ? count : 9, &buffers[x], &err),
+        must(mmul_device_buffer_borrow(device, MMUL_F32, values, ld[x] == far ? count : 9,
+                                       &buffers[x], &err),
              &err);
     }
     const struct mmul_gemm args = {

@@ -24,7 +24,8 @@ static void up(struct mmul_device *device, struct mmul_buffer *to, const float *
 static void down(struct mmul_device *device, struct mmul_buffer *from, float *to, int64_t side) {
     struct mmul_error err;
     must(mmul_device_download(
-             device, &(struct mmul_download){whole(from, side), side, side, to, side}, &err),
+             device, &(struct mmul_download){whole(from, side), side, side, to, side, MMUL_F32},
+             &err),
          &err);
 }
 
@@ -78,7 +79,7 @@ static void setup(struct bench *bench, struct mmul_device *device) {
     bench->found = constant(ELEMENTS, -1);
     bench->found_too = constant(ELEMENTS, -1);
     for (int i = 0; i < 4; i++) {
-        must(mmul_device_buffer_create(device, ELEMENTS, buffers[i], &err), &err);
+        must(mmul_device_buffer_create(device, MMUL_F32, ELEMENTS, buffers[i], &err), &err);
         up(device, *buffers[i], bench->ones, SIDE);
     }
     wait_all(device);
@@ -250,10 +251,10 @@ static void model_init(struct model *model, struct mmul_device *device) {
     *model = (struct model){.device = device};
     for (int i = 0; i < SMALL; i++)
         swap[i * SMALL + SMALL - 1 - i] = 1;
-    must(mmul_device_buffer_create(device, VALUES, &model->swap, &err), &err);
+    must(mmul_device_buffer_create(device, MMUL_F32, VALUES, &model->swap, &err), &err);
     up(device, model->swap, swap, SMALL);
     for (int x = 0; x < BUFFERS; x++) {
-        must(mmul_device_buffer_create(device, VALUES, &model->buffers[x], &err), &err);
+        must(mmul_device_buffer_create(device, MMUL_F32, VALUES, &model->buffers[x], &err), &err);
         model->now[x] = constant(VALUES, 0);
         up(device, model->buffers[x], zeros, SMALL);
     }

@@ -240,8 +240,8 @@ static void run_turns(struct mmul_device *device, struct turns *t) {
             struct mmul_operand done = {t->c[(tile - 1) % 2], 0, SIDE};
             float *to = t->found + (tile - 1) * ELEMENTS;
             t->down[tile - 1] = commands_now();
-            must(mmul_device_download(device, &(struct mmul_download){done, SIDE, SIDE, to, SIDE},
-                                      &err),
+            must(mmul_device_download(
+                     device, &(struct mmul_download){done, SIDE, SIDE, to, SIDE, MMUL_F32}, &err),
                  &err);
         }
     }
@@ -294,8 +294,8 @@ static void run_many(struct mmul_device *device, struct turns *t) {
                  device, &(struct mmul_upload){args.a, 1, SMALL, t->ones, SIDE, MMUL_F32}, &err),
              &err);
         must(mmul_device_gemm(device, &args, &err), &err);
-        must(mmul_device_download(device, &(struct mmul_download){args.c, 1, SMALL, t->found, SIDE},
-                                  &err),
+        must(mmul_device_download(
+                 device, &(struct mmul_download){args.c, 1, SMALL, t->found, SIDE, MMUL_F32}, &err),
              &err);
     }
     must(mmul_device_wait(device, &err), &err);
@@ -312,7 +312,7 @@ int main(int argc, char **argv) {
     for (int e = 0; e < ELEMENTS; e++)
         t.ones[e] = 1;
     for (int i = 0; i < 5; i++) {
-        must(mmul_device_buffer_create(device, ELEMENTS, buffers[i], &err), &err);
+        must(mmul_device_buffer_create(device, MMUL_F32, ELEMENTS, buffers[i], &err), &err);
         struct mmul_operand to = {*buffers[i], 0, SIDE};
         must(mmul_device_upload(
                  device, &(struct mmul_upload){to, SIDE, SIDE, t.ones, SIDE, MMUL_F32}, &err),

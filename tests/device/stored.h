@@ -27,7 +27,7 @@ static struct stored store(struct mmul_device *device, int64_t rows, int64_t col
         s.host[e] =
             is_element && at != NULL ? at(seed, inside / s.ld * cols + inside % s.ld) : padding;
     }
-    must(mmul_device_buffer_create(device, s.count, &s.buffer, &err), &err);
+    must(mmul_device_buffer_create(device, MMUL_F32, s.count, &s.buffer, &err), &err);
     struct mmul_operand whole = {s.buffer, 0, s.count};
     must(mmul_device_upload(
              device, &(struct mmul_upload){whole, 1, s.count, s.host, s.count, MMUL_F32}, &err),
@@ -48,8 +48,8 @@ static float *download_all(struct mmul_device *device, const struct stored *s) {
     struct mmul_error err;
     struct mmul_operand whole = {s->buffer, 0, s->count};
     float *copy = must_allocate(s->count, sizeof(float));
-    must(mmul_device_download(device, &(struct mmul_download){whole, 1, s->count, copy, s->count},
-                              &err),
+    must(mmul_device_download(
+             device, &(struct mmul_download){whole, 1, s->count, copy, s->count, MMUL_F32}, &err),
          &err);
     must(mmul_device_wait(device, &err), &err);
     return copy;

@@ -28,7 +28,8 @@ static bool pass_through(struct mmul_device *device, const struct region *g) {
              &err),
          &err);
     must(mmul_device_download(
-             device, &(struct mmul_download){place, g->rows, g->cols, back, g->host_ld}, &err),
+             device, &(struct mmul_download){place, g->rows, g->cols, back, g->host_ld, MMUL_F32},
+             &err),
          &err);
     float *all = download_all(device, &s);
     bool ok = true;
@@ -135,9 +136,83 @@ static void test_widening(struct mmul_device *device) {
     }
 }
 
+// Whether a call was refused with this line, and nothing more.
+static bool was_refused(const struct mmul_device *device, enum mmul_status found,
+                        const struct mmul_error *err, enum mmul_status expected, const char *text) {
+    return found == expected && err->status == expected && !device->lost &&
+           strstr(err->text, text) != NULL;
+}
+
+static bool refuses_buffers(struct mmul_device *device, enum mmul_dtype dtype) {
+    double memory[4] = {1, 2, 3, 4};
+    struct mmul_buffer *buffer = NULL;
+    struct mmul_error err = {0};
+    char text[64];
+    snprintf(text, sizeof text, "has no buffers of %s", mmul_dtype_name(dtype));
+    bool ok = was_refused(device, mmul_device_buffer_create(device, dtype, 4, &buffer, &err), &err,
+                          MMUL_ERR_UNAVAILABLE, text);
+    if (!ok || !mmul_device_can_borrow(device))
+        return ok;
+    err = (struct mmul_error){0};
+    return was_refused(device, mmul_device_buffer_borrow(device, dtype, memory, 4, &buffer, &err),
+                       &err, MMUL_ERR_UNAVAILABLE, text) &&
+           buffer == NULL;
+}
+
+// Values that are not the buffer's, up and down; 5 stays what is there.
+static bool refuses_transfers(struct mmul_device *device, const struct stored *s) {
+    double wide[4] = {1, 2, 3, 4};
+    struct mmul_error err = {0};
+    const struct mmul_upload up = {operand_of(s), 2, 2, wide, 2, MMUL_F64};
+    bool ok = was_refused(device, mmul_device_upload(device, &up, &err), &err, MMUL_ERR_DATA,
+                          "cannot upload float64 into a buffer of float32");
+    for (int dtype = MMUL_F16; dtype <= MMUL_F64; dtype++) {
+        const struct mmul_download down = {operand_of(s), 2, 2, wide, 2, (enum mmul_dtype)dtype};
+        char text[96];
+        snprintf(text, sizeof text, "cannot download a buffer of float32 as %s",
+                 mmul_dtype_name(down.dtype));
+        err = (struct mmul_error){0};
+        ok = ok && was_refused(device, mmul_device_download(device, &down, &err), &err,
+                               MMUL_ERR_DATA, text);
+    }
+    return ok && wide[0] == 1 && wide[3] == 4;
+}
+
+static bool refuses_products(struct mmul_device *device, const struct stored *s) {
+    struct mmul_error err = {0};
+    const struct mmul_gemm args = {.dtype = MMUL_F64,
+                                   .m = 2,
+                                   .n = 2,
+                                   .k = 2,
+                                   .alpha = 1,
+                                   .a = operand_of(s),
+                                   .b = operand_of(s),
+                                   .c = operand_of(s)};
+    return was_refused(device, mmul_device_gemm(device, &args, &err), &err, MMUL_ERR_DATA,
+                       "cannot multiply in float64: A is a buffer of float32");
+}
+
+static void test_dtypes(struct mmul_device *device) {
+    struct stored s = store(device, 2, 2, 0, NULL, 0, 5);
+    const char *none = "accepted, or another line";
+    for (int dtype = MMUL_F16; dtype <= MMUL_F64; dtype++) {
+        char name[64];
+        snprintf(name, sizeof name, "a buffer of %s is refused",
+                 mmul_dtype_name((enum mmul_dtype)dtype));
+        point(refuses_buffers(device, (enum mmul_dtype)dtype), name, none);
+    }
+    point(refuses_transfers(device, &s), "transfers of another dtype are refused", none);
+    point(refuses_products(device, &s), "a product of another dtype is refused", none);
+    float *all = download_all(device, &s);
+    point(all[0] == 5 && all[3] == 5, "what was refused has changed nothing", "elements differ");
+    free(all);
+    discard(device, &s);
+}
+
 int main(int argc, char **argv) {
     struct mmul_device *device = open_device(argc, argv);
     test_regions(device);
     test_widening(device);
+    test_dtypes(device);
     return close_device(device);
 }

@@ -16,8 +16,8 @@
 #include "device/device.h"
 
 struct mmul_buffer {
+    struct mmul_buffer_head head;
     float *data;
-    int64_t count;
 };
 
 enum { LATE_OPERATIONS = 1000, LATE_BUFFERS = 3 };
@@ -140,14 +140,15 @@ static struct late_operation *late_begin(char kind) {
 }
 
 // Buffers live on until late_reset: operations of a lost device may be done later.
-static enum mmul_status late_create(void *self, int64_t count, struct mmul_buffer **buffer,
-                                    struct mmul_error *err) {
+static enum mmul_status late_create(void *self, enum mmul_dtype dtype, int64_t count,
+                                    struct mmul_buffer **buffer, struct mmul_error *err) {
     (void)self;
+    (void)dtype;
     (void)err;
     if (late.made_count == LATE_OPERATIONS)
         abort();
     *buffer = late.made[late.made_count++] = malloc(sizeof **buffer);
-    **buffer = (struct mmul_buffer){malloc((size_t)count * sizeof(float)), count};
+    **buffer = (struct mmul_buffer){.data = malloc((size_t)count * sizeof(float))};
     for (int64_t e = 0; e < count; e++)
         (*buffer)->data[e] = NAN;
     late.buffers++;

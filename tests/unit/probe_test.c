@@ -195,7 +195,8 @@ static void multiply_on_cpu(void) {
     for (int e = 0; e < S * S; e++)
         ones[e] = 1;
     for (int b = 0; b < 3; b++)
-        CHECK(mmul_device_buffer_borrow(device, memory[b], S * S, &buffers[b], &err) == MMUL_OK);
+        CHECK(mmul_device_buffer_borrow(device, MMUL_F32, memory[b], S * S, &buffers[b], &err) ==
+              MMUL_OK);
     const struct mmul_gemm args = {.m = S,
                                    .n = S,
                                    .k = S,

@@ -148,9 +148,12 @@ static void setup(struct bench *bench, const char *name) {
     for (int e = 0; e < M * N; e++)
         c[e] = 1.0f;
     assert_int_equal(mmul_device_open(name, &bench->device, &bench->err), MMUL_OK);
-    assert_int_equal(mmul_device_buffer_create(bench->device, M * K, &bench->a, &bench->err), 0);
-    assert_int_equal(mmul_device_buffer_create(bench->device, K * N, &bench->b, &bench->err), 0);
-    assert_int_equal(mmul_device_buffer_create(bench->device, M * N, &bench->c, &bench->err), 0);
+    assert_int_equal(
+        mmul_device_buffer_create(bench->device, MMUL_F32, M * K, &bench->a, &bench->err), 0);
+    assert_int_equal(
+        mmul_device_buffer_create(bench->device, MMUL_F32, K * N, &bench->b, &bench->err), 0);
+    assert_int_equal(
+        mmul_device_buffer_create(bench->device, MMUL_F32, M * N, &bench->c, &bench->err), 0);
     upload_whole(bench, bench->a, a, M, K);
     upload_whole(bench, bench->b, b, K, N);
     upload_whole(bench, bench->c, c, M, N);
@@ -171,7 +174,8 @@ static enum mmul_status multiply(struct bench *bench, float beta) {
     if (status == MMUL_OK) {
         struct mmul_operand from = {bench->c, 0, N};
         status = mmul_device_download(
-            bench->device, &(struct mmul_download){from, M, N, bench->result, N}, &bench->err);
+            bench->device, &(struct mmul_download){from, M, N, bench->result, N, MMUL_F32},
+            &bench->err);
     }
     return status == MMUL_OK ? mmul_device_wait(bench->device, &bench->err) : status;
 }
@@ -362,8 +366,9 @@ static void the_second_allocation_fails_by_rule(void **state) {
     struct mmul_buffer *first = NULL, *second = NULL;
     struct mmul_error err = {0};
     assert_int_equal(mmul_device_open("faulty:fail-alloc=2:cpu", &device, &err), MMUL_OK);
-    assert_int_equal(mmul_device_buffer_create(device, 10, &first, &err), MMUL_OK);
-    assert_int_equal(mmul_device_buffer_create(device, 10, &second, &err), MMUL_ERR_UNAVAILABLE);
+    assert_int_equal(mmul_device_buffer_create(device, MMUL_F32, 10, &first, &err), MMUL_OK);
+    assert_int_equal(mmul_device_buffer_create(device, MMUL_F32, 10, &second, &err),
+                     MMUL_ERR_UNAVAILABLE);
     assert_string_equal(err.text,
                         "device 'faulty:fail-alloc=2:cpu' was lost at allocation 2 by rule");
     assert_null(second);
@@ -403,10 +408,12 @@ static void faulty_devices_describe_and_borrow_like_their_inner_one(void **state
     assert_true(mmul_device_can_borrow(bench.device));
     float memory[4] = {1.0f, 2.0f, 3.0f, 4.0f}, copy[4] = {0};
     struct mmul_buffer *buffer = NULL;
-    assert_int_equal(mmul_device_buffer_borrow(bench.device, memory, 4, &buffer, &bench.err), 0);
+    assert_int_equal(
+        mmul_device_buffer_borrow(bench.device, MMUL_F32, memory, 4, &buffer, &bench.err), 0);
     struct mmul_operand from = {buffer, 0, 4};
     assert_int_equal(mmul_device_download(bench.device,
-                                          &(struct mmul_download){from, 1, 4, copy, 4}, &bench.err),
+                                          &(struct mmul_download){from, 1, 4, copy, 4, MMUL_F32},
+                                          &bench.err),
                      MMUL_OK);
     assert_memory_equal(copy, memory, sizeof memory);
     mmul_device_buffer_destroy(bench.device, buffer);
