@@ -16,12 +16,11 @@ def find_pocl(bench):
     return None
 
 
-def configurations(bench):
+def configurations(bench, pocl):
     """{name: words from mpirun to the options of `mpimatmul bench`}, and a note on what is missing."""
     words = [bench.program, "bench"]
     found = {"1 rank": words,
              "2 ranks": ["mpirun", "-q", "-n", 2, *words, "--device", "cpu"]}
-    pocl = find_pocl(bench)
     if pocl is None:
         return found, "no PoCL device here"
     found["cpu + PoCL"] = ["mpirun", "-q", "-n", 1, *words, "--device", "cpu", "OPTIONS", ":",
@@ -43,7 +42,7 @@ def measure(words, size, baseline):
 
 def configs(bench):
     rows = []
-    found, note = configurations(bench)
+    found, note = configurations(bench, find_pocl(bench))
     for size in bench.pick((1024, 2048, 4096, 8192), (128, 256)):
         require_memory(12 * size * size, 36 * size * size)
         sides = {name: (lambda words=words, name=name: measure(words, size, "on" if name == "1 rank" else "off"))

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Cases with several emulated hosts: see harness/lab.py."""
+from harness.builds import Figure, measure_against
 from harness.lab import Lab
 from harness.machine import require_memory
-from harness.measure import Product, Skip, median
+from harness.measure import Product, Skip, median, run
 from harness.tables import row, side
 
 SLOWER = 4
@@ -110,3 +111,44 @@ def labslow(bench):
     parts = advice(samples["mul"])
     return [row("equal shares", ours, side("the same with --weights equal --tail off", samples["equal"]), parts=parts),
             row("one core", ours, side("compute only: OpenBLAS on the faster host's core", samples["one core"]))]
+
+
+# ---------------------------------------------------------------------------------------------------------- prediction
+
+def calibrate(bench, lab):
+    """Speeds and links as each build's `calibrate` stores them, so that a plan knows all that it may know."""
+    for build in bench.builds:
+        with bench.by(build):
+            run([*lab.mpirun(), bench.program, "calibrate", "--device", "cpu", "--quiet"], env=lab.env())
+
+
+def against_prediction(bench, lab, label, product, note=""):
+    """What was predicted stands in the report of the run itself."""
+    last = {}
+
+    def once():
+        last[bench.program] = product.mul_lab(lab, lab.count)
+        return last[bench.program]
+
+    return measure_against(
+        bench, label, Figure(f"{product.text}, {label}: {FROM_ROOT}", once),
+        Figure("predicted by the plan of the same run", lambda: last[bench.program],
+               value=lambda sample: sample["report"]["predicted_seconds"]), note=note)
+
+
+def predict(bench):
+    rows, size = [], bench.pick(4096, 256)
+    product = prepare(bench, 2, size, size, size)
+    with Lab(bench, 2) as lab:
+        for rate in ("1gbit", "100mbit"):
+            lab.rate(rate)
+            calibrate(bench, lab)
+            rows += against_prediction(bench, lab, f"2 hosts, {rate}", product)
+    product = prepare(bench, 4, *bench.pick((4096, 14336, 4096), (256, 896, 256)))
+    with Lab(bench, 4) as lab:
+        if not lab.limit(0.5):
+            bench.say("no control group can be made here: no row of four hosts")
+            return rows
+        lab.rate("1gbit")
+        calibrate(bench, lab)
+        return rows + against_prediction(bench, lab, "4 hosts, 1gbit", product, f"half a core by {QUOTA}")

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Cases of this machine alone: files, starting up, checking, memory."""
-import copy
-
+from harness.builds import Figure
 from harness.machine import DiskFolder, file_system, require_memory
 from harness.measure import PeakMemory, Product, Skip, alternate, median, run
 from harness.tables import row, side
@@ -40,13 +39,9 @@ def startup(bench):
     """A product so small that only beginning and ending count, against an MPI program that does nothing else."""
     product = prepare(bench, 64, 64, 64)
     runs = bench.pick(max(bench.runs, 9), bench.runs)
-    chosen = fabric_choice(bench)
     peer = bench.peer("empty_mpi")
     rows = []
-    for name, command, env, words in (
-            ("alone", [], UNSET, "alone, nothing set"),
-            ("launch", ["mpirun", "-q", "-n", 2], chosen, "by mpirun -n 2 with environment.sh"),
-            ("launch, Open MPI's defaults", ["mpirun", "-q", "-n", 2], UNSET, "by mpirun -n 2, nothing set")):
+    for name, command, env, words in startup_ways(bench):
         samples = bench.alternate({
             "mul": lambda: product.mul([*command, *product.words()], env=env, wall="command"),
             "empty": lambda: {"seconds": run([*command, peer], env=env)[0]},
@@ -57,6 +52,14 @@ def startup(bench):
         parts.update(startup_parts([sample["report"] for sample in samples["mul"]]))
         rows.append(row(name, ours, theirs, unit="ms", asked=bench.asked(f"startup {name}"), parts=parts))
     return rows
+
+
+def startup_ways(bench):
+    """(row, what stands before the program, environment, in words) of ways to start it."""
+    chosen = fabric_choice(bench)
+    return (("alone", [], UNSET, "alone, nothing set"),
+            ("launch", ["mpirun", "-q", "-n", 2], chosen, "by mpirun -n 2 with environment.sh"),
+            ("launch, Open MPI's defaults", ["mpirun", "-q", "-n", 2], UNSET, "by mpirun -n 2, nothing set"))
 
 
 # As a user's shell is: none of the settings that the other cases share.
@@ -121,9 +124,7 @@ def output(bench):
         raise Skip(f"'{place}' is in memory: give --disk DIR")
     rows = []
     with DiskFolder(place) as folder:
-        on_disk = copy.copy(bench)
-        on_disk.folder = folder
-        rows += output_rows(on_disk, Product(on_disk, m, k, n), file_system(folder), ("on", "off"))
+        rows += output_rows(bench, Product(bench, m, k, n, folder), file_system(folder), ("on", "off"))
     return rows + output_rows(bench, Product(bench, m, k, n), "tmpfs", ("off",))
 
 
@@ -153,21 +154,32 @@ def output_rows(bench, product, system, modes):
     return rows
 
 
+def mul_with_peak(product):
+    peak = PeakMemory("mpimatmul")
+    sample = product.mul_ranks(2, ["--device", "cpu"], watch=peak)
+    return {**sample, "peak_bytes": peak.peak_bytes, "looks": peak.samples}
+
+
 def memory(bench):
     size = bench.pick(8192, 512)
     product = prepare(bench, size, size, size)
-    peaks = []
-
-    def once():
-        peak = PeakMemory("mpimatmul")
-        sample = product.mul_ranks(2, ["--device", "cpu"], watch=peak)
-        peaks.append(peak)
-        return sample
-
-    alternate({"mul": once}, bench.runs, 0, bench.say)
+    samples = alternate({"mul": lambda: mul_with_peak(product)}, bench.runs, 0, bench.say)["mul"]
     figure = side(f"{product.text}: largest sum of the PSS of both ranks, sampled every 50 ms",
-                  values=[peak.peak_bytes / 1e9 for peak in peaks])
+                  values=[sample["peak_bytes"] / 1e9 for sample in samples])
     matrices = side("A + B + C", value=product.bytes / 1e9)
     return [row("PSS", figure, matrices, unit="GB", asked=bench.asked("memory PSS"),
-                parts={"samples of a run": str(int(median([peak.samples for peak in peaks])))},
+                parts={"samples of a run": str(int(median([sample["looks"] for sample in samples])))},
                 note="the files in /dev/shm count where a rank maps them")]
+
+
+def planning_figure(bench):
+    """Planning for ranks that are only described: no files, no MPI."""
+    cluster = bench.root / "bench" / "clusters" / "cluster-100gbit.json"
+    return Figure("262144^3 planned for the 4,096 ranks of clusters/cluster-100gbit.json, the whole command",
+                  lambda: {"seconds": run([bench.program, "plan", "--simulate", cluster])[0]})
+
+
+def planning(bench):
+    figure = planning_figure(bench)
+    samples = bench.alternate({"plan": figure.once})["plan"]
+    return [row("4096 ranks", figure.side(samples), asked=bench.asked("planning 4096 ranks"))]

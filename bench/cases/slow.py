@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Cases with one rank that is slower than the other."""
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -32,15 +33,18 @@ def compare(bench, name, product, sides, ideal_part, ideal_text):
 
 
 def one_core(bench, product):
-    return product.sgemm(1, ["taskset", "-c", bench.first_core])
+    return product.sgemm(1, ["taskset", "-c", bench.cores[0]])
+
+
+def multiply(product):
+    return product.mul_devices(["cpu", f"faulty:repeat={SLOWER}:cpu"], ["--weights", "auto"])
 
 
 def slow4(bench):
     size = bench.pick(6144, 512)
     product = prepare(bench, size, size, size)
-    devices = ["cpu", f"faulty:repeat={SLOWER}:cpu"]
     return compare(bench, "slow4", product, {
-        "mul": lambda: product.mul_devices(devices, ["--weights", "auto"]),
+        "mul": lambda: multiply(product),
         "one core": lambda: one_core(bench, product),
     }, 1 / (1 + 1 / SLOWER), f"one core's time over the sum of the speeds, 1 + 1/{SLOWER}")
 
@@ -71,16 +75,21 @@ class SlowLater:
             self.happened = True
 
 
-def slowdown(bench):
-    size = bench.pick(6144, 512)
-    product = prepare(bench, size, size, size)
-    # Two equal cores reach the half-way point at a quarter of one core's time; half of the work is left.
-    ideal = 1 / 4 + 1 / 2 / (1 + 1 / SLOWER)
-    quarter = one_core(bench, product)["seconds"] / 4
+@contextlib.contextmanager
+def make_quota():
     try:
         quota = Quota(f"mmul-{os.getpid()}-slow", 1 / SLOWER)
     except (OSError, TypeError):
         raise Skip("no control group can be made here") from None
+    try:
+        yield quota
+    finally:
+        quota.remove()
+
+
+def prepare_slowdown(bench, product, quota):
+    """A run that is slowed at its half, and what that was."""
+    quarter = one_core(bench, product)["seconds"] / 4
 
     def slowed():
         later = SlowLater(product, quota, quarter)
@@ -89,12 +98,19 @@ def slowdown(bench):
             raise Failed("the run ended before it was half-way")
         return sample
 
-    try:
+    return slowed, f"after {quarter:.2f} s rank 1 gets 1/{SLOWER} of its core's time by a control group"
+
+
+def slowdown(bench):
+    size = bench.pick(6144, 512)
+    product = prepare(bench, size, size, size)
+    # Two equal cores reach the half-way point at a quarter of one core's time; half of the work is left.
+    ideal = 1 / 4 + 1 / 2 / (1 + 1 / SLOWER)
+    with make_quota() as quota:
+        slowed, note = prepare_slowdown(bench, product, quota)
         rows = compare(bench, "slowdown", product,
                        {"mul": slowed, "one core": lambda: one_core(bench, product)}, ideal,
                        f"both at full speed to the half, then 1 + 1/{SLOWER} of a core: {ideal:.2f} of one core's time")
-    finally:
-        quota.remove()
     for one in rows:
-        one["note"] = f"after {quarter:.2f} s rank 1 gets 1/{SLOWER} of its core's time by a control group"
+        one["note"] = note
     return rows

@@ -70,8 +70,12 @@ def alternate(sides, runs, warmup, say=lambda text: None):
     return samples
 
 
+def in_seconds(sample):
+    return sample["seconds"]
+
+
 def seconds_of(samples):
-    return [sample["seconds"] for sample in samples]
+    return [in_seconds(sample) for sample in samples]
 
 
 def median(values):
@@ -96,16 +100,17 @@ def median_phases(samples):
 # --------------------------------------------------------------------------------------------------------- the sides
 
 class Product:
-    """C = A B with generated files in the bench's folder, and the commands that compute it."""
+    """C = A B with generated files in a folder (the bench's own), and the commands that compute it."""
 
-    def __init__(self, bench, m, k, n):
+    def __init__(self, bench, m, k, n, folder=None):
         self.bench, self.m, self.k, self.n = bench, m, k, n
+        self.folder = folder or bench.folder
         self.bytes = 4 * (m * k + k * n + m * n)
         self.flops = 2 * m * k * n
         self.text = f"{m} x {k} x {n}" if not m == k == n else f"{m}^3"
 
     def path(self, name):
-        return self.bench.folder / f"{name}.bin"
+        return self.folder / f"{name}.bin"
 
     def generate(self):
         for name, rows, cols, seed in (("A", self.m, self.k, 1), ("B", self.k, self.n, 2)):
@@ -116,7 +121,7 @@ class Product:
 
     def parts(self):
         """The result while it is not complete yet."""
-        return self.bench.folder.glob("*C.bin*")
+        return self.folder.glob("*C.bin*")
 
     def words(self, options=()):
         """`mpimatmul mul` of the two files."""

@@ -2,7 +2,7 @@
 """Rows of figures, and the files made of them: JSON per case, and one CSV and Markdown table of all cases.
 
 A row compares one figure of ours with one other: `figure` and `against` each say what is counted, `ratio` is the
-first over the second, `asked` what was asked for it ("" for nothing).
+first over the second, or the median of `pairs`, the ratios of the turns; `asked` what was asked for it ("": nothing).
 """
 import csv
 import io
@@ -11,22 +11,23 @@ import json
 from harness.measure import PHASES, is_unstable, median, median_phases, seconds_of
 
 COLUMNS = ("case", "row", "figure_counted", "figure", "unit", "figure_min", "figure_max", "figure_unstable",
-           "against_counted", "against", "against_min", "against_max", "against_unstable", "ratio", "asked",
-           *(f"{name}_seconds" for name in PHASES), "parts", "note", "date", "commit")
+           "against_counted", "against", "against_min", "against_max", "against_unstable", "ratio", "ratio_min", "ratio_max", "asked",
+           *(f"{name}_seconds" for name in PHASES), "parts", "note", "date", "commit", "old_commit")
 
 
 def side(counted, samples=None, value=None, values=None):
     """One side of a row: of samples, of plain values, or a computed value."""
-    values = seconds_of(samples) if samples is not None else values if values is not None else [value]
+    if values is None:
+        values = seconds_of(samples) if samples is not None else [value]
     return {"counted": counted, "value": median(values), "min": min(values), "max": max(values), "values": values,
             "unstable": is_unstable(values), "phases": median_phases(samples or [])}
 
 
-def row(name, figure, against=None, unit="s", asked="", parts=None, note=""):
+def row(name, figure, against=None, unit="s", asked="", parts=None, note="", pairs=None):
     """parts: {name: text} of what a computed side is made of."""
     ratio = figure["value"] / against["value"] if against and against["value"] else None
-    return {"row": name, "figure": figure, "against": against, "unit": unit, "ratio": ratio, "asked": asked,
-            "parts": parts or {}, "note": note}
+    return {"row": name, "figure": figure, "against": against, "unit": unit, "ratio": median(pairs) if pairs else ratio,
+            "pairs": pairs or [], "asked": asked, "parts": parts or {}, "note": note}
 
 
 # ------------------------------------------------------------------------------------------------------------- texts
@@ -54,8 +55,19 @@ def parts_text(parts):
     return ", ".join(f"{name} {text}" for name, text in parts.items())
 
 
-def ratio_text(ratio):
-    return "-" if ratio is None else f"{ratio:.2f}"
+def ratio_text(one):
+    """Of a row; with several pairs their least and greatest too."""
+    pairs = one.get("pairs", [])
+    if one["ratio"] is None:
+        return "-"
+    if len(pairs) < 2:
+        return f"{one['ratio']:.2f}"
+    return f"{one['ratio']:.3f} ({min(pairs):.2f} to {max(pairs):.2f})"
+
+
+def commits_text(machine):
+    old = machine.get("against")
+    return f"commit {machine['commit']}" + (f" against {old['commit']}" if old else "")
 
 
 def markdown(results):
@@ -74,11 +86,11 @@ def markdown(results):
             details = "; ".join(filter(None, [phases_text(one["figure"]["phases"]), parts_text(one["parts"]),
                                               one["note"]]))
             lines.append(f"| `{result['case']}` {one['row']}{mark} | {side_text(one['figure'], one['unit'])} "
-                         f"| {side_text(one['against'], one['unit'])} | {ratio_text(one['ratio'])} "
+                         f"| {side_text(one['against'], one['unit'])} | {ratio_text(one)} "
                          f"| {one['asked'] or '-'} | {details} |")
     lines.append("")
     for place, machine in enumerate(machines, 1):
-        lines.append(f"[{place}] {machine['date']}, commit {machine['commit']}, {machine['cpu']}, "
+        lines.append(f"[{place}] {machine['date']}, {commits_text(machine)}, {machine['cpu']}, "
                      f"{machine['cores']} cores, {machine['memory_bytes'] / 2**30:.0f} GiB; medians of "
                      f"{machine['runs']} after {machine['warmup']}{', tiny sizes' if machine['quick'] else ''}.")
     return "\n".join(lines) + "\n"
@@ -86,13 +98,14 @@ def markdown(results):
 
 def csv_row(result, one):
     """In the order of COLUMNS."""
-    figure, against = one["figure"], one["against"] or {}
+    figure, against, machine = one["figure"], one["against"] or {}, result["machine"]
+    pairs = one.get("pairs") or [""]
     return [result["case"], one["row"], figure["counted"], figure["value"], one["unit"], figure["min"], figure["max"],
             int(figure["unstable"]), against.get("counted", ""), against.get("value", ""), against.get("min", ""),
             against.get("max", ""), int(against.get("unstable", False)),
-            "" if one["ratio"] is None else one["ratio"], one["asked"],
+            "" if one["ratio"] is None else one["ratio"], min(pairs), max(pairs), one["asked"],
             *(figure["phases"].get(name, "") for name in PHASES), parts_text(one["parts"]), one["note"],
-            result["machine"]["date"], result["machine"]["commit"]]
+            machine["date"], machine["commit"], machine.get("against", {}).get("commit", "")]
 
 
 def csv_text(results):

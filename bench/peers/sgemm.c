@@ -7,7 +7,16 @@
 
 enum { RUNS_MAX = 1000 };
 
-static const char usage[] = "sgemm M K N THREADS [RUNS [WARMUP]]";
+static const char usage[] = "sgemm M K N THREADS [RUNS [WARMUP [gate]]]";
+
+// Says that the runs that count may begin, and waits for a line, which lets several programs begin
+// together.
+static void wait_at_gate(void) {
+    printf("ready\n");
+    fflush(stdout);
+    for (int c = getchar(); c != '\n' && c != EOF; c = getchar())
+        continue;
+}
 
 int main(int argc, char **argv) {
     const int m = peer_number(argc, argv, 1, 1, usage), k = peer_number(argc, argv, 2, 1, usage);
@@ -24,7 +33,10 @@ int main(int argc, char **argv) {
     float *c = peer_allocate((size_t)m * (size_t)n);
     memset(c, 1, sizeof *c * (size_t)m * (size_t)n);
     openblas_set_num_threads(threads);
+    const bool has_gate = argc > 7 && strcmp(argv[7], "gate") == 0;
     for (int r = -warmup; r < runs; r++) {
+        if (r == 0 && has_gate)
+            wait_at_gate();
         double begin = peer_now();
         cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, n, k, 1, a, k, b, n, 0, c, n);
         if (r >= 0)

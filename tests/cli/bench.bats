@@ -164,7 +164,8 @@ mpimatmul: measuring 9 x 9 x 9: 0 + 1 runs" ]
     run --separate-stderr "$REPO/bench/run" --list
     expect_quiet_success
     [ "$(awk '{ print $1 }' <<< "$output" | xargs)" = \
-        "file8192 lab2 lab4 labslow slow4 slowdown startup verify thin output memory gpu configs" ]
+        "file8192 lab2 lab4 labslow slow4 slowdown startup verify thin output memory gpu configs "\
+"planning balance mixed doctored predict" ]
     run --separate-stderr "$REPO/bench/run" nosuchcase
     expect_status 64
     [[ "$stderr" == "bench/run: no case 'nosuchcase': expected file8192, "* ]]
@@ -191,4 +192,38 @@ for row in result["rows"]:
     assert row["figure"]["phases"].keys() >= {"setup", "scatter", "compute", "verify", "gather", "idle", "commit"}
     assert abs(row["ratio"] - row["figure"]["value"] / row["against"]["value"]) < 1e-12
 END
+}
+
+@test "the driver compares two builds pair by pair, and says what the old one does not know" {
+    run --separate-stderr "$REPO/bench/run" --against nowhere balance
+    expect_status 64
+    [[ "$stderr" == "bench/run: no program '$PWD/nowhere/build/release/bin/mpimatmul': "* ]]
+    mkdir -p same/build old/build/release/bin
+    ln -s "$BUILD" same/build/release
+    # An older program that refuses an option: it plans, and cannot multiply with --weights.
+    printf '#!/bin/sh\ncase "$*" in *--weights*) echo "mpimatmul: no option --weights" >&2; exit 64 ;; esac\n' \
+        > old/build/release/bin/mpimatmul
+    printf 'exec "%s" "$@"\n' "$BUILD/bin/mpimatmul" >> old/build/release/bin/mpimatmul
+    chmod 755 old/build/release/bin/mpimatmul
+    for old in same old; do
+        run --separate-stderr "$REPO/bench/run" --quick --runs 3 --warmup 0 --build "$BUILD" --against $old \
+            --output $old.results planning balance
+        expect_quiet_success
+    done
+    python << 'END'
+import json, statistics
+same = {one["case"]: one for one in json.load(open("same.results/results.json"))}
+plan, = same["planning"]["rows"]
+assert plan["row"] == "4096 ranks new / old" and len(plan["pairs"]) == 3, plan
+assert plan["pairs"] == [new / old for new, old in zip(plan["figure"]["values"], plan["against"]["values"])]
+assert plan["ratio"] == statistics.median(plan["pairs"])
+assert [row["row"] for row in same["balance"]["rows"]] == ["default", "default, old build", "default new / old"]
+old = {one["case"]: one for one in json.load(open("old.results/results.json"))}
+assert "commit" in old["planning"]["machine"]["against"] and old["planning"]["rows"][0]["ratio"]
+assert [row["row"] for row in old["balance"]["rows"]] == ["default", "default new / old"]
+assert old["balance"]["rows"][1]["note"] == "old build: exit status 64: mpimatmul: no option --weights"
+assert old["balance"]["rows"][1]["against"] is None and old["balance"]["rows"][1]["ratio"] is None
+END
+    grep -E "launch apart \| - \| - \| - \| .*old build: exit status 64" old.results/table.md
+    grep -E "commit [^,]* against [^,]*, " same.results/table.md
 }

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: MIT
+"""Two ranks of this machine, equal or not: what sharing costs, and what claiming late mends."""
+import json
+import subprocess
+
+from cases.local import prepare
+from harness.builds import Figure, measure_against
+from harness.measure import Failed, Skip, run
+
+# Kernels that OpenBLAS is told to use make another CPU of this one: no quota, no sleep.
+FILES = "files in to file out, launch apart"
+KERNELS = ("Haswell", "Sandybridge", "Nehalem")
+
+
+def balance(bench):
+    size = bench.pick(8192, 512)
+    product = prepare(bench, size, size, size)
+    return measure_against(
+        bench, "default", Figure(f"{product.text} on 2 ranks: {FILES}",
+                                 lambda: product.mul_ranks(2, ["--device", "cpu"])),
+        Figure("the same with --weights equal --tail off",
+               lambda: product.mul_ranks(2, ["--device", "cpu", "--weights", "equal", "--tail", "off"])))
+
+
+# ------------------------------------------------------------------------------------------------- both speeds at once
+
+class BothBusy:
+    """How fast bare OpenBLAS is on two cores at once, on one of them with other kernels."""
+
+    def __init__(self, bench, product, kernels):
+        self.bench, self.product, self.kernels = bench, product, kernels
+        if len(bench.cores) < 2:
+            raise Skip("needs two cores")
+        part = bench.pick(384, 16)
+        self.share = self.speeds([part, part])[0]
+
+    def start(self, core, kernels, rows):
+        words = ["taskset", "-c", core, *(["env", f"OPENBLAS_CORETYPE={kernels}"] if kernels else []),
+                 self.bench.peer("sgemm"), rows, self.product.k, self.product.n, 1, 1, 1, "gate"]
+        return subprocess.Popen([str(word) for word in words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def speeds(self, rows):
+        """(part of the first in the sum, sum of both in operations per second), each with so many rows; they begin
+        together."""
+        first, second = self.bench.cores[:2]
+        started = [self.start(first, None, rows[0]), self.start(second, self.kernels, rows[1])]
+        if not all([process.stdout.readline() == "ready\n" for process in started]):
+            raise Failed(f"peer sgemm with kernels {self.kernels} does not begin")
+        for process in started:
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        found = [json.loads(process.communicate()[0]) for process in started]
+        each = [2 * count * self.product.k * self.product.n / one["seconds"][0] for count, one in zip(rows, found)]
+        return each[0] / sum(each), sum(each)
+
+    def once(self):
+        """As much work for each as lets both end together, so that each is measured beside the other."""
+        first = min(max(round(self.product.m * self.share), 1), self.product.m - 1)
+        self.share, speed = self.speeds([first, self.product.m - first])
+        return {"seconds": self.product.flops / speed, "share": self.share}
+
+
+def against_both(bench, product, kernels, mul, words):
+    busy = BothBusy(bench, product, kernels)
+    return measure_against(
+        bench, kernels,
+        Figure(f"{product.text} on 2 ranks, the second with kernels for {kernels}{words}: {FILES}", mul),
+        Figure("both cores' speeds, measured with both busy, added up", busy.once, is_ours=False),
+        parts=lambda sample: {"speeds": f"{sample['share'] / (1 - sample['share']):.2f} : 1"})
+
+
+def context(kernels, words):
+    """Words of mpirun for one rank."""
+    return ["-n", 1, *(["env", f"OPENBLAS_CORETYPE={kernels}"] if kernels else []), *words]
+
+
+def mul_mixed(product, kernels):
+    words = product.words(["--device", "cpu"])
+    return product.mul(["mpirun", "-q", *context(None, words), ":", *context(kernels, words)])
+
+
+def mixed(bench):
+    size = bench.pick(6144, 512)
+    product = prepare(bench, size, size, size)
+    rows = []
+    for kernels in KERNELS:
+        rows += against_both(bench, product, kernels, lambda: mul_mixed(product, kernels), "")
+    return rows
+
+
+# ------------------------------------------------------------------------------------------------ stored speeds that lie
+
+def calibrate_and_lie(bench, build, kernels):
+    """Measures and stores the speeds of both ranks; then the slower one's file says what the faster one has."""
+    words = [bench.program, "calibrate", "--device", "cpu", "--quiet"]
+    run(["mpirun", "-q", *context(None, words), ":", *context(kernels, words)])
+    for path in (bench.cache(build) / "mpimatmul").glob("*.json"):
+        profile = json.loads(path.read_text())
+        devices = profile.get("devices", [])
+        if len(devices) != 2:
+            continue
+        slow = kernels in devices[1]["driver"]
+        devices[slow]["gemm"] = devices[not slow]["gemm"]
+        path.write_text(json.dumps(profile))
+        return
+    raise Failed("calibrate has stored no speeds of two ranks")
+
+
+def doctored(bench):
+    kernels = "Sandybridge"
+    size = bench.pick(6144, 512)
+    product = prepare(bench, size, size, size)
+    for build in bench.builds:
+        with bench.by(build):
+            calibrate_and_lie(bench, build, kernels)
+    return against_both(bench, product, kernels, lambda: mul_mixed(product, kernels), ", stored speeds say equal")
