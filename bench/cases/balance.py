@@ -88,7 +88,7 @@ def mixed(bench):
     return rows
 
 
-# ------------------------------------------------------------------------------------------------ stored speeds that lie
+# ----------------------------------------------------------------------------------------------- stored speeds that lie
 
 def calibrate_and_lie(bench, build, kernels):
     """Measures and stores the speeds of both ranks; then the slower one's file says what the faster one has."""

@@ -163,9 +163,10 @@ mpimatmul: measuring 9 x 9 x 9: 0 + 1 runs" ]
 @test "the driver lists its cases, and refuses what is none" {
     run --separate-stderr "$REPO/bench/run" --list
     expect_quiet_success
-    [ "$(awk '{ print $1 }' <<< "$output" | xargs)" = \
-        "file8192 lab2 lab4 labslow slow4 slowdown startup verify thin output memory gpu configs "\
-"planning balance mixed doctored predict" ]
+    [ "$(awk '{ print $1 }' <<< "$output" | xargs -n 6)" = \
+"file8192 lab2 lab4 labslow slow4 slowdown
+startup verify thin output memory gpu
+configs planning balance mixed doctored predict" ]
     run --separate-stderr "$REPO/bench/run" nosuchcase
     expect_status 64
     [[ "$stderr" == "bench/run: no case 'nosuchcase': expected file8192, "* ]]
