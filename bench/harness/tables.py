@@ -12,7 +12,8 @@ from harness.measure import PHASES, is_unstable, median, median_phases, seconds_
 
 COLUMNS = ("case", "row", "figure_counted", "figure", "unit", "figure_min", "figure_max", "figure_unstable",
            "against_counted", "against", "against_min", "against_max", "against_unstable", "ratio",
-           "ratio_min", "ratio_max", "asked", *(f"{name}_seconds" for name in PHASES), "parts", "note", "date", "commit", "old_commit")
+           "ratio_min", "ratio_max", "asked", *(f"{name}_seconds" for name in PHASES),
+           "parts", "note", "date", "commit", "old_commit")
 
 
 def side(counted, samples=None, value=None, values=None):
