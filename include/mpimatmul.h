@@ -28,6 +28,7 @@ extern "C" {
 struct mmul_context;
 
 struct mmul_context_options {
+    size_t struct_bytes; // of this struct as the caller knows it; 0: as it is here
     // These may differ from rank to rank:
     const char *device; // "auto" (also NULL), "cpu", "gpu", "gpu:K", "P:D", "pci:BDF", part of a
                         // device's name, "reference", "faulty:RULES:NAME", or "@FILE" on root with

@@ -12,6 +12,11 @@
 //   * A function that can fail returns enum mmul_status and fills the struct mmul_error it is given
 //     last (never NULL); its outputs are written only on success.
 //   * Who creates destroys. Every destroy or close accepts NULL.
+//   * Structs of options, which callers fill, begin with struct_bytes. A program that is compiled with
+//     the header of the library it runs with leaves it 0. One that may meet a newer library (a binding
+//     of another language, say) sets it to the size of the struct as it knows it: later versions add
+//     fields at the end only, beyond what was padding, and 0 in a field that was not there means what
+//     was done without it. A size larger than the library's is MMUL_ERR_USAGE; nothing is read then.
 #pragma once
 
 #include <stdbool.h>
@@ -202,6 +207,7 @@ struct mmul_output;
 
 // What an output is to be.
 struct mmul_output_request {
+    size_t struct_bytes;     // of this struct as the caller knows it; 0: as it is here
     const char *path;        // "-" or "/dev/stdout": standard output, when all is there
     enum mmul_format format; // MMUL_FORMAT_BY_ENDING: as the name says
     struct mmul_shape shape;
@@ -290,6 +296,7 @@ MMUL_API enum mmul_status mmul_generate_file(enum mmul_generator kind, uint64_t 
                                              struct mmul_error *err);
 
 struct mmul_convert_options {
+    size_t struct_bytes;     // of this struct as the caller knows it; 0: as it is here
     enum mmul_format format; // as in struct mmul_output_request
     bool has_dtype; // false: keep the dtype as far as the format can (float64 and, to .npy,
                     // bfloat16 become float32)
@@ -354,6 +361,7 @@ MMUL_API enum mmul_status mmul_weights_parse(const char *text, double **weights,
                                              struct mmul_error *err);
 
 struct mmul_split_options {
+    size_t struct_bytes; // of this struct as the caller knows it; 0: as it is here
     enum mmul_axis axis;
     enum mmul_split_rule rule;
     int parts;
@@ -408,6 +416,7 @@ MMUL_API enum mmul_status mmul_process_check(struct mmul_error *err);
 struct mmul_probe;
 
 struct mmul_probe_options {
+    size_t struct_bytes;  // of this struct as the caller knows it; 0: as it is here
     double limit_seconds; // the drivers answer within, each time they are asked
     bool ask_again;       // the drivers, whatever is kept of an earlier answer
     bool
@@ -439,7 +448,8 @@ MMUL_API int mmul_probe_warnings(const struct mmul_probe *probe, const char *con
 // Looks for the parameters with which CLBlast multiplies fastest on an OpenCL device of this machine
 // and keeps them for all later runs on it, in one file per device (below the user's cache folder).
 struct mmul_tune_options {
-    const char *device; // "P:D"
+    size_t struct_bytes; // of this struct as the caller knows it; 0: as it is here
+    const char *device;  // "P:D"
     const char *const
         *files; // results of CLBlast's tuners, borrowed; NULL: run these, found on PATH
     int file_count;
@@ -475,6 +485,7 @@ MMUL_API enum mmul_status mmul_tune(const struct mmul_tune_options *options,
 // plm_rsh_agent names), runs `program doctor --probe` there for a moment, and the machines connect to
 // each other.
 struct mmul_doctor_options {
+    size_t struct_bytes;  // of this struct as the caller knows it; 0: as it is here
     const char *program;  // how it is called on other machines: a path, or a name on their PATH
     const char *hostfile; // Open MPI's; NULL: this machine alone
     const char *tune;     // a file for mpirun --tune; NULL: none
@@ -518,6 +529,7 @@ enum mmul_io {
 // C = alpha op(A) op(B) + beta C_in for every matrix of the stacks; a batch or depth of 1 in A or
 // B is repeated. Fields marked (root) are read on root only, the rest must agree on all ranks.
 struct mmul_matmul {
+    size_t struct_bytes;        // of this struct as the caller knows it; 0: as it is here
     struct mmul_matrix *a;      // (root) borrowed; (m, k), or (k, m) when transposed
     struct mmul_matrix *b;      // (root) borrowed; (k, n), or (n, k) when transposed
     struct mmul_matrix *c_in;   // (root) borrowed; (m, n) like C, or 1 in any of
@@ -629,9 +641,10 @@ MMUL_API struct mmul_phases mmul_report_phases(const struct mmul_report *report)
 
 // A product as one machine's BLAS computes it alone, for comparison (mmul_baseline_measure in mpimatmul.h).
 struct mmul_baseline {
-    int64_t m, n, k; // all >= 1
-    int warmup;      // multiplications that are not counted
-    int runs;        // counted ones, >= 1
+    size_t struct_bytes; // of this struct as the caller knows it; 0: as it is here
+    int64_t m, n, k;     // all >= 1
+    int warmup;          // multiplications that are not counted
+    int runs;            // counted ones, >= 1
 };
 
 struct mmul_verdict {

@@ -3,6 +3,7 @@
 #include "exec/context.h"
 
 #include "base/memory.h"
+#include "base/options.h"
 #include "comm/handshake.h"
 #include "exec/calibrate.h"
 #include "exec/device_test.h"
@@ -29,13 +30,16 @@ enum mmul_status mmul_context_create(MPI_Comm comm, const struct mmul_context_op
                                      struct mmul_context **context, struct mmul_error *err) {
     struct mmul_context *made = NULL;
     struct mmul_error local = {.status = MMUL_OK};
-    MMUL_ALLOCATE(made, 1, "a context", &local);
+    struct mmul_context_options taken;
+    if (MMUL_OPTIONS_TAKE(mmul_context_options, options, &taken, &local) == MMUL_OK)
+        MMUL_ALLOCATE(made, 1, "a context", &local);
     enum mmul_status status = mmul_agree_on(comm, &local);
     if (status != MMUL_OK) {
         *err = local;
         mmul_free(made);
         return status;
     }
+    options = &taken;
     made->startup.launch_seconds = options->launch_seconds;
     mmul_stopwatch_enter(&made->watch, &made->startup.discover_seconds);
     status = mmul_comm_create(comm, &made->comm, err);

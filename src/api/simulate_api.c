@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/options.h"
 #include "base/status.h"
 #include "plan/simulate.h"
 
@@ -35,8 +36,13 @@ enum mmul_status mmul_simulation_create(const char *path, const struct mmul_matm
     struct mmul_plan_request request = {.panels = true};
     double *weights = NULL;
     json_t *value = NULL;
-    args = args != NULL ? args : &defaults;
-    enum mmul_status status = mmul_json_load(path, &value, err);
+    struct mmul_matmul taken;
+    enum mmul_status status =
+        MMUL_OPTIONS_TAKE(mmul_matmul, args != NULL ? args : &defaults, &taken, err);
+    if (status != MMUL_OK)
+        return status;
+    args = &taken;
+    status = mmul_json_load(path, &value, err);
     if (status == MMUL_OK)
         status = mmul_description_create(value, path, &description, err);
     json_decref(value);

@@ -2,6 +2,7 @@
 // mmul_verify: the check of a run applied to three files, one matrix of the stack after another.
 // Each of the three is in memory whole while its matrix is checked. Local.
 #include "base/memory.h"
+#include "base/options.h"
 #include "base/random.h"
 #include "base/status.h"
 #include "exec/matmul.h"
@@ -110,18 +111,21 @@ enum mmul_status mmul_verify(const struct mmul_matmul *args, struct mmul_matrix 
                              struct mmul_verdict *verdict, struct mmul_error *err) {
     struct verification v = {0};
     struct mmul_verdict made = {.first_wrong_matrix = -1, .first_wrong_row = -1};
-    struct mmul_matmul plain = *args;
-    uint64_t seed = args->verify_seed != 0 ? args->verify_seed : mmul_random_seed();
+    struct mmul_matmul plain;
+    enum mmul_status status = MMUL_OPTIONS_TAKE(mmul_matmul, args, &plain, err);
+    if (status != MMUL_OK)
+        return status;
+    uint64_t seed = plain.verify_seed != 0 ? plain.verify_seed : mmul_random_seed();
     plain.c_in = NULL;
     plain.beta = 0;
-    enum mmul_status status = mmul_problem_load(&plain, &v.problem, err);
+    status = mmul_problem_load(&plain, &v.problem, err);
     if (status == MMUL_OK)
         status = check_shape(&v.problem, c, err);
     v.c_dtype = mmul_matrix_info(c).delivered;
     if (status == MMUL_OK)
         status = verification_init(&v, err);
     for (int64_t t = 0; status == MMUL_OK && t < v.problem.matrices; t++) {
-        status = read_matrix(&v, args, c, t, err);
+        status = read_matrix(&v, &plain, c, t, err);
         const struct mmul_product product = matrix_product(&v);
         if (status == MMUL_OK)
             status = mmul_check_begin(v.check, &product, seed, err);

@@ -3,6 +3,7 @@
 // Stands in for every opencl_*.c in a build without OpenCL: a look around finds no device, and
 // opening one by name fails with a line that says why.
 #include "base/memory.h"
+#include "base/options.h"
 #include "base/status.h"
 #include "device/registry.h"
 
@@ -12,7 +13,10 @@ struct mmul_probe {
 
 enum mmul_status mmul_probe_create(const struct mmul_probe_options *options,
                                    struct mmul_probe **probe, struct mmul_error *err) {
-    (void)options;
+    struct mmul_probe_options taken;
+    enum mmul_status status = MMUL_OPTIONS_TAKE(mmul_probe_options, options, &taken, err);
+    if (status != MMUL_OK)
+        return status;
     struct mmul_probe *made = mmul_allocate(1, sizeof *made, "a probe", err);
     if (made == NULL)
         return err->status;
@@ -46,7 +50,9 @@ static enum mmul_status fail_absent(const char *text, struct mmul_error *err) {
 enum mmul_status mmul_tune(const struct mmul_tune_options *options, struct mmul_tune_result *result,
                            struct mmul_error *err) {
     (void)result;
-    return fail_absent(options->device, err);
+    struct mmul_tune_options taken;
+    enum mmul_status status = MMUL_OPTIONS_TAKE(mmul_tune_options, options, &taken, err);
+    return status == MMUL_OK ? fail_absent(taken.device, err) : status;
 }
 
 static enum mmul_status open_absent(const char *text, void **self, struct mmul_error *err) {

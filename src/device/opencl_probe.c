@@ -9,6 +9,7 @@
 #include "base/child.h"
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "device/opencl_drivers.h"
@@ -268,7 +269,12 @@ static enum mmul_status ask_drivers(struct mmul_probe *probe, struct mmul_error 
 enum mmul_status mmul_probe_create(const struct mmul_probe_options *options,
                                    struct mmul_probe **probe, struct mmul_error *err) {
     struct mmul_probe *made;
-    enum mmul_status status = MMUL_ALLOCATE(made, 1, "a probe", err);
+    struct mmul_probe_options taken;
+    enum mmul_status status = MMUL_OPTIONS_TAKE(mmul_probe_options, options, &taken, err);
+    if (status != MMUL_OK)
+        return status;
+    options = &taken;
+    status = MMUL_ALLOCATE(made, 1, "a probe", err);
     if (status != MMUL_OK)
         return status;
     made->options = options;

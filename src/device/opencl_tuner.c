@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/integer.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "device/self_test.h"
@@ -234,14 +235,18 @@ enum mmul_status mmul_tune(const struct mmul_tune_options *options, struct mmul_
                            struct mmul_error *err) {
     const struct mmul_tuning none = {.count = 0};
     struct mmul_tuning tuning = {.count = 0};
+    struct mmul_tune_options taken;
     struct verdict before;
+    enum mmul_status status = MMUL_OPTIONS_TAKE(mmul_tune_options, options, &taken, err);
+    if (status != MMUL_OK)
+        return status;
+    options = &taken;
     const char *colon = strchr(options->device, ':');
     if (mmul_device_check_name(options->device, err) != MMUL_OK || colon == NULL ||
         strncmp(options->device, "faulty:", 7) == 0) {
         return mmul_fail(err, MMUL_ERR_USAGE, "'%s' is not an OpenCL device: expected P:D",
                          options->device);
     }
-    enum mmul_status status = MMUL_OK;
     for (int i = 0; i < options->file_count && status == MMUL_OK; i++)
         status = mmul_tuning_read(options->files[i], &tuning, err);
     if (status == MMUL_OK) {

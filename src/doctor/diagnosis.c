@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/options.h"
 #include "base/status.h"
 #include "doctor/facts.h"
 #include "doctor/hostfile.h"
@@ -19,10 +20,15 @@ enum mmul_status mmul_diagnosis_create(const struct mmul_doctor_options *options
                                        struct mmul_diagnosis **diagnosis, struct mmul_error *err) {
     struct mmul_host *hosts = NULL;
     struct mmul_diagnosis *made = NULL;
+    struct mmul_doctor_options taken;
+    enum mmul_status status = MMUL_OPTIONS_TAKE(mmul_doctor_options, options, &taken, err);
+    if (status != MMUL_OK)
+        return status;
+    options = &taken;
     struct mmul_visit_order order = {.program = options->program,
                                      .folder = options->folder,
                                      .limit_seconds = options->limit_seconds};
-    enum mmul_status status = MMUL_ALLOCATE(made, 1, "a diagnosis", err);
+    status = MMUL_ALLOCATE(made, 1, "a diagnosis", err);
     if (status == MMUL_OK)
         status = mmul_settings_load(options->tune, &made->settings, err);
     if (status == MMUL_OK && options->hostfile != NULL)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/options.h"
 #include "base/status.h"
 #include "io/copy.h"
 #include "io/formats.h"
@@ -43,7 +44,12 @@ enum mmul_status mmul_convert(struct mmul_matrix *in, const char *out,
                               const struct mmul_convert_options *options, int64_t *overflows,
                               struct mmul_error *err) {
     struct mmul_output *output = NULL;
-    enum mmul_status status = check_options(out, options, err);
+    struct mmul_convert_options taken;
+    enum mmul_status status = MMUL_OPTIONS_TAKE(mmul_convert_options, options, &taken, err);
+    if (status != MMUL_OK)
+        return status;
+    options = &taken;
+    status = check_options(out, options, err);
     if (status != MMUL_OK)
         return status;
     const struct mmul_output_request request = {
@@ -107,7 +113,12 @@ enum mmul_status mmul_generate_file(enum mmul_generator kind, uint64_t seed,
                                     const struct mmul_output_request *request,
                                     struct mmul_error *err) {
     struct mmul_output *output = NULL;
-    enum mmul_status status = check_dtype(request->path, request->format, request->dtype, err);
+    struct mmul_output_request taken;
+    enum mmul_status status = MMUL_OPTIONS_TAKE(mmul_output_request, request, &taken, err);
+    if (status != MMUL_OK)
+        return status;
+    request = &taken;
+    status = check_dtype(request->path, request->format, request->dtype, err);
     if (status == MMUL_OK)
         status = mmul_output_create(request, &output, err);
     if (status != MMUL_OK)

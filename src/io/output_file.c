@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/options.h"
 #include "base/status.h"
 #include "io/formats.h"
 #include "io/output_path.h"
@@ -74,7 +75,12 @@ enum mmul_status mmul_output_create(const struct mmul_output_request *request,
     struct mmul_output *opened = NULL;
     const struct mmul_format_row *row = NULL;
     enum mmul_dtype dtype = MMUL_F32;
-    enum mmul_status status = mmul_format_of_output(request->path, request->format, &row, err);
+    struct mmul_output_request taken;
+    enum mmul_status status = MMUL_OPTIONS_TAKE(mmul_output_request, request, &taken, err);
+    if (status != MMUL_OK)
+        return status;
+    request = &taken;
+    status = mmul_format_of_output(request->path, request->format, &row, err);
     if (status == MMUL_OK)
         status = check_shape(request, err);
     if (status == MMUL_OK) {

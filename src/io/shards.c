@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/options.h"
 #include "base/status.h"
 #include "io/copy.h"
 #include "io/matrix_file.h"
@@ -88,8 +89,13 @@ enum mmul_status mmul_split(struct mmul_matrix *matrix, const struct mmul_split_
                             struct mmul_error *err) {
     char name[256];
     struct mmul_shard_set *set = NULL;
+    struct mmul_split_options taken;
+    enum mmul_status status = MMUL_OPTIONS_TAKE(mmul_split_options, options, &taken, err);
+    if (status != MMUL_OK)
+        return status;
+    options = &taken;
     mmul_base_name(matrix->name, name);
-    enum mmul_status status = mmul_shard_name_check(name, err);
+    status = mmul_shard_name_check(name, err);
     if (status == MMUL_OK)
         status = mmul_shard_set_create(options->parts, &set, err);
     if (status != MMUL_OK)

@@ -27,11 +27,44 @@ c = a @ b
 print("c[0][0] = %g, c[299][199] = %g" % (c[0, 0], c[299, 199]))'
 }
 
+version() {
+    sed -n 's/^.define MMUL_VERSION "\(.*\)"/\1/p' "$REPO/include/mpimatmul_local.h"
+}
+
+need_numpy() {
+    "$PYTHON" -c 'import numpy' 2> /dev/null || skip "numpy is not installed"
+}
+
 @test "a program links against the installed library and multiplies on two ranks" {
     compile
     run mpirun -q -n 2 "$BATS_FILE_TMPDIR/multiply"
     [ "$status" -eq 0 ]
     [ "$output" = "$(expected)" ]
+}
+
+@test "another language gives a struct of options without the fields that came later" {
+    need_numpy
+    run "$PYTHON" - "$BATS_FILE_TMPDIR/root/opt/mm/lib/libmpimatmul.so" "$BATS_TEST_TMPDIR" <<'END'
+import ctypes as c, sys, numpy as np
+class Options(c.Structure):  # as if bin_version was not there yet
+    _fields_ = [("struct_bytes", c.c_size_t), ("format", c.c_int), ("has_dtype", c.c_bool), ("dtype", c.c_int)]
+library, folder = c.CDLL(sys.argv[1]), sys.argv[2]
+values = np.arange(6, dtype="f4").reshape(2, 3)
+np.save(folder + "/A.npy", values)
+matrix, error, overflows = c.c_void_p(), c.create_string_buffer(2048), c.c_int64()
+assert library.mmul_matrix_open((folder + "/A.npy").encode(), c.byref(matrix), error) == 0
+options = Options(struct_bytes=Options.dtype.offset + 4, has_dtype=True, dtype=1)
+def convert(options):
+    given = c.create_string_buffer(bytes(options)[:20] + b"\x03" * 100)  # what lies behind is no version
+    return library.mmul_convert(matrix, (folder + "/A.bin").encode(), given, c.byref(overflows), error)
+assert convert(options) == 0, error.raw
+found = np.fromfile(folder + "/A.bin", dtype="f2", offset=20).reshape(2, 3)
+assert (found == values).all()
+options.struct_bytes = 4096
+print(convert(options), error.raw[4:].split(b"\0")[0].decode())
+END
+    [ "$status" -eq 0 ]
+    [ "$output" = "64 struct mmul_convert_options is said to have 4096 bytes, this library ($(version)) knows 24" ]
 }
 
 @test "the library exports only names of its own" {

@@ -363,18 +363,18 @@ static void conversions_between_types(void **state) {
         enum mmul_dtype dtype;
         const char *text;
     } cases[] = {
-        {"C.bin", {0, true, MMUL_F16, 0}, MMUL_OK, MMUL_F16, ""},
-        {"C.bin", {0, true, MMUL_F32, 0}, MMUL_OK, MMUL_F32, ""},
-        {"C.npy", {0, true, MMUL_F16, 0}, MMUL_OK, MMUL_F16, ""},
-        {"C.npy", {0, false, MMUL_F32, 0}, MMUL_OK, MMUL_F32, ""}, // from bfloat16
-        {"C.bin", {0, false, MMUL_F32, 1}, MMUL_OK, MMUL_F32, ""},
-        {"C.bin", {0, false, MMUL_F32, 2}, MMUL_OK, MMUL_BF16, ""},
-        {"C.npy", {0, true, MMUL_BF16, 0}, MMUL_ERR_USAGE, 0, "no such type"},
-        {"C.bin", {0, true, MMUL_F64, 0}, MMUL_ERR_USAGE, 0, "as float64"},
-        {"C.bin", {0, true, MMUL_F16, 1}, MMUL_ERR_USAGE, 0, "as version 1"},
-        {"C.bin", {0, false, MMUL_F32, 3}, MMUL_ERR_USAGE, 0, "version 3"},
-        {"C.npy", {0, false, MMUL_F32, 1}, MMUL_ERR_USAGE, 0, "versions are of .bin"},
-        {"A.bin", {0, false, MMUL_F32, 0}, MMUL_ERR_CREATE, 0, "one of the inputs"},
+        {"C.bin", {0, 0, true, MMUL_F16, 0}, MMUL_OK, MMUL_F16, ""},
+        {"C.bin", {0, 0, true, MMUL_F32, 0}, MMUL_OK, MMUL_F32, ""},
+        {"C.npy", {0, 0, true, MMUL_F16, 0}, MMUL_OK, MMUL_F16, ""},
+        {"C.npy", {0, 0, false, MMUL_F32, 0}, MMUL_OK, MMUL_F32, ""}, // from bfloat16
+        {"C.bin", {0, 0, false, MMUL_F32, 1}, MMUL_OK, MMUL_F32, ""},
+        {"C.bin", {0, 0, false, MMUL_F32, 2}, MMUL_OK, MMUL_BF16, ""},
+        {"C.npy", {0, 0, true, MMUL_BF16, 0}, MMUL_ERR_USAGE, 0, "no such type"},
+        {"C.bin", {0, 0, true, MMUL_F64, 0}, MMUL_ERR_USAGE, 0, "as float64"},
+        {"C.bin", {0, 0, true, MMUL_F16, 1}, MMUL_ERR_USAGE, 0, "as version 1"},
+        {"C.bin", {0, 0, false, MMUL_F32, 3}, MMUL_ERR_USAGE, 0, "version 3"},
+        {"C.npy", {0, 0, false, MMUL_F32, 1}, MMUL_ERR_USAGE, 0, "versions are of .bin"},
+        {"A.bin", {0, 0, false, MMUL_F32, 0}, MMUL_ERR_CREATE, 0, "one of the inputs"},
     };
     struct folder folder;
     struct mmul_error err;
