@@ -112,7 +112,7 @@ static void hear(struct mmul_pulse *pulse, struct mmul_pulse_peer *peer) {
 
 static void wait_for_words(struct mmul_pulse *pulse, struct mmul_pulse_peer *peer, double awake) {
     bool listens = peer->receive.active;
-    while (peer->receive.active && is_done(pulse, &peer->receive))
+    while (peer->receive.active && is_done(pulse, &peer->receive) && !peer->receive.failed)
         hear(pulse, peer);
     // Root only has words for rank 1 while it waits.
     if (!listens || (!is_root(pulse) && pulse->run->context->comm->rank != 1))
@@ -220,7 +220,8 @@ void mmul_pulse_attend(struct mmul_pulse *pulse) {
         look(pulse);
 }
 
-// Looks, in naps, until `condition` holds of every peer.
+// Looks, in naps, until `condition` holds of every peer. Who cannot be heard any more, because MPI has
+// failed, is not waited for.
 static void look_until(struct mmul_pulse *pulse,
                        bool (*condition)(struct mmul_pulse *, struct mmul_pulse_peer *)) {
     double nap = 20e-6;
@@ -237,7 +238,7 @@ static void look_until(struct mmul_pulse *pulse,
 
 static bool has_left(struct mmul_pulse *pulse, struct mmul_pulse_peer *peer) {
     (void)pulse;
-    return peer->last == LEAVING;
+    return peer->last == LEAVING || peer->last == BYE || peer->receive.failed;
 }
 
 static bool is_told_over(struct mmul_pulse *pulse, struct mmul_pulse_peer *peer) {
@@ -245,7 +246,7 @@ static bool is_told_over(struct mmul_pulse *pulse, struct mmul_pulse_peer *peer)
 }
 
 static bool has_gone(struct mmul_pulse *pulse, struct mmul_pulse_peer *peer) {
-    return peer->last == BYE && is_done(pulse, &peer->send);
+    return (peer->last == BYE || peer->receive.failed) && is_done(pulse, &peer->send);
 }
 
 static bool has_said_leaving(struct mmul_pulse *pulse, struct mmul_pulse_peer *peer) {
@@ -253,8 +254,7 @@ static bool has_said_leaving(struct mmul_pulse *pulse, struct mmul_pulse_peer *p
 }
 
 static bool has_heard_over(struct mmul_pulse *pulse, struct mmul_pulse_peer *peer) {
-    (void)peer;
-    return pulse->is_over;
+    return pulse->is_over || peer->receive.failed;
 }
 
 static bool has_said_bye(struct mmul_pulse *pulse, struct mmul_pulse_peer *peer) {
