@@ -11,17 +11,20 @@ static int64_t next_page(int64_t at) {
     return (at + PAGE - 1) / PAGE * PAGE;
 }
 
-// Walks the list once: which steps load a panel, and into which slot.
+// Walks the list of panels once: in later rounds those that stay are where they came.
 static void assign_slots(struct mmul_layout *l, int64_t *slot_of_panel) {
+    struct mmul_transfers loads = mmul_transfers_make(
+        l->plan, l->node_index, l->node_index == 0 ? MMUL_ROUTE_LOAD : MMUL_ROUTE_RELAY);
+    struct mmul_transfer load;
+    bool more = mmul_transfers_next(&loads, &load);
     for (int64_t i = 0; i < l->panels; i++)
         slot_of_panel[i] = -1;
     for (int64_t i = 0; i < l->steps; i++) {
-        struct mmul_step step = mmul_schedule_step(l->plan, i);
-        if (l->node->whole_slots > 0 && mmul_schedule_loads(l->plan, l->node_index, step)) {
-            slot_of_panel[step.panel] = l->loads % l->node->whole_slots;
-            l->load_step[l->loads++] = i;
+        if (more && load.step.index == i) {
+            slot_of_panel[i % l->panels] = load.slot;
+            more = mmul_transfers_next(&loads, &load);
         }
-        l->slot[i] = slot_of_panel[step.panel];
+        l->slot[i] = slot_of_panel[i % l->panels];
     }
 }
 
@@ -42,9 +45,7 @@ enum mmul_status mmul_layout_init(struct mmul_layout *layout, const struct mmul_
     layout->bytes = layout->results + n->result_slots * next_page(n->result_slot_bytes);
     if (n->result_bytes == 0)
         layout->bytes = 0;
-    enum mmul_status status = MMUL_ALLOCATE(layout->load_step, layout->steps, "the schedule", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(layout->slot, layout->steps, "the schedule", err);
+    enum mmul_status status = MMUL_ALLOCATE(layout->slot, layout->steps, "the schedule", err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(slot_of_panel, layout->panels, "the schedule", err);
     if (status == MMUL_OK)
@@ -56,7 +57,6 @@ enum mmul_status mmul_layout_init(struct mmul_layout *layout, const struct mmul_
 }
 
 void mmul_layout_fini(struct mmul_layout *layout) {
-    mmul_free(layout->load_step);
     mmul_free(layout->slot);
     *layout = (struct mmul_layout){0};
 }

@@ -2,7 +2,7 @@
 // Where things lie in a node's shared segment, and in which slot a step finds its panel.
 #pragma once
 
-#include "plan/schedule.h"
+#include "plan/transfers.h"
 
 //   board | piece lanes (pieces, C_in) | slots of the whole operand | result slots
 struct mmul_layout {
@@ -12,9 +12,7 @@ struct mmul_layout {
     int64_t lanes, lane_bytes, slots, slot_bytes, results; // offsets and distances, bytes
     int64_t bytes;                                         // in all; 0: the node has no work
     int64_t steps, panels;                                 // of the schedule
-    int64_t loads;                                         // panels that come here
-    int64_t *load_step; // (loads), owned: the step each comes for
-    int64_t *slot;      // (steps), owned: of the step's panel; -1: none
+    int64_t *slot; // (steps), owned: of the step's panel; -1: none
 };
 
 // Local. Fails with MMUL_ERR_SYSTEM (memory).

@@ -39,7 +39,7 @@ static bool is_cancelled(const struct mmul_pulse *pulse) {
 
 // A failure of these messages is not one of the run: what is not heard is silence.
 static struct mmul_channel channel_of(const struct mmul_pulse *pulse) {
-    struct mmul_channel channel = pulse->run->talk;
+    struct mmul_channel channel = pulse->run->transport.talk;
     channel.failure = NULL;
     return channel;
 }

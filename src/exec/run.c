@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One job from the plan to the stored result. Creates the team, the segment, the worker; then two
+// One job from the plan to the stored result. Creates the transport, the segment, the worker; then two
 // threads carry the schedule out, and an agreement over world ends it. Commits no file: that is the
 // caller's last step.
 #include "exec/run.h"
@@ -11,24 +11,25 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "exec/compute.h"
+#include "exec/mover.h"
 #include "exec/pipeline.h"
 #include "exec/pulse.h"
 #include "exec/tail.h"
-#include "exec/traffic.h"
 #include "exec/write_back.h"
 #include "io/matrix_file.h"
 #include "plan/panels.h"
 
 // -------------------------------------------------------------------------------------- creating
 
-static enum mmul_status create_team(struct mmul_run *run, struct mmul_error *err) {
+static enum mmul_status create_transport(struct mmul_run *run, struct mmul_error *err) {
     bool *works = NULL;
     enum mmul_status status = MMUL_ALLOCATE(works, run->plan->node_count, "nodes", err);
     status = mmul_comm_agree(run->context->comm, status, err);
     for (int i = 0; status == MMUL_OK && i < run->plan->node_count; i++)
         works[i] = mmul_plan_nodes(run->plan)[i].result_bytes > 0;
     if (status == MMUL_OK)
-        status = mmul_team_create(run->context->comm, works, &run->failure, &run->team, err);
+        status =
+            mmul_transport_init(run->context->comm, works, &run->failure, &run->transport, err);
     mmul_free(works);
     return status;
 }
@@ -186,11 +187,10 @@ enum mmul_status mmul_run_create(struct mmul_context *context, const struct mmul
     made->plan = plan;
     made->args = args;
     made->me = &mmul_plan_ranks(plan)[comm->rank];
-    made->team = MMUL_TEAM_NOBODY;
-    made->talk = (struct mmul_channel){comm->world, &made->failure, comm->rank_node, comm->rank};
+    made->transport = MMUL_TRANSPORT_NONE;
     made->replacements_before = made->watched_replacements = context->replacements;
     borrow_files(made);
-    status = mmul_comm_agree(comm, create_team(made, err), err);
+    status = mmul_comm_agree(comm, create_transport(made, err), err);
     if (status == MMUL_OK)
         status = mmul_comm_agree(comm, create_work_space(made, err), err);
     mmul_stopwatch_enter(&context->watch, &context->startup.warm_up_seconds);
@@ -223,7 +223,7 @@ void mmul_run_destroy(struct mmul_run *run) {
     if (run->tail != NULL)
         mmul_tail_fini(run->tail);
     mmul_free(run->tail);
-    mmul_team_destroy(&run->team);
+    mmul_transport_fini(&run->transport);
     if (!run->has_abandoned) { // its driver may still read what it was given
         mmul_views_close(&run->views);
         mmul_shared_destroy(&run->segment);
@@ -238,7 +238,7 @@ void mmul_run_destroy(struct mmul_run *run) {
 struct threads {
     struct mmul_run *run;
     struct mmul_pulse pulse;
-    struct mmul_traffic traffic;
+    struct mmul_mover mover;
 };
 
 static void compute(void *context) {
@@ -282,7 +282,7 @@ static enum mmul_attention attend(void *context) {
     if (mmul_run_give_up_device(threads->run))
         return MMUL_ATTEND_ABANDONED;
     if (threads->run->context->comm->node_rank == 0)
-        traffic = mmul_traffic_attend(&threads->traffic);
+        traffic = mmul_mover_attend(&threads->mover);
     enum mmul_attention tail = mmul_tail_attend(threads->run->tail);
     note_progress(threads->run);
     if (traffic == MMUL_ATTEND_MOVED || tail == MMUL_ATTEND_MOVED)
@@ -315,7 +315,7 @@ enum mmul_status mmul_run_steps(struct mmul_run *run, struct mmul_error *err) {
                                            .context = &threads};
     enum mmul_status status = MMUL_OK;
     if (comm->node_rank == 0)
-        status = mmul_traffic_init(&threads.traffic, run, err);
+        status = mmul_mover_init(&threads.mover, run, err);
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
         status = mmul_comm_agree(comm, mmul_pulse_init(&threads.pulse, run, err), err);
@@ -332,7 +332,7 @@ enum mmul_status mmul_run_steps(struct mmul_run *run, struct mmul_error *err) {
         status = (*err = run->failure.err).status;
     if (status == MMUL_OK)
         status = mmul_views_check(&run->views, err);
-    mmul_traffic_fini(&threads.traffic);
+    mmul_mover_fini(&threads.mover);
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK && comm->rank == 0)
         warn_of_writers(run);

@@ -2,15 +2,14 @@
 //
 // The fourth noun: a run owns every buffer of one job and carries the plan out. On every rank one
 // thread computes step after step (exec/compute) while the other one keeps the traffic moving
-// (exec/traffic); they meet at the board.
+// (exec/mover); they meet at the board.
 #pragma once
 
 #include <stdatomic.h>
 
 #include "base/clock.h"
-#include "comm/message.h"
 #include "comm/shared_window.h"
-#include "comm/team.h"
+#include "comm/transport.h"
 #include "exec/board.h"
 #include "exec/layout.h"
 #include "exec/streams.h"
@@ -39,7 +38,7 @@ struct mmul_run {
     struct mmul_views views;
     struct mmul_mapped mapped; // the same, by role
     struct mmul_board *board;  // in the segment
-    struct mmul_team team;
+    struct mmul_transport transport;
     struct mmul_files files; // root's
     struct mmul_tail *tail;  // owned
     struct mmul_worker worker;
@@ -66,7 +65,6 @@ struct mmul_run {
     bool has_abandoned;               // a device that may still read what it was given
     struct mmul_report_rank mine;
     struct mmul_failure failure; // of either thread
-    struct mmul_channel talk;    // among all ranks: claims
 };
 
 // Collective. Allocates everything the plan asks for and warms the device up; on failure nothing

@@ -26,9 +26,9 @@ static const struct mmul_plan *plan_of(const struct passing *p) {
 
 static int64_t element_bytes(const struct passing *p) {
     const struct mmul_plan *plan = plan_of(p);
-    if (p->stream->kind == MMUL_STREAM_PIECES)
+    if (p->stream->content == MMUL_CONTENT_PIECES)
         return (int64_t)mmul_dtype_bytes(mmul_problem_split_dtype(&plan->problem, plan->axis));
-    if (p->stream->kind == MMUL_STREAM_PANEL)
+    if (p->stream->content == MMUL_CONTENT_PANEL)
         return (int64_t)mmul_dtype_bytes(mmul_problem_whole_dtype(&plan->problem, plan->axis));
     return sizeof(float);
 }
@@ -58,21 +58,21 @@ struct mmul_region mmul_step_result(const struct mmul_plan *plan, struct mmul_st
 
 static struct mmul_matrix *input_of(const struct mmul_stream *stream) {
     const struct mmul_files *files = stream->files;
-    return stream->kind == MMUL_STREAM_PIECES  ? files->split
-           : stream->kind == MMUL_STREAM_PANEL ? files->whole
-                                               : files->c_in;
+    return stream->content == MMUL_CONTENT_PIECES  ? files->split
+           : stream->content == MMUL_CONTENT_PANEL ? files->whole
+                                                   : files->c_in;
 }
 
 static enum mmul_status transfer(const struct passing *p, struct mmul_region region, int64_t begin,
                                  int64_t end, char *memory, struct mmul_error *err) {
     struct mmul_files *files = p->stream->files;
     float *floats = (float *)(void *)memory;
-    if (p->stream->kind == MMUL_STREAM_RESULT)
+    if (p->stream->content == MMUL_CONTENT_RESULT)
         return mmul_output_write_float(files->output, region, begin, end, floats, err);
     struct mmul_matrix *input = input_of(p->stream);
     int64_t elements = end - begin;
     enum mmul_status status;
-    if (p->stream->kind == MMUL_STREAM_C_IN) {
+    if (p->stream->content == MMUL_CONTENT_C_IN) {
         struct mmul_repeated c_in = {.matrix = input, .shape = files->plan->problem.c};
         status = mmul_repeated_read(&c_in, region, begin, end, floats, err);
         elements = c_in.elements_read;
@@ -105,7 +105,7 @@ static enum mmul_status pass_range(struct passing *p, struct mmul_range range,
     for (int64_t i = 0; status == MMUL_OK && i < count && p->at < p->window.end; i++) {
         struct mmul_segment s = mmul_segment_at(problem, plan->axis, range.begin, range.end, i);
         status = pass_region(p,
-                             p->stream->kind == MMUL_STREAM_PIECES
+                             p->stream->content == MMUL_CONTENT_PIECES
                                  ? mmul_segment_operand(problem, plan->axis, s)
                                  : mmul_segment_result(problem, plan->axis, s),
                              err);
@@ -132,7 +132,7 @@ static enum mmul_status pass_node(struct passing *p, int node, struct mmul_error
     for (int rank = 0; status == MMUL_OK && rank < plan->size && p->at < p->window.end; rank++) {
         if (mmul_plan_ranks(plan)[rank].node != node)
             continue;
-        status = p->stream->kind == MMUL_STREAM_RESULT
+        status = p->stream->content == MMUL_CONTENT_RESULT
                      ? pass_result(p, rank, err)
                      : pass_range(p, mmul_schedule_part(plan, rank, p->stream->step.round), err);
     }
@@ -153,7 +153,7 @@ static enum mmul_status pass_panel(struct passing *p, struct mmul_error *err) {
 enum mmul_status mmul_stream_read(const struct mmul_stream *stream, int node, int64_t begin,
                                   int64_t end, void *to, struct mmul_error *err) {
     struct passing p = {.stream = stream, .window = {begin, end, to}};
-    return stream->kind == MMUL_STREAM_PANEL ? pass_panel(&p, err) : pass_node(&p, node, err);
+    return stream->content == MMUL_CONTENT_PANEL ? pass_panel(&p, err) : pass_node(&p, node, err);
 }
 
 void mmul_files_count(struct mmul_files *files, int64_t bytes) {
@@ -166,21 +166,21 @@ void mmul_files_count(struct mmul_files *files, int64_t bytes) {
 enum mmul_status mmul_stream_write(const struct mmul_stream *stream, int node, int64_t begin,
                                    int64_t end, const void *from, struct mmul_error *err) {
     struct passing p = {.stream = stream, .window = {begin, end, (char *)(uintptr_t)from}};
-    enum mmul_status status = pass_node(&p, node, err);
+    enum mmul_status status = from != NULL ? pass_node(&p, node, err) : MMUL_OK;
     mmul_files_count(stream->files, end - begin);
     return status;
 }
 
-enum mmul_status mmul_range_read(struct mmul_files *files, enum mmul_stream_kind kind,
+enum mmul_status mmul_range_read(struct mmul_files *files, enum mmul_content content,
                                  struct mmul_range range, void *to, struct mmul_error *err) {
-    const struct mmul_stream stream = {.files = files, .kind = kind};
+    const struct mmul_stream stream = {.files = files, .content = content};
     struct passing p = {.stream = &stream, .window = {0, INT64_MAX, to}};
     return pass_range(&p, range, err);
 }
 
 enum mmul_status mmul_range_write(struct mmul_files *files, struct mmul_range range,
                                   const void *from, struct mmul_error *err) {
-    const struct mmul_stream stream = {.files = files, .kind = MMUL_STREAM_RESULT};
+    const struct mmul_stream stream = {.files = files, .content = MMUL_CONTENT_RESULT};
     struct passing p = {.stream = &stream, .window = {0, INT64_MAX, (char *)(uintptr_t)from}};
     enum mmul_status status = pass_range(&p, range, err);
     mmul_files_count(files, p.at);
@@ -197,4 +197,4 @@ static enum mmul_status consume(void *context, int node, int64_t begin, int64_t 
     return mmul_stream_write(context, node, begin, end, from, err);
 }
 
-const struct mmul_stream_end mmul_stream_end = {.produce = produce, .consume = consume};
+const struct mmul_line_end mmul_stream_end = {.produce = produce, .consume = consume};

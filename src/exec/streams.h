@@ -5,8 +5,8 @@
 // segment. So transposes, column splits and repeated batches are all the same case.
 #pragma once
 
-#include "comm/exchange.h"
-#include "plan/schedule.h"
+#include "comm/line.h"
+#include "plan/transfers.h"
 
 // Root's files; counts what went through.
 struct mmul_files {
@@ -20,16 +20,9 @@ struct mmul_files {
     int64_t done_bytes, result_bytes; // of C as float32: what there is already, all of it
 };
 
-enum mmul_stream_kind {
-    MMUL_STREAM_PIECES, // of a round, as stored
-    MMUL_STREAM_C_IN,   // of a round, float32
-    MMUL_STREAM_PANEL,  // of a step, as stored; the same for every node
-    MMUL_STREAM_RESULT  // of a step, float32
-};
-
 struct mmul_stream {
     struct mmul_files *files;
-    enum mmul_stream_kind kind;
+    enum mmul_content content;
     struct mmul_step step; // of rounds: any step of it
 };
 
@@ -43,18 +36,19 @@ struct mmul_region mmul_step_result(const struct mmul_plan *plan, struct mmul_st
 // Counts bytes of C (as float32) that are there, and tells the progress.
 void mmul_files_count(struct mmul_files *files, int64_t bytes);
 
-// Bytes [begin, end) of the stream of `node` from the files, or to them. Local, root.
+// Bytes [begin, end) of the stream of `node` from the files, or to them; `from` NULL: they are there
+// already, and are counted. Local, root.
 enum mmul_status mmul_stream_read(const struct mmul_stream *stream, int node, int64_t begin,
                                   int64_t end, void *to, struct mmul_error *err);
 enum mmul_status mmul_stream_write(const struct mmul_stream *stream, int node, int64_t begin,
                                    int64_t end, const void *from, struct mmul_error *err);
 
-// All of a range of units, rank by rank or not: its pieces or its C_in (kind), packed; or its part
+// All of a range of units, rank by rank or not: its pieces or its C_in, packed; or its part
 // of C, full in the other axis. Local, root.
-enum mmul_status mmul_range_read(struct mmul_files *files, enum mmul_stream_kind kind,
+enum mmul_status mmul_range_read(struct mmul_files *files, enum mmul_content content,
                                  struct mmul_range range, void *to, struct mmul_error *err);
 enum mmul_status mmul_range_write(struct mmul_files *files, struct mmul_range range,
                                   const void *from, struct mmul_error *err);
 
-// The two as callbacks of an exchange; their context is a struct mmul_stream.
-extern const struct mmul_stream_end mmul_stream_end;
+// The two as a line's end; their context is a struct mmul_stream.
+extern const struct mmul_line_end mmul_stream_end;

@@ -158,7 +158,8 @@ static void take_grant(struct mmul_tail *tail, struct mmul_claim *claim) {
         atomic_store(&claim->state, MMUL_CLAIM_READY);
         return;
     }
-    mmul_message_receive(&tail->run->talk, 0, MMUL_TAG_PIECES, claim->pieces, bytes, &claim->data);
+    mmul_message_receive(&tail->run->transport.talk, 0, MMUL_TAG_PIECES, claim->pieces, bytes,
+                         &claim->data);
     atomic_store(&claim->state, MMUL_CLAIM_ARRIVING);
 }
 
@@ -170,12 +171,13 @@ static void give_back(struct mmul_tail *tail, struct mmul_claim *claim) {
     if (claim->failed)
         mmul_failure_void(&tail->run->failure);
     if (bytes > 0)
-        mmul_message_send(&tail->run->talk, 0, MMUL_TAG_BLOCK, claim->c, bytes, &claim->data);
+        mmul_message_send(&tail->run->transport.talk, 0, MMUL_TAG_BLOCK, claim->c, bytes,
+                          &claim->data);
     atomic_store(&claim->state, MMUL_CLAIM_LEAVING);
 }
 
 static bool data_is_through(struct mmul_tail *tail, struct mmul_claim *claim) {
-    bool done = mmul_message_is_over(&tail->run->talk, &claim->data);
+    bool done = mmul_message_is_over(&tail->run->transport.talk, &claim->data);
     claim->failed |= is_cancelled(tail);
     return done;
 }

@@ -221,15 +221,15 @@ static void read_pieces(struct mmul_tail_root *root, struct buffer *b, int rank,
     struct mmul_error err;
     enum mmul_status status = MMUL_OK;
     if (!root->failed && pieces > 0)
-        status = mmul_range_read(files, MMUL_STREAM_PIECES, b->range, b->data, &err);
+        status = mmul_range_read(files, MMUL_CONTENT_PIECES, b->range, b->data, &err);
     if (!root->failed && status == MMUL_OK && c_in > 0)
-        status = mmul_range_read(files, MMUL_STREAM_C_IN, b->range, b->data + pieces, &err);
+        status = mmul_range_read(files, MMUL_CONTENT_C_IN, b->range, b->data + pieces, &err);
     if (status != MMUL_OK)
         keep_first(root, &err);
     if (root->failed)
         mmul_failure_void(&root->tail->run->failure);
-    mmul_message_send(&root->tail->run->talk, rank, MMUL_TAG_PIECES, b->data, pieces + c_in,
-                      &b->message);
+    mmul_message_send(&root->tail->run->transport.talk, rank, MMUL_TAG_PIECES, b->data,
+                      pieces + c_in, &b->message);
 }
 
 static void grant(struct mmul_tail_root *root, struct buffer *b, const struct word *word) {
@@ -268,8 +268,8 @@ static void receive_block(struct mmul_tail_root *root, struct buffer *b, const s
     int64_t bytes = mmul_claim_c_bytes(plan, node, b->range.end - b->range.begin);
     if (bytes == 0)
         return;
-    mmul_message_receive(&root->tail->run->talk, word->rank, MMUL_TAG_BLOCK, b->data, bytes,
-                         &b->message);
+    mmul_message_receive(&root->tail->run->transport.talk, word->rank, MMUL_TAG_BLOCK, b->data,
+                         bytes, &b->message);
 }
 
 // A block is here, or lies in the mapped file already.
@@ -292,7 +292,7 @@ static void store_block(struct mmul_tail_root *root, struct buffer *b) {
 
 static bool end_buffer(struct mmul_tail_root *root, struct buffer *b) {
     if (!b->busy || !test(root, &b->request, MPI_STATUS_IGNORE) ||
-        !mmul_message_is_over(&root->tail->run->talk, &b->message))
+        !mmul_message_is_over(&root->tail->run->transport.talk, &b->message))
         return false;
     root->failed |= mmul_failure_is_void(&root->tail->run->failure);
     if (b->is_block)

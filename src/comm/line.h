@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT
+//
+// A line carries cargo after cargo in one order that all who take part know, beside other work:
+//
+//     scatter   root's bytes, to each member its own      MPI_Iscatterv, in chunks
+//     gather    each member's own, to root                MPI_Igatherv, in chunks
+//     relay     one member's bytes, from one to the next  messages, in packets
+//     load      from the line's end into memory           no network
+//     store     from memory to the line's end             no network
+//
+// The line's end makes bytes or takes them, stretch by stretch: root's files. Whatever crosses the
+// network has a checksum made at one end and compared at the other. Nothing here blocks, and nothing
+// stops when something fails (comm/failure.h): the others wait for it.
+#pragma once
+
+#include "comm/transport.h"
+
+// Bytes [begin, end) of what belongs to `node` (of a relay: of all, node -1).
+struct mmul_line_end {
+    enum mmul_status (*produce)(void *context, int node, int64_t begin, int64_t end, void *to,
+                                struct mmul_error *err);
+    enum mmul_status (*consume)(void *context, int node, int64_t begin, int64_t end,
+                                const void *from, struct mmul_error *err);
+};
+
+struct mmul_cargo {
+    int64_t bytes;             // relay, load, store: how many; the same on all members
+    const int64_t *node_bytes; // scatter, gather: per node index, the same on all; borrowed
+    int from, to;              // relay: nodes it comes from and goes to; -1: begins here, ends here
+    char *memory;  // borrowed; where they lie or go to. NULL at a relay's beginning: the
+                   // line's end makes them; of a store: they are where they belong
+    void *context; // of the line's end; borrowed
+    int64_t mark;  // what `arrived` and `left` become
+};
+
+enum mmul_line_kind {
+    MMUL_LINE_SCATTER,
+    MMUL_LINE_GATHER,
+    MMUL_LINE_RELAY,
+    MMUL_LINE_LOAD,
+    MMUL_LINE_STORE
+};
+
+// Chunks, and packets, that are under way at a time: enough for a link of 10 Gbit/s through one nap.
+enum { MMUL_LINE_LANES = 2, MMUL_LINE_PACKETS = 4 };
+
+// Scatter, gather: the cargo under way goes in chunks of all members.
+struct mmul_lane {
+    MPI_Request requests[2];
+    char *data;                    // root: owned
+    int *counts, *displacements;   // per member, owned
+    struct mmul_trailer *trailers; // per member, owned
+    struct mmul_trailer trailer;   // a member's own
+};
+struct mmul_chunks {
+    struct mmul_lane lanes[MMUL_LINE_LANES];
+    int64_t bytes; // of a chunk and member, at most
+    int64_t count, begun, ended;
+};
+
+// Relay: every cargo goes in packets, each passed on as soon as it is here, so a long chain delays a
+// cargo by packets. Those of several may be under way.
+struct mmul_packet {
+    struct mmul_message receive, send;
+    int to;       // member; -1: it ends here
+    bool ends;    // its cargo ends with it ...
+    int64_t mark; // ... whose mark this is
+};
+struct mmul_packets {
+    struct mmul_packet ring[MMUL_LINE_PACKETS];
+    char *data;                 // who makes bytes: a packet each, owned
+    int64_t begun, here, ended; // ever
+    int from, to;               // members, of the cargo that was begun last
+};
+
+struct mmul_line {
+    enum mmul_line_kind kind;
+    const struct mmul_transport *transport; // borrowed
+    const struct mmul_line_end *end;        // borrowed
+    int64_t buffer_bytes;
+    int node;                // load, store: whose bytes
+    struct mmul_cargo cargo; // the one that was begun last ...
+    int64_t at;              // ... so many bytes of it are begun (relay) or through (load, store)
+    int64_t arrived, left;   // marks of the last cargo that is here; that needs its memory no more
+    struct mmul_chunks chunks;
+    struct mmul_packets packets;
+};
+
+// Local. `end`: of root's lines, and NULL elsewhere. buffer_bytes <= 1 GiB, the same on all members: of
+// a chunk of all members, of a packet, of a stretch. Fails with MMUL_ERR_SYSTEM (memory).
+enum mmul_status mmul_line_init(struct mmul_line *line, enum mmul_line_kind kind,
+                                const struct mmul_transport *transport,
+                                const struct mmul_line_end *end, int64_t buffer_bytes,
+                                struct mmul_error *err);
+void mmul_line_fini(struct mmul_line *line);
+
+// May the next cargo begin? Local.
+bool mmul_line_is_free(const struct mmul_line *line);
+// All members that a cargo concerns begin it, in the same order, each when it is ready. Local.
+void mmul_line_begin(struct mmul_line *line, const struct mmul_cargo *cargo);
+// Begins and ends what it can; true when something happened. Local.
+bool mmul_line_advance(struct mmul_line *line);
+bool mmul_line_is_idle(const struct mmul_line *line);
+
+// The parts (line.c chooses).
+enum mmul_status mmul_exchange_init(struct mmul_line *line, struct mmul_error *err);
+void mmul_exchange_fini(struct mmul_line *line);
+void mmul_exchange_begin(struct mmul_line *line);
+bool mmul_exchange_advance(struct mmul_line *line);
+enum mmul_status mmul_relay_init(struct mmul_line *line, struct mmul_error *err);
+void mmul_relay_fini(struct mmul_line *line);
+void mmul_relay_begin(struct mmul_line *line);
+bool mmul_relay_advance(struct mmul_line *line);

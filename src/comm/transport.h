@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+//
+// What a run moves bytes with: root and the leaders of nodes that have work are its members, lines
+// (comm/line.h) run between them, and words and messages (comm/message.h) between any two ranks. All
+// of it fails in one way (comm/failure.h).
+#pragma once
+
+#include "comm/message.h"
+
+struct mmul_transport {
+    struct mmul_failure *failure; // borrowed
+    struct mmul_channel talk;     // among all ranks
+    struct mmul_channel members;  // among members; members.nodes: owned, their node indexes
+    MPI_Comm outward, inward; // owned; a direction each, so that orders cannot mix; MPI_COMM_NULL
+                              // outside the team
+    int rank, size;           // among members; root is member 0
+};
+
+extern const struct mmul_transport MMUL_TRANSPORT_NONE;
+
+// Collective over leaders; other ranks may call it and get one without members. works[node] for all
+// nodes, the same on all leaders. Fails with MMUL_ERR_SYSTEM; agree afterwards.
+enum mmul_status mmul_transport_init(const struct mmul_comm *comm, const bool *works,
+                                     struct mmul_failure *failure, struct mmul_transport *transport,
+                                     struct mmul_error *err);
+void mmul_transport_fini(struct mmul_transport *transport);
+
+// Others take part too.
+static inline bool mmul_transport_has_team(const struct mmul_transport *transport) {
+    return transport->outward != MPI_COMM_NULL && transport->size > 1;
+}
+
+// The member that leads a node; -1: none does.
+int mmul_transport_member(const struct mmul_transport *transport, int node);

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+//
+// What the main thread of a node's leader does during a run: it walks the node's lists of transfers
+// (plan/transfers.h) along the lines (comm/line.h). On each line the next transfer begins when what it
+// waits for is there, and raises its counter when it ends. No line waits for another but through these
+// counters, so they overlap each other and the computing.
+#pragma once
+
+#include "comm/line.h"
+#include "exec/layout.h"
+#include "exec/pipeline.h"
+#include "exec/run.h"
+#include "plan/transfers.h"
+
+// One line, and the list that goes over it.
+struct mmul_mover_route {
+    struct mmul_line line;
+    struct mmul_transfers list;
+    struct mmul_transfer next;
+    bool has_next;
+    enum mmul_counter brings, frees;
+    int64_t *node_bytes;       // scatter, gather: of the transfer under way, owned
+    struct mmul_stream stream; // of the transfer under way: the files' end
+};
+
+struct mmul_mover {
+    struct mmul_run *run; // borrowed
+    struct mmul_mover_route routes[MMUL_ROUTES];
+    int64_t counters[MMUL_COUNTERS];
+};
+
+// Local. Sizes are the plan's. Fails with MMUL_ERR_SYSTEM (memory).
+enum mmul_status mmul_mover_init(struct mmul_mover *mover, struct mmul_run *run,
+                                 struct mmul_error *err);
+void mmul_mover_fini(struct mmul_mover *mover);
+
+// Moves what can be moved now. The first failure is kept in run->failure; traffic goes on, void, until
+// everybody has what they wait for.
+enum mmul_attention mmul_mover_attend(struct mmul_mover *mover);

@@ -1,0 +1,421 @@
+// np: 1 2 3 5
+// SPDX-License-Identifier: MIT
+//
+// The transport when every rank is a node of its own: lines with odd sizes, tiny chunks and members
+// without bytes, relays from every rank, sources and sinks that fail half-way, bytes that change on
+// the way (everybody must get to the end), messages and words.
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "comm/line.h"
+#include "tap.h"
+
+enum { LONGEST = 5000, LANE = 640, CARGOES = 5 };
+
+static struct mmul_comm world;
+static int rank_node[16];
+static const bool all_work[16] = {true, true, true, true, true, true, true, true};
+static unsigned char received[16 * LONGEST]; // root's sink, by node
+static int64_t fail_at; // produce and consume fail from this byte on; -1: never
+
+static unsigned char byte_at(int node, int64_t at) {
+    return (unsigned char)(node * 31 + at * 7 + 1);
+}
+
+static enum mmul_status produce(void *context, int node, int64_t begin, int64_t end, void *to,
+                                struct mmul_error *err) {
+    (void)context;
+    for (int64_t at = begin; at < end; at++)
+        ((unsigned char *)to)[at - begin] = byte_at(node, at);
+    return fail_at >= 0 && end > fail_at ? mmul_fail(err, MMUL_ERR_NO_INPUT, "source failed")
+                                         : MMUL_OK;
+}
+
+static enum mmul_status consume(void *context, int node, int64_t begin, int64_t end,
+                                const void *from, struct mmul_error *err) {
+    (void)context;
+    memcpy(received + node * LONGEST + begin, from, (size_t)(end - begin));
+    return fail_at >= 0 && end > fail_at ? mmul_fail(err, MMUL_ERR_IO, "sink failed") : MMUL_OK;
+}
+
+static const struct mmul_line_end line_end = {.produce = produce, .consume = consume};
+
+// A bad network card: flips one bit of the first large message that is sent.
+static bool tampers;
+
+int MPI_Isend(const void *from, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+              MPI_Request *request) {
+    if (tampers && count > 100 && type == MPI_BYTE) {
+        ((unsigned char *)(uintptr_t)from)[count / 3] ^= 0x10;
+        tampers = false;
+    }
+    return PMPI_Isend(from, count, type, to, tag, comm, request);
+}
+
+static bool holds_stream(const unsigned char *bytes, int node, int64_t count) {
+    for (int64_t at = 0; at < count; at++)
+        if (bytes[at] != byte_at(node, at))
+            return false;
+    return true;
+}
+
+// Every member's stream has another size; node 1 has none.
+static void fill_sizes(int64_t *bytes) {
+    for (int node = 0; node < world.size; node++)
+        bytes[node] = node == 1 ? 0 : LONGEST - 991 * node % LONGEST;
+}
+
+static void make_world(void) {
+    MPI_Comm_dup(MPI_COMM_WORLD, &world.world);
+    MPI_Comm_set_errhandler(world.world, MPI_ERRORS_RETURN);
+    world.leaders = world.world;
+    MPI_Comm_rank(world.world, &world.rank);
+    MPI_Comm_size(world.world, &world.size);
+    world.node_index = world.rank;
+    world.node_count = world.size;
+    for (int rank = 0; rank < world.size; rank++)
+        rank_node[rank] = rank;
+    world.rank_node = rank_node;
+}
+
+static void init(struct mmul_transport *t, const bool *works, struct mmul_failure *failure) {
+    struct mmul_error err;
+    *failure = (struct mmul_failure){0};
+    tap_ok(mmul_transport_init(&world, works, failure, t, &err) == MMUL_OK, "transport");
+}
+
+static void open_line(struct mmul_line *line, enum mmul_line_kind kind,
+                      const struct mmul_transport *t) {
+    struct mmul_error err;
+    bool has_end = world.rank == 0 || (kind != MMUL_LINE_SCATTER && kind != MMUL_LINE_GATHER);
+    mmul_line_init(line, kind, t, has_end ? &line_end : NULL, LANE, &err);
+}
+
+static bool is_member(const struct mmul_transport *t) {
+    return t->outward != MPI_COMM_NULL;
+}
+
+static void finish(struct mmul_line *line) {
+    while (!mmul_line_is_idle(line))
+        mmul_line_advance(line);
+}
+
+// Two transfers one after the other, so that lanes are used again.
+static bool run_exchange(struct mmul_line *line, const int64_t *bytes, unsigned char *mine) {
+    bool good = true;
+    for (int64_t i = 1; i <= 2; i++) {
+        mmul_line_begin(line, &(struct mmul_cargo){
+                                  .node_bytes = bytes, .memory = (char *)mine, .mark = 10 * i});
+        finish(line);
+        good = good && line->arrived == 10 * i && line->left == 10 * i;
+    }
+    return good;
+}
+
+static void test_streams(const char *name, int64_t fail_from) {
+    struct mmul_transport t;
+    struct mmul_line scatter, gather;
+    struct mmul_failure failure;
+    int64_t bytes[16];
+    bool works[16], fails = fail_from >= 0;
+    unsigned char mine[LONGEST] = {0};
+    char what[96];
+    fill_sizes(bytes);
+    for (int node = 0; node < world.size; node++)
+        works[node] = bytes[node] > 0;
+    fail_at = fail_from;
+    memset(received, 0, sizeof received);
+    init(&t, works, &failure);
+    bool member = is_member(&t), root = world.rank == 0, good = true;
+    fails = fails && member && t.size > 1;
+    if (member) {
+        open_line(&scatter, MMUL_LINE_SCATTER, &t);
+        open_line(&gather, MMUL_LINE_GATHER, &t);
+        good = run_exchange(&scatter, bytes, mine);
+    }
+    good = good && mmul_failure_is_void(&failure) == fails &&
+           failure.err.status == (fails && root ? MMUL_ERR_NO_INPUT : MMUL_OK);
+    snprintf(what, sizeof what, "scatter, %s", name);
+    tap_ok(good && (root || !member || fails || holds_stream(mine, world.rank, bytes[world.rank])),
+           what);
+    for (int64_t at = 0; at < bytes[world.rank]; at++)
+        mine[at] = byte_at(world.rank, at);
+    failure = (struct mmul_failure){0};
+    good = !member || run_exchange(&gather, bytes, mine);
+    good = good && failure.err.status == (root && fails ? MMUL_ERR_IO : MMUL_OK);
+    for (int node = 1; root && fail_from < 0 && node < world.size; node++)
+        good = good && holds_stream(received + node * LONGEST, node, bytes[node]);
+    snprintf(what, sizeof what, "gather, %s", name);
+    tap_ok(good, what);
+    if (member) {
+        mmul_line_fini(&scatter);
+        mmul_line_fini(&gather);
+    }
+    mmul_transport_fini(&t);
+}
+
+// A member that gives up still takes part, and root learns that its bytes mean nothing.
+static void test_cancelled_member(void) {
+    struct mmul_transport t;
+    struct mmul_line gather;
+    struct mmul_failure failure;
+    int64_t bytes[16];
+    unsigned char mine[LONGEST] = {0};
+    for (int node = 0; node < world.size; node++)
+        bytes[node] = LONGEST;
+    fail_at = -1;
+    init(&t, all_work, &failure);
+    open_line(&gather, MMUL_LINE_GATHER, &t);
+    if (world.rank == world.size - 1 && world.rank > 0)
+        mmul_failure_void(&failure);
+    run_exchange(&gather, bytes, mine);
+    tap_ok(world.rank > 0 || mmul_failure_is_void(&failure) == (world.size > 1),
+           "a member gives up");
+    tap_ok(failure.err.status == MMUL_OK, "which is no error of root's");
+    mmul_line_fini(&gather);
+    mmul_transport_fini(&t);
+}
+
+// ------------------------------------------------------------------------------------------ relays
+
+// What a relay of `count` cargoes from `origin` through all ranks, but node 1 in every second cargo,
+// leaves behind. Sizes differ, and packets of several are under way. In memory, or made on the way.
+static bool run_relay(struct mmul_line *line, int origin, int count, bool in_memory,
+                      unsigned char *mine) {
+    bool good = true;
+    int place = (world.rank - origin + world.size) % world.size;
+    for (int i = 0; i < count; i++) {
+        int64_t bytes = 1 + (i * 1777 + 640) % LONGEST;
+        int previous = -1, next = -1;
+        for (int other = 0; other < world.size; other++) { // by place
+            int node = (origin + other) % world.size;
+            if (node == 1 && i % 2 == 1 && node != origin)
+                continue;
+            if (other < place)
+                previous = node;
+            if (other > place && next < 0)
+                next = node;
+        }
+        if ((world.rank == 1 && i % 2 == 1 && origin != 1) || (place == 0 && next < 0))
+            continue;
+        char *memory = (char *)mine + i * LONGEST;
+        for (int64_t at = 0; place == 0 && at < bytes; at++)
+            memory[at] = (char)byte_at(-1, at);
+        while (!mmul_line_is_free(line))
+            mmul_line_advance(line);
+        mmul_line_begin(line,
+                        &(struct mmul_cargo){.bytes = bytes,
+                                             .from = previous,
+                                             .to = next,
+                                             .memory = place == 0 && !in_memory ? NULL : memory,
+                                             .mark = i + 1});
+        good = good && line->arrived <= i && line->left <= line->arrived;
+    }
+    finish(line);
+    for (int i = 0; place > 0 && !mmul_failure_is_void(line->transport->failure) && i < count; i++)
+        if (world.rank != 1 || i % 2 == 0 || origin == 1)
+            good = good && holds_stream(mine + i * LONGEST, -1, 1 + (i * 1777 + 640) % LONGEST);
+    return good && (world.size == 1 || line->arrived >= count - 1);
+}
+
+enum relay_case { RELAY_WHOLE, RELAY_MADE, RELAY_FAILING, RELAY_CANCELLED, RELAY_TAMPERED };
+
+static void test_relay(int origin, enum relay_case which) {
+    static const char *const names[] = {"from memory", "made on the way", "its source fails",
+                                        "one gives up", "changed on the way"};
+    static unsigned char mine[CARGOES * LONGEST];
+    struct mmul_transport t;
+    struct mmul_line relay;
+    struct mmul_failure failure;
+    const char *changed = "bytes changed on the way between ";
+    char what[96];
+    int place = (world.rank - origin + world.size) % world.size;
+    init(&t, all_work, &failure);
+    open_line(&relay, MMUL_LINE_RELAY, &t);
+    memset(mine, 0, sizeof mine);
+    fail_at = which == RELAY_FAILING ? 700 : -1;
+    if (which == RELAY_CANCELLED && place == 0)
+        mmul_failure_void(&failure);
+    tampers = which == RELAY_TAMPERED && place == 0;
+    bool good =
+        run_relay(&relay, origin, CARGOES, which != RELAY_FAILING && which != RELAY_MADE, mine);
+    tampers = false;
+    // Whoever gets it first finds out, and tells the next.
+    if (which == RELAY_TAMPERED && world.size > 1) {
+        good = good && mmul_failure_is_void(&failure) == (place > 0);
+        good = good && (place != 1 || strncmp(failure.err.text, changed, strlen(changed)) == 0);
+        good = good && (place < 2 || failure.err.status == MMUL_OK);
+    } else {
+        bool fails = which == RELAY_FAILING || which == RELAY_CANCELLED;
+        if (world.size > 1)
+            good = good && mmul_failure_is_void(&failure) == fails;
+        good = good && failure.err.status == (which == RELAY_FAILING && place == 0 && world.size > 1
+                                                  ? MMUL_ERR_NO_INPUT
+                                                  : MMUL_OK);
+    }
+    snprintf(what, sizeof what, "relay from %d: %s", origin, names[which]);
+    tap_ok(good, what);
+    mmul_line_fini(&relay);
+    mmul_transport_fini(&t);
+}
+
+// -------------------------------------------------------------------------- without the network
+
+static void test_own(void) {
+    struct mmul_transport t;
+    struct mmul_line load, store;
+    struct mmul_failure failure;
+    unsigned char mine[LONGEST];
+    fail_at = -1;
+    init(&t, all_work, &failure);
+    open_line(&load, MMUL_LINE_LOAD, &t);
+    open_line(&store, MMUL_LINE_STORE, &t);
+    const struct mmul_cargo cargo = {.bytes = LONGEST, .memory = (char *)mine, .mark = 3};
+    mmul_line_begin(&load, &cargo);
+    mmul_line_advance(&load);
+    tap_ok(load.arrived == 0 && !mmul_line_is_free(&load), "a stretch at a time");
+    finish(&load);
+    tap_ok(load.arrived == 3 && holds_stream(mine, 0, LONGEST), "from the line's end");
+    memset(received, 0, sizeof received);
+    mmul_line_begin(&store, &cargo);
+    finish(&store);
+    tap_ok(store.left == 3 && holds_stream(received, 0, LONGEST), "to the line's end");
+    mmul_line_begin(&store, &(struct mmul_cargo){.bytes = 0, .mark = 4});
+    tap_ok(store.left == 4 && mmul_line_is_free(&store), "nothing is there at once");
+    fail_at = LONGEST / 2;
+    mmul_line_begin(&load, &cargo);
+    finish(&load);
+    tap_ok(failure.err.status == MMUL_ERR_NO_INPUT && mmul_failure_is_void(&failure),
+           "a source that fails");
+    memset(received, 0, sizeof received);
+    mmul_line_begin(&store, &cargo);
+    finish(&store);
+    tap_ok(received[0] == 0, "then nothing is written");
+    mmul_line_fini(&load);
+    mmul_line_fini(&store);
+    mmul_transport_fini(&t);
+}
+
+// -------------------------------------------------------------------------------------- messages
+
+static void wait_message(const struct mmul_channel *channel, struct mmul_message *message) {
+    while (!mmul_message_is_over(channel, message))
+        ;
+}
+
+static void wait_words(const struct mmul_channel *channel, struct mmul_words *words) {
+    while (!mmul_words_is_over(channel, words))
+        ;
+}
+
+// From rank to rank to the last one; `failed_at` says that its bytes mean nothing.
+static void test_chain(int failed_at) {
+    struct mmul_message in = {0}, out = {0};
+    struct mmul_failure failure = {0};
+    const struct mmul_channel channel = {world.world, &failure, world.rank_node, world.rank};
+    unsigned char bytes[LONGEST] = {0};
+    for (int64_t at = 0; world.rank == 0 && at < LONGEST; at++)
+        bytes[at] = byte_at(0, at);
+    if (world.rank > 0) {
+        mmul_message_receive(&channel, world.rank - 1, 0, bytes, LONGEST, &in);
+        wait_message(&channel, &in);
+    }
+    bool heard = mmul_failure_is_void(&failure),
+         expected = failed_at >= 0 && world.rank > failed_at;
+    if (world.rank == failed_at)
+        mmul_failure_void(&failure);
+    if (world.rank + 1 < world.size) {
+        mmul_message_send(&channel, world.rank + 1, 0, bytes, LONGEST, &out);
+        wait_message(&channel, &out);
+    }
+    tap_ok(failure.err.status == MMUL_OK && heard == expected &&
+               (heard || holds_stream(bytes, 0, LONGEST)),
+           failed_at < 0 ? "along the chain" : "failed in the chain");
+}
+
+// Everybody has a word for root, who answers each; then nobody speaks any more.
+static void test_words(void) {
+    struct mmul_words in = {0}, out = {0};
+    struct mmul_failure failure = {0};
+    const struct mmul_channel channel = {world.world, &failure, world.rank_node, world.rank};
+    bool good = true;
+    if (world.rank > 0) {
+        out.values[0] = world.rank;
+        mmul_words_receive(&channel, 0, 6, &in);
+        mmul_words_send(&channel, 0, 5, &out);
+        wait_words(&channel, &in);
+        good = in.values[MMUL_WORDS - 1] == 100 + world.rank;
+    }
+    for (int i = 1; world.rank == 0 && i < world.size; i++) {
+        mmul_words_receive(&channel, MMUL_ANYBODY, 5, &in);
+        wait_words(&channel, &in);
+        good = good && in.peer == in.values[0];
+        wait_words(&channel, &out);
+        out.values[MMUL_WORDS - 1] = 100 + in.peer;
+        mmul_words_send(&channel, in.peer, 6, &out);
+    }
+    wait_words(&channel, &out);
+    tap_ok(good && failure.err.status == MMUL_OK, "words from anybody are answered");
+    mmul_words_receive(&channel, MMUL_ANYBODY, 5, &in);
+    mmul_words_forget(&in);
+    tap_ok(mmul_words_is_over(&channel, &in), "and no more are waited for");
+}
+
+// Words to a rank that does not exist: the one who said them fails, and nobody else.
+static void test_impossible_message(void) {
+    struct mmul_words words = {0};
+    struct mmul_message message = {0};
+    struct mmul_failure failure = {0};
+    const struct mmul_channel channel = {world.world, &failure, world.rank_node, world.rank};
+    mmul_words_send(&channel, world.size, 5, &words);
+    tap_ok(mmul_words_is_over(&channel, &words) && mmul_failure_is_void(&failure) &&
+               strncmp(failure.err.text, "MPI send failed: ", 17) == 0,
+           "MPI's own errors are kept");
+    mmul_message_receive(&channel, world.size, 5, &words, sizeof words, &message);
+    tap_ok(mmul_message_is_over(&channel, &message) &&
+               strncmp(failure.err.text, "MPI send failed: ", 17) == 0,
+           "the first of them");
+    const struct mmul_channel silent = {world.world, NULL, world.rank_node, world.rank};
+    mmul_words_send(&silent, world.size, 5, &words);
+    tap_ok(mmul_words_is_over(&silent, &words) && words.failed,
+           "where nobody minds they are silence");
+}
+
+// The lowest failing rank's words become everybody's.
+static void test_agreement(void) {
+    struct mmul_error err = {.status = MMUL_OK};
+    tap_ok(mmul_agree(MPI_COMM_WORLD, &err) == MMUL_OK, "nobody failed");
+    for (int first = 0; first < world.size; first++) {
+        char expected[32];
+        err.status = MMUL_OK;
+        if (world.rank >= first)
+            mmul_fail(&err, MMUL_ERR_DATA, "rank %d failed", world.rank);
+        snprintf(expected, sizeof expected, "rank %d failed", first);
+        tap_ok(mmul_agree(MPI_COMM_WORLD, &err) == MMUL_ERR_DATA && strcmp(err.text, expected) == 0,
+               expected);
+    }
+}
+
+int main(int argc, char **argv) {
+    MPI_Init(&argc, &argv);
+    make_world();
+    test_streams("all is well", -1);
+    test_streams("failing at once", 0);
+    test_streams("failing half-way", LONGEST / 2);
+    test_cancelled_member();
+    test_own();
+    for (int origin = 0; origin < world.size; origin++)
+        for (int which = RELAY_WHOLE; which <= RELAY_TAMPERED; which++)
+            test_relay(origin, (enum relay_case)which);
+    test_chain(-1);
+    test_chain(0);
+    test_chain(1);
+    test_words();
+    test_impossible_message();
+    test_agreement();
+    MPI_Comm_free(&world.world);
+    int status = tap_end();
+    MPI_Finalize();
+    return status;
+}
