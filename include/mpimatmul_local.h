@@ -656,6 +656,106 @@ struct mmul_verdict {
 MMUL_API enum mmul_status mmul_verify(const struct mmul_matmul *args, struct mmul_matrix *c,
                                       struct mmul_verdict *verdict, struct mmul_error *err);
 
+// -------------------------------------------------------------------------------------- programs
+//
+// Several operations on values that stay where they were computed (mmul_program_run in mpimatmul.h).
+// A program is built on root alone. Values are float32, are made once, and are numbered 0, 1, ... in
+// the order in which they were added.
+
+// Where a value is. Parts are uneven; of a stack the rows (or columns) of all matrices are one range.
+enum mmul_placement_kind {
+    MMUL_PLACE_FILE,      // whole, with root: what is loaded
+    MMUL_PLACE_ROWS,      // each rank has some rows
+    MMUL_PLACE_COLS,      // each rank has some columns
+    MMUL_PLACE_GRID,      // each rank has a block
+    MMUL_PLACE_REPLICATE, // whole, once on each node
+    MMUL_PLACE_PARTIAL,   // each rank has a summand of all of it
+};
+
+struct mmul_program;
+MMUL_API enum mmul_status mmul_program_create(struct mmul_program **program,
+                                              struct mmul_error *err);
+MMUL_API void mmul_program_destroy(struct mmul_program *program);
+
+// Each adds one operation. `name` of the result is copied, for tables and errors; NULL: "value 3".
+// value: the result. All fail with MMUL_ERR_DATA (shapes that do not fit, with names and sizes),
+// MMUL_ERR_USAGE (no such value) and MMUL_ERR_SYSTEM (memory); the program is as before then. Local.
+
+// A matrix of root's, borrowed until the program has run; its name is the value's.
+MMUL_API enum mmul_status mmul_program_load(struct mmul_program *program,
+                                            struct mmul_matrix *matrix, int *value,
+                                            struct mmul_error *err);
+
+// Made in place by whoever holds it, as mmul_generate does.
+struct mmul_generated {
+    enum mmul_generator kind;
+    uint64_t seed;
+    struct mmul_shape shape; // sizes >= 1
+};
+MMUL_API enum mmul_status mmul_program_generate(struct mmul_program *program,
+                                                struct mmul_generated generated, const char *name,
+                                                int *value, struct mmul_error *err);
+
+// a @ b: (.., m, k) by (.., k, n); batch and depth of 1 repeat. Checked like every product.
+MMUL_API enum mmul_status mmul_program_matmul(struct mmul_program *program, int a, int b,
+                                              const char *name, int *value, struct mmul_error *err);
+
+// The last two axes swapped; moves and copies nothing.
+MMUL_API enum mmul_status mmul_program_transpose(struct mmul_program *program, int x,
+                                                 const char *name, int *value,
+                                                 struct mmul_error *err);
+
+// x + y; sizes of 1 repeat.
+MMUL_API enum mmul_status mmul_program_add(struct mmul_program *program, int x, int y,
+                                           const char *name, int *value, struct mmul_error *err);
+
+// max(x, 0); NaN stays NaN.
+MMUL_API enum mmul_status mmul_program_relu(struct mmul_program *program, int x, const char *name,
+                                            int *value, struct mmul_error *err);
+
+// x, placed so: a wish that the plan obeys; without one it chooses. Not MMUL_PLACE_FILE
+// (MMUL_ERR_USAGE).
+MMUL_API enum mmul_status mmul_program_place(struct mmul_program *program, int x,
+                                             enum mmul_placement_kind kind, const char *name,
+                                             int *value, struct mmul_error *err);
+
+// Writes x to an output of root's of the same shape (MMUL_ERR_DATA), which mmul_program_run
+// consumes; it stays the caller's when that is not reached.
+MMUL_API enum mmul_status mmul_program_save(struct mmul_program *program, int x,
+                                            struct mmul_output *output, struct mmul_error *err);
+
+// A line per operation: result, operands, shape. Local.
+MMUL_API void mmul_program_print(const struct mmul_program *program, FILE *stream);
+
+// Which rule every operation follows, what moves from where to where, bytes, memory, predicted
+// seconds (made by mmul_program_plan_create in mpimatmul.h).
+struct mmul_program_plan;
+MMUL_API void mmul_program_plan_destroy(struct mmul_program_plan *plan);
+MMUL_API void mmul_program_plan_print(const struct mmul_program_plan *plan, FILE *stream);
+
+// What a run leaves on the ranks: the values, where they were computed (made by mmul_program_run in
+// mpimatmul.h).
+struct mmul_values;
+MMUL_API void mmul_values_destroy(struct mmul_values *values);
+
+// Where a value is: "rows 0 2050 4096"; `text` is room for that. A loaded value is where it was moved
+// to first, else in its file. Local; the same on all ranks.
+MMUL_API const char *mmul_values_placement(const struct mmul_values *values, int value,
+                                           enum mmul_placement_kind *kind, char text[static 96]);
+
+// What this rank holds of a value: a rectangle of each of some matrices. Element (i, j) of the matrix
+// is data[(i - region.row_begin) * row_step + (j - region.col_begin) * col_step]; borrowed until the
+// values are destroyed. Of a value that is whole on the node (replicate) it is all of it, of one that
+// is a sum (partial) this rank's summand. Local.
+struct mmul_value_part {
+    struct mmul_region region;
+    const float *data;
+    int64_t row_step, col_step;
+};
+MMUL_API int64_t mmul_values_part_count(const struct mmul_values *values, int value);
+MMUL_API struct mmul_value_part mmul_values_part(const struct mmul_values *values, int value,
+                                                 int64_t index);
+
 // ----------------------------------------------------------------------------------------- texts
 
 // Writes a text file by way of a temporary name; what exists and is no plain file (/dev/null, a

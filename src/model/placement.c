@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+// Parts as ranges of units, cut at the borders of matrices. Moves nothing and owns nothing.
+#include "model/placement.h"
+
+#include "base/integer.h"
+#include "model/matrix.h"
+
+static const char *const NAMES[] = {
+    [MMUL_PLACE_FILE] = "file",           [MMUL_PLACE_ROWS] = "rows",
+    [MMUL_PLACE_COLS] = "cols",           [MMUL_PLACE_GRID] = "grid",
+    [MMUL_PLACE_REPLICATE] = "replicate", [MMUL_PLACE_PARTIAL] = "partial"};
+
+const char *mmul_placement_name(enum mmul_placement_kind kind) {
+    return NAMES[kind];
+}
+
+bool mmul_placement_is_whole(enum mmul_placement_kind kind) {
+    return kind == MMUL_PLACE_FILE || kind == MMUL_PLACE_REPLICATE || kind == MMUL_PLACE_PARTIAL;
+}
+
+static size_t format_offsets(const int64_t *offsets, int parts, char *text, size_t capacity) {
+    size_t length = 0;
+    for (int i = 0; i <= parts && length < capacity; i++)
+        length +=
+            (size_t)snprintf(text + length, capacity - length, " %lld", (long long)offsets[i]);
+    return length;
+}
+
+char *mmul_placement_format(const struct mmul_placement *placement, char text[static 96]) {
+    const struct mmul_placement *p = placement;
+    enum { FEW = 5, HALF = 44 };
+    size_t length = (size_t)snprintf(text, 96, "%s", NAMES[p->kind]);
+    if (mmul_placement_is_whole(p->kind))
+        return text;
+    char rows[HALF] = "", cols[HALF] = "";
+    size_t row_length = 0, col_length = 0;
+    if (p->row_parts <= FEW && p->row_offsets != NULL)
+        row_length = format_offsets(p->row_offsets, p->row_parts, rows, sizeof rows);
+    if (p->col_parts <= FEW && p->col_offsets != NULL)
+        col_length = format_offsets(p->col_offsets, p->col_parts, cols, sizeof cols);
+    bool fits =
+        p->row_parts <= FEW && p->col_parts <= FEW && row_length < HALF && col_length < HALF;
+    if (p->kind == MMUL_PLACE_GRID && fits)
+        snprintf(text + length, 96 - length, "%s x%s", rows, cols);
+    else if (p->kind == MMUL_PLACE_GRID)
+        snprintf(text + length, 96 - length, " of %d x %d parts", p->row_parts, p->col_parts);
+    else if (fits)
+        snprintf(text + length, 96 - length, "%s%s", rows, cols);
+    else
+        snprintf(text + length, 96 - length, " in %d parts", p->row_parts * p->col_parts);
+    return text;
+}
+
+// Units [begin, end) of the split range whose matrices have `per_matrix` units each, and the
+// elements across: rows are split with a width, columns with the height of the matrix.
+struct extent {
+    int64_t begin, end, per_matrix, across;
+    int64_t across_begin;
+};
+
+static struct extent extent_of(const struct mmul_placement *p, struct mmul_shape shape, int rank) {
+    int64_t all = mmul_shape_matrices(shape);
+    if (mmul_placement_is_whole(p->kind))
+        return (struct extent){0, all * shape.rows, shape.rows, shape.cols, 0};
+    if (rank >= p->row_parts * p->col_parts)
+        return (struct extent){.per_matrix = 1};
+    int i = rank / p->col_parts, j = rank % p->col_parts;
+    if (p->kind == MMUL_PLACE_COLS)
+        return (struct extent){p->col_offsets[j], p->col_offsets[j + 1], shape.cols, shape.rows, 0};
+    struct extent e = {p->row_offsets[i], p->row_offsets[i + 1], shape.rows, shape.cols, 0};
+    if (p->kind == MMUL_PLACE_GRID) {
+        e.across_begin = p->col_offsets[j];
+        e.across = p->col_offsets[j + 1] - e.across_begin;
+    }
+    return e;
+}
+
+struct mmul_part_range mmul_placement_part(const struct mmul_placement *placement,
+                                           struct mmul_shape shape, int rank) {
+    const struct extent e = extent_of(placement, shape, rank);
+    if (e.begin >= e.end || e.across == 0)
+        return (struct mmul_part_range){0};
+    return (struct mmul_part_range){.matrix_begin = e.begin / e.per_matrix,
+                                    .matrix_end = (e.end - 1) / e.per_matrix + 1,
+                                    .elements = (e.end - e.begin) * e.across};
+}
+
+struct mmul_region mmul_placement_region(const struct mmul_placement *placement,
+                                         struct mmul_shape shape, int rank, int64_t matrix,
+                                         int64_t *offset) {
+    const struct extent e = extent_of(placement, shape, rank);
+    int64_t first = matrix * e.per_matrix;
+    int64_t begin = mmul_larger(e.begin, first), end = mmul_smaller(e.end, first + e.per_matrix);
+    *offset = (begin - e.begin) * e.across;
+    struct mmul_region region = {matrix, begin - first, end - first, e.across_begin,
+                                 e.across_begin + e.across};
+    if (placement->kind == MMUL_PLACE_COLS)
+        region = (struct mmul_region){matrix, 0, e.across, begin - first, end - first};
+    return region;
+}

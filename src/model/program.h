@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+//
+// The first noun of several operations: values, and the operations that make them, in the order in
+// which they were added. Plain data; shapes are checked when an operation is added. A value is made
+// once and never changes.
+#pragma once
+
+#include "model/operation.h"
+
+enum { MMUL_VALUE_NAME_BYTES = 96 };
+
+struct mmul_value {
+    char name[MMUL_VALUE_NAME_BYTES];
+    struct mmul_shape shape; // float32
+    int made_by;             // index of an operation
+    int last_use;            // index of the last operation that reads it; made_by: nobody
+};
+
+struct mmul_operation {
+    enum mmul_operation_kind kind;
+    int operands[MMUL_OPERANDS];   // values
+    int result;                    // a value; -1: none
+    struct mmul_shape shape;       // load and generate: of the result
+    enum mmul_generator generator; // generate
+    uint64_t seed;                 // generate
+    enum mmul_placement_kind wish; // place
+    struct mmul_matrix *matrix;    // load: root's, borrowed
+    struct mmul_output *output;    // save: root's, borrowed
+};
+
+struct mmul_program {
+    int value_count, operation_count, capacity; // capacity: of both arrays
+    struct mmul_value *values;                  // owned
+    struct mmul_operation *operations;          // owned
+};
+
+// Adds `request`, of which result is filled in here. name: of the result; NULL: "value 3".
+// value: its index, when there is one; may be NULL.
+// Fails with MMUL_ERR_DATA (shapes), MMUL_ERR_USAGE (no such value), MMUL_ERR_SYSTEM (memory).
+enum mmul_status mmul_program_append(struct mmul_program *program,
+                                     const struct mmul_operation *request, const char *name,
+                                     int *value, struct mmul_error *err);
+
+// Names and shapes of an operation's operands.
+void mmul_program_operands(const struct mmul_program *program,
+                           const struct mmul_operation *operation,
+                           struct mmul_operand_info operands[MMUL_OPERANDS]);
+
+// Shape of the result, or of what is saved.
+struct mmul_shape mmul_program_shape(const struct mmul_program *program,
+                                     const struct mmul_operation *operation);

@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: MIT
+// From the rules to places and steps: an operand that is not where its rule wants it is moved there
+// first. The choice itself is in program_choose.c.
+#include "plan/program_plan.h"
+
+#include <string.h>
+
+#include "base/integer.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "model/matrix.h"
+
+enum { KINDS = MMUL_PLACE_PARTIAL + 1 };
+
+// What is split into which parts.
+enum range_parts { BY_RANK, BY_GRID_ROW, BY_GRID_COL };
+
+struct mmul_program_offsets {
+    struct mmul_program_offsets *next;
+    enum range_parts parts;
+    int64_t total;
+    int64_t offsets[];
+};
+
+struct making {
+    struct mmul_program_plan *plan;
+    const struct mmul_rule **rules;
+    int *place_of; // value * KINDS + kind: where it is so far; -1: not
+};
+
+// ----------------------------------------------------------------------------------- placements
+
+static int parts_of(const struct mmul_program_plan *plan, enum range_parts parts) {
+    return parts == BY_RANK       ? plan->costs.size
+           : parts == BY_GRID_ROW ? plan->grid_rows
+                                  : plan->grid_cols;
+}
+
+// A grid's rows (columns) have the shares of the ranks in them.
+static void weigh(const struct mmul_program_plan *plan, enum range_parts parts, double *weights) {
+    for (int rank = 0; rank < plan->costs.size; rank++) {
+        int part = parts == BY_RANK       ? rank
+                   : parts == BY_GRID_ROW ? rank / plan->grid_cols
+                                          : rank % plan->grid_cols;
+        weights[part] += plan->costs.shares[rank];
+    }
+}
+
+static enum mmul_status find_offsets(struct mmul_program_plan *plan, enum range_parts parts,
+                                     int64_t total, const int64_t **offsets,
+                                     struct mmul_error *err) {
+    struct mmul_program_offsets *made = plan->ranges;
+    while (made != NULL && (made->parts != parts || made->total != total))
+        made = made->next;
+    if (made != NULL) {
+        *offsets = made->offsets;
+        return MMUL_OK;
+    }
+    int count = parts_of(plan, parts);
+    double *weights = NULL;
+    enum mmul_status status = MMUL_ALLOCATE(weights, count, "offsets", err);
+    if (status == MMUL_OK) {
+        made = mmul_allocate(1, sizeof *made + (size_t)(count + 1) * sizeof *made->offsets,
+                             "offsets", err);
+        status = made == NULL ? err->status : MMUL_OK;
+    }
+    if (status == MMUL_OK) {
+        weigh(plan, parts, weights);
+        status = mmul_split_offsets(total, count, weights, MMUL_SPLIT_EXACT, made->offsets, err);
+    }
+    mmul_free(weights);
+    if (status != MMUL_OK) {
+        mmul_free(made);
+        return status;
+    }
+    made->parts = parts;
+    made->total = total;
+    made->next = plan->ranges;
+    plan->ranges = made;
+    *offsets = made->offsets;
+    return MMUL_OK;
+}
+
+static enum mmul_status make_placement(struct mmul_program_plan *plan, struct mmul_shape shape,
+                                       enum mmul_placement_kind kind,
+                                       struct mmul_placement *placement, struct mmul_error *err) {
+    struct mmul_placement p = {.kind = kind, .row_parts = 1, .col_parts = 1};
+    int64_t matrices = mmul_shape_matrices(shape);
+    enum mmul_status status = MMUL_OK;
+    bool grid = kind == MMUL_PLACE_GRID;
+    if (kind == MMUL_PLACE_ROWS || grid) {
+        p.row_parts = parts_of(plan, grid ? BY_GRID_ROW : BY_RANK);
+        status = find_offsets(plan, grid ? BY_GRID_ROW : BY_RANK, matrices * shape.rows,
+                              &p.row_offsets, err);
+    }
+    if (status == MMUL_OK && (kind == MMUL_PLACE_COLS || grid)) {
+        p.col_parts = parts_of(plan, grid ? BY_GRID_COL : BY_RANK);
+        status = find_offsets(plan, grid ? BY_GRID_COL : BY_RANK,
+                              grid ? shape.cols : matrices * shape.cols, &p.col_offsets, err);
+    }
+    if (status == MMUL_OK)
+        *placement = p;
+    return status;
+}
+
+// -------------------------------------------------------------------------------- places, steps
+
+static enum mmul_status add_place(struct making *m, int value, enum mmul_placement_kind kind,
+                                  int operation, struct mmul_error *err) {
+    struct mmul_program_plan *plan = m->plan;
+    struct mmul_program_place place = {.value = value, .view_of = -1, .operation = operation};
+    enum mmul_status status =
+        make_placement(plan, plan->program->values[value].shape, kind, &place.placement, err);
+    if (status == MMUL_OK)
+        plan->places[plan->place_count++] = place;
+    return status;
+}
+
+static enum mmul_status add_move(struct making *m, int from, enum mmul_placement_kind to,
+                                 int operation, struct mmul_error *err) {
+    struct mmul_program_plan *plan = m->plan;
+    const struct mmul_program_place *place = &plan->places[from];
+    int value = place->value;
+    struct mmul_program_step step = {
+        .kind = MMUL_STEP_MOVE, .operation = operation, .operands = {from, -1}};
+    step.seconds = mmul_program_move_seconds(&plan->costs, plan->program->values[value].shape,
+                                             place->placement.kind, to, &step.network_bytes);
+    step.result = plan->place_count;
+    plan->steps[plan->step_count++] = step;
+    return add_place(m, value, to, operation, err);
+}
+
+// Moves the value from where it is to where an operation wants it.
+static enum mmul_status bring(struct making *m, int value, enum mmul_placement_kind to,
+                              int operation, struct mmul_error *err) {
+    struct mmul_program_plan *plan = m->plan;
+    int *place_of = m->place_of + (int64_t)value * KINDS;
+    unsigned have = 0;
+    for (int kind = 0; kind < KINDS; kind++)
+        have |= place_of[kind] >= 0 ? 1U << kind : 0;
+    struct mmul_route route =
+        mmul_program_route(&plan->costs, plan->program->values[value].shape, have, to);
+    int from = place_of[route.from];
+    if (route.by_rows) {
+        enum mmul_status status = add_move(m, from, MMUL_PLACE_ROWS, operation, err);
+        if (status != MMUL_OK)
+            return status;
+        from = place_of[MMUL_PLACE_ROWS] = plan->place_count - 1;
+    }
+    return add_move(m, from, to, operation, err);
+}
+
+static enum mmul_status add_operation(struct making *m, int index, struct mmul_error *err) {
+    struct mmul_program_plan *plan = m->plan;
+    const struct mmul_operation *o = &plan->program->operations[index];
+    const struct mmul_operation_row *row = mmul_operation_row(o->kind);
+    const struct mmul_rule *rule = m->rules[index];
+    struct mmul_program_step step = {
+        .kind = MMUL_STEP_COMPUTE, .operation = index, .operands = {-1, -1}};
+    enum mmul_status status = MMUL_OK;
+    for (int i = 0; status == MMUL_OK && i < row->arity; i++) {
+        int *place = &m->place_of[o->operands[i] * KINDS + (int)rule->operands[i]];
+        if (o->kind == MMUL_SAVE)
+            return bring(m, o->operands[i], MMUL_PLACE_FILE, index, err);
+        if (*place < 0) {
+            status = bring(m, o->operands[i], rule->operands[i], index, err);
+            *place = plan->place_count - 1;
+        }
+        step.operands[i] = *place;
+    }
+    step.result = plan->place_count;
+    if (status == MMUL_OK)
+        status = add_place(m, o->result, rule->result, index, err);
+    if (status != MMUL_OK)
+        return status;
+    m->place_of[o->result * KINDS + (int)rule->result] = step.result;
+    if (row->is_view) {
+        plan->places[step.result].view_of = step.operands[0];
+        plan->places[step.result].transposed = o->kind == MMUL_TRANSPOSE;
+    } else if (o->kind != MMUL_LOAD) {
+        step.seconds = mmul_program_operation_seconds(&plan->costs, plan->program, o, rule);
+        plan->steps[plan->step_count++] = step;
+    }
+    return MMUL_OK;
+}
+
+// ------------------------------------------------------------------------------------------- plan
+
+int64_t mmul_program_place_bytes(const struct mmul_program_plan *plan,
+                                 const struct mmul_program_place *place, int rank) {
+    return MMUL_PLACE_ALIGN(
+        mmul_placement_part(&place->placement, plan->program->values[place->value].shape, rank)
+            .elements *
+        (int64_t)sizeof(float));
+}
+
+// Bytes of the values on each node.
+static void add_bytes(const struct mmul_program_plan *plan, int64_t *node_bytes) {
+    const struct mmul_program_costs *c = &plan->costs;
+    for (int i = 0; i < plan->place_count; i++) {
+        const struct mmul_program_place *place = &plan->places[i];
+        enum mmul_placement_kind kind = place->placement.kind;
+        if (place->view_of >= 0 || kind == MMUL_PLACE_FILE)
+            continue;
+        for (int rank = 0; kind != MMUL_PLACE_REPLICATE && rank < c->size; rank++)
+            node_bytes[c->rank_node[rank]] += mmul_program_place_bytes(plan, place, rank);
+        for (int node = 0; kind == MMUL_PLACE_REPLICATE && node < c->node_count; node++)
+            node_bytes[node] += mmul_program_place_bytes(plan, place, 0);
+    }
+}
+
+static enum mmul_status check_memory(struct mmul_program_plan *plan,
+                                     const struct mmul_cluster *cluster, struct mmul_error *err) {
+    int64_t *node_bytes = NULL;
+    enum mmul_status status = MMUL_ALLOCATE(node_bytes, cluster->node_count, "a plan", err);
+    if (status == MMUL_OK)
+        add_bytes(plan, node_bytes);
+    for (int node = 0; status == MMUL_OK && node < cluster->node_count; node++) {
+        const struct mmul_node_info *info = &cluster->nodes[node];
+        char needed[32], available[32];
+        plan->node_bytes_most = mmul_larger(plan->node_bytes_most, node_bytes[node]);
+        if (info->memory_available_bytes > 0 && node_bytes[node] > info->memory_available_bytes)
+            status = mmul_fail(err, MMUL_ERR_SYSTEM,
+                               "cannot fit the program's values: %s on '%s', %s available there",
+                               mmul_bytes_format(node_bytes[node], needed), info->host,
+                               mmul_bytes_format(info->memory_available_bytes, available));
+    }
+    mmul_free(node_bytes);
+    return status;
+}
+
+static enum mmul_status add_operations(struct making *m, struct mmul_error *err) {
+    struct mmul_program_plan *plan = m->plan;
+    int64_t values = plan->program->value_count, operations = plan->program->operation_count;
+    int64_t steps = operations * (1 + 2 * MMUL_OPERANDS); // each operand in two moves at most
+    enum mmul_status status = MMUL_ALLOCATE(m->rules, operations, "a plan", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(m->place_of, values * KINDS, "a plan", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(plan->places, steps, "a plan", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(plan->steps, steps, "a plan", err);
+    if (status == MMUL_OK)
+        status = mmul_program_choose(plan->program, &plan->costs, m->rules, err);
+    for (int64_t i = 0; status == MMUL_OK && i < values * KINDS; i++)
+        m->place_of[i] = -1;
+    for (int i = 0; status == MMUL_OK && i < operations; i++)
+        status = add_operation(m, i, err);
+    for (int i = 0; status == MMUL_OK && i < plan->step_count; i++) {
+        plan->seconds += plan->steps[i].seconds;
+        plan->network_bytes += plan->steps[i].network_bytes;
+    }
+    return status;
+}
+
+enum mmul_status mmul_program_plan_make(const struct mmul_program *program,
+                                        const struct mmul_cluster *cluster, const double *weights,
+                                        struct mmul_program_plan **plan, struct mmul_error *err) {
+    struct making m = {0};
+    if (program->operation_count == 0)
+        return mmul_fail(err, MMUL_ERR_USAGE, "the program has no operations");
+    enum mmul_status status = MMUL_ALLOCATE(m.plan, 1, "a plan", err);
+    if (status != MMUL_OK)
+        return status;
+    m.plan->program = program;
+    // As square as the number of ranks allows.
+    m.plan->grid_rows = 1;
+    for (int i = 1; i * i <= cluster->size; i++)
+        m.plan->grid_rows = cluster->size % i == 0 ? i : m.plan->grid_rows;
+    m.plan->grid_cols = cluster->size / m.plan->grid_rows;
+    status = mmul_program_costs_init(&m.plan->costs, cluster, weights, err);
+    if (status == MMUL_OK)
+        status = add_operations(&m, err);
+    if (status == MMUL_OK)
+        status = check_memory(m.plan, cluster, err);
+    mmul_free(m.rules);
+    mmul_free(m.place_of);
+    if (status == MMUL_OK)
+        *plan = m.plan;
+    else
+        mmul_program_plan_destroy(m.plan);
+    return status;
+}
+
+void mmul_program_plan_destroy(struct mmul_program_plan *plan) {
+    if (plan == NULL)
+        return;
+    while (plan->ranges != NULL) {
+        struct mmul_program_offsets *next = plan->ranges->next;
+        mmul_free(plan->ranges);
+        plan->ranges = next;
+    }
+    mmul_program_costs_fini(&plan->costs);
+    mmul_program_destroy(plan->owned);
+    mmul_free(plan->places);
+    mmul_free(plan->steps);
+    mmul_free(plan);
+}
+
+struct mmul_move mmul_program_plan_move(const struct mmul_program_plan *plan,
+                                        const struct mmul_program_step *step) {
+    const struct mmul_program_place *from = &plan->places[step->operands[0]];
+    return (struct mmul_move){.shape = plan->program->values[from->value].shape,
+                              .from = from->placement,
+                              .to = plan->places[step->result].placement,
+                              .size = plan->costs.size,
+                              .node_count = plan->costs.node_count,
+                              .rank_node = plan->costs.rank_node};
+}
+
+// ------------------------------------------------------------------------------------------ print
+
+static void print_step(const struct mmul_program_plan *plan, const struct mmul_program_step *step,
+                       struct mmul_text *text) {
+    const struct mmul_program *program = plan->program;
+    const struct mmul_operation *o = &program->operations[step->operation];
+    const struct mmul_program_place *result = &plan->places[step->result];
+    char placement[96], bytes[32];
+    bool moves = step->kind == MMUL_STEP_MOVE;
+    mmul_text_add(text, "%s\t%s\t", moves ? "move" : mmul_operation_row(o->kind)->name,
+                  program->values[result->value].name);
+    for (int i = 0; i < MMUL_OPERANDS && step->operands[i] >= 0 &&
+                    i < (moves ? 1 : mmul_operation_row(o->kind)->arity);
+         i++) {
+        const struct mmul_program_place *from = &plan->places[step->operands[i]];
+        mmul_text_add(text, i > 0 ? ", %s %s" : "%s %s", program->values[from->value].name,
+                      mmul_placement_name(from->placement.kind));
+    }
+    mmul_text_add(text, "\t%s\t%s\t%.6f\n", mmul_placement_format(&result->placement, placement),
+                  mmul_bytes_format((int64_t)(step->network_bytes + 0.5), bytes), step->seconds);
+}
+
+void mmul_program_plan_print(const struct mmul_program_plan *plan, FILE *stream) {
+    struct mmul_text text = {0};
+    char network[32], memory[32];
+    mmul_text_add(&text, "step\tvalue\tfrom\tplacement\tnetwork\tseconds\n");
+    for (int i = 0; i < plan->step_count; i++)
+        print_step(plan, &plan->steps[i], &text);
+    mmul_text_print_table(mmul_text_get(&text), stream);
+    mmul_text_fini(&text);
+    fprintf(stream,
+            "%d rank%s on %d node%s: %s over the network, values take %s of a node at most, "
+            "predicted %.3f s\n",
+            plan->costs.size, plan->costs.size == 1 ? "" : "s", plan->costs.node_count,
+            plan->costs.node_count == 1 ? "" : "s",
+            mmul_bytes_format((int64_t)(plan->network_bytes + 0.5), network),
+            mmul_bytes_format(plan->node_bytes_most, memory), plan->seconds);
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+//
+// The plan of a program: gives every operation one of its rules, so that the predicted seconds of
+// all of them and of the moves between them are least; an operand that is elsewhere gets a move. A
+// pure function of program, cluster and weights: every rank computes it for itself.
+//
+// Values that are split are split by the same weights, so equal ranges have equal offsets, and rows
+// of one value meet rows (or, transposed, columns) of another.
+#pragma once
+
+#include "plan/moves.h"
+#include "plan/program_cost.h"
+
+// A value where it was made, or where it was moved to.
+struct mmul_program_place {
+    int value;
+    struct mmul_placement placement;
+    int view_of;     // a place whose memory it shares; -1: its own
+    bool transposed; // of view_of
+    int operation;   // that made it (file: load or save)
+};
+
+enum mmul_program_step_kind { MMUL_STEP_MOVE, MMUL_STEP_COMPUTE };
+
+// Steps are carried out in order.
+struct mmul_program_step {
+    enum mmul_program_step_kind kind;
+    int operation;               // what is computed, or what the move is for
+    int operands[MMUL_OPERANDS]; // places; of a move the first
+    int result;                  // a place
+    double seconds;              // predicted
+    double network_bytes;        // all links together
+};
+
+struct mmul_program_offsets; // offsets of one range
+
+struct mmul_program_plan {
+    const struct mmul_program *program; // borrowed
+    struct mmul_program *owned;         // the same, where the plan owns it; may be NULL
+    bool no_verify, no_fallback;        // of the run
+    uint64_t verify_seed;
+    struct mmul_program_costs costs;   // who is where, and shares
+    struct mmul_program_place *places; // owned
+    struct mmul_program_step *steps;   // owned
+    int place_count, step_count;
+    int grid_rows, grid_cols;            // ranks of a grid
+    struct mmul_program_offsets *ranges; // owned list: what placements borrow
+    double seconds, network_bytes;
+    int64_t node_bytes_most; // memory of the values on the node that has most of it
+};
+
+// weights: one per rank. Fails with MMUL_ERR_SYSTEM (memory; values do not fit into what a node has
+// available), MMUL_ERR_USAGE (an empty program, a wish that no rule can follow).
+enum mmul_status mmul_program_plan_make(const struct mmul_program *program,
+                                        const struct mmul_cluster *cluster, const double *weights,
+                                        struct mmul_program_plan **plan, struct mmul_error *err);
+
+// The move of a step of that kind.
+struct mmul_move mmul_program_plan_move(const struct mmul_program_plan *plan,
+                                        const struct mmul_program_step *step);
+
+// Memory that a place takes for a rank's part, or (replicate) on a node; a multiple of 64.
+#define MMUL_PLACE_ALIGN(bytes) (((bytes) + 63) / 64 * 64)
+int64_t mmul_program_place_bytes(const struct mmul_program_plan *plan,
+                                 const struct mmul_program_place *place, int rank);
+
+// ------------------------------------------------------------------------------ program_choose.c
+
+// One rule per operation. Fails as above.
+enum mmul_status mmul_program_choose(const struct mmul_program *program,
+                                     const struct mmul_program_costs *costs,
+                                     const struct mmul_rule **rules, struct mmul_error *err);
+
+// How a value that is in the placements of the set `have` (a bit per kind) gets into another one:
+// from the nearest of them, directly or by way of rows.
+struct mmul_route {
+    enum mmul_placement_kind from;
+    bool by_rows;
+    double seconds;
+};
+struct mmul_route mmul_program_route(const struct mmul_program_costs *costs,
+                                     struct mmul_shape shape, unsigned have,
+                                     enum mmul_placement_kind to);

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+// Parts of the result, or of the inner range, matrix by matrix.
+#include "plan/program_tasks.h"
+
+#include "model/matrix.h"
+
+static struct mmul_shape shape_of(const struct mmul_program_plan *plan, int place) {
+    return plan->program->values[plan->places[place].value].shape;
+}
+
+// Does each rank make a summand from what it has of the inner range?
+static bool is_inner(const struct mmul_program_walk *w) {
+    const struct mmul_operation *o = &w->plan->program->operations[w->step->operation];
+    return o->kind == MMUL_MATMUL &&
+           w->plan->places[w->step->result].placement.kind == MMUL_PLACE_PARTIAL;
+}
+
+// Of what is split: the first operand along the inner range, or the result; a rank's part of a whole
+// one counts as rows.
+static struct mmul_placement split_of(const struct mmul_program_walk *w, struct mmul_shape *shape,
+                                      int *rank) {
+    int place = is_inner(w) ? w->step->operands[0] : w->step->result;
+    struct mmul_placement placement = w->plan->places[place].placement;
+    *shape = shape_of(w->plan, place);
+    *rank = w->rank;
+    if (placement.kind != MMUL_PLACE_REPLICATE)
+        return placement;
+    *rank = 0;
+    return (struct mmul_placement){MMUL_PLACE_ROWS, 1, 1, w->units, NULL};
+}
+
+// The rank's part of `total` units among those of its node.
+static void share_node(const struct mmul_program_costs *c, int rank, int64_t total,
+                       int64_t units[2]) {
+    double before = 0, all = 0;
+    int ranks = 0, index = 0;
+    for (int r = 0; r < c->size; r++) {
+        if (c->rank_node[r] != c->rank_node[rank])
+            continue;
+        before += r < rank ? c->shares[r] : 0;
+        all += c->shares[r];
+        index += r < rank;
+        ranks++;
+    }
+    double mine = c->shares[rank];
+    if (all <= 0) { // a node without shares has a copy of its own all the same
+        before = index;
+        all = ranks;
+        mine = 1;
+    }
+    units[0] = (int64_t)((double)total * (before / all));
+    units[1] = index + 1 == ranks ? total : (int64_t)((double)total * ((before + mine) / all));
+}
+
+struct mmul_program_walk mmul_program_walk(const struct mmul_program_plan *plan,
+                                           const struct mmul_program_step *step, int rank) {
+    struct mmul_program_walk w = {.plan = plan, .step = step, .rank = rank};
+    struct mmul_shape shape = shape_of(plan, step->result);
+    share_node(&plan->costs, rank, mmul_shape_matrices(shape) * shape.rows, w.units);
+    const struct mmul_placement split = split_of(&w, &shape, &rank);
+    struct mmul_part_range part = mmul_placement_part(&split, shape, rank);
+    w.matrix = part.matrix_begin;
+    w.end = part.matrix_end;
+    return w;
+}
+
+bool mmul_program_next(struct mmul_program_walk *walk, struct mmul_program_task *task) {
+    const struct mmul_program_walk *w = walk;
+    struct mmul_shape shape;
+    int64_t ignored;
+    int rank;
+    if (w->matrix >= w->end)
+        return false;
+    const struct mmul_placement split = split_of(w, &shape, &rank);
+    struct mmul_region region = mmul_placement_region(&split, shape, rank, w->matrix, &ignored);
+    *task = (struct mmul_program_task){.block = region};
+    if (is_inner(w)) {
+        task->block = mmul_region_whole(shape_of(w->plan, w->step->result), w->matrix);
+        task->inner_begin = region.col_begin;
+        task->inner_end = region.col_end;
+    } else if (w->step->operands[0] >= 0) {
+        task->inner_end = shape_of(w->plan, w->step->operands[0]).cols;
+    }
+    walk->matrix++;
+    return true;
+}

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: MIT
+// Placements, and moves between every pair of them, carried out on plain arrays: what arrives is equal
+// to what was there, and no byte crosses the network twice to the same node.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/matrix.h"
+#include "plan/moves.h"
+
+enum { RANKS = 5, ELEMENTS = 128, KINDS = MMUL_PLACE_PARTIAL + 1 };
+
+struct machine {
+    int size, nodes;
+    int rank_node[RANKS];
+    double weights[RANKS];
+    int grid_rows;
+};
+
+static const struct machine MACHINES[] = {
+    {1, 1, {0}, {1}, 1},
+    {2, 1, {0, 0}, {1, 3}, 1},
+    {2, 2, {0, 1}, {2, 1}, 2},
+    {3, 2, {0, 1, 0}, {1, 0, 2}, 1},
+    {3, 3, {0, 1, 2}, {5, 1, 1}, 3},
+    {5, 3, {0, 1, 1, 2, 0}, {1, 0, 4, 2, 2}, 1},
+    {5, 2, {0, 0, 1, 1, 1}, {0, 1, 1, 1, 0}, 2}, // of the grid of 2 x 2 one rank has no block
+};
+
+static const struct mmul_shape SHAPES[] = {
+    {1, 1, 7, 5}, {1, 1, 1, 1}, {2, 3, 5, 4}, {1, 2, 3, 11}, {1, 1, 13, 1}};
+
+static int holders(const struct machine *m, enum mmul_placement_kind kind) {
+    return kind == MMUL_PLACE_FILE ? 1 : kind == MMUL_PLACE_REPLICATE ? m->nodes : m->size;
+}
+
+// Where a holder's array is: by node for what is whole there, else by rank.
+static int holder_of(enum mmul_placement_kind kind, int rank, int node) {
+    return kind == MMUL_PLACE_FILE ? 0 : kind == MMUL_PLACE_REPLICATE ? node : rank;
+}
+
+struct offsets {
+    int64_t rows[RANKS + 1], cols[RANKS + 1];
+};
+
+static struct mmul_placement place(const struct machine *m, struct mmul_shape shape,
+                                   enum mmul_placement_kind kind, struct offsets *o) {
+    struct mmul_placement p = {.kind = kind, .row_parts = 1, .col_parts = 1};
+    struct mmul_error err;
+    int64_t matrices = mmul_shape_matrices(shape);
+    bool grid = kind == MMUL_PLACE_GRID;
+    if (kind == MMUL_PLACE_ROWS || grid) {
+        p.row_parts = grid ? m->grid_rows : m->size;
+        p.row_offsets = o->rows;
+        mmul_split_offsets(matrices * shape.rows, p.row_parts, m->weights, MMUL_SPLIT_EXACT,
+                           o->rows, &err);
+    }
+    if (kind == MMUL_PLACE_COLS || grid) {
+        const double *weights = grid && m->grid_rows == 2 ? m->weights + 1 : m->weights;
+        p.col_parts = grid ? m->size / m->grid_rows : m->size;
+        p.col_offsets = o->cols;
+        mmul_split_offsets(grid ? shape.cols : matrices * shape.cols, p.col_parts, weights,
+                           MMUL_SPLIT_EXACT, o->cols, &err);
+    }
+    return p;
+}
+
+// ------------------------------------------------------------------------------ plain arrays
+
+static int value_at(int64_t element) {
+    return (int)(element * 7 % 19) - 9;
+}
+
+static int64_t element_at(struct mmul_shape s, int64_t matrix, int64_t i, int64_t j) {
+    return (matrix * s.rows + i) * s.cols + j;
+}
+
+// The place of an element in a part, by counting through its rectangles; -1: not there.
+static int64_t find(const struct mmul_placement *p, struct mmul_shape s, int rank,
+                    int64_t element) {
+    struct mmul_part_range part = mmul_placement_part(p, s, rank);
+    int64_t at = 0, offset;
+    for (int64_t t = part.matrix_begin; t < part.matrix_end; t++) {
+        struct mmul_region r = mmul_placement_region(p, s, rank, t, &offset);
+        assert_int_equal(offset, at);
+        for (int64_t i = r.row_begin; i < r.row_end; i++)
+            for (int64_t j = r.col_begin; j < r.col_end; j++, at++)
+                if (element_at(s, t, i, j) == element)
+                    return at;
+    }
+    assert_int_equal(at, part.elements);
+    return -1;
+}
+
+// What a holder has of an element: summands differ, and add up to the value.
+static int summand(const struct machine *m, int rank, int64_t element) {
+    int others = 0;
+    for (int r = 1; r < m->size; r++)
+        others += (int)((element + r) * 3 % 7);
+    return rank > 0 ? (int)((element + rank) * 3 % 7) : value_at(element) - others;
+}
+
+struct world {
+    const struct machine *machine;
+    struct mmul_move move;
+    int from[RANKS][ELEMENTS], to[RANKS][ELEMENTS];
+    int written[RANKS][ELEMENTS];        // how often
+    int crossed[RANKS][RANKS][ELEMENTS]; // from node, to node: how often over the network
+    int64_t count;
+};
+
+static void fill(struct world *w) {
+    const enum mmul_placement_kind kind = w->move.from.kind;
+    for (int h = 0; h < holders(w->machine, kind); h++)
+        for (int64_t e = 0; e < w->count; e++) {
+            int64_t at = find(&w->move.from, w->move.shape, h, e);
+            if (at >= 0)
+                w->from[h][at] =
+                    kind == MMUL_PLACE_PARTIAL ? summand(w->machine, h, e) : value_at(e);
+        }
+}
+
+// What the node sends of an element.
+static int fetch(const struct world *w, const struct mmul_move_piece *piece, int node, int64_t e) {
+    const struct mmul_move *move = &w->move;
+    int sum = 0;
+    for (int r = 0; piece->is_sum && r < w->machine->size; r++)
+        if (w->machine->rank_node[r] == node)
+            sum += w->from[r][find(&move->from, move->shape, r, e)];
+    int holder = holder_of(move->from.kind, piece->from_rank, node);
+    return piece->is_sum ? sum : w->from[holder][find(&move->from, move->shape, holder, e)];
+}
+
+static void carry(struct world *w, int from_node, int to_node, int64_t most) {
+    const struct mmul_move *move = &w->move;
+    struct mmul_move_walk walk = mmul_move_walk(move, from_node, to_node, most);
+    struct mmul_move_piece piece;
+    while (mmul_move_next(&walk, &piece)) {
+        const struct mmul_region r = piece.region;
+        assert_true(mmul_region_count(r) > 0 && mmul_region_count(r) <= most);
+        for (int64_t i = r.row_begin; i < r.row_end; i++)
+            for (int64_t j = r.col_begin; j < r.col_end; j++) {
+                int64_t e = element_at(move->shape, r.matrix, i, j);
+                int holder = holder_of(move->to.kind, piece.to_rank, to_node);
+                int64_t at = find(&move->to, move->shape, holder, e);
+                assert_true(at >= 0);
+                w->to[holder][at] += fetch(w, &piece, from_node, e);
+                w->written[holder][at]++;
+                w->crossed[from_node][to_node][e] += from_node != to_node;
+            }
+    }
+}
+
+// ---------------------------------------------------------------------------------- expectations
+
+static bool node_has(const struct world *w, const struct mmul_placement *p, int node, int64_t e) {
+    if (p->kind == MMUL_PLACE_FILE)
+        return node == w->machine->rank_node[0];
+    if (mmul_placement_is_whole(p->kind))
+        return true;
+    for (int r = 0; r < w->machine->size; r++)
+        if (w->machine->rank_node[r] == node && find(p, w->move.shape, r, e) >= 0)
+            return true;
+    return false;
+}
+
+static void check_values(const struct world *w) {
+    const struct mmul_placement *to = &w->move.to;
+    int nodes = w->move.from.kind == MMUL_PLACE_PARTIAL ? w->machine->nodes : 1;
+    for (int64_t e = 0; e < w->count; e++) {
+        int sum = 0, found = 0;
+        for (int h = 0; h < holders(w->machine, to->kind); h++) {
+            int64_t at = find(to, w->move.shape, h, e);
+            if (at < 0)
+                continue;
+            found++;
+            sum += w->to[h][at];
+            if (to->kind == MMUL_PLACE_PARTIAL)
+                continue;
+            assert_int_equal(w->to[h][at], value_at(e));
+            assert_int_equal(w->written[h][at], nodes);
+        }
+        assert_true(found > 0);
+        if (to->kind == MMUL_PLACE_PARTIAL)
+            assert_int_equal(sum, value_at(e));
+    }
+}
+
+static void check_traffic(const struct world *w) {
+    const struct mmul_move *move = &w->move;
+    bool sums = move->from.kind == MMUL_PLACE_PARTIAL;
+    for (int64_t e = 0; e < w->count; e++)
+        for (int to = 0; to < w->machine->nodes; to++) {
+            bool needs =
+                move->to.kind != MMUL_PLACE_PARTIAL && node_has(w, &move->to, to, e) &&
+                !(move->from.kind != MMUL_PLACE_PARTIAL && node_has(w, &move->from, to, e));
+            int crossed = 0;
+            for (int from = 0; from < w->machine->nodes; from++) {
+                crossed += w->crossed[from][to][e];
+                if (sums)
+                    assert_int_equal(w->crossed[from][to][e], needs && from != to);
+            }
+            if (!sums)
+                assert_int_equal(crossed, needs);
+        }
+}
+
+static void move_every_pair(const struct machine *m, struct mmul_shape shape, int64_t most) {
+    for (int from = 0; from < KINDS; from++)
+        for (int to = 0; to < KINDS; to++) {
+            static struct world w;
+            struct offsets a, b;
+            if (from == MMUL_PLACE_PARTIAL && to == MMUL_PLACE_PARTIAL)
+                continue; // nobody moves what is there
+            w = (struct world){.machine = m};
+            w.count = mmul_shape_matrices(shape) * shape.rows * shape.cols;
+            w.move = (struct mmul_move){.shape = shape,
+                                        .from = place(m, shape, (enum mmul_placement_kind)from, &a),
+                                        .to = place(m, shape, (enum mmul_placement_kind)to, &b),
+                                        .size = m->size,
+                                        .node_count = m->nodes,
+                                        .rank_node = m->rank_node};
+            fill(&w);
+            for (int stage = 0; stage < m->nodes; stage++)
+                for (int node = 0; node < m->nodes; node++)
+                    carry(&w, node, (node + stage) % m->nodes, most);
+            check_values(&w);
+            check_traffic(&w);
+        }
+}
+
+static void every_pair_of_placements(void **state) {
+    (void)state;
+    static const int64_t most[] = {1, 3, 17, ELEMENTS};
+    for (size_t m = 0; m < sizeof MACHINES / sizeof *MACHINES; m++)
+        for (size_t s = 0; s < sizeof SHAPES / sizeof *SHAPES; s++)
+            for (size_t i = 0; i < sizeof most / sizeof *most; i++)
+                move_every_pair(&MACHINES[m], SHAPES[s], most[i]);
+}
+
+// Thousands of ranks: what one node walks is its own business alone.
+static void a_large_cluster(void **state) {
+    (void)state;
+    enum { MANY = 4096 };
+    static int rank_node[MANY];
+    static int64_t offsets[MANY + 1];
+    static double weights[MANY];
+    struct mmul_error err;
+    for (int r = 0; r < MANY; r++) {
+        rank_node[r] = r / 4;
+        weights[r] = 1 + r % 3;
+    }
+    const struct mmul_shape shape = {1, 1, 262144, 262144};
+    assert_int_equal(mmul_split_offsets(shape.rows, MANY, weights, MMUL_SPLIT_EXACT, offsets, &err),
+                     MMUL_OK);
+    const struct mmul_move move = {.shape = shape,
+                                   .from = {MMUL_PLACE_ROWS, MANY, 1, offsets, NULL},
+                                   .to = {MMUL_PLACE_COLS, 1, MANY, NULL, offsets},
+                                   .size = MANY,
+                                   .node_count = MANY / 4,
+                                   .rank_node = rank_node};
+    int64_t elements = 0,
+            expected = (offsets[404] - offsets[400]) * (offsets[2004] - offsets[2000]);
+    struct mmul_move_walk walk = mmul_move_walk(&move, 100, 500, 1 << 20);
+    struct mmul_move_piece piece;
+    while (mmul_move_next(&walk, &piece))
+        elements += mmul_region_count(piece.region);
+    assert_int_equal(elements, expected);
+}
+
+static void placements_as_text(void **state) {
+    (void)state;
+    static const int64_t rows[] = {0, 2050, 3075, 4096}, cols[] = {0, 3, 9};
+    static const int64_t many[] = {0, 1, 2, 3, 4, 5, 6};
+    char text[96];
+    const struct mmul_placement by_rows = {MMUL_PLACE_ROWS, 3, 1, rows, NULL};
+    const struct mmul_placement grid = {MMUL_PLACE_GRID, 3, 2, rows, cols};
+    assert_string_equal(mmul_placement_format(&by_rows, text), "rows 0 2050 3075 4096");
+    assert_string_equal(mmul_placement_format(&grid, text), "grid 0 2050 3075 4096 x 0 3 9");
+    assert_string_equal(
+        mmul_placement_format(&(struct mmul_placement){MMUL_PLACE_COLS, 1, 6, NULL, many}, text),
+        "cols in 6 parts");
+    assert_string_equal(
+        mmul_placement_format(&(struct mmul_placement){MMUL_PLACE_GRID, 6, 2, many, cols}, text),
+        "grid of 6 x 2 parts");
+    assert_string_equal(
+        mmul_placement_format(&(struct mmul_placement){.kind = MMUL_PLACE_REPLICATE}, text),
+        "replicate");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_pair_of_placements),
+        cmocka_unit_test(a_large_cluster),
+        cmocka_unit_test(placements_as_text),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

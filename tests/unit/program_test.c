@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: MIT
+// Programs: shapes that fit and those that do not, and plans: the cheapest rules of all, as counting
+// through every combination finds them, and the printed plan of a chain of products.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clusters.h"
+#include "model/matrix.h"
+#include "model/program.h"
+#include "plan/program_plan.h"
+#include "plans.h"
+
+static int append(struct mmul_program *p, struct mmul_operation operation, const char *name) {
+    struct mmul_error err;
+    int value = -1;
+    if (mmul_program_append(p, &operation, name, &value, &err) != MMUL_OK)
+        fail_msg("%s", err.text);
+    return value;
+}
+
+static int load(struct mmul_program *p, const char *name, struct mmul_shape shape) {
+    return append(p, (struct mmul_operation){.kind = MMUL_LOAD, .shape = shape}, name);
+}
+
+static int apply(struct mmul_program *p, enum mmul_operation_kind kind, int x, int y) {
+    return append(p, (struct mmul_operation){.kind = kind, .operands = {x, y}}, NULL);
+}
+
+static struct mmul_program *new_program(void) {
+    struct mmul_program *p;
+    struct mmul_error err;
+    assert_int_equal(mmul_program_create(&p, &err), MMUL_OK);
+    return p;
+}
+
+static void shapes_of_results(void **state) {
+    (void)state;
+    struct mmul_program *p = new_program();
+    char text[96];
+    int a = load(p, "A", (struct mmul_shape){1, 3, 4, 5});
+    int b = load(p, "B", (struct mmul_shape){2, 1, 5, 6});
+    int bias = load(p, "bias", (struct mmul_shape){1, 1, 1, 6});
+    int c = apply(p, MMUL_MATMUL, a, b);
+    int d = apply(p, MMUL_ADD, bias, c);
+    int e = apply(p, MMUL_TRANSPOSE, d, 0);
+    int f = apply(p, MMUL_RELU, e, 0);
+    assert_string_equal(mmul_shape_format(p->values[c].shape, text), "2 x 3 x 4 x 6");
+    assert_string_equal(mmul_shape_format(p->values[d].shape, text), "2 x 3 x 4 x 6");
+    assert_string_equal(mmul_shape_format(p->values[f].shape, text), "2 x 3 x 6 x 4");
+    assert_string_equal(p->values[f].name, "value 6");
+    assert_int_equal(p->values[a].last_use, 3);
+    assert_int_equal(p->values[f].last_use, 6);
+    mmul_program_destroy(p);
+}
+
+struct refusal {
+    enum mmul_operation_kind kind;
+    int operands[2];
+    const char *text;
+};
+
+static void what_does_not_fit(void **state) {
+    (void)state;
+    static const struct refusal cases[] = {
+        {MMUL_MATMUL,
+         {0, 1},
+         "cannot multiply 'A.bin' (4096 x 1024) by 'B.bin' (2048 x 512): inner sizes 1024 and 2048 "
+         "differ"},
+        {MMUL_MATMUL,
+         {2, 3},
+         "cannot multiply 'S' (3 x 4 x 5) by 'T' (2 x 5 x 4): depths 3 and 2 differ"},
+        {MMUL_ADD,
+         {0, 1},
+         "cannot add 'A.bin' (4096 x 1024) and 'B.bin' (2048 x 512): rows 4096 and 2048 differ"},
+        {MMUL_ADD, {2, 3}, "cannot add 'S' (3 x 4 x 5) and 'T' (2 x 5 x 4): depths 3 and 2 differ"},
+        {MMUL_RELU, {9, 0}, "cannot relu value 9: the program has 4 values"},
+        {MMUL_SAVE, {-1, 0}, "cannot save value -1: the program has 4 values"},
+    };
+    struct mmul_program *p = new_program();
+    load(p, "A.bin", (struct mmul_shape){1, 1, 4096, 1024});
+    load(p, "B.bin", (struct mmul_shape){1, 1, 2048, 512});
+    load(p, "S", (struct mmul_shape){1, 3, 4, 5});
+    load(p, "T", (struct mmul_shape){1, 2, 5, 4});
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct mmul_error err = {.text = ""};
+        struct mmul_operation o = {.kind = cases[i].kind,
+                                   .operands = {cases[i].operands[0], cases[i].operands[1]}};
+        assert_int_not_equal(mmul_program_append(p, &o, NULL, NULL, &err), MMUL_OK);
+        assert_string_equal(err.text, cases[i].text);
+        assert_int_equal(p->value_count, 4);
+        assert_int_equal(p->operation_count, 4);
+    }
+    mmul_program_destroy(p);
+}
+
+// ---------------------------------------------------------------------------------------- plans
+
+static struct mmul_program_plan *make_plan(const struct mmul_program *p,
+                                           const struct mmul_cluster *cluster) {
+    double weights[8];
+    struct mmul_program_plan *plan = NULL;
+    struct mmul_error err = {.text = ""};
+    for (int r = 0; r < cluster->size; r++)
+        weights[r] = cluster->ranks[r].speed_flops > 0 ? cluster->ranks[r].speed_flops : 1;
+    if (mmul_program_plan_make(p, cluster, weights, &plan, &err) != MMUL_OK)
+        fail_msg("%s", err.text);
+    return plan;
+}
+
+// The least seconds of operations [index, ...) by trying every rule of each.
+static double try_all(const struct mmul_program *p, const struct mmul_program_costs *costs,
+                      int index, const unsigned *have) {
+    if (index == p->operation_count)
+        return 0;
+    const struct mmul_operation *o = &p->operations[index];
+    const struct mmul_operation_row *row = mmul_operation_row(o->kind);
+    struct mmul_operand_info operands[MMUL_OPERANDS];
+    double best = INFINITY;
+    mmul_program_operands(p, o, operands);
+    for (int i = 0; i < row->rule_count; i++) {
+        const struct mmul_rule *rule = &row->rules[i];
+        unsigned now[32];
+        memcpy(now, have, sizeof now);
+        if ((o->kind == MMUL_PLACE && rule->result != o->wish) ||
+            !mmul_rule_fits(o->kind, rule, operands, mmul_program_shape(p, o)))
+            continue;
+        double seconds = mmul_program_operation_seconds(costs, p, o, rule);
+        for (int j = 0; j < row->arity; j++) {
+            int v = o->operands[j];
+            if (o->kind != MMUL_SAVE && (now[v] >> rule->operands[j] & 1))
+                continue;
+            struct mmul_route route =
+                mmul_program_route(costs, p->values[v].shape, now[v], rule->operands[j]);
+            seconds += route.seconds;
+            now[v] |= o->kind != MMUL_SAVE ? 1U << rule->operands[j] : 0;
+            now[v] |= route.by_rows ? 1U << MMUL_PLACE_ROWS : 0;
+        }
+        if (o->result >= 0)
+            now[o->result] = 1U << rule->result;
+        best = fmin(best, seconds + try_all(p, costs, index + 1, now));
+    }
+    return best;
+}
+
+static void the_least_of_all(void **state) {
+    (void)state;
+    static const enum mmul_operation_kind kinds[] = {MMUL_MATMUL, MMUL_ADD, MMUL_RELU,
+                                                     MMUL_TRANSPOSE, MMUL_MATMUL};
+    unsigned maps[8];
+    uint64_t seed = 5;
+    for (int round = 0; round < 60; round++) {
+        struct mmul_cluster *cluster =
+            make_measured_cluster(2 + round % 4, 1 + round % 3 / 2, maps);
+        struct mmul_program *p = new_program();
+        const int64_t side = 1 << (4 + 2 * (round % 5));
+        load(p, "X", (struct mmul_shape){1, 1, side, side});
+        load(p, "Y", (struct mmul_shape){1, 1, side, side});
+        for (int i = 0; i < 5; i++) {
+            seed = seed * 6364136223846793005U + 1442695040888963407U;
+            apply(p, kinds[seed >> 40 & 3], (int)(seed >> 50 & 7) % p->value_count,
+                  (int)(seed >> 55 & 7) % p->value_count);
+        }
+        apply(p, MMUL_SAVE, p->value_count - 1, 0);
+        struct mmul_program_plan *plan = make_plan(p, cluster);
+        const unsigned nothing[32] = {0};
+        double least = try_all(p, &plan->costs, 0, nothing);
+        if (fabs(plan->seconds - least) > 1e-9 * least)
+            fail_msg("round %d: %.9g s, the least is %.9g", round, plan->seconds, least);
+        mmul_program_plan_destroy(plan);
+        mmul_program_destroy(p);
+        mmul_cluster_destroy(cluster);
+    }
+}
+
+static void a_chain_as_text(void **state) {
+    (void)state;
+    static const char expected[] =
+        "step    value    from                       placement          network   seconds\n"
+        "move    X        X file                     rows 0 7447 8192   5.8 MiB  0.102494\n"
+        "move    W        W file                     replicate         16.0 MiB  0.038588\n"
+        "matmul  value 3  X rows, W replicate        rows 0 7447 8192       0 B  0.312361\n"
+        "move    b        b file                     replicate          8.0 KiB  0.000019\n"
+        "add     value 4  value 3 rows, b replicate  rows 0 7447 8192       0 B  0.091512\n"
+        "relu    value 5  value 4 rows               rows 0 7447 8192       0 B  0.061008\n"
+        "matmul  value 6  value 5 rows, W replicate  rows 0 7447 8192       0 B  0.312361\n"
+        "add     value 7  value 6 rows, b replicate  rows 0 7447 8192       0 B  0.091512\n"
+        "relu    value 8  value 7 rows               rows 0 7447 8192       0 B  0.061008\n"
+        "move    value 8  value 8 rows               file               5.8 MiB  0.105544\n"
+        "2 ranks on 2 nodes: 27.6 MiB over the network, values take 423.3 MiB of a node at most, "
+        "predicted 1.176 s\n"
+        "value    operation  operands    shape\n"
+        "X        load                   8192 x 2048\n"
+        "W        load                   2048 x 2048\n"
+        "b        load                   1 x 2048\n"
+        "value 3  matmul     X, W        8192 x 2048\n"
+        "value 4  add        value 3, b  8192 x 2048\n"
+        "value 5  relu       value 4     8192 x 2048\n"
+        "value 6  matmul     value 5, W  8192 x 2048\n"
+        "value 7  add        value 6, b  8192 x 2048\n"
+        "value 8  relu       value 7     8192 x 2048\n"
+        "-        save       value 8     8192 x 2048\n";
+    unsigned maps[8];
+    char *text = NULL;
+    size_t length;
+    struct mmul_cluster *cluster = make_measured_cluster(2, 1, maps);
+    struct mmul_program *p = new_program();
+    int x = load(p, "X", (struct mmul_shape){1, 1, 8192, 2048});
+    int w = load(p, "W", (struct mmul_shape){1, 1, 2048, 2048});
+    int b = load(p, "b", (struct mmul_shape){1, 1, 1, 2048});
+    for (int i = 0; i < 2; i++)
+        x = apply(p, MMUL_RELU, apply(p, MMUL_ADD, apply(p, MMUL_MATMUL, x, w), b), 0);
+    apply(p, MMUL_SAVE, x, 0);
+    struct mmul_program_plan *plan = make_plan(p, cluster);
+    FILE *stream = open_memstream(&text, &length);
+    mmul_program_plan_print(plan, stream);
+    mmul_program_print(p, stream);
+    fclose(stream);
+    assert_string_equal(text, expected);
+    free(text);
+    mmul_program_plan_destroy(plan);
+    mmul_program_destroy(p);
+    mmul_cluster_destroy(cluster);
+}
+
+static void a_wish_without_a_rule(void **state) {
+    (void)state;
+    unsigned maps[8];
+    struct mmul_program_plan *plan = NULL;
+    struct mmul_error err;
+    const double weights[] = {1, 1};
+    struct mmul_cluster *cluster = make_measured_cluster(2, 1, maps);
+    struct mmul_program *p = new_program();
+    assert_int_equal(mmul_program_plan_make(p, cluster, weights, &plan, &err), MMUL_ERR_USAGE);
+    assert_string_equal(err.text, "the program has no operations");
+    int x = load(p, "X", (struct mmul_shape){1, 1, 4, 4});
+    append(p, (struct mmul_operation){.kind = MMUL_PLACE, .operands = {x}, .wish = MMUL_PLACE_FILE},
+           NULL);
+    assert_int_equal(mmul_program_plan_make(p, cluster, weights, &plan, &err), MMUL_ERR_USAGE);
+    assert_string_equal(err.text, "cannot place 'X' as 'file'");
+    mmul_program_destroy(p);
+    mmul_cluster_destroy(cluster);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(shapes_of_results, assert_no_live_bytes),
+        cmocka_unit_test_teardown(what_does_not_fit, assert_no_live_bytes),
+        cmocka_unit_test_teardown(the_least_of_all, assert_no_live_bytes),
+        cmocka_unit_test_teardown(a_chain_as_text, assert_no_live_bytes),
+        cmocka_unit_test_teardown(a_wish_without_a_rule, assert_no_live_bytes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
