@@ -142,6 +142,37 @@ MMUL_API enum mmul_status mmul_run(struct mmul_context *context, const struct mm
                                    const struct mmul_plan *plan, struct mmul_report **report,
                                    struct mmul_error *err);
 
+// ---------------------------------------------------------------------------------------- programs
+
+// How a program is planned and run; all root's, other ranks' are not looked at.
+struct mmul_program_options {
+    size_t struct_bytes; // of this struct as the caller knows it; 0: as it is here
+    const char *weights; // "auto" (also NULL): stored or measured speeds; "equal"; "0.5,0.25,0.25";
+                         // "@FILE". Values are split by these
+    bool no_verify;
+    bool no_fallback;     // a device that fails ends the run
+    uint64_t verify_seed; // 0: fresh
+};
+
+// Collective. Sends root's program (`program` is not looked at elsewhere), of which the plan has a
+// copy, and plans it on all ranks alike. options: NULL is all defaults.
+// Fails: MMUL_ERR_USAGE (weights, an empty program), MMUL_ERR_SYSTEM (values do not fit in the
+// memory of a node; the numbers are in the text).
+MMUL_API enum mmul_status mmul_program_plan_create(struct mmul_context *context,
+                                                   const struct mmul_program *program,
+                                                   const struct mmul_program_options *options,
+                                                   struct mmul_program_plan **plan,
+                                                   struct mmul_error *err);
+
+// Collective. Carries the plan out; outputs are committed when all is right, else discarded, so a
+// plan that saves runs once. The plan must outlive the values.
+// Fails: MMUL_ERR_WRONG (a block stayed wrong after it was recomputed), MMUL_ERR_UNAVAILABLE (a
+// device failed and no_fallback), MMUL_ERR_IO, MMUL_ERR_DATA, MMUL_ERR_USAGE (a plan for other ranks,
+// or one whose outputs have been written), MMUL_ERR_SYSTEM. No values and no output then.
+MMUL_API enum mmul_status mmul_program_run(struct mmul_context *context,
+                                           struct mmul_program_plan *plan,
+                                           struct mmul_values **values, struct mmul_error *err);
+
 // ---------------------------------------------------------------------------------------- baseline
 
 // Collective. Times multiplications of random float32 matrices by OpenBLAS on every core

@@ -8,11 +8,12 @@ setup_file() {
     make_built install PREFIX=/opt/mm DESTDIR="$BATS_FILE_TMPDIR/root"
 }
 
+# compile NAME: tests/embed/NAME.c
 compile() {
     export PKG_CONFIG_PATH="$BATS_FILE_TMPDIR/root/opt/mm/lib/pkgconfig"
     local root="$BATS_FILE_TMPDIR/root/opt/mm"
     # shellcheck disable=SC2046 # flags are words
-    cc "$REPO/tests/embed/multiply.c" -o "$BATS_FILE_TMPDIR/multiply" \
+    cc "$REPO/tests/embed/$1.c" -o "$BATS_FILE_TMPDIR/$1" \
         $(PKG_CONFIG_SYSROOT_DIR="$BATS_FILE_TMPDIR/root" pkg-config --cflags --libs mpimatmul) \
         $(pkg-config --cflags --libs ompi-c) -Wl,-rpath,"$root/lib"
 }
@@ -36,10 +37,23 @@ need_numpy() {
 }
 
 @test "a program links against the installed library and multiplies on two ranks" {
-    compile
+    compile multiply
     run mpirun -q -n 2 "$BATS_FILE_TMPDIR/multiply"
     [ "$status" -eq 0 ]
     [ "$output" = "$(expected)" ]
+}
+
+@test "a program of several products keeps its values on the ranks" {
+    need_numpy
+    compile chain
+    run mpirun -q -n 2 "$BATS_FILE_TMPDIR/chain"
+    [ "$status" -eq 0 ]
+    [ "${lines[-1]}" = "$("$PYTHON" -c '
+import numpy as np
+x = (np.arange(300 * 60) % 7 - 3.0).reshape(300, 60)
+w = (np.arange(60 * 60) % 5 - 2.0).reshape(60, 60)
+y = np.maximum(x @ w + np.arange(60) % 3, 0) @ w
+print("Y is rows 0 150 300: y[0][0] = %g, y[299][59] = %g" % (y[0, 0], y[299, 59]))')" ]
 }
 
 @test "another language gives a struct of options without the fields that came later" {

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+// Programs as the public headers offer them: each function of the builder is one operation.
+#include "base/memory.h"
+#include "base/options.h"
+#include "base/status.h"
+#include "exec/program.h"
+#include "model/matrix.h"
+#include "mpimatmul.h"
+
+enum mmul_status mmul_program_load(struct mmul_program *program, struct mmul_matrix *matrix,
+                                   int *value, struct mmul_error *err) {
+    const struct mmul_operation request = {
+        .kind = MMUL_LOAD, .shape = mmul_matrix_info(matrix).shape, .matrix = matrix};
+    return mmul_program_append(program, &request, mmul_matrix_name(matrix), value, err);
+}
+
+enum mmul_status mmul_program_generate(struct mmul_program *program,
+                                       struct mmul_generated generated, const char *name,
+                                       int *value, struct mmul_error *err) {
+    const struct mmul_shape s = generated.shape;
+    char text[96];
+    if (s.batch < 1 || s.depth < 1 || s.rows < 1 || s.cols < 1)
+        return mmul_fail(err, MMUL_ERR_USAGE, "cannot generate a matrix of %s",
+                         mmul_shape_format(s, text));
+    const struct mmul_operation request = {
+        .kind = MMUL_GENERATE, .shape = s, .generator = generated.kind, .seed = generated.seed};
+    return mmul_program_append(program, &request, name, value, err);
+}
+
+enum mmul_status mmul_program_matmul(struct mmul_program *program, int a, int b, const char *name,
+                                     int *value, struct mmul_error *err) {
+    const struct mmul_operation request = {.kind = MMUL_MATMUL, .operands = {a, b}};
+    return mmul_program_append(program, &request, name, value, err);
+}
+
+enum mmul_status mmul_program_transpose(struct mmul_program *program, int x, const char *name,
+                                        int *value, struct mmul_error *err) {
+    const struct mmul_operation request = {.kind = MMUL_TRANSPOSE, .operands = {x}};
+    return mmul_program_append(program, &request, name, value, err);
+}
+
+enum mmul_status mmul_program_add(struct mmul_program *program, int x, int y, const char *name,
+                                  int *value, struct mmul_error *err) {
+    const struct mmul_operation request = {.kind = MMUL_ADD, .operands = {x, y}};
+    return mmul_program_append(program, &request, name, value, err);
+}
+
+enum mmul_status mmul_program_relu(struct mmul_program *program, int x, const char *name,
+                                   int *value, struct mmul_error *err) {
+    const struct mmul_operation request = {.kind = MMUL_RELU, .operands = {x}};
+    return mmul_program_append(program, &request, name, value, err);
+}
+
+enum mmul_status mmul_program_place(struct mmul_program *program, int x,
+                                    enum mmul_placement_kind kind, const char *name, int *value,
+                                    struct mmul_error *err) {
+    if (kind <= MMUL_PLACE_FILE || kind > MMUL_PLACE_PARTIAL)
+        return mmul_fail(err, MMUL_ERR_USAGE, "cannot place a value in a file: save it");
+    const struct mmul_operation request = {.kind = MMUL_PLACE, .operands = {x}, .wish = kind};
+    return mmul_program_append(program, &request, name, value, err);
+}
+
+enum mmul_status mmul_program_save(struct mmul_program *program, int x, struct mmul_output *output,
+                                   struct mmul_error *err) {
+    char have[96], want[96];
+    if (x >= 0 && x < program->value_count &&
+        !mmul_shape_equal(mmul_output_shape(output), program->values[x].shape))
+        return mmul_fail(err, MMUL_ERR_DATA, "output of '%s' is %s, the value is %s",
+                         program->values[x].name,
+                         mmul_shape_format(mmul_output_shape(output), have),
+                         mmul_shape_format(program->values[x].shape, want));
+    const struct mmul_operation request = {.kind = MMUL_SAVE, .operands = {x}, .output = output};
+    return mmul_program_append(program, &request, NULL, NULL, err);
+}
+
+enum mmul_status mmul_program_plan_create(struct mmul_context *context,
+                                          const struct mmul_program *program,
+                                          const struct mmul_program_options *options,
+                                          struct mmul_program_plan **plan, struct mmul_error *err) {
+    struct mmul_program_options all = {0};
+    enum mmul_status status = MMUL_OK;
+    if (context->comm->rank == 0 && options != NULL)
+        status = MMUL_OPTIONS_TAKE(mmul_program_options, options, &all, err);
+    status = mmul_comm_agree(context->comm, status, err);
+    if (status != MMUL_OK)
+        return status;
+    const struct mmul_program_wishes wishes = {.weights = all.weights,
+                                               .no_verify = all.no_verify,
+                                               .no_fallback = all.no_fallback,
+                                               .verify_seed = all.verify_seed};
+    return mmul_program_prepare(context, program, &wishes, plan, err);
+}
+
+enum mmul_status mmul_program_run(struct mmul_context *context, struct mmul_program_plan *plan,
+                                  struct mmul_values **values, struct mmul_error *err) {
+    return mmul_program_carry_out(context, plan, values, err);
+}
+
+const char *mmul_values_placement(const struct mmul_values *values, int value,
+                                  enum mmul_placement_kind *kind, char text[static 96]) {
+    int place = mmul_values_place(values, value);
+    *kind = MMUL_PLACE_FILE;
+    if (place < 0)
+        return mmul_placement_name(MMUL_PLACE_FILE);
+    *kind = values->plan->places[place].placement.kind;
+    return mmul_placement_format(&values->plan->places[place].placement, text);
+}
+
+// Parts of what the value's memory holds, which may be transposed: matrices are the same.
+static struct mmul_part_range part_here(const struct mmul_values *values, int place) {
+    const struct mmul_program_place *p = &values->plan->places[place];
+    return mmul_placement_part(&p->placement, values->plan->program->values[p->value].shape,
+                               values->rank);
+}
+
+int64_t mmul_values_part_count(const struct mmul_values *values, int value) {
+    int place = mmul_values_place(values, value);
+    if (place < 0)
+        return 0;
+    struct mmul_part_range part = part_here(values, place);
+    return part.matrix_end - part.matrix_begin;
+}
+
+struct mmul_value_part mmul_values_part(const struct mmul_values *values, int value,
+                                        int64_t index) {
+    int place = mmul_values_place(values, value);
+    int64_t matrix = part_here(values, place).matrix_begin + index;
+    struct mmul_view view = mmul_values_view(values, place, values->rank, matrix);
+    return (struct mmul_value_part){.region = view.region,
+                                    .data = view.at,
+                                    .row_step = view.transposed ? 1 : view.ld,
+                                    .col_step = view.transposed ? view.ld : 1};
+}

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+//
+// Programs on a communicator: root's program to everybody, its plan, and the run, step after step.
+// Each step ends with all ranks agreed, so a failure anywhere ends the program there, with one error.
+#pragma once
+
+#include "exec/values.h"
+
+struct mmul_program_wishes {
+    const char *weights; // (root) NULL: auto
+    bool no_verify, no_fallback;
+    uint64_t verify_seed; // 0: fresh
+};
+
+// Collective. `program` and wishes are root's; the plan has a copy of the program. Fails as
+// mmul_program_plan_create.
+enum mmul_status mmul_program_prepare(struct mmul_context *context,
+                                      const struct mmul_program *program,
+                                      const struct mmul_program_wishes *wishes,
+                                      struct mmul_program_plan **plan, struct mmul_error *err);
+
+// Collective. Fails as mmul_program_run.
+enum mmul_status mmul_program_carry_out(struct mmul_context *context,
+                                        struct mmul_program_plan *plan, struct mmul_values **values,
+                                        struct mmul_error *err);

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT
+// Root's program to everybody; then every rank plans for itself, from the same program, cluster and
+// weights.
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/random.h"
+#include "base/status.h"
+#include "exec/calibrate.h"
+#include "exec/program.h"
+
+// What root knows and the others are told.
+struct told {
+    int value_count, operation_count;
+    bool no_verify, no_fallback, measures;
+    uint64_t verify_seed;
+};
+
+static double program_flops(const struct mmul_program *program) {
+    double flops = 0;
+    for (int i = 0; i < program->operation_count; i++) {
+        const struct mmul_operation *o = &program->operations[i];
+        const struct mmul_operation_row *row = mmul_operation_row(o->kind);
+        struct mmul_operand_info operands[MMUL_OPERANDS];
+        mmul_program_operands(program, o, operands);
+        if (row->flops != NULL)
+            flops += row->flops(operands, mmul_program_shape(program, o));
+    }
+    return flops;
+}
+
+static bool is_automatic(const struct mmul_program_wishes *wishes) {
+    return wishes->weights == NULL || strcmp(wishes->weights, "auto") == 0;
+}
+
+// Speeds where all are known, else equal ones; or as given.
+static enum mmul_status choose_weights(const struct mmul_context *context,
+                                       const struct mmul_program_wishes *wishes, double *weights,
+                                       struct mmul_error *err) {
+    const struct mmul_cluster *cluster = context->cluster;
+    bool known = is_automatic(wishes) && mmul_cluster_has_speeds(cluster);
+    double *given = NULL;
+    int count = cluster->size;
+    for (int rank = 0; rank < cluster->size; rank++)
+        weights[rank] = known ? cluster->ranks[rank].speed_flops : 1;
+    if (is_automatic(wishes) || strcmp(wishes->weights, "equal") == 0)
+        return MMUL_OK;
+    enum mmul_status status = mmul_weights_parse(wishes->weights, &given, &count, err);
+    if (status == MMUL_OK && count != cluster->size)
+        status = mmul_fail(err, MMUL_ERR_USAGE, "weights '%s' have %d number%s for %d rank%s",
+                           wishes->weights, count, count == 1 ? "" : "s", cluster->size,
+                           cluster->size == 1 ? "" : "s");
+    if (status == MMUL_OK)
+        memcpy(weights, given, (size_t)count * sizeof *weights);
+    mmul_free(given);
+    return status;
+}
+
+// A copy of root's program on every rank; files stay root's.
+static enum mmul_status send_program(const struct mmul_comm *comm,
+                                     const struct mmul_program *program, const struct told *told,
+                                     struct mmul_program **copy, struct mmul_error *err) {
+    struct mmul_program *made = NULL;
+    size_t value_bytes = (size_t)told->value_count * sizeof *made->values;
+    size_t operation_bytes = (size_t)told->operation_count * sizeof *made->operations;
+    enum mmul_status status = mmul_program_create(&made, err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(made->values, told->value_count, "a program", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(made->operations, told->operation_count, "a program", err);
+    if (status == MMUL_OK && comm->rank == 0 && told->operation_count > 0) {
+        memcpy(made->operations, program->operations, operation_bytes);
+        if (told->value_count > 0)
+            memcpy(made->values, program->values, value_bytes);
+    }
+    status = mmul_comm_agree(comm, status, err);
+    if (status == MMUL_OK)
+        status = mmul_comm_broadcast(comm, made->values, (int64_t)value_bytes, err);
+    if (status == MMUL_OK)
+        status = mmul_comm_broadcast(comm, made->operations, (int64_t)operation_bytes, err);
+    if (status != MMUL_OK) {
+        mmul_program_destroy(made);
+        return status;
+    }
+    made->value_count = told->value_count;
+    made->operation_count = made->capacity = told->operation_count;
+    for (int i = 0; comm->rank != 0 && i < made->operation_count; i++) {
+        made->operations[i].matrix = NULL;
+        made->operations[i].output = NULL;
+    }
+    *copy = made;
+    return MMUL_OK;
+}
+
+static struct told tell(const struct mmul_program *program,
+                        const struct mmul_program_wishes *wishes) {
+    static const double enough_flops = 2e9; // what is over in no time is not measured
+    return (struct told){.value_count = program->value_count,
+                         .operation_count = program->operation_count,
+                         .no_verify = wishes->no_verify,
+                         .no_fallback = wishes->no_fallback,
+                         .measures = is_automatic(wishes) && program_flops(program) >= enough_flops,
+                         .verify_seed =
+                             wishes->verify_seed != 0 ? wishes->verify_seed : mmul_random_seed()};
+}
+
+enum mmul_status mmul_program_prepare(struct mmul_context *context,
+                                      const struct mmul_program *program,
+                                      const struct mmul_program_wishes *wishes,
+                                      struct mmul_program_plan **plan, struct mmul_error *err) {
+    const struct mmul_comm *comm = context->comm;
+    struct told told = {0};
+    struct mmul_program *copy = NULL;
+    struct mmul_program_plan *made = NULL;
+    double *weights = NULL;
+    if (comm->rank == 0)
+        told = tell(program, wishes);
+    enum mmul_status status = mmul_comm_broadcast(comm, &told, sizeof told, err);
+    if (status == MMUL_OK)
+        status = send_program(comm, program, &told, &copy, err);
+    if (status == MMUL_OK) {
+        const struct mmul_calibrate_options options = {
+            .depth = told.measures ? MMUL_CALIBRATE_BRIEF : MMUL_CALIBRATE_STORED,
+            .no_fallback = told.no_fallback};
+        status = mmul_calibrate(context, &options, err);
+    }
+    if (status == MMUL_OK) {
+        status = MMUL_ALLOCATE(weights, comm->size, "weights", err);
+        if (status == MMUL_OK && comm->rank == 0)
+            status = choose_weights(context, wishes, weights, err);
+        status = mmul_comm_agree(comm, status, err);
+    }
+    if (status == MMUL_OK)
+        status = mmul_comm_broadcast(comm, weights, comm->size * (int64_t)sizeof *weights, err);
+    if (status == MMUL_OK)
+        status = mmul_comm_agree(
+            comm, mmul_program_plan_make(copy, context->cluster, weights, &made, err), err);
+    mmul_free(weights);
+    if (status != MMUL_OK) {
+        mmul_program_plan_destroy(made);
+        mmul_program_destroy(copy);
+        return status;
+    }
+    made->owned = copy;
+    made->no_verify = told.no_verify;
+    made->no_fallback = told.no_fallback;
+    made->verify_seed = told.verify_seed;
+    *plan = made;
+    return MMUL_OK;
+}

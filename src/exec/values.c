@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT
+// Lays places out in a segment and finds what is in them. Moves and computes nothing.
+#include "exec/values.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "model/matrix.h"
+
+// Bytes of the segment; fills the offsets.
+static int64_t lay_out(struct mmul_values *v) {
+    const struct mmul_program_plan *plan = v->plan;
+    int64_t at = 0;
+    for (int i = 0; i < plan->place_count; i++) {
+        const struct mmul_program_place *place = &plan->places[i];
+        enum mmul_placement_kind kind = place->placement.kind;
+        bool has_memory = place->view_of < 0 && kind != MMUL_PLACE_FILE;
+        int64_t begin = at;
+        for (int rank = 0, index = 0; rank < plan->costs.size; rank++) {
+            if (plan->costs.rank_node[rank] != v->node)
+                continue;
+            bool is_shared = kind == MMUL_PLACE_REPLICATE; // by all ranks of the node
+            v->offsets[(int64_t)i * v->node_size + index] = !has_memory ? -1
+                                                            : is_shared ? begin
+                                                                        : at;
+            if (has_memory && (!is_shared || index == 0))
+                at += mmul_program_place_bytes(plan, place, rank);
+            index++;
+        }
+    }
+    return at;
+}
+
+enum mmul_status mmul_values_create(struct mmul_context *context, struct mmul_program_plan *plan,
+                                    struct mmul_values **values, struct mmul_error *err) {
+    const struct mmul_comm *comm = context->comm;
+    struct mmul_values *made = NULL;
+    enum mmul_status status = MMUL_ALLOCATE(made, 1, "values", err);
+    if (status == MMUL_OK) {
+        *made = (struct mmul_values){.plan = plan,
+                                     .rank = comm->rank,
+                                     .node = comm->node_index,
+                                     .node_rank = comm->node_rank,
+                                     .node_size = comm->node_size};
+        status = MMUL_ALLOCATE(made->offsets, (int64_t)plan->place_count * comm->node_size,
+                               "values", err);
+    }
+    status = mmul_comm_agree(comm, status, err);
+    if (status == MMUL_OK)
+        status = mmul_comm_agree(comm, mmul_shared_create(comm, lay_out(made), &made->segment, err),
+                                 err);
+    if (status == MMUL_OK)
+        *values = made;
+    else
+        mmul_values_destroy(made);
+    return status;
+}
+
+void mmul_values_destroy(struct mmul_values *values) {
+    if (values == NULL)
+        return;
+    mmul_shared_destroy(&values->segment);
+    mmul_free(values->offsets);
+    mmul_free(values);
+}
+
+// Of the ranks of this node.
+static int node_rank_of(const struct mmul_values *v, int rank) {
+    int index = 0;
+    for (int r = 0; r < rank; r++)
+        index += v->plan->costs.rank_node[r] == v->node;
+    return index;
+}
+
+struct mmul_view mmul_values_view(const struct mmul_values *values, int place, int rank,
+                                  int64_t matrix) {
+    const struct mmul_program_place *p = &values->plan->places[place];
+    if (p->view_of >= 0) {
+        struct mmul_view view = mmul_values_view(values, p->view_of, rank, matrix);
+        struct mmul_region r = view.region;
+        if (p->transposed) {
+            view.transposed = !view.transposed;
+            view.region =
+                (struct mmul_region){r.matrix, r.col_begin, r.col_end, r.row_begin, r.row_end};
+        }
+        return view;
+    }
+    struct mmul_shape shape = values->plan->program->values[p->value].shape;
+    struct mmul_view view = {.region = {.matrix = matrix}};
+    struct mmul_part_range part = mmul_placement_part(&p->placement, shape, rank);
+    int64_t offset = 0;
+    if (matrix < part.matrix_begin || matrix >= part.matrix_end)
+        return view;
+    view.region = mmul_placement_region(&p->placement, shape, rank, matrix, &offset);
+    view.ld = view.region.col_end - view.region.col_begin;
+    int index = p->placement.kind == MMUL_PLACE_REPLICATE ? 0 : node_rank_of(values, rank);
+    char *part_at =
+        values->segment.data + values->offsets[(int64_t)place * values->node_size + index];
+    view.at = (float *)(void *)part_at + offset;
+    return view;
+}
+
+int mmul_values_place(const struct mmul_values *values, int value) {
+    const struct mmul_program_plan *plan = values->plan;
+    for (int i = 0; i < plan->place_count; i++) {
+        const struct mmul_program_place *place = &plan->places[i];
+        if (place->value == value && place->placement.kind != MMUL_PLACE_FILE)
+            return i;
+    }
+    return -1;
+}
+
+// Steps between rows and between columns, and where the region begins.
+static float *corner(const struct mmul_view *view, struct mmul_region region, int64_t *row_step,
+                     int64_t *col_step) {
+    *row_step = view->transposed ? 1 : view->ld;
+    *col_step = view->transposed ? view->ld : 1;
+    return view->at + (region.row_begin - view->region.row_begin) * *row_step +
+           (region.col_begin - view->region.col_begin) * *col_step;
+}
+
+void mmul_view_read(const struct mmul_view *view, struct mmul_region region, bool add, float *to) {
+    int64_t row_step, col_step, cols = region.col_end - region.col_begin;
+    const float *from = corner(view, region, &row_step, &col_step);
+    for (int64_t i = region.row_begin; i < region.row_end; i++, from += row_step, to += cols)
+        for (int64_t j = 0; j < cols; j++)
+            to[j] = add ? to[j] + from[j * col_step] : from[j * col_step];
+}
+
+void mmul_view_write(const struct mmul_view *view, struct mmul_region region, bool add,
+                     const float *from) {
+    int64_t row_step, col_step, cols = region.col_end - region.col_begin;
+    float *to = corner(view, region, &row_step, &col_step);
+    for (int64_t i = region.row_begin; i < region.row_end; i++, to += row_step, from += cols)
+        for (int64_t j = 0; j < cols; j++)
+            to[j * col_step] = add ? to[j * col_step] + from[j] : from[j];
+}

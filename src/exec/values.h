@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+//
+// Where the values of a program lie on this node: one shared segment holds the parts of all its
+// ranks, of every place that the plan has for a value; views (transposed, placed) share the memory of
+// what they show. Values do not change once they are complete.
+#pragma once
+
+#include "comm/shared_window.h"
+#include "exec/context.h"
+#include "plan/program_plan.h"
+
+struct mmul_values {
+    struct mmul_program_plan *plan; // borrowed
+    int rank, node, node_rank, node_size;
+    struct mmul_shared segment;
+    int64_t *offsets; // owned: place * node_size + node rank: bytes into the segment; -1: no memory
+};
+
+// A rectangle of a value in memory: what a holder has of one matrix. Element (i, j) of the matrix is
+// at[(i - row_begin) * ld + j - col_begin], or, transposed, at[(j - col_begin) * ld + i - row_begin].
+struct mmul_view {
+    float *at;
+    int64_t ld;
+    bool transposed;
+    struct mmul_region region;
+};
+
+// Collective over world: the segment. Fails with MMUL_ERR_SYSTEM (memory), everywhere alike.
+enum mmul_status mmul_values_create(struct mmul_context *context, struct mmul_program_plan *plan,
+                                    struct mmul_values **values, struct mmul_error *err);
+
+// What `rank`, which is on this node, holds of a matrix; any rank for what is whole on the node. A
+// part without this matrix has an empty region.
+struct mmul_view mmul_values_view(const struct mmul_values *values, int place, int rank,
+                                  int64_t matrix);
+
+// Where a value is that was loaded or computed: its first place in memory; -1: none.
+int mmul_values_place(const struct mmul_values *values, int value);
+
+// Elements of `region`, which lies inside the view's, to C order, or from it; `add`: to what is there.
+void mmul_view_read(const struct mmul_view *view, struct mmul_region region, bool add, float *to);
+void mmul_view_write(const struct mmul_view *view, struct mmul_region region, bool add,
+                     const float *from);

@@ -1,0 +1,290 @@
+// np: 1 2 3 5
+// SPDX-License-Identifier: MIT
+//
+// Programs of several operations through the public interface, over several nodes: every pair of
+// placements, every rule of matmul, transposes, sums that repeat, chains. Integers, so what comes out is
+// equal element by element to plain loops, on every rank where it lies and in root's outputs. Failures
+// of one rank end it everywhere, with one error.
+#include <unistd.h>
+
+#include "trial.h"
+
+// ---------------------------------------------------------------------------------------- tests
+
+enum weighting { EQUAL, ROOT_NONE, ONE_TO_N, WEIGHTINGS };
+
+static const char *weights_text(enum weighting weighting, char text[static 64]) {
+    text[0] = '\0';
+    for (int i = 0; i < size; i++) {
+        int weight = weighting == EQUAL ? 1 : weighting == ROOT_NONE ? i > 0 : i + 1;
+        sprintf(text + strlen(text), "%s%d", i > 0 ? "," : "", size == 1 ? 1 : weight);
+    }
+    return text;
+}
+
+// From every placement into every other one, and out to a file; sums are real ones.
+static bool every_move(struct mmul_context *context, struct mmul_shape s, const char *weights) {
+    struct trial t;
+    begin(&t);
+    const struct mmul_shape tall = {s.batch, s.depth, s.rows, 7},
+                            wide = {s.batch, s.depth, 7, s.cols};
+    int x = load(&t, s), a = load(&t, tall), b = load(&t, wide);
+    for (int from = MMUL_PLACE_ROWS; from < KINDS; from++) {
+        int f = from == MMUL_PLACE_PARTIAL ? matmul(&t, a, b) : x;
+        f = place(&t, f, (enum mmul_placement_kind)from);
+        for (int to = MMUL_PLACE_ROWS; to < KINDS; to++)
+            if (to != from)
+                place(&t, f, (enum mmul_placement_kind)to);
+        save(&t, f);
+        if (from != MMUL_PLACE_GRID)
+            save(&t, transpose(&t, place(&t, transpose(&t, f), MMUL_PLACE_REPLICATE)));
+    }
+    place(&t, x, MMUL_PLACE_PARTIAL);
+    save(&t, x);
+    bool right = run(context, &t, weights);
+    end(&t);
+    return right;
+}
+
+// Every rule of matmul, and both operands transposed or not.
+static bool every_rule(struct mmul_context *context, const int64_t *n, const char *weights) {
+    static const enum mmul_placement_kind rules[][3] = {
+        {MMUL_PLACE_ROWS, MMUL_PLACE_REPLICATE, MMUL_PLACE_ROWS},
+        {MMUL_PLACE_REPLICATE, MMUL_PLACE_COLS, MMUL_PLACE_COLS},
+        {MMUL_PLACE_COLS, MMUL_PLACE_ROWS, MMUL_PLACE_PARTIAL},
+        {MMUL_PLACE_REPLICATE, MMUL_PLACE_REPLICATE, MMUL_PLACE_ROWS},
+        {MMUL_PLACE_REPLICATE, MMUL_PLACE_REPLICATE, MMUL_PLACE_COLS},
+        {MMUL_PLACE_REPLICATE, MMUL_PLACE_REPLICATE, MMUL_PLACE_REPLICATE}};
+    bool right = true;
+    for (int turns = 0; turns < 4; turns++) {
+        const int64_t m = n[4], k = n[5], width = n[6];
+        struct trial t;
+        begin(&t);
+        int a = load(&t, (struct mmul_shape){n[0], n[1], turns & 1 ? k : m, turns & 1 ? m : k});
+        int b =
+            load(&t, (struct mmul_shape){n[2], n[3], turns & 2 ? width : k, turns & 2 ? k : width});
+        a = turns & 1 ? transpose(&t, a) : a;
+        b = turns & 2 ? transpose(&t, b) : b;
+        for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+            int c = matmul(&t, place(&t, a, rules[i][0]), place(&t, b, rules[i][1]));
+            t.wanted[c] = n[0] == n[2] && n[1] == n[3] ? rules[i][2] : MMUL_PLACE_FILE;
+            save(&t, place(&t, c, rules[i][2]));
+        }
+        right = run(context, &t, weights) && right;
+        end(&t);
+    }
+    return right;
+}
+
+// Layers of a network: products, a bias that repeats, relu, a value that meets its own transpose.
+static bool a_chain(struct mmul_context *context, const char *weights) {
+    struct trial t;
+    begin(&t);
+    int x = load(&t, (struct mmul_shape){1, 1, 23, 5});
+    for (int layer = 0; layer < 2; layer++) {
+        int w = generate(&t, (struct mmul_shape){1, 1, 5, 5});
+        int bias = load(&t, (struct mmul_shape){1, 1, layer == 0 ? 1 : 23, layer == 0 ? 5 : 1});
+        x = relu(&t, add(&t, matmul(&t, x, w), bias));
+    }
+    int squares = matmul(&t, transpose(&t, x), x);
+    save(&t, squares);
+    save(&t, add(&t, x, x));
+    int sum = add(&t, place(&t, matmul(&t, transpose(&t, x), x), MMUL_PLACE_PARTIAL),
+                  place(&t, squares, MMUL_PLACE_PARTIAL));
+    save(&t, relu(&t, transpose(&t, transpose(&t, sum))));
+    int grid = place(&t, x, MMUL_PLACE_GRID);
+    save(&t, place(&t, relu(&t, add(&t, grid, grid)), MMUL_PLACE_GRID));
+    bool right = run(context, &t, weights);
+    end(&t);
+    return right;
+}
+
+static void test_programs(int nodes, const struct mmul_context_options *options, bool many) {
+    static const struct mmul_shape shapes[] = {{1, 1, 13, 9}, {2, 3, 4, 5}, {1, 1, 1, 1}};
+    // Stacks of A and of B, m, k, n.
+    static const int64_t products[][7] = {{1, 1, 1, 1, 11, 7, 13},
+                                          {2, 3, 2, 3, 3, 5, 2},
+                                          {1, 2, 3, 1, 4, 3, 5},
+                                          {1, 1, 1, 1, 1, 1, 1}};
+    struct mmul_context *context = make_context(nodes, options);
+    for (int w = 0; w < (many ? (int)WEIGHTINGS : 1); w++) {
+        char weights[64], what[160];
+        weights_text((enum weighting)w, weights);
+        bool moves = true, rules = true;
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+            moves = every_move(context, shapes[i], weights) && moves;
+        snprintf(what, sizeof what, "%s, %d nodes, weights %s: every pair of placements",
+                 options->device, nodes, weights);
+        tap_ok(moves, what);
+        for (size_t i = 0; i < sizeof products / sizeof *products; i++)
+            rules = every_rule(context, products[i], weights) && rules;
+        snprintf(what, sizeof what, "%s, %d nodes, weights %s: every rule of matmul",
+                 options->device, nodes, weights);
+        tap_ok(rules, what);
+        snprintf(what, sizeof what, "%s, %d nodes, weights %s: a chain", options->device, nodes,
+                 weights);
+        tap_ok(a_chain(context, weights), what);
+    }
+    mmul_context_destroy(context);
+}
+
+// -------------------------------------------------------------------------------------- failures
+
+// Collective. Everybody has root's words and this status.
+static bool all_fail(enum mmul_status status, enum mmul_status expected,
+                     const struct mmul_error *err, const char *text) {
+    char words[sizeof err->text];
+    memcpy(words, err->text, sizeof words);
+    MPI_Bcast(words, sizeof words, MPI_CHAR, 0, MPI_COMM_WORLD);
+    bool good = status == expected && strcmp(words, err->text) == 0 &&
+                (text == NULL || strstr(words, text) != NULL);
+    if (!good)
+        fprintf(stderr, "# rank %d: status %d: %s\n", rank, (int)status, err->text);
+    return good;
+}
+
+static struct mmul_context *faulty_context(int nodes, const char *device) {
+    const struct mmul_context_options options = {.device = rank == size - 1 ? device : "cpu"};
+    return make_context(nodes, &options);
+}
+
+// The last rank's device does wrong; without a fallback that is everybody's failure.
+static void test_devices_that_fail(int nodes) {
+    static const char *const devices[] = {"faulty:fail=1:cpu", "faulty:corrupt=1:cpu",
+                                          "faulty:fail-alloc=1:cpu"};
+    char what[160];
+    for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
+        struct mmul_context *context = faulty_context(nodes, devices[i]);
+        snprintf(what, sizeof what, "%d nodes, %s: somebody else computes it", nodes, devices[i]);
+        tap_ok(a_chain(context, "equal"), what);
+        mmul_context_destroy(context);
+    }
+    struct mmul_context *context = faulty_context(nodes, devices[0]);
+    struct mmul_program_plan *plan = NULL;
+    struct mmul_values *values = NULL;
+    const struct mmul_program_options options = {
+        .struct_bytes = sizeof options, .weights = "equal", .no_fallback = true};
+    struct trial t;
+    begin(&t);
+    int x = load(&t, (struct mmul_shape){1, 1, 2 * size, 8});
+    save(&t, matmul(&t, x, load(&t, (struct mmul_shape){1, 1, 8, 8})));
+    enum mmul_status status = mmul_program_plan_create(context, t.program, &options, &plan, &t.err);
+    if (status == MMUL_OK)
+        status = mmul_program_run(context, plan, &values, &t.err);
+    snprintf(what, sizeof what, "%d nodes: a lost device ends it everywhere", nodes);
+    tap_ok(all_fail(status, MMUL_ERR_UNAVAILABLE, &t.err, "was lost at multiplication 1 by rule"),
+           what);
+    mmul_program_plan_destroy(plan);
+    end(&t);
+    mmul_context_destroy(context);
+}
+
+// Root's file becomes shorter than it was when it was opened.
+static void test_a_file_that_shrinks(struct mmul_context *context, int nodes) {
+    const struct mmul_shape shape = {1, 1, 1024, 1024};
+    const char *folder = getenv("TMPDIR");
+    char path[256], what[96];
+    struct mmul_program_plan *plan = NULL;
+    struct mmul_values *values = NULL;
+    struct mmul_matrix *matrix = NULL;
+    struct mmul_error err = {.status = MMUL_OK};
+    struct trial t;
+    begin(&t);
+    snprintf(path, sizeof path, "%s/shrinks-%d.bin", folder != NULL ? folder : "/tmp",
+             (int)getpid());
+    const struct mmul_output_request request = {.path = path, .shape = shape, .dtype = MMUL_F32};
+    int x = -1;
+    if (rank == 0 && mmul_generate_file(MMUL_GENERATE_INTEGER, 1, &request, &err) == MMUL_OK &&
+        mmul_matrix_open(path, &matrix, &err) == MMUL_OK &&
+        mmul_program_load(t.program, matrix, &x, &err) == MMUL_OK)
+        mmul_program_relu(t.program, x, NULL, NULL, &err);
+    enum mmul_status status = mmul_agree(MPI_COMM_WORLD, &err);
+    if (status == MMUL_OK)
+        status = mmul_program_plan_create(context, t.program, NULL, &plan, &err);
+    if (rank == 0 && truncate(path, 100000) != 0)
+        status = MMUL_ERR_INTERNAL;
+    if (status == MMUL_OK)
+        status = mmul_program_run(context, plan, &values, &err);
+    snprintf(what, sizeof what, "%d nodes: a file that shrinks ends it everywhere", nodes);
+    tap_ok(all_fail(status, MMUL_ERR_DATA, &err, "shrinks"), what);
+    mmul_program_plan_destroy(plan);
+    mmul_matrix_close(matrix);
+    if (rank == 0)
+        remove(path);
+    end(&t);
+}
+
+static void test_refusals(struct mmul_context *context) {
+    struct mmul_program_plan *plan = NULL;
+    struct mmul_values *values = NULL;
+    struct trial t;
+    begin(&t);
+    enum mmul_status status = mmul_program_plan_create(context, t.program, NULL, &plan, &t.err);
+    tap_ok(all_fail(status, MMUL_ERR_USAGE, &t.err, "the program has no operations"),
+           "an empty program is refused");
+    save(&t, load(&t, (struct mmul_shape){1, 1, 3, 5}));
+    const struct mmul_program_options large = {.struct_bytes = 1 << 20};
+    status = mmul_program_plan_create(context, t.program, &large, &plan, &t.err);
+    tap_ok(all_fail(status, MMUL_ERR_USAGE, &t.err, "mmul_program_options"),
+           "options of a newer library are refused");
+    const struct mmul_program_options many = {.weights = "1,1,1,1,1,1,1,1,1"};
+    status = mmul_program_plan_create(context, t.program, &many, &plan, &t.err);
+    tap_ok(
+        all_fail(status, MMUL_ERR_USAGE, &t.err, "weights '1,1,1,1,1,1,1,1,1' have 9 numbers for"),
+        "weights of other ranks are refused");
+    status = mmul_program_plan_create(context, t.program, NULL, &plan, &t.err);
+    if (status == MMUL_OK)
+        status = mmul_program_run(context, plan, &values, &t.err);
+    mmul_values_destroy(values);
+    tap_ok(status == MMUL_OK, "loaded and saved");
+    if (status == MMUL_OK)
+        status = mmul_program_run(context, plan, &values, &t.err);
+    tap_ok(all_fail(status, MMUL_ERR_USAGE, &t.err, "the output of 'X' has been written"),
+           "outputs are written once");
+    mmul_program_plan_destroy(plan);
+    end(&t);
+}
+
+// CPUs beside OpenCL devices, which have the tiles of the worker between them and the values.
+static void test_a_mix(const struct mmul_probe *probe, int nodes) {
+    const struct mmul_device_info *devices;
+    int count = mmul_probe_devices(probe, &devices), most = 0;
+    MPI_Allreduce(&count, &most, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    if (most > 0)
+        test_programs(
+            nodes,
+            &(struct mmul_context_options){.device = rank % 2 == 0 ? "0:0" : "cpu", .probe = probe},
+            false);
+    else if (rank == 0)
+        printf("ok %d - a mix # SKIP opencl: no device\n", ++tap_points);
+    if (most == 0 && rank != 0)
+        tap_points++;
+}
+
+int main(int argc, char **argv) {
+    int provided;
+    struct mmul_probe *probe = NULL;
+    struct mmul_error err;
+    const struct mmul_probe_options ask = {.limit_seconds = 60};
+    if (mmul_probe_create(&ask, &probe, &err) != MMUL_OK)
+        return 1;
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    const struct mmul_context_options cpu = {.device = "cpu"};
+    for (int nodes = 1; nodes <= size && nodes <= 3; nodes++) {
+        test_programs(nodes, &cpu, true);
+        test_devices_that_fail(nodes);
+        struct mmul_context *context = make_context(nodes, &cpu);
+        test_a_file_that_shrinks(context, nodes);
+        mmul_context_destroy(context);
+    }
+    struct mmul_context *context = make_context(1, &cpu);
+    test_refusals(context);
+    mmul_context_destroy(context);
+    test_a_mix(probe, size > 1 ? 2 : 1);
+    mmul_probe_destroy(probe);
+    int status = tap_end();
+    MPI_Finalize();
+    return status;
+}

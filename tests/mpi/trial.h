@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: MIT
+// Programs beside their reference: every builder function of the library has one here that also
+// computes, by plain loops in double, what must come out. Integers keep it exact.
+#pragma once
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "nodes.h"
+
+enum { VALUES = 64, KINDS = MMUL_PLACE_PARTIAL + 1 };
+
+// ------------------------------------------------------------------------------------ reference
+
+struct known {
+    struct mmul_shape shape;
+    double *at;
+};
+
+// One program on all ranks: what every value must be, and what root reads and writes.
+struct trial {
+    struct mmul_program *program; // root's
+    struct known known[VALUES];
+    int count;
+    struct mmul_matrix *matrices[VALUES];
+    float *memory[VALUES], *outputs[VALUES];
+    int saved[VALUES];
+    enum mmul_placement_kind wanted[VALUES]; // where a value must have been made; file: anywhere
+    int inputs, saves;
+    struct mmul_error err;
+};
+
+static int64_t elements(struct mmul_shape s) {
+    return s.batch * s.depth * s.rows * s.cols;
+}
+
+static int add_known(struct trial *t, struct mmul_shape shape) {
+    t->known[t->count] = (struct known){shape, calloc((size_t)elements(shape), sizeof(double))};
+    return t->count++;
+}
+
+static double *at(const struct known *k, int64_t batch, int64_t depth, int64_t i, int64_t j) {
+    const struct mmul_shape s = k->shape;
+    int64_t b = s.batch == 1 ? 0 : batch, d = s.depth == 1 ? 0 : depth;
+    int64_t row = s.rows == 1 ? 0 : i, col = s.cols == 1 ? 0 : j;
+    return &k->at[((b * s.depth + d) * s.rows + row) * s.cols + col];
+}
+
+typedef double element(const struct trial *t, const int *operands, const int64_t index[4]);
+
+static int make_known(struct trial *t, struct mmul_shape s, element *f, int x, int y) {
+    int made = add_known(t, s), operands[] = {x, y};
+    for (int64_t b = 0; b < s.batch; b++)
+        for (int64_t d = 0; d < s.depth; d++)
+            for (int64_t i = 0; i < s.rows; i++)
+                for (int64_t j = 0; j < s.cols; j++)
+                    *at(&t->known[made], b, d, i, j) =
+                        f(t, operands, (const int64_t[]){b, d, i, j});
+    return made;
+}
+
+static double product_of(const struct trial *t, const int *o, const int64_t n[4]) {
+    double sum = 0;
+    const struct known *x = &t->known[o[0]], *y = &t->known[o[1]];
+    for (int64_t p = 0; p < x->shape.cols; p++)
+        sum += x->shape.cols == 1 ? *at(x, n[0], n[1], n[2], 0) * *at(y, n[0], n[1], 0, n[3])
+                                  : *at(x, n[0], n[1], n[2], p) * *at(y, n[0], n[1], p, n[3]);
+    return sum;
+}
+
+static double sum_of(const struct trial *t, const int *o, const int64_t n[4]) {
+    return *at(&t->known[o[0]], n[0], n[1], n[2], n[3]) +
+           *at(&t->known[o[1]], n[0], n[1], n[2], n[3]);
+}
+
+static double turned(const struct trial *t, const int *o, const int64_t n[4]) {
+    return *at(&t->known[o[0]], n[0], n[1], n[3], n[2]);
+}
+
+static double positive(const struct trial *t, const int *o, const int64_t n[4]) {
+    double x = *at(&t->known[o[0]], n[0], n[1], n[2], n[3]);
+    return x > 0 ? x : 0;
+}
+
+static double same(const struct trial *t, const int *o, const int64_t n[4]) {
+    return *at(&t->known[o[0]], n[0], n[1], n[2], n[3]);
+}
+
+// ----------------------------------------------------------------------- the program, beside it
+
+// What the builder said, on root; elsewhere values are counted.
+static int keep(struct trial *t, enum mmul_status status, int value, int expected) {
+    if (rank == 0 && (status != MMUL_OK || value != expected)) {
+        fprintf(stderr, "# value %d, expected %d: %s\n", value, expected, t->err.text);
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    return expected;
+}
+
+static int load(struct trial *t, struct mmul_shape shape) {
+    int made = add_known(t, shape), value = -1;
+    int64_t count = elements(shape);
+    float *data = t->memory[t->inputs] = malloc((size_t)count * sizeof(float));
+    enum mmul_status status = MMUL_OK;
+    mmul_generate(MMUL_GENERATE_INTEGER, (uint64_t)made + 1, shape, 0, count, data);
+    for (int64_t i = 0; i < count; i++)
+        t->known[made].at[i] = (double)data[i];
+    if (rank == 0)
+        status = mmul_matrix_borrow(data, shape, MMUL_F32, "X", &t->matrices[t->inputs], &t->err);
+    if (rank == 0 && status == MMUL_OK)
+        status = mmul_program_load(t->program, t->matrices[t->inputs], &value, &t->err);
+    t->inputs++;
+    return keep(t, status, value, made);
+}
+
+static int generate(struct trial *t, struct mmul_shape shape) {
+    int made = add_known(t, shape), value = -1;
+    int64_t count = elements(shape);
+    float *data = malloc((size_t)count * sizeof(float));
+    mmul_generate(MMUL_GENERATE_INTEGER, (uint64_t)made, shape, 0, count, data);
+    for (int64_t i = 0; i < count; i++)
+        t->known[made].at[i] = (double)data[i];
+    free(data);
+    const struct mmul_generated g = {MMUL_GENERATE_INTEGER, (uint64_t)made, shape};
+    enum mmul_status status =
+        rank == 0 ? mmul_program_generate(t->program, g, NULL, &value, &t->err) : MMUL_OK;
+    return keep(t, status, value, made);
+}
+
+static int matmul(struct trial *t, int a, int b) {
+    const struct mmul_shape x = t->known[a].shape, y = t->known[b].shape;
+    const struct mmul_shape s = {x.batch > y.batch ? x.batch : y.batch,
+                                 x.depth > y.depth ? x.depth : y.depth, x.rows, y.cols};
+    int made = make_known(t, s, product_of, a, b), value = -1;
+    enum mmul_status status =
+        rank == 0 ? mmul_program_matmul(t->program, a, b, NULL, &value, &t->err) : MMUL_OK;
+    return keep(t, status, value, made);
+}
+
+static int add(struct trial *t, int a, int b) {
+    const struct mmul_shape x = t->known[a].shape, y = t->known[b].shape;
+    const struct mmul_shape s = {
+        x.batch > y.batch ? x.batch : y.batch, x.depth > y.depth ? x.depth : y.depth,
+        x.rows > y.rows ? x.rows : y.rows, x.cols > y.cols ? x.cols : y.cols};
+    int made = make_known(t, s, sum_of, a, b), value = -1;
+    enum mmul_status status =
+        rank == 0 ? mmul_program_add(t->program, a, b, NULL, &value, &t->err) : MMUL_OK;
+    return keep(t, status, value, made);
+}
+
+static int transpose(struct trial *t, int x) {
+    struct mmul_shape s = t->known[x].shape;
+    const struct mmul_shape to = {s.batch, s.depth, s.cols, s.rows};
+    int made = make_known(t, to, turned, x, x), value = -1;
+    enum mmul_status status =
+        rank == 0 ? mmul_program_transpose(t->program, x, NULL, &value, &t->err) : MMUL_OK;
+    return keep(t, status, value, made);
+}
+
+static int relu(struct trial *t, int x) {
+    int made = make_known(t, t->known[x].shape, positive, x, x), value = -1;
+    enum mmul_status status =
+        rank == 0 ? mmul_program_relu(t->program, x, NULL, &value, &t->err) : MMUL_OK;
+    return keep(t, status, value, made);
+}
+
+static int place(struct trial *t, int x, enum mmul_placement_kind kind) {
+    int made = make_known(t, t->known[x].shape, same, x, x), value = -1;
+    enum mmul_status status =
+        rank == 0 ? mmul_program_place(t->program, x, kind, NULL, &value, &t->err) : MMUL_OK;
+    return keep(t, status, value, made);
+}
+
+static void save(struct trial *t, int x) {
+    struct mmul_shape s = t->known[x].shape;
+    struct mmul_output *output = NULL;
+    if (rank == 0) {
+        t->outputs[t->saves] = calloc((size_t)elements(s), sizeof(float));
+        enum mmul_status status =
+            mmul_output_borrow(t->outputs[t->saves], s, MMUL_F32, &output, &t->err);
+        if (status == MMUL_OK)
+            status = mmul_program_save(t->program, x, output, &t->err);
+        keep(t, status, 0, 0);
+    }
+    t->saved[t->saves++] = x;
+}
+
+static void begin(struct trial *t) {
+    *t = (struct trial){0};
+    if (rank == 0)
+        mmul_program_create(&t->program, &t->err);
+}
+
+static void end(struct trial *t) {
+    for (int i = 0; i < t->inputs; i++) {
+        mmul_matrix_close(t->matrices[i]);
+        free(t->memory[i]);
+    }
+    for (int i = 0; i < t->saves; i++)
+        free(t->outputs[i]);
+    for (int i = 0; i < t->count; i++)
+        free(t->known[i].at);
+    mmul_program_destroy(t->program);
+}
+
+// ------------------------------------------------------------------------------ what comes out
+
+// Collective. What the ranks hold of a value, against the loops.
+static bool is_right(const struct trial *t, const struct mmul_values *values, int value) {
+    const struct known *k = &t->known[value];
+    const struct mmul_shape s = k->shape;
+    enum mmul_placement_kind kind;
+    char text[96];
+    int64_t count = elements(s), wrong = 0, held = 0, all = 0;
+    double *mine = calloc((size_t)count, sizeof *mine);
+    mmul_values_placement(values, value, &kind, text);
+    for (int64_t p = 0; p < mmul_values_part_count(values, value); p++) {
+        const struct mmul_value_part part = mmul_values_part(values, value, p);
+        const struct mmul_region r = part.region;
+        for (int64_t i = r.row_begin; i < r.row_end; i++)
+            for (int64_t j = r.col_begin; j < r.col_end; j++, held++) {
+                int64_t e = (r.matrix * s.rows + i) * s.cols + j;
+                mine[e] = (double)part.data[(i - r.row_begin) * part.row_step +
+                                            (j - r.col_begin) * part.col_step];
+                wrong += kind != MMUL_PLACE_PARTIAL && mine[e] != k->at[e];
+            }
+    }
+    MPI_Allreduce(&held, &all, 1, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Allreduce(MPI_IN_PLACE, mine, (int)count, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    for (int64_t e = 0; kind == MMUL_PLACE_PARTIAL && e < count; e++)
+        wrong += mine[e] != k->at[e];
+    bool whole = kind == MMUL_PLACE_REPLICATE || kind == MMUL_PLACE_PARTIAL;
+    free(mine);
+    if (t->wanted[value] != MMUL_PLACE_FILE && t->wanted[value] != kind) {
+        fprintf(stderr, "# value %d is %s\n", value, text);
+        return false;
+    }
+    if (kind == MMUL_PLACE_FILE)
+        return true; // nobody read it
+    if (wrong > 0 || (whole ? held != count : all != count))
+        fprintf(stderr, "# rank %d: value %d, %s: %lld of %lld elements differ\n", rank, value,
+                text, (long long)wrong, (long long)held);
+    return wrong == 0 && (whole ? held == count : all == count);
+}
+
+// Collective. Runs the program; every value and every output is right.
+static bool run(struct mmul_context *context, struct trial *t, const char *weights) {
+    struct mmul_program_plan *plan = NULL;
+    struct mmul_values *values = NULL;
+    const struct mmul_program_options options = {.weights = weights, .verify_seed = 7};
+    enum mmul_status status =
+        mmul_program_plan_create(context, t->program, &options, &plan, &t->err);
+    if (status == MMUL_OK)
+        status = mmul_program_run(context, plan, &values, &t->err);
+    bool right = status == MMUL_OK;
+    if (!right)
+        fprintf(stderr, "# rank %d: %s\n", rank, t->err.text);
+    for (int i = 0; right && i < t->count; i++)
+        right = is_right(t, values, i) && right;
+    for (int i = 0; rank == 0 && right && i < t->saves; i++) {
+        const struct known *k = &t->known[t->saved[i]];
+        for (int64_t e = 0; e < elements(k->shape); e++)
+            right = right && (double)t->outputs[i][e] == k->at[e];
+        if (!right)
+            fprintf(stderr, "# output %d differs\n", i);
+    }
+    mmul_values_destroy(values);
+    mmul_program_plan_destroy(plan);
+    return right;
+}
