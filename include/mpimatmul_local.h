@@ -526,6 +526,14 @@ enum mmul_io {
     MMUL_IO_SHARED, // every node: one that does not see them ends the job (MMUL_ERR_NO_INPUT)
 };
 
+// What of a rank's block other ranks of its node may compute when they have nothing left to do.
+enum mmul_tail {
+    MMUL_TAIL_AUTO, // the plan's choice, and nothing where weights are given (those of a device file
+                    // included), which are then exactly what every rank gets
+    MMUL_TAIL_OFF,
+    MMUL_TAIL_SHARE // tail_share of it is cut into parts for that, also where weights are given
+};
+
 // C = alpha op(A) op(B) + beta C_in for every matrix of the stacks; a batch or depth of 1 in A or
 // B is repeated. Fields marked (root) are read on root only, the rest must agree on all ranks.
 struct mmul_matmul {
@@ -548,9 +556,8 @@ struct mmul_matmul {
     enum mmul_io io;
     int64_t memory_limit_bytes;        // per node; 0: what the system has available
     int64_t device_memory_limit_bytes; // per device; 0: what the device has
-    double tail; // share of the split range that is claimed at run time, up to 0.9; negative: none;
-                 // 0: the plan's choice, and none where weights are given (those of a device file
-                 // included), which are then exactly what every rank gets
+    enum mmul_tail tail;
+    double tail_share; // MMUL_TAIL_SHARE: 0.001 to 0.9
     bool reproducible; // weights are stored or equal, never measured now, and nothing is claimed: a
                        // result has the same bits in every run on the same devices
     bool no_verify;

@@ -49,7 +49,8 @@ enum mmul_status mmul_simulation_create(const char *path, const struct mmul_matm
     if (status == MMUL_OK)
         status = read_weights(args->weights, description->cluster->size, &weights, err);
     request.weights = weights;
-    request.tail = weights == NULL ? -1 : 0; // shares that are given are what everybody gets
+    request.tail = weights == NULL ? MMUL_TAIL_AUTO
+                                   : MMUL_TAIL_OFF; // shares that are given are what everybody gets
     request.split = args->split;
     request.rule = args->split_rule;
     request.memory_limit_bytes = args->memory_limit_bytes;

@@ -230,9 +230,9 @@ const struct command mmul_command_mul = {
     .notes =
         "Weights: auto (measured speeds), equal, a list like 0.5,0.25,0.25 or @FILE; one per "
         "rank.\n"
-        "Given ones are what every rank gets: rows are claimed at run time (--tail auto) only "
+        "Given ones are what every rank computes: idle ranks help others (--tail auto) only "
         "with\n"
-        "auto. --tail X leaves the share X to be claimed in any case.\n"
+        "auto. --tail X lets them have up to the share X of another's part in any case.\n"
         "Types: float32, float16, bfloat16. Without --dtype the 16-bit type that all inputs have,\n"
         "else float32.\n"
         "Devices: auto, cpu, gpu, gpu:K (the K-th), P:D (OpenCL platform:device), part of a name,\n"

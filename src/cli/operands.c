@@ -25,6 +25,7 @@ struct mmul_matmul mmul_operands_args(const struct call *call) {
                                                     MMUL_SPLIT_AUTO};
     static const enum mmul_split_rule rules[] = {MMUL_SPLIT_EXACT, MMUL_SPLIT_HUNDRED};
     const struct option_value *values = call->options.values;
+    const double tail = values[OPT_TAIL].real; // off: negative
     return (struct mmul_matmul){
         .transpose_a = values[OPT_TRANSPOSE_A].number != 0,
         .transpose_b = values[OPT_TRANSPOSE_B].number != 0,
@@ -34,7 +35,10 @@ struct mmul_matmul mmul_operands_args(const struct call *call) {
         .split = splits[values[OPT_SPLIT].number],
         .split_rule = rules[values[OPT_SPLIT_RULE].number],
         .io = (enum mmul_io)values[OPT_IO].number, // the words in the order of the type
-        .tail = values[OPT_TAIL].real,
+        .tail = tail > 0   ? MMUL_TAIL_SHARE
+                : tail < 0 ? MMUL_TAIL_OFF
+                           : MMUL_TAIL_AUTO,
+        .tail_share = tail,
         .reproducible = values[OPT_REPRODUCIBLE].number != 0,
         .memory_limit_bytes = values[OPT_MEMORY].number,
         .device_memory_limit_bytes = values[OPT_DEVICE_MEMORY].number,

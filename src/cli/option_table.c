@@ -59,7 +59,7 @@ static const struct option_row rows[OPT_COUNT] = {
     [OPT_IO] = {"io", 0, OPTION_CHOICE, ENVIRONMENT, "auto|root|shared", "auto", NULL,
                 "nodes that read the inputs", 0, 0},
     [OPT_TAIL] = {"tail", 0, OPTION_SHARE, ENVIRONMENT, "auto|off|X", "auto", NULL,
-                  "claimed at run time, up to 0.9", 0.001, 0.9},
+                  "of a part, open to idle ranks", 0.001, 0.9},
     [OPT_REPRODUCIBLE] = {"reproducible", 0, OPTION_FLAG, ENVIRONMENT, NULL, "off", NULL,
                           "same bits in every run", 0, 0},
     [OPT_MEMORY] = {"memory", 0, OPTION_SIZE, ENVIRONMENT, "SIZE", NULL, "what is available",

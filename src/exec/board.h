@@ -1,18 +1,26 @@
 // SPDX-License-Identifier: MIT
 // What the ranks of a node tell each other while they run: counters at the front of their shared
-// segment. Each is written by one rank and only ever grows, but for rows_complete
+// segment. Those of the traffic are written by one rank and only ever grow, but for rows_complete
 // when a product is done again.
 #pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "exec/claims.h"
+
 struct mmul_board_rank {
-    _Atomic int64_t steps_done; // steps that this rank has finished
+    _Atomic int64_t steps_done; // steps whose part of this rank's block is finished
     // Of its rows of C, where exec/write_back follows them: complete in the mapped file; by root,
     // handed over to the disk.
     _Atomic int64_t rows_complete, rows_handed_over;
-    char padding[40]; // a cache line each
+    mmul_unbegun unbegun;          // positions of its tasks; exec/work.h
+    _Atomic int64_t lines_left;    // positions that nobody has finished
+    _Atomic int64_t elements_done; // of C that this rank has computed, of whichever block
+    // What it computes at the moment: since when, nanoseconds (0: nothing), elements of C; and
+    // elements per second of late (0: not known).
+    _Atomic int64_t begun, elements, rate;
+    char padding[56]; // cache lines of its own
 };
 
 struct mmul_board {

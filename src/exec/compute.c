@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "base/integer.h"
 #include "base/status.h"
-#include "exec/tail.h"
 #include "exec/write_back.h"
 
 static const double NAP_LEAST_SECONDS = 20e-6, NAP_MOST_SECONDS = 200e-6;
@@ -115,9 +114,9 @@ void mmul_run_fail_compute(struct mmul_run *run, const struct mmul_error *err) {
     mmul_failure_keep(&run->failure, err);
 }
 
-static enum mmul_status multiply_and_check(struct mmul_run *run, struct mmul_verifier *verifier,
-                                           const struct mmul_product *product, const char *place,
-                                           struct mmul_error *err) {
+static enum mmul_status multiply_and_check(struct mmul_run *run, const struct mmul_product *product,
+                                           const char *place, struct mmul_error *err) {
+    struct mmul_verifier *verifier = &run->verifier;
     begin_watch(run, product);
     enum mmul_status status = multiply(run, product, err);
     if (status == MMUL_OK && !run->args->no_verify) {
@@ -132,84 +131,96 @@ static enum mmul_status multiply_and_check(struct mmul_run *run, struct mmul_ver
     return status;
 }
 
-void mmul_run_forget_pieces(struct mmul_run *run) {
-    mmul_worker_forget(&run->worker);
-    if (!run->checks_by_whole)
-        mmul_verifier_forget(&run->verifier);
+// Lines [begin, end) of a segment's product, and the task's stretch of its width.
+static struct mmul_product block_of(const struct mmul_run *run, const struct mmul_product *product,
+                                    const struct mmul_task *task, int64_t begin, int64_t end) {
+    const struct mmul_range stretch = {task->begin - task->step.begin,
+                                       task->end - task->step.begin};
+    const struct mmul_range lines = {begin, end};
+    bool rows = run->plan->axis == MMUL_ROWS;
+    const struct mmul_range m = rows ? lines : stretch, n = rows ? stretch : lines;
+    struct mmul_product block = mmul_product_rows(product, m.begin, m.end);
+    block = mmul_product_transpose(&block);
+    block = mmul_product_rows(&block, n.begin, n.end);
+    return mmul_product_transpose(&block);
 }
 
-enum mmul_status mmul_run_compute_part(struct mmul_run *run, struct mmul_step step,
-                                       const struct mmul_part *part, struct mmul_error *err) {
-    const struct mmul_plan *plan = run->plan;
-    int64_t offset = 0;
-    struct mmul_segment s;
+// What is at hand of a segment, [begin, end) of whose lines, in slices where these go to the disk.
+static enum mmul_status compute_segment(struct mmul_run *run, const struct mmul_product *product,
+                                        struct mmul_segment segment, int64_t begin, int64_t end,
+                                        struct mmul_error *err) {
+    const struct mmul_work *work = &run->works.at_hand;
+    int64_t slice = mmul_write_back_slice(run);
     char place[96];
     enum mmul_status status = MMUL_OK;
-    struct mmul_walk walk = mmul_schedule_walk(plan, part->range, step);
-    while (status == MMUL_OK && mmul_schedule_next(&walk, &s)) {
-        const int64_t end = s.end, slice = mmul_write_back_slice(run, step, s);
-        for (; status == MMUL_OK && s.begin < end; s.begin = s.end) {
-            s.end = mmul_smaller(s.begin + slice, end);
-            const struct mmul_product product = mmul_part_product(run, part, step, s, offset);
-            snprintf(place, sizeof place, "%s %lld-%lld of matrix %lld",
-                     plan->axis == MMUL_ROWS ? "rows" : "columns", (long long)s.begin,
-                     (long long)s.end, (long long)s.matrix);
-            status = multiply_and_check(run, part->verifier, &product, place, err);
-            if (status == MMUL_OK)
-                mmul_write_back_tell(run, step, s);
-            offset += s.end - s.begin;
-        }
+    if (slice == 0 || end - begin < 2 * slice)
+        slice = end - begin;
+    for (int64_t next; status == MMUL_OK && begin < end; begin = next) {
+        next = mmul_smaller(begin + slice, end);
+        struct mmul_segment s = {segment.matrix, segment.begin + begin, segment.begin + next, 0};
+        const struct mmul_product block = block_of(run, product, &work->task, begin, next);
+        snprintf(place, sizeof place, "%s %lld-%lld of matrix %lld",
+                 run->plan->axis == MMUL_ROWS ? "rows" : "columns", (long long)s.begin,
+                 (long long)s.end, (long long)s.matrix);
+        status = multiply_and_check(run, &block, place, err);
+        if (status == MMUL_OK && work->owner == run->context->comm->node_rank)
+            mmul_write_back_tell(run, &work->task, s);
     }
     return status;
 }
 
-static enum mmul_status compute_step(struct mmul_run *run, struct mmul_step step,
-                                     struct mmul_error *err) {
-    struct mmul_part part = mmul_run_part(run, step);
-    part.verifier = &run->verifier;
+// Buffers of the segment may hold other numbers than when they were last looked at.
+static void forget_buffers(struct mmul_run *run, struct mmul_step step) {
     const struct mmul_plan_node *node = run->layout.node;
-    if (step.round != run->pieces_round)
-        mmul_run_forget_pieces(run); // they may lie where older ones lay
+    bool new_pieces = step.round != run->pieces_round;
+    bool new_panel = node->whole_slots > 0 && !node->whole_stays;
     run->pieces_round = step.round;
-    if (node->whole_slots > 0 && !node->whole_stays)
-        mmul_worker_forget(&run->worker); // a new panel in an old slot
-    return mmul_run_compute_part(run, step, &part, err);
+    if (new_pieces || new_panel)
+        mmul_worker_forget(&run->worker);
+    if (node->checks_whole ? new_panel : new_pieces)
+        mmul_verifier_forget(&run->verifier);
 }
 
-int64_t mmul_run_widen(const struct mmul_run *run, struct mmul_step *step) {
-    int64_t count = 1;
-    if (run->mapped.whole == NULL || run->mapped.c == NULL)
-        return count;
-    for (; step->index + count < run->layout.steps; count++) {
-        struct mmul_step next = mmul_schedule_step(run->plan, step->index + count);
-        if (next.round != step->round || next.matrix_begin != step->matrix_begin ||
-            next.begin != step->end)
-            break;
-        step->end = next.end;
+static enum mmul_status compute_at_hand(struct mmul_run *run, struct mmul_error *err) {
+    const struct mmul_work *work = &run->works.at_hand;
+    const struct mmul_step step = work->task.step;
+    const struct mmul_part part = mmul_run_part(run, run->works.tasks[work->owner].rank, step);
+    struct mmul_walk walk = mmul_schedule_walk(run->plan, part.range, step);
+    struct mmul_segment s;
+    int64_t offset = 0; // lines of the step before the segment
+    enum mmul_status status = MMUL_OK;
+    forget_buffers(run, step);
+    while (status == MMUL_OK && mmul_schedule_next(&walk, &s)) {
+        int64_t lines = s.end - s.begin;
+        int64_t begin = mmul_larger(0, work->line_begin - offset);
+        int64_t end = mmul_smaller(lines, work->line_end - offset);
+        const struct mmul_product product = mmul_part_product(run, &part, step, s, offset);
+        if (begin < end)
+            status = compute_segment(run, &product, s, begin, end, err);
+        offset += lines;
     }
-    return count;
+    return status;
 }
 
 void mmul_run_compute(struct mmul_run *run) {
-    struct mmul_board_rank *board = &run->board->ranks[run->context->comm->node_rank];
-    int rank = run->context->comm->rank;
-    int64_t count = 1;
-    for (int64_t i = atomic_load(&board->steps_done); i < run->layout.steps; i += count) {
-        struct mmul_step step = mmul_schedule_step(run->plan, i);
-        count = mmul_run_widen(run, &step);
-        if (mmul_schedule_units(run->plan, rank, step) > 0) {
-            if (!wait_for_step(run, step))
-                break;
-            struct mmul_error err; // a device that was replaced leaves its words in it
-            if (compute_step(run, step, &err) != MMUL_OK) {
-                mmul_run_fail_compute(run, &err);
-                break;
-            }
+    struct mmul_works *works = &run->works;
+    int mine = run->context->comm->node_rank;
+    // What was at hand when a device was given up is begun again.
+    while (works->is_under_way || (works->is_under_way = mmul_works_next(run))) {
+        mmul_stopwatch_enter(&run->watch, &run->mine.compute_seconds);
+        if (works->at_hand.owner == mine && !wait_for_step(run, works->at_hand.task.step))
+            break;
+        struct mmul_error err; // a device that was replaced leaves its words in it
+        mmul_works_begin(run);
+        if (compute_at_hand(run, &err) != MMUL_OK) {
+            mmul_run_fail_compute(run, &err);
+            break;
         }
-        atomic_store(&board->steps_done, i + count);
+        mmul_works_end(run);
+        works->is_under_way = false;
     }
-    atomic_store(&board->steps_done, run->layout.steps); // also when cancelled: nobody waits
-    mmul_tail_compute(run->tail);
+    if (is_cancelled(run)) // nobody waits
+        atomic_store(&run->board->ranks[mine].steps_done, run->layout.steps);
 }
 
 // The device is held. True when it is too late; one that has just taken over gets time of its own.
@@ -229,7 +240,6 @@ static void give_up(struct mmul_run *run) {
     struct mmul_error err;
     atomic_store(&run->product_until, 0);
     mmul_verifier_forget(&run->verifier);
-    mmul_verifier_forget(&run->tail_verifier);
     mmul_fail(&err, MMUL_ERR_UNAVAILABLE, "rank %d: device '%.80s' hangs", context->comm->rank,
               context->device_name);
     enum mmul_status status = MMUL_ERR_UNAVAILABLE;

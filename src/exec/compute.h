@@ -1,23 +1,14 @@
 // SPDX-License-Identifier: MIT
-// The compute thread of a rank: its steps, one after the other.
+// The compute thread of a rank: its tasks, one after the other, then others'.
 #pragma once
 
 #include "exec/operands.h"
 
-// Waits for what each step needs, multiplies, checks, and tells the board. Local; makes no MPI
+// Waits for what each task needs, multiplies, checks, and tells the board. Local; makes no MPI
 // call. A failure goes to run->failure and cancels the node's other work.
 void mmul_run_compute(struct mmul_run *run);
 
-// Where panels and blocks of C are mapped, the panels of a matrix lie side by side: all that are left
-// of it from *step on make one step, for wide products are the faster ones. Returns how many steps
-// of the schedule that are. Local.
-int64_t mmul_run_widen(const struct mmul_run *run, struct mmul_step *step);
-
-// One step of a part: every segment of it that uses the step's panel. Local.
-enum mmul_status mmul_run_compute_part(struct mmul_run *run, struct mmul_step step,
-                                       const struct mmul_part *part, struct mmul_error *err);
-
-// For the verifiers of a run, `context` (verify.h): numbers that cannot be are blamed on a device only
+// For the verifier of a run, `context` (verify.h): numbers that cannot be are blamed on a device only
 // when the inputs are what they were, and are not computed again when the run has been cancelled
 // (MMUL_ERR_STOPPED).
 enum mmul_status mmul_run_look(void *context, int64_t done, int64_t total, struct mmul_error *err);
@@ -26,12 +17,9 @@ enum mmul_status mmul_run_look(void *context, int64_t done, int64_t total, struc
 // else's ended the work. Local.
 void mmul_run_fail_compute(struct mmul_run *run, const struct mmul_error *err);
 
-// Buffers of pieces hold other numbers from now on. Local.
-void mmul_run_forget_pieces(struct mmul_run *run);
-
 // This rank will compute nothing: the others need not wait for it. Local.
 void mmul_run_cancel(struct mmul_run *run);
 
 // Main thread: a device that has not ended its product in time is abandoned and replaced; true: then
-// mmul_run_compute has to be called again, on another thread, and goes on with the step at hand.
+// mmul_run_compute has to be called again, on another thread, and goes on with what is at hand.
 bool mmul_run_give_up_device(struct mmul_run *run);

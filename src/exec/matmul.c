@@ -126,13 +126,11 @@ static enum mmul_status send_plan(const struct mmul_comm *comm, struct mmul_plan
     return status;
 }
 
-// As the plan has it: negative is its own choice, which it has where the shares are its own too.
-static double tail_share(const struct mmul_matmul *args, bool balanced) {
-    if (args->reproducible || args->tail < 0)
-        return 0;
-    if (args->tail > 0)
-        return args->tail;
-    return balanced ? -1 : 0;
+// The plan has a choice where the shares are its own, too.
+static enum mmul_tail what_tail(const struct mmul_matmul *args, bool balanced) {
+    if (args->reproducible || (args->tail == MMUL_TAIL_AUTO && !balanced))
+        return MMUL_TAIL_OFF;
+    return args->tail;
 }
 
 static enum mmul_status make_plan(struct mmul_context *context, const struct mmul_matmul *args,
@@ -183,7 +181,8 @@ enum mmul_status mmul_matmul_plan(struct mmul_context *context, const struct mmu
         .problem = &problem,
         .weights = balanced && mmul_cluster_has_speeds(context->cluster) ? NULL : weights,
         .node_maps = node_maps,
-        .tail = tail_share(args, balanced)};
+        .tail = what_tail(args, balanced),
+        .tail_share = args->tail_share};
     if (status == MMUL_OK)
         status = mmul_comm_agree(comm, make_plan(context, args, request, &made, err), err);
     if (status == MMUL_OK && comm->rank == 0)

@@ -21,12 +21,11 @@ static int64_t region_columns(struct mmul_region region) {
     return region.col_end - region.col_begin;
 }
 
-struct mmul_part mmul_run_part(const struct mmul_run *run, struct mmul_step step) {
+struct mmul_part mmul_run_part(const struct mmul_run *run, int rank, struct mmul_step step) {
     const struct mmul_plan *plan = run->plan;
     const struct mmul_problem *p = &plan->problem;
     const struct mmul_layout *l = &run->layout;
-    int rank = run->context->comm->rank;
-    struct mmul_part part = {.range = mmul_schedule_part(plan, rank, step.round), .c_panels = true};
+    struct mmul_part part = {.range = mmul_schedule_part(plan, rank, step.round)};
     int64_t before = mmul_layout_units_before(l, rank, step.round);
     int64_t width = mmul_problem_result_width(p, plan->axis);
     int64_t each = (int64_t)mmul_dtype_bytes(mmul_problem_split_dtype(p, plan->axis));
@@ -77,22 +76,15 @@ static struct place panel_place(const struct mmul_run *run, struct mmul_step ste
     return (struct place){slot + before * (int64_t)each, region_columns(region)};
 }
 
-// A packed float32 block that is full in the other axis: the step takes a stretch of each row, or
-// some of the rows.
-static struct place full_place(const struct mmul_run *run, const struct mmul_part *part,
-                               const char *data, struct mmul_step step,
-                               struct mmul_segment segment) {
+// In the segment it is full in the other axis: the step takes a stretch of each row, or some rows.
+static struct place c_in_place(const struct mmul_run *run, const struct mmul_part *part,
+                               struct mmul_step step, struct mmul_segment segment) {
     bool rows = run->plan->axis == MMUL_ROWS;
     int64_t width = mmul_problem_result_width(&run->plan->problem, run->plan->axis);
     int64_t ld = rows ? width : segment.end - segment.begin;
     int64_t element = units_before(run, part, segment) * width + step.begin * (rows ? 1 : ld);
-    return (struct place){data + element * (int64_t)sizeof(float), ld};
-}
-
-static struct place c_in_place(const struct mmul_run *run, const struct mmul_part *part,
-                               struct mmul_step step, struct mmul_segment segment) {
     if (run->mapped.c_in == NULL)
-        return full_place(run, part, part->c_in, step, segment);
+        return (struct place){part->c_in + element * (int64_t)sizeof(float), ld};
     return mapped_place(run->mapped.c_in, run->plan->problem.c,
                         mmul_step_result(run->plan, step, segment), sizeof(float));
 }
@@ -103,8 +95,6 @@ static struct place c_place(const struct mmul_run *run, const struct mmul_part *
     struct mmul_region region = mmul_step_result(run->plan, step, segment);
     if (run->mapped.c != NULL)
         return mapped_place(run->mapped.c, run->plan->problem.c, region, sizeof(float));
-    if (!part->c_panels)
-        return full_place(run, part, part->c, step, segment);
     return (struct place){part->c + step_offset * (step.end - step.begin) * (int64_t)sizeof(float),
                           region_columns(region)};
 }

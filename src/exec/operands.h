@@ -5,18 +5,16 @@
 #include "exec/run.h"
 #include "model/product.h"
 
-// Units that are computed together, and where what belongs to them is. Pieces and C_in are those of
-// the whole range, full in the other axis; not looked at where they are mapped.
+// A rank's part of a step, and where what belongs to it is. Pieces and C_in are those of the whole
+// range, full in the other axis; not looked at where they are mapped.
 struct mmul_part {
     struct mmul_range range;
-    struct mmul_verifier *verifier; // checks its products; borrowed
     const char *pieces, *c_in;
-    char *c;       // packed, segment after segment; not looked at where C is mapped
-    bool c_panels; // c holds the step's panel alone; else it is full in the other axis
+    char *c; // the step's panel, packed, segment after segment; not looked at where C is mapped
 };
 
-// This rank's part of a step, in the node's segment; without the verifier.
-struct mmul_part mmul_run_part(const struct mmul_run *run, struct mmul_step step);
+// Of a rank of this node, in the node's segment.
+struct mmul_part mmul_run_part(const struct mmul_run *run, int rank, struct mmul_step step);
 
 // C[segment, the step's panel] of `part` as a product in memory. step_offset: units of the part that
 // the step has computed before this segment.

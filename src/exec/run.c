@@ -14,7 +14,6 @@
 #include "exec/mover.h"
 #include "exec/pipeline.h"
 #include "exec/pulse.h"
-#include "exec/tail.h"
 #include "exec/write_back.h"
 #include "io/matrix_file.h"
 #include "plan/panels.h"
@@ -34,15 +33,6 @@ static enum mmul_status create_transport(struct mmul_run *run, struct mmul_error
     return status;
 }
 
-// Largest number of units that this rank computes in one product.
-static int64_t most_units(const struct mmul_run *run) {
-    const struct mmul_plan *plan = run->plan;
-    int64_t rounds = plan->rounds, units = run->me->end - run->me->begin;
-    int64_t most = mmul_larger((units + rounds - 1) / rounds,
-                               plan->tail_begin < plan->total ? plan->tail_most : 0);
-    return mmul_smaller(most, mmul_problem_units(&plan->problem, plan->axis));
-}
-
 static enum mmul_axis other_axis(enum mmul_axis axis) {
     return axis == MMUL_ROWS ? MMUL_COLS : MMUL_ROWS;
 }
@@ -52,40 +42,19 @@ static struct mmul_parallel threads_of(const struct mmul_run *run) {
     return (struct mmul_parallel){run->context->fallback_threads, mmul_pipeline_share};
 }
 
-// Of own steps. Where these project the whole operand already, claims are checked by the same one.
+// For the lines of its largest task, and so for what it may claim at once.
 static enum mmul_status create_verifier(struct mmul_run *run, struct mmul_error *err) {
     const struct mmul_plan *plan = run->plan;
     const struct mmul_problem *p = &plan->problem;
     int64_t panel = mmul_panels_at_once(p, plan->axis, plan->panel_units, run->layout.node->maps);
-    run->checks_by_whole =
-        mmul_panels_check_whole(p, plan->axis, panel, plan->rounds, plan->tail_begin < plan->total);
-    bool whole = run->checks_by_whole;
+    bool whole = run->layout.node->checks_whole;
     return mmul_verifier_init(
         &run->verifier,
         &(struct mmul_verifier_request){.axis = whole ? other_axis(plan->axis) : plan->axis,
-                                        .piece_units_max = whole ? panel : most_units(run),
-                                        .panel_units_max = whole ? most_units(run) : panel,
+                                        .piece_units_max = whole ? panel : run->lines_most,
+                                        .panel_units_max = whole ? run->lines_most : panel,
                                         .k_max = p->k,
                                         .piece_count = 1,
-                                        .seed = plan->verify_seed,
-                                        .watch = {mmul_run_look, run},
-                                        .parallel = threads_of(run)},
-        err);
-}
-
-// Of claims, which are many and meet every panel each: panels are projected once.
-static enum mmul_status create_tail_verifier(struct mmul_run *run, struct mmul_error *err) {
-    const struct mmul_plan *plan = run->plan;
-    if (run->checks_by_whole || plan->tail_begin == plan->total ||
-        !mmul_schedule_claims(plan, run->context->comm->rank))
-        return MMUL_OK;
-    return mmul_verifier_init(
-        &run->tail_verifier,
-        &(struct mmul_verifier_request){.axis = other_axis(plan->axis),
-                                        .piece_units_max = plan->panel_units,
-                                        .panel_units_max = plan->tail_most,
-                                        .k_max = plan->problem.k,
-                                        .piece_count = mmul_schedule_panels(plan),
                                         .seed = plan->verify_seed,
                                         .watch = {mmul_run_look, run},
                                         .parallel = threads_of(run)},
@@ -97,10 +66,12 @@ static enum mmul_status create_work_space(struct mmul_run *run, struct mmul_erro
     const struct mmul_comm *comm = run->context->comm;
     enum mmul_status status = mmul_layout_init(&run->layout, run->plan, comm->node_index,
                                                mmul_board_bytes(comm->node_size), err);
-    if (status != MMUL_OK || run->args->no_verify || run->me->end == run->me->begin)
+    run->lines_most =
+        mmul_smaller((run->me->end - run->me->begin + run->plan->rounds - 1) / run->plan->rounds,
+                     mmul_problem_units(&run->plan->problem, run->plan->axis));
+    if (status != MMUL_OK || run->args->no_verify || run->lines_most == 0)
         return status;
-    status = create_verifier(run, err);
-    return status == MMUL_OK ? create_tail_verifier(run, err) : status;
+    return create_verifier(run, err);
 }
 
 // A device whose kernels do not build is replaced like one that fails later.
@@ -151,12 +122,6 @@ static enum mmul_status create_worker(struct mmul_run *run, struct mmul_error *e
     return mmul_worker_init(&run->worker, run->context, &options, err);
 }
 
-static enum mmul_status create_tail(struct mmul_run *run, struct mmul_error *err) {
-    enum mmul_status status = MMUL_ALLOCATE(run->tail, 1, "a run", err);
-    status = mmul_comm_agree(run->context->comm, status, err);
-    return status == MMUL_OK ? mmul_tail_init(run->tail, run, err) : status;
-}
-
 static void borrow_files(struct mmul_run *run) {
     const struct mmul_matmul *args = run->args;
     bool rows = run->plan->axis == MMUL_ROWS;
@@ -167,7 +132,6 @@ static void borrow_files(struct mmul_run *run) {
                                      .output = args->output,
                                      .progress = args->progress,
                                      .progress_context = args->progress_context};
-    // Claimed units too.
     run->files.result_bytes = run->plan->total * (int64_t)sizeof(float) *
                               mmul_problem_result_width(&run->plan->problem, run->plan->axis);
 }
@@ -206,7 +170,7 @@ enum mmul_status mmul_run_create(struct mmul_context *context, const struct mmul
     if (status == MMUL_OK)
         status = mmul_comm_agree(comm, create_worker(made, err), err);
     if (status == MMUL_OK)
-        status = mmul_comm_agree(comm, create_tail(made, err), err);
+        status = mmul_comm_agree(comm, mmul_works_init(made, err), err);
     if (status == MMUL_OK)
         *run = made;
     else
@@ -219,10 +183,7 @@ void mmul_run_destroy(struct mmul_run *run) {
         return;
     mmul_worker_fini(&run->worker);
     mmul_verifier_fini(&run->verifier);
-    mmul_verifier_fini(&run->tail_verifier);
-    if (run->tail != NULL)
-        mmul_tail_fini(run->tail);
-    mmul_free(run->tail);
+    mmul_works_fini(&run->works);
     mmul_transport_fini(&run->transport);
     if (!run->has_abandoned) { // its driver may still read what it was given
         mmul_views_close(&run->views);
@@ -261,9 +222,21 @@ static void cancel(void *context) {
     atomic_store(&threads->run->has_computed, true);
 }
 
+// Root, whose node computes into the mapped file.
+static void count_mapped(struct mmul_run *run) {
+    int64_t bytes = 0;
+    for (int i = 0; i < run->context->comm->node_size; i++)
+        bytes += (int64_t)sizeof(float) * atomic_load(&run->board->ranks[i].elements_done);
+    if (bytes > run->mapped_bytes)
+        mmul_files_count(&run->files, bytes - run->mapped_bytes);
+    run->mapped_bytes = bytes;
+}
+
 // What the board says of this rank's node, whose leader moves the blocks of C.
 static void note_progress(struct mmul_run *run) {
     bool computed = true;
+    if (run->board != NULL && run->mapped.c != NULL && run->context->comm->rank == 0)
+        count_mapped(run);
     for (int i = 0; run->board != NULL && i < run->context->comm->node_size; i++)
         computed &= atomic_load(&run->board->ranks[i].steps_done) >= run->layout.steps;
     bool stored =
@@ -283,12 +256,9 @@ static enum mmul_attention attend(void *context) {
         return MMUL_ATTEND_ABANDONED;
     if (threads->run->context->comm->node_rank == 0)
         traffic = mmul_mover_attend(&threads->mover);
-    enum mmul_attention tail = mmul_tail_attend(threads->run->tail);
     note_progress(threads->run);
-    if (traffic == MMUL_ATTEND_MOVED || tail == MMUL_ATTEND_MOVED)
-        return MMUL_ATTEND_MOVED;
-    if (traffic == MMUL_ATTEND_NOTHING || tail == MMUL_ATTEND_NOTHING)
-        return MMUL_ATTEND_NOTHING;
+    if (traffic != MMUL_ATTEND_FINISHED)
+        return traffic;
     return atomic_load(&threads->run->has_computed) ? MMUL_ATTEND_FINISHED : MMUL_ATTEND_NOTHING;
 }
 

@@ -15,6 +15,7 @@
 #include "exec/streams.h"
 #include "exec/verify.h"
 #include "exec/views.h"
+#include "exec/work.h"
 #include "exec/worker.h"
 #include "model/report.h"
 #include "plan/plan.h"
@@ -25,8 +26,6 @@ struct mmul_mapped {
     const char *split, *whole, *c_in;
     char *c;
 };
-
-struct mmul_tail; // exec/tail.h
 
 struct mmul_run {
     struct mmul_context *context; // borrowed
@@ -40,13 +39,13 @@ struct mmul_run {
     struct mmul_board *board;  // in the segment
     struct mmul_transport transport;
     struct mmul_files files; // root's
-    struct mmul_tail *tail;  // owned
+    int64_t mapped_bytes;    // root: of C in its mapped file, counted so far
     struct mmul_worker worker;
-    struct mmul_verifier verifier;      // of own steps
-    struct mmul_verifier tail_verifier; // of claims, by the whole operand
-    int64_t pieces_round;               // whose pieces are being multiplied
-    bool checks_by_whole;               // it projects the whole operand, not this rank's pieces
-    double begin;                       // when the clock of the report started
+    struct mmul_verifier verifier;
+    struct mmul_works works; // the compute thread's
+    int64_t lines_most;      // of a task, at most: what the verifier has room for
+    int64_t pieces_round;    // whose pieces are being multiplied
+    double begin;            // when the clock of the report started
     // When this rank had nothing left to compute, when the same held for own steps of all ranks of
     // its node, and when the node's blocks of these had all left; 0: not yet.
     double computed, node_computed, stored;
@@ -60,7 +59,6 @@ struct mmul_run {
     // Of the product under way: when it must be done, nanoseconds (0: none), and how much it is.
     _Atomic int64_t product_until, product_flops;
     _Atomic int watched_replacements; // main thread: of the device that product_until is for
-    int64_t tail_network_bytes;       // root: that claims moved
     int replacements_before;          // of the context's device
     bool has_abandoned;               // a device that may still read what it was given
     struct mmul_report_rank mine;

@@ -13,7 +13,9 @@ static void describe_self(struct mmul_run *run) {
     const struct mmul_context *context = run->context;
     const struct mmul_rank_info *info = &context->cluster->ranks[context->comm->rank];
     struct mmul_report_rank *r = &run->mine;
-    int64_t units = run->me->end - run->me->begin + run->mine.claimed_units;
+    const struct mmul_works *works = &run->works;
+    int64_t width = mmul_problem_result_width(&run->plan->problem, run->plan->axis);
+    int64_t elements = works->own_elements + works->claimed_elements;
     mmul_text_copy(r->host, sizeof r->host, info->host);
     mmul_text_copy(r->device, sizeof r->device, info->device_name);
     mmul_text_copy(r->device_name, sizeof r->device_name, info->device.name);
@@ -26,9 +28,11 @@ static void describe_self(struct mmul_run *run) {
     r->threads = info->threads;
     r->begin = run->me->begin;
     r->end = run->me->end;
-    r->share = (double)units / (double)run->plan->total;
-    r->flops = 2.0 * (double)units * (double)run->plan->problem.k *
-               (double)mmul_problem_result_width(&run->plan->problem, run->plan->axis);
+    r->claims = works->claims;
+    r->claimed_elements = works->claimed_elements;
+    r->given_elements = (r->end - r->begin) * width - works->own_elements;
+    r->share = (double)elements / ((double)run->plan->total * (double)width);
+    r->flops = 2.0 * (double)elements * (double)run->plan->problem.k;
     if (context->comm->node_rank == 0) {
         r->mapped_bytes =
             run->views.a.bytes + run->views.b.bytes + run->views.c_in.bytes + run->views.c.bytes;
@@ -38,11 +42,10 @@ static void describe_self(struct mmul_run *run) {
     r->products = run->worker.products;
     r->fallback_products = run->worker.fallback_products;
     r->device_replacements = context->replacements - run->replacements_before;
-    const struct mmul_verifier *own = &run->verifier, *tail = &run->tail_verifier;
-    r->lines_checked = own->lines_checked + tail->lines_checked;
-    r->lines_wrong = own->lines_wrong + tail->lines_wrong;
-    r->lines_recomputed = own->lines_recomputed + tail->lines_recomputed;
-    r->blocks_recomputed = own->blocks_recomputed + tail->blocks_recomputed;
+    r->lines_checked = run->verifier.lines_checked;
+    r->lines_wrong = run->verifier.lines_wrong;
+    r->lines_recomputed = run->verifier.lines_recomputed;
+    r->blocks_recomputed = run->verifier.blocks_recomputed;
     r->speed_flops = info->speed_flops;
     r->speed_unstable = (info->speed.unstable & ~MMUL_UNSTABLE_TRANSFERS) != 0;
 }
@@ -60,7 +63,7 @@ static int64_t bytes_read_in_place(const struct mmul_report *report, const struc
     int64_t units = 0, bytes = 0;
     for (int i = 0; i < plan->size; i++)
         if (mmul_plan_ranks(plan)[i].node == node)
-            units += report->ranks[i].end - report->ranks[i].begin + report->ranks[i].claimed_units;
+            units += report->ranks[i].end - report->ranks[i].begin;
     if (units == 0)
         return 0;
     if (p->alpha != 0 && (maps & mmul_maps_split(plan->axis)))
@@ -150,7 +153,7 @@ enum mmul_status mmul_run_report(struct mmul_run *run, struct mmul_report **repo
     if (context->comm->rank == 0)
         made->bytes_written = run->files.done_bytes / (int64_t)sizeof(float) *
                               (int64_t)mmul_dtype_bytes(mmul_output_dtype(run->args->output));
-    made->network_bytes = network_bytes(plan) + run->tail_network_bytes;
+    made->network_bytes = network_bytes(plan);
     mmul_text_copy(made->faster, sizeof made->faster, plan->faster);
     add_ranks(made);
     correct_speeds(context->cluster, made);

@@ -166,24 +166,10 @@ void mmul_files_count(struct mmul_files *files, int64_t bytes) {
 enum mmul_status mmul_stream_write(const struct mmul_stream *stream, int node, int64_t begin,
                                    int64_t end, const void *from, struct mmul_error *err) {
     struct passing p = {.stream = stream, .window = {begin, end, (char *)(uintptr_t)from}};
-    enum mmul_status status = from != NULL ? pass_node(&p, node, err) : MMUL_OK;
+    if (from == NULL) // it is in its place, and counted as it was computed
+        return MMUL_OK;
+    enum mmul_status status = pass_node(&p, node, err);
     mmul_files_count(stream->files, end - begin);
-    return status;
-}
-
-enum mmul_status mmul_range_read(struct mmul_files *files, enum mmul_content content,
-                                 struct mmul_range range, void *to, struct mmul_error *err) {
-    const struct mmul_stream stream = {.files = files, .content = content};
-    struct passing p = {.stream = &stream, .window = {0, INT64_MAX, to}};
-    return pass_range(&p, range, err);
-}
-
-enum mmul_status mmul_range_write(struct mmul_files *files, struct mmul_range range,
-                                  const void *from, struct mmul_error *err) {
-    const struct mmul_stream stream = {.files = files, .content = MMUL_CONTENT_RESULT};
-    struct passing p = {.stream = &stream, .window = {0, INT64_MAX, (char *)(uintptr_t)from}};
-    enum mmul_status status = pass_range(&p, range, err);
-    mmul_files_count(files, p.at);
     return status;
 }
 

@@ -43,12 +43,5 @@ enum mmul_status mmul_stream_read(const struct mmul_stream *stream, int node, in
 enum mmul_status mmul_stream_write(const struct mmul_stream *stream, int node, int64_t begin,
                                    int64_t end, const void *from, struct mmul_error *err);
 
-// All of a range of units, rank by rank or not: its pieces or its C_in, packed; or its part
-// of C, full in the other axis. Local, root.
-enum mmul_status mmul_range_read(struct mmul_files *files, enum mmul_content content,
-                                 struct mmul_range range, void *to, struct mmul_error *err);
-enum mmul_status mmul_range_write(struct mmul_files *files, struct mmul_range range,
-                                  const void *from, struct mmul_error *err);
-
 // The two as a line's end; their context is a struct mmul_stream.
 extern const struct mmul_line_end mmul_stream_end;

@@ -15,24 +15,15 @@ static const int64_t CALL_BYTES = 16 << 20;
 
 static const double NAP_SECONDS = 2e-3;
 
-static bool is_whole_width(const struct mmul_run *run, struct mmul_step step) {
-    return step.begin == 0 &&
-           step.end == mmul_problem_result_width(&run->plan->problem, run->plan->axis);
+static bool applies(const struct mmul_run *run) {
+    return run->views.writes_back && run->plan->axis == MMUL_ROWS;
 }
 
-static bool applies(const struct mmul_run *run, struct mmul_step step) {
-    return run->views.writes_back && run->plan->axis == MMUL_ROWS && is_whole_width(run, step);
-}
-
-int64_t mmul_write_back_slice(const struct mmul_run *run, struct mmul_step step,
-                              struct mmul_segment segment) {
+int64_t mmul_write_back_slice(const struct mmul_run *run) {
     const struct mmul_problem *p = &run->plan->problem;
-    int64_t all = segment.end - segment.begin;
     int64_t units = SLICE_BYTES / (p->n * (int64_t)sizeof(float));
-    if (!applies(run, step) || all < 2 * units)
-        return all;
     // Each slice meets the whole operand anew: worth it where C is larger by far.
-    return units < p->k ? all : units;
+    return applies(run) && units >= p->k ? units : 0;
 }
 
 // Of the rows of all matrices.
@@ -40,12 +31,20 @@ static int64_t row_of(const struct mmul_run *run, int64_t matrix, int64_t row) {
     return matrix * mmul_problem_units(&run->plan->problem, run->plan->axis) + row;
 }
 
-void mmul_write_back_tell(struct mmul_run *run, struct mmul_step step,
+void mmul_write_back_tell(struct mmul_run *run, const struct mmul_task *task,
                           struct mmul_segment segment) {
     struct mmul_board_rank *board = &run->board->ranks[run->context->comm->node_rank];
-    int64_t end = row_of(run, segment.matrix, segment.end);
-    if (applies(run, step) && end <= run->me->end)
-        atomic_store(&board->rows_complete, end - run->me->begin);
+    bool whole = task->end - task->begin == run->plan->problem.n;
+    if (applies(run) && whole)
+        atomic_store(&board->rows_complete,
+                     row_of(run, segment.matrix, segment.end) - run->me->begin);
+}
+
+void mmul_write_back_end(struct mmul_run *run, int node_rank) {
+    const struct mmul_plan_rank *rank =
+        &mmul_plan_ranks(run->plan)[run->works.tasks[node_rank].rank];
+    if (applies(run))
+        atomic_store(&run->board->ranks[node_rank].rows_complete, rank->end - rank->begin);
 }
 
 bool mmul_write_back_is_here(const struct mmul_run *run) {

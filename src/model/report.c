@@ -2,6 +2,8 @@
 // The report for people and for programs. Only turns numbers into text.
 #include "model/report.h"
 
+#include <math.h>
+
 #include "base/json.h"
 #include "base/memory.h"
 
@@ -77,6 +79,21 @@ static const char *note_of(const struct mmul_report_rank *r, bool verbose, char 
     return text;
 }
 
+// Whole rows (or columns) that ranks [0, count) computed: claims are parts of rows, and what is printed
+// adds up.
+static int64_t units_of_first(const struct mmul_report *report, int count) {
+    int64_t width = mmul_problem_result_width(&report->problem, report->axis), elements = 0;
+    for (int i = 0; i < count; i++) {
+        const struct mmul_report_rank *r = &report->ranks[i];
+        elements += (r->end - r->begin) * width + r->claimed_elements - r->given_elements;
+    }
+    return (elements + width / 2) / width;
+}
+
+static double units_of(const struct mmul_report *report, int64_t elements) {
+    return (double)elements / (double)mmul_problem_result_width(&report->problem, report->axis);
+}
+
 // The columns from set-up to commit are seconds and add up to the wall time.
 static void print_ranks(const struct mmul_report *report, bool verbose, FILE *stream) {
     struct mmul_text table = {0};
@@ -94,9 +111,11 @@ static void print_ranks(const struct mmul_report *report, bool verbose, FILE *st
         mmul_text_add(&table, "%d\t%s\t%s\t", i, r->host, r->device);
         if (verbose)
             mmul_text_add(&table, "%d\t", r->threads);
-        mmul_text_add(&table, "%lld", (long long)(r->end - r->begin + r->claimed_units));
-        if (r->claimed_units > 0)
-            mmul_text_add(&table, " (%lld claimed late)", (long long)r->claimed_units);
+        mmul_text_add(&table, "%lld",
+                      (long long)(units_of_first(report, i + 1) - units_of_first(report, i)));
+        if (r->claims > 0)
+            mmul_text_add(&table, " (%.0f claimed late)",
+                          ceil(units_of(report, r->claimed_elements)));
         mmul_text_add(&table, "\t%.1f %%\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\t%.3f\t%.1f",
                       100 * r->share, r->setup_seconds, r->scatter_seconds, r->compute_seconds,
                       r->verify_seconds, r->gather_seconds, r->idle_seconds, r->commit_seconds,
@@ -203,10 +222,11 @@ static void add_phases(json_t *value, const struct mmul_report_rank *r) {
 static json_t *rank_json(const struct mmul_report *report, int i) {
     const struct mmul_report_rank *r = &report->ranks[i];
     json_t *value = json_pack(
-        "{s:i, s:s, s:o, s:o, s:s, s:i, s:I, s:I, s:I, s:I, s:f, s:f}", "rank", i, "host", r->host,
-        "device", mmul_json_text(r->device), "device_name", mmul_json_text(r->device_name), "cores",
-        r->cores, "threads", r->threads, "begin", (json_int_t)r->begin, "end", (json_int_t)r->end,
-        "claimed", (json_int_t)r->claimed_units, "claims", (json_int_t)r->claims, "share", r->share,
+        "{s:i, s:s, s:o, s:o, s:s, s:i, s:I, s:I, s:f, s:I, s:f, s:f, s:f}", "rank", i, "host",
+        r->host, "device", mmul_json_text(r->device), "device_name", mmul_json_text(r->device_name),
+        "cores", r->cores, "threads", r->threads, "begin", (json_int_t)r->begin, "end",
+        (json_int_t)r->end, "claimed", units_of(report, r->claimed_elements), "claims",
+        (json_int_t)r->claims, "given", units_of(report, r->given_elements), "share", r->share,
         "warm_up_seconds", r->warm_up_seconds);
     add_phases(value, r);
     json_t *more = json_pack(
@@ -268,7 +288,7 @@ enum mmul_status mmul_report_json(const struct mmul_report *report, char **text,
         json_array_append_new(ranks, rank_json(report, i));
     json_t *root = json_pack(
         "{s:s, s:i, s:s, s:o, s:s, s:I, s:f, s:i, s:f, s:f, s:f}", "schema", "mpimatmul-report",
-        "schema_version", 3, "version", MMUL_VERSION, "problem", problem_json(&report->problem),
+        "schema_version", 4, "version", MMUL_VERSION, "problem", problem_json(&report->problem),
         "split", report->axis == MMUL_ROWS ? "rows" : "cols", "total", (json_int_t)report->total,
         "wall_seconds", report->wall_seconds, "last_rank", report->last_rank, "predicted_seconds",
         report->predicted_seconds, "flops_per_second", total_rate(report), "efficiency",

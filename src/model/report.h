@@ -13,18 +13,19 @@ struct mmul_report_rank {
     char host[64], device[128], device_name[128], cores[64], note[128], why[64];
     int threads;
     int64_t begin, end; // part of the split range
-    double share;       // of the range, 0 .. 1
-    double flops;       // floating-point operations of its part
+    double share; // of the work, 0 .. 1: its part, less what others computed of it, and claims
+    double flops; // floating-point operations of that
     double warm_up_seconds;
     // What it did or waited for while the clock ran; they add up to the wall time.
-    double setup_seconds;          // shared memory, mapped files and work space
-    double scatter_seconds;        // waiting for operands, or for claims
-    double compute_seconds;        // multiplying, and what is done between products
-    double verify_seconds;         // checking, and multiplying again what was wrong
-    double gather_seconds;         // waiting for its node's results to leave
-    double idle_seconds;           // waiting for the other ranks to end
-    double commit_seconds;         // waiting until root's output file is complete under its name
-    int64_t claimed_units, claims; // of the dynamic tail, beside its part
+    double setup_seconds;   // shared memory, mapped files and work space
+    double scatter_seconds; // waiting for operands
+    double compute_seconds; // multiplying, and what is done between products
+    double verify_seconds;  // checking, and multiplying again what was wrong
+    double gather_seconds;  // waiting for its node's results to leave
+    double idle_seconds;    // waiting for the other ranks to end
+    double commit_seconds;  // waiting until root's output file is complete under its name
+    // Elements of C: of others' parts that it computed, in so many claims; of its own that others did.
+    int64_t claimed_elements, claims, given_elements;
     int64_t products, fallback_products, device_replacements;
     int64_t lines_checked, lines_wrong, lines_recomputed; // columns or rows of its blocks of C
     int64_t blocks_recomputed;                            // those with wrong lines

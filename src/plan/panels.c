@@ -80,9 +80,9 @@ int64_t mmul_panels_at_once(const struct mmul_problem *problem, enum mmul_axis a
 }
 
 bool mmul_panels_check_whole(const struct mmul_problem *problem, enum mmul_axis axis,
-                             int64_t units_at_once, int64_t rounds, bool has_tail) {
+                             int64_t units_at_once, int64_t rounds, bool by_lines) {
     bool repeats = mmul_shape_matrices(problem->c) >
                    mmul_shape_matrices(mmul_problem_whole_shape(problem, axis));
     return units_at_once == mmul_problem_result_width(problem, axis) &&
-           (repeats || has_tail || rounds > 1);
+           (repeats || by_lines || rounds > 1);
 }

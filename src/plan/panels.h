@@ -48,6 +48,8 @@ int64_t mmul_panels_at_once(const struct mmul_problem *problem, enum mmul_axis a
                             int64_t panel_units, unsigned maps);
 
 // The check projects one side of a product once and passes over the other (exec/verify.h): the
-// whole operand, where all of it is met at once by several pieces, else a rank's pieces.
+// whole operand, where all of it is met at once by several pieces, which are those of several rounds
+// or matrices or, where blocks are cut along their lines (plan/tasks.h), one rank's; else a rank's
+// pieces.
 bool mmul_panels_check_whole(const struct mmul_problem *problem, enum mmul_axis axis,
-                             int64_t units_at_once, int64_t rounds, bool has_tail);
+                             int64_t units_at_once, int64_t rounds, bool by_lines);

@@ -235,8 +235,7 @@ static struct mmul_tile_request tile_request(const struct mmul_planning *p, int 
     const struct mmul_problem *problem = &p->plan->problem;
     const struct mmul_rank_info *info = &p->request->cluster->ranks[rank];
     int64_t round = mmul_divide_up(p->counts[rank], p->cut.rounds);
-    int64_t most = mmul_smaller(mmul_larger(round, p->plan->tail_least),
-                                mmul_problem_units(problem, p->plan->axis));
+    int64_t most = mmul_smaller(round, mmul_problem_units(problem, p->plan->axis));
     bool rows = p->plan->axis == MMUL_ROWS;
     return (struct mmul_tile_request){
         .m = rows ? most : p->cut.panel_units,
@@ -263,8 +262,7 @@ static enum mmul_status size_ranks(struct mmul_planning *p, struct mmul_error *e
         struct mmul_plan_rank *r = &p->ranks[rank];
         r->host_bytes = part_bytes(p, rank) + mmul_planning_private_bytes(p, &p->cut, rank);
         mmul_text_copy(r->why, sizeof r->why, why_text(p, rank));
-        bool claims = p->plan->tail_most > 0 && p->in[rank];
-        if (p->counts[rank] == 0 && !claims)
+        if (p->counts[rank] == 0)
             continue;
         struct mmul_tile_request request = tile_request(p, rank);
         enum mmul_status status = mmul_tile_choose(&request, &r->tile, err);

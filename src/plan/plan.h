@@ -39,6 +39,9 @@ struct mmul_plan_node {
     int64_t piece_lane_bytes, c_in_lane_bytes; // the largest round
     int64_t whole_slots;                       // 0; or all it needs, which then stay; or fewer
     bool whole_stays;                          // every panel keeps its slot and comes once
+    bool claims; // more than one of its ranks has work, and blocks may be claimed
+    bool
+        checks_whole; // its ranks' checks project the whole operand, not their pieces (exec/verify.h)
     int64_t whole_slot_bytes;
     int64_t result_slots; // 0; or as many as it has steps; or fewer
     int64_t result_slot_bytes;
@@ -60,16 +63,15 @@ struct mmul_plan {
     int64_t rounds;      // every rank's part is worked off in so many pieces; 1: it is in core
     int64_t panel_units; // of the whole operand per panel: columns of B by rows, rows of A by cols
     int64_t panel_matrices; // matrices of the whole operand per panel; > 1: then they are not cut
-    int64_t tail_begin;     // units [tail_begin, total) are claimed at run time; total: none
-    int64_t tail_least;     // fewest units of a claim but the last
-    int64_t tail_most;      // most; where claims travel, a rank has room for two
+    double claim_share;     // of a block, cut into tasks that others on the node may claim; 0: none
+    int64_t claim_least;    // lines or width of such a task (plan/tasks.h)
     int64_t root_bytes;     // through root's link, both ways
     int64_t rows_bytes_moved, cols_bytes_moved; // over the network, what the choice was made from
     double link_bytes_per_second;               // assumed where links are not measured
     double transfer_seconds;                    // predicted: links and files are busy for so long
     double predicted_seconds;                   // of the whole run, overlap included; 0: not known
     int last_rank; // the one that is predicted to end last, and what makes up its seconds:
-    double compute_seconds, waiting_seconds; // claims included; waiting for bytes
+    double compute_seconds, waiting_seconds; // computing; waiting for bytes
     uint64_t verify_seed;                    // drawn by root, so that all ranks check alike
     char limits[96];                         // what the prediction says is the slow part
     char faster[160];                        // "" or "faster without rank 3: 4.1 s against 5.0 s"
@@ -84,8 +86,9 @@ struct mmul_plan_request {
     const unsigned *node_maps; // enum mmul_maps per node; NULL: none
     enum mmul_split_choice split;
     enum mmul_split_rule rule;
-    bool panels; // may choose panels and rounds; else one round of one panel
-    double tail; // share of the range; < 0: the plan's choice
+    bool panels;         // may choose panels and rounds; else one round of one panel
+    enum mmul_tail tail; // what of every block others may claim at run time
+    double tail_share;   // MMUL_TAIL_SHARE: so much
     int64_t memory_limit_bytes, device_memory_limit_bytes; // 0: none
 };
 

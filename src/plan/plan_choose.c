@@ -10,7 +10,7 @@
 
 static const double ASSUMED_FLOPS = 1e11;
 static const double WORTH_A_STEP = 0.99; // of the seconds with fewer panels
-static const double WORTH_ROUNDS = 0.9;  // of the seconds in one round, which may have a tail
+static const double WORTH_ROUNDS = 0.9;  // of the seconds in one round
 
 enum mmul_status mmul_planning_share(struct mmul_planning *p, const double *weights, int64_t total,
                                      struct mmul_error *err) {
@@ -198,9 +198,9 @@ static void admit_all(struct mmul_planning *p) {
                                : ASSUMED_FLOPS * p->plan->size * (p->weights[rank] / sum);
 }
 
-// Cut, members and whole units of `total`.
-static enum mmul_status choose_shares(struct mmul_planning *p, int64_t total,
-                                      struct mmul_error *err) {
+// Cut, members and whole units.
+static enum mmul_status choose_shares(struct mmul_planning *p, struct mmul_error *err) {
+    int64_t total = p->plan->total;
     struct best best;
     double seconds;
     admit_all(p);
@@ -221,96 +221,18 @@ static enum mmul_status choose_shares(struct mmul_planning *p, int64_t total,
     return status;
 }
 
-// ------------------------------------------------------------------------------------------ tail
+// ---------------------------------------------------------------------------------------- claims
 
-static bool works(const struct mmul_planning *p, int rank) {
-    return p->weights[rank] > 0 && p->absence[rank] == MMUL_PRESENT;
-}
-
-// Units that a rank computes in a second, once it is busy.
-static double unit_rate(const struct mmul_planning *p, int rank) {
-    const struct mmul_problem *problem = &p->plan->problem;
-    double width = (double)mmul_problem_result_width(problem, p->plan->axis);
-    double height = (double)p->plan->total / p->plan->size;
-    double flops =
-        mmul_step_rate(&p->request->cluster->ranks[rank], p->automatic ? 0 : ASSUMED_FLOPS,
-                       height < 1 ? 1 : height, width, (double)problem->k);
-    return flops / (2 * width * (double)problem->k);
-}
-
-// Long enough for a message, and for packing the whole operand, which a CPU does for every claim.
-static double least_claim_seconds(const struct mmul_planning *p, int rank) {
-    const double message_seconds = 10e-3, pack_seconds_per_element = 2.3e-10; // measured, one core
-    const struct mmul_problem *problem = &p->plan->problem;
-    const struct mmul_rank_info *info = &p->request->cluster->ranks[rank];
-    double elements =
-        (double)problem->k * (double)mmul_problem_result_width(problem, p->plan->axis);
-    int threads = info->threads > 0 ? info->threads : 1;
-    double packing = info->host_memory ? pack_seconds_per_element * elements / threads : 0;
-    return 2 * packing > message_seconds ? 2 * packing : message_seconds;
-}
-
-static void set_tail(struct mmul_planning *p, int64_t units) {
-    p->plan->tail_begin = p->plan->total - units;
-    p->plan->tail_least = p->tail_most = p->plan->tail_most = 0;
-}
-
-// A claim is at most half of a fair share of the tail, since its rank may turn slow with it; and no
-// larger than a round where claims travel.
-static void limit_claims(struct mmul_planning *p) {
-    int64_t units = p->plan->total - p->plan->tail_begin, most = units;
-    int64_t one = mmul_planning_piece_bytes(p) + mmul_planning_result_bytes(p);
-    int workers = 0;
-    if (units == 0)
+// What others may claim of a block costs its owner three calls more; half of it where that is the
+// plan's choice, in parts of a width that a CPU multiplies as fast as the whole.
+static void choose_claims(struct mmul_planning *p) {
+    const double half = 0.5;
+    const int64_t least = 512;
+    bool automatic = p->request->tail == MMUL_TAIL_AUTO;
+    if (p->request->tail == MMUL_TAIL_OFF || p->plan->problem.alpha == 0)
         return;
-    for (int rank = 0; rank < p->plan->size; rank++) {
-        workers += works(p, rank);
-        if (works(p, rank) && mmul_planning_claims_travel(p, p->rank_node[rank]))
-            most = mmul_smaller(most, MMUL_ROUND_BYTES / one);
-    }
-    most = mmul_smaller(most, units / (2 * mmul_larger(workers, 1)));
-    p->tail_most = p->plan->tail_most = mmul_larger(most, p->plan->tail_least);
-}
-
-// How much of the range is claimed at run time: as asked for, else two fifths where claims cost no
-// network and a tenth where they do; nothing that is over in no time. Claims need the whole operand
-// in one place, so there is no tail with several rounds or several whole matrices.
-static void choose_tail(struct mmul_planning *p) {
-    const struct mmul_problem *problem = &p->plan->problem;
-    const double least_seconds = 5e-3;
-    double fastest = 0, least = 0; // units in a second, of a claim
-    int workers = 0;
-    bool at_root = true; // all who work
-    set_tail(p, 0);
-    for (int rank = 0; problem->alpha != 0 && rank < p->plan->size; rank++) {
-        if (!works(p, rank))
-            continue;
-        double rate = unit_rate(p, rank), claim = rate * least_claim_seconds(p, rank);
-        fastest = rate > fastest ? rate : fastest;
-        least = claim > least ? claim : least;
-        at_root = at_root && p->rank_node[rank] == p->root_node;
-        workers++;
-    }
-    double share = p->request->tail < 0 ? (at_root ? 0.4 : 0.1) : p->request->tail;
-    int64_t units = mmul_smaller((int64_t)(share * (double)p->plan->total), p->plan->total);
-    if (workers < 2 || units < 1 || !(fastest > 0) ||
-        mmul_shape_matrices(mmul_problem_whole_shape(problem, p->plan->axis)) > 1 ||
-        (p->request->tail < 0 && (double)units < least_seconds * fastest))
-        return;
-    set_tail(p, units);
-    p->plan->tail_least = least < (double)units ? mmul_larger(8, (int64_t)least) : units;
-    p->plan->tail_least = mmul_smaller(units, p->plan->tail_least);
-    limit_claims(p);
-}
-
-// Whether some node that works has the whole operand at hand at the end.
-static bool tail_possible(const struct mmul_planning *p) {
-    unsigned whole = p->plan->axis == MMUL_ROWS ? MMUL_MAPS_B : MMUL_MAPS_A;
-    for (int node = 0; p->cut.rounds == 1 && node < p->plan->node_count; node++)
-        if (p->nodes[node].result_bytes > 0 &&
-            ((p->maps[node] & whole) || p->nodes[node].whole_stays))
-            return true;
-    return false;
+    p->plan->claim_share = automatic ? half : p->request->tail_share;
+    p->plan->claim_least = automatic ? least : 1;
 }
 
 // --------------------------------------------------------------------------------------- the plan
@@ -327,38 +249,13 @@ static void write_shares(struct mmul_planning *p) {
     }
 }
 
-static enum mmul_status choose_and_fit(struct mmul_planning *p, bool *fits,
-                                       struct mmul_error *err) {
-    enum mmul_status status = choose_shares(p, p->plan->tail_begin, err);
-    while (status == MMUL_OK && mmul_planning_stop_mapping(p)) {
-        limit_claims(p);
-        status = choose_shares(p, p->plan->tail_begin, err);
-    }
+enum mmul_status mmul_planning_choose(struct mmul_planning *p, struct mmul_error *err) {
+    choose_claims(p);
+    enum mmul_status status = choose_shares(p, err);
+    while (status == MMUL_OK && mmul_planning_stop_mapping(p))
+        status = choose_shares(p, err);
     if (status != MMUL_OK)
         return status;
     write_shares(p);
-    *fits = mmul_planning_fit(p);
-    return MMUL_OK;
-}
-
-// The tail depends on who works and the shares on the tail: twice round settles it.
-enum mmul_status mmul_planning_choose(struct mmul_planning *p, struct mmul_error *err) {
-    bool fits = false;
-    admit_all(p);
-    choose_tail(p);
-    enum mmul_status status = choose_and_fit(p, &fits, err);
-    int64_t tail_begin = p->plan->tail_begin;
-    if (tail_begin < p->plan->total) {
-        if (status == MMUL_OK && fits && tail_possible(p))
-            choose_tail(p);
-        else
-            set_tail(p, 0);
-    }
-    if (p->plan->tail_begin != tail_begin)
-        status = choose_and_fit(p, &fits, err);
-    if (status == MMUL_OK && p->plan->tail_begin < p->plan->total && !(fits && tail_possible(p))) {
-        set_tail(p, 0);
-        status = choose_and_fit(p, &fits, err);
-    }
-    return status == MMUL_OK && !fits ? mmul_planning_fail_memory(p, err) : status;
+    return mmul_planning_fit(p) ? MMUL_OK : mmul_planning_fail_memory(p, err);
 }

@@ -47,12 +47,10 @@ static json_t *list_json(const struct mmul_plan *plan, bool ranks) {
 }
 
 static json_t *cut_json(const struct mmul_plan *plan) {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "rounds", (json_int_t)plan->rounds,
-                     "panels", (json_int_t)mmul_schedule_panels(plan), "panel_units",
+    return json_pack("{s:I, s:I, s:I, s:I, s:f}", "rounds", (json_int_t)plan->rounds, "panels",
+                     (json_int_t)mmul_schedule_panels(plan), "panel_units",
                      (json_int_t)plan->panel_units, "panel_matrices",
-                     (json_int_t)plan->panel_matrices, "tail_begin", (json_int_t)plan->tail_begin,
-                     "tail_least", (json_int_t)plan->tail_least, "tail_most",
-                     (json_int_t)plan->tail_most);
+                     (json_int_t)plan->panel_matrices, "claim_share", plan->claim_share);
 }
 
 json_t *mmul_plan_json_value(const struct mmul_plan *plan) {

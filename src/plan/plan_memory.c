@@ -82,15 +82,21 @@ static int64_t root_bytes(const struct mmul_planning *p) {
     return ROUND_LANES * round + MMUL_PACKETS_AHEAD * mmul_smaller(round, MMUL_PACKET_BYTES);
 }
 
-static bool checks_whole(const struct mmul_planning *p, const struct mmul_cut *cut) {
-    return mmul_panels_check_whole(&p->plan->problem, p->plan->axis, cut->panel_units, cut->rounds,
-                                   p->tail_most > 0);
+// The one place where that is decided; see plan/tasks.h for blocks that are taller than wide.
+static bool checks_whole(const struct mmul_planning *p, const struct mmul_cut *cut, int node) {
+    const struct mmul_problem *problem = &p->plan->problem;
+    enum mmul_axis axis = p->plan->axis;
+    int64_t once = mmul_panels_at_once(problem, axis, cut->panel_units, p->maps[node]);
+    bool by_lines = p->plan->claim_share > 0 && p->request->cluster->nodes[node].rank_count > 1 &&
+                    p->plan->total / p->plan->size > mmul_problem_result_width(problem, axis);
+    return mmul_panels_check_whole(problem, axis, once, cut->rounds, by_lines);
 }
 
 // Room of the check that grows with a rank's units: vectors where it projects them, and a mark.
-static int64_t check_unit_bytes(const struct mmul_planning *p, const struct mmul_cut *cut) {
+static int64_t check_unit_bytes(const struct mmul_planning *p, const struct mmul_cut *cut,
+                                int node) {
     const int64_t many = 4096, k = p->plan->problem.k;
-    if (checks_whole(p, cut))
+    if (checks_whole(p, cut, node))
         return 1;
     return (mmul_check_bytes(2 * many, k) - mmul_check_bytes(many, k)) / many + 1;
 }
@@ -101,19 +107,9 @@ static int64_t check_bytes(const struct mmul_planning *p, const struct mmul_cut 
     const struct mmul_problem *problem = &p->plan->problem;
     enum mmul_axis axis = p->plan->axis;
     int64_t once = mmul_panels_at_once(problem, axis, cut->panel_units, p->maps[node]);
-    bool whole = mmul_panels_check_whole(problem, axis, once, cut->rounds, p->tail_most > 0);
-    int64_t of_claims = whole || p->tail_most == 0
-                            ? 0
-                            : cut->panels * mmul_check_bytes(cut->panel_units, problem->k);
-    return mmul_check_bytes(whole ? mmul_larger(once, few) : few, problem->k) + of_claims +
-           mmul_problem_result_width(problem, axis) + p->tail_most * check_unit_bytes(p, cut);
-}
-
-bool mmul_planning_claims_travel(const struct mmul_planning *p, int node) {
-    unsigned all = MMUL_MAPS_A | MMUL_MAPS_B | MMUL_MAPS_C;
-    if (p->plan->problem.beta != 0)
-        all |= MMUL_MAPS_C_IN;
-    return (p->maps[node] & all) != all;
+    bool whole = checks_whole(p, cut, node);
+    return mmul_check_bytes(whole ? mmul_larger(once, few) : few, problem->k) +
+           mmul_problem_result_width(problem, axis);
 }
 
 int64_t mmul_planning_private_bytes(const struct mmul_planning *p, const struct mmul_cut *cut,
@@ -126,9 +122,6 @@ int64_t mmul_planning_private_bytes(const struct mmul_planning *p, const struct 
         bytes += MMUL_HOST_STAGING_BYTES;
     if (info->device.type == MMUL_DEVICE_CPU && !info->host_memory)
         bytes += on_cpu_through_opencl(p, rank);
-    if (p->in[rank] && mmul_planning_claims_travel(p, p->rank_node[rank]))
-        bytes += 2 * p->tail_most *
-                 (mmul_planning_piece_bytes(p) + c_in_bytes(p) + mmul_planning_result_bytes(p));
     return rank == 0 ? bytes + root_bytes(p) : bytes;
 }
 
@@ -154,7 +147,7 @@ static double unit_bytes(const struct mmul_planning *p, const struct mmul_cut *c
                  : lanes * (double)mmul_planning_piece_bytes(p);
     bytes += p->maps[node] & MMUL_MAPS_C_IN ? 0 : lanes * (double)c_in_bytes(p);
     bytes += p->maps[node] & MMUL_MAPS_C ? 0 : 4.0 * (double)block;
-    bytes += (double)check_unit_bytes(p, cut);
+    bytes += (double)check_unit_bytes(p, cut, node);
     return bytes / (double)cut->rounds;
 }
 
@@ -200,8 +193,6 @@ bool mmul_planning_stop_mapping(struct mmul_planning *p) {
         double units = 0;
         for (; rank >= 0; rank = mmul_cluster_next_rank(cluster, rank))
             units += (double)p->counts[rank];
-        if (units > 0)
-            units += (double)(p->plan->total - p->plan->tail_begin); // it may claim them all
         if (units > 0 && units * (double)each + (double)(whole + p->work_bytes[node]) >
                              (double)p->nodes[node].memory_bytes)
             p->maps[node] = 0, any = true;
@@ -248,17 +239,18 @@ static bool one_whole_matrix(const struct mmul_planning *p) {
 }
 
 static void sum_rounds(struct mmul_planning *p) {
-    int64_t check_unit = check_unit_bytes(p, &p->cut);
     int64_t units = mmul_problem_units(&p->plan->problem, p->plan->axis);
     for (int node = 0; node < p->plan->node_count; node++)
         p->needs[node] = (struct mmul_node_need){0};
     for (int rank = 0; rank < p->plan->size; rank++) {
-        struct mmul_node_need *need = &p->needs[p->rank_node[rank]];
+        int node = p->rank_node[rank];
+        struct mmul_node_need *need = &p->needs[node];
         int64_t round = mmul_divide_up(p->counts[rank], p->cut.rounds);
         need->round_units += round;
         need->block_units += round;
         need->panels = round > 0 ? p->cut.panels : need->panels;
-        p->nodes[p->rank_node[rank]].private_bytes += mmul_smaller(round, units) * check_unit;
+        p->nodes[node].private_bytes +=
+            mmul_smaller(round, units) * check_unit_bytes(p, &p->cut, node);
     }
 }
 
@@ -361,6 +353,7 @@ static void reset_nodes(struct mmul_planning *p) {
     for (int i = 0; i < p->plan->node_count; i++) {
         struct mmul_plan_node fresh = {.maps = p->maps[i],
                                        .whole_stays = true,
+                                       .checks_whole = checks_whole(p, &p->cut, i),
                                        .private_bytes = p->work_bytes[i],
                                        .memory_bytes = p->nodes[i].memory_bytes};
         memcpy(fresh.host, p->nodes[i].host, sizeof fresh.host);
@@ -372,6 +365,7 @@ static void sum_parts(struct mmul_planning *p) {
     int64_t piece = mmul_planning_piece_bytes(p), result = mmul_planning_result_bytes(p);
     for (int rank = 0; rank < p->plan->size; rank++) {
         struct mmul_plan_node *node = &p->nodes[p->rank_node[rank]];
+        node->claims |= p->plan->claim_share > 0 && p->counts[rank] > 0 && node->result_bytes > 0;
         node->piece_bytes += p->counts[rank] * piece;
         node->result_bytes += p->counts[rank] * result;
         node->c_in_bytes += p->counts[rank] * c_in_bytes(p);

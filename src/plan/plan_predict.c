@@ -76,17 +76,9 @@ static int last_rank(const struct mmul_planning *p) {
     return last;
 }
 
-// Claims of the tail let all end together, whatever the static shares are. The seconds are those
-// of the rank that ends last: what it computes, and the rest it waits for bytes.
+// The seconds are those of the rank that ends last: what it computes, and the rest it waits for bytes.
 static void predict_whole(struct mmul_planning *p) {
     struct mmul_plan *plan = p->plan;
-    double planned = p->cost->seconds;
-    if (plan->tail_begin < plan->total &&
-        mmul_balance(p->cost, (double)plan->total, NULL, p->units) < planned) {
-        for (int rank = 0; rank < plan->size; rank++)
-            p->units[rank] = (double)p->counts[rank];
-        mmul_cost_evaluate(p->cost, p->units);
-    }
     int last = last_rank(p);
     if (last < 0)
         return;
@@ -149,8 +141,8 @@ static double without(struct advice *a) {
         p->in[rank] = !a->out[rank] && p->weights[rank] > 0;
         a->weights[rank] = p->in[rank] ? p->weights[rank] : 0;
     }
-    if (mmul_planning_measure(p, &p->cut) < (double)p->plan->tail_begin ||
-        mmul_planning_share(p, a->weights, p->plan->tail_begin, &ignored) != MMUL_OK)
+    if (mmul_planning_measure(p, &p->cut) < (double)p->plan->total ||
+        mmul_planning_share(p, a->weights, p->plan->total, &ignored) != MMUL_OK)
         return 0;
     for (int rank = 0; rank < p->plan->size; rank++)
         p->units[rank] = (double)p->counts[rank];

@@ -31,10 +31,9 @@ static void print_cut(const struct mmul_plan *plan, FILE *stream) {
     else
         fprintf(stream, "%s%s of %s", rows ? "column" : "row", plural(plan->panel_units),
                 rows ? "B" : "A");
-    if (plan->tail_begin < plan->total)
-        fprintf(stream, "; %s %lld-%lld are claimed at run time, %lld to %lld at once",
-                axis_name(plan), (long long)plan->tail_begin, (long long)plan->total,
-                (long long)plan->tail_least, (long long)plan->tail_most);
+    if (plan->claim_share > 0 && plan->size > plan->node_count)
+        fprintf(stream, "; up to %.3g %% of a rank's may be claimed by others of its machine",
+                100 * plan->claim_share);
     fputc('\n', stream);
 }
 

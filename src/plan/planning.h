@@ -45,7 +45,6 @@ struct mmul_planning {
     struct mmul_cut cut; // the chosen one
     double seconds;      // predicted with it; 0: not known
     double all_seconds;  // with everybody; 0: nobody was left out
-    int64_t tail_most;   // units of the largest claim; 0: no tail
 };
 
 // Bytes per unit of the split range: of the split operand, of C (float32; C_in is as large).
@@ -60,9 +59,6 @@ void mmul_planning_size_round(struct mmul_planning *p);
 
 // What a rank may use of its device.
 int64_t mmul_planning_device_bytes(const struct mmul_planning *p, int rank);
-
-// Do claims of the node's ranks go through buffers? Else all of it is mapped there.
-bool mmul_planning_claims_travel(const struct mmul_planning *p, int node);
 
 // Work space of one rank beside the segment.
 int64_t mmul_planning_private_bytes(const struct mmul_planning *p, const struct mmul_cut *cut,
@@ -84,7 +80,7 @@ enum mmul_status mmul_planning_fail_memory(const struct mmul_planning *p, struct
 
 // --------------------------------------------------------------------------------- plan_choose.c
 
-// Cut, members, counts and tail, into p and the plan.
+// Cut, members, counts and what may be claimed, into p and the plan.
 enum mmul_status mmul_planning_choose(struct mmul_planning *p, struct mmul_error *err);
 
 // Counts by `weights` within the capacities at hand.

@@ -181,9 +181,3 @@ int64_t mmul_schedule_result_bytes(const struct mmul_plan *plan, int node, struc
             units += mmul_schedule_units(plan, rank, step);
     return units * (step.end - step.begin) * (int64_t)sizeof(float);
 }
-
-bool mmul_schedule_claims(const struct mmul_plan *plan, int rank) {
-    const struct mmul_plan_rank *r = &mmul_plan_ranks(plan)[rank];
-    return plan->tail_begin < plan->total && r->end > r->begin &&
-           (maps_whole(plan, r->node) || mmul_plan_nodes(plan)[r->node].whole_stays);
-}

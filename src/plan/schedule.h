@@ -60,6 +60,3 @@ int64_t mmul_schedule_panel_bytes(const struct mmul_plan *plan, struct mmul_step
 int64_t mmul_schedule_piece_bytes(const struct mmul_plan *plan, int node, int64_t round);
 int64_t mmul_schedule_c_in_bytes(const struct mmul_plan *plan, int node, int64_t round);
 int64_t mmul_schedule_result_bytes(const struct mmul_plan *plan, int node, struct mmul_step step);
-
-// May the rank claim units of the tail? It has work, and the whole operand stays with its node.
-bool mmul_schedule_claims(const struct mmul_plan *plan, int rank);

@@ -119,11 +119,12 @@ print([(rank["device"], rank["end"] - rank["begin"]) for rank in json.load(open(
     expect_failure 65 "'large.txt' is no list of devices: 2097152 bytes, at most 1048576"
 }
 
-# Rows of each rank as the report has them: own ones and claimed ones.
+# Rows of each rank as the report has them: its block, what others had of it, what it had of others'.
 rows() {
     python << 'END'
 import json
-print(*(f"{r['end'] - r['begin']}+{r['claimed']}" for r in json.load(open("report.json"))["ranks"]))
+ranks = json.load(open("report.json"))["ranks"]
+print(*(f"{r['end'] - r['begin']}-{r['given']:.0f}+{r['claimed']:.0f}" for r in ranks))
 END
 }
 
@@ -132,21 +133,22 @@ END
     "$MPIMATMUL" gen B.bin --dims 700x900 --kind integer --seed 2 --quiet
     printf '1\n3\n' > shares
     printf '%s cpu 1\n%s cpu 3\n' "$(uname -n)" "$(uname -n)" > lab.txt
-    for row in "1200+0 400+0 --weights 3,1" "400+0 1200+0 --weights @shares" "800+0 800+0 --weights equal" \
-        "400+0 1200+0 --device @lab.txt" "0+0 1600+0 --weights 0,1"; do
+    for row in "1200-0+0 400-0+0 --weights 3,1" "400-0+0 1200-0+0 --weights @shares" \
+        "800-0+0 800-0+0 --weights equal" "400-0+0 1200-0+0 --device @lab.txt" "0-0+0 1600-0+0 --weights 0,1"; do
         read -r first second words <<< "$row"
         # shellcheck disable=SC2086 # several words
         ranks 2 mul A.bin B.bin -o C.bin --split rows --device cpu --report report.json $words
         expect_status 0
         [ "$(rows)" = "$first $second" ] || { echo "$row"; rows; return 1; }
     done
-    # Whoever is faster claims more of what is not given away.
-    ranks 2 mul A.bin B.bin -o C.bin --split rows --device cpu --report report.json --weights 3,1 --tail 0.2
+    # Whoever is done claims of what the other has not begun; nothing where a rank has no block of its own.
+    ranks 2 mul A.bin B.bin -o C.bin --split rows --device faulty:delay=50ms:cpu --report report.json \
+        --weights 3,1 --tail 0.9
     expect_status 0
-    [[ "$(rows)" =~ ^960\+([0-9]+)\ 320\+([0-9]+)$ ]] || { rows; return 1; }
-    [ $((BASH_REMATCH[1] + BASH_REMATCH[2])) -eq 320 ]
-    ranks 2 mul A.bin B.bin -o C.bin --split rows --device cpu --report report.json --tail 0.2
+    [[ "$(rows)" =~ ^1200-([0-9]+)\+0\ 400-0\+([0-9]+)$ ]] || { rows; return 1; }
+    [ "${BASH_REMATCH[1]}" -gt 0 ] && [ "${BASH_REMATCH[1]}" -eq "${BASH_REMATCH[2]}" ]
+    ranks 2 mul A.bin B.bin -o C.bin --split rows --device faulty:delay=50ms:cpu --report report.json \
+        --weights 0,1 --tail 0.9
     expect_status 0
-    rows
-    [[ "$(rows)" == *+[1-9]* ]]
+    [ "$(rows)" = "0-0+0 1600-0+0" ] || { rows; return 1; }
 }

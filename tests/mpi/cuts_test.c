@@ -2,10 +2,13 @@
 // SPDX-License-Identifier: MIT
 //
 // Every way to cut a job, over several nodes: rounds, panels, panels of several matrices, few slots or
-// many, the whole operand staying or coming again, tails. Products are equal element by element to naive
-// loops. Nodes are made of one machine by communicators of our own, so that everything crosses MPI.
+// many, the whole operand staying or coming again, lines that others claim. Products are equal element by
+// element to naive loops. Nodes are made of one machine by communicators of our own, so that everything
+// crosses MPI.
 #include "exec/matmul.h"
+#include "model/report.h"
 #include "nodes.h"
+#include "plan/panels.h"
 #include "plan/schedule.h"
 #include "product.h"
 #include "tap.h"
@@ -16,7 +19,7 @@ struct cut {
     const char *name;
     int64_t rounds, panel_units, panel_matrices; // 0: all of them
     int64_t result_slots, whole_slots;           // 0: as many as there are
-    double tail;                                 // only where it is legal
+    double tail;                                 // share; 0: none
     int64_t root_whole_slots;                    // of the first node; 0: like the others
 };
 
@@ -29,9 +32,12 @@ static const struct cut cuts[] = {
     {"three rounds, panels of 5", 3, 5, 1, 2, 0, 0, 0},
     {"two rounds, the whole operand comes again", 2, 5, 1, 2, 2, 0, 0},
     {"more rounds than rows, one slot of each", 40, 9, 1, 1, 1, 0, 0},
-    {"a tail, one panel", 1, 0, 0, 0, 0, 0.5, 0},
-    {"a tail, panels of 6", 1, 6, 1, 2, 0, 0.3, 0},
-    {"a tail that root's node cannot claim of", 1, 6, 1, 2, 0, 0.4, 1},
+    {"claims, one panel", 1, 0, 0, 0, 0, 0.5, 0},
+    {"claims, panels of 6", 1, 6, 1, 2, 0, 0.3, 0},
+    {"claims, three rounds, panels of 5", 3, 5, 1, 2, 0, 0.9, 0},
+    {"claims, panels of two matrices", 1, 0, 2, 2, 0, 0.9, 0},
+    {"claims, the whole operand comes again", 2, 5, 1, 2, 2, 0.9, 0},
+    {"claims, two slots of the whole operand at root", 1, 6, 1, 2, 0, 0.4, 2},
 };
 
 static int64_t larger(int64_t a, int64_t b) {
@@ -65,6 +71,9 @@ static void cut_node(struct mmul_plan *plan, int index, const struct cut *cut) {
     node->whole_slots = slots > 0 && loads > 0 ? slots : loads;
     node->result_slots = cut->result_slots > 0 ? cut->result_slots : steps;
     node->chain_place = index;
+    node->claims = plan->claim_share > 0;
+    node->checks_whole =
+        mmul_panels_check_whole(&plan->problem, plan->axis, plan->panel_units, plan->rounds, false);
 }
 
 // As if the plan had chosen so; the same on all ranks.
@@ -96,7 +105,9 @@ static struct mmul_plan *make_plan(struct mmul_context *context, const struct jo
                                               .cluster = context->cluster,
                                               .weights = weights,
                                               .split = v->split,
-                                              .tail = cut->tail};
+                                              .tail =
+                                                  cut->tail > 0 ? MMUL_TAIL_SHARE : MMUL_TAIL_OFF,
+                                              .tail_share = cut->tail};
     if (mmul_plan_make(&request, &plan, &err) != MMUL_OK)
         fprintf(stderr, "# %s\n", err.text);
     else
@@ -104,9 +115,10 @@ static struct mmul_plan *make_plan(struct mmul_context *context, const struct jo
     return plan;
 }
 
-// Collective. True when the product is right (known on root; true elsewhere when it ran).
+// Collective. True when the product is right (known on root; true elsewhere when it ran). Root adds
+// what was claimed to *claims.
 static bool run_cut(struct mmul_context *context, const struct variant *v, const struct cut *cut,
-                    const double *weights) {
+                    const double *weights, int64_t *claims) {
     struct job job = {.args = {.transpose_a = v->transpose_a,
                                .transpose_b = v->transpose_b,
                                .alpha = v->alpha,
@@ -119,6 +131,8 @@ static bool run_cut(struct mmul_context *context, const struct variant *v, const
     bool right =
         plan != NULL && mmul_matmul_run(context, &job.args, plan, &report, &err) == MMUL_OK;
     if (rank == 0) {
+        for (int i = 0; right && i < size; i++)
+            *claims += report->ranks[i].claims;
         if (right)
             right = count_wrong(v, &job.a, &job.b, job.c_in.values, job.shape, job.c) == 0;
         if (!right)
@@ -138,7 +152,7 @@ static const struct shapes shapes[] = {{1, 1, 1, 1, 37, 29, 53},
                                        {2, 1, 1, 1, 17, 19, 23},
                                        {1, 1, 5, 1, 3, 2, 9}};
 
-static bool run_shapes(struct mmul_context *context, const struct cut *cut) {
+static bool run_shapes(struct mmul_context *context, const struct cut *cut, int64_t *claims) {
     static const double equal[] = {1, 1, 1, 1, 1}, uneven[] = {2, 0, 1, 3, 1};
     bool right = true;
     for (int i = 0; i < 5; i++)
@@ -153,7 +167,8 @@ static bool run_shapes(struct mmul_context *context, const struct cut *cut) {
                                           .beta = transposes == 3 ? -2 : 0,
                                           .split = split};
                 right = run_cut(context, &v, cut,
-                                size > 1 && i % 2 && cut->root_whole_slots == 0 ? uneven : equal) &&
+                                size > 1 && i % 2 && cut->root_whole_slots == 0 ? uneven : equal,
+                                claims) &&
                         right;
             }
     return right;
@@ -166,13 +181,21 @@ int main(int argc, char **argv) {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     for (int nodes = 1; nodes <= size; nodes += size > 2 && nodes == 2 ? size - 2 : 1) {
-        struct mmul_context *context =
-            make_context(nodes, &(struct mmul_context_options){.device = "cpu"});
-        for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
-            snprintf(what, sizeof what, "%d nodes: %s", nodes, cuts[i].name);
-            tap_ok(run_shapes(context, &cuts[i]), what);
+        // The last rank may be slow, so that others of its node claim what is its.
+        for (int slow = 0; slow < 2; slow++) {
+            struct mmul_context *context = make_context(
+                nodes, &(struct mmul_context_options){
+                           .device = slow && rank == size - 1 ? "faulty:delay=500us:cpu" : "cpu"});
+            for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
+                int64_t claims = 0;
+                if ((cuts[i].tail > 0) != slow)
+                    continue;
+                snprintf(what, sizeof what, "%d nodes: %s", nodes, cuts[i].name);
+                tap_ok(run_shapes(context, &cuts[i], &claims), what);
+                tap_ok(rank != 0 || (claims > 0) == (slow && nodes < size), "lines are claimed");
+            }
+            mmul_context_destroy(context);
         }
-        mmul_context_destroy(context);
     }
     int status = tap_end();
     MPI_Finalize();

@@ -52,7 +52,10 @@ static bool run_variant(struct mmul_context *context, const struct variant *v, u
                                .alpha = v->alpha,
                                .beta = v->beta,
                                .split = v->split,
-                               .tail = v->tail,
+                               .tail = v->tail > 0   ? MMUL_TAIL_SHARE
+                                       : v->tail < 0 ? MMUL_TAIL_OFF
+                                                     : MMUL_TAIL_AUTO,
+                               .tail_share = v->tail,
                                .verify_seed = seed}};
     struct mmul_plan *plan = NULL;
     struct mmul_report *report = NULL;

@@ -20,7 +20,7 @@ struct variant {
     float alpha, beta;
     enum mmul_split_choice split;
     int weighting; // of the test
-    double tail;
+    double tail;   // share; 0: auto, negative: off
 };
 
 // ------------------------------------------------------------------------------------- operands

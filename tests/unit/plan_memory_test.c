@@ -66,8 +66,7 @@ static void assert_covers(const struct mmul_plan *plan) {
         assert_int_equal(mmul_plan_ranks(plan)[rank].begin, at);
         at = mmul_plan_ranks(plan)[rank].end;
     }
-    assert_int_equal(at, plan->tail_begin);
-    assert_true(plan->tail_begin <= plan->total);
+    assert_int_equal(at, plan->total);
 }
 
 // Every block of every step fits its slot; returns in how many steps the node has work.
@@ -130,8 +129,6 @@ static void assert_plan(const struct mmul_plan *plan) {
         assert_node(plan, node);
     for (int node = 0; node < plan->node_count; node++) // all of it passes root
         assert_true(plan->root_bytes >= mmul_plan_nodes(plan)[node].network_bytes);
-    bool one_whole = mmul_shape_matrices(mmul_problem_whole_shape(&plan->problem, plan->axis)) == 1;
-    assert_true(plan->tail_begin == plan->total || (plan->rounds == 1 && one_whole));
 }
 
 // ------------------------------------------------------------------------------------------ tests
@@ -139,7 +136,7 @@ static void assert_plan(const struct mmul_plan *plan) {
 static void test_random_plans_keep_their_promises(void **state) {
     (void)state;
     static const struct stack stacks[] = {{1, 1}, {1, 1}, {1, 1}, {7, 1}, {1, 5}, {12, 12}};
-    int in_rounds = 0, streamed = 0, did_not_fit = 0, with_tail = 0;
+    int in_rounds = 0, streamed = 0, did_not_fit = 0, with_claims = 0;
     state_of_random = 3;
     for (int i = 0; i < 600; i++) {
         int per_node = (int)random_up_to(3);
@@ -157,7 +154,7 @@ static void test_random_plans_keep_their_promises(void **state) {
             .node_maps = maps,
             .weights = random_up_to(3) == 1 ? weights : NULL,
             .panels = true,
-            .tail = random_up_to(2) == 1 ? -1 : 0,
+            .tail = random_up_to(2) == 1 ? MMUL_TAIL_AUTO : MMUL_TAIL_OFF,
             .memory_limit_bytes = random_up_to(3) == 1 ? 0 : random_up_to(300) * MIB};
         if (mmul_plan_make(&request, &plan, &err) != MMUL_OK) {
             assert_int_equal(err.status, MMUL_ERR_SYSTEM);
@@ -165,14 +162,14 @@ static void test_random_plans_keep_their_promises(void **state) {
         } else {
             assert_plan(plan);
             in_rounds += plan->rounds > 1;
-            with_tail += plan->tail_begin < plan->total;
+            with_claims += plan->claim_share > 0;
             for (int node = 0; node < plan->node_count; node++)
                 streamed += !mmul_plan_nodes(plan)[node].whole_stays;
         }
         mmul_plan_destroy(plan);
         mmul_cluster_destroy(cluster);
     }
-    assert_true(in_rounds > 30 && streamed > 10 && did_not_fit > 5 && with_tail > 30);
+    assert_true(in_rounds > 30 && streamed > 10 && did_not_fit > 5 && with_claims > 30);
 }
 
 // 8.6 GB of A pass through two lanes; B and what is multiplied at a time are small.

@@ -201,7 +201,7 @@ static struct mmul_simulation *simulate(int nodes) {
         "\"gflops\": 2000, \"memory_gib\": 8}, {\"count\": 2, \"device\": \"cpu\", \"gflops\": "
         "300, \"threads\": 6}]}]}",
         nodes);
-    const struct mmul_plan_request request = {.panels = true, .tail = -1, .split = MMUL_SPLIT_AUTO};
+    const struct mmul_plan_request request = {.panels = true, .split = MMUL_SPLIT_AUTO};
     if (mmul_simulation_make(describe(text), &request, &simulation, &err) != MMUL_OK)
         fail_msg("%s", err.text);
     return simulation;

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+//
+// Who begins which lines of a block, and how many. Each rank of a node has one word on the board that
+// says which positions of its tasks (plan/tasks.h) nobody has begun: it takes them from the front, and
+// whoever has nothing left claims them from the back, straight from the board. That is all that passes
+// between the two; where nobody is idle the word is the owner's alone.
+//
+//     |--- computed or begun ---|------- nobody's -------|--- claimed by others ---|
+//     0                       front                     back               tasks.positions
+//
+// Pure but for the atomic word; no MPI, no waiting.
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "plan/schedule.h"
+
+typedef _Atomic uint64_t mmul_unbegun; // positions; at most MMUL_POSITIONS_MOST
+
+#define MMUL_POSITIONS_MOST ((int64_t)UINT32_MAX)
+
+// Before anybody else looks: all of [0, positions).
+void mmul_unbegun_set(mmul_unbegun *unbegun, int64_t positions);
+
+struct mmul_range mmul_unbegun_get(const mmul_unbegun *unbegun);
+
+// The owner begins up to `count` positions, or what is left; empty: nothing is.
+struct mmul_range mmul_unbegun_take(mmul_unbegun *unbegun, int64_t count);
+
+// Somebody else begins the last `count` of the positions that it has `seen`. False, and nothing has
+// changed: they are no longer so.
+bool mmul_unbegun_claim(mmul_unbegun *unbegun, struct mmul_range seen, int64_t count);
+
+// ------------------------------------------------------------------------------------ how many
+
+// How far a rank is, in elements of C. Elements of other steps or ranks cost the same: k is one.
+struct mmul_pace {
+    double until; // seconds until what it computes now is over; 0: nothing
+    double left;  // elements of its block that nobody has begun
+    double rate;  // elements per second of late, > 0
+};
+
+// Seconds until all would be over if what is left were dealt out such that all end together; a rank
+// that is busy for longer than that gets none of it.
+double mmul_pace_level(const struct mmul_pace *paces, int count);
+
+// What is left of a task: lines of so many elements each, `full` of which there were.
+struct mmul_rest {
+    int64_t lines, full, width;
+};
+
+// How many lines of its task the owner, of this rate, should begin at once: all, unless others would
+// wait for it for more than `worth` seconds; then what ends with theirs, and an eighth of the full
+// lines at least.
+int64_t mmul_pace_take(double level, double worth, double rate, struct mmul_rest rest);
+
+// How many lines of the last task of a rank of pace `owner` an idle one of this rate should claim: none
+// where that saves no more than `worth` seconds, or the owner would be done before. An eighth of the
+// full lines at least, else the call costs more than it computes.
+int64_t mmul_pace_claim(double level, double worth, double rate, const struct mmul_pace *owner,
+                        struct mmul_rest rest);

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: MIT
+// Takes from the own block, claims from others', and says on the board how far it is. Computes nothing;
+// how much is worth claiming is exec/claims' business.
+#include "exec/work.h"
+
+#include <math.h>
+
+#include "base/clock.h"
+#include "base/integer.h"
+#include "base/memory.h"
+#include "exec/run.h"
+#include "exec/write_back.h"
+
+static const double NAP_SECONDS = 500e-6;
+
+// What is lost when ranks end that far apart is not worth a call: so much of the time since the run
+// began, and what a look around itself takes.
+static const double WORTH_PART = 0.01, WORTH_SECONDS = 200e-6;
+
+static struct mmul_board_rank *board_of(const struct mmul_run *run, int node_rank) {
+    return &run->board->ranks[node_rank];
+}
+
+static struct mmul_board_rank *own_board(const struct mmul_run *run) {
+    return board_of(run, run->context->comm->node_rank);
+}
+
+// ----------------------------------------------------------------------------------- start, end
+
+static double first_rate(const struct mmul_run *run) {
+    const struct mmul_context *context = run->context;
+    return context->cluster->ranks[context->comm->rank].speed_flops /
+           (2.0 * (double)run->plan->problem.k);
+}
+
+enum mmul_status mmul_works_init(struct mmul_run *run, struct mmul_error *err) {
+    const struct mmul_comm *comm = run->context->comm;
+    struct mmul_works *works = &run->works;
+    if (run->board == NULL)
+        return MMUL_OK;
+    enum mmul_status status = MMUL_ALLOCATE(works->tasks, comm->node_size, "tasks", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(works->paces, comm->node_size, "tasks", err);
+    if (status != MMUL_OK)
+        return status;
+    for (int rank = 0, i = 0; rank < comm->size; rank++)
+        if (comm->rank_node[rank] == comm->node_index)
+            works->tasks[i++] = mmul_tasks_of(run->plan, rank, mmul_write_back_slice(run));
+    int64_t positions = works->tasks[comm->node_rank].positions;
+    struct mmul_board_rank *board = own_board(run);
+    mmul_unbegun_set(&board->unbegun, positions);
+    atomic_store(&board->lines_left, positions);
+    atomic_store(&board->rate, (int64_t)first_rate(run));
+    if (positions == 0)
+        atomic_store(&board->steps_done, run->layout.steps);
+    return MMUL_OK;
+}
+
+void mmul_works_fini(struct mmul_works *works) {
+    mmul_free(works->tasks);
+    mmul_free(works->paces);
+    *works = (struct mmul_works){0};
+}
+
+bool mmul_works_is_ready(const struct mmul_run *run, struct mmul_step step) {
+    int64_t slots = run->layout.node->result_slots;
+    return atomic_load(&run->board->rounds_loaded) > step.round &&
+           atomic_load(&run->board->steps_loaded) > step.index &&
+           (slots == 0 || atomic_load(&run->board->results_stored) > step.index - slots);
+}
+
+// ---------------------------------------------------------------------------------------- paces
+
+// How far everybody on the node is. Who takes longer than it should is as slow as that makes it; of
+// whom nothing is known yet is as fast as this rank. False: nothing is known of this one either.
+static bool look_around(struct mmul_run *run) {
+    const struct mmul_comm *comm = run->context->comm;
+    double now = mmul_clock_now(), mine = (double)atomic_load(&own_board(run)->rate);
+    for (int i = 0; mine > 0 && i < comm->node_size; i++) {
+        const struct mmul_board_rank *board = board_of(run, i);
+        struct mmul_pace *pace = &run->works.paces[i];
+        struct mmul_range left = mmul_unbegun_get(&board->unbegun);
+        double begun = (double)atomic_load(&board->begun) * 1e-9;
+        double elements = (double)atomic_load(&board->elements),
+               rate = (double)atomic_load(&board->rate);
+        *pace = (struct mmul_pace){
+            .left = mmul_tasks_elements(&run->works.tasks[i], left.begin, left.end),
+            .rate = rate > 0 ? rate : mine};
+        if (!(begun > 0))
+            continue;
+        double elapsed = now - begun;
+        if (elapsed * pace->rate > elements)
+            pace->rate = elements / elapsed;
+        pace->until = elements / pace->rate - elapsed;
+    }
+    return mine > 0;
+}
+
+static double worth_seconds(const struct mmul_run *run) {
+    return fmax(WORTH_SECONDS, WORTH_PART * (mmul_clock_now() - run->begin));
+}
+
+// ------------------------------------------------------------------------------------ own tasks
+
+static void raise_steps(struct mmul_board_rank *board, int64_t steps) {
+    int64_t done = atomic_load(&board->steps_done);
+    while (done < steps && !atomic_compare_exchange_weak(&board->steps_done, &done, steps))
+        ;
+}
+
+static bool take_own(struct mmul_run *run) {
+    struct mmul_works *works = &run->works;
+    int mine = run->context->comm->node_rank;
+    const struct mmul_tasks *tasks = &works->tasks[mine];
+    struct mmul_board_rank *board = own_board(run);
+    struct mmul_range left = mmul_unbegun_get(&board->unbegun);
+    struct mmul_task_cursor *own = &works->own;
+    if (left.begin >= tasks->positions)
+        return false;
+    mmul_tasks_seek(tasks, left.begin, own);
+    if (left.begin == own->position)
+        raise_steps(board, own->task.step.index); // all before is its own work, and done
+    int64_t full = own->task.line_end - own->task.line_begin;
+    int64_t count = own->position + full - left.begin;
+    if (run->layout.node->claims && look_around(run)) {
+        double level = mmul_pace_level(works->paces, run->context->comm->node_size);
+        const struct mmul_rest rest = {mmul_smaller(count, left.end - left.begin), full,
+                                       own->task.end - own->task.begin};
+        count = mmul_pace_take(level, worth_seconds(run), works->paces[mine].rate, rest);
+    }
+    struct mmul_range taken = mmul_unbegun_take(&board->unbegun, count);
+    int64_t first = own->task.line_begin - own->position;
+    works->at_hand = (struct mmul_work){.owner = mine,
+                                        .task = own->task,
+                                        .line_begin = first + taken.begin,
+                                        .line_end = first + taken.end};
+    return taken.begin < taken.end;
+}
+
+// --------------------------------------------------------------------------------------- claims
+
+// Lines at the back of a rank's block. False: none, none that would be worth it, or somebody was faster.
+static bool claim_of(struct mmul_run *run, int owner, double level) {
+    const struct mmul_tasks *tasks = &run->works.tasks[owner];
+    mmul_unbegun *unbegun = &board_of(run, owner)->unbegun;
+    struct mmul_range left = mmul_unbegun_get(unbegun);
+    struct mmul_task_cursor last = {0};
+    if (left.begin >= left.end)
+        return false;
+    mmul_tasks_seek(tasks, left.end - 1, &last);
+    const struct mmul_task *task = &last.task;
+    if (!mmul_works_is_ready(run, task->step))
+        return false;
+    int64_t begin = mmul_larger(left.begin, last.position);
+    double rate = run->works.paces[run->context->comm->node_rank].rate;
+    const struct mmul_rest rest = {left.end - begin, task->line_end - task->line_begin,
+                                   task->end - task->begin};
+    int64_t count =
+        mmul_pace_claim(level, worth_seconds(run), rate, &run->works.paces[owner], rest);
+    count = mmul_smaller(count, run->lines_most);
+    if (count == 0 || !mmul_unbegun_claim(unbegun, left, count))
+        return false;
+    int64_t end = task->line_begin + left.end - last.position;
+    run->works.at_hand = (struct mmul_work){
+        .owner = owner, .task = *task, .line_begin = end - count, .line_end = end};
+    return true;
+}
+
+// Of whoever would end last. *left: somebody has something left to begin.
+static bool claim(struct mmul_run *run, bool *left) {
+    struct mmul_works *works = &run->works;
+    int size = run->context->comm->node_size, last = -1;
+    double end = 0;
+    *left = false;
+    if (!look_around(run)) // all of its own was claimed before it began
+        return false;
+    for (int i = 0; i < size; i++) {
+        const struct mmul_pace *pace = &works->paces[i];
+        double own_end = pace->until + pace->left / pace->rate;
+        if (!(pace->left > 0))
+            continue;
+        *left = true;
+        if (own_end > end) {
+            end = own_end;
+            last = i;
+        }
+    }
+    return last >= 0 && claim_of(run, last, mmul_pace_level(works->paces, size));
+}
+
+bool mmul_works_next(struct mmul_run *run) {
+    bool left = run->layout.node->claims && run->me->end > run->me->begin;
+    if (take_own(run))
+        return true;
+    mmul_stopwatch_enter(&run->watch, NULL);
+    while (left && atomic_load(&run->board->cancelled) == 0) {
+        if (claim(run, &left))
+            return true;
+        mmul_clock_nap(NAP_SECONDS);
+    }
+    return false;
+}
+
+// ----------------------------------------------------------------------------------- begin, end
+
+static double elements_at_hand(const struct mmul_run *run) {
+    const struct mmul_work *work = &run->works.at_hand;
+    return (double)(work->line_end - work->line_begin) *
+           (double)(work->task.end - work->task.begin);
+}
+
+void mmul_works_begin(struct mmul_run *run) {
+    struct mmul_board_rank *board = own_board(run);
+    run->works.begun = mmul_clock_now();
+    atomic_store(&board->elements, (int64_t)elements_at_hand(run));
+    atomic_store(&board->begun, (int64_t)(run->works.begun * 1e9));
+}
+
+// What was done before counts half, so that one odd call does not decide.
+static void tell_rate(struct mmul_works *works, struct mmul_board_rank *board, double elements) {
+    works->elements = works->elements / 2 + elements;
+    works->seconds = works->seconds / 2 + mmul_clock_now() - works->begun;
+    if (works->seconds > 0)
+        atomic_store(&board->rate, (int64_t)(works->elements / works->seconds) + 1);
+    atomic_store(&board->begun, 0);
+}
+
+void mmul_works_end(struct mmul_run *run) {
+    struct mmul_works *works = &run->works;
+    const struct mmul_work *work = &works->at_hand;
+    int64_t lines = work->line_end - work->line_begin;
+    int64_t elements = lines * (work->task.end - work->task.begin);
+    struct mmul_board_rank *owner = board_of(run, work->owner), *own = own_board(run);
+    tell_rate(works, own, (double)elements);
+    atomic_fetch_add(&own->elements_done, elements);
+    if (own == owner) {
+        works->own_elements += elements;
+    } else {
+        works->claimed_elements += elements;
+        works->claims++;
+    }
+    if (atomic_fetch_sub(&owner->lines_left, lines) == lines) { // the last of its block, whose ever
+        mmul_write_back_end(run, work->owner);
+        raise_steps(owner, run->layout.steps);
+    }
+}

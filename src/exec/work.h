@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+//
+// What the compute thread does next: tasks of its own block, from the front; then, where the plan lets
+// blocks be claimed, lines at the back of the block of whoever on the node would end last, computed
+// straight to where its owner would have put them. Ranks tell each other on the board alone.
+#pragma once
+
+#include "exec/board.h"
+#include "plan/tasks.h"
+
+struct mmul_run;
+
+// Lines of a task that are computed together.
+struct mmul_work {
+    int owner; // node rank: whose block
+    struct mmul_task task;
+    int64_t line_begin, line_end; // of the task's
+};
+
+// Of one rank. The compute thread's, but for what is on the board.
+struct mmul_works {
+    struct mmul_tasks *tasks; // by node rank, owned
+    struct mmul_pace *paces;  // by node rank, owned: as of the last look
+    struct mmul_task_cursor own;
+    struct mmul_work at_hand;
+    bool is_under_way;                              // at_hand is neither finished nor given up
+    double begun;                                   // when at_hand was
+    double elements, seconds;                       // of late
+    int64_t own_elements, claimed_elements, claims; // what it has computed
+};
+
+// Lists and board of this rank. Local; an agreement must follow before anybody computes. Fails with
+// MMUL_ERR_SYSTEM (memory).
+enum mmul_status mmul_works_init(struct mmul_run *run, struct mmul_error *err);
+void mmul_works_fini(struct mmul_works *works);
+
+// Sets at_hand; false: nobody on the node has anything left to begin, or the run was cancelled. Waits
+// while others have, in case they fall behind. Local.
+bool mmul_works_next(struct mmul_run *run);
+
+// Begins, has finished what is at hand. Local.
+void mmul_works_begin(struct mmul_run *run);
+void mmul_works_end(struct mmul_run *run);
+
+// Whether bytes and slot of a step are there. Local.
+bool mmul_works_is_ready(const struct mmul_run *run, struct mmul_step step);

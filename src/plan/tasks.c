@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+// Walks the list of tasks. Everything is arithmetic on the plan; who begins which of them when is the
+// run's business.
+#include "plan/tasks.h"
+
+#include "base/integer.h"
+
+bool mmul_tasks_cut(int64_t extent, double share, int64_t least, int64_t index,
+                    struct mmul_range *part) {
+    const int64_t aligned = extent >= 1024 ? 64 : 1;
+    int64_t rest = (int64_t)(share * (double)extent) / aligned * aligned;
+    least = mmul_larger(mmul_larger(1, least), rest / 4);
+    rest = rest < least ? 0 : rest;
+    *part = (struct mmul_range){0, extent - rest};
+    for (; index > 0 && rest > 0; index--) {
+        int64_t half = rest / 2 / aligned * aligned;
+        half = half < least ? rest : half;
+        *part = (struct mmul_range){part->end, part->end + half};
+        rest -= half;
+    }
+    return index == 0;
+}
+
+static const struct mmul_plan_node *node_of(const struct mmul_tasks *tasks) {
+    return &mmul_plan_nodes(tasks->plan)[mmul_plan_ranks(tasks->plan)[tasks->rank].node];
+}
+
+// Steps of the schedule that make one task.
+static int64_t steps_at_once(const struct mmul_tasks *tasks) {
+    int64_t width = mmul_problem_result_width(&tasks->plan->problem, tasks->plan->axis);
+    return tasks->joined ? mmul_divide_up(width, tasks->plan->panel_units) : 1;
+}
+
+static struct mmul_step joined_step(const struct mmul_tasks *tasks, int64_t index) {
+    int64_t each = steps_at_once(tasks);
+    struct mmul_step step = mmul_schedule_step(tasks->plan, index * each);
+    step.end = mmul_schedule_step(tasks->plan, (index + 1) * each - 1).end;
+    return step;
+}
+
+static bool is_one_step(const struct mmul_tasks *tasks) {
+    return mmul_schedule_steps(tasks->plan) == steps_at_once(tasks);
+}
+
+// Part `index` of the only step.
+static bool cut_step(const struct mmul_tasks *tasks, int64_t index, struct mmul_task *task) {
+    const struct mmul_plan *plan = tasks->plan;
+    int64_t extent = tasks->by_lines ? task->line_end : task->end - task->begin;
+    struct mmul_range part = {index * tasks->slice,
+                              mmul_smaller((index + 1) * tasks->slice, extent)};
+    if (tasks->slice > 0 && index > 0 && part.begin >= extent)
+        return false;
+    if (tasks->slice == 0 && !mmul_tasks_cut(extent, node_of(tasks)->claims ? plan->claim_share : 0,
+                                             plan->claim_least, index, &part))
+        return false;
+    if (tasks->by_lines) {
+        task->line_begin = part.begin;
+        task->line_end = part.end;
+    } else {
+        task->end = task->begin + part.end;
+        task->begin += part.begin;
+    }
+    return true;
+}
+
+static struct mmul_task whole_task(const struct mmul_tasks *tasks, int64_t index) {
+    struct mmul_step step = joined_step(tasks, index);
+    return (struct mmul_task){.step = step,
+                              .line_end = mmul_schedule_units(tasks->plan, tasks->rank, step),
+                              .begin = step.begin,
+                              .end = step.end};
+}
+
+struct mmul_task mmul_tasks_at(const struct mmul_tasks *tasks, int64_t index) {
+    bool one = is_one_step(tasks);
+    struct mmul_task task = whole_task(tasks, one ? 0 : index);
+    if (one)
+        (void)cut_step(tasks, index, &task);
+    return task;
+}
+
+struct mmul_tasks mmul_tasks_of(const struct mmul_plan *plan, int rank, int64_t slice) {
+    const unsigned wide = MMUL_MAPS_C | mmul_maps_whole(plan->axis);
+    struct mmul_tasks tasks = {.plan = plan, .rank = rank};
+    tasks.joined = (node_of(&tasks)->maps & wide) == wide;
+    tasks.by_lines = node_of(&tasks)->checks_whole;
+    struct mmul_task task = whole_task(&tasks, 0);
+    bool one = is_one_step(&tasks);
+    if (one && slice > 0 && task.line_end >= 2 * slice) {
+        tasks.slice = slice;
+        tasks.by_lines = true;
+    }
+    while (one && cut_step(&tasks, tasks.count, &task)) {
+        tasks.count++;
+        task = whole_task(&tasks, 0);
+    }
+    if (!one)
+        tasks.count = mmul_schedule_steps(plan) / steps_at_once(&tasks);
+    for (int64_t i = 0; i < tasks.count; i++) {
+        task = mmul_tasks_at(&tasks, i);
+        tasks.positions += task.line_end - task.line_begin;
+    }
+    return tasks;
+}
+
+void mmul_tasks_seek(const struct mmul_tasks *tasks, int64_t position,
+                     struct mmul_task_cursor *cursor) {
+    if (!cursor->is_there)
+        *cursor = (struct mmul_task_cursor){.task = mmul_tasks_at(tasks, 0), .is_there = true};
+    for (;;) {
+        int64_t lines = cursor->task.line_end - cursor->task.line_begin;
+        if (position < cursor->position + lines)
+            return;
+        cursor->position += lines;
+        cursor->task = mmul_tasks_at(tasks, ++cursor->index);
+    }
+}
+
+double mmul_tasks_elements(const struct mmul_tasks *tasks, int64_t begin, int64_t end) {
+    struct mmul_task_cursor cursor = {0};
+    double elements = 0;
+    while (begin < end) {
+        mmul_tasks_seek(tasks, begin, &cursor);
+        int64_t lines = cursor.task.line_end - cursor.task.line_begin;
+        int64_t until = mmul_smaller(end, cursor.position + lines);
+        elements += (double)(until - begin) * (double)(cursor.task.end - cursor.task.begin);
+        begin = until;
+    }
+    return elements;
+}

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: MIT
+// Claims: one word decides who begins which line; how many lines let all end together.
+#include <math.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "exec/claims.h"
+
+// ------------------------------------------------------------------------------------- the word
+
+static void assert_left(const mmul_unbegun *unbegun, int64_t begin, int64_t end) {
+    struct mmul_range left = mmul_unbegun_get(unbegun);
+    assert_int_equal(left.begin, begin);
+    assert_int_equal(left.end, end);
+}
+
+static void step_by_step(void **state) {
+    (void)state;
+    mmul_unbegun unbegun;
+    mmul_unbegun_set(&unbegun, 100);
+    assert_left(&unbegun, 0, 100);
+    struct mmul_range taken = mmul_unbegun_take(&unbegun, 40);
+    assert_true(taken.begin == 0 && taken.end == 40);
+    struct mmul_range seen = mmul_unbegun_get(&unbegun);
+    assert_true(mmul_unbegun_claim(&unbegun, seen, 25));
+    assert_left(&unbegun, 40, 75);
+    assert_false(mmul_unbegun_claim(&unbegun, seen, 25)); // that was another's look
+    assert_left(&unbegun, 40, 75);
+    seen = mmul_unbegun_get(&unbegun);
+    taken = mmul_unbegun_take(&unbegun, 5);
+    assert_true(taken.begin == 40 && taken.end == 45);
+    assert_false(mmul_unbegun_claim(&unbegun, seen, 1)); // the owner was there meanwhile
+    taken = mmul_unbegun_take(&unbegun, 1000);
+    assert_true(taken.begin == 45 && taken.end == 75); // what is left
+    taken = mmul_unbegun_take(&unbegun, 1000);
+    assert_int_equal(taken.begin, taken.end);
+    assert_left(&unbegun, 75, 75);
+}
+
+static void positions_fill_the_word(void **state) {
+    (void)state;
+    mmul_unbegun unbegun;
+    mmul_unbegun_set(&unbegun, MMUL_POSITIONS_MOST);
+    struct mmul_range taken = mmul_unbegun_take(&unbegun, MMUL_POSITIONS_MOST - 2);
+    assert_int_equal(taken.end, MMUL_POSITIONS_MOST - 2);
+    assert_true(mmul_unbegun_claim(&unbegun, mmul_unbegun_get(&unbegun), 1));
+    assert_left(&unbegun, MMUL_POSITIONS_MOST - 2, MMUL_POSITIONS_MOST - 1);
+}
+
+enum { POSITIONS = 1 << 20, THIEVES = 2 };
+
+struct race {
+    mmul_unbegun unbegun;
+    unsigned char *begun; // by position: how often
+    int64_t taken, claimed[THIEVES];
+    _Atomic int started;
+};
+
+struct thief {
+    struct race *race;
+    int index;
+};
+
+static void *claim_all(void *argument) {
+    const struct thief *thief = argument;
+    struct race *race = thief->race;
+    race->started++;
+    for (int64_t i = 0;; i++) {
+        struct mmul_range seen = mmul_unbegun_get(&race->unbegun);
+        int64_t count = 1 + i % 3;
+        if (seen.end - seen.begin < count)
+            count = seen.end - seen.begin;
+        if (count == 0)
+            return NULL;
+        if (!mmul_unbegun_claim(&race->unbegun, seen, count))
+            continue;
+        for (int64_t at = seen.end - count; at < seen.end; at++)
+            race->begun[at]++;
+        race->claimed[thief->index] += count;
+    }
+}
+
+// The owner and two thieves at once: every position is begun once.
+static void nobody_begins_what_another_has(void **state) {
+    (void)state;
+    struct race race = {.begun = calloc(POSITIONS, 1)};
+    pthread_t threads[THIEVES];
+    struct thief thieves[THIEVES];
+    mmul_unbegun_set(&race.unbegun, POSITIONS);
+    for (int i = 0; i < THIEVES; i++) {
+        thieves[i] = (struct thief){&race, i};
+        assert_int_equal(pthread_create(&threads[i], NULL, claim_all, &thieves[i]), 0);
+    }
+    while (race.started < THIEVES)
+        ;
+    for (int64_t i = 0;; i++) {
+        struct mmul_range taken = mmul_unbegun_take(&race.unbegun, 1 + i % 5);
+        if (taken.begin == taken.end)
+            break;
+        for (int64_t at = taken.begin; at < taken.end; at++)
+            race.begun[at]++;
+        race.taken += taken.end - taken.begin;
+    }
+    for (int i = 0; i < THIEVES; i++)
+        pthread_join(threads[i], NULL);
+    for (int64_t at = 0; at < POSITIONS; at++)
+        if (race.begun[at] != 1)
+            fail_msg("position %lld was begun %d times", (long long)at, race.begun[at]);
+    assert_int_equal(race.taken + race.claimed[0] + race.claimed[1], POSITIONS);
+    free(race.begun);
+}
+
+// ------------------------------------------------------------------------------------- how many
+
+static void level_is_where_all_end(void **state) {
+    (void)state;
+    static const struct {
+        struct mmul_pace paces[3];
+        double level;
+    } cases[] = {
+        {{{0, 100, 10}, {0, 100, 10}, {0, 100, 10}}, 10},
+        {{{0, 0, 10}, {0, 100, 10}, {0, 0, 30}}, 2},
+        {{{0, 0, 10}, {2, 100, 10}, {0, 0, 5}}, 4.8},
+        {{{0, 0, 10}, {50, 100, 10}, {0, 0, 10}}, 5}, // the second is busy for longer than that
+        {{{3, 0, 1}, {7, 0, 1}, {0, 0, 1}}, 0},       // nothing is left
+        {{{50, 10, 1}, {50, 0, 1}, {60, 0, 1}}, 55},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_true(fabs(mmul_pace_level(cases[i].paces, 3) - cases[i].level) < 1e-9);
+}
+
+static void owners_take_all_unless_others_would_wait(void **state) {
+    (void)state;
+    // 1000 lines of 10 elements at 100 elements per second: 100 s
+    assert_int_equal(mmul_pace_take(100, 1, 100, (struct mmul_rest){1000, 1000, 10}), 1000);
+    assert_int_equal(mmul_pace_take(99.5, 1, 100, (struct mmul_rest){1000, 1000, 10}),
+                     1000); // not worth a call
+    assert_int_equal(mmul_pace_take(60, 1, 100, (struct mmul_rest){1000, 1000, 10}), 600);
+    assert_int_equal(mmul_pace_take(2, 1, 100, (struct mmul_rest){1000, 1000, 10}),
+                     125); // nor is less than an eighth
+    assert_int_equal(mmul_pace_take(2, 1, 100, (struct mmul_rest){70, 1000, 10}), 70);
+}
+
+static void claims_are_worth_their_call(void **state) {
+    (void)state;
+    const struct mmul_pace slow = {10, 9000, 100}; // done after 100 s
+    assert_int_equal(mmul_pace_claim(50, 1, 150, &slow, (struct mmul_rest){1000, 1000, 10}), 750);
+    assert_int_equal(mmul_pace_claim(50, 1, 150, &slow, (struct mmul_rest){400, 1000, 10}),
+                     400); // all there is
+    assert_int_equal(mmul_pace_claim(50, 1, 1, &slow, (struct mmul_rest){1000, 1000, 10}),
+                     0); // it would be slower
+    assert_int_equal(mmul_pace_claim(99.5, 1, 150, &slow, (struct mmul_rest){1000, 1000, 10}),
+                     0); // saves nothing
+    assert_int_equal(mmul_pace_claim(2, 1, 150, &slow, (struct mmul_rest){1000, 1000, 10}), 125);
+}
+
+// A node played out event by event: blocks of these elements, equal but for what the plan believed, in
+// parts of a half, a quarter and two eighths.
+enum { LINES = 4096, RANKS_MOST = 4, PARTS = 4 };
+static const int64_t widths[PARTS] = {4096, 2048, 1024, 1024};
+
+struct player {
+    double rate, free_at; // elements per second; when what it computes is over
+    double begun, elements;
+    double known; // rate of late
+    mmul_unbegun unbegun;
+};
+
+static double elements_of(int64_t begin, int64_t end) {
+    double sum = 0;
+    for (int64_t part = 0; part < PARTS; part++) {
+        double from = fmax((double)begin, (double)(part * LINES));
+        double to = fmin((double)end, (double)((part + 1) * LINES));
+        sum += fmax(0, to - from) * (double)widths[part];
+    }
+    return sum;
+}
+
+static void look(const struct player *players, int count, double now, struct mmul_pace *paces) {
+    for (int i = 0; i < count; i++) {
+        struct mmul_range left = mmul_unbegun_get(&players[i].unbegun);
+        paces[i] = (struct mmul_pace){0, elements_of(left.begin, left.end), players[i].known};
+        if (players[i].free_at <= now)
+            continue;
+        double elapsed = now - players[i].begun + 1e-9;
+        paces[i].rate = fmin(paces[i].rate, players[i].elements / elapsed);
+        paces[i].until = players[i].elements / paces[i].rate - elapsed;
+    }
+}
+
+// Lines that player `me` begins now, as elements; 0: none.
+static double begin_lines(struct player *players, int count, int me, double now) {
+    struct mmul_pace paces[RANKS_MOST];
+    struct player *own = &players[me];
+    look(players, count, now, paces);
+    double level = mmul_pace_level(paces, count), worth = 0.01 * now;
+    struct mmul_range left = mmul_unbegun_get(&own->unbegun);
+    if (left.begin < left.end) {
+        int64_t part = left.begin / LINES, end = (part + 1) * LINES;
+        int64_t lines = (end < left.end ? end : left.end) - left.begin;
+        lines = mmul_pace_take(level, worth, own->known,
+                               (struct mmul_rest){lines, LINES, widths[part]});
+        left = mmul_unbegun_take(&own->unbegun, lines);
+        return elements_of(left.begin, left.end);
+    }
+    int owner = -1;
+    double last = 0;
+    for (int i = 0; i < count; i++)
+        if (paces[i].left > 0 && paces[i].until + paces[i].left / paces[i].rate > last) {
+            last = paces[i].until + paces[i].left / paces[i].rate;
+            owner = i;
+        }
+    if (owner < 0)
+        return 0;
+    left = mmul_unbegun_get(&players[owner].unbegun);
+    int64_t part = (left.end - 1) / LINES, first = part * LINES;
+    first = first > left.begin ? first : left.begin;
+    int64_t lines = mmul_pace_claim(level, worth, own->known, &paces[owner],
+                                    (struct mmul_rest){left.end - first, LINES, widths[part]});
+    assert_true(lines == 0 || mmul_unbegun_claim(&players[owner].unbegun, left, lines));
+    return elements_of(left.end - lines, left.end);
+}
+
+// Seconds until all is done, over those of all rates together.
+static double play(const double *rates, int count) {
+    struct player players[RANKS_MOST];
+    double sum = 0, now = 0, end = 0;
+    for (int i = 0; i < count; i++) {
+        players[i] = (struct player){.rate = rates[i], .known = 1e6};
+        mmul_unbegun_set(&players[i].unbegun, PARTS * LINES);
+        sum += rates[i];
+    }
+    const double step = 1e-3;
+    for (bool left = true; left; now += step) {
+        left = false;
+        for (int i = 0; i < count; i++) {
+            struct player *p = &players[i];
+            struct mmul_range range = mmul_unbegun_get(&p->unbegun);
+            left = left || range.begin < range.end || p->free_at > now;
+            if (p->free_at > now)
+                continue;
+            if (p->elements > 0)
+                p->known = p->rate;
+            p->begun = now;
+            p->elements = begin_lines(players, count, i, now);
+            p->free_at = now + p->elements / p->rate;
+            end = fmax(end, p->free_at);
+        }
+    }
+    return end / (count * (double)LINES * 8192 / sum);
+}
+
+static void all_end_together_whatever_the_plan_believed(void **state) {
+    (void)state;
+    static const struct {
+        double rates[RANKS_MOST];
+        int count;
+        double most;
+    } cases[] = {
+        {{1e6, 1e6}, 2, 1.001},          {{1e6, 0.97e6}, 2, 1.03},
+        {{1e6, 0.6e6}, 2, 1.05},         {{2.6e6, 1e6}, 2, 1.06},
+        {{1e6, 4e6}, 2, 1.26}, // half of the block takes as long as that
+        {{4e6, 3e6, 2e6, 2e6}, 4, 1.06}, {{1e6, 1e6, 1e6, 0.8e6}, 4, 1.06},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        double ratio = play(cases[i].rates, cases[i].count);
+        assert_true(ratio >= 0.999 && ratio <= cases[i].most);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(step_by_step),
+        cmocka_unit_test(positions_fill_the_word),
+        cmocka_unit_test(nobody_begins_what_another_has),
+        cmocka_unit_test(level_is_where_all_end),
+        cmocka_unit_test(owners_take_all_unless_others_would_wait),
+        cmocka_unit_test(claims_are_worth_their_call),
+        cmocka_unit_test(all_end_together_whatever_the_plan_believed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: MIT
+// Tasks of a rank: they cover its block once, whatever the cut, and are wide first.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "clusters.h"
+#include "plan/tasks.h"
+#include "plans.h"
+
+static void parts_of_an_extent(void **state) {
+    (void)state;
+    static const struct {
+        int64_t extent;
+        double share;
+        int64_t least;
+        int64_t ends[6]; // 0: no more
+    } cases[] = {
+        {8192, 0.5, 512, {4096, 6144, 7168, 8192}},
+        {6144, 0.5, 512, {3072, 4608, 5376, 6144}},
+        {1600, 0.5, 512, {832, 1600}}, // the half of a rest of 768 would be too small
+        {1000, 0.5, 512, {1000}},      // a half of it would
+        {8192, 0, 1, {8192}},
+        {47, 0.9, 1, {5, 26, 36, 47}},
+        {10, 0.5, 1, {5, 7, 8, 9, 10}},
+        {2, 0.5, 1, {1, 2}},
+        {1, 0.5, 1, {1}},
+        {5, 0.1, 1, {5}},
+        {0, 0.5, 1, {0}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct mmul_range part = {0, 0};
+        int64_t at = 0, count = 0;
+        for (; mmul_tasks_cut(cases[i].extent, cases[i].share, cases[i].least, count, &part);
+             at = part.end) {
+            assert_int_equal(part.begin, at);
+            assert_int_equal(part.end, cases[i].ends[count++]);
+        }
+        assert_int_equal(at, cases[i].extent);
+        assert_int_equal(count < 6 ? cases[i].ends[count] : 0, 0);
+    }
+}
+
+// What a list must be: every element of every step once, in order.
+static void assert_covers(const struct mmul_plan *plan, const struct mmul_tasks *tasks) {
+    int64_t width = mmul_problem_result_width(&plan->problem, plan->axis);
+    const struct mmul_plan_rank *r = &mmul_plan_ranks(plan)[tasks->rank];
+    struct mmul_task_cursor cursor = {0};
+    double elements = 0;
+    int64_t positions = 0, step = 0, line = 0, stretch = 0;
+    for (int64_t i = 0; i < tasks->count; i++) {
+        struct mmul_task task = mmul_tasks_at(tasks, i);
+        int64_t lines = task.line_end - task.line_begin;
+        assert_true(lines >= 0 && task.end > task.begin);
+        if (task.step.index != step || i == 0) {
+            assert_true(i == 0 || task.step.index > step);
+            step = task.step.index;
+            line = task.line_begin;
+            stretch = task.begin;
+            assert_int_equal(line, 0);
+            assert_int_equal(stretch, task.step.begin);
+        }
+        assert_true(task.begin >= task.step.begin && task.end <= task.step.end);
+        assert_true(task.line_begin == line && task.begin == stretch);
+        if (task.end < task.step.end || task.begin > task.step.begin)
+            stretch = task.end; // along the width
+        else
+            line = task.line_end;
+        if (lines > 0) {
+            mmul_tasks_seek(tasks, positions, &cursor);
+            assert_int_equal(cursor.index, i);
+            mmul_tasks_seek(tasks, positions + lines - 1, &cursor);
+            assert_int_equal(cursor.index, i);
+            assert_int_equal(cursor.position, positions);
+        }
+        double all = (double)lines * (double)(task.end - task.begin);
+        double rest = mmul_tasks_elements(tasks, positions + lines / 2, positions + lines);
+        assert_true(rest == (double)(lines - lines / 2) * (double)(task.end - task.begin));
+        elements += all;
+        positions += lines;
+    }
+    assert_int_equal(positions, tasks->positions);
+    assert_true(elements == (double)(r->end - r->begin) * (double)width);
+    assert_true(elements == mmul_tasks_elements(tasks, 0, positions));
+}
+
+static void lists_cover_every_block_once(void **state) {
+    (void)state;
+    static const int64_t sides[][3] = {{8000, 8000, 8000}, {10000, 300, 2000}, {7, 5, 3},
+                                       {1, 1, 1},          {300, 9000, 100},   {20000, 2048, 512}};
+    static const int64_t limits[] = {0, INT64_C(600) << 20, INT64_C(200) << 20};
+    int joined = 0, by_lines = 0, cut = 0, sliced = 0, many = 0;
+    for (int i = 0; i < 6 * 3 * 2 * 3 * 3; i++) {
+        unsigned maps[8];
+        struct mmul_problem problem =
+            make_problem(sides[i % 6][0], sides[i % 6][1], sides[i % 6][2]);
+        struct mmul_cluster *cluster = make_measured_cluster(4, i / 6 % 3 == 0 ? 2 : 4, maps);
+        const int64_t slice = i / 18 % 2 == 0 ? 0 : 1500;
+        struct mmul_plan *plan = NULL;
+        struct mmul_error err;
+        if (i / 36 % 3 == 1)
+            maps[0] = 0;
+        if (mmul_plan_make(
+                &(struct mmul_plan_request){.problem = &problem,
+                                            .cluster = cluster,
+                                            .node_maps = maps,
+                                            .panels = true,
+                                            .split = i % 2 ? MMUL_SPLIT_ROWS : MMUL_SPLIT_COLS,
+                                            .memory_limit_bytes = limits[i / 108 % 3],
+                                            .tail = (enum mmul_tail)(i / 36 % 3),
+                                            .tail_share = 0.7},
+                &plan, &err) != MMUL_OK)
+            fail_msg("%s", err.text);
+        for (int rank = 0; rank < plan->size; rank++) {
+            struct mmul_tasks tasks = mmul_tasks_of(plan, rank, slice);
+            assert_covers(plan, &tasks);
+            joined += tasks.joined;
+            by_lines += tasks.by_lines && tasks.count > 1;
+            cut += !tasks.by_lines && tasks.count > 1;
+            sliced += tasks.slice > 0;
+            many += tasks.count > 4;
+        }
+        mmul_plan_destroy(plan);
+        mmul_cluster_destroy(cluster);
+    }
+    assert_true(joined > 10 && by_lines > 10 && cut > 10 && sliced > 10 && many > 10);
+}
+
+static struct mmul_plan *plan_of(int64_t m, int64_t n, enum mmul_tail tail, double share) {
+    unsigned maps[8];
+    struct mmul_problem problem = make_problem(m, n, 1000);
+    struct mmul_cluster *cluster = make_cluster(2, 2);
+    cluster->ranks[0].speed_flops = cluster->ranks[1].speed_flops = 1e11;
+    cluster->ranks[0].device_index = cluster->ranks[1].device_index = -1;
+    maps[0] = ALL;
+    struct mmul_plan *plan = plan_or_die(&(struct mmul_plan_request){.problem = &problem,
+                                                                     .cluster = cluster,
+                                                                     .node_maps = maps,
+                                                                     .panels = true,
+                                                                     .split = MMUL_SPLIT_ROWS,
+                                                                     .tail = tail,
+                                                                     .tail_share = share});
+    mmul_cluster_destroy(cluster);
+    return plan;
+}
+
+// Where the side that is cut is the longer one, repacking the other costs least; a block that is taller
+// than wide is checked by the whole operand, which all its parts meet.
+static void blocks_are_cut_along_their_longer_side(void **state) {
+    (void)state;
+    struct mmul_plan *wide = plan_of(8192, 8192, MMUL_TAIL_AUTO, 0);
+    struct mmul_plan *tall = plan_of(40960, 8192, MMUL_TAIL_AUTO, 0);
+    struct mmul_tasks tasks = mmul_tasks_of(wide, 0, 0);
+    struct mmul_task first = mmul_tasks_at(&tasks, 0);
+    assert_int_equal(tasks.count, 4);
+    assert_false(mmul_plan_nodes(wide)[0].checks_whole);
+    assert_true(first.begin == 0 && first.end == 4096 && first.line_end == 4096);
+    tasks = mmul_tasks_of(tall, 1, 0);
+    first = mmul_tasks_at(&tasks, 0);
+    assert_int_equal(tasks.count, 4);
+    assert_true(mmul_plan_nodes(tall)[0].checks_whole);
+    assert_true(first.begin == 0 && first.end == 8192 && first.line_end == 10240);
+    mmul_plan_destroy(wide);
+    mmul_plan_destroy(tall);
+}
+
+static void what_may_be_claimed_is_a_choice(void **state) {
+    (void)state;
+    static const struct {
+        enum mmul_tail tail;
+        double share, planned;
+        int64_t count, first; // tasks, width of the first one
+    } cases[] = {{MMUL_TAIL_AUTO, 0, 0.5, 4, 4096},
+                 {MMUL_TAIL_OFF, 0.5, 0, 1, 8192},
+                 {MMUL_TAIL_SHARE, 0.25, 0.25, 4, 6144}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct mmul_plan *plan = plan_of(8192, 8192, cases[i].tail, cases[i].share);
+        struct mmul_tasks tasks = mmul_tasks_of(plan, 1, 0);
+        assert_true(plan->claim_share == cases[i].planned);
+        assert_int_equal(tasks.count, cases[i].count);
+        assert_int_equal(mmul_tasks_at(&tasks, 0).end, cases[i].first);
+        assert_int_equal(mmul_plan_ranks(plan)[1].end, plan->total); // blocks are all there is
+        mmul_plan_destroy(plan);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parts_of_an_extent),
+        cmocka_unit_test_teardown(lists_cover_every_block_once, assert_no_live_bytes),
+        cmocka_unit_test_teardown(blocks_are_cut_along_their_longer_side, assert_no_live_bytes),
+        cmocka_unit_test_teardown(what_may_be_claimed_is_a_choice, assert_no_live_bytes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
