@@ -29,23 +29,24 @@ struct cursor {
 };
 
 struct job {
-    struct mmul_mover *mover;
+    struct mmul_value_mover *mover;
     const struct mmul_program_step *step;
     struct mmul_move move;
     struct cursor out, in;
 };
 
-enum mmul_status mmul_mover_init(struct mmul_mover *mover, const struct mmul_values *values,
-                                 const struct mmul_comm *comm, const struct mmul_channel *channel,
-                                 struct mmul_error *err) {
-    *mover = (struct mmul_mover){.values = values, .comm = comm, .channel = channel};
+enum mmul_status mmul_value_mover_init(struct mmul_value_mover *mover,
+                                       const struct mmul_values *values,
+                                       const struct mmul_comm *comm,
+                                       const struct mmul_channel *channel, struct mmul_error *err) {
+    *mover = (struct mmul_value_mover){.values = values, .comm = comm, .channel = channel};
     return MMUL_ALLOCATE_RAW(mover->staging, (int64_t)2 * MMUL_MOVE_LANES * MMUL_MOVE_ELEMENTS,
                              "moves", err);
 }
 
-void mmul_mover_fini(struct mmul_mover *mover) {
+void mmul_value_mover_fini(struct mmul_value_mover *mover) {
     mmul_free(mover->staging);
-    *mover = (struct mmul_mover){0};
+    *mover = (struct mmul_value_mover){0};
 }
 
 // ------------------------------------------------------------------------------- ends of a move
@@ -213,7 +214,7 @@ static void exchange(struct job *job) {
     }
 }
 
-void mmul_mover_move(struct mmul_mover *mover, const struct mmul_program_step *step) {
+void mmul_value_mover_move(struct mmul_value_mover *mover, const struct mmul_program_step *step) {
     struct job job = {
         .mover = mover, .step = step, .move = mmul_program_plan_move(mover->values->plan, step)};
     struct mmul_error err;

@@ -10,7 +10,7 @@
 
 enum { MMUL_MOVE_LANES = 2, MMUL_MOVE_ELEMENTS = 1 << 18 }; // 1 MiB of a piece
 
-struct mmul_mover {
+struct mmul_value_mover {
     const struct mmul_values *values;   // borrowed
     const struct mmul_comm *comm;       // borrowed
     const struct mmul_channel *channel; // borrowed, among all ranks
@@ -18,11 +18,12 @@ struct mmul_mover {
     int64_t moved_bytes;                // sent over the network
 };
 
-enum mmul_status mmul_mover_init(struct mmul_mover *mover, const struct mmul_values *values,
-                                 const struct mmul_comm *comm, const struct mmul_channel *channel,
-                                 struct mmul_error *err);
-void mmul_mover_fini(struct mmul_mover *mover);
+enum mmul_status mmul_value_mover_init(struct mmul_value_mover *mover,
+                                       const struct mmul_values *values,
+                                       const struct mmul_comm *comm,
+                                       const struct mmul_channel *channel, struct mmul_error *err);
+void mmul_value_mover_fini(struct mmul_value_mover *mover);
 
 // Collective over world, one move after the other. A failure is kept in the channel's, and the
 // traffic ends all the same; agree afterwards, then the result is complete everywhere.
-void mmul_mover_move(struct mmul_mover *mover, const struct mmul_program_step *step);
+void mmul_value_mover_move(struct mmul_value_mover *mover, const struct mmul_program_step *step);

@@ -20,7 +20,7 @@ struct program_run {
     struct mmul_values *values;
     struct mmul_channel channel;
     struct mmul_failure failure; // of the moves
-    struct mmul_mover mover;
+    struct mmul_value_mover mover;
     struct mmul_worker worker;
     struct mmul_verifier verifier;
     int64_t m, n, k; // sides of this rank's products, the longest each; 0: it has none
@@ -215,7 +215,7 @@ static enum mmul_status begin(struct program_run *run, struct mmul_error *err) {
     measure_products(run);
     status = create_worker(run, err);
     if (status == MMUL_OK)
-        status = mmul_mover_init(&run->mover, run->values, comm, &run->channel, err);
+        status = mmul_value_mover_init(&run->mover, run->values, comm, &run->channel, err);
     return mmul_comm_agree(comm, status, err);
 }
 
@@ -227,7 +227,7 @@ static enum mmul_status carry_out(struct program_run *run, const struct mmul_pro
     if (step->kind == MMUL_STEP_COMPUTE) {
         status = compute(run, step, err);
     } else {
-        mmul_mover_move(&run->mover, step);
+        mmul_value_mover_move(&run->mover, step);
         if (run->failure.err.status != MMUL_OK)
             status = (*err = run->failure.err).status;
     }
@@ -259,7 +259,7 @@ enum mmul_status mmul_program_carry_out(struct mmul_context *context,
     for (int i = 0; status == MMUL_OK && i < plan->step_count; i++)
         status = carry_out(&run, &plan->steps[i], err);
     status = end_outputs(&run, status, err);
-    mmul_mover_fini(&run.mover);
+    mmul_value_mover_fini(&run.mover);
     mmul_verifier_fini(&run.verifier);
     mmul_worker_fini(&run.worker);
     if (status == MMUL_OK)
