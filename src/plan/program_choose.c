@@ -34,11 +34,11 @@ static bool may_go(enum mmul_placement_kind from, enum mmul_placement_kind to) {
     return from != MMUL_PLACE_PARTIAL || to != MMUL_PLACE_FILE; // nobody adds into a file
 }
 
-struct mmul_route mmul_program_route(const struct mmul_program_costs *costs,
-                                     struct mmul_shape shape, unsigned have,
-                                     enum mmul_placement_kind to) {
+struct mmul_program_path mmul_program_find_path(const struct mmul_program_costs *costs,
+                                                struct mmul_shape shape, unsigned have,
+                                                enum mmul_placement_kind to) {
     const enum mmul_placement_kind rows = MMUL_PLACE_ROWS;
-    struct mmul_route best = {.seconds = INFINITY};
+    struct mmul_program_path best = {.seconds = INFINITY};
     double ignored, onward = mmul_program_move_seconds(costs, shape, rows, to, &ignored);
     for (int kind = 0; kind <= MMUL_PLACE_PARTIAL; kind++) {
         const enum mmul_placement_kind from = (enum mmul_placement_kind)kind;
@@ -46,10 +46,10 @@ struct mmul_route mmul_program_route(const struct mmul_program_costs *costs,
             continue;
         double direct = mmul_program_move_seconds(costs, shape, from, to, &ignored);
         if (may_go(from, to) && direct < best.seconds)
-            best = (struct mmul_route){from, false, direct};
+            best = (struct mmul_program_path){from, false, direct};
         double by_rows = mmul_program_move_seconds(costs, shape, from, rows, &ignored) + onward;
         if (from != rows && to != rows && by_rows < best.seconds)
-            best = (struct mmul_route){from, true, by_rows};
+            best = (struct mmul_program_path){from, true, by_rows};
     }
     return best;
 }
@@ -76,12 +76,12 @@ static double follow(const struct search *s, int index, const struct mmul_rule *
         bool is_saved = o->kind == MMUL_SAVE; // into a file of its own, which nobody reads
         if ((have[value] & wanted) != 0 && !is_saved)
             continue;
-        struct mmul_route route = mmul_program_route(s->costs, s->program->values[value].shape,
-                                                     have[value], rule->operands[i]);
-        seconds += route.seconds;
+        struct mmul_program_path path = mmul_program_find_path(
+            s->costs, s->program->values[value].shape, have[value], rule->operands[i]);
+        seconds += path.seconds;
         if (!is_saved)
             have[value] |= (unsigned char)wanted;
-        if (route.by_rows)
+        if (path.by_rows)
             have[value] |= 1U << MMUL_PLACE_ROWS;
     }
     if (o->result >= 0)

@@ -139,10 +139,10 @@ static enum mmul_status bring(struct making *m, int value, enum mmul_placement_k
     unsigned have = 0;
     for (int kind = 0; kind < KINDS; kind++)
         have |= place_of[kind] >= 0 ? 1U << kind : 0;
-    struct mmul_route route =
-        mmul_program_route(&plan->costs, plan->program->values[value].shape, have, to);
-    int from = place_of[route.from];
-    if (route.by_rows) {
+    struct mmul_program_path path =
+        mmul_program_find_path(&plan->costs, plan->program->values[value].shape, have, to);
+    int from = place_of[path.from];
+    if (path.by_rows) {
         enum mmul_status status = add_move(m, from, MMUL_PLACE_ROWS, operation, err);
         if (status != MMUL_OK)
             return status;

@@ -73,11 +73,11 @@ enum mmul_status mmul_program_choose(const struct mmul_program *program,
 
 // How a value that is in the placements of the set `have` (a bit per kind) gets into another one:
 // from the nearest of them, directly or by way of rows.
-struct mmul_route {
+struct mmul_program_path {
     enum mmul_placement_kind from;
     bool by_rows;
     double seconds;
 };
-struct mmul_route mmul_program_route(const struct mmul_program_costs *costs,
-                                     struct mmul_shape shape, unsigned have,
-                                     enum mmul_placement_kind to);
+struct mmul_program_path mmul_program_find_path(const struct mmul_program_costs *costs,
+                                                struct mmul_shape shape, unsigned have,
+                                                enum mmul_placement_kind to);

@@ -137,11 +137,11 @@ static double try_all(const struct mmul_program *p, const struct mmul_program_co
             int v = o->operands[j];
             if (o->kind != MMUL_SAVE && (now[v] >> rule->operands[j] & 1))
                 continue;
-            struct mmul_route route =
-                mmul_program_route(costs, p->values[v].shape, now[v], rule->operands[j]);
-            seconds += route.seconds;
+            struct mmul_program_path path =
+                mmul_program_find_path(costs, p->values[v].shape, now[v], rule->operands[j]);
+            seconds += path.seconds;
             now[v] |= o->kind != MMUL_SAVE ? 1U << rule->operands[j] : 0;
-            now[v] |= route.by_rows ? 1U << MMUL_PLACE_ROWS : 0;
+            now[v] |= path.by_rows ? 1U << MMUL_PLACE_ROWS : 0;
         }
         if (o->result >= 0)
             now[o->result] = 1U << rule->result;
