@@ -10,6 +10,7 @@
 #include "comm/link.h"
 #include "exec/measure.h"
 #include "exec/profile.h"
+#include "exec/traffic_cost.h"
 #include "exec/watch.h"
 #include "host/cgroup.h"
 #include "io/profile_file.h"
@@ -231,6 +232,14 @@ static enum mmul_status measure_links(const struct calibration *c, struct mmul_e
     return status;
 }
 
+// Collective: leaders measure what the links cost their computing, and all are told.
+static enum mmul_status measure_traffic(struct calibration *c, struct mmul_error *err) {
+    enum mmul_status status = mmul_traffic_cost_measure(
+        c->context, c->options->depth == MMUL_CALIBRATE_THOROUGH, &c->speed, err);
+    status = mmul_comm_agree(c->context->comm, status, err);
+    return status == MMUL_OK ? share_description(c->context, &c->speed, err) : status;
+}
+
 // ------------------------------------------------------------------------------------------ whole
 
 static enum mmul_status calibrate_thoroughly(struct calibration *c, struct mmul_error *err) {
@@ -239,6 +248,8 @@ static enum mmul_status calibrate_thoroughly(struct calibration *c, struct mmul_
         status = measure_devices(c, err);
     if (status == MMUL_OK && c->context->cluster->node_count > 1)
         status = measure_links(c, err);
+    if (status == MMUL_OK && c->context->cluster->node_count > 1)
+        status = measure_traffic(c, err);
     if (status == MMUL_OK)
         status = mmul_comm_agree(c->context->comm, mmul_profile_keep(c->context, err), err);
     return status;
@@ -260,7 +271,11 @@ enum mmul_status mmul_calibrate(struct mmul_context *context,
         return status;
     if (status == MMUL_OK && !mmul_cluster_has_speeds(cluster))
         status = measure_devices(&c, err);
-    if (status == MMUL_OK && !mmul_cluster_has_links(cluster))
+    bool links = mmul_cluster_has_links(cluster);
+    if (status == MMUL_OK && !links)
         status = measure_links(&c, err);
+    c.speed = cluster->ranks[context->comm->rank].speed;
+    if (status == MMUL_OK && !links)
+        status = measure_traffic(&c, err);
     return status;
 }

@@ -210,7 +210,7 @@ static enum mmul_status measure_size(struct mmul_device *device, int point,
     bool drops = true, unstable = false;
     double late = mmul_clock_now() + TIMES * depth->patience_seconds;
     for (int i = 0; i == 0 || (drops && i < TIMES && mmul_clock_now() < late); i++) {
-        double now;
+        double now = 0;
         bool now_unstable = false;
         enum mmul_status status = time_squares(device, n, depth, &now, &now_unstable, err);
         if (status != MMUL_OK)
@@ -327,6 +327,20 @@ enum mmul_status mmul_measure_square(struct mmul_device *device, int64_t n, int6
     return squares_fit(device, n, memory_bytes)
                ? time_squares(device, n, &depth, seconds, unstable, err)
                : MMUL_OK;
+}
+
+enum mmul_status mmul_measure_on(struct mmul_device *device, int64_t n,
+                                 bool (*again)(void *argument, double seconds), void *argument,
+                                 struct mmul_error *err) {
+    struct work w = {.device = device, .n = n};
+    double seconds = 0;
+    enum mmul_status status = create_squares(&w, err);
+    do {
+        if (status == MMUL_OK)
+            status = time_span(&w, 0, multiply, &seconds, err);
+    } while (status == MMUL_OK && again(argument, seconds));
+    work_fini(&w);
+    return status;
 }
 
 enum mmul_status mmul_measure_transfers(struct mmul_device *device, int64_t memory_bytes,

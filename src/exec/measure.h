@@ -32,6 +32,12 @@ enum mmul_status mmul_measure_device(struct mmul_device *device,
 enum mmul_status mmul_measure_square(struct mmul_device *device, int64_t n, int64_t memory_bytes,
                                      double *seconds, bool *unstable, struct mmul_error *err);
 
+// Multiplies squares of side n, one after the other; after each `again` gets its seconds and says
+// whether there is one more.
+enum mmul_status mmul_measure_on(struct mmul_device *device, int64_t n,
+                                 bool (*again)(void *argument, double seconds), void *argument,
+                                 struct mmul_error *err);
+
 // Bytes per second, thoroughly, of a device with memory of its own.
 enum mmul_status mmul_measure_transfers(struct mmul_device *device, int64_t memory_bytes,
                                         struct mmul_speed *speed, struct mmul_error *err);

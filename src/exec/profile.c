@@ -116,6 +116,10 @@ static void add_to(struct mmul_speed *sum, const struct mmul_speed *speed) {
     sum->upload_bytes_per_second += speed->upload_bytes_per_second;
     sum->download_bytes_per_second += speed->download_bytes_per_second;
     sum->warm_up_seconds += speed->warm_up_seconds;
+    if (speed->send_seconds_per_byte > 0) { // of the leader
+        sum->send_seconds_per_byte = speed->send_seconds_per_byte;
+        sum->receive_seconds_per_byte = speed->receive_seconds_per_byte;
+    }
     sum->unstable |= speed->unstable;
     if (sum->measured_points > speed->measured_points)
         sum->measured_points = speed->measured_points;

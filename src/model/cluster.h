@@ -9,7 +9,7 @@
 enum mmul_speed_origin { MMUL_SPEED_NONE, MMUL_SPEED_MEASURED, MMUL_SPEED_STORED };
 
 // What was measured of a device: float32 gemm rate of cubes of side MMUL_SPEED_SMALLEST << i, and the
-// rates of its own transfers. 0: not measured, or (transfers) works in host memory.
+// rates of its own transfers. 0: not measured, or (transfers) works in host memory, (traffic) does not.
 enum { MMUL_SPEED_POINTS = 5, MMUL_SPEED_SMALLEST = 256 };
 #define MMUL_UNSTABLE_TRANSFERS (1U << MMUL_SPEED_POINTS)
 struct mmul_speed {
@@ -17,6 +17,8 @@ struct mmul_speed {
     int measured_points;             // the rates behind these repeat the last of them
     double upload_bytes_per_second, download_bytes_per_second;
     double warm_up_seconds;
+    double send_seconds_per_byte, receive_seconds_per_byte; // of a leader that computes on the CPU:
+                                                            // what traffic keeps it from computing
     unsigned unstable; // a bit per size: repeated, its times did not agree; and one for transfers
     enum mmul_speed_origin origin; // by this process, or from the node's profile
     char date[24];                 // of the measurement: "2026-01-31T12:00:00Z"

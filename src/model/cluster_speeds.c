@@ -123,15 +123,24 @@ static void add_link(struct mmul_text *table, const struct mmul_link *link) {
         mmul_text_add(table, "\t-\t-");
 }
 
+static void add_cost(struct mmul_text *table, double seconds_per_byte) {
+    if (seconds_per_byte > 0)
+        mmul_text_add(table, "\t%.2f", seconds_per_byte * 1e9);
+    else
+        mmul_text_add(table, "\t-");
+}
+
 static void print_links(const struct mmul_cluster *cluster, FILE *stream) {
     struct mmul_text table = {0};
-    mmul_text_add(&table, "node\tto root Gbit/s\tus\tto next\tGbit/s\tus\n");
+    mmul_text_add(&table, "node\tto root Gbit/s\tus\tto next\tGbit/s\tus\tCPU ns/B out\tin\n");
     for (int node = 0; node < cluster->node_count; node++) {
         const struct mmul_node_info *n = &cluster->nodes[node];
         mmul_text_add(&table, "%s", n->host);
         add_link(&table, &n->root_link);
         mmul_text_add(&table, "\t%s", cluster->nodes[(node + 1) % cluster->node_count].host);
         add_link(&table, &n->ring_link);
+        add_cost(&table, cluster->ranks[n->leader].speed.send_seconds_per_byte);
+        add_cost(&table, cluster->ranks[n->leader].speed.receive_seconds_per_byte);
         mmul_text_add(&table, "\n");
     }
     mmul_text_print_table(mmul_text_get(&table), stream);
@@ -159,13 +168,16 @@ static json_t *rank_json(const struct mmul_cluster *cluster, int rank) {
     const struct mmul_rank_info *r = &cluster->ranks[rank];
     const struct mmul_speed *s = &r->speed;
     return json_pack(
-        "{s:i, s:s, s:o, s:o, s:i, s:I, s:o, s:o, s:o, s:f, s:s}", "rank", rank, "host", r->host,
-        "device", mmul_json_text(r->device_name), "device_name", mmul_json_text(r->device.name),
-        "threads", r->threads, "memory_bytes", (json_int_t)r->device.memory_bytes, "gemm",
+        "{s:i, s:s, s:o, s:o, s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:f, s:s}", "rank", rank, "host",
+        r->host, "device", mmul_json_text(r->device_name), "device_name",
+        mmul_json_text(r->device.name), "threads", r->threads, "memory_bytes",
+        (json_int_t)r->device.memory_bytes, "gemm",
         mmul_rates_json(s->flops, s->measured_points, MMUL_SPEED_SMALLEST, s->unstable),
         "upload_bytes_per_second", mmul_rate_json(s->upload_bytes_per_second),
         "download_bytes_per_second", mmul_rate_json(s->download_bytes_per_second),
-        "warm_up_seconds", s->warm_up_seconds, "measured_at", s->date);
+        "send_seconds_per_byte", mmul_rate_json(s->send_seconds_per_byte),
+        "receive_seconds_per_byte", mmul_rate_json(s->receive_seconds_per_byte), "warm_up_seconds",
+        s->warm_up_seconds, "measured_at", s->date);
 }
 
 static json_t *link_json(const struct mmul_link *link) {

@@ -41,13 +41,26 @@ static double file_seconds_per_byte(const struct mmul_cost *cost) {
     return (maps & all) == all ? MMUL_FIRST_TOUCH_SECONDS_PER_BYTE : 1 / MMUL_FILE_BYTES_PER_SECOND;
 }
 
-// CPU seconds per byte of traffic that the node's leader loses for computing.
-static double leader_cpu(const struct mmul_cluster *cluster, int node, int cpu_threads) {
-    const struct mmul_rank_info *leader = &cluster->ranks[cluster->nodes[node].leader];
-    int cores = cluster->nodes[node].cores_allowed;
-    if (!leader->host_memory || (cores > 0 && cpu_threads < cores))
-        return 0;
-    return MMUL_NETWORK_CPU_SECONDS_PER_BYTE / (leader->threads > 1 ? leader->threads : 1);
+// What a byte of traffic costs the computing of a leader that shares its cores with it, spread over
+// its threads: the CPU seconds as measured, else as assumed, and at root what files cost too, because
+// the same hands read what leaves and write what returns.
+static void set_losses(struct mmul_cost *cost, int index) {
+    struct mmul_cost_node *node = &cost->nodes[index];
+    const struct mmul_node_info *info = &cost->request.cluster->nodes[index];
+    const struct mmul_rank_info *leader = &cost->request.cluster->ranks[info->leader];
+    const struct mmul_speed *speed = &leader->speed;
+    bool has_idle_cores = info->cores_allowed > 0 && node->cpu_threads < info->cores_allowed;
+    double share = leader->host_memory && !has_idle_cores ? 1 : 0;
+    share /= leader->threads > 1 ? leader->threads : 1;
+    node->sending = node->receiving = share * MMUL_NETWORK_CPU_SECONDS_PER_BYTE;
+    if (speed->send_seconds_per_byte > 0 && speed->receive_seconds_per_byte > 0) {
+        node->sending = speed->send_seconds_per_byte;
+        node->receiving = speed->receive_seconds_per_byte;
+    }
+    if (index == cost->root_node) {
+        node->sending += share * file_seconds_per_byte(cost);
+        node->receiving += share * file_seconds_per_byte(cost);
+    }
 }
 
 struct place {
@@ -87,7 +100,7 @@ static void fill_nodes(struct mmul_cost *cost) {
             cost->nodes[info->node].cpu_threads += info->threads > 1 ? info->threads : 1;
     }
     for (int i = 0; i < cost->node_count; i++)
-        cost->nodes[i].cpu = leader_cpu(cluster, i, cost->nodes[i].cpu_threads);
+        set_losses(cost, i);
 }
 
 static void fill_bytes(struct mmul_cost *cost) {
@@ -261,12 +274,6 @@ static void sum_node_units(struct mmul_cost *cost, const double *units) {
         cost->nodes[cost->ranks[rank].node].units += units[rank];
 }
 
-// Bytes of pieces and results of a node.
-static double node_bytes(const struct mmul_cost *cost, const struct mmul_cost_node *node) {
-    return node->units * ((node->takes_pieces ? cost->piece_bytes : 0) +
-                          (node->returns ? cost->result_bytes : 0));
-}
-
 static void couple_links(struct mmul_cost *cost) {
     double all = 0, taking = 0, returning = 0;
     cost->root_out_bytes = cost->last_in_chain >= 0 ? cost->panel_bytes * cost->sendings : 0;
@@ -291,12 +298,16 @@ static void couple_cpu(struct mmul_cost *cost) {
     double panels = cost->panel_bytes * cost->sendings;
     for (int i = 0; i < cost->node_count; i++) {
         const struct mmul_cost_node *node = &cost->nodes[i];
-        double bytes = node_bytes(cost, node);
-        if (node->takes_panels)
-            bytes += i == cost->last_in_chain ? panels : 2 * panels;
-        if (i == cost->root_node)
-            bytes = cost->root_out_bytes + cost->root_in_bytes;
-        cost->ranks[cluster->nodes[i].leader].stolen_seconds = node->cpu * bytes;
+        bool relays = node->takes_panels && i != cost->last_in_chain;
+        double in = (node->takes_pieces ? node->units * cost->piece_bytes : 0) +
+                    (node->takes_panels ? panels : 0);
+        double out = (node->returns ? node->units * cost->result_bytes : 0) + (relays ? panels : 0);
+        if (i == cost->root_node) {
+            in = cost->root_in_bytes;
+            out = cost->root_out_bytes;
+        }
+        cost->ranks[cluster->nodes[i].leader].stolen_seconds =
+            node->sending * out + node->receiving * in;
     }
 }
 
@@ -393,7 +404,8 @@ double mmul_cost_evaluate(struct mmul_cost *cost, const double *units) {
         r->compute_seconds = r->finish = 0;
         if (!(units[rank] > 0) || !r->in)
             continue;
-        r->compute_seconds = cost->steps * mmul_step_seconds(&r->step, units[rank] / cost->rounds);
+        r->compute_seconds = cost->steps * mmul_step_seconds(&r->step, units[rank] / cost->rounds) +
+                             r->stolen_seconds;
         r->finish = mmul_cost_finish(cost, rank, links, units[rank]);
         if (cost->nodes[r->node].returns && received > r->finish)
             r->finish = received;

@@ -19,8 +19,10 @@
 //   result  D = b_C S comes back, G = D / N of it after the last step
 //   finish  f_r = max(first + N tau_r, last + tau_r) + stolen_i + G, at least first block + D:
 //           the link from the nodes is no faster than the one to them
-//   stolen  traffic costs CPU: MMUL_NETWORK_CPU_SECONDS_PER_BYTE of every byte that a leader sends
-//           or receives, spread over its threads, where it computes on a CPU without idle cores
+//   stolen  traffic costs CPU: so many seconds of every byte that a leader sends, and receives, as
+//           measured beside its computing; else MMUL_NETWORK_CPU_SECONDS_PER_BYTE, spread over its
+//           threads, where it computes on a CPU without idle cores; there root's leader loses as
+//           much again for reading what it sends, and writing what returns, as files cost
 //
 // Ranks of root's node begin at once (where it maps the whole operand; else panels come from the
 // file) and have no G. Nodes that map an operand or C move none of it. Where there are several
@@ -33,7 +35,7 @@
 #define MMUL_LINK_BYTES_PER_SECOND 125e6
 #define MMUL_LINK_LATENCY_SECONDS  100e-6
 
-// Of TCP over Ethernet at either end, with reading, copying and the checksum: 1.2 ns on emulated
+// Assumed too, of TCP over Ethernet at either end, with reading, copying and the checksum: 1.2 ns on emulated
 // cables whose cards cut packets themselves (cores of about 3 GHz).
 #define MMUL_NETWORK_CPU_SECONDS_PER_BYTE 1e-9
 
@@ -51,7 +53,7 @@ struct mmul_cost_rank {
     struct mmul_step_cost step;
     double from, to;                // share of the panels before its first and up to its last one
     double stolen_seconds;          // of a leader
-    double compute_seconds, finish; // of the last evaluation; 0 without units
+    double compute_seconds, finish; // of the last evaluation, what is stolen included; 0: no units
 };
 
 struct mmul_cost_node {
@@ -60,7 +62,7 @@ struct mmul_cost_node {
     int chain_place;                          // 1, 2, ... ; 0: no panels come here
     double link;                              // 1 / B_i, seconds per byte
     double first, gap;                        // of panels
-    double cpu;                               // seconds its leader loses per byte of traffic
+    double sending, receiving;                // seconds its leader loses per byte of traffic
     double units;                             // of all its ranks, when last summed
     int cpu_threads;                          // of its ranks that compute in host memory
 };

@@ -58,6 +58,20 @@ END
     [ "$(grep -c -E '^node[12] .* node[12] ' <<< "$output")" -eq 2 ]
 }
 
+# A core computes and moves bytes at once: what it loses is measured at both ends, stored and shown.
+@test "what traffic costs a computing core is measured out and in" {
+    run --separate-stderr lab_mpirun $hosts -n 2 "$MPIMATMUL" calibrate --device cpu --json
+    expect_status 0
+    printf '%s' "$output" > said.json
+    python "$profiles" << 'END'
+import json, sys
+for rank in json.load(open("said.json"))["ranks"]:
+    stored = json.load(open(f"{sys.argv[1]}/{rank['host']}.json"))["devices"][0]
+    for name in "send_seconds_per_byte", "receive_seconds_per_byte":
+        assert 0 < rank[name] < 1e-7 and stored[name] == rank[name], rank
+END
+}
+
 @test "a plan takes speeds when every rank has one, and links when every host has its own" {
     stored='stored profiles, measured [0-9TZ:-]*'
     expect_plan 'measured now; links measured now'

@@ -268,6 +268,7 @@ static void test_traffic_costs_leaders_time(void **state) {
     struct bench b;
     double idle, busy, stolen;
     for (int i = 0; i < 2; i++) {
+        const double files = MMUL_FIRST_TOUCH_SECONDS_PER_BYTE; // root maps them
         bench_init(&b, make_linked_cluster(2, 1, 10), make_problem(20000, 20000, 20000));
         b.cluster->nodes[0].cores_allowed = b.cluster->nodes[1].cores_allowed = i == 0 ? 64 : 4;
         mmul_cost_destroy(b.cost);
@@ -276,8 +277,9 @@ static void test_traffic_costs_leaders_time(void **state) {
         stolen = b.cost->ranks[0].stolen_seconds;
         double bytes = b.cost->root_out_bytes + b.cost->root_in_bytes;
         assert_true(fabs(bytes - 4.0 * 20000 * (20000 + 2 * b.units[1])) < 1e6);
-        assert_true(i == 0 ? stolen == 0
-                           : fabs(stolen - MMUL_NETWORK_CPU_SECONDS_PER_BYTE * bytes / 4) < 1e-3);
+        assert_true(
+            i == 0 ? stolen == 0
+                   : fabs(stolen - (MMUL_NETWORK_CPU_SECONDS_PER_BYTE + files) * bytes / 4) < 1e-3);
         assert_true(first_by_last(b.cost) > 0.999);
         stolen = b.cost->ranks[1].stolen_seconds; // the same bytes at the other end, B once
         assert_true(i == 0 ? stolen == 0
@@ -285,6 +287,29 @@ static void test_traffic_costs_leaders_time(void **state) {
         bench_fini(&b);
     }
     assert_true(busy > idle);
+}
+
+// What was measured counts, whatever cores there are: for bytes out and bytes in, at each end.
+static void test_measured_traffic_costs_what_it_costs(void **state) {
+    (void)state;
+    struct bench b;
+    bench_init(&b, make_linked_cluster(2, 1, 10), make_problem(20000, 20000, 20000));
+    for (int i = 0; i < 2; i++) {
+        b.cluster->nodes[i].cores_allowed = 64;
+        b.cluster->ranks[i].speed.send_seconds_per_byte = i == 0 ? 3e-10 : 5e-10;
+        b.cluster->ranks[i].speed.receive_seconds_per_byte = i == 0 ? 1e-10 : 7e-10;
+    }
+    mmul_cost_destroy(b.cost);
+    bench_init(&b, b.cluster, b.problem);
+    balance(&b, 16);
+    double piece = 4.0 * 20000 * b.units[1], whole = 4.0 * 20000 * 20000;
+    assert_true(b.units[1] > 1000);
+    assert_true(fabs(b.cost->ranks[0].stolen_seconds - (3e-10 * (whole + piece) + 1e-10 * piece)) <
+                1e-3);
+    assert_true(fabs(b.cost->ranks[1].stolen_seconds - (7e-10 * (whole + piece) + 5e-10 * piece)) <
+                1e-3);
+    assert_true(first_by_last(b.cost) > 0.999);
+    bench_fini(&b);
 }
 
 static void test_capacity_is_kept(void **state) {
@@ -411,6 +436,7 @@ int main(void) {
         cmocka_unit_test_teardown(test_random_clusters_finish_together, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_ranks_alike_get_as_much, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_traffic_costs_leaders_time, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_measured_traffic_costs_what_it_costs, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_capacity_is_kept, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_a_slow_link_is_left_out, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_no_network_pays_for_a_small_product, assert_no_live_bytes),

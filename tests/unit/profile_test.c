@@ -32,6 +32,8 @@ static struct mmul_profile_device make_device(const char *name, int threads, dou
     d.speed.upload_bytes_per_second = 12.5e9;
     d.speed.download_bytes_per_second = 6.25e9;
     d.speed.warm_up_seconds = 0.75;
+    d.speed.send_seconds_per_byte = 1.5e-9;
+    d.speed.receive_seconds_per_byte = 0.5e-9;
     return d;
 }
 
@@ -73,6 +75,8 @@ static void what_is_stored_comes_back(void **state) {
     assert_true(d->speed.upload_bytes_per_second == 12.5e9);
     assert_true(d->speed.download_bytes_per_second == 6.25e9);
     assert_true(d->speed.warm_up_seconds == 0.75);
+    assert_true(d->speed.send_seconds_per_byte == 1.5e-9);
+    assert_true(d->speed.receive_seconds_per_byte == 0.5e-9);
     assert_string_equal(d->speed.date, "2026-01-31T12:00:00Z");
     const struct mmul_profile_link *l = mmul_profile_find_link(loaded, "node2");
     assert_non_null(l);

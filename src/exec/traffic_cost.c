@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: MIT
+// One thread multiplies squares, the main one moves packets as in a run, with the same naps and
+// checksums. The time of a product, with traffic against without, is the share of the computing that
+// the traffic takes; that share of the time it took, per byte, is its cost. What else the neighbour
+// does is the same all the time, so it is in neither.
+#include "exec/traffic_cost.h"
+
+#include "base/integer.h"
+#include "base/median.h"
+#include "base/memory.h"
+#include "comm/message.h"
+#include "exec/measure.h"
+#include "exec/pipeline.h"
+#include "plan/panels.h"
+
+enum { TAG = 73, LEAST_BYTES = 64 << 10, PACKETS = 4, PRODUCTS = 8 }; // of a window, at least
+static const double HANGS_SECONDS = 60;
+
+enum phase { BEGINNING, QUIET, SENDING, RECEIVING, OVER };
+
+// Products that began and ended in a phase (the first so many), and the phase itself, all its turns.
+enum { SAMPLES = 256 };
+struct phase_sums {
+    double products[SAMPLES], begin, seconds;
+    int count;
+    int64_t bytes;
+};
+
+struct meter {
+    struct mmul_device *device;
+    struct mmul_channel channel;
+    int peer;
+    bool sends_first;
+    double window_seconds;
+    int turns; // that are left
+    int64_t side, packet_bytes;
+    char *packet; // owned; its first byte is 1 in the last one of a direction
+    struct mmul_message message;
+    bool last;
+    atomic_int phase;
+    atomic_bool multiplies,
+        done;         // the compute thread: its first product is over; it will do no more
+    int phase_before; // its own: when the product began
+    struct phase_sums sums[OVER];
+};
+
+// ------------------------------------------------------------------------------- the compute thread
+
+static bool count_product(void *argument, double seconds) {
+    struct meter *m = argument;
+    int phase = atomic_load(&m->phase);
+    atomic_store(&m->multiplies, true);
+    if (phase != OVER && phase == m->phase_before && m->sums[phase].count < SAMPLES)
+        m->sums[phase].products[m->sums[phase].count++] = seconds;
+    m->phase_before = phase;
+    return phase != OVER;
+}
+
+static void compute(void *context) {
+    struct meter *m = context;
+    struct mmul_error ignored;
+    if (!atomic_load(&m->done) && mmul_device_can_borrow(m->device))
+        mmul_measure_on(m->device, m->side, count_product, m, &ignored);
+    atomic_store(&m->done, true);
+}
+
+static void cancel(void *context) {
+    struct meter *m = context;
+    atomic_store(&m->done, true);
+}
+
+// ----------------------------------------------------------------------------------- the main thread
+
+static void send_packet(struct meter *m, double now) {
+    m->last = now - m->sums[SENDING].begin >= m->window_seconds;
+    m->packet[0] = m->last;
+    mmul_message_send(&m->channel, m->peer, TAG, m->packet, m->packet_bytes, &m->message);
+}
+
+static void receive_packet(struct meter *m) {
+    mmul_message_receive(&m->channel, m->peer, TAG, m->packet, m->packet_bytes, &m->message);
+}
+
+static void begin_phase(struct meter *m, enum phase phase) {
+    double now = mmul_clock_now();
+    if (phase < OVER)
+        m->sums[phase].begin = now;
+    m->last = false;
+    if (phase == SENDING)
+        send_packet(m, now);
+    else if (phase == RECEIVING)
+        receive_packet(m);
+    atomic_store(&m->phase, phase);
+}
+
+static void end_phase(struct meter *m, enum phase phase) {
+    const enum phase first = m->sends_first ? SENDING : RECEIVING;
+    const enum phase second = m->sends_first ? RECEIVING : SENDING;
+    m->sums[phase].seconds += mmul_clock_now() - m->sums[phase].begin;
+    m->turns -= phase == second;
+    begin_phase(m, phase == QUIET ? first : phase == first ? second : m->turns > 0 ? QUIET : OVER);
+}
+
+static enum mmul_attention attend_packet(struct meter *m, enum phase phase) {
+    if (!mmul_message_is_over(&m->channel, &m->message))
+        return MMUL_ATTEND_NOTHING;
+    m->sums[phase].bytes += m->packet_bytes;
+    bool last = phase == SENDING ? m->last : m->packet[0] != 0;
+    if (last || mmul_failure_is_void(m->channel.failure))
+        end_phase(m, phase);
+    else if (phase == SENDING)
+        send_packet(m, mmul_clock_now());
+    else
+        receive_packet(m);
+    return MMUL_ATTEND_MOVED;
+}
+
+static enum mmul_attention attend(void *context) {
+    struct meter *m = context;
+    enum phase phase = (enum phase)atomic_load(&m->phase);
+    if (phase == SENDING || phase == RECEIVING)
+        return attend_packet(m, phase);
+    if (phase == OVER && atomic_load(&m->done))
+        return MMUL_ATTEND_FINISHED;
+    if ((phase == BEGINNING && (atomic_load(&m->multiplies) || atomic_load(&m->done))) ||
+        (phase == QUIET && mmul_clock_now() - m->sums[QUIET].begin >= m->window_seconds))
+        end_phase(m, phase);
+    if (mmul_device_call_seconds(m->device) < HANGS_SECONDS || !mmul_device_abandon(m->device))
+        return MMUL_ATTEND_NOTHING;
+    atomic_store(&m->done, true);
+    return MMUL_ATTEND_ABANDONED;
+}
+
+// ---------------------------------------------------------------------------------------- one leader
+
+// 0 where nothing was measured; else more than that. Medians: a stall of the machine is neither.
+static double cost_of(struct meter *m, enum phase phase) {
+    const double least = 1e-12;
+    struct phase_sums *quiet = &m->sums[QUIET], *busy = &m->sums[phase];
+    if (quiet->count == 0 || busy->count == 0 || busy->bytes == 0)
+        return 0;
+    double alone = mmul_median(quiet->products, quiet->count);
+    double beside = mmul_median(busy->products, busy->count);
+    double cost = (1 - alone / beside) * busy->seconds / (double)busy->bytes;
+    return cost > least ? cost : least;
+}
+
+// The largest square of which a window has room for several.
+static int64_t choose_side(const struct mmul_speed *speed, double window_seconds) {
+    int point = MMUL_SPEED_POINTS - 1;
+    for (; point > 0; point--) {
+        double n = (double)(MMUL_SPEED_SMALLEST << point);
+        if (PRODUCTS * 2 * n * n * n <= window_seconds * speed->flops[point])
+            break;
+    }
+    return (int64_t)MMUL_SPEED_SMALLEST << point;
+}
+
+static int64_t choose_packet(const struct mmul_link *link, double window_seconds) {
+    double bytes = link->bytes_per_second * window_seconds / PACKETS;
+    return bytes < MMUL_PACKET_BYTES ? mmul_larger(LEAST_BYTES, (int64_t)bytes) : MMUL_PACKET_BYTES;
+}
+
+// With the leader of a neighbour.
+static enum mmul_status measure_with(const struct mmul_context *context,
+                                     const struct mmul_channel *channel, int peer, bool thorough,
+                                     struct mmul_speed *speed, struct mmul_error *err) {
+    const int lower = (int)mmul_smaller(channel->rank, peer);
+    const double window_seconds = thorough ? 0.1 : 0.02;
+    struct meter m = {.device = context->device,
+                      .channel = *channel,
+                      .peer = peer,
+                      .sends_first = channel->rank == lower,
+                      .window_seconds = window_seconds,
+                      .turns = thorough ? 5 : 1,
+                      .side = choose_side(speed, window_seconds),
+                      .packet_bytes =
+                          choose_packet(&context->cluster->nodes[lower].ring_link, window_seconds),
+                      .phase_before = OVER};
+    const struct mmul_pipeline pipeline = {
+        .cancel = cancel, .compute = compute, .attend = attend, .context = &m};
+    enum mmul_status status = MMUL_ALLOCATE(m.packet, MMUL_PACKET_BYTES, "packets", err);
+    if (status != MMUL_OK)
+        return status;
+    status = mmul_pipeline_run(&pipeline, err);
+    speed->send_seconds_per_byte = cost_of(&m, SENDING);
+    speed->receive_seconds_per_byte = cost_of(&m, RECEIVING);
+    mmul_free(m.packet);
+    return status;
+}
+
+enum mmul_status mmul_traffic_cost_measure(const struct mmul_context *context, bool thorough,
+                                           struct mmul_speed *speed, struct mmul_error *err) {
+    const int own = context->comm->node_index, count = context->cluster->node_count;
+    struct mmul_failure failure = {0};
+    struct mmul_channel channel = {.mpi = context->comm->leaders, .failure = &failure, .rank = own};
+    int *nodes = NULL;
+    if (context->comm->node_rank != 0 || count == 1)
+        return MMUL_OK;
+    enum mmul_status status = MMUL_ALLOCATE(nodes, count, "nodes", err);
+    for (int i = 0; status == MMUL_OK && i < count; i++)
+        nodes[i] = i;
+    channel.nodes = nodes;
+    // Pairs of neighbours, all at once; the last of an odd number then goes with the one before it.
+    int peer = own % 2 == 0 ? own + 1 : own - 1;
+    if (status == MMUL_OK && peer < count)
+        status = measure_with(context, &channel, peer, thorough, speed, err);
+    struct mmul_speed again = *speed;
+    if (status == MMUL_OK && count % 2 != 0 && own >= count - 2)
+        status = measure_with(context, &channel, own == count - 1 ? own - 1 : own + 1, thorough,
+                              own == count - 1 ? speed : &again, err);
+    mmul_free(nodes);
+    if (status == MMUL_OK && failure.err.status != MMUL_OK) {
+        *err = failure.err;
+        status = err->status;
+    }
+    return status;
+}
