@@ -223,7 +223,7 @@ static enum mmul_status choose_shares(struct mmul_planning *p, struct mmul_error
 
 // ---------------------------------------------------------------------------------------- claims
 
-// What others may claim of a block costs its owner three calls more; half of it where that is the
+// What others may claim of a block costs its owner two calls more; half of it where that is the
 // plan's choice, in parts of a width that a CPU multiplies as fast as the whole.
 static void choose_claims(struct mmul_planning *p) {
     const double half = 0.5;

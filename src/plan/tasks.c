@@ -9,7 +9,7 @@ bool mmul_tasks_cut(int64_t extent, double share, int64_t least, int64_t index,
                     struct mmul_range *part) {
     const int64_t aligned = extent >= 1024 ? 64 : 1;
     int64_t rest = (int64_t)(share * (double)extent) / aligned * aligned;
-    least = mmul_larger(mmul_larger(1, least), rest / 4);
+    least = mmul_larger(mmul_larger(1, least), rest / 2);
     rest = rest < least ? 0 : rest;
     *part = (struct mmul_range){0, extent - rest};
     for (; index > 0 && rest > 0; index--) {

@@ -8,10 +8,10 @@
 //
 //     cut along the width of C           cut along the lines
 //      _______________________            ____________________
-//     |           |     |  |  |          |                    |  0
-//     |     0     |  1  |2 |3 |  lines   |____________________|
-//     |           |     |  |  |          |____________________|  1
-//     |___________|_____|__|__|          |____________________|  2, 3
+//     |           |     |     |          |                    |  0
+//     |     0     |  1  |  2  |  lines   |____________________|
+//     |           |     |     |          |____________________|  1
+//     |___________|_____|_____|          |____________________|  2
 //
 // Lines are a rank's units (rows of C when rows are split) in a step, counted over its segments. A
 // position counts the lines of one task after the other.
@@ -56,6 +56,6 @@ void mmul_tasks_seek(const struct mmul_tasks *tasks, int64_t position,
 double mmul_tasks_elements(const struct mmul_tasks *tasks, int64_t begin, int64_t end);
 
 // Part `index` of an extent that is cut: the first one is what is not `share`, every other one half of
-// what is left, but no less than `least` and than a quarter of the share. False: there are not so many.
+// what is left, but no less than `least` and than half of the share. False: there are not so many.
 bool mmul_tasks_cut(int64_t extent, double share, int64_t least, int64_t index,
                     struct mmul_range *part);

@@ -42,8 +42,8 @@ expect_right_result() {
 }
 
 @test "a device that hangs in what it has claimed is replaced" {
-    # Rank 1 has four products of its own.
-    job faulty:delay=150ms:cpu faulty:hang=5:cpu --device-timeout 0.4 --tail 0.6 --report report.json
+    # Rank 1 has three products of its own.
+    job faulty:delay=150ms:cpu faulty:hang=4:cpu --device-timeout 0.4 --tail 0.6 --report report.json
     expect_status 0
     expect_right_result
     [[ "$stderr" == *"it hangs"* ]] || { show; return 1; }
@@ -60,7 +60,7 @@ expect_right_result() {
 }
 
 @test "a device that fails, or cannot be trusted, in what it has claimed" {
-    for rule in fail=5 corrupt=5 garble=5; do
+    for rule in fail=4 corrupt=4 garble=4; do
         job faulty:delay=150ms:cpu faulty:$rule:cpu --tail 0.6 --report report.json
         expect_status 0
         expect_right_result

@@ -160,9 +160,9 @@ static void claims_are_worth_their_call(void **state) {
 }
 
 // A node played out event by event: blocks of these elements, equal but for what the plan believed, in
-// parts of a half, a quarter and two eighths.
-enum { LINES = 4096, RANKS_MOST = 4, PARTS = 4 };
-static const int64_t widths[PARTS] = {4096, 2048, 1024, 1024};
+// parts of a half and two quarters.
+enum { LINES = 4096, RANKS_MOST = 4, PARTS = 3 };
+static const int64_t widths[PARTS] = {4096, 2048, 2048};
 
 struct player {
     double rate, free_at; // elements per second; when what it computes is over
