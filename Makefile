@@ -139,6 +139,8 @@ tests_of  = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/$(1)/*_test.c))
 EMBED    := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/embed/*.c))
 PRELOAD  := $(patsubst tests/lib/%.c,$(BUILD)/tests/%.so,$(wildcard tests/lib/*.c))
 INTERNAL := $(foreach s,unit mpi device,$(call tests_of,$(s)))
+# The program once more, and a conformance test, with a kind of device that tests/stub/stub_device.c adds.
+STUB     := $(BUILD)/tests/stub/mpimatmul $(BUILD)/tests/stub/conformance_test
 
 # Programs to compare with, bench/peers/NAME.c, where their libraries are there.
 SCALAPACK := $(firstword $(wildcard $(patsubst %,%/libscalapack-openmpi.so,$(wildcard /usr/lib/*-linux-gnu /usr/lib))))
@@ -221,6 +223,20 @@ $(INTERNAL): $(BUILD)/%: $(OBJ)/%.o $(STATIC)
 	@mkdir -p $(@D)
 	$(Q)$(LINK) -pie -o $@ $< $(STATIC) -lcmocka $(LIBS) $(USER_LINK)
 
+$(OBJ)/tests/stub/registry.o: src/device/registry.c $(BUILD)/flags
+	$(call say,CC,$< for the stub)
+	@mkdir -p $(@D)
+	$(Q)$(COMPILE) -fPIE -D'MMUL_MORE_KINDS=KIND(stub)' $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+
+STUB_OBJ := $(filter-out $(OBJ)/src/device/registry.o,$(LIB_OBJ)) $(OBJ)/tests/stub/registry.o \
+            $(OBJ)/tests/stub/stub_device.o
+$(BUILD)/tests/stub/mpimatmul: $(CLI_OBJ)
+$(BUILD)/tests/stub/conformance_test: $(OBJ)/tests/device/conformance_test.o
+$(STUB): $(STUB_OBJ) $(BUILD)/link
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(LINK) -pie -o $@ $(filter %.o,$^) $(LIBS) $(USER_LINK)
+
 $(PEERS): $(BUILD)/bench/%: bench/peers/%.c $(wildcard bench/peers/*.h) $(BUILD)/flags
 	$(call say,LINK,$@)
 	@mkdir -p $(@D) $(OBJ)/bench
@@ -256,7 +272,7 @@ $(COMPLETIONS): scripts/make-completion $(PROGRAM)
 CHECK_unit   = $(call tests_of,unit) $(PRELOAD)
 CHECK_mpi    = $(call tests_of,mpi)
 CHECK_device = $(call tests_of,device)
-CHECK_cli    = all $(EMBED) $(PRELOAD) $(BUILD)/deb/mpimatmul
+CHECK_cli    = all $(EMBED) $(PRELOAD) $(STUB) $(BUILD)/deb/mpimatmul
 CHECK_lab    = all $(EMBED) $(PRELOAD)
 
 .PHONY: demo check check-long tests lint
@@ -269,7 +285,7 @@ check: $(foreach s,$(SUITE),$(CHECK_$(s))) ## lint and all tests (SUITE="unit mp
 check-long: all ## tests that need tens of GiB and minutes: matrices beyond 2^31 elements
 	@BUILD=$(BUILD) MODE=$(MODE) scripts/run-tests long
 
-tests: all $(INTERNAL) $(EMBED) $(PRELOAD) ## build every test program, run none
+tests: all $(INTERNAL) $(EMBED) $(PRELOAD) $(STUB) ## build every test program, run none
 
 lint: ## layers, style, clang-format, shellcheck and, where installed, cppcheck
 	@BUILD=$(BUILD) MODE=$(MODE) scripts/run-tests lint

@@ -35,7 +35,7 @@ struct mmul_context_options {
                         // lines `host device[,device...] [weight]`
     int threads;        // of a CPU rank; 0: its share of the node's cores
     bool no_bind;       // leave the process's cores as they are
-    const struct mmul_probe *probe; // OpenCL devices of this machine, borrowed until destroy;
+    const struct mmul_probe *probe; // devices of this machine, borrowed until destroy;
                                     // NULL: none
     double
         launch_seconds; // what the caller took before this call, to start MPI and look at drivers:

@@ -393,14 +393,14 @@ enum mmul_device_type { MMUL_DEVICE_CPU, MMUL_DEVICE_GPU, MMUL_DEVICE_ACCELERATO
 
 // One device as a user sees it. Plain data: may be sent as bytes between like machines.
 struct mmul_device_info {
-    char id[16]; // "cpu", "reference", or "P:D" with the numbers of clinfo
+    char id[16]; // "cpu", "reference", or "P:D" with the numbers of clinfo, ...
     char name[128];
     char vendor[64];
     char platform[64];
     char driver[64];
     char pci[16]; // "0000:65:00.0", or "" when unknown
     enum mmul_device_type type;
-    bool opencl;
+    bool probed; // a look at the machine finds it; else every machine has it
     bool usable; // `auto` may choose it
     int compute_units;
     int64_t memory_bytes;
@@ -412,28 +412,30 @@ struct mmul_device_info {
 // to start when it was loaded? Where it is not they wait for ever. Fails with MMUL_ERR_SYSTEM.
 MMUL_API enum mmul_status mmul_process_check(struct mmul_error *err);
 
-// What a look at the machine's OpenCL drivers found.
+// What a look at the machine's devices found.
 struct mmul_probe;
 
 struct mmul_probe_options {
     size_t struct_bytes;  // of this struct as the caller knows it; 0: as it is here
     double limit_seconds; // the drivers answer within, each time they are asked
     bool ask_again;       // the drivers, whatever is kept of an earlier answer
-    bool
-        only_automatic; // nothing but what `auto` chooses is wanted: where PoCL, a CPU, is the only
-                        // driver and there is no device node of a card, no driver is asked
-    // Called once when an answer takes more than 2 s, with the drivers' names; NULL: nobody listens.
-    void (*waiting)(void *context, const char *drivers);
+    // What is wanted, as in struct mmul_context_options: drivers that cannot have it are not asked,
+    // none for "cpu", and none for "auto" where PoCL, a CPU, is the only one and there is no device
+    // node of a card. NULL: all devices.
+    const char *device;
+    // Called once when an answer takes more than 2 s, with what is being waited for ("OpenCL drivers to
+    // list their devices (libx.so)"); NULL: nobody listens.
+    void (*waiting)(void *context, const char *what);
     void *context; // of waiting
 };
 
-// Lists OpenCL devices in a child process, so that a driver that crashes or hangs costs a warning
+// Lists devices of all kinds in a child process, so that a driver that crashes or hangs costs a warning
 // that names it and not the caller. A good answer is kept in the user's cache folder for later
 // processes, until the program's version, a driver's files, its environment or the machine's device
 // nodes change, or the machine is started again.
 // Call it before MPI_Init and before starting threads: it forks, and it takes a bad driver out of
 // this process by setting OCL_ICD_VENDORS / OCL_ICD_FILENAMES.
-// No OpenCL at all is a probe with no devices. Fails with MMUL_ERR_SYSTEM (fork, memory) only.
+// No driver at all is a probe with no devices. Fails with MMUL_ERR_SYSTEM (fork, memory) only.
 MMUL_API enum mmul_status mmul_probe_create(const struct mmul_probe_options *options,
                                             struct mmul_probe **probe, struct mmul_error *err);
 MMUL_API void mmul_probe_destroy(struct mmul_probe *probe);

@@ -18,7 +18,7 @@ struct command {
     const char *notes;   // what its own --help adds below the options
     const enum option_id *options;
     bool needs_mpi;     // run on every rank, as a collective call; else on root alone
-    bool shows_devices; // unused ones, too: OpenCL drivers are asked, whatever is known of them
+    bool shows_devices; // unused ones, too: drivers are asked, whatever is known of them
     // What options and operands say together, before MPI starts and without touching files; NULL:
     // nothing to check. Fails with MMUL_ERR_USAGE.
     enum mmul_status (*check)(const struct call *call, struct mmul_error *err);

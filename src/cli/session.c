@@ -13,31 +13,19 @@
 
 static const double probe_limit_seconds = 10;
 
-// Looking at OpenCL drivers takes time and can take a process down: not for a local command, and
-// not for a rank that asked for a device of the CPU. "faulty:RULES:NAME" is about NAME.
-static bool wants_probe(const struct call *call) {
-    if (!call->command->needs_mpi)
-        return false;
-    const char *device = call->options.values[OPT_DEVICE].text;
-    if (strncmp(device, "faulty:", 7) == 0)
-        device = strrchr(device, ':') + 1;
-    return strcmp(device, "cpu") != 0 && strcmp(device, "reference") != 0;
-}
-
-static void tell_of_waiting(void *context, const char *drivers) {
-    mmul_print_remark(context,
-                      "waiting for OpenCL drivers to list their devices (%s), %g s at most",
-                      drivers, probe_limit_seconds);
+static void tell_of_waiting(void *context, const char *what) {
+    mmul_print_remark(context, "waiting for %s, %g s at most", what, probe_limit_seconds);
 }
 
 // Devices that nobody would use are looked for only where they are shown.
 static enum mmul_status probe(struct session *session, struct call *call, struct mmul_error *err) {
     const struct option_value *values = call->options.values;
+    const char *device = values[OPT_DEVICE].text;
+    bool shows = call->command->shows_devices || values[OPT_VERBOSE].number != 0;
     const struct mmul_probe_options options = {
         .limit_seconds = probe_limit_seconds,
         .ask_again = call->command->shows_devices,
-        .only_automatic = strcmp(values[OPT_DEVICE].text, "auto") == 0 &&
-                          !call->command->shows_devices && values[OPT_VERBOSE].number == 0,
+        .device = shows && strcmp(device, "auto") == 0 ? NULL : device,
         .waiting = tell_of_waiting,
         .context = call};
     call->is_root = session->launcher->is_first; // MPI may see it otherwise
@@ -102,7 +90,7 @@ static enum mmul_status create_context(const struct session *session, struct cal
 
 enum mmul_status mmul_session_begin(struct session *session, struct call *call,
                                     struct mmul_error *err) {
-    if (err->status == MMUL_OK && wants_probe(call))
+    if (err->status == MMUL_OK && call->command->needs_mpi) // a local command opens none
         err->status = probe(session, call, err);
     enum mmul_status status = start_mpi(!session->launcher->is_present, call, err);
     if (status == MMUL_OK)

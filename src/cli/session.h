@@ -9,7 +9,7 @@ struct mmul_probe;
 
 struct session {
     const struct launcher *launcher; // borrowed
-    struct mmul_probe *probe;        // OpenCL devices of this machine, owned
+    struct mmul_probe *probe;        // devices of this machine, owned
 };
 
 // Collective over all processes of the job, whatever *err holds: comes with the failure this rank

@@ -214,8 +214,15 @@ static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mm
     return MMUL_OK;
 }
 
+static bool is_name(const char *text) {
+    return strcmp(text, "cpu") == 0;
+}
+
 const struct mmul_device_table mmul_cpu_table = {
     .kind = "cpu",
+    .names = "cpu",
+    .next = "reference",
+    .is_name = is_name,
     .open = open_cpu,
     .close = close_cpu,
     .describe = describe,

@@ -70,9 +70,29 @@ struct mmul_download {
 
 // What a kind of device can be asked; NULL marks an optional entry.
 struct mmul_device_table {
-    const char *kind; // "cpu", "opencl", "reference", "faulty"
+    const char *kind;  // "cpu", "opencl", "reference", "faulty"
+    const char *names; // how they are written, for hints: "faulty:RULES:NAME"
+    const char *next;  // name of the device that takes over from one of this kind; NULL: none does
 
-    // Opens the device described by `text` (a name of DESIGN: "cpu", "0:1", ...).
+    // Whether `text` has the form of this kind's names. No other kind says yes to it.
+    bool (*is_name)(const char *text);
+
+    // Checks more than that without opening anything; fails with MMUL_ERR_USAGE. NULL: the form is all.
+    enum mmul_status (*check_name)(const char *text, struct mmul_error *err);
+
+    // Of a device around another one: that one's name, in `text`; "" where it has none. NULL: is alone.
+    const char *(*inner_name)(const char *text);
+
+    // In place of `next`, where that is not the same for all names. Returns `next` or NULL.
+    const char *(*next_name)(const char *text, char next[static 128]);
+
+    // Adds the devices of this kind that the machine has (device/probe.h), without opening one, and
+    // what is to be warned of. Options: as mmul_probe_create's. NULL: every machine has what there is.
+    // Fails with MMUL_ERR_SYSTEM; a driver that is broken is a warning.
+    enum mmul_status (*probe)(const struct mmul_probe_options *options, struct mmul_probe *probe,
+                              struct mmul_error *err);
+
+    // Opens the device of this name.
     enum mmul_status (*open)(const char *text, void **self, struct mmul_error *err);
     void (*close)(void *self, bool lost);
 
@@ -133,13 +153,21 @@ struct mmul_device {
 // Where the thread that uses a device is.
 enum mmul_device_call { MMUL_CALL_NONE, MMUL_CALL_UNDER_WAY, MMUL_CALL_ABANDONED };
 
-// Opens a device by name: "cpu", "reference", "P:D", "faulty:RULE[,RULE...]:NAME".
+// Opens a device by name: "cpu", "reference", "P:D", "faulty:RULE[,RULE...]:NAME", or what else the
+// registry has.
 // Fails: MMUL_ERR_USAGE (not a device name), MMUL_ERR_UNAVAILABLE (absent or does not open).
 enum mmul_status mmul_device_open(const char *text, struct mmul_device **device,
                                   struct mmul_error *err);
 
 // Checks the form of a name without opening anything (`text` as above). Fails with MMUL_ERR_USAGE.
 enum mmul_status mmul_device_check_name(const char *text, struct mmul_error *err);
+
+// Whether every machine has this device, or the one inside of it: nothing needs to be probed for it.
+bool mmul_device_is_everywhere(const char *text);
+
+// The name of the device inside of a "faulty:RULES:NAME", in `text`; "" where it has none. NULL: it
+// is no such device.
+const char *mmul_device_inner_name(const char *text);
 
 // One that was abandoned is left as it is.
 void mmul_device_close(struct mmul_device *device);

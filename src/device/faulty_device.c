@@ -28,14 +28,24 @@ struct faulty {
 
 // ----------------------------------------------------------------------------------------- names
 
-enum mmul_status mmul_faulty_check_name(const char *text, struct mmul_error *err) {
+static bool is_name(const char *text) {
+    return strncmp(text, "faulty:", 7) == 0;
+}
+
+// Behind the rules, whatever they are.
+static const char *inner_name(const char *text) {
+    const char *colon = strchr(text + 7, ':');
+    return colon != NULL ? colon + 1 : "";
+}
+
+static enum mmul_status check_name(const char *text, struct mmul_error *err) {
     struct mmul_faulty_rules rules;
     const char *inner = NULL;
     enum mmul_status status = mmul_faulty_rules_parse(text, &rules, &inner, err);
     return status == MMUL_OK ? mmul_device_check_name(inner, err) : status;
 }
 
-const char *mmul_faulty_next_name(const char *text, char next[static 128]) {
+static const char *next_name(const char *text, char next[static 128]) {
     struct mmul_faulty_rules rules;
     const char *inner = NULL;
     struct mmul_error err;
@@ -309,6 +319,11 @@ static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mm
 
 const struct mmul_device_table mmul_faulty_table = {
     .kind = "faulty",
+    .names = "faulty:RULES:NAME",
+    .is_name = is_name,
+    .check_name = check_name,
+    .inner_name = inner_name,
+    .next_name = next_name,
     .open = open_faulty,
     .close = close_faulty,
     .describe = describe,

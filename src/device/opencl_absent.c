@@ -2,43 +2,10 @@
 //
 // Stands in for every opencl_*.c in a build without OpenCL: a look around finds no device, and
 // opening one by name fails with a line that says why.
-#include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
-#include "device/registry.h"
-
-struct mmul_probe {
-    bool empty;
-};
-
-enum mmul_status mmul_probe_create(const struct mmul_probe_options *options,
-                                   struct mmul_probe **probe, struct mmul_error *err) {
-    struct mmul_probe_options taken;
-    enum mmul_status status = MMUL_OPTIONS_TAKE(mmul_probe_options, options, &taken, err);
-    if (status != MMUL_OK)
-        return status;
-    struct mmul_probe *made = mmul_allocate(1, sizeof *made, "a probe", err);
-    if (made == NULL)
-        return err->status;
-    *probe = made;
-    return MMUL_OK;
-}
-
-void mmul_probe_destroy(struct mmul_probe *probe) {
-    mmul_free(probe);
-}
-
-int mmul_probe_devices(const struct mmul_probe *probe, const struct mmul_device_info **devices) {
-    (void)probe;
-    *devices = NULL;
-    return 0;
-}
-
-int mmul_probe_warnings(const struct mmul_probe *probe, const char *const **warnings) {
-    (void)probe;
-    *warnings = NULL;
-    return 0;
-}
+#include "device/device.h"
+#include "device/opencl_name.h"
 
 static enum mmul_status fail_absent(const char *text, struct mmul_error *err) {
     mmul_fail(err, MMUL_ERR_UNAVAILABLE, "cannot open OpenCL device '%s': built without OpenCL",
@@ -60,8 +27,20 @@ static enum mmul_status open_absent(const char *text, void **self, struct mmul_e
     return fail_absent(text, err);
 }
 
+static enum mmul_status probe_nothing(const struct mmul_probe_options *options,
+                                      struct mmul_probe *probe, struct mmul_error *err) {
+    (void)options;
+    (void)probe;
+    (void)err;
+    return MMUL_OK;
+}
+
 // Nothing opens, so no other entry is ever called.
 const struct mmul_device_table mmul_opencl_table = {
     .kind = "opencl",
+    .names = MMUL_OPENCL_NAMES,
+    .next = "cpu",
+    .is_name = mmul_opencl_is_name,
+    .probe = probe_nothing,
     .open = open_absent,
 };

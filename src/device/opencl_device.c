@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "device/opencl_error.h"
+#include "device/opencl_name.h"
 #include "device/opencl_platform.h"
 #include "device/registry.h"
 
@@ -288,6 +289,10 @@ static enum mmul_status warm_up(void *self, struct mmul_error *err) {
 
 const struct mmul_device_table mmul_opencl_table = {
     .kind = "opencl",
+    .names = MMUL_OPENCL_NAMES,
+    .next = "cpu",
+    .is_name = mmul_opencl_is_name,
+    .probe = mmul_opencl_probe,
     .open = open_opencl,
     .close = close_opencl,
     .describe = describe,

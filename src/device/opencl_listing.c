@@ -162,7 +162,6 @@ static bool read_text(const json_t *object, const char *name, char *target, size
 
 static bool read_device(const json_t *object, struct mmul_device_info *d) {
     *d = (struct mmul_device_info){
-        .opencl = true,
         .type = (enum mmul_device_type)json_integer_value(json_object_get(object, "type")),
         .usable = json_is_true(json_object_get(object, "usable")),
         .compute_units = (int)json_integer_value(json_object_get(object, "compute_units")),

@@ -149,7 +149,7 @@ static const char *find_reason(cl_device_id device, const struct mmul_device_inf
 static void describe(int p, int d, cl_platform_id platform, cl_device_id device,
                      struct mmul_device_info *info) {
     char text[256] = "";
-    *info = (struct mmul_device_info){.opencl = true};
+    *info = (struct mmul_device_info){.usable = false};
     snprintf(info->id, sizeof info->id, "%d:%d", p, d);
     query_text(device, CL_DEVICE_NAME, info->name, sizeof info->name);
     if (has_extension(device, "cl_amd_device_attribute_query")) {

@@ -9,11 +9,12 @@
 #include "base/child.h"
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/options.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "device/opencl_device.h"
 #include "device/opencl_drivers.h"
 #include "device/opencl_listing.h"
+#include "device/probe.h"
 
 #include <ftw.h>
 #include <poll.h>
@@ -22,15 +23,13 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { WARNINGS_MAX = MMUL_DRIVERS_MAX + 1 };
-
 static const double QUIET_SECONDS = 2; // before the caller is told what is being waited for
 
-struct mmul_probe {
-    const struct mmul_probe_options *options; // borrowed while it is made
-    struct mmul_listing listing;
-    char *warnings[WARNINGS_MAX]; // owned
-    int warning_count;
+// A look at OpenCL on its way.
+struct looking {
+    const struct mmul_probe_options *options; // borrowed, as what is added to:
+    struct mmul_probe *probe;
+    struct mmul_listing listing; // in the end, what is found
 };
 
 // ----------------------------------------------------------------------------------------- listing
@@ -95,19 +94,12 @@ static void wait_quietly(const struct look *look, const struct mmul_probe_option
     struct mmul_driver drivers[MMUL_DRIVERS_MAX];
     struct mmul_text names = {0};
     int count = mmul_drivers_list(drivers, MMUL_DRIVERS_MAX);
+    mmul_text_add(&names, "OpenCL drivers to list their devices (");
     for (int i = 0; i < count; i++)
         mmul_text_add(&names, "%s%s", i > 0 ? ", " : "", drivers[i].library);
+    mmul_text_add(&names, ")");
     options->waiting(options->context, mmul_text_get(&names));
     mmul_text_fini(&names);
-}
-
-static enum mmul_status add_warning(struct mmul_probe *probe, const char *line,
-                                    struct mmul_error *err) {
-    if (probe->warning_count == WARNINGS_MAX)
-        return MMUL_OK;
-    enum mmul_status status = mmul_copy_text(line, &probe->warnings[probe->warning_count], err);
-    probe->warning_count += status == MMUL_OK;
-    return status;
 }
 
 // "crashed (signal 11) while listing its devices"
@@ -126,13 +118,13 @@ static void describe_end(enum mmul_child_end end, int detail, double limit_secon
     }
 }
 
-static enum mmul_status warn_driver(struct mmul_probe *probe, const struct mmul_driver *driver,
+static enum mmul_status warn_driver(struct looking *looking, const struct mmul_driver *driver,
                                     const char *what, struct mmul_error *err) {
     char line[800], file[300] = "";
     if (driver->file[0] != '\0')
         snprintf(file, sizeof file, " (%s)", driver->file);
     snprintf(line, sizeof line, "OpenCL driver '%s'%s %s: not used", driver->library, file, what);
-    return add_warning(probe, line, err);
+    return mmul_probe_add_warning(looking->probe, line, err);
 }
 
 // ------------------------------------------------------------------------------- one driver alone
@@ -151,7 +143,7 @@ static enum mmul_status start_trial(struct trial *trial, struct mmul_error *err)
 }
 
 static enum mmul_status finish_trial(struct trial *trial, double limit_seconds, double deadline,
-                                     struct mmul_listing *scratch, struct mmul_probe *probe,
+                                     struct mmul_listing *scratch, struct looking *looking,
                                      struct mmul_error *err) {
     char what[96];
     int detail = 0;
@@ -160,12 +152,12 @@ static enum mmul_status finish_trial(struct trial *trial, double limit_seconds, 
     if (trial->good)
         return MMUL_OK;
     describe_end(end, detail, limit_seconds, what);
-    return warn_driver(probe, &trial->driver, what, err);
+    return warn_driver(looking, &trial->driver, what, err);
 }
 
 // Tries all drivers at the same time. Children that were started are finished even after a failure.
 static enum mmul_status run_trials(struct trial *trials, int count, double limit_seconds,
-                                   struct mmul_probe *probe, struct mmul_error *err) {
+                                   struct looking *looking, struct mmul_error *err) {
     struct mmul_listing *scratch = NULL;
     enum mmul_status status = MMUL_ALLOCATE(scratch, 1, "a device list", err);
     for (int i = 0; i < count && status == MMUL_OK; i++)
@@ -175,7 +167,7 @@ static enum mmul_status run_trials(struct trial *trials, int count, double limit
         struct mmul_error ignored;
         if (trials[i].look.child.pid != 0) {
             enum mmul_status ended = finish_trial(&trials[i], limit_seconds, deadline, scratch,
-                                                  probe, status == MMUL_OK ? err : &ignored);
+                                                  looking, status == MMUL_OK ? err : &ignored);
             status = status == MMUL_OK ? ended : status;
         }
         if (trials[i].folder[0] != '\0')
@@ -190,7 +182,7 @@ static enum mmul_status run_trials(struct trial *trials, int count, double limit
 // Lists the devices of the drivers in `folder` and, when that goes well, starts the loader of this
 // process on them while the folder is there. The environment keeps naming the folder, which is then
 // gone: a program that this one starts finds no driver rather than a bad one.
-static enum mmul_status adopt(const char *folder, double limit_seconds, struct mmul_probe *probe,
+static enum mmul_status adopt(const char *folder, double limit_seconds, struct looking *looking,
                               struct mmul_error *err) {
     struct look look = {.folder = NULL};
     int detail = 0;
@@ -198,24 +190,24 @@ static enum mmul_status adopt(const char *folder, double limit_seconds, struct m
     if (status != MMUL_OK)
         return status;
     enum mmul_child_end end =
-        finish_look(&look, mmul_clock_now() + limit_seconds, &probe->listing, &detail);
+        finish_look(&look, mmul_clock_now() + limit_seconds, &looking->listing, &detail);
     mmul_drivers_select(folder);
     if (end == MMUL_CHILD_DONE) {
         cl_uint count = 0;
         (void)clGetPlatformIDs(0, NULL, &count);
         return MMUL_OK;
     }
-    probe->listing.count = 0;
+    looking->listing.count = 0;
     char what[96], line[256];
     describe_end(end, detail, limit_seconds, what);
     snprintf(line, sizeof line,
              "OpenCL drivers work one by one, but not together (a child process %s): none is used",
              what);
-    return add_warning(probe, line, err);
+    return mmul_probe_add_warning(looking->probe, line, err);
 }
 
 static enum mmul_status select_good(const struct trial *trials, int count, double limit_seconds,
-                                    struct mmul_probe *probe, struct mmul_error *err) {
+                                    struct looking *looking, struct mmul_error *err) {
     struct mmul_driver good[MMUL_DRIVERS_MAX];
     char folder[256];
     int good_count = 0;
@@ -225,12 +217,12 @@ static enum mmul_status select_good(const struct trial *trials, int count, doubl
     enum mmul_status status = mmul_drivers_store(good, good_count, folder, err);
     if (status != MMUL_OK)
         return status;
-    status = adopt(folder, limit_seconds, probe, err);
+    status = adopt(folder, limit_seconds, looking, err);
     mmul_drivers_remove(folder);
     return status;
 }
 
-static enum mmul_status find_culprits(double limit_seconds, struct mmul_probe *probe,
+static enum mmul_status find_culprits(double limit_seconds, struct looking *looking,
                                       struct mmul_error *err) {
     struct mmul_driver drivers[MMUL_DRIVERS_MAX];
     int count = mmul_drivers_list(drivers, MMUL_DRIVERS_MAX);
@@ -239,72 +231,48 @@ static enum mmul_status find_culprits(double limit_seconds, struct mmul_probe *p
         return err->status;
     for (int i = 0; i < count; i++)
         trials[i].driver = drivers[i];
-    enum mmul_status status = run_trials(trials, count, limit_seconds, probe, err);
+    enum mmul_status status = run_trials(trials, count, limit_seconds, looking, err);
     if (status == MMUL_OK)
-        status = select_good(trials, count, limit_seconds, probe, err);
+        status = select_good(trials, count, limit_seconds, looking, err);
     mmul_free(trials);
     return status;
 }
 
 // ------------------------------------------------------------------------------------------- probe
 
-static enum mmul_status ask_drivers(struct mmul_probe *probe, struct mmul_error *err) {
-    const double limit_seconds = probe->options->limit_seconds;
+static enum mmul_status ask_drivers(struct looking *looking, struct mmul_error *err) {
+    const double limit_seconds = looking->options->limit_seconds;
     struct look look = {.folder = NULL};
     int detail = 0;
     enum mmul_status status = start_look(NULL, &look, err);
     if (status != MMUL_OK)
         return status;
     double deadline = mmul_clock_now() + limit_seconds;
-    wait_quietly(&look, probe->options);
-    enum mmul_child_end end = finish_look(&look, deadline, &probe->listing, &detail);
+    wait_quietly(&look, looking->options);
+    enum mmul_child_end end = finish_look(&look, deadline, &looking->listing, &detail);
     if (end == MMUL_CHILD_DONE) {
-        mmul_listing_remember(&probe->listing);
+        mmul_listing_remember(&looking->listing);
         return MMUL_OK;
     }
-    probe->listing.count = 0;
-    return find_culprits(limit_seconds, probe, err);
+    looking->listing.count = 0;
+    return find_culprits(limit_seconds, looking, err);
 }
 
-enum mmul_status mmul_probe_create(const struct mmul_probe_options *options,
-                                   struct mmul_probe **probe, struct mmul_error *err) {
-    struct mmul_probe *made;
-    struct mmul_probe_options taken;
-    enum mmul_status status = MMUL_OPTIONS_TAKE(mmul_probe_options, options, &taken, err);
+enum mmul_status mmul_opencl_probe(const struct mmul_probe_options *options,
+                                   struct mmul_probe *probe, struct mmul_error *err) {
+    struct looking *looking;
+    enum mmul_status status = MMUL_ALLOCATE(looking, 1, "a look at OpenCL", err);
     if (status != MMUL_OK)
         return status;
-    options = &taken;
-    status = MMUL_ALLOCATE(made, 1, "a probe", err);
-    if (status != MMUL_OK)
-        return status;
-    made->options = options;
-    bool is_known = options->only_automatic && mmul_listing_is_hopeless();
+    looking->options = options;
+    looking->probe = probe;
+    bool is_known = mmul_probe_is_automatic(options) && mmul_listing_is_hopeless();
     if (!is_known && !options->ask_again)
-        is_known = mmul_listing_recall(&made->listing);
+        is_known = mmul_listing_recall(&looking->listing);
     if (!is_known)
-        status = ask_drivers(made, err);
-    made->options = NULL;
-    if (status == MMUL_OK)
-        *probe = made;
-    else
-        mmul_probe_destroy(made);
+        status = ask_drivers(looking, err);
+    for (int i = 0; status == MMUL_OK && i < looking->listing.count; i++)
+        mmul_probe_add_device(probe, &looking->listing.devices[i]);
+    mmul_free(looking);
     return status;
-}
-
-void mmul_probe_destroy(struct mmul_probe *probe) {
-    if (probe == NULL)
-        return;
-    for (int i = 0; i < probe->warning_count; i++)
-        mmul_free(probe->warnings[i]);
-    mmul_free(probe);
-}
-
-int mmul_probe_devices(const struct mmul_probe *probe, const struct mmul_device_info **devices) {
-    *devices = probe->listing.devices;
-    return probe->listing.count;
-}
-
-int mmul_probe_warnings(const struct mmul_probe *probe, const char *const **warnings) {
-    *warnings = (const char *const *)probe->warnings;
-    return probe->warning_count;
 }

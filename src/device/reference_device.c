@@ -6,6 +6,7 @@
 #include "device/host_buffer.h"
 #include "device/registry.h"
 
+#include <string.h>
 #include <unistd.h>
 
 static enum mmul_status open_reference(const char *text, void **self, struct mmul_error *err) {
@@ -60,8 +61,14 @@ static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mm
     return MMUL_OK;
 }
 
+static bool is_name(const char *text) {
+    return strcmp(text, "reference") == 0;
+}
+
 const struct mmul_device_table mmul_reference_table = {
     .kind = "reference",
+    .names = "reference",
+    .is_name = is_name,
     .open = open_reference,
     .close = close_reference,
     .describe = describe,

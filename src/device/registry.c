@@ -2,12 +2,11 @@
 //
 // The one list of device kinds, and the calls that the rest of the library makes: each goes to the
 // table of its device, takes the fallback of an entry that is missing, and remembers that a device
-// which failed once is lost. A new backend is one table in its own file and one row here.
-// Does not choose devices: that is the planner's and the prober's work.
+// which failed once is lost. A new backend is one table in its own file and one line here.
+// Does not choose devices: that is exec/assign's work, from what the probes find.
 #include "device/registry.h"
 
 #include <assert.h>
-#include <ctype.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -18,76 +17,78 @@
 
 // ----------------------------------------------------------------------------------------- names
 
-static bool is_cpu(const char *text) {
-    return strcmp(text, "cpu") == 0;
+// Every kind of device, a line each: KIND(name) for mmul_name_table in name_device.c. The first kind
+// whose form a name has is the one that is meant; probes are asked in this order. MMUL_MORE_KINDS may
+// name others at build time.
+#ifndef MMUL_MORE_KINDS
+#define MMUL_MORE_KINDS
+#endif
+#define KINDS       \
+    KIND(cpu)       \
+    KIND(reference) \
+    KIND(opencl)    \
+    KIND(faulty)    \
+    MMUL_MORE_KINDS
+
+#define KIND(name) extern const struct mmul_device_table mmul_##name##_table;
+KINDS
+#undef KIND
+#define KIND(name) &mmul_##name##_table,
+static const struct mmul_device_table *const kinds[] = {KINDS};
+#undef KIND
+
+enum { KIND_COUNT = sizeof kinds / sizeof *kinds };
+
+const struct mmul_device_table *mmul_device_kind(int index) {
+    return index < KIND_COUNT ? kinds[index] : NULL;
 }
 
-static bool is_reference(const char *text) {
-    return strcmp(text, "reference") == 0;
-}
-
-static bool is_faulty(const char *text) {
-    return strncmp(text, "faulty:", 7) == 0;
-}
-
-// One to four digits at `text`; the character after them, or NULL.
-static const char *skip_number(const char *text) {
-    const char *end = text;
-    while (isdigit((unsigned char)*end))
-        end++;
-    return end > text && end - text <= 4 ? end : NULL;
-}
-
-// "P:D"
-static bool is_opencl(const char *text) {
-    const char *colon = skip_number(text);
-    const char *end = colon != NULL && *colon == ':' ? skip_number(colon + 1) : NULL;
-    return end != NULL && *end == '\0';
-}
-
-static const char *next_is_cpu(const char *text, char next[static 128]) {
-    (void)text;
-    mmul_text_copy(next, 128, "cpu");
-    return next;
-}
-
-static const char *next_is_reference(const char *text, char next[static 128]) {
-    (void)text;
-    mmul_text_copy(next, 128, "reference");
-    return next;
-}
-
-struct kind {
-    const struct mmul_device_table *table;
-    bool (*is_name)(const char *text);
-    enum mmul_status (*check)(const char *text, struct mmul_error *err); // NULL: the form is all
-    const char *(*next)(const char *text, char next[static 128]);        // NULL: none takes over
-};
-
-static const struct kind kinds[] = {
-    {&mmul_cpu_table, is_cpu, NULL, next_is_reference},
-    {&mmul_reference_table, is_reference, NULL, NULL},
-    {&mmul_opencl_table, is_opencl, NULL, next_is_cpu},
-    {&mmul_faulty_table, is_faulty, mmul_faulty_check_name, mmul_faulty_next_name},
-};
-
-static const struct kind *find_kind(const char *text) {
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
-        if (kinds[i].is_name(text))
-            return &kinds[i];
+static const struct mmul_device_table *find_kind(const char *text) {
+    for (int i = 0; i < KIND_COUNT; i++)
+        if (kinds[i]->is_name(text))
+            return kinds[i];
     return NULL;
 }
 
+const char *mmul_device_inner_name(const char *text) {
+    const struct mmul_device_table *kind = find_kind(text);
+    return kind != NULL && kind->inner_name != NULL ? kind->inner_name(text) : NULL;
+}
+
+// The innermost kind of a name; NULL: it is none, or only a probe knows.
+static const struct mmul_device_table *find_innermost(const char *text) {
+    for (const char *inner; (inner = mmul_device_inner_name(text)) != NULL;)
+        text = inner;
+    return find_kind(text);
+}
+
+bool mmul_device_is_everywhere(const char *text) {
+    const struct mmul_device_table *kind = find_innermost(text);
+    return kind != NULL && kind->probe == NULL;
+}
+
+bool mmul_device_may_be(const char *wish, const struct mmul_device_table *table) {
+    const struct mmul_device_table *kind = wish != NULL ? find_innermost(wish) : NULL;
+    return kind == NULL || kind == table;
+}
+
+// Kinds whose names begin with a word offer it; all of them show how their names are written.
 static enum mmul_status fail_unknown(const char *text, struct mmul_error *err) {
-    static const char *const words[] = {"cpu", "reference", "faulty", NULL};
+    const char *words[KIND_COUNT + 1] = {NULL};
+    struct mmul_text names = {0};
+    for (int i = 0, count = 0; i < KIND_COUNT; i++) {
+        const struct mmul_device_table *kind = kinds[i];
+        if (strncmp(kind->names, kind->kind, strlen(kind->kind)) == 0)
+            words[count++] = kind->kind;
+        mmul_text_add(&names, "%s%s", i > 0 ? ", " : "", kind->names);
+    }
     mmul_fail(err, MMUL_ERR_USAGE, "'%s' is not a device name", text);
     const char *nearest = mmul_nearest(text, words);
-    if (nearest != NULL) {
+    if (nearest != NULL)
         mmul_hint(err, "did you mean '%s'?", nearest);
-    } else {
-        mmul_hint(err, "names are cpu, P:D (platform:device as clinfo numbers them), reference, "
-                       "faulty:RULES:NAME");
-    }
+    else
+        mmul_hint(err, "names are %s", mmul_text_get(&names));
+    mmul_text_fini(&names);
     return MMUL_ERR_USAGE;
 }
 
@@ -96,15 +97,20 @@ enum mmul_status mmul_device_check_name(const char *text, struct mmul_error *err
         return mmul_fail(err, MMUL_ERR_USAGE, "device name '%.40s...' is longer than %d characters",
                          text, MMUL_DEVICE_NAME_MAX);
     }
-    const struct kind *kind = find_kind(text);
+    const struct mmul_device_table *kind = find_kind(text);
     if (kind == NULL)
         return fail_unknown(text, err);
-    return kind->check != NULL ? kind->check(text, err) : MMUL_OK;
+    return kind->check_name != NULL ? kind->check_name(text, err) : MMUL_OK;
 }
 
 const char *mmul_device_next_name(const char *text, char next[static 128]) {
-    const struct kind *kind = find_kind(text);
-    return kind != NULL && kind->next != NULL ? kind->next(text, next) : NULL;
+    const struct mmul_device_table *kind = find_kind(text);
+    if (kind != NULL && kind->next_name != NULL)
+        return kind->next_name(text, next);
+    if (kind == NULL || kind->next == NULL)
+        return NULL;
+    mmul_text_copy(next, 128, kind->next);
+    return next;
 }
 
 // ------------------------------------------------------------------------------- open and close
@@ -117,7 +123,7 @@ enum mmul_status mmul_device_open(const char *text, struct mmul_device **device,
     struct mmul_device *opened = mmul_allocate(1, sizeof *opened, "a device", err);
     if (opened == NULL)
         return err->status;
-    opened->table = find_kind(text)->table;
+    opened->table = find_kind(text);
     status = opened->table->open(text, &opened->self, err);
     if (status != MMUL_OK) {
         mmul_free(opened);
@@ -136,6 +142,7 @@ void mmul_device_close(struct mmul_device *device) {
 
 void mmul_device_describe(const struct mmul_device *device, struct mmul_device_info *info) {
     device->table->describe(device->self, info);
+    info->probed = info->probed || device->table->probe != NULL;
 }
 
 // ----------------------------------------------------------------------------------------- calls

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What registry.c must know of each kind of device: its table, and for kinds whose names have an
-// inner form the functions that read it. Nothing outside this folder includes this header.
+// All kinds of device, for those that ask each of them. Nothing outside this folder includes this
+// header.
 #pragma once
 
 #include "device/device.h"
@@ -9,14 +9,9 @@
 // Longest device name: leaves room for "reference" in place of "cpu" in a name of 128 characters.
 enum { MMUL_DEVICE_NAME_MAX = 120 };
 
-extern const struct mmul_device_table mmul_reference_table;
-extern const struct mmul_device_table mmul_cpu_table;
-extern const struct mmul_device_table mmul_opencl_table; // opencl_device.c or opencl_absent.c
-extern const struct mmul_device_table mmul_faulty_table;
+// The index-th kind; NULL: there are no more.
+const struct mmul_device_table *mmul_device_kind(int index);
 
-// Checks the rules of "faulty:RULE[,RULE...]:NAME" and, through the registry, NAME itself.
-// Fails with MMUL_ERR_USAGE.
-enum mmul_status mmul_faulty_check_name(const char *text, struct mmul_error *err);
-
-// The faulty part of mmul_device_next_name; `text` has passed mmul_faulty_check_name.
-const char *mmul_faulty_next_name(const char *text, char next[static 128]);
+// Whether a wish (a name, "gpu", part of a name, ...; NULL: whatever there is) may be met by a device
+// of this kind.
+bool mmul_device_may_be(const char *wish, const struct mmul_device_table *table);

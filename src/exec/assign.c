@@ -93,8 +93,8 @@ static bool is_gpu_name(const char *name) {
     return strcmp(name, "gpu") == 0 || strncmp(name, "gpu:", 4) == 0;
 }
 
-// What other programs call a device, as it is called here: "cuda:1" is "gpu:1"; "pocl" is an OpenCL
-// platform, and the first device of it is meant. "" when nothing is near. Returns `text`.
+// What other programs call a device, as it is called here: "cuda:1" is "gpu:1"; "pocl" is what begins
+// to say why a device is left alone. "" when nothing is near. Returns `text`.
 static const char *nearest_name(const struct assigning *s, const char *name, char text[static 64]) {
     static const char *const gpus[] = {"cuda", "nvidia", "hip", "rocm", "amd", "opencl"};
     static const char *const words[] = {"auto", "cpu", "gpu", "reference", NULL};
@@ -105,8 +105,8 @@ static const char *nearest_name(const struct assigning *s, const char *name, cha
             return text;
         }
     }
-    for (int d = 0; strcasecmp(name, "pocl") == 0 && d < s->device_count; d++)
-        if (strcmp(s->devices[d].platform, "Portable Computing Language") == 0)
+    for (int d = 0; strlen(name) >= 4 && d < s->device_count; d++)
+        if (strncasecmp(s->devices[d].reason, name, strlen(name)) == 0)
             return s->devices[d].id;
     const char *found = mmul_nearest(name, words);
     return found != NULL ? found : "";
@@ -170,19 +170,19 @@ static enum mmul_status take_gpu(struct assigning *s, int i, const char *name,
     return MMUL_OK;
 }
 
-// "faulty:RULES:NAME": the device it wraps is NAME, which must be there; the text stays whole.
-static enum mmul_status take_faulty(struct assigning *s, int i, struct mmul_error *err) {
-    const char *text = s->requests[i].device, *rules = strchr(text, ':');
-    const char *inner = rules != NULL ? strchr(rules + 1, ':') : NULL;
+// A device around another one, which must be there; the text stays whole.
+static enum mmul_status take_wrapped(struct assigning *s, int i, const char *inner,
+                                     struct mmul_error *err) {
+    const char *text = s->requests[i].device;
     enum mmul_status status = mmul_device_check_name(text, err);
     if (status != MMUL_OK)
         return status;
-    int device = inner != NULL ? find_named(s, inner + 1) : -1;
-    bool host = inner == NULL || strcmp(inner + 1, "cpu") == 0 ||
-                strcmp(inner + 1, "reference") == 0 || strncmp(inner + 1, "faulty:", 7) == 0;
-    if (!host && device < 0)
-        return absent(s, i, inner + 1, err);
-    s->out[i].device_index = host ? -1 : device;
+    for (const char *deeper; (deeper = mmul_device_inner_name(inner)) != NULL;)
+        inner = deeper;
+    int device = mmul_device_is_everywhere(inner) ? -1 : find_named(s, inner);
+    if (device < 0 && !mmul_device_is_everywhere(inner))
+        return absent(s, i, inner, err);
+    s->out[i].device_index = device;
     mmul_text_copy(s->out[i].device, sizeof s->out[i].device, text);
     return MMUL_OK;
 }
@@ -191,14 +191,15 @@ static enum mmul_status take_named(struct assigning *s, int i, struct mmul_error
     const char *name = s->requests[i].device;
     if (name[0] == '\0')
         return mmul_fail(err, MMUL_ERR_USAGE, "--device: '' is not a device");
-    if (strcmp(name, "cpu") == 0 || strcmp(name, "reference") == 0) {
+    const char *inner = mmul_device_inner_name(name);
+    if (inner != NULL)
+        return take_wrapped(s, i, inner, err);
+    if (mmul_device_is_everywhere(name)) {
         mmul_text_copy(s->out[i].device, sizeof s->out[i].device, name);
         return MMUL_OK;
     }
     if (is_gpu_name(name))
         return take_gpu(s, i, name, err);
-    if (strncmp(name, "faulty:", 7) == 0)
-        return take_faulty(s, i, err);
     int device = find_named(s, name);
     if (device < 0)
         return absent(s, i, name, err);

@@ -32,7 +32,7 @@ struct testing {
 static struct mmul_device_test begin_test(const struct mmul_context *context, const char *device,
                                           const struct mmul_device_info *info) {
     struct mmul_device_test test = {
-        .rank = context->comm->rank, .info = *info, .counts = info->opencl};
+        .rank = context->comm->rank, .info = *info, .counts = info->probed};
     mmul_text_copy(test.device, sizeof test.device, device);
     mmul_text_copy(test.failure, sizeof test.failure,
                    "its test did not end: the program was stopped, or the driver ended it");

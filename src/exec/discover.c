@@ -115,7 +115,7 @@ static enum mmul_status share_requests(struct discovery *d, struct mmul_error *e
 
 // ----------------------------------------------------------------------------------- devices
 
-// Ranks on the CPU by name did not look for OpenCL devices: of a node, the lowest rank that found
+// Ranks on the CPU by name did not look for other devices: of a node, the lowest rank that found
 // something speaks for it.
 static enum mmul_status choose_speaker(const struct discovery *d, bool *speaker,
                                        struct mmul_error *err) {

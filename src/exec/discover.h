@@ -9,7 +9,7 @@ struct mmul_discover_options {
     const char *device; // this rank's wish; NULL: "auto"
     int threads;
     bool no_bind;
-    const struct mmul_device_info *devices; // OpenCL devices of this machine
+    const struct mmul_device_info *devices; // what the probe found on this machine
     int device_count;
     const char *const *warnings; // of the probe
     int warning_count;

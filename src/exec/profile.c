@@ -16,8 +16,8 @@ static int count_sharing(const struct mmul_cluster *cluster, const struct mmul_r
     int count = 0;
     for (int rank = 0; rank < cluster->size; rank++) {
         const struct mmul_rank_info *other = &cluster->ranks[rank];
-        if (other->node == info->node && other->device.opencl == info->device.opencl &&
-            (!info->device.opencl || strcmp(other->device.id, info->device.id) == 0))
+        if (other->node == info->node && other->device.probed == info->device.probed &&
+            (!info->device.probed || strcmp(other->device.id, info->device.id) == 0))
             count++;
     }
     return count;
@@ -31,7 +31,7 @@ static struct mmul_profile_key make_key(const struct mmul_cluster *cluster, int 
     mmul_text_copy(key.name, sizeof key.name, info->device.name);
     mmul_text_copy(key.vendor, sizeof key.vendor, info->device.vendor);
     mmul_text_copy(key.driver, sizeof key.driver, info->device.driver);
-    if (!info->device.opencl)
+    if (!info->device.probed)
         mmul_text_copy(key.cores, sizeof key.cores, info->cores);
     return key;
 }

@@ -33,7 +33,7 @@ enum mmul_status mmul_profile_path(const char *host, char path[static 512],
 
 char *mmul_profile_name_device(const char *opened_as, const struct mmul_device_info *info,
                                char name[static 128]) {
-    if (info->opencl && info->pci[0] != '\0' && strncmp(opened_as, "faulty:", 7) != 0)
+    if (info->probed && info->pci[0] != '\0' && strncmp(opened_as, "faulty:", 7) != 0)
         snprintf(name, 128, "pci:%s", info->pci);
     else
         mmul_text_copy(name, 128, opened_as);

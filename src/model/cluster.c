@@ -145,7 +145,7 @@ void mmul_cluster_print(const struct mmul_cluster *cluster, bool verbose, FILE *
     if (cluster->device_count > 0)
         print_devices(cluster, verbose, stream);
     else
-        fputs("no OpenCL device found\n", stream);
+        fputs("no device found beside the CPU\n", stream);
 }
 
 static json_t *device_json(const struct mmul_device_info *d) {

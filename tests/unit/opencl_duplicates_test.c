@@ -78,7 +78,7 @@ static int fill(const struct machine *machine, struct mmul_device_info *devices)
     int count = 0;
     for (; count < DEVICES_MAX && machine->devices[count].id != NULL; count++) {
         const struct device *device = &machine->devices[count];
-        devices[count] = (struct mmul_device_info){.usable = device->usable, .opencl = true};
+        devices[count] = (struct mmul_device_info){.usable = device->usable, .probed = true};
         snprintf(devices[count].id, sizeof devices[count].id, "%s", device->id);
         snprintf(devices[count].name, sizeof devices[count].name, "%s", device->name);
         snprintf(devices[count].pci, sizeof devices[count].pci, "%s", device->pci);

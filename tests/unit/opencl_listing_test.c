@@ -24,8 +24,7 @@ static void make_listing(void) {
     assert_true(kept.library_count > 0);
     kept.count = 2;
     for (int i = 0; i < 2; i++)
-        kept.devices[i] = (struct mmul_device_info){.opencl = true,
-                                                    .id = "0:0",
+        kept.devices[i] = (struct mmul_device_info){.id = "0:0",
                                                     .name = "Radeon \"VII\" \xe2\x84\xa2",
                                                     .vendor = "AMD",
                                                     .platform = "AMD APP",

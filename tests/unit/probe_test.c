@@ -171,7 +171,7 @@ static void check_devices(const struct scene *scene, const struct mmul_probe *pr
         snprintf(id, sizeof id, "0:%d", i);
         CHECK(strcmp(devices[i].id, id) == 0);
         CHECK(strcmp(devices[i].platform, "Portable Computing Language") == 0);
-        CHECK(devices[i].opencl && !devices[i].usable && devices[i].reason[0] != '\0');
+        CHECK(devices[i].probed && !devices[i].usable && devices[i].reason[0] != '\0');
         CHECK(devices[i].type == MMUL_DEVICE_CPU && devices[i].compute_units >= 1);
         CHECK(devices[i].memory_bytes > 0 && devices[i].max_allocation_bytes > 0);
         CHECK(devices[i].name[0] != '\0' && devices[i].vendor[0] != '\0');

@@ -101,7 +101,7 @@ static struct mmul_profile_test make_test(const char *device, const char *driver
 
 // A device that opens as `id`.
 static struct mmul_device_info make_info(const char *id, const char *pci, const char *driver) {
-    struct mmul_device_info info = {.opencl = true};
+    struct mmul_device_info info = {.probed = true};
     strcpy(info.id, id);
     strcpy(info.pci, pci);
     strcpy(info.name, "A \"quoted\" card");
