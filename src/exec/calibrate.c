@@ -8,6 +8,7 @@
 
 #include "base/memory.h"
 #include "comm/link.h"
+#include "exec/fallback.h"
 #include "exec/measure.h"
 #include "exec/profile.h"
 #include "exec/traffic_cost.h"

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/integer.h"
 #include "base/status.h"
+#include "exec/fallback.h"
 #include "exec/write_back.h"
 
 static const double NAP_LEAST_SECONDS = 20e-6, NAP_MOST_SECONDS = 200e-6;

@@ -17,7 +17,7 @@ struct mmul_context {
     struct mmul_comm *comm;            // owned
     struct mmul_cluster *cluster;      // owned; the same on all ranks
     struct mmul_device *device;        // owned; this rank's
-    atomic_flag replacing;             // held while `device` changes; see mmul_context_hold_device
+    atomic_flag replacing;             // held while `device` changes; see exec/fallback.h
     char device_name[128];             // what it was opened as
     struct mmul_cpuset fallback_cores; // where the CPU computes when it takes over ...
     int fallback_threads;              // ... and with how many threads
@@ -50,23 +50,3 @@ enum mmul_status mmul_context_collect_warnings(struct mmul_context *context, str
 // Builds the device's kernels once. Local. Fails with the device, and with MMUL_ERR_UNAVAILABLE
 // when it takes more than 300 s.
 enum mmul_status mmul_context_warm_up(struct mmul_context *context, struct mmul_error *err);
-
-// Closes the device that failed or erred and opens the next one of its chain (device.h), with a
-// warning that says why. Local. Fails with MMUL_ERR_UNAVAILABLE when there is none.
-enum mmul_status mmul_context_replace_device(struct mmul_context *context, const char *why,
-                                             struct mmul_error *err);
-
-// From another thread: keeps `device` from being replaced until it is released. False: it is being
-// replaced right now.
-bool mmul_context_hold_device(struct mmul_context *context);
-void mmul_context_release_device(struct mmul_context *context);
-
-// The same for a device that hangs in a call of another thread (mmul_device_abandon said so): it is
-// left as it is. The caller holds it.
-enum mmul_status mmul_context_abandon_device(struct mmul_context *context, const char *why,
-                                             struct mmul_error *err);
-
-// The same after a failure that is in `err`, unless no_fallback: then it stays the failure, with
-// MMUL_ERR_UNAVAILABLE. It also stays one when it is the process's lack of memory for the CPU.
-enum mmul_status mmul_context_fall_back(struct mmul_context *context, bool no_fallback,
-                                        struct mmul_error *err);

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "exec/elements.h"
+#include "exec/fallback.h"
 #include "exec/move.h"
 #include "exec/pipeline.h"
 #include "exec/program.h"

@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "exec/compute.h"
+#include "exec/fallback.h"
 #include "exec/mover.h"
 #include "exec/pipeline.h"
 #include "exec/pulse.h"

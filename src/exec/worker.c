@@ -17,6 +17,7 @@
 #include "base/integer.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "exec/fallback.h"
 
 // ------------------------------------------------------------------------------------- operands
 
