@@ -591,6 +591,9 @@ MMUL_API void mmul_plan_destroy(struct mmul_plan *plan);
 
 // Who computes which rows, tiles, bytes to each node, memory, predicted seconds. Local.
 MMUL_API void mmul_plan_print(const struct mmul_plan *plan, FILE *stream);
+// What moves to and from each node, in order: what each transfer waits for and which counters it
+// raises. Local.
+MMUL_API void mmul_plan_print_steps(const struct mmul_plan *plan, FILE *stream);
 MMUL_API enum mmul_status mmul_plan_json(const struct mmul_plan *plan, char **text,
                                          struct mmul_error *err);
 
@@ -605,6 +608,8 @@ MMUL_API enum mmul_status mmul_simulation_create(const char *path, const struct 
                                                  struct mmul_error *err);
 MMUL_API void mmul_simulation_destroy(struct mmul_simulation *simulation);
 MMUL_API void mmul_simulation_print(const struct mmul_simulation *simulation, FILE *stream);
+// The plan it is about, for as long as the simulation lives.
+MMUL_API const struct mmul_plan *mmul_simulation_plan(const struct mmul_simulation *simulation);
 MMUL_API enum mmul_status mmul_simulation_json(const struct mmul_simulation *simulation,
                                                char **text, struct mmul_error *err);
 

@@ -10,12 +10,18 @@ static bool as_json(const struct call *call) {
     return call->options.values[OPT_JSON].number != 0;
 }
 
+static bool with_steps(const struct call *call) {
+    return call->options.values[OPT_STEPS].number != 0;
+}
+
 static enum mmul_status print_plan(const struct call *call, const struct mmul_plan *plan,
                                    struct mmul_error *err) {
     char *text = NULL;
     if (as_json(call))
         return mmul_print_made(mmul_plan_json(plan, &text, err), &text, stdout);
     mmul_plan_print(plan, stdout);
+    if (with_steps(call))
+        mmul_plan_print_steps(plan, stdout);
     return MMUL_OK;
 }
 
@@ -30,6 +36,8 @@ static enum mmul_status simulate(const struct call *call, struct mmul_error *err
         status = mmul_print_made(mmul_simulation_json(simulation, &text, err), &text, stdout);
     else if (status == MMUL_OK)
         mmul_simulation_print(simulation, stdout);
+    if (status == MMUL_OK && with_steps(call))
+        mmul_plan_print_steps(mmul_simulation_plan(simulation), stdout);
     mmul_simulation_destroy(simulation);
     return status;
 }
@@ -82,6 +90,8 @@ static enum mmul_status check(const struct call *call, struct mmul_error *err) {
                       call->operand_count, call->operand_count == 1 ? "" : "s");
         return mmul_cli_hint(err, "mpimatmul plan A B [options]");
     }
+    if (as_json(call) && with_steps(call))
+        return mmul_cli_fail(err, MMUL_ERR_USAGE, "plan: --json and --steps exclude each other");
     return mmul_operands_check(call, err);
 }
 
@@ -89,7 +99,7 @@ static const enum option_id options[] = {
     OPT_TRANSPOSE_A, OPT_TRANSPOSE_B,   OPT_ALPHA,      OPT_BETA,    OPT_C_IN, OPT_WEIGHTS,
     OPT_DEVICE,      OPT_SPLIT,         OPT_SPLIT_RULE, OPT_IO,      OPT_TAIL, OPT_REPRODUCIBLE,
     OPT_MEMORY,      OPT_DEVICE_MEMORY, OPT_VERIFY,     OPT_THREADS, OPT_BIND, OPT_SIMULATE,
-    OPT_JSON,        OPT_QUIET,         OPT_VERBOSE,    OPT_HELP,    OPT_END,
+    OPT_STEPS,       OPT_JSON,          OPT_QUIET,      OPT_VERBOSE, OPT_HELP, OPT_END,
 };
 
 const struct command mmul_command_plan = {
@@ -103,7 +113,9 @@ const struct command mmul_command_plan = {
         "\n"
         "--simulate FILE: sizes and machines come from a JSON file (bench/clusters has some), so\n"
         "any number of ranks can be asked for; --weights, --split, --split-rule, --memory,\n"
-        "--device-memory and --json work as usual, other options change nothing.\n",
+        "--device-memory, --steps and --json work as usual, other options change nothing.\n"
+        "\n"
+        "--steps: what moves to and from each node and what it waits for; counters only grow.\n",
     .options = options,
     .needs_mpi = true,
     .check = check,

@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "base/text.h"
-#include "plan/schedule.h"
+#include "plan/transfers.h"
 
 static const char *axis_name(const struct mmul_plan *plan) {
     return plan->axis == MMUL_ROWS ? "rows" : "cols";
@@ -149,4 +149,9 @@ void mmul_plan_print(const struct mmul_plan *plan, FILE *stream) {
                 plan->transfer_seconds);
     if (plan->faster[0] != '\0')
         fprintf(stream, "%s\n", plan->faster);
+}
+
+void mmul_plan_print_steps(const struct mmul_plan *plan, FILE *stream) {
+    fputs("transfers\n", stream);
+    mmul_transfers_print(plan, stream);
 }

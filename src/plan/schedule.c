@@ -142,42 +142,9 @@ bool mmul_schedule_loads(const struct mmul_plan *plan, int node, struct mmul_ste
     return true;
 }
 
-// Units of all ranks of a node in a round.
-static int64_t node_units(const struct mmul_plan *plan, int node, int64_t round) {
-    int64_t units = 0;
-    for (int rank = 0; rank < plan->size; rank++) {
-        if (mmul_plan_ranks(plan)[rank].node != node)
-            continue;
-        struct mmul_range part = mmul_schedule_part(plan, rank, round);
-        units += part.end - part.begin;
-    }
-    return units;
-}
-
 int64_t mmul_schedule_panel_bytes(const struct mmul_plan *plan, struct mmul_step step) {
     if (plan->problem.alpha == 0)
         return 0;
     return (step.matrix_end - step.matrix_begin) * (step.end - step.begin) * plan->problem.k *
            (int64_t)mmul_dtype_bytes(mmul_problem_whole_dtype(&plan->problem, plan->axis));
-}
-
-int64_t mmul_schedule_piece_bytes(const struct mmul_plan *plan, int node, int64_t round) {
-    if (plan->problem.alpha == 0)
-        return 0;
-    return node_units(plan, node, round) * plan->problem.k *
-           (int64_t)mmul_dtype_bytes(mmul_problem_split_dtype(&plan->problem, plan->axis));
-}
-
-int64_t mmul_schedule_c_in_bytes(const struct mmul_plan *plan, int node, int64_t round) {
-    if (plan->problem.beta == 0)
-        return 0;
-    return node_units(plan, node, round) * other_units(plan) * (int64_t)sizeof(float);
-}
-
-int64_t mmul_schedule_result_bytes(const struct mmul_plan *plan, int node, struct mmul_step step) {
-    int64_t units = 0;
-    for (int rank = 0; rank < plan->size; rank++)
-        if (mmul_plan_ranks(plan)[rank].node == node)
-            units += mmul_schedule_units(plan, rank, step);
-    return units * (step.end - step.begin) * (int64_t)sizeof(float);
 }

@@ -54,9 +54,5 @@ int64_t mmul_schedule_steps_of(const struct mmul_plan *plan, int rank);
 // it, the operand is not mapped there, and the panel is not there since an earlier round.
 bool mmul_schedule_loads(const struct mmul_plan *plan, int node, struct mmul_step step);
 
-// Bytes of the step's panel of the whole operand; of all of the node's pieces and C_in in a round;
-// of its block of C in a step. Not 0 where the node maps them: what is mapped, nobody moves.
+// Bytes of the step's panel of the whole operand; not 0 where a node maps it.
 int64_t mmul_schedule_panel_bytes(const struct mmul_plan *plan, struct mmul_step step);
-int64_t mmul_schedule_piece_bytes(const struct mmul_plan *plan, int node, int64_t round);
-int64_t mmul_schedule_c_in_bytes(const struct mmul_plan *plan, int node, int64_t round);
-int64_t mmul_schedule_result_bytes(const struct mmul_plan *plan, int node, struct mmul_step step);

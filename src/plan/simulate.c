@@ -161,6 +161,10 @@ static void print_grids(const struct mmul_simulation *s, FILE *stream) {
     mmul_text_fini(&table);
 }
 
+const struct mmul_plan *mmul_simulation_plan(const struct mmul_simulation *simulation) {
+    return simulation->plan;
+}
+
 void mmul_simulation_print(const struct mmul_simulation *simulation, FILE *stream) {
     mmul_plan_print_heading(simulation->plan, stream);
     print_kinds(simulation, stream);

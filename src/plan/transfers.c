@@ -33,45 +33,57 @@ static struct mmul_step step_at(const struct mmul_transfers *t, int64_t position
         t->plan, is_of_rounds(t->route) ? position / 2 * mmul_schedule_panels(t->plan) : position);
 }
 
-// What a rank gets or gives; nothing where its node maps the operand.
 static int64_t rank_bytes(const struct mmul_plan *plan, int rank, enum mmul_content content,
                           struct mmul_step step) {
     const struct mmul_problem *p = &plan->problem;
-    unsigned maps = mmul_plan_nodes(plan)[mmul_plan_ranks(plan)[rank].node].maps;
     struct mmul_range part = mmul_schedule_part(plan, rank, step.round);
-    if (content == MMUL_CONTENT_RESULT)
-        return mmul_schedule_units(plan, rank, step) * (step.end - step.begin) *
-               (int64_t)sizeof(float);
-    if (content == MMUL_CONTENT_C_IN)
-        return p->beta == 0 || (maps & MMUL_MAPS_C_IN) != 0
+    int64_t units = part.end - part.begin;
+    if (content == MMUL_CONTENT_PIECES)
+        return p->alpha == 0
                    ? 0
-                   : (part.end - part.begin) * mmul_problem_result_width(p, plan->axis) *
-                         (int64_t)sizeof(float);
-    return p->alpha == 0 || (maps & mmul_maps_split(plan->axis)) != 0
-               ? 0
-               : (part.end - part.begin) * p->k *
-                     (int64_t)mmul_dtype_bytes(mmul_problem_split_dtype(p, plan->axis));
+                   : units * p->k *
+                         (int64_t)mmul_dtype_bytes(mmul_problem_split_dtype(p, plan->axis));
+    if (content == MMUL_CONTENT_C_IN)
+        return p->beta == 0
+                   ? 0
+                   : units * mmul_problem_result_width(p, plan->axis) * (int64_t)sizeof(float);
+    return mmul_schedule_units(plan, rank, step) * (step.end - step.begin) * (int64_t)sizeof(float);
+}
+
+// Then nobody brings it. C is mapped on root's node alone, which keeps it.
+static bool is_mapped(const struct mmul_plan *plan, enum mmul_content content, int node) {
+    unsigned maps = mmul_plan_nodes(plan)[node].maps;
+    return (content == MMUL_CONTENT_PIECES && (maps & mmul_maps_split(plan->axis)) != 0) ||
+           (content == MMUL_CONTENT_C_IN && (maps & MMUL_MAPS_C_IN) != 0);
+}
+
+int64_t mmul_content_bytes(const struct mmul_plan *plan, enum mmul_content content, int node,
+                           struct mmul_step step) {
+    int64_t bytes = 0;
+    if (content == MMUL_CONTENT_PANEL)
+        return mmul_schedule_panel_bytes(plan, step);
+    for (int rank = 0; rank < plan->size; rank++)
+        if (mmul_plan_ranks(plan)[rank].node == node)
+            bytes += rank_bytes(plan, rank, content, step);
+    return bytes;
 }
 
 void mmul_transfer_bytes(const struct mmul_plan *plan, const struct mmul_transfer *transfer,
                          int64_t *bytes) {
     for (int node = 0; node < plan->node_count; node++)
         bytes[node] = 0;
-    for (int rank = 0; rank < plan->size; rank++)
-        if (mmul_plan_ranks(plan)[rank].node != 0)
-            bytes[mmul_plan_ranks(plan)[rank].node] +=
-                rank_bytes(plan, rank, transfer->content, transfer->step);
+    for (int rank = 0; rank < plan->size; rank++) {
+        int node = mmul_plan_ranks(plan)[rank].node;
+        if (node != 0 && !is_mapped(plan, transfer->content, node))
+            bytes[node] += rank_bytes(plan, rank, transfer->content, transfer->step);
+    }
 }
 
 static int64_t own_bytes(const struct mmul_transfers *t, enum mmul_content content,
                          struct mmul_step step) {
-    int64_t bytes = 0;
-    if (content == MMUL_CONTENT_PANEL)
-        return mmul_schedule_panel_bytes(t->plan, step);
-    for (int rank = 0; rank < t->plan->size; rank++)
-        if (mmul_plan_ranks(t->plan)[rank].node == t->node)
-            bytes += rank_bytes(t->plan, rank, content, step);
-    return bytes;
+    return is_mapped(t->plan, content, t->node)
+               ? 0
+               : mmul_content_bytes(t->plan, content, t->node, step);
 }
 
 // ------------------------------------------------------------------------------------ what is there
@@ -95,10 +107,13 @@ static void find_neighbours(const struct mmul_transfers *t, struct mmul_step ste
 
 static bool any_other_gets(const struct mmul_transfers *t, int64_t position) {
     struct mmul_step step = step_at(t, position);
-    for (int rank = 0; rank < t->plan->size; rank++)
-        if (mmul_plan_ranks(t->plan)[rank].node != 0 &&
-            rank_bytes(t->plan, rank, content_at(t->route, position), step) > 0)
+    enum mmul_content content = content_at(t->route, position);
+    for (int rank = 0; rank < t->plan->size; rank++) {
+        int node = mmul_plan_ranks(t->plan)[rank].node;
+        if (node != 0 && !is_mapped(t->plan, content, node) &&
+            rank_bytes(t->plan, rank, content, step) > 0)
             return true;
+    }
     return false;
 }
 
@@ -279,7 +294,7 @@ static void add_transfer(struct mmul_text *table, const struct mmul_plan *plan, 
     add_count(table, &t->waits[1], ", ");
     mmul_text_add(table, t->waits[0].counter == MMUL_NOTHING ? "-\t" : "\t");
     add_count(table, &t->brings, "");
-    add_count(table, &t->frees, t->brings.counter == MMUL_NOTHING ? "" : ", then ");
+    add_count(table, &t->frees, t->brings.counter == MMUL_NOTHING ? "" : ", ");
     mmul_text_add(table, "\n");
 }
 

@@ -88,5 +88,10 @@ enum mmul_counter mmul_transfers_frees(const struct mmul_transfers *transfers);
 void mmul_transfer_bytes(const struct mmul_plan *plan, const struct mmul_transfer *transfer,
                          int64_t *bytes);
 
+// Of all of a node's ranks together; pieces and C_in of the step's round. Not 0 where the node maps
+// them: what is mapped, nobody moves.
+int64_t mmul_content_bytes(const struct mmul_plan *plan, enum mmul_content content, int node,
+                           struct mmul_step step);
+
 // The list of every line of every node, as text.
 void mmul_transfers_print(const struct mmul_plan *plan, FILE *stream);

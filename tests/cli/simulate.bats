@@ -69,6 +69,22 @@ END
         "the file of --simulate describes the operands too"
 }
 
+@test "--steps prints what moves, of this job and of a described one" {
+    program gen A.bin --dims 3x4
+    program gen B.bin --dims 4x5
+    program plan A.bin B.bin --steps --split rows --tail off
+    [ "$status" -eq 0 ]
+    [ "$(sed -n '/^transfers$/,$p' <<< "$output" | sed 's/ *$//')" = "transfers
+node  line   transfer     bytes  slot    from  to  waits for     brings
+   0  store  C of step 0     60  mapped  -     -   steps done 1  results stored 1" ]
+    describe 2
+    program plan --simulate job.json --steps
+    expect_quiet_success
+    grep -q -E '^ +1 +relay +[AB] of step 0 +[0-9]+ +0 +0 +- +- +steps loaded 1, steps passed 1$' <<< "$output"
+    program plan A.bin B.bin --steps --json
+    expect_failure 64 "plan: --json and --steps exclude each other"
+}
+
 @test "a description that is absent or wrong" {
     program plan --simulate job.json
     expect_failure 66 "cannot open 'job.json': No such file or directory"

@@ -9,7 +9,7 @@
 #include "model/report.h"
 #include "nodes.h"
 #include "plan/panels.h"
-#include "plan/schedule.h"
+#include "plan/transfers.h"
 #include "product.h"
 #include "tap.h"
 
@@ -60,12 +60,12 @@ static void cut_node(struct mmul_plan *plan, int index, const struct cut *cut) {
         if (comes)
             node->whole_slot_bytes =
                 larger(node->whole_slot_bytes, mmul_schedule_panel_bytes(plan, step));
-        node->result_slot_bytes =
-            larger(node->result_slot_bytes, mmul_schedule_result_bytes(plan, index, step));
-        node->piece_lane_bytes =
-            larger(node->piece_lane_bytes, mmul_schedule_piece_bytes(plan, index, step.round));
+        node->result_slot_bytes = larger(
+            node->result_slot_bytes, mmul_content_bytes(plan, MMUL_CONTENT_RESULT, index, step));
+        node->piece_lane_bytes = larger(node->piece_lane_bytes,
+                                        mmul_content_bytes(plan, MMUL_CONTENT_PIECES, index, step));
         node->c_in_lane_bytes =
-            larger(node->c_in_lane_bytes, mmul_schedule_c_in_bytes(plan, index, step.round));
+            larger(node->c_in_lane_bytes, mmul_content_bytes(plan, MMUL_CONTENT_C_IN, index, step));
     }
     node->piece_lanes = plan->rounds > 1 ? 2 : 1;
     node->whole_slots = slots > 0 && loads > 0 ? slots : loads;

@@ -10,7 +10,7 @@
 #include "base/integer.h"
 #include "clusters.h"
 #include "plan/panels.h"
-#include "plan/schedule.h"
+#include "plan/transfers.h"
 #include "plans.h"
 
 static const int64_t MIB = 1 << 20;
@@ -75,7 +75,7 @@ static int64_t assert_blocks_fit(const struct mmul_plan *plan, int index) {
     int64_t panel_most = 0, works = 0, loads = 0;
     for (int64_t i = 0; i < mmul_schedule_steps(plan); i++) {
         struct mmul_step step = mmul_schedule_step(plan, i);
-        int64_t block = mmul_schedule_result_bytes(plan, index, step);
+        int64_t block = mmul_content_bytes(plan, MMUL_CONTENT_RESULT, index, step);
         works += block > 0;
         if (!(node->maps & MMUL_MAPS_C))
             assert_true(block <= node->result_slot_bytes);
@@ -93,10 +93,13 @@ static int64_t assert_blocks_fit(const struct mmul_plan *plan, int index) {
 static void assert_lanes_fit(const struct mmul_plan *plan, int index) {
     const struct mmul_plan_node *node = &mmul_plan_nodes(plan)[index];
     for (int64_t round = 0; round < plan->rounds; round++) {
+        struct mmul_step step = mmul_schedule_step(plan, round * mmul_schedule_panels(plan));
         if (!(node->maps & mmul_maps_split(plan->axis)))
-            assert_true(mmul_schedule_piece_bytes(plan, index, round) <= node->piece_lane_bytes);
+            assert_true(mmul_content_bytes(plan, MMUL_CONTENT_PIECES, index, step) <=
+                        node->piece_lane_bytes);
         if (!(node->maps & MMUL_MAPS_C_IN))
-            assert_true(mmul_schedule_c_in_bytes(plan, index, round) <= node->c_in_lane_bytes);
+            assert_true(mmul_content_bytes(plan, MMUL_CONTENT_C_IN, index, step) <=
+                        node->c_in_lane_bytes);
     }
     assert_int_equal(node->piece_lanes, plan->rounds > 1 ? 2 : 1);
 }

@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: MIT
+// Lists of transfers: as text for three small clusters, and carried out on paper for many: every list
+// comes to its end, and nothing is overwritten that is still needed.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/integer.h"
+#include "clusters.h"
+#include "plan/transfers.h"
+#include "plans.h"
+
+// Equal shares; then the cut and the slots are what the test says, whatever the planner thinks best.
+struct cut {
+    int64_t rounds, panel_units, whole_slots, result_slots;
+    int piece_lanes;
+    bool root_maps;
+};
+
+static struct mmul_plan *make_plan(int nodes, int per_node, const struct mmul_problem *problem,
+                                   const struct cut *cut) {
+    struct mmul_cluster *cluster = make_cluster(nodes * per_node, per_node);
+    double weights[64];
+    for (int i = 0; i < 64; i++)
+        weights[i] = 1;
+    struct mmul_plan *plan = plan_or_die(&(struct mmul_plan_request){
+        .problem = problem, .cluster = cluster, .weights = weights, .split = MMUL_SPLIT_ROWS});
+    mmul_cluster_destroy(cluster);
+    plan->rounds = cut->rounds;
+    plan->panel_units = cut->panel_units;
+    for (int i = 0; i < plan->node_count; i++) {
+        struct mmul_plan_node *node = (struct mmul_plan_node *)(uintptr_t)&mmul_plan_nodes(plan)[i];
+        bool maps = i == 0 && cut->root_maps;
+        node->maps = maps ? ALL : 0;
+        node->piece_lanes = maps ? 0 : cut->piece_lanes;
+        node->whole_slots = maps ? 0 : cut->whole_slots;
+        node->whole_stays = cut->whole_slots >= mmul_schedule_panels(plan);
+        node->result_slots = maps ? 0 : cut->result_slots;
+        node->chain_place = i;
+    }
+    return plan;
+}
+
+static void check_text(struct mmul_plan *plan, const char *expected) {
+    char *text = NULL;
+    size_t length = 0;
+    FILE *stream = open_memstream(&text, &length);
+    mmul_transfers_print(plan, stream);
+    fclose(stream);
+    assert_string_equal(text, expected);
+    free(text);
+    mmul_plan_destroy(plan);
+}
+
+// clang-format off
+static const char ONE_NODE[] =
+    "node  line   transfer     bytes  slot    from  to  waits for     brings\n"
+    "   0  store  C of step 0     96  mapped  -     -   steps done 1  results stored 1\n"
+    "   0  store  C of step 1     96  mapped  -     -   steps done 2  results stored 2\n";
+
+static const char TWO_NODES[] =
+    "node  line     transfer      bytes  slot    from  to  waits for      brings\n"
+    "   0  scatter  A of round 0      0  -          -   -  -              rounds sent 1\n"
+    "   0  relay    B of step 0      64  -          -   1  rounds sent 1  steps passed 1\n"
+    "   0  relay    B of step 1      64  -          -   1  rounds sent 1  steps passed 2\n"
+    "   0  gather   C of step 0       0  -          -   -  -              results gathered 1\n"
+    "   0  gather   C of step 1       0  -          -   -  -              results gathered 2\n"
+    "   0  store    C of step 0      48  mapped     -   -  steps done 1   results stored 1\n"
+    "   0  store    C of step 1      48  mapped     -   -  steps done 2   results stored 2\n"
+    "   1  scatter  A of round 0     48  0          -   -  -              rounds loaded 1\n"
+    "   1  relay    B of step 0      64  0          0   -  -              steps loaded 1, steps passed 1\n"
+    "   1  relay    B of step 1      64  1          0   -  -              steps loaded 2, steps passed 2\n"
+    "   1  gather   C of step 0      48  0          -   -  steps done 1   results stored 1\n"
+    "   1  gather   C of step 1      48  1          -   -  steps done 2   results stored 2\n";
+
+static const char THREE_NODES[] =
+    "node  line     transfer      bytes  slot  from  to  waits for                     brings\n"
+    "   0  scatter  A of round 0      0     -     -   -  -                             rounds sent 1\n"
+    "   0  scatter  A of round 1      0     -     -   -  -                             rounds sent 2\n"
+    "   0  scatter  A of round 2      0     -     -   -  -                             rounds sent 3\n"
+    "   0  relay    B of step 0      96     -     -   1  rounds sent 1                 steps passed 1\n"
+    "   0  relay    B of step 1      96     -     -   1  rounds sent 1                 steps passed 2\n"
+    "   0  relay    B of step 2      96     -     -   1  rounds sent 2                 steps passed 3\n"
+    "   0  relay    B of step 3      96     -     -   1  rounds sent 2                 steps passed 4\n"
+    "   0  relay    B of step 4      96     -     -   1  rounds sent 3                 steps passed 5\n"
+    "   0  relay    B of step 5      96     -     -   1  rounds sent 3                 steps passed 6\n"
+    "   0  gather   C of step 0       0     -     -   -  -                             results gathered 1\n"
+    "   0  gather   C of step 1       0     -     -   -  -                             results gathered 2\n"
+    "   0  gather   C of step 2       0     -     -   -  -                             results gathered 3\n"
+    "   0  gather   C of step 3       0     -     -   -  -                             results gathered 4\n"
+    "   0  gather   C of step 4       0     -     -   -  -                             results gathered 5\n"
+    "   0  gather   C of step 5       0     -     -   -  -                             results gathered 6\n"
+    "   0  read     A of round 0     16     0     -   -  -                             rounds loaded 1\n"
+    "   0  read     A of round 1     16     1     -   -  -                             rounds loaded 2\n"
+    "   0  read     A of round 2     16     0     -   -  steps done 2                  rounds loaded 3\n"
+    "   0  load     B of step 0      96     0     -   -  -                             steps loaded 1\n"
+    "   0  load     B of step 1      96     0     -   -  steps done 1                  steps loaded 2\n"
+    "   0  load     B of step 2      96     0     -   -  steps done 2                  steps loaded 3\n"
+    "   0  load     B of step 3      96     0     -   -  steps done 3                  steps loaded 4\n"
+    "   0  load     B of step 4      96     0     -   -  steps done 4                  steps loaded 5\n"
+    "   0  load     B of step 5      96     0     -   -  steps done 5                  steps loaded 6\n"
+    "   0  store    C of step 0      24     0     -   -  steps done 1                  results stored 1\n"
+    "   0  store    C of step 1      24     0     -   -  steps done 2                  results stored 2\n"
+    "   0  store    C of step 2      24     0     -   -  steps done 3                  results stored 3\n"
+    "   0  store    C of step 3      24     0     -   -  steps done 4                  results stored 4\n"
+    "   0  store    C of step 4      24     0     -   -  steps done 5                  results stored 5\n"
+    "   0  store    C of step 5      24     0     -   -  steps done 6                  results stored 6\n"
+    "   1  scatter  A of round 0     16     0     -   -  -                             rounds loaded 1\n"
+    "   1  scatter  A of round 1     16     1     -   -  -                             rounds loaded 2\n"
+    "   1  scatter  A of round 2     16     0     -   -  steps done 2                  rounds loaded 3\n"
+    "   1  relay    B of step 0      96     0     0   2  -                             steps loaded 1, steps passed 1\n"
+    "   1  relay    B of step 1      96     0     0   2  steps done 1, steps passed 1  steps loaded 2, steps passed 2\n"
+    "   1  relay    B of step 2      96     0     0   2  steps done 2, steps passed 2  steps loaded 3, steps passed 3\n"
+    "   1  relay    B of step 3      96     0     0   2  steps done 3, steps passed 3  steps loaded 4, steps passed 4\n"
+    "   1  relay    B of step 4      96     0     0   2  steps done 4, steps passed 4  steps loaded 5, steps passed 5\n"
+    "   1  relay    B of step 5      96     0     0   2  steps done 5, steps passed 5  steps loaded 6, steps passed 6\n"
+    "   1  gather   C of step 0      24     0     -   -  steps done 1                  results stored 1\n"
+    "   1  gather   C of step 1      24     0     -   -  steps done 2                  results stored 2\n"
+    "   1  gather   C of step 2      24     0     -   -  steps done 3                  results stored 3\n"
+    "   1  gather   C of step 3      24     0     -   -  steps done 4                  results stored 4\n"
+    "   1  gather   C of step 4      24     0     -   -  steps done 5                  results stored 5\n"
+    "   1  gather   C of step 5      24     0     -   -  steps done 6                  results stored 6\n"
+    "   2  scatter  A of round 0     16     0     -   -  -                             rounds loaded 1\n"
+    "   2  scatter  A of round 1     16     1     -   -  -                             rounds loaded 2\n"
+    "   2  scatter  A of round 2     16     0     -   -  steps done 2                  rounds loaded 3\n"
+    "   2  relay    B of step 0      96     0     1   -  -                             steps loaded 1, steps passed 1\n"
+    "   2  relay    B of step 1      96     0     1   -  steps done 1, steps passed 1  steps loaded 2, steps passed 2\n"
+    "   2  relay    B of step 2      96     0     1   -  steps done 2, steps passed 2  steps loaded 3, steps passed 3\n"
+    "   2  relay    B of step 3      96     0     1   -  steps done 3, steps passed 3  steps loaded 4, steps passed 4\n"
+    "   2  relay    B of step 4      96     0     1   -  steps done 4, steps passed 4  steps loaded 5, steps passed 5\n"
+    "   2  relay    B of step 5      96     0     1   -  steps done 5, steps passed 5  steps loaded 6, steps passed 6\n"
+    "   2  gather   C of step 0      24     0     -   -  steps done 1                  results stored 1\n"
+    "   2  gather   C of step 1      24     0     -   -  steps done 2                  results stored 2\n"
+    "   2  gather   C of step 2      24     0     -   -  steps done 3                  results stored 3\n"
+    "   2  gather   C of step 3      24     0     -   -  steps done 4                  results stored 4\n"
+    "   2  gather   C of step 4      24     0     -   -  steps done 5                  results stored 5\n"
+    "   2  gather   C of step 5      24     0     -   -  steps done 6                  results stored 6\n";
+// clang-format on
+
+// One node that maps its files: blocks of C are where they belong, and only counted.
+static void test_one_node(void **state) {
+    (void)state;
+    const struct mmul_problem problem = make_problem(6, 8, 4);
+    check_text(make_plan(1, 2, &problem, &(struct cut){1, 4, 0, 0, 0, true}), ONE_NODE);
+}
+
+// Files at root alone: one round, everything has its place.
+static void test_two_nodes(void **state) {
+    (void)state;
+    const struct mmul_problem problem = make_problem(6, 8, 4);
+    check_text(make_plan(2, 1, &problem, &(struct cut){1, 4, 2, 2, 1, true}), TWO_NODES);
+}
+
+// Little memory: three rounds through two lanes, panels that come again through two slots, and one slot
+// for blocks of C.
+static void test_three_nodes(void **state) {
+    (void)state;
+    const struct mmul_problem problem = make_problem(9, 12, 4);
+    check_text(make_plan(3, 1, &problem, &(struct cut){3, 6, 1, 1, 2, false}), THREE_NODES);
+}
+
+// ------------------------------------------------------------------------------- carried out on paper
+
+enum { NODES = 4 };
+
+struct node {
+    struct mmul_transfers lists[MMUL_ROUTES];
+    struct mmul_transfer next[MMUL_ROUTES];
+    bool has_next[MMUL_ROUTES];
+    int64_t counters[MMUL_COUNTERS];
+    int64_t lane_holds[2], slot_holds[16], result_holds[16]; // rounds, panels, steps; -1: nothing
+    int64_t slot_of_panel[64];
+};
+
+static void take(struct node *node, int route) {
+    node->has_next[route] = mmul_transfers_next(&node->lists[route], &node->next[route]);
+}
+
+static void raise_to(struct node *node, struct mmul_count count) {
+    if (count.counter == MMUL_NOTHING)
+        return;
+    assert_true(count.value >= node->counters[count.counter]);
+    node->counters[count.counter] = count.value;
+}
+
+static void start(struct node *node, const struct mmul_plan *plan, int index) {
+    memset(node, 0xff, sizeof *node);
+    memset(node->counters, 0, sizeof node->counters);
+    for (int route = 0; route < MMUL_ROUTES; route++) {
+        struct mmul_transfers *list = &node->lists[route];
+        *list = mmul_transfers_make(plan, index, (enum mmul_route)route);
+        int64_t reached = mmul_transfers_reached(list);
+        raise_to(node, (struct mmul_count){mmul_transfers_brings(list), reached});
+        raise_to(node, (struct mmul_count){mmul_transfers_frees(list), reached});
+        take(node, route);
+    }
+}
+
+static bool may_begin(const struct node *node, const struct mmul_transfer *transfer) {
+    for (int i = 0; i < MMUL_TRANSFER_WAITS; i++)
+        if (node->counters[transfer->waits[i].counter] < transfer->waits[i].value)
+            return false;
+    return true;
+}
+
+static void end(struct node *node, int route) {
+    const struct mmul_transfer transfer = node->next[route];
+    if (route == MMUL_ROUTE_READ || (route == MMUL_ROUTE_SCATTER && transfer.slot >= 0))
+        node->lane_holds[transfer.slot] = transfer.step.round;
+    if (transfer.content == MMUL_CONTENT_PANEL && transfer.slot >= 0) {
+        node->slot_holds[transfer.slot] = transfer.step.panel;
+        node->slot_of_panel[transfer.step.panel] = transfer.slot;
+    }
+    if (transfer.content == MMUL_CONTENT_RESULT && transfer.bytes > 0 && transfer.slot >= 0)
+        assert_int_equal(node->result_holds[transfer.slot], transfer.step.index);
+    raise_to(node, transfer.brings);
+    raise_to(node, transfer.frees);
+    take(node, route);
+}
+
+// A collective is over when all who have it in their list have begun it; a relay at a node when its
+// predecessor has it.
+static bool advance(struct node *nodes, int count, int index, int route) {
+    struct node *node = &nodes[index];
+    const struct mmul_transfer *own = &node->next[route];
+    if (!node->has_next[route] || !may_begin(node, own))
+        return false;
+    if (route == MMUL_ROUTE_RELAY && index > 0) {
+        const struct node *before = &nodes[own->from];
+        if (before->has_next[route] && before->next[route].step.index <= own->step.index)
+            return false;
+    }
+    if (route == MMUL_ROUTE_SCATTER || route == MMUL_ROUTE_GATHER) {
+        for (int i = 0; i < count; i++) {
+            const struct mmul_transfer *other = &nodes[i].next[route];
+            if (mmul_plan_nodes(node->lists[route].plan)[i].result_bytes == 0 && i > 0)
+                continue;
+            assert_true(nodes[i].has_next[route]);
+            assert_true(other->step.index == own->step.index && other->content == own->content);
+            if (!may_begin(&nodes[i], other))
+                return false;
+        }
+        for (int i = 0; i < count; i++)
+            if (nodes[i].has_next[route])
+                end(&nodes[i], route);
+        return true;
+    }
+    end(node, route);
+    return true;
+}
+
+// The node's next step, when what it needs is there; all of it must still be where it was put.
+static bool compute(struct node *node, const struct mmul_plan *plan, int index) {
+    const struct mmul_plan_node *n = &mmul_plan_nodes(plan)[index];
+    int64_t at = node->counters[MMUL_STEPS_DONE];
+    if (n->result_bytes == 0 || at == mmul_schedule_steps(plan))
+        return false;
+    struct mmul_step step = mmul_schedule_step(plan, at);
+    int64_t slot = n->result_slots > 0 ? at % n->result_slots : -1;
+    if (node->counters[MMUL_ROUNDS_LOADED] <= step.round ||
+        node->counters[MMUL_STEPS_LOADED] <= at ||
+        (slot >= 0 && node->counters[MMUL_RESULTS_STORED] < at - n->result_slots + 1))
+        return false;
+    int64_t units = 0;
+    for (int rank = 0; rank < plan->size; rank++)
+        if (mmul_plan_ranks(plan)[rank].node == index)
+            units += mmul_schedule_units(plan, rank, step);
+    if (units > 0 && n->piece_lanes > 0)
+        assert_int_equal(node->lane_holds[step.round % n->piece_lanes], step.round);
+    if (units > 0 && n->whole_slots > 0)
+        assert_int_equal(node->slot_holds[node->slot_of_panel[step.panel]], step.panel);
+    if (slot >= 0)
+        node->result_holds[slot] = at;
+    node->counters[MMUL_STEPS_DONE]++;
+    return true;
+}
+
+static void carry_out(const struct mmul_plan *plan) {
+    struct node nodes[NODES];
+    int count = plan->node_count;
+    bool moved = true;
+    for (int i = 0; i < count; i++)
+        start(&nodes[i], plan, i);
+    while (moved) {
+        moved = false;
+        for (int i = 0; i < count; i++) {
+            for (int route = 0; route < MMUL_ROUTES; route++)
+                moved |= advance(nodes, count, i, route);
+            moved |= compute(&nodes[i], plan, i);
+        }
+    }
+    for (int i = 0; i < count; i++) {
+        bool works = mmul_plan_nodes(plan)[i].result_bytes > 0;
+        for (int route = 0; route < MMUL_ROUTES; route++)
+            assert_false(nodes[i].has_next[route]);
+        assert_int_equal(nodes[i].counters[MMUL_STEPS_DONE], works ? mmul_schedule_steps(plan) : 0);
+    }
+}
+
+static void test_carried_out(void **state) {
+    (void)state;
+    int plans = 0;
+    for (int nodes = 1; nodes <= NODES; nodes++)
+        for (int64_t m = 3; m <= 17; m += 7)
+            for (int64_t rounds = 1; rounds <= 5; rounds += 2)
+                for (int64_t slots = 1; slots <= 6; slots += 2)
+                    for (int flags = 0; flags < 8; flags++) {
+                        const struct mmul_problem problem = make_problem(m, 13, 4);
+                        struct mmul_plan *plan =
+                            make_plan(nodes, 1 + flags % 2, &problem,
+                                      &(struct cut){rounds, 3, slots, 1 + slots / 2,
+                                                    1 + (flags / 2) % 2, flags / 4 != 0});
+                        carry_out(plan);
+                        mmul_plan_destroy(plan);
+                        plans++;
+                    }
+    assert_int_equal(plans, 4 * 3 * 3 * 3 * 8);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(test_one_node, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_two_nodes, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_three_nodes, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_carried_out, assert_no_live_bytes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
