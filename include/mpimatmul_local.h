@@ -577,6 +577,9 @@ struct mmul_matmul {
     // What a run wants to say while it is under way: a line about a rank that does not move. On root's
     // main thread and, about root, on rank 1's; NULL: nobody listens.
     void (*notice)(void *progress_context, const char *text);
+
+    bool trace; // record what every rank does when, for mmul_report_store_trace: some MiB per rank,
+                // beside memory_limit_bytes. The same on all ranks
 };
 
 // Shape and natural dtype of the result (the common 16-bit type when all inputs have it, else
@@ -628,6 +631,16 @@ MMUL_API enum mmul_status mmul_report_json(const struct mmul_report *report, cha
 // The same into a file, by way of a temporary name. Fails with MMUL_ERR_CREATE or MMUL_ERR_IO.
 MMUL_API enum mmul_status mmul_report_store(const struct mmul_report *report, const char *path,
                                             struct mmul_error *err);
+
+// (root) What every rank did when, as Chrome trace events (chrome://tracing, ui.perfetto.dev), in the
+// same way: a process per rank with a thread for its device, its copies, its links and root's files;
+// microseconds on root's clock from the moment that wall_seconds counts from. Fails with MMUL_ERR_USAGE,
+// too: the job asked for no trace.
+MMUL_API enum mmul_status mmul_report_store_trace(const struct mmul_report *report,
+                                                  const char *path, struct mmul_error *err);
+
+// (root) Events that found no room in the trace.
+MMUL_API int64_t mmul_report_dropped_events(const struct mmul_report *report);
 
 // Warning lines of the run, all ranks; borrowed. Local, root.
 MMUL_API int mmul_report_warnings(const struct mmul_report *report, const char *const **warnings);

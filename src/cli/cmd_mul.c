@@ -55,28 +55,40 @@ static bool is_same_file(const char *x, const char *y) {
            x_stat.st_ino == y_stat.st_ino;
 }
 
-static enum mmul_status refuse_report_over_matrix(const struct call *call, const struct job *job,
-                                                  struct mmul_error *err) {
+// What is written beside the result; `what` as in "the report".
+struct beside {
+    enum option_id option;
+    const char *what;
+    enum mmul_status (*store)(const struct mmul_report *report, const char *path,
+                              struct mmul_error *err);
+};
+
+static const struct beside all_beside[] = {{OPT_REPORT, "the report", mmul_report_store},
+                                           {OPT_TRACE, "the trace", mmul_report_store_trace}};
+enum { BESIDE_COUNT = sizeof all_beside / sizeof *all_beside };
+
+static enum mmul_status refuse_same_file(const struct call *call, const struct job *job,
+                                         const struct beside *beside, struct mmul_error *err) {
     const struct option_value *values = call->options.values;
-    const char *report = values[OPT_REPORT].text;
-    const char *const matrices[] = {call->operands[0], call->operands[1], values[OPT_C_IN].text,
-                                    job->output_path};
-    for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++) {
-        if (matrices[i] != NULL && is_same_file(report, matrices[i]))
-            return mmul_cli_fail(err, MMUL_ERR_CREATE,
-                                 "cannot write the report to '%s': it is one of the matrices",
-                                 report);
+    const char *path = values[beside->option].text;
+    const char *const others[] = {call->operands[0], call->operands[1], values[OPT_C_IN].text,
+                                  job->output_path,
+                                  beside->option == OPT_TRACE ? values[OPT_REPORT].text : NULL};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        if (others[i] != NULL && is_same_file(path, others[i]))
+            return mmul_cli_fail(err, MMUL_ERR_CREATE, "cannot write %s to '%s': it is %s",
+                                 beside->what, path, i < 4 ? "one of the matrices" : "the report");
     }
     return MMUL_OK;
 }
 
 // What can go wrong with the report goes wrong before the work and not after it.
-static enum mmul_status check_report_path(const struct call *call, const struct job *job,
-                                          struct mmul_error *err) {
-    const char *report = call->options.values[OPT_REPORT].text;
+static enum mmul_status check_path(const struct call *call, const struct job *job,
+                                   const struct beside *beside, struct mmul_error *err) {
+    const char *report = call->options.values[beside->option].text;
     if (report == NULL)
         return MMUL_OK;
-    if (refuse_report_over_matrix(call, job, err) != MMUL_OK)
+    if (refuse_same_file(call, job, beside, err) != MMUL_OK)
         return err->status;
     struct stat there;
     char folder[PATH_CAPACITY] = ".";
@@ -92,7 +104,7 @@ static enum mmul_status check_report_path(const struct call *call, const struct 
         ; // a link to itself, say: errno tells
     else if (access(exists ? report : folder, W_OK) == 0)
         return MMUL_OK;
-    return mmul_cli_fail(err, MMUL_ERR_CREATE, "cannot write the report to '%s': %s", report,
+    return mmul_cli_fail(err, MMUL_ERR_CREATE, "cannot write %s to '%s': %s", beside->what, report,
                          strerror(errno));
 }
 
@@ -105,8 +117,8 @@ static enum mmul_status prepare(const struct call *call, struct job *job, struct
         status = mmul_matmul_result(&job->args, &job->shape, &dtype, err);
     if (status == MMUL_OK)
         status = choose_output_path(call, &job->args, job->output_path, err);
-    if (status == MMUL_OK)
-        status = check_report_path(call, job, err);
+    for (int i = 0; status == MMUL_OK && i < BESIDE_COUNT; i++)
+        status = check_path(call, job, &all_beside[i], err);
     if (status != MMUL_OK)
         return status;
     if (dtype_value->source != OPTION_DEFAULT)
@@ -127,14 +139,23 @@ static enum mmul_status prepare(const struct call *call, struct job *job, struct
     return status;
 }
 
-static enum mmul_status write_report(const struct call *call, const struct job *job,
+static enum mmul_status write_beside(const struct call *call, const struct job *job,
                                      struct mmul_error *err) {
-    const char *path = call->options.values[OPT_REPORT].text;
-    if (path == NULL)
-        return MMUL_OK;
-    // Again: now the result stands under its name, and a link to it may be found out.
-    enum mmul_status status = refuse_report_over_matrix(call, job, err);
-    return status == MMUL_OK ? mmul_report_store(job->report, path, err) : status;
+    enum mmul_status status = MMUL_OK;
+    for (int i = 0; status == MMUL_OK && i < BESIDE_COUNT; i++) {
+        const char *path = call->options.values[all_beside[i].option].text;
+        if (path == NULL)
+            continue;
+        // Again: now the result stands under its name, and a link to it may be found out.
+        status = refuse_same_file(call, job, &all_beside[i], err);
+        if (status == MMUL_OK)
+            status = all_beside[i].store(job->report, path, err);
+    }
+    if (status == MMUL_OK && mmul_report_dropped_events(job->report) > 0)
+        mmul_print_data_warning(call, "trace '%s': %lld events found no room",
+                                call->options.values[OPT_TRACE].text,
+                                (long long)mmul_report_dropped_events(job->report));
+    return status;
 }
 
 // Root, after a run that went well.
@@ -164,7 +185,7 @@ static enum mmul_status tell(const struct call *call, struct job *job, struct mm
         mmul_report_print(job->report, call->options.values[OPT_VERBOSE].number != 0, tables);
         mmul_print_line(tables, "%s: %s", job->output_path, mmul_shape_format(job->shape, shape));
     }
-    return write_report(call, job, err);
+    return write_beside(call, job, err);
 }
 
 static enum mmul_status multiply(const struct call *call, struct job *job, struct mmul_error *err) {
@@ -208,17 +229,13 @@ static enum mmul_status check(const struct call *call, struct mmul_error *err) {
 }
 
 static const enum option_id options[] = {
-    OPT_OUTPUT,      OPT_MATRIX_FORMAT, OPT_TRANSPOSE_A,
-    OPT_TRANSPOSE_B, OPT_ALPHA,         OPT_BETA,
-    OPT_C_IN,        OPT_DTYPE,         OPT_WEIGHTS,
-    OPT_DEVICE,      OPT_SPLIT,         OPT_SPLIT_RULE,
-    OPT_IO,          OPT_TAIL,          OPT_REPRODUCIBLE,
-    OPT_MEMORY,      OPT_DEVICE_MEMORY, OPT_VERIFY,
-    OPT_SYNC,        OPT_NO_FALLBACK,   OPT_DEVICE_TIMEOUT,
-    OPT_DRY_RUN,     OPT_JSON,          OPT_REPORT,
-    OPT_PROGRESS,    OPT_THREADS,       OPT_BIND,
-    OPT_QUIET,       OPT_VERBOSE,       OPT_HELP,
-    OPT_END,
+    OPT_OUTPUT,         OPT_MATRIX_FORMAT, OPT_TRANSPOSE_A, OPT_TRANSPOSE_B, OPT_ALPHA,
+    OPT_BETA,           OPT_C_IN,          OPT_DTYPE,       OPT_WEIGHTS,     OPT_DEVICE,
+    OPT_SPLIT,          OPT_SPLIT_RULE,    OPT_IO,          OPT_TAIL,        OPT_REPRODUCIBLE,
+    OPT_MEMORY,         OPT_DEVICE_MEMORY, OPT_VERIFY,      OPT_SYNC,        OPT_NO_FALLBACK,
+    OPT_DEVICE_TIMEOUT, OPT_DRY_RUN,       OPT_JSON,        OPT_REPORT,      OPT_TRACE,
+    OPT_PROGRESS,       OPT_THREADS,       OPT_BIND,        OPT_QUIET,       OPT_VERBOSE,
+    OPT_HELP,           OPT_END,
 };
 
 const struct command mmul_command_mul = {
@@ -250,6 +267,7 @@ const struct command mmul_command_mul = {
         "between\n"
         "ranks, all other options must agree. --dry-run is `mpimatmul plan` with the same "
         "options.\n"
+        "--trace writes Chrome trace events: ui.perfetto.dev and chrome://tracing show them.\n"
         "\n"
         "  mpimatmul mul A.bin B.bin -o C.bin\n"
         "  mpirun -q -n 4 mpimatmul mul A.bin B.bin --weights 0.4,0.3,0.2,0.1\n",

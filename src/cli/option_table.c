@@ -78,6 +78,8 @@ static const struct option_row rows[OPT_COUNT] = {
                        "/dev/shm/mpimatmul-<uid>/", "their folder", 0, 0},
     [OPT_REPORT] = {"report", 0, OPTION_TEXT, ENVIRONMENT, "FILE", NULL, "none",
                     "what happened, as JSON", 0, 0},
+    [OPT_TRACE] = {"trace", 0, OPTION_TEXT, ENVIRONMENT, "FILE", NULL, "none",
+                   "when it happened, for a viewer", 0, 0},
     [OPT_PROGRESS] = {"progress", 0, OPTION_CHOICE, ENVIRONMENT | PER_RANK, "auto|bar|plain|none",
                       "auto", NULL, "on stderr", 0, 0},
     [OPT_THREADS] = {"threads", 0, OPTION_INTEGER, ENVIRONMENT | PER_RANK, "N", NULL,

@@ -47,6 +47,7 @@ enum option_id {
     OPT_DEVICE_TIMEOUT,
     OPT_SHARD_DIR,
     OPT_REPORT,
+    OPT_TRACE,
     OPT_PROGRESS,
     OPT_THREADS,
     OPT_BIND,

@@ -223,3 +223,18 @@ out:
     mmul_free(sizes);
     return status;
 }
+
+enum mmul_status mmul_comm_collect(const struct mmul_comm *comm, const void *mine,
+                                   const int64_t *sizes, void *all, struct mmul_error *err) {
+    int *counts = NULL;
+    enum mmul_status status = MMUL_ALLOCATE(counts, 2 * comm->size, "counts", err);
+    if (status == MMUL_OK && !lay_out(sizes, comm->size, counts, counts + comm->size))
+        status = mmul_fail(err, MMUL_ERR_SYSTEM, "ranks have more than 2 GiB for root");
+    status = mmul_comm_agree(comm, status, err);
+    if (status == MMUL_OK)
+        status = mmul_comm_check(MPI_Gatherv(mine, (int)sizes[comm->rank], MPI_BYTE, all, counts,
+                                             counts + comm->size, MPI_BYTE, 0, comm->world),
+                                 "gather", err);
+    mmul_free(counts);
+    return status;
+}

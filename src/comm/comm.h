@@ -57,3 +57,8 @@ enum mmul_status mmul_comm_share(const struct mmul_comm *comm, const void *mine,
 enum mmul_status mmul_comm_share_varying(const struct mmul_comm *comm, const void *mine,
                                          int64_t bytes, void **all, int64_t *total,
                                          struct mmul_error *err);
+
+// Collective over world: sizes[r] bytes of each rank r to root, in rank order. sizes: the same on all
+// ranks; all: root's, with room for them. Fails with MMUL_ERR_SYSTEM, also beyond 2 GiB.
+enum mmul_status mmul_comm_collect(const struct mmul_comm *comm, const void *mine,
+                                   const int64_t *sizes, void *all, struct mmul_error *err);

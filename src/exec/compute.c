@@ -24,10 +24,15 @@ static bool wait_until(struct mmul_run *run, const _Atomic int64_t *counter, int
     if (atomic_load(counter) >= goal)
         return !is_cancelled(run);
     mmul_stopwatch_enter(&run->watch, waiting);
+    double begin = mmul_trace_now(run->trace);
     while (atomic_load(counter) < goal && !is_cancelled(run)) {
         mmul_clock_nap(nap);
         nap = nap * 1.5 < NAP_MOST_SECONDS ? nap * 1.5 : NAP_MOST_SECONDS;
     }
+    mmul_trace_add(run->trace,
+                   waiting == &run->mine.gather_seconds ? MMUL_TRACE_WAIT_RESULTS
+                                                        : MMUL_TRACE_WAIT_OPERANDS,
+                   begin, goal, 0);
     mmul_stopwatch_enter(&run->watch, &run->mine.compute_seconds);
     return !is_cancelled(run);
 }
@@ -119,12 +124,16 @@ static enum mmul_status multiply_and_check(struct mmul_run *run, const struct mm
                                            const char *place, struct mmul_error *err) {
     struct mmul_verifier *verifier = &run->verifier;
     begin_watch(run, product);
+    double begin = mmul_trace_now(run->trace);
     enum mmul_status status = multiply(run, product, err);
+    mmul_trace_add(run->trace, MMUL_TRACE_MULTIPLY, begin, product->m, product->n);
     if (status == MMUL_OK && !run->args->no_verify) {
         mmul_stopwatch_enter(&run->watch, &run->mine.verify_seconds);
         run->check_lines = verifier->axis == MMUL_ROWS ? product->n : product->m;
         run->was_wrong = false;
+        begin = mmul_trace_now(run->trace);
         status = mmul_verifier_check(verifier, &run->worker, product, place, err);
+        mmul_trace_add(run->trace, MMUL_TRACE_CHECK, begin, product->m, product->n);
         atomic_fetch_add(&run->blocks_right, !run->was_wrong);
         mmul_stopwatch_enter(&run->watch, &run->mine.compute_seconds);
     }

@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "exec/calibrate.h"
 #include "exec/run.h"
+#include "exec/run_trace.h"
 #include "exec/views.h"
 #include "io/output_file.h"
 #include "model/matrix.h"
@@ -257,6 +258,8 @@ enum mmul_status mmul_matmul_run(struct mmul_context *context, const struct mmul
         status = mmul_run_steps(run, err);
     if (status == MMUL_OK)
         status = mmul_run_report(run, &made, err);
+    if (status == MMUL_OK)
+        status = mmul_run_collect_trace(run, made, err);
     if (status == MMUL_OK && context->comm->rank == 0)
         made->overflows = mmul_output_overflows(args->output);
     double committing = mmul_clock_now();

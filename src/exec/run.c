@@ -15,6 +15,7 @@
 #include "exec/mover.h"
 #include "exec/pipeline.h"
 #include "exec/pulse.h"
+#include "exec/run_trace.h"
 #include "exec/write_back.h"
 #include "io/matrix_file.h"
 #include "plan/panels.h"
@@ -116,8 +117,10 @@ static enum mmul_status open_views(struct mmul_run *run, struct mmul_error *err)
 
 static enum mmul_status create_worker(struct mmul_run *run, struct mmul_error *err) {
     const struct mmul_problem *p = &run->plan->problem;
-    struct mmul_worker_options options = {
-        .a_dtype = p->a_dtype, .b_dtype = p->b_dtype, .no_fallback = run->args->no_fallback};
+    struct mmul_worker_options options = {.a_dtype = p->a_dtype,
+                                          .b_dtype = p->b_dtype,
+                                          .no_fallback = run->args->no_fallback,
+                                          .trace = run->trace};
     if (p->alpha != 0)
         options.tile = run->me->tile;
     return mmul_worker_init(&run->worker, run->context, &options, err);
@@ -167,6 +170,8 @@ enum mmul_status mmul_run_create(struct mmul_context *context, const struct mmul
     if (status == MMUL_OK)
         status = mmul_comm_agree(comm, create_segment(made, err), err);
     if (status == MMUL_OK)
+        status = mmul_run_create_trace(made, err);
+    if (status == MMUL_OK)
         status = open_views(made, err);
     if (status == MMUL_OK)
         status = mmul_comm_agree(comm, create_worker(made, err), err);
@@ -191,6 +196,7 @@ void mmul_run_destroy(struct mmul_run *run) {
         mmul_shared_destroy(&run->segment);
     }
     mmul_layout_fini(&run->layout);
+    mmul_trace_destroy(run->trace);
     mmul_free(run);
 }
 
@@ -291,6 +297,7 @@ enum mmul_status mmul_run_steps(struct mmul_run *run, struct mmul_error *err) {
     if (status == MMUL_OK)
         status = mmul_comm_agree(comm, mmul_pulse_init(&threads.pulse, run, err), err);
     if (status == MMUL_OK) {
+        mmul_trace_add(run->trace, MMUL_TRACE_SET_UP, run->begin, 0, 0);
         mmul_pulse_begin(&threads.pulse);
         status = mmul_pipeline_run(&pipeline, err);
         mmul_pulse_end(&threads.pulse);

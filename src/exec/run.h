@@ -40,6 +40,7 @@ struct mmul_run {
     struct mmul_transport transport;
     struct mmul_files files; // root's
     int64_t mapped_bytes;    // root: of C in its mapped file, counted so far
+    struct mmul_trace *trace; // owned; NULL: nobody asked for one
     struct mmul_worker worker;
     struct mmul_verifier verifier;
     struct mmul_works works; // the compute thread's

@@ -166,6 +166,7 @@ void mmul_run_end_report(const struct mmul_run *run, double committing,
                          struct mmul_report *report) {
     double now = mmul_clock_now();
     report->wall_seconds = now - run->begin;
+    mmul_traces_set_commit(report->traces, committing, now);
     for (int i = 0; i < report->size; i++) {
         struct mmul_report_rank *r = &report->ranks[i];
         double busy = r->setup_seconds + r->scatter_seconds + r->compute_seconds +

@@ -73,6 +73,7 @@ enum mmul_status mmul_tile_cache_load(struct mmul_tile_cache *cache, struct mmul
     if (is_same(&entry->holds, tile))
         return MMUL_OK;
     entry->holds.at = NULL;
+    cache->uploads++;
     status = mmul_device_upload(
         device,
         &(struct mmul_upload){*operand, tile->rows, tile->cols, tile->at, tile->ld, tile->dtype},

@@ -24,7 +24,7 @@ struct mmul_cached_tile {
 struct mmul_tile_cache {
     struct mmul_cached_tile entries[MMUL_TILE_LANES];
     int count; // of entries
-    int64_t requests;
+    int64_t requests, uploads;
 };
 
 // Makes `count` entries of `capacity` elements each. On failure some may have been made.

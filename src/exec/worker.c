@@ -67,7 +67,14 @@ static enum mmul_status source_tile(struct mmul_worker *worker, const struct sou
     tile.at = (const char *)tile.at + offset * (int64_t)mmul_dtype_bytes(tile.dtype);
     tile.rows = block.rows;
     tile.cols = block.cols;
-    return mmul_tile_cache_load(source->cache, worker->context->device, &tile, operand, err);
+    int64_t uploads = source->cache->uploads;
+    double begin = mmul_trace_now(worker->trace);
+    enum mmul_status status =
+        mmul_tile_cache_load(source->cache, worker->context->device, &tile, operand, err);
+    if (source->cache->uploads > uploads)
+        mmul_trace_add(worker->trace, MMUL_TRACE_UPLOAD, begin,
+                       tile.rows * tile.cols * (int64_t)mmul_dtype_bytes(tile.dtype), 0);
+    return status;
 }
 
 // ---------------------------------------------------------------------------------------- order
@@ -136,7 +143,12 @@ static enum mmul_status bring_result(struct job *job, int lane, struct mmul_erro
     const struct mmul_download d = {
         job->to_bring[lane], at.m,    at.n, job->p->c + at.m0 * job->p->ldc + at.n0,
         job->p->ldc,         MMUL_F32};
-    return mmul_staging_buffer_bring(&job->worker->staging, job->worker->context->device, &d, err);
+    double begin = mmul_trace_now(job->worker->trace);
+    enum mmul_status status =
+        mmul_staging_buffer_bring(&job->worker->staging, job->worker->context->device, &d, err);
+    mmul_trace_add(job->worker->trace, MMUL_TRACE_DOWNLOAD, begin,
+                   at.m * at.n * (int64_t)sizeof(float), 0);
+    return status;
 }
 
 static int c_lanes(const struct job *job) {
@@ -166,7 +178,11 @@ static enum mmul_status begin_result(struct job *job, const struct tile_step *at
         return MMUL_OK;
     const struct mmul_upload c_in = {
         job->result, at->m, at->n, p->c_in + at->m0 * p->ldc_in + at->n0, p->ldc_in, MMUL_F32};
-    return mmul_device_upload(device, &c_in, err);
+    double begin = mmul_trace_now(job->worker->trace);
+    status = mmul_device_upload(device, &c_in, err);
+    mmul_trace_add(job->worker->trace, MMUL_TRACE_UPLOAD, begin,
+                   at->m * at->n * (int64_t)sizeof(float), 0);
+    return status;
 }
 
 // One gemm of a tile: the first applies beta, the later ones add.
@@ -341,8 +357,10 @@ enum mmul_status mmul_worker_init(struct mmul_worker *worker, struct mmul_contex
                                   const struct mmul_worker_options *options,
                                   struct mmul_error *err) {
     struct mmul_tile tile = options->tile;
-    *worker =
-        (struct mmul_worker){.context = context, .tile = tile, .no_fallback = options->no_fallback};
+    *worker = (struct mmul_worker){.context = context,
+                                   .tile = tile,
+                                   .no_fallback = options->no_fallback,
+                                   .trace = options->trace};
     struct mmul_device *device = context->device;
     enum mmul_status status = MMUL_OK;
     if (tile.m == 0)

@@ -9,6 +9,7 @@
 #include "exec/staging_buffer.h"
 #include "exec/tile_cache.h"
 #include "model/product.h"
+#include "model/trace.h"
 #include "plan/budget.h"
 
 struct mmul_worker {
@@ -18,6 +19,7 @@ struct mmul_worker {
     bool replaced; // the plan's tile was for another device
     struct mmul_tile_cache a, b, c;
     struct mmul_staging_buffer staging;
+    struct mmul_trace *trace;            // borrowed; NULL: none
     int64_t products, fallback_products; // counted for the report
 };
 
@@ -25,6 +27,7 @@ struct mmul_worker_options {
     struct mmul_tile tile;            // m = 0: there will be no products
     enum mmul_dtype a_dtype, b_dtype; // of all products
     bool no_fallback;
+    struct mmul_trace *trace; // borrowed until fini; NULL: none
 };
 
 // Allocates what tiles need on the device, and at most 2 MMUL_STAGING_BUFFER_COUNT elements in

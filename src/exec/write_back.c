@@ -63,7 +63,10 @@ static bool hand_over(struct mmul_run *run, int rank, struct mmul_board_rank *bo
     if (begin >= end)
         return false;
     int64_t first = mmul_plan_ranks(run->plan)[rank].begin;
+    double began = mmul_trace_now(run->trace);
     mmul_output_write_back(run->args->output, (first + begin) * width, (first + end) * width);
+    mmul_trace_add(run->trace, MMUL_TRACE_WRITE_BACK, began, end - begin,
+                   (end - begin) * width * (int64_t)sizeof(float));
     atomic_store(&board->rows_handed_over, end);
     return true;
 }

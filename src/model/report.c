@@ -14,6 +14,7 @@ void mmul_report_destroy(struct mmul_report *report) {
     mmul_text_fini(&report->unused);
     mmul_text_fini(&report->warnings);
     mmul_free(report->warning_lines);
+    mmul_traces_destroy(report->traces);
     mmul_free(report);
 }
 

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "model/cluster.h"
 #include "model/problem.h"
+#include "model/trace.h"
 
 // One rank of a run. Plain data: sent as bytes.
 struct mmul_report_rank {
@@ -64,5 +65,6 @@ struct mmul_report {
     struct mmul_text warnings;  // owned
     const char **warning_lines; // owned, into warnings
     int warning_count;
-    int64_t overflows; // elements of C, finite before they were narrowed
+    struct mmul_traces *traces; // owned; NULL: none were asked for, or not root
+    int64_t overflows;          // elements of C, finite before they were narrowed
 };

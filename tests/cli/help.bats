@@ -35,7 +35,7 @@ commands=(mul gen info convert diff verify split join devices plan bench calibra
 
 @test "options that the environment can set name their variable" {
     program mul --help
-    [ "$(grep -c -E '; MPIMATMUL_[A-Z_]+\]$' <<< "$output")" -eq 25 ]       # all but --output and --help
+    [ "$(grep -c -E '; MPIMATMUL_[A-Z_]+\]$' <<< "$output")" -eq 26 ]       # all but --output and --help
     grep -q -F '[default: off; MPIMATMUL_TRANSPOSE_A]' <<< "$output"
     program gen --help
     grep -q -F -e '--seed N' <<< "$output"
@@ -53,14 +53,14 @@ commands=(mul gen info convert diff verify split join devices plan bench calibra
 @test "every option in the help of mul is accepted, and what does not exist is not listed" {
     program mul --help
     names=$(sed -n 's/^  \(-[a-z],\|   \) --\([a-z-]*\).*/\2/p' <<< "$output")
-    [ "$(wc -w <<< "$names")" -eq 30 ]
+    [ "$(wc -w <<< "$names")" -eq 31 ]
     for name in $names; do
         [ "$name" != help ] || continue
         program mul A.bin "--$name=?"      # a bad value or a missing operand, not an unknown option
         expect_status 64
         [[ "$stderr" != *"unknown option"* ]]
     done
-    for name in keep resume trace; do
+    for name in keep resume; do
         [[ "$names" != *"$name"* ]]
         program mul A.bin B.bin "--$name"
         expect_status 64

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+// Root asks the leaders one after the other what time it is. An answer belongs to the middle of its
+// round trip; that of the shortest one counts.
+#include "comm/clocks.h"
+
+#include "base/clock.h"
+
+enum { TAG = 73, ROUND_TRIPS = 10 };
+
+static int send_time(MPI_Comm mpi, int peer, double time) {
+    MPI_Request request;
+    int code = MPI_Isend(&time, 1, MPI_DOUBLE, peer, TAG, mpi, &request);
+    return code == MPI_SUCCESS ? MPI_Wait(&request, MPI_STATUS_IGNORE) : code;
+}
+
+// Root: of one leader.
+static int ask(MPI_Comm mpi, int leader, double *ahead) {
+    double shortest = 0, answer;
+    int code = MPI_SUCCESS;
+    *ahead = 0;
+    for (int i = 0; code == MPI_SUCCESS && i < ROUND_TRIPS; i++) {
+        double begin = mmul_clock_now();
+        code = send_time(mpi, leader, *ahead);
+        if (code == MPI_SUCCESS)
+            code = MPI_Recv(&answer, 1, MPI_DOUBLE, leader, TAG, mpi, MPI_STATUS_IGNORE);
+        double end = mmul_clock_now();
+        if (i > 0 && end - begin >= shortest)
+            continue;
+        shortest = end - begin;
+        *ahead = answer - (begin + end) / 2;
+    }
+    return code == MPI_SUCCESS ? send_time(mpi, leader, *ahead) : code;
+}
+
+// Another leader: the last message is the result. Its turn may be long in coming, so that one is
+// waited for in naps; later ones are not, for a nap would count as way.
+static int answer(MPI_Comm mpi, double *ahead) {
+    MPI_Request request;
+    int code = MPI_Irecv(ahead, 1, MPI_DOUBLE, 0, TAG, mpi, &request);
+    if (code == MPI_SUCCESS)
+        code = mmul_comm_wait(&request);
+    for (int i = 0; code == MPI_SUCCESS && i < ROUND_TRIPS; i++) {
+        code = send_time(mpi, 0, mmul_clock_now());
+        if (code == MPI_SUCCESS)
+            code = MPI_Recv(ahead, 1, MPI_DOUBLE, 0, TAG, mpi, MPI_STATUS_IGNORE);
+    }
+    return code;
+}
+
+enum mmul_status mmul_clocks_compare(const struct mmul_comm *comm, double *ahead_seconds,
+                                     struct mmul_error *err) {
+    int code = MPI_SUCCESS;
+    double ahead = 0;
+    if (comm->rank == 0)
+        for (int node = 1; code == MPI_SUCCESS && node < comm->node_count; node++)
+            code = ask(comm->leaders, node, &ahead);
+    else if (comm->node_rank == 0)
+        code = answer(comm->leaders, &ahead);
+    if (comm->node_index == 0)
+        ahead = 0;
+    if (code == MPI_SUCCESS)
+        code = MPI_Bcast(&ahead, 1, MPI_DOUBLE, 0, comm->node);
+    *ahead_seconds = ahead;
+    return mmul_comm_agree(comm, mmul_comm_check(code, "comparing clocks", err), err);
+}

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT
+//
+// The trace of a run: from the ranks' recorders to root's report.
+#pragma once
+
+#include "exec/run.h"
+
+// Collective. A recorder for this rank, when the job asks for one: of a size that depends on the
+// number of ranks alone.
+enum mmul_status mmul_run_create_trace(struct mmul_run *run, struct mmul_error *err);
+
+// Collective. What all ranks have recorded lies in root's `report`.
+enum mmul_status mmul_run_collect_trace(struct mmul_run *run, struct mmul_report *report,
+                                        struct mmul_error *err);
