@@ -2,6 +2,8 @@
 // One loop over the lines, whatever they carry and wherever to. Computes nothing; waits for nothing.
 #include "exec/mover.h"
 
+#include <math.h>
+
 #include "base/integer.h"
 #include "base/memory.h"
 #include "plan/panels.h"
@@ -46,8 +48,6 @@ static bool may_begin(const struct mmul_mover *m, const struct mmul_transfer *tr
     return true;
 }
 
-// ---------------------------------------------------------------------------------------- one line
-
 // Where the transfer's bytes are in the node's segment; NULL: they are not.
 static char *memory_of(const struct mmul_mover *m, const struct mmul_transfer *transfer) {
     const struct mmul_layout *l = &m->run->layout;
@@ -66,12 +66,67 @@ static char *memory_of(const struct mmul_mover *m, const struct mmul_transfer *t
     }
 }
 
+// ------------------------------------------------------------------------------------- the trace
+
+static enum mmul_trace_kind kind_of_span(enum mmul_route route, enum mmul_content content) {
+    bool c_in = content == MMUL_CONTENT_C_IN;
+    switch (route) {
+    case MMUL_ROUTE_SCATTER:
+        return c_in ? MMUL_TRACE_C_IN : MMUL_TRACE_PIECES;
+    case MMUL_ROUTE_READ:
+        return c_in ? MMUL_TRACE_READ_C_IN : MMUL_TRACE_READ_PIECES;
+    case MMUL_ROUTE_RELAY:
+        return MMUL_TRACE_PANEL;
+    case MMUL_ROUTE_LOAD:
+        return MMUL_TRACE_READ_PANEL;
+    case MMUL_ROUTE_GATHER:
+        return MMUL_TRACE_BLOCK;
+    default:
+        return MMUL_TRACE_WRITE_BLOCK;
+    }
+}
+
+static void begin_span(const struct mmul_mover *m, struct mmul_mover_route *route) {
+    const struct mmul_transfer *transfer = &route->next;
+    bool by_round = transfer->route == MMUL_ROUTE_SCATTER || transfer->route == MMUL_ROUTE_READ;
+    bool is_root = m->run->transport.rank == 0; // whose end of scatter and gather is all of them
+    int64_t bytes = transfer->bytes;
+    if (m->run->trace == NULL || transfer->in_place)
+        return;
+    for (int i = 0; is_root && route->node_bytes != NULL && i < m->run->plan->node_count; i++)
+        bytes += route->node_bytes[i];
+    route->spans[route->spans_begun++ % (MMUL_LINE_PACKETS + 1)] = (struct mmul_mover_span){
+        .begin = mmul_trace_now(m->run->trace),
+        .mark = transfer->brings.value,
+        .numbers = {by_round ? transfer->step.round : transfer->step.index, bytes},
+        .content = transfer->content};
+}
+
+// Only a relay has several under way; they leave in order, and one that began before the last one had
+// left counts from then.
+static void end_spans(const struct mmul_mover *m, struct mmul_mover_route *route) {
+    while (route->spans_ended < route->spans_begun) {
+        const struct mmul_mover_span *span =
+            &route->spans[route->spans_ended % (MMUL_LINE_PACKETS + 1)];
+        bool has_left = route->line.kind == MMUL_LINE_RELAY && span->mark <= route->line.left;
+        if (!has_left && !mmul_line_is_idle(&route->line))
+            return;
+        mmul_trace_add(m->run->trace, kind_of_span(route->list.route, span->content),
+                       fmax(span->begin, route->busy_until), span->numbers[0], span->numbers[1]);
+        route->busy_until = mmul_trace_now(m->run->trace);
+        route->spans_ended++;
+    }
+}
+
+// ---------------------------------------------------------------------------------------- one line
+
 static void begin(struct mmul_mover *m, struct mmul_mover_route *route) {
     const struct mmul_transfer *transfer = &route->next;
     route->stream = (struct mmul_stream){
         .files = &m->run->files, .content = transfer->content, .step = transfer->step};
     if (route->node_bytes != NULL)
         mmul_transfer_bytes(m->run->plan, transfer, route->node_bytes);
+    begin_span(m, route);
     mmul_line_begin(&route->line, &(struct mmul_cargo){.bytes = transfer->bytes,
                                                        .node_bytes = route->node_bytes,
                                                        .from = transfer->from,
@@ -91,6 +146,7 @@ static bool advance(struct mmul_mover *m, struct mmul_mover_route *route) {
     moved |= mmul_line_advance(&route->line);
     raise(m, route->brings, route->line.arrived);
     raise(m, route->frees, route->line.left);
+    end_spans(m, route);
     return moved;
 }
 

@@ -12,6 +12,14 @@
 #include "exec/run.h"
 #include "plan/transfers.h"
 
+// Of a transfer that has begun, for the trace.
+struct mmul_mover_span {
+    double begin;
+    int64_t mark; // of a relay: it has left when its line's `left` is that far
+    int64_t numbers[2];
+    enum mmul_content content;
+};
+
 // One line, and the list that goes over it.
 struct mmul_mover_route {
     struct mmul_line line;
@@ -21,6 +29,9 @@ struct mmul_mover_route {
     enum mmul_counter brings, frees;
     int64_t *node_bytes;       // scatter, gather: of the transfer under way, owned
     struct mmul_stream stream; // of the transfer under way: the files' end
+    struct mmul_mover_span spans[MMUL_LINE_PACKETS + 1]; // begun and not yet left, a ring
+    int64_t spans_begun, spans_ended;
+    double busy_until; // when the last of them left
 };
 
 struct mmul_mover {

@@ -38,8 +38,8 @@ struct mmul_run {
     struct mmul_mapped mapped; // the same, by role
     struct mmul_board *board;  // in the segment
     struct mmul_transport transport;
-    struct mmul_files files; // root's
-    int64_t mapped_bytes;    // root: of C in its mapped file, counted so far
+    struct mmul_files files;  // root's
+    int64_t mapped_bytes;     // root: of C in its mapped file, counted so far
     struct mmul_trace *trace; // owned; NULL: nobody asked for one
     struct mmul_worker worker;
     struct mmul_verifier verifier;

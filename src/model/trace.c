@@ -13,8 +13,10 @@
 #include "base/status.h"
 #include "model/report.h"
 
-static const char *const lanes[MMUL_TRACE_LANES] = {"device", "copies",   "scatter", "relay",
-                                                    "gather", "messages", "files",   "write-back"};
+static const char *const lanes[MMUL_TRACE_LANES] = {
+    "device",           "copies",    "scatter",           "relay",
+    "gather",           "messages",  "pieces from files", "panels from files",
+    "results to files", "write-back"};
 
 // How a kind is called, where it is drawn, and what its numbers are.
 static const struct {
@@ -34,11 +36,11 @@ static const struct {
     [MMUL_TRACE_PANEL] = {"panel", MMUL_LANE_RELAY, {"step", "bytes"}},
     [MMUL_TRACE_BLOCK] = {"block of C", MMUL_LANE_GATHER, {"step", "bytes"}},
     [MMUL_TRACE_MESSAGE] = {"message", MMUL_LANE_MESSAGES, {"rank", "bytes"}},
-    [MMUL_TRACE_READ_PIECES] = {"read pieces", MMUL_LANE_FILES, {"round", "bytes"}},
-    [MMUL_TRACE_READ_C_IN] = {"read C_in", MMUL_LANE_FILES, {"round", "bytes"}},
-    [MMUL_TRACE_READ_PANEL] = {"read panel", MMUL_LANE_FILES, {"step", "bytes"}},
-    [MMUL_TRACE_WRITE_BLOCK] = {"write block of C", MMUL_LANE_FILES, {"step", "bytes"}},
-    [MMUL_TRACE_COMMIT] = {"commit", MMUL_LANE_FILES, {NULL}},
+    [MMUL_TRACE_READ_PIECES] = {"read pieces", MMUL_LANE_READ, {"round", "bytes"}},
+    [MMUL_TRACE_READ_C_IN] = {"read C_in", MMUL_LANE_READ, {"round", "bytes"}},
+    [MMUL_TRACE_READ_PANEL] = {"read panel", MMUL_LANE_LOAD, {"step", "bytes"}},
+    [MMUL_TRACE_WRITE_BLOCK] = {"write block of C", MMUL_LANE_STORE, {"step", "bytes"}},
+    [MMUL_TRACE_COMMIT] = {"commit", MMUL_LANE_STORE, {NULL}},
     [MMUL_TRACE_WRITE_BACK] = {"write back", MMUL_LANE_WRITE_BACK, {"rows", "bytes"}},
 };
 

@@ -27,8 +27,8 @@ for rank in range(count):
     assert spans[0] == "set up" and {"multiply", "check"} <= set(spans), spans
     rows = sum(e["args"]["rows"] for e in lanes[rank]["device"] if e["name"] == "multiply")
     assert rows == report["ranks"][rank]["end"] - report["ranks"][rank]["begin"], rows
-    assert ("files" in lanes[rank]) == (rank == 0)
-assert names(lanes[0]["files"])[-1] == "commit"
+    assert ("results to files" in lanes[rank]) == (rank == 0)
+assert names(lanes[0]["results to files"])[-1] == "commit"
 END
     done
     run grep -c dropped_events\":0 trace.json
