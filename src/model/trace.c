@@ -13,10 +13,15 @@
 #include "base/status.h"
 #include "model/report.h"
 
-static const char *const lanes[MMUL_TRACE_LANES] = {
-    "device",           "copies",    "scatter",           "relay",
-    "gather",           "messages",  "pieces from files", "panels from files",
-    "results to files", "write-back"};
+static const char *const lanes[MMUL_TRACE_LANES] = {"device",
+                                                    "copies",
+                                                    "scatter",
+                                                    "relay",
+                                                    "gather",
+                                                    "pieces from files",
+                                                    "panels from files",
+                                                    "results to files",
+                                                    "write-back"};
 
 // How a kind is called, where it is drawn, and what its numbers are.
 static const struct {
@@ -35,7 +40,6 @@ static const struct {
     [MMUL_TRACE_C_IN] = {"C_in", MMUL_LANE_SCATTER, {"round", "bytes"}},
     [MMUL_TRACE_PANEL] = {"panel", MMUL_LANE_RELAY, {"step", "bytes"}},
     [MMUL_TRACE_BLOCK] = {"block of C", MMUL_LANE_GATHER, {"step", "bytes"}},
-    [MMUL_TRACE_MESSAGE] = {"message", MMUL_LANE_MESSAGES, {"rank", "bytes"}},
     [MMUL_TRACE_READ_PIECES] = {"read pieces", MMUL_LANE_READ, {"round", "bytes"}},
     [MMUL_TRACE_READ_C_IN] = {"read C_in", MMUL_LANE_READ, {"round", "bytes"}},
     [MMUL_TRACE_READ_PANEL] = {"read panel", MMUL_LANE_LOAD, {"step", "bytes"}},

@@ -17,7 +17,6 @@ enum mmul_trace_lane {
     MMUL_LANE_SCATTER,    // main thread of leaders: pieces
     MMUL_LANE_RELAY,      // panels
     MMUL_LANE_GATHER,     // blocks of C
-    MMUL_LANE_MESSAGES,   // between ranks
     MMUL_LANE_READ,       // root's main thread: pieces from files
     MMUL_LANE_LOAD,       // panels from files
     MMUL_LANE_STORE,      // blocks of C to files, and the end of it
@@ -40,7 +39,6 @@ enum mmul_trace_kind {
     MMUL_TRACE_C_IN,
     MMUL_TRACE_PANEL,
     MMUL_TRACE_BLOCK,
-    MMUL_TRACE_MESSAGE,
     MMUL_TRACE_READ_PIECES,
     MMUL_TRACE_READ_C_IN,
     MMUL_TRACE_READ_PANEL,
