@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Several nodes made of one machine, by communicators of our own, so that everything crosses MPI.
+// Several nodes made of one machine, by communicators of our own, so that everything crosses MPI; 0
+// nodes: those that there are.
 #pragma once
 
 #include "exec/context.h"
@@ -44,6 +45,8 @@ static inline struct mmul_context *make_context(int nodes,
     struct mmul_error err;
     if (mmul_context_create(MPI_COMM_WORLD, options, &context, &err) != MMUL_OK)
         MPI_Abort(MPI_COMM_WORLD, 1);
+    if (nodes == 0)
+        return context;
     struct mmul_cluster *one = context->cluster;
     context->cluster = split_cluster(one, nodes);
     mmul_cluster_destroy(one);

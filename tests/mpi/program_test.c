@@ -261,6 +261,17 @@ static void test_a_mix(const struct mmul_probe *probe, int nodes) {
         tap_points++;
 }
 
+// With the argument "hosts" on the nodes that there are, of which the last one is slow
+// (tests/lab/programs.bats).
+static int on_hosts(void) {
+    const char *device = rank == size - 1 ? "faulty:delay=2ms:cpu" : "cpu";
+    test_programs(0, &(struct mmul_context_options){.device = device}, false);
+    test_devices_that_fail(0);
+    int status = tap_end();
+    MPI_Finalize();
+    return status;
+}
+
 int main(int argc, char **argv) {
     int provided;
     struct mmul_probe *probe = NULL;
@@ -271,6 +282,10 @@ int main(int argc, char **argv) {
     MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (argc > 1 && strcmp(argv[1], "hosts") == 0) {
+        mmul_probe_destroy(probe);
+        return on_hosts();
+    }
     const struct mmul_context_options cpu = {.device = "cpu"};
     for (int nodes = 1; nodes <= size && nodes <= 3; nodes++) {
         test_programs(nodes, &cpu, true);
