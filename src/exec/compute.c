@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "base/integer.h"
 #include "base/status.h"
-#include "exec/fallback.h"
 #include "exec/write_back.h"
 
 static const double NAP_LEAST_SECONDS = 20e-6, NAP_MOST_SECONDS = 200e-6;
@@ -47,29 +46,9 @@ static bool wait_for_step(struct mmul_run *run, struct mmul_step step) {
                                      &run->mine.gather_seconds));
 }
 
-// By when a product must be done, lest its device counts as hung: many times what was predicted.
-// Devices of unknown speed, such as those that have taken over, count as very slow ones.
-static int64_t latest(const struct mmul_run *run, double flops) {
-    static const double slow_flops = 1e8, times = 20, least_seconds = 30;
-    const struct mmul_context *context = run->context;
-    double speed = context->cluster->ranks[context->comm->rank].speed_flops;
-    bool known = speed > 0 && run->watched_replacements == run->replacements_before;
-    double seconds = times * flops / (known ? speed : slow_flops);
-    seconds = seconds > least_seconds ? seconds : least_seconds;
-    if (run->args->device_timeout_seconds > 0)
-        seconds = run->args->device_timeout_seconds;
-    return (int64_t)((mmul_clock_now() + seconds) * 1e9);
-}
-
-static void begin_watch(struct mmul_run *run, const struct mmul_product *product) {
-    double flops = 2.0 * (double)product->m * (double)product->n * (double)product->k;
-    atomic_store(&run->product_flops, (int64_t)flops);
-    atomic_store(&run->product_until, latest(run, flops));
-}
-
 // Plain loops took over from a device.
 static bool works_plainly(const struct mmul_run *run) {
-    return run->context->replacements > run->replacements_before &&
+    return run->context->replacements > run->deadline.replacements_before &&
            strcmp(run->context->device_name, "reference") == 0;
 }
 
@@ -88,7 +67,7 @@ enum mmul_status mmul_run_look(void *context, int64_t done, int64_t total, struc
     run->was_wrong = true;
     if (done > 0)
         note_plain_work(run, done, total,
-                        (double)atomic_load(&run->product_flops) * (double)total /
+                        (double)atomic_load(&run->deadline.flops) * (double)total /
                             (double)run->check_lines);
     if (is_cancelled(run))
         return mmul_fail(err, MMUL_ERR_STOPPED, "another failure has ended the run");
@@ -123,7 +102,8 @@ void mmul_run_fail_compute(struct mmul_run *run, const struct mmul_error *err) {
 static enum mmul_status multiply_and_check(struct mmul_run *run, const struct mmul_product *product,
                                            const char *place, struct mmul_error *err) {
     struct mmul_verifier *verifier = &run->verifier;
-    begin_watch(run, product);
+    mmul_deadline_begin(&run->deadline,
+                        2.0 * (double)product->m * (double)product->n * (double)product->k);
     double begin = mmul_trace_now(run->trace);
     enum mmul_status status = multiply(run, product, err);
     mmul_trace_add(run->trace, MMUL_TRACE_MULTIPLY, begin, product->m, product->n);
@@ -137,7 +117,7 @@ static enum mmul_status multiply_and_check(struct mmul_run *run, const struct mm
         atomic_fetch_add(&run->blocks_right, !run->was_wrong);
         mmul_stopwatch_enter(&run->watch, &run->mine.compute_seconds);
     }
-    atomic_store(&run->product_until, 0);
+    mmul_deadline_end(&run->deadline);
     return status;
 }
 
@@ -233,46 +213,18 @@ void mmul_run_compute(struct mmul_run *run) {
         atomic_store(&run->board->ranks[mine].steps_done, run->layout.steps);
 }
 
-// The device is held. True when it is too late; one that has just taken over gets time of its own.
-static bool is_late(struct mmul_run *run) {
-    int64_t until = atomic_load(&run->product_until);
-    if (until == 0 || mmul_clock_now() * 1e9 < (double)until)
-        return false;
-    if (run->watched_replacements == run->context->replacements)
-        return true;
-    run->watched_replacements = run->context->replacements;
-    atomic_store(&run->product_until, latest(run, (double)atomic_load(&run->product_flops)));
-    return false;
-}
-
-static void give_up(struct mmul_run *run) {
-    struct mmul_context *context = run->context;
+bool mmul_run_give_up_device(struct mmul_run *run) {
     struct mmul_error err;
-    atomic_store(&run->product_until, 0);
+    enum mmul_status status;
+    if (!mmul_deadline_give_up(&run->deadline, &status, &err))
+        return false;
     mmul_verifier_forget(&run->verifier);
-    mmul_fail(&err, MMUL_ERR_UNAVAILABLE, "rank %d: device '%.80s' hangs", context->comm->rank,
-              context->device_name);
-    enum mmul_status status = MMUL_ERR_UNAVAILABLE;
-    if (run->args->no_fallback)
-        mmul_hint(&err, "leave out --no-fallback to let the CPU take over");
-    else
-        status = mmul_context_abandon_device(context, "it hangs", &err);
     mmul_worker_abandon(&run->worker);
-    run->has_abandoned = true;
     if (status != MMUL_OK) {
         mmul_failure_keep(&run->failure, &err);
         mmul_run_cancel(run);
     }
-}
-
-bool mmul_run_give_up_device(struct mmul_run *run) {
-    if (atomic_load(&run->product_until) == 0 || !mmul_context_hold_device(run->context))
-        return false;
-    bool late = is_late(run) && mmul_device_abandon(run->context->device);
-    if (late)
-        give_up(run);
-    mmul_context_release_device(run->context);
-    return late;
+    return true;
 }
 
 void mmul_run_cancel(struct mmul_run *run) {

@@ -156,7 +156,7 @@ enum mmul_status mmul_run_create(struct mmul_context *context, const struct mmul
     made->args = args;
     made->me = &mmul_plan_ranks(plan)[comm->rank];
     made->transport = MMUL_TRANSPORT_NONE;
-    made->replacements_before = made->watched_replacements = context->replacements;
+    mmul_deadline_init(&made->deadline, context, args->device_timeout_seconds, args->no_fallback);
     borrow_files(made);
     status = mmul_comm_agree(comm, create_transport(made, err), err);
     if (status == MMUL_OK)
@@ -191,7 +191,7 @@ void mmul_run_destroy(struct mmul_run *run) {
     mmul_verifier_fini(&run->verifier);
     mmul_works_fini(&run->works);
     mmul_transport_fini(&run->transport);
-    if (!run->has_abandoned) { // its driver may still read what it was given
+    if (!run->deadline.has_abandoned) { // its driver may still read what it was given
         mmul_views_close(&run->views);
         mmul_shared_destroy(&run->segment);
     }

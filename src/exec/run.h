@@ -11,6 +11,7 @@
 #include "comm/shared_window.h"
 #include "comm/transport.h"
 #include "exec/board.h"
+#include "exec/deadline.h"
 #include "exec/layout.h"
 #include "exec/streams.h"
 #include "exec/verify.h"
@@ -57,11 +58,7 @@ struct mmul_run {
     // What the check has found: blocks right at once, blocks with most lines wrong; and what is being
     // computed by plain loops because of that: lines, and how much that is (0: nothing).
     _Atomic int64_t blocks_right, blocks_garbled, plain_done, plain_lines, plain_flops;
-    // Of the product under way: when it must be done, nanoseconds (0: none), and how much it is.
-    _Atomic int64_t product_until, product_flops;
-    _Atomic int watched_replacements; // main thread: of the device that product_until is for
-    int replacements_before;          // of the context's device
-    bool has_abandoned;               // a device that may still read what it was given
+    struct mmul_deadline deadline; // of the product under way
     struct mmul_report_rank mine;
     struct mmul_failure failure; // of either thread
 };

@@ -20,7 +20,7 @@ static void describe_self(struct mmul_run *run) {
     mmul_text_copy(r->device, sizeof r->device, info->device_name);
     mmul_text_copy(r->device_name, sizeof r->device_name, info->device.name);
     mmul_text_copy(r->cores, sizeof r->cores, info->cores);
-    if (context->replacements > run->replacements_before)
+    if (context->replacements > run->deadline.replacements_before)
         snprintf(r->note, sizeof r->note, "replaced by %.100s", context->device_name);
     else
         mmul_text_copy(r->note, sizeof r->note, info->note);
@@ -41,7 +41,7 @@ static void describe_self(struct mmul_run *run) {
     r->warm_up_seconds = context->warm_up_seconds;
     r->products = run->worker.products;
     r->fallback_products = run->worker.fallback_products;
-    r->device_replacements = context->replacements - run->replacements_before;
+    r->device_replacements = context->replacements - run->deadline.replacements_before;
     r->lines_checked = run->verifier.lines_checked;
     r->lines_wrong = run->verifier.lines_wrong;
     r->lines_recomputed = run->verifier.lines_recomputed;
