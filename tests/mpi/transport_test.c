@@ -53,6 +53,26 @@ int MPI_Isend(const void *from, int count, MPI_Datatype type, int to, int tag, M
     return PMPI_Isend(from, count, type, to, tag, comm, request);
 }
 
+int MPI_Iscatterv(const void *from, const int counts[], const int displacements[],
+                  MPI_Datatype from_type, void *to, int count, MPI_Datatype to_type, int root,
+                  MPI_Comm comm, MPI_Request *request) {
+    if (tampers)
+        ((unsigned char *)(uintptr_t)from)[displacements[1] + counts[1] / 3] ^= 0x10;
+    tampers = false;
+    return PMPI_Iscatterv(from, counts, displacements, from_type, to, count, to_type, root, comm,
+                          request);
+}
+
+int MPI_Igatherv(const void *from, int count, MPI_Datatype from_type, void *to, const int counts[],
+                 const int displacements[], MPI_Datatype to_type, int root, MPI_Comm comm,
+                 MPI_Request *request) {
+    if (tampers)
+        ((unsigned char *)(uintptr_t)from)[count / 3] ^= 0x10;
+    tampers = false;
+    return PMPI_Igatherv(from, count, from_type, to, counts, displacements, to_type, root, comm,
+                         request);
+}
+
 static bool holds_stream(const unsigned char *bytes, int node, int64_t count) {
     for (int64_t at = 0; at < count; at++)
         if (bytes[at] != byte_at(node, at))
@@ -174,6 +194,32 @@ static void test_cancelled_member(void) {
            "a member gives up");
     tap_ok(failure.err.status == MMUL_OK, "which is no error of root's");
     mmul_line_fini(&gather);
+    mmul_transport_fini(&t);
+}
+
+// Bytes that change on their way between root and node 1: whoever gets them finds out, in words that
+// name both; the others get to the end.
+static void test_tampered_exchange(enum mmul_line_kind kind) {
+    struct mmul_transport t;
+    struct mmul_line line;
+    struct mmul_failure failure;
+    int64_t bytes[16];
+    unsigned char mine[LONGEST] = {0};
+    const char *changed = "bytes changed on the way between root and node 1";
+    bool outward = kind == MMUL_LINE_SCATTER;
+    for (int node = 0; node < world.size; node++)
+        bytes[node] = LONGEST;
+    fail_at = -1;
+    init(&t, all_work, &failure);
+    open_line(&line, kind, &t);
+    tampers = world.size > 1 && world.rank == (outward ? 0 : 1);
+    run_exchange(&line, bytes, mine);
+    tampers = false;
+    bool finds = world.size > 1 && world.rank == (outward ? 1 : 0);
+    tap_ok(finds ? strcmp(failure.err.text, changed) == 0 && failure.err.status == MMUL_ERR_SYSTEM
+                 : failure.err.status == MMUL_OK,
+           outward ? "scattered bytes that changed" : "gathered bytes that changed");
+    mmul_line_fini(&line);
     mmul_transport_fini(&t);
 }
 
@@ -404,6 +450,8 @@ int main(int argc, char **argv) {
     test_streams("failing at once", 0);
     test_streams("failing half-way", LONGEST / 2);
     test_cancelled_member();
+    test_tampered_exchange(MMUL_LINE_SCATTER);
+    test_tampered_exchange(MMUL_LINE_GATHER);
     test_own();
     for (int origin = 0; origin < world.size; origin++)
         for (int which = RELAY_WHOLE; which <= RELAY_TAMPERED; which++)
