@@ -115,7 +115,7 @@ const struct command mmul_command_plan = {
         "any number of ranks can be asked for; --weights, --split, --split-rule, --memory,\n"
         "--device-memory, --steps and --json work as usual, other options change nothing.\n"
         "\n"
-        "--steps: what moves to and from each node and what it waits for; counters only grow.\n",
+        "--steps: what moves to and from each node, what each rank computes, what both wait for.\n",
     .options = options,
     .needs_mpi = true,
     .check = check,

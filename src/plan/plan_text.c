@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "base/text.h"
+#include "plan/tasks.h"
 #include "plan/transfers.h"
 
 static const char *axis_name(const struct mmul_plan *plan) {
@@ -154,4 +155,6 @@ void mmul_plan_print(const struct mmul_plan *plan, FILE *stream) {
 void mmul_plan_print_steps(const struct mmul_plan *plan, FILE *stream) {
     fputs("transfers\n", stream);
     mmul_transfers_print(plan, stream);
+    fputs("tasks\n", stream);
+    mmul_tasks_print(plan, stream);
 }

@@ -4,6 +4,7 @@
 #include "plan/tasks.h"
 
 #include "base/integer.h"
+#include "base/text.h"
 
 bool mmul_tasks_cut(int64_t extent, double share, int64_t least, int64_t index,
                     struct mmul_range *part) {
@@ -127,4 +128,26 @@ double mmul_tasks_elements(const struct mmul_tasks *tasks, int64_t begin, int64_
         begin = until;
     }
     return elements;
+}
+
+void mmul_tasks_print(const struct mmul_plan *plan, FILE *stream) {
+    struct mmul_text table = {0};
+    const char *lines = plan->axis == MMUL_ROWS ? "rows\tcolumns" : "columns\trows";
+    mmul_text_add(&table, "rank\ttask\tround\t%s\telements\twaits for\n", lines);
+    for (int rank = 0; rank < plan->size; rank++) {
+        struct mmul_tasks tasks = mmul_tasks_of(plan, rank, 0);
+        for (int64_t i = 0; i < tasks.count; i++) {
+            struct mmul_task t = mmul_tasks_at(&tasks, i);
+            if (t.line_begin == t.line_end)
+                continue;
+            mmul_text_add(&table, "%d\t%lld\t%lld\t%lld-%lld\t%lld-%lld\t%lld\t", rank,
+                          (long long)i, (long long)t.step.round, (long long)t.line_begin,
+                          (long long)t.line_end, (long long)t.begin, (long long)t.end,
+                          (long long)((t.line_end - t.line_begin) * (t.end - t.begin)));
+            mmul_text_add(&table, "rounds loaded %lld, steps loaded %lld\n",
+                          (long long)t.step.round + 1, (long long)t.step.index + 1);
+        }
+    }
+    mmul_text_print_table(mmul_text_get(&table), stream);
+    mmul_text_fini(&table);
 }

@@ -17,6 +17,8 @@
 // position counts the lines of one task after the other.
 #pragma once
 
+#include <stdio.h>
+
 #include "plan/schedule.h"
 
 // The list of a rank.
@@ -54,6 +56,10 @@ void mmul_tasks_seek(const struct mmul_tasks *tasks, int64_t position,
 
 // Elements of C in positions [begin, end).
 double mmul_tasks_elements(const struct mmul_tasks *tasks, int64_t begin, int64_t end);
+
+// The tasks of all ranks as a table: lines of the rank's in the step, the stretch of the width, what it
+// waits for. Without slices, which only a run knows of.
+void mmul_tasks_print(const struct mmul_plan *plan, FILE *stream);
 
 // Part `index` of an extent that is cut: the first one is what is not `share`, every other one half of
 // what is left, but no less than `least` and than half of the share. False: there are not so many.

@@ -69,14 +69,17 @@ END
         "the file of --simulate describes the operands too"
 }
 
-@test "--steps prints what moves, of this job and of a described one" {
+@test "--steps prints what moves and what is computed, of this job and of a described one" {
     program gen A.bin --dims 3x4
     program gen B.bin --dims 4x5
     program plan A.bin B.bin --steps --split rows --tail off
     [ "$status" -eq 0 ]
     [ "$(sed -n '/^transfers$/,$p' <<< "$output" | sed 's/ *$//')" = "transfers
 node  line   transfer     bytes  slot    from  to  waits for     brings
-   0  store  C of step 0     60  mapped  -     -   steps done 1  results stored 1" ]
+   0  store  C of step 0     60  mapped  -     -   steps done 1  results stored 1
+tasks
+rank  task  round  rows  columns  elements  waits for
+   0     0      0  0-3   0-5            15  rounds loaded 1, steps loaded 1" ]
     describe 2
     program plan --simulate job.json --steps
     expect_quiet_success

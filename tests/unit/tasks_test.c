@@ -187,12 +187,34 @@ static void what_may_be_claimed_is_a_choice(void **state) {
     }
 }
 
+static void the_list_is_printed(void **state) {
+    (void)state;
+    static const char expected[] =
+        "rank  task  round  rows       columns  elements  waits for\n"
+        "   0     0      0  0-2048     0-8192   16777216  rounds loaded 1, steps loaded 1\n"
+        "   0     1      0  2048-3072  0-8192    8388608  rounds loaded 1, steps loaded 1\n"
+        "   0     2      0  3072-4096  0-8192    8388608  rounds loaded 1, steps loaded 1\n"
+        "   1     0      0  0-2048     0-8192   16777216  rounds loaded 1, steps loaded 1\n"
+        "   1     1      0  2048-3072  0-8192    8388608  rounds loaded 1, steps loaded 1\n"
+        "   1     2      0  3072-4096  0-8192    8388608  rounds loaded 1, steps loaded 1\n";
+    struct mmul_plan *plan = plan_of(8192, 8192, MMUL_TAIL_AUTO, 0);
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *stream = open_memstream(&text, &bytes);
+    mmul_tasks_print(plan, stream);
+    fclose(stream);
+    assert_string_equal(text, expected);
+    free(text);
+    mmul_plan_destroy(plan);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_of_an_extent),
         cmocka_unit_test_teardown(lists_cover_every_block_once, assert_no_live_bytes),
         cmocka_unit_test_teardown(blocks_are_cut_where_repacking_costs_least, assert_no_live_bytes),
         cmocka_unit_test_teardown(what_may_be_claimed_is_a_choice, assert_no_live_bytes),
+        cmocka_unit_test_teardown(the_list_is_printed, assert_no_live_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
