@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Who begins which lines of a block, and how many. Each rank of a node has one word on the board that
+// Who begins which lines of a block, and how many. Each rank of a node has one word of its progress that
 // says which positions of its tasks (plan/tasks.h) nobody has begun: it takes them from the front, and
-// whoever has nothing left claims them from the back, straight from the board. That is all that passes
+// whoever has nothing left claims them from the back, straight from there. That is all that passes
 // between the two; where nobody is idle the word is the owner's alone.
 //
 //     |--- computed or begun ---|------- nobody's -------|--- claimed by others ---|

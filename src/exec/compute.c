@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One step after the other, in the order of the schedule. Waits in naps on the board: what it waits
+// One step after the other, in the order of the schedule. Waits in naps for counters: what it waits
 // for takes milliseconds. Moves no bytes.
 #include "exec/compute.h"
 
@@ -13,7 +13,7 @@
 static const double NAP_LEAST_SECONDS = 20e-6, NAP_MOST_SECONDS = 200e-6;
 
 static bool is_cancelled(const struct mmul_run *run) {
-    return atomic_load(&run->board->cancelled) != 0;
+    return atomic_load(&run->progress->cancelled) != 0;
 }
 
 // Until *counter >= goal, in the phase `waiting`; false when the run was cancelled.
@@ -40,9 +40,9 @@ static bool wait_until(struct mmul_run *run, const _Atomic int64_t *counter, int
 static bool wait_for_step(struct mmul_run *run, struct mmul_step step) {
     double *waiting = &run->mine.scatter_seconds;
     int64_t slots = run->layout.node->result_slots;
-    return wait_until(run, &run->board->rounds_loaded, step.round + 1, waiting) &&
-           wait_until(run, &run->board->steps_loaded, step.index + 1, waiting) &&
-           (slots == 0 || wait_until(run, &run->board->results_stored, step.index - slots + 1,
+    return wait_until(run, &run->progress->rounds_loaded, step.round + 1, waiting) &&
+           wait_until(run, &run->progress->steps_loaded, step.index + 1, waiting) &&
+           (slots == 0 || wait_until(run, &run->progress->results_stored, step.index - slots + 1,
                                      &run->mine.gather_seconds));
 }
 
@@ -210,7 +210,7 @@ void mmul_run_compute(struct mmul_run *run) {
         works->is_under_way = false;
     }
     if (is_cancelled(run)) // nobody waits
-        atomic_store(&run->board->ranks[mine].steps_done, run->layout.steps);
+        atomic_store(&run->progress->ranks[mine].steps_done, run->layout.steps);
 }
 
 bool mmul_run_give_up_device(struct mmul_run *run) {
@@ -228,8 +228,9 @@ bool mmul_run_give_up_device(struct mmul_run *run) {
 }
 
 void mmul_run_cancel(struct mmul_run *run) {
-    if (run->board == NULL)
+    if (run->progress == NULL)
         return;
-    atomic_store(&run->board->cancelled, 1);
-    atomic_store(&run->board->ranks[run->context->comm->node_rank].steps_done, run->layout.steps);
+    atomic_store(&run->progress->cancelled, 1);
+    atomic_store(&run->progress->ranks[run->context->comm->node_rank].steps_done,
+                 run->layout.steps);
 }

@@ -4,7 +4,7 @@
 
 #include "exec/operands.h"
 
-// Waits for what each task needs, multiplies, checks, and tells the board. Local; makes no MPI
+// Waits for what each task needs, multiplies, checks, and counts what is done. Local; makes no MPI
 // call. A failure goes to run->failure and cancels the node's other work.
 void mmul_run_compute(struct mmul_run *run);
 

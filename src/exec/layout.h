@@ -4,7 +4,7 @@
 
 #include "plan/transfers.h"
 
-//   board | piece lanes (pieces, C_in) | slots of the whole operand | result slots
+//   progress | piece lanes (pieces, C_in) | slots of the whole operand | result slots
 struct mmul_layout {
     const struct mmul_plan *plan; // borrowed
     const struct mmul_plan_node *node;
@@ -17,7 +17,7 @@ struct mmul_layout {
 
 // Local. Fails with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_layout_init(struct mmul_layout *layout, const struct mmul_plan *plan,
-                                  int node, int64_t board_bytes, struct mmul_error *err);
+                                  int node, int64_t progress_bytes, struct mmul_error *err);
 void mmul_layout_fini(struct mmul_layout *layout);
 
 // Byte offsets in the segment. Of the node's pieces and C_in in a round, the panel of a step

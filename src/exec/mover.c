@@ -15,12 +15,12 @@ _Static_assert((int)MMUL_LINE_PACKETS == (int)MMUL_PACKETS_AHEAD, "as the cost m
 // --------------------------------------------------------------------------------------- counters
 
 static _Atomic int64_t *shared_counter(const struct mmul_mover *m, enum mmul_counter counter) {
-    struct mmul_board *board = m->run->board;
-    if (board == NULL)
+    struct mmul_run_progress *progress = m->run->progress;
+    if (progress == NULL)
         return NULL;
-    return counter == MMUL_ROUNDS_LOADED    ? &board->rounds_loaded
-           : counter == MMUL_STEPS_LOADED   ? &board->steps_loaded
-           : counter == MMUL_RESULTS_STORED ? &board->results_stored
+    return counter == MMUL_ROUNDS_LOADED    ? &progress->rounds_loaded
+           : counter == MMUL_STEPS_LOADED   ? &progress->steps_loaded
+           : counter == MMUL_RESULTS_STORED ? &progress->results_stored
                                             : NULL;
 }
 
@@ -36,8 +36,8 @@ static void raise(struct mmul_mover *m, enum mmul_counter counter, int64_t value
 // Steps that every rank of this node has finished.
 static void look_at_steps(struct mmul_mover *m) {
     int64_t least = m->run->layout.steps;
-    for (int i = 0; m->run->board != NULL && i < m->run->context->comm->node_size; i++)
-        least = mmul_smaller(least, atomic_load(&m->run->board->ranks[i].steps_done));
+    for (int i = 0; m->run->progress != NULL && i < m->run->context->comm->node_size; i++)
+        least = mmul_smaller(least, atomic_load(&m->run->progress->ranks[i].steps_done));
     m->counters[MMUL_STEPS_DONE] = least;
 }
 

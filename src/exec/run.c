@@ -67,7 +67,7 @@ static enum mmul_status create_verifier(struct mmul_run *run, struct mmul_error 
 static enum mmul_status create_work_space(struct mmul_run *run, struct mmul_error *err) {
     const struct mmul_comm *comm = run->context->comm;
     enum mmul_status status = mmul_layout_init(&run->layout, run->plan, comm->node_index,
-                                               mmul_board_bytes(comm->node_size), err);
+                                               mmul_run_progress_bytes(comm->node_size), err);
     run->lines_most =
         mmul_smaller((run->me->end - run->me->begin + run->plan->rounds - 1) / run->plan->rounds,
                      mmul_problem_units(&run->plan->problem, run->plan->axis));
@@ -90,8 +90,9 @@ static enum mmul_status create_segment(struct mmul_run *run, struct mmul_error *
     enum mmul_status status =
         mmul_shared_create(run->context->comm, run->layout.bytes, &run->segment, err);
     if (status == MMUL_OK && run->segment.data != NULL) {
-        run->board = (struct mmul_board *)(void *)run->segment.data; // zeroed: nothing done yet
-        run->failure.shared = &run->board->cancelled;
+        run->progress =
+            (struct mmul_run_progress *)(void *)run->segment.data; // zeroed: nothing done yet
+        run->failure.shared = &run->progress->cancelled;
     }
     return status;
 }
@@ -212,7 +213,7 @@ struct threads {
 static void compute(void *context) {
     struct mmul_run *run = ((struct threads *)context)->run;
     mmul_stopwatch_enter(&run->watch, &run->mine.compute_seconds);
-    if (run->board != NULL)
+    if (run->progress != NULL)
         mmul_run_compute(run);
     run->computed = mmul_clock_now();
     mmul_stopwatch_enter_at(&run->watch, NULL, run->computed);
@@ -233,21 +234,21 @@ static void cancel(void *context) {
 static void count_mapped(struct mmul_run *run) {
     int64_t bytes = 0;
     for (int i = 0; i < run->context->comm->node_size; i++)
-        bytes += (int64_t)sizeof(float) * atomic_load(&run->board->ranks[i].elements_done);
+        bytes += (int64_t)sizeof(float) * atomic_load(&run->progress->ranks[i].elements_done);
     if (bytes > run->mapped_bytes)
         mmul_files_count(&run->files, bytes - run->mapped_bytes);
     run->mapped_bytes = bytes;
 }
 
-// What the board says of this rank's node, whose leader moves the blocks of C.
+// What is counted of this rank's node, whose leader moves the blocks of C.
 static void note_progress(struct mmul_run *run) {
     bool computed = true;
-    if (run->board != NULL && run->mapped.c != NULL && run->context->comm->rank == 0)
+    if (run->progress != NULL && run->mapped.c != NULL && run->context->comm->rank == 0)
         count_mapped(run);
-    for (int i = 0; run->board != NULL && i < run->context->comm->node_size; i++)
-        computed &= atomic_load(&run->board->ranks[i].steps_done) >= run->layout.steps;
+    for (int i = 0; run->progress != NULL && i < run->context->comm->node_size; i++)
+        computed &= atomic_load(&run->progress->ranks[i].steps_done) >= run->layout.steps;
     bool stored =
-        run->board == NULL || atomic_load(&run->board->results_stored) >= run->layout.steps;
+        run->progress == NULL || atomic_load(&run->progress->results_stored) >= run->layout.steps;
     double now = mmul_clock_now();
     if (computed && run->node_computed == 0)
         run->node_computed = now;

@@ -2,7 +2,7 @@
 //
 // The fourth noun: a run owns every buffer of one job and carries the plan out. On every rank one
 // thread computes step after step (exec/compute) while the other one keeps the traffic moving
-// (exec/mover); they meet at the board.
+// (exec/mover); they wait for counters of each other (exec/progress.h).
 #pragma once
 
 #include <stdatomic.h>
@@ -10,9 +10,9 @@
 #include "base/clock.h"
 #include "comm/shared_window.h"
 #include "comm/transport.h"
-#include "exec/board.h"
 #include "exec/deadline.h"
 #include "exec/layout.h"
+#include "exec/progress.h"
 #include "exec/streams.h"
 #include "exec/verify.h"
 #include "exec/views.h"
@@ -36,8 +36,8 @@ struct mmul_run {
     struct mmul_layout layout;
     struct mmul_shared segment;
     struct mmul_views views;
-    struct mmul_mapped mapped; // the same, by role
-    struct mmul_board *board;  // in the segment
+    struct mmul_mapped mapped;          // the same, by role
+    struct mmul_run_progress *progress; // in the segment
     struct mmul_transport transport;
     struct mmul_files files;  // root's
     int64_t mapped_bytes;     // root: of C in its mapped file, counted so far

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Takes from the own block, claims from others', and says on the board how far it is. Computes nothing;
+// Takes from the own block, claims from others', and counts how far it is. Computes nothing;
 // how much is worth claiming is exec/claims' business.
 #include "exec/work.h"
 
@@ -17,12 +17,12 @@ static const double NAP_SECONDS = 500e-6;
 // began, and what a look around itself takes.
 static const double WORTH_PART = 0.01, WORTH_SECONDS = 200e-6;
 
-static struct mmul_board_rank *board_of(const struct mmul_run *run, int node_rank) {
-    return &run->board->ranks[node_rank];
+static struct mmul_run_progress_rank *progress_of(const struct mmul_run *run, int node_rank) {
+    return &run->progress->ranks[node_rank];
 }
 
-static struct mmul_board_rank *own_board(const struct mmul_run *run) {
-    return board_of(run, run->context->comm->node_rank);
+static struct mmul_run_progress_rank *own_progress(const struct mmul_run *run) {
+    return progress_of(run, run->context->comm->node_rank);
 }
 
 // ----------------------------------------------------------------------------------- start, end
@@ -36,7 +36,7 @@ static double first_rate(const struct mmul_run *run) {
 enum mmul_status mmul_works_init(struct mmul_run *run, struct mmul_error *err) {
     const struct mmul_comm *comm = run->context->comm;
     struct mmul_works *works = &run->works;
-    if (run->board == NULL)
+    if (run->progress == NULL)
         return MMUL_OK;
     enum mmul_status status = MMUL_ALLOCATE(works->tasks, comm->node_size, "tasks", err);
     if (status == MMUL_OK)
@@ -47,12 +47,12 @@ enum mmul_status mmul_works_init(struct mmul_run *run, struct mmul_error *err) {
         if (comm->rank_node[rank] == comm->node_index)
             works->tasks[i++] = mmul_tasks_of(run->plan, rank, mmul_write_back_slice(run));
     int64_t positions = works->tasks[comm->node_rank].positions;
-    struct mmul_board_rank *board = own_board(run);
-    mmul_unbegun_set(&board->unbegun, positions);
-    atomic_store(&board->lines_left, positions);
-    atomic_store(&board->rate, (int64_t)first_rate(run));
+    struct mmul_run_progress_rank *progress = own_progress(run);
+    mmul_unbegun_set(&progress->unbegun, positions);
+    atomic_store(&progress->lines_left, positions);
+    atomic_store(&progress->rate, (int64_t)first_rate(run));
     if (positions == 0)
-        atomic_store(&board->steps_done, run->layout.steps);
+        atomic_store(&progress->steps_done, run->layout.steps);
     return MMUL_OK;
 }
 
@@ -64,9 +64,9 @@ void mmul_works_fini(struct mmul_works *works) {
 
 bool mmul_works_is_ready(const struct mmul_run *run, struct mmul_step step) {
     int64_t slots = run->layout.node->result_slots;
-    return atomic_load(&run->board->rounds_loaded) > step.round &&
-           atomic_load(&run->board->steps_loaded) > step.index &&
-           (slots == 0 || atomic_load(&run->board->results_stored) > step.index - slots);
+    return atomic_load(&run->progress->rounds_loaded) > step.round &&
+           atomic_load(&run->progress->steps_loaded) > step.index &&
+           (slots == 0 || atomic_load(&run->progress->results_stored) > step.index - slots);
 }
 
 // ---------------------------------------------------------------------------------------- paces
@@ -75,14 +75,14 @@ bool mmul_works_is_ready(const struct mmul_run *run, struct mmul_step step) {
 // whom nothing is known yet is as fast as this rank. False: nothing is known of this one either.
 static bool look_around(struct mmul_run *run) {
     const struct mmul_comm *comm = run->context->comm;
-    double now = mmul_clock_now(), mine = (double)atomic_load(&own_board(run)->rate);
+    double now = mmul_clock_now(), mine = (double)atomic_load(&own_progress(run)->rate);
     for (int i = 0; mine > 0 && i < comm->node_size; i++) {
-        const struct mmul_board_rank *board = board_of(run, i);
+        const struct mmul_run_progress_rank *progress = progress_of(run, i);
         struct mmul_pace *pace = &run->works.paces[i];
-        struct mmul_range left = mmul_unbegun_get(&board->unbegun);
-        double begun = (double)atomic_load(&board->begun) * 1e-9;
-        double elements = (double)atomic_load(&board->elements),
-               rate = (double)atomic_load(&board->rate);
+        struct mmul_range left = mmul_unbegun_get(&progress->unbegun);
+        double begun = (double)atomic_load(&progress->begun) * 1e-9;
+        double elements = (double)atomic_load(&progress->elements),
+               rate = (double)atomic_load(&progress->rate);
         *pace = (struct mmul_pace){
             .left = mmul_tasks_elements(&run->works.tasks[i], left.begin, left.end),
             .rate = rate > 0 ? rate : mine};
@@ -102,9 +102,9 @@ static double worth_seconds(const struct mmul_run *run) {
 
 // ------------------------------------------------------------------------------------ own tasks
 
-static void raise_steps(struct mmul_board_rank *board, int64_t steps) {
-    int64_t done = atomic_load(&board->steps_done);
-    while (done < steps && !atomic_compare_exchange_weak(&board->steps_done, &done, steps))
+static void raise_steps(struct mmul_run_progress_rank *progress, int64_t steps) {
+    int64_t done = atomic_load(&progress->steps_done);
+    while (done < steps && !atomic_compare_exchange_weak(&progress->steps_done, &done, steps))
         ;
 }
 
@@ -112,14 +112,14 @@ static bool take_own(struct mmul_run *run) {
     struct mmul_works *works = &run->works;
     int mine = run->context->comm->node_rank;
     const struct mmul_tasks *tasks = &works->tasks[mine];
-    struct mmul_board_rank *board = own_board(run);
-    struct mmul_range left = mmul_unbegun_get(&board->unbegun);
+    struct mmul_run_progress_rank *progress = own_progress(run);
+    struct mmul_range left = mmul_unbegun_get(&progress->unbegun);
     struct mmul_task_cursor *own = &works->own;
     if (left.begin >= tasks->positions)
         return false;
     mmul_tasks_seek(tasks, left.begin, own);
     if (left.begin == own->position)
-        raise_steps(board, own->task.step.index); // all before is its own work, and done
+        raise_steps(progress, own->task.step.index); // all before is its own work, and done
     int64_t full = own->task.line_end - own->task.line_begin;
     int64_t count = own->position + full - left.begin;
     if (run->layout.node->claims && look_around(run)) {
@@ -128,7 +128,7 @@ static bool take_own(struct mmul_run *run) {
                                        own->task.end - own->task.begin};
         count = mmul_pace_take(level, worth_seconds(run), works->paces[mine].rate, rest);
     }
-    struct mmul_range taken = mmul_unbegun_take(&board->unbegun, count);
+    struct mmul_range taken = mmul_unbegun_take(&progress->unbegun, count);
     int64_t first = own->task.line_begin - own->position;
     works->at_hand = (struct mmul_work){.owner = mine,
                                         .task = own->task,
@@ -142,7 +142,7 @@ static bool take_own(struct mmul_run *run) {
 // Lines at the back of a rank's block. False: none, none that would be worth it, or somebody was faster.
 static bool claim_of(struct mmul_run *run, int owner, double level) {
     const struct mmul_tasks *tasks = &run->works.tasks[owner];
-    mmul_unbegun *unbegun = &board_of(run, owner)->unbegun;
+    mmul_unbegun *unbegun = &progress_of(run, owner)->unbegun;
     struct mmul_range left = mmul_unbegun_get(unbegun);
     struct mmul_task_cursor last = {0};
     if (left.begin >= left.end)
@@ -193,7 +193,7 @@ bool mmul_works_next(struct mmul_run *run) {
     if (take_own(run))
         return true;
     mmul_stopwatch_enter(&run->watch, NULL);
-    while (left && atomic_load(&run->board->cancelled) == 0) {
+    while (left && atomic_load(&run->progress->cancelled) == 0) {
         if (claim(run, &left))
             return true;
         mmul_clock_nap(NAP_SECONDS);
@@ -210,19 +210,20 @@ static double elements_at_hand(const struct mmul_run *run) {
 }
 
 void mmul_works_begin(struct mmul_run *run) {
-    struct mmul_board_rank *board = own_board(run);
+    struct mmul_run_progress_rank *progress = own_progress(run);
     run->works.begun = mmul_clock_now();
-    atomic_store(&board->elements, (int64_t)elements_at_hand(run));
-    atomic_store(&board->begun, (int64_t)(run->works.begun * 1e9));
+    atomic_store(&progress->elements, (int64_t)elements_at_hand(run));
+    atomic_store(&progress->begun, (int64_t)(run->works.begun * 1e9));
 }
 
 // What was done before counts half, so that one odd call does not decide.
-static void tell_rate(struct mmul_works *works, struct mmul_board_rank *board, double elements) {
+static void tell_rate(struct mmul_works *works, struct mmul_run_progress_rank *progress,
+                      double elements) {
     works->elements = works->elements / 2 + elements;
     works->seconds = works->seconds / 2 + mmul_clock_now() - works->begun;
     if (works->seconds > 0)
-        atomic_store(&board->rate, (int64_t)(works->elements / works->seconds) + 1);
-    atomic_store(&board->begun, 0);
+        atomic_store(&progress->rate, (int64_t)(works->elements / works->seconds) + 1);
+    atomic_store(&progress->begun, 0);
 }
 
 void mmul_works_end(struct mmul_run *run) {
@@ -230,7 +231,7 @@ void mmul_works_end(struct mmul_run *run) {
     const struct mmul_work *work = &works->at_hand;
     int64_t lines = work->line_end - work->line_begin;
     int64_t elements = lines * (work->task.end - work->task.begin);
-    struct mmul_board_rank *owner = board_of(run, work->owner), *own = own_board(run);
+    struct mmul_run_progress_rank *owner = progress_of(run, work->owner), *own = own_progress(run);
     tell_rate(works, own, (double)elements);
     atomic_fetch_add(&own->elements_done, elements);
     if (own == owner) {

@@ -2,10 +2,10 @@
 //
 // What the compute thread does next: tasks of its own block, from the front; then, where the plan lets
 // blocks be claimed, lines at the back of the block of whoever on the node would end last, computed
-// straight to where its owner would have put them. Ranks tell each other on the board alone.
+// straight to where its owner would have put them. Ranks tell each other by these counters alone.
 #pragma once
 
-#include "exec/board.h"
+#include "exec/progress.h"
 #include "plan/tasks.h"
 
 struct mmul_run;
@@ -17,7 +17,7 @@ struct mmul_work {
     int64_t line_begin, line_end; // of the task's
 };
 
-// Of one rank. The compute thread's, but for what is on the board.
+// Of one rank. The compute thread's, but for what others read of its progress.
 struct mmul_works {
     struct mmul_tasks *tasks; // by node rank, owned
     struct mmul_pace *paces;  // by node rank, owned: as of the last look
@@ -29,7 +29,7 @@ struct mmul_works {
     int64_t own_elements, claimed_elements, claims; // what it has computed
 };
 
-// Lists and board of this rank. Local; an agreement must follow before anybody computes. Fails with
+// Lists and progress of this rank. Local; an agreement must follow before anybody computes. Fails with
 // MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_works_init(struct mmul_run *run, struct mmul_error *err);
 void mmul_works_fini(struct mmul_works *works);

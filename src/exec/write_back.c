@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Slices of C, and the loop that follows them. Waits in naps on the board, as the others do.
+// Slices of C, and the loop that follows them. Waits in naps for counters, as the others do.
 #include "exec/write_back.h"
 
 #include "base/clock.h"
@@ -33,10 +33,10 @@ static int64_t row_of(const struct mmul_run *run, int64_t matrix, int64_t row) {
 
 void mmul_write_back_tell(struct mmul_run *run, const struct mmul_task *task,
                           struct mmul_segment segment) {
-    struct mmul_board_rank *board = &run->board->ranks[run->context->comm->node_rank];
+    struct mmul_run_progress_rank *progress = &run->progress->ranks[run->context->comm->node_rank];
     bool whole = task->end - task->begin == run->plan->problem.n;
     if (applies(run) && whole)
-        atomic_store(&board->rows_complete,
+        atomic_store(&progress->rows_complete,
                      row_of(run, segment.matrix, segment.end) - run->me->begin);
 }
 
@@ -44,22 +44,22 @@ void mmul_write_back_end(struct mmul_run *run, int node_rank) {
     const struct mmul_plan_rank *rank =
         &mmul_plan_ranks(run->plan)[run->works.tasks[node_rank].rank];
     if (applies(run))
-        atomic_store(&run->board->ranks[node_rank].rows_complete, rank->end - rank->begin);
+        atomic_store(&run->progress->ranks[node_rank].rows_complete, rank->end - rank->begin);
 }
 
 bool mmul_write_back_is_here(const struct mmul_run *run) {
     const struct mmul_problem *p = &run->plan->problem;
     double bytes = (double)p->n * (double)run->plan->total * sizeof(float);
-    return run->context->comm->rank == 0 && run->board != NULL && run->views.writes_back &&
+    return run->context->comm->rank == 0 && run->progress != NULL && run->views.writes_back &&
            run->plan->axis == MMUL_ROWS && bytes >= (double)SLICE_BYTES;
 }
 
 // A rank's next stretch; true when there was one.
-static bool hand_over(struct mmul_run *run, int rank, struct mmul_board_rank *board) {
+static bool hand_over(struct mmul_run *run, int rank, struct mmul_run_progress_rank *progress) {
     int64_t width = run->plan->problem.n;
-    int64_t begin = atomic_load(&board->rows_handed_over);
+    int64_t begin = atomic_load(&progress->rows_handed_over);
     int64_t rows = mmul_larger(1, CALL_BYTES / (width * (int64_t)sizeof(float)));
-    int64_t end = mmul_smaller(begin + rows, atomic_load(&board->rows_complete));
+    int64_t end = mmul_smaller(begin + rows, atomic_load(&progress->rows_complete));
     if (begin >= end)
         return false;
     int64_t first = mmul_plan_ranks(run->plan)[rank].begin;
@@ -67,22 +67,23 @@ static bool hand_over(struct mmul_run *run, int rank, struct mmul_board_rank *bo
     mmul_output_write_back(run->args->output, (first + begin) * width, (first + end) * width);
     mmul_trace_add(run->trace, MMUL_TRACE_WRITE_BACK, began, end - begin,
                    (end - begin) * width * (int64_t)sizeof(float));
-    atomic_store(&board->rows_handed_over, end);
+    atomic_store(&progress->rows_handed_over, end);
     return true;
 }
 
 void mmul_write_back(struct mmul_run *run) {
     const struct mmul_comm *comm = run->context->comm;
     bool computing = true;
-    while (computing && atomic_load(&run->board->cancelled) == 0) {
-        struct mmul_board_rank *board = run->board->ranks; // in the order of the node's ranks
+    while (computing && atomic_load(&run->progress->cancelled) == 0) {
+        struct mmul_run_progress_rank *progress =
+            run->progress->ranks; // in the order of the node's ranks
         bool any = false;
         computing = false;
         for (int rank = 0; rank < comm->size; rank++) {
             if (comm->rank_node[rank] != comm->node_index)
                 continue;
-            computing |= atomic_load(&board->steps_done) < run->layout.steps;
-            any |= hand_over(run, rank, board++);
+            computing |= atomic_load(&progress->steps_done) < run->layout.steps;
+            any |= hand_over(run, rank, progress++);
         }
         if (!any)
             mmul_clock_nap(NAP_SECONDS);

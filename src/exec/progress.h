@@ -9,7 +9,7 @@
 
 #include "exec/claims.h"
 
-struct mmul_board_rank {
+struct mmul_run_progress_rank {
     _Atomic int64_t steps_done; // steps whose part of this rank's block is finished
     // Of its rows of C, where exec/write_back follows them: complete in the mapped file; by root,
     // handed over to the disk.
@@ -23,15 +23,16 @@ struct mmul_board_rank {
     char padding[56]; // cache lines of its own
 };
 
-struct mmul_board {
+struct mmul_run_progress {
     // By the leader: rounds whose pieces, steps whose panels are there; steps whose blocks of C
     // have left their slots.
     _Atomic int64_t rounds_loaded, steps_loaded, results_stored;
     _Atomic int cancelled; // by anyone: something failed, nothing needs to be computed any more
     char padding[36];
-    struct mmul_board_rank ranks[]; // of the node, by node rank
+    struct mmul_run_progress_rank ranks[]; // of the node, by node rank
 };
 
-static inline int64_t mmul_board_bytes(int ranks) {
-    return (int64_t)sizeof(struct mmul_board) + ranks * (int64_t)sizeof(struct mmul_board_rank);
+static inline int64_t mmul_run_progress_bytes(int ranks) {
+    return (int64_t)sizeof(struct mmul_run_progress) +
+           ranks * (int64_t)sizeof(struct mmul_run_progress_rank);
 }
