@@ -14,6 +14,8 @@
 // Of the available memory; the rest is for the system and for what is not counted here.
 static const double MEMORY_SHARE = 0.95;
 
+static const double ASSUMED_FLOPS = 1e11; // of a rank, in the mean
+
 static struct mmul_plan_rank *plan_ranks(struct mmul_plan *plan) {
     return (struct mmul_plan_rank *)(plan + 1);
 }
@@ -36,20 +38,38 @@ void mmul_plan_destroy(struct mmul_plan *plan) {
 
 // ------------------------------------------------------------------------------------ work space
 
+static void candidate_fini(struct mmul_candidate *c) {
+    mmul_free(c->units);
+    mmul_free(c->counts);
+    mmul_free(c->capacity);
+    mmul_free(c->work_bytes);
+    mmul_free(c->clipped);
+}
+
+static enum mmul_status candidate_init(struct mmul_candidate *c, int size, int nodes,
+                                       struct mmul_error *err) {
+    enum mmul_status status = MMUL_ALLOCATE(c->units, size, "the plan", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(c->counts, size, "the plan", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(c->capacity, nodes, "the plan", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(c->work_bytes, nodes, "the plan", err);
+    return status == MMUL_OK ? MMUL_ALLOCATE(c->clipped, nodes, "the plan", err) : status;
+}
+
 static void planning_fini(struct mmul_planning *p) {
     mmul_cost_destroy(p->cost);
+    candidate_fini(&p->trial);
+    candidate_fini(&p->best);
     mmul_free(p->weights);
     mmul_free(p->assumed);
-    mmul_free(p->units);
-    mmul_free(p->counts);
-    mmul_free(p->capacity);
-    mmul_free(p->work_bytes);
-    mmul_free(p->needs);
+    mmul_free(p->everybody);
     mmul_free(p->rank_node);
     mmul_free(p->device_ranks);
+    mmul_free(p->needs);
     mmul_free(p->maps);
-    mmul_free(p->clipped);
-    mmul_free(p->in);
+    mmul_free(p->members);
     mmul_free(p->absence);
 }
 
@@ -61,17 +81,15 @@ static enum mmul_status planning_init(struct mmul_planning *p, struct mmul_error
     p->plan = mmul_allocate(bytes, 1, "the plan", err);
     if (p->plan == NULL || MMUL_ALLOCATE(p->weights, size, "the plan", err) != MMUL_OK ||
         MMUL_ALLOCATE(p->assumed, size, "the plan", err) != MMUL_OK ||
-        MMUL_ALLOCATE(p->units, size, "the plan", err) != MMUL_OK ||
-        MMUL_ALLOCATE(p->counts, size, "the plan", err) != MMUL_OK ||
-        MMUL_ALLOCATE(p->capacity, nodes, "the plan", err) != MMUL_OK ||
-        MMUL_ALLOCATE(p->work_bytes, nodes, "the plan", err) != MMUL_OK ||
-        MMUL_ALLOCATE(p->needs, nodes, "the plan", err) != MMUL_OK ||
+        MMUL_ALLOCATE(p->everybody, size, "the plan", err) != MMUL_OK ||
         MMUL_ALLOCATE(p->rank_node, size, "the plan", err) != MMUL_OK ||
         MMUL_ALLOCATE(p->device_ranks, size, "the plan", err) != MMUL_OK ||
+        MMUL_ALLOCATE(p->needs, nodes, "the plan", err) != MMUL_OK ||
         MMUL_ALLOCATE(p->maps, nodes, "the plan", err) != MMUL_OK ||
-        MMUL_ALLOCATE(p->clipped, nodes, "the plan", err) != MMUL_OK ||
-        MMUL_ALLOCATE(p->in, size, "the plan", err) != MMUL_OK ||
-        MMUL_ALLOCATE(p->absence, size, "the plan", err) != MMUL_OK)
+        MMUL_ALLOCATE(p->members, size, "the plan", err) != MMUL_OK ||
+        MMUL_ALLOCATE(p->absence, size, "the plan", err) != MMUL_OK ||
+        candidate_init(&p->trial, size, nodes, err) != MMUL_OK ||
+        candidate_init(&p->best, size, nodes, err) != MMUL_OK)
         return err->status;
     p->plan->problem = *p->request->problem;
     p->plan->rule = p->request->rule;
@@ -126,9 +144,11 @@ static void copy_nodes(struct mmul_planning *p) {
 }
 
 // The weights: given, or the speeds, so that all finish together; all alike where none is known.
+// Then cuts are chosen by speeds that are assumed.
 static enum mmul_status copy_ranks(struct mmul_planning *p, struct mmul_error *err) {
     const struct mmul_cluster *cluster = p->request->cluster;
     int measured = 0, missing = 0;
+    double sum = 0;
     for (int rank = 0; rank < cluster->size; rank++)
         measured += mmul_step_is_measured(&cluster->ranks[rank]);
     p->automatic = p->request->weights == NULL && measured > 0;
@@ -140,10 +160,16 @@ static enum mmul_status copy_ranks(struct mmul_planning *p, struct mmul_error *e
         if (p->request->weights != NULL)
             p->weights[rank] = p->request->weights[rank];
         p->ranks[rank].weight = p->weights[rank];
-        missing += p->weights[rank] > 0 && !mmul_step_is_measured(info);
+        p->everybody[rank] = p->weights[rank] > 0;
+        sum += p->everybody[rank] ? p->weights[rank] : 0;
+        missing += p->everybody[rank] && !mmul_step_is_measured(info);
         mmul_text_copy(p->ranks[rank].device, sizeof p->ranks[rank].device,
                        info->device.id[0] ? info->device.id : info->device_name);
     }
+    for (int rank = 0; rank < cluster->size; rank++)
+        p->assumed[rank] = p->automatic || !p->everybody[rank]
+                               ? 0
+                               : ASSUMED_FLOPS * cluster->size * (p->weights[rank] / sum);
     p->speeds_known = missing == 0;
     return mmul_weights_check(p->weights, cluster->size, MMUL_ERR_USAGE, err);
 }
@@ -217,29 +243,30 @@ static const char *why_text(const struct mmul_planning *p, int rank) {
         [MMUL_ABSENT_DEVICE] = "slows the job: slower than a core of its CPU",
     };
     int node = p->rank_node[rank];
-    if (p->automatic && p->absence[rank] == MMUL_ABSENT_LINK && p->seconds < 0.95 * p->all_seconds)
+    if (p->automatic && p->absence[rank] == MMUL_ABSENT_LINK &&
+        p->best.seconds < 0.95 * p->all_seconds)
         return "slows the job: the link";
     if (p->automatic && p->absence[rank] != MMUL_PRESENT)
         return absent[p->absence[rank]];
     if (!(p->weights[rank] > 0))
         return "weight 0";
-    if (p->capacity[node] == 0)
+    if (p->best.capacity[node] == 0)
         return "node has no memory for the whole operand";
-    if (p->clipped[node])
+    if (p->best.clipped[node])
         return "clipped to the node's memory";
-    return p->counts[rank] == 0 ? "share rounds to nothing" : "";
+    return p->best.counts[rank] == 0 ? "share rounds to nothing" : "";
 }
 
 // The largest product of a step: of one matrix, one panel and one round.
 static struct mmul_tile_request tile_request(const struct mmul_planning *p, int rank) {
     const struct mmul_problem *problem = &p->plan->problem;
     const struct mmul_rank_info *info = &p->request->cluster->ranks[rank];
-    int64_t round = mmul_divide_up(p->counts[rank], p->cut.rounds);
+    int64_t round = mmul_divide_up(p->best.counts[rank], p->best.cut.rounds);
     int64_t most = mmul_smaller(round, mmul_problem_units(problem, p->plan->axis));
     bool rows = p->plan->axis == MMUL_ROWS;
     return (struct mmul_tile_request){
-        .m = rows ? most : p->cut.panel_units,
-        .n = rows ? p->cut.panel_units : most,
+        .m = rows ? most : p->best.cut.panel_units,
+        .n = rows ? p->best.cut.panel_units : most,
         .k = problem->k,
         .a_bytes_each = mmul_dtype_bytes(problem->a_dtype),
         .b_bytes_each = mmul_dtype_bytes(problem->b_dtype),
@@ -251,7 +278,7 @@ static struct mmul_tile_request tile_request(const struct mmul_planning *p, int 
 
 // What lies in memory of a rank's part: all of it, or two rounds of it.
 static int64_t part_bytes(const struct mmul_planning *p, int rank) {
-    int64_t rounds = p->cut.rounds, units = p->counts[rank];
+    int64_t rounds = p->best.cut.rounds, units = p->best.counts[rank];
     int64_t held = rounds > 1 ? mmul_smaller(units, 2 * mmul_divide_up(units, rounds)) : units;
     int64_t result = mmul_planning_result_bytes(p);
     return held * (mmul_planning_piece_bytes(p) + (p->plan->problem.beta != 0 ? 2 : 1) * result);
@@ -260,9 +287,9 @@ static int64_t part_bytes(const struct mmul_planning *p, int rank) {
 static enum mmul_status size_ranks(struct mmul_planning *p, struct mmul_error *err) {
     for (int rank = 0; rank < p->plan->size; rank++) {
         struct mmul_plan_rank *r = &p->ranks[rank];
-        r->host_bytes = part_bytes(p, rank) + mmul_planning_private_bytes(p, &p->cut, rank);
+        r->host_bytes = part_bytes(p, rank) + mmul_planning_private_bytes(p, &p->best.cut, rank);
         mmul_text_copy(r->why, sizeof r->why, why_text(p, rank));
-        if (p->counts[rank] == 0)
+        if (p->best.counts[rank] == 0)
             continue;
         struct mmul_tile_request request = tile_request(p, rank);
         enum mmul_status status = mmul_tile_choose(&request, &r->tile, err);

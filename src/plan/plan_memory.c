@@ -161,35 +161,32 @@ static double unit_bytes(const struct mmul_planning *p, const struct mmul_cut *c
     return bytes / (double)cut->rounds;
 }
 
-static int64_t capacity(const struct mmul_planning *p, const struct mmul_cut *cut, int node) {
-    double each = unit_bytes(p, cut, node);
-    double room =
-        (double)(p->nodes[node].memory_bytes - p->work_bytes[node] - least_panels(p, cut, node));
-    if (cut->rounds > 1) // a rank's round may be one unit more than its part over the rounds
-        room -= each * (double)cut->rounds * p->request->cluster->nodes[node].rank_count;
+static int64_t capacity(const struct mmul_planning *p, const struct mmul_candidate *c, int node) {
+    double each = unit_bytes(p, &c->cut, node);
+    double room = (double)(p->nodes[node].memory_bytes - c->work_bytes[node] -
+                           least_panels(p, &c->cut, node));
+    if (c->cut.rounds > 1) // a rank's round may be one unit more than its part over the rounds
+        room -= each * (double)c->cut.rounds * p->request->cluster->nodes[node].rank_count;
     if (room < 0)
         return 0;
     return each * (double)p->plan->total <= room ? p->plan->total : (int64_t)(room / each);
 }
 
-double mmul_planning_measure(struct mmul_planning *p, const struct mmul_cut *cut) {
+double mmul_planning_measure(const struct mmul_planning *p, struct mmul_candidate *c) {
+    const struct mmul_cluster *cluster = p->request->cluster;
     double sum = 0;
-    for (int node = 0; node < p->plan->node_count; node++)
-        p->work_bytes[node] = 0;
-    for (int rank = 0; rank < p->plan->size; rank++)
-        p->work_bytes[p->rank_node[rank]] += mmul_planning_private_bytes(p, cut, rank);
-    for (int node = 0; node < p->plan->node_count; node++)
-        p->capacity[node] = -1;
-    for (int rank = 0; rank < p->plan->size; rank++) {
-        int node = p->rank_node[rank];
-        if (p->capacity[node] >= 0 || !p->in[rank])
-            continue;
-        p->capacity[node] = capacity(p, cut, node);
-        sum += (double)p->capacity[node];
+    for (int node = 0; node < p->plan->node_count; node++) {
+        bool any = false;
+        c->work_bytes[node] = c->capacity[node] = 0;
+        for (int i = cluster->nodes[node].leader; i >= 0; i = mmul_cluster_next_rank(cluster, i)) {
+            c->work_bytes[node] += mmul_planning_private_bytes(p, &c->cut, i);
+            any = any || c->in[i];
+        }
+        if (any)
+            c->capacity[node] = capacity(p, c, node);
+        sum += (double)c->capacity[node];
     }
-    for (int node = 0; node < p->plan->node_count; node++)
-        p->capacity[node] = mmul_larger(0, p->capacity[node]);
-    return p->work_bytes[p->root_node] <= p->nodes[p->root_node].memory_bytes ? sum : 0;
+    return c->work_bytes[p->root_node] <= p->nodes[p->root_node].memory_bytes ? sum : 0;
 }
 
 bool mmul_planning_stop_mapping(struct mmul_planning *p) {
@@ -202,8 +199,8 @@ bool mmul_planning_stop_mapping(struct mmul_planning *p) {
         int rank = p->maps[node] != 0 ? cluster->nodes[node].leader : -1;
         double units = 0;
         for (; rank >= 0; rank = mmul_cluster_next_rank(cluster, rank))
-            units += (double)p->counts[rank];
-        if (units > 0 && units * (double)each + (double)(whole + p->work_bytes[node]) >
+            units += (double)p->best.counts[rank];
+        if (units > 0 && units * (double)each + (double)(whole + p->best.work_bytes[node]) >
                              (double)p->nodes[node].memory_bytes)
             p->maps[node] = 0, any = true;
     }
@@ -216,7 +213,7 @@ enum mmul_status mmul_planning_fail_memory(const struct mmul_planning *p, struct
     int64_t memory = 0, private = 0;
     for (int node = 0; node < plan->node_count; node++) {
         memory += p->nodes[node].memory_bytes;
-        private += p->work_bytes[node];
+        private += p->trial.work_bytes[node];
     }
     int64_t unit = mmul_planning_piece_bytes(p) + c_in_bytes(p) + mmul_planning_result_bytes(p);
     struct mmul_cut finest = mmul_panels_cut(&plan->problem, plan->axis, plan->total);
@@ -255,12 +252,12 @@ static void sum_rounds(struct mmul_planning *p) {
     for (int rank = 0; rank < p->plan->size; rank++) {
         int node = p->rank_node[rank];
         struct mmul_node_need *need = &p->needs[node];
-        int64_t round = mmul_divide_up(p->counts[rank], p->cut.rounds);
+        int64_t round = mmul_divide_up(p->best.counts[rank], p->best.cut.rounds);
         need->round_units += round;
         need->block_units += round;
-        need->panels = round > 0 ? p->cut.panels : need->panels;
+        need->panels = round > 0 ? p->best.cut.panels : need->panels;
         p->nodes[node].private_bytes +=
-            mmul_smaller(round, units) * check_unit_bytes(p, &p->cut, node);
+            mmul_smaller(round, units) * check_unit_bytes(p, &p->best.cut, node);
     }
 }
 
@@ -285,7 +282,7 @@ static void sum_matrices(struct mmul_planning *p) {
     for (int node = 0; node < p->plan->node_count; node++) {
         struct mmul_node_need *need = &p->needs[node];
         int64_t most = need->panels = 0;
-        for (int64_t panel = 0; panel < p->cut.panels; panel++) {
+        for (int64_t panel = 0; panel < p->best.cut.panels; panel++) {
             int64_t units = units_in_step(p, node, mmul_schedule_step(p->plan, panel));
             need->panels += units > 0;
             most = mmul_larger(most, units);
@@ -323,8 +320,8 @@ static void fill_slots(struct mmul_plan_node *node, int64_t room) {
 static void size_segment(struct mmul_planning *p, int index) {
     struct mmul_plan_node *node = &p->nodes[index];
     const struct mmul_node_need *need = &p->needs[index];
-    int64_t panel = mmul_panels_bytes(&p->plan->problem, p->plan->axis, &p->cut);
-    node->piece_lanes = p->cut.rounds > 1 ? 2 : 1;
+    int64_t panel = mmul_panels_bytes(&p->plan->problem, p->plan->axis, &p->best.cut);
+    node->piece_lanes = p->best.cut.rounds > 1 ? 2 : 1;
     node->piece_lane_bytes = node->maps & mmul_maps_split(p->plan->axis)
                                  ? 0
                                  : need->round_units * mmul_planning_piece_bytes(p);
@@ -332,9 +329,9 @@ static void size_segment(struct mmul_planning *p, int index) {
     node->whole_slots =
         node->maps & mmul_maps_whole(p->plan->axis) || panel == 0 ? 0 : need->panels;
     node->whole_slot_bytes = node->whole_slots > 0 ? panel : 0;
-    node->result_slots = node->maps & MMUL_MAPS_C ? 0 : p->cut.rounds * need->panels;
+    node->result_slots = node->maps & MMUL_MAPS_C ? 0 : p->best.cut.rounds * need->panels;
     node->result_slot_bytes =
-        node->result_slots > 0 ? need->block_units * p->cut.panel_units * 4 : 0;
+        node->result_slots > 0 ? need->block_units * p->best.cut.panel_units * 4 : 0;
     int64_t lanes = node->piece_lanes * (node->piece_lane_bytes + node->c_in_lane_bytes);
     fill_slots(node, node->memory_bytes - node->private_bytes - lanes);
     node->segment_bytes = lanes + node->whole_slots * node->whole_slot_bytes +
@@ -344,15 +341,15 @@ static void size_segment(struct mmul_planning *p, int index) {
 // What the panels of a node add up to; all matrices where it needs all.
 static int64_t needed_bytes(const struct mmul_planning *p, int64_t panels) {
     int64_t whole = mmul_planning_whole_bytes(&p->plan->problem, p->plan->axis);
-    return panels == p->cut.panels
+    return panels == p->best.cut.panels
                ? whole
-               : mmul_smaller(
-                     whole, panels * mmul_panels_bytes(&p->plan->problem, p->plan->axis, &p->cut));
+               : mmul_smaller(whole, panels * mmul_panels_bytes(&p->plan->problem, p->plan->axis,
+                                                                &p->best.cut));
 }
 
 static int64_t crossing_bytes(const struct mmul_planning *p, const struct mmul_plan_node *node) {
     int64_t whole = node->maps & mmul_maps_whole(p->plan->axis) ? 0 : node->whole_bytes;
-    return (node->whole_stays ? whole : whole * p->cut.rounds) +
+    return (node->whole_stays ? whole : whole * p->best.cut.rounds) +
            (node->maps & mmul_maps_split(p->plan->axis) ? 0 : node->piece_bytes) +
            (node->maps & MMUL_MAPS_C_IN ? 0 : node->c_in_bytes) +
            (node->maps & MMUL_MAPS_C ? 0 : node->result_bytes);
@@ -363,8 +360,8 @@ static void reset_nodes(struct mmul_planning *p) {
     for (int i = 0; i < p->plan->node_count; i++) {
         struct mmul_plan_node fresh = {.maps = p->maps[i],
                                        .whole_stays = true,
-                                       .checks_whole = checks_whole(p, &p->cut, i),
-                                       .private_bytes = p->work_bytes[i],
+                                       .checks_whole = checks_whole(p, &p->best.cut, i),
+                                       .private_bytes = p->best.work_bytes[i],
                                        .memory_bytes = p->nodes[i].memory_bytes};
         memcpy(fresh.host, p->nodes[i].host, sizeof fresh.host);
         p->nodes[i] = fresh;
@@ -375,10 +372,11 @@ static void sum_parts(struct mmul_planning *p) {
     int64_t piece = mmul_planning_piece_bytes(p), result = mmul_planning_result_bytes(p);
     for (int rank = 0; rank < p->plan->size; rank++) {
         struct mmul_plan_node *node = &p->nodes[p->rank_node[rank]];
-        node->claims |= p->plan->claim_share > 0 && p->counts[rank] > 0 && node->result_bytes > 0;
-        node->piece_bytes += p->counts[rank] * piece;
-        node->result_bytes += p->counts[rank] * result;
-        node->c_in_bytes += p->counts[rank] * c_in_bytes(p);
+        node->claims |=
+            p->plan->claim_share > 0 && p->best.counts[rank] > 0 && node->result_bytes > 0;
+        node->piece_bytes += p->best.counts[rank] * piece;
+        node->result_bytes += p->best.counts[rank] * result;
+        node->c_in_bytes += p->best.counts[rank] * c_in_bytes(p);
     }
 }
 
@@ -399,6 +397,7 @@ bool mmul_planning_fit(struct mmul_planning *p) {
     }
     if (root->result_bytes == 0 && p->request->panels &&
         !(root->maps & mmul_maps_whole(p->plan->axis)))
-        root->private_bytes += 2 * mmul_panels_bytes(&p->plan->problem, p->plan->axis, &p->cut);
+        root->private_bytes +=
+            2 * mmul_panels_bytes(&p->plan->problem, p->plan->axis, &p->best.cut);
     return root->private_bytes + root->segment_bytes <= root->memory_bytes;
 }

@@ -91,10 +91,7 @@ static void predict_whole(struct mmul_planning *p) {
 static void predict(struct mmul_planning *p) {
     struct mmul_plan *plan = p->plan;
     double files = file_seconds(p);
-    mmul_cost_set(p->cost, p->in, &p->cut);
-    for (int rank = 0; rank < plan->size; rank++)
-        p->units[rank] = (double)p->counts[rank];
-    mmul_cost_evaluate(p->cost, p->units);
+    mmul_planning_evaluate(p, &p->best);
     for (int rank = 0; p->speeds_known && rank < plan->size; rank++) {
         p->ranks[rank].compute_seconds = p->cost->ranks[rank].compute_seconds;
         p->ranks[rank].finish_seconds = p->cost->ranks[rank].finish;
@@ -128,26 +125,25 @@ static void say_faster(struct mmul_planning *p, const bool *out, double seconds,
 struct advice {
     struct mmul_planning *p;
     double *weights;
-    int64_t *counts; // as planned
-    bool *out, *best_out;
+    bool *in, *out, *best_out;
     double best;
 };
 
 // Seconds without those in a->out; 0: the rest cannot hold it.
 static double without(struct advice *a) {
     struct mmul_planning *p = a->p;
+    struct mmul_candidate *rest = &p->trial;
     struct mmul_error ignored;
     for (int rank = 0; rank < p->plan->size; rank++) {
-        p->in[rank] = !a->out[rank] && p->weights[rank] > 0;
-        a->weights[rank] = p->in[rank] ? p->weights[rank] : 0;
+        a->in[rank] = !a->out[rank] && p->everybody[rank];
+        a->weights[rank] = a->in[rank] ? p->weights[rank] : 0;
     }
-    if (mmul_planning_measure(p, &p->cut) < (double)p->plan->total ||
-        mmul_planning_share(p, a->weights, p->plan->total, &ignored) != MMUL_OK)
+    rest->cut = p->best.cut;
+    rest->in = a->in;
+    if (mmul_planning_measure(p, rest) < (double)p->plan->total ||
+        mmul_planning_share(p, a->weights, rest, &ignored) != MMUL_OK)
         return 0;
-    for (int rank = 0; rank < p->plan->size; rank++)
-        p->units[rank] = (double)p->counts[rank];
-    mmul_cost_set(p->cost, p->in, &p->cut);
-    return mmul_cost_evaluate(p->cost, p->units);
+    return mmul_planning_evaluate(p, rest);
 }
 
 // Takes a rank, or all of its node's, out; returns the seconds then.
@@ -182,42 +178,39 @@ static void search(struct advice *a) {
 static enum mmul_status advise(struct mmul_planning *p, struct mmul_error *err) {
     struct advice a = {.p = p};
     int size = p->plan->size;
-    int64_t *planned = p->counts;
     enum mmul_status status = MMUL_ALLOCATE(a.weights, size, "weights", err);
     if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(a.counts, size, "shares", err);
+        status = MMUL_ALLOCATE(a.in, size, "ranks", err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(a.out, size, "ranks", err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(a.best_out, size, "ranks", err);
-    if (status == MMUL_OK) {
-        p->counts = a.counts;
+    if (status == MMUL_OK)
         search(&a);
-        p->counts = planned;
-    }
     mmul_free(a.weights);
-    mmul_free(a.counts);
+    mmul_free(a.in);
     mmul_free(a.out);
     mmul_free(a.best_out);
     return status;
 }
 
-// Who was left out of automatic shares; p->in has served its turn and holds the others.
-static void say_left_out(struct mmul_planning *p) {
-    bool any = false;
-    for (int rank = 0; rank < p->plan->size; rank++) {
-        p->in[rank] = p->absence[rank] != MMUL_PRESENT && p->absence[rank] != MMUL_ABSENT_SPEED;
-        any = any || p->in[rank];
+// Who was left out of automatic shares.
+static enum mmul_status say_left_out(struct mmul_planning *p, struct mmul_error *err) {
+    bool *out = NULL, any = false;
+    enum mmul_status status = MMUL_ALLOCATE(out, p->plan->size, "ranks", err);
+    for (int rank = 0; status == MMUL_OK && rank < p->plan->size; rank++) {
+        out[rank] = p->absence[rank] != MMUL_PRESENT && p->absence[rank] != MMUL_ABSENT_SPEED;
+        any = any || out[rank];
     }
-    if (any && p->seconds < WORTH_SAYING * p->all_seconds)
-        say_faster(p, p->in, p->seconds, p->all_seconds);
+    if (any && p->best.seconds < WORTH_SAYING * p->all_seconds)
+        say_faster(p, out, p->best.seconds, p->all_seconds);
+    mmul_free(out);
+    return status;
 }
 
 enum mmul_status mmul_planning_predict(struct mmul_planning *p, struct mmul_error *err) {
     predict(p);
-    if (p->automatic) {
-        say_left_out(p);
-        return MMUL_OK;
-    }
+    if (p->automatic)
+        return say_left_out(p, err);
     return p->speeds_known && p->plan->size > 1 ? advise(p, err) : MMUL_OK;
 }

@@ -19,7 +19,20 @@ struct mmul_node_need {
     int64_t panels;      // of the whole operand
 };
 
-// Work space of one call; everything but `request` is owned, the plan until it is handed over.
+// One way to do the job, and what comes of it: nothing in it changes once it is scored.
+struct mmul_candidate {
+    struct mmul_cut cut;
+    const bool *in;      // size: may have units; borrowed
+    double seconds;      // predicted; 0: it does not fit
+    double *units;       // size: shares as fractions
+    int64_t *counts;     // size: whole shares, where weights are given, and of what is planned
+    int64_t *capacity;   // node_count: most units that its memory holds
+    int64_t *work_bytes; // node_count: private memory
+    bool *clipped;       // node_count: its share is what its memory holds
+};
+
+// Work space of one call; everything but `request` is owned, the plan until it is handed over. Set
+// up at the beginning, but for the last lines.
 struct mmul_planning {
     const struct mmul_plan_request *request;
     struct mmul_plan *plan;
@@ -30,21 +43,17 @@ struct mmul_planning {
     bool speeds_known;            // of at least one rank: seconds mean something
     double *weights;              // size: as given, or the speeds
     double *assumed;              // size: operations per second where speeds are not measured
-    double *units;                // size: shares as fractions
-    int64_t *counts;              // size: shares
-    int64_t *capacity;            // node_count: most units under the cut at hand
-    int64_t *work_bytes;          // node_count: private memory under the cut at hand
-    struct mmul_node_need *needs; // node_count: of the chosen cut and counts
+    bool *everybody;              // size: has a weight
     int *rank_node;               // size
     int *device_ranks;            // size: ranks that share its device
+    struct mmul_cost *cost;       // of whatever was scored last
+    struct mmul_node_need *needs; // node_count: of what is planned
     unsigned *maps;               // node_count: what is mapped and stays so
-    bool *clipped;                // node_count: its share was cut to its capacity
-    bool *in;                     // size: takes part
-    enum mmul_absence *absence;   // size
-    struct mmul_cost *cost;
-    struct mmul_cut cut; // the chosen one
-    double seconds;      // predicted with it; 0: not known
-    double all_seconds;  // with everybody; 0: nobody was left out
+    bool *members;                // size: whom the others are faster with
+    enum mmul_absence *absence;   // size: why the others are not among them
+    struct mmul_candidate trial;  // the one at hand
+    struct mmul_candidate best;   // so far, then what is planned
+    double all_seconds;           // with everybody; 0: nobody was left out
 };
 
 // Bytes per unit of the split range: of the split operand, of C (float32; C_in is as large).
@@ -64,10 +73,10 @@ int64_t mmul_planning_device_bytes(const struct mmul_planning *p, int rank);
 int64_t mmul_planning_private_bytes(const struct mmul_planning *p, const struct mmul_cut *cut,
                                     int rank);
 
-// Fills work_bytes and capacity for a cut; returns the sum of the capacities.
-double mmul_planning_measure(struct mmul_planning *p, const struct mmul_cut *cut);
+// Fills work_bytes and capacity for the cut and those who are in; returns the sum of the capacities.
+double mmul_planning_measure(const struct mmul_planning *p, struct mmul_candidate *c);
 
-// Lanes and slots of all nodes for the chosen cut and counts. False when root's node cannot hold
+// Lanes and slots of all nodes for what is planned. False when root's node cannot hold
 // what passes through it.
 bool mmul_planning_fit(struct mmul_planning *p);
 
@@ -80,12 +89,15 @@ enum mmul_status mmul_planning_fail_memory(const struct mmul_planning *p, struct
 
 // --------------------------------------------------------------------------------- plan_choose.c
 
-// Cut, members, counts and what may be claimed, into p and the plan.
+// The best candidate, and what may be claimed of it, into p and the plan.
 enum mmul_status mmul_planning_choose(struct mmul_planning *p, struct mmul_error *err);
 
-// Counts by `weights` within the capacities at hand.
-enum mmul_status mmul_planning_share(struct mmul_planning *p, const double *weights, int64_t total,
-                                     struct mmul_error *err);
+// Counts by `weights` within its capacities.
+enum mmul_status mmul_planning_share(const struct mmul_planning *p, const double *weights,
+                                     struct mmul_candidate *c, struct mmul_error *err);
+
+// Seconds of its whole shares, which become its units.
+double mmul_planning_evaluate(const struct mmul_planning *p, struct mmul_candidate *c);
 
 // -------------------------------------------------------------------------------- plan_predict.c
 
