@@ -3,7 +3,6 @@
 //
 // Clocks that are hours apart, and bytes of every rank on root. The clock of this process is its own:
 // the system's, moved by hand.
-#define _GNU_SOURCE
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
