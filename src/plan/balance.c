@@ -49,10 +49,12 @@ static double find_zero(double (*function)(struct balance *, double), struct bal
     return x;
 }
 
-// What capacity leaves of a node's units.
+// What capacity leaves of a node's units. One that holds everything is none: the units of a time that
+// is too late are more than everything, and have to show that.
 static double held_units(const struct balance *b, int node) {
     double units = b->cost->nodes[node].units;
-    bool clipped = b->capacity != NULL && units > (double)b->capacity[node];
+    bool clipped = b->capacity != NULL && (double)b->capacity[node] < b->total &&
+                   units > (double)b->capacity[node];
     return clipped ? (double)b->capacity[node] : units;
 }
 

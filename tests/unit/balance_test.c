@@ -312,6 +312,29 @@ static void test_measured_traffic_costs_what_it_costs(void **state) {
     bench_fini(&b);
 }
 
+// A node that could hold everything is no limit to the balance among its ranks.
+static void test_ample_capacity_changes_nothing(void **state) {
+    (void)state;
+    struct bench b;
+    const int64_t ample[] = {8192};
+    double free_units[3];
+    bench_init(&b, make_linked_cluster(3, 3, 1), make_problem(8192, 8192, 8192));
+    for (int rank = 0; rank < 2; rank++) { // fast, but far away: the first guess is too early
+        struct mmul_rank_info *r = &b.cluster->ranks[rank];
+        r->host_memory = false;
+        r->speed_flops = 9e12;
+        r->speed.upload_bytes_per_second = r->speed.download_bytes_per_second = 1e9;
+    }
+    struct mmul_cut cut = mmul_panels_cut(&b.problem, MMUL_ROWS, 1);
+    mmul_cost_set(b.cost, NULL, &cut);
+    double seconds = mmul_balance(b.cost, 8192, NULL, free_units);
+    assert_true(free_units[0] > 3 * free_units[2]);
+    assert_true(fabs(mmul_balance(b.cost, 8192, ample, b.units) / seconds - 1) < 1e-6);
+    for (int rank = 0; rank < 3; rank++)
+        assert_true(fabs(b.units[rank] - free_units[rank]) < 0.1);
+    bench_fini(&b);
+}
+
 static void test_capacity_is_kept(void **state) {
     (void)state;
     struct bench b;
@@ -437,6 +460,7 @@ int main(void) {
         cmocka_unit_test_teardown(test_ranks_alike_get_as_much, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_traffic_costs_leaders_time, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_measured_traffic_costs_what_it_costs, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_ample_capacity_changes_nothing, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_capacity_is_kept, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_a_slow_link_is_left_out, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_no_network_pays_for_a_small_product, assert_no_live_bytes),
