@@ -15,11 +15,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "plan/schedule.h"
+#include "plan/tasks.h"
 
 typedef _Atomic uint64_t mmul_unbegun; // positions; at most MMUL_POSITIONS_MOST
-
-#define MMUL_POSITIONS_MOST ((int64_t)UINT32_MAX)
 
 // Before anybody else looks: all of [0, positions).
 void mmul_unbegun_set(mmul_unbegun *unbegun, int64_t positions);

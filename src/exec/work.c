@@ -48,7 +48,8 @@ enum mmul_status mmul_works_init(struct mmul_run *run, struct mmul_error *err) {
             works->tasks[i++] = mmul_tasks_of(run->plan, rank, mmul_write_back_slice(run));
     int64_t positions = works->tasks[comm->node_rank].positions;
     struct mmul_run_progress_rank *progress = own_progress(run);
-    mmul_unbegun_set(&progress->unbegun, positions);
+    if (run->layout.node->claims)
+        mmul_unbegun_set(&progress->unbegun, positions);
     atomic_store(&progress->lines_left, positions);
     atomic_store(&progress->rate, (int64_t)first_rate(run));
     if (positions == 0)
@@ -113,8 +114,11 @@ static bool take_own(struct mmul_run *run) {
     int mine = run->context->comm->node_rank;
     const struct mmul_tasks *tasks = &works->tasks[mine];
     struct mmul_run_progress_rank *progress = own_progress(run);
-    struct mmul_range left = mmul_unbegun_get(&progress->unbegun);
+    bool claims = run->layout.node->claims;
+    struct mmul_range left = {works->front, tasks->positions}, taken;
     struct mmul_task_cursor *own = &works->own;
+    if (claims)
+        left = mmul_unbegun_get(&progress->unbegun);
     if (left.begin >= tasks->positions)
         return false;
     mmul_tasks_seek(tasks, left.begin, own);
@@ -122,13 +126,16 @@ static bool take_own(struct mmul_run *run) {
         raise_steps(progress, own->task.step.index); // all before is its own work, and done
     int64_t full = own->task.line_end - own->task.line_begin;
     int64_t count = own->position + full - left.begin;
-    if (run->layout.node->claims && look_around(run)) {
+    if (claims && look_around(run)) {
         double level = mmul_pace_level(works->paces, run->context->comm->node_size);
         const struct mmul_rest rest = {mmul_smaller(count, left.end - left.begin), full,
                                        own->task.end - own->task.begin};
         count = mmul_pace_take(level, worth_seconds(run), works->paces[mine].rate, rest);
     }
-    struct mmul_range taken = mmul_unbegun_take(&progress->unbegun, count);
+    taken = (struct mmul_range){left.begin, left.begin + count};
+    if (claims)
+        taken = mmul_unbegun_take(&progress->unbegun, count);
+    works->front = taken.end;
     int64_t first = own->task.line_begin - own->position;
     works->at_hand = (struct mmul_work){.owner = mine,
                                         .task = own->task,

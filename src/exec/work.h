@@ -22,6 +22,7 @@ struct mmul_works {
     struct mmul_tasks *tasks; // by node rank, owned
     struct mmul_pace *paces;  // by node rank, owned: as of the last look
     struct mmul_task_cursor own;
+    int64_t front; // of its own positions, where nobody may claim any
     struct mmul_work at_hand;
     bool is_under_way;                              // at_hand is neither finished nor given up
     double begun;                                   // when at_hand was

@@ -5,9 +5,12 @@
 // ones decide about panels but never about shares.
 #include "plan/planning.h"
 
+#include <math.h>
+
 #include "base/integer.h"
 #include "base/status.h"
 #include "plan/share.h"
+#include "plan/tasks.h"
 
 static const double WORTH_A_STEP = 0.99; // of the seconds with fewer panels
 static const double WORTH_ROUNDS = 0.9;  // of the seconds in one round
@@ -219,6 +222,14 @@ static void choose_claims(struct mmul_planning *p) {
     p->plan->claim_least = automatic ? least : 1;
 }
 
+// A rank with more lines than that works alone.
+static bool fits_claims(const struct mmul_planning *p) {
+    double most = 0;
+    for (int rank = 0; rank < p->plan->size; rank++)
+        most = fmax(most, (double)p->best.counts[rank] + (double)p->best.cut.rounds);
+    return most * (double)p->best.cut.panels <= (double)MMUL_POSITIONS_MOST;
+}
+
 // --------------------------------------------------------------------------------------- the plan
 
 // What is chosen, into the plan.
@@ -240,6 +251,8 @@ enum mmul_status mmul_planning_choose(struct mmul_planning *p, struct mmul_error
         status = choose_shares(p, err);
     if (status != MMUL_OK)
         return status;
+    if (!fits_claims(p))
+        p->plan->claim_share = 0;
     write_shares(p);
     return mmul_planning_fit(p) ? MMUL_OK : mmul_planning_fail_memory(p, err);
 }

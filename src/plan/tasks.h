@@ -21,6 +21,9 @@
 
 #include "plan/schedule.h"
 
+// Two positions have to fit into one word for lines to be claimed: no rank may have more then.
+#define MMUL_POSITIONS_MOST ((int64_t)UINT32_MAX)
+
 // The list of a rank.
 struct mmul_tasks {
     const struct mmul_plan *plan; // borrowed

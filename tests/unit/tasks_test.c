@@ -135,6 +135,7 @@ static struct mmul_plan *plan_of(int64_t m, int64_t n, enum mmul_tail tail, doub
     struct mmul_cluster *cluster = make_cluster(2, 2);
     cluster->ranks[0].speed_flops = cluster->ranks[1].speed_flops = 1e11;
     cluster->ranks[0].device_index = cluster->ranks[1].device_index = -1;
+    cluster->nodes[0].memory_available_bytes = (int64_t)1 << 50;
     maps[0] = ALL;
     struct mmul_plan *plan = plan_or_die(&(struct mmul_plan_request){.problem = &problem,
                                                                      .cluster = cluster,
@@ -187,6 +188,17 @@ static void what_may_be_claimed_is_a_choice(void **state) {
     }
 }
 
+// One word holds two positions.
+static void longer_blocks_than_a_word_can_say_are_not_claimed(void **state) {
+    (void)state;
+    struct mmul_plan *plan = plan_of(2 * MMUL_POSITIONS_MOST - 100, 1, MMUL_TAIL_AUTO, 0);
+    assert_true(mmul_plan_nodes(plan)[0].claims);
+    mmul_plan_destroy(plan);
+    plan = plan_of(2 * MMUL_POSITIONS_MOST + 4, 1, MMUL_TAIL_AUTO, 0);
+    assert_false(mmul_plan_nodes(plan)[0].claims);
+    mmul_plan_destroy(plan);
+}
+
 static void the_list_is_printed(void **state) {
     (void)state;
     static const char expected[] =
@@ -214,6 +226,8 @@ int main(void) {
         cmocka_unit_test_teardown(lists_cover_every_block_once, assert_no_live_bytes),
         cmocka_unit_test_teardown(blocks_are_cut_where_repacking_costs_least, assert_no_live_bytes),
         cmocka_unit_test_teardown(what_may_be_claimed_is_a_choice, assert_no_live_bytes),
+        cmocka_unit_test_teardown(longer_blocks_than_a_word_can_say_are_not_claimed,
+                                  assert_no_live_bytes),
         cmocka_unit_test_teardown(the_list_is_printed, assert_no_live_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
