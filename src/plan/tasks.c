@@ -8,18 +8,18 @@
 
 bool mmul_tasks_cut(int64_t extent, double share, int64_t least, int64_t index,
                     struct mmul_range *part) {
-    const int64_t aligned = extent >= 1024 ? 64 : 1;
+    const int64_t aligned = extent >= 1024 ? 64 : 1, most = 2;
     int64_t rest = (int64_t)(share * (double)extent) / aligned * aligned;
-    least = mmul_larger(mmul_larger(1, least), rest / 2);
-    rest = rest < least ? 0 : rest;
-    *part = (struct mmul_range){0, extent - rest};
-    for (; index > 0 && rest > 0; index--) {
-        int64_t half = rest / 2 / aligned * aligned;
-        half = half < least ? rest : half;
-        *part = (struct mmul_range){part->end, part->end + half};
-        rest -= half;
-    }
-    return index == 0;
+    int64_t parts = mmul_smaller(most, rest / mmul_larger(1, least));
+    int64_t begin = extent - rest, each = parts > 0 ? rest / parts / aligned * aligned : 0;
+    if (parts == 0)
+        *part = (struct mmul_range){0, extent};
+    else if (index == 0)
+        *part = (struct mmul_range){0, begin};
+    else
+        *part = (struct mmul_range){begin + (index - 1) * each,
+                                    index == parts ? extent : begin + index * each};
+    return index <= parts;
 }
 
 static const struct mmul_plan_node *node_of(const struct mmul_tasks *tasks) {

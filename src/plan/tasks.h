@@ -3,7 +3,7 @@
 // What a rank computes, as a list: the same on all ranks, computed from the plan alone. The tasks of a
 // rank are its steps; where panels of a matrix lie side by side (the whole operand and C are mapped),
 // all steps of a round and matrix are one. A block that is one such step alone is cut: a wide task
-// first, then shrinking ones, of which others on the node may claim what nobody has begun
+// first, then two shorter ones, of which others on the node may claim what nobody has begun
 // (exec/claims.h).
 //
 //     cut along the width of C           cut along the lines
@@ -30,7 +30,7 @@ struct mmul_tasks {
     int rank;
     bool joined;       // steps of a matrix are one
     bool by_lines;     // a block of one step is cut along its lines, else along the width
-    int64_t slice;     // lines of a task then, all alike; 0: shrinking ones
+    int64_t slice;     // lines of a task then, all alike; 0: a wide one first
     int64_t count;     // of tasks
     int64_t positions; // of all tasks
 };
@@ -64,7 +64,7 @@ double mmul_tasks_elements(const struct mmul_tasks *tasks, int64_t begin, int64_
 // waits for. Without slices, which only a run knows of.
 void mmul_tasks_print(const struct mmul_plan *plan, FILE *stream);
 
-// Part `index` of an extent that is cut: the first one is what is not `share`, every other one half of
-// what is left, but no less than `least` and than half of the share. False: there are not so many.
+// Part `index` of an extent that is cut: the first one is what is not `share`, the others are halves of
+// it, or one is where halves would be less than `least`. False: there are not so many.
 bool mmul_tasks_cut(int64_t extent, double share, int64_t least, int64_t index,
                     struct mmul_range *part);

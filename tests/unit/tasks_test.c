@@ -19,7 +19,7 @@ static void parts_of_an_extent(void **state) {
         int64_t least;
         int64_t ends[6]; // 0: no more
     } cases[] = {
-        {8192, 0.5, 512, {4096, 6144, 8192}},
+        {8192, 0.4, 512, {4928, 6528, 8192}},
         {6144, 0.5, 512, {3072, 4608, 6144}},
         {1600, 0.5, 512, {832, 1600}}, // the half of a rest of 768 would be too small
         {1000, 0.5, 512, {1000}},      // a half of it would
@@ -158,12 +158,12 @@ static void blocks_are_cut_where_repacking_costs_least(void **state) {
     struct mmul_task first = mmul_tasks_at(&tasks, 0);
     assert_int_equal(tasks.count, 3);
     assert_false(mmul_plan_nodes(wide)[0].checks_whole);
-    assert_true(first.begin == 0 && first.end == 4096 && first.line_end == 1024);
+    assert_true(first.begin == 0 && first.end == 4928 && first.line_end == 1024);
     tasks = mmul_tasks_of(tall, 1, 0);
     first = mmul_tasks_at(&tasks, 0);
     assert_int_equal(tasks.count, 3);
     assert_true(mmul_plan_nodes(tall)[0].checks_whole);
-    assert_true(first.begin == 0 && first.end == 8192 && first.line_end == 2048);
+    assert_true(first.begin == 0 && first.end == 8192 && first.line_end == 2496);
     mmul_plan_destroy(wide);
     mmul_plan_destroy(tall);
 }
@@ -174,7 +174,7 @@ static void what_may_be_claimed_is_a_choice(void **state) {
         enum mmul_tail tail;
         double share, planned;
         int64_t count, first; // tasks, lines of the first one
-    } cases[] = {{MMUL_TAIL_AUTO, 0, 0.5, 3, 2048},
+    } cases[] = {{MMUL_TAIL_AUTO, 0, 0.4, 3, 2496},
                  {MMUL_TAIL_OFF, 0.5, 0, 1, 4096},
                  {MMUL_TAIL_SHARE, 0.25, 0.25, 3, 3072}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -203,12 +203,12 @@ static void the_list_is_printed(void **state) {
     (void)state;
     static const char expected[] =
         "rank  task  round  rows       columns  elements  waits for\n"
-        "   0     0      0  0-2048     0-8192   16777216  rounds loaded 1, steps loaded 1\n"
-        "   0     1      0  2048-3072  0-8192    8388608  rounds loaded 1, steps loaded 1\n"
-        "   0     2      0  3072-4096  0-8192    8388608  rounds loaded 1, steps loaded 1\n"
-        "   1     0      0  0-2048     0-8192   16777216  rounds loaded 1, steps loaded 1\n"
-        "   1     1      0  2048-3072  0-8192    8388608  rounds loaded 1, steps loaded 1\n"
-        "   1     2      0  3072-4096  0-8192    8388608  rounds loaded 1, steps loaded 1\n";
+        "   0     0      0  0-2496     0-8192   20447232  rounds loaded 1, steps loaded 1\n"
+        "   0     1      0  2496-3264  0-8192    6291456  rounds loaded 1, steps loaded 1\n"
+        "   0     2      0  3264-4096  0-8192    6815744  rounds loaded 1, steps loaded 1\n"
+        "   1     0      0  0-2496     0-8192   20447232  rounds loaded 1, steps loaded 1\n"
+        "   1     1      0  2496-3264  0-8192    6291456  rounds loaded 1, steps loaded 1\n"
+        "   1     2      0  3264-4096  0-8192    6815744  rounds loaded 1, steps loaded 1\n";
     struct mmul_plan *plan = plan_of(8192, 8192, MMUL_TAIL_AUTO, 0);
     char *text = NULL;
     size_t bytes = 0;
