@@ -25,10 +25,5 @@ enum mmul_status mmul_transport_init(const struct mmul_comm *comm, const bool *w
                                      struct mmul_error *err);
 void mmul_transport_fini(struct mmul_transport *transport);
 
-// Others take part too.
-static inline bool mmul_transport_has_team(const struct mmul_transport *transport) {
-    return transport->outward != MPI_COMM_NULL && transport->size > 1;
-}
-
 // The member that leads a node; -1: none does.
 int mmul_transport_member(const struct mmul_transport *transport, int node);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One step after the other, in the order of the schedule. Waits in naps for counters: what it waits
+// One task after the other, its own and claimed ones (exec/work). Waits in naps for counters: what it waits
 // for takes milliseconds. Moves no bytes.
 #include "exec/compute.h"
 
@@ -16,9 +16,9 @@ static bool is_cancelled(const struct mmul_run *run) {
     return atomic_load(&run->progress->cancelled) != 0;
 }
 
-// Until *counter >= goal, in the phase `waiting`; false when the run was cancelled.
+// Until *counter >= goal, for `step`, in the phase `waiting`; false when the run was cancelled.
 static bool wait_until(struct mmul_run *run, const _Atomic int64_t *counter, int64_t goal,
-                       double *waiting) {
+                       double *waiting, struct mmul_step step) {
     double nap = NAP_LEAST_SECONDS;
     if (atomic_load(counter) >= goal)
         return !is_cancelled(run);
@@ -31,7 +31,7 @@ static bool wait_until(struct mmul_run *run, const _Atomic int64_t *counter, int
     mmul_trace_add(run->trace,
                    waiting == &run->mine.gather_seconds ? MMUL_TRACE_WAIT_RESULTS
                                                         : MMUL_TRACE_WAIT_OPERANDS,
-                   begin, goal, 0);
+                   begin, step.index, 0);
     mmul_stopwatch_enter(&run->watch, &run->mine.compute_seconds);
     return !is_cancelled(run);
 }
@@ -40,10 +40,10 @@ static bool wait_until(struct mmul_run *run, const _Atomic int64_t *counter, int
 static bool wait_for_step(struct mmul_run *run, struct mmul_step step) {
     double *waiting = &run->mine.scatter_seconds;
     int64_t slots = run->layout.node->result_slots;
-    return wait_until(run, &run->progress->rounds_loaded, step.round + 1, waiting) &&
-           wait_until(run, &run->progress->steps_loaded, step.index + 1, waiting) &&
+    return wait_until(run, &run->progress->rounds_loaded, step.round + 1, waiting, step) &&
+           wait_until(run, &run->progress->steps_loaded, step.index + 1, waiting, step) &&
            (slots == 0 || wait_until(run, &run->progress->results_stored, step.index - slots + 1,
-                                     &run->mine.gather_seconds));
+                                     &run->mine.gather_seconds, step));
 }
 
 // Plain loops took over from a device.
@@ -93,10 +93,6 @@ static enum mmul_status multiply(struct mmul_run *run, const struct mmul_product
             status = mmul_fail(err, MMUL_ERR_STOPPED, "another failure has ended the run");
     }
     return status;
-}
-
-void mmul_run_fail_compute(struct mmul_run *run, const struct mmul_error *err) {
-    mmul_failure_keep(&run->failure, err);
 }
 
 static enum mmul_status multiply_and_check(struct mmul_run *run, const struct mmul_product *product,
@@ -198,19 +194,18 @@ void mmul_run_compute(struct mmul_run *run) {
     // What was at hand when a device was given up is begun again.
     while (works->is_under_way || (works->is_under_way = mmul_works_next(run))) {
         mmul_stopwatch_enter(&run->watch, &run->mine.compute_seconds);
-        if (works->at_hand.owner == mine && !wait_for_step(run, works->at_hand.task.step))
+        if (is_cancelled(run) ||
+            (works->at_hand.owner == mine && !wait_for_step(run, works->at_hand.task.step)))
             break;
         struct mmul_error err; // a device that was replaced leaves its words in it
         mmul_works_begin(run);
         if (compute_at_hand(run, &err) != MMUL_OK) {
-            mmul_run_fail_compute(run, &err);
+            mmul_failure_keep(&run->failure, &err);
             break;
         }
         mmul_works_end(run);
         works->is_under_way = false;
     }
-    if (is_cancelled(run)) // nobody waits
-        atomic_store(&run->progress->ranks[mine].steps_done, run->layout.steps);
 }
 
 bool mmul_run_give_up_device(struct mmul_run *run) {
@@ -228,9 +223,6 @@ bool mmul_run_give_up_device(struct mmul_run *run) {
 }
 
 void mmul_run_cancel(struct mmul_run *run) {
-    if (run->progress == NULL)
-        return;
-    atomic_store(&run->progress->cancelled, 1);
-    atomic_store(&run->progress->ranks[run->context->comm->node_rank].steps_done,
-                 run->layout.steps);
+    if (run->progress != NULL)
+        atomic_store(&run->progress->cancelled, 1);
 }

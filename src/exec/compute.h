@@ -13,10 +13,6 @@ void mmul_run_compute(struct mmul_run *run);
 // (MMUL_ERR_STOPPED).
 enum mmul_status mmul_run_look(void *context, int64_t done, int64_t total, struct mmul_error *err);
 
-// The compute thread's failure: cancels the node's other work. MMUL_ERR_STOPPED is not one: somebody
-// else's ended the work. Local.
-void mmul_run_fail_compute(struct mmul_run *run, const struct mmul_error *err);
-
 // This rank will compute nothing: the others need not wait for it. Local.
 void mmul_run_cancel(struct mmul_run *run);
 

@@ -33,10 +33,12 @@ static void raise(struct mmul_mover *m, enum mmul_counter counter, int64_t value
         atomic_store(shared, value);
 }
 
-// Steps that every rank of this node has finished.
+// Steps that every rank of this node has finished. When all is void nobody has to: whoever holds the
+// last lines of a block, others' or its own, may have given up.
 static void look_at_steps(struct mmul_mover *m) {
     int64_t least = m->run->layout.steps;
-    for (int i = 0; m->run->progress != NULL && i < m->run->context->comm->node_size; i++)
+    bool computes = m->run->progress != NULL && !mmul_failure_is_void(&m->run->failure);
+    for (int i = 0; computes && i < m->run->context->comm->node_size; i++)
         least = mmul_smaller(least, atomic_load(&m->run->progress->ranks[i].steps_done));
     m->counters[MMUL_STEPS_DONE] = least;
 }

@@ -223,12 +223,15 @@ static void choose_claims(struct mmul_planning *p) {
     p->plan->claim_least = automatic ? least : 1;
 }
 
-// A rank with more lines than that works alone.
-static bool fits_claims(const struct mmul_planning *p) {
+// Where a rank has more lines than that nothing is claimed: true when that is new.
+static bool stop_claims(struct mmul_planning *p) {
     double most = 0;
     for (int rank = 0; rank < p->plan->size; rank++)
         most = fmax(most, (double)p->best.counts[rank] + (double)p->best.cut.rounds);
-    return most * (double)p->best.cut.panels <= (double)MMUL_POSITIONS_MOST;
+    bool fits = most * (double)p->best.cut.panels <= (double)MMUL_POSITIONS_MOST;
+    bool stops = !fits && p->plan->claim_share > 0;
+    p->plan->claim_share = fits ? p->plan->claim_share : 0;
+    return stops;
 }
 
 // --------------------------------------------------------------------------------------- the plan
@@ -248,12 +251,10 @@ static void write_shares(struct mmul_planning *p) {
 enum mmul_status mmul_planning_choose(struct mmul_planning *p, struct mmul_error *err) {
     choose_claims(p);
     enum mmul_status status = choose_shares(p, err);
-    while (status == MMUL_OK && mmul_planning_stop_mapping(p))
+    while (status == MMUL_OK && (mmul_planning_stop_mapping(p) || stop_claims(p)))
         status = choose_shares(p, err);
     if (status != MMUL_OK)
         return status;
-    if (!fits_claims(p))
-        p->plan->claim_share = 0;
     write_shares(p);
     return mmul_planning_fit(p) ? MMUL_OK : mmul_planning_fail_memory(p, err);
 }

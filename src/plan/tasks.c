@@ -10,7 +10,7 @@ bool mmul_tasks_cut(int64_t extent, double share, int64_t least, int64_t index,
                     struct mmul_range *part) {
     const int64_t aligned = extent >= 1024 ? 64 : 1, most = 2;
     int64_t rest = (int64_t)(share * (double)extent) / aligned * aligned;
-    int64_t parts = mmul_smaller(most, rest / mmul_larger(1, least));
+    int64_t parts = mmul_smaller(most, rest / mmul_larger(aligned, least));
     int64_t begin = extent - rest, each = parts > 0 ? rest / parts / aligned * aligned : 0;
     if (parts == 0)
         *part = (struct mmul_range){0, extent};

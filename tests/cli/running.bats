@@ -106,6 +106,15 @@ expect_right_result() {
     [ ! -e D.bin ]
 }
 
+@test "a device that hangs in what it has claimed ends the job when nobody may take over" {
+    # The owner of what it holds has nothing left to begin by then.
+    job faulty:delay=150ms:cpu faulty:hang=4:cpu --device-timeout 5 --tail 0.6 --no-fallback
+    expect_status 69
+    [[ "$stderr" == *"rank 1"*"device 'faulty:hang=4:cpu' hangs"*"hint: leave out --no-fallback"* ]] ||
+        { show; return 1; }
+    [ ! -e D.bin ] && [ ! -e D.bin.part ]
+}
+
 @test "a device that hangs ends the job when nobody may take over" {
     job cpu faulty:hang=1:cpu --device-timeout 0.3 --no-fallback
     expect_status 69

@@ -24,6 +24,7 @@ static void parts_of_an_extent(void **state) {
         {1600, 0.5, 512, {832, 1600}}, // the half of a rest of 768 would be too small
         {1000, 0.5, 512, {1000}},      // a half of it would
         {8192, 0, 1, {8192}},
+        {2000, 0.05, 1, {1936, 2000}}, // no part is empty
         {47, 0.9, 1, {5, 26, 47}},
         {10, 0.5, 1, {5, 7, 10}},
         {2, 0.5, 1, {1, 2}},
