@@ -528,12 +528,14 @@ enum mmul_io {
     MMUL_IO_SHARED, // every node: one that does not see them ends the job (MMUL_ERR_NO_INPUT)
 };
 
-// What of a rank's block other ranks of its node may compute when they have nothing left to do.
+// How a rank's block is cut for other ranks of its node, which compute what it has not begun when they
+// have nothing left to do.
 enum mmul_tail {
     MMUL_TAIL_AUTO, // the plan's choice, and nothing where weights are given (those of a device file
                     // included), which are then exactly what every rank gets
     MMUL_TAIL_OFF,
-    MMUL_TAIL_SHARE // tail_share of it is cut into parts for that, also where weights are given
+    MMUL_TAIL_SHARE // tail_share of it is cut off in parts, also where weights are given; of a rank
+                    // that falls behind, what is left of the first part may be claimed, too
 };
 
 // C = alpha op(A) op(B) + beta C_in for every matrix of the stacks; a batch or depth of 1 in A or

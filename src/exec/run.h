@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // The fourth noun: a run owns every buffer of one job and carries the plan out. On every rank one
-// thread computes step after step (exec/compute) while the other one keeps the traffic moving
+// thread computes task after task (exec/compute) while the other one keeps the traffic moving
 // (exec/mover); they wait for counters of each other (exec/progress.h).
 #pragma once
 

@@ -35,8 +35,8 @@ struct mmul_works {
 enum mmul_status mmul_works_init(struct mmul_run *run, struct mmul_error *err);
 void mmul_works_fini(struct mmul_works *works);
 
-// Sets at_hand; false: nobody on the node has anything left to begin, or the run was cancelled. Waits
-// while others have, in case they fall behind. Local.
+// Sets at_hand; false: nothing is left to begin of its own block, nor of any that it may claim of, or the
+// run was cancelled. Waits while others have something, in case they fall behind. Local.
 bool mmul_works_next(struct mmul_run *run);
 
 // Begins, has finished what is at hand. Local.

@@ -33,7 +33,7 @@ static void print_cut(const struct mmul_plan *plan, FILE *stream) {
         fprintf(stream, "%s%s of %s", rows ? "column" : "row", plural(plan->panel_units),
                 rows ? "B" : "A");
     if (plan->claim_share > 0 && plan->size > plan->node_count)
-        fprintf(stream, "; up to %.3g %% of a rank's may be claimed by others of its machine",
+        fprintf(stream, "; %.3g %% of a rank's in parts that others of its machine may claim",
                 100 * plan->claim_share);
     fputc('\n', stream);
 }
