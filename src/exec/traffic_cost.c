@@ -14,7 +14,6 @@
 #include "plan/panels.h"
 
 enum { TAG = 73, LEAST_BYTES = 64 << 10, PACKETS = 4, PRODUCTS = 8 }; // of a window, at least
-static const double HANGS_SECONDS = 60;
 
 enum phase { BEGINNING, QUIET, SENDING, RECEIVING, OVER };
 
@@ -34,9 +33,9 @@ struct meter {
     double window_seconds;
     int turns; // that are left
     int64_t side, packet_bytes;
-    char *packet; // owned; its first byte is 1 in the last one of a direction
+    char *packet; // borrowed; its first byte is 1 in the last one of a direction
     struct mmul_message message;
-    bool last;
+    bool last; // of this direction, whatever arrives
     atomic_int phase;
     atomic_bool multiplies,
         done;         // the compute thread: its first product is over; it will do no more
@@ -71,21 +70,25 @@ static void cancel(void *context) {
 
 // ----------------------------------------------------------------------------------- the main thread
 
+// Only the mark ends a direction, so that both ends agree about where it ends. A message that MPI did
+// not begin is the last one: the next would be no better.
 static void send_packet(struct meter *m, double now) {
-    m->last = now - m->sums[SENDING].begin >= m->window_seconds;
+    m->last = now - m->sums[SENDING].begin >= m->window_seconds ||
+              mmul_failure_is_void(m->channel.failure);
     m->packet[0] = m->last;
     mmul_message_send(&m->channel, m->peer, TAG, m->packet, m->packet_bytes, &m->message);
+    m->last = m->last || !m->message.active;
 }
 
 static void receive_packet(struct meter *m) {
     mmul_message_receive(&m->channel, m->peer, TAG, m->packet, m->packet_bytes, &m->message);
+    m->last = !m->message.active;
 }
 
 static void begin_phase(struct meter *m, enum phase phase) {
     double now = mmul_clock_now();
     if (phase < OVER)
         m->sums[phase].begin = now;
-    m->last = false;
     if (phase == SENDING)
         send_packet(m, now);
     else if (phase == RECEIVING)
@@ -105,8 +108,7 @@ static enum mmul_attention attend_packet(struct meter *m, enum phase phase) {
     if (!mmul_message_is_over(&m->channel, &m->message))
         return MMUL_ATTEND_NOTHING;
     m->sums[phase].bytes += m->packet_bytes;
-    bool last = phase == SENDING ? m->last : m->packet[0] != 0;
-    if (last || mmul_failure_is_void(m->channel.failure))
+    if (m->last || (phase == RECEIVING && m->packet[0] != 0))
         end_phase(m, phase);
     else if (phase == SENDING)
         send_packet(m, mmul_clock_now());
@@ -125,10 +127,7 @@ static enum mmul_attention attend(void *context) {
     if ((phase == BEGINNING && (atomic_load(&m->multiplies) || atomic_load(&m->done))) ||
         (phase == QUIET && mmul_clock_now() - m->sums[QUIET].begin >= m->window_seconds))
         end_phase(m, phase);
-    if (mmul_device_call_seconds(m->device) < HANGS_SECONDS || !mmul_device_abandon(m->device))
-        return MMUL_ATTEND_NOTHING;
-    atomic_store(&m->done, true);
-    return MMUL_ATTEND_ABANDONED;
+    return MMUL_ATTEND_NOTHING;
 }
 
 // ---------------------------------------------------------------------------------------- one leader
@@ -161,57 +160,80 @@ static int64_t choose_packet(const struct mmul_link *link, double window_seconds
     return bytes < MMUL_PACKET_BYTES ? mmul_larger(LEAST_BYTES, (int64_t)bytes) : MMUL_PACKET_BYTES;
 }
 
-// With the leader of a neighbour.
-static enum mmul_status measure_with(const struct mmul_context *context,
-                                     const struct mmul_channel *channel, int peer, bool thorough,
-                                     struct mmul_speed *speed, struct mmul_error *err) {
-    const int lower = (int)mmul_smaller(channel->rank, peer);
-    const double window_seconds = thorough ? 0.1 : 0.02;
-    struct meter m = {.device = context->device,
-                      .channel = *channel,
+struct side {
+    const struct mmul_context *context;
+    struct mmul_channel channel;
+    struct mmul_failure failure;
+    int *nodes;   // owned
+    char *packet; // owned
+    bool thorough;
+};
+
+// With the leader of a neighbour, who waits for it: takes part whatever fails here.
+static enum mmul_status measure_with(struct side *side, int peer, struct mmul_speed *speed,
+                                     struct mmul_error *err) {
+    const int lower = (int)mmul_smaller(side->channel.rank, peer);
+    const struct mmul_link *link = &side->context->cluster->nodes[lower].ring_link;
+    const double window_seconds = side->thorough ? 0.1 : 0.02;
+    struct meter m = {.device = side->context->device,
+                      .channel = side->channel,
                       .peer = peer,
-                      .sends_first = channel->rank == lower,
+                      .sends_first = side->channel.rank == lower,
                       .window_seconds = window_seconds,
-                      .turns = thorough ? 5 : 1,
+                      .turns = side->thorough ? 5 : 1,
                       .side = choose_side(speed, window_seconds),
-                      .packet_bytes =
-                          choose_packet(&context->cluster->nodes[lower].ring_link, window_seconds),
+                      .packet_bytes = choose_packet(link, window_seconds),
+                      .packet = side->packet,
                       .phase_before = OVER};
     const struct mmul_pipeline pipeline = {
         .cancel = cancel, .compute = compute, .attend = attend, .context = &m};
-    enum mmul_status status = MMUL_ALLOCATE(m.packet, MMUL_PACKET_BYTES, "packets", err);
-    if (status != MMUL_OK)
-        return status;
-    status = mmul_pipeline_run(&pipeline, err);
+    enum mmul_status status = mmul_pipeline_run(&pipeline, err);
     speed->send_seconds_per_byte = cost_of(&m, SENDING);
     speed->receive_seconds_per_byte = cost_of(&m, RECEIVING);
-    mmul_free(m.packet);
+    return status;
+}
+
+// Pairs of neighbours, all at once; the last of an odd number then goes with the one before it.
+static void measure_pairs(struct side *side, int count, struct mmul_speed *speed) {
+    const int own = side->channel.rank, peer = own % 2 == 0 ? own + 1 : own - 1;
+    struct mmul_error err;
+    if (peer < count && measure_with(side, peer, speed, &err) != MMUL_OK)
+        mmul_failure_keep(&side->failure, &err);
+    struct mmul_speed again = *speed;
+    if (count % 2 != 0 && own >= count - 2 &&
+        measure_with(side, own == count - 1 ? own - 1 : own + 1, own == count - 1 ? speed : &again,
+                     &err) != MMUL_OK)
+        mmul_failure_keep(&side->failure, &err);
+}
+
+static enum mmul_status prepare(struct side *side, int count, struct mmul_error *err) {
+    enum mmul_status status = MMUL_ALLOCATE(side->packet, MMUL_PACKET_BYTES, "packets", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(side->nodes, count, "nodes", err);
+    for (int i = 0; status == MMUL_OK && i < count; i++)
+        side->nodes[i] = i;
     return status;
 }
 
 enum mmul_status mmul_traffic_cost_measure(const struct mmul_context *context, bool thorough,
                                            struct mmul_speed *speed, struct mmul_error *err) {
-    const int own = context->comm->node_index, count = context->cluster->node_count;
-    struct mmul_failure failure = {0};
-    struct mmul_channel channel = {.mpi = context->comm->leaders, .failure = &failure, .rank = own};
-    int *nodes = NULL;
-    if (context->comm->node_rank != 0 || count == 1)
+    const struct mmul_comm *comm = context->comm;
+    const int count = context->cluster->node_count;
+    struct side side = {.context = context, .thorough = thorough};
+    if (comm->node_rank != 0 || count == 1)
         return MMUL_OK;
-    enum mmul_status status = MMUL_ALLOCATE(nodes, count, "nodes", err);
-    for (int i = 0; status == MMUL_OK && i < count; i++)
-        nodes[i] = i;
-    channel.nodes = nodes;
-    // Pairs of neighbours, all at once; the last of an odd number then goes with the one before it.
-    int peer = own % 2 == 0 ? own + 1 : own - 1;
-    if (status == MMUL_OK && peer < count)
-        status = measure_with(context, &channel, peer, thorough, speed, err);
-    struct mmul_speed again = *speed;
-    if (status == MMUL_OK && count % 2 != 0 && own >= count - 2)
-        status = measure_with(context, &channel, own == count - 1 ? own - 1 : own + 1, thorough,
-                              own == count - 1 ? speed : &again, err);
-    mmul_free(nodes);
-    if (status == MMUL_OK && failure.err.status != MMUL_OK) {
-        *err = failure.err;
+    err->status = prepare(&side, count, err);
+    side.channel = (struct mmul_channel){.mpi = comm->leaders,
+                                         .failure = &side.failure,
+                                         .nodes = side.nodes,
+                                         .rank = comm->node_index};
+    enum mmul_status status = mmul_agree_on(comm->leaders, err);
+    if (status == MMUL_OK)
+        measure_pairs(&side, count, speed);
+    mmul_free(side.packet);
+    mmul_free(side.nodes);
+    if (status == MMUL_OK && side.failure.err.status != MMUL_OK) {
+        *err = side.failure.err;
         status = err->status;
     }
     return status;

@@ -8,7 +8,8 @@
 // neighbour while its CPU multiplies, and does not, in turn, for about 60 ms, thoroughly 1.5 s, twice
 // that where the number of nodes is odd. Speeds and links of the cluster have been measured. Sets
 // send_seconds_per_byte and receive_seconds_per_byte of `speed`, 0 on devices with memory of their own
-// and where a product fails or hangs: the run will find that out.
-// Fails with MMUL_ERR_SYSTEM (memory, network).
+// and where a product fails: the run will find that out.
+// Fails with MMUL_ERR_SYSTEM (memory, network, threads), after its neighbour's part is over; agree over
+// world afterwards.
 enum mmul_status mmul_traffic_cost_measure(const struct mmul_context *context, bool thorough,
                                            struct mmul_speed *speed, struct mmul_error *err);

@@ -33,6 +33,20 @@ expect_plan() {
     grep -q -E -x -e "mpimatmul: speeds: $1" <<< "$stderr" || { echo "expected $1"; show; return 1; }
 }
 
+# The tag is that of exec/traffic_cost.c; packets of comm/link.c have no checksum.
+@test "a packet that changes while the cost of traffic is measured ends calibrate with one line" {
+    export MMUL_TAMPER=send MMUL_TAMPER_TAG=73
+    run --separate-stderr lab_mpirun $hosts -n 2 -x LD_PRELOAD="$BUILD/tests/tamper.so" -x MMUL_TAMPER \
+        -x MMUL_TAMPER_TAG "$LAB_FOLDER/rank" "$MPIMATMUL" calibrate --device $slow
+    expect_status 71
+    [ "$(grep -h '^mpimatmul: ' err.0 err.1)" = \
+        "mpimatmul: rank 1 on node2: bytes changed on the way between root and node 1" ] || {
+        cat err.0 err.1
+        return 1
+    }
+    [ -z "$output" ] && [ -z "$(find "$profiles" -type f)" ]
+}
+
 @test "each host has a file of its own, and the link between them is in both" {
     run --separate-stderr lab_mpirun $hosts -n 2 "$MPIMATMUL" calibrate --device $slow --json
     expect_status 0

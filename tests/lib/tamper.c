@@ -4,6 +4,7 @@
 // has handed it to MPI (and so has made its checksum) and before it is sent. The environment chooses the message:
 //   MMUL_TAMPER=scatterv, send or gatherv   the first large one that a rank sends by this call
 //   MMUL_TAMPER=scatterv:2                  the second one
+//   MMUL_TAMPER=send MMUL_TAMPER_TAG=73     the first large one with this tag
 // Without it nothing is changed.
 #include <mpi.h>
 
@@ -58,7 +59,8 @@ int MPI_Iscatterv(const void *from, const int counts[], const int displacements[
 int MPI_Isend(const void *from, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
               MPI_Request *request) {
     static int seen;
-    if (is_chosen("send", count * size_of(type), &seen))
+    const char *only = getenv("MMUL_TAMPER_TAG");
+    if ((only == NULL || atoi(only) == tag) && is_chosen("send", count * size_of(type), &seen))
         flip(from, count * size_of(type));
     return PMPI_Isend(from, count, type, to, tag, comm, request);
 }
