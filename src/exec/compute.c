@@ -38,12 +38,14 @@ static bool wait_until(struct mmul_run *run, const _Atomic int64_t *counter, int
 
 // Pieces and panel are there, and the slot for C is free.
 static bool wait_for_step(struct mmul_run *run, struct mmul_step step) {
-    double *waiting = &run->mine.scatter_seconds;
-    int64_t slots = run->layout.node->result_slots;
-    return wait_until(run, &run->progress->rounds_loaded, step.round + 1, waiting, step) &&
-           wait_until(run, &run->progress->steps_loaded, step.index + 1, waiting, step) &&
-           (slots == 0 || wait_until(run, &run->progress->results_stored, step.index - slots + 1,
-                                     &run->mine.gather_seconds, step));
+    struct mmul_need needs[MMUL_NEEDS];
+    bool ready = true;
+    mmul_works_needs(run, step, needs);
+    for (int i = 0; ready && i < MMUL_NEEDS; i++)
+        ready = wait_until(
+            run, needs[i].counter, needs[i].goal,
+            i == MMUL_NEEDS_SLOT ? &run->mine.gather_seconds : &run->mine.scatter_seconds, step);
+    return ready;
 }
 
 // Plain loops took over from a device.

@@ -63,11 +63,23 @@ void mmul_works_fini(struct mmul_works *works) {
     *works = (struct mmul_works){0};
 }
 
-bool mmul_works_is_ready(const struct mmul_run *run, struct mmul_step step) {
+void mmul_works_needs(const struct mmul_run *run, struct mmul_step step,
+                      struct mmul_need needs[static MMUL_NEEDS]) {
+    const struct mmul_run_progress *progress = run->progress;
     int64_t slots = run->layout.node->result_slots;
-    return atomic_load(&run->progress->rounds_loaded) > step.round &&
-           atomic_load(&run->progress->steps_loaded) > step.index &&
-           (slots == 0 || atomic_load(&run->progress->results_stored) > step.index - slots);
+    needs[0] = (struct mmul_need){&progress->rounds_loaded, step.round + 1};
+    needs[1] = (struct mmul_need){&progress->steps_loaded, step.index + 1};
+    needs[MMUL_NEEDS_SLOT] =
+        (struct mmul_need){&progress->results_stored, slots > 0 ? step.index - slots + 1 : 0};
+}
+
+static bool is_ready(const struct mmul_run *run, struct mmul_step step) {
+    struct mmul_need needs[MMUL_NEEDS];
+    bool ready = true;
+    mmul_works_needs(run, step, needs);
+    for (int i = 0; i < MMUL_NEEDS; i++)
+        ready = ready && atomic_load(needs[i].counter) >= needs[i].goal;
+    return ready;
 }
 
 // ---------------------------------------------------------------------------------------- paces
@@ -156,7 +168,7 @@ static bool claim_of(struct mmul_run *run, int owner, double level) {
         return false;
     mmul_tasks_seek(tasks, left.end - 1, &last);
     const struct mmul_task *task = &last.task;
-    if (!mmul_works_is_ready(run, task->step))
+    if (!is_ready(run, task->step))
         return false;
     int64_t begin = mmul_larger(left.begin, last.position);
     double rate = run->works.paces[run->context->comm->node_rank].rate;

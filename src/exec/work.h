@@ -43,5 +43,11 @@ bool mmul_works_next(struct mmul_run *run);
 void mmul_works_begin(struct mmul_run *run);
 void mmul_works_end(struct mmul_run *run);
 
-// Whether bytes and slot of a step are there. Local.
-bool mmul_works_is_ready(const struct mmul_run *run, struct mmul_step step);
+// What a step waits for before it is computed: pieces, panel, and a free slot for its block of C. Local.
+enum { MMUL_NEEDS = 3, MMUL_NEEDS_SLOT = 2 };
+struct mmul_need {
+    const _Atomic int64_t *counter; // of the progress
+    int64_t goal;                   // reached: it need not wait
+};
+void mmul_works_needs(const struct mmul_run *run, struct mmul_step step,
+                      struct mmul_need needs[static MMUL_NEEDS]);
