@@ -25,6 +25,7 @@ bashdir     ?= $(datadir)/bash-completion/completions
 zshdir      ?= $(datadir)/zsh/site-functions
 fishdir     ?= $(datadir)/fish/vendor_completions.d
 INSTALL     ?= install
+MPICXX      ?= mpicxx
 PKG_CONFIG  ?= pkg-config
 
 .DEFAULT_GOAL := all
@@ -146,8 +147,13 @@ STUB     := $(BUILD)/tests/stub/mpimatmul $(BUILD)/tests/stub/conformance_test
 SCALAPACK := $(firstword $(wildcard $(patsubst %,%/libscalapack-openmpi.so,$(wildcard /usr/lib/*-linux-gnu /usr/lib))))
 PEERS     := $(patsubst %,$(BUILD)/bench/%,sgemm stream empty_mpi $(if $(SCALAPACK),psgemm) \
                $(if $(OPENCL),clblast_sgemm))
+# Our own library as an embedder has it.
+DRIVER    := $(BUILD)/bench/program
 NVCC      ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
 CUDA_PEER := $(if $(NVCC),$(BUILD)/bench/cublas_sgemm)
+# No package: the folder that COSMA (and COSTA) was installed to.
+COSMA      ?=
+COSMA_PEER := $(if $(COSMA),$(BUILD)/bench/cosma_sgemm)
 
 # ---- Building ---------------------------------------------------------------------------------------------
 
@@ -243,6 +249,17 @@ $(PEERS): $(BUILD)/bench/%: bench/peers/%.c $(wildcard bench/peers/*.h) $(BUILD)
 	$(Q)$(COMPILE) $(CPPFLAGS) $(CFLAGS) -MF $(OBJ)/bench/$*.d -o $@ $< $(PKG_LIBS) \
 	    $(if $(filter psgemm,$*),$(SCALAPACK)) $(LDFLAGS)
 
+$(DRIVER): $(OBJ)/bench/peers/program.o $(SHARED) $(LINKS) $(BUILD)/link
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(call link_embedder,../lib)
+
+$(COSMA_PEER): bench/peers/cosma_sgemm.cpp bench/peers/peer.h
+	$(call say,CXX,$@)
+	@mkdir -p $(@D)
+	$(Q)$(MPICXX) -std=c++17 -O2 -fopenmp -I$(COSMA)/include -o $@ $< $(addprefix -L$(COSMA)/,lib lib64) \
+	    -lcosma -lcosta $(PKG_LIBS)
+
 # Where it is built need not be where it runs: there the library lies in the same folder or on the path.
 $(BUILD)/bench/cublas_sgemm: bench/peers/cublas_sgemm.cu bench/peers/peer.h
 	$(call say,NVCC,$@)
@@ -293,7 +310,7 @@ lint: ## layers, style, clang-format, shellcheck and, where installed, cppcheck
 # ---- Measuring --------------------------------------------------------------------------------------------
 
 .PHONY: bench bench-peers
-bench-peers: $(PEERS) $(CUDA_PEER)
+bench-peers: $(PEERS) $(DRIVER) $(CUDA_PEER) $(COSMA_PEER)
 	@$(if $(SCALAPACK),:,echo 'psgemm is not built: no libscalapack-openmpi.so, run scripts/setup bench')
 
 bench: all bench-peers ## measure the cases of bench/README.md (BENCH="--quick small" for options and cases)

@@ -25,27 +25,28 @@ def balance(bench):
 # ------------------------------------------------------------------------------------------------- both speeds at once
 
 class BothBusy:
-    """How fast bare OpenBLAS is on two cores at once, on one of them with other kernels."""
+    """How fast bare OpenBLAS is on two cores at once; `slower` are words before the second's command, which make it
+    slower."""
 
-    def __init__(self, bench, product, kernels):
-        self.bench, self.product, self.kernels = bench, product, kernels
+    def __init__(self, bench, product, slower=()):
+        self.bench, self.product, self.slower = bench, product, slower
         if len(bench.cores) < 2:
             raise Skip("needs two cores")
         part = bench.pick(384, 16)
         self.share = self.speeds([part, part])[0]
 
-    def start(self, core, kernels, rows):
-        words = ["taskset", "-c", core, *(["env", f"OPENBLAS_CORETYPE={kernels}"] if kernels else []),
-                 self.bench.peer("sgemm"), rows, self.product.k, self.product.n, 1, 1, 1, "gate"]
+    def start(self, core, words, rows):
+        words = [*words, "taskset", "-c", core, self.bench.peer("sgemm"), rows, self.product.k, self.product.n, 1, 1, 1,
+                 "gate"]
         return subprocess.Popen([str(word) for word in words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def speeds(self, rows):
         """(part of the first in the sum, sum of both in operations per second), each with so many rows; they begin
         together."""
         first, second = self.bench.cores[:2]
-        started = [self.start(first, None, rows[0]), self.start(second, self.kernels, rows[1])]
+        started = [self.start(first, (), rows[0]), self.start(second, self.slower, rows[1])]
         if not all([process.stdout.readline() == "ready\n" for process in started]):
-            raise Failed(f"peer sgemm with kernels {self.kernels} does not begin")
+            raise Failed(f"peer sgemm does not begin: {' '.join(map(str, self.slower))}")
         for process in started:
             process.stdin.write("go\n")
             process.stdin.flush()
@@ -60,23 +61,26 @@ class BothBusy:
         return {"seconds": self.product.flops / speed, "share": self.share}
 
 
-def against_both(bench, product, kernels, mul, words):
-    busy = BothBusy(bench, product, kernels)
+def against_both(bench, product, name, slower, mul, words):
+    busy = BothBusy(bench, product, slower)
     return measure_against(
-        bench, kernels,
-        Figure(f"{product.text} on 2 ranks, the second with kernels for {kernels}{words}: {FILES}", mul),
+        bench, name,
+        Figure(f"{product.text} on 2 ranks, the second {words}: {FILES}", mul),
         Figure("both cores' speeds, measured with both busy, added up", busy.once, is_ours=False),
         parts=lambda sample: {"speeds": f"{sample['share'] / (1 - sample['share']):.2f} : 1"})
 
 
-def context(kernels, words):
-    """Words of mpirun for one rank."""
-    return ["-n", 1, *(["env", f"OPENBLAS_CORETYPE={kernels}"] if kernels else []), *words]
+def with_kernels(kernels):
+    return ["env", f"OPENBLAS_CORETYPE={kernels}"]
 
 
-def mul_mixed(product, kernels):
-    words = product.words(["--device", "cpu"])
-    return product.mul(["mpirun", "-q", *context(None, words), ":", *context(kernels, words)])
+def two_ranks(words, slower):
+    """mpirun with a rank for each of two contexts, words before the second's command."""
+    return ["mpirun", "-q", "-n", 1, *words, ":", "-n", 1, *slower, *words]
+
+
+def mul_mixed(product, slower):
+    return product.mul(two_ranks(product.words(["--device", "cpu"]), slower))
 
 
 def mixed(bench):
@@ -84,7 +88,9 @@ def mixed(bench):
     product = prepare(bench, size, size, size)
     rows = []
     for kernels in KERNELS:
-        rows += against_both(bench, product, kernels, lambda: mul_mixed(product, kernels), "")
+        slower = with_kernels(kernels)
+        rows += against_both(bench, product, kernels, slower, lambda: mul_mixed(product, slower),
+                             f"with kernels for {kernels}")
     return rows
 
 
@@ -93,7 +99,7 @@ def mixed(bench):
 def calibrate_and_lie(bench, build, kernels):
     """Measures and stores the speeds of both ranks; then the slower one's file says what the faster one has."""
     words = [bench.program, "calibrate", "--device", "cpu", "--quiet"]
-    run(["mpirun", "-q", *context(None, words), ":", *context(kernels, words)])
+    run(two_ranks(words, with_kernels(kernels)))
     for path in (bench.cache(build) / "mpimatmul").glob("*.json"):
         profile = json.loads(path.read_text())
         devices = profile.get("devices", [])
@@ -113,4 +119,6 @@ def doctored(bench):
     for build in bench.builds:
         with bench.by(build):
             calibrate_and_lie(bench, build, kernels)
-    return against_both(bench, product, kernels, lambda: mul_mixed(product, kernels), ", stored speeds say equal")
+    slower = with_kernels(kernels)
+    return against_both(bench, product, kernels, slower, lambda: mul_mixed(product, slower),
+                        f"with kernels for {kernels}, stored speeds say equal")

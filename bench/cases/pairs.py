@@ -60,6 +60,9 @@ def slow4(bench):
     product = local.prepare(bench, size, size, size)
     yield "with files", Figure(f"{product.text} on two ranks, one {slow.SLOWER} times slower, {LAUNCH_APART}",
                                lambda: slow.multiply(product)), ""
+    with slow.make_quota() as quota:
+        yield "quota", Figure(f"{product.text} on two ranks, one with 1/{slow.SLOWER} of its core by {slow.QUOTA}, "
+                              f"{LAUNCH_APART}", lambda: product.mul(slow.by_quota(product, quota)[1])), ""
 
 
 def slowdown(bench):

@@ -5,12 +5,14 @@ import os
 import time
 from pathlib import Path
 
+from cases.balance import against_both, two_ranks
 from cases.local import prepare
 from harness.measure import Failed, Skip, descendants, median
 from harness.quota import Quota
 from harness.tables import row, side
 
 SLOWER = 4
+QUOTA = "a control group"
 
 
 def work_seconds(sample):
@@ -43,10 +45,28 @@ def multiply(product):
 def slow4(bench):
     size = bench.pick(6144, 512)
     product = prepare(bench, size, size, size)
-    return compare(bench, "slow4", product, {
+    rows = compare(bench, "slow4", product, {
         "mul": lambda: multiply(product),
         "one core": lambda: one_core(bench, product),
     }, 1 / (1 + 1 / SLOWER), f"one core's time over the sum of the speeds, 1 + 1/{SLOWER}")
+    try:
+        with make_quota() as quota:
+            return rows + slow4_by_quota(bench, product, quota)
+    except Skip as reason:
+        bench.say(f"{reason}: no row by quota")
+        return rows
+
+
+def by_quota(product, quota):
+    """Words that put a command into the quota; a product on two ranks, the second begun with them."""
+    slower = ["sh", "-c", f'echo $$ > {quota.folder}/cgroup.procs && exec "$@"', "sh"]
+    return slower, two_ranks(product.words(["--device", "cpu"]), slower)
+
+
+def slow4_by_quota(bench, product, quota):
+    slower, words = by_quota(product, quota)
+    return against_both(bench, product, "quota", slower, lambda: product.mul(words),
+                        f"with 1/{SLOWER} of its core by {QUOTA}")
 
 
 class SlowLater:

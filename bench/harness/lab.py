@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Emulated hosts for measuring: those of tests/lab/hosts.bash, with the rate of a cable measured and cores halved."""
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -109,6 +110,13 @@ class Lab:
 
     def env(self):
         return self.variables
+
+    def traffic(self, host):
+        """Bytes that a host has received and sent so far."""
+        found = subprocess.run(["ip", "-n", f"{self.variables['LAB_NAME']}-{host}", "-s", "-j", "link", "show", "eth0"],
+                               capture_output=True, text=True, check=True)
+        counted = json.loads(found.stdout)[0]["stats64"]
+        return counted["rx"]["bytes"], counted["tx"]["bytes"]
 
     def on(self, host):
         """Words that run a command on a host."""

@@ -172,9 +172,9 @@ class Product:
         found = json.loads(output)
         return {"seconds": found["seconds"][0], "peer": found}
 
-    def psgemm(self, lab, hosts, mode):
-        """One multiplication by ScaLAPACK after one that does not count."""
-        _, output = run([*lab.mpirun(hosts), self.bench.peer("psgemm"), mode, self.m, self.k, self.n, 1, 1],
+    def psgemm(self, lab, hosts, mode, *grid):
+        """One multiplication by ScaLAPACK after one that does not count; grid: its blocks' side and the grid's rows."""
+        _, output = run([*lab.mpirun(hosts), self.bench.peer("psgemm"), mode, self.m, self.k, self.n, 1, 1, *grid],
                         env={**lab.env(), "OPENBLAS_NUM_THREADS": "1"})
         found = json.loads(output)
         return {"seconds": found["seconds"][0], "peer": found}

@@ -9,9 +9,9 @@
 
 #include "peer.h"
 
-enum { RUNS_MAX = 1000, DESCRIPTOR = 9, BLOCK = 256 };
+enum { RUNS_MAX = 1000, DESCRIPTOR = 9 };
 
-static const char usage[] = "psgemm in-place|from-root M K N [RUNS [WARMUP]]";
+static const char usage[] = "psgemm in-place|from-root M K N [RUNS [WARMUP [BLOCK [GRID_ROWS]]]]";
 
 // ScaLAPACK and the BLACS have no header.
 void Cblacs_get(int context, int what, int *value);
@@ -41,7 +41,7 @@ struct matrix {
 };
 
 struct job {
-    int m, k, n;
+    int m, k, n, block;
     bool is_from_root;
     struct grid all, root;
     struct matrix a, b, c;                // on all ranks
@@ -57,13 +57,13 @@ static struct grid make_grid(int rows, int cols) {
     return grid;
 }
 
-// The ranks as near to a square as their number allows.
-static struct grid make_square_grid(int ranks) {
+// The rows of a grid of so many ranks that is as near to a square as their number allows.
+static int square_rows(int ranks) {
     int rows = 1;
     for (int r = 2; r * r <= ranks; r++)
         if (ranks % r == 0)
             rows = r;
-    return make_grid(rows, ranks / rows);
+    return rows;
 }
 
 static struct matrix make_matrix(const struct grid *grid, int rows, int cols, int row_block,
@@ -99,9 +99,9 @@ static void fill(struct matrix *matrix, const struct grid *grid, uint64_t seed) 
 }
 
 static void make_matrices(struct job *job) {
-    job->a = make_matrix(&job->all, job->m, job->k, BLOCK, BLOCK);
-    job->b = make_matrix(&job->all, job->k, job->n, BLOCK, BLOCK);
-    job->c = make_matrix(&job->all, job->m, job->n, BLOCK, BLOCK);
+    job->a = make_matrix(&job->all, job->m, job->k, job->block, job->block);
+    job->b = make_matrix(&job->all, job->k, job->n, job->block, job->block);
+    job->c = make_matrix(&job->all, job->m, job->n, job->block, job->block);
     if (!job->is_from_root) {
         fill(&job->a, &job->all, 1);
         fill(&job->b, &job->all, 2);
@@ -159,7 +159,8 @@ static void print(const struct job *job, const double *seconds, int runs, bool r
            job->is_from_root ? "from root's memory to root's memory"
                              : "compute only, operands in place");
     printf("\"m\": %d, \"k\": %d, \"n\": %d, \"grid\": [%d, %d], \"block\": %d, \"right\": %s, ",
-           job->m, job->k, job->n, job->all.rows, job->all.cols, BLOCK, right ? "true" : "false");
+           job->m, job->k, job->n, job->all.rows, job->all.cols, job->block,
+           right ? "true" : "false");
     peer_print_seconds(seconds, runs);
     printf("}\n");
 }
@@ -188,7 +189,13 @@ int main(int argc, char **argv) {
     int runs = argc > 5 ? peer_number(argc, argv, 5, 1, usage) : 5;
     const int warmup = argc > 6 ? peer_number(argc, argv, 6, 0, usage) : 1;
     runs = runs < RUNS_MAX ? runs : RUNS_MAX;
-    job.all = make_square_grid(ranks);
+    job.block = argc > 7 ? peer_number(argc, argv, 7, 1, usage) : 256;
+    const int rows = argc > 8 ? peer_number(argc, argv, 8, 1, usage) : square_rows(ranks);
+    if (ranks % rows != 0) {
+        fprintf(stderr, "psgemm: %d rows do not make a grid of %d ranks\n", rows, ranks);
+        return 64;
+    }
+    job.all = make_grid(rows, ranks / rows);
     job.root = make_grid(1, 1);
     make_matrices(&job);
     for (int r = -warmup; r < runs; r++) {
