@@ -692,6 +692,7 @@ MMUL_API enum mmul_status mmul_verify(const struct mmul_matmul *args, struct mmu
 // the order in which they were added.
 
 // Where a value is. Parts are uneven; of a stack the rows (or columns) of all matrices are one range.
+// Grids are a mesh of ranks: rank (i, j) of it has to do with rows i and columns j of the value.
 enum mmul_placement_kind {
     MMUL_PLACE_FILE,      // whole, with root: what is loaded
     MMUL_PLACE_ROWS,      // each rank has some rows
@@ -699,6 +700,8 @@ enum mmul_placement_kind {
     MMUL_PLACE_GRID,      // each rank has a block
     MMUL_PLACE_REPLICATE, // whole, once on each node
     MMUL_PLACE_PARTIAL,   // each rank has a summand of all of it
+    MMUL_PLACE_GRID_ROWS, // ranks (i, ...) have rows i of a grid whole: copies, one on each node
+    MMUL_PLACE_GRID_COLS, // ranks (..., j) have columns j whole
 };
 
 struct mmul_program;

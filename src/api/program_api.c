@@ -54,7 +54,7 @@ enum mmul_status mmul_program_relu(struct mmul_program *program, int x, const ch
 enum mmul_status mmul_program_place(struct mmul_program *program, int x,
                                     enum mmul_placement_kind kind, const char *name, int *value,
                                     struct mmul_error *err) {
-    if (kind <= MMUL_PLACE_FILE || kind > MMUL_PLACE_PARTIAL)
+    if (kind <= MMUL_PLACE_FILE || (int)kind >= MMUL_PLACEMENTS)
         return mmul_fail(err, MMUL_ERR_USAGE, "cannot place a value in a file: save it");
     const struct mmul_operation request = {.kind = MMUL_PLACE, .operands = {x}, .wish = kind};
     return mmul_program_append(program, &request, name, value, err);

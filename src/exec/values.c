@@ -6,6 +6,14 @@
 #include "base/status.h"
 #include "model/matrix.h"
 
+// Of the ranks of this node.
+static int node_rank_of(const struct mmul_values *v, int rank) {
+    int index = 0;
+    for (int r = 0; r < rank; r++)
+        index += v->plan->costs.rank_node[r] == v->node;
+    return index;
+}
+
 // Bytes of the segment; fills the offsets.
 static int64_t lay_out(struct mmul_values *v) {
     const struct mmul_program_plan *plan = v->plan;
@@ -14,15 +22,18 @@ static int64_t lay_out(struct mmul_values *v) {
         const struct mmul_program_place *place = &plan->places[i];
         enum mmul_placement_kind kind = place->placement.kind;
         bool has_memory = place->view_of < 0 && kind != MMUL_PLACE_FILE;
-        int64_t begin = at;
-        for (int rank = 0, index = 0; rank < plan->costs.size; rank++) {
+        int64_t *offsets = &v->offsets[(int64_t)i * v->node_size];
+        for (int rank = 0, index = 0, leader = -1; rank < plan->costs.size; rank++) {
             if (plan->costs.rank_node[rank] != v->node)
                 continue;
-            bool is_shared = kind == MMUL_PLACE_REPLICATE; // by all ranks of the node
-            v->offsets[(int64_t)i * v->node_size + index] = !has_memory ? -1
-                                                            : is_shared ? begin
-                                                                        : at;
-            if (has_memory && (!is_shared || index == 0))
+            leader = leader < 0 ? rank : leader;
+            // Copies of a part are one memory: that of the first rank that has one.
+            int home = kind == MMUL_PLACE_REPLICATE
+                           ? leader
+                           : mmul_placement_first_copy(&place->placement, plan->costs.rank_node,
+                                                       rank, v->node);
+            offsets[index] = !has_memory ? -1 : home < rank ? offsets[node_rank_of(v, home)] : at;
+            if (has_memory && home == rank)
                 at += mmul_program_place_bytes(plan, place, rank);
             index++;
         }
@@ -61,14 +72,6 @@ void mmul_values_destroy(struct mmul_values *values) {
     mmul_shared_destroy(&values->segment);
     mmul_free(values->offsets);
     mmul_free(values);
-}
-
-// Of the ranks of this node.
-static int node_rank_of(const struct mmul_values *v, int rank) {
-    int index = 0;
-    for (int r = 0; r < rank; r++)
-        index += v->plan->costs.rank_node[r] == v->node;
-    return index;
 }
 
 struct mmul_view mmul_values_view(const struct mmul_values *values, int place, int rank,

@@ -13,13 +13,16 @@
 #define GRID     MMUL_PLACE_GRID
 #define WHOLE    MMUL_PLACE_REPLICATE
 #define SUMMANDS MMUL_PLACE_PARTIAL
+#define GROWS    MMUL_PLACE_GRID_ROWS
+#define GCOLS    MMUL_PLACE_GRID_COLS
 
 static const struct mmul_rule LOAD[] = {{{0, 0}, FILED}};
 static const struct mmul_rule GENERATE[] = {
     {{0, 0}, ROWS}, {{0, 0}, COLS}, {{0, 0}, GRID}, {{0, 0}, WHOLE}};
 static const struct mmul_rule MATMUL[] = {{{ROWS, WHOLE}, ROWS},    {{WHOLE, COLS}, COLS},
                                           {{COLS, ROWS}, SUMMANDS}, {{WHOLE, WHOLE}, ROWS},
-                                          {{WHOLE, WHOLE}, COLS},   {{WHOLE, WHOLE}, WHOLE}};
+                                          {{WHOLE, WHOLE}, COLS},   {{WHOLE, WHOLE}, WHOLE},
+                                          {{GROWS, GCOLS}, GRID}};
 static const struct mmul_rule TRANSPOSE[] = {
     {{ROWS, 0}, COLS}, {{COLS, 0}, ROWS}, {{WHOLE, 0}, WHOLE}, {{SUMMANDS, 0}, SUMMANDS}};
 static const struct mmul_rule ADD[] = {
@@ -27,12 +30,10 @@ static const struct mmul_rule ADD[] = {
     {{WHOLE, WHOLE}, WHOLE}, {{ROWS, WHOLE}, ROWS},  {{WHOLE, ROWS}, ROWS},
     {{COLS, WHOLE}, COLS},   {{WHOLE, COLS}, COLS},  {{GRID, WHOLE}, GRID},
     {{WHOLE, GRID}, GRID},   {{WHOLE, WHOLE}, ROWS}, {{SUMMANDS, SUMMANDS}, SUMMANDS}};
-static const struct mmul_rule SAME[] = {{{ROWS, 0}, ROWS},
-                                        {{COLS, 0}, COLS},
-                                        {{GRID, 0}, GRID},
-                                        {{WHOLE, 0}, WHOLE},
-                                        {{SUMMANDS, 0}, SUMMANDS}};
-enum { SAME_BUT_SUMMANDS = 4, SAME_ALL = 5 };
+static const struct mmul_rule SAME[] = {
+    {{ROWS, 0}, ROWS},         {{COLS, 0}, COLS},   {{GRID, 0}, GRID},  {{WHOLE, 0}, WHOLE},
+    {{SUMMANDS, 0}, SUMMANDS}, {{GROWS, 0}, GROWS}, {{GCOLS, 0}, GCOLS}};
+enum { SAME_COMPUTED = 4, SAME_ALL = 7 }; // nothing is computed on sums or on copies
 static const struct mmul_rule SAVE[] = {{{FILED, 0}, FILED}};
 
 static enum mmul_status shape_matmul(const struct mmul_operand_info *operands,
@@ -123,7 +124,7 @@ static const struct mmul_operation_row TABLE[] = {
                    .has_result = true,
                    .flops = flops_elements,
                    .rules = SAME,
-                   .rule_count = SAME_BUT_SUMMANDS},
+                   .rule_count = SAME_COMPUTED},
     [MMUL_PLACE] = {.name = "place",
                     .arity = 1,
                     .has_result = true,

@@ -7,7 +7,8 @@
 //     load       a file (or memory) of root's: the value is there, until a reader wants it elsewhere
 //     generate   by position: whoever holds a part makes it
 //     matmul     rows x replicate -> rows, replicate x cols -> cols, cols x rows -> partial; where
-//                both are whole, any of rows, cols, replicate
+//                both are whole, any of rows, cols, replicate; grid rows x grid cols -> grid: what
+//                a grid of operands moves is theirs, along the rows and columns of the mesh (SUMMA)
 //     transpose  rows <-> cols: nothing moves, the part is read the other way round
 //     add        same x same -> same; what repeats is replicated
 //     relu       same -> same; sums that are not added up yet (partial) first

@@ -8,7 +8,8 @@
 static const char *const NAMES[] = {
     [MMUL_PLACE_FILE] = "file",           [MMUL_PLACE_ROWS] = "rows",
     [MMUL_PLACE_COLS] = "cols",           [MMUL_PLACE_GRID] = "grid",
-    [MMUL_PLACE_REPLICATE] = "replicate", [MMUL_PLACE_PARTIAL] = "partial"};
+    [MMUL_PLACE_REPLICATE] = "replicate", [MMUL_PLACE_PARTIAL] = "partial",
+    [MMUL_PLACE_GRID_ROWS] = "grid rows", [MMUL_PLACE_GRID_COLS] = "grid cols"};
 
 const char *mmul_placement_name(enum mmul_placement_kind kind) {
     return NAMES[kind];
@@ -16,6 +17,30 @@ const char *mmul_placement_name(enum mmul_placement_kind kind) {
 
 bool mmul_placement_is_whole(enum mmul_placement_kind kind) {
     return kind == MMUL_PLACE_FILE || kind == MMUL_PLACE_REPLICATE || kind == MMUL_PLACE_PARTIAL;
+}
+
+bool mmul_placement_is_mesh(enum mmul_placement_kind kind) {
+    return kind == MMUL_PLACE_GRID || kind == MMUL_PLACE_GRID_ROWS || kind == MMUL_PLACE_GRID_COLS;
+}
+
+struct mmul_part_copies mmul_placement_copies(const struct mmul_placement *placement, int rank) {
+    const struct mmul_placement *p = placement;
+    const int i = rank / p->col_parts, j = rank % p->col_parts;
+    const bool holds = rank < p->row_parts * p->col_parts;
+    if (p->kind == MMUL_PLACE_GRID_ROWS && holds)
+        return (struct mmul_part_copies){i * p->col_parts, 1, p->col_parts};
+    if (p->kind == MMUL_PLACE_GRID_COLS && holds)
+        return (struct mmul_part_copies){j, p->col_parts, p->row_parts};
+    return (struct mmul_part_copies){rank, 1, 1};
+}
+
+int mmul_placement_first_copy(const struct mmul_placement *placement, const int *rank_node,
+                              int rank, int node) {
+    const struct mmul_part_copies copies = mmul_placement_copies(placement, rank);
+    for (int c = 0; c < copies.count; c++)
+        if (rank_node[copies.first + c * copies.step] == node)
+            return copies.first + c * copies.step;
+    return -1;
 }
 
 static size_t format_offsets(const int64_t *offsets, int parts, char *text, size_t capacity) {
@@ -42,7 +67,7 @@ char *mmul_placement_format(const struct mmul_placement *placement, char text[st
         p->row_parts <= FEW && p->col_parts <= FEW && row_length < HALF && col_length < HALF;
     if (p->kind == MMUL_PLACE_GRID && fits)
         snprintf(text + length, 96 - length, "%s x%s", rows, cols);
-    else if (p->kind == MMUL_PLACE_GRID)
+    else if (!fits && mmul_placement_is_mesh(p->kind))
         snprintf(text + length, 96 - length, " of %d x %d parts", p->row_parts, p->col_parts);
     else if (fits)
         snprintf(text + length, 96 - length, "%s%s", rows, cols);
@@ -67,8 +92,12 @@ static struct extent extent_of(const struct mmul_placement *p, struct mmul_shape
     int i = rank / p->col_parts, j = rank % p->col_parts;
     if (p->kind == MMUL_PLACE_COLS)
         return (struct extent){p->col_offsets[j], p->col_offsets[j + 1], shape.cols, shape.rows, 0};
-    struct extent e = {p->row_offsets[i], p->row_offsets[i + 1], shape.rows, shape.cols, 0};
-    if (p->kind == MMUL_PLACE_GRID) {
+    struct extent e = {0, all * shape.rows, shape.rows, shape.cols, 0};
+    if (p->row_offsets != NULL) {
+        e.begin = p->row_offsets[i];
+        e.end = p->row_offsets[i + 1];
+    }
+    if (p->col_offsets != NULL) {
         e.across_begin = p->col_offsets[j];
         e.across = p->col_offsets[j + 1] - e.across_begin;
     }

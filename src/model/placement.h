@@ -9,6 +9,9 @@
 //                every matrix
 //     replicate  whole, once on every node, shared by its ranks
 //     partial    a summand as large as the value on every rank; the value is their sum
+//     grid rows  rank i * col_parts + j holds rows [r_i, r_i+1) whole: the ranks of a row of the mesh
+//                hold copies, which those of one node share
+//     grid cols  columns [c_j, c_j+1) of every matrix, in the same way
 //
 // Parts are uneven, empty ones legal. Whoever holds a part holds of every matrix at most one
 // rectangle, and of consecutive matrices: a part is these rectangles one after the other, each in C
@@ -17,15 +20,32 @@
 
 #include "mpimatmul_local.h"
 
+enum { MMUL_PLACEMENTS = MMUL_PLACE_GRID_COLS + 1 };
+
 struct mmul_placement {
     enum mmul_placement_kind kind;
-    int row_parts, col_parts;   // of what is split; 1 where it is not
+    int row_parts, col_parts;   // of what is split, or of the mesh; 1 where it is not
     const int64_t *row_offsets; // row_parts + 1, borrowed; NULL: not split by rows
     const int64_t *col_offsets; // col_parts + 1, borrowed; NULL: not split by columns
 };
 
 // Has every holder all of it (file, replicate, partial)?
 bool mmul_placement_is_whole(enum mmul_placement_kind kind);
+
+// Is it over a mesh of ranks (grid, grid rows, grid cols)?
+bool mmul_placement_is_mesh(enum mmul_placement_kind kind);
+
+// Who has the same part as `rank`: rank `first`, then every `step` ranks, `count` in all. Not for what is
+// whole.
+struct mmul_part_copies {
+    int first, step, count;
+};
+struct mmul_part_copies mmul_placement_copies(const struct mmul_placement *placement, int rank);
+
+// The ranks of a node share the memory of their copies: the first of those on `node` that have the same
+// part as `rank`, which stands for all of them; -1: the node has none. rank_node: of every rank.
+int mmul_placement_first_copy(const struct mmul_placement *placement, const int *rank_node,
+                              int rank, int node);
 
 // "rows", "cols", "grid", ... ; "rows 0 2050 3075 4096", "grid 0 5 7 x 0 3 9"; with many parts
 // "rows in 16 parts". Returns `text`.

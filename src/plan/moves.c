@@ -13,6 +13,26 @@ static bool has_whole(const struct mmul_move *move, enum mmul_placement_kind kin
     return kind != MMUL_PLACE_FILE || node == move->rank_node[0];
 }
 
+static int first_copy(const struct mmul_move *move, const struct mmul_placement *placement,
+                      int rank, int node) {
+    return mmul_placement_first_copy(placement, move->rank_node, rank, node);
+}
+
+// Of copies of a part one sends it to a node: the node's own, else another one for every node in turn.
+static bool sends(const struct mmul_move *move, int rank, int from_node, int to_node) {
+    const struct mmul_part_copies copies = mmul_placement_copies(&move->from, rank);
+    if (first_copy(move, &move->from, rank, from_node) != rank)
+        return false;
+    if (copies.count == 1)
+        return true;
+    if (move->to.kind == MMUL_PLACE_PARTIAL)
+        return rank == copies.first;
+    if (from_node == to_node)
+        return true;
+    const int sender = copies.first + to_node % copies.count * copies.step;
+    return first_copy(move, &move->from, rank, to_node) < 0 && move->rank_node[sender] == from_node;
+}
+
 // Do bytes go from one node to the other at all?
 static bool connects(const struct mmul_move *move, int from_node, int to_node) {
     enum mmul_placement_kind from = move->from.kind, to = move->to.kind;
@@ -26,29 +46,30 @@ static bool connects(const struct mmul_move *move, int from_node, int to_node) {
     return from != MMUL_PLACE_REPLICATE || from_node == to_node;
 }
 
-// The next holder on `node` after `rank`; NOBODY: that was the last.
-static int next_holder(const struct mmul_move *move, enum mmul_placement_kind kind, int node,
-                       int rank) {
-    if (mmul_placement_is_whole(kind))
+// The next one after `rank` on the node that sends; NOBODY: that was the last.
+static int next_source(const struct mmul_move_walk *w, int rank) {
+    const struct mmul_move *move = w->move;
+    if (mmul_placement_is_whole(move->from.kind))
         return rank == NOBODY ? WHOLE : NOBODY;
     for (int next = rank == NOBODY ? 0 : rank + 1; next < move->size; next++)
-        if (move->rank_node[next] == node)
+        if (move->rank_node[next] == w->from_node && sends(move, next, w->from_node, w->to_node))
             return next;
     return NOBODY;
 }
 
-// Who gets what `from_rank` has: into summands everybody's own, and root's what has no rank.
-static int first_target(const struct mmul_move_walk *w) {
+// Who gets what `from_rank` has, after `rank`: into summands everybody's own, and root's what has no
+// rank.
+static int next_target(const struct mmul_move_walk *w, int rank) {
     const struct mmul_move *move = w->move;
     if (move->to.kind == MMUL_PLACE_PARTIAL)
-        return w->from_rank == WHOLE ? 0 : w->from_rank;
-    return next_holder(move, move->to.kind, w->to_node, NOBODY);
-}
-
-static int next_target(const struct mmul_move_walk *w) {
-    if (w->move->to.kind == MMUL_PLACE_PARTIAL)
-        return NOBODY;
-    return next_holder(w->move, w->move->to.kind, w->to_node, w->to_rank);
+        return rank != NOBODY ? NOBODY : w->from_rank == WHOLE ? 0 : w->from_rank;
+    if (mmul_placement_is_whole(move->to.kind))
+        return rank == NOBODY ? WHOLE : NOBODY;
+    for (int next = rank == NOBODY ? 0 : rank + 1; next < move->size; next++)
+        if (move->rank_node[next] == w->to_node &&
+            first_copy(move, &move->to, next, w->to_node) == next)
+            return next;
+    return NOBODY;
 }
 
 static struct mmul_part_range part_from(const struct mmul_move_walk *w) {
@@ -74,19 +95,19 @@ struct mmul_move_walk mmul_move_walk(const struct mmul_move *move, int from_node
                                .to_rank = NOBODY};
     if (!connects(move, from_node, to_node))
         return w;
-    w.from_rank = next_holder(move, move->from.kind, from_node, NOBODY);
+    w.from_rank = next_source(&w, NOBODY);
     if (w.from_rank != NOBODY)
-        w.to_rank = first_target(&w);
+        w.to_rank = next_target(&w, NOBODY);
     begin_pair(&w);
     return w;
 }
 
 static void next_pair(struct mmul_move_walk *w) {
-    w->to_rank = next_target(w);
+    w->to_rank = next_target(w, w->to_rank);
     if (w->to_rank == NOBODY) {
-        w->from_rank = next_holder(w->move, w->move->from.kind, w->from_node, w->from_rank);
+        w->from_rank = next_source(w, w->from_rank);
         if (w->from_rank != NOBODY)
-            w->to_rank = first_target(w);
+            w->to_rank = next_target(w, NOBODY);
     }
     begin_pair(w);
 }

@@ -40,7 +40,7 @@ struct mmul_program_path mmul_program_find_path(const struct mmul_program_costs 
     const enum mmul_placement_kind rows = MMUL_PLACE_ROWS;
     struct mmul_program_path best = {.seconds = INFINITY};
     double ignored, onward = mmul_program_move_seconds(costs, shape, rows, to, &ignored);
-    for (int kind = 0; kind <= MMUL_PLACE_PARTIAL; kind++) {
+    for (int kind = 0; kind < MMUL_PLACEMENTS; kind++) {
         const enum mmul_placement_kind from = (enum mmul_placement_kind)kind;
         if ((have >> kind & 1) == 0)
             continue;

@@ -6,8 +6,10 @@
 // Node i holds the part s_i of a value that is split (the sum of its ranks' shares), all of one that
 // is whole there, nothing of a file that is elsewhere; T bytes move:
 //
-//     i to j   T has_i wants_j, i != j, where j has not all of it already
-//     move     max over nodes of (bytes out, bytes in) / B + latency per stage
+//     i to j   T has_i wants_j, i != j, where j has not all of it already; of copies one sends
+//     grid     to grid rows: its blocks to the other nodes of its row of the mesh; to grid cols
+//              the same (mesh.h)
+//     move     max over nodes of (bytes out, bytes in) / B + latency per stage (of a grid: per node of a row)
 //              + T max wants_j / copy + T / file where one end is a file
 //     matmul   max over ranks of (operations it does / its rate); a product that is wanted whole is
 //              shared by the ranks of each node
@@ -18,13 +20,15 @@
 
 #include "model/cluster.h"
 #include "model/program.h"
+#include "plan/mesh.h"
 
 struct mmul_program_costs {
     int size, node_count;
-    int *rank_node;      // size, owned
-    double *shares;      // size, owned: of every value that is split; add up to 1
-    double *node_shares; // node_count, owned
-    double *flops;       // size, owned: per second
+    int *rank_node;        // size, owned
+    double *shares;        // size, owned: of every value that is split; add up to 1
+    double *node_shares;   // node_count, owned
+    double *flops;         // size, owned: per second
+    struct mmul_mesh mesh; // of values that are grids; 1 x size until mmul_program_costs_mesh
     double bytes_per_second, latency_seconds; // the slowest link
 };
 
@@ -33,6 +37,10 @@ enum mmul_status mmul_program_costs_init(struct mmul_program_costs *costs,
                                          const struct mmul_cluster *cluster, const double *weights,
                                          struct mmul_error *err);
 void mmul_program_costs_fini(struct mmul_program_costs *costs);
+
+// Takes the mesh with which a product of these, both grids, is over first.
+void mmul_program_costs_mesh(struct mmul_program_costs *costs, struct mmul_shape a,
+                             struct mmul_shape b);
 
 // bytes: over the network, all links together.
 double mmul_program_move_seconds(const struct mmul_program_costs *costs, struct mmul_shape shape,

@@ -3,6 +3,7 @@
 // first. The choice itself is in program_choose.c.
 #include "plan/program_plan.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/integer.h"
@@ -11,7 +12,7 @@
 #include "base/text.h"
 #include "model/matrix.h"
 
-enum { KINDS = MMUL_PLACE_PARTIAL + 1 };
+enum { KINDS = MMUL_PLACEMENTS };
 
 // What is split into which parts.
 enum range_parts { BY_RANK, BY_GRID_ROW, BY_GRID_COL };
@@ -33,18 +34,14 @@ struct making {
 
 static int parts_of(const struct mmul_program_plan *plan, enum range_parts parts) {
     return parts == BY_RANK       ? plan->costs.size
-           : parts == BY_GRID_ROW ? plan->grid_rows
-                                  : plan->grid_cols;
+           : parts == BY_GRID_ROW ? plan->costs.mesh.rows
+                                  : plan->costs.mesh.cols;
 }
 
-// A grid's rows (columns) have the shares of the ranks in them.
-static void weigh(const struct mmul_program_plan *plan, enum range_parts parts, double *weights) {
-    for (int rank = 0; rank < plan->costs.size; rank++) {
-        int part = parts == BY_RANK       ? rank
-                   : parts == BY_GRID_ROW ? rank / plan->grid_cols
-                                          : rank % plan->grid_cols;
-        weights[part] += plan->costs.shares[rank];
-    }
+static const double *shares_of(const struct mmul_program_plan *plan, enum range_parts parts) {
+    return parts == BY_RANK       ? plan->costs.shares
+           : parts == BY_GRID_ROW ? plan->costs.mesh.row_shares
+                                  : plan->costs.mesh.col_shares;
 }
 
 static enum mmul_status find_offsets(struct mmul_program_plan *plan, enum range_parts parts,
@@ -58,18 +55,12 @@ static enum mmul_status find_offsets(struct mmul_program_plan *plan, enum range_
         return MMUL_OK;
     }
     int count = parts_of(plan, parts);
-    double *weights = NULL;
-    enum mmul_status status = MMUL_ALLOCATE(weights, count, "offsets", err);
-    if (status == MMUL_OK) {
-        made = mmul_allocate(1, sizeof *made + (size_t)(count + 1) * sizeof *made->offsets,
-                             "offsets", err);
-        status = made == NULL ? err->status : MMUL_OK;
-    }
-    if (status == MMUL_OK) {
-        weigh(plan, parts, weights);
-        status = mmul_split_offsets(total, count, weights, MMUL_SPLIT_EXACT, made->offsets, err);
-    }
-    mmul_free(weights);
+    made = mmul_allocate(1, sizeof *made + (size_t)(count + 1) * sizeof *made->offsets, "offsets",
+                         err);
+    if (made == NULL)
+        return err->status;
+    enum mmul_status status = mmul_split_offsets(total, count, shares_of(plan, parts),
+                                                 MMUL_SPLIT_EXACT, made->offsets, err);
     if (status != MMUL_OK) {
         mmul_free(made);
         return status;
@@ -88,16 +79,20 @@ static enum mmul_status make_placement(struct mmul_program_plan *plan, struct mm
     struct mmul_placement p = {.kind = kind, .row_parts = 1, .col_parts = 1};
     int64_t matrices = mmul_shape_matrices(shape);
     enum mmul_status status = MMUL_OK;
-    bool grid = kind == MMUL_PLACE_GRID;
-    if (kind == MMUL_PLACE_ROWS || grid) {
-        p.row_parts = parts_of(plan, grid ? BY_GRID_ROW : BY_RANK);
-        status = find_offsets(plan, grid ? BY_GRID_ROW : BY_RANK, matrices * shape.rows,
+    bool mesh = mmul_placement_is_mesh(kind);
+    if (mesh) {
+        p.row_parts = parts_of(plan, BY_GRID_ROW);
+        p.col_parts = parts_of(plan, BY_GRID_COL);
+    }
+    if (kind == MMUL_PLACE_ROWS || (mesh && kind != MMUL_PLACE_GRID_COLS)) {
+        p.row_parts = parts_of(plan, mesh ? BY_GRID_ROW : BY_RANK);
+        status = find_offsets(plan, mesh ? BY_GRID_ROW : BY_RANK, matrices * shape.rows,
                               &p.row_offsets, err);
     }
-    if (status == MMUL_OK && (kind == MMUL_PLACE_COLS || grid)) {
-        p.col_parts = parts_of(plan, grid ? BY_GRID_COL : BY_RANK);
-        status = find_offsets(plan, grid ? BY_GRID_COL : BY_RANK,
-                              grid ? shape.cols : matrices * shape.cols, &p.col_offsets, err);
+    if (status == MMUL_OK && (kind == MMUL_PLACE_COLS || (mesh && kind != MMUL_PLACE_GRID_ROWS))) {
+        p.col_parts = parts_of(plan, mesh ? BY_GRID_COL : BY_RANK);
+        status = find_offsets(plan, mesh ? BY_GRID_COL : BY_RANK,
+                              mesh ? shape.cols : matrices * shape.cols, &p.col_offsets, err);
     }
     if (status == MMUL_OK)
         *placement = p;
@@ -204,7 +199,9 @@ static void add_bytes(const struct mmul_program_plan *plan, int64_t *node_bytes)
         if (place->view_of >= 0 || kind == MMUL_PLACE_FILE)
             continue;
         for (int rank = 0; kind != MMUL_PLACE_REPLICATE && rank < c->size; rank++)
-            node_bytes[c->rank_node[rank]] += mmul_program_place_bytes(plan, place, rank);
+            if (mmul_placement_first_copy(&place->placement, c->rank_node, rank,
+                                          c->rank_node[rank]) == rank)
+                node_bytes[c->rank_node[rank]] += mmul_program_place_bytes(plan, place, rank);
         for (int node = 0; kind == MMUL_PLACE_REPLICATE && node < c->node_count; node++)
             node_bytes[node] += mmul_program_place_bytes(plan, place, 0);
     }
@@ -254,6 +251,26 @@ static enum mmul_status add_operations(struct making *m, struct mmul_error *err)
     return status;
 }
 
+// The mesh is that of the largest product.
+static void choose_mesh(struct mmul_program_plan *plan) {
+    const struct mmul_program *program = plan->program;
+    double most = 0;
+    struct mmul_operand_info operands[MMUL_OPERANDS],
+        largest[MMUL_OPERANDS] = {{.shape = {1, 1, 1, 1}}, {.shape = {1, 1, 1, 1}}};
+    for (int i = 0; i < program->operation_count; i++) {
+        const struct mmul_operation *o = &program->operations[i];
+        if (o->kind != MMUL_MATMUL)
+            continue;
+        mmul_program_operands(program, o, operands);
+        double flops =
+            mmul_operation_row(MMUL_MATMUL)->flops(operands, mmul_program_shape(program, o));
+        if (flops > most)
+            memcpy(largest, operands, sizeof largest);
+        most = fmax(most, flops);
+    }
+    mmul_program_costs_mesh(&plan->costs, largest[0].shape, largest[1].shape);
+}
+
 enum mmul_status mmul_program_plan_make(const struct mmul_program *program,
                                         const struct mmul_cluster *cluster, const double *weights,
                                         struct mmul_program_plan **plan, struct mmul_error *err) {
@@ -264,12 +281,9 @@ enum mmul_status mmul_program_plan_make(const struct mmul_program *program,
     if (status != MMUL_OK)
         return status;
     m.plan->program = program;
-    // As square as the number of ranks allows.
-    m.plan->grid_rows = 1;
-    for (int i = 1; i * i <= cluster->size; i++)
-        m.plan->grid_rows = cluster->size % i == 0 ? i : m.plan->grid_rows;
-    m.plan->grid_cols = cluster->size / m.plan->grid_rows;
     status = mmul_program_costs_init(&m.plan->costs, cluster, weights, err);
+    if (status == MMUL_OK)
+        choose_mesh(m.plan);
     if (status == MMUL_OK)
         status = add_operations(&m, err);
     if (status == MMUL_OK)

@@ -43,7 +43,6 @@ struct mmul_program_plan {
     struct mmul_program_place *places; // owned
     struct mmul_program_step *steps;   // owned
     int place_count, step_count;
-    int grid_rows, grid_cols;            // ranks of a grid
     struct mmul_program_offsets *ranges; // owned list: what placements borrow
     double seconds, network_bytes;
     int64_t node_bytes_most; // memory of the values on the node that has most of it

@@ -1,4 +1,4 @@
-// np: 1 2 3 5
+// np: 1 2 3 4 5 6
 // SPDX-License-Identifier: MIT
 //
 // Programs of several operations through the public interface, over several nodes: every pair of
@@ -54,7 +54,8 @@ static bool every_rule(struct mmul_context *context, const int64_t *n, const cha
         {MMUL_PLACE_COLS, MMUL_PLACE_ROWS, MMUL_PLACE_PARTIAL},
         {MMUL_PLACE_REPLICATE, MMUL_PLACE_REPLICATE, MMUL_PLACE_ROWS},
         {MMUL_PLACE_REPLICATE, MMUL_PLACE_REPLICATE, MMUL_PLACE_COLS},
-        {MMUL_PLACE_REPLICATE, MMUL_PLACE_REPLICATE, MMUL_PLACE_REPLICATE}};
+        {MMUL_PLACE_REPLICATE, MMUL_PLACE_REPLICATE, MMUL_PLACE_REPLICATE},
+        {MMUL_PLACE_GRID_ROWS, MMUL_PLACE_GRID_COLS, MMUL_PLACE_GRID}};
     bool right = true;
     for (int turns = 0; turns < 4; turns++) {
         const int64_t m = n[4], k = n[5], width = n[6];
@@ -97,6 +98,33 @@ static bool a_chain(struct mmul_context *context, const char *weights) {
     bool right = run(context, &t, weights);
     end(&t);
     return right;
+}
+
+// Ranks on nodes of their own are a mesh of rows and columns, not a line, when there are enough.
+static void test_a_mesh(struct mmul_context *context) {
+    const char *expected = size == 4 ? "grid 0 48 96 x 0 48 96" : "grid 0 48 96 x 0 32 64 96";
+    struct mmul_program_plan *plan = NULL;
+    struct mmul_values *values = NULL;
+    enum mmul_placement_kind kind;
+    struct trial t;
+    char text[96] = "";
+    begin(&t);
+    int a = place(&t, generate(&t, (struct mmul_shape){1, 1, 96, 96}), MMUL_PLACE_GRID);
+    int b = place(&t, generate(&t, (struct mmul_shape){1, 1, 96, 96}), MMUL_PLACE_GRID);
+    int c = place(&t, matmul(&t, a, b), MMUL_PLACE_GRID);
+    t.wanted[c] = MMUL_PLACE_GRID;
+    save(&t, c);
+    const struct mmul_program_options options = {.weights = "equal"};
+    enum mmul_status status = mmul_program_plan_create(context, t.program, &options, &plan, &t.err);
+    if (status == MMUL_OK)
+        status = mmul_program_run(context, plan, &values, &t.err);
+    if (status == MMUL_OK)
+        mmul_values_placement(values, c, &kind, text);
+    bool right = status == MMUL_OK && is_right(&t, values, c) && is_right(&t, values, c - 1);
+    mmul_values_destroy(values);
+    mmul_program_plan_destroy(plan);
+    tap_ok(right && strcmp(text, expected) == 0, text);
+    end(&t);
 }
 
 static void test_programs(int nodes, const struct mmul_context_options *options, bool many) {
@@ -293,6 +321,12 @@ int main(int argc, char **argv) {
         struct mmul_context *context = make_context(nodes, &cpu);
         test_a_file_that_shrinks(context, nodes);
         mmul_context_destroy(context);
+    }
+    if (size == 4 || size == 6) {
+        struct mmul_context *context = make_context(size, &cpu);
+        test_a_mesh(context);
+        mmul_context_destroy(context);
+        test_programs(size, &cpu, true);
     }
     struct mmul_context *context = make_context(1, &cpu);
     test_refusals(context);

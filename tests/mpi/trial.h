@@ -8,7 +8,7 @@
 
 #include "nodes.h"
 
-enum { VALUES = 64, KINDS = MMUL_PLACE_PARTIAL + 1 };
+enum { VALUES = 128, KINDS = MMUL_PLACE_GRID_COLS + 1 };
 
 // ------------------------------------------------------------------------------------ reference
 
@@ -211,8 +211,9 @@ static bool is_right(const struct trial *t, const struct mmul_values *values, in
     const struct mmul_shape s = k->shape;
     enum mmul_placement_kind kind;
     char text[96];
-    int64_t count = elements(s), wrong = 0, held = 0, all = 0;
-    double *mine = calloc((size_t)count, sizeof *mine);
+    int64_t count = elements(s), wrong = 0, held = 0;
+    double *mine = calloc((size_t)count, sizeof *mine),
+           *holders = calloc((size_t)count, sizeof *mine);
     mmul_values_placement(values, value, &kind, text);
     for (int64_t p = 0; p < mmul_values_part_count(values, value); p++) {
         const struct mmul_value_part part = mmul_values_part(values, value, p);
@@ -222,14 +223,23 @@ static bool is_right(const struct trial *t, const struct mmul_values *values, in
                 int64_t e = (r.matrix * s.rows + i) * s.cols + j;
                 mine[e] = (double)part.data[(i - r.row_begin) * part.row_step +
                                             (j - r.col_begin) * part.col_step];
+                holders[e]++;
                 wrong += kind != MMUL_PLACE_PARTIAL && mine[e] != k->at[e];
             }
     }
-    MPI_Allreduce(&held, &all, 1, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Allreduce(MPI_IN_PLACE, holders, (int)count, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     MPI_Allreduce(MPI_IN_PLACE, mine, (int)count, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     for (int64_t e = 0; kind == MMUL_PLACE_PARTIAL && e < count; e++)
         wrong += mine[e] != k->at[e];
+    // Every element with all, with one, or (rows and columns of a grid) with so many alike.
     bool whole = kind == MMUL_PLACE_REPLICATE || kind == MMUL_PLACE_PARTIAL;
+    bool copies = kind == MMUL_PLACE_GRID_ROWS || kind == MMUL_PLACE_GRID_COLS;
+    bool even = true;
+    for (int64_t e = 0; e < count; e++)
+        even = even && (whole    ? holders[e] == size
+                        : copies ? holders[e] == holders[0] && holders[e] > 0
+                                 : holders[e] == 1);
+    free(holders);
     free(mine);
     if (t->wanted[value] != MMUL_PLACE_FILE && t->wanted[value] != kind) {
         fprintf(stderr, "# value %d is %s\n", value, text);
@@ -237,10 +247,10 @@ static bool is_right(const struct trial *t, const struct mmul_values *values, in
     }
     if (kind == MMUL_PLACE_FILE)
         return true; // nobody read it
-    if (wrong > 0 || (whole ? held != count : all != count))
+    if (wrong > 0 || !even)
         fprintf(stderr, "# rank %d: value %d, %s: %lld of %lld elements differ\n", rank, value,
                 text, (long long)wrong, (long long)held);
-    return wrong == 0 && (whole ? held == count : all == count);
+    return wrong == 0 && even;
 }
 
 // Collective. Runs the program; every value and every output is right.

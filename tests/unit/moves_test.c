@@ -14,7 +14,7 @@
 #include "model/matrix.h"
 #include "plan/moves.h"
 
-enum { RANKS = 5, ELEMENTS = 128, KINDS = MMUL_PLACE_PARTIAL + 1 };
+enum { RANKS = 6, ELEMENTS = 128, KINDS = MMUL_PLACEMENTS };
 
 struct machine {
     int size, nodes;
@@ -31,6 +31,10 @@ static const struct machine MACHINES[] = {
     {3, 3, {0, 1, 2}, {5, 1, 1}, 3},
     {5, 3, {0, 1, 1, 2, 0}, {1, 0, 4, 2, 2}, 1},
     {5, 2, {0, 0, 1, 1, 1}, {0, 1, 1, 1, 0}, 2}, // of the grid of 2 x 2 one rank has no block
+    {4, 2, {0, 0, 1, 1}, {3, 1, 1, 2}, 2},       // nodes are rows of the grid
+    {4, 2, {0, 1, 0, 1}, {1, 1, 2, 1}, 2},       // and columns
+    {6, 3, {0, 0, 1, 1, 2, 2}, {1, 2, 3, 1, 1, 1}, 2},
+    {6, 6, {0, 1, 2, 3, 4, 5}, {1, 0, 3, 1, 1, 1}, 2},
 };
 
 static const struct mmul_shape SHAPES[] = {
@@ -54,14 +58,18 @@ static struct mmul_placement place(const struct machine *m, struct mmul_shape sh
     struct mmul_placement p = {.kind = kind, .row_parts = 1, .col_parts = 1};
     struct mmul_error err;
     int64_t matrices = mmul_shape_matrices(shape);
-    bool grid = kind == MMUL_PLACE_GRID;
-    if (kind == MMUL_PLACE_ROWS || grid) {
+    bool grid = mmul_placement_is_mesh(kind);
+    if (grid) {
+        p.row_parts = m->grid_rows;
+        p.col_parts = m->size / m->grid_rows;
+    }
+    if (kind == MMUL_PLACE_ROWS || (grid && kind != MMUL_PLACE_GRID_COLS)) {
         p.row_parts = grid ? m->grid_rows : m->size;
         p.row_offsets = o->rows;
         mmul_split_offsets(matrices * shape.rows, p.row_parts, m->weights, MMUL_SPLIT_EXACT,
                            o->rows, &err);
     }
-    if (kind == MMUL_PLACE_COLS || grid) {
+    if (kind == MMUL_PLACE_COLS || (grid && kind != MMUL_PLACE_GRID_ROWS)) {
         const double *weights = grid && m->grid_rows == 2 ? m->weights + 1 : m->weights;
         p.col_parts = grid ? m->size / m->grid_rows : m->size;
         p.col_offsets = o->cols;
@@ -170,6 +178,13 @@ static bool node_has(const struct world *w, const struct mmul_placement *p, int 
     return false;
 }
 
+// Copies on a node are one memory: that of the first rank.
+static bool is_own(const struct machine *m, const struct mmul_placement *p, int holder) {
+    if (mmul_placement_is_whole(p->kind))
+        return true;
+    return mmul_placement_first_copy(p, m->rank_node, holder, m->rank_node[holder]) == holder;
+}
+
 static void check_values(const struct world *w) {
     const struct mmul_placement *to = &w->move.to;
     int nodes = w->move.from.kind == MMUL_PLACE_PARTIAL ? w->machine->nodes : 1;
@@ -177,7 +192,7 @@ static void check_values(const struct world *w) {
         int sum = 0, found = 0;
         for (int h = 0; h < holders(w->machine, to->kind); h++) {
             int64_t at = find(to, w->move.shape, h, e);
-            if (at < 0)
+            if (at < 0 || !is_own(w->machine, to, h))
                 continue;
             found++;
             sum += w->to[h][at];
@@ -281,8 +296,13 @@ static void placements_as_text(void **state) {
     char text[96];
     const struct mmul_placement by_rows = {MMUL_PLACE_ROWS, 3, 1, rows, NULL};
     const struct mmul_placement grid = {MMUL_PLACE_GRID, 3, 2, rows, cols};
+    const struct mmul_placement grid_cols = {MMUL_PLACE_GRID_COLS, 3, 2, NULL, cols};
     assert_string_equal(mmul_placement_format(&by_rows, text), "rows 0 2050 3075 4096");
     assert_string_equal(mmul_placement_format(&grid, text), "grid 0 2050 3075 4096 x 0 3 9");
+    assert_string_equal(mmul_placement_format(&grid_cols, text), "grid cols 0 3 9");
+    assert_string_equal(mmul_placement_format(
+                            &(struct mmul_placement){MMUL_PLACE_GRID_ROWS, 6, 2, many, NULL}, text),
+                        "grid rows of 6 x 2 parts");
     assert_string_equal(
         mmul_placement_format(&(struct mmul_placement){MMUL_PLACE_COLS, 1, 6, NULL, many}, text),
         "cols in 6 parts");
