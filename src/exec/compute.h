@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: MIT
-// The compute thread of a rank: its tasks, one after the other, then others'.
+// The compute thread of a rank: stage after stage; of a product its tasks, one after the other, then
+// others'.
 #pragma once
 
 #include "exec/operands.h"
 
-// Waits for what each task needs, multiplies, checks, and counts what is done. Local; makes no MPI
-// call. A failure goes to run->failure and cancels the node's other work.
+// Waits for what each stage and task needs, multiplies, checks, and counts what is done. Local; makes no
+// MPI call. A failure goes to run->failure and cancels the node's other work.
 void mmul_run_compute(struct mmul_run *run);
 
-// For the verifier of a run, `context` (verify.h): numbers that cannot be are blamed on a device only
+// The compute thread: one product, and its check.
+enum mmul_status mmul_stage_multiply(struct mmul_stage *stage, const struct mmul_product *product,
+                                     const char *place, struct mmul_error *err);
+
+// For the verifier of a stage, `context` (verify.h): numbers that cannot be are blamed on a device only
 // when the inputs are what they were, and are not computed again when the run has been cancelled
 // (MMUL_ERR_STOPPED).
-enum mmul_status mmul_run_look(void *context, int64_t done, int64_t total, struct mmul_error *err);
+enum mmul_status mmul_stage_look(void *context, int64_t done, int64_t total,
+                                 struct mmul_error *err);
 
 // This rank will compute nothing: the others need not wait for it. Local.
 void mmul_run_cancel(struct mmul_run *run);

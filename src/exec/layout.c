@@ -29,7 +29,7 @@ static void assign_slots(struct mmul_layout *l, int64_t *slot_of_panel) {
 }
 
 enum mmul_status mmul_layout_init(struct mmul_layout *layout, const struct mmul_plan *plan,
-                                  int node, int64_t progress_bytes, struct mmul_error *err) {
+                                  int node, struct mmul_error *err) {
     const struct mmul_plan_node *n = &mmul_plan_nodes(plan)[node];
     int64_t *slot_of_panel = NULL;
     *layout = (struct mmul_layout){.plan = plan,
@@ -37,9 +37,8 @@ enum mmul_status mmul_layout_init(struct mmul_layout *layout, const struct mmul_
                                    .node_index = node,
                                    .steps = mmul_schedule_steps(plan),
                                    .panels = mmul_schedule_panels(plan)};
-    layout->lanes = next_page(progress_bytes);
     layout->lane_bytes = next_page(n->piece_lane_bytes) + next_page(n->c_in_lane_bytes);
-    layout->slots = layout->lanes + n->piece_lanes * layout->lane_bytes;
+    layout->slots = n->piece_lanes * layout->lane_bytes;
     layout->slot_bytes = next_page(n->whole_slot_bytes);
     layout->results = layout->slots + n->whole_slots * layout->slot_bytes;
     layout->bytes = layout->results + n->result_slots * next_page(n->result_slot_bytes);
@@ -62,7 +61,7 @@ void mmul_layout_fini(struct mmul_layout *layout) {
 }
 
 int64_t mmul_layout_pieces(const struct mmul_layout *layout, int64_t round) {
-    return layout->lanes + round % layout->node->piece_lanes * layout->lane_bytes;
+    return round % layout->node->piece_lanes * layout->lane_bytes;
 }
 
 int64_t mmul_layout_c_in(const struct mmul_layout *layout, int64_t round) {

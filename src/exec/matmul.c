@@ -245,6 +245,9 @@ static enum mmul_status check_job(const struct mmul_context *context,
 enum mmul_status mmul_matmul_run(struct mmul_context *context, const struct mmul_matmul *args,
                                  const struct mmul_plan *plan, struct mmul_report **report,
                                  struct mmul_error *err) {
+    const struct mmul_stage_request stage = {
+        .kind = MMUL_STAGE_PRODUCT, .plan = plan, .args = args, .places = {-1, -1, -1}};
+    const struct mmul_run_request request = {.args = args, .stages = &stage, .stage_count = 1};
     struct mmul_run *run = NULL;
     struct mmul_report *made = NULL;
     enum mmul_status status =
@@ -253,9 +256,9 @@ enum mmul_status mmul_matmul_run(struct mmul_context *context, const struct mmul
         mmul_context_warn(context, "'%s' takes the place of what a run that was killed had left",
                           args->output->part);
     if (status == MMUL_OK)
-        status = mmul_run_create(context, args, plan, &run, err);
+        status = mmul_run_create(context, &request, &run, err);
     if (status == MMUL_OK)
-        status = mmul_run_steps(run, err);
+        status = mmul_run_stages(run, err);
     if (status == MMUL_OK)
         status = mmul_run_report(run, &made, err);
     if (status == MMUL_OK)

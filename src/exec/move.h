@@ -1,29 +1,54 @@
 // SPDX-License-Identifier: MIT
 //
-// Carries moves out: what stays on the node is copied by its ranks, the rest goes in messages between
+// Carries a move out: what stays on the node is copied by its ranks, the rest goes in messages between
 // the leaders, packed into one of two lanes while the other one travels. Nothing is negotiated:
-// both ends walk the same pieces (plan/moves). Root's files are read and written as ends of a move.
+// both ends walk the same pieces (plan/moves). Root's files are read and written as ends of a move, by
+// its main thread alone.
 #pragma once
 
 #include "comm/message.h"
-#include "exec/values.h"
+#include "exec/run.h"
 
 enum { MMUL_MOVE_LANES = 2, MMUL_MOVE_ELEMENTS = 1 << 18 }; // 1 MiB of a piece
 
-struct mmul_value_mover {
-    const struct mmul_values *values;   // borrowed
-    const struct mmul_comm *comm;       // borrowed
-    const struct mmul_channel *channel; // borrowed, among all ranks
-    float *staging;                     // owned: lanes of both directions
-    int64_t moved_bytes;                // sent over the network
+struct mmul_move_lane {
+    struct mmul_message message;
+    struct mmul_move_piece piece;
+    float *staging;
 };
 
-enum mmul_status mmul_value_mover_init(struct mmul_value_mover *mover,
-                                       const struct mmul_values *values,
-                                       const struct mmul_comm *comm,
-                                       const struct mmul_channel *channel, struct mmul_error *err);
-void mmul_value_mover_fini(struct mmul_value_mover *mover);
+// The pieces of one direction, in order; `begun` and `ended` count them.
+struct mmul_move_cursor {
+    bool outward;
+    int round; // peers of those before have been walked; 0: within the node
+    struct mmul_move_walk walk;
+    struct mmul_move_lane lanes[MMUL_MOVE_LANES];
+    int64_t begun, ended;
+    bool is_over; // nothing more to begin
+};
 
-// Collective over world, one move after the other. A failure is kept in the channel's, and the
-// traffic ends all the same; agree afterwards, then the result is complete everywhere.
-void mmul_value_mover_move(struct mmul_value_mover *mover, const struct mmul_program_step *step);
+// Of a leader's main thread, one move after the other.
+struct mmul_move_traffic {
+    struct mmul_run *run;     // borrowed
+    struct mmul_stage *stage; // the one at hand
+    struct mmul_move move;
+    struct mmul_move_walk here; // of a file of root's: what stays on its node
+    bool is_here_over;
+    struct mmul_move_cursor out, in;
+    float *staging; // owned: lanes of both directions, and one for what stays
+};
+
+// Local. Fails with MMUL_ERR_SYSTEM (memory).
+enum mmul_status mmul_move_init(struct mmul_move_traffic *traffic, struct mmul_run *run,
+                                struct mmul_error *err);
+void mmul_move_fini(struct mmul_move_traffic *traffic);
+
+// The compute thread's half, when all ranks of the node have what they had to make: copies what
+// belongs to this rank and stays on the node. Fails with MMUL_ERR_SYSTEM (memory).
+enum mmul_status mmul_move_here(struct mmul_stage *stage, struct mmul_error *err);
+
+// The other half: begins when all ranks of the node have done theirs. A failure is kept in the run's,
+// and the traffic ends all the same. advance: true when something happened; never waits.
+void mmul_move_begin(struct mmul_move_traffic *traffic, struct mmul_stage *stage);
+bool mmul_move_advance(struct mmul_move_traffic *traffic);
+bool mmul_move_is_over(const struct mmul_move_traffic *traffic);

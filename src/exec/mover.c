@@ -14,57 +14,65 @@ _Static_assert((int)MMUL_LINE_PACKETS == (int)MMUL_PACKETS_AHEAD, "as the cost m
 
 // --------------------------------------------------------------------------------------- counters
 
-static _Atomic int64_t *shared_counter(const struct mmul_mover *m, enum mmul_counter counter) {
-    struct mmul_run_progress *progress = m->run->progress;
-    if (progress == NULL)
-        return NULL;
+static _Atomic int64_t *shared_counter(const struct mmul_stage *stage, enum mmul_counter counter) {
+    struct mmul_stage_progress *progress = stage->progress;
     return counter == MMUL_ROUNDS_LOADED    ? &progress->rounds_loaded
            : counter == MMUL_STEPS_LOADED   ? &progress->steps_loaded
            : counter == MMUL_RESULTS_STORED ? &progress->results_stored
                                             : NULL;
 }
 
-static void raise(struct mmul_mover *m, enum mmul_counter counter, int64_t value) {
-    if (counter == MMUL_NOTHING || m->counters[counter] == value)
+static void raise(struct mmul_mover *m, int stage, enum mmul_counter counter, int64_t value) {
+    int64_t *own = &m->stages[stage].counters[counter];
+    if (counter == MMUL_NOTHING || *own >= value)
         return;
-    m->counters[counter] = value;
-    _Atomic int64_t *shared = shared_counter(m, counter);
+    *own = value;
+    _Atomic int64_t *shared = shared_counter(&m->run->stages[stage], counter);
     if (shared != NULL)
         atomic_store(shared, value);
 }
 
+// Have all ranks of this node done their part of so many stages? When all is void nobody has to.
+static bool have_done(const struct mmul_mover *m, int stages) {
+    bool done = true;
+    for (int i = 0; i < m->run->context->comm->node_size; i++)
+        done = done && atomic_load(&m->run->progress->ranks[i].stages_done) >= stages;
+    return done || mmul_failure_is_void(&m->run->failure);
+}
+
 // Steps that every rank of this node has finished. When all is void nobody has to: whoever holds the
 // last lines of a block, others' or its own, may have given up.
-static void look_at_steps(struct mmul_mover *m) {
-    int64_t least = m->run->layout.steps;
-    bool computes = m->run->progress != NULL && !mmul_failure_is_void(&m->run->failure);
+static void look_at_steps(struct mmul_mover *m, int index) {
+    const struct mmul_stage *stage = &m->run->stages[index];
+    int64_t least = stage->layout.steps;
+    bool computes = !mmul_failure_is_void(&m->run->failure);
     for (int i = 0; computes && i < m->run->context->comm->node_size; i++)
-        least = mmul_smaller(least, atomic_load(&m->run->progress->ranks[i].steps_done));
-    m->counters[MMUL_STEPS_DONE] = least;
+        least = mmul_smaller(least, atomic_load(&stage->progress->ranks[i].steps_done));
+    m->stages[index].counters[MMUL_STEPS_DONE] = least;
 }
 
-static bool may_begin(const struct mmul_mover *m, const struct mmul_transfer *transfer) {
+static bool may_begin(const struct mmul_mover *m, const struct mmul_mover_route *route) {
+    const int64_t *counters = m->stages[route->stage].counters;
+    bool may = atomic_load(&m->run->stages[route->stage].progress->is_open) != 0;
     for (int i = 0; i < MMUL_TRANSFER_WAITS; i++)
-        if (m->counters[transfer->waits[i].counter] < transfer->waits[i].value)
-            return false;
-    return true;
+        may = may && counters[route->next.waits[i].counter] >= route->next.waits[i].value;
+    return may;
 }
 
-// Where the transfer's bytes are in the node's segment; NULL: they are not.
-static char *memory_of(const struct mmul_mover *m, const struct mmul_transfer *transfer) {
-    const struct mmul_layout *l = &m->run->layout;
-    char *data = m->run->segment.data;
+// Where the transfer's bytes are in the node's memory; NULL: they are not.
+static char *memory_of(const struct mmul_stage *stage, const struct mmul_transfer *transfer) {
+    const struct mmul_layout *l = &stage->layout;
     if (transfer->slot < 0 || transfer->in_place)
         return NULL;
     switch (transfer->content) {
     case MMUL_CONTENT_PIECES:
-        return data + mmul_layout_pieces(l, transfer->step.round);
+        return stage->memory + mmul_layout_pieces(l, transfer->step.round);
     case MMUL_CONTENT_C_IN:
-        return data + mmul_layout_c_in(l, transfer->step.round);
+        return stage->memory + mmul_layout_c_in(l, transfer->step.round);
     case MMUL_CONTENT_PANEL:
-        return data + mmul_layout_panel(l, transfer->step.index);
+        return stage->memory + mmul_layout_panel(l, transfer->step.index);
     default:
-        return data + mmul_layout_result(l, transfer->step.index);
+        return stage->memory + mmul_layout_result(l, transfer->step.index);
     }
 }
 
@@ -88,6 +96,11 @@ static enum mmul_trace_kind kind_of_span(enum mmul_route route, enum mmul_conten
     }
 }
 
+// What the line says when the next transfer is through: marks of all stages grow in one order.
+static int64_t mark_of(const struct mmul_mover *m, const struct mmul_mover_route *route) {
+    return m->stages[route->stage].marks[route->list.route] + route->next.brings.value;
+}
+
 static void begin_span(const struct mmul_mover *m, struct mmul_mover_route *route) {
     const struct mmul_transfer *transfer = &route->next;
     bool by_round = transfer->route == MMUL_ROUTE_SCATTER || transfer->route == MMUL_ROUTE_READ;
@@ -95,11 +108,12 @@ static void begin_span(const struct mmul_mover *m, struct mmul_mover_route *rout
     int64_t bytes = transfer->bytes;
     if (m->run->trace == NULL || transfer->in_place)
         return;
-    for (int i = 0; is_root && route->node_bytes != NULL && i < m->run->plan->node_count; i++)
+    for (int i = 0; is_root && route->node_bytes != NULL && i < m->run->context->comm->node_count;
+         i++)
         bytes += route->node_bytes[i];
     route->spans[route->spans_begun++ % (MMUL_LINE_PACKETS + 1)] = (struct mmul_mover_span){
         .begin = mmul_trace_now(m->run->trace),
-        .mark = transfer->brings.value,
+        .mark = mark_of(m, route),
         .numbers = {by_round ? transfer->step.round : transfer->step.index, bytes},
         .content = transfer->content};
 }
@@ -120,50 +134,154 @@ static void end_spans(const struct mmul_mover *m, struct mmul_mover_route *route
     }
 }
 
+// -------------------------------------------------------------------------------- from stage to stage
+
+// What the lists of a stage count to.
+static int64_t top_of(const struct mmul_stage *stage, enum mmul_route route) {
+    bool by_round = route == MMUL_ROUTE_SCATTER || route == MMUL_ROUTE_READ;
+    return by_round ? stage->plan->rounds : stage->layout.steps;
+}
+
+// The list of the route's stage.
+static void begin_list(struct mmul_mover *m, enum mmul_route index) {
+    struct mmul_mover_route *route = &m->routes[index];
+    const struct mmul_stage *stage = &m->run->stages[route->stage];
+    if (stage->plan == NULL)
+        return;
+    route->list = mmul_transfers_make(stage->plan, stage->layout.node_index, index);
+    int64_t reached = mmul_transfers_reached(&route->list);
+    raise(m, route->stage, mmul_route_brings(index, route->list.node), reached);
+    raise(m, route->stage, mmul_route_frees(index), reached);
+    route->has_next = mmul_transfers_next(&route->list, &route->next);
+}
+
+// The next list with a transfer in it; the last stage's stays when there is none.
+static void find_list(struct mmul_mover *m, enum mmul_route index) {
+    struct mmul_mover_route *route = &m->routes[index];
+    while (!route->has_next && route->stage + 1 < m->run->stage_count) {
+        route->stage++;
+        begin_list(m, index);
+    }
+}
+
+// Counts what is here, and what has left, for the stages it belongs to: two at most are under way.
+static void count(struct mmul_mover *m, enum mmul_route index) {
+    struct mmul_mover_route *route = &m->routes[index];
+    for (int i = route->counted; i <= route->stage; i++) {
+        const struct mmul_mover_stage *of = &m->stages[i];
+        int64_t top = of->is_on[index] ? top_of(&m->run->stages[i], index) : 0;
+        if (i == route->counted && i < route->stage &&
+            (!of->is_on[index] || route->line.left >= of->marks[index] + top))
+            route->counted++;
+        if (!of->is_on[index])
+            continue;
+        raise(m, i, mmul_route_brings(index, route->list.node),
+              mmul_smaller(top, route->line.arrived - of->marks[index]));
+        raise(m, i, mmul_route_frees(index),
+              mmul_smaller(top, route->line.left - of->marks[index]));
+    }
+}
+
+// Has all that a product moves on this node begun and left?
+static bool have_left(const struct mmul_mover *m, int stage) {
+    bool left = true;
+    for (int i = 0; i < MMUL_ROUTES; i++) {
+        const struct mmul_mover_route *route = &m->routes[i];
+        const struct mmul_mover_stage *of = &m->stages[stage];
+        bool begun = route->stage > stage || (route->stage == stage && !route->has_next);
+        left =
+            left && begun &&
+            (!of->is_on[i] || route->line.left >= of->marks[i] + top_of(&m->run->stages[stage], i));
+    }
+    return left;
+}
+
+// Of the oldest stage that is not over.
+static bool is_over(struct mmul_mover *m, int index) {
+    const struct mmul_stage *stage = &m->run->stages[index];
+    switch (stage->is.kind) {
+    case MMUL_STAGE_PRODUCT:
+        return m->stages[index].counters[MMUL_STEPS_DONE] >= stage->layout.steps &&
+               have_left(m, index);
+    case MMUL_STAGE_MOVE:
+        return atomic_load(&stage->progress->has_arrived) != 0;
+    default:
+        return have_done(m, index + 1);
+    }
+}
+
+// Opens the stages that may be under way.
+static void open_stages(struct mmul_mover *m) {
+    const struct mmul_run *run = m->run;
+    while (m->over < run->stage_count && is_over(m, m->over))
+        m->over++;
+    for (int i = m->over; i < run->stage_count && i <= m->over + 1; i++)
+        atomic_store(&run->stages[i].progress->is_open, 1);
+}
+
+// What moves alone: between the nodes, when all ranks here have done their part.
+static bool advance_move(struct mmul_mover *m) {
+    struct mmul_run *run = m->run;
+    struct mmul_stage *stage = m->over < run->stage_count ? &run->stages[m->over] : NULL;
+    if (stage == NULL || stage->is.kind != MMUL_STAGE_MOVE || !have_done(m, stage->index + 1))
+        return false;
+    if (m->move.stage != stage)
+        mmul_move_begin(&m->move, stage);
+    if (mmul_move_advance(&m->move))
+        return true;
+    if (mmul_move_is_over(&m->move))
+        atomic_store(&stage->progress->has_arrived, 1);
+    return mmul_move_is_over(&m->move);
+}
+
 // ---------------------------------------------------------------------------------------- one line
 
 static void begin(struct mmul_mover *m, struct mmul_mover_route *route) {
+    struct mmul_stage *stage = &m->run->stages[route->stage];
     const struct mmul_transfer *transfer = &route->next;
     route->stream = (struct mmul_stream){
-        .files = &m->run->files, .content = transfer->content, .step = transfer->step};
+        .files = &stage->files, .content = transfer->content, .step = transfer->step};
     if (route->node_bytes != NULL)
-        mmul_transfer_bytes(m->run->plan, transfer, route->node_bytes);
+        mmul_transfer_bytes(stage->plan, transfer, route->node_bytes);
     begin_span(m, route);
     mmul_line_begin(&route->line, &(struct mmul_cargo){.bytes = transfer->bytes,
                                                        .node_bytes = route->node_bytes,
                                                        .from = transfer->from,
                                                        .to = transfer->to,
-                                                       .memory = memory_of(m, transfer),
+                                                       .memory = memory_of(stage, transfer),
                                                        .context = &route->stream,
-                                                       .mark = transfer->brings.value});
+                                                       .mark = mark_of(m, route)});
     route->has_next = mmul_transfers_next(&route->list, &route->next);
 }
 
-static bool advance(struct mmul_mover *m, struct mmul_mover_route *route) {
+static bool advance(struct mmul_mover *m, enum mmul_route index) {
+    struct mmul_mover_route *route = &m->routes[index];
     bool moved = false;
-    if (route->has_next && mmul_line_is_free(&route->line) && may_begin(m, &route->next)) {
+    find_list(m, index);
+    if (route->has_next && mmul_line_is_free(&route->line) && may_begin(m, route)) {
         begin(m, route);
         moved = true;
     }
     moved |= mmul_line_advance(&route->line);
-    raise(m, route->brings, route->line.arrived);
-    raise(m, route->frees, route->line.left);
+    count(m, index);
     end_spans(m, route);
     return moved;
 }
 
 enum mmul_attention mmul_mover_attend(struct mmul_mover *mover) {
     struct mmul_mover *m = mover;
-    bool moved = false, finished = true;
-    look_at_steps(m);
+    const struct mmul_run *run = m->run;
+    bool moved = false;
+    for (int i = m->over; i < run->stage_count && i <= m->over + 1; i++)
+        if (run->stages[i].plan != NULL)
+            look_at_steps(m, i);
     for (int i = 0; i < MMUL_ROUTES; i++)
-        moved |= advance(m, &m->routes[i]);
-    for (int i = 0; i < MMUL_ROUTES; i++)
-        finished &= !m->routes[i].has_next && mmul_line_is_idle(&m->routes[i].line);
+        moved |= advance(m, (enum mmul_route)i);
+    moved |= advance_move(m);
+    open_stages(m);
     if (moved)
         return MMUL_ATTEND_MOVED;
-    finished &= m->counters[MMUL_STEPS_DONE] >= m->run->layout.steps;
-    return finished ? MMUL_ATTEND_FINISHED : MMUL_ATTEND_NOTHING;
+    return m->over == run->stage_count ? MMUL_ATTEND_FINISHED : MMUL_ATTEND_NOTHING;
 }
 
 // ------------------------------------------------------------------------------------ start, end
@@ -183,37 +301,58 @@ static int64_t buffer_bytes(const struct mmul_plan *plan, enum mmul_line_kind ki
                                    : plan->round_bytes;
 }
 
+// Buffers for the largest of its stages, the same at both ends of the line. False: no stage has a
+// transfer on it.
+static bool look_ahead(struct mmul_mover *m, enum mmul_route index, int64_t *most) {
+    const struct mmul_run *run = m->run;
+    struct mmul_transfer first;
+    int64_t mark = 0;
+    bool any = false;
+    for (int i = 0; i < run->stage_count; i++) {
+        const struct mmul_stage *stage = &run->stages[i];
+        if (stage->plan == NULL)
+            continue;
+        struct mmul_transfers list =
+            mmul_transfers_make(stage->plan, stage->layout.node_index, index);
+        m->stages[i].is_on[index] = mmul_transfers_next(&list, &first);
+        m->stages[i].marks[index] = mark;
+        mark += top_of(stage, index);
+        any |= m->stages[i].is_on[index];
+        *most = mmul_larger(*most, buffer_bytes(stage->plan, kind_of(index)));
+    }
+    return any;
+}
+
 static enum mmul_status init_route(struct mmul_mover *m, enum mmul_route index,
                                    struct mmul_error *err) {
     struct mmul_run *run = m->run;
     struct mmul_mover_route *route = &m->routes[index];
+    const struct mmul_comm *comm = run->context->comm;
     enum mmul_line_kind kind = kind_of(index);
-    bool is_root = run->context->comm->rank == 0;
     enum mmul_status status = MMUL_OK;
-    route->list = mmul_transfers_make(run->plan, run->layout.node_index, index);
-    route->brings = mmul_transfers_brings(&route->list);
-    route->frees = mmul_transfers_frees(&route->list);
-    int64_t reached = mmul_transfers_reached(&route->list);
-    raise(m, route->brings, reached);
-    raise(m, route->frees, reached);
-    route->has_next = mmul_transfers_next(&route->list, &route->next);
-    if (route->has_next)
-        status =
-            mmul_line_init(&route->line, kind, &run->transport, is_root ? &mmul_stream_end : NULL,
-                           buffer_bytes(run->plan, kind), err);
-    route->line.arrived = route->line.left = reached;
-    if (status == MMUL_OK && route->has_next &&
-        (kind == MMUL_LINE_SCATTER || kind == MMUL_LINE_GATHER))
-        status = MMUL_ALLOCATE(route->node_bytes, run->plan->node_count, "traffic", err);
+    int64_t bytes = 0;
+    route->list.node = comm->node_index;
+    route->list.route = index;
+    bool any = look_ahead(m, index, &bytes);
+    begin_list(m, index);
+    if (any)
+        status = mmul_line_init(&route->line, kind, &run->transport,
+                                comm->rank == 0 ? &mmul_stream_end : NULL, bytes, err);
+    if (status == MMUL_OK && any && (kind == MMUL_LINE_SCATTER || kind == MMUL_LINE_GATHER))
+        status = MMUL_ALLOCATE(route->node_bytes, comm->node_count, "traffic", err);
     return status;
 }
 
 enum mmul_status mmul_mover_init(struct mmul_mover *mover, struct mmul_run *run,
                                  struct mmul_error *err) {
-    enum mmul_status status = MMUL_OK;
     *mover = (struct mmul_mover){.run = run};
+    enum mmul_status status = MMUL_ALLOCATE(mover->stages, run->stage_count, "traffic", err);
     for (int i = 0; i < MMUL_ROUTES && status == MMUL_OK; i++)
         status = init_route(mover, (enum mmul_route)i, err);
+    if (status == MMUL_OK)
+        status = mmul_move_init(&mover->move, run, err);
+    if (status == MMUL_OK)
+        open_stages(mover);
     return status;
 }
 
@@ -222,5 +361,7 @@ void mmul_mover_fini(struct mmul_mover *mover) {
         mmul_line_fini(&mover->routes[i].line);
         mmul_free(mover->routes[i].node_bytes);
     }
+    mmul_move_fini(&mover->move);
+    mmul_free(mover->stages);
     *mover = (struct mmul_mover){0};
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What the ranks of a node tell each other while they run: counters at the front of their shared
-// segment. Those of the traffic are written by one rank and only ever grow, but for rows_complete
-// when a product is done again.
+// segment, of the run and of each of its stages. Those of the traffic are written by one rank and only
+// ever grow, but for rows_complete when a product is done again.
 #pragma once
 
 #include <stdatomic.h>
@@ -9,7 +9,8 @@
 
 #include "exec/claims.h"
 
-struct mmul_run_progress_rank {
+// Of a product.
+struct mmul_stage_progress_rank {
     _Atomic int64_t steps_done; // steps whose part of this rank's block is finished
     // Of its rows of C, where exec/write_back follows them: complete in the mapped file; by root,
     // handed over to the disk.
@@ -23,16 +24,33 @@ struct mmul_run_progress_rank {
     char padding[56]; // cache lines of its own
 };
 
-struct mmul_run_progress {
+struct mmul_stage_progress {
     // By the leader: rounds whose pieces, steps whose panels are there; steps whose blocks of C
     // have left their slots.
     _Atomic int64_t rounds_loaded, steps_loaded, results_stored;
+    // By the leader: its lanes and slots are free; of a move, what comes from other nodes is here.
+    _Atomic int64_t is_open, has_arrived;
+    char padding[24];
+    struct mmul_stage_progress_rank ranks[]; // of the node, by node rank
+};
+
+struct mmul_run_progress_rank {
+    _Atomic int64_t stages_done; // this rank's part of them
+    char padding[56];
+};
+
+struct mmul_run_progress {
     _Atomic int cancelled; // by anyone: something failed, nothing needs to be computed any more
-    char padding[36];
+    char padding[60];
     struct mmul_run_progress_rank ranks[]; // of the node, by node rank
 };
 
 static inline int64_t mmul_run_progress_bytes(int ranks) {
     return (int64_t)sizeof(struct mmul_run_progress) +
            ranks * (int64_t)sizeof(struct mmul_run_progress_rank);
+}
+
+static inline int64_t mmul_stage_progress_bytes(int ranks) {
+    return (int64_t)sizeof(struct mmul_stage_progress) +
+           ranks * (int64_t)sizeof(struct mmul_stage_progress_rank);
 }

@@ -59,11 +59,11 @@ static void fill_words(const struct mmul_pulse *pulse, enum kind kind, int64_t *
     const struct mmul_run *run = pulse->run;
     words[KIND] = kind;
     words[CANCELLED] = is_cancelled(pulse);
-    words[RIGHT] = atomic_load(&run->blocks_right);
-    words[GARBLED] = atomic_load(&run->blocks_garbled);
-    words[PLAIN_DONE] = atomic_load(&run->plain_done);
-    words[PLAIN_LINES] = atomic_load(&run->plain_lines);
-    words[PLAIN_FLOPS] = atomic_load(&run->plain_flops);
+    words[RIGHT] = atomic_load(&run->findings.blocks_right);
+    words[GARBLED] = atomic_load(&run->findings.blocks_garbled);
+    words[PLAIN_DONE] = atomic_load(&run->findings.plain_done);
+    words[PLAIN_LINES] = atomic_load(&run->findings.plain_lines);
+    words[PLAIN_FLOPS] = atomic_load(&run->findings.plain_flops);
 }
 
 // False: the last words have not left yet.
@@ -157,13 +157,12 @@ static void tell_plain_work(struct mmul_pulse *pulse, const struct mmul_pulse_pe
 // A device that errs is replaced, but all of them do not err alike.
 static bool is_hopeless(const struct mmul_pulse *pulse, int64_t *blocks) {
     static const double long_flops = 2e10;
-    const struct mmul_plan_rank *ranks = mmul_plan_ranks(pulse->run->plan);
     bool is_long = false;
     *blocks = 0;
     for (int i = -1; i < pulse->peer_count; i++) {
         const struct mmul_pulse_peer *peer = i < 0 ? pulse->own : &pulse->peers[i];
-        bool works = ranks[peer->rank].end > ranks[peer->rank].begin;
-        if (works && (peer->heard[GARBLED] == 0 || peer->heard[RIGHT] > 0))
+        if (mmul_run_has_work(pulse->run, peer->rank) &&
+            (peer->heard[GARBLED] == 0 || peer->heard[RIGHT] > 0))
             return false;
         *blocks += peer->heard[GARBLED];
         is_long |= (double)peer->heard[PLAIN_FLOPS] > long_flops;

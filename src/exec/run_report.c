@@ -13,8 +13,10 @@ static void describe_self(struct mmul_run *run) {
     const struct mmul_context *context = run->context;
     const struct mmul_rank_info *info = &context->cluster->ranks[context->comm->rank];
     struct mmul_report_rank *r = &run->mine;
-    const struct mmul_works *works = &run->works;
-    int64_t width = mmul_problem_result_width(&run->plan->problem, run->plan->axis);
+    const struct mmul_stage *stage = &run->stages[0];
+    const struct mmul_works *works = &stage->works;
+    const struct mmul_verifier *verifier = &stage->verifier;
+    int64_t width = mmul_problem_result_width(&stage->plan->problem, stage->plan->axis);
     int64_t elements = works->own_elements + works->claimed_elements;
     mmul_text_copy(r->host, sizeof r->host, info->host);
     mmul_text_copy(r->device, sizeof r->device, info->device_name);
@@ -24,28 +26,28 @@ static void describe_self(struct mmul_run *run) {
         snprintf(r->note, sizeof r->note, "replaced by %.100s", context->device_name);
     else
         mmul_text_copy(r->note, sizeof r->note, info->note);
-    mmul_text_copy(r->why, sizeof r->why, run->me->why);
+    mmul_text_copy(r->why, sizeof r->why, stage->me->why);
     r->threads = info->threads;
-    r->begin = run->me->begin;
-    r->end = run->me->end;
+    r->begin = stage->me->begin;
+    r->end = stage->me->end;
     r->claims = works->claims;
     r->claimed_elements = works->claimed_elements;
     r->given_elements = (r->end - r->begin) * width - works->own_elements;
-    r->share = (double)elements / ((double)run->plan->total * (double)width);
-    r->flops = 2.0 * (double)elements * (double)run->plan->problem.k;
+    r->share = (double)elements / ((double)stage->plan->total * (double)width);
+    r->flops = 2.0 * (double)elements * (double)stage->plan->problem.k;
     if (context->comm->node_rank == 0) {
-        r->mapped_bytes =
-            run->views.a.bytes + run->views.b.bytes + run->views.c_in.bytes + run->views.c.bytes;
+        const struct mmul_views *views = &stage->views;
+        r->mapped_bytes = views->a.bytes + views->b.bytes + views->c_in.bytes + views->c.bytes;
         r->segment_bytes = run->segment.bytes;
     }
     r->warm_up_seconds = context->warm_up_seconds;
     r->products = run->worker.products;
     r->fallback_products = run->worker.fallback_products;
     r->device_replacements = context->replacements - run->deadline.replacements_before;
-    r->lines_checked = run->verifier.lines_checked;
-    r->lines_wrong = run->verifier.lines_wrong;
-    r->lines_recomputed = run->verifier.lines_recomputed;
-    r->blocks_recomputed = run->verifier.blocks_recomputed;
+    r->lines_checked = verifier->lines_checked;
+    r->lines_wrong = verifier->lines_wrong;
+    r->lines_recomputed = verifier->lines_recomputed;
+    r->blocks_recomputed = verifier->blocks_recomputed;
     r->speed_flops = info->speed_flops;
     r->speed_unstable = (info->speed.unstable & ~MMUL_UNSTABLE_TRANSFERS) != 0;
 }
@@ -122,7 +124,8 @@ static void correct_speeds(struct mmul_cluster *cluster, const struct mmul_repor
 enum mmul_status mmul_run_report(struct mmul_run *run, struct mmul_report **report,
                                  struct mmul_error *err) {
     struct mmul_context *context = run->context;
-    const struct mmul_plan *plan = run->plan;
+    const struct mmul_stage *stage = &run->stages[0];
+    const struct mmul_plan *plan = stage->plan;
     struct mmul_report *made = NULL;
     describe_self(run);
     enum mmul_status status = MMUL_ALLOCATE(made, 1, "the report", err);
@@ -147,11 +150,11 @@ enum mmul_status mmul_run_report(struct mmul_run *run, struct mmul_report **repo
     made->startup = context->startup;
     context->startup = (struct mmul_startup){0};
     made->predicted_seconds = plan->predicted_seconds;
-    made->bytes_read = run->files.bytes_read;
+    made->bytes_read = stage->files.bytes_read;
     for (int node = 0; node < plan->node_count; node++)
         made->bytes_read += bytes_read_in_place(made, plan, node);
     if (context->comm->rank == 0)
-        made->bytes_written = run->files.done_bytes / (int64_t)sizeof(float) *
+        made->bytes_written = stage->files.done_bytes / (int64_t)sizeof(float) *
                               (int64_t)mmul_dtype_bytes(mmul_output_dtype(run->args->output));
     made->network_bytes = network_bytes(plan);
     mmul_text_copy(made->faster, sizeof made->faster, plan->faster);

@@ -12,7 +12,7 @@
 static const int64_t LEAST_EVENTS = 1 << 10, MOST_EVENTS = 1 << 16, EVENTS_OF_ALL = 1 << 22;
 
 enum mmul_status mmul_run_create_trace(struct mmul_run *run, struct mmul_error *err) {
-    int64_t share = EVENTS_OF_ALL / run->plan->size;
+    int64_t share = EVENTS_OF_ALL / run->context->comm->size;
     enum mmul_status status = MMUL_OK;
     if (run->args->trace)
         status = mmul_trace_create(mmul_larger(LEAST_EVENTS, mmul_smaller(share, MOST_EVENTS)),

@@ -112,13 +112,17 @@ int mmul_values_place(const struct mmul_values *values, int value) {
     return -1;
 }
 
+float *mmul_view_element(const struct mmul_view *view, int64_t row, int64_t col) {
+    int64_t down = row - view->region.row_begin, along = col - view->region.col_begin;
+    return view->at + (view->transposed ? along * view->ld + down : down * view->ld + along);
+}
+
 // Steps between rows and between columns, and where the region begins.
 static float *corner(const struct mmul_view *view, struct mmul_region region, int64_t *row_step,
                      int64_t *col_step) {
     *row_step = view->transposed ? 1 : view->ld;
     *col_step = view->transposed ? view->ld : 1;
-    return view->at + (region.row_begin - view->region.row_begin) * *row_step +
-           (region.col_begin - view->region.col_begin) * *col_step;
+    return mmul_view_element(view, region.row_begin, region.col_begin);
 }
 
 void mmul_view_read(const struct mmul_view *view, struct mmul_region region, bool add, float *to) {

@@ -34,6 +34,9 @@ enum mmul_status mmul_values_create(struct mmul_context *context, struct mmul_pr
 struct mmul_view mmul_values_view(const struct mmul_values *values, int place, int rank,
                                   int64_t matrix);
 
+// Where an element of the view's region is.
+float *mmul_view_element(const struct mmul_view *view, int64_t row, int64_t col);
+
 // Where a value is that was loaded or computed: its first place in memory; -1: none.
 int mmul_values_place(const struct mmul_values *values, int value);
 

@@ -17,27 +17,25 @@ static const double NAP_SECONDS = 500e-6;
 // began, and what a look around itself takes.
 static const double WORTH_PART = 0.01, WORTH_SECONDS = 200e-6;
 
-static struct mmul_run_progress_rank *progress_of(const struct mmul_run *run, int node_rank) {
-    return &run->progress->ranks[node_rank];
+static struct mmul_stage_progress_rank *progress_of(const struct mmul_stage *stage, int node_rank) {
+    return &stage->progress->ranks[node_rank];
 }
 
-static struct mmul_run_progress_rank *own_progress(const struct mmul_run *run) {
-    return progress_of(run, run->context->comm->node_rank);
+static struct mmul_stage_progress_rank *own_progress(const struct mmul_stage *stage) {
+    return progress_of(stage, stage->run->context->comm->node_rank);
 }
 
 // ----------------------------------------------------------------------------------- start, end
 
-static double first_rate(const struct mmul_run *run) {
-    const struct mmul_context *context = run->context;
+static double first_rate(const struct mmul_stage *stage) {
+    const struct mmul_context *context = stage->run->context;
     return context->cluster->ranks[context->comm->rank].speed_flops /
-           (2.0 * (double)run->plan->problem.k);
+           (2.0 * (double)stage->plan->problem.k);
 }
 
-enum mmul_status mmul_works_init(struct mmul_run *run, struct mmul_error *err) {
-    const struct mmul_comm *comm = run->context->comm;
-    struct mmul_works *works = &run->works;
-    if (run->progress == NULL)
-        return MMUL_OK;
+enum mmul_status mmul_works_init(struct mmul_stage *stage, struct mmul_error *err) {
+    const struct mmul_comm *comm = stage->run->context->comm;
+    struct mmul_works *works = &stage->works;
     enum mmul_status status = MMUL_ALLOCATE(works->tasks, comm->node_size, "tasks", err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(works->paces, comm->node_size, "tasks", err);
@@ -45,16 +43,20 @@ enum mmul_status mmul_works_init(struct mmul_run *run, struct mmul_error *err) {
         return status;
     for (int rank = 0, i = 0; rank < comm->size; rank++)
         if (comm->rank_node[rank] == comm->node_index)
-            works->tasks[i++] = mmul_tasks_of(run->plan, rank, mmul_write_back_slice(run));
+            works->tasks[i++] = mmul_tasks_of(stage->plan, rank, mmul_write_back_slice(stage));
     int64_t positions = works->tasks[comm->node_rank].positions;
-    struct mmul_run_progress_rank *progress = own_progress(run);
-    if (run->layout.node->claims)
-        mmul_unbegun_set(&progress->unbegun, positions);
-    atomic_store(&progress->lines_left, positions);
-    atomic_store(&progress->rate, (int64_t)first_rate(run));
+    atomic_store(&own_progress(stage)->lines_left, positions);
     if (positions == 0)
-        atomic_store(&progress->steps_done, run->layout.steps);
+        atomic_store(&own_progress(stage)->steps_done, stage->layout.steps);
     return MMUL_OK;
+}
+
+void mmul_works_enter(struct mmul_stage *stage) {
+    struct mmul_stage_progress_rank *progress = own_progress(stage);
+    int rank = stage->run->context->comm->node_rank;
+    atomic_store(&progress->rate, (int64_t)first_rate(stage));
+    if (stage->layout.node->claims)
+        mmul_unbegun_set(&progress->unbegun, stage->works.tasks[rank].positions);
 }
 
 void mmul_works_fini(struct mmul_works *works) {
@@ -63,20 +65,20 @@ void mmul_works_fini(struct mmul_works *works) {
     *works = (struct mmul_works){0};
 }
 
-void mmul_works_needs(const struct mmul_run *run, struct mmul_step step,
+void mmul_works_needs(const struct mmul_stage *stage, struct mmul_step step,
                       struct mmul_need needs[static MMUL_NEEDS]) {
-    const struct mmul_run_progress *progress = run->progress;
-    int64_t slots = run->layout.node->result_slots;
+    const struct mmul_stage_progress *progress = stage->progress;
+    int64_t slots = stage->layout.node->result_slots;
     needs[0] = (struct mmul_need){&progress->rounds_loaded, step.round + 1};
     needs[1] = (struct mmul_need){&progress->steps_loaded, step.index + 1};
     needs[MMUL_NEEDS_SLOT] =
         (struct mmul_need){&progress->results_stored, slots > 0 ? step.index - slots + 1 : 0};
 }
 
-static bool is_ready(const struct mmul_run *run, struct mmul_step step) {
+static bool is_ready(const struct mmul_stage *stage, struct mmul_step step) {
     struct mmul_need needs[MMUL_NEEDS];
     bool ready = true;
-    mmul_works_needs(run, step, needs);
+    mmul_works_needs(stage, step, needs);
     for (int i = 0; i < MMUL_NEEDS; i++)
         ready = ready && atomic_load(needs[i].counter) >= needs[i].goal;
     return ready;
@@ -86,18 +88,18 @@ static bool is_ready(const struct mmul_run *run, struct mmul_step step) {
 
 // How far everybody on the node is. Who takes longer than it should is as slow as that makes it; of
 // whom nothing is known yet is as fast as this rank. False: nothing is known of this one either.
-static bool look_around(struct mmul_run *run) {
-    const struct mmul_comm *comm = run->context->comm;
-    double now = mmul_clock_now(), mine = (double)atomic_load(&own_progress(run)->rate);
+static bool look_around(struct mmul_stage *stage) {
+    const struct mmul_comm *comm = stage->run->context->comm;
+    double now = mmul_clock_now(), mine = (double)atomic_load(&own_progress(stage)->rate);
     for (int i = 0; mine > 0 && i < comm->node_size; i++) {
-        const struct mmul_run_progress_rank *progress = progress_of(run, i);
-        struct mmul_pace *pace = &run->works.paces[i];
+        const struct mmul_stage_progress_rank *progress = progress_of(stage, i);
+        struct mmul_pace *pace = &stage->works.paces[i];
         struct mmul_range left = mmul_unbegun_get(&progress->unbegun);
         double begun = (double)atomic_load(&progress->begun) * 1e-9;
         double elements = (double)atomic_load(&progress->elements),
                rate = (double)atomic_load(&progress->rate);
         *pace = (struct mmul_pace){
-            .left = mmul_tasks_elements(&run->works.tasks[i], left.begin, left.end),
+            .left = mmul_tasks_elements(&stage->works.tasks[i], left.begin, left.end),
             .rate = rate > 0 ? rate : mine};
         if (!(begun > 0))
             continue;
@@ -109,24 +111,24 @@ static bool look_around(struct mmul_run *run) {
     return mine > 0;
 }
 
-static double worth_seconds(const struct mmul_run *run) {
-    return fmax(WORTH_SECONDS, WORTH_PART * (mmul_clock_now() - run->begin));
+static double worth_seconds(const struct mmul_stage *stage) {
+    return fmax(WORTH_SECONDS, WORTH_PART * (mmul_clock_now() - stage->run->begin));
 }
 
 // ------------------------------------------------------------------------------------ own tasks
 
-static void raise_steps(struct mmul_run_progress_rank *progress, int64_t steps) {
+static void raise_steps(struct mmul_stage_progress_rank *progress, int64_t steps) {
     int64_t done = atomic_load(&progress->steps_done);
     while (done < steps && !atomic_compare_exchange_weak(&progress->steps_done, &done, steps))
         ;
 }
 
-static bool take_own(struct mmul_run *run) {
-    struct mmul_works *works = &run->works;
-    int mine = run->context->comm->node_rank;
+static bool take_own(struct mmul_stage *stage) {
+    struct mmul_works *works = &stage->works;
+    int mine = stage->run->context->comm->node_rank;
     const struct mmul_tasks *tasks = &works->tasks[mine];
-    struct mmul_run_progress_rank *progress = own_progress(run);
-    bool claims = run->layout.node->claims;
+    struct mmul_stage_progress_rank *progress = own_progress(stage);
+    bool claims = stage->layout.node->claims;
     struct mmul_range left = {works->front, tasks->positions}, taken;
     struct mmul_task_cursor *own = &works->own;
     if (claims)
@@ -138,11 +140,11 @@ static bool take_own(struct mmul_run *run) {
         raise_steps(progress, own->task.step.index); // all before is its own work, and done
     int64_t full = own->task.line_end - own->task.line_begin;
     int64_t count = own->position + full - left.begin;
-    if (claims && look_around(run)) {
-        double level = mmul_pace_level(works->paces, run->context->comm->node_size);
+    if (claims && look_around(stage)) {
+        double level = mmul_pace_level(works->paces, stage->run->context->comm->node_size);
         const struct mmul_rest rest = {mmul_smaller(count, left.end - left.begin), full,
                                        own->task.end - own->task.begin};
-        count = mmul_pace_take(level, worth_seconds(run), works->paces[mine].rate, rest);
+        count = mmul_pace_take(level, worth_seconds(stage), works->paces[mine].rate, rest);
     }
     taken = (struct mmul_range){left.begin, left.begin + count};
     if (claims)
@@ -159,39 +161,39 @@ static bool take_own(struct mmul_run *run) {
 // --------------------------------------------------------------------------------------- claims
 
 // Lines at the back of a rank's block. False: none, none that would be worth it, or somebody was faster.
-static bool claim_of(struct mmul_run *run, int owner, double level) {
-    const struct mmul_tasks *tasks = &run->works.tasks[owner];
-    mmul_unbegun *unbegun = &progress_of(run, owner)->unbegun;
+static bool claim_of(struct mmul_stage *stage, int owner, double level) {
+    const struct mmul_tasks *tasks = &stage->works.tasks[owner];
+    mmul_unbegun *unbegun = &progress_of(stage, owner)->unbegun;
     struct mmul_range left = mmul_unbegun_get(unbegun);
     struct mmul_task_cursor last = {0};
     if (left.begin >= left.end)
         return false;
     mmul_tasks_seek(tasks, left.end - 1, &last);
     const struct mmul_task *task = &last.task;
-    if (!is_ready(run, task->step))
+    if (!is_ready(stage, task->step))
         return false;
     int64_t begin = mmul_larger(left.begin, last.position);
-    double rate = run->works.paces[run->context->comm->node_rank].rate;
+    double rate = stage->works.paces[stage->run->context->comm->node_rank].rate;
     const struct mmul_rest rest = {left.end - begin, task->line_end - task->line_begin,
                                    task->end - task->begin};
     int64_t count =
-        mmul_pace_claim(level, worth_seconds(run), rate, &run->works.paces[owner], rest);
-    count = mmul_smaller(count, run->lines_most);
+        mmul_pace_claim(level, worth_seconds(stage), rate, &stage->works.paces[owner], rest);
+    count = mmul_smaller(count, stage->lines_most);
     if (count == 0 || !mmul_unbegun_claim(unbegun, left, count))
         return false;
     int64_t end = task->line_begin + left.end - last.position;
-    run->works.at_hand = (struct mmul_work){
+    stage->works.at_hand = (struct mmul_work){
         .owner = owner, .task = *task, .line_begin = end - count, .line_end = end};
     return true;
 }
 
 // Of whoever would end last. *left: somebody has something left to begin.
-static bool claim(struct mmul_run *run, bool *left) {
-    struct mmul_works *works = &run->works;
-    int size = run->context->comm->node_size, last = -1;
+static bool claim(struct mmul_stage *stage, bool *left) {
+    struct mmul_works *works = &stage->works;
+    int size = stage->run->context->comm->node_size, last = -1;
     double end = 0;
     *left = false;
-    if (!look_around(run)) // all of its own was claimed before it began
+    if (!look_around(stage)) // all of its own was claimed before it began
         return false;
     for (int i = 0; i < size; i++) {
         const struct mmul_pace *pace = &works->paces[i];
@@ -204,16 +206,16 @@ static bool claim(struct mmul_run *run, bool *left) {
             last = i;
         }
     }
-    return last >= 0 && claim_of(run, last, mmul_pace_level(works->paces, size));
+    return last >= 0 && claim_of(stage, last, mmul_pace_level(works->paces, size));
 }
 
-bool mmul_works_next(struct mmul_run *run) {
-    bool left = run->layout.node->claims && run->me->end > run->me->begin;
-    if (take_own(run))
+bool mmul_works_next(struct mmul_stage *stage) {
+    bool left = stage->layout.node->claims && stage->me->end > stage->me->begin;
+    if (take_own(stage))
         return true;
-    mmul_stopwatch_enter(&run->watch, NULL);
-    while (left && atomic_load(&run->progress->cancelled) == 0) {
-        if (claim(run, &left))
+    mmul_stopwatch_enter(&stage->run->watch, NULL);
+    while (left && atomic_load(&stage->run->progress->cancelled) == 0) {
+        if (claim(stage, &left))
             return true;
         mmul_clock_nap(NAP_SECONDS);
     }
@@ -222,21 +224,21 @@ bool mmul_works_next(struct mmul_run *run) {
 
 // ----------------------------------------------------------------------------------- begin, end
 
-static double elements_at_hand(const struct mmul_run *run) {
-    const struct mmul_work *work = &run->works.at_hand;
+static double elements_at_hand(const struct mmul_stage *stage) {
+    const struct mmul_work *work = &stage->works.at_hand;
     return (double)(work->line_end - work->line_begin) *
            (double)(work->task.end - work->task.begin);
 }
 
-void mmul_works_begin(struct mmul_run *run) {
-    struct mmul_run_progress_rank *progress = own_progress(run);
-    run->works.begun = mmul_clock_now();
-    atomic_store(&progress->elements, (int64_t)elements_at_hand(run));
-    atomic_store(&progress->begun, (int64_t)(run->works.begun * 1e9));
+void mmul_works_begin(struct mmul_stage *stage) {
+    struct mmul_stage_progress_rank *progress = own_progress(stage);
+    stage->works.begun = mmul_clock_now();
+    atomic_store(&progress->elements, (int64_t)elements_at_hand(stage));
+    atomic_store(&progress->begun, (int64_t)(stage->works.begun * 1e9));
 }
 
 // What was done before counts half, so that one odd call does not decide.
-static void tell_rate(struct mmul_works *works, struct mmul_run_progress_rank *progress,
+static void tell_rate(struct mmul_works *works, struct mmul_stage_progress_rank *progress,
                       double elements) {
     works->elements = works->elements / 2 + elements;
     works->seconds = works->seconds / 2 + mmul_clock_now() - works->begun;
@@ -245,12 +247,13 @@ static void tell_rate(struct mmul_works *works, struct mmul_run_progress_rank *p
     atomic_store(&progress->begun, 0);
 }
 
-void mmul_works_end(struct mmul_run *run) {
-    struct mmul_works *works = &run->works;
+void mmul_works_end(struct mmul_stage *stage) {
+    struct mmul_works *works = &stage->works;
     const struct mmul_work *work = &works->at_hand;
     int64_t lines = work->line_end - work->line_begin;
     int64_t elements = lines * (work->task.end - work->task.begin);
-    struct mmul_run_progress_rank *owner = progress_of(run, work->owner), *own = own_progress(run);
+    struct mmul_stage_progress_rank *owner = progress_of(stage, work->owner),
+                                    *own = own_progress(stage);
     tell_rate(works, own, (double)elements);
     atomic_fetch_add(&own->elements_done, elements);
     if (own == owner) {
@@ -260,7 +263,7 @@ void mmul_works_end(struct mmul_run *run) {
         works->claims++;
     }
     if (atomic_fetch_sub(&owner->lines_left, lines) == lines) { // the last of its block, whose ever
-        mmul_write_back_end(run, work->owner);
-        raise_steps(owner, run->layout.steps);
+        mmul_write_back_end(stage, work->owner);
+        raise_steps(owner, stage->layout.steps);
     }
 }

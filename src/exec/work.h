@@ -8,7 +8,7 @@
 #include "exec/progress.h"
 #include "plan/tasks.h"
 
-struct mmul_run;
+struct mmul_stage;
 
 // Lines of a task that are computed together.
 struct mmul_work {
@@ -30,18 +30,21 @@ struct mmul_works {
     int64_t own_elements, claimed_elements, claims; // what it has computed
 };
 
-// Lists and progress of this rank. Local; an agreement must follow before anybody computes. Fails with
-// MMUL_ERR_SYSTEM (memory).
-enum mmul_status mmul_works_init(struct mmul_run *run, struct mmul_error *err);
+// Lists and progress of this rank in a product. Local; an agreement must follow before anybody computes.
+// Fails with MMUL_ERR_SYSTEM (memory).
+enum mmul_status mmul_works_init(struct mmul_stage *stage, struct mmul_error *err);
 void mmul_works_fini(struct mmul_works *works);
+
+// The compute thread, before its first task: what it reads of values is complete, and others may claim.
+void mmul_works_enter(struct mmul_stage *stage);
 
 // Sets at_hand; false: nothing is left to begin of its own block, nor of any that it may claim of, or the
 // run was cancelled. Waits while others have something, in case they fall behind. Local.
-bool mmul_works_next(struct mmul_run *run);
+bool mmul_works_next(struct mmul_stage *stage);
 
 // Begins, has finished what is at hand. Local.
-void mmul_works_begin(struct mmul_run *run);
-void mmul_works_end(struct mmul_run *run);
+void mmul_works_begin(struct mmul_stage *stage);
+void mmul_works_end(struct mmul_stage *stage);
 
 // What a step waits for before it is computed: pieces, panel, and a free slot for its block of C. Local.
 enum { MMUL_NEEDS = 3, MMUL_NEEDS_SLOT = 2 };
@@ -49,5 +52,5 @@ struct mmul_need {
     const _Atomic int64_t *counter; // of the progress
     int64_t goal;                   // reached: it need not wait
 };
-void mmul_works_needs(const struct mmul_run *run, struct mmul_step step,
+void mmul_works_needs(const struct mmul_stage *stage, struct mmul_step step,
                       struct mmul_need needs[static MMUL_NEEDS]);

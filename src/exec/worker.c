@@ -358,6 +358,7 @@ enum mmul_status mmul_worker_init(struct mmul_worker *worker, struct mmul_contex
                                   struct mmul_error *err) {
     struct mmul_tile tile = options->tile;
     *worker = (struct mmul_worker){.context = context,
+                                   .options = *options,
                                    .tile = tile,
                                    .no_fallback = options->no_fallback,
                                    .trace = options->trace};
@@ -379,6 +380,26 @@ enum mmul_status mmul_worker_init(struct mmul_worker *worker, struct mmul_contex
     if (status == MMUL_OK && !in_place(worker, MMUL_F32))
         status = mmul_tile_cache_reserve(&worker->c, device, tile.c_lanes, tile.m * tile.n, err);
     return status == MMUL_OK ? status : fall_back(worker, err); // entries come when needed
+}
+
+static bool are_alike(const struct mmul_worker_options *a, const struct mmul_worker_options *b) {
+    return memcmp(&a->tile, &b->tile, sizeof a->tile) == 0 && a->a_dtype == b->a_dtype &&
+           a->b_dtype == b->b_dtype;
+}
+
+enum mmul_status mmul_worker_turn(struct mmul_worker *worker,
+                                  const struct mmul_worker_options *options,
+                                  struct mmul_error *err) {
+    const struct mmul_worker before = *worker;
+    mmul_worker_forget(worker);
+    if (options->tile.m == 0 || are_alike(&worker->options, options))
+        return MMUL_OK;
+    leave_device(worker);
+    enum mmul_status status = mmul_worker_init(worker, before.context, options, err);
+    worker->replaced = before.replaced;
+    worker->products += before.products;
+    worker->fallback_products += before.fallback_products;
+    return status;
 }
 
 void mmul_worker_fini(struct mmul_worker *worker) {

@@ -12,9 +12,17 @@
 #include "model/trace.h"
 #include "plan/budget.h"
 
+struct mmul_worker_options {
+    struct mmul_tile tile;            // m = 0: there will be no products
+    enum mmul_dtype a_dtype, b_dtype; // of all products
+    bool no_fallback;
+    struct mmul_trace *trace; // borrowed until fini; NULL: none
+};
+
 struct mmul_worker {
     struct mmul_context *context; // borrowed; its device may be replaced
-    struct mmul_tile tile;
+    struct mmul_worker_options options;
+    struct mmul_tile tile; // of them, as the device can have it
     bool no_fallback;
     bool replaced; // the plan's tile was for another device
     struct mmul_tile_cache a, b, c;
@@ -23,19 +31,18 @@ struct mmul_worker {
     int64_t products, fallback_products; // counted for the report
 };
 
-struct mmul_worker_options {
-    struct mmul_tile tile;            // m = 0: there will be no products
-    enum mmul_dtype a_dtype, b_dtype; // of all products
-    bool no_fallback;
-    struct mmul_trace *trace; // borrowed until fini; NULL: none
-};
-
 // Allocates what tiles need on the device, and at most 2 MMUL_STAGING_BUFFER_COUNT elements in
 // host memory.
 enum mmul_status mmul_worker_init(struct mmul_worker *worker, struct mmul_context *context,
                                   const struct mmul_worker_options *options,
                                   struct mmul_error *err);
 void mmul_worker_fini(struct mmul_worker *worker);
+
+// Products of other sizes or types follow: entries of the device are made anew where these need it.
+// Fails as init does; then none may follow.
+enum mmul_status mmul_worker_turn(struct mmul_worker *worker,
+                                  const struct mmul_worker_options *options,
+                                  struct mmul_error *err);
 
 // Computes one product; C is complete and nothing is under way when it returns. Tiles of A and B
 // that the device still holds from earlier products, known by their place in host memory, are not

@@ -12,17 +12,17 @@
 
 // Rows that are multiplied, checked and handed over together where there are twice as many; 0: slices
 // are not worth while. Local.
-int64_t mmul_write_back_slice(const struct mmul_run *run);
+int64_t mmul_write_back_slice(const struct mmul_stage *stage);
 
 // This rank's own block is complete up to the segment's end, in the width of the task. Local.
-void mmul_write_back_tell(struct mmul_run *run, const struct mmul_task *task,
+void mmul_write_back_tell(struct mmul_stage *stage, const struct mmul_task *task,
                           struct mmul_segment segment);
 
 // All of the block of a rank of the node is. Local.
-void mmul_write_back_end(struct mmul_run *run, int node_rank);
+void mmul_write_back_end(struct mmul_stage *stage, int node_rank);
 
 // Does this rank write back? Not where C is smaller than a slice. Then mmul_write_back runs on a thread of its own.
-bool mmul_write_back_is_here(const struct mmul_run *run);
+bool mmul_write_back_is_here(const struct mmul_stage *stage);
 
 // Returns when the ranks of the node have computed all, or the run is cancelled.
-void mmul_write_back(struct mmul_run *run);
+void mmul_write_back(struct mmul_stage *stage);

@@ -39,7 +39,9 @@ struct mmul_plan_node {
     int64_t piece_lane_bytes, c_in_lane_bytes; // the largest round
     int64_t whole_slots;                       // 0; or all it needs, which then stay; or fewer
     bool whole_stays;                          // every panel keeps its slot and comes once
-    bool claims; // more than one of its ranks has work, and blocks may be claimed
+    bool
+        takes_part; // in scatter and gather: it has work, in this product or in another one of the run
+    bool claims;    // more than one of its ranks has work, and blocks may be claimed
     bool
         checks_whole; // its ranks' checks project the whole operand, not their pieces (exec/verify.h)
     int64_t whole_slot_bytes;
@@ -82,8 +84,11 @@ struct mmul_plan {
 struct mmul_plan_request {
     const struct mmul_problem *problem;
     const struct mmul_cluster *cluster;
-    const double *weights;     // one per rank; NULL: such that all finish together
-    const unsigned *node_maps; // enum mmul_maps per node; NULL: none
+    const double *weights; // one per rank; NULL: such that all finish together
+    const unsigned
+        *node_maps;         // enum mmul_maps per node; NULL: none. What is there as a value counts
+                            // as mapped
+    const int64_t *offsets; // size + 1: every rank's part, as it is; NULL: by weights
     enum mmul_split_choice split;
     enum mmul_split_rule rule;
     bool panels;         // may choose panels and rounds; else one round of one panel

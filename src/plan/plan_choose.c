@@ -17,8 +17,26 @@ static const double WORTH_ROUNDS = 0.9;  // of the seconds in one round
 
 // ------------------------------------------------------------------------------------- one candidate
 
+// Parts as they are; values that are there cannot go anywhere else.
+static enum mmul_status take_offsets(const struct mmul_planning *p, struct mmul_candidate *c,
+                                     struct mmul_error *err) {
+    const int64_t *offsets = p->request->offsets;
+    for (int node = 0; node < p->plan->node_count; node++) {
+        int64_t units = 0;
+        for (int rank = 0; rank < p->plan->size; rank++)
+            units += p->rank_node[rank] == node ? offsets[rank + 1] - offsets[rank] : 0;
+        if (units > c->capacity[node])
+            return mmul_fail(err, MMUL_ERR_SYSTEM, "parts do not fit");
+    }
+    for (int rank = 0; rank < p->plan->size; rank++)
+        c->counts[rank] = offsets[rank + 1] - offsets[rank];
+    return MMUL_OK;
+}
+
 enum mmul_status mmul_planning_share(const struct mmul_planning *p, const double *weights,
                                      struct mmul_candidate *c, struct mmul_error *err) {
+    if (p->request->offsets != NULL)
+        return take_offsets(p, c, err);
     const struct mmul_share_request request = {.total = p->plan->total,
                                                .size = p->plan->size,
                                                .node_count = p->plan->node_count,

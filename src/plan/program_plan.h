@@ -9,6 +9,7 @@
 #pragma once
 
 #include "plan/moves.h"
+#include "plan/plan.h"
 #include "plan/program_cost.h"
 
 // A value where it was made, or where it was moved to.
@@ -30,6 +31,14 @@ struct mmul_program_step {
     int result;                  // a place
     double seconds;              // predicted
     double network_bytes;        // all links together
+    // Of a product that is split by rows or columns: which, and its parts (borrowed; NULL: nothing of it
+    // stays, they are its own plan's choice); then that plan (owned) and, on root, its files. Operands
+    // and result may be in files (MMUL_PLACE_FILE): it brings them itself.
+    bool is_product;
+    enum mmul_axis axis;
+    const int64_t *offsets;
+    struct mmul_plan *product;
+    struct mmul_matmul files;
 };
 
 struct mmul_program_offsets; // offsets of one range

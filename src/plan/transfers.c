@@ -50,11 +50,12 @@ static int64_t rank_bytes(const struct mmul_plan *plan, int rank, enum mmul_cont
     return mmul_schedule_units(plan, rank, step) * (step.end - step.begin) * (int64_t)sizeof(float);
 }
 
-// Then nobody brings it. C is mapped on root's node alone, which keeps it.
+// Then nobody brings it, or fetches it.
 static bool is_mapped(const struct mmul_plan *plan, enum mmul_content content, int node) {
     unsigned maps = mmul_plan_nodes(plan)[node].maps;
     return (content == MMUL_CONTENT_PIECES && (maps & mmul_maps_split(plan->axis)) != 0) ||
-           (content == MMUL_CONTENT_C_IN && (maps & MMUL_MAPS_C_IN) != 0);
+           (content == MMUL_CONTENT_C_IN && (maps & MMUL_MAPS_C_IN) != 0) ||
+           (content == MMUL_CONTENT_RESULT && (maps & MMUL_MAPS_C) != 0);
 }
 
 int64_t mmul_content_bytes(const struct mmul_plan *plan, enum mmul_content content, int node,
@@ -81,7 +82,7 @@ void mmul_transfer_bytes(const struct mmul_plan *plan, const struct mmul_transfe
 
 static int64_t own_bytes(const struct mmul_transfers *t, enum mmul_content content,
                          struct mmul_step step) {
-    return is_mapped(t->plan, content, t->node)
+    return content != MMUL_CONTENT_RESULT && is_mapped(t->plan, content, t->node)
                ? 0
                : mmul_content_bytes(t->plan, content, t->node, step);
 }
@@ -147,9 +148,9 @@ static int64_t find_next(const struct mmul_transfers *t, int64_t position) {
 struct mmul_transfers mmul_transfers_make(const struct mmul_plan *plan, int node,
                                           enum mmul_route route) {
     struct mmul_transfers t = {.plan = plan, .node = node, .route = route};
-    bool works = mmul_plan_nodes(plan)[node].result_bytes > 0;
+    const struct mmul_plan_node *own = &mmul_plan_nodes(plan)[node];
     t.end = is_of_rounds(route) ? 2 * plan->rounds : mmul_schedule_steps(plan);
-    if (is_of_network(route) ? node != 0 && !works : node != 0 || !works)
+    if (is_of_network(route) ? node != 0 && !own->takes_part : node != 0 || own->result_bytes == 0)
         t.next = t.end;
     t.next = t.oldest = find_next(&t, t.next);
     return t;
@@ -157,11 +158,11 @@ struct mmul_transfers mmul_transfers_make(const struct mmul_plan *plan, int node
 
 // ---------------------------------------------------------------------------------- the next one
 
-enum mmul_counter mmul_transfers_brings(const struct mmul_transfers *transfers) {
-    bool root = transfers->node == 0;
-    if (!root && !is_of_network(transfers->route))
+enum mmul_counter mmul_route_brings(enum mmul_route route, int node) {
+    bool root = node == 0;
+    if (!root && !is_of_network(route))
         return MMUL_NOTHING;
-    switch (transfers->route) {
+    switch (route) {
     case MMUL_ROUTE_SCATTER:
         return root ? MMUL_ROUNDS_SENT : MMUL_ROUNDS_LOADED;
     case MMUL_ROUTE_RELAY:
@@ -177,8 +178,8 @@ enum mmul_counter mmul_transfers_brings(const struct mmul_transfers *transfers) 
     }
 }
 
-enum mmul_counter mmul_transfers_frees(const struct mmul_transfers *transfers) {
-    return transfers->route == MMUL_ROUTE_RELAY ? MMUL_STEPS_PASSED : MMUL_NOTHING;
+enum mmul_counter mmul_route_frees(enum mmul_route route) {
+    return route == MMUL_ROUTE_RELAY ? MMUL_STEPS_PASSED : MMUL_NOTHING;
 }
 
 int64_t mmul_transfers_reached(const struct mmul_transfers *transfers) {
@@ -241,8 +242,9 @@ bool mmul_transfers_next(struct mmul_transfers *transfers, struct mmul_transfer 
         fit_result(t, transfer);
     t->taken++;
     t->next = find_next(t, t->next + 1);
-    transfer->brings = (struct mmul_count){mmul_transfers_brings(t), mmul_transfers_reached(t)};
-    transfer->frees = (struct mmul_count){mmul_transfers_frees(t), mmul_transfers_reached(t)};
+    transfer->brings =
+        (struct mmul_count){mmul_route_brings(t->route, t->node), mmul_transfers_reached(t)};
+    transfer->frees = (struct mmul_count){mmul_route_frees(t->route), mmul_transfers_reached(t)};
     return true;
 }
 

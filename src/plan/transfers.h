@@ -80,9 +80,9 @@ bool mmul_transfers_next(struct mmul_transfers *transfers, struct mmul_transfer 
 // list begins later.
 int64_t mmul_transfers_reached(const struct mmul_transfers *transfers);
 
-// What the list of a node brings about; and, of a relay, frees.
-enum mmul_counter mmul_transfers_brings(const struct mmul_transfers *transfers);
-enum mmul_counter mmul_transfers_frees(const struct mmul_transfers *transfers);
+// What a line at a node brings about; and, a relay, frees.
+enum mmul_counter mmul_route_brings(enum mmul_route route, int node);
+enum mmul_counter mmul_route_frees(enum mmul_route route);
 
 // Scatter, gather: what every node gets or gives; root's own node 0. bytes: (node_count).
 void mmul_transfer_bytes(const struct mmul_plan *plan, const struct mmul_transfer *transfer,

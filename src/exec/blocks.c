@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT
+// Walks the rank's blocks of a step; addresses are those of the values' views.
+#include "exec/blocks.h"
+
+#include "base/integer.h"
+#include "base/status.h"
+#include "exec/compute.h"
+#include "exec/elements.h"
+#include "exec/pipeline.h"
+#include "exec/run.h"
+#include "model/matrix.h"
+#include "plan/program_tasks.h"
+
+static const struct mmul_program_plan *plan_of(const struct mmul_stage *stage) {
+    return stage->run->values->plan;
+}
+
+static const struct mmul_operation *operation_of(const struct mmul_stage *stage) {
+    return &plan_of(stage)->program->operations[stage->is.step->operation];
+}
+
+static struct mmul_parallel threads_of(const struct mmul_stage *stage) {
+    return (struct mmul_parallel){stage->run->context->fallback_threads, mmul_pipeline_share};
+}
+
+// -------------------------------------------------------------------------------------- operands
+
+// Which matrix of an operand meets matrix t of the result: sizes of 1 repeat.
+static int64_t matrix_of(const struct mmul_stage *stage, int place, struct mmul_shape result,
+                         int64_t t) {
+    const struct mmul_program_plan *plan = plan_of(stage);
+    struct mmul_shape have = plan->program->values[plan->places[place].value].shape;
+    int64_t batch = have.batch == 1 ? 0 : t / result.depth;
+    int64_t depth = have.depth == 1 ? 0 : t % result.depth;
+    return batch * have.depth + depth;
+}
+
+static struct mmul_view operand_view(const struct mmul_stage *stage, int index, int64_t matrix) {
+    struct mmul_shape shape = mmul_program_shape(plan_of(stage)->program, operation_of(stage));
+    int place = stage->is.step->operands[index];
+    return mmul_values_view(stage->run->values, place, stage->run->context->comm->rank,
+                            matrix_of(stage, place, shape, matrix));
+}
+
+static struct mmul_view result_view(const struct mmul_stage *stage, int64_t matrix) {
+    return mmul_values_view(stage->run->values, stage->is.step->result,
+                            stage->run->context->comm->rank, matrix);
+}
+
+static struct mmul_product product_of(const struct mmul_stage *stage,
+                                      const struct mmul_program_task *task) {
+    const struct mmul_region b = task->block;
+    struct mmul_view x = operand_view(stage, 0, b.matrix), y = operand_view(stage, 1, b.matrix);
+    struct mmul_view z = result_view(stage, b.matrix);
+    return (struct mmul_product){.transpose_a = x.transposed,
+                                 .transpose_b = y.transposed,
+                                 .m = b.row_end - b.row_begin,
+                                 .n = b.col_end - b.col_begin,
+                                 .k = task->inner_end - task->inner_begin,
+                                 .alpha = 1,
+                                 .a = mmul_view_element(&x, b.row_begin, task->inner_begin),
+                                 .lda = x.ld,
+                                 .b = mmul_view_element(&y, task->inner_begin, b.col_begin),
+                                 .ldb = y.ld,
+                                 .c = mmul_view_element(&z, b.row_begin, b.col_begin),
+                                 .ldc = z.ld};
+}
+
+// ---------------------------------------------------------------------------------------- blocks
+
+static enum mmul_status multiply(struct mmul_stage *stage, const struct mmul_program_task *task,
+                                 struct mmul_error *err) {
+    const struct mmul_product product = product_of(stage, task);
+    const struct mmul_value *value = &plan_of(stage)->program->values[operation_of(stage)->result];
+    char place[192];
+    snprintf(place, sizeof place, "rows %lld-%lld of matrix %lld of '%.90s'",
+             (long long)task->block.row_begin, (long long)task->block.row_end,
+             (long long)task->block.matrix, value->name);
+    if (!stage->run->args->no_verify)
+        mmul_verifier_forget(
+            &stage->verifier); // the same memory may be read the other way round now
+    return mmul_stage_multiply(stage, &product, place, err);
+}
+
+static void make_elements(struct mmul_stage *stage, const struct mmul_program_task *task) {
+    const struct mmul_operation *o = operation_of(stage);
+    struct mmul_elements elements = {.operation = o,
+                                     .shape = mmul_program_shape(plan_of(stage)->program, o),
+                                     .block = task->block,
+                                     .result = result_view(stage, task->block.matrix)};
+    for (int i = 0; i < mmul_operation_row(o->kind)->arity; i++)
+        elements.operands[i] = operand_view(stage, i, task->block.matrix);
+    mmul_elements_make(&elements, threads_of(stage));
+}
+
+enum mmul_status mmul_blocks_make(struct mmul_stage *stage, struct mmul_error *err) {
+    struct mmul_program_walk walk =
+        mmul_program_walk(plan_of(stage), stage->is.step, stage->run->context->comm->rank);
+    struct mmul_program_task task;
+    enum mmul_status status = MMUL_OK;
+    while (status == MMUL_OK && mmul_program_next(&walk, &task)) {
+        if (mmul_region_count(task.block) == 0)
+            continue;
+        if (operation_of(stage)->kind == MMUL_MATMUL)
+            status = multiply(stage, &task, err);
+        else
+            make_elements(stage, &task);
+    }
+    return status;
+}
+
+// ----------------------------------------------------------------------------------------- sizes
+
+struct sizes {
+    int64_t m, n, k; // of the largest product along each; m = 0: there is none
+};
+
+static struct sizes measure(const struct mmul_stage *stage) {
+    struct mmul_program_walk walk =
+        mmul_program_walk(plan_of(stage), stage->is.step, stage->run->context->comm->rank);
+    struct mmul_program_task task;
+    struct sizes sizes = {0};
+    while (operation_of(stage)->kind == MMUL_MATMUL && mmul_program_next(&walk, &task)) {
+        if (mmul_region_count(task.block) == 0)
+            continue;
+        sizes.m = mmul_larger(sizes.m, task.block.row_end - task.block.row_begin);
+        sizes.n = mmul_larger(sizes.n, task.block.col_end - task.block.col_begin);
+        sizes.k = mmul_larger(sizes.k, task.inner_end - task.inner_begin);
+    }
+    return sizes;
+}
+
+// A device's memory is divided among the ranks of its node, and something is left free.
+static enum mmul_status choose_tile(const struct mmul_stage *stage, struct sizes sizes,
+                                    struct mmul_tile *tile, struct mmul_error *err) {
+    static const double memory_share = 0.8;
+    const struct mmul_comm *comm = stage->run->context->comm;
+    const struct mmul_rank_info *info = &stage->run->context->cluster->ranks[comm->rank];
+    double memory = memory_share * (double)info->device.memory_bytes / comm->node_size;
+    const struct mmul_tile_request request = {.m = sizes.m,
+                                              .n = sizes.n,
+                                              .k = mmul_larger(sizes.k, 1),
+                                              .a_bytes_each = sizeof(float),
+                                              .b_bytes_each = sizeof(float),
+                                              .host_memory = info->host_memory,
+                                              .memory_bytes = (int64_t)memory,
+                                              .max_allocation_bytes =
+                                                  info->device.max_allocation_bytes};
+    return mmul_tile_choose(&request, tile, err);
+}
+
+enum mmul_status mmul_blocks_init(struct mmul_stage *stage, struct mmul_error *err) {
+    const struct sizes sizes = measure(stage);
+    if (sizes.m == 0)
+        return MMUL_OK;
+    enum mmul_status status = choose_tile(stage, sizes, &stage->tile, err);
+    if (status != MMUL_OK || stage->run->args->no_verify)
+        return status;
+    return mmul_verifier_init(&stage->verifier,
+                              &(struct mmul_verifier_request){.axis = MMUL_ROWS,
+                                                              .piece_units_max = sizes.m,
+                                                              .panel_units_max = sizes.n,
+                                                              .k_max = sizes.k,
+                                                              .piece_count = 1,
+                                                              .seed = plan_of(stage)->verify_seed,
+                                                              .watch = {mmul_stage_look, stage},
+                                                              .parallel = threads_of(stage)},
+                              err);
+}

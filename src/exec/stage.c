@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT
+// Sizes and opens what a stage has for itself. Nothing moves here, and nothing is computed.
+#include "exec/stage.h"
+
+#include "base/integer.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "exec/blocks.h"
+#include "exec/compute.h"
+#include "exec/pipeline.h"
+#include "exec/run.h"
+#include "io/matrix_file.h"
+#include "plan/panels.h"
+
+static enum mmul_axis other_axis(enum mmul_axis axis) {
+    return axis == MMUL_ROWS ? MMUL_COLS : MMUL_ROWS;
+}
+
+// For the lines of its largest task, and so for what it may claim at once.
+static enum mmul_status create_verifier(struct mmul_stage *stage, struct mmul_error *err) {
+    const struct mmul_plan *plan = stage->plan;
+    const struct mmul_problem *p = &plan->problem;
+    int64_t panel = mmul_panels_at_once(p, plan->axis, plan->panel_units, stage->layout.node->maps);
+    bool whole = stage->layout.node->checks_whole;
+    return mmul_verifier_init(
+        &stage->verifier,
+        &(struct mmul_verifier_request){
+            .axis = whole ? other_axis(plan->axis) : plan->axis,
+            .piece_units_max = whole ? panel : stage->lines_most,
+            .panel_units_max = whole ? stage->lines_most : panel,
+            .k_max = p->k,
+            .piece_count = 1,
+            .seed = plan->verify_seed,
+            .watch = {mmul_stage_look, stage},
+            .parallel = {stage->run->context->fallback_threads, mmul_pipeline_share}},
+        err);
+}
+
+static void borrow_files(struct mmul_stage *stage) {
+    const struct mmul_matmul *args = stage->args;
+    bool rows = stage->plan->axis == MMUL_ROWS;
+    stage->files = (struct mmul_files){.plan = stage->plan,
+                                       .split = rows ? args->a : args->b,
+                                       .whole = rows ? args->b : args->a,
+                                       .c_in = args->c_in,
+                                       .output = args->output,
+                                       .progress = args->progress,
+                                       .progress_context = args->progress_context};
+    stage->files.result_bytes = stage->plan->total * (int64_t)sizeof(float) *
+                                mmul_problem_result_width(&stage->plan->problem, stage->plan->axis);
+}
+
+static enum mmul_status init_product(struct mmul_stage *stage, struct mmul_error *err) {
+    const struct mmul_comm *comm = stage->run->context->comm;
+    const struct mmul_plan *plan = stage->plan;
+    stage->me = &mmul_plan_ranks(plan)[comm->rank];
+    if (plan->problem.alpha != 0)
+        stage->tile = stage->me->tile;
+    borrow_files(stage);
+    enum mmul_status status = mmul_layout_init(&stage->layout, plan, comm->node_index, err);
+    stage->lines_most =
+        mmul_smaller(mmul_divide_up(stage->me->end - stage->me->begin, plan->rounds),
+                     mmul_problem_units(&plan->problem, plan->axis));
+    if (status != MMUL_OK || stage->run->args->no_verify || stage->lines_most == 0)
+        return status;
+    return create_verifier(stage, err);
+}
+
+// Ranks of a node make what is whole on it together, and a move reads what all of them have.
+static int find_needs(const struct mmul_stage *stage) {
+    const struct mmul_stage_places *at = &stage->is.places;
+    const struct mmul_program_step *step = stage->is.step;
+    const int product[] = {at->split, at->whole}, *read = step != NULL ? step->operands : product;
+    bool is_product = stage->is.kind == MMUL_STAGE_PRODUCT;
+    int needs = stage->is.kind == MMUL_STAGE_MOVE ? stage->index : 0;
+    for (int i = 0; (is_product || step != NULL) && i < MMUL_OPERANDS; i++)
+        for (int j = 0; read[i] >= 0 && j < stage->index; j++)
+            if (mmul_stage_shares(&stage->run->stages[j], read[i]))
+                needs = j + 1;
+    return needs;
+}
+
+enum mmul_status mmul_stage_init(struct mmul_stage *stage, struct mmul_run *run, int index,
+                                 const struct mmul_stage_request *request, struct mmul_error *err) {
+    *stage = (struct mmul_stage){
+        .run = run, .index = index, .is = *request, .plan = request->plan, .args = request->args};
+    stage->node_needs = find_needs(stage);
+    switch (request->kind) {
+    case MMUL_STAGE_PRODUCT:
+        return init_product(stage, err);
+    case MMUL_STAGE_BLOCKS:
+        return mmul_blocks_init(stage, err);
+    default:
+        return MMUL_OK;
+    }
+}
+
+// Which matrices of the product are values, as enum mmul_maps.
+static unsigned values_of(const struct mmul_stage *stage) {
+    const struct mmul_stage_places *places = &stage->is.places;
+    enum mmul_axis axis = stage->plan->axis;
+    return (places->split >= 0 ? mmul_maps_split(axis) : 0) |
+           (places->whole >= 0 ? mmul_maps_whole(axis) : 0) | (places->c >= 0 ? MMUL_MAPS_C : 0);
+}
+
+enum mmul_status mmul_stage_open_views(struct mmul_stage *stage, struct mmul_error *err) {
+    const struct mmul_comm *comm = stage->run->context->comm;
+    unsigned *maps = NULL;
+    if (stage->is.kind != MMUL_STAGE_PRODUCT)
+        return MMUL_OK;
+    bool rows = stage->plan->axis == MMUL_ROWS;
+    enum mmul_status status = MMUL_ALLOCATE(maps, stage->plan->node_count, "nodes", err);
+    status = mmul_comm_agree(comm, status, err);
+    for (int i = 0; status == MMUL_OK && i < stage->plan->node_count; i++)
+        maps[i] = mmul_plan_nodes(stage->plan)[i].maps & ~values_of(stage);
+    if (status == MMUL_OK)
+        status = mmul_views_open(stage->run->context, stage->args, maps, &stage->views, err);
+    mmul_free(maps);
+    const struct mmul_views *v = &stage->views;
+    stage->mapped = (struct mmul_mapped){.split = rows ? v->a.data : v->b.data,
+                                         .whole = rows ? v->b.data : v->a.data,
+                                         .c_in = v->c_in.data,
+                                         .c = v->c.data};
+    return status;
+}
+
+void mmul_stage_fini(struct mmul_stage *stage) {
+    mmul_verifier_fini(&stage->verifier);
+    mmul_works_fini(&stage->works);
+    if (stage->run != NULL && !stage->run->deadline.has_abandoned) // its driver may still read them
+        mmul_views_close(&stage->views);
+    mmul_layout_fini(&stage->layout);
+}
+
+struct mmul_worker_options mmul_stage_worker_options(const struct mmul_stage *stage) {
+    struct mmul_worker_options options = {.tile = stage->tile,
+                                          .no_fallback = stage->run->args->no_fallback,
+                                          .trace = stage->run->trace};
+    if (stage->plan != NULL) {
+        options.a_dtype = stage->plan->problem.a_dtype;
+        options.b_dtype = stage->plan->problem.b_dtype;
+    }
+    return options;
+}
+
+int64_t mmul_stage_bytes(const struct mmul_stage *stage) {
+    return stage->layout.bytes;
+}
+
+bool mmul_stage_node_works(const struct mmul_stage *stage, int node) {
+    return stage->plan == NULL || mmul_plan_nodes(stage->plan)[node].result_bytes > 0;
+}
+
+bool mmul_stage_shares(const struct mmul_stage *stage, int place) {
+    if (stage->is.kind != MMUL_STAGE_BLOCKS)
+        return false;
+    const struct mmul_program_place *places = stage->run->values->plan->places;
+    while (places[place].view_of >= 0)
+        place = places[place].view_of;
+    return stage->is.step->result == place && places[place].placement.kind == MMUL_PLACE_REPLICATE;
+}

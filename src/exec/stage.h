@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+//
+// A stage of a run: one operation, with what it alone needs. A run has them in the order in which they
+// are carried out; most of what they need of the run is shared (exec/run.h).
+//
+//     product   a plan of its own: tasks and transfers. Each of its operands and its result is in files
+//               of root's, or a value that is on the ranks already, or stays there
+//     blocks    everything else that is computed: each rank makes its blocks of the result from what is
+//               there (elements, sums of products)
+//     move      a value gets another placement (plan/moves.h)
+#pragma once
+
+#include "comm/shared_window.h"
+#include "exec/layout.h"
+#include "exec/progress.h"
+#include "exec/streams.h"
+#include "exec/values.h"
+#include "exec/verify.h"
+#include "exec/views.h"
+#include "exec/work.h"
+#include "exec/worker.h"
+#include "plan/plan.h"
+
+enum mmul_stage_kind { MMUL_STAGE_PRODUCT, MMUL_STAGE_BLOCKS, MMUL_STAGE_MOVE };
+
+// Places of values (plan/program_plan.h), by role; -1: in a file.
+struct mmul_stage_places {
+    int split, whole, c;
+};
+
+struct mmul_stage_request {
+    enum mmul_stage_kind kind;
+    const struct mmul_plan *plan;         // product
+    const struct mmul_matmul *args;       // product: its files; NULL where a value is there instead
+    struct mmul_stage_places places;      // product
+    const struct mmul_program_step *step; // blocks, move
+};
+
+// Matrices that the ranks of this node use where they lie: their first stored element; NULL: not
+// so here.
+struct mmul_mapped {
+    const char *split, *whole, *c_in;
+    char *c;
+};
+
+struct mmul_run;
+
+struct mmul_stage {
+    struct mmul_run *run; // borrowed
+    int index;
+    struct mmul_stage_request is;         // what it was made from; borrowed pointers
+    const struct mmul_plan *plan;         // the same; NULL: not a product
+    const struct mmul_plan_rank *me;      // of the plan
+    const struct mmul_matmul *args;       // the same
+    struct mmul_layout layout;            // of its lanes and slots
+    char *memory;                         // of these, in the run's segment
+    struct mmul_stage_progress *progress; // in the run's segment
+    struct mmul_views views;
+    struct mmul_mapped mapped; // the same, by role
+    struct mmul_files files;   // root's
+    int64_t mapped_bytes;      // root: of C in its mapped file, counted so far
+    struct mmul_tile tile;     // of its products; m = 0: there are none
+    struct mmul_verifier verifier;
+    struct mmul_works works; // the compute thread's
+    int64_t lines_most;      // of a task, at most: what the verifier has room for
+    int64_t pieces_round;    // whose pieces are being multiplied
+    int node_needs; // stages that all ranks of the node must have done their part of before it
+    bool is_begun;  // by the compute thread
+};
+
+// Local; an agreement must follow. Fails with MMUL_ERR_SYSTEM (memory).
+enum mmul_status mmul_stage_init(struct mmul_stage *stage, struct mmul_run *run, int index,
+                                 const struct mmul_stage_request *request, struct mmul_error *err);
+
+// Collective over world: files that are used where they lie.
+enum mmul_status mmul_stage_open_views(struct mmul_stage *stage, struct mmul_error *err);
+
+// Local.
+void mmul_stage_fini(struct mmul_stage *stage);
+
+struct mmul_worker_options mmul_stage_worker_options(const struct mmul_stage *stage);
+
+// Bytes that a stage needs at `memory`, and shares with those of other stages that are far enough from it.
+int64_t mmul_stage_bytes(const struct mmul_stage *stage);
+
+// Does a rank of the node, or this rank, have a part of it? Moves have parts everywhere.
+bool mmul_stage_node_works(const struct mmul_stage *stage, int node);
+
+// Do the ranks of a node make this place, or what it shows, together?
+bool mmul_stage_shares(const struct mmul_stage *stage, int place);
