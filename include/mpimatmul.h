@@ -149,6 +149,10 @@ struct mmul_program_options {
     size_t struct_bytes; // of this struct as the caller knows it; 0: as it is here
     const char *weights; // "auto" (also NULL): stored or measured speeds; "equal"; "0.5,0.25,0.25";
                          // "@FILE". Values are split by these
+    bool
+        keep_values; // every value can be had after the run. Without it a value that is loaded for one
+                     // product alone, or made by one and saved at once, is in its file and nowhere
+                     // else: its bytes travel while the product is computed
     bool no_verify;
     bool no_fallback;     // a device that fails ends the run
     uint64_t verify_seed; // 0: fresh

@@ -110,9 +110,8 @@ static enum mmul_status choose_weights(const struct mmul_context *context,
     return status;
 }
 
-// Root's plan to everybody.
-static enum mmul_status send_plan(const struct mmul_comm *comm, struct mmul_plan **plan,
-                                  struct mmul_error *err) {
+enum mmul_status mmul_plan_send(const struct mmul_comm *comm, struct mmul_plan **plan,
+                                struct mmul_error *err) {
     int64_t bytes = comm->rank == 0 ? (*plan)->bytes : 0;
     struct mmul_plan *block = *plan;
     enum mmul_status status = mmul_comm_broadcast(comm, &bytes, sizeof bytes, err);
@@ -189,7 +188,7 @@ enum mmul_status mmul_matmul_plan(struct mmul_context *context, const struct mmu
     if (status == MMUL_OK && comm->rank == 0)
         made->verify_seed = args->verify_seed != 0 ? args->verify_seed : mmul_random_seed();
     if (status == MMUL_OK)
-        status = send_plan(comm, &made, err);
+        status = mmul_plan_send(comm, &made, err);
     if (status == MMUL_OK)
         *plan = made;
     else

@@ -15,6 +15,10 @@ enum mmul_status mmul_problem_load(const struct mmul_matmul *args, struct mmul_p
 enum mmul_status mmul_matmul_plan(struct mmul_context *context, const struct mmul_matmul *args,
                                   struct mmul_plan **plan, struct mmul_error *err);
 
+// Collective. Root's plan to everybody; others' is not looked at, and made.
+enum mmul_status mmul_plan_send(const struct mmul_comm *comm, struct mmul_plan **plan,
+                                struct mmul_error *err);
+
 // Collective, see mmul_run.
 enum mmul_status mmul_matmul_run(struct mmul_context *context, const struct mmul_matmul *args,
                                  const struct mmul_plan *plan, struct mmul_report **report,

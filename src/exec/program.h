@@ -8,7 +8,7 @@
 
 struct mmul_program_wishes {
     const char *weights; // (root) NULL: auto
-    bool no_verify, no_fallback;
+    bool keep_values, no_verify, no_fallback;
     uint64_t verify_seed; // 0: fresh
 };
 
@@ -23,3 +23,9 @@ enum mmul_status mmul_program_prepare(struct mmul_context *context,
 enum mmul_status mmul_program_carry_out(struct mmul_context *context,
                                         struct mmul_program_plan *plan, struct mmul_values **values,
                                         struct mmul_error *err);
+
+// Collective. Plans of the products, on all ranks. balanced: shares that are free, and what is claimed,
+// are the plans' choice. Fails as mmul_program_plan_create.
+enum mmul_status mmul_program_plan_products(struct mmul_context *context,
+                                            struct mmul_program_plan *plan, bool balanced,
+                                            struct mmul_error *err);

@@ -12,7 +12,7 @@
 // What root knows and the others are told.
 struct told {
     int value_count, operation_count;
-    bool no_verify, no_fallback, measures;
+    bool keep_values, no_verify, no_fallback, measures, balanced;
     uint64_t verify_seed;
 };
 
@@ -97,6 +97,8 @@ static struct told tell(const struct mmul_program *program,
     static const double enough_flops = 2e9; // what is over in no time is not measured
     return (struct told){.value_count = program->value_count,
                          .operation_count = program->operation_count,
+                         .keep_values = wishes->keep_values,
+                         .balanced = is_automatic(wishes),
                          .no_verify = wishes->no_verify,
                          .no_fallback = wishes->no_fallback,
                          .measures = is_automatic(wishes) && program_flops(program) >= enough_flops,
@@ -134,17 +136,23 @@ enum mmul_status mmul_program_prepare(struct mmul_context *context,
         status = mmul_comm_broadcast(comm, weights, comm->size * (int64_t)sizeof *weights, err);
     if (status == MMUL_OK)
         status = mmul_comm_agree(
-            comm, mmul_program_plan_make(copy, context->cluster, weights, &made, err), err);
+            comm,
+            mmul_program_plan_make(copy, context->cluster, weights, told.keep_values, &made, err),
+            err);
     mmul_free(weights);
+    if (status == MMUL_OK) {
+        made->no_verify = told.no_verify;
+        made->no_fallback = told.no_fallback;
+        made->verify_seed = told.verify_seed;
+        bool balanced = told.balanced && mmul_cluster_has_speeds(context->cluster);
+        status = mmul_program_plan_products(context, made, balanced, err);
+    }
     if (status != MMUL_OK) {
         mmul_program_plan_destroy(made);
         mmul_program_destroy(copy);
         return status;
     }
     made->owned = copy;
-    made->no_verify = told.no_verify;
-    made->no_fallback = told.no_fallback;
-    made->verify_seed = told.verify_seed;
     *plan = made;
     return MMUL_OK;
 }

@@ -21,7 +21,7 @@ static int64_t lay_out(struct mmul_values *v) {
     for (int i = 0; i < plan->place_count; i++) {
         const struct mmul_program_place *place = &plan->places[i];
         enum mmul_placement_kind kind = place->placement.kind;
-        bool has_memory = place->view_of < 0 && kind != MMUL_PLACE_FILE;
+        bool has_memory = mmul_program_place_has_memory(place);
         int64_t *offsets = &v->offsets[(int64_t)i * v->node_size];
         for (int rank = 0, index = 0, leader = -1; rank < plan->costs.size; rank++) {
             if (plan->costs.rank_node[rank] != v->node)
@@ -106,7 +106,7 @@ int mmul_values_place(const struct mmul_values *values, int value) {
     const struct mmul_program_plan *plan = values->plan;
     for (int i = 0; i < plan->place_count; i++) {
         const struct mmul_program_place *place = &plan->places[i];
-        if (place->value == value && place->placement.kind != MMUL_PLACE_FILE)
+        if (place->value == value && place->placement.kind != MMUL_PLACE_FILE && !place->is_gone)
             return i;
     }
     return -1;

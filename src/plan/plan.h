@@ -103,3 +103,6 @@ enum mmul_status mmul_plan_make(const struct mmul_plan_request *request, struct 
 
 const struct mmul_plan_rank *mmul_plan_ranks(const struct mmul_plan *plan);
 const struct mmul_plan_node *mmul_plan_nodes(const struct mmul_plan *plan);
+
+// Whether a node takes part in scatter and gather, for a plan that is one of several.
+void mmul_plan_set_member(struct mmul_plan *plan, int node, bool takes_part);

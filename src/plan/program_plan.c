@@ -190,13 +190,17 @@ int64_t mmul_program_place_bytes(const struct mmul_program_plan *plan,
         (int64_t)sizeof(float));
 }
 
+bool mmul_program_place_has_memory(const struct mmul_program_place *place) {
+    return place->view_of < 0 && place->placement.kind != MMUL_PLACE_FILE && !place->is_gone;
+}
+
 // Bytes of the values on each node.
 static void add_bytes(const struct mmul_program_plan *plan, int64_t *node_bytes) {
     const struct mmul_program_costs *c = &plan->costs;
     for (int i = 0; i < plan->place_count; i++) {
         const struct mmul_program_place *place = &plan->places[i];
         enum mmul_placement_kind kind = place->placement.kind;
-        if (place->view_of >= 0 || kind == MMUL_PLACE_FILE)
+        if (!mmul_program_place_has_memory(place))
             continue;
         for (int rank = 0; kind != MMUL_PLACE_REPLICATE && rank < c->size; rank++)
             if (mmul_placement_first_copy(&place->placement, c->rank_node, rank,
@@ -244,11 +248,15 @@ static enum mmul_status add_operations(struct making *m, struct mmul_error *err)
         m->place_of[i] = -1;
     for (int i = 0; status == MMUL_OK && i < operations; i++)
         status = add_operation(m, i, err);
-    for (int i = 0; status == MMUL_OK && i < plan->step_count; i++) {
+    return status;
+}
+
+void mmul_program_plan_add_up(struct mmul_program_plan *plan) {
+    plan->seconds = plan->network_bytes = 0;
+    for (int i = 0; i < plan->step_count; i++) {
         plan->seconds += plan->steps[i].seconds;
         plan->network_bytes += plan->steps[i].network_bytes;
     }
-    return status;
 }
 
 // The mesh is that of the largest product.
@@ -273,7 +281,8 @@ static void choose_mesh(struct mmul_program_plan *plan) {
 
 enum mmul_status mmul_program_plan_make(const struct mmul_program *program,
                                         const struct mmul_cluster *cluster, const double *weights,
-                                        struct mmul_program_plan **plan, struct mmul_error *err) {
+                                        bool keeps_values, struct mmul_program_plan **plan,
+                                        struct mmul_error *err) {
     struct making m = {0};
     if (program->operation_count == 0)
         return mmul_fail(err, MMUL_ERR_USAGE, "the program has no operations");
@@ -281,13 +290,17 @@ enum mmul_status mmul_program_plan_make(const struct mmul_program *program,
     if (status != MMUL_OK)
         return status;
     m.plan->program = program;
+    m.plan->keeps_values = keeps_values;
     status = mmul_program_costs_init(&m.plan->costs, cluster, weights, err);
     if (status == MMUL_OK)
         choose_mesh(m.plan);
     if (status == MMUL_OK)
         status = add_operations(&m, err);
-    if (status == MMUL_OK)
+    if (status == MMUL_OK) {
+        mmul_program_fuse(m.plan);
+        mmul_program_plan_add_up(m.plan);
         status = check_memory(m.plan, cluster, err);
+    }
     mmul_free(m.rules);
     mmul_free(m.place_of);
     if (status == MMUL_OK)
@@ -305,6 +318,8 @@ void mmul_program_plan_destroy(struct mmul_program_plan *plan) {
         mmul_free(plan->ranges);
         plan->ranges = next;
     }
+    for (int i = 0; i < plan->step_count; i++)
+        mmul_plan_destroy(plan->steps[i].product);
     mmul_program_costs_fini(&plan->costs);
     mmul_program_destroy(plan->owned);
     mmul_free(plan->places);

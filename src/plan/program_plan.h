@@ -19,11 +19,12 @@ struct mmul_program_place {
     int view_of;     // a place whose memory it shares; -1: its own
     bool transposed; // of view_of
     int operation;   // that made it (file: load or save)
+    bool is_gone;    // what brings it, or takes it away, passes it by: nobody has it
 };
 
-enum mmul_program_step_kind { MMUL_STEP_MOVE, MMUL_STEP_COMPUTE };
+enum mmul_program_step_kind { MMUL_STEP_MOVE, MMUL_STEP_COMPUTE, MMUL_STEP_GONE };
 
-// Steps are carried out in order.
+// Steps are carried out in order; none of them is gone when the plan is made.
 struct mmul_program_step {
     enum mmul_program_step_kind kind;
     int operation;               // what is computed, or what the move is for
@@ -46,6 +47,7 @@ struct mmul_program_offsets; // offsets of one range
 struct mmul_program_plan {
     const struct mmul_program *program; // borrowed
     struct mmul_program *owned;         // the same, where the plan owns it; may be NULL
+    bool keeps_values;                  // every value can be had after the run
     bool no_verify, no_fallback;        // of the run
     uint64_t verify_seed;
     struct mmul_program_costs costs;   // who is where, and shares
@@ -57,20 +59,33 @@ struct mmul_program_plan {
     int64_t node_bytes_most; // memory of the values on the node that has most of it
 };
 
-// weights: one per rank. Fails with MMUL_ERR_SYSTEM (memory; values do not fit into what a node has
+// weights: one per rank. keeps_values: see the plan. Products have no plans of their own yet. Fails with MMUL_ERR_SYSTEM (memory; values do not fit into what a node has
 // available), MMUL_ERR_USAGE (an empty program, a wish that no rule can follow).
 enum mmul_status mmul_program_plan_make(const struct mmul_program *program,
                                         const struct mmul_cluster *cluster, const double *weights,
-                                        struct mmul_program_plan **plan, struct mmul_error *err);
+                                        bool keeps_values, struct mmul_program_plan **plan,
+                                        struct mmul_error *err);
 
 // The move of a step of that kind.
 struct mmul_move mmul_program_plan_move(const struct mmul_program_plan *plan,
                                         const struct mmul_program_step *step);
 
+// Seconds and bytes of the steps, into the plan's.
+void mmul_program_plan_add_up(struct mmul_program_plan *plan);
+
+// Has a place memory of its own? Not what is in files, shown by a view, or gone.
+bool mmul_program_place_has_memory(const struct mmul_program_place *place);
+
 // Memory that a place takes for a rank's part, or (replicate) on a node; a multiple of 64.
 #define MMUL_PLACE_ALIGN(bytes) (((bytes) + 63) / 64 * 64)
 int64_t mmul_program_place_bytes(const struct mmul_program_plan *plan,
                                  const struct mmul_program_place *place, int rank);
+
+// -------------------------------------------------------------------------------- program_fuse.c
+
+// Finds the products that are split by rows or columns, and lets them bring from files, and take to
+// them, what nobody else reads: the moves that did that are gone then.
+void mmul_program_fuse(struct mmul_program_plan *plan);
 
 // ------------------------------------------------------------------------------ program_choose.c
 

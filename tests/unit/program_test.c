@@ -110,7 +110,7 @@ static struct mmul_program_plan *make_plan(const struct mmul_program *p,
     struct mmul_error err = {.text = ""};
     for (int r = 0; r < cluster->size; r++)
         weights[r] = cluster->ranks[r].speed_flops > 0 ? cluster->ranks[r].speed_flops : 1;
-    if (mmul_program_plan_make(p, cluster, weights, &plan, &err) != MMUL_OK)
+    if (mmul_program_plan_make(p, cluster, weights, true, &plan, &err) != MMUL_OK)
         fail_msg("%s", err.text);
     return plan;
 }
@@ -238,12 +238,14 @@ static void a_wish_without_a_rule(void **state) {
     const double weights[] = {1, 1};
     struct mmul_cluster *cluster = make_measured_cluster(2, 1, maps);
     struct mmul_program *p = new_program();
-    assert_int_equal(mmul_program_plan_make(p, cluster, weights, &plan, &err), MMUL_ERR_USAGE);
+    assert_int_equal(mmul_program_plan_make(p, cluster, weights, true, &plan, &err),
+                     MMUL_ERR_USAGE);
     assert_string_equal(err.text, "the program has no operations");
     int x = load(p, "X", (struct mmul_shape){1, 1, 4, 4});
     append(p, (struct mmul_operation){.kind = MMUL_PLACE, .operands = {x}, .wish = MMUL_PLACE_FILE},
            NULL);
-    assert_int_equal(mmul_program_plan_make(p, cluster, weights, &plan, &err), MMUL_ERR_USAGE);
+    assert_int_equal(mmul_program_plan_make(p, cluster, weights, true, &plan, &err),
+                     MMUL_ERR_USAGE);
     assert_string_equal(err.text, "cannot place 'X' as 'file'");
     mmul_program_destroy(p);
     mmul_cluster_destroy(cluster);

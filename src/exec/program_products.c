@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+// Plans of a program's products: root makes them, from what every node sees of the files, and sends
+// them. A matrix that is a value by then is like one that every node has mapped.
+#include "base/memory.h"
+#include "base/status.h"
+#include "exec/matmul.h"
+#include "exec/program.h"
+#include "exec/views.h"
+#include "model/matrix.h"
+
+// A product of the program, and what goes into its plan.
+struct planning {
+    struct mmul_context *context;
+    struct mmul_program_plan *plan;
+    struct mmul_program_step *step;
+    bool balanced;
+    unsigned *node_maps;
+};
+
+static bool is_file(const struct planning *p, int place) {
+    return p->plan->places[place].placement.kind == MMUL_PLACE_FILE;
+}
+
+static const struct mmul_operation *file_of(const struct planning *p, int place) {
+    return &p->plan->program->operations[p->plan->places[place].operation];
+}
+
+// Root has the files; which of them are files, everybody knows.
+static void borrow_files(const struct planning *p) {
+    struct mmul_program_step *step = p->step;
+    struct mmul_matmul *files = &step->files;
+    *files = (struct mmul_matmul){.alpha = 1, .no_verify = p->plan->no_verify};
+    if (is_file(p, step->operands[0]))
+        files->a = file_of(p, step->operands[0])->matrix;
+    if (is_file(p, step->operands[1]))
+        files->b = file_of(p, step->operands[1])->matrix;
+    if (is_file(p, step->result))
+        files->output = file_of(p, step->result)->output;
+}
+
+static struct mmul_problem_operand operand_of(const struct planning *p, int index) {
+    int place = p->step->operands[index];
+    const struct mmul_value *value = &p->plan->program->values[p->plan->places[place].value];
+    struct mmul_problem_operand operand = {
+        .shape = value->shape, .dtype = MMUL_F32, .name = value->name};
+    if (is_file(p, place))
+        operand.dtype = mmul_matrix_info(file_of(p, place)->matrix).delivered;
+    return operand;
+}
+
+// What every node can use where it lies: of files what it sees, of values all.
+static enum mmul_status find_maps(const struct planning *p, struct mmul_error *err) {
+    const struct mmul_program_step *step = p->step;
+    bool a = is_file(p, step->operands[0]), b = is_file(p, step->operands[1]);
+    bool c = is_file(p, step->result);
+    unsigned values = (a ? 0 : MMUL_MAPS_A) | (b ? 0 : MMUL_MAPS_B) | (c ? 0 : MMUL_MAPS_C);
+    enum mmul_status status = MMUL_OK;
+    for (int node = 0; node < p->context->comm->node_count; node++)
+        p->node_maps[node] = 0;
+    if (a || b || c)
+        status = mmul_views_find(p->context, &step->files, MMUL_IO_AUTO, p->node_maps, err);
+    for (int node = 0; node < p->context->comm->node_count; node++)
+        p->node_maps[node] |= values;
+    return status;
+}
+
+// Root.
+static enum mmul_status make_plan(const struct planning *p, struct mmul_error *err) {
+    struct mmul_program_step *step = p->step;
+    struct mmul_problem problem;
+    const struct mmul_problem_request what = {
+        .a = operand_of(p, 0), .b = operand_of(p, 1), .alpha = 1};
+    enum mmul_status status = mmul_problem_make(&what, &problem, err);
+    bool is_free = step->offsets == NULL && p->balanced;
+    const struct mmul_plan_request request = {.problem = &problem,
+                                              .cluster = p->context->cluster,
+                                              .weights = is_free ? NULL : p->plan->costs.shares,
+                                              .node_maps = p->node_maps,
+                                              .offsets = step->offsets,
+                                              .split = step->axis == MMUL_ROWS ? MMUL_SPLIT_ROWS
+                                                                               : MMUL_SPLIT_COLS,
+                                              .rule = MMUL_SPLIT_EXACT,
+                                              .panels = true,
+                                              .tail = p->balanced ? MMUL_TAIL_AUTO : MMUL_TAIL_OFF};
+    if (status == MMUL_OK)
+        status = mmul_plan_make(&request, &step->product, err);
+    if (status == MMUL_OK)
+        step->product->verify_seed = p->plan->verify_seed;
+    return status;
+}
+
+static enum mmul_status plan_product(struct planning *p, struct mmul_error *err) {
+    borrow_files(p);
+    enum mmul_status status = find_maps(p, err);
+    if (status == MMUL_OK && p->context->comm->rank == 0)
+        status = make_plan(p, err);
+    return mmul_comm_agree(p->context->comm, status, err);
+}
+
+// Root: scatter and gather are between all nodes that have work in any product.
+static void join_members(const struct mmul_program_plan *plan) {
+    for (int node = 0; node < plan->costs.node_count; node++) {
+        bool takes_part = false;
+        for (int i = 0; i < plan->step_count; i++)
+            if (plan->steps[i].product != NULL)
+                takes_part |= mmul_plan_nodes(plan->steps[i].product)[node].takes_part;
+        for (int i = 0; i < plan->step_count; i++)
+            if (plan->steps[i].product != NULL)
+                mmul_plan_set_member(plan->steps[i].product, node, takes_part);
+    }
+}
+
+static void predict(struct mmul_program_step *step) {
+    step->seconds = step->product->predicted_seconds;
+    step->network_bytes = 0;
+    for (int node = 0; node < step->product->node_count; node++)
+        step->network_bytes += (double)mmul_plan_nodes(step->product)[node].network_bytes;
+}
+
+enum mmul_status mmul_program_plan_products(struct mmul_context *context,
+                                            struct mmul_program_plan *plan, bool balanced,
+                                            struct mmul_error *err) {
+    struct planning p = {.context = context, .plan = plan, .balanced = balanced};
+    enum mmul_status status = MMUL_ALLOCATE(p.node_maps, context->comm->node_count, "nodes", err);
+    status = mmul_comm_agree(context->comm, status, err);
+    for (int i = 0; status == MMUL_OK && i < plan->step_count; i++) {
+        p.step = &plan->steps[i];
+        if (p.step->is_product)
+            status = plan_product(&p, err);
+    }
+    mmul_free(p.node_maps);
+    if (status == MMUL_OK && context->comm->rank == 0)
+        join_members(plan);
+    for (int i = 0; status == MMUL_OK && i < plan->step_count; i++) {
+        if (!plan->steps[i].is_product)
+            continue;
+        status = mmul_plan_send(context->comm, &plan->steps[i].product, err);
+        if (status == MMUL_OK)
+            predict(&plan->steps[i]);
+    }
+    if (status == MMUL_OK)
+        mmul_program_plan_add_up(plan);
+    return status;
+}

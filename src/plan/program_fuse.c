@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+// A look at who reads which place. Chooses nothing: what moves goes another way, while it is computed with.
+#include "plan/program_plan.h"
+
+static const struct mmul_operation *operation_of(const struct mmul_program_plan *plan,
+                                                 const struct mmul_program_step *step) {
+    return &plan->program->operations[step->operation];
+}
+
+static bool is_file(const struct mmul_program_plan *plan, int place) {
+    return plan->places[place].placement.kind == MMUL_PLACE_FILE;
+}
+
+// Steps that read a place, and views of it.
+static int count_readers(const struct mmul_program_plan *plan, int place) {
+    int count = 0;
+    for (int i = 0; i < plan->step_count; i++)
+        for (int j = 0; j < MMUL_OPERANDS; j++)
+            count += plan->steps[i].operands[j] == place;
+    for (int i = 0; i < plan->place_count; i++)
+        count += plan->places[i].view_of == place;
+    return count;
+}
+
+// The move that brings a place from a file, or takes it to one; NULL: none does.
+static struct mmul_program_step *find_move(const struct mmul_program_plan *plan, int place,
+                                           bool brings) {
+    for (int i = 0; i < plan->step_count; i++) {
+        struct mmul_program_step *step = &plan->steps[i];
+        int here = brings ? step->result : step->operands[0];
+        int there = brings ? step->operands[0] : step->result;
+        if (step->kind == MMUL_STEP_MOVE && here == place && is_file(plan, there))
+            return step;
+    }
+    return NULL;
+}
+
+// The product takes the move's place; its file.
+static int pass_by(struct mmul_program_plan *plan, int place, bool brings) {
+    struct mmul_program_step *move = find_move(plan, place, brings);
+    if (plan->keeps_values || move == NULL || count_readers(plan, place) != 1)
+        return place;
+    int file = brings ? move->operands[0] : move->result;
+    plan->places[place].is_gone = true;
+    move->kind = MMUL_STEP_GONE;
+    move->operands[0] = -1;
+    return file;
+}
+
+static void fuse(struct mmul_program_plan *plan, struct mmul_program_step *step) {
+    const struct mmul_placement *made = &plan->places[step->result].placement;
+    bool rows = made->kind == MMUL_PLACE_ROWS;
+    if (step->kind != MMUL_STEP_COMPUTE || operation_of(plan, step)->kind != MMUL_MATMUL ||
+        !(rows || made->kind == MMUL_PLACE_COLS))
+        return;
+    step->is_product = true;
+    step->axis = rows ? MMUL_ROWS : MMUL_COLS;
+    step->offsets = rows ? made->row_offsets : made->col_offsets;
+    for (int i = 0; i < MMUL_OPERANDS; i++)
+        step->operands[i] = pass_by(plan, step->operands[i], true);
+    step->result = pass_by(plan, step->result, false);
+    if (is_file(plan, step->operands[rows ? 0 : 1]) && is_file(plan, step->result))
+        step->offsets = NULL;
+}
+
+void mmul_program_fuse(struct mmul_program_plan *plan) {
+    int kept = 0;
+    for (int i = 0; i < plan->step_count; i++)
+        fuse(plan, &plan->steps[i]);
+    for (int i = 0; i < plan->step_count; i++)
+        if (plan->steps[i].kind != MMUL_STEP_GONE)
+            plan->steps[kept++] = plan->steps[i];
+    plan->step_count = kept;
+}
