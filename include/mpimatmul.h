@@ -153,6 +153,8 @@ struct mmul_program_options {
         keep_values; // every value can be had after the run. Without it a value that is loaded for one
                      // product alone, or made by one and saved at once, is in its file and nowhere
                      // else: its bytes travel while the product is computed
+    enum mmul_io
+        io; // who reads files that are loaded for one product alone; others are root's matter
     bool no_verify;
     bool no_fallback;     // a device that fails ends the run
     uint64_t verify_seed; // 0: fresh

@@ -85,6 +85,7 @@ enum mmul_status mmul_program_plan_create(struct mmul_context *context,
     if (status != MMUL_OK)
         return status;
     const struct mmul_program_wishes wishes = {.weights = all.weights,
+                                               .io = all.io,
                                                .keep_values = all.keep_values,
                                                .no_verify = all.no_verify,
                                                .no_fallback = all.no_fallback,

@@ -8,6 +8,7 @@
 
 struct mmul_program_wishes {
     const char *weights; // (root) NULL: auto
+    enum mmul_io io;
     bool keep_values, no_verify, no_fallback;
     uint64_t verify_seed; // 0: fresh
 };

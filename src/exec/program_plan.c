@@ -12,6 +12,7 @@
 // What root knows and the others are told.
 struct told {
     int value_count, operation_count;
+    enum mmul_io io;
     bool keep_values, no_verify, no_fallback, measures, balanced;
     uint64_t verify_seed;
 };
@@ -97,6 +98,7 @@ static struct told tell(const struct mmul_program *program,
     static const double enough_flops = 2e9; // what is over in no time is not measured
     return (struct told){.value_count = program->value_count,
                          .operation_count = program->operation_count,
+                         .io = wishes->io,
                          .keep_values = wishes->keep_values,
                          .balanced = is_automatic(wishes),
                          .no_verify = wishes->no_verify,
@@ -141,6 +143,7 @@ enum mmul_status mmul_program_prepare(struct mmul_context *context,
             err);
     mmul_free(weights);
     if (status == MMUL_OK) {
+        made->io = told.io;
         made->no_verify = told.no_verify;
         made->no_fallback = told.no_fallback;
         made->verify_seed = told.verify_seed;

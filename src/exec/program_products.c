@@ -58,7 +58,7 @@ static enum mmul_status find_maps(const struct planning *p, struct mmul_error *e
     for (int node = 0; node < p->context->comm->node_count; node++)
         p->node_maps[node] = 0;
     if (a || b || c)
-        status = mmul_views_find(p->context, &step->files, MMUL_IO_AUTO, p->node_maps, err);
+        status = mmul_views_find(p->context, &step->files, p->plan->io, p->node_maps, err);
     for (int node = 0; node < p->context->comm->node_count; node++)
         p->node_maps[node] |= values;
     return status;

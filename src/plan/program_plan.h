@@ -48,6 +48,7 @@ struct mmul_program_plan {
     const struct mmul_program *program; // borrowed
     struct mmul_program *owned;         // the same, where the plan owns it; may be NULL
     bool keeps_values;                  // every value can be had after the run
+    enum mmul_io io;                    // of the products
     bool no_verify, no_fallback;        // of the run
     uint64_t verify_seed;
     struct mmul_program_costs costs;   // who is where, and shares
