@@ -60,8 +60,9 @@ struct mmul_program_plan {
     int64_t node_bytes_most; // memory of the values on the node that has most of it
 };
 
-// weights: one per rank. keeps_values: see the plan. Products have no plans of their own yet. Fails with MMUL_ERR_SYSTEM (memory; values do not fit into what a node has
-// available), MMUL_ERR_USAGE (an empty program, a wish that no rule can follow).
+// weights: one per rank. keeps_values: see the plan. Products have no plans of their own yet. Fails with
+// MMUL_ERR_SYSTEM (memory; values do not fit into what a node has available), MMUL_ERR_USAGE (an empty
+// program, a wish that no rule can follow).
 enum mmul_status mmul_program_plan_make(const struct mmul_program *program,
                                         const struct mmul_cluster *cluster, const double *weights,
                                         bool keeps_values, struct mmul_program_plan **plan,

@@ -48,7 +48,7 @@ int main(int argc, char **argv) {
     MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     const struct mmul_context_options options = {.device = "cpu"};
-    const struct mmul_program_options wishes = {.weights = "equal"};
+    const struct mmul_program_options wishes = {.weights = "equal", .keep_values = true};
     if (rank == 0)
         program = build(matrices, &err);
     if (mmul_agree(MPI_COMM_WORLD, &err) == MMUL_OK &&
