@@ -86,9 +86,12 @@ ifeq ($(MODE),release)
 else ifeq ($(MODE),debug)
   MODE_FLAGS := -O0 -g -DMMUL_DEBUG
 else ifeq ($(MODE),asan)
-  MODE_FLAGS := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
+  MODE_FLAGS := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all \
+                -DMMUL_DEBUG
+else ifeq ($(MODE),tsan)
+  MODE_FLAGS := -O1 -g -fno-omit-frame-pointer -fsanitize=thread -DMMUL_DEBUG
 else
-  $(error MODE is '$(MODE)': expected release, debug or asan)
+  $(error MODE is '$(MODE)': expected release, debug, asan or tsan)
 endif
 # glibc's checks need an optimiser and get in the sanitizers' way.
 ifeq ($(MODE)$(filter -O0,$(CFLAGS)),release)
@@ -388,4 +391,4 @@ clean: ## remove the build folder of all modes
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@echo 'Choices: MODE=release|debug|asan WITH_OPENCL=auto|yes|no WERROR=1 PREFIX= DESTDIR= CFLAGS= SETUP=no V=1'
+	@echo 'Choices: MODE=release|debug|asan|tsan WITH_OPENCL=auto|yes|no WERROR=1 PREFIX= DESTDIR= CFLAGS= SETUP=no V=1'

@@ -68,6 +68,7 @@ PYTHON_END
     export ASAN_OPTIONS=${ASAN_OPTIONS:-abort_on_error=0}
     export LSAN_OPTIONS=${LSAN_OPTIONS:-suppressions=$REPO/tests/leaks.supp:print_suppressions=0}
     export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
+    export TSAN_OPTIONS=${TSAN_OPTIONS:-suppressions=$REPO/tests/races.supp:exitcode=99}
 fi
 
 # make_built TARGET...: `make install` and the like of what is built; builds nothing, whatever flags it was built with.

@@ -38,7 +38,7 @@ static int answer(MPI_Comm mpi, double *ahead) {
     MPI_Request request;
     int code = MPI_Irecv(ahead, 1, MPI_DOUBLE, 0, TAG, mpi, &request);
     if (code == MPI_SUCCESS)
-        code = mmul_comm_wait(&request);
+        code = mmul_comm_wait(&request, NULL);
     for (int i = 0; code == MPI_SUCCESS && i < ROUND_TRIPS; i++) {
         code = send_time(mpi, 0, mmul_clock_now());
         if (code == MPI_SUCCESS)

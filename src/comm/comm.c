@@ -23,12 +23,14 @@ enum mmul_status mmul_comm_check(int code, const char *what, struct mmul_error *
     return mmul_fail(err, MMUL_ERR_SYSTEM, "MPI %s failed: %.200s", what, text);
 }
 
-int mmul_comm_wait(MPI_Request *request) {
+int mmul_comm_wait(MPI_Request *request, struct mmul_alarm *alarm) {
     double begin = mmul_clock_now(), nap = FIRST_NAP_SECONDS;
     for (int done = 0;;) {
         int code = MPI_Test(request, &done, MPI_STATUS_IGNORE);
         if (code != MPI_SUCCESS || done)
             return code;
+        if (mmul_alarm_listen(alarm))
+            return MPI_ERR_OTHER;
         if (mmul_clock_now() - begin < SPIN_SECONDS)
             continue;
         mmul_clock_nap(nap);
@@ -70,6 +72,10 @@ static enum mmul_status connect(struct mmul_comm *comm, MPI_Comm parent, struct 
     if (status != MMUL_OK)
         return status;
     status = MMUL_ALLOCATE(comm->rank_node, comm->size, "ranks", err);
+    if (status == MMUL_OK && comm->leaders != MPI_COMM_NULL)
+        status = MMUL_ALLOCATE(comm->alarm, 1, "ranks", err);
+    if (status == MMUL_OK && comm->leaders != MPI_COMM_NULL)
+        status = mmul_alarm_begin(comm->alarm, comm->leaders, err);
     status = mmul_comm_agree(comm, status, err);
     if (status != MMUL_OK)
         return status;
@@ -100,14 +106,21 @@ enum mmul_status mmul_comm_create(MPI_Comm parent, struct mmul_comm **comm,
 void mmul_comm_destroy(struct mmul_comm *comm) {
     if (comm == NULL)
         return;
-    if (comm->leaders != MPI_COMM_NULL)
+    if (comm->alarm != NULL)
+        mmul_alarm_end(comm->alarm);
+    if (comm->leaders != MPI_COMM_NULL && !mmul_comm_is_broken(comm))
         MPI_Comm_free(&comm->leaders);
     if (comm->node != MPI_COMM_NULL)
         MPI_Comm_free(&comm->node);
     if (comm->world != MPI_COMM_NULL)
         MPI_Comm_free(&comm->world);
+    mmul_free(comm->alarm);
     mmul_free(comm->rank_node);
     mmul_free(comm);
+}
+
+bool mmul_comm_is_broken(const struct mmul_comm *comm) {
+    return mmul_alarm_is_raised(comm->alarm);
 }
 
 enum mmul_status mmul_agree_on(MPI_Comm mpi, struct mmul_error *err) {
@@ -118,7 +131,7 @@ enum mmul_status mmul_agree_on(MPI_Comm mpi, struct mmul_error *err) {
     int mine = err->status != MMUL_OK ? rank : size;
     int code = MPI_Iallreduce(&mine, &lowest, 1, MPI_INT, MPI_MIN, mpi, &request);
     if (code == MPI_SUCCESS)
-        code = mmul_comm_wait(&request);
+        code = mmul_comm_wait(&request, NULL);
     if (code == MPI_SUCCESS && lowest < size)
         code = MPI_Bcast(err, (int)sizeof *err, MPI_BYTE, lowest, mpi);
     return code == MPI_SUCCESS ? err->status : mmul_comm_check(code, "agreement", err);
@@ -149,7 +162,7 @@ enum mmul_status mmul_comm_node_barrier(const struct mmul_comm *comm, struct mmu
     MPI_Request request;
     int code = MPI_Ibarrier(comm->node, &request);
     if (code == MPI_SUCCESS)
-        code = mmul_comm_wait(&request);
+        code = mmul_comm_wait(&request, NULL);
     return mmul_comm_check(code, "barrier", err);
 }
 

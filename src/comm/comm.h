@@ -9,6 +9,7 @@
 
 #include <mpi.h>
 
+#include "comm/alarm.h"
 #include "mpimatmul_local.h"
 
 struct mmul_comm {
@@ -18,6 +19,7 @@ struct mmul_comm {
     int node_rank, node_size;
     int node_index, node_count; // node index: rank of its leader among leaders
     int *rank_node;             // size, owned: node index of each rank
+    struct mmul_alarm *alarm;   // owned; NULL except on leaders
 };
 
 // Collective over `parent`, which is duplicated.
@@ -25,6 +27,10 @@ enum mmul_status mmul_comm_create(MPI_Comm parent, struct mmul_comm **comm, stru
 
 // Collective over world.
 void mmul_comm_destroy(struct mmul_comm *comm);
+
+// An alarm was raised: traffic between nodes was left where it was, and MPI may still read and write
+// what this leader gave it. Such memory is kept, such communicators are not freed. Local.
+bool mmul_comm_is_broken(const struct mmul_comm *comm);
 
 // MMUL_OK, or MMUL_ERR_SYSTEM with MPI's own text for `what` ("broadcast").
 enum mmul_status mmul_comm_check(int code, const char *what, struct mmul_error *err);
@@ -39,8 +45,9 @@ enum mmul_status mmul_comm_agree(const struct mmul_comm *comm, enum mmul_status 
                                  struct mmul_error *err);
 
 // Waits for a request in naps: MPI makes progress only inside its calls, and its own blocking
-// waits spin on the core that somebody else computes on.
-int mmul_comm_wait(MPI_Request *request);
+// waits spin on the core that somebody else computes on. An alarm ends it too: MPI_ERR_OTHER, and
+// the request is left as it is. `alarm` may be NULL.
+int mmul_comm_wait(MPI_Request *request, struct mmul_alarm *alarm);
 
 // Collective over node. Waits in naps.
 enum mmul_status mmul_comm_node_barrier(const struct mmul_comm *comm, struct mmul_error *err);

@@ -37,13 +37,17 @@ enum mmul_status mmul_exchange_init(struct mmul_line *line, struct mmul_error *e
     return status;
 }
 
+// What MPI may still read and write stays.
 void mmul_exchange_fini(struct mmul_line *line) {
+    bool is_broken =
+        line->transport != NULL && mmul_alarm_is_raised(line->transport->members.alarm);
+    void (*release)(void *) = is_broken ? mmul_abandon : mmul_free;
     for (int i = 0; i < MMUL_LINE_LANES; i++) {
         const struct mmul_lane *lane = &line->chunks.lanes[i];
-        mmul_free(lane->data);
-        mmul_free(lane->counts);
-        mmul_free(lane->displacements);
-        mmul_free(lane->trailers);
+        release(lane->data);
+        release(lane->counts);
+        release(lane->displacements);
+        release(lane->trailers);
     }
 }
 
@@ -69,10 +73,9 @@ static bool is_void(const struct mmul_line *x) {
     return mmul_failure_is_void(x->transport->failure);
 }
 
-static void keep_mpi(struct mmul_line *x, int code) {
-    struct mmul_error err;
-    if (mmul_comm_check(code, is_inward(x) ? "gather" : "scatter", &err) != MMUL_OK)
-        mmul_failure_keep(x->transport->failure, &err);
+// A member's own.
+static struct mmul_trailer *trailer_of(const struct mmul_line *x, const struct mmul_lane *lane) {
+    return &lane->trailers[x->transport->rank];
 }
 
 static int64_t chunk_begin(const struct mmul_line *x, int64_t chunk, int member) {
@@ -110,34 +113,37 @@ static void produce(struct mmul_line *x, struct mmul_lane *lane, int64_t chunk) 
 }
 
 static void begin_scatter(struct mmul_line *x, struct mmul_lane *lane, char *mine) {
-    bool root = x->transport->rank == 0;
+    const struct mmul_transport *t = x->transport;
+    bool root = t->rank == 0;
     const int each = (int)sizeof(struct mmul_trailer);
     int code = MPI_Iscatterv(lane->data, lane->counts, lane->displacements, MPI_BYTE,
-                             root ? MPI_IN_PLACE : mine, lane->counts[x->transport->rank], MPI_BYTE,
-                             0, x->transport->outward, &lane->requests[0]);
-    keep_mpi(x, code);
-    code =
-        MPI_Iscatter(lane->trailers, each, MPI_BYTE, root ? MPI_IN_PLACE : (void *)&lane->trailer,
-                     each, MPI_BYTE, 0, x->transport->outward, &lane->requests[1]);
-    keep_mpi(x, code);
+                             root ? MPI_IN_PLACE : mine, lane->counts[t->rank], MPI_BYTE, 0,
+                             t->outward, &lane->requests[0]);
+    if (code == MPI_SUCCESS)
+        code = MPI_Iscatter(lane->trailers, each, MPI_BYTE,
+                            root ? MPI_IN_PLACE : (void *)trailer_of(x, lane), each, MPI_BYTE, 0,
+                            t->outward, &lane->requests[1]);
+    mmul_channel_check(&t->members, code, "scatter");
 }
 
 static void begin_gather(struct mmul_line *x, struct mmul_lane *lane, char *mine) {
-    bool root = x->transport->rank == 0;
+    const struct mmul_transport *t = x->transport;
+    bool root = t->rank == 0;
     const int each = (int)sizeof(struct mmul_trailer);
-    int count = lane->counts[x->transport->rank];
-    lane->trailer = (struct mmul_trailer){
-        .hash = root || is_void(x) || count == 0 ? 0 : mmul_hash(mine, (size_t)count),
-        .is_void = is_void(x)};
-    int code =
-        MPI_Igatherv(root ? MPI_IN_PLACE : mine, count, MPI_BYTE, lane->data, lane->counts,
-                     lane->displacements, MPI_BYTE, 0, x->transport->inward, &lane->requests[0]);
-    keep_mpi(x, code);
-    code = MPI_Igather(root ? MPI_IN_PLACE : (void *)&lane->trailer, each, MPI_BYTE, lane->trailers,
-                       each, MPI_BYTE, 0, x->transport->inward, &lane->requests[1]);
-    keep_mpi(x, code);
+    int count = lane->counts[t->rank];
+    if (!root)
+        *trailer_of(x, lane) = (struct mmul_trailer){
+            .hash = is_void(x) || count == 0 ? 0 : mmul_hash(mine, (size_t)count),
+            .is_void = is_void(x)};
+    int code = MPI_Igatherv(root ? MPI_IN_PLACE : mine, count, MPI_BYTE, lane->data, lane->counts,
+                            lane->displacements, MPI_BYTE, 0, t->inward, &lane->requests[0]);
+    if (code == MPI_SUCCESS)
+        code = MPI_Igather(root ? MPI_IN_PLACE : (void *)trailer_of(x, lane), each, MPI_BYTE,
+                           lane->trailers, each, MPI_BYTE, 0, t->inward, &lane->requests[1]);
+    mmul_channel_check(&t->members, code, "gather");
 }
 
+// Where an alarm was raised chunks come and go without MPI, and what it holds is left alone.
 static void begin_chunk(struct mmul_line *x) {
     struct mmul_lane *lane = lane_of(x, x->chunks.begun);
     bool root = x->transport->rank == 0;
@@ -145,14 +151,16 @@ static void begin_chunk(struct mmul_line *x) {
                      ? NULL
                      : x->cargo.memory + chunk_begin(x, x->chunks.begun, x->transport->rank);
     lane->requests[0] = lane->requests[1] = MPI_REQUEST_NULL;
-    lay_out(x, lane, x->chunks.begun);
+    x->chunks.begun++;
+    if (mmul_channel_is_broken(&x->transport->members))
+        return;
+    lay_out(x, lane, x->chunks.begun - 1);
     if (root && !is_inward(x))
-        produce(x, lane, x->chunks.begun);
+        produce(x, lane, x->chunks.begun - 1);
     if (is_inward(x))
         begin_gather(x, lane, mine);
     else
         begin_scatter(x, lane, mine);
-    x->chunks.begun++;
 }
 
 // A member got a piece: is it what root sent?
@@ -161,12 +169,12 @@ static void check_piece(struct mmul_line *x, const struct mmul_lane *lane, int64
     int count = lane->counts[x->transport->rank];
     if (count == 0)
         return;
-    if (lane->trailer.is_void != 0)
+    if (trailer_of(x, lane)->is_void != 0)
         mmul_failure_void(x->transport->failure);
     if (is_void(x))
         return;
     const char *mine = x->cargo.memory + chunk_begin(x, chunk, x->transport->rank);
-    if (mmul_hash(mine, (size_t)count) == lane->trailer.hash)
+    if (mmul_hash(mine, (size_t)count) == trailer_of(x, lane)->hash)
         return;
     mmul_fail_changed(0, x->transport->members.nodes[x->transport->rank], &err);
     mmul_failure_keep(x->transport->failure, &err);
@@ -213,10 +221,11 @@ bool mmul_exchange_advance(struct mmul_line *line) {
     }
     if (x->chunks.ended == x->chunks.begun)
         return happened;
-    int over = 1;
+    const struct mmul_channel *members = &x->transport->members;
+    int over = 0;
     int code = MPI_Testall(2, lane_of(x, x->chunks.ended)->requests, &over, MPI_STATUSES_IGNORE);
-    keep_mpi(x, code);
-    if (!over && code == MPI_SUCCESS)
+    mmul_channel_check(members, code, is_inward(x) ? "gather" : "scatter");
+    if (!over && !mmul_channel_is_broken(members))
         return happened;
     end_chunk(x);
     if (x->chunks.ended == x->chunks.count)

@@ -10,7 +10,9 @@
 //
 // The line's end makes bytes or takes them, stretch by stretch: root's files. Whatever crosses the
 // network has a checksum made at one end and compared at the other. Nothing here blocks, and nothing
-// stops when something fails (comm/failure.h): the others wait for it.
+// stops when something fails (comm/failure.h): the others wait for it. But where MPI fails they would
+// wait in vain: after an alarm (comm/alarm.h) cargoes come and go at once, on all members, and no byte
+// moves.
 #pragma once
 
 #include "comm/transport.h"
@@ -49,8 +51,7 @@ struct mmul_lane {
     MPI_Request requests[2];
     char *data;                    // root: owned
     int *counts, *displacements;   // per member, owned
-    struct mmul_trailer *trailers; // per member, owned
-    struct mmul_trailer trailer;   // a member's own
+    struct mmul_trailer *trailers; // per member, owned; of others than root only its own
 };
 struct mmul_chunks {
     struct mmul_lane lanes[MMUL_LINE_LANES];

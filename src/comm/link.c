@@ -23,6 +23,7 @@ enum {
 // This member's end of a link.
 struct side {
     MPI_Comm mpi;
+    struct mmul_alarm *alarm; // borrowed; may be NULL
     int peer;
     const struct mmul_link_limits *limits;
     char *buffer; // borrowed: most_bytes, touched
@@ -30,16 +31,26 @@ struct side {
 
 // --------------------------------------------------------------------------------------- messages
 
+// What is given up may be on its caller's stack: small, so it is here or can be cancelled.
+static int wait_for(const struct side *s, MPI_Request *request) {
+    int code = mmul_comm_wait(request, s->alarm);
+    if (code != MPI_SUCCESS && *request != MPI_REQUEST_NULL) {
+        MPI_Cancel(request);
+        MPI_Request_free(request);
+    }
+    return code;
+}
+
 static int send_bytes(const struct side *s, const void *bytes, int64_t count) {
     MPI_Request request;
     int code = MPI_Isend(bytes, (int)count, MPI_BYTE, s->peer, TAG, s->mpi, &request);
-    return code == MPI_SUCCESS ? mmul_comm_wait(&request) : code;
+    return code == MPI_SUCCESS ? wait_for(s, &request) : code;
 }
 
 static int receive_bytes(const struct side *s, void *bytes, int64_t count) {
     MPI_Request request;
     int code = MPI_Irecv(bytes, (int)count, MPI_BYTE, s->peer, TAG, s->mpi, &request);
-    return code == MPI_SUCCESS ? mmul_comm_wait(&request) : code;
+    return code == MPI_SUCCESS ? wait_for(s, &request) : code;
 }
 
 // Announces, waits until the message is awaited, sends it and waits for the answer.
@@ -68,7 +79,7 @@ static int answer(const struct side *s) {
         if (code == MPI_SUCCESS)
             code = send_bytes(s, "r", 1);
         if (code == MPI_SUCCESS)
-            code = mmul_comm_wait(&request);
+            code = wait_for(s, &request);
         if (code == MPI_SUCCESS)
             code = send_bytes(s, "a", 1);
         if (code != MPI_SUCCESS)
@@ -156,10 +167,10 @@ static int measure_pair(const struct side *s, bool first, struct mmul_link *link
 
 // --------------------------------------------------------------------------------------- all links
 
-static int wait_for_all(MPI_Comm mpi) {
+static int wait_for_all(const struct side *s) {
     MPI_Request request;
-    int code = MPI_Ibarrier(mpi, &request);
-    return code == MPI_SUCCESS ? mmul_comm_wait(&request) : code;
+    int code = MPI_Ibarrier(s->mpi, &request);
+    return code == MPI_SUCCESS ? mmul_comm_wait(&request, s->alarm) : code;
 }
 
 // The `index`-th member measured against root, of `count` spread over 1 .. size - 1.
@@ -214,7 +225,7 @@ static int measure_ring_links(struct side side, int rank, int size, struct mmul_
         if (first || turn_of(previous, size) == turn)
             code = measure_pair(&side, first, mine);
         if (code == MPI_SUCCESS)
-            code = wait_for_all(side.mpi);
+            code = wait_for_all(&side);
     }
     return code;
 }
@@ -227,10 +238,16 @@ static enum mmul_status measure_all(const struct side *side, int rank, int size,
     struct mmul_link mine = {0};
     int code = measure_root_links(*side, rank, size, count, root_links);
     if (code == MPI_SUCCESS)
-        code = wait_for_all(side->mpi);
+        code = wait_for_all(side);
     if (code == MPI_SUCCESS && size > 2)
         code = measure_ring_links(*side, rank, size, &mine);
-    err->status = mmul_comm_check(code, "link measurement", err);
+    // No agreement then: others may be anywhere in this.
+    bool heard = mmul_alarm_is_raised(side->alarm);
+    err->status = heard ? MMUL_OK : mmul_comm_check(code, "link measurement", err);
+    if (heard || (err->status != MMUL_OK && side->alarm != NULL)) {
+        mmul_alarm_raise(side->alarm);
+        return err->status;
+    }
     if (err->status == MMUL_OK && rank == 0)
         err->status = fill_in(root_links, size, count, err);
     if (mmul_agree_on(side->mpi, err) != MMUL_OK)
@@ -243,10 +260,11 @@ static enum mmul_status measure_all(const struct side *side, int rank, int size,
     return mmul_comm_check(code, "link measurement", err);
 }
 
-enum mmul_status mmul_links_measure(MPI_Comm mpi, const struct mmul_link_limits *limits,
+enum mmul_status mmul_links_measure(MPI_Comm mpi, struct mmul_alarm *alarm,
+                                    const struct mmul_link_limits *limits,
                                     struct mmul_link *root_links, struct mmul_link *ring_links,
                                     struct mmul_error *err) {
-    struct side side = {.mpi = mpi, .limits = limits};
+    struct side side = {.mpi = mpi, .alarm = alarm, .limits = limits};
     int rank, size;
     MPI_Comm_rank(mpi, &rank);
     MPI_Comm_size(mpi, &size);
@@ -260,6 +278,9 @@ enum mmul_status mmul_links_measure(MPI_Comm mpi, const struct mmul_link_limits 
     enum mmul_status status = mmul_agree_on(mpi, err);
     if (status == MMUL_OK)
         status = measure_all(&side, rank, size, root_links, ring_links, err);
-    mmul_free(side.buffer);
+    if (mmul_alarm_is_raised(alarm))
+        mmul_abandon(side.buffer); // MPI may still use it
+    else
+        mmul_free(side.buffer);
     return status;
 }

@@ -18,7 +18,10 @@ struct mmul_link_limits {
 // i + 1, after the last the first; both have as many entries as `mpi` has members and are the same
 // on all. Root links are measured one after the other, so that none slows another down; ring links
 // that share no member at the same time. Never all pairs. Alone nothing is measured.
-// Takes about (root links + 3) budgets. Fails with MMUL_ERR_SYSTEM on all members alike.
-enum mmul_status mmul_links_measure(MPI_Comm mpi, const struct mmul_link_limits *limits,
+// Takes about (root links + 3) budgets. Fails with MMUL_ERR_SYSTEM on all members alike; with `alarm`
+// (NULL: nobody is told) where MPI fails on one alone, only there, and the others return MMUL_OK with
+// nothing measured: agree over world afterwards.
+enum mmul_status mmul_links_measure(MPI_Comm mpi, struct mmul_alarm *alarm,
+                                    const struct mmul_link_limits *limits,
                                     struct mmul_link *root_links, struct mmul_link *ring_links,
                                     struct mmul_error *err);

@@ -24,17 +24,53 @@ enum mmul_status mmul_fail_changed(int from_node, int to_node, struct mmul_error
     return MMUL_ERR_SYSTEM;
 }
 
-static bool is_good(const struct mmul_channel *channel, int code, const char *what) {
+bool mmul_channel_check(const struct mmul_channel *channel, int code, const char *what) {
     struct mmul_error err;
-    if (mmul_comm_check(code, what, &err) != MMUL_OK)
-        mmul_failure_keep(channel->failure, &err);
-    return code == MPI_SUCCESS;
+    if (mmul_comm_check(code, what, &err) == MMUL_OK)
+        return true;
+    mmul_failure_keep(channel->failure, &err);
+    mmul_alarm_raise(channel->alarm);
+    return false;
+}
+
+bool mmul_channel_is_broken(const struct mmul_channel *channel) {
+    if (!mmul_alarm_listen(channel->alarm))
+        return false;
+    mmul_failure_void(channel->failure);
+    return true;
+}
+
+// ----------------------------------------------------------------------------------------- bytes
+
+// Trailers are small: they are here or can be cancelled, so that `message` may go. The bytes may be on
+// their way.
+static void give_up(struct mmul_message *message) {
+    for (int i = 0; i < 2; i++) {
+        if (message->requests[i] == MPI_REQUEST_NULL)
+            continue;
+        if (message->receives)
+            MPI_Cancel(&message->requests[i]);
+        MPI_Request_free(&message->requests[i]);
+    }
+    message->active = false;
+}
+
+// The codes of both calls.
+static void begin(const struct mmul_channel *channel, int code, struct mmul_message *message) {
+    message->active = true;
+    if (!mmul_channel_check(channel, code, message->receives ? "receive" : "send"))
+        give_up(message);
 }
 
 void mmul_message_send(const struct mmul_channel *channel, int peer, int tag, const void *data,
                        int64_t bytes, struct mmul_message *message) {
     bool is_void = mmul_failure_is_void(channel->failure);
-    *message = (struct mmul_message){.data = data, .bytes = bytes, .peer = peer};
+    *message = (struct mmul_message){.requests = {MPI_REQUEST_NULL, MPI_REQUEST_NULL},
+                                     .data = data,
+                                     .bytes = bytes,
+                                     .peer = peer};
+    if (mmul_channel_is_broken(channel))
+        return;
     message->trailer.is_void = is_void;
     message->trailer.hash = is_void ? 0 : mmul_hash(data, (size_t)bytes);
     int code =
@@ -42,28 +78,36 @@ void mmul_message_send(const struct mmul_channel *channel, int peer, int tag, co
     if (code == MPI_SUCCESS)
         code = MPI_Isend(&message->trailer, (int)sizeof message->trailer, MPI_BYTE, peer, tag + 1,
                          channel->mpi, &message->requests[1]);
-    message->active = is_good(channel, code, "send");
+    begin(channel, code, message);
 }
 
 void mmul_message_receive(const struct mmul_channel *channel, int peer, int tag, void *data,
                           int64_t bytes, struct mmul_message *message) {
-    *message = (struct mmul_message){.data = data, .bytes = bytes, .peer = peer, .receives = true};
+    *message = (struct mmul_message){.requests = {MPI_REQUEST_NULL, MPI_REQUEST_NULL},
+                                     .data = data,
+                                     .bytes = bytes,
+                                     .peer = peer,
+                                     .receives = true};
+    if (mmul_channel_is_broken(channel))
+        return;
     int code =
         MPI_Irecv(data, (int)bytes, MPI_BYTE, peer, tag, channel->mpi, &message->requests[0]);
     if (code == MPI_SUCCESS)
         code = MPI_Irecv(&message->trailer, (int)sizeof message->trailer, MPI_BYTE, peer, tag + 1,
                          channel->mpi, &message->requests[1]);
-    message->active = is_good(channel, code, "receive");
+    begin(channel, code, message);
 }
 
 bool mmul_message_is_over(const struct mmul_channel *channel, struct mmul_message *message) {
     struct mmul_error err;
-    int over = 1;
+    int over = 0;
     if (!message->active)
         return true;
     int code = MPI_Testall(2, message->requests, &over, MPI_STATUSES_IGNORE);
-    bool good = is_good(channel, code, "transfer");
-    message->active = good && !over;
+    bool good = mmul_channel_check(channel, code, "transfer");
+    if (!good || (!over && mmul_channel_is_broken(channel)))
+        give_up(message);
+    message->active = message->active && !over;
     if (!good || !over || !message->receives)
         return !message->active;
     if (message->trailer.is_void != 0) {
@@ -75,40 +119,34 @@ bool mmul_message_is_over(const struct mmul_channel *channel, struct mmul_messag
     return true;
 }
 
+// ----------------------------------------------------------------------------------------- words
+
 void mmul_words_send(const struct mmul_channel *channel, int peer, int tag,
                      struct mmul_words *words) {
     int code =
         MPI_Isend(words->values, MMUL_WORDS, MPI_INT64_T, peer, tag, channel->mpi, &words->request);
-    words->peer = peer;
-    words->active = is_good(channel, code, "send");
+    words->active = mmul_channel_check(channel, code, "send");
     words->failed = !words->active;
 }
 
 void mmul_words_receive(const struct mmul_channel *channel, int peer, int tag,
                         struct mmul_words *words) {
-    int from = peer == MMUL_ANYBODY ? MPI_ANY_SOURCE : peer;
     int code =
-        MPI_Irecv(words->values, MMUL_WORDS, MPI_INT64_T, from, tag, channel->mpi, &words->request);
-    words->peer = peer;
-    words->active = is_good(channel, code, "receive");
+        MPI_Irecv(words->values, MMUL_WORDS, MPI_INT64_T, peer, tag, channel->mpi, &words->request);
+    words->active = mmul_channel_check(channel, code, "receive");
     words->failed = !words->active;
 }
 
 bool mmul_words_is_over(const struct mmul_channel *channel, struct mmul_words *words) {
-    MPI_Status from;
-    int over = 1;
+    int over = 0;
     if (!words->active)
         return true;
-    bool good = is_good(channel, MPI_Test(&words->request, &over, &from), "transfer");
-    words->active = good && !over;
-    words->failed = !good;
-    if (good && over && words->peer == MMUL_ANYBODY)
-        words->peer = from.MPI_SOURCE;
+    int code = MPI_Test(&words->request, &over, MPI_STATUS_IGNORE);
+    words->failed = !mmul_channel_check(channel, code, "transfer");
+    if (words->failed && words->request != MPI_REQUEST_NULL) { // `words` may go
+        MPI_Cancel(&words->request);
+        MPI_Request_free(&words->request);
+    }
+    words->active = !words->failed && !over;
     return !words->active;
-}
-
-void mmul_words_forget(struct mmul_words *words) {
-    if (words->active && MPI_Cancel(&words->request) == MPI_SUCCESS)
-        MPI_Wait(&words->request, MPI_STATUS_IGNORE);
-    words->active = false;
 }

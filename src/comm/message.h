@@ -3,7 +3,8 @@
 // One message between two ranks that is begun now and tested later: bytes with a checksum at both
 // ends, or a few words. Messages of one tag between the same two ranks arrive in the order they were
 // begun. Nothing here blocks or returns an error: failures go to the channel's, and a message that
-// could not be begun is over.
+// could not be begun is over. When an alarm was raised, here or by another leader, all messages are
+// over, and what they point to is still MPI's (mmul_comm_is_broken).
 #pragma once
 
 #include "comm/comm.h"
@@ -15,6 +16,7 @@ struct mmul_channel {
     struct mmul_failure *failure; // borrowed; NULL: what fails is silence
     const int *nodes;             // borrowed: node index of each rank of `mpi`
     int rank;                     // this one
+    struct mmul_alarm *alarm;     // borrowed; raised by what MPI refuses here; NULL: nobody is told
 };
 
 // What follows the bytes.
@@ -35,6 +37,11 @@ struct mmul_message {        // zeroed: over
 // "bytes changed on the way between root and node 1", MMUL_ERR_SYSTEM, with a hint.
 enum mmul_status mmul_fail_changed(int from_node, int to_node, struct mmul_error *err);
 
+// Local. MPI's error is the channel's failure, and raises its alarm.
+bool mmul_channel_check(const struct mmul_channel *channel, int code, const char *what);
+// Local. For who waits: an alarm makes the channel's failure void.
+bool mmul_channel_is_broken(const struct mmul_channel *channel);
+
 // Local. `tag` and the one after it are used. `bytes` <= 1 GiB of `data`, borrowed (like `message`)
 // until it is over. Where the failure is void something is sent all the same, so that nobody waits,
 // but it says that it means nothing.
@@ -47,21 +54,17 @@ void mmul_message_receive(const struct mmul_channel *channel, int peer, int tag,
 bool mmul_message_is_over(const struct mmul_channel *channel, struct mmul_message *message);
 
 // A few numbers, without a checksum.
-enum { MMUL_WORDS = 8, MMUL_ANYBODY = -1 };
+enum { MMUL_WORDS = 8 };
 struct mmul_words { // zeroed: over
     int64_t values[MMUL_WORDS];
     MPI_Request request;
-    int peer; // of words from anybody: who sent them, once they are here
     bool active;
     bool failed; // over without having come or left
 };
 
-// Local. `words` is borrowed until it is over. `peer` of a receive may be MMUL_ANYBODY.
+// Local. `words` is borrowed until it is over. An alarm does not end them.
 void mmul_words_send(const struct mmul_channel *channel, int peer, int tag,
                      struct mmul_words *words);
 void mmul_words_receive(const struct mmul_channel *channel, int peer, int tag,
                         struct mmul_words *words);
 bool mmul_words_is_over(const struct mmul_channel *channel, struct mmul_words *words);
-
-// Local. Nobody will send what is being received.
-void mmul_words_forget(struct mmul_words *words);

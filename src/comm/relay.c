@@ -16,7 +16,10 @@ enum mmul_status mmul_relay_init(struct mmul_line *line, struct mmul_error *err)
 }
 
 void mmul_relay_fini(struct mmul_line *line) {
-    mmul_free(line->packets.data);
+    if (line->packets.data != NULL && mmul_alarm_is_raised(line->transport->members.alarm))
+        mmul_abandon(line->packets.data); // MPI may still read it
+    else
+        mmul_free(line->packets.data);
 }
 
 static struct mmul_packet *packet_of(struct mmul_line *line, int64_t packet) {

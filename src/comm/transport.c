@@ -16,7 +16,7 @@ static enum mmul_status find_nodes(const struct mmul_comm *comm, const bool *wor
     for (int node = 0; status == MMUL_OK && node < comm->node_count; node++)
         if (node == 0 || works[node])
             nodes[members++] = node;
-    t->members = (struct mmul_channel){t->outward, t->failure, nodes, t->rank};
+    t->members = (struct mmul_channel){t->outward, t->failure, nodes, t->rank, comm->alarm};
     return status;
 }
 
@@ -26,7 +26,7 @@ enum mmul_status mmul_transport_init(const struct mmul_comm *comm, const bool *w
     struct mmul_transport *t = transport;
     *t = MMUL_TRANSPORT_NONE;
     t->failure = failure;
-    t->talk = (struct mmul_channel){comm->world, failure, comm->rank_node, comm->rank};
+    t->talk = (struct mmul_channel){comm->world, failure, comm->rank_node, comm->rank, comm->alarm};
     if (comm->leaders == MPI_COMM_NULL)
         return MMUL_OK;
     bool member = comm->rank == 0 || works[comm->node_index];
@@ -43,9 +43,10 @@ enum mmul_status mmul_transport_init(const struct mmul_comm *comm, const bool *w
 }
 
 void mmul_transport_fini(struct mmul_transport *transport) {
-    if (transport->outward != MPI_COMM_NULL)
+    bool is_broken = mmul_alarm_is_raised(transport->members.alarm); // collectives are under way
+    if (transport->outward != MPI_COMM_NULL && !is_broken)
         MPI_Comm_free(&transport->outward);
-    if (transport->inward != MPI_COMM_NULL)
+    if (transport->inward != MPI_COMM_NULL && !is_broken)
         MPI_Comm_free(&transport->inward);
     mmul_free((void *)(uintptr_t)transport->members.nodes);
     *transport = MMUL_TRANSPORT_NONE;

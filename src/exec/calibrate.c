@@ -221,9 +221,10 @@ static enum mmul_status measure_links(const struct calibration *c, struct mmul_e
     enum mmul_status status = MMUL_ALLOCATE(links, 2 * count, "links", err);
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK && comm->node_rank == 0)
-        status = mmul_links_measure(
-            comm->leaders, c->options->depth == MMUL_CALIBRATE_THOROUGH ? &thorough : &brief, links,
-            links + count, err);
+        status =
+            mmul_links_measure(comm->leaders, comm->alarm,
+                               c->options->depth == MMUL_CALIBRATE_THOROUGH ? &thorough : &brief,
+                               links, links + count, err);
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
         status = mmul_comm_broadcast(comm, links, 2 * count * (int64_t)sizeof *links, err);

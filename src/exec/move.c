@@ -23,7 +23,10 @@ enum mmul_status mmul_move_init(struct mmul_move_traffic *traffic, struct mmul_r
 }
 
 void mmul_move_fini(struct mmul_move_traffic *traffic) {
-    mmul_free(traffic->staging);
+    if (traffic->run != NULL && mmul_comm_is_broken(traffic->run->context->comm))
+        mmul_abandon(traffic->staging); // MPI may still use it
+    else
+        mmul_free(traffic->staging);
     *traffic = (struct mmul_move_traffic){0};
 }
 

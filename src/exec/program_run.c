@@ -56,6 +56,7 @@ static enum mmul_status run_stages(struct mmul_context *context,
     enum mmul_status status = mmul_run_create(context, &request, &run, err);
     if (status == MMUL_OK)
         status = mmul_run_stages(run, err);
+    values->is_abandoned = mmul_comm_is_broken(context->comm);
     mmul_run_destroy(run);
     return status;
 }

@@ -41,6 +41,7 @@ static bool is_cancelled(const struct mmul_pulse *pulse) {
 static struct mmul_channel channel_of(const struct mmul_pulse *pulse) {
     struct mmul_channel channel = pulse->run->transport.talk;
     channel.failure = NULL;
+    channel.alarm = NULL;
     return channel;
 }
 
@@ -66,7 +67,7 @@ static void fill_words(const struct mmul_pulse *pulse, enum kind kind, int64_t *
     words[PLAIN_FLOPS] = atomic_load(&run->findings.plain_flops);
 }
 
-// False: the last words have not left yet.
+// False: the last words have not left yet, or these cannot: to be tried again.
 static bool say(const struct mmul_pulse *pulse, struct mmul_pulse_peer *peer, enum kind kind) {
     const struct mmul_channel channel = channel_of(pulse);
     if (!mmul_words_is_over(&channel, &peer->send))
@@ -74,7 +75,7 @@ static bool say(const struct mmul_pulse *pulse, struct mmul_pulse_peer *peer, en
     fill_words(pulse, kind, peer->send.values);
     mmul_words_send(&channel, peer->rank, is_root(pulse) ? TAG_FROM_ROOT : TAG_TO_ROOT,
                     &peer->send);
-    return true;
+    return !peer->send.failed;
 }
 
 static void notice(const struct mmul_pulse *pulse, const struct mmul_pulse_peer *peer,

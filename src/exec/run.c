@@ -151,7 +151,8 @@ void mmul_run_destroy(struct mmul_run *run) {
     for (int i = 0; i < run->stage_count; i++)
         mmul_stage_fini(&run->stages[i]);
     mmul_transport_fini(&run->transport);
-    if (!run->deadline.has_abandoned) // its driver may still read what it was given
+    // A lost device's driver, or MPI, may still read and write what it was given.
+    if (!run->deadline.has_abandoned && !mmul_comm_is_broken(run->context->comm))
         mmul_shared_destroy(&run->segment);
     mmul_trace_destroy(run->trace);
     mmul_free(run->stages);

@@ -127,7 +127,9 @@ enum mmul_status mmul_stage_open_views(struct mmul_stage *stage, struct mmul_err
 void mmul_stage_fini(struct mmul_stage *stage) {
     mmul_verifier_fini(&stage->verifier);
     mmul_works_fini(&stage->works);
-    if (stage->run != NULL && !stage->run->deadline.has_abandoned) // its driver may still read them
+    // A lost device's driver, or MPI, may still read them.
+    if (stage->run != NULL && !stage->run->deadline.has_abandoned &&
+        !mmul_comm_is_broken(stage->run->context->comm))
         mmul_views_close(&stage->views);
     mmul_layout_fini(&stage->layout);
 }

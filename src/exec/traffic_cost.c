@@ -226,11 +226,15 @@ enum mmul_status mmul_traffic_cost_measure(const struct mmul_context *context, b
     side.channel = (struct mmul_channel){.mpi = comm->leaders,
                                          .failure = &side.failure,
                                          .nodes = side.nodes,
-                                         .rank = comm->node_index};
+                                         .rank = comm->node_index,
+                                         .alarm = comm->alarm};
     enum mmul_status status = mmul_agree_on(comm->leaders, err);
     if (status == MMUL_OK)
         measure_pairs(&side, count, speed);
-    mmul_free(side.packet);
+    if (mmul_comm_is_broken(comm))
+        mmul_abandon(side.packet); // MPI may still use it
+    else
+        mmul_free(side.packet);
     mmul_free(side.nodes);
     if (status == MMUL_OK && side.failure.err.status != MMUL_OK) {
         *err = side.failure.err;

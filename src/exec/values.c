@@ -69,7 +69,8 @@ enum mmul_status mmul_values_create(struct mmul_context *context, struct mmul_pr
 void mmul_values_destroy(struct mmul_values *values) {
     if (values == NULL)
         return;
-    mmul_shared_destroy(&values->segment);
+    if (!values->is_abandoned)
+        mmul_shared_destroy(&values->segment);
     mmul_free(values->offsets);
     mmul_free(values);
 }

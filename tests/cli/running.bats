@@ -229,11 +229,11 @@ memory" ]] || { show; return 1; }
 
 # Silence is not a failure of the run, and nobody waits for who cannot be heard.
 @test "a rank that MPI lets hear no signs of life ends all the same" {
-    local rank ears=(env "LD_PRELOAD=$BUILD/tests/deaf.so") command=("$MPIMATMUL" mul A.bin B.bin -o D.bin --quiet)
+    local rank ears=(env "LD_PRELOAD=$BUILD/tests/refuse.so") command=("$MPIMATMUL" mul A.bin B.bin -o D.bin --quiet)
     for rank in 0 1; do
         local mine=() theirs=()
-        [ $rank -ne 0 ] || mine=("${ears[@]}" MMUL_DEAF=9001)
-        [ $rank -ne 1 ] || theirs=("${ears[@]}" MMUL_DEAF=9002)
+        [ $rank -ne 0 ] || mine=("${ears[@]}" MMUL_REFUSE=0:receive.9001:1+)
+        [ $rank -ne 1 ] || theirs=("${ears[@]}" MMUL_REFUSE=1:receive.9002:1+)
         run --separate-stderr timeout 30 mpirun -q -n 1 "${mine[@]}" "${command[@]}" \
             : -n 1 "${theirs[@]}" "${command[@]}" < /dev/null
         expect_quiet_success && expect_right_result || return 1

@@ -3,7 +3,9 @@
 //
 // Links when every rank is a node of its own: every member ends with the same numbers, each link
 // that was asked for has some, and with too little time there is still one message of each kind.
+// A call that MPI refuses on one of them ends it for all.
 #include <math.h>
+#include <sched.h>
 #include <string.h>
 
 #include "comm/link.h"
@@ -12,6 +14,27 @@
 enum { MOST_RANKS = 16 };
 
 static int rank, size;
+
+// MPI refuses the call that these are counted down to.
+static int sends_left, receives_left, barriers_left;
+
+int MPI_Isend(const void *from, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+              MPI_Request *request) {
+    return sends_left > 0 && --sends_left == 0
+               ? MPI_ERR_OTHER
+               : PMPI_Isend(from, count, type, to, tag, comm, request);
+}
+
+int MPI_Irecv(void *to, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
+              MPI_Request *request) {
+    return receives_left > 0 && --receives_left == 0
+               ? MPI_ERR_OTHER
+               : PMPI_Irecv(to, count, type, from, tag, comm, request);
+}
+
+int MPI_Ibarrier(MPI_Comm comm, MPI_Request *request) {
+    return barriers_left > 0 && --barriers_left == 0 ? MPI_ERR_OTHER : PMPI_Ibarrier(comm, request);
+}
 
 static bool is_measured(struct mmul_link link) {
     return isfinite(link.bytes_per_second) && link.bytes_per_second > 0 &&
@@ -48,7 +71,7 @@ static void test_links(const char *name, struct mmul_link_limits limits) {
     char what[96];
     memset(root, 0x55, sizeof root); // what is there before does not count
     memset(ring, 0x55, sizeof ring);
-    enum mmul_status status = mmul_links_measure(MPI_COMM_WORLD, &limits, root, ring, &err);
+    enum mmul_status status = mmul_links_measure(MPI_COMM_WORLD, NULL, &limits, root, ring, &err);
     snprintf(what, sizeof what, "%s: done", name);
     tap_ok(status == MMUL_OK, what);
     snprintf(what, sizeof what, "%s: every link", name);
@@ -71,12 +94,38 @@ static void test_repeatedly(void) {
     struct mmul_error err = {.status = MMUL_OK};
     bool all = true;
     for (int i = 0; i < 20; i++)
-        all = all && mmul_links_measure(MPI_COMM_WORLD, &limits, root, ring, &err) == MMUL_OK &&
+        all = all &&
+              mmul_links_measure(MPI_COMM_WORLD, NULL, &limits, root, ring, &err) == MMUL_OK &&
               (size == 1 || all_measured(root, ring));
     int pending = 0;
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &pending, MPI_STATUS_IGNORE);
     tap_ok(all && !pending, "twenty times, and no message is left over");
+}
+
+// The one has MPI's words, the others hear of it, and all end.
+static void test_refused(const char *call, int at, int culprit) {
+    const struct mmul_link_limits limits = {.budget_seconds = 0.01, .most_bytes = 1 << 20};
+    struct mmul_link root[MOST_RANKS], ring[MOST_RANKS];
+    struct mmul_error err = {.status = MMUL_OK}, ignored;
+    struct mmul_alarm alarm;
+    MPI_Comm members; // not freed: MPI may have something of it under way
+    char what[96];
+    MPI_Comm_dup(MPI_COMM_WORLD, &members);
+    MPI_Comm_set_errhandler(members, MPI_ERRORS_RETURN);
+    mmul_alarm_begin(&alarm, members, &ignored);
+    int *left = call[0] == 's' ? &sends_left : call[0] == 'r' ? &receives_left : &barriers_left;
+    *left = rank == culprit ? at : 0;
+    enum mmul_status status = mmul_links_measure(members, &alarm, &limits, root, ring, &err);
+    bool good = rank == culprit ? *left == 0 && status == MMUL_ERR_SYSTEM &&
+                                      strncmp(err.text, "MPI link measurement failed: ", 29) == 0
+                                : status == MMUL_OK;
+    *left = 0;
+    while (!mmul_alarm_listen(&alarm))
+        sched_yield();
+    snprintf(what, sizeof what, "rank %d: %s %d is refused", culprit, call, at);
+    tap_ok(good, what);
+    mmul_alarm_end(&alarm);
 }
 
 int main(int argc, char **argv) {
@@ -94,6 +143,13 @@ int main(int argc, char **argv) {
                                                             .most_bytes = 1 << 20,
                                                             .most_root_links = 3});
     test_repeatedly();
+    for (int culprit = 0; size > 1 && culprit < size; culprit++) {
+        test_refused("send", 1, culprit);
+        test_refused("send", 6, culprit);
+        test_refused("receive", 1, culprit);
+        test_refused("receive", 6, culprit);
+        test_refused("barrier", 1, culprit);
+    }
     int status = tap_end();
     MPI_Finalize();
     return status;

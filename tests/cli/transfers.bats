@@ -1,0 +1,212 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# Every kind of transfer, failing: on root, on the middle node, on the last. Three ranks, each of which takes itself
+# for a machine of its own (tests/lib/refuse.c). The job ends, with one line and one code, and leaves no result.
+# shellcheck disable=SC2154 # status, output and stderr are set by bats
+load helper
+
+# Several chunks, packets and panels of each. Some elements of 64 bits: those are read, not mapped.
+setup_file() {
+    cd "$BATS_FILE_TMPDIR" || return 1
+    "$MPIMATMUL" gen A.bin --dims 401x701 --kind integer --seed 1 --quiet
+    "$MPIMATMUL" gen B.bin --dims 701x501 --kind integer --seed 2 --quiet
+    "$MPIMATMUL" gen C.bin --dims 401x501 --kind integer --seed 3 --quiet
+    "$MPIMATMUL" mul A.bin B.bin --beta 1 --c-in C.bin -o right.bin --device cpu --quiet
+    "$PYTHON" -c 'import numpy
+for name, shape in ("A", (401, 701)), ("B", (701, 501)), ("C", (401, 501)):
+    numpy.save(name + ".npy", numpy.ones(shape))'
+}
+
+setup() {
+    mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return 1
+    ln -s "$BATS_FILE_TMPDIR"/[ABC].* .
+    inputs=(A.bin B.bin --beta 1 --c-in C.bin)
+    preload=$BUILD/tests/refuse.so
+}
+
+# job ARGUMENTS...: ${inputs[@]} into D.bin on three nodes; ${only[R]} are options of rank R, ${before[R]} what comes
+# before the program there, ${weights} as it says.
+job() {
+    local rank contexts=()
+    for rank in 0 1 2; do
+        # shellcheck disable=SC2206 # several words, or none
+        contexts+=(-n 1 ${before[rank]:-} env "LD_PRELOAD=$preload" "$MPIMATMUL" mul "${inputs[@]}" -o D.bin \
+            --io root --split rows --weights "${weights:-equal}" --progress none --quiet "$@" \
+            ${only[rank]:---device cpu} :)
+    done
+    run --separate-stderr env MMUL_APART=1 "MMUL_REFUSE=${refuse:-}" timeout 30 "${launch[@]}" \
+        "${contexts[@]:0:${#contexts[@]}-1}" < /dev/null
+}
+
+# expect_end CODE LINE: that line of ours before all others, one of them, and no result.
+expect_end() {
+    expect_status "$1" || return 1
+    if [ "${stderr_lines[0]}" != "mpimatmul: $2" ] || [ "$(grep -c '^mpimatmul: ' <<< "$stderr")" -ne 1 ] ||
+        [ -n "$output" ] || [ -e D.bin ] || [ -e D.bin.part ]; then
+        printf 'expected the line\nmpimatmul: %s\nand no result\n' "$2"
+        show
+        return 1
+    fi
+}
+
+# place RANK: how an error of its begins.
+place() {
+    [ "$1" -eq 0 ] || echo "rank $1 on $(uname -n): "
+}
+
+# expect_refusals WHAT CALL RANKS...: MPI refuses the call on each of the ranks alone; its error is of WHAT.
+expect_refusals() {
+    local what=$1 call=$2 rank
+    shift 2
+    for rank in "$@"; do
+        echo "rank $rank: $call"
+        refuse=$rank:$call job "${arguments[@]}"
+        expect_end 71 "$(place "$rank")MPI $what failed: MPI_ERR_OTHER: known error not in list" || return 1
+    done
+}
+
+@test "without a fault it is right" {
+    job
+    expect_quiet_success
+    cmp D.bin "$BATS_FILE_TMPDIR/right.bin"
+}
+
+@test "MPI refuses a scatter" {
+    expect_refusals scatter scatterv 0 1 2
+    expect_refusals scatter scatterv:2 2 # of C_in
+    expect_refusals scatter scatter 0 1 # checksums
+    expect_refusals scatter scatterv-test 2
+}
+
+@test "MPI refuses a gather" {
+    expect_refusals gather gatherv 0 1 2
+    expect_refusals gather gather 2
+    expect_refusals gather gatherv-test 0 1
+}
+
+@test "MPI refuses a packet of a relay" {
+    expect_refusals send send.0 0 1
+    expect_refusals send send.1 1
+    expect_refusals receive receive.0 1 2
+    expect_refusals receive receive.1:2 2
+    expect_refusals transfer send.0-test 0
+    expect_refusals transfer receive.0-test 1
+}
+
+# All that follows on that rank, too.
+@test "MPI refuses everything of a kind from some moment on" {
+    expect_refusals scatter scatterv:1+ 0
+    expect_refusals gather gather:2+ 1
+    expect_refusals receive receive.0:3+ 2
+}
+
+# A failure of one thing more, which brings the others the news.
+@test "MPI does not let a leader listen" {
+    expect_refusals "communicator set-up" receive.9100 0 2
+}
+
+@test "MPI refuses signs of life once: they are said again" {
+    for refuse in 0:send.9002 1:send.9001 2:send.9001:2 1:receive.9002 0:receive.9001; do
+        echo "$refuse"
+        rm -f D.bin
+        job
+        expect_quiet_success && cmp D.bin "$BATS_FILE_TMPDIR/right.bin" || return 1
+    done
+}
+
+@test "MPI refuses what measures links, and what they cost" {
+    local weights=auto inputs=(X.bin Y.bin)
+    "$MPIMATMUL" gen X.bin --dims 1000x1000 --quiet && "$MPIMATMUL" gen Y.bin --dims 1000x1001 --quiet
+    expect_refusals "link measurement" send.71:3 0 2
+    expect_refusals "link measurement" receive.71:2 1
+    expect_refusals send send.73 1
+    expect_refusals receive receive.73 0
+}
+
+# The values of a program: its own moves.
+@test "MPI refuses a move of a program" {
+    for refuse in 0:send.64 1:receive.64 2:send.65 1:receive.64-test; do
+        run --separate-stderr env MMUL_APART=1 "MMUL_REFUSE=$refuse" timeout 30 "${launch[@]}" \
+            -n 3 env "LD_PRELOAD=$preload" "$BUILD/tests/embed/chain" < /dev/null
+        expect_status 71
+        [[ "$stderr" == "chain: $(place "${refuse%%:*}")MPI "*" failed: MPI_ERR_OTHER: known error not in list" ]] ||
+            { show; return 1; }
+    done
+}
+
+# Node 1 is named in either direction; what goes from it to node 2 names both.
+@test "bytes that change on the way" {
+    local rank call between before only
+    preload=$BUILD/tests/tamper.so:$BUILD/tests/refuse.so
+    while read -r rank call between; do
+        echo "rank $rank: $call"
+        before=() && before[rank]="env MMUL_TAMPER=$call"
+        job
+        expect_end 71 "rank ${between%% *} on $(uname -n): bytes changed on the way between ${between#* }" || return 1
+    done << 'END'
+0 scatterv 1 root and node 1
+0 scatterv:2 2 root and node 2
+0 send 1 root and node 1
+1 send 2 node 1 and node 2
+END
+    for rank in 1 2; do
+        before=() && before[rank]="env MMUL_TAMPER=gatherv"
+        job
+        expect_end 71 "bytes changed on the way between root and node $rank" || return 1
+    done
+}
+
+# expect_fault CODE NAME CALL ERROR PATH:RULE TEXT: a system call of root's, on that file, fails.
+expect_fault() {
+    local code=$1 text=$6 before path
+    echo "$2: $3 $4 $5"
+    path=$(realpath -m "${5%:*}")
+    before=("strace --quiet=path-resolution -o trace -P $path -e trace=$3 -e inject=$3:error=$4:${5#*:}")
+    job "${arguments[@]}"
+    expect_end "$code" "$text" && grep -q INJECTED trace
+}
+
+# Root computes nothing where others get what it reads.
+@test "root's files fail" {
+    command -v strace > /dev/null || skip "strace: not installed"
+    strace -o /dev/null true 2> /dev/null || skip "strace: may not trace here"
+    local weights=0,1,1 inputs=(A.npy B.npy --beta 1 --c-in C.npy) arguments=()
+    expect_fault 66 "scatter of pieces" pread64 EIO A.npy:when=5 "cannot read 'A.npy': Input/output error"
+    expect_fault 66 "scatter of C_in" pread64 EIO C.npy:when=5 "cannot read 'C.npy': Input/output error"
+    expect_fault 66 "relay of panels" pread64 EIO B.npy:when=5 "cannot read 'B.npy': Input/output error"
+    arguments=(--dtype float16)
+    expect_fault 74 "gather" pwrite64 ENOSPC D.bin.part:when=2 "cannot write 'D.bin': No space left on device"
+    weights=1,0,0
+    expect_fault 66 "load of pieces" pread64 EIO A.npy:when=5 "cannot read 'A.npy': Input/output error"
+    expect_fault 66 "load of panels" pread64 EIO B.npy:when=5 "cannot read 'B.npy': Input/output error"
+    expect_fault 74 "store" pwrite64 EIO D.bin.part:when=2 "cannot write 'D.bin': Input/output error"
+}
+
+@test "a device fails and nobody may take over" {
+    local rank only
+    for rank in 0 1 2; do
+        only=() && only[rank]="--device faulty:fail=1:cpu"
+        job --no-fallback
+        expect_end 69 "$(place "$rank")device 'faulty:fail=1:cpu' was lost at multiplication 1 by rule" || return 1
+    done
+}
+
+# mpirun stops the others, and root may be one of them.
+@test "a rank is killed" {
+    local rank before only
+    recorder > /dev/null
+    for rank in 0 1 2; do
+        rm -f pid.* D.bin.part
+        before=(./record ./record ./record) only=("--device faulty:delay=5s:cpu")
+        {
+            until [ -e D.bin.part ] && [ -s pid.$rank ]; do sleep 0.05; done
+            sleep 0.2
+            kill -KILL "$(< pid.$rank)"
+        } 3>&- &
+        job
+        wait $!
+        expect_status 137
+        [[ -z "$output" && ! -e D.bin && ( -z "$stderr" ||
+            "$stderr" == "mpimatmul: stopped by SIGTERM: no result was written" ) ]] || { show; return 1; }
+    done
+}

@@ -1,0 +1,148 @@
+// np: 2 3 5
+// SPDX-License-Identifier: MIT
+//
+// MPI refuses one call of one member, at every kind of transfer: that one has MPI's words for it, all members
+// get to the end, all learn that something failed, and nothing moves any more.
+#include "lines.h"
+
+// A call that MPI refuses on this rank, counted down to it.
+static const char *refused;
+static int calls_left;
+
+static bool is_refused(const char *call) {
+    return refused != NULL && strcmp(call, refused) == 0 && --calls_left == 0;
+}
+
+int MPI_Irecv(void *to, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
+              MPI_Request *request) {
+    if (is_refused("receive"))
+        return MPI_ERR_OTHER;
+    return PMPI_Irecv(to, count, type, from, tag, comm, request);
+}
+
+int MPI_Iscatter(const void *from, int from_count, MPI_Datatype from_type, void *to, int count,
+                 MPI_Datatype to_type, int root, MPI_Comm comm, MPI_Request *request) {
+    if (is_refused("scatter"))
+        return MPI_ERR_OTHER;
+    return PMPI_Iscatter(from, from_count, from_type, to, count, to_type, root, comm, request);
+}
+
+int MPI_Igather(const void *from, int from_count, MPI_Datatype from_type, void *to, int count,
+                MPI_Datatype to_type, int root, MPI_Comm comm, MPI_Request *request) {
+    if (is_refused("gather"))
+        return MPI_ERR_OTHER;
+    return PMPI_Igather(from, from_count, from_type, to, count, to_type, root, comm, request);
+}
+
+int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status statuses[]) {
+    return is_refused("test") ? MPI_ERR_OTHER : PMPI_Testall(count, requests, flag, statuses);
+}
+
+int MPI_Isend(const void *from, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+              MPI_Request *request) {
+    if (is_refused("send"))
+        return MPI_ERR_OTHER;
+    return PMPI_Isend(from, count, type, to, tag, comm, request);
+}
+
+int MPI_Iscatterv(const void *from, const int counts[], const int displacements[],
+                  MPI_Datatype from_type, void *to, int count, MPI_Datatype to_type, int root,
+                  MPI_Comm comm, MPI_Request *request) {
+    if (is_refused("scatterv"))
+        return MPI_ERR_OTHER;
+    return PMPI_Iscatterv(from, counts, displacements, from_type, to, count, to_type, root, comm,
+                          request);
+}
+
+int MPI_Igatherv(const void *from, int count, MPI_Datatype from_type, void *to, const int counts[],
+                 const int displacements[], MPI_Datatype to_type, int root, MPI_Comm comm,
+                 MPI_Request *request) {
+    if (is_refused("gatherv"))
+        return MPI_ERR_OTHER;
+    return PMPI_Igatherv(from, count, from_type, to, counts, displacements, to_type, root, comm,
+                         request);
+}
+
+struct refusal {
+    enum mmul_line_kind kind;
+    const char *call, *what; // `what` of MPI's error
+    int at;                  // the `at`-th such call
+    bool by_first, by_last;  // of a relay: do its first and its last member make it?
+};
+
+static const struct refusal refusals[] = {
+    {MMUL_LINE_SCATTER, "scatterv", "scatter", 1, true, true},
+    {MMUL_LINE_SCATTER, "scatterv", "scatter", 9, true, true},
+    {MMUL_LINE_SCATTER, "scatter", "scatter", 2, true, true},
+    {MMUL_LINE_SCATTER, "test", "scatter", 1, true, true},
+    {MMUL_LINE_GATHER, "gatherv", "gather", 1, true, true},
+    {MMUL_LINE_GATHER, "gatherv", "gather", 9, true, true},
+    {MMUL_LINE_GATHER, "gather", "gather", 2, true, true},
+    {MMUL_LINE_GATHER, "test", "gather", 1, true, true},
+    {MMUL_LINE_RELAY, "send", "send", 1, true, false},
+    {MMUL_LINE_RELAY, "send", "send", 2, true, false}, // the checksum behind the bytes
+    {MMUL_LINE_RELAY, "send", "send", 13, true, false},
+    {MMUL_LINE_RELAY, "receive", "receive", 1, false, true},
+    {MMUL_LINE_RELAY, "receive", "receive", 2, false, true},
+    {MMUL_LINE_RELAY, "receive", "receive", 13, false, true},
+    {MMUL_LINE_RELAY, "test", "transfer", 1, true, true},
+};
+
+static void test_refusal(const struct refusal *r, int culprit) {
+    static unsigned char mine[CARGOES * LONGEST]; // MPI may still write to it afterwards
+    struct mmul_transport t;
+    struct mmul_line line;
+    struct mmul_failure failure;
+    int64_t bytes[16];
+    char what[96], text[64];
+    bool is_culprit = world.rank == culprit;
+    for (int node = 0; node < world.size; node++)
+        bytes[node] = LONGEST;
+    fail_at = -1;
+    make_world();
+    init(&t, all_work, &failure);
+    open_line(&line, r->kind, &t);
+    refused = is_culprit ? r->call : NULL;
+    calls_left = r->at;
+    if (r->kind == MMUL_LINE_RELAY)
+        run_relay(&line, 0, CARGOES, true, mine);
+    else
+        run_exchange(&line, bytes, mine);
+    bool struck = is_culprit && calls_left <= 0;
+    refused = NULL;
+    // Nobody else has an error, and whoever has not heard of it by now has nothing left to wait for.
+    snprintf(text, sizeof text, "MPI %s failed: ", r->what);
+    bool good = is_culprit ? struck && strncmp(failure.err.text, text, strlen(text)) == 0
+                           : failure.err.status == MMUL_OK;
+    while (!mmul_channel_is_broken(&t.members))
+        sched_yield();
+    good = good && mmul_comm_is_broken(&world) && mmul_failure_is_void(&failure);
+    mmul_line_begin(&line, &(struct mmul_cargo){.bytes = LONGEST,
+                                                .node_bytes = bytes,
+                                                .from = -1,
+                                                .to = (world.rank + 1) % world.size,
+                                                .memory = (char *)mine,
+                                                .mark = 77});
+    finish(&line);
+    snprintf(what, sizeof what, "rank %d: %s %d of a %s is refused", culprit, r->call, r->at,
+             r->kind == MMUL_LINE_RELAY ? "relay" : r->what);
+    tap_ok(good && line.arrived == 77, what);
+    mmul_line_fini(&line);
+    mmul_transport_fini(&t);
+    end_world();
+}
+
+int main(int argc, char **argv) {
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &world.rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &world.size);
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
+        for (int culprit = 0; culprit < world.size; culprit++) {
+            const struct refusal *r = &refusals[i];
+            if ((culprit > 0 || r->by_first) && (culprit + 1 < world.size || r->by_last))
+                test_refusal(r, culprit);
+        }
+    int status = tap_end();
+    MPI_Finalize();
+    return status;
+}
