@@ -63,6 +63,8 @@ struct mmul_chunks {
 // cargo by packets. Those of several may be under way.
 struct mmul_packet {
     struct mmul_message receive, send;
+    char *data; // where it was made, or goes to
+    int64_t bytes;
     int to;       // member; -1: it ends here
     bool ends;    // its cargo ends with it ...
     int64_t mark; // ... whose mark this is

@@ -49,18 +49,20 @@ static void begin_packet(struct mmul_line *line) {
     const struct mmul_channel *channel = &line->transport->members;
     struct mmul_packet *p = packet_of(line, line->packets.begun);
     int64_t end = mmul_smaller(line->at + line->buffer_bytes, line->cargo.bytes);
-    *p = (struct mmul_packet){
-        .to = line->packets.to, .ends = end == line->cargo.bytes, .mark = line->cargo.mark};
-    if (line->packets.from < 0)
-        mmul_message_send(channel, p->to, TAG, make_packet(line, end), end - line->at, &p->send);
-    else
-        mmul_message_receive(channel, line->packets.from, TAG, line->cargo.memory + line->at,
-                             end - line->at, &p->receive);
+    *p = (struct mmul_packet){.to = line->packets.to,
+                              .bytes = end - line->at,
+                              .ends = end == line->cargo.bytes,
+                              .mark = line->cargo.mark};
+    bool made = line->packets.from < 0;
+    p->data = made ? make_packet(line, end) : line->cargo.memory + line->at;
+    if (!made)
+        mmul_message_receive(channel, line->packets.from, TAG, p->data, p->bytes, &p->receive);
     line->packets.begun++;
     line->at = end;
 }
 
-// The oldest packet that is still coming: when it is here, it is passed on.
+// The oldest packet that is still coming: when it is here, it is passed on. What is made here waits for its
+// turn, too: the next member expects all packets in one order, whoever they are from.
 static bool pass_on(struct mmul_line *line) {
     const struct mmul_channel *channel = &line->transport->members;
     struct mmul_packet *p = packet_of(line, line->packets.here);
@@ -69,8 +71,8 @@ static bool pass_on(struct mmul_line *line) {
     line->packets.here++;
     if (p->ends)
         line->arrived = p->mark;
-    if (p->receive.bytes > 0 && p->to >= 0)
-        mmul_message_send(channel, p->to, TAG, p->receive.data, p->receive.bytes, &p->send);
+    if (p->to >= 0)
+        mmul_message_send(channel, p->to, TAG, p->data, p->bytes, &p->send);
     return true;
 }
 

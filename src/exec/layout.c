@@ -11,19 +11,14 @@ static int64_t next_page(int64_t at) {
     return (at + PAGE - 1) / PAGE * PAGE;
 }
 
-// Walks the list of panels once: in later rounds those that stay are where they came.
+// In later rounds panels that stay are where they came.
 static void assign_slots(struct mmul_layout *l, int64_t *slot_of_panel) {
-    struct mmul_transfers loads = mmul_transfers_make(
-        l->plan, l->node_index, l->node_index == 0 ? MMUL_ROUTE_LOAD : MMUL_ROUTE_RELAY);
-    struct mmul_transfer load;
-    bool more = mmul_transfers_next(&loads, &load);
+    int64_t loaded = 0;
     for (int64_t i = 0; i < l->panels; i++)
         slot_of_panel[i] = -1;
     for (int64_t i = 0; i < l->steps; i++) {
-        if (more && load.step.index == i) {
-            slot_of_panel[i % l->panels] = load.slot;
-            more = mmul_transfers_next(&loads, &load);
-        }
+        if (mmul_schedule_loads(l->plan, l->node_index, mmul_schedule_step(l->plan, i)))
+            slot_of_panel[i % l->panels] = loaded++ % l->node->whole_slots;
         l->slot[i] = slot_of_panel[i % l->panels];
     }
 }

@@ -245,7 +245,7 @@ enum mmul_status mmul_matmul_run(struct mmul_context *context, const struct mmul
                                  const struct mmul_plan *plan, struct mmul_report **report,
                                  struct mmul_error *err) {
     const struct mmul_stage_request stage = {
-        .kind = MMUL_STAGE_PRODUCT, .plan = plan, .args = args, .places = {-1, -1, -1}};
+        .kind = MMUL_STAGE_PRODUCT, .plan = plan, .args = args, .places = {-1, -1, -1, -1}};
     const struct mmul_run_request request = {.args = args, .stages = &stage, .stage_count = 1};
     struct mmul_run *run = NULL;
     struct mmul_report *made = NULL;

@@ -14,12 +14,16 @@ _Static_assert((int)MMUL_LINE_PACKETS == (int)MMUL_PACKETS_AHEAD, "as the cost m
 
 // --------------------------------------------------------------------------------------- counters
 
-static _Atomic int64_t *shared_counter(const struct mmul_stage *stage, enum mmul_counter counter) {
-    struct mmul_stage_progress *progress = stage->progress;
-    return counter == MMUL_ROUNDS_LOADED    ? &progress->rounds_loaded
-           : counter == MMUL_STEPS_LOADED   ? &progress->steps_loaded
-           : counter == MMUL_RESULTS_STORED ? &progress->results_stored
-                                            : NULL;
+// Tells the ranks of the node. A panel is here when both lines have brought what they bring of it.
+static void tell(const struct mmul_mover *m, int index) {
+    const struct mmul_stage *stage = &m->run->stages[index];
+    const int64_t *counters = m->stages[index].counters;
+    int64_t loaded = counters[MMUL_STEPS_LOADED];
+    if (stage->plan->whole_is_spread)
+        loaded = mmul_smaller(loaded, counters[MMUL_STEPS_RELAYED]);
+    atomic_store(&stage->progress->rounds_loaded, counters[MMUL_ROUNDS_LOADED]);
+    atomic_store(&stage->progress->steps_loaded, loaded);
+    atomic_store(&stage->progress->results_stored, counters[MMUL_RESULTS_STORED]);
 }
 
 static void raise(struct mmul_mover *m, int stage, enum mmul_counter counter, int64_t value) {
@@ -27,9 +31,7 @@ static void raise(struct mmul_mover *m, int stage, enum mmul_counter counter, in
     if (counter == MMUL_NOTHING || *own >= value)
         return;
     *own = value;
-    _Atomic int64_t *shared = shared_counter(&m->run->stages[stage], counter);
-    if (shared != NULL)
-        atomic_store(shared, value);
+    tell(m, stage);
 }
 
 // Have all ranks of this node done their part of so many stages? When all is void nobody has to.
@@ -51,9 +53,19 @@ static void look_at_steps(struct mmul_mover *m, int index) {
     m->stages[index].counters[MMUL_STEPS_DONE] = least;
 }
 
+// Is what the ranks of this node have of a spread operand complete?
+static bool is_made(const struct mmul_mover *m, const struct mmul_stage *stage) {
+    int made = stage->spread_needs;
+    return have_done(m, made) &&
+           (made == 0 || m->run->stages[made - 1].is.kind != MMUL_STAGE_MOVE || m->over >= made);
+}
+
 static bool may_begin(const struct mmul_mover *m, const struct mmul_mover_route *route) {
+    const struct mmul_stage *stage = &m->run->stages[route->stage];
     const int64_t *counters = m->stages[route->stage].counters;
-    bool may = atomic_load(&m->run->stages[route->stage].progress->is_open) != 0;
+    bool may = atomic_load(&stage->progress->is_open) != 0;
+    if (stage->plan->whole_is_spread && route->next.content == MMUL_CONTENT_PANEL)
+        may = may && is_made(m, stage);
     for (int i = 0; i < MMUL_TRANSFER_WAITS; i++)
         may = may && counters[route->next.waits[i].counter] >= route->next.waits[i].value;
     return may;
@@ -70,7 +82,7 @@ static char *memory_of(const struct mmul_stage *stage, const struct mmul_transfe
     case MMUL_CONTENT_C_IN:
         return stage->memory + mmul_layout_c_in(l, transfer->step.round);
     case MMUL_CONTENT_PANEL:
-        return stage->memory + mmul_layout_panel(l, transfer->step.index);
+        return stage->memory + mmul_layout_panel(l, transfer->step.index) + transfer->offset;
     default:
         return stage->memory + mmul_layout_result(l, transfer->step.index);
     }
@@ -150,7 +162,7 @@ static void begin_list(struct mmul_mover *m, enum mmul_route index) {
         return;
     route->list = mmul_transfers_make(stage->plan, stage->layout.node_index, index);
     int64_t reached = mmul_transfers_reached(&route->list);
-    raise(m, route->stage, mmul_route_brings(index, route->list.node), reached);
+    raise(m, route->stage, mmul_route_brings(stage->plan, index, route->list.node), reached);
     raise(m, route->stage, mmul_route_frees(index), reached);
     route->has_next = mmul_transfers_next(&route->list, &route->next);
 }
@@ -175,7 +187,7 @@ static void count(struct mmul_mover *m, enum mmul_route index) {
             route->counted++;
         if (!of->is_on[index])
             continue;
-        raise(m, i, mmul_route_brings(index, route->list.node),
+        raise(m, i, mmul_route_brings(m->run->stages[i].plan, index, route->list.node),
               mmul_smaller(top, route->line.arrived - of->marks[index]));
         raise(m, i, mmul_route_frees(index),
               mmul_smaller(top, route->line.left - of->marks[index]));
@@ -239,8 +251,10 @@ static bool advance_move(struct mmul_mover *m) {
 static void begin(struct mmul_mover *m, struct mmul_mover_route *route) {
     struct mmul_stage *stage = &m->run->stages[route->stage];
     const struct mmul_transfer *transfer = &route->next;
-    route->stream = (struct mmul_stream){
-        .files = &stage->files, .content = transfer->content, .step = transfer->step};
+    route->stream = (struct mmul_stream){.files = &stage->files,
+                                         .content = transfer->content,
+                                         .step = transfer->step,
+                                         .offset = transfer->offset};
     if (route->node_bytes != NULL)
         mmul_transfer_bytes(stage->plan, transfer, route->node_bytes);
     begin_span(m, route);
@@ -301,9 +315,9 @@ static int64_t buffer_bytes(const struct mmul_plan *plan, enum mmul_line_kind ki
                                    : plan->round_bytes;
 }
 
-// Buffers for the largest of its stages, the same at both ends of the line. False: no stage has a
-// transfer on it.
-static bool look_ahead(struct mmul_mover *m, enum mmul_route index, int64_t *most) {
+// Buffers for the largest of its stages, the same at both ends of the line. *ends: it ends here, in files of
+// root's or in values. False: no stage has a transfer on it.
+static bool look_ahead(struct mmul_mover *m, enum mmul_route index, int64_t *most, bool *ends) {
     const struct mmul_run *run = m->run;
     struct mmul_transfer first;
     int64_t mark = 0;
@@ -319,6 +333,7 @@ static bool look_ahead(struct mmul_mover *m, enum mmul_route index, int64_t *mos
         mark += top_of(stage, index);
         any |= m->stages[i].is_on[index];
         *most = mmul_larger(*most, buffer_bytes(stage->plan, kind_of(index)));
+        *ends |= stage->plan->whole_is_spread;
     }
     return any;
 }
@@ -331,13 +346,14 @@ static enum mmul_status init_route(struct mmul_mover *m, enum mmul_route index,
     enum mmul_line_kind kind = kind_of(index);
     enum mmul_status status = MMUL_OK;
     int64_t bytes = 0;
+    bool ends = comm->rank == 0;
     route->list.node = comm->node_index;
     route->list.route = index;
-    bool any = look_ahead(m, index, &bytes);
+    bool any = look_ahead(m, index, &bytes, &ends);
     begin_list(m, index);
     if (any)
-        status = mmul_line_init(&route->line, kind, &run->transport,
-                                comm->rank == 0 ? &mmul_stream_end : NULL, bytes, err);
+        status = mmul_line_init(&route->line, kind, &run->transport, ends ? &mmul_stream_end : NULL,
+                                bytes, err);
     if (status == MMUL_OK && any && (kind == MMUL_LINE_SCATTER || kind == MMUL_LINE_GATHER))
         status = MMUL_ALLOCATE(route->node_bytes, comm->node_count, "traffic", err);
     return status;

@@ -54,6 +54,7 @@ static enum mmul_status find_maps(const struct planning *p, struct mmul_error *e
     bool a = is_file(p, step->operands[0]), b = is_file(p, step->operands[1]);
     bool c = is_file(p, step->result);
     unsigned values = (a ? 0 : MMUL_MAPS_A) | (b ? 0 : MMUL_MAPS_B) | (c ? 0 : MMUL_MAPS_C);
+    values &= step->spreads ? ~mmul_maps_whole(step->axis) : values;
     enum mmul_status status = MMUL_OK;
     for (int node = 0; node < p->context->comm->node_count; node++)
         p->node_maps[node] = 0;
@@ -71,17 +72,20 @@ static enum mmul_status make_plan(const struct planning *p, struct mmul_error *e
     const struct mmul_problem_request what = {
         .a = operand_of(p, 0), .b = operand_of(p, 1), .alpha = 1};
     enum mmul_status status = mmul_problem_make(&what, &problem, err);
+    const struct mmul_program_place *whole =
+        &p->plan->places[step->operands[step->axis == MMUL_ROWS ? 1 : 0]];
     bool is_free = step->offsets == NULL && p->balanced;
-    const struct mmul_plan_request request = {.problem = &problem,
-                                              .cluster = p->context->cluster,
-                                              .weights = is_free ? NULL : p->plan->costs.shares,
-                                              .node_maps = p->node_maps,
-                                              .offsets = step->offsets,
-                                              .split = step->axis == MMUL_ROWS ? MMUL_SPLIT_ROWS
-                                                                               : MMUL_SPLIT_COLS,
-                                              .rule = MMUL_SPLIT_EXACT,
-                                              .panels = true,
-                                              .tail = p->balanced ? MMUL_TAIL_AUTO : MMUL_TAIL_OFF};
+    const struct mmul_plan_request request = {
+        .problem = &problem,
+        .cluster = p->context->cluster,
+        .weights = is_free ? NULL : p->plan->costs.shares,
+        .node_maps = p->node_maps,
+        .offsets = step->offsets,
+        .whole_offsets = step->spreads ? whole->placement.row_offsets : NULL,
+        .split = step->axis == MMUL_ROWS ? MMUL_SPLIT_ROWS : MMUL_SPLIT_COLS,
+        .rule = MMUL_SPLIT_EXACT,
+        .panels = true,
+        .tail = p->balanced ? MMUL_TAIL_AUTO : MMUL_TAIL_OFF};
     if (status == MMUL_OK)
         status = mmul_plan_make(&request, &step->product, err);
     if (status == MMUL_OK)

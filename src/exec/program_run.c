@@ -32,16 +32,19 @@ static struct mmul_stage_request stage_of(const struct mmul_program_plan *plan,
     struct mmul_stage_request stage = {.kind = step->kind == MMUL_STEP_MOVE ? MMUL_STAGE_MOVE
                                                                             : MMUL_STAGE_BLOCKS,
                                        .step = step,
-                                       .places = {-1, -1, -1}};
+                                       .places = {-1, -1, -1, -1}};
     if (step->product == NULL)
         return stage;
     int a = place_of(plan, step->operands[0]), b = place_of(plan, step->operands[1]);
     bool rows = step->product->axis == MMUL_ROWS;
-    return (struct mmul_stage_request){
-        .kind = MMUL_STAGE_PRODUCT,
-        .plan = step->product,
-        .args = &step->files,
-        .places = {rows ? a : b, rows ? b : a, place_of(plan, step->result)}};
+    int whole = rows ? b : a;
+    return (struct mmul_stage_request){.kind = MMUL_STAGE_PRODUCT,
+                                       .plan = step->product,
+                                       .args = &step->files,
+                                       .places = {.split = rows ? a : b,
+                                                  .whole = step->spreads ? -1 : whole,
+                                                  .c = place_of(plan, step->result),
+                                                  .spread = step->spreads ? whole : -1}};
 }
 
 static enum mmul_status run_stages(struct mmul_context *context,

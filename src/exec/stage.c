@@ -44,6 +44,8 @@ static void borrow_files(struct mmul_stage *stage) {
                                        .whole = rows ? args->b : args->a,
                                        .c_in = args->c_in,
                                        .output = args->output,
+                                       .values = stage->run->values,
+                                       .spread = stage->is.places.spread,
                                        .progress = args->progress,
                                        .progress_context = args->progress_context};
     stage->files.result_bytes = stage->plan->total * (int64_t)sizeof(float) *
@@ -66,17 +68,35 @@ static enum mmul_status init_product(struct mmul_stage *stage, struct mmul_error
     return create_verifier(stage, err);
 }
 
+static int base_of(const struct mmul_stage *stage, int place) {
+    const struct mmul_program_place *places = stage->run->values->plan->places;
+    while (places[place].view_of >= 0)
+        place = places[place].view_of;
+    return place;
+}
+
+// The stage that makes a place, or what it shows; -1: none, it was there before.
+static int find_maker(const struct mmul_stage *stage, int place) {
+    int base = base_of(stage, place), maker = stage->index - 1;
+    while (maker >= 0 && mmul_stage_result(&stage->run->stages[maker]) != base)
+        maker--;
+    return maker;
+}
+
 // Ranks of a node make what is whole on it together, and a move reads what all of them have.
 static int find_needs(const struct mmul_stage *stage) {
     const struct mmul_stage_places *at = &stage->is.places;
     const struct mmul_program_step *step = stage->is.step;
     const int product[] = {at->split, at->whole}, *read = step != NULL ? step->operands : product;
-    bool is_product = stage->is.kind == MMUL_STAGE_PRODUCT;
     int needs = stage->is.kind == MMUL_STAGE_MOVE ? stage->index : 0;
-    for (int i = 0; (is_product || step != NULL) && i < MMUL_OPERANDS; i++)
-        for (int j = 0; read[i] >= 0 && j < stage->index; j++)
-            if (mmul_stage_shares(&stage->run->stages[j], read[i]))
-                needs = j + 1;
+    for (int i = 0; i < MMUL_OPERANDS; i++) {
+        if (read[i] < 0)
+            continue;
+        const struct mmul_program_place *places = stage->run->values->plan->places;
+        bool is_shared = places[base_of(stage, read[i])].placement.kind == MMUL_PLACE_REPLICATE;
+        if (is_shared)
+            needs = mmul_larger(needs, find_maker(stage, read[i]) + 1);
+    }
     return needs;
 }
 
@@ -85,6 +105,8 @@ enum mmul_status mmul_stage_init(struct mmul_stage *stage, struct mmul_run *run,
     *stage = (struct mmul_stage){
         .run = run, .index = index, .is = *request, .plan = request->plan, .args = request->args};
     stage->node_needs = find_needs(stage);
+    if (request->kind == MMUL_STAGE_PRODUCT && request->places.spread >= 0)
+        stage->spread_needs = find_maker(stage, request->places.spread) + 1;
     switch (request->kind) {
     case MMUL_STAGE_PRODUCT:
         return init_product(stage, err);
@@ -153,11 +175,6 @@ bool mmul_stage_node_works(const struct mmul_stage *stage, int node) {
     return stage->plan == NULL || mmul_plan_nodes(stage->plan)[node].result_bytes > 0;
 }
 
-bool mmul_stage_shares(const struct mmul_stage *stage, int place) {
-    if (stage->is.kind != MMUL_STAGE_BLOCKS)
-        return false;
-    const struct mmul_program_place *places = stage->run->values->plan->places;
-    while (places[place].view_of >= 0)
-        place = places[place].view_of;
-    return stage->is.step->result == place && places[place].placement.kind == MMUL_PLACE_REPLICATE;
+int mmul_stage_result(const struct mmul_stage *stage) {
+    return stage->is.step != NULL ? stage->is.step->result : stage->is.places.c;
 }

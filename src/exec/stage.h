@@ -23,9 +23,10 @@
 
 enum mmul_stage_kind { MMUL_STAGE_PRODUCT, MMUL_STAGE_BLOCKS, MMUL_STAGE_MOVE };
 
-// Places of values (plan/program_plan.h), by role; -1: in a file.
+// Places of values (plan/program_plan.h), by role; -1: in a file. spread: of a whole operand that comes in
+// panels from the ranks that have rows of it.
 struct mmul_stage_places {
-    int split, whole, c;
+    int split, whole, c, spread;
 };
 
 struct mmul_stage_request {
@@ -64,8 +65,9 @@ struct mmul_stage {
     struct mmul_works works; // the compute thread's
     int64_t lines_most;      // of a task, at most: what the verifier has room for
     int64_t pieces_round;    // whose pieces are being multiplied
-    int node_needs; // stages that all ranks of the node must have done their part of before it
-    bool is_begun;  // by the compute thread
+    int spread_needs; // stages that they must have done before their rows of the spread operand leave
+    int node_needs;   // stages that all ranks of the node must have done their part of before it
+    bool is_begun;    // by the compute thread
 };
 
 // Local; an agreement must follow. Fails with MMUL_ERR_SYSTEM (memory).
@@ -86,5 +88,5 @@ int64_t mmul_stage_bytes(const struct mmul_stage *stage);
 // Does a rank of the node, or this rank, have a part of it? Moves have parts everywhere.
 bool mmul_stage_node_works(const struct mmul_stage *stage, int node);
 
-// Do the ranks of a node make this place, or what it shows, together?
-bool mmul_stage_shares(const struct mmul_stage *stage, int place);
+// The place that it makes; -1: none.
+int mmul_stage_result(const struct mmul_stage *stage);

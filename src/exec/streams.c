@@ -69,6 +69,10 @@ static enum mmul_status transfer(const struct passing *p, struct mmul_region reg
     float *floats = (float *)(void *)memory;
     if (p->stream->content == MMUL_CONTENT_RESULT)
         return mmul_output_write_float(files->output, region, begin, end, floats, err);
+    if (p->stream->content == MMUL_CONTENT_PANEL && files->spread >= 0) {
+        mmul_values_read_rows(files->values, files->spread, region, begin, end, floats);
+        return MMUL_OK;
+    }
     struct mmul_matrix *input = input_of(p->stream);
     int64_t elements = end - begin;
     enum mmul_status status;
@@ -152,7 +156,8 @@ static enum mmul_status pass_panel(struct passing *p, struct mmul_error *err) {
 
 enum mmul_status mmul_stream_read(const struct mmul_stream *stream, int node, int64_t begin,
                                   int64_t end, void *to, struct mmul_error *err) {
-    struct passing p = {.stream = stream, .window = {begin, end, to}};
+    struct passing p = {.stream = stream,
+                        .window = {stream->offset + begin, stream->offset + end, to}};
     return stream->content == MMUL_CONTENT_PANEL ? pass_panel(&p, err) : pass_node(&p, node, err);
 }
 

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: MIT
 //
-// Files as streams of bytes. What a node gets or gives in one go (its pieces of a round, a panel,
+// Files as streams of bytes, and values that are spread over the ranks of a node. What a node gets or gives in one go (its pieces of a round, a panel,
 // its block of C of a step) is a list of rectangles, one after another: rank by rank, segment by
 // segment. So transposes, column splits and repeated batches are all the same case.
 #pragma once
 
 #include "comm/line.h"
+#include "exec/values.h"
 #include "plan/transfers.h"
 
-// Root's files; counts what went through.
+// Root's files, and values of this node; counts what went through.
 struct mmul_files {
     const struct mmul_plan *plan;
     struct mmul_matrix *split, *whole, *c_in; // borrowed
     struct mmul_output *output;               // borrowed
+    const struct mmul_values *values;         // borrowed ...
+    int spread;                               // ... and a place among them; -1: `whole` is the file
     int64_t bytes_read;                       // as stored
     void (*progress)(void *progress_context, const char *phase, int64_t done_bytes,
                      int64_t total_bytes); // NULL: none
@@ -24,6 +27,7 @@ struct mmul_stream {
     struct mmul_files *files;
     enum mmul_content content;
     struct mmul_step step; // of rounds: any step of it
+    int64_t offset;        // of a panel: where the bytes begin in it
 };
 
 // The step's rectangle of matrix `matrix` of the whole operand.

@@ -2,6 +2,9 @@
 // Lays places out in a segment and finds what is in them. Moves and computes nothing.
 #include "exec/values.h"
 
+#include <string.h>
+
+#include "base/integer.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "model/matrix.h"
@@ -141,4 +144,32 @@ void mmul_view_write(const struct mmul_view *view, struct mmul_region region, bo
     for (int64_t i = region.row_begin; i < region.row_end; i++, to += row_step, from += cols)
         for (int64_t j = 0; j < cols; j++)
             to[j * col_step] = add ? to[j * col_step] + from[j] : from[j];
+}
+
+// What a rank of this node has of the matrix, the row among it.
+static struct mmul_view find_row(const struct mmul_values *v, int place, int64_t matrix,
+                                 int64_t row) {
+    struct mmul_view view = {0};
+    for (int rank = 0; rank < v->plan->costs.size; rank++) {
+        if (v->plan->costs.rank_node[rank] != v->node)
+            continue;
+        view = mmul_values_view(v, place, rank, matrix);
+        if (row >= view.region.row_begin && row < view.region.row_end)
+            break;
+    }
+    return view;
+}
+
+void mmul_values_read_rows(const struct mmul_values *values, int place, struct mmul_region region,
+                           int64_t begin, int64_t end, float *to) {
+    int64_t cols = region.col_end - region.col_begin;
+    struct mmul_view view = {0};
+    for (int64_t next; begin < end; begin = next) {
+        int64_t row = region.row_begin + begin / cols, col = region.col_begin + begin % cols;
+        next = mmul_smaller(end, (begin / cols + 1) * cols);
+        if (row < view.region.row_begin || row >= view.region.row_end)
+            view = find_row(values, place, region.matrix, row);
+        memcpy(to, mmul_view_element(&view, row, col), (size_t)(next - begin) * sizeof *to);
+        to += next - begin;
+    }
 }

@@ -38,6 +38,11 @@ struct mmul_view mmul_values_view(const struct mmul_values *values, int place, i
 // Where an element of the view's region is.
 float *mmul_view_element(const struct mmul_view *view, int64_t row, int64_t col);
 
+// Elements [begin, end) of a region in C order, of a place that is split by rows and of which the ranks of
+// this node have them.
+void mmul_values_read_rows(const struct mmul_values *values, int place, struct mmul_region region,
+                           int64_t begin, int64_t end, float *to);
+
 // Where a value is that was loaded or computed: its first place in memory; -1: none.
 int mmul_values_place(const struct mmul_values *values, int value);
 

@@ -100,6 +100,7 @@ static enum mmul_status planning_init(struct mmul_planning *p, struct mmul_error
     p->plan->size = size;
     p->plan->node_count = nodes;
     p->plan->bytes = bytes;
+    p->plan->whole_is_spread = p->request->whole_offsets != NULL;
     p->ranks = plan_ranks(p->plan);
     p->nodes = plan_nodes(p->plan);
     p->root_node = p->request->cluster->ranks[0].node;
@@ -164,6 +165,10 @@ static enum mmul_status copy_ranks(struct mmul_planning *p, struct mmul_error *e
         if (p->request->weights != NULL)
             p->weights[rank] = p->request->weights[rank];
         p->ranks[rank].weight = p->weights[rank];
+        if (p->request->whole_offsets != NULL) {
+            p->ranks[rank].whole_begin = p->request->whole_offsets[rank];
+            p->ranks[rank].whole_end = p->request->whole_offsets[rank + 1];
+        }
         p->everybody[rank] = p->weights[rank] > 0;
         sum += p->everybody[rank] ? p->weights[rank] : 0;
         missing += p->everybody[rank] && !mmul_step_is_measured(info);

@@ -21,10 +21,13 @@ struct mmul_plan_rank {
     struct mmul_tile tile;  // zero sides when the part is empty
     int64_t host_bytes;     // its parts of A or B, C and C_in, and private work space
     double compute_seconds; // predicted; 0: speed not known
-    double finish_seconds;  // predicted, from the first byte read: its last block is in the result;
-                            // 0: not known
-    char why[64];           // "" or why it has no or fewer rows
-    char device[64];        // for printing
+    int64_t whole_begin,
+        whole_end;         // where that is spread: rows of the whole operand that it has, of
+                           // all matrices one after the other
+    double finish_seconds; // predicted, from the first byte read: its last block is in the result;
+                           // 0: not known
+    char why[64];          // "" or why it has no or fewer rows
+    char device[64];       // for printing
 };
 
 // A node's shared segment is made of lanes and slots, used in turn (plan/schedule says which when):
@@ -65,6 +68,7 @@ struct mmul_plan {
     int64_t rounds;      // every rank's part is worked off in so many pieces; 1: it is in core
     int64_t panel_units; // of the whole operand per panel: columns of B by rows, rows of A by cols
     int64_t panel_matrices; // matrices of the whole operand per panel; > 1: then they are not cut
+    bool whole_is_spread;   // over the ranks, which have rows of it; else root has it
     double claim_share;     // of a block, cut into tasks that others on the node may claim; 0: none
     int64_t claim_least;    // lines or width of such a task (plan/tasks.h)
     int64_t root_bytes;     // through root's link, both ways
@@ -89,6 +93,8 @@ struct mmul_plan_request {
         *node_maps;         // enum mmul_maps per node; NULL: none. What is there as a value counts
                             // as mapped
     const int64_t *offsets; // size + 1: every rank's part, as it is; NULL: by weights
+    const int64_t *whole_offsets; // size + 1: rows of the whole operand that every rank has (of all
+                                  // matrices, one after the other); NULL: root has it
     enum mmul_split_choice split;
     enum mmul_split_rule rule;
     bool panels;         // may choose panels and rounds; else one round of one panel

@@ -374,7 +374,8 @@ static void sum_parts(struct mmul_planning *p) {
         struct mmul_plan_node *node = &p->nodes[p->rank_node[rank]];
         node->claims |=
             p->plan->claim_share > 0 && p->best.counts[rank] > 0 && node->result_bytes > 0;
-        node->takes_part |= p->best.counts[rank] > 0;
+        node->takes_part |=
+            p->best.counts[rank] > 0 || p->ranks[rank].whole_end > p->ranks[rank].whole_begin;
         node->piece_bytes += p->best.counts[rank] * piece;
         node->result_bytes += p->best.counts[rank] * result;
         node->c_in_bytes += p->best.counts[rank] * c_in_bytes(p);

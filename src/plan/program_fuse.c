@@ -35,16 +35,47 @@ static struct mmul_program_step *find_move(const struct mmul_program_plan *plan,
     return NULL;
 }
 
-// The product takes the move's place; its file.
-static int pass_by(struct mmul_program_plan *plan, int place, bool brings) {
+// As they are in memory, not the other way round.
+static bool has_rows(const struct mmul_program_plan *plan, int place) {
+    bool turned = false;
+    for (int at = place; plan->places[at].view_of >= 0; at = plan->places[at].view_of)
+        turned |= plan->places[at].transposed;
+    return plan->places[place].placement.kind == MMUL_PLACE_ROWS && !turned;
+}
+
+// The product does what the move did.
+static void take_over(struct mmul_program_plan *plan, struct mmul_program_step *step,
+                      struct mmul_program_step *move, int place) {
+    plan->places[place].is_gone = true;
+    step->seconds += move->seconds;
+    step->network_bytes += move->network_bytes;
+    move->kind = MMUL_STEP_GONE;
+    move->operands[0] = -1;
+}
+
+// The file, where the product can take the move's place.
+static int pass_by(struct mmul_program_plan *plan, struct mmul_program_step *step, int place,
+                   bool brings) {
     struct mmul_program_step *move = find_move(plan, place, brings);
     if (plan->keeps_values || move == NULL || count_readers(plan, place) != 1)
         return place;
     int file = brings ? move->operands[0] : move->result;
-    plan->places[place].is_gone = true;
-    move->kind = MMUL_STEP_GONE;
-    move->operands[0] = -1;
+    take_over(plan, step, move, place);
     return file;
+}
+
+// The whole operand, where a move would bring it to all nodes from ranks that have rows of it.
+static int spread(struct mmul_program_plan *plan, struct mmul_program_step *step, int place) {
+    for (int i = 0; i < plan->step_count; i++) {
+        struct mmul_program_step *move = &plan->steps[i];
+        if (move->kind != MMUL_STEP_MOVE || move->result != place ||
+            count_readers(plan, place) != 1 || !has_rows(plan, move->operands[0]))
+            continue;
+        place = move->operands[0];
+        take_over(plan, step, move, move->result);
+        step->spreads = true;
+    }
+    return place;
 }
 
 static void fuse(struct mmul_program_plan *plan, struct mmul_program_step *step) {
@@ -57,8 +88,10 @@ static void fuse(struct mmul_program_plan *plan, struct mmul_program_step *step)
     step->axis = rows ? MMUL_ROWS : MMUL_COLS;
     step->offsets = rows ? made->row_offsets : made->col_offsets;
     for (int i = 0; i < MMUL_OPERANDS; i++)
-        step->operands[i] = pass_by(plan, step->operands[i], true);
-    step->result = pass_by(plan, step->result, false);
+        step->operands[i] = pass_by(plan, step, step->operands[i], true);
+    step->result = pass_by(plan, step, step->result, false);
+    int whole = rows ? 1 : 0;
+    step->operands[whole] = spread(plan, step, step->operands[whole]);
     if (is_file(plan, step->operands[rows ? 0 : 1]) && is_file(plan, step->result))
         step->offsets = NULL;
 }

@@ -35,7 +35,8 @@ struct mmul_program_step {
     // Of a product that is split by rows or columns: which, and its parts (borrowed; NULL: nothing of it
     // stays, they are its own plan's choice); then that plan (owned) and, on root, its files. Operands
     // and result may be in files (MMUL_PLACE_FILE): it brings them itself.
-    bool is_product;
+    bool is_product,
+        spreads; // spreads: its whole operand is in rows, and is relayed from the ranks
     enum mmul_axis axis;
     const int64_t *offsets;
     struct mmul_plan *product;

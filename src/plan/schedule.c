@@ -148,3 +148,37 @@ int64_t mmul_schedule_panel_bytes(const struct mmul_plan *plan, struct mmul_step
     return (step.matrix_end - step.matrix_begin) * (step.end - step.begin) * plan->problem.k *
            (int64_t)mmul_dtype_bytes(mmul_problem_whole_dtype(&plan->problem, plan->axis));
 }
+
+// ------------------------------------------------------------------------- rows of a spread operand
+
+// The rows of each matrix that are in the step's panel: all of B, a stretch of A.
+static struct mmul_range panel_rows(const struct mmul_plan *plan, struct mmul_step step) {
+    int64_t rows = mmul_problem_whole_shape(&plan->problem, plan->axis).rows;
+    return plan->axis == MMUL_ROWS ? (struct mmul_range){0, rows}
+                                   : (struct mmul_range){step.begin, step.end};
+}
+
+// Rows of the panel before a row of all matrices.
+static int64_t panel_rows_before(const struct mmul_plan *plan, struct mmul_step step, int64_t row) {
+    int64_t rows = mmul_problem_whole_shape(&plan->problem, plan->axis).rows;
+    struct mmul_range in = panel_rows(plan, step);
+    int64_t height = in.end - in.begin, matrix = row / rows;
+    if (matrix < step.matrix_begin)
+        return 0;
+    if (matrix >= step.matrix_end)
+        return (step.matrix_end - step.matrix_begin) * height;
+    return (matrix - step.matrix_begin) * height +
+           mmul_smaller(mmul_larger(row % rows - in.begin, 0), height);
+}
+
+struct mmul_range mmul_schedule_whole_rows(const struct mmul_plan *plan, int rank,
+                                           struct mmul_step step) {
+    const struct mmul_plan_rank *r = &mmul_plan_ranks(plan)[rank];
+    return (struct mmul_range){panel_rows_before(plan, step, r->whole_begin),
+                               panel_rows_before(plan, step, r->whole_end)};
+}
+
+int64_t mmul_schedule_whole_row_bytes(const struct mmul_plan *plan, struct mmul_step step) {
+    int64_t cols = plan->axis == MMUL_ROWS ? step.end - step.begin : plan->problem.k;
+    return cols * (int64_t)mmul_dtype_bytes(mmul_problem_whole_dtype(&plan->problem, plan->axis));
+}

@@ -54,5 +54,11 @@ int64_t mmul_schedule_steps_of(const struct mmul_plan *plan, int rank);
 // it, the operand is not mapped there, and the panel is not there since an earlier round.
 bool mmul_schedule_loads(const struct mmul_plan *plan, int node, struct mmul_step step);
 
+// Where the whole operand is spread: the rows of the step's panel, counted over its matrices, that a rank
+// has; and the bytes of each.
+struct mmul_range mmul_schedule_whole_rows(const struct mmul_plan *plan, int rank,
+                                           struct mmul_step step);
+int64_t mmul_schedule_whole_row_bytes(const struct mmul_plan *plan, struct mmul_step step);
+
 // Bytes of the step's panel of the whole operand; not 0 where a node maps it.
 int64_t mmul_schedule_panel_bytes(const struct mmul_plan *plan, struct mmul_step step);

@@ -28,9 +28,18 @@ static enum mmul_content content_at(enum mmul_route route, int64_t position) {
                                                                    : MMUL_CONTENT_PANEL;
 }
 
+// A spread panel comes in parts: what each rank has of it.
+static int64_t parts_of(const struct mmul_transfers *t) {
+    bool is_spread = t->route == MMUL_ROUTE_RELAY || t->route == MMUL_ROUTE_LOAD
+                         ? t->plan->whole_is_spread
+                         : false;
+    return is_spread ? t->plan->size : 1;
+}
+
 static struct mmul_step step_at(const struct mmul_transfers *t, int64_t position) {
-    return mmul_schedule_step(
-        t->plan, is_of_rounds(t->route) ? position / 2 * mmul_schedule_panels(t->plan) : position);
+    return mmul_schedule_step(t->plan, is_of_rounds(t->route)
+                                           ? position / 2 * mmul_schedule_panels(t->plan)
+                                           : position / parts_of(t));
 }
 
 static int64_t rank_bytes(const struct mmul_plan *plan, int rank, enum mmul_content content,
@@ -89,21 +98,39 @@ static int64_t own_bytes(const struct mmul_transfers *t, enum mmul_content conte
 
 // ------------------------------------------------------------------------------------ what is there
 
-// The nodes that a panel comes from and goes to: root is first, the others stand in their order.
-static void find_neighbours(const struct mmul_transfers *t, struct mmul_step step, int *from,
-                            int *to) {
-    const struct mmul_plan_node *nodes = mmul_plan_nodes(t->plan);
-    *from = t->node == 0 ? -1 : 0;
+// Where a node stands in the way of a panel that begins at `first`: root's goes in the order of chains,
+// others' around.
+static int place_of(const struct mmul_transfers *t, int node, int first) {
+    int count = t->plan->node_count;
+    return t->plan->whole_is_spread ? (node - first + count) % count
+                                    : mmul_plan_nodes(t->plan)[node].chain_place;
+}
+
+// The nodes that a panel comes from and goes to, of those that load it.
+static void find_neighbours(const struct mmul_transfers *t, struct mmul_step step, int first,
+                            int *from, int *to) {
+    int own = place_of(t, t->node, first);
+    *from = t->node == first ? -1 : first;
     *to = -1;
-    for (int node = 1; node < t->plan->node_count; node++) {
-        int place = nodes[node].chain_place;
-        if (node == t->node || !mmul_schedule_loads(t->plan, node, step))
+    for (int node = 0; node < t->plan->node_count; node++) {
+        int place = place_of(t, node, first);
+        if (node == t->node || node == first || !mmul_schedule_loads(t->plan, node, step))
             continue;
-        if (place < nodes[t->node].chain_place && place > nodes[*from].chain_place)
+        if (place < own && place > place_of(t, *from, first))
             *from = node;
-        if (place > nodes[t->node].chain_place && (*to < 0 || place < nodes[*to].chain_place))
+        if (place > own && (*to < 0 || place < place_of(t, *to, first)))
             *to = node;
     }
+}
+
+// The node that a position of a relay begins at.
+static int first_of(const struct mmul_transfers *t, int64_t position) {
+    return t->plan->whole_is_spread ? mmul_plan_ranks(t->plan)[position % t->plan->size].node : 0;
+}
+
+// Of a panel, or of a part of it: rows; all that there are where it is not spread.
+static struct mmul_range rows_at(const struct mmul_transfers *t, int64_t position) {
+    return mmul_schedule_whole_rows(t->plan, (int)(position % t->plan->size), step_at(t, position));
 }
 
 static bool any_other_gets(const struct mmul_transfers *t, int64_t position) {
@@ -118,22 +145,40 @@ static bool any_other_gets(const struct mmul_transfers *t, int64_t position) {
     return false;
 }
 
-static bool is_there(const struct mmul_transfers *t, int64_t position) {
+static bool is_relayed(const struct mmul_transfers *t, int64_t position) {
     struct mmul_step step = step_at(t, position);
-    int from, to;
+    int first = first_of(t, position), from, to;
+    struct mmul_range rows = {0, 1};
+    if (t->plan->whole_is_spread)
+        rows = rows_at(t, position);
+    if (rows.begin == rows.end)
+        return false;
+    if (t->node != first)
+        return mmul_schedule_loads(t->plan, t->node, step);
+    find_neighbours(t, step, first, &from, &to);
+    return to >= 0;
+}
+
+static bool is_loaded(const struct mmul_transfers *t, int64_t position) {
+    struct mmul_range rows = {0, 1};
+    if (t->plan->whole_is_spread && first_of(t, position) != t->node)
+        return false;
+    if (t->plan->whole_is_spread)
+        rows = rows_at(t, position);
+    return rows.begin < rows.end && mmul_schedule_loads(t->plan, t->node, step_at(t, position));
+}
+
+static bool is_there(const struct mmul_transfers *t, int64_t position) {
     switch (t->route) {
     case MMUL_ROUTE_SCATTER:
     case MMUL_ROUTE_GATHER:
         return any_other_gets(t, position);
     case MMUL_ROUTE_RELAY:
-        if (t->node != 0)
-            return mmul_schedule_loads(t->plan, t->node, step);
-        find_neighbours(t, step, &from, &to);
-        return to >= 0;
+        return is_relayed(t, position);
     case MMUL_ROUTE_READ:
-        return own_bytes(t, content_at(t->route, position), step) > 0;
+        return own_bytes(t, content_at(t->route, position), step_at(t, position)) > 0;
     case MMUL_ROUTE_LOAD:
-        return mmul_schedule_loads(t->plan, t->node, step);
+        return is_loaded(t, position);
     default:
         return true; // its steps end one by one, with or without a block
     }
@@ -145,36 +190,51 @@ static int64_t find_next(const struct mmul_transfers *t, int64_t position) {
     return position;
 }
 
+// The next step whose panel is loaded here.
+static int64_t next_loaded(const struct mmul_transfers *t, int64_t step) {
+    int64_t steps = mmul_schedule_steps(t->plan);
+    while (step < steps &&
+           !mmul_schedule_loads(t->plan, t->node, mmul_schedule_step(t->plan, step)))
+        step++;
+    return step;
+}
+
+// Root's own node reads and writes its files; of a spread operand every node has something.
+static bool takes_part(const struct mmul_transfers *t) {
+    const struct mmul_plan_node *own = &mmul_plan_nodes(t->plan)[t->node];
+    if (is_of_network(t->route))
+        return t->node == 0 || own->takes_part;
+    return own->result_bytes > 0 &&
+           (t->node == 0 || (t->route == MMUL_ROUTE_LOAD && t->plan->whole_is_spread));
+}
+
 struct mmul_transfers mmul_transfers_make(const struct mmul_plan *plan, int node,
                                           enum mmul_route route) {
     struct mmul_transfers t = {.plan = plan, .node = node, .route = route};
-    const struct mmul_plan_node *own = &mmul_plan_nodes(plan)[node];
-    t.end = is_of_rounds(route) ? 2 * plan->rounds : mmul_schedule_steps(plan);
-    if (is_of_network(route) ? node != 0 && !own->takes_part : node != 0 || own->result_bytes == 0)
-        t.next = t.end;
-    t.next = t.oldest = find_next(&t, t.next);
+    t.end = is_of_rounds(route) ? 2 * plan->rounds : mmul_schedule_steps(plan) * parts_of(&t);
+    t.next = takes_part(&t) ? find_next(&t, 0) : t.end;
+    if (t.next < t.end && content_at(route, t.next) == MMUL_CONTENT_PANEL)
+        t.oldest = next_loaded(&t, 0);
     return t;
 }
 
 // ---------------------------------------------------------------------------------- the next one
 
-enum mmul_counter mmul_route_brings(enum mmul_route route, int node) {
-    bool root = node == 0;
-    if (!root && !is_of_network(route))
-        return MMUL_NOTHING;
+enum mmul_counter mmul_route_brings(const struct mmul_plan *plan, enum mmul_route route, int node) {
+    bool root = node == 0, is_spread = plan->whole_is_spread;
     switch (route) {
     case MMUL_ROUTE_SCATTER:
         return root ? MMUL_ROUNDS_SENT : MMUL_ROUNDS_LOADED;
     case MMUL_ROUTE_RELAY:
-        return root ? MMUL_NOTHING : MMUL_STEPS_LOADED;
+        return is_spread ? MMUL_STEPS_RELAYED : root ? MMUL_NOTHING : MMUL_STEPS_LOADED;
     case MMUL_ROUTE_GATHER:
         return root ? MMUL_RESULTS_GATHERED : MMUL_RESULTS_STORED;
     case MMUL_ROUTE_READ:
-        return MMUL_ROUNDS_LOADED;
+        return root ? MMUL_ROUNDS_LOADED : MMUL_NOTHING;
     case MMUL_ROUTE_LOAD:
-        return MMUL_STEPS_LOADED;
+        return root || is_spread ? MMUL_STEPS_LOADED : MMUL_NOTHING;
     default:
-        return MMUL_RESULTS_STORED;
+        return root ? MMUL_RESULTS_STORED : MMUL_NOTHING;
     }
 }
 
@@ -183,7 +243,7 @@ enum mmul_counter mmul_route_frees(enum mmul_route route) {
 }
 
 int64_t mmul_transfers_reached(const struct mmul_transfers *transfers) {
-    return is_of_rounds(transfers->route) ? transfers->next / 2 : transfers->next;
+    return transfers->next / (is_of_rounds(transfers->route) ? 2 : parts_of(transfers));
 }
 
 // A round's lane is free when the round before last in it has been computed by all ranks.
@@ -197,16 +257,28 @@ static void fit_into_lane(const struct mmul_transfers *t, struct mmul_transfer *
             MMUL_STEPS_DONE, (round - lanes + 1) * mmul_schedule_panels(t->plan)};
 }
 
-// Slots of panels are used in turn: the oldest panel has been computed with and passed on.
+// Slots of panels are used in turn: the oldest panel has been computed with and passed on. What the line
+// is not the last to bring of a panel, the other one passes on.
 static void fit_into_slot(struct mmul_transfers *t, struct mmul_transfer *transfer) {
     int64_t slots = node_of(t)->whole_slots;
-    transfer->slot = t->taken % slots;
-    if (t->taken < slots)
+    for (; t->seen < transfer->step.index; t->seen++)
+        t->loaded += mmul_schedule_loads(t->plan, t->node, mmul_schedule_step(t->plan, t->seen));
+    transfer->slot = t->loaded % slots;
+    if (t->loaded < slots)
         return;
+    for (; t->before_oldest < t->loaded - slots; t->before_oldest++)
+        t->oldest = next_loaded(t, t->oldest + 1);
     transfer->waits[0] = (struct mmul_count){MMUL_STEPS_DONE, t->oldest + 1};
-    if (t->route == MMUL_ROUTE_RELAY)
+    if (t->route == MMUL_ROUTE_RELAY || t->plan->whole_is_spread)
         transfer->waits[1] = (struct mmul_count){MMUL_STEPS_PASSED, t->oldest + 1};
-    t->oldest = find_next(t, t->oldest + 1);
+}
+
+// A part of a spread panel.
+static void fit_into_panel(const struct mmul_transfers *t, struct mmul_transfer *transfer) {
+    struct mmul_range rows = rows_at(t, t->next);
+    int64_t row_bytes = mmul_schedule_whole_row_bytes(t->plan, transfer->step);
+    transfer->offset = rows.begin * row_bytes;
+    transfer->bytes = (rows.end - rows.begin) * row_bytes;
 }
 
 // A block of C is there when its step has been computed by all ranks.
@@ -219,7 +291,8 @@ static void fit_result(const struct mmul_transfers *t, struct mmul_transfer *tra
 
 bool mmul_transfers_next(struct mmul_transfers *transfers, struct mmul_transfer *transfer) {
     struct mmul_transfers *t = transfers;
-    bool sends = t->node == 0 && is_of_network(t->route);
+    bool panel = t->next < t->end && content_at(t->route, t->next) == MMUL_CONTENT_PANEL;
+    bool sends = is_of_network(t->route) && t->node == (panel ? first_of(t, t->next) : 0);
     if (t->next == t->end)
         return false;
     *transfer = (struct mmul_transfer){.route = t->route,
@@ -230,21 +303,24 @@ bool mmul_transfers_next(struct mmul_transfers *transfers, struct mmul_transfer 
                                        .to = -1};
     if (!sends || t->route == MMUL_ROUTE_RELAY)
         transfer->bytes = own_bytes(t, transfer->content, transfer->step);
+    if (panel && t->plan->whole_is_spread)
+        fit_into_panel(t, transfer);
     if (t->route == MMUL_ROUTE_RELAY)
-        find_neighbours(t, transfer->step, &transfer->from, &transfer->to);
-    if (sends && t->route == MMUL_ROUTE_RELAY) // pieces first: without them nobody starts
-        transfer->waits[0] = (struct mmul_count){MMUL_ROUNDS_SENT, transfer->step.round + 1};
-    else if (!sends && is_of_rounds(t->route))
+        find_neighbours(t, transfer->step, first_of(t, t->next), &transfer->from, &transfer->to);
+    if (sends && panel) { // pieces first: without them nobody starts
+        if (t->node == 0)
+            transfer->waits[0] = (struct mmul_count){MMUL_ROUNDS_SENT, transfer->step.round + 1};
+    } else if (!sends && is_of_rounds(t->route)) {
         fit_into_lane(t, transfer);
-    else if (!sends && transfer->content == MMUL_CONTENT_PANEL)
+    } else if (!sends && panel) {
         fit_into_slot(t, transfer);
-    else if (!sends)
+    } else if (!sends) {
         fit_result(t, transfer);
-    t->taken++;
+    }
     t->next = find_next(t, t->next + 1);
-    transfer->brings =
-        (struct mmul_count){mmul_route_brings(t->route, t->node), mmul_transfers_reached(t)};
-    transfer->frees = (struct mmul_count){mmul_route_frees(t->route), mmul_transfers_reached(t)};
+    int64_t reached = mmul_transfers_reached(t);
+    transfer->brings = (struct mmul_count){mmul_route_brings(t->plan, t->route, t->node), reached};
+    transfer->frees = (struct mmul_count){mmul_route_frees(t->route), reached};
     return true;
 }
 
@@ -264,6 +340,7 @@ static void add_count(struct mmul_text *table, const struct mmul_count *count, c
                                                      "steps done",
                                                      "rounds loaded",
                                                      "steps loaded",
+                                                     "steps relayed",
                                                      "results stored",
                                                      "rounds sent",
                                                      "steps passed",

@@ -6,6 +6,7 @@
 //
 //     pieces, C_in of a round    scatter: from root's files to the nodes    read: to root's own node
 //     panel of a step            relay: from node to node, root first       load: to root's own node
+//     rows of a spread panel     relay: from node to node, theirs first     load: to their own node
 //     block of C of a step       gather: from the nodes to root's file      store: of root's own node
 #pragma once
 
@@ -33,7 +34,8 @@ enum mmul_counter {
     MMUL_NOTHING,
     MMUL_STEPS_DONE,       // computed by all of its ranks
     MMUL_ROUNDS_LOADED,    // their pieces and C_in are here
-    MMUL_STEPS_LOADED,     // their panels are here
+    MMUL_STEPS_LOADED,     // their panels are here; of a spread operand: what this node has of them
+    MMUL_STEPS_RELAYED,    // of a spread operand: what the other nodes have of them is here
     MMUL_RESULTS_STORED,   // steps whose blocks of C have left
     MMUL_ROUNDS_SENT,      // root: scattered
     MMUL_STEPS_PASSED,     // their panels have gone on to the next node
@@ -54,6 +56,7 @@ struct mmul_transfer {
     struct mmul_step step; // pieces, C_in: the first one of the round
     int64_t bytes;         // that this node gets or gives; 0: it only takes part, with others
     int64_t slot;          // here, of the content's kind (of a round: its lane); -1: none
+    int64_t offset;        // bytes into the panel, of rows of a spread one
     int from, to;          // relay: nodes; -1: it begins here, ends here
     bool in_place;         // store: C is mapped, the block lies in the file already
     struct mmul_count waits[MMUL_TRANSFER_WAITS];
@@ -65,9 +68,11 @@ struct mmul_transfers {
     const struct mmul_plan *plan; // borrowed
     enum mmul_route route;
     int node;
-    int64_t taken;     // transfers
-    int64_t next, end; // positions: rounds * 2, + 1 for C_in; else steps
-    int64_t oldest;    // panels: the position whose slot is taken next
+    int64_t next,
+        end; // positions: rounds * 2, + 1 for C_in; else steps, times the parts of a panel
+    // Of panels: steps that have been looked at, and how many of them are loaded here; the step whose slot
+    // is taken next, and how many that are loaded come before it.
+    int64_t seen, loaded, oldest, before_oldest;
 };
 
 // The list of a line at a node; empty where it takes no part.
@@ -81,7 +86,7 @@ bool mmul_transfers_next(struct mmul_transfers *transfers, struct mmul_transfer 
 int64_t mmul_transfers_reached(const struct mmul_transfers *transfers);
 
 // What a line at a node brings about; and, a relay, frees.
-enum mmul_counter mmul_route_brings(enum mmul_route route, int node);
+enum mmul_counter mmul_route_brings(const struct mmul_plan *plan, enum mmul_route route, int node);
 enum mmul_counter mmul_route_frees(enum mmul_route route);
 
 // Scatter, gather: what every node gets or gives; root's own node 0. bytes: (node_count).

@@ -193,7 +193,8 @@ static void start(struct node *node, const struct mmul_plan *plan, int index) {
         struct mmul_transfers *list = &node->lists[route];
         *list = mmul_transfers_make(plan, index, (enum mmul_route)route);
         int64_t reached = mmul_transfers_reached(list);
-        raise_to(node, (struct mmul_count){mmul_route_brings(list->route, list->node), reached});
+        raise_to(node, (struct mmul_count){mmul_route_brings(list->plan, list->route, list->node),
+                                           reached});
         raise_to(node, (struct mmul_count){mmul_route_frees(list->route), reached});
         take(node, route);
     }
