@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// Files as streams of bytes, and values that are spread over the ranks of a node. What a node gets or gives in one go (its pieces of a round, a panel,
-// its block of C of a step) is a list of rectangles, one after another: rank by rank, segment by
-// segment. So transposes, column splits and repeated batches are all the same case.
+// Files as streams of bytes, and values that are spread over the ranks of a node. What a node gets or
+// gives in one go (its pieces of a round, a panel, its block of C of a step) is a list of rectangles,
+// one after another: rank by rank, segment by segment. So transposes, column splits and repeated batches
+// are all the same case.
 #pragma once
 
 #include "comm/line.h"

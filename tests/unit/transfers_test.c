@@ -18,16 +18,25 @@ struct cut {
     int64_t rounds, panel_units, whole_slots, result_slots;
     int piece_lanes;
     bool root_maps;
+    bool spread; // the whole operand, over all ranks but every third
 };
 
 static struct mmul_plan *make_plan(int nodes, int per_node, const struct mmul_problem *problem,
                                    const struct cut *cut) {
     struct mmul_cluster *cluster = make_cluster(nodes * per_node, per_node);
     double weights[64];
+    int64_t rows[65] = {0};
+    int ranks = nodes * per_node, owners = ranks - ranks / 3;
     for (int i = 0; i < 64; i++)
         weights[i] = 1;
-    struct mmul_plan *plan = plan_or_die(&(struct mmul_plan_request){
-        .problem = problem, .cluster = cluster, .weights = weights, .split = MMUL_SPLIT_ROWS});
+    for (int i = 0; i < ranks; i++)
+        rows[i + 1] = problem->k * (i + 1 - (i + 1) / 3) / owners;
+    struct mmul_plan *plan =
+        plan_or_die(&(struct mmul_plan_request){.problem = problem,
+                                                .cluster = cluster,
+                                                .weights = weights,
+                                                .split = MMUL_SPLIT_ROWS,
+                                                .whole_offsets = cut->spread ? rows : NULL});
     mmul_cluster_destroy(cluster);
     plan->rounds = cut->rounds;
     plan->panel_units = cut->panel_units;
@@ -36,7 +45,8 @@ static struct mmul_plan *make_plan(int nodes, int per_node, const struct mmul_pr
         bool maps = i == 0 && cut->root_maps;
         node->maps = maps ? ALL : 0;
         node->piece_lanes = maps ? 0 : cut->piece_lanes;
-        node->whole_slots = maps ? 0 : cut->whole_slots;
+        node->maps &= cut->spread ? ~(unsigned)MMUL_MAPS_B : node->maps;
+        node->whole_slots = maps && !cut->spread ? 0 : cut->whole_slots;
         node->whole_stays = cut->whole_slots >= mmul_schedule_panels(plan);
         node->result_slots = maps ? 0 : cut->result_slots;
         node->chain_place = i;
@@ -75,6 +85,29 @@ static const char TWO_NODES[] =
     "   1  relay    B of step 1      64  1          0   -  -              steps loaded 2, steps passed 2\n"
     "   1  gather   C of step 0      48  0          -   -  steps done 1   results stored 1\n"
     "   1  gather   C of step 1      48  1          -   -  steps done 2   results stored 2\n";
+
+static const char SPREAD[] =
+    "node  line     transfer      bytes  slot    from  to  waits for                     brings\n"
+    "   0  scatter  A of round 0      0  -          -   -  -                             rounds sent 1\n"
+    "   0  relay    B of step 0      48  -          -   1  rounds sent 1                 steps relayed 0, steps passed 0\n"
+    "   0  relay    B of step 0      48  0          1   -  -                             steps relayed 1, steps passed 1\n"
+    "   0  relay    B of step 1      48  -          -   1  rounds sent 1                 steps relayed 1, steps passed 1\n"
+    "   0  relay    B of step 1      48  0          1   -  steps done 1, steps passed 1  steps relayed 2, steps passed 2\n"
+    "   0  gather   C of step 0       0  -          -   -  -                             results gathered 1\n"
+    "   0  gather   C of step 1       0  -          -   -  -                             results gathered 2\n"
+    "   0  load     B of step 0      48  0          -   -  -                             steps loaded 1\n"
+    "   0  load     B of step 1      48  0          -   -  steps done 1, steps passed 1  steps loaded 2\n"
+    "   0  store    C of step 0      72  mapped     -   -  steps done 1                  results stored 1\n"
+    "   0  store    C of step 1      72  mapped     -   -  steps done 2                  results stored 2\n"
+    "   1  scatter  A of round 0     48  0          -   -  -                             rounds loaded 1\n"
+    "   1  relay    B of step 0      48  0          0   -  -                             steps relayed 0, steps passed 0\n"
+    "   1  relay    B of step 0      48  -          -   0  -                             steps relayed 1, steps passed 1\n"
+    "   1  relay    B of step 1      48  0          0   -  steps done 1, steps passed 1  steps relayed 1, steps passed 1\n"
+    "   1  relay    B of step 1      48  -          -   0  -                             steps relayed 2, steps passed 2\n"
+    "   1  gather   C of step 0      72  0          -   -  steps done 1                  results stored 1\n"
+    "   1  gather   C of step 1      72  1          -   -  steps done 2                  results stored 2\n"
+    "   1  load     B of step 0      48  0          -   -  -                             steps loaded 1\n"
+    "   1  load     B of step 1      48  0          -   -  steps done 1, steps passed 1  steps loaded 2\n";
 
 static const char THREE_NODES[] =
     "node  line     transfer      bytes  slot  from  to  waits for                     brings\n"
@@ -144,14 +177,21 @@ static const char THREE_NODES[] =
 static void test_one_node(void **state) {
     (void)state;
     const struct mmul_problem problem = make_problem(6, 8, 4);
-    check_text(make_plan(1, 2, &problem, &(struct cut){1, 4, 0, 0, 0, true}), ONE_NODE);
+    check_text(make_plan(1, 2, &problem, &(struct cut){1, 4, 0, 0, 0, true, false}), ONE_NODE);
 }
 
 // Files at root alone: one round, everything has its place.
 static void test_two_nodes(void **state) {
     (void)state;
     const struct mmul_problem problem = make_problem(6, 8, 4);
-    check_text(make_plan(2, 1, &problem, &(struct cut){1, 4, 2, 2, 1, true}), TWO_NODES);
+    check_text(make_plan(2, 1, &problem, &(struct cut){1, 4, 2, 2, 1, true, false}), TWO_NODES);
+}
+
+// Every rank has rows of B: its own node loads them, the other one gets them through one slot.
+static void test_a_spread_operand(void **state) {
+    (void)state;
+    const struct mmul_problem problem = make_problem(6, 12, 4);
+    check_text(make_plan(2, 1, &problem, &(struct cut){1, 6, 1, 2, 1, true, true}), SPREAD);
 }
 
 // Little memory: three rounds through two lanes, panels that come again through two slots, and one slot
@@ -159,7 +199,7 @@ static void test_two_nodes(void **state) {
 static void test_three_nodes(void **state) {
     (void)state;
     const struct mmul_problem problem = make_problem(9, 12, 4);
-    check_text(make_plan(3, 1, &problem, &(struct cut){3, 6, 1, 1, 2, false}), THREE_NODES);
+    check_text(make_plan(3, 1, &problem, &(struct cut){3, 6, 1, 1, 2, false, false}), THREE_NODES);
 }
 
 // ------------------------------------------------------------------------------- carried out on paper
@@ -173,6 +213,8 @@ struct node {
     int64_t counters[MMUL_COUNTERS];
     int64_t lane_holds[2], slot_holds[16], result_holds[16]; // rounds, panels, steps; -1: nothing
     int64_t slot_of_panel[64];
+    int64_t slot_step[16],
+        slot_bytes[16]; // of the panel that a slot holds: how much of it is there
 };
 
 static void take(struct node *node, int route) {
@@ -189,6 +231,8 @@ static void raise_to(struct node *node, struct mmul_count count) {
 static void start(struct node *node, const struct mmul_plan *plan, int index) {
     memset(node, 0xff, sizeof *node);
     memset(node->counters, 0, sizeof node->counters);
+    if (mmul_plan_nodes(plan)[index].result_bytes == 0)
+        node->counters[MMUL_STEPS_DONE] = mmul_schedule_steps(plan);
     for (int route = 0; route < MMUL_ROUTES; route++) {
         struct mmul_transfers *list = &node->lists[route];
         *list = mmul_transfers_make(plan, index, (enum mmul_route)route);
@@ -212,6 +256,10 @@ static void end(struct node *node, int route) {
     if (route == MMUL_ROUTE_READ || (route == MMUL_ROUTE_SCATTER && transfer.slot >= 0))
         node->lane_holds[transfer.slot] = transfer.step.round;
     if (transfer.content == MMUL_CONTENT_PANEL && transfer.slot >= 0) {
+        if (node->slot_step[transfer.slot] != transfer.step.index)
+            node->slot_bytes[transfer.slot] = 0;
+        node->slot_step[transfer.slot] = transfer.step.index;
+        node->slot_bytes[transfer.slot] += transfer.bytes;
         node->slot_holds[transfer.slot] = transfer.step.panel;
         node->slot_of_panel[transfer.step.panel] = transfer.slot;
     }
@@ -229,15 +277,18 @@ static bool advance(struct node *nodes, int count, int index, int route) {
     const struct mmul_transfer *own = &node->next[route];
     if (!node->has_next[route] || !may_begin(node, own))
         return false;
-    if (route == MMUL_ROUTE_RELAY && index > 0) {
+    if (route == MMUL_ROUTE_RELAY && own->from >= 0) {
         const struct node *before = &nodes[own->from];
-        if (before->has_next[route] && before->next[route].step.index <= own->step.index)
+        const struct mmul_transfer *its = &before->next[route];
+        if (before->has_next[route] &&
+            (its->step.index < own->step.index ||
+             (its->step.index == own->step.index && its->offset <= own->offset)))
             return false;
     }
     if (route == MMUL_ROUTE_SCATTER || route == MMUL_ROUTE_GATHER) {
         for (int i = 0; i < count; i++) {
             const struct mmul_transfer *other = &nodes[i].next[route];
-            if (mmul_plan_nodes(node->lists[route].plan)[i].result_bytes == 0 && i > 0)
+            if (!mmul_plan_nodes(node->lists[route].plan)[i].takes_part && i > 0)
                 continue;
             assert_true(nodes[i].has_next[route]);
             assert_true(other->step.index == own->step.index && other->content == own->content);
@@ -263,6 +314,7 @@ static bool compute(struct node *node, const struct mmul_plan *plan, int index) 
     int64_t slot = n->result_slots > 0 ? at % n->result_slots : -1;
     if (node->counters[MMUL_ROUNDS_LOADED] <= step.round ||
         node->counters[MMUL_STEPS_LOADED] <= at ||
+        (plan->whole_is_spread && node->counters[MMUL_STEPS_RELAYED] <= at) ||
         (slot >= 0 && node->counters[MMUL_RESULTS_STORED] < at - n->result_slots + 1))
         return false;
     int64_t units = 0;
@@ -271,8 +323,11 @@ static bool compute(struct node *node, const struct mmul_plan *plan, int index) 
             units += mmul_schedule_units(plan, rank, step);
     if (units > 0 && n->piece_lanes > 0)
         assert_int_equal(node->lane_holds[step.round % n->piece_lanes], step.round);
-    if (units > 0 && n->whole_slots > 0)
-        assert_int_equal(node->slot_holds[node->slot_of_panel[step.panel]], step.panel);
+    if (units > 0 && n->whole_slots > 0) {
+        int64_t holds = node->slot_of_panel[step.panel];
+        assert_int_equal(node->slot_holds[holds], step.panel);
+        assert_int_equal(node->slot_bytes[holds], mmul_schedule_panel_bytes(plan, step));
+    }
     if (slot >= 0)
         node->result_holds[slot] = at;
     node->counters[MMUL_STEPS_DONE]++;
@@ -294,10 +349,9 @@ static void carry_out(const struct mmul_plan *plan) {
         }
     }
     for (int i = 0; i < count; i++) {
-        bool works = mmul_plan_nodes(plan)[i].result_bytes > 0;
         for (int route = 0; route < MMUL_ROUTES; route++)
             assert_false(nodes[i].has_next[route]);
-        assert_int_equal(nodes[i].counters[MMUL_STEPS_DONE], works ? mmul_schedule_steps(plan) : 0);
+        assert_int_equal(nodes[i].counters[MMUL_STEPS_DONE], mmul_schedule_steps(plan));
     }
 }
 
@@ -308,23 +362,24 @@ static void test_carried_out(void **state) {
         for (int64_t m = 3; m <= 17; m += 7)
             for (int64_t rounds = 1; rounds <= 5; rounds += 2)
                 for (int64_t slots = 1; slots <= 6; slots += 2)
-                    for (int flags = 0; flags < 8; flags++) {
+                    for (int flags = 0; flags < 16; flags++) {
                         const struct mmul_problem problem = make_problem(m, 13, 4);
-                        struct mmul_plan *plan =
-                            make_plan(nodes, 1 + flags % 2, &problem,
-                                      &(struct cut){rounds, 3, slots, 1 + slots / 2,
-                                                    1 + (flags / 2) % 2, flags / 4 != 0});
+                        struct mmul_plan *plan = make_plan(
+                            nodes, 1 + flags % 2, &problem,
+                            &(struct cut){rounds, 3, slots, 1 + slots / 2, 1 + flags / 2 % 2,
+                                          flags / 4 % 2 != 0, flags / 8 != 0});
                         carry_out(plan);
                         mmul_plan_destroy(plan);
                         plans++;
                     }
-    assert_int_equal(plans, 4 * 3 * 3 * 3 * 8);
+    assert_int_equal(plans, 4 * 3 * 3 * 3 * 16);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(test_one_node, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_two_nodes, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_a_spread_operand, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_three_nodes, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_carried_out, assert_no_live_bytes),
     };
