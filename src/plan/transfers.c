@@ -340,7 +340,7 @@ static void add_count(struct mmul_text *table, const struct mmul_count *count, c
                                                      "steps done",
                                                      "rounds loaded",
                                                      "steps loaded",
-                                                     "steps relayed",
+                                                     "relayed",
                                                      "results stored",
                                                      "rounds sent",
                                                      "steps passed",
