@@ -127,25 +127,24 @@ enum mmul_status mmul_stage_multiply(struct mmul_stage *stage, const struct mmul
     return status;
 }
 
-// Lines [begin, end) of a segment's product, and the task's stretch of its width.
+// Lines [begin, end) of a stretch's product, and the task's range of its width.
 static struct mmul_product block_of(const struct mmul_stage *stage,
                                     const struct mmul_product *product,
                                     const struct mmul_task *task, int64_t begin, int64_t end) {
-    const struct mmul_range stretch = {task->begin - task->step.begin,
-                                       task->end - task->step.begin};
+    const struct mmul_range wide = {task->begin - task->step.begin, task->end - task->step.begin};
     const struct mmul_range lines = {begin, end};
     bool rows = stage->plan->axis == MMUL_ROWS;
-    const struct mmul_range m = rows ? lines : stretch, n = rows ? stretch : lines;
+    const struct mmul_range m = rows ? lines : wide, n = rows ? wide : lines;
     struct mmul_product block = mmul_product_rows(product, m.begin, m.end);
     block = mmul_product_transpose(&block);
     block = mmul_product_rows(&block, n.begin, n.end);
     return mmul_product_transpose(&block);
 }
 
-// What is at hand of a segment, [begin, end) of whose lines, in slices where these go to the disk.
-static enum mmul_status compute_segment(struct mmul_stage *stage,
+// What is at hand of a stretch, [begin, end) of whose lines, in slices where these go to the disk.
+static enum mmul_status compute_stretch(struct mmul_stage *stage,
                                         const struct mmul_product *product,
-                                        struct mmul_segment segment, int64_t begin, int64_t end,
+                                        struct mmul_stretch stretch, int64_t begin, int64_t end,
                                         struct mmul_error *err) {
     const struct mmul_work *work = &stage->works.at_hand;
     int64_t slice = mmul_write_back_slice(stage);
@@ -155,7 +154,7 @@ static enum mmul_status compute_segment(struct mmul_stage *stage,
         slice = end - begin;
     for (int64_t next; status == MMUL_OK && begin < end; begin = next) {
         next = mmul_smaller(begin + slice, end);
-        struct mmul_segment s = {segment.matrix, segment.begin + begin, segment.begin + next, 0};
+        struct mmul_stretch s = {stretch.matrix, stretch.begin + begin, stretch.begin + next, 0};
         const struct mmul_product block = block_of(stage, product, &work->task, begin, next);
         snprintf(place, sizeof place, "%s %lld-%lld of matrix %lld",
                  stage->plan->axis == MMUL_ROWS ? "rows" : "columns", (long long)s.begin,
@@ -167,7 +166,7 @@ static enum mmul_status compute_segment(struct mmul_stage *stage,
     return status;
 }
 
-// Buffers of the segment may hold other numbers than when they were last looked at.
+// Buffers of the stage may hold other numbers than when they were last looked at.
 static void forget_buffers(struct mmul_stage *stage, struct mmul_step step) {
     const struct mmul_plan_node *node = stage->layout.node;
     bool new_pieces = step.round != stage->pieces_round;
@@ -185,8 +184,8 @@ static enum mmul_status compute_at_hand(struct mmul_stage *stage, struct mmul_er
     const struct mmul_part part =
         mmul_stage_part(stage, stage->works.tasks[work->owner].rank, step);
     struct mmul_walk walk = mmul_schedule_walk(stage->plan, part.range, step);
-    struct mmul_segment s;
-    int64_t offset = 0; // lines of the step before the segment
+    struct mmul_stretch s;
+    int64_t offset = 0; // lines of the step before the stretch
     enum mmul_status status = MMUL_OK;
     forget_buffers(stage, step);
     while (status == MMUL_OK && mmul_schedule_next(&walk, &s)) {
@@ -195,7 +194,7 @@ static enum mmul_status compute_at_hand(struct mmul_stage *stage, struct mmul_er
         int64_t end = mmul_smaller(lines, work->line_end - offset);
         const struct mmul_product product = mmul_part_product(stage, &part, step, s, offset);
         if (begin < end)
-            status = compute_segment(stage, &product, s, begin, end, err);
+            status = compute_stretch(stage, &product, s, begin, end, err);
         offset += lines;
     }
     return status;

@@ -311,8 +311,8 @@ static enum mmul_line_kind kind_of(enum mmul_route route) {
 static int64_t buffer_bytes(const struct mmul_plan *plan, enum mmul_line_kind kind) {
     if (kind == MMUL_LINE_LOAD || kind == MMUL_LINE_STORE)
         return FILE_BYTES;
-    return kind == MMUL_LINE_RELAY ? mmul_smaller(MMUL_PACKET_BYTES, plan->round_bytes)
-                                   : plan->round_bytes;
+    return kind == MMUL_LINE_RELAY ? mmul_smaller(MMUL_PACKET_BYTES, plan->chunk_bytes)
+                                   : plan->chunk_bytes;
 }
 
 // Buffers for the largest of its stages, the same at both ends of the line. *ends: it ends here, in files of

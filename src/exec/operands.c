@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Addresses and row distances. A mapped matrix keeps its file's rows, a value those of its part; what
-// is in the stage's memory is packed: the pieces of a rank segment after segment, a panel matrix
-// after matrix, a block of C segment after segment.
+// is in the stage's memory is packed: the pieces of a rank stretch after stretch, a panel matrix
+// after matrix, a block of C stretch after stretch.
 #include "exec/operands.h"
 
 #include "exec/run.h"
@@ -55,35 +55,35 @@ struct mmul_part mmul_stage_part(const struct mmul_stage *stage, int rank, struc
     return part;
 }
 
-// Units of the part before the segment.
+// Units of the part before the stretch.
 static int64_t units_before(const struct mmul_stage *stage, const struct mmul_part *part,
-                            struct mmul_segment segment) {
-    return segment.matrix * mmul_problem_units(&stage->plan->problem, stage->plan->axis) +
-           segment.begin - part->range.begin;
+                            struct mmul_stretch stretch) {
+    return stretch.matrix * mmul_problem_units(&stage->plan->problem, stage->plan->axis) +
+           stretch.begin - part->range.begin;
 }
 
 static struct place piece_place(const struct mmul_stage *stage, const struct mmul_part *part,
-                                struct mmul_segment segment) {
+                                struct mmul_stretch stretch) {
     const struct mmul_plan *plan = stage->plan;
     const struct mmul_problem *p = &plan->problem;
     size_t each = mmul_dtype_bytes(mmul_problem_split_dtype(p, plan->axis));
-    struct mmul_region region = mmul_segment_operand(p, plan->axis, segment);
+    struct mmul_region region = mmul_stretch_operand(p, plan->axis, stretch);
     if (stage->is.places.split >= 0)
         return value_place(stage, stage->is.places.split, part->rank, region);
     if (stage->mapped.split != NULL)
         return mapped_place(stage->mapped.split, plan->axis == MMUL_ROWS ? p->a : p->b, region,
                             each);
     return (struct place){.data = part->pieces +
-                                  units_before(stage, part, segment) * p->k * (int64_t)each,
+                                  units_before(stage, part, stretch) * p->k * (int64_t)each,
                           .ld = region_columns(region)};
 }
 
 static struct place panel_place(const struct mmul_stage *stage, struct mmul_step step,
-                                struct mmul_segment segment) {
+                                struct mmul_stretch stretch) {
     const struct mmul_plan *plan = stage->plan;
     const struct mmul_problem *p = &plan->problem;
     size_t each = mmul_dtype_bytes(mmul_problem_whole_dtype(p, plan->axis));
-    int64_t matrix = mmul_problem_whole_matrix(p, plan->axis, segment.matrix);
+    int64_t matrix = mmul_problem_whole_matrix(p, plan->axis, stretch.matrix);
     struct mmul_region region = mmul_step_panel(plan, step, matrix);
     if (stage->is.places.whole >= 0)
         return value_place(stage, stage->is.places.whole, stage->run->context->comm->rank, region);
@@ -95,23 +95,23 @@ static struct place panel_place(const struct mmul_stage *stage, struct mmul_step
     return (struct place){.data = slot + before * (int64_t)each, .ld = region_columns(region)};
 }
 
-// In the segment it is full in the other axis: the step takes a stretch of each row, or some rows.
+// In the stage's memory it is full in the other axis: the step takes a part of each row, or some rows.
 static struct place c_in_place(const struct mmul_stage *stage, const struct mmul_part *part,
-                               struct mmul_step step, struct mmul_segment segment) {
+                               struct mmul_step step, struct mmul_stretch stretch) {
     bool rows = stage->plan->axis == MMUL_ROWS;
     int64_t width = mmul_problem_result_width(&stage->plan->problem, stage->plan->axis);
-    int64_t ld = rows ? width : segment.end - segment.begin;
-    int64_t element = units_before(stage, part, segment) * width + step.begin * (rows ? 1 : ld);
+    int64_t ld = rows ? width : stretch.end - stretch.begin;
+    int64_t element = units_before(stage, part, stretch) * width + step.begin * (rows ? 1 : ld);
     if (stage->mapped.c_in == NULL)
         return (struct place){.data = part->c_in + element * (int64_t)sizeof(float), .ld = ld};
     return mapped_place(stage->mapped.c_in, stage->plan->problem.c,
-                        mmul_step_result(stage->plan, step, segment), sizeof(float));
+                        mmul_step_result(stage->plan, step, stretch), sizeof(float));
 }
 
 static struct place c_place(const struct mmul_stage *stage, const struct mmul_part *part,
-                            struct mmul_step step, struct mmul_segment segment,
+                            struct mmul_step step, struct mmul_stretch stretch,
                             int64_t step_offset) {
-    struct mmul_region region = mmul_step_result(stage->plan, step, segment);
+    struct mmul_region region = mmul_step_result(stage->plan, step, stretch);
     if (stage->is.places.c >= 0)
         return value_place(stage, stage->is.places.c, part->rank, region);
     if (stage->mapped.c != NULL)
@@ -122,12 +122,12 @@ static struct place c_place(const struct mmul_stage *stage, const struct mmul_pa
 }
 
 struct mmul_product mmul_part_product(const struct mmul_stage *stage, const struct mmul_part *part,
-                                      struct mmul_step step, struct mmul_segment segment,
+                                      struct mmul_step step, struct mmul_stretch stretch,
                                       int64_t step_offset) {
     const struct mmul_problem *p = &stage->plan->problem;
     bool rows = stage->plan->axis == MMUL_ROWS;
-    int64_t units = segment.end - segment.begin, width = step.end - step.begin;
-    struct place c = c_place(stage, part, step, segment, step_offset);
+    int64_t units = stretch.end - stretch.begin, width = step.end - step.begin;
+    struct place c = c_place(stage, part, step, stretch, step_offset);
     struct mmul_product product = {.transpose_a = p->transpose_a,
                                    .transpose_b = p->transpose_b,
                                    .m = rows ? units : width,
@@ -140,13 +140,13 @@ struct mmul_product mmul_part_product(const struct mmul_stage *stage, const stru
                                    .c = (float *)(uintptr_t)c.data,
                                    .ldc = c.ld};
     if (p->beta != 0) {
-        struct place c_in = c_in_place(stage, part, step, segment);
+        struct place c_in = c_in_place(stage, part, step, stretch);
         product.c_in = (const float *)(const void *)c_in.data;
         product.ldc_in = c_in.ld;
     }
     if (p->alpha != 0) {
-        struct place piece = piece_place(stage, part, segment);
-        struct place panel = panel_place(stage, step, segment);
+        struct place piece = piece_place(stage, part, stretch);
+        struct place panel = panel_place(stage, step, stretch);
         const struct place a = rows ? piece : panel, b = rows ? panel : piece;
         product.a = a.data;
         product.lda = a.ld;

@@ -46,8 +46,8 @@ struct mmul_region mmul_step_panel(const struct mmul_plan *plan, struct mmul_ste
 }
 
 struct mmul_region mmul_step_result(const struct mmul_plan *plan, struct mmul_step step,
-                                    struct mmul_segment segment) {
-    struct mmul_region region = mmul_segment_result(&plan->problem, plan->axis, segment);
+                                    struct mmul_stretch stretch) {
+    struct mmul_region region = mmul_stretch_result(&plan->problem, plan->axis, stretch);
     bool rows = plan->axis == MMUL_ROWS;
     *(rows ? &region.col_begin : &region.row_begin) = step.begin;
     *(rows ? &region.col_end : &region.row_end) = step.end;
@@ -104,14 +104,14 @@ static enum mmul_status pass_range(struct passing *p, struct mmul_range range,
                                    struct mmul_error *err) {
     const struct mmul_plan *plan = plan_of(p);
     const struct mmul_problem *problem = &plan->problem;
-    int64_t count = mmul_segment_count(problem, plan->axis, range.begin, range.end);
+    int64_t count = mmul_stretch_count(problem, plan->axis, range.begin, range.end);
     enum mmul_status status = MMUL_OK;
     for (int64_t i = 0; status == MMUL_OK && i < count && p->at < p->window.end; i++) {
-        struct mmul_segment s = mmul_segment_at(problem, plan->axis, range.begin, range.end, i);
+        struct mmul_stretch s = mmul_stretch_at(problem, plan->axis, range.begin, range.end, i);
         status = pass_region(p,
                              p->stream->content == MMUL_CONTENT_PIECES
-                                 ? mmul_segment_operand(problem, plan->axis, s)
-                                 : mmul_segment_result(problem, plan->axis, s),
+                                 ? mmul_stretch_operand(problem, plan->axis, s)
+                                 : mmul_stretch_result(problem, plan->axis, s),
                              err);
     }
     return status;
@@ -121,7 +121,7 @@ static enum mmul_status pass_range(struct passing *p, struct mmul_range range,
 static enum mmul_status pass_result(struct passing *p, int rank, struct mmul_error *err) {
     const struct mmul_plan *plan = plan_of(p);
     struct mmul_step step = p->stream->step;
-    struct mmul_segment s;
+    struct mmul_stretch s;
     enum mmul_status status = MMUL_OK;
     struct mmul_walk walk =
         mmul_schedule_walk(plan, mmul_schedule_part(plan, rank, step.round), step);

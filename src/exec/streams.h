@@ -2,7 +2,7 @@
 //
 // Files as streams of bytes, and values that are spread over the ranks of a node. What a node gets or
 // gives in one go (its pieces of a round, a panel, its block of C of a step) is a list of rectangles,
-// one after another: rank by rank, segment by segment. So transposes, column splits and repeated batches
+// one after another: rank by rank, stretch by stretch. So transposes, column splits and repeated batches
 // are all the same case.
 #pragma once
 
@@ -34,9 +34,9 @@ struct mmul_stream {
 // The step's rectangle of matrix `matrix` of the whole operand.
 struct mmul_region mmul_step_panel(const struct mmul_plan *plan, struct mmul_step step,
                                    int64_t matrix);
-// A segment's rectangle of C in a step.
+// A stretch's rectangle of C in a step.
 struct mmul_region mmul_step_result(const struct mmul_plan *plan, struct mmul_step step,
-                                    struct mmul_segment segment);
+                                    struct mmul_stretch stretch);
 
 // Counts bytes of C (as float32) that are there, and tells the progress.
 void mmul_files_count(struct mmul_files *files, int64_t bytes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Checks, and second chances: lines (rows or columns) of a block found wrong are computed again by
-// the next device of the chain (OpenCL: the CPU; the CPU: reference), which replaces the one that
+// the device after it (OpenCL: the CPU; the CPU: reference), which replaces the one that
 // erred for the rest of the run. Here lines are rows of a product whose B is the rank's piece; when
 // rows are split, that is the transposed product. Counts what it saw; prints nothing.
 #include "exec/verify.h"

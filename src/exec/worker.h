@@ -2,7 +2,7 @@
 //
 // One rank's computing: products in host memory go through its device tile by tile, the next tile
 // going up and the last one coming down while one is multiplied; when the device fails the whole
-// product is done again by the next device of the chain.
+// product is done again by its successor.
 #pragma once
 
 #include "exec/context.h"

@@ -33,13 +33,13 @@ static int64_t row_of(const struct mmul_stage *stage, int64_t matrix, int64_t ro
 }
 
 void mmul_write_back_tell(struct mmul_stage *stage, const struct mmul_task *task,
-                          struct mmul_segment segment) {
+                          struct mmul_stretch stretch) {
     struct mmul_stage_progress_rank *progress =
         &stage->progress->ranks[stage->run->context->comm->node_rank];
     bool whole = task->end - task->begin == stage->plan->problem.n;
     if (applies(stage) && whole)
         atomic_store(&progress->rows_complete,
-                     row_of(stage, segment.matrix, segment.end) - stage->me->begin);
+                     row_of(stage, stretch.matrix, stretch.end) - stage->me->begin);
 }
 
 void mmul_write_back_end(struct mmul_stage *stage, int node_rank) {

@@ -14,9 +14,9 @@
 // are not worth while. Local.
 int64_t mmul_write_back_slice(const struct mmul_stage *stage);
 
-// This rank's own block is complete up to the segment's end, in the width of the task. Local.
+// This rank's own block is complete up to the stretch's end, in the width of the task. Local.
 void mmul_write_back_tell(struct mmul_stage *stage, const struct mmul_task *task,
-                          struct mmul_segment segment);
+                          struct mmul_stretch stretch);
 
 // All of the block of a rank of the node is. Local.
 void mmul_write_back_end(struct mmul_stage *stage, int node_rank);

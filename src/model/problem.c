@@ -196,19 +196,19 @@ int64_t mmul_problem_whole_matrix(const struct mmul_problem *problem, enum mmul_
                              : mmul_problem_a_matrix(problem, t);
 }
 
-int64_t mmul_segment_count(const struct mmul_problem *problem, enum mmul_axis axis, int64_t begin,
+int64_t mmul_stretch_count(const struct mmul_problem *problem, enum mmul_axis axis, int64_t begin,
                            int64_t end) {
     int64_t units = mmul_problem_units(problem, axis);
     return begin == end ? 0 : (end - 1) / units - begin / units + 1;
 }
 
-struct mmul_segment mmul_segment_at(const struct mmul_problem *problem, enum mmul_axis axis,
+struct mmul_stretch mmul_stretch_at(const struct mmul_problem *problem, enum mmul_axis axis,
                                     int64_t begin, int64_t end, int64_t index) {
     int64_t units = mmul_problem_units(problem, axis);
     int64_t matrix = begin / units + index;
     int64_t from = matrix * units > begin ? matrix * units : begin;
     int64_t to = (matrix + 1) * units < end ? (matrix + 1) * units : end;
-    return (struct mmul_segment){.matrix = matrix,
+    return (struct mmul_stretch){.matrix = matrix,
                                  .begin = from - matrix * units,
                                  .end = to - matrix * units,
                                  .part_offset = from - begin};
@@ -228,18 +228,18 @@ static struct mmul_region stripe(int64_t matrix, enum mmul_axis axis, int64_t be
     return region;
 }
 
-struct mmul_region mmul_segment_operand(const struct mmul_problem *problem, enum mmul_axis axis,
-                                        struct mmul_segment segment) {
+struct mmul_region mmul_stretch_operand(const struct mmul_problem *problem, enum mmul_axis axis,
+                                        struct mmul_stretch stretch) {
     bool rows = axis == MMUL_ROWS;
     struct mmul_shape stored = rows ? problem->a : problem->b;
     bool transposed = rows ? problem->transpose_a : problem->transpose_b;
     enum mmul_axis stored_axis = rows == transposed ? MMUL_COLS : MMUL_ROWS;
-    int64_t matrix = rows ? mmul_problem_a_matrix(problem, segment.matrix)
-                          : mmul_problem_b_matrix(problem, segment.matrix);
-    return stripe(matrix, stored_axis, segment.begin, segment.end, stored.rows, stored.cols);
+    int64_t matrix = rows ? mmul_problem_a_matrix(problem, stretch.matrix)
+                          : mmul_problem_b_matrix(problem, stretch.matrix);
+    return stripe(matrix, stored_axis, stretch.begin, stretch.end, stored.rows, stored.cols);
 }
 
-struct mmul_region mmul_segment_result(const struct mmul_problem *problem, enum mmul_axis axis,
-                                       struct mmul_segment segment) {
-    return stripe(segment.matrix, axis, segment.begin, segment.end, problem->m, problem->n);
+struct mmul_region mmul_stretch_result(const struct mmul_problem *problem, enum mmul_axis axis,
+                                       struct mmul_stretch stretch) {
+    return stripe(stretch.matrix, axis, stretch.begin, stretch.end, problem->m, problem->n);
 }

@@ -10,7 +10,7 @@
 // Split by rows, the rows of all matrices form one range [0, matrices * m); split by columns, the
 // columns do, [0, matrices * n). The operand that is cut along that range is called the split
 // operand (A by rows, B by columns), the other one the whole operand. A part [begin, end) of the
-// range crosses matrices in segments, one matrix each.
+// range crosses matrices in stretches, one matrix each.
 #pragma once
 
 #include "mpimatmul_local.h"
@@ -73,20 +73,20 @@ int64_t mmul_problem_whole_matrix(const struct mmul_problem *problem, enum mmul_
                                   int64_t t);
 
 // Units [begin, end) of matrix t: one matrix's share of a part.
-struct mmul_segment {
+struct mmul_stretch {
     int64_t matrix;      // t
     int64_t begin, end;  // rows or columns inside the matrix
-    int64_t part_offset; // units of the part before this segment
+    int64_t part_offset; // units of the part before this stretch
 };
 
 // Segments of the part [begin, end); empty parts have none.
-int64_t mmul_segment_count(const struct mmul_problem *problem, enum mmul_axis axis, int64_t begin,
+int64_t mmul_stretch_count(const struct mmul_problem *problem, enum mmul_axis axis, int64_t begin,
                            int64_t end);
-struct mmul_segment mmul_segment_at(const struct mmul_problem *problem, enum mmul_axis axis,
+struct mmul_stretch mmul_stretch_at(const struct mmul_problem *problem, enum mmul_axis axis,
                                     int64_t begin, int64_t end, int64_t index);
 
-// The segment's rectangle of the split operand's file, and of C (or C_in).
-struct mmul_region mmul_segment_operand(const struct mmul_problem *problem, enum mmul_axis axis,
-                                        struct mmul_segment segment);
-struct mmul_region mmul_segment_result(const struct mmul_problem *problem, enum mmul_axis axis,
-                                       struct mmul_segment segment);
+// The stretch's rectangle of the split operand's file, and of C (or C_in).
+struct mmul_region mmul_stretch_operand(const struct mmul_problem *problem, enum mmul_axis axis,
+                                        struct mmul_stretch stretch);
+struct mmul_region mmul_stretch_result(const struct mmul_problem *problem, enum mmul_axis axis,
+                                       struct mmul_stretch stretch);

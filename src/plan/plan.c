@@ -318,7 +318,7 @@ enum mmul_status mmul_plan_make(const struct mmul_plan_request *request, struct 
         copy_nodes(&p);
         count_device_ranks(&p);
         choose_axis(&p);
-        mmul_planning_size_round(&p);
+        mmul_planning_size_chunk(&p);
         status = create_cost(&p, err);
     }
     if (status == MMUL_OK)

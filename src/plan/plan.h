@@ -12,7 +12,7 @@
 #include "plan/budget.h"
 
 // What goes over all links at once in a scatter or gather, through a buffer of root, at most.
-enum { MMUL_ROUND_BYTES = 8 << 20 };
+enum { MMUL_CHUNK_BYTES = 8 << 20 };
 
 struct mmul_plan_rank {
     int64_t begin, end; // part of the split range; empty is legal
@@ -81,7 +81,7 @@ struct mmul_plan {
     uint64_t verify_seed;                    // drawn by root, so that all ranks check alike
     char limits[96];                         // what the prediction says is the slow part
     char faster[160];                        // "" or "faster without rank 3: 4.1 s against 5.0 s"
-    int64_t round_bytes; // of root's buffers for scatter and gather; 0 on one node
+    int64_t chunk_bytes; // of root's buffers for scatter and gather; 0 on one node
     int64_t bytes;       // of this block
 };
 

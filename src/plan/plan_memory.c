@@ -43,18 +43,18 @@ static int64_t c_in_bytes(const struct mmul_planning *p) {
 
 // --------------------------------------------------------------------------------- private memory
 
-void mmul_planning_size_round(struct mmul_planning *p) {
+void mmul_planning_size_chunk(struct mmul_planning *p) {
     double whole = (double)mmul_planning_whole_bytes(&p->plan->problem, p->plan->axis);
     double unit =
         (double)(mmul_planning_piece_bytes(p) + c_in_bytes(p) + mmul_planning_result_bytes(p));
     double shared = (double)p->plan->total * unit, most = whole > shared ? whole : shared;
     int64_t limit = p->request->memory_limit_bytes, others = p->plan->node_count - 1;
-    int64_t bytes = mmul_smaller(MMUL_ROUND_BYTES, others * MMUL_PACKET_BYTES);
+    int64_t bytes = mmul_smaller(MMUL_CHUNK_BYTES, others * MMUL_PACKET_BYTES);
     if (others == 0)
         return;
     if (limit > 0)
         bytes = mmul_smaller(bytes, mmul_larger(MMUL_PACKET_BYTES, limit / ROUND_PART));
-    p->plan->round_bytes = most < (double)bytes ? (int64_t)most + ROUND_LEAST : bytes;
+    p->plan->chunk_bytes = most < (double)bytes ? (int64_t)most + ROUND_LEAST : bytes;
 }
 
 int64_t mmul_planning_device_bytes(const struct mmul_planning *p, int rank) {
@@ -78,7 +78,7 @@ static int64_t on_cpu_through_opencl(const struct mmul_planning *p, int rank) {
 
 // Root passes everything on: two rounds each way, and packets on their way into the chain.
 static int64_t root_bytes(const struct mmul_planning *p) {
-    int64_t round = p->plan->round_bytes;
+    int64_t round = p->plan->chunk_bytes;
     return ROUND_LANES * round + MMUL_PACKETS_AHEAD * mmul_smaller(round, MMUL_PACKET_BYTES);
 }
 
@@ -267,7 +267,7 @@ static int64_t units_in_step(const struct mmul_planning *p, int node, struct mmu
     int64_t units = 0;
     for (int i = cluster->nodes[node].leader; i >= 0; i = mmul_cluster_next_rank(cluster, i)) {
         const struct mmul_plan_rank *r = &p->ranks[i];
-        struct mmul_segment s;
+        struct mmul_stretch s;
         struct mmul_walk walk =
             mmul_schedule_walk(p->plan, (struct mmul_range){r->begin, r->end}, step);
         while (mmul_schedule_next(&walk, &s))

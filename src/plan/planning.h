@@ -64,7 +64,7 @@ int64_t mmul_planning_whole_bytes(const struct mmul_problem *problem, enum mmul_
 // --------------------------------------------------------------------------------- plan_memory.c
 
 // Root's buffers for scatter and gather, each twice.
-void mmul_planning_size_round(struct mmul_planning *p);
+void mmul_planning_size_chunk(struct mmul_planning *p);
 
 // What a rank may use of its device.
 int64_t mmul_planning_device_bytes(const struct mmul_planning *p, int rank);

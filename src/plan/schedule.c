@@ -47,7 +47,7 @@ struct mmul_range mmul_schedule_part(const struct mmul_plan *plan, int rank, int
                                r->begin + share_before(units, round + 1, plan->rounds)};
 }
 
-// ------------------------------------------------------------------------------------- segments
+// ------------------------------------------------------------------------------------- stretches
 
 // The result matrices that may use the step's matrices: a range of t that holds all of them.
 static struct mmul_range using_matrices(const struct mmul_plan *plan, struct mmul_step step) {
@@ -70,15 +70,15 @@ struct mmul_walk mmul_schedule_walk(const struct mmul_plan *plan, struct mmul_ra
         .plan = plan,
         .range = range,
         .step = step,
-        .count = mmul_segment_count(&plan->problem, plan->axis, range.begin, range.end)};
+        .count = mmul_stretch_count(&plan->problem, plan->axis, range.begin, range.end)};
 }
 
-bool mmul_schedule_next(struct mmul_walk *walk, struct mmul_segment *segment) {
+bool mmul_schedule_next(struct mmul_walk *walk, struct mmul_stretch *stretch) {
     const struct mmul_plan *plan = walk->plan;
     while (walk->index < walk->count) {
-        *segment = mmul_segment_at(&plan->problem, plan->axis, walk->range.begin, walk->range.end,
+        *stretch = mmul_stretch_at(&plan->problem, plan->axis, walk->range.begin, walk->range.end,
                                    walk->index++);
-        int64_t matrix = mmul_problem_whole_matrix(&plan->problem, plan->axis, segment->matrix);
+        int64_t matrix = mmul_problem_whole_matrix(&plan->problem, plan->axis, stretch->matrix);
         if (matrix >= walk->step.matrix_begin && matrix < walk->step.matrix_end)
             return true;
     }
@@ -86,7 +86,7 @@ bool mmul_schedule_next(struct mmul_walk *walk, struct mmul_segment *segment) {
 }
 
 int64_t mmul_schedule_units(const struct mmul_plan *plan, int rank, struct mmul_step step) {
-    struct mmul_segment s;
+    struct mmul_stretch s;
     int64_t units = 0;
     struct mmul_walk walk =
         mmul_schedule_walk(plan, mmul_schedule_part(plan, rank, step.round), step);
@@ -102,7 +102,7 @@ int64_t mmul_schedule_steps_of(const struct mmul_plan *plan, int rank) {
         return mmul_smaller(r->end - r->begin, plan->rounds) * mmul_schedule_panels(plan);
     for (int64_t i = 0; i < steps; i++) {
         struct mmul_step step = mmul_schedule_step(plan, i);
-        struct mmul_segment s;
+        struct mmul_stretch s;
         struct mmul_walk walk =
             mmul_schedule_walk(plan, mmul_schedule_part(plan, rank, step.round), step);
         count += mmul_schedule_next(&walk, &s);
@@ -114,7 +114,7 @@ int64_t mmul_schedule_steps_of(const struct mmul_plan *plan, int rank) {
 
 static bool node_works(const struct mmul_plan *plan, int node, struct mmul_step step) {
     for (int rank = 0; rank < plan->size; rank++) {
-        struct mmul_segment s;
+        struct mmul_stretch s;
         if (mmul_plan_ranks(plan)[rank].node != node)
             continue;
         struct mmul_walk walk =

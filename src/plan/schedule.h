@@ -32,8 +32,8 @@ struct mmul_range {
 };
 struct mmul_range mmul_schedule_part(const struct mmul_plan *plan, int rank, int64_t round);
 
-// The segments of `range` that use the step's matrices, in order:
-//     for (walk = mmul_schedule_walk(plan, range, step); mmul_schedule_next(&walk, &segment);)
+// The stretches of `range` that use the step's matrices, in order:
+//     for (walk = mmul_schedule_walk(plan, range, step); mmul_schedule_next(&walk, &stretch);)
 struct mmul_walk {
     const struct mmul_plan *plan;
     struct mmul_range range;
@@ -42,7 +42,7 @@ struct mmul_walk {
 };
 struct mmul_walk mmul_schedule_walk(const struct mmul_plan *plan, struct mmul_range range,
                                     struct mmul_step step);
-bool mmul_schedule_next(struct mmul_walk *walk, struct mmul_segment *segment);
+bool mmul_schedule_next(struct mmul_walk *walk, struct mmul_stretch *stretch);
 
 // Units that a rank computes in a step; so many units x (step.end - step.begin) elements of C.
 int64_t mmul_schedule_units(const struct mmul_plan *plan, int rank, struct mmul_step step);
@@ -50,7 +50,7 @@ int64_t mmul_schedule_units(const struct mmul_plan *plan, int rank, struct mmul_
 // Steps in which a rank has work: all of them, or, with several whole matrices, those of its own.
 int64_t mmul_schedule_steps_of(const struct mmul_plan *plan, int rank);
 
-// Whether the step's panel is put into the node's segment for this step: a rank of it has work in
+// Whether the step's panel is put into the node's memory for this step: a rank of it has work in
 // it, the operand is not mapped there, and the panel is not there since an earlier round.
 bool mmul_schedule_loads(const struct mmul_plan *plan, int node, struct mmul_step step);
 

@@ -60,7 +60,7 @@ void mmul_tasks_seek(const struct mmul_tasks *tasks, int64_t position,
 // Elements of C in positions [begin, end).
 double mmul_tasks_elements(const struct mmul_tasks *tasks, int64_t begin, int64_t end);
 
-// The tasks of all ranks as a table: lines of the rank's in the step, the stretch of the width, what it
+// The tasks of all ranks as a table: lines of the rank's in the step, the range of the width, what it
 // waits for. Without slices, which only a run knows of.
 void mmul_tasks_print(const struct mmul_plan *plan, FILE *stream);
 

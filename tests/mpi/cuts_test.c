@@ -87,7 +87,7 @@ static void cut_plan(struct mmul_plan *plan, const struct cut *cut) {
         cut->panel_matrices > 0 && cut->panel_matrices < matrices ? cut->panel_matrices : matrices;
     if (plan->panel_matrices > 1)
         plan->panel_units = units;
-    plan->round_bytes = 4096; // so that transfers have several chunks
+    plan->chunk_bytes = 4096; // so that transfers have several chunks
     for (int i = 0; i < plan->node_count; i++)
         cut_node(plan, i, cut);
 }

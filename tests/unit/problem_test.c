@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Shapes that fit and shapes that do not; segments of a split range against plain loops.
+// Shapes that fit and shapes that do not; stretches of a split range against plain loops.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -143,8 +143,8 @@ static void test_c_in_must_fit(void **state) {
         MMUL_OK);
 }
 
-// Every unit of every part appears in exactly one segment, in order.
-static void test_segments_cover_a_part(void **state) {
+// Every unit of every part appears in exactly one stretch, in order.
+static void test_stretches_cover_a_part(void **state) {
     (void)state;
     struct mmul_problem p;
     struct mmul_error err;
@@ -159,9 +159,9 @@ static void test_segments_cover_a_part(void **state) {
         assert_int_equal(mmul_problem_total(&p, axis), total);
         for (int64_t begin = 0; begin <= total; begin++)
             for (int64_t end = begin; end <= total; end++) {
-                int64_t count = mmul_segment_count(&p, axis, begin, end), unit = begin;
+                int64_t count = mmul_stretch_count(&p, axis, begin, end), unit = begin;
                 for (int64_t i = 0; i < count; i++) {
-                    struct mmul_segment s = mmul_segment_at(&p, axis, begin, end, i);
+                    struct mmul_stretch s = mmul_stretch_at(&p, axis, begin, end, i);
                     assert_int_equal(s.part_offset, unit - begin);
                     assert_true(s.begin < s.end && s.end <= units);
                     assert_int_equal(s.matrix * units + s.begin, unit);
@@ -190,9 +190,9 @@ static void test_repeated_matrices(void **state) {
 }
 
 // The rectangle in the stored operand, for each axis and transposition.
-static void test_segment_rectangles(void **state) {
+static void test_stretch_rectangles(void **state) {
     (void)state;
-    const struct mmul_segment s = {.matrix = 0, .begin = 1, .end = 3};
+    const struct mmul_stretch s = {.matrix = 0, .begin = 1, .end = 3};
     for (int axis = MMUL_ROWS; axis <= MMUL_COLS; axis++)
         for (int transposed = 0; transposed < 2; transposed++) {
             struct mmul_problem p;
@@ -208,13 +208,13 @@ static void test_segment_rectangles(void **state) {
                         .a = a, .b = b, .transpose_a = ta, .transpose_b = tb, .alpha = 1},
                     &p, &err),
                 MMUL_OK);
-            struct mmul_region r = mmul_segment_operand(&p, axis, s);
+            struct mmul_region r = mmul_stretch_operand(&p, axis, s);
             bool along_rows = (axis == MMUL_ROWS) != (transposed != 0);
             assert_int_equal(r.row_begin, along_rows ? 1 : 0);
             assert_int_equal(r.row_end, along_rows ? 3 : 4);
             assert_int_equal(r.col_begin, along_rows ? 0 : 1);
             assert_int_equal(r.col_end, along_rows ? 4 : 3);
-            r = mmul_segment_result(&p, axis, s);
+            r = mmul_stretch_result(&p, axis, s);
             assert_int_equal(r.row_end - r.row_begin, axis == MMUL_ROWS ? 2 : 5);
             assert_int_equal(r.col_end - r.col_begin, axis == MMUL_ROWS ? 7 : 2);
         }
@@ -225,9 +225,9 @@ int main(void) {
         cmocka_unit_test(test_shapes_fit_or_say_why),
         cmocka_unit_test(test_result_dtype_is_the_common_half_type),
         cmocka_unit_test(test_c_in_must_fit),
-        cmocka_unit_test(test_segments_cover_a_part),
+        cmocka_unit_test(test_stretches_cover_a_part),
         cmocka_unit_test(test_repeated_matrices),
-        cmocka_unit_test(test_segment_rectangles),
+        cmocka_unit_test(test_stretch_rectangles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
