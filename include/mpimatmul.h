@@ -149,15 +149,18 @@ struct mmul_program_options {
     size_t struct_bytes; // of this struct as the caller knows it; 0: as it is here
     const char *weights; // "auto" (also NULL): stored or measured speeds; "equal"; "0.5,0.25,0.25";
                          // "@FILE". Values are split by these
-    bool
-        keep_values; // every value can be had after the run. Without it a value that is loaded for one
-                     // product alone, or made by one and saved at once, is in its file and nowhere
-                     // else: its bytes travel while the product is computed
-    enum mmul_io
-        io; // who reads files that are loaded for one product alone; others are root's matter
+    // Every value can be had after the run. Without it a value that is loaded for one product alone, or
+    // made by one and saved at once, is in its file and nowhere else: its bytes travel while the product
+    // is computed.
+    bool keep_values;
+    enum mmul_io io; // who reads what is loaded for one product alone; all else is read by root
     bool no_verify;
-    bool no_fallback;     // a device that fails ends the run
-    uint64_t verify_seed; // 0: fresh
+    bool no_fallback;              // a device that fails ends the run
+    double device_timeout_seconds; // as in struct mmul_matmul
+    uint64_t verify_seed;          // 0: fresh
+    // As in struct mmul_matmul, but on root alone.
+    void (*notice)(void *notice_context, const char *text);
+    void *notice_context;
 };
 
 // Collective. Sends root's program (`program` is not looked at elsewhere), of which the plan has a
@@ -176,7 +179,6 @@ MMUL_API enum mmul_status mmul_program_plan_create(struct mmul_context *context,
 // device failed and no_fallback), MMUL_ERR_IO, MMUL_ERR_DATA, MMUL_ERR_USAGE (a plan for other ranks,
 // or one whose outputs have been written), MMUL_ERR_SYSTEM. No values then, and no output but those
 // that had been committed before a later one could not be; the program's outputs are used up either way.
-// A device that hangs in a call is not noticed here (it is in mmul_run).
 MMUL_API enum mmul_status mmul_program_run(struct mmul_context *context,
                                            struct mmul_program_plan *plan,
                                            struct mmul_values **values, struct mmul_error *err);

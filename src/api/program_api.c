@@ -89,6 +89,9 @@ enum mmul_status mmul_program_plan_create(struct mmul_context *context,
                                                .keep_values = all.keep_values,
                                                .no_verify = all.no_verify,
                                                .no_fallback = all.no_fallback,
+                                               .device_timeout_seconds = all.device_timeout_seconds,
+                                               .notice = all.notice,
+                                               .notice_context = all.notice_context,
                                                .verify_seed = all.verify_seed};
     return mmul_program_prepare(context, program, &wishes, plan, err);
 }

@@ -10,7 +10,10 @@ struct mmul_program_wishes {
     const char *weights; // (root) NULL: auto
     enum mmul_io io;
     bool keep_values, no_verify, no_fallback;
-    uint64_t verify_seed; // 0: fresh
+    double device_timeout_seconds;
+    uint64_t verify_seed;                                   // 0: fresh
+    void (*notice)(void *notice_context, const char *text); // (root)
+    void *notice_context;
 };
 
 // Collective. `program` and wishes are root's; the plan has a copy of the program. Fails as

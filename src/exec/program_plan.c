@@ -14,6 +14,7 @@ struct told {
     int value_count, operation_count;
     enum mmul_io io;
     bool keep_values, no_verify, no_fallback, measures, balanced;
+    double device_timeout_seconds;
     uint64_t verify_seed;
 };
 
@@ -103,6 +104,7 @@ static struct told tell(const struct mmul_program *program,
                          .balanced = is_automatic(wishes),
                          .no_verify = wishes->no_verify,
                          .no_fallback = wishes->no_fallback,
+                         .device_timeout_seconds = wishes->device_timeout_seconds,
                          .measures = is_automatic(wishes) && program_flops(program) >= enough_flops,
                          .verify_seed =
                              wishes->verify_seed != 0 ? wishes->verify_seed : mmul_random_seed()};
@@ -125,7 +127,8 @@ enum mmul_status mmul_program_prepare(struct mmul_context *context,
     if (status == MMUL_OK) {
         const struct mmul_calibrate_options options = {
             .depth = told.measures ? MMUL_CALIBRATE_BRIEF : MMUL_CALIBRATE_STORED,
-            .no_fallback = told.no_fallback};
+            .no_fallback = told.no_fallback,
+            .device_timeout_seconds = told.device_timeout_seconds};
         status = mmul_calibrate(context, &options, err);
     }
     if (status == MMUL_OK) {
@@ -146,6 +149,7 @@ enum mmul_status mmul_program_prepare(struct mmul_context *context,
         made->io = told.io;
         made->no_verify = told.no_verify;
         made->no_fallback = told.no_fallback;
+        made->device_timeout_seconds = told.device_timeout_seconds;
         made->verify_seed = told.verify_seed;
         bool balanced = told.balanced && mmul_cluster_has_speeds(context->cluster);
         status = mmul_program_plan_products(context, made, balanced, err);
@@ -156,6 +160,10 @@ enum mmul_status mmul_program_prepare(struct mmul_context *context,
         return status;
     }
     made->owned = copy;
+    if (comm->rank == 0) {
+        made->notice = wishes->notice;
+        made->notice_context = wishes->notice_context;
+    }
     *plan = made;
     return MMUL_OK;
 }

@@ -50,7 +50,11 @@ static struct mmul_stage_request stage_of(const struct mmul_program_plan *plan,
 static enum mmul_status run_stages(struct mmul_context *context,
                                    const struct mmul_program_plan *plan, struct mmul_values *values,
                                    struct mmul_stage_request *stages, struct mmul_error *err) {
-    const struct mmul_matmul how = {.no_verify = plan->no_verify, .no_fallback = plan->no_fallback};
+    const struct mmul_matmul how = {.no_verify = plan->no_verify,
+                                    .no_fallback = plan->no_fallback,
+                                    .device_timeout_seconds = plan->device_timeout_seconds,
+                                    .notice = plan->notice,
+                                    .progress_context = plan->notice_context};
     const struct mmul_run_request request = {
         .args = &how, .stages = stages, .stage_count = plan->step_count, .values = values};
     struct mmul_run *run = NULL;
@@ -59,7 +63,8 @@ static enum mmul_status run_stages(struct mmul_context *context,
     enum mmul_status status = mmul_run_create(context, &request, &run, err);
     if (status == MMUL_OK)
         status = mmul_run_stages(run, err);
-    values->is_abandoned = mmul_comm_is_broken(context->comm);
+    values->is_abandoned =
+        mmul_comm_is_broken(context->comm) || (run != NULL && run->deadline.has_abandoned);
     mmul_run_destroy(run);
     return status;
 }

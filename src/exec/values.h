@@ -14,7 +14,7 @@ struct mmul_values {
     int rank, node, node_rank, node_size;
     struct mmul_shared segment;
     int64_t *offsets; // owned: place * node_size + node rank: bytes into the segment; -1: no memory
-    bool is_abandoned; // MPI may still read and write the segment: it stays
+    bool is_abandoned; // MPI, or a device that hangs, may still read and write the segment
 };
 
 // A rectangle of a value in memory: what a holder has of one matrix. Element (i, j) of the matrix is

@@ -51,7 +51,10 @@ struct mmul_program_plan {
     bool keeps_values;                  // every value can be had after the run
     enum mmul_io io;                    // of the products
     bool no_verify, no_fallback;        // of the run
+    double device_timeout_seconds;
     uint64_t verify_seed;
+    void (*notice)(void *notice_context, const char *text); // root's
+    void *notice_context;
     struct mmul_program_costs costs;   // who is where, and shares
     struct mmul_program_place *places; // owned
     struct mmul_program_step *steps;   // owned

@@ -253,14 +253,17 @@ static bool is_right(const struct trial *t, const struct mmul_values *values, in
     return wrong == 0 && even;
 }
 
-static bool keeps; // the programs' values
+static bool keeps;            // the programs' values
+static double device_timeout; // seconds; 0: the library's
 
 // Collective. Runs the program; every value and every output is right.
 static bool run(struct mmul_context *context, struct trial *t, const char *weights) {
     struct mmul_program_plan *plan = NULL;
     struct mmul_values *values = NULL;
-    const struct mmul_program_options options = {
-        .weights = weights, .keep_values = keeps, .verify_seed = 7};
+    const struct mmul_program_options options = {.weights = weights,
+                                                 .keep_values = keeps,
+                                                 .device_timeout_seconds = device_timeout,
+                                                 .verify_seed = 7};
     enum mmul_status status =
         mmul_program_plan_create(context, t->program, &options, &plan, &t->err);
     if (status == MMUL_OK)
