@@ -38,6 +38,10 @@ static bool is_of_file(const struct mmul_move *move) {
     return move->from.kind == MMUL_PLACE_FILE || move->to.kind == MMUL_PLACE_FILE;
 }
 
+bool mmul_move_is_load(const struct mmul_stage *stage) {
+    return move_of(stage).from.kind == MMUL_PLACE_FILE;
+}
+
 // ------------------------------------------------------------------------------- ends of a move
 
 static const struct mmul_operation *operation_of(const struct mmul_stage *stage, int place) {

@@ -47,6 +47,9 @@ void mmul_move_fini(struct mmul_move_traffic *traffic);
 // belongs to this rank and stays on the node. Fails with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_move_here(struct mmul_stage *stage, struct mmul_error *err);
 
+// Does it come from a file of root's? Then nobody has a half.
+bool mmul_move_is_load(const struct mmul_stage *stage);
+
 // The other half: begins when all ranks of the node have done theirs. A failure is kept in the run's,
 // and the traffic ends all the same. advance: true when something happened; never waits.
 void mmul_move_begin(struct mmul_move_traffic *traffic, struct mmul_stage *stage);

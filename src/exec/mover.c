@@ -231,11 +231,21 @@ static void open_stages(struct mmul_mover *m) {
         atomic_store(&run->stages[i].progress->is_open, 1);
 }
 
-// What moves alone: between the nodes, when all ranks here have done their part.
+// The first of the open stages that is a move and not over; NULL: none is.
+static struct mmul_stage *find_move(const struct mmul_mover *m) {
+    for (int i = m->over; i < m->run->stage_count && i <= m->over + 1; i++) {
+        struct mmul_stage *stage = &m->run->stages[i];
+        if (stage->is.kind == MMUL_STAGE_MOVE && atomic_load(&stage->progress->has_arrived) == 0)
+            return stage;
+    }
+    return NULL;
+}
+
+// What moves alone, one after the other: from a file at once, between the nodes when all ranks here have
+// done their part.
 static bool advance_move(struct mmul_mover *m) {
-    struct mmul_run *run = m->run;
-    struct mmul_stage *stage = m->over < run->stage_count ? &run->stages[m->over] : NULL;
-    if (stage == NULL || stage->is.kind != MMUL_STAGE_MOVE || !have_done(m, stage->index + 1))
+    struct mmul_stage *stage = find_move(m);
+    if (stage == NULL || (!mmul_move_is_load(stage) && !have_done(m, stage->index + 1)))
         return false;
     if (m->move.stage != stage)
         mmul_move_begin(&m->move, stage);

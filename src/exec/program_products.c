@@ -81,6 +81,7 @@ static enum mmul_status make_plan(const struct planning *p, struct mmul_error *e
         .weights = is_free ? NULL : p->plan->costs.shares,
         .node_maps = p->node_maps,
         .offsets = step->offsets,
+        .taken_bytes = p->plan->node_bytes,
         .whole_offsets = step->spreads ? whole->placement.row_offsets : NULL,
         .split = step->axis == MMUL_ROWS ? MMUL_SPLIT_ROWS : MMUL_SPLIT_COLS,
         .rule = MMUL_SPLIT_EXACT,

@@ -139,7 +139,8 @@ static void copy_nodes(struct mmul_planning *p) {
     const struct mmul_cluster *cluster = p->request->cluster;
     for (int node = 0; node < cluster->node_count; node++) {
         const struct mmul_node_info *info = &cluster->nodes[node];
-        double memory = MEMORY_SHARE * (double)info->memory_available_bytes;
+        int64_t taken = p->request->taken_bytes != NULL ? p->request->taken_bytes[node] : 0;
+        double memory = MEMORY_SHARE * (double)mmul_larger(info->memory_available_bytes - taken, 0);
         int64_t limit = limit_of(p, node);
         p->nodes[node].memory_bytes =
             p->request->memory_limit_bytes > 0 && (double)limit < memory ? limit : (int64_t)memory;

@@ -101,6 +101,7 @@ struct mmul_plan_request {
     enum mmul_tail tail; // what of every block others may claim at run time
     double tail_share;   // MMUL_TAIL_SHARE: so much
     int64_t memory_limit_bytes, device_memory_limit_bytes; // 0: none
+    const int64_t *taken_bytes; // per node: memory that something else of the run has; NULL: none
 };
 
 // Fails: MMUL_ERR_USAGE (weights), MMUL_ERR_SYSTEM (does not fit, with the numbers).

@@ -61,6 +61,7 @@ struct mmul_program_plan {
     int place_count, step_count;
     struct mmul_program_offsets *ranges; // owned list: what placements borrow
     double seconds, network_bytes;
+    int64_t *node_bytes;     // owned: memory of the values on every node
     int64_t node_bytes_most; // memory of the values on the node that has most of it
 };
 
