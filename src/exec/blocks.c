@@ -68,18 +68,25 @@ static struct mmul_product product_of(const struct mmul_stage *stage,
 
 // ---------------------------------------------------------------------------------------- blocks
 
-static enum mmul_status multiply(struct mmul_stage *stage, const struct mmul_program_task *task,
-                                 struct mmul_error *err) {
-    const struct mmul_product product = product_of(stage, task);
+static void name_block(const struct mmul_stage *stage, const struct mmul_program_task *task,
+                       char text[static 192]) {
     const struct mmul_value *value = &plan_of(stage)->program->values[operation_of(stage)->result];
-    char place[192];
-    snprintf(place, sizeof place, "rows %lld-%lld of matrix %lld of '%.90s'",
+    snprintf(text, 192, "rows %lld-%lld of matrix %lld of '%.90s'",
              (long long)task->block.row_begin, (long long)task->block.row_end,
              (long long)task->block.matrix, value->name);
+}
+
+// The whole product of a block, or only its check.
+static enum mmul_status multiply(struct mmul_stage *stage, const struct mmul_program_task *task,
+                                 bool is_there, struct mmul_error *err) {
+    const struct mmul_product product = product_of(stage, task);
+    char place[192];
+    name_block(stage, task, place);
     if (!stage->run->args->no_verify)
         mmul_verifier_forget(
             &stage->verifier); // the same memory may be read the other way round now
-    return mmul_stage_multiply(stage, &product, place, err);
+    return is_there ? mmul_stage_check(stage, &product, place, err)
+                    : mmul_stage_multiply(stage, &product, place, err);
 }
 
 static void make_elements(struct mmul_stage *stage, const struct mmul_program_task *task) {
@@ -93,7 +100,9 @@ static void make_elements(struct mmul_stage *stage, const struct mmul_program_ta
     mmul_elements_make(&elements, threads_of(stage));
 }
 
-enum mmul_status mmul_blocks_make(struct mmul_stage *stage, struct mmul_error *err) {
+// Every block of this rank.
+static enum mmul_status make_blocks(struct mmul_stage *stage, bool is_there,
+                                    struct mmul_error *err) {
     struct mmul_program_walk walk =
         mmul_program_walk(plan_of(stage), stage->is.step, stage->run->context->comm->rank);
     struct mmul_program_task task;
@@ -102,11 +111,78 @@ enum mmul_status mmul_blocks_make(struct mmul_stage *stage, struct mmul_error *e
         if (mmul_region_count(task.block) == 0)
             continue;
         if (operation_of(stage)->kind == MMUL_MATMUL)
-            status = multiply(stage, &task, err);
+            status = multiply(stage, &task, is_there, err);
         else
             make_elements(stage, &task);
     }
     return status;
+}
+
+// ---------------------------------------------------------------------------------------- panels
+
+// These terms of every block, added to those before them.
+static enum mmul_status add_terms(struct mmul_stage *stage, struct mmul_panel terms, bool first,
+                                  struct mmul_error *err) {
+    struct mmul_program_walk walk =
+        mmul_program_walk(plan_of(stage), stage->is.step, stage->run->context->comm->rank);
+    struct mmul_program_task task;
+    enum mmul_status status = MMUL_OK;
+    mmul_worker_forget(&stage->run->worker);
+    while (status == MMUL_OK && mmul_program_next(&walk, &task)) {
+        if (mmul_region_count(task.block) == 0)
+            continue;
+        task.inner_begin = terms.begin;
+        task.inner_end = terms.end;
+        struct mmul_product product = product_of(stage, &task);
+        product.beta = first ? 0 : 1;
+        product.c_in = product.c;
+        product.ldc_in = product.ldc;
+        status = mmul_stage_add_terms(stage, &product, err);
+    }
+    return status;
+}
+
+// The terms of all panels in [*done, here) that follow each other.
+static struct mmul_panel take_terms(const struct mmul_stage *stage, int here, int *done) {
+    const int panels = stage->is.panels;
+    const int first =
+        mmul_program_plan_first_panel(plan_of(stage), stage->run->values->node, panels);
+    const struct mmul_program_plan *plan = plan_of(stage);
+    int64_t k = plan->program->values[plan->places[stage->is.step->operands[0]].value].shape.cols;
+    struct mmul_panel terms = mmul_move_panel(k, panels, first, (*done)++);
+    while (*done < here) {
+        const struct mmul_panel next = mmul_move_panel(k, panels, first, *done);
+        if (next.begin != terms.end)
+            break;
+        terms.end = next.end;
+        (*done)++;
+    }
+    return terms;
+}
+
+// What has come is multiplied while the rest is on its way. Where a device was replaced in the middle all
+// is begun again: C may hold a part of the last terms.
+static enum mmul_status make_in_panels(struct mmul_stage *stage, struct mmul_error *err) {
+    enum mmul_status status = MMUL_OK;
+    int done = 0;
+    while (status == MMUL_OK && done < stage->is.panels) {
+        const int64_t replaced = stage->run->worker.fallback_products;
+        const bool first = done == 0;
+        int here = mmul_stage_wait_for_panel(stage, done);
+        if (here < 0)
+            return MMUL_OK; // another failure has ended the run
+        const struct mmul_panel terms = take_terms(stage, here, &done);
+        status = add_terms(stage, terms, first, err);
+        if (!first && stage->run->worker.fallback_products != replaced)
+            done = 0;
+    }
+    if (status != MMUL_OK || stage->run->args->no_verify)
+        return status;
+    return make_blocks(stage, true, err);
+}
+
+enum mmul_status mmul_blocks_make(struct mmul_stage *stage, struct mmul_error *err) {
+    return stage->is.panels > 0 ? make_in_panels(stage, err) : make_blocks(stage, false, err);
 }
 
 // ----------------------------------------------------------------------------------------- sizes

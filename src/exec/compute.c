@@ -105,26 +105,64 @@ static enum mmul_status multiply(struct mmul_stage *stage, const struct mmul_pro
     return status;
 }
 
-enum mmul_status mmul_stage_multiply(struct mmul_stage *stage, const struct mmul_product *product,
-                                     const char *place, struct mmul_error *err) {
+static double flops_of(const struct mmul_product *product) {
+    return 2.0 * (double)product->m * (double)product->n * (double)product->k;
+}
+
+static enum mmul_status check(struct mmul_stage *stage, const struct mmul_product *product,
+                              const char *place, struct mmul_error *err) {
     struct mmul_verifier *verifier = &stage->verifier;
-    mmul_deadline_begin(&stage->run->deadline,
-                        2.0 * (double)product->m * (double)product->n * (double)product->k);
+    mmul_stopwatch_enter(&stage->run->watch, &stage->run->mine.verify_seconds);
+    stage->run->findings.check_lines = verifier->axis == MMUL_ROWS ? product->n : product->m;
+    stage->run->findings.was_wrong = false;
+    double begin = mmul_trace_now(stage->run->trace);
+    enum mmul_status status =
+        mmul_verifier_check(verifier, &stage->run->worker, product, place, err);
+    mmul_trace_add(stage->run->trace, MMUL_TRACE_CHECK, begin, product->m, product->n);
+    atomic_fetch_add(&stage->run->findings.blocks_right, !stage->run->findings.was_wrong);
+    mmul_stopwatch_enter(&stage->run->watch, &stage->run->mine.compute_seconds);
+    return status;
+}
+
+static enum mmul_status compute_terms(struct mmul_stage *stage, const struct mmul_product *product,
+                                      struct mmul_error *err) {
     double begin = mmul_trace_now(stage->run->trace);
     enum mmul_status status = multiply(stage, product, err);
     mmul_trace_add(stage->run->trace, MMUL_TRACE_MULTIPLY, begin, product->m, product->n);
-    if (status == MMUL_OK && !stage->run->args->no_verify) {
-        mmul_stopwatch_enter(&stage->run->watch, &stage->run->mine.verify_seconds);
-        stage->run->findings.check_lines = verifier->axis == MMUL_ROWS ? product->n : product->m;
-        stage->run->findings.was_wrong = false;
-        begin = mmul_trace_now(stage->run->trace);
-        status = mmul_verifier_check(verifier, &stage->run->worker, product, place, err);
-        mmul_trace_add(stage->run->trace, MMUL_TRACE_CHECK, begin, product->m, product->n);
-        atomic_fetch_add(&stage->run->findings.blocks_right, !stage->run->findings.was_wrong);
-        mmul_stopwatch_enter(&stage->run->watch, &stage->run->mine.compute_seconds);
-    }
+    return status;
+}
+
+enum mmul_status mmul_stage_multiply(struct mmul_stage *stage, const struct mmul_product *product,
+                                     const char *place, struct mmul_error *err) {
+    mmul_deadline_begin(&stage->run->deadline, flops_of(product));
+    enum mmul_status status = compute_terms(stage, product, err);
+    if (status == MMUL_OK && !stage->run->args->no_verify)
+        status = check(stage, product, place, err);
     mmul_deadline_end(&stage->run->deadline);
     return status;
+}
+
+enum mmul_status mmul_stage_add_terms(struct mmul_stage *stage, const struct mmul_product *product,
+                                      struct mmul_error *err) {
+    mmul_deadline_begin(&stage->run->deadline, flops_of(product));
+    enum mmul_status status = compute_terms(stage, product, err);
+    mmul_deadline_end(&stage->run->deadline);
+    return status;
+}
+
+enum mmul_status mmul_stage_check(struct mmul_stage *stage, const struct mmul_product *product,
+                                  const char *place, struct mmul_error *err) {
+    mmul_deadline_begin(&stage->run->deadline, flops_of(product));
+    enum mmul_status status = check(stage, product, place, err);
+    mmul_deadline_end(&stage->run->deadline);
+    return status;
+}
+
+int mmul_stage_wait_for_panel(struct mmul_stage *stage, int done) {
+    const _Atomic int64_t *arrived = &(stage - 1)->progress->has_arrived;
+    if (!wait_until(stage, arrived, done + 1, &stage->run->mine.scatter_seconds, done))
+        return -1;
+    return (int)atomic_load(arrived);
 }
 
 // Lines [begin, end) of a stretch's product, and the task's range of its width.
@@ -237,12 +275,13 @@ static bool begin_stage(struct mmul_stage *stage) {
     struct mmul_run *run = stage->run;
     double *waiting = &run->mine.scatter_seconds;
     const struct mmul_stage *before = stage->index > 0 ? stage - 1 : NULL;
+    bool in_panels = stage->is.kind == MMUL_STAGE_BLOCKS && stage->is.panels > 0;
     struct mmul_error err;
     if (!wait_until(stage, &stage->progress->is_open, 1, waiting, -1) ||
         !wait_for_node(stage, stage->node_needs))
         return false;
-    if (before != NULL && before->is.kind == MMUL_STAGE_MOVE &&
-        !wait_until(stage, &before->progress->has_arrived, 1, waiting, -1))
+    if (before != NULL && before->is.kind == MMUL_STAGE_MOVE && !in_panels &&
+        !wait_until(stage, &before->progress->has_arrived, before->is.panels, waiting, -1))
         return false;
     if (stage->plan != NULL)
         mmul_works_enter(stage);

@@ -13,6 +13,17 @@ void mmul_run_compute(struct mmul_run *run);
 enum mmul_status mmul_stage_multiply(struct mmul_stage *stage, const struct mmul_product *product,
                                      const char *place, struct mmul_error *err);
 
+// The same without the check, where C is added to (its terms come in panels), and the check of what is
+// there then.
+enum mmul_status mmul_stage_add_terms(struct mmul_stage *stage, const struct mmul_product *product,
+                                      struct mmul_error *err);
+enum mmul_status mmul_stage_check(struct mmul_stage *stage, const struct mmul_product *product,
+                                  const char *place, struct mmul_error *err);
+
+// Until more than `done` panels have come by the move before the stage. How many there are; -1: the run
+// was cancelled.
+int mmul_stage_wait_for_panel(struct mmul_stage *stage, int done);
+
 // For the verifier of a stage, `context` (verify.h): numbers that cannot be are blamed on a device only
 // when the inputs are what they were, and are not computed again when the run has been cancelled
 // (MMUL_ERR_STOPPED).

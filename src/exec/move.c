@@ -18,8 +18,9 @@ enum mmul_status mmul_move_init(struct mmul_move_traffic *traffic, struct mmul_r
         any |= run->stages[i].is.kind == MMUL_STAGE_MOVE;
     if (!any)
         return MMUL_OK;
-    return MMUL_ALLOCATE_RAW(traffic->staging,
-                             (int64_t)(2 * MMUL_MOVE_LANES + 1) * MMUL_MOVE_ELEMENTS, "moves", err);
+    return MMUL_ALLOCATE_RAW(
+        traffic->staging, (int64_t)(2 * MMUL_OPERANDS * MMUL_MOVE_LANES + 1) * MMUL_MOVE_ELEMENTS,
+        "moves", err);
 }
 
 void mmul_move_fini(struct mmul_move_traffic *traffic) {
@@ -30,9 +31,17 @@ void mmul_move_fini(struct mmul_move_traffic *traffic) {
     *traffic = (struct mmul_move_traffic){0};
 }
 
-static struct mmul_move move_of(const struct mmul_stage *stage) {
-    return mmul_program_plan_move(stage->run->values->plan, stage->is.step);
+static struct mmul_move move_of(const struct mmul_stage *stage,
+                                const struct mmul_program_step *step) {
+    return mmul_program_plan_move(stage->run->values->plan, step);
 }
+
+// One end of the traffic: a step of the stage, as it is walked.
+struct end {
+    struct mmul_stage *stage;
+    const struct mmul_program_step *step;
+    const struct mmul_move *move;
+};
 
 static bool is_of_file(const struct mmul_move *move) {
     return move->from.kind == MMUL_PLACE_FILE || move->to.kind == MMUL_PLACE_FILE;
@@ -50,11 +59,12 @@ static const struct mmul_operation *operation_of(const struct mmul_stage *stage,
 }
 
 // The piece as this node has it; of summands the sum of those of its ranks.
-static void fetch(struct mmul_stage *stage, const struct mmul_move *move,
-                  const struct mmul_move_piece *piece, float *to) {
+static void fetch(struct end end, const struct mmul_move_piece *piece, float *to) {
+    struct mmul_stage *stage = end.stage;
+    const struct mmul_move *move = end.move;
     const struct mmul_values *v = stage->run->values;
     struct mmul_failure *failure = &stage->run->failure;
-    int place = stage->is.step->operands[0];
+    int place = end.step->operands[0];
     struct mmul_error err;
     if (mmul_failure_is_void(failure))
         return;
@@ -76,15 +86,15 @@ static void fetch(struct mmul_stage *stage, const struct mmul_move *move,
     }
 }
 
-static void store(struct mmul_stage *stage, const struct mmul_move *move,
-                  const struct mmul_move_piece *piece, const float *from) {
+static void store(struct end end, const struct mmul_move_piece *piece, const float *from) {
+    struct mmul_stage *stage = end.stage;
     const struct mmul_values *v = stage->run->values;
     struct mmul_failure *failure = &stage->run->failure;
-    int place = stage->is.step->result, rank = piece->to_rank;
+    int place = end.step->result, rank = piece->to_rank;
     struct mmul_error err;
     if (mmul_failure_is_void(failure))
         return;
-    if (move->to.kind == MMUL_PLACE_FILE) {
+    if (end.move->to.kind == MMUL_PLACE_FILE) {
         struct mmul_output *output = operation_of(stage, place)->output;
         if (mmul_output_write_float(output, piece->region, 0, mmul_region_count(piece->region),
                                     from, &err) != MMUL_OK)
@@ -96,54 +106,76 @@ static void store(struct mmul_stage *stage, const struct mmul_move *move,
     mmul_view_write(&view, piece->region, piece->is_sum, from);
 }
 
+// Where a piece can leave, or come to, without a copy; NULL: nowhere.
+static float *find_run(struct end end, const struct mmul_move_piece *piece, bool outward) {
+    const struct mmul_values *v = end.stage->run->values;
+    int rank = outward ? piece->from_rank : piece->to_rank;
+    if (piece->is_sum || (outward ? end.move->from.kind : end.move->to.kind) == MMUL_PLACE_FILE)
+        return NULL;
+    struct mmul_view view = mmul_values_view(v, outward ? end.step->operands[0] : end.step->result,
+                                             rank < 0 ? v->rank : rank, piece->region.matrix);
+    return mmul_view_run(&view, piece->region);
+}
+
 // ------------------------------------------------------------------------------- within the node
 
-// Who copies a piece: whose it becomes or was, else the leader.
+// Who copies a piece: whose it was or becomes, else the leader.
 static bool is_mine(const struct mmul_values *v, const struct mmul_move_piece *piece) {
-    int rank = piece->to_rank >= 0 ? piece->to_rank : piece->from_rank;
+    int rank = piece->from_rank >= 0 ? piece->from_rank : piece->to_rank;
     return rank >= 0 ? rank == v->rank : v->node_rank == 0;
 }
 
-enum mmul_status mmul_move_here(struct mmul_stage *stage, struct mmul_error *err) {
-    const struct mmul_values *v = stage->run->values;
-    const struct mmul_move move = move_of(stage);
-    struct mmul_move_walk walk = mmul_move_walk(&move, v->node, v->node, MMUL_MOVE_ELEMENTS);
+static void copy_here(struct end end, float *staging) {
+    const struct mmul_values *v = end.stage->run->values;
+    struct mmul_move_walk walk = mmul_move_walk(end.move, v->node, v->node, MMUL_MOVE_ELEMENTS);
     struct mmul_move_piece piece;
-    float *staging = NULL;
-    if (is_of_file(&move))
-        return MMUL_OK;
-    enum mmul_status status = MMUL_ALLOCATE_RAW(staging, MMUL_MOVE_ELEMENTS, "moves", err);
-    while (status == MMUL_OK && mmul_move_next(&walk, &piece)) {
+    while (!is_of_file(end.move) && mmul_move_next(&walk, &piece)) {
         if (!is_mine(v, &piece))
             continue;
-        fetch(stage, &move, &piece, staging);
-        store(stage, &move, &piece, staging);
+        fetch(end, &piece, staging);
+        store(end, &piece, staging);
+    }
+}
+
+enum mmul_status mmul_move_here(struct mmul_stage *stage, struct mmul_error *err) {
+    const struct mmul_program_step *steps[] = {stage->is.step, stage->is.also};
+    float *staging = NULL;
+    enum mmul_status status = MMUL_ALLOCATE_RAW(staging, MMUL_MOVE_ELEMENTS, "moves", err);
+    for (int i = 0; status == MMUL_OK && i < MMUL_OPERANDS && steps[i] != NULL; i++) {
+        const struct mmul_move move = move_of(stage, steps[i]);
+        copy_here((struct end){stage, steps[i], &move}, staging);
     }
     mmul_free(staging);
     return status;
 }
 
+static struct end end_of(const struct mmul_move_traffic *t, int index) {
+    return (struct end){t->stage, t->steps[index], &t->moves[index]};
+}
+
 // The next piece of a file of root's; true when there was one.
 static bool advance_here(struct mmul_move_traffic *t) {
     struct mmul_move_piece piece;
-    float *staging = t->staging + (int64_t)2 * MMUL_MOVE_LANES * MMUL_MOVE_ELEMENTS;
+    float *staging = t->staging + (int64_t)2 * MMUL_OPERANDS * MMUL_MOVE_LANES * MMUL_MOVE_ELEMENTS;
     if (t->is_here_over)
         return false;
     t->is_here_over = !mmul_move_next(&t->here, &piece);
     if (!t->is_here_over) {
-        fetch(t->stage, &t->move, &piece, staging);
-        store(t->stage, &t->move, &piece, staging);
+        fetch(end_of(t, 0), &piece, staging);
+        store(end_of(t, 0), &piece, staging);
     }
     return true;
 }
 
 // --------------------------------------------------------------------------------- between nodes
 
-static struct mmul_move_cursor make_cursor(const struct mmul_move_traffic *t, bool outward) {
-    struct mmul_move_cursor cursor = {.outward = outward};
+static struct mmul_move_cursor make_cursor(const struct mmul_move_traffic *t, int index,
+                                           bool outward) {
+    struct mmul_move_cursor cursor = {.outward = outward, .index = index};
     for (int i = 0; i < MMUL_MOVE_LANES; i++)
         cursor.lanes[i].staging =
-            t->staging + (int64_t)(outward ? i : MMUL_MOVE_LANES + i) * MMUL_MOVE_ELEMENTS;
+            t->staging +
+            (int64_t)((2 * index + outward) * MMUL_MOVE_LANES + i) * MMUL_MOVE_ELEMENTS;
     return cursor;
 }
 
@@ -151,36 +183,64 @@ void mmul_move_begin(struct mmul_move_traffic *traffic, struct mmul_stage *stage
     struct mmul_move_traffic *t = traffic;
     int node = t->run->values->node;
     t->stage = stage;
-    t->move = move_of(stage);
-    t->here = mmul_move_walk(&t->move, node, node, MMUL_MOVE_ELEMENTS);
-    t->is_here_over = !is_of_file(&t->move);
-    t->out = make_cursor(t, true);
-    t->in = make_cursor(t, false);
+    t->count = 0;
+    t->steps[t->count++] = stage->is.step;
+    if (stage->is.also != NULL)
+        t->steps[t->count++] = stage->is.also;
+    for (int i = 0; i < t->count; i++) {
+        t->moves[i] = move_of(stage, t->steps[i]);
+        t->out[i] = make_cursor(t, i, true);
+        t->in[i] = make_cursor(t, i, false);
+    }
+    t->here = mmul_move_walk(&t->moves[0], node, node, MMUL_MOVE_ELEMENTS);
+    t->is_here_over = !is_of_file(&t->moves[0]);
 }
 
 // The node at the other end in the cursor's round.
 static int peer_of(const struct mmul_move_traffic *t, const struct mmul_move_cursor *c) {
-    int nodes = t->move.node_count, here = t->run->values->node;
+    int nodes = t->moves[0].node_count, here = t->run->values->node;
     return (here + (c->outward ? c->round : nodes - c->round)) % nodes;
 }
 
-// False when all rounds have been walked.
+// What the receiving node wants of the move in this turn: terms, which are columns of the left operand
+// and rows of the right one.
+static struct mmul_move panel_of(const struct mmul_move_traffic *t,
+                                 const struct mmul_move_cursor *c, int to) {
+    struct mmul_move move = t->moves[c->index];
+    const struct mmul_shape s = move.shape;
+    const int panels = t->stage->is.panels;
+    bool left = move.to.kind == MMUL_PLACE_GRID_ROWS;
+    if (panels == 1)
+        return move;
+    int first = mmul_program_plan_first_panel(t->run->values->plan, to, panels);
+    const struct mmul_panel p = mmul_move_panel(left ? s.cols : s.rows, panels, first, c->turn);
+    move.window = left ? (struct mmul_region){0, 0, s.rows, p.begin, p.end}
+                       : (struct mmul_region){0, p.begin, p.end, 0, s.cols};
+    return move;
+}
+
+// False when all panels have been walked, round after round each.
 static bool next_piece(const struct mmul_move_traffic *t, struct mmul_move_cursor *c,
                        struct mmul_move_piece *piece) {
     int here = t->run->values->node;
     while (c->round == 0 || !mmul_move_next(&c->walk, piece)) {
-        if (++c->round >= t->move.node_count)
-            return false;
+        if (++c->round >= t->moves[0].node_count) {
+            c->round = 0;
+            if (++c->turn == t->stage->is.panels)
+                return false;
+            continue;
+        }
         int peer = peer_of(t, c);
-        c->walk = c->outward ? mmul_move_walk(&t->move, here, peer, MMUL_MOVE_ELEMENTS)
-                             : mmul_move_walk(&t->move, peer, here, MMUL_MOVE_ELEMENTS);
+        c->move = panel_of(t, c, c->outward ? peer : here);
+        c->walk = c->outward ? mmul_move_walk(&c->move, here, peer, MMUL_MOVE_ELEMENTS)
+                             : mmul_move_walk(&c->move, peer, here, MMUL_MOVE_ELEMENTS);
     }
     return true;
 }
 
 static int leader_of(const struct mmul_move_traffic *t, int node) {
     int rank = 0;
-    while (t->move.rank_node[rank] != node)
+    while (t->moves[0].rank_node[rank] != node)
         rank++;
     return rank;
 }
@@ -188,22 +248,26 @@ static int leader_of(const struct mmul_move_traffic *t, int node) {
 static void begin_piece(struct mmul_move_traffic *t, struct mmul_move_cursor *c,
                         struct mmul_move_lane *lane) {
     const struct mmul_channel *channel = &t->run->transport.talk;
-    int peer = leader_of(t, peer_of(t, c));
+    const int peer = leader_of(t, peer_of(t, c)), tag = TAG + 2 * c->index;
     int64_t bytes = mmul_region_count(lane->piece.region) * (int64_t)sizeof(float);
+    float *run = find_run(end_of(t, c->index), &lane->piece, c->outward);
+    lane->turn = c->turn;
+    lane->at = run != NULL ? run : lane->staging;
     if (!c->outward) {
-        mmul_message_receive(channel, peer, TAG, lane->staging, bytes, &lane->message);
+        mmul_message_receive(channel, peer, tag, lane->at, bytes, &lane->message);
         return;
     }
-    fetch(t->stage, &t->move, &lane->piece, lane->staging);
-    mmul_message_send(channel, peer, TAG, lane->staging, bytes, &lane->message);
+    if (run == NULL)
+        fetch(end_of(t, c->index), &lane->piece, lane->at);
+    mmul_message_send(channel, peer, tag, lane->at, bytes, &lane->message);
 }
 
 static bool advance(struct mmul_move_traffic *t, struct mmul_move_cursor *c) {
     struct mmul_move_lane *oldest = &c->lanes[c->ended % MMUL_MOVE_LANES];
     bool moved = false;
     if (c->ended < c->begun && mmul_message_is_over(&t->run->transport.talk, &oldest->message)) {
-        if (!c->outward)
-            store(t->stage, &t->move, &oldest->piece, oldest->staging);
+        if (!c->outward && oldest->at == oldest->staging)
+            store(end_of(t, c->index), &oldest->piece, oldest->at);
         c->ended++;
         moved = true;
     }
@@ -221,13 +285,33 @@ static bool advance(struct mmul_move_traffic *t, struct mmul_move_cursor *c) {
 
 bool mmul_move_advance(struct mmul_move_traffic *traffic) {
     struct mmul_move_traffic *t = traffic;
-    bool moved = advance(t, &t->out);
-    moved |= advance(t, &t->in);
+    bool moved = false;
+    for (int i = 0; i < t->count; i++) {
+        moved |= advance(t, &t->out[i]);
+        moved |= advance(t, &t->in[i]);
+    }
     return advance_here(t) || moved;
+}
+
+static bool is_over(const struct mmul_move_cursor *c) {
+    return c->is_over && c->ended == c->begun;
 }
 
 bool mmul_move_is_over(const struct mmul_move_traffic *traffic) {
     const struct mmul_move_traffic *t = traffic;
-    return t->is_here_over && t->out.is_over && t->out.ended == t->out.begun && t->in.is_over &&
-           t->in.ended == t->in.begun;
+    bool over = t->is_here_over;
+    for (int i = 0; i < t->count; i++)
+        over = over && is_over(&t->out[i]) && is_over(&t->in[i]);
+    return over;
+}
+
+int mmul_move_arrived(const struct mmul_move_traffic *traffic) {
+    const struct mmul_move_traffic *t = traffic;
+    int least = t->stage->is.panels;
+    for (int i = 0; i < t->count; i++) {
+        const struct mmul_move_cursor *in = &t->in[i];
+        int here = in->ended < in->begun ? in->lanes[in->ended % MMUL_MOVE_LANES].turn : in->turn;
+        least = !is_over(in) && here < least ? here : least;
+    }
+    return least;
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// Carries a move out: what stays on the node is copied by its ranks, the rest goes in messages between
-// the leaders, packed into one of two lanes while the other one travels. Nothing is negotiated:
-// both ends walk the same pieces (plan/moves). Root's files are read and written as ends of a move, by
-// its main thread alone.
+// Carries a move out, or two that are the operands of one product: what stays on the node is copied by
+// its ranks, the rest goes in messages between the leaders, packed into one of two lanes while the other
+// one travels. Nothing is negotiated: both ends walk the same pieces (plan/moves). Pieces that are one run
+// of memory leave and come without a copy. Root's files are read and written as ends of a move, by its
+// main thread alone.
 #pragma once
 
 #include "comm/message.h"
@@ -14,13 +15,18 @@ enum { MMUL_MOVE_LANES = 2, MMUL_MOVE_ELEMENTS = 1 << 18 }; // 1 MiB of a piece
 struct mmul_move_lane {
     struct mmul_message message;
     struct mmul_move_piece piece;
+    int turn; // which panel it is of
     float *staging;
+    float *at; // the piece: in the value's memory where it is one run there, else in staging
 };
 
 // The pieces of one direction, in order; `begun` and `ended` count them.
 struct mmul_move_cursor {
     bool outward;
-    int round; // peers of those before have been walked; 0: within the node
+    int index;             // which move
+    int turn;              // panels before have been walked
+    int round;             // peers of those before have been walked; 0: within the node
+    struct mmul_move move; // the panel at hand of it
     struct mmul_move_walk walk;
     struct mmul_move_lane lanes[MMUL_MOVE_LANES];
     int64_t begun, ended;
@@ -31,10 +37,12 @@ struct mmul_move_cursor {
 struct mmul_move_traffic {
     struct mmul_run *run;     // borrowed
     struct mmul_stage *stage; // the one at hand
-    struct mmul_move move;
+    const struct mmul_program_step *steps[MMUL_OPERANDS];
+    struct mmul_move moves[MMUL_OPERANDS];
+    int count;                  // of these
     struct mmul_move_walk here; // of a file of root's: what stays on its node
     bool is_here_over;
-    struct mmul_move_cursor out, in;
+    struct mmul_move_cursor out[MMUL_OPERANDS], in[MMUL_OPERANDS]; // each at its own pace
     float *staging; // owned: lanes of both directions, and one for what stays
 };
 
@@ -55,3 +63,6 @@ bool mmul_move_is_load(const struct mmul_stage *stage);
 void mmul_move_begin(struct mmul_move_traffic *traffic, struct mmul_stage *stage);
 bool mmul_move_advance(struct mmul_move_traffic *traffic);
 bool mmul_move_is_over(const struct mmul_move_traffic *traffic);
+
+// Panels of which everything is here: of every node the turns that plan/moves gives it.
+int mmul_move_arrived(const struct mmul_move_traffic *traffic);

@@ -216,7 +216,7 @@ static bool is_over(struct mmul_mover *m, int index) {
         return m->stages[index].counters[MMUL_STEPS_DONE] >= stage->layout.steps &&
                have_left(m, index);
     case MMUL_STAGE_MOVE:
-        return atomic_load(&stage->progress->has_arrived) != 0;
+        return atomic_load(&stage->progress->has_arrived) >= stage->is.panels;
     default:
         return have_done(m, index + 1);
     }
@@ -249,11 +249,12 @@ static bool advance_move(struct mmul_mover *m) {
         return false;
     if (m->move.stage != stage)
         mmul_move_begin(&m->move, stage);
-    if (mmul_move_advance(&m->move))
-        return true;
-    if (mmul_move_is_over(&m->move))
-        atomic_store(&stage->progress->has_arrived, 1);
-    return mmul_move_is_over(&m->move);
+    bool moved = mmul_move_advance(&m->move), is_over = mmul_move_is_over(&m->move);
+    // The last panel is told when all has left, too.
+    int arrived = mmul_move_arrived(&m->move);
+    if (is_over || arrived < stage->is.panels)
+        atomic_store(&stage->progress->has_arrived, arrived);
+    return moved || is_over;
 }
 
 // ---------------------------------------------------------------------------------------- one line

@@ -32,7 +32,8 @@ static struct mmul_stage_request stage_of(const struct mmul_program_plan *plan,
     struct mmul_stage_request stage = {.kind = step->kind == MMUL_STEP_MOVE ? MMUL_STAGE_MOVE
                                                                             : MMUL_STAGE_BLOCKS,
                                        .step = step,
-                                       .places = {-1, -1, -1, -1}};
+                                       .places = {-1, -1, -1, -1},
+                                       .panels = step->kind == MMUL_STEP_MOVE};
     if (step->product == NULL)
         return stage;
     int a = place_of(plan, step->operands[0]), b = place_of(plan, step->operands[1]);
@@ -47,6 +48,29 @@ static struct mmul_stage_request stage_of(const struct mmul_program_plan *plan,
                                                   .spread = step->spreads ? whole : -1}};
 }
 
+// A product, after those of its moves that are joined with it, as one stage.
+static int add_stages(const struct mmul_program_plan *plan, int index,
+                      struct mmul_stage_request *stages) {
+    const struct mmul_program_step *step = &plan->steps[index], *moves[MMUL_OPERANDS] = {NULL};
+    int count = 0, joined = 0;
+    if (step->joined)
+        return 0;
+    int panels = 0;
+    if (step->kind == MMUL_STEP_COMPUTE)
+        joined = mmul_program_plan_joined(plan, index, moves);
+    if (joined > 0) {
+        panels = mmul_program_panels(
+            plan->program->values[plan->places[step->operands[0]].value].shape.cols);
+        stages[count] = stage_of(plan, moves[0]);
+        stages[count].also = moves[1];
+        stages[count++].panels = panels;
+    }
+    stages[count] = stage_of(plan, step);
+    if (joined > 0)
+        stages[count].panels = panels;
+    return count + 1;
+}
+
 static enum mmul_status run_stages(struct mmul_context *context,
                                    const struct mmul_program_plan *plan, struct mmul_values *values,
                                    struct mmul_stage_request *stages, struct mmul_error *err) {
@@ -55,11 +79,10 @@ static enum mmul_status run_stages(struct mmul_context *context,
                                     .device_timeout_seconds = plan->device_timeout_seconds,
                                     .notice = plan->notice,
                                     .progress_context = plan->notice_context};
-    const struct mmul_run_request request = {
-        .args = &how, .stages = stages, .stage_count = plan->step_count, .values = values};
+    struct mmul_run_request request = {.args = &how, .stages = stages, .values = values};
     struct mmul_run *run = NULL;
     for (int i = 0; i < plan->step_count; i++)
-        stages[i] = stage_of(plan, &plan->steps[i]);
+        request.stage_count += add_stages(plan, i, stages + request.stage_count);
     enum mmul_status status = mmul_run_create(context, &request, &run, err);
     if (status == MMUL_OK)
         status = mmul_run_stages(run, err);

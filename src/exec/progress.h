@@ -28,7 +28,7 @@ struct mmul_stage_progress {
     // By the leader: rounds whose pieces, steps whose panels are there; steps whose blocks of C
     // have left their slots.
     _Atomic int64_t rounds_loaded, steps_loaded, results_stored;
-    // By the leader: its lanes and slots are free; of a move, what comes from other nodes is here.
+    // By the leader: its lanes and slots are free; of a move, so many panels from other nodes are here.
     _Atomic int64_t is_open, has_arrived;
     char padding[24];
     struct mmul_stage_progress_rank ranks[]; // of the node, by node rank

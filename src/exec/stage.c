@@ -97,7 +97,8 @@ static int find_needs(const struct mmul_stage *stage) {
         if (is_shared)
             needs = mmul_larger(needs, find_maker(stage, read[i]) + 1);
     }
-    return needs;
+    // What comes in panels was begun by all ranks of the node, with what they had.
+    return stage->is.kind == MMUL_STAGE_BLOCKS && stage->is.panels > 0 ? stage->index : needs;
 }
 
 enum mmul_status mmul_stage_init(struct mmul_stage *stage, struct mmul_run *run, int index,

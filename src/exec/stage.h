@@ -35,6 +35,8 @@ struct mmul_stage_request {
     const struct mmul_matmul *args;       // product: its files; NULL where a value is there instead
     struct mmul_stage_places places;      // product
     const struct mmul_program_step *step; // blocks, move
+    const struct mmul_program_step *also; // move: another one that goes on beside it; NULL: none
+    int panels; // move: in so many panels (1: whole); blocks: whose terms come so from the stage before; 0
 };
 
 // Matrices that the ranks of this node use where they lie: their first stored element; NULL: not

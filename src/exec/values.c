@@ -129,21 +129,39 @@ static float *corner(const struct mmul_view *view, struct mmul_region region, in
     return mmul_view_element(view, region.row_begin, region.col_begin);
 }
 
+float *mmul_view_run(const struct mmul_view *view, struct mmul_region region) {
+    int64_t row_step, col_step;
+    float *at = corner(view, region, &row_step, &col_step);
+    bool one_row = region.row_end - region.row_begin == 1;
+    bool is_run = col_step == 1 && (one_row || region.col_end - region.col_begin == row_step);
+    return is_run ? at : NULL;
+}
+
 void mmul_view_read(const struct mmul_view *view, struct mmul_region region, bool add, float *to) {
     int64_t row_step, col_step, cols = region.col_end - region.col_begin;
     const float *from = corner(view, region, &row_step, &col_step);
-    for (int64_t i = region.row_begin; i < region.row_end; i++, from += row_step, to += cols)
+    for (int64_t i = region.row_begin; i < region.row_end; i++, from += row_step, to += cols) {
+        if (!add && col_step == 1) {
+            memcpy(to, from, (size_t)cols * sizeof *to);
+            continue;
+        }
         for (int64_t j = 0; j < cols; j++)
             to[j] = add ? to[j] + from[j * col_step] : from[j * col_step];
+    }
 }
 
 void mmul_view_write(const struct mmul_view *view, struct mmul_region region, bool add,
                      const float *from) {
     int64_t row_step, col_step, cols = region.col_end - region.col_begin;
     float *to = corner(view, region, &row_step, &col_step);
-    for (int64_t i = region.row_begin; i < region.row_end; i++, to += row_step, from += cols)
+    for (int64_t i = region.row_begin; i < region.row_end; i++, to += row_step, from += cols) {
+        if (!add && col_step == 1) {
+            memcpy(to, from, (size_t)cols * sizeof *to);
+            continue;
+        }
         for (int64_t j = 0; j < cols; j++)
             to[j * col_step] = add ? to[j * col_step] + from[j] : from[j];
+    }
 }
 
 // What a rank of this node has of the matrix, the row among it.

@@ -46,6 +46,9 @@ void mmul_values_read_rows(const struct mmul_values *values, int place, struct m
 // Where a value is that was loaded or computed: its first place in memory; -1: none.
 int mmul_values_place(const struct mmul_values *values, int value);
 
+// Where `region`, which lies inside the view's, is in one run of memory; NULL: it is not.
+float *mmul_view_run(const struct mmul_view *view, struct mmul_region region);
+
 // Elements of `region`, which lies inside the view's, to C order, or from it; `add`: to what is there.
 void mmul_view_read(const struct mmul_view *view, struct mmul_region region, bool add, float *to);
 void mmul_view_write(const struct mmul_view *view, struct mmul_region region, bool add,

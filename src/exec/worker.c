@@ -289,9 +289,11 @@ void mmul_worker_forget(struct mmul_worker *worker) {
     mmul_tile_cache_forget(&worker->b);
 }
 
-// A device that works where C lies finds C_in there; a product done again begins again.
+// A device that works where C lies finds C_in there; a product done again begins again. Who adds to what C
+// holds (C_in is C) begins again with its first terms.
 static void load_c_in(const struct mmul_worker *worker, const struct mmul_product *p) {
-    for (int64_t i = 0; in_place(worker, MMUL_F32) && p->beta != 0 && i < p->m; i++)
+    for (int64_t i = 0; in_place(worker, MMUL_F32) && p->beta != 0 && p->c != p->c_in && i < p->m;
+         i++)
         memcpy(p->c + i * p->ldc, p->c_in + i * p->ldc_in, (size_t)p->n * sizeof(float));
 }
 

@@ -46,7 +46,8 @@ enum mmul_status mmul_worker_turn(struct mmul_worker *worker,
 
 // Computes one product; C is complete and nothing is under way when it returns. Tiles of A and B
 // that the device still holds from earlier products, known by their place in host memory, are not
-// sent again. Fails with MMUL_ERR_UNAVAILABLE when a device failed and no_fallback, or when no device
+// sent again. C_in may be C itself: after a change of the device, which fallback_products shows, C then means nothing.
+// Fails with MMUL_ERR_UNAVAILABLE when a device failed and no_fallback, or when no device
 // is left.
 enum mmul_status mmul_worker_multiply(struct mmul_worker *worker,
                                       const struct mmul_product *product, struct mmul_error *err);

@@ -167,8 +167,11 @@ bool mmul_mesh_set(struct mmul_mesh *mesh, const struct mmul_mesh_request *reque
     memset(mesh->nodes, 0, (size_t)request->node_count * sizeof *mesh->nodes);
     walk_lines(mesh, request, true);
     walk_lines(mesh, request, false);
-    for (int rank = 0; rank < rows * cols; rank++)
-        mesh->nodes[request->rank_node[rank]].block +=
-            mesh->row_shares[rank / cols] * mesh->col_shares[rank % cols];
+    mesh->block_most = 0;
+    for (int rank = 0; rank < rows * cols; rank++) {
+        double block = mesh->row_shares[rank / cols] * mesh->col_shares[rank % cols];
+        mesh->nodes[request->rank_node[rank]].block += block;
+        mesh->block_most = fmax(mesh->block_most, block);
+    }
     return true;
 }

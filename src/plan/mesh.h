@@ -23,6 +23,7 @@ struct mmul_mesh {
     int rows, cols;
     double *row_shares, *col_shares; // owned, of `size` each; add up to 1
     struct mmul_mesh_node *nodes;    // owned
+    double block_most;               // of a rank
     int row_nodes, col_nodes;        // of the row (column) that is on most nodes
     int *last_row, *last_col;        // owned: work space, one per node each
     double *row_rest, *col_rest;     // owned: work space

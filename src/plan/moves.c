@@ -120,9 +120,16 @@ static struct mmul_region common(const struct mmul_move_walk *w) {
         mmul_placement_region(&move->from, move->shape, w->from_rank, w->matrix, &ignored);
     struct mmul_region b =
         mmul_placement_region(&move->to, move->shape, w->to_rank, w->matrix, &ignored);
-    return (struct mmul_region){
+    struct mmul_region both = {
         w->matrix, mmul_larger(a.row_begin, b.row_begin), mmul_smaller(a.row_end, b.row_end),
         mmul_larger(a.col_begin, b.col_begin), mmul_smaller(a.col_end, b.col_end)};
+    const struct mmul_region only = move->window;
+    if (only.row_end == 0)
+        return both;
+    return (struct mmul_region){w->matrix, mmul_larger(both.row_begin, only.row_begin),
+                                mmul_smaller(both.row_end, only.row_end),
+                                mmul_larger(both.col_begin, only.col_begin),
+                                mmul_smaller(both.col_end, only.col_end)};
 }
 
 static bool is_empty(struct mmul_region region) {

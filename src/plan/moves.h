@@ -19,8 +19,19 @@ struct mmul_move {
     struct mmul_shape shape;
     struct mmul_placement from, to;
     int size, node_count;
-    const int *rank_node; // size: node of each rank, borrowed; rank 0 is root
+    const int *rank_node;      // size: node of each rank, borrowed; rank 0 is root
+    struct mmul_region window; // of every matrix what is moved; no rows: all of it
 };
+
+// One of `panels` panels of a range of k, the `turn`-th of a node that begins with panel `first`: nodes
+// that begin with different ones do not all ask the same owner.
+struct mmul_panel {
+    int64_t begin, end;
+};
+static inline struct mmul_panel mmul_move_panel(int64_t k, int panels, int first, int turn) {
+    int64_t index = (first + turn) % panels;
+    return (struct mmul_panel){k * index / panels, k * (index + 1) / panels};
+}
 
 struct mmul_move_piece {
     struct mmul_region region;

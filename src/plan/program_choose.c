@@ -70,6 +70,7 @@ static double follow(const struct search *s, int index, const struct mmul_rule *
     const struct mmul_operation *o = &s->program->operations[index];
     const struct mmul_operation_row *row = mmul_operation_row(o->kind);
     double seconds = mmul_program_operation_seconds(s->costs, s->program, o, rule);
+    bool joined[MMUL_OPERANDS] = {false};
     for (int i = 0; i < row->arity; i++) {
         int value = o->operands[i];
         unsigned wanted = 1U << rule->operands[i];
@@ -79,11 +80,13 @@ static double follow(const struct search *s, int index, const struct mmul_rule *
         struct mmul_program_path path = mmul_program_find_path(
             s->costs, s->program->values[value].shape, have[value], rule->operands[i]);
         seconds += path.seconds;
+        joined[i] = !path.by_rows && mmul_program_joins(path.from, rule->operands[i]);
         if (!is_saved)
             have[value] |= (unsigned char)wanted;
         if (path.by_rows)
             have[value] |= 1U << MMUL_PLACE_ROWS;
     }
+    seconds -= mmul_program_joined_saving(s->costs, s->program, o, rule, joined);
     if (o->result >= 0)
         have[o->result] = (unsigned char)(1U << rule->result);
     for (int i = 0; i < row->arity; i++)

@@ -8,8 +8,14 @@
 #include "base/status.h"
 #include "plan/cost.h"
 
+enum { PANELS_MOST = 16, PANEL_LEAST = 256 };
+
 // Copies within a node, and elementwise operations; files of root.
 static const double TOUCH_BYTES_PER_SECOND = 2e9, ASSUMED_FLOPS = 1e10;
+
+// Rows of a piece into a message (7e9) and out of one (5e9), one thread of an Intel Xeon with AVX-512, in
+// memory that has been used before.
+static const double COPY_BYTES_PER_SECOND = 6e9;
 
 static double slowest_link(const struct mmul_cluster *cluster, double *latency_seconds) {
     double rate = 0;
@@ -39,6 +45,8 @@ enum mmul_status mmul_program_costs_init(struct mmul_program_costs *costs,
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(c.flops, c.size, "costs", err);
     if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(c.transfer, c.size, "costs", err);
+    if (status == MMUL_OK)
         status = MMUL_ALLOCATE(c.node_shares, c.node_count, "costs", err);
     double sum = 0;
     for (int rank = 0; status == MMUL_OK && rank < c.size; rank++)
@@ -49,6 +57,9 @@ enum mmul_status mmul_program_costs_init(struct mmul_program_costs *costs,
         c.shares[rank] = weights[rank] / sum;
         c.node_shares[info->node] += c.shares[rank];
         c.flops[rank] = info->speed_flops > 0 ? info->speed_flops : ASSUMED_FLOPS;
+        double slower =
+            fmin(info->speed.upload_bytes_per_second, info->speed.download_bytes_per_second);
+        c.transfer[rank] = !info->host_memory && slower > 0 ? 1 / slower : 0;
     }
     const struct mmul_mesh_request request = mesh_request(&c);
     if (status == MMUL_OK)
@@ -64,6 +75,7 @@ void mmul_program_costs_fini(struct mmul_program_costs *costs) {
     mmul_free(costs->rank_node);
     mmul_free(costs->shares);
     mmul_free(costs->flops);
+    mmul_free(costs->transfer);
     mmul_free(costs->node_shares);
     mmul_mesh_fini(&costs->mesh);
     *costs = (struct mmul_program_costs){0};
@@ -95,14 +107,21 @@ static double bytes_of(struct mmul_shape shape) {
            (double)sizeof(float);
 }
 
+bool mmul_program_joins(enum mmul_placement_kind from, enum mmul_placement_kind to) {
+    return from == MMUL_PLACE_GRID && (to == MMUL_PLACE_GRID_ROWS || to == MMUL_PLACE_GRID_COLS);
+}
+
 struct traffic {
     double most; // of one node, in or out, as parts of the value
     double all;
     int stages;
+    double copied; // by one leader, packing and unpacking beside the traffic
 };
 
 static struct traffic add_node(struct traffic t, double sends, double takes) {
-    return (struct traffic){fmax(t.most, fmax(sends, takes)), t.all + sends, t.stages};
+    t.most = fmax(t.most, fmax(sends, takes));
+    t.all += sends;
+    return t;
 }
 
 // Blocks to the rows (columns) of the mesh that they are in.
@@ -110,7 +129,10 @@ static struct traffic along_mesh(const struct mmul_program_costs *c, bool rows) 
     struct traffic t = {.stages = (rows ? c->mesh.row_nodes : c->mesh.col_nodes) - 1};
     for (int node = 0; node < c->node_count; node++) {
         const struct mmul_mesh_node *n = &c->mesh.nodes[node];
-        t = add_node(t, rows ? n->row_sends : n->col_sends, (rows ? n->rows : n->cols) - n->block);
+        double takes = (rows ? n->rows : n->cols) - n->block;
+        t = add_node(t, rows ? n->row_sends : n->col_sends, takes);
+        // Terms of columns are whole rows of a block, which leave and come without a copy.
+        t.copied = fmax(t.copied, rows ? n->row_sends + takes : 0);
     }
     return t;
 }
@@ -147,22 +169,33 @@ static struct traffic traffic_of(const struct mmul_program_costs *c, enum mmul_p
     return between(c, from, to);
 }
 
-double mmul_program_move_seconds(const struct mmul_program_costs *costs, struct mmul_shape shape,
-                                 enum mmul_placement_kind from, enum mmul_placement_kind to,
-                                 double *bytes) {
+struct mmul_move_cost mmul_program_move_cost(const struct mmul_program_costs *costs,
+                                             struct mmul_shape shape, enum mmul_placement_kind from,
+                                             enum mmul_placement_kind to) {
     const struct mmul_program_costs *c = costs;
     const double all = bytes_of(shape);
     const struct traffic t = traffic_of(c, from, to);
     double widest = 0;
     for (int node = 0; node < c->node_count; node++)
         widest = fmax(widest, has(c, to, node));
-    *bytes = all * t.all;
-    double seconds = all * widest / TOUCH_BYTES_PER_SECOND;
+    struct mmul_move_cost cost = {.bytes = all * t.all,
+                                  .here = all * widest / TOUCH_BYTES_PER_SECOND,
+                                  .packing = all * t.copied / COPY_BYTES_PER_SECOND};
+    if (mmul_program_joins(from, to)) // each rank its own block, in and out of a buffer
+        cost.here = all * c->mesh.block_most * 2 / COPY_BYTES_PER_SECOND;
     if (from == MMUL_PLACE_FILE || to == MMUL_PLACE_FILE)
-        seconds += all / MMUL_FILE_BYTES_PER_SECOND;
+        cost.here += all / MMUL_FILE_BYTES_PER_SECOND;
     if (t.most > 0)
-        seconds += all * t.most / c->bytes_per_second + t.stages * c->latency_seconds;
-    return seconds;
+        cost.network = all * t.most / c->bytes_per_second + t.stages * c->latency_seconds;
+    return cost;
+}
+
+double mmul_program_move_seconds(const struct mmul_program_costs *costs, struct mmul_shape shape,
+                                 enum mmul_placement_kind from, enum mmul_placement_kind to,
+                                 double *bytes) {
+    const struct mmul_move_cost cost = mmul_program_move_cost(costs, shape, from, to);
+    *bytes = cost.bytes;
+    return cost.here + fmax(cost.network, cost.packing);
 }
 
 // The part of the work that a rank does: its share of what is split; of what is whole on every node
@@ -181,6 +214,127 @@ static double part_of(const struct mmul_program_costs *c, enum mmul_operation_ki
     return 1;
 }
 
+// ------------------------------------------------------------------------------------ operations
+
+int mmul_program_panels(int64_t k) {
+    int64_t panels = k / PANEL_LEAST;
+    return panels < 1 ? 1 : panels > PANELS_MOST ? PANELS_MOST : (int)panels;
+}
+
+// A product as one rank sees it: what it has to do with each matrix, as parts of them.
+struct product {
+    struct mmul_shape a, b, c;
+    double flops;
+    enum mmul_placement_kind result;
+};
+
+struct parts {
+    double a, b, c, work;
+};
+
+static struct parts parts_of(const struct mmul_program_costs *c, const struct product *p,
+                             int rank) {
+    double part = part_of(c, MMUL_MATMUL, p->result, rank);
+    switch (p->result) {
+    case MMUL_PLACE_COLS:
+        return (struct parts){1, part, part, part};
+    case MMUL_PLACE_PARTIAL:
+        return (struct parts){part, part, 1, part};
+    case MMUL_PLACE_GRID:
+        return part > 0 ? (struct parts){c->mesh.row_shares[rank / c->mesh.cols],
+                                         c->mesh.col_shares[rank % c->mesh.cols], part, part}
+                        : (struct parts){0};
+    default:
+        return (struct parts){part, 1, part, part};
+    }
+}
+
+// Multiplying, with the way to and from a device with memory of its own; the terms of a grid come in
+// panels, and what is there of C goes to and fro with each.
+static double multiply_seconds(const struct mmul_program_costs *c, const struct product *p) {
+    double most = 0, turns = p->result == MMUL_PLACE_GRID ? 2 * mmul_program_panels(p->a.cols) : 1;
+    for (int rank = 0; rank < c->size; rank++) {
+        struct parts own = parts_of(c, p, rank);
+        double bytes =
+            own.a * bytes_of(p->a) + own.b * bytes_of(p->b) + own.c * turns * bytes_of(p->c);
+        double seconds = own.work * p->flops / c->flops[rank] + bytes * c->transfer[rank];
+        if (p->result == MMUL_PLACE_PARTIAL) // every rank of a sum writes all of it
+            seconds += bytes_of(p->c) / TOUCH_BYTES_PER_SECOND;
+        most = fmax(most, seconds);
+    }
+    return most;
+}
+
+// Each rank reads what it multiplied, and its result.
+static double check_seconds(const struct mmul_program_costs *c, const struct product *p) {
+    double most = 0;
+    for (int rank = 0; rank < c->size; rank++) {
+        struct parts own = parts_of(c, p, rank);
+        double bytes = own.a * bytes_of(p->a) + own.b * bytes_of(p->b) + own.c * bytes_of(p->c);
+        most = fmax(most, bytes / MMUL_CHECK_BYTES_PER_SECOND);
+    }
+    return most;
+}
+
+static struct product product_of(const struct mmul_operand_info *operands, struct mmul_shape c,
+                                 enum mmul_placement_kind result) {
+    return (struct product){.a = operands[0].shape,
+                            .b = operands[1].shape,
+                            .c = c,
+                            .flops = mmul_operation_row(MMUL_MATMUL)->flops(operands, c),
+                            .result = result};
+}
+
+// Moves, packing and multiplying of a product whose operands travel joined, or some of them.
+static double joined_seconds(const struct mmul_program_costs *c, const struct product *p,
+                             const bool joined[MMUL_OPERANDS], double *apart) {
+    const struct mmul_shape shapes[] = {p->a, p->b};
+    static const enum mmul_placement_kind to[] = {MMUL_PLACE_GRID_ROWS, MMUL_PLACE_GRID_COLS};
+    struct mmul_move_cost sum = {0};
+    double multiply = multiply_seconds(c, p);
+    *apart = multiply;
+    for (int i = 0; i < MMUL_OPERANDS; i++) {
+        const struct mmul_move_cost cost =
+            mmul_program_move_cost(c, shapes[i], MMUL_PLACE_GRID, to[i]);
+        if (!joined[i])
+            continue;
+        sum.here += cost.here;
+        sum.network += cost.network;
+        sum.packing += cost.packing;
+        *apart += cost.here + fmax(cost.network, cost.packing);
+    }
+    double moves = fmax(sum.network, sum.packing);
+    return sum.here + fmax(moves, multiply) +
+           fmin(moves, multiply) / mmul_program_panels(p->a.cols);
+}
+
+double mmul_program_joined_saving(const struct mmul_program_costs *costs,
+                                  const struct mmul_program *program,
+                                  const struct mmul_operation *operation,
+                                  const struct mmul_rule *rule, const bool joined[MMUL_OPERANDS]) {
+    struct mmul_operand_info operands[MMUL_OPERANDS];
+    double apart;
+    if (operation->kind != MMUL_MATMUL || rule->result != MMUL_PLACE_GRID ||
+        (!joined[0] && !joined[1]))
+        return 0;
+    mmul_program_operands(program, operation, operands);
+    const struct product p =
+        product_of(operands, mmul_program_shape(program, operation), rule->result);
+    double together = joined_seconds(costs, &p, joined, &apart);
+    return apart - together;
+}
+
+double mmul_program_check_seconds(const struct mmul_program_costs *costs,
+                                  const struct mmul_program *program,
+                                  const struct mmul_operation *operation,
+                                  const struct mmul_rule *rule) {
+    struct mmul_operand_info operands[MMUL_OPERANDS];
+    mmul_program_operands(program, operation, operands);
+    const struct product p =
+        product_of(operands, mmul_program_shape(program, operation), rule->result);
+    return check_seconds(costs, &p);
+}
+
 double mmul_program_operation_seconds(const struct mmul_program_costs *costs,
                                       const struct mmul_program *program,
                                       const struct mmul_operation *operation,
@@ -193,46 +347,39 @@ double mmul_program_operation_seconds(const struct mmul_program_costs *costs,
     if (row->flops == NULL || row->is_view)
         return 0;
     mmul_program_operands(program, operation, operands);
-    double flops = row->flops(operands, shape);
-    double touched = bytes_of(shape) * (1 + row->arity);
-    for (int rank = 0; rank < c->size; rank++) {
-        double part = part_of(c, operation->kind, rule->result, rank);
-        double seconds = operation->kind == MMUL_MATMUL ? flops / c->flops[rank]
-                                                        : touched / TOUCH_BYTES_PER_SECOND;
-        // Every rank of a sum writes all of it.
-        if (rule->result == MMUL_PLACE_PARTIAL)
-            seconds += bytes_of(shape) / TOUCH_BYTES_PER_SECOND / fmax(part, 1e-9);
-        most = fmax(most, part * seconds);
+    if (operation->kind == MMUL_MATMUL) {
+        const struct product p = product_of(operands, shape, rule->result);
+        return multiply_seconds(c, &p) + check_seconds(c, &p);
     }
+    double seconds = bytes_of(shape) * (1 + row->arity) / TOUCH_BYTES_PER_SECOND;
+    for (int rank = 0; rank < c->size; rank++)
+        most = fmax(most, seconds * part_of(c, operation->kind, rule->result, rank) +
+                              (rule->result == MMUL_PLACE_PARTIAL
+                                   ? bytes_of(shape) / TOUCH_BYTES_PER_SECOND
+                                   : 0));
     return most;
 }
 
 // ------------------------------------------------------------------------------------------- mesh
 
-static double product_seconds(const struct mmul_program_costs *c, struct mmul_shape a,
-                              struct mmul_shape b) {
-    double seconds = 0, ignored;
-    double flops = 2 * (double)a.rows * (double)a.cols * (double)b.cols;
-    for (int rank = 0; rank < c->mesh.rows * c->mesh.cols; rank++)
-        seconds =
-            fmax(seconds, flops / c->flops[rank] * part_of(c, MMUL_MATMUL, MMUL_PLACE_GRID, rank));
-    return seconds +
-           mmul_program_move_seconds(c, a, MMUL_PLACE_GRID, MMUL_PLACE_GRID_ROWS, &ignored) +
-           mmul_program_move_seconds(c, b, MMUL_PLACE_GRID, MMUL_PLACE_GRID_COLS, &ignored);
+static double product_seconds(const struct mmul_program_costs *c, const struct product *p) {
+    double ignored;
+    return joined_seconds(c, p, (const bool[]){true, true}, &ignored) + check_seconds(c, p);
 }
 
-void mmul_program_costs_mesh(struct mmul_program_costs *costs, struct mmul_shape a,
-                             struct mmul_shape b) {
-    static const double evenness[] = {0, 0.25, 0.5, 0.75, 1};
+void mmul_program_costs_mesh(struct mmul_program_costs *costs,
+                             const struct mmul_operand_info *operands, struct mmul_shape result) {
+    static const double evenness[] = {0, 0.125, 0.25, 0.5, 1};
     enum { CHOICES = sizeof evenness / sizeof *evenness };
     const struct mmul_mesh_request request = mesh_request(costs);
+    const struct product p = product_of(operands, result, MMUL_PLACE_GRID);
     double best = INFINITY, best_evenness = 0;
     int best_rows = 1;
     for (int rows = 1; rows <= costs->size; rows++)
         for (int i = 0; i < CHOICES && mmul_mesh_is_candidate(costs->size, rows); i++) {
             if (!mmul_mesh_set(&costs->mesh, &request, rows, costs->size / rows, evenness[i]))
                 break;
-            double seconds = product_seconds(costs, a, b);
+            double seconds = product_seconds(costs, &p);
             if (seconds >= best * (1 - 1e-9))
                 continue;
             best = seconds;

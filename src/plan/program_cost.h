@@ -11,11 +11,14 @@
 //              the same (mesh.h)
 //     move     max over nodes of (bytes out, bytes in) / B + latency per stage (of a grid: per node of a row)
 //              + T max wants_j / copy + T / file where one end is a file
-//     matmul   max over ranks of (operations it does / its rate); a product that is wanted whole is
-//              shared by the ranks of each node
+//     matmul   max over ranks of (operations it does / its rate + bytes to and from its device); a
+//              product that is wanted whole is shared by the ranks of each node
+//              + max over ranks of the bytes that its check reads
 //     others   the same with the bytes they touch
 //
-// It knows no overlap yet: neither does the run.
+// Nothing overlaps but the moves of a grid's blocks and their product: in P panels of the inner range
+// that is max(M, matmul) + min(M, matmul) / P, M the links' time or that of packing, which go on at
+// the same time; what stays on the node is copied before.
 #pragma once
 
 #include "model/cluster.h"
@@ -28,6 +31,7 @@ struct mmul_program_costs {
     double *shares;        // size, owned: of every value that is split; add up to 1
     double *node_shares;   // node_count, owned
     double *flops;         // size, owned: per second
+    double *transfer;      // size, owned: seconds per byte to or from its device; 0: none
     struct mmul_mesh mesh; // of values that are grids; 1 x size until mmul_program_costs_mesh
     double bytes_per_second, latency_seconds; // the slowest link
 };
@@ -39,13 +43,40 @@ enum mmul_status mmul_program_costs_init(struct mmul_program_costs *costs,
 void mmul_program_costs_fini(struct mmul_program_costs *costs);
 
 // Takes the mesh with which a product of these, both grids, is over first.
-void mmul_program_costs_mesh(struct mmul_program_costs *costs, struct mmul_shape a,
-                             struct mmul_shape b);
+void mmul_program_costs_mesh(struct mmul_program_costs *costs,
+                             const struct mmul_operand_info *operands, struct mmul_shape result);
 
-// bytes: over the network, all links together.
+// Seconds of a move's parts, and its bytes over the network, all links together. What a leader packs and
+// unpacks goes on beside the traffic.
+struct mmul_move_cost {
+    double here, network, packing, bytes;
+};
+struct mmul_move_cost mmul_program_move_cost(const struct mmul_program_costs *costs,
+                                             struct mmul_shape shape, enum mmul_placement_kind from,
+                                             enum mmul_placement_kind to);
+
+// Of the whole move. bytes: as above.
 double mmul_program_move_seconds(const struct mmul_program_costs *costs, struct mmul_shape shape,
                                  enum mmul_placement_kind from, enum mmul_placement_kind to,
                                  double *bytes);
+
+// Panels of an inner range, at most and of at least so much.
+int mmul_program_panels(int64_t k);
+
+// Is a move of that kind carried out together with the product that it is for?
+bool mmul_program_joins(enum mmul_placement_kind from, enum mmul_placement_kind to);
+
+// What is saved because the operation begins before the moves of these operands have ended.
+double mmul_program_joined_saving(const struct mmul_program_costs *costs,
+                                  const struct mmul_program *program,
+                                  const struct mmul_operation *operation,
+                                  const struct mmul_rule *rule, const bool joined[MMUL_OPERANDS]);
+
+// Of a product: the check's share of the next one.
+double mmul_program_check_seconds(const struct mmul_program_costs *costs,
+                                  const struct mmul_program *program,
+                                  const struct mmul_operation *operation,
+                                  const struct mmul_rule *rule);
 
 double mmul_program_operation_seconds(const struct mmul_program_costs *costs,
                                       const struct mmul_program *program,

@@ -146,6 +146,23 @@ static enum mmul_status bring(struct making *m, int value, enum mmul_placement_k
     return add_move(m, from, to, operation, err);
 }
 
+// Moves of blocks to the rows and columns of their mesh go together with the product that they are
+// for.
+static void join_moves(struct mmul_program_plan *plan, int operation, bool joined[MMUL_OPERANDS],
+                       double *seconds) {
+    for (int i = plan->step_count - 1; i >= 0 && plan->steps[i].operation == operation; i--) {
+        struct mmul_program_step *step = &plan->steps[i];
+        enum mmul_placement_kind to = plan->places[step->result].placement.kind;
+        step->joined = plan->program->operations[operation].kind == MMUL_MATMUL &&
+                       mmul_program_joins(plan->places[step->operands[0]].placement.kind, to);
+        if (!step->joined)
+            continue;
+        joined[to == MMUL_PLACE_GRID_COLS] = true;
+        *seconds += step->seconds;
+        step->seconds = 0;
+    }
+}
+
 static enum mmul_status add_operation(struct making *m, int index, struct mmul_error *err) {
     struct mmul_program_plan *plan = m->plan;
     const struct mmul_operation *o = &plan->program->operations[index];
@@ -174,7 +191,10 @@ static enum mmul_status add_operation(struct making *m, int index, struct mmul_e
         plan->places[step.result].view_of = step.operands[0];
         plan->places[step.result].transposed = o->kind == MMUL_TRANSPOSE;
     } else if (o->kind != MMUL_LOAD) {
-        step.seconds = mmul_program_operation_seconds(&plan->costs, plan->program, o, rule);
+        bool joined[MMUL_OPERANDS] = {false};
+        join_moves(plan, index, joined, &step.seconds);
+        step.seconds += mmul_program_operation_seconds(&plan->costs, plan->program, o, rule) -
+                        mmul_program_joined_saving(&plan->costs, plan->program, o, rule, joined);
         plan->steps[plan->step_count++] = step;
     }
     return MMUL_OK;
@@ -261,9 +281,11 @@ void mmul_program_plan_add_up(struct mmul_program_plan *plan) {
 // The mesh is that of the largest product.
 static void choose_mesh(struct mmul_program_plan *plan) {
     const struct mmul_program *program = plan->program;
+    struct mmul_operand_info operands[MMUL_OPERANDS] = {{.shape = {1, 1, 1, 1}},
+                                                        {.shape = {1, 1, 1, 1}}};
+    struct mmul_shape result = operands[0].shape;
     double most = 0;
-    struct mmul_operand_info operands[MMUL_OPERANDS],
-        largest[MMUL_OPERANDS] = {{.shape = {1, 1, 1, 1}}, {.shape = {1, 1, 1, 1}}};
+    int largest = -1;
     for (int i = 0; i < program->operation_count; i++) {
         const struct mmul_operation *o = &program->operations[i];
         if (o->kind != MMUL_MATMUL)
@@ -271,11 +293,14 @@ static void choose_mesh(struct mmul_program_plan *plan) {
         mmul_program_operands(program, o, operands);
         double flops =
             mmul_operation_row(MMUL_MATMUL)->flops(operands, mmul_program_shape(program, o));
-        if (flops > most)
-            memcpy(largest, operands, sizeof largest);
+        largest = flops > most ? i : largest;
         most = fmax(most, flops);
     }
-    mmul_program_costs_mesh(&plan->costs, largest[0].shape, largest[1].shape);
+    if (largest >= 0) {
+        mmul_program_operands(program, &program->operations[largest], operands);
+        result = mmul_program_shape(program, &program->operations[largest]);
+    }
+    mmul_program_costs_mesh(&plan->costs, operands, result);
 }
 
 enum mmul_status mmul_program_plan_make(const struct mmul_program *program,
@@ -336,6 +361,28 @@ struct mmul_move mmul_program_plan_move(const struct mmul_program_plan *plan,
                               .size = plan->costs.size,
                               .node_count = plan->costs.node_count,
                               .rank_node = plan->costs.rank_node};
+}
+
+int mmul_program_plan_joined(const struct mmul_program_plan *plan, int index,
+                             const struct mmul_program_step *moves[MMUL_OPERANDS]) {
+    int first = index, count = 0;
+    while (first > 0 && plan->steps[first - 1].operation == plan->steps[index].operation)
+        first--;
+    for (int i = first; i < index; i++)
+        if (plan->steps[i].joined)
+            moves[count++] = &plan->steps[i];
+    return count;
+}
+
+// Along a row of the mesh, and along a column, nodes are spread over the range.
+int mmul_program_plan_first_panel(const struct mmul_program_plan *plan, int node, int panels) {
+    const struct mmul_mesh *mesh = &plan->costs.mesh;
+    int rank = 0;
+    while (plan->costs.rank_node[rank] != node)
+        rank++;
+    double place =
+        (double)(rank / mesh->cols) / mesh->rows + (double)(rank % mesh->cols) / mesh->cols;
+    return (int)(place * panels) % panels;
 }
 
 // ------------------------------------------------------------------------------------------ print

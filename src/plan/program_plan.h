@@ -30,7 +30,8 @@ struct mmul_program_step {
     int operation;               // what is computed, or what the move is for
     int operands[MMUL_OPERANDS]; // places; of a move the first
     int result;                  // a place
-    double seconds;              // predicted
+    bool joined;                 // a move, carried out with the product it is for, in panels
+    double seconds;              // predicted; of joined moves 0: those of their product are all
     double network_bytes;        // all links together
     // Of a product that is split by rows or columns: which, and its parts (borrowed; NULL: nothing of it
     // stays, they are its own plan's choice); then that plan (owned) and, on root, its files. Operands
@@ -82,6 +83,13 @@ void mmul_program_plan_add_up(struct mmul_program_plan *plan);
 
 // Has a place memory of its own? Not what is in files, shown by a view, or gone.
 bool mmul_program_place_has_memory(const struct mmul_program_place *place);
+
+// Moves that are joined with the product of step `index`: their steps, in order; returns how many.
+int mmul_program_plan_joined(const struct mmul_program_plan *plan, int index,
+                             const struct mmul_program_step *moves[MMUL_OPERANDS]);
+
+// The panel of the inner range with which a node begins, of so many.
+int mmul_program_plan_first_panel(const struct mmul_program_plan *plan, int node, int panels);
 
 // Memory that a place takes for a rank's part, or (replicate) on a node; a multiple of 64.
 #define MMUL_PLACE_ALIGN(bytes) (((bytes) + 63) / 64 * 64)

@@ -133,6 +133,7 @@ static double try_all(const struct mmul_program *p, const struct mmul_program_co
             !mmul_rule_fits(o->kind, rule, operands, mmul_program_shape(p, o)))
             continue;
         double seconds = mmul_program_operation_seconds(costs, p, o, rule);
+        bool joined[MMUL_OPERANDS] = {false};
         for (int j = 0; j < row->arity; j++) {
             int v = o->operands[j];
             if (o->kind != MMUL_SAVE && (now[v] >> rule->operands[j] & 1))
@@ -140,9 +141,11 @@ static double try_all(const struct mmul_program *p, const struct mmul_program_co
             struct mmul_program_path path =
                 mmul_program_find_path(costs, p->values[v].shape, now[v], rule->operands[j]);
             seconds += path.seconds;
+            joined[j] = !path.by_rows && mmul_program_joins(path.from, rule->operands[j]);
             now[v] |= o->kind != MMUL_SAVE ? 1U << rule->operands[j] : 0;
             now[v] |= path.by_rows ? 1U << MMUL_PLACE_ROWS : 0;
         }
+        seconds -= mmul_program_joined_saving(costs, p, o, rule, joined);
         if (o->result >= 0)
             now[o->result] = 1U << rule->result;
         best = fmin(best, seconds + try_all(p, costs, index + 1, now));
@@ -186,16 +189,16 @@ static void a_chain_as_text(void **state) {
         "step    value    from                       placement          network   seconds\n"
         "move    X        X file                     rows 0 7447 8192   5.8 MiB  0.102494\n"
         "move    W        W file                     replicate         16.0 MiB  0.038588\n"
-        "matmul  value 3  X rows, W replicate        rows 0 7447 8192       0 B  0.312361\n"
+        "matmul  value 3  X rows, W replicate        rows 0 7447 8192       0 B  0.347060\n"
         "move    b        b file                     replicate          8.0 KiB  0.000019\n"
         "add     value 4  value 3 rows, b replicate  rows 0 7447 8192       0 B  0.091512\n"
         "relu    value 5  value 4 rows               rows 0 7447 8192       0 B  0.061008\n"
-        "matmul  value 6  value 5 rows, W replicate  rows 0 7447 8192       0 B  0.312361\n"
+        "matmul  value 6  value 5 rows, W replicate  rows 0 7447 8192       0 B  0.347060\n"
         "add     value 7  value 6 rows, b replicate  rows 0 7447 8192       0 B  0.091512\n"
         "relu    value 8  value 7 rows               rows 0 7447 8192       0 B  0.061008\n"
         "move    value 8  value 8 rows               file               5.8 MiB  0.105544\n"
         "2 ranks on 2 nodes: 27.6 MiB over the network, values take 423.3 MiB of a node at most, "
-        "predicted 1.176 s\n"
+        "predicted 1.246 s\n"
         "value    operation  operands    shape\n"
         "X        load                   8192 x 2048\n"
         "W        load                   2048 x 2048\n"
