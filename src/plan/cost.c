@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The cost model's sums: links and the chain, what is coupled, arrivals, and the whole run. Which
-// shares make all ranks finish together is balance.c's question.
+// What links and steps cost, and the sums from which shares are solved. Which shares make all ranks finish
+// together is balance.c's question, when everything happens replay.c's.
 #include "plan/cost.h"
 
 #include <math.h>
@@ -51,7 +51,7 @@ static void set_losses(struct mmul_cost *cost, int index) {
     const struct mmul_speed *speed = &leader->speed;
     bool has_idle_cores = info->cores_allowed > 0 && node->cpu_threads < info->cores_allowed;
     double share = leader->host_memory && !has_idle_cores ? 1 : 0;
-    share /= leader->threads > 1 ? leader->threads : 1;
+    node->share = share /= leader->threads > 1 ? leader->threads : 1;
     node->sending = node->receiving = share * MMUL_NETWORK_CPU_SECONDS_PER_BYTE;
     if (speed->send_seconds_per_byte > 0 && speed->receive_seconds_per_byte > 0) {
         node->sending = speed->send_seconds_per_byte;
@@ -152,23 +152,27 @@ void mmul_cost_destroy(struct mmul_cost *cost) {
 
 // -------------------------------------------------------------------------------------- setting
 
-static void set_ranks(struct mmul_cost *cost, const bool *in) {
+struct mmul_step_cost mmul_cost_step(const struct mmul_cost *cost, int rank, int file_ranks) {
     const struct mmul_cost_request *r = &cost->request;
+    const struct mmul_step_request step = {.problem = r->problem,
+                                           .axis = r->axis,
+                                           .cut = &cost->cut,
+                                           .rank = &r->cluster->ranks[rank],
+                                           .assumed_flops = r->assumed ? r->assumed[rank] : 0,
+                                           .maps = maps_of(cost, cost->ranks[rank].node),
+                                           .file_ranks = file_ranks};
+    return mmul_step_cost(&step);
+}
+
+static void set_ranks(struct mmul_cost *cost, const bool *in) {
     int file_ranks = 0;
     for (int rank = 0; rank < cost->size; rank++)
         file_ranks += (in == NULL || in[rank]) && cost->ranks[rank].node == cost->root_node;
     for (int rank = 0; rank < cost->size; rank++) {
         struct mmul_cost_rank *own = &cost->ranks[rank];
-        struct mmul_step_request step = {.problem = r->problem,
-                                         .axis = r->axis,
-                                         .cut = &cost->cut,
-                                         .rank = &r->cluster->ranks[rank],
-                                         .assumed_flops = r->assumed ? r->assumed[rank] : 0,
-                                         .maps = maps_of(cost, own->node)};
-        if (own->node == cost->root_node)
-            step.file_ranks = file_ranks;
+        int shared = own->node == cost->root_node ? file_ranks : 0;
         own->in = in == NULL || in[rank];
-        own->step = own->in ? mmul_step_cost(&step) : (struct mmul_step_cost){0};
+        own->step = own->in ? mmul_cost_step(cost, rank, shared) : (struct mmul_step_cost){0};
         own->in = own->step.knots > 0;
         own->from = own->stolen_seconds = 0;
         own->to = 1;
@@ -212,6 +216,7 @@ static void set_chain(struct mmul_cost *cost) {
             continue;
         struct mmul_link link = hop(cost, from, cost->chain[i]);
         double seconds = hop_seconds(cost, from, link);
+        node->begins = passed + link.latency_seconds;
         passed += seconds / packets + link.latency_seconds;
         node->gap = gap = seconds > gap ? seconds : gap;
         node->first = passed + gap - gap / packets;
@@ -232,7 +237,7 @@ static void set_nodes(struct mmul_cost *cost) {
         node->takes_panels =
             node->in && node->remote && cost->panel_bytes > 0 && !maps_whole(cost, i);
         node->returns = node->in && node->remote && !(maps_of(cost, i) & MMUL_MAPS_C);
-        node->first = node->gap = 0;
+        node->first = node->gap = node->begins = 0;
         node->chain_place = 0;
         if (!node->remote && !maps_whole(cost, i))
             node->first = node->gap = cost->panel_bytes / MMUL_FILE_BYTES_PER_SECOND;
@@ -401,21 +406,13 @@ double mmul_cost_evaluate(struct mmul_cost *cost, const double *units) {
     cost->seconds = 0;
     for (int rank = 0; rank < cost->size; rank++) {
         struct mmul_cost_rank *r = &cost->ranks[rank];
-        r->compute_seconds = r->finish = 0;
+        r->finish = 0;
         if (!(units[rank] > 0) || !r->in)
             continue;
-        r->compute_seconds = cost->steps * mmul_step_seconds(&r->step, units[rank] / cost->rounds) +
-                             r->stolen_seconds;
         r->finish = mmul_cost_finish(cost, rank, links, units[rank]);
         if (cost->nodes[r->node].returns && received > r->finish)
             r->finish = received;
         cost->seconds = r->finish > cost->seconds ? r->finish : cost->seconds;
     }
-    cost->root_out_seconds = links.pieces;
-    if (cost->first_in_chain >= 0)
-        cost->root_out_seconds +=
-            cost->sendings * cost->panel_bytes /
-            mmul_cost_root_link(cost->request.cluster, cost->first_in_chain).bytes_per_second;
-    cost->root_in_seconds = links.result;
     return cost->seconds;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// The cost model: predicted seconds of a run. Pure, closed form, the same for one rank and for
-// thousands. Everything begins at root: rows go out and results come back through its link.
+// The cost model: what links, steps and traffic cost, and a run's seconds in closed form, the same for one
+// rank and for thousands, which can be solved for shares; plan/replay.h then says when everything
+// happens. Pure. Everything begins at root: rows go out and results come back through its link.
 //
 // Ranks r of nodes i with x_r units, in R rounds of W panels; N = R W steps. Q = 1 where panels
 // stay and cross the network once, else R. b_A: bytes of the split operand and of C_in per unit,
@@ -51,9 +52,9 @@ struct mmul_cost_rank {
     int node;
     bool in; // may have units
     struct mmul_step_cost step;
-    double from, to;                // share of the panels before its first and up to its last one
-    double stolen_seconds;          // of a leader
-    double compute_seconds, finish; // of the last evaluation, what is stolen included; 0: no units
+    double from, to;       // share of the panels before its first and up to its last one
+    double stolen_seconds; // of a leader
+    double finish;         // of the last evaluation; 0: no units
 };
 
 struct mmul_cost_node {
@@ -61,7 +62,9 @@ struct mmul_cost_node {
     bool takes_pieces, takes_panels, returns; // over the network
     int chain_place;                          // 1, 2, ... ; 0: no panels come here
     double link;                              // 1 / B_i, seconds per byte
+    double begins;                            // of panels: after root began to send
     double first, gap;                        // of panels
+    double share;                             // of the main thread's seconds, that its leader loses
     double sending, receiving;                // seconds its leader loses per byte of traffic
     double units;                             // of all its ranks, when last summed
     int cpu_threads;                          // of its ranks that compute in host memory
@@ -84,8 +87,6 @@ struct mmul_cost {
     double panel_bytes;       // mean
     double taking, returning; // shares of S that take pieces, return results
     double seconds;           // of the last evaluation
-    double root_out_seconds;  // link busy with pieces and panels
-    double root_in_seconds;   // with results
     double root_out_bytes, root_in_bytes;
 };
 
@@ -121,12 +122,15 @@ double mmul_cost_finish(const struct mmul_cost *cost, int rank, struct mmul_cost
 double mmul_cost_units(const struct mmul_cost *cost, int rank, struct mmul_cost_links links,
                        double seconds);
 
-// Couples, then predicts the whole run: returns the seconds and fills in what says "of the last
+// Couples, then sums up the whole run: returns the seconds and fills in what says "of the last
 // evaluation". Ranks that are not in have no units.
 double mmul_cost_evaluate(struct mmul_cost *cost, const double *units);
 
 // A link as measured, or as assumed.
 struct mmul_link mmul_cost_root_link(const struct mmul_cluster *cluster, int node);
+
+// The step of a rank, with the files of root's node shared by so many (0: without them).
+struct mmul_step_cost mmul_cost_step(const struct mmul_cost *cost, int rank, int file_ranks);
 
 // Links within about a quarter of each other have the same class; faster ones a higher one.
 int mmul_cost_link_class(const struct mmul_cluster *cluster, int node);

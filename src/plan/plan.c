@@ -66,6 +66,8 @@ static void planning_fini(struct mmul_planning *p) {
     mmul_cost_destroy(p->cost);
     candidate_fini(&p->trial);
     candidate_fini(&p->best);
+    candidate_fini(&p->walked);
+    mmul_replay_destroy(p->replay);
     mmul_free(p->weights);
     mmul_free(p->assumed);
     mmul_free(p->everybody);
@@ -93,7 +95,8 @@ static enum mmul_status planning_init(struct mmul_planning *p, struct mmul_error
         MMUL_ALLOCATE(p->members, size, "the plan", err) != MMUL_OK ||
         MMUL_ALLOCATE(p->absence, size, "the plan", err) != MMUL_OK ||
         candidate_init(&p->trial, size, nodes, err) != MMUL_OK ||
-        candidate_init(&p->best, size, nodes, err) != MMUL_OK)
+        candidate_init(&p->best, size, nodes, err) != MMUL_OK ||
+        candidate_init(&p->walked, size, nodes, err) != MMUL_OK)
         return err->status;
     p->plan->problem = *p->request->problem;
     p->plan->rule = p->request->rule;

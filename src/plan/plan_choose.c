@@ -6,6 +6,7 @@
 #include "plan/planning.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/integer.h"
 #include "base/status.h"
@@ -44,14 +45,7 @@ enum mmul_status mmul_planning_share(const struct mmul_planning *p, const double
                                                .rank_node = p->rank_node,
                                                .node_capacity = c->capacity,
                                                .rule = p->plan->rule};
-    return mmul_share_units(&request, c->counts, c->clipped, err);
-}
-
-double mmul_planning_evaluate(const struct mmul_planning *p, struct mmul_candidate *c) {
-    for (int rank = 0; rank < p->plan->size; rank++)
-        c->units[rank] = (double)c->counts[rank];
-    mmul_cost_set(p->cost, c->in, &c->cut);
-    return mmul_cost_evaluate(p->cost, c->units);
+    return mmul_share_units(&request, c->counts, p->automatic ? NULL : c->clipped, err);
 }
 
 // Marks nodes whose balanced share is what their memory holds: the others have to take the rest.
@@ -77,9 +71,24 @@ static enum mmul_status score(struct mmul_planning *p, struct mmul_error *err) {
         return MMUL_OK;
     }
     enum mmul_status status = mmul_planning_share(p, p->weights, c, err);
+    for (int rank = 0; status == MMUL_OK && rank < p->plan->size; rank++)
+        c->units[rank] = (double)c->counts[rank];
+    mmul_cost_set(p->cost, c->in, &c->cut);
     if (status == MMUL_OK)
-        c->seconds = mmul_planning_evaluate(p, c);
+        c->seconds = mmul_cost_evaluate(p->cost, c->units);
     return status == MMUL_ERR_SYSTEM ? MMUL_OK : status;
+}
+
+// Keeps the trial's cut if it is among the best.
+static void remember(struct mmul_planning *p) {
+    struct mmul_finalist next = {p->trial.cut, p->trial.seconds};
+    for (int i = 0; i < MMUL_FINALISTS && next.seconds > 0; i++) {
+        struct mmul_finalist *f = &p->finalists[i], before = *f;
+        if (f->seconds > 0 && f->seconds <= next.seconds)
+            continue;
+        *f = next;
+        next = before;
+    }
 }
 
 // Scores the cut for the trial's members; it is the best one if it needs at most `share` of the
@@ -88,6 +97,8 @@ static enum mmul_status consider(struct mmul_planning *p, const struct mmul_cut 
                                  struct mmul_error *err) {
     p->trial.cut = *cut;
     enum mmul_status status = score(p, err);
+    if (status == MMUL_OK)
+        remember(p);
     if (status != MMUL_OK || !(p->trial.seconds > 0) ||
         (p->best.seconds > 0 && p->trial.seconds >= share * p->best.seconds))
         return status;
@@ -175,6 +186,7 @@ static enum mmul_status choose_cut(struct mmul_planning *p, const bool *in, bool
     const struct mmul_cut one = mmul_panels_one(&p->plan->problem, p->plan->axis);
     p->trial.in = in;
     p->best.seconds = 0;
+    memset(p->finalists, 0, sizeof p->finalists);
     enum mmul_status status =
         p->request->panels ? consider_panels(p, last, err) : consider(p, &one, WORTH_A_STEP, err);
     if (status == MMUL_OK && !(p->best.seconds > 0))
@@ -201,7 +213,7 @@ static enum mmul_status choose_members(struct mmul_planning *p, const struct mmu
 static enum mmul_status choose_best(struct mmul_planning *p, struct mmul_error *err) {
     enum { TURNS = 2 };
     enum mmul_status status = choose_cut(p, p->everybody, !p->automatic, err);
-    p->all_seconds = p->automatic ? p->best.seconds : 0;
+    p->all_cut = p->best.cut;
     bool settled = !p->automatic;
     for (int i = 0; status == MMUL_OK && i < TURNS && !settled; i++) {
         const struct mmul_cut cut = p->best.cut;
@@ -211,19 +223,6 @@ static enum mmul_status choose_best(struct mmul_planning *p, struct mmul_error *
         settled = p->best.cut.panels <= 2 * cut.panels && cut.panels <= 2 * p->best.cut.panels;
     }
     return status;
-}
-
-// The best one, with whole shares; those it is clipped by are what the balance met.
-static enum mmul_status choose_shares(struct mmul_planning *p, struct mmul_error *err) {
-    enum mmul_status status = choose_best(p, err);
-    if (status != MMUL_OK || !p->automatic)
-        return status;
-    bool *met = p->best.clipped;
-    p->best.clipped = p->trial.clipped;
-    status = mmul_planning_share(p, p->best.units, &p->best, err);
-    p->trial.clipped = p->best.clipped;
-    p->best.clipped = met;
-    return status == MMUL_ERR_SYSTEM ? mmul_planning_fail_memory(p, err) : status;
 }
 
 // ---------------------------------------------------------------------------------------- claims
@@ -252,9 +251,9 @@ static bool stop_claims(struct mmul_planning *p) {
     return stops;
 }
 
-// --------------------------------------------------------------------------------------- the plan
+// ---------------------------------------------------------------------------------- finalists
 
-// What is chosen, into the plan.
+// What is planned, into the plan.
 static void write_shares(struct mmul_planning *p) {
     int64_t begin = 0;
     p->plan->rounds = p->best.cut.rounds;
@@ -266,13 +265,121 @@ static void write_shares(struct mmul_planning *p) {
     }
 }
 
+enum mmul_status mmul_planning_walk(struct mmul_planning *p, struct mmul_error *err) {
+    const struct mmul_stage_plan stage = {p->plan, p->cost};
+    const struct mmul_replay_request request = {.stages = &stage, .count = 1};
+    write_shares(p);
+    p->best.seconds = 0;
+    if (!mmul_planning_fit(p))
+        return MMUL_OK;
+    mmul_cost_set(p->cost, p->best.in, &p->best.cut);
+    for (int node = 0; node < p->plan->node_count; node++)
+        p->nodes[node].chain_place = p->cost->nodes[node].chain_place;
+    mmul_replay_destroy(p->replay);
+    p->replay = NULL;
+    enum mmul_status status = mmul_replay_make(&request, &p->replay, err);
+    if (status == MMUL_OK)
+        p->best.seconds = p->replay->seconds;
+    return status;
+}
+
+void mmul_planning_copy(const struct mmul_planning *p, const struct mmul_candidate *from,
+                        struct mmul_candidate *to) {
+    size_t size = (size_t)p->plan->size, nodes = (size_t)p->plan->node_count;
+    to->cut = from->cut;
+    to->in = from->in;
+    to->seconds = from->seconds;
+    memcpy(to->units, from->units, size * sizeof *to->units);
+    memcpy(to->counts, from->counts, size * sizeof *to->counts);
+    memcpy(to->capacity, from->capacity, nodes * sizeof *to->capacity);
+    memcpy(to->work_bytes, from->work_bytes, nodes * sizeof *to->work_bytes);
+    memcpy(to->clipped, from->clipped, nodes * sizeof *to->clipped);
+}
+
+// Shares as they would be if every rank went on at its own speed until all end together. False: they do
+// already.
+static bool correct(struct mmul_planning *p) {
+    const double together = 0.995;
+    double rates = 0, until = 0, first = INFINITY, sum = 0;
+    for (int rank = 0; rank < p->plan->size; rank++) {
+        const struct mmul_replay_rank *r = &p->replay->ranks[rank];
+        double rate = r->finish > 0 ? (double)p->best.counts[rank] / r->compute_seconds : 0;
+        rates += rate;
+        until += rate * r->finish;
+        first = rate > 0 ? fmin(first, r->finish) : first;
+    }
+    for (int rank = 0; rank < p->plan->size; rank++) {
+        const struct mmul_replay_rank *r = &p->replay->ranks[rank];
+        double own = (double)p->best.counts[rank];
+        if (r->finish > 0)
+            own *= fmax(0.5, 1 + (until / rates - r->finish) / r->compute_seconds);
+        p->best.units[rank] = own;
+        sum += own;
+    }
+    for (int rank = 0; rank < p->plan->size; rank++)
+        p->best.units[rank] *= (double)p->plan->total / sum;
+    return first < together * p->replay->seconds;
+}
+
+// What has been walked is the best: of other cuts those with more steps have to earn them.
+static bool is_best(const struct mmul_planning *p) {
+    const struct mmul_candidate *c = &p->best, *before = &p->walked;
+    int64_t steps = c->cut.rounds * c->cut.panels,
+            steps_before = before->cut.rounds * before->cut.panels;
+    double share = steps > steps_before   ? WORTH_A_STEP
+                   : steps < steps_before ? 1 / WORTH_A_STEP
+                                          : 1;
+    return c->seconds > 0 && (!(before->seconds > 0) || c->seconds < share * before->seconds);
+}
+
+// Walks the lists of a cut, at first with the shares of the closed form.
+static enum mmul_status walk_cut(struct mmul_planning *p, const struct mmul_cut *cut,
+                                 const bool *in, struct mmul_error *err) {
+    enum { TURNS = 4 };
+    p->trial.cut = *cut;
+    p->trial.in = in;
+    enum mmul_status status = score(p, err);
+    if (status != MMUL_OK || !(p->trial.seconds > 0))
+        return status;
+    mmul_planning_copy(p, &p->trial, &p->best);
+    for (int turn = 0; status == MMUL_OK && turn < TURNS; turn++) {
+        if (p->automatic)
+            status = mmul_planning_share(p, p->best.units, &p->best, err);
+        if (status == MMUL_OK)
+            status = mmul_planning_walk(p, err);
+        if (status == MMUL_OK && is_best(p))
+            mmul_planning_copy(p, &p->best, &p->walked);
+        if (status != MMUL_OK || !(p->best.seconds > 0) || !p->automatic || !correct(p))
+            break;
+    }
+    return status == MMUL_ERR_SYSTEM ? MMUL_OK : status;
+}
+
+// The finalist that ends first, and how everybody would have done.
+static enum mmul_status choose_shares(struct mmul_planning *p, struct mmul_error *err) {
+    enum mmul_status status = choose_best(p, err);
+    const bool *in = p->best.in;
+    if (status != MMUL_OK)
+        return status;
+    p->walked.seconds = p->all_seconds = 0;
+    if (p->automatic && in != p->everybody)
+        status = walk_cut(p, &p->all_cut, p->everybody, err);
+    p->all_seconds = p->walked.seconds;
+    p->walked.seconds = 0;
+    for (int i = 0; status == MMUL_OK && i < MMUL_FINALISTS && p->finalists[i].seconds > 0; i++)
+        status = walk_cut(p, &p->finalists[i].cut, in, err);
+    if (status == MMUL_OK && !(p->walked.seconds > 0))
+        status = mmul_planning_fail_memory(p, err);
+    mmul_planning_copy(p, &p->walked, &p->best);
+    return status;
+}
+
+// --------------------------------------------------------------------------------------- the plan
+
 enum mmul_status mmul_planning_choose(struct mmul_planning *p, struct mmul_error *err) {
     choose_claims(p);
     enum mmul_status status = choose_shares(p, err);
     while (status == MMUL_OK && (mmul_planning_stop_mapping(p) || stop_claims(p)))
         status = choose_shares(p, err);
-    if (status != MMUL_OK)
-        return status;
-    write_shares(p);
-    return mmul_planning_fit(p) ? MMUL_OK : mmul_planning_fail_memory(p, err);
+    return status;
 }

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "base/integer.h"
 #include "base/memory.h"
 
 enum { REMOVALS = 8 };
@@ -51,9 +52,9 @@ static int slowest_link(const struct mmul_planning *p) {
 static void name_limit(struct mmul_planning *p, double files) {
     struct mmul_plan *plan = p->plan;
     int last = plan->last_rank, link = slowest_link(p);
-    double network = p->cost->root_out_seconds + p->cost->root_in_seconds;
-    double compute = p->speeds_known ? p->cost->ranks[last].compute_seconds : 0;
-    if (compute >= 0.7 * p->cost->seconds && compute > 0) {
+    double network = p->replay->root_out_seconds + p->replay->root_in_seconds;
+    double compute = p->speeds_known ? p->replay->ranks[last].compute_seconds : 0;
+    if (compute >= 0.7 * p->replay->seconds && compute > 0) {
         snprintf(plan->limits, sizeof plan->limits, "compute on rank %d (%.40s)", last,
                  p->ranks[last].device);
     } else if (link >= 0 && network > files) {
@@ -66,12 +67,12 @@ static void name_limit(struct mmul_planning *p, double files) {
     }
 }
 
-// The rank that ends last, of the last evaluation; -1: nobody has anything.
+// The rank that ends last, as the lists were walked last; -1: nobody has anything.
 static int last_rank(const struct mmul_planning *p) {
+    const struct mmul_replay_rank *ranks = p->replay->ranks;
     int last = -1;
     for (int rank = 0; rank < p->plan->size; rank++)
-        if (p->cost->ranks[rank].finish > 0 &&
-            (last < 0 || p->cost->ranks[rank].finish > p->cost->ranks[last].finish))
+        if (ranks[rank].finish > 0 && (last < 0 || ranks[rank].finish > ranks[last].finish))
             last = rank;
     return last;
 }
@@ -82,25 +83,39 @@ static void predict_whole(struct mmul_planning *p) {
     int last = last_rank(p);
     if (last < 0)
         return;
-    plan->predicted_seconds = p->cost->seconds;
-    plan->compute_seconds = p->cost->ranks[last].compute_seconds;
+    for (int rank = 0; rank < plan->size; rank++) {
+        p->ranks[rank].compute_seconds = p->replay->ranks[rank].compute_seconds;
+        p->ranks[rank].finish_seconds = p->replay->ranks[rank].finish;
+    }
+    plan->predicted_seconds = p->replay->seconds;
+    plan->compute_seconds = p->replay->ranks[last].compute_seconds;
     plan->waiting_seconds = plan->predicted_seconds - plan->compute_seconds;
     plan->last_rank = last;
+}
+
+// Panels cross it once, whoever else gets them.
+static int64_t root_bytes(const struct mmul_planning *p) {
+    const struct mmul_plan *plan = p->plan;
+    int64_t bytes = 0, panels = 0, most = 0;
+    for (int i = 0; i < plan->node_count; i++) {
+        const struct mmul_plan_node *node = &p->nodes[i];
+        int64_t sendings = node->whole_stays ? 1 : plan->rounds;
+        bool takes = node->network_bytes > 0 && !(node->maps & mmul_maps_whole(plan->axis));
+        int64_t its = takes ? sendings * node->whole_bytes : 0;
+        bytes += node->network_bytes - its;
+        panels += its;
+        most = mmul_larger(most, takes ? sendings : 0);
+    }
+    return bytes +
+           mmul_smaller(panels, most * mmul_planning_whole_bytes(&plan->problem, plan->axis));
 }
 
 static void predict(struct mmul_planning *p) {
     struct mmul_plan *plan = p->plan;
     double files = file_seconds(p);
-    mmul_planning_evaluate(p, &p->best);
-    for (int rank = 0; p->speeds_known && rank < plan->size; rank++) {
-        p->ranks[rank].compute_seconds = p->cost->ranks[rank].compute_seconds;
-        p->ranks[rank].finish_seconds = p->cost->ranks[rank].finish;
-    }
     plan->link_bytes_per_second = MMUL_LINK_BYTES_PER_SECOND;
-    plan->transfer_seconds = p->cost->root_out_seconds + p->cost->root_in_seconds + files;
-    for (int node = 0; node < plan->node_count; node++)
-        p->nodes[node].chain_place = p->cost->nodes[node].chain_place;
-    plan->root_bytes = (int64_t)(p->cost->root_out_bytes + p->cost->root_in_bytes);
+    plan->transfer_seconds = p->replay->root_out_seconds + p->replay->root_in_seconds + files;
+    plan->root_bytes = root_bytes(p);
     if (p->speeds_known)
         predict_whole(p);
     name_limit(p, files);
@@ -132,18 +147,17 @@ struct advice {
 // Seconds without those in a->out; 0: the rest cannot hold it.
 static double without(struct advice *a) {
     struct mmul_planning *p = a->p;
-    struct mmul_candidate *rest = &p->trial;
+    struct mmul_candidate *rest = &p->best;
     struct mmul_error ignored;
     for (int rank = 0; rank < p->plan->size; rank++) {
         a->in[rank] = !a->out[rank] && p->everybody[rank];
         a->weights[rank] = a->in[rank] ? p->weights[rank] : 0;
     }
-    rest->cut = p->best.cut;
     rest->in = a->in;
-    if (mmul_planning_measure(p, rest) < (double)p->plan->total ||
-        mmul_planning_share(p, a->weights, rest, &ignored) != MMUL_OK)
-        return 0;
-    return mmul_planning_evaluate(p, rest);
+    bool fits = mmul_planning_measure(p, rest) >= (double)p->plan->total &&
+                mmul_planning_share(p, a->weights, rest, &ignored) == MMUL_OK &&
+                mmul_planning_walk(p, &ignored) == MMUL_OK;
+    return fits ? rest->seconds : 0;
 }
 
 // Takes a rank, or all of its node's, out; returns the seconds then.
@@ -209,8 +223,15 @@ static enum mmul_status say_left_out(struct mmul_planning *p, struct mmul_error 
 }
 
 enum mmul_status mmul_planning_predict(struct mmul_planning *p, struct mmul_error *err) {
-    predict(p);
+    enum mmul_status status = MMUL_OK;
     if (p->automatic)
-        return say_left_out(p, err);
-    return p->speeds_known && p->plan->size > 1 ? advise(p, err) : MMUL_OK;
+        status = say_left_out(p, err);
+    else if (p->speeds_known && p->plan->size > 1)
+        status = advise(p, err);
+    mmul_planning_copy(p, &p->walked, &p->best);
+    if (status == MMUL_OK)
+        status = mmul_planning_walk(p, err);
+    if (status == MMUL_OK)
+        predict(p);
+    return status;
 }

@@ -3,7 +3,8 @@
 // What the files that make a plan share; nobody else includes this. In the order of the story:
 //
 //     plan.c          who is there, which axis, then the steps below, tiles
-//     plan_choose.c   how the work is cut, who takes part, how many units each gets
+//     plan_choose.c   how the work is cut, who takes part, how many units each gets: by sums in closed
+//                     form, then the lists of the finalists are walked (plan/replay.h)
 //     plan_memory.c   what a node needs for a cut, what it can hold, its lanes and slots
 //     plan_predict.c  seconds, limits and advice
 #pragma once
@@ -11,6 +12,7 @@
 #include "plan/cost.h"
 #include "plan/members.h"
 #include "plan/plan.h"
+#include "plan/replay.h"
 
 // What a node needs room for at once.
 struct mmul_node_need {
@@ -29,6 +31,13 @@ struct mmul_candidate {
     int64_t *capacity;   // node_count: most units that its memory holds
     int64_t *work_bytes; // node_count: private memory
     bool *clipped;       // node_count: its share is what its memory holds
+};
+
+// A cut that is worth walking its lists, by its seconds in closed form.
+enum { MMUL_FINALISTS = 3 };
+struct mmul_finalist {
+    struct mmul_cut cut;
+    double seconds;
 };
 
 // Work space of one call; everything but `request` is owned, the plan until it is handed over. Set
@@ -53,7 +62,11 @@ struct mmul_planning {
     enum mmul_absence *absence;   // size: why the others are not among them
     struct mmul_candidate trial;  // the one at hand
     struct mmul_candidate best;   // so far, then what is planned
-    double all_seconds;           // with everybody; 0: nobody was left out
+    struct mmul_candidate walked; // the best of those whose lists were walked
+    struct mmul_finalist finalists[MMUL_FINALISTS]; // the best first; 0 seconds: not there
+    struct mmul_cut all_cut;                        // the best for everybody
+    double all_seconds;                             // with everybody; 0: nobody was left out
+    struct mmul_replay *replay;                     // of the lists that were walked last
 };
 
 // Bytes per unit of the split range: of the split operand, of C (float32; C_in is as large).
@@ -96,8 +109,13 @@ enum mmul_status mmul_planning_choose(struct mmul_planning *p, struct mmul_error
 enum mmul_status mmul_planning_share(const struct mmul_planning *p, const double *weights,
                                      struct mmul_candidate *c, struct mmul_error *err);
 
-// Seconds of its whole shares, which become its units.
-double mmul_planning_evaluate(const struct mmul_planning *p, struct mmul_candidate *c);
+// All of a candidate into the memory of another.
+void mmul_planning_copy(const struct mmul_planning *p, const struct mmul_candidate *from,
+                        struct mmul_candidate *to);
+
+// Writes what is planned (`best`, with whole shares) into the plan, with lanes and slots, and walks its
+// lists: its seconds become those of the replay; 0: it does not fit.
+enum mmul_status mmul_planning_walk(struct mmul_planning *p, struct mmul_error *err);
 
 // -------------------------------------------------------------------------------- plan_predict.c
 

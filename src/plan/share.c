@@ -12,6 +12,7 @@ struct sharing {
     double *weights;     // of the ranks still free
     int64_t *offsets;    // size + 1
     int64_t *node_units; // node_count
+    bool *own_clipped;   // where nobody wants to know
     int64_t *counts;     // the result, borrowed
     bool *clipped;       // the result, borrowed
 };
@@ -20,6 +21,7 @@ static void sharing_fini(struct sharing *s) {
     mmul_free(s->weights);
     mmul_free(s->offsets);
     mmul_free(s->node_units);
+    mmul_free(s->own_clipped);
 }
 
 static enum mmul_status sharing_init(struct sharing *s, struct mmul_error *err) {
@@ -29,6 +31,10 @@ static enum mmul_status sharing_init(struct sharing *s, struct mmul_error *err) 
         status = MMUL_ALLOCATE(s->offsets, r->size + 1, "offsets", err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(s->node_units, r->node_count, "node shares", err);
+    if (status == MMUL_OK && s->clipped == NULL)
+        status = MMUL_ALLOCATE(s->own_clipped, r->node_count, "node shares", err);
+    if (s->clipped == NULL)
+        s->clipped = s->own_clipped;
     return status;
 }
 
@@ -101,11 +107,11 @@ static enum mmul_status share_rounds(struct sharing *s, struct mmul_error *err) 
 enum mmul_status mmul_share_units(const struct mmul_share_request *request, int64_t *counts,
                                   bool *clipped, struct mmul_error *err) {
     struct sharing s = {.request = request, .counts = counts, .clipped = clipped};
-    for (int node = 0; node < request->node_count; node++)
-        clipped[node] = false;
+    enum mmul_status status = sharing_init(&s, err);
+    for (int node = 0; status == MMUL_OK && node < request->node_count; node++)
+        s.clipped[node] = false;
     for (int rank = 0; rank < request->size; rank++)
         counts[rank] = 0;
-    enum mmul_status status = sharing_init(&s, err);
     if (status == MMUL_OK)
         status = share_rounds(&s, err);
     sharing_fini(&s);

@@ -14,7 +14,7 @@ struct mmul_share_request {
 };
 
 // Writes `size` counts that add up to total. A node whose share is above its capacity gets the
-// capacity and the rest goes to the others by weight; clipped[node] says so.
+// capacity and the rest goes to the others by weight; clipped[node] says so (NULL: nobody asks).
 // Fails with MMUL_ERR_USAGE (weights) or MMUL_ERR_SYSTEM (all capacities together are too small).
 enum mmul_status mmul_share_units(const struct mmul_share_request *request, int64_t *counts,
                                   bool *clipped, struct mmul_error *err);

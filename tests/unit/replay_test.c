@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: MIT
+// Simulated runs: seconds that can be added up on paper, what must hold whatever the plan, and random
+// clusters against a run played out event by event by other code (played.h).
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+
+#include "base/integer.h"
+#include "plan/panels.h"
+#include "plan/replay.h"
+#include "plans.h"
+#include "played.h"
+
+static bool near(double x, double y) {
+    return fabs(x - y) <= 1e-9 * fmax(1e-3, fabs(y));
+}
+
+// A plan whose cut the test gives, and what it costs.
+struct trial {
+    struct mmul_problem problem;
+    struct mmul_cluster *cluster;
+    unsigned maps[RANKS_MOST];
+    struct mmul_plan *plan;
+    struct mmul_cost *cost;
+    struct mmul_replay *replay;
+};
+
+static void set_cost(struct trial *t) {
+    const struct mmul_plan *plan = t->plan;
+    struct mmul_error err;
+    const struct mmul_cost_request request = {
+        .problem = &t->problem, .axis = plan->axis, .cluster = t->cluster, .node_maps = t->maps};
+    struct mmul_cut cut = {.rounds = plan->rounds,
+                           .panels = mmul_schedule_panels(plan),
+                           .panel_units = plan->panel_units,
+                           .panel_matrices = plan->panel_matrices,
+                           .whole_stays = true};
+    for (int i = 0; i < plan->node_count; i++)
+        cut.whole_stays &= mmul_plan_nodes(plan)[i].whole_stays;
+    bool in[RANKS_MOST];
+    for (int rank = 0; rank < plan->size; rank++)
+        in[rank] = mmul_plan_ranks(plan)[rank].end > mmul_plan_ranks(plan)[rank].begin;
+    mmul_cost_destroy(t->cost);
+    assert_int_equal(mmul_cost_create(&request, &t->cost, &err), MMUL_OK);
+    mmul_cost_set(t->cost, in, &cut);
+}
+
+static struct mmul_plan_node *node_of(struct mmul_plan *plan, int node) {
+    return (struct mmul_plan_node *)(uintptr_t)&mmul_plan_nodes(plan)[node];
+}
+
+// Equal shares, root's node maps its files; panels of so many columns, which all stay.
+static void trial_init(struct trial *t, struct mmul_cluster *cluster, struct mmul_problem problem,
+                       int64_t panel_units) {
+    double weights[RANKS_MOST];
+    *t = (struct trial){.problem = problem, .cluster = cluster, .maps = {ALL}};
+    for (int rank = 0; rank < cluster->size; rank++)
+        weights[rank] = 1;
+    t->plan = plan_or_die(&(struct mmul_plan_request){.problem = &t->problem,
+                                                      .cluster = cluster,
+                                                      .node_maps = t->maps,
+                                                      .weights = weights,
+                                                      .split = MMUL_SPLIT_ROWS});
+    t->plan->panel_units = panel_units;
+    for (int node = 1; node < t->plan->node_count; node++)
+        node_of(t->plan, node)->whole_slots = node_of(t->plan, node)->result_slots =
+            mmul_schedule_panels(t->plan);
+    set_cost(t);
+}
+
+static void replay_several(struct trial *t, int count,
+                           void (*tell)(void *, const struct mmul_replay_event *), void *context) {
+    const struct mmul_stage_plan stages[] = {{t->plan, t->cost}, {t->plan, t->cost}};
+    const struct mmul_replay_request request = {
+        .stages = stages, .count = count, .tell = tell, .context = context};
+    struct mmul_error err;
+    mmul_replay_destroy(t->replay);
+    t->replay = NULL;
+    assert_int_equal(mmul_replay_make(&request, &t->replay, &err), MMUL_OK);
+}
+
+static void replay(struct trial *t) {
+    replay_several(t, 1, NULL, NULL);
+}
+
+static void trial_fini(struct trial *t) {
+    mmul_replay_destroy(t->replay);
+    mmul_cost_destroy(t->cost);
+    mmul_plan_destroy(t->plan);
+    mmul_cluster_destroy(t->cluster);
+}
+
+// ------------------------------------------------------------------------------------- on paper
+
+// 1000 x 800 (k) x 400 on two nodes: 500 rows each, a link of 1e8 bytes per second and 1 ms.
+enum { M = 1000, K = 800, N = 400 };
+static const double RATE = 1e8, LATENCY = 1e-3;
+static const double A = 4.0 * M / 2 * K / 1e8, B = 4.0 * K * N / 1e8, C = 4.0 * M / 2 * N / 1e8;
+
+static struct mmul_cluster *make_pair(double flops) {
+    struct mmul_cluster *cluster = make_linked_cluster(2, 1, 1);
+    cluster->nodes[1].root_link = (struct mmul_link){RATE, LATENCY};
+    for (int rank = 0; rank < 2; rank++)
+        cluster->ranks[rank].speed_flops = flops;
+    return cluster;
+}
+
+// All steps of a rank: by the formula of plan/step_cost.h, for panels of `width` columns.
+static double computing(double flops, double width, bool at_once) {
+    double panels = N / width, x = M / 2.0, wide = at_once ? N : width;
+    double side = fmin(64, 3 / (1 / x + 1 / wide + 1. / K));
+    double seconds = panels * 2 * x * width * K / (flops * side / 64) +
+                     panels * (at_once ? 150e-6 / panels : 150e-6) +
+                     4 * (panels * width * K + x * K * (at_once ? 1 : panels) + x * N) / 4e9;
+    return seconds + (at_once ? 0.35e-9 * 4 * x * N : 0);
+}
+
+struct log {
+    double begin[MMUL_ROUTES][8], end[MMUL_ROUTES][8];
+    int count[MMUL_ROUTES];
+};
+
+static void keep(void *context, const struct mmul_replay_event *event) {
+    struct log *log = context;
+    int route = (int)event->transfer->route;
+    if (event->node != 1)
+        return;
+    log->begin[route][log->count[route]] = event->begin;
+    log->end[route][log->count[route]++] = event->end;
+}
+
+// One after the other: pieces, the panel, the product, the block.
+static void test_one_panel(void **state) {
+    (void)state;
+    struct trial t;
+    struct log log = {0};
+    trial_init(&t, make_pair(1e10), make_problem(M, N, K), N);
+    replay_several(&t, 1, keep, &log);
+    double tau = computing(1e10, N, false);
+    assert_true(near(log.begin[MMUL_ROUTE_SCATTER][0], 0));
+    assert_true(near(log.end[MMUL_ROUTE_SCATTER][0], A + LATENCY));
+    assert_true(near(log.begin[MMUL_ROUTE_RELAY][0], A + 2 * LATENCY));
+    assert_true(near(log.end[MMUL_ROUTE_RELAY][0], A + B + 2 * LATENCY));
+    assert_true(near(log.begin[MMUL_ROUTE_GATHER][0], A + B + 2 * LATENCY + tau));
+    assert_true(near(t.replay->ranks[1].finish, A + B + C + 3 * LATENCY + tau));
+    assert_true(near(t.replay->ranks[1].compute_seconds, tau));
+    assert_true(near(t.replay->ranks[0].finish, computing(1e10, N, true)));
+    assert_true(near(t.replay->seconds, t.replay->ranks[1].finish));
+    assert_true(near(t.replay->root_out_seconds, A + B + LATENCY));
+    assert_true(near(t.replay->root_in_seconds, C + LATENCY));
+    trial_fini(&t);
+}
+
+// Four panels: the slower of link and device goes on without a pause, the other one hides behind it.
+static void test_four_panels(void **state) {
+    (void)state;
+    static const double flops[] = {1e12, 1e9};
+    for (int slow = 0; slow < 2; slow++) {
+        struct trial t;
+        trial_init(&t, make_pair(flops[slow]), make_problem(M, N, K), N / 4);
+        replay(&t);
+        double tau = computing(flops[slow], N / 4., false) / 4, gather = C / 4 + LATENCY;
+        assert_true(slow ? tau > B / 4 && tau > gather : tau < B / 4 && gather < B / 4);
+        double end = slow ? A + B / 4 + 4 * tau : A + B + tau;
+        assert_true(near(t.replay->ranks[1].finish, end + gather + 2 * LATENCY));
+        trial_fini(&t);
+    }
+}
+
+// Two slots for panels: the third one waits until the first has been multiplied.
+static void test_panels_wait_for_slots(void **state) {
+    (void)state;
+    struct trial t;
+    struct log log = {0};
+    trial_init(&t, make_pair(1e9), make_problem(M, N, K), N / 4);
+    node_of(t.plan, 1)->whole_slots = 2;
+    node_of(t.plan, 1)->whole_stays = false;
+    set_cost(&t);
+    replay_several(&t, 1, keep, &log);
+    double tau = computing(1e9, N / 4., false) / 4, first = A + B / 4 + 2 * LATENCY;
+    assert_true(near(log.begin[MMUL_ROUTE_RELAY][1], first));
+    assert_true(near(log.begin[MMUL_ROUTE_RELAY][2], first + tau));
+    assert_true(near(log.begin[MMUL_ROUTE_RELAY][3], first + 2 * tau));
+    assert_true(near(t.replay->ranks[1].finish, first + 4 * tau + C / 4 + LATENCY));
+    trial_fini(&t);
+}
+
+// A panel reaches the third node a packet and a latency after the second one.
+static void test_a_chain(void **state) {
+    (void)state;
+    struct trial t;
+    struct mmul_cluster *cluster = make_linked_cluster(3, 1, 1);
+    for (int node = 1; node < 3; node++)
+        cluster->nodes[node].root_link = (struct mmul_link){RATE, LATENCY};
+    trial_init(&t, cluster, make_problem(3 * 1000, 512, 2048), 512);
+    replay(&t);
+    double pieces = 2 * 4.0 * 1000 * 2048 / RATE, panel = 4.0 * 512 * 2048 / RATE;
+    double block = 4.0 * 1000 * 512 / RATE, tau = t.replay->ranks[2].compute_seconds;
+    double packet = MMUL_PACKET_BYTES / RATE, there = pieces + panel + packet + 3 * LATENCY;
+    assert_true(near(t.replay->seconds, there + tau + 2 * block + LATENCY)); // both blocks together
+    assert_true(near(t.replay->ranks[2].finish, t.replay->seconds));
+    assert_true(near(t.replay->ranks[1].finish, t.replay->seconds - packet - LATENCY));
+    trial_fini(&t);
+}
+
+// What is sent costs root's computing while it computes; what is received costs nobody who waits.
+static void test_traffic_takes_from_computing(void **state) {
+    (void)state;
+    struct trial t;
+    struct mmul_cluster *cluster = make_pair(1e9);
+    for (int rank = 0; rank < 2; rank++) {
+        cluster->ranks[rank].speed.send_seconds_per_byte = 3e-9;
+        cluster->ranks[rank].speed.receive_seconds_per_byte = 2e-9;
+        cluster->nodes[rank].cores_allowed = 64;
+    }
+    trial_init(&t, cluster, make_problem(M, N, K), N);
+    replay(&t);
+    double lost = 3e-9 * (A + B) * RATE, own = computing(1e9, N, true);
+    assert_true(own > A + B && own + lost < A + B + computing(1e9, N, false));
+    assert_true(near(t.replay->ranks[0].finish, own + lost));
+    assert_true(near(t.replay->ranks[1].compute_seconds, computing(1e9, N, false)));
+    trial_fini(&t);
+}
+
+// The second of two products: its pieces come beside the first one's panel, its panel while that is
+// computed.
+static void test_two_products(void **state) {
+    (void)state;
+    struct trial t;
+    trial_init(&t, make_pair(1e9), make_problem(M, N, K), N);
+    replay_several(&t, 2, NULL, NULL);
+    double tau = computing(1e9, N, false);
+    assert_true(B < A && tau > A + B && tau > C);
+    assert_true(near(t.replay->ranks[1].finish, A + 2 * B + 2 * tau + C + 3 * LATENCY));
+    assert_true(near(t.replay->ranks[1].compute_seconds, 2 * tau));
+    assert_true(near(t.replay->ranks[0].finish, 2 * computing(1e9, N, true)));
+    trial_fini(&t);
+}
+
+// ------------------------------------------------------------------------------- whatever the plan
+
+static struct mmul_problem random_problem(void) {
+    return make_problem(64 * (int64_t)random_between(200, 1000),
+                        64 * (int64_t)random_between(32, 500),
+                        64 * (int64_t)pow(500, random_between(0, 1)));
+}
+
+// Nobody waits for links of no length: a rank ends when its steps are computed. Faster links never make
+// it later.
+static void test_links(void **state) {
+    (void)state;
+    state_of_random = 7;
+    for (int turn = 0; turn < 30; turn++) {
+        struct trial t;
+        int size = 2 + (int)random_between(0, 14);
+        trial_init(&t, random_cluster(size), random_problem(), 64 << (int)random_between(0, 5));
+        double before = INFINITY;
+        for (double faster = 1; faster < 1e12; faster *= 1e3) {
+            for (int node = 0; node < t.cluster->node_count; node++) {
+                t.cluster->nodes[node].root_link.bytes_per_second *= faster;
+                t.cluster->nodes[node].root_link.latency_seconds /= faster;
+            }
+            set_cost(&t);
+            replay(&t);
+            assert_true(t.replay->seconds <= before * (1 + 1e-9));
+            before = t.replay->seconds;
+        }
+        for (int rank = 0; rank < size; rank++) {
+            const struct mmul_plan_rank *r = &mmul_plan_ranks(t.plan)[rank];
+            double seconds = t.cost->steps * mmul_step_seconds(&t.cost->ranks[rank].step,
+                                                               (double)(r->end - r->begin));
+            assert_true(fabs(t.replay->ranks[rank].compute_seconds / seconds - 1) < 1e-6);
+        }
+        trial_fini(&t);
+    }
+}
+
+// Rounds that are left out take as long as those that are walked.
+static void test_many_rounds(void **state) {
+    (void)state;
+    static const int64_t rounds[] = {4, 16, 100};
+    double seconds[3];
+    for (int i = 0; i < 3; i++) {
+        struct trial t;
+        trial_init(&t, make_pair(1e9), make_problem(2 * 800, 4096, K), 64);
+        t.plan->rounds = rounds[i];
+        for (int node = 0; node < 2; node++)
+            node_of(t.plan, node)->piece_lanes = 2;
+        set_cost(&t);
+        replay(&t);
+        const struct mmul_step_cost *step = &t.cost->ranks[1].step;
+        double all = t.cost->steps * mmul_step_seconds(step, 800. / (double)rounds[i]);
+        assert_true(fabs(t.replay->ranks[1].compute_seconds / all - 1) < 1e-6);
+        seconds[i] = t.replay->ranks[1].finish / all;
+        assert_true(seconds[i] > 1 && seconds[i] < 1.2);
+        trial_fini(&t);
+    }
+    assert_true(seconds[0] > seconds[1]); // the first round is shorter
+}
+
+// The plan's own predictions, of up to 64 ranks: those who are alike stand for each other.
+static void test_random_plans(void **state) {
+    (void)state;
+    enum { TURNS = 200 };
+    int close = 0;
+    state_of_random = 3;
+    for (int turn = 0; turn < TURNS; turn++) {
+        struct trial t = {.cluster = random_cluster(2 + (int)random_between(0, RANKS_MOST - 1)),
+                          .problem = random_problem(),
+                          .maps = {MMUL_MAPS_A | MMUL_MAPS_B | MMUL_MAPS_C}};
+        double units[RANKS_MOST];
+        for (int rank = 0; rank < t.cluster->size; rank++) {
+            t.cluster->ranks[rank].device_index = -1;
+            if (!t.cluster->ranks[rank].host_memory)
+                t.cluster->ranks[rank].device.type = MMUL_DEVICE_GPU;
+        }
+        t.plan = plan_or_die(&(struct mmul_plan_request){.problem = &t.problem,
+                                                         .cluster = t.cluster,
+                                                         .node_maps = t.maps,
+                                                         .split = MMUL_SPLIT_ROWS,
+                                                         .panels = true});
+        set_cost(&t);
+        for (int rank = 0; rank < t.plan->size; rank++)
+            units[rank] =
+                (double)(mmul_plan_ranks(t.plan)[rank].end - mmul_plan_ranks(t.plan)[rank].begin);
+        bool is_played = t.plan->rounds == 1 && mmul_schedule_panels(t.plan) <= PANELS_MOST;
+        double off = is_played ? fabs(t.plan->predicted_seconds / play(t.cost, units) - 1) : 0;
+        if (off > 0.25)
+            fail_msg("turn %d: %g s predicted, off by %g", turn, t.plan->predicted_seconds, off);
+        close += off < 0.03;
+        trial_fini(&t);
+    }
+    if (close < TURNS * 0.95)
+        fail_msg("%d of %d are close", close, TURNS);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(test_one_panel, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_four_panels, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_panels_wait_for_slots, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_a_chain, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_traffic_takes_from_computing, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_two_products, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_links, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_many_rounds, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_random_plans, assert_no_live_bytes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
