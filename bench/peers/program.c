@@ -53,10 +53,12 @@ static void make_context(struct peer *peer) {
     peer->context_seconds = together() - begin;
 }
 
-static void make_plan(const struct peer *peer, struct job *job) {
+// Files are root's alone, also where other hosts could see them; what is to be looked at stays.
+static void make_plan(const struct peer *peer, struct job *job, bool keeps) {
+    const struct mmul_program_options options = {.io = MMUL_IO_ROOT, .keep_values = keeps};
     struct mmul_error err = {.status = MMUL_OK};
     const double begin = together();
-    mmul_program_plan_create(peer->context, job->program, NULL, &job->plan, &err);
+    mmul_program_plan_create(peer->context, job->program, &options, &job->plan, &err);
     end_if(&err, peer);
     job->plan_seconds = together() - begin;
     if (peer->rank == 0)
@@ -119,7 +121,7 @@ static void run_chain(struct peer *peer, int count, char **files) {
     make_context(peer);
     if (peer->rank == 0)
         add_chain(peer, &job, files, count, matrices);
-    make_plan(peer, &job);
+    make_plan(peer, &job, false);
     mmul_values_destroy(run_once(peer, &job, job.seconds));
     if (peer->rank == 0) {
         printf("{\"peer\": \"program\", \"counted\": \"files of root's to a file of root's, launch "
@@ -228,8 +230,8 @@ static bool run_resident(struct peer *peer, int argc, char **argv) {
         add_resident(peer, &whole, sides, place, true);
     }
     MPI_Bcast(&whole.result, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    make_plan(peer, &operands);
-    make_plan(peer, &whole);
+    make_plan(peer, &operands, true);
+    make_plan(peer, &whole, true);
     for (int r = -warmup; r < runs; r++) {
         double without, with;
         mmul_values_destroy(run_once(peer, &operands, &without));
