@@ -48,7 +48,9 @@ static bool is_of_file(const struct mmul_move *move) {
 }
 
 bool mmul_move_is_load(const struct mmul_stage *stage) {
-    return move_of(stage).from.kind == MMUL_PLACE_FILE;
+    const struct mmul_program_step *also = stage->is.also;
+    return move_of(stage, stage->is.step).from.kind == MMUL_PLACE_FILE &&
+           (also == NULL || move_of(stage, also).from.kind == MMUL_PLACE_FILE);
 }
 
 // ------------------------------------------------------------------------------- ends of a move
