@@ -235,7 +235,8 @@ static void open_stages(struct mmul_mover *m) {
 static struct mmul_stage *find_move(const struct mmul_mover *m) {
     for (int i = m->over; i < m->run->stage_count && i <= m->over + 1; i++) {
         struct mmul_stage *stage = &m->run->stages[i];
-        if (stage->is.kind == MMUL_STAGE_MOVE && atomic_load(&stage->progress->has_arrived) == 0)
+        if (stage->is.kind == MMUL_STAGE_MOVE &&
+            atomic_load(&stage->progress->has_arrived) < stage->is.panels)
             return stage;
     }
     return NULL;
