@@ -752,7 +752,7 @@ MMUL_API enum mmul_status mmul_program_place(struct mmul_program *program, int x
                                              int *value, struct mmul_error *err);
 
 // Writes x to an output of root's of the same shape (MMUL_ERR_DATA), which mmul_program_run
-// consumes; it stays the caller's when that is not reached.
+// consumes; it stays the caller's when that is not reached. An output is for one value (MMUL_ERR_USAGE).
 MMUL_API enum mmul_status mmul_program_save(struct mmul_program *program, int x,
                                             struct mmul_output *output, struct mmul_error *err);
 

@@ -69,6 +69,9 @@ enum mmul_status mmul_program_save(struct mmul_program *program, int x, struct m
                          program->values[x].name,
                          mmul_shape_format(mmul_output_shape(output), have),
                          mmul_shape_format(program->values[x].shape, want));
+    for (int i = 0; i < program->operation_count; i++)
+        if (program->operations[i].output == output)
+            return mmul_fail(err, MMUL_ERR_USAGE, "cannot save two values to one output");
     const struct mmul_operation request = {.kind = MMUL_SAVE, .operands = {x}, .output = output};
     return mmul_program_append(program, &request, NULL, NULL, err);
 }

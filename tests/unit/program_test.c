@@ -101,6 +101,24 @@ static void what_does_not_fit(void **state) {
     mmul_program_destroy(p);
 }
 
+// Its file would be committed twice.
+static void an_output_of_two_values(void **state) {
+    (void)state;
+    const struct mmul_shape shape = {1, 1, 2, 3};
+    struct mmul_program *p = new_program();
+    struct mmul_output *output = NULL;
+    struct mmul_error err;
+    float data[6];
+    int a = load(p, "A", shape), b = apply(p, MMUL_RELU, a, 0);
+    assert_int_equal(mmul_output_borrow(data, shape, MMUL_F32, &output, &err), MMUL_OK);
+    assert_int_equal(mmul_program_save(p, a, output, &err), MMUL_OK);
+    assert_int_equal(mmul_program_save(p, b, output, &err), MMUL_ERR_USAGE);
+    assert_string_equal(err.text, "cannot save two values to one output");
+    assert_int_equal(p->operation_count, 3);
+    mmul_output_destroy(output);
+    mmul_program_destroy(p);
+}
+
 // ---------------------------------------------------------------------------------------- plans
 
 static struct mmul_program_plan *make_plan(const struct mmul_program *p,
@@ -303,6 +321,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(shapes_of_results, assert_no_live_bytes),
         cmocka_unit_test_teardown(what_does_not_fit, assert_no_live_bytes),
+        cmocka_unit_test_teardown(an_output_of_two_values, assert_no_live_bytes),
         cmocka_unit_test_teardown(the_least_of_all, assert_no_live_bytes),
         cmocka_unit_test_teardown(a_chain_as_text, assert_no_live_bytes),
         cmocka_unit_test_teardown(what_products_bring, assert_no_live_bytes),
