@@ -86,10 +86,9 @@ ifeq ($(MODE),release)
 else ifeq ($(MODE),debug)
   MODE_FLAGS := -O0 -g -DMMUL_DEBUG
 else ifeq ($(MODE),asan)
-  MODE_FLAGS := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all \
-                -DMMUL_DEBUG
+  MODE_FLAGS := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
 else ifeq ($(MODE),tsan)
-  MODE_FLAGS := -O1 -g -fno-omit-frame-pointer -fsanitize=thread -DMMUL_DEBUG
+  MODE_FLAGS := -O1 -g -fno-omit-frame-pointer -fsanitize=thread
 else
   $(error MODE is '$(MODE)': expected release, debug, asan or tsan)
 endif

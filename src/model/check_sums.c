@@ -23,7 +23,7 @@ enum {
 // that every x86-64 has. The order of additions is the same, and so is every bit. The loader chooses
 // before sanitizers are ready.
 #if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__) && \
-    !defined(__SANITIZE_ADDRESS__)
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define VECTOR_CLONES __attribute__((target_clones("default", "avx2", "avx512f")))
 #else
 #define VECTOR_CLONES

@@ -196,7 +196,7 @@ END
 }
 
 @test "the driver compares two builds pair by pair, and says what the old one does not know" {
-    run --separate-stderr "$REPO/bench/run" --against nowhere balance
+    run --separate-stderr "$REPO/bench/run" --build "$BUILD" --against nowhere balance
     expect_status 64
     [[ "$stderr" == "bench/run: no program '$PWD/nowhere/build/release/bin/mpimatmul': "* ]]
     mkdir -p same/build old/build/release/bin

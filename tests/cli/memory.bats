@@ -6,6 +6,7 @@ load helper
 
 # limited MIB RANKS ARGUMENTS...: a job that waits a second on each device, so that its memory is seen.
 limited() {
+    need_plain "the sanitizer's own memory counts"
     local limit=$1 count=$2
     shift 2
     run "$PYTHON" "$REPO/tests/lib/memory.py" "$limit" "${launch[@]}" -n "$count" "$MPIMATMUL" mul "$@" -o C.bin \

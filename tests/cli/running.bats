@@ -198,6 +198,7 @@ mpimatmul: rank 1 on $(uname -n) moves again, after "*" s" ]] || { show; return 
 
 # What one rank erred in takes the plain loops some seconds.
 @test "plain loops that take long say so" {
+    [ "$MODE" != tsan ] || skip "tsan: they would take minutes"
     "$MPIMATMUL" gen A.bin --dims 5000x1500 --kind integer --seed 1 --quiet
     "$MPIMATMUL" gen B.bin --dims 1500x1700 --kind integer --seed 2 --quiet
     job cpu faulty:garble=1:cpu --tail off
