@@ -5,6 +5,7 @@
 // the columns it is read along and the rows it is written along stay in cache.
 #include <assert.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/integer.h"
 #include "base/status.h"
@@ -67,6 +68,15 @@ enum mmul_status mmul_matrix_fail_shorter(const char *name, int64_t end, int64_t
                      name, (long long)end, (long long)expected);
 }
 
+// What was to be read from `end` on is not there, and perhaps more than that.
+static enum mmul_status fail_at(const struct mmul_matrix *matrix, int64_t end,
+                                struct mmul_error *err) {
+    struct stat now;
+    if (fstat(matrix->fd, &now) == 0)
+        end = mmul_smaller(end, (int64_t)now.st_size);
+    return mmul_matrix_fail_shorter(matrix->name, end, matrix->info.file_bytes, err);
+}
+
 // Elements as stored, in the byte order of this machine.
 static enum mmul_status fetch(const struct mmul_matrix *matrix, int64_t first, int64_t count,
                               void *dst, struct mmul_error *err) {
@@ -81,10 +91,8 @@ static enum mmul_status fetch(const struct mmul_matrix *matrix, int64_t first, i
     int errnum = mmul_pread_all(matrix->fd, dst, bytes, offset, &got);
     if (errnum != 0)
         return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errnum, "cannot read '%s'", matrix->name);
-    if (got < bytes) {
-        return mmul_matrix_fail_shorter(matrix->name, offset + (int64_t)got,
-                                        matrix->info.file_bytes, err);
-    }
+    if (got < bytes)
+        return fail_at(matrix, offset + (int64_t)got, err);
     if (matrix->info.big_endian)
         swap_bytes(matrix->info.stored, dst, count);
     return MMUL_OK;

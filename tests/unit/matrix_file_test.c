@@ -235,6 +235,10 @@ static void a_file_that_shrinks(void **state) {
     enum mmul_status status = mmul_matrix_read(matrix, whole, 0, 35, read, &err);
     assert_failure(status, MMUL_ERR_DATA, err, "become shorter than its header says");
     assert_failure(status, MMUL_ERR_DATA, err, "ends at byte 159, expected 160");
+    // Read from behind its end: where that is, not where the read began.
+    assert_int_equal(truncate(folder.file, 50), 0);
+    status = mmul_matrix_read(matrix, whole, 30, 35, read, &err);
+    assert_failure(status, MMUL_ERR_DATA, err, "ends at byte 50, expected 160");
     mmul_matrix_close(matrix);
     mmul_matrix_close(NULL);
     folder_destroy(&folder);
