@@ -398,7 +398,7 @@ enum mmul_status mmul_worker_turn(struct mmul_worker *worker,
         return MMUL_OK;
     leave_device(worker);
     enum mmul_status status = mmul_worker_init(worker, before.context, options, err);
-    worker->replaced = before.replaced;
+    worker->replaced |= before.replaced;
     worker->products += before.products;
     worker->fallback_products += before.fallback_products;
     return status;

@@ -40,7 +40,7 @@ static struct {
     char log[4 * LATE_OPERATIONS]; // a letter per operation begun; W: a wait for one buffer
     struct mmul_buffer *made[LATE_OPERATIONS]; // all, given back by late_reset
     int made_count, buffers, most_buffers;
-    int fail_gemm, fail_wait; // the so-manieth call loses it; 0: none
+    int fail_gemm, fail_wait, fail_create; // the so-manieth call loses it; 0: none
     int gemms, waits, uploads;
     bool is_lost;
 } late;
@@ -144,9 +144,10 @@ static enum mmul_status late_create(void *self, enum mmul_dtype dtype, int64_t c
                                     struct mmul_buffer **buffer, struct mmul_error *err) {
     (void)self;
     (void)dtype;
-    (void)err;
     if (late.made_count == LATE_OPERATIONS)
         abort();
+    if (late.made_count + 1 == late.fail_create)
+        return mmul_fail(err, MMUL_ERR_UNAVAILABLE, "no buffer");
     *buffer = late.made[late.made_count++] = malloc(sizeof **buffer);
     **buffer = (struct mmul_buffer){.data = malloc((size_t)count * sizeof(float))};
     for (int64_t e = 0; e < count; e++)

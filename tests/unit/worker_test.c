@@ -300,6 +300,58 @@ static void a_later_product_goes_to_the_device_that_took_over(void **state) {
     teardown(&t);
 }
 
+// ------------------------------------------------------------------------------------ other tiles
+
+// Of the next operation: buffers are made anew, and what the device held is sent again.
+static void it_turns_to_tiles_of_other_sizes(void **state) {
+    (void)state;
+    const struct sizes s = {.m = 40, .n = 8, .k = 8, .alpha = 1, .tile = TILE(10, 8, 8, 4, 1, 2)};
+    struct mmul_worker_options options = {.tile = s.tile};
+    struct bench t;
+    setup(&t, &s);
+    multiply(&t);
+    assert_int_equal(mmul_worker_turn(&t.worker, &options, &t.err), MMUL_OK);
+    assert_int_equal(late.made_count, 4 + 1 + 2); // none anew
+    multiply(&t);
+    assert_int_equal(late.uploads, 2 * (4 + 1));
+    options.tile = (struct mmul_tile)TILE(20, 4, 8, 2, 2, 2);
+    assert_int_equal(mmul_worker_turn(&t.worker, &options, &t.err), MMUL_OK);
+    multiply(&t);
+    assert_int_equal(late.buffers, 2 + 2 + 2);
+    assert_int_equal(t.worker.products, 3);
+    options.tile = (struct mmul_tile){0}; // nothing to multiply
+    assert_int_equal(mmul_worker_turn(&t.worker, &options, &t.err), MMUL_OK);
+    assert_int_equal(late.buffers, 2 + 2 + 2);
+    teardown(&t);
+}
+
+// Whoever takes over has tiles of its own from then on, whenever that happened.
+static void a_device_without_memory_for_other_tiles_is_replaced(void **state) {
+    (void)state;
+    for (int turns = 1; turns <= 2; turns++) {
+        const struct sizes s = {.m = 40,
+                                .n = 8,
+                                .k = 8,
+                                .alpha = 1,
+                                .a_dtype = MMUL_BF16,
+                                .tile = TILE(10, 8, 8, 2, 1, 2)};
+        struct mmul_worker_options options = {.a_dtype = MMUL_BF16};
+        struct bench t;
+        setup(&t, &s);
+        late.fail_create = 5 + 2;
+        for (int i = 0; i < turns; i++) {
+            options.tile = (struct mmul_tile)TILE(2 + i, 2, 2, 1, 1, 1);
+            assert_int_equal(mmul_worker_turn(&t.worker, &options, &t.err), MMUL_OK);
+        }
+        assert_string_equal(t.context.device_name, "cpu");
+        assert_true(t.worker.replaced);
+        multiply(&t);
+        assert_int_equal(t.worker.tile.m, s.m);
+        assert_int_equal(late.buffers, 0);
+        teardown(&t);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_way_of_cutting_gives_the_product),
@@ -309,6 +361,8 @@ int main(void) {
         cmocka_unit_test(a_tile_is_known_by_its_row_distance_too),
         cmocka_unit_test(a_lost_device_cannot_write_into_c),
         cmocka_unit_test(a_later_product_goes_to_the_device_that_took_over),
+        cmocka_unit_test(it_turns_to_tiles_of_other_sizes),
+        cmocka_unit_test(a_device_without_memory_for_other_tiles_is_replaced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
