@@ -240,6 +240,63 @@ static void test_devices_that_fail(int nodes) {
     mmul_context_destroy(context);
 }
 
+// Grids whose inner range comes in several panels; of a stack, too.
+static bool in_panels(struct mmul_context *context, const char *weights) {
+    static const int64_t depths[] = {1, 2};
+    bool right = true;
+    keeps = true;
+    for (int i = 0; i < 2; i++) {
+        struct trial t;
+        begin(&t);
+        int a =
+            place(&t, generate(&t, (struct mmul_shape){1, depths[i], 40, 1100}), MMUL_PLACE_GRID);
+        int b =
+            place(&t, generate(&t, (struct mmul_shape){1, depths[i], 1100, 30}), MMUL_PLACE_GRID);
+        int c = matmul(&t, a, b);
+        t.wanted[c] = size != 4 ? MMUL_PLACE_GRID : MMUL_PLACE_FILE; // of 3 nodes: summands
+        save(&t, place(&t, c, MMUL_PLACE_GRID));
+        right = run(context, &t, weights) && right;
+        end(&t);
+    }
+    keeps = false;
+    return right;
+}
+
+// Also where the last rank's device is lost on the way, with and without another one.
+static void test_panels(int nodes) {
+    static const char *const devices[] = {"cpu",
+                                          "faulty:fail=1:cpu",
+                                          "faulty:fail=2:cpu",
+                                          "faulty:fail=3:cpu",
+                                          "faulty:corrupt=2:cpu",
+                                          "faulty:delay=5ms:cpu"};
+    char weights[64], what[160];
+    for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
+        struct mmul_context *context = faulty_context(nodes, devices[i]);
+        snprintf(what, sizeof what, "%d nodes, %s: grids in panels", nodes, devices[i]);
+        tap_ok(in_panels(context, weights_text(i == 0 ? ONE_TO_N : EQUAL, weights)), what);
+        mmul_context_destroy(context);
+    }
+    struct mmul_context *context = faulty_context(nodes, devices[1]);
+    struct mmul_program_plan *plan = NULL;
+    struct mmul_values *values = NULL;
+    const struct mmul_program_options options = {.weights = "equal", .no_fallback = true};
+    struct trial t;
+    begin(&t);
+    int a = place(&t, generate(&t, (struct mmul_shape){1, 1, 40, 1100}), MMUL_PLACE_GRID);
+    int b = place(&t, generate(&t, (struct mmul_shape){1, 1, 1100, 30}), MMUL_PLACE_GRID);
+    matmul(&t, a, b);
+    enum mmul_status status = mmul_program_plan_create(context, t.program, &options, &plan, &t.err);
+    if (status == MMUL_OK)
+        status = mmul_program_run(context, plan, &values, &t.err);
+    snprintf(what, sizeof what, "%d nodes: a lost device ends grids in panels everywhere", nodes);
+    tap_ok(all_fail(status, MMUL_ERR_UNAVAILABLE, &t.err, "was lost at multiplication 1 by rule"),
+           what);
+    mmul_program_plan_destroy(plan);
+    end(&t);
+    mmul_context_destroy(context);
+}
+
 // Root's file becomes shorter than it was when it was opened.
 static void test_a_file_that_shrinks(struct mmul_context *context, int nodes) {
     const struct mmul_shape shape = {1, 1, 1024, 1024};
@@ -328,6 +385,7 @@ static int on_hosts(void) {
     const char *device = rank == size - 1 ? "faulty:delay=2ms:cpu" : "cpu";
     test_programs(0, &(struct mmul_context_options){.device = device}, false);
     test_devices_that_fail(0);
+    test_panels(0);
     int status = tap_end();
     MPI_Finalize();
     return status;
@@ -351,6 +409,7 @@ int main(int argc, char **argv) {
     for (int nodes = 1; nodes <= size && nodes <= 3; nodes++) {
         test_programs(nodes, &cpu, true);
         test_devices_that_fail(nodes);
+        test_panels(nodes);
         struct mmul_context *context = make_context(nodes, &cpu);
         test_a_file_that_shrinks(context, nodes);
         mmul_context_destroy(context);
@@ -360,6 +419,7 @@ int main(int argc, char **argv) {
         test_a_mesh(context);
         mmul_context_destroy(context);
         test_programs(size, &cpu, true);
+        test_panels(size);
     }
     struct mmul_context *context = make_context(1, &cpu);
     test_refusals(context);
