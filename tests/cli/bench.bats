@@ -166,7 +166,8 @@ mpimatmul: measuring 9 x 9 x 9: 0 + 1 runs" ]
     [ "$(awk '{ print $1 }' <<< "$output" | xargs -n 6)" = \
 "file8192 lab2 lab4 labslow slow4 slowdown
 startup verify thin output memory gpu
-configs planning balance mixed doctored predict" ]
+configs planning balance mixed doctored chain
+resident grid4096 predict" ]
     run --separate-stderr "$REPO/bench/run" nosuchcase
     expect_status 64
     [[ "$stderr" == "bench/run: no case 'nosuchcase': expected file8192, "* ]]

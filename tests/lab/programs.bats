@@ -24,5 +24,5 @@ setup() {
     run lab_mpirun node1:2,node2:1,node3:1 -n 4 "$BUILD/tests/mpi/program_test" hosts
     [ "$status" -eq 0 ] || { show; return 1; }
     [[ "$output" == *"ok 1 - cpu, 0 nodes, weights 1,1,1,1: every pair of placements"* ]] || { show; return 1; }
-    [[ "$output" == *"1..8" ]] || { show; return 1; }
+    [[ "$output" == *"1..9" ]] || { show; return 1; }
 }

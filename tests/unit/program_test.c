@@ -257,17 +257,17 @@ static void what_products_bring(void **state) {
     (void)state;
     static const char expected[] =
         "step    value     from                         placement          network   seconds\n"
-        "matmul  value 3   X file, V file               rows 0 7447 8192  21.8 MiB  0.453442\n"
+        "matmul  value 3   X file, V file               rows 0 7447 8192  21.8 MiB  0.488141\n"
         "move    W         W file                       replicate         16.0 MiB  0.038588\n"
-        "matmul  value 4   value 3 rows, W replicate    rows 0 7447 8192       0 B  0.312361\n"
-        "matmul  value 5   value 4 rows, W replicate    rows 0 7447 8192       0 B  0.312361\n"
+        "matmul  value 4   value 3 rows, W replicate    rows 0 7447 8192       0 B  0.347060\n"
+        "matmul  value 5   value 4 rows, W replicate    rows 0 7447 8192       0 B  0.347060\n"
         "relu    value 6   value 5 rows                 rows 0 7447 8192       0 B  0.061008\n"
         "move    value 6   value 6 rows                 file               5.8 MiB  0.105544\n"
-        "matmul  value 8   value 4 rows, U file         file              21.8 MiB  0.456493\n"
+        "matmul  value 8   value 4 rows, U file         file              21.8 MiB  0.491191\n"
         "move    S         S file                       rows 0 1862 2048   1.5 MiB  0.025623\n"
-        "matmul  value 11  value 4 rows, value 10 rows  rows 0 7447 8192  16.0 MiB  0.332951\n"
+        "matmul  value 11  value 4 rows, value 10 rows  rows 0 7447 8192  16.0 MiB  0.367650\n"
         "2 ranks on 2 nodes: 82.9 MiB over the network, values take 321.4 MiB of a node at most, "
-        "predicted 2.098 s\n";
+        "predicted 2.272 s\n";
     unsigned maps[8];
     char *text = NULL;
     size_t length;
