@@ -146,15 +146,25 @@ static enum mmul_status bring(struct making *m, int value, enum mmul_placement_k
     return add_move(m, from, to, operation, err);
 }
 
+// Does a later move of the same operation take what this one brings?
+static bool is_moved_on(const struct mmul_program_plan *plan,
+                        const struct mmul_program_step *step) {
+    bool moved = false;
+    for (const struct mmul_program_step *s = step + 1; s < plan->steps + plan->step_count; s++)
+        moved |= s->operands[0] == step->result;
+    return moved;
+}
+
 // Moves of blocks to the rows and columns of their mesh go together with the product that they are
-// for.
+// for, after its other moves.
 static void join_moves(struct mmul_program_plan *plan, int operation, bool joined[MMUL_OPERANDS],
                        double *seconds) {
     for (int i = plan->step_count - 1; i >= 0 && plan->steps[i].operation == operation; i--) {
         struct mmul_program_step *step = &plan->steps[i];
         enum mmul_placement_kind to = plan->places[step->result].placement.kind;
         step->joined = plan->program->operations[operation].kind == MMUL_MATMUL &&
-                       mmul_program_joins(plan->places[step->operands[0]].placement.kind, to);
+                       mmul_program_joins(plan->places[step->operands[0]].placement.kind, to) &&
+                       !is_moved_on(plan, step);
         if (!step->joined)
             continue;
         joined[to == MMUL_PLACE_GRID_COLS] = true;

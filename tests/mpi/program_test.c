@@ -173,6 +173,24 @@ static bool operands_in_panels(struct mmul_context *context, const char *weights
     return right;
 }
 
+// Its columns come from its rows, of which there are copies, and these from its blocks: not while the
+// product is computed.
+static void test_a_square_of_a_grid(void) {
+    const struct mmul_context_options cpu = {.device = "cpu"};
+    struct mmul_context *context = make_context(3, &cpu);
+    struct trial t;
+    begin(&t);
+    int x = place(&t, generate(&t, (struct mmul_shape){1, 1, 256, 256}), MMUL_PLACE_GRID);
+    int square = matmul(&t, x, x);
+    t.wanted[square] = MMUL_PLACE_GRID;
+    save(&t, place(&t, square, MMUL_PLACE_GRID));
+    keeps = true;
+    tap_ok(run(context, &t, "2,1,1,2"), "a grid times itself");
+    keeps = false;
+    end(&t);
+    mmul_context_destroy(context);
+}
+
 static void test_programs(int nodes, const struct mmul_context_options *options, bool many) {
     static const struct mmul_shape shapes[] = {{1, 1, 13, 9}, {2, 3, 4, 5}, {1, 1, 1, 1}};
     // Stacks of A and of B, m, k, n.
@@ -444,6 +462,8 @@ int main(int argc, char **argv) {
         test_programs(size, &cpu, true);
         test_panels(size);
     }
+    if (size == 4)
+        test_a_square_of_a_grid();
     if (!is_mesh) {
         struct mmul_context *context = make_context(1, &cpu);
         test_refusals(context);
