@@ -107,7 +107,8 @@ static enum mmul_status make_blocks(struct mmul_stage *stage, bool is_there,
         mmul_program_walk(plan_of(stage), stage->is.step, stage->run->context->comm->rank);
     struct mmul_program_task task;
     enum mmul_status status = MMUL_OK;
-    while (status == MMUL_OK && mmul_program_next(&walk, &task)) {
+    while (status == MMUL_OK && !mmul_failure_is_void(&stage->run->failure) &&
+           mmul_program_next(&walk, &task)) {
         if (mmul_region_count(task.block) == 0)
             continue;
         if (operation_of(stage)->kind == MMUL_MATMUL)

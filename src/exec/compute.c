@@ -192,7 +192,7 @@ static enum mmul_status compute_stretch(struct mmul_stage *stage,
         slice = end - begin;
     for (int64_t next; status == MMUL_OK && begin < end; begin = next) {
         next = mmul_smaller(begin + slice, end);
-        struct mmul_stretch s = {stretch.matrix, stretch.begin + begin, stretch.begin + next, 0};
+        struct mmul_stretch s = {stretch.matrix, stretch.begin + begin, stretch.begin + next};
         const struct mmul_product block = block_of(stage, product, &work->task, begin, next);
         snprintf(place, sizeof place, "%s %lld-%lld of matrix %lld",
                  stage->plan->axis == MMUL_ROWS ? "rows" : "columns", (long long)s.begin,

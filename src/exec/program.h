@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Programs on a communicator: root's program to everybody, its plan, and the run, step after step.
-// Each step ends with all ranks agreed, so a failure anywhere ends the program there, with one error.
+// Programs on a communicator: root's program to everybody, its plan, and the run, of which each step is a
+// stage. A failure anywhere makes what follows void; one agreement at the end makes it everybody's.
 #pragma once
 
 #include "exec/values.h"

@@ -162,8 +162,8 @@ static bool is_hopeless(const struct mmul_pulse *pulse, int64_t *blocks) {
     *blocks = 0;
     for (int i = -1; i < pulse->peer_count; i++) {
         const struct mmul_pulse_peer *peer = i < 0 ? pulse->own : &pulse->peers[i];
-        if (mmul_run_has_work(pulse->run, peer->rank) &&
-            (peer->heard[GARBLED] == 0 || peer->heard[RIGHT] > 0))
+        if (peer->heard[RIGHT] > 0 ||
+            (peer->heard[GARBLED] == 0 && mmul_run_has_work(pulse->run, peer->rank)))
             return false;
         *blocks += peer->heard[GARBLED];
         is_long |= (double)peer->heard[PLAIN_FLOPS] > long_flops;

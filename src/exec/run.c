@@ -220,7 +220,7 @@ static bool is_computed(const struct mmul_stage *stage) {
 }
 
 static bool is_stored(const struct mmul_stage *stage) {
-    return !mmul_stage_node_works(stage, stage->layout.node_index) || stage->is.places.c >= 0 ||
+    return stage->layout.node->result_bytes == 0 || stage->is.places.c >= 0 ||
            atomic_load(&stage->progress->results_stored) >= stage->layout.steps;
 }
 

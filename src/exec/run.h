@@ -63,7 +63,7 @@ enum mmul_status mmul_run_create(struct mmul_context *context,
 // committed).
 enum mmul_status mmul_run_stages(struct mmul_run *run, struct mmul_error *err);
 
-// Has a rank anything to multiply?
+// Has a rank anything to multiply? Of what is not a product the answer is this rank's.
 bool mmul_run_has_work(const struct mmul_run *run, int rank);
 
 // Collective. Makes the report of a run of one product while the result can still be taken back.

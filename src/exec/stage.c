@@ -168,14 +168,6 @@ struct mmul_worker_options mmul_stage_worker_options(const struct mmul_stage *st
     return options;
 }
 
-int64_t mmul_stage_bytes(const struct mmul_stage *stage) {
-    return stage->layout.bytes;
-}
-
-bool mmul_stage_node_works(const struct mmul_stage *stage, int node) {
-    return stage->plan == NULL || mmul_plan_nodes(stage->plan)[node].result_bytes > 0;
-}
-
 int mmul_stage_result(const struct mmul_stage *stage) {
     return stage->is.step != NULL ? stage->is.step->result : stage->is.places.c;
 }

@@ -84,11 +84,5 @@ void mmul_stage_fini(struct mmul_stage *stage);
 
 struct mmul_worker_options mmul_stage_worker_options(const struct mmul_stage *stage);
 
-// Bytes that a stage needs at `memory`, and shares with those of other stages that are far enough from it.
-int64_t mmul_stage_bytes(const struct mmul_stage *stage);
-
-// Does a rank of the node, or this rank, have a part of it? Moves have parts everywhere.
-bool mmul_stage_node_works(const struct mmul_stage *stage, int node);
-
 // The place that it makes; -1: none.
 int mmul_stage_result(const struct mmul_stage *stage);

@@ -42,7 +42,7 @@ struct mmul_region mmul_step_result(const struct mmul_plan *plan, struct mmul_st
 void mmul_files_count(struct mmul_files *files, int64_t bytes);
 
 // Bytes [begin, end) of the stream of `node` from the files, or to them; `from` NULL: they are there
-// already, and are counted. Local, root.
+// already, and were counted. Local; files are root's.
 enum mmul_status mmul_stream_read(const struct mmul_stream *stream, int node, int64_t begin,
                                   int64_t end, void *to, struct mmul_error *err);
 enum mmul_status mmul_stream_write(const struct mmul_stream *stream, int node, int64_t begin,

@@ -68,11 +68,11 @@ static enum mmul_status source_tile(struct mmul_worker *worker, const struct sou
     tile.rows = block.rows;
     tile.cols = block.cols;
     int64_t uploads = source->cache->uploads;
-    double begin = mmul_trace_now(worker->trace);
+    double begin = mmul_trace_now(worker->options.trace);
     enum mmul_status status =
         mmul_tile_cache_load(source->cache, worker->context->device, &tile, operand, err);
     if (source->cache->uploads > uploads)
-        mmul_trace_add(worker->trace, MMUL_TRACE_UPLOAD, begin,
+        mmul_trace_add(worker->options.trace, MMUL_TRACE_UPLOAD, begin,
                        tile.rows * tile.cols * (int64_t)mmul_dtype_bytes(tile.dtype), 0);
     return status;
 }
@@ -143,10 +143,10 @@ static enum mmul_status bring_result(struct job *job, int lane, struct mmul_erro
     const struct mmul_download d = {
         job->to_bring[lane], at.m,    at.n, job->p->c + at.m0 * job->p->ldc + at.n0,
         job->p->ldc,         MMUL_F32};
-    double begin = mmul_trace_now(job->worker->trace);
+    double begin = mmul_trace_now(job->worker->options.trace);
     enum mmul_status status =
         mmul_staging_buffer_bring(&job->worker->staging, job->worker->context->device, &d, err);
-    mmul_trace_add(job->worker->trace, MMUL_TRACE_DOWNLOAD, begin,
+    mmul_trace_add(job->worker->options.trace, MMUL_TRACE_DOWNLOAD, begin,
                    at.m * at.n * (int64_t)sizeof(float), 0);
     return status;
 }
@@ -178,9 +178,9 @@ static enum mmul_status begin_result(struct job *job, const struct tile_step *at
         return MMUL_OK;
     const struct mmul_upload c_in = {
         job->result, at->m, at->n, p->c_in + at->m0 * p->ldc_in + at->n0, p->ldc_in, MMUL_F32};
-    double begin = mmul_trace_now(job->worker->trace);
+    double begin = mmul_trace_now(job->worker->options.trace);
     status = mmul_device_upload(device, &c_in, err);
-    mmul_trace_add(job->worker->trace, MMUL_TRACE_UPLOAD, begin,
+    mmul_trace_add(job->worker->options.trace, MMUL_TRACE_UPLOAD, begin,
                    at->m * at->n * (int64_t)sizeof(float), 0);
     return status;
 }
@@ -268,7 +268,7 @@ static void leave_device(struct mmul_worker *worker) {
 
 static enum mmul_status fall_back(struct mmul_worker *worker, struct mmul_error *err) {
     leave_device(worker);
-    return mmul_context_fall_back(worker->context, worker->no_fallback, err);
+    return mmul_context_fall_back(worker->context, worker->options.no_fallback, err);
 }
 
 enum mmul_status mmul_worker_distrust(struct mmul_worker *worker, const char *why,
@@ -359,11 +359,7 @@ enum mmul_status mmul_worker_init(struct mmul_worker *worker, struct mmul_contex
                                   const struct mmul_worker_options *options,
                                   struct mmul_error *err) {
     struct mmul_tile tile = options->tile;
-    *worker = (struct mmul_worker){.context = context,
-                                   .options = *options,
-                                   .tile = tile,
-                                   .no_fallback = options->no_fallback,
-                                   .trace = options->trace};
+    *worker = (struct mmul_worker){.context = context, .options = *options, .tile = tile};
     struct mmul_device *device = context->device;
     enum mmul_status status = MMUL_OK;
     if (tile.m == 0)

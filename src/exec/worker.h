@@ -23,11 +23,9 @@ struct mmul_worker {
     struct mmul_context *context; // borrowed; its device may be replaced
     struct mmul_worker_options options;
     struct mmul_tile tile; // of them, as the device can have it
-    bool no_fallback;
-    bool replaced; // the plan's tile was for another device
+    bool replaced;         // the plan's tile was for another device
     struct mmul_tile_cache a, b, c;
     struct mmul_staging_buffer staging;
-    struct mmul_trace *trace;            // borrowed; NULL: none
     int64_t products, fallback_products; // counted for the report
 };
 

@@ -208,10 +208,8 @@ struct mmul_stretch mmul_stretch_at(const struct mmul_problem *problem, enum mmu
     int64_t matrix = begin / units + index;
     int64_t from = matrix * units > begin ? matrix * units : begin;
     int64_t to = (matrix + 1) * units < end ? (matrix + 1) * units : end;
-    return (struct mmul_stretch){.matrix = matrix,
-                                 .begin = from - matrix * units,
-                                 .end = to - matrix * units,
-                                 .part_offset = from - begin};
+    return (struct mmul_stretch){
+        .matrix = matrix, .begin = from - matrix * units, .end = to - matrix * units};
 }
 
 // The rectangle of units [begin, end) along `axis`, in a matrix of rows x cols.

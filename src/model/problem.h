@@ -74,9 +74,8 @@ int64_t mmul_problem_whole_matrix(const struct mmul_problem *problem, enum mmul_
 
 // Units [begin, end) of matrix t: one matrix's share of a part.
 struct mmul_stretch {
-    int64_t matrix;      // t
-    int64_t begin, end;  // rows or columns inside the matrix
-    int64_t part_offset; // units of the part before this stretch
+    int64_t matrix;     // t
+    int64_t begin, end; // rows or columns inside the matrix
 };
 
 // Segments of the part [begin, end); empty parts have none.

@@ -89,9 +89,7 @@ enum mmul_status mmul_program_append(struct mmul_program *program,
     made.result = row->has_result ? program->value_count : -1;
     if (row->has_result) {
         struct mmul_value *v = &program->values[program->value_count++];
-        *v = (struct mmul_value){.shape = shape,
-                                 .made_by = program->operation_count,
-                                 .last_use = program->operation_count};
+        *v = (struct mmul_value){.shape = shape, .last_use = program->operation_count};
         if (name != NULL)
             mmul_text_copy(v->name, sizeof v->name, name);
         else

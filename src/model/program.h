@@ -12,8 +12,7 @@ enum { MMUL_VALUE_NAME_BYTES = 96 };
 struct mmul_value {
     char name[MMUL_VALUE_NAME_BYTES];
     struct mmul_shape shape; // float32
-    int made_by;             // index of an operation
-    int last_use;            // index of the last operation that reads it; made_by: nobody
+    int last_use; // index of the last operation that reads it; of the one that makes it: nobody
 };
 
 struct mmul_operation {
