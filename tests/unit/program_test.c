@@ -201,6 +201,25 @@ static void the_least_of_all(void **state) {
     }
 }
 
+// The plan on two nodes, and, where it keeps its values, the program, which is destroyed.
+static void check_text(struct mmul_program *p, bool keeps_values, const char *expected) {
+    unsigned maps[8];
+    char *text = NULL;
+    size_t length;
+    struct mmul_cluster *cluster = make_measured_cluster(2, 1, maps);
+    struct mmul_program_plan *plan = make_plan(p, cluster, keeps_values);
+    FILE *stream = open_memstream(&text, &length);
+    mmul_program_plan_print(plan, stream);
+    if (keeps_values)
+        mmul_program_print(p, stream);
+    fclose(stream);
+    assert_string_equal(text, expected);
+    free(text);
+    mmul_program_plan_destroy(plan);
+    mmul_program_destroy(p);
+    mmul_cluster_destroy(cluster);
+}
+
 static void a_chain_as_text(void **state) {
     (void)state;
     static const char expected[] =
@@ -228,10 +247,6 @@ static void a_chain_as_text(void **state) {
         "value 7  add        value 6, b  8192 x 2048\n"
         "value 8  relu       value 7     8192 x 2048\n"
         "-        save       value 8     8192 x 2048\n";
-    unsigned maps[8];
-    char *text = NULL;
-    size_t length;
-    struct mmul_cluster *cluster = make_measured_cluster(2, 1, maps);
     struct mmul_program *p = new_program();
     int x = load(p, "X", (struct mmul_shape){1, 1, 8192, 2048});
     int w = load(p, "W", (struct mmul_shape){1, 1, 2048, 2048});
@@ -239,16 +254,7 @@ static void a_chain_as_text(void **state) {
     for (int i = 0; i < 2; i++)
         x = apply(p, MMUL_RELU, apply(p, MMUL_ADD, apply(p, MMUL_MATMUL, x, w), b), 0);
     apply(p, MMUL_SAVE, x, 0);
-    struct mmul_program_plan *plan = make_plan(p, cluster, true);
-    FILE *stream = open_memstream(&text, &length);
-    mmul_program_plan_print(plan, stream);
-    mmul_program_print(p, stream);
-    fclose(stream);
-    assert_string_equal(text, expected);
-    free(text);
-    mmul_program_plan_destroy(plan);
-    mmul_program_destroy(p);
-    mmul_cluster_destroy(cluster);
+    check_text(p, true, expected);
 }
 
 // A product brings what nobody else reads, and takes away what is saved at once; W has two readers, and
@@ -268,10 +274,6 @@ static void what_products_bring(void **state) {
         "matmul  value 11  value 4 rows, value 10 rows  rows 0 7447 8192  16.0 MiB  0.367650\n"
         "2 ranks on 2 nodes: 82.9 MiB over the network, values take 321.4 MiB of a node at most, "
         "predicted 2.272 s\n";
-    unsigned maps[8];
-    char *text = NULL;
-    size_t length;
-    struct mmul_cluster *cluster = make_measured_cluster(2, 1, maps);
     struct mmul_program *p = new_program();
     const struct mmul_shape square = {1, 1, 2048, 2048};
     int x = load(p, "X", (struct mmul_shape){1, 1, 8192, 2048}), v = load(p, "V", square);
@@ -285,15 +287,7 @@ static void what_products_bring(void **state) {
                    .kind = MMUL_PLACE, .operands = {load(p, "S", square)}, .wish = MMUL_PLACE_ROWS},
                NULL);
     apply(p, MMUL_MATMUL, x, s);
-    struct mmul_program_plan *plan = make_plan(p, cluster, false);
-    FILE *stream = open_memstream(&text, &length);
-    mmul_program_plan_print(plan, stream);
-    fclose(stream);
-    assert_string_equal(text, expected);
-    free(text);
-    mmul_program_plan_destroy(plan);
-    mmul_program_destroy(p);
-    mmul_cluster_destroy(cluster);
+    check_text(p, false, expected);
 }
 
 static void a_wish_without_a_rule(void **state) {
