@@ -270,6 +270,13 @@ static bool wait_for_node(struct mmul_stage *stage, int stages) {
     return done;
 }
 
+// Where a device may have something of a value that was there before.
+static void forget_memory(struct mmul_stage *stage, int place) {
+    const struct mmul_memory memory = mmul_values_memory(stage->run->values, place);
+    if (memory.begin != NULL)
+        mmul_worker_forget_memory(&stage->run->worker, memory.begin, memory.end);
+}
+
 // Its memory is free, and the values that it reads are complete. False: the run was cancelled.
 static bool begin_stage(struct mmul_stage *stage) {
     struct mmul_run *run = stage->run;
@@ -285,6 +292,10 @@ static bool begin_stage(struct mmul_stage *stage) {
         return false;
     if (stage->plan != NULL)
         mmul_works_enter(stage);
+    if (mmul_stage_result(stage) >= 0)
+        forget_memory(stage, mmul_stage_result(stage));
+    if (stage->is.also != NULL)
+        forget_memory(stage, stage->is.also->result);
     const struct mmul_worker_options options = mmul_stage_worker_options(stage);
     if (mmul_worker_turn(&run->worker, &options, &err) == MMUL_OK)
         return true;

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
 //
-// Tiles of an operand on a device. Each has an entry, a buffer of a tile's size; what it holds is
-// remembered, so that a tile that is needed again is not sent again.
+// Tiles of matrices in buffers of a device. What a buffer holds is remembered by where that lies in host
+// memory, so that a tile that is needed again, or a part of one, is not sent again: for as long as what
+// lies there stays what it is, which the caller knows.
 #pragma once
 
 #include "device/device.h"
 #include "plan/budget.h"
+
+enum { MMUL_CACHED_TILES = 64 };
 
 // A tile in host memory: rows x cols elements, row-major, ld elements between rows.
 struct mmul_host_tile {
@@ -19,32 +22,51 @@ struct mmul_cached_tile {
     int64_t capacity;            // elements
     struct mmul_host_tile holds; // `at` NULL: nothing that is remembered
     int64_t used;                // by the used-th request; the entry with the least is taken next
+    bool is_taken;               // by a result that is being made
 };
 
 struct mmul_tile_cache {
-    struct mmul_cached_tile entries[MMUL_TILE_LANES];
-    int count; // of entries
-    int64_t requests, uploads;
+    struct mmul_cached_tile entries[MMUL_CACHED_TILES];
+    int most;              // entries: at most MMUL_CACHED_TILES
+    int64_t capacity_most; // elements of all of them together
+    int64_t requests;
+    int64_t pinned; // what this request and those after it got stays; 0: none does
+    int64_t uploads;
 };
 
-// Makes `count` entries of `capacity` elements each. On failure some may have been made.
+// Makes `count` entries of `capacity` elements each, which are all that it will have. On failure some may
+// have been made.
 enum mmul_status mmul_tile_cache_reserve(struct mmul_tile_cache *cache, struct mmul_device *device,
                                          int count, int64_t capacity, struct mmul_error *err);
+
+// Entries are made as they are needed, of so many elements together; makes room where they have more, and
+// where one has more than `largest`. Fails with the device.
+enum mmul_status mmul_tile_cache_limit(struct mmul_tile_cache *cache, struct mmul_device *device,
+                                       int64_t elements, int64_t largest, struct mmul_error *err);
 
 // Releases all entries. The device may be lost.
 void mmul_tile_cache_drop(struct mmul_tile_cache *cache, struct mmul_device *device);
 
-// What entries hold has changed in host memory: everything is sent again.
-void mmul_tile_cache_forget(struct mmul_tile_cache *cache);
+// What lies in [begin, end) of host memory has changed, or will: it is sent again. NULL, NULL: all.
+void mmul_tile_cache_forget(struct mmul_tile_cache *cache, const void *begin, const void *end);
 
-// The tile as an operand, float32, packed: from the entry that holds it, else begun to be uploaded
-// into the entry that was not used for longest. An entry that is too small is made anew.
+// What is loaded from now on stays at least until this is called again.
+void mmul_tile_cache_pin(struct mmul_tile_cache *cache);
+
+// The tile as an operand, float32: where an entry holds it, else begun to be uploaded, packed, into the
+// entry that was not used for longest. An entry that is too small is made anew.
 enum mmul_status mmul_tile_cache_load(struct mmul_tile_cache *cache, struct mmul_device *device,
                                       const struct mmul_host_tile *tile,
                                       struct mmul_operand *operand, struct mmul_error *err);
 
-// The buffer of entry `index`, for `count` elements that are not an operand's; borrowed, contents
-// undefined.
+// An entry for `count` elements of a result, contents undefined; the caller's until it is given back:
+// with what it holds then, or NULL.
 enum mmul_status mmul_tile_cache_take(struct mmul_tile_cache *cache, struct mmul_device *device,
-                                      int index, int64_t count, struct mmul_buffer **buffer,
+                                      int64_t count, struct mmul_cached_tile **entry,
                                       struct mmul_error *err);
+void mmul_tile_cache_give(struct mmul_cached_tile *entry, const struct mmul_host_tile *holds);
+
+// Going from `from` to `to`, which are rows (or columns) of `whole`: the first place between them where a
+// tile that an entry holds begins or ends; `to`: there is none.
+int64_t mmul_tile_cache_cut(const struct mmul_tile_cache *cache, const struct mmul_host_tile *whole,
+                            bool rows, int64_t from, int64_t to);

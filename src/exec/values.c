@@ -106,6 +106,23 @@ struct mmul_view mmul_values_view(const struct mmul_values *values, int place, i
     return view;
 }
 
+struct mmul_memory mmul_values_memory(const struct mmul_values *values, int place) {
+    const struct mmul_program_plan *plan = values->plan;
+    struct mmul_memory memory = {NULL, NULL};
+    for (int rank = 0, index = 0; rank < plan->costs.size; rank++) {
+        if (plan->costs.rank_node[rank] != values->node)
+            continue;
+        int64_t offset = values->offsets[(int64_t)place * values->node_size + index++];
+        const char *begin = values->segment.data + offset;
+        const char *end = begin + mmul_program_place_bytes(plan, &plan->places[place], rank);
+        if (offset < 0 || begin == end)
+            continue;
+        memory.begin = memory.begin == NULL || begin < memory.begin ? begin : memory.begin;
+        memory.end = end > memory.end ? end : memory.end;
+    }
+    return memory;
+}
+
 int mmul_values_place(const struct mmul_values *values, int value) {
     const struct mmul_program_plan *plan = values->plan;
     for (int i = 0; i < plan->place_count; i++) {

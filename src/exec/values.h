@@ -35,6 +35,12 @@ enum mmul_status mmul_values_create(struct mmul_context *context, struct mmul_pr
 struct mmul_view mmul_values_view(const struct mmul_values *values, int place, int rank,
                                   int64_t matrix);
 
+// What a place takes of this node's memory, with all its parts; nothing where it has none.
+struct mmul_memory {
+    const char *begin, *end;
+};
+struct mmul_memory mmul_values_memory(const struct mmul_values *values, int place);
+
 // Where an element of the view's region is.
 float *mmul_view_element(const struct mmul_view *view, int64_t row, int64_t col);
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Tiles of a product on one device. Operands the device can use where they lie are not copied;
-// others go through a cache of tiles on it and are widened there when they are 16-bit.
+// others go through a cache of tiles on it and are widened there when they are 16-bit. What is lasting stays
+// in another one, results among it: they come home all the same, for the check, which the host does, and
+// for a successor, should the device be lost. Products are cut where tiles that are kept begin and end.
 //
 //        n0        for each column of tiles n0, for each row of tiles m0 (down, then up, ...):
 //      +----+          for each k0 (forth, then back, ...): C(m0,n0) += A(m0,k0) B(k0,n0)
@@ -33,11 +35,19 @@ struct source {
     struct mmul_tile_cache *cache;
 };
 
+static bool is_lasting(const struct mmul_worker *worker, enum mmul_lasting which) {
+    return (worker->options.lasting & which) != 0;
+}
+
 // Borrows the whole matrix when the device can use it where it lies.
 static enum mmul_status source_init(struct mmul_worker *worker, struct source *source,
-                                    struct mmul_host_tile whole, struct mmul_tile_cache *cache,
+                                    struct mmul_host_tile whole, enum mmul_lasting which,
                                     struct mmul_error *err) {
-    *source = (struct source){.whole = whole, .cache = cache};
+    struct mmul_tile_cache *passing = which == MMUL_LASTING_A   ? &worker->a
+                                      : which == MMUL_LASTING_B ? &worker->b
+                                                                : &worker->c;
+    *source = (struct source){.whole = whole,
+                              .cache = is_lasting(worker, which) ? &worker->kept : passing};
     if (!in_place(worker, whole.dtype))
         return MMUL_OK;
     return mmul_device_buffer_borrow(
@@ -54,19 +64,26 @@ struct block {
     int64_t row, col, rows, cols;
 };
 
+// The block as it lies in host memory.
+static struct mmul_host_tile host_tile(const struct source *source, struct block block) {
+    struct mmul_host_tile tile = source->whole;
+    int64_t offset = block.row * tile.ld + block.col;
+    tile.at = (const char *)tile.at + offset * (int64_t)mmul_dtype_bytes(tile.dtype);
+    tile.rows = block.rows;
+    tile.cols = block.cols;
+    return tile;
+}
+
 // The block as the device's operand; uploads it when it is not there.
 static enum mmul_status source_tile(struct mmul_worker *worker, const struct source *source,
                                     struct block block, struct mmul_operand *operand,
                                     struct mmul_error *err) {
-    struct mmul_host_tile tile = source->whole;
-    int64_t offset = block.row * tile.ld + block.col;
     if (source->borrowed != NULL) {
-        *operand = (struct mmul_operand){source->borrowed, offset, tile.ld};
+        int64_t offset = block.row * source->whole.ld + block.col;
+        *operand = (struct mmul_operand){source->borrowed, offset, source->whole.ld};
         return MMUL_OK;
     }
-    tile.at = (const char *)tile.at + offset * (int64_t)mmul_dtype_bytes(tile.dtype);
-    tile.rows = block.rows;
-    tile.cols = block.cols;
+    const struct mmul_host_tile tile = host_tile(source, block);
     int64_t uploads = source->cache->uploads;
     double begin = mmul_trace_now(worker->options.trace);
     enum mmul_status status =
@@ -77,142 +94,170 @@ static enum mmul_status source_tile(struct mmul_worker *worker, const struct sou
     return status;
 }
 
-// ---------------------------------------------------------------------------------------- order
+// ---------------------------------------------------------------------------------- one product
 
-// One multiplication: the part of C at (m0, n0), the terms from k0 on.
-struct tile_step {
-    int64_t tile; // of C, in order
-    int64_t m0, n0, k0, m, n, k;
-    bool is_first; // of its tile of C: the one that beta applies to
+enum side { SIDE_M, SIDE_N, SIDE_K, SIDES };
+
+// A way along a side of the product, in parts; every second time it goes back.
+struct way {
+    int64_t size, most; // of the side, of a part
+    int64_t begin, end; // the part
+    bool back;
 };
 
-static int64_t step_count(const struct mmul_product *p, struct mmul_tile tile) {
-    return mmul_divide_up(p->m, tile.m) * mmul_divide_up(p->n, tile.n) *
-           mmul_divide_up(p->k, tile.k);
-}
-
-// The index-th multiplication; every second way along a side goes back.
-static struct tile_step step_at(const struct mmul_product *p, struct mmul_tile tile,
-                                int64_t index) {
-    int64_t along_m = mmul_divide_up(p->m, tile.m), along_k = mmul_divide_up(p->k, tile.k);
-    int64_t number = index / along_k, q = index % along_k;
-    int64_t j = number / along_m, i = number % along_m;
-    bool is_first = q == 0;
-    i = j % 2 == 0 ? i : along_m - 1 - i;
-    q = number % 2 == 0 ? q : along_k - 1 - q;
-    return (struct tile_step){.tile = number,
-                              .m0 = i * tile.m,
-                              .n0 = j * tile.n,
-                              .k0 = q * tile.k,
-                              .m = mmul_smaller(tile.m, p->m - i * tile.m),
-                              .n = mmul_smaller(tile.n, p->n - j * tile.n),
-                              .k = mmul_smaller(tile.k, p->k - q * tile.k),
-                              .is_first = is_first};
-}
-
-// ---------------------------------------------------------------------------------- one product
+// A tile of C that the device has and C has not; m = 0: there is none.
+struct pending {
+    int64_t m0, n0, m, n;
+    struct mmul_operand at;
+    struct mmul_cached_tile *entry;
+};
 
 // A product on its way through the device.
 struct job {
     struct mmul_worker *worker;
     const struct mmul_product *p;
-    struct mmul_tile tile;
     struct source a, b, c;
-    struct mmul_operand result;      // the present tile of C on the device
-    struct tile_step on_device[2];   // per lane of C: what it holds that C does not, m = 0: nothing
-    struct mmul_operand to_bring[2]; // and where
+    struct way ways[SIDES];
+    int64_t tiles;               // of C: before the present one
+    struct mmul_operand result;  // the present one on the device
+    struct pending on_device[2]; // those that take turns
 };
 
-static enum mmul_status load_operands(const struct job *job, const struct tile_step *at,
-                                      struct mmul_gemm *args, struct mmul_error *err) {
-    struct block a = {at->m0, at->k0, at->m, at->k}, b = {at->k0, at->n0, at->k, at->n};
+// ---------------------------------------------------------------------------------------- order
+
+// Where a part of a side ends that begins at `from`, at `to` or where what is kept of an operand does.
+static int64_t cut(const struct job *job, enum side side, int64_t from, int64_t to) {
+    const struct mmul_product *p = job->p;
+    const struct mmul_tile_cache *kept = &job->worker->kept;
+    if (side != SIDE_N && job->a.cache == kept)
+        to = mmul_tile_cache_cut(kept, &job->a.whole, (side == SIDE_M) != p->transpose_a, from, to);
+    if (side != SIDE_M && job->b.cache == kept)
+        to = mmul_tile_cache_cut(kept, &job->b.whole, (side == SIDE_K) != p->transpose_b, from, to);
+    return to;
+}
+
+// The next part of a side; false: the last one was, or, from nothing, there is none.
+static bool next_part(struct job *job, enum side side) {
+    struct way *w = &job->ways[side];
+    if (w->back ? w->begin == 0 : w->end == w->size)
+        return false;
+    if (w->back) {
+        w->end = w->begin;
+        w->begin = cut(job, side, w->end, (w->end - 1) / w->most * w->most);
+    } else {
+        w->begin = w->end;
+        w->end =
+            cut(job, side, w->begin, mmul_smaller(w->size, (w->begin / w->most + 1) * w->most));
+    }
+    return true;
+}
+
+// Begins a way, where the last one ended; the part is empty before the first.
+static void turn_round(struct way *w, bool first) {
+    w->back = !first && !w->back;
+    w->begin = w->end = w->back ? w->size : 0;
+}
+
+static enum mmul_status load_operands(const struct job *job, struct mmul_gemm *args,
+                                      struct mmul_error *err) {
+    const struct way *m = &job->ways[SIDE_M], *n = &job->ways[SIDE_N], *k = &job->ways[SIDE_K];
+    struct block a = {m->begin, k->begin, args->m, args->k},
+                 b = {k->begin, n->begin, args->k, args->n};
     if (args->transpose_a)
-        a = (struct block){at->k0, at->m0, at->k, at->m};
+        a = (struct block){k->begin, m->begin, args->k, args->m};
     if (args->transpose_b)
-        b = (struct block){at->n0, at->k0, at->n, at->k};
+        b = (struct block){n->begin, k->begin, args->n, args->k};
     enum mmul_status status = source_tile(job->worker, &job->a, a, &args->a, err);
     return status == MMUL_OK ? source_tile(job->worker, &job->b, b, &args->b, err) : status;
 }
 
-// What a lane of C holds comes home.
-static enum mmul_status bring_result(struct job *job, int lane, struct mmul_error *err) {
-    const struct tile_step at = job->on_device[lane];
+// A finished tile of C comes home.
+static enum mmul_status bring_result(struct job *job, struct pending *pending,
+                                     struct mmul_error *err) {
+    const struct pending at = *pending;
     if (at.m == 0)
         return MMUL_OK;
-    job->on_device[lane].m = 0;
+    pending->m = 0;
+    const struct mmul_host_tile tile = host_tile(&job->c, (struct block){at.m0, at.n0, at.m, at.n});
     const struct mmul_download d = {
-        job->to_bring[lane], at.m,    at.n, job->p->c + at.m0 * job->p->ldc + at.n0,
-        job->p->ldc,         MMUL_F32};
+        at.at, at.m, at.n, job->p->c + at.m0 * job->p->ldc + at.n0, job->p->ldc, MMUL_F32};
     double begin = mmul_trace_now(job->worker->options.trace);
     enum mmul_status status =
         mmul_staging_buffer_bring(&job->worker->staging, job->worker->context->device, &d, err);
     mmul_trace_add(job->worker->options.trace, MMUL_TRACE_DOWNLOAD, begin,
                    at.m * at.n * (int64_t)sizeof(float), 0);
+    bool stays = status == MMUL_OK && is_lasting(job->worker, MMUL_LASTING_C);
+    mmul_tile_cache_give(at.entry, stays ? &tile : NULL);
     return status;
 }
 
 static int c_lanes(const struct job *job) {
-    return job->worker->c.count == 2 ? 2 : 1;
+    return job->worker->tile.c_lanes == 2 ? 2 : 1;
 }
 
-// C of a tile: where it lies, or a lane (with C_in in it when beta asks for it).
-static enum mmul_status begin_result(struct job *job, const struct tile_step *at,
+// C of a tile: where it lies, or an entry (with C_in in it when beta asks for it).
+static enum mmul_status begin_result(struct job *job, const struct mmul_gemm *args,
                                      struct mmul_error *err) {
     const struct mmul_product *p = job->p;
     struct mmul_device *device = job->worker->context->device;
+    const int64_t m0 = job->ways[SIDE_M].begin, n0 = job->ways[SIDE_N].begin;
     if (job->c.borrowed != NULL) {
-        job->result = (struct mmul_operand){job->c.borrowed, at->m0 * p->ldc + at->n0, p->ldc};
+        job->result = (struct mmul_operand){job->c.borrowed, m0 * p->ldc + n0, p->ldc};
         return MMUL_OK;
     }
-    int lane = (int)(at->tile % c_lanes(job));
-    enum mmul_status status = bring_result(job, lane, err);
-    job->result = (struct mmul_operand){.ld = at->n};
+    struct pending *pending = &job->on_device[job->tiles % c_lanes(job)];
+    struct mmul_cached_tile *entry = NULL;
+    enum mmul_status status = bring_result(job, pending, err);
     if (status == MMUL_OK)
-        status = mmul_tile_cache_take(&job->worker->c, device, lane, at->m * at->n,
-                                      &job->result.buffer, err);
+        status = mmul_tile_cache_take(job->c.cache, device, args->m * args->n, &entry, err);
     if (status != MMUL_OK)
         return status;
-    job->on_device[lane] = *at;
-    job->to_bring[lane] = job->result;
+    job->result = (struct mmul_operand){.buffer = entry->buffer, .ld = args->n};
+    *pending = (struct pending){m0, n0, args->m, args->n, job->result, entry};
     if (p->beta == 0)
         return MMUL_OK;
-    const struct mmul_upload c_in = {
-        job->result, at->m, at->n, p->c_in + at->m0 * p->ldc_in + at->n0, p->ldc_in, MMUL_F32};
+    const struct mmul_upload c_in = {job->result, args->m, args->n, p->c_in + m0 * p->ldc_in + n0,
+                                     p->ldc_in,   MMUL_F32};
     double begin = mmul_trace_now(job->worker->options.trace);
     status = mmul_device_upload(device, &c_in, err);
     mmul_trace_add(job->worker->options.trace, MMUL_TRACE_UPLOAD, begin,
-                   at->m * at->n * (int64_t)sizeof(float), 0);
+                   args->m * args->n * (int64_t)sizeof(float), 0);
     return status;
 }
 
 // One gemm of a tile: the first applies beta, the later ones add.
-static enum mmul_status multiply_step(struct job *job, const struct tile_step *at,
-                                      struct mmul_error *err) {
+static enum mmul_status multiply_step(struct job *job, bool is_first, struct mmul_error *err) {
     const struct mmul_product *p = job->p;
+    const struct way *w = job->ways;
     struct mmul_gemm args = {.transpose_a = p->transpose_a,
                              .transpose_b = p->transpose_b,
-                             .m = at->m,
-                             .n = at->n,
-                             .k = at->k,
+                             .m = w[SIDE_M].end - w[SIDE_M].begin,
+                             .n = w[SIDE_N].end - w[SIDE_N].begin,
+                             .k = w[SIDE_K].end - w[SIDE_K].begin,
                              .alpha = p->alpha,
-                             .beta = at->is_first ? p->beta : 1};
-    enum mmul_status status = load_operands(job, at, &args, err);
-    if (status == MMUL_OK && at->is_first)
-        status = begin_result(job, at, err);
+                             .beta = is_first ? p->beta : 1};
+    mmul_tile_cache_pin(&job->worker->kept);
+    enum mmul_status status = load_operands(job, &args, err);
+    if (status == MMUL_OK && is_first)
+        status = begin_result(job, &args, err);
     args.c = job->result;
     return status == MMUL_OK ? mmul_device_gemm(job->worker->context->device, &args, err) : status;
 }
 
 static enum mmul_status multiply_steps(struct job *job, struct mmul_error *err) {
-    int64_t steps = step_count(job->p, job->tile);
-    struct tile_step at = {0};
+    struct way *m = &job->ways[SIDE_M], *n = &job->ways[SIDE_N], *k = &job->ways[SIDE_K];
     enum mmul_status status = MMUL_OK;
-    for (int64_t i = 0; status == MMUL_OK && i < steps; i++) {
-        at = step_at(job->p, job->tile, i);
-        status = multiply_step(job, &at, err);
-    }
-    for (int i = 1; status == MMUL_OK && i <= c_lanes(job); i++)
-        status = bring_result(job, (int)((at.tile + i) % c_lanes(job)), err);
+    for (turn_round(n, true); status == MMUL_OK && next_part(job, SIDE_N);)
+        for (turn_round(m, n->begin == 0); status == MMUL_OK && next_part(job, SIDE_M);) {
+            bool is_first = true;
+            for (turn_round(k, job->tiles == 0); status == MMUL_OK && next_part(job, SIDE_K);) {
+                status = multiply_step(job, is_first, err);
+                is_first = false;
+            }
+            job->tiles++;
+        }
+    for (int i = 0; status == MMUL_OK && i < c_lanes(job); i++)
+        status = bring_result(job, &job->on_device[(job->tiles + i) % c_lanes(job)], err);
     return status == MMUL_OK ? mmul_device_wait(job->worker->context->device, err) : status;
 }
 
@@ -225,17 +270,22 @@ static struct mmul_tile tile_for(const struct mmul_worker *worker, const struct 
 
 static enum mmul_status multiply_on_device(struct mmul_worker *worker, const struct mmul_product *p,
                                            struct mmul_error *err) {
-    struct job job = {.worker = worker, .p = p, .tile = tile_for(worker, p)};
+    const struct mmul_tile tile = tile_for(worker, p);
+    struct job job = {.worker = worker,
+                      .p = p,
+                      .ways = {[SIDE_M] = {.size = p->m, .most = tile.m},
+                               [SIDE_N] = {.size = p->n, .most = tile.n},
+                               [SIDE_K] = {.size = p->k, .most = tile.k}}};
     int64_t a_rows = p->transpose_a ? p->k : p->m, a_cols = p->transpose_a ? p->m : p->k;
     int64_t b_rows = p->transpose_b ? p->n : p->k, b_cols = p->transpose_b ? p->k : p->n;
     const struct mmul_host_tile a = {p->a, a_rows, a_cols, p->lda, p->a_dtype},
                                 b = {p->b, b_rows, b_cols, p->ldb, p->b_dtype},
                                 c = {p->c, p->m, p->n, p->ldc, MMUL_F32};
-    enum mmul_status status = source_init(worker, &job.a, a, &worker->a, err);
+    enum mmul_status status = source_init(worker, &job.a, a, MMUL_LASTING_A, err);
     if (status == MMUL_OK)
-        status = source_init(worker, &job.b, b, &worker->b, err);
+        status = source_init(worker, &job.b, b, MMUL_LASTING_B, err);
     if (status == MMUL_OK)
-        status = source_init(worker, &job.c, c, &worker->c, err);
+        status = source_init(worker, &job.c, c, MMUL_LASTING_C, err);
     if (status == MMUL_OK)
         status = multiply_steps(&job, err);
     source_fini(worker, &job.c);
@@ -258,10 +308,15 @@ static enum mmul_status resize_tile(struct mmul_worker *worker, const struct mmu
     return mmul_tile_choose(&request, &worker->tile, err);
 }
 
-static void leave_device(struct mmul_worker *worker) {
+static void drop_lanes(struct mmul_worker *worker) {
     mmul_tile_cache_drop(&worker->a, worker->context->device);
     mmul_tile_cache_drop(&worker->b, worker->context->device);
     mmul_tile_cache_drop(&worker->c, worker->context->device);
+}
+
+static void leave_device(struct mmul_worker *worker) {
+    drop_lanes(worker);
+    mmul_tile_cache_drop(&worker->kept, worker->context->device);
     mmul_staging_buffer_fini(&worker->staging);
     worker->replaced = true;
 }
@@ -278,15 +333,19 @@ enum mmul_status mmul_worker_distrust(struct mmul_worker *worker, const char *wh
 }
 
 void mmul_worker_abandon(struct mmul_worker *worker) {
-    worker->a = worker->b = worker->c = (struct mmul_tile_cache){0};
+    worker->a = worker->b = worker->c = worker->kept = (struct mmul_tile_cache){0};
     worker->staging = (struct mmul_staging_buffer){0};
     worker->replaced = true;
     worker->fallback_products++;
 }
 
 void mmul_worker_forget(struct mmul_worker *worker) {
-    mmul_tile_cache_forget(&worker->a);
-    mmul_tile_cache_forget(&worker->b);
+    mmul_tile_cache_forget(&worker->a, NULL, NULL);
+    mmul_tile_cache_forget(&worker->b, NULL, NULL);
+}
+
+void mmul_worker_forget_memory(struct mmul_worker *worker, const void *begin, const void *end) {
+    mmul_tile_cache_forget(&worker->kept, begin, end);
 }
 
 // A device that works where C lies finds C_in there; a product done again begins again. Who adds to what C
@@ -355,49 +414,80 @@ static struct mmul_tile fit_temporary(const struct mmul_device *device, struct m
     return tile;
 }
 
-enum mmul_status mmul_worker_init(struct mmul_worker *worker, struct mmul_context *context,
-                                  const struct mmul_worker_options *options,
-                                  struct mmul_error *err) {
-    struct mmul_tile tile = options->tile;
-    *worker = (struct mmul_worker){.context = context, .options = *options, .tile = tile};
-    struct mmul_device *device = context->device;
-    enum mmul_status status = MMUL_OK;
-    if (tile.m == 0)
+// Entries for tiles of what is not lasting, and for that what memory these leave.
+static enum mmul_status reserve_tiles(struct mmul_worker *worker, struct mmul_error *err) {
+    const struct mmul_worker_options *o = &worker->options;
+    const struct mmul_tile t = worker->tile;
+    const struct {
+        struct mmul_tile_cache *lanes;
+        enum mmul_dtype dtype;
+        enum mmul_lasting which;
+        int count;
+        int64_t capacity;
+    } matrices[] = {{&worker->a, o->a_dtype, MMUL_LASTING_A, t.a_lanes, t.m * t.k},
+                    {&worker->b, o->b_dtype, MMUL_LASTING_B, t.b_lanes, t.k * t.n},
+                    {&worker->c, MMUL_F32, MMUL_LASTING_C, t.c_lanes, t.m * t.n}};
+    struct mmul_device *device = worker->context->device;
+    const int64_t spare = o->tile.spare_bytes / (int64_t)sizeof(float);
+    int64_t kept = spare, tile = 0;
+    for (int i = 0; i < 3; i++) {
+        if (!is_lasting(worker, matrices[i].which))
+            continue;
+        kept += matrices[i].count * matrices[i].capacity;
+        tile = mmul_larger(tile, matrices[i].capacity);
+    }
+    // A step uses four entries at most: with so much more than a tile in each of them all still fit.
+    enum mmul_status status =
+        mmul_tile_cache_limit(&worker->kept, device, kept, tile + spare / 4, err);
+    for (int i = 0; status == MMUL_OK && i < 3; i++)
+        if (!in_place(worker, matrices[i].dtype) && !is_lasting(worker, matrices[i].which))
+            status = mmul_tile_cache_reserve(matrices[i].lanes, device, matrices[i].count,
+                                             matrices[i].capacity, err);
+    return status;
+}
+
+// For products as in the options.
+static enum mmul_status prepare(struct mmul_worker *worker, struct mmul_error *err) {
+    struct mmul_tile *tile = &worker->tile;
+    struct mmul_device *device = worker->context->device;
+    *tile = worker->options.tile;
+    if (tile->m == 0)
         return MMUL_OK;
     if (!mmul_device_can_borrow(device))
-        worker->tile = tile = fit_temporary(device, tile);
-    if (!in_place(worker, MMUL_F32)) {
-        status = mmul_staging_buffer_reserve(&worker->staging, tile.m * tile.n, err);
-        if (status != MMUL_OK)
-            return status;
-    }
-    if (!in_place(worker, options->a_dtype))
-        status = mmul_tile_cache_reserve(&worker->a, device, tile.a_lanes, tile.m * tile.k, err);
-    if (status == MMUL_OK && !in_place(worker, options->b_dtype))
-        status = mmul_tile_cache_reserve(&worker->b, device, tile.b_lanes, tile.k * tile.n, err);
-    if (status == MMUL_OK && !in_place(worker, MMUL_F32))
-        status = mmul_tile_cache_reserve(&worker->c, device, tile.c_lanes, tile.m * tile.n, err);
+        *tile = fit_temporary(device, *tile);
+    enum mmul_status status = MMUL_OK;
+    if (!in_place(worker, MMUL_F32))
+        status = mmul_staging_buffer_reserve(&worker->staging, tile->m * tile->n, err);
+    if (status != MMUL_OK)
+        return status;
+    status = reserve_tiles(worker, err);
     return status == MMUL_OK ? status : fall_back(worker, err); // entries come when needed
 }
 
+enum mmul_status mmul_worker_init(struct mmul_worker *worker, struct mmul_context *context,
+                                  const struct mmul_worker_options *options,
+                                  struct mmul_error *err) {
+    *worker = (struct mmul_worker){.context = context, .options = *options};
+    return prepare(worker, err);
+}
+
 static bool are_alike(const struct mmul_worker_options *a, const struct mmul_worker_options *b) {
-    return memcmp(&a->tile, &b->tile, sizeof a->tile) == 0 && a->a_dtype == b->a_dtype &&
-           a->b_dtype == b->b_dtype;
+    const struct mmul_tile *s = &a->tile, *t = &b->tile;
+    return s->m == t->m && s->n == t->n && s->k == t->k && s->a_lanes == t->a_lanes &&
+           s->b_lanes == t->b_lanes && s->c_lanes == t->c_lanes &&
+           s->spare_bytes == t->spare_bytes && a->a_dtype == b->a_dtype &&
+           a->b_dtype == b->b_dtype && a->lasting == b->lasting;
 }
 
 enum mmul_status mmul_worker_turn(struct mmul_worker *worker,
                                   const struct mmul_worker_options *options,
                                   struct mmul_error *err) {
-    const struct mmul_worker before = *worker;
     mmul_worker_forget(worker);
     if (options->tile.m == 0 || are_alike(&worker->options, options))
         return MMUL_OK;
-    leave_device(worker);
-    enum mmul_status status = mmul_worker_init(worker, before.context, options, err);
-    worker->replaced |= before.replaced;
-    worker->products += before.products;
-    worker->fallback_products += before.fallback_products;
-    return status;
+    drop_lanes(worker);
+    worker->options = *options;
+    return prepare(worker, err);
 }
 
 void mmul_worker_fini(struct mmul_worker *worker) {

@@ -12,9 +12,14 @@
 #include "model/trace.h"
 #include "plan/budget.h"
 
+// Matrices whose memory holds what it holds now, or will when the product is done, until the worker is told
+// that it is used again: a device with memory of its own keeps what it has of them from product to product.
+enum mmul_lasting { MMUL_LASTING_A = 1, MMUL_LASTING_B = 2, MMUL_LASTING_C = 4 };
+
 struct mmul_worker_options {
     struct mmul_tile tile;            // m = 0: there will be no products
     enum mmul_dtype a_dtype, b_dtype; // of all products
+    unsigned lasting;                 // enum mmul_lasting; float32
     bool no_fallback;
     struct mmul_trace *trace; // borrowed until fini; NULL: none
 };
@@ -22,9 +27,10 @@ struct mmul_worker_options {
 struct mmul_worker {
     struct mmul_context *context; // borrowed; its device may be replaced
     struct mmul_worker_options options;
-    struct mmul_tile tile; // of them, as the device can have it
-    bool replaced;         // the plan's tile was for another device
-    struct mmul_tile_cache a, b, c;
+    struct mmul_tile tile;          // of them, as the device can have it
+    bool replaced;                  // the plan's tile was for another device
+    struct mmul_tile_cache a, b, c; // of what changes, or is another matrix next time
+    struct mmul_tile_cache kept;    // of all that is lasting, in what memory is left
     struct mmul_staging_buffer staging;
     int64_t products, fallback_products; // counted for the report
 };
@@ -36,8 +42,8 @@ enum mmul_status mmul_worker_init(struct mmul_worker *worker, struct mmul_contex
                                   struct mmul_error *err);
 void mmul_worker_fini(struct mmul_worker *worker);
 
-// Products of other sizes or types follow: entries of the device are made anew where these need it.
-// Fails as init does; then none may follow.
+// Products of other sizes or types follow: entries of the device are made anew where these need it, and
+// what it keeps of lasting matrices stays. Fails as init does; then none may follow.
 enum mmul_status mmul_worker_turn(struct mmul_worker *worker,
                                   const struct mmul_worker_options *options,
                                   struct mmul_error *err);
@@ -50,8 +56,10 @@ enum mmul_status mmul_worker_turn(struct mmul_worker *worker,
 enum mmul_status mmul_worker_multiply(struct mmul_worker *worker,
                                       const struct mmul_product *product, struct mmul_error *err);
 
-// To be called when operands of earlier products have changed where they lie in host memory.
+// To be called when operands of earlier products that are not lasting have changed where they lie in host
+// memory; and when [begin, end), where such a matrix was, is used for another one.
 void mmul_worker_forget(struct mmul_worker *worker);
+void mmul_worker_forget_memory(struct mmul_worker *worker, const void *begin, const void *end);
 
 // The device hangs in a call of another thread and was abandoned: what it holds is left to it. From
 // now on this thread may use the worker, with the context's new device.

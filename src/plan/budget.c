@@ -127,6 +127,7 @@ enum mmul_status mmul_tile_choose(const struct mmul_tile_request *request, struc
     }
     add_lanes(request, &t);
     t.device_bytes = request->host_memory ? 0 : (int64_t)device_need(request, &t).total;
+    t.spare_bytes = request->host_memory ? 0 : request->memory_bytes - t.device_bytes;
     *tile = t;
     return MMUL_OK;
 }

@@ -15,6 +15,7 @@ struct mmul_tile {
     int a_lanes, b_lanes; // 1 to MMUL_TILE_LANES
     int c_lanes;          // 1 or 2
     int64_t device_bytes; // lanes, temporaries and 16-bit staging; 0: works in host memory
+    int64_t spare_bytes;  // what is left of the memory then
 };
 
 struct mmul_tile_request {

@@ -20,7 +20,7 @@ struct mmul_buffer {
     float *data;
 };
 
-enum { LATE_OPERATIONS = 1000, LATE_BUFFERS = 3 };
+enum { LATE_OPERATIONS = 4000, LATE_BUFFERS = 3 };
 
 struct late_operation {
     char kind; // U upload, G gemm, D download

@@ -142,7 +142,7 @@ static void multiply(struct bench *t) {
 }
 
 #define TILE(m, n, k, a, b, c) \
-    { m, n, k, a, b, c, 1 }
+    { m, n, k, a, b, c, 1, 0 }
 
 // -------------------------------------------------------------------------------------- values
 
@@ -186,7 +186,7 @@ static void large_results_come_in_pieces(void **state) {
                                 .n = sizes[i][1],
                                 .k = 1,
                                 .alpha = 1,
-                                .tile = {sizes[i][0], sizes[i][1], 1, 1, 1, 1, 1}};
+                                .tile = {sizes[i][0], sizes[i][1], 1, 1, 1, 1, 1, 0}};
         struct bench t;
         setup(&t, &s);
         multiply(&t);
@@ -352,6 +352,126 @@ static void a_device_without_memory_for_other_tiles_is_replaced(void **state) {
     }
 }
 
+// ---------------------------------------------------------------------------------- what is lasting
+
+enum { SIDE = 24, LD = SIDE + PAD, MATRICES = 12 };
+
+// Square matrices, each written once: inputs, then products of parts of those before.
+struct pool {
+    float *at[MATRICES];
+    int level[MATRICES]; // inputs that went into it: sums stay whole numbers up to 3
+    int count;
+};
+
+static uint64_t draw(uint64_t *random, uint64_t most) {
+    return mmul_random_at(7, ++*random) % most;
+}
+
+static double part_element(const float *at, bool transpose, int64_t row, int64_t col) {
+    return (double)(transpose ? at[col * LD + row] : at[row * LD + col]);
+}
+
+// The next matrix, from two of those before, or from parts of them, either way round.
+static struct mmul_product draw_product(struct pool *pool, uint64_t *random) {
+    int x, y;
+    do {
+        x = (int)draw(random, (uint64_t)pool->count);
+        y = (int)draw(random, (uint64_t)pool->count);
+    } while (pool->level[x] + pool->level[y] > 3);
+    pool->level[pool->count] = pool->level[x] + pool->level[y];
+    int64_t begin = draw(random, 2) == 0 ? 0 : (int64_t)draw(random, SIDE / 2);
+    return (struct mmul_product){.transpose_a = draw(random, 2) == 0,
+                                 .transpose_b = draw(random, 2) == 0,
+                                 .m = SIDE - begin,
+                                 .n = SIDE,
+                                 .k = SIDE - begin,
+                                 .alpha = 1,
+                                 .a = pool->at[x] + begin * LD + begin,
+                                 .lda = LD,
+                                 .b = pool->at[y],
+                                 .ldb = LD,
+                                 .c = pool->at[pool->count++],
+                                 .ldc = LD};
+}
+
+static void assert_product(const struct mmul_product *p) {
+    for (int64_t i = 0; i < p->m; i++)
+        for (int64_t j = 0; j < p->n; j++) {
+            double sum = 0;
+            for (int64_t q = 0; q < p->k; q++)
+                sum += part_element(p->a, p->transpose_a, i, q) *
+                       part_element(p->b, p->transpose_b, q, j);
+            assert_true((double)p->c[i * LD + j] == sum);
+        }
+}
+
+// In any memory, with any tiles, whoever is lasting; a device that is lost has nothing any more.
+static void what_is_lasting_is_used_where_it_is(void **state) {
+    (void)state;
+    for (uint64_t seed = 0; seed < 150; seed++) {
+        uint64_t random = seed * 1000;
+        const struct sizes any = {
+            .m = 1, .n = 1, .k = 1, .alpha = 1, .tile = TILE(1, 1, 1, 1, 1, 1)};
+        struct bench t;
+        struct pool pool = {.count = 3, .level = {1, 1, 1}};
+        setup(&t, &any);
+        for (int i = 0; i < MATRICES; i++)
+            pool.at[i] = make(SIDE, SIDE, seed + (uint64_t)i);
+        late.fail_gemm = seed % 5 == 0 ? (int)draw(&random, 60) + 1 : 0;
+        for (int i = 0; i < MATRICES - 3; i++) {
+            const struct mmul_product p = draw_product(&pool, &random);
+            int64_t m = 7 + (int64_t)draw(&random, 18), n = 7 + (int64_t)draw(&random, 18),
+                    k = 7 + (int64_t)draw(&random, 18);
+            struct mmul_worker_options options = {.tile = TILE(m, n, k, 2, 2, 2),
+                                                  .lasting = (unsigned)draw(&random, 8)};
+            options.tile.spare_bytes = (int64_t)draw(&random, 3) * 4000;
+            assert_int_equal(mmul_worker_turn(&t.worker, &options, &t.err), MMUL_OK);
+            assert_int_equal(mmul_worker_multiply(&t.worker, &p, &t.err), MMUL_OK);
+            assert_product(&p);
+            int64_t elements = 0;
+            for (int e = 0; e < MMUL_CACHED_TILES; e++)
+                elements += t.worker.kept.entries[e].capacity;
+            assert_in_range(elements, 0, t.worker.kept.capacity_most);
+            assert_true(!t.worker.replaced || late.buffers == 0);
+        }
+        for (int i = 0; i < MATRICES; i++)
+            free(pool.at[i]);
+        teardown(&t);
+    }
+}
+
+// x x, then that by x, and x by that: x went up once. Memory that is used again is sent again.
+static void a_result_is_an_operand_without_being_sent(void **state) {
+    (void)state;
+    const struct sizes s = {
+        .m = 16, .n = 16, .k = 16, .alpha = 1, .tile = TILE(16, 16, 16, 1, 1, 1)};
+    struct bench t;
+    setup(&t, &s);
+    struct mmul_worker_options options = {.tile = s.tile, .lasting = 7};
+    options.tile.spare_bytes = 1 << 20;
+    assert_int_equal(mmul_worker_turn(&t.worker, &options, &t.err), MMUL_OK);
+    float *b = t.b, *c = t.c, *d = t.c_in;
+    t.product.b = t.b = t.a;
+    multiply(&t);
+    t.product.a = t.a = c;
+    t.product.c = t.c = d;
+    t.product.ldc = t.product.lda;
+    multiply(&t);
+    assert_int_equal(late.uploads, 1);
+    assert_int_equal(late.buffers, 3);
+    mmul_worker_forget(&t.worker); // of what is not lasting
+    multiply(&t);
+    assert_int_equal(late.uploads, 1);
+    mmul_worker_forget_memory(&t.worker, c, c + s.m * t.product.lda);
+    c[0] += 1;
+    multiply(&t);
+    assert_int_equal(late.uploads, 2);
+    t.a = t.b;
+    t.b = b;
+    t.c_in = c;
+    teardown(&t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_way_of_cutting_gives_the_product),
@@ -363,6 +483,8 @@ int main(void) {
         cmocka_unit_test(a_later_product_goes_to_the_device_that_took_over),
         cmocka_unit_test(it_turns_to_tiles_of_other_sizes),
         cmocka_unit_test(a_device_without_memory_for_other_tiles_is_replaced),
+        cmocka_unit_test(what_is_lasting_is_used_where_it_is),
+        cmocka_unit_test(a_result_is_an_operand_without_being_sent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

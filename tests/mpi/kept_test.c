@@ -1,0 +1,169 @@
+// np: 1 3
+// SPDX-License-Identifier: MIT
+//
+// What a device with memory of its own keeps of the values of a program: PoCL, and a CPU whose buffers are
+// not host memory. Every upload is counted, through the table of the device; results are equal element by
+// element.
+#include "base/memory.h"
+#include "device/device.h"
+#include "trial.h"
+
+static struct mmul_device_table counting;
+static enum mmul_status (*upload)(void *self, const struct mmul_upload *u, struct mmul_error *err);
+static int64_t uploaded; // bytes of this rank
+
+static enum mmul_status count_upload(void *self, const struct mmul_upload *u,
+                                     struct mmul_error *err) {
+    uploaded += u->rows * u->cols * (int64_t)sizeof(float);
+    return upload(self, u, err);
+}
+
+// Ranks on nodes of their own, so that nobody claims anybody's work.
+static struct mmul_context *counting_context(const struct mmul_context_options *options) {
+    struct mmul_context *context = make_context(size, options);
+    counting = *context->device->table;
+    upload = counting.upload;
+    counting.upload = count_upload;
+    context->device->table = &counting;
+    return context;
+}
+
+static int64_t bytes_of(const struct trial *t, int value) {
+    return elements(t->known[value].shape) * (int64_t)sizeof(float);
+}
+
+// A product whose left operand and result stay in rows, on any number of ranks.
+static int multiply_rows(struct trial *t, int x, int w) {
+    return place(t, matmul(t, x, w), MMUL_PLACE_ROWS);
+}
+
+// Collective. Is it right, and was `split` sent once by the parts, and `whole` once to every rank?
+static bool is_sent_once(struct mmul_context *context, struct trial *t, const char *what,
+                         int64_t split, int64_t whole) {
+    uploaded = 0;
+    bool right = run(context, t, "equal");
+    int64_t all = 0, expected = split + size * whole;
+    MPI_Allreduce(&uploaded, &all, 1, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+    if (rank == 0)
+        printf("# %s: %lld bytes uploaded, expected %lld\n", what, (long long)all,
+               (long long)expected);
+    return right && all == expected;
+}
+
+// y = x w1 w2 w3: nothing that is made on the way.
+static bool a_chain(struct mmul_context *context) {
+    static const int64_t widths[] = {90, 50, 110};
+    struct trial t;
+    int64_t weights = 0, cols = 70;
+    begin(&t);
+    int x = place(&t, load(&t, (struct mmul_shape){1, 1, 301, cols}), MMUL_PLACE_ROWS), y = x;
+    for (int i = 0; i < 3; cols = widths[i++]) {
+        int w = load(&t, (struct mmul_shape){1, 1, cols, widths[i]});
+        y = multiply_rows(&t, y, w);
+        weights += bytes_of(&t, w);
+    }
+    save(&t, y);
+    bool right = is_sent_once(context, &t, "a chain of three products", bytes_of(&t, x), weights);
+    end(&t);
+    return right;
+}
+
+// Weights that are used again, and values that are, as either operand and turned round.
+static bool what_is_used_again(struct mmul_context *context) {
+    struct trial t;
+    begin(&t);
+    int x = place(&t, load(&t, (struct mmul_shape){1, 1, 301, 70}), MMUL_PLACE_ROWS);
+    int w = place(&t, load(&t, (struct mmul_shape){1, 1, 70, 70}), MMUL_PLACE_REPLICATE);
+    int y = multiply_rows(&t, x, w), z = multiply_rows(&t, y, w);
+    save(&t, z);
+    save(&t, multiply_rows(&t, y, transpose(&t, w)));
+    save(&t, place(&t, matmul(&t, transpose(&t, x), z), MMUL_PLACE_PARTIAL));
+    bool right = is_sent_once(context, &t, "four products", bytes_of(&t, x), bytes_of(&t, w));
+    end(&t);
+    return right;
+}
+
+// C is cut into rows for the first product; for the second one, of which C is wide, into columns.
+static bool other_tiles(struct mmul_context *context) {
+    struct trial t;
+    begin(&t);
+    int x = place(&t, load(&t, (struct mmul_shape){1, 1, 2048 * size, 24}), MMUL_PLACE_ROWS);
+    int v = load(&t, (struct mmul_shape){1, 1, 24, 32});
+    int w = load(&t, (struct mmul_shape){1, 1, 32, 2112});
+    save(&t, multiply_rows(&t, multiply_rows(&t, x, v), w));
+    bool right = is_sent_once(context, &t, "tiles of other sides", bytes_of(&t, x),
+                              bytes_of(&t, v) + bytes_of(&t, w));
+    end(&t);
+    return right;
+}
+
+// All three, of what comes from files at once and of what is a value first.
+static void test_device(const struct mmul_context_options *options) {
+    struct mmul_context *context = counting_context(options);
+    char what[160];
+    for (int turn = 0; turn < 2; turn++) {
+        keeps = turn > 0;
+        const char *where = keeps ? ", all of it values" : "";
+        snprintf(what, sizeof what, "%s: what products make is not sent%s", options->device, where);
+        tap_ok(a_chain(context), what);
+        snprintf(what, sizeof what, "%s: what is used again is sent once%s", options->device,
+                 where);
+        tap_ok(what_is_used_again(context), what);
+    }
+    snprintf(what, sizeof what, "%s: parts of what it has are used", options->device);
+    tap_ok(other_tiles(context), what);
+    mmul_context_destroy(context);
+}
+
+// The last rank's device is lost, or errs, at each of the products; what it had is gone with it.
+static void test_devices_that_fail(void) {
+    static const char *const rules[] = {"fail", "corrupt", "garble", "fail-upload",
+                                        "fail-download"};
+    bool right = true;
+    keeps = true;
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        for (int call = 1; call <= 5; call++) {
+            char device[64];
+            snprintf(device, sizeof device, "faulty:hang=1000000,%s=%d:cpu", rules[i], call);
+            const struct mmul_context_options options = {.device =
+                                                             rank == size - 1 ? device : "cpu"};
+            struct mmul_context *context = make_context(size, &options);
+            struct trial t;
+            begin(&t);
+            int x = load(&t, (struct mmul_shape){1, 1, 31, 20});
+            int w = load(&t, (struct mmul_shape){1, 1, 20, 20});
+            for (int j = 0; j < 4; j++)
+                x = matmul(&t, x, w);
+            save(&t, x);
+            right = run(context, &t, "equal") && right;
+            end(&t);
+            mmul_context_destroy(context);
+        }
+    tap_ok(right, "a device that is lost or errs on the way: somebody else computes it");
+}
+
+int main(int argc, char **argv) {
+    int provided, count = 0, least = 0;
+    struct mmul_probe *probe = NULL;
+    struct mmul_error err;
+    const struct mmul_device_info *devices;
+    const struct mmul_probe_options ask = {.limit_seconds = 60};
+    if (mmul_probe_create(&ask, &probe, &err) != MMUL_OK)
+        return 1;
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    count = mmul_probe_devices(probe, &devices);
+    MPI_Allreduce(&count, &least, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    test_device(&(struct mmul_context_options){.device = "faulty:hang=1000000:cpu"});
+    test_devices_that_fail();
+    if (least > 0)
+        test_device(&(struct mmul_context_options){.device = "0:0", .probe = probe});
+    else if (rank == 0)
+        printf("ok %d - values on OpenCL # SKIP opencl: no device\n", tap_points + 1);
+    tap_points += least == 0;
+    mmul_probe_destroy(probe);
+    int status = tap_end();
+    MPI_Finalize();
+    return status;
+}
