@@ -2,6 +2,7 @@
 // Bytes are two MPI messages: these where they lie, and the trailer.
 #include "comm/message.h"
 
+#include <math.h>
 #include <stdio.h>
 
 #include "base/hash.h"
@@ -149,4 +150,29 @@ bool mmul_words_is_over(const struct mmul_channel *channel, struct mmul_words *w
     }
     words->active = !words->failed && !over;
     return !words->active;
+}
+
+// ------------------------------------------------------------------------------------------ sums
+
+void mmul_sum_begin(const struct mmul_channel *channel, double *at, int64_t count,
+                    struct mmul_sum *sum) {
+    *sum = (struct mmul_sum){.request = MPI_REQUEST_NULL};
+    if (mmul_channel_is_broken(channel))
+        return;
+    for (int64_t i = 0; i < count && mmul_failure_is_void(channel->failure); i++)
+        at[i] = NAN;
+    int code = MPI_Iallreduce(MPI_IN_PLACE, at, (int)count, MPI_DOUBLE, MPI_SUM, channel->mpi,
+                              &sum->request);
+    sum->active = mmul_channel_check(channel, code, "sum");
+}
+
+bool mmul_sum_is_over(const struct mmul_channel *channel, struct mmul_sum *sum) {
+    int over = 0;
+    if (!sum->active)
+        return true;
+    int code = MPI_Test(&sum->request, &over, MPI_STATUS_IGNORE);
+    bool good = mmul_channel_check(channel, code, "sum");
+    // What a collective has begun nobody can take back: its memory stays MPI's.
+    sum->active = good && !over && !mmul_channel_is_broken(channel);
+    return !sum->active;
 }

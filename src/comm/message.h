@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
 // One message between two ranks that is begun now and tested later: bytes with a checksum at both
-// ends, or a few words. Messages of one tag between the same two ranks arrive in the order they were
-// begun. Nothing here blocks or returns an error: failures go to the channel's, and a message that
-// could not be begun is over. When an alarm was raised, here or by another leader, all messages are
-// over, and what they point to is still MPI's (mmul_comm_is_broken).
+// ends, or a few words; and sums over many ranks. Messages of one tag between the same two ranks arrive in
+// the order they were begun. Nothing here blocks or returns an error: failures go to the channel's, and a
+// message that could not be begun is over. When an alarm was raised, here or by another leader, all messages
+// are over, and what they point to is still MPI's (mmul_comm_is_broken).
 #pragma once
 
 #include "comm/comm.h"
@@ -68,3 +68,16 @@ void mmul_words_send(const struct mmul_channel *channel, int peer, int tag,
 void mmul_words_receive(const struct mmul_channel *channel, int peer, int tag,
                         struct mmul_words *words);
 bool mmul_words_is_over(const struct mmul_channel *channel, struct mmul_words *words);
+
+// Numbers that all ranks of a channel add up, in place, without a checksum.
+struct mmul_sum { // zeroed: over
+    MPI_Request request;
+    bool active;
+};
+
+// Collective over channel->mpi, never waits: all begin the same sums in the same order. `at` is borrowed
+// until it is over. Where the failure is void NaN is added, so that nobody waits, and nobody takes the
+// sum for one.
+void mmul_sum_begin(const struct mmul_channel *channel, double *at, int64_t count,
+                    struct mmul_sum *sum);
+bool mmul_sum_is_over(const struct mmul_channel *channel, struct mmul_sum *sum);

@@ -29,6 +29,7 @@ enum mmul_status mmul_transport_init(const struct mmul_comm *comm, const bool *w
     t->talk = (struct mmul_channel){comm->world, failure, comm->rank_node, comm->rank, comm->alarm};
     if (comm->leaders == MPI_COMM_NULL)
         return MMUL_OK;
+    t->leaders = (struct mmul_channel){comm->leaders, failure, NULL, comm->node_index, comm->alarm};
     bool member = comm->rank == 0 || works[comm->node_index];
     int code = MPI_Comm_split(comm->leaders, member ? 0 : MPI_UNDEFINED, comm->rank, &t->outward);
     if (code == MPI_SUCCESS && member)

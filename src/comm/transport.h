@@ -10,6 +10,7 @@
 struct mmul_transport {
     struct mmul_failure *failure; // borrowed
     struct mmul_channel talk;     // among all ranks
+    struct mmul_channel leaders;  // among those of all nodes; for sums
     struct mmul_channel members;  // among members; members.nodes: owned, their node indexes
     MPI_Comm outward, inward; // owned; a direction each, so that orders cannot mix; MPI_COMM_NULL
                               // outside the team

@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "exec/compute.h"
 #include "exec/elements.h"
+#include "exec/grid_check.h"
 #include "exec/pipeline.h"
 #include "exec/run.h"
 #include "model/matrix.h"
@@ -35,7 +36,11 @@ static int64_t matrix_of(const struct mmul_stage *stage, int place, struct mmul_
     return batch * have.depth + depth;
 }
 
-static struct mmul_view operand_view(const struct mmul_stage *stage, int index, int64_t matrix) {
+struct mmul_program_walk mmul_blocks_walk(const struct mmul_stage *stage) {
+    return mmul_program_walk(plan_of(stage), stage->is.step, stage->run->context->comm->rank);
+}
+
+struct mmul_view mmul_blocks_operand(const struct mmul_stage *stage, int index, int64_t matrix) {
     struct mmul_shape shape = mmul_program_shape(plan_of(stage)->program, operation_of(stage));
     int place = stage->is.step->operands[index];
     return mmul_values_view(stage->run->values, place, stage->run->context->comm->rank,
@@ -47,10 +52,11 @@ static struct mmul_view result_view(const struct mmul_stage *stage, int64_t matr
                             stage->run->context->comm->rank, matrix);
 }
 
-static struct mmul_product product_of(const struct mmul_stage *stage,
-                                      const struct mmul_program_task *task) {
+struct mmul_product mmul_blocks_product(const struct mmul_stage *stage,
+                                        const struct mmul_program_task *task) {
     const struct mmul_region b = task->block;
-    struct mmul_view x = operand_view(stage, 0, b.matrix), y = operand_view(stage, 1, b.matrix);
+    struct mmul_view x = mmul_blocks_operand(stage, 0, b.matrix),
+                     y = mmul_blocks_operand(stage, 1, b.matrix);
     struct mmul_view z = result_view(stage, b.matrix);
     return (struct mmul_product){.transpose_a = x.transposed,
                                  .transpose_b = y.transposed,
@@ -76,17 +82,27 @@ static void name_block(const struct mmul_stage *stage, const struct mmul_program
              (long long)task->block.matrix, value->name);
 }
 
-// The whole product of a block, or only its check.
-static enum mmul_status multiply(struct mmul_stage *stage, const struct mmul_program_task *task,
-                                 bool is_there, struct mmul_error *err) {
-    const struct mmul_product product = product_of(stage, task);
+// Is the check of its blocks made of what all ranks add up?
+static bool is_on_grid(const struct mmul_stage *stage) {
+    return plan_of(stage)->places[stage->is.step->result].placement.kind == MMUL_PLACE_GRID;
+}
+
+enum mmul_status mmul_blocks_check(struct mmul_stage *stage, const struct mmul_program_task *task,
+                                   struct mmul_error *err) {
+    const struct mmul_product product = mmul_blocks_product(stage, task);
     char place[192];
     name_block(stage, task, place);
-    if (!stage->run->args->no_verify)
-        mmul_verifier_forget(
-            &stage->verifier); // the same memory may be read the other way round now
-    return is_there ? mmul_stage_check(stage, &product, place, err)
-                    : mmul_stage_multiply(stage, &product, place, err);
+    mmul_verifier_forget(&stage->verifier); // the same memory may be read the other way round now
+    return mmul_stage_check(stage, &product, place, err);
+}
+
+static enum mmul_status multiply(struct mmul_stage *stage, const struct mmul_program_task *task,
+                                 struct mmul_error *err) {
+    const struct mmul_product product = mmul_blocks_product(stage, task);
+    enum mmul_status status = mmul_stage_add_terms(stage, &product, err);
+    if (status != MMUL_OK || stage->run->args->no_verify || is_on_grid(stage))
+        return status;
+    return mmul_blocks_check(stage, task, err);
 }
 
 static void make_elements(struct mmul_stage *stage, const struct mmul_program_task *task) {
@@ -96,15 +112,13 @@ static void make_elements(struct mmul_stage *stage, const struct mmul_program_ta
                                      .block = task->block,
                                      .result = result_view(stage, task->block.matrix)};
     for (int i = 0; i < mmul_operation_row(o->kind)->arity; i++)
-        elements.operands[i] = operand_view(stage, i, task->block.matrix);
+        elements.operands[i] = mmul_blocks_operand(stage, i, task->block.matrix);
     mmul_elements_make(&elements, threads_of(stage));
 }
 
 // Every block of this rank.
-static enum mmul_status make_blocks(struct mmul_stage *stage, bool is_there,
-                                    struct mmul_error *err) {
-    struct mmul_program_walk walk =
-        mmul_program_walk(plan_of(stage), stage->is.step, stage->run->context->comm->rank);
+static enum mmul_status make_blocks(struct mmul_stage *stage, struct mmul_error *err) {
+    struct mmul_program_walk walk = mmul_blocks_walk(stage);
     struct mmul_program_task task;
     enum mmul_status status = MMUL_OK;
     while (status == MMUL_OK && !mmul_failure_is_void(&stage->run->failure) &&
@@ -112,7 +126,7 @@ static enum mmul_status make_blocks(struct mmul_stage *stage, bool is_there,
         if (mmul_region_count(task.block) == 0)
             continue;
         if (operation_of(stage)->kind == MMUL_MATMUL)
-            status = multiply(stage, &task, is_there, err);
+            status = multiply(stage, &task, err);
         else
             make_elements(stage, &task);
     }
@@ -124,8 +138,7 @@ static enum mmul_status make_blocks(struct mmul_stage *stage, bool is_there,
 // These terms of every block, added to those before them.
 static enum mmul_status add_terms(struct mmul_stage *stage, struct mmul_panel terms, bool first,
                                   struct mmul_error *err) {
-    struct mmul_program_walk walk =
-        mmul_program_walk(plan_of(stage), stage->is.step, stage->run->context->comm->rank);
+    struct mmul_program_walk walk = mmul_blocks_walk(stage);
     struct mmul_program_task task;
     enum mmul_status status = MMUL_OK;
     mmul_worker_forget(&stage->run->worker);
@@ -134,7 +147,7 @@ static enum mmul_status add_terms(struct mmul_stage *stage, struct mmul_panel te
             continue;
         task.inner_begin = terms.begin;
         task.inner_end = terms.end;
-        struct mmul_product product = product_of(stage, &task);
+        struct mmul_product product = mmul_blocks_product(stage, &task);
         product.beta = first ? 0 : 1;
         product.c_in = product.c;
         product.ldc_in = product.ldc;
@@ -177,13 +190,30 @@ static enum mmul_status make_in_panels(struct mmul_stage *stage, struct mmul_err
         if (!first && stage->run->worker.fallback_products != replaced)
             done = 0;
     }
-    if (status != MMUL_OK || stage->run->args->no_verify)
-        return status;
-    return make_blocks(stage, true, err);
+    return status;
+}
+
+// What was made again when a device hung in this check is checked by itself: the sums are of what was there
+// before.
+static enum mmul_status check_grid(struct mmul_stage *stage, struct mmul_error *err) {
+    const int rank = stage->run->context->comm->node_rank;
+    struct mmul_program_walk walk = mmul_blocks_walk(stage);
+    struct mmul_program_task task;
+    enum mmul_status status = MMUL_OK;
+    if (atomic_load(&stage->progress->ranks[rank].sums_given) == 0)
+        return mmul_grid_check(stage, err);
+    while (status == MMUL_OK && mmul_program_next(&walk, &task))
+        if (mmul_region_count(task.block) > 0)
+            status = mmul_blocks_check(stage, &task, err);
+    return status;
 }
 
 enum mmul_status mmul_blocks_make(struct mmul_stage *stage, struct mmul_error *err) {
-    return stage->is.panels > 0 ? make_in_panels(stage, err) : make_blocks(stage, false, err);
+    enum mmul_status status =
+        stage->is.panels > 0 ? make_in_panels(stage, err) : make_blocks(stage, err);
+    bool is_void = mmul_failure_is_void(&stage->run->failure);
+    return status == MMUL_OK && !is_void && stage->sums.rounds > 0 ? check_grid(stage, err)
+                                                                   : status;
 }
 
 // ----------------------------------------------------------------------------------------- sizes
@@ -193,8 +223,7 @@ struct sizes {
 };
 
 static struct sizes measure(const struct mmul_stage *stage) {
-    struct mmul_program_walk walk =
-        mmul_program_walk(plan_of(stage), stage->is.step, stage->run->context->comm->rank);
+    struct mmul_program_walk walk = mmul_blocks_walk(stage);
     struct mmul_program_task task;
     struct sizes sizes = {0};
     while (operation_of(stage)->kind == MMUL_MATMUL && mmul_program_next(&walk, &task)) {
@@ -228,10 +257,14 @@ static enum mmul_status choose_tile(const struct mmul_stage *stage, struct sizes
 
 enum mmul_status mmul_blocks_init(struct mmul_stage *stage, struct mmul_error *err) {
     const struct sizes sizes = measure(stage);
-    if (sizes.m == 0)
-        return MMUL_OK;
-    enum mmul_status status = choose_tile(stage, sizes, &stage->tile, err);
-    if (status != MMUL_OK || stage->run->args->no_verify)
+    const bool is_checked =
+        operation_of(stage)->kind == MMUL_MATMUL && !stage->run->args->no_verify;
+    enum mmul_status status = MMUL_OK;
+    if (is_checked && is_on_grid(stage))
+        status = mmul_grid_check_init(stage, err);
+    if (status == MMUL_OK && sizes.m > 0)
+        status = choose_tile(stage, sizes, &stage->tile, err);
+    if (status != MMUL_OK || sizes.m == 0 || !is_checked)
         return status;
     return mmul_verifier_init(&stage->verifier,
                               &(struct mmul_verifier_request){.axis = MMUL_ROWS,

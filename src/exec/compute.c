@@ -165,6 +165,11 @@ int mmul_stage_wait_for_panel(struct mmul_stage *stage, int done) {
     return (int)atomic_load(arrived);
 }
 
+bool mmul_stage_wait_for_sums(struct mmul_stage *stage, int round) {
+    return wait_until(stage, &stage->progress->sums_made, round + 1,
+                      &stage->run->mine.scatter_seconds, -1);
+}
+
 // Lines [begin, end) of a stretch's product, and the task's range of its width.
 static struct mmul_product block_of(const struct mmul_stage *stage,
                                     const struct mmul_product *product,

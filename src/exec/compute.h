@@ -24,6 +24,9 @@ enum mmul_status mmul_stage_check(struct mmul_stage *stage, const struct mmul_pr
 // was cancelled.
 int mmul_stage_wait_for_panel(struct mmul_stage *stage, int done);
 
+// Until a round of its sums is made; false: the run was cancelled.
+bool mmul_stage_wait_for_sums(struct mmul_stage *stage, int round);
+
 // For the verifier of a stage, `context` (verify.h): numbers that cannot be are blamed on a device only
 // when the inputs are what they were, and are not computed again when the run has been cancelled
 // (MMUL_ERR_STOPPED).

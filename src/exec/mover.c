@@ -216,9 +216,10 @@ static bool is_over(struct mmul_mover *m, int index) {
         return m->stages[index].counters[MMUL_STEPS_DONE] >= stage->layout.steps &&
                have_left(m, index);
     case MMUL_STAGE_MOVE:
-        return atomic_load(&stage->progress->has_arrived) >= stage->is.panels;
+        return atomic_load(&stage->progress->has_arrived) >= stage->is.panels &&
+               mmul_sums_are_over(stage);
     default:
-        return have_done(m, index + 1);
+        return have_done(m, index + 1) && mmul_sums_are_over(stage);
     }
 }
 
@@ -256,6 +257,14 @@ static bool advance_move(struct mmul_mover *m) {
     if (is_over || arrived < stage->is.panels)
         atomic_store(&stage->progress->has_arrived, arrived);
     return moved || is_over;
+}
+
+// What is added up, too.
+static bool advance_sums(struct mmul_mover *m) {
+    for (int i = m->over; i < m->run->stage_count && i <= m->over + 1; i++)
+        if (!mmul_sums_are_over(&m->run->stages[i]))
+            return mmul_sums_advance(&m->sums, &m->run->stages[i]);
+    return false;
 }
 
 // ---------------------------------------------------------------------------------------- one line
@@ -304,6 +313,7 @@ enum mmul_attention mmul_mover_attend(struct mmul_mover *mover) {
     for (int i = 0; i < MMUL_ROUTES; i++)
         moved |= advance(m, (enum mmul_route)i);
     moved |= advance_move(m);
+    moved |= advance_sums(m);
     open_stages(m);
     if (moved)
         return MMUL_ATTEND_MOVED;

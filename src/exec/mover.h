@@ -13,6 +13,7 @@
 #include "exec/move.h"
 #include "exec/pipeline.h"
 #include "exec/run.h"
+#include "exec/sums.h"
 #include "plan/transfers.h"
 
 // Of a transfer that has begun, for the trace.
@@ -51,6 +52,7 @@ struct mmul_mover {
     int over;                        // so many stages are, on this node
     struct mmul_mover_route routes[MMUL_ROUTES];
     struct mmul_move_traffic move; // of the stage that is being moved
+    struct mmul_sums_traffic sums; // of the stage whose ranks add up
 };
 
 // Local. Sizes are the plan's. Fails with MMUL_ERR_SYSTEM (memory).

@@ -21,7 +21,8 @@ struct mmul_stage_progress_rank {
     // What it computes at the moment: since when, nanoseconds (0: nothing), elements of C; and
     // elements per second of late (0: not known).
     _Atomic int64_t begun, elements, rate;
-    char padding[56]; // cache lines of its own
+    _Atomic int64_t sums_given; // rounds of exec/sums into which it has put what it has
+    char padding[48];           // cache lines of its own
 };
 
 struct mmul_stage_progress {
@@ -30,7 +31,8 @@ struct mmul_stage_progress {
     _Atomic int64_t rounds_loaded, steps_loaded, results_stored;
     // By the leader: its lanes and slots are free; of a move, so many panels from other nodes are here.
     _Atomic int64_t is_open, has_arrived;
-    char padding[24];
+    _Atomic int64_t sums_made; // by the leader: rounds of exec/sums that are added up
+    char padding[16];
     struct mmul_stage_progress_rank ranks[]; // of the node, by node rank
 };
 

@@ -46,6 +46,13 @@ struct mmul_mapped {
     char *c;
 };
 
+// What its ranks add up (exec/sums.h): rounds, and where each of them ends.
+enum { MMUL_SUMS_ROUNDS = 3 };
+struct mmul_sums {
+    int rounds; // 0: nothing
+    int64_t ends[MMUL_SUMS_ROUNDS];
+};
+
 struct mmul_run;
 
 struct mmul_stage {
@@ -64,9 +71,11 @@ struct mmul_stage {
     int64_t mapped_bytes;      // root: of C in its mapped file, counted so far
     struct mmul_tile tile;     // of its products; m = 0: there are none
     struct mmul_verifier verifier;
-    struct mmul_works works; // the compute thread's
-    int64_t lines_most;      // of a task, at most: what the verifier has room for
-    int64_t pieces_round;    // whose pieces are being multiplied
+    struct mmul_sums sums;
+    struct mmul_check *part_check; // owned: of exec/grid_check; NULL: not so
+    struct mmul_works works;       // the compute thread's
+    int64_t lines_most;            // of a task, at most: what the verifier has room for
+    int64_t pieces_round;          // whose pieces are being multiplied
     int spread_needs; // stages that they must have done before their rows of the spread operand leave
     int node_needs;   // stages that all ranks of the node must have done their part of before it
     bool is_begun;    // by the compute thread

@@ -63,3 +63,45 @@ enum mmul_status mmul_check_begin(struct mmul_check *check, const struct mmul_pr
 // With alpha = 0 every element is compared with beta C_in, which is one rounding.
 int64_t mmul_check_rows(struct mmul_check *check, const struct mmul_product *product,
                         int64_t row_begin, int64_t row_end, unsigned char *wrong);
+
+// ------------------------------------------------------------------------------- one of many blocks
+//
+// C_ij = A_i B_j on a mesh of ranks, alpha = 1, beta = 0. Each of them reads, beside its block of C, a part of its
+// rows of A (some columns) and a part of its columns of B (some rows); over the ranks these make up all of A
+// and B once. What they find is added up over all ranks (whoever has nothing gives zeros), and what comes next
+// is made of the sums:
+//     sizes      of B's columns, by a sample: how large x is
+//     bx         B x, and the squares of B's columns
+//     residuals  of rows of C: sum_j C_ij x_j - a_i . (B x), and the squares of A's rows
+// Each rank then judges its own block by the block's own tolerance, or rather half of it (why is written in
+// check.c); a row that is beyond is to be checked as above by everybody who has a block of it. So is a block
+// for whose columns x does not fit, and what meets NaN or Inf.
+
+// Which block of which product; vectors are those of the whole product, (n).
+struct mmul_check_part {
+    int64_t n, k;                  // of the whole product
+    int64_t begin;                 // of the block's columns
+    uint64_t seed;                 // one for every column of the mesh
+    const double *sizes, *squares; // the sums; squares NULL: not yet known
+};
+
+// `part` is here: n, the block's columns; k, the part's rows of B; b. Writes sizes (n).
+void mmul_check_part_sizes(struct mmul_check *check, const struct mmul_product *part,
+                           double *sizes);
+
+// Writes bx (part's k) and squares (n).
+void mmul_check_part_project(struct mmul_check *check, const struct mmul_product *part,
+                             const struct mmul_check_part *of, double *bx, double *squares);
+
+// Before the next two, with squares. False: nothing can be said about this block.
+bool mmul_check_part_begin(struct mmul_check *check, const struct mmul_product *part,
+                           const struct mmul_check_part *of);
+
+// `part`: m, the rows of A; k, the part's columns of A; n and c, the block. bx: of these k. Writes residuals
+// and squares (m).
+void mmul_check_part_rows(struct mmul_check *check, const struct mmul_product *part,
+                          const double *bx, double *residuals, double *squares);
+
+// The verdict on a row; false: look at it. product: the block's, whole.
+bool mmul_check_part_is_right(const struct mmul_check *check, const struct mmul_product *product,
+                              double residual, double squares);

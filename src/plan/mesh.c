@@ -50,6 +50,13 @@ bool mmul_mesh_is_candidate(int size, int rows) {
     return rows * cols == size || (nearly_square && 4 * rows * cols >= 3 * size);
 }
 
+int64_t mmul_mesh_begin(const double *shares, int line, int64_t total) {
+    double before = 0;
+    for (int i = 0; i < line; i++)
+        before += shares[i];
+    return (int64_t)llround((double)total * before);
+}
+
 // ---------------------------------------------------------------------------------------- shares
 
 static double rate_at(const struct mmul_mesh *mesh, const double *rates, bool by_rows, int line,

@@ -46,6 +46,9 @@ void mmul_mesh_fini(struct mmul_mesh *mesh);
 bool mmul_mesh_set(struct mmul_mesh *mesh, const struct mmul_mesh_request *request, int rows,
                    int cols, double evenness);
 
+// Where the part of a line of the mesh begins in a range of `total`, by these shares.
+int64_t mmul_mesh_begin(const double *shares, int line, int64_t total);
+
 // Is it worth a look? Meshes without idle ranks; with up to a quarter of them idle, or what there is,
 // such that are nearly square.
 bool mmul_mesh_is_candidate(int size, int rows);

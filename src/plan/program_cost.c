@@ -265,15 +265,29 @@ static double multiply_seconds(const struct mmul_program_costs *c, const struct 
     return most;
 }
 
-// Each rank reads what it multiplied, and its result.
+// Three sums over all nodes, of doubles: two per column and row and one per term (model/check.h). Long ones
+// go around all nodes twice, to be made and to be known, as MPI libraries do it; short ones along a tree.
+static double sums_seconds(const struct mmul_program_costs *c, const struct product *p) {
+    enum { SUMS = 3, SHORT_BYTES = 1 << 16 };
+    double matrices = (double)p->c.batch * (double)p->c.depth, others = c->node_count - 1;
+    double bytes = (double)sizeof(double) * matrices *
+                   (2 * (double)p->c.rows + 2 * (double)p->c.cols + (double)p->a.cols);
+    double hops = bytes > SUMS * SHORT_BYTES ? others : ceil(log2(others + 1));
+    return others > 0 ? 2 * (bytes / c->bytes_per_second + SUMS * hops * c->latency_seconds) : 0;
+}
+
+// Each rank reads what it multiplied, and its result; of a grid a block of each.
 static double check_seconds(const struct mmul_program_costs *c, const struct product *p) {
+    const bool is_grid = p->result == MMUL_PLACE_GRID;
     double most = 0;
     for (int rank = 0; rank < c->size; rank++) {
         struct parts own = parts_of(c, p, rank);
+        if (is_grid)
+            own.a = own.b = own.c;
         double bytes = own.a * bytes_of(p->a) + own.b * bytes_of(p->b) + own.c * bytes_of(p->c);
         most = fmax(most, bytes / MMUL_CHECK_BYTES_PER_SECOND);
     }
-    return most;
+    return is_grid ? most + sums_seconds(c, p) : most;
 }
 
 static struct product product_of(const struct mmul_operand_info *operands, struct mmul_shape c,

@@ -13,7 +13,9 @@
 //              + T max wants_j / copy + T / file where one end is a file
 //     matmul   max over ranks of (operations it does / its rate + bytes to and from its device); a
 //              product that is wanted whole is shared by the ranks of each node
-//              + max over ranks of the bytes that its check reads
+//              + max over ranks of the bytes that its check reads: of a grid a block of A, B and C each,
+//              and three sums of vectors over the nodes: their bytes twice and 2 (nodes - 1) latencies
+//              each, of short ones 2 log2 nodes
 //     others   the same with the bytes they touch
 //
 // Nothing overlaps but the moves of a grid's blocks and their product: in P panels of the inner range

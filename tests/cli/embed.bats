@@ -58,6 +58,15 @@ y = np.maximum(x @ w + np.arange(60) % 3, 0) @ w
 print("Y is rows 0 150 300: y[0][0] = %g, y[299][59] = %g" % (y[0, 0], y[299, 59]))')" ]
 }
 
+@test "a grid and a sum of summands are the same product" {
+    compile grid
+    for ranks in 1 4; do
+        run mpirun -q --oversubscribe -n "$ranks" "$BATS_FILE_TMPDIR/grid"
+        [ "$status" -eq 0 ]
+        [[ "${lines[-1]}" == *", 0 elements of D differ" ]]
+    done
+}
+
 @test "another language gives a struct of options without the fields that came later" {
     need_numpy
     need_plain "python is not linked against the sanitizer"

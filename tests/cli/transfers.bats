@@ -123,15 +123,26 @@ expect_refusals() {
     expect_refusals receive receive.73 0
 }
 
-# The values of a program: its own moves.
-@test "MPI refuses a move of a program" {
-    for refuse in 0:send.64 1:receive.64 2:send.65 1:receive.64-test; do
+# expect_refused_program NAME REFUSALS...: tests/embed/NAME.c on three nodes.
+expect_refused_program() {
+    local name=$1
+    shift
+    for refuse; do
         run --separate-stderr env MMUL_APART=1 "MMUL_REFUSE=$refuse" timeout 30 "${launch[@]}" \
-            -n 3 env "LD_PRELOAD=$preload" "$BUILD/tests/embed/chain" < /dev/null
+            -n 3 env "LD_PRELOAD=$preload" "$BUILD/tests/embed/$name" < /dev/null
         expect_status 71
-        [[ "$stderr" == "chain: $(place "${refuse%%:*}")MPI "*" failed: MPI_ERR_OTHER: known error not in list" ]] ||
+        [[ "$stderr" == "$name: $(place "${refuse%%:*}")MPI "*" failed: MPI_ERR_OTHER: known error not in list" ]] ||
             { show; return 1; }
     done
+}
+
+# The values of a program: its own moves.
+@test "MPI refuses a move of a program" {
+    expect_refused_program chain 0:send.64 1:receive.64 2:send.65 1:receive.64-test
+}
+
+@test "MPI refuses a sum of the check of a grid" {
+    expect_refused_program grid 0:sum 1:sum:2 2:sum:3 1:sum-test 2:sum-test:3
 }
 
 # Node 1 is named in either direction; what goes from it to node 2 names both.

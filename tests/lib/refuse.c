@@ -2,7 +2,7 @@
 //
 // For LD_PRELOAD in the ranks of a test: MPI refuses a call. The environment says which:
 //   MMUL_REFUSE=RANK:CALL[.TAG][:N[+]]   on that rank; the first one, the N-th, or all from the N-th on
-//   CALL: send receive (TAG: only of this tag) scatterv scatter gatherv gather barrier, or with "-test" behind it
+//   CALL: send receive (TAG: only of this tag) scatterv scatter gatherv gather barrier sum, or with "-test" behind it
 //         the test of what such a call began
 //   MMUL_APART=1                         every rank is a node of its own, whatever machine it is on
 // Without it nothing is changed.
@@ -118,6 +118,17 @@ int MPI_Igather(const void *from, int from_count, MPI_Datatype from_type, void *
         return MPI_ERR_OTHER;
     return note("gather", 0, &seen,
                 PMPI_Igather(from, from_count, from_type, to, count, to_type, root, comm, request),
+                request);
+}
+
+int MPI_Iallreduce(const void *from, void *to, int count, MPI_Datatype type, MPI_Op op,
+                   MPI_Comm comm, MPI_Request *request) {
+    static int seen;
+    if (type != MPI_DOUBLE) // agreements
+        return PMPI_Iallreduce(from, to, count, type, op, comm, request);
+    if (is_refused("sum", 0, &seen, request))
+        return MPI_ERR_OTHER;
+    return note("sum", 0, &seen, PMPI_Iallreduce(from, to, count, type, op, comm, request),
                 request);
 }
 
