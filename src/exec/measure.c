@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // One device, timed. A first time does not count, so that neither first touch nor the choice of a
-// kernel is in it; then times are taken until the two shortest agree, because whatever else the
-// machine does only makes them longer. Each of them is the mean of as many operations as fill a span:
+// kernel is in it; then times are taken until the two shortest agree. Briefly these count, because whatever
+// else the machine does only makes them longer; thoroughly the median, because a run is as long as
+// that. Each of them is the mean of as many operations as fill a span:
 // a process that gets a part of its cores only (a quota of its control group, other programs) runs at
 // full speed for milliseconds, but not for long.
 #include "exec/measure.h"
@@ -26,23 +27,25 @@ static const struct depth {
     double span_seconds;
     double enough_seconds, enough_host_seconds, most_seconds;
     double enough_transfer_seconds;
-} brief = {3, 6, 0.5, 0.01, 0.02, 0.002, 0.1, 0.005},
-  thorough = {5, REPEATS_MOST, 5, 0.05, 1e9, 1e9, 2, 0.02};
+    bool takes_median;
+} brief = {3, 6, 0.5, 0.01, 0.02, 0.002, 0.1, 0.005, false},
+  thorough = {5, REPEATS_MOST, 5, 0.05, 1e9, 1e9, 2, 0.02, true};
 
 // Times agree, and a size is as fast as a smaller one, within these.
 static const double AGREEMENT = 1.1, LARGEST_DROP = 0.85;
 
-// What is timed: a product of squares of side n, or a transfer of rows x TRANSFER_COLS.
+// What is timed: a product of squares of side n, or of some rows of A or columns of B, or a transfer of
+// rows x TRANSFER_COLS.
 struct work {
     struct mmul_device *device;
     struct mmul_buffer *a, *b, *c; // b and c of products only
-    int64_t n, rows;
-    float *host; // owned, written to
+    int64_t n, rows, cols;         // rows, cols: of the product
+    float *host;                   // owned, written to
 };
 
 static enum mmul_status multiply(const struct work *w, struct mmul_error *err) {
-    const struct mmul_gemm args = {.m = w->n,
-                                   .n = w->n,
+    const struct mmul_gemm args = {.m = w->rows,
+                                   .n = w->cols,
                                    .k = w->n,
                                    .alpha = 1,
                                    .a = {.buffer = w->a, .ld = w->n},
@@ -86,7 +89,7 @@ static enum mmul_status time_span(const struct work *w, double span_seconds, tim
     return MMUL_OK;
 }
 
-// The mean of the two shortest times, as soon as they agree; the median when they never do.
+// The mean of the two shortest times, as soon as they agree; else, or thoroughly, the median.
 static enum mmul_status time_operation(const struct work *w, const struct depth *depth,
                                        timed operation, double *taken, bool *unstable,
                                        struct mmul_error *err) {
@@ -110,7 +113,7 @@ static enum mmul_status time_operation(const struct work *w, const struct depth 
     }
     if (status != MMUL_OK)
         return status;
-    *taken = agree ? (first + second) / 2 : mmul_median(seconds, count);
+    *taken = agree && !depth->takes_median ? (first + second) / 2 : mmul_median(seconds, count);
     *unstable = *unstable || !agree;
     if (!(*taken > 1e-9)) // the clock's own grain
         *taken = 1e-9;
@@ -158,7 +161,7 @@ static enum mmul_status create_squares(struct work *w, struct mmul_error *err) {
 static enum mmul_status time_squares(struct mmul_device *device, int64_t n,
                                      const struct depth *depth, double *seconds, bool *unstable,
                                      struct mmul_error *err) {
-    struct work w = {.device = device, .n = n};
+    struct work w = {.device = device, .n = n, .rows = n, .cols = n};
     enum mmul_status status = create_squares(&w, err);
     if (status == MMUL_OK)
         status = time_operation(&w, depth, multiply, seconds, unstable, err);
@@ -249,6 +252,34 @@ static enum mmul_status measure_products(struct mmul_device *device, const struc
     return MMUL_OK;
 }
 
+// --------------------------------------------------------------------------------------- packing
+
+// A product of few rows of A takes what packing B takes, and as much again for each row: with twice as
+// many rows it is known what is left for none. The same for few columns of B, and A.
+static enum mmul_status measure_packing(struct mmul_device *device, const struct depth *depth,
+                                        struct mmul_speed *speed, struct mmul_error *err) {
+    enum { FEW = 64 };
+    const int64_t n = (int64_t)MMUL_SPEED_SMALLEST << (speed->measured_points - 1);
+    const double least = 1e-12;
+    struct work w = {.device = device, .n = n};
+    double *seconds[] = {&speed->pack_b_seconds, &speed->pack_a_seconds};
+    bool ignored;
+    enum mmul_status status = create_squares(&w, err);
+    for (int i = 0; status == MMUL_OK && i < 2; i++) {
+        double once = 0, twice = 0;
+        w.rows = i == 0 ? FEW : n;
+        w.cols = i == 0 ? n : FEW;
+        status = time_operation(&w, depth, multiply, &once, &ignored, err);
+        *(i == 0 ? &w.rows : &w.cols) = 2 * FEW;
+        if (status == MMUL_OK)
+            status = time_operation(&w, depth, multiply, &twice, &ignored, err);
+        double each = (2 * once - twice) / ((double)n * (double)n);
+        *seconds[i] = each > least ? each : least;
+    }
+    work_fini(&w);
+    return status;
+}
+
 // -------------------------------------------------------------------------------------- transfers
 
 static enum mmul_status time_transfers(struct mmul_device *device, int64_t rows,
@@ -304,11 +335,14 @@ enum mmul_status mmul_measure_device(struct mmul_device *device,
     const struct depth *depth = request->thorough ? &thorough : &brief;
     struct mmul_speed measured = *speed;
     measured.upload_bytes_per_second = measured.download_bytes_per_second = 0;
+    measured.pack_a_seconds = measured.pack_b_seconds = 0;
     measured.unstable = 0;
     enum mmul_status status =
         measure_products(device, depth, request->memory_bytes, &measured, err);
     if (status == MMUL_OK && request->period_seconds > 0)
         status = obey_quota(device, depth, request->period_seconds, &measured, err);
+    if (status == MMUL_OK && request->thorough && mmul_device_can_borrow(device))
+        status = measure_packing(device, depth, &measured, err);
     if (status == MMUL_OK && !mmul_device_can_borrow(device))
         status = measure_transfers(device, depth, request->memory_bytes, &measured, err);
     if (status == MMUL_OK)
@@ -318,7 +352,8 @@ enum mmul_status mmul_measure_device(struct mmul_device *device,
 
 enum mmul_status mmul_measure_square(struct mmul_device *device, int64_t n, int64_t memory_bytes,
                                      double *seconds, bool *unstable, struct mmul_error *err) {
-    const struct depth depth = {.repeats = 3,
+    const struct depth depth = {.takes_median = true,
+                                .repeats = 3,
                                 .repeats_most = 6,
                                 .patience_seconds = thorough.patience_seconds,
                                 .span_seconds = thorough.span_seconds};
@@ -332,7 +367,7 @@ enum mmul_status mmul_measure_square(struct mmul_device *device, int64_t n, int6
 enum mmul_status mmul_measure_on(struct mmul_device *device, int64_t n,
                                  bool (*again)(void *argument, double seconds), void *argument,
                                  struct mmul_error *err) {
-    struct work w = {.device = device, .n = n};
+    struct work w = {.device = device, .n = n, .rows = n, .cols = n};
     double seconds = 0;
     enum mmul_status status = create_squares(&w, err);
     do {

@@ -15,13 +15,15 @@ struct mmul_measure_request {
 // Fills rates and transfers of `speed`; the rest of it stays. The device has been warmed up. Each
 // size is multiplied once before it is timed, on buffers that were written to; then means over 10 ms,
 // thoroughly 50 ms, are taken until the two shortest agree within a tenth, or there are twice as many
-// or half a second (thoroughly 5 s) is over: then their median counts, and `unstable` says so, as it
+// or half a second (thoroughly 5 s) is over: briefly the mean of these two counts, else and thoroughly the
+// median, and `unstable` says so, as it
 // does of a size that stays slower than a smaller one when it is timed again. With a quota the last
 // size is timed once more, over three of its periods where that is longer, and no size gets a higher
 // rate.
 // Briefly: sizes grow until a product takes 20 ms, or the next one would take more than 100 ms.
 // Thoroughly: while the next product is expected to take no more than 2 s. Sizes beyond, or too
 // large for the memory, get the last rate.
+// Packing (0 briefly, and for a device with memory of its own): by products of few rows or columns.
 // Transfers (0 for a device that works in host memory): blocks of growing size, up to 64 MiB.
 enum mmul_status mmul_measure_device(struct mmul_device *device,
                                      const struct mmul_measure_request *request,

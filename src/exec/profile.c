@@ -116,9 +116,12 @@ static void add_to(struct mmul_speed *sum, const struct mmul_speed *speed) {
     sum->upload_bytes_per_second += speed->upload_bytes_per_second;
     sum->download_bytes_per_second += speed->download_bytes_per_second;
     sum->warm_up_seconds += speed->warm_up_seconds;
+    sum->pack_a_seconds += speed->pack_a_seconds;
+    sum->pack_b_seconds += speed->pack_b_seconds;
     if (speed->send_seconds_per_byte > 0) { // of the leader
         sum->send_seconds_per_byte = speed->send_seconds_per_byte;
         sum->receive_seconds_per_byte = speed->receive_seconds_per_byte;
+        sum->duplex = speed->duplex;
     }
     sum->unstable |= speed->unstable;
     if (sum->measured_points > speed->measured_points)
@@ -131,6 +134,8 @@ static void divide_by(struct mmul_speed *sum, int count) {
     sum->upload_bytes_per_second /= count;
     sum->download_bytes_per_second /= count;
     sum->warm_up_seconds /= count;
+    sum->pack_a_seconds /= count;
+    sum->pack_b_seconds /= count;
 }
 
 // The mean over the ranks of the node with the same key as `rank`.

@@ -2,7 +2,7 @@
 // One thread multiplies squares, the main one moves packets as in a run, with the same naps and
 // checksums. The time of a product, with traffic against without, is the share of the computing that
 // the traffic takes; that share of the time it took, per byte, is its cost. What else the neighbour
-// does is the same all the time, so it is in neither.
+// does is the same all the time, so it is in neither. Last both send at once: a packet each way against one.
 #include "exec/traffic_cost.h"
 
 #include "base/integer.h"
@@ -15,7 +15,7 @@
 
 enum { TAG = 73, LEAST_BYTES = 64 << 10, PACKETS = 4, PRODUCTS = 8 }; // of a window, at least
 
-enum phase { BEGINNING, QUIET, SENDING, RECEIVING, OVER };
+enum phase { BEGINNING, QUIET, SENDING, RECEIVING, BOTH, OVER };
 
 // Products that began and ended in a phase (the first so many), and the phase itself, all its turns.
 enum { SAMPLES = 256 };
@@ -33,9 +33,9 @@ struct meter {
     double window_seconds;
     int turns; // that are left
     int64_t side, packet_bytes;
-    char *packet; // borrowed; its first byte is 1 in the last one of a direction
-    struct mmul_message message;
-    bool last; // of this direction, whatever arrives
+    char *packet; // borrowed, two of them; the first byte is 1 in the last one of a direction
+    struct mmul_message message, back; // back: while both send, what comes
+    bool last;                         // of this direction, whatever arrives
     atomic_int phase;
     atomic_bool multiplies,
         done;         // the compute thread: its first product is over; it will do no more
@@ -85,6 +85,16 @@ static void receive_packet(struct meter *m) {
     m->last = !m->message.active;
 }
 
+// Both send, one packet each; who sends first otherwise says when that is over.
+static void exchange_packets(struct meter *m, double now) {
+    m->last = m->sends_first && now - m->sums[BOTH].begin >= m->window_seconds;
+    m->packet[0] = m->last;
+    mmul_message_receive(&m->channel, m->peer, TAG, m->packet + m->packet_bytes, m->packet_bytes,
+                         &m->back);
+    mmul_message_send(&m->channel, m->peer, TAG, m->packet, m->packet_bytes, &m->message);
+    m->last = m->last || !m->message.active || !m->back.active;
+}
+
 static void begin_phase(struct meter *m, enum phase phase) {
     double now = mmul_clock_now();
     if (phase < OVER)
@@ -93,6 +103,8 @@ static void begin_phase(struct meter *m, enum phase phase) {
         send_packet(m, now);
     else if (phase == RECEIVING)
         receive_packet(m);
+    else if (phase == BOTH)
+        exchange_packets(m, now);
     atomic_store(&m->phase, phase);
 }
 
@@ -100,16 +112,26 @@ static void end_phase(struct meter *m, enum phase phase) {
     const enum phase first = m->sends_first ? SENDING : RECEIVING;
     const enum phase second = m->sends_first ? RECEIVING : SENDING;
     m->sums[phase].seconds += mmul_clock_now() - m->sums[phase].begin;
-    m->turns -= phase == second;
-    begin_phase(m, phase == QUIET ? first : phase == first ? second : m->turns > 0 ? QUIET : OVER);
+    m->turns -= phase == BOTH;
+    begin_phase(m, phase == QUIET    ? first
+                   : phase == first  ? second
+                   : phase == second ? BOTH
+                   : m->turns > 0    ? QUIET
+                                     : OVER);
 }
 
 static enum mmul_attention attend_packet(struct meter *m, enum phase phase) {
-    if (!mmul_message_is_over(&m->channel, &m->message))
+    bool over = mmul_message_is_over(&m->channel, &m->message);
+    if (phase == BOTH)
+        over = mmul_message_is_over(&m->channel, &m->back) && over;
+    if (!over)
         return MMUL_ATTEND_NOTHING;
     m->sums[phase].bytes += m->packet_bytes;
-    if (m->last || (phase == RECEIVING && m->packet[0] != 0))
+    if (m->last || (phase == RECEIVING && m->packet[0] != 0) ||
+        (phase == BOTH && m->packet[m->packet_bytes] != 0))
         end_phase(m, phase);
+    else if (phase == BOTH)
+        exchange_packets(m, mmul_clock_now());
     else if (phase == SENDING)
         send_packet(m, mmul_clock_now());
     else
@@ -120,7 +142,7 @@ static enum mmul_attention attend_packet(struct meter *m, enum phase phase) {
 static enum mmul_attention attend(void *context) {
     struct meter *m = context;
     enum phase phase = (enum phase)atomic_load(&m->phase);
-    if (phase == SENDING || phase == RECEIVING)
+    if (phase == SENDING || phase == RECEIVING || phase == BOTH)
         return attend_packet(m, phase);
     if (phase == OVER && atomic_load(&m->done))
         return MMUL_ATTEND_FINISHED;
@@ -142,6 +164,17 @@ static double cost_of(struct meter *m, enum phase phase) {
     double beside = mmul_median(busy->products, busy->count);
     double cost = (1 - alone / beside) * busy->seconds / (double)busy->bytes;
     return cost > least ? cost : least;
+}
+
+// The seconds of a packet one way over those of a packet each way; 0 where nothing was measured.
+static double duplex_of(const struct meter *m) {
+    const struct phase_sums *out = &m->sums[SENDING], *in = &m->sums[RECEIVING],
+                            *both = &m->sums[BOTH];
+    if (out->bytes == 0 || in->bytes == 0 || both->bytes == 0)
+        return 0;
+    double one = out->seconds / (double)out->bytes + in->seconds / (double)in->bytes;
+    double two = both->seconds / (double)both->bytes;
+    return one / 2 < two ? one / 2 / two : 1;
 }
 
 // The largest square of which a window has room for several.
@@ -190,6 +223,7 @@ static enum mmul_status measure_with(struct side *side, int peer, struct mmul_sp
     enum mmul_status status = mmul_pipeline_run(&pipeline, err);
     speed->send_seconds_per_byte = cost_of(&m, SENDING);
     speed->receive_seconds_per_byte = cost_of(&m, RECEIVING);
+    speed->duplex = duplex_of(&m);
     return status;
 }
 
@@ -207,7 +241,7 @@ static void measure_pairs(struct side *side, int count, struct mmul_speed *speed
 }
 
 static enum mmul_status prepare(struct side *side, int count, struct mmul_error *err) {
-    enum mmul_status status = MMUL_ALLOCATE(side->packet, MMUL_PACKET_BYTES, "packets", err);
+    enum mmul_status status = MMUL_ALLOCATE(side->packet, 2 * MMUL_PACKET_BYTES, "packets", err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(side->nodes, count, "nodes", err);
     for (int i = 0; status == MMUL_OK && i < count; i++)

@@ -184,6 +184,21 @@ static bool read_rates(json_t *rates, struct mmul_speed *speed) {
     return true;
 }
 
+// What files of earlier versions lack is not known: 0.
+static void read_later(json_t *object, struct mmul_speed *speed) {
+    const struct {
+        const char *name;
+        double *value;
+    } fields[] = {{"send_seconds_per_byte", &speed->send_seconds_per_byte},
+                  {"receive_seconds_per_byte", &speed->receive_seconds_per_byte},
+                  {"duplex", &speed->duplex},
+                  {"pack_a_seconds", &speed->pack_a_seconds},
+                  {"pack_b_seconds", &speed->pack_b_seconds}};
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+        if (!read_number(object, fields[i].name, 0, fields[i].value))
+            *fields[i].value = 0;
+}
+
 static bool read_device(json_t *object, struct mmul_profile_device *device) {
     struct mmul_profile_key *key = &device->key;
     struct mmul_speed *speed = &device->speed;
@@ -204,9 +219,7 @@ static bool read_device(json_t *object, struct mmul_profile_device *device) {
         read_number(object, "upload_bytes_per_second", 0, &speed->upload_bytes_per_second) &&
         read_number(object, "download_bytes_per_second", 0, &speed->download_bytes_per_second) &&
         read_number(object, "warm_up_seconds", 0, &speed->warm_up_seconds);
-    if (!read_number(object, "send_seconds_per_byte", 0, &speed->send_seconds_per_byte) ||
-        !read_number(object, "receive_seconds_per_byte", 0, &speed->receive_seconds_per_byte))
-        speed->send_seconds_per_byte = speed->receive_seconds_per_byte = 0; // not in earlier files
+    read_later(object, speed);
     device->memory_bytes = reads && memory_bytes < 1e18 ? (int64_t)memory_bytes : 0;
     return reads;
 }
@@ -289,7 +302,8 @@ enum mmul_status mmul_profile_load(const char *path, struct mmul_profile *profil
 static json_t *device_json(const struct mmul_profile_device *d) {
     const struct mmul_profile_key *key = &d->key;
     return json_pack(
-        "{s:s, s:o, s:o, s:o, s:s, s:i, s:i, s:s, s:s, s:I, s:o, s:f, s:f, s:f, s:f, s:f}",
+        "{s:s, s:o, s:o, s:o, s:s, s:i, s:i, s:s, s:s, s:I, s:o, s:f, s:f, s:f, s:f, s:f, s:f, "
+        "s:f, s:f}",
         "device", key->device, "name", mmul_json_text(key->name), "vendor",
         mmul_json_text(key->vendor), "driver", mmul_json_text(key->driver), "cores", key->cores,
         "threads", key->threads, "sharing", key->sharing, "version", d->version, "date",
@@ -299,7 +313,8 @@ static json_t *device_json(const struct mmul_profile_device *d) {
         "upload_bytes_per_second", d->speed.upload_bytes_per_second, "download_bytes_per_second",
         d->speed.download_bytes_per_second, "warm_up_seconds", d->speed.warm_up_seconds,
         "send_seconds_per_byte", d->speed.send_seconds_per_byte, "receive_seconds_per_byte",
-        d->speed.receive_seconds_per_byte);
+        d->speed.receive_seconds_per_byte, "duplex", d->speed.duplex, "pack_a_seconds",
+        d->speed.pack_a_seconds, "pack_b_seconds", d->speed.pack_b_seconds);
 }
 
 static json_t *profile_json(const struct mmul_profile *profile) {

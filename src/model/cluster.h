@@ -17,8 +17,11 @@ struct mmul_speed {
     int measured_points;             // the rates behind these repeat the last of them
     double upload_bytes_per_second, download_bytes_per_second;
     double warm_up_seconds;
+    double pack_a_seconds, pack_b_seconds; // per element, each time a product reads it: what its
+                                           // library spends on bringing it into its own order
     double send_seconds_per_byte, receive_seconds_per_byte; // of a leader that computes on the CPU:
                                                             // what traffic keeps it from computing
+    double duplex;     // of a leader: of a link's rate is left when it carries as much both ways
     unsigned unstable; // a bit per size: repeated, its times did not agree; and one for transfers
     enum mmul_speed_origin origin; // by this process, or from the node's profile
     char date[24];                 // of the measurement: "2026-01-31T12:00:00Z"

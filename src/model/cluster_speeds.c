@@ -132,7 +132,8 @@ static void add_cost(struct mmul_text *table, double seconds_per_byte) {
 
 static void print_links(const struct mmul_cluster *cluster, FILE *stream) {
     struct mmul_text table = {0};
-    mmul_text_add(&table, "node\tto root Gbit/s\tus\tto next\tGbit/s\tus\tCPU ns/B out\tin\n");
+    mmul_text_add(&table,
+                  "node\tto root Gbit/s\tus\tto next\tGbit/s\tus\tCPU ns/B out\tin\tboth ways\n");
     for (int node = 0; node < cluster->node_count; node++) {
         const struct mmul_node_info *n = &cluster->nodes[node];
         mmul_text_add(&table, "%s", n->host);
@@ -141,6 +142,7 @@ static void print_links(const struct mmul_cluster *cluster, FILE *stream) {
         add_link(&table, &n->ring_link);
         add_cost(&table, cluster->ranks[n->leader].speed.send_seconds_per_byte);
         add_cost(&table, cluster->ranks[n->leader].speed.receive_seconds_per_byte);
+        add_cost(&table, 1e-9 * cluster->ranks[n->leader].speed.duplex);
         mmul_text_add(&table, "\n");
     }
     mmul_text_print_table(mmul_text_get(&table), stream);
@@ -168,16 +170,18 @@ static json_t *rank_json(const struct mmul_cluster *cluster, int rank) {
     const struct mmul_rank_info *r = &cluster->ranks[rank];
     const struct mmul_speed *s = &r->speed;
     return json_pack(
-        "{s:i, s:s, s:o, s:o, s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:f, s:s}", "rank", rank, "host",
-        r->host, "device", mmul_json_text(r->device_name), "device_name",
+        "{s:i, s:s, s:o, s:o, s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:s}", "rank",
+        rank, "host", r->host, "device", mmul_json_text(r->device_name), "device_name",
         mmul_json_text(r->device.name), "threads", r->threads, "memory_bytes",
         (json_int_t)r->device.memory_bytes, "gemm",
         mmul_rates_json(s->flops, s->measured_points, MMUL_SPEED_SMALLEST, s->unstable),
         "upload_bytes_per_second", mmul_rate_json(s->upload_bytes_per_second),
         "download_bytes_per_second", mmul_rate_json(s->download_bytes_per_second),
         "send_seconds_per_byte", mmul_rate_json(s->send_seconds_per_byte),
-        "receive_seconds_per_byte", mmul_rate_json(s->receive_seconds_per_byte), "warm_up_seconds",
-        s->warm_up_seconds, "measured_at", s->date);
+        "receive_seconds_per_byte", mmul_rate_json(s->receive_seconds_per_byte), "duplex",
+        mmul_rate_json(s->duplex), "pack_a_seconds", mmul_rate_json(s->pack_a_seconds),
+        "pack_b_seconds", mmul_rate_json(s->pack_b_seconds), "warm_up_seconds", s->warm_up_seconds,
+        "measured_at", s->date);
 }
 
 static json_t *link_json(const struct mmul_link *link) {

@@ -52,6 +52,7 @@ static void set_losses(struct mmul_cost *cost, int index) {
     bool has_idle_cores = info->cores_allowed > 0 && node->cpu_threads < info->cores_allowed;
     double share = leader->host_memory && !has_idle_cores ? 1 : 0;
     node->share = share /= leader->threads > 1 ? leader->threads : 1;
+    node->duplex = speed->duplex > 0 ? speed->duplex : 1;
     node->sending = node->receiving = share * MMUL_NETWORK_CPU_SECONDS_PER_BYTE;
     if (speed->send_seconds_per_byte > 0 && speed->receive_seconds_per_byte > 0) {
         node->sending = speed->send_seconds_per_byte;

@@ -66,6 +66,7 @@ struct mmul_cost_node {
     double first, gap;                        // of panels
     double share;                             // of the main thread's seconds, that its leader loses
     double sending, receiving;                // seconds its leader loses per byte of traffic
+    double duplex;                            // of its link's rate while bytes go both ways
     double units;                             // of all its ranks, when last summed
     int cpu_threads;                          // of its ranks that compute in host memory
 };

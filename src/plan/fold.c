@@ -215,6 +215,7 @@ enum mmul_status mmul_fold_plan(const struct mmul_fold *fold, const struct mmul_
         *r = (struct mmul_plan_rank){.node = fold->node_of[its->node],
                                      .begin = its->begin,
                                      .end = its->begin,
+                                     .claim_least = its->claim_least,
                                      .whole_begin = its->whole_begin,
                                      .whole_end = its->whole_begin};
     }

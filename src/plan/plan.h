@@ -18,6 +18,7 @@ struct mmul_plan_rank {
     int64_t begin, end; // part of the split range; empty is legal
     int node;
     double weight;          // as given or measured, not normalised
+    int64_t claim_least;    // lines or width of a task that others may claim (plan/tasks.h)
     struct mmul_tile tile;  // zero sides when the part is empty
     int64_t host_bytes;     // its parts of A or B, C and C_in, and private work space
     double compute_seconds; // predicted; 0: speed not known
@@ -70,7 +71,6 @@ struct mmul_plan {
     int64_t panel_matrices; // matrices of the whole operand per panel; > 1: then they are not cut
     bool whole_is_spread;   // over the ranks, which have rows of it; else root has it
     double claim_share;     // of a block, cut into tasks that others on the node may claim; 0: none
-    int64_t claim_least;    // lines or width of such a task (plan/tasks.h)
     int64_t root_bytes;     // through root's link, both ways
     int64_t rows_bytes_moved, cols_bytes_moved; // over the network, what the choice was made from
     double link_bytes_per_second;               // assumed where links are not measured

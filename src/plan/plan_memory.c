@@ -82,14 +82,34 @@ static int64_t root_bytes(const struct mmul_planning *p) {
     return ROUND_LANES * round + MMUL_PACKETS_AHEAD * mmul_smaller(round, MMUL_PACKET_BYTES);
 }
 
+// Seconds per element of packing the whole operand, or the split one, in a product of the rank; assumed
+// until measured.
+static double packing_seconds(const struct mmul_planning *p, int rank, bool of_whole) {
+    const struct mmul_speed *speed = &p->request->cluster->ranks[rank].speed;
+    bool of_b = of_whole == (p->plan->axis == MMUL_ROWS);
+    double a = speed->pack_a_seconds, b = speed->pack_b_seconds;
+    return of_b ? (b > 0 ? b : MMUL_PACK_B_SECONDS) : (a > 0 ? a : MMUL_PACK_A_SECONDS);
+}
+
 // Are blocks cut along their lines (plan/tasks.h)? Every product packs both operands, which in each part
-// repeats for the one that all parts share: A, of which a BLAS gathers rows, takes about four times as
-// long per element as B (measured: 1.25 and 0.35 ns), so C is cut by its rows unless its columns are many more.
-static bool cuts_lines(const struct mmul_planning *p) {
-    const double many = 4;
+// repeats for the one that all parts share: that which takes less.
+static bool cuts_lines(const struct mmul_planning *p, int node) {
     double width = (double)mmul_problem_result_width(&p->plan->problem, p->plan->axis);
     double lines = (double)p->plan->total / p->plan->size;
-    return p->plan->axis == MMUL_ROWS ? many * lines >= width : lines >= many * width;
+    int leader = p->request->cluster->nodes[node].leader;
+    return packing_seconds(p, leader, true) * width <= packing_seconds(p, leader, false) * lines;
+}
+
+// What others may claim is worth a task of its own where it takes so many times as long as packing
+// what all tasks share.
+static int64_t claim_least(const struct mmul_planning *p, int rank) {
+    const double worth = 16;
+    double flops =
+        mmul_step_rate(&p->request->cluster->ranks[rank], p->assumed[rank], 1e9, 1e9, 1e9);
+    bool by_lines = p->nodes[p->rank_node[rank]].checks_whole;
+    if (p->request->tail != MMUL_TAIL_AUTO)
+        return 1;
+    return (int64_t)(worth * packing_seconds(p, rank, by_lines) * flops / 2);
 }
 
 // The one place where that is decided.
@@ -98,7 +118,7 @@ static bool checks_whole(const struct mmul_planning *p, const struct mmul_cut *c
     enum mmul_axis axis = p->plan->axis;
     int64_t once = mmul_panels_at_once(problem, axis, cut->panel_units, p->maps[node]);
     bool by_lines = p->plan->claim_share > 0 && p->request->cluster->nodes[node].rank_count > 1 &&
-                    cuts_lines(p);
+                    cuts_lines(p, node);
     return mmul_panels_check_whole(problem, axis, once, cut->rounds, by_lines);
 }
 
@@ -372,6 +392,7 @@ static void sum_parts(struct mmul_planning *p) {
     int64_t piece = mmul_planning_piece_bytes(p), result = mmul_planning_result_bytes(p);
     for (int rank = 0; rank < p->plan->size; rank++) {
         struct mmul_plan_node *node = &p->nodes[p->rank_node[rank]];
+        p->ranks[rank].claim_least = claim_least(p, rank);
         node->claims |=
             p->plan->claim_share > 0 && p->best.counts[rank] > 0 && node->result_bytes > 0;
         node->takes_part |=

@@ -256,7 +256,8 @@ static int out_of_root(const struct mmul_replay_simulation *s) {
     return lines[MMUL_ROUTE_SCATTER].activity.is_on + lines[MMUL_ROUTE_RELAY].activity.is_on;
 }
 
-// Lines share what they have in common: root's link, and its main thread, which reads and writes.
+// Lines share what they have in common: root's link, which may be slower both ways at once, and its main
+// thread, which reads and writes.
 static double rate_of_line(const struct mmul_replay_simulation *s, int node, int route) {
     static const bool in_common[MMUL_ROUTES][MMUL_ROUTES] = {
         [MMUL_ROUTE_SCATTER] = {[MMUL_ROUTE_RELAY] = true},
@@ -267,7 +268,9 @@ static double rate_of_line(const struct mmul_replay_simulation *s, int node, int
     int sharing = 1;
     for (int other = 0; node == 0 && other < MMUL_ROUTES; other++)
         sharing += in_common[route][other] && s->nodes[0].lines[other].activity.is_on;
-    return 1.0 / sharing;
+    bool both = node == 0 && route < MMUL_ROUTE_READ && out_of_root(s) > 0 &&
+                s->nodes[0].lines[MMUL_ROUTE_GATHER].activity.is_on;
+    return (both ? cost_node(s, s->nodes[0].lines[route].stage_on, 0)->duplex : 1) / sharing;
 }
 
 static double rate_of_rank(const struct mmul_replay_simulation *s, int index) {

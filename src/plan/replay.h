@@ -6,7 +6,8 @@
 //     computing   a rank's tasks share the seconds of its steps (plan/step_cost.h) by their elements
 //     root's link each direction is shared alike by what is under way in it: scatter and relay out,
 //                 gather in; scatter and gather take each node's bytes one after another at its rate,
-//                 when all who give or get have what they wait for
+//                 when all who give or get have what they wait for; while bytes go both ways each
+//                 direction has the part of its rate that was measured so (speed.duplex)
 //     relay       a panel moves at the rate of the slowest hop, since few packets may be on their way; at
 //                 each node it begins and ends later than at the one before by a packet and a latency
 //     files       root's main thread reads and writes for its own node, at MMUL_FILE_BYTES_PER_SECOND

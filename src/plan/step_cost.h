@@ -30,6 +30,8 @@
 #define MMUL_CHECK_BYTES_PER_SECOND       4e9
 #define MMUL_FILE_BYTES_PER_SECOND        1e9
 #define MMUL_FIRST_TOUCH_SECONDS_PER_BYTE 0.35e-9
+#define MMUL_PACK_A_SECONDS               1.25e-9 // per element, until measured: a BLAS gathers rows
+#define MMUL_PACK_B_SECONDS               0.35e-9
 #define MMUL_STEP_SECONDS                 150e-6 // launch, waits and bookkeeping of a step
 
 struct mmul_step_request {

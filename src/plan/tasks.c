@@ -51,8 +51,9 @@ static bool cut_step(const struct mmul_tasks *tasks, int64_t index, struct mmul_
                               mmul_smaller((index + 1) * tasks->slice, extent)};
     if (tasks->slice > 0 && index > 0 && part.begin >= extent)
         return false;
-    if (tasks->slice == 0 && !mmul_tasks_cut(extent, node_of(tasks)->claims ? plan->claim_share : 0,
-                                             plan->claim_least, index, &part))
+    if (tasks->slice == 0 &&
+        !mmul_tasks_cut(extent, node_of(tasks)->claims ? plan->claim_share : 0,
+                        mmul_plan_ranks(plan)[tasks->rank].claim_least, index, &part))
         return false;
     if (tasks->by_lines) {
         task->line_begin = part.begin;

@@ -83,6 +83,9 @@ for rank in json.load(open("said.json"))["ranks"]:
     stored = json.load(open(f"{sys.argv[1]}/{rank['host']}.json"))["devices"][0]
     for name in "send_seconds_per_byte", "receive_seconds_per_byte":
         assert 0 < rank[name] < 1e-7 and stored[name] == rank[name], rank
+    assert 0 < rank["duplex"] <= 1 and stored["duplex"] == rank["duplex"], rank
+    for name in "pack_a_seconds", "pack_b_seconds":
+        assert 0 < rank[name] < 1e-7 and stored[name] == rank[name], rank
 END
 }
 

@@ -2,6 +2,7 @@
 // Timing a device: which sizes, how often, and what is done before the clock starts. The device is
 // one of the test's own that writes down what it is asked for, and the clock is one that moves only
 // when that device works or when it is looked at: what else the machine does is not in it.
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -248,6 +249,49 @@ static void transfers_are_for_devices_with_memory_of_their_own(void **state) {
     assert_true(speed.upload_bytes_per_second == 0 && speed.download_bytes_per_second == 0);
 }
 
+// Thoroughly the median counts: each product takes 2 % longer than the one before, and the first is none.
+static void thoroughly_the_median_counts(void **state) {
+    (void)state;
+    const double nap = 0.06, growth = 1.02;
+    struct recorder r = {.nap_seconds = nap, .growth = growth, .memory_bytes = GIB};
+    struct mmul_speed speed = {0};
+    assert_int_equal(measure(&r, true, 4 * 4 * 256 * 256, &speed), MMUL_OK); // one size
+    assert_int_equal(r.gemms[0], 1 + 5);
+    double median = nap * growth * growth * growth;
+    assert_true(fabs(speed.flops[0] * median / (2.0 * 256 * 256 * 256) - 1) < 1e-3);
+}
+
+enum { PACKING_SIDE = 512 };
+static const double PACK_A = 3e-8, PACK_B = 5e-8, EACH = 2e-10;
+
+static enum mmul_status packing_gemm(void *self, const struct mmul_gemm *args,
+                                     struct mmul_error *err) {
+    (void)self, (void)err;
+    double m = (double)args->m, n = (double)args->n, k = (double)args->k;
+    work_for(PACK_A * m * k + PACK_B * k * n + EACH * m * n * k);
+    return MMUL_OK;
+}
+
+// Of products with few rows, or columns; thoroughly, and on devices that compute in host memory.
+static void packing_is_what_is_left_for_no_rows(void **state) {
+    (void)state;
+    struct mmul_device_table packing = table;
+    packing.gemm = packing_gemm;
+    packing.buffer_borrow = mmul_host_buffer_borrow;
+    for (int thorough = 0; thorough < 2; thorough++) {
+        struct recorder r = {.memory_bytes = GIB};
+        struct mmul_device device = {.table = &packing, .self = &r};
+        const struct mmul_measure_request request = {
+            .thorough = thorough, .memory_bytes = 4 * 4 * PACKING_SIDE * PACKING_SIDE};
+        struct mmul_speed speed = {0};
+        struct mmul_error err;
+        assert_int_equal(mmul_measure_device(&device, &request, &speed, &err), MMUL_OK);
+        assert_true(fabs(speed.pack_a_seconds - (thorough ? PACK_A : 0)) < 1e-3 * PACK_A);
+        assert_true(fabs(speed.pack_b_seconds - (thorough ? PACK_B : 0)) < 1e-3 * PACK_B);
+    }
+    assert_int_equal(mmul_live_bytes(), 0);
+}
+
 static void a_device_that_fails_leaves_the_speed_alone(void **state) {
     (void)state;
     for (int fails_at = 1; fails_at <= 4; fails_at++) {
@@ -279,6 +323,8 @@ int main(void) {
         cmocka_unit_test(not_even_thoroughly_what_takes_too_long),
         cmocka_unit_test(a_small_device_gets_small_squares),
         cmocka_unit_test(transfers_are_for_devices_with_memory_of_their_own),
+        cmocka_unit_test(thoroughly_the_median_counts),
+        cmocka_unit_test(packing_is_what_is_left_for_no_rows),
         cmocka_unit_test(a_device_that_fails_leaves_the_speed_alone),
         cmocka_unit_test(the_median_is_the_lower_middle),
     };

@@ -34,6 +34,9 @@ static struct mmul_profile_device make_device(const char *name, int threads, dou
     d.speed.warm_up_seconds = 0.75;
     d.speed.send_seconds_per_byte = 1.5e-9;
     d.speed.receive_seconds_per_byte = 0.5e-9;
+    d.speed.duplex = 0.625;
+    d.speed.pack_a_seconds = 1.25e-9;
+    d.speed.pack_b_seconds = 0.25e-9;
     return d;
 }
 
@@ -77,6 +80,8 @@ static void what_is_stored_comes_back(void **state) {
     assert_true(d->speed.warm_up_seconds == 0.75);
     assert_true(d->speed.send_seconds_per_byte == 1.5e-9);
     assert_true(d->speed.receive_seconds_per_byte == 0.5e-9);
+    assert_true(d->speed.duplex == 0.625);
+    assert_true(d->speed.pack_a_seconds == 1.25e-9 && d->speed.pack_b_seconds == 0.25e-9);
     assert_string_equal(d->speed.date, "2026-01-31T12:00:00Z");
     const struct mmul_profile_link *l = mmul_profile_find_link(loaded, "node2");
     assert_non_null(l);

@@ -227,6 +227,25 @@ static void test_traffic_takes_from_computing(void **state) {
     trial_fini(&t);
 }
 
+// While the first block goes back the second panel comes at a part of the rate.
+static void test_links_that_are_slower_both_ways(void **state) {
+    (void)state;
+    const double duplex = 0.5;
+    struct trial t;
+    struct log log = {0};
+    struct mmul_cluster *cluster = make_pair(1e12);
+    cluster->ranks[0].speed.duplex = duplex;
+    trial_init(&t, cluster, make_problem(M, N, 2 * K), N / 2);
+    replay_several(&t, 1, keep, &log);
+    double gather = C / 2 + LATENCY, second = 2 * (A + B) + 2 * LATENCY + (1 / duplex - 1) * gather;
+    double tau = log.begin[MMUL_ROUTE_GATHER][0] - log.end[MMUL_ROUTE_RELAY][0];
+    assert_true(tau > 0 && gather < B - tau - LATENCY);
+    assert_true(near(log.end[MMUL_ROUTE_RELAY][0], 2 * A + B + 2 * LATENCY));
+    assert_true(near(log.end[MMUL_ROUTE_RELAY][1], second));
+    assert_true(near(t.replay->ranks[1].finish, second + tau + gather));
+    trial_fini(&t);
+}
+
 // The second of two products: its pieces come beside the first one's panel, its panel while that is
 // computed.
 static void test_two_products(void **state) {
@@ -346,6 +365,7 @@ int main(void) {
         cmocka_unit_test_teardown(test_panels_wait_for_slots, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_a_chain, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_traffic_takes_from_computing, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_links_that_are_slower_both_ways, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_two_products, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_links, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_many_rounds, assert_no_live_bytes),

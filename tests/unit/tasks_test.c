@@ -130,12 +130,18 @@ static void lists_cover_every_block_once(void **state) {
     assert_true(joined > 10 && by_lines > 10 && cut > 10 && sliced > 10 && many > 10);
 }
 
+static double pack_a, pack_b; // as measured; 0: not
+
 static struct mmul_plan *plan_of(int64_t m, int64_t n, enum mmul_tail tail, double share) {
     unsigned maps[8];
     struct mmul_problem problem = make_problem(m, n, 1000);
     struct mmul_cluster *cluster = make_cluster(2, 2);
     cluster->ranks[0].speed_flops = cluster->ranks[1].speed_flops = 1e11;
     cluster->ranks[0].device_index = cluster->ranks[1].device_index = -1;
+    for (int rank = 0; rank < 2; rank++) {
+        cluster->ranks[rank].speed.pack_a_seconds = pack_a;
+        cluster->ranks[rank].speed.pack_b_seconds = pack_b;
+    }
     cluster->nodes[0].memory_available_bytes = (int64_t)1 << 50;
     maps[0] = ALL;
     struct mmul_plan *plan = plan_or_die(&(struct mmul_plan_request){.problem = &problem,
@@ -167,6 +173,32 @@ static void blocks_are_cut_where_repacking_costs_least(void **state) {
     assert_true(first.begin == 0 && first.end == 8192 && first.line_end == 2496);
     mmul_plan_destroy(wide);
     mmul_plan_destroy(tall);
+}
+
+// As measured, if it was: where packing B costs more the width is cut; where it costs so much that a
+// half would not be worth that, into one part.
+static void packing_decides_as_measured(void **state) {
+    (void)state;
+    static const struct {
+        double a, b;
+        bool by_lines;
+        int64_t count, least;
+    } cases[] = {{0, 0, true, 3, 280},
+                 {0.5e-9, 1e-9, false, 3, 400},
+                 {2.5e-9, 1e-9, true, 3, 800},
+                 {5e-9, 1.5e-9, true, 2, 1200},
+                 {3e-9, 5e-9, false, 2, 2400}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        pack_a = cases[i].a;
+        pack_b = cases[i].b;
+        struct mmul_plan *plan = plan_of(8192, 8192, MMUL_TAIL_AUTO, 0);
+        struct mmul_tasks tasks = mmul_tasks_of(plan, 0, 0);
+        assert_true(mmul_plan_nodes(plan)[0].checks_whole == cases[i].by_lines);
+        assert_int_equal(tasks.count, cases[i].count);
+        assert_int_equal(mmul_plan_ranks(plan)[0].claim_least, cases[i].least);
+        mmul_plan_destroy(plan);
+    }
+    pack_a = pack_b = 0;
 }
 
 static void what_may_be_claimed_is_a_choice(void **state) {
@@ -226,6 +258,7 @@ int main(void) {
         cmocka_unit_test(parts_of_an_extent),
         cmocka_unit_test_teardown(lists_cover_every_block_once, assert_no_live_bytes),
         cmocka_unit_test_teardown(blocks_are_cut_where_repacking_costs_least, assert_no_live_bytes),
+        cmocka_unit_test_teardown(packing_decides_as_measured, assert_no_live_bytes),
         cmocka_unit_test_teardown(what_may_be_claimed_is_a_choice, assert_no_live_bytes),
         cmocka_unit_test_teardown(longer_blocks_than_a_word_can_say_are_not_claimed,
                                   assert_no_live_bytes),
