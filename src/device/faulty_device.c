@@ -300,8 +300,10 @@ static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mm
     struct faulty *faulty = self;
     enum mmul_status status = MMUL_OK;
     faulty->gemms++;
-    if (strikes_now(faulty, faulty->rules.fail))
+    if (strikes_now(faulty, faulty->rules.fail)) {
+        (void)corrupt(faulty, args, err); // it had begun
         return lose(faulty, "multiplication", faulty->gemms, err);
+    }
     if (strikes_now(faulty, faulty->rules.hang))
         hang(faulty->rules.wake_seconds);
     if (is_active(faulty)) {

@@ -5,7 +5,7 @@
 //   repeat=N         every multiplication does its work N times: honestly N times slower
 //   from=N           delay, repeat and the * of other rules begin with the N-th multiplication: a
 //                    device that becomes slow, or begins to err, in mid-run
-//   fail=N           the N-th multiplication (from 1) loses the device; fail=* any does
+//   fail=N           the N-th multiplication (from 1) spoils C and loses the device; fail=* any does
 //   hang=N           the N-th multiplication never returns; hang=* the first does not. Such a device
 //                    has memory of its own, as those that hang have
 //   wake=2s          it does return, so much later

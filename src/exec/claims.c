@@ -13,8 +13,8 @@ static struct mmul_range unpack(uint64_t word) {
     return (struct mmul_range){(int64_t)(word >> 32), (int64_t)(word & UINT32_MAX)};
 }
 
-void mmul_unbegun_set(mmul_unbegun *unbegun, int64_t positions) {
-    atomic_store(unbegun, pack((struct mmul_range){0, positions}));
+void mmul_unbegun_set(mmul_unbegun *unbegun, struct mmul_range left) {
+    atomic_store(unbegun, pack(left));
 }
 
 struct mmul_range mmul_unbegun_get(const mmul_unbegun *unbegun) {
@@ -62,20 +62,26 @@ double mmul_pace_level(const struct mmul_pace *paces, int count) {
 }
 
 static int64_t lines_in(double seconds, double rate, struct mmul_rest rest) {
-    double lines = seconds * rate / (double)rest.width;
+    double lines = seconds * rate / rest.width;
     if (lines >= (double)rest.lines)
         return rest.lines;
     return mmul_smaller(rest.lines, mmul_larger((int64_t)lines, mmul_divide_up(rest.full, 8)));
 }
 
 int64_t mmul_pace_take(double level, double worth, double rate, struct mmul_rest rest) {
-    double end = (double)rest.lines * (double)rest.width / rate;
+    double end = (double)rest.lines * rest.width / rate;
     return end - level <= worth ? rest.lines : lines_in(level, rate, rest);
+}
+
+int64_t mmul_pace_keep(double level, double worth, double rate, struct mmul_rest rest) {
+    double line = rest.width / rate, end = (double)rest.lines * line;
+    int64_t keep = end - level > worth ? (int64_t)(level / line) : rest.lines;
+    return rest.lines - keep >= mmul_divide_up(rest.full, 8) ? keep : rest.lines;
 }
 
 int64_t mmul_pace_claim(double level, double worth, double rate, const struct mmul_pace *owner,
                         struct mmul_rest rest) {
     double end = owner->until + owner->left / owner->rate;
     int64_t lines = end - level > worth ? lines_in(level, rate, rest) : 0;
-    return (double)lines * (double)rest.width / rate < end ? lines : 0;
+    return (double)lines * rest.width / rate < end ? lines : 0;
 }

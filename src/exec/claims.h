@@ -19,8 +19,8 @@
 
 typedef _Atomic uint64_t mmul_unbegun; // positions; at most MMUL_POSITIONS_MOST
 
-// Before anybody else looks: all of [0, positions).
-void mmul_unbegun_set(mmul_unbegun *unbegun, int64_t positions);
+// By the owner: while nobody else looks, or while it is empty.
+void mmul_unbegun_set(mmul_unbegun *unbegun, struct mmul_range left);
 
 struct mmul_range mmul_unbegun_get(const mmul_unbegun *unbegun);
 
@@ -46,13 +46,19 @@ double mmul_pace_level(const struct mmul_pace *paces, int count);
 
 // What is left of a task: lines of so many elements each, `full` of which there were.
 struct mmul_rest {
-    int64_t lines, full, width;
+    int64_t lines, full;
+    double width;
 };
 
 // How many lines of its task the owner, of this rate, should begin at once: all, unless others would
 // wait for it for more than `worth` seconds; then what ends with theirs, and an eighth of the full
 // lines at least.
 int64_t mmul_pace_take(double level, double worth, double rate, struct mmul_rest rest);
+
+// How many lines, whose terms are added in slices, their owner should keep from here on: all, unless others
+// would wait for it for more than `worth` seconds, and what ends with theirs where that leaves an eighth of
+// the full lines at least to be claimed. width: what the terms to come are worth.
+int64_t mmul_pace_keep(double level, double worth, double rate, struct mmul_rest rest);
 
 // How many lines of the last task of a rank of pace `owner` an idle one of this rate should claim: none
 // where that saves no more than `worth` seconds, or the owner would be done before. An eighth of the

@@ -184,6 +184,25 @@ static struct mmul_product block_of(const struct mmul_stage *stage,
     return mmul_product_transpose(&block);
 }
 
+// What is at hand of it: the whole product, or terms that are added to those before, after the last of which
+// it is checked. Where a device was replaced in the middle, C may hold a part of them.
+static enum mmul_status compute_block(struct mmul_stage *stage, const struct mmul_product *block,
+                                      const char *place, struct mmul_error *err) {
+    const struct mmul_work *work = &stage->works.at_hand;
+    const int64_t replaced = stage->run->worker.fallback_products;
+    if (work->begin == 0 && work->end == block->k)
+        return mmul_stage_multiply(stage, block, place, err);
+    struct mmul_product terms = mmul_product_terms(block, work->begin, work->end);
+    enum mmul_status status = mmul_stage_add_terms(stage, &terms, err);
+    if (status == MMUL_OK && stage->run->worker.fallback_products != replaced) {
+        terms = mmul_product_terms(block, 0, work->end);
+        status = mmul_stage_add_terms(stage, &terms, err);
+    }
+    if (status != MMUL_OK || work->end < block->k || stage->run->args->no_verify)
+        return status;
+    return mmul_stage_check(stage, block, place, err);
+}
+
 // What is at hand of a stretch, [begin, end) of whose lines, in slices where these go to the disk.
 static enum mmul_status compute_stretch(struct mmul_stage *stage,
                                         const struct mmul_product *product,
@@ -202,8 +221,9 @@ static enum mmul_status compute_stretch(struct mmul_stage *stage,
         snprintf(place, sizeof place, "%s %lld-%lld of matrix %lld",
                  stage->plan->axis == MMUL_ROWS ? "rows" : "columns", (long long)s.begin,
                  (long long)s.end, (long long)s.matrix);
-        status = mmul_stage_multiply(stage, &block, place, err);
-        if (status == MMUL_OK && work->owner == stage->run->context->comm->node_rank)
+        status = compute_block(stage, &block, place, err);
+        if (status == MMUL_OK && work->end == block.k &&
+            work->owner == stage->run->context->comm->node_rank)
             mmul_write_back_tell(stage, &work->task, s);
     }
     return status;

@@ -22,7 +22,10 @@ struct mmul_stage_progress_rank {
     // elements per second of late (0: not known).
     _Atomic int64_t begun, elements, rate;
     _Atomic int64_t sums_given; // rounds of exec/sums into which it has put what it has
-    char padding[48];           // cache lines of its own
+    // Where it adds its terms in slices (plan/tasks.h): how many it has not begun, after which nobody needs to
+    // wait for lines; which terms those lines have got that nobody has begun.
+    _Atomic int64_t slices_left, terms_there;
+    char padding[32]; // cache lines of its own
 };
 
 struct mmul_stage_progress {

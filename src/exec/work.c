@@ -25,6 +25,26 @@ static struct mmul_stage_progress_rank *own_progress(const struct mmul_stage *st
     return progress_of(stage, stage->run->context->comm->node_rank);
 }
 
+static const struct mmul_tasks *own_tasks(const struct mmul_stage *stage) {
+    return &stage->works.tasks[stage->run->context->comm->node_rank];
+}
+
+// Lines that it has kept are left, and slices of their terms.
+static bool adds_slices(const struct mmul_stage *stage) {
+    const struct mmul_works *works = &stage->works;
+    return own_tasks(stage)->sums > 1 && works->kept > 0 && works->slice < own_tasks(stage)->sums;
+}
+
+static int64_t terms_of_slices(const struct mmul_tasks *tasks, int64_t count) {
+    return count > 0 ? mmul_tasks_terms(tasks, count - 1) : 0;
+}
+
+// What lines are worth without the first `there` of their terms, in elements: the parts of a line add up.
+static int64_t worth_of(const struct mmul_stage *stage, int64_t width, int64_t there) {
+    int64_t k = mmul_larger(1, stage->plan->problem.k);
+    return width - (int64_t)((double)width * ((double)there / (double)k));
+}
+
 // ----------------------------------------------------------------------------------- start, end
 
 static double first_rate(const struct mmul_stage *stage) {
@@ -43,9 +63,13 @@ enum mmul_status mmul_works_init(struct mmul_stage *stage, struct mmul_error *er
         return status;
     for (int rank = 0, i = 0; rank < comm->size; rank++)
         if (comm->rank_node[rank] == comm->node_index)
-            works->tasks[i++] = mmul_tasks_of(stage->plan, rank, mmul_write_back_slice(stage));
+            works->tasks[i++] = mmul_tasks_of(stage->plan, rank, mmul_write_back_slice(stage),
+                                              mmul_write_back_follows(stage));
     int64_t positions = works->tasks[comm->node_rank].positions;
+    works->kept = positions;
     atomic_store(&own_progress(stage)->lines_left, positions);
+    atomic_store(&own_progress(stage)->slices_left,
+                 adds_slices(stage) ? own_tasks(stage)->sums : 0);
     if (positions == 0)
         atomic_store(&own_progress(stage)->steps_done, stage->layout.steps);
     return MMUL_OK;
@@ -53,10 +77,11 @@ enum mmul_status mmul_works_init(struct mmul_stage *stage, struct mmul_error *er
 
 void mmul_works_enter(struct mmul_stage *stage) {
     struct mmul_stage_progress_rank *progress = own_progress(stage);
-    int rank = stage->run->context->comm->node_rank;
+    int64_t positions = own_tasks(stage)->positions;
     atomic_store(&progress->rate, (int64_t)first_rate(stage));
     if (stage->layout.node->claims)
-        mmul_unbegun_set(&progress->unbegun, stage->works.tasks[rank].positions);
+        mmul_unbegun_set(&progress->unbegun,
+                         (struct mmul_range){adds_slices(stage) ? positions : 0, positions});
 }
 
 void mmul_works_fini(struct mmul_works *works) {
@@ -86,6 +111,14 @@ static bool is_ready(const struct mmul_stage *stage, struct mmul_step step) {
 
 // ---------------------------------------------------------------------------------------- paces
 
+// Elements of positions that nobody of a rank's block has begun.
+static double left_of(const struct mmul_stage *stage, int rank, struct mmul_range left) {
+    const struct mmul_tasks *tasks = &stage->works.tasks[rank];
+    int64_t there = atomic_load(&progress_of(stage, rank)->terms_there);
+    double whole = mmul_tasks_elements(tasks, left.begin, left.end);
+    return there == 0 ? whole : whole * (1 - (double)there / (double)stage->plan->problem.k);
+}
+
 // How far everybody on the node is. Who takes longer than it should is as slow as that makes it; of
 // whom nothing is known yet is as fast as this rank. False: nothing is known of this one either.
 static bool look_around(struct mmul_stage *stage) {
@@ -98,9 +131,7 @@ static bool look_around(struct mmul_stage *stage) {
         double begun = (double)atomic_load(&progress->begun) * 1e-9;
         double elements = (double)atomic_load(&progress->elements),
                rate = (double)atomic_load(&progress->rate);
-        *pace = (struct mmul_pace){
-            .left = mmul_tasks_elements(&stage->works.tasks[i], left.begin, left.end),
-            .rate = rate > 0 ? rate : mine};
+        *pace = (struct mmul_pace){.left = left_of(stage, i, left), .rate = rate > 0 ? rate : mine};
         if (!(begun > 0))
             continue;
         double elapsed = now - begun;
@@ -123,6 +154,47 @@ static void raise_steps(struct mmul_stage_progress_rank *progress, int64_t steps
         ;
 }
 
+// Lets go, between two slices, of lines that others would do sooner: once those that it let go of before have
+// been taken.
+static void let_go(struct mmul_stage *stage, int64_t there) {
+    struct mmul_works *works = &stage->works;
+    struct mmul_stage_progress_rank *progress = own_progress(stage);
+    struct mmul_range left = mmul_unbegun_get(&progress->unbegun);
+    struct mmul_pace *mine = &works->paces[stage->run->context->comm->node_rank];
+    const struct mmul_task task = mmul_tasks_at(own_tasks(stage), 0);
+    const struct mmul_rest rest = {works->kept, own_tasks(stage)->positions,
+                                   (double)worth_of(stage, task.end - task.begin, there)};
+    if (left.begin < left.end || !look_around(stage))
+        return;
+    mine->left = (double)rest.lines * rest.width;
+    double level = mmul_pace_level(works->paces, stage->run->context->comm->node_size);
+    int64_t kept = mmul_pace_keep(level, worth_seconds(stage), mine->rate, rest);
+    if (kept == works->kept)
+        return;
+    atomic_store(&progress->terms_there, there);
+    mmul_unbegun_set(&progress->unbegun, (struct mmul_range){kept, works->kept});
+    works->kept = kept;
+}
+
+// The next terms of all lines that it keeps.
+static bool take_slice(struct mmul_stage *stage) {
+    struct mmul_works *works = &stage->works;
+    const struct mmul_tasks *tasks = own_tasks(stage);
+    int64_t there = terms_of_slices(tasks, works->slice);
+    if (adds_slices(stage) && there > 0)
+        let_go(stage, there);
+    if (!adds_slices(stage))
+        return false;
+    works->slice++;
+    atomic_store(&own_progress(stage)->slices_left, tasks->sums - works->slice);
+    works->at_hand = (struct mmul_work){.owner = stage->run->context->comm->node_rank,
+                                        .task = mmul_tasks_at(tasks, 0),
+                                        .line_end = works->kept,
+                                        .begin = there,
+                                        .end = terms_of_slices(tasks, works->slice)};
+    return true;
+}
+
 static bool take_own(struct mmul_stage *stage) {
     struct mmul_works *works = &stage->works;
     int mine = stage->run->context->comm->node_rank;
@@ -142,8 +214,9 @@ static bool take_own(struct mmul_stage *stage) {
     int64_t count = own->position + full - left.begin;
     if (claims && look_around(stage)) {
         double level = mmul_pace_level(works->paces, stage->run->context->comm->node_size);
-        const struct mmul_rest rest = {mmul_smaller(count, left.end - left.begin), full,
-                                       own->task.end - own->task.begin};
+        const struct mmul_rest rest = {
+            mmul_smaller(count, left.end - left.begin), full,
+            (double)worth_of(stage, own->task.end - own->task.begin, progress->terms_there)};
         count = mmul_pace_take(level, worth_seconds(stage), works->paces[mine].rate, rest);
     }
     taken = (struct mmul_range){left.begin, left.begin + count};
@@ -154,7 +227,9 @@ static bool take_own(struct mmul_stage *stage) {
     works->at_hand = (struct mmul_work){.owner = mine,
                                         .task = own->task,
                                         .line_begin = first + taken.begin,
-                                        .line_end = first + taken.end};
+                                        .line_end = first + taken.end,
+                                        .begin = atomic_load(&progress->terms_there),
+                                        .end = stage->plan->problem.k};
     return taken.begin < taken.end;
 }
 
@@ -174,25 +249,32 @@ static bool claim_of(struct mmul_stage *stage, int owner, double level) {
         return false;
     int64_t begin = mmul_larger(left.begin, last.position);
     double rate = stage->works.paces[stage->run->context->comm->node_rank].rate;
+    int64_t there = atomic_load(&progress_of(stage, owner)->terms_there);
     const struct mmul_rest rest = {left.end - begin, task->line_end - task->line_begin,
-                                   task->end - task->begin};
+                                   (double)worth_of(stage, task->end - task->begin, there)};
     int64_t count =
         mmul_pace_claim(level, worth_seconds(stage), rate, &stage->works.paces[owner], rest);
     count = mmul_smaller(count, stage->lines_most);
     if (count == 0 || !mmul_unbegun_claim(unbegun, left, count))
         return false;
     int64_t end = task->line_begin + left.end - last.position;
-    stage->works.at_hand = (struct mmul_work){
-        .owner = owner, .task = *task, .line_begin = end - count, .line_end = end};
+    stage->works.at_hand = (struct mmul_work){.owner = owner,
+                                              .task = *task,
+                                              .line_begin = end - count,
+                                              .line_end = end,
+                                              .begin = there,
+                                              .end = stage->plan->problem.k};
     return true;
 }
 
-// Of whoever would end last. *left: somebody has something left to begin.
+// Of whoever would end last. *left: somebody has something left to begin, or may let go of it yet.
 static bool claim(struct mmul_stage *stage, bool *left) {
     struct mmul_works *works = &stage->works;
     int size = stage->run->context->comm->node_size, last = -1;
     double end = 0;
     *left = false;
+    for (int i = 0; i < size; i++) // before the words: it lets go of lines before its last slice
+        *left |= atomic_load(&progress_of(stage, i)->slices_left) > 0;
     if (!look_around(stage)) // all of its own was claimed before it began
         return false;
     for (int i = 0; i < size; i++) {
@@ -211,7 +293,7 @@ static bool claim(struct mmul_stage *stage, bool *left) {
 
 bool mmul_works_next(struct mmul_stage *stage) {
     bool left = stage->layout.node->claims && stage->me->end > stage->me->begin;
-    if (take_own(stage))
+    if (take_slice(stage) || take_own(stage))
         return true;
     mmul_stopwatch_enter(&stage->run->watch, NULL);
     while (left && atomic_load(&stage->run->progress->cancelled) == 0) {
@@ -224,16 +306,18 @@ bool mmul_works_next(struct mmul_stage *stage) {
 
 // ----------------------------------------------------------------------------------- begin, end
 
-static double elements_at_hand(const struct mmul_stage *stage) {
+// What is at hand, without the terms from `end` on.
+static int64_t elements_at_hand(const struct mmul_stage *stage, int64_t end) {
     const struct mmul_work *work = &stage->works.at_hand;
-    return (double)(work->line_end - work->line_begin) *
-           (double)(work->task.end - work->task.begin);
+    int64_t width = work->task.end - work->task.begin;
+    return (work->line_end - work->line_begin) *
+           (worth_of(stage, width, work->begin) - worth_of(stage, width, end));
 }
 
 void mmul_works_begin(struct mmul_stage *stage) {
     struct mmul_stage_progress_rank *progress = own_progress(stage);
     stage->works.begun = mmul_clock_now();
-    atomic_store(&progress->elements, (int64_t)elements_at_hand(stage));
+    atomic_store(&progress->elements, elements_at_hand(stage, stage->plan->problem.k));
     atomic_store(&progress->begun, (int64_t)(stage->works.begun * 1e9));
 }
 
@@ -251,7 +335,7 @@ void mmul_works_end(struct mmul_stage *stage) {
     struct mmul_works *works = &stage->works;
     const struct mmul_work *work = &works->at_hand;
     int64_t lines = work->line_end - work->line_begin;
-    int64_t elements = lines * (work->task.end - work->task.begin);
+    int64_t elements = elements_at_hand(stage, work->end);
     struct mmul_stage_progress_rank *owner = progress_of(stage, work->owner),
                                     *own = own_progress(stage);
     tell_rate(works, own, (double)elements);
@@ -262,7 +346,8 @@ void mmul_works_end(struct mmul_stage *stage) {
         works->claimed_elements += elements;
         works->claims++;
     }
-    if (atomic_fetch_sub(&owner->lines_left, lines) == lines) { // the last of its block, whose ever
+    if (work->end == stage->plan->problem.k &&
+        atomic_fetch_sub(&owner->lines_left, lines) == lines) { // the last of its block, whose ever
         mmul_write_back_end(stage, work->owner);
         raise_steps(owner, stage->layout.steps);
     }

@@ -2,7 +2,9 @@
 //
 // What the compute thread does next: tasks of its own block, from the front; then, where the plan lets
 // blocks be claimed, lines at the back of the block of whoever on the node would end last, computed
-// straight to where its owner would have put them. Ranks tell each other by these counters alone.
+// straight to where its owner would have put them. Who adds its terms in slices keeps all lines of its block,
+// and lets go, between two slices, of what makes it end later than the others. Ranks tell each other by
+// these counters alone.
 #pragma once
 
 #include "exec/progress.h"
@@ -15,6 +17,7 @@ struct mmul_work {
     int owner; // node rank: whose block
     struct mmul_task task;
     int64_t line_begin, line_end; // of the task's
+    int64_t begin, end;           // terms of the inner range; those before are in C already
 };
 
 // Of one rank. The compute thread's, but for what others read of its progress.
@@ -22,7 +25,8 @@ struct mmul_works {
     struct mmul_tasks *tasks; // by node rank, owned
     struct mmul_pace *paces;  // by node rank, owned: as of the last look
     struct mmul_task_cursor own;
-    int64_t front; // of its own positions, where nobody may claim any
+    int64_t front;       // of its own positions, where nobody may claim any
+    int64_t kept, slice; // with terms in slices: its lines, the next slice
     struct mmul_work at_hand;
     bool is_under_way;                              // at_hand is neither finished nor given up
     double begun;                                   // when at_hand was

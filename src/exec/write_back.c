@@ -49,10 +49,15 @@ void mmul_write_back_end(struct mmul_stage *stage, int node_rank) {
         atomic_store(&stage->progress->ranks[node_rank].rows_complete, rank->end - rank->begin);
 }
 
-bool mmul_write_back_is_here(const struct mmul_stage *stage) {
+bool mmul_write_back_follows(const struct mmul_stage *stage) {
     const struct mmul_plan *plan = stage->plan;
-    return plan != NULL && stage->run->context->comm->rank == 0 && applies(stage) &&
+    return applies(stage) &&
            (double)plan->problem.n * (double)plan->total * sizeof(float) >= (double)SLICE_BYTES;
+}
+
+bool mmul_write_back_is_here(const struct mmul_stage *stage) {
+    return stage->plan != NULL && stage->run->context->comm->rank == 0 &&
+           mmul_write_back_follows(stage);
 }
 
 // A rank's next stretch; true when there was one.

@@ -14,6 +14,9 @@
 // are not worth while. Local.
 int64_t mmul_write_back_slice(const struct mmul_stage *stage);
 
+// Whether finished rows are handed over while others are computed. Local, on a node the same for all.
+bool mmul_write_back_follows(const struct mmul_stage *stage);
+
 // This rank's own block is complete up to the stretch's end, in the width of the task. Local.
 void mmul_write_back_tell(struct mmul_stage *stage, const struct mmul_task *task,
                           struct mmul_stretch stretch);

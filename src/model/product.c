@@ -35,3 +35,21 @@ struct mmul_product mmul_product_rows(const struct mmul_product *product, int64_
         part.c_in += row_begin * (product->transpose_c ? 1 : product->ldc_in);
     return part;
 }
+
+struct mmul_product mmul_product_terms(const struct mmul_product *product, int64_t begin,
+                                       int64_t end) {
+    struct mmul_product part = *product;
+    int64_t a_skip = begin * (product->transpose_a ? product->lda : 1);
+    int64_t b_skip = begin * (product->transpose_b ? 1 : product->ldb);
+    part.k = end - begin;
+    if (part.a != NULL)
+        part.a = (const char *)part.a + a_skip * (int64_t)mmul_dtype_bytes(part.a_dtype);
+    if (part.b != NULL)
+        part.b = (const char *)part.b + b_skip * (int64_t)mmul_dtype_bytes(part.b_dtype);
+    if (begin > 0) {
+        part.beta = 1;
+        part.c_in = part.c;
+        part.ldc_in = part.ldc;
+    }
+    return part;
+}

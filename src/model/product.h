@@ -31,3 +31,7 @@ struct mmul_product mmul_product_transpose(const struct mmul_product *product);
 // The product restricted to rows [row_begin, row_end) of C.
 struct mmul_product mmul_product_rows(const struct mmul_product *product, int64_t row_begin,
                                       int64_t row_end);
+
+// Terms [begin, end) of the inner range alone, added to what C holds where they are not the first.
+struct mmul_product mmul_product_terms(const struct mmul_product *product, int64_t begin,
+                                       int64_t end);

@@ -227,15 +227,17 @@ static enum mmul_status choose_best(struct mmul_planning *p, struct mmul_error *
 
 // ---------------------------------------------------------------------------------------- claims
 
-// What others may claim of a block costs its owner two calls more; two fifths of it where that is the
-// plan's choice, in parts that are worth that (plan_memory.c). With a half in three parts two equal ranks
-// took 4 % longer than without claims, so 1 % (an Intel CPU, 8192^3).
+// What others may claim of a block that is cut costs its owner two calls more; two fifths of it where that is
+// the plan's choice, in parts that are worth that (plan_memory.c). Slices of long sums cost nothing
+// (plan/tasks.c).
 static void choose_claims(struct mmul_planning *p) {
     const double part = 0.4;
+    const int64_t terms = 512;
     bool automatic = p->request->tail == MMUL_TAIL_AUTO;
     if (p->request->tail == MMUL_TAIL_OFF || p->plan->problem.alpha == 0)
         return;
     p->plan->claim_share = automatic ? part : p->request->tail_share;
+    p->plan->slice_terms = automatic ? terms : 0;
 }
 
 // Where a rank has more lines than that nothing is claimed: true when that is new.

@@ -39,7 +39,7 @@ static void find_task(struct mmul_replay_simulation *s, int index) {
             return;
         r->index = 0;
         if (++r->stage < s->request->count)
-            r->tasks = mmul_tasks_of(s->stages[r->stage].plan, index, 0);
+            r->tasks = mmul_tasks_of(s->stages[r->stage].plan, index, 0, false);
     }
 }
 
@@ -360,7 +360,7 @@ static void begin(struct mmul_replay_simulation *s) {
             find_transfer(s, node, route);
         }
     for (int rank = 0; rank < s->fold.size; rank++) {
-        s->ranks[rank].tasks = mmul_tasks_of(s->stages->plan, rank, 0);
+        s->ranks[rank].tasks = mmul_tasks_of(s->stages->plan, rank, 0, false);
         find_task(s, rank);
     }
 }

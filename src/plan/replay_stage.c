@@ -26,7 +26,7 @@ static void find_element_seconds(const struct mmul_replay_simulation *s,
     }
     double rounds = (double)stage->plan->rounds, part = rounds / cost->rounds;
     for (int rank = 0; rank < s->fold.size; rank++) {
-        const struct mmul_tasks tasks = mmul_tasks_of(stage->plan, rank, 0);
+        const struct mmul_tasks tasks = mmul_tasks_of(stage->plan, rank, 0, false);
         double elements = mmul_tasks_elements(&tasks, 0, tasks.positions);
         stage->element_seconds[rank] /= elements > 0 ? elements / part : 1;
     }

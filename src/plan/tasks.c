@@ -49,6 +49,8 @@ static bool cut_step(const struct mmul_tasks *tasks, int64_t index, struct mmul_
     int64_t extent = tasks->by_lines ? task->line_end : task->end - task->begin;
     struct mmul_range part = {index * tasks->slice,
                               mmul_smaller((index + 1) * tasks->slice, extent)};
+    if (tasks->sums > 1)
+        return index == 0;
     if (tasks->slice > 0 && index > 0 && part.begin >= extent)
         return false;
     if (tasks->slice == 0 &&
@@ -81,7 +83,25 @@ struct mmul_task mmul_tasks_at(const struct mmul_tasks *tasks, int64_t index) {
     return task;
 }
 
-struct mmul_tasks mmul_tasks_of(const struct mmul_plan *plan, int rank, int64_t slice) {
+// Measured with one to twelve slices of 340 terms and more, kernels from Sandybridge's to AVX-512's: no slower
+// than in one, by 1 %. More of them would let others begin sooner.
+static int64_t count_sums(const struct mmul_tasks *tasks) {
+    const int64_t most = 8;
+    const struct mmul_problem *p = &tasks->plan->problem;
+    bool in_place = mmul_plan_ranks(tasks->plan)[tasks->rank].tile.device_bytes == 0 &&
+                    p->a_dtype == MMUL_F32 && p->b_dtype == MMUL_F32;
+    if (!in_place || !node_of(tasks)->claims || tasks->plan->slice_terms == 0)
+        return 1;
+    return mmul_larger(1, mmul_smaller(most, p->k / tasks->plan->slice_terms));
+}
+
+int64_t mmul_tasks_terms(const struct mmul_tasks *tasks, int64_t index) {
+    const int64_t aligned = 64, k = tasks->plan->problem.k;
+    return index + 1 == tasks->sums ? k : k / tasks->sums * (index + 1) / aligned * aligned;
+}
+
+struct mmul_tasks mmul_tasks_of(const struct mmul_plan *plan, int rank, int64_t slice,
+                                bool in_order) {
     const unsigned wide = MMUL_MAPS_C | mmul_maps_whole(plan->axis);
     struct mmul_tasks tasks = {.plan = plan, .rank = rank};
     tasks.joined = (node_of(&tasks)->maps & wide) == wide;
@@ -92,6 +112,7 @@ struct mmul_tasks mmul_tasks_of(const struct mmul_plan *plan, int rank, int64_t 
         tasks.slice = slice;
         tasks.by_lines = true;
     }
+    tasks.sums = one && tasks.slice == 0 && !in_order ? count_sums(&tasks) : 1;
     while (one && cut_step(&tasks, tasks.count, &task)) {
         tasks.count++;
         task = whole_task(&tasks, 0);
@@ -136,7 +157,7 @@ void mmul_tasks_print(const struct mmul_plan *plan, FILE *stream) {
     const char *lines = plan->axis == MMUL_ROWS ? "rows\tcolumns" : "columns\trows";
     mmul_text_add(&table, "rank\ttask\tround\t%s\telements\twaits for\n", lines);
     for (int rank = 0; rank < plan->size; rank++) {
-        struct mmul_tasks tasks = mmul_tasks_of(plan, rank, 0);
+        struct mmul_tasks tasks = mmul_tasks_of(plan, rank, 0, false);
         for (int64_t i = 0; i < tasks.count; i++) {
             struct mmul_task t = mmul_tasks_at(&tasks, i);
             if (t.line_begin == t.line_end)

@@ -13,6 +13,10 @@
 //     |           |     |     |          |____________________|  1
 //     |___________|_____|_____|          |____________________|  2
 //
+// Each part packs what it shares with the others anew. Where the device works in host memory and the sums
+// are long, the block is one task, whose terms are added in slices instead: that costs nothing, and
+// between two slices its owner can leave lines, with the terms that they still need, to others.
+//
 // Lines are a rank's units (rows of C when rows are split) in a step, counted over its segments. A
 // position counts the lines of one task after the other.
 #pragma once
@@ -31,6 +35,7 @@ struct mmul_tasks {
     bool joined;       // steps of a matrix are one
     bool by_lines;     // a block of one step is cut along its lines, else along the width
     int64_t slice;     // lines of a task then, all alike; 0: a wide one first
+    int64_t sums;      // slices of the inner range, the same of all tasks; 1: it is not cut
     int64_t count;     // of tasks
     int64_t positions; // of all tasks
 };
@@ -42,8 +47,9 @@ struct mmul_task {
 };
 
 // slice: lines that are worth a task of their own whatever may be claimed, where there are twice as
-// many; 0: none.
-struct mmul_tasks mmul_tasks_of(const struct mmul_plan *plan, int rank, int64_t slice);
+// many; 0: none. in_order: finished lines are wanted before the others are.
+struct mmul_tasks mmul_tasks_of(const struct mmul_plan *plan, int rank, int64_t slice,
+                                bool in_order);
 struct mmul_task mmul_tasks_at(const struct mmul_tasks *tasks, int64_t index);
 
 // A task on the way through the list; zeroed, it stands before the first one.
@@ -56,6 +62,9 @@ struct mmul_task_cursor {
 // Moves on to the task that holds a position, not before the one at hand and < tasks->positions.
 void mmul_tasks_seek(const struct mmul_tasks *tasks, int64_t position,
                      struct mmul_task_cursor *cursor);
+
+// Where slice `index` of the inner range ends.
+int64_t mmul_tasks_terms(const struct mmul_tasks *tasks, int64_t index);
 
 // Elements of C in positions [begin, end).
 double mmul_tasks_elements(const struct mmul_tasks *tasks, int64_t begin, int64_t end);

@@ -198,6 +198,57 @@ END
     cmp C.bin D.bin
 }
 
+# set_device INDEX DEVICE: what the profile's device INDEX, in order of their cores, is called.
+set_device() {
+    python "$profile" "$@" << 'END'
+import json, sys
+path, index, name = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+profile = json.load(open(path))
+profile["devices"][index]["device"] = profile["devices"][index]["name"] = name
+json.dump(profile, open(path, "w"))
+END
+}
+
+# lines_claimed: lines of rank 1's that rank 0 computed, and in how many products.
+lines_claimed() {
+    python << 'END'
+import json
+first, second = json.load(open("report.json"))["ranks"]
+assert first["claimed"] == second["given"] and second["claimed"] == 0, (first, second)
+print(f"{first['claimed']:.0f} {first['claims']}")
+END
+}
+
+@test "between two slices of its sums a rank lets go of lines that others would do sooner" {
+    [ "$(nproc)" -ge 2 ] || skip "one core only: the ranks cannot be told apart"
+    "$MPIMATMUL" gen T.bin --dims 1100x2100 --kind integer --seed 3 --quiet
+    "$MPIMATMUL" gen U.bin --dims 2100x700 --kind integer --seed 4 --quiet
+    "$MPIMATMUL" gen V.bin --dims 1100x700 --kind integer --seed 5 --quiet
+    local fast=faulty:repeat=1:cpu
+    # Stored speeds give the second most of the work; it is far slower than the first. Then its device is lost, or
+    # wrong, in its second and last slice; then the first one's in what it claims.
+    for row in "$fast $slow" "$fast faulty:delay=260ms,fail=2:cpu" "$fast faulty:delay=260ms,fail=4:cpu" \
+        "$fast faulty:delay=260ms,corrupt=2:cpu" "$fast faulty:delay=260ms,corrupt=4:cpu" \
+        "faulty:fail=5:cpu $slow" "faulty:corrupt=5:cpu $slow"; do
+        local devices
+        read -r -a devices <<< "$row"
+        calibrated
+        set_speeds 1e8 1e9
+        set_device 0 "${devices[0]}"
+        set_device 1 "${devices[1]}"
+        local words=(mul T.bin U.bin -o C.bin --alpha 2 --beta 3 --c-in V.bin --split rows --report report.json)
+        run --separate-stderr "${launch[@]}" -n 1 "$MPIMATMUL" "${words[@]}" --device "${devices[0]}" \
+            : -n 1 "$MPIMATMUL" "${words[@]}" --device "${devices[1]}" < /dev/null
+        expect_status 0 || { echo "$row"; return 1; }
+        "$MPIMATMUL" mul T.bin U.bin -o D.bin --alpha 2 --beta 3 --c-in V.bin --device cpu --quiet
+        cmp C.bin D.bin || { echo "$row"; show; return 1; }
+        [[ "$row" != *fail=* || "$stderr" == *"takes over"* ]] || { echo "$row"; show; return 1; }
+        [[ "$row" != *corrupt=* || "$output" == *"1 block recomputed"* ]] || { echo "$row"; show; return 1; }
+        read -r lines claims <<< "$(lines_claimed)"
+        [ "$lines" -gt 100 ] || { echo "$row: $lines lines, $claims"; return 1; }
+    done
+}
+
 @test "a speed that a run exceeds is no percentage, and one that is unstable says so" {
     calibrated
     "$MPIMATMUL" gen S.bin --dims 700x700 --kind integer --seed 3 --quiet

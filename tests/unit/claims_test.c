@@ -22,7 +22,7 @@ static void assert_left(const mmul_unbegun *unbegun, int64_t begin, int64_t end)
 static void step_by_step(void **state) {
     (void)state;
     mmul_unbegun unbegun;
-    mmul_unbegun_set(&unbegun, 100);
+    mmul_unbegun_set(&unbegun, (struct mmul_range){0, 100});
     assert_left(&unbegun, 0, 100);
     struct mmul_range taken = mmul_unbegun_take(&unbegun, 40);
     assert_true(taken.begin == 0 && taken.end == 40);
@@ -45,7 +45,7 @@ static void step_by_step(void **state) {
 static void positions_fill_the_word(void **state) {
     (void)state;
     mmul_unbegun unbegun;
-    mmul_unbegun_set(&unbegun, MMUL_POSITIONS_MOST);
+    mmul_unbegun_set(&unbegun, (struct mmul_range){0, MMUL_POSITIONS_MOST});
     struct mmul_range taken = mmul_unbegun_take(&unbegun, MMUL_POSITIONS_MOST - 2);
     assert_int_equal(taken.end, MMUL_POSITIONS_MOST - 2);
     assert_true(mmul_unbegun_claim(&unbegun, mmul_unbegun_get(&unbegun), 1));
@@ -91,7 +91,7 @@ static void nobody_begins_what_another_has(void **state) {
     struct race race = {.begun = calloc(POSITIONS, 1)};
     pthread_t threads[THIEVES];
     struct thief thieves[THIEVES];
-    mmul_unbegun_set(&race.unbegun, POSITIONS);
+    mmul_unbegun_set(&race.unbegun, (struct mmul_range){0, POSITIONS});
     for (int i = 0; i < THIEVES; i++) {
         thieves[i] = (struct thief){&race, i};
         assert_int_equal(pthread_create(&threads[i], NULL, claim_all, &thieves[i]), 0);
@@ -144,6 +144,23 @@ static void owners_take_all_unless_others_would_wait(void **state) {
     assert_int_equal(mmul_pace_take(2, 1, 100, (struct mmul_rest){1000, 1000, 10}),
                      125); // nor is less than an eighth
     assert_int_equal(mmul_pace_take(2, 1, 100, (struct mmul_rest){70, 1000, 10}), 70);
+}
+
+static void owners_keep_all_unless_others_would_end_sooner(void **state) {
+    (void)state;
+    const struct mmul_rest rest = {1000, 1000, 100}; // 10 s at a rate of 1e4
+    assert_int_equal(mmul_pace_keep(10, 0.1, 1e4, rest), 1000);
+    assert_int_equal(mmul_pace_keep(9.95, 0.1, 1e4, rest), 1000); // not worth a call
+    assert_int_equal(mmul_pace_keep(8, 0.1, 1e4, rest), 800);
+    assert_int_equal(mmul_pace_keep(8.75, 0.1, 1e4, rest), 875);
+    assert_int_equal(mmul_pace_keep(8.8, 0.1, 1e4, rest), 1000); // fewer than an eighth
+    assert_int_equal(mmul_pace_keep(0, 0.1, 1e4, rest), 0);
+    // With a tenth of the terms to come an eighth of the lines is less to wait for.
+    assert_int_equal(mmul_pace_keep(0.8, 0.1, 1e4, (struct mmul_rest){1000, 1000, 10}), 800);
+    // Lines that were let go of before count, and none may be left.
+    assert_int_equal(mmul_pace_keep(4, 0.1, 1e4, (struct mmul_rest){500, 1000, 100}), 500);
+    assert_int_equal(mmul_pace_keep(3, 0.1, 1e4, (struct mmul_rest){500, 1000, 100}), 300);
+    assert_int_equal(mmul_pace_keep(3, 0.1, 1e4, (struct mmul_rest){0, 1000, 100}), 0);
 }
 
 static void claims_are_worth_their_call(void **state) {
@@ -232,7 +249,7 @@ static double play(const double *rates, int count) {
     double sum = 0, now = 0, end = 0;
     for (int i = 0; i < count; i++) {
         players[i] = (struct player){.rate = rates[i], .known = 1e6};
-        mmul_unbegun_set(&players[i].unbegun, PARTS * LINES);
+        mmul_unbegun_set(&players[i].unbegun, (struct mmul_range){0, PARTS * LINES});
         sum += rates[i];
     }
     const double step = 1e-3;
@@ -280,6 +297,7 @@ int main(void) {
         cmocka_unit_test(nobody_begins_what_another_has),
         cmocka_unit_test(level_is_where_all_end),
         cmocka_unit_test(owners_take_all_unless_others_would_wait),
+        cmocka_unit_test(owners_keep_all_unless_others_would_end_sooner),
         cmocka_unit_test(claims_are_worth_their_call),
         cmocka_unit_test(all_end_together_whatever_the_plan_believed),
     };

@@ -116,7 +116,7 @@ static void lists_cover_every_block_once(void **state) {
                 &plan, &err) != MMUL_OK)
             fail_msg("%s", err.text);
         for (int rank = 0; rank < plan->size; rank++) {
-            struct mmul_tasks tasks = mmul_tasks_of(plan, rank, slice);
+            struct mmul_tasks tasks = mmul_tasks_of(plan, rank, slice, false);
             assert_covers(plan, &tasks);
             joined += tasks.joined;
             by_lines += tasks.by_lines && tasks.count > 1;
@@ -132,9 +132,10 @@ static void lists_cover_every_block_once(void **state) {
 
 static double pack_a, pack_b; // as measured; 0: not
 
-static struct mmul_plan *plan_of(int64_t m, int64_t n, enum mmul_tail tail, double share) {
+static struct mmul_plan *plan_with_terms(int64_t m, int64_t n, int64_t k, enum mmul_tail tail,
+                                         double share) {
     unsigned maps[8];
-    struct mmul_problem problem = make_problem(m, n, 1000);
+    struct mmul_problem problem = make_problem(m, n, k);
     struct mmul_cluster *cluster = make_cluster(2, 2);
     cluster->ranks[0].speed_flops = cluster->ranks[1].speed_flops = 1e11;
     cluster->ranks[0].device_index = cluster->ranks[1].device_index = -1;
@@ -155,18 +156,53 @@ static struct mmul_plan *plan_of(int64_t m, int64_t n, enum mmul_tail tail, doub
     return plan;
 }
 
+static struct mmul_plan *plan_of(int64_t m, int64_t n, enum mmul_tail tail, double share) {
+    return plan_with_terms(m, n, 1000, tail, share);
+}
+
+// Where the sums are long, the block is one task, whose terms come in slices that cover them once.
+static void long_sums_are_cut_instead(void **state) {
+    (void)state;
+    static const struct {
+        int64_t k;
+        enum mmul_tail tail;
+        bool in_order;
+        int64_t sums, count;
+    } cases[] = {
+        {1000, MMUL_TAIL_AUTO, false, 1, 3},  {1024, MMUL_TAIL_AUTO, false, 2, 1},
+        {2100, MMUL_TAIL_AUTO, false, 4, 1},  {8192, MMUL_TAIL_AUTO, false, 8, 1},
+        {99999, MMUL_TAIL_AUTO, false, 8, 1}, {8192, MMUL_TAIL_AUTO, true, 1, 3},
+        {8192, MMUL_TAIL_OFF, false, 1, 1},   {8192, MMUL_TAIL_SHARE, false, 1, 3},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct mmul_plan *plan = plan_with_terms(8192, 8192, cases[i].k, cases[i].tail, 0.4);
+        const struct mmul_tasks tasks = mmul_tasks_of(plan, 0, 0, cases[i].in_order);
+        assert_int_equal(tasks.sums, cases[i].sums);
+        assert_int_equal(tasks.count, cases[i].count);
+        assert_covers(plan, &tasks);
+        int64_t before = 0;
+        for (int64_t s = 0; s < tasks.sums; s++) {
+            const int64_t end = mmul_tasks_terms(&tasks, s);
+            assert_true(end - before >= 448 || tasks.sums == 1);
+            before = end;
+        }
+        assert_int_equal(before, cases[i].k);
+        mmul_plan_destroy(plan);
+    }
+}
+
 // By rows of C unless it has many more columns. A block whose lines are cut is checked by the whole
 // operand, which all its parts meet.
 static void blocks_are_cut_where_repacking_costs_least(void **state) {
     (void)state;
     struct mmul_plan *wide = plan_of(2048, 8192, MMUL_TAIL_AUTO, 0);
     struct mmul_plan *tall = plan_of(8192, 8192, MMUL_TAIL_AUTO, 0);
-    struct mmul_tasks tasks = mmul_tasks_of(wide, 0, 0);
+    struct mmul_tasks tasks = mmul_tasks_of(wide, 0, 0, false);
     struct mmul_task first = mmul_tasks_at(&tasks, 0);
     assert_int_equal(tasks.count, 3);
     assert_false(mmul_plan_nodes(wide)[0].checks_whole);
     assert_true(first.begin == 0 && first.end == 4928 && first.line_end == 1024);
-    tasks = mmul_tasks_of(tall, 1, 0);
+    tasks = mmul_tasks_of(tall, 1, 0, false);
     first = mmul_tasks_at(&tasks, 0);
     assert_int_equal(tasks.count, 3);
     assert_true(mmul_plan_nodes(tall)[0].checks_whole);
@@ -192,7 +228,7 @@ static void packing_decides_as_measured(void **state) {
         pack_a = cases[i].a;
         pack_b = cases[i].b;
         struct mmul_plan *plan = plan_of(8192, 8192, MMUL_TAIL_AUTO, 0);
-        struct mmul_tasks tasks = mmul_tasks_of(plan, 0, 0);
+        struct mmul_tasks tasks = mmul_tasks_of(plan, 0, 0, false);
         assert_true(mmul_plan_nodes(plan)[0].checks_whole == cases[i].by_lines);
         assert_int_equal(tasks.count, cases[i].count);
         assert_int_equal(mmul_plan_ranks(plan)[0].claim_least, cases[i].least);
@@ -212,7 +248,7 @@ static void what_may_be_claimed_is_a_choice(void **state) {
                  {MMUL_TAIL_SHARE, 0.25, 0.25, 3, 3072}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct mmul_plan *plan = plan_of(8192, 8192, cases[i].tail, cases[i].share);
-        struct mmul_tasks tasks = mmul_tasks_of(plan, 1, 0);
+        struct mmul_tasks tasks = mmul_tasks_of(plan, 1, 0, false);
         assert_true(plan->claim_share == cases[i].planned);
         assert_int_equal(tasks.count, cases[i].count);
         assert_int_equal(mmul_tasks_at(&tasks, 0).line_end, cases[i].first);
@@ -257,6 +293,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_of_an_extent),
         cmocka_unit_test_teardown(lists_cover_every_block_once, assert_no_live_bytes),
+        cmocka_unit_test_teardown(long_sums_are_cut_instead, assert_no_live_bytes),
         cmocka_unit_test_teardown(blocks_are_cut_where_repacking_costs_least, assert_no_live_bytes),
         cmocka_unit_test_teardown(packing_decides_as_measured, assert_no_live_bytes),
         cmocka_unit_test_teardown(what_may_be_claimed_is_a_choice, assert_no_live_bytes),
