@@ -14,12 +14,13 @@ struct launcher {
 
 struct launcher mmul_launcher_find(void);
 
-// Settings of Open MPI and hwloc for a process that no launcher started: no daemon, no fabric, no
-// drivers. In the environment from here to the next call; what the user set, there or in a file of
-// Open MPI's, stays. Call it right before MPI_Init, and the other one right after.
-enum { MMUL_ALONE_SETTINGS = 4 };
-struct alone_settings {
-    bool is_ours[MMUL_ALONE_SETTINGS];
+// Settings of Open MPI and hwloc from here to the next call; what the user set, in the environment or in
+// a file of Open MPI's, stays. For a process that no launcher started: no daemon, no fabric, no drivers.
+// For the ranks of a job: bytes that both directions of a cable carry at once. Call it right before
+// MPI_Init, and the other one right after.
+enum { MMUL_SETTINGS_MOST = 4 };
+struct mpi_settings {
+    bool is_alone, is_ours[MMUL_SETTINGS_MOST];
 };
-void mmul_alone_begin(struct alone_settings *settings);
-void mmul_alone_end(const struct alone_settings *settings);
+void mmul_settings_begin(struct mpi_settings *settings, bool is_alone);
+void mmul_settings_end(const struct mpi_settings *settings);

@@ -33,13 +33,11 @@ static enum mmul_status probe(struct session *session, struct call *call, struct
 }
 
 static enum mmul_status start_mpi(bool is_alone, struct call *call, struct mmul_error *err) {
-    struct alone_settings settings;
+    struct mpi_settings settings;
     int provided = MPI_THREAD_SINGLE, rank = 0;
-    if (is_alone)
-        mmul_alone_begin(&settings);
+    mmul_settings_begin(&settings, is_alone);
     MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
-    if (is_alone)
-        mmul_alone_end(&settings);
+    mmul_settings_end(&settings);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &call->ranks);
     call->is_root = rank == 0;

@@ -94,6 +94,20 @@ opened() {
     [[ "$(OMPI_MCA_mca_base_param_files=$PWD/other.conf opened)" != *ob1* ]]
 }
 
+@test "ranks of a job push their messages over TCP, unless the user chose otherwise" {
+    mkdir -p home/.openmpi
+    local HOME=$PWD/home
+    # flags WORDS...: what the ranks' MPI is told by the environment when it begins.
+    flags() {
+        OMPI_MCA_mpi_show_mca_params=enviro "${launch[@]}" "$@" -n 2 "$MPIMATMUL" devices --device cpu 2>&1 |
+            sed -n 's/.* btl_tcp_flags=\(.*\) (environment)/\1/p'
+    }
+    [ "$(flags)" = send ]
+    [ "$(flags --mca btl_tcp_flags send,put)" = send,put ]
+    echo 'btl_tcp_flags = put' > home/.openmpi/mca-params.conf
+    [ -z "$(flags)" ]
+}
+
 # environment FOLDER SHELL-TEXT: sources environment.sh on a machine with these device classes in /sys/class, and
 # prints what the text says then.
 environment() {
