@@ -149,9 +149,10 @@ struct mmul_program_options {
     size_t struct_bytes; // of this struct as the caller knows it; 0: as it is here
     const char *weights; // "auto" (also NULL): stored or measured speeds; "equal"; "0.5,0.25,0.25";
                          // "@FILE". Values are split by these
-    // Every value can be had after the run. Without it a value that is loaded for one product alone, or
-    // made by one and saved at once, is in its file and nowhere else: its bytes travel while the product
-    // is computed.
+    // Every value can be had after the run. Without it only those that the program makes and does not read:
+    // what is loaded for one product alone, or made by one and saved at once, is in its file and nowhere
+    // else (its bytes travel while the product is computed), and the memory of what was read for the last
+    // time is used for other values.
     bool keep_values;
     enum mmul_io io; // who reads what is loaded for one product alone; all else is read by root
     bool no_verify;

@@ -770,15 +770,16 @@ MMUL_API void mmul_program_plan_print(const struct mmul_program_plan *plan, FILE
 struct mmul_values;
 MMUL_API void mmul_values_destroy(struct mmul_values *values);
 
-// Where a value is: "rows 0 2050 4096"; `text` is room for that. A loaded value is where it was moved
-// to first, else in its file. Local; the same on all ranks.
+// Where a value is, or was as long as it was needed: "rows 0 2050 4096"; `text` is room for that. A loaded
+// value is where it was moved to first, else in its file. Local; the same on all ranks.
 MMUL_API const char *mmul_values_placement(const struct mmul_values *values, int value,
                                            enum mmul_placement_kind *kind, char text[static 96]);
 
 // What this rank holds of a value: a rectangle of each of some matrices. Element (i, j) of the matrix
 // is data[(i - region.row_begin) * row_step + (j - region.col_begin) * col_step]; borrowed until the
 // values are destroyed. Of a value that is whole on the node (replicate) it is all of it, of one that
-// is a sum (partial) this rank's summand. Local.
+// is a sum (partial) this rank's summand. No part is there of a value that could not be kept (keep_values,
+// mpimatmul.h). Local.
 struct mmul_value_part {
     struct mmul_region region;
     const float *data;

@@ -123,7 +123,7 @@ static struct mmul_part_range part_here(const struct mmul_values *values, int pl
 
 int64_t mmul_values_part_count(const struct mmul_values *values, int value) {
     int place = mmul_values_place(values, value);
-    if (place < 0)
+    if (place < 0 || !mmul_values_has(values, place))
         return 0;
     struct mmul_part_range part = part_here(values, place);
     return part.matrix_end - part.matrix_begin;

@@ -2,6 +2,8 @@
 // Walks the rank's blocks of a step; addresses are those of the values' views.
 #include "exec/blocks.h"
 
+#include <string.h>
+
 #include "base/integer.h"
 #include "base/status.h"
 #include "exec/compute.h"
@@ -116,6 +118,21 @@ static void make_elements(struct mmul_stage *stage, const struct mmul_program_ta
     mmul_elements_make(&elements, threads_of(stage));
 }
 
+// A rank has no terms for some matrices of its summand.
+static void clear_summand(const struct mmul_stage *stage) {
+    const struct mmul_program_walk walk = mmul_blocks_walk(stage);
+    const struct mmul_program_place *made = &plan_of(stage)->places[stage->is.step->result];
+    if (operation_of(stage)->kind != MMUL_MATMUL || made->placement.kind != MMUL_PLACE_PARTIAL)
+        return;
+    int64_t matrices =
+        mmul_shape_matrices(mmul_program_shape(plan_of(stage)->program, operation_of(stage)));
+    for (int64_t t = 0; t < matrices; t++) {
+        const struct mmul_view z = result_view(stage, t);
+        if (t < walk.matrix || t >= walk.end)
+            memset(z.at, 0, (size_t)mmul_region_count(z.region) * sizeof *z.at);
+    }
+}
+
 // Every block of this rank.
 static enum mmul_status make_blocks(struct mmul_stage *stage, struct mmul_error *err) {
     struct mmul_program_walk walk = mmul_blocks_walk(stage);
@@ -209,6 +226,7 @@ static enum mmul_status check_grid(struct mmul_stage *stage, struct mmul_error *
 }
 
 enum mmul_status mmul_blocks_make(struct mmul_stage *stage, struct mmul_error *err) {
+    clear_summand(stage);
     enum mmul_status status =
         stage->is.panels > 0 ? make_in_panels(stage, err) : make_blocks(stage, err);
     bool is_void = mmul_failure_is_void(&stage->run->failure);

@@ -88,7 +88,9 @@ static void fetch(struct end end, const struct mmul_move_piece *piece, float *to
     }
 }
 
-static void store(struct end end, const struct mmul_move_piece *piece, const float *from) {
+// `add`: to what is there already.
+static void store(struct end end, const struct mmul_move_piece *piece, bool add,
+                  const float *from) {
     struct mmul_stage *stage = end.stage;
     const struct mmul_values *v = stage->run->values;
     struct mmul_failure *failure = &stage->run->failure;
@@ -105,7 +107,7 @@ static void store(struct end end, const struct mmul_move_piece *piece, const flo
     }
     struct mmul_view view =
         mmul_values_view(v, place, rank < 0 ? v->rank : rank, piece->region.matrix);
-    mmul_view_write(&view, piece->region, piece->is_sum, from);
+    mmul_view_write(&view, piece->region, add, from);
 }
 
 // Where a piece can leave, or come to, without a copy; NULL: nowhere.
@@ -135,7 +137,8 @@ static void copy_here(struct end end, float *staging) {
         if (!is_mine(v, &piece))
             continue;
         fetch(end, &piece, staging);
-        store(end, &piece, staging);
+        store(end, &piece, false,
+              staging); // of a sum the first: others come when all here have done this
     }
 }
 
@@ -164,7 +167,7 @@ static bool advance_here(struct mmul_move_traffic *t) {
     t->is_here_over = !mmul_move_next(&t->here, &piece);
     if (!t->is_here_over) {
         fetch(end_of(t, 0), &piece, staging);
-        store(end_of(t, 0), &piece, staging);
+        store(end_of(t, 0), &piece, false, staging);
     }
     return true;
 }
@@ -269,7 +272,7 @@ static bool advance(struct mmul_move_traffic *t, struct mmul_move_cursor *c) {
     bool moved = false;
     if (c->ended < c->begun && mmul_message_is_over(&t->run->transport.talk, &oldest->message)) {
         if (!c->outward && oldest->at == oldest->staging)
-            store(end_of(t, c->index), &oldest->piece, oldest->at);
+            store(end_of(t, c->index), &oldest->piece, oldest->piece.is_sum, oldest->at);
         c->ended++;
         moved = true;
     }

@@ -17,14 +17,14 @@ static int node_rank_of(const struct mmul_values *v, int rank) {
     return index;
 }
 
-// Bytes of the segment; fills the offsets.
-static int64_t lay_out(struct mmul_values *v) {
+// Parts of a place one after the other, where the plan has it.
+static void lay_out(struct mmul_values *v) {
     const struct mmul_program_plan *plan = v->plan;
-    int64_t at = 0;
     for (int i = 0; i < plan->place_count; i++) {
         const struct mmul_program_place *place = &plan->places[i];
         enum mmul_placement_kind kind = place->placement.kind;
-        bool has_memory = mmul_program_place_has_memory(place);
+        int64_t at = plan->offsets[(int64_t)i * plan->costs.node_count + v->node];
+        const bool has_memory = at >= 0;
         int64_t *offsets = &v->offsets[(int64_t)i * v->node_size];
         for (int rank = 0, index = 0, leader = -1; rank < plan->costs.size; rank++) {
             if (plan->costs.rank_node[rank] != v->node)
@@ -41,7 +41,6 @@ static int64_t lay_out(struct mmul_values *v) {
             index++;
         }
     }
-    return at;
 }
 
 enum mmul_status mmul_values_create(struct mmul_context *context, struct mmul_program_plan *plan,
@@ -60,12 +59,14 @@ enum mmul_status mmul_values_create(struct mmul_context *context, struct mmul_pr
     }
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
-        status = mmul_comm_agree(comm, mmul_shared_create(comm, lay_out(made), &made->segment, err),
-                                 err);
-    if (status == MMUL_OK)
+        status = mmul_comm_agree(
+            comm, mmul_shared_create(comm, plan->node_bytes[made->node], &made->segment, err), err);
+    if (status == MMUL_OK) {
+        lay_out(made);
         *values = made;
-    else
+    } else {
         mmul_values_destroy(made);
+    }
     return status;
 }
 
@@ -131,6 +132,13 @@ int mmul_values_place(const struct mmul_values *values, int value) {
             return i;
     }
     return -1;
+}
+
+bool mmul_values_has(const struct mmul_values *values, int place) {
+    const struct mmul_program_place *places = values->plan->places;
+    while (places[place].view_of >= 0)
+        place = places[place].view_of;
+    return places[place].stays;
 }
 
 float *mmul_view_element(const struct mmul_view *view, int64_t row, int64_t col) {

@@ -2,7 +2,8 @@
 //
 // Where the values of a program lie on this node: one shared segment holds the parts of all its
 // ranks, of every place that the plan has for a value; views (transposed, placed) share the memory of
-// what they show. Values do not change once they are complete.
+// what they show. Values do not change once they are complete; when nobody reads one any more others have
+// its memory.
 #pragma once
 
 #include "comm/shared_window.h"
@@ -49,8 +50,11 @@ float *mmul_view_element(const struct mmul_view *view, int64_t row, int64_t col)
 void mmul_values_read_rows(const struct mmul_values *values, int place, struct mmul_region region,
                            int64_t begin, int64_t end, float *to);
 
-// Where a value is that was loaded or computed: its first place in memory; -1: none.
+// Where a value is, or was, that was loaded or computed: its first place in memory; -1: none.
 int mmul_values_place(const struct mmul_values *values, int value);
+
+// Is it still there after the run?
+bool mmul_values_has(const struct mmul_values *values, int place);
 
 // Where `region`, which lies inside the view's, is in one run of memory; NULL: it is not.
 float *mmul_view_run(const struct mmul_view *view, struct mmul_region region);

@@ -224,42 +224,6 @@ bool mmul_program_place_has_memory(const struct mmul_program_place *place) {
     return place->view_of < 0 && place->placement.kind != MMUL_PLACE_FILE && !place->is_gone;
 }
 
-// Bytes of the values on each node.
-static void add_bytes(const struct mmul_program_plan *plan) {
-    const struct mmul_program_costs *c = &plan->costs;
-    for (int i = 0; i < plan->place_count; i++) {
-        const struct mmul_program_place *place = &plan->places[i];
-        enum mmul_placement_kind kind = place->placement.kind;
-        if (!mmul_program_place_has_memory(place))
-            continue;
-        for (int rank = 0; kind != MMUL_PLACE_REPLICATE && rank < c->size; rank++)
-            if (mmul_placement_first_copy(&place->placement, c->rank_node, rank,
-                                          c->rank_node[rank]) == rank)
-                plan->node_bytes[c->rank_node[rank]] += mmul_program_place_bytes(plan, place, rank);
-        for (int node = 0; kind == MMUL_PLACE_REPLICATE && node < c->node_count; node++)
-            plan->node_bytes[node] += mmul_program_place_bytes(plan, place, 0);
-    }
-}
-
-static enum mmul_status check_memory(struct mmul_program_plan *plan,
-                                     const struct mmul_cluster *cluster, struct mmul_error *err) {
-    enum mmul_status status = MMUL_ALLOCATE(plan->node_bytes, cluster->node_count, "a plan", err);
-    if (status == MMUL_OK)
-        add_bytes(plan);
-    for (int node = 0; status == MMUL_OK && node < cluster->node_count; node++) {
-        const struct mmul_node_info *info = &cluster->nodes[node];
-        char needed[32], available[32];
-        int64_t bytes = plan->node_bytes[node];
-        plan->node_bytes_most = mmul_larger(plan->node_bytes_most, bytes);
-        if (info->memory_available_bytes > 0 && bytes > info->memory_available_bytes)
-            status = mmul_fail(err, MMUL_ERR_SYSTEM,
-                               "cannot fit the program's values: %s on '%s', %s available there",
-                               mmul_bytes_format(bytes, needed), info->host,
-                               mmul_bytes_format(info->memory_available_bytes, available));
-    }
-    return status;
-}
-
 static enum mmul_status add_operations(struct making *m, struct mmul_error *err) {
     struct mmul_program_plan *plan = m->plan;
     int64_t values = plan->program->value_count, operations = plan->program->operation_count;
@@ -333,7 +297,7 @@ enum mmul_status mmul_program_plan_make(const struct mmul_program *program,
     if (status == MMUL_OK) {
         mmul_program_fuse(m.plan);
         mmul_program_plan_add_up(m.plan);
-        status = check_memory(m.plan, cluster, err);
+        status = mmul_program_lay_out(m.plan, cluster, err);
     }
     mmul_free(m.rules);
     mmul_free(m.place_of);
@@ -357,6 +321,7 @@ void mmul_program_plan_destroy(struct mmul_program_plan *plan) {
     mmul_program_costs_fini(&plan->costs);
     mmul_program_destroy(plan->owned);
     mmul_free(plan->node_bytes);
+    mmul_free(plan->offsets);
     mmul_free(plan->places);
     mmul_free(plan->steps);
     mmul_free(plan);

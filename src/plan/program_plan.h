@@ -20,6 +20,8 @@ struct mmul_program_place {
     bool transposed; // of view_of
     int operation;   // that made it (file: load or save)
     bool is_gone;    // what brings it, or takes it away, passes it by: nobody has it
+    bool
+        stays; // its memory is its own to the end: nobody reads it in the program, or it is to be kept
 };
 
 enum mmul_program_step_kind { MMUL_STEP_MOVE, MMUL_STEP_COMPUTE, MMUL_STEP_GONE };
@@ -49,9 +51,9 @@ struct mmul_program_offsets; // offsets of one range
 struct mmul_program_plan {
     const struct mmul_program *program; // borrowed
     struct mmul_program *owned;         // the same, where the plan owns it; may be NULL
-    bool keeps_values;                  // every value can be had after the run
-    enum mmul_io io;                    // of the products
-    bool no_verify, no_fallback;        // of the run
+    bool keeps_values;           // every value can be had after the run; else what no step reads
+    enum mmul_io io;             // of the products
+    bool no_verify, no_fallback; // of the run
     double device_timeout_seconds;
     uint64_t verify_seed;
     void (*notice)(void *notice_context, const char *text); // root's
@@ -62,7 +64,8 @@ struct mmul_program_plan {
     int place_count, step_count;
     struct mmul_program_offsets *ranges; // owned list: what placements borrow
     double seconds, network_bytes;
-    int64_t *node_bytes;     // owned: memory of the values on every node
+    int64_t *offsets;    // owned: place * nodes + node: where its memory is among these; -1: none
+    int64_t *node_bytes; // owned: memory of the values on every node
     int64_t node_bytes_most; // memory of the values on the node that has most of it
 };
 
@@ -95,6 +98,14 @@ int mmul_program_plan_first_panel(const struct mmul_program_plan *plan, int node
 #define MMUL_PLACE_ALIGN(bytes) (((bytes) + 63) / 64 * 64)
 int64_t mmul_program_place_bytes(const struct mmul_program_plan *plan,
                                  const struct mmul_program_place *place, int rank);
+
+// ------------------------------------------------------------------------------ program_memory.c
+
+// Offsets and bytes of the places on every node. Memory of a place that does not stay is used again, by
+// what is made two stages after the last one that reads it: then all ranks of the node, and its traffic,
+// are through with that (exec/mover.h). Fails as above.
+enum mmul_status mmul_program_lay_out(struct mmul_program_plan *plan,
+                                      const struct mmul_cluster *cluster, struct mmul_error *err);
 
 // -------------------------------------------------------------------------------- program_fuse.c
 

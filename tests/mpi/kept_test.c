@@ -68,7 +68,8 @@ static bool a_chain(struct mmul_context *context) {
     return right;
 }
 
-// Weights that are used again, and values that are, as either operand and turned round.
+// Weights that are used again, and values that are, as either operand and turned round; what the host made
+// of such a value is another one.
 static bool what_is_used_again(struct mmul_context *context) {
     struct trial t;
     begin(&t);
@@ -78,7 +79,11 @@ static bool what_is_used_again(struct mmul_context *context) {
     save(&t, z);
     save(&t, multiply_rows(&t, y, transpose(&t, w)));
     save(&t, place(&t, matmul(&t, transpose(&t, x), z), MMUL_PLACE_PARTIAL));
-    bool right = is_sent_once(context, &t, "four products", bytes_of(&t, x), bytes_of(&t, w));
+    int bias = place(&t, generate(&t, (struct mmul_shape){1, 1, 1, 70}), MMUL_PLACE_REPLICATE);
+    int u = place(&t, relu(&t, add(&t, y, bias)), MMUL_PLACE_ROWS);
+    save(&t, multiply_rows(&t, u, w));
+    bool right = is_sent_once(context, &t, "five products", bytes_of(&t, x) + bytes_of(&t, u),
+                              bytes_of(&t, w));
     end(&t);
     return right;
 }

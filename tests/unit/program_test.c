@@ -272,7 +272,7 @@ static void what_products_bring(void **state) {
         "matmul  value 8   value 4 rows, U file         file              21.8 MiB  0.491191\n"
         "move    S         S file                       rows 0 1862 2048   1.5 MiB  0.025623\n"
         "matmul  value 11  value 4 rows, value 10 rows  rows 0 7447 8192  16.0 MiB  0.367650\n"
-        "2 ranks on 2 nodes: 82.9 MiB over the network, values take 321.4 MiB of a node at most, "
+        "2 ranks on 2 nodes: 82.9 MiB over the network, values take 190.5 MiB of a node at most, "
         "predicted 2.272 s\n";
     struct mmul_program *p = new_program();
     const struct mmul_shape square = {1, 1, 2048, 2048};
@@ -288,6 +288,29 @@ static void what_products_bring(void **state) {
                NULL);
     apply(p, MMUL_MATMUL, x, s);
     check_text(p, false, expected);
+}
+
+static int64_t bytes_of_loop(int turns, bool keeps_values) {
+    unsigned maps[8];
+    struct mmul_cluster *cluster = make_measured_cluster(2, 2, maps);
+    struct mmul_program *p = new_program();
+    int x = load(p, "X", (struct mmul_shape){1, 1, 4096, 1024});
+    int w = load(p, "W", (struct mmul_shape){1, 1, 1024, 1024});
+    for (int i = 0; i < turns; i++)
+        x = apply(p, MMUL_RELU, apply(p, MMUL_MATMUL, x, w), 0);
+    struct mmul_program_plan *plan = make_plan(p, cluster, keeps_values);
+    int64_t bytes = plan->node_bytes_most;
+    mmul_program_plan_destroy(plan);
+    mmul_program_destroy(p);
+    mmul_cluster_destroy(cluster);
+    return bytes;
+}
+
+// Memory of what was read for the last time is used again, unless all is to be had in the end.
+static void a_loop_needs_no_more_memory_the_longer_it_is(void **state) {
+    (void)state;
+    assert_int_equal(bytes_of_loop(20, false), bytes_of_loop(2, false));
+    assert_true(bytes_of_loop(20, true) > 5 * bytes_of_loop(20, false));
 }
 
 static void a_wish_without_a_rule(void **state) {
@@ -319,6 +342,8 @@ int main(void) {
         cmocka_unit_test_teardown(the_least_of_all, assert_no_live_bytes),
         cmocka_unit_test_teardown(a_chain_as_text, assert_no_live_bytes),
         cmocka_unit_test_teardown(what_products_bring, assert_no_live_bytes),
+        cmocka_unit_test_teardown(a_loop_needs_no_more_memory_the_longer_it_is,
+                                  assert_no_live_bytes),
         cmocka_unit_test_teardown(a_wish_without_a_rule, assert_no_live_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

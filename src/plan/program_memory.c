@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: MIT
+// Where places lie in the memory of their nodes: each is there from the stage that makes it to the last one
+// that reads it; then others have its memory. First fit, in the order in which places are made. Moves nothing.
+//
+//     offset
+//       ^  | Y = X W | Z = Y V | U = Z W | ...     a stage may be under way while the next one is, so memory
+//       |  [ X ---- ]          [ U ----------      goes to what is made two stages after it was read
+//       |  [ Y ------------- ]
+//       |            [ Z ------------- ]
+#include "base/integer.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "plan/program_plan.h"
+
+enum { FOR_EVER = INT32_MAX / 2 };
+
+// Stages in which a place has its memory, and how much that is on the node at hand.
+struct life {
+    int begin, end;
+    bool is_read;
+    int64_t bytes;
+};
+
+static int base_of(const struct mmul_program_plan *plan, int place) {
+    while (plan->places[place].view_of >= 0)
+        place = plan->places[place].view_of;
+    return place;
+}
+
+static void read_at(const struct mmul_program_plan *plan, struct life *lives, int place,
+                    int stage) {
+    struct life *base = &lives[base_of(plan, place)];
+    lives[place].is_read = true;
+    base->end = stage > base->end ? stage : base->end;
+}
+
+// What a step reads and makes, in the stage that carries it out.
+static void note_step(const struct mmul_program_plan *plan, const struct mmul_program_step *step,
+                      int stage, struct life *lives) {
+    const struct mmul_program_place *made = &plan->places[step->result];
+    for (int i = 0; i < MMUL_OPERANDS; i++)
+        if (step->operands[i] >= 0)
+            read_at(plan, lives, step->operands[i], stage);
+    // What is moved into summands leaves the rest of them as it was: zeros, where nothing has been yet.
+    bool is_added_to = step->kind == MMUL_STEP_MOVE && made->placement.kind == MMUL_PLACE_PARTIAL;
+    lives[step->result].begin = is_added_to ? 0 : stage;
+    lives[step->result].end = stage;
+}
+
+// Joined moves are a stage of their own before that of their product.
+static void note_steps(const struct mmul_program_plan *plan, struct life *lives) {
+    const struct mmul_program_step *moves[MMUL_OPERANDS] = {NULL};
+    int stage = 0;
+    for (int i = 0; i < plan->step_count; i++) {
+        const struct mmul_program_step *step = &plan->steps[i];
+        int joined = 0;
+        if (step->joined)
+            continue;
+        if (step->kind == MMUL_STEP_COMPUTE)
+            joined = mmul_program_plan_joined(plan, i, moves);
+        for (int j = 0; j < joined; j++)
+            note_step(plan, moves[j], stage, lives);
+        stage += joined > 0;
+        note_step(plan, step, stage++, lives);
+    }
+}
+
+// What nobody in the program reads is its result, and stays; so does everything where that was asked for.
+static void keep_results(struct mmul_program_plan *plan, struct life *lives) {
+    for (int i = plan->place_count - 1; i >= 0; i--) { // views come after what they show
+        const struct mmul_program_place *place = &plan->places[i];
+        if (place->view_of >= 0)
+            lives[place->view_of].is_read |= lives[i].is_read;
+        if (plan->keeps_values || !lives[i].is_read)
+            plan->places[base_of(plan, i)].stays = true;
+    }
+    for (int i = 0; i < plan->place_count; i++)
+        if (plan->places[i].stays)
+            lives[i].end = FOR_EVER;
+}
+
+// ------------------------------------------------------------------------------------- one node
+
+static bool meet(const struct life *a, const struct life *b) {
+    return a->begin <= b->end + 1 && b->begin <= a->end + 1;
+}
+
+// Behind whatever is there at the same time, as far in front as it fits.
+static int64_t find_room(const struct life *lives, const int64_t *offsets, int place, int nodes) {
+    int64_t at = 0;
+    bool moved = true;
+    while (moved) {
+        moved = false;
+        for (int i = 0; i < place; i++) {
+            int64_t begin = offsets[(int64_t)i * nodes];
+            bool is_there = begin >= 0 && meet(&lives[i], &lives[place]) &&
+                            begin < at + lives[place].bytes && at < begin + lives[i].bytes;
+            at = is_there ? begin + lives[i].bytes : at;
+            moved |= is_there;
+        }
+    }
+    return at;
+}
+
+static void lay_out_node(struct mmul_program_plan *plan, struct life *lives, int node) {
+    const int nodes = plan->costs.node_count;
+    int64_t *offsets = plan->offsets + node;
+    for (int i = 0; i < plan->place_count; i++) {
+        bool has_memory = mmul_program_place_has_memory(&plan->places[i]);
+        offsets[(int64_t)i * nodes] = has_memory ? find_room(lives, offsets, i, nodes) : -1;
+        if (has_memory)
+            plan->node_bytes[node] =
+                mmul_larger(plan->node_bytes[node], offsets[(int64_t)i * nodes] + lives[i].bytes);
+    }
+}
+
+// What every place takes on the node; false: the same as on the node before.
+static bool measure_node(const struct mmul_program_plan *plan, const int64_t *bytes, int node,
+                         struct life *lives) {
+    bool differs = node == 0;
+    for (int i = 0; i < plan->place_count; i++) {
+        int64_t now = bytes[(int64_t)i * plan->costs.node_count + node];
+        differs |= now != lives[i].bytes;
+        lives[i].bytes = now;
+    }
+    return differs;
+}
+
+static void copy_node(struct mmul_program_plan *plan, int from, int to) {
+    const int nodes = plan->costs.node_count;
+    for (int64_t i = 0; i < plan->place_count; i++)
+        plan->offsets[i * nodes + to] = plan->offsets[i * nodes + from];
+    plan->node_bytes[to] = plan->node_bytes[from];
+}
+
+// ------------------------------------------------------------------------------------ all nodes
+
+// Of every place on every node.
+static void add_bytes(const struct mmul_program_plan *plan, int64_t *bytes) {
+    const struct mmul_program_costs *c = &plan->costs;
+    for (int i = 0; i < plan->place_count; i++) {
+        const struct mmul_program_place *place = &plan->places[i];
+        enum mmul_placement_kind kind = place->placement.kind;
+        int64_t *row = bytes + (int64_t)i * c->node_count;
+        if (!mmul_program_place_has_memory(place))
+            continue;
+        for (int rank = 0; kind != MMUL_PLACE_REPLICATE && rank < c->size; rank++)
+            if (mmul_placement_first_copy(&place->placement, c->rank_node, rank,
+                                          c->rank_node[rank]) == rank)
+                row[c->rank_node[rank]] += mmul_program_place_bytes(plan, place, rank);
+        for (int node = 0; kind == MMUL_PLACE_REPLICATE && node < c->node_count; node++)
+            row[node] = mmul_program_place_bytes(plan, place, 0);
+    }
+}
+
+static enum mmul_status check_memory(struct mmul_program_plan *plan,
+                                     const struct mmul_cluster *cluster, struct mmul_error *err) {
+    enum mmul_status status = MMUL_OK;
+    for (int node = 0; status == MMUL_OK && node < cluster->node_count; node++) {
+        const struct mmul_node_info *info = &cluster->nodes[node];
+        char needed[32], available[32];
+        int64_t bytes = plan->node_bytes[node];
+        plan->node_bytes_most = mmul_larger(plan->node_bytes_most, bytes);
+        if (info->memory_available_bytes > 0 && bytes > info->memory_available_bytes)
+            status = mmul_fail(err, MMUL_ERR_SYSTEM,
+                               "cannot fit the program's values: %s on '%s', %s available there",
+                               mmul_bytes_format(bytes, needed), info->host,
+                               mmul_bytes_format(info->memory_available_bytes, available));
+    }
+    return status;
+}
+
+enum mmul_status mmul_program_lay_out(struct mmul_program_plan *plan,
+                                      const struct mmul_cluster *cluster, struct mmul_error *err) {
+    const int nodes = plan->costs.node_count;
+    int64_t *bytes = NULL, count = (int64_t)plan->place_count * nodes;
+    struct life *lives = NULL;
+    enum mmul_status status = MMUL_ALLOCATE(plan->node_bytes, nodes, "a plan", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(plan->offsets, count, "a plan", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(bytes, count, "a plan", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(lives, plan->place_count, "a plan", err);
+    if (status == MMUL_OK) {
+        note_steps(plan, lives);
+        keep_results(plan, lives);
+        add_bytes(plan, bytes);
+        for (int node = 0; node < nodes; node++)
+            if (measure_node(plan, bytes, node, lives))
+                lay_out_node(plan, lives, node);
+            else
+                copy_node(plan, node - 1, node);
+        status = check_memory(plan, cluster, err);
+    }
+    mmul_free(bytes);
+    mmul_free(lives);
+    return status;
+}

@@ -1,0 +1,138 @@
+// np: 1 3 4 6
+// SPDX-License-Identifier: MIT
+//
+// Programs whose values take each other's memory: long ones, and such as chance makes, on ranks of which one
+// is slow, so that they are far apart. What nobody reads, and what is saved, is equal to plain loops.
+#include "base/random.h"
+#include "trial.h"
+
+static uint64_t chance, drawn;
+
+static int draw(int most) {
+    return (int)(mmul_random_at(chance, drawn++) % (uint64_t)most);
+}
+
+// The largest element, whatever its sign.
+static double largest(const struct trial *t, int value) {
+    double most = 1;
+    for (int64_t e = 0; e < elements(t->known[value].shape); e++) {
+        double x = t->known[value].at[e];
+        most = x > most ? x : -x > most ? -x : most;
+    }
+    return most;
+}
+
+static bool may_multiply(const struct trial *t, int x, int y) {
+    static const double exact = 1 << 22;
+    const struct mmul_shape a = t->known[x].shape, b = t->known[y].shape;
+    return a.cols == b.rows && a.depth == b.depth &&
+           largest(t, x) * largest(t, y) * (double)a.cols < exact;
+}
+
+static bool may_add(const struct trial *t, int x, int y) {
+    static const double exact = 1 << 22;
+    const struct mmul_shape a = t->known[x].shape, b = t->known[y].shape;
+    return a.rows == b.rows && a.cols == b.cols && a.depth == b.depth &&
+           largest(t, x) + largest(t, y) < exact;
+}
+
+static int draw_input(struct trial *t) {
+    static const int64_t sides[] = {4, 9, 14};
+    const struct mmul_shape s = {1, 1 + draw(2), sides[draw(3)], sides[draw(3)]};
+    return draw(2) == 0 ? load(t, s) : generate(t, s);
+}
+
+// One more value, of those of late more often than of old ones.
+static void draw_value(struct trial *t) {
+    int window = draw(3) == 0 ? t->count : t->count < 6 ? t->count : 6;
+    int x = t->count - 1 - draw(window), y = t->count - 1 - draw(window);
+    switch (draw(8)) {
+    case 0:
+        draw_input(t);
+        return;
+    case 1:
+        relu(t, x);
+        return;
+    case 2:
+        transpose(t, x);
+        return;
+    case 3:
+    case 4:
+        place(t, x, (enum mmul_placement_kind)(MMUL_PLACE_ROWS + draw(KINDS - MMUL_PLACE_ROWS)));
+        return;
+    case 5:
+        if (may_add(t, x, y))
+            add(t, x, y);
+        return;
+    default:
+        if (may_multiply(t, x, y))
+            matmul(t, x, y);
+    }
+}
+
+// Collective.
+static bool random_program(struct mmul_context *context, uint64_t seed) {
+    char weights[64] = "";
+    struct trial t;
+    chance = seed;
+    drawn = 0;
+    begin(&t);
+    for (int i = 0; i < 3; i++)
+        draw_input(&t);
+    for (int i = 0; i < 40; i++) {
+        draw_value(&t);
+        if (draw(6) == 0)
+            save(&t, t.count - 1);
+    }
+    for (int i = 0; i < size; i++)
+        sprintf(weights + strlen(weights), "%s%d", i > 0 ? "," : "", i == 0 ? 2 : draw(3));
+    bool right = run(context, &t, weights);
+    if (!right && rank == 0)
+        fprintf(stderr, "# seed %llu\n", (unsigned long long)seed);
+    end(&t);
+    return right;
+}
+
+// x = relu(x w) many times, w by rows, by columns and whole in turn.
+static bool a_loop(struct mmul_context *context, int turns) {
+    struct trial t;
+    begin(&t);
+    int x = load(&t, (struct mmul_shape){1, 1, 37, 9});
+    int w = generate(&t, (struct mmul_shape){1, 1, 9, 9});
+    for (int i = 0; i < turns; i++) {
+        if (largest(&t, x) * 9 * 4 >= 1 << 22)
+            x = load(&t, (struct mmul_shape){1, 1, 37, 9});
+        x = relu(&t, matmul(&t, x, w));
+    }
+    bool right = run(context, &t, "equal");
+    end(&t);
+    return right;
+}
+
+static void test_nodes(int nodes, const char *device, const char *slow) {
+    const struct mmul_context_options options = {.device = rank == size - 1 ? slow : device};
+    struct mmul_context *context = make_context(nodes, &options);
+    bool right = true;
+    char what[160];
+    for (uint64_t seed = 1; seed <= 6; seed++)
+        right = random_program(context, seed + 100 * (uint64_t)(size + nodes)) && right;
+    snprintf(what, sizeof what, "%d nodes, %s and %s: random programs", nodes, device, slow);
+    tap_ok(right, what);
+    snprintf(what, sizeof what, "%d nodes, %s and %s: a loop", nodes, device, slow);
+    tap_ok(a_loop(context, 20), what);
+    tap_ok(context->replacements == 0, "the check had nothing to mend");
+    mmul_context_destroy(context);
+}
+
+int main(int argc, char **argv) {
+    int provided;
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    for (int nodes = 1; nodes <= 3 && nodes <= size; nodes += 2)
+        test_nodes(nodes, "cpu", "faulty:delay=1ms:cpu");
+    test_nodes(size > 1 ? 2 : 1, "faulty:hang=1000000:cpu", "faulty:hang=1000000,delay=1ms:cpu");
+    int status = tap_end();
+    MPI_Finalize();
+    return status;
+}
