@@ -69,8 +69,11 @@ static enum mmul_status find_maps(const struct planning *p, struct mmul_error *e
 static enum mmul_status make_plan(const struct planning *p, struct mmul_error *err) {
     struct mmul_program_step *step = p->step;
     struct mmul_problem problem;
-    const struct mmul_problem_request what = {
-        .a = operand_of(p, 0), .b = operand_of(p, 1), .alpha = 1};
+    const struct mmul_problem_request what = {.a = operand_of(p, 0),
+                                              .b = operand_of(p, 1),
+                                              .transpose_a = step->turned[0],
+                                              .transpose_b = step->turned[1],
+                                              .alpha = 1};
     enum mmul_status status = mmul_problem_make(&what, &problem, err);
     const struct mmul_program_place *whole =
         &p->plan->places[step->operands[step->axis == MMUL_ROWS ? 1 : 0]];

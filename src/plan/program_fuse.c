@@ -53,15 +53,39 @@ static void take_over(struct mmul_program_plan *plan, struct mmul_program_step *
     move->operands[0] = -1;
 }
 
-// The file, where the product can take the move's place.
-static int pass_by(struct mmul_program_plan *plan, struct mmul_program_step *step, int place,
-                   bool brings) {
-    struct mmul_program_step *move = find_move(plan, place, brings);
+// What a place shows turned round, so long as nobody else looks at it.
+static int find_turned(const struct mmul_program_plan *plan, int place, bool *turned) {
+    *turned = false;
+    while (plan->places[place].transposed && count_readers(plan, place) == 1) {
+        place = plan->places[place].view_of;
+        *turned = !*turned;
+    }
+    return place;
+}
+
+// The file that an operand comes from, where the product can take the place of the move that brings it.
+static void bring(struct mmul_program_plan *plan, struct mmul_program_step *step, int index) {
+    int place = step->operands[index];
+    bool turned;
+    const int base = find_turned(plan, place, &turned);
+    struct mmul_program_step *move = find_move(plan, base, true);
+    if (plan->keeps_values || move == NULL || count_readers(plan, base) != 1)
+        return;
+    step->operands[index] = move->operands[0];
+    step->turned[index] = turned;
+    for (; place != base; place = plan->places[place].view_of)
+        plan->places[place].is_gone = true;
+    take_over(plan, step, move, base);
+}
+
+// The file that the result goes to, likewise.
+static void take(struct mmul_program_plan *plan, struct mmul_program_step *step) {
+    int place = step->result;
+    struct mmul_program_step *move = find_move(plan, place, false);
     if (plan->keeps_values || move == NULL || count_readers(plan, place) != 1)
-        return place;
-    int file = brings ? move->operands[0] : move->result;
+        return;
+    step->result = move->result;
     take_over(plan, step, move, place);
-    return file;
 }
 
 // The whole operand, where a move would bring it to all nodes from ranks that have rows of it.
@@ -88,8 +112,8 @@ static void fuse(struct mmul_program_plan *plan, struct mmul_program_step *step)
     step->axis = rows ? MMUL_ROWS : MMUL_COLS;
     step->offsets = rows ? made->row_offsets : made->col_offsets;
     for (int i = 0; i < MMUL_OPERANDS; i++)
-        step->operands[i] = pass_by(plan, step, step->operands[i], true);
-    step->result = pass_by(plan, step, step->result, false);
+        bring(plan, step, i);
+    take(plan, step);
     int whole = rows ? 1 : 0;
     step->operands[whole] = spread(plan, step, step->operands[whole]);
     if (is_file(plan, step->operands[rows ? 0 : 1]) && is_file(plan, step->result))

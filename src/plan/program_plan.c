@@ -375,8 +375,9 @@ static void print_step(const struct mmul_program_plan *plan, const struct mmul_p
                     i < (moves ? 1 : mmul_operation_row(o->kind)->arity);
          i++) {
         const struct mmul_program_place *from = &plan->places[step->operands[i]];
-        mmul_text_add(text, i > 0 ? ", %s %s" : "%s %s", program->values[from->value].name,
-                      mmul_placement_name(from->placement.kind));
+        mmul_text_add(text, "%s%s %s%s", i > 0 ? ", " : "", program->values[from->value].name,
+                      mmul_placement_name(from->placement.kind),
+                      step->turned[i] ? " transposed" : "");
     }
     mmul_text_add(text, "\t%s\t%s\t%.6f\n", mmul_placement_format(&result->placement, placement),
                   mmul_bytes_format((int64_t)(step->network_bytes + 0.5), bytes), step->seconds);

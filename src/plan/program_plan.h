@@ -40,6 +40,7 @@ struct mmul_program_step {
     // and result may be in files (MMUL_PLACE_FILE): it brings them itself.
     bool is_product,
         spreads; // spreads: its whole operand is in rows, and is relayed from the ranks
+    bool turned[MMUL_OPERANDS]; // of an operand in a file: it is the other way round there
     enum mmul_axis axis;
     const int64_t *offsets;
     struct mmul_plan *product;

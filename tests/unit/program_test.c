@@ -257,6 +257,36 @@ static void a_chain_as_text(void **state) {
     check_text(p, true, expected);
 }
 
+// A product brings a file the other way round, too, but not for somebody else.
+static void what_products_bring_transposed(void **state) {
+    (void)state;
+    static const char expected[] =
+        "step    value     from                                  placement          network   "
+        "seconds\n"
+        "matmul  value 5   X file transposed, V file transposed  rows 0 7447 8192  21.8 MiB  "
+        "0.488141\n"
+        "matmul  value 9   value 5 rows, U file                  rows 0 7447 8192  16.0 MiB  "
+        "0.385647\n"
+        "move    W         W file                                replicate         16.0 MiB  "
+        "0.038588\n"
+        "matmul  value 11  value 9 rows, value 10 replicate      rows 0 7447 8192       0 B  "
+        "0.347060\n"
+        "matmul  value 12  value 11 rows, W replicate            file               5.8 MiB  "
+        "0.452604\n"
+        "2 ranks on 2 nodes: 59.6 MiB over the network, values take 132.4 MiB of a node at most, "
+        "predicted 1.712 s\n";
+    struct mmul_program *p = new_program();
+    const struct mmul_shape square = {1, 1, 2048, 2048};
+    int x = load(p, "X", (struct mmul_shape){1, 1, 2048, 8192});
+    int v = load(p, "V", square), w = load(p, "W", square), turned;
+    x = apply(p, MMUL_MATMUL, apply(p, MMUL_TRANSPOSE, x, 0), apply(p, MMUL_TRANSPOSE, v, 0));
+    turned = apply(p, MMUL_TRANSPOSE, apply(p, MMUL_TRANSPOSE, load(p, "U", square), 0), 0);
+    x = apply(p, MMUL_MATMUL, x, turned);
+    x = apply(p, MMUL_MATMUL, x, apply(p, MMUL_TRANSPOSE, w, 0));
+    apply(p, MMUL_SAVE, apply(p, MMUL_MATMUL, x, w), 0);
+    check_text(p, false, expected);
+}
+
 // A product brings what nobody else reads, and takes away what is saved at once; W has two readers, and
 // value 6 one that is no product. Rows of a whole operand come from whoever has them.
 static void what_products_bring(void **state) {
@@ -342,6 +372,7 @@ int main(void) {
         cmocka_unit_test_teardown(the_least_of_all, assert_no_live_bytes),
         cmocka_unit_test_teardown(a_chain_as_text, assert_no_live_bytes),
         cmocka_unit_test_teardown(what_products_bring, assert_no_live_bytes),
+        cmocka_unit_test_teardown(what_products_bring_transposed, assert_no_live_bytes),
         cmocka_unit_test_teardown(a_loop_needs_no_more_memory_the_longer_it_is,
                                   assert_no_live_bytes),
         cmocka_unit_test_teardown(a_wish_without_a_rule, assert_no_live_bytes),
