@@ -171,33 +171,6 @@ static bool files_on_the_way(struct mmul_context *context, const int64_t *n, con
     return right_all;
 }
 
-// Files that products bring the other way round: either operand, both, twice, of stacks; split or whole, as
-// it comes or as it is wished; one that somebody else looks at, too.
-static bool turned_files(struct mmul_context *context, const int64_t *n, const char *weights) {
-    const struct mmul_shape x = {n[0], n[1], n[4], n[5]}, xt = {n[0], n[1], n[5], n[4]},
-                            y = {n[2], n[3], n[5], n[6]}, yt = {n[2], n[3], n[6], n[5]};
-    static const enum mmul_placement_kind kinds[] = {MMUL_PLACE_ROWS, MMUL_PLACE_COLS};
-    struct trial t;
-    begin(&t);
-    for (int i = 0; i < 2; i++) {
-        save(&t, place(&t, matmul(&t, transpose(&t, load(&t, xt)), load(&t, y)), kinds[i]));
-        save(&t, place(&t, matmul(&t, load(&t, x), transpose(&t, load(&t, yt))), kinds[i]));
-        save(&t, place(&t, matmul(&t, transpose(&t, load(&t, xt)), transpose(&t, load(&t, yt))),
-                       kinds[i]));
-        int twice = transpose(&t, transpose(&t, load(&t, x)));
-        save(&t, place(&t, matmul(&t, twice, load(&t, y)), kinds[i]));
-    }
-    int a = place(&t, load(&t, x), MMUL_PLACE_ROWS);
-    save(&t, matmul(&t, a, transpose(&t, load(&t, yt))));
-    int b = place(&t, load(&t, y), MMUL_PLACE_COLS), seen = transpose(&t, load(&t, xt));
-    save(&t, matmul(&t, transpose(&t, load(&t, xt)), b));
-    save(&t, matmul(&t, seen, b));
-    save(&t, seen);
-    bool right = run(context, &t, weights);
-    end(&t);
-    return right;
-}
-
 // Large enough for whole operands in several panels: of root's, or of which the ranks have rows.
 static bool operands_in_panels(struct mmul_context *context, const char *weights) {
     const struct mmul_shape tall = {1, 1, 70, 256}, wide = {1, 1, 256, 70},
@@ -212,8 +185,6 @@ static bool operands_in_panels(struct mmul_context *context, const char *weights
         save(&t, matmul(&t, load(&t, square), y));
         save(&t, matmul(&t, place(&t, load(&t, square), MMUL_PLACE_ROWS), y));
     }
-    save(&t, matmul(&t, x, transpose(&t, load(&t, square))));
-    save(&t, matmul(&t, transpose(&t, load(&t, square)), y));
     bool right = run(context, &t, weights);
     end(&t);
     return right;
@@ -260,7 +231,6 @@ static void test_programs(int nodes, const struct mmul_context_options *options,
             for (size_t i = 0; i < sizeof products / sizeof *products; i++) {
                 rules = every_rule(context, products[i], weights) && rules;
                 chains = files_on_the_way(context, products[i], weights) && chains;
-                chains = turned_files(context, products[i], weights) && chains;
             }
             chains = a_chain(context, weights) && chains;
         }
