@@ -9,8 +9,10 @@
 #include "base/integer.h"
 #include "base/status.h"
 #include "exec/blocks.h"
+#include "exec/carried_sums.h"
 #include "exec/move.h"
 #include "exec/run.h"
+#include "exec/sums.h"
 #include "exec/write_back.h"
 
 static const double NAP_LEAST_SECONDS = 20e-6, NAP_MOST_SECONDS = 200e-6;
@@ -328,6 +330,16 @@ static bool begin_stage(struct mmul_stage *stage) {
     return false;
 }
 
+// The other nodes' summands travel meanwhile.
+static enum mmul_status check_sum(struct mmul_stage *stage, struct mmul_error *err) {
+    mmul_carried_sums_give(stage);
+    const double *sums = mmul_sums_exchange(stage, 0);
+    if (sums == NULL || !wait_until(stage, &stage->progress->has_arrived, stage->is.panels,
+                                    &stage->run->mine.scatter_seconds, -1))
+        return MMUL_OK; // another failure has ended the run
+    return mmul_carried_sums_judge(stage, sums, err);
+}
+
 // This rank's part of it, and whatever others have claimed of that.
 static bool carry_out(struct mmul_stage *stage) {
     struct mmul_run *run = stage->run;
@@ -341,6 +353,8 @@ static bool carry_out(struct mmul_stage *stage) {
     }
     status = stage->is.kind == MMUL_STAGE_MOVE ? mmul_move_here(stage, &err)
                                                : mmul_blocks_make(stage, &err);
+    if (status == MMUL_OK && stage->is.kind == MMUL_STAGE_MOVE && stage->sums.rounds > 0)
+        status = check_sum(stage, &err);
     if (status != MMUL_OK)
         mmul_failure_keep(&run->failure, &err);
     return !is_cancelled(stage);

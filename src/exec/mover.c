@@ -217,7 +217,8 @@ static bool is_over(struct mmul_mover *m, int index) {
                have_left(m, index);
     case MMUL_STAGE_MOVE:
         return atomic_load(&stage->progress->has_arrived) >= stage->is.panels &&
-               mmul_sums_are_over(stage);
+               mmul_sums_are_over(stage) &&
+               (stage->sums.rounds == 0 || have_done(m, index + 1)); // they are looked at
     default:
         return have_done(m, index + 1) && mmul_sums_are_over(stage);
     }
@@ -244,10 +245,11 @@ static struct mmul_stage *find_move(const struct mmul_mover *m) {
 }
 
 // What moves alone, one after the other: from a file at once, between the nodes when all ranks here have
-// done their part.
+// done their part, or, of what is checked when it has arrived, have given their sums.
 static bool advance_move(struct mmul_mover *m) {
     struct mmul_stage *stage = find_move(m);
-    if (stage == NULL || (!mmul_move_is_load(stage) && !have_done(m, stage->index + 1)))
+    if (stage == NULL || (!mmul_move_is_load(stage) && !have_done(m, stage->index + 1) &&
+                          !(stage->sums.rounds > 0 && mmul_sums_are_given(stage, 0))))
         return false;
     if (m->move.stage != stage)
         mmul_move_begin(&m->move, stage);

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "exec/blocks.h"
+#include "exec/carried_sums.h"
 #include "exec/compute.h"
 #include "exec/pipeline.h"
 #include "exec/run.h"
@@ -114,6 +115,7 @@ enum mmul_status mmul_stage_init(struct mmul_stage *stage, struct mmul_run *run,
     case MMUL_STAGE_BLOCKS:
         return mmul_blocks_init(stage, err);
     default:
+        mmul_carried_sums_init(stage);
         return MMUL_OK;
     }
 }

@@ -53,8 +53,7 @@ bool mmul_sums_are_over(const struct mmul_stage *stage) {
     return atomic_load(&stage->progress->sums_made) >= stage->sums.rounds;
 }
 
-// When all is void nobody has to.
-static bool have_given(const struct mmul_stage *stage, int round) {
+bool mmul_sums_are_given(const struct mmul_stage *stage, int round) {
     bool given = true;
     for (int i = 0; i < stage->run->context->comm->node_size; i++)
         given = given && atomic_load(&stage->progress->ranks[i].sums_given) > round;
@@ -76,7 +75,7 @@ bool mmul_sums_advance(struct mmul_sums_traffic *traffic, struct mmul_stage *sta
     int round = (int)atomic_load(&stage->progress->sums_made);
     if (t->is_under_way && !mmul_sum_is_over(leaders, &t->sum))
         return false;
-    if (!t->is_under_way && !have_given(stage, round))
+    if (!t->is_under_way && !mmul_sums_are_given(stage, round))
         return false;
     t->begin = t->is_under_way ? t->begin + COUNT_MOST : begin_of(stage, round);
     int64_t end = mmul_smaller(t->begin + COUNT_MOST, stage->sums.ends[round]);

@@ -169,6 +169,21 @@ static struct traffic traffic_of(const struct mmul_program_costs *c, enum mmul_p
     return between(c, from, to);
 }
 
+// Of a sum, as its check has them (exec/carried_sums.h).
+static double lines_of(struct mmul_shape shape, enum mmul_placement_kind to) {
+    bool by_cols = to == MMUL_PLACE_COLS || to == MMUL_PLACE_GRID || to == MMUL_PLACE_GRID_COLS;
+    return (double)shape.batch * (double)shape.depth * (double)(by_cols ? shape.cols : shape.rows);
+}
+
+// Vectors of so many bytes together, added up over all nodes. Long ones go around all nodes twice, to be made
+// and to be known, as MPI libraries do it; short ones along a tree.
+static double sums_seconds(const struct mmul_program_costs *c, int sums, double bytes) {
+    enum { SHORT_BYTES = 1 << 16 };
+    double others = c->node_count - 1;
+    double hops = bytes > sums * SHORT_BYTES ? others : ceil(log2(others + 1));
+    return others > 0 ? 2 * (bytes / c->bytes_per_second + sums * hops * c->latency_seconds) : 0;
+}
+
 struct mmul_move_cost mmul_program_move_cost(const struct mmul_program_costs *costs,
                                              struct mmul_shape shape, enum mmul_placement_kind from,
                                              enum mmul_placement_kind to) {
@@ -183,6 +198,9 @@ struct mmul_move_cost mmul_program_move_cost(const struct mmul_program_costs *co
                                   .packing = all * t.copied / COPY_BYTES_PER_SECOND};
     if (mmul_program_joins(from, to)) // each rank its own block, in and out of a buffer
         cost.here = all * c->mesh.block_most * 2 / COPY_BYTES_PER_SECOND;
+    if (from == MMUL_PLACE_PARTIAL && to != MMUL_PLACE_PARTIAL) // checked: two doubles per line
+        cost.here += all * (1 + widest) / MMUL_CHECK_BYTES_PER_SECOND +
+                     sums_seconds(c, 1, 2 * (double)sizeof(double) * lines_of(shape, to));
     if (from == MMUL_PLACE_FILE || to == MMUL_PLACE_FILE)
         cost.here += all / MMUL_FILE_BYTES_PER_SECOND;
     if (t.most > 0)
@@ -265,18 +283,8 @@ static double multiply_seconds(const struct mmul_program_costs *c, const struct 
     return most;
 }
 
-// Three sums over all nodes, of doubles: two per column and row and one per term (model/check.h). Long ones
-// go around all nodes twice, to be made and to be known, as MPI libraries do it; short ones along a tree.
-static double sums_seconds(const struct mmul_program_costs *c, const struct product *p) {
-    enum { SUMS = 3, SHORT_BYTES = 1 << 16 };
-    double matrices = (double)p->c.batch * (double)p->c.depth, others = c->node_count - 1;
-    double bytes = (double)sizeof(double) * matrices *
-                   (2 * (double)p->c.rows + 2 * (double)p->c.cols + (double)p->a.cols);
-    double hops = bytes > SUMS * SHORT_BYTES ? others : ceil(log2(others + 1));
-    return others > 0 ? 2 * (bytes / c->bytes_per_second + SUMS * hops * c->latency_seconds) : 0;
-}
-
-// Each rank reads what it multiplied, and its result; of a grid a block of each.
+// Each rank reads what it multiplied, and its result; of a grid a block of each, and vectors are added up: two
+// doubles per column and row, one per term (model/check.h).
 static double check_seconds(const struct mmul_program_costs *c, const struct product *p) {
     const bool is_grid = p->result == MMUL_PLACE_GRID;
     double most = 0;
@@ -287,7 +295,9 @@ static double check_seconds(const struct mmul_program_costs *c, const struct pro
         double bytes = own.a * bytes_of(p->a) + own.b * bytes_of(p->b) + own.c * bytes_of(p->c);
         most = fmax(most, bytes / MMUL_CHECK_BYTES_PER_SECOND);
     }
-    return is_grid ? most + sums_seconds(c, p) : most;
+    double doubles = (double)p->c.batch * (double)p->c.depth *
+                     (2 * (double)p->c.rows + 2 * (double)p->c.cols + (double)p->a.cols);
+    return is_grid ? most + sums_seconds(c, 3, (double)sizeof(double) * doubles) : most;
 }
 
 static struct product product_of(const struct mmul_operand_info *operands, struct mmul_shape c,

@@ -11,6 +11,7 @@
 //              the same (mesh.h)
 //     move     max over nodes of (bytes out, bytes in) / B + latency per stage (of a grid: per node of a row)
 //              + T max wants_j / copy + T / file where one end is a file
+//              + of summands what their check reads, and a sum of vectors (below)
 //     matmul   max over ranks of (operations it does / its rate + bytes to and from its device); a
 //              product that is wanted whole is shared by the ranks of each node
 //              + max over ranks of the bytes that its check reads: of a grid a block of A, B and C each,

@@ -167,6 +167,32 @@ END
     done
 }
 
+# One element that changes in the memory of one rank, before a part of its summand leaves: that is sent and added as it
+# is. Messages of a rank: the parts of others, and, but for root's, first what goes into root's output.
+@test "a sum of other summands than were made" {
+    local from message to row other contexts preloads=$BUILD/tests/tamper.so:$BUILD/tests/refuse.so
+    while read -r from message to row; do
+        echo "message $message of rank $from"
+        contexts=()
+        for other in 0 1 2; do
+            contexts+=(-n 1 env "LD_PRELOAD=$preloads" MMUL_TAMPER_TAG=64 MMUL_TAMPER_HASH=1)
+            [ "$other" -ne "$from" ] || contexts+=("MMUL_TAMPER=send:$message")
+            contexts+=("$BUILD/tests/embed/grid" :)
+        done
+        run --separate-stderr env MMUL_APART=1 timeout 30 "${launch[@]}" \
+            "${contexts[@]:0:${#contexts[@]}-1}" < /dev/null
+        expect_status 79
+        [ "${stderr_lines[0]}" = "grid: rank $to: sum of summands is wrong in row $row of matrix 0 of 'value 12'" ]
+    done << 'END'
+0 1 1 133
+0 2 2 233
+1 2 2 233
+1 3 0 33
+2 2 0 33
+2 3 1 133
+END
+}
+
 # expect_fault CODE NAME CALL ERROR PATH:RULE TEXT: a system call of root's, on that file, fails.
 expect_fault() {
     local code=$1 text=$6 before path

@@ -5,12 +5,17 @@
 //   MMUL_TAMPER=scatterv, send or gatherv   the first large one that a rank sends by this call
 //   MMUL_TAMPER=scatterv:2                  the second one
 //   MMUL_TAMPER=send MMUL_TAMPER_TAG=73     the first large one with this tag
+//   MMUL_TAMPER_HASH=1                      a bad memory rather: the checksum that follows is that of the flipped
+//                                           bytes, and the bit is of a float's exponent
 // Without it nothing is changed.
 #include <mpi.h>
 
+#define XXH_INLINE_ALL
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <xxhash.h>
 
 // Plans and options are smaller than this, matrices in the tests are larger.
 enum { LARGE_BYTES = 32768 };
@@ -26,7 +31,8 @@ static int is_chosen(const char *call, long bytes, int *seen) {
 }
 
 static void flip(const void *buffer, long bytes) {
-    ((unsigned char *)(uintptr_t)buffer)[bytes / 3] ^= 0x10;
+    long at = getenv("MMUL_TAMPER_HASH") != NULL ? bytes / 3 | 3 : bytes / 3;
+    ((unsigned char *)(uintptr_t)buffer)[at] ^= 0x10;
 }
 
 static int rank_in(MPI_Comm comm) {
@@ -59,9 +65,16 @@ int MPI_Iscatterv(const void *from, const int counts[], const int displacements[
 int MPI_Isend(const void *from, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
               MPI_Request *request) {
     static int seen;
+    static uint64_t hash;
     const char *only = getenv("MMUL_TAMPER_TAG");
-    if ((only == NULL || atoi(only) == tag) && is_chosen("send", count * size_of(type), &seen))
+    if (hash != 0) // of the trailer's first word (comm/message.h)
+        memcpy((void *)(uintptr_t)from, &hash, sizeof hash);
+    hash = 0;
+    if ((only == NULL || atoi(only) == tag) && is_chosen("send", count * size_of(type), &seen)) {
         flip(from, count * size_of(type));
+        if (getenv("MMUL_TAMPER_HASH") != NULL)
+            hash = XXH3_64bits(from, (size_t)(count * size_of(type)));
+    }
     return PMPI_Isend(from, count, type, to, tag, comm, request);
 }
 

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+//
+// The check of summands that are added up: every rank sums the lines of its own summand in double, these sums
+// are added up over all ranks (exec/sums.h) beside the move that adds up the summands, and who has a part of the
+// result compares its lines with them. What was summed has been checked as a product before; here it is the
+// adding, on the nodes and between them. Lines are columns where the result is split by columns, else rows.
+#pragma once
+
+#include <math.h>
+
+#include "exec/stage.h"
+
+// Is a line, which adds up to `found`, the sum of `summands` floats per element, which add up to `expected`, and
+// in size to `size`? Any order of s float additions is off by at most (s - 1) u times the sum of their sizes
+// (Higham, Accuracy and Stability of Numerical Algorithms, 2002, 4.2), element by element, u = 2^-24; one more
+// covers these sums themselves. Lines with NaN or Inf, or that may overflow, are not judged.
+static inline bool mmul_carried_sum_is_right(double found, double expected, double size,
+                                             int summands) {
+    const double unit = 0x1p-24, largest = 0x1.FFFFFEp127;
+    return !(size < largest) || fabs(found - expected) <= summands * unit * size;
+}
+
+// For a stage that moves; nothing where it does not add up. Local.
+void mmul_carried_sums_init(struct mmul_stage *stage);
+
+// The compute thread, when its summand is complete and before the move.
+void mmul_carried_sums_give(const struct mmul_stage *stage);
+
+// When the result is here: sums, what came of them. Fails with MMUL_ERR_WRONG.
+enum mmul_status mmul_carried_sums_judge(const struct mmul_stage *stage, const double *sums,
+                                         struct mmul_error *err);

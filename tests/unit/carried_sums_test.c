@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+//
+// Summands that are added up in float, in any order, are what their sums in double say; with one element more
+// or less they are not.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/random.h"
+#include "exec/carried_sums.h"
+
+enum { LENGTH = 1000, SUMMANDS = 7 };
+
+enum kind { SIGNED, POSITIVE, ALIKE, CANCELLING, SPREAD, KINDS };
+
+static double number_at(enum kind kind, uint64_t seed, int summand, int at) {
+    double x = (double)(mmul_random_at(seed, (uint64_t)(summand * LENGTH + at)) >> 11) * 0x1p-53;
+    switch (kind) {
+    case SIGNED:
+        return 2 * x - 1;
+    case POSITIVE:
+        return x;
+    case ALIKE:
+        return 0.1;
+    case CANCELLING: // the last summand is about minus the others
+        return summand < SUMMANDS - 1 ? 1 + x : 1.5 - SUMMANDS * 1.5;
+    default:
+        return ldexp(2 * x - 1, (int)(mmul_random_at(seed + 1, (uint64_t)at) % 60) - 30);
+    }
+}
+
+// A line: in float one after the other, from summand `first` on around, and its sums in double.
+struct line {
+    double expected, size, found;
+    float changed; // its first element, `found` being without it
+};
+
+static struct line add_up(enum kind kind, uint64_t seed, int first) {
+    struct line line = {0};
+    for (int at = 0; at < LENGTH; at++) {
+        float sum = 0;
+        for (int s = 0; s < SUMMANDS; s++) {
+            float x = (float)number_at(kind, seed, (first + s) % SUMMANDS, at);
+            sum += x;
+            line.expected += (double)x;
+            line.size += fabs((double)x);
+        }
+        line.found += (double)sum;
+        line.changed = at == 0 ? sum : line.changed;
+    }
+    return line;
+}
+
+static void what_was_made_is_right(void **state) {
+    (void)state;
+    for (int kind = 0; kind < KINDS; kind++)
+        for (uint64_t seed = 0; seed < 200; seed++) {
+            const struct line l = add_up((enum kind)kind, seed, (int)(seed % SUMMANDS));
+            assert_true(mmul_carried_sum_is_right(l.found, l.expected, l.size, SUMMANDS));
+        }
+}
+
+// One element off by a hundredth of the mean size of a summand's elements.
+static void one_element_more_shows(void **state) {
+    (void)state;
+    for (int kind = 0; kind < KINDS; kind++)
+        for (uint64_t seed = 0; seed < 200; seed++) {
+            const struct line l = add_up((enum kind)kind, seed, 0);
+            const double mean = l.size / LENGTH / SUMMANDS;
+            assert_false(
+                mmul_carried_sum_is_right(l.found + 0.01 * mean, l.expected, l.size, SUMMANDS));
+            assert_false(
+                mmul_carried_sum_is_right(l.found - 0.01 * mean, l.expected, l.size, SUMMANDS));
+            assert_false(mmul_carried_sum_is_right(NAN, l.expected, l.size, SUMMANDS));
+            assert_false(mmul_carried_sum_is_right(INFINITY, l.expected, l.size, SUMMANDS));
+        }
+}
+
+static void what_may_overflow_is_not_judged(void **state) {
+    (void)state;
+    assert_true(mmul_carried_sum_is_right(NAN, NAN, NAN, 2));
+    assert_true(mmul_carried_sum_is_right(INFINITY, INFINITY, INFINITY, 2));
+    assert_true(mmul_carried_sum_is_right(INFINITY, 1e39, 1e39, 2));
+    assert_false(mmul_carried_sum_is_right(INFINITY, 1e38, 1e38, 2));
+    assert_true(mmul_carried_sum_is_right(0, 0, 0, 2));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_was_made_is_right),
+        cmocka_unit_test(one_element_more_shows),
+        cmocka_unit_test(what_may_overflow_is_not_judged),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
