@@ -114,10 +114,10 @@ struct mmul_memory mmul_values_memory(const struct mmul_values *values, int plac
         if (plan->costs.rank_node[rank] != values->node)
             continue;
         int64_t offset = values->offsets[(int64_t)place * values->node_size + index++];
-        const char *begin = values->segment.data + offset;
-        const char *end = begin + mmul_program_place_bytes(plan, &plan->places[place], rank);
-        if (offset < 0 || begin == end)
+        int64_t bytes = mmul_program_place_bytes(plan, &plan->places[place], rank);
+        if (offset < 0 || bytes == 0)
             continue;
+        const char *begin = values->segment.data + offset, *end = begin + bytes;
         memory.begin = memory.begin == NULL || begin < memory.begin ? begin : memory.begin;
         memory.end = end > memory.end ? end : memory.end;
     }
