@@ -183,10 +183,12 @@ static bool take_slice(struct mmul_stage *stage) {
     int64_t there = terms_of_slices(tasks, works->slice);
     if (adds_slices(stage) && there > 0)
         let_go(stage, there);
-    if (!adds_slices(stage))
+    bool any = adds_slices(stage);
+    works->slice += any;
+    atomic_store(&own_progress(stage)->slices_left,
+                 adds_slices(stage) ? tasks->sums - works->slice : 0);
+    if (!any)
         return false;
-    works->slice++;
-    atomic_store(&own_progress(stage)->slices_left, tasks->sums - works->slice);
     works->at_hand = (struct mmul_work){.owner = stage->run->context->comm->node_rank,
                                         .task = mmul_tasks_at(tasks, 0),
                                         .line_end = works->kept,

@@ -247,6 +247,17 @@ END
         read -r lines claims <<< "$(lines_claimed)"
         [ "$lines" -gt 100 ] || { echo "$row: $lines lines, $claims"; return 1; }
     done
+    # Who has one line lets go of it, and nobody waits for ever for what it has no more.
+    "$MPIMATMUL" gen W.bin --dims 2x2100 --kind integer --seed 6 --quiet
+    calibrated
+    set_speeds 1e9 1e9
+    set_device 0 $fast
+    words=(mul W.bin U.bin -o C.bin --split rows --report report.json)
+    run --separate-stderr timeout 60 "${launch[@]}" -n 1 "$MPIMATMUL" "${words[@]}" --device $fast \
+        : -n 1 "$MPIMATMUL" "${words[@]}" --device $slow < /dev/null
+    expect_status 0
+    "$MPIMATMUL" mul W.bin U.bin -o D.bin --device cpu --quiet
+    cmp C.bin D.bin
 }
 
 @test "a speed that a run exceeds is no percentage, and one that is unstable says so" {
