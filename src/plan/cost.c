@@ -210,7 +210,7 @@ static void set_chain(struct mmul_cost *cost) {
     int from = cost->root_node, place = 0;
     double packets = cost->panel_bytes / MMUL_PACKET_BYTES, passed = 0, gap = 0;
     packets = packets > 1 ? packets : 1;
-    cost->first_in_chain = cost->last_in_chain = -1;
+    cost->last_in_chain = -1;
     for (int i = 0; i < cost->node_count - 1; i++) {
         struct mmul_cost_node *node = &cost->nodes[cost->chain[i]];
         if (!node->takes_panels)
@@ -222,7 +222,6 @@ static void set_chain(struct mmul_cost *cost) {
         node->gap = gap = seconds > gap ? seconds : gap;
         node->first = passed + gap - gap / packets;
         node->chain_place = ++place;
-        cost->first_in_chain = place == 1 ? cost->chain[i] : cost->first_in_chain;
         cost->last_in_chain = from = cost->chain[i];
     }
 }

@@ -76,12 +76,12 @@ struct mmul_cost {
     struct mmul_cost_request request;
     struct mmul_cut cut;
     int size, node_count, root_node;
-    int first_in_chain, last_in_chain; // nodes; -1: no chain
-    struct mmul_cost_rank *ranks;      // owned
-    struct mmul_cost_node *nodes;      // owned
-    int *chain;                        // other nodes, fastest first; owned
-    double steps, rounds;              // N, R
-    double sendings;                   // Q W
+    int last_in_chain;            // a node; -1: no chain
+    struct mmul_cost_rank *ranks; // owned
+    struct mmul_cost_node *nodes; // owned
+    int *chain;                   // other nodes, fastest first; owned
+    double steps, rounds;         // N, R
+    double sendings;              // Q W
     double steps_after;       // that follow the last arrival: 1, or W where only pieces come last
     double piece_bytes;       // b_A
     double result_bytes;      // b_C

@@ -227,7 +227,6 @@ enum mmul_status mmul_members_choose(struct mmul_cost *cost, const struct mmul_c
     enum mmul_status status = choice_init(&c, err);
     if (status == MMUL_OK) {
         mmul_cost_set(cost, NULL, cut);
-        members->all_seconds = mmul_balance(cost, total, capacity, members->units);
         judge_devices(&c);
         status = order_nodes(&c, err);
     }

@@ -25,7 +25,6 @@ struct mmul_members {
     bool *in;                   // the same; caller's
     double *units;              // per rank, as of mmul_balance; caller's
     double seconds;             // predicted with these; 0: no shares reach the total
-    double all_seconds;         // with everybody who has a speed; 0: the same
 };
 
 // `total` and `capacity` as for mmul_balance. Sets `cost` to the result.
