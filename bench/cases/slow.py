@@ -70,14 +70,15 @@ def slow4_by_quota(bench, product, quota):
 
 
 class SlowLater:
-    """Watches a run: some seconds after its result file was begun, rank 1 gets a part of its core only."""
+    """Watches a run: some seconds after its result file was begun, rank 1 gets a part of its core only. `find` lists
+    the processes that rank 1 is among, those below the command's."""
 
-    def __init__(self, product, quota, seconds):
-        self.product, self.quota, self.seconds, self.happened = product, quota, seconds, False
+    def __init__(self, product, quota, seconds, find=descendants):
+        self.product, self.quota, self.seconds, self.find, self.happened = product, quota, seconds, find, False
 
     def rank_1(self, pid):
-        """Its process below `pid`; None where it has ended."""
-        for child in descendants(pid):
+        """Its process; None where it has ended."""
+        for child in self.find(pid):
             try:
                 if b"OMPI_COMM_WORLD_RANK=1" in Path(f"/proc/{child}/environ").read_bytes().split(b"\0"):
                     return child

@@ -108,6 +108,21 @@ class Lab:
         chosen = self.hosts[:hosts]
         return self.words("lab_mpirun", ",".join(f"{host}:1" for host in chosen), "-n", len(chosen))
 
+    def mpirun_each(self, commands):
+        """mpirun with a rank on each of the first hosts, words of its own for each."""
+        contexts = []
+        for place, command in enumerate(commands):
+            hosts = f"{self.hosts[place]}:1"
+            contexts += [":", "-H", hosts] if place > 0 else [hosts]
+            contexts += ["-n", 1, *command]
+        return self.words("lab_mpirun", *contexts)
+
+    def pids(self, host):
+        """Processes of a host."""
+        found = subprocess.run(["ip", "netns", "pids", f"{self.variables['LAB_NAME']}-{host}"], capture_output=True,
+                               text=True, check=True)
+        return [int(pid) for pid in found.stdout.split()]
+
     def env(self):
         return self.variables
 
