@@ -529,11 +529,12 @@ enum mmul_io {
 };
 
 // How a rank's block is cut for other ranks of its node, which compute what it has not begun when they
-// have nothing left to do.
+// have nothing left to do. So do ranks of root's node for those of other nodes, panel by panel, where
+// A, B and C are used where they lie there.
 enum mmul_tail {
     MMUL_TAIL_AUTO, // the plan's choice, and nothing where weights are given (those of a device file
                     // included), which are then exactly what every rank gets
-    MMUL_TAIL_OFF,
+    MMUL_TAIL_OFF,  // nobody computes another's lines
     MMUL_TAIL_SHARE // tail_share of it is cut off in parts, also where weights are given; of a rank
                     // that falls behind, what is left of the first part may be claimed, too
 };

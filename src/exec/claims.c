@@ -21,15 +21,10 @@ struct mmul_range mmul_unbegun_get(const mmul_unbegun *unbegun) {
     return unpack(atomic_load(unbegun));
 }
 
-struct mmul_range mmul_unbegun_take(mmul_unbegun *unbegun, int64_t count) {
-    uint64_t word = atomic_load(unbegun);
-    for (;;) {
-        struct mmul_range left = unpack(word);
-        const struct mmul_range taken = {left.begin, mmul_smaller(left.begin + count, left.end)};
-        left.begin = taken.end;
-        if (atomic_compare_exchange_weak(unbegun, &word, pack(left)))
-            return taken;
-    }
+bool mmul_unbegun_take(mmul_unbegun *unbegun, struct mmul_range seen, int64_t count) {
+    uint64_t word = pack(seen);
+    seen.begin += count;
+    return atomic_compare_exchange_strong(unbegun, &word, pack(seen));
 }
 
 bool mmul_unbegun_claim(mmul_unbegun *unbegun, struct mmul_range seen, int64_t count) {

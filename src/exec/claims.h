@@ -3,7 +3,8 @@
 // Who begins which lines of a block, and how many. Each rank of a node has one word of its progress that
 // says which positions of its tasks (plan/tasks.h) nobody has begun: it takes them from the front, and
 // whoever has nothing left claims them from the back, straight from there. That is all that passes
-// between the two; where nobody is idle the word is the owner's alone.
+// between the two; where nobody is idle the word is the owner's alone. Ranks of another node take from the front,
+// too (exec/lending.h).
 //
 //     |--- computed or begun ---|------- nobody's -------|--- claimed by others ---|
 //     0                       front                     back               tasks.positions
@@ -24,11 +25,9 @@ void mmul_unbegun_set(mmul_unbegun *unbegun, struct mmul_range left);
 
 struct mmul_range mmul_unbegun_get(const mmul_unbegun *unbegun);
 
-// The owner begins up to `count` positions, or what is left; empty: nothing is.
-struct mmul_range mmul_unbegun_take(mmul_unbegun *unbegun, int64_t count);
-
-// Somebody else begins the last `count` of the positions that it has `seen`. False, and nothing has
+// Somebody begins the first, or the last, `count` of the positions that were `seen`. False, and nothing has
 // changed: they are no longer so.
+bool mmul_unbegun_take(mmul_unbegun *unbegun, struct mmul_range seen, int64_t count);
 bool mmul_unbegun_claim(mmul_unbegun *unbegun, struct mmul_range seen, int64_t count);
 
 // ------------------------------------------------------------------------------------ how many

@@ -246,8 +246,7 @@ static void forget_buffers(struct mmul_stage *stage, struct mmul_step step) {
 static enum mmul_status compute_at_hand(struct mmul_stage *stage, struct mmul_error *err) {
     const struct mmul_work *work = &stage->works.at_hand;
     const struct mmul_step step = work->task.step;
-    const struct mmul_part part =
-        mmul_stage_part(stage, stage->works.tasks[work->owner].rank, step);
+    const struct mmul_part part = mmul_stage_part(stage, work->rank, step);
     struct mmul_walk walk = mmul_schedule_walk(stage->plan, part.range, step);
     struct mmul_stretch s;
     int64_t offset = 0; // lines of the step before the stretch

@@ -9,6 +9,16 @@
 
 #include "exec/claims.h"
 
+// Lines of other nodes for a rank of root's (exec/lending.h): it asks, root's main thread answers.
+enum mmul_loan_state { MMUL_LOAN_NONE, MMUL_LOAN_WANTED, MMUL_LOAN_GIVEN, MMUL_LOAN_REFUSED };
+
+struct mmul_loan {
+    _Atomic int state;
+    int rank;                           // answer: whose, of the plan
+    int64_t task, line_begin, line_end; // the same: which of its tasks, lines of that
+    int64_t lines_most;                 // question: that there is room for
+};
+
 // Of a product.
 struct mmul_stage_progress_rank {
     _Atomic int64_t steps_done; // steps whose part of this rank's block is finished
@@ -25,7 +35,8 @@ struct mmul_stage_progress_rank {
     // Where it adds its terms in slices (plan/tasks.h): how many it has not begun, after which nobody needs to
     // wait for lines; which terms those lines have got that nobody has begun.
     _Atomic int64_t slices_left, terms_there;
-    char padding[32]; // cache lines of its own
+    struct mmul_loan loan;
+    char padding[56]; // cache lines of its own
 };
 
 struct mmul_stage_progress {
@@ -35,7 +46,9 @@ struct mmul_stage_progress {
     // By the leader: its lanes and slots are free; of a move, so many panels from other nodes are here.
     _Atomic int64_t is_open, has_arrived;
     _Atomic int64_t sums_made; // by the leader: rounds of exec/sums that are added up
-    char padding[16];
+    // The same: how fast the node is that has borrowed lines, elements of C per second (0: none has), and when it
+    // will be through with them, nanoseconds.
+    _Atomic int64_t borrower_rate, borrowed_until;
     struct mmul_stage_progress_rank ranks[]; // of the node, by node rank
 };
 

@@ -5,6 +5,10 @@
 //
 //     rank:  BEAT BEAT ... LEAVING BEAT ... BYE      root:  BEAT ... CANCEL? ... OVER
 //                           (OVER has come)^                     (all are LEAVING)^
+//
+// Root's QUESTION to a leader is followed by an ANSWER, before BYE at the latest: root is not done as long as it
+// may ask. What is awaited so is tested all the time, and is a transfer of the run: its failure is one, as is
+// that of any words of a leader that may be asked.
 #include "exec/pulse.h"
 
 #include <stdarg.h>
@@ -17,8 +21,11 @@
 static const double LOOK_SECONDS = 0.05, AWAKE_SECONDS = 0.5, SILENT_SECONDS = 10;
 
 enum { TAG_TO_ROOT = 9001, TAG_FROM_ROOT = 9002 };
-enum kind { BEAT, LEAVING, BYE, CANCEL, OVER };
+enum kind { BEAT, LEAVING, BYE, CANCEL, OVER, QUESTION, ANSWER };
 enum { KIND, CANCELLED, RIGHT, GARBLED, PLAIN_DONE, PLAIN_LINES, PLAIN_FLOPS };
+enum { LENDING = 2 }; // where the words of a question and an answer begin
+
+_Static_assert((int)LENDING + (int)MMUL_LENDING_WORDS <= (int)MMUL_WORDS, "they fit");
 
 struct mmul_pulse_peer {
     struct mmul_words receive, send;
@@ -27,6 +34,7 @@ struct mmul_pulse_peer {
     enum kind last;       // LEAVING and BYE stay
     double silent, named; // seconds: since the last words, and when it was named; 0: it was not
     bool was_cancelled;   // it has been told that the run is
+    bool counts;          // a question or an answer is on the way, or may be
 };
 
 static bool is_root(const struct mmul_pulse *pulse) {
@@ -37,22 +45,24 @@ static bool is_cancelled(const struct mmul_pulse *pulse) {
     return mmul_failure_is_void(&pulse->run->failure);
 }
 
-// A failure of these messages is not one of the run: what is not heard is silence.
-static struct mmul_channel channel_of(const struct mmul_pulse *pulse) {
+// A failure of these messages is not one of the run: what is not heard is silence, unless it counts.
+static struct mmul_channel channel_of(const struct mmul_pulse *pulse,
+                                      const struct mmul_pulse_peer *peer) {
     struct mmul_channel channel = pulse->run->transport.talk;
-    channel.failure = NULL;
-    channel.alarm = NULL;
+    channel.failure = peer->counts ? channel.failure : NULL;
+    channel.alarm = peer->counts ? channel.alarm : NULL;
     return channel;
 }
 
 static void listen(const struct mmul_pulse *pulse, struct mmul_pulse_peer *peer) {
-    const struct mmul_channel channel = channel_of(pulse);
+    const struct mmul_channel channel = channel_of(pulse, peer);
     mmul_words_receive(&channel, peer->rank, is_root(pulse) ? TAG_TO_ROOT : TAG_FROM_ROOT,
                        &peer->receive);
 }
 
-static bool is_done(const struct mmul_pulse *pulse, struct mmul_words *words) {
-    const struct mmul_channel channel = channel_of(pulse);
+static bool is_done(const struct mmul_pulse *pulse, const struct mmul_pulse_peer *peer,
+                    struct mmul_words *words) {
+    const struct mmul_channel channel = channel_of(pulse, peer);
     return mmul_words_is_over(&channel, words);
 }
 
@@ -67,15 +77,20 @@ static void fill_words(const struct mmul_pulse *pulse, enum kind kind, int64_t *
     words[PLAIN_FLOPS] = atomic_load(&run->findings.plain_flops);
 }
 
-// False: the last words have not left yet, or these cannot: to be tried again.
-static bool say(const struct mmul_pulse *pulse, struct mmul_pulse_peer *peer, enum kind kind) {
-    const struct mmul_channel channel = channel_of(pulse);
-    if (!mmul_words_is_over(&channel, &peer->send))
-        return false;
-    fill_words(pulse, kind, peer->send.values);
+// Sends what has been filled in. False: it cannot be: to be tried again.
+static bool send(const struct mmul_pulse *pulse, struct mmul_pulse_peer *peer) {
+    const struct mmul_channel channel = channel_of(pulse, peer);
     mmul_words_send(&channel, peer->rank, is_root(pulse) ? TAG_FROM_ROOT : TAG_TO_ROOT,
                     &peer->send);
     return !peer->send.failed;
+}
+
+// False: the last words have not left yet, or these cannot: to be tried again.
+static bool say(const struct mmul_pulse *pulse, struct mmul_pulse_peer *peer, enum kind kind) {
+    if (!is_done(pulse, peer, &peer->send))
+        return false;
+    fill_words(pulse, kind, peer->send.values);
+    return send(pulse, peer);
 }
 
 static void notice(const struct mmul_pulse *pulse, const struct mmul_pulse_peer *peer,
@@ -95,9 +110,24 @@ static void notice(const struct mmul_pulse *pulse, const struct mmul_pulse_peer 
     args->notice(args->progress_context, text);
 }
 
+// The words of lending in what has come.
+static void hear_lending(struct mmul_pulse *pulse, struct mmul_pulse_peer *peer, enum kind kind) {
+    const int64_t *words = peer->receive.values + LENDING;
+    if (kind == QUESTION) {
+        pulse->is_asked = true;
+        memcpy(pulse->question, words, sizeof pulse->question);
+    } else {
+        peer->counts = false;
+        mmul_lending_end(&pulse->lending, words);
+    }
+}
+
 static void hear(struct mmul_pulse *pulse, struct mmul_pulse_peer *peer) {
-    memcpy(peer->heard, peer->receive.values, sizeof peer->heard);
-    enum kind kind = (enum kind)peer->heard[KIND];
+    enum kind kind = (enum kind)peer->receive.values[KIND];
+    bool lends = kind == QUESTION || kind == ANSWER;
+    if (lends)
+        hear_lending(pulse, peer, kind);
+    memcpy(peer->heard, peer->receive.values, (lends ? LENDING : MMUL_WORDS) * sizeof *peer->heard);
     if (peer->named > 0)
         notice(pulse, peer, "moves again, after %.0f s", peer->silent);
     peer->silent = peer->named = 0;
@@ -111,10 +141,14 @@ static void hear(struct mmul_pulse *pulse, struct mmul_pulse_peer *peer) {
         listen(pulse, peer);
 }
 
+static void hear_all(struct mmul_pulse *pulse, struct mmul_pulse_peer *peer) {
+    while (peer->receive.active && is_done(pulse, peer, &peer->receive) && !peer->receive.failed)
+        hear(pulse, peer);
+}
+
 static void wait_for_words(struct mmul_pulse *pulse, struct mmul_pulse_peer *peer, double awake) {
     bool listens = peer->receive.active;
-    while (peer->receive.active && is_done(pulse, &peer->receive) && !peer->receive.failed)
-        hear(pulse, peer);
+    hear_all(pulse, peer);
     // Root only has words for rank 1 while it waits.
     if (!listens || (!is_root(pulse) && pulse->run->context->comm->rank != 1))
         return;
@@ -200,6 +234,52 @@ static void judge(struct mmul_pulse *pulse, double now) {
         tell_plain_work(pulse, i < 0 ? pulse->own : &pulse->peers[i], now);
 }
 
+// ----------------------------------------------------------------------------------------- lending
+
+// Root: asks for somebody who wants lines, hears what is said.
+static void ask(struct mmul_pulse *pulse) {
+    struct mmul_lending *lending = &pulse->lending;
+    int64_t question[MMUL_LENDING_WORDS];
+    bool waits = lending->is_asked;
+    int rank = waits ? lending->leader : mmul_lending_find(lending, question);
+    if (rank < 0)
+        return;
+    struct mmul_pulse_peer *peer = &pulse->peers[rank - 1];
+    bool is_sent = is_done(pulse, peer, &peer->send);
+    hear_all(pulse, peer);
+    if (waits || !is_sent)
+        return;
+    if (!peer->receive.active || peer->last == LEAVING || peer->last == BYE) {
+        mmul_lending_leave(lending);
+        return;
+    }
+    fill_words(pulse, QUESTION, peer->send.values);
+    memcpy(peer->send.values + LENDING, question, sizeof question);
+    peer->counts = lending->is_asked = true;
+    (void)send(pulse, peer);
+}
+
+// The leader of another node.
+static void answer(struct mmul_pulse *pulse) {
+    struct mmul_pulse_peer *peer = &pulse->peers[0];
+    hear_all(pulse, peer);
+    if (!is_done(pulse, peer, &peer->send) || !pulse->is_asked)
+        return;
+    pulse->is_asked = false;
+    fill_words(pulse, ANSWER, peer->send.values);
+    mmul_lending_answer(pulse->run, pulse->question, peer->send.values + LENDING);
+    (void)send(pulse, peer);
+}
+
+static void lend(struct mmul_pulse *pulse) {
+    if (pulse->lending.stage != NULL)
+        ask(pulse);
+    else if (pulse->answers)
+        answer(pulse);
+}
+
+// ---------------------------------------------------------------------------------- all the time
+
 static void look(struct mmul_pulse *pulse) {
     double now = mmul_clock_now(), awake = now - pulse->looked_at;
     bool beats = now - pulse->sent_at >= pulse->interval;
@@ -216,6 +296,7 @@ static void look(struct mmul_pulse *pulse) {
 }
 
 void mmul_pulse_attend(struct mmul_pulse *pulse) {
+    lend(pulse);
     if (mmul_clock_now() - pulse->looked_at >= LOOK_SECONDS)
         look(pulse);
 }
@@ -232,6 +313,7 @@ static void look_until(struct mmul_pulse *pulse,
         }
         mmul_clock_nap(nap);
         nap = nap < 1e-3 ? 1.5 * nap : nap;
+        lend(pulse);
         look(pulse);
     }
 }
@@ -246,7 +328,7 @@ static bool is_told_over(struct mmul_pulse *pulse, struct mmul_pulse_peer *peer)
 }
 
 static bool has_gone(struct mmul_pulse *pulse, struct mmul_pulse_peer *peer) {
-    return (peer->last == BYE || peer->receive.failed) && is_done(pulse, &peer->send);
+    return (peer->last == BYE || peer->receive.failed) && is_done(pulse, peer, &peer->send);
 }
 
 static bool has_said_leaving(struct mmul_pulse *pulse, struct mmul_pulse_peer *peer) {
@@ -262,7 +344,7 @@ static bool has_said_bye(struct mmul_pulse *pulse, struct mmul_pulse_peer *peer)
 }
 
 static bool is_sent(struct mmul_pulse *pulse, struct mmul_pulse_peer *peer) {
-    return is_done(pulse, &peer->send);
+    return is_done(pulse, peer, &peer->send);
 }
 
 void mmul_pulse_end(struct mmul_pulse *pulse) {
@@ -291,8 +373,13 @@ enum mmul_status mmul_pulse_init(struct mmul_pulse *pulse, struct mmul_run *run,
         pulse->own = &pulse->peers[peers];
         pulse->own->rank = comm->rank;
     }
-    for (int i = 0; status == MMUL_OK && i < peers; i++)
+    if (status == MMUL_OK)
+        status = mmul_lending_init(&pulse->lending, run, err);
+    pulse->answers = comm->node_index > 0 && comm->node_rank == 0 && mmul_lending_lends(run);
+    for (int i = 0; status == MMUL_OK && i < peers; i++) {
         pulse->peers[i].rank = comm->rank > 0 ? 0 : i + 1;
+        pulse->peers[i].counts = pulse->answers;
+    }
     return status;
 }
 
@@ -304,6 +391,7 @@ void mmul_pulse_begin(struct mmul_pulse *pulse) {
 }
 
 void mmul_pulse_fini(struct mmul_pulse *pulse) {
+    mmul_lending_fini(&pulse->lending);
     mmul_free(pulse->peers);
     *pulse = (struct mmul_pulse){0};
 }

@@ -5,9 +5,11 @@
 // of for ten seconds is named, and again after twice that time, and so on. A rank that is slow is not
 // one that does not move: its main thread is there all the same.
 // The same words say what a rank computes again by plain loops, and root's answer ends a run for
-// all ranks at once, wherever they are in it.
+// all ranks at once, wherever they are in it; and they ask for lines of other nodes (exec/lending.h), and give
+// them: words that must not be lost.
 #pragma once
 
+#include "exec/lending.h"
 #include "exec/run.h"
 
 struct mmul_pulse_peer;
@@ -17,10 +19,13 @@ struct mmul_pulse {
     struct mmul_pulse_peer *peers; // owned: those this rank hears; of root by rank, else one: root
     int peer_count;
     struct mmul_pulse_peer *own; // what this rank would say; owned with the peers
-    double interval;             // between words
-    double looked_at;            // clock of the last look
-    double sent_at;              // ... of the last words
-    double told_at;              // ... root: of the last line about plain loops
+    struct mmul_lending lending; // root's
+    bool answers, is_asked;      // the leader of another node: may be asked; an answer is due
+    int64_t question[MMUL_LENDING_WORDS]; // the same
+    double interval;                      // between words
+    double looked_at;                     // clock of the last look
+    double sent_at;                       // ... of the last words
+    double told_at;                       // ... root: of the last line about plain loops
     bool is_over, has_cancelled;
 };
 

@@ -17,7 +17,7 @@ struct window {
 struct passing {
     const struct mmul_stream *stream;
     struct window window;
-    int64_t at;
+    int64_t at, written; // bytes of C
 };
 
 static const struct mmul_plan *plan_of(const struct passing *p) {
@@ -63,10 +63,11 @@ static struct mmul_matrix *input_of(const struct mmul_stream *stream) {
                                                    : files->c_in;
 }
 
-static enum mmul_status transfer(const struct passing *p, struct mmul_region region, int64_t begin,
+static enum mmul_status transfer(struct passing *p, struct mmul_region region, int64_t begin,
                                  int64_t end, char *memory, struct mmul_error *err) {
     struct mmul_files *files = p->stream->files;
     float *floats = (float *)(void *)memory;
+    p->written += (end - begin) * (int64_t)sizeof(float);
     if (p->stream->content == MMUL_CONTENT_RESULT)
         return mmul_output_write_float(files->output, region, begin, end, floats, err);
     if (p->stream->content == MMUL_CONTENT_PANEL && files->spread >= 0) {
@@ -117,6 +118,55 @@ static enum mmul_status pass_range(struct passing *p, struct mmul_range range,
     return status;
 }
 
+// What of a stretch's rectangle, before which the rank has so many lines in the step, is lent.
+static struct mmul_region lent_region(const struct mmul_plan *plan, const struct mmul_lent *lent,
+                                      struct mmul_region stretch, int64_t lines_before) {
+    bool rows = plan->axis == MMUL_ROWS;
+    struct mmul_region r = stretch;
+    int64_t first = (rows ? stretch.row_begin : stretch.col_begin) - lines_before;
+    *(rows ? &r.row_begin : &r.col_begin) += mmul_larger(0, lent->lines.begin - lines_before);
+    *(rows ? &r.row_end : &r.col_end) =
+        mmul_smaller(rows ? stretch.row_end : stretch.col_end, first + lent->lines.end);
+    *(rows ? &r.col_begin : &r.row_begin) = lent->width.begin;
+    *(rows ? &r.col_end : &r.row_end) = lent->width.end;
+    return r;
+}
+
+// A row of a stretch's rectangle without what is lent of it.
+static enum mmul_status pass_row(struct passing *p, int rank, struct mmul_region stretch,
+                                 int64_t lines_before, int64_t row, struct mmul_error *err) {
+    const struct mmul_files *files = p->stream->files;
+    struct mmul_region left = stretch;
+    enum mmul_status status = MMUL_OK;
+    left.row_begin = row;
+    left.row_end = row + 1;
+    while (status == MMUL_OK && left.col_begin < stretch.col_end) {
+        struct mmul_range hole = {stretch.col_end, stretch.col_end};
+        for (int i = 0; i < files->lent_count; i++) {
+            const struct mmul_lent *lent = &files->lent[i];
+            if (lent->rank != rank || lent->step != p->stream->step.index)
+                continue;
+            struct mmul_region r = lent_region(files->plan, lent, stretch, lines_before);
+            int64_t begin = mmul_larger(r.col_begin, left.col_begin);
+            if (r.row_begin <= row && row < r.row_end && begin < r.col_end && begin < hole.begin)
+                hole = (struct mmul_range){begin, r.col_end};
+        }
+        left.col_end = hole.begin;
+        status = pass_region(p, left, err);
+        p->at += (hole.end - hole.begin) * element_bytes(p);
+        left.col_begin = hole.end;
+    }
+    return status;
+}
+
+static bool is_lent(const struct passing *p, int rank) {
+    const struct mmul_files *files = p->stream->files;
+    for (int i = 0; i < files->lent_count; i++)
+        if (files->lent[i].rank == rank && files->lent[i].step == p->stream->step.index)
+            return true;
+    return false;
+}
+
 // A rank's block of C of a step.
 static enum mmul_status pass_result(struct passing *p, int rank, struct mmul_error *err) {
     const struct mmul_plan *plan = plan_of(p);
@@ -125,8 +175,17 @@ static enum mmul_status pass_result(struct passing *p, int rank, struct mmul_err
     enum mmul_status status = MMUL_OK;
     struct mmul_walk walk =
         mmul_schedule_walk(plan, mmul_schedule_part(plan, rank, step.round), step);
-    while (status == MMUL_OK && p->at < p->window.end && mmul_schedule_next(&walk, &s))
-        status = pass_region(p, mmul_step_result(plan, step, s), err);
+    bool lent = is_lent(p, rank);
+    int64_t lines = 0;
+    while (status == MMUL_OK && p->at < p->window.end && mmul_schedule_next(&walk, &s)) {
+        struct mmul_region region = mmul_step_result(plan, step, s);
+        if (!lent)
+            status = pass_region(p, region, err);
+        for (int64_t row = region.row_begin;
+             lent && status == MMUL_OK && row < region.row_end && p->at < p->window.end; row++)
+            status = pass_row(p, rank, region, lines, row, err);
+        lines += s.end - s.begin;
+    }
     return status;
 }
 
@@ -174,7 +233,7 @@ enum mmul_status mmul_stream_write(const struct mmul_stream *stream, int node, i
     if (from == NULL) // it is in its place, and counted as it was computed
         return MMUL_OK;
     enum mmul_status status = pass_node(&p, node, err);
-    mmul_files_count(stream->files, end - begin);
+    mmul_files_count(stream->files, p.written);
     return status;
 }
 

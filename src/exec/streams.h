@@ -10,6 +10,14 @@
 #include "exec/values.h"
 #include "plan/transfers.h"
 
+// Lines of another node's block of a step, in a part of its width, which a rank of root's node computes into the
+// mapped file (exec/lending.h): what comes for them from there means nothing.
+struct mmul_lent {
+    int rank;     // whose block
+    int64_t step; // its index
+    struct mmul_range lines, width;
+};
+
 // Root's files, and values of this node; counts what went through.
 struct mmul_files {
     const struct mmul_plan *plan;
@@ -22,6 +30,8 @@ struct mmul_files {
                      int64_t total_bytes); // NULL: none
     void *progress_context;
     int64_t done_bytes, result_bytes; // of C as float32: what there is already, all of it
+    const struct mmul_lent *lent;     // borrowed; the result's streams do not write them
+    int lent_count;
 };
 
 struct mmul_stream {
@@ -42,7 +52,7 @@ struct mmul_region mmul_step_result(const struct mmul_plan *plan, struct mmul_st
 void mmul_files_count(struct mmul_files *files, int64_t bytes);
 
 // Bytes [begin, end) of the stream of `node` from the files, or to them; `from` NULL: they are there
-// already, and were counted. Local; files are root's.
+// already, and were counted. Local; files are root's. What was lent counts where it is computed.
 enum mmul_status mmul_stream_read(const struct mmul_stream *stream, int node, int64_t begin,
                                   int64_t end, void *to, struct mmul_error *err);
 enum mmul_status mmul_stream_write(const struct mmul_stream *stream, int node, int64_t begin,

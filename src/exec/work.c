@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/integer.h"
 #include "base/memory.h"
+#include "exec/lending.h"
 #include "exec/run.h"
 #include "exec/write_back.h"
 
@@ -58,7 +59,9 @@ enum mmul_status mmul_works_init(struct mmul_stage *stage, struct mmul_error *er
     struct mmul_works *works = &stage->works;
     enum mmul_status status = MMUL_ALLOCATE(works->tasks, comm->node_size, "tasks", err);
     if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(works->paces, comm->node_size, "tasks", err);
+        status = MMUL_ALLOCATE(works->paces, comm->node_size + 1, "tasks", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(works->lender, comm->node_size + 1, "tasks", err);
     if (status != MMUL_OK)
         return status;
     for (int rank = 0, i = 0; rank < comm->size; rank++)
@@ -79,7 +82,7 @@ void mmul_works_enter(struct mmul_stage *stage) {
     struct mmul_stage_progress_rank *progress = own_progress(stage);
     int64_t positions = own_tasks(stage)->positions;
     atomic_store(&progress->rate, (int64_t)first_rate(stage));
-    if (stage->layout.node->claims)
+    if (stage->plan->claim_share > 0)
         mmul_unbegun_set(&progress->unbegun,
                          (struct mmul_range){adds_slices(stage) ? positions : 0, positions});
 }
@@ -87,6 +90,7 @@ void mmul_works_enter(struct mmul_stage *stage) {
 void mmul_works_fini(struct mmul_works *works) {
     mmul_free(works->tasks);
     mmul_free(works->paces);
+    mmul_free(works->lender);
     *works = (struct mmul_works){0};
 }
 
@@ -121,12 +125,12 @@ static double left_of(const struct mmul_stage *stage, int rank, struct mmul_rang
 
 // How far everybody on the node is. Who takes longer than it should is as slow as that makes it; of
 // whom nothing is known yet is as fast as this rank. False: nothing is known of this one either.
-static bool look_around(struct mmul_stage *stage) {
+static bool look_around(const struct mmul_stage *stage, struct mmul_pace *paces) {
     const struct mmul_comm *comm = stage->run->context->comm;
     double now = mmul_clock_now(), mine = (double)atomic_load(&own_progress(stage)->rate);
     for (int i = 0; mine > 0 && i < comm->node_size; i++) {
         const struct mmul_stage_progress_rank *progress = progress_of(stage, i);
-        struct mmul_pace *pace = &stage->works.paces[i];
+        struct mmul_pace *pace = &paces[i];
         struct mmul_range left = mmul_unbegun_get(&progress->unbegun);
         double begun = (double)atomic_load(&progress->begun) * 1e-9;
         double elements = (double)atomic_load(&progress->elements),
@@ -140,6 +144,17 @@ static bool look_around(struct mmul_stage *stage) {
         pace->until = elements / pace->rate - elapsed;
     }
     return mine > 0;
+}
+
+// When all on the node would end together, with whoever has borrowed from it, as of the last look.
+static double level_of(struct mmul_stage *stage) {
+    const struct mmul_stage_progress *progress = stage->progress;
+    struct mmul_pace *paces = stage->works.paces;
+    int size = stage->run->context->comm->node_size;
+    double until = (double)atomic_load(&progress->borrowed_until) * 1e-9 - mmul_clock_now();
+    paces[size] = (struct mmul_pace){.until = fmax(0, until),
+                                     .rate = (double)atomic_load(&progress->borrower_rate)};
+    return mmul_pace_level(paces, size + (paces[size].rate > 0));
 }
 
 static double worth_seconds(const struct mmul_stage *stage) {
@@ -164,11 +179,10 @@ static void let_go(struct mmul_stage *stage, int64_t there) {
     const struct mmul_task task = mmul_tasks_at(own_tasks(stage), 0);
     const struct mmul_rest rest = {works->kept, own_tasks(stage)->positions,
                                    (double)worth_of(stage, task.end - task.begin, there)};
-    if (left.begin < left.end || !look_around(stage))
+    if (left.begin < left.end || !look_around(stage, works->paces))
         return;
     mine->left = (double)rest.lines * rest.width;
-    double level = mmul_pace_level(works->paces, stage->run->context->comm->node_size);
-    int64_t kept = mmul_pace_keep(level, worth_seconds(stage), mine->rate, rest);
+    int64_t kept = mmul_pace_keep(level_of(stage), worth_seconds(stage), mine->rate, rest);
     if (kept == works->kept)
         return;
     atomic_store(&progress->terms_there, there);
@@ -190,6 +204,7 @@ static bool take_slice(struct mmul_stage *stage) {
     if (!any)
         return false;
     works->at_hand = (struct mmul_work){.owner = stage->run->context->comm->node_rank,
+                                        .rank = tasks->rank,
                                         .task = mmul_tasks_at(tasks, 0),
                                         .line_end = works->kept,
                                         .begin = there,
@@ -197,100 +212,161 @@ static bool take_slice(struct mmul_stage *stage) {
     return true;
 }
 
+// How many of its positions that are left this rank should begin at once: none where others have all.
+static int64_t own_count(struct mmul_stage *stage, struct mmul_range left) {
+    struct mmul_works *works = &stage->works;
+    const struct mmul_task_cursor *own = &works->own;
+    int64_t full = own->task.line_end - own->task.line_begin;
+    int64_t count = mmul_smaller(own->position + full, left.end) - left.begin;
+    if (stage->plan->claim_share == 0 || count == 0 || !look_around(stage, works->paces))
+        return count;
+    const struct mmul_rest rest = {
+        count, full,
+        (double)worth_of(stage, own->task.end - own->task.begin, own_progress(stage)->terms_there)};
+    return mmul_pace_take(level_of(stage), worth_seconds(stage),
+                          works->paces[stage->run->context->comm->node_rank].rate, rest);
+}
+
 static bool take_own(struct mmul_stage *stage) {
     struct mmul_works *works = &stage->works;
-    int mine = stage->run->context->comm->node_rank;
-    const struct mmul_tasks *tasks = &works->tasks[mine];
+    const struct mmul_tasks *tasks = own_tasks(stage);
     struct mmul_stage_progress_rank *progress = own_progress(stage);
-    bool claims = stage->layout.node->claims;
-    struct mmul_range left = {works->front, tasks->positions}, taken;
+    bool claims = stage->plan->claim_share > 0;
+    struct mmul_range left = {works->front, tasks->positions};
     struct mmul_task_cursor *own = &works->own;
-    if (claims)
-        left = mmul_unbegun_get(&progress->unbegun);
-    if (left.begin >= tasks->positions)
-        return false;
-    mmul_tasks_seek(tasks, left.begin, own);
-    if (left.begin == own->position)
-        raise_steps(progress, own->task.step.index); // all before is its own work, and done
-    int64_t full = own->task.line_end - own->task.line_begin;
-    int64_t count = own->position + full - left.begin;
-    if (claims && look_around(stage)) {
-        double level = mmul_pace_level(works->paces, stage->run->context->comm->node_size);
-        const struct mmul_rest rest = {
-            mmul_smaller(count, left.end - left.begin), full,
-            (double)worth_of(stage, own->task.end - own->task.begin, progress->terms_there)};
-        count = mmul_pace_take(level, worth_seconds(stage), works->paces[mine].rate, rest);
-    }
-    taken = (struct mmul_range){left.begin, left.begin + count};
-    if (claims)
-        taken = mmul_unbegun_take(&progress->unbegun, count);
-    works->front = taken.end;
-    int64_t first = own->task.line_begin - own->position;
-    works->at_hand = (struct mmul_work){.owner = mine,
+    int64_t count;
+    do {
+        if (claims)
+            left = mmul_unbegun_get(&progress->unbegun);
+        if (left.begin >= tasks->positions)
+            return false;
+        mmul_tasks_seek(tasks, left.begin, own);
+        raise_steps(progress, own->task.step.index); // all before is done, or another node's
+        count = own_count(stage, left);
+        if (count == 0)
+            return false;
+    } while (claims && !mmul_unbegun_take(&progress->unbegun, left, count));
+    works->front = left.begin + count;
+    int64_t first = own->task.line_begin - own->position + left.begin;
+    works->at_hand = (struct mmul_work){.owner = stage->run->context->comm->node_rank,
+                                        .rank = tasks->rank,
                                         .task = own->task,
-                                        .line_begin = first + taken.begin,
-                                        .line_end = first + taken.end,
+                                        .index = own->index,
+                                        .line_begin = first,
+                                        .line_end = first + count,
                                         .begin = atomic_load(&progress->terms_there),
                                         .end = stage->plan->problem.k};
-    return taken.begin < taken.end;
+    return true;
 }
 
 // --------------------------------------------------------------------------------------- claims
 
-// Lines at the back of a rank's block. False: none, none that would be worth it, or somebody was faster.
-static bool claim_of(struct mmul_stage *stage, int owner, double level) {
+// Whoever would end last of those with something left to begin; -1: nobody has. *end: seconds until then.
+static int find_last(const struct mmul_pace *paces, int count, double *end) {
+    int last = -1;
+    *end = 0;
+    for (int i = 0; i < count; i++) {
+        double own_end = paces[i].until + paces[i].left / paces[i].rate;
+        if (!(paces[i].left > 0) || own_end <= *end)
+            continue;
+        *end = own_end;
+        last = i;
+    }
+    return last;
+}
+
+// Who claims: how fast, with room for so many lines. level: seconds until all would end together.
+struct claimant {
+    double rate, level;
+    int64_t lines_most;
+    bool is_here; // on this node: what it claims has to be there, and it goes on with its sums
+};
+
+// From which end of a rank's block? A block of C that another node computes leaves from here all the same, in
+// its turn: better before the last ones of the owner, when that has the panel after it already.
+static bool is_from_front(const struct mmul_stage *stage, int owner, const struct claimant *who,
+                          struct mmul_range left) {
+    struct mmul_task_cursor first = {0};
+    mmul_tasks_seek(&stage->works.tasks[owner], left.begin, &first);
+    return !who->is_here && atomic_load(&stage->progress->steps_loaded) > first.task.step.index + 1;
+}
+
+// Lines of a rank's block. False: none, none that would be worth it, or somebody was faster.
+static bool claim_of(const struct mmul_stage *stage, int owner, const struct claimant *who,
+                     const struct mmul_pace *paces, struct mmul_work *work) {
     const struct mmul_tasks *tasks = &stage->works.tasks[owner];
     mmul_unbegun *unbegun = &progress_of(stage, owner)->unbegun;
     struct mmul_range left = mmul_unbegun_get(unbegun);
-    struct mmul_task_cursor last = {0};
+    struct mmul_task_cursor at = {0};
     if (left.begin >= left.end)
         return false;
-    mmul_tasks_seek(tasks, left.end - 1, &last);
-    const struct mmul_task *task = &last.task;
-    if (!is_ready(stage, task->step))
+    bool front = is_from_front(stage, owner, who, left);
+    mmul_tasks_seek(tasks, front ? left.begin : left.end - 1, &at);
+    const struct mmul_task *task = &at.task;
+    if (who->is_here && !is_ready(stage, task->step))
         return false;
-    int64_t begin = mmul_larger(left.begin, last.position);
-    double rate = stage->works.paces[stage->run->context->comm->node_rank].rate;
-    int64_t there = atomic_load(&progress_of(stage, owner)->terms_there);
-    const struct mmul_rest rest = {left.end - begin, task->line_end - task->line_begin,
+    int64_t full = task->line_end - task->line_begin;
+    int64_t begin = mmul_larger(left.begin, at.position);
+    int64_t end = mmul_smaller(left.end, at.position + full);
+    int64_t there = who->is_here ? atomic_load(&progress_of(stage, owner)->terms_there) : 0;
+    const struct mmul_rest rest = {end - begin, full,
                                    (double)worth_of(stage, task->end - task->begin, there)};
     int64_t count =
-        mmul_pace_claim(level, worth_seconds(stage), rate, &stage->works.paces[owner], rest);
-    count = mmul_smaller(count, stage->lines_most);
-    if (count == 0 || !mmul_unbegun_claim(unbegun, left, count))
+        mmul_pace_claim(who->level, worth_seconds(stage), who->rate, &paces[owner], rest);
+    count = mmul_smaller(count, who->lines_most);
+    if (count == 0 || !(front ? mmul_unbegun_take : mmul_unbegun_claim)(unbegun, left, count))
         return false;
-    int64_t end = task->line_begin + left.end - last.position;
-    stage->works.at_hand = (struct mmul_work){.owner = owner,
-                                              .task = *task,
-                                              .line_begin = end - count,
-                                              .line_end = end,
-                                              .begin = there,
-                                              .end = stage->plan->problem.k};
+    int64_t first = task->line_begin - at.position + (front ? begin : end - count);
+    *work = (struct mmul_work){.owner = owner,
+                               .rank = tasks->rank,
+                               .task = *task,
+                               .index = at.index,
+                               .line_begin = first,
+                               .line_end = first + count,
+                               .begin = there,
+                               .end = stage->plan->problem.k};
     return true;
 }
 
 // Of whoever would end last. *left: somebody has something left to begin, or may let go of it yet.
 static bool claim(struct mmul_stage *stage, bool *left) {
     struct mmul_works *works = &stage->works;
-    int size = stage->run->context->comm->node_size, last = -1;
-    double end = 0;
+    const struct mmul_pace *paces = works->paces;
+    int size = stage->run->context->comm->node_size;
+    double end;
     *left = false;
     for (int i = 0; i < size; i++) // before the words: it lets go of lines before its last slice
         *left |= atomic_load(&progress_of(stage, i)->slices_left) > 0;
-    if (!look_around(stage)) // all of its own was claimed before it began
+    if (!look_around(stage, works->paces)) // all of its own was claimed before it began
         return false;
-    for (int i = 0; i < size; i++) {
-        const struct mmul_pace *pace = &works->paces[i];
-        double own_end = pace->until + pace->left / pace->rate;
-        if (!(pace->left > 0))
-            continue;
-        *left = true;
-        if (own_end > end) {
-            end = own_end;
-            last = i;
-        }
-    }
-    return last >= 0 && claim_of(stage, last, mmul_pace_level(works->paces, size));
+    int last = find_last(paces, size, &end);
+    *left |= last >= 0;
+    const struct claimant self = {paces[stage->run->context->comm->node_rank].rate,
+                                  mmul_pace_level(paces, size), stage->lines_most, true};
+    return last >= 0 && claim_of(stage, last, &self, paces, &works->at_hand);
+}
+
+// Lines of another node, when root has got some for this rank; false: there are none.
+static bool borrow(struct mmul_stage *stage) {
+    struct mmul_loan *loan = &own_progress(stage)->loan;
+    if (!mmul_lending_has_borrowers(stage))
+        return false;
+    loan->lines_most = stage->lines_most;
+    atomic_store(&loan->state, MMUL_LOAN_WANTED);
+    while (atomic_load(&loan->state) == MMUL_LOAN_WANTED &&
+           atomic_load(&stage->run->progress->cancelled) == 0)
+        mmul_clock_nap(NAP_SECONDS);
+    if (atomic_load(&loan->state) != MMUL_LOAN_GIVEN)
+        return false;
+    stage->works.at_hand = (struct mmul_work){.owner = -1,
+                                              .rank = loan->rank,
+                                              .task = mmul_lending_task(stage, loan),
+                                              .index = loan->task,
+                                              .line_begin = loan->line_begin,
+                                              .line_end = loan->line_end,
+                                              .end = stage->plan->problem.k};
+    atomic_store(&loan->state, MMUL_LOAN_NONE);
+    return true;
 }
 
 bool mmul_works_next(struct mmul_stage *stage) {
@@ -303,7 +379,7 @@ bool mmul_works_next(struct mmul_stage *stage) {
             return true;
         mmul_clock_nap(NAP_SECONDS);
     }
-    return false;
+    return borrow(stage);
 }
 
 // ----------------------------------------------------------------------------------- begin, end
@@ -333,24 +409,66 @@ static void tell_rate(struct mmul_works *works, struct mmul_stage_progress_rank 
     atomic_store(&progress->begun, 0);
 }
 
+// Lines of a block of this node are, wherever they were computed.
+static void finish(struct mmul_stage *stage, int owner, int64_t lines) {
+    struct mmul_stage_progress_rank *progress = progress_of(stage, owner);
+    if (atomic_fetch_sub(&progress->lines_left, lines) != lines)
+        return;
+    mmul_write_back_end(stage, owner); // the last of its block
+    raise_steps(progress, stage->layout.steps);
+}
+
 void mmul_works_end(struct mmul_stage *stage) {
     struct mmul_works *works = &stage->works;
     const struct mmul_work *work = &works->at_hand;
     int64_t lines = work->line_end - work->line_begin;
     int64_t elements = elements_at_hand(stage, work->end);
-    struct mmul_stage_progress_rank *owner = progress_of(stage, work->owner),
-                                    *own = own_progress(stage);
+    struct mmul_stage_progress_rank *own = own_progress(stage);
     tell_rate(works, own, (double)elements);
     atomic_fetch_add(&own->elements_done, elements);
-    if (own == owner) {
+    if (work->owner == stage->run->context->comm->node_rank) {
         works->own_elements += elements;
     } else {
         works->claimed_elements += elements;
         works->claims++;
     }
-    if (work->end == stage->plan->problem.k &&
-        atomic_fetch_sub(&owner->lines_left, lines) == lines) { // the last of its block, whose ever
-        mmul_write_back_end(stage, work->owner);
-        raise_steps(owner, stage->layout.steps);
-    }
+    if (work->owner >= 0 && work->end == stage->plan->problem.k)
+        finish(stage, work->owner, lines);
+}
+
+// ---------------------------------------------------------------------------------------- lending
+
+// Has somebody not begun yet, or may somebody let go of more? What it will have is not known then.
+static bool may_have_more(const struct mmul_stage *stage) {
+    bool more = false;
+    for (int i = 0; i < stage->run->context->comm->node_size; i++)
+        more |= atomic_load(&progress_of(stage, i)->rate) == 0 ||
+                atomic_load(&progress_of(stage, i)->slices_left) > 0;
+    return more;
+}
+
+bool mmul_works_lend(struct mmul_stage *stage, const struct mmul_borrower *borrower,
+                     struct mmul_work *work, double *seconds) {
+    struct mmul_pace *paces = stage->works.lender;
+    int size = stage->run->context->comm->node_size;
+    bool more = may_have_more(stage); // before the words
+    *seconds = more;
+    if (!look_around(stage, paces))
+        return false;
+    int last = find_last(paces, size, seconds);
+    *seconds = fmax(*seconds, more);
+    paces[size] = (struct mmul_pace){.rate = borrower->node_rate};
+    const struct claimant who = {borrower->rate, mmul_pace_level(paces, size + 1),
+                                 borrower->lines_most, false};
+    if (last < 0 || !claim_of(stage, last, &who, paces, work))
+        return false;
+    int64_t lines = work->line_end - work->line_begin;
+    double busy = (double)(lines * (work->task.end - work->task.begin)) / borrower->rate;
+    atomic_store(&stage->progress->borrowed_until, (int64_t)((mmul_clock_now() + busy) * 1e9));
+    atomic_store(&stage->progress->borrower_rate, (int64_t)borrower->node_rate);
+    finish(stage, last, lines);
+    (void)look_around(stage, paces);
+    (void)find_last(paces, size, seconds);
+    *seconds = fmax(*seconds, more);
+    return true;
 }

@@ -4,7 +4,7 @@
 //   MMUL_REFUSE=RANK:CALL[.TAG][:N[+]]   on that rank; the first one, the N-th, or all from the N-th on
 //   CALL: send receive (TAG: only of this tag) scatterv scatter gatherv gather barrier sum, or with "-test" behind it
 //         the test of what such a call began
-//   MMUL_APART=1                         every rank is a node of its own, whatever machine it is on
+//   MMUL_APART=N                         each N ranks are a node of their own, whatever machine they are on
 // Without it nothing is changed.
 #include <mpi.h>
 
@@ -160,9 +160,10 @@ int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status statuse
 }
 
 int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *made) {
+    const char *ranks = getenv("MMUL_APART");
     int rank;
-    if (getenv("MMUL_APART") == NULL || type != MPI_COMM_TYPE_SHARED)
+    if (ranks == NULL || type != MPI_COMM_TYPE_SHARED)
         return PMPI_Comm_split_type(comm, type, key, info, made);
     PMPI_Comm_rank(comm, &rank);
-    return PMPI_Comm_split(comm, rank, key, made);
+    return PMPI_Comm_split(comm, rank / atoi(ranks), key, made);
 }

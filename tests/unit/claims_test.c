@@ -13,6 +13,16 @@
 
 // ------------------------------------------------------------------------------------- the word
 
+// The owner begins up to `count` positions, or what is left.
+static struct mmul_range take(mmul_unbegun *unbegun, int64_t count) {
+    for (;;) {
+        struct mmul_range left = mmul_unbegun_get(unbegun);
+        int64_t most = left.end - left.begin < count ? left.end - left.begin : count;
+        if (mmul_unbegun_take(unbegun, left, most))
+            return (struct mmul_range){left.begin, left.begin + most};
+    }
+}
+
 static void assert_left(const mmul_unbegun *unbegun, int64_t begin, int64_t end) {
     struct mmul_range left = mmul_unbegun_get(unbegun);
     assert_int_equal(left.begin, begin);
@@ -24,20 +34,21 @@ static void step_by_step(void **state) {
     mmul_unbegun unbegun;
     mmul_unbegun_set(&unbegun, (struct mmul_range){0, 100});
     assert_left(&unbegun, 0, 100);
-    struct mmul_range taken = mmul_unbegun_take(&unbegun, 40);
+    struct mmul_range taken = take(&unbegun, 40);
     assert_true(taken.begin == 0 && taken.end == 40);
     struct mmul_range seen = mmul_unbegun_get(&unbegun);
     assert_true(mmul_unbegun_claim(&unbegun, seen, 25));
     assert_left(&unbegun, 40, 75);
     assert_false(mmul_unbegun_claim(&unbegun, seen, 25)); // that was another's look
+    assert_false(mmul_unbegun_take(&unbegun, seen, 5));
     assert_left(&unbegun, 40, 75);
     seen = mmul_unbegun_get(&unbegun);
-    taken = mmul_unbegun_take(&unbegun, 5);
+    taken = take(&unbegun, 5);
     assert_true(taken.begin == 40 && taken.end == 45);
     assert_false(mmul_unbegun_claim(&unbegun, seen, 1)); // the owner was there meanwhile
-    taken = mmul_unbegun_take(&unbegun, 1000);
+    taken = take(&unbegun, 1000);
     assert_true(taken.begin == 45 && taken.end == 75); // what is left
-    taken = mmul_unbegun_take(&unbegun, 1000);
+    taken = take(&unbegun, 1000);
     assert_int_equal(taken.begin, taken.end);
     assert_left(&unbegun, 75, 75);
 }
@@ -46,7 +57,7 @@ static void positions_fill_the_word(void **state) {
     (void)state;
     mmul_unbegun unbegun;
     mmul_unbegun_set(&unbegun, (struct mmul_range){0, MMUL_POSITIONS_MOST});
-    struct mmul_range taken = mmul_unbegun_take(&unbegun, MMUL_POSITIONS_MOST - 2);
+    struct mmul_range taken = take(&unbegun, MMUL_POSITIONS_MOST - 2);
     assert_int_equal(taken.end, MMUL_POSITIONS_MOST - 2);
     assert_true(mmul_unbegun_claim(&unbegun, mmul_unbegun_get(&unbegun), 1));
     assert_left(&unbegun, MMUL_POSITIONS_MOST - 2, MMUL_POSITIONS_MOST - 1);
@@ -99,7 +110,7 @@ static void nobody_begins_what_another_has(void **state) {
     while (race.started < THIEVES)
         ;
     for (int64_t i = 0;; i++) {
-        struct mmul_range taken = mmul_unbegun_take(&race.unbegun, 1 + i % 5);
+        struct mmul_range taken = take(&race.unbegun, 1 + i % 5);
         if (taken.begin == taken.end)
             break;
         for (int64_t at = taken.begin; at < taken.end; at++)
@@ -222,7 +233,7 @@ static double begin_lines(struct player *players, int count, int me, double now)
         int64_t lines = (end < left.end ? end : left.end) - left.begin;
         lines = mmul_pace_take(level, worth, own->known,
                                (struct mmul_rest){lines, LINES, widths[part]});
-        left = mmul_unbegun_take(&own->unbegun, lines);
+        left = take(&own->unbegun, lines);
         return elements_of(left.begin, left.end);
     }
     int owner = -1;
