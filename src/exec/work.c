@@ -46,6 +46,27 @@ static int64_t worth_of(const struct mmul_stage *stage, int64_t width, int64_t t
     return width - (int64_t)((double)width * ((double)there / (double)k));
 }
 
+// Lines of a task, `full` of which there were, that have got the first `there` of their terms.
+static struct mmul_rest rest_of(const struct mmul_stage *stage, const struct mmul_task *task,
+                                int64_t lines, int64_t full, int64_t there) {
+    return (struct mmul_rest){lines, full, (double)worth_of(stage, task->end - task->begin, there)};
+}
+
+// `count` positions from `position` on of a rank's task, with what is left of their terms.
+static struct mmul_work work_of(const struct mmul_stage *stage, int owner,
+                                const struct mmul_task_cursor *at, int64_t position, int64_t count,
+                                int64_t there) {
+    int64_t first = at->task.line_begin - at->position + position;
+    return (struct mmul_work){.owner = owner,
+                              .rank = stage->works.tasks[owner].rank,
+                              .task = at->task,
+                              .index = at->index,
+                              .line_begin = first,
+                              .line_end = first + count,
+                              .begin = there,
+                              .end = stage->plan->problem.k};
+}
+
 // ----------------------------------------------------------------------------------- start, end
 
 static double first_rate(const struct mmul_stage *stage) {
@@ -177,8 +198,8 @@ static void let_go(struct mmul_stage *stage, int64_t there) {
     struct mmul_range left = mmul_unbegun_get(&progress->unbegun);
     struct mmul_pace *mine = &works->paces[stage->run->context->comm->node_rank];
     const struct mmul_task task = mmul_tasks_at(own_tasks(stage), 0);
-    const struct mmul_rest rest = {works->kept, own_tasks(stage)->positions,
-                                   (double)worth_of(stage, task.end - task.begin, there)};
+    const struct mmul_rest rest =
+        rest_of(stage, &task, works->kept, own_tasks(stage)->positions, there);
     if (left.begin < left.end || !look_around(stage, works->paces))
         return;
     mine->left = (double)rest.lines * rest.width;
@@ -220,11 +241,10 @@ static int64_t own_count(struct mmul_stage *stage, struct mmul_range left) {
     int64_t count = mmul_smaller(own->position + full, left.end) - left.begin;
     if (stage->plan->claim_share == 0 || count == 0 || !look_around(stage, works->paces))
         return count;
-    const struct mmul_rest rest = {
-        count, full,
-        (double)worth_of(stage, own->task.end - own->task.begin, own_progress(stage)->terms_there)};
-    return mmul_pace_take(level_of(stage), worth_seconds(stage),
-                          works->paces[stage->run->context->comm->node_rank].rate, rest);
+    return mmul_pace_take(
+        level_of(stage), worth_seconds(stage),
+        works->paces[stage->run->context->comm->node_rank].rate,
+        rest_of(stage, &own->task, count, full, atomic_load(&own_progress(stage)->terms_there)));
 }
 
 static bool take_own(struct mmul_stage *stage) {
@@ -247,15 +267,8 @@ static bool take_own(struct mmul_stage *stage) {
             return false;
     } while (claims && !mmul_unbegun_take(&progress->unbegun, left, count));
     works->front = left.begin + count;
-    int64_t first = own->task.line_begin - own->position + left.begin;
-    works->at_hand = (struct mmul_work){.owner = stage->run->context->comm->node_rank,
-                                        .rank = tasks->rank,
-                                        .task = own->task,
-                                        .index = own->index,
-                                        .line_begin = first,
-                                        .line_end = first + count,
-                                        .begin = atomic_load(&progress->terms_there),
-                                        .end = stage->plan->problem.k};
+    works->at_hand = work_of(stage, stage->run->context->comm->node_rank, own, left.begin, count,
+                             atomic_load(&progress->terms_there));
     return true;
 }
 
@@ -294,14 +307,13 @@ static bool is_from_front(const struct mmul_stage *stage, int owner, const struc
 // Lines of a rank's block. False: none, none that would be worth it, or somebody was faster.
 static bool claim_of(const struct mmul_stage *stage, int owner, const struct claimant *who,
                      const struct mmul_pace *paces, struct mmul_work *work) {
-    const struct mmul_tasks *tasks = &stage->works.tasks[owner];
     mmul_unbegun *unbegun = &progress_of(stage, owner)->unbegun;
     struct mmul_range left = mmul_unbegun_get(unbegun);
     struct mmul_task_cursor at = {0};
     if (left.begin >= left.end)
         return false;
     bool front = is_from_front(stage, owner, who, left);
-    mmul_tasks_seek(tasks, front ? left.begin : left.end - 1, &at);
+    mmul_tasks_seek(&stage->works.tasks[owner], front ? left.begin : left.end - 1, &at);
     const struct mmul_task *task = &at.task;
     if (who->is_here && !is_ready(stage, task->step))
         return false;
@@ -309,22 +321,12 @@ static bool claim_of(const struct mmul_stage *stage, int owner, const struct cla
     int64_t begin = mmul_larger(left.begin, at.position);
     int64_t end = mmul_smaller(left.end, at.position + full);
     int64_t there = who->is_here ? atomic_load(&progress_of(stage, owner)->terms_there) : 0;
-    const struct mmul_rest rest = {end - begin, full,
-                                   (double)worth_of(stage, task->end - task->begin, there)};
-    int64_t count =
-        mmul_pace_claim(who->level, worth_seconds(stage), who->rate, &paces[owner], rest);
+    int64_t count = mmul_pace_claim(who->level, worth_seconds(stage), who->rate, &paces[owner],
+                                    rest_of(stage, task, end - begin, full, there));
     count = mmul_smaller(count, who->lines_most);
     if (count == 0 || !(front ? mmul_unbegun_take : mmul_unbegun_claim)(unbegun, left, count))
         return false;
-    int64_t first = task->line_begin - at.position + (front ? begin : end - count);
-    *work = (struct mmul_work){.owner = owner,
-                               .rank = tasks->rank,
-                               .task = *task,
-                               .index = at.index,
-                               .line_begin = first,
-                               .line_end = first + count,
-                               .begin = there,
-                               .end = stage->plan->problem.k};
+    *work = work_of(stage, owner, &at, front ? begin : end - count, count, there);
     return true;
 }
 
