@@ -101,7 +101,7 @@ enum mmul_status mmul_blocks_check(struct mmul_stage *stage, const struct mmul_p
 static enum mmul_status multiply(struct mmul_stage *stage, const struct mmul_program_task *task,
                                  struct mmul_error *err) {
     const struct mmul_product product = mmul_blocks_product(stage, task);
-    enum mmul_status status = mmul_stage_add_terms(stage, &product, err);
+    enum mmul_status status = mmul_stage_multiply(stage, &product, err);
     if (status != MMUL_OK || stage->run->args->no_verify || is_on_grid(stage))
         return status;
     return mmul_blocks_check(stage, task, err);
@@ -168,7 +168,7 @@ static enum mmul_status add_terms(struct mmul_stage *stage, struct mmul_panel te
         product.beta = first ? 0 : 1;
         product.c_in = product.c;
         product.ldc_in = product.ldc;
-        status = mmul_stage_add_terms(stage, &product, err);
+        status = mmul_stage_multiply(stage, &product, err);
     }
     return status;
 }

@@ -86,12 +86,16 @@ enum mmul_status mmul_stage_look(void *context, int64_t done, int64_t total,
     return mmul_views_check_same(&stage->views, err);
 }
 
+static double flops_of(const struct mmul_product *product) {
+    return 2.0 * (double)product->m * (double)product->n * (double)product->k;
+}
+
 // Whole on a device; by plain loops, where these have taken over, in parts of about a second, for a
 // run that is cancelled.
 static enum mmul_status multiply(struct mmul_stage *stage, const struct mmul_product *product,
                                  struct mmul_error *err) {
     static const double part_flops = 4e8;
-    const double flops = 2.0 * (double)product->m * (double)product->n * (double)product->k;
+    const double flops = flops_of(product);
     enum mmul_status status = MMUL_OK;
     if (!works_plainly(stage) || flops <= part_flops)
         return mmul_worker_multiply(&stage->run->worker, product, err);
@@ -107,13 +111,20 @@ static enum mmul_status multiply(struct mmul_stage *stage, const struct mmul_pro
     return status;
 }
 
-static double flops_of(const struct mmul_product *product) {
-    return 2.0 * (double)product->m * (double)product->n * (double)product->k;
+enum mmul_status mmul_stage_multiply(struct mmul_stage *stage, const struct mmul_product *product,
+                                     struct mmul_error *err) {
+    mmul_deadline_begin(&stage->run->deadline, flops_of(product));
+    double begin = mmul_trace_now(stage->run->trace);
+    enum mmul_status status = multiply(stage, product, err);
+    mmul_trace_add(stage->run->trace, MMUL_TRACE_MULTIPLY, begin, product->m, product->n);
+    mmul_deadline_end(&stage->run->deadline);
+    return status;
 }
 
-static enum mmul_status check(struct mmul_stage *stage, const struct mmul_product *product,
-                              const char *place, struct mmul_error *err) {
+enum mmul_status mmul_stage_check(struct mmul_stage *stage, const struct mmul_product *product,
+                                  const char *place, struct mmul_error *err) {
     struct mmul_verifier *verifier = &stage->verifier;
+    mmul_deadline_begin(&stage->run->deadline, flops_of(product));
     mmul_stopwatch_enter(&stage->run->watch, &stage->run->mine.verify_seconds);
     stage->run->findings.check_lines = verifier->axis == MMUL_ROWS ? product->n : product->m;
     stage->run->findings.was_wrong = false;
@@ -123,39 +134,6 @@ static enum mmul_status check(struct mmul_stage *stage, const struct mmul_produc
     mmul_trace_add(stage->run->trace, MMUL_TRACE_CHECK, begin, product->m, product->n);
     atomic_fetch_add(&stage->run->findings.blocks_right, !stage->run->findings.was_wrong);
     mmul_stopwatch_enter(&stage->run->watch, &stage->run->mine.compute_seconds);
-    return status;
-}
-
-static enum mmul_status compute_terms(struct mmul_stage *stage, const struct mmul_product *product,
-                                      struct mmul_error *err) {
-    double begin = mmul_trace_now(stage->run->trace);
-    enum mmul_status status = multiply(stage, product, err);
-    mmul_trace_add(stage->run->trace, MMUL_TRACE_MULTIPLY, begin, product->m, product->n);
-    return status;
-}
-
-enum mmul_status mmul_stage_multiply(struct mmul_stage *stage, const struct mmul_product *product,
-                                     const char *place, struct mmul_error *err) {
-    mmul_deadline_begin(&stage->run->deadline, flops_of(product));
-    enum mmul_status status = compute_terms(stage, product, err);
-    if (status == MMUL_OK && !stage->run->args->no_verify)
-        status = check(stage, product, place, err);
-    mmul_deadline_end(&stage->run->deadline);
-    return status;
-}
-
-enum mmul_status mmul_stage_add_terms(struct mmul_stage *stage, const struct mmul_product *product,
-                                      struct mmul_error *err) {
-    mmul_deadline_begin(&stage->run->deadline, flops_of(product));
-    enum mmul_status status = compute_terms(stage, product, err);
-    mmul_deadline_end(&stage->run->deadline);
-    return status;
-}
-
-enum mmul_status mmul_stage_check(struct mmul_stage *stage, const struct mmul_product *product,
-                                  const char *place, struct mmul_error *err) {
-    mmul_deadline_begin(&stage->run->deadline, flops_of(product));
-    enum mmul_status status = check(stage, product, place, err);
     mmul_deadline_end(&stage->run->deadline);
     return status;
 }
@@ -186,19 +164,17 @@ static struct mmul_product block_of(const struct mmul_stage *stage,
     return mmul_product_transpose(&block);
 }
 
-// What is at hand of it: the whole product, or terms that are added to those before, after the last of which
-// it is checked. Where a device was replaced in the middle, C may hold a part of them.
+// What is at hand of it: terms that are added to those before, or all of them; after the last it is checked. A
+// device that was replaced may have left a part of some in C.
 static enum mmul_status compute_block(struct mmul_stage *stage, const struct mmul_product *block,
                                       const char *place, struct mmul_error *err) {
     const struct mmul_work *work = &stage->works.at_hand;
     const int64_t replaced = stage->run->worker.fallback_products;
-    if (work->begin == 0 && work->end == block->k)
-        return mmul_stage_multiply(stage, block, place, err);
     struct mmul_product terms = mmul_product_terms(block, work->begin, work->end);
-    enum mmul_status status = mmul_stage_add_terms(stage, &terms, err);
-    if (status == MMUL_OK && stage->run->worker.fallback_products != replaced) {
+    enum mmul_status status = mmul_stage_multiply(stage, &terms, err);
+    if (status == MMUL_OK && work->begin > 0 && stage->run->worker.fallback_products != replaced) {
         terms = mmul_product_terms(block, 0, work->end);
-        status = mmul_stage_add_terms(stage, &terms, err);
+        status = mmul_stage_multiply(stage, &terms, err);
     }
     if (status != MMUL_OK || work->end < block->k || stage->run->args->no_verify)
         return status;

@@ -9,14 +9,10 @@
 // MPI call. A failure goes to run->failure and cancels the node's other work.
 void mmul_run_compute(struct mmul_run *run);
 
-// The compute thread: one product, and its check.
+// The compute thread: one product, of all its terms or of some that are added to C; and, when all are there, its
+// check.
 enum mmul_status mmul_stage_multiply(struct mmul_stage *stage, const struct mmul_product *product,
-                                     const char *place, struct mmul_error *err);
-
-// The same without the check, where C is added to (its terms come in panels), and the check of what is
-// there then.
-enum mmul_status mmul_stage_add_terms(struct mmul_stage *stage, const struct mmul_product *product,
-                                      struct mmul_error *err);
+                                     struct mmul_error *err);
 enum mmul_status mmul_stage_check(struct mmul_stage *stage, const struct mmul_product *product,
                                   const char *place, struct mmul_error *err);
 
