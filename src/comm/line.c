@@ -65,10 +65,10 @@ static bool pass_stretch(struct mmul_line *line) {
         end = cargo->bytes;
     else
         memory += begin;
-    if (!mmul_failure_is_void(failure))
+    if (!mmul_failure_is_void(failure)) // of root's own node
         status = line->kind == MMUL_LINE_LOAD
-                     ? line->end->produce(cargo->context, line->node, begin, end, memory, &err)
-                     : line->end->consume(cargo->context, line->node, begin, end, memory, &err);
+                     ? line->end->produce(cargo->context, 0, begin, end, memory, &err)
+                     : line->end->consume(cargo->context, 0, begin, end, memory, &err);
     if (status != MMUL_OK)
         mmul_failure_keep(failure, &err);
     line->at = end;

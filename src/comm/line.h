@@ -81,7 +81,6 @@ struct mmul_line {
     const struct mmul_transport *transport; // borrowed
     const struct mmul_line_end *end;        // borrowed
     int64_t buffer_bytes;
-    int node;                // load, store: whose bytes
     struct mmul_cargo cargo; // the one that was begun last ...
     int64_t at;              // ... so many bytes of it are begun (relay) or through (load, store)
     int64_t arrived, left;   // marks of the last cargo that is here; that needs its memory no more

@@ -158,7 +158,8 @@ enum mmul_status mmul_opencl_download(void *self, const struct mmul_download *d,
 
 // ---------------------------------------------------------------------------------------- widening
 
-enum mmul_status mmul_opencl_prepare_widening(struct mmul_opencl *opencl, struct mmul_error *err) {
+// The kernels and their staging buffer, unless they are there.
+static enum mmul_status prepare_widening(struct mmul_opencl *opencl, struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
     if (opencl->program == NULL) {
         status = mmul_opencl_program_create(opencl->context, opencl->device, opencl->label,
@@ -246,7 +247,7 @@ static enum mmul_status upload_piece(struct mmul_opencl *opencl, const struct mm
 
 static enum mmul_status upload_widened(struct mmul_opencl *opencl, const struct mmul_upload *u,
                                        struct mmul_error *err) {
-    enum mmul_status status = mmul_opencl_prepare_widening(opencl, err);
+    enum mmul_status status = prepare_widening(opencl, err);
     const int64_t piece_cols = mmul_smaller(u->cols, MMUL_OPENCL_STAGING_COUNT);
     const int64_t piece_rows = MMUL_OPENCL_STAGING_COUNT / piece_cols;
     for (int64_t r = 0; r < u->rows && status == MMUL_OK; r += piece_rows) {

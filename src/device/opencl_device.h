@@ -45,9 +45,6 @@ enum mmul_status mmul_opencl_download(void *self, const struct mmul_download *d,
 enum mmul_status mmul_opencl_allocate(struct mmul_opencl *opencl, int64_t count, size_t bytes_each,
                                       const char *what, cl_mem *memory, struct mmul_error *err);
 
-// Builds the widening kernels and their staging buffer unless they are there.
-enum mmul_status mmul_opencl_prepare_widening(struct mmul_opencl *opencl, struct mmul_error *err);
-
 // The table's entry in opencl_probe.c.
 enum mmul_status mmul_opencl_probe(const struct mmul_probe_options *options,
                                    struct mmul_probe *probe, struct mmul_error *err);

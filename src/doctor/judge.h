@@ -32,9 +32,5 @@ void mmul_judge_fix(struct mmul_judgement *judgement, const char *format, ...)
 char *mmul_judge_on(const struct mmul_judgement *judgement, const struct mmul_machine *machine,
                     char text[static 1024]);
 
-// The network with the highest median rate among those that connect machines, as "10.0.0.0/24" in
-// `text`, and its rate; false when nothing was measured.
-bool mmul_judge_best_network(const struct mmul_visit *visit, char text[static 24], double *rate);
-
 // The median rate of the links that were measured over a network ("10.0.0.0/24"); 0: none.
 double mmul_judge_network_rate(const struct mmul_visit *visit, const char *network);

@@ -38,7 +38,9 @@ double mmul_judge_network_rate(const struct mmul_visit *visit, const char *netwo
     return rate;
 }
 
-bool mmul_judge_best_network(const struct mmul_visit *visit, char text[static 24], double *rate) {
+// The one with the highest median rate among those that connect machines, as "10.0.0.0/24", and its rate; false
+// when nothing was measured.
+static bool find_best_network(const struct mmul_visit *visit, char text[static 24], double *rate) {
     *rate = 0.0;
     for (int l = 0; l < visit->link_count; l++) {
         char network[24];
@@ -65,7 +67,7 @@ static void judge_slow(struct mmul_judgement *judgement) {
     const struct mmul_visit *visit = judgement->visit;
     char best[24], network[24], slow_text[32], best_text[32];
     double best_rate;
-    if (!mmul_judge_best_network(visit, best, &best_rate))
+    if (!find_best_network(visit, best, &best_rate))
         return;
     for (int l = 0; l < visit->link_count; l++) {
         const struct mmul_connection *link = &visit->links[l];
@@ -101,7 +103,7 @@ static void judge_shared_address(struct mmul_judgement *judgement, int machine,
         mmul_judge_find(judgement, NULL, "%s is an address of both %s (%s) and %s (%s)",
                         address->text, visit->machines[machine].name, address->interface,
                         visit->machines[m].name, other.interface);
-        if (mmul_judge_best_network(visit, best, &rate))
+        if (find_best_network(visit, best, &rate))
             mmul_judge_fix(judgement,
                            "export OMPI_MCA_btl_tcp_if_include=%s "
                            "OMPI_MCA_oob_tcp_if_include=%s",

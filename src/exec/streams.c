@@ -213,8 +213,9 @@ static enum mmul_status pass_panel(struct passing *p, struct mmul_error *err) {
 
 // --------------------------------------------------------------------------------------- entries
 
-enum mmul_status mmul_stream_read(const struct mmul_stream *stream, int node, int64_t begin,
-                                  int64_t end, void *to, struct mmul_error *err) {
+static enum mmul_status produce(void *context, int node, int64_t begin, int64_t end, void *to,
+                                struct mmul_error *err) {
+    const struct mmul_stream *stream = context;
     struct passing p = {.stream = stream,
                         .window = {stream->offset + begin, stream->offset + end, to}};
     return stream->content == MMUL_CONTENT_PANEL ? pass_panel(&p, err) : pass_node(&p, node, err);
@@ -227,24 +228,15 @@ void mmul_files_count(struct mmul_files *files, int64_t bytes) {
                         files->result_bytes);
 }
 
-enum mmul_status mmul_stream_write(const struct mmul_stream *stream, int node, int64_t begin,
-                                   int64_t end, const void *from, struct mmul_error *err) {
+static enum mmul_status consume(void *context, int node, int64_t begin, int64_t end,
+                                const void *from, struct mmul_error *err) {
+    const struct mmul_stream *stream = context;
     struct passing p = {.stream = stream, .window = {begin, end, (char *)(uintptr_t)from}};
     if (from == NULL) // it is in its place, and counted as it was computed
         return MMUL_OK;
     enum mmul_status status = pass_node(&p, node, err);
     mmul_files_count(stream->files, p.written);
     return status;
-}
-
-static enum mmul_status produce(void *context, int node, int64_t begin, int64_t end, void *to,
-                                struct mmul_error *err) {
-    return mmul_stream_read(context, node, begin, end, to, err);
-}
-
-static enum mmul_status consume(void *context, int node, int64_t begin, int64_t end,
-                                const void *from, struct mmul_error *err) {
-    return mmul_stream_write(context, node, begin, end, from, err);
 }
 
 const struct mmul_line_end mmul_stream_end = {.produce = produce, .consume = consume};

@@ -51,12 +51,7 @@ struct mmul_region mmul_step_result(const struct mmul_plan *plan, struct mmul_st
 // Counts bytes of C (as float32) that are there, and tells the progress.
 void mmul_files_count(struct mmul_files *files, int64_t bytes);
 
-// Bytes [begin, end) of the stream of `node` from the files, or to them; `from` NULL: they are there
-// already, and were counted. Local; files are root's. What was lent counts where it is computed.
-enum mmul_status mmul_stream_read(const struct mmul_stream *stream, int node, int64_t begin,
-                                  int64_t end, void *to, struct mmul_error *err);
-enum mmul_status mmul_stream_write(const struct mmul_stream *stream, int node, int64_t begin,
-                                   int64_t end, const void *from, struct mmul_error *err);
-
-// The two as a line's end; their context is a struct mmul_stream.
+// Bytes of the stream of a node from the files, or to them, for a line (comm/line.h) whose context is a struct
+// mmul_stream; to nowhere: they are there already, and were counted. Files are root's. What was lent counts
+// where it is computed.
 extern const struct mmul_line_end mmul_stream_end;

@@ -357,7 +357,8 @@ struct mmul_cost_arrival mmul_cost_arrival(const struct mmul_cost *cost, int ran
                                       .last = pieces + node->first + last * node->gap};
 }
 
-double mmul_cost_finish(const struct mmul_cost *cost, int rank, struct mmul_cost_links links,
+// When a rank with `units` ends, G included.
+static double finish_of(const struct mmul_cost *cost, int rank, struct mmul_cost_links links,
                         double units) {
     const struct mmul_cost_rank *r = &cost->ranks[rank];
     struct mmul_cost_arrival arrival = mmul_cost_arrival(cost, rank, links);
@@ -409,7 +410,7 @@ double mmul_cost_evaluate(struct mmul_cost *cost, const double *units) {
         r->finish = 0;
         if (!(units[rank] > 0) || !r->in)
             continue;
-        r->finish = mmul_cost_finish(cost, rank, links, units[rank]);
+        r->finish = finish_of(cost, rank, links, units[rank]);
         if (cost->nodes[r->node].returns && received > r->finish)
             r->finish = received;
         cost->seconds = r->finish > cost->seconds ? r->finish : cost->seconds;

@@ -115,11 +115,7 @@ struct mmul_cost_arrival {
 struct mmul_cost_arrival mmul_cost_arrival(const struct mmul_cost *cost, int rank,
                                            struct mmul_cost_links links);
 
-// When a rank with `units` ends, G included.
-double mmul_cost_finish(const struct mmul_cost *cost, int rank, struct mmul_cost_links links,
-                        double units);
-
-// The reverse: units with which the rank ends at `seconds`, the link from the nodes apart.
+// Units with which a rank ends at `seconds`, the link from the nodes apart.
 double mmul_cost_units(const struct mmul_cost *cost, int rank, struct mmul_cost_links links,
                        double seconds);
 

@@ -184,18 +184,22 @@ static double sums_seconds(const struct mmul_program_costs *c, int sums, double 
     return others > 0 ? 2 * (bytes / c->bytes_per_second + sums * hops * c->latency_seconds) : 0;
 }
 
-struct mmul_move_cost mmul_program_move_cost(const struct mmul_program_costs *costs,
-                                             struct mmul_shape shape, enum mmul_placement_kind from,
-                                             enum mmul_placement_kind to) {
+// Seconds of a move's parts, and its bytes over the network.
+struct move_cost {
+    double here, network, packing, bytes;
+};
+
+static struct move_cost move_cost(const struct mmul_program_costs *costs, struct mmul_shape shape,
+                                  enum mmul_placement_kind from, enum mmul_placement_kind to) {
     const struct mmul_program_costs *c = costs;
     const double all = bytes_of(shape);
     const struct traffic t = traffic_of(c, from, to);
     double widest = 0;
     for (int node = 0; node < c->node_count; node++)
         widest = fmax(widest, has(c, to, node));
-    struct mmul_move_cost cost = {.bytes = all * t.all,
-                                  .here = all * widest / TOUCH_BYTES_PER_SECOND,
-                                  .packing = all * t.copied / COPY_BYTES_PER_SECOND};
+    struct move_cost cost = {.bytes = all * t.all,
+                             .here = all * widest / TOUCH_BYTES_PER_SECOND,
+                             .packing = all * t.copied / COPY_BYTES_PER_SECOND};
     if (mmul_program_joins(from, to)) // each rank its own block, in and out of a buffer
         cost.here = all * c->mesh.block_most * 2 / COPY_BYTES_PER_SECOND;
     if (from == MMUL_PLACE_PARTIAL && to != MMUL_PLACE_PARTIAL) // checked: two doubles per line
@@ -211,7 +215,7 @@ struct mmul_move_cost mmul_program_move_cost(const struct mmul_program_costs *co
 double mmul_program_move_seconds(const struct mmul_program_costs *costs, struct mmul_shape shape,
                                  enum mmul_placement_kind from, enum mmul_placement_kind to,
                                  double *bytes) {
-    const struct mmul_move_cost cost = mmul_program_move_cost(costs, shape, from, to);
+    const struct move_cost cost = move_cost(costs, shape, from, to);
     *bytes = cost.bytes;
     return cost.here + fmax(cost.network, cost.packing);
 }
@@ -314,12 +318,11 @@ static double joined_seconds(const struct mmul_program_costs *c, const struct pr
                              const bool joined[MMUL_OPERANDS], double *apart) {
     const struct mmul_shape shapes[] = {p->a, p->b};
     static const enum mmul_placement_kind to[] = {MMUL_PLACE_GRID_ROWS, MMUL_PLACE_GRID_COLS};
-    struct mmul_move_cost sum = {0};
+    struct move_cost sum = {0};
     double multiply = multiply_seconds(c, p);
     *apart = multiply;
     for (int i = 0; i < MMUL_OPERANDS; i++) {
-        const struct mmul_move_cost cost =
-            mmul_program_move_cost(c, shapes[i], MMUL_PLACE_GRID, to[i]);
+        const struct move_cost cost = move_cost(c, shapes[i], MMUL_PLACE_GRID, to[i]);
         if (!joined[i])
             continue;
         sum.here += cost.here;

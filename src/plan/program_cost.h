@@ -49,16 +49,8 @@ void mmul_program_costs_fini(struct mmul_program_costs *costs);
 void mmul_program_costs_mesh(struct mmul_program_costs *costs,
                              const struct mmul_operand_info *operands, struct mmul_shape result);
 
-// Seconds of a move's parts, and its bytes over the network, all links together. What a leader packs and
-// unpacks goes on beside the traffic.
-struct mmul_move_cost {
-    double here, network, packing, bytes;
-};
-struct mmul_move_cost mmul_program_move_cost(const struct mmul_program_costs *costs,
-                                             struct mmul_shape shape, enum mmul_placement_kind from,
-                                             enum mmul_placement_kind to);
-
-// Of the whole move. bytes: as above.
+// Of a whole move; what a leader packs and unpacks goes on beside the traffic. bytes: over the network, all
+// links together.
 double mmul_program_move_seconds(const struct mmul_program_costs *costs, struct mmul_shape shape,
                                  enum mmul_placement_kind from, enum mmul_placement_kind to,
                                  double *bytes);
