@@ -137,8 +137,8 @@ static void copy_here(struct end end, float *staging) {
         if (!is_mine(v, &piece))
             continue;
         fetch(end, &piece, staging);
-        store(end, &piece, false,
-              staging); // of a sum the first: others come when all here have done this
+        // Of a sum the first: others come when all here have done this.
+        store(end, &piece, false, staging);
     }
 }
 

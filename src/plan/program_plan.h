@@ -20,8 +20,7 @@ struct mmul_program_place {
     bool transposed; // of view_of
     int operation;   // that made it (file: load or save)
     bool is_gone;    // what brings it, or takes it away, passes it by: nobody has it
-    bool
-        stays; // its memory is its own to the end: nobody reads it in the program, or it is to be kept
+    bool stays;      // its memory is its own to the end: no step reads it, or it is to be kept
 };
 
 enum mmul_program_step_kind { MMUL_STEP_MOVE, MMUL_STEP_COMPUTE, MMUL_STEP_GONE };
