@@ -16,10 +16,6 @@ static const unsigned char magic[6] = {0x93, 'N', 'U', 'M', 'P', 'Y'};
 
 enum { DIMENSIONS_MAX = 4, DESCR_MAX = 16 };
 
-bool mmul_npy_is(const unsigned char *bytes, size_t count) {
-    return count >= sizeof magic && memcmp(bytes, magic, sizeof magic) == 0;
-}
-
 // Versions 2 and 3 have four bytes of length instead of two.
 static size_t prefix_bytes(const unsigned char *bytes) {
     return bytes[6] == 1 ? 10 : 12;

@@ -20,9 +20,6 @@ struct mmul_npy_header {
     bool fortran_order, big_endian;
 };
 
-// Does a file that starts so claim to be .npy?
-bool mmul_npy_is(const unsigned char *bytes, size_t count);
-
 // Length of the header, prefix included: data starts there. `bytes` holds `count` bytes of file
 // `name`, 12 or as many as it has. Fails with MMUL_ERR_DATA (length beyond MMUL_NPY_HEADER_MAX).
 enum mmul_status mmul_npy_header_bytes(const unsigned char *bytes, size_t count, const char *name,
