@@ -36,6 +36,8 @@ struct mmul_verifier {
     int64_t piece_count, oldest;   // oldest: makes room for the next one
     unsigned char *wrong;          // owned: a flag per unit of the largest panel
     enum mmul_axis axis;
+    bool
+        is_excused; // what is wrong in the next block may be others': computed again on the same device first
     uint64_t seed; // of the x of the check; another one after a block with wrong lines
     struct mmul_verifier_watch watch;
     int64_t lines_checked, lines_wrong, lines_recomputed; // units of panels, see above

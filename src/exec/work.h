@@ -32,9 +32,10 @@ struct mmul_works {
     int64_t front;       // of its own positions, where nobody may claim any
     int64_t kept, slice; // with terms in slices: its lines, the next slice
     struct mmul_work at_hand;
-    bool is_under_way;                              // at_hand is neither finished nor given up
-    double begun;                                   // when at_hand was
-    double elements, seconds;                       // of late
+    bool is_under_way;        // at_hand is neither finished nor given up
+    bool is_again;            // at_hand: its device was given up, and C may hold some of its terms
+    double begun;             // when at_hand was
+    double elements, seconds; // of late
     int64_t own_elements, claimed_elements, claims; // what it has computed
 };
 

@@ -247,6 +247,35 @@ END
         read -r lines claims <<< "$(lines_claimed)"
         [ "$lines" -gt 100 ] || { echo "$row: $lines lines, $claims"; return 1; }
     done
+    # What the owner's device had added to lines that it let go of was wrong: nobody else is blamed.
+    for rule in corrupt=1 'garble=*'; do
+        calibrated
+        set_speeds 1e8 1e9
+        set_device 0 $fast
+        set_device 1 "faulty:delay=260ms,$rule:cpu"
+        words=(mul T.bin U.bin -o C.bin --split rows --report report.json)
+        run --separate-stderr "${launch[@]}" -n 1 "$MPIMATMUL" "${words[@]}" --device $fast \
+            : -n 1 "$MPIMATMUL" "${words[@]}" --device "faulty:delay=260ms,$rule:cpu" < /dev/null
+        expect_status 0
+        "$MPIMATMUL" mul T.bin U.bin -o D.bin --device cpu --quiet
+        cmp C.bin D.bin
+        [[ "$stderr" != *"rank 0: device"* ]] || { show; return 1; }
+        [[ "$stderr" == *"rows "*" were wrong as rank 1 had begun them: computed again"* ]] || { show; return 1; }
+    done
+    # A claimant's device that hangs when it has added terms to some of the lines.
+    "$MPIMATMUL" gen S.bin --dims 6x300x2100 --kind integer --seed 7 --quiet
+    "$MPIMATMUL" gen R.bin --dims 6x2100x200 --kind integer --seed 8 --quiet
+    "$MPIMATMUL" mul S.bin R.bin -o D.bin --device cpu --quiet
+    calibrated
+    set_speeds 1e9 1e8
+    set_device 0 $slow
+    set_device 1 faulty:hang=4:cpu
+    words=(mul S.bin R.bin -o C.bin --split rows --verify off --device-timeout 1.5)
+    run --separate-stderr "${launch[@]}" -n 1 "$MPIMATMUL" "${words[@]}" --device $slow \
+        : -n 1 "$MPIMATMUL" "${words[@]}" --device faulty:hang=4:cpu < /dev/null
+    expect_status 0
+    [[ "$stderr" == *"it hangs"* ]] || { show; return 1; }
+    cmp C.bin D.bin
     # Who has one line lets go of it, and nobody waits for ever for what it has no more.
     "$MPIMATMUL" gen W.bin --dims 2x2100 --kind integer --seed 6 --quiet
     calibrated
