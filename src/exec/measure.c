@@ -188,7 +188,7 @@ static enum mmul_status obey_quota(struct mmul_device *device, const struct dept
     const struct depth whole = {.repeats = 1, .span_seconds = 3 * period_seconds};
     int64_t n = (int64_t)MMUL_SPEED_SMALLEST << (speed->measured_points - 1);
     double seconds;
-    bool alone; // one time agrees with none
+    bool alone = false; // one time agrees with none
     if (!(whole.span_seconds > depth->span_seconds))
         return MMUL_OK;
     enum mmul_status status = time_squares(device, n, &whole, &seconds, &alone, err);
@@ -263,7 +263,7 @@ static enum mmul_status measure_packing(struct mmul_device *device, const struct
     const double least = 1e-12;
     struct work w = {.device = device, .n = n};
     double *seconds[] = {&speed->pack_b_seconds, &speed->pack_a_seconds};
-    bool ignored;
+    bool ignored = false;
     enum mmul_status status = create_squares(&w, err);
     for (int i = 0; status == MMUL_OK && i < 2; i++) {
         double once = 0, twice = 0;
