@@ -114,3 +114,12 @@ stop_rank_1() {
     sleep 12
     kill -CONT "$(< pid.1)"
 }
+
+# operands_of_nodes BETA: A, B and C, large enough for several chunks, packets and panels, and right.bin, which is
+# A B + BETA C.
+operands_of_nodes() {
+    "$MPIMATMUL" gen A.bin --dims 401x701 --kind integer --seed 1 --quiet
+    "$MPIMATMUL" gen B.bin --dims 701x501 --kind integer --seed 2 --quiet
+    "$MPIMATMUL" gen C.bin --dims 401x501 --kind integer --seed 3 --quiet
+    "$MPIMATMUL" mul A.bin B.bin --beta "$1" --c-in C.bin -o right.bin --device cpu --quiet
+}

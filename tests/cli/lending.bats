@@ -8,10 +8,7 @@ load helper
 # Stacks of matrices, some transposed: a loan is of lines of several of them.
 setup_file() {
     cd "$BATS_FILE_TMPDIR" || return 1
-    "$MPIMATMUL" gen A.bin --dims 401x701 --kind integer --seed 1 --quiet
-    "$MPIMATMUL" gen B.bin --dims 701x501 --kind integer --seed 2 --quiet
-    "$MPIMATMUL" gen C.bin --dims 401x501 --kind integer --seed 3 --quiet
-    "$MPIMATMUL" mul A.bin B.bin --beta 2 --c-in C.bin -o right.bin --device cpu --quiet
+    operands_of_nodes 2
     "$MPIMATMUL" gen S.bin --dims 3x2x301x90 --kind integer --seed 4 --quiet
     "$MPIMATMUL" gen T.bin --dims 3x2x130x301 --kind integer --seed 5 --quiet
     "$MPIMATMUL" mul S.bin T.bin --transpose-a --transpose-b -o stacks.bin --device cpu --quiet
