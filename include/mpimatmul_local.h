@@ -729,6 +729,63 @@ MMUL_API enum mmul_status mmul_program_generate(struct mmul_program *program,
                                                 struct mmul_generated generated, const char *name,
                                                 int *value, struct mmul_error *err);
 
+// Any operation, by its name: how many operands (n: number allowed in place of a value), parameters, result.
+// Formulas and their sources: src/device/reference_map.c. Axes count from the end: -1 columns, -2 rows.
+//
+//     matmul, transpose                        as below
+//     neg exp log sqrt rsqrt abs relu          1: element by element; sizes of x
+//     sigmoid tanh silu gelu gelu_tanh
+//     add subtract multiply divide             2 n: element by element; sizes of 1 repeat. As numpy's
+//     floor_divide remainder power             functions of these names; comparisons give 0 and 1
+//     maximum minimum equal not_equal less
+//     less_equal greater greater_equal
+//     where                                    3 n: y where x is not 0, else z
+//     softmax                                  1, causal: of every row; of row i the first i + 1 + cols -
+//                                              rows elements alone
+//     normalize                                1: rows of length 1
+//     rms_norm, layer_norm                     1 to 2, 1 to 3, epsilon: times the second (1 x cols), plus
+//                                              the third
+//     topk                                     1, count: (.., rows, 2 count), the largest elements of every
+//                                              row, falling, then their columns
+//     argmax                                   1: (.., rows, 1), the column of the largest element
+//     rope                                     1, base, interleaved: row i is at position i
+//     sum mean max min                         1, axis -1 or -2: that size becomes 1
+//     slice                                    1, begin and end of the four sizes
+//     reshape                                  1, shape: the same elements in C order
+//     permute                                  1, axes: size i of the result is size axes[i] of x
+//     concat                                   2, axis -1 to -4
+//     take                                     2: rows of a matrix x by whole numbers y; of y (1, n) (n, cols),
+//                                              of (.., m, n) (.., m, n, cols)
+//     attention                                3 to 4, causal, scale: softmax(scale q k^T + mask) v of q
+//                                              (batch, heads, rows, d), k, v (batch, heads / g, keys, ..)
+enum { MMUL_OPERANDS = 4, MMUL_NUMBER = -2147483647 };
+
+struct mmul_parameters {
+    double numbers[MMUL_OPERANDS]; // in place of the operands that are MMUL_NUMBER
+    double epsilon, scale, base;
+    bool causal, interleaved;
+    int axis;
+    int64_t count;
+    int64_t begin[4], end[4]; // batch, depth, rows, cols
+    int axes[4];
+    struct mmul_shape shape;
+};
+
+struct mmul_call {
+    size_t struct_bytes; // of this struct as the caller knows it; 0: as it is here
+    const char *operation;
+    int operands[MMUL_OPERANDS]; // values, or MMUL_NUMBER
+    int operand_count;
+    struct mmul_parameters with; // what the operation does not name is not looked at
+};
+MMUL_API enum mmul_status mmul_program_apply(struct mmul_program *program,
+                                             const struct mmul_call *call, const char *name,
+                                             int *value, struct mmul_error *err);
+
+// Of a value of the program. integers (may be NULL): its elements are whole numbers, indices below 2^24.
+MMUL_API struct mmul_shape mmul_program_value_shape(const struct mmul_program *program, int value,
+                                                    bool *integers);
+
 // a @ b: (.., m, k) by (.., k, n); batch and depth of 1 repeat. Checked like every product.
 MMUL_API enum mmul_status mmul_program_matmul(struct mmul_program *program, int a, int b,
                                               const char *name, int *value, struct mmul_error *err);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Programs as the public headers offer them: each function of the builder is one operation.
+#include <string.h>
+
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
@@ -29,25 +31,44 @@ enum mmul_status mmul_program_generate(struct mmul_program *program,
 
 enum mmul_status mmul_program_matmul(struct mmul_program *program, int a, int b, const char *name,
                                      int *value, struct mmul_error *err) {
-    const struct mmul_operation request = {.kind = MMUL_MATMUL, .operands = {a, b}};
+    const struct mmul_operation request = {
+        .kind = MMUL_MATMUL, .operands = {a, b}, .operand_count = 2};
     return mmul_program_append(program, &request, name, value, err);
 }
 
 enum mmul_status mmul_program_transpose(struct mmul_program *program, int x, const char *name,
                                         int *value, struct mmul_error *err) {
-    const struct mmul_operation request = {.kind = MMUL_TRANSPOSE, .operands = {x}};
+    const struct mmul_operation request = {
+        .kind = MMUL_TRANSPOSE, .operands = {x}, .operand_count = 1};
     return mmul_program_append(program, &request, name, value, err);
 }
 
 enum mmul_status mmul_program_add(struct mmul_program *program, int x, int y, const char *name,
                                   int *value, struct mmul_error *err) {
-    const struct mmul_operation request = {.kind = MMUL_ADD, .operands = {x, y}};
+    const struct mmul_operation request = {
+        .kind = MMUL_ADD, .operands = {x, y}, .operand_count = 2};
     return mmul_program_append(program, &request, name, value, err);
 }
 
 enum mmul_status mmul_program_relu(struct mmul_program *program, int x, const char *name,
                                    int *value, struct mmul_error *err) {
-    const struct mmul_operation request = {.kind = MMUL_RELU, .operands = {x}};
+    const struct mmul_operation request = {.kind = MMUL_RELU, .operands = {x}, .operand_count = 1};
+    return mmul_program_append(program, &request, name, value, err);
+}
+
+enum mmul_status mmul_program_apply(struct mmul_program *program, const struct mmul_call *call,
+                                    const char *name, int *value, struct mmul_error *err) {
+    struct mmul_call all;
+    struct mmul_operation request = {0};
+    enum mmul_status status = MMUL_OPTIONS_TAKE(mmul_call, call, &all, err);
+    if (status != MMUL_OK)
+        return status;
+    if (all.operation == NULL || mmul_operation_find(all.operation, &request.kind) == NULL)
+        return mmul_fail(err, MMUL_ERR_USAGE, "no operation '%s'",
+                         all.operation != NULL ? all.operation : "");
+    memcpy(request.operands, all.operands, sizeof request.operands);
+    request.operand_count = all.operand_count;
+    request.with = all.with;
     return mmul_program_append(program, &request, name, value, err);
 }
 
@@ -56,7 +77,8 @@ enum mmul_status mmul_program_place(struct mmul_program *program, int x,
                                     struct mmul_error *err) {
     if (kind <= MMUL_PLACE_FILE || (int)kind >= MMUL_PLACEMENTS)
         return mmul_fail(err, MMUL_ERR_USAGE, "cannot place a value in a file: save it");
-    const struct mmul_operation request = {.kind = MMUL_PLACE, .operands = {x}, .wish = kind};
+    const struct mmul_operation request = {
+        .kind = MMUL_PLACE, .operands = {x}, .operand_count = 1, .wish = kind};
     return mmul_program_append(program, &request, name, value, err);
 }
 
@@ -72,7 +94,8 @@ enum mmul_status mmul_program_save(struct mmul_program *program, int x, struct m
     for (int i = 0; i < program->operation_count; i++)
         if (program->operations[i].output == output)
             return mmul_fail(err, MMUL_ERR_USAGE, "cannot save two values to one output");
-    const struct mmul_operation request = {.kind = MMUL_SAVE, .operands = {x}, .output = output};
+    const struct mmul_operation request = {
+        .kind = MMUL_SAVE, .operands = {x}, .operand_count = 1, .output = output};
     return mmul_program_append(program, &request, NULL, NULL, err);
 }
 

@@ -23,6 +23,7 @@
 #include "mpimatmul_local.h"
 
 struct mmul_tuned_kernel; // device/tuning.h
+struct mmul_map;          // device/map.h
 
 // What the struct mmul_buffer of every device begins with; set when the buffer has been made.
 struct mmul_buffer_head {
@@ -132,6 +133,10 @@ struct mmul_device_table {
 
     enum mmul_status (*gemm)(void *self, const struct mmul_gemm *args, struct mmul_error *err);
 
+    // One operation but a product on a block of its result (device/map.h). NULL: the reference's, where
+    // the device works in host memory; else it is not asked for.
+    enum mmul_status (*map)(void *self, const struct mmul_map *args, struct mmul_error *err);
+
     // Ends everything begun. NULL: every call above was done when it returned.
     enum mmul_status (*wait)(void *self, struct mmul_error *err);
 
@@ -198,6 +203,8 @@ enum mmul_status mmul_device_download(struct mmul_device *device, const struct m
                                       struct mmul_error *err);
 enum mmul_status mmul_device_gemm(struct mmul_device *device, const struct mmul_gemm *args,
                                   struct mmul_error *err);
+enum mmul_status mmul_device_map(struct mmul_device *device, const struct mmul_map *args,
+                                 struct mmul_error *err);
 enum mmul_status mmul_device_wait(struct mmul_device *device, struct mmul_error *err);
 enum mmul_status mmul_device_wait_buffer(struct mmul_device *device, struct mmul_buffer *buffer,
                                          struct mmul_error *err);

@@ -4,6 +4,7 @@
 // to float32 once. Slow on purpose and never tuned; every other device must agree with it.
 // Also the last resort when the CPU's own library gives a wrong block.
 #include "device/host_buffer.h"
+#include "device/reference_map.h"
 #include "device/registry.h"
 
 #include <string.h>
@@ -78,4 +79,5 @@ const struct mmul_device_table mmul_reference_table = {
     .upload = mmul_host_upload,
     .download = mmul_host_download,
     .gemm = gemm,
+    .map = mmul_reference_map,
 };

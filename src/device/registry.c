@@ -14,6 +14,8 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "device/map.h"
+#include "device/reference_map.h"
 
 // ----------------------------------------------------------------------------------------- names
 
@@ -316,6 +318,16 @@ enum mmul_status mmul_device_gemm(struct mmul_device *device, const struct mmul_
                              mmul_dtype_name(args->dtype), "ABC"[i], mmul_dtype_name(here));
     }
     return note(device, enter(device)->table->gemm(device->self, args, err));
+}
+
+enum mmul_status mmul_device_map(struct mmul_device *device, const struct mmul_map *args,
+                                 struct mmul_error *err) {
+    if (device->lost)
+        return fail_lost(device, err);
+    if (device->table->map != NULL)
+        return note(device, enter(device)->table->map(device->self, args, err));
+    assert(mmul_device_can_borrow(device));
+    return mmul_reference_map(NULL, args, err);
 }
 
 enum mmul_status mmul_device_wait(struct mmul_device *device, struct mmul_error *err) {

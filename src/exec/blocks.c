@@ -7,8 +7,8 @@
 #include "base/integer.h"
 #include "base/status.h"
 #include "exec/compute.h"
-#include "exec/elements.h"
 #include "exec/grid_check.h"
+#include "exec/maps.h"
 #include "exec/pipeline.h"
 #include "exec/run.h"
 #include "model/matrix.h"
@@ -107,17 +107,6 @@ static enum mmul_status multiply(struct mmul_stage *stage, const struct mmul_pro
     return mmul_blocks_check(stage, task, err);
 }
 
-static void make_elements(struct mmul_stage *stage, const struct mmul_program_task *task) {
-    const struct mmul_operation *o = operation_of(stage);
-    struct mmul_elements elements = {.operation = o,
-                                     .shape = mmul_program_shape(plan_of(stage)->program, o),
-                                     .block = task->block,
-                                     .result = result_view(stage, task->block.matrix)};
-    for (int i = 0; i < mmul_operation_row(o->kind)->arity; i++)
-        elements.operands[i] = mmul_blocks_operand(stage, i, task->block.matrix);
-    mmul_elements_make(&elements, threads_of(stage));
-}
-
 // A rank has no terms for some matrices of its summand.
 static void clear_summand(const struct mmul_stage *stage) {
     const struct mmul_program_walk walk = mmul_blocks_walk(stage);
@@ -145,7 +134,7 @@ static enum mmul_status make_blocks(struct mmul_stage *stage, struct mmul_error 
         if (operation_of(stage)->kind == MMUL_MATMUL)
             status = multiply(stage, &task, err);
         else
-            make_elements(stage, &task);
+            status = mmul_maps_make(stage, &task, err);
     }
     return status;
 }

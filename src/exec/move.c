@@ -18,9 +18,9 @@ enum mmul_status mmul_move_init(struct mmul_move_traffic *traffic, struct mmul_r
         any |= run->stages[i].is.kind == MMUL_STAGE_MOVE;
     if (!any)
         return MMUL_OK;
-    return MMUL_ALLOCATE_RAW(
-        traffic->staging, (int64_t)(2 * MMUL_OPERANDS * MMUL_MOVE_LANES + 1) * MMUL_MOVE_ELEMENTS,
-        "moves", err);
+    return MMUL_ALLOCATE_RAW(traffic->staging,
+                             (int64_t)(2 * MMUL_FACTORS * MMUL_MOVE_LANES + 1) * MMUL_MOVE_ELEMENTS,
+                             "moves", err);
 }
 
 void mmul_move_fini(struct mmul_move_traffic *traffic) {
@@ -146,7 +146,7 @@ enum mmul_status mmul_move_here(struct mmul_stage *stage, struct mmul_error *err
     const struct mmul_program_step *steps[] = {stage->is.step, stage->is.also};
     float *staging = NULL;
     enum mmul_status status = MMUL_ALLOCATE_RAW(staging, MMUL_MOVE_ELEMENTS, "moves", err);
-    for (int i = 0; status == MMUL_OK && i < MMUL_OPERANDS && steps[i] != NULL; i++) {
+    for (int i = 0; status == MMUL_OK && i < MMUL_FACTORS && steps[i] != NULL; i++) {
         const struct mmul_move move = move_of(stage, steps[i]);
         copy_here((struct end){stage, steps[i], &move}, staging);
     }
@@ -161,7 +161,7 @@ static struct end end_of(const struct mmul_move_traffic *t, int index) {
 // The next piece of a file of root's; true when there was one.
 static bool advance_here(struct mmul_move_traffic *t) {
     struct mmul_move_piece piece;
-    float *staging = t->staging + (int64_t)2 * MMUL_OPERANDS * MMUL_MOVE_LANES * MMUL_MOVE_ELEMENTS;
+    float *staging = t->staging + (int64_t)2 * MMUL_FACTORS * MMUL_MOVE_LANES * MMUL_MOVE_ELEMENTS;
     if (t->is_here_over)
         return false;
     t->is_here_over = !mmul_move_next(&t->here, &piece);

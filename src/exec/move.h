@@ -37,12 +37,12 @@ struct mmul_move_cursor {
 struct mmul_move_traffic {
     struct mmul_run *run;     // borrowed
     struct mmul_stage *stage; // the one at hand
-    const struct mmul_program_step *steps[MMUL_OPERANDS];
-    struct mmul_move moves[MMUL_OPERANDS];
+    const struct mmul_program_step *steps[MMUL_FACTORS];
+    struct mmul_move moves[MMUL_FACTORS];
     int count;                  // of these
     struct mmul_move_walk here; // of a file of root's: what stays on its node
     bool is_here_over;
-    struct mmul_move_cursor out[MMUL_OPERANDS], in[MMUL_OPERANDS]; // each at its own pace
+    struct mmul_move_cursor out[MMUL_FACTORS], in[MMUL_FACTORS]; // each at its own pace
     float *staging; // owned: lanes of both directions, and one for what stays
 };
 

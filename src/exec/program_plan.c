@@ -22,11 +22,9 @@ static double program_flops(const struct mmul_program *program) {
     double flops = 0;
     for (int i = 0; i < program->operation_count; i++) {
         const struct mmul_operation *o = &program->operations[i];
-        const struct mmul_operation_row *row = mmul_operation_row(o->kind);
         struct mmul_operand_info operands[MMUL_OPERANDS];
-        mmul_program_operands(program, o, operands);
-        if (row->flops != NULL)
-            flops += row->flops(operands, mmul_program_shape(program, o));
+        const struct mmul_operation_call call = mmul_program_call(program, o, operands);
+        flops += mmul_operation_flops(o->kind, &call, mmul_program_shape(program, o));
     }
     return flops;
 }

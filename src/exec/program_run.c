@@ -51,7 +51,7 @@ static struct mmul_stage_request stage_of(const struct mmul_program_plan *plan,
 // A product, after those of its moves that are joined with it, as one stage.
 static int add_stages(const struct mmul_program_plan *plan, int index,
                       struct mmul_stage_request *stages) {
-    const struct mmul_program_step *step = &plan->steps[index], *moves[MMUL_OPERANDS] = {NULL};
+    const struct mmul_program_step *step = &plan->steps[index], *moves[MMUL_FACTORS] = {NULL};
     int count = 0, joined = 0;
     if (step->joined)
         return 0;

@@ -88,7 +88,8 @@ static int find_maker(const struct mmul_stage *stage, int place) {
 static int find_needs(const struct mmul_stage *stage) {
     const struct mmul_stage_places *at = &stage->is.places;
     const struct mmul_program_step *step = stage->is.step;
-    const int product[] = {at->split, at->whole}, *read = step != NULL ? step->operands : product;
+    const int product[MMUL_OPERANDS] = {at->split, at->whole, -1, -1},
+              *read = step != NULL ? step->operands : product;
     int needs = stage->is.kind == MMUL_STAGE_MOVE ? stage->index : 0;
     for (int i = 0; i < MMUL_OPERANDS; i++) {
         if (read[i] < 0)

@@ -493,4 +493,7 @@ enum mmul_status mmul_worker_turn(struct mmul_worker *worker,
 void mmul_worker_fini(struct mmul_worker *worker) {
     if (worker->context != NULL)
         leave_device(worker);
+    if (worker->host != NULL)
+        mmul_device_close(worker->host);
+    worker->host = NULL;
 }

@@ -32,6 +32,8 @@ struct mmul_worker {
     struct mmul_tile_cache a, b, c; // of what changes, or is another matrix next time
     struct mmul_tile_cache kept;    // of all that is lasting, in what memory is left
     struct mmul_staging_buffer staging;
+    struct mmul_device
+        *host; // owned: computes what the context's cannot, in host memory; NULL: not yet
     int64_t products, fallback_products; // counted for the report
 };
 

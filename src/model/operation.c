@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
-// The table, and the shapes that its rows fit together. It chooses no rule: that is the plan's.
+// The table. Shapes are in operation_shapes.c; it chooses no rule: that is the plan's.
 #include "model/operation.h"
 
-#include "base/memory.h"
-#include "base/status.h"
+#include <string.h>
+
 #include "model/matrix.h"
-#include "model/problem.h"
 
 #define FILED    MMUL_PLACE_FILE
 #define ROWS     MMUL_PLACE_ROWS
@@ -16,138 +15,244 @@
 #define GROWS    MMUL_PLACE_GRID_ROWS
 #define GCOLS    MMUL_PLACE_GRID_COLS
 
-static const struct mmul_rule LOAD[] = {{{0, 0}, FILED}};
-static const struct mmul_rule GENERATE[] = {
-    {{0, 0}, ROWS}, {{0, 0}, COLS}, {{0, 0}, GRID}, {{0, 0}, WHOLE}};
+static const struct mmul_rule LOAD[] = {{{0}, FILED}};
+static const struct mmul_rule GENERATE[] = {{{0}, ROWS}, {{0}, COLS}, {{0}, GRID}, {{0}, WHOLE}};
 static const struct mmul_rule MATMUL[] = {{{ROWS, WHOLE}, ROWS},    {{WHOLE, COLS}, COLS},
                                           {{COLS, ROWS}, SUMMANDS}, {{WHOLE, WHOLE}, ROWS},
                                           {{WHOLE, WHOLE}, COLS},   {{WHOLE, WHOLE}, WHOLE},
                                           {{GROWS, GCOLS}, GRID}};
 static const struct mmul_rule TRANSPOSE[] = {
-    {{ROWS, 0}, COLS}, {{COLS, 0}, ROWS}, {{WHOLE, 0}, WHOLE}, {{SUMMANDS, 0}, SUMMANDS}};
-static const struct mmul_rule ADD[] = {
+    {{ROWS}, COLS}, {{COLS}, ROWS}, {{WHOLE}, WHOLE}, {{SUMMANDS}, SUMMANDS}};
+static const struct mmul_rule SAVE[] = {{{FILED}, FILED}};
+
+static const struct mmul_rule SAME[] = {{{ROWS}, ROWS},   {{COLS}, COLS},         {{GRID}, GRID},
+                                        {{WHOLE}, WHOLE}, {{SUMMANDS}, SUMMANDS}, {{GROWS}, GROWS},
+                                        {{GCOLS}, GCOLS}};
+enum { SAME_COMPUTED = 4, SAME_ALL = 7 }; // nothing is computed on sums or on copies
+
+// Two values; the last row is for those that are linear: add, subtract.
+static const struct mmul_rule PAIR[] = {
     {{ROWS, ROWS}, ROWS},    {{COLS, COLS}, COLS},   {{GRID, GRID}, GRID},
     {{WHOLE, WHOLE}, WHOLE}, {{ROWS, WHOLE}, ROWS},  {{WHOLE, ROWS}, ROWS},
     {{COLS, WHOLE}, COLS},   {{WHOLE, COLS}, COLS},  {{GRID, WHOLE}, GRID},
     {{WHOLE, GRID}, GRID},   {{WHOLE, WHOLE}, ROWS}, {{SUMMANDS, SUMMANDS}, SUMMANDS}};
-static const struct mmul_rule SAME[] = {
-    {{ROWS, 0}, ROWS},         {{COLS, 0}, COLS},   {{GRID, 0}, GRID},  {{WHOLE, 0}, WHOLE},
-    {{SUMMANDS, 0}, SUMMANDS}, {{GROWS, 0}, GROWS}, {{GCOLS, 0}, GCOLS}};
-enum { SAME_COMPUTED = 4, SAME_ALL = 7 }; // nothing is computed on sums or on copies
-static const struct mmul_rule SAVE[] = {{{FILED, 0}, FILED}};
+enum { PAIR_COMPUTED = 11, PAIR_ALL = 12 };
 
-static enum mmul_status shape_matmul(const struct mmul_operand_info *operands,
-                                     struct mmul_shape *shape, struct mmul_error *err) {
-    struct mmul_problem problem;
-    const struct mmul_problem_request request = {
-        .a = {.shape = operands[0].shape, .name = operands[0].name},
-        .b = {.shape = operands[1].shape, .name = operands[1].name},
-        .alpha = 1};
-    enum mmul_status status = mmul_problem_make(&request, &problem, err);
-    if (status == MMUL_OK)
-        *shape = problem.c;
-    return status;
-}
-
-static enum mmul_status shape_transpose(const struct mmul_operand_info *operands,
-                                        struct mmul_shape *shape, struct mmul_error *err) {
-    (void)err;
-    *shape = operands[0].shape;
-    shape->rows = operands[0].shape.cols;
-    shape->cols = operands[0].shape.rows;
-    return MMUL_OK;
-}
-
-static enum mmul_status shape_add(const struct mmul_operand_info *operands,
-                                  struct mmul_shape *shape, struct mmul_error *err) {
-    static const char *const names[] = {"batch sizes", "depths", "rows", "columns"};
-    const struct mmul_shape x = operands[0].shape, y = operands[1].shape;
-    const int64_t left[] = {x.batch, x.depth, x.rows, x.cols};
-    const int64_t right[] = {y.batch, y.depth, y.rows, y.cols};
-    int64_t sizes[4];
-    for (int s = 0; s < 4; s++) {
-        char x_text[96], y_text[96];
-        sizes[s] = left[s] == 1 ? right[s] : left[s];
-        if (left[s] == right[s] || left[s] == 1 || right[s] == 1)
-            continue;
-        mmul_fail(err, MMUL_ERR_DATA, "cannot add '%s' (%s) and '%s' (%s): %s %lld and %lld differ",
-                  operands[0].name, mmul_shape_format(x, x_text), operands[1].name,
-                  mmul_shape_format(y, y_text), names[s], (long long)left[s], (long long)right[s]);
-        mmul_hint(err, "sizes of 1 repeat");
-        return err->status;
+#define THREE(KIND)                                                                                \
+    {{KIND, KIND, KIND}, KIND}, {{KIND, KIND, WHOLE}, KIND}, {{KIND, WHOLE, KIND}, KIND},          \
+        {{KIND, WHOLE, WHOLE}, KIND}, {{WHOLE, KIND, KIND}, KIND}, {{WHOLE, KIND, WHOLE}, KIND}, { \
+        {WHOLE, WHOLE, KIND}, KIND                                                                 \
     }
-    *shape = (struct mmul_shape){sizes[0], sizes[1], sizes[2], sizes[3]};
-    return MMUL_OK;
-}
+static const struct mmul_rule TRIPLE[] = {
+    THREE(ROWS), THREE(COLS), {{WHOLE, WHOLE, WHOLE}, WHOLE}, {{WHOLE, WHOLE, WHOLE}, ROWS}};
 
-static double elements(struct mmul_shape shape) {
-    return (double)shape.batch * (double)shape.depth * (double)shape.rows * (double)shape.cols;
-}
-
-static double flops_matmul(const struct mmul_operand_info *operands, struct mmul_shape result) {
-    return 2 * elements(result) * (double)operands[0].shape.cols;
-}
-
-static double flops_elements(const struct mmul_operand_info *operands, struct mmul_shape result) {
-    (void)operands;
-    return elements(result);
-}
+static const struct mmul_rule BY_ROW[] = {{{ROWS, WHOLE, WHOLE, WHOLE}, ROWS},
+                                          {{WHOLE, WHOLE, WHOLE, WHOLE}, WHOLE},
+                                          {{WHOLE, WHOLE, WHOLE, WHOLE}, ROWS}};
+static const struct mmul_rule FROM_WHOLE[] = {{{WHOLE, WHOLE, WHOLE, WHOLE}, WHOLE},
+                                              {{WHOLE, WHOLE, WHOLE, WHOLE}, ROWS}};
 
 #define RULES(table) .rules = (table), .rule_count = (int)(sizeof(table) / sizeof *(table))
 
+#define ONE(KIND, NAME, FLOPS)                 \
+    [KIND] = {.name = (NAME),                  \
+              .class = MMUL_CLASS_ELEMENTS,    \
+              .least = 1,                      \
+              .most = 1,                       \
+              .has_result = true,              \
+              .shape = mmul_shape_of_elements, \
+              .flops_each = (FLOPS),           \
+              .rules = SAME,                   \
+              .rule_count = SAME_COMPUTED}
+
+#define TWO(KIND, NAME, COUNT)                 \
+    [KIND] = {.name = (NAME),                  \
+              .class = MMUL_CLASS_ELEMENTS,    \
+              .least = 2,                      \
+              .most = 2,                       \
+              .has_result = true,              \
+              .shape = mmul_shape_of_elements, \
+              .flops_each = 1,                 \
+              .rules = PAIR,                   \
+              .rule_count = (COUNT)}
+
+#define ROW(KIND, NAME, MOST, SHAPE, FLOPS) \
+    [KIND] = {.name = (NAME),               \
+              .class = MMUL_CLASS_ROWS,     \
+              .least = 1,                   \
+              .most = (MOST),               \
+              .has_result = true,           \
+              .shape = (SHAPE),             \
+              .flops_each = (FLOPS),        \
+              RULES(BY_ROW)}
+
+#define REDUCTION(KIND, NAME)                   \
+    [KIND] = {.name = (NAME),                   \
+              .class = MMUL_CLASS_REDUCE,       \
+              .least = 1,                       \
+              .most = 1,                        \
+              .has_result = true,               \
+              .shape = mmul_shape_of_reduction, \
+              .flops_each = 1,                  \
+              RULES(BY_ROW)}
+
+#define OTHER(KIND, NAME, CLASS, LEAST, MOST, SHAPE) \
+    [KIND] = {.name = (NAME),                        \
+              .class = (CLASS),                      \
+              .least = (LEAST),                      \
+              .most = (MOST),                        \
+              .has_result = true,                    \
+              .shape = (SHAPE),                      \
+              .flops_each = 1,                       \
+              RULES(FROM_WHOLE)}
+
 static const struct mmul_operation_row TABLE[] = {
     [MMUL_LOAD] = {.name = "load", .has_result = true, RULES(LOAD)},
-    [MMUL_GENERATE] = {.name = "generate",
-                       .has_result = true,
-                       .flops = flops_elements,
-                       RULES(GENERATE)},
+    [MMUL_GENERATE] = {.name = "generate", .has_result = true, .flops_each = 1, RULES(GENERATE)},
     [MMUL_MATMUL] = {.name = "matmul",
-                     .arity = 2,
+                     .least = 2,
+                     .most = 2,
                      .has_result = true,
-                     .shape = shape_matmul,
-                     .flops = flops_matmul,
+                     .shape = mmul_shape_of_matmul,
+                     .flops_each = 2,
                      RULES(MATMUL)},
     [MMUL_TRANSPOSE] = {.name = "transpose",
-                        .arity = 1,
+                        .least = 1,
+                        .most = 1,
                         .has_result = true,
                         .is_view = true,
-                        .shape = shape_transpose,
+                        .shape = mmul_shape_of_transpose,
                         RULES(TRANSPOSE)},
-    [MMUL_ADD] = {.name = "add",
-                  .arity = 2,
-                  .has_result = true,
-                  .shape = shape_add,
-                  .flops = flops_elements,
-                  RULES(ADD)},
-    [MMUL_RELU] = {.name = "relu",
-                   .arity = 1,
-                   .has_result = true,
-                   .flops = flops_elements,
-                   .rules = SAME,
-                   .rule_count = SAME_COMPUTED},
     [MMUL_PLACE] = {.name = "place",
-                    .arity = 1,
+                    .least = 1,
+                    .most = 1,
                     .has_result = true,
                     .is_view = true,
                     .rules = SAME,
                     .rule_count = SAME_ALL},
-    [MMUL_SAVE] = {.name = "save", .arity = 1, RULES(SAVE)},
+    [MMUL_SAVE] = {.name = "save", .least = 1, .most = 1, RULES(SAVE)},
+    ONE(MMUL_NEGATE, "neg", 1),
+    ONE(MMUL_EXP, "exp", 10),
+    ONE(MMUL_LOG, "log", 10),
+    ONE(MMUL_SQRT, "sqrt", 1),
+    ONE(MMUL_RSQRT, "rsqrt", 2),
+    ONE(MMUL_ABS, "abs", 1),
+    ONE(MMUL_RELU, "relu", 1),
+    ONE(MMUL_SIGMOID, "sigmoid", 12),
+    ONE(MMUL_TANH, "tanh", 15),
+    ONE(MMUL_SILU, "silu", 13),
+    ONE(MMUL_GELU, "gelu", 20),
+    ONE(MMUL_GELU_TANH, "gelu_tanh", 20),
+    TWO(MMUL_ADD, "add", PAIR_ALL),
+    TWO(MMUL_SUBTRACT, "subtract", PAIR_ALL),
+    TWO(MMUL_MULTIPLY, "multiply", PAIR_COMPUTED),
+    TWO(MMUL_DIVIDE, "divide", PAIR_COMPUTED),
+    TWO(MMUL_FLOOR_DIVIDE, "floor_divide", PAIR_COMPUTED),
+    TWO(MMUL_REMAINDER, "remainder", PAIR_COMPUTED),
+    TWO(MMUL_POWER, "power", PAIR_COMPUTED),
+    TWO(MMUL_MAXIMUM, "maximum", PAIR_COMPUTED),
+    TWO(MMUL_MINIMUM, "minimum", PAIR_COMPUTED),
+    TWO(MMUL_EQUAL, "equal", PAIR_COMPUTED),
+    TWO(MMUL_NOT_EQUAL, "not_equal", PAIR_COMPUTED),
+    TWO(MMUL_LESS, "less", PAIR_COMPUTED),
+    TWO(MMUL_LESS_EQUAL, "less_equal", PAIR_COMPUTED),
+    TWO(MMUL_GREATER, "greater", PAIR_COMPUTED),
+    TWO(MMUL_GREATER_EQUAL, "greater_equal", PAIR_COMPUTED),
+    [MMUL_WHERE] = {.name = "where",
+                    .class = MMUL_CLASS_ELEMENTS,
+                    .least = 3,
+                    .most = 3,
+                    .has_result = true,
+                    .shape = mmul_shape_of_elements,
+                    .flops_each = 1,
+                    RULES(TRIPLE)},
+    ROW(MMUL_SOFTMAX, "softmax", 1, NULL, 12),
+    ROW(MMUL_RMS_NORM, "rms_norm", 2, mmul_shape_of_norm, 4),
+    ROW(MMUL_LAYER_NORM, "layer_norm", 3, mmul_shape_of_norm, 6),
+    ROW(MMUL_NORMALIZE, "normalize", 1, NULL, 3),
+    ROW(MMUL_TOPK, "topk", 1, mmul_shape_of_topk, 4),
+    [MMUL_ARGMAX] = {.name = "argmax",
+                     .class = MMUL_CLASS_ROWS,
+                     .least = 1,
+                     .most = 1,
+                     .has_result = true,
+                     .has_integers = true,
+                     .shape = mmul_shape_of_argmax,
+                     .flops_each = 1,
+                     RULES(BY_ROW)},
+    ROW(MMUL_ROPE, "rope", 1, mmul_shape_of_rope, 8),
+    REDUCTION(MMUL_SUM, "sum"),
+    REDUCTION(MMUL_MEAN, "mean"),
+    REDUCTION(MMUL_MAX, "max"),
+    REDUCTION(MMUL_MIN, "min"),
+    OTHER(MMUL_SLICE, "slice", MMUL_CLASS_COPY, 1, 1, mmul_shape_of_slice),
+    OTHER(MMUL_RESHAPE, "reshape", MMUL_CLASS_COPY, 1, 1, mmul_shape_of_reshape),
+    OTHER(MMUL_PERMUTE, "permute", MMUL_CLASS_COPY, 1, 1, mmul_shape_of_permute),
+    OTHER(MMUL_CONCAT, "concat", MMUL_CLASS_COPY, 2, 2, mmul_shape_of_concat),
+    OTHER(MMUL_TAKE, "take", MMUL_CLASS_LOOKUP, 2, 2, mmul_shape_of_take),
+    OTHER(MMUL_ATTENTION, "attention", MMUL_CLASS_ATTENTION, 3, 4, mmul_shape_of_attention),
 };
 
 const struct mmul_operation_row *mmul_operation_row(enum mmul_operation_kind kind) {
     return &TABLE[kind];
 }
 
-bool mmul_rule_fits(enum mmul_operation_kind kind, const struct mmul_rule *rule,
-                    const struct mmul_operand_info *operands, struct mmul_shape result) {
-    for (int i = 0; i < TABLE[kind].arity; i++) {
-        struct mmul_shape have = operands[i].shape;
-        if (rule->operands[i] == MMUL_PLACE_REPLICATE)
-            continue;
-        if (kind == MMUL_ADD && !mmul_shape_equal(have, result))
-            return false;
-        if (kind == MMUL_MATMUL && (have.batch != result.batch || have.depth != result.depth))
-            return false;
+static bool has_builder(enum mmul_operation_kind kind) {
+    return kind == MMUL_LOAD || kind == MMUL_GENERATE || kind == MMUL_PLACE || kind == MMUL_SAVE;
+}
+
+const struct mmul_operation_row *mmul_operation_find(const char *name,
+                                                     enum mmul_operation_kind *kind) {
+    for (int k = 0; k < MMUL_OPERATION_KINDS; k++) {
+        *kind = (enum mmul_operation_kind)k;
+        if (!has_builder(*kind) && strcmp(TABLE[k].name, name) == 0)
+            return &TABLE[k];
     }
+    return NULL;
+}
+
+static double elements(struct mmul_shape shape) {
+    return (double)shape.batch * (double)shape.depth * (double)shape.rows * (double)shape.cols;
+}
+
+double mmul_operation_flops(enum mmul_operation_kind kind, const struct mmul_operation_call *call,
+                            struct mmul_shape result) {
+    const struct mmul_operation_row *row = &TABLE[kind];
+    switch (row->class) {
+    case MMUL_CLASS_REDUCE:
+        return row->flops_each * elements(call->operands[0].shape);
+    case MMUL_CLASS_ATTENTION: // two products, and a softmax between them
+        return elements(call->operands[0].shape) * (double)call->operands[1].shape.rows * 2 +
+               elements(result) * (double)call->operands[1].shape.rows * 2;
+    default:
+        return row->flops_each * elements(result) *
+               (kind == MMUL_MATMUL ? (double)call->operands[0].shape.cols : 1);
+    }
+}
+
+// What is split by rows or columns is split like the result.
+static bool may_be_split(const struct mmul_operation_row *row, enum mmul_operation_kind kind,
+                         struct mmul_shape have, struct mmul_shape result) {
+    switch (row->class) {
+    case MMUL_CLASS_ELEMENTS:
+        return mmul_shape_equal(have, result);
+    case MMUL_CLASS_OWN:
+        return kind != MMUL_MATMUL || (have.batch == result.batch && have.depth == result.depth);
+    default:
+        return true;
+    }
+}
+
+bool mmul_rule_fits(enum mmul_operation_kind kind, const struct mmul_rule *rule,
+                    const struct mmul_operation_call *call, struct mmul_shape result) {
+    const struct mmul_operation_row *row = &TABLE[kind];
+    // Sums of rows are not there where the rows are elsewhere.
+    if (row->class == MMUL_CLASS_REDUCE && call->with->axis == -2 &&
+        rule->operands[0] != MMUL_PLACE_REPLICATE)
+        return false;
+    for (int i = 0; i < call->operand_count; i++)
+        if (rule->operands[i] != MMUL_PLACE_REPLICATE &&
+            !may_be_split(row, kind, call->operands[i].shape, result))
+            return false;
     return true;
 }

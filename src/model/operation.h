@@ -2,7 +2,8 @@
 //
 // The operations of programs, one row each: name, how many operands, the shape of the result, the
 // work, and the rules: which placements of the operands give which placement of the result without
-// moving anything. A new operation is a row here and a kernel in exec. Pure.
+// moving anything. What an operation computes is written down in device/reference_map.c. A new
+// operation is a row here, that, and what faster devices have for it. Pure.
 //
 //     load       a file (or memory) of root's: the value is there, until a reader wants it elsewhere
 //     generate   by position: whoever holds a part makes it
@@ -10,10 +11,11 @@
 //                both are whole, any of rows, cols, replicate; grid rows x grid cols -> grid: what
 //                a grid of operands moves is theirs, along the rows and columns of the mesh (SUMMA)
 //     transpose  rows <-> cols: nothing moves, the part is read the other way round
-//     add        same x same -> same; what repeats is replicated
-//     relu       same -> same; sums that are not added up yet (partial) first
 //     place      same -> same: a wish of the program's
 //     save       a move to a file of root's
+//     elements   (add, exp, where, ...) same x same -> same; what repeats is replicated
+//     rows       (softmax, layer_norm, topk, ...) rows -> rows; vectors are replicated
+//     all else   (reshape, take, ...) from operands that are whole, any part of the result
 #pragma once
 
 #include "model/placement.h"
@@ -23,42 +25,144 @@ enum mmul_operation_kind {
     MMUL_GENERATE,
     MMUL_MATMUL,
     MMUL_TRANSPOSE,
-    MMUL_ADD,
-    MMUL_RELU,
     MMUL_PLACE,
     MMUL_SAVE,
+    // Element by element, of one value,
+    MMUL_NEGATE,
+    MMUL_EXP,
+    MMUL_LOG,
+    MMUL_SQRT,
+    MMUL_RSQRT,
+    MMUL_ABS,
+    MMUL_RELU,
+    MMUL_SIGMOID,
+    MMUL_TANH,
+    MMUL_SILU,
+    MMUL_GELU,
+    MMUL_GELU_TANH,
+    // of two,
+    MMUL_ADD,
+    MMUL_SUBTRACT,
+    MMUL_MULTIPLY,
+    MMUL_DIVIDE,
+    MMUL_FLOOR_DIVIDE,
+    MMUL_REMAINDER,
+    MMUL_POWER,
+    MMUL_MAXIMUM,
+    MMUL_MINIMUM,
+    MMUL_EQUAL,
+    MMUL_NOT_EQUAL,
+    MMUL_LESS,
+    MMUL_LESS_EQUAL,
+    MMUL_GREATER,
+    MMUL_GREATER_EQUAL,
+    // of three.
+    MMUL_WHERE,
+    // Row by row.
+    MMUL_SOFTMAX,
+    MMUL_RMS_NORM,
+    MMUL_LAYER_NORM,
+    MMUL_NORMALIZE,
+    MMUL_TOPK,
+    MMUL_ARGMAX,
+    MMUL_ROPE,
+    // Along an axis.
+    MMUL_SUM,
+    MMUL_MEAN,
+    MMUL_MAX,
+    MMUL_MIN,
+    // Elements from elsewhere.
+    MMUL_SLICE,
+    MMUL_RESHAPE,
+    MMUL_PERMUTE,
+    MMUL_CONCAT,
+    MMUL_TAKE,
+    // More than one step.
+    MMUL_ATTENTION,
     MMUL_OPERATION_KINDS
 };
 
-enum { MMUL_OPERANDS = 2 };
+// How the elements of a result depend on those of the operands.
+enum mmul_operation_class {
+    MMUL_CLASS_OWN,      // in a way of its own: load, generate, matmul, transpose, place, save
+    MMUL_CLASS_ELEMENTS, // (i, j) on (i, j) of all operands; sizes of 1 repeat
+    MMUL_CLASS_ROWS,     // row i on row i of the first, and on the others, which are vectors
+    MMUL_CLASS_REDUCE,   // on a row (axis -1) or a column (axis -2)
+    MMUL_CLASS_COPY,     // one on one that is elsewhere
+    MMUL_CLASS_LOOKUP,   // row i on any row of the first, which element i of the second says
+    MMUL_CLASS_ATTENTION // row i on row i of the first and the mask, and on all of the others
+};
 
-// What an operation sees of an operand.
+enum { MMUL_FACTORS = 2 }; // operands of a product
+
+// What an operation sees of an operand. A number is one of shape 1 x 1.
 struct mmul_operand_info {
     const char *name;
     struct mmul_shape shape;
+    bool is_integer;
 };
 
 struct mmul_rule {
     enum mmul_placement_kind operands[MMUL_OPERANDS], result;
 };
 
+// What is asked of an operation: operands and parameters, as in the public struct mmul_call.
+struct mmul_operation_call {
+    const struct mmul_operand_info *operands;
+    int operand_count;
+    const struct mmul_parameters *with;
+};
+
 struct mmul_operation_row {
-    const char *name;
-    int arity;
+    const char *name; // as programs write it
+    enum mmul_operation_class class;
+    int least, most; // operands
     bool has_result;
-    bool is_view; // the result is its operand's memory: nothing is computed
-    // NULL: the operand's. Fails with MMUL_ERR_DATA, naming operands and sizes.
-    enum mmul_status (*shape)(const struct mmul_operand_info *operands, struct mmul_shape *shape,
+    bool is_view;      // the result is its operand's memory: nothing is computed
+    bool has_integers; // the result is whole numbers: indices
+    // NULL: the first operand's. Fails with MMUL_ERR_DATA, naming operands and sizes, or MMUL_ERR_USAGE
+    // (parameters).
+    enum mmul_status (*shape)(const struct mmul_operation_row *row,
+                              const struct mmul_operation_call *call, struct mmul_shape *shape,
                               struct mmul_error *err);
-    // Floating-point operations; NULL: none.
-    double (*flops)(const struct mmul_operand_info *operands, struct mmul_shape result);
+    double flops_each; // per element of the result (matmul: and of the inner range)
     const struct mmul_rule *rules;
     int rule_count;
 };
 
 const struct mmul_operation_row *mmul_operation_row(enum mmul_operation_kind kind);
 
+// By its name; NULL: there is none. Of what only has a builder of its own (load, ...) there is none.
+const struct mmul_operation_row *mmul_operation_find(const char *name,
+                                                     enum mmul_operation_kind *kind);
+
+// Floating-point operations; 0: nothing is computed.
+double mmul_operation_flops(enum mmul_operation_kind kind, const struct mmul_operation_call *call,
+                            struct mmul_shape result);
+
 // Whether a rule holds for these sizes: an operand that is split has the result's stack (matmul) or
-// all of its sizes (add), because what repeats is needed by every part of the result.
+// all of its sizes (elements), because what repeats is needed by every part of the result.
 bool mmul_rule_fits(enum mmul_operation_kind kind, const struct mmul_rule *rule,
-                    const struct mmul_operand_info *operands, struct mmul_shape result);
+                    const struct mmul_operation_call *call, struct mmul_shape result);
+
+// --------------------------------------------------------------------------- operation_shapes.c
+
+// Shapes of the rows of the table.
+#define MMUL_SHAPE_FUNCTION(name)                                                                  \
+    enum mmul_status mmul_shape_of_##name(const struct mmul_operation_row *,                       \
+                                          const struct mmul_operation_call *, struct mmul_shape *, \
+                                          struct mmul_error *)
+MMUL_SHAPE_FUNCTION(matmul);
+MMUL_SHAPE_FUNCTION(transpose);
+MMUL_SHAPE_FUNCTION(elements);
+MMUL_SHAPE_FUNCTION(norm);
+MMUL_SHAPE_FUNCTION(topk);
+MMUL_SHAPE_FUNCTION(argmax);
+MMUL_SHAPE_FUNCTION(rope);
+MMUL_SHAPE_FUNCTION(reduction);
+MMUL_SHAPE_FUNCTION(slice);
+MMUL_SHAPE_FUNCTION(reshape);
+MMUL_SHAPE_FUNCTION(permute);
+MMUL_SHAPE_FUNCTION(concat);
+MMUL_SHAPE_FUNCTION(take);
+MMUL_SHAPE_FUNCTION(attention);

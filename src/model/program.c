@@ -45,19 +45,65 @@ static enum mmul_status grow(struct mmul_program *p, struct mmul_error *err) {
     return MMUL_OK;
 }
 
-void mmul_program_operands(const struct mmul_program *program,
-                           const struct mmul_operation *operation,
-                           struct mmul_operand_info operands[MMUL_OPERANDS]) {
-    for (int i = 0; i < mmul_operation_row(operation->kind)->arity; i++) {
+struct mmul_operation_call mmul_program_call(const struct mmul_program *program,
+                                             const struct mmul_operation *operation,
+                                             struct mmul_operand_info operands[MMUL_OPERANDS]) {
+    for (int i = 0; i < operation->operand_count; i++) {
+        operands[i] = (struct mmul_operand_info){.name = "a number", .shape = {1, 1, 1, 1}};
+        if (operation->operands[i] == MMUL_NUMBER)
+            continue;
         const struct mmul_value *v = &program->values[operation->operands[i]];
-        operands[i] = (struct mmul_operand_info){v->name, v->shape};
+        operands[i] = (struct mmul_operand_info){v->name, v->shape, v->is_integer};
     }
+    return (struct mmul_operation_call){operands, operation->operand_count, &operation->with};
 }
 
 struct mmul_shape mmul_program_shape(const struct mmul_program *program,
                                      const struct mmul_operation *operation) {
     return program->values[operation->result >= 0 ? operation->result : operation->operands[0]]
         .shape;
+}
+
+struct mmul_shape mmul_program_value_shape(const struct mmul_program *program, int value,
+                                           bool *integers) {
+    if (integers != NULL)
+        *integers = program->values[value].is_integer;
+    return program->values[value].shape;
+}
+
+// May operands be numbers? One of what is made element by element, but not all of them.
+static bool takes_number(const struct mmul_operation_row *row, const struct mmul_operation *o) {
+    bool has_value = false;
+    for (int i = 0; i < o->operand_count; i++)
+        has_value |= o->operands[i] != MMUL_NUMBER;
+    return row->class == MMUL_CLASS_ELEMENTS && row->most > 1 && has_value;
+}
+
+static enum mmul_status check_operands(const struct mmul_program *program,
+                                       const struct mmul_operation_row *row,
+                                       const struct mmul_operation *o, struct mmul_error *err) {
+    if (o->operand_count < row->least || o->operand_count > row->most)
+        return mmul_fail(err, MMUL_ERR_USAGE, "%s takes %d to %d operands, not %d", row->name,
+                         row->least, row->most, o->operand_count);
+    for (int i = 0; i < o->operand_count; i++) {
+        if (o->operands[i] == MMUL_NUMBER && takes_number(row, o))
+            continue;
+        if (o->operands[i] == MMUL_NUMBER)
+            return mmul_fail(err, MMUL_ERR_USAGE, "%s takes values, not numbers", row->name);
+        if (o->operands[i] < 0 || o->operands[i] >= program->value_count)
+            return mmul_fail(err, MMUL_ERR_USAGE, "cannot %s value %d: the program has %d values",
+                             row->name, o->operands[i], program->value_count);
+    }
+    return MMUL_OK;
+}
+
+// Where a result is made of whole numbers in another way than by its row.
+static bool is_integer(const struct mmul_operation *o, const struct mmul_operation_row *row,
+                       const struct mmul_operand_info *operands) {
+    bool is_moved = row->class == MMUL_CLASS_COPY || row->is_view || o->kind == MMUL_TAKE;
+    bool is_all = o->operand_count > 0 && operands[0].is_integer &&
+                  (o->kind != MMUL_CONCAT || operands[1].is_integer);
+    return row->has_integers || o->is_integer || (is_moved && is_all);
 }
 
 enum mmul_status mmul_program_append(struct mmul_program *program,
@@ -68,28 +114,29 @@ enum mmul_status mmul_program_append(struct mmul_program *program,
     struct mmul_operation made = *request;
     struct mmul_shape shape = request->shape;
     int64_t bytes;
-    for (int i = 0; i < row->arity; i++)
-        if (request->operands[i] < 0 || request->operands[i] >= program->value_count)
-            return mmul_fail(err, MMUL_ERR_USAGE, "cannot %s value %d: the program has %d values",
-                             row->name, request->operands[i], program->value_count);
-    mmul_program_operands(program, request, operands);
-    enum mmul_status status = MMUL_OK;
-    if (row->arity > 0)
+    enum mmul_status status = check_operands(program, row, request, err);
+    if (status != MMUL_OK)
+        return status;
+    const struct mmul_operation_call call = mmul_program_call(program, request, operands);
+    if (request->operand_count > 0)
         shape = operands[0].shape;
     if (row->shape != NULL)
-        status = row->shape(operands, &shape, err);
+        status = row->shape(row, &call, &shape, err);
     if (status == MMUL_OK)
         status = mmul_shape_bytes(shape, MMUL_F32, &bytes, err);
     if (status == MMUL_OK && program->operation_count == program->capacity)
         status = grow(program, err);
     if (status != MMUL_OK)
         return status;
-    for (int i = 0; i < row->arity; i++)
-        program->values[request->operands[i]].last_use = program->operation_count;
+    for (int i = 0; i < request->operand_count; i++)
+        if (request->operands[i] != MMUL_NUMBER)
+            program->values[request->operands[i]].last_use = program->operation_count;
     made.result = row->has_result ? program->value_count : -1;
     if (row->has_result) {
         struct mmul_value *v = &program->values[program->value_count++];
-        *v = (struct mmul_value){.shape = shape, .last_use = program->operation_count};
+        *v = (struct mmul_value){.shape = shape,
+                                 .is_integer = is_integer(request, row, operands),
+                                 .last_use = program->operation_count};
         if (name != NULL)
             mmul_text_copy(v->name, sizeof v->name, name);
         else
@@ -110,11 +157,14 @@ void mmul_program_print(const struct mmul_program *program, FILE *stream) {
         const struct mmul_operation_row *row = mmul_operation_row(o->kind);
         struct mmul_operand_info operands[MMUL_OPERANDS];
         char shape[96];
-        mmul_program_operands(program, o, operands);
+        mmul_program_call(program, o, operands);
         mmul_text_add(&text, "%s\t%s\t", o->result >= 0 ? program->values[o->result].name : "-",
                       row->name);
-        for (int j = 0; j < row->arity; j++)
-            mmul_text_add(&text, j > 0 ? ", %s" : "%s", operands[j].name);
+        for (int j = 0; j < o->operand_count; j++)
+            if (o->operands[j] == MMUL_NUMBER)
+                mmul_text_add(&text, j > 0 ? ", %g" : "%g", o->with.numbers[j]);
+            else
+                mmul_text_add(&text, j > 0 ? ", %s" : "%s", operands[j].name);
         if (o->kind == MMUL_PLACE)
             mmul_text_add(&text, " %s", mmul_placement_name(o->wish));
         mmul_text_add(&text, "\t%s\n", mmul_shape_format(mmul_program_shape(program, o), shape));

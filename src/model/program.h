@@ -12,14 +12,18 @@ enum { MMUL_VALUE_NAME_BYTES = 96 };
 struct mmul_value {
     char name[MMUL_VALUE_NAME_BYTES];
     struct mmul_shape shape; // float32
+    bool is_integer;         // whole numbers
     int last_use; // index of the last operation that reads it; of the one that makes it: nobody
 };
 
 struct mmul_operation {
     enum mmul_operation_kind kind;
-    int operands[MMUL_OPERANDS];   // values
-    int result;                    // a value; -1: none
+    int operands[MMUL_OPERANDS]; // values; MMUL_NUMBER: with.numbers
+    int operand_count;
+    int result; // a value; -1: none
+    struct mmul_parameters with;
     struct mmul_shape shape;       // load and generate: of the result
+    bool is_integer;               // load and generate: the result is whole numbers
     enum mmul_generator generator; // generate
     uint64_t seed;                 // generate
     enum mmul_placement_kind wish; // place
@@ -40,10 +44,10 @@ enum mmul_status mmul_program_append(struct mmul_program *program,
                                      const struct mmul_operation *request, const char *name,
                                      int *value, struct mmul_error *err);
 
-// Names and shapes of an operation's operands.
-void mmul_program_operands(const struct mmul_program *program,
-                           const struct mmul_operation *operation,
-                           struct mmul_operand_info operands[MMUL_OPERANDS]);
+// Names and shapes of an operation's operands, in `operands`, and all that was asked of it.
+struct mmul_operation_call mmul_program_call(const struct mmul_program *program,
+                                             const struct mmul_operation *operation,
+                                             struct mmul_operand_info operands[MMUL_OPERANDS]);
 
 // Shape of the result, or of what is saved.
 struct mmul_shape mmul_program_shape(const struct mmul_program *program,

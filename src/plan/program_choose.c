@@ -58,21 +58,22 @@ struct mmul_program_path mmul_program_find_path(const struct mmul_program_costs 
 static bool is_allowed(const struct search *s, const struct mmul_operation *o,
                        const struct mmul_rule *rule) {
     struct mmul_operand_info operands[MMUL_OPERANDS];
-    mmul_program_operands(s->program, o, operands);
+    const struct mmul_operation_call call = mmul_program_call(s->program, o, operands);
     if (o->kind == MMUL_PLACE && rule->result != o->wish)
         return false;
-    return mmul_rule_fits(o->kind, rule, operands, mmul_program_shape(s->program, o));
+    return mmul_rule_fits(o->kind, rule, &call, mmul_program_shape(s->program, o));
 }
 
 // What following a rule costs from a state on; `have` becomes what is where afterwards.
 static double follow(const struct search *s, int index, const struct mmul_rule *rule,
                      unsigned char *have) {
     const struct mmul_operation *o = &s->program->operations[index];
-    const struct mmul_operation_row *row = mmul_operation_row(o->kind);
     double seconds = mmul_program_operation_seconds(s->costs, s->program, o, rule);
-    bool joined[MMUL_OPERANDS] = {false};
-    for (int i = 0; i < row->arity; i++) {
+    bool joined[MMUL_FACTORS] = {false};
+    for (int i = 0; i < o->operand_count; i++) {
         int value = o->operands[i];
+        if (value == MMUL_NUMBER)
+            continue;
         unsigned wanted = 1U << rule->operands[i];
         bool is_saved = o->kind == MMUL_SAVE; // into a file of its own, which nobody reads
         if ((have[value] & wanted) != 0 && !is_saved)
@@ -80,7 +81,8 @@ static double follow(const struct search *s, int index, const struct mmul_rule *
         struct mmul_program_path path = mmul_program_find_path(
             s->costs, s->program->values[value].shape, have[value], rule->operands[i]);
         seconds += path.seconds;
-        joined[i] = !path.by_rows && mmul_program_joins(path.from, rule->operands[i]);
+        if (i < MMUL_FACTORS)
+            joined[i] = !path.by_rows && mmul_program_joins(path.from, rule->operands[i]);
         if (!is_saved)
             have[value] |= (unsigned char)wanted;
         if (path.by_rows)
@@ -89,8 +91,8 @@ static double follow(const struct search *s, int index, const struct mmul_rule *
     seconds -= mmul_program_joined_saving(s->costs, s->program, o, rule, joined);
     if (o->result >= 0)
         have[o->result] = (unsigned char)(1U << rule->result);
-    for (int i = 0; i < row->arity; i++)
-        if (s->program->values[o->operands[i]].last_use == index)
+    for (int i = 0; i < o->operand_count; i++)
+        if (o->operands[i] != MMUL_NUMBER && s->program->values[o->operands[i]].last_use == index)
             have[o->operands[i]] = 0;
     return seconds;
 }

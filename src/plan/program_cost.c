@@ -304,24 +304,24 @@ static double check_seconds(const struct mmul_program_costs *c, const struct pro
     return is_grid ? most + sums_seconds(c, 3, (double)sizeof(double) * doubles) : most;
 }
 
-static struct product product_of(const struct mmul_operand_info *operands, struct mmul_shape c,
+static struct product product_of(const struct mmul_operation_call *call, struct mmul_shape c,
                                  enum mmul_placement_kind result) {
-    return (struct product){.a = operands[0].shape,
-                            .b = operands[1].shape,
+    return (struct product){.a = call->operands[0].shape,
+                            .b = call->operands[1].shape,
                             .c = c,
-                            .flops = mmul_operation_row(MMUL_MATMUL)->flops(operands, c),
+                            .flops = mmul_operation_flops(MMUL_MATMUL, call, c),
                             .result = result};
 }
 
 // Moves, packing and multiplying of a product whose operands travel joined, or some of them.
 static double joined_seconds(const struct mmul_program_costs *c, const struct product *p,
-                             const bool joined[MMUL_OPERANDS], double *apart) {
+                             const bool joined[MMUL_FACTORS], double *apart) {
     const struct mmul_shape shapes[] = {p->a, p->b};
     static const enum mmul_placement_kind to[] = {MMUL_PLACE_GRID_ROWS, MMUL_PLACE_GRID_COLS};
     struct move_cost sum = {0};
     double multiply = multiply_seconds(c, p);
     *apart = multiply;
-    for (int i = 0; i < MMUL_OPERANDS; i++) {
+    for (int i = 0; i < MMUL_FACTORS; i++) {
         const struct move_cost cost = move_cost(c, shapes[i], MMUL_PLACE_GRID, to[i]);
         if (!joined[i])
             continue;
@@ -338,15 +338,15 @@ static double joined_seconds(const struct mmul_program_costs *c, const struct pr
 double mmul_program_joined_saving(const struct mmul_program_costs *costs,
                                   const struct mmul_program *program,
                                   const struct mmul_operation *operation,
-                                  const struct mmul_rule *rule, const bool joined[MMUL_OPERANDS]) {
+                                  const struct mmul_rule *rule, const bool joined[MMUL_FACTORS]) {
     struct mmul_operand_info operands[MMUL_OPERANDS];
     double apart;
     if (operation->kind != MMUL_MATMUL || rule->result != MMUL_PLACE_GRID ||
         (!joined[0] && !joined[1]))
         return 0;
-    mmul_program_operands(program, operation, operands);
+    const struct mmul_operation_call call = mmul_program_call(program, operation, operands);
     const struct product p =
-        product_of(operands, mmul_program_shape(program, operation), rule->result);
+        product_of(&call, mmul_program_shape(program, operation), rule->result);
     double together = joined_seconds(costs, &p, joined, &apart);
     return apart - together;
 }
@@ -356,9 +356,9 @@ double mmul_program_check_seconds(const struct mmul_program_costs *costs,
                                   const struct mmul_operation *operation,
                                   const struct mmul_rule *rule) {
     struct mmul_operand_info operands[MMUL_OPERANDS];
-    mmul_program_operands(program, operation, operands);
+    const struct mmul_operation_call call = mmul_program_call(program, operation, operands);
     const struct product p =
-        product_of(operands, mmul_program_shape(program, operation), rule->result);
+        product_of(&call, mmul_program_shape(program, operation), rule->result);
     return check_seconds(costs, &p);
 }
 
@@ -371,14 +371,14 @@ double mmul_program_operation_seconds(const struct mmul_program_costs *costs,
     struct mmul_operand_info operands[MMUL_OPERANDS];
     struct mmul_shape shape = mmul_program_shape(program, operation);
     double most = 0;
-    if (row->flops == NULL || row->is_view)
+    if (row->flops_each <= 0 || row->is_view)
         return 0;
-    mmul_program_operands(program, operation, operands);
+    const struct mmul_operation_call call = mmul_program_call(program, operation, operands);
     if (operation->kind == MMUL_MATMUL) {
-        const struct product p = product_of(operands, shape, rule->result);
+        const struct product p = product_of(&call, shape, rule->result);
         return multiply_seconds(c, &p) + check_seconds(c, &p);
     }
-    double seconds = bytes_of(shape) * (1 + row->arity) / TOUCH_BYTES_PER_SECOND;
+    double seconds = bytes_of(shape) * (1 + call.operand_count) / TOUCH_BYTES_PER_SECOND;
     for (int rank = 0; rank < c->size; rank++)
         most = fmax(most, seconds * part_of(c, operation->kind, rule->result, rank) +
                               (rule->result == MMUL_PLACE_PARTIAL
@@ -399,7 +399,8 @@ void mmul_program_costs_mesh(struct mmul_program_costs *costs,
     static const double evenness[] = {0, 0.125, 0.25, 0.5, 1};
     enum { CHOICES = sizeof evenness / sizeof *evenness };
     const struct mmul_mesh_request request = mesh_request(costs);
-    const struct product p = product_of(operands, result, MMUL_PLACE_GRID);
+    const struct mmul_operation_call call = {operands, MMUL_FACTORS, NULL};
+    const struct product p = product_of(&call, result, MMUL_PLACE_GRID);
     double best = INFINITY, best_evenness = 0;
     int best_rows = 1;
     for (int rows = 1; rows <= costs->size; rows++)

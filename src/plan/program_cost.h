@@ -65,7 +65,7 @@ bool mmul_program_joins(enum mmul_placement_kind from, enum mmul_placement_kind 
 double mmul_program_joined_saving(const struct mmul_program_costs *costs,
                                   const struct mmul_program *program,
                                   const struct mmul_operation *operation,
-                                  const struct mmul_rule *rule, const bool joined[MMUL_OPERANDS]);
+                                  const struct mmul_rule *rule, const bool joined[MMUL_FACTORS]);
 
 // Of a product: the check's share of the next one.
 double mmul_program_check_seconds(const struct mmul_program_costs *costs,

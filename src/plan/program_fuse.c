@@ -111,7 +111,7 @@ static void fuse(struct mmul_program_plan *plan, struct mmul_program_step *step)
     step->is_product = true;
     step->axis = rows ? MMUL_ROWS : MMUL_COLS;
     step->offsets = rows ? made->row_offsets : made->col_offsets;
-    for (int i = 0; i < MMUL_OPERANDS; i++)
+    for (int i = 0; i < MMUL_FACTORS; i++)
         bring(plan, step, i);
     take(plan, step);
     int whole = rows ? 1 : 0;

@@ -50,7 +50,7 @@ static void note_step(const struct mmul_program_plan *plan, const struct mmul_pr
 
 // Joined moves are a stage of their own before that of their product.
 static void note_steps(const struct mmul_program_plan *plan, struct life *lives) {
-    const struct mmul_program_step *moves[MMUL_OPERANDS] = {NULL};
+    const struct mmul_program_step *moves[MMUL_FACTORS] = {NULL};
     int stage = 0;
     for (int i = 0; i < plan->step_count; i++) {
         const struct mmul_program_step *step = &plan->steps[i];

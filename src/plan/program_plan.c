@@ -118,7 +118,7 @@ static enum mmul_status add_move(struct making *m, int from, enum mmul_placement
     const struct mmul_program_place *place = &plan->places[from];
     int value = place->value;
     struct mmul_program_step step = {
-        .kind = MMUL_STEP_MOVE, .operation = operation, .operands = {from, -1}};
+        .kind = MMUL_STEP_MOVE, .operation = operation, .operands = {from, -1, -1, -1}};
     step.seconds = mmul_program_move_seconds(&plan->costs, plan->program->values[value].shape,
                                              place->placement.kind, to, &step.network_bytes);
     step.result = plan->place_count;
@@ -157,7 +157,7 @@ static bool is_moved_on(const struct mmul_program_plan *plan,
 
 // Moves of blocks to the rows and columns of their mesh go together with the product that they are
 // for, after its other moves.
-static void join_moves(struct mmul_program_plan *plan, int operation, bool joined[MMUL_OPERANDS],
+static void join_moves(struct mmul_program_plan *plan, int operation, bool joined[MMUL_FACTORS],
                        double *seconds) {
     for (int i = plan->step_count - 1; i >= 0 && plan->steps[i].operation == operation; i--) {
         struct mmul_program_step *step = &plan->steps[i];
@@ -179,9 +179,11 @@ static enum mmul_status add_operation(struct making *m, int index, struct mmul_e
     const struct mmul_operation_row *row = mmul_operation_row(o->kind);
     const struct mmul_rule *rule = m->rules[index];
     struct mmul_program_step step = {
-        .kind = MMUL_STEP_COMPUTE, .operation = index, .operands = {-1, -1}};
+        .kind = MMUL_STEP_COMPUTE, .operation = index, .operands = {-1, -1, -1, -1}};
     enum mmul_status status = MMUL_OK;
-    for (int i = 0; status == MMUL_OK && i < row->arity; i++) {
+    for (int i = 0; status == MMUL_OK && i < o->operand_count; i++) {
+        if (o->operands[i] == MMUL_NUMBER)
+            continue;
         int *place = &m->place_of[o->operands[i] * KINDS + (int)rule->operands[i]];
         if (o->kind == MMUL_SAVE)
             return bring(m, o->operands[i], MMUL_PLACE_FILE, index, err);
@@ -201,7 +203,7 @@ static enum mmul_status add_operation(struct making *m, int index, struct mmul_e
         plan->places[step.result].view_of = step.operands[0];
         plan->places[step.result].transposed = o->kind == MMUL_TRANSPOSE;
     } else if (o->kind != MMUL_LOAD) {
-        bool joined[MMUL_OPERANDS] = {false};
+        bool joined[MMUL_FACTORS] = {false};
         join_moves(plan, index, joined, &step.seconds);
         step.seconds += mmul_program_operation_seconds(&plan->costs, plan->program, o, rule) -
                         mmul_program_joined_saving(&plan->costs, plan->program, o, rule, joined);
@@ -257,6 +259,7 @@ static void choose_mesh(struct mmul_program_plan *plan) {
     const struct mmul_program *program = plan->program;
     struct mmul_operand_info operands[MMUL_OPERANDS] = {{.shape = {1, 1, 1, 1}},
                                                         {.shape = {1, 1, 1, 1}}};
+    struct mmul_operation_call call;
     struct mmul_shape result = operands[0].shape;
     double most = 0;
     int largest = -1;
@@ -264,14 +267,13 @@ static void choose_mesh(struct mmul_program_plan *plan) {
         const struct mmul_operation *o = &program->operations[i];
         if (o->kind != MMUL_MATMUL)
             continue;
-        mmul_program_operands(program, o, operands);
-        double flops =
-            mmul_operation_row(MMUL_MATMUL)->flops(operands, mmul_program_shape(program, o));
+        call = mmul_program_call(program, o, operands);
+        double flops = mmul_operation_flops(MMUL_MATMUL, &call, mmul_program_shape(program, o));
         largest = flops > most ? i : largest;
         most = fmax(most, flops);
     }
     if (largest >= 0) {
-        mmul_program_operands(program, &program->operations[largest], operands);
+        mmul_program_call(program, &program->operations[largest], operands);
         result = mmul_program_shape(program, &program->operations[largest]);
     }
     mmul_program_costs_mesh(&plan->costs, operands, result);
@@ -339,7 +341,7 @@ struct mmul_move mmul_program_plan_move(const struct mmul_program_plan *plan,
 }
 
 int mmul_program_plan_joined(const struct mmul_program_plan *plan, int index,
-                             const struct mmul_program_step *moves[MMUL_OPERANDS]) {
+                             const struct mmul_program_step *moves[MMUL_FACTORS]) {
     int first = index, count = 0;
     while (first > 0 && plan->steps[first - 1].operation == plan->steps[index].operation)
         first--;
@@ -371,13 +373,13 @@ static void print_step(const struct mmul_program_plan *plan, const struct mmul_p
     bool moves = step->kind == MMUL_STEP_MOVE;
     mmul_text_add(text, "%s\t%s\t", moves ? "move" : mmul_operation_row(o->kind)->name,
                   program->values[result->value].name);
-    for (int i = 0; i < MMUL_OPERANDS && step->operands[i] >= 0 &&
-                    i < (moves ? 1 : mmul_operation_row(o->kind)->arity);
-         i++) {
+    for (int i = 0; i < (moves ? 1 : o->operand_count); i++) {
+        if (step->operands[i] < 0)
+            continue;
         const struct mmul_program_place *from = &plan->places[step->operands[i]];
         mmul_text_add(text, "%s%s %s%s", i > 0 ? ", " : "", program->values[from->value].name,
                       mmul_placement_name(from->placement.kind),
-                      step->turned[i] ? " transposed" : "");
+                      i < MMUL_FACTORS && step->turned[i] ? " transposed" : "");
     }
     mmul_text_add(text, "\t%s\t%s\t%.6f\n", mmul_placement_format(&result->placement, placement),
                   mmul_bytes_format((int64_t)(step->network_bytes + 0.5), bytes), step->seconds);

@@ -29,7 +29,7 @@ enum mmul_program_step_kind { MMUL_STEP_MOVE, MMUL_STEP_COMPUTE, MMUL_STEP_GONE 
 struct mmul_program_step {
     enum mmul_program_step_kind kind;
     int operation;               // what is computed, or what the move is for
-    int operands[MMUL_OPERANDS]; // places; of a move the first
+    int operands[MMUL_OPERANDS]; // places, -1: none, or a number; of a move the first
     int result;                  // a place
     bool joined;                 // a move, carried out with the product it is for, in panels
     double seconds;              // predicted; of joined moves 0: those of their product are all
@@ -39,7 +39,7 @@ struct mmul_program_step {
     // and result may be in files (MMUL_PLACE_FILE): it brings them itself.
     bool is_product,
         spreads; // spreads: its whole operand is in rows, and is relayed from the ranks
-    bool turned[MMUL_OPERANDS]; // of an operand in a file: it is the other way round there
+    bool turned[MMUL_FACTORS]; // of an operand in a file: it is the other way round there
     enum mmul_axis axis;
     const int64_t *offsets;
     struct mmul_plan *product;
@@ -89,7 +89,7 @@ bool mmul_program_place_has_memory(const struct mmul_program_place *place);
 
 // Moves that are joined with the product of step `index`: their steps, in order; returns how many.
 int mmul_program_plan_joined(const struct mmul_program_plan *plan, int index,
-                             const struct mmul_program_step *moves[MMUL_OPERANDS]);
+                             const struct mmul_program_step *moves[MMUL_FACTORS]);
 
 // The panel of the inner range with which a node begins, of so many.
 int mmul_program_plan_first_panel(const struct mmul_program_plan *plan, int node, int panels);

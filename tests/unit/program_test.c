@@ -21,6 +21,7 @@
 static int append(struct mmul_program *p, struct mmul_operation operation, const char *name) {
     struct mmul_error err;
     int value = -1;
+    operation.operand_count = mmul_operation_row(operation.kind)->most;
     if (mmul_program_append(p, &operation, name, &value, &err) != MMUL_OK)
         fail_msg("%s", err.text);
     return value;
@@ -83,6 +84,8 @@ static void what_does_not_fit(void **state) {
         {MMUL_ADD, {2, 3}, "cannot add 'S' (3 x 4 x 5) and 'T' (2 x 5 x 4): depths 3 and 2 differ"},
         {MMUL_RELU, {9, 0}, "cannot relu value 9: the program has 4 values"},
         {MMUL_SAVE, {-1, 0}, "cannot save value -1: the program has 4 values"},
+        {MMUL_SAVE, {MMUL_NUMBER, 0}, "save takes values, not numbers"},
+        {MMUL_ADD, {MMUL_NUMBER, MMUL_NUMBER}, "add takes values, not numbers"},
     };
     struct mmul_program *p = new_program();
     load(p, "A.bin", (struct mmul_shape){1, 1, 4096, 1024});
@@ -92,6 +95,7 @@ static void what_does_not_fit(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct mmul_error err = {.text = ""};
         struct mmul_operation o = {.kind = cases[i].kind,
+                                   .operand_count = mmul_operation_row(cases[i].kind)->most,
                                    .operands = {cases[i].operands[0], cases[i].operands[1]}};
         assert_int_not_equal(mmul_program_append(p, &o, NULL, NULL, &err), MMUL_OK);
         assert_string_equal(err.text, cases[i].text);
@@ -142,17 +146,17 @@ static double try_all(const struct mmul_program *p, const struct mmul_program_co
     const struct mmul_operation_row *row = mmul_operation_row(o->kind);
     struct mmul_operand_info operands[MMUL_OPERANDS];
     double best = INFINITY;
-    mmul_program_operands(p, o, operands);
+    const struct mmul_operation_call call = mmul_program_call(p, o, operands);
     for (int i = 0; i < row->rule_count; i++) {
         const struct mmul_rule *rule = &row->rules[i];
         unsigned now[32];
         memcpy(now, have, sizeof now);
         if ((o->kind == MMUL_PLACE && rule->result != o->wish) ||
-            !mmul_rule_fits(o->kind, rule, operands, mmul_program_shape(p, o)))
+            !mmul_rule_fits(o->kind, rule, &call, mmul_program_shape(p, o)))
             continue;
         double seconds = mmul_program_operation_seconds(costs, p, o, rule);
-        bool joined[MMUL_OPERANDS] = {false};
-        for (int j = 0; j < row->arity; j++) {
+        bool joined[MMUL_FACTORS] = {false};
+        for (int j = 0; j < o->operand_count; j++) {
             int v = o->operands[j];
             if (o->kind != MMUL_SAVE && (now[v] >> rule->operands[j] & 1))
                 continue;

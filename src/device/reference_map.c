@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: MIT
+// The written specification of every operation but products: plain loops, in double, each element rounded to
+// float32 once. Slow on purpose and never tuned; every other device must agree with it.
+#include "device/reference_map.h"
+
+#include <math.h>
+
+#include "base/memory.h"
+#include "device/host_buffer.h"
+
+// Element (i, j) of an operand.
+static double element(const struct mmul_map *map, int operand, int64_t i, int64_t j) {
+    const struct mmul_map_operand *o = &map->operands[operand];
+    if (o->buffer == NULL)
+        return o->number;
+    return o->buffer->data[o->offset + i * o->row_step + j * o->col_step];
+}
+
+static void set(const struct mmul_map *map, int64_t i, int64_t j, double value) {
+    mmul_host_address(map->result)[i * map->result.ld + j] = (float)value;
+}
+
+// -------------------------------------------------------------------------------------- elements
+
+static double sigmoid(double x) {
+    return 1 / (1 + exp(-x));
+}
+
+// 0.5 x (1 + erf(x / sqrt 2)): Hendrycks, Gimpel, "Gaussian Error Linear Units", 2016 ...
+static double gelu(double x) {
+    return 0.5 * x * (1 + erf(x / sqrt(2)));
+}
+
+// ... and its approximation there, torch's approximate="tanh".
+static double gelu_tanh(double x) {
+    return 0.5 * x * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
+}
+
+// As numpy's: the quotient rounded down, and what is left has the sign of y.
+static double remainder_of(double x, double y) {
+    double left = fmod(x, y);
+    if (left != 0)
+        return (left < 0) != (y < 0) ? left + y : left;
+    return copysign(0, y);
+}
+
+// numpy's floor_divide: what is left is taken off first, so that the quotient is a whole number up to rounding.
+static double floor_divide(double x, double y) {
+    if (y == 0)
+        return x / y;
+    return round((x - remainder_of(x, y)) / y);
+}
+
+// NaN of either goes on, as in numpy.
+static double larger(double x, double y) {
+    return x >= y || isnan(x) ? x : y;
+}
+
+static double smaller(double x, double y) {
+    return x <= y || isnan(x) ? x : y;
+}
+
+static double of_one(enum mmul_operation_kind kind, double x) {
+    switch (kind) {
+    case MMUL_NEGATE:
+        return -x;
+    case MMUL_EXP:
+        return exp(x);
+    case MMUL_LOG:
+        return log(x);
+    case MMUL_SQRT:
+        return sqrt(x);
+    case MMUL_RSQRT:
+        return 1 / sqrt(x);
+    case MMUL_ABS:
+        return fabs(x);
+    case MMUL_RELU:
+        return x < 0 ? 0 : x; // NaN stays
+    case MMUL_SIGMOID:
+        return sigmoid(x);
+    case MMUL_TANH:
+        return tanh(x);
+    case MMUL_SILU:
+        return x * sigmoid(x);
+    case MMUL_GELU:
+        return gelu(x);
+    case MMUL_GELU_TANH:
+        return gelu_tanh(x);
+    default: // a copy
+        return x;
+    }
+}
+
+static double of_two(enum mmul_operation_kind kind, double x, double y) {
+    switch (kind) {
+    case MMUL_ADD:
+        return x + y;
+    case MMUL_SUBTRACT:
+        return x - y;
+    case MMUL_MULTIPLY:
+        return x * y;
+    case MMUL_DIVIDE:
+        return x / y;
+    case MMUL_FLOOR_DIVIDE:
+        return floor_divide(x, y);
+    case MMUL_REMAINDER:
+        return remainder_of(x, y);
+    case MMUL_POWER:
+        return pow(x, y);
+    case MMUL_MAXIMUM:
+        return larger(x, y);
+    case MMUL_MINIMUM:
+        return smaller(x, y);
+    case MMUL_EQUAL:
+        return x == y;
+    case MMUL_NOT_EQUAL:
+        return x != y;
+    case MMUL_LESS:
+        return x < y;
+    case MMUL_LESS_EQUAL:
+        return x <= y;
+    case MMUL_GREATER:
+        return x > y;
+    default: // MMUL_GREATER_EQUAL
+        return x >= y;
+    }
+}
+
+static void make_elements(const struct mmul_map *map) {
+    for (int64_t i = 0; i < map->rows; i++)
+        for (int64_t j = 0; j < map->cols; j++) {
+            double x = element(map, 0, i, j);
+            if (map->operand_count == 3)
+                set(map, i, j, x != 0 ? element(map, 1, i, j) : element(map, 2, i, j));
+            else if (map->operand_count == 2)
+                set(map, i, j, of_two(map->kind, x, element(map, 1, i, j)));
+            else
+                set(map, i, j, of_one(map->kind, x));
+        }
+}
+
+// ------------------------------------------------------------------------------------------ rows
+
+// Elements of row i that count: all, or with `causal` those up to the diagonal that ends in the lower right
+// corner (torch's scaled_dot_product_attention has it in the upper left one; they differ when rows are
+// fewer than columns).
+static int64_t counted(const struct mmul_map *map, int64_t rows, int64_t i, int64_t cols) {
+    int64_t until = map->row + i + 1 + cols - rows;
+    if (!map->with->causal || until >= cols)
+        return cols;
+    return until > 0 ? until : 0;
+}
+
+// exp(x - max) / sum: rows without any elements that count, or with -inf alone, become zeros and NaN.
+static void softmax(const struct mmul_map *map, int64_t i) {
+    const int64_t cols = map->operands[0].cols, count = counted(map, map->shape.rows, i, cols);
+    double most = -INFINITY, sum = 0;
+    for (int64_t j = 0; j < count; j++)
+        most = larger(most, element(map, 0, i, j));
+    for (int64_t j = 0; j < count; j++)
+        sum += exp(element(map, 0, i, j) - most);
+    for (int64_t j = 0; j < cols; j++)
+        set(map, i, j, j < count ? exp(element(map, 0, i, j) - most) / sum : 0);
+}
+
+static double weight(const struct mmul_map *map, int operand, int64_t j, double otherwise) {
+    return operand < map->operand_count ? element(map, operand, 0, j) : otherwise;
+}
+
+// x / sqrt(mean(x^2) + epsilon) w: Zhang, Sennrich, "Root Mean Square Layer Normalization", 2019; torch's.
+static void rms_norm(const struct mmul_map *map, int64_t i) {
+    const int64_t cols = map->operands[0].cols;
+    double squares = 0;
+    for (int64_t j = 0; j < cols; j++)
+        squares += element(map, 0, i, j) * element(map, 0, i, j);
+    double factor = 1 / sqrt(squares / (double)cols + map->with->epsilon);
+    for (int64_t j = 0; j < cols; j++)
+        set(map, i, j, element(map, 0, i, j) * factor * weight(map, 1, j, 1));
+}
+
+// (x - mean) / sqrt(variance + epsilon) w + b: Ba, Kiros, Hinton, "Layer Normalization", 2016; torch's.
+static void layer_norm(const struct mmul_map *map, int64_t i) {
+    const int64_t cols = map->operands[0].cols;
+    double mean = 0, variance = 0;
+    for (int64_t j = 0; j < cols; j++)
+        mean += element(map, 0, i, j) / (double)cols;
+    for (int64_t j = 0; j < cols; j++) {
+        double off = element(map, 0, i, j) - mean;
+        variance += off * off / (double)cols;
+    }
+    double factor = 1 / sqrt(variance + map->with->epsilon);
+    for (int64_t j = 0; j < cols; j++)
+        set(map, i, j,
+            (element(map, 0, i, j) - mean) * factor * weight(map, 1, j, 1) + weight(map, 2, j, 0));
+}
+
+// x / max(|x|, 1e-12): torch's normalize of rows.
+static void normalize(const struct mmul_map *map, int64_t i) {
+    const int64_t cols = map->operands[0].cols;
+    double squares = 0;
+    for (int64_t j = 0; j < cols; j++)
+        squares += element(map, 0, i, j) * element(map, 0, i, j);
+    double length = larger(sqrt(squares), 1e-12);
+    for (int64_t j = 0; j < cols; j++)
+        set(map, i, j, element(map, 0, i, j) / length);
+}
+
+// Does element j of a row come before element `best`? The larger first, NaN before all, then the lower column.
+static bool comes_before(const struct mmul_map *map, int64_t i, int64_t j, int64_t best) {
+    double x = element(map, 0, i, j), y = element(map, 0, i, best);
+    if (isnan(x) || isnan(y))
+        return isnan(x) && (!isnan(y) || j < best);
+    return x > y || (x == y && j < best);
+}
+
+static void topk(const struct mmul_map *map, int64_t i) {
+    const int64_t cols = map->operands[0].cols, k = map->with->count;
+    int64_t last = -1;
+    for (int64_t n = 0; n < k; n++) {
+        int64_t best = -1;
+        for (int64_t j = 0; j < cols; j++) {
+            bool is_left = last < 0 || comes_before(map, i, last, j);
+            if (is_left && j != last && (best < 0 || comes_before(map, i, j, best)))
+                best = j;
+        }
+        set(map, i, n, element(map, 0, i, best));
+        set(map, i, k + n, (double)best);
+        last = best;
+    }
+}
+
+static void argmax(const struct mmul_map *map, int64_t i) {
+    int64_t best = 0;
+    for (int64_t j = 1; j < map->operands[0].cols; j++)
+        best = comes_before(map, i, j, best) ? j : best;
+    set(map, i, 0, (double)best);
+}
+
+// Pairs of columns (p, p + cols / 2), interleaved (2 p, 2 p + 1), turned by position x base^(-2 p / cols):
+// Su et al., "RoFormer", 2021; halves as in LLaMA's published code for transformers.
+static void rope(const struct mmul_map *map, int64_t i) {
+    const int64_t cols = map->operands[0].cols;
+    for (int64_t p = 0; p < cols / 2; p++) {
+        double angle =
+            (double)(map->row + i) * pow(map->with->base, -2.0 * (double)p / (double)cols);
+        int64_t left = map->with->interleaved ? 2 * p : p;
+        int64_t right = map->with->interleaved ? 2 * p + 1 : p + cols / 2;
+        double x = element(map, 0, i, left), y = element(map, 0, i, right);
+        set(map, i, left, x * cos(angle) - y * sin(angle));
+        set(map, i, right, x * sin(angle) + y * cos(angle));
+    }
+}
+
+static void make_rows(const struct mmul_map *map) {
+    for (int64_t i = 0; i < map->rows; i++)
+        switch (map->kind) {
+        case MMUL_SOFTMAX:
+            softmax(map, i);
+            break;
+        case MMUL_RMS_NORM:
+            rms_norm(map, i);
+            break;
+        case MMUL_LAYER_NORM:
+            layer_norm(map, i);
+            break;
+        case MMUL_NORMALIZE:
+            normalize(map, i);
+            break;
+        case MMUL_TOPK:
+            topk(map, i);
+            break;
+        case MMUL_ARGMAX:
+            argmax(map, i);
+            break;
+        default: // MMUL_ROPE
+            rope(map, i);
+        }
+}
+
+// ------------------------------------------------------------------------------------- reductions
+
+static double reduce(const struct mmul_map *map, int64_t i, int64_t j, bool down, int64_t count) {
+    double sum = 0, most = -INFINITY, least = INFINITY;
+    for (int64_t p = 0; p < count; p++) {
+        double x = down ? element(map, 0, p, j) : element(map, 0, i, p);
+        sum += x;
+        most = larger(most, x);
+        least = smaller(least, x);
+    }
+    return map->kind == MMUL_SUM    ? sum
+           : map->kind == MMUL_MEAN ? sum / (double)count
+           : map->kind == MMUL_MAX  ? most
+                                    : least;
+}
+
+static void make_reductions(const struct mmul_map *map) {
+    const bool down = map->with->axis == -2;
+    const int64_t count = down ? map->operands[0].rows : map->operands[0].cols;
+    for (int64_t i = 0; i < map->rows; i++)
+        for (int64_t j = 0; j < map->cols; j++)
+            set(map, i, j, reduce(map, i, j, down, count));
+}
+
+// -------------------------------------------------------------------------------------- all else
+
+static void look_up(const struct mmul_map *map) {
+    for (int64_t i = 0; i < map->rows; i++)
+        for (int64_t j = 0; j < map->cols; j++)
+            set(map, i, j, element(map, 0, (int64_t)element(map, 1, 0, i), j));
+}
+
+// softmax(scale q k^T + mask) v: Vaswani et al., "Attention Is All You Need", 2017.
+static void attend(const struct mmul_map *map, int64_t i, double *scores) {
+    const int64_t depth = map->operands[0].cols, keys = map->operands[1].rows;
+    const int64_t count = counted(map, map->shape.rows, i, keys);
+    double most = -INFINITY, sum = 0;
+    for (int64_t p = 0; p < count; p++) {
+        double score = 0;
+        for (int64_t d = 0; d < depth; d++)
+            score += element(map, 0, i, d) * element(map, 1, p, d);
+        scores[p] = map->with->scale * score + (map->operand_count > 3 ? element(map, 3, i, p) : 0);
+        most = larger(most, scores[p]);
+    }
+    for (int64_t p = 0; p < count; p++)
+        sum += scores[p] = exp(scores[p] - most);
+    for (int64_t j = 0; j < map->cols; j++) {
+        double value = 0;
+        for (int64_t p = 0; p < count; p++)
+            value += scores[p] / sum * element(map, 2, p, j);
+        set(map, i, j, value);
+    }
+}
+
+static enum mmul_status make_attention(const struct mmul_map *map, struct mmul_error *err) {
+    double *scores = NULL;
+    enum mmul_status status = MMUL_ALLOCATE(scores, map->operands[1].rows, "scores", err);
+    for (int64_t i = 0; status == MMUL_OK && i < map->rows; i++)
+        attend(map, i, scores);
+    mmul_free(scores);
+    return status;
+}
+
+enum mmul_status mmul_reference_map(void *self, const struct mmul_map *map,
+                                    struct mmul_error *err) {
+    (void)self;
+    switch (mmul_operation_row(map->kind)->class) {
+    case MMUL_CLASS_ROWS:
+        make_rows(map);
+        break;
+    case MMUL_CLASS_REDUCE:
+        make_reductions(map);
+        break;
+    case MMUL_CLASS_LOOKUP:
+        look_up(map);
+        break;
+    case MMUL_CLASS_ATTENTION:
+        return make_attention(map, err);
+    default:
+        make_elements(map);
+    }
+    return MMUL_OK;
+}

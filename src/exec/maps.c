@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: MIT
+// Parts of operands as steps between elements, whatever is transposed, repeats, or is permuted.
+#include "exec/maps.h"
+
+#include "base/integer.h"
+#include "base/status.h"
+#include "exec/blocks.h"
+#include "exec/pipeline.h"
+#include "exec/run.h"
+#include "exec/worker_map.h"
+#include "model/matrix.h"
+
+struct making {
+    struct mmul_stage *stage;
+    const struct mmul_program *program;
+    const struct mmul_operation *operation;
+    struct mmul_shape shape; // of the result
+    struct mmul_region block;
+    struct mmul_view result;
+    struct mmul_host_map host;
+};
+
+static struct mmul_shape shape_of(const struct making *m, int operand) {
+    return m->program->values[m->operation->operands[operand]].shape;
+}
+
+// Rows [row, ..) and columns [col, ..) of what is in memory of a matrix; where a size is 1 all of these are it.
+static struct mmul_host_operand part(const struct mmul_view *view, int64_t row, int64_t rows,
+                                     int64_t col, int64_t cols) {
+    const struct mmul_region r = view->region;
+    struct mmul_host_operand o = {.row_step = view->transposed ? 1 : view->ld,
+                                  .col_step = view->transposed ? view->ld : 1,
+                                  .rows = rows,
+                                  .cols = cols};
+    if (r.row_end - r.row_begin == 1 && r.row_begin == 0) {
+        o.row_step = 0;
+        row = 0;
+    }
+    if (r.col_end - r.col_begin == 1 && r.col_begin == 0) {
+        o.col_step = 0;
+        col = 0;
+    }
+    o.at = mmul_view_element(view, row, col);
+    return o;
+}
+
+static struct mmul_host_operand number_of(const struct making *m, int operand) {
+    return (struct mmul_host_operand){.number = (float)m->operation->with.numbers[operand]};
+}
+
+// Makes a region of the block's matrix from the operands.
+static enum mmul_status make(const struct making *m, struct mmul_region to,
+                             struct mmul_error *err) {
+    struct mmul_host_map host = m->host;
+    host.map.kind = m->operation->kind;
+    host.map.with = &m->operation->with;
+    host.map.shape = m->shape;
+    host.map.rows = to.row_end - to.row_begin;
+    host.map.cols = to.col_end - to.col_begin;
+    host.map.row = to.row_begin;
+    host.map.col = to.col_begin;
+    host.map.parallel =
+        (struct mmul_parallel){m->stage->run->context->fallback_threads, mmul_pipeline_share};
+    host.result = mmul_view_element(&m->result, to.row_begin, to.col_begin);
+    host.ld = m->result.ld;
+    return mmul_worker_map(&m->stage->run->worker, &host, err);
+}
+
+// -------------------------------------------------------------------------------------- generate
+
+struct generating {
+    const struct making *making;
+    int64_t rows_each;
+};
+
+static void generate_part(void *context, int index) {
+    const struct generating *g = context;
+    const struct making *m = g->making;
+    const struct mmul_region b = m->block;
+    int64_t begin = b.row_begin + index * g->rows_each;
+    int64_t end = mmul_smaller(begin + g->rows_each, b.row_end);
+    for (int64_t i = begin; i < end; i++) {
+        int64_t first = (b.matrix * m->shape.rows + i) * m->shape.cols + b.col_begin;
+        mmul_generate(m->operation->generator, m->operation->seed, m->shape, first,
+                      first + b.col_end - b.col_begin,
+                      mmul_view_element(&m->result, i, b.col_begin));
+    }
+}
+
+static void generate(const struct making *m) {
+    enum { ROWS_LEAST = 16 };
+    int64_t rows = m->block.row_end - m->block.row_begin;
+    int64_t parts = mmul_smaller(m->stage->run->context->fallback_threads, rows / ROWS_LEAST);
+    struct generating g = {m, parts > 1 ? (rows + parts - 1) / parts : rows};
+    if (parts > 1)
+        mmul_pipeline_share((int)parts, generate_part, &g);
+    else
+        generate_part(&g, 0);
+}
+
+// ------------------------------------------------------------------------- elements, rows, axes
+
+static enum mmul_status make_alike(struct making *m, struct mmul_error *err) {
+    const struct mmul_operation_row *row = mmul_operation_row(m->operation->kind);
+    const bool down = row->class == MMUL_CLASS_REDUCE && m->operation->with.axis == -2;
+    const struct mmul_region b = m->block;
+    for (int i = 0; i < m->operation->operand_count; i++) {
+        if (m->operation->operands[i] == MMUL_NUMBER) {
+            m->host.operands[i] = number_of(m, i);
+            continue;
+        }
+        const struct mmul_shape have = shape_of(m, i);
+        const struct mmul_view view = mmul_blocks_operand(m->stage, i, b.matrix);
+        const bool all = row->class != MMUL_CLASS_ELEMENTS && !down; // columns
+        const bool is_vector = row->class == MMUL_CLASS_ROWS && i > 0;
+        m->host.operands[i] =
+            part(&view, down ? 0 : b.row_begin,
+                 down        ? have.rows
+                 : is_vector ? 1
+                             : b.row_end - b.row_begin,
+                 all ? 0 : b.col_begin, all ? have.cols : b.col_end - b.col_begin);
+    }
+    return make(m, m->block, err);
+}
+
+// ----------------------------------------------------------------------------------------- copies
+
+// A whole operand as four steps, between matrices, too.
+struct whole {
+    const float *at;
+    int64_t sizes[4], steps[4];
+};
+
+static struct whole whole_of(const struct making *m, int operand) {
+    const struct mmul_view view =
+        mmul_values_view(m->stage->run->values, m->stage->is.step->operands[operand],
+                         m->stage->run->context->comm->rank, 0);
+    const struct mmul_shape s = shape_of(m, operand);
+    return (struct whole){.at = view.at,
+                          .sizes = {s.batch, s.depth, s.rows, s.cols},
+                          .steps = {s.depth * s.rows * s.cols, s.rows * s.cols,
+                                    view.transposed ? 1 : view.ld, view.transposed ? view.ld : 1}};
+}
+
+// Copies a region of the block's matrix; its first element is at `at`.
+static enum mmul_status copy(struct making *m, struct mmul_region to, const float *at,
+                             const int64_t steps[2], struct mmul_error *err) {
+    const int64_t rows = to.row_end - to.row_begin, cols = to.col_end - to.col_begin;
+    m->host.operands[0] = (struct mmul_host_operand){
+        .at = at, .row_step = steps[0], .col_step = steps[1], .rows = rows, .cols = cols};
+    m->host.map.operand_count = 1;
+    return make(m, to, err);
+}
+
+// Size s of the result is size axes[s] of the operand, from begin[s] on.
+static enum mmul_status copy_axes(struct making *m, const int axes[4], const int64_t begin[4],
+                                  struct mmul_error *err) {
+    const struct whole x = whole_of(m, 0);
+    const struct mmul_region b = m->block;
+    const int64_t at[4] = {b.matrix / m->shape.depth, b.matrix % m->shape.depth, b.row_begin,
+                           b.col_begin};
+    const float *from = x.at;
+    for (int s = 0; s < 4; s++)
+        from += (at[s] + begin[s]) * x.steps[axes[s]];
+    const int64_t steps[] = {x.steps[axes[2]], x.steps[axes[3]]};
+    return copy(m, b, from, steps, err);
+}
+
+// From operand `which`, whose part of the result begins at `begin` of the axis: what of the block is in it.
+static enum mmul_status copy_joined(struct making *m, int which, int axis, int64_t begin,
+                                    struct mmul_error *err) {
+    const struct whole x = whole_of(m, which);
+    const struct mmul_region b = m->block;
+    int64_t from[4] = {b.matrix / m->shape.depth, b.matrix % m->shape.depth, b.row_begin,
+                       b.col_begin};
+    int64_t to[4] = {from[0] + 1, from[1] + 1, b.row_end, b.col_end};
+    from[axis] = mmul_larger(from[axis], begin);
+    to[axis] = mmul_smaller(to[axis], begin + x.sizes[axis]);
+    const float *at = x.at;
+    for (int s = 0; s < 4; s++) {
+        if (from[s] >= to[s])
+            return MMUL_OK;
+        at += (from[s] - (s == axis ? begin : 0)) * x.steps[s];
+    }
+    const struct mmul_region part = {b.matrix, from[2], to[2], from[3], to[3]};
+    return copy(m, part, at, x.steps + 2, err);
+}
+
+// The same elements in C order. What is transposed is read run by run.
+static enum mmul_status reshape(struct making *m, struct mmul_error *err) {
+    const struct whole x = whole_of(m, 0);
+    const struct mmul_region b = m->block;
+    const int64_t cols = m->shape.cols, matrix = x.sizes[2] * x.sizes[3];
+    const int64_t begin = (b.matrix * m->shape.rows + b.row_begin) * cols + b.col_begin;
+    if (x.steps[3] == 1 && x.steps[2] == x.sizes[3])
+        return copy(m, b, x.at + begin, (const int64_t[]){cols, 1}, err);
+    enum mmul_status status = MMUL_OK;
+    for (int64_t i = b.row_begin; i < b.row_end; i++)
+        for (int64_t j = b.col_begin, n; status == MMUL_OK && j < b.col_end; j += n) {
+            const int64_t at = (b.matrix * m->shape.rows + i) * cols + j, in = at % matrix;
+            const int64_t down = in / x.sizes[3], along = in % x.sizes[3];
+            n = mmul_smaller(b.col_end - j, x.sizes[3] - along);
+            status = copy(m, (struct mmul_region){b.matrix, i, i + 1, j, j + n},
+                          x.at + at / matrix * matrix + down * x.steps[2] + along * x.steps[3],
+                          (const int64_t[]){0, x.steps[3]}, err);
+        }
+    return status;
+}
+
+static enum mmul_status make_copy(struct making *m, struct mmul_error *err) {
+    static const int same[] = {0, 1, 2, 3};
+    static const int64_t zero[4];
+    const struct mmul_parameters *with = &m->operation->with;
+    switch (m->operation->kind) {
+    case MMUL_SLICE:
+        return copy_axes(m, same, with->begin, err);
+    case MMUL_PERMUTE:
+        return copy_axes(m, with->axes, zero, err);
+    case MMUL_CONCAT: {
+        const int axis = with->axis + 4;
+        enum mmul_status status = copy_joined(m, 0, axis, 0, err);
+        return status != MMUL_OK ? status
+                                 : copy_joined(m, 1, axis, whole_of(m, 0).sizes[axis], err);
+    }
+    default:
+        return reshape(m, err);
+    }
+}
+
+// -------------------------------------------------------------------------- lookups, attention
+
+static enum mmul_status look_up(struct making *m, struct mmul_error *err) {
+    const struct whole table = whole_of(m, 0), ids = whole_of(m, 1);
+    const struct mmul_region b = m->block;
+    const int64_t rows = b.row_end - b.row_begin;
+    const int64_t matrix = b.matrix / ids.sizes[2], row = b.matrix % ids.sizes[2];
+    const float *at =
+        ids.at + matrix * ids.steps[1] + row * ids.steps[2] + b.row_begin * ids.steps[3];
+    for (int64_t i = 0; i < rows; i++) {
+        const float id = at[i * ids.steps[3]];
+        if (id >= 0 && id < (float)table.sizes[2] && id == (float)(int64_t)id)
+            continue;
+        return mmul_fail(err, MMUL_ERR_DATA, "cannot take row %g of '%s': it has %lld", (double)id,
+                         m->program->values[m->operation->operands[0]].name,
+                         (long long)table.sizes[2]);
+    }
+    m->host.operands[0] = (struct mmul_host_operand){.at = table.at,
+                                                     .row_step = table.steps[2],
+                                                     .col_step = table.steps[3],
+                                                     .rows = table.sizes[2],
+                                                     .cols = table.sizes[3]};
+    m->host.operands[1] = (struct mmul_host_operand){
+        .at = at, .row_step = 0, .col_step = ids.steps[3], .rows = 1, .cols = rows};
+    return make(m, m->block, err);
+}
+
+// Heads of k and v may be fewer: groups of heads of q share one.
+static enum mmul_status attend(struct making *m, struct mmul_error *err) {
+    const struct mmul_region b = m->block;
+    const int64_t rows = b.row_end - b.row_begin;
+    const struct mmul_shape q = shape_of(m, 0);
+    for (int i = 0; i < m->operation->operand_count; i++) {
+        const struct mmul_shape have = shape_of(m, i);
+        const int64_t batch = have.batch == 1 ? 0 : b.matrix / q.depth;
+        const int64_t depth = b.matrix % q.depth /
+                              (i == 3 && have.depth == 1 ? q.depth
+                               : i == 3                  ? 1
+                                                         : q.depth / have.depth);
+        const struct mmul_view view =
+            mmul_values_view(m->stage->run->values, m->stage->is.step->operands[i],
+                             m->stage->run->context->comm->rank, batch * have.depth + depth);
+        const bool by_row = i == 0 || i == 3;
+        m->host.operands[i] = part(&view, by_row ? b.row_begin : 0, by_row ? rows : have.rows, 0,
+                                   i == 3 ? shape_of(m, 1).rows : have.cols);
+    }
+    return make(m, m->block, err);
+}
+
+enum mmul_status mmul_maps_make(struct mmul_stage *stage, const struct mmul_program_task *task,
+                                struct mmul_error *err) {
+    const struct mmul_program *program = stage->run->values->plan->program;
+    const struct mmul_operation *o = &program->operations[stage->is.step->operation];
+    struct making m = {.stage = stage,
+                       .program = program,
+                       .operation = o,
+                       .shape = mmul_program_shape(program, o),
+                       .block = task->block,
+                       .result =
+                           mmul_values_view(stage->run->values, stage->is.step->result,
+                                            stage->run->context->comm->rank, task->block.matrix),
+                       .host.map.operand_count = o->operand_count};
+    switch (mmul_operation_row(o->kind)->class) {
+    case MMUL_CLASS_OWN:
+        generate(&m);
+        return MMUL_OK;
+    case MMUL_CLASS_COPY:
+        return make_copy(&m, err);
+    case MMUL_CLASS_LOOKUP:
+        return look_up(&m, err);
+    case MMUL_CLASS_ATTENTION:
+        return attend(&m, err);
+    default:
+        return make_alike(&m, err);
+    }
+}

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: MIT
+//
+// What is not multiplied: the operands' parts that a block of the result depends on, found in the node's
+// memory, and the operation on them (exec/worker_map.h). The compute thread's; moves nothing.
+#pragma once
+
+#include "exec/stage.h"
+#include "plan/program_tasks.h"
+
+// Fails as mmul_worker_map, and with MMUL_ERR_DATA (an index that is not in its table).
+enum mmul_status mmul_maps_make(struct mmul_stage *stage, const struct mmul_program_task *task,
+                                struct mmul_error *err);
