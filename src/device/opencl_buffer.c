@@ -163,7 +163,8 @@ static enum mmul_status prepare_widening(struct mmul_opencl *opencl, struct mmul
     enum mmul_status status = MMUL_OK;
     if (opencl->program == NULL) {
         status = mmul_opencl_program_create(opencl->context, opencl->device, opencl->label,
-                                            mmul_kernel_widen, &opencl->program, err);
+                                            (const char *[]){mmul_kernel_widen, NULL},
+                                            &opencl->program, err);
     }
     if (status == MMUL_OK && opencl->widen_float16 == NULL) {
         status = mmul_opencl_kernel_create(opencl->program, opencl->label, "widen_float16",

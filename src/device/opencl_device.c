@@ -37,6 +37,7 @@ static void close_opencl(void *self, bool lost) {
         clReleaseKernel(opencl->widen_float16);
     if (opencl->widen_bfloat16 != NULL)
         clReleaseKernel(opencl->widen_bfloat16);
+    mmul_opencl_maps_fini(&opencl->maps);
     if (opencl->program != NULL)
         clReleaseProgram(opencl->program);
     if (opencl->context != NULL)
@@ -304,6 +305,7 @@ const struct mmul_device_table mmul_opencl_table = {
     .upload = mmul_opencl_upload,
     .download = mmul_opencl_download,
     .gemm = gemm,
+    .map = mmul_opencl_map,
     .wait = wait_all,
     .wait_buffer = wait_buffer,
 };

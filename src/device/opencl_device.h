@@ -1,15 +1,24 @@
 // SPDX-License-Identifier: MIT
 //
-// What opencl_device.c and opencl_buffer.c share: one open device and its buffers.
+// What opencl_device.c, opencl_buffer.c and opencl_map.c share: one open device and its buffers.
 #pragma once
 
 #include <CL/cl.h>
 
 #include "device/device.h"
 #include "device/opencl_order.h"
+#include "model/operation.h"
 
 // Elements of 16 bits that wait on the device to be widened: a larger upload goes in pieces.
 enum { MMUL_OPENCL_STAGING_COUNT = 1 << 23 };
+
+// Our kernels of operations but products: a program per file of them; one kernel per operation, and one more for
+// what is copied from columns that lie next to each other.
+enum { MMUL_OPENCL_MAP_PROGRAMS = 4, MMUL_OPENCL_MAP_KERNELS = MMUL_OPERATION_KINDS + 1 };
+struct mmul_opencl_maps {
+    cl_program programs[MMUL_OPENCL_MAP_PROGRAMS]; // NULL until one of its kernels is needed
+    cl_kernel kernels[MMUL_OPENCL_MAP_KERNELS];    // likewise
+};
 
 struct mmul_opencl {
     cl_device_id device; // borrowed from the driver
@@ -21,6 +30,7 @@ struct mmul_opencl {
     cl_mem staging;     // MMUL_OPENCL_STAGING_COUNT elements of 16 bits; upload queue only
     cl_mem temporary;   // CLBlast's padded copies; compute queue only
     size_t temporary_bytes;
+    struct mmul_opencl_maps maps;
     char label[160]; // "0:0 (Radeon VII)"
     struct mmul_device_info info;
 };
@@ -39,6 +49,10 @@ enum mmul_status mmul_opencl_upload(void *self, const struct mmul_upload *u,
                                     struct mmul_error *err);
 enum mmul_status mmul_opencl_download(void *self, const struct mmul_download *d,
                                       struct mmul_error *err);
+
+// The table's entry in opencl_map.c, and the end of what it has made.
+enum mmul_status mmul_opencl_map(void *self, const struct mmul_map *map, struct mmul_error *err);
+void mmul_opencl_maps_fini(struct mmul_opencl_maps *maps);
 
 // Memory on the device; `what` names it in the error. Refuses what the device or CLBlast's 32-bit
 // indices cannot address. Fails with MMUL_ERR_SYSTEM.

@@ -41,9 +41,9 @@ struct mmul_opencl_use {
 };
 
 // Events an operation must wait for, borrowed from the uses of its buffers: the list that OpenCL's
-// calls take. Three buffers ask for at most one write and two reads each.
+// calls take. Those that are read ask for at most one write each, the one that is written for two reads as well.
 struct mmul_opencl_waits {
-    cl_event events[3 * MMUL_QUEUE_COUNT];
+    cl_event events[MMUL_OPERANDS + MMUL_QUEUE_COUNT];
     cl_uint count;
 };
 

@@ -30,10 +30,12 @@ static void read_build_log(cl_program program, cl_device_id device, char *line, 
 }
 
 enum mmul_status mmul_opencl_program_create(cl_context context, cl_device_id device,
-                                            const char *label, const char *source,
+                                            const char *label, const char *const sources[2],
                                             cl_program *program, struct mmul_error *err) {
     cl_int code = CL_SUCCESS;
-    cl_program built = clCreateProgramWithSource(context, 1, &source, NULL, &code);
+    const char *texts[] = {sources[0], sources[1]};
+    const cl_uint count = texts[1] != NULL ? 2 : 1;
+    cl_program built = clCreateProgramWithSource(context, count, texts, NULL, &code);
     if (code != CL_SUCCESS)
         return mmul_opencl_fail(err, code, "cannot create a program on '%s'", label);
     code = clBuildProgram(built, 1, &device, "-cl-std=CL1.1", NULL, NULL);

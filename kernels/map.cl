@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+//
+// What the kernels of all operations but products begin with; their text comes behind this one.
+//
+//   element (i, j) of operand x = x[x_at.x + i * x_at.y + j * x_at.z], or x_number where x_at.w is not 0
+//   element (i, j) of the result = result[result_at.x + i * result_at.y + j]
+//
+// Storage: float32; steps may be any, 0 where something repeats. Indices are 32-bit: a buffer has fewer than
+// 2^31 elements.
+// Work: every group has GROUP work-items, and a kernel does not care how many of them run side by side.
+// All kernels have the same arguments, so that the host sets them in one way (device/opencl_map.c):
+//   rows, cols          of the block of the result (reductions: results, elements of each)
+//   x, y, z, m          operands and where they lie; one that there is not is never read
+//   whole, real         what an operation needs beside, written at each of them
+// No double, no half, no atomics, nothing beyond OpenCL C 1.1.
+// Tunables: none; GROUP is 64, which every GPU has.
+
+#define GROUP 64
+
+#define MAP_ARGUMENTS                                                                             \
+    const uint rows, const uint cols, __global const float *x, const uint4 x_at,                  \
+        const float x_number, __global const float *y, const uint4 y_at, const float y_number,    \
+        __global const float *z, const uint4 z_at, const float z_number, __global const float *m, \
+        const uint4 m_at, const float m_number, __global float *result, const uint2 result_at,    \
+        const int4 whole, const float4 real
+
+#define MAP_KERNEL(name) \
+    __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void name(MAP_ARGUMENTS)
+
+#define OPERAND(o, i, j) element(o, o##_at, o##_number, i, j)
+#define RESULT(i, j)     result[result_at.x + (i)*result_at.y + (j)]
+
+float element(__global const float *data, const uint4 at, const float number, const uint i,
+              const uint j) {
+    return at.w != 0u ? number : data[at.x + i * at.y + j * at.z];
+}
+
+// NaN of either goes on.
+float larger(const float x, const float y) {
+    return x >= y || isnan(x) ? x : y;
+}
+
+float smaller(const float x, const float y) {
+    return x <= y || isnan(x) ? x : y;
+}
+
+// Elements of row i that count: all, or with `causal` those up to a diagonal; row 0 counts `first` of them.
+uint counted(const int causal, const int first, const uint i, const uint all) {
+    const int until = first + (int)i;
+    return causal == 0 || until >= (int)all ? all : until > 0 ? (uint)until : 0u;
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT
+//
+// result = softmax(real.x x y^T + m) z: x are the queries, y the keys, z their values, m the mask.
+//
+// whole: columns of x and y, causal, keys that row 0 counts, keys; m_at.w = 2: there is no mask.
+// Storage: as map.cl says; the matrix of scores is never there, but a tile of it in local memory.
+// Work: group (g, h) has QUERIES rows of the result from g QUERIES on and DEPTH columns from h DEPTH on, of which
+// each work-item keeps 2 x 8 in registers. It goes over the keys, KEYS at a time: their scores, in parts of DEPTH
+// columns of x and y; then, with 4 work-items per row, the largest so far, by which what was added up before is
+// scaled; then the values. Local memory: 15 KiB.
+// A row that counts no key is zeros, one that has only seen -inf NaN.
+// Tunables: none; the three sizes are what GROUP work-items make 2 x 4 scores and 2 x 8 results each of.
+// Must equal: make_attention (device/reference_map.c).
+
+#define QUERIES 16u
+#define KEYS    32u
+#define DEPTH   64u
+#define SHARE   (GROUP / QUERIES) // work-items of a row
+
+// The next rows of an operand, DEPTH columns from `col` on; what is outside is not read later.
+#define FILL(tile, size, o, first, end, col, col_end)              \
+    for (uint t = get_local_id(0); t < (size)*DEPTH; t += GROUP) { \
+        const uint r = t / DEPTH, c = t % DEPTH;                   \
+        if ((first) + r < (end) && (col) + c < (col_end))          \
+            tile[r][c] = OPERAND(o, (first) + r, (col) + c);       \
+        else                                                       \
+            tile[r][c] = 0.0f;                                     \
+    }
+
+// Of DEPTH columns, or what is left of them; this work-item's 2 x 4 scores.
+void add_products(float products[2][4], __local const float (*queries)[DEPTH + 1],
+                  __local const float (*tile)[DEPTH + 1], const uint depth) {
+    const uint tx = get_local_id(0) % 8, ty = get_local_id(0) / 8;
+    for (uint d = 0; d < depth; d++)
+        for (uint a = 0; a < 2; a++)
+            for (uint b = 0; b < 4; b++)
+                products[a][b] += queries[2 * ty + a][d] * tile[tx + 8 * b][d];
+}
+
+// Of a row's `count` scores this work-item makes its share into weights, by the largest so far of all of the row, and
+// adds them to its sum. By how much what was added up before is to be scaled.
+float weigh(__local float *scores, const uint count, float *most, float *sum,
+            __local float *scratch) {
+    const uint id = get_local_id(0), first = id / SHARE * SHARE;
+    float all = *most;
+    for (uint j = id - first; j < count; j += SHARE)
+        all = larger(all, scores[j]);
+    scratch[id] = all;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint s = 0; s < SHARE; s++)
+        all = larger(all, scratch[first + s]);
+    const float scale = *most == -INFINITY ? 0.0f : exp(*most - all);
+    *most = all;
+    *sum *= scale;
+    for (uint j = id - first; j < count; j += SHARE) {
+        scores[j] = all == -INFINITY ? 0.0f : exp(scores[j] - all);
+        *sum += scores[j];
+    }
+    return scale;
+}
+
+// This work-item's 2 x 8 results.
+void add_values(float sums[2][8], __local const float (*weights)[KEYS + 1], const uint counts[2],
+                __local const float *scales, __local const float (*tile)[DEPTH + 1]) {
+    const uint tx = get_local_id(0) % 8, ty = get_local_id(0) / 8;
+    for (uint a = 0; a < 2; a++) {
+        const uint r = 2 * ty + a;
+        for (uint b = 0; b < 8; b++)
+            sums[a][b] *= scales[r];
+        for (uint j = 0; j < counts[a]; j++)
+            for (uint b = 0; b < 8; b++)
+                sums[a][b] += weights[r][j] * tile[j][tx + 8 * b];
+    }
+}
+
+// Keys from `key` on of which row i of the block counts so many.
+#define COUNTED(i) min(KEYS, max(counted(whole.y, whole.z, min(i, last), keys), key) - key)
+
+MAP_KERNEL(map_attention) {
+    __local float queries[QUERIES][DEPTH + 1], tile[KEYS][DEPTH + 1], scores[QUERIES][KEYS + 1];
+    __local float scratch[GROUP], scales[QUERIES];
+    const uint id = get_local_id(0), tx = id % 8, ty = id / 8, row = id / SHARE;
+    const uint first = get_group_id(0) * QUERIES, left = get_group_id(1) * DEPTH;
+    const uint depth = (uint)whole.x, keys = (uint)whole.w;
+    const uint last = min(first + QUERIES, rows) - 1;
+    const uint until = counted(whole.y, whole.z, last, keys);
+    float most = -INFINITY, sum = 0.0f, sums[2][8] = {{0.0f}};
+    for (uint key = 0; key < until; key += KEYS) {
+        const uint counts[2] = {COUNTED(first + 2 * ty), COUNTED(first + 2 * ty + 1)};
+        float products[2][4] = {{0.0f}};
+        for (uint col = 0; col < depth; col += DEPTH) {
+            if (key == 0 || depth > DEPTH)
+                FILL(queries, QUERIES, x, first, rows, col, depth)
+            FILL(tile, KEYS, y, key, keys, col, depth)
+            barrier(CLK_LOCAL_MEM_FENCE);
+            add_products(products, queries, tile, min(DEPTH, depth - col));
+            barrier(CLK_LOCAL_MEM_FENCE);
+        }
+        for (uint a = 0; a < 2; a++)
+            for (uint b = 0; b < 4; b++) {
+                const uint i = min(first + 2 * ty + a, last), j = key + tx + 8 * b;
+                const float mask = m_at.w != 2u && j < keys ? OPERAND(m, i, j) : 0.0f;
+                scores[2 * ty + a][tx + 8 * b] = real.x * products[a][b] + mask;
+            }
+        FILL(tile, KEYS, z, key, keys, left, cols)
+        barrier(CLK_LOCAL_MEM_FENCE);
+        const float scale = weigh(scores[row], COUNTED(first + row), &most, &sum, scratch);
+        if (id % SHARE == 0)
+            scales[row] = scale;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        add_values(sums, scores, counts, scales, tile);
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    scratch[id] = sum;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint a = 0; a < 2; a++) {
+        const uint r = 2 * ty + a, i = first + r;
+        const bool is_zero = counted(whole.y, whole.z, i, keys) == 0;
+        float all = 0.0f;
+        for (uint s = 0; s < SHARE; s++)
+            all += scratch[r * SHARE + s];
+        for (uint b = 0; b < 8; b++)
+            if (i < rows && left + tx + 8 * b < cols)
+                RESULT(i, left + tx + 8 * b) = is_zero ? 0.0f : sums[a][b] / all;
+    }
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+//
+// Operations element by element, copies, and rows that are looked up.
+//
+//   result(i, j) = f(x(i, j), y(i, j), z(i, j))          map_NAME, as many operands as it has
+//   result(i, j) = x(y(0, i), j)                          map_take
+//
+// Storage: as map.cl says. Work: one work-item per element, row by row; the surplus of the last group returns
+// at once. map_copy_turned is map_copy for an operand whose columns are far apart and whose rows are not: a
+// group takes a square of TILE x TILE through local memory, so that it reads along the rows and writes along the
+// columns. Group (g, h) has columns [g TILE, ..) and rows [h TILE, ..).
+// Accuracy: that of OpenCL's own functions; sums of opposite sign are written so that nothing cancels.
+// Tunables: TILE, 16; GROUP is a multiple of it.
+// Must equal: make_elements, look_up (device/reference_map.c).
+
+#define ELEMENTS(name, value)                                            \
+    MAP_KERNEL(name) {                                                   \
+        const uint e = get_global_id(0), i = e / cols, j = e - i * cols; \
+        if (i < rows) {                                                  \
+            const float a = OPERAND(x, i, j);                            \
+            RESULT(i, j) = (value);                                      \
+        }                                                                \
+    }
+
+#define PAIRS(name, value)                                               \
+    MAP_KERNEL(name) {                                                   \
+        const uint e = get_global_id(0), i = e / cols, j = e - i * cols; \
+        if (i < rows) {                                                  \
+            const float a = OPERAND(x, i, j), b = OPERAND(y, i, j);      \
+            RESULT(i, j) = (value);                                      \
+        }                                                                \
+    }
+
+float sigmoid(const float a) {
+    return 1.0f / (1.0f + exp(-a));
+}
+
+// 1 + erf(a / sqrt 2) = erfc(-a / sqrt 2)
+float gelu(const float a) {
+    return 0.5f * a * erfc(-a * 0.70710678f);
+}
+
+// (1 + tanh(u)) / 2 = sigmoid(2 u), 2 sqrt(2 / pi) = 1.5957691
+float gelu_tanh(const float a) {
+    return a * sigmoid(1.5957691f * (a + 0.044715f * a * a * a));
+}
+
+float remainder_of(const float a, const float b) {
+    const float left = fmod(a, b);
+    if (left != 0.0f)
+        return (left < 0.0f) != (b < 0.0f) ? left + b : left;
+    return copysign(0.0f, b);
+}
+
+float floor_divide(const float a, const float b) {
+    return b == 0.0f ? a / b : round((a - remainder_of(a, b)) / b);
+}
+
+ELEMENTS(map_copy, a)
+ELEMENTS(map_neg, -a)
+ELEMENTS(map_exp, exp(a))
+ELEMENTS(map_log, log(a))
+ELEMENTS(map_sqrt, sqrt(a))
+ELEMENTS(map_rsqrt, 1.0f / sqrt(a))
+ELEMENTS(map_abs, fabs(a))
+ELEMENTS(map_relu, a < 0.0f ? 0.0f : a)
+ELEMENTS(map_sigmoid, sigmoid(a))
+ELEMENTS(map_tanh, tanh(a))
+ELEMENTS(map_silu, a *sigmoid(a))
+ELEMENTS(map_gelu, gelu(a))
+ELEMENTS(map_gelu_tanh, gelu_tanh(a))
+
+PAIRS(map_add, a + b)
+PAIRS(map_subtract, a - b)
+PAIRS(map_multiply, a *b)
+PAIRS(map_divide, a / b)
+PAIRS(map_floor_divide, floor_divide(a, b))
+PAIRS(map_remainder, remainder_of(a, b))
+PAIRS(map_power, pow(a, b))
+PAIRS(map_maximum, larger(a, b))
+PAIRS(map_minimum, smaller(a, b))
+PAIRS(map_equal, a == b ? 1.0f : 0.0f)
+PAIRS(map_not_equal, a != b ? 1.0f : 0.0f)
+PAIRS(map_less, a < b ? 1.0f : 0.0f)
+PAIRS(map_less_equal, a <= b ? 1.0f : 0.0f)
+PAIRS(map_greater, a > b ? 1.0f : 0.0f)
+PAIRS(map_greater_equal, a >= b ? 1.0f : 0.0f)
+
+ELEMENTS(map_where, a != 0.0f ? OPERAND(y, i, j) : OPERAND(z, i, j))
+
+MAP_KERNEL(map_take) {
+    const uint e = get_global_id(0), i = e / cols, j = e - i * cols;
+    if (i < rows)
+        RESULT(i, j) = OPERAND(x, (uint)OPERAND(y, 0u, i), j);
+}
+
+#define TILE 16
+
+MAP_KERNEL(map_copy_turned) {
+    __local float tile[TILE][TILE + 1]; // one more: columns of it lie in different banks
+    const uint left = get_group_id(0) * TILE, top = get_group_id(1) * TILE;
+    const uint id = get_local_id(0), along = id % TILE;
+    for (uint across = id / TILE; across < TILE; across += GROUP / TILE)
+        if (top + along < rows && left + across < cols)
+            tile[along][across] = OPERAND(x, top + along, left + across);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint across = id / TILE; across < TILE; across += GROUP / TILE)
+        if (top + across < rows && left + along < cols)
+            RESULT(top + across, left + along) = tile[across][along];
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+//
+// Sums and extremes along an axis, as one reading of the operand.
+//
+//   result[result_at.x + slab * rows + o * result_at.y] = combine of x(o, p) over the slab's p, / real.x
+//
+// for each of `rows` results o, over p in [0, cols), which is cut into slabs of whole.y; x_at has the steps from
+// result to result and along the axis. Where there are several slabs their results, one row each, are reduced
+// again by the same kernel.
+// Work: a group has whole.x neighbouring results (a power of 2), its work-items next to each other take
+// neighbouring results, GROUP / whole.x of them share one; group (g, s): results from g whole.x on, slab s.
+// Sums are added up in runs of RUN elements, so that long ones stay accurate.
+// Tunables: RUN, 32. Must equal: make_reductions (device/reference_map.c).
+
+#define RUN 32u
+
+#define REDUCTION(name, neutral, combine)                                               \
+    MAP_KERNEL(name) {                                                                  \
+        __local float scratch[GROUP];                                                   \
+        const uint id = get_local_id(0), wide = (uint)whole.x, length = (uint)whole.y;  \
+        const uint o = get_group_id(0) * wide + id % wide, slab = get_group_id(1);      \
+        const uint end = min(cols, (slab + 1u) * length);                               \
+        float a = (neutral);                                                            \
+        for (uint p = slab * length + id / wide; o < rows && p < end;) {                \
+            float run = (neutral);                                                      \
+            for (uint n = 0; n < RUN && p < end; n++, p += GROUP / wide) {              \
+                const float b = OPERAND(x, o, p);                                       \
+                run = combine(run, b);                                                  \
+            }                                                                           \
+            a = combine(a, run);                                                        \
+        }                                                                               \
+        scratch[id] = a;                                                                \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                   \
+        for (uint step = GROUP / 2; step >= wide; step /= 2) {                          \
+            if (id < step)                                                              \
+                scratch[id] = combine(scratch[id], scratch[id + step]);                 \
+            barrier(CLK_LOCAL_MEM_FENCE);                                               \
+        }                                                                               \
+        if (id < wide && o < rows)                                                      \
+            result[result_at.x + slab * rows + o * result_at.y] = scratch[id] / real.x; \
+    }
+
+float sum_of(const float a, const float b) {
+    return a + b;
+}
+
+REDUCTION(map_sum, 0.0f, sum_of)
+REDUCTION(map_max, -INFINITY, larger)
+REDUCTION(map_min, INFINITY, smaller)

@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: MIT
+//
+// Operations but products on an OpenCL device: kernels/map*.cl, which all take the same arguments. Kernels are
+// built when they are first needed, file by file. Work is begun and not waited for, on the queue of products.
+// Decides nothing about what is computed where; cuts nothing: a block is one call (sums of few long lines are two).
+#include <math.h>
+#include <stdio.h>
+
+#include "base/integer.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "device/map.h"
+#include "device/opencl_device.h"
+#include "device/opencl_error.h"
+#include "device/opencl_program.h"
+#include "kernels.h"
+
+enum { GROUP = 64 };                           // work-items of a group, of all kernels
+enum { TURNED = MMUL_OPENCL_MAP_KERNELS - 1 }; // the kernel that no operation has
+
+// ----------------------------------------------------------------------------------------- kernels
+
+static const char *const FILES[MMUL_OPENCL_MAP_PROGRAMS] = {
+    mmul_kernel_map_elements, mmul_kernel_map_rows, mmul_kernel_map_reduce,
+    mmul_kernel_map_attention};
+
+static int file_of(const struct mmul_map *map) {
+    switch (mmul_operation_row(map->kind)->class) {
+    case MMUL_CLASS_ROWS:
+        return 1;
+    case MMUL_CLASS_REDUCE:
+        return 2;
+    case MMUL_CLASS_ATTENTION:
+        return 3;
+    default:
+        return 0;
+    }
+}
+
+// Its place among the kernels, and its name behind "map_".
+static int name_kernel(const struct mmul_map *map, const char **name) {
+    const struct mmul_map_operand *x = &map->operands[0];
+    const struct mmul_operation_row *row = mmul_operation_row(map->kind);
+    bool is_turned = row->class == MMUL_CLASS_COPY && x->row_step > 0 && x->row_step < x->col_step;
+    *name = is_turned                       ? "copy_turned"
+            : row->class == MMUL_CLASS_COPY ? "copy"
+            : map->kind == MMUL_MEAN        ? "sum"
+                                            : row->name;
+    return is_turned ? TURNED : (int)map->kind;
+}
+
+static enum mmul_status find_kernel(struct mmul_opencl *opencl, const struct mmul_map *map,
+                                    cl_kernel *kernel, struct mmul_error *err) {
+    const char *name = NULL;
+    char text[64];
+    cl_kernel *place = &opencl->maps.kernels[name_kernel(map, &name)];
+    cl_program *program = &opencl->maps.programs[file_of(map)];
+    enum mmul_status status = MMUL_OK;
+    if (*program == NULL)
+        status = mmul_opencl_program_create(opencl->context, opencl->device, opencl->label,
+                                            (const char *[]){mmul_kernel_map, FILES[file_of(map)]},
+                                            program, err);
+    snprintf(text, sizeof text, "map_%s", name);
+    if (status == MMUL_OK && *place == NULL)
+        status = mmul_opencl_kernel_create(*program, opencl->label, text, place, err);
+    *kernel = *place;
+    return status;
+}
+
+void mmul_opencl_maps_fini(struct mmul_opencl_maps *maps) {
+    for (int i = 0; i < MMUL_OPENCL_MAP_KERNELS; i++)
+        if (maps->kernels[i] != NULL)
+            clReleaseKernel(maps->kernels[i]);
+    for (int i = 0; i < MMUL_OPENCL_MAP_PROGRAMS; i++)
+        if (maps->programs[i] != NULL)
+            clReleaseProgram(maps->programs[i]);
+}
+
+// --------------------------------------------------------------------------------------- arguments
+
+// An operand as kernels take it: offset and steps, and a mark: 1 it is a number, 2 it is not there.
+struct argument {
+    cl_mem memory;
+    cl_uint at[4];
+    cl_float number;
+};
+
+// One launch: what all kernels take. `uses` are those of the operands, NULL where nobody waits.
+struct launch {
+    cl_kernel kernel;
+    cl_uint rows, cols;
+    struct argument operands[MMUL_OPERANDS];
+    struct mmul_opencl_use *uses[MMUL_OPERANDS], *result_use;
+    cl_mem result;
+    cl_uint result_at[2];
+    cl_int whole[4];
+    cl_float real[4];
+    size_t groups[2];
+};
+
+static cl_int set_arguments(const struct launch *l) {
+    cl_int code = clSetKernelArg(l->kernel, 0, sizeof l->rows, &l->rows);
+    cl_uint n = 1;
+    code = code == CL_SUCCESS ? clSetKernelArg(l->kernel, n++, sizeof l->cols, &l->cols) : code;
+    for (int i = 0; code == CL_SUCCESS && i < MMUL_OPERANDS; i++) {
+        const struct argument *o = &l->operands[i];
+        // Some drivers want a buffer where none is read.
+        const cl_mem *memory = o->memory != NULL ? &o->memory : &l->result;
+        code = clSetKernelArg(l->kernel, n++, sizeof *memory, memory);
+        code = code == CL_SUCCESS ? clSetKernelArg(l->kernel, n++, sizeof o->at, o->at) : code;
+        code = code == CL_SUCCESS ? clSetKernelArg(l->kernel, n++, sizeof o->number, &o->number)
+                                  : code;
+    }
+    const struct {
+        size_t bytes;
+        const void *value;
+    } rest[] = {{sizeof l->result, &l->result},
+                {sizeof l->result_at, l->result_at},
+                {sizeof l->whole, l->whole},
+                {sizeof l->real, l->real}};
+    for (int i = 0; code == CL_SUCCESS && i < 4; i++)
+        code = clSetKernelArg(l->kernel, n++, rest[i].bytes, rest[i].value);
+    return code;
+}
+
+static cl_int begin(struct mmul_opencl *opencl, const struct launch *l) {
+    const enum mmul_opencl_queue compute = MMUL_QUEUE_COMPUTE;
+    struct mmul_opencl_waits waits = {.count = 0};
+    cl_event event = NULL;
+    cl_int code = set_arguments(l);
+    for (int i = 0; i < MMUL_OPERANDS; i++)
+        if (l->uses[i] != NULL)
+            mmul_opencl_wait_to_read(&waits, l->uses[i], compute);
+    if (l->result_use != NULL)
+        mmul_opencl_wait_to_write(&waits, l->result_use, compute);
+    const size_t local[2] = {GROUP, 1}, global[2] = {l->groups[0] * GROUP, l->groups[1]};
+    if (code == CL_SUCCESS)
+        code = clEnqueueNDRangeKernel(opencl->order.queues[compute], l->kernel, 2, NULL, global,
+                                      local, waits.count, mmul_opencl_wait_list(&waits), &event);
+    if (code != CL_SUCCESS)
+        return code;
+    for (int i = 0; i < MMUL_OPERANDS; i++)
+        if (l->uses[i] != NULL)
+            mmul_opencl_note_read(l->uses[i], compute, event);
+    if (l->result_use != NULL)
+        mmul_opencl_note_write(l->result_use, compute, event);
+    return mmul_opencl_begin(&opencl->order, compute, event);
+}
+
+static struct launch launch_of(const struct mmul_map *map) {
+    struct launch l = {.rows = (cl_uint)map->rows,
+                       .cols = (cl_uint)map->cols,
+                       .result = map->result.buffer->memory,
+                       .result_use = &map->result.buffer->use,
+                       .result_at = {(cl_uint)map->result.offset, (cl_uint)map->result.ld},
+                       .groups = {1, 1}};
+    for (int i = 0; i < MMUL_OPERANDS; i++) {
+        const struct mmul_map_operand *o = &map->operands[i];
+        struct argument *a = &l.operands[i];
+        a->at[3] = i >= map->operand_count ? 2 : o->buffer == NULL ? 1 : 0;
+        if (a->at[3] == 1)
+            a->number = o->number;
+        if (a->at[3] != 0)
+            continue;
+        a->memory = o->buffer->memory;
+        a->at[0] = (cl_uint)o->offset;
+        a->at[1] = (cl_uint)o->row_step;
+        a->at[2] = (cl_uint)o->col_step;
+        l.uses[i] = &o->buffer->use;
+    }
+    return l;
+}
+
+static size_t groups_for(int64_t count, int64_t each) {
+    return (size_t)mmul_divide_up(count, each);
+}
+
+// ------------------------------------------------------------------------------------- reductions
+
+// Few long lines are cut into slabs, so that there are groups enough for all of a large device; their sums come
+// from a buffer of its own, and are added up by the same kernel.
+static enum mmul_status reduce(struct mmul_opencl *opencl, const struct mmul_map *map,
+                               struct launch *l, struct mmul_error *err, cl_int *code) {
+    enum { GROUPS_ENOUGH = 1024, SLAB_LEAST = 1024, WIDE = 16 };
+    const bool down = map->with->axis == -2;
+    const struct mmul_map_operand *x = &map->operands[0];
+    const int64_t outputs = down ? map->cols : map->rows, count = down ? x->rows : x->cols;
+    const int64_t across = down ? x->col_step : x->row_step;
+    const int64_t along = down ? x->row_step : x->col_step;
+    const int64_t wide = across < along || count < GROUP ? WIDE : 1;
+    const int64_t groups = mmul_divide_up(outputs, wide);
+    const int64_t slabs =
+        mmul_larger(1, mmul_smaller(mmul_divide_up(GROUPS_ENOUGH, groups), count / (SLAB_LEAST)));
+    const cl_float divisor = map->kind == MMUL_MEAN ? (cl_float)count : 1;
+    const cl_uint result_at[] = {(cl_uint)map->result.offset, (cl_uint)(down ? 1 : map->result.ld)};
+    l->rows = (cl_uint)outputs;
+    l->cols = (cl_uint)count;
+    l->operands[0].at[1] = (cl_uint)across;
+    l->operands[0].at[2] = (cl_uint)along;
+    l->whole[0] = (cl_int)wide;
+    l->whole[1] = (cl_int)mmul_divide_up(count, slabs);
+    l->real[0] = divisor;
+    l->groups[0] = (size_t)groups;
+    l->result_at[0] = result_at[0];
+    l->result_at[1] = result_at[1];
+    if (slabs == 1) {
+        *code = begin(opencl, l);
+        return MMUL_OK;
+    }
+    const int64_t parts = mmul_divide_up(count, l->whole[1]);
+    cl_mem sums = NULL;
+    enum mmul_status status =
+        mmul_opencl_allocate(opencl, parts * outputs, sizeof(cl_float), "sums", &sums, err);
+    if (status != MMUL_OK)
+        return status;
+    struct launch first = *l, second = *l;
+    first.result = sums;
+    first.result_use = NULL; // the queue is in order
+    first.result_at[0] = 0;
+    first.result_at[1] = 1;
+    first.real[0] = 1;
+    first.groups[1] = (size_t)parts;
+    second.cols = (cl_uint)parts;
+    second.operands[0] = (struct argument){.memory = sums, .at = {0, 1, (cl_uint)outputs, 0}};
+    second.uses[0] = NULL;
+    second.whole[0] = WIDE;
+    second.whole[1] = (cl_int)parts;
+    second.groups[0] = groups_for(outputs, WIDE);
+    *code = begin(opencl, &first);
+    if (*code == CL_SUCCESS)
+        *code = begin(opencl, &second);
+    clReleaseMemObject(sums); // OpenCL keeps it until both are done
+    return MMUL_OK;
+}
+
+// -------------------------------------------------------------------------------------------- rope
+
+// How much of a circle a position turns each pair by: base^(-2 p / cols) / (2 pi), of which whole circles do not
+// matter, in units of 2^-64.
+static enum mmul_status make_turns(struct mmul_opencl *opencl, const struct mmul_map *map,
+                                   cl_mem *memory, struct mmul_error *err) {
+    const int64_t pairs = map->cols / 2;
+    cl_ulong *turns = NULL;
+    enum mmul_status status = MMUL_ALLOCATE_RAW(turns, pairs, "positions", err);
+    if (status != MMUL_OK)
+        return status;
+    for (int64_t p = 0; p < pairs; p++) {
+        double turn = pow(map->with->base, -2.0 * (double)p / (double)map->cols) / (2 * acos(-1));
+        turns[p] = (cl_ulong)ldexp(turn - floor(turn), 64);
+    }
+    cl_int code = CL_SUCCESS;
+    *memory = clCreateBuffer(opencl->context, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
+                             (size_t)pairs * sizeof *turns, turns, &code);
+    mmul_free(turns);
+    return code == CL_SUCCESS
+               ? MMUL_OK
+               : mmul_opencl_fail(err, code, "cannot allocate positions on '%s'", opencl->label);
+}
+
+static enum mmul_status turn_pairs(struct mmul_opencl *opencl, const struct mmul_map *map,
+                                   struct launch *l, struct mmul_error *err, cl_int *code) {
+    enum mmul_status status = make_turns(opencl, map, &l->operands[3].memory, err);
+    if (status != MMUL_OK)
+        return status;
+    l->whole[1] = (cl_int)map->row;
+    l->whole[2] = map->with->interleaved;
+    l->groups[0] = groups_for(map->rows * (map->cols / 2), GROUP);
+    *code = begin(opencl, l);
+    clReleaseMemObject(l->operands[3].memory);
+    return MMUL_OK;
+}
+
+// -------------------------------------------------------------------------------------- all of them
+
+// Keys, or columns, that the block's first row counts.
+static cl_int first_count(const struct mmul_map *map, int64_t all) {
+    return (cl_int)(map->row + 1 + all - map->shape.rows);
+}
+
+// What kernels by rows, and attention, want to know beside.
+static void describe_rows(const struct mmul_map *map, struct launch *l) {
+    const bool is_attention = map->kind == MMUL_ATTENTION, picks = map->kind == MMUL_TOPK;
+    const int64_t keys = is_attention ? map->operands[1].rows : map->operands[0].cols;
+    l->whole[0] = (cl_int)map->operands[0].cols;
+    l->whole[1] = picks ? (cl_int)map->with->count : map->with->causal;
+    l->whole[2] = first_count(map, keys);
+    l->whole[3] = is_attention
+                      ? (cl_int)keys
+                      : (map->operand_count > 1 ? 1 : 0) | (map->operand_count > 2 ? 2 : 0);
+    l->real[0] = (cl_float)(is_attention ? map->with->scale : map->with->epsilon);
+}
+
+static enum mmul_status launch(struct mmul_opencl *opencl, const struct mmul_map *map,
+                               struct launch *l, struct mmul_error *err, cl_int *code) {
+    enum { TILE = 16, QUERIES = 16, DEPTH = 64 }; // those of map_elements.cl and map_attention.cl
+    const enum mmul_operation_class class = mmul_operation_row(map->kind)->class;
+    if (class == MMUL_CLASS_REDUCE)
+        return reduce(opencl, map, l, err, code);
+    if (map->kind == MMUL_ROPE)
+        return turn_pairs(opencl, map, l, err, code);
+    l->groups[0] = groups_for(map->rows * map->cols, GROUP);
+    if (l->kernel == opencl->maps.kernels[TURNED]) {
+        l->groups[0] = groups_for(map->cols, TILE);
+        l->groups[1] = groups_for(map->rows, TILE);
+    }
+    if (class == MMUL_CLASS_ROWS || class == MMUL_CLASS_ATTENTION)
+        describe_rows(map, l);
+    if (class == MMUL_CLASS_ROWS)
+        l->groups[0] = (size_t)map->rows;
+    if (class == MMUL_CLASS_ATTENTION) {
+        l->groups[0] = groups_for(map->rows, QUERIES);
+        l->groups[1] = groups_for(map->cols, DEPTH);
+    }
+    *code = begin(opencl, l);
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_opencl_map(void *self, const struct mmul_map *map, struct mmul_error *err) {
+    struct mmul_opencl *opencl = self;
+    struct launch l = launch_of(map);
+    cl_int code = CL_SUCCESS;
+    enum mmul_status status = find_kernel(opencl, map, &l.kernel, err);
+    if (status == MMUL_OK)
+        status = launch(opencl, map, &l, err, &code);
+    if (status == MMUL_OK && code != CL_SUCCESS)
+        return mmul_opencl_fail(err, code, "cannot make %s of %lld x %lld on '%s'",
+                                mmul_operation_row(map->kind)->name, (long long)map->rows,
+                                (long long)map->cols, opencl->label);
+    return status;
+}
