@@ -110,8 +110,7 @@ static enum mmul_status multiply(struct mmul_stage *stage, const struct mmul_pro
 // A rank has no terms for some matrices of its summand.
 static void clear_summand(const struct mmul_stage *stage) {
     const struct mmul_program_walk walk = mmul_blocks_walk(stage);
-    const struct mmul_program_place *made = &plan_of(stage)->places[stage->is.step->result];
-    if (operation_of(stage)->kind != MMUL_MATMUL || made->placement.kind != MMUL_PLACE_PARTIAL)
+    if (!mmul_program_makes_summands(plan_of(stage), stage->is.step))
         return;
     int64_t matrices =
         mmul_shape_matrices(mmul_program_shape(plan_of(stage)->program, operation_of(stage)));

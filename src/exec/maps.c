@@ -16,6 +16,7 @@ struct making {
     const struct mmul_operation *operation;
     struct mmul_shape shape; // of the result
     struct mmul_region block;
+    int64_t inner_begin, inner_end; // of the axis along which is reduced
     struct mmul_view result;
     struct mmul_host_map host;
 };
@@ -100,9 +101,30 @@ static void generate(const struct making *m) {
 
 // ------------------------------------------------------------------------- elements, rows, axes
 
+// All of a row, or of a column, or what this rank has of it.
+static enum mmul_status reduce(struct making *m, struct mmul_error *err) {
+    const bool down = m->operation->with.axis == -2;
+    const struct mmul_region b = m->block;
+    const struct mmul_view view = mmul_blocks_operand(m->stage, 0, b.matrix);
+    const struct mmul_shape have = shape_of(m, 0);
+    const int64_t inner = m->inner_end - m->inner_begin, all = down ? have.rows : have.cols;
+    m->host.operands[0] =
+        down ? part(&view, m->inner_begin, inner, b.col_begin, b.col_end - b.col_begin)
+             : part(&view, b.row_begin, b.row_end - b.row_begin, m->inner_begin, inner);
+    enum mmul_status status = make(m, b, err);
+    if (status != MMUL_OK || m->operation->kind != MMUL_MEAN || inner == all)
+        return status;
+    // A summand of a mean.
+    for (int64_t i = b.row_begin; i < b.row_end; i++)
+        for (int64_t j = b.col_begin; j < b.col_end; j++) {
+            float *mean = mmul_view_element(&m->result, i, j);
+            *mean = (float)((double)*mean * (double)inner / (double)all);
+        }
+    return MMUL_OK;
+}
+
 static enum mmul_status make_alike(struct making *m, struct mmul_error *err) {
     const struct mmul_operation_row *row = mmul_operation_row(m->operation->kind);
-    const bool down = row->class == MMUL_CLASS_REDUCE && m->operation->with.axis == -2;
     const struct mmul_region b = m->block;
     for (int i = 0; i < m->operation->operand_count; i++) {
         if (m->operation->operands[i] == MMUL_NUMBER) {
@@ -111,35 +133,43 @@ static enum mmul_status make_alike(struct making *m, struct mmul_error *err) {
         }
         const struct mmul_shape have = shape_of(m, i);
         const struct mmul_view view = mmul_blocks_operand(m->stage, i, b.matrix);
-        const bool all = row->class != MMUL_CLASS_ELEMENTS && !down; // columns
+        const bool all = row->class != MMUL_CLASS_ELEMENTS; // columns
         const bool is_vector = row->class == MMUL_CLASS_ROWS && i > 0;
         m->host.operands[i] =
-            part(&view, down ? 0 : b.row_begin,
-                 down        ? have.rows
-                 : is_vector ? 1
-                             : b.row_end - b.row_begin,
-                 all ? 0 : b.col_begin, all ? have.cols : b.col_end - b.col_begin);
+            part(&view, b.row_begin, is_vector ? 1 : b.row_end - b.row_begin, all ? 0 : b.col_begin,
+                 all ? have.cols : b.col_end - b.col_begin);
     }
     return make(m, m->block, err);
 }
 
 // ----------------------------------------------------------------------------------------- copies
 
-// A whole operand as four steps, between matrices, too.
+// An operand as four steps, between matrices, too: element `begin` from its first one on is at `at`. What is split
+// by rows is in one run; what is read the other way round is whole matrices.
 struct whole {
     const float *at;
+    int64_t begin;
     int64_t sizes[4], steps[4];
 };
 
+static const float *find(const struct whole *x, int64_t element) {
+    return x->at + (element - x->begin);
+}
+
 static struct whole whole_of(const struct making *m, int operand) {
-    const struct mmul_view view =
-        mmul_values_view(m->stage->run->values, m->stage->is.step->operands[operand],
-                         m->stage->run->context->comm->rank, 0);
+    const struct mmul_values *values = m->stage->run->values;
+    const int place = m->stage->is.step->operands[operand];
     const struct mmul_shape s = shape_of(m, operand);
-    return (struct whole){.at = view.at,
-                          .sizes = {s.batch, s.depth, s.rows, s.cols},
-                          .steps = {s.depth * s.rows * s.cols, s.rows * s.cols,
-                                    view.transposed ? 1 : view.ld, view.transposed ? view.ld : 1}};
+    const struct mmul_part_range held =
+        mmul_placement_part(&values->plan->places[place].placement, s, values->rank);
+    const struct mmul_view view = mmul_values_view(values, place, values->rank, held.matrix_begin);
+    struct whole x = {.at = view.at,
+                      .sizes = {s.batch, s.depth, s.rows, s.cols},
+                      .steps = {s.depth * s.rows * s.cols, s.rows * s.cols,
+                                view.transposed ? 1 : s.cols, view.transposed ? s.rows : 1}};
+    x.begin = held.matrix_begin * x.steps[1] + view.region.row_begin * x.steps[2] +
+              view.region.col_begin * x.steps[3];
+    return x;
 }
 
 // Copies a region of the block's matrix; its first element is at `at`.
@@ -159,11 +189,11 @@ static enum mmul_status copy_axes(struct making *m, const int axes[4], const int
     const struct mmul_region b = m->block;
     const int64_t at[4] = {b.matrix / m->shape.depth, b.matrix % m->shape.depth, b.row_begin,
                            b.col_begin};
-    const float *from = x.at;
+    int64_t from = 0;
     for (int s = 0; s < 4; s++)
         from += (at[s] + begin[s]) * x.steps[axes[s]];
     const int64_t steps[] = {x.steps[axes[2]], x.steps[axes[3]]};
-    return copy(m, b, from, steps, err);
+    return copy(m, b, find(&x, from), steps, err);
 }
 
 // From operand `which`, whose part of the result begins at `begin` of the axis: what of the block is in it.
@@ -176,14 +206,14 @@ static enum mmul_status copy_joined(struct making *m, int which, int axis, int64
     int64_t to[4] = {from[0] + 1, from[1] + 1, b.row_end, b.col_end};
     from[axis] = mmul_larger(from[axis], begin);
     to[axis] = mmul_smaller(to[axis], begin + x.sizes[axis]);
-    const float *at = x.at;
+    int64_t at = 0;
     for (int s = 0; s < 4; s++) {
         if (from[s] >= to[s])
             return MMUL_OK;
         at += (from[s] - (s == axis ? begin : 0)) * x.steps[s];
     }
     const struct mmul_region part = {b.matrix, from[2], to[2], from[3], to[3]};
-    return copy(m, part, at, x.steps + 2, err);
+    return copy(m, part, find(&x, at), x.steps + 2, err);
 }
 
 // The same elements in C order. What is transposed is read run by run.
@@ -193,7 +223,7 @@ static enum mmul_status reshape(struct making *m, struct mmul_error *err) {
     const int64_t cols = m->shape.cols, matrix = x.sizes[2] * x.sizes[3];
     const int64_t begin = (b.matrix * m->shape.rows + b.row_begin) * cols + b.col_begin;
     if (x.steps[3] == 1 && x.steps[2] == x.sizes[3])
-        return copy(m, b, x.at + begin, (const int64_t[]){cols, 1}, err);
+        return copy(m, b, find(&x, begin), (const int64_t[]){cols, 1}, err);
     enum mmul_status status = MMUL_OK;
     for (int64_t i = b.row_begin; i < b.row_end; i++)
         for (int64_t j = b.col_begin, n; status == MMUL_OK && j < b.col_end; j += n) {
@@ -201,7 +231,7 @@ static enum mmul_status reshape(struct making *m, struct mmul_error *err) {
             const int64_t down = in / x.sizes[3], along = in % x.sizes[3];
             n = mmul_smaller(b.col_end - j, x.sizes[3] - along);
             status = copy(m, (struct mmul_region){b.matrix, i, i + 1, j, j + n},
-                          x.at + at / matrix * matrix + down * x.steps[2] + along * x.steps[3],
+                          find(&x, at / matrix * matrix + down * x.steps[2] + along * x.steps[3]),
                           (const int64_t[]){0, x.steps[3]}, err);
         }
     return status;
@@ -235,7 +265,7 @@ static enum mmul_status look_up(struct making *m, struct mmul_error *err) {
     const int64_t rows = b.row_end - b.row_begin;
     const int64_t matrix = b.matrix / ids.sizes[2], row = b.matrix % ids.sizes[2];
     const float *at =
-        ids.at + matrix * ids.steps[1] + row * ids.steps[2] + b.row_begin * ids.steps[3];
+        find(&ids, matrix * ids.steps[1] + row * ids.steps[2] + b.row_begin * ids.steps[3]);
     for (int64_t i = 0; i < rows; i++) {
         const float id = at[i * ids.steps[3]];
         if (id >= 0 && id < (float)table.sizes[2] && id == (float)(int64_t)id)
@@ -285,6 +315,8 @@ enum mmul_status mmul_maps_make(struct mmul_stage *stage, const struct mmul_prog
                        .operation = o,
                        .shape = mmul_program_shape(program, o),
                        .block = task->block,
+                       .inner_begin = task->inner_begin,
+                       .inner_end = task->inner_end,
                        .result =
                            mmul_values_view(stage->run->values, stage->is.step->result,
                                             stage->run->context->comm->rank, task->block.matrix),
@@ -293,6 +325,8 @@ enum mmul_status mmul_maps_make(struct mmul_stage *stage, const struct mmul_prog
     case MMUL_CLASS_OWN:
         generate(&m);
         return MMUL_OK;
+    case MMUL_CLASS_REDUCE:
+        return reduce(&m, err);
     case MMUL_CLASS_COPY:
         return make_copy(&m, err);
     case MMUL_CLASS_LOOKUP:

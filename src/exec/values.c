@@ -82,7 +82,7 @@ void mmul_values_destroy(struct mmul_values *values) {
 struct mmul_view mmul_values_view(const struct mmul_values *values, int place, int rank,
                                   int64_t matrix) {
     const struct mmul_program_place *p = &values->plan->places[place];
-    if (p->view_of >= 0) {
+    if (p->view_of >= 0 && !p->reshaped) {
         struct mmul_view view = mmul_values_view(values, p->view_of, rank, matrix);
         struct mmul_region r = view.region;
         if (p->transposed) {
@@ -101,6 +101,8 @@ struct mmul_view mmul_values_view(const struct mmul_values *values, int place, i
     view.region = mmul_placement_region(&p->placement, shape, rank, matrix, &offset);
     view.ld = view.region.col_end - view.region.col_begin;
     int index = p->placement.kind == MMUL_PLACE_REPLICATE ? 0 : node_rank_of(values, rank);
+    while (values->plan->places[place].view_of >= 0)
+        place = values->plan->places[place].view_of;
     char *part_at =
         values->segment.data + values->offsets[(int64_t)place * values->node_size + index];
     view.at = (float *)(void *)part_at + offset;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The table. Shapes are in operation_shapes.c; it chooses no rule: that is the plan's.
+// The table. Shapes are in operation_shapes.c, when a rule holds in operation_rules.c; it chooses none: that is
+// the plan's.
 #include "model/operation.h"
 
 #include <string.h>
@@ -17,12 +18,12 @@
 
 static const struct mmul_rule LOAD[] = {{{0}, FILED}};
 static const struct mmul_rule GENERATE[] = {{{0}, ROWS}, {{0}, COLS}, {{0}, GRID}, {{0}, WHOLE}};
-static const struct mmul_rule MATMUL[] = {{{ROWS, WHOLE}, ROWS},    {{WHOLE, COLS}, COLS},
-                                          {{COLS, ROWS}, SUMMANDS}, {{WHOLE, WHOLE}, ROWS},
-                                          {{WHOLE, WHOLE}, COLS},   {{WHOLE, WHOLE}, WHOLE},
-                                          {{GROWS, GCOLS}, GRID}};
+static const struct mmul_rule MATMUL[] = {
+    {{ROWS, WHOLE}, ROWS},  {{WHOLE, COLS}, COLS},  {{COLS, ROWS}, SUMMANDS},
+    {{WHOLE, WHOLE}, ROWS}, {{WHOLE, WHOLE}, COLS}, {{WHOLE, WHOLE}, WHOLE},
+    {{GROWS, GCOLS}, GRID}, {{ROWS, ROWS}, ROWS},   {{WHOLE, ROWS}, ROWS}};
 static const struct mmul_rule TRANSPOSE[] = {
-    {{ROWS}, COLS}, {{COLS}, ROWS}, {{WHOLE}, WHOLE}, {{SUMMANDS}, SUMMANDS}};
+    {{ROWS}, COLS}, {{COLS}, ROWS}, {{WHOLE}, WHOLE}, {{SUMMANDS}, SUMMANDS}, {{ROWS}, ROWS}};
 static const struct mmul_rule SAVE[] = {{{FILED}, FILED}};
 
 static const struct mmul_rule SAME[] = {{{ROWS}, ROWS},   {{COLS}, COLS},         {{GRID}, GRID},
@@ -49,8 +50,22 @@ static const struct mmul_rule TRIPLE[] = {
 static const struct mmul_rule BY_ROW[] = {{{ROWS, WHOLE, WHOLE, WHOLE}, ROWS},
                                           {{WHOLE, WHOLE, WHOLE, WHOLE}, WHOLE},
                                           {{WHOLE, WHOLE, WHOLE, WHOLE}, ROWS}};
-static const struct mmul_rule FROM_WHOLE[] = {{{WHOLE, WHOLE, WHOLE, WHOLE}, WHOLE},
-                                              {{WHOLE, WHOLE, WHOLE, WHOLE}, ROWS}};
+// Along an axis; summands where the axis is split.
+static const struct mmul_rule ALONG_AXIS[] = {
+    {{ROWS}, ROWS}, {{COLS}, COLS}, {{WHOLE}, WHOLE}, {{WHOLE}, ROWS}};
+static const struct mmul_rule SUM_ALONG_AXIS[] = {
+    {{ROWS}, ROWS},     {{COLS}, COLS},     {{WHOLE}, WHOLE},      {{WHOLE}, ROWS},
+    {{ROWS}, SUMMANDS}, {{COLS}, SUMMANDS}, {{SUMMANDS}, SUMMANDS}};
+static const struct mmul_rule COPY[] = {{{ROWS, ROWS}, ROWS},
+                                        {{WHOLE, WHOLE}, WHOLE},
+                                        {{WHOLE, WHOLE}, ROWS},
+                                        {{SUMMANDS, SUMMANDS}, SUMMANDS}};
+static const struct mmul_rule LOOKUP[] = {
+    {{WHOLE, ROWS}, ROWS}, {{WHOLE, COLS}, ROWS}, {{WHOLE, WHOLE}, WHOLE}, {{WHOLE, WHOLE}, ROWS}};
+static const struct mmul_rule ATTENTION[] = {
+    {{ROWS, ROWS, ROWS, WHOLE}, ROWS},     {{ROWS, ROWS, ROWS, ROWS}, ROWS},
+    {{ROWS, WHOLE, WHOLE, WHOLE}, ROWS},   {{ROWS, WHOLE, WHOLE, ROWS}, ROWS},
+    {{WHOLE, WHOLE, WHOLE, WHOLE}, WHOLE}, {{WHOLE, WHOLE, WHOLE, WHOLE}, ROWS}};
 
 #define RULES(table) .rules = (table), .rule_count = (int)(sizeof(table) / sizeof *(table))
 
@@ -86,7 +101,7 @@ static const struct mmul_rule FROM_WHOLE[] = {{{WHOLE, WHOLE, WHOLE, WHOLE}, WHO
               .flops_each = (FLOPS),        \
               RULES(BY_ROW)}
 
-#define REDUCTION(KIND, NAME)                   \
+#define REDUCTION(KIND, NAME, TABLE)            \
     [KIND] = {.name = (NAME),                   \
               .class = MMUL_CLASS_REDUCE,       \
               .least = 1,                       \
@@ -94,17 +109,17 @@ static const struct mmul_rule FROM_WHOLE[] = {{{WHOLE, WHOLE, WHOLE, WHOLE}, WHO
               .has_result = true,               \
               .shape = mmul_shape_of_reduction, \
               .flops_each = 1,                  \
-              RULES(BY_ROW)}
+              RULES(TABLE)}
 
-#define OTHER(KIND, NAME, CLASS, LEAST, MOST, SHAPE) \
-    [KIND] = {.name = (NAME),                        \
-              .class = (CLASS),                      \
-              .least = (LEAST),                      \
-              .most = (MOST),                        \
-              .has_result = true,                    \
-              .shape = (SHAPE),                      \
-              .flops_each = 1,                       \
-              RULES(FROM_WHOLE)}
+#define OTHER(KIND, NAME, CLASS, MOST, SHAPE, TABLE)                 \
+    [KIND] = {.name = (NAME),                                        \
+              .class = (CLASS),                                      \
+              .least = (CLASS) == MMUL_CLASS_ATTENTION ? 3 : (MOST), \
+              .most = (MOST),                                        \
+              .has_result = true,                                    \
+              .shape = (SHAPE),                                      \
+              .flops_each = 1,                                       \
+              RULES(TABLE)}
 
 static const struct mmul_operation_row TABLE[] = {
     [MMUL_LOAD] = {.name = "load", .has_result = true, RULES(LOAD)},
@@ -181,16 +196,16 @@ static const struct mmul_operation_row TABLE[] = {
                      .flops_each = 1,
                      RULES(BY_ROW)},
     ROW(MMUL_ROPE, "rope", 1, mmul_shape_of_rope, 8),
-    REDUCTION(MMUL_SUM, "sum"),
-    REDUCTION(MMUL_MEAN, "mean"),
-    REDUCTION(MMUL_MAX, "max"),
-    REDUCTION(MMUL_MIN, "min"),
-    OTHER(MMUL_SLICE, "slice", MMUL_CLASS_COPY, 1, 1, mmul_shape_of_slice),
-    OTHER(MMUL_RESHAPE, "reshape", MMUL_CLASS_COPY, 1, 1, mmul_shape_of_reshape),
-    OTHER(MMUL_PERMUTE, "permute", MMUL_CLASS_COPY, 1, 1, mmul_shape_of_permute),
-    OTHER(MMUL_CONCAT, "concat", MMUL_CLASS_COPY, 2, 2, mmul_shape_of_concat),
-    OTHER(MMUL_TAKE, "take", MMUL_CLASS_LOOKUP, 2, 2, mmul_shape_of_take),
-    OTHER(MMUL_ATTENTION, "attention", MMUL_CLASS_ATTENTION, 3, 4, mmul_shape_of_attention),
+    REDUCTION(MMUL_SUM, "sum", SUM_ALONG_AXIS),
+    REDUCTION(MMUL_MEAN, "mean", SUM_ALONG_AXIS),
+    REDUCTION(MMUL_MAX, "max", ALONG_AXIS),
+    REDUCTION(MMUL_MIN, "min", ALONG_AXIS),
+    OTHER(MMUL_SLICE, "slice", MMUL_CLASS_COPY, 1, mmul_shape_of_slice, COPY),
+    OTHER(MMUL_RESHAPE, "reshape", MMUL_CLASS_COPY, 1, mmul_shape_of_reshape, COPY),
+    OTHER(MMUL_PERMUTE, "permute", MMUL_CLASS_COPY, 1, mmul_shape_of_permute, COPY),
+    OTHER(MMUL_CONCAT, "concat", MMUL_CLASS_COPY, 2, mmul_shape_of_concat, COPY),
+    OTHER(MMUL_TAKE, "take", MMUL_CLASS_LOOKUP, 2, mmul_shape_of_take, LOOKUP),
+    OTHER(MMUL_ATTENTION, "attention", MMUL_CLASS_ATTENTION, 4, mmul_shape_of_attention, ATTENTION),
 };
 
 const struct mmul_operation_row *mmul_operation_row(enum mmul_operation_kind kind) {
@@ -228,31 +243,4 @@ double mmul_operation_flops(enum mmul_operation_kind kind, const struct mmul_ope
         return row->flops_each * elements(result) *
                (kind == MMUL_MATMUL ? (double)call->operands[0].shape.cols : 1);
     }
-}
-
-// What is split by rows or columns is split like the result.
-static bool may_be_split(const struct mmul_operation_row *row, enum mmul_operation_kind kind,
-                         struct mmul_shape have, struct mmul_shape result) {
-    switch (row->class) {
-    case MMUL_CLASS_ELEMENTS:
-        return mmul_shape_equal(have, result);
-    case MMUL_CLASS_OWN:
-        return kind != MMUL_MATMUL || (have.batch == result.batch && have.depth == result.depth);
-    default:
-        return true;
-    }
-}
-
-bool mmul_rule_fits(enum mmul_operation_kind kind, const struct mmul_rule *rule,
-                    const struct mmul_operation_call *call, struct mmul_shape result) {
-    const struct mmul_operation_row *row = &TABLE[kind];
-    // Sums of rows are not there where the rows are elsewhere.
-    if (row->class == MMUL_CLASS_REDUCE && call->with->axis == -2 &&
-        rule->operands[0] != MMUL_PLACE_REPLICATE)
-        return false;
-    for (int i = 0; i < call->operand_count; i++)
-        if (rule->operands[i] != MMUL_PLACE_REPLICATE &&
-            !may_be_split(row, kind, call->operands[i].shape, result))
-            return false;
-    return true;
 }

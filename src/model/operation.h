@@ -9,13 +9,20 @@
 //     generate   by position: whoever holds a part makes it
 //     matmul     rows x replicate -> rows, replicate x cols -> cols, cols x rows -> partial; where
 //                both are whole, any of rows, cols, replicate; grid rows x grid cols -> grid: what
-//                a grid of operands moves is theirs, along the rows and columns of the mesh (SUMMA)
-//     transpose  rows <-> cols: nothing moves, the part is read the other way round
+//                a grid of operands moves is theirs, along the rows and columns of the mesh (SUMMA);
+//                of stacks in groups rows x rows -> rows
+//     transpose  rows <-> cols: nothing moves, the part is read the other way round; in groups rows -> rows
 //     place      same -> same: a wish of the program's
 //     save       a move to a file of root's
 //     elements   (add, exp, where, ...) same x same -> same; what repeats is replicated
 //     rows       (softmax, layer_norm, topk, ...) rows -> rows; vectors are replicated
-//     all else   (reshape, take, ...) from operands that are whole, any part of the result
+//     reduce     along what is whole rows -> rows, cols -> cols; sums along what is split -> partial
+//     copy       (reshape, permute, slice, concat) rows -> rows, where rows stay or in groups
+//     take       the table replicated, indices rows (or cols) -> rows
+//     attention  q rows, k and v replicated, or in groups rows -> rows
+//
+// Groups: a plan may split all values between groups of consecutive matrices, such as the texts of a batch, so
+// that what has to do with one of them alone stays on its rank.
 #pragma once
 
 #include "model/placement.h"
@@ -100,6 +107,7 @@ struct mmul_operand_info {
     const char *name;
     struct mmul_shape shape;
     bool is_integer;
+    bool is_number; // not a value
 };
 
 struct mmul_rule {
@@ -140,10 +148,19 @@ const struct mmul_operation_row *mmul_operation_find(const char *name,
 double mmul_operation_flops(enum mmul_operation_kind kind, const struct mmul_operation_call *call,
                             struct mmul_shape result);
 
-// Whether a rule holds for these sizes: an operand that is split has the result's stack (matmul) or
-// all of its sizes (elements), because what repeats is needed by every part of the result.
+// --------------------------------------------------------------------------- operation_rules.c
+
+// Into how many groups of as many rows each the result can be cut, such that each needs no more of an operand
+// than the same one of as many groups of that; MMUL_ROW_BY_ROW: its rows are those of the operand, one by one.
+enum { MMUL_ROW_BY_ROW = 0 };
+int64_t mmul_operation_groups(enum mmul_operation_kind kind, const struct mmul_operation_call *call,
+                              int operand, struct mmul_shape result);
+
+// Whether a rule holds for these sizes, where what is split by rows is split between so many groups of as many
+// rows each, if it has those (1: anywhere). What repeats is needed by every part of the result.
 bool mmul_rule_fits(enum mmul_operation_kind kind, const struct mmul_rule *rule,
-                    const struct mmul_operation_call *call, struct mmul_shape result);
+                    const struct mmul_operation_call *call, struct mmul_shape result,
+                    int64_t groups);
 
 // --------------------------------------------------------------------------- operation_shapes.c
 

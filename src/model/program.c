@@ -49,11 +49,12 @@ struct mmul_operation_call mmul_program_call(const struct mmul_program *program,
                                              const struct mmul_operation *operation,
                                              struct mmul_operand_info operands[MMUL_OPERANDS]) {
     for (int i = 0; i < operation->operand_count; i++) {
-        operands[i] = (struct mmul_operand_info){.name = "a number", .shape = {1, 1, 1, 1}};
+        operands[i] = (struct mmul_operand_info){
+            .name = "a number", .shape = {1, 1, 1, 1}, .is_number = true};
         if (operation->operands[i] == MMUL_NUMBER)
             continue;
         const struct mmul_value *v = &program->values[operation->operands[i]];
-        operands[i] = (struct mmul_operand_info){v->name, v->shape, v->is_integer};
+        operands[i] = (struct mmul_operand_info){v->name, v->shape, v->is_integer, false};
     }
     return (struct mmul_operation_call){operands, operation->operand_count, &operation->with};
 }

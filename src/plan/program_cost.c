@@ -36,8 +36,9 @@ static struct mmul_mesh_request mesh_request(const struct mmul_program_costs *c)
 
 enum mmul_status mmul_program_costs_init(struct mmul_program_costs *costs,
                                          const struct mmul_cluster *cluster, const double *weights,
-                                         struct mmul_error *err) {
-    struct mmul_program_costs c = {.size = cluster->size, .node_count = cluster->node_count};
+                                         int64_t groups, struct mmul_error *err) {
+    struct mmul_program_costs c = {
+        .size = cluster->size, .node_count = cluster->node_count, .groups = groups};
     c.bytes_per_second = slowest_link(cluster, &c.latency_seconds);
     enum mmul_status status = MMUL_ALLOCATE(c.rank_node, c.size, "costs", err);
     if (status == MMUL_OK)
@@ -48,13 +49,22 @@ enum mmul_status mmul_program_costs_init(struct mmul_program_costs *costs,
         status = MMUL_ALLOCATE(c.transfer, c.size, "costs", err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(c.node_shares, c.node_count, "costs", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(c.group_offsets, c.size + 1, "costs", err);
     double sum = 0;
     for (int rank = 0; status == MMUL_OK && rank < c.size; rank++)
         sum += weights[rank];
+    for (int rank = 0; status == MMUL_OK && rank < c.size; rank++)
+        c.shares[rank] = weights[rank] / sum;
+    if (status == MMUL_OK && groups > 1)
+        status =
+            mmul_split_offsets(groups, c.size, c.shares, MMUL_SPLIT_EXACT, c.group_offsets, err);
+    for (int rank = 0; status == MMUL_OK && groups > 1 && rank < c.size; rank++)
+        c.shares[rank] =
+            (double)(c.group_offsets[rank + 1] - c.group_offsets[rank]) / (double)groups;
     for (int rank = 0; status == MMUL_OK && rank < c.size; rank++) {
         const struct mmul_rank_info *info = &cluster->ranks[rank];
         c.rank_node[rank] = info->node;
-        c.shares[rank] = weights[rank] / sum;
         c.node_shares[info->node] += c.shares[rank];
         c.flops[rank] = info->speed_flops > 0 ? info->speed_flops : ASSUMED_FLOPS;
         double slower =
@@ -74,6 +84,7 @@ enum mmul_status mmul_program_costs_init(struct mmul_program_costs *costs,
 void mmul_program_costs_fini(struct mmul_program_costs *costs) {
     mmul_free(costs->rank_node);
     mmul_free(costs->shares);
+    mmul_free(costs->group_offsets);
     mmul_free(costs->flops);
     mmul_free(costs->transfer);
     mmul_free(costs->node_shares);

@@ -30,19 +30,23 @@
 
 struct mmul_program_costs {
     int size, node_count;
-    int *rank_node;        // size, owned
-    double *shares;        // size, owned: of every value that is split; add up to 1
-    double *node_shares;   // node_count, owned
-    double *flops;         // size, owned: per second
-    double *transfer;      // size, owned: seconds per byte to or from its device; 0: none
-    struct mmul_mesh mesh; // of values that are grids; 1 x size until mmul_program_costs_mesh
+    int *rank_node; // size, owned
+    double *shares; // size, owned: of every value that is split; add up to 1
+    // Values that have so many groups of rows are split between them; 1: anywhere.
+    int64_t groups;
+    int64_t *group_offsets; // size + 1, owned: groups of each rank
+    double *node_shares;    // node_count, owned
+    double *flops;          // size, owned: per second
+    double *transfer;       // size, owned: seconds per byte to or from its device; 0: none
+    struct mmul_mesh mesh;  // of values that are grids; 1 x size until mmul_program_costs_mesh
     double bytes_per_second, latency_seconds; // the slowest link
 };
 
-// weights: of the ranks. Fails with MMUL_ERR_SYSTEM (memory).
+// weights: of the ranks. Shares are what the ranks get of so many groups; of 1 group as the weights say. Fails
+// with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_program_costs_init(struct mmul_program_costs *costs,
                                          const struct mmul_cluster *cluster, const double *weights,
-                                         struct mmul_error *err);
+                                         int64_t groups, struct mmul_error *err);
 void mmul_program_costs_fini(struct mmul_program_costs *costs);
 
 // Takes the mesh with which a product of these, both grids, is over first.

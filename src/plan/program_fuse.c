@@ -7,6 +7,10 @@ static const struct mmul_operation *operation_of(const struct mmul_program_plan 
     return &plan->program->operations[step->operation];
 }
 
+static struct mmul_shape shape_of(const struct mmul_program_plan *plan, int place) {
+    return plan->program->values[plan->places[place].value].shape;
+}
+
 static bool is_file(const struct mmul_program_plan *plan, int place) {
     return plan->places[place].placement.kind == MMUL_PLACE_FILE;
 }
@@ -102,9 +106,27 @@ static int spread(struct mmul_program_plan *plan, struct mmul_program_step *step
     return place;
 }
 
+// Are both operands split by rows, or one whose matrices meet several of the other's? The ranks have what they
+// need.
+static bool is_by_groups(const struct mmul_program_plan *plan,
+                         const struct mmul_program_step *step) {
+    const struct mmul_shape result = shape_of(plan, step->result);
+    bool by_groups = false;
+    for (int i = 0; step->kind == MMUL_STEP_COMPUTE && i < MMUL_FACTORS && step->operands[i] >= 0;
+         i++) {
+        const struct mmul_shape have = shape_of(plan, step->operands[i]);
+        bool same = have.batch == result.batch && have.depth == result.depth;
+        by_groups |=
+            plan->places[step->operands[i]].placement.kind == MMUL_PLACE_ROWS && (i == 1 || !same);
+    }
+    return by_groups;
+}
+
 static void fuse(struct mmul_program_plan *plan, struct mmul_program_step *step) {
     const struct mmul_placement *made = &plan->places[step->result].placement;
     bool rows = made->kind == MMUL_PLACE_ROWS;
+    if (is_by_groups(plan, step))
+        return;
     if (step->kind != MMUL_STEP_COMPUTE || operation_of(plan, step)->kind != MMUL_MATMUL ||
         !(rows || made->kind == MMUL_PLACE_COLS))
         return;

@@ -27,7 +27,8 @@ struct mmul_program_offsets {
 struct making {
     struct mmul_program_plan *plan;
     const struct mmul_rule **rules;
-    int *place_of; // value * KINDS + kind: where it is so far; -1: not
+    double seconds; // of these
+    int *place_of;  // value * KINDS + kind: where it is so far; -1: not
 };
 
 // ----------------------------------------------------------------------------------- placements
@@ -55,12 +56,18 @@ static enum mmul_status find_offsets(struct mmul_program_plan *plan, enum range_
         return MMUL_OK;
     }
     int count = parts_of(plan, parts);
+    const int64_t groups = plan->costs.groups;
     made = mmul_allocate(1, sizeof *made + (size_t)(count + 1) * sizeof *made->offsets, "offsets",
                          err);
     if (made == NULL)
         return err->status;
-    enum mmul_status status = mmul_split_offsets(total, count, shares_of(plan, parts),
-                                                 MMUL_SPLIT_EXACT, made->offsets, err);
+    enum mmul_status status = MMUL_OK;
+    if (parts == BY_RANK && groups > 1 && total % groups == 0)
+        for (int i = 0; i <= count; i++)
+            made->offsets[i] = plan->costs.group_offsets[i] * (total / groups);
+    else
+        status = mmul_split_offsets(total, count, shares_of(plan, parts), MMUL_SPLIT_EXACT,
+                                    made->offsets, err);
     if (status != MMUL_OK) {
         mmul_free(made);
         return status;
@@ -173,6 +180,17 @@ static void join_moves(struct mmul_program_plan *plan, int operation, bool joine
     }
 }
 
+// Is the result the same memory in other sizes? Not where that is read the other way round.
+static bool shows_reshaped(const struct mmul_program_plan *plan, const struct mmul_operation *o,
+                           const struct mmul_rule *rule, int place) {
+    bool turned = false;
+    if (o->kind != MMUL_RESHAPE || rule->operands[0] != rule->result)
+        return false;
+    for (; plan->places[place].view_of >= 0; place = plan->places[place].view_of)
+        turned |= plan->places[place].transposed;
+    return !turned;
+}
+
 static enum mmul_status add_operation(struct making *m, int index, struct mmul_error *err) {
     struct mmul_program_plan *plan = m->plan;
     const struct mmul_operation *o = &plan->program->operations[index];
@@ -199,9 +217,11 @@ static enum mmul_status add_operation(struct making *m, int index, struct mmul_e
     if (status != MMUL_OK)
         return status;
     m->place_of[o->result * KINDS + (int)rule->result] = step.result;
-    if (row->is_view) {
+    const bool reshaped = shows_reshaped(plan, o, rule, step.operands[0]);
+    if (row->is_view || reshaped) {
         plan->places[step.result].view_of = step.operands[0];
         plan->places[step.result].transposed = o->kind == MMUL_TRANSPOSE;
+        plan->places[step.result].reshaped = reshaped;
     } else if (o->kind != MMUL_LOAD) {
         bool joined[MMUL_FACTORS] = {false};
         join_moves(plan, index, joined, &step.seconds);
@@ -230,15 +250,13 @@ static enum mmul_status add_operations(struct making *m, struct mmul_error *err)
     struct mmul_program_plan *plan = m->plan;
     int64_t values = plan->program->value_count, operations = plan->program->operation_count;
     int64_t steps = operations * (1 + 2 * MMUL_OPERANDS); // each operand in two moves at most
-    enum mmul_status status = MMUL_ALLOCATE(m->rules, operations, "a plan", err);
+    enum mmul_status status = MMUL_OK;
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(m->place_of, values * KINDS, "a plan", err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(plan->places, steps, "a plan", err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(plan->steps, steps, "a plan", err);
-    if (status == MMUL_OK)
-        status = mmul_program_choose(plan->program, &plan->costs, m->rules, err);
     for (int64_t i = 0; status == MMUL_OK && i < values * KINDS; i++)
         m->place_of[i] = -1;
     for (int i = 0; status == MMUL_OK && i < operations; i++)
@@ -255,8 +273,7 @@ void mmul_program_plan_add_up(struct mmul_program_plan *plan) {
 }
 
 // The mesh is that of the largest product.
-static void choose_mesh(struct mmul_program_plan *plan) {
-    const struct mmul_program *program = plan->program;
+static void choose_mesh(const struct mmul_program *program, struct mmul_program_costs *costs) {
     struct mmul_operand_info operands[MMUL_OPERANDS] = {{.shape = {1, 1, 1, 1}},
                                                         {.shape = {1, 1, 1, 1}}};
     struct mmul_operation_call call;
@@ -276,7 +293,46 @@ static void choose_mesh(struct mmul_program_plan *plan) {
         mmul_program_call(program, &program->operations[largest], operands);
         result = mmul_program_shape(program, &program->operations[largest]);
     }
-    mmul_program_costs_mesh(&plan->costs, operands, result);
+    mmul_program_costs_mesh(costs, operands, result);
+}
+
+// Rules for values that are split between so many groups; of two such choices the shorter one stays.
+static enum mmul_status choose(struct making *m, const struct mmul_cluster *cluster,
+                               const double *weights, int64_t groups, struct mmul_error *err) {
+    const struct mmul_program *program = m->plan->program;
+    struct mmul_program_costs costs = {0};
+    const struct mmul_rule **rules = NULL;
+    double seconds = 0;
+    enum mmul_status status = mmul_program_costs_init(&costs, cluster, weights, groups, err);
+    if (status == MMUL_OK) {
+        choose_mesh(program, &costs);
+        status = MMUL_ALLOCATE(rules, program->operation_count, "a plan", err);
+    }
+    if (status == MMUL_OK)
+        status = mmul_program_choose(program, &costs, rules, &seconds, err);
+    if (status == MMUL_OK && (m->rules == NULL || seconds < m->seconds * (1 - 1e-9))) {
+        mmul_program_costs_fini(&m->plan->costs);
+        mmul_free(m->rules);
+        m->plan->costs = costs;
+        m->rules = rules;
+        m->seconds = seconds;
+        return MMUL_OK;
+    }
+    mmul_program_costs_fini(&costs);
+    mmul_free(rules);
+    return status;
+}
+
+static enum mmul_status choose_all(struct making *m, const struct mmul_cluster *cluster,
+                                   const double *weights, struct mmul_error *err) {
+    int64_t groups = 1;
+    enum mmul_status status =
+        mmul_program_find_groups(m->plan->program, cluster->size, &groups, err);
+    if (status == MMUL_OK)
+        status = choose(m, cluster, weights, 1, err);
+    if (status == MMUL_OK && groups > 1)
+        status = choose(m, cluster, weights, groups, err);
+    return status;
 }
 
 enum mmul_status mmul_program_plan_make(const struct mmul_program *program,
@@ -291,9 +347,7 @@ enum mmul_status mmul_program_plan_make(const struct mmul_program *program,
         return status;
     m.plan->program = program;
     m.plan->keeps_values = keeps_values;
-    status = mmul_program_costs_init(&m.plan->costs, cluster, weights, err);
-    if (status == MMUL_OK)
-        choose_mesh(m.plan);
+    status = choose_all(&m, cluster, weights, err);
     if (status == MMUL_OK)
         status = add_operations(&m, err);
     if (status == MMUL_OK) {

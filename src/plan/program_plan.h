@@ -18,6 +18,7 @@ struct mmul_program_place {
     struct mmul_placement placement;
     int view_of;     // a place whose memory it shares; -1: its own
     bool transposed; // of view_of
+    bool reshaped;   // of view_of: the same elements in the same order, in other sizes
     int operation;   // that made it (file: load or save)
     bool is_gone;    // what brings it, or takes it away, passes it by: nobody has it
     bool stays;      // its memory is its own to the end: no step reads it, or it is to be kept
@@ -113,12 +114,21 @@ enum mmul_status mmul_program_lay_out(struct mmul_program_plan *plan,
 // them, what nobody else reads: the moves that did that are gone then.
 void mmul_program_fuse(struct mmul_program_plan *plan);
 
+// ------------------------------------------------------------------------------ program_groups.c
+
+// Between how many groups of rows the values may be split so that most of what the program does with groups
+// stays on its rank, each of which gets one at least; 1: it does nothing of the kind. Fails with
+// MMUL_ERR_SYSTEM (memory).
+enum mmul_status mmul_program_find_groups(const struct mmul_program *program, int size,
+                                          int64_t *groups, struct mmul_error *err);
+
 // ------------------------------------------------------------------------------ program_choose.c
 
-// One rule per operation. Fails as above.
+// One rule per operation, and the seconds of all. Fails as above.
 enum mmul_status mmul_program_choose(const struct mmul_program *program,
                                      const struct mmul_program_costs *costs,
-                                     const struct mmul_rule **rules, struct mmul_error *err);
+                                     const struct mmul_rule **rules, double *seconds,
+                                     struct mmul_error *err);
 
 // How a value that is in the placements of the set `have` (a bit per kind) gets into another one:
 // from the nearest of them, directly or by way of rows.

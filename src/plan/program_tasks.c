@@ -8,18 +8,21 @@ static struct mmul_shape shape_of(const struct mmul_program_plan *plan, int plac
     return plan->program->values[plan->places[place].value].shape;
 }
 
-// Does each rank make a summand from what it has of the inner range?
-static bool is_inner(const struct mmul_program_walk *w) {
-    const struct mmul_operation *o = &w->plan->program->operations[w->step->operation];
-    return o->kind == MMUL_MATMUL &&
-           w->plan->places[w->step->result].placement.kind == MMUL_PLACE_PARTIAL;
+bool mmul_program_makes_summands(const struct mmul_program_plan *plan,
+                                 const struct mmul_program_step *step) {
+    const struct mmul_operation *o = &plan->program->operations[step->operation];
+    const bool has_inner =
+        o->kind == MMUL_MATMUL || mmul_operation_row(o->kind)->class == MMUL_CLASS_REDUCE;
+    return has_inner && plan->places[step->result].placement.kind == MMUL_PLACE_PARTIAL &&
+           plan->places[step->operands[0]].placement.kind != MMUL_PLACE_PARTIAL;
 }
 
 // Of what is split: the first operand along the inner range, or the result; a rank's part of a whole
 // one counts as rows.
 static struct mmul_placement split_of(const struct mmul_program_walk *w, struct mmul_shape *shape,
                                       int *rank) {
-    int place = is_inner(w) ? w->step->operands[0] : w->step->result;
+    int place =
+        mmul_program_makes_summands(w->plan, w->step) ? w->step->operands[0] : w->step->result;
     struct mmul_placement placement = w->plan->places[place].placement;
     *shape = shape_of(w->plan, place);
     *rank = w->rank;
@@ -74,12 +77,15 @@ bool mmul_program_next(struct mmul_program_walk *walk, struct mmul_program_task 
     const struct mmul_placement split = split_of(w, &shape, &rank);
     struct mmul_region region = mmul_placement_region(&split, shape, rank, w->matrix, &ignored);
     *task = (struct mmul_program_task){.block = region};
-    if (is_inner(w)) {
+    const struct mmul_operation *o = &w->plan->program->operations[w->step->operation];
+    const bool down = mmul_operation_row(o->kind)->class == MMUL_CLASS_REDUCE && o->with.axis == -2;
+    if (mmul_program_makes_summands(w->plan, w->step)) {
         task->block = mmul_region_whole(shape_of(w->plan, w->step->result), w->matrix);
-        task->inner_begin = region.col_begin;
-        task->inner_end = region.col_end;
+        task->inner_begin = down ? region.row_begin : region.col_begin;
+        task->inner_end = down ? region.row_end : region.col_end;
     } else if (w->step->operands[0] >= 0) {
-        task->inner_end = shape_of(w->plan, w->step->operands[0]).cols;
+        const struct mmul_shape first = shape_of(w->plan, w->step->operands[0]);
+        task->inner_end = down ? first.rows : first.cols;
     }
     walk->matrix++;
     return true;

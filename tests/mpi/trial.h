@@ -3,6 +3,7 @@
 // computes, by plain loops in double, what must come out. Integers keep it exact.
 #pragma once
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -99,13 +100,12 @@ static int keep(struct trial *t, enum mmul_status status, int value, int expecte
     return expected;
 }
 
-static int load(struct trial *t, struct mmul_shape shape) {
+// A matrix of root's with these elements, which become the trial's.
+static int load_data(struct trial *t, struct mmul_shape shape, float *data) {
     int made = add_known(t, shape), value = -1;
-    int64_t count = elements(shape);
-    float *data = t->memory[t->inputs] = malloc((size_t)count * sizeof(float));
     enum mmul_status status = MMUL_OK;
-    mmul_generate(MMUL_GENERATE_INTEGER, (uint64_t)made + 1, shape, 0, count, data);
-    for (int64_t i = 0; i < count; i++)
+    t->memory[t->inputs] = data;
+    for (int64_t i = 0; i < elements(shape); i++)
         t->known[made].at[i] = (double)data[i];
     if (rank == 0)
         status = mmul_matrix_borrow(data, shape, MMUL_F32, "X", &t->matrices[t->inputs], &t->err);
@@ -113,6 +113,12 @@ static int load(struct trial *t, struct mmul_shape shape) {
         status = mmul_program_load(t->program, t->matrices[t->inputs], &value, &t->err);
     t->inputs++;
     return keep(t, status, value, made);
+}
+
+static int load(struct trial *t, struct mmul_shape shape) {
+    float *data = malloc((size_t)elements(shape) * sizeof(float));
+    mmul_generate(MMUL_GENERATE_INTEGER, (uint64_t)t->count + 1, shape, 0, elements(shape), data);
+    return load_data(t, shape, data);
 }
 
 static int generate(struct trial *t, struct mmul_shape shape) {
@@ -208,7 +214,16 @@ static void end(struct trial *t) {
 
 // ------------------------------------------------------------------------------ what comes out
 
-static bool keeps; // the programs' values
+static bool keeps;       // the programs' values
+static double tolerance; // of a value, relative to it or to 1; 0: integers, which are equal
+
+static bool differs(double found, double expected) {
+    if (isnan(found) || isnan(expected))
+        return isnan(found) != isnan(expected);
+    if (found == expected)
+        return false;
+    return !(fabs(found - expected) <= tolerance * fmax(1, fabs(expected)));
+}
 
 // Collective. What the ranks hold of a value, against the loops.
 static bool is_right(const struct trial *t, const struct mmul_values *values, int value) {
@@ -228,7 +243,7 @@ static bool is_right(const struct trial *t, const struct mmul_values *values, in
                 mine[e] = (double)part.data[(i - r.row_begin) * part.row_step +
                                             (j - r.col_begin) * part.col_step];
                 holders[e]++;
-                wrong += kind != MMUL_PLACE_PARTIAL && mine[e] != k->at[e];
+                wrong += kind != MMUL_PLACE_PARTIAL && differs(mine[e], k->at[e]);
             }
     }
     MPI_Allreduce(MPI_IN_PLACE, mine, (int)(2 * count), MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
@@ -237,7 +252,7 @@ static bool is_right(const struct trial *t, const struct mmul_values *values, in
         holders_of_any += holders[e];
     const bool is_let_go = !keeps && t->is_read[value] && holders_of_any == 0;
     for (int64_t e = 0; kind == MMUL_PLACE_PARTIAL && !is_let_go && e < count; e++)
-        wrong += mine[e] != k->at[e];
+        wrong += differs(mine[e], k->at[e]);
     // Every element with all, with one, or (rows and columns of a grid) with so many alike.
     bool whole = kind == MMUL_PLACE_REPLICATE || kind == MMUL_PLACE_PARTIAL;
     bool copies = kind == MMUL_PLACE_GRID_ROWS || kind == MMUL_PLACE_GRID_COLS;
@@ -281,7 +296,7 @@ static bool run(struct mmul_context *context, struct trial *t, const char *weigh
     for (int i = 0; rank == 0 && right && i < t->saves; i++) {
         const struct known *k = &t->known[t->saved[i]];
         for (int64_t e = 0; e < elements(k->shape); e++)
-            right = right && (double)t->outputs[i][e] == k->at[e];
+            right = right && !differs((double)t->outputs[i][e], k->at[e]);
         if (!right)
             fprintf(stderr, "# output %d differs\n", i);
     }

@@ -152,7 +152,7 @@ static double try_all(const struct mmul_program *p, const struct mmul_program_co
         unsigned now[32];
         memcpy(now, have, sizeof now);
         if ((o->kind == MMUL_PLACE && rule->result != o->wish) ||
-            !mmul_rule_fits(o->kind, rule, &call, mmul_program_shape(p, o)))
+            !mmul_rule_fits(o->kind, rule, &call, mmul_program_shape(p, o), costs->groups))
             continue;
         double seconds = mmul_program_operation_seconds(costs, p, o, rule);
         bool joined[MMUL_FACTORS] = {false};

@@ -1,0 +1,408 @@
+// np: 1 2 3 5
+// SPDX-License-Identifier: MIT
+//
+// Every operation of programs but products, by every rule it has, over one node and several: operands are placed
+// as the rule wants them, the result as it gives it. Integers are equal to plain loops element by element, all
+// else as near as float32 is. Then chains, and what fails in their middle.
+#include "model/operation.h"
+#include "operation_loops.h"
+#include "plan/program_plan.h"
+
+static const struct mmul_shape STACK = {2, 3, 4, 6}, MATRIX = {1, 1, 7, 6}, VECTOR = {1, 1, 1, 6};
+static const double CLOSE = 2e-6;
+static const struct mmul_parameters NONE = {.axis = 0};
+
+struct example {
+    const char *operation;
+    struct mmul_shape shapes[MMUL_OPERANDS]; // no rows: a number
+    int operand_count;
+    struct mmul_parameters with;
+    double tolerance;
+    int64_t ids; // elements of the second are whole numbers below this; 0: as all
+};
+
+// -------------------------------------------------------------------------------------- weights
+
+enum weighting { EQUAL, ROOT_NONE, ONE_TO_N, WEIGHTINGS };
+
+static const char *weights_text(enum weighting weighting, char text[static 64]) {
+    text[0] = '\0';
+    for (int i = 0; i < size; i++) {
+        int weight = weighting == EQUAL ? 1 : weighting == ROOT_NONE ? i > 0 : i + 1;
+        sprintf(text + strlen(text), "%s%d", i > 0 ? "," : "", size == 1 ? 1 : weight);
+    }
+    return text;
+}
+
+// --------------------------------------------------------------------------------------- rules
+
+static int load_ids(struct trial *t, struct mmul_shape shape, int64_t below) {
+    float *data = malloc((size_t)elements(shape) * sizeof *data);
+    for (int64_t i = 0; i < elements(shape); i++)
+        data[i] = (float)((i * 7 + 2) % below);
+    return load_data(t, shape, data);
+}
+
+static int load_operand(struct trial *t, const struct example *e, int operand) {
+    const struct mmul_shape s = e->shapes[operand];
+    if (operand != 1 || e->ids == 0)
+        return load(t, s);
+    return load_ids(t, s, e->ids);
+}
+
+// The operation on operands that are placed so; a wish that the operation has no rule for is another test.
+static int follow(struct trial *t, const struct example *e, const int *loaded,
+                  const struct mmul_rule *rule) {
+    struct mmul_call call = {
+        .operation = e->operation, .operand_count = e->operand_count, .with = e->with};
+    for (int i = 0; i < e->operand_count; i++)
+        call.operands[i] =
+            loaded[i] == MMUL_NUMBER ? MMUL_NUMBER : place(t, loaded[i], rule->operands[i]);
+    int made = apply(t, &call);
+    save(t, place(t, made, rule->result));
+    return made;
+}
+
+// Does the rule hold for these sizes, and the groups that the program has? Then nothing has to move for it, and
+// the result must have been made as it says.
+static bool holds(const struct trial *t, const struct example *e, enum mmul_operation_kind kind,
+                  const struct mmul_rule *rule, int made) {
+    struct mmul_operand_info operands[MMUL_OPERANDS];
+    const struct mmul_operation_call call = {operands, e->operand_count, &e->with};
+    struct mmul_error err;
+    int64_t groups = 1;
+    if (rank == 0)
+        mmul_program_find_groups(t->program, size, &groups, &err);
+    MPI_Bcast(&groups, 1, MPI_INT64_T, 0, MPI_COMM_WORLD);
+    for (int i = 0; i < e->operand_count; i++) {
+        operands[i] = (struct mmul_operand_info){.shape = e->shapes[i]};
+        operands[i].is_number = e->shapes[i].rows == 0;
+        if (operands[i].is_number)
+            operands[i].shape = (struct mmul_shape){1, 1, 1, 1};
+    }
+    // Of a stack sums down columns are whole with the rows of their matrix, and as good as summands.
+    bool is_either = rule->result == MMUL_PLACE_PARTIAL && groups > 1;
+    return !is_either && mmul_rule_fits(kind, rule, &call, t->known[made].shape, groups);
+}
+
+static bool every_rule(struct mmul_context *context, const struct example *e, const char *weights) {
+    enum mmul_operation_kind kind;
+    const struct mmul_operation_row *row = mmul_operation_find(e->operation, &kind);
+    const bool by_rule = strncmp(weights, "1,1", 3) == 0 && context->cluster->node_count > 1;
+    int loaded[MMUL_OPERANDS], made[16];
+    struct trial t;
+    begin(&t);
+    for (int i = 0; i < e->operand_count; i++)
+        loaded[i] = e->shapes[i].rows > 0 ? load_operand(&t, e, i) : MMUL_NUMBER;
+    for (int i = 0; i < row->rule_count; i++)
+        made[i] = follow(&t, e, loaded, &row->rules[i]);
+    for (int i = 0; by_rule && i < row->rule_count; i++)
+        if (holds(&t, e, kind, &row->rules[i], made[i]))
+            t.wanted[made[i]] = row->rules[i].result;
+    tolerance = e->tolerance;
+    bool right = run(context, &t, weights);
+    tolerance = 0;
+    end(&t);
+    if (!right && rank == 0)
+        fprintf(stderr, "# %s\n", e->operation);
+    return right;
+}
+
+// ------------------------------------------------------------------------------------- examples
+
+static bool of_one_value(struct mmul_context *context, const char *weights) {
+    static const char *const exact[] = {"neg", "abs", "relu"};
+    static const char *const names[] = {"exp",  "log",  "sqrt", "rsqrt",     "sigmoid",
+                                        "tanh", "silu", "gelu", "gelu_tanh", "normalize"};
+    bool right = true;
+    for (size_t i = 0; i < sizeof exact / sizeof *exact; i++)
+        right = every_rule(context, &(struct example){exact[i], {STACK}, 1, NONE, 0, 0}, weights) &&
+                right;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        right = every_rule(context, &(struct example){names[i], {MATRIX}, 1, NONE, CLOSE, 0},
+                           weights) &&
+                right;
+    return right;
+}
+
+// What repeats, in either operand, and numbers.
+static bool of_two_values(struct mmul_context *context, const char *weights) {
+    static const char *const names[] = {"add",       "subtract",   "multiply",    "divide",
+                                        "maximum",   "minimum",    "equal",       "not_equal",
+                                        "remainder", "less_equal", "greater",     "greater_equal",
+                                        "less",      "power",      "floor_divide"};
+    static const struct mmul_shape shapes[][2] = {
+        {{2, 3, 4, 6}, {2, 3, 4, 6}}, {{2, 3, 4, 6}, {1, 1, 1, 6}}, {{2, 3, 4, 1}, {2, 3, 4, 6}},
+        {{2, 3, 1, 6}, {2, 1, 4, 6}}, {{2, 3, 4, 6}, {0}},          {{0}, {1, 1, 1, 1}}};
+    enum { COUNT = sizeof shapes / sizeof *shapes };
+    bool right = true;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        for (size_t j = i % 2; j < COUNT; j += 2) {
+            const struct example e = {names[i],
+                                      {shapes[j][0], shapes[j][1]},
+                                      2,
+                                      {.numbers = {3, -2}},
+                                      i > 10 || i == 3 ? CLOSE : 0,
+                                      0};
+            right = every_rule(context, &e, weights) && right;
+        }
+    return right;
+}
+
+static bool all_examples(struct mmul_context *context, const struct example *examples, size_t count,
+                         const char *weights) {
+    bool right = true;
+    for (size_t i = 0; i < count; i++)
+        right = every_rule(context, &examples[i], weights) && right;
+    return right;
+}
+#define ALL(examples) all_examples(context, examples, sizeof examples / sizeof *examples, weights)
+
+static bool of_rows(struct mmul_context *context, const char *weights) {
+    const struct example examples[] = {
+        {"where", {{2, 3, 4, 6}, {1, 1, 4, 1}, {0}}, 3, {.numbers = {0, 0, -1}}, 0, 0},
+        {"where", {{2, 3, 4, 6}, {2, 3, 4, 6}, {2, 3, 4, 6}}, 3, NONE, 0, 0},
+        {"where", {{2, 1, 4, 1}, {0}, {1, 3, 1, 6}}, 3, {.numbers = {0, 5}}, 0, 0},
+        {"softmax", {STACK}, 1, NONE, CLOSE, 0},
+        {"softmax", {STACK}, 1, {.causal = true}, CLOSE, 0},
+        {"rms_norm", {STACK, VECTOR}, 2, {.epsilon = 1e-5}, CLOSE, 0},
+        {"layer_norm", {MATRIX}, 1, {.epsilon = 1e-5}, 2e-5, 0},
+        {"layer_norm", {STACK, VECTOR, VECTOR}, 3, {.epsilon = 1e-5}, 2e-5, 0},
+        {"topk", {STACK}, 1, {.count = 4}, 0, 0},
+        {"argmax", {STACK}, 1, NONE, 0, 0},
+        {"rope", {STACK}, 1, {.base = 10}, CLOSE, 0},
+        {"rope", {MATRIX}, 1, {.base = 100, .interleaved = true}, CLOSE, 0},
+        {"sum", {STACK}, 1, {.axis = -1}, 0, 0},
+        {"mean", {MATRIX}, 1, {.axis = -1}, CLOSE, 0},
+        {"max", {STACK}, 1, {.axis = -1}, 0, 0},
+        {"sum", {STACK}, 1, {.axis = -2}, 0, 0},
+        {"sum", {{1, 1, 64, 6}}, 1, {.axis = -2}, 0, 0},
+        {"mean", {STACK}, 1, {.axis = -2}, CLOSE, 0},
+        {"mean", {MATRIX}, 1, {.axis = -2}, CLOSE, 0},
+        {"max", {MATRIX}, 1, {.axis = -2}, 0, 0},
+        {"min", {STACK}, 1, {.axis = -2}, 0, 0}};
+    return ALL(examples);
+}
+
+static bool of_elements_elsewhere(struct mmul_context *context, const char *weights) {
+    const struct example examples[] = {
+        {"slice", {STACK}, 1, {.begin = {1, 1, 0, 0}, .end = {2, 3, 4, 6}}, 0, 0},
+        {"slice", {STACK}, 1, {.begin = {0, 0, 1, 2}, .end = {2, 3, 3, 5}}, 0, 0},
+        {"slice", {STACK}, 1, {.begin = {0, 0, 0, 3}, .end = {2, 3, 4, 6}}, 0, 0},
+        {"slice", {MATRIX}, 1, {.begin = {0, 0, 2, 0}, .end = {1, 1, 6, 6}}, 0, 0},
+        {"reshape", {STACK}, 1, {.shape = {1, 1, 24, 6}}, 0, 0},
+        {"reshape", {STACK}, 1, {.shape = {1, 6, 2, 12}}, 0, 0},
+        {"reshape", {STACK}, 1, {.shape = {1, 1, 9, 16}}, 0, 0},
+        {"reshape", {MATRIX}, 1, {.shape = {1, 7, 2, 3}}, 0, 0},
+        {"permute", {STACK}, 1, {.axes = {0, 2, 1, 3}}, 0, 0},
+        {"permute", {STACK}, 1, {.axes = {0, 1, 3, 2}}, 0, 0},
+        {"permute", {STACK}, 1, {.axes = {3, 1, 0, 2}}, 0, 0},
+        {"permute", {{1, 6, 4, 2}}, 1, {.axes = {1, 0, 2, 3}}, 0, 0},
+        {"concat", {STACK, STACK}, 2, {.axis = -1}, 0, 0},
+        {"concat", {STACK, {2, 3, 5, 6}}, 2, {.axis = -2}, 0, 0},
+        {"concat", {STACK, {2, 1, 4, 6}}, 2, {.axis = -3}, 0, 0},
+        {"concat", {STACK, {3, 3, 4, 6}}, 2, {.axis = -4}, 0, 0},
+        {"take", {MATRIX, {1, 1, 1, 11}}, 2, NONE, 0, 7},
+        {"take", {MATRIX, {1, 1, 4, 3}}, 2, NONE, 0, 7},
+        {"take", {MATRIX, {1, 2, 4, 3}}, 2, NONE, 0, 7}};
+    return ALL(examples);
+}
+
+static bool of_attention(struct mmul_context *context, const char *weights) {
+    const struct mmul_shape q = {2, 4, 5, 6}, k = {2, 2, 7, 6}, v = {2, 2, 7, 3};
+    const struct mmul_shape one = {1, 1, 5, 6}, mask = {2, 1, 1, 7}, all = {2, 4, 5, 7};
+    const struct mmul_parameters with = {.scale = 0.25}, causal = {.scale = 0.25, .causal = true};
+    const struct example examples[] = {
+        {"attention", {q, k, v}, 3, with, CLOSE, 0},
+        {"attention", {q, k, v}, 3, causal, CLOSE, 0},
+        {"attention", {q, k, v, mask}, 4, with, CLOSE, 0},
+        {"attention", {q, k, v, all}, 4, causal, CLOSE, 0},
+        {"attention", {{1, 10, 5, 6}, {1, 5, 7, 6}, {1, 5, 7, 2}}, 3, with, CLOSE, 0},
+        {"attention", {one, one, one}, 3, causal, CLOSE, 0}};
+    return ALL(examples);
+}
+
+static void test_rules(struct mmul_context *context, int nodes) {
+    static const struct {
+        bool (*run)(struct mmul_context *, const char *);
+        const char *what;
+    } groups[] = {{of_one_value, "element by element of one value"},
+                  {of_two_values, "of two, which repeat, or are numbers"},
+                  {of_rows, "rows, and along axes"},
+                  {of_elements_elsewhere, "elements from elsewhere"},
+                  {of_attention, "attention"}};
+    for (int w = 0; w < (size > 1 ? (int)WEIGHTINGS : 1); w++)
+        for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
+            char weights[64], what[160];
+            bool right = groups[i].run(context, weights_text((enum weighting)w, weights));
+            snprintf(what, sizeof what, "%d nodes, weights %s: %s", nodes, weights, groups[i].what);
+            tap_ok(right, what);
+        }
+}
+
+// --------------------------------------------------------------------------------------- chains
+
+static int call1(struct trial *t, const char *operation, int x, struct mmul_parameters with) {
+    return apply(t, &(struct mmul_call){
+                        .operation = operation, .operands = {x}, .operand_count = 1, .with = with});
+}
+
+static int call2(struct trial *t, const char *operation, int x, int y) {
+    return apply(
+        t, &(struct mmul_call){.operation = operation, .operands = {x, y}, .operand_count = 2});
+}
+
+static int scaled(struct trial *t, int x, double by) {
+    return apply(t, &(struct mmul_call){.operation = "multiply",
+                                        .operands = {x, MMUL_NUMBER},
+                                        .operand_count = 2,
+                                        .with = {.numbers = {0, by}}});
+}
+
+static int weights_of(struct trial *t, int64_t rows, int64_t cols) {
+    return scaled(t, load(t, (struct mmul_shape){1, 1, rows, cols}), 0.125);
+}
+
+// Heads of every text on their own: (texts, words, width) to (texts, heads, words, width / heads).
+enum { TEXTS = 6, WORDS = 3, HEADS = 2, WIDTH = 8 };
+static int split_heads(struct trial *t, int x) {
+    const struct mmul_parameters apart = {.shape = {TEXTS, WORDS, HEADS, WIDTH / HEADS}},
+                                 swap = {.axes = {0, 2, 1, 3}};
+    return call1(t, "permute", call1(t, "reshape", x, apart), swap);
+}
+
+// A layer of a sentence model, down to a vector of length 1 for each text.
+static bool a_layer(struct mmul_context *context, const char *weights) {
+    const struct mmul_parameters flat = {.shape = {1, 1, TEXTS * WORDS, WIDTH}},
+                                 texts = {.shape = {1, TEXTS, WORDS, WIDTH}},
+                                 swap = {.axes = {0, 2, 1, 3}};
+    struct trial t;
+    begin(&t);
+    int ids = load_ids(&t, (struct mmul_shape){1, 1, TEXTS, WORDS}, 11);
+    int words = weights_of(&t, 11, WIDTH), places = weights_of(&t, WORDS, WIDTH);
+    int x = call1(&t, "layer_norm", call2(&t, "add", call2(&t, "take", words, ids), places),
+                  (struct mmul_parameters){.epsilon = 1e-5});
+    int rows = call1(&t, "reshape", x, flat), heads[3];
+    for (int i = 0; i < 3; i++)
+        heads[i] = split_heads(&t, matmul(&t, rows, weights_of(&t, WIDTH, WIDTH)));
+    int y = apply(&t, &(struct mmul_call){.operation = "attention",
+                                          .operands = {heads[0], heads[1], heads[2]},
+                                          .operand_count = 3,
+                                          .with = {.scale = 0.5}});
+    y = call1(&t, "reshape", call1(&t, "permute", y, swap), flat);
+    y = add(&t, matmul(&t, y, weights_of(&t, WIDTH, WIDTH)), rows);
+    y = call1(&t, "gelu", y, NONE);
+    y = call1(&t, "mean", call1(&t, "reshape", y, texts), (struct mmul_parameters){.axis = -2});
+    save(&t, call1(&t, "normalize", y, NONE));
+    bool right = run(context, &t, weights);
+    end(&t);
+    return right;
+}
+
+// Products of stacks, scores by hand, of what is read the other way round; sums of summands.
+static bool stacks(struct mmul_context *context, const char *weights) {
+    const struct mmul_shape s = {2, 5, 4, 6};
+    struct trial t;
+    begin(&t);
+    int q = scaled(&t, load(&t, s), 0.25), k = generate(&t, s), v = load(&t, s);
+    q = place(&t, q, MMUL_PLACE_ROWS);
+    k = place(&t, k, MMUL_PLACE_ROWS);
+    int scores = matmul(&t, q, transpose(&t, k));
+    int y = matmul(&t, call1(&t, "softmax", scores, (struct mmul_parameters){.causal = true}),
+                   place(&t, v, MMUL_PLACE_ROWS));
+    save(&t, y);
+    save(&t, matmul(&t, transpose(&t, y), y));
+    const struct mmul_parameters flat = {.shape = {1, 1, 40, 6}}, down = {.axis = -2};
+    int turned = call1(&t, "reshape", transpose(&t, y), flat);
+    save(&t, turned);
+    int sum = place(&t, call1(&t, "sum", call1(&t, "reshape", k, flat), down), MMUL_PLACE_PARTIAL);
+    int mean = place(&t, call1(&t, "mean", turned, down), MMUL_PLACE_PARTIAL);
+    save(&t, call2(&t, "subtract", place(&t, add(&t, sum, mean), MMUL_PLACE_PARTIAL), mean));
+    save(&t, call1(&t, "max", place(&t, turned, MMUL_PLACE_ROWS), down));
+    bool right = run(context, &t, weights);
+    end(&t);
+    return right;
+}
+
+static void test_chains(struct mmul_context *context, int nodes) {
+    for (int w = 0; w < (size > 1 ? (int)WEIGHTINGS : 1); w++) {
+        char weights[64], what[160];
+        weights_text((enum weighting)w, weights);
+        tolerance = 2e-5;
+        for (int turn = 0; turn < 2; turn++) {
+            keeps = turn > 0;
+            bool layer = a_layer(context, weights), rest = stacks(context, weights);
+            snprintf(what, sizeof what, "%d nodes, weights %s, %s: a layer of a model", nodes,
+                     weights, keeps ? "all kept" : "results alone");
+            tap_ok(layer, what);
+            snprintf(what, sizeof what, "%d nodes, weights %s, %s: stacks", nodes, weights,
+                     keeps ? "all kept" : "results alone");
+            tap_ok(rest, what);
+        }
+        keeps = false;
+        tolerance = 0;
+    }
+}
+
+// Collective. Everybody has root's words and this status.
+static bool all_fail(enum mmul_status status, enum mmul_status expected,
+                     const struct mmul_error *err, const char *text) {
+    char words[sizeof err->text];
+    memcpy(words, err->text, sizeof words);
+    MPI_Bcast(words, sizeof words, MPI_CHAR, 0, MPI_COMM_WORLD);
+    const char *said = strstr(words, text); // after the rank that says it
+    bool good = status == expected && strcmp(words, err->text) == 0 && said != NULL &&
+                strcmp(said, text) == 0 && strchr(words, '\n') == NULL;
+    if (!good)
+        fprintf(stderr, "# rank %d: status %d: %s\n", rank, (int)status, err->text);
+    return good;
+}
+
+// The last index is outside of its table, which one rank alone sees, after other operations and before more.
+static void test_an_index_outside(struct mmul_context *context, int nodes) {
+    struct mmul_program_plan *plan = NULL;
+    struct mmul_values *values = NULL;
+    char what[96];
+    struct trial t;
+    begin(&t);
+    int table = relu(&t, load(&t, (struct mmul_shape){1, 1, 11, 4}));
+    int ids = load_ids(&t, (struct mmul_shape){1, 1, 1, 40}, 11);
+    t.memory[t.inputs - 1][39] = 11;
+    int value = -1;
+    if (rank == 0)
+        mmul_program_apply(t.program,
+                           &(struct mmul_call){.operation = "take",
+                                               .operands = {table, place(&t, ids, MMUL_PLACE_COLS)},
+                                               .operand_count = 2},
+                           "rows", &value, &t.err);
+    if (rank == 0)
+        mmul_program_relu(t.program, value, NULL, NULL, &t.err);
+    const struct mmul_program_options options = {.weights = "equal"};
+    enum mmul_status status = mmul_program_plan_create(context, t.program, &options, &plan, &t.err);
+    if (status == MMUL_OK)
+        status = mmul_program_run(context, plan, &values, &t.err);
+    snprintf(what, sizeof what, "%d nodes: an index outside its table ends it everywhere", nodes);
+    tap_ok(all_fail(status, MMUL_ERR_DATA, &t.err, "cannot take row 11 of 'value 1': it has 11"),
+           what);
+    mmul_values_destroy(values);
+    mmul_program_plan_destroy(plan);
+    end(&t);
+}
+
+int main(int argc, char **argv) {
+    const struct mmul_context_options cpu = {.device = "cpu"};
+    int provided;
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    for (int nodes = 1; nodes <= size; nodes += size > 1 ? size - 1 : 1) {
+        struct mmul_context *context = make_context(nodes, &cpu);
+        test_rules(context, nodes);
+        test_chains(context, nodes);
+        test_an_index_outside(context, nodes);
+        mmul_context_destroy(context);
+    }
+    int status = tap_end();
+    MPI_Finalize();
+    return status;
+}
