@@ -59,21 +59,22 @@ struct mmul_error {
 
 // ---------------------------------------------------------------------------------------- shapes
 
-enum mmul_dtype { MMUL_F32, MMUL_F16, MMUL_BF16, MMUL_F64 };
+// The whole numbers are types of files: they are read as float32, exact below 2^24.
+enum mmul_dtype { MMUL_F32, MMUL_F16, MMUL_BF16, MMUL_F64, MMUL_I32, MMUL_I64, MMUL_U8 };
 
 // A stack of batch * depth matrices of rows x cols, C order (cols fastest).
 struct mmul_shape {
     int64_t batch, depth, rows, cols;
 };
 
-// "float32", "float16", "bfloat16", "float64".
+// "float32", "float16", "bfloat16", "float64", "int32", "int64", "uint8".
 MMUL_API const char *mmul_dtype_name(enum mmul_dtype dtype);
 
-// Accepts the names above and f32, f16, bf16, f64. Fails with MMUL_ERR_USAGE.
+// Accepts the names above and f32, f16, bf16, f64, i32, i64, u8. Fails with MMUL_ERR_USAGE.
 MMUL_API enum mmul_status mmul_dtype_parse(const char *text, enum mmul_dtype *dtype,
                                            struct mmul_error *err);
 
-// 4, 2, 2, 8.
+// 4, 2, 2, 8, 4, 8, 1.
 MMUL_API size_t mmul_dtype_bytes(enum mmul_dtype dtype);
 
 // Number of matrices in a stack: batch * depth.
@@ -117,10 +118,11 @@ enum mmul_format {
     MMUL_FORMAT_BY_ENDING,
     MMUL_FORMAT_BIN,
     MMUL_FORMAT_NPY,
+    MMUL_FORMAT_SAFETENSORS,
     MMUL_FORMAT_MEMORY,
 };
 
-// "bin", "npy"; "memory".
+// "bin", "npy", "safetensors"; "memory".
 MMUL_API const char *mmul_format_name(enum mmul_format format);
 
 // ".bin", ".npy": what the names of such files end in.
@@ -148,20 +150,23 @@ struct mmul_matrix;
 struct mmul_matrix_info {
     struct mmul_shape shape;
     enum mmul_dtype stored;    // in the file or memory
-    enum mmul_dtype delivered; // by reads: `stored`, float64 being read as float32
+    enum mmul_dtype delivered; // by reads: `stored`, but float32 of float64 and whole numbers
     enum mmul_format format;
-    int version;          // .bin 1 or 2, .npy major version, 0 in memory
-    bool one_dimensional; // .npy of one size, which counts as a row
+    int version;          // .bin 1 or 2, .npy major version, else 0
+    bool one_dimensional; // in the file, and counts as a row
     bool fortran_order;   // .npy; reads deliver C order all the same
     bool big_endian;
-    int64_t file_bytes;
+    int64_t file_bytes; // of a tensor in a file its elements alone
 };
 
 // "-" or "/dev/stdin": does this name standard input?
 MMUL_API bool mmul_path_is_stdin(const char *path);
 
-// Opens a .bin or .npy file, told apart by its first bytes, and checks header and exact length. A
-// Fortran order .npy is read into memory whole at once; "-" is standard input, read to its end.
+// Opens a .bin, .npy or .safetensors file, told apart by its first bytes, and checks header and exact
+// length. A Fortran order .npy is read into memory whole at once; "-" is standard input, read to its
+// end. Where no file has this name, "FILE:TENSOR" is one of the tensors that FILE holds, and
+// "FILE:TENSOR[a:b]" the part [a, b) of its first axis, as numpy has it; of the file no other elements are
+// read. A file with a single tensor needs no name behind it.
 // Fails: MMUL_ERR_NO_INPUT (missing, unreadable, directory, FIFO), MMUL_ERR_DATA (not a valid
 // matrix; expected and found sizes, or the format it is of, in the text), MMUL_ERR_SYSTEM (memory).
 MMUL_API enum mmul_status mmul_matrix_open(const char *path, struct mmul_matrix **matrix,
@@ -172,6 +177,30 @@ MMUL_API enum mmul_status mmul_matrix_borrow(const void *data, struct mmul_shape
                                              enum mmul_dtype dtype, const char *name,
                                              struct mmul_matrix **matrix, struct mmul_error *err);
 
+// The tensors of a file that may hold several, in the order in which they lie there.
+struct mmul_tensors;
+enum { MMUL_TENSOR_DIMENSIONS = 8 };
+struct mmul_tensors_info {
+    enum mmul_format format;
+    int64_t count, file_bytes;
+};
+struct mmul_tensor {
+    const char *name;
+    const char *type; // as mmul_dtype_name has it, or the file's own word for one that is not read
+    bool is_readable; // the type is read
+    int dimensions;   // 0 to MMUL_TENSOR_DIMENSIONS
+    int64_t sizes[MMUL_TENSOR_DIMENSIONS];
+    int64_t bytes; // of its elements
+};
+
+// *tensors NULL: `path` is one matrix (a format that holds no more, standard input, an address
+// "FILE:TENSOR"), and mmul_matrix_open says whether a valid one. Fails as that does.
+MMUL_API enum mmul_status mmul_tensors_open(const char *path, struct mmul_tensors **tensors,
+                                            struct mmul_error *err);
+MMUL_API void mmul_tensors_close(struct mmul_tensors *tensors);
+MMUL_API struct mmul_tensors_info mmul_tensors_info(const struct mmul_tensors *tensors);
+MMUL_API struct mmul_tensor mmul_tensors_get(const struct mmul_tensors *tensors, int64_t index);
+
 MMUL_API void mmul_matrix_close(struct mmul_matrix *matrix);
 MMUL_API struct mmul_matrix_info mmul_matrix_info(const struct mmul_matrix *matrix);
 
@@ -180,7 +209,8 @@ MMUL_API const char *mmul_matrix_name(const struct mmul_matrix *matrix);
 
 // Reads the elements [begin, end) of `region`, counted in the region's own C order (element
 // r * (col_end - col_begin) + c), into dst as `delivered` dtype. The region lies inside the shape.
-// Fails with MMUL_ERR_DATA when the file has become shorter, MMUL_ERR_NO_INPUT when it cannot be read.
+// Fails with MMUL_ERR_DATA when the file has become shorter, or a whole number has no float32 of its own (beyond
+// 2^24; its value and place are in the text), MMUL_ERR_NO_INPUT when it cannot be read.
 MMUL_API enum mmul_status mmul_matrix_read(struct mmul_matrix *matrix, struct mmul_region region,
                                            int64_t begin, int64_t end, void *dst,
                                            struct mmul_error *err);
@@ -190,7 +220,7 @@ MMUL_API enum mmul_status mmul_matrix_read_float(struct mmul_matrix *matrix,
                                                  struct mmul_region region, int64_t begin,
                                                  int64_t end, float *dst, struct mmul_error *err);
 
-// Same, in double: nothing is lost, not of float64 either.
+// Same, in double: nothing is lost, not of float64 either. Whole numbers beyond 2^53 are refused.
 MMUL_API enum mmul_status mmul_matrix_read_double(struct mmul_matrix *matrix,
                                                   struct mmul_region region, int64_t begin,
                                                   int64_t end, double *dst, struct mmul_error *err);
@@ -383,8 +413,8 @@ MMUL_API enum mmul_status mmul_split(struct mmul_matrix *matrix,
 MMUL_API enum mmul_status mmul_join(const char *name, const char *folder, const char *out,
                                     enum mmul_format format, struct mmul_error *err);
 
-// The name rules: removes folder, "_shard_<i>" and the ending of a format from a path. Returns
-// `name`.
+// The name rules: removes folder, "_shard_<i>" and the ending of a format from a path; of a tensor in a file
+// its name is the name, '/' being '_' then. Returns `name`.
 MMUL_API char *mmul_base_name(const char *path, char name[static 256]);
 
 // --------------------------------------------------------------------------------------- devices

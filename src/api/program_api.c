@@ -6,13 +6,17 @@
 #include "base/options.h"
 #include "base/status.h"
 #include "exec/program.h"
+#include "model/dtype.h"
 #include "model/matrix.h"
 #include "mpimatmul.h"
 
 enum mmul_status mmul_program_load(struct mmul_program *program, struct mmul_matrix *matrix,
                                    int *value, struct mmul_error *err) {
-    const struct mmul_operation request = {
-        .kind = MMUL_LOAD, .shape = mmul_matrix_info(matrix).shape, .matrix = matrix};
+    const struct mmul_matrix_info info = mmul_matrix_info(matrix);
+    const struct mmul_operation request = {.kind = MMUL_LOAD,
+                                           .shape = info.shape,
+                                           .matrix = matrix,
+                                           .is_integer = mmul_dtype_is_integer(info.stored)};
     return mmul_program_append(program, &request, mmul_matrix_name(matrix), value, err);
 }
 

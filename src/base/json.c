@@ -61,6 +61,17 @@ enum mmul_status mmul_json_load(const char *path, json_t **value, struct mmul_er
                      problem.line, problem.column, problem.text);
 }
 
+enum mmul_status mmul_json_parse(const char *bytes, size_t count, const char *name, json_t **value,
+                                 struct mmul_error *err) {
+    json_error_t problem;
+    json_t *parsed = json_loadb(bytes, count, JSON_REJECT_DUPLICATES, &problem);
+    if (parsed == NULL)
+        return mmul_fail(err, MMUL_ERR_DATA, "'%s' is not valid: byte %d of its JSON: %s", name,
+                         problem.position, problem.text);
+    *value = parsed;
+    return MMUL_OK;
+}
+
 json_t *mmul_json_text(const char *text) {
     json_t *value = json_string(text);
     char *plain = value == NULL ? strdup(text) : NULL;

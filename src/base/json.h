@@ -9,6 +9,11 @@
 // Reads a file; duplicate keys are refused. Fails with MMUL_ERR_NO_INPUT or MMUL_ERR_DATA.
 enum mmul_status mmul_json_load(const char *path, json_t **value, struct mmul_error *err);
 
+// Of `count` bytes that are read from file `name`; duplicate keys are refused. Fails with
+// MMUL_ERR_DATA.
+enum mmul_status mmul_json_parse(const char *bytes, size_t count, const char *name, json_t **value,
+                                 struct mmul_error *err);
+
 // Serialises `value` (two blanks of indent, keys in insertion order, newline at the end); the text
 // is released with mmul_free.
 enum mmul_status mmul_json_format(const json_t *value, char **text, struct mmul_error *err);

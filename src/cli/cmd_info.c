@@ -12,8 +12,9 @@ enum { CORNER_ROWS = 4, CORNER_COLS = 6 };
 
 struct entry {
     const char *path;
-    char *shown;             // the path without control characters, released with free()
-    struct mmul_error error; // MMUL_OK: what follows is known
+    char *shown;                  // the path without control characters, released with free()
+    struct mmul_error error;      // MMUL_OK: what follows is known
+    struct mmul_tensors *tensors; // of a file that may hold several; else NULL, and this:
     struct mmul_matrix_info info;
     struct mmul_statistics statistics;
     double corner[CORNER_ROWS * CORNER_COLS]; // of the first matrix; corner_rows x corner_cols
@@ -41,13 +42,23 @@ static void load(const char *path, bool is_quick, struct entry *entry) {
     entry->path = path;
     if ((entry->shown = strdup(path)) == NULL)
         mmul_cli_fail(err, MMUL_ERR_SYSTEM, "cannot allocate a file name");
-    else if (mmul_matrix_open(path, &matrix, err) == MMUL_OK) {
-        mmul_make_printable(entry->shown);
+    else if (mmul_tensors_open(path, &entry->tensors, err) == MMUL_OK && entry->tensors == NULL &&
+             mmul_matrix_open(path, &matrix, err) == MMUL_OK) {
         entry->info = mmul_matrix_info(matrix);
         if (!is_quick)
             read_data(matrix, entry, err);
         mmul_matrix_close(matrix);
     }
+    if (entry->shown != NULL)
+        mmul_make_printable(entry->shown);
+}
+
+static bool is_matrix(const struct entry *entry) {
+    return entry->error.status == MMUL_OK && entry->tensors == NULL;
+}
+
+static bool is_list(const struct entry *entry) {
+    return entry->error.status == MMUL_OK && entry->tensors != NULL;
 }
 
 // ----------------------------------------------------------------------------------------- tables
@@ -55,8 +66,10 @@ static void load(const char *path, bool is_quick, struct entry *entry) {
 static void print_row(const struct entry *entry, bool is_quick, FILE *stream) {
     const struct mmul_matrix_info *info = &entry->info;
     const struct mmul_statistics *statistics = &entry->statistics;
-    char shape[96];
-    fprintf(stream, "%s %d%s%s\t%s\t%s\t%lld\t", mmul_format_name(info->format), info->version,
+    char shape[96], version[16] = "";
+    if (info->version > 0)
+        snprintf(version, sizeof version, " %d", info->version);
+    fprintf(stream, "%s%s%s%s\t%s\t%s\t%lld\t", mmul_format_name(info->format), version,
             info->fortran_order ? " Fortran" : "", info->big_endian ? " big" : "",
             mmul_shape_format(info->shape, shape), mmul_dtype_name(info->stored),
             (long long)info->file_bytes);
@@ -79,8 +92,39 @@ static void print_corner(const struct entry *entry) {
         puts("          ...");
 }
 
-static enum mmul_status print_tables(const struct entry *entries, int count, bool is_quick,
-                                     struct mmul_error *err) {
+static void print_tensor(const struct mmul_tensor *tensor, FILE *stream) {
+    char *name = strdup(tensor->name);
+    for (int d = 0; d < tensor->dimensions; d++)
+        fprintf(stream, d > 0 ? " x %lld" : "%lld", (long long)tensor->sizes[d]);
+    if (tensor->dimensions == 0)
+        fputs("a number", stream);
+    fprintf(stream, "\t%s%s\t%lld\t%s\n", tensor->type, tensor->is_readable ? "" : " (not read)",
+            (long long)tensor->bytes, name != NULL ? mmul_make_printable(name) : "");
+    free(name);
+}
+
+static enum mmul_status print_tensors(const struct entry *entry, struct mmul_error *err) {
+    const struct mmul_tensors_info info = mmul_tensors_info(entry->tensors);
+    char *text = NULL;
+    size_t length = 0;
+    FILE *stream = open_memstream(&text, &length);
+    if (stream == NULL)
+        return mmul_cli_fail(err, MMUL_ERR_SYSTEM, "cannot allocate a table of tensors");
+    printf("%s: %s, %lld tensor%s, %lld bytes\n", entry->shown, mmul_format_name(info.format),
+           (long long)info.count, info.count == 1 ? "" : "s", (long long)info.file_bytes);
+    fputs("dims\tdtype\tbytes\ttensor\n", stream);
+    for (int64_t t = 0; t < info.count; t++) {
+        const struct mmul_tensor tensor = mmul_tensors_get(entry->tensors, t);
+        print_tensor(&tensor, stream);
+    }
+    if (fclose(stream) == 0)
+        mmul_print_table(text, "llrl", "  ", stdout);
+    free(text);
+    return MMUL_OK;
+}
+
+static enum mmul_status print_matrices(const struct entry *entries, int count, bool is_quick,
+                                       struct mmul_error *err) {
     char *text = NULL;
     size_t length = 0;
     FILE *stream = open_memstream(&text, &length);
@@ -89,15 +133,36 @@ static enum mmul_status print_tables(const struct entry *entries, int count, boo
     fprintf(stream, "format\tdims\tdtype\tbytes\t%sfile\n",
             is_quick ? "" : "min\tmax\tmean\tNaN\tInf\t");
     for (int f = 0; f < count; f++)
-        if (entries[f].error.status == MMUL_OK)
+        if (is_matrix(&entries[f]))
             print_row(&entries[f], is_quick, stream);
     if (fclose(stream) == 0)
         mmul_print_table(text, is_quick ? "lllrl" : "lllrrrrrrl", "  ", stdout);
     free(text);
     for (int f = 0; f < count && !is_quick; f++)
-        if (entries[f].error.status == MMUL_OK)
+        if (is_matrix(&entries[f]))
             print_corner(&entries[f]);
     return MMUL_OK;
+}
+
+// First all that are one matrix each, then the lists.
+static enum mmul_status print_tables(const struct entry *entries, int count, bool is_quick,
+                                     struct mmul_error *err) {
+    int matrices = 0;
+    enum mmul_status status = MMUL_OK;
+    for (int f = 0; f < count; f++)
+        matrices += is_matrix(&entries[f]);
+    if (matrices > 0)
+        status = print_matrices(entries, count, is_quick, err);
+    bool is_first = matrices == 0;
+    for (int f = 0; f < count && status == MMUL_OK; f++) {
+        if (!is_list(&entries[f]))
+            continue;
+        if (!is_first)
+            putchar('\n');
+        is_first = false;
+        status = print_tensors(&entries[f], err);
+    }
+    return status;
 }
 
 // ------------------------------------------------------------------------------------------- JSON
@@ -123,6 +188,24 @@ static void print_json_data(const struct entry *entry) {
     putchar(']');
 }
 
+static void print_json_tensors(const struct mmul_tensors *tensors) {
+    const struct mmul_tensors_info info = mmul_tensors_info(tensors);
+    printf(", \"format\": \"%s\", \"bytes\": %lld, \"tensors\": [", mmul_format_name(info.format),
+           (long long)info.file_bytes);
+    for (int64_t t = 0; t < info.count; t++) {
+        const struct mmul_tensor tensor = mmul_tensors_get(tensors, t);
+        fputs(t > 0 ? ",\n    {\"name\": " : "\n    {\"name\": ", stdout);
+        mmul_print_json_string(tensor.name, stdout);
+        fputs(", \"dims\": [", stdout);
+        for (int d = 0; d < tensor.dimensions; d++)
+            printf(d > 0 ? ", %lld" : "%lld", (long long)tensor.sizes[d]);
+        fputs("], \"dtype\": ", stdout);
+        mmul_print_json_string(tensor.type, stdout);
+        printf(", \"bytes\": %lld}", (long long)tensor.bytes);
+    }
+    fputs("]}", stdout);
+}
+
 static void print_json_entry(const struct entry *entry, bool is_quick) {
     const struct mmul_matrix_info *info = &entry->info;
     const struct mmul_shape shape = info->shape;
@@ -132,6 +215,10 @@ static void print_json_entry(const struct entry *entry, bool is_quick) {
         fputs(", \"error\": ", stdout);
         mmul_print_json_string(entry->error.text, stdout);
         putchar('}');
+        return;
+    }
+    if (entry->tensors != NULL) {
+        print_json_tensors(entry->tensors);
         return;
     }
     printf(", \"format\": \"%s\", \"version\": %d, \"dims\": [%lld, %lld, %lld, %lld]",
@@ -193,8 +280,10 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
         print_json(entries, count, is_quick);
     else if (read > 0)
         print_tables(entries, count, is_quick, &print_error);
-    for (int f = 0; f < count; f++)
+    for (int f = 0; f < count; f++) {
+        mmul_tensors_close(entries[f].tensors);
         free(entries[f].shown);
+    }
     free(entries);
     if (err->status == MMUL_OK)
         *err = print_error;
@@ -212,6 +301,10 @@ const struct command mmul_command_info = {
     .operands_most = INT_MAX,
     .summary = "format, dims, dtype, bytes, min, max, mean, NaN, Inf, a corner",
     .notes =
+        "Of a .safetensors file it lists the tensors; FILE:NAME is one of them, here and in every "
+        "other\n"
+        "command, and FILE:NAME[a:b] a range of its first axis, as in numpy.\n"
+        "\n"
         "Min, max and mean are of the finite elements. Fortran: columns first; big: big-endian.\n"
         "A file that cannot be read is told and left out; the exit code is that of the first "
         "one.\n",

@@ -27,7 +27,8 @@ struct offer {
     bool is_usable, is_file;
     bool writes_back;                    // the output
     struct mmul_fingerprint fingerprint; // of a file, where other nodes are going to look
-    char name[PATH_BYTES], real_path[PATH_BYTES];
+    char name[PATH_BYTES];               // as root was given it
+    char path[PATH_BYTES], real_path[PATH_BYTES];
 };
 
 struct offers {
@@ -45,6 +46,10 @@ static const struct mmul_matrix *input_of(const struct mmul_matmul *args, int ma
     return matrix == A ? args->a : args->b;
 }
 
+static struct mmul_file_part part_of(const struct mmul_extent *extent) {
+    return (struct mmul_file_part){extent->offset, extent->offset + extent->bytes};
+}
+
 static enum mmul_status offer_input(const struct mmul_comm *comm, const struct mmul_matrix *matrix,
                                     bool others_look, uint64_t seed, struct offer *offer,
                                     struct mmul_error *err) {
@@ -55,10 +60,11 @@ static enum mmul_status offer_input(const struct mmul_comm *comm, const struct m
     offer->is_usable = offer->is_file || comm->node_size == 1;
     if (!offer->is_file || !others_look)
         return MMUL_OK;
-    char *real_path = realpath(offer->name, NULL);
+    mmul_text_copy(offer->path, sizeof offer->path, offer->extent.path);
+    char *real_path = realpath(offer->path, NULL);
     mmul_text_copy(offer->real_path, sizeof offer->real_path, real_path ? real_path : "");
     free(real_path);
-    return mmul_fingerprint_take(offer->extent.fd, offer->name, offer->extent.offset, seed,
+    return mmul_fingerprint_take(offer->extent.fd, offer->name, part_of(&offer->extent), seed,
                                  &offer->fingerprint, err);
 }
 
@@ -120,14 +126,14 @@ static enum mmul_status make_offers(const struct mmul_comm *comm, const struct m
 static enum mmul_status open_same_file(const struct offers *offers, int matrix, int *fd,
                                        struct mmul_error *err) {
     const struct offer *offer = &offers->all[matrix];
-    int64_t header_bytes = offer->extent.offset;
+    const struct mmul_file_part part = part_of(&offer->extent);
     struct mmul_error ignored;
     int opened = -1;
-    enum mmul_status status = mmul_fingerprint_open(offer->name, header_bytes, offers->seed,
-                                                    &offer->fingerprint, &opened, err);
+    enum mmul_status status =
+        mmul_fingerprint_open(offer->path, part, offers->seed, &offer->fingerprint, &opened, err);
     if (status != MMUL_OK &&
-        mmul_fingerprint_open(offer->real_path, header_bytes, offers->seed, &offer->fingerprint,
-                              &opened, &ignored) != MMUL_OK)
+        mmul_fingerprint_open(offer->real_path, part, offers->seed, &offer->fingerprint, &opened,
+                              &ignored) != MMUL_OK)
         return status;
     if (!mmul_file_can_map(opened, false)) {
         close(opened);

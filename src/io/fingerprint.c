@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Header and samples of a file as one hash. The elements are cut into 64 equal stretches and one
+// The beginning and samples of a file as one hash. The elements are cut into 64 equal stretches and one
 // block is read at a random place in each, so that no large part of a file goes unseen.
 //
 //   |header|..[block]......|......[block]..|.[block].......| ... |
@@ -16,7 +16,7 @@
 #include "base/status.h"
 #include "io/transfer.h"
 
-enum { BLOCKS = 64, BLOCK_BYTES = 4096 };
+enum { BLOCKS = 64, BLOCK_BYTES = 4096, HEAD_BYTES = 64 << 10 };
 
 // Bytes [begin, end), as far as the file has them.
 static int add_bytes(int fd, int64_t begin, int64_t end, struct mmul_hasher *hasher) {
@@ -32,13 +32,13 @@ static int add_bytes(int fd, int64_t begin, int64_t end, struct mmul_hasher *has
     return 0;
 }
 
-static int add_samples(int fd, int64_t header_bytes, int64_t file_bytes, uint64_t seed,
+static int add_samples(int fd, struct mmul_file_part part, uint64_t seed,
                        struct mmul_hasher *hasher) {
-    int64_t stretch = (file_bytes - header_bytes) / BLOCKS;
+    int64_t stretch = (part.end - part.begin) / BLOCKS;
     int errnum = 0;
     for (int block = 0; errnum == 0 && block < BLOCKS; block++) {
-        int64_t begin = header_bytes + block * stretch;
-        int64_t end = block == BLOCKS - 1 ? file_bytes : begin + stretch;
+        int64_t begin = part.begin + block * stretch;
+        int64_t end = block == BLOCKS - 1 ? part.end : begin + stretch;
         int64_t room = end - begin - BLOCK_BYTES; // last place of a block is begin + room
         if (room > 0)
             begin += (int64_t)(mmul_random_at(seed, (uint64_t)block) % (uint64_t)(room + 1));
@@ -47,7 +47,7 @@ static int add_samples(int fd, int64_t header_bytes, int64_t file_bytes, uint64_
     return errnum;
 }
 
-enum mmul_status mmul_fingerprint_take(int fd, const char *name, int64_t header_bytes,
+enum mmul_status mmul_fingerprint_take(int fd, const char *name, struct mmul_file_part part,
                                        uint64_t seed, struct mmul_fingerprint *fingerprint,
                                        struct mmul_error *err) {
     struct stat found;
@@ -57,10 +57,11 @@ enum mmul_status mmul_fingerprint_take(int fd, const char *name, int64_t header_
     enum mmul_status status = mmul_hasher_create(&hasher, err);
     if (status != MMUL_OK)
         return status;
-    int64_t header_end = mmul_smaller(header_bytes, found.st_size);
-    int errnum = add_bytes(fd, 0, header_end, hasher);
+    part.end = mmul_smaller(part.end, found.st_size);
+    part.begin = mmul_smaller(part.begin, part.end);
+    int errnum = add_bytes(fd, 0, mmul_smaller(part.begin, HEAD_BYTES), hasher);
     if (errnum == 0)
-        errnum = add_samples(fd, header_end, found.st_size, seed, hasher);
+        errnum = add_samples(fd, part, seed, hasher);
     if (errnum == 0) {
         fingerprint->file_bytes = found.st_size;
         fingerprint->hash = mmul_hasher_value(hasher);
@@ -71,7 +72,7 @@ enum mmul_status mmul_fingerprint_take(int fd, const char *name, int64_t header_
     return status;
 }
 
-static enum mmul_status compare(int fd, const char *path, int64_t header_bytes, uint64_t seed,
+static enum mmul_status compare(int fd, const char *path, struct mmul_file_part part, uint64_t seed,
                                 const struct mmul_fingerprint *expected, struct mmul_error *err) {
     struct stat found;
     struct mmul_fingerprint here;
@@ -84,20 +85,20 @@ static enum mmul_status compare(int fd, const char *path, int64_t header_bytes, 
         return mmul_fail(err, MMUL_ERR_NO_INPUT,
                          "'%s' is not the file that root reads: %lld bytes, expected %lld", path,
                          (long long)found.st_size, (long long)expected->file_bytes);
-    enum mmul_status status = mmul_fingerprint_take(fd, path, header_bytes, seed, &here, err);
+    enum mmul_status status = mmul_fingerprint_take(fd, path, part, seed, &here, err);
     if (status == MMUL_OK && here.hash != expected->hash)
         status = mmul_fail(err, MMUL_ERR_NO_INPUT,
                            "'%s' is not the file that root reads: other bytes", path);
     return status;
 }
 
-enum mmul_status mmul_fingerprint_open(const char *path, int64_t header_bytes, uint64_t seed,
+enum mmul_status mmul_fingerprint_open(const char *path, struct mmul_file_part part, uint64_t seed,
                                        const struct mmul_fingerprint *expected, int *fd,
                                        struct mmul_error *err) {
     int opened = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); // no waiting for a FIFO's writer
     if (opened < 0)
         return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errno, "cannot open '%s'", path);
-    enum mmul_status status = compare(opened, path, header_bytes, seed, expected, err);
+    enum mmul_status status = compare(opened, path, part, seed, expected, err);
     if (status == MMUL_OK)
         *fd = opened;
     else

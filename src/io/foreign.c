@@ -45,8 +45,8 @@ bool mmul_is_safetensors(const unsigned char *start, size_t count) {
         return false;
     for (int b = 7; b >= 0; b--)
         length = length << 8 | start[b];
-    // 100 MB is the most that the format's own library reads.
-    return length >= LEAST && length <= 100000000 && start[8] == '{' &&
+    // Longer ones than 100 MB are refused later; beyond 32 bits it may be a .bin with a batch.
+    return length >= LEAST && length <= UINT32_MAX && start[8] == '{' &&
            (start[9] == '"' || start[9] == ' ' || start[9] == '\n');
 }
 

@@ -12,6 +12,7 @@
 #include "io/foreign.h"
 #include "io/matrix_file.h"
 #include "io/npy.h"
+#include "io/safetensors.h"
 #include "io/transfer.h"
 
 static enum mmul_status load_bin(struct mmul_matrix *matrix, const unsigned char *start,
@@ -91,6 +92,51 @@ static enum mmul_status header_npy(const struct mmul_output_request *request, en
     return MMUL_OK;
 }
 
+// The row's `list`.
+static enum mmul_status list_safetensors(const struct mmul_matrix *matrix,
+                                         const unsigned char *start, size_t count,
+                                         struct mmul_tensors **tensors, struct mmul_error *err) {
+    size_t json_bytes = 0, got = 0;
+    enum mmul_status status = mmul_safetensors_json_bytes(start, count, matrix->info.file_bytes,
+                                                          matrix->path, &json_bytes, err);
+    if (status != MMUL_OK)
+        return status;
+    char *json = mmul_allocate_raw((int64_t)json_bytes, 1, "a .safetensors header", err);
+    if (json == NULL)
+        return err->status;
+    int errnum = mmul_pread_all(matrix->fd, json, json_bytes, MMUL_SAFETENSORS_PREFIX_BYTES, &got);
+    if (errnum != 0)
+        status = mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errnum, "cannot read '%s'", matrix->path);
+    else
+        status =
+            mmul_safetensors_parse(json, got, matrix->info.file_bytes, matrix->path, tensors, err);
+    mmul_free(json);
+    return status;
+}
+
+static enum mmul_status load_safetensors(struct mmul_matrix *matrix, const unsigned char *start,
+                                         size_t count, bool empty_allowed, struct mmul_error *err) {
+    const struct mmul_tensor_entry *entry;
+    struct mmul_tensors *tensors = NULL;
+    (void)empty_allowed; // shards are .bin files
+    enum mmul_status status = list_safetensors(matrix, start, count, &tensors, err);
+    if (status == MMUL_OK)
+        status =
+            mmul_tensors_find(tensors, matrix->path, matrix->tensor, &entry, &matrix->range, err);
+    if (status == MMUL_OK)
+        status = mmul_shape_of_sizes(entry->sizes, entry->dimensions, matrix->name, ".safetensors",
+                                     &matrix->info.shape, err);
+    if (status == MMUL_OK) {
+        matrix->dimensions = entry->dimensions;
+        matrix->info.one_dimensional = entry->dimensions == 1;
+        matrix->info.stored = entry->dtype;
+        matrix->info.file_bytes = entry->bytes;
+        matrix->data_offset = entry->offset;
+    }
+    mmul_tensors_close(tensors);
+    return status;
+}
+
 #define MAGIC(bytes) .magic = (bytes), .magic_bytes = sizeof(bytes) - 1
 #define HOLDS(dtype) (1U << (dtype))
 
@@ -116,10 +162,13 @@ static const struct mmul_format_row rows[] = {
              "weights_only=True)['NAME'].float().numpy())"},
     {.called = "a zip archive", MAGIC("PK\3\4"), .hint = "unpack it first: unzip"},
     {.called = "an empty zip archive", MAGIC("PK\5\6"), .hint = "there is nothing in it"},
-    {.called = "a safetensors file",
+    {.format = MMUL_FORMAT_SAFETENSORS,
+     .name = "safetensors",
+     .called = "a .safetensors file",
+     .ending = ".safetensors",
      .probe = mmul_is_safetensors,
-     .hint = "in Python: numpy.save('A.npy', "
-             "safetensors.numpy.load_file('A.safetensors')['NAME'])"},
+     .load = load_safetensors,
+     .list = list_safetensors},
     {.called = "an HDF5 file",
      MAGIC("\x89HDF\r\n\x1A\n"),
      .hint = "in Python: numpy.save('A.npy', h5py.File('A.h5')['NAME'][...])"},
@@ -250,6 +299,18 @@ enum mmul_status mmul_output_format(const char *path, enum mmul_format asked,
 
 enum mmul_dtype mmul_format_dtype(const struct mmul_format_row *row, enum mmul_dtype dtype) {
     return row->dtypes & HOLDS(dtype) ? dtype : MMUL_F32;
+}
+
+const char *mmul_format_tensor(const char *path) {
+    const char *first = NULL;
+    for (int r = 0; r < ROW_COUNT; r++) {
+        size_t ending = rows[r].list != NULL ? strlen(rows[r].ending) : 0;
+        for (const char *at = path; ending > 0 && (at = strchr(at, ':')) != NULL; at++)
+            if ((size_t)(at - path) > ending && (first == NULL || at < first) &&
+                strncasecmp(at - ending, rows[r].ending, ending) == 0)
+                first = at;
+    }
+    return first != NULL ? first + 1 : NULL;
 }
 
 size_t mmul_format_stem(const char *name, size_t length) {

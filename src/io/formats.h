@@ -12,6 +12,8 @@ enum {
     MMUL_FORMAT_HEADER_MAX = 256,  // longest that is written
 };
 
+struct mmul_tensors;
+
 struct mmul_format_row {
     enum mmul_format format; // MMUL_FORMAT_BY_ENDING: only recognised
     const char *name;        // of --format, info and JSON; NULL: only recognised
@@ -29,6 +31,10 @@ struct mmul_format_row {
     // MMUL_ERR_DATA, MMUL_ERR_NO_INPUT or MMUL_ERR_SYSTEM.
     enum mmul_status (*load)(struct mmul_matrix *matrix, const unsigned char *start, size_t count,
                              bool empty_allowed, struct mmul_error *err);
+    // The tensors of a format that may hold several, of which `load` takes the one that
+    // matrix->tensor names. NULL: it holds one matrix. Fails as `load` does.
+    enum mmul_status (*list)(const struct mmul_matrix *matrix, const unsigned char *start,
+                             size_t count, struct mmul_tensors **tensors, struct mmul_error *err);
     // The header of a request in `dtype`, one of `dtypes`; elements follow it in C order. NULL: not
     // written. Fails with MMUL_ERR_USAGE or MMUL_ERR_DATA.
     enum mmul_status (*header)(const struct mmul_output_request *request, enum mmul_dtype dtype,
@@ -50,6 +56,9 @@ enum mmul_status mmul_format_of_output(const char *path, enum mmul_format asked,
 
 // The dtype in which a format stores what is to be stored as `dtype`: float32 where it cannot.
 enum mmul_dtype mmul_format_dtype(const struct mmul_format_row *row, enum mmul_dtype dtype);
+
+// The tensor's name in "FILE:NAME", FILE being so called as a format that holds several; NULL: it is not so.
+const char *mmul_format_tensor(const char *path);
 
 // Length of `name` without the ending of a format, of which it has `length` bytes.
 size_t mmul_format_stem(const char *name, size_t length);

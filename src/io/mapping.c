@@ -47,6 +47,7 @@ bool mmul_matrix_extent(const struct mmul_matrix *matrix, struct mmul_extent *ex
     struct mmul_error ignored;
     struct mmul_extent found = {.memory = (void *)matrix->memory,
                                 .fd = matrix->fd,
+                                .path = matrix->path,
                                 .offset = matrix->data_offset,
                                 .stored_ns = nanoseconds(matrix->stored)};
     if (info->stored != info->delivered || info->fortran_order || info->big_endian)

@@ -10,6 +10,7 @@
 struct mmul_extent {
     void *memory;          // borrowed, not written to for an input; NULL: in a file
     int fd;                // of the file, borrowed; an output's is for writing alone
+    const char *path;      // of an input's file, borrowed
     int64_t offset, bytes; // of the elements in the file
     int64_t stored_ns;     // when an input was last written to, as it was opened
 };

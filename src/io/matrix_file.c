@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "io/formats.h"
 #include "io/standard_stream.h"
+#include "io/tensors.h"
 #include "io/transfer.h"
 #include "model/matrix.h"
 
@@ -31,6 +32,10 @@ static enum mmul_status matrix_create(const char *name, struct mmul_matrix **mat
     return MMUL_OK;
 }
 
+static enum mmul_dtype delivered_as(enum mmul_dtype stored) {
+    return stored == MMUL_F16 || stored == MMUL_BF16 ? stored : MMUL_F32;
+}
+
 static enum mmul_status fail_open(int errnum, const char *path, struct mmul_error *err) {
     bool exhausted = errnum == EMFILE || errnum == ENFILE || errnum == ENOMEM;
     return mmul_fail_errno(err, exhausted ? MMUL_ERR_SYSTEM : MMUL_ERR_NO_INPUT, errnum,
@@ -39,12 +44,18 @@ static enum mmul_status fail_open(int errnum, const char *path, struct mmul_erro
 
 static enum mmul_status open_file(struct mmul_matrix *matrix, struct mmul_error *err) {
     struct stat found;
-    if (mmul_path_is_stdin(matrix->name)) {
+    struct mmul_address address;
+    enum mmul_status status = mmul_address_find(matrix->name, &address, err);
+    if (status != MMUL_OK)
+        return status;
+    matrix->path = address.path; // ownership passes on
+    matrix->tensor = address.tensor;
+    if (mmul_path_is_stdin(matrix->path)) {
         if (mmul_stdin_open(&matrix->fd, err) != MMUL_OK)
             return err->status;
     } else {
         // O_NONBLOCK: a FIFO must not make us wait for a writer. Regular files do not know it.
-        matrix->fd = open(matrix->name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+        matrix->fd = open(matrix->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     }
     if (matrix->fd < 0 || fstat(matrix->fd, &found) != 0)
         return fail_open(errno, matrix->name, err);
@@ -81,23 +92,43 @@ enum mmul_status mmul_matrix_check_length(const struct mmul_matrix *matrix,
                      mmul_shape_format(info->shape, text), mmul_dtype_name(info->stored));
 }
 
-static enum mmul_status load_header(struct mmul_matrix *matrix, bool empty_allowed,
-                                    struct mmul_error *err) {
-    unsigned char start[MMUL_FORMAT_START_BYTES];
-    size_t count = 0;
-    int errnum = mmul_pread_all(matrix->fd, start, sizeof start, 0, &count);
+// What a file begins with, and what it is therefore.
+struct start {
+    unsigned char bytes[MMUL_FORMAT_START_BYTES];
+    size_t count;
+    const struct mmul_format_row *row;
+};
+
+static enum mmul_status read_start(const struct mmul_matrix *matrix, struct start *start,
+                                   struct mmul_error *err) {
+    start->count = 0;
+    int errnum = mmul_pread_all(matrix->fd, start->bytes, sizeof start->bytes, 0, &start->count);
     if (errnum != 0)
         return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errnum, "cannot read '%s'", matrix->name);
-    const struct mmul_format_row *row = mmul_format_probe(start, count);
+    start->row = mmul_format_probe(start->bytes, start->count);
+    return MMUL_OK;
+}
+
+static enum mmul_status load_header(struct mmul_matrix *matrix, bool empty_allowed,
+                                    struct mmul_error *err) {
+    struct start start;
+    enum mmul_status status = read_start(matrix, &start, err);
+    if (status != MMUL_OK)
+        return status;
+    const struct mmul_format_row *row = start.row;
+    if (matrix->tensor != NULL && row->load != NULL && row->list == NULL) {
+        return mmul_fail(err, MMUL_ERR_DATA, "cannot open '%s': '%s' is %s, which names no tensors",
+                         matrix->name, matrix->path, row->called);
+    }
     if (row->load == NULL) {
         mmul_fail(err, MMUL_ERR_DATA, "'%s' is %s, which is not read yet", matrix->name,
                   row->called);
         mmul_hint(err, "%s", row->hint);
         return err->status;
     }
-    enum mmul_status status = row->load(matrix, start, count, empty_allowed, err);
+    status = row->load(matrix, start.bytes, start.count, empty_allowed, err);
     matrix->info.format = row->format;
-    matrix->info.delivered = matrix->info.stored == MMUL_F64 ? MMUL_F32 : matrix->info.stored;
+    matrix->info.delivered = delivered_as(matrix->info.stored);
     return status;
 }
 
@@ -115,6 +146,26 @@ static enum mmul_status load_fortran(struct mmul_matrix *matrix, struct mmul_err
     return mmul_matrix_read_run(matrix, 0, count, dtype, matrix->fortran, err);
 }
 
+// The part [begin, end) of the first axis: in C order a stretch of the elements.
+static enum mmul_status take_range(struct mmul_matrix *matrix, struct mmul_error *err) {
+    const struct mmul_axis_range *range = &matrix->range;
+    struct mmul_shape *shape = &matrix->info.shape;
+    int64_t *const axes[] = {&shape->cols, &shape->rows, &shape->depth, &shape->batch};
+    int64_t begin, end, each = (int64_t)mmul_dtype_bytes(matrix->info.stored);
+    if (!range->has_begin && !range->has_end)
+        return MMUL_OK;
+    int64_t *axis = axes[matrix->dimensions - 1];
+    if (!mmul_axis_range_resolve(range, *axis, &begin, &end))
+        return mmul_fail(err, MMUL_ERR_DATA, "'%s' is empty: its first axis has %lld elements",
+                         matrix->name, (long long)*axis);
+    for (int d = 0; d < matrix->dimensions - 1; d++)
+        each *= *axes[d];
+    *axis = end - begin;
+    matrix->data_offset += begin * each;
+    matrix->info.file_bytes = (end - begin) * each;
+    return MMUL_OK;
+}
+
 static enum mmul_status open_any(const char *path, bool empty_allowed, struct mmul_matrix **matrix,
                                  struct mmul_error *err) {
     struct mmul_matrix *opened = NULL;
@@ -124,6 +175,8 @@ static enum mmul_status open_any(const char *path, bool empty_allowed, struct mm
     status = open_file(opened, err);
     if (status == MMUL_OK)
         status = load_header(opened, empty_allowed, err);
+    if (status == MMUL_OK)
+        status = take_range(opened, err);
     if (status == MMUL_OK)
         status = load_fortran(opened, err);
     if (status != MMUL_OK) {
@@ -144,6 +197,24 @@ enum mmul_status mmul_matrix_open_shard(const char *path, struct mmul_matrix **m
     return open_any(path, true, matrix, err);
 }
 
+enum mmul_status mmul_tensors_open(const char *path, struct mmul_tensors **tensors,
+                                   struct mmul_error *err) {
+    struct mmul_matrix *opened = NULL;
+    struct mmul_tensors *listed = NULL;
+    struct start start = {.row = NULL};
+    enum mmul_status status = matrix_create(path, &opened, err);
+    if (status == MMUL_OK && !mmul_path_is_stdin(path))
+        status = open_file(opened, err);
+    if (status == MMUL_OK && opened->fd >= 0 && opened->tensor == NULL)
+        status = read_start(opened, &start, err);
+    if (status == MMUL_OK && start.row != NULL && start.row->list != NULL)
+        status = start.row->list(opened, start.bytes, start.count, &listed, err);
+    mmul_matrix_close(opened);
+    if (status == MMUL_OK)
+        *tensors = listed;
+    return status;
+}
+
 enum mmul_status mmul_matrix_borrow(const void *data, struct mmul_shape shape,
                                     enum mmul_dtype dtype, const char *name,
                                     struct mmul_matrix **matrix, struct mmul_error *err) {
@@ -157,7 +228,7 @@ enum mmul_status mmul_matrix_borrow(const void *data, struct mmul_shape shape,
     (*matrix)->info = (struct mmul_matrix_info){
         .shape = shape,
         .stored = dtype,
-        .delivered = dtype == MMUL_F64 ? MMUL_F32 : dtype,
+        .delivered = delivered_as(dtype),
         .format = MMUL_FORMAT_MEMORY,
         .file_bytes = bytes,
     };
@@ -171,6 +242,8 @@ void mmul_matrix_close(struct mmul_matrix *matrix) {
         close(matrix->fd); // read only: nothing can be lost
     mmul_free(matrix->fortran);
     mmul_free(matrix->name);
+    mmul_free(matrix->path);
+    mmul_free(matrix->tensor);
     mmul_free(matrix);
 }
 

@@ -4,16 +4,20 @@
 
 #include <sys/stat.h>
 
-#include "mpimatmul_local.h"
+#include "io/address.h"
 
 struct mmul_matrix {
-    char *name; // owned
+    char *name;   // owned, as the caller gave it
+    char *path;   // owned, of the file; NULL: in memory
+    char *tensor; // owned, the address in the file (io/address.h); NULL: none was given
     struct mmul_matrix_info info;
     int fd; // -1: in memory
     int64_t data_offset;
-    const void *memory; // borrowed: `stored` elements in C order; NULL: a file
-    void *fortran;      // owned: `stored` elements in Fortran order; NULL: C order
-    dev_t device;       // of a file
+    const void *memory;           // borrowed: `stored` elements in C order; NULL: a file
+    void *fortran;                // owned: `stored` elements in Fortran order; NULL: C order
+    struct mmul_axis_range range; // of the first of `dimensions` axes, until it is open
+    int dimensions;               // of the tensor in the file; 0: not known, and no range
+    dev_t device;                 // of a file
     ino_t inode;
     struct timespec stored; // when it was last written to, as it was opened
     int64_t overflows;      // changed by several threads at once: only through __atomic builtins
@@ -28,9 +32,14 @@ enum mmul_status mmul_matrix_open_shard(const char *path, struct mmul_matrix **m
                                         struct mmul_error *err);
 
 // Elements [first, first + count) as they lie in the file or the borrowed memory, converted to
-// `target`, which is `stored` or MMUL_F32. Fails as mmul_matrix_read does.
+// `target`, which is `stored`, MMUL_F32 or, of whole numbers, MMUL_F64. Fails as mmul_matrix_read does.
 enum mmul_status mmul_matrix_read_run(struct mmul_matrix *matrix, int64_t first, int64_t count,
                                       enum mmul_dtype target, void *dst, struct mmul_error *err);
+
+// mmul_matrix_read, as `stored`.
+enum mmul_status mmul_matrix_read_stored(struct mmul_matrix *matrix, struct mmul_region region,
+                                         int64_t begin, int64_t end, void *dst,
+                                         struct mmul_error *err);
 
 // Fails with MMUL_ERR_DATA: the file has lost its end since it was opened.
 enum mmul_status mmul_matrix_fail_shorter(const char *name, int64_t end, int64_t expected,

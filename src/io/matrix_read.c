@@ -15,6 +15,12 @@
 #include "model/dtype.h"
 #include "model/matrix.h"
 
+// Where elements go, and as what.
+struct target {
+    enum mmul_dtype dtype;
+    void *at;
+};
+
 enum { BUFFER_BYTES = 32 << 10, TILE_ROWS = 32, TILE_COLS = 64 };
 
 // -------------------------------------------------------------------------------------- C order
@@ -48,6 +54,8 @@ static void swap8(unsigned char *bytes, int64_t count) {
 
 static void swap_bytes(enum mmul_dtype dtype, void *elements, int64_t count) {
     switch (mmul_dtype_bytes(dtype)) {
+    case 1:
+        break;
     case 2:
         swap2(elements, count);
         break;
@@ -72,9 +80,14 @@ enum mmul_status mmul_matrix_fail_shorter(const char *name, int64_t end, int64_t
 static enum mmul_status fail_at(const struct mmul_matrix *matrix, int64_t end,
                                 struct mmul_error *err) {
     struct stat now;
+    int64_t bytes;
+    enum mmul_status status =
+        mmul_shape_bytes(matrix->info.shape, matrix->info.stored, &bytes, err);
+    if (status != MMUL_OK)
+        return status;
     if (fstat(matrix->fd, &now) == 0)
         end = mmul_smaller(end, (int64_t)now.st_size);
-    return mmul_matrix_fail_shorter(matrix->name, end, matrix->info.file_bytes, err);
+    return mmul_matrix_fail_shorter(matrix->name, end, matrix->data_offset + bytes, err);
 }
 
 // Elements as stored, in the byte order of this machine.
@@ -98,12 +111,53 @@ static enum mmul_status fetch(const struct mmul_matrix *matrix, int64_t first, i
     return MMUL_OK;
 }
 
-// To float32. Values of float64 that are beyond it are counted.
-static void widen(struct mmul_matrix *matrix, const void *elements, int64_t count, float *values) {
-    mmul_dtype_widen(matrix->info.stored, elements, count, values);
-    if (matrix->info.stored == MMUL_F64)
+// Whole numbers up to this have a value of their own in the type.
+static int64_t exact_limit(enum mmul_dtype dtype) {
+    return dtype == MMUL_F64 ? INT64_C(1) << 53 : 1 << 24;
+}
+
+// Whole numbers that `target` has not, by the place of the first of them, `elements` being `first` and
+// following of the stack in C order.
+static enum mmul_status check_integers(const struct mmul_matrix *matrix, const void *elements,
+                                       int64_t first, int64_t count, enum mmul_dtype target,
+                                       struct mmul_error *err) {
+    const struct mmul_shape s = matrix->info.shape;
+    int64_t limit = exact_limit(target);
+    for (int64_t e = 0; e < count; e++) {
+        int64_t value = mmul_dtype_integer(matrix->info.stored, elements, e), at = first + e;
+        if (value <= limit && value >= -limit)
+            continue;
+        int64_t row = at / s.cols, plane = row / s.rows;
+        return mmul_fail(err, MMUL_ERR_DATA,
+                         "'%s' holds %lld at [%lld, %lld, %lld, %lld]: %s is exact up to %lld",
+                         matrix->name, (long long)value, (long long)(plane / s.depth),
+                         (long long)(plane % s.depth), (long long)(row % s.rows),
+                         (long long)(at % s.cols), mmul_dtype_name(target), (long long)limit);
+    }
+    return MMUL_OK;
+}
+
+// Elements `first` and following of the stack, to float32, or whole numbers to float64. Values of
+// float64 that are beyond float32 are counted, whole numbers that would change are refused.
+static enum mmul_status widen(struct mmul_matrix *matrix, const void *elements, int64_t first,
+                              int64_t count, struct target to, struct mmul_error *err) {
+    enum mmul_dtype stored = matrix->info.stored;
+    double *doubles = to.at;
+    if (mmul_dtype_is_integer(stored)) {
+        enum mmul_status status = check_integers(matrix, elements, first, count, to.dtype, err);
+        if (status != MMUL_OK)
+            return status;
+    }
+    if (to.dtype == MMUL_F64) {
+        for (int64_t e = 0; e < count; e++)
+            doubles[e] = (double)mmul_dtype_integer(stored, elements, e);
+        return MMUL_OK;
+    }
+    mmul_dtype_widen(stored, elements, count, to.at);
+    if (stored == MMUL_F64)
         __atomic_fetch_add(&matrix->overflows, mmul_dtype_overflows64(elements, count),
                            __ATOMIC_RELAXED);
+    return MMUL_OK;
 }
 
 enum mmul_status mmul_matrix_read_run(struct mmul_matrix *matrix, int64_t first, int64_t count,
@@ -111,16 +165,18 @@ enum mmul_status mmul_matrix_read_run(struct mmul_matrix *matrix, int64_t first,
     enum mmul_dtype stored = matrix->info.stored;
     if (target == stored)
         return fetch(matrix, first, count, dst, err);
-    assert(target == MMUL_F32);
+    assert(target == MMUL_F32 || (target == MMUL_F64 && mmul_dtype_is_integer(stored)));
     uint64_t buffer[BUFFER_BYTES / sizeof(uint64_t)];
     int64_t capacity = BUFFER_BYTES / (int64_t)mmul_dtype_bytes(stored);
-    float *values = dst;
+    int64_t target_bytes = (int64_t)mmul_dtype_bytes(target);
     for (int64_t done = 0; done < count;) {
         int64_t now = mmul_smaller(capacity, count - done);
         enum mmul_status status = fetch(matrix, first + done, now, buffer, err);
+        if (status == MMUL_OK)
+            status = widen(matrix, buffer, first + done, now,
+                           (struct target){target, (char *)dst + done * target_bytes}, err);
         if (status != MMUL_OK)
             return status;
-        widen(matrix, buffer, now, values + done);
         done += now;
     }
     return MMUL_OK;
@@ -138,6 +194,13 @@ struct rectangle {
 static int64_t fortran_element(struct mmul_shape shape, struct rectangle at) {
     int64_t b = at.matrix / shape.depth, d = at.matrix % shape.depth;
     return b + shape.batch * (d + shape.depth * (at.row + shape.rows * at.col));
+}
+
+static void gather1(const unsigned char *src, int64_t row_step, int64_t col_step,
+                    struct rectangle tile, unsigned char *dst) {
+    for (int64_t j = 0; j < tile.cols; j++)
+        for (int64_t i = 0; i < tile.rows; i++)
+            dst[i * TILE_COLS + j] = src[i * row_step + j * col_step];
 }
 
 static void gather2(const unsigned char *src, int64_t row_step, int64_t col_step,
@@ -162,8 +225,9 @@ static void gather8(const unsigned char *src, int64_t row_step, int64_t col_step
 }
 
 // One tile to dst, whose rows are `dst_cols` elements apart.
-static void gather_tile(struct mmul_matrix *matrix, struct rectangle tile, enum mmul_dtype target,
-                        int64_t dst_cols, char *dst) {
+static enum mmul_status gather_tile(struct mmul_matrix *matrix, struct rectangle tile,
+                                    enum mmul_dtype target, int64_t dst_cols, char *dst,
+                                    struct mmul_error *err) {
     uint64_t buffer[TILE_ROWS * TILE_COLS];
     unsigned char *elements = (unsigned char *)buffer;
     struct mmul_shape shape = matrix->info.shape;
@@ -172,7 +236,9 @@ static void gather_tile(struct mmul_matrix *matrix, struct rectangle tile, enum 
     int64_t row_step = mmul_shape_matrices(shape), col_step = row_step * shape.rows;
     const unsigned char *src =
         (const unsigned char *)matrix->fortran + fortran_element(shape, tile) * (int64_t)bytes_each;
-    if (bytes_each == 2)
+    if (bytes_each == 1)
+        gather1(src, row_step, col_step, tile, elements);
+    else if (bytes_each == 2)
         gather2(src, row_step, col_step, tile, elements);
     else if (bytes_each == 4)
         gather4(src, row_step, col_step, tile, elements);
@@ -181,15 +247,21 @@ static void gather_tile(struct mmul_matrix *matrix, struct rectangle tile, enum 
     for (int64_t i = 0; i < tile.rows; i++) {
         const unsigned char *row = elements + (size_t)(i * TILE_COLS) * bytes_each;
         char *dst_row = dst + (size_t)(i * dst_cols) * target_bytes;
+        int64_t first = (tile.matrix * shape.rows + tile.row + i) * shape.cols + tile.col;
+        enum mmul_status status = MMUL_OK;
         if (target == dtype)
             memcpy(dst_row, row, (size_t)tile.cols * bytes_each);
         else
-            widen(matrix, row, tile.cols, (float *)dst_row);
+            status = widen(matrix, row, first, tile.cols, (struct target){target, dst_row}, err);
+        if (status != MMUL_OK)
+            return status;
     }
+    return MMUL_OK;
 }
 
-static void gather_band(struct mmul_matrix *matrix, struct rectangle band, enum mmul_dtype target,
-                        int64_t dst_cols, char *dst) {
+static enum mmul_status gather_band(struct mmul_matrix *matrix, struct rectangle band,
+                                    enum mmul_dtype target, int64_t dst_cols, char *dst,
+                                    struct mmul_error *err) {
     int64_t target_bytes = (int64_t)mmul_dtype_bytes(target);
     for (int64_t i = 0; i < band.rows; i += TILE_ROWS) {
         for (int64_t j = 0; j < band.cols; j += TILE_COLS) {
@@ -200,14 +272,18 @@ static void gather_band(struct mmul_matrix *matrix, struct rectangle band, enum 
                 .col = band.col + j,
                 .cols = mmul_smaller(TILE_COLS, band.cols - j),
             };
-            gather_tile(matrix, tile, target, dst_cols, dst + (i * dst_cols + j) * target_bytes);
+            enum mmul_status status = gather_tile(matrix, tile, target, dst_cols,
+                                                  dst + (i * dst_cols + j) * target_bytes, err);
+            if (status != MMUL_OK)
+                return status;
         }
     }
+    return MMUL_OK;
 }
 
 // [begin, end) is at most the rest of a row, whole rows, and the start of a row.
-static void gather(struct mmul_matrix *matrix, struct mmul_region region, int64_t begin,
-                   int64_t end, enum mmul_dtype target, char *dst) {
+static enum mmul_status gather(struct mmul_matrix *matrix, struct mmul_region region, int64_t begin,
+                               int64_t end, struct target to, struct mmul_error *err) {
     int64_t width = region.col_end - region.col_begin;
     for (int64_t p = begin; p < end;) {
         int64_t col = p % width, left = end - p;
@@ -219,29 +295,24 @@ static void gather(struct mmul_matrix *matrix, struct mmul_region region, int64_
             .col = region.col_begin + col,
             .cols = whole_rows ? width : mmul_smaller(left, width - col),
         };
-        gather_band(matrix, band, target, width,
-                    dst + (p - begin) * (int64_t)mmul_dtype_bytes(target));
+        char *dst = (char *)to.at + (p - begin) * (int64_t)mmul_dtype_bytes(to.dtype);
+        enum mmul_status status = gather_band(matrix, band, to.dtype, width, dst, err);
+        if (status != MMUL_OK)
+            return status;
         p += band.rows * band.cols;
     }
+    return MMUL_OK;
 }
 
 // ----------------------------------------------------------------------------------------- entries
-
-// Where elements go, and as what.
-struct target {
-    enum mmul_dtype dtype;
-    void *at;
-};
 
 static enum mmul_status read_as(struct mmul_matrix *matrix, struct mmul_region region,
                                 int64_t begin, int64_t end, struct target to,
                                 struct mmul_error *err) {
     struct mmul_shape shape = matrix->info.shape;
     assert(begin >= end || mmul_region_fits(shape, region, begin, end));
-    if (matrix->fortran != NULL) {
-        gather(matrix, region, begin, end, to.dtype, to.at);
-        return MMUL_OK;
-    }
+    if (matrix->fortran != NULL)
+        return gather(matrix, region, begin, end, to, err);
     for (int64_t p = begin; p < end;) {
         struct mmul_run run = mmul_run_at(shape, region, p, end);
         enum mmul_status status = mmul_matrix_read_run(
@@ -259,6 +330,12 @@ enum mmul_status mmul_matrix_read(struct mmul_matrix *matrix, struct mmul_region
     return read_as(matrix, region, begin, end, (struct target){matrix->info.delivered, dst}, err);
 }
 
+enum mmul_status mmul_matrix_read_stored(struct mmul_matrix *matrix, struct mmul_region region,
+                                         int64_t begin, int64_t end, void *dst,
+                                         struct mmul_error *err) {
+    return read_as(matrix, region, begin, end, (struct target){matrix->info.stored, dst}, err);
+}
+
 enum mmul_status mmul_matrix_read_float(struct mmul_matrix *matrix, struct mmul_region region,
                                         int64_t begin, int64_t end, float *dst,
                                         struct mmul_error *err) {
@@ -270,7 +347,7 @@ enum mmul_status mmul_matrix_read_double(struct mmul_matrix *matrix, struct mmul
                                          struct mmul_error *err) {
     enum { CAPACITY = BUFFER_BYTES / sizeof(float) };
     float values[CAPACITY];
-    if (matrix->info.stored == MMUL_F64)
+    if (matrix->info.stored == MMUL_F64 || mmul_dtype_is_integer(matrix->info.stored))
         return read_as(matrix, region, begin, end, (struct target){MMUL_F64, dst}, err);
     for (int64_t p = begin; p < end; p += CAPACITY) {
         int64_t stop = mmul_smaller(p + CAPACITY, end);

@@ -9,12 +9,13 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "io/tensors.h"
 #include "io/transfer.h" // refuses big-endian hosts
 #include "model/matrix.h"
 
 static const unsigned char magic[6] = {0x93, 'N', 'U', 'M', 'P', 'Y'};
 
-enum { DIMENSIONS_MAX = 4, DESCR_MAX = 16 };
+enum { DIMENSIONS_MAX = MMUL_TENSOR_DIMENSIONS, DESCR_MAX = 16 };
 
 // Versions 2 and 3 have four bytes of length instead of two.
 static size_t prefix_bytes(const unsigned char *bytes) {
@@ -208,8 +209,9 @@ static enum mmul_status read_descr(const char *descr, const char *name,
     static const struct {
         const char *type;
         enum mmul_dtype dtype;
-    } types[] = {{"f2", MMUL_F16}, {"f4", MMUL_F32}, {"f8", MMUL_F64}};
-    bool has_order = *descr == '<' || *descr == '>' || *descr == '=';
+    } types[] = {{"f2", MMUL_F16}, {"f4", MMUL_F32}, {"f8", MMUL_F64},
+                 {"i4", MMUL_I32}, {"i8", MMUL_I64}, {"u1", MMUL_U8}};
+    bool has_order = *descr == '<' || *descr == '>' || *descr == '=' || strcmp(descr, "|u1") == 0;
     for (size_t t = 0; has_order && t < sizeof types / sizeof *types; t++) {
         if (strcmp(descr + 1, types[t].type) == 0) {
             header->dtype = types[t].dtype;
@@ -218,42 +220,11 @@ static enum mmul_status read_descr(const char *descr, const char *name,
         }
     }
     mmul_fail(err, MMUL_ERR_DATA,
-              "'%s' holds elements of numpy type '%s': f2, f4 and f8 (float16, 32, 64) are read",
+              "'%s' holds elements of numpy type '%s': f2, f4, f8, i4, i8 and u1 (float16, 32, 64, "
+              "int32, 64, uint8) are read",
               name, descr);
     mmul_hint(err, "save it from numpy with array.astype('float32')");
     return err->status;
-}
-
-static enum mmul_status read_shape(const struct fields *fields, const char *name,
-                                   struct mmul_shape *shape, struct mmul_error *err) {
-    int n = fields->dimensions;
-    if (n == 0) {
-        return mmul_fail(err, MMUL_ERR_DATA,
-                         "'%s' holds a single number without dimensions, expected 1 to 4", name);
-    }
-    if (n > DIMENSIONS_MAX)
-        return mmul_fail(err, MMUL_ERR_DATA, "'%s' has %d dimensions, expected 1 to 4", name, n);
-    struct mmul_shape found = {
-        .batch = n > 3 ? fields->sizes[n - 4] : 1,
-        .depth = n > 2 ? fields->sizes[n - 3] : 1,
-        .rows = n > 1 ? fields->sizes[n - 2] : 1,
-        .cols = fields->sizes[n - 1],
-    };
-    int64_t count = 0;
-    char text[96];
-    if (!mmul_shape_count(found, &count)) {
-        return mmul_fail(err, MMUL_ERR_DATA,
-                         "'%s' is not a valid .npy file: %s elements are too many to count", name,
-                         mmul_shape_format(found, text));
-    }
-    if (count == 0) {
-        return mmul_fail(err, MMUL_ERR_DATA,
-                         "'%s' is empty: its sizes are %s, expected at least "
-                         "1 each",
-                         name, mmul_shape_format(found, text));
-    }
-    *shape = found;
-    return MMUL_OK;
 }
 
 enum mmul_status mmul_npy_parse(const unsigned char *bytes, size_t header_bytes, const char *name,
@@ -276,7 +247,8 @@ enum mmul_status mmul_npy_parse(const unsigned char *bytes, size_t header_bytes,
     };
     enum mmul_status status = read_descr(fields.descr, name, &found, err);
     if (status == MMUL_OK)
-        status = read_shape(&fields, name, &found.shape, err);
+        status =
+            mmul_shape_of_sizes(fields.sizes, fields.dimensions, name, ".npy", &found.shape, err);
     if (status == MMUL_OK)
         *header = found;
     return status;

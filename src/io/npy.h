@@ -14,7 +14,7 @@ enum {
 
 struct mmul_npy_header {
     struct mmul_shape shape;
-    enum mmul_dtype dtype; // float16, float32 or float64
+    enum mmul_dtype dtype; // float16, float32, float64, int32, int64 or uint8
     int version;           // major
     int dimensions;        // 1 to 4
     bool fortran_order, big_endian;

@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "io/address.h"
 #include "io/formats.h"
 #include "io/standard_stream.h"
 #include "io/transfer.h"
@@ -31,13 +32,22 @@ static size_t without_shard(const char *text, size_t length) {
 }
 
 char *mmul_base_name(const char *path, char name[static 256]) {
-    const char *slash = strrchr(path, '/');
+    const char *slash = strrchr(path, '/'), *tensor = mmul_format_tensor(path);
     const char *begin = slash != NULL ? slash + 1 : path;
+    struct mmul_axis_range ignored;
     if (mmul_path_is_stdin(path))
         begin = "stdin";
     size_t length = strlen(begin);
+    if (tensor != NULL) {
+        begin = tensor;
+        length = strlen(begin);
+        mmul_address_range(begin, &length, &ignored);
+    }
     length = without_shard(begin, mmul_format_stem(begin, length));
     mmul_text_copy(name, length < 255 ? length + 1 : 256, begin);
+    for (char *c = name; *c != '\0'; c++)
+        if (*c == '/')
+            *c = '_'; // in names of tensors, and nowhere else
     return name;
 }
 

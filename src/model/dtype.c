@@ -15,10 +15,10 @@ static const struct {
     const char *name, *short_name;
     size_t bytes;
 } dtypes[] = {
-    [MMUL_F32] = {"float32", "f32", 4},
-    [MMUL_F16] = {"float16", "f16", 2},
-    [MMUL_BF16] = {"bfloat16", "bf16", 2},
-    [MMUL_F64] = {"float64", "f64", 8},
+    [MMUL_F32] = {"float32", "f32", 4},    [MMUL_F16] = {"float16", "f16", 2},
+    [MMUL_BF16] = {"bfloat16", "bf16", 2}, [MMUL_F64] = {"float64", "f64", 8},
+    [MMUL_I32] = {"int32", "i32", 4},      [MMUL_I64] = {"int64", "i64", 8},
+    [MMUL_U8] = {"uint8", "u8", 1},
 };
 
 const char *mmul_dtype_name(enum mmul_dtype dtype) {
@@ -37,9 +37,11 @@ enum mmul_status mmul_dtype_parse(const char *text, enum mmul_dtype *dtype,
             return MMUL_OK;
         }
     }
-    return mmul_fail(err, MMUL_ERR_USAGE,
-                     "unknown element type '%s': expected float32, float16, bfloat16 or float64",
-                     text);
+    return mmul_fail(
+        err, MMUL_ERR_USAGE,
+        "unknown element type '%s': expected float32, float16, bfloat16, float64, int32, "
+        "int64 or uint8",
+        text);
 }
 
 static inline uint32_t float_bits(float value) {
@@ -113,12 +115,34 @@ static void widen_bfloat(const unsigned char *src, int64_t count, float *dst) {
     }
 }
 
+bool mmul_dtype_is_integer(enum mmul_dtype dtype) {
+    return dtype == MMUL_I32 || dtype == MMUL_I64 || dtype == MMUL_U8;
+}
+
+int64_t mmul_dtype_integer(enum mmul_dtype dtype, const void *src, int64_t index) {
+    int32_t narrow;
+    int64_t wide;
+    if (dtype == MMUL_U8)
+        return ((const unsigned char *)src)[index];
+    if (dtype == MMUL_I32) {
+        memcpy(&narrow, (const char *)src + 4 * index, sizeof narrow);
+        return narrow;
+    }
+    memcpy(&wide, (const char *)src + 8 * index, sizeof wide);
+    return wide;
+}
+
 static void widen_double(const unsigned char *src, int64_t count, float *dst) {
     for (int64_t e = 0; e < count; e++) {
         double value;
         memcpy(&value, src + 8 * e, sizeof value);
         dst[e] = (float)value;
     }
+}
+
+static void widen_integers(enum mmul_dtype dtype, const void *src, int64_t count, float *dst) {
+    for (int64_t e = 0; e < count; e++)
+        dst[e] = (float)mmul_dtype_integer(dtype, src, e);
 }
 
 void mmul_dtype_widen(enum mmul_dtype dtype, const void *src, int64_t count, float *dst) {
@@ -137,6 +161,11 @@ void mmul_dtype_widen(enum mmul_dtype dtype, const void *src, int64_t count, flo
     case MMUL_F64:
         widen_double(src, count, dst);
         break;
+    case MMUL_I32:
+    case MMUL_I64:
+    case MMUL_U8:
+        widen_integers(dtype, src, count, dst);
+        break;
     }
 }
 
@@ -151,6 +180,27 @@ static void narrow_bfloat(const float *src, int64_t count, unsigned char *dst) {
     for (int64_t e = 0; e < count; e++) {
         uint16_t bfloat = (uint16_t)bits_to_bfloat(float_bits(src[e]));
         memcpy(dst + 2 * e, &bfloat, sizeof bfloat);
+    }
+}
+
+// The nearest whole number, ties to even, that the type has; 0 for NaN.
+static int64_t nearest_integer(float value, enum mmul_dtype dtype) {
+    double least = dtype == MMUL_U8 ? 0 : dtype == MMUL_I32 ? INT32_MIN : -0x1p63;
+    double most = dtype == MMUL_U8 ? UINT8_MAX : dtype == MMUL_I32 ? INT32_MAX : 0x1p63;
+    double whole = rint((double)value);
+    if (isnan(whole))
+        return 0;
+    if (whole >= most)
+        return dtype == MMUL_I64 ? INT64_MAX : (int64_t)most;
+    return (int64_t)(whole < least ? least : whole);
+}
+
+static void narrow_integers(enum mmul_dtype dtype, const float *src, int64_t count,
+                            unsigned char *dst) {
+    size_t each = mmul_dtype_bytes(dtype);
+    for (int64_t e = 0; e < count; e++) {
+        int64_t value = nearest_integer(src[e], dtype);
+        memcpy(dst + (size_t)e * each, &value, each); // the low bytes come first
     }
 }
 
@@ -176,6 +226,11 @@ void mmul_dtype_narrow(enum mmul_dtype dtype, const float *src, int64_t count, v
         break;
     case MMUL_F64:
         narrow_double(src, count, dst);
+        break;
+    case MMUL_I32:
+    case MMUL_I64:
+    case MMUL_U8:
+        narrow_integers(dtype, src, count, dst);
         break;
     }
 }

@@ -4,11 +4,19 @@
 
 #include "mpimatmul_local.h"
 
+// One of the types of whole numbers?
+bool mmul_dtype_is_integer(enum mmul_dtype dtype);
+
+// Element `index` of an array of such a type, on any address.
+int64_t mmul_dtype_integer(enum mmul_dtype dtype, const void *src, int64_t index);
+
 // src (count elements of dtype; any alignment of whole elements) -> float32. Exact for 16-bit
-// types; float64 rounds to nearest even (overflow gives Inf). NaN payloads of float32 are kept.
+// types; float64 and whole numbers round to nearest even (overflow of float64 gives Inf). NaN
+// payloads of float32 are kept.
 void mmul_dtype_widen(enum mmul_dtype dtype, const void *src, int64_t count, float *dst);
 
-// float32 -> dtype, round to nearest even; NaN stays NaN, overflow gives Inf.
+// float32 -> dtype, round to nearest even; NaN stays NaN, overflow gives Inf. To whole numbers: NaN
+// gives 0, what is beyond the type its limit.
 void mmul_dtype_narrow(enum mmul_dtype dtype, const float *src, int64_t count, void *dst);
 
 // How many finite values of float32 become infinite in `dtype`, rounded to nearest even.

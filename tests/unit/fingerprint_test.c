@@ -13,6 +13,8 @@
 
 enum { HEADER = 20, BLOCKS = 64, BLOCK_BYTES = 4096, SMALL = HEADER + BLOCKS * BLOCK_BYTES };
 
+static const struct mmul_file_part elements = {HEADER, INT64_MAX}; // to the end
+
 static const int64_t large = HEADER + (int64_t)BLOCKS * 10 * BLOCK_BYTES + 7;
 
 static unsigned char *make_bytes(int64_t count) {
@@ -28,7 +30,7 @@ static struct mmul_fingerprint take(const char *path, uint64_t seed) {
     struct mmul_error err = {.text = ""};
     int fd = open(path, O_RDONLY);
     assert_true(fd >= 0);
-    assert_int_equal(mmul_fingerprint_take(fd, path, HEADER, seed, &taken, &err), MMUL_OK);
+    assert_int_equal(mmul_fingerprint_take(fd, path, elements, seed, &taken, &err), MMUL_OK);
     close(fd);
     return taken;
 }
@@ -115,22 +117,23 @@ static void opening_compares(void **state) {
     file_store(path, bytes, SMALL);
     file_store(other, bytes, SMALL);
     struct mmul_fingerprint expected = take(path, 1);
-    assert_int_equal(mmul_fingerprint_open(other, HEADER, 1, &expected, &fd, &err), MMUL_OK);
+    assert_int_equal(mmul_fingerprint_open(other, elements, 1, &expected, &fd, &err), MMUL_OK);
     assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
     close(fd);
     fd = -1;
     change_byte(other, 1000);
-    assert_failure(mmul_fingerprint_open(other, HEADER, 1, &expected, &fd, &err), MMUL_ERR_NO_INPUT,
-                   err, "B.bin' is not the file that root reads: other bytes");
+    assert_failure(mmul_fingerprint_open(other, elements, 1, &expected, &fd, &err),
+                   MMUL_ERR_NO_INPUT, err, "B.bin' is not the file that root reads: other bytes");
     file_store(other, bytes, SMALL - 1);
-    assert_failure(mmul_fingerprint_open(other, HEADER, 1, &expected, &fd, &err), MMUL_ERR_NO_INPUT,
-                   err, "B.bin' is not the file that root reads: 262163 bytes, expected 262164");
+    assert_failure(mmul_fingerprint_open(other, elements, 1, &expected, &fd, &err),
+                   MMUL_ERR_NO_INPUT, err,
+                   "B.bin' is not the file that root reads: 262163 bytes, expected 262164");
     unlink(other);
-    assert_failure(mmul_fingerprint_open(other, HEADER, 1, &expected, &fd, &err), MMUL_ERR_NO_INPUT,
-                   err, "B.bin': No such file or directory");
+    assert_failure(mmul_fingerprint_open(other, elements, 1, &expected, &fd, &err),
+                   MMUL_ERR_NO_INPUT, err, "B.bin': No such file or directory");
     assert_int_equal(mkfifo(other, 0600), 0);
-    assert_failure(mmul_fingerprint_open(other, HEADER, 1, &expected, &fd, &err), MMUL_ERR_NO_INPUT,
-                   err, "B.bin': it is not a regular file");
+    assert_failure(mmul_fingerprint_open(other, elements, 1, &expected, &fd, &err),
+                   MMUL_ERR_NO_INPUT, err, "B.bin': it is not a regular file");
     assert_int_equal(fd, -1);
     free(bytes);
     folder_destroy(&folder);

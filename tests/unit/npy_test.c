@@ -150,7 +150,7 @@ static void invalid_headers(void **state) {
         {"{" F4 C_ORDER "'shape': (0, 4)}", "is empty"},
         {"{" F4 "'fortran_order': 0, 'shape': (3, 4)}", "True or False"},
         {"{" F4 "'fortran_order': true, 'shape': (3, 4)}", "True or False"},
-        {"{'descr': '<i4', " C_ORDER "'shape': (3, 4)}", "numpy type '<i4'"},
+        {"{'descr': '<i2', " C_ORDER "'shape': (3, 4)}", "numpy type '<i2'"},
         {"{'descr': '<f16', " C_ORDER "'shape': (3, 4)}", "numpy type '<f16'"},
         {"{'descr': '|f4', " C_ORDER "'shape': (3, 4)}", "numpy type '|f4'"},
         {"{'descr': 'f4', " C_ORDER "'shape': (3, 4)}", "numpy type 'f4'"},

@@ -277,6 +277,10 @@ static void base_names(void **state) {
     static const char *const cases[][2] = {
         {"A.bin", "A"},
         {"/x/y.z/A.npy", "A"},
+        {"x/m.safetensors", "m"},
+        {"x/m.safetensors:layer.0.weight", "layer.0.weight"},
+        {"x/M.SafeTensors:a/b[1:2]", "a_b"},
+        {"A:b.npy", "A:b"},
         {"A_shard_12.bin", "A"},
         {"A_shard_0", "A"},
         {"A_shard_.bin", "A_shard_"},

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: MIT
+// Reads the header of .safetensors files. jansson takes the JSON apart and refuses duplicate keys; that
+// the tensors are what they claim to be, and lie where they may, is checked here.
+#include "io/safetensors.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "io/transfer.h" // refuses big-endian hosts
+
+// All that the format knows; those that are read have a type of ours.
+static const struct type {
+    const char *name;
+    int bytes;
+    bool is_readable;
+    enum mmul_dtype dtype;
+} types[] = {
+    {"F32", 4, true, MMUL_F32},      {"F16", 2, true, MMUL_F16},
+    {"BF16", 2, true, MMUL_BF16},    {"F64", 8, true, MMUL_F64},
+    {"I64", 8, true, MMUL_I64},      {"I32", 4, true, MMUL_I32},
+    {"U8", 1, true, MMUL_U8},        {"BOOL", 1, false, MMUL_F32},
+    {"I8", 1, false, MMUL_F32},      {"I16", 2, false, MMUL_F32},
+    {"U16", 2, false, MMUL_F32},     {"U32", 4, false, MMUL_F32},
+    {"U64", 8, false, MMUL_F32},     {"F8_E4M3", 1, false, MMUL_F32},
+    {"F8_E5M2", 1, false, MMUL_F32}, {"F8_E8M0", 1, false, MMUL_F32},
+    {"C64", 8, false, MMUL_F32},
+};
+enum { TYPE_COUNT = sizeof types / sizeof *types };
+
+enum mmul_status mmul_safetensors_json_bytes(const unsigned char *bytes, size_t count,
+                                             int64_t file_bytes, const char *name,
+                                             size_t *json_bytes, struct mmul_error *err) {
+    uint64_t length = 0;
+    if (count < MMUL_SAFETENSORS_PREFIX_BYTES)
+        return mmul_fail(err, MMUL_ERR_DATA,
+                         "'%s' is not a valid .safetensors file: %zu bytes are no whole header",
+                         name, count);
+    memcpy(&length, bytes, sizeof length);
+    if (length > MMUL_SAFETENSORS_HEADER_MAX)
+        return mmul_fail(err, MMUL_ERR_DATA,
+                         "'%s' is not a valid .safetensors file: a header of %llu bytes, expected "
+                         "at most %d",
+                         name, (unsigned long long)length, MMUL_SAFETENSORS_HEADER_MAX);
+    if ((int64_t)length > file_bytes - MMUL_SAFETENSORS_PREFIX_BYTES)
+        return mmul_fail(err, MMUL_ERR_DATA,
+                         "'%s' is not a valid .safetensors file: %lld bytes, but its header alone "
+                         "takes %llu",
+                         name, (long long)file_bytes,
+                         (unsigned long long)length + MMUL_SAFETENSORS_PREFIX_BYTES);
+    *json_bytes = (size_t)length;
+    return MMUL_OK;
+}
+
+// ------------------------------------------------------------------------------------- one tensor
+
+static enum mmul_status fail_entry(const char *file, const char *tensor, const char *what,
+                                   struct mmul_error *err) {
+    return mmul_fail(err, MMUL_ERR_DATA, "'%s' is not a valid .safetensors file: tensor '%s': %s",
+                     file, tensor, what);
+}
+
+// A whole number >= 0.
+static bool get_count(const json_t *value, int64_t *count) {
+    if (!json_is_integer(value) || json_integer_value(value) < 0)
+        return false;
+    *count = json_integer_value(value);
+    return true;
+}
+
+static enum mmul_status read_type(const json_t *value, const char *file, const char *name,
+                                  const struct type **type, struct mmul_error *err) {
+    const char *text = json_string_value(value);
+    if (text == NULL)
+        return fail_entry(file, name, "expected a dtype", err);
+    for (int t = 0; t < TYPE_COUNT; t++) {
+        if (strcmp(types[t].name, text) == 0) {
+            *type = &types[t];
+            return MMUL_OK;
+        }
+    }
+    return mmul_fail(
+        err, MMUL_ERR_DATA,
+        "'%s' is not a valid .safetensors file: tensor '%s' has the unknown dtype '%s'", file, name,
+        text);
+}
+
+static enum mmul_status read_sizes(const json_t *value, const char *file,
+                                   struct mmul_tensor_entry *entry, struct mmul_error *err) {
+    size_t dimensions = json_array_size(value); // 0 when it is no array
+    if (!json_is_array(value))
+        return fail_entry(file, entry->name, "expected a shape", err);
+    if (dimensions > MMUL_TENSOR_DIMENSIONS)
+        return fail_entry(file, entry->name, "more than 8 dimensions", err);
+    entry->dimensions = (int)dimensions;
+    for (size_t d = 0; d < dimensions; d++)
+        if (!get_count(json_array_get(value, d), &entry->sizes[d]))
+            return fail_entry(file, entry->name, "expected sizes that are whole numbers", err);
+    return MMUL_OK;
+}
+
+// Do type and sizes make just the bytes?
+static bool fills(const struct mmul_tensor_entry *entry, const struct type *type) {
+    int64_t bytes = type->bytes;
+    for (int d = 0; d < entry->dimensions; d++)
+        if (!mmul_multiply_sizes(bytes, entry->sizes[d], &bytes))
+            return false;
+    return bytes == entry->bytes;
+}
+
+// `data` bytes follow the header.
+static enum mmul_status read_entry(const json_t *value, const char *file, int64_t data,
+                                   struct mmul_tensor_entry *entry, struct mmul_error *err) {
+    const json_t *offsets = json_object_get(value, "data_offsets");
+    const struct type *type = NULL;
+    int64_t begin, end;
+    if (!json_is_object(value) || json_object_size(value) != 3)
+        return fail_entry(file, entry->name, "expected dtype, shape and data_offsets", err);
+    enum mmul_status status =
+        read_type(json_object_get(value, "dtype"), file, entry->name, &type, err);
+    if (status == MMUL_OK)
+        status = read_sizes(json_object_get(value, "shape"), file, entry, err);
+    if (status != MMUL_OK)
+        return status;
+    if (json_array_size(offsets) != 2 || !get_count(json_array_get(offsets, 0), &begin) ||
+        !get_count(json_array_get(offsets, 1), &end) || begin > end)
+        return fail_entry(file, entry->name, "expected two data_offsets", err);
+    if (end > data)
+        return fail_entry(file, entry->name, "its data_offsets lie beyond the end of the file",
+                          err);
+    entry->offset = begin;
+    entry->bytes = end - begin;
+    entry->is_readable = type->is_readable;
+    entry->dtype = type->dtype;
+    snprintf(entry->type, sizeof entry->type, "%s",
+             type->is_readable ? mmul_dtype_name(type->dtype) : type->name);
+    if (!fills(entry, type))
+        return fail_entry(file, entry->name, "its dtype and shape do not make its data_offsets",
+                          err);
+    return MMUL_OK;
+}
+
+// ------------------------------------------------------------------------------------ all of them
+
+static int compare_entries(const void *a, const void *b) {
+    const struct mmul_tensor_entry *x = a, *y = b;
+    if (x->offset != y->offset)
+        return x->offset < y->offset ? -1 : 1;
+    return (x->bytes > y->bytes) - (x->bytes < y->bytes);
+}
+
+static enum mmul_status read_all(json_t *root, const char *file, int64_t data,
+                                 struct mmul_tensors *tensors, struct mmul_error *err) {
+    const char *key;
+    json_t *value;
+    json_object_foreach(root, key, value) {
+        struct mmul_tensor_entry *entry = &tensors->all[tensors->count];
+        if (strcmp(key, "__metadata__") == 0)
+            continue;
+        enum mmul_status status = mmul_copy_text(key, &entry->name, err);
+        if (status != MMUL_OK)
+            return status;
+        tensors->count++;
+        status = read_entry(value, file, data, entry, err);
+        if (status != MMUL_OK)
+            return status;
+    }
+    return MMUL_OK;
+}
+
+// From offsets behind the header to offsets in the file.
+static enum mmul_status place_all(struct mmul_tensors *tensors, const char *file, int64_t header,
+                                  struct mmul_error *err) {
+    int64_t end = 0;
+    qsort(tensors->all, (size_t)tensors->count, sizeof *tensors->all, compare_entries);
+    for (int64_t t = 0; t < tensors->count; t++) {
+        struct mmul_tensor_entry *entry = &tensors->all[t];
+        if (entry->offset != end)
+            return fail_entry(file, entry->name,
+                              entry->offset < end ? "it overlaps another" : "a hole is before it",
+                              err);
+        end += entry->bytes;
+        entry->offset += header;
+    }
+    if (header + end == tensors->file_bytes)
+        return MMUL_OK;
+    return mmul_fail(err, MMUL_ERR_DATA,
+                     "'%s' is longer than its header says: %lld bytes, expected %lld", file,
+                     (long long)tensors->file_bytes, (long long)(header + end));
+}
+
+enum mmul_status mmul_safetensors_parse(const char *json, size_t json_bytes, int64_t file_bytes,
+                                        const char *name, struct mmul_tensors **tensors,
+                                        struct mmul_error *err) {
+    struct mmul_tensors *made = NULL;
+    json_t *root = NULL;
+    int64_t header = MMUL_SAFETENSORS_PREFIX_BYTES + (int64_t)json_bytes;
+    enum mmul_status status = mmul_json_parse(json, json_bytes, name, &root, err);
+    if (status != MMUL_OK)
+        return status;
+    if (!json_is_object(root))
+        status = mmul_fail(err, MMUL_ERR_DATA,
+                           "'%s' is not a valid .safetensors file: expected a JSON object", name);
+    else
+        status = mmul_tensors_create(MMUL_FORMAT_SAFETENSORS, file_bytes,
+                                     (int64_t)json_object_size(root), &made, err);
+    if (status == MMUL_OK)
+        status = read_all(root, name, file_bytes - header, made, err);
+    if (status == MMUL_OK)
+        status = place_all(made, name, header, err);
+    json_decref(root);
+    if (status == MMUL_OK)
+        *tensors = made;
+    else
+        mmul_tensors_close(made);
+    return status;
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT
+// Lists of tensors, whatever kind of file they are in: the formats' own files fill them.
+#include "io/tensors.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "model/matrix.h"
+
+enum mmul_status mmul_tensors_create(enum mmul_format format, int64_t file_bytes, int64_t capacity,
+                                     struct mmul_tensors **tensors, struct mmul_error *err) {
+    struct mmul_tensors *made = NULL;
+    enum mmul_status status = MMUL_ALLOCATE(made, 1, "a list of tensors", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(made->all, capacity, "a list of tensors", err);
+    if (status != MMUL_OK) {
+        mmul_free(made);
+        return status;
+    }
+    made->format = format;
+    made->file_bytes = file_bytes;
+    made->capacity = capacity;
+    *tensors = made;
+    return MMUL_OK;
+}
+
+void mmul_tensors_close(struct mmul_tensors *tensors) {
+    if (tensors == NULL)
+        return;
+    for (int64_t t = 0; t < tensors->count; t++)
+        mmul_free(tensors->all[t].name);
+    mmul_free(tensors->all);
+    mmul_free(tensors);
+}
+
+struct mmul_tensors_info mmul_tensors_info(const struct mmul_tensors *tensors) {
+    return (struct mmul_tensors_info){
+        .format = tensors->format, .count = tensors->count, .file_bytes = tensors->file_bytes};
+}
+
+struct mmul_tensor mmul_tensors_get(const struct mmul_tensors *tensors, int64_t index) {
+    const struct mmul_tensor_entry *entry = &tensors->all[index];
+    struct mmul_tensor tensor = {.name = entry->name,
+                                 .type = entry->type,
+                                 .is_readable = entry->is_readable,
+                                 .dimensions = entry->dimensions,
+                                 .bytes = entry->bytes};
+    memcpy(tensor.sizes, entry->sizes, sizeof tensor.sizes);
+    return tensor;
+}
+
+// ---------------------------------------------------------------------------------------- finding
+
+static const struct mmul_tensor_entry *find(const struct mmul_tensors *tensors, const char *name,
+                                            size_t length) {
+    for (int64_t t = 0; t < tensors->count; t++)
+        if (strlen(tensors->all[t].name) == length &&
+            memcmp(tensors->all[t].name, name, length) == 0)
+            return &tensors->all[t];
+    return NULL;
+}
+
+// An address with a range behind it is the name before it.
+static enum mmul_status fail_absent(const struct mmul_tensors *tensors, const char *path,
+                                    const char *address, struct mmul_error *err) {
+    const char **names = NULL;
+    char *name = NULL;
+    size_t length;
+    struct mmul_axis_range ignored;
+    if (mmul_copy_text(address, &name, err) != MMUL_OK)
+        return err->status;
+    if (mmul_address_range(address, &length, &ignored))
+        name[length] = '\0';
+    const char *nearest = NULL;
+    if (MMUL_ALLOCATE(names, tensors->count + 1, "a list of names", err) == MMUL_OK) {
+        for (int64_t t = 0; t < tensors->count; t++)
+            names[t] = tensors->all[t].name;
+        nearest = mmul_nearest(name, names);
+    }
+    mmul_fail(err, MMUL_ERR_DATA, "'%s' holds no tensor '%s'", path, name);
+    if (nearest != NULL)
+        mmul_hint(err, "did you mean '%s'?", nearest);
+    else
+        mmul_hint(err, "mpimatmul info lists its %lld tensors", (long long)tensors->count);
+    mmul_free(names);
+    mmul_free(name);
+    return err->status;
+}
+
+static enum mmul_status find_only(const struct mmul_tensors *tensors, const char *path,
+                                  const struct mmul_tensor_entry **entry, struct mmul_error *err) {
+    if (tensors->count == 1) {
+        *entry = &tensors->all[0];
+        return MMUL_OK;
+    }
+    mmul_fail(err, MMUL_ERR_DATA, "'%s' holds %lld tensors, expected one", path,
+              (long long)tensors->count);
+    if (tensors->count > 0)
+        mmul_hint(err, "name one as '%s:%s'; mpimatmul info lists them", path,
+                  tensors->all[0].name);
+    return err->status;
+}
+
+enum mmul_status mmul_tensors_find(const struct mmul_tensors *tensors, const char *path,
+                                   const char *address, const struct mmul_tensor_entry **entry,
+                                   struct mmul_axis_range *range, struct mmul_error *err) {
+    const struct mmul_tensor_entry *found = NULL;
+    size_t length = 0;
+    *range = (struct mmul_axis_range){0};
+    if (address == NULL) {
+        enum mmul_status status = find_only(tensors, path, &found, err);
+        if (status != MMUL_OK)
+            return status;
+    } else {
+        found = find(tensors, address, strlen(address));
+        if (found == NULL && mmul_address_range(address, &length, range))
+            found = find(tensors, address, length);
+    }
+    if (found == NULL)
+        return fail_absent(tensors, path, address, err);
+    if (!found->is_readable) {
+        return mmul_fail(err, MMUL_ERR_DATA,
+                         "tensor '%s' of '%s' holds elements of type '%s', which is not read",
+                         found->name, path, found->type);
+    }
+    *entry = found;
+    return MMUL_OK;
+}
+
+// ----------------------------------------------------------------------------------------- shapes
+
+enum mmul_status mmul_shape_of_sizes(const int64_t *sizes, int dimensions, const char *name,
+                                     const char *kind, struct mmul_shape *shape,
+                                     struct mmul_error *err) {
+    int n = dimensions;
+    if (n == 0) {
+        return mmul_fail(err, MMUL_ERR_DATA,
+                         "'%s' holds a single number without dimensions, expected 1 to 4", name);
+    }
+    if (n > 4)
+        return mmul_fail(err, MMUL_ERR_DATA, "'%s' has %d dimensions, expected 1 to 4", name, n);
+    struct mmul_shape found = {
+        .batch = n > 3 ? sizes[n - 4] : 1,
+        .depth = n > 2 ? sizes[n - 3] : 1,
+        .rows = n > 1 ? sizes[n - 2] : 1,
+        .cols = sizes[n - 1],
+    };
+    int64_t count = 0;
+    char text[96];
+    if (!mmul_shape_count(found, &count)) {
+        return mmul_fail(err, MMUL_ERR_DATA,
+                         "'%s' is not a valid %s file: %s elements are too many to count", name,
+                         kind, mmul_shape_format(found, text));
+    }
+    if (count == 0) {
+        return mmul_fail(err, MMUL_ERR_DATA,
+                         "'%s' is empty: its sizes are %s, expected at least 1 each", name,
+                         mmul_shape_format(found, text));
+    }
+    *shape = found;
+    return MMUL_OK;
+}

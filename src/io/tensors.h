@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+//
+// The tensors of a file that may hold several: what info lists, and how one of them is found by its name.
+#pragma once
+
+#include <stdarg.h>
+
+#include "io/address.h"
+
+struct mmul_tensor_entry {
+    char *name;       // owned
+    char type[16];    // as the file writes it, or our name of it where it is read
+    bool is_readable; // `dtype` holds
+    enum mmul_dtype dtype;
+    int dimensions;
+    int64_t sizes[MMUL_TENSOR_DIMENSIONS];
+    int64_t offset, bytes; // of the elements; npz: bytes alone
+    int64_t member;        // npz: its number in the archive
+};
+
+struct mmul_tensors {
+    enum mmul_format format;
+    int64_t file_bytes;
+    int64_t count;
+    struct mmul_tensor_entry *all; // owned, `capacity` of them
+    int64_t capacity;
+};
+
+// Room for at most `capacity` entries. Released with mmul_tensors_close.
+enum mmul_status mmul_tensors_create(enum mmul_format format, int64_t file_bytes, int64_t capacity,
+                                     struct mmul_tensors **tensors, struct mmul_error *err);
+
+// The one that is asked for in `path`, or the only one when `address` is NULL, and a range of its first
+// axis where the address has one (else all of it). Fails with MMUL_ERR_DATA: no such tensor, with the
+// nearest name; several and none is named; elements of a type that is not read.
+enum mmul_status mmul_tensors_find(const struct mmul_tensors *tensors, const char *path,
+                                   const char *address, const struct mmul_tensor_entry **entry,
+                                   struct mmul_axis_range *range, struct mmul_error *err);
+
+// Sizes of a file as a stack: (c,) is a row 1 x c; (r,c); (d,r,c); (b,d,r,c). `kind` of file, as in
+// "a valid .npy file", for what cannot be counted. Fails with MMUL_ERR_DATA: no size, more than
+// four, sizes of 0.
+enum mmul_status mmul_shape_of_sizes(const int64_t *sizes, int dimensions, const char *name,
+                                     const char *kind, struct mmul_shape *shape,
+                                     struct mmul_error *err);

@@ -1,0 +1,177 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# Files that hold several tensors, made by the packages safetensors and numpy (tests/data/make.py): what info
+# lists, every tensor against numpy, addresses in every command, and what is refused.
+# shellcheck disable=SC2154 # status, output and stderr are set by bats
+load helper
+
+data=$BATS_TEST_DIRNAME/../data
+
+@test "info lists the tensors of a .safetensors file" {
+    cp "$data/model.safetensors" m.safetensors
+    program info m.safetensors
+    expect_quiet_success
+    expect_line "m.safetensors: safetensors, 11 tensors, $(stat -c %s m.safetensors) bytes"
+    expect_line "31 x 17        float32           2108  layer.0.weight"
+    expect_line "2 x 3 x 5 x 7  float32            840  stack"
+    expect_line "2              BOOL (not read)      2  mask"
+    [ "$(grep -c . <<< "$output")" -eq 13 ]
+    program info --json m.safetensors
+    expect_quiet_success
+    need_numpy
+    python "$output" << 'END'
+import json, sys
+from tensors import expected
+entry, = json.loads(sys.argv[1])
+assert entry["format"] == "safetensors" and len(entry["tensors"]) == 11
+for tensor in entry["tensors"]:
+    array = expected()[tensor["name"]]
+    assert tensor["dims"] == list(array.shape) and tensor["bytes"] == array.nbytes, tensor
+    assert tensor["dtype"] == ("BOOL" if array.dtype == bool else array.dtype.name), tensor
+END
+}
+
+@test "every tensor of a .safetensors file is what numpy reads" {
+    need_numpy
+    cp "$data/model.safetensors" m.safetensors
+    for name in layer.0.weight layer.0.bias layer.1.weight stack double ids rows bytes 'a:b[1:2]'; do
+        program convert "m.safetensors:$name" out.npy -q
+        expect_quiet_success
+        python "$name" << 'END'
+import sys
+import numpy as np
+from tensors import expected
+array, found = expected()[sys.argv[1]], np.load("out.npy")
+assert found.size == array.size and (found.reshape(array.shape) == array.astype(found.dtype)).all(), found
+END
+    done
+}
+
+@test "an address takes a range of the first axis" {
+    need_numpy
+    cp "$data/model.safetensors" m.safetensors
+    for address in 'layer.0.weight[3:9]' 'layer.0.weight[-2:]' 'layer.0.bias[:5]' 'stack[1:]' \
+        'layer.1.weight[16:99]' 'a:b[1:2][0:1]'; do
+        program convert "m.safetensors:$address" out.npy
+        expect_quiet_success
+        python "$address" << 'END'
+import re, sys
+import numpy as np
+from tensors import expected
+name, begin, end = re.fullmatch(r"(.*)\[(-?\d*):(-?\d*)\]", sys.argv[1]).groups()
+array = expected()[name][int(begin) if begin else None : int(end) if end else None]
+found = np.load("out.npy")
+assert found.size == array.size and (found.reshape(array.shape) == array).all(), found
+END
+    done
+    program info 'm.safetensors:layer.0.weight[31:]'
+    expect_failure 65 "'m.safetensors:layer.0.weight[31:]' is empty: its first axis has 31 elements"
+}
+
+@test "tensors are operands of mul, diff, verify and split, on one rank and on two" {
+    need_numpy
+    mkdir models
+    cp "$data/model.safetensors" models/m.safetensors
+    python << 'END'
+import numpy as np
+from tensors import expected
+e = expected()
+np.save("C.npy", e["layer.0.weight"] @ e["layer.1.weight"].astype("f4"))
+END
+    a=models/m.safetensors:layer.0.weight b=models/m.safetensors:layer.1.weight
+    program mul $a $b -o out.npy -q
+    expect_quiet_success
+    cmp out.npy C.npy
+    ranks 2 mul $a $b -o out2.npy -q
+    expect_quiet_success
+    cmp out2.npy C.npy
+    program verify $a $b C.npy
+    expect_quiet_success
+    program diff $a $a -q
+    expect_quiet_success
+    program split $a --parts 2 --shard-dir s -q
+    expect_quiet_success
+    program join layer.0.weight --shard-dir s -o joined.npy -q
+    expect_quiet_success
+    program diff joined.npy $a -q
+    expect_quiet_success
+}
+
+@test "a file whose name has a colon is a file" {
+    need_numpy
+    cp "$data/model.safetensors" m.safetensors
+    "$MPIMATMUL" gen m.safetensors:stack --format bin --dims 3x4
+    program info --quick m.safetensors:stack
+    expect_quiet_success
+    [[ "$output" == *"bin 1"*"3 x 4"* ]]
+    cp m.safetensors x:y
+    program info --quick x:y:double
+    expect_quiet_success
+    [[ "$output" == *"3 x 4"*"float64"* ]]
+}
+
+@test "tensors that cannot be had" {
+    cp "$data/model.safetensors" m.safetensors
+    "$MPIMATMUL" gen A.npy --dims 3x3
+    program mul m.safetensors:layer.0.weigth A.npy
+    expect_failure 65 "'m.safetensors' holds no tensor 'layer.0.weigth'" "did you mean 'layer.0.weight'?"
+    program mul 'm.safetensors:layer.0.wight[1:3]' A.npy
+    expect_failure 65 "'m.safetensors' holds no tensor 'layer.0.wight'" "did you mean 'layer.0.weight'?"
+    program mul m.safetensors:quite.another A.npy
+    expect_failure 65 "'m.safetensors' holds no tensor 'quite.another'" "mpimatmul info lists its 11 tensors"
+    program mul m.safetensors A.npy
+    expect_failure 65 "'m.safetensors' holds 11 tensors, expected one" \
+        "name one as 'm.safetensors:ids'; mpimatmul info lists them"
+    program mul m.safetensors:mask A.npy
+    expect_failure 65 "tensor 'mask' of 'm.safetensors' holds elements of type 'BOOL', which is not read"
+    program mul none.safetensors:x A.npy
+    expect_failure 66 "cannot open 'none.safetensors:x': No such file or directory"
+    program mul A.npy:x A.npy
+    expect_failure 65 "cannot open 'A.npy:x': 'A.npy' is a .npy file, which names no tensors"
+    expect_only_files A.npy m.safetensors
+}
+
+@test "whole numbers are float32, and refused with their place where they are not" {
+    need_numpy
+    cp "$data/model.safetensors" m.safetensors
+    python << 'END'
+import numpy as np
+from tensors import expected
+np.save("large.npy", np.asfortranarray(expected()["large"]))
+np.save("E.npy", np.eye(2, dtype=">i4"))
+END
+    for large in m.safetensors:large large.npy; do
+        program mul $large E.npy -o out.npy -q
+        expect_failure 65 "'$large' holds 16777217 at [0, 0, 1, 0]: float32 is exact up to 16777216"
+        ranks 2 mul $large E.npy -o out.npy -q
+        expect_failure 65 "'$large' holds 16777217 at [0, 0, 1, 0]: float32 is exact up to 16777216"
+        [ ! -e out.npy ]
+    done
+    program mul m.safetensors:ids m.safetensors:ids --transpose-b -o out.npy -q
+    expect_quiet_success
+    program info m.safetensors:large
+    expect_status 0
+    [[ "$output" == *" 1.67772e+07"* ]]
+}
+
+@test "a .safetensors file that is cut or wrong is refused, and a truncated one while it is used" {
+    need_numpy
+    python << 'END'
+from tensors import write_safetensors
+w = {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]}
+write_safetensors("short.safetensors", {"w": w}, bytes(15))
+write_safetensors("long.safetensors", {"w": w}, bytes(17))
+write_safetensors("twice.safetensors", '{"w": %s, "w": %s}' % (("{}",) * 2), b"")
+write_safetensors("header.safetensors", {"w": w}, bytes(16), length=100000001)
+END
+    program info short.safetensors
+    expect_failure 65 "'short.safetensors' is not a valid .safetensors file: tensor 'w': its data_offsets lie beyond \
+the end of the file"
+    program info long.safetensors:w
+    expect_failure 65 "'long.safetensors' is longer than its header says: 90 bytes, expected 89"
+    program info twice.safetensors
+    expect_failure 65 "'twice.safetensors' is not valid: byte 13 of its JSON: duplicate object key near '\"w\"'"
+    program info header.safetensors
+    expect_failure 65 "'header.safetensors' is not a valid .safetensors file: a header of 100000001 bytes, \
+expected at most 100000000"
+}

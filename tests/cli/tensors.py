@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: MIT
+"""What the files in tests/data hold, and a reader of .safetensors of its own: numpy, no code under test."""
+import json
+import struct
+
+import numpy as np
+
+TYPES = {"F32": "<f4", "F16": "<f2", "F64": "<f8", "I32": "<i4", "I64": "<i8", "U8": "u1", "BOOL": "?"}
+
+
+def expected():
+    """Name -> array; whole numbers, so that products are exact, but for the float64."""
+    random = np.random.default_rng(11)
+
+    def whole(dtype, *sizes):
+        return random.integers(-4, 5, sizes).astype(dtype)
+
+    return {
+        "layer.0.weight": whole("f4", 31, 17),
+        "layer.0.bias": whole("f4", 17),
+        "layer.1.weight": whole("f2", 17, 13),
+        "stack": whole("f4", 2, 3, 5, 7),
+        "double": random.standard_normal((3, 4)),
+        "ids": np.array([3, 0, 2**24], "i8"),
+        "large": np.array([[1, 2], [2**24 + 1, 3]], "i8"),
+        "rows": np.arange(5, dtype="i4"),
+        "bytes": np.arange(6, dtype="u1").reshape(2, 3),
+        "mask": np.array([True, False]),
+        "a:b[1:2]": whole("f4", 2, 3),
+    }
+
+
+def write_safetensors(path, header, data=b"", length=None):
+    """`header` as JSON or as text; `length` as the file says it."""
+    text = (header if isinstance(header, str) else json.dumps(header)).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text) if length is None else length) + text + data)
+
+
+def read_safetensors(path):
+    """Returns name -> array."""
+    with open(path, "rb") as file:
+        data = file.read()
+    length, = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8 : 8 + length])
+    header.pop("__metadata__", None)
+    found = {}
+    for name, entry in header.items():
+        begin, end = entry["data_offsets"]
+        found[name] = np.frombuffer(data[8 + length + begin : 8 + length + end],
+                                    TYPES[entry["dtype"]]).reshape(entry["shape"])
+    return found
