@@ -24,6 +24,7 @@ pkgconfigdir ?= $(libdir)/pkgconfig
 bashdir     ?= $(datadir)/bash-completion/completions
 zshdir      ?= $(datadir)/zsh/site-functions
 fishdir     ?= $(datadir)/fish/vendor_completions.d
+pythondir   ?= $(PREFIX)/lib/python3/dist-packages
 INSTALL     ?= install
 MPICXX      ?= mpicxx
 PKG_CONFIG  ?= pkg-config
@@ -334,7 +335,8 @@ gpu-kit: all bench-peers $(CHECK_device) ## pack build/gpu-kit.tar.gz, which tes
 data_dir     := $(datadir)/mpimatmul
 hostfile_dir := $(data_dir)/hostfiles
 man1_dir     := $(mandir)/man1
-FOLDERS      := bindir libdir includedir man1_dir bashdir zshdir fishdir hostfile_dir data_dir
+python_dir   := $(pythondir)/mpimatmul
+FOLDERS      := bindir libdir includedir man1_dir bashdir zshdir fishdir hostfile_dir data_dir python_dir
 FILES_bindir       = $(PROGRAM)
 FILES_libdir       = $(SHARED) $(STATIC)
 FILES_includedir  := $(wildcard include/*.h)
@@ -345,6 +347,7 @@ FILES_fishdir      = $(BUILD)/completions/mpimatmul.fish
 FILES_hostfile_dir := $(wildcard hostfiles/*)
 FILES_data_dir    := $(wildcard include/*.schema.json) \
                      $(addprefix scripts/,mpimatmul.tune environment.sh mpimatmul.sbatch)
+FILES_python_dir  := $(wildcard src/python/mpimatmul/*.py)
 LIB_LINKS         := $(SONAME) libmpimatmul.so
 
 to = $(DESTDIR)$(1)
@@ -367,7 +370,7 @@ install: all ## install under PREFIX (/usr/local), below DESTDIR if given
 uninstall: ## remove what install put there
 	rm -f $(foreach d,$(FOLDERS),$(foreach f,$(notdir $(FILES_$(d))),$(call to,$($(d))/$(f))))
 	rm -f $(foreach f,$(LIB_LINKS),$(call to,$(libdir)/$(f))) $(call to,$(pkgconfigdir)/mpimatmul.pc)
-	-rmdir $(call to,$(hostfile_dir)) $(call to,$(data_dir)) 2>/dev/null
+	-rmdir $(call to,$(hostfile_dir)) $(call to,$(data_dir)) $(call to,$(python_dir)) 2>/dev/null
 
 DEB_ARCH = $(shell dpkg --print-architecture)
 deb: all $(BUILD)/deb/mpimatmul ## build a Debian package of all that install installs: mpimatmul_VERSION_ARCH.deb

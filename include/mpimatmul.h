@@ -63,6 +63,11 @@ MMUL_API void mmul_context_destroy(struct mmul_context *context);
 // alone between collective calls (opening files, say).
 MMUL_API enum mmul_status mmul_agree(MPI_Comm comm, struct mmul_error *err);
 
+// Collective. Root's bytes at `data` to the same place on all ranks: for what an application has read on
+// root alone, sizes say. Fails with MMUL_ERR_SYSTEM.
+MMUL_API enum mmul_status mmul_context_broadcast(struct mmul_context *context, void *data,
+                                                 int64_t bytes, struct mmul_error *err);
+
 // Every rank: host, slot, cores bound, device, driver, memory; every device of every node that is
 // not used, with the reason; `verbose`: wider, with vendors and names in full. Local; the same on all ranks.
 MMUL_API void mmul_context_print(const struct mmul_context *context, bool verbose, FILE *stream);

@@ -71,6 +71,11 @@ void mmul_context_destroy(struct mmul_context *context) {
     mmul_free(context);
 }
 
+enum mmul_status mmul_context_broadcast(struct mmul_context *context, void *data, int64_t bytes,
+                                        struct mmul_error *err) {
+    return mmul_comm_broadcast(context->comm, data, bytes, err);
+}
+
 void mmul_context_print(const struct mmul_context *context, bool verbose, FILE *stream) {
     mmul_cluster_print(context->cluster, verbose, stream);
 }

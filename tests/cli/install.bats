@@ -25,7 +25,7 @@ options_of() {
 }
 
 @test "uninstall removes what install put there, and nothing else" {
-    mkdir -p root/usr/local/{bin,lib/pkgconfig,include}
+    mkdir -p root/usr/local/{bin,lib/pkgconfig,lib/python3/dist-packages,include}
     mkdir -p root/usr/local/share/{man/man1,bash-completion/completions,zsh/site-functions,fish/vendor_completions.d}
     touch root/usr/local/{bin/other,lib/libother.so,share/man/man1/other.1,share/fish/vendor_completions.d/other.fish}
     list_tree root > before
@@ -220,7 +220,7 @@ END
         "install ok installed $("$MPIMATMUL" --version | cut -d ' ' -f 2)" ]
 
     # Everything of `make install`, nothing below /usr/local, and found without a path of the build tree.
-    libraries=$(echo root/usr/lib/*/)
+    libraries=$(dirname root/usr/lib/*/libmpimatmul.so)
     find "$ROOT" \( -type f -o -type l \) -printf '%f\n' | sort > installed
     find root -name doc -prune -o \( -type f -o -type l \) -printf '%f\n' | sed 's/\.1\.gz$/.1/' | sort > packaged
     diff installed packaged

@@ -1,0 +1,87 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# The Python package over the library: from the build folder, installed, alone and on several ranks.
+
+load helper.bash
+
+setup() {
+    mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return 1
+    need_plain "python is not linked against the sanitizer"
+    need_numpy
+    export PYTHONPATH=$REPO/src/python MPIMATMUL_LIBRARY=$BUILD/lib/libmpimatmul.so.0
+}
+
+expected='chain ok
+causal ok
+topk ok
+places ok
+sum ok
+attention ok
+slice ok
+permute ok
+take ok
+where ok
+layer_norm ok
+65 cannot multiply '"'value 0' (64 x 48) by 'value 1' (64 x 48)"': inner sizes 48 and 64 differ
+66 cannot open '"'/nowhere.npy'"': No such file or directory
+79 values differ by 1, more than 0.5
+64 no placement '"'here'"': expected rows, cols, grid, replicate
+64 cannot take [0] of a value: expected begin:end'
+
+@test "values agree with numpy, alone and on three ranks" {
+    run "$PYTHON" "$REPO/tests/python_package.py" alone X.npy
+    diff <(echo "$expected") <(echo "$output")
+    [ "$status" -eq 0 ]
+    run mpirun -q --oversubscribe -n 3 "$PYTHON" "$REPO/tests/python_package.py" alone X.npy
+    diff <(echo "$expected") <(echo "$output")
+    [ "$status" -eq 0 ]
+}
+
+@test "mpi4py may have begun MPI" {
+    "$PYTHON" -c 'import mpi4py' 2> /dev/null || skip "mpi4py is not installed"
+    run mpirun -q -n 2 "$PYTHON" "$REPO/tests/python_package.py" mpi4py X.npy
+    diff <(echo "$expected") <(echo "$output")
+    [ "$status" -eq 0 ]
+}
+
+@test "ctypes and C see the same structs" {
+    "$PYTHON" - << 'END' > layout.c
+from mpimatmul import _library as lib
+print('#include <mpimatmul.h>\nint main(void) {')
+for name, struct in lib.STRUCTS.items():
+    for field, *_ in struct._fields_:
+        print(f'    printf("{name} {field} %zu\\n", offsetof(struct {name}, {field.rstrip("_")}));')
+print('    printf("%zu %zu %zu %zu\\n", sizeof(struct mmul_error), sizeof(struct mmul_parameters), '
+      'sizeof(struct mmul_value_part), sizeof(struct mmul_call));\n}')
+END
+    # shellcheck disable=SC2046 # flags are words
+    cc -I "$REPO/include" layout.c -o layout $(pkg-config --cflags --libs ompi-c)
+    run "$PYTHON" - << 'END'
+import ctypes
+from mpimatmul import _library as lib
+for name, struct in lib.STRUCTS.items():
+    for field, *_ in struct._fields_:
+        print(name, field, getattr(struct, field).offset)
+print(*map(ctypes.sizeof, (lib.ErrorText, lib.Parameters, lib.Part, lib.Call)))
+END
+    diff <(./layout) <(echo "$output")
+}
+
+@test "a program file is a script" {
+    "$PYTHON" -c 'import numpy as np; np.save("x.npy", np.arange(12, dtype="f4").reshape(3, 4) - 5)'
+    printf 'x = load("x.npy")\nfor i in range(2):\n    x = relu(x @ x.T @ x) / 100\nsave("y.npy", x)\n' > p.py
+    run mpirun -q -n 2 "$PYTHON" -m mpimatmul p.py
+    [ "$output" = "" ]
+    [ "$status" -eq 0 ]
+    "$PYTHON" -c '
+import numpy as np
+x = np.load("x.npy").astype("f8")
+for i in range(2):
+    x = np.maximum(x @ x.T @ x, 0) / 100
+assert np.allclose(np.load("y.npy"), x, rtol=1e-5)'
+    echo 'save("z.npy", load("x.npy") @ load("x.npy"))' > p.py
+    run mpirun -q -n 2 "$PYTHON" -m mpimatmul p.py
+    [[ "$output" == *"mpimatmul: cannot multiply 'value 0' (3 x 4) by 'value 1' (3 x 4): inner sizes 4 and 3 differ"* ]]
+    [ "$status" -eq 65 ]
+    [ ! -e z.npy ]
+}

@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The Python package against numpy in double: run alone, and by mpirun; prints the largest error of each."""
+import sys
+
+import numpy as np
+
+if len(sys.argv) > 1 and sys.argv[1] == "mpi4py":
+    from mpi4py import MPI  # MPI begins, and ends, without us
+import mpimatmul as mm
+
+rng = np.random.default_rng(7)
+X, W, B = (rng.standard_normal(s).astype("f4") for s in ((64, 48), (48, 32), (32,)))
+Q = X.reshape(4, 16, 48).astype("f8")
+
+
+def show(name, found, expected, most):
+    if mm.rank() != 0:
+        assert found is None
+        return
+    assert found.shape == np.shape(expected), (name, found.shape, np.shape(expected))
+    off = float(np.abs(found - expected).max())
+    sys.stdout.write(f"{name} {'ok' if off <= most else f'off by {off:g}'}\n")
+
+
+def soft(s):
+    e = np.exp(s - s.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def causal(s):
+    return np.where(np.tril(np.ones(s.shape[-2:])) > 0, s, -np.inf)
+
+
+x, w, b = mm.array(X), mm.array(W), mm.array(B)
+q = mm.reshape(x, (4, 16, -1))
+scores = q @ q.T / 7
+heads = mm.softmax(scores, causal=True) @ q
+values, places = mm.topk(heads, 3)
+expected = soft(causal(Q @ Q.swapaxes(1, 2) / 7)) @ Q
+show("chain", ((mm.relu(x @ w + b) @ w.T) * 2 - 1).numpy(), np.maximum(X.astype("f8") @ W + B, 0) @ W.T * 2 - 1, 1e-4)
+found = mm.evaluate(heads, values, places, mm.sum(heads, axis=None), mm.attention(q, q, q, causal=True, scale=1 / 7))
+show("causal", found[0], expected, 1e-5)
+show("topk", found[1], -np.sort(-expected, -1)[..., :3], 1e-5)
+show("places", found[2], np.argsort(-expected, -1)[..., :3], 0)
+show("sum", found[3], expected.sum(keepdims=True), 1e-3)
+show("attention", found[4], expected, 1e-5)
+assert places.integers and found[2] is None or mm.rank() > 0 or found[2].dtype == np.int32
+show("slice", mm.concat((x[3:-1, :5], x[:2, -5:]), axis=-2).numpy(), np.concatenate((X[3:-1, :5], X[:2, -5:])), 0)
+show("permute", mm.permute(q, (1, 0, 2)).numpy(), Q.transpose(1, 0, 2), 0)
+show("take", mm.take(x, np.array([5, 0, 63])).numpy(), X[[5, 0, 63]], 0)
+show("where", mm.where(x > 0, x, 0.5 - x).numpy(), np.where(X > 0, X, 0.5 - X), 0)
+show("layer_norm", mm.layer_norm(x).numpy(),
+     (X - X.mean(-1, keepdims=True)) / np.sqrt(X.astype("f8").var(-1, keepdims=True) + 1e-5), 1e-5)
+parts = mm.place(x @ w, "rows").local()
+whole = (x @ w).numpy()
+rows = np.zeros(1)
+rows[0] = sum(part.shape[0] for *_, part in parts)
+mm.assert_close(x @ w, x @ w, 0)
+for wrong in (lambda: x @ x, lambda: mm.load("/nowhere.npy"), lambda: mm.assert_close(x, x + 1, 0.5),
+              lambda: mm.place(x, "here"), lambda: x[0]):
+    try:
+        wrong()
+    except mm.Error as error:
+        if mm.rank() == 0:
+            sys.stdout.write(f"{error.status} {error}\n")
+if mm.size() > 1:
+    assert 0 < rows[0] < 64, rows
+mm.save(sys.argv[-1], x)
+if mm.rank() == 0:
+    assert (np.load(sys.argv[-1]) == X).all()
