@@ -167,6 +167,9 @@ struct mmul_program_options {
     // As in struct mmul_matmul, but on root alone.
     void (*notice)(void *notice_context, const char *text);
     void *notice_context;
+    // On root, when all is computed and before outputs are committed: a failure discards them. NULL: none.
+    enum mmul_status (*accept)(void *accept_context, struct mmul_error *err);
+    void *accept_context;
 };
 
 // Collective. Sends root's program (`program` is not looked at elsewhere), of which the plan has a

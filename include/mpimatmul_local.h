@@ -157,6 +157,7 @@ struct mmul_matrix_info {
     bool fortran_order;   // .npy; reads deliver C order all the same
     bool big_endian;
     int64_t file_bytes; // of a tensor in a file its elements alone
+    int dimensions; // as its file counts them, at least 2; else without leading sizes of 1
 };
 
 // "-" or "/dev/stdin": does this name standard input?
@@ -246,6 +247,7 @@ struct mmul_output_request {
     bool empty_allowed;    // rows and cols of 0: a shard of a part without rows
     struct mmul_matrix *const *inputs; // borrowed, input_count of them: refused as output
     int input_count;
+    int dimensions; // 2 to 4, of a .npy: the last ones of shape; 0: 2, or 4 for a stack
 };
 
 // Is this output standard output? Tables then belong elsewhere.
@@ -876,6 +878,48 @@ struct mmul_value_part {
 MMUL_API int64_t mmul_values_part_count(const struct mmul_values *values, int value);
 MMUL_API struct mmul_value_part mmul_values_part(const struct mmul_values *values, int value,
                                                  int64_t index);
+
+// ------------------------------------------------------------------------------ texts of programs
+//
+// A program as a text: a small part of Python (README.md). It is read on root, into a program of
+// the kind above; files are opened where it loads and saves them.
+
+struct mmul_script_request {
+    size_t struct_bytes; // of this struct as the caller knows it; 0: as it is here
+    const char *path;    // of the text, for errors too; "-": standard input
+    const char *text;    // the text itself, text_bytes of it; NULL: what `path` holds
+    size_t text_bytes;
+    const char *const
+        *settings;     // "NAME=VALUE", setting_count of them: VALUE in place of the literal in the
+    int setting_count; // first line `NAME = literal` at the top of the text
+    bool only_checked; // outputs are not begun: the program is to be planned, not run
+    bool no_sync;      // of outputs, as mmul_output_set_sync
+};
+
+struct mmul_script;
+
+// Fails with MMUL_ERR_DATA (FILE:LINE:COLUMN and what is wrong there), MMUL_ERR_USAGE (settings),
+// MMUL_ERR_NO_INPUT (the text, or what it loads), and as mmul_matrix_open and mmul_output_create. Local.
+MMUL_API enum mmul_status mmul_script_create(const struct mmul_script_request *request,
+                                             struct mmul_script **script, struct mmul_error *err);
+MMUL_API void mmul_script_destroy(struct mmul_script *script);
+
+// For mmul_program_plan_create; lives as long as the script, its files too.
+MMUL_API const struct mmul_program *mmul_script_program(const struct mmul_script *script);
+
+// Is one of its outputs standard output?
+MMUL_API bool mmul_script_writes_stdout(const struct mmul_script *script);
+
+// To be called before mmul_program_run, which then has the outputs.
+MMUL_API void mmul_script_hand_over(struct mmul_script *script);
+
+// For the program's options: fails with MMUL_ERR_WRONG where values that are asserted to be close are
+// not. `script` is a struct mmul_script.
+MMUL_API enum mmul_status mmul_script_accept(void *script, struct mmul_error *err);
+
+// What the text prints, when the program has run: shapes, placements, corners, statistics.
+MMUL_API void mmul_script_print(const struct mmul_script *script, const struct mmul_values *values,
+                                FILE *stream);
 
 // ----------------------------------------------------------------------------------------- texts
 

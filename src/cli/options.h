@@ -46,6 +46,8 @@ enum option_id {
     OPT_NO_FALLBACK,
     OPT_DEVICE_TIMEOUT,
     OPT_SHARD_DIR,
+    OPT_CHECK,
+    OPT_LOG,
     OPT_REPORT,
     OPT_TRACE,
     OPT_PROGRESS,

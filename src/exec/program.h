@@ -14,6 +14,8 @@ struct mmul_program_wishes {
     uint64_t verify_seed;                                   // 0: fresh
     void (*notice)(void *notice_context, const char *text); // (root)
     void *notice_context;
+    enum mmul_status (*accept)(void *accept_context, struct mmul_error *err); // (root)
+    void *accept_context;
 };
 
 // Collective. `program` and wishes are root's; the plan has a copy of the program. Fails as

@@ -161,6 +161,8 @@ enum mmul_status mmul_program_prepare(struct mmul_context *context,
     if (comm->rank == 0) {
         made->notice = wishes->notice;
         made->notice_context = wishes->notice_context;
+        made->accept = wishes->accept;
+        made->accept_context = wishes->accept_context;
     }
     *plan = made;
     return MMUL_OK;

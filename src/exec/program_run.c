@@ -124,6 +124,11 @@ enum mmul_status mmul_program_carry_out(struct mmul_context *context,
         status = mmul_values_create(context, plan, &made, err);
     if (status == MMUL_OK && plan->step_count > 0)
         status = run_stages(context, plan, made, stages, err);
+    if (status == MMUL_OK) {
+        if (plan->accept != NULL)
+            status = plan->accept(plan->accept_context, err);
+        status = mmul_comm_agree(context->comm, status, err);
+    }
     status = end_outputs(context, plan, status, err);
     mmul_free(stages);
     if (status == MMUL_OK)

@@ -74,6 +74,7 @@ static enum mmul_status load_npy(struct mmul_matrix *matrix, const unsigned char
     matrix->info.stored = header.dtype;
     matrix->info.version = header.version;
     matrix->info.one_dimensional = header.dimensions == 1;
+    matrix->info.dimensions = header.dimensions;
     matrix->info.fortran_order = header.fortran_order;
     matrix->info.big_endian = header.big_endian;
     matrix->data_offset = (int64_t)header_bytes;
@@ -88,7 +89,7 @@ static enum mmul_status header_npy(const struct mmul_output_request *request, en
                          "cannot write '%s' as version %d: versions are of .bin files",
                          request->path, request->bin_version);
     }
-    *length = mmul_npy_format(request->shape, dtype, bytes);
+    *length = mmul_npy_format(request->shape, request->dimensions, dtype, bytes);
     return MMUL_OK;
 }
 

@@ -248,7 +248,13 @@ void mmul_matrix_close(struct mmul_matrix *matrix) {
 }
 
 struct mmul_matrix_info mmul_matrix_info(const struct mmul_matrix *matrix) {
-    return matrix->info;
+    struct mmul_matrix_info info = matrix->info;
+    const struct mmul_shape shape = info.shape;
+    if (info.dimensions == 0)
+        info.dimensions = shape.batch > 1 ? 4 : shape.depth > 1 ? 3 : 2;
+    if (info.dimensions < 2)
+        info.dimensions = 2;
+    return info;
 }
 
 int64_t mmul_matrix_overflows(const struct mmul_matrix *matrix) {

@@ -256,15 +256,16 @@ enum mmul_status mmul_npy_parse(const unsigned char *bytes, size_t header_bytes,
 
 // ---------------------------------------------------------------------------------------- writing
 
-size_t mmul_npy_format(struct mmul_shape shape, enum mmul_dtype dtype,
+size_t mmul_npy_format(struct mmul_shape shape, int dimensions, enum mmul_dtype dtype,
                        unsigned char bytes[static MMUL_NPY_WRITTEN_MAX]) {
     enum { PREFIX = 10, ALIGNMENT = 64 };
-    char sizes[96], dict[MMUL_NPY_WRITTEN_MAX - PREFIX];
-    if (shape.batch == 1 && shape.depth == 1)
-        snprintf(sizes, sizeof sizes, "%lld, %lld", (long long)shape.rows, (long long)shape.cols);
-    else
-        snprintf(sizes, sizeof sizes, "%lld, %lld, %lld, %lld", (long long)shape.batch,
-                 (long long)shape.depth, (long long)shape.rows, (long long)shape.cols);
+    const int64_t all[] = {shape.batch, shape.depth, shape.rows, shape.cols};
+    char sizes[96] = "", dict[MMUL_NPY_WRITTEN_MAX - PREFIX];
+    if (dimensions == 0)
+        dimensions = shape.batch == 1 && shape.depth == 1 ? 2 : DIMENSIONS_MAX;
+    for (int i = DIMENSIONS_MAX - dimensions; i < DIMENSIONS_MAX; i++)
+        snprintf(sizes + strlen(sizes), sizeof sizes - strlen(sizes), "%s%lld",
+                 sizes[0] != '\0' ? ", " : "", (long long)all[i]);
     int written =
         snprintf(dict, sizeof dict, "{'descr': '%s', 'fortran_order': False, 'shape': (%s), }",
                  dtype == MMUL_F16 ? "<f2" : "<f4", sizes);

@@ -30,7 +30,8 @@ enum mmul_status mmul_npy_header_bytes(const unsigned char *bytes, size_t count,
 enum mmul_status mmul_npy_parse(const unsigned char *bytes, size_t header_bytes, const char *name,
                                 struct mmul_npy_header *header, struct mmul_error *err);
 
-// Writes a version 1.0 header, C order, padded to 64 bytes: 2-D when batch = depth = 1, else 4-D.
+// Writes a version 1.0 header, C order, padded to 64 bytes, of the last `dimensions` (2 to 4) sizes;
+// 0: 2-D when batch = depth = 1, else 4-D.
 // dtype is float16 or float32. Returns its length.
-size_t mmul_npy_format(struct mmul_shape shape, enum mmul_dtype dtype,
+size_t mmul_npy_format(struct mmul_shape shape, int dimensions, enum mmul_dtype dtype,
                        unsigned char bytes[static MMUL_NPY_WRITTEN_MAX]);

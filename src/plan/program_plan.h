@@ -59,6 +59,8 @@ struct mmul_program_plan {
     uint64_t verify_seed;
     void (*notice)(void *notice_context, const char *text); // root's
     void *notice_context;
+    enum mmul_status (*accept)(void *accept_context, struct mmul_error *err); // root's; NULL: none
+    void *accept_context;
     struct mmul_program_costs costs;   // who is where, and shares
     struct mmul_program_place *places; // owned
     struct mmul_program_step *steps;   // owned

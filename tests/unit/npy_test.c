@@ -313,14 +313,14 @@ static void written_headers(void **state) {
     };
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         unsigned char bytes[MMUL_NPY_WRITTEN_MAX], expected[HEADER_MAX];
-        size_t total = mmul_npy_format(cases[c].shape, cases[c].dtype, bytes);
+        size_t total = mmul_npy_format(cases[c].shape, 0, cases[c].dtype, bytes);
         assert_int_equal(total, npy_bytes(1, cases[c].dict, expected));
         assert_memory_equal(bytes, expected, total);
         assert_int_equal(total % 64, 0);
     }
     unsigned char bytes[MMUL_NPY_WRITTEN_MAX];
     struct mmul_shape largest = {INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX};
-    assert_true(mmul_npy_format(largest, MMUL_F32, bytes) <= sizeof bytes);
+    assert_true(mmul_npy_format(largest, 0, MMUL_F32, bytes) <= sizeof bytes);
 }
 
 int main(void) {

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+// run: a program as a text. Root reads it and opens its files; planning and running are collective.
+#include <string.h>
+
+#include "cli/failure.h"
+#include "cli/print.h"
+#include "cli/progress.h"
+#include "cli/session.h"
+#include "mpimatmul.h"
+
+struct job {
+    struct mmul_script *script; // root's
+    struct mmul_program_plan *plan;
+    struct mmul_values *values;
+    struct progress progress;
+};
+
+static bool is_on(const struct call *call, enum option_id option) {
+    return call->options.values[option].number != 0;
+}
+
+static enum mmul_status read_script(const struct call *call, struct job *job,
+                                    struct mmul_error *err) {
+    const struct mmul_script_request request = {
+        .path = call->operands[0],
+        .settings = (const char *const *)call->operands + 1,
+        .setting_count = call->operand_count - 1,
+        .only_checked = is_on(call, OPT_CHECK),
+        .no_sync = is_on(call, OPT_SYNC), // the second word of on|off
+    };
+    return mmul_script_create(&request, &job->script, err);
+}
+
+static enum mmul_status make_plan(const struct call *call, struct job *job,
+                                  struct mmul_error *err) {
+    const struct option_value *values = call->options.values;
+    const struct mmul_program_options options = {
+        .weights = values[OPT_WEIGHTS].text,
+        .io = (enum mmul_io)values[OPT_IO].number,
+        .no_verify = is_on(call, OPT_VERIFY),
+        .no_fallback = is_on(call, OPT_NO_FALLBACK),
+        .device_timeout_seconds = values[OPT_DEVICE_TIMEOUT].real,
+        .notice = mmul_progress_notice,
+        .notice_context = &job->progress,
+        .accept = mmul_script_accept,
+        .accept_context = job->script,
+    };
+    const struct mmul_program *program = call->is_root ? mmul_script_program(job->script) : NULL;
+    return mmul_program_plan_create(call->context, program, &options, &job->plan, err);
+}
+
+// --check: what there is, where, what moves and what it takes.
+static void show_plan(const struct call *call, const struct job *job) {
+    if (is_on(call, OPT_QUIET))
+        return;
+    mmul_program_print(mmul_script_program(job->script), stdout);
+    putchar('\n');
+    mmul_program_plan_print(job->plan, stdout);
+}
+
+static enum mmul_status carry_out(const struct call *call, struct job *job,
+                                  struct mmul_error *err) {
+    if (call->is_root)
+        read_script(call, job, err);
+    enum mmul_status status = mmul_session_agree(err);
+    if (status == MMUL_OK)
+        status = make_plan(call, job, err);
+    if (status == MMUL_OK)
+        status = mmul_print_new_warnings(call, err);
+    if (status != MMUL_OK)
+        return status;
+    if (is_on(call, OPT_CHECK)) {
+        if (call->is_root)
+            show_plan(call, job);
+        return MMUL_OK;
+    }
+    if (call->is_root)
+        mmul_script_hand_over(job->script);
+    status = mmul_program_run(call->context, job->plan, &job->values, err);
+    if (status == MMUL_OK && call->is_root)
+        mmul_script_print(job->script, job->values,
+                          mmul_script_writes_stdout(job->script) ? stderr : stdout);
+    return status == MMUL_OK ? mmul_print_new_warnings(call, err) : status;
+}
+
+static enum mmul_status run(const struct call *call, struct mmul_error *err) {
+    struct job job = {0};
+    mmul_progress_init(&job.progress, 0);
+    enum mmul_status status = carry_out(call, &job, err);
+    mmul_progress_fini(&job.progress);
+    mmul_values_destroy(job.values);
+    mmul_program_plan_destroy(job.plan);
+    mmul_script_destroy(job.script);
+    return status;
+}
+
+static enum mmul_status check(const struct call *call, struct mmul_error *err) {
+    for (int i = 1; i < call->operand_count; i++) {
+        const char *equals = strchr(call->operands[i], '=');
+        if (equals != NULL && equals != call->operands[i])
+            continue;
+        mmul_cli_fail(err, MMUL_ERR_USAGE, "run: expected NAME=VALUE, found '%s'",
+                      call->operands[i]);
+        return mmul_cli_hint(err, "mpimatmul run FILE [NAME=VALUE...] [options]");
+    }
+    return MMUL_OK;
+}
+
+static const enum option_id options[] = {
+    OPT_CHECK,          OPT_WEIGHTS, OPT_DEVICE, OPT_IO,    OPT_VERIFY,  OPT_SYNC, OPT_NO_FALLBACK,
+    OPT_DEVICE_TIMEOUT, OPT_THREADS, OPT_BIND,   OPT_QUIET, OPT_VERBOSE, OPT_HELP, OPT_END,
+};
+
+const struct command mmul_command_run = {
+    .name = "run",
+    .operands = "FILE [NAME=VALUE...]",
+    .operands_least = 1,
+    .operands_most = 1 << 10,
+    .summary = "a program of several operations, in a part of Python",
+    .notes =
+        "Values stay on the ranks and devices between operations, and move when one needs them\n"
+        "elsewhere. NAME=VALUE replaces the number or string of the first line NAME = ... at the\n"
+        "top of FILE. The README lists the language; what Python has and it has not is refused.\n"
+        "\n"
+        "  q, k, v = load(\"q.npy\"), load(\"k.npy\"), load(\"v.npy\")\n"
+        "  save(\"out.npy\", softmax(q @ k.T / sqrt(64), causal=True) @ v)\n"
+        "\n"
+        "  mpimatmul run attention.py --check\n"
+        "  mpirun -q -n 2 mpimatmul run attention.py seq=1024\n",
+    .options = options,
+    .needs_mpi = true,
+    .check = check,
+    .run = run,
+};

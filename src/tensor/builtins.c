@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+// The table of functions. What they make of numbers is computed here; what they make of matrices is the engine's.
+#include "tensor/builtins.h"
+
+#include <math.h>
+
+static double negate(double x) {
+    return -x;
+}
+
+static double rsqrt(double x) {
+    return 1 / sqrt(x);
+}
+
+static double relu(double x) {
+    return x < 0 ? 0 : x;
+}
+
+static double sigmoid(double x) {
+    return 1 / (1 + exp(-x));
+}
+
+static double silu(double x) {
+    return x * sigmoid(x);
+}
+
+static const struct mmul_builtin TABLE[] = {
+    {"neg", "x", mmul_builtin_unary, "neg", negate},
+    {"exp", "x", mmul_builtin_unary, "exp", exp},
+    {"log", "x", mmul_builtin_unary, "log", log},
+    {"sqrt", "x", mmul_builtin_unary, "sqrt", sqrt},
+    {"rsqrt", "x", mmul_builtin_unary, "rsqrt", rsqrt},
+    {"abs", "x", mmul_builtin_unary, "abs", fabs},
+    {"relu", "x", mmul_builtin_unary, "relu", relu},
+    {"sigmoid", "x", mmul_builtin_unary, "sigmoid", sigmoid},
+    {"tanh", "x", mmul_builtin_unary, "tanh", tanh},
+    {"silu", "x", mmul_builtin_unary, "silu", silu},
+    {"gelu", "x, approximate=\"none\"", mmul_builtin_gelu, "gelu", NULL},
+    {"maximum", "x, y", mmul_builtin_binary, "maximum", NULL},
+    {"minimum", "x, y", mmul_builtin_binary, "minimum", NULL},
+    {"where", "condition, x, y", mmul_builtin_where, "where", NULL},
+    {"softmax", "x, causal=False", mmul_builtin_softmax, "softmax", NULL},
+    {"rms_norm", "x, w, eps=1e-6", mmul_builtin_norm, "rms_norm", NULL},
+    {"layer_norm", "x, w, b, eps=1e-5", mmul_builtin_norm, "layer_norm", NULL},
+    {"normalize", "x", mmul_builtin_row, "normalize", NULL},
+    {"argmax", "x", mmul_builtin_row, "argmax", NULL},
+    {"topk", "x, k", mmul_builtin_topk, "topk", NULL},
+    {"rope", "x, base=10000.0, interleaved=False", mmul_builtin_rope, "rope", NULL},
+    {"sum", "x, axis=None", mmul_builtin_reduce, "sum", NULL},
+    {"mean", "x, axis=None", mmul_builtin_reduce, "mean", NULL},
+    {"max", "x, axis=None", mmul_builtin_reduce, "max", NULL},
+    {"min", "x, axis=None", mmul_builtin_reduce, "min", NULL},
+    {"reshape", "x, shape", mmul_builtin_reshape, "reshape", NULL},
+    {"permute", "x, axes", mmul_builtin_permute, "permute", NULL},
+    {"concat", "matrices, axis=0", mmul_builtin_concat, "concat", NULL},
+    {"take", "table, ids", mmul_builtin_take, "take", NULL},
+    {"attention", "q, k, v, causal=False, mask=None, scale=None", mmul_builtin_attention,
+     "attention", NULL},
+    {"linear", "x, w, b=None", mmul_builtin_linear, NULL, NULL},
+    {"place", "x, placement", mmul_builtin_place, NULL, NULL},
+    {"generate", "shape, kind=\"uniform\", seed=1", mmul_builtin_generate, NULL, NULL},
+    {"load", "file", mmul_builtin_load, NULL, NULL},
+    {"save", "file, x", mmul_builtin_save, NULL, NULL},
+    {"print", "x, ...", mmul_builtin_print, NULL, NULL},
+    {"assert_close", "x, y, tolerance", mmul_builtin_assert_close, NULL, NULL},
+};
+
+const struct mmul_builtin *mmul_builtins(int *count) {
+    *count = (int)(sizeof TABLE / sizeof *TABLE);
+    return TABLE;
+}

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: MIT
+// What goes in and out: files, and what is to be seen. Of what is seen only corners and sums come to root.
+#include <string.h>
+
+#include "base/status.h"
+#include "tensor/builtins.h"
+#include "tensor/script.h"
+
+// ----------------------------------------------------------------------------------------- files
+
+// A file that the text writes is not there yet.
+static enum mmul_status refuse_output(struct mmul_evaluator *e, const struct mmul_node *at,
+                                      const char *what, const char *path) {
+    for (const struct mmul_script_output *o = e->script->outputs; o != NULL; o = o->next)
+        if (o->path != NULL && strcmp(o->path, path) == 0)
+            return mmul_evaluator_fail(e, at, "cannot %s '%s': line %d saves it", what, path,
+                                       o->line);
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_builtin_load(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                   const struct mmul_node *call,
+                                   const struct mmul_argument *arguments,
+                                   struct mmul_object *result) {
+    const char *path = NULL;
+    (void)builtin;
+    enum mmul_status status = mmul_take_text(e, &arguments[0], "file", NULL, &path);
+    if (status == MMUL_OK)
+        status = refuse_output(e, call, "load", path);
+    if (status != MMUL_OK)
+        return status;
+    for (const struct mmul_script_file *f = e->script->files; f != NULL; f = f->next)
+        if (strcmp(f->path, path) == 0) {
+            *result = mmul_matrix_object(e, f->value, f->axes);
+            return MMUL_OK;
+        }
+    struct mmul_script_file *file = mmul_arena_allocate(e->arena, sizeof *file, e->err);
+    if (file == NULL)
+        return e->err->status;
+    file->path = path;
+    if (mmul_matrix_open(path, &file->matrix, e->err) != MMUL_OK)
+        return mmul_evaluator_locate(e, call);
+    file->next = e->script->files;
+    e->script->files = file;
+    if (mmul_program_load(e->program, file->matrix, &file->value, e->err) != MMUL_OK)
+        return mmul_evaluator_locate(e, call);
+    file->axes = mmul_matrix_info(file->matrix).dimensions;
+    *result = mmul_matrix_object(e, file->value, file->axes);
+    return MMUL_OK;
+}
+
+// The program writes `value` there; the output is the script's from here on.
+static enum mmul_status add_output(struct mmul_evaluator *e, const struct mmul_node *at,
+                                   const char *path, int value, struct mmul_output *output) {
+    struct mmul_script_output *added = mmul_arena_allocate(e->arena, sizeof *added, e->err);
+    if (added == NULL) {
+        mmul_output_destroy(output);
+        return e->err->status;
+    }
+    added->path = path;
+    added->line = mmul_source_line(e->source, at->at.begin);
+    added->output = output;
+    added->next = e->script->outputs;
+    e->script->outputs = added;
+    if (mmul_program_save(e->program, value, output, e->err) != MMUL_OK)
+        return mmul_evaluator_locate(e, at);
+    return MMUL_OK;
+}
+
+static enum mmul_status begin_output(struct mmul_evaluator *e, const char *path,
+                                     const struct mmul_object *x, struct mmul_output **output) {
+    int count = 0;
+    for (const struct mmul_script_file *f = e->script->files; f != NULL; f = f->next)
+        count++;
+    struct mmul_matrix **inputs =
+        mmul_arena_allocate(e->arena, (size_t)count * sizeof(*inputs) + 1, e->err);
+    if (inputs == NULL)
+        return e->err->status;
+    count = 0;
+    for (const struct mmul_script_file *f = e->script->files; f != NULL; f = f->next)
+        inputs[count++] = f->matrix;
+    const struct mmul_output_request request = {.path = path,
+                                                .shape = x->shape,
+                                                .dtype = MMUL_F32,
+                                                .inputs = inputs,
+                                                .input_count = count,
+                                                .dimensions = x->axes};
+    enum mmul_status status = mmul_output_create(&request, output, e->err);
+    if (status == MMUL_OK)
+        mmul_output_set_sync(*output, !e->script->no_sync);
+    return status;
+}
+
+enum mmul_status mmul_builtin_save(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                   const struct mmul_node *call,
+                                   const struct mmul_argument *arguments,
+                                   struct mmul_object *result) {
+    static float nowhere;
+    const struct mmul_object *x = &arguments[1].object;
+    const char *path = NULL;
+    struct mmul_output *output = NULL;
+    enum mmul_format ignored;
+    (void)builtin;
+    *result = (struct mmul_object){.kind = MMUL_OBJECT_NONE};
+    enum mmul_status status = mmul_take_text(e, &arguments[0], "file", NULL, &path);
+    if (status == MMUL_OK)
+        status = mmul_take_matrix(e, &arguments[1], "x");
+    if (status == MMUL_OK)
+        status = refuse_output(e, call, "save to", path);
+    if (status != MMUL_OK)
+        return status;
+    e->script->writes_stdout |= mmul_path_is_stdout(path);
+    if (!e->script->only_checked)
+        status = begin_output(e, path, x, &output);
+    else if ((status = mmul_output_format(path, MMUL_FORMAT_BY_ENDING, &ignored, e->err)) ==
+             MMUL_OK)
+        status = mmul_output_borrow(&nowhere, x->shape, MMUL_F32, &output, e->err);
+    if (status == MMUL_OK)
+        return add_output(e, call, path, x->value, output);
+    mmul_source_locate(e->source, call->at, e->err);
+    return e->err->status;
+}
+
+// --------------------------------------------------------------------------------- what is seen
+
+static enum mmul_status add_view(struct mmul_evaluator *e, const struct mmul_node *at,
+                                 enum mmul_script_view_kind kind, struct mmul_script_view **view) {
+    *view = mmul_arena_allocate(e->arena, sizeof **view, e->err);
+    if (*view == NULL)
+        return e->err->status;
+    (*view)->kind = kind;
+    (*view)->at = at->at;
+    if (e->script->views == NULL)
+        e->script->views = *view;
+    else
+        e->script->last_view->next = *view;
+    e->script->last_view = *view;
+    return MMUL_OK;
+}
+
+// Brings a small matrix to root's memory.
+static enum mmul_status fetch(struct mmul_evaluator *e, const struct mmul_node *at,
+                              const struct mmul_object *x, float *to) {
+    struct mmul_output *output = NULL;
+    enum mmul_status status = mmul_output_borrow(to, x->shape, MMUL_F32, &output, e->err);
+    return status == MMUL_OK ? add_output(e, at, NULL, x->value, output) : status;
+}
+
+static enum mmul_status show_corner(struct mmul_evaluator *e, const struct mmul_node *at,
+                                    struct mmul_script_view *view) {
+    const struct mmul_object *x = &view->matrix;
+    view->rows = x->shape.rows < MMUL_CORNER_ROWS ? (int)x->shape.rows : MMUL_CORNER_ROWS;
+    view->cols = x->shape.cols < MMUL_CORNER_COLS ? (int)x->shape.cols : MMUL_CORNER_COLS;
+    struct mmul_call call = {
+        .operation = "slice", .operand_count = 1, .with = {.end = {1, 1, view->rows, view->cols}}};
+    struct mmul_object corner = {.axes = x->axes};
+    view->corner = mmul_arena_allocate(
+        e->arena, (size_t)(view->rows * view->cols) * sizeof *view->corner, e->err);
+    if (view->corner == NULL)
+        return e->err->status;
+    enum mmul_status status = mmul_apply(e, at, &call, x, &corner);
+    return status == MMUL_OK ? fetch(e, at, &corner, view->corner) : status;
+}
+
+static enum mmul_status show_matrix(struct mmul_evaluator *e, const struct mmul_node *at,
+                                    const struct mmul_object *x) {
+    static const char *const operations[MMUL_STATISTICS] = {"min", "max", "mean"};
+    struct mmul_script_view *view = NULL;
+    struct mmul_object number;
+    char quoted[48];
+    enum mmul_status status = add_view(e, at, MMUL_VIEW_MATRIX, &view);
+    if (status != MMUL_OK)
+        return status;
+    view->matrix = *x;
+    view->statistics =
+        mmul_arena_allocate(e->arena, MMUL_STATISTICS * sizeof *view->statistics, e->err);
+    if (view->statistics == NULL)
+        return e->err->status;
+    status = mmul_evaluator_copy_text(e, mmul_source_quote(e->source, at->at, quoted), &view->text);
+    if (status == MMUL_OK)
+        status = show_corner(e, at, view);
+    for (int i = 0; status == MMUL_OK && i < MMUL_STATISTICS; i++) {
+        status = mmul_reduce_all(e, at, operations[i], x, &number);
+        if (status == MMUL_OK)
+            status = fetch(e, at, &number, &view->statistics[i]);
+    }
+    return status;
+}
+
+// Numbers and strings that stand side by side are one line.
+enum mmul_status mmul_builtin_print(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                    const struct mmul_node *call,
+                                    const struct mmul_argument *arguments,
+                                    struct mmul_object *result) {
+    enum { TEXT_MOST = 2 * MMUL_STRING_MOST };
+    char text[TEXT_MOST + 1] = "";
+    struct mmul_script_view *view = NULL;
+    enum mmul_status status = MMUL_OK;
+    bool has_text = false;
+    (void)builtin;
+    *result = (struct mmul_object){.kind = MMUL_OBJECT_NONE};
+    for (int i = 0; status == MMUL_OK && i < MMUL_ARGUMENTS_MOST; i++) {
+        if (arguments[i].node == NULL)
+            continue;
+        if (arguments[i].object.kind == MMUL_OBJECT_MATRIX) {
+            status = show_matrix(e, arguments[i].node, &arguments[i].object);
+            continue;
+        }
+        if (has_text)
+            snprintf(text + strlen(text), sizeof text - strlen(text), " ");
+        mmul_object_format(&arguments[i].object, text, sizeof text);
+        has_text = true;
+    }
+    if (status == MMUL_OK && has_text)
+        status = add_view(e, call, MMUL_VIEW_TEXT, &view);
+    return status == MMUL_OK && has_text ? mmul_evaluator_copy_text(e, text, &view->text) : status;
+}
+
+enum mmul_status mmul_builtin_assert_close(struct mmul_evaluator *e,
+                                           const struct mmul_builtin *builtin,
+                                           const struct mmul_node *call,
+                                           const struct mmul_argument *arguments,
+                                           struct mmul_object *result) {
+    struct mmul_script_view *view = NULL;
+    struct mmul_argument difference = {.node = call}, size = {.node = call};
+    struct mmul_object largest;
+    double tolerance = 0;
+    (void)builtin;
+    *result = (struct mmul_object){.kind = MMUL_OBJECT_NONE};
+    bool numbers =
+        mmul_object_is_number(&arguments[0].object) && mmul_object_is_number(&arguments[1].object);
+    enum mmul_status status = numbers
+                                  ? mmul_take_matrix(e, &arguments[0], "x")
+                                  : mmul_take_real(e, &arguments[2], "tolerance", 0, &tolerance);
+    if (status == MMUL_OK && !(tolerance >= 0))
+        return mmul_evaluator_fail(e, arguments[2].node, "tolerance must be at least 0");
+    if (status == MMUL_OK)
+        status = mmul_apply_elements(e, call, "subtract", arguments, 2, &difference.object);
+    if (status == MMUL_OK)
+        status = mmul_apply_elements(e, call, "abs", &difference, 1, &size.object);
+    if (status == MMUL_OK)
+        status = mmul_reduce_all(e, call, "max", &size.object, &largest);
+    if (status == MMUL_OK)
+        status = add_view(e, call, MMUL_VIEW_CLOSE, &view);
+    if (status != MMUL_OK)
+        return status;
+    view->tolerance = tolerance;
+    view->statistics = mmul_arena_allocate(e->arena, sizeof *view->statistics, e->err);
+    return view->statistics != NULL ? fetch(e, call, &largest, view->statistics) : e->err->status;
+}

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: MIT
+// Elements, rows, reductions; attention and linear. Of numbers alone the result is a number.
+#include <math.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "tensor/builtins.h"
+
+// -------------------------------------------------------------------------------------- elements
+
+enum mmul_status mmul_builtin_unary(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                    const struct mmul_node *call,
+                                    const struct mmul_argument *arguments,
+                                    struct mmul_object *result) {
+    const struct mmul_object *x = &arguments[0].object;
+    if (!mmul_object_is_number(x))
+        return mmul_apply_elements(e, call, builtin->operation, arguments, 1, result);
+    *result = mmul_object_from_real(builtin->number(mmul_object_number(x)));
+    bool stays_whole = strcmp(builtin->name, "abs") == 0 || strcmp(builtin->name, "neg") == 0 ||
+                       strcmp(builtin->name, "relu") == 0;
+    if (stays_whole && mmul_object_is_whole(x) && x->integer > -(INT64_C(1) << 53) &&
+        x->integer < INT64_C(1) << 53)
+        *result = mmul_object_from_integer((int64_t)result->real);
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_builtin_gelu(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                   const struct mmul_node *call,
+                                   const struct mmul_argument *arguments,
+                                   struct mmul_object *result) {
+    static const char *const words[] = {"none", "tanh", NULL};
+    const struct mmul_object *x = &arguments[0].object;
+    int choice = 0;
+    enum mmul_status status = mmul_take_choice(e, &arguments[1], "approximate", words, &choice);
+    if (status != MMUL_OK)
+        return status;
+    if (!mmul_object_is_number(x))
+        return mmul_apply_elements(e, call, choice == 0 ? builtin->operation : "gelu_tanh",
+                                   arguments, 1, result);
+    const double number = mmul_object_number(x);
+    const double inner = sqrt(2 / acos(-1)) * (number + 0.044715 * number * number * number);
+    *result = mmul_object_from_real(0.5 * number *
+                                    (1 + (choice == 0 ? erf(number / sqrt(2)) : tanh(inner))));
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_builtin_binary(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                     const struct mmul_node *call,
+                                     const struct mmul_argument *arguments,
+                                     struct mmul_object *result) {
+    const struct mmul_object *x = &arguments[0].object, *y = &arguments[1].object;
+    if (!mmul_object_is_number(x) || !mmul_object_is_number(y))
+        return mmul_apply_elements(e, call, builtin->operation, arguments, 2, result);
+    bool larger = strcmp(builtin->name, "maximum") == 0;
+    struct mmul_object is_larger;
+    mmul_object_calculate(">", x, y, &is_larger);
+    *result = (is_larger.integer != 0) == larger ? *x : *y;
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_builtin_where(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                    const struct mmul_node *call,
+                                    const struct mmul_argument *arguments,
+                                    struct mmul_object *result) {
+    bool numbers = true;
+    for (int i = 0; i < 3; i++)
+        numbers &= mmul_object_is_number(&arguments[i].object);
+    if (!numbers)
+        return mmul_apply_elements(e, call, builtin->operation, arguments, 3, result);
+    *result = arguments[mmul_object_number(&arguments[0].object) != 0 ? 1 : 2].object;
+    return MMUL_OK;
+}
+
+// ------------------------------------------------------------------------------------------ rows
+
+static enum mmul_status apply_rows(struct mmul_evaluator *e, const struct mmul_node *at,
+                                   struct mmul_call *call, const struct mmul_argument *arguments,
+                                   struct mmul_object *result) {
+    static const char *const names[] = {"x", "w", "b"};
+    struct mmul_object operands[MMUL_OPERANDS] = {{0}};
+    for (int i = 0; i < call->operand_count; i++) {
+        enum mmul_status status = mmul_take_matrix(e, &arguments[i], names[i]);
+        if (status != MMUL_OK)
+            return status;
+        operands[i] = arguments[i].object;
+    }
+    result->axes = operands[0].axes;
+    return mmul_apply(e, at, call, operands, result);
+}
+
+enum mmul_status mmul_builtin_row(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                  const struct mmul_node *call,
+                                  const struct mmul_argument *arguments,
+                                  struct mmul_object *result) {
+    struct mmul_call row = {.operation = builtin->operation, .operand_count = 1};
+    return apply_rows(e, call, &row, arguments, result);
+}
+
+enum mmul_status mmul_builtin_softmax(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                      const struct mmul_node *call,
+                                      const struct mmul_argument *arguments,
+                                      struct mmul_object *result) {
+    struct mmul_call row = {.operation = builtin->operation, .operand_count = 1};
+    enum mmul_status status = mmul_take_bool(e, &arguments[1], "causal", &row.with.causal);
+    return status == MMUL_OK ? apply_rows(e, call, &row, arguments, result) : status;
+}
+
+// With None in place of w and b, nothing is multiplied or added.
+enum mmul_status mmul_builtin_norm(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                   const struct mmul_node *call,
+                                   const struct mmul_argument *arguments,
+                                   struct mmul_object *result) {
+    bool is_layer = strcmp(builtin->name, "layer_norm") == 0;
+    const int vectors = is_layer ? 2 : 1;
+    struct mmul_call row = {.operation = builtin->operation, .operand_count = 1};
+    while (row.operand_count <= vectors &&
+           arguments[row.operand_count].object.kind != MMUL_OBJECT_NONE)
+        row.operand_count++;
+    enum mmul_status status = mmul_take_real(e, &arguments[1 + vectors], "eps",
+                                             is_layer ? 1e-5 : 1e-6, &row.with.epsilon);
+    if (status == MMUL_OK && is_layer && row.operand_count == 1 &&
+        arguments[2].object.kind != MMUL_OBJECT_NONE)
+        return mmul_evaluator_fail(e, arguments[2].node, "layer_norm adds b where it has w");
+    return status == MMUL_OK ? apply_rows(e, call, &row, arguments, result) : status;
+}
+
+// The engine's has values and columns side by side.
+enum mmul_status mmul_builtin_topk(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                   const struct mmul_node *call,
+                                   const struct mmul_argument *arguments,
+                                   struct mmul_object *result) {
+    struct mmul_call row = {.operation = builtin->operation, .operand_count = 1};
+    struct mmul_object both, halves[2];
+    enum mmul_status status = mmul_take_whole(e, &arguments[1], "k", &row.with.count);
+    if (status == MMUL_OK)
+        status = apply_rows(e, call, &row, arguments, &both);
+    for (int i = 0; status == MMUL_OK && i < 2; i++) {
+        struct mmul_call half = {.operation = "slice", .operand_count = 1};
+        mmul_object_sizes(&both, half.with.end);
+        half.with.begin[3] = i * row.with.count;
+        half.with.end[3] = (i + 1) * row.with.count;
+        halves[i].axes = both.axes;
+        status = mmul_apply(e, call, &half, &both, &halves[i]);
+    }
+    return status == MMUL_OK ? mmul_evaluator_tuple(e, halves, 2, result) : status;
+}
+
+enum mmul_status mmul_builtin_rope(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                   const struct mmul_node *call,
+                                   const struct mmul_argument *arguments,
+                                   struct mmul_object *result) {
+    struct mmul_call row = {.operation = builtin->operation, .operand_count = 1};
+    enum mmul_status status = mmul_take_real(e, &arguments[1], "base", 10000, &row.with.base);
+    if (status == MMUL_OK)
+        status = mmul_take_bool(e, &arguments[2], "interleaved", &row.with.interleaved);
+    if (status == MMUL_OK && !(row.with.base > 0))
+        return mmul_evaluator_fail(e, arguments[1].node, "base must be above 0");
+    return status == MMUL_OK ? apply_rows(e, call, &row, arguments, result) : status;
+}
+
+// ------------------------------------------------------------------------------------ reductions
+
+static enum mmul_status reduce(struct mmul_evaluator *e, const struct mmul_node *at,
+                               const char *operation, int axis, const struct mmul_object *x,
+                               struct mmul_object *result) {
+    struct mmul_call call = {.operation = operation, .operand_count = 1, .with = {.axis = axis}};
+    result->axes = x->axes;
+    return mmul_apply(e, at, &call, x, result);
+}
+
+// Along one axis after the other; the groups are of one size, so that a mean of means is the mean.
+enum mmul_status mmul_reduce_all(struct mmul_evaluator *e, const struct mmul_node *at,
+                                 const char *operation, const struct mmul_object *x,
+                                 struct mmul_object *result) {
+    struct mmul_object so_far = *x, next;
+    int64_t stacks = x->shape.batch * x->shape.depth;
+    enum mmul_status status = MMUL_OK;
+    for (int axis = -1; status == MMUL_OK && axis >= -2; axis--) {
+        status = reduce(e, at, operation, axis, &so_far, &next);
+        so_far = next;
+    }
+    if (status == MMUL_OK && stacks > 1) {
+        struct mmul_call call = {
+            .operation = "reshape", .operand_count = 1, .with = {.shape = {1, 1, 1, stacks}}};
+        next.axes = x->axes;
+        status = mmul_apply(e, at, &call, &so_far, &next);
+        so_far = next;
+        if (status == MMUL_OK)
+            status = reduce(e, at, operation, -1, &so_far, &next);
+        so_far = next;
+    }
+    if (status == MMUL_OK)
+        *result = so_far;
+    return status;
+}
+
+enum mmul_status mmul_builtin_reduce(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                     const struct mmul_node *call,
+                                     const struct mmul_argument *arguments,
+                                     struct mmul_object *result) {
+    const struct mmul_object *x = &arguments[0].object;
+    int axis = 0;
+    enum mmul_status status = mmul_take_matrix(e, &arguments[0], "x");
+    if (status != MMUL_OK)
+        return status;
+    if (arguments[1].node == NULL || arguments[1].object.kind == MMUL_OBJECT_NONE)
+        return mmul_reduce_all(e, call, builtin->operation, x, result);
+    status = mmul_take_axis(e, &arguments[1], x->axes, &axis);
+    if (status != MMUL_OK)
+        return status;
+    if (axis < x->axes - 2) {
+        mmul_evaluator_fail(e, arguments[1].node, "%s goes along axis -1, -2 or None",
+                            builtin->name);
+        mmul_hint(e->err, "permute(x, axes) brings another axis there");
+        return MMUL_ERR_DATA;
+    }
+    return reduce(e, call, builtin->operation, axis - x->axes, x, result);
+}
+
+// ---------------------------------------------------------------------------------- several steps
+
+enum mmul_status mmul_builtin_attention(struct mmul_evaluator *e,
+                                        const struct mmul_builtin *builtin,
+                                        const struct mmul_node *call,
+                                        const struct mmul_argument *arguments,
+                                        struct mmul_object *result) {
+    static const char *const names[] = {"q", "k", "v", "mask"};
+    static const int places[] = {0, 1, 2, 4};
+    struct mmul_object operands[MMUL_OPERANDS] = {{0}};
+    struct mmul_call made = {.operation = builtin->operation, .operand_count = 3};
+    enum mmul_status status = mmul_take_bool(e, &arguments[3], "causal", &made.with.causal);
+    made.operand_count += arguments[4].object.kind != MMUL_OBJECT_NONE;
+    for (int i = 0; status == MMUL_OK && i < made.operand_count; i++) {
+        status = mmul_take_matrix(e, &arguments[places[i]], names[i]);
+        operands[i] = arguments[places[i]].object;
+    }
+    if (status == MMUL_OK)
+        status = mmul_take_real(e, &arguments[5], "scale", 1 / sqrt((double)operands[0].shape.cols),
+                                &made.with.scale);
+    result->axes = status == MMUL_OK ? operands[0].axes : 0;
+    return status == MMUL_OK ? mmul_apply(e, call, &made, operands, result) : status;
+}
+
+// x @ w.T + b
+enum mmul_status mmul_builtin_linear(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                     const struct mmul_node *call,
+                                     const struct mmul_argument *arguments,
+                                     struct mmul_object *result) {
+    const struct mmul_object *x = &arguments[0].object, *w = &arguments[1].object;
+    struct mmul_argument factors[2] = {arguments[0], arguments[1]};
+    struct mmul_call turn = {.operation = "transpose", .operand_count = 1};
+    char left[96], right[96];
+    enum mmul_status status = mmul_take_matrix(e, &arguments[0], "x");
+    if (status == MMUL_OK)
+        status = mmul_take_matrix(e, &arguments[1], "w");
+    if (status != MMUL_OK)
+        return status;
+    if (x->shape.cols != w->shape.cols)
+        return mmul_evaluator_fail(
+            e, call, "%s: x (%s) and w (%s) have rows of %lld and %lld elements", builtin->name,
+            mmul_object_shape(x, left), mmul_object_shape(w, right), (long long)x->shape.cols,
+            (long long)w->shape.cols);
+    factors[1].object.axes = w->axes;
+    status = mmul_apply(e, arguments[1].node, &turn, w, &factors[1].object);
+    if (status == MMUL_OK)
+        status = mmul_apply_matmul(e, call, factors, result);
+    if (status != MMUL_OK || arguments[2].object.kind == MMUL_OBJECT_NONE)
+        return status;
+    const struct mmul_argument summands[2] = {{.node = call, .object = *result}, arguments[2]};
+    return mmul_apply_elements(e, call, "add", summands, 2, result);
+}

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: MIT
+// Elements that go elsewhere, and matrices that are made by position.
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "tensor/builtins.h"
+
+// Sizes by numpy's axes as a shape of the engine.
+static struct mmul_shape shape_of(const int64_t *sizes, int count) {
+    int64_t all[MMUL_AXES_MOST] = {1, 1, 1, 1};
+    memcpy(all + MMUL_AXES_MOST - count, sizes, (size_t)count * sizeof *sizes);
+    return (struct mmul_shape){all[0], all[1], all[2], all[3]};
+}
+
+// Two to four sizes, of at least 1.
+static enum mmul_status take_shape(struct mmul_evaluator *e, const struct mmul_argument *argument,
+                                   int64_t sizes[static MMUL_AXES_MOST], int *count) {
+    enum mmul_status status = mmul_take_sizes(e, argument, "shape", sizes, count);
+    if (status == MMUL_OK && *count < 2)
+        return mmul_evaluator_fail(e, argument->node,
+                                   "shape has one size, expected 2 to %d: rows are (1, n)",
+                                   MMUL_AXES_MOST);
+    return status;
+}
+
+// Numpy's -1: the size that is left.
+static enum mmul_status fill_in(struct mmul_evaluator *e, const struct mmul_node *at,
+                                const struct mmul_object *x, int64_t *sizes, int count) {
+    int64_t have[MMUL_AXES_MOST], all = 1, others = 1;
+    int open = -1;
+    char shape[96];
+    mmul_object_sizes(x, have);
+    for (int i = 0; i < MMUL_AXES_MOST; i++)
+        all *= have[i]; // the engine has counted it
+    for (int i = 0; i < count; i++) {
+        if (sizes[i] < -1 || sizes[i] == 0 || (sizes[i] == -1 && open >= 0))
+            return mmul_evaluator_fail(e, at, "size %lld cannot be had", (long long)sizes[i]);
+        if (sizes[i] == -1)
+            open = i;
+        else if (!mmul_multiply_sizes(others, sizes[i], &others))
+            return mmul_evaluator_fail(e, at, "so many elements cannot be counted");
+    }
+    if (open >= 0 ? all % others != 0 : all != others)
+        return mmul_evaluator_fail(e, at, "%s (%s) has %lld elements, which %s %lld",
+                                   "what is reshaped", mmul_object_shape(x, shape), (long long)all,
+                                   open >= 0 ? "is no multiple of" : "is not", (long long)others);
+    if (open >= 0)
+        sizes[open] = all / others;
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_builtin_reshape(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                      const struct mmul_node *call,
+                                      const struct mmul_argument *arguments,
+                                      struct mmul_object *result) {
+    struct mmul_call made = {.operation = builtin->operation, .operand_count = 1};
+    const struct mmul_object *x = &arguments[0].object;
+    int64_t sizes[MMUL_AXES_MOST];
+    int count = 0;
+    enum mmul_status status = mmul_take_matrix(e, &arguments[0], "x");
+    if (status == MMUL_OK)
+        status = take_shape(e, &arguments[1], sizes, &count);
+    if (status == MMUL_OK)
+        status = fill_in(e, call, x, sizes, count);
+    if (status != MMUL_OK)
+        return status;
+    made.with.shape = shape_of(sizes, count);
+    result->axes = count;
+    return mmul_apply(e, call, &made, x, result);
+}
+
+enum mmul_status mmul_builtin_permute(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                      const struct mmul_node *call,
+                                      const struct mmul_argument *arguments,
+                                      struct mmul_object *result) {
+    struct mmul_call made = {
+        .operation = builtin->operation, .operand_count = 1, .with = {.axes = {0, 1, 2, 3}}};
+    const struct mmul_object *x = &arguments[0].object;
+    int64_t axes[MMUL_AXES_MOST];
+    int count = 0;
+    unsigned seen = 0;
+    enum mmul_status status = mmul_take_matrix(e, &arguments[0], "x");
+    if (status == MMUL_OK)
+        status = mmul_take_sizes(e, &arguments[1], "axes", axes, &count);
+    if (status != MMUL_OK)
+        return status;
+    if (count != x->axes)
+        return mmul_evaluator_fail(e, arguments[1].node, "%d axes are given, x has %d", count,
+                                   x->axes);
+    for (int i = 0; i < count; i++) {
+        int64_t axis = axes[i] < 0 ? axes[i] + count : axes[i];
+        if (axis < 0 || axis >= count || (seen >> axis & 1) != 0)
+            return mmul_evaluator_fail(e, arguments[1].node, "axes are 0 to %d, each once",
+                                       count - 1);
+        seen |= 1U << axis;
+        made.with.axes[MMUL_AXES_MOST - count + i] = MMUL_AXES_MOST - count + (int)axis;
+    }
+    result->axes = count;
+    return mmul_apply(e, call, &made, x, result);
+}
+
+enum mmul_status mmul_builtin_concat(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                     const struct mmul_node *call,
+                                     const struct mmul_argument *arguments,
+                                     struct mmul_object *result) {
+    const struct mmul_object *all = &arguments[0].object;
+    struct mmul_call made = {.operation = builtin->operation, .operand_count = 2};
+    struct mmul_object both[2], next;
+    int axis = 0;
+    if (all->kind != MMUL_OBJECT_TUPLE || all->count < 1)
+        return mmul_evaluator_fail(e, arguments[0].node,
+                                   "concat takes a tuple of matrices: (x, y)");
+    for (int i = 0; i < all->count; i++) {
+        if (all->items[i].kind != MMUL_OBJECT_MATRIX)
+            return mmul_evaluator_fail(e, arguments[0].node, "element %d of the tuple is %s", i,
+                                       mmul_object_name(&all->items[i]));
+        if (all->items[i].axes != all->items[0].axes)
+            return mmul_evaluator_fail(e, arguments[0].node, "matrices of %d and of %d axes",
+                                       all->items[0].axes, all->items[i].axes);
+    }
+    both[0] = all->items[0];
+    if (arguments[1].node != NULL) {
+        enum mmul_status status = mmul_take_axis(e, &arguments[1], both[0].axes, &axis);
+        if (status != MMUL_OK)
+            return status;
+    }
+    made.with.axis = axis - both[0].axes;
+    for (int i = 1; i < all->count; i++) {
+        both[1] = all->items[i];
+        next.axes = both[0].axes;
+        enum mmul_status status = mmul_apply(e, call, &made, both, &next);
+        if (status != MMUL_OK)
+            return status;
+        both[0] = next;
+    }
+    *result = both[0];
+    return MMUL_OK;
+}
+
+// Of one row of indices, rows of the table; of more rows, as many matrices.
+enum mmul_status mmul_builtin_take(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                   const struct mmul_node *call,
+                                   const struct mmul_argument *arguments,
+                                   struct mmul_object *result) {
+    struct mmul_call made = {.operation = builtin->operation, .operand_count = 2};
+    const struct mmul_object both[2] = {arguments[0].object, arguments[1].object};
+    enum mmul_status status = mmul_take_matrix(e, &arguments[0], "table");
+    if (status == MMUL_OK)
+        status = mmul_take_matrix(e, &arguments[1], "ids");
+    if (status != MMUL_OK)
+        return status;
+    if (both[0].axes != 2 || both[1].axes > 3)
+        return mmul_evaluator_fail(e, call,
+                                   "take: the table has %d axes and ids %d, expected 2, and 2 or 3",
+                                   both[0].axes, both[1].axes);
+    bool is_row = both[1].axes == 2 && both[1].shape.rows == 1;
+    result->axes = is_row ? 2 : both[1].axes + 1;
+    return mmul_apply(e, call, &made, both, result);
+}
+
+enum mmul_status mmul_builtin_place(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                    const struct mmul_node *call,
+                                    const struct mmul_argument *arguments,
+                                    struct mmul_object *result) {
+    static const char *const words[] = {"rows", "cols", "replicate", "grid", NULL};
+    static const enum mmul_placement_kind kinds[] = {MMUL_PLACE_ROWS, MMUL_PLACE_COLS,
+                                                     MMUL_PLACE_REPLICATE, MMUL_PLACE_GRID};
+    const struct mmul_object *x = &arguments[0].object;
+    int choice = 0, value = 0;
+    char name[48];
+    (void)builtin;
+    enum mmul_status status = mmul_take_matrix(e, &arguments[0], "x");
+    if (status == MMUL_OK)
+        status = mmul_take_choice(e, &arguments[1], "placement", words, &choice);
+    if (status == MMUL_OK)
+        status = mmul_program_place(e->program, x->value, kinds[choice],
+                                    mmul_evaluator_name(e, call, name), &value, e->err);
+    if (status == MMUL_OK)
+        *result = mmul_matrix_object(e, value, x->axes);
+    return status;
+}
+
+enum mmul_status mmul_builtin_generate(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                       const struct mmul_node *call,
+                                       const struct mmul_argument *arguments,
+                                       struct mmul_object *result) {
+    static const char *const words[] = {"uniform", "normal", "integer", "identity", NULL};
+    static const enum mmul_generator kinds[] = {MMUL_GENERATE_UNIFORM, MMUL_GENERATE_NORMAL,
+                                                MMUL_GENERATE_INTEGER, MMUL_GENERATE_IDENTITY};
+    int64_t sizes[MMUL_AXES_MOST], seed = 1;
+    int count = 0, choice = 0, value = 0;
+    char name[48];
+    (void)builtin;
+    enum mmul_status status = take_shape(e, &arguments[0], sizes, &count);
+    if (status == MMUL_OK)
+        status = mmul_take_choice(e, &arguments[1], "kind", words, &choice);
+    if (status == MMUL_OK && arguments[2].node != NULL)
+        status = mmul_take_whole(e, &arguments[2], "seed", &seed);
+    if (status == MMUL_OK && seed < 0)
+        return mmul_evaluator_fail(e, arguments[2].node, "seed must be at least 0");
+    if (status != MMUL_OK)
+        return status;
+    const struct mmul_generated generated = {
+        .kind = kinds[choice], .seed = (uint64_t)seed, .shape = shape_of(sizes, count)};
+    status = mmul_program_generate(e->program, generated, mmul_evaluator_name(e, call, name),
+                                   &value, e->err);
+    if (status != MMUL_OK)
+        return mmul_evaluator_locate(e, call);
+    *result = mmul_matrix_object(e, value, count);
+    return MMUL_OK;
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: MIT
+// Calls: arguments to parameters, as Python binds them, then the function's body or its row of the table.
+#include <string.h>
+
+#include "base/status.h"
+#include "tensor/evaluator.h"
+
+// Parameters of a function, of either kind.
+struct parameters {
+    const char *function;
+    const char *names[MMUL_TUPLE_MOST];
+    bool is_optional[MMUL_TUPLE_MOST];
+    int count;
+    const char *shown; // of functions of the language, for a hint; NULL: none
+};
+
+// After a failure: how the function is called.
+static enum mmul_status show_parameters(struct mmul_evaluator *e,
+                                        const struct parameters *parameters) {
+    if (parameters->shown != NULL)
+        mmul_hint(e->err, "%s(%s)", parameters->function, parameters->shown);
+    return MMUL_ERR_DATA;
+}
+
+static enum mmul_status fail_keyword(struct mmul_evaluator *e, const struct mmul_node *at,
+                                     const struct parameters *parameters) {
+    const char *candidates[MMUL_TUPLE_MOST + 1] = {NULL};
+    memcpy(candidates, parameters->names, (size_t)parameters->count * sizeof *candidates);
+    const char *nearest = mmul_nearest(at->text, candidates);
+    mmul_evaluator_fail(e, at, "%s has no parameter '%s'", parameters->function, at->text);
+    show_parameters(e, parameters);
+    if (nearest != NULL)
+        mmul_hint(e->err, "'%s'?", nearest);
+    return MMUL_ERR_DATA;
+}
+
+static int find_parameter(const struct parameters *parameters, const char *name) {
+    int i = 0;
+    while (i < parameters->count && strcmp(parameters->names[i], name) != 0)
+        i++;
+    return i;
+}
+
+// Evaluates the arguments in order, each into its parameter's place.
+static enum mmul_status bind_arguments(struct mmul_evaluator *e, const struct mmul_node *call,
+                                       const struct parameters *parameters,
+                                       struct mmul_argument *arguments) {
+    int position = 0;
+    for (const struct mmul_node *n = call->first->next; n != NULL; n = n->next) {
+        bool is_keyword = n->kind == MMUL_NODE_KEYWORD;
+        int index = is_keyword ? find_parameter(parameters, n->text) : position++;
+        if (index >= parameters->count && is_keyword)
+            return fail_keyword(e, n, parameters);
+        if (index >= parameters->count) {
+            mmul_evaluator_fail(e, n, "%s takes %d argument%s at most", parameters->function,
+                                parameters->count, parameters->count == 1 ? "" : "s");
+            return show_parameters(e, parameters);
+        }
+        if (arguments[index].node != NULL) {
+            mmul_evaluator_fail(e, n, "%s gets '%s' twice", parameters->function,
+                                parameters->names[index]);
+            return show_parameters(e, parameters);
+        }
+        arguments[index].node = is_keyword ? n->first : n;
+        enum mmul_status status = mmul_evaluate(e, arguments[index].node, &arguments[index].object);
+        if (status != MMUL_OK)
+            return status;
+    }
+    for (int i = 0; i < parameters->count; i++)
+        if (arguments[i].node == NULL && !parameters->is_optional[i]) {
+            mmul_evaluator_fail(e, call, "%s is called without '%s'", parameters->function,
+                                parameters->names[i]);
+            return show_parameters(e, parameters);
+        }
+    return MMUL_OK;
+}
+
+// ---------------------------------------------------------------------------- of the program
+
+static enum mmul_status call_function(struct mmul_evaluator *e, const struct mmul_node *call,
+                                      const struct mmul_object *function,
+                                      struct mmul_object *result) {
+    const struct mmul_node *definition = function->function;
+    struct parameters parameters = {.function = definition->text};
+    struct mmul_argument arguments[MMUL_TUPLE_MOST] = {{0}};
+    struct mmul_frame *frame = mmul_arena_allocate(e->arena, sizeof *frame, e->err);
+    for (const struct mmul_node *p = definition->first->first; p != NULL; p = p->next) {
+        parameters.names[parameters.count] = p->text;
+        parameters.is_optional[parameters.count++] = p->kind == MMUL_NODE_KEYWORD;
+    }
+    for (const struct mmul_frame *f = e->frame; f != NULL; f = f->caller)
+        if (f->function == definition)
+            return mmul_evaluator_fail(e, call,
+                                       "%s calls itself: recursion is not in this part of Python",
+                                       definition->text);
+    if (frame == NULL)
+        return e->err->status;
+    enum mmul_status status = bind_arguments(e, call, &parameters, arguments);
+    if (status != MMUL_OK)
+        return status;
+    const struct mmul_node *named = e->named;
+    const char *name = e->name;
+    bool returned = false;
+    frame->function = definition;
+    frame->caller = e->frame;
+    e->frame = frame;
+    for (int i = 0; status == MMUL_OK && i < parameters.count; i++)
+        status = mmul_evaluator_bind(e, parameters.names[i],
+                                     arguments[i].node != NULL ? &arguments[i].object
+                                                               : &function->items[i]);
+    *result = (struct mmul_object){.kind = MMUL_OBJECT_NONE};
+    if (status == MMUL_OK)
+        status = mmul_evaluate_block(e, definition->last, &returned, result);
+    e->frame = frame->caller;
+    e->named = named;
+    e->name = name;
+    return status;
+}
+
+// --------------------------------------------------------------------------- of the language
+
+// "x, axis=None" into names.
+static enum mmul_status read_parameters(struct mmul_evaluator *e,
+                                        const struct mmul_builtin *builtin,
+                                        struct parameters *parameters) {
+    char *at = mmul_arena_allocate(e->arena, strlen(builtin->parameters) + 1, e->err);
+    if (at == NULL)
+        return e->err->status;
+    memcpy(at, builtin->parameters, strlen(builtin->parameters));
+    *parameters = (struct parameters){.function = builtin->name, .shown = builtin->parameters};
+    while (*at != '\0') {
+        char *end = at + strcspn(at, ",");
+        bool is_last = *end == '\0';
+        *end = '\0';
+        char *equals = strchr(at, '=');
+        if (equals != NULL)
+            *equals = '\0';
+        bool is_rest = strcmp(at, "...") == 0;
+        do {
+            parameters->names[parameters->count] = at;
+            parameters->is_optional[parameters->count++] = equals != NULL || is_rest;
+        } while (is_rest && parameters->count < MMUL_ARGUMENTS_MOST);
+        at = is_last ? end : end + 1 + strspn(end + 1, " ");
+    }
+    return MMUL_OK;
+}
+
+static enum mmul_status call_builtin(struct mmul_evaluator *e, const struct mmul_node *call,
+                                     const struct mmul_builtin *builtin,
+                                     struct mmul_object *result) {
+    struct parameters parameters;
+    struct mmul_argument arguments[MMUL_TUPLE_MOST] = {{0}};
+    const struct mmul_node *named = e->named;
+    enum mmul_status status = read_parameters(e, builtin, &parameters);
+    if (status == MMUL_OK)
+        status = bind_arguments(e, call, &parameters, arguments);
+    e->named = named;
+    return status == MMUL_OK ? builtin->apply(e, builtin, call, arguments, result) : status;
+}
+
+enum mmul_status mmul_evaluate_call(struct mmul_evaluator *e, const struct mmul_node *call,
+                                    struct mmul_object *result) {
+    const struct mmul_node *callee = call->first;
+    int count = 0;
+    const struct mmul_builtin *table = mmul_builtins(&count);
+    if (callee->kind == MMUL_NODE_ATTRIBUTE) {
+        mmul_evaluator_fail(e, callee, "methods are not in this part of Python");
+        for (int i = 0; i < count; i++)
+            if (strcmp(table[i].name, callee->text) == 0)
+                mmul_hint(e->err, "%s(%s)", table[i].name, table[i].parameters);
+        return MMUL_ERR_DATA;
+    }
+    if (callee->kind != MMUL_NODE_NAME)
+        return mmul_evaluator_fail(e, callee, "only what has a name can be called");
+    for (const struct mmul_frame *f = e->frame; f != NULL; f = f == e->top ? NULL : e->top)
+        for (const struct mmul_binding *b = f->bindings; b != NULL; b = b->next) {
+            if (strcmp(b->name, callee->text) != 0)
+                continue;
+            if (b->object.kind == MMUL_OBJECT_FUNCTION)
+                return call_function(e, call, &b->object, result);
+            return mmul_evaluator_fail(e, callee, "'%s' is %s, and cannot be called", callee->text,
+                                       mmul_object_name(&b->object));
+        }
+    for (int i = 0; i < count; i++)
+        if (strcmp(table[i].name, callee->text) == 0)
+            return call_builtin(e, call, &table[i], result);
+    if (strcmp(callee->text, "range") == 0)
+        return mmul_evaluator_fail(e, callee, "range is for loops: for i in range(...):");
+    struct mmul_object ignored;
+    return mmul_evaluate(e, callee, &ignored); // says that nobody knows it
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT
+//
+// Carries a tree out, once, on root: loops are unrolled, functions are inlined, numbers and strings are folded, and
+// every operation on matrices is added to a program. Nothing is computed but numbers.
+#pragma once
+
+#include "tensor/object.h"
+
+enum {
+    MMUL_STEPS_MOST = 2000000,    // expressions and statements, as often as they are carried out
+    MMUL_OPERATIONS_MOST = 65536, // of the program
+    MMUL_ARGUMENTS_MOST = 8,
+    MMUL_TUPLE_MOST = 64,
+    MMUL_STRING_MOST = 4096,
+};
+
+// Names of a function, or of the program.
+struct mmul_binding {
+    const char *name;
+    struct mmul_object object;
+    struct mmul_binding *next;
+};
+
+struct mmul_frame {
+    struct mmul_binding *bindings;    // of the arena
+    const struct mmul_node *function; // NULL: the program's
+    struct mmul_frame *caller;
+};
+
+struct mmul_evaluator {
+    const struct mmul_source *source; // borrowed
+    struct mmul_arena *arena;         // borrowed
+    struct mmul_program *program;     // borrowed
+    struct mmul_script *script;       // borrowed: files, and what is to be seen
+    struct mmul_frame *frame, *top;
+    int64_t steps;
+    int operations, depth;
+    const struct mmul_node *named; // an expression whose value gets the name ...
+    const char *name;              // ... that it is assigned to
+    struct mmul_error *err;        // borrowed
+};
+
+// An argument of a call as it was found; node NULL: not given, then object is None.
+struct mmul_argument {
+    const struct mmul_node *node;
+    struct mmul_object object;
+};
+
+enum mmul_status mmul_evaluate_program(struct mmul_evaluator *e, const struct mmul_tree *tree);
+
+enum mmul_status mmul_evaluate(struct mmul_evaluator *e, const struct mmul_node *node,
+                               struct mmul_object *result);
+
+// A block of statements; *returned: one of them was a return, with *result.
+enum mmul_status mmul_evaluate_block(struct mmul_evaluator *e, const struct mmul_node *block,
+                                     bool *returned, struct mmul_object *result);
+
+enum mmul_status mmul_evaluator_fail(struct mmul_evaluator *e, const struct mmul_node *at,
+                                     const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+// Of the library's error: says where in the text, and that the text is wrong. Returns the status.
+enum mmul_status mmul_evaluator_locate(struct mmul_evaluator *e, const struct mmul_node *at);
+
+// What the value of an expression is called: as it is assigned to, else as it is written.
+const char *mmul_evaluator_name(const struct mmul_evaluator *e, const struct mmul_node *node,
+                                char text[static 48]);
+
+// A tuple of copies of `count` objects.
+enum mmul_status mmul_evaluator_tuple(struct mmul_evaluator *e, const struct mmul_object *items,
+                                      int count, struct mmul_object *tuple);
+
+enum mmul_status mmul_evaluator_copy_text(struct mmul_evaluator *e, const char *text,
+                                          const char **copy);
+
+enum mmul_status mmul_evaluator_bind(struct mmul_evaluator *e, const char *name,
+                                     const struct mmul_object *object);
+
+// ---------------------------------------------------------------------------------------- calls.c
+
+// `call` of a function of the program or of the language.
+enum mmul_status mmul_evaluate_call(struct mmul_evaluator *e, const struct mmul_node *call,
+                                    struct mmul_object *result);
+
+// A function of the language. parameters: as its user writes them, "x, axis=None".
+struct mmul_builtin {
+    const char *name, *parameters;
+    enum mmul_status (*apply)(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                              const struct mmul_node *call, const struct mmul_argument *arguments,
+                              struct mmul_object *result);
+    const char *operation;      // of the engine; NULL: not one
+    double (*number)(double x); // what it makes of a number; NULL: refuses numbers
+};
+#define MMUL_BUILTIN(function)                                                        \
+    enum mmul_status function(struct mmul_evaluator *, const struct mmul_builtin *,   \
+                              const struct mmul_node *, const struct mmul_argument *, \
+                              struct mmul_object *)
+
+// The table, of *count rows; builtins.c.
+const struct mmul_builtin *mmul_builtins(int *count);
+
+// ------------------------------------------------------------------------------------ operations.c
+
+// One operation of the engine; operands are matrices or, where the engine takes them, numbers. `axes`: of the result.
+enum mmul_status mmul_apply(struct mmul_evaluator *e, const struct mmul_node *at,
+                            struct mmul_call *call, const struct mmul_object *operands,
+                            struct mmul_object *result);
+
+// A value of the program that is there, as an object.
+struct mmul_object mmul_matrix_object(const struct mmul_evaluator *e, int value, int axes);
+
+// x OPERATOR y, at least one of them a matrix.
+enum mmul_status mmul_apply_operator(struct mmul_evaluator *e, const struct mmul_node *node,
+                                     const struct mmul_argument operands[2],
+                                     struct mmul_object *result);
+
+// Element by element, of up to three operands of which at least one is a matrix. verb: for errors.
+enum mmul_status mmul_apply_elements(struct mmul_evaluator *e, const struct mmul_node *at,
+                                     const char *operation, const struct mmul_argument *operands,
+                                     int count, struct mmul_object *result);
+
+enum mmul_status mmul_apply_matmul(struct mmul_evaluator *e, const struct mmul_node *at,
+                                   const struct mmul_argument operands[2],
+                                   struct mmul_object *result);
+
+// x[...] and x.name
+enum mmul_status mmul_evaluate_subscript(struct mmul_evaluator *e, const struct mmul_node *node,
+                                         struct mmul_object *result);
+enum mmul_status mmul_evaluate_attribute(struct mmul_evaluator *e, const struct mmul_node *node,
+                                         struct mmul_object *result);
+
+// ------------------------------------------------------------------------------------ arguments.c
+
+// Each fails unless the argument is of this kind; `what`: its parameter's name, which the error says.
+enum mmul_status mmul_take_matrix(struct mmul_evaluator *e, const struct mmul_argument *argument,
+                                  const char *what);
+enum mmul_status mmul_take_whole(struct mmul_evaluator *e, const struct mmul_argument *argument,
+                                 const char *what, int64_t *number);
+enum mmul_status mmul_take_real(struct mmul_evaluator *e, const struct mmul_argument *argument,
+                                const char *what, double otherwise, double *number);
+enum mmul_status mmul_take_bool(struct mmul_evaluator *e, const struct mmul_argument *argument,
+                                const char *what, bool *is_true);
+enum mmul_status mmul_take_text(struct mmul_evaluator *e, const struct mmul_argument *argument,
+                                const char *what, const char *otherwise, const char **text);
+// A tuple of whole numbers, or one number, which counts as one of them.
+enum mmul_status mmul_take_sizes(struct mmul_evaluator *e, const struct mmul_argument *argument,
+                                 const char *what, int64_t sizes[static MMUL_AXES_MOST],
+                                 int *count);
+// Axis number, from 0, of `axes`; negative ones count from the end.
+enum mmul_status mmul_take_axis(struct mmul_evaluator *e, const struct mmul_argument *argument,
+                                int axes, int *axis);
+
+// Which word of a list it is, with the nearest one in the error.
+enum mmul_status mmul_take_choice(struct mmul_evaluator *e, const struct mmul_argument *argument,
+                                  const char *what, const char *const *words, int *choice);

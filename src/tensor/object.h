@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+//
+// What expressions are while a program is read: numbers, strings and tuples are known then; a matrix is a value of the
+// program that is being built, and the number of axes that numpy would say it has (the engine has four).
+#pragma once
+
+#include "tensor/tree.h"
+
+enum { MMUL_AXES_MOST = 4 };
+
+enum mmul_object_kind {
+    MMUL_OBJECT_NONE,
+    MMUL_OBJECT_BOOL, // .integer: 0 or 1
+    MMUL_OBJECT_INTEGER,
+    MMUL_OBJECT_REAL,
+    MMUL_OBJECT_STRING,
+    MMUL_OBJECT_TUPLE,
+    MMUL_OBJECT_MATRIX,
+    MMUL_OBJECT_FUNCTION,
+};
+
+struct mmul_object {
+    enum mmul_object_kind kind;
+    int64_t integer;
+    double real;
+    const char *text;                // string; of the arena
+    const struct mmul_object *items; // tuple; of the arena
+    int count;                       // tuple
+    int value, axes;                 // matrix
+    struct mmul_shape shape;         // matrix
+    const struct mmul_node *function;
+};
+
+// "a matrix", "a whole number".
+const char *mmul_object_name(const struct mmul_object *object);
+
+// bool, integer or real.
+bool mmul_object_is_number(const struct mmul_object *object);
+bool mmul_object_is_whole(const struct mmul_object *object); // bool or integer
+double mmul_object_number(const struct mmul_object *object);
+struct mmul_object mmul_object_from_integer(int64_t integer);
+struct mmul_object mmul_object_from_real(double real);
+struct mmul_object mmul_object_from_bool(bool is_true);
+
+// Sizes of a matrix by the engine's axes, of which the last `axes` are numpy's.
+void mmul_object_sizes(const struct mmul_object *matrix, int64_t sizes[static MMUL_AXES_MOST]);
+
+// "8 x 4096 x 64": as many sizes as there are axes. Returns `text`.
+char *mmul_object_shape(const struct mmul_object *matrix, char text[static 96]);
+
+// As str() of Python: 0.1, 1e-05, 3, True. Appends to `text`, at most to its capacity.
+void mmul_object_format(const struct mmul_object *object, char *text, size_t capacity);
+
+// x OPERATOR y of numbers, as Python: whole numbers stay whole but for /, // and % round down. Returns NULL, or what is
+// wrong ("division by zero").
+const char *mmul_object_calculate(const char *operator, const struct mmul_object * x,
+                                  const struct mmul_object *y, struct mmul_object *result);

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: MIT
+// Operations of the engine on matrices that have numpy's axes: shapes are looked at here first, since errors speak of
+// these axes; whatever else is wrong the engine says.
+#include <string.h>
+
+#include "base/status.h"
+#include "tensor/evaluator.h"
+
+struct mmul_object mmul_matrix_object(const struct mmul_evaluator *e, int value, int axes) {
+    return (struct mmul_object){.kind = MMUL_OBJECT_MATRIX,
+                                .value = value,
+                                .axes = axes,
+                                .shape = mmul_program_value_shape(e->program, value, NULL)};
+}
+
+enum mmul_status mmul_apply(struct mmul_evaluator *e, const struct mmul_node *at,
+                            struct mmul_call *call, const struct mmul_object *operands,
+                            struct mmul_object *result) {
+    char quoted[48];
+    int value = -1, axes = result->axes;
+    const char *name = mmul_evaluator_name(e, at, quoted);
+    if (++e->operations > MMUL_OPERATIONS_MOST)
+        return mmul_evaluator_fail(e, at, "the program has more than %d operations",
+                                   MMUL_OPERATIONS_MOST);
+    for (int i = 0; i < call->operand_count; i++) {
+        bool is_matrix = operands[i].kind == MMUL_OBJECT_MATRIX;
+        call->operands[i] = is_matrix ? operands[i].value : MMUL_NUMBER;
+        call->with.numbers[i] = is_matrix ? 0 : mmul_object_number(&operands[i]);
+    }
+    enum mmul_status status = mmul_program_apply(e->program, call, name, &value, e->err);
+    if (status != MMUL_OK)
+        return mmul_evaluator_locate(e, at);
+    *result = mmul_matrix_object(e, value, axes);
+    return MMUL_OK;
+}
+
+// "x (8 x 4096 x 64)": as the program calls it.
+static const char *describe(const struct mmul_evaluator *e, const struct mmul_argument *argument,
+                            char text[static 160]) {
+    char quoted[48], shape[96];
+    mmul_source_quote(e->source, argument->node->at, quoted);
+    if (argument->object.kind == MMUL_OBJECT_MATRIX)
+        snprintf(text, 160, "%s (%s)", quoted, mmul_object_shape(&argument->object, shape));
+    else
+        snprintf(text, 160, "%s", quoted);
+    return text;
+}
+
+// ------------------------------------------------------------------------------------- products
+
+static enum mmul_status fail_product(struct mmul_evaluator *e, const struct mmul_node *at,
+                                     const struct mmul_argument operands[2], const int64_t *x,
+                                     const int64_t *y) {
+    char left[160], right[160], quoted[48];
+    describe(e, &operands[0], left);
+    describe(e, &operands[1], right);
+    if (x[3] != y[2]) {
+        mmul_evaluator_fail(e, at, "cannot multiply %s by %s: inner sizes %lld and %lld differ",
+                            left, right, (long long)x[3], (long long)y[2]);
+        const struct mmul_node *turned = x[3] == y[3] ? operands[1].node : operands[0].node;
+        bool is_simple = turned->kind == MMUL_NODE_NAME || turned->kind == MMUL_NODE_CALL ||
+                         turned->kind == MMUL_NODE_SUBSCRIPT;
+        if ((x[3] == y[3] || x[2] == y[2]) && is_simple)
+            mmul_hint(e->err, "%s.T swaps the last two axes",
+                      mmul_source_quote(e->source, turned->at, quoted));
+        return MMUL_ERR_DATA;
+    }
+    int axis = x[0] != y[0] && x[0] != 1 && y[0] != 1 ? 0 : 1;
+    mmul_evaluator_fail(e, at, "cannot multiply %s by %s: sizes %lld and %lld of axis %d differ",
+                        left, right, (long long)x[axis], (long long)y[axis], axis - MMUL_AXES_MOST);
+    mmul_hint(e->err, "sizes of 1 repeat");
+    return MMUL_ERR_DATA;
+}
+
+enum mmul_status mmul_apply_matmul(struct mmul_evaluator *e, const struct mmul_node *at,
+                                   const struct mmul_argument operands[2],
+                                   struct mmul_object *result) {
+    int64_t x[MMUL_AXES_MOST], y[MMUL_AXES_MOST];
+    const struct mmul_object both[2] = {operands[0].object, operands[1].object};
+    for (int i = 0; i < 2; i++)
+        if (both[i].kind != MMUL_OBJECT_MATRIX)
+            return mmul_evaluator_fail(e, operands[i].node, "'@' is for matrices, not for %s",
+                                       mmul_object_name(&both[i]));
+    mmul_object_sizes(&both[0], x);
+    mmul_object_sizes(&both[1], y);
+    bool fits = x[3] == y[2];
+    for (int s = 0; s < 2; s++)
+        fits &= x[s] == y[s] || x[s] == 1 || y[s] == 1;
+    if (!fits)
+        return fail_product(e, at, operands, x, y);
+    struct mmul_call call = {.operation = "matmul", .operand_count = 2};
+    result->axes = both[0].axes > both[1].axes ? both[0].axes : both[1].axes;
+    return mmul_apply(e, at, &call, both, result);
+}
+
+// ------------------------------------------------------------------------------------- elements
+
+static const char *verb_of(const char *operation) {
+    static const char *const verbs[][2] = {
+        {"add", "add"},       {"subtract", "subtract"},   {"multiply", "multiply"},
+        {"divide", "divide"}, {"floor_divide", "divide"}, {"remainder", "divide"},
+        {"where", "choose"},
+    };
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
+        if (strcmp(verbs[i][0], operation) == 0)
+            return verbs[i][1];
+    return strcmp(operation, "power") == 0 ? "raise" : "compare";
+}
+
+enum mmul_status mmul_apply_elements(struct mmul_evaluator *e, const struct mmul_node *at,
+                                     const char *operation, const struct mmul_argument *operands,
+                                     int count, struct mmul_object *result) {
+    struct mmul_object objects[MMUL_OPERANDS] = {{0}};
+    int64_t so_far[MMUL_AXES_MOST] = {1, 1, 1, 1}, sizes[MMUL_AXES_MOST];
+    int last = -1; // the matrix before
+    int axes = 2;
+    for (int i = 0; i < count; i++) {
+        objects[i] = operands[i].object;
+        if (mmul_object_is_number(&objects[i]))
+            continue;
+        if (objects[i].kind != MMUL_OBJECT_MATRIX)
+            return mmul_evaluator_fail(e, operands[i].node, "%s is neither a matrix nor a number",
+                                       mmul_object_name(&objects[i]));
+        mmul_object_sizes(&objects[i], sizes);
+        axes = objects[i].axes > axes ? objects[i].axes : axes;
+        for (int s = 0; s < MMUL_AXES_MOST; s++) {
+            char left[160], right[160];
+            if (sizes[s] == so_far[s] || sizes[s] == 1 || so_far[s] == 1) {
+                so_far[s] = sizes[s] == 1 ? so_far[s] : sizes[s];
+                continue;
+            }
+            mmul_evaluator_fail(e, at, "cannot %s %s and %s: sizes %lld and %lld of axis %d differ",
+                                verb_of(operation), describe(e, &operands[last], left),
+                                describe(e, &operands[i], right), (long long)so_far[s],
+                                (long long)sizes[s], s - MMUL_AXES_MOST);
+            mmul_hint(e->err, "sizes of 1 repeat");
+            return MMUL_ERR_DATA;
+        }
+        last = i;
+    }
+    struct mmul_call call = {.operation = operation, .operand_count = count};
+    result->axes = axes;
+    return mmul_apply(e, at, &call, objects, result);
+}
+
+enum mmul_status mmul_apply_operator(struct mmul_evaluator *e, const struct mmul_node *node,
+                                     const struct mmul_argument operands[2],
+                                     struct mmul_object *result) {
+    static const char *const operations[][2] = {
+        {"+", "add"},           {"-", "subtract"},  {"*", "multiply"}, {"/", "divide"},
+        {"//", "floor_divide"}, {"%", "remainder"}, {"**", "power"},   {"==", "equal"},
+        {"!=", "not_equal"},    {"<", "less"},      {">", "greater"},  {"<=", "less_equal"},
+        {">=", "greater_equal"}};
+    if (strcmp(node->text, "@") == 0)
+        return mmul_apply_matmul(e, node, operands, result);
+    for (size_t i = 0; i < sizeof operations / sizeof *operations; i++)
+        if (strcmp(operations[i][0], node->text) == 0)
+            return mmul_apply_elements(e, node, operations[i][1], operands, 2, result);
+    return mmul_evaluator_fail(e, node, "'%s' is not for matrices", node->text);
+}
+
+// ------------------------------------------------------------------------ slices and attributes
+
+// One bound of numpy's, which counts from the end when it is negative and never goes beyond it.
+static enum mmul_status take_bound(struct mmul_evaluator *e, const struct mmul_node *bound,
+                                   int64_t size, int64_t otherwise, int64_t *to) {
+    struct mmul_argument argument = {.node = bound};
+    *to = otherwise;
+    if (bound->kind == MMUL_NODE_ABSENT)
+        return MMUL_OK;
+    enum mmul_status status = mmul_evaluate(e, bound, &argument.object);
+    if (status != MMUL_OK || argument.object.kind == MMUL_OBJECT_NONE)
+        return status;
+    if ((status = mmul_take_whole(e, &argument, "a bound of a slice", to)) != MMUL_OK)
+        return status;
+    *to = *to < 0 ? *to + size : *to;
+    *to = *to < 0 ? 0 : *to > size ? size : *to;
+    return MMUL_OK;
+}
+
+static enum mmul_status slice_matrix(struct mmul_evaluator *e, const struct mmul_node *node,
+                                     const struct mmul_object *x, struct mmul_object *result) {
+    struct mmul_call call = {.operation = "slice", .operand_count = 1};
+    char shape[96];
+    int axis = MMUL_AXES_MOST - x->axes;
+    mmul_object_sizes(x, call.with.end);
+    for (const struct mmul_node *n = node->first->next; n != NULL; n = n->next, axis++) {
+        if (axis == MMUL_AXES_MOST)
+            return mmul_evaluator_fail(e, n, "%d slices for %d axes (%s)", x->axes + 1, x->axes,
+                                       mmul_object_shape(x, shape));
+        if (n->kind != MMUL_NODE_SLICE) {
+            mmul_evaluator_fail(e, n, "an index that is no slice is not in this part of Python");
+            mmul_hint(e->err, "x[i:i + 1] keeps the axis, with size 1");
+            return MMUL_ERR_DATA;
+        }
+        int64_t size = call.with.end[axis];
+        enum mmul_status status = take_bound(e, n->first, size, 0, &call.with.begin[axis]);
+        if (status == MMUL_OK)
+            status = take_bound(e, n->last, size, size, &call.with.end[axis]);
+        if (status == MMUL_OK && call.with.begin[axis] >= call.with.end[axis])
+            status = mmul_evaluator_fail(e, n, "the slice is empty: [%lld:%lld] of %lld",
+                                         (long long)call.with.begin[axis],
+                                         (long long)call.with.end[axis], (long long)size);
+        if (status != MMUL_OK)
+            return status;
+    }
+    result->axes = x->axes;
+    return mmul_apply(e, node, &call, x, result);
+}
+
+enum mmul_status mmul_evaluate_subscript(struct mmul_evaluator *e, const struct mmul_node *node,
+                                         struct mmul_object *result) {
+    struct mmul_object x;
+    struct mmul_argument index = {.node = node->last};
+    int64_t i = 0;
+    const struct mmul_node *named = e->named;
+    enum mmul_status status = mmul_evaluate(e, node->first, &x);
+    e->named = named;
+    if (status != MMUL_OK || x.kind == MMUL_OBJECT_MATRIX)
+        return status == MMUL_OK ? slice_matrix(e, node, &x, result) : status;
+    if (x.kind != MMUL_OBJECT_TUPLE)
+        return mmul_evaluator_fail(e, node, "%s has no elements", mmul_object_name(&x));
+    if (node->first->next != node->last || node->last->kind == MMUL_NODE_SLICE)
+        return mmul_evaluator_fail(e, node, "of a tuple only one element can be taken here");
+    status = mmul_evaluate(e, node->last, &index.object);
+    if (status == MMUL_OK)
+        status = mmul_take_whole(e, &index, "an index", &i);
+    if (status != MMUL_OK)
+        return status;
+    if (i < -x.count || i >= x.count)
+        return mmul_evaluator_fail(e, node->last, "element %lld of a tuple of %d", (long long)i,
+                                   x.count);
+    *result = x.items[i < 0 ? i + x.count : i];
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_evaluate_attribute(struct mmul_evaluator *e, const struct mmul_node *node,
+                                         struct mmul_object *result) {
+    static const char *const names[] = {"T", "shape", NULL};
+    struct mmul_object x, sizes[MMUL_AXES_MOST];
+    int64_t counts[MMUL_AXES_MOST];
+    struct mmul_call call = {.operation = "transpose", .operand_count = 1};
+    const struct mmul_node *named = e->named;
+    enum mmul_status status = mmul_evaluate(e, node->first, &x);
+    e->named = named;
+    if (status != MMUL_OK)
+        return status;
+    if (x.kind != MMUL_OBJECT_MATRIX)
+        return mmul_evaluator_fail(e, node, "%s has no '.%s'", mmul_object_name(&x), node->text);
+    result->axes = x.axes;
+    if (strcmp(node->text, "T") == 0)
+        return mmul_apply(e, node, &call, &x, result);
+    if (strcmp(node->text, "shape") == 0) {
+        mmul_object_sizes(&x, counts);
+        for (int s = 0; s < x.axes; s++)
+            sizes[s] = mmul_object_from_integer(counts[MMUL_AXES_MOST - x.axes + s]);
+        return mmul_evaluator_tuple(e, sizes, x.axes, result);
+    }
+    const char *nearest = mmul_nearest(node->text, names);
+    mmul_evaluator_fail(e, node, "a matrix has no '.%s' here: .T and .shape are there", node->text);
+    if (nearest != NULL)
+        mmul_hint(e->err, ".%s?", nearest);
+    return MMUL_ERR_DATA;
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+// What Python has and this language has not, with what to write instead.
+#include <string.h>
+
+#include "tensor/tree.h"
+
+static const struct mmul_refusal refusals[] = {
+    {"while", "a while loop", "for i in range(...) repeats, a number of times that is known"},
+    {"class", "a class", NULL},
+    {"try", "try", NULL},
+    {"except", "except", NULL},
+    {"finally", "finally", NULL},
+    {"raise", "raise", NULL},
+    {"with", "with", "files are closed without it"},
+    {"import", "an import", "all names are there without it"},
+    {"from", "an import", "all names are there without it"},
+    {"global", "global", "a function returns what it changes"},
+    {"nonlocal", "nonlocal", "a function returns what it changes"},
+    {"lambda", "lambda", "def NAME(x): and return on a line of its own"},
+    {"yield", "yield", NULL},
+    {"async", "async", NULL},
+    {"await", "await", NULL},
+    {"del", "del", "values go when nothing reads them any more"},
+    {"assert", "assert", "assert_close(x, y, tolerance) compares two matrices"},
+    {"break", "break", "if inside the loop leaves steps out"},
+    {"continue", "continue", "if inside the loop leaves steps out"},
+    {"pass", "pass", NULL},
+    {"match", "match", NULL},
+    {"and", "'and'", "one if inside another"},
+    {"or", "'or'", "an if for each"},
+    {"not", "'not'", "== False, or the other comparison"},
+    {"in", "'in' outside of for", NULL},
+    {"is", "'is'", "== compares"},
+    {"[", "a list", "a tuple: (a, b)"},
+    {"{", "a dictionary or set", NULL},
+    {"+=", "'+='", "x = x + y"},
+    {"-=", "'-='", "x = x - y"},
+    {"*=", "'*='", "x = x * y"},
+    {"/=", "'/='", "x = x / y"},
+    {"//=", "'//='", "x = x // y"},
+    {"%=", "'%='", "x = x % y"},
+    {"**=", "'**='", "x = x ** y"},
+    {"@=", "'@='", "x = x @ y"},
+    {"&=", "'&='", NULL},
+    {"|=", "'|='", NULL},
+    {"^=", "'^='", NULL},
+    {"<<=", "'<<='", NULL},
+    {">>=", "'>>='", NULL},
+    {"&", "'&'", "minimum(x, y) of what is 0 or 1"},
+    {"|", "'|'", "maximum(x, y) of what is 0 or 1"},
+    {"^", "'^'", "** is the power"},
+    {"~", "'~'", "1 - x of what is 0 or 1"},
+    {"<<", "'<<'", NULL},
+    {">>", "'>>'", NULL},
+    {":=", "':='", "an assignment on a line of its own"},
+    {"->", "an annotation", NULL},
+    {"...", "'...'", "x[:, a:b] has a slice for each axis"},
+    {";", "';'", "a line for each statement"},
+    {"+", "a plus sign without a left side", NULL},
+};
+
+const struct mmul_refusal *mmul_refusal_find(const char *word) {
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
+        if (strcmp(refusals[i].word, word) == 0)
+            return &refusals[i];
+    return NULL;
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT
+// From a text to a program, and what is to be seen of it when it has run.
+#include "tensor/script.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/memory.h"
+#include "base/options.h"
+#include "base/status.h"
+
+// ------------------------------------------------------------------------------------------ text
+
+static enum mmul_status read_stream(FILE *stream, const char *path, struct mmul_script *script,
+                                    struct mmul_error *err) {
+    enum mmul_status status =
+        MMUL_ALLOCATE_RAW(script->text, MMUL_TEXT_BYTES_MOST + 1, "a program's text", err);
+    if (status != MMUL_OK)
+        return status;
+    size_t length = fread(script->text, 1, MMUL_TEXT_BYTES_MOST + 1, stream);
+    if (ferror(stream))
+        return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errno, "cannot read '%s'", path);
+    if (length > MMUL_TEXT_BYTES_MOST)
+        return mmul_fail(err, MMUL_ERR_DATA, "'%s' is no program: it is longer than %d KiB", path,
+                         MMUL_TEXT_BYTES_MOST >> 10);
+    script->source.length = (int)length;
+    return MMUL_OK;
+}
+
+static enum mmul_status read_text(const char *path, struct mmul_script *script,
+                                  struct mmul_error *err) {
+    struct stat there;
+    if (mmul_path_is_stdin(path))
+        return read_stream(stdin, path, script, err);
+    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode))
+        return mmul_fail(err, MMUL_ERR_NO_INPUT, "cannot open '%s': not a regular file", path);
+    FILE *stream = fopen(path, "re");
+    if (stream == NULL)
+        return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errno, "cannot open '%s'", path);
+    enum mmul_status status = read_stream(stream, path, script, err);
+    fclose(stream);
+    return status;
+}
+
+// ---------------------------------------------------------------------------------------- program
+
+static enum mmul_status build(const struct mmul_script_request *request, struct mmul_script *script,
+                              struct mmul_error *err) {
+    struct mmul_tree tree;
+    enum mmul_status status = mmul_tree_parse(&script->source, &script->arena, &tree, err);
+    for (int i = 0; status == MMUL_OK && i < request->setting_count; i++)
+        status = mmul_setting_apply(&tree, request->settings[i], err);
+    if (status == MMUL_OK)
+        status = mmul_program_create(&script->program, err);
+    struct mmul_evaluator evaluator = {.source = &script->source,
+                                       .arena = &script->arena,
+                                       .program = script->program,
+                                       .script = script,
+                                       .err = err};
+    if (status == MMUL_OK)
+        status = mmul_evaluate_program(&evaluator, &tree);
+    return status;
+}
+
+enum mmul_status mmul_script_create(const struct mmul_script_request *request,
+                                    struct mmul_script **script, struct mmul_error *err) {
+    struct mmul_script_request all;
+    struct mmul_script *made = NULL;
+    enum mmul_status status = MMUL_OPTIONS_TAKE(mmul_script_request, request, &all, err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(made, 1, "a program", err);
+    if (status != MMUL_OK)
+        return status;
+    made->only_checked = all.only_checked;
+    made->no_sync = all.no_sync;
+    made->source.name = all.path;
+    if (all.text == NULL)
+        status = read_text(all.path, made, err);
+    else if (all.text_bytes > MMUL_TEXT_BYTES_MOST)
+        status = mmul_fail(err, MMUL_ERR_DATA, "'%s' is no program: it is longer than %d KiB",
+                           all.path, MMUL_TEXT_BYTES_MOST >> 10);
+    else
+        made->source.length = (int)all.text_bytes;
+    made->source.text = all.text != NULL ? all.text : made->text;
+    if (status == MMUL_OK)
+        status = build(&all, made, err);
+    made->source.name = NULL; // the caller's
+    if (status == MMUL_OK)
+        status = mmul_copy_text(all.path, (char **)&made->source.name, err);
+    if (status == MMUL_OK)
+        *script = made;
+    else
+        mmul_script_destroy(made);
+    return status;
+}
+
+void mmul_script_destroy(struct mmul_script *script) {
+    if (script == NULL)
+        return;
+    for (struct mmul_script_output *o = script->outputs; o != NULL; o = o->next)
+        if (!script->is_handed_over)
+            mmul_output_destroy(o->output);
+    mmul_program_destroy(script->program);
+    for (struct mmul_script_file *f = script->files; f != NULL; f = f->next)
+        mmul_matrix_close(f->matrix);
+    mmul_arena_fini(&script->arena);
+    mmul_free((void *)script->source.name);
+    mmul_free(script->text);
+    mmul_free(script);
+}
+
+const struct mmul_program *mmul_script_program(const struct mmul_script *script) {
+    return script->program;
+}
+
+bool mmul_script_writes_stdout(const struct mmul_script *script) {
+    return script->writes_stdout;
+}
+
+void mmul_script_hand_over(struct mmul_script *script) {
+    script->is_handed_over = true;
+}
+
+// --------------------------------------------------------------------------------- what is seen
+
+enum mmul_status mmul_script_accept(void *script, struct mmul_error *err) {
+    const struct mmul_script *s = script;
+    for (const struct mmul_script_view *view = s->views; view != NULL; view = view->next) {
+        // Not "greater than": NaN is close to nothing.
+        if (view->kind != MMUL_VIEW_CLOSE || (double)view->statistics[0] <= view->tolerance)
+            continue;
+        mmul_fail(err, MMUL_ERR_WRONG,
+                  "not close: the largest difference is %.6g, the tolerance %.6g",
+                  (double)view->statistics[0], view->tolerance);
+        mmul_source_locate(&s->source, view->at, err);
+        return MMUL_ERR_WRONG;
+    }
+    return MMUL_OK;
+}
+
+static void print_matrix(const struct mmul_script_view *view, const struct mmul_values *values,
+                         FILE *stream) {
+    char shape[96], placement[96];
+    enum mmul_placement_kind ignored;
+    const struct mmul_object *x = &view->matrix;
+    fprintf(stream, "%s: %s, %s; min %.6g, max %.6g, mean %.6g\n", view->text,
+            mmul_object_shape(x, shape),
+            mmul_values_placement(values, x->value, &ignored, placement),
+            (double)view->statistics[0], (double)view->statistics[1], (double)view->statistics[2]);
+    for (int i = 0; i < view->rows; i++) {
+        for (int j = 0; j < view->cols; j++)
+            fprintf(stream, " %12.6g", (double)view->corner[i * view->cols + j]);
+        fputs(x->shape.cols > view->cols ? " ...\n" : "\n", stream);
+    }
+    if (x->shape.rows > view->rows)
+        fputs("          ...\n", stream);
+}
+
+void mmul_script_print(const struct mmul_script *script, const struct mmul_values *values,
+                       FILE *stream) {
+    for (const struct mmul_script_view *view = script->views; view != NULL; view = view->next)
+        if (view->kind == MMUL_VIEW_TEXT)
+            fprintf(stream, "%s\n", view->text);
+        else if (view->kind == MMUL_VIEW_MATRIX)
+            print_matrix(view, values, stream);
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+// Where in a text something is, as editors and people count, and an arena. Knows nothing of the language.
+#include "tensor/source.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+
+static const int64_t ARENA_MOST = INT64_C(256) << 20;
+enum { CHUNK_BYTES = 64 << 10, ALIGNMENT = 16 };
+
+struct mmul_arena_chunk {
+    struct mmul_arena_chunk *next;
+    size_t capacity, used;
+    _Alignas(ALIGNMENT) char bytes[];
+};
+
+int mmul_source_line(const struct mmul_source *source, int offset) {
+    int line = 1;
+    for (int i = 0; i < offset; i++)
+        line += source->text[i] == '\n';
+    return line;
+}
+
+// Bytes that go on with a character of UTF-8 are none of their own.
+static int column_of(const struct mmul_source *source, int offset) {
+    int begin = offset, column = 1;
+    while (begin > 0 && source->text[begin - 1] != '\n')
+        begin--;
+    for (int i = begin; i < offset; i++)
+        column += ((unsigned char)source->text[i] & 0xC0) != 0x80;
+    return column;
+}
+
+void mmul_source_locate(const struct mmul_source *source, struct mmul_span at,
+                        struct mmul_error *err) {
+    char hint[sizeof err->hint];
+    memcpy(hint, err->hint, sizeof hint);
+    mmul_fail(err, err->status, "%s:%d:%d: %s", source->name, mmul_source_line(source, at.begin),
+              column_of(source, at.begin), err->text);
+    memcpy(err->hint, hint, sizeof hint);
+}
+
+enum mmul_status mmul_source_fail(const struct mmul_source *source, struct mmul_span at,
+                                  struct mmul_error *err, const char *format, ...) {
+    char text[sizeof err->text];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    mmul_fail(err, MMUL_ERR_DATA, "%s", text);
+    mmul_source_locate(source, at, err);
+    return MMUL_ERR_DATA;
+}
+
+char *mmul_source_quote(const struct mmul_source *source, struct mmul_span at,
+                        char text[static 48]) {
+    enum { MOST = 40 };
+    int length = 0;
+    bool blank = false;
+    for (int i = at.begin; i < at.end; i++) {
+        const char c = source->text[i];
+        bool is_blank = c == ' ' || c == '\n' || c == '\r';
+        if (!is_blank && blank && length > 0 && length < MOST)
+            text[length++] = ' ';
+        blank = is_blank;
+        if (is_blank)
+            continue;
+        if (length >= MOST) {
+            text[length++] = '.';
+            text[length++] = '.';
+            break;
+        }
+        text[length++] = c;
+    }
+    text[length] = '\0';
+    return mmul_make_printable(text);
+}
+
+void *mmul_arena_allocate(struct mmul_arena *arena, size_t bytes, struct mmul_error *err) {
+    struct mmul_arena_chunk *chunk = arena->chunks;
+    size_t rounded = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    if (chunk == NULL || chunk->capacity - chunk->used < rounded) {
+        size_t capacity = rounded > CHUNK_BYTES ? rounded : CHUNK_BYTES;
+        if (arena->bytes + (int64_t)capacity > ARENA_MOST) {
+            mmul_fail(err, MMUL_ERR_DATA, "the program needs more than %lld MiB for itself",
+                      (long long)(ARENA_MOST >> 20));
+            return NULL;
+        }
+        chunk = mmul_allocate((int64_t)(sizeof *chunk + capacity), 1, "a program", err);
+        if (chunk == NULL)
+            return NULL;
+        chunk->capacity = capacity;
+        chunk->next = arena->chunks;
+        arena->chunks = chunk;
+        arena->bytes += (int64_t)capacity;
+    }
+    chunk->used += rounded;
+    return chunk->bytes + chunk->used - rounded;
+}
+
+void mmul_arena_fini(struct mmul_arena *arena) {
+    while (arena->chunks != NULL) {
+        struct mmul_arena_chunk *next = arena->chunks->next;
+        mmul_free(arena->chunks);
+        arena->chunks = next;
+    }
+    arena->bytes = 0;
+}
