@@ -157,7 +157,7 @@ struct mmul_matrix_info {
     bool fortran_order;   // .npy; reads deliver C order all the same
     bool big_endian;
     int64_t file_bytes; // of a tensor in a file its elements alone
-    int dimensions; // as its file counts them, at least 2; else without leading sizes of 1
+    int dimensions;     // as its file counts them, at least 2; else without leading sizes of 1
 };
 
 // "-" or "/dev/stdin": does this name standard input?

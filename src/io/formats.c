@@ -130,6 +130,7 @@ static enum mmul_status load_safetensors(struct mmul_matrix *matrix, const unsig
     if (status == MMUL_OK) {
         matrix->dimensions = entry->dimensions;
         matrix->info.one_dimensional = entry->dimensions == 1;
+        matrix->info.dimensions = entry->dimensions;
         matrix->info.stored = entry->dtype;
         matrix->info.file_bytes = entry->bytes;
         matrix->data_offset = entry->offset;
