@@ -203,6 +203,7 @@ enum mmul_status mmul_device_download(struct mmul_device *device, const struct m
                                       struct mmul_error *err);
 enum mmul_status mmul_device_gemm(struct mmul_device *device, const struct mmul_gemm *args,
                                   struct mmul_error *err);
+bool mmul_device_can_map(const struct mmul_device *device);
 enum mmul_status mmul_device_map(struct mmul_device *device, const struct mmul_map *args,
                                  struct mmul_error *err);
 enum mmul_status mmul_device_wait(struct mmul_device *device, struct mmul_error *err);

@@ -16,11 +16,12 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "device/faulty_rules.h"
+#include "device/map.h"
 
 struct faulty {
     struct mmul_device *inner; // owned
     struct mmul_faulty_rules rules;
-    int64_t gemms, allocations, uploads, downloads; // calls so far
+    int64_t operations, allocations, uploads, downloads; // calls so far
     struct mmul_buffer *scratch; // the result of repeats that must not touch C; NULL until needed
     int64_t scratch_count;
     char name[MMUL_DEVICE_NAME_MAX + 1];
@@ -188,7 +189,7 @@ static enum mmul_status wait_buffer(void *self, struct mmul_buffer *buffer,
     return mmul_device_wait_buffer(faulty->inner, buffer, err);
 }
 
-// ------------------------------------------------------------------------------------------ gemm
+// ----------------------------------------------------------------------------- products, and all else
 
 static int64_t gemm_temporary_bytes(const void *self, int64_t m, int64_t n, int64_t k) {
     const struct faulty *faulty = self;
@@ -234,18 +235,25 @@ static float wrong_value(const float *row, int64_t count, int64_t at) {
     return (float)((double)row[at] + 0.1 * rms);
 }
 
+// What a product, or another operation, makes.
+struct made {
+    struct mmul_operand at;
+    int64_t rows, cols;
+    const char *what; // of it, for errors
+};
+
 // Changes one element of the result; which one follows from the call's number.
-static enum mmul_status corrupt(struct faulty *faulty, const struct mmul_gemm *args,
+static enum mmul_status corrupt(struct faulty *faulty, const struct made *made,
                                 struct mmul_error *err) {
     enum { SAMPLE = 1024 }; // of a long row this many neighbours of the victim stand for all
     float row[SAMPLE];
-    uint64_t random = mmul_random_at(1, (uint64_t)faulty->gemms);
-    int64_t count = args->n < SAMPLE ? args->n : SAMPLE;
-    int64_t i = (int64_t)(random % (uint64_t)args->m);
-    int64_t begin = (int64_t)((random >> 16) % (uint64_t)(args->n - count + 1));
+    uint64_t random = mmul_random_at(1, (uint64_t)faulty->operations);
+    int64_t count = made->cols < SAMPLE ? made->cols : SAMPLE;
+    int64_t i = (int64_t)(random % (uint64_t)made->rows);
+    int64_t begin = (int64_t)((random >> 16) % (uint64_t)(made->cols - count + 1));
     int64_t victim = (int64_t)((random >> 32) % (uint64_t)count);
-    struct mmul_operand place = args->c;
-    place.offset += i * args->c.ld + begin;
+    struct mmul_operand place = made->at;
+    place.offset += i * made->at.ld + begin;
     enum mmul_status status = mmul_device_download(
         faulty->inner, &(struct mmul_download){place, 1, count, row, count, MMUL_F32}, err);
     if (status == MMUL_OK)
@@ -260,34 +268,35 @@ static enum mmul_status corrupt(struct faulty *faulty, const struct mmul_gemm *a
     return status == MMUL_OK ? mmul_device_wait(faulty->inner, err) : status;
 }
 
-static enum mmul_status garble(struct faulty *faulty, const struct mmul_gemm *args,
+static enum mmul_status garble(struct faulty *faulty, const struct made *made,
                                struct mmul_error *err) {
-    const int64_t m = args->m, n = args->n;
+    const int64_t m = made->rows, n = made->cols;
     float *c = mmul_allocate_raw(m * n, sizeof *c, "a garbled result", err);
     if (c == NULL)
         return err->status;
     enum mmul_status status = mmul_device_download(
-        faulty->inner, &(struct mmul_download){args->c, m, n, c, n, MMUL_F32}, err);
+        faulty->inner, &(struct mmul_download){made->at, m, n, c, n, MMUL_F32}, err);
     if (status == MMUL_OK)
         status = mmul_device_wait(faulty->inner, err);
     for (int64_t i = 0; i < m || i < n; i++) // along the diagonal, which begins anew at each border
         c[i % m * n + i % n] += (float)(1000 + i);
     if (status == MMUL_OK)
         status = mmul_device_upload(faulty->inner,
-                                    &(struct mmul_upload){args->c, m, n, c, n, MMUL_F32}, err);
+                                    &(struct mmul_upload){made->at, m, n, c, n, MMUL_F32}, err);
     if (status == MMUL_OK)
         status = mmul_device_wait(faulty->inner, err);
     mmul_free(c);
     return status;
 }
 
-// The rules that begin at `from` know no other calls than multiplications.
+// The rules that begin at `from` know no other calls than operations.
 static bool is_active(const struct faulty *faulty) {
-    return faulty->gemms >= faulty->rules.from;
+    return faulty->operations >= faulty->rules.from;
 }
 
 static bool strikes_now(const struct faulty *faulty, int64_t rule) {
-    return rule == MMUL_STRIKE_EVERY ? is_active(faulty) : mmul_faulty_strikes(rule, faulty->gemms);
+    return rule == MMUL_STRIKE_EVERY ? is_active(faulty)
+                                     : mmul_faulty_strikes(rule, faulty->operations);
 }
 
 static void hang(double wake_seconds) {
@@ -296,27 +305,51 @@ static void hang(double wake_seconds) {
     } while (!(wake_seconds > 0));
 }
 
-static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mmul_error *err) {
-    struct faulty *faulty = self;
-    enum mmul_status status = MMUL_OK;
-    faulty->gemms++;
+// Before an operation, and behind it.
+static enum mmul_status begin_operation(struct faulty *faulty, const struct made *made,
+                                        struct mmul_error *err) {
+    faulty->operations++;
     if (strikes_now(faulty, faulty->rules.fail)) {
-        (void)corrupt(faulty, args, err); // it had begun
-        return lose(faulty, "multiplication", faulty->gemms, err);
+        (void)corrupt(faulty, made, err); // it had begun
+        return lose(faulty, made->what, faulty->operations, err);
     }
     if (strikes_now(faulty, faulty->rules.hang))
         hang(faulty->rules.wake_seconds);
-    if (is_active(faulty)) {
+    if (is_active(faulty))
         mmul_clock_nap(faulty->rules.delay_seconds);
+    return MMUL_OK;
+}
+
+static enum mmul_status end_operation(struct faulty *faulty, const struct made *made,
+                                      struct mmul_error *err) {
+    enum mmul_status status = MMUL_OK;
+    if (strikes_now(faulty, faulty->rules.corrupt))
+        status = corrupt(faulty, made, err);
+    if (status == MMUL_OK && strikes_now(faulty, faulty->rules.garble))
+        status = garble(faulty, made, err);
+    return status;
+}
+
+static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mmul_error *err) {
+    struct faulty *faulty = self;
+    const struct made made = {args->c, args->m, args->n, "multiplication"};
+    enum mmul_status status = begin_operation(faulty, &made, err);
+    if (status == MMUL_OK && is_active(faulty))
         status = repeat_gemm(faulty, args, err);
-    }
     if (status == MMUL_OK)
         status = mmul_device_gemm(faulty->inner, args, err);
-    if (status == MMUL_OK && strikes_now(faulty, faulty->rules.corrupt))
-        status = corrupt(faulty, args, err);
-    if (status == MMUL_OK && strikes_now(faulty, faulty->rules.garble))
-        status = garble(faulty, args, err);
-    return status;
+    return status == MMUL_OK ? end_operation(faulty, &made, err) : status;
+}
+
+static enum mmul_status map(void *self, const struct mmul_map *args, struct mmul_error *err) {
+    struct faulty *faulty = self;
+    const struct made made = {args->result, args->rows, args->cols,
+                              mmul_operation_row(args->kind)->name};
+    enum mmul_status status = begin_operation(faulty, &made, err);
+    const int64_t times = is_active(faulty) ? faulty->rules.repeat : 1;
+    for (int64_t i = 0; i < times && status == MMUL_OK; i++)
+        status = mmul_device_map(faulty->inner, args, err);
+    return status == MMUL_OK ? end_operation(faulty, &made, err) : status;
 }
 
 const struct mmul_device_table mmul_faulty_table = {
@@ -338,6 +371,7 @@ const struct mmul_device_table mmul_faulty_table = {
     .upload = upload,
     .download = download,
     .gemm = gemm,
+    .map = map,
     .wait = wait_inner,
     .wait_buffer = wait_buffer,
     .set_threads = set_threads,

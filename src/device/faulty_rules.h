@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT
 //
 // The rules of a faulty device's name, "faulty:RULE[,RULE...]:NAME":
-//   delay=5ms        every multiplication waits first (us, ms or s)
-//   repeat=N         every multiplication does its work N times: honestly N times slower
-//   from=N           delay, repeat and the * of other rules begin with the N-th multiplication: a
+//   delay=5ms        every operation (a multiplication or another) waits first (us, ms or s)
+//   repeat=N         every operation does its work N times: honestly N times slower
+//   from=N           delay, repeat and the * of other rules begin with the N-th operation: a
 //                    device that becomes slow, or begins to err, in mid-run
-//   fail=N           the N-th multiplication (from 1) spoils C and loses the device; fail=* any does
-//   hang=N           the N-th multiplication never returns; hang=* the first does not. Such a device
+//   fail=N           the N-th operation (from 1) spoils its result and loses the device; fail=* any does
+//   hang=N           the N-th operation never returns; hang=* the first does not. Such a device
 //                    has memory of its own, as those that hang have
 //   wake=2s          it does return, so much later
 //   fail-open        it cannot be opened
 //   fail-alloc=N     the N-th buffer cannot be had; fail-upload=N and fail-download=N likewise
-//   corrupt=N        the N-th multiplication leaves one wrong element; corrupt=* every one
-//   garble=N         the N-th multiplication leaves something wrong in every row and column
+//   corrupt=N        the N-th operation leaves one wrong element; corrupt=* every one
+//   garble=N         the N-th operation leaves something wrong in every row and column
 //   everywhere       the device that takes over has the same rules
 #pragma once
 

@@ -320,6 +320,10 @@ enum mmul_status mmul_device_gemm(struct mmul_device *device, const struct mmul_
     return note(device, enter(device)->table->gemm(device->self, args, err));
 }
 
+bool mmul_device_can_map(const struct mmul_device *device) {
+    return device->table->map != NULL || mmul_device_can_borrow(device);
+}
+
 enum mmul_status mmul_device_map(struct mmul_device *device, const struct mmul_map *args,
                                  struct mmul_error *err) {
     if (device->lost)

@@ -243,12 +243,19 @@ static struct sizes measure(const struct mmul_stage *stage) {
 }
 
 // A device's memory is divided among the ranks of its node, and something is left free.
-static enum mmul_status choose_tile(const struct mmul_stage *stage, struct sizes sizes,
-                                    struct mmul_tile *tile, struct mmul_error *err) {
+static double device_memory(const struct mmul_stage *stage) {
     static const double memory_share = 0.8;
     const struct mmul_comm *comm = stage->run->context->comm;
+    return memory_share *
+           (double)stage->run->context->cluster->ranks[comm->rank].device.memory_bytes /
+           comm->node_size;
+}
+
+static enum mmul_status choose_tile(const struct mmul_stage *stage, struct sizes sizes,
+                                    struct mmul_tile *tile, struct mmul_error *err) {
+    const struct mmul_comm *comm = stage->run->context->comm;
     const struct mmul_rank_info *info = &stage->run->context->cluster->ranks[comm->rank];
-    double memory = memory_share * (double)info->device.memory_bytes / comm->node_size;
+    double memory = device_memory(stage);
     const struct mmul_tile_request request = {.m = sizes.m,
                                               .n = sizes.n,
                                               .k = mmul_larger(sizes.k, 1),
@@ -266,6 +273,7 @@ enum mmul_status mmul_blocks_init(struct mmul_stage *stage, struct mmul_error *e
     const bool is_checked =
         operation_of(stage)->kind == MMUL_MATMUL && !stage->run->args->no_verify;
     enum mmul_status status = MMUL_OK;
+    stage->kept_bytes = (int64_t)(device_memory(stage) / 2); // products' temporary memory stays
     if (is_checked && is_on_grid(stage))
         status = mmul_grid_check_init(stage, err);
     if (status == MMUL_OK && sizes.m > 0)

@@ -5,9 +5,9 @@
 #include "base/integer.h"
 #include "base/status.h"
 #include "exec/blocks.h"
+#include "exec/map_check.h"
 #include "exec/pipeline.h"
 #include "exec/run.h"
-#include "exec/worker_map.h"
 #include "model/matrix.h"
 
 struct making {
@@ -64,7 +64,11 @@ static enum mmul_status make(const struct making *m, struct mmul_region to,
         (struct mmul_parallel){m->stage->run->context->fallback_threads, mmul_pipeline_share};
     host.result = mmul_view_element(&m->result, to.row_begin, to.col_begin);
     host.ld = m->result.ld;
-    return mmul_worker_map(&m->stage->run->worker, &host, err);
+    char place[192];
+    snprintf(place, sizeof place, "rows %lld-%lld of matrix %lld of '%.90s'",
+             (long long)to.row_begin, (long long)to.row_end, (long long)m->block.matrix,
+             m->program->values[m->operation->result].name);
+    return mmul_stage_map(m->stage, &host, place, err);
 }
 
 // -------------------------------------------------------------------------------------- generate

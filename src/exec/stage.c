@@ -175,6 +175,7 @@ static unsigned find_lasting(const struct mmul_stage *stage) {
 
 struct mmul_worker_options mmul_stage_worker_options(const struct mmul_stage *stage) {
     struct mmul_worker_options options = {.tile = stage->tile,
+                                          .kept_bytes = stage->kept_bytes,
                                           .lasting = find_lasting(stage),
                                           .no_fallback = stage->run->args->no_fallback,
                                           .trace = stage->run->trace};

@@ -70,6 +70,7 @@ struct mmul_stage {
     struct mmul_files files;   // root's
     int64_t mapped_bytes;      // root: of C in its mapped file, counted so far
     struct mmul_tile tile;     // of its products; m = 0: there are none
+    int64_t kept_bytes;        // ... then, on a device with memory of its own: for values
     struct mmul_verifier verifier;
     struct mmul_sums sums;
     struct mmul_check *part_check; // owned: of exec/grid_check; NULL: not so

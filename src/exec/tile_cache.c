@@ -159,16 +159,23 @@ static struct mmul_cached_tile *find(struct mmul_tile_cache *cache,
     return NULL;
 }
 
+bool mmul_tile_cache_find(struct mmul_tile_cache *cache, const struct mmul_host_tile *tile,
+                          struct mmul_operand *operand) {
+    int64_t offset = 0;
+    struct mmul_cached_tile *entry = find(cache, tile, &offset);
+    if (entry == NULL)
+        return false;
+    entry->used = ++cache->requests;
+    *operand = (struct mmul_operand){entry->buffer, offset, entry->holds.cols};
+    return true;
+}
+
 enum mmul_status mmul_tile_cache_load(struct mmul_tile_cache *cache, struct mmul_device *device,
                                       const struct mmul_host_tile *tile,
                                       struct mmul_operand *operand, struct mmul_error *err) {
-    int64_t offset = 0;
-    struct mmul_cached_tile *entry = find(cache, tile, &offset);
-    if (entry != NULL) {
-        entry->used = ++cache->requests;
-        *operand = (struct mmul_operand){entry->buffer, offset, entry->holds.cols};
+    struct mmul_cached_tile *entry = NULL;
+    if (mmul_tile_cache_find(cache, tile, operand))
         return MMUL_OK;
-    }
     enum mmul_status status = acquire(cache, device, tile->rows * tile->cols, &entry, err);
     if (status != MMUL_OK)
         return status;

@@ -53,6 +53,10 @@ void mmul_tile_cache_forget(struct mmul_tile_cache *cache, const void *begin, co
 // What is loaded from now on stays at least until this is called again.
 void mmul_tile_cache_pin(struct mmul_tile_cache *cache);
 
+// Where an entry holds all of the tile; false: none does.
+bool mmul_tile_cache_find(struct mmul_tile_cache *cache, const struct mmul_host_tile *tile,
+                          struct mmul_operand *operand);
+
 // The tile as an operand, float32: where an entry holds it, else begun to be uploaded, packed, into the
 // entry that was not used for longest. An entry that is too small is made anew.
 enum mmul_status mmul_tile_cache_load(struct mmul_tile_cache *cache, struct mmul_device *device,

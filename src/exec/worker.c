@@ -23,7 +23,7 @@
 
 // ------------------------------------------------------------------------------------- operands
 
-static bool in_place(const struct mmul_worker *worker, enum mmul_dtype dtype) {
+bool mmul_worker_in_place(const struct mmul_worker *worker, enum mmul_dtype dtype) {
     return dtype == MMUL_F32 && mmul_device_can_borrow(worker->context->device);
 }
 
@@ -35,7 +35,7 @@ struct source {
     struct mmul_tile_cache *cache;
 };
 
-static bool is_lasting(const struct mmul_worker *worker, enum mmul_lasting which) {
+bool mmul_worker_is_lasting(const struct mmul_worker *worker, enum mmul_lasting which) {
     return (worker->options.lasting & which) != 0;
 }
 
@@ -46,9 +46,9 @@ static enum mmul_status source_init(struct mmul_worker *worker, struct source *s
     struct mmul_tile_cache *passing = which == MMUL_LASTING_A   ? &worker->a
                                       : which == MMUL_LASTING_B ? &worker->b
                                                                 : &worker->c;
-    *source = (struct source){.whole = whole,
-                              .cache = is_lasting(worker, which) ? &worker->kept : passing};
-    if (!in_place(worker, whole.dtype))
+    *source = (struct source){
+        .whole = whole, .cache = mmul_worker_is_lasting(worker, which) ? &worker->kept : passing};
+    if (!mmul_worker_in_place(worker, whole.dtype))
         return MMUL_OK;
     return mmul_device_buffer_borrow(
         worker->context->device, MMUL_F32, (float *)(uintptr_t)whole.at,
@@ -186,7 +186,7 @@ static enum mmul_status bring_result(struct job *job, struct pending *pending,
         mmul_staging_buffer_bring(&job->worker->staging, job->worker->context->device, &d, err);
     mmul_trace_add(job->worker->options.trace, MMUL_TRACE_DOWNLOAD, begin,
                    at.m * at.n * (int64_t)sizeof(float), 0);
-    bool stays = status == MMUL_OK && is_lasting(job->worker, MMUL_LASTING_C);
+    bool stays = status == MMUL_OK && mmul_worker_is_lasting(job->worker, MMUL_LASTING_C);
     mmul_tile_cache_give(at.entry, stays ? &tile : NULL);
     return status;
 }
@@ -263,7 +263,7 @@ static enum mmul_status multiply_steps(struct job *job, struct mmul_error *err) 
 
 // A device that copies nothing needs no tiles.
 static struct mmul_tile tile_for(const struct mmul_worker *worker, const struct mmul_product *p) {
-    if (in_place(worker, p->a_dtype) && in_place(worker, p->b_dtype))
+    if (mmul_worker_in_place(worker, p->a_dtype) && mmul_worker_in_place(worker, p->b_dtype))
         return (struct mmul_tile){.m = p->m, .n = p->n, .k = p->k};
     return worker->tile;
 }
@@ -308,20 +308,20 @@ static enum mmul_status resize_tile(struct mmul_worker *worker, const struct mmu
     return mmul_tile_choose(&request, &worker->tile, err);
 }
 
-static void drop_lanes(struct mmul_worker *worker) {
+void mmul_worker_drop_lanes(struct mmul_worker *worker) {
     mmul_tile_cache_drop(&worker->a, worker->context->device);
     mmul_tile_cache_drop(&worker->b, worker->context->device);
     mmul_tile_cache_drop(&worker->c, worker->context->device);
 }
 
 static void leave_device(struct mmul_worker *worker) {
-    drop_lanes(worker);
+    mmul_worker_drop_lanes(worker);
     mmul_tile_cache_drop(&worker->kept, worker->context->device);
     mmul_staging_buffer_fini(&worker->staging);
     worker->replaced = true;
 }
 
-static enum mmul_status fall_back(struct mmul_worker *worker, struct mmul_error *err) {
+enum mmul_status mmul_worker_fall_back(struct mmul_worker *worker, struct mmul_error *err) {
     leave_device(worker);
     return mmul_context_fall_back(worker->context, worker->options.no_fallback, err);
 }
@@ -351,8 +351,8 @@ void mmul_worker_forget_memory(struct mmul_worker *worker, const void *begin, co
 // A device that works where C lies finds C_in there; a product done again begins again. Who adds to what C
 // holds (C_in is C) begins again with its first terms.
 static void load_c_in(const struct mmul_worker *worker, const struct mmul_product *p) {
-    for (int64_t i = 0; in_place(worker, MMUL_F32) && p->beta != 0 && p->c != p->c_in && i < p->m;
-         i++)
+    for (int64_t i = 0;
+         mmul_worker_in_place(worker, MMUL_F32) && p->beta != 0 && p->c != p->c_in && i < p->m; i++)
         memcpy(p->c + i * p->ldc, p->c_in + i * p->ldc_in, (size_t)p->n * sizeof(float));
 }
 
@@ -378,122 +378,18 @@ enum mmul_status mmul_worker_multiply(struct mmul_worker *worker,
         if (status == MMUL_OK)
             return MMUL_OK;
         worker->fallback_products++;
-        status = fall_back(worker, err);
+        status = mmul_worker_fall_back(worker, err);
         if (status != MMUL_OK)
             return status;
     }
 }
 
-// ---------------------------------------------------------------------------------------- start
-
-// Operands that had one tile have two, of half the size: the second lane costs nothing.
-static void add_lane(struct mmul_tile *tile, const int64_t *halved) {
-    if (halved != &tile->n && tile->a_lanes == 1)
-        tile->a_lanes = 2;
-    if (halved != &tile->m && tile->b_lanes == 1)
-        tile->b_lanes = 2;
-    if (halved != &tile->k && tile->c_lanes == 1)
-        tile->c_lanes = 2;
-}
-
-// The plan only estimates what a gemm needs beside its operands; the device knows. Tiles whose
-// temporary memory would be more than one allocation may be are halved along their longest side.
-static struct mmul_tile fit_temporary(const struct mmul_device *device, struct mmul_tile tile) {
-    struct mmul_device_info info;
-    mmul_device_describe(device, &info);
-    while (mmul_device_gemm_temporary_bytes(device, tile.m, tile.n, tile.k) >
-           info.max_allocation_bytes) {
-        int64_t *side = tile.m >= tile.n && tile.m >= tile.k ? &tile.m
-                        : tile.n >= tile.k                   ? &tile.n
-                                                             : &tile.k;
-        if (*side == 1)
-            break;
-        *side = (*side + 1) / 2;
-        add_lane(&tile, side);
-    }
-    return tile;
-}
-
-// Entries for tiles of what is not lasting, and for that what memory these leave.
-static enum mmul_status reserve_tiles(struct mmul_worker *worker, struct mmul_error *err) {
-    const struct mmul_worker_options *o = &worker->options;
-    const struct mmul_tile t = worker->tile;
-    const struct {
-        struct mmul_tile_cache *lanes;
-        enum mmul_dtype dtype;
-        enum mmul_lasting which;
-        int count;
-        int64_t capacity;
-    } matrices[] = {{&worker->a, o->a_dtype, MMUL_LASTING_A, t.a_lanes, t.m * t.k},
-                    {&worker->b, o->b_dtype, MMUL_LASTING_B, t.b_lanes, t.k * t.n},
-                    {&worker->c, MMUL_F32, MMUL_LASTING_C, t.c_lanes, t.m * t.n}};
-    struct mmul_device *device = worker->context->device;
-    const int64_t spare = o->tile.spare_bytes / (int64_t)sizeof(float);
-    int64_t kept = spare, tile = 0;
-    for (int i = 0; i < 3; i++) {
-        if (!is_lasting(worker, matrices[i].which))
-            continue;
-        kept += matrices[i].count * matrices[i].capacity;
-        tile = mmul_larger(tile, matrices[i].capacity);
-    }
-    // A step uses four entries at most: with so much more than a tile in each of them all still fit.
-    enum mmul_status status =
-        mmul_tile_cache_limit(&worker->kept, device, kept, tile + spare / 4, err);
-    for (int i = 0; status == MMUL_OK && i < 3; i++)
-        if (!in_place(worker, matrices[i].dtype) && !is_lasting(worker, matrices[i].which))
-            status = mmul_tile_cache_reserve(matrices[i].lanes, device, matrices[i].count,
-                                             matrices[i].capacity, err);
-    return status;
-}
-
-// For products as in the options.
-static enum mmul_status prepare(struct mmul_worker *worker, struct mmul_error *err) {
-    struct mmul_tile *tile = &worker->tile;
-    struct mmul_device *device = worker->context->device;
-    *tile = worker->options.tile;
-    if (tile->m == 0)
-        return MMUL_OK;
-    if (!mmul_device_can_borrow(device))
-        *tile = fit_temporary(device, *tile);
-    enum mmul_status status = MMUL_OK;
-    if (!in_place(worker, MMUL_F32))
-        status = mmul_staging_buffer_reserve(&worker->staging, tile->m * tile->n, err);
-    if (status != MMUL_OK)
-        return status;
-    status = reserve_tiles(worker, err);
-    return status == MMUL_OK ? status : fall_back(worker, err); // entries come when needed
-}
-
-enum mmul_status mmul_worker_init(struct mmul_worker *worker, struct mmul_context *context,
-                                  const struct mmul_worker_options *options,
-                                  struct mmul_error *err) {
-    *worker = (struct mmul_worker){.context = context, .options = *options};
-    return prepare(worker, err);
-}
-
-static bool are_alike(const struct mmul_worker_options *a, const struct mmul_worker_options *b) {
-    const struct mmul_tile *s = &a->tile, *t = &b->tile;
-    return s->m == t->m && s->n == t->n && s->k == t->k && s->a_lanes == t->a_lanes &&
-           s->b_lanes == t->b_lanes && s->c_lanes == t->c_lanes &&
-           s->spare_bytes == t->spare_bytes && a->a_dtype == b->a_dtype &&
-           a->b_dtype == b->b_dtype && a->lasting == b->lasting;
-}
-
-enum mmul_status mmul_worker_turn(struct mmul_worker *worker,
-                                  const struct mmul_worker_options *options,
-                                  struct mmul_error *err) {
-    mmul_worker_forget(worker);
-    if (options->tile.m == 0 || are_alike(&worker->options, options))
-        return MMUL_OK;
-    drop_lanes(worker);
-    worker->options = *options;
-    return prepare(worker, err);
-}
-
 void mmul_worker_fini(struct mmul_worker *worker) {
     if (worker->context != NULL)
         leave_device(worker);
-    if (worker->host != NULL)
-        mmul_device_close(worker->host);
-    worker->host = NULL;
+    struct mmul_device *own[] = {worker->host, worker->judge};
+    for (int i = 0; i < 2; i++)
+        if (own[i] != NULL)
+            mmul_device_close(own[i]);
+    worker->host = worker->judge = NULL;
 }

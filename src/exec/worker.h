@@ -20,6 +20,8 @@ struct mmul_worker_options {
     struct mmul_tile tile;            // m = 0: there will be no products
     enum mmul_dtype a_dtype, b_dtype; // of all products
     unsigned lasting;                 // enum mmul_lasting; float32
+    int64_t
+        kept_bytes; // where there will be no products: for values on a device with memory of its own
     bool no_fallback;
     struct mmul_trace *trace; // borrowed until fini; NULL: none
 };
@@ -34,6 +36,8 @@ struct mmul_worker {
     struct mmul_staging_buffer staging;
     struct mmul_device
         *host; // owned: computes what the context's cannot, in host memory; NULL: not yet
+    struct mmul_device
+        *judge; // owned: makes samples of results again, for their check; NULL: not yet
     int64_t products, fallback_products; // counted for the report
 };
 
@@ -70,3 +74,10 @@ void mmul_worker_abandon(struct mmul_worker *worker);
 // Gives up the present device, whose results cannot be trusted.
 enum mmul_status mmul_worker_distrust(struct mmul_worker *worker, const char *why,
                                       struct mmul_error *err);
+
+// For worker_turn.c and worker_map.c: whether the device uses such operands where they lie; whether the matrix is
+// kept from product to product; entries for what is not; from a device that failed to the next one.
+bool mmul_worker_in_place(const struct mmul_worker *worker, enum mmul_dtype dtype);
+bool mmul_worker_is_lasting(const struct mmul_worker *worker, enum mmul_lasting which);
+void mmul_worker_drop_lanes(struct mmul_worker *worker);
+enum mmul_status mmul_worker_fall_back(struct mmul_worker *worker, struct mmul_error *err);

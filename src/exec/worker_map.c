@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: MIT
-// Operands are borrowed where they lie by the rank's device, or by the CPU where that has memory of its own.
+// Operands are borrowed where they lie by a device that works in host memory. To one with memory of its own they go
+// up unless it has them, and results stay as values that the next product or operation may read: what it has in
+// parts, as tiles of a product's result, is put together there. Results come home all the same, for the check and
+// for a successor.
 #include "exec/worker_map.h"
+
+#include "base/integer.h"
+#include "base/status.h"
+
+// ----------------------------------------------------------------------------------- in host memory
 
 // What a device in host memory may touch of an operand.
 static enum mmul_status borrow(struct mmul_device *device, const struct mmul_host_operand *from,
@@ -17,24 +25,10 @@ static enum mmul_status borrow(struct mmul_device *device, const struct mmul_hos
                                      &to->buffer, err);
 }
 
-static enum mmul_status find_device(struct mmul_worker *worker, struct mmul_device **device,
+enum mmul_status mmul_host_map_make(const struct mmul_host_map *host, struct mmul_device *device,
                                     struct mmul_error *err) {
-    if (mmul_device_can_borrow(worker->context->device)) {
-        *device = worker->context->device;
-        return MMUL_OK;
-    }
-    enum mmul_status status = MMUL_OK;
-    if (worker->host == NULL)
-        status = mmul_device_open("cpu", &worker->host, err);
-    *device = worker->host;
-    return status;
-}
-
-enum mmul_status mmul_worker_map(struct mmul_worker *worker, const struct mmul_host_map *host,
-                                 struct mmul_error *err) {
     struct mmul_map map = host->map;
-    struct mmul_device *device = NULL;
-    enum mmul_status status = find_device(worker, &device, err);
+    enum mmul_status status = MMUL_OK;
     map.result = (struct mmul_operand){NULL, 0, host->ld};
     for (int i = 0; i < map.operand_count; i++)
         map.operands[i].buffer = NULL;
@@ -46,10 +40,294 @@ enum mmul_status mmul_worker_map(struct mmul_worker *worker, const struct mmul_h
                                            err);
     if (status == MMUL_OK)
         status = mmul_device_map(device, &map, err);
-    if (device != NULL) {
-        for (int i = 0; i < map.operand_count; i++)
-            mmul_device_buffer_destroy(device, map.operands[i].buffer);
-        mmul_device_buffer_destroy(device, map.result.buffer);
+    for (int i = 0; i < map.operand_count; i++)
+        mmul_device_buffer_destroy(device, map.operands[i].buffer);
+    mmul_device_buffer_destroy(device, map.result.buffer);
+    return status;
+}
+
+// ------------------------------------------------------------------------------------------- parts
+
+static enum mmul_operation_class class_of(const struct mmul_host_map *host) {
+    return mmul_operation_row(host->map.kind)->class;
+}
+
+static bool is_down(const struct mmul_host_map *host) {
+    return class_of(host) == MMUL_CLASS_REDUCE && host->map.with->axis == -2;
+}
+
+static void cut_rows(struct mmul_host_operand *o, int64_t row, int64_t rows) {
+    if (o->at != NULL)
+        o->at += row * o->row_step;
+    o->rows = rows;
+}
+
+static void cut_cols(struct mmul_host_operand *o, int64_t col, int64_t cols) {
+    if (o->at != NULL)
+        o->at += col * o->col_step;
+    o->cols = cols;
+}
+
+struct mmul_host_map mmul_host_map_part(const struct mmul_host_map *host, int64_t row, int64_t rows,
+                                        int64_t col, int64_t cols) {
+    const enum mmul_operation_class class = class_of(host);
+    const bool all_cols =
+        class == MMUL_CLASS_ROWS || (class == MMUL_CLASS_REDUCE && !is_down(host));
+    struct mmul_host_map part = *host;
+    part.map.rows = rows;
+    part.map.cols = cols;
+    part.map.row += row;
+    part.map.col += col;
+    part.result += row * host->ld + col;
+    for (int i = 0; i < part.map.operand_count; i++) {
+        const bool is_alike = class == MMUL_CLASS_ELEMENTS || class == MMUL_CLASS_COPY;
+        const bool is_mask = class == MMUL_CLASS_ATTENTION && i == 3;
+        if (is_alike || is_mask || (i == 0 && class != MMUL_CLASS_LOOKUP && !is_down(host)))
+            cut_rows(&part.operands[i], row, rows);
+        if (is_alike || (i == 0 && is_down(host)) || (i == 0 && class == MMUL_CLASS_LOOKUP) ||
+            (i == 2 && class == MMUL_CLASS_ATTENTION))
+            cut_cols(&part.operands[i], col, all_cols ? part.operands[i].cols : cols);
+        if (i == 1 && class == MMUL_CLASS_LOOKUP) // an index per row
+            cut_cols(&part.operands[i], row, rows);
+    }
+    return part;
+}
+
+double mmul_host_map_work(const struct mmul_host_map *host) {
+    const struct mmul_host_operand *o = host->operands;
+    const double rows = (double)host->map.rows, cols = (double)host->map.cols;
+    switch (class_of(host)) {
+    case MMUL_CLASS_ATTENTION:
+        return rows * (double)o[1].rows * ((double)o[0].cols + cols);
+    case MMUL_CLASS_REDUCE:
+        return (double)o[0].rows * (double)o[0].cols;
+    case MMUL_CLASS_ROWS:
+        return rows * (double)o[0].cols *
+               (host->map.kind == MMUL_TOPK ? (double)host->map.with->count : 2);
+    default:
+        return rows * cols * (1 + host->map.operand_count);
+    }
+}
+
+// ------------------------------------------------------------------------------------------- tiles
+
+// What is stored of an operand, row by row as it lies in host memory; `turned`: its rows are columns there.
+struct stored {
+    struct mmul_host_tile tile;
+    bool turned;
+};
+
+// False: neither rows nor columns lie next to each other.
+static bool find_stored(const struct mmul_host_operand *o, struct stored *stored) {
+    const int64_t rows = o->row_step == 0 ? 1 : o->rows, cols = o->col_step == 0 ? 1 : o->cols;
+    const bool plain = o->col_step == 1 || cols == 1, turned = o->row_step == 1 || rows == 1;
+    if (plain && (rows == 1 || o->row_step >= cols))
+        *stored =
+            (struct stored){{o->at, rows, cols, mmul_larger(o->row_step, cols), MMUL_F32}, false};
+    else if (turned && (cols == 1 || o->col_step >= rows))
+        *stored =
+            (struct stored){{o->at, cols, rows, mmul_larger(o->col_step, rows), MMUL_F32}, true};
+    else
+        return false;
+    return true;
+}
+
+// On the device, from one buffer to another.
+static enum mmul_status copy_there(struct mmul_device *device, struct mmul_operand from,
+                                   struct mmul_operand to, int64_t rows, int64_t cols,
+                                   struct mmul_error *err) {
+    static const struct mmul_parameters none;
+    const struct mmul_map copy = {.kind = MMUL_SLICE,
+                                  .with = &none,
+                                  .rows = rows,
+                                  .cols = cols,
+                                  .shape = {1, 1, rows, cols},
+                                  .operands = {{.buffer = from.buffer,
+                                                .offset = from.offset,
+                                                .row_step = from.ld,
+                                                .col_step = 1,
+                                                .rows = rows,
+                                                .cols = cols}},
+                                  .operand_count = 1,
+                                  .result = to};
+    return mmul_device_map(device, &copy, err);
+}
+
+// A part of a tile to where it is put together.
+static enum mmul_status load_part(struct mmul_worker *worker, const struct mmul_host_tile *part,
+                                  struct mmul_operand to, struct mmul_error *err) {
+    struct mmul_device *device = worker->context->device;
+    struct mmul_operand from;
+    if (mmul_tile_cache_find(&worker->kept, part, &from))
+        return copy_there(device, from, to, part->rows, part->cols, err);
+    worker->kept.uploads++;
+    return mmul_device_upload(
+        device, &(struct mmul_upload){to, part->rows, part->cols, part->at, part->ld, part->dtype},
+        err);
+}
+
+// Of a tile that the device has parts of: those are copied there, the rest goes up.
+static enum mmul_status assemble(struct mmul_worker *worker, const struct mmul_host_tile *tile,
+                                 struct mmul_operand *operand, struct mmul_error *err) {
+    struct mmul_tile_cache *kept = &worker->kept;
+    struct mmul_cached_tile *entry = NULL;
+    enum mmul_status status =
+        mmul_tile_cache_take(kept, worker->context->device, tile->rows * tile->cols, &entry, err);
+    if (status != MMUL_OK)
+        return status;
+    *operand = (struct mmul_operand){entry->buffer, 0, tile->cols};
+    for (int64_t row = 0, row_end; status == MMUL_OK && row < tile->rows; row = row_end) {
+        row_end = mmul_tile_cache_cut(kept, tile, true, row, tile->rows);
+        for (int64_t col = 0, col_end; status == MMUL_OK && col < tile->cols; col = col_end) {
+            col_end = mmul_tile_cache_cut(kept, tile, false, col, tile->cols);
+            const struct mmul_host_tile part = {(const float *)tile->at + row * tile->ld + col,
+                                                row_end - row, col_end - col, tile->ld, MMUL_F32};
+            const struct mmul_operand to = {entry->buffer, row * tile->cols + col, tile->cols};
+            status = load_part(worker, &part, to, err);
+        }
+    }
+    mmul_tile_cache_give(entry, status == MMUL_OK ? tile : NULL);
+    return status;
+}
+
+static enum mmul_status load(struct mmul_worker *worker, const struct mmul_host_operand *from,
+                             struct mmul_map_operand *to, struct mmul_error *err) {
+    struct mmul_tile_cache *kept = &worker->kept;
+    struct mmul_operand at = {0};
+    struct stored s;
+    *to = (struct mmul_map_operand){.number = from->number, .rows = from->rows, .cols = from->cols};
+    if (from->at == NULL)
+        return MMUL_OK;
+    (void)find_stored(from, &s); // it is: what goes to the device was asked that
+    const int64_t uploads = kept->uploads;
+    const double begin = mmul_trace_now(worker->options.trace);
+    const bool in_parts = mmul_tile_cache_cut(kept, &s.tile, true, 0, s.tile.rows) < s.tile.rows ||
+                          mmul_tile_cache_cut(kept, &s.tile, false, 0, s.tile.cols) < s.tile.cols;
+    enum mmul_status status =
+        in_parts && !mmul_tile_cache_find(kept, &s.tile, &at)
+            ? assemble(worker, &s.tile, &at, err)
+            : mmul_tile_cache_load(kept, worker->context->device, &s.tile, &at, err);
+    if (kept->uploads > uploads)
+        mmul_trace_add(worker->options.trace, MMUL_TRACE_UPLOAD, begin,
+                       s.tile.rows * s.tile.cols * (int64_t)sizeof(float), 0);
+    to->buffer = at.buffer;
+    to->offset = at.offset;
+    to->row_step = from->row_step == 0 ? 0 : s.turned ? 1 : at.ld;
+    to->col_step = from->col_step == 0 ? 0 : s.turned ? at.ld : 1;
+    return status;
+}
+
+// -------------------------------------------------------------------------------------- on a device
+
+// Does so much fit, each operand in an allocation?
+static bool fits(const struct mmul_worker *worker, const struct mmul_host_map *host) {
+    struct mmul_device_info info;
+    mmul_device_describe(worker->context->device, &info);
+    int64_t single = INT32_MAX, largest = host->map.rows * host->map.cols, all = largest;
+    if (info.max_allocation_bytes > 0)
+        single = mmul_smaller(single, info.max_allocation_bytes / (int64_t)sizeof(float));
+    for (int i = 0; i < host->map.operand_count; i++) {
+        const struct mmul_host_operand *o = &host->operands[i];
+        const int64_t count = (o->row_step == 0 ? 1 : o->rows) * (o->col_step == 0 ? 1 : o->cols);
+        if (o->at != NULL)
+            all += count;
+        if (o->at != NULL)
+            largest = mmul_larger(largest, count);
+    }
+    return largest <= single && all <= worker->kept.capacity_most;
+}
+
+// Rows of the block that fit the device's memory; 0: not even one does.
+static int64_t rows_at_once(const struct mmul_worker *worker, const struct mmul_host_map *host) {
+    for (int64_t rows = host->map.rows;; rows = (rows + 1) / 2) {
+        const struct mmul_host_map part = mmul_host_map_part(host, 0, rows, 0, host->map.cols);
+        if (fits(worker, &part))
+            return rows;
+        if (rows == 1)
+            return 0;
+    }
+}
+
+// Rows at once; 0: the CPU does it. A table is not sent for a few of its rows, nor is a handful of elements that
+// are only copied, and what lies apart in host memory would go up one by one.
+static int64_t rows_for_device(struct mmul_worker *worker, const struct mmul_host_map *host) {
+    enum { COPIED_LEAST = 1024 };
+    const enum mmul_operation_class class = class_of(host);
+    struct mmul_operand at;
+    struct stored s;
+    if (worker->kept.capacity_most == 0 || !mmul_device_can_map(worker->context->device))
+        return 0;
+    for (int i = 0; i < host->map.operand_count; i++)
+        if (host->operands[i].at != NULL && !find_stored(&host->operands[i], &s))
+            return 0;
+    if (class == MMUL_CLASS_LOOKUP && (!find_stored(&host->operands[0], &s) ||
+                                       !mmul_tile_cache_find(&worker->kept, &s.tile, &at)))
+        return 0;
+    if (class == MMUL_CLASS_COPY && host->map.rows * host->map.cols < COPIED_LEAST)
+        return 0;
+    return rows_at_once(worker, host);
+}
+
+static enum mmul_status make_chunk(struct mmul_worker *worker, const struct mmul_host_map *host,
+                                   struct mmul_error *err) {
+    struct mmul_device *device = worker->context->device;
+    struct mmul_cached_tile *entry = NULL;
+    struct mmul_map map = host->map;
+    enum mmul_status status = MMUL_OK;
+    mmul_tile_cache_pin(&worker->kept);
+    for (int i = 0; status == MMUL_OK && i < map.operand_count; i++)
+        status = load(worker, &host->operands[i], &map.operands[i], err);
+    if (status == MMUL_OK)
+        status = mmul_tile_cache_take(&worker->kept, device, map.rows * map.cols, &entry, err);
+    if (status != MMUL_OK)
+        return status;
+    map.result = (struct mmul_operand){entry->buffer, 0, map.cols};
+    status = mmul_device_map(device, &map, err);
+    const double begin = mmul_trace_now(worker->options.trace);
+    const struct mmul_download home = {map.result,   map.rows, map.cols,
+                                       host->result, host->ld, MMUL_F32};
+    if (status == MMUL_OK)
+        status = mmul_staging_buffer_bring(&worker->staging, device, &home, err);
+    mmul_trace_add(worker->options.trace, MMUL_TRACE_DOWNLOAD, begin,
+                   map.rows * map.cols * (int64_t)sizeof(float), 0);
+    const struct mmul_host_tile made = {host->result, map.rows, map.cols, host->ld, MMUL_F32};
+    mmul_tile_cache_give(entry, status == MMUL_OK ? &made : NULL);
+    return status;
+}
+
+static enum mmul_status make_there(struct mmul_worker *worker, const struct mmul_host_map *host,
+                                   int64_t rows_each, struct mmul_error *err) {
+    enum mmul_status status = MMUL_OK;
+    for (int64_t row = 0; status == MMUL_OK && row < host->map.rows; row += rows_each) {
+        const int64_t rows = mmul_smaller(rows_each, host->map.rows - row);
+        const struct mmul_host_map chunk = mmul_host_map_part(host, row, rows, 0, host->map.cols);
+        status = make_chunk(worker, &chunk, err);
     }
     return status;
+}
+
+static enum mmul_status make_on_host(struct mmul_worker *worker, const struct mmul_host_map *host,
+                                     struct mmul_error *err) {
+    enum mmul_status status = MMUL_OK;
+    if (worker->host == NULL)
+        status = mmul_device_open("cpu", &worker->host, err);
+    return status == MMUL_OK ? mmul_host_map_make(host, worker->host, err) : status;
+}
+
+enum mmul_status mmul_worker_map(struct mmul_worker *worker, const struct mmul_host_map *host,
+                                 struct mmul_error *err) {
+    for (;;) {
+        const bool in_place = mmul_worker_in_place(worker, MMUL_F32);
+        const int64_t rows = in_place ? 0 : rows_for_device(worker, host);
+        if (!in_place && rows == 0)
+            return make_on_host(worker, host, err);
+        enum mmul_status status = in_place ? mmul_host_map_make(host, worker->context->device, err)
+                                           : make_there(worker, host, rows, err);
+        if (status == MMUL_OK)
+            return MMUL_OK;
+        worker->fallback_products++;
+        status = mmul_worker_fall_back(worker, err);
+        if (status != MMUL_OK)
+            return status;
+    }
 }

@@ -22,6 +22,21 @@ struct mmul_host_map {
     int64_t ld;
 };
 
-// The result is complete when it returns. Fails with MMUL_ERR_SYSTEM (memory).
+// The result is there, in host memory, when it returns; what a device with memory of its own has of operands and
+// results stays there, in the worker's `kept`. What does not fit there goes in chunks of rows; what that cannot
+// help, or what the device would only copy, the CPU does. A device that fails is replaced, and the block is made
+// again. Fails as mmul_worker_multiply, and with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_worker_map(struct mmul_worker *worker, const struct mmul_host_map *host,
                                  struct mmul_error *err);
+
+// Rows [row, row + rows) and columns [col, col + cols) of a block, which must be all columns of rows and of sums
+// along them.
+struct mmul_host_map mmul_host_map_part(const struct mmul_host_map *host, int64_t row, int64_t rows,
+                                        int64_t col, int64_t cols);
+
+// Elements that are read and written for it, each as often as it is.
+double mmul_host_map_work(const struct mmul_host_map *host);
+
+// On a device that works in host memory.
+enum mmul_status mmul_host_map_make(const struct mmul_host_map *host, struct mmul_device *device,
+                                    struct mmul_error *err);

@@ -68,8 +68,8 @@ static bool a_chain(struct mmul_context *context) {
     return right;
 }
 
-// Weights that are used again, and values that are, as either operand and turned round; what the host made
-// of such a value is another one.
+// Weights that are used again, and values that are, as either operand and turned round, and what other operations
+// make of such a value.
 static bool what_is_used_again(struct mmul_context *context) {
     struct trial t;
     begin(&t);
@@ -82,8 +82,8 @@ static bool what_is_used_again(struct mmul_context *context) {
     int bias = place(&t, generate(&t, (struct mmul_shape){1, 1, 1, 70}), MMUL_PLACE_REPLICATE);
     int u = place(&t, relu(&t, add(&t, y, bias)), MMUL_PLACE_ROWS);
     save(&t, multiply_rows(&t, u, w));
-    bool right = is_sent_once(context, &t, "five products", bytes_of(&t, x) + bytes_of(&t, u),
-                              bytes_of(&t, w));
+    bool right = is_sent_once(context, &t, "five products, and a sum between", bytes_of(&t, x),
+                              bytes_of(&t, w) + bytes_of(&t, bias));
     end(&t);
     return right;
 }

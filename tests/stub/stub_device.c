@@ -2,7 +2,7 @@
 //
 // Another kind of device, as a new backend would be one: this file, and KIND(stub) in the registry,
 // which the Makefile adds to the program that tests/cli/stub.bats runs. "stub:0" and "stub:1" are
-// cards with memory of their own that multiply by plain loops; MMUL_STUBS says how many there are.
+// cards with memory of their own that compute by plain loops; MMUL_STUBS says how many there are.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +11,7 @@
 #include "device/device.h"
 #include "device/host_buffer.h"
 #include "device/probe.h"
+#include "device/reference_map.h"
 
 enum { STUBS_MOST = 2 };
 
@@ -103,4 +104,5 @@ const struct mmul_device_table mmul_stub_table = {
     .upload = mmul_host_upload,
     .download = mmul_host_download,
     .gemm = gemm,
+    .map = mmul_reference_map,
 };

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: MIT
+// Samples of results, and second chances. The sample is made by mmul_reference_map, in double; what two right
+// devices differ by is far below the tolerance, and an element off by a tenth of its row's size far above.
+#include "exec/map_check.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/integer.h"
+#include "base/memory.h"
+#include "base/random.h"
+#include "base/status.h"
+#include "exec/compute.h"
+#include "exec/fallback.h"
+#include "exec/run.h"
+
+enum { WORK_MOST = 1 << 16, PIECE = 64 }; // elements of a sample, of a part of a row
+
+// ------------------------------------------------------------------------------------------ judging
+
+// Results that have no rounding: places, copies, comparisons.
+static bool is_exact(enum mmul_operation_kind kind) {
+    const enum mmul_operation_class class = mmul_operation_row(kind)->class;
+    return class == MMUL_CLASS_COPY || class == MMUL_CLASS_LOOKUP || kind == MMUL_TOPK ||
+           kind == MMUL_ARGMAX || kind == MMUL_MAX || kind == MMUL_MIN ||
+           (kind >= MMUL_MAXIMUM && kind <= MMUL_WHERE) || kind == MMUL_NEGATE ||
+           kind == MMUL_ABS || kind == MMUL_RELU;
+}
+
+// The largest element of the first operand.
+static double largest_of(const struct mmul_host_operand *o) {
+    double most = 0;
+    for (int64_t i = 0; o->at != NULL && i < o->rows; i++)
+        for (int64_t j = 0; j < o->cols; j++)
+            most = fmax(most, fabs((double)o->at[i * o->row_step + j * o->col_step]));
+    return o->at == NULL ? fabs((double)o->number) : most;
+}
+
+// What may be off where the terms are large and the result is not.
+static double cancelled(const struct mmul_host_map *host) {
+    static const double rounding = 1e-6;
+    const double most = rounding * largest_of(&host->operands[0]);
+    switch (host->map.kind) {
+    case MMUL_SUM:
+        return most * (double)(host->operands[0].rows * host->operands[0].cols) /
+               (double)(host->map.rows * host->map.cols);
+    case MMUL_LAYER_NORM:
+        return most / sqrt(host->map.with->epsilon + 1e-30);
+    case MMUL_MEAN:
+    case MMUL_GELU:
+    case MMUL_GELU_TANH:
+        return most;
+    default:
+        return 0;
+    }
+}
+
+// Of a piece that was made again, rows that differ.
+static int64_t count_wrong(const struct mmul_host_map *piece, const float *expected) {
+    const struct mmul_map *map = &piece->map;
+    // Exponentials of large numbers carry these numbers' rounding.
+    const double tolerance = map->kind == MMUL_SOFTMAX || map->kind == MMUL_ATTENTION ? 1e-2 : 1e-3;
+    const double slack = is_exact(map->kind) ? 0 : cancelled(piece);
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < map->rows; i++) {
+        const float *want = expected + i * map->cols, *have = piece->result + i * piece->ld;
+        double squares = 0;
+        for (int64_t j = 0; j < map->cols; j++)
+            squares += isfinite(want[j]) ? (double)want[j] * (double)want[j] : 0;
+        const double typical = sqrt(squares / (double)map->cols);
+        bool is_wrong = false;
+        for (int64_t j = 0; j < map->cols; j++) {
+            const double x = (double)want[j], y = (double)have[j];
+            const double most = tolerance * (fabs(x) + typical) + slack;
+            const bool same = x == y || (isnan(x) && isnan(y));
+            const bool is_near = !is_exact(map->kind) && fabs(x - y) <= most;
+            is_wrong |= !same && !is_near;
+        }
+        wrong += is_wrong;
+    }
+    return wrong;
+}
+
+static enum mmul_status judge_piece(const struct mmul_host_map *piece, struct mmul_device *judge,
+                                    int64_t *wrong, struct mmul_error *err) {
+    float *expected = NULL;
+    struct mmul_host_map again = *piece;
+    enum mmul_status status =
+        MMUL_ALLOCATE_RAW(expected, piece->map.rows * piece->map.cols, "a sample", err);
+    again.result = expected;
+    again.ld = piece->map.cols;
+    if (status == MMUL_OK)
+        status = mmul_host_map_make(&again, judge, err);
+    if (status == MMUL_OK)
+        *wrong += count_wrong(piece, expected);
+    mmul_free(expected);
+    return status;
+}
+
+// ----------------------------------------------------------------------------------------- sampling
+
+static bool has_whole_rows(const struct mmul_host_map *host) {
+    const enum mmul_operation_class class = mmul_operation_row(host->map.kind)->class;
+    return class == MMUL_CLASS_ROWS || class == MMUL_CLASS_ATTENTION ||
+           (class == MMUL_CLASS_REDUCE && host->map.with->axis == -1);
+}
+
+// One of `count` equal parts of [0, size): its first place in the first part, its last in the last, any between.
+static int64_t pick(uint64_t seed, int64_t part, int64_t count, int64_t size) {
+    const int64_t begin = part * size / count, end = (part + 1) * size / count;
+    if (part == 0)
+        return 0;
+    return part == count - 1
+               ? size - 1
+               : begin + (int64_t)(mmul_random_at(seed, (uint64_t)part) % (uint64_t)(end - begin));
+}
+
+enum mmul_status mmul_host_map_check(const struct mmul_host_map *host, struct mmul_device *judge,
+                                     uint64_t seed, int64_t *wrong, int64_t *looked_at,
+                                     struct mmul_error *err) {
+    const int64_t rows = host->map.rows, cols = host->map.cols;
+    const int64_t width = has_whole_rows(host) ? cols : mmul_smaller(cols, PIECE);
+    enum mmul_status status = MMUL_OK;
+    *wrong = 0;
+    *looked_at = rows;
+    if (mmul_host_map_work(host) <= WORK_MOST)
+        return judge_piece(host, judge, wrong, err);
+    // A single row is looked at in several pieces.
+    const struct mmul_host_map one = mmul_host_map_part(host, 0, 1, 0, width);
+    const int64_t enough = (int64_t)(WORK_MOST / mmul_host_map_work(&one));
+    const int64_t lines = rows > 1 ? rows : cols / width;
+    const int64_t pieces = mmul_smaller(mmul_larger(enough, 2), lines);
+    *looked_at = pieces;
+    for (int64_t p = 0; status == MMUL_OK && p < pieces; p++) {
+        const int64_t row = rows > 1 ? pick(seed, p, pieces, rows) : 0;
+        const int64_t col = width == cols ? 0 : pick(seed + 1, p, pieces, cols - width + 1);
+        const struct mmul_host_map piece = mmul_host_map_part(host, row, 1, col, width);
+        status = judge_piece(&piece, judge, wrong, err);
+    }
+    return status;
+}
+
+// ----------------------------------------------------------------------------------- second chances
+
+static bool is_trusted(const struct mmul_worker *worker) {
+    const char *name = worker->context->device_name;
+    return strcmp(name, "cpu") == 0 || strcmp(name, "reference") == 0;
+}
+
+static enum mmul_status distrust(struct mmul_stage *stage, int64_t wrong, const char *place,
+                                 struct mmul_error *err) {
+    char why[320];
+    snprintf(why, sizeof why, "%lld wrong row%s in %s", (long long)wrong, wrong == 1 ? "" : "s",
+             place);
+    if (mmul_worker_distrust(&stage->run->worker, why, err) == MMUL_OK)
+        return MMUL_OK;
+    mmul_fail(err, MMUL_ERR_WRONG,
+              "rank %d: result is wrong in %s, also after it was computed again",
+              stage->run->context->comm->rank, place);
+    mmul_hint(err, "suspect the memory or the processor of that machine");
+    return MMUL_ERR_WRONG;
+}
+
+static enum mmul_status check(struct mmul_stage *stage, const struct mmul_host_map *host,
+                              int64_t *wrong, struct mmul_error *err) {
+    struct mmul_worker *worker = &stage->run->worker;
+    const uint64_t seed = stage->run->values->plan->verify_seed;
+    int64_t looked_at = 0;
+    enum mmul_status status = MMUL_OK;
+    if (worker->judge == NULL)
+        status = mmul_device_open("reference", &worker->judge, err);
+    mmul_stopwatch_enter(&stage->run->watch, &stage->run->mine.verify_seconds);
+    if (status == MMUL_OK)
+        status = mmul_host_map_check(host, worker->judge, seed, wrong, &looked_at, err);
+    mmul_stopwatch_enter(&stage->run->watch, &stage->run->mine.compute_seconds);
+    stage->verifier.lines_checked += looked_at;
+    return status;
+}
+
+// Until the sample is right, or the CPU has made the block.
+static enum mmul_status make(struct mmul_stage *stage, const struct mmul_host_map *host,
+                             const char *place, struct mmul_error *err) {
+    struct mmul_worker *worker = &stage->run->worker;
+    for (bool is_first = true;; is_first = false) {
+        int64_t wrong = 0;
+        enum mmul_status status = mmul_worker_map(worker, host, err);
+        if (status != MMUL_OK || stage->run->args->no_verify || is_trusted(worker))
+            return status;
+        status = check(stage, host, &wrong, err);
+        if (status != MMUL_OK || wrong == 0)
+            return status;
+        stage->verifier.blocks_recomputed += is_first;
+        stage->verifier.lines_wrong += is_first ? wrong : 0;
+        stage->verifier.lines_recomputed += host->map.rows;
+        status = distrust(stage, wrong, place, err);
+        if (status != MMUL_OK)
+            return status;
+    }
+}
+
+enum mmul_status mmul_stage_map(struct mmul_stage *stage, const struct mmul_host_map *host,
+                                const char *place, struct mmul_error *err) {
+    static const double flops_each =
+        10; // of an element, for a device whose speed is known by products
+    mmul_deadline_begin(&stage->run->deadline, flops_each * mmul_host_map_work(host));
+    enum mmul_status status = make(stage, host, place, err);
+    mmul_deadline_end(&stage->run->deadline);
+    return status;
+}
