@@ -181,7 +181,7 @@ $(GEN)/kernels.h $(GEN)/kernels.c &: $(KERNELS) scripts/embed-kernels $(BUILD)/k
 $(OBJ)/%.o: %.c $(BUILD)/flags | $(GEN)/kernels.h
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
-	$(Q)$(COMPILE) $(PIC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+	$(Q)$(COMPILE) $(PIC) $(VECTOR) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 
 $(OBJ)/gen/kernels.o: $(GEN)/kernels.c $(BUILD)/flags
 	$(call say,CC,$<)
@@ -192,6 +192,8 @@ $(OBJ)/gen/kernels.o: $(GEN)/kernels.c $(BUILD)/flags
 $(LIB_OBJ): private PIC := -fPIC -fvisibility=hidden
 $(CLI_OBJ): private PIC := -fPIE
 $(OBJ)/tests/%.o: private PIC := -fPIE
+# Loops that are to become vector code: no errno, no traps, a * b + c rounded once; sums in any order where they say so.
+$(OBJ)/src/device/cpu_map%.o: private VECTOR := -fopenmp-simd -ffp-contract=fast -fno-math-errno -fno-trapping-math
 
 $(STATIC): $(LIB_OBJ) $(BUILD)/link
 	$(call say,AR,$@)

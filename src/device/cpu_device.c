@@ -16,6 +16,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "device/address_space.h"
+#include "device/cpu_map.h"
 #include "device/host_buffer.h"
 #include "device/registry.h"
 
@@ -201,17 +202,36 @@ static void multiply_block(const struct mmul_gemm *args, struct block block, int
                 row_distance(args->c.ld));
 }
 
-static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mmul_error *err) {
-    enum mmul_status status = reserve_buffers(self, err);
-    if (status != MMUL_OK)
-        return status;
+void mmul_cpu_multiply(const struct mmul_gemm *args) {
     const struct block block = block_of(args);
     for (int64_t i = 0; i < args->m; i += block.m) {
         for (int64_t j = 0; j < args->n; j += block.n)
             for (int64_t p = 0; p < args->k; p += block.k)
                 multiply_block(args, block, i, j, p);
     }
-    return MMUL_OK;
+}
+
+static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mmul_error *err) {
+    enum mmul_status status = reserve_buffers(self, err);
+    if (status == MMUL_OK)
+        mmul_cpu_multiply(args);
+    return status;
+}
+
+// Every thread that calls OpenBLAS takes a buffer for that time, beside those of its own threads: where
+// address space is limited there is one.
+enum mmul_status mmul_cpu_begin_products(void *self, int *parts, int *threads,
+                                         struct mmul_error *err) {
+    enum mmul_status status = reserve_buffers(self, err);
+    *threads = openblas_get_num_threads();
+    if (mmul_address_space_is_limited())
+        *parts = 1;
+    openblas_set_num_threads(1);
+    return status;
+}
+
+void mmul_cpu_end_products(int threads) {
+    openblas_set_num_threads(threads);
 }
 
 static bool is_name(const char *text) {
@@ -233,5 +253,6 @@ const struct mmul_device_table mmul_cpu_table = {
     .download = mmul_host_download,
     .warm_up = reserve_buffers,
     .gemm = gemm,
+    .map = mmul_cpu_map,
     .set_threads = set_threads,
 };

@@ -26,9 +26,10 @@ static double sigmoid(double x) {
     return 1 / (1 + exp(-x));
 }
 
-// 0.5 x (1 + erf(x / sqrt 2)): Hendrycks, Gimpel, "Gaussian Error Linear Units", 2016 ...
+// 0.5 x (1 + erf(x / sqrt 2)): Hendrycks, Gimpel, "Gaussian Error Linear Units", 2016. 1 + erf z is erfc(-z), in
+// which nothing cancels ...
 static double gelu(double x) {
-    return 0.5 * x * (1 + erf(x / sqrt(2)));
+    return 0.5 * x * erfc(-x / sqrt(2));
 }
 
 // ... and its approximation there, torch's approximate="tanh".
@@ -36,19 +37,29 @@ static double gelu_tanh(double x) {
     return 0.5 * x * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
 }
 
-// As numpy's: the quotient rounded down, and what is left has the sign of y.
-static double remainder_of(double x, double y) {
-    double left = fmod(x, y);
-    if (left != 0)
-        return (left < 0) != (y < 0) ? left + y : left;
-    return copysign(0, y);
-}
+// numpy's floor_divide and remainder, from its npy_divmod (numpy/core/src/npymath): what is left has the sign of y
+// and is taken off before dividing, so that the quotient is a whole number up to rounding; zeros have the sign
+// that an exact result would have.
+struct division {
+    double quotient, left;
+};
 
-// numpy's floor_divide: what is left is taken off first, so that the quotient is a whole number up to rounding.
-static double floor_divide(double x, double y) {
+static struct division divide(double x, double y) {
+    struct division d = {x / y, fmod(x, y)};
     if (y == 0)
-        return x / y;
-    return round((x - remainder_of(x, y)) / y);
+        return d;
+    d.quotient = (x - d.left) / y;
+    if (d.left == 0)
+        d.left = copysign(0, y);
+    else if ((y < 0) != (d.left < 0)) {
+        d.left += y;
+        d.quotient -= 1;
+    }
+    if (d.quotient == 0)
+        d.quotient = copysign(0, x / y);
+    else
+        d.quotient = floor(d.quotient) + (d.quotient - floor(d.quotient) > 0.5 ? 1 : 0);
+    return d;
 }
 
 // NaN of either goes on, as in numpy.
@@ -102,9 +113,9 @@ static double of_two(enum mmul_operation_kind kind, double x, double y) {
     case MMUL_DIVIDE:
         return x / y;
     case MMUL_FLOOR_DIVIDE:
-        return floor_divide(x, y);
+        return divide(x, y).quotient;
     case MMUL_REMAINDER:
-        return remainder_of(x, y);
+        return divide(x, y).left;
     case MMUL_POWER:
         return pow(x, y);
     case MMUL_MAXIMUM:
@@ -183,7 +194,8 @@ static void layer_norm(const struct mmul_map *map, int64_t i) {
     const int64_t cols = map->operands[0].cols;
     double mean = 0, variance = 0;
     for (int64_t j = 0; j < cols; j++)
-        mean += element(map, 0, i, j) / (double)cols;
+        mean += element(map, 0, i, j);
+    mean /= (double)cols; // of equal elements it is that element
     for (int64_t j = 0; j < cols; j++) {
         double off = element(map, 0, i, j) - mean;
         variance += off * off / (double)cols;

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT
+// Which operation is in which file, and what they share: operands without steps, and pieces of work that
+// threads claim, so that a thread that is late, or on a slow core, does less.
+#include "device/cpu_map.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/integer.h"
+#include "device/host_buffer.h"
+
+struct mmul_strided mmul_cpu_operand(const struct mmul_map *map, int operand) {
+    const struct mmul_map_operand *o = &map->operands[operand];
+    if (o->buffer == NULL)
+        return (struct mmul_strided){&o->number, 0, 0};
+    return (struct mmul_strided){o->buffer->data + o->offset, o->row_step, o->col_step};
+}
+
+struct mmul_strided mmul_cpu_part(struct mmul_strided from, int64_t i, int64_t j) {
+    from.at += i * from.row_step + j * from.col_step;
+    return from;
+}
+
+// ------------------------------------------------------------------------------------------ pack
+
+typedef float four __attribute__((vector_size(16)));
+
+static four load(const float *at) {
+    four x;
+    memcpy(&x, at, sizeof x);
+    return x;
+}
+
+static void store(float *at, four x) {
+    memcpy(at, &x, sizeof x);
+}
+
+// Four rows of four, in registers: what is a column of `from` becomes a row of `to`.
+static inline void turn_four(const float *from, int64_t step, float *to, int64_t ld) {
+    const four a = load(from), b = load(from + step);
+    const four c = load(from + 2 * step), d = load(from + 3 * step);
+    const four ab = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+    const four cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+    const four AB = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    const four CD = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+    store(to, __builtin_shufflevector(ab, cd, 0, 1, 4, 5));
+    store(to + ld, __builtin_shufflevector(ab, cd, 2, 3, 6, 7));
+    store(to + 2 * ld, __builtin_shufflevector(AB, CD, 0, 1, 4, 5));
+    store(to + 3 * ld, __builtin_shufflevector(AB, CD, 2, 3, 6, 7));
+}
+
+static void pack_one_by_one(struct mmul_strided from, int64_t rows, int64_t cols, float *to,
+                            int64_t ld) {
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < cols; j++)
+            to[i * ld + j] = from.at[i * from.row_step + j * from.col_step];
+}
+
+// What is stored by columns: in bands of so many rows that each column gives whole cache lines, read once.
+static void pack_turned(struct mmul_strided from, int64_t rows, int64_t cols, float *to,
+                        int64_t ld) {
+    enum { BAND = 64 };
+    const int64_t even = cols - cols % 4;
+    for (int64_t band = 0; band < rows; band += BAND) {
+        const int64_t end = mmul_smaller(rows, band + BAND), even_end = end - (end - band) % 4;
+        for (int64_t j = 0; j < even; j += 4)
+            for (int64_t i = band; i < even_end; i += 4)
+                turn_four(from.at + i + j * from.col_step, from.col_step, to + i * ld + j, ld);
+        pack_one_by_one(mmul_cpu_part(from, even_end, 0), end - even_end, even, to + even_end * ld,
+                        ld);
+    }
+    pack_one_by_one(mmul_cpu_part(from, 0, even), rows, cols - even, to + even, ld);
+}
+
+void mmul_cpu_pack(struct mmul_strided from, int64_t rows, int64_t cols, float *to, int64_t ld) {
+    if (from.row_step == 1 && from.col_step > 1) {
+        pack_turned(from, rows, cols, to, ld);
+        return;
+    }
+    for (int64_t i = 0; i < rows; i++) {
+        const float *at = from.at + i * from.row_step;
+        if (from.col_step == 1)
+            memcpy(to + i * ld, at, (size_t)cols * sizeof *to);
+        else
+            for (int64_t j = 0; j < cols; j++)
+                to[i * ld + j] = at[j * from.col_step];
+    }
+}
+
+// --------------------------------------------------------------------------------------- threads
+
+// A thread that lives for one piece of work costs as much as copying so many elements.
+static const double PART_LEAST = 1 << 16;
+
+int mmul_cpu_parts(const struct mmul_map *map, int64_t units, double cost) {
+    const double worth = (double)units * cost / PART_LEAST;
+    const int64_t most = mmul_smaller(map->parallel.threads, units);
+    const int64_t parts = worth < (double)most ? (int64_t)worth : most;
+    return parts > 1 ? (int)parts : 1;
+}
+
+struct claims {
+    mmul_cpu_work *work;
+    void *context;
+    int64_t units, each;
+    _Atomic int64_t next;
+};
+
+static void claim(void *context, int part) {
+    struct claims *claims = context;
+    int64_t begin;
+    while ((begin = atomic_fetch_add(&claims->next, claims->each)) < claims->units)
+        claims->work(claims->context, part, begin,
+                     mmul_smaller(claims->units, begin + claims->each));
+}
+
+void mmul_cpu_share(const struct mmul_map *map, int parts, int64_t units, mmul_cpu_work *work,
+                    void *context) {
+    enum { CLAIMS_EACH = 16 };
+    if (parts < 2) {
+        work(context, 0, 0, units);
+        return;
+    }
+    struct claims claims = {.work = work, .context = context, .units = units};
+    claims.each = mmul_larger(1, units / ((int64_t)parts * CLAIMS_EACH));
+    map->parallel.run(parts, claim, &claims);
+}
+
+// --------------------------------------------------------------------------------------- lookups
+
+static void look_up(void *context, int part, int64_t begin, int64_t end) {
+    const struct mmul_map *map = context;
+    const struct mmul_strided table = mmul_cpu_operand(map, 0), ids = mmul_cpu_operand(map, 1);
+    (void)part;
+    for (int64_t i = begin; i < end; i++)
+        mmul_cpu_pack(mmul_cpu_part(table, (int64_t)ids.at[i * ids.col_step], 0), 1, map->cols,
+                      mmul_host_address(map->result) + i * map->result.ld, map->cols);
+}
+
+void mmul_cpu_map_lookup(const struct mmul_map *map) {
+    mmul_cpu_share(map, mmul_cpu_parts(map, map->rows, (double)map->cols), map->rows, look_up,
+                   (void *)(uintptr_t)map);
+}
+
+enum mmul_status mmul_cpu_map(void *self, const struct mmul_map *map, struct mmul_error *err) {
+    switch (mmul_operation_row(map->kind)->class) {
+    case MMUL_CLASS_ROWS:
+        return mmul_cpu_map_rows(map, err);
+    case MMUL_CLASS_REDUCE:
+        return mmul_cpu_map_reduce(map, err);
+    case MMUL_CLASS_LOOKUP:
+        mmul_cpu_map_lookup(map);
+        return MMUL_OK;
+    case MMUL_CLASS_ATTENTION:
+        return mmul_cpu_map_attention(self, map, err);
+    default:
+        mmul_cpu_map_elements(map);
+        return MMUL_OK;
+    }
+}

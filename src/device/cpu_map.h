@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+//
+// The cpu device's operations (device/map.h): each file cpu_map_*.c has one class of them. All are plain
+// loops that compilers turn into vector code, made once for each of some instruction sets of which the
+// program takes the best when it starts; work is claimed by the rank's threads piece by piece. What a row
+// becomes does not depend on the block that it is in, nor on the number of threads.
+#pragma once
+
+#include "device/map.h"
+
+// Made for several instruction sets: the loops of a function marked so. (Sanitizers cannot be asked which
+// to take: they are not there yet when that is decided.)
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) && \
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define MMUL_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define MMUL_CLONES
+#endif
+
+// Entry of the device table. Fails with MMUL_ERR_SYSTEM (memory).
+enum mmul_status mmul_cpu_map(void *self, const struct mmul_map *map, struct mmul_error *err);
+
+// By class.
+void mmul_cpu_map_elements(const struct mmul_map *map);
+enum mmul_status mmul_cpu_map_rows(const struct mmul_map *map, struct mmul_error *err);
+enum mmul_status mmul_cpu_map_reduce(const struct mmul_map *map, struct mmul_error *err);
+void mmul_cpu_map_lookup(const struct mmul_map *map);
+enum mmul_status mmul_cpu_map_attention(void *self, const struct mmul_map *map,
+                                        struct mmul_error *err);
+
+// Products on threads of our own (cpu_device.c): between these two OpenBLAS uses none of its own, and *parts
+// threads at most may multiply at the same time. *threads: what it used before.
+enum mmul_status mmul_cpu_begin_products(void *self, int *parts, int *threads,
+                                         struct mmul_error *err);
+void mmul_cpu_end_products(int threads);
+void mmul_cpu_multiply(const struct mmul_gemm *args); // buffers are host_buffer.h's
+
+// ------------------------------------------------------------------------------------ operands
+
+// Element (i, j) is at[i * row_step + j * col_step]; of a number both steps are 0.
+struct mmul_strided {
+    const float *at;
+    int64_t row_step, col_step;
+};
+
+struct mmul_strided mmul_cpu_operand(const struct mmul_map *map, int operand);
+
+// From row i and column j on.
+struct mmul_strided mmul_cpu_part(struct mmul_strided from, int64_t i, int64_t j);
+
+// Writes it without steps: row i at to + i * ld.
+void mmul_cpu_pack(struct mmul_strided from, int64_t rows, int64_t cols, float *to, int64_t ld);
+
+// ------------------------------------------------------------------------------------- threads
+
+// Does units [begin, end). `part` < parts of those that work at the same time.
+typedef void mmul_cpu_work(void *context, int part, int64_t begin, int64_t end);
+
+// How many threads are worth while for `units` of `cost` each, in elements copied.
+int mmul_cpu_parts(const struct mmul_map *map, int64_t units, double cost);
+
+// Has all units done by so many threads, several units at a time.
+void mmul_cpu_share(const struct mmul_map *map, int parts, int64_t units, mmul_cpu_work *work,
+                    void *context);

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: MIT
+// Attention in tiles: scores of some rows by some keys, which become powers in place, and what these add to the
+// result. The largest score of a row so far and the sum of its powers go along, and what was added before is scaled
+// when a larger one comes (Milakov, Gimelshein, "Online normalizer calculation for softmax", 2018; Dao, Fu,
+// Ermon, Rudra, Re, "FlashAttention", 2022), so that the matrix of all scores is never there. Each thread of
+// the rank has rows of its own and multiplies alone; tiles behind the diagonal are left out.
+#include "device/cpu_map.h"
+
+#include <math.h>
+
+#include "base/integer.h"
+#include "base/memory.h"
+#include "device/cpu_map_float.h"
+#include "device/host_buffer.h"
+
+// A tile is packed for each product: enough rows make that little, and all of it stays in the cache.
+enum { TILE_ROWS = 192, TILE_ROWS_LEAST = 16, TILE_KEYS = 384 };
+
+struct attention {
+    const struct mmul_map *map;
+    int64_t tile_rows, keys, depth;
+    struct mmul_strided q, k, v, mask; // k and v without column steps
+    bool has_mask;
+    float *room;         // of every part: a tile of scores, one of q, a row of the mask
+    int64_t room_floats; // of one
+};
+
+struct tile {
+    int64_t row, rows, key, keys;
+    float *scores; // ld TILE_KEYS
+    float *mask;   // room for a row
+    float *most;   // of every row; TILE_ROWS
+    double *sums;
+};
+
+// Keys of row i that count: as in device/reference_map.c.
+static int64_t counted(const struct attention *a, int64_t i) {
+    const int64_t until = a->map->row + i + 1 + a->keys - a->map->shape.rows;
+    return a->map->with->causal ? mmul_larger(0, mmul_smaller(until, a->keys)) : a->keys;
+}
+
+// One product of a tile; the buffers say where things are.
+struct product {
+    const float *x, *y;
+    int64_t x_ld, y_ld;
+    bool transpose_y;
+    int64_t m, n, k;
+    float alpha, beta;
+    float *out;
+    int64_t ld;
+};
+
+static void multiply(const struct product *p) {
+    struct mmul_buffer x = {.data = (float *)(uintptr_t)p->x},
+                       y = {.data = (float *)(uintptr_t)p->y};
+    struct mmul_buffer out = {.data = p->out};
+    mmul_cpu_multiply(&(struct mmul_gemm){.dtype = MMUL_F32,
+                                          .transpose_b = p->transpose_y,
+                                          .m = p->m,
+                                          .n = p->n,
+                                          .k = p->k,
+                                          .alpha = p->alpha,
+                                          .a = {&x, 0, p->x_ld},
+                                          .b = {&y, 0, p->y_ld},
+                                          .beta = p->beta,
+                                          .c = {&out, 0, p->ld}});
+}
+
+// --------------------------------------------------------------------------------------- scores
+
+// Scores of a row, n of which count, become powers; what is behind them 0. Returns what the row's result so
+// far is to be multiplied by. -infinity and NaN: as in cpu_map_rows.c's softmax.
+MMUL_CLONES static float raise(float *scores, int64_t n, int64_t keys, float *most, double *sum) {
+    const float before = *most;
+    float now = before;
+    double powers = 0;
+#pragma omp simd reduction(max : now)
+    for (int64_t p = 0; p < n; p++)
+        now = scores[p] > now ? scores[p] : now;
+    const float shift = now > -INFINITY ? now : 0;
+    for (int64_t p = 0; p < n; p++)
+        scores[p] = mmul_expf(scores[p] - shift);
+#pragma omp simd reduction(+ : powers)
+    for (int64_t p = 0; p < n; p++)
+        powers += (double)scores[p];
+    for (int64_t p = n; p < keys; p++)
+        scores[p] = 0;
+    const float factor = before > -INFINITY ? mmul_expf(before - now) : 1;
+    *sum = *sum * (double)factor + powers;
+    *most = now;
+    return factor;
+}
+
+MMUL_CLONES static void add_mask(float *restrict scores, const float *restrict mask, int64_t n) {
+    for (int64_t p = 0; p < n; p++)
+        scores[p] += mask[p];
+}
+
+MMUL_CLONES static void scale_row(float *row, int64_t n, float factor) {
+    for (int64_t j = 0; j < n; j++)
+        row[j] *= factor;
+}
+
+static void mask_row(const struct attention *a, const struct tile *t, int64_t r, int64_t n) {
+    struct mmul_strided mask = mmul_cpu_part(a->mask, t->row + r, t->key);
+    if (mask.col_step != 1) {
+        mmul_cpu_pack(mask, 1, n, t->mask, n);
+        mask.at = t->mask;
+    }
+    add_mask(t->scores + r * TILE_KEYS, mask.at, n);
+}
+
+static void raise_tile(const struct attention *a, const struct tile *t, float *out, int64_t ld) {
+    for (int64_t r = 0; r < t->rows; r++) {
+        const int64_t n = mmul_larger(0, mmul_smaller(counted(a, t->row + r) - t->key, t->keys));
+        if (a->has_mask)
+            mask_row(a, t, r, n);
+        const float factor = raise(t->scores + r * TILE_KEYS, n, t->keys, &t->most[r], &t->sums[r]);
+        if (t->key > 0 && factor != 1)
+            scale_row(out + r * ld, a->map->cols, factor);
+    }
+}
+
+// --------------------------------------------------------------------------------------- result
+
+static bool is_finite(const struct attention *a, const struct tile *t) {
+    float sum = 0;
+    for (int64_t p = 0; p < t->keys; p++) {
+        const float *row = a->v.at + (t->key + p) * a->v.row_step;
+#pragma omp simd reduction(+ : sum)
+        for (int64_t j = 0; j < a->map->cols; j++)
+            sum += row[j] * 0;
+    }
+    return sum == 0;
+}
+
+// Powers times values. On the diagonal some powers stand for keys that do not count: 0 times infinity or NaN
+// would be seen, and rows are taken one by one.
+static void add_values(const struct attention *a, const struct tile *t, float *out, int64_t ld) {
+    struct product product = {.x = t->scores,
+                              .x_ld = TILE_KEYS,
+                              .y = a->v.at + t->key * a->v.row_step,
+                              .y_ld = mmul_larger(a->v.row_step, a->map->cols),
+                              .m = t->rows,
+                              .n = a->map->cols,
+                              .k = t->keys,
+                              .alpha = 1,
+                              .beta = t->key > 0 ? 1 : 0,
+                              .out = out,
+                              .ld = ld};
+    if (counted(a, t->row) >= t->key + t->keys || is_finite(a, t)) {
+        multiply(&product);
+        return;
+    }
+    product.m = 1;
+    for (int64_t r = 0; r < t->rows; r++, product.x += TILE_KEYS, product.out += ld) {
+        product.k = mmul_smaller(counted(a, t->row + r) - t->key, t->keys);
+        if (product.k > 0)
+            multiply(&product);
+    }
+}
+
+// A row of which no key counts is 0.
+static void finish(const struct attention *a, const struct tile *t, float *out, int64_t ld) {
+    for (int64_t r = 0; r < t->rows; r++) {
+        const bool is_empty = counted(a, t->row + r) == 0;
+        for (int64_t j = 0; is_empty && j < a->map->cols; j++)
+            out[r * ld + j] = 0;
+        if (!is_empty)
+            scale_row(out + r * ld, a->map->cols, (float)(1 / t->sums[r]));
+    }
+}
+
+static void attend(const struct attention *a, struct tile *t, struct mmul_strided q) {
+    const int64_t ld = a->map->result.ld, last = counted(a, t->row + t->rows - 1);
+    float *out = mmul_host_address(a->map->result) + t->row * ld;
+    for (int64_t r = 0; r < t->rows; r++) {
+        t->most[r] = -INFINITY;
+        t->sums[r] = 0;
+    }
+    for (t->key = 0; t->key < last; t->key += TILE_KEYS) {
+        t->keys = mmul_smaller(TILE_KEYS, last - t->key);
+        multiply(&(struct product){.x = q.at,
+                                   .x_ld = mmul_larger(q.row_step, a->depth),
+                                   .y = a->k.at + t->key * a->k.row_step,
+                                   .y_ld = mmul_larger(a->k.row_step, a->depth),
+                                   .transpose_y = true,
+                                   .m = t->rows,
+                                   .n = t->keys,
+                                   .k = a->depth,
+                                   .alpha = (float)a->map->with->scale,
+                                   .out = t->scores,
+                                   .ld = TILE_KEYS});
+        raise_tile(a, t, out, ld);
+        add_values(a, t, out, ld);
+    }
+    finish(a, t, out, ld);
+}
+
+// The last rows, which have the most keys, come first.
+static void attend_tiles(void *context, int part, int64_t begin, int64_t end) {
+    const struct attention *a = context;
+    const int64_t tiles = (a->map->rows + a->tile_rows - 1) / a->tile_rows;
+    float most[TILE_ROWS];
+    double sums[TILE_ROWS];
+    float *room = a->room + part * a->room_floats;
+    struct tile t = {
+        .scores = room, .mask = room + TILE_ROWS * TILE_KEYS, .most = most, .sums = sums};
+    for (int64_t unit = begin; unit < end; unit++) {
+        t.row = (tiles - 1 - unit) * a->tile_rows;
+        t.rows = mmul_smaller(a->tile_rows, a->map->rows - t.row);
+        struct mmul_strided q = mmul_cpu_part(a->q, t.row, 0);
+        if (q.col_step != 1) {
+            float *packed = t.mask + TILE_KEYS;
+            mmul_cpu_pack(q, t.rows, a->depth, packed, a->depth);
+            q = (struct mmul_strided){packed, a->depth, 1};
+        }
+        attend(a, &t, q);
+    }
+}
+
+// ---------------------------------------------------------------------------------------- whole
+
+// Packs what has column steps, once for all rows.
+static enum mmul_status straighten(const struct mmul_map *map, int operand, struct mmul_strided *x,
+                                   float **room, struct mmul_error *err) {
+    const int64_t rows = map->operands[operand].rows, cols = map->operands[operand].cols;
+    *x = mmul_cpu_operand(map, operand);
+    if (x->col_step == 1)
+        return MMUL_OK;
+    enum mmul_status status = MMUL_ALLOCATE_RAW(*room, rows * cols, "keys and values", err);
+    if (status == MMUL_OK) {
+        mmul_cpu_pack(*x, rows, cols, *room, cols);
+        *x = (struct mmul_strided){*room, cols, 1};
+    }
+    return status;
+}
+
+static enum mmul_status share(void *self, struct attention *a, struct mmul_error *err) {
+    const struct mmul_map *map = a->map;
+    const double cost = (double)a->keys * (double)(a->depth + map->cols) / 8;
+    int parts = mmul_cpu_parts(map, map->rows, cost), threads;
+    enum mmul_status status = mmul_cpu_begin_products(self, &parts, &threads, err);
+    a->tile_rows = mmul_larger(TILE_ROWS_LEAST, mmul_smaller(TILE_ROWS, map->rows / parts));
+    a->room_floats = (TILE_ROWS + 1) * TILE_KEYS + TILE_ROWS * a->depth;
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE_RAW(a->room, parts * a->room_floats, "scores", err);
+    if (status == MMUL_OK)
+        mmul_cpu_share(map, parts, (map->rows + a->tile_rows - 1) / a->tile_rows, attend_tiles, a);
+    mmul_cpu_end_products(threads);
+    mmul_free(a->room);
+    return status;
+}
+
+enum mmul_status mmul_cpu_map_attention(void *self, const struct mmul_map *map,
+                                        struct mmul_error *err) {
+    struct attention a = {.map = map,
+                          .keys = map->operands[1].rows,
+                          .depth = map->operands[0].cols,
+                          .q = mmul_cpu_operand(map, 0),
+                          .has_mask = map->operand_count > 3};
+    float *rooms[2] = {NULL, NULL};
+    if (a.has_mask)
+        a.mask = mmul_cpu_operand(map, 3);
+    enum mmul_status status = straighten(map, 1, &a.k, &rooms[0], err);
+    if (status == MMUL_OK)
+        status = straighten(map, 2, &a.v, &rooms[1], err);
+    if (status == MMUL_OK)
+        status = share(self, &a, err);
+    mmul_free(rooms[0]);
+    mmul_free(rooms[1]);
+    return status;
+}

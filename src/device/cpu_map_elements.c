@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: MIT
+// Elements, and copies of what lies elsewhere: a loop over contiguous elements for every operation. What
+// repeats or is stored by columns is packed into tiles that stay in the cache and goes the same way.
+#include "device/cpu_map.h"
+
+#include <string.h>
+
+#include "base/integer.h"
+#include "device/cpu_map_float.h"
+#include "device/host_buffer.h"
+
+enum { OPERANDS = 3, TILE = 64, TILE_ELEMENTS = TILE * TILE };
+
+// out[j] from the j-th of every operand; what an operation has not is not looked at.
+typedef void kernel(int64_t n, const float *xs, const float *ys, const float *zs, float *out);
+
+// ------------------------------------------------------------------------------------- functions
+
+#define KERNEL(NAME)                                                                            \
+    MMUL_CLONES static void NAME(int64_t n, const float *restrict xs, const float *restrict ys, \
+                                 const float *restrict zs, float *restrict out)
+#define ONE(NAME, VALUE)                  \
+    KERNEL(NAME) {                        \
+        (void)ys;                         \
+        (void)zs;                         \
+        for (int64_t j = 0; j < n; j++) { \
+            const float x = xs[j];        \
+            out[j] = (VALUE);             \
+        }                                 \
+    }
+#define TWO(NAME, VALUE)                      \
+    KERNEL(NAME) {                            \
+        (void)zs;                             \
+        for (int64_t j = 0; j < n; j++) {     \
+            const float x = xs[j], y = ys[j]; \
+            out[j] = (VALUE);                 \
+        }                                     \
+    }
+
+ONE(negate, -x)
+ONE(exponential, mmul_expf(x))
+ONE(logarithm, mmul_logf(x))
+ONE(square_root, sqrtf(x))
+ONE(reciprocal_root, 1.0f / sqrtf(x))
+ONE(size, fabsf(x))
+ONE(relu, x < 0.0f ? 0.0f : x)
+ONE(sigmoid, mmul_sigmoidf(x))
+ONE(tangent, mmul_tanhf(x))
+ONE(silu, x *mmul_sigmoidf(x))
+ONE(gelu, mmul_geluf(x))
+ONE(gelu_tanh, mmul_gelu_tanhf(x))
+TWO(add, x + y)
+TWO(subtract, x - y)
+TWO(multiply, x *y)
+TWO(divide, x / y)
+TWO(power, mmul_powf(x, y))
+TWO(larger, (x >= y) | (x != x) ? x : y)
+TWO(smaller, (x <= y) | (x != x) ? x : y)
+TWO(equal, x == y ? 1.0f : 0.0f)
+TWO(not_equal, x != y ? 1.0f : 0.0f)
+TWO(less, x < y ? 1.0f : 0.0f)
+TWO(less_equal, x <= y ? 1.0f : 0.0f)
+TWO(greater, x > y ? 1.0f : 0.0f)
+TWO(greater_equal, x >= y ? 1.0f : 0.0f)
+
+KERNEL(choose) {
+    for (int64_t j = 0; j < n; j++) {
+        const float y = ys[j], z = zs[j];
+        out[j] = xs[j] != 0.0f ? y : z;
+    }
+}
+
+// x = q y + r with a whole q, r between 0 and y: in double all of it is exact, for q below 2^29 has no more
+// bits than there is room for beside the 24 of y. Else, and where y is 0 or infinite, the way of numpy's
+// npy_divmod (device/reference_map.c) is taken.
+struct division {
+    double quotient, left;
+};
+
+static struct division divide_one(double x, double y) {
+    struct division d = {x / y, fmod(x, y)};
+    if (y == 0.0)
+        return d;
+    d.quotient = (x - d.left) / y;
+    if (d.left == 0.0)
+        d.left = copysign(0.0, y);
+    else if ((y < 0.0) != (d.left < 0.0)) {
+        d.left += y;
+        d.quotient -= 1.0;
+    }
+    if (d.quotient == 0.0)
+        d.quotient = copysign(0.0, x / y);
+    else
+        d.quotient = floor(d.quotient) + (d.quotient - floor(d.quotient) > 0.5 ? 1.0 : 0.0);
+    return d;
+}
+
+MMUL_INLINE int is_simple(float x, float y) {
+    return (fabs((double)x / (double)y) < 0x1p29) & (fabsf(y) <= 3.40282347e38f) & (x != 0.0f);
+}
+
+MMUL_INLINE struct division divide_simple(double x, double y) {
+    const double ratio = x / y, limited = fabs(ratio) < 0x1p29 ? ratio : 0.0;
+    double q = (double)(int32_t)limited;
+    q -= q > limited ? 1.0 : 0.0;
+    double left = x - q * y;
+    const int is_high =
+        (left != 0.0) & ((left < 0.0) != (y < 0.0)); // the ratio was rounded up to it
+    q -= is_high ? 1.0 : 0.0;
+    left += is_high ? y : 0.0;
+    return (struct division){q, left == 0.0 ? copysign(0.0, y) : left};
+}
+
+#define DIVISION(NAME, PART)                                                  \
+    KERNEL(NAME) {                                                            \
+        int64_t others = 0;                                                   \
+        (void)zs;                                                             \
+        for (int64_t j = 0; j < n; j++) {                                     \
+            others += !is_simple(xs[j], ys[j]);                               \
+            out[j] = (float)divide_simple((double)xs[j], (double)ys[j]).PART; \
+        }                                                                     \
+        for (int64_t j = 0; others > 0 && j < n; j++) {                       \
+            if (is_simple(xs[j], ys[j]))                                      \
+                continue;                                                     \
+            out[j] = (float)divide_one((double)xs[j], (double)ys[j]).PART;    \
+            others--;                                                         \
+        }                                                                     \
+    }
+DIVISION(floor_divide, quotient)
+DIVISION(remainder_of, left)
+
+static void copy(int64_t n, const float *xs, const float *ys, const float *zs, float *out) {
+    (void)ys;
+    (void)zs;
+    memcpy(out, xs, (size_t)n * sizeof *out);
+}
+
+static kernel *const kernels[MMUL_OPERATION_KINDS] = {
+    [MMUL_NEGATE] = negate,
+    [MMUL_EXP] = exponential,
+    [MMUL_LOG] = logarithm,
+    [MMUL_SQRT] = square_root,
+    [MMUL_RSQRT] = reciprocal_root,
+    [MMUL_ABS] = size,
+    [MMUL_RELU] = relu,
+    [MMUL_SIGMOID] = sigmoid,
+    [MMUL_TANH] = tangent,
+    [MMUL_SILU] = silu,
+    [MMUL_GELU] = gelu,
+    [MMUL_GELU_TANH] = gelu_tanh,
+    [MMUL_ADD] = add,
+    [MMUL_SUBTRACT] = subtract,
+    [MMUL_MULTIPLY] = multiply,
+    [MMUL_DIVIDE] = divide,
+    [MMUL_FLOOR_DIVIDE] = floor_divide,
+    [MMUL_REMAINDER] = remainder_of,
+    [MMUL_POWER] = power,
+    [MMUL_MAXIMUM] = larger,
+    [MMUL_MINIMUM] = smaller,
+    [MMUL_EQUAL] = equal,
+    [MMUL_NOT_EQUAL] = not_equal,
+    [MMUL_LESS] = less,
+    [MMUL_LESS_EQUAL] = less_equal,
+    [MMUL_GREATER] = greater,
+    [MMUL_GREATER_EQUAL] = greater_equal,
+    [MMUL_WHERE] = choose,
+    [MMUL_SLICE] = copy,
+    [MMUL_RESHAPE] = copy,
+    [MMUL_PERMUTE] = copy,
+    [MMUL_CONCAT] = copy,
+};
+
+// ----------------------------------------------------------------------------------------- tiles
+
+struct job {
+    kernel *run;
+    struct mmul_strided operands[OPERANDS];
+    int operand_count;
+    int64_t rows, cols, ld;
+    float *out;
+    int64_t tile_rows, tile_cols; // tile_rows 1: a row, or what of it fits a tile
+    int64_t tiles_along;
+};
+
+// x * x is the square, rounded once; and a square root likewise.
+static kernel *kernel_of(const struct mmul_map *map) {
+    const struct mmul_map_operand *y = &map->operands[1];
+    if (map->kind == MMUL_POWER && y->buffer == NULL && y->number == 2.0f)
+        return multiply;
+    return kernels[map->kind];
+}
+
+static bool is_contiguous(struct mmul_strided x, int64_t cols) {
+    return (x.col_step == 0 && x.row_step == 0) || (x.col_step == 1 && x.row_step == cols);
+}
+
+// As few rows as possible: one, where all rows follow each other, and where columns are what is long.
+static void flatten(struct job *job) {
+    bool is_flat = job->ld == job->cols;
+    for (int i = 0; i < job->operand_count; i++)
+        is_flat = is_flat && is_contiguous(job->operands[i], job->cols);
+    if (is_flat) {
+        job->cols *= job->rows;
+        job->rows = 1;
+    }
+    if (job->cols > 1 || job->ld > 1)
+        return;
+    job->cols = job->rows;
+    job->rows = 1;
+    for (int i = 0; i < job->operand_count; i++)
+        job->operands[i] = (struct mmul_strided){job->operands[i].at, 0, job->operands[i].row_step};
+}
+
+static struct job job_of(const struct mmul_map *map) {
+    struct job job = {.run = kernel_of(map),
+                      .operand_count = map->operand_count,
+                      .rows = map->rows,
+                      .cols = map->cols,
+                      .ld = map->result.ld,
+                      .out = mmul_host_address(map->result),
+                      .tile_rows = 1,
+                      .tile_cols = TILE_ELEMENTS};
+    for (int i = 0; i < job.operand_count; i++)
+        job.operands[i] = mmul_cpu_operand(map, i);
+    if (job.run == multiply && map->kind == MMUL_POWER)
+        job.operands[1] = job.operands[0];
+    flatten(&job);
+    for (int i = 0; i < job.operand_count; i++)
+        if (job.operands[i].col_step > 1 && job.rows > 1)
+            job.tile_rows = job.tile_cols = TILE;
+    job.tiles_along = (job.cols + job.tile_cols - 1) / job.tile_cols;
+    return job;
+}
+
+// A copy of what is stored by columns needs no tile in between.
+static bool copies_at_once(const struct job *job) {
+    return job->run == copy && job->operands[0].col_step != 1;
+}
+
+// Operand x's rows of a tile: where they lie or, packed, in `room`.
+static struct mmul_strided reach(struct mmul_strided x, int64_t rows, int64_t cols, float *room) {
+    if (x.col_step == 1)
+        return x;
+    const bool is_one = x.row_step == 0;
+    mmul_cpu_pack(x, is_one ? 1 : rows, cols, room, cols);
+    return (struct mmul_strided){room, is_one ? 0 : cols, 1};
+}
+
+static void make_tile(const struct job *job, int64_t i, int64_t j, int64_t rows, int64_t cols) {
+    float room[OPERANDS][TILE_ELEMENTS];
+    struct mmul_strided x[OPERANDS] = {{room[0], 0, 0}, {room[0], 0, 0}, {room[0], 0, 0}};
+    float *out = job->out + i * job->ld + j;
+    for (int p = 0; p < job->operand_count; p++)
+        x[p] = reach(mmul_cpu_part(job->operands[p], i, j), rows, cols, room[p]);
+    for (int64_t r = 0; r < rows; r++)
+        job->run(cols, x[0].at + r * x[0].row_step, x[1].at + r * x[1].row_step,
+                 x[2].at + r * x[2].row_step, out + r * job->ld);
+}
+
+static void make_tiles(void *context, int part, int64_t begin, int64_t end) {
+    const struct job *job = context;
+    (void)part;
+    for (int64_t t = begin; t < end; t++) {
+        const int64_t i = t / job->tiles_along * job->tile_rows;
+        const int64_t j = t % job->tiles_along * job->tile_cols;
+        const int64_t rows = mmul_smaller(job->tile_rows, job->rows - i);
+        const int64_t cols = mmul_smaller(job->tile_cols, job->cols - j);
+        if (copies_at_once(job))
+            mmul_cpu_pack(mmul_cpu_part(job->operands[0], i, j), rows, cols,
+                          job->out + i * job->ld + j, job->ld);
+        else
+            make_tile(job, i, j, rows, cols);
+    }
+}
+
+void mmul_cpu_map_elements(const struct mmul_map *map) {
+    struct job job = job_of(map);
+    const int64_t tiles = (job.rows + job.tile_rows - 1) / job.tile_rows * job.tiles_along;
+    const double flops = mmul_operation_row(map->kind)->flops_each;
+    const double cost = (double)map->rows * (double)map->cols * (1 + flops / 16) / (double)tiles;
+    mmul_cpu_share(map, mmul_cpu_parts(map, tiles, cost), tiles, make_tiles, &job);
+}

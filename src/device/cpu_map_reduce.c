@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: MIT
+// Sums, means and extremes along an axis. A line of elements becomes one, whichever axis it lies along: what
+// counts is whether the elements of a line follow each other in memory, or those of different lines do, which are
+// then made many at a time. Sums are double.
+#include "device/cpu_map.h"
+
+#include <math.h>
+
+#include "base/integer.h"
+#include "base/memory.h"
+#include "device/cpu_map_float.h"
+#include "device/host_buffer.h"
+
+// Lines are worked on so many at a time, and of long ones so many elements in a piece, whoever does it: the
+// result does not depend on the number of threads.
+enum { LINES = 512, PIECE = 4096 };
+
+struct lines {
+    const struct mmul_map *map;
+    const float *at; // element p of line l: at[l * line_step + p * step]
+    int64_t lines, length, line_step, step;
+    int64_t result_step;
+    int64_t pieces; // of a line, of PIECE elements
+    double *found;  // of every piece of every line; NULL: each has one
+};
+
+static double neutral(enum mmul_operation_kind kind) {
+    return kind == MMUL_MAX ? -INFINITY : kind == MMUL_MIN ? INFINITY : 0;
+}
+
+// NaN stays, as in numpy.
+static double join(enum mmul_operation_kind kind, double x, double y) {
+    if (kind == MMUL_MAX)
+        return x >= y || isnan(x) ? x : y;
+    if (kind == MMUL_MIN)
+        return x <= y || isnan(x) ? x : y;
+    return x + y;
+}
+
+// ------------------------------------------------------------------------------- along memory
+
+MMUL_CLONES static double add_line(const float *x, int64_t n) {
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t j = 0; j < n; j++)
+        sum += (double)x[j];
+    return sum;
+}
+
+// Comparisons lose NaN, so those are counted.
+MMUL_CLONES static double largest_of_line(const float *x, int64_t n) {
+    float most = -INFINITY;
+    int32_t odd = 0;
+#pragma omp simd reduction(max : most) reduction(| : odd)
+    for (int64_t j = 0; j < n; j++) {
+        odd |= x[j] != x[j];
+        most = x[j] > most ? x[j] : most;
+    }
+    return odd ? (double)NAN : (double)most;
+}
+
+MMUL_CLONES static double smallest_of_line(const float *x, int64_t n) {
+    float least = INFINITY;
+    int32_t odd = 0;
+#pragma omp simd reduction(min : least) reduction(| : odd)
+    for (int64_t j = 0; j < n; j++) {
+        odd |= x[j] != x[j];
+        least = x[j] < least ? x[j] : least;
+    }
+    return odd ? (double)NAN : (double)least;
+}
+
+static double reduce_line(enum mmul_operation_kind kind, const float *x, int64_t n) {
+    return kind == MMUL_MAX   ? largest_of_line(x, n)
+           : kind == MMUL_MIN ? smallest_of_line(x, n)
+                              : add_line(x, n);
+}
+
+// ------------------------------------------------------------------------------- across memory
+
+#define ACROSS(NAME, TYPE, JOINED)                                                       \
+    MMUL_CLONES static void NAME(const float *restrict x, int64_t lines, int64_t length, \
+                                 int64_t step, double *restrict found) {                 \
+        TYPE all[LINES];                                                                 \
+        for (int64_t l = 0; l < lines; l++)                                              \
+            all[l] = (TYPE)found[l];                                                     \
+        for (int64_t p = 0; p < length; p++)                                             \
+            for (int64_t l = 0; l < lines; l++) {                                        \
+                const TYPE was = all[l], y = (TYPE)x[p * step + l];                      \
+                all[l] = (JOINED);                                                       \
+            }                                                                            \
+        for (int64_t l = 0; l < lines; l++)                                              \
+            found[l] = (double)all[l];                                                   \
+    }
+ACROSS(add_across, double, was + y)
+ACROSS(largest_across, float, (was >= y) | (was != was) ? was : y)
+ACROSS(smallest_across, float, (was <= y) | (was != was) ? was : y)
+
+static void reduce_across(enum mmul_operation_kind kind, const float *x, int64_t lines,
+                          int64_t length, int64_t step, double *found) {
+    (kind == MMUL_MAX   ? largest_across
+     : kind == MMUL_MIN ? smallest_across
+                        : add_across)(x, lines, length, step, found);
+}
+
+// ---------------------------------------------------------------------------------------- both
+
+// Lines [begin, end) of a piece, `found` being of the first of them. Where neither they nor their elements
+// follow each other in memory, lines are packed.
+static void reduce_piece(const struct lines *s, int64_t begin, int64_t end, int64_t piece,
+                         double *found) {
+    const enum mmul_operation_kind kind = s->map->kind;
+    const int64_t p = piece * PIECE, length = mmul_smaller(PIECE, s->length - p);
+    const float *x = s->at + p * s->step + begin * s->line_step;
+    for (int64_t l = 0; l < end - begin; l++)
+        found[l] = neutral(kind);
+    if (s->step != 1 && s->line_step == 1) {
+        reduce_across(kind, x, end - begin, length, s->step, found);
+        return;
+    }
+    for (int64_t l = 0; l < end - begin; l++) {
+        float room[PIECE];
+        const struct mmul_strided line = {x + l * s->line_step, 0, s->step};
+        if (s->step != 1)
+            mmul_cpu_pack(line, 1, length, room, length);
+        found[l] = reduce_line(kind, s->step == 1 ? line.at : room, length);
+    }
+}
+
+// Result l is element (l, 0) or (0, l).
+static void write_lines(const struct lines *s, int64_t begin, int64_t end, const double *found) {
+    float *out = mmul_host_address(s->map->result);
+    for (int64_t l = begin; l < end; l++) {
+        double all = found[l - begin];
+        for (int64_t piece = 1; piece < s->pieces; piece++)
+            all = join(s->map->kind, all, found[piece * s->lines + l - begin]);
+        out[l * s->result_step] =
+            (float)(s->map->kind == MMUL_MEAN ? all / (double)s->length : all);
+    }
+}
+
+static void reduce_pieces(void *context, int part, int64_t begin, int64_t end) {
+    const struct lines *s = context;
+    (void)part;
+    for (int64_t unit = begin; unit < end; unit++) {
+        const int64_t first = unit / s->pieces * LINES, piece = unit % s->pieces;
+        const int64_t last = mmul_smaller(s->lines, first + LINES);
+        double room[LINES];
+        double *found = s->found != NULL ? s->found + piece * s->lines + first : room;
+        reduce_piece(s, first, last, piece, found);
+        if (s->found == NULL)
+            write_lines(s, first, last, found);
+    }
+}
+
+enum mmul_status mmul_cpu_map_reduce(const struct mmul_map *map, struct mmul_error *err) {
+    const bool down = map->with->axis == -2;
+    const struct mmul_strided x = mmul_cpu_operand(map, 0);
+    struct lines s = {.map = map,
+                      .at = x.at,
+                      .lines = down ? map->cols : map->rows,
+                      .length = down ? map->operands[0].rows : map->operands[0].cols,
+                      .line_step = down ? x.col_step : x.row_step,
+                      .step = down ? x.row_step : x.col_step,
+                      .result_step = down ? 1 : map->result.ld};
+    s.pieces = (s.length + PIECE - 1) / PIECE;
+    const int64_t units = (s.lines + LINES - 1) / LINES * s.pieces;
+    const double cost = (double)s.lines * (double)s.length / (double)units;
+    enum mmul_status status = MMUL_OK;
+    if (s.pieces > 1)
+        status = MMUL_ALLOCATE_RAW(s.found, s.pieces * s.lines, "sums", err);
+    if (status == MMUL_OK)
+        mmul_cpu_share(map, mmul_cpu_parts(map, units, cost), units, reduce_pieces, &s);
+    if (status == MMUL_OK && s.pieces > 1)
+        write_lines(&s, 0, s.lines, s.found);
+    mmul_free(s.found);
+    return status;
+}

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: MIT
+// What is made of a row at a time: in two passes over it, while it is in the cache. Elements are floats,
+// sums double, so that they agree with the reference's to the rounding of the result.
+#include "device/cpu_map_rows.h"
+
+#include <math.h>
+
+#include "base/integer.h"
+#include "base/memory.h"
+#include "device/cpu_map_float.h"
+#include "device/host_buffer.h"
+
+enum { BLOCK = 256, GROUP = 16 };
+
+// -------------------------------------------------------------------------------------- softmax
+
+MMUL_INLINE float largest_of(const float *x, int64_t n, float most) {
+#pragma omp simd reduction(max : most)
+    for (int64_t j = 0; j < n; j++)
+        most = x[j] > most ? x[j] : most;
+    return most;
+}
+
+// The sum of exp(x - shift), which are left in `powers`.
+MMUL_INLINE double add_powers(const float *x, int64_t n, float shift, float *powers) {
+    double sum = 0;
+    for (int64_t j = 0; j < n; j++)
+        powers[j] = mmul_expf(x[j] - shift);
+#pragma omp simd reduction(+ : sum)
+    for (int64_t j = 0; j < n; j++)
+        sum += (double)powers[j];
+    return sum;
+}
+
+// Largest element and sum of powers in one pass: Milakov, Gimelshein, "Online normalizer calculation for
+// softmax", 2018. As long as there was nothing but -infinity 0 is taken off: its powers are 0, those of
+// NaN are NaN, and a row of it alone ends as 0 / 0.
+MMUL_CLONES static void softmax(const struct mmul_cpu_rows *rows, const float *x, int64_t count,
+                                float *out) {
+    float powers[BLOCK], most = -INFINITY, shift = 0;
+    double sum = 0;
+    for (int64_t j = 0; j < count; j += BLOCK) {
+        const int64_t n = mmul_smaller(BLOCK, count - j);
+        const float last = shift;
+        most = largest_of(x + j, n, most);
+        if (most > -INFINITY) {
+            sum *= sum > 0 ? exp((double)(last - most)) : 1;
+            shift = most;
+        }
+        sum += add_powers(x + j, n, shift, powers);
+    }
+    const float factor = (float)(1 / sum);
+    for (int64_t j = 0; j < count; j++)
+        out[j] = mmul_expf(x[j] - shift) * factor;
+    for (int64_t j = count; j < rows->cols; j++)
+        out[j] = 0;
+}
+
+// ---------------------------------------------------------------------------------------- norms
+
+MMUL_INLINE double add_squares(const float *x, int64_t n) {
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t j = 0; j < n; j++)
+        sum += (double)x[j] * (double)x[j];
+    return sum;
+}
+
+MMUL_CLONES static void rms_norm(const struct mmul_cpu_rows *rows, const float *x, int64_t count,
+                                 float *out) {
+    const float *w = rows->weights;
+    const double mean = add_squares(x, count) / (double)count;
+    const double factor = 1 / sqrt(mean + rows->map->with->epsilon);
+    if (w == NULL)
+        for (int64_t j = 0; j < count; j++)
+            out[j] = (float)((double)x[j] * factor);
+    else
+        for (int64_t j = 0; j < count; j++)
+            out[j] = (float)((double)x[j] * factor * (double)w[j]);
+}
+
+// Less the first element, mean and variance are to be had from one pass: that element is part of the
+// variance, which therefore is at least (mean - first)^2 / n, so that subtracting that square from the mean
+// of the squares leaves an error of n 2^-53.
+MMUL_CLONES static void layer_norm(const struct mmul_cpu_rows *rows, const float *x, int64_t count,
+                                   float *out) {
+    const float *w = rows->weights, *b = rows->biases;
+    const double first = (double)x[0];
+    double sum = 0, squares = 0;
+#pragma omp simd reduction(+ : sum, squares)
+    for (int64_t j = 0; j < count; j++) {
+        const double off = (double)x[j] - first;
+        sum += off;
+        squares += off * off;
+    }
+    const double off = sum / (double)count, left = squares / (double)count - off * off;
+    const double variance = left < 0 ? 0 : left, mean = first + off;
+    const double factor = 1 / sqrt(variance + rows->map->with->epsilon);
+    if (w == NULL)
+        for (int64_t j = 0; j < count; j++)
+            out[j] = (float)(((double)x[j] - mean) * factor);
+    else if (b == NULL)
+        for (int64_t j = 0; j < count; j++)
+            out[j] = (float)(((double)x[j] - mean) * factor * (double)w[j]);
+    else
+        for (int64_t j = 0; j < count; j++)
+            out[j] = (float)(((double)x[j] - mean) * factor * (double)w[j] + (double)b[j]);
+}
+
+MMUL_CLONES static void normalize(const struct mmul_cpu_rows *rows, const float *x, int64_t count,
+                                  float *out) {
+    const double length = sqrt(add_squares(x, count));
+    const double factor = 1 / (length < 1e-12 ? 1e-12 : length);
+    (void)rows;
+    for (int64_t j = 0; j < count; j++)
+        out[j] = (float)((double)x[j] * factor);
+}
+
+// ----------------------------------------------------------------------------------------- rope
+
+// Angles in double: positions times frequencies go beyond what a float holds to the last radian. A quarter
+// of the circle is taken off as often as it is in there, the rest goes into the polynomials of Cephes
+// (sinf, cosf), good to 1.2e-7 of 1.
+MMUL_INLINE void turn(double angle, float *sine, float *cosine) {
+    const double magic = 6755399441055744.0;
+    const double k = (angle * 0.63661977236758134 + magic) - magic;
+    const float r = (float)((angle - k * 1.5707963267341256) - k * 6.0771005065061922e-11);
+    const int32_t quarter = (int32_t)k;
+    const float z = r * r;
+    const float s = ((-1.9515295891e-4f * z + 8.3321608736e-3f) * z - 1.6666654611e-1f) * z * r + r;
+    const float c =
+        ((2.443315711809948e-5f * z - 1.388731625493765e-3f) * z + 4.166664568298827e-2f) * z * z -
+        0.5f * z + 1.0f;
+    const float odd_s = quarter & 1 ? c : s, odd_c = quarter & 1 ? s : c;
+    *sine = quarter & 2 ? -odd_s : odd_s;
+    *cosine = (quarter + 1) & 2 ? -odd_c : odd_c;
+}
+
+MMUL_CLONES static void rope_pairs(const struct mmul_cpu_rows *rows, const float *restrict x,
+                                   int64_t position, float *restrict out) {
+    const double *frequencies = rows->frequencies;
+    const int64_t pairs = rows->cols / 2;
+    float sines[BLOCK], cosines[BLOCK];
+    for (int64_t p = 0; p < pairs; p += BLOCK) {
+        const int64_t n = mmul_smaller(BLOCK, pairs - p);
+        for (int64_t j = 0; j < n; j++)
+            turn((double)position * frequencies[p + j], &sines[j], &cosines[j]);
+        const bool in_halves = !rows->map->with->interleaved;
+        const float *left = x + (in_halves ? p : 2 * p),
+                    *right = in_halves ? left + pairs : left + 1;
+        float *to_left = out + (left - x), *to_right = out + (right - x);
+        if (in_halves)
+            for (int64_t j = 0; j < n; j++) {
+                to_left[j] = left[j] * cosines[j] - right[j] * sines[j];
+                to_right[j] = left[j] * sines[j] + right[j] * cosines[j];
+            }
+        else
+            for (int64_t j = 0; j < n; j++) {
+                to_left[2 * j] = left[2 * j] * cosines[j] - right[2 * j] * sines[j];
+                to_right[2 * j] = left[2 * j] * sines[j] + right[2 * j] * cosines[j];
+            }
+    }
+}
+
+static enum mmul_status find_frequencies(struct mmul_cpu_rows *rows, struct mmul_error *err) {
+    const int64_t pairs = rows->cols / 2;
+    enum mmul_status status = MMUL_ALLOCATE(rows->frequencies, pairs, "frequencies", err);
+    for (int64_t p = 0; status == MMUL_OK && p < pairs; p++)
+        rows->frequencies[p] = pow(rows->map->with->base, -2.0 * (double)p / (double)rows->cols);
+    return status;
+}
+
+// ----------------------------------------------------------------------------------------- rows
+
+// Elements of a row that count (softmax, causal): as in device/reference_map.c.
+static int64_t counted(const struct mmul_cpu_rows *rows, int64_t i) {
+    const int64_t until = rows->map->row + i + 1 + rows->cols - rows->map->shape.rows;
+    if (rows->map->kind != MMUL_SOFTMAX || !rows->map->with->causal)
+        return rows->cols;
+    return mmul_larger(0, mmul_smaller(until, rows->cols));
+}
+
+static void make_row(const struct mmul_cpu_rows *rows, int64_t i, const float *x) {
+    const struct mmul_map *map = rows->map;
+    float *out = mmul_host_address(map->result) + i * map->result.ld;
+    switch (map->kind) {
+    case MMUL_SOFTMAX:
+        softmax(rows, x, counted(rows, i), out);
+        break;
+    case MMUL_RMS_NORM:
+        rms_norm(rows, x, rows->cols, out);
+        break;
+    case MMUL_LAYER_NORM:
+        layer_norm(rows, x, rows->cols, out);
+        break;
+    case MMUL_NORMALIZE:
+        normalize(rows, x, rows->cols, out);
+        break;
+    case MMUL_TOPK:
+        mmul_cpu_topk(x, rows->cols, map->with->count, out);
+        break;
+    case MMUL_ARGMAX:
+        out[0] = (float)mmul_cpu_argmax(x, rows->cols);
+        break;
+    default: // MMUL_ROPE
+        rope_pairs(rows, x, map->row + i, out);
+    }
+}
+
+// Rows that are not contiguous are packed first, some of them at a time so that cache lines are read once.
+static void make_rows(void *context, int part, int64_t begin, int64_t end) {
+    const struct mmul_cpu_rows *rows = context;
+    for (int64_t group = begin; group < end; group += GROUP) {
+        const int64_t n = mmul_smaller(GROUP, end - group);
+        struct mmul_strided x = mmul_cpu_part(rows->x, group, 0);
+        if (x.col_step != 1) {
+            float *room = rows->room + (int64_t)part * GROUP * rows->cols;
+            mmul_cpu_pack(x, n, rows->cols, room, rows->cols);
+            x = (struct mmul_strided){room, rows->cols, 1};
+        }
+        for (int64_t r = 0; r < n; r++)
+            make_row(rows, group + r, x.at + r * x.row_step);
+    }
+}
+
+// A vector, packed where it is not contiguous.
+static enum mmul_status find_vector(const struct mmul_cpu_rows *rows, int operand, float **room,
+                                    const float **vector, struct mmul_error *err) {
+    if (operand >= rows->map->operand_count)
+        return MMUL_OK;
+    const struct mmul_strided x = mmul_cpu_operand(rows->map, operand);
+    enum mmul_status status = MMUL_OK;
+    *vector = x.at;
+    if (x.col_step != 1 &&
+        (status = MMUL_ALLOCATE(*room, rows->cols, "a vector", err)) == MMUL_OK) {
+        mmul_cpu_pack(x, 1, rows->cols, *room, rows->cols);
+        *vector = *room;
+    }
+    return status;
+}
+
+enum mmul_status mmul_cpu_map_rows(const struct mmul_map *map, struct mmul_error *err) {
+    struct mmul_cpu_rows rows = {
+        .map = map, .x = mmul_cpu_operand(map, 0), .cols = map->operands[0].cols};
+    const double cost = (double)rows.cols * (2 + mmul_operation_row(map->kind)->flops_each / 8);
+    const int parts = mmul_cpu_parts(map, map->rows, cost);
+    float *vectors[2] = {NULL, NULL};
+    enum mmul_status status = find_vector(&rows, 1, &vectors[0], &rows.weights, err);
+    if (status == MMUL_OK)
+        status = find_vector(&rows, 2, &vectors[1], &rows.biases, err);
+    if (status == MMUL_OK && rows.x.col_step != 1)
+        status = MMUL_ALLOCATE(rows.room, parts * GROUP * rows.cols, "rows", err);
+    if (status == MMUL_OK && map->kind == MMUL_ROPE)
+        status = find_frequencies(&rows, err);
+    if (status == MMUL_OK)
+        mmul_cpu_share(map, parts, map->rows, make_rows, &rows);
+    mmul_free(rows.frequencies);
+    mmul_free(rows.room);
+    mmul_free(vectors[0]);
+    mmul_free(vectors[1]);
+    return status;
+}

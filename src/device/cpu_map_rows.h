@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+//
+// Between the files of cpu_map_rows: what all rows of one operation have in common.
+#pragma once
+
+#include "device/cpu_map.h"
+
+struct mmul_cpu_rows {
+    const struct mmul_map *map;
+    struct mmul_strided x;
+    int64_t cols;                  // of x
+    const float *weights, *biases; // vectors; NULL: there are none
+    float *room;                   // for rows that are packed: some for every part
+    double *frequencies;           // rope: of every pair
+};
+
+// The k largest of n elements, falling, at out[0 .. k), their columns behind: NaN before all, the lower
+// column first. One pass over what is not among them.
+void mmul_cpu_topk(const float *x, int64_t n, int64_t k, float *out);
+
+// The column of the first of these.
+int64_t mmul_cpu_argmax(const float *x, int64_t n);

@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: MIT
+//
+// Conformance of operations: every operation of programs on the device that the command line names against the
+// reference device, element by element, in all the ways that operands may lie; and that one against numpy in
+// double (map_numpy.py). What lies between the rows of a result must stay as it is.
+#include <unistd.h>
+
+#include "map_trial.h"
+
+// ------------------------------------------------------------------------------------- elements
+
+static const int64_t sizes[][2] = {{1, 1},    {1, 7},    {7, 1},    {63, 65}, {65, 63},
+                                   {3, 1001}, {1001, 3}, {130, 67}, {1, 5003}};
+enum { SIZES = sizeof sizes / sizeof *sizes };
+
+// What the OpenCL standard (1.2, 7.4) lets devices have, in ulp: exp, log 3, sqrt 3, rsqrt 2, x / y 2.5, tanh 5,
+// erf, pow 16; what is made of several of these has their sum. Where 1 + erf or 1 + tanh come close to 0
+// (gelu below -3) an error of theirs counts as it is. What is rounded once is equal.
+static const struct element_case {
+    enum mmul_operation_kind kind;
+    enum flavour flavours[3];
+    struct tolerance tolerance;
+} element_cases[] = {
+    {MMUL_NEGATE, {SPECIAL}, {0, 0}},
+    {MMUL_EXP, {REAL}, {3, 0}},
+    {MMUL_EXP, {WIDE}, {3, 0}},
+    {MMUL_EXP, {SPECIAL}, {3, 0}},
+    {MMUL_LOG, {POSITIVE}, {3, 1e-7}},
+    {MMUL_LOG, {SPECIAL}, {3, 1e-7}},
+    {MMUL_SQRT, {POSITIVE}, {3, 0}},
+    {MMUL_SQRT, {SPECIAL}, {3, 0}},
+    {MMUL_RSQRT, {POSITIVE}, {4, 0}},
+    {MMUL_RSQRT, {SPECIAL}, {4, 0}},
+    {MMUL_ABS, {SPECIAL}, {0, 0}},
+    {MMUL_RELU, {SPECIAL}, {0, 0}},
+    {MMUL_SIGMOID, {REAL}, {8, 0}},
+    {MMUL_SIGMOID, {WIDE}, {8, 0}},
+    {MMUL_SIGMOID, {SPECIAL}, {8, 0}},
+    {MMUL_TANH, {REAL}, {5, 0}},
+    {MMUL_TANH, {SPECIAL}, {5, 0}},
+    {MMUL_SILU, {REAL}, {9, 0}},
+    {MMUL_SILU, {SPECIAL}, {9, 0}},
+    {MMUL_GELU, {REAL}, {16, 2e-6}},
+    {MMUL_GELU, {SPECIAL}, {16, 2e-6}},
+    {MMUL_GELU_TANH, {REAL}, {16, 2e-6}},
+    {MMUL_GELU_TANH, {SPECIAL}, {16, 2e-6}},
+    {MMUL_ADD, {REAL, REAL}, {0, 0}},
+    {MMUL_ADD, {SPECIAL, SPECIAL}, {0, 0}},
+    {MMUL_SUBTRACT, {REAL, REAL}, {0, 0}},
+    {MMUL_SUBTRACT, {SPECIAL, SPECIAL}, {0, 0}},
+    {MMUL_MULTIPLY, {REAL, REAL}, {0, 0}},
+    {MMUL_MULTIPLY, {SPECIAL, SPECIAL}, {0, 0}},
+    {MMUL_DIVIDE, {REAL, REAL}, {2.5, 0}},
+    {MMUL_DIVIDE, {SPECIAL, SPECIAL}, {2.5, 0}},
+    {MMUL_FLOOR_DIVIDE, {REAL, REAL}, {2, 0}},
+    {MMUL_FLOOR_DIVIDE, {WHOLE, WHOLE}, {0, 0}},
+    {MMUL_FLOOR_DIVIDE, {SPECIAL, SPECIAL}, {2, 0}},
+    {MMUL_REMAINDER, {REAL, REAL}, {1, 0}},
+    {MMUL_REMAINDER, {WHOLE, WHOLE}, {0, 0}},
+    {MMUL_REMAINDER, {SPECIAL, SPECIAL}, {1, 0}},
+    {MMUL_POWER, {POSITIVE, REAL}, {16, 0}},
+    {MMUL_POWER, {REAL, WHOLE}, {16, 0}},
+    {MMUL_POWER, {SPECIAL, SPECIAL}, {16, 0}},
+    {MMUL_MAXIMUM, {SPECIAL, SPECIAL}, {0, 0}},
+    {MMUL_MINIMUM, {SPECIAL, SPECIAL}, {0, 0}},
+    {MMUL_EQUAL, {WHOLE, WHOLE}, {0, 0}},
+    {MMUL_EQUAL, {SPECIAL, SPECIAL}, {0, 0}},
+    {MMUL_NOT_EQUAL, {SPECIAL, SPECIAL}, {0, 0}},
+    {MMUL_LESS, {SPECIAL, SPECIAL}, {0, 0}},
+    {MMUL_LESS_EQUAL, {SPECIAL, SPECIAL}, {0, 0}},
+    {MMUL_GREATER, {SPECIAL, SPECIAL}, {0, 0}},
+    {MMUL_GREATER_EQUAL, {SPECIAL, SPECIAL}, {0, 0}},
+    {MMUL_WHERE, {SPECIAL, REAL, SPECIAL}, {0, 0}},
+};
+
+static void try_elements(struct bench *b, const struct element_case *c, int which, int turn) {
+    const int count = mmul_operation_row(c->kind)->most;
+    struct trial t = {.kind = c->kind,
+                      .rows = sizes[which][0],
+                      .cols = sizes[which][1],
+                      .source_count = count,
+                      .pad = turn % 3,
+                      .tolerance = c->tolerance};
+    t.shape = (struct mmul_shape){1, 1, t.rows, t.cols};
+    for (int i = 0; i < count; i++) // not all alike, and another mixture with every turn
+        t.sources[i] = (struct source){.layout = (enum layout)((turn + i * (1 + turn / LAYOUTS)) %
+                                                               (count == 1 ? NUMBER : LAYOUTS)),
+                                       .flavour = c->flavours[i],
+                                       .rows = t.rows,
+                                       .cols = t.cols};
+    try(b, &t);
+}
+
+// Large enough for several threads.
+static void try_large(struct bench *b, const struct element_case *c) {
+    static const enum layout layouts[][3] = {{PLAIN, PLAIN, NUMBER},
+                                             {TRANSPOSED, ROW_AGAIN, PADDED}};
+    const int count = mmul_operation_row(c->kind)->most;
+    for (int which = 0; which < 2; which++) {
+        struct trial t = {.kind = c->kind,
+                          .rows = 503,
+                          .cols = 601,
+                          .source_count = count,
+                          .shape = {1, 1, 503, 601},
+                          .tolerance = c->tolerance};
+        for (int i = 0; i < count; i++)
+            t.sources[i] = (struct source){layouts[which][i], c->flavours[i], 503, 601, 0, NULL, 0};
+        try(b, &t);
+    }
+}
+
+static void test_elements(struct bench *b) {
+    const int cases = (int)(sizeof element_cases / sizeof *element_cases);
+    for (int c = 0; c < cases; c++) {
+        const struct element_case *now = &element_cases[c];
+        if (c == 0 || now[-1].kind != now->kind)
+            begin(b);
+        for (int turn = 0; turn < 2 * SIZES; turn++)
+            try_elements(b, now, turn % SIZES, turn + c);
+        if (now->kind == MMUL_ADD) // all pairs of layouts
+            for (int turn = 0; turn < LAYOUTS * LAYOUTS; turn++)
+                try_elements(b, now, 3 + turn % 2, turn);
+        if (now->kind == MMUL_ADD || now->kind == MMUL_RELU || now->kind == MMUL_WHERE)
+            try_large(b, now);
+        if (c + 1 == cases || now[1].kind != now->kind)
+            end(b, now->kind);
+    }
+}
+
+// ----------------------------------------------------------------------------------------- rows
+
+static const int64_t row_sizes[][2] = {{1, 1},    {7, 7},  {63, 65}, {65, 63},   {5, 1001},
+                                       {3, 5003}, {40, 8}, {2, 256}, {1200, 301}};
+enum { ROW_SIZES = sizeof row_sizes / sizeof *row_sizes };
+
+static struct trial row_trial(enum mmul_operation_kind kind, int which, int turn,
+                              enum flavour flavour, struct tolerance tolerance) {
+    const int64_t rows = row_sizes[which][0], cols = row_sizes[which][1];
+    struct trial t = {.kind = kind,
+                      .rows = rows,
+                      .cols = cols,
+                      .shape = {1, 1, rows, cols},
+                      .source_count = 1,
+                      .pad = turn % 2 * 5,
+                      .tolerance = tolerance};
+    t.sources[0] = (struct source){
+        .layout = (enum layout)(turn % ONE_AGAIN), .flavour = flavour, .rows = rows, .cols = cols};
+    return t;
+}
+
+// exp of a difference has the error of that, half an ulp of up to 160: 2^-16 of the result; sums of floats add
+// little beside it.
+static void test_softmax(struct bench *b) {
+    static const enum flavour flavours[] = {REAL, WIDE, LOW, SPECIAL};
+    begin(b);
+    for (int turn = 0; turn < 6 * ROW_SIZES; turn++) {
+        const enum flavour flavour = flavours[turn % 4];
+        struct trial t = row_trial(MMUL_SOFTMAX, turn % ROW_SIZES, turn / 2, flavour,
+                                   (struct tolerance){flavour == WIDE ? 128 : 32, 0});
+        t.with.causal = turn % 3 != 0;
+        if (turn % 3 ==
+            2) { // in the middle of more rows: the first of them may have no element that counts
+            t.row = 2;
+            t.shape.rows = t.rows + 9;
+        }
+        try(b, &t);
+    }
+    end(b, MMUL_SOFTMAX);
+}
+
+// Sums of squares in float have errors of some ulp, halved by the root; a mean that is taken off has one of half an
+// ulp of itself (of 100: 4e-6), while what is left is of size 1.
+static void test_norms(struct bench *b) {
+    static const struct {
+        enum mmul_operation_kind kind;
+        enum flavour flavour;
+        struct tolerance tolerance;
+    } cases[] = {{MMUL_RMS_NORM, REAL, {16, 0}},      {MMUL_RMS_NORM, WIDE, {16, 0}},
+                 {MMUL_LAYER_NORM, REAL, {16, 4e-6}}, {MMUL_LAYER_NORM, OFFSET, {16, 5e-5}},
+                 {MMUL_NORMALIZE, REAL, {16, 0}},     {MMUL_NORMALIZE, SPECIAL, {16, 0}}};
+    for (int c = 0; c < 6; c++) {
+        const int vectors = mmul_operation_row(cases[c].kind)->most - 1;
+        if (c % 2 == 0)
+            begin(b);
+        for (int turn = 0; turn < 3 * ROW_SIZES; turn++) {
+            struct trial t = row_trial(cases[c].kind, turn % ROW_SIZES, turn / 3, cases[c].flavour,
+                                       cases[c].tolerance);
+            t.with.epsilon = turn % 2 == 0 ? 1e-5 : 1e-6;
+            t.source_count = 1 + turn / 2 % (vectors + 1);
+            for (int i = 1; i < t.source_count; i++)
+                t.sources[i] = (struct source){.layout = turn % 5 == 0   ? SPREAD
+                                                         : turn % 2 == 0 ? PADDED
+                                                                         : PLAIN,
+                                               .flavour = REAL,
+                                               .rows = 1,
+                                               .cols = t.cols};
+            try(b, &t);
+        }
+        if (c % 2 == 1)
+            end(b, cases[c].kind);
+    }
+    begin(b); // all zeros: no length to divide by
+    struct trial t = row_trial(MMUL_NORMALIZE, 2, 0, REAL, (struct tolerance){0, 0});
+    t.sources[0].flavour = INDICES;
+    try(b, &t);
+    end(b, MMUL_NORMALIZE);
+}
+
+static void test_largest(struct bench *b) {
+    static const enum flavour flavours[] = {REAL, TIES, SPECIAL, WHOLE};
+    static const int64_t counts[] = {1, 2, 5, 8, 63, 1000};
+    begin(b);
+    for (int turn = 0; turn < 6 * ROW_SIZES; turn++) {
+        struct trial t = row_trial(MMUL_TOPK, turn % ROW_SIZES, turn / 2, flavours[turn / 3 % 4],
+                                   (struct tolerance){0, 0});
+        t.with.count = counts[turn / ROW_SIZES];
+        if (t.with.count > t.cols || turn % 7 == 0)
+            t.with.count = t.rows < 100 ? t.cols : 3; // the reference goes over a row for each
+        t.cols = 2 * t.with.count;
+        t.shape.cols = t.cols;
+        try(b, &t);
+    }
+    end(b, MMUL_TOPK);
+    begin(b);
+    for (int turn = 0; turn < 4 * ROW_SIZES; turn++) {
+        struct trial t = row_trial(MMUL_ARGMAX, turn % ROW_SIZES, turn / 2, flavours[turn / 3 % 4],
+                                   (struct tolerance){0, 0});
+        t.cols = t.shape.cols = 1;
+        try(b, &t);
+    }
+    end(b, MMUL_ARGMAX);
+}
+
+// An angle that is rounded to a float is off by 2^-24 of up to the position, and so are sine and cosine, of
+// elements of up to 4.
+static void test_rope(struct bench *b) {
+    begin(b);
+    for (int turn = 0; turn < 24; turn++) {
+        const int64_t rows = row_sizes[turn % ROW_SIZES][0], cols = 2 + 2 * (turn * 13 % 80);
+        struct trial t = {
+            .kind = MMUL_ROPE,
+            .rows = rows,
+            .cols = cols,
+            .row = turn % 3 * 1000,
+            .shape = {1, 1, 4000, cols},
+            .with = {.base = turn % 2 == 0 ? 10000 : 500000, .interleaved = turn % 4 > 1},
+            .source_count = 1,
+            .pad = turn % 2};
+        t.tolerance.absolute = 8 * 0x1p-24 * (double)(t.row + rows + 8);
+        t.sources[0] =
+            (struct source){.layout = (enum layout)(turn % ONE_AGAIN), .rows = rows, .cols = cols};
+        try(b, &t);
+    }
+    end(b, MMUL_ROPE);
+}
+
+// ----------------------------------------------------------------------------------- reductions
+
+// Whole numbers are exact; n reals of up to 4, added one after the other in floats, are off by up to n^2 / 2 times 4
+// 2^-24, in lanes and on the average far less: by 4 n 2^-24 here. Means are that by n, and rounded.
+static void test_reductions(struct bench *b) {
+    static const int64_t long_ones[][2] = {{1, 1},    {1, 7},    {7, 1},      {63, 65}, {65, 63},
+                                           {3, 1001}, {1001, 3}, {5003, 130}, {1, 5003}};
+    static const enum flavour flavours[] = {WHOLE, REAL, SPECIAL};
+    for (enum mmul_operation_kind kind = MMUL_SUM; kind <= MMUL_MIN; kind++) {
+        begin(b);
+        for (int turn = 0; turn < 6 * SIZES; turn++) {
+            const int64_t rows = long_ones[turn % SIZES][0], cols = long_ones[turn % SIZES][1];
+            const bool down = turn / SIZES % 2 == 1;
+            const int64_t count = down ? rows : cols;
+            struct trial t = {.kind = kind,
+                              .rows = down ? 1 : rows,
+                              .cols = down ? cols : 1,
+                              .with = {.axis = down ? -2 : -1},
+                              .source_count = 1,
+                              .pad = turn % 3};
+            const enum flavour flavour = flavours[turn / (2 * SIZES)];
+            t.shape = (struct mmul_shape){1, 1, t.rows, t.cols};
+            t.sources[0] = (struct source){.layout = (enum layout)(turn % NUMBER),
+                                           .flavour = flavour,
+                                           .rows = rows,
+                                           .cols = cols};
+            if (flavour == SPECIAL && kind <= MMUL_MEAN)
+                t.tolerance.absolute = 1e24; // beside 1e30
+            else if (flavour == REAL && kind <= MMUL_MEAN)
+                t.tolerance.absolute = 4 * 0x1p-24 * (double)(kind == MMUL_SUM ? count : 1);
+            t.tolerance.ulps = kind == MMUL_MEAN                     ? 2.5
+                               : kind == MMUL_SUM && flavour == REAL ? 1
+                                                                     : 0;
+            try(b, &t);
+        }
+        end(b, kind);
+    }
+}
+
+// ---------------------------------------------------------------------------- copies and lookups
+
+static void test_copies(struct bench *b) {
+    for (enum mmul_operation_kind kind = MMUL_SLICE; kind <= MMUL_CONCAT; kind++) {
+        begin(b);
+        for (int turn = 0; turn < 2 * SIZES * NUMBER; turn += 1 + (int)kind % 3) {
+            struct trial t = {.kind = kind,
+                              .rows = sizes[turn % SIZES][0],
+                              .cols = sizes[turn % SIZES][1],
+                              .source_count = 1,
+                              .pad = turn % 3};
+            t.shape = (struct mmul_shape){1, 1, t.rows, t.cols};
+            t.sources[0] = (struct source){.layout = (enum layout)(turn % NUMBER),
+                                           .flavour = SPECIAL,
+                                           .rows = t.rows,
+                                           .cols = t.cols};
+            try(b, &t);
+        }
+        end(b, kind);
+    }
+    begin(b);
+    for (int turn = 0; turn < 2 * SIZES; turn++) {
+        struct trial t = {.kind = MMUL_TAKE,
+                          .rows = sizes[turn % SIZES][0],
+                          .cols = sizes[turn % SIZES][1],
+                          .source_count = 2,
+                          .pad = turn % 3};
+        const int64_t table = 1 + turn * 17;
+        t.shape = (struct mmul_shape){1, 1, t.rows, t.cols};
+        t.sources[0] = (struct source){.layout = (enum layout)(turn % ROW_AGAIN),
+                                       .flavour = SPECIAL,
+                                       .rows = table,
+                                       .cols = t.cols};
+        t.sources[1] = (struct source){.layout = turn % 2 == 0 ? PADDED : SPREAD,
+                                       .flavour = INDICES,
+                                       .limit = table,
+                                       .rows = 1,
+                                       .cols = t.rows};
+        try(b, &t);
+    }
+    end(b, MMUL_TAKE);
+}
+
+// ------------------------------------------------------------------------------------ attention
+
+// rows, keys, depth, columns of v
+static const int64_t attention_sizes[][4] = {{1, 1, 1, 1},      {7, 7, 3, 5},      {63, 65, 16, 17},
+                                             {65, 63, 64, 33},  {5, 1001, 64, 64}, {300, 900, 8, 9},
+                                             {450, 400, 33, 7}, {1, 700, 16, 16}};
+
+// A score, the sum of d products of up to 4 by 4 over sqrt d, is off by some d 2^-24 16 / sqrt d; so is its power, and
+// what it adds of values of up to 4; those of NaN and infinity are equal.
+static void test_attention(struct bench *b) {
+    begin(b);
+    for (int turn = 0; turn < 48; turn++) {
+        const int64_t *size = attention_sizes[turn % 8];
+        const int64_t rows = size[0], keys = size[1], depth = size[2], cols = size[3];
+        const bool has_mask = turn / 8 % 3 == 1;
+        struct trial t = {.kind = MMUL_ATTENTION,
+                          .rows = rows,
+                          .cols = cols,
+                          .shape = {1, 1, rows, cols},
+                          .with = {.causal = turn / 8 % 2 == 1, .scale = 1 / sqrt((double)depth)},
+                          .source_count = has_mask ? 4 : 3,
+                          .pad = turn % 3};
+        if (turn / 8 == 3) {
+            t.row = 3;
+            t.shape.rows = rows + 5;
+        }
+        const enum layout layout = (enum layout)(turn / 2 % ROW_AGAIN);
+        t.sources[0] = (struct source){.layout = layout, .rows = rows, .cols = depth};
+        t.sources[1] = (struct source){
+            .layout = (enum layout)((layout + 3) % ROW_AGAIN), .rows = keys, .cols = depth};
+        t.sources[2] = (struct source){.layout = (enum layout)((layout + 1) % ROW_AGAIN),
+                                       .flavour = turn / 8 == 5 ? TIES : REAL,
+                                       .rows = keys,
+                                       .cols = cols};
+        t.sources[3] = (struct source){
+            .layout = (enum layout)(turn % ONE_AGAIN), .flavour = LOW, .rows = rows, .cols = keys};
+        t.tolerance.absolute =
+            4 * 0x1p-24 * (16 * sqrt((double)depth) + 16) * (turn / 8 == 5 ? 10 : 1);
+        try(b, &t);
+    }
+    end(b, MMUL_ATTENTION);
+}
+
+// --------------------------------------------------------------------------------------- numpy
+
+// A point for every operation, from what the script prints: "NAME ok" or "NAME what is wrong".
+static void test_numpy(const char *path) {
+    char command[512], line[512];
+    int said = 0;
+    snprintf(command, sizeof command, "/usr/bin/python3 tests/device/map_numpy.py %s", path);
+    FILE *script = popen(command, "r");
+    while (script != NULL && fgets(line, sizeof line, script) != NULL) {
+        char name[64] = "", text[448] = "";
+        sscanf(line, "%63s %447[^\n]", name, text);
+        char title[96];
+        snprintf(title, sizeof title, "numpy in double agrees: %s", name);
+        point(strcmp(text, "ok") == 0, title, text);
+        said++;
+    }
+    const int status = script != NULL ? pclose(script) : -1;
+    point(status == 0 && said > 40, "numpy was asked", "map_numpy.py failed");
+}
+
+int main(int argc, char **argv) {
+    struct bench b = {.device = open_device(argc, argv)};
+    struct mmul_error err;
+    char path[] = "/tmp/map_test_XXXXXX";
+    if (b.device->table->map == NULL && !mmul_device_can_borrow(b.device)) {
+        printf("1..0 # SKIP map: device '%s' has no operations of its own\n", argv[1]);
+        mmul_device_close(b.device);
+        return 0;
+    }
+    must(mmul_device_open("reference", &b.reference, &err), &err);
+    if (strcmp(argv[1], "reference") == 0) {
+        const int file = mkstemp(path);
+        b.cases = file >= 0 ? fdopen(file, "wb") : NULL;
+        point(b.cases != NULL, "a file for numpy", "it cannot be created");
+    }
+    test_elements(&b);
+    test_softmax(&b);
+    test_norms(&b);
+    test_largest(&b);
+    test_rope(&b);
+    test_reductions(&b);
+    test_copies(&b);
+    test_attention(&b);
+    if (b.cases != NULL) {
+        fclose(b.cases);
+        test_numpy(path);
+        unlink(path);
+    }
+    mmul_device_close(b.reference);
+    return close_device(b.device);
+}

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: MIT
+//
+// One trial of map_test.c: operands that lie in some way, an operation on them on two devices, and how far apart the
+// results are.
+#pragma once
+
+#include <float.h>
+
+#include "device/map.h"
+#include "exec/pipeline.h"
+#include "stored.h"
+
+// ------------------------------------------------------------------------------------ operands
+
+// Where the elements of an operand are.
+enum layout {
+    PLAIN,      // rows without gaps
+    PADDED,     // behind an offset, with gaps
+    DISTANT,    // rows far from each other
+    TRANSPOSED, // by columns, with gaps
+    PERMUTED,   // by columns with steps, as from permuted axes
+    SPREAD,     // rows with steps
+    ROW_AGAIN,  // one row for all
+    COL_AGAIN,  // one column for all
+    ONE_AGAIN,  // one element for all
+    NUMBER,
+    LAYOUTS
+};
+
+static struct mmul_map_operand place(enum layout layout, int64_t rows, int64_t cols) {
+    static const int64_t far = 70001;
+    switch (layout) {
+    case PLAIN:
+        return (struct mmul_map_operand){.offset = 0, .row_step = cols, .col_step = 1};
+    case PADDED:
+        return (struct mmul_map_operand){.offset = 5, .row_step = cols + 3, .col_step = 1};
+    case DISTANT:
+        return (struct mmul_map_operand){
+            .offset = 1, .row_step = rows * cols < 2000 ? far : cols + 64, .col_step = 1};
+    case TRANSPOSED:
+        return (struct mmul_map_operand){.offset = 2, .row_step = 1, .col_step = rows + 1};
+    case PERMUTED:
+        return (struct mmul_map_operand){.offset = 3, .row_step = 2, .col_step = 2 * rows + 3};
+    case SPREAD:
+        return (struct mmul_map_operand){.offset = 1, .row_step = 3 * cols + 2, .col_step = 3};
+    case ROW_AGAIN:
+        return (struct mmul_map_operand){.offset = 4, .row_step = 0, .col_step = 1};
+    case COL_AGAIN:
+        return (struct mmul_map_operand){.offset = 4, .row_step = 2, .col_step = 0};
+    default:
+        return (struct mmul_map_operand){.offset = 6};
+    }
+}
+
+// What is in it.
+enum flavour { REAL, POSITIVE, WHOLE, WIDE, SPECIAL, TIES, LOW, OFFSET, INDICES };
+
+static uint64_t random_state;
+
+static double random_real(void) { // [0, 1)
+    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (double)(random_state >> 40) * 0x1p-24;
+}
+
+static float random_value(enum flavour flavour, int64_t limit) {
+    static const float specials[] = {NAN,   INFINITY, -INFINITY, 0.0f, -0.0f, 1.0f,
+                                     -1.0f, 2.0f,     -3.0f,     0.5f, 1e30f, -1e-30f};
+    const double random = random_real();
+    switch (flavour) {
+    case POSITIVE:
+        return (float)(0x1p-7 + 9 * random);
+    case WHOLE:
+        return (float)((int)(9 * random) - 4);
+    case WIDE:
+        return (float)(160 * random - 80);
+    case SPECIAL:
+        return random < 0.5 ? specials[(int)(random * 24)] : (float)(16 * random - 12);
+    case TIES:
+        return random < 0.02 ? NAN : (float)(int)(40 * random);
+    case LOW: // a mask
+        return random < 0.3 ? -INFINITY : (float)random;
+    case OFFSET:
+        return (float)(100 + random);
+    case INDICES:
+        return (float)(int64_t)(random * (double)limit);
+    default:
+        return (float)(8 * random - 4);
+    }
+}
+
+struct source {
+    enum layout layout;
+    enum flavour flavour;
+    int64_t rows, cols;
+    int64_t limit; // of indices
+    float *values; // (rows, cols) without gaps; one row, column or element where it repeats
+    float number;
+};
+
+static int64_t source_rows(const struct source *s) {
+    return s->layout == ROW_AGAIN || s->layout >= ONE_AGAIN ? 1 : s->rows;
+}
+
+static int64_t source_cols(const struct source *s) {
+    return s->layout == COL_AGAIN || s->layout >= ONE_AGAIN ? 1 : s->cols;
+}
+
+static void fill_source(struct source *s) {
+    const int64_t count = source_rows(s) * source_cols(s);
+    s->values = must_allocate(count, sizeof(float));
+    for (int64_t e = 0; e < count; e++)
+        s->values[e] = random_value(s->flavour, s->limit);
+    s->number = s->values[0];
+}
+
+// The operand as it lies on a device; what is between its elements is NaN.
+static struct mmul_map_operand put(struct mmul_device *device, const struct source *s) {
+    struct mmul_map_operand o = place(s->layout, s->rows, s->cols);
+    struct mmul_error err;
+    o.rows = s->rows;
+    o.cols = s->cols;
+    o.number = s->number;
+    if (s->layout == NUMBER)
+        return o;
+    const int64_t rows = source_rows(s), cols = source_cols(s);
+    const int64_t count = o.offset + (rows - 1) * o.row_step + (cols - 1) * o.col_step + 1;
+    float *host = must_allocate(count, sizeof(float));
+    for (int64_t e = 0; e < count; e++)
+        host[e] = NAN;
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < cols; j++)
+            host[o.offset + i * o.row_step + j * o.col_step] = s->values[i * cols + j];
+    must(mmul_device_buffer_create(device, MMUL_F32, count, &o.buffer, &err), &err);
+    const struct mmul_upload upload = {{o.buffer, 0, count}, 1, count, host, count, MMUL_F32};
+    must(mmul_device_upload(device, &upload, &err), &err);
+    must(mmul_device_wait(device, &err), &err);
+    free(host);
+    return o;
+}
+
+// --------------------------------------------------------------------------------------- trials
+
+// |found - expected| may be so many times 2^-23 |expected|, plus `absolute`, and the smallest normal number (devices
+// may flush what is smaller).
+struct tolerance {
+    double ulps, absolute;
+};
+
+struct trial {
+    enum mmul_operation_kind kind;
+    struct mmul_parameters with;
+    int64_t rows, cols, row, col;
+    struct mmul_shape shape;
+    struct source sources[MMUL_OPERANDS];
+    int source_count;
+    int64_t pad; // of the result's rows
+    struct tolerance tolerance;
+};
+
+struct bench {
+    struct mmul_device *device, *reference;
+    FILE *cases; // for numpy; NULL: not asked
+    int trials;
+    double worst; // of the tolerance
+    char detail[320];
+};
+
+// The result without gaps, from the caller's heap; NULL: the gaps changed.
+static float *run(struct mmul_device *device, const struct trial *t) {
+    struct mmul_error err;
+    struct stored out = store(device, t->rows, t->cols, t->pad, NULL, 0, -77);
+    struct mmul_map map = {.kind = t->kind,
+                           .with = &t->with,
+                           .rows = t->rows,
+                           .cols = t->cols,
+                           .row = t->row,
+                           .col = t->col,
+                           .shape = t->shape,
+                           .operand_count = t->source_count,
+                           .result = operand_of(&out),
+                           .parallel = {3, mmul_pipeline_share}};
+    for (int i = 0; i < t->source_count; i++)
+        map.operands[i] = put(device, &t->sources[i]);
+    must(mmul_device_map(device, &map, &err), &err);
+    float *all = download_all(device, &out);
+    char detail[256];
+    float *found = NULL;
+    if (check_padding(&out, all, detail)) {
+        found = must_allocate(t->rows * t->cols, sizeof(float));
+        for (int64_t i = 0; i < t->rows; i++)
+            memcpy(found + i * t->cols, all + out.offset + i * out.ld, (size_t)t->cols * 4);
+    }
+    free(all);
+    discard(device, &out);
+    for (int i = 0; i < t->source_count; i++)
+        mmul_device_buffer_destroy(device, map.operands[i].buffer);
+    return found;
+}
+
+// How far apart, in tolerances.
+static double distance(float found, float expected, struct tolerance tolerance) {
+    if (is_equal(found, expected))
+        return 0;
+    if (!isfinite(found) || !isfinite(expected))
+        return INFINITY;
+    return fabs((double)found - (double)expected) /
+           (tolerance.ulps * 0x1p-23 * fabs((double)expected) + tolerance.absolute +
+            (double)FLT_MIN);
+}
+
+static void write_matrix(FILE *file, const float *values, int64_t rows, int64_t cols) {
+    fwrite(values, sizeof *values, (size_t)(rows * cols), file);
+}
+
+// For map_numpy.py: a line of JSON, then the operands and the result.
+static void write_case(FILE *file, const struct trial *t, const float *result) {
+    const struct mmul_parameters *w = &t->with;
+    fprintf(
+        file,
+        "{\"op\": \"%s\", \"rows\": %lld, \"cols\": %lld, \"row\": %lld, \"all_rows\": %lld, "
+        "\"causal\": %d, \"interleaved\": %d, \"axis\": %d, \"count\": %lld, \"epsilon\": %.17g, "
+        "\"scale\": %.17g, \"base\": %.17g, \"operands\": [",
+        mmul_operation_row(t->kind)->name, (long long)t->rows, (long long)t->cols,
+        (long long)t->row, (long long)t->shape.rows, w->causal, w->interleaved, w->axis,
+        (long long)w->count, w->epsilon, w->scale, w->base);
+    for (int i = 0; i < t->source_count; i++)
+        fprintf(file, "%s[%lld, %lld, %lld, %lld]", i > 0 ? ", " : "",
+                (long long)source_rows(&t->sources[i]), (long long)source_cols(&t->sources[i]),
+                (long long)t->sources[i].rows, (long long)t->sources[i].cols);
+    fprintf(file, "]}\n");
+    for (int i = 0; i < t->source_count; i++)
+        write_matrix(file, t->sources[i].values, source_rows(&t->sources[i]),
+                     source_cols(&t->sources[i]));
+    write_matrix(file, result, t->rows, t->cols);
+}
+
+static void compare(struct bench *b, const struct trial *t, const float *found,
+                    const float *expected) {
+    for (int64_t e = 0; e < t->rows * t->cols; e++) {
+        const double off = distance(found[e], expected[e], t->tolerance);
+        if (off <= b->worst)
+            continue;
+        b->worst = off;
+        snprintf(b->detail, sizeof b->detail,
+                 "%lld x %lld, layouts %d %d %d, element (%lld, %lld): %.9g, expected %.9g, %.3g "
+                 "times the tolerance",
+                 (long long)t->rows, (long long)t->cols, t->sources[0].layout, t->sources[1].layout,
+                 t->sources[2].layout, (long long)(e / t->cols), (long long)(e % t->cols),
+                 (double)found[e], (double)expected[e], off);
+    }
+}
+
+static void try(struct bench *b, struct trial *t) {
+    for (int i = 0; i < t->source_count; i++)
+        fill_source(&t->sources[i]);
+    float *expected = run(b->reference, t);
+    float *found = b->cases == NULL ? run(b->device, t) : NULL; // else it is the reference itself
+    b->trials++;
+    if (b->cases != NULL && expected != NULL) {
+        write_case(b->cases, t, expected);
+    } else if (expected == NULL || found == NULL) {
+        b->worst = INFINITY;
+        snprintf(b->detail, sizeof b->detail, "%lld x %lld: something outside the result changed",
+                 (long long)t->rows, (long long)t->cols);
+    } else {
+        compare(b, t, found, expected);
+    }
+    for (int i = 0; i < t->source_count; i++)
+        free(t->sources[i].values);
+    free(expected);
+    free(found);
+}
+
+static void begin(struct bench *b) {
+    b->trials = 0;
+    b->worst = 0;
+    b->detail[0] = '\0';
+}
+
+static void end(struct bench *b, enum mmul_operation_kind kind) {
+    printf("# %s: %d trials, at most %.2g of the tolerance\n", mmul_operation_row(kind)->name,
+           b->trials, b->worst);
+    point(b->worst <= 1 && b->trials > 0, mmul_operation_row(kind)->name, b->detail);
+}
