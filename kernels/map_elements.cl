@@ -53,7 +53,10 @@ float remainder_of(const float a, const float b) {
 }
 
 float floor_divide(const float a, const float b) {
-    return b == 0.0f ? a / b : round((a - remainder_of(a, b)) / b);
+    const float left = fmod(a, b);
+    const float other_side = left != 0.0f && (left < 0.0f) != (b < 0.0f) ? 1.0f : 0.0f;
+    const float quotient = (a - left) / b - other_side;
+    return b == 0.0f ? a / b : quotient == 0.0f ? copysign(0.0f, a / b) : round(quotient);
 }
 
 ELEMENTS(map_copy, a)
