@@ -263,6 +263,19 @@ static enum mmul_status make_copy(struct making *m, struct mmul_error *err) {
 
 // -------------------------------------------------------------------------- lookups, attention
 
+enum mmul_status mmul_maps_check_rows(const float *ids, int64_t step, int64_t count,
+                                      const struct mmul_value *table, struct mmul_error *err) {
+    const int64_t rows = table->shape.rows;
+    for (int64_t i = 0; i < count; i++) {
+        const float id = ids[i * step];
+        if (id >= 0 && id < (float)rows && id == (float)(int64_t)id)
+            continue;
+        return mmul_fail(err, MMUL_ERR_DATA, "cannot take row %g of '%s': it has %lld", (double)id,
+                         table->name, (long long)rows);
+    }
+    return MMUL_OK;
+}
+
 static enum mmul_status look_up(struct making *m, struct mmul_error *err) {
     const struct whole table = whole_of(m, 0), ids = whole_of(m, 1);
     const struct mmul_region b = m->block;
@@ -270,14 +283,9 @@ static enum mmul_status look_up(struct making *m, struct mmul_error *err) {
     const int64_t matrix = b.matrix / ids.sizes[2], row = b.matrix % ids.sizes[2];
     const float *at =
         find(&ids, matrix * ids.steps[1] + row * ids.steps[2] + b.row_begin * ids.steps[3]);
-    for (int64_t i = 0; i < rows; i++) {
-        const float id = at[i * ids.steps[3]];
-        if (id >= 0 && id < (float)table.sizes[2] && id == (float)(int64_t)id)
-            continue;
-        return mmul_fail(err, MMUL_ERR_DATA, "cannot take row %g of '%s': it has %lld", (double)id,
-                         m->program->values[m->operation->operands[0]].name,
-                         (long long)table.sizes[2]);
-    }
+    if (mmul_maps_check_rows(at, ids.steps[3], rows, &m->program->values[m->operation->operands[0]],
+                             err) != MMUL_OK)
+        return err->status;
     m->host.operands[0] = (struct mmul_host_operand){.at = table.at,
                                                      .row_step = table.steps[2],
                                                      .col_step = table.steps[3],

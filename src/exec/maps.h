@@ -7,6 +7,10 @@
 #include "exec/stage.h"
 #include "plan/program_tasks.h"
 
+// Are they rows of the table? Fails with MMUL_ERR_DATA.
+enum mmul_status mmul_maps_check_rows(const float *ids, int64_t step, int64_t count,
+                                      const struct mmul_value *table, struct mmul_error *err);
+
 // Fails as mmul_worker_map, and with MMUL_ERR_DATA (an index that is not in its table).
 enum mmul_status mmul_maps_make(struct mmul_stage *stage, const struct mmul_program_task *task,
                                 struct mmul_error *err);

@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "exec/loads.h"
 #include "model/matrix.h"
 
 enum { TAG = 64 };
@@ -71,9 +72,8 @@ static void fetch(struct end end, const struct mmul_move_piece *piece, float *to
     if (mmul_failure_is_void(failure))
         return;
     if (move->from.kind == MMUL_PLACE_FILE) {
-        struct mmul_matrix *matrix = operation_of(stage, place)->matrix;
-        if (mmul_matrix_read_float(matrix, piece->region, 0, mmul_region_count(piece->region), to,
-                                   &err) != MMUL_OK)
+        if (mmul_loads_read(v->plan->program, v->plan->places[place].value, piece->region, to,
+                            &err) != MMUL_OK)
             mmul_failure_keep(failure, &err);
         return;
     }

@@ -60,8 +60,14 @@ static const struct mmul_rule COPY[] = {{{ROWS, ROWS}, ROWS},
                                         {{WHOLE, WHOLE}, WHOLE},
                                         {{WHOLE, WHOLE}, ROWS},
                                         {{SUMMANDS, SUMMANDS}, SUMMANDS}};
-static const struct mmul_rule LOOKUP[] = {
-    {{WHOLE, ROWS}, ROWS}, {{WHOLE, COLS}, ROWS}, {{WHOLE, WHOLE}, WHOLE}, {{WHOLE, WHOLE}, ROWS}};
+// Of a file what is wanted is read, and nothing else.
+static const struct mmul_rule SLICE[] = {
+    {{ROWS}, ROWS}, {{WHOLE}, WHOLE}, {{WHOLE}, ROWS}, {{SUMMANDS}, SUMMANDS}, {{FILED}, FILED}};
+static const struct mmul_rule LOOKUP[] = {{{WHOLE, ROWS}, ROWS},
+                                          {{WHOLE, COLS}, ROWS},
+                                          {{WHOLE, WHOLE}, WHOLE},
+                                          {{WHOLE, WHOLE}, ROWS},
+                                          {{FILED, FILED}, FILED}};
 static const struct mmul_rule ATTENTION[] = {
     {{ROWS, ROWS, ROWS, WHOLE}, ROWS},     {{ROWS, ROWS, ROWS, ROWS}, ROWS},
     {{ROWS, WHOLE, WHOLE, WHOLE}, ROWS},   {{ROWS, WHOLE, WHOLE, ROWS}, ROWS},
@@ -200,7 +206,7 @@ static const struct mmul_operation_row TABLE[] = {
     REDUCTION(MMUL_MEAN, "mean", SUM_ALONG_AXIS),
     REDUCTION(MMUL_MAX, "max", ALONG_AXIS),
     REDUCTION(MMUL_MIN, "min", ALONG_AXIS),
-    OTHER(MMUL_SLICE, "slice", MMUL_CLASS_COPY, 1, mmul_shape_of_slice, COPY),
+    OTHER(MMUL_SLICE, "slice", MMUL_CLASS_COPY, 1, mmul_shape_of_slice, SLICE),
     OTHER(MMUL_RESHAPE, "reshape", MMUL_CLASS_COPY, 1, mmul_shape_of_reshape, COPY),
     OTHER(MMUL_PERMUTE, "permute", MMUL_CLASS_COPY, 1, mmul_shape_of_permute, COPY),
     OTHER(MMUL_CONCAT, "concat", MMUL_CLASS_COPY, 2, mmul_shape_of_concat, COPY),

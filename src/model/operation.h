@@ -19,6 +19,7 @@
 //     reduce     along what is whole rows -> rows, cols -> cols; sums along what is split -> partial
 //     copy       (reshape, permute, slice, concat) rows -> rows, where rows stay or in groups
 //     take       the table replicated, indices rows (or cols) -> rows
+//                (slice, take: of files -> file: it is read when somebody wants it elsewhere)
 //     attention  q rows, k and v replicated, or in groups rows -> rows
 //
 // Groups: a plan may split all values between groups of consecutive matrices, such as the texts of a batch, so

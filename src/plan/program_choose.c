@@ -121,6 +121,8 @@ static double follow(struct search *s, int index, const struct mmul_rule *rule, 
         bool is_saved = o->kind == MMUL_SAVE; // into a file of its own, which nobody reads
         if ((*at & wanted) != 0 && !is_saved)
             continue;
+        if (rule->operands[i] == MMUL_PLACE_FILE && !is_saved)
+            return INFINITY; // what is computed gets into no file but that of a save
         struct mmul_program_path path = find_path(s, o, i, *at, rule->operands[i]);
         seconds += path.seconds;
         if (i < MMUL_FACTORS)
@@ -233,7 +235,8 @@ static enum mmul_status advance(struct search *s, int index, struct mmul_error *
             struct state state = {.parent = i, .rule = rule, .have = s->scratch};
             state.seconds =
                 s->now[i].seconds + follow(s, index, &row->rules[rule], seconds, s->scratch);
-            keep(s, &state);
+            if (state.seconds < INFINITY)
+                keep(s, &state);
         }
     }
     if (s->found_count == 0)

@@ -10,8 +10,18 @@
 
 enum { PANELS_MOST = 16, PANEL_LEAST = 256 };
 
-// Copies within a node, and elementwise operations; files of root.
+// Copies within a node, by way of a buffer; files of root.
 static const double TOUCH_BYTES_PER_SECOND = 2e9, ASSUMED_FLOPS = 1e10;
+
+// Operations that are not products. What a node reads and writes from memory, all its ranks together: one thread
+// gets 12.7e9 of x + 1 on the Intel Xeon below, and two threads no more. What a rank computes, against its
+// rate of products: exponentials of 10 operations each come at 1 to 2 per nanosecond there, where products have
+// 100 operations; of attention, whose tiles are small products, a half.
+static const double MAP_BYTES_PER_SECOND = 1e10, MAP_PART = 0.125, ATTENTION_PART = 0.5;
+
+// A step that the ranks of a node make together, or that moves something between them: others wait for the last
+// of them, in naps (exec/compute.c).
+static const double TOGETHER_SECONDS = 1e-4;
 
 // Rows of a piece into a message (7e9) and out of one (5e9), one thread of an Intel Xeon with AVX-512, in
 // memory that has been used before.
@@ -220,6 +230,7 @@ static struct move_cost move_cost(const struct mmul_program_costs *costs, struct
         cost.here += all / MMUL_FILE_BYTES_PER_SECOND;
     if (t.most > 0)
         cost.network = all * t.most / c->bytes_per_second + t.stages * c->latency_seconds;
+    cost.here += c->size > 1 ? TOGETHER_SECONDS : 0;
     return cost;
 }
 
@@ -373,6 +384,46 @@ double mmul_program_check_seconds(const struct mmul_program_costs *costs,
     return check_seconds(costs, &p);
 }
 
+// Is it there once on a node, by all its ranks?
+static bool is_made_together(const struct mmul_program_costs *c, enum mmul_placement_kind kind) {
+    return kind == MMUL_PLACE_REPLICATE && c->size > c->node_count;
+}
+
+// What is read and written; of what is looked up, rows alone.
+static double map_bytes(enum mmul_operation_kind kind, const struct mmul_operation_call *call,
+                        struct mmul_shape result) {
+    double bytes = bytes_of(result);
+    for (int i = 0; i < call->operand_count; i++)
+        bytes += kind == MMUL_TAKE || kind == MMUL_SLICE ? bytes_of(result)
+                                                         : bytes_of(call->operands[i].shape);
+    return bytes;
+}
+
+// The slowest rank, or node where memory is; summands are as large as the result. What is computed on a device
+// with memory of its own comes home.
+static double map_seconds(const struct mmul_program_costs *c, enum mmul_operation_kind kind,
+                          const struct mmul_operation_call *call, struct mmul_shape result,
+                          const struct mmul_rule *rule) {
+    const bool is_summand = rule->result == MMUL_PLACE_PARTIAL;
+    const bool is_inner = is_summand && rule->operands[0] != MMUL_PLACE_PARTIAL;
+    const double bytes = map_bytes(kind, call, result),
+                 flops = mmul_operation_flops(kind, call, result) /
+                         (kind == MMUL_ATTENTION ? ATTENTION_PART : MAP_PART);
+    double most = 0;
+    for (int rank = 0; rank < c->size; rank++) {
+        double part = is_inner ? c->shares[rank] : part_of(c, kind, rule->result, rank);
+        double home = (is_summand ? 1 : part) * bytes_of(result) * c->transfer[rank];
+        most = fmax(most, part * flops / c->flops[rank] + home);
+    }
+    for (int node = 0; node < c->node_count; node++) {
+        double part =
+            is_summand && !is_inner ? 1 : has(c, is_inner ? MMUL_PLACE_ROWS : rule->result, node);
+        double touched = part * bytes + (is_summand ? bytes_of(result) : 0);
+        most = fmax(most, touched / MAP_BYTES_PER_SECOND);
+    }
+    return most + (is_made_together(c, rule->result) ? TOGETHER_SECONDS : 0);
+}
+
 double mmul_program_operation_seconds(const struct mmul_program_costs *costs,
                                       const struct mmul_program *program,
                                       const struct mmul_operation *operation,
@@ -381,21 +432,15 @@ double mmul_program_operation_seconds(const struct mmul_program_costs *costs,
     const struct mmul_program_costs *c = costs;
     struct mmul_operand_info operands[MMUL_OPERANDS];
     struct mmul_shape shape = mmul_program_shape(program, operation);
-    double most = 0;
-    if (row->flops_each <= 0 || row->is_view)
+    if (row->flops_each <= 0 || row->is_view || rule->result == MMUL_PLACE_FILE)
         return 0;
     const struct mmul_operation_call call = mmul_program_call(program, operation, operands);
     if (operation->kind == MMUL_MATMUL) {
         const struct product p = product_of(&call, shape, rule->result);
-        return multiply_seconds(c, &p) + check_seconds(c, &p);
+        return multiply_seconds(c, &p) + check_seconds(c, &p) +
+               (is_made_together(c, rule->result) ? TOGETHER_SECONDS : 0);
     }
-    double seconds = bytes_of(shape) * (1 + call.operand_count) / TOUCH_BYTES_PER_SECOND;
-    for (int rank = 0; rank < c->size; rank++)
-        most = fmax(most, seconds * part_of(c, operation->kind, rule->result, rank) +
-                              (rule->result == MMUL_PLACE_PARTIAL
-                                   ? bytes_of(shape) / TOUCH_BYTES_PER_SECOND
-                                   : 0));
-    return most;
+    return map_seconds(c, operation->kind, &call, shape, rule);
 }
 
 // ------------------------------------------------------------------------------------------- mesh

@@ -17,7 +17,8 @@
 //              + max over ranks of the bytes that its check reads: of a grid a block of A, B and C each,
 //              and three sums of vectors over the nodes: their bytes twice and 2 (nodes - 1) latencies
 //              each, of short ones 2 log2 nodes
-//     others   the same with the bytes they touch
+//     others   max over ranks of operations / a part of its rate, over nodes of bytes / memory's
+//              what the ranks of a node make together, or move, waits for the last of them
 //
 // Nothing overlaps but the moves of a grid's blocks and their product: in P panels of the inner range
 // that is max(M, matmul) + min(M, matmul) / P, M the links' time or that of packing, which go on at

@@ -73,7 +73,8 @@ static void bring(struct mmul_program_plan *plan, struct mmul_program_step *step
     bool turned;
     const int base = find_turned(plan, place, &turned);
     struct mmul_program_step *move = find_move(plan, base, true);
-    if (plan->keeps_values || move == NULL || count_readers(plan, base) != 1)
+    if (plan->keeps_values || move == NULL || count_readers(plan, base) != 1 ||
+        plan->program->operations[plan->places[move->operands[0]].operation].kind != MMUL_LOAD)
         return;
     step->operands[index] = move->operands[0];
     step->turned[index] = turned;

@@ -222,7 +222,7 @@ static enum mmul_status add_operation(struct making *m, int index, struct mmul_e
         plan->places[step.result].view_of = step.operands[0];
         plan->places[step.result].transposed = o->kind == MMUL_TRANSPOSE;
         plan->places[step.result].reshaped = reshaped;
-    } else if (o->kind != MMUL_LOAD) {
+    } else if (rule->result != MMUL_PLACE_FILE) {
         bool joined[MMUL_FACTORS] = {false};
         join_moves(plan, index, joined, &step.seconds);
         step.seconds += mmul_program_operation_seconds(&plan->costs, plan->program, o, rule) -

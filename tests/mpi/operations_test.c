@@ -56,10 +56,11 @@ static int follow(struct trial *t, const struct example *e, const int *loaded,
     struct mmul_call call = {
         .operation = e->operation, .operand_count = e->operand_count, .with = e->with};
     for (int i = 0; i < e->operand_count; i++)
-        call.operands[i] =
-            loaded[i] == MMUL_NUMBER ? MMUL_NUMBER : place(t, loaded[i], rule->operands[i]);
+        call.operands[i] = loaded[i] == MMUL_NUMBER || rule->operands[i] == MMUL_PLACE_FILE
+                               ? loaded[i]
+                               : place(t, loaded[i], rule->operands[i]);
     int made = apply(t, &call);
-    save(t, place(t, made, rule->result));
+    save(t, rule->result == MMUL_PLACE_FILE ? made : place(t, made, rule->result));
     return made;
 }
 
@@ -359,22 +360,24 @@ static bool all_fail(enum mmul_status status, enum mmul_status expected,
 }
 
 // The last index is outside of its table, which one rank alone sees, after other operations and before more.
-static void test_an_index_outside(struct mmul_context *context, int nodes) {
+// Indices and table are in files, or both are on the ranks.
+static void test_an_index_outside(struct mmul_context *context, int nodes, bool in_files) {
     struct mmul_program_plan *plan = NULL;
     struct mmul_values *values = NULL;
     char what[96];
     struct trial t;
     begin(&t);
-    int table = relu(&t, load(&t, (struct mmul_shape){1, 1, 11, 4}));
+    int table = load(&t, (struct mmul_shape){1, 1, 11, 4});
+    table = in_files ? table : relu(&t, table);
     int ids = load_ids(&t, (struct mmul_shape){1, 1, 1, 40}, 11);
     t.memory[t.inputs - 1][39] = 11;
     int value = -1;
+    ids = in_files ? ids : place(&t, ids, MMUL_PLACE_COLS);
     if (rank == 0)
-        mmul_program_apply(t.program,
-                           &(struct mmul_call){.operation = "take",
-                                               .operands = {table, place(&t, ids, MMUL_PLACE_COLS)},
-                                               .operand_count = 2},
-                           "rows", &value, &t.err);
+        mmul_program_apply(
+            t.program,
+            &(struct mmul_call){.operation = "take", .operands = {table, ids}, .operand_count = 2},
+            "rows", &value, &t.err);
     if (rank == 0)
         mmul_program_relu(t.program, value, NULL, NULL, &t.err);
     const struct mmul_program_options options = {.weights = "equal"};
@@ -382,7 +385,9 @@ static void test_an_index_outside(struct mmul_context *context, int nodes) {
     if (status == MMUL_OK)
         status = mmul_program_run(context, plan, &values, &t.err);
     snprintf(what, sizeof what, "%d nodes: an index outside its table ends it everywhere", nodes);
-    tap_ok(all_fail(status, MMUL_ERR_DATA, &t.err, "cannot take row 11 of 'value 1': it has 11"),
+    tap_ok(all_fail(status, MMUL_ERR_DATA, &t.err,
+                    in_files ? "cannot take row 11 of 'X': it has 11"
+                             : "cannot take row 11 of 'value 1': it has 11"),
            what);
     mmul_values_destroy(values);
     mmul_program_plan_destroy(plan);
@@ -399,7 +404,8 @@ int main(int argc, char **argv) {
         struct mmul_context *context = make_context(nodes, &cpu);
         test_rules(context, nodes);
         test_chains(context, nodes);
-        test_an_index_outside(context, nodes);
+        test_an_index_outside(context, nodes, false);
+        test_an_index_outside(context, nodes, true);
         mmul_context_destroy(context);
     }
     int status = tap_end();

@@ -228,18 +228,18 @@ static void a_chain_as_text(void **state) {
     (void)state;
     static const char expected[] =
         "step    value    from                       placement          network   seconds\n"
-        "move    X        X file                     rows 0 7447 8192   5.8 MiB  0.102494\n"
-        "move    W        W file                     replicate         16.0 MiB  0.038588\n"
+        "move    X        X file                     rows 0 7447 8192   5.8 MiB  0.102594\n"
+        "move    W        W file                     replicate         16.0 MiB  0.038688\n"
         "matmul  value 3  X rows, W replicate        rows 0 7447 8192       0 B  0.347060\n"
-        "move    b        b file                     replicate          8.0 KiB  0.000019\n"
-        "add     value 4  value 3 rows, b replicate  rows 0 7447 8192       0 B  0.091512\n"
-        "relu    value 5  value 4 rows               rows 0 7447 8192       0 B  0.061008\n"
+        "move    b        b file                     replicate          8.0 KiB  0.000119\n"
+        "add     value 4  value 3 rows, b replicate  rows 0 7447 8192       0 B  0.012202\n"
+        "relu    value 5  value 4 rows               rows 0 7447 8192       0 B  0.012202\n"
         "matmul  value 6  value 5 rows, W replicate  rows 0 7447 8192       0 B  0.347060\n"
-        "add     value 7  value 6 rows, b replicate  rows 0 7447 8192       0 B  0.091512\n"
-        "relu    value 8  value 7 rows               rows 0 7447 8192       0 B  0.061008\n"
-        "move    value 8  value 8 rows               file               5.8 MiB  0.105544\n"
+        "add     value 7  value 6 rows, b replicate  rows 0 7447 8192       0 B  0.012202\n"
+        "relu    value 8  value 7 rows               rows 0 7447 8192       0 B  0.012202\n"
+        "move    value 8  value 8 rows               file               5.8 MiB  0.105644\n"
         "2 ranks on 2 nodes: 27.6 MiB over the network, values take 423.3 MiB of a node at most, "
-        "predicted 1.246 s\n"
+        "predicted 0.990 s\n"
         "value    operation  operands    shape\n"
         "X        load                   8192 x 2048\n"
         "W        load                   2048 x 2048\n"
@@ -268,17 +268,17 @@ static void what_products_bring_transposed(void **state) {
         "step    value     from                                  placement          network   "
         "seconds\n"
         "matmul  value 5   X file transposed, V file transposed  rows 0 7447 8192  21.8 MiB  "
-        "0.488141\n"
+        "0.488341\n"
         "matmul  value 9   value 5 rows, U file                  rows 0 7447 8192  16.0 MiB  "
-        "0.385647\n"
+        "0.385747\n"
         "move    W         W file                                replicate         16.0 MiB  "
-        "0.038588\n"
+        "0.038688\n"
         "matmul  value 11  value 9 rows, value 10 replicate      rows 0 7447 8192       0 B  "
         "0.347060\n"
         "matmul  value 12  value 11 rows, W replicate            file               5.8 MiB  "
-        "0.452604\n"
+        "0.452704\n"
         "2 ranks on 2 nodes: 59.6 MiB over the network, values take 132.4 MiB of a node at most, "
-        "predicted 1.712 s\n";
+        "predicted 1.713 s\n";
     struct mmul_program *p = new_program();
     const struct mmul_shape square = {1, 1, 2048, 2048};
     int x = load(p, "X", (struct mmul_shape){1, 1, 2048, 8192});
@@ -297,17 +297,17 @@ static void what_products_bring(void **state) {
     (void)state;
     static const char expected[] =
         "step    value     from                         placement          network   seconds\n"
-        "matmul  value 3   X file, V file               rows 0 7447 8192  21.8 MiB  0.488141\n"
-        "move    W         W file                       replicate         16.0 MiB  0.038588\n"
+        "matmul  value 3   X file, V file               rows 0 7447 8192  21.8 MiB  0.488341\n"
+        "move    W         W file                       replicate         16.0 MiB  0.038688\n"
         "matmul  value 4   value 3 rows, W replicate    rows 0 7447 8192       0 B  0.347060\n"
         "matmul  value 5   value 4 rows, W replicate    rows 0 7447 8192       0 B  0.347060\n"
-        "relu    value 6   value 5 rows                 rows 0 7447 8192       0 B  0.061008\n"
-        "move    value 6   value 6 rows                 file               5.8 MiB  0.105544\n"
-        "matmul  value 8   value 4 rows, U file         file              21.8 MiB  0.491191\n"
-        "move    S         S file                       rows 0 1862 2048   1.5 MiB  0.025623\n"
-        "matmul  value 11  value 4 rows, value 10 rows  rows 0 7447 8192  16.0 MiB  0.367650\n"
+        "relu    value 6   value 5 rows                 rows 0 7447 8192       0 B  0.012202\n"
+        "move    value 6   value 6 rows                 file               5.8 MiB  0.105644\n"
+        "matmul  value 8   value 4 rows, U file         file              21.8 MiB  0.491391\n"
+        "move    S         S file                       rows 0 1862 2048   1.5 MiB  0.025723\n"
+        "matmul  value 11  value 4 rows, value 10 rows  rows 0 7447 8192  16.0 MiB  0.367750\n"
         "2 ranks on 2 nodes: 82.9 MiB over the network, values take 190.5 MiB of a node at most, "
-        "predicted 2.272 s\n";
+        "predicted 2.224 s\n";
     struct mmul_program *p = new_program();
     const struct mmul_shape square = {1, 1, 2048, 2048};
     int x = load(p, "X", (struct mmul_shape){1, 1, 8192, 2048}), v = load(p, "V", square);
