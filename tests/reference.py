@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Programs of `mpimatmul run` under CPython: the same names, over numpy in double.
+"""Programs of `mpimatmul run` under CPython: the same names, over numpy, in double unless PRECISION says otherwise.
 
     tests/reference.py FILE [NAME=VALUE...]
 
@@ -23,8 +23,11 @@ class Matrix(np.ndarray):
         return self.swapaxes(-1, -2)
 
 
+PRECISION = np.float64  # of what is computed
+
+
 def matrix(array):
-    array = np.asarray(array, dtype=np.float64)
+    array = np.asarray(array, dtype=PRECISION)
     return (array[None, :] if array.ndim == 1 else array).view(Matrix)
 
 
@@ -100,7 +103,9 @@ def argmax(x):
 def rope(x, base=10000.0, interleaved=False):
     rows, cols = x.shape[-2:]
     angle = np.arange(rows)[:, None] * base ** (-2.0 * np.arange(cols // 2) / cols)
-    left, right = (np.s_[..., 0::2], np.s_[..., 1::2]) if interleaved else (np.s_[..., :cols // 2], np.s_[..., cols // 2:])
+    left, right = np.s_[..., :cols // 2], np.s_[..., cols // 2:]
+    if interleaved:
+        left, right = np.s_[..., 0::2], np.s_[..., 1::2]
     turned = np.empty(x.shape)
     turned[left] = x[left] * np.cos(angle) - x[right] * np.sin(angle)
     turned[right] = x[left] * np.sin(angle) + x[right] * np.cos(angle)
@@ -151,7 +156,8 @@ def generate(shape, kind="uniform", seed=1):
     """SplitMix64 at position e: Steele, Lea, Flood, 2014; normal by Box and Muller."""
     count = math.prod(shape)
     with np.errstate(over="ignore"):
-        z = np.uint64(seed) + (np.arange(count + count % 2, dtype=np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+        position = np.arange(1, count + count % 2 + 1, dtype=np.uint64)
+        z = np.uint64(seed) + position * np.uint64(0x9E3779B97F4A7C15)
         z = (z ^ z >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
         z = (z ^ z >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
         z ^= z >> np.uint64(31)
@@ -182,7 +188,7 @@ def _tensor(path, name):
 
 
 def load(file):
-    path, colon, name = file.partition(".safetensors:")
+    path, colon, name = str(file).partition(".safetensors:")
     return matrix(_tensor(path + ".safetensors", name) if colon else np.load(file))
 
 
@@ -193,7 +199,8 @@ def save(file, x):
 def print(*things):
     for thing in things:
         if isinstance(thing, np.ndarray):
-            thing = f"{' x '.join(map(str, thing.shape))}; min {thing.min():.6g}, max {thing.max():.6g}, mean {thing.mean():.6g}"
+            sizes = " x ".join(map(str, thing.shape))
+            thing = f"{sizes}; min {thing.min():.6g}, max {thing.max():.6g}, mean {thing.mean():.6g}"
         builtins.print(thing)
 
 

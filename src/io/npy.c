@@ -258,12 +258,12 @@ enum mmul_status mmul_npy_parse(const unsigned char *bytes, size_t header_bytes,
 
 size_t mmul_npy_format(struct mmul_shape shape, int dimensions, enum mmul_dtype dtype,
                        unsigned char bytes[static MMUL_NPY_WRITTEN_MAX]) {
-    enum { PREFIX = 10, ALIGNMENT = 64 };
-    const int64_t all[] = {shape.batch, shape.depth, shape.rows, shape.cols};
+    enum { PREFIX = 10, ALIGNMENT = 64, AXES = 4 };
+    const int64_t all[AXES] = {shape.batch, shape.depth, shape.rows, shape.cols};
     char sizes[96] = "", dict[MMUL_NPY_WRITTEN_MAX - PREFIX];
     if (dimensions == 0)
-        dimensions = shape.batch == 1 && shape.depth == 1 ? 2 : DIMENSIONS_MAX;
-    for (int i = DIMENSIONS_MAX - dimensions; i < DIMENSIONS_MAX; i++)
+        dimensions = shape.batch == 1 && shape.depth == 1 ? 2 : AXES;
+    for (int i = AXES - dimensions; i < AXES; i++)
         snprintf(sizes + strlen(sizes), sizeof sizes - strlen(sizes), "%s%lld",
                  sizes[0] != '\0' ? ", " : "", (long long)all[i]);
     int written =

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+// The library in another program: texts of programs p0.py, p1.py, ... of the current folder, one after the other in one
+// process per rank. Prints a line for each that fails, and at the end what the library still holds.
+//
+//     programs COUNT DEVICE     runs them
+//     programs -COUNT           reads m0.py, m1.py, ... which may be wrong in any way, and runs nothing
+#include <mpimatmul.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int run_one(struct mmul_context *context, int rank, const char *path,
+                   struct mmul_error *err) {
+    const struct mmul_script_request request = {.path = path, .no_sync = true};
+    struct mmul_script *script = NULL;
+    struct mmul_program_plan *plan = NULL;
+    struct mmul_values *values = NULL;
+    if (rank == 0)
+        mmul_script_create(&request, &script, err);
+    if (mmul_agree(MPI_COMM_WORLD, err) == MMUL_OK) {
+        const struct mmul_program_options options = {.accept = mmul_script_accept,
+                                                     .accept_context = script};
+        if (mmul_program_plan_create(context, rank == 0 ? mmul_script_program(script) : NULL,
+                                     &options, &plan, err) == MMUL_OK) {
+            if (rank == 0)
+                mmul_script_hand_over(script);
+            mmul_program_run(context, plan, &values, err);
+        }
+    }
+    mmul_values_destroy(values);
+    mmul_program_plan_destroy(plan);
+    mmul_script_destroy(script);
+    return err->status;
+}
+
+static int run_all(int count, int rank, struct mmul_context *context) {
+    int failed = 0;
+    for (int i = 0; i < count; i++) {
+        struct mmul_error err = {.status = MMUL_OK};
+        char path[32];
+        snprintf(path, sizeof path, "p%d.py", i);
+        failed += run_one(context, rank, path, &err) != MMUL_OK;
+        if (rank == 0 && err.status != MMUL_OK)
+            printf("%d %s\n", (int)err.status, err.text);
+    }
+    return failed;
+}
+
+// Those that are refused say where; which are still programs is not known here.
+static int read_all(int count) {
+    int refused = 0, mute = 0;
+    for (int i = 0; i < count; i++) {
+        struct mmul_error err = {.status = MMUL_OK};
+        struct mmul_script *script = NULL;
+        char path[32], begin[40];
+        snprintf(path, sizeof path, "m%d.py", i);
+        const struct mmul_script_request request = {.path = path, .only_checked = true};
+        if (mmul_script_create(&request, &script, &err) != MMUL_OK) {
+            snprintf(begin, sizeof begin, "%s:", path);
+            refused++;
+            mute += strncmp(err.text, begin, strlen(begin)) != 0 || strlen(err.text) < 12;
+        }
+        mmul_script_destroy(script);
+    }
+    printf("%d of %d refused, %d without a place\n", refused, count, mute);
+    return mute;
+}
+
+int main(int argc, char **argv) {
+    struct mmul_context *context = NULL;
+    struct mmul_error err = {.status = MMUL_OK};
+    int rank, provided, failed = 1, count = argc > 1 ? atoi(argv[1]) : 0;
+    if (count < 0) {
+        failed = read_all(-count);
+        printf("%lld bytes are left\n", (long long)mmul_live_bytes());
+        return failed != 0 || mmul_live_bytes() != 0;
+    }
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    struct mmul_probe *probe = NULL;
+    const struct mmul_probe_options asked = {.limit_seconds = 20,
+                                             .device = argc > 2 ? argv[2] : "cpu"};
+    mmul_probe_create(&asked, &probe, &err);
+    const struct mmul_context_options options = {.device = asked.device, .probe = probe};
+    mmul_agree(MPI_COMM_WORLD, &err);
+    if (err.status == MMUL_OK &&
+        mmul_context_create(MPI_COMM_WORLD, &options, &context, &err) == MMUL_OK)
+        failed = run_all(count, rank, context);
+    else if (rank == 0)
+        printf("%s\n", err.text);
+    mmul_context_destroy(context);
+    mmul_probe_destroy(probe);
+    if (rank == 0)
+        printf("%d failed, %lld bytes are left\n", failed, (long long)mmul_live_bytes());
+    MPI_Finalize();
+    return failed != 0;
+}

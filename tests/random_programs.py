@@ -1,0 +1,314 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Random programs for `mpimatmul run`, and what they should give.
+
+    tests/random_programs.py make FOLDER COUNT SEED      p0.py, p1.py, ... and the files that they load
+    tests/random_programs.py compare FOLDER COUNT        runs them in reference.py, compares what they saved
+    tests/random_programs.py mutate FOLDER COUNT SEED    m0.py, ...: programs with something wrong in them
+
+A statement is written down when the reference can carry it out, on sizes of up to four axes. What jumps (comparisons,
+quotients rounded down, places of largest elements) is only asked of whole numbers, which float32 has exactly; how far a
+result may be off is what the reference itself is off in float32, so that a program that shrinks or blows up its
+rounding errors is no matter of taste. Programs of which float32 keeps less than two digits are left out.
+"""
+import math
+import pathlib
+import random
+import sys
+
+import numpy as np
+
+import reference
+
+SIZES = (1, 2, 3, 4, 5, 7, 8, 11, 16, 23)
+LARGEST = 1e4
+
+
+class Writer:
+    """One program as it grows: its lines, and its names under the reference."""
+
+    def __init__(self, rng, folder, number):
+        self.rng, self.folder, self.number = rng, folder, number
+        self.lines, self.names, self.exact = [], dict(reference.NAMES), set()
+        self.count = 0
+
+    # -- what there is
+
+    def matrices(self, test=lambda x: True):
+        return [n for n, x in self.names.items() if isinstance(x, np.ndarray) and test(x)]
+
+    def pick(self, test=lambda x: True):
+        found = self.matrices(test)
+        return self.rng.choice(found) if found else None
+
+    def pick_exact(self):
+        found = [n for n in self.matrices() if n in self.exact]
+        return self.rng.choice(found) if found else None
+
+    def shape(self, name):
+        return self.names[name].shape
+
+    def fresh(self):
+        self.count += 1
+        return f"{self.rng.choice('abcdghuvwxyz')}{self.count}"
+
+    def size(self):
+        return self.rng.choice(SIZES)
+
+    def add(self, text, exact=False):
+        """Writes a statement down if the reference can carry it out and all that it makes is fit to go on with."""
+        trial = dict(self.names)
+        try:
+            with np.errstate(all="ignore"):
+                exec(text, trial)
+        except (ValueError, IndexError, TypeError, ZeroDivisionError, OverflowError):
+            return False
+        made = [n for n, x in trial.items() if isinstance(x, np.ndarray) and x is not self.names.get(n)]
+        for name in made:
+            x = np.asarray(trial[name])
+            if not (2 <= x.ndim <= 4 and x.size and np.isfinite(x).all() and np.abs(x).max() < LARGEST):
+                return False
+            if exact and not (x == np.round(x)).all():
+                return False
+        self.names = trial
+        self.exact = (self.exact | set(made)) if exact else self.exact - set(made)
+        self.lines.append(text)
+        return True
+
+    # -- statements
+
+    def new_matrix(self):
+        shape = tuple(self.size() for _ in range(self.rng.choice((2, 2, 2, 3, 4))))
+        name, kind = self.fresh(), self.rng.choice(("uniform", "normal", "integer", "integer", "identity", "file", "row"))
+        if kind in ("file", "row"):
+            path = f"p{self.number}_{name}.npy"
+            array = np.random.default_rng(self.rng.getrandbits(32)).standard_normal(shape[-1:] if kind == "row" else shape)
+            np.save(self.folder / path, array.astype(np.float32))
+            with np.errstate(all="ignore"):
+                self.names[name] = reference.load(self.folder / path)
+            self.lines.append(f'{name} = load("{path}")')
+            return True
+        return self.add(f'{name} = generate({shape}, kind="{kind}", seed={self.rng.randrange(1000)})',
+                        kind in ("integer", "identity"))
+
+    def literal(self):
+        choice = self.rng.choice
+        return choice(("2", "0.5", "-1.5", "3", "1 / 3", "sqrt(5)", "2 ** -2", "7 // 2", "-7 % 4", "n", "n * 2 - 1"))
+
+    def elementwise(self):
+        x = self.pick()
+        y = self.pick(lambda m: m.shape == self.names[x].shape or 1 in m.shape) if self.rng.random() < 0.7 else None
+        y = y or self.literal()
+        pair = (x, y) if self.rng.random() < 0.5 else (y, x)
+        form = self.rng.choice(("{} + {}", "{} - {}", "{} * {}", "{} / (abs({}) + 1)", "maximum({}, {})", "minimum({}, {})",
+                                "where(tanh({}) * 0 + 1, {}, 0.25)"))
+        text = form.format(*pair)
+        exact = all(n in self.exact or n in ("2", "3", "n", "n * 2 - 1", "7 // 2") for n in pair) and "/ (" not in text
+        return self.add(f"{self.fresh()} = {text}", exact and "where" not in text)
+
+    def unary(self):
+        x = self.pick()
+        form = self.rng.choice(("-{}", "neg({})", "exp(minimum({}, 4))", "log(abs({}) + 0.5)", "sqrt(abs({}) + 0.1)",
+                                "rsqrt({} * {} + 0.5)", "abs({})", "relu({})", "sigmoid({})", "tanh({})", "silu({})",
+                                "gelu({})", 'gelu({}, approximate="tanh")', "{} ** 2", "(abs({}) + 0.1) ** 0.5"))
+        return self.add(f"{self.fresh()} = {form.replace('{}', x)}",
+                        x in self.exact and form in ("-{}", "neg({})", "abs({})", "relu({})", "{} ** 2"))
+
+    def jump(self):
+        x, y = self.pick_exact(), self.pick_exact()
+        if x is None:
+            return False
+        y = self.rng.choice((y, "2", "3", "-2"))
+        form = self.rng.choice(("{x} > {y}", "{x} <= {y}", "{x} == {y}", "{x} != {y}", "{x} // {d}", "{x} % {d}",
+                                "where({x} < {y}, {x}, {y})", "argmax({x})", "where({x}, 1, {y})"))
+        return self.add(f"{self.fresh()} = " + form.format(x=x, y=y, d=self.rng.choice(("2", "3", "-3", "0.5"))), True)
+
+    def product(self):
+        x = self.pick()
+        y = self.pick(lambda m: m.shape[-2] == self.shape(x)[-1] and m is not self.names[x])
+        if y is None:
+            other = self.fresh()
+            if not self.add(f'{other} = generate(({self.shape(x)[-1]}, {self.size()}), kind="integer", seed={self.count})', True):
+                return False
+            y = other
+        text = self.rng.choice((f"{x} @ {y}", f"{x} @ {y}", f"({y}.T @ {x}.T).T", f"linear({x}, {y}.T)",
+                                f"linear({x}, {y}.T, {y}[..., :1, :])".replace("..., ", ":, " * (self.names[y].ndim - 2))))
+        return self.add(f"{self.fresh()} = {text}", x in self.exact and y in self.exact)
+
+    def rows(self):
+        x = self.pick()
+        cols = self.shape(x)[-1]
+        vector = self.pick(lambda m: m.shape == (1, cols))
+        forms = ["softmax({x})", "softmax({x}, causal=True)", "normalize({x} + 0.25)", "rope({x})",
+                 "rope({x}, base=100.0, interleaved=True)"]
+        if vector is not None:
+            forms += ["rms_norm({x}, {w})", "rms_norm({x}, {w}, eps=0.01)", "layer_norm({x}, {w}, {w}, eps=0.1)"]
+        form = self.rng.choice(forms)
+        if "rope" in form and cols % 2:
+            return False
+        return self.add(f"{self.fresh()} = " + form.format(x=x, w=vector))
+
+    def top(self):
+        x = self.pick_exact()
+        if x is None:
+            return False
+        values, places = self.fresh(), self.fresh()
+        k = self.rng.randint(1, self.shape(x)[-1])
+        return self.add(f"{values}, {places} = topk({x}, {k})", True)
+
+    def look_up(self):
+        table = self.pick(lambda m: m.ndim == 2)
+        if table is None:
+            return False
+        ids = self.pick(lambda m: m.ndim < 4 and (np.asarray(m) >= 0).all() and
+                        (np.asarray(m) < self.shape(table)[0]).all() and (np.asarray(m) == np.round(m)).all())
+        if ids is None or ids not in self.exact:
+            shape, ids = (self.rng.choice((1, 2, 3)), self.size()), self.fresh()
+            if not self.add(f'{ids} = abs(generate({shape}, kind="integer", seed={self.count})) % {self.shape(table)[0]}', True):
+                return False
+        return self.add(f"{self.fresh()} = take({table}, {ids})", table in self.exact)
+
+    def reduction(self):
+        x, axis = self.pick(), self.rng.choice(("axis=-1", "axis=-2", "-1", "None", ""))
+        operation = self.rng.choice(("sum", "mean", "max", "min"))
+        return self.add(f"{self.fresh()} = {operation}({x}{', ' if axis else ''}{axis})",
+                        x in self.exact and operation != "mean")
+
+    def move(self):
+        x = self.pick()
+        shape = self.shape(x)
+        axes, count = list(range(len(shape))), math.prod(shape)
+        self.rng.shuffle(axes)
+        bounds = ", ".join(self.rng.choice((":", "1:", f":{n}", f"-{n}:", f":-{self.rng.randint(1, n)}", f"0:{(n + 1) // 2}"))
+                           for n in shape[:self.rng.randint(1, len(shape))])
+        first = self.rng.choice([d for d in range(1, count + 1) if count % d == 0])
+        axis = self.rng.randrange(-len(shape), len(shape))
+        forms = [f"{x}.T", f"{x}[{bounds}]", f"permute({x}, {tuple(axes)})", f"reshape({x}, ({first}, -1))",
+                 f"reshape({x}, (1, {count // first}, {first}))", f"concat(({x}, {x}), {axis})"]
+        y = self.pick(lambda m: m.ndim == len(shape) and m.shape[1:] == shape[1:])
+        forms.append(f"concat(({x}, {y}, {x}))" if y else f"{x}.T")
+        return self.add(f"{self.fresh()} = {self.rng.choice(forms)}", x in self.exact and y in self.exact)
+
+    def attend(self):
+        q = self.pick(lambda m: m.ndim > 2 and m.shape[-1] > 1)
+        if q is None:
+            return False
+        shape = list(self.shape(q))
+        keys, heads = self.size(), self.rng.choice([d for d in range(1, shape[-3] + 1) if shape[-3] % d == 0])
+        k, v = self.fresh(), self.fresh()
+        shape[-3], shape[-2] = heads, keys
+        mask = self.rng.choice(("", "", f', mask=generate(({self.shape(q)[-2]}, {keys}), kind="integer", seed=3)'))
+        causal = self.rng.choice(("", ", causal=True", ", scale=0.3")) if shape[-2] >= self.shape(q)[-2] else ""
+        return (self.add(f"{k} = generate({tuple(shape)}, seed={self.count})") and
+                self.add(f"{v} = generate({tuple(shape[:-1]) + (self.size(),)}, seed={self.count})") and
+                self.add(f"{self.fresh()} = attention({q}, {k}, {v}{causal}{mask})"))
+
+    def control(self):
+        x, name = self.pick(), self.fresh()
+        return self.add(self.rng.choice((
+            f"{name} = {x}\nfor i in range({self.rng.randint(1, 4)}):\n    {name} = tanh({name} + i * 0.1)",
+            f"if n % 2 == 0:\n    {name} = {x} + n\nelif n > 6:\n    {name} = {x} - n\nelse:\n    {name} = {x} * 0.5",
+            f"def f{name}(x, k=2, w=None):\n    y = x * k\n    if w == None:\n        return y, k\n    return y + w, k\n"
+            f"{name}, k{name} = f{name}({x}, {self.rng.choice(('', 'k=3', 'w=1', '0.5, 2'))})".replace(", )", ")"),
+            f"{name} = {x}\nfor i in range(6, 0, -2):\n    if i == 4:\n        {name} = {name} / i\n    {name} = {name} + {x} * 0.125",
+            f"rows = {x}.shape[-2]\n{name} = {x} * (rows // 2 + 1)",
+            f'{name} = place({x}, "{self.rng.choice(("rows", "cols", "replicate"))}") * 2',
+        )))
+
+    def write(self):
+        rng = self.rng
+        self.lines.append(f"n = {rng.randint(1, 9)}")
+        exec(self.lines[0], self.names)
+        while len(self.matrices()) < 3:
+            self.new_matrix()
+        kinds = (self.elementwise, self.elementwise, self.unary, self.jump, self.product, self.product, self.rows, self.top,
+                 self.look_up, self.reduction, self.move, self.move, self.attend, self.control, self.new_matrix)
+        wanted = rng.randint(3, 14) + len(self.lines)
+        for _ in range(200):
+            if len(self.lines) >= wanted:
+                break
+            rng.choice(kinds)()
+        results = self.matrices()[-3:]
+        for i, name in enumerate(results):
+            self.lines.append(f'save(f"p{self.number}_out{{{i}}}.npy", {name})')
+        return "\n".join(self.lines) + "\n", results
+
+
+def outputs(text, results, folder, precision):
+    """What a program makes of its last names, in that precision."""
+    reference.PRECISION = precision
+    here = {"load": lambda file: reference.load(folder / file), "save": lambda file, x: None}
+    made = reference.run(text, names=here)
+    return [np.asarray(made[name], dtype=np.float64) for name in results]
+
+
+def results_of(text):
+    return [line.rsplit(", ", 1)[1][:-1] for line in text.splitlines() if line.startswith("save(")]
+
+
+def is_fit(text, results, folder):
+    exactly = outputs(text, results, folder, np.float64)
+    roughly = outputs(text, results, folder, np.float32)
+    return all(np.isfinite(x).all() and np.abs(x - y).max() < 1e-2 * max(1.0, np.abs(x).max())
+               for x, y in zip(exactly, roughly))
+
+
+def make(folder, count, seed):
+    folder.mkdir(exist_ok=True)
+    for number in range(count):
+        for attempt in range(100):
+            text, results = Writer(random.Random(f"{seed} {number} {attempt}"), folder, number).write()
+            if is_fit(text, results, folder):
+                break
+        (folder / f"p{number}.py").write_text(text)
+
+
+def compare(folder, count):
+    wrong, saved, worst, where = 0, 0, 0.0, ""
+    for number in range(count):
+        text = (folder / f"p{number}.py").read_text()
+        results = results_of(text)
+        exactly = outputs(text, results, folder, np.float64)
+        roughly = outputs(text, results, folder, np.float32)
+        for i, (x, y) in enumerate(zip(exactly, roughly)):
+            scale = max(1.0, np.abs(x).max())
+            try:
+                found = np.load(folder / f"p{number}_out{i}.npy").astype(np.float64)
+            except OSError as error:
+                print(f"p{number}.py: {error}")
+                wrong += 1
+                continue
+            saved += 1
+            error = np.abs(found - x).max() / scale if found.shape == x.shape else math.inf
+            if not error <= 2e-5 + 30 * np.abs(x - y).max() / scale:
+                print(f"p{number}.py: {results[i]} {found.shape}, expected {x.shape}, is off by {error:.3g} of its size")
+                wrong += 1
+            elif error > worst:
+                worst, where = error, f"p{number}.py"
+    print(f"{count} programs, {saved} results, {wrong} wrong; largest error {worst:.3g} of a result's size ({where})")
+    return 1 if wrong else 0
+
+
+BROKEN = ("(", ")", "[", "]", ",", ":", "=", "@", "+", "-", "**", ".T", "'", '"', "#", "\n", "    ", "\t", "0", "-1", "999999999999",
+          "1e400", "None", "while", "lambda x: x", "import os", "[1, 2]", "{", "}", "f\"{x}\"", "\\", "\x00", "\xff", "\u20ac", ";",
+          "x", "reshape", "softmax(", "for i in range(9):\n", "def f(x):\n    return f(x)\n", "return", ".shape", "::", "[0]")
+
+
+def mutate(folder, count, seed):
+    """Texts of programs with pieces taken out, doubled, swapped or put in."""
+    rng = random.Random(seed)
+    texts = [path.read_text() for path in sorted(folder.glob("p*.py"))]
+    for number in range(count):
+        text = rng.choice(texts)
+        for _ in range(rng.randint(1, 4)):
+            at, length = rng.randrange(len(text) + 1), rng.choice((1, 1, 2, 5, 20, 100))
+            piece = text[at:at + length]
+            text = rng.choice((text[:at] + text[at + length:], text[:at] + piece + text[at:], text[:at] + rng.choice(BROKEN) + text[at:],
+                               text[:at] + rng.choice(BROKEN) + text[at + length:], text[:at]))
+        (folder / f"m{number}.py").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    action, where_to, how_many, *more = sys.argv[1:]
+    job = {"make": make, "compare": compare, "mutate": mutate}[action]
+    sys.exit(job(pathlib.Path(where_to), int(how_many), *more))
