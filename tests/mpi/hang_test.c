@@ -1,9 +1,9 @@
 // np: 1 3
 // SPDX-License-Identifier: MIT
 //
-// Programs on a device that hangs in a call, in a product that is split and in one that is a summand: it
-// is given up, and somebody else computes. What it was given is left to it, so this test does not count
-// what is allocated at the end.
+// Programs on a device that hangs in a call, in a product that is split, in one that is a summand and in
+// operations between: it is given up, and somebody else computes. What it was given is left to it, so this test
+// does not count what is allocated at the end.
 #include "trial.h"
 
 // The last rank hangs at its call `call`.
@@ -35,8 +35,8 @@ int main(int argc, char **argv) {
     keeps = true;
     device_timeout = 0.3;
     for (int nodes = 1; nodes <= size; nodes += 2)
-        for (int call = 1; call <= 3; call++) {
-            snprintf(what, sizeof what, "%d nodes, a device that hangs in product %d", nodes, call);
+        for (int call = 1; call <= 5; call++) {
+            snprintf(what, sizeof what, "%d nodes, a device that hangs in call %d", nodes, call);
             tap_ok(survives(nodes, call), what);
         }
     if (rank == 0)

@@ -6,7 +6,7 @@
 // element.
 #include "base/memory.h"
 #include "device/device.h"
-#include "trial.h"
+#include "operation_loops.h"
 
 static struct mmul_device_table counting;
 static enum mmul_status (*upload)(void *self, const struct mmul_upload *u, struct mmul_error *err);
@@ -102,7 +102,49 @@ static bool other_tiles(struct mmul_context *context) {
     return right;
 }
 
-// All three, of what comes from files at once and of what is a value first.
+static int along(struct trial *t, const char *operation, int x, int axis) {
+    return apply(t, &(struct mmul_call){.operation = operation,
+                                        .operands = {x},
+                                        .operand_count = 1,
+                                        .with = {.axis = axis}});
+}
+
+// y = relu(x w), of which C is made in tiles, and what is made of y by rows, of all its elements, and the other way round: only x
+// and w go up, each once.
+static bool operations(struct mmul_context *context) {
+    struct trial t;
+    begin(&t);
+    int x = place(&t, load(&t, (struct mmul_shape){1, 1, 2048 * size, 24}), MMUL_PLACE_ROWS);
+    int w = load(&t, (struct mmul_shape){1, 1, 24, 40}),
+        v = load(&t, (struct mmul_shape){1, 1, 40, 16});
+    int y = place(&t, relu(&t, multiply_rows(&t, x, w)), MMUL_PLACE_ROWS);
+    save(&t, y);
+    save(&t, place(&t, along(&t, "max", y, -1), MMUL_PLACE_ROWS));
+    save(&t, multiply_rows(&t, place(&t, along(&t, "neg", y, 0), MMUL_PLACE_ROWS), v));
+    save(&t, place(&t, along(&t, "neg", transpose(&t, y), 0), MMUL_PLACE_COLS));
+    bool right = is_sent_once(context, &t, "operations of a product's result", bytes_of(&t, x),
+                              bytes_of(&t, w) + bytes_of(&t, v));
+    end(&t);
+    return right;
+}
+
+// Values that are larger than the device's memory go through it in chunks of rows.
+static bool chunks(struct mmul_context *context) {
+    struct mmul_device_info *device = &context->cluster->ranks[rank].device;
+    const int64_t memory = device->memory_bytes;
+    struct trial t;
+    begin(&t);
+    int x = place(&t, load(&t, (struct mmul_shape){1, 1, 301 * size, 70}), MMUL_PLACE_ROWS);
+    int bias = place(&t, load(&t, (struct mmul_shape){1, 1, 1, 70}), MMUL_PLACE_REPLICATE);
+    save(&t, place(&t, add(&t, x, bias), MMUL_PLACE_ROWS));
+    device->memory_bytes = 40000; // 4000 elements of which are for values
+    bool right = is_sent_once(context, &t, "chunks of rows", bytes_of(&t, x), bytes_of(&t, bias));
+    device->memory_bytes = memory;
+    end(&t);
+    return right;
+}
+
+// All of them, of what comes from files at once and of what is a value first.
 static void test_device(const struct mmul_context_options *options) {
     struct mmul_context *context = counting_context(options);
     char what[160];
@@ -117,6 +159,11 @@ static void test_device(const struct mmul_context_options *options) {
     }
     snprintf(what, sizeof what, "%s: parts of what it has are used", options->device);
     tap_ok(other_tiles(context), what);
+    snprintf(what, sizeof what, "%s: what operations make is not sent", options->device);
+    tap_ok(operations(context), what);
+    snprintf(what, sizeof what, "%s: what does not fit goes in chunks, each once", options->device);
+    tap_ok(chunks(context), what);
+    tap_ok(context->replacements == 0, "and the device has made it");
     mmul_context_destroy(context);
 }
 

@@ -394,9 +394,36 @@ static void test_an_index_outside(struct mmul_context *context, int nodes, bool 
     end(&t);
 }
 
+// On one rank with a device that has memory of its own: a CPU whose buffers are not host memory, and PoCL.
+static void test_devices(struct mmul_probe *probe) {
+    const char *devices[] = {"faulty:hang=1000000:cpu", "0:0"};
+    const struct mmul_device_info *infos;
+    int count = mmul_probe_devices(probe, &infos);
+    for (int i = 0; i < 2; i++) {
+        const struct mmul_context_options options = {.device = devices[i], .probe = probe};
+        if (i == 1 && count == 0) {
+            printf("ok %d - operations on OpenCL # SKIP opencl: no device\n", ++tap_points);
+            continue;
+        }
+        char what[64];
+        printf("# on %s\n", devices[i]);
+        struct mmul_context *context = make_context(1, &options);
+        test_rules(context, 1);
+        test_chains(context, 1);
+        snprintf(what, sizeof what, "%s has made all of it", devices[i]);
+        tap_ok(context->replacements == 0, what);
+        mmul_context_destroy(context);
+    }
+}
+
 int main(int argc, char **argv) {
     const struct mmul_context_options cpu = {.device = "cpu"};
+    const struct mmul_probe_options ask = {.limit_seconds = 60};
+    struct mmul_probe *probe = NULL;
+    struct mmul_error err;
     int provided;
+    if (mmul_probe_create(&ask, &probe, &err) != MMUL_OK)
+        return 1;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -408,6 +435,9 @@ int main(int argc, char **argv) {
         test_an_index_outside(context, nodes, true);
         mmul_context_destroy(context);
     }
+    if (size == 1)
+        test_devices(probe);
+    mmul_probe_destroy(probe);
     int status = tap_end();
     MPI_Finalize();
     return status;
