@@ -85,3 +85,18 @@ assert np.allclose(np.load("y.npy"), x, rtol=1e-5)'
     [ "$status" -eq 65 ]
     [ ! -e z.npy ]
 }
+
+@test "an exception on one rank ends the job" {
+    echo 'import mpimatmul as mm
+x = mm.array([[1.0, 2.0]])
+if mm.rank() == 1:
+    raise ValueError("of rank 1 alone")
+x.numpy()' > one.py
+    run timeout 20 mpirun -q -n 2 "$PYTHON" one.py
+    [[ "$output" == *"ValueError: of rank 1 alone"* ]]
+    [ "$status" -eq 1 ]
+    printf 'import mpimatmul as mm\nx = mm.array([[1.0, 2.0]])\nx @ x' > all.py
+    run timeout 20 mpirun -q --oversubscribe -n 3 "$PYTHON" all.py
+    [ "$(grep -c 'Error: cannot multiply' <<< "$output")" -eq 1 ]
+    [ "$status" -eq 1 ]
+}

@@ -10,10 +10,11 @@ All ranks run the same script. Names are those of programs (`mpimatmul run`): a 
 `python3 -m mpimatmul FILE`.
 """
 from ._library import Error
-from ._values import (Value, abs, argmax, array, assert_close, attention, concat, evaluate, exp, gelu, generate, init,
-                      layer_norm, linear, load, log, max, maximum, mean, min, minimum, neg, normalize, permute, place,
-                      print, program, rank, relu, reshape, rms_norm, rope, rsqrt, save, sigmoid, silu, size, softmax,
-                      sqrt, sum, take, tanh, topk, transpose, where)
+from ._operations import (abs, argmax, assert_close, attention, concat, exp, gelu, layer_norm, linear, log, max,
+                          maximum, mean, min, minimum, neg, normalize, permute, place, print, relu, reshape,
+                          rms_norm, rope, rsqrt, sigmoid, silu, softmax, sqrt, sum, take, tanh, topk, transpose,
+                          where)
+from ._values import Value, array, evaluate, generate, init, load, program, rank, save, size
 
 __version__ = "0.1.0"
 __all__ = [name for name in dir() if not name.startswith("_")]

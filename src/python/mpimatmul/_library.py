@@ -8,6 +8,7 @@ import ctypes as c
 import ctypes.util
 import os
 import pathlib
+import sys
 
 OPERANDS = 4
 NUMBER = -2147483647  # an operand that is parameters.numbers[i]
@@ -144,6 +145,15 @@ class Session:
         mpi.MPI_Comm_size(self.world, c.byref(size))
         self.rank, self.size = rank.value, size.value
         atexit.register(self.close)
+        self.excepthook, sys.excepthook = sys.excepthook, self.end
+
+    def end(self, kind, error, trace):
+        """An exception that nobody caught: ours come on all ranks and root shows them; others end the job."""
+        if self.rank == 0 or not isinstance(error, Error):
+            self.excepthook(kind, error, trace)
+        if self.size > 1 and not isinstance(error, Error):
+            sys.stderr.flush()
+            mpi.MPI_Abort(self.world, 1)
 
     def agree(self, error=None):
         """Collective: the error that a rank has alone, or None, becomes everybody's."""

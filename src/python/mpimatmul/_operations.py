@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: MIT
+"""The operations of programs, with numpy's names where numpy has them, else torch's; and the operators of values."""
+import builtins
+import ctypes as c
+import math
+
+from ._library import Error, check, library
+from ._values import Value, apply, array, as_shape, evaluate, rank, session
+
+
+def _unary(name, plain):
+    def operation(x):
+        return apply(name, [x]) if isinstance(x, Value) else plain(x)
+    operation.__name__, operation.__doc__ = name, f"{name} of every element."
+    return operation
+
+
+neg = _unary("neg", lambda x: -x)
+exp = _unary("exp", math.exp)
+log = _unary("log", math.log)
+sqrt = _unary("sqrt", math.sqrt)
+rsqrt = _unary("rsqrt", lambda x: 1 / math.sqrt(x))
+abs = _unary("abs", builtins.abs)  # pylint: disable=redefined-builtin
+relu = _unary("relu", lambda x: builtins.max(x, 0))
+sigmoid = _unary("sigmoid", lambda x: 1 / (1 + math.exp(-x)))
+tanh = _unary("tanh", math.tanh)
+silu = _unary("silu", lambda x: x / (1 + math.exp(-x)))
+
+
+def gelu(x, approximate="none"):
+    """Gaussian error linear unit; approximate="tanh" as torch."""
+    return apply("gelu_tanh" if approximate == "tanh" else "gelu", [x])
+
+
+def _binary(name, x, y):
+    return apply(name, [x, y])
+
+
+def maximum(x, y):
+    return _binary("maximum", x, y)
+
+
+def minimum(x, y):
+    return _binary("minimum", x, y)
+
+
+def where(condition, x, y):
+    """x where the condition is not 0, else y."""
+    return apply("where", [condition, x, y])
+
+
+Value.T = property(lambda self: transpose(self))
+Value.__neg__ = lambda self: neg(self)
+Value.__eq__ = lambda self, other: _binary("equal", self, other)
+Value.__ne__ = lambda self, other: _binary("not_equal", self, other)
+Value.__hash__ = object.__hash__
+for _name, _operation in (("add", "add"), ("sub", "subtract"), ("mul", "multiply"), ("truediv", "divide"),
+                          ("floordiv", "floor_divide"), ("mod", "remainder"), ("pow", "power"), ("lt", "less"),
+                          ("le", "less_equal"), ("gt", "greater"), ("ge", "greater_equal"), ("matmul", "matmul")):
+    setattr(Value, f"__{_name}__", lambda self, other, o=_operation: _binary(o, self, other))
+    setattr(Value, f"__r{_name}__", lambda self, other, o=_operation: _binary(o, other, self))
+
+
+_PLACEMENTS = {"rows": 1, "cols": 2, "grid": 3, "replicate": 4}
+
+
+def place(x, where_to):
+    """A wish: "rows", "cols", "grid" or "replicate"; without it the planner decides."""
+    kind = _PLACEMENTS.get(where_to)
+    if kind is None:
+        raise Error(64, f"no placement '{where_to}': expected {', '.join(_PLACEMENTS)}")
+
+    def make(program, ids):
+        value = c.c_int()
+        check(library.mmul_program_place, program.handle, ids[0], kind, None, c.byref(value))
+        return value.value
+
+    return Value(x.shape, make, [x], x.integers)
+
+
+def print(*things, **how):  # pylint: disable=redefined-builtin
+    """Python's, where values are computed and shown with their sizes, on root. Collective."""
+    shown = [f"{thing!r}\n{thing.numpy()}" if isinstance(thing, Value) else thing for thing in things]
+    if rank() == 0:
+        builtins.print(*shown, **how)
+
+
+def _bounds(key, shape):
+    """[begin, end) of every axis from slices as numpy writes them."""
+    if Ellipsis in key:
+        i = key.index(Ellipsis)
+        key = key[:i] + (slice(None),) * (len(shape) - len(key) + 1) + key[i + 1:]
+    for k in key:
+        if not isinstance(k, slice) or k.step not in (None, 1):
+            raise Error(64, f"cannot take [{k}] of a value: expected begin:end")
+    if len(key) > len(shape):
+        raise Error(64, f"{len(key)} bounds for a value of {len(shape)} axes")
+    return [k.indices(n)[:2] for k, n in zip(key + (slice(None),) * (len(shape) - len(key)), shape)]
+
+
+def _slice(x, key):
+    key = key if isinstance(key, tuple) else (key,)
+    bounds = [(0, 1)] * (4 - x.ndim) + _bounds(key, x.shape)
+    return apply("slice", [x], begin=[b for b, _ in bounds], end=[e for _, e in bounds])
+
+
+Value.__getitem__ = _slice
+
+
+def transpose(x):
+    """The last two axes swapped."""
+    return apply("transpose", [x])
+
+
+def linear(x, w, b=None):
+    """x @ w.T + b"""
+    y = x @ w.T
+    return y if b is None else y + b
+
+
+def softmax(x, causal=False):
+    return apply("softmax", [x], causal=causal)
+
+
+def rms_norm(x, w=None, eps=1e-6):
+    return apply("rms_norm", [x] + [w] * (w is not None), epsilon=eps)
+
+
+def layer_norm(x, w=None, b=None, eps=1e-5):
+    return apply("layer_norm", [x] + [v for v in (w, b) if v is not None], epsilon=eps)
+
+
+def normalize(x):
+    """Rows of length 1."""
+    return apply("normalize", [x])
+
+
+def topk(x, k):
+    """The k largest of each row, falling, and their columns."""
+    both = apply("topk", [x], count=k)
+    values, places = both[..., :k], both[..., k:]
+    places.integers = True
+    return values, places
+
+
+def argmax(x):
+    """Column of the largest element of each row."""
+    return apply("argmax", [x])
+
+
+def _reduction(name):
+    def operation(x, *more, axis=None):
+        if not isinstance(x, Value):
+            return getattr(builtins, name)(x, *more)
+        if axis is None:  # all elements, as one row
+            row = apply(name, [reshape(x, (1, math.prod(x.shape)))], axis=-1)
+            return reshape(row, (1,) * x.ndim)
+        return apply(name, [x], axis=axis if axis < 0 else axis - x.ndim)
+    operation.__name__ = name
+    operation.__doc__ = f"{name} along an axis (-1, -2, or None: all), which stays with size 1."
+    return operation
+
+
+sum, max, min = _reduction("sum"), _reduction("max"), _reduction("min")  # pylint: disable=redefined-builtin
+mean = _reduction("mean")
+
+
+def reshape(x, shape):
+    """The same elements in C order; one size may be -1."""
+    known = builtins.max(math.prod(n for n in shape if n != -1), 1)
+    shape = tuple(math.prod(x.shape) // known if n == -1 else n for n in shape)
+    shape = shape if len(shape) > 1 else (1, *shape)
+    if len(shape) > 4:
+        raise Error(64, f"cannot reshape to {len(shape)} axes: expected 1 to 4")
+    return apply("reshape", [x], ndim=len(shape), shape=as_shape(shape))
+
+
+def permute(x, axes):
+    """Axis i of the result is axis axes[i] of x."""
+    if sorted(axes) != list(range(x.ndim)):
+        raise Error(64, f"cannot permute {x.ndim} axes to {tuple(axes)}")
+    kept = 4 - x.ndim
+    return apply("permute", [x], axes=[*range(kept), *(a + kept for a in axes)])
+
+
+def concat(values, axis):
+    """One behind the other along an axis."""
+    joined, *others = values
+    for other in others:
+        joined = apply("concat", [joined, other], axis=axis if axis < 0 else axis - joined.ndim)
+    return joined
+
+
+def take(table, ids):
+    """Rows of a table by whole numbers; those of shape (1, n) give n rows."""
+    ids = ids if isinstance(ids, Value) else array(ids)
+    return apply("take", [table, ids], ndim=2 if ids.shape[:-1] == (1,) else ids.ndim + 1)
+
+
+def rope(x, base=10000.0, interleaved=False):
+    """Pairs of columns turned by the row's position."""
+    return apply("rope", [x], base=base, interleaved=interleaved)
+
+
+def attention(q, k, v, causal=False, mask=None, scale=None):
+    """softmax(scale q k^T + mask) v; k and v may have fewer heads. scale None: 1 / sqrt(columns of q)."""
+    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    return apply("attention", [q, k, v] + [mask] * (mask is not None), causal=causal, scale=scale)
+
+
+def assert_close(x, y, tolerance):
+    """Raises Error (79) where |x - y| > tolerance. Collective."""
+    off = evaluate(max(abs((x if isinstance(x, Value) else array(x)) - y)))[0]
+    largest = session().broadcast(c.c_double(0 if off is None else off.item())).value
+    if not largest <= tolerance:
+        raise Error(79, f"values differ by {largest:g}, more than {tolerance:g}")
