@@ -20,8 +20,8 @@ static const double TOUCH_BYTES_PER_SECOND = 2e9, ASSUMED_FLOPS = 1e10;
 static const double MAP_BYTES_PER_SECOND = 1e10, MAP_PART = 0.125, ATTENTION_PART = 0.5;
 
 // A step that the ranks of a node make together, or that moves something between them: others wait for the last
-// of them, in naps (exec/compute.c).
-static const double TOGETHER_SECONDS = 1e-4;
+// of them, in naps (exec/compute.c), and nobody takes over lines of who is late.
+static const double TOGETHER_SECONDS = 1e-4, TOGETHER_PART = 0.1;
 
 // Rows of a piece into a message (7e9) and out of one (5e9), one thread of an Intel Xeon with AVX-512, in
 // memory that has been used before.
@@ -384,9 +384,11 @@ double mmul_program_check_seconds(const struct mmul_program_costs *costs,
     return check_seconds(costs, &p);
 }
 
-// Is it there once on a node, by all its ranks?
-static bool is_made_together(const struct mmul_program_costs *c, enum mmul_placement_kind kind) {
-    return kind == MMUL_PLACE_REPLICATE && c->size > c->node_count;
+// What is there once on a node is made by all its ranks.
+static double made_together(const struct mmul_program_costs *c, enum mmul_placement_kind kind,
+                            double seconds) {
+    const bool waits = kind == MMUL_PLACE_REPLICATE && c->size > c->node_count;
+    return waits ? seconds * (1 + TOGETHER_PART) + TOGETHER_SECONDS : seconds;
 }
 
 // What is read and written; of what is looked up, rows alone.
@@ -421,7 +423,7 @@ static double map_seconds(const struct mmul_program_costs *c, enum mmul_operatio
         double touched = part * bytes + (is_summand ? bytes_of(result) : 0);
         most = fmax(most, touched / MAP_BYTES_PER_SECOND);
     }
-    return most + (is_made_together(c, rule->result) ? TOGETHER_SECONDS : 0);
+    return made_together(c, rule->result, most);
 }
 
 double mmul_program_operation_seconds(const struct mmul_program_costs *costs,
@@ -437,8 +439,7 @@ double mmul_program_operation_seconds(const struct mmul_program_costs *costs,
     const struct mmul_operation_call call = mmul_program_call(program, operation, operands);
     if (operation->kind == MMUL_MATMUL) {
         const struct product p = product_of(&call, shape, rule->result);
-        return multiply_seconds(c, &p) + check_seconds(c, &p) +
-               (is_made_together(c, rule->result) ? TOGETHER_SECONDS : 0);
+        return made_together(c, rule->result, multiply_seconds(c, &p) + check_seconds(c, &p));
     }
     return map_seconds(c, operation->kind, &call, shape, rule);
 }
