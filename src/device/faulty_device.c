@@ -343,8 +343,7 @@ static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mm
 
 static enum mmul_status map(void *self, const struct mmul_map *args, struct mmul_error *err) {
     struct faulty *faulty = self;
-    const struct made made = {args->result, args->rows, args->cols,
-                              mmul_operation_row(args->kind)->name};
+    const struct made made = {args->result, args->rows, args->cols, "operation"};
     enum mmul_status status = begin_operation(faulty, &made, err);
     const int64_t times = is_active(faulty) ? faulty->rules.repeat : 1;
     for (int64_t i = 0; i < times && status == MMUL_OK; i++)

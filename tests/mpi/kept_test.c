@@ -109,8 +109,8 @@ static int along(struct trial *t, const char *operation, int x, int axis) {
                                         .with = {.axis = axis}});
 }
 
-// y = relu(x w), of which C is made in tiles, and what is made of y by rows, of all its elements, and the other way round: only x
-// and w go up, each once.
+// y = relu(x w), of which C is made in tiles, and what is made of y by rows, of all its elements, and the other way
+// round: only x and w go up, each once.
 static bool operations(struct mmul_context *context) {
     struct trial t;
     begin(&t);

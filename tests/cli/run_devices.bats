@@ -1,0 +1,120 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# Programs on devices that are lost, hang or err in an operation that is no product: another one makes it, with one
+# line that says why; what stays wrong ends the job and leaves no file.
+# shellcheck disable=SC2154 # status, output and stderr are set by bats
+bats_require_minimum_version 1.5.0
+load helper
+
+setup_file() {
+    HAS_OPENCL=$("$MPIMATMUL" devices --json | grep -c '"0:0"' || true)
+    export HAS_OPENCL
+}
+
+# The first operation is the product, the second relu, the third maximum, the fourth the sum along rows.
+setup() {
+    need_numpy
+    mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return 1
+    "$MPIMATMUL" gen X.npy --dims 61x203 --kind integer --seed 1
+    "$MPIMATMUL" gen W.npy --dims 203x47 --kind integer --seed 2
+    cat > program.py << 'END'
+x, w = load("X.npy"), load("W.npy")
+y = relu(x @ w)
+save("Y.npy", y)
+save("Z.npy", sum(maximum(y, 3), axis=-1))
+END
+}
+
+# run_program DEVICE OPTIONS...: one rank.
+run_program() {
+    run --separate-stderr timeout 60 "$MPIMATMUL" run program.py --device "$@"
+}
+
+# The results are right, element by element.
+is_right() {
+    "$PYTHON" - << 'END'
+import numpy as np
+y = np.maximum(np.load("X.npy").astype(float) @ np.load("W.npy").astype(float), 0)
+assert np.array_equal(np.load("Y.npy"), y)
+assert np.array_equal(np.load("Z.npy"), np.maximum(y, 3).sum(axis=-1, keepdims=True))
+END
+}
+
+# took_over DEVICE NEXT WHY: the one line that is printed.
+took_over() {
+    expect_status 0
+    show
+    [ "$stderr" = "mpimatmul: warning: rank 0: device '$1 ($1)' is not used any more, '$2' takes over: $3" ]
+    is_right
+}
+
+@test "a device with memory of its own is lost in an operation: the next one makes it" {
+    for call in 2 3 4; do
+        device="faulty:fail=$call,hang=100:cpu"
+        run_program "$device"
+        took_over "$device" reference "device '$device' was lost at operation $call by rule"
+    done
+}
+
+@test "one that works in host memory is lost in an operation" {
+    run_program faulty:fail=3:cpu
+    took_over faulty:fail=3:cpu reference "device 'faulty:fail=3:cpu' was lost at operation 3 by rule"
+}
+
+@test "a lost device ends the job under --no-fallback" {
+    run_program faulty:fail=2,hang=100:cpu --no-fallback
+    expect_failure 69 "device 'faulty:fail=2,hang=100:cpu' was lost at operation 2 by rule" \
+        "leave out --no-fallback to let the CPU take over"
+    expect_only_files W.npy X.npy program.py
+}
+
+@test "a device that hangs in an operation is given up" {
+    run_program faulty:hang=2:cpu --device-timeout 0.3
+    took_over faulty:hang=2:cpu reference "it hangs"
+}
+
+@test "wrong results of an operation are found and made again" {
+    run_program faulty:garble=2,hang=100:cpu
+    took_over faulty:garble=2,hang=100:cpu reference "61 wrong rows in rows 0-61 of matrix 0 of 'y'"
+    run_program faulty:corrupt=4:cpu
+    took_over faulty:corrupt=4:cpu reference \
+        "1 wrong row in rows 0-61 of matrix 0 of 'sum(maximum(y, 3), axis=-1)'"
+}
+
+@test "results are not looked at under --verify off" {
+    run_program faulty:garble=2,hang=100:cpu --verify off
+    expect_quiet_success
+    run ! is_right
+}
+
+@test "what stays wrong ends the job: 79, and no file" {
+    run_program faulty:from=2,garble=*,everywhere:reference
+    expect_failure 79 "rank 0: result is wrong in rows 0-61 of matrix 0 of 'y', also after it was computed again" \
+        "suspect the memory or the processor of that machine"
+    expect_only_files W.npy X.npy program.py
+}
+
+@test "one of two ranks loses its device, hangs, or errs" {
+    for rule in fail garble hang; do
+        device="faulty:hang=100,$rule=2:cpu"
+        run --separate-stderr timeout 60 mpirun -q -n 1 "$MPIMATMUL" run program.py --weights equal --device-timeout 1 \
+            --device cpu : -n 1 "$MPIMATMUL" run program.py --weights equal --device-timeout 1 --device "$device"
+        expect_status 0
+        show
+        line="mpimatmul: warning: rank 1: device '$device ($device)' is not used any more, 'reference' takes over: "
+        [[ $stderr == "$line"* ]]
+        [ "$(grep -c . <<< "$stderr")" -eq 1 ]
+        is_right
+    done
+}
+
+@test "OpenCL: a device that is lost, or errs, in an operation" {
+    [ "$HAS_OPENCL" -gt 0 ] || skip "opencl: no device 0:0"
+    run_program 0:0
+    expect_quiet_success
+    is_right
+    run_program faulty:fail=3:0:0
+    took_over faulty:fail=3:0:0 cpu "device 'faulty:fail=3:0:0' was lost at operation 3 by rule"
+    run_program faulty:garble=2:0:0
+    took_over faulty:garble=2:0:0 cpu "61 wrong rows in rows 0-61 of matrix 0 of 'y'"
+}
