@@ -54,7 +54,7 @@ export PKG_CONFIG_PATH := $(PKG_CONFIG_PATH)$(addprefix :,$(wildcard /usr/lib/*/
 
 found = $(shell $(PKG_CONFIG) --exists $(1) 2>/dev/null && echo yes)
 
-PACKAGES := hwloc openblas jansson libxxhash ompi-c
+PACKAGES := hwloc openblas jansson libxxhash libzip ompi-c
 OPENCL_PACKAGES := OpenCL clblast
 
 ifeq ($(filter auto yes no,$(WITH_OPENCL)),)

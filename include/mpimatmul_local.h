@@ -118,11 +118,12 @@ enum mmul_format {
     MMUL_FORMAT_BY_ENDING,
     MMUL_FORMAT_BIN,
     MMUL_FORMAT_NPY,
+    MMUL_FORMAT_NPZ,
     MMUL_FORMAT_SAFETENSORS,
     MMUL_FORMAT_MEMORY,
 };
 
-// "bin", "npy", "safetensors"; "memory".
+// "bin", "npy", "npz", "safetensors"; "memory".
 MMUL_API const char *mmul_format_name(enum mmul_format format);
 
 // ".bin", ".npy": what the names of such files end in.
@@ -163,11 +164,14 @@ struct mmul_matrix_info {
 // "-" or "/dev/stdin": does this name standard input?
 MMUL_API bool mmul_path_is_stdin(const char *path);
 
-// Opens a .bin, .npy or .safetensors file, told apart by its first bytes, and checks header and exact
-// length. A Fortran order .npy is read into memory whole at once; "-" is standard input, read to its
-// end. Where no file has this name, "FILE:TENSOR" is one of the tensors that FILE holds, and
-// "FILE:TENSOR[a:b]" the part [a, b) of its first axis, as numpy has it; of the file no other elements are
-// read. A file with a single tensor needs no name behind it.
+// Opens a .bin, .npy, .npz or .safetensors file, told apart by its first bytes, and checks header and
+// exact length. A Fortran order .npy is read into memory whole at once, a tensor of an .npz is
+// unpacked into a temporary file; "-" is standard input, read to its end.
+//
+// Where no file has this name, "FILE:TENSOR" is one of the tensors that FILE holds, "FILE:TENSOR[a:b]"
+// the part [a, b) of its first axis, as numpy has it; of the file no other elements are read. A file
+// with a single tensor needs no name behind it.
+//
 // Fails: MMUL_ERR_NO_INPUT (missing, unreadable, directory, FIFO), MMUL_ERR_DATA (not a valid
 // matrix; expected and found sizes, or the format it is of, in the text), MMUL_ERR_SYSTEM (memory).
 MMUL_API enum mmul_status mmul_matrix_open(const char *path, struct mmul_matrix **matrix,

@@ -5,6 +5,8 @@
 
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/memory.h"
 #include "base/status.h"
@@ -12,6 +14,7 @@
 #include "io/foreign.h"
 #include "io/matrix_file.h"
 #include "io/npy.h"
+#include "io/npz.h"
 #include "io/safetensors.h"
 #include "io/transfer.h"
 
@@ -128,7 +131,6 @@ static enum mmul_status load_safetensors(struct mmul_matrix *matrix, const unsig
         status = mmul_shape_of_sizes(entry->sizes, entry->dimensions, matrix->name, ".safetensors",
                                      &matrix->info.shape, err);
     if (status == MMUL_OK) {
-        matrix->dimensions = entry->dimensions;
         matrix->info.one_dimensional = entry->dimensions == 1;
         matrix->info.dimensions = entry->dimensions;
         matrix->info.stored = entry->dtype;
@@ -136,6 +138,54 @@ static enum mmul_status load_safetensors(struct mmul_matrix *matrix, const unsig
         matrix->data_offset = entry->offset;
     }
     mmul_tensors_close(tensors);
+    return status;
+}
+
+static enum mmul_status list_npz(const struct mmul_matrix *matrix, const unsigned char *start,
+                                 size_t count, struct mmul_tensors **tensors,
+                                 struct mmul_error *err) {
+    (void)start, (void)count;
+    return mmul_npz_list(matrix->fd, matrix->path, matrix->info.file_bytes, tensors, err);
+}
+
+// From now on the matrix is what it holds of the archive, a .npy file.
+static enum mmul_status become_member(struct mmul_matrix *matrix,
+                                      const struct mmul_tensor_entry *entry,
+                                      struct mmul_error *err) {
+    int member = -1;
+    struct stat found;
+    enum mmul_status status =
+        mmul_npz_unpack(matrix->fd, matrix->name, entry, &member, &matrix->info.file_bytes, err);
+    if (status != MMUL_OK)
+        return status;
+    close(matrix->fd);
+    matrix->fd = member;
+    if (fstat(member, &found) == 0)
+        matrix->stored = found.st_mtim;
+    return MMUL_OK;
+}
+
+static enum mmul_status load_npz(struct mmul_matrix *matrix, const unsigned char *start,
+                                 size_t count, bool empty_allowed, struct mmul_error *err) {
+    unsigned char member_start[MMUL_NPY_PREFIX_BYTES];
+    const struct mmul_tensor_entry *entry;
+    struct mmul_tensors *tensors = NULL;
+    size_t got = 0;
+    enum mmul_status status = list_npz(matrix, start, count, &tensors, err);
+    if (status == MMUL_OK)
+        status =
+            mmul_tensors_find(tensors, matrix->path, matrix->tensor, &entry, &matrix->range, err);
+    if (status == MMUL_OK)
+        status = become_member(matrix, entry, err);
+    mmul_tensors_close(tensors);
+    if (status != MMUL_OK)
+        return status;
+    int errnum = mmul_pread_all(matrix->fd, member_start, sizeof member_start, 0, &got);
+    if (errnum != 0)
+        return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errnum, "cannot read '%s'", matrix->name);
+    status = load_npy(matrix, member_start, got, empty_allowed, err);
+    if (status == MMUL_OK)
+        matrix->info.file_bytes -= matrix->data_offset;
     return status;
 }
 
@@ -153,10 +203,14 @@ static const struct mmul_format_row rows[] = {
      .load = load_npy,
      .header = header_npy,
      .dtypes = HOLDS(MMUL_F32) | HOLDS(MMUL_F16)},
-    {.called = "an .npz archive",
+    {.format = MMUL_FORMAT_NPZ,
+     .name = "npz",
+     .called = "an .npz archive",
+     .ending = ".npz",
      MAGIC("PK\3\4"),
      .probe = mmul_is_npz,
-     .hint = "in Python: numpy.save('A.npy', numpy.load('A.npz')['NAME'])"},
+     .load = load_npz,
+     .list = list_npz},
     {.called = "a PyTorch file",
      MAGIC("PK\3\4"),
      .probe = mmul_is_pytorch_zip,

@@ -146,6 +146,29 @@ static enum mmul_status load_fortran(struct mmul_matrix *matrix, struct mmul_err
     return mmul_matrix_read_run(matrix, 0, count, dtype, matrix->fortran, err);
 }
 
+// A part of a Fortran order file is no stretch of it: all of it becomes C order, in memory.
+static enum mmul_status turn(struct mmul_matrix *matrix, struct mmul_error *err) {
+    struct mmul_shape shape = matrix->info.shape;
+    size_t bytes_each = mmul_dtype_bytes(matrix->info.stored);
+    int64_t each = shape.rows * shape.cols, matrices = mmul_shape_matrices(shape);
+    enum mmul_status status = load_fortran(matrix, err);
+    if (status != MMUL_OK)
+        return status;
+    matrix->turned =
+        mmul_allocate_raw(matrices * each, bytes_each, "a .npy file in Fortran order", err);
+    if (matrix->turned == NULL)
+        return err->status;
+    for (int64_t m = 0; m < matrices && status == MMUL_OK; m++)
+        status =
+            mmul_matrix_read_stored(matrix, mmul_region_whole(shape, m), 0, each,
+                                    (char *)matrix->turned + m * each * (int64_t)bytes_each, err);
+    mmul_free(matrix->fortran);
+    matrix->fortran = NULL;
+    matrix->memory = matrix->turned;
+    matrix->info.fortran_order = matrix->info.big_endian = false;
+    return status;
+}
+
 // The part [begin, end) of the first axis: in C order a stretch of the elements.
 static enum mmul_status take_range(struct mmul_matrix *matrix, struct mmul_error *err) {
     const struct mmul_axis_range *range = &matrix->range;
@@ -154,14 +177,20 @@ static enum mmul_status take_range(struct mmul_matrix *matrix, struct mmul_error
     int64_t begin, end, each = (int64_t)mmul_dtype_bytes(matrix->info.stored);
     if (!range->has_begin && !range->has_end)
         return MMUL_OK;
-    int64_t *axis = axes[matrix->dimensions - 1];
+    int64_t *axis = axes[matrix->info.dimensions - 1];
     if (!mmul_axis_range_resolve(range, *axis, &begin, &end))
         return mmul_fail(err, MMUL_ERR_DATA, "'%s' is empty: its first axis has %lld elements",
                          matrix->name, (long long)*axis);
-    for (int d = 0; d < matrix->dimensions - 1; d++)
+    enum mmul_status status = matrix->info.fortran_order ? turn(matrix, err) : MMUL_OK;
+    if (status != MMUL_OK)
+        return status;
+    for (int d = 0; d < matrix->info.dimensions - 1; d++)
         each *= *axes[d];
     *axis = end - begin;
-    matrix->data_offset += begin * each;
+    if (matrix->memory != NULL)
+        matrix->memory = (const char *)matrix->memory + begin * each;
+    else
+        matrix->data_offset += begin * each;
     matrix->info.file_bytes = (end - begin) * each;
     return MMUL_OK;
 }
@@ -241,6 +270,7 @@ void mmul_matrix_close(struct mmul_matrix *matrix) {
     if (matrix->fd >= 0)
         close(matrix->fd); // read only: nothing can be lost
     mmul_free(matrix->fortran);
+    mmul_free(matrix->turned);
     mmul_free(matrix->name);
     mmul_free(matrix->path);
     mmul_free(matrix->tensor);

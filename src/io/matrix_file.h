@@ -14,9 +14,9 @@ struct mmul_matrix {
     int fd; // -1: in memory
     int64_t data_offset;
     const void *memory;           // borrowed: `stored` elements in C order; NULL: a file
+    void *turned;                 // owned: what `memory` is a part of; NULL: it is not ours
     void *fortran;                // owned: `stored` elements in Fortran order; NULL: C order
-    struct mmul_axis_range range; // of the first of `dimensions` axes, until it is open
-    int dimensions;               // of the tensor in the file; 0: not known, and no range
+    struct mmul_axis_range range; // of the first axis, to be taken when it is open
     dev_t device;                 // of a file
     ino_t inode;
     struct timespec stored; // when it was last written to, as it was opened

@@ -204,15 +204,17 @@ static bool scan_dict(struct scanner *scanner, struct fields *fields) {
 
 // ---------------------------------------------------------------------------------------- meaning
 
+static const struct {
+    const char *type; // of numpy, without the byte order
+    enum mmul_dtype dtype;
+} types[] = {{"f2", MMUL_F16}, {"f4", MMUL_F32}, {"f8", MMUL_F64},
+             {"i4", MMUL_I32}, {"i8", MMUL_I64}, {"u1", MMUL_U8}};
+enum { TYPE_COUNT = sizeof types / sizeof *types };
+
 static enum mmul_status read_descr(const char *descr, const char *name,
                                    struct mmul_npy_header *header, struct mmul_error *err) {
-    static const struct {
-        const char *type;
-        enum mmul_dtype dtype;
-    } types[] = {{"f2", MMUL_F16}, {"f4", MMUL_F32}, {"f8", MMUL_F64},
-                 {"i4", MMUL_I32}, {"i8", MMUL_I64}, {"u1", MMUL_U8}};
     bool has_order = *descr == '<' || *descr == '>' || *descr == '=' || strcmp(descr, "|u1") == 0;
-    for (size_t t = 0; has_order && t < sizeof types / sizeof *types; t++) {
+    for (size_t t = 0; has_order && t < TYPE_COUNT; t++) {
         if (strcmp(descr + 1, types[t].type) == 0) {
             header->dtype = types[t].dtype;
             header->big_endian = *descr == '>';
@@ -227,48 +229,76 @@ static enum mmul_status read_descr(const char *descr, const char *name,
     return err->status;
 }
 
-enum mmul_status mmul_npy_parse(const unsigned char *bytes, size_t header_bytes, const char *name,
-                                struct mmul_npy_header *header, struct mmul_error *err) {
-    struct fields fields = {0};
+static enum mmul_status scan(const unsigned char *bytes, size_t header_bytes, const char *name,
+                             struct fields *fields, struct mmul_error *err) {
     struct scanner scanner = {
         .at = (const char *)bytes + prefix_bytes(bytes),
         .end = (const char *)bytes + header_bytes,
         .problem = "",
     };
-    if (!scan_dict(&scanner, &fields)) {
-        return mmul_fail(err, MMUL_ERR_DATA,
-                         "'%s' is not a valid .npy file: byte %td of its header: expected %s", name,
-                         scanner.at - (const char *)bytes, scanner.problem);
-    }
-    struct mmul_npy_header found = {
-        .version = bytes[6],
-        .dimensions = fields.dimensions,
-        .fortran_order = fields.fortran_order,
-    };
-    enum mmul_status status = read_descr(fields.descr, name, &found, err);
+    if (scan_dict(&scanner, fields))
+        return MMUL_OK;
+    return mmul_fail(err, MMUL_ERR_DATA,
+                     "'%s' is not a valid .npy file: byte %td of its header: expected %s", name,
+                     scanner.at - (const char *)bytes, scanner.problem);
+}
+
+enum mmul_status mmul_npy_parse(const unsigned char *bytes, size_t header_bytes, const char *name,
+                                struct mmul_npy_header *header, struct mmul_error *err) {
+    struct fields fields = {0};
+    struct mmul_npy_header found = {.version = bytes[6]};
+    enum mmul_status status = scan(bytes, header_bytes, name, &fields, err);
+    if (status == MMUL_OK)
+        status = read_descr(fields.descr, name, &found, err);
     if (status == MMUL_OK)
         status =
             mmul_shape_of_sizes(fields.sizes, fields.dimensions, name, ".npy", &found.shape, err);
+    found.dimensions = fields.dimensions;
+    found.fortran_order = fields.fortran_order;
     if (status == MMUL_OK)
         *header = found;
     return status;
+}
+
+enum mmul_status mmul_npy_describe(const unsigned char *bytes, size_t header_bytes,
+                                   const char *name, struct mmul_tensor_entry *entry,
+                                   struct mmul_error *err) {
+    struct fields fields = {0};
+    struct mmul_npy_header found;
+    struct mmul_error ignored;
+    enum mmul_status status = scan(bytes, header_bytes, name, &fields, err);
+    if (status == MMUL_OK && fields.dimensions > MMUL_TENSOR_DIMENSIONS)
+        status = mmul_fail(err, MMUL_ERR_DATA, "'%s' has %d dimensions", name, fields.dimensions);
+    if (status != MMUL_OK)
+        return status;
+    entry->is_readable = read_descr(fields.descr, name, &found, &ignored) == MMUL_OK;
+    if (entry->is_readable)
+        entry->dtype = found.dtype;
+    snprintf(entry->type, sizeof entry->type, "%s",
+             entry->is_readable ? mmul_dtype_name(entry->dtype) : fields.descr);
+    entry->dimensions = fields.dimensions;
+    memcpy(entry->sizes, fields.sizes, sizeof entry->sizes);
+    return MMUL_OK;
 }
 
 // ---------------------------------------------------------------------------------------- writing
 
 size_t mmul_npy_format(struct mmul_shape shape, int dimensions, enum mmul_dtype dtype,
                        unsigned char bytes[static MMUL_NPY_WRITTEN_MAX]) {
+    size_t type = 0;
     enum { PREFIX = 10, ALIGNMENT = 64, AXES = 4 };
     const int64_t all[AXES] = {shape.batch, shape.depth, shape.rows, shape.cols};
     char sizes[96] = "", dict[MMUL_NPY_WRITTEN_MAX - PREFIX];
+    while (type < TYPE_COUNT - 1 && types[type].dtype != dtype)
+        type++;
     if (dimensions == 0)
         dimensions = shape.batch == 1 && shape.depth == 1 ? 2 : AXES;
     for (int i = AXES - dimensions; i < AXES; i++)
         snprintf(sizes + strlen(sizes), sizeof sizes - strlen(sizes), "%s%lld",
                  sizes[0] != '\0' ? ", " : "", (long long)all[i]);
     int written =
-        snprintf(dict, sizeof dict, "{'descr': '%s', 'fortran_order': False, 'shape': (%s), }",
-                 dtype == MMUL_F16 ? "<f2" : "<f4", sizes);
+        snprintf(dict, sizeof dict, "{'descr': '%c%s', 'fortran_order': False, 'shape': (%s), }",
+                 dtype == MMUL_U8 ? '|' : '<', types[type].type, sizes);
     size_t length = (size_t)written;
     size_t total = (PREFIX + length + 1 + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     memset(bytes, ' ', total);

@@ -30,6 +30,14 @@ enum mmul_status mmul_npy_header_bytes(const unsigned char *bytes, size_t count,
 enum mmul_status mmul_npy_parse(const unsigned char *bytes, size_t header_bytes, const char *name,
                                 struct mmul_npy_header *header, struct mmul_error *err);
 
+struct mmul_tensor_entry;
+
+// Type and sizes of the same, whatever they are: a type that is not read is named as the file has it. Fails
+// with MMUL_ERR_DATA: no valid header, or more sizes than an entry has.
+enum mmul_status mmul_npy_describe(const unsigned char *bytes, size_t header_bytes,
+                                   const char *name, struct mmul_tensor_entry *entry,
+                                   struct mmul_error *err);
+
 // Writes a version 1.0 header, C order, padded to 64 bytes, of the last `dimensions` (2 to 4) sizes;
 // 0: 2-D when batch = depth = 1, else 4-D.
 // dtype is float16 or float32. Returns its length.

@@ -295,7 +295,7 @@ END
     need_numpy
     python << 'END'
 import numpy as np
-np.save("i.npy", np.array([[1, 2]], "i4"))
+np.save("i.npy", np.array([[1, 2]], "i2"))
 np.save("o.npy", np.array([[{}]]), allow_pickle=True)
 np.save("five.npy", np.zeros((1, 1, 1, 1, 2), "f4"))
 np.save("none.npy", np.zeros((0, 2), "f4"))

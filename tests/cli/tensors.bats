@@ -31,18 +31,38 @@ for tensor in entry["tensors"]:
 END
 }
 
-@test "every tensor of a .safetensors file is what numpy reads" {
+@test "info lists the members of an .npz archive, stored or deflated" {
     need_numpy
-    cp "$data/model.safetensors" m.safetensors
-    for name in layer.0.weight layer.0.bias layer.1.weight stack double ids rows bytes 'a:b[1:2]'; do
-        program convert "m.safetensors:$name" out.npy -q
+    cp "$data/stored.npz" "$data/deflated.npz" .
+    for name in stored deflated; do
+        program info $name.npz
         expect_quiet_success
+        expect_line "$name.npz: npz, 11 tensors, $(stat -c %s $name.npz) bytes"
+        expect_line "31 x 17        float32          2108  layer.0.weight"
+        expect_line "2              |b1 (not read)      2  mask"
+        [ "$(grep -c . <<< "$output")" -eq 13 ]
+    done
+    program info --quick stored.npz:layer.0.weight
+    expect_quiet_success
+    [[ "$output" == *"npz 1 Fortran  31 x 17  float32   2108  stored.npz:layer.0.weight" ]]
+}
+
+@test "every tensor is what numpy reads" {
+    need_numpy
+    cp "$data"/*.safetensors "$data"/*.npz .
+    for name in layer.0.weight layer.0.bias layer.1.weight stack double ids rows bytes 'a:b[1:2]'; do
+        for file in *.safetensors *.npz; do
+            program convert "$file:$name" "$file.npy" -q
+            expect_quiet_success
+        done
         python "$name" << 'END'
 import sys
 import numpy as np
 from tensors import expected
-array, found = expected()[sys.argv[1]], np.load("out.npy")
-assert found.size == array.size and (found.reshape(array.shape) == array.astype(found.dtype)).all(), found
+array = expected()[sys.argv[1]]
+for file in "model.safetensors", "stored.npz", "deflated.npz":
+    found = np.load(file + ".npy")
+    assert found.size == array.size and (found.reshape(array.shape) == array.astype(found.dtype)).all(), (file, found)
 END
     done
 }
@@ -50,10 +70,14 @@ END
 @test "an address takes a range of the first axis" {
     need_numpy
     cp "$data/model.safetensors" m.safetensors
+    cp "$data/stored.npz" .
     for address in 'layer.0.weight[3:9]' 'layer.0.weight[-2:]' 'layer.0.bias[:5]' 'stack[1:]' \
         'layer.1.weight[16:99]' 'a:b[1:2][0:1]'; do
         program convert "m.safetensors:$address" out.npy
         expect_quiet_success
+        program convert "stored.npz:$address" out2.npy # layer.0.weight is in Fortran order there
+        expect_quiet_success
+        cmp out.npy out2.npy
         python "$address" << 'END'
 import re, sys
 import numpy as np
@@ -174,4 +198,39 @@ the end of the file"
     program info header.safetensors
     expect_failure 65 "'header.safetensors' is not a valid .safetensors file: a header of 100000001 bytes, \
 expected at most 100000000"
+}
+
+@test "an .npz archive that is cut or wrong is refused" {
+    need_numpy
+    cp "$data/deflated.npz" "$data/stored.npz" .
+    python << 'END'
+import zipfile
+import numpy as np
+data = open("stored.npz", "rb").read()
+open("cut.npz", "wb").write(data[:-30])
+at = data.index(b"NUMPY") + 400      # an element of layer.0.weight
+open("flipped.npz", "wb").write(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+with zipfile.ZipFile("none.npz", "w") as z:
+    z.writestr("w.npy", "not so")
+    z.writestr("readme.txt", "text")
+np.save("w.npy", np.eye(3, dtype="f4"))
+with zipfile.ZipFile("short.npz", "w") as z:
+    z.writestr("w.npy", open("w.npy", "rb").read()[:-1])
+END
+    program info cut.npz
+    expect_failure 65 "'cut.npz' is not a valid .npz file: Not a zip archive"
+    program convert flipped.npz:layer.0.weight out.npy
+    expect_failure 65 "cannot read 'flipped.npz:layer.0.weight': CRC error"
+    program convert none.npz out.npy
+    expect_failure 65 "tensor 'w' of 'none.npz' holds elements of type 'no valid .npy', which is not read"
+    program info none.npz
+    expect_quiet_success
+    expect_line "none.npz: npz, 1 tensor, $(stat -c %s none.npz) bytes"
+    program convert short.npz out.npy
+    expect_failure 65 "'short.npz' is shorter than its header says: 163 bytes, expected 164 for 3 x 3 float32"
+    program convert stored.npz out.npy
+    expect_failure 65 "'stored.npz' holds 11 tensors, expected one" \
+        "name one as 'stored.npz:layer.0.weight'; mpimatmul info lists them"
+    program convert stored.npz:double stored.npz --format bin -q
+    expect_failure 73 "cannot create 'stored.npz': it is one of the inputs" "give the output another name"
 }

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT
+// Members of .npz archives by way of libzip. Each is a .npy file of its own: to be read at any place by
+// any rank of the node it is unpacked into a file without a name, as standard input is, and what
+// follows is the same as for a .npy. Other members are not looked at.
+#include "io/npz.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+#include <zip.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "io/npy.h"
+#include "io/standard_stream.h"
+#include "io/transfer.h"
+
+static const char ending[] = ".npy";
+
+static enum mmul_status fail_zip(const char *name, zip_error_t *problem, struct mmul_error *err) {
+    enum mmul_status status = mmul_fail(err, MMUL_ERR_DATA, "'%s' is not a valid .npz file: %s",
+                                        name, zip_error_strerror(problem));
+    zip_error_fini(problem);
+    return status;
+}
+
+static enum mmul_status archive_open(int fd, const char *name, zip_t **archive,
+                                     struct mmul_error *err) {
+    int code = 0, copy = dup(fd);
+    if (copy < 0)
+        return mmul_fail_errno(err, MMUL_ERR_SYSTEM, errno, "cannot open '%s'", name);
+    zip_t *opened = zip_fdopen(copy, 0, &code);
+    if (opened == NULL) {
+        zip_error_t problem;
+        close(copy);
+        zip_error_init_with_code(&problem, code);
+        return fail_zip(name, &problem, err);
+    }
+    *archive = opened;
+    return MMUL_OK;
+}
+
+// Reads `count` bytes or fewer, where the member ends before. -1: it cannot be read.
+static int64_t read_some(zip_file_t *file, void *dst, size_t count) {
+    size_t done = 0;
+    while (done < count) {
+        zip_int64_t got = zip_fread(file, (char *)dst + done, count - done);
+        if (got < 0)
+            return -1;
+        if (got == 0)
+            break;
+        done += (size_t)got;
+    }
+    return (int64_t)done;
+}
+
+// ---------------------------------------------------------------------------------------- listing
+
+// The member's header to `bytes`, which has room for the longest. 0: it has none that is valid.
+static size_t read_header(zip_file_t *file, unsigned char *bytes) {
+    struct mmul_error ignored;
+    size_t length = 0;
+    int64_t got = read_some(file, bytes, MMUL_NPY_PREFIX_BYTES);
+    if (got < MMUL_NPY_PREFIX_BYTES ||
+        mmul_npy_header_bytes(bytes, (size_t)got, "", &length, &ignored) != MMUL_OK)
+        return 0;
+    size_t rest = length > (size_t)got ? length - (size_t)got : 0;
+    return read_some(file, bytes + got, rest) == (int64_t)rest ? length : 0;
+}
+
+// Type and sizes of a member, and how many bytes its elements take; what is not valid is called so.
+static void describe(zip_t *archive, zip_uint64_t member, unsigned char *buffer,
+                     struct mmul_tensor_entry *entry) {
+    struct mmul_error ignored;
+    zip_file_t *file = zip_fopen_index(archive, member, 0);
+    size_t length = file != NULL ? read_header(file, buffer) : 0;
+    if (file != NULL)
+        zip_fclose(file);
+    if (length > 0 && length <= (size_t)entry->bytes &&
+        mmul_npy_describe(buffer, length, "", entry, &ignored) == MMUL_OK)
+        entry->bytes -= (int64_t)length;
+    else
+        mmul_text_copy(entry->type, sizeof entry->type, "no valid .npy");
+}
+
+static enum mmul_status list_members(zip_t *archive, struct mmul_tensors *tensors,
+                                     unsigned char *buffer, struct mmul_error *err) {
+    for (int64_t m = 0; m < tensors->capacity; m++) {
+        zip_stat_t found;
+        const zip_uint64_t needed = ZIP_STAT_NAME | ZIP_STAT_SIZE;
+        if (zip_stat_index(archive, (zip_uint64_t)m, 0, &found) != 0 ||
+            (found.valid & needed) != needed || found.size > INT64_MAX)
+            continue;
+        size_t length = strlen(found.name), end = sizeof ending - 1;
+        if (length <= end || strcmp(found.name + length - end, ending) != 0)
+            continue;
+        struct mmul_tensor_entry *entry = &tensors->all[tensors->count];
+        enum mmul_status status = mmul_copy_text(found.name, &entry->name, err);
+        if (status != MMUL_OK)
+            return status;
+        entry->name[length - end] = '\0';
+        entry->member = m;
+        entry->bytes = (int64_t)found.size;
+        tensors->count++;
+        describe(archive, (zip_uint64_t)m, buffer, entry);
+    }
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_npz_list(int fd, const char *name, int64_t file_bytes,
+                               struct mmul_tensors **tensors, struct mmul_error *err) {
+    zip_t *archive = NULL;
+    unsigned char *buffer = NULL;
+    struct mmul_tensors *made = NULL;
+    enum mmul_status status = archive_open(fd, name, &archive, err);
+    if (status != MMUL_OK)
+        return status;
+    status = MMUL_ALLOCATE_RAW(buffer, MMUL_NPY_HEADER_MAX, "a .npy header", err);
+    if (status == MMUL_OK)
+        status = mmul_tensors_create(MMUL_FORMAT_NPZ, file_bytes, zip_get_num_entries(archive, 0),
+                                     &made, err);
+    if (status == MMUL_OK)
+        status = list_members(archive, made, buffer, err);
+    mmul_free(buffer);
+    zip_discard(archive);
+    if (status == MMUL_OK)
+        *tensors = made;
+    else
+        mmul_tensors_close(made);
+    return status;
+}
+
+// -------------------------------------------------------------------------------------- unpacking
+
+static enum mmul_status copy_member(zip_file_t *file, const char *name, int64_t expected, int to,
+                                    struct mmul_error *err) {
+    enum { BUFFER_BYTES = 1 << 20 };
+    char *buffer = mmul_allocate_raw(BUFFER_BYTES, 1, "a copy buffer", err);
+    enum mmul_status status = buffer != NULL ? MMUL_OK : err->status;
+    int64_t done = 0, got = 1;
+    while (status == MMUL_OK && got > 0) {
+        got = read_some(file, buffer, BUFFER_BYTES);
+        int errnum = 0;
+        if (got < 0)
+            status = mmul_fail(err, MMUL_ERR_DATA, "cannot read '%s': %s", name,
+                               zip_file_strerror(file));
+        else if (done + got > expected)
+            status = mmul_fail(err, MMUL_ERR_DATA,
+                               "cannot read '%s': it is longer than the archive says, which is "
+                               "%lld bytes",
+                               name, (long long)expected);
+        else if ((errnum = mmul_pwrite_all(to, buffer, (size_t)got, done)) != 0)
+            status = mmul_fail_errno(err, MMUL_ERR_IO, errnum, "cannot unpack '%s'", name);
+        done += got;
+    }
+    mmul_free(buffer);
+    return status;
+}
+
+enum mmul_status mmul_npz_unpack(int fd, const char *name, const struct mmul_tensor_entry *entry,
+                                 int *member, int64_t *bytes, struct mmul_error *err) {
+    zip_t *archive = NULL;
+    zip_stat_t found;
+    int made = -1;
+    enum mmul_status status = archive_open(fd, name, &archive, err);
+    if (status != MMUL_OK)
+        return status;
+    zip_file_t *file = zip_fopen_index(archive, (zip_uint64_t)entry->member, 0);
+    if (file == NULL || zip_stat_index(archive, (zip_uint64_t)entry->member, 0, &found) != 0)
+        status = mmul_fail(err, MMUL_ERR_DATA, "cannot read '%s': %s", name, zip_strerror(archive));
+    else
+        status = mmul_nameless_file(&made, err);
+    if (status == MMUL_OK)
+        status = copy_member(file, name, (int64_t)found.size, made, err);
+    if (file != NULL)
+        zip_fclose(file);
+    zip_discard(archive);
+    if (status == MMUL_OK) {
+        *member = made;
+        *bytes = (int64_t)found.size;
+    } else if (made >= 0) {
+        close(made);
+    }
+    return status;
+}
