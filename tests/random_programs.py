@@ -79,10 +79,12 @@ class Writer:
 
     def new_matrix(self):
         shape = tuple(self.size() for _ in range(self.rng.choice((2, 2, 2, 3, 4))))
-        name, kind = self.fresh(), self.rng.choice(("uniform", "normal", "integer", "integer", "identity", "file", "row"))
+        kinds = ("uniform", "normal", "integer", "integer", "identity", "file", "row")
+        name, kind = self.fresh(), self.rng.choice(kinds)
         if kind in ("file", "row"):
             path = f"p{self.number}_{name}.npy"
-            array = np.random.default_rng(self.rng.getrandbits(32)).standard_normal(shape[-1:] if kind == "row" else shape)
+            draw = np.random.default_rng(self.rng.getrandbits(32)).standard_normal
+            array = draw(shape[-1:] if kind == "row" else shape)
             np.save(self.folder / path, array.astype(np.float32))
             with np.errstate(all="ignore"):
                 self.names[name] = reference.load(self.folder / path)
@@ -100,8 +102,8 @@ class Writer:
         y = self.pick(lambda m: m.shape == self.names[x].shape or 1 in m.shape) if self.rng.random() < 0.7 else None
         y = y or self.literal()
         pair = (x, y) if self.rng.random() < 0.5 else (y, x)
-        form = self.rng.choice(("{} + {}", "{} - {}", "{} * {}", "{} / (abs({}) + 1)", "maximum({}, {})", "minimum({}, {})",
-                                "where(tanh({}) * 0 + 1, {}, 0.25)"))
+        form = self.rng.choice(("{} + {}", "{} - {}", "{} * {}", "{} / (abs({}) + 1)", "maximum({}, {})",
+                                "minimum({}, {})", "where(tanh({}) * 0 + 1, {}, 0.25)"))
         text = form.format(*pair)
         exact = all(n in self.exact or n in ("2", "3", "n", "n * 2 - 1", "7 // 2") for n in pair) and "/ (" not in text
         return self.add(f"{self.fresh()} = {text}", exact and "where" not in text)
@@ -128,11 +130,13 @@ class Writer:
         y = self.pick(lambda m: m.shape[-2] == self.shape(x)[-1] and m is not self.names[x])
         if y is None:
             other = self.fresh()
-            if not self.add(f'{other} = generate(({self.shape(x)[-1]}, {self.size()}), kind="integer", seed={self.count})', True):
+            shape = (self.shape(x)[-1], self.size())
+            if not self.add(f'{other} = generate({shape}, kind="integer", seed={self.count})', True):
                 return False
             y = other
+        bias = f"{y}[{':, ' * (self.names[y].ndim - 2)}:1, :]"
         text = self.rng.choice((f"{x} @ {y}", f"{x} @ {y}", f"({y}.T @ {x}.T).T", f"linear({x}, {y}.T)",
-                                f"linear({x}, {y}.T, {y}[..., :1, :])".replace("..., ", ":, " * (self.names[y].ndim - 2))))
+                                f"linear({x}, {y}.T, {bias})"))
         return self.add(f"{self.fresh()} = {text}", x in self.exact and y in self.exact)
 
     def rows(self):
@@ -164,7 +168,8 @@ class Writer:
                         (np.asarray(m) < self.shape(table)[0]).all() and (np.asarray(m) == np.round(m)).all())
         if ids is None or ids not in self.exact:
             shape, ids = (self.rng.choice((1, 2, 3)), self.size()), self.fresh()
-            if not self.add(f'{ids} = abs(generate({shape}, kind="integer", seed={self.count})) % {self.shape(table)[0]}', True):
+            drawn = f'generate({shape}, kind="integer", seed={self.count})'
+            if not self.add(f"{ids} = abs({drawn}) % {self.shape(table)[0]}", True):
                 return False
         return self.add(f"{self.fresh()} = take({table}, {ids})", table in self.exact)
 
@@ -179,8 +184,9 @@ class Writer:
         shape = self.shape(x)
         axes, count = list(range(len(shape))), math.prod(shape)
         self.rng.shuffle(axes)
-        bounds = ", ".join(self.rng.choice((":", "1:", f":{n}", f"-{n}:", f":-{self.rng.randint(1, n)}", f"0:{(n + 1) // 2}"))
-                           for n in shape[:self.rng.randint(1, len(shape))])
+        bounds = ", ".join(
+            self.rng.choice((":", "1:", f":{n}", f"-{n}:", f":-{self.rng.randint(1, n)}", f"0:{(n + 1) // 2}"))
+            for n in shape[:self.rng.randint(1, len(shape))])
         first = self.rng.choice([d for d in range(1, count + 1) if count % d == 0])
         axis = self.rng.randrange(-len(shape), len(shape))
         forms = [f"{x}.T", f"{x}[{bounds}]", f"permute({x}, {tuple(axes)})", f"reshape({x}, ({first}, -1))",
@@ -208,9 +214,11 @@ class Writer:
         return self.add(self.rng.choice((
             f"{name} = {x}\nfor i in range({self.rng.randint(1, 4)}):\n    {name} = tanh({name} + i * 0.1)",
             f"if n % 2 == 0:\n    {name} = {x} + n\nelif n > 6:\n    {name} = {x} - n\nelse:\n    {name} = {x} * 0.5",
-            f"def f{name}(x, k=2, w=None):\n    y = x * k\n    if w == None:\n        return y, k\n    return y + w, k\n"
+            f"def f{name}(x, k=2, w=None):\n    y = x * k\n    if w == None:\n        return y, k\n"
+            f"    return y + w, k\n"
             f"{name}, k{name} = f{name}({x}, {self.rng.choice(('', 'k=3', 'w=1', '0.5, 2'))})".replace(", )", ")"),
-            f"{name} = {x}\nfor i in range(6, 0, -2):\n    if i == 4:\n        {name} = {name} / i\n    {name} = {name} + {x} * 0.125",
+            f"{name} = {x}\nfor i in range(6, 0, -2):\n    if i == 4:\n        {name} = {name} / i\n"
+            f"    {name} = {name} + {x} * 0.125",
             f"rows = {x}.shape[-2]\n{name} = {x} * (rows // 2 + 1)",
             f'{name} = place({x}, "{self.rng.choice(("rows", "cols", "replicate"))}") * 2',
         )))
@@ -221,8 +229,8 @@ class Writer:
         exec(self.lines[0], self.names)
         while len(self.matrices()) < 3:
             self.new_matrix()
-        kinds = (self.elementwise, self.elementwise, self.unary, self.jump, self.product, self.product, self.rows, self.top,
-                 self.look_up, self.reduction, self.move, self.move, self.attend, self.control, self.new_matrix)
+        kinds = (self.elementwise, self.elementwise, self.unary, self.jump, self.product, self.product, self.rows,
+                 self.top, self.look_up, self.reduction, self.move, self.move, self.attend, self.control, self.new_matrix)
         wanted = rng.randint(3, 14) + len(self.lines)
         for _ in range(200):
             if len(self.lines) >= wanted:
@@ -281,7 +289,7 @@ def compare(folder, count):
             saved += 1
             error = np.abs(found - x).max() / scale if found.shape == x.shape else math.inf
             if not error <= 2e-5 + 30 * np.abs(x - y).max() / scale:
-                print(f"p{number}.py: {results[i]} {found.shape}, expected {x.shape}, is off by {error:.3g} of its size")
+                print(f"p{number}.py: {results[i]} {found.shape}, expected {x.shape}: off by {error:.3g} of its size")
                 wrong += 1
             elif error > worst:
                 worst, where = error, f"p{number}.py"
@@ -289,9 +297,10 @@ def compare(folder, count):
     return 1 if wrong else 0
 
 
-BROKEN = ("(", ")", "[", "]", ",", ":", "=", "@", "+", "-", "**", ".T", "'", '"', "#", "\n", "    ", "\t", "0", "-1", "999999999999",
-          "1e400", "None", "while", "lambda x: x", "import os", "[1, 2]", "{", "}", "f\"{x}\"", "\\", "\x00", "\xff", "\u20ac", ";",
-          "x", "reshape", "softmax(", "for i in range(9):\n", "def f(x):\n    return f(x)\n", "return", ".shape", "::", "[0]")
+BROKEN = ("(", ")", "[", "]", ",", ":", "=", "@", "+", "-", "**", ".T", "'", '"', "#", "\n", "    ", "\t", "0", "-1",
+          "999999999999", "1e400", "None", "while", "lambda x: x", "import os", "[1, 2]", "{", "}", "f\"{x}\"", "\\",
+          "\x00", "\xff", "\u20ac", ";", "x", "reshape", "softmax(", "for i in range(9):\n",
+          "def f(x):\n    return f(x)\n", "return", ".shape", "::", "[0]")
 
 
 def mutate(folder, count, seed):
@@ -303,8 +312,9 @@ def mutate(folder, count, seed):
         for _ in range(rng.randint(1, 4)):
             at, length = rng.randrange(len(text) + 1), rng.choice((1, 1, 2, 5, 20, 100))
             piece = text[at:at + length]
-            text = rng.choice((text[:at] + text[at + length:], text[:at] + piece + text[at:], text[:at] + rng.choice(BROKEN) + text[at:],
-                               text[:at] + rng.choice(BROKEN) + text[at + length:], text[:at]))
+            text = rng.choice((text[:at] + text[at + length:], text[:at] + piece + text[at:], text[:at],
+                               text[:at] + rng.choice(BROKEN) + text[at:],
+                               text[:at] + rng.choice(BROKEN) + text[at + length:]))
         (folder / f"m{number}.py").write_text(text, encoding="utf-8")
 
 

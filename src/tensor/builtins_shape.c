@@ -203,6 +203,7 @@ enum mmul_status mmul_builtin_generate(struct mmul_evaluator *e, const struct mm
         return status;
     const struct mmul_generated generated = {
         .kind = kinds[choice], .seed = (uint64_t)seed, .shape = shape_of(sizes, count)};
+    e->operations++;
     status = mmul_program_generate(e->program, generated, mmul_evaluator_name(e, call, name),
                                    &value, e->err);
     if (status != MMUL_OK)

@@ -61,6 +61,9 @@ static enum mmul_status build(const struct mmul_script_request *request, struct 
                                        .err = err};
     if (status == MMUL_OK)
         status = mmul_evaluate_program(&evaluator, &tree);
+    if (status == MMUL_OK && evaluator.operations == 0 && script->files == NULL)
+        status = mmul_fail(err, MMUL_ERR_DATA, "%s: nothing in it makes or reads a matrix",
+                           script->source.name);
     return status;
 }
 

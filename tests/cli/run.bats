@@ -1,0 +1,179 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# run: texts of programs. What is refused is refused with its place, by its name, and leaves nothing behind.
+
+load helper
+
+# script TEXT: the program `e.py`.
+script() {
+    printf '%s\n' "$1" > e.py
+}
+
+# refuses TEXT LINE [HINT]: with 65, and nothing is left but the text.
+refuses() {
+    script "$1"
+    program run e.py
+    expect_failure 65 "$2" ${3:+"$3"} || return 1
+    expect_only_files e.py
+}
+
+@test "run: the example of attention, with values and placements on stdout" {
+    script 'q, k, v = generate((8, 40, 64)), generate((8, 40, 64), seed=2), generate((8, 40, 64), seed=3)
+s = softmax(q @ k.T / sqrt(64), causal=True)
+save("out.npy", s @ v)
+print("scores", s.shape, 64 ** 0.5)
+print(s)'
+    program run e.py
+    expect_quiet_success
+    expect_line 'scores (8, 40, 40) 8.0'
+    [[ $output == *$'\ns: 8 x 40 x 40, '*'; min 0, max 1, mean 0.025'* ]]
+    [ "$(head -c 128 out.npy | strings | grep -o "'shape': .*), }")" = "'shape': (8, 40, 64), }" ]
+    expect_only_files e.py out.npy
+}
+
+@test "run: shapes that do not fit, in numpy's axes" {
+    refuses 'q, k = generate((8, 4096, 64)), generate((8, 4096, 64), seed=2)
+s = softmax(
+    q @ k / sqrt(64))' \
+        'e.py:3:5: cannot multiply q (8 x 4096 x 64) by k (8 x 4096 x 64): inner sizes 64 and 4096 differ' \
+        'k.T swaps the last two axes'
+    refuses 'x, y = generate((3, 4)), generate((2, 4))
+z = x + y' 'e.py:2:5: cannot add x (3 x 4) and y (2 x 4): sizes 3 and 2 of axis -2 differ' 'sizes of 1 repeat'
+    refuses 'x = reshape(generate((3, 4)), (5, -1))' \
+        'e.py:1:5: what is reshaped (3 x 4) has 12 elements, which is no multiple of 5'
+    refuses 'x, w = generate((3, 4)), generate((5, 6))
+y = linear(x, w)' 'e.py:2:5: linear: x (3 x 4) and w (5 x 6) have rows of 4 and 6 elements'
+    refuses 'x = generate((3, 4))[:, 4:]' 'e.py:1:25: the slice is empty: [4:4] of 4'
+    refuses 'x = generate((3, 4))[0]' 'e.py:1:22: an index that is no slice is not in this part of Python' \
+        'x[i:i + 1] keeps the axis, with size 1'
+    refuses 'x = sum(generate((2, 3, 4)), axis=0)' 'e.py:1:35: sum goes along axis -1, -2 or None' \
+        'permute(x, axes) brings another axis there'
+    refuses 'x = generate((2, 3)) @ 2' "e.py:1:24: '@' is for matrices, not for a whole number"
+}
+
+@test "run: names, parameters and words, with the nearest one" {
+    refuses 'x = generate((3, 4))
+y = sofmax(x)' "e.py:2:5: nothing is called 'sofmax'" "'softmax'?"
+    refuses 'x = softmax(generate((3, 4)), casual=True)' "e.py:1:31: softmax has no parameter 'casual'" "'causal'?"
+    refuses 'x = topk(generate((3, 4)))' "e.py:1:5: topk is called without 'k'" 'topk(x, k)'
+    refuses 'x = generate((3, 4)).shap' "e.py:1:5: a matrix has no '.shap' here: .T and .shape are there" '.shape?'
+    refuses 'x = generate((3, 4)).mean()' 'e.py:1:5: methods are not in this part of Python' 'mean(x, axis=None)'
+    refuses 'x = gelu(generate((3, 4)), approximate="tan")' \
+        "e.py:1:40: approximate 'tan' is unknown: expected none or tanh" '"tanh"?'
+    refuses 'x = place(generate((3, 4)), "row")' \
+        "e.py:1:29: placement 'row' is unknown: expected rows, cols, replicate or grid" '"rows"?'
+}
+
+@test "run: what Python has and the language has not" {
+    refuses 'while True:
+    x = 1' 'e.py:1:1: a while loop is not in this part of Python' \
+        'for i in range(...) repeats, a number of times that is known'
+    refuses 'import numpy' 'e.py:1:1: an import is not in this part of Python' 'all names are there without it'
+    refuses 'x = [1, 2]' 'e.py:1:5: a list is not in this part of Python' 'a tuple: (a, b)'
+    refuses 'x = 1; y = 2' "e.py:1:6: ';' is not in this part of Python" 'a line for each statement'
+    refuses 'x = 1
+x += 1' "e.py:2:3: '+=' is not in this part of Python" 'x = x + y'
+    refuses 'x = 1 if 2 else 3' 'e.py:1:7: x if ... else y is not in this part of Python: if on a line of its own'
+    refuses 'x = 1 < 2 < 3' 'e.py:1:11: comparisons in a row are not in this part of Python'
+    refuses 'for x in (1, 2):
+    y = x' 'e.py:1:10: loops go over range(...) here'
+    refuses 'def f(x):
+    return f(x)
+y = f(1)' 'e.py:2:12: f calls itself: recursion is not in this part of Python'
+    refuses 'x = generate((3, 4))
+if x > 1:
+    y = 2' 'e.py:2:4: a condition is a number here, not a matrix' 'where(c, x, y) chooses element by element'
+}
+
+@test "run: texts that are no Python either" {
+    refuses 'x = "abc' 'e.py:1:5: the string does not end'
+    refuses 'x = (1 +' 'e.py:2:1: expected a value, found the end of the text'
+    refuses 'x = 2
+  y = 3' 'e.py:2:3: expected a value, found a line that is indented'
+    refuses 'x = 1 / 0' 'e.py:1:5: division by zero'
+    refuses 'x = 2 ** 64' 'e.py:1:5: the result does not fit into 64 bits'
+    refuses "$(printf 'x = %0300d1' 0 | tr 0 '-')" 'e.py:1:105: this is nested more than 100 levels deep'
+    refuses 'for i in range(10000000):
+    x = i' 'e.py:1:1: the program has more than 2000000 steps'
+    refuses 'x = "a"
+for i in range(20):
+    x = x + x' 'e.py:3:9: a string has fewer than 4096 bytes'
+    refuses 'x = 3' 'e.py: nothing in it makes or reads a matrix'
+}
+
+@test "run: NAME=VALUE is for literals at the top" {
+    script 'rows = 3
+kind = "uniform"
+x = generate((rows, 4), kind=kind)
+save(f"{kind}-{rows}.npy", x)'
+    program run e.py rows=5 kind=integer
+    expect_quiet_success
+    [ "$(head -c 128 integer-5.npy | strings | grep -o "'shape': .*), }")" = "'shape': (5, 4), }" ]
+    expect_only_files e.py integer-5.npy
+    program run e.py rowss=5
+    expect_failure 64 "'rowss=5': no line of 'e.py' gives 'rowss' a number or string" "'rows'?"
+    program run e.py rows=five
+    expect_failure 64 "'rows=five': expected a number after '='"
+    program run e.py rows
+    expect_failure 64 "run: expected NAME=VALUE, found 'rows'" 'mpimatmul run FILE [NAME=VALUE...] [options]'
+    program run none.py
+    expect_failure 66 "cannot open 'none.py': No such file or directory"
+}
+
+@test "run: files that are missing, that are written, and folders that are not there" {
+    script 'x = load("none.npy")'
+    program run e.py
+    expect_failure 66 "e.py:1:5: cannot open 'none.npy': No such file or directory"
+    script 'x = generate((3, 4))
+save("one.npy", x)
+save("none/two.npy", x)'
+    program run e.py
+    expect_failure 73 "e.py:3:1: cannot create 'none/two.npy': No such file or directory"
+    expect_only_files e.py
+    refuses 'x = generate((3, 4))
+save("x.npy", x)
+y = load("x.npy")' "e.py:3:5: cannot load 'x.npy': line 2 saves it"
+    "$MPIMATMUL" gen x.npy --dims 3x4 --quiet
+    script 'save("x.npy", load("x.npy") * 2)'
+    program run e.py
+    expect_status 73
+    [[ $stderr == *"e.py:1:1: "* ]]
+    expect_only_files e.py x.npy
+}
+
+@test "run: assert_close: 79, one line, and nothing is saved, on several ranks" {
+    script 'x = generate((30, 40))
+save("x.npy", x)
+assert_close(x, x * 1, 0)
+assert_close(x, x + 0.5, 0.25)'
+    local count
+    for count in 1 3; do
+        ranks "$count" run e.py
+        expect_failure 79 'e.py:4:1: not close: the largest difference is 0.5, the tolerance 0.25'
+        expect_only_files e.py
+    done
+}
+
+@test "run --check: the plan, and nothing is written" {
+    script 'x = generate((300, 400))
+y = relu(x @ x.T)
+save("y.npy", y)'
+    ranks 2 run e.py --check
+    expect_status 0
+    [[ $output == *'x @ x.T'*'matmul'*'300 x 300'* ]]
+    [[ $output == *'2 ranks on 1 node: '*' over the network, values take '*' of a node at most, predicted '*' s'* ]]
+    expect_only_files e.py
+}
+
+@test "run: memory of a long loop does not grow with its length" {
+    script 'n = 3
+x = generate((500, 500))
+for i in range(n):
+    x = tanh(x + 0.5)
+save("x.npy", x)'
+    program run e.py --check
+    local short=${output##*values take }
+    program run e.py n=300 --check
+    [ "${output##*values take }" != "$output" ]
+    [ "${short%% of*}" = "$(sed 's/.*values take \(.*\) of a node.*/\1/' <<< "${output##*$'\n'}")" ]
+}
