@@ -132,8 +132,8 @@ STATIC  := $(BUILD)/lib/libmpimatmul.a
 SHARED  := $(BUILD)/lib/libmpimatmul.so.$(VERSION)
 LINKS   := $(BUILD)/lib/$(SONAME) $(BUILD)/lib/libmpimatmul.so
 
-# src/cli/cmd_NAME.c is the command NAME, and has a manual page of its own.
-COMMANDS := $(patsubst src/cli/cmd_%.c,%,$(sort $(wildcard src/cli/cmd_*.c)))
+# A command is a row with a name, and has a manual page of its own.
+COMMANDS := $(sort $(shell sed -n 's/^    \.name = "\(.*\)",$$/\1/p' src/cli/cmd_*.c src/cli/operations.c))
 MAN      := $(patsubst %,$(BUILD)/man/%.1,mpimatmul $(COMMANDS:%=mpimatmul-%))
 COMPLETIONS := $(patsubst %,$(BUILD)/completions/%,mpimatmul _mpimatmul mpimatmul.fish)
 

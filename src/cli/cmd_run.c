@@ -5,6 +5,7 @@
 #include "cli/failure.h"
 #include "cli/print.h"
 #include "cli/progress.h"
+#include "cli/run_script.h"
 #include "cli/session.h"
 #include "mpimatmul.h"
 
@@ -17,18 +18,6 @@ struct job {
 
 static bool is_on(const struct call *call, enum option_id option) {
     return call->options.values[option].number != 0;
-}
-
-static enum mmul_status read_script(const struct call *call, struct job *job,
-                                    struct mmul_error *err) {
-    const struct mmul_script_request request = {
-        .path = call->operands[0],
-        .settings = (const char *const *)call->operands + 1,
-        .setting_count = call->operand_count - 1,
-        .only_checked = is_on(call, OPT_CHECK),
-        .no_sync = is_on(call, OPT_SYNC), // the second word of on|off
-    };
-    return mmul_script_create(&request, &job->script, err);
 }
 
 static enum mmul_status make_plan(const struct call *call, struct job *job,
@@ -58,10 +47,11 @@ static void show_plan(const struct call *call, const struct job *job) {
     mmul_program_plan_print(job->plan, stdout);
 }
 
-static enum mmul_status carry_out(const struct call *call, struct job *job,
+static enum mmul_status carry_out(const struct call *call,
+                                  const struct mmul_script_request *request, struct job *job,
                                   struct mmul_error *err) {
-    if (call->is_root)
-        read_script(call, job, err);
+    if (call->is_root && err->status == MMUL_OK)
+        mmul_script_create(request, &job->script, err);
     enum mmul_status status = mmul_session_agree(err);
     if (status == MMUL_OK)
         status = make_plan(call, job, err);
@@ -83,15 +73,28 @@ static enum mmul_status carry_out(const struct call *call, struct job *job,
     return status == MMUL_OK ? mmul_print_new_warnings(call, err) : status;
 }
 
-static enum mmul_status run(const struct call *call, struct mmul_error *err) {
+enum mmul_status mmul_run_script(const struct call *call, const struct mmul_script_request *request,
+                                 struct mmul_error *err) {
     struct job job = {0};
+    struct mmul_script_request all = *request;
+    all.only_checked = is_on(call, OPT_CHECK);
+    all.no_sync = is_on(call, OPT_SYNC); // the second word of on|off
     mmul_progress_init(&job.progress, 0);
-    enum mmul_status status = carry_out(call, &job, err);
+    enum mmul_status status = carry_out(call, &all, &job, err);
     mmul_progress_fini(&job.progress);
     mmul_values_destroy(job.values);
     mmul_program_plan_destroy(job.plan);
     mmul_script_destroy(job.script);
     return status;
+}
+
+static enum mmul_status run(const struct call *call, struct mmul_error *err) {
+    const struct mmul_script_request request = {
+        .path = call->operands[0],
+        .settings = (const char *const *)call->operands + 1,
+        .setting_count = call->operand_count - 1,
+    };
+    return mmul_run_script(call, &request, err);
 }
 
 static enum mmul_status check(const struct call *call, struct mmul_error *err) {

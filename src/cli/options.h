@@ -14,6 +14,7 @@ enum option_id {
     OPT_END, // ends a command's list
     OPT_OUTPUT,
     OPT_JOIN_OUTPUT,
+    OPT_LINE_OUTPUT,
     OPT_DIMS,
     OPT_KIND,
     OPT_SEED,
@@ -48,6 +49,10 @@ enum option_id {
     OPT_SHARD_DIR,
     OPT_CHECK,
     OPT_LOG,
+    OPT_REDUCED,
+    OPT_COUNT_K,
+    OPT_INDICES,
+    OPT_NORMALIZE_ROWS,
     OPT_REPORT,
     OPT_TRACE,
     OPT_PROGRESS,

@@ -83,14 +83,14 @@ enum mmul_status mmul_script_create(const struct mmul_script_request *request,
         status = read_text(all.path, made, err);
     else if (all.text_bytes > MMUL_TEXT_BYTES_MOST)
         status = mmul_fail(err, MMUL_ERR_DATA, "'%s' is no program: it is longer than %d KiB",
-                           all.path, MMUL_TEXT_BYTES_MOST >> 10);
+                           all.path != NULL ? all.path : "", MMUL_TEXT_BYTES_MOST >> 10);
     else
         made->source.length = (int)all.text_bytes;
     made->source.text = all.text != NULL ? all.text : made->text;
     if (status == MMUL_OK)
         status = build(&all, made, err);
     made->source.name = NULL; // the caller's
-    if (status == MMUL_OK)
+    if (status == MMUL_OK && all.path != NULL)
         status = mmul_copy_text(all.path, (char **)&made->source.name, err);
     if (status == MMUL_OK)
         *script = made;

@@ -37,6 +37,8 @@ static int column_of(const struct mmul_source *source, int offset) {
 void mmul_source_locate(const struct mmul_source *source, struct mmul_span at,
                         struct mmul_error *err) {
     char hint[sizeof err->hint];
+    if (source->name == NULL)
+        return;
     memcpy(hint, err->hint, sizeof hint);
     mmul_fail(err, err->status, "%s:%d:%d: %s", source->name, mmul_source_line(source, at.begin),
               column_of(source, at.begin), err->text);

@@ -12,7 +12,7 @@ enum {
 };
 
 struct mmul_source {
-    const char *name; // for errors: as its user called it
+    const char *name; // for errors: as its user called it; NULL: nobody has seen the text
     const char *text; // borrowed; not terminated
     int length;
 };
@@ -27,7 +27,8 @@ enum mmul_status mmul_source_fail(const struct mmul_source *source, struct mmul_
                                   struct mmul_error *err, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-// The same in front of an error that is there already, of which status and hint stay.
+// The same in front of an error that is there already, of which status and hint stay. Nothing where the text has
+// no name.
 void mmul_source_locate(const struct mmul_source *source, struct mmul_span at,
                         struct mmul_error *err);
 

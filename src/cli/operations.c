@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: MIT
+// Commands that are a program of one line: add, sub, transpose, map, reduce, topk. What they compute, and with
+// what, is in the text that they make of their words.
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/failure.h"
+#include "cli/files.h"
+#include "cli/print.h"
+#include "cli/run_script.h"
+#include "mpimatmul.h"
+
+enum { TEXT_CAPACITY = 64 << 10, PATH_CAPACITY = 4096 };
+
+// A text that grows; full ones stay full and are refused in the end.
+struct line {
+    char text[TEXT_CAPACITY];
+    size_t length;
+};
+
+static void add(struct line *line, const char *text) {
+    for (; *text != '\0' && line->length + 1 < TEXT_CAPACITY; text++)
+        line->text[line->length++] = *text;
+    line->text[line->length] = '\0';
+}
+
+// As a string of Python.
+static void add_quoted(struct line *line, const char *text) {
+    add(line, "\"");
+    for (; *text != '\0'; text++) {
+        const char one[] = {*text, '\0'};
+        if (*text == '\n') {
+            add(line, "\\n");
+            continue;
+        }
+        if (*text == '"' || *text == '\\')
+            add(line, "\\");
+        add(line, one);
+    }
+    add(line, "\"");
+}
+
+static void add_load(struct line *line, const char *path) {
+    add(line, "load(");
+    add_quoted(line, path);
+    add(line, ")");
+}
+
+static void add_save(struct line *line, const char *path, const char *value) {
+    add(line, "\nsave(");
+    add_quoted(line, path);
+    add(line, ", ");
+    add(line, value);
+    add(line, ")");
+}
+
+// -o, or <A>_<what>[_<B>] in the current folder, with the ending of A's format.
+static enum mmul_status choose_output(const struct call *call, const char *what,
+                                      const char *const operands[2], char path[PATH_CAPACITY],
+                                      struct mmul_error *err) {
+    const char *given = call->options.values[OPT_LINE_OUTPUT].text;
+    char a[256], b[256] = "";
+    struct mmul_matrix *matrix = NULL;
+    if (given != NULL) {
+        snprintf(path, PATH_CAPACITY, "%s", given);
+        return MMUL_OK;
+    }
+    enum mmul_status status = mmul_matrix_open(operands[0], &matrix, err);
+    if (status != MMUL_OK)
+        return status;
+    const char *ending = mmul_matrix_info(matrix).format == MMUL_FORMAT_NPY ? ".npy" : ".bin";
+    mmul_matrix_close(matrix);
+    if (operands[1] != NULL)
+        mmul_base_name(operands[1], b);
+    snprintf(path, PATH_CAPACITY, "%s_%s%s%s%s", mmul_base_name(operands[0], a), what,
+             b[0] != '\0' ? "_" : "", b, ending);
+    return MMUL_OK;
+}
+
+static enum mmul_status tell(const struct call *call, const char *path, struct mmul_error *err) {
+    struct mmul_matrix *made = NULL;
+    char shape[96];
+    if (call->options.values[OPT_QUIET].number != 0 ||
+        call->options.values[OPT_CHECK].number != 0 || mmul_path_is_stdout(path))
+        return MMUL_OK;
+    enum mmul_status status = mmul_matrix_open(path, &made, err);
+    if (status == MMUL_OK)
+        mmul_print_line(stdout, "%s: %s", path,
+                        mmul_shape_format(mmul_matrix_info(made).shape, shape));
+    mmul_matrix_close(made);
+    return status;
+}
+
+// Saves `y`, carries the text out, and says where it is.
+static enum mmul_status run_line(const struct call *call, struct line *line, const char *what,
+                                 const char *const operands[2], struct mmul_error *err) {
+    char path[PATH_CAPACITY] = "";
+    enum mmul_status status = MMUL_OK; // root's
+    if (call->is_root)
+        status = choose_output(call, what, operands, path, err);
+    if (status == MMUL_OK)
+        add_save(line, path, "y");
+    if (status == MMUL_OK && line->length + 1 >= TEXT_CAPACITY)
+        mmul_cli_fail(err, MMUL_ERR_USAGE, "%s: file names are too long", call->command->name);
+    const struct mmul_script_request request = {.text = line->text, .text_bytes = line->length};
+    status = mmul_run_script(call, &request, err);
+    return status == MMUL_OK && call->is_root ? tell(call, path, err) : status;
+}
+
+// ---------------------------------------------------------------------------------- add, sub, ...
+
+static enum mmul_status run_pair(const struct call *call, struct mmul_error *err) {
+    struct line line = {.length = 0};
+    add(&line, "y = ");
+    add_load(&line, call->operands[0]);
+    add(&line, strcmp(call->command->name, "add") == 0 ? " + " : " - ");
+    add_load(&line, call->operands[1]);
+    return run_line(call, &line, call->command->name,
+                    (const char *const[]){call->operands[0], call->operands[1]}, err);
+}
+
+static enum mmul_status run_transpose(const struct call *call, struct mmul_error *err) {
+    struct line line = {.length = 0};
+    add(&line, "y = ");
+    add_load(&line, call->operands[0]);
+    add(&line, ".T");
+    return run_line(call, &line, "transposed", (const char *const[]){call->operands[0], NULL}, err);
+}
+
+static const char *const maps[] = {
+    "neg",  "exp",  "log",     "sqrt",      "rsqrt",    "abs",        "relu",   "sigmoid", "tanh",
+    "silu", "gelu", "softmax", "normalize", "rms_norm", "layer_norm", "argmax", NULL};
+static const char *const reductions[] = {"sum", "mean", "max", "min", NULL};
+
+// OP, one of a list of words.
+static enum mmul_status check_word(const struct call *call, const char *const *words,
+                                   struct mmul_error *err) {
+    const char *word = call->operands[0], *nearest = mmul_nearest(word, words);
+    char all[256] = "";
+    for (int i = 0; words[i] != NULL; i++) {
+        if (strcmp(words[i], word) == 0)
+            return mmul_files_check_inputs(call, (const char *const *)call->operands + 1, 1, err);
+        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i > 0 ? " " : "", words[i]);
+    }
+    if (nearest != NULL)
+        return mmul_cli_fail(err, MMUL_ERR_USAGE, "%s: unknown operation '%s', did you mean '%s'?",
+                             call->command->name, word, nearest);
+    mmul_cli_fail(err, MMUL_ERR_USAGE, "%s: unknown operation '%s'", call->command->name, word);
+    return mmul_cli_hint(err, "expected one of: %s", all);
+}
+
+static enum mmul_status check_map(const struct call *call, struct mmul_error *err) {
+    return check_word(call, maps, err);
+}
+
+static enum mmul_status check_reduce(const struct call *call, struct mmul_error *err) {
+    return check_word(call, reductions, err);
+}
+
+// OP(A), and `more` behind it.
+static enum mmul_status run_word(const struct call *call, const char *more,
+                                 struct mmul_error *err) {
+    struct line line = {.length = 0};
+    add(&line, "y = ");
+    add(&line, call->operands[0]);
+    add(&line, "(");
+    add_load(&line, call->operands[1]);
+    add(&line, more);
+    add(&line, ")");
+    return run_line(call, &line, call->operands[0], (const char *const[]){call->operands[1], NULL},
+                    err);
+}
+
+static enum mmul_status run_map(const struct call *call, struct mmul_error *err) {
+    return run_word(call, "", err);
+}
+
+static enum mmul_status run_reduce(const struct call *call, struct mmul_error *err) {
+    static const char *const axes[] = {", axis=-1", ", axis=-2", ", axis=None"};
+    return run_word(call, axes[call->options.values[OPT_REDUCED].number], err);
+}
+
+// ------------------------------------------------------------------------------------------- topk
+
+static enum mmul_status run_topk(const struct call *call, struct mmul_error *err) {
+    const struct option_value *values = call->options.values;
+    const bool has_both = call->operand_count == 2;
+    struct line line = {.length = 0};
+    char count[32];
+    add(&line, "x = ");
+    add_load(&line, call->operands[0]);
+    if (has_both) {
+        add(&line, "\nz = ");
+        add_load(&line, call->operands[1]);
+    }
+    if (values[OPT_NORMALIZE_ROWS].number != 0)
+        add(&line, has_both ? "\nx, z = normalize(x), normalize(z)" : "\nx = normalize(x)");
+    snprintf(count, sizeof count, ", %lld)", (long long)values[OPT_COUNT_K].number);
+    add(&line, has_both ? "\ny, places = topk(x @ z.T" : "\ny, places = topk(x");
+    add(&line, count);
+    if (values[OPT_INDICES].text != NULL)
+        add_save(&line, values[OPT_INDICES].text, "places");
+    return run_line(call, &line, "topk",
+                    (const char *const[]){call->operands[0], has_both ? call->operands[1] : NULL},
+                    err);
+}
+
+// --------------------------------------------------------------------------------------- commands
+
+#define COMMON                                                                         \
+    OPT_CHECK, OPT_WEIGHTS, OPT_DEVICE, OPT_IO, OPT_VERIFY, OPT_SYNC, OPT_NO_FALLBACK, \
+        OPT_DEVICE_TIMEOUT, OPT_THREADS, OPT_BIND, OPT_QUIET, OPT_VERBOSE, OPT_HELP, OPT_END
+
+static const enum option_id options[] = {OPT_LINE_OUTPUT, COMMON};
+static const enum option_id reduce_options[] = {OPT_LINE_OUTPUT, OPT_REDUCED, COMMON};
+static const enum option_id topk_options[] = {OPT_LINE_OUTPUT, OPT_INDICES, OPT_COUNT_K,
+                                              OPT_NORMALIZE_ROWS, COMMON};
+
+const struct command mmul_command_add = {
+    .name = "add",
+    .operands = "A B",
+    .operands_least = 2,
+    .operands_most = 2,
+    .summary = "A + B; sizes of 1 repeat",
+    .notes = "The program y = load(A) + load(B) of `mpimatmul run`.\n",
+    .options = options,
+    .needs_mpi = true,
+    .check = mmul_files_check_operands,
+    .run = run_pair,
+};
+
+const struct command mmul_command_sub = {
+    .name = "sub",
+    .operands = "A B",
+    .operands_least = 2,
+    .operands_most = 2,
+    .summary = "A - B; sizes of 1 repeat",
+    .notes = "The program y = load(A) - load(B) of `mpimatmul run`.\n",
+    .options = options,
+    .needs_mpi = true,
+    .check = mmul_files_check_operands,
+    .run = run_pair,
+};
+
+const struct command mmul_command_transpose = {
+    .name = "transpose",
+    .operands = "A",
+    .operands_least = 1,
+    .operands_most = 1,
+    .summary = "every matrix of a stack the other way round",
+    .notes = "The program y = load(A).T of `mpimatmul run`.\n",
+    .options = options,
+    .needs_mpi = true,
+    .check = mmul_files_check_operands,
+    .run = run_transpose,
+};
+
+const struct command mmul_command_map = {
+    .name = "map",
+    .operands = "OP A",
+    .operands_least = 2,
+    .operands_most = 2,
+    .summary = "relu, gelu, softmax, ... of a matrix",
+    .notes =
+        "OP is of every element: neg exp log sqrt rsqrt abs relu sigmoid tanh silu gelu; or of\n"
+        "every row: softmax normalize rms_norm layer_norm argmax. The program y = OP(load(A)) of\n"
+        "`mpimatmul run`.\n"
+        "\n"
+        "  mpimatmul map gelu X.npy -o Y.npy\n",
+    .options = options,
+    .needs_mpi = true,
+    .check = check_map,
+    .run = run_map,
+};
+
+const struct command mmul_command_reduce = {
+    .name = "reduce",
+    .operands = "OP A",
+    .operands_least = 2,
+    .operands_most = 2,
+    .summary = "sum, mean, max, ... of rows or columns",
+    .notes = "OP is sum, mean, max or min. What is reduced stays with size 1. The program\n"
+             "y = OP(load(A), axis=...) of `mpimatmul run`.\n"
+             "\n"
+             "  mpimatmul reduce mean X.npy --axis -2 -o means.npy\n",
+    .options = reduce_options,
+    .needs_mpi = true,
+    .check = check_reduce,
+    .run = run_reduce,
+};
+
+const struct command mmul_command_topk = {
+    .name = "topk",
+    .operands = "A [B]",
+    .operands_least = 1,
+    .operands_most = 2,
+    .summary = "the largest of each row of A, or of A B^T",
+    .notes = "With B: rows of B that are most like rows of A, by their product, or with\n"
+             "--normalize-rows by the cosine between them. The program of `mpimatmul run` is\n"
+             "y, places = topk(normalize(load(A)) @ normalize(load(B)).T, k).\n"
+             "\n"
+             "  mpimatmul topk texts.npy words.npy --normalize-rows -k 5 -o near.npy --indices "
+             "which.npy\n",
+    .options = topk_options,
+    .needs_mpi = true,
+    .check = mmul_files_check_operands,
+    .run = run_topk,
+};

@@ -1,0 +1,86 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# Commands that are a program of one line, against numpy, alone and on several ranks.
+
+load helper.bash
+
+setup() {
+    mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return 1
+    need_numpy
+    "$PYTHON" -c '
+import numpy as np
+np.save("A.npy", (np.arange(70 * 33, dtype="f4").reshape(70, 33) * 37 % 101 - 50) / 8)
+np.save("B.npy", (np.arange(20 * 33, dtype="f4").reshape(20, 33) * 53 % 97 - 48) / 8)
+np.save("b.npy", np.arange(33, dtype="f4"))'
+}
+
+# expect FILE EXPRESSION [TOLERANCE]: of A, B and b, in double.
+expect() {
+    "$PYTHON" - "$@" << 'END'
+import sys, numpy as np
+A, B, b = (np.load(name + ".npy").astype("f8") for name in "ABb")
+N = lambda x: x / np.linalg.norm(x, axis=-1, keepdims=True)
+found, expected = np.load(sys.argv[1]), eval(sys.argv[2])
+assert found.shape == expected.shape, (found.shape, expected.shape)
+off = np.abs(found - expected).max()
+assert off <= float(sys.argv[3] if len(sys.argv) > 3 else 0), off
+END
+}
+
+@test "sums, differences and transposes, equal element by element" {
+    for n in 1 3; do
+        run mpirun -q --oversubscribe -n "$n" "$MPIMATMUL" add A.npy b.npy
+        [ "$output" = "A_add_b.npy: 70 x 33" ]
+        expect A_add_b.npy 'A + b'
+        run mpirun -q --oversubscribe -n "$n" "$MPIMATMUL" sub b.npy A.npy -o c.npy
+        [ "$output" = "c.npy: 70 x 33" ]
+        expect c.npy 'b - A'
+        run mpirun -q --oversubscribe -n "$n" "$MPIMATMUL" transpose A.npy
+        [ "$output" = "A_transposed.npy: 33 x 70" ]
+        expect A_transposed.npy 'A.T'
+    done
+}
+
+@test "maps and reductions" {
+    program map relu A.npy --quiet -o "a \"quoted\" \\ name.npy"
+    expect_quiet_success
+    expect "a \"quoted\" \\ name.npy" 'np.maximum(A, 0)'
+    run mpirun -q --oversubscribe -n 3 "$MPIMATMUL" map softmax A.npy
+    [ "$output" = "A_softmax.npy: 70 x 33" ]
+    expect A_softmax.npy '(lambda e: e / e.sum(-1, keepdims=True))(np.exp(A - A.max(-1, keepdims=True)))' 1e-6
+    for axis in -1 -2 all; do
+        run mpirun -q --oversubscribe -n 2 "$MPIMATMUL" reduce sum A.npy --axis $axis
+        expect A_sum.npy "A.sum($([ $axis = all ] && echo None || echo "$axis"), keepdims=True)" 1e-3
+    done
+    program map argmax A.npy
+    expect A_argmax.npy 'A.argmax(-1)[:, None]'
+}
+
+@test "the most similar rows" {
+    run mpirun -q -n 2 "$MPIMATMUL" topk A.npy B.npy --normalize-rows -k 3 -o near.npy --indices which.npy
+    [ "$output" = "near.npy: 70 x 3" ]
+    expect near.npy '-np.sort(-N(A) @ N(B).T, -1)[:, :3]' 1e-6
+    expect which.npy 'np.argsort(-N(A) @ N(B).T, -1, kind="stable")[:, :3]'
+    program topk A.npy -k 2
+    expect A_topk.npy '-np.sort(-A, -1)[:, :2]'
+}
+
+@test "what is wrong with a line is said as of its files" {
+    program map rely A.npy
+    expect_failure 64 "map: unknown operation 'rely', did you mean 'relu'?"
+    program map zzzz A.npy
+    expect_failure 64 "map: unknown operation 'zzzz'" \
+        "expected one of: neg exp log sqrt rsqrt abs relu sigmoid tanh silu gelu softmax normalize$(
+        ) rms_norm layer_norm argmax"
+    program add A.npy nowhere.npy
+    expect_failure 66 "cannot open 'nowhere.npy': No such file or directory"
+    program add A.npy B.npy
+    expect_failure 65 \
+        'cannot add load("A.npy") (70 x 33) and load("B.npy") (20 x 33): sizes 70 and 20 of axis -2 differ' \
+        "sizes of 1 repeat"
+    program topk A.npy -k 34
+    expect_failure 65 "cannot take the largest 34 of each row of 'A.npy': rows have 33 elements"
+    program map relu A.npy -o A.npy
+    expect_failure 73 "cannot create 'A.npy': it is one of the inputs" "give the output another name"
+    ! compgen -G '*.part' || false
+}
