@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/epilogue.h"
 #include "cli/failure.h"
 #include "cli/files.h"
 #include "cli/operands.h"
@@ -25,27 +26,6 @@ struct job {
     struct mmul_shape shape; // of C
     enum mmul_dtype dtype;
 };
-
-// -o, or <A>x<B>_combined in the current folder, with the ending of --format or of both inputs.
-static enum mmul_status choose_output_path(const struct call *call, const struct mmul_matmul *args,
-                                           char path[PATH_CAPACITY], struct mmul_error *err) {
-    char a[256], b[256];
-    const char *given = call->options.values[OPT_OUTPUT].text;
-    enum mmul_format format = (enum mmul_format)call->options.values[OPT_MATRIX_FORMAT].number;
-    if (format == MMUL_FORMAT_BY_ENDING)
-        format = mmul_matrix_info(args->a).format == mmul_matrix_info(args->b).format
-                     ? mmul_matrix_info(args->a).format
-                     : MMUL_FORMAT_BIN;
-    int length = given != NULL
-                     ? snprintf(path, PATH_CAPACITY, "%s", given)
-                     : snprintf(path, PATH_CAPACITY, "%sx%s_combined%s",
-                                mmul_base_name(call->operands[0], a),
-                                mmul_base_name(call->operands[1], b), mmul_format_ending(format));
-    if (length < 0 || length >= PATH_CAPACITY)
-        return mmul_cli_fail(err, MMUL_ERR_USAGE, "--output: the path is longer than %d bytes",
-                             PATH_CAPACITY - 1);
-    return MMUL_OK;
-}
 
 static bool is_same_file(const char *x, const char *y) {
     struct stat x_stat, y_stat;
@@ -116,7 +96,11 @@ static enum mmul_status prepare(const struct call *call, struct job *job, struct
     if (status == MMUL_OK)
         status = mmul_matmul_result(&job->args, &job->shape, &dtype, err);
     if (status == MMUL_OK)
-        status = choose_output_path(call, &job->args, job->output_path, err);
+        status = mmul_operands_output_path(
+            call,
+            (const enum mmul_format[]){mmul_matrix_info(job->args.a).format,
+                                       mmul_matrix_info(job->args.b).format},
+            job->output_path, PATH_CAPACITY, err);
     for (int i = 0; status == MMUL_OK && i < BESIDE_COUNT; i++)
         status = check_path(call, job, &all_beside[i], err);
     if (status != MMUL_OK)
@@ -208,6 +192,8 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
     struct job job = {.args = mmul_operands_args(call)};
     if (values[OPT_DRY_RUN].number != 0)
         return mmul_command_plan.run(call, err);
+    if (mmul_epilogue_is_asked(call))
+        return mmul_epilogue_run(call, err);
     bool is_shown = call->is_root && values[OPT_QUIET].number == 0;
     mmul_progress_init(&job.progress, (int)values[OPT_PROGRESS].number);
     job.args.progress = is_shown ? mmul_progress_show : NULL;
@@ -225,17 +211,20 @@ static enum mmul_status check(const struct call *call, struct mmul_error *err) {
     enum mmul_status status = mmul_operands_check(call, err);
     if (status == MMUL_OK)
         status = mmul_files_check_output(call, call->options.values[OPT_OUTPUT].text, err);
+    if (status == MMUL_OK)
+        status = mmul_epilogue_check(call, err);
     return status;
 }
 
 static const enum option_id options[] = {
-    OPT_OUTPUT,         OPT_MATRIX_FORMAT, OPT_TRANSPOSE_A, OPT_TRANSPOSE_B, OPT_ALPHA,
-    OPT_BETA,           OPT_C_IN,          OPT_DTYPE,       OPT_WEIGHTS,     OPT_DEVICE,
-    OPT_SPLIT,          OPT_SPLIT_RULE,    OPT_IO,          OPT_TAIL,        OPT_REPRODUCIBLE,
-    OPT_MEMORY,         OPT_DEVICE_MEMORY, OPT_VERIFY,      OPT_SYNC,        OPT_NO_FALLBACK,
-    OPT_DEVICE_TIMEOUT, OPT_DRY_RUN,       OPT_JSON,        OPT_REPORT,      OPT_TRACE,
-    OPT_PROGRESS,       OPT_THREADS,       OPT_BIND,        OPT_QUIET,       OPT_VERBOSE,
-    OPT_HELP,           OPT_END,
+    OPT_OUTPUT,         OPT_MATRIX_FORMAT,  OPT_TRANSPOSE_A,   OPT_TRANSPOSE_B, OPT_ALPHA,
+    OPT_BETA,           OPT_C_IN,           OPT_BIAS,          OPT_ACTIVATION,  OPT_RESIDUAL,
+    OPT_NORMALIZE_ROWS, OPT_TOPK,           OPT_INDICES,       OPT_DTYPE,       OPT_WEIGHTS,
+    OPT_DEVICE,         OPT_SPLIT,          OPT_SPLIT_RULE,    OPT_IO,          OPT_TAIL,
+    OPT_REPRODUCIBLE,   OPT_MEMORY,         OPT_DEVICE_MEMORY, OPT_VERIFY,      OPT_SYNC,
+    OPT_NO_FALLBACK,    OPT_DEVICE_TIMEOUT, OPT_DRY_RUN,       OPT_JSON,        OPT_REPORT,
+    OPT_TRACE,          OPT_PROGRESS,       OPT_THREADS,       OPT_BIND,        OPT_QUIET,
+    OPT_VERBOSE,        OPT_HELP,           OPT_END,
 };
 
 const struct command mmul_command_mul = {
@@ -261,6 +250,10 @@ const struct command mmul_command_mul = {
         "one; --format writes under any name. - is standard input and output; tables then go to\n"
         "stderr. --c-in is m x n, or 1 in any of its sizes, which repeats: 1 x n is a bias,\n"
         "which --beta 1 adds.\n"
+        "--bias, --activation, --residual, --normalize-rows and --topk are done to the result in "
+        "this\n"
+        "order before it is written; the job is then a program of `mpimatmul run`, without a "
+        "report.\n"
         "Input files: with --io auto each machine that sees the same files reads them itself, "
         "with\n"
         "root only the first one reads, with shared one that does not see them ends the job.\n"

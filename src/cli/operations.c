@@ -6,63 +6,18 @@
 
 #include "cli/failure.h"
 #include "cli/files.h"
-#include "cli/print.h"
-#include "cli/run_script.h"
+#include "cli/line.h"
 #include "mpimatmul.h"
-
-enum { TEXT_CAPACITY = 64 << 10, PATH_CAPACITY = 4096 };
-
-// A text that grows; full ones stay full and are refused in the end.
-struct line {
-    char text[TEXT_CAPACITY];
-    size_t length;
-};
-
-static void add(struct line *line, const char *text) {
-    for (; *text != '\0' && line->length + 1 < TEXT_CAPACITY; text++)
-        line->text[line->length++] = *text;
-    line->text[line->length] = '\0';
-}
-
-// As a string of Python.
-static void add_quoted(struct line *line, const char *text) {
-    add(line, "\"");
-    for (; *text != '\0'; text++) {
-        const char one[] = {*text, '\0'};
-        if (*text == '\n') {
-            add(line, "\\n");
-            continue;
-        }
-        if (*text == '"' || *text == '\\')
-            add(line, "\\");
-        add(line, one);
-    }
-    add(line, "\"");
-}
-
-static void add_load(struct line *line, const char *path) {
-    add(line, "load(");
-    add_quoted(line, path);
-    add(line, ")");
-}
-
-static void add_save(struct line *line, const char *path, const char *value) {
-    add(line, "\nsave(");
-    add_quoted(line, path);
-    add(line, ", ");
-    add(line, value);
-    add(line, ")");
-}
 
 // -o, or <A>_<what>[_<B>] in the current folder, with the ending of A's format.
 static enum mmul_status choose_output(const struct call *call, const char *what,
-                                      const char *const operands[2], char path[PATH_CAPACITY],
+                                      const char *const operands[2], char path[MMUL_LINE_PATH],
                                       struct mmul_error *err) {
     const char *given = call->options.values[OPT_LINE_OUTPUT].text;
     char a[256], b[256] = "";
     struct mmul_matrix *matrix = NULL;
     if (given != NULL) {
-        snprintf(path, PATH_CAPACITY, "%s", given);
+        snprintf(path, MMUL_LINE_PATH, "%s", given);
         return MMUL_OK;
     }
     enum mmul_status status = mmul_matrix_open(operands[0], &matrix, err);
@@ -72,58 +27,37 @@ static enum mmul_status choose_output(const struct call *call, const char *what,
     mmul_matrix_close(matrix);
     if (operands[1] != NULL)
         mmul_base_name(operands[1], b);
-    snprintf(path, PATH_CAPACITY, "%s_%s%s%s%s", mmul_base_name(operands[0], a), what,
+    snprintf(path, MMUL_LINE_PATH, "%s_%s%s%s%s", mmul_base_name(operands[0], a), what,
              b[0] != '\0' ? "_" : "", b, ending);
     return MMUL_OK;
 }
 
-static enum mmul_status tell(const struct call *call, const char *path, struct mmul_error *err) {
-    struct mmul_matrix *made = NULL;
-    char shape[96];
-    if (call->options.values[OPT_QUIET].number != 0 ||
-        call->options.values[OPT_CHECK].number != 0 || mmul_path_is_stdout(path))
-        return MMUL_OK;
-    enum mmul_status status = mmul_matrix_open(path, &made, err);
-    if (status == MMUL_OK)
-        mmul_print_line(stdout, "%s: %s", path,
-                        mmul_shape_format(mmul_matrix_info(made).shape, shape));
-    mmul_matrix_close(made);
-    return status;
-}
-
-// Saves `y`, carries the text out, and says where it is.
-static enum mmul_status run_line(const struct call *call, struct line *line, const char *what,
+// Saves `y` there.
+static enum mmul_status run_line(const struct call *call, struct mmul_line *line, const char *what,
                                  const char *const operands[2], struct mmul_error *err) {
-    char path[PATH_CAPACITY] = "";
-    enum mmul_status status = MMUL_OK; // root's
-    if (call->is_root)
-        status = choose_output(call, what, operands, path, err);
-    if (status == MMUL_OK)
-        add_save(line, path, "y");
-    if (status == MMUL_OK && line->length + 1 >= TEXT_CAPACITY)
-        mmul_cli_fail(err, MMUL_ERR_USAGE, "%s: file names are too long", call->command->name);
-    const struct mmul_script_request request = {.text = line->text, .text_bytes = line->length};
-    status = mmul_run_script(call, &request, err);
-    return status == MMUL_OK && call->is_root ? tell(call, path, err) : status;
+    char path[MMUL_LINE_PATH] = "";
+    if (call->is_root && choose_output(call, what, operands, path, err) == MMUL_OK)
+        mmul_line_add_save(line, path, "y");
+    return mmul_line_run(call, line, path, err);
 }
 
 // ---------------------------------------------------------------------------------- add, sub, ...
 
 static enum mmul_status run_pair(const struct call *call, struct mmul_error *err) {
-    struct line line = {.length = 0};
-    add(&line, "y = ");
-    add_load(&line, call->operands[0]);
-    add(&line, strcmp(call->command->name, "add") == 0 ? " + " : " - ");
-    add_load(&line, call->operands[1]);
+    struct mmul_line line = {.length = 0};
+    mmul_line_add(&line, "y = ");
+    mmul_line_add_load(&line, call->operands[0]);
+    mmul_line_add(&line, strcmp(call->command->name, "add") == 0 ? " + " : " - ");
+    mmul_line_add_load(&line, call->operands[1]);
     return run_line(call, &line, call->command->name,
                     (const char *const[]){call->operands[0], call->operands[1]}, err);
 }
 
 static enum mmul_status run_transpose(const struct call *call, struct mmul_error *err) {
-    struct line line = {.length = 0};
-    add(&line, "y = ");
-    add_load(&line, call->operands[0]);
-    add(&line, ".T");
+    struct mmul_line line = {.length = 0};
+    mmul_line_add(&line, "y = ");
+    mmul_line_add_load(&line, call->operands[0]);
+    mmul_line_add(&line, ".T");
     return run_line(call, &line, "transposed", (const char *const[]){call->operands[0], NULL}, err);
 }
 
@@ -160,13 +94,13 @@ static enum mmul_status check_reduce(const struct call *call, struct mmul_error 
 // OP(A), and `more` behind it.
 static enum mmul_status run_word(const struct call *call, const char *more,
                                  struct mmul_error *err) {
-    struct line line = {.length = 0};
-    add(&line, "y = ");
-    add(&line, call->operands[0]);
-    add(&line, "(");
-    add_load(&line, call->operands[1]);
-    add(&line, more);
-    add(&line, ")");
+    struct mmul_line line = {.length = 0};
+    mmul_line_add(&line, "y = ");
+    mmul_line_add(&line, call->operands[0]);
+    mmul_line_add(&line, "(");
+    mmul_line_add_load(&line, call->operands[1]);
+    mmul_line_add(&line, more);
+    mmul_line_add(&line, ")");
     return run_line(call, &line, call->operands[0], (const char *const[]){call->operands[1], NULL},
                     err);
 }
@@ -185,21 +119,22 @@ static enum mmul_status run_reduce(const struct call *call, struct mmul_error *e
 static enum mmul_status run_topk(const struct call *call, struct mmul_error *err) {
     const struct option_value *values = call->options.values;
     const bool has_both = call->operand_count == 2;
-    struct line line = {.length = 0};
+    struct mmul_line line = {.length = 0};
     char count[32];
-    add(&line, "x = ");
-    add_load(&line, call->operands[0]);
+    mmul_line_add(&line, "x = ");
+    mmul_line_add_load(&line, call->operands[0]);
     if (has_both) {
-        add(&line, "\nz = ");
-        add_load(&line, call->operands[1]);
+        mmul_line_add(&line, "\nz = ");
+        mmul_line_add_load(&line, call->operands[1]);
     }
     if (values[OPT_NORMALIZE_ROWS].number != 0)
-        add(&line, has_both ? "\nx, z = normalize(x), normalize(z)" : "\nx = normalize(x)");
+        mmul_line_add(&line,
+                      has_both ? "\nx, z = normalize(x), normalize(z)" : "\nx = normalize(x)");
     snprintf(count, sizeof count, ", %lld)", (long long)values[OPT_COUNT_K].number);
-    add(&line, has_both ? "\ny, places = topk(x @ z.T" : "\ny, places = topk(x");
-    add(&line, count);
+    mmul_line_add(&line, has_both ? "\ny, places = topk(x @ z.T" : "\ny, places = topk(x");
+    mmul_line_add(&line, count);
     if (values[OPT_INDICES].text != NULL)
-        add_save(&line, values[OPT_INDICES].text, "places");
+        mmul_line_add_save(&line, values[OPT_INDICES].text, "places");
     return run_line(call, &line, "topk",
                     (const char *const[]){call->operands[0], has_both ? call->operands[1] : NULL},
                     err);

@@ -65,7 +65,34 @@ END
     expect A_topk.npy '-np.sort(-A, -1)[:, :2]'
 }
 
+@test "mul adds a bias, an activation and a residual, and finds the largest" {
+    "$PYTHON" -c 'import numpy as np; np.save("W.npy", np.load("B.npy").T.copy()); np.save("r.npy", np.ones((70, 20), "f4"));
+np.save("c.npy", np.arange(20, dtype="f4"))'
+    for n in 1 3; do
+        run mpirun -q --oversubscribe -n "$n" "$MPIMATMUL" mul A.npy W.npy --bias c.npy --activation relu \
+            --residual r.npy -o y.npy
+        [ "$output" = "y.npy: 70 x 20" ]
+        expect y.npy 'np.maximum(A @ B.T + np.arange(20), 0) + 1' 1e-3
+    done
+    program mul A.npy B.npy --transpose-b --normalize-rows --topk 4 --indices i.npy --quiet
+    expect_quiet_success
+    expect AxB_combined.npy '-np.sort(-N(A @ B.T), -1)[:, :4]' 1e-6
+    expect i.npy 'np.argsort(-(A @ B.T), -1, kind="stable")[:, :4]'
+    program mul W.npy A.npy --transpose-a --transpose-b --alpha 0.5 --c-in r.npy --beta 2 --activation tanh
+    expect_failure 65 'cannot add y (20 x 70) and 2 * load("r.npy") (70 x 20): sizes 20 and 70 of axis -2 differ' \
+        "sizes of 1 repeat"
+    "$PYTHON" -c 'import numpy as np; np.save("s.npy", np.ones((20, 70), "f4"))'
+    program mul W.npy A.npy --transpose-a --transpose-b --alpha 0.5 --c-in s.npy --beta 2 --activation tanh -o t.npy
+    expect t.npy 'np.tanh(0.5 * B @ A.T + 2)' 1e-4
+}
+
 @test "what is wrong with a line is said as of its files" {
+    program mul A.npy B.npy --activation rely
+    expect_failure 64 "--activation: unknown name 'rely'" "did you mean 'relu'?"
+    program mul A.npy B.npy --topk 2 --split cols
+    expect_failure 64 "--split does not go with --topk"
+    program mul A.npy B.npy --indices i.npy
+    expect_failure 64 "--indices goes with --topk"
     program map rely A.npy
     expect_failure 64 "map: unknown operation 'rely', did you mean 'relu'?"
     program map zzzz A.npy

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+// mul with something done to its result before that is written: then it is a program of `run`.
+#include "cli/epilogue.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/failure.h"
+#include "cli/line.h"
+#include "cli/operands.h"
+
+static const enum option_id asks[] = {OPT_BIAS, OPT_ACTIVATION, OPT_RESIDUAL, OPT_NORMALIZE_ROWS,
+                                      OPT_TOPK};
+
+// What a program has no room for.
+static const enum option_id others[] = {
+    OPT_MATRIX_FORMAT, OPT_DTYPE,         OPT_SPLIT,   OPT_SPLIT_RULE, OPT_TAIL,   OPT_REPRODUCIBLE,
+    OPT_MEMORY,        OPT_DEVICE_MEMORY, OPT_DRY_RUN, OPT_JSON,       OPT_REPORT, OPT_TRACE};
+
+bool mmul_epilogue_is_asked(const struct call *call) {
+    bool is_asked = false;
+    for (size_t i = 0; i < sizeof asks / sizeof *asks; i++)
+        is_asked |= call->options.values[asks[i]].source != OPTION_DEFAULT;
+    return is_asked;
+}
+
+static enum mmul_status check_activation(const char *name, struct mmul_error *err) {
+    static const char *const names[] = {"relu", "gelu", "silu", "sigmoid", "tanh", "softmax", NULL};
+    for (int i = 0; names[i] != NULL; i++)
+        if (name == NULL || strcmp(names[i], name) == 0)
+            return MMUL_OK;
+    mmul_cli_fail(err, MMUL_ERR_USAGE, "--activation: unknown name '%s'", name);
+    const char *nearest = mmul_nearest(name, names);
+    return nearest != NULL
+               ? mmul_cli_hint(err, "did you mean '%s'?", nearest)
+               : mmul_cli_hint(err, "expected relu, gelu, silu, sigmoid, tanh or softmax");
+}
+
+enum mmul_status mmul_epilogue_check(const struct call *call, struct mmul_error *err) {
+    const struct option_value *values = call->options.values;
+    const char *asked = NULL;
+    for (size_t i = 0; i < sizeof asks / sizeof *asks; i++)
+        if (values[asks[i]].source != OPTION_DEFAULT)
+            asked = mmul_option_row(asks[i])->name;
+    if (values[OPT_INDICES].text != NULL && values[OPT_TOPK].source == OPTION_DEFAULT)
+        return mmul_cli_fail(err, MMUL_ERR_USAGE, "--indices goes with --topk");
+    for (size_t i = 0; asked != NULL && i < sizeof others / sizeof *others; i++)
+        if (values[others[i]].source == OPTION_FROM_COMMAND_LINE)
+            return mmul_cli_fail(err, MMUL_ERR_USAGE, "--%s does not go with --%s",
+                                 mmul_option_row(others[i])->name, asked);
+    return check_activation(values[OPT_ACTIVATION].text, err);
+}
+
+// y = alpha op(A) op(B) + beta C
+static void add_product(const struct call *call, struct mmul_line *line) {
+    const struct option_value *values = call->options.values;
+    char number[64];
+    mmul_line_add(line, "y = ");
+    mmul_line_add_load(line, call->operands[0]);
+    mmul_line_add(line, values[OPT_TRANSPOSE_A].number != 0 ? ".T @ " : " @ ");
+    mmul_line_add_load(line, call->operands[1]);
+    mmul_line_add(line, values[OPT_TRANSPOSE_B].number != 0 ? ".T" : "");
+    if (values[OPT_ALPHA].real != 1) {
+        snprintf(number, sizeof number, "\ny = y * %.9g", values[OPT_ALPHA].real);
+        mmul_line_add(line, number);
+    }
+    if (values[OPT_BETA].real == 0)
+        return;
+    snprintf(number, sizeof number, "\ny = y + %.9g * ", values[OPT_BETA].real);
+    mmul_line_add(line, number);
+    mmul_line_add_load(line, values[OPT_C_IN].text);
+}
+
+static void add_file(struct mmul_line *line, const char *path) {
+    if (path == NULL)
+        return;
+    mmul_line_add(line, "\ny = y + ");
+    mmul_line_add_load(line, path);
+}
+
+static void add_epilogue(const struct call *call, struct mmul_line *line) {
+    const struct option_value *values = call->options.values;
+    char text[64];
+    add_file(line, values[OPT_BIAS].text);
+    if (values[OPT_ACTIVATION].text != NULL) {
+        snprintf(text, sizeof text, "\ny = %s(y)", values[OPT_ACTIVATION].text);
+        mmul_line_add(line, text);
+    }
+    add_file(line, values[OPT_RESIDUAL].text);
+    mmul_line_add(line, values[OPT_NORMALIZE_ROWS].number != 0 ? "\ny = normalize(y)" : "");
+    if (values[OPT_TOPK].source == OPTION_DEFAULT)
+        return;
+    snprintf(text, sizeof text, "\ny, places = topk(y, %lld)", (long long)values[OPT_TOPK].number);
+    mmul_line_add(line, text);
+    if (values[OPT_INDICES].text != NULL)
+        mmul_line_add_save(line, values[OPT_INDICES].text, "places");
+}
+
+static enum mmul_status choose_output(const struct call *call, char path[MMUL_LINE_PATH],
+                                      struct mmul_error *err) {
+    enum mmul_format formats[2];
+    for (int i = 0; i < 2; i++) {
+        struct mmul_matrix *matrix = NULL;
+        enum mmul_status status = mmul_matrix_open(call->operands[i], &matrix, err);
+        if (status != MMUL_OK)
+            return status;
+        formats[i] = mmul_matrix_info(matrix).format;
+        mmul_matrix_close(matrix);
+    }
+    return mmul_operands_output_path(call, formats, path, MMUL_LINE_PATH, err);
+}
+
+enum mmul_status mmul_epilogue_run(const struct call *call, struct mmul_error *err) {
+    struct mmul_line line = {.length = 0};
+    char path[MMUL_LINE_PATH] = "";
+    add_product(call, &line);
+    add_epilogue(call, &line);
+    if (call->is_root && choose_output(call, path, err) == MMUL_OK)
+        mmul_line_add_save(&line, path, "y");
+    return mmul_line_run(call, &line, path, err);
+}
