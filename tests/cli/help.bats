@@ -4,7 +4,8 @@
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 load helper
 
-commands=(mul gen info convert diff verify split join devices plan bench calibrate tune doctor)
+commands=(mul gen info convert diff verify split join devices plan bench calibrate tune doctor
+    run add sub transpose map reduce topk)
 
 @test "--help lists the commands of this version and no others" {
     program --help
@@ -53,7 +54,7 @@ commands=(mul gen info convert diff verify split join devices plan bench calibra
 @test "every option in the help of mul is accepted, and what does not exist is not listed" {
     program mul --help
     names=$(sed -n 's/^  \(-[a-z],\|   \) --\([a-z-]*\).*/\2/p' <<< "$output")
-    [ "$(wc -w <<< "$names")" -eq 31 ]
+    [ "$(wc -w <<< "$names")" -eq 37 ]
     for name in $names; do
         [ "$name" != help ] || continue
         program mul A.bin "--$name=?"      # a bad value or a missing operand, not an unknown option

@@ -66,7 +66,10 @@ END
 }
 
 @test "mul adds a bias, an activation and a residual, and finds the largest" {
-    "$PYTHON" -c 'import numpy as np; np.save("W.npy", np.load("B.npy").T.copy()); np.save("r.npy", np.ones((70, 20), "f4"));
+    "$PYTHON" -c '
+import numpy as np
+np.save("W.npy", np.load("B.npy").T.copy())
+np.save("r.npy", np.ones((70, 20), "f4"))
 np.save("c.npy", np.arange(20, dtype="f4"))'
     for n in 1 3; do
         run mpirun -q --oversubscribe -n "$n" "$MPIMATMUL" mul A.npy W.npy --bias c.npy --activation relu \
