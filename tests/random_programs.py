@@ -230,7 +230,8 @@ class Writer:
         while len(self.matrices()) < 3:
             self.new_matrix()
         kinds = (self.elementwise, self.elementwise, self.unary, self.jump, self.product, self.product, self.rows,
-                 self.top, self.look_up, self.reduction, self.move, self.move, self.attend, self.control, self.new_matrix)
+                 self.top, self.look_up, self.reduction, self.move, self.move, self.attend, self.control,
+                 self.new_matrix)
         wanted = rng.randint(3, 14) + len(self.lines)
         for _ in range(200):
             if len(self.lines) >= wanted:

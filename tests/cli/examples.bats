@@ -1,0 +1,95 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# The programs of bench/programs on 1, 2 and 3 ranks and on a CPU with an OpenCL device, against the same files under
+# CPython with numpy. Each test says its largest error.
+
+load helper
+
+# small weights under the names of the sentence model
+model() {
+    python << 'PYTHON_END'
+import json
+import numpy as np
+rng, width, inner = np.random.default_rng(1), 24, 40
+shapes = {"embeddings.word_embeddings.weight": (60, width), "embeddings.position_embeddings.weight": (16, width),
+          "embeddings.token_type_embeddings.weight": (2, width)}
+for name in ["embeddings"] + [f"encoder.layer.{i}.{part}" for i in (0, 1) for part in ("attention.output", "output")]:
+    shapes |= {f"{name}.LayerNorm.weight": (width,), f"{name}.LayerNorm.bias": (width,)}
+for i in (0, 1):
+    for part, outer, inside in (("attention.self.query", width, width), ("attention.self.key", width, width),
+                                ("attention.self.value", width, width), ("attention.output.dense", width, width),
+                                ("intermediate.dense", inner, width), ("output.dense", width, inner)):
+        shapes |= {f"encoder.layer.{i}.{part}.weight": (outer, inside), f"encoder.layer.{i}.{part}.bias": (outer,)}
+header, data = {}, b""
+for name, shape in shapes.items():
+    raw = (rng.standard_normal(shape) * 0.3).astype("<f4").tobytes()
+    header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
+    data += raw
+text = json.dumps(header).encode()
+open("model.safetensors", "wb").write(len(text).to_bytes(8, "little") + text + data)
+np.save("ids.npy", rng.integers(0, 60, (5, 9)))
+np.save("mask.npy", (np.arange(9)[None, :] < np.arange(3, 8)[:, None]).astype("i4"))
+PYTHON_END
+}
+
+# Largest error over what has been saved, in parts of the largest element of each; fails above 2e-6.
+compare() {
+    python "$@" << 'PYTHON_END'
+import sys
+import numpy as np
+worst = 0
+for name in sys.argv[1:]:
+    x, y = np.load(name).astype(float), np.load("reference/" + name).astype(float)
+    assert x.shape == y.shape, f"{name}: {x.shape}, expected {y.shape}"
+    worst = max(worst, abs(x - y).max() / abs(y).max())
+print(f"{worst:.2g}")
+sys.exit(not worst < 2e-6)
+PYTHON_END
+}
+
+# example PROGRAM "RESULTS" [NAME=VALUE...]
+example() {
+    local file=$REPO/bench/programs/$1.py results=$2 way said=''
+    need_numpy
+    shift 2
+    mkdir reference
+    cp -- *.npy *.safetensors reference/ 2> /dev/null || true
+    (cd reference && "$PYTHON" "$REPO/tests/reference.py" "$file" "$@")
+    "$MPIMATMUL" devices --json < /dev/null | grep -q '"id": "0:0"' || skip "opencl: no device 0:0"
+    for way in 1 2 3 cpu+0:0; do
+        # shellcheck disable=SC2086 # several files
+        rm -f $results
+        if [ "$way" = cpu+0:0 ]; then
+            run --separate-stderr "${launch[@]}" -n 1 "$MPIMATMUL" run "$file" "$@" --device cpu \
+                : -n 1 "$MPIMATMUL" run "$file" "$@" --device 0:0 < /dev/null
+        else
+            ranks "$way" run "$file" "$@" --device cpu
+        fi
+        expect_quiet_success || return 1
+        # shellcheck disable=SC2086
+        said+=", $way: $(compare $results)" || { echo "$way$said"; return 1; }
+    done
+    echo "# $(basename "$file"): largest error$said" >&3
+}
+
+@test "attention" {
+    example attention 'steps.npy fused.npy' rows=150 heads=4
+}
+
+@test "MLP" {
+    example mlp 'classes.npy best.npy' rows=70 inner=48
+}
+
+@test "a block shaped like LLaMA's" {
+    example llama block.npy rows=60 model=64 heads=4 groups=2 hidden=88
+}
+
+@test "similarity search" {
+    example search 'scores.npy places.npy' queries=130 documents=170 size=24
+}
+
+@test "the sentence model, with small weights" {
+    need_numpy
+    model
+    example sentence vectors.npy layers=2 heads=4
+}
