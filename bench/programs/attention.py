@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Attention, step by step and in one: heads of 64, every row looks at those before it.
 heads = 8
 rows = 4096

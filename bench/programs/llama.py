@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # A block shaped like LLaMA's: grouped heads, rotated positions, SwiGLU; weights from seeds.
 rows = 4096
 model = 1024

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Three layers: products, biases, activations, a residual.
 rows = 4096
 inner = 1024

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # For every row of one matrix the nearest rows of another, by the cosine of the angle between them.
 queries = 20000
 documents = 20000

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Sentences to vectors: all-MiniLM-L6-v2 (BERT with 6 layers of 384, 12 heads), the mean of all tokens, length 1.
 # ids.npy and mask.npy: a row for each text, of numbers of tokens and of 1 (a token) and 0 (none).
 model = "model.safetensors"
