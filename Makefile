@@ -152,7 +152,7 @@ PEERS     := $(patsubst %,$(BUILD)/bench/%,sgemm stream empty_mpi $(if $(SCALAPA
                $(if $(OPENCL),clblast_sgemm))
 # Our own library as an embedder has it.
 DRIVER    := $(BUILD)/bench/program
-GRID_PLAN := $(BUILD)/bench/grid_plan
+INSIDE    := $(BUILD)/bench/grid_plan $(BUILD)/bench/rows
 NVCC      ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
 CUDA_PEER := $(if $(NVCC),$(BUILD)/bench/cublas_sgemm)
 # No package: the folder that COSMA (and COSTA) was installed to.
@@ -255,7 +255,8 @@ $(PEERS): $(BUILD)/bench/%: bench/peers/%.c $(wildcard bench/peers/*.h) $(BUILD)
 	$(Q)$(COMPILE) $(CPPFLAGS) $(CFLAGS) -MF $(OBJ)/bench/$*.d -o $@ $< $(PKG_LIBS) \
 	    $(if $(filter psgemm,$*),$(SCALAPACK)) $(LDFLAGS)
 
-$(GRID_PLAN): $(OBJ)/bench/peers/grid_plan.o $(STATIC)
+# What measures the inside, like the tests of it.
+$(INSIDE): $(BUILD)/bench/%: $(OBJ)/bench/peers/%.o $(STATIC)
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
 	$(Q)$(LINK) -pie -o $@ $< $(STATIC) $(LIBS) $(USER_LINK)
@@ -321,7 +322,7 @@ lint: ## layers, style, clang-format, shellcheck and, where installed, cppcheck
 # ---- Measuring --------------------------------------------------------------------------------------------
 
 .PHONY: bench bench-peers
-bench-peers: $(PEERS) $(DRIVER) $(GRID_PLAN) $(CUDA_PEER) $(COSMA_PEER)
+bench-peers: $(PEERS) $(DRIVER) $(INSIDE) $(CUDA_PEER) $(COSMA_PEER)
 	@$(if $(SCALAPACK),:,echo 'psgemm is not built: no libscalapack-openmpi.so, run scripts/setup bench')
 
 bench: all bench-peers ## measure the cases of bench/README.md (BENCH="--quick small" for options and cases)

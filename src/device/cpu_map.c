@@ -56,20 +56,31 @@ static void pack_one_by_one(struct mmul_strided from, int64_t rows, int64_t cols
             to[i * ld + j] = from.at[i * from.row_step + j * from.col_step];
 }
 
-// What is stored by columns: in bands of so many rows that each column gives whole cache lines, read once.
+// What is stored by columns: in bands of so many rows that each column gives whole cache lines. They are read once
+// and far from each other, which no processor foresees: those of the next columns are asked for in time.
 static void pack_turned(struct mmul_strided from, int64_t rows, int64_t cols, float *to,
                         int64_t ld) {
-    enum { BAND = 64 };
+    enum { BAND = 64, LINE = 16, AHEAD = 4 };
     const int64_t even = cols - cols % 4;
     for (int64_t band = 0; band < rows; band += BAND) {
         const int64_t end = mmul_smaller(rows, band + BAND), even_end = end - (end - band) % 4;
-        for (int64_t j = 0; j < even; j += 4)
+        for (int64_t j = 0; j < even; j += 4) {
+            const float *at = from.at + j * from.col_step;
+            for (int64_t c = AHEAD; c < AHEAD + 4 && j + c < cols; c++)
+                for (int64_t i = band; i < end; i += LINE)
+                    __builtin_prefetch(at + i + c * from.col_step);
             for (int64_t i = band; i < even_end; i += 4)
-                turn_four(from.at + i + j * from.col_step, from.col_step, to + i * ld + j, ld);
+                turn_four(at + i, from.col_step, to + i * ld + j, ld);
+        }
         pack_one_by_one(mmul_cpu_part(from, even_end, 0), end - even_end, even, to + even_end * ld,
                         ld);
     }
     pack_one_by_one(mmul_cpu_part(from, 0, even), rows, cols - even, to + even, ld);
+}
+
+MMUL_CLONES static void fill(float *to, int64_t count, float x) {
+    for (int64_t j = 0; j < count; j++)
+        to[j] = x;
 }
 
 void mmul_cpu_pack(struct mmul_strided from, int64_t rows, int64_t cols, float *to, int64_t ld) {
@@ -81,6 +92,8 @@ void mmul_cpu_pack(struct mmul_strided from, int64_t rows, int64_t cols, float *
         const float *at = from.at + i * from.row_step;
         if (from.col_step == 1)
             memcpy(to + i * ld, at, (size_t)cols * sizeof *to);
+        else if (from.col_step == 0)
+            fill(to + i * ld, cols, *at);
         else
             for (int64_t j = 0; j < cols; j++)
                 to[i * ld + j] = at[j * from.col_step];

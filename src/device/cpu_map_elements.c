@@ -53,7 +53,6 @@ TWO(add, x + y)
 TWO(subtract, x - y)
 TWO(multiply, x *y)
 TWO(divide, x / y)
-TWO(power, mmul_powf(x, y))
 TWO(larger, (x >= y) | (x != x) ? x : y)
 TWO(smaller, (x <= y) | (x != x) ? x : y)
 TWO(equal, x == y ? 1.0f : 0.0f)
@@ -95,39 +94,43 @@ static struct division divide_one(double x, double y) {
     return d;
 }
 
-MMUL_INLINE int is_simple(float x, float y) {
-    return (fabs((double)x / (double)y) < 0x1p29) & (fabsf(y) <= 3.40282347e38f) & (x != 0.0f);
+MMUL_INLINE int32_t is_odd_division(float x, float y) {
+    return !(fabs((double)x / (double)y) < 0x1p29) | (y - y != 0.0f) | (x == 0.0f);
 }
 
 MMUL_INLINE struct division divide_simple(double x, double y) {
-    const double ratio = x / y, limited = fabs(ratio) < 0x1p29 ? ratio : 0.0;
-    double q = (double)(int32_t)limited;
-    q -= q > limited ? 1.0 : 0.0;
-    double left = x - q * y;
-    const int is_high =
-        (left != 0.0) & ((left < 0.0) != (y < 0.0)); // the ratio was rounded up to it
-    q -= is_high ? 1.0 : 0.0;
-    left += is_high ? y : 0.0;
-    return (struct division){q, left == 0.0 ? copysign(0.0, y) : left};
+    const double ratio = x / y, magic = 6755399441055744.0; // 1.5 2^52: added, leaves whole numbers
+    const double nearest = (ratio + magic) - magic;
+    const double floor = nearest - (nearest > ratio ? 1.0 : 0.0), left = x - floor * y;
+    // Of the other sign: the ratio was rounded up to a whole number.
+    const double high = left * y < 0.0 ? 1.0 : 0.0;
+    return (struct division){floor - high, copysign(left + high * y, y)};
 }
 
-#define DIVISION(NAME, PART)                                                  \
-    KERNEL(NAME) {                                                            \
-        int64_t others = 0;                                                   \
-        (void)zs;                                                             \
-        for (int64_t j = 0; j < n; j++) {                                     \
-            others += !is_simple(xs[j], ys[j]);                               \
-            out[j] = (float)divide_simple((double)xs[j], (double)ys[j]).PART; \
-        }                                                                     \
-        for (int64_t j = 0; others > 0 && j < n; j++) {                       \
-            if (is_simple(xs[j], ys[j]))                                      \
-                continue;                                                     \
-            out[j] = (float)divide_one((double)xs[j], (double)ys[j]).PART;    \
-            others--;                                                         \
-        }                                                                     \
+// Elements that the loop cannot do are done one by one.
+#define MOSTLY(NAME, VALUE, IS_ODD, ODD_VALUE)      \
+    KERNEL(NAME) {                                  \
+        int32_t others = 0;                         \
+        (void)zs;                                   \
+        for (int64_t j = 0; j < n; j++) {           \
+            const float x = xs[j], y = ys[j];       \
+            out[j] = (VALUE);                       \
+        }                                           \
+        for (int64_t j = 0; j < n; j++) {           \
+            const float x = xs[j], y = ys[j];       \
+            others |= (IS_ODD);                     \
+        }                                           \
+        for (int64_t j = 0; others && j < n; j++) { \
+            const float x = xs[j], y = ys[j];       \
+            if (IS_ODD)                             \
+                out[j] = (ODD_VALUE);               \
+        }                                           \
     }
-DIVISION(floor_divide, quotient)
-DIVISION(remainder_of, left)
+MOSTLY(floor_divide, (float)divide_simple((double)x, (double)y).quotient, is_odd_division(x, y),
+       (float)divide_one((double)x, (double)y).quotient)
+MOSTLY(remainder_of, (float)divide_simple((double)x, (double)y).left, is_odd_division(x, y),
+       (float)divide_one((double)x, (double)y).left)
+MOSTLY(power, mmul_powf(x, y), mmul_is_odd_power(x, y), powf(x, y))
 
 static void copy(int64_t n, const float *xs, const float *ys, const float *zs, float *out) {
     (void)ys;
@@ -232,26 +235,34 @@ static struct job job_of(const struct mmul_map *map) {
     return job;
 }
 
-// A copy of what is stored by columns needs no tile in between.
-static bool copies_at_once(const struct job *job) {
-    return job->run == copy && job->operands[0].col_step != 1;
+static bool is_constant(struct mmul_strided x) {
+    return x.row_step == 0 && x.col_step == 0;
 }
 
-// Operand x's rows of a tile: where they lie or, packed, in `room`.
+// Operand x's rows of a tile: where they lie or, packed, in `room`, where constants are already.
 static struct mmul_strided reach(struct mmul_strided x, int64_t rows, int64_t cols, float *room) {
     if (x.col_step == 1)
         return x;
     const bool is_one = x.row_step == 0;
-    mmul_cpu_pack(x, is_one ? 1 : rows, cols, room, cols);
+    if (!is_constant(x))
+        mmul_cpu_pack(x, is_one ? 1 : rows, cols, room, cols);
     return (struct mmul_strided){room, is_one ? 0 : cols, 1};
 }
 
-static void make_tile(const struct job *job, int64_t i, int64_t j, int64_t rows, int64_t cols) {
-    float room[OPERANDS][TILE_ELEMENTS];
-    struct mmul_strided x[OPERANDS] = {{room[0], 0, 0}, {room[0], 0, 0}, {room[0], 0, 0}};
+struct rooms {
+    float of[OPERANDS][TILE_ELEMENTS];
+};
+
+static void make_tile(const struct job *job, int64_t i, int64_t j, int64_t rows, int64_t cols,
+                      struct rooms *rooms) {
+    struct mmul_strided x[OPERANDS] = {{0}};
     float *out = job->out + i * job->ld + j;
+    if (job->run == copy && job->operands[0].col_step != 1) { // no tile in between
+        mmul_cpu_pack(mmul_cpu_part(job->operands[0], i, j), rows, cols, out, job->ld);
+        return;
+    }
     for (int p = 0; p < job->operand_count; p++)
-        x[p] = reach(mmul_cpu_part(job->operands[p], i, j), rows, cols, room[p]);
+        x[p] = reach(mmul_cpu_part(job->operands[p], i, j), rows, cols, rooms->of[p]);
     for (int64_t r = 0; r < rows; r++)
         job->run(cols, x[0].at + r * x[0].row_step, x[1].at + r * x[1].row_step,
                  x[2].at + r * x[2].row_step, out + r * job->ld);
@@ -259,17 +270,17 @@ static void make_tile(const struct job *job, int64_t i, int64_t j, int64_t rows,
 
 static void make_tiles(void *context, int part, int64_t begin, int64_t end) {
     const struct job *job = context;
+    struct rooms rooms;
     (void)part;
+    for (int p = 0; p < job->operand_count; p++)
+        if (is_constant(job->operands[p]))
+            mmul_cpu_pack(job->operands[p], 1, mmul_smaller(job->cols, job->tile_cols), rooms.of[p],
+                          0);
     for (int64_t t = begin; t < end; t++) {
         const int64_t i = t / job->tiles_along * job->tile_rows;
         const int64_t j = t % job->tiles_along * job->tile_cols;
-        const int64_t rows = mmul_smaller(job->tile_rows, job->rows - i);
-        const int64_t cols = mmul_smaller(job->tile_cols, job->cols - j);
-        if (copies_at_once(job))
-            mmul_cpu_pack(mmul_cpu_part(job->operands[0], i, j), rows, cols,
-                          job->out + i * job->ld + j, job->ld);
-        else
-            make_tile(job, i, j, rows, cols);
+        make_tile(job, i, j, mmul_smaller(job->tile_rows, job->rows - i),
+                  mmul_smaller(job->tile_cols, job->cols - j), &rooms);
     }
 }
 

@@ -155,22 +155,29 @@ MMUL_INLINE float mmul_exp2_double(double t) {
     return mmul_scale((float)p, (int32_t)k);
 }
 
-// As the C library's powf, all of its special values: 1 ulp.
+// How far y is from a whole number; all are whole that are so large that this cannot be said of them.
+MMUL_INLINE double mmul_rest(double y) {
+    const double magic = 6755399441055744.0;
+    y = y < 0x1p50 ? y : 0x1p50;
+    y = y > -0x1p50 ? y : -0x1p50;
+    return y - ((y + magic) - magic);
+}
+
+// What mmul_powf does not do: NaN, infinite powers, and no whole power of what is negative. Choices are between
+// numbers that are there: of others compilers make branches.
+MMUL_INLINE int32_t mmul_is_odd_power(float x, float y) {
+    const double rest = mmul_rest((double)y), negative = x < 0.0f ? 1.0 : 0.0;
+    return (negative * rest + (double)(y - y) != 0.0) | (x != x);
+}
+
+// As the C library's powf but for those: 1 ulp.
 MMUL_INLINE float mmul_powf(float x, float y) {
-    const float size = fabsf(x), limit = 3.40282347e38f;
-    const float near = fabsf(y) < 0x1p24f ? y : 0.0f; // beyond, all are even
-    const int32_t whole = (int32_t)near;
-    const int is_whole = (float)whole == near, is_odd = is_whole & whole & 1;
-    double t = (double)y * mmul_log2_double((size > 0.0f) & (size <= limit) ? size : 1.0f);
-    const double infinite = (double)INFINITY;
-    // |x| = 0, 1 and infinity, |y| infinite: only on which side of 1 it lies counts.
-    t = size == 0.0f ? (y > 0.0f ? -infinite : infinite) : t;
-    t = size > limit ? (y > 0.0f ? infinite : -infinite) : t;
-    t = (size == 1.0f) | (y == 0.0f) ? 0.0 : t;
-    float power = mmul_exp2_double(t);
-    const int is_negative = mmul_to_bits(x) < 0;
-    power = is_negative & is_odd ? -power : power;
-    power = (x < 0.0f) & (size <= limit) & !is_whole ? NAN : power;
-    power = (x != x) | (y != y) ? NAN : power;
-    return (x == 1.0f) | (y == 0.0f) ? 1.0f : power;
+    const float size = fabsf(x);
+    double log = mmul_log2_double(size);
+    log += size > 0.0f ? 0.0 : -1e60; // then nothing but the sign of y counts
+    log += size <= 3.40282347e38f ? 0.0 : 1e60;
+    const float power = mmul_exp2_double((double)y * log);
+    // Of an odd number half of it is half from a whole number.
+    const int32_t is_odd = fabs(mmul_rest(0.5 * (double)y)) == 0.5 ? INT32_MIN : 0;
+    return mmul_from_bits(mmul_to_bits(power) ^ (is_odd & mmul_to_bits(x)));
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What is made of a row at a time: in two passes over it, while it is in the cache. Elements are floats,
-// sums double, so that they agree with the reference's to the rounding of the result.
+// What is made of a row at a time: in two passes over it, while it is in the cache. Sums are those of floats within a
+// block, which has few of them for each lane of a vector, and double from block to block: errors of some units in the
+// last place, however long the row.
 #include "device/cpu_map_rows.h"
 
 #include <math.h>
@@ -21,44 +22,65 @@ MMUL_INLINE float largest_of(const float *x, int64_t n, float most) {
     return most;
 }
 
-// The sum of exp(x - shift), which are left in `powers`.
-MMUL_INLINE double add_powers(const float *x, int64_t n, float shift, float *powers) {
-    double sum = 0;
-    for (int64_t j = 0; j < n; j++)
-        powers[j] = mmul_expf(x[j] - shift);
+// Writes exp(x - shift); their sum.
+MMUL_INLINE double raise(const float *restrict x, int64_t n, float shift, float *restrict out) {
+    double all = 0;
+    for (int64_t j = 0; j < n; j += BLOCK) {
+        const int64_t end = mmul_smaller(n, j + BLOCK);
+        float sum = 0;
+        for (int64_t l = j; l < end; l++)
+            out[l] = mmul_expf(x[l] - shift);
 #pragma omp simd reduction(+ : sum)
-    for (int64_t j = 0; j < n; j++)
-        sum += (double)powers[j];
-    return sum;
+        for (int64_t l = j; l < end; l++)
+            sum += out[l];
+        all += (double)sum;
+    }
+    return all;
 }
 
-// Largest element and sum of powers in one pass: Milakov, Gimelshein, "Online normalizer calculation for
-// softmax", 2018. As long as there was nothing but -infinity 0 is taken off: its powers are 0, those of
-// NaN are NaN, and a row of it alone ends as 0 / 0.
-MMUL_CLONES static void softmax(const struct mmul_cpu_rows *rows, const float *x, int64_t count,
-                                float *out) {
-    float powers[BLOCK], most = -INFINITY, shift = 0;
+MMUL_INLINE void scale(float *x, int64_t n, float factor) {
+    for (int64_t j = 0; j < n; j++)
+        x[j] *= factor;
+}
+
+// Stretch by stretch, powers less the largest element so far, and their sum, which is scaled when a larger one comes
+// (Milakov, Gimelshein, "Online normalizer calculation for softmax", 2018); then each stretch is scaled by what
+// it lacks. As long as there was nothing but -infinity 0 is taken off: its powers are 0, those of NaN are NaN,
+// and a row of it alone ends as 0 / 0.
+MMUL_CLONES static void softmax(const struct mmul_cpu_rows *rows, const float *restrict x,
+                                int64_t count, float *restrict out) {
+    enum { STRETCHES = 64 };
+    float shifts[STRETCHES], most = -INFINITY, shift = 0;
+    const int64_t length = mmul_larger(4 * BLOCK, (count + STRETCHES - 1) / STRETCHES);
     double sum = 0;
-    for (int64_t j = 0; j < count; j += BLOCK) {
-        const int64_t n = mmul_smaller(BLOCK, count - j);
+    for (int64_t j = 0; j < count; j += length) {
+        const int64_t n = mmul_smaller(length, count - j);
         const float last = shift;
         most = largest_of(x + j, n, most);
         if (most > -INFINITY) {
             sum *= sum > 0 ? exp((double)(last - most)) : 1;
             shift = most;
         }
-        sum += add_powers(x + j, n, shift, powers);
+        sum += raise(x + j, n, shift, out + j);
+        shifts[j / length] = shift;
     }
-    const float factor = (float)(1 / sum);
-    for (int64_t j = 0; j < count; j++)
-        out[j] = mmul_expf(x[j] - shift) * factor;
+    for (int64_t j = 0; j < count; j += length) {
+        const double lack =
+            shifts[j / length] == shift ? 1 : exp((double)(shifts[j / length] - shift));
+        scale(out + j, mmul_smaller(length, count - j), (float)(lack / sum));
+    }
     for (int64_t j = count; j < rows->cols; j++)
         out[j] = 0;
 }
 
 // ---------------------------------------------------------------------------------------- norms
 
-MMUL_INLINE double add_squares(const float *x, int64_t n) {
+// Whether a sum of squares in float is one: none of them was lost below or above what a float holds.
+MMUL_INLINE bool is_sound(double squares, int64_t n) {
+    return squares < 1e36 && squares > 1e-28 * (double)n;
+}
+
+MMUL_INLINE double add_squares_slowly(const float *x, int64_t n) {
     double sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t j = 0; j < n; j++)
@@ -66,54 +88,115 @@ MMUL_INLINE double add_squares(const float *x, int64_t n) {
     return sum;
 }
 
-MMUL_CLONES static void rms_norm(const struct mmul_cpu_rows *rows, const float *x, int64_t count,
-                                 float *out) {
-    const float *w = rows->weights;
-    const double mean = add_squares(x, count) / (double)count;
-    const double factor = 1 / sqrt(mean + rows->map->with->epsilon);
-    if (w == NULL)
-        for (int64_t j = 0; j < count; j++)
-            out[j] = (float)((double)x[j] * factor);
-    else
-        for (int64_t j = 0; j < count; j++)
-            out[j] = (float)((double)x[j] * factor * (double)w[j]);
+MMUL_INLINE double add_squares(const float *x, int64_t n) {
+    double all = 0;
+    for (int64_t j = 0; j < n; j += BLOCK) {
+        const int64_t end = mmul_smaller(n, j + BLOCK);
+        float sum = 0;
+#pragma omp simd reduction(+ : sum)
+        for (int64_t l = j; l < end; l++)
+            sum += x[l] * x[l];
+        all += (double)sum;
+    }
+    return is_sound(all, n) ? all : add_squares_slowly(x, n);
 }
 
-// Less the first element, mean and variance are to be had from one pass: that element is part of the
-// variance, which therefore is at least (mean - first)^2 / n, so that subtracting that square from the mean
-// of the squares leaves an error of n 2^-53.
-MMUL_CLONES static void layer_norm(const struct mmul_cpu_rows *rows, const float *x, int64_t count,
-                                   float *out) {
-    const float *w = rows->weights, *b = rows->biases;
-    const double first = (double)x[0];
-    double sum = 0, squares = 0;
-#pragma omp simd reduction(+ : sum, squares)
-    for (int64_t j = 0; j < count; j++) {
-        const double off = (double)x[j] - first;
-        sum += off;
-        squares += off * off;
-    }
-    const double off = sum / (double)count, left = squares / (double)count - off * off;
-    const double variance = left < 0 ? 0 : left, mean = first + off;
-    const double factor = 1 / sqrt(variance + rows->map->with->epsilon);
-    if (w == NULL)
-        for (int64_t j = 0; j < count; j++)
-            out[j] = (float)(((double)x[j] - mean) * factor);
-    else if (b == NULL)
-        for (int64_t j = 0; j < count; j++)
-            out[j] = (float)(((double)x[j] - mean) * factor * (double)w[j]);
+// x times factor (times w), which may be no float where the elements are very small or large.
+MMUL_INLINE void scale_by(const float *restrict x, int64_t n, double factor,
+                          const float *restrict w, float *restrict out) {
+    const float close = (float)factor;
+    if (!(factor < 1e30 && factor > 1e-30))
+        for (int64_t j = 0; j < n; j++)
+            out[j] = (float)((double)x[j] * factor * (w != NULL ? (double)w[j] : 1));
+    else if (w == NULL)
+        for (int64_t j = 0; j < n; j++)
+            out[j] = x[j] * close;
     else
-        for (int64_t j = 0; j < count; j++)
-            out[j] = (float)(((double)x[j] - mean) * factor * (double)w[j] + (double)b[j]);
+        for (int64_t j = 0; j < n; j++)
+            out[j] = x[j] * close * w[j];
+}
+
+MMUL_CLONES static void rms_norm(const struct mmul_cpu_rows *rows, const float *x, int64_t count,
+                                 float *out) {
+    const double mean = add_squares(x, count) / (double)count;
+    scale_by(x, count, 1 / sqrt(mean + rows->map->with->epsilon), rows->weights, out);
 }
 
 MMUL_CLONES static void normalize(const struct mmul_cpu_rows *rows, const float *x, int64_t count,
                                   float *out) {
     const double length = sqrt(add_squares(x, count));
-    const double factor = 1 / (length < 1e-12 ? 1e-12 : length);
     (void)rows;
-    for (int64_t j = 0; j < count; j++)
-        out[j] = (float)((double)x[j] * factor);
+    scale_by(x, count, 1 / (length < 1e-12 ? 1e-12 : length), NULL, out);
+}
+
+struct moments {
+    double count, mean, squares; // of what is off the mean
+};
+
+MMUL_INLINE struct moments moments_slowly(const float *x, int64_t n) {
+    struct moments m = {(double)n, 0, 0};
+    double sum = 0, squares = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t j = 0; j < n; j++)
+        sum += (double)x[j];
+    const double mean = sum / (double)n;
+#pragma omp simd reduction(+ : squares)
+    for (int64_t j = 0; j < n; j++)
+        squares += ((double)x[j] - mean) * ((double)x[j] - mean);
+    m.mean = mean;
+    m.squares = squares;
+    return m;
+}
+
+// Of a block: the mean less its first element, so that a mean far from 0 costs no bits, and what is off it.
+MMUL_INLINE struct moments moments_of_block(const float *x, int64_t n) {
+    const float first = x[0];
+    float sum = 0, squares = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t j = 0; j < n; j++)
+        sum += x[j] - first;
+    const double mean = (double)first + (double)sum / (double)n;
+    const float high = (float)mean, low = (float)(mean - (double)high);
+#pragma omp simd reduction(+ : squares)
+    for (int64_t j = 0; j < n; j++) {
+        const float off = (x[j] - high) - low;
+        squares += off * off;
+    }
+    return (struct moments){(double)n, mean, (double)squares};
+}
+
+// Blocks are joined as Chan, Golub, LeVeque do: "Algorithms for Computing the Sample Variance", 1983.
+MMUL_INLINE struct moments find_moments(const float *x, int64_t n) {
+    struct moments all = {0, 0, 0};
+    for (int64_t j = 0; j < n; j += BLOCK) {
+        const struct moments block = moments_of_block(x + j, mmul_smaller(BLOCK, n - j));
+        const double off = block.mean - all.mean, count = all.count + block.count;
+        all.mean += off * block.count / count;
+        all.squares += block.squares + off * off * all.count * block.count / count;
+        all.count = count;
+    }
+    return is_sound(all.squares, n) ? all : moments_slowly(x, n);
+}
+
+MMUL_CLONES static void layer_norm(const struct mmul_cpu_rows *rows, const float *restrict x,
+                                   int64_t count, float *restrict out) {
+    const float *restrict w = rows->weights, *restrict b = rows->biases;
+    const struct moments m = find_moments(x, count);
+    const double factor = 1 / sqrt(m.squares / (double)count + rows->map->with->epsilon);
+    const float high = (float)m.mean, low = (float)(m.mean - (double)high), close = (float)factor;
+    if (!(factor < 1e30 && factor > 1e-30))
+        for (int64_t j = 0; j < count; j++)
+            out[j] = (float)(((double)x[j] - m.mean) * factor * (w != NULL ? (double)w[j] : 1) +
+                             (b != NULL ? (double)b[j] : 0));
+    else if (w == NULL)
+        for (int64_t j = 0; j < count; j++)
+            out[j] = ((x[j] - high) - low) * close;
+    else if (b == NULL)
+        for (int64_t j = 0; j < count; j++)
+            out[j] = ((x[j] - high) - low) * close * w[j];
+    else
+        for (int64_t j = 0; j < count; j++)
+            out[j] = ((x[j] - high) - low) * close * w[j] + b[j];
 }
 
 // ----------------------------------------------------------------------------------------- rope

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: MIT
+// Operations on the cpu device that should cost no more than moving their bytes, against a plain copy (memcpy) by as
+// many threads: in turn, in memory that has been used before. Takes the device layer itself, without files or MPI.
+#include <math.h>
+#include <string.h>
+
+#include "device/map.h"
+#include "exec/pipeline.h"
+#include "peer.h"
+
+enum { RUNS_MAX = 1000 };
+
+static const char usage[] = "rows ROWS COLS THREADS RUNS [OPERATION...]";
+
+enum layout { PLAIN, TURNED, VECTOR, NUMBER };
+
+// Operands beside the first, and where they lie.
+static const struct subject {
+    const char *name, *operation;
+    enum layout layouts[3];
+    int operands;
+} subjects[] = {
+    {"neg", "neg", {PLAIN}, 1},
+    {"exp", "exp", {PLAIN}, 1},
+    {"tanh", "tanh", {PLAIN}, 1},
+    {"silu", "silu", {PLAIN}, 1},
+    {"gelu", "gelu", {PLAIN}, 1},
+    {"gelu_tanh", "gelu_tanh", {PLAIN}, 1},
+    {"multiply by a number", "multiply", {PLAIN, NUMBER}, 2},
+    {"power of a number", "power", {PLAIN, NUMBER}, 2},
+    {"add", "add", {PLAIN, PLAIN}, 2},
+    {"add a row to all", "add", {PLAIN, VECTOR}, 2},
+    {"add a transpose", "add", {PLAIN, TURNED}, 2},
+    {"where", "where", {PLAIN, NUMBER, PLAIN}, 3},
+    {"copy of a transpose", "permute", {TURNED}, 1},
+    {"remainder", "remainder", {PLAIN, NUMBER}, 2},
+    {"softmax", "softmax", {PLAIN}, 1},
+    {"softmax of a transpose", "softmax", {TURNED}, 1},
+    {"layer_norm", "layer_norm", {PLAIN, VECTOR, VECTOR}, 3},
+    {"rms_norm", "rms_norm", {PLAIN, VECTOR}, 2},
+    {"normalize", "normalize", {PLAIN}, 1},
+    {"rope", "rope", {PLAIN}, 1},
+    {"topk", "topk", {PLAIN}, 1},
+    {"argmax", "argmax", {PLAIN}, 1},
+    {"sum of rows", "sum", {PLAIN}, 1},
+    {"sum of columns", "sum", {TURNED}, 1},
+    {"max of rows", "max", {PLAIN}, 1},
+};
+enum { SUBJECTS = sizeof subjects / sizeof *subjects };
+
+struct bench {
+    int64_t rows, cols;
+    int threads;
+    struct mmul_device *device;
+    float *matrices[4]; // the last one is the result
+    struct mmul_buffer *buffers[4];
+};
+
+static void end_if(enum mmul_status status, const struct mmul_error *err) {
+    if (status == MMUL_OK)
+        return;
+    fprintf(stderr, "rows: %s\n", err->text);
+    exit(1);
+}
+
+static void copy_part(void *context, int part) {
+    const struct bench *b = context;
+    const int64_t count = b->rows * b->cols;
+    const int64_t begin = count * part / b->threads, end = count * (part + 1) / b->threads;
+    memcpy(b->matrices[3] + begin, b->matrices[0] + begin, (size_t)(end - begin) * sizeof(float));
+}
+
+static double copy_once(struct bench *b) {
+    const double begin = peer_now();
+    mmul_pipeline_share(b->threads, copy_part, b);
+    return peer_now() - begin;
+}
+
+static struct mmul_map_operand operand_of(const struct bench *b, enum layout layout, int which) {
+    struct mmul_map_operand o = {.rows = b->rows, .cols = b->cols, .number = 1.5f};
+    if (layout == NUMBER)
+        return o;
+    o.buffer = b->buffers[which];
+    o.row_step = layout == PLAIN ? b->cols : layout == TURNED ? 1 : 0;
+    o.col_step = layout == TURNED ? b->rows : 1;
+    return o;
+}
+
+// Whole operands and the whole result; bytes of both.
+static struct mmul_map map_of(const struct bench *b, const struct subject *s,
+                              struct mmul_parameters *with, double *bytes) {
+    struct mmul_map map = {.with = with,
+                           .rows = b->rows,
+                           .cols = b->cols,
+                           .operand_count = s->operands,
+                           .parallel = {b->threads, mmul_pipeline_share}};
+    const struct mmul_operation_row *row = mmul_operation_find(s->operation, &map.kind);
+    *with = (struct mmul_parameters){.axis = -1, .count = 8, .epsilon = 1e-5, .base = 10000};
+    *bytes = 0;
+    for (int i = 0; i < s->operands; i++) {
+        map.operands[i] = operand_of(b, s->layouts[i], i);
+        *bytes += s->layouts[i] <= TURNED ? 4.0 * (double)b->rows * (double)b->cols : 0;
+    }
+    if (row->class == MMUL_CLASS_REDUCE || map.kind == MMUL_ARGMAX)
+        map.cols = 1;
+    if (map.kind == MMUL_TOPK)
+        map.cols = 2 * with->count;
+    map.shape = (struct mmul_shape){1, 1, map.rows, map.cols};
+    map.result = (struct mmul_operand){b->buffers[3], 0, map.cols};
+    *bytes += 4.0 * (double)map.rows * (double)map.cols;
+    return map;
+}
+
+static double map_once(const struct bench *b, const struct mmul_map *map) {
+    struct mmul_error err;
+    const double begin = peer_now();
+    end_if(mmul_device_map(b->device, map, &err), &err);
+    return peer_now() - begin;
+}
+
+// One that does not count, and the others.
+static void measure(struct bench *b, const struct subject *s, int runs, bool is_first) {
+    static double copies[RUNS_MAX], maps[RUNS_MAX];
+    struct mmul_parameters with;
+    double bytes;
+    const struct mmul_map map = map_of(b, s, &with, &bytes);
+    for (int r = -1; r < runs; r++) {
+        const double copy = copy_once(b), made = map_once(b, &map);
+        if (r >= 0) {
+            copies[r] = copy;
+            maps[r] = made;
+        }
+    }
+    printf("%s{\"operation\": \"%s\", \"bytes\": %.0f, \"copy\": {\"bytes\": %.0f, ",
+           is_first ? "" : ", ", s->name, bytes, 8.0 * (double)b->rows * (double)b->cols);
+    peer_print_seconds(copies, runs);
+    printf("}, ");
+    peer_print_seconds(maps, runs);
+    printf("}");
+}
+
+static bool is_asked(const struct subject *s, int argc, char **argv) {
+    for (int i = 5; i < argc; i++)
+        if (strcmp(argv[i], s->name) == 0)
+            return true;
+    return argc <= 5;
+}
+
+int main(int argc, char **argv) {
+    struct mmul_error err;
+    struct bench b = {.rows = peer_number(argc, argv, 1, 1, usage),
+                      .cols = peer_number(argc, argv, 2, 1, usage),
+                      .threads = peer_number(argc, argv, 3, 1, usage)};
+    const int runs = peer_number(argc, argv, 4, 1, usage);
+    if (runs > RUNS_MAX)
+        return 64;
+    end_if(mmul_device_open("cpu", &b.device, &err), &err);
+    for (int i = 0; i < 4; i++) {
+        b.matrices[i] = peer_allocate((size_t)(b.rows * b.cols));
+        for (int64_t e = 0; e < b.rows * b.cols; e++)
+            b.matrices[i][e] = (float)(e * 7919 % 1009) / 256 - 2;
+        end_if(mmul_device_buffer_borrow(b.device, MMUL_F32, b.matrices[i], b.rows * b.cols,
+                                         &b.buffers[i], &err),
+               &err);
+    }
+    printf("{\"peer\": \"rows\", \"counted\": \"operations in memory\", \"rows\": %lld, \"cols\": "
+           "%lld, "
+           "\"threads\": %d, \"operations\": [",
+           (long long)b.rows, (long long)b.cols, b.threads);
+    bool is_first = true;
+    for (int s = 0; s < SUBJECTS; s++)
+        if (is_asked(&subjects[s], argc, argv)) {
+            measure(&b, &subjects[s], runs, is_first);
+            is_first = false;
+        }
+    printf("]}\n");
+    return 0;
+}
