@@ -170,6 +170,7 @@ struct mmul_program_options {
     // On root, when all is computed and before outputs are committed: a failure discards them. NULL: none.
     enum mmul_status (*accept)(void *accept_context, struct mmul_error *err);
     void *accept_context;
+    bool record; // what every rank did when: mmul_values_store_log and the like
 };
 
 // Collective. Sends root's program (`program` is not looked at elsewhere), of which the plan has a

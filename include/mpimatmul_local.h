@@ -879,6 +879,17 @@ struct mmul_value_part {
     const float *data;
     int64_t row_step, col_step;
 };
+// Written by way of a temporary name, on root, of a run that was asked for a record; seconds are on root's
+// clock from the moment when devices were warm. log: a line, with tabs, for each operation, rank and phase (wait,
+// compute or copy, check), with its seconds and sizes. trace: the same as Chrome trace events, a process per rank.
+// report: JSON (mpimatmul_program.schema.json). Fail with MMUL_ERR_CREATE, MMUL_ERR_IO, MMUL_ERR_USAGE (no record).
+MMUL_API enum mmul_status mmul_values_store_log(const struct mmul_values *values, const char *path,
+                                                struct mmul_error *err);
+MMUL_API enum mmul_status mmul_values_store_trace(const struct mmul_values *values,
+                                                  const char *path, struct mmul_error *err);
+MMUL_API enum mmul_status mmul_values_store_report(const struct mmul_values *values,
+                                                   const char *path, struct mmul_error *err);
+
 MMUL_API int64_t mmul_values_part_count(const struct mmul_values *values, int value);
 MMUL_API struct mmul_value_part mmul_values_part(const struct mmul_values *values, int value,
                                                  int64_t index);
@@ -913,6 +924,9 @@ MMUL_API const struct mmul_program *mmul_script_program(const struct mmul_script
 
 // Is one of its outputs standard output?
 MMUL_API bool mmul_script_writes_stdout(const struct mmul_script *script);
+
+// Is `path` the text, or a file that it loads or saves?
+MMUL_API bool mmul_script_uses(const struct mmul_script *script, const char *path);
 
 // To be called before mmul_program_run, which then has the outputs.
 MMUL_API void mmul_script_hand_over(struct mmul_script *script);

@@ -122,6 +122,7 @@ enum mmul_status mmul_program_plan_create(struct mmul_context *context,
                                                .device_timeout_seconds = all.device_timeout_seconds,
                                                .notice = all.notice,
                                                .notice_context = all.notice_context,
+                                               .records = all.record,
                                                .accept = all.accept,
                                                .accept_context = all.accept_context,
                                                .verify_seed = all.verify_seed};

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT
 // mul: C = alpha op(A) op(B) + beta C over all ranks. Root opens the files and prints; the
 // collective calls of the library do the rest.
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "cli/epilogue.h"
 #include "cli/failure.h"
@@ -27,14 +24,6 @@ struct job {
     enum mmul_dtype dtype;
 };
 
-static bool is_same_file(const char *x, const char *y) {
-    struct stat x_stat, y_stat;
-    if (strcmp(x, y) == 0)
-        return true;
-    return stat(x, &x_stat) == 0 && stat(y, &y_stat) == 0 && x_stat.st_dev == y_stat.st_dev &&
-           x_stat.st_ino == y_stat.st_ino;
-}
-
 // What is written beside the result; `what` as in "the report".
 struct beside {
     enum option_id option;
@@ -55,7 +44,7 @@ static enum mmul_status refuse_same_file(const struct call *call, const struct j
                                   job->output_path,
                                   beside->option == OPT_TRACE ? values[OPT_REPORT].text : NULL};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        if (others[i] != NULL && is_same_file(path, others[i]))
+        if (others[i] != NULL && mmul_files_are_same(path, others[i]))
             return mmul_cli_fail(err, MMUL_ERR_CREATE, "cannot write %s to '%s': it is %s",
                                  beside->what, path, i < 4 ? "one of the matrices" : "the report");
     }
@@ -70,22 +59,7 @@ static enum mmul_status check_path(const struct call *call, const struct job *jo
         return MMUL_OK;
     if (refuse_same_file(call, job, beside, err) != MMUL_OK)
         return err->status;
-    struct stat there;
-    char folder[PATH_CAPACITY] = ".";
-    const char *slash = strrchr(report, '/');
-    if (slash != NULL)
-        snprintf(folder, sizeof folder, "%.*s", (int)(slash - report + 1), report);
-    bool exists = stat(report, &there) == 0;
-    if (exists && S_ISDIR(there.st_mode))
-        errno = EISDIR;
-    else if (exists && S_ISFIFO(there.st_mode))
-        errno = ENXIO;
-    else if (!exists && errno != ENOENT)
-        ; // a link to itself, say: errno tells
-    else if (access(exists ? report : folder, W_OK) == 0)
-        return MMUL_OK;
-    return mmul_cli_fail(err, MMUL_ERR_CREATE, "cannot write %s to '%s': %s", beside->what, report,
-                         strerror(errno));
+    return mmul_files_check_beside(report, beside->what, err);
 }
 
 // Root: everything that can be wrong with the files.

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/failure.h"
+#include "cli/files.h"
 #include "cli/print.h"
 #include "cli/progress.h"
 #include "cli/run_script.h"
@@ -20,6 +21,52 @@ static bool is_on(const struct call *call, enum option_id option) {
     return call->options.values[option].number != 0;
 }
 
+// What is written beside the results.
+struct beside {
+    enum option_id option;
+    const char *what;
+    enum mmul_status (*store)(const struct mmul_values *values, const char *path,
+                              struct mmul_error *err);
+};
+static const struct beside all_beside[] = {{OPT_LOG, "the log", mmul_values_store_log},
+                                           {OPT_TRACE, "the trace", mmul_values_store_trace},
+                                           {OPT_REPORT, "the report", mmul_values_store_report}};
+enum { BESIDE_COUNT = sizeof all_beside / sizeof *all_beside };
+
+static const char *beside_path(const struct call *call, int i) {
+    return call->options.values[all_beside[i].option].text;
+}
+
+// Root.
+static enum mmul_status check_beside(const struct call *call, const struct job *job,
+                                     struct mmul_error *err) {
+    for (int i = 0; i < BESIDE_COUNT; i++) {
+        const char *path = beside_path(call, i), *what = all_beside[i].what;
+        if (path == NULL)
+            continue;
+        if (mmul_script_uses(job->script, path))
+            return mmul_cli_fail(err, MMUL_ERR_CREATE,
+                                 "cannot write %s to '%s': it is the program's or one of its files",
+                                 what, path);
+        for (int j = 0; j < i; j++)
+            if (beside_path(call, j) != NULL && mmul_files_are_same(path, beside_path(call, j)))
+                return mmul_cli_fail(err, MMUL_ERR_CREATE, "cannot write %s to '%s': it is %s",
+                                     what, path, all_beside[j].what);
+        if (mmul_files_check_beside(path, what, err) != MMUL_OK)
+            return err->status;
+    }
+    return MMUL_OK;
+}
+
+static enum mmul_status write_beside(const struct call *call, const struct job *job,
+                                     struct mmul_error *err) {
+    enum mmul_status status = MMUL_OK;
+    for (int i = 0; status == MMUL_OK && i < BESIDE_COUNT; i++)
+        if (beside_path(call, i) != NULL)
+            status = all_beside[i].store(job->values, beside_path(call, i), err);
+    return status;
+}
+
 static enum mmul_status make_plan(const struct call *call, struct job *job,
                                   struct mmul_error *err) {
     const struct option_value *values = call->options.values;
@@ -31,6 +78,8 @@ static enum mmul_status make_plan(const struct call *call, struct job *job,
         .device_timeout_seconds = values[OPT_DEVICE_TIMEOUT].real,
         .notice = mmul_progress_notice,
         .notice_context = &job->progress,
+        .record = beside_path(call, 0) != NULL || beside_path(call, 1) != NULL ||
+                  beside_path(call, 2) != NULL,
         .accept = mmul_script_accept,
         .accept_context = job->script,
     };
@@ -52,6 +101,8 @@ static enum mmul_status carry_out(const struct call *call,
                                   struct mmul_error *err) {
     if (call->is_root && err->status == MMUL_OK)
         mmul_script_create(request, &job->script, err);
+    if (call->is_root && err->status == MMUL_OK)
+        check_beside(call, job, err);
     enum mmul_status status = mmul_session_agree(err);
     if (status == MMUL_OK)
         status = make_plan(call, job, err);
@@ -68,8 +119,11 @@ static enum mmul_status carry_out(const struct call *call,
         mmul_script_hand_over(job->script);
     status = mmul_program_run(call->context, job->plan, &job->values, err);
     if (status == MMUL_OK && call->is_root)
+        status = write_beside(call, job, err);
+    if (status == MMUL_OK && call->is_root)
         mmul_script_print(job->script, job->values,
                           mmul_script_writes_stdout(job->script) ? stderr : stdout);
+    status = mmul_session_agree(err);
     return status == MMUL_OK ? mmul_print_new_warnings(call, err) : status;
 }
 
@@ -110,8 +164,9 @@ static enum mmul_status check(const struct call *call, struct mmul_error *err) {
 }
 
 static const enum option_id options[] = {
-    OPT_CHECK,          OPT_WEIGHTS, OPT_DEVICE, OPT_IO,    OPT_VERIFY,  OPT_SYNC, OPT_NO_FALLBACK,
-    OPT_DEVICE_TIMEOUT, OPT_THREADS, OPT_BIND,   OPT_QUIET, OPT_VERBOSE, OPT_HELP, OPT_END,
+    OPT_CHECK,   OPT_LOG,  OPT_TRACE,       OPT_REPORT,         OPT_WEIGHTS, OPT_DEVICE, OPT_IO,
+    OPT_VERIFY,  OPT_SYNC, OPT_NO_FALLBACK, OPT_DEVICE_TIMEOUT, OPT_THREADS, OPT_BIND,   OPT_QUIET,
+    OPT_VERBOSE, OPT_HELP, OPT_END,
 };
 
 const struct command mmul_command_run = {
@@ -124,6 +179,11 @@ const struct command mmul_command_run = {
         "Values stay on the ranks and devices between operations, and move when one needs them\n"
         "elsewhere. NAME=VALUE replaces the number or string of the first line NAME = ... at the\n"
         "top of FILE. The README lists the language; what Python has and it has not is refused.\n"
+        "--log writes lines with tabs: begin and end of each operation on each rank, seconds of "
+        "its\n"
+        "phases (wait, compute or copy, check), its value, shape, placement and bytes. --trace "
+        "has\n"
+        "the same as Chrome trace events, which ui.perfetto.dev and chrome://tracing show.\n"
         "\n"
         "  q, k, v = load(\"q.npy\"), load(\"k.npy\"), load(\"v.npy\")\n"
         "  save(\"out.npy\", softmax(q @ k.T / sqrt(64), causal=True) @ v)\n"

@@ -2,6 +2,9 @@
 // What the names of files say: formats of outputs and the standard streams.
 #include "cli/files.h"
 
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/failure.h"
@@ -36,6 +39,34 @@ enum mmul_status mmul_files_check_inputs(const struct call *call, const char *co
 enum mmul_status mmul_files_check_operands(const struct call *call, struct mmul_error *err) {
     return mmul_files_check_inputs(call, (const char *const *)call->operands, call->operand_count,
                                    err);
+}
+
+bool mmul_files_are_same(const char *x, const char *y) {
+    struct stat x_stat, y_stat;
+    if (strcmp(x, y) == 0)
+        return true;
+    return stat(x, &x_stat) == 0 && stat(y, &y_stat) == 0 && x_stat.st_dev == y_stat.st_dev &&
+           x_stat.st_ino == y_stat.st_ino;
+}
+
+enum mmul_status mmul_files_check_beside(const char *path, const char *what,
+                                         struct mmul_error *err) {
+    struct stat there;
+    char folder[4096] = ".";
+    const char *slash = strrchr(path, '/');
+    if (slash != NULL)
+        snprintf(folder, sizeof folder, "%.*s", (int)(slash - path + 1), path);
+    bool exists = stat(path, &there) == 0;
+    if (exists && S_ISDIR(there.st_mode))
+        errno = EISDIR;
+    else if (exists && S_ISFIFO(there.st_mode))
+        errno = ENXIO;
+    else if (!exists && errno != ENOENT)
+        ; // a link to itself, say: errno tells
+    else if (access(exists ? path : folder, W_OK) == 0)
+        return MMUL_OK;
+    return mmul_cli_fail(err, MMUL_ERR_CREATE, "cannot write %s to '%s': %s", what, path,
+                         strerror(errno));
 }
 
 FILE *mmul_files_tables(const char *output) {

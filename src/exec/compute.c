@@ -11,6 +11,7 @@
 #include "exec/blocks.h"
 #include "exec/carried_sums.h"
 #include "exec/move.h"
+#include "exec/program_record.h"
 #include "exec/run.h"
 #include "exec/sums.h"
 #include "exec/write_back.h"
@@ -356,11 +357,17 @@ void mmul_run_compute(struct mmul_run *run) {
     int rank = run->context->comm->node_rank;
     for (; run->stage_at_hand < run->stage_count; run->stage_at_hand++) {
         struct mmul_stage *stage = &run->stages[run->stage_at_hand];
+        struct mmul_stage_record record = mmul_stage_record_begin(&run->mine);
         if (!stage->is_begun && !begin_stage(stage))
             return;
         stage->is_begun = true;
         if (!carry_out(stage))
             return;
+        if (run->records != NULL) {
+            mmul_stopwatch_enter(&run->watch, &run->mine.compute_seconds); // adds up what goes on
+            mmul_stage_record_end(&record, &run->mine);
+            run->records[stage->index] = record;
+        }
         atomic_store(&run->progress->ranks[rank].stages_done, stage->index + 1);
     }
 }

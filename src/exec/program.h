@@ -9,7 +9,7 @@
 struct mmul_program_wishes {
     const char *weights; // (root) NULL: auto
     enum mmul_io io;
-    bool keep_values, no_verify, no_fallback;
+    bool keep_values, no_verify, no_fallback, records;
     double device_timeout_seconds;
     uint64_t verify_seed;                                   // 0: fresh
     void (*notice)(void *notice_context, const char *text); // (root)

@@ -13,7 +13,7 @@
 struct told {
     int value_count, operation_count;
     enum mmul_io io;
-    bool keep_values, no_verify, no_fallback, measures, balanced;
+    bool keep_values, no_verify, no_fallback, records, measures, balanced;
     double device_timeout_seconds;
     uint64_t verify_seed;
 };
@@ -102,6 +102,7 @@ static struct told tell(const struct mmul_program *program,
                          .balanced = is_automatic(wishes),
                          .no_verify = wishes->no_verify,
                          .no_fallback = wishes->no_fallback,
+                         .records = wishes->records,
                          .device_timeout_seconds = wishes->device_timeout_seconds,
                          .measures = is_automatic(wishes) && program_flops(program) >= enough_flops,
                          .verify_seed =
@@ -147,6 +148,7 @@ enum mmul_status mmul_program_prepare(struct mmul_context *context,
         made->io = told.io;
         made->no_verify = told.no_verify;
         made->no_fallback = told.no_fallback;
+        made->records = told.records;
         made->device_timeout_seconds = told.device_timeout_seconds;
         made->verify_seed = told.verify_seed;
         bool balanced = told.balanced && mmul_cluster_has_speeds(context->cluster);

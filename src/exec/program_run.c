@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 // A program's steps as the stages of one run; then its outputs are committed.
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "exec/program.h"
+#include "exec/program_record.h"
 #include "exec/run.h"
 #include "io/output_file.h"
 
@@ -63,12 +65,33 @@ static int add_stages(const struct mmul_program_plan *plan, int index,
             plan->program->values[plan->places[step->operands[0]].value].shape.cols);
         stages[count] = stage_of(plan, moves[0]);
         stages[count].also = moves[1];
+        stages[count].index = (int)(moves[0] - plan->steps);
         stages[count++].panels = panels;
     }
     stages[count] = stage_of(plan, step);
     if (joined > 0)
         stages[count].panels = panels;
+    stages[count].index = index;
     return count + 1;
+}
+
+// Collective. What all ranks did, of which *steps are the stages' steps.
+static enum mmul_status keep_record(struct mmul_context *context, const struct mmul_run *run,
+                                    const struct mmul_run_request *request,
+                                    struct mmul_values *values, struct mmul_error *err) {
+    int *steps = NULL;
+    enum mmul_status status = mmul_comm_agree(
+        context->comm, MMUL_ALLOCATE(steps, request->stage_count, "a record", err), err);
+    for (int i = 0; status == MMUL_OK && i < request->stage_count; i++)
+        steps[i] = request->stages[i].index;
+    const struct mmul_stage_times times = {.mine = request->records,
+                                           .steps = steps,
+                                           .stage_count = request->stage_count,
+                                           .begin = run->begin};
+    if (status == MMUL_OK)
+        status = mmul_program_record_collect(context, &times, &values->record, err);
+    mmul_free(steps);
+    return status;
 }
 
 static enum mmul_status run_stages(struct mmul_context *context,
@@ -83,12 +106,21 @@ static enum mmul_status run_stages(struct mmul_context *context,
     struct mmul_run *run = NULL;
     for (int i = 0; i < plan->step_count; i++)
         request.stage_count += add_stages(plan, i, stages + request.stage_count);
-    enum mmul_status status = mmul_run_create(context, &request, &run, err);
+    enum mmul_status status = MMUL_OK;
+    if (plan->records)
+        status = mmul_comm_agree(
+            context->comm, MMUL_ALLOCATE(request.records, request.stage_count, "a record", err),
+            err);
+    if (status == MMUL_OK)
+        status = mmul_run_create(context, &request, &run, err);
     if (status == MMUL_OK)
         status = mmul_run_stages(run, err);
+    if (status == MMUL_OK && plan->records)
+        status = keep_record(context, run, &request, values, err);
     values->is_abandoned =
         mmul_comm_is_broken(context->comm) || (run != NULL && run->deadline.has_abandoned);
     mmul_run_destroy(run);
+    mmul_free(request.records);
     return status;
 }
 
@@ -130,6 +162,8 @@ enum mmul_status mmul_program_carry_out(struct mmul_context *context,
         status = mmul_comm_agree(context->comm, status, err);
     }
     status = end_outputs(context, plan, status, err);
+    if (status == MMUL_OK && made->record != NULL)
+        made->record->wall_seconds = mmul_clock_now() - made->record->begin;
     mmul_free(stages);
     if (status == MMUL_OK)
         *values = made;

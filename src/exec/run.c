@@ -117,6 +117,7 @@ enum mmul_status mmul_run_create(struct mmul_context *context,
     made->context = context;
     made->args = request->args;
     made->values = request->values;
+    made->records = request->records;
     made->transport = MMUL_TRANSPORT_NONE;
     mmul_deadline_init(&made->deadline, context, made->args->device_timeout_seconds,
                        made->args->no_fallback);

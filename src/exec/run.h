@@ -23,10 +23,11 @@ struct mmul_run_findings {
 };
 
 struct mmul_run {
-    struct mmul_context *context;   // borrowed
-    const struct mmul_matmul *args; // borrowed: how it is to be run
-    struct mmul_values *values;     // borrowed; NULL: all is in files
-    struct mmul_stage *stages;      // owned
+    struct mmul_context *context;      // borrowed
+    const struct mmul_matmul *args;    // borrowed: how it is to be run
+    struct mmul_values *values;        // borrowed; NULL: all is in files
+    struct mmul_stage_record *records; // borrowed; NULL: nobody asks
+    struct mmul_stage *stages;         // owned
     int stage_count;
     int stage_at_hand; // the compute thread's
     struct mmul_shared segment;
@@ -50,7 +51,8 @@ struct mmul_run_request {
     const struct mmul_matmul *args; // how it is to be run; its files are not looked at
     const struct mmul_stage_request *stages;
     int stage_count;
-    struct mmul_values *values; // NULL: no stage has places
+    struct mmul_values *values;        // NULL: no stage has places
+    struct mmul_stage_record *records; // filled in: of every stage; NULL: nobody asks
 };
 
 // Collective. Allocates everything the plans ask for and warms the device up; on failure nothing

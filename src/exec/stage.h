@@ -36,6 +36,7 @@ struct mmul_stage_request {
     struct mmul_stage_places places;      // product
     const struct mmul_program_step *step; // blocks, move
     const struct mmul_program_step *also; // move: another one that goes on beside it; NULL: none
+    int index;                            // of blocks, moves and products: of the step in the plan
     int panels; // move: in so many panels (1: whole); blocks: whose terms come so from the stage before; 0
 };
 

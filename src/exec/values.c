@@ -2,6 +2,8 @@
 // Lays places out in a segment and finds what is in them. Moves and computes nothing.
 #include "exec/values.h"
 
+#include "exec/program_record.h"
+
 #include <string.h>
 
 #include "base/integer.h"
@@ -75,6 +77,7 @@ void mmul_values_destroy(struct mmul_values *values) {
         return;
     if (!values->is_abandoned)
         mmul_shared_destroy(&values->segment);
+    mmul_program_record_destroy(values->record);
     mmul_free(values->offsets);
     mmul_free(values);
 }

@@ -15,6 +15,7 @@ struct mmul_values {
     int rank, node, node_rank, node_size;
     struct mmul_shared segment;
     int64_t *offsets; // owned: place * node_size + node rank: bytes into the segment; -1: no memory
+    struct mmul_program_record *record; // owned, root's; NULL: nobody asked (exec/program_record.h)
     bool is_abandoned; // MPI, or a device that hangs, may still read and write the segment
 };
 

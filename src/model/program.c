@@ -107,6 +107,14 @@ static bool is_integer(const struct mmul_operation *o, const struct mmul_operati
     return row->has_integers || o->is_integer || (is_moved && is_all);
 }
 
+// A slice of topk's that has places alone.
+static bool has_places(const struct mmul_program *program, const struct mmul_operation *o) {
+    if (o->kind != MMUL_SLICE)
+        return false;
+    int64_t from = program->values[o->operands[0]].integers_from;
+    return from > 0 && o->with.begin[3] >= from;
+}
+
 enum mmul_status mmul_program_append(struct mmul_program *program,
                                      const struct mmul_operation *request, const char *name,
                                      int *value, struct mmul_error *err) {
@@ -135,9 +143,11 @@ enum mmul_status mmul_program_append(struct mmul_program *program,
     made.result = row->has_result ? program->value_count : -1;
     if (row->has_result) {
         struct mmul_value *v = &program->values[program->value_count++];
-        *v = (struct mmul_value){.shape = shape,
-                                 .is_integer = is_integer(request, row, operands),
-                                 .last_use = program->operation_count};
+        *v = (struct mmul_value){
+            .shape = shape,
+            .is_integer = is_integer(request, row, operands) || has_places(program, request),
+            .integers_from = request->kind == MMUL_TOPK ? request->with.count : 0,
+            .last_use = program->operation_count};
         if (name != NULL)
             mmul_text_copy(v->name, sizeof v->name, name);
         else

@@ -13,6 +13,7 @@ struct mmul_value {
     char name[MMUL_VALUE_NAME_BYTES];
     struct mmul_shape shape; // float32
     bool is_integer;         // whole numbers
+    int64_t integers_from;   // topk's: the column from which on it is whole numbers; 0: not so
     int last_use; // index of the last operation that reads it; of the one that makes it: nobody
 };
 

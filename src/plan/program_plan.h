@@ -55,6 +55,7 @@ struct mmul_program_plan {
     bool keeps_values;           // every value can be had after the run; else what no step reads
     enum mmul_io io;             // of the products
     bool no_verify, no_fallback; // of the run
+    bool records;                // of the run: what every rank does when is kept
     double device_timeout_seconds;
     uint64_t verify_seed;
     void (*notice)(void *notice_context, const char *text); // root's

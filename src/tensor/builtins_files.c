@@ -79,9 +79,11 @@ static enum mmul_status begin_output(struct mmul_evaluator *e, const char *path,
     count = 0;
     for (const struct mmul_script_file *f = e->script->files; f != NULL; f = f->next)
         inputs[count++] = f->matrix;
+    bool integers = false;
+    mmul_program_value_shape(e->program, x->value, &integers);
     const struct mmul_output_request request = {.path = path,
                                                 .shape = x->shape,
-                                                .dtype = MMUL_F32,
+                                                .dtype = integers ? MMUL_I32 : MMUL_F32,
                                                 .inputs = inputs,
                                                 .input_count = count,
                                                 .dimensions = x->axes};

@@ -122,6 +122,23 @@ bool mmul_script_writes_stdout(const struct mmul_script *script) {
     return script->writes_stdout;
 }
 
+static bool is_same_file(const char *x, const char *y) {
+    struct stat x_stat, y_stat;
+    if (strcmp(x, y) == 0)
+        return true;
+    return stat(x, &x_stat) == 0 && stat(y, &y_stat) == 0 && x_stat.st_dev == y_stat.st_dev &&
+           x_stat.st_ino == y_stat.st_ino;
+}
+
+bool mmul_script_uses(const struct mmul_script *script, const char *path) {
+    bool uses = script->source.name != NULL && is_same_file(path, script->source.name);
+    for (const struct mmul_script_file *f = script->files; f != NULL; f = f->next)
+        uses |= is_same_file(path, f->path);
+    for (const struct mmul_script_output *o = script->outputs; o != NULL; o = o->next)
+        uses |= o->path != NULL && is_same_file(path, o->path);
+    return uses;
+}
+
 void mmul_script_hand_over(struct mmul_script *script) {
     script->is_handed_over = true;
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
+# shellcheck disable=SC2154 # status, output, stderr and launch are set by bats and the helper
 # The programs of bench/programs on 1, 2 and 3 ranks and on a CPU with an OpenCL device, against the same files under
 # CPython with numpy. Each test says its largest error.
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
+# shellcheck disable=SC2154 # status, output, stderr and launch are set by bats and the helper
 # Random programs as text, many in one process, against the same files under CPython with numpy.
 
 load helper
@@ -7,7 +8,6 @@ load helper
 # run_programs COUNT RANKS DEVICE: those of ./programs, and what they saved.
 run_programs() {
     rm -f programs/*_out*.npy
-    # shellcheck disable=SC2154 # helper.bash sets it
     run bash -c "cd programs && ${launch[*]} -n $2 '$BUILD/tests/embed/programs' $1 $3 < /dev/null"
     [ "$output" = '0 failed, 0 bytes are left' ] || { echo "$output"; return 1; }
     run "$PYTHON" "$REPO/tests/random_programs.py" compare programs "$1"

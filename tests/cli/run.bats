@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
+# shellcheck disable=SC2154 # status, output, stderr and launch are set by bats and the helper
 # run: texts of programs. What is refused is refused with its place, by its name, and leaves nothing behind.
 
 load helper
@@ -175,5 +176,50 @@ save("x.npy", x)'
     local short=${output##*values take }
     program run e.py n=300 --check
     [ "${output##*values take }" != "$output" ]
-    [ "${short%% of*}" = "$(sed 's/.*values take \(.*\) of a node.*/\1/' <<< "${output##*$'\n'}")" ]
+    local long=${output##*values take }
+    [ "${short%% of*}" = "${long%% of*}" ]
+}
+
+@test "run: log, trace and report of two ranks" {
+    need_numpy
+    script 'x = generate((300, 200), kind="integer", seed=1)
+y = relu(x @ x.T)
+save("y.npy", y)
+best, where = topk(y, 2)
+save("where.npy", where)'
+    ranks 2 run e.py --log log --trace trace.json --report report.json --device cpu
+    expect_quiet_success
+    expect_only_files e.py y.npy where.npy log trace.json report.json
+    python "$REPO/include/mpimatmul_program.schema.json" << 'PYTHON_END'
+import json
+import sys
+import numpy as np
+assert np.load("where.npy")[0, 0] == np.load("y.npy")[0].argmax()
+report, trace = json.load(open("report.json")), json.load(open("trace.json"))
+rows = [line.rstrip("\n").split("\t") for line in open("log")]
+head, rows = rows[0], [dict(zip(rows[0], row)) for row in rows[1:]]
+assert head == "begin end seconds rank phase operation value shape placement part_bytes network_bytes".split()
+assert {row["rank"] for row in rows} == {"0", "1"} and {"matmul", "relu", "topk"} <= {row["operation"] for row in rows}
+products = [row for row in rows if row["operation"] == "matmul"]
+assert {row["phase"] for row in products} >= {"compute", "check"} and products[0]["shape"] == "300 x 300"
+for rank in report["ranks"]:  # what a rank did adds up to the wall time
+    seconds = sum(rank[phase + "_seconds"] for phase in ("wait", "compute", "check", "copy", "other"))
+    assert abs(seconds - report["wall_seconds"]) < 1e-6
+    spans = [o["ranks"][rank["rank"]] for o in report["operations"]]
+    for span in spans:
+        parts = span["wait_seconds"] + span["work_seconds"] + span["check_seconds"]
+        assert abs(parts - (span["end_seconds"] - span["begin_seconds"])) < 1e-6
+    assert all(x["end_seconds"] <= y["begin_seconds"] + 1e-9 for x, y in zip(spans, spans[1:]))
+events = [e for e in trace["traceEvents"] if e["ph"] == "X"]
+assert len(events) == 2 * len(report["operations"]) and {e["pid"] for e in events} == {0, 1}
+try:
+    import jsonschema
+except ImportError:
+    sys.exit()
+jsonschema.validate(report, json.load(open(sys.argv[1])))
+PYTHON_END
+    program run e.py --log y.npy
+    expect_failure 73 "cannot write the log to 'y.npy': it is the program's or one of its files"
+    program run e.py --log x --trace ./x
+    expect_failure 73 "cannot write the trace to './x': No such file or directory"
 }
