@@ -220,6 +220,8 @@ jsonschema.validate(report, json.load(open(sys.argv[1])))
 PYTHON_END
     program run e.py --log y.npy
     expect_failure 73 "cannot write the log to 'y.npy': it is the program's or one of its files"
-    program run e.py --log x --trace ./x
-    expect_failure 73 "cannot write the trace to './x': No such file or directory"
+    program run e.py --log x --trace x
+    expect_failure 73 "cannot write the trace to 'x': it is the log"
+    program run e.py --log none/x
+    expect_failure 73 "cannot write the log to 'none/x': No such file or directory"
 }
