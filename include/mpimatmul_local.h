@@ -133,6 +133,10 @@ MMUL_API const char *mmul_format_ending(enum mmul_format format);
 MMUL_API enum mmul_status mmul_format_parse(const char *text, enum mmul_format *format,
                                             struct mmul_error *err);
 
+// The element type in which a format that is written holds what is to be stored as `dtype`: float32 where
+// it has not that type.
+MMUL_API enum mmul_dtype mmul_format_holds(enum mmul_format format, enum mmul_dtype dtype);
+
 // The format that an output of this name gets: `asked`, or by its ending. Fails with MMUL_ERR_USAGE:
 // an ending of no format that is written.
 MMUL_API enum mmul_status mmul_output_format(const char *path, enum mmul_format asked,
@@ -242,13 +246,17 @@ struct mmul_output;
 
 // What an output is to be.
 struct mmul_output_request {
-    size_t struct_bytes;     // of this struct as the caller knows it; 0: as it is here
-    const char *path;        // "-" or "/dev/stdout": standard output, when all is there
+    size_t struct_bytes; // of this struct as the caller knows it; 0: as it is here
+    const char *path;    // "-" or "/dev/stdout": standard output, when all is there; FILE:TENSOR
+                         // where FILE's ending is .npz or .safetensors names its one tensor, which
+                         // is "data" else
     enum mmul_format format; // MMUL_FORMAT_BY_ENDING: as the name says
     struct mmul_shape shape;
-    enum mmul_dtype dtype; // what the format has not becomes float32: float64, and bfloat16 in .npy
-    int bin_version;       // .bin; 0: 1 for float32, 2 for 16-bit types; 1 (float32 only) or 2
-    bool empty_allowed;    // rows and cols of 0: a shard of a part without rows
+    enum mmul_dtype
+        dtype;       // what the format has not becomes float32: bfloat16 in .npy, all but float32
+                     // and 16-bit types in .bin
+    int bin_version; // .bin; 0: 1 for float32, 2 for 16-bit types; 1 (float32 only) or 2
+    bool empty_allowed;                // rows and cols of 0: a shard of a part without rows
     struct mmul_matrix *const *inputs; // borrowed, input_count of them: refused as output
     int input_count;
     int dimensions; // 2 to 4, of a .npy: the last ones of shape; 0: 2, or 4 for a stack
@@ -326,7 +334,7 @@ MMUL_API enum mmul_status mmul_generator_parse(const char *text, enum mmul_gener
                                                struct mmul_error *err);
 
 // Writes a generated matrix. Fails as mmul_output_create does, and with MMUL_ERR_USAGE when the
-// format cannot hold the request's dtype (float64; bfloat16 in .npy).
+// format cannot hold the request's dtype (float64 in .bin; bfloat16 in .npy).
 MMUL_API enum mmul_status mmul_generate_file(enum mmul_generator kind, uint64_t seed,
                                              const struct mmul_output_request *request,
                                              struct mmul_error *err);
@@ -334,8 +342,8 @@ MMUL_API enum mmul_status mmul_generate_file(enum mmul_generator kind, uint64_t 
 struct mmul_convert_options {
     size_t struct_bytes;     // of this struct as the caller knows it; 0: as it is here
     enum mmul_format format; // as in struct mmul_output_request
-    bool has_dtype; // false: keep the dtype as far as the format can (float64 and, to .npy,
-                    // bfloat16 become float32)
+    bool
+        has_dtype; // false: keep the dtype as far as the format can: what it has not becomes float32
     enum mmul_dtype dtype;
     int bin_version; // 0: 1 for float32, 2 for 16-bit; or 1, 2 forced
 };

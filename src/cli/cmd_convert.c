@@ -14,14 +14,19 @@ static enum mmul_status convert(const struct call *call, struct mmul_matrix *in,
         .bin_version = (int)values[OPT_BIN_VERSION].number,
     };
     int64_t overflows = 0;
+    enum mmul_format format;
+    enum mmul_status status = mmul_output_format(call->operands[1], options.format, &format, err);
+    if (status != MMUL_OK)
+        return status;
+    const enum mmul_dtype dtype =
+        options.has_dtype ? options.dtype : mmul_format_holds(format, info.stored);
     // Elements that lose digits without having been asked to are worth a line.
-    if (info.stored != info.delivered && !options.has_dtype)
+    if (info.stored != info.delivered && !options.has_dtype && dtype != info.stored)
         mmul_print_remark(call, "notice: '%s' is %s and becomes %s", call->operands[0],
-                          mmul_dtype_name(info.stored), mmul_dtype_name(info.delivered));
-    enum mmul_status status = mmul_convert(in, call->operands[1], &options, &overflows, err);
+                          mmul_dtype_name(info.stored), mmul_dtype_name(dtype));
+    status = mmul_convert(in, call->operands[1], &options, &overflows, err);
     if (status == MMUL_OK)
-        mmul_print_overflows(call, call->operands[1], overflows,
-                             options.has_dtype ? options.dtype : info.delivered);
+        mmul_print_overflows(call, call->operands[1], overflows, dtype);
     return status;
 }
 
@@ -48,13 +53,18 @@ const struct command mmul_command_convert = {
     .operands = "IN OUT",
     .operands_least = 2,
     .operands_most = 2,
-    .summary = "between .bin and .npy, and between element types",
-    .notes =
-        "The ending of OUT chooses the format, without one it is .bin; --format writes under any\n"
-        "name. A .npy has no bfloat16: it becomes float32. Narrowing rounds to nearest even, and\n"
-        "values that become infinite are counted. - is standard input or output.\n"
-        "\n"
-        "  mpimatmul convert weights.npy W.bin --dtype float16\n",
+    .summary = "between file formats, and between element types",
+    .notes = "The ending of OUT chooses the format (.bin, .npy, .npz, .safetensors), without one "
+             "it is .bin;\n"
+             "--format writes under any name. OUT:NAME names the one tensor of an .npz or "
+             ".safetensors, which\n"
+             "is 'data' else. A .npy has no bfloat16, a .bin no float64 and no whole numbers: they "
+             "become\n"
+             "float32. Narrowing rounds to nearest even, and values that become infinite are "
+             "counted. - is\n"
+             "standard input or output.\n"
+             "\n"
+             "  mpimatmul convert weights.npy W.bin --dtype float16\n",
     .options = options,
     .check = check,
     .run = run,

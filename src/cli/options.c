@@ -84,13 +84,14 @@ static enum mmul_status parse_size(const char *text, const char *what, int64_t *
     return MMUL_OK;
 }
 
-static enum mmul_status parse_dtype(const char *text, const char *what, int64_t *number,
-                                    struct mmul_error *err) {
+static enum mmul_status parse_dtype(const char *text, const char *what, bool is_file,
+                                    int64_t *number, struct mmul_error *err) {
     enum mmul_dtype dtype;
     struct mmul_error ignored = {0};
-    if (mmul_dtype_parse(text, &dtype, &ignored) != MMUL_OK || dtype == MMUL_F64)
-        return mmul_cli_fail(err, MMUL_ERR_USAGE, "%s: '%s' is not float32, float16 or bfloat16",
-                             what, text);
+    enum mmul_dtype last = is_file ? MMUL_F64 : MMUL_BF16; // whole numbers are behind them
+    if (mmul_dtype_parse(text, &dtype, &ignored) != MMUL_OK || dtype > last)
+        return mmul_cli_fail(err, MMUL_ERR_USAGE, "%s: '%s' is not float32, float16%s bfloat16%s",
+                             what, text, is_file ? "," : " or", is_file ? " or float64" : "");
     *number = (int64_t)dtype;
     return MMUL_OK;
 }
@@ -146,7 +147,9 @@ static enum mmul_status parse_value(const struct option_row *row, const char *te
     case OPTION_SIZE:
         return parse_size(text, what, &value->number, err);
     case OPTION_DTYPE:
-        return parse_dtype(text, what, &value->number, err);
+        return parse_dtype(text, what, false, &value->number, err);
+    case OPTION_FILE_DTYPE:
+        return parse_dtype(text, what, true, &value->number, err);
     case OPTION_FORMAT:
         return parse_format(text, what, &value->number, err);
     case OPTION_WEIGHTS:
@@ -286,7 +289,7 @@ static void print_value(const struct option_row *row, const struct option_value 
         fprintf(stream, "%lld", (long long)value->number);
     else if (row->kind == OPTION_REAL)
         fprintf(stream, "%.9g", value->real);
-    else if (row->kind == OPTION_DTYPE)
+    else if (row->kind == OPTION_DTYPE || row->kind == OPTION_FILE_DTYPE)
         fputs(mmul_dtype_name((enum mmul_dtype)value->number), stream);
     else
         fputs(value->text, stream);

@@ -91,16 +91,17 @@ enum option_id {
 };
 
 enum option_kind {
-    OPTION_FLAG,    // --name, or --name=on|off to undo the environment
-    OPTION_TEXT,    // anything but empty
-    OPTION_CHOICE,  // one of the words of `argument`, separated by '|'
-    OPTION_INTEGER, // from least to most
-    OPTION_REAL,    // from least to most
-    OPTION_SIZE,    // 512MiB
-    OPTION_DTYPE,   // an element type that files can hold on write
-    OPTION_FORMAT,  // a file format that is written
-    OPTION_SHARE,   // auto, off or a number from least to most
-    OPTION_WEIGHTS, // auto, equal, @FILE or a list of numbers
+    OPTION_FLAG,       // --name, or --name=on|off to undo the environment
+    OPTION_TEXT,       // anything but empty
+    OPTION_CHOICE,     // one of the words of `argument`, separated by '|'
+    OPTION_INTEGER,    // from least to most
+    OPTION_REAL,       // from least to most
+    OPTION_SIZE,       // 512MiB
+    OPTION_DTYPE,      // an element type of results
+    OPTION_FILE_DTYPE, // one that files can hold as well
+    OPTION_FORMAT,     // a file format that is written
+    OPTION_SHARE,      // auto, off or a number from least to most
+    OPTION_WEIGHTS,    // auto, equal, @FILE or a list of numbers
 };
 
 // Where an option may differ from rank to rank, and where it may come from.

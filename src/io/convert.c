@@ -37,7 +37,7 @@ static enum mmul_dtype choose_dtype(const struct mmul_matrix *in,
         return options->dtype;
     if (options->bin_version == 1)
         return MMUL_F32;
-    return mmul_matrix_info(in).delivered;
+    return mmul_matrix_info(in).stored;
 }
 
 enum mmul_status mmul_convert(struct mmul_matrix *in, const char *out,

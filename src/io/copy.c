@@ -5,6 +5,7 @@
 
 #include "base/integer.h"
 #include "base/memory.h"
+#include "io/matrix_file.h"
 #include "io/output_file.h"
 #include "model/dtype.h"
 #include "model/matrix.h"
@@ -27,15 +28,33 @@ static struct mmul_region block(int64_t stack_row, int64_t rows_each, int64_t ro
     };
 }
 
+// Elements [begin, end) of a region, as `dtype`.
+struct piece {
+    struct mmul_region region;
+    int64_t begin, end;
+    enum mmul_dtype dtype;
+};
+
+// As they are stored where that is wanted, in double to float64, else as float32.
+static enum mmul_status read_piece(struct mmul_matrix *in, struct piece p, void *buffer,
+                                   struct mmul_error *err) {
+    if (mmul_matrix_info(in).stored == p.dtype)
+        return mmul_matrix_read_stored(in, p.region, p.begin, p.end, buffer, err);
+    if (p.dtype == MMUL_F64)
+        return mmul_matrix_read_double(in, p.region, p.begin, p.end, buffer, err);
+    return mmul_matrix_read_float(in, p.region, p.begin, p.end, buffer, err);
+}
+
 static enum mmul_status copy_block(struct mmul_matrix *in, struct mmul_region from,
                                    struct mmul_output *out, struct mmul_region to, void *buffer,
                                    struct mmul_error *err) {
-    bool as_is = mmul_matrix_info(in).delivered == mmul_output_dtype(out);
+    enum mmul_dtype wanted = mmul_output_dtype(out);
+    bool as_is = wanted == MMUL_F64 || mmul_matrix_info(in).stored == wanted;
     int64_t count = mmul_region_count(from);
     for (int64_t begin = 0; begin < count; begin += BUFFER_ELEMENTS) {
         int64_t end = mmul_smaller(begin + BUFFER_ELEMENTS, count);
-        enum mmul_status status = as_is ? mmul_matrix_read(in, from, begin, end, buffer, err)
-                                        : mmul_matrix_read_float(in, from, begin, end, buffer, err);
+        enum mmul_status status =
+            read_piece(in, (struct piece){from, begin, end, wanted}, buffer, err);
         if (status != MMUL_OK)
             return status;
         status = as_is ? mmul_output_write(out, to, begin, end, buffer, err)
@@ -53,7 +72,7 @@ enum mmul_status mmul_copy_rows(const struct mmul_copy *copy, struct mmul_error 
     int64_t capacity = BUFFER_ELEMENTS;
     if (copy->rows < capacity / copy->cols)
         capacity = copy->rows * copy->cols;
-    float *buffer = NULL;
+    double *buffer = NULL; // room for any type
     enum mmul_status status = MMUL_ALLOCATE_RAW(buffer, capacity, "a copy buffer", err);
     for (int64_t done = 0; done < copy->rows && status == MMUL_OK;) {
         int64_t in_row = copy->in_row + done, out_row = copy->out_row + done;

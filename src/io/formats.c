@@ -17,6 +17,7 @@
 #include "io/npz.h"
 #include "io/safetensors.h"
 #include "io/transfer.h"
+#include "model/matrix.h"
 
 static enum mmul_status load_bin(struct mmul_matrix *matrix, const unsigned char *start,
                                  size_t count, bool empty_allowed, struct mmul_error *err) {
@@ -84,16 +85,22 @@ static enum mmul_status load_npy(struct mmul_matrix *matrix, const unsigned char
     return mmul_matrix_check_length(matrix, err);
 }
 
+static enum mmul_status refuse_version(const struct mmul_output_request *request,
+                                       struct mmul_error *err) {
+    if (request->bin_version == 0)
+        return MMUL_OK;
+    return mmul_fail(err, MMUL_ERR_USAGE,
+                     "cannot write '%s' as version %d: versions are of .bin files", request->path,
+                     request->bin_version);
+}
+
 static enum mmul_status header_npy(const struct mmul_output_request *request, enum mmul_dtype dtype,
                                    unsigned char bytes[static MMUL_FORMAT_HEADER_MAX],
                                    size_t *length, struct mmul_error *err) {
-    if (request->bin_version != 0) {
-        return mmul_fail(err, MMUL_ERR_USAGE,
-                         "cannot write '%s' as version %d: versions are of .bin files",
-                         request->path, request->bin_version);
-    }
-    *length = mmul_npy_format(request->shape, request->dimensions, dtype, bytes);
-    return MMUL_OK;
+    enum mmul_status status = refuse_version(request, err);
+    if (status == MMUL_OK)
+        *length = mmul_npy_format(request->shape, request->dimensions, dtype, bytes);
+    return status;
 }
 
 // The row's `list`.
@@ -116,6 +123,21 @@ static enum mmul_status list_safetensors(const struct mmul_matrix *matrix,
             mmul_safetensors_parse(json, got, matrix->info.file_bytes, matrix->path, tensors, err);
     mmul_free(json);
     return status;
+}
+
+static enum mmul_status header_safetensors(const struct mmul_output_request *request,
+                                           enum mmul_dtype dtype,
+                                           unsigned char bytes[static MMUL_FORMAT_HEADER_MAX],
+                                           size_t *length, struct mmul_error *err) {
+    struct mmul_safetensors_tensor tensor = {
+        .shape = request->shape, .dimensions = request->dimensions, .dtype = dtype};
+    enum mmul_status status = refuse_version(request, err);
+    if (status == MMUL_OK)
+        status = mmul_shape_bytes(request->shape, dtype, &tensor.bytes, err);
+    if (status != MMUL_OK)
+        return status;
+    mmul_format_file_length(mmul_format_row(MMUL_FORMAT_SAFETENSORS), request->path, &tensor.name);
+    return mmul_safetensors_format(&tensor, bytes, MMUL_FORMAT_HEADER_MAX, length, err);
 }
 
 static enum mmul_status load_safetensors(struct mmul_matrix *matrix, const unsigned char *start,
@@ -165,6 +187,13 @@ static enum mmul_status become_member(struct mmul_matrix *matrix,
     return MMUL_OK;
 }
 
+static enum mmul_status pack_npz(const struct mmul_output *output, int from, int to,
+                                 struct mmul_error *err) {
+    const char *tensor;
+    mmul_format_file_length(mmul_format_row(MMUL_FORMAT_NPZ), output->name, &tensor);
+    return mmul_npz_pack(from, tensor, to, output->name, err);
+}
+
 static enum mmul_status load_npz(struct mmul_matrix *matrix, const unsigned char *start,
                                  size_t count, bool empty_allowed, struct mmul_error *err) {
     unsigned char member_start[MMUL_NPY_PREFIX_BYTES];
@@ -191,6 +220,9 @@ static enum mmul_status load_npz(struct mmul_matrix *matrix, const unsigned char
 
 #define MAGIC(bytes) .magic = (bytes), .magic_bytes = sizeof(bytes) - 1
 #define HOLDS(dtype) (1U << (dtype))
+#define NUMPY_TYPES                                                                            \
+    (HOLDS(MMUL_F32) | HOLDS(MMUL_F16) | HOLDS(MMUL_F64) | HOLDS(MMUL_I32) | HOLDS(MMUL_I64) | \
+     HOLDS(MMUL_U8))
 
 // The first row that fits counts: narrow ones stand before wide ones, and .bin, which has no magic
 // number, is last and takes what is left.
@@ -202,7 +234,7 @@ static const struct mmul_format_row rows[] = {
      MAGIC("\x93NUMPY"),
      .load = load_npy,
      .header = header_npy,
-     .dtypes = HOLDS(MMUL_F32) | HOLDS(MMUL_F16)},
+     .dtypes = NUMPY_TYPES},
     {.format = MMUL_FORMAT_NPZ,
      .name = "npz",
      .called = "an .npz archive",
@@ -210,7 +242,10 @@ static const struct mmul_format_row rows[] = {
      MAGIC("PK\3\4"),
      .probe = mmul_is_npz,
      .load = load_npz,
-     .list = list_npz},
+     .list = list_npz,
+     .header = header_npy,
+     .pack = pack_npz,
+     .dtypes = NUMPY_TYPES},
     {.called = "a PyTorch file",
      MAGIC("PK\3\4"),
      .probe = mmul_is_pytorch_zip,
@@ -224,7 +259,9 @@ static const struct mmul_format_row rows[] = {
      .ending = ".safetensors",
      .probe = mmul_is_safetensors,
      .load = load_safetensors,
-     .list = list_safetensors},
+     .list = list_safetensors,
+     .header = header_safetensors,
+     .dtypes = NUMPY_TYPES | HOLDS(MMUL_BF16)},
     {.called = "an HDF5 file",
      MAGIC("\x89HDF\r\n\x1A\n"),
      .hint = "in Python: numpy.save('A.npy', h5py.File('A.h5')['NAME'][...])"},
@@ -295,13 +332,17 @@ const char *mmul_format_ending(enum mmul_format format) {
     return mmul_format_row(format)->ending;
 }
 
-// "A or B" of names or endings of what is written, in the order of the type.
+// "A, B or C" of names or endings of what is written, in the order of the type.
 static const char *written(bool endings, char text[static 64]) {
     size_t length = 0;
-    for (int format = 1; format < MMUL_FORMAT_MEMORY; format++) {
+    int last = MMUL_FORMAT_MEMORY - 1;
+    while (mmul_format_row((enum mmul_format)last)->header == NULL)
+        last--;
+    for (int format = 1; format <= last; format++) {
         const struct mmul_format_row *row = mmul_format_row((enum mmul_format)format);
+        const char *between = length == 0 ? "" : format == last ? " or " : ", ";
         if (row->header != NULL)
-            length += (size_t)snprintf(text + length, 64 - length, "%s%s", length > 0 ? " or " : "",
+            length += (size_t)snprintf(text + length, 64 - length, "%s%s", between,
                                        endings ? row->ending : row->name);
     }
     return text;
@@ -320,20 +361,30 @@ enum mmul_status mmul_format_parse(const char *text, enum mmul_format *format,
                      written(false, known));
 }
 
+// By the ending of the first `length` bytes of the path; NULL: nobody's.
+static const struct mmul_format_row *row_of_ending(const char *ending, size_t length) {
+    for (int r = 0; r < ROW_COUNT; r++)
+        if (rows[r].ending != NULL && strlen(rows[r].ending) == length &&
+            strncasecmp(rows[r].ending, ending, length) == 0)
+            return &rows[r];
+    return NULL;
+}
+
 enum mmul_status mmul_format_of_output(const char *path, enum mmul_format asked,
                                        const struct mmul_format_row **row, struct mmul_error *err) {
     char known[64];
-    const char *slash = strrchr(path, '/');
+    const char *tensor = mmul_format_tensor(path);
+    const char *end = tensor != NULL ? tensor - 1 : path + strlen(path);
+    const char *slash = memrchr(path, '/', (size_t)(end - path));
     const char *name = slash != NULL ? slash + 1 : path;
-    const char *ending = strrchr(name, '.');
+    const char *ending = memrchr(name, '.', (size_t)(end - name));
     const struct mmul_format_row *found = NULL;
     if (ending == name) // ".hidden" has none
         ending = NULL;
     if (asked != MMUL_FORMAT_BY_ENDING || ending == NULL)
         found = mmul_format_row(asked);
-    for (int r = 0; r < ROW_COUNT && asked == MMUL_FORMAT_BY_ENDING && ending != NULL; r++)
-        if (rows[r].ending != NULL && strcasecmp(rows[r].ending, ending) == 0)
-            found = &rows[r];
+    else
+        found = row_of_ending(ending, (size_t)(end - ending));
     if (found != NULL && found->header != NULL) {
         *row = found;
         return MMUL_OK;
@@ -367,6 +418,17 @@ const char *mmul_format_tensor(const char *path) {
                 first = at;
     }
     return first != NULL ? first + 1 : NULL;
+}
+
+enum mmul_dtype mmul_format_holds(enum mmul_format format, enum mmul_dtype dtype) {
+    return mmul_format_dtype(mmul_format_row(format), dtype);
+}
+
+size_t mmul_format_file_length(const struct mmul_format_row *row, const char *path,
+                               const char **tensor) {
+    const char *found = row->list != NULL ? mmul_format_tensor(path) : NULL;
+    *tensor = found != NULL && *found != '\0' ? found : "data";
+    return found != NULL ? (size_t)(found - 1 - path) : strlen(path);
 }
 
 size_t mmul_format_stem(const char *name, size_t length) {

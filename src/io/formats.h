@@ -9,7 +9,7 @@
 
 enum {
     MMUL_FORMAT_START_BYTES = 512, // of a file, enough for every probe
-    MMUL_FORMAT_HEADER_MAX = 256,  // longest that is written
+    MMUL_FORMAT_HEADER_MAX = 4096, // longest that is written
 };
 
 struct mmul_tensors;
@@ -40,6 +40,10 @@ struct mmul_format_row {
     enum mmul_status (*header)(const struct mmul_output_request *request, enum mmul_dtype dtype,
                                unsigned char bytes[static MMUL_FORMAT_HEADER_MAX], size_t *length,
                                struct mmul_error *err);
+    // Makes of the file `from`, which holds header and elements, what is to be stored, in the file `to`. NULL: it is
+    // that already. Fails with MMUL_ERR_IO or MMUL_ERR_SYSTEM.
+    enum mmul_status (*pack)(const struct mmul_output *output, int from, int to,
+                             struct mmul_error *err);
     unsigned dtypes; // 1U << dtype for each that is written
 };
 
@@ -56,6 +60,11 @@ enum mmul_status mmul_format_of_output(const char *path, enum mmul_format asked,
 
 // The dtype in which a format stores what is to be stored as `dtype`: float32 where it cannot.
 enum mmul_dtype mmul_format_dtype(const struct mmul_format_row *row, enum mmul_dtype dtype);
+
+// Length of the file's part of an output's path, which is `row`'s; the name of its tensor is behind it ("data" where
+// none is given).
+size_t mmul_format_file_length(const struct mmul_format_row *row, const char *path,
+                               const char **tensor);
 
 // The tensor's name in "FILE:NAME", FILE being so called as a format that holds several; NULL: it is not so.
 const char *mmul_format_tensor(const char *path);

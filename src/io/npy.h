@@ -40,6 +40,6 @@ enum mmul_status mmul_npy_describe(const unsigned char *bytes, size_t header_byt
 
 // Writes a version 1.0 header, C order, padded to 64 bytes, of the last `dimensions` (2 to 4) sizes;
 // 0: 2-D when batch = depth = 1, else 4-D.
-// dtype is float16 or float32. Returns its length.
+// dtype is one of those above. Returns its length.
 size_t mmul_npy_format(struct mmul_shape shape, int dimensions, enum mmul_dtype dtype,
                        unsigned char bytes[static MMUL_NPY_WRITTEN_MAX]);

@@ -184,3 +184,105 @@ enum mmul_status mmul_npz_unpack(int fd, const char *name, const struct mmul_ten
     }
     return status;
 }
+
+// ---------------------------------------------------------------------------------------- packing
+
+// The archive as libzip writes it: it takes files by their names, which would lose the lock on ours.
+struct sink {
+    int fd;
+    int64_t at, end;
+    zip_error_t problem;
+};
+
+static zip_int64_t sink_write(struct sink *sink, const void *data, zip_uint64_t length) {
+    int errnum = mmul_pwrite_all(sink->fd, data, length, sink->at);
+    if (errnum != 0) {
+        zip_error_set(&sink->problem, ZIP_ER_WRITE, errnum);
+        return -1;
+    }
+    sink->at += (int64_t)length;
+    sink->end = sink->at > sink->end ? sink->at : sink->end;
+    return (zip_int64_t)length;
+}
+
+// There is nothing in the archive before, so that nothing is ever read from it.
+static zip_int64_t sink_call(void *context, void *data, zip_uint64_t length,
+                             zip_source_cmd_t command) {
+    struct sink *sink = context;
+    zip_int64_t offset;
+    switch (command) {
+    case ZIP_SOURCE_SUPPORTS:
+        return zip_source_make_command_bitmap(
+            ZIP_SOURCE_OPEN, ZIP_SOURCE_READ, ZIP_SOURCE_CLOSE, ZIP_SOURCE_STAT, ZIP_SOURCE_ERROR,
+            ZIP_SOURCE_SEEK, ZIP_SOURCE_TELL, ZIP_SOURCE_BEGIN_WRITE, ZIP_SOURCE_WRITE,
+            ZIP_SOURCE_SEEK_WRITE, ZIP_SOURCE_TELL_WRITE, ZIP_SOURCE_COMMIT_WRITE,
+            ZIP_SOURCE_ROLLBACK_WRITE, ZIP_SOURCE_REMOVE, ZIP_SOURCE_FREE, -1);
+    case ZIP_SOURCE_STAT:
+        zip_stat_init(data);
+        ((zip_stat_t *)data)->valid = ZIP_STAT_SIZE;
+        ((zip_stat_t *)data)->size = 0;
+        return sizeof(zip_stat_t);
+    case ZIP_SOURCE_ERROR:
+        return zip_error_to_data(&sink->problem, data, length);
+    case ZIP_SOURCE_WRITE:
+        return sink_write(sink, data, length);
+    case ZIP_SOURCE_SEEK_WRITE:
+        offset = zip_source_seek_compute_offset((zip_uint64_t)sink->at, (zip_uint64_t)sink->end,
+                                                data, length, &sink->problem);
+        if (offset >= 0)
+            sink->at = offset;
+        return offset < 0 ? -1 : 0;
+    case ZIP_SOURCE_TELL_WRITE:
+        return sink->at;
+    default:
+        return 0;
+    }
+}
+
+// The whole file, as something to be added.
+static zip_source_t *member_source(int member) {
+    int copy = dup(member);
+    FILE *stream = copy >= 0 ? fdopen(copy, "rb") : NULL;
+    zip_source_t *source = stream != NULL ? zip_source_filep_create(stream, 0, -1, NULL) : NULL;
+    if (source == NULL && stream != NULL)
+        fclose(stream); // read only: nothing can be lost
+    else if (source == NULL && copy >= 0)
+        close(copy);
+    return source;
+}
+
+static bool add_member(zip_t *archive, int member, const char *tensor) {
+    enum { FIRST_OF_JANUARY_1980 = 0x21 };
+    struct mmul_text file = {0};
+    zip_source_t *source = member_source(member);
+    zip_int64_t index = -1;
+    mmul_text_add(&file, "%s%s", tensor, ending);
+    if (source != NULL && !file.failed)
+        index = zip_file_add(archive, file.data, source, ZIP_FL_ENC_UTF_8);
+    mmul_text_fini(&file);
+    if (index < 0) {
+        zip_source_free(source);
+        return false;
+    }
+    return zip_set_file_compression(archive, (zip_uint64_t)index, ZIP_CM_STORE, 0) == 0 &&
+           zip_file_set_dostime(archive, (zip_uint64_t)index, 0, FIRST_OF_JANUARY_1980, 0) == 0;
+}
+
+enum mmul_status mmul_npz_pack(int member, const char *tensor, int to, const char *name,
+                               struct mmul_error *err) {
+    struct sink sink = {.fd = to};
+    enum mmul_status status = MMUL_OK;
+    zip_error_init(&sink.problem);
+    zip_source_t *target = zip_source_function_create(sink_call, &sink, NULL);
+    zip_t *archive =
+        target != NULL ? zip_open_from_source(target, ZIP_CREATE | ZIP_TRUNCATE, NULL) : NULL;
+    if (archive == NULL) {
+        zip_source_free(target);
+        status = mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate an archive for '%s'", name);
+    } else if (!add_member(archive, member, tensor) || zip_close(archive) != 0) {
+        status = mmul_fail(err, MMUL_ERR_IO, "cannot write '%s': %s", name, zip_strerror(archive));
+        zip_discard(archive);
+    }
+    zip_error_fini(&sink.problem);
+    return status;
+}

@@ -32,19 +32,35 @@ static enum mmul_status check_shape(const struct mmul_output_request *request,
     return MMUL_OK;
 }
 
-static enum mmul_status start_file(struct mmul_output *output,
+static enum mmul_status start_unpacked(struct mmul_output *output,
+                                       const struct mmul_format_row *row, struct mmul_error *err) {
+    int fd = -1;
+    enum mmul_status status = mmul_nameless_file(&fd, err);
+    if (status != MMUL_OK)
+        return status;
+    output->packed = row;
+    output->locked = output->fd;
+    output->fd = fd;
+    return MMUL_OK;
+}
+
+static enum mmul_status start_file(struct mmul_output *output, const struct mmul_format_row *row,
                                    const struct mmul_output_request *request,
                                    const unsigned char *header, struct mmul_error *err) {
+    const char *tensor;
+    size_t file_length = mmul_format_file_length(row, request->path, &tensor);
     int64_t bytes = 0, total;
     enum mmul_status status = mmul_shape_bytes(output->shape, output->dtype, &bytes, err);
     if (status != MMUL_OK)
         return mmul_fail(err, status, "cannot write '%s': %s", request->path, err->text);
     if (__builtin_add_overflow(bytes, output->data_offset, &total))
         return mmul_fail(err, MMUL_ERR_DATA, "cannot write '%s': too large", request->path);
-    status = mmul_output_name(output, request->path, err);
+    status = mmul_output_name(output, request->path, file_length, err);
     if (status != MMUL_OK)
         return status;
     status = mmul_output_open_part(output, request->inputs, request->input_count, err);
+    if (status == MMUL_OK && row->pack != NULL)
+        status = start_unpacked(output, row, err);
     if (status != MMUL_OK)
         return status;
     status = mmul_output_reserve(output, total, err);
@@ -63,7 +79,7 @@ static enum mmul_status output_allocate(struct mmul_shape shape, enum mmul_dtype
         return err->status;
     made->shape = shape;
     made->dtype = dtype;
-    made->fd = -1;
+    made->fd = made->locked = -1;
     *output = made;
     return MMUL_OK;
 }
@@ -92,7 +108,7 @@ enum mmul_status mmul_output_create(const struct mmul_output_request *request,
     if (status != MMUL_OK)
         return status;
     opened->data_offset = (int64_t)header_bytes;
-    status = start_file(opened, request, header, err);
+    status = start_file(opened, row, request, header, err);
     if (status != MMUL_OK) {
         mmul_output_destroy(opened);
         return status;
@@ -130,6 +146,14 @@ void mmul_output_set_sync(struct mmul_output *output, bool sync) {
 }
 
 static enum mmul_status publish(struct mmul_output *output, struct mmul_error *err) {
+    if (output->packed != NULL) {
+        enum mmul_status status = output->packed->pack(output, output->fd, output->locked, err);
+        if (status != MMUL_OK)
+            return status;
+        close(output->fd); // read from, from now on: nothing can be lost
+        output->fd = output->locked;
+        output->locked = -1;
+    }
     if (output->path == NULL)
         return mmul_stdout_send(output->fd, err);
     if (!output->no_sync && fsync(output->fd) != 0)
@@ -159,6 +183,8 @@ void mmul_output_destroy(struct mmul_output *output) {
         (void)unlink(output->part); // still locked, so it is ours
     if (output->fd >= 0)
         close(output->fd); // after fsync, or of no worth: no failure can count
+    if (output->locked >= 0)
+        close(output->locked);
     mmul_free(output->name);
     mmul_free(output->path);
     mmul_free(output->part);

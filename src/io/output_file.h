@@ -4,11 +4,16 @@
 
 #include "mpimatmul_local.h"
 
+struct mmul_format_row;
+
 struct mmul_output {
     struct mmul_shape shape;
     enum mmul_dtype dtype; // float32, float16, bfloat16; in memory also float64
     int64_t data_offset;
-    int fd;       // of the temporary file, locked; -1: in memory
+    int fd; // what elements are written to: the temporary file, locked, or one without a name; -1: in memory
+    const struct mmul_format_row
+        *packed;  // a format whose elements are packed in the end; else NULL
+    int locked;   // packed: the temporary file; else -1
     char *memory; // borrowed; NULL: a file
     char *name;   // owned, as the caller gave it
     char *path;   // owned, what it becomes: a symbolic link is followed; NULL: standard output

@@ -47,15 +47,21 @@ static enum mmul_status resolve(const char *given, char **path, struct mmul_erro
     return status;
 }
 
-enum mmul_status mmul_output_name(struct mmul_output *output, const char *given,
+enum mmul_status mmul_output_name(struct mmul_output *output, const char *given, size_t file_length,
                                   struct mmul_error *err) {
     struct stat found;
     struct mmul_text part = {0};
+    char *file = NULL;
     enum mmul_status status = mmul_copy_text(given, &output->name, err);
     if (status == MMUL_OK && mmul_path_is_stdout(given))
         return MMUL_OK;
     if (status == MMUL_OK)
-        status = resolve(given, &output->path, err);
+        status = mmul_copy_text(given, &file, err);
+    if (status == MMUL_OK) {
+        file[file_length] = '\0';
+        status = resolve(file, &output->path, err);
+    }
+    mmul_free(file);
     if (status != MMUL_OK)
         return status;
     bool exists = stat(output->path, &found) == 0;

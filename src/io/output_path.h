@@ -4,8 +4,9 @@
 
 #include "io/output_file.h"
 
-// Fills name, path and part. Fails with MMUL_ERR_CREATE when `given` is a folder or a special file.
-enum mmul_status mmul_output_name(struct mmul_output *output, const char *given,
+// Fills name, path and part; the file's name are the first `file_length` bytes of `given`. Fails with
+// MMUL_ERR_CREATE when that is a folder or a special file.
+enum mmul_status mmul_output_name(struct mmul_output *output, const char *given, size_t file_length,
                                   struct mmul_error *err);
 
 // Opens and locks the temporary file, empty. Fails with MMUL_ERR_CREATE: the folder cannot be

@@ -5,13 +5,13 @@
 # shellcheck disable=SC2154 # status, output and stderr are set by bats
 load helper
 
-known="expected .bin or .npy"
-hint="--format bin or npy writes under any name"
+known="expected .bin, .npy, .npz or .safetensors"
+hint="--format bin, npy, npz or safetensors writes under any name"
 
 @test "an output with an ending that nobody knows is refused before anything is written" {
     "$MPIMATMUL" gen A.bin --dims 3x3 --kind identity
     "$MPIMATMUL" split A.bin --parts 2 --shard-dir s -q
-    for ending in csv npz safetensors gz; do
+    for ending in csv pt h5 gz; do
         line="cannot write 'out.npy.$ending': unknown ending '.$ending', $known"
         program mul A.bin A.bin -o out.npy.$ending
         expect_failure 64 "$line" "$hint"
@@ -32,7 +32,9 @@ hint="--format bin or npy writes under any name"
     "$MPIMATMUL" gen A.bin --dims 3x5 --seed 1
     "$MPIMATMUL" gen A.npy --dims 3x5 --seed 1
     "$MPIMATMUL" split A.bin --parts 2 --shard-dir s -q
-    for format in bin npy; do
+    "$MPIMATMUL" convert A.npy A.npz
+    "$MPIMATMUL" convert A.npy A.safetensors
+    for format in bin npy npz safetensors; do
         program convert A.bin out.csv --format $format
         expect_quiet_success
         cmp out.csv A.$format
@@ -50,7 +52,7 @@ hint="--format bin or npy writes under any name"
     "$MPIMATMUL" convert A.bin A2.NPY
     cmp A2.NPY A.npy
     program convert A.bin B.bin --format csv
-    expect_failure 64 "--format: unknown format 'csv': expected bin or npy"
+    expect_failure 64 "--format: unknown format 'csv': expected bin, npy, npz or safetensors"
 }
 
 @test "without -o the result is .npy when both inputs are, or as --format says" {

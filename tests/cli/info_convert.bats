@@ -264,6 +264,42 @@ END
     expect_quiet_success
 }
 
+@test "float64 and whole numbers stay what they are where the format has them" {
+    need_numpy
+    python << 'END'
+import numpy as np
+np.save("D.npy", np.asfortranarray(np.random.default_rng(1).standard_normal((2, 3, 5)) * 1e300))
+np.save("I.npy", np.array([[2**62 + 1, -1], [3, 4]], ">i8"))
+np.save("U.npy", np.arange(6, dtype="u1").reshape(2, 3))
+END
+    for name in D I U; do
+        for path in npz safetensors npy; do
+            program convert $name.npy "$name.2.$path"
+            expect_quiet_success
+            program convert "$name.2.$path" "$name.$path.npy"
+            expect_quiet_success
+        done
+    done
+    program convert U.npy UD.npy --dtype float64
+    expect_quiet_success
+    program gen G.npy --dims 3x4 --kind integer --seed 1 --dtype float64
+    expect_quiet_success
+    python << 'END'
+import numpy as np
+for name in "D", "I", "U":
+    x = np.load(name + ".npy")
+    for path in "npz", "safetensors", "npy":
+        y = np.load(f"{name}.{path}.npy")
+        assert y.dtype == x.dtype.newbyteorder("<") and y.size == x.size and (y.reshape(x.shape) == x).all(), path
+assert np.load("UD.npy").dtype == np.float64 and (np.load("UD.npy") == np.load("U.npy")).all()
+assert np.load("G.npy").dtype == np.float64 and np.abs(np.load("G.npy")).max() <= 4
+END
+    program convert D.npy D.bin --dtype float64
+    expect_failure 64 "cannot write 'D.bin' as float64: .bin has no such type"
+    program convert U.npy out.npy --dtype int32
+    expect_failure 64 "--dtype: 'int32' is not float32, float16, bfloat16 or float64"
+}
+
 @test "--bin-version 2 keeps the elements and changes the header" {
     "$MPIMATMUL" gen A.bin --dims 3x5 --seed 1
     program convert A.bin B.bin --bin-version 2

@@ -234,3 +234,55 @@ END
     program convert stored.npz:double stored.npz --format bin -q
     expect_failure 73 "cannot create 'stored.npz': it is one of the inputs" "give the output another name"
 }
+
+@test "results are written as .npz and .safetensors, on one rank and on two, as numpy and the format have them" {
+    need_numpy
+    "$MPIMATMUL" gen A.safetensors:a --dims 300x200 --kind integer --seed 1
+    "$MPIMATMUL" gen B.npz:b --dims 200x100 --kind integer --seed 2
+    for count in 1 2; do
+        for out in C.npz:c D.npz E.safetensors:x.y F.safetensors 2.npz:with/slash; do
+            ranks $count mul A.safetensors B.npz:b -o $out -q
+            expect_quiet_success
+        done
+        python << 'END'
+import numpy as np
+from tensors import read_safetensors
+a, b = read_safetensors("A.safetensors"), np.load("B.npz")
+assert list(a) == ["a"] and b.files == ["b"]
+right = a["a"] @ b["b"]
+for file, name in ("C.npz", "c"), ("D.npz", "data"), ("2.npz", "with/slash"):
+    found = np.load(file)
+    assert found.files == [name] and (found[name] == right).all(), file
+for file, name in ("E.safetensors", "x.y"), ("F.safetensors", "data"):
+    found = read_safetensors(file)
+    assert list(found) == [name] and (found[name] == right).all(), file
+END
+    done
+    program verify A.safetensors:a B.npz C.npz
+    expect_quiet_success
+    program mul A.safetensors:a A.safetensors --transpose-b -q
+    expect_quiet_success
+    expect_only_files 2.npz A.safetensors B.npz C.npz D.npz E.safetensors F.safetensors axA_combined.safetensors
+}
+
+@test "outputs with tensors appear whole or not, and are no inputs" {
+    "$MPIMATMUL" gen A.npz:a --dims 3x3 --kind identity
+    program mul A.npz A.npz -o A.npz:b
+    expect_failure 73 "cannot create 'A.npz:b': it is one of the inputs" "give the output another name"
+    program mul A.npz A.npz -o none/A.npz:b
+    expect_failure 73 "cannot create 'none/A.npz:b': No such file or directory"
+    program gen B.npz --dims 3x3 --bin-version 2
+    [ "$status" -eq 64 ]
+    program convert A.npz B.npz --bin-version 2
+    expect_failure 64 "cannot write 'B.npz' as version 2: versions are of .bin files"
+    program gen "B.safetensors:$(printf 'n%.0s' {1..5000})" --dims 3x3
+    expect_failure 64 "'nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn...' is too long a name for a tensor"
+    program gen $'B.safetensors:\xff' --dims 3x3
+    expect_failure 64 "'?' cannot name a tensor: it is not UTF-8"
+    TMPDIR=A.npz program gen B.npz --dims 3x3
+    expect_failure 74 "cannot create a temporary file in 'A.npz': Not a directory"
+    "$MPIMATMUL" gen - --format npz --dims 3x3 --kind identity | cat > out
+    "$MPIMATMUL" convert A.npz - --format npz | cmp out
+    rm out
+    expect_only_files A.npz
+}
