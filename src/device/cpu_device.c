@@ -218,20 +218,25 @@ static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mm
     return status;
 }
 
+// OpenBLAS's threads are the process's: devices that multiply on threads of their own meet here, and the last of them
+// that ends gives OpenBLAS its threads back.
+static _Atomic int multiplying_alone;
+
 // Every thread that calls OpenBLAS takes a buffer for that time, beside those of its own threads: where
 // address space is limited there is one.
-enum mmul_status mmul_cpu_begin_products(void *self, int *parts, int *threads,
-                                         struct mmul_error *err) {
+enum mmul_status mmul_cpu_begin_products(void *self, int *parts, struct mmul_error *err) {
     enum mmul_status status = reserve_buffers(self, err);
-    *threads = openblas_get_num_threads();
     if (mmul_address_space_is_limited())
         *parts = 1;
+    atomic_fetch_add(&multiplying_alone, 1);
     openblas_set_num_threads(1);
     return status;
 }
 
-void mmul_cpu_end_products(int threads) {
-    openblas_set_num_threads(threads);
+void mmul_cpu_end_products(void *self) {
+    const struct cpu *cpu = self;
+    if (atomic_fetch_sub(&multiplying_alone, 1) == 1)
+        openblas_set_num_threads(cpu->threads > 0 ? cpu->threads : atomic_load(&threads_at_start));
 }
 
 static bool is_name(const char *text) {

@@ -29,10 +29,9 @@ enum mmul_status mmul_cpu_map_attention(void *self, const struct mmul_map *map,
                                         struct mmul_error *err);
 
 // Products on threads of our own (cpu_device.c): between these two OpenBLAS uses none of its own, and *parts
-// threads at most may multiply at the same time. *threads: what it used before.
-enum mmul_status mmul_cpu_begin_products(void *self, int *parts, int *threads,
-                                         struct mmul_error *err);
-void mmul_cpu_end_products(int threads);
+// threads at most may multiply at the same time.
+enum mmul_status mmul_cpu_begin_products(void *self, int *parts, struct mmul_error *err);
+void mmul_cpu_end_products(void *self);
 void mmul_cpu_multiply(const struct mmul_gemm *args); // buffers are host_buffer.h's
 
 // ------------------------------------------------------------------------------------ operands

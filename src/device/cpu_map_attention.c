@@ -239,15 +239,15 @@ static enum mmul_status straighten(const struct mmul_map *map, int operand, stru
 static enum mmul_status share(void *self, struct attention *a, struct mmul_error *err) {
     const struct mmul_map *map = a->map;
     const double cost = (double)a->keys * (double)(a->depth + map->cols) / 8;
-    int parts = mmul_cpu_parts(map, map->rows, cost), threads;
-    enum mmul_status status = mmul_cpu_begin_products(self, &parts, &threads, err);
+    int parts = mmul_cpu_parts(map, map->rows, cost);
+    enum mmul_status status = mmul_cpu_begin_products(self, &parts, err);
     a->tile_rows = mmul_larger(TILE_ROWS_LEAST, mmul_smaller(TILE_ROWS, map->rows / parts));
     a->room_floats = (TILE_ROWS + 1) * TILE_KEYS + TILE_ROWS * a->depth;
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE_RAW(a->room, parts * a->room_floats, "scores", err);
     if (status == MMUL_OK)
         mmul_cpu_share(map, parts, (map->rows + a->tile_rows - 1) / a->tile_rows, attend_tiles, a);
-    mmul_cpu_end_products(threads);
+    mmul_cpu_end_products(self);
     mmul_free(a->room);
     return status;
 }

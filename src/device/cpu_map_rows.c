@@ -290,6 +290,13 @@ static void make_row(const struct mmul_cpu_rows *rows, int64_t i, const float *x
     }
 }
 
+// The next row, while this one is written: the two passes over one would read and write in turn.
+static void ask_for(const float *x, int64_t cols) {
+    enum { LINE = 16, MOST = 4096 };
+    for (int64_t j = 0; j < cols && cols <= MOST; j += LINE)
+        __builtin_prefetch(x + j);
+}
+
 // Rows that are not contiguous are packed first, some of them at a time so that cache lines are read once.
 static void make_rows(void *context, int part, int64_t begin, int64_t end) {
     const struct mmul_cpu_rows *rows = context;
@@ -301,8 +308,11 @@ static void make_rows(void *context, int part, int64_t begin, int64_t end) {
             mmul_cpu_pack(x, n, rows->cols, room, rows->cols);
             x = (struct mmul_strided){room, rows->cols, 1};
         }
-        for (int64_t r = 0; r < n; r++)
+        for (int64_t r = 0; r < n; r++) {
+            if (group + r + 1 < end)
+                ask_for(x.at + (r + 1) * x.row_step, rows->cols);
             make_row(rows, group + r, x.at + r * x.row_step);
+        }
     }
 }
 
