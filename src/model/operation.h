@@ -158,7 +158,9 @@ int64_t mmul_operation_groups(enum mmul_operation_kind kind, const struct mmul_o
                               int operand, struct mmul_shape result);
 
 // Whether a rule holds for these sizes, where what is split by rows is split between so many groups of as many
-// rows each, if it has those (1: anywhere). What repeats is needed by every part of the result.
+// rows each, if it has those (1: anywhere; MMUL_ONE_RANK: not at all). What repeats is needed by every part of
+// the result.
+enum { MMUL_ONE_RANK = 0 };
 bool mmul_rule_fits(enum mmul_operation_kind kind, const struct mmul_rule *rule,
                     const struct mmul_operation_call *call, struct mmul_shape result,
                     int64_t groups);

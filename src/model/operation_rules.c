@@ -146,7 +146,7 @@ static bool rows_fit(enum mmul_operation_kind kind, const struct mmul_rule *rule
         return kind != MMUL_MATMUL ||
                (have->shape.batch == result.batch && have->shape.depth == result.depth);
     int64_t kept = mmul_operation_groups(kind, call, operand, result);
-    return kept == MMUL_ROW_BY_ROW || (groups > 1 && kept % groups == 0);
+    return kept == MMUL_ROW_BY_ROW || groups == MMUL_ONE_RANK || (groups > 1 && kept % groups == 0);
 }
 
 static bool cols_fit(enum mmul_operation_kind kind, const struct mmul_rule *rule,

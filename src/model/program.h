@@ -50,6 +50,10 @@ struct mmul_operation_call mmul_program_call(const struct mmul_program *program,
                                              const struct mmul_operation *operation,
                                              struct mmul_operand_info operands[MMUL_OPERANDS]);
 
+// Makes one product, with reshapes around it, of each of a stack by one matrix. Values keep their indices; others
+// come after them. Fails with MMUL_ERR_SYSTEM (memory); the program is as before then.
+enum mmul_status mmul_program_fold(struct mmul_program *program, struct mmul_error *err);
+
 // Shape of the result, or of what is saved.
 struct mmul_shape mmul_program_shape(const struct mmul_program *program,
                                      const struct mmul_operation *operation);

@@ -97,7 +97,7 @@ static bool is_allowed(const struct search *s, const struct mmul_operation *o,
         return false;
     for (int i = 0; i < o->operand_count; i++) {
         const struct mmul_shape have = operands[i].shape;
-        bool is_apart = groups <= 1 || have.batch * have.depth % groups != 0;
+        bool is_apart = groups == 1 || (groups > 1 && have.batch * have.depth % groups != 0);
         bool by_steps = class == MMUL_CLASS_COPY || class == MMUL_CLASS_LOOKUP;
         bool is_split =
             rule->operands[i] == MMUL_PLACE_ROWS || rule->operands[i] == MMUL_PLACE_COLS;

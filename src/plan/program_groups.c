@@ -68,7 +68,7 @@ enum mmul_status mmul_program_find_groups(const struct mmul_program *program, in
         int64_t both = common_divisor(wishes[i].groups, found);
         found = both >= size ? both : found;
     }
-    *groups = found > 1 && size > 1 ? found : 1;
+    *groups = size == 1 ? MMUL_ONE_RANK : found > 1 ? found : 1;
     mmul_free(wishes);
     return MMUL_OK;
 }

@@ -329,7 +329,7 @@ static enum mmul_status choose_all(struct making *m, const struct mmul_cluster *
     enum mmul_status status =
         mmul_program_find_groups(m->plan->program, cluster->size, &groups, err);
     if (status == MMUL_OK)
-        status = choose(m, cluster, weights, 1, err);
+        status = choose(m, cluster, weights, groups == MMUL_ONE_RANK ? groups : 1, err);
     if (status == MMUL_OK && groups > 1)
         status = choose(m, cluster, weights, groups, err);
     return status;

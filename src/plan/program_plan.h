@@ -120,7 +120,7 @@ void mmul_program_fuse(struct mmul_program_plan *plan);
 // ------------------------------------------------------------------------------ program_groups.c
 
 // Between how many groups of rows the values may be split so that most of what the program does with groups
-// stays on its rank, each of which gets one at least; 1: it does nothing of the kind. Fails with
+// stays on its rank, each of which gets one at least; 1: it does nothing of the kind; MMUL_ONE_RANK. Fails with
 // MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_program_find_groups(const struct mmul_program *program, int size,
                                           int64_t *groups, struct mmul_error *err);

@@ -313,6 +313,10 @@ static bool stacks(struct mmul_context *context, const char *weights) {
                    place(&t, v, MMUL_PLACE_ROWS));
     save(&t, y);
     save(&t, matmul(&t, transpose(&t, y), y));
+    int w = weights_of(&t, 6, 7);
+    save(&t, matmul(&t, y, w));
+    save(&t, matmul(&t, transpose(&t, y), weights_of(&t, 4, 3)));
+    save(&t, matmul(&t, load(&t, s), w));
     const struct mmul_parameters flat = {.shape = {1, 1, 40, 6}}, down = {.axis = -2};
     int turned = call1(&t, "reshape", transpose(&t, y), flat);
     save(&t, turned);

@@ -58,7 +58,9 @@ static void a_sentence_model(void **state) {
     static const int sizes[][2] = {{2, 1}, {2, 2}, {3, 1}, {5, 2}, {8, 1}};
     for (int turn = 0; turn < 2; turn++) {
         struct mmul_program *p = new_program();
+        struct mmul_error err;
         sentence_model(p, 1, turn == 1);
+        assert_int_equal(mmul_program_fold(p, &err), MMUL_OK);
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
             struct mmul_program_plan *plan = make_plan(p, sizes[i][0], sizes[i][1]);
             for (int s = 0; s < plan->step_count; s++) {
@@ -66,6 +68,9 @@ static void a_sentence_model(void **state) {
                 bool moves = step->kind == MMUL_STEP_MOVE &&
                              is_of_words(p, plan->places[step->result].value) &&
                              !is_file(plan, step->operands[0]) && !is_file(plan, step->result);
+                const struct mmul_operation *o = &p->operations[step->operation];
+                if (step->kind == MMUL_STEP_COMPUTE && o->kind == MMUL_MATMUL)
+                    assert_int_equal(mmul_program_shape(p, o).rows, TEXTS * WORDS);
                 if (moves || step->spreads)
                     fail_msg("%d ranks: step %d moves '%s'", sizes[i][0], s,
                              p->values[plan->places[step->result].value].name);
