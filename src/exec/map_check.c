@@ -132,8 +132,11 @@ enum mmul_status mmul_host_map_check(const struct mmul_host_map *host, struct mm
     const int64_t pieces = mmul_smaller(mmul_larger(enough, 2), lines);
     *looked_at = pieces;
     for (int64_t p = 0; status == MMUL_OK && p < pieces; p++) {
-        const int64_t row = rows > 1 ? pick(seed, p, pieces, rows) : 0;
-        const int64_t col = width == cols ? 0 : pick(seed + 1, p, pieces, cols - width + 1);
+        const int64_t row = rows > 1 ? pick(seed, p, pieces, rows) : 0, places = cols - width + 1;
+        const bool any = rows > 1 && p > 0 && p < pieces - 1;
+        const int64_t col =
+            any ? (int64_t)(mmul_random_at(seed + 1, (uint64_t)p) % (uint64_t)places)
+                : pick(seed + 1, p, pieces, places);
         const struct mmul_host_map piece = mmul_host_map_part(host, row, 1, col, width);
         status = judge_piece(&piece, judge, wrong, err);
     }

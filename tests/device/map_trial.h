@@ -277,7 +277,7 @@ static void begin(struct bench *b) {
     b->detail[0] = '\0';
 }
 
-static void end(struct bench *b, enum mmul_operation_kind kind) {
+static inline void end(struct bench *b, enum mmul_operation_kind kind) {
     printf("# %s: %d trials, at most %.2g of the tolerance\n", mmul_operation_row(kind)->name,
            b->trials, b->worst);
     point(b->worst <= 1 && b->trials > 0, mmul_operation_row(kind)->name, b->detail);

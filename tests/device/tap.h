@@ -40,7 +40,7 @@ static void *must_allocate(int64_t count, size_t bytes_each) {
 }
 
 // Opens the device that the command line names; leaves with a skip when it is not there.
-static struct mmul_device *open_device(int argc, char **argv) {
+static inline struct mmul_device *open_device(int argc, char **argv) {
     struct mmul_device *device = NULL;
     struct mmul_error err = {0};
     enum mmul_status status = mmul_device_open(argc == 2 ? argv[1] : "", &device, &err);
@@ -58,7 +58,7 @@ static struct mmul_device *open_device(int argc, char **argv) {
 }
 
 // Closes it and ends the test; the exit code.
-static int close_device(struct mmul_device *device) {
+static inline int close_device(struct mmul_device *device) {
     point(!device->lost, "the device is still there", "it is marked as lost");
     mmul_device_close(device);
     point(mmul_live_bytes() == 0, "nothing is left", "bytes are left");

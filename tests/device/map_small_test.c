@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+//
+// Every operation once or twice on operands of a few groups of work-items, so that cli/oclgrind.bats can have each
+// access of each kernel watched; how right the results are is map_test's business, here they are only compared.
+#include "map_trial.h"
+
+static struct trial trial_of(enum mmul_operation_kind kind, int64_t rows, int64_t cols, int sources,
+                             enum layout layout, enum flavour flavour) {
+    struct trial t = {.kind = kind,
+                      .with = {.epsilon = 1e-5, .base = 10000, .scale = 0.25, .axis = -1},
+                      .rows = rows,
+                      .cols = cols,
+                      .shape = {1, 1, rows, cols},
+                      .source_count = sources,
+                      .pad = 3,
+                      .tolerance = {64, 1e-5}};
+    for (int i = 0; i < sources; i++)
+        t.sources[i] = (struct source){
+            .layout = i == 0 ? layout : PADDED, .flavour = flavour, .rows = rows, .cols = cols};
+    return t;
+}
+
+static void test_elements(struct bench *b) {
+    for (enum mmul_operation_kind kind = MMUL_NEGATE; kind <= MMUL_WHERE; kind++) {
+        const int sources = mmul_operation_row(kind)->most;
+        struct trial t = trial_of(kind, 3, 30, sources, (int)kind % 2 == 0 ? PLAIN : TRANSPOSED,
+                                  sources == 1 ? POSITIVE : WHOLE);
+        try(b, &t);
+    }
+    for (int turn = 0; turn < 2; turn++) { // copies of what lies by rows, and by columns
+        struct trial t = trial_of(MMUL_PERMUTE, 19, 37, 1, turn == 0 ? PLAIN : TRANSPOSED, REAL);
+        try(b, &t);
+    }
+    struct trial t = trial_of(MMUL_TAKE, 7, 20, 2, PADDED, REAL);
+    t.sources[1] =
+        (struct source){.layout = PLAIN, .flavour = INDICES, .limit = 7, .rows = 1, .cols = t.rows};
+    try(b, &t);
+}
+
+static void test_rows(struct bench *b) {
+    for (enum mmul_operation_kind kind = MMUL_SOFTMAX; kind <= MMUL_ROPE; kind++)
+        for (int turn = 0; turn < 2; turn++) {
+            const int64_t cols = turn == 0 ? 70 : 6;
+            const int sources = mmul_operation_row(kind)->most;
+            struct trial t = trial_of(kind, 3, cols, sources, PADDED, REAL);
+            t.with.causal = t.with.interleaved = turn == 1;
+            t.with.count = 5;
+            t.cols = kind == MMUL_TOPK ? 10 : kind == MMUL_ARGMAX ? 1 : cols;
+            for (int i = 1; i < sources; i++)
+                t.sources[i].rows = 1;
+            try(b, &t);
+        }
+}
+
+// Both axes; one group per line, neighbouring lines in a group, and slabs.
+static void test_reductions(struct bench *b) {
+    static const int64_t sizes[][2] = {{3, 70}, {70, 5}, {1, 2100}};
+    for (enum mmul_operation_kind kind = MMUL_SUM; kind <= MMUL_MIN; kind++)
+        for (int turn = 0; turn < 6; turn++) {
+            const int64_t rows = sizes[turn / 2][0], cols = sizes[turn / 2][1];
+            struct trial t = trial_of(kind, rows, cols, 1, PADDED, WHOLE);
+            t.with.axis = -1 - turn % 2;
+            t.rows = turn % 2 == 0 ? rows : 1;
+            t.cols = turn % 2 == 0 ? 1 : cols;
+            try(b, &t);
+        }
+}
+
+// Less than a tile of everything, and a little more.
+static void test_attention(struct bench *b) {
+    static const int64_t sizes[][4] = {{3, 5, 4, 2}, {17, 33, 66, 65}};
+    for (int turn = 0; turn < 4; turn++) {
+        const int64_t *s = sizes[turn / 2];
+        struct trial t = trial_of(MMUL_ATTENTION, s[0], s[3], turn % 2 == 0 ? 3 : 4, PADDED, REAL);
+        t.with.causal = turn == 3;
+        t.sources[0].cols = t.sources[1].cols = s[2];
+        t.sources[1].rows = t.sources[2].rows = s[1];
+        t.sources[3].cols = s[1];
+        t.tolerance.absolute = 1e-3; // of scores of some hundred
+        try(b, &t);
+    }
+}
+
+int main(int argc, char **argv) {
+    static const struct {
+        void (*run)(struct bench *);
+        const char *what;
+    } tests[] = {{test_elements, "elements, copies, lookups"},
+                 {test_rows, "rows"},
+                 {test_reductions, "along an axis"},
+                 {test_attention, "attention"}};
+    struct bench b = {.device = NULL};
+    struct mmul_error err;
+    enum mmul_status status = mmul_device_open(argc == 2 ? argv[1] : "", &b.device, &err);
+    if (status == MMUL_ERR_UNAVAILABLE) {
+        printf("1..0 # SKIP device: %s\n", err.text);
+        return 0;
+    }
+    must(status, &err); // not warmed up: kernels of products would be watched as well
+    if (!mmul_device_can_map(b.device)) {
+        printf("1..0 # SKIP map: device '%s' has no operations of its own\n", argv[1]);
+        mmul_device_close(b.device);
+        return 0;
+    }
+    must(mmul_device_open("reference", &b.reference, &err), &err);
+    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
+        begin(&b);
+        tests[i].run(&b);
+        point(b.worst <= 1 && b.trials > 0, tests[i].what, b.detail);
+    }
+    mmul_device_close(b.reference);
+    mmul_device_close(b.device);
+    printf("1..%d\n", points);
+    return failures > 0;
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+//
+// Samples of results of operations: of a small block everything is looked at, of a large one rows, or pieces of them,
+// from the first to the last. What the CPU has made is right; what is spoilt in many places is not.
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/random.h"
+#include "exec/map_check.h"
+
+enum { OPERANDS = 4 };
+
+struct block {
+    enum mmul_operation_kind kind;
+    int64_t rows, cols;            // of the result
+    int64_t operands[OPERANDS][2]; // rows, columns; 0: there is none
+    struct mmul_parameters with;
+};
+
+static const struct block blocks[] = {
+    {MMUL_RELU, 7, 9, {{7, 9}}, {.count = 0}},
+    {MMUL_RELU, 700, 900, {{700, 900}}, {.count = 0}},
+    {MMUL_GELU, 700, 900, {{700, 900}}, {.count = 0}},
+    {MMUL_EXP, 1, 200003, {{1, 200003}}, {.count = 0}},
+    {MMUL_ADD, 300003, 1, {{300003, 1}, {300003, 1}}, {.count = 0}},
+    {MMUL_SLICE, 513, 257, {{513, 257}}, {.count = 0}},
+    {MMUL_SOFTMAX, 300, 700, {{300, 700}}, {.causal = true}},
+    {MMUL_LAYER_NORM, 300, 700, {{300, 700}, {1, 700}, {1, 700}}, {.epsilon = 1e-5}},
+    {MMUL_TOPK, 400, 6, {{400, 500}}, {.count = 3}},
+    {MMUL_ARGMAX, 400, 1, {{400, 500}}, {.count = 0}},
+    {MMUL_SUM, 900, 1, {{900, 300}}, {.axis = -1}},
+    {MMUL_SUM, 1, 900, {{300, 900}}, {.axis = -2}},
+    {MMUL_MEAN, 1, 5, {{90001, 5}}, {.axis = -2}},
+    {MMUL_TAKE, 900, 300, {{50, 300}, {1, 900}}, {.count = 0}},
+    {MMUL_ATTENTION, 100, 24, {{100, 16}, {300, 16}, {300, 24}, {100, 300}}, {.scale = 0.25}},
+};
+enum { BLOCKS = sizeof blocks / sizeof *blocks };
+
+static float *filled(int64_t count, uint64_t seed, int64_t below) {
+    float *memory = malloc((size_t)count * sizeof *memory);
+    for (int64_t e = 0; e < count; e++) {
+        const uint64_t random = mmul_random_at(seed, (uint64_t)e);
+        memory[e] = below > 0 ? (float)(random % (uint64_t)below)
+                              : (float)((double)(random >> 40) * 0x1p-22 - 2);
+    }
+    return memory;
+}
+
+// The block on the CPU; operands and result are the caller's.
+static struct mmul_host_map make(const struct block *b, struct mmul_device *cpu,
+                                 float *memory[OPERANDS]) {
+    struct mmul_error err;
+    struct mmul_host_map host = {.map = {.kind = b->kind,
+                                         .with = &b->with,
+                                         .rows = b->rows,
+                                         .cols = b->cols,
+                                         .shape = {1, 1, b->rows, b->cols}},
+                                 .result = malloc((size_t)(b->rows * b->cols) * sizeof(float)),
+                                 .ld = b->cols};
+    for (int i = 0; i < OPERANDS && b->operands[i][0] > 0; i++) {
+        const int64_t rows = b->operands[i][0], cols = b->operands[i][1];
+        memory[i] = filled(rows * cols, (uint64_t)i, b->kind == MMUL_TAKE && i == 1 ? 50 : 0);
+        host.operands[i] = (struct mmul_host_operand){
+            .at = memory[i], .row_step = cols, .col_step = 1, .rows = rows, .cols = cols};
+        host.map.operand_count = i + 1;
+    }
+    assert_int_equal(mmul_host_map_make(&host, cpu, &err), MMUL_OK);
+    return host;
+}
+
+static void release(struct mmul_host_map *host, float *memory[OPERANDS]) {
+    for (int i = 0; i < host->map.operand_count; i++)
+        free(memory[i]);
+    free(host->result);
+}
+
+static int64_t wrong_in(const struct mmul_host_map *host, struct mmul_device *judge, uint64_t seed,
+                        int64_t *looked_at) {
+    struct mmul_error err;
+    int64_t wrong = -1;
+    assert_int_equal(mmul_host_map_check(host, judge, seed, &wrong, looked_at, &err), MMUL_OK);
+    return wrong;
+}
+
+struct devices {
+    struct mmul_device *cpu, *judge;
+};
+
+static int open_devices(void **state) {
+    static struct devices devices;
+    struct mmul_error err;
+    *state = &devices;
+    return mmul_device_open("cpu", &devices.cpu, &err) != MMUL_OK ||
+           mmul_device_open("reference", &devices.judge, &err) != MMUL_OK;
+}
+
+static int close_devices(void **state) {
+    struct devices *devices = *state;
+    mmul_device_close(devices->cpu);
+    mmul_device_close(devices->judge);
+    return 0;
+}
+
+static void test_right_blocks_pass(void **state) {
+    const struct devices *d = *state;
+    for (int i = 0; i < BLOCKS; i++) {
+        float *memory[OPERANDS];
+        int64_t looked_at = 0;
+        struct mmul_host_map host = make(&blocks[i], d->cpu, memory);
+        for (uint64_t seed = 1; seed <= 5; seed++)
+            assert_int_equal(wrong_in(&host, d->judge, seed, &looked_at), 0);
+        assert_true(looked_at >= 1);
+        release(&host, memory);
+    }
+}
+
+// One element in a hundred, ten per cent of what is typical; and whole blocks that were never written.
+static void test_spoilt_blocks_do_not(void **state) {
+    const struct devices *d = *state;
+    for (int i = 0; i < BLOCKS; i++)
+        for (int turn = 0; turn < 2; turn++) {
+            float *memory[OPERANDS];
+            int64_t looked_at = 0;
+            struct mmul_host_map host = make(&blocks[i], d->cpu, memory);
+            const int64_t count = host.map.rows * host.map.cols;
+            double squares = 0;
+            for (int64_t e = 0; e < count; e++)
+                squares += (double)host.result[e] * (double)host.result[e];
+            const float off = (float)(0.1 * sqrt(squares / (double)count));
+            for (int64_t e = 0; e < count; e++)
+                if (turn == 1)
+                    host.result[e] = 0;
+                else if (count < 100 ? e == count - 1 : e % 41 == 7)
+                    host.result[e] += off;
+            assert_true(wrong_in(&host, d->judge, 3, &looked_at) > 0);
+            release(&host, memory);
+        }
+}
+
+// The ends are always looked at: a kernel's last group, a download's last piece.
+static void test_the_first_and_the_last_row_count(void **state) {
+    const struct devices *d = *state;
+    const struct block *b = &blocks[6];
+    for (int last = 0; last < 2; last++) {
+        float *memory[OPERANDS];
+        int64_t looked_at = 0;
+        struct mmul_host_map host = make(b, d->cpu, memory);
+        host.result[last ? b->rows * b->cols - 1 : 0] += 1;
+        assert_int_equal(wrong_in(&host, d->judge, 1, &looked_at), 1);
+        assert_true(looked_at < b->rows);
+        release(&host, memory);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_right_blocks_pass),
+        cmocka_unit_test(test_spoilt_blocks_do_not),
+        cmocka_unit_test(test_the_first_and_the_last_row_count),
+    };
+    return cmocka_run_group_tests(tests, open_devices, close_devices);
+}
