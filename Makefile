@@ -88,6 +88,9 @@ else ifeq ($(MODE),debug)
   MODE_FLAGS := -O0 -g -DMMUL_DEBUG
 else ifeq ($(MODE),asan)
   MODE_FLAGS := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
+else ifeq ($(MODE),fuzz)
+  MODE_FLAGS := -O1 -g -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,undefined \
+                -fno-sanitize-recover=all
 else ifeq ($(MODE),tsan)
   MODE_FLAGS := -O1 -g -fno-omit-frame-pointer -fsanitize=thread
 else
@@ -143,6 +146,8 @@ tests_of  = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/$(1)/*_test.c))
 EMBED    := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/embed/*.c))
 PRELOAD  := $(patsubst tests/lib/%.c,$(BUILD)/tests/%.so,$(wildcard tests/lib/*.c))
 INTERNAL := $(foreach s,unit mpi device,$(call tests_of,$(s)))
+# Parsers that take any bytes: with a main that replays files, and in MODE=fuzz with libFuzzer's.
+FUZZ     := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/*_fuzz.c))
 # The program once more, and a conformance test, with a kind of device that tests/stub/stub_device.c adds.
 STUB     := $(BUILD)/tests/stub/mpimatmul $(BUILD)/tests/stub/conformance_test
 
@@ -235,6 +240,12 @@ $(INTERNAL): $(BUILD)/%: $(OBJ)/%.o $(STATIC)
 	@mkdir -p $(@D)
 	$(Q)$(LINK) -pie -o $@ $< $(STATIC) -lcmocka $(LIBS) $(USER_LINK)
 
+FUZZ_MAIN := $(if $(filter fuzz,$(MODE)),,$(OBJ)/tests/fuzz/replay.o)
+$(FUZZ): $(BUILD)/%: $(OBJ)/%.o $(FUZZ_MAIN) $(STATIC)
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(LINK) -pie $(if $(FUZZ_MAIN),,-fsanitize=fuzzer) -o $@ $< $(FUZZ_MAIN) $(STATIC) $(LIBS) $(USER_LINK)
+
 $(OBJ)/tests/stub/registry.o: src/device/registry.c $(BUILD)/flags
 	$(call say,CC,$< for the stub)
 	@mkdir -p $(@D)
@@ -301,7 +312,7 @@ $(COMPLETIONS): scripts/make-completion $(PROGRAM)
 CHECK_unit   = $(call tests_of,unit) $(PRELOAD)
 CHECK_mpi    = $(call tests_of,mpi)
 CHECK_device = $(call tests_of,device)
-CHECK_cli    = all $(EMBED) $(PRELOAD) $(STUB) $(BUILD)/deb/mpimatmul
+CHECK_cli    = all $(FUZZ) $(EMBED) $(PRELOAD) $(STUB) $(BUILD)/deb/mpimatmul
 CHECK_lab    = all $(EMBED) $(PRELOAD)
 
 .PHONY: demo check check-long tests lint
@@ -314,7 +325,17 @@ check: $(foreach s,$(SUITE),$(CHECK_$(s))) ## lint and all tests (SUITE="unit mp
 check-long: all ## tests that need tens of GiB and minutes: matrices beyond 2^31 elements
 	@BUILD=$(BUILD) MODE=$(MODE) scripts/run-tests long
 
-tests: all $(INTERNAL) $(EMBED) $(PRELOAD) $(STUB) ## build every test program, run none
+tests: all $(INTERNAL) $(FUZZ) $(EMBED) $(PRELOAD) $(STUB) ## build every test program, run none
+
+# clang alone has libFuzzer. SECONDS_EACH and TARGETS="npy npz" for less or some.
+SECONDS_EACH ?= 600
+.PHONY: fuzz fuzz-programs
+fuzz-programs: $(FUZZ)
+fuzz: ## look for inputs that break parsers, 10 minutes each (needs clang; SECONDS_EACH=60 TARGETS="npy npz")
+	@clang --version > /dev/null 2>&1 || \
+	    { echo 'make fuzz needs clang and its libFuzzer: apt-get install clang' >&2; exit 69; }
+	@$(MAKE) --no-print-directory MODE=fuzz BUILD=build/fuzz CC=clang SETUP=no fuzz-programs
+	@scripts/fuzz build/fuzz/tests/fuzz $(SECONDS_EACH) $(TARGETS)
 
 lint: ## layers, style, clang-format, shellcheck and, where installed, cppcheck
 	@BUILD=$(BUILD) MODE=$(MODE) scripts/run-tests lint

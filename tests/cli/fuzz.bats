@@ -1,0 +1,19 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# The inputs of tests/data/fuzz through the targets of tests/fuzz, without a fuzzer; `make fuzz` looks for more.
+# shellcheck disable=SC2154 # status and output are set by bats
+load helper
+
+@test "no input of the corpora is a finding" {
+    targets=0
+    for target in "$REPO"/tests/fuzz/*_fuzz.c; do
+        name=$(basename "$target" _fuzz.c)
+        inputs=("$REPO/tests/data/fuzz/$name"/*)
+        run "$BUILD/tests/fuzz/${name}_fuzz" "${inputs[@]}"
+        echo "$name: $output"
+        [ "$status" -eq 0 ]
+        [ "$output" = "${#inputs[@]} inputs" ]
+        targets=$((targets + 1))
+    done
+    [ $targets -ge 4 ]
+}

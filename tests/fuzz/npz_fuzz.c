@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+// Any bytes as an .npz archive: its members, and each of them unpacked.
+#include "fuzz.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "io/npz.h"
+#include "io/transfer.h"
+
+static void unpack(int archive, const struct mmul_tensor_entry *entry) {
+    struct mmul_error err;
+    int64_t bytes = 0;
+    int member = -1;
+    if (mmul_npz_unpack(archive, "f", entry, &member, &bytes, &err) != MMUL_OK)
+        return;
+    FUZZ_EXPECT(lseek(member, 0, SEEK_END) <= bytes);
+    close(member);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    enum { UNPACKED_MAX = 1 << 20 };
+    struct mmul_tensors *tensors = NULL;
+    struct mmul_error err;
+    int archive = memfd_create("fuzz", MFD_CLOEXEC);
+    FUZZ_EXPECT(archive >= 0 && mmul_pwrite_all(archive, data, size, 0) == 0);
+    if (mmul_npz_list(archive, "f", (int64_t)size, &tensors, &err) == MMUL_OK) {
+        for (int64_t t = 0; t < tensors->count && t < 4; t++)
+            if (tensors->all[t].bytes < UNPACKED_MAX)
+                unpack(archive, &tensors->all[t]);
+        mmul_tensors_close(tensors);
+    }
+    close(archive);
+    FUZZ_EXPECT(mmul_live_bytes() == 0);
+    return 0;
+}
