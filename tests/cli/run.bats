@@ -194,7 +194,8 @@ save("where.npy", where)'
 import json
 import sys
 import numpy as np
-assert np.load("where.npy")[0, 0] == np.load("y.npy")[0].argmax()
+places = np.load("where.npy")
+assert places.dtype == np.int32 and places[0, 0] == np.load("y.npy")[0].argmax()
 report, trace = json.load(open("report.json")), json.load(open("trace.json"))
 rows = [line.rstrip("\n").split("\t") for line in open("log")]
 head, rows = rows[0], [dict(zip(rows[0], row)) for row in rows[1:]]
