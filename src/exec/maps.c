@@ -318,22 +318,103 @@ static enum mmul_status attend(struct making *m, struct mmul_error *err) {
     return make(m, m->block, err);
 }
 
-enum mmul_status mmul_maps_make(struct mmul_stage *stage, const struct mmul_program_task *task,
-                                struct mmul_error *err) {
+static struct making begin_making(struct mmul_stage *stage, struct mmul_region block) {
     const struct mmul_program *program = stage->run->values->plan->program;
     const struct mmul_operation *o = &program->operations[stage->is.step->operation];
-    struct making m = {.stage = stage,
-                       .program = program,
-                       .operation = o,
-                       .shape = mmul_program_shape(program, o),
-                       .block = task->block,
-                       .inner_begin = task->inner_begin,
-                       .inner_end = task->inner_end,
-                       .result =
-                           mmul_values_view(stage->run->values, stage->is.step->result,
-                                            stage->run->context->comm->rank, task->block.matrix),
-                       .host.map.operand_count = o->operand_count};
+    return (struct making){.stage = stage,
+                           .program = program,
+                           .operation = o,
+                           .shape = mmul_program_shape(program, o),
+                           .block = block,
+                           .result =
+                               mmul_values_view(stage->run->values, stage->is.step->result,
+                                                stage->run->context->comm->rank, block.matrix),
+                           .host.map.operand_count = o->operand_count};
+}
+
+// ------------------------------------------------------------------------------ rows of all matrices
+
+// Does row i of every matrix depend on rows i alone, and not on i?
+static bool is_by_rows(const struct mmul_operation *o) {
     switch (mmul_operation_row(o->kind)->class) {
+    case MMUL_CLASS_ELEMENTS:
+        return true;
+    case MMUL_CLASS_ROWS:
+        return o->kind != MMUL_ROPE && (o->kind != MMUL_SOFTMAX || !o->with.causal);
+    case MMUL_CLASS_REDUCE:
+        return o->with.axis == -1;
+    default:
+        return false;
+    }
+}
+
+static bool is_in_rows(enum mmul_placement_kind kind) {
+    return kind == MMUL_PLACE_ROWS || kind == MMUL_PLACE_REPLICATE;
+}
+
+// Rows [begin, end) of all matrices of an operand, or a vector, or a number. False: they do not lie so.
+static bool find_rows(struct making *m, int operand, int64_t begin, int64_t end) {
+    struct mmul_host_operand *to = &m->host.operands[operand];
+    if (m->operation->operands[operand] == MMUL_NUMBER) {
+        *to = number_of(m, operand);
+        return true;
+    }
+    const struct mmul_values *values = m->stage->run->values;
+    const int place = m->stage->is.step->operands[operand];
+    const struct mmul_shape s = shape_of(m, operand), r = m->shape;
+    const bool is_vector = mmul_shape_matrices(s) == 1 && s.rows == 1;
+    const bool is_alike = s.batch == r.batch && s.depth == r.depth && s.rows == r.rows;
+    const struct whole x = whole_of(m, operand);
+    if (!is_in_rows(values->plan->places[place].placement.kind) || !(is_vector || is_alike) ||
+        x.steps[3] != 1)
+        return false;
+    *to = (struct mmul_host_operand){.at = find(&x, is_alike ? begin * s.cols : 0),
+                                     .row_step = is_alike ? s.cols : 0,
+                                     .col_step = s.cols > 1,
+                                     .rows = is_alike ? end - begin : 1,
+                                     .cols = s.cols};
+    const bool spreads = mmul_operation_row(m->operation->kind)->class == MMUL_CLASS_ELEMENTS;
+    to->cols = spreads ? r.cols : s.cols;
+    to->rows = spreads ? end - begin : to->rows;
+    return true;
+}
+
+bool mmul_maps_make_rows(struct mmul_stage *stage, enum mmul_status *status,
+                         struct mmul_error *err) {
+    const struct mmul_program_plan *plan = stage->run->values->plan;
+    struct mmul_program_walk walk = mmul_blocks_walk(stage);
+    struct mmul_program_task first, last;
+    if (walk.end - walk.matrix < 2 ||
+        !is_by_rows(&plan->program->operations[stage->is.step->operation]) ||
+        !is_in_rows(plan->places[stage->is.step->result].placement.kind))
+        return false;
+    mmul_program_next(&walk, &first);
+    walk.matrix = walk.end - 1;
+    mmul_program_next(&walk, &last);
+    struct making m = begin_making(stage, first.block);
+    const int64_t begin = first.block.matrix * m.shape.rows + first.block.row_begin,
+                  end = last.block.matrix * m.shape.rows + last.block.row_end;
+    bool lies_so = true;
+    for (int i = 0; lies_so && i < m.operation->operand_count; i++)
+        lies_so = find_rows(&m, i, begin, end);
+    if (!lies_so)
+        return false;
+    const struct mmul_region all = {0, begin, end, 0, m.shape.cols};
+    m.result.at = mmul_view_element(&m.result, first.block.row_begin, 0);
+    m.result.region = m.block = all;
+    m.shape = (struct mmul_shape){1, 1, mmul_shape_matrices(m.shape) * m.shape.rows, m.shape.cols};
+    *status = make(&m, all, err);
+    return true;
+}
+
+// ----------------------------------------------------------------------------------------- blocks
+
+enum mmul_status mmul_maps_make(struct mmul_stage *stage, const struct mmul_program_task *task,
+                                struct mmul_error *err) {
+    struct making m = begin_making(stage, task->block);
+    m.inner_begin = task->inner_begin;
+    m.inner_end = task->inner_end;
+    switch (mmul_operation_row(m.operation->kind)->class) {
     case MMUL_CLASS_OWN:
         generate(&m);
         return MMUL_OK;
