@@ -933,6 +933,9 @@ MMUL_API const struct mmul_program *mmul_script_program(const struct mmul_script
 // Is one of its outputs standard output?
 MMUL_API bool mmul_script_writes_stdout(const struct mmul_script *script);
 
+// What it loads, index 0, 1, ...; NULL: no more. Borrowed.
+MMUL_API const struct mmul_matrix *mmul_script_input(const struct mmul_script *script, int index);
+
 // Is `path` the text, or a file that it loads or saves?
 MMUL_API bool mmul_script_uses(const struct mmul_script *script, const char *path);
 

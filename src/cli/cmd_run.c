@@ -96,6 +96,14 @@ static void show_plan(const struct call *call, const struct job *job) {
     mmul_program_plan_print(job->plan, stdout);
 }
 
+static void warn_of_overflows(const struct call *call, const struct job *job) {
+    const struct mmul_matrix *matrix;
+    for (int i = 0; (matrix = mmul_script_input(job->script, i)) != NULL; i++)
+        if (mmul_matrix_overflows(matrix) > 0)
+            mmul_print_data_warning(call, "'%s': values beyond float32 were read as infinite",
+                                    mmul_matrix_name(matrix));
+}
+
 static enum mmul_status carry_out(const struct call *call,
                                   const struct mmul_script_request *request, struct job *job,
                                   struct mmul_error *err) {
@@ -118,6 +126,8 @@ static enum mmul_status carry_out(const struct call *call,
     if (call->is_root)
         mmul_script_hand_over(job->script);
     status = mmul_program_run(call->context, job->plan, &job->values, err);
+    if (status == MMUL_OK && call->is_root)
+        warn_of_overflows(call, job);
     if (status == MMUL_OK && call->is_root)
         status = write_beside(call, job, err);
     if (status == MMUL_OK && call->is_root)

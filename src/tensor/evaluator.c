@@ -140,7 +140,9 @@ static enum mmul_status evaluate_name(struct mmul_evaluator *e, const struct mmu
 
 // ----------------------------------------------------------------------------------- expressions
 
+// Matrices among them are called as the names in `targets` (NULL: none) say, in turn.
 static enum mmul_status evaluate_tuple(struct mmul_evaluator *e, const struct mmul_node *node,
+                                       const struct mmul_node *targets,
                                        struct mmul_object *result) {
     struct mmul_object items[MMUL_TUPLE_MOST];
     int count = 0;
@@ -148,6 +150,11 @@ static enum mmul_status evaluate_tuple(struct mmul_evaluator *e, const struct mm
         if (count == MMUL_TUPLE_MOST)
             return mmul_evaluator_fail(e, child, "a tuple has %d elements at most",
                                        MMUL_TUPLE_MOST);
+        if (targets != NULL) {
+            e->named = child;
+            e->name = targets->text;
+            targets = targets->next;
+        }
         enum mmul_status status = mmul_evaluate(e, child, &items[count++]);
         if (status != MMUL_OK)
             return status;
@@ -273,7 +280,7 @@ static enum mmul_status evaluate_kind(struct mmul_evaluator *e, const struct mmu
     case MMUL_NODE_NAME:
         return evaluate_name(e, node, result);
     case MMUL_NODE_TUPLE:
-        return evaluate_tuple(e, node, result);
+        return evaluate_tuple(e, node, NULL, result);
     case MMUL_NODE_NEGATIVE:
         return evaluate_negative(e, node, result);
     case MMUL_NODE_BINARY:
@@ -317,7 +324,9 @@ static enum mmul_status assign(struct mmul_evaluator *e, const struct mmul_node 
     bool is_tuple = target->kind == MMUL_NODE_TUPLE;
     e->named = is_tuple ? NULL : node->last;
     e->name = target->text;
-    enum mmul_status status = mmul_evaluate(e, node->last, &object);
+    enum mmul_status status = is_tuple && node->last->kind == MMUL_NODE_TUPLE
+                                  ? evaluate_tuple(e, node->last, target->first, &object)
+                                  : mmul_evaluate(e, node->last, &object);
     if (status == MMUL_OK && !is_tuple)
         return mmul_evaluator_bind(e, target->text, &object);
     if (status != MMUL_OK)

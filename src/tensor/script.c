@@ -122,6 +122,13 @@ bool mmul_script_writes_stdout(const struct mmul_script *script) {
     return script->writes_stdout;
 }
 
+const struct mmul_matrix *mmul_script_input(const struct mmul_script *script, int index) {
+    const struct mmul_script_file *file = script->files;
+    for (; file != NULL && index > 0; index--)
+        file = file->next;
+    return file != NULL ? file->matrix : NULL;
+}
+
 static bool is_same_file(const char *x, const char *y) {
     struct stat x_stat, y_stat;
     if (strcmp(x, y) == 0)

@@ -226,3 +226,18 @@ PYTHON_END
     program run e.py --log none/x
     expect_failure 73 "cannot write the log to 'none/x': No such file or directory"
 }
+
+@test "run: names in tables and errors; values that float32 has not are told" {
+    need_numpy
+    python <<< 'import numpy as np; np.save("x.npy", np.array([[1e300, 1.0]]))'
+    script 'a, b = generate((3, 2)), generate((3, 2), seed=2)
+c = load("x.npy") * (a - b)
+save("c.npy", c)'
+    program run e.py
+    expect_status 0
+    [ "$stderr" = "mpimatmul: warning: 'x.npy': values beyond float32 were read as infinite" ]
+    program run e.py --check
+    expect_status 0
+    grep -q -E '^a  +generate +3 x 2$' <<< "$output"
+    grep -q -E '^c  +multiply +x.npy, \(a - b\) +3 x 2$' <<< "$output"
+}
