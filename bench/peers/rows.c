@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Operations on the cpu device that should cost no more than moving their bytes, against a plain copy (memcpy) by as
-// many threads: in turn, in memory that has been used before. Takes the device layer itself, without files or MPI.
+// many threads: in turn, in memory that has been used before; or attention, head by head, once after once that does not
+// count, and what memory it took beside its operands. Takes the device layer itself, without files or MPI.
 #include <math.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "device/map.h"
 #include "exec/pipeline.h"
@@ -10,7 +12,8 @@
 
 enum { RUNS_MAX = 1000 };
 
-static const char usage[] = "rows ROWS COLS THREADS RUNS [OPERATION...]";
+static const char usage[] =
+    "rows ROWS COLS THREADS RUNS [OPERATION...] | rows attention ROWS HEADS DEPTH THREADS";
 
 enum layout { PLAIN, TURNED, VECTOR, NUMBER };
 
@@ -146,8 +149,64 @@ static bool is_asked(const struct subject *s, int argc, char **argv) {
     return argc <= 5;
 }
 
+static void fill(float *matrix, int64_t count) {
+    for (int64_t e = 0; e < count; e++)
+        matrix[e] = (float)(e * 7919 % 1009) / 256 - 2;
+}
+
+static void attend(int argc, char **argv) {
+    const int rows = peer_number(argc, argv, 2, 1, usage);
+    const int heads = peer_number(argc, argv, 3, 1, usage);
+    const int depth = peer_number(argc, argv, 4, 1, usage);
+    const int threads = peer_number(argc, argv, 5, 1, usage);
+    const int64_t count = (int64_t)rows * depth;
+    const struct mmul_parameters with = {.scale = 1 / sqrt((double)depth)};
+    struct mmul_device *device;
+    struct mmul_error err;
+    struct mmul_map map = {.kind = MMUL_ATTENTION,
+                           .with = &with,
+                           .rows = rows,
+                           .cols = depth,
+                           .shape = {1, heads, rows, depth},
+                           .operand_count = 3,
+                           .parallel = {threads, mmul_pipeline_share}};
+    end_if(mmul_device_open("cpu", &device, &err), &err);
+    mmul_device_set_threads(device, threads);
+    for (int i = 0; i < 4; i++) {
+        float *matrix = peer_allocate((size_t)(heads * count));
+        fill(matrix, heads * count);
+        map.operands[i] = (struct mmul_map_operand){
+            .row_step = depth, .col_step = 1, .rows = rows, .cols = depth};
+        end_if(mmul_device_buffer_borrow(device, MMUL_F32, matrix, heads * count,
+                                         &map.operands[i].buffer, &err),
+               &err);
+    }
+    map.result = (struct mmul_operand){map.operands[3].buffer, 0, depth};
+    struct rusage before, after;
+    getrusage(RUSAGE_SELF, &before);
+    double seconds = 0;
+    for (int run = 0; run < 2; run++) {
+        const double begin = peer_now();
+        for (int h = 0; h < heads; h++) {
+            map.operands[0].offset = map.operands[1].offset = map.operands[2].offset = h * count;
+            map.result.offset = h * count;
+            end_if(mmul_device_map(device, &map, &err), &err);
+        }
+        seconds = peer_now() - begin;
+    }
+    getrusage(RUSAGE_SELF, &after);
+    printf("{\"peer\": \"rows\", \"counted\": \"attention in memory\", \"held_bytes\": %lld, ",
+           (long long)(after.ru_maxrss - before.ru_maxrss) * 1024);
+    peer_print_seconds(&seconds, 1);
+    printf("}\n");
+}
+
 int main(int argc, char **argv) {
     struct mmul_error err;
+    if (argc > 1 && strcmp(argv[1], "attention") == 0) {
+        attend(argc, argv);
+        return 0;
+    }
     struct bench b = {.rows = peer_number(argc, argv, 1, 1, usage),
                       .cols = peer_number(argc, argv, 2, 1, usage),
                       .threads = peer_number(argc, argv, 3, 1, usage)};
@@ -157,8 +216,7 @@ int main(int argc, char **argv) {
     end_if(mmul_device_open("cpu", &b.device, &err), &err);
     for (int i = 0; i < 4; i++) {
         b.matrices[i] = peer_allocate((size_t)(b.rows * b.cols));
-        for (int64_t e = 0; e < b.rows * b.cols; e++)
-            b.matrices[i][e] = (float)(e * 7919 % 1009) / 256 - 2;
+        fill(b.matrices[i], b.rows * b.cols);
         end_if(mmul_device_buffer_borrow(b.device, MMUL_F32, b.matrices[i], b.rows * b.cols,
                                          &b.buffers[i], &err),
                &err);

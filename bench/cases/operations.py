@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: MIT
+"""Operations of programs on the CPU, in memory: what they cost beside moving their bytes, and attention."""
+import json
+
+from harness.machine import require_memory
+from harness.measure import run
+from harness.tables import row, side
+
+
+def bandwidth_rows(bench):
+    """Each operation in turn with a plain copy, whose seconds are those of as many bytes."""
+    rows, cols = bench.pick((65536, 1024), (256, 128))
+    require_memory(0, 4 * 4 * rows * cols)
+    _, output = run([bench.peer("rows"), rows, cols, bench.threads, bench.runs])
+    found = []
+    for one in json.loads(output)["operations"]:
+        copy = [seconds * one["bytes"] / one["copy"]["bytes"] for seconds in one["copy"]["seconds"]]
+        text = f"{one['operation']}, {rows} x {cols}, {bench.threads} threads, in memory"
+        found.append(row(one["operation"], side(text, values=one["seconds"]),
+                         side("memcpy of as many bytes by as many threads", values=copy),
+                         asked=bench.asked(f"rows {one['operation']}"),
+                         pairs=[ours / theirs for ours, theirs in zip(one["seconds"], copy)]))
+    return found
+
+
+def attention_rows(bench):
+    rows, heads, depth = bench.pick((8192, 8, 64), (256, 2, 16))
+    require_memory(0, 4 * heads * rows * rows * 2)
+
+    def ours():
+        _, output = run([bench.peer("rows"), "attention", rows, heads, depth, bench.threads])
+        found = json.loads(output)
+        return {"seconds": found["seconds"][0], "peer": found}
+
+    def numpy():
+        _, output = run([bench.python, bench.root / "bench" / "peers" / "numpy_attention.py", rows, heads, depth],
+                        env={"OPENBLAS_NUM_THREADS": str(bench.threads)})
+        return {"seconds": json.loads(output)["seconds"][0]}
+
+    samples = bench.alternate({"ours": ours, "numpy": numpy})
+    scores = 4 * heads * rows * rows
+    held = max(sample["peer"]["held_bytes"] for sample in samples["ours"])
+    parts = {"memory beside operands and result": f"{held / 2**20:.1f} MiB, {held / scores:.4f} of all scores"}
+    text = f"attention, {heads} heads of {depth}, sequence {rows}, {bench.threads} threads, in memory"
+    return [row("attention", side(text, samples["ours"]),
+                side("numpy, the same threads, computation only", samples["numpy"]), parts=parts,
+                asked=bench.asked("rows attention"))]
+
+
+def rows(bench):
+    return [*bandwidth_rows(bench), *attention_rows(bench)]
