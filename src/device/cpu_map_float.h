@@ -26,7 +26,8 @@ MMUL_INLINE int32_t mmul_to_bits(float x) {
 // x 2^k, |k| < 252: in two steps, because 2^k alone may be no normal number.
 MMUL_INLINE float mmul_scale(float x, int32_t k) {
     const int32_t half = k >> 1;
-    return x * mmul_from_bits((half + 127) << 23) * mmul_from_bits((k - half + 127) << 23);
+    return x * mmul_from_bits((int32_t)((uint32_t)(half + 127) << 23)) *
+           mmul_from_bits((int32_t)((uint32_t)(k - half + 127) << 23));
 }
 
 // 2^k e^r with r = x - k log 2 in two parts (Cody, Waite, "Software Manual for the Elementary Functions",
@@ -52,7 +53,7 @@ MMUL_INLINE float mmul_expf(float x) {
 MMUL_INLINE float mmul_split_float(float x, float *f) {
     const int32_t root = 0x3f3504f3; // sqrt(1/2)
     const float wide = x < 0x1p-126f ? x * 0x1p24f : x;
-    const int32_t from_root = mmul_to_bits(wide) - root;
+    const int32_t from_root = (int32_t)((uint32_t)mmul_to_bits(wide) - (uint32_t)root);
     *f = mmul_from_bits((from_root & 0x7fffff) + root) - 1.0f;
     return (float)(from_root >> 23) - (x < 0x1p-126f ? 24.0f : 0.0f);
 }

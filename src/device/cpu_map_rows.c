@@ -148,21 +148,24 @@ MMUL_INLINE struct moments moments_slowly(const float *x, int64_t n) {
     return m;
 }
 
-// Of a block: the mean less its first element, so that a mean far from 0 costs no bits, and what is off it.
+// Of a block: the mean less its first element, so that a mean far from 0 costs no bits, then what is off it; the sum of
+// that is what the rounding of the first sum left of the mean.
 MMUL_INLINE struct moments moments_of_block(const float *x, int64_t n) {
     const float first = x[0];
-    float sum = 0, squares = 0;
+    float sum = 0, rest = 0, squares = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t j = 0; j < n; j++)
         sum += x[j] - first;
     const double mean = (double)first + (double)sum / (double)n;
     const float high = (float)mean, low = (float)(mean - (double)high);
-#pragma omp simd reduction(+ : squares)
+#pragma omp simd reduction(+ : rest, squares)
     for (int64_t j = 0; j < n; j++) {
         const float off = (x[j] - high) - low;
+        rest += off;
         squares += off * off;
     }
-    return (struct moments){(double)n, mean, (double)squares};
+    const double missing = (double)rest / (double)n;
+    return (struct moments){(double)n, mean + missing, (double)squares - missing * (double)rest};
 }
 
 // Blocks are joined as Chan, Golub, LeVeque do: "Algorithms for Computing the Sample Variance", 1983.
