@@ -286,3 +286,25 @@ END
     rm out
     expect_only_files A.npz
 }
+
+@test "programs take rows by whole numbers of a file, and save whole numbers as int32" {
+    need_numpy
+    cp "$data/model.safetensors" m.safetensors
+    cat > p.py << 'END'
+rows = load("m.safetensors:rows")
+x = take(load("m.safetensors:layer.0.weight"), rows)
+save("x.npz:x", x @ load("m.safetensors:layer.1.weight"))
+save("rows.safetensors:ids", rows)
+END
+    program run p.py -q
+    expect_quiet_success
+    python << 'END'
+import numpy as np
+from tensors import expected, read_safetensors
+e = expected()
+right = e["layer.0.weight"][e["rows"]] @ e["layer.1.weight"].astype("f4")
+assert (np.load("x.npz")["x"].reshape(right.shape) == right).all()
+ids = read_safetensors("rows.safetensors")["ids"]
+assert ids.dtype == np.int32 and (ids.ravel() == e["rows"]).all(), ids
+END
+}
