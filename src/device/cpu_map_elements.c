@@ -268,14 +268,19 @@ static void make_tile(const struct job *job, int64_t i, int64_t j, int64_t rows,
                  x[2].at + r * x[2].row_step, out + r * job->ld);
 }
 
+// What is the same everywhere is in its room from the first tile to the last.
+static void pack_constants(const struct job *job, struct rooms *rooms) {
+    for (int p = 0; p < job->operand_count; p++)
+        if (is_constant(job->operands[p]))
+            mmul_cpu_pack(job->operands[p], 1, mmul_smaller(job->cols, job->tile_cols),
+                          rooms->of[p], 0);
+}
+
 static void make_tiles(void *context, int part, int64_t begin, int64_t end) {
     const struct job *job = context;
     struct rooms rooms;
     (void)part;
-    for (int p = 0; p < job->operand_count; p++)
-        if (is_constant(job->operands[p]))
-            mmul_cpu_pack(job->operands[p], 1, mmul_smaller(job->cols, job->tile_cols), rooms.of[p],
-                          0);
+    pack_constants(job, &rooms);
     for (int64_t t = begin; t < end; t++) {
         const int64_t i = t / job->tiles_along * job->tile_rows;
         const int64_t j = t % job->tiles_along * job->tile_cols;
