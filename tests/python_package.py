@@ -66,6 +66,16 @@ for wrong in (lambda: x @ x, lambda: mm.load("/nowhere.npy"), lambda: mm.assert_
             sys.stdout.write(f"{error.status} {error}\n")
 if mm.size() > 1:
     assert 0 < rows[0] < 64, rows
+mm.save(sys.argv[-1], places)
+if mm.rank() == 0:
+    assert np.load(sys.argv[-1]).dtype == np.int32 and np.load(sys.argv[-1]).shape == (4, 16, 3)
+assert mm.load(sys.argv[-1]).shape == (4, 16, 3) and mm.load(sys.argv[-1]).integers
+try:
+    with mm.program():  # the first has been begun when the second cannot be
+        mm.save(sys.argv[-1] + ".half.npy", x)
+        mm.save("/nowhere/y.npy", x)
+except mm.Error as error:
+    assert error.status == 73
 mm.save(sys.argv[-1], x)
 if mm.rank() == 0:
     assert (np.load(sys.argv[-1]) == X).all()

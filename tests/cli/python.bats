@@ -35,6 +35,7 @@ layer_norm ok
     run mpirun -q --oversubscribe -n 3 "$PYTHON" "$REPO/tests/python_package.py" alone X.npy
     diff <(echo "$expected") <(echo "$output")
     [ "$status" -eq 0 ]
+    expect_only_files X.npy
 }
 
 @test "mpi4py may have begun MPI" {

@@ -12,7 +12,7 @@ import sys
 
 OPERANDS = 4
 NUMBER = -2147483647  # an operand that is parameters.numbers[i]
-F32 = 0
+F32, I32, I64 = 0, 4, 5  # enum mmul_dtype
 
 
 class Error(Exception):
@@ -72,16 +72,24 @@ class ProgramOptions(c.Structure):
     _fields_ = [("struct_bytes", c.c_size_t), ("weights", c.c_char_p), ("keep_values", c.c_bool)]
 
 
+class MatrixInfo(c.Structure):
+    _fields_ = [("shape", Shape), ("stored", c.c_int), ("delivered", c.c_int), ("format", c.c_int),
+                ("version", c.c_int), ("one_dimensional", c.c_bool), ("fortran_order", c.c_bool),
+                ("big_endian", c.c_bool), ("file_bytes", c.c_int64), ("dimensions", c.c_int)]
+
+
 class OutputRequest(c.Structure):
     _fields_ = [("struct_bytes", c.c_size_t), ("path", c.c_char_p), ("format", c.c_int), ("shape", Shape),
-                ("dtype", c.c_int)]
+                ("dtype", c.c_int), ("bin_version", c.c_int), ("empty_allowed", c.c_bool), ("inputs", c.c_void_p),
+                ("input_count", c.c_int), ("dimensions", c.c_int)]
 
 
 # Structs that C must see in the same way; the tests compare sizes and places of fields.
 STRUCTS = {"mmul_error": ErrorText, "mmul_shape": Shape, "mmul_region": Region, "mmul_value_part": Part,
            "mmul_parameters": Parameters, "mmul_call": Call, "mmul_generated": Generated,
            "mmul_context_options": ContextOptions, "mmul_probe_options": ProbeOptions,
-           "mmul_program_options": ProgramOptions, "mmul_output_request": OutputRequest}
+           "mmul_program_options": ProgramOptions, "mmul_matrix_info": MatrixInfo,
+           "mmul_output_request": OutputRequest}
 
 
 def sized(struct, **fields):
@@ -107,6 +115,7 @@ def _load():
     mpi = c.CDLL(ctypes.util.find_library("mpi") or "libmpi.so.40", mode=c.RTLD_GLOBAL)
     library = c.CDLL(_find_library())
     library.mmul_program_value_shape.restype = Shape
+    library.mmul_matrix_info.restype = MatrixInfo
     library.mmul_values_part.restype = Part
     library.mmul_values_part_count.restype = c.c_int64
     library.mmul_values_placement.restype = c.c_char_p

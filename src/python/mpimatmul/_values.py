@@ -133,19 +133,20 @@ def apply(name, operands, ndim=None, **parameters):
 def array(data):
     """Root's array as a value; other ranks may give None. Up to four axes; one is a row. Collective."""
     s = session()
-    held = numpy.ascontiguousarray(data, dtype="f4") if s.rank == 0 else None
+    kind = numpy.asarray(data).dtype.kind
+    held = numpy.ascontiguousarray(data, dtype="i8" if kind in "iu" else "f4") if s.rank == 0 else None
     told = (c.c_int64 * 6)()
     if held is not None:
         held = held.reshape(1, -1) if held.ndim < 2 else held
-        told[:] = [held.ndim, *_stack(held.shape)[:4], numpy.asarray(data).dtype.kind in "iu"]
+        told[:] = [held.ndim, *_stack(held.shape)[:4], kind in "iu"]
     s.broadcast(told)
     if told[0] > 4 or 0 in told[1:5]:
         raise Error(65, f"an array of {told[0]} axes cannot be a value: expected 1 to 4, none of them empty")
 
     def make(program, _):
         matrix, value = c.c_void_p(), c.c_int()
-        check(library.mmul_matrix_borrow, held.ctypes.data_as(c.c_void_p), as_shape(held.shape), lib.F32, b"an array",
-              c.byref(matrix))
+        check(library.mmul_matrix_borrow, held.ctypes.data_as(c.c_void_p), as_shape(held.shape),
+              lib.I64 if kind in "iu" else lib.F32, b"an array", c.byref(matrix))
         program.matrices.append(matrix)
         check(library.mmul_program_load, program.handle, matrix, c.byref(value))
         return value.value
@@ -160,10 +161,9 @@ def load(path):
     def look():
         """Sizes as the engine sees them; an array of one size is a row."""
         with _Program() as program:
-            value = load_into(program, None)
-            integers = c.c_bool()
+            value, integers = load_into(program, None), c.c_bool()
             sizes = library.mmul_program_value_shape(program.handle, value, c.byref(integers)).sizes()
-            return sizes, integers.value
+            return *sizes, integers.value, library.mmul_matrix_info(program.matrices[0]).dimensions
 
     def load_into(program, _):
         matrix, value = c.c_void_p(), c.c_int()
@@ -175,8 +175,7 @@ def load(path):
     found = s.on_root(look)
     told = (c.c_int64 * 6)()
     if found is not None:
-        leading = next((i for i, n in enumerate(found[0]) if n > 1 or i == 2), 2)
-        told[:] = [*found[0], found[1], 4 - leading]
+        told[:] = found
     s.broadcast(told)
     return Value(tuple(told[4 - told[5]:4]), load_into, integers=bool(told[4]))
 
@@ -198,12 +197,15 @@ class _Program(_Building):
 
     def __init__(self):
         super().__init__()
-        self.matrices, self.made, self.plan, self.values = [], {}, c.c_void_p(), c.c_void_p()
+        self.matrices, self.outputs, self.made = [], [], {}
+        self.plan, self.values = c.c_void_p(), c.c_void_p()
 
     def __exit__(self, *_):
         library.mmul_values_destroy(self.values)
         library.mmul_program_plan_destroy(self.plan)
         super().__exit__()
+        for output in self.outputs:
+            library.mmul_output_destroy(output)
         for matrix in self.matrices:
             library.mmul_matrix_close(matrix)
 
@@ -222,6 +224,7 @@ class _Program(_Building):
         return self.made[id(value)]
 
     def save(self, value, output):
+        self.outputs.append(output)  # ours until the program runs
         check(library.mmul_program_save, self.handle, self.add(value), output)
 
     def run(self, keep=False):
@@ -230,6 +233,7 @@ class _Program(_Building):
         weights = OPTIONS["weights"]
         options = lib.sized(lib.ProgramOptions, weights=weights.encode() if weights else None, keep_values=keep)
         check(library.mmul_program_plan_create, s.context, self.handle, c.byref(options), c.byref(self.plan))
+        self.outputs.clear()
         check(library.mmul_program_run, s.context, self.plan, c.byref(self.values))
 
 
@@ -283,7 +287,8 @@ def _save_all(saves):
         def build():
             for path, value in saves:
                 output = c.c_void_p()
-                request = lib.sized(lib.OutputRequest, path=path.encode(), shape=as_shape(value.shape), dtype=lib.F32)
+                request = lib.sized(lib.OutputRequest, path=path.encode(), shape=as_shape(value.shape),
+                                    dtype=lib.I32 if value.integers else lib.F32, dimensions=value.ndim)
                 check(library.mmul_output_create, c.byref(request), c.byref(output))
                 program.save(value, output)
         session().on_root(build)
