@@ -4,6 +4,8 @@ import json
 import os
 import re
 
+from cases.program import PUSH, RATE
+from harness.lab import Lab
 from harness.machine import require_memory
 from harness.measure import Skip, median, run
 from harness.tables import row, side
@@ -31,14 +33,14 @@ class Program:
             numbers = f"numpy.random.default_rng({seed}).standard_normal({shape}, 'f4')"
             run([bench.python, "-c", f"import numpy; numpy.save('{bench.folder}/{seed}.npy', {numbers})"])
 
-    def ours(self, launch=(), env=None):
+    def ours(self, launch=(), env=None, options=()):
         """seconds: of the whole command; report_seconds: launch apart."""
         report = self.bench.folder / "report.json"
         here = os.getcwd()
         os.chdir(self.bench.folder)
         try:
             seconds, _ = run([*launch, self.bench.program, "run", self.file, *self.settings, "--device", "cpu",
-                              "--report", report, "--quiet"], env=env)
+                              "--report", report, "--quiet", *options], env=env)
         finally:
             os.chdir(here)
         return {"seconds": seconds, "report_seconds": json.loads(report.read_text())["wall_seconds"]}
@@ -89,7 +91,22 @@ np.save("{bench.folder}/mask.npy", (np.arange({tokens})[None, :] < lengths).asty
                    for key, words in (("two", "two ranks"), ("one", "one rank")))
     rows.append(row("sentence 2 ranks", both, alone, asked=bench.asked("programs sentence 2 ranks"),
                     pairs=[a / b for a, b in zip(both["values"], alone["values"])]))
-    return rows
+    return rows + sentence_lab(bench, text, program)
+
+
+def sentence_lab(bench, text, program):
+    """Root's host has all files, the other one is sent what it needs."""
+    options = ["--io", "root"]
+    with Lab(bench, 2) as lab:
+        lab.rate(RATE)
+        samples = bench.alternate({
+            "two": lambda: program.ours(lab.mpirun(2), {**lab.env(), **PUSH}, options),
+            "one": lambda: program.ours(lab.mpirun(1), lab.env(), options)})
+    both, alone = (side(f"{text}: {words}, launch apart", values=[one["report_seconds"] for one in samples[key]])
+                   for key, words in (("two", f"two hosts of one core, {RATE}, root's files to root's file"),
+                                      ("one", "one of them")))
+    return [row("sentence 2 hosts", both, alone, asked=bench.asked("programs sentence 2 hosts"),
+                pairs=[a / b for a, b in zip(both["values"], alone["values"])])]
 
 
 def llama(bench):

@@ -167,7 +167,8 @@ mpimatmul: measuring 9 x 9 x 9: 0 + 1 runs" ]
 "file8192 lab2 lab4 labslow labdoctored labslowdown
 slow4 slowdown startup verify thin output
 memory gpu configs planning balance mixed
-doctored chain resident grid4096 predict" ]
+doctored chain resident grid4096 programs rows
+predict" ]
     run --separate-stderr "$REPO/bench/run" nosuchcase
     expect_status 64
     [[ "$stderr" == "bench/run: no case 'nosuchcase': expected file8192, "* ]]
