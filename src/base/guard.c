@@ -12,7 +12,7 @@
 
 #include "base/status.h"
 
-enum { GUARDS = 64 };
+enum { GUARDS = 4096 }; // a program may load or save as many tensors
 
 // end 0: unused. Written begin first and end last, cleared end first: what a handler sees between
 // the two is an empty range.

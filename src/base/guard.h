@@ -14,7 +14,7 @@
 
 struct mmul_guard;
 
-// Guards [begin, begin + bytes), which starts on a page and overlaps no other guard. At most 64 at
+// Guards [begin, begin + bytes), which starts on a page and overlaps no other guard. At most 4096 at
 // a time. Fails with MMUL_ERR_SYSTEM.
 enum mmul_status mmul_guard_create(void *begin, int64_t bytes, struct mmul_guard **guard,
                                    struct mmul_error *err);

@@ -36,10 +36,10 @@ static void keep_standard_streams(void) {
     signal(SIGXFSZ, SIG_IGN);
 }
 
-// Open MPI prints a page of text and exits when files run out while it starts. A soft limit is ours
-// to raise.
+// Open MPI prints a page of text and exits when files run out while it starts, and a program may load
+// and save thousands of tensors. A soft limit is ours to raise.
 static enum mmul_status check_open_files(struct mmul_error *err) {
-    enum { NEEDED = 32, ENOUGH = 1024 };
+    enum { NEEDED = 32, ENOUGH = 65536 };
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= ENOUGH)
         return MMUL_OK;

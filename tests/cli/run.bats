@@ -142,6 +142,19 @@ y = load("x.npy")' "e.py:3:5: cannot load 'x.npy': line 2 saves it"
     expect_only_files e.py x.npy
 }
 
+@test "run: more files than a shell allows to be open" {
+    script 'x = generate((64, 64), kind="integer")
+save("x.npy", x)
+for i in range(1100):
+    save(f"x{i}.npy", x @ (x + i))'
+    (ulimit -S -n 1024 && "${launch[@]}" -n 2 "$MPIMATMUL" run e.py --quiet < /dev/null)
+    python <<'END'
+import numpy as np
+x = np.load("x.npy")
+assert all((np.load(f"x{i}.npy") == x @ (x + i)).all() for i in range(1100))
+END
+}
+
 @test "run: assert_close: 79, one line, and nothing is saved, on several ranks" {
     script 'x = generate((30, 40))
 save("x.npy", x)
