@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """The Python package against numpy in double: run alone, and by mpirun; prints the largest error of each."""
+import pathlib
 import sys
 
 import numpy as np
@@ -52,13 +53,21 @@ show("take", mm.take(x, np.array([5, 0, 63])).numpy(), X[[5, 0, 63]], 0)
 show("where", mm.where(x > 0, x, 0.5 - x).numpy(), np.where(X > 0, X, 0.5 - X), 0)
 show("layer_norm", mm.layer_norm(x).numpy(),
      (X - X.mean(-1, keepdims=True)) / np.sqrt(X.astype("f8").var(-1, keepdims=True) + 1e-5), 1e-5)
+show("axis", mm.max(x, -1).numpy(), X.max(-1, keepdims=True), 0)
+show("abs", abs(x).numpy(), np.abs(X), 0)
+changing = X.copy()
+kept = mm.array(changing) * 2
+changing[:] = 0
+show("kept", kept.numpy(), X * 2, 0)
 parts = mm.place(x @ w, "rows").local()
 whole = (x @ w).numpy()
 rows = np.zeros(1)
 rows[0] = sum(part.shape[0] for *_, part in parts)
 mm.assert_close(x @ w, x @ w, 0)
 for wrong in (lambda: x @ x, lambda: mm.load("/nowhere.npy"), lambda: mm.assert_close(x, x + 1, 0.5),
-              lambda: mm.place(x, "here"), lambda: x[0]):
+              lambda: mm.place(x, "here"), lambda: x[0], lambda: mm.gelu(x, "fast"), lambda: x + 1j,
+              lambda: mm.array("word" if mm.rank() == 0 else None),
+              lambda: mm.array(np.array([2**40 + 1])).numpy(), lambda: mm.array(np.array([None]))):
     try:
         wrong()
     except mm.Error as error:
@@ -76,6 +85,7 @@ try:
         mm.save("/nowhere/y.npy", x)
 except mm.Error as error:
     assert error.status == 73
+mm.save(pathlib.Path(sys.argv[-1]), mm.load(pathlib.Path(sys.argv[-1])) * 0)
 mm.save(sys.argv[-1], x)
 if mm.rank() == 0:
     assert (np.load(sys.argv[-1]) == X).all()

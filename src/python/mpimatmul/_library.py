@@ -180,6 +180,8 @@ class Session:
                 result = work()
             except Error as failure:
                 error = failure
+            except (TypeError, ValueError, OverflowError) as failure:  # numpy's and ctypes'
+                error = Error(65, str(failure))
         self.agree(error)
         return result
 

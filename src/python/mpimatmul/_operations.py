@@ -29,6 +29,8 @@ silu = _unary("silu", lambda x: x / (1 + math.exp(-x)))
 
 def gelu(x, approximate="none"):
     """Gaussian error linear unit; approximate="tanh" as torch."""
+    if approximate not in ("none", "tanh"):
+        raise Error(64, f"no gelu of '{approximate}': expected none, tanh")
     return apply("gelu_tanh" if approximate == "tanh" else "gelu", [x])
 
 
@@ -51,6 +53,7 @@ def where(condition, x, y):
 
 Value.T = property(lambda self: transpose(self))
 Value.__neg__ = lambda self: neg(self)
+Value.__abs__ = lambda self: abs(self)
 Value.__eq__ = lambda self, other: _binary("equal", self, other)
 Value.__ne__ = lambda self, other: _binary("not_equal", self, other)
 Value.__hash__ = object.__hash__
@@ -152,6 +155,7 @@ def _reduction(name):
     def operation(x, *more, axis=None):
         if not isinstance(x, Value):
             return getattr(builtins, name)(x, *more)
+        axis = more[0] if more else axis
         if axis is None:  # all elements, as one row
             row = apply(name, [reshape(x, (1, math.prod(x.shape)))], axis=-1)
             return reshape(row, (1,) * x.ndim)

@@ -7,6 +7,7 @@ it stay on the ranks. Leaves are root's files and arrays; other ranks know their
 import builtins
 import ctypes as c
 import math
+import os
 
 import numpy
 
@@ -130,15 +131,24 @@ def apply(name, operands, ndim=None, **parameters):
 # ---------------------------------------------------------------------------------------- leaves
 
 
+def _copy(data):
+    """A copy in C order, as the library reads it: later changes of the array are no changes of the value."""
+    found = numpy.asarray(data)
+    kind = found.dtype.kind
+    if kind not in "biuf":
+        raise Error(65, f"an array of {found.dtype} cannot be a value: expected real numbers")
+    held = numpy.array(found, dtype="i8" if kind in "iu" else "f4", order="C")
+    return held.reshape(1, -1) if held.ndim < 2 else held
+
+
 def array(data):
-    """Root's array as a value; other ranks may give None. Up to four axes; one is a row. Collective."""
+    """Root's array, copied, as a value; other ranks may give None. Up to four axes; one is a row. Collective."""
     s = session()
-    kind = numpy.asarray(data).dtype.kind
-    held = numpy.ascontiguousarray(data, dtype="i8" if kind in "iu" else "f4") if s.rank == 0 else None
+    held = s.on_root(lambda: _copy(data))
+    kind = held.dtype.kind if held is not None else "f"
     told = (c.c_int64 * 6)()
     if held is not None:
-        held = held.reshape(1, -1) if held.ndim < 2 else held
-        told[:] = [held.ndim, *_stack(held.shape)[:4], kind in "iu"]
+        told[:] = [held.ndim, *_stack(held.shape)[:4], kind == "i"]
     s.broadcast(told)
     if told[0] > 4 or 0 in told[1:5]:
         raise Error(65, f"an array of {told[0]} axes cannot be a value: expected 1 to 4, none of them empty")
@@ -146,7 +156,7 @@ def array(data):
     def make(program, _):
         matrix, value = c.c_void_p(), c.c_int()
         check(library.mmul_matrix_borrow, held.ctypes.data_as(c.c_void_p), as_shape(held.shape),
-              lib.I64 if kind in "iu" else lib.F32, b"an array", c.byref(matrix))
+              lib.I64 if kind == "i" else lib.F32, b"an array", c.byref(matrix))
         program.matrices.append(matrix)
         check(library.mmul_program_load, program.handle, matrix, c.byref(value))
         return value.value
@@ -156,7 +166,7 @@ def array(data):
 
 def load(path):
     """A file of root's, or a tensor of it ("model.safetensors:name"). Collective."""
-    s = session()
+    s, path = session(), os.fspath(path)
 
     def look():
         """Sizes as the engine sees them; an array of one size is a row."""
@@ -275,7 +285,7 @@ class program:
 
 def save(path, value):
     """Writes a value to a file of root's: now, or at the end of a `with program():` block. Collective."""
-    value = value if isinstance(value, Value) else array(value)
+    path, value = os.fspath(path), value if isinstance(value, Value) else array(value)
     if _pending is not None:
         _pending.append((path, value))
     else:
