@@ -910,7 +910,8 @@ MMUL_API struct mmul_value_part mmul_values_part(const struct mmul_values *value
 struct mmul_script_request {
     size_t struct_bytes; // of this struct as the caller knows it; 0: as it is here
     const char *path; // of the text, for errors too; "-": standard input; NULL: errors say no place
-    const char *text; // the text itself, text_bytes of it; NULL: what `path` holds
+    const char
+        *text; // the text itself, text_bytes of it, as long as the script; NULL: what `path` holds
     size_t text_bytes;
     const char *const
         *settings;     // "NAME=VALUE", setting_count of them: VALUE in place of the literal in the

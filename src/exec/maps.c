@@ -124,6 +124,10 @@ static enum mmul_status reduce(struct making *m, struct mmul_error *err) {
             float *mean = mmul_view_element(&m->result, i, j);
             *mean = (float)((double)*mean * (double)inner / (double)all);
         }
+    // What the device has kept of it is the mean as it was.
+    mmul_worker_forget_memory(&m->stage->run->worker,
+                              mmul_view_element(&m->result, b.row_begin, b.col_begin),
+                              mmul_view_element(&m->result, b.row_end - 1, b.col_end));
     return MMUL_OK;
 }
 

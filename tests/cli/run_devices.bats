@@ -118,3 +118,19 @@ took_over() {
     run_program faulty:garble=2:0:0
     took_over faulty:garble=2:0:0 cpu "61 wrong rows in rows 0-61 of matrix 0 of 'y'"
 }
+
+@test "means of rows that are split: what the device keeps of a rank's share of one is that share" {
+    cat > program.py << 'END'
+z = load("X.npy") @ load("W.npy")
+save("D.npy", mean(softmax(z / 64), axis=0) + mean(z, axis=0))
+END
+    ranks 2 run program.py --device faulty:hang=1000000:cpu
+    expect_status 0
+    [ "$stderr" = "" ] || { show; return 1; }
+    "$PYTHON" - << 'END'
+import numpy as np
+z = np.load("X.npy").astype(float) @ np.load("W.npy").astype(float)
+e = np.exp(z / 64)
+assert np.abs(np.load("D.npy") - (e / e.sum(axis=1, keepdims=True)).mean(axis=0) - z.mean(axis=0)).max() < 1e-4
+END
+}
