@@ -63,7 +63,7 @@ static enum mmul_status build(const struct mmul_script_request *request, struct 
         status = mmul_evaluate_program(&evaluator, &tree);
     if (status == MMUL_OK && evaluator.operations == 0 && script->files == NULL)
         status = mmul_fail(err, MMUL_ERR_DATA, "%s: nothing in it makes or reads a matrix",
-                           script->source.name);
+                           mmul_source_name(&script->source));
     return status;
 }
 

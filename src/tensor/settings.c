@@ -28,7 +28,7 @@ static enum mmul_status fail_unknown(const struct mmul_tree *tree, const char *s
             names[count++] = s->first->text;
     const char *nearest = mmul_nearest(name, names);
     mmul_fail(err, MMUL_ERR_USAGE, "'%s': no line of '%s' gives '%s' a number or string", setting,
-              tree->source->name, name);
+              mmul_source_name(tree->source), name);
     if (nearest != NULL)
         mmul_hint(err, "'%s'?", nearest);
     else if (count == 0)

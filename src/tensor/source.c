@@ -17,6 +17,10 @@ struct mmul_arena_chunk {
     _Alignas(ALIGNMENT) char bytes[];
 };
 
+const char *mmul_source_name(const struct mmul_source *source) {
+    return source->name != NULL ? source->name : "the program";
+}
+
 int mmul_source_line(const struct mmul_source *source, int offset) {
     int line = 1;
     for (int i = 0; i < offset; i++)

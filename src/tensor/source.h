@@ -32,6 +32,9 @@ enum mmul_status mmul_source_fail(const struct mmul_source *source, struct mmul_
 void mmul_source_locate(const struct mmul_source *source, struct mmul_span at,
                         struct mmul_error *err);
 
+// For errors about all of it, whether or not it has a name.
+const char *mmul_source_name(const struct mmul_source *source);
+
 // A line number, from 1.
 int mmul_source_line(const struct mmul_source *source, int offset);
 
