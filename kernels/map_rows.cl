@@ -107,11 +107,22 @@ MAP_KERNEL(map_layer_norm) {
         sum += off;
         squares += off * off;
     }
-    const float rest = group_sum(sum, scratch) / (float)cols;
-    const float variance = group_sum(squares, scratch) / (float)cols - rest * rest;
-    const float factor = 1.0f / sqrt(larger(variance, 0.0f) + real.x);
+    float scale = 1.0f; // squares beyond float are those of smaller numbers, as in SQUARES
+    squares = group_sum(squares, scratch);
+    if (isinf(squares)) {
+        scale = 0x1p-80f;
+        squares = 0.0f;
+        for (uint j = id; j < cols; j += GROUP) {
+            const float off = (OPERAND(x, i, j) - mean) * scale;
+            squares += off * off;
+        }
+        squares = group_sum(squares, scratch);
+    }
+    const float rest = group_sum(sum, scratch) / (float)cols * scale;
+    const float variance = squares / (float)cols - rest * rest;
+    const float factor = 1.0f / sqrt(larger(variance, 0.0f) + real.x * scale * scale);
     for (uint j = id; j < cols; j += GROUP) {
-        const float off = OPERAND(x, i, j) - mean - rest;
+        const float off = (OPERAND(x, i, j) - mean) * scale - rest;
         const float weight = (whole.w & 1) != 0 ? OPERAND(y, 0u, j) : 1.0f;
         RESULT(i, j) = off * factor * weight + ((whole.w & 2) != 0 ? OPERAND(z, 0u, j) : 0.0f);
     }

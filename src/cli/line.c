@@ -44,18 +44,17 @@ void mmul_line_add_save(struct mmul_line *line, const char *path, const char *va
     mmul_line_add(line, ")");
 }
 
-static enum mmul_status tell(const struct call *call, const char *path, struct mmul_error *err) {
+static void tell(const struct call *call, const char *path) {
     struct mmul_matrix *made = NULL;
     char shape[96];
     if (call->options.values[OPT_QUIET].number != 0 ||
         call->options.values[OPT_CHECK].number != 0 || mmul_path_is_stdout(path))
-        return MMUL_OK;
-    enum mmul_status status = mmul_matrix_open(path, &made, err);
-    if (status == MMUL_OK)
+        return;
+    struct mmul_error ignored; // it was written; who takes it away at once may
+    if (mmul_matrix_open(path, &made, &ignored) == MMUL_OK)
         mmul_print_line(stdout, "%s: %s", path,
                         mmul_shape_format(mmul_matrix_info(made).shape, shape));
     mmul_matrix_close(made);
-    return status;
 }
 
 enum mmul_status mmul_line_run(const struct call *call, const struct mmul_line *line,
@@ -64,5 +63,7 @@ enum mmul_status mmul_line_run(const struct call *call, const struct mmul_line *
         mmul_cli_fail(err, MMUL_ERR_USAGE, "%s: file names are too long", call->command->name);
     const struct mmul_script_request request = {.text = line->text, .text_bytes = line->length};
     enum mmul_status status = mmul_run_script(call, &request, err);
-    return status == MMUL_OK && call->is_root ? tell(call, path, err) : status;
+    if (status == MMUL_OK && call->is_root)
+        tell(call, path);
+    return status;
 }

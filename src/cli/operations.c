@@ -23,7 +23,7 @@ static enum mmul_status choose_output(const struct call *call, const char *what,
     enum mmul_status status = mmul_matrix_open(operands[0], &matrix, err);
     if (status != MMUL_OK)
         return status;
-    const char *ending = mmul_matrix_info(matrix).format == MMUL_FORMAT_NPY ? ".npy" : ".bin";
+    const char *ending = mmul_format_ending(mmul_matrix_info(matrix).format);
     mmul_matrix_close(matrix);
     if (operands[1] != NULL)
         mmul_base_name(operands[1], b);

@@ -6,6 +6,7 @@
 #include "exec/views.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/memory.h"
@@ -27,8 +28,9 @@ struct offer {
     bool is_usable, is_file;
     bool writes_back;                    // the output
     struct mmul_fingerprint fingerprint; // of a file, where other nodes are going to look
+    int path_bytes;                      // of `name`, which may go on: with a tensor in the file
     char name[PATH_BYTES];               // as root was given it
-    char path[PATH_BYTES], real_path[PATH_BYTES];
+    char real_path[PATH_BYTES];
 };
 
 struct offers {
@@ -60,8 +62,11 @@ static enum mmul_status offer_input(const struct mmul_comm *comm, const struct m
     offer->is_usable = offer->is_file || comm->node_size == 1;
     if (!offer->is_file || !others_look)
         return MMUL_OK;
-    mmul_text_copy(offer->path, sizeof offer->path, offer->extent.path);
-    char *real_path = realpath(offer->path, NULL);
+    size_t path_bytes = strlen(offer->extent.path);
+    if (strncmp(offer->name, offer->extent.path, path_bytes) != 0)
+        mmul_text_copy(offer->name, sizeof offer->name, offer->extent.path);
+    offer->path_bytes = (int)path_bytes;
+    char *real_path = realpath(offer->extent.path, NULL);
     mmul_text_copy(offer->real_path, sizeof offer->real_path, real_path ? real_path : "");
     free(real_path);
     return mmul_fingerprint_take(offer->extent.fd, offer->name, part_of(&offer->extent), seed,
@@ -128,9 +133,11 @@ static enum mmul_status open_same_file(const struct offers *offers, int matrix, 
     const struct offer *offer = &offers->all[matrix];
     const struct mmul_file_part part = part_of(&offer->extent);
     struct mmul_error ignored;
+    char path[PATH_BYTES];
     int opened = -1;
+    snprintf(path, sizeof path, "%.*s", offer->path_bytes, offer->name);
     enum mmul_status status =
-        mmul_fingerprint_open(offer->path, part, offers->seed, &offer->fingerprint, &opened, err);
+        mmul_fingerprint_open(path, part, offers->seed, &offer->fingerprint, &opened, err);
     if (status != MMUL_OK &&
         mmul_fingerprint_open(offer->real_path, part, offers->seed, &offer->fingerprint, &opened,
                               &ignored) != MMUL_OK)

@@ -109,7 +109,7 @@ obey_permissions() {
     printf '\7\0\0\0 and so on, more than twenty bytes' > A.bin
     input_refused A.bin 65 \
         "'A.bin' is not a valid matrix file: it starts with the number 7, expected 2, 3 or 4 (dimensions)$or" \
-        "no other format that is known begins so; .bin (4D float) and .npy are read"
+        "no other format that is known begins so; .bin (4D float), .npy, .npz and .safetensors are read"
     printf 'a text, say' > A.bin
     input_refused A.bin 65 "'A.bin' is a text file, which is not read yet" \
         "if it holds numbers, in Python: numpy.save('A.npy', numpy.loadtxt('A.csv', delimiter=',', dtype='float32'))"

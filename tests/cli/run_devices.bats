@@ -134,3 +134,21 @@ e = np.exp(z / 64)
 assert np.abs(np.load("D.npy") - (e / e.sum(axis=1, keepdims=True)).mean(axis=0) - z.mean(axis=0)).max() < 1e-4
 END
 }
+
+@test "OpenCL: norms of rows whose squares are beyond float" {
+    [ "$HAS_OPENCL" -gt 0 ] || skip "opencl: no device 0:0"
+    cat > program.py << 'END'
+x = load("X.npy") * 1e25
+save("L.npy", concat((layer_norm(x, None, None), rms_norm(x, None), normalize(x)), axis=-1))
+END
+    program run program.py --device 0:0
+    expect_quiet_success
+    "$PYTHON" - << 'END'
+import numpy as np
+x = np.load("X.npy").astype(float)
+mean, squares = x.mean(-1, keepdims=True), (x * x).mean(-1, keepdims=True)
+right = np.concatenate(((x - mean) / x.std(-1, keepdims=True), x / np.sqrt(squares),
+                        x / np.sqrt((x * x).sum(-1, keepdims=True))), -1)
+assert np.abs(np.load("L.npy") - right).max() < 1e-4
+END
+}
