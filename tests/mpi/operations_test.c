@@ -7,6 +7,7 @@
 #include "model/operation.h"
 #include "operation_loops.h"
 #include "plan/program_plan.h"
+#include "weightings.h"
 
 static const struct mmul_shape STACK = {2, 3, 4, 6}, MATRIX = {1, 1, 7, 6}, VECTOR = {1, 1, 1, 6};
 static const double CLOSE = 2e-6;
@@ -20,19 +21,6 @@ struct example {
     double tolerance;
     int64_t ids; // elements of the second are whole numbers below this; 0: as all
 };
-
-// -------------------------------------------------------------------------------------- weights
-
-enum weighting { EQUAL, ROOT_NONE, ONE_TO_N, WEIGHTINGS };
-
-static const char *weights_text(enum weighting weighting, char text[static 64]) {
-    text[0] = '\0';
-    for (int i = 0; i < size; i++) {
-        int weight = weighting == EQUAL ? 1 : weighting == ROOT_NONE ? i > 0 : i + 1;
-        sprintf(text + strlen(text), "%s%d", i > 0 ? "," : "", size == 1 ? 1 : weight);
-    }
-    return text;
-}
 
 // --------------------------------------------------------------------------------------- rules
 

@@ -8,19 +8,9 @@
 #include <unistd.h>
 
 #include "trial.h"
+#include "weightings.h"
 
 // ---------------------------------------------------------------------------------------- tests
-
-enum weighting { EQUAL, ROOT_NONE, ONE_TO_N, WEIGHTINGS };
-
-static const char *weights_text(enum weighting weighting, char text[static 64]) {
-    text[0] = '\0';
-    for (int i = 0; i < size; i++) {
-        int weight = weighting == EQUAL ? 1 : weighting == ROOT_NONE ? i > 0 : i + 1;
-        sprintf(text + strlen(text), "%s%d", i > 0 ? "," : "", size == 1 ? 1 : weight);
-    }
-    return text;
-}
 
 // Links without latency, or none that are known: small products are spread over the ranks all the same.
 static void make_links_fast(struct mmul_context *context, bool fast) {

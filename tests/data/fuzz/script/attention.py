@@ -1,11 +1,1 @@
-# SPDX-License-Identifier: MIT
-# Attention, step by step and in one: heads of 64, every row looks at those before it.
-heads = 8
-rows = 4096
-q = generate((heads, rows, 64), kind="normal", seed=1)
-k = generate((heads, rows, 64), kind="normal", seed=2)
-v = generate((heads, rows, 64), kind="normal", seed=3)
-
-s = softmax(q @ k.T / sqrt(64), causal=True)
-save("steps.npy", s @ v)
-save("fused.npy", attention(q, k, v, causal=True))
+../../../../bench/programs/attention.py
