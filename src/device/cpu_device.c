@@ -251,6 +251,7 @@ const struct mmul_device_table mmul_cpu_table = {
     .open = open_cpu,
     .close = close_cpu,
     .describe = describe,
+    .has_dtype = mmul_host_has_dtype,
     .buffer_create = mmul_host_buffer_create,
     .buffer_destroy = mmul_host_buffer_destroy,
     .buffer_borrow = mmul_host_buffer_borrow,

@@ -2,7 +2,7 @@
 //
 // The device table: everything the rest of the library asks of a CPU or a GPU.
 //
-// A device holds buffers of elements of one dtype, float32 today, and multiplies them. It never sees a
+// A device holds buffers, each of elements of one dtype (float32, some float64), and multiplies them. It never sees a
 // rank, a file or a plan.
 // Calls on one device come one at a time. Uploads, downloads and gemm may return before they are
 // done. Those on the same buffer happen in the order they were begun; those on different buffers may
@@ -113,7 +113,10 @@ struct mmul_device_table {
     // worst case, and what uploads need. NULL: none.
     int64_t (*gemm_temporary_bytes)(const void *self, int64_t m, int64_t n, int64_t k);
 
-    // `count` elements on the device, contents undefined. dtype: float32, no other is asked for.
+    // Has it buffers of these elements? NULL: of float32 alone.
+    bool (*has_dtype)(const void *self, enum mmul_dtype dtype);
+
+    // `count` elements on the device, contents undefined.
     enum mmul_status (*buffer_create)(void *self, enum mmul_dtype dtype, int64_t count,
                                       struct mmul_buffer **buffer, struct mmul_error *err);
     void (*buffer_destroy)(void *self, struct mmul_buffer *buffer, bool lost);
@@ -190,6 +193,7 @@ enum mmul_status mmul_device_warm_up(struct mmul_device *device, struct mmul_err
 int64_t mmul_device_gemm_temporary_bytes(const struct mmul_device *device, int64_t m, int64_t n,
                                          int64_t k);
 bool mmul_device_can_borrow(const struct mmul_device *device);
+bool mmul_device_has_dtype(const struct mmul_device *device, enum mmul_dtype dtype);
 enum mmul_status mmul_device_buffer_create(struct mmul_device *device, enum mmul_dtype dtype,
                                            int64_t count, struct mmul_buffer **buffer,
                                            struct mmul_error *err);

@@ -133,6 +133,11 @@ static enum mmul_status count_call(const struct faulty *faulty, int64_t rule, in
     return mmul_faulty_strikes(rule, *calls) ? lose(faulty, what, *calls, err) : MMUL_OK;
 }
 
+static bool has_dtype(const void *self, enum mmul_dtype dtype) {
+    const struct faulty *faulty = self;
+    return mmul_device_has_dtype(faulty->inner, dtype);
+}
+
 static enum mmul_status buffer_create(void *self, enum mmul_dtype dtype, int64_t count,
                                       struct mmul_buffer **buffer, struct mmul_error *err) {
     struct faulty *faulty = self;
@@ -363,6 +368,7 @@ const struct mmul_device_table mmul_faulty_table = {
     .describe = describe,
     .warm_up = warm_up,
     .gemm_temporary_bytes = gemm_temporary_bytes,
+    .has_dtype = has_dtype,
     .buffer_create = buffer_create,
     .buffer_destroy = buffer_destroy,
     .buffer_borrow = buffer_borrow,

@@ -10,25 +10,30 @@
 #include "base/memory.h"
 #include "model/dtype.h"
 
-static enum mmul_status wrap(float *data, bool owned, struct mmul_buffer **buffer,
+static enum mmul_status wrap(void *memory, bool owned, struct mmul_buffer **buffer,
                              struct mmul_error *err) {
     struct mmul_buffer *made = mmul_allocate(1, sizeof *made, "a device buffer", err);
     if (made == NULL)
         return err->status;
-    *made = (struct mmul_buffer){.data = data, .owned = owned};
+    *made = (struct mmul_buffer){.memory = memory, .owned = owned};
     *buffer = made;
     return MMUL_OK;
+}
+
+bool mmul_host_has_dtype(const void *self, enum mmul_dtype dtype) {
+    (void)self;
+    return dtype == MMUL_F32 || dtype == MMUL_F64;
 }
 
 enum mmul_status mmul_host_buffer_create(void *self, enum mmul_dtype dtype, int64_t count,
                                          struct mmul_buffer **buffer, struct mmul_error *err) {
     (void)self;
-    float *data = mmul_allocate_raw(count, mmul_dtype_bytes(dtype), "a device buffer", err);
-    if (data == NULL)
+    void *memory = mmul_allocate_raw(count, mmul_dtype_bytes(dtype), "a device buffer", err);
+    if (memory == NULL)
         return err->status;
-    enum mmul_status status = wrap(data, true, buffer, err);
+    enum mmul_status status = wrap(memory, true, buffer, err);
     if (status != MMUL_OK)
-        mmul_free(data);
+        mmul_free(memory);
     return status;
 }
 
@@ -47,14 +52,36 @@ void mmul_host_buffer_destroy(void *self, struct mmul_buffer *buffer, bool lost)
     if (buffer == NULL)
         return;
     if (buffer->owned)
-        mmul_free(buffer->data);
+        mmul_free(buffer->memory);
     mmul_free(buffer);
+}
+
+// Rows of elements that stay as they are.
+static void copy_rows(const char *from, int64_t from_ld, char *to, int64_t to_ld, int64_t rows,
+                      int64_t cols, size_t bytes_each) {
+    if (from_ld == cols && to_ld == cols) {
+        cols *= rows;
+        rows = 1;
+    }
+    for (int64_t r = 0; r < rows; r++)
+        memcpy(to + (size_t)(r * to_ld) * bytes_each, from + (size_t)(r * from_ld) * bytes_each,
+               (size_t)cols * bytes_each);
+}
+
+static char *address(struct mmul_operand operand) {
+    return (char *)operand.buffer->memory +
+           operand.offset * (int64_t)mmul_dtype_bytes(operand.buffer->head.dtype);
 }
 
 enum mmul_status mmul_host_upload(void *self, const struct mmul_upload *u, struct mmul_error *err) {
     (void)self;
     (void)err;
     const char *row = u->host;
+    if (u->dtype == u->to.buffer->head.dtype) {
+        copy_rows(row, u->host_ld, address(u->to), u->to.ld, u->rows, u->cols,
+                  mmul_dtype_bytes(u->dtype));
+        return MMUL_OK;
+    }
     float *target = mmul_host_address(u->to);
     if (u->host_ld == u->cols && u->to.ld == u->cols) {
         mmul_dtype_widen(u->dtype, row, u->rows * u->cols, target);
@@ -72,9 +99,7 @@ enum mmul_status mmul_host_download(void *self, const struct mmul_download *d,
                                     struct mmul_error *err) {
     (void)self;
     (void)err;
-    const float *source = mmul_host_address(d->from);
-    float *target = d->host;
-    for (int64_t r = 0; r < d->rows; r++)
-        memcpy(target + r * d->host_ld, source + r * d->from.ld, (size_t)d->cols * sizeof(float));
+    copy_rows(address(d->from), d->from.ld, d->host, d->host_ld, d->rows, d->cols,
+              mmul_dtype_bytes(d->dtype));
     return MMUL_OK;
 }

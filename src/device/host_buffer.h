@@ -8,13 +8,23 @@
 
 struct mmul_buffer {
     struct mmul_buffer_head head;
-    float *data; // owned or borrowed
+    union { // owned or borrowed; by head.dtype
+        void *memory;
+        float *data;
+        double *doubles;
+    };
     bool owned;
 };
 
-// Address of element (0, 0) of an operand in a host buffer.
+// Has the device buffers of these elements?
+bool mmul_host_has_dtype(const void *self, enum mmul_dtype dtype);
+
+// Address of element (0, 0) of an operand in a host buffer, of float32 and of float64.
 static inline float *mmul_host_address(struct mmul_operand operand) {
     return operand.buffer->data + operand.offset;
+}
+static inline double *mmul_host_doubles(struct mmul_operand operand) {
+    return operand.buffer->doubles + operand.offset;
 }
 
 enum mmul_status mmul_host_buffer_create(void *self, enum mmul_dtype dtype, int64_t count,

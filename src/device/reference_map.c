@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The written specification of every operation but products: plain loops, in double, each element rounded to
-// float32 once. Slow on purpose and never tuned; every other device must agree with it.
+// the result's type once. Slow on purpose and never tuned; every other device must agree with it.
 #include "device/reference_map.h"
 
 #include <math.h>
@@ -13,11 +13,16 @@ static double element(const struct mmul_map *map, int operand, int64_t i, int64_
     const struct mmul_map_operand *o = &map->operands[operand];
     if (o->buffer == NULL)
         return o->number;
-    return o->buffer->data[o->offset + i * o->row_step + j * o->col_step];
+    const int64_t at = o->offset + i * o->row_step + j * o->col_step;
+    return o->buffer->head.dtype == MMUL_F64 ? o->buffer->doubles[at] : o->buffer->data[at];
 }
 
 static void set(const struct mmul_map *map, int64_t i, int64_t j, double value) {
-    mmul_host_address(map->result)[i * map->result.ld + j] = (float)value;
+    const int64_t at = i * map->result.ld + j;
+    if (map->result.buffer->head.dtype == MMUL_F64)
+        mmul_host_doubles(map->result)[at] = value;
+    else
+        mmul_host_address(map->result)[at] = (float)value;
 }
 
 // -------------------------------------------------------------------------------------- elements

@@ -236,12 +236,17 @@ static enum mmul_status fail_dtype(const struct mmul_device *device, enum mmul_d
                      info.name, mmul_dtype_name(dtype));
 }
 
+bool mmul_device_has_dtype(const struct mmul_device *device, enum mmul_dtype dtype) {
+    return device->table->has_dtype != NULL ? device->table->has_dtype(device->self, dtype)
+                                            : dtype == MMUL_F32;
+}
+
 enum mmul_status mmul_device_buffer_create(struct mmul_device *device, enum mmul_dtype dtype,
                                            int64_t count, struct mmul_buffer **buffer,
                                            struct mmul_error *err) {
     if (device->lost)
         return fail_lost(device, err);
-    if (dtype != MMUL_F32)
+    if (!mmul_device_has_dtype(device, dtype))
         return fail_dtype(device, dtype, err);
     enum mmul_status status =
         note(device, enter(device)->table->buffer_create(device->self, dtype, count, buffer, err));
@@ -256,7 +261,7 @@ enum mmul_status mmul_device_buffer_borrow(struct mmul_device *device, enum mmul
     assert(mmul_device_can_borrow(device));
     if (device->lost)
         return fail_lost(device, err);
-    if (dtype != MMUL_F32)
+    if (!mmul_device_has_dtype(device, dtype))
         return fail_dtype(device, dtype, err);
     enum mmul_status status =
         note(device,
