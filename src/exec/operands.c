@@ -46,12 +46,12 @@ struct mmul_part mmul_stage_part(const struct mmul_stage *stage, int rank, struc
         const char *pieces = stage->memory + mmul_layout_pieces(l, step.round);
         const char *c_in = stage->memory + mmul_layout_c_in(l, step.round);
         part.pieces = pieces + before * p->k * each;
-        part.c_in = c_in + before * width * (int64_t)sizeof(float);
+        part.c_in = c_in + before * width * mmul_problem_result_each(p);
     }
     if (l->node->result_slots > 0)
         part.c = stage->memory + mmul_layout_result(l, step.index) +
                  mmul_layout_step_units_before(l, rank, step) * (step.end - step.begin) *
-                     (int64_t)sizeof(float);
+                     mmul_problem_result_each(p);
     return part;
 }
 
@@ -102,22 +102,23 @@ static struct place c_in_place(const struct mmul_stage *stage, const struct mmul
     int64_t width = mmul_problem_result_width(&stage->plan->problem, stage->plan->axis);
     int64_t ld = rows ? width : stretch.end - stretch.begin;
     int64_t element = units_before(stage, part, stretch) * width + step.begin * (rows ? 1 : ld);
+    int64_t each = mmul_problem_result_each(&stage->plan->problem);
     if (stage->mapped.c_in == NULL)
-        return (struct place){.data = part->c_in + element * (int64_t)sizeof(float), .ld = ld};
+        return (struct place){.data = part->c_in + element * each, .ld = ld};
     return mapped_place(stage->mapped.c_in, stage->plan->problem.c,
-                        mmul_step_result(stage->plan, step, stretch), sizeof(float));
+                        mmul_step_result(stage->plan, step, stretch), (size_t)each);
 }
 
 static struct place c_place(const struct mmul_stage *stage, const struct mmul_part *part,
                             struct mmul_step step, struct mmul_stretch stretch,
                             int64_t step_offset) {
     struct mmul_region region = mmul_step_result(stage->plan, step, stretch);
+    int64_t each = mmul_problem_result_each(&stage->plan->problem);
     if (stage->is.places.c >= 0)
         return value_place(stage, stage->is.places.c, part->rank, region);
     if (stage->mapped.c != NULL)
-        return mapped_place(stage->mapped.c, stage->plan->problem.c, region, sizeof(float));
-    return (struct place){.data = part->c +
-                                  step_offset * (step.end - step.begin) * (int64_t)sizeof(float),
+        return mapped_place(stage->mapped.c, stage->plan->problem.c, region, (size_t)each);
+    return (struct place){.data = part->c + step_offset * (step.end - step.begin) * each,
                           .ld = region_columns(region)};
 }
 
@@ -137,11 +138,11 @@ struct mmul_product mmul_part_product(const struct mmul_stage *stage, const stru
                                    .beta = p->beta,
                                    .a_dtype = p->a_dtype,
                                    .b_dtype = p->b_dtype,
-                                   .c = (float *)(uintptr_t)c.data,
+                                   .c = (void *)(uintptr_t)c.data,
                                    .ldc = c.ld};
     if (p->beta != 0) {
         struct place c_in = c_in_place(stage, part, step, stretch);
-        product.c_in = (const float *)(const void *)c_in.data;
+        product.c_in = c_in.data;
         product.ldc_in = c_in.ld;
     }
     if (p->alpha != 0) {

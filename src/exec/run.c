@@ -204,9 +204,9 @@ static void cancel(void *context) {
 
 // Root, whose node computes into the mapped file.
 static void count_mapped(struct mmul_stage *stage) {
-    int64_t bytes = 0;
+    int64_t bytes = 0, each = mmul_problem_result_each(&stage->plan->problem);
     for (int i = 0; i < stage->run->context->comm->node_size; i++)
-        bytes += (int64_t)sizeof(float) * atomic_load(&stage->progress->ranks[i].elements_done);
+        bytes += each * atomic_load(&stage->progress->ranks[i].elements_done);
     if (bytes > stage->mapped_bytes)
         mmul_files_count(&stage->files, bytes - stage->mapped_bytes);
     stage->mapped_bytes = bytes;

@@ -75,7 +75,7 @@ static int64_t bytes_read_in_place(const struct mmul_report *report, const struc
     if (p->alpha != 0 && (maps & mmul_maps_whole(plan->axis)))
         bytes += rows ? stack_bytes(p->b, p->b_dtype) : stack_bytes(p->a, p->a_dtype);
     if (p->beta != 0 && (maps & MMUL_MAPS_C_IN))
-        bytes += units * mmul_problem_result_width(p, plan->axis) * (int64_t)sizeof(float);
+        bytes += units * mmul_problem_result_width(p, plan->axis) * mmul_problem_result_each(p);
     return bytes;
 }
 
@@ -154,7 +154,7 @@ enum mmul_status mmul_run_report(struct mmul_run *run, struct mmul_report **repo
     for (int node = 0; node < plan->node_count; node++)
         made->bytes_read += bytes_read_in_place(made, plan, node);
     if (context->comm->rank == 0)
-        made->bytes_written = stage->files.done_bytes / (int64_t)sizeof(float) *
+        made->bytes_written = stage->files.done_bytes / mmul_problem_result_each(&plan->problem) *
                               (int64_t)mmul_dtype_bytes(mmul_output_dtype(run->args->output));
     made->network_bytes = network_bytes(plan);
     mmul_text_copy(made->faster, sizeof made->faster, plan->faster);

@@ -49,7 +49,8 @@ static void borrow_files(struct mmul_stage *stage) {
                                        .spread = stage->is.places.spread,
                                        .progress = args->progress,
                                        .progress_context = args->progress_context};
-    stage->files.result_bytes = stage->plan->total * (int64_t)sizeof(float) *
+    stage->files.result_bytes = stage->plan->total *
+                                mmul_problem_result_each(&stage->plan->problem) *
                                 mmul_problem_result_width(&stage->plan->problem, stage->plan->axis);
 }
 

@@ -8,17 +8,19 @@
 #include "base/integer.h"
 #include "base/memory.h"
 
-enum mmul_status mmul_staging_buffer_reserve(struct mmul_staging_buffer *staging, int64_t count,
+enum mmul_status mmul_staging_buffer_reserve(struct mmul_staging_buffer *staging, int64_t bytes,
                                              struct mmul_error *err) {
-    count = mmul_smaller(count, MMUL_STAGING_BUFFER_COUNT);
-    if (staging->capacity >= count)
+    bytes = mmul_smaller(bytes, MMUL_STAGING_BUFFER_BYTES);
+    if (staging->capacity >= bytes)
         return MMUL_OK;
     mmul_staging_buffer_fini(staging);
     enum mmul_status status = MMUL_OK;
-    for (int i = 0; status == MMUL_OK && i < 2; i++)
-        status = MMUL_ALLOCATE_RAW(staging->memory[i], count, "results on their way", err);
+    for (int i = 0; status == MMUL_OK && i < 2; i++) {
+        staging->memory[i] = mmul_allocate_raw(bytes, 1, "results on their way", err);
+        status = staging->memory[i] == NULL ? err->status : MMUL_OK;
+    }
     if (status == MMUL_OK)
-        staging->capacity = count;
+        staging->capacity = bytes;
     else
         mmul_staging_buffer_fini(staging);
     return status;
@@ -36,10 +38,11 @@ struct piece {
 };
 
 // The sides of all pieces but the last of a row or column of them.
-static struct piece first_piece(const struct mmul_staging_buffer *staging, int64_t rows,
-                                int64_t cols) {
-    int64_t most_cols = mmul_smaller(cols, staging->capacity);
-    int64_t most_rows = mmul_smaller(rows, staging->capacity / most_cols);
+static struct piece first_piece(const struct mmul_staging_buffer *staging,
+                                const struct mmul_download *d) {
+    int64_t capacity = staging->capacity / (int64_t)mmul_dtype_bytes(d->dtype);
+    int64_t most_cols = mmul_smaller(d->cols, capacity);
+    int64_t most_rows = mmul_smaller(d->rows, capacity / most_cols);
     return (struct piece){.rows = most_rows, .cols = most_cols};
 }
 
@@ -56,14 +59,15 @@ static bool next_piece(const struct piece *first, int64_t rows, int64_t cols, st
 }
 
 static enum mmul_status begin_piece(struct mmul_staging_buffer *staging, struct mmul_device *device,
-                                    struct mmul_operand from, const struct piece *piece, int turn,
-                                    struct mmul_error *err) {
+                                    const struct mmul_download *d, const struct piece *piece,
+                                    int turn, struct mmul_error *err) {
+    struct mmul_operand from = d->from;
     from.offset += piece->row * from.ld + piece->col;
     staging->is_under_way = true;
     return mmul_device_download(device,
                                 &(struct mmul_download){from, piece->rows, piece->cols,
                                                         staging->memory[turn], piece->cols,
-                                                        MMUL_F32},
+                                                        d->dtype},
                                 err);
 }
 
@@ -74,35 +78,38 @@ static enum mmul_status end_piece(struct mmul_staging_buffer *staging, struct mm
     return status;
 }
 
-static void copy_piece(const struct piece *piece, const float *memory, float *to, int64_t ld) {
-    to += piece->row * ld + piece->col;
-    if (ld == piece->cols) {
-        memcpy(to, memory, (size_t)(piece->rows * piece->cols) * sizeof(float));
+static void copy_piece(const struct piece *piece, const char *memory,
+                       const struct mmul_download *d) {
+    int64_t each = (int64_t)mmul_dtype_bytes(d->dtype), row_bytes = piece->cols * each;
+    char *to = (char *)d->host + (piece->row * d->host_ld + piece->col) * each;
+    if (d->host_ld == piece->cols) {
+        memcpy(to, memory, (size_t)(piece->rows * row_bytes));
         return;
     }
     for (int64_t i = 0; i < piece->rows; i++)
-        memcpy(to + i * ld, memory + i * piece->cols, (size_t)piece->cols * sizeof(float));
+        memcpy(to + i * d->host_ld * each, memory + i * row_bytes, (size_t)row_bytes);
 }
 
 enum mmul_status mmul_staging_buffer_bring(struct mmul_staging_buffer *staging,
                                            struct mmul_device *device,
                                            const struct mmul_download *d, struct mmul_error *err) {
-    enum mmul_status status = mmul_staging_buffer_reserve(staging, d->rows * d->cols, err);
+    enum mmul_status status = mmul_staging_buffer_reserve(
+        staging, d->rows * d->cols * (int64_t)mmul_dtype_bytes(d->dtype), err);
     if (status != MMUL_OK)
         return status;
-    const struct piece first = first_piece(staging, d->rows, d->cols);
+    const struct piece first = first_piece(staging, d);
     struct piece coming = first;
     int turn = 0;
     bool has_more = true;
-    status = begin_piece(staging, device, d->from, &coming, turn, err);
+    status = begin_piece(staging, device, d, &coming, turn, err);
     while (status == MMUL_OK && has_more) {
         struct piece here = coming;
         status = end_piece(staging, device, d->from, err);
         has_more = next_piece(&first, d->rows, d->cols, &coming);
         if (status == MMUL_OK && has_more)
-            status = begin_piece(staging, device, d->from, &coming, 1 - turn, err);
+            status = begin_piece(staging, device, d, &coming, 1 - turn, err);
         if (status == MMUL_OK)
-            copy_piece(&here, staging->memory[turn], d->host, d->host_ld);
+            copy_piece(&here, staging->memory[turn], d);
         turn = 1 - turn;
     }
     return status;

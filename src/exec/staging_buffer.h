@@ -8,17 +8,17 @@
 
 #include "device/device.h"
 
-// Elements that come down at once, of the two that take turns.
-enum { MMUL_STAGING_BUFFER_COUNT = 1 << 21 };
+// Bytes that come down at once, of the two pieces that take turns.
+enum { MMUL_STAGING_BUFFER_BYTES = 8 << 20 };
 
 struct mmul_staging_buffer {
-    float *memory[2];  // owned; NULL until needed
-    int64_t capacity;  // elements of each
+    void *memory[2];   // owned; NULL until needed
+    int64_t capacity;  // bytes of each
     bool is_under_way; // a download into them was begun and has not been seen to end
 };
 
-// Makes room for results of `count` elements; larger ones come in pieces.
-enum mmul_status mmul_staging_buffer_reserve(struct mmul_staging_buffer *staging, int64_t count,
+// Makes room for results of so many bytes; larger ones come in pieces.
+enum mmul_status mmul_staging_buffer_reserve(struct mmul_staging_buffer *staging, int64_t bytes,
                                              struct mmul_error *err);
 
 // Releases the memory; or gives it up, when the device may still write to it.

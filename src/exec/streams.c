@@ -30,7 +30,7 @@ static int64_t element_bytes(const struct passing *p) {
         return (int64_t)mmul_dtype_bytes(mmul_problem_split_dtype(&plan->problem, plan->axis));
     if (p->stream->content == MMUL_CONTENT_PANEL)
         return (int64_t)mmul_dtype_bytes(mmul_problem_whole_dtype(&plan->problem, plan->axis));
-    return sizeof(float);
+    return mmul_problem_result_each(&plan->problem);
 }
 
 struct mmul_region mmul_step_panel(const struct mmul_plan *plan, struct mmul_step step,
@@ -67,7 +67,7 @@ static enum mmul_status transfer(struct passing *p, struct mmul_region region, i
                                  int64_t end, char *memory, struct mmul_error *err) {
     struct mmul_files *files = p->stream->files;
     float *floats = (float *)(void *)memory;
-    p->written += (end - begin) * (int64_t)sizeof(float);
+    p->written += (end - begin) * element_bytes(p);
     if (p->stream->content == MMUL_CONTENT_RESULT)
         return mmul_output_write_float(files->output, region, begin, end, floats, err);
     if (p->stream->content == MMUL_CONTENT_PANEL && files->spread >= 0) {

@@ -13,11 +13,14 @@ static void entry_drop(struct mmul_cached_tile *entry, struct mmul_device *devic
 }
 
 static enum mmul_status entry_make(struct mmul_cached_tile *entry, struct mmul_device *device,
-                                   int64_t capacity, struct mmul_error *err) {
+                                   enum mmul_dtype dtype, int64_t capacity,
+                                   struct mmul_error *err) {
     enum mmul_status status =
-        mmul_device_buffer_create(device, MMUL_F32, capacity, &entry->buffer, err);
-    if (status == MMUL_OK)
+        mmul_device_buffer_create(device, dtype, capacity, &entry->buffer, err);
+    if (status == MMUL_OK) {
         entry->capacity = capacity;
+        entry->dtype = dtype;
+    }
     return status;
 }
 
@@ -35,15 +38,19 @@ static enum mmul_status evict(struct mmul_cached_tile *entry, struct mmul_device
 // The entries as they are: an unmade one, the one to go next, and how much they have.
 struct survey {
     struct mmul_cached_tile *unmade, *oldest;
-    int64_t elements;
+    int64_t bytes;
 };
+
+static int64_t bytes_of(enum mmul_dtype dtype, int64_t count) {
+    return count * (int64_t)mmul_dtype_bytes(dtype);
+}
 
 static struct survey look(struct mmul_tile_cache *cache) {
     struct survey s = {0};
     for (int i = 0; i < mmul_larger(cache->most, 1); i++) {
         struct mmul_cached_tile *e = &cache->entries[i];
         bool is_free = !e->is_taken && (cache->pinned == 0 || e->used < cache->pinned);
-        s.elements += e->capacity;
+        s.bytes += bytes_of(e->dtype, e->capacity);
         if (e->buffer == NULL)
             s.unmade = s.unmade == NULL ? e : s.unmade;
         else if (is_free && (s.oldest == NULL || e->used < s.oldest->used))
@@ -52,18 +59,19 @@ static struct survey look(struct mmul_tile_cache *cache) {
     return s;
 }
 
-// An entry of at least that many elements, whatever it held.
+// An entry of at least that many elements of that type, whatever it held.
 static enum mmul_status acquire(struct mmul_tile_cache *cache, struct mmul_device *device,
-                                int64_t count, struct mmul_cached_tile **entry,
-                                struct mmul_error *err) {
+                                enum mmul_dtype dtype, int64_t count,
+                                struct mmul_cached_tile **entry, struct mmul_error *err) {
+    const int64_t bytes = bytes_of(dtype, count);
     for (;;) {
         const struct survey s = look(cache);
-        if (s.unmade != NULL && (s.oldest == NULL || s.elements + count <= cache->capacity_most)) {
+        if (s.unmade != NULL && (s.oldest == NULL || s.bytes + bytes <= cache->bytes_most)) {
             *entry = s.unmade;
-            return entry_make(s.unmade, device, count, err);
+            return entry_make(s.unmade, device, dtype, count, err);
         }
         *entry = s.oldest;
-        if (s.oldest->capacity >= count)
+        if (s.oldest->dtype == dtype && s.oldest->capacity >= count)
             return MMUL_OK;
         enum mmul_status status = evict(s.oldest, device, err);
         if (status != MMUL_OK)
@@ -72,26 +80,27 @@ static enum mmul_status acquire(struct mmul_tile_cache *cache, struct mmul_devic
 }
 
 enum mmul_status mmul_tile_cache_reserve(struct mmul_tile_cache *cache, struct mmul_device *device,
-                                         int count, int64_t capacity, struct mmul_error *err) {
+                                         enum mmul_dtype dtype, int count, int64_t capacity,
+                                         struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
     cache->most = count;
-    cache->capacity_most = INT64_MAX / 2; // as many as these need
+    cache->bytes_most = INT64_MAX / 2; // as many as these need
     for (int i = 0; status == MMUL_OK && i < count; i++)
-        status = entry_make(&cache->entries[i], device, capacity, err);
+        status = entry_make(&cache->entries[i], device, dtype, capacity, err);
     return status;
 }
 
 enum mmul_status mmul_tile_cache_limit(struct mmul_tile_cache *cache, struct mmul_device *device,
-                                       int64_t elements, int64_t largest, struct mmul_error *err) {
+                                       int64_t bytes, int64_t largest, struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
     cache->most = MMUL_CACHED_TILES;
-    cache->capacity_most = elements;
+    cache->bytes_most = bytes;
     mmul_tile_cache_pin(cache);
     for (int i = 0; status == MMUL_OK && i < MMUL_CACHED_TILES; i++)
-        if (cache->entries[i].capacity > largest)
+        if (bytes_of(cache->entries[i].dtype, cache->entries[i].capacity) > largest)
             status = evict(&cache->entries[i], device, err);
-    for (struct survey s = look(cache);
-         status == MMUL_OK && s.elements > elements && s.oldest != NULL; s = look(cache))
+    for (struct survey s = look(cache); status == MMUL_OK && s.bytes > bytes && s.oldest != NULL;
+         s = look(cache))
         status = evict(s.oldest, device, err);
     return status;
 }
@@ -176,7 +185,8 @@ enum mmul_status mmul_tile_cache_load(struct mmul_tile_cache *cache, struct mmul
     struct mmul_cached_tile *entry = NULL;
     if (mmul_tile_cache_find(cache, tile, operand))
         return MMUL_OK;
-    enum mmul_status status = acquire(cache, device, tile->rows * tile->cols, &entry, err);
+    enum mmul_status status = acquire(cache, device, mmul_dtype_computed(tile->dtype, tile->dtype),
+                                      tile->rows * tile->cols, &entry, err);
     if (status != MMUL_OK)
         return status;
     entry->used = ++cache->requests;
@@ -193,9 +203,9 @@ enum mmul_status mmul_tile_cache_load(struct mmul_tile_cache *cache, struct mmul
 }
 
 enum mmul_status mmul_tile_cache_take(struct mmul_tile_cache *cache, struct mmul_device *device,
-                                      int64_t count, struct mmul_cached_tile **entry,
-                                      struct mmul_error *err) {
-    enum mmul_status status = acquire(cache, device, count, entry, err);
+                                      enum mmul_dtype dtype, int64_t count,
+                                      struct mmul_cached_tile **entry, struct mmul_error *err) {
+    enum mmul_status status = acquire(cache, device, dtype, count, entry, err);
     if (status != MMUL_OK)
         return status;
     (*entry)->used = ++cache->requests;

@@ -19,6 +19,7 @@ struct mmul_host_tile {
 
 struct mmul_cached_tile {
     struct mmul_buffer *buffer;  // owned; NULL: none yet
+    enum mmul_dtype dtype;       // of the buffer
     int64_t capacity;            // elements
     struct mmul_host_tile holds; // `at` NULL: nothing that is remembered
     int64_t used;                // by the used-th request; the entry with the least is taken next
@@ -27,22 +28,23 @@ struct mmul_cached_tile {
 
 struct mmul_tile_cache {
     struct mmul_cached_tile entries[MMUL_CACHED_TILES];
-    int most;              // entries: at most MMUL_CACHED_TILES
-    int64_t capacity_most; // elements of all of them together
+    int most;           // entries: at most MMUL_CACHED_TILES
+    int64_t bytes_most; // of all of them together
     int64_t requests;
     int64_t pinned; // what this request and those after it got stays; 0: none does
     int64_t uploads;
 };
 
-// Makes `count` entries of `capacity` elements each, which are all that it will have. On failure some may
+// Makes `count` entries of `capacity` elements of `dtype` each, which are all that it will have. On failure some may
 // have been made.
 enum mmul_status mmul_tile_cache_reserve(struct mmul_tile_cache *cache, struct mmul_device *device,
-                                         int count, int64_t capacity, struct mmul_error *err);
+                                         enum mmul_dtype dtype, int count, int64_t capacity,
+                                         struct mmul_error *err);
 
-// Entries are made as they are needed, of so many elements together; makes room where they have more, and
+// Entries are made as they are needed, of so many bytes together; makes room where they have more, and
 // where one has more than `largest`. Fails with the device.
 enum mmul_status mmul_tile_cache_limit(struct mmul_tile_cache *cache, struct mmul_device *device,
-                                       int64_t elements, int64_t largest, struct mmul_error *err);
+                                       int64_t bytes, int64_t largest, struct mmul_error *err);
 
 // Releases all entries. The device may be lost.
 void mmul_tile_cache_drop(struct mmul_tile_cache *cache, struct mmul_device *device);
@@ -57,17 +59,18 @@ void mmul_tile_cache_pin(struct mmul_tile_cache *cache);
 bool mmul_tile_cache_find(struct mmul_tile_cache *cache, const struct mmul_host_tile *tile,
                           struct mmul_operand *operand);
 
-// The tile as an operand, float32: where an entry holds it, else begun to be uploaded, packed, into the
-// entry that was not used for longest. An entry that is too small is made anew.
+// The tile as an operand, float64 where it is, else float32: where an entry holds it, else begun to be
+// uploaded, packed, into the entry that was not used for longest. An entry that is too small, or of the
+// other type, is made anew.
 enum mmul_status mmul_tile_cache_load(struct mmul_tile_cache *cache, struct mmul_device *device,
                                       const struct mmul_host_tile *tile,
                                       struct mmul_operand *operand, struct mmul_error *err);
 
-// An entry for `count` elements of a result, contents undefined; the caller's until it is given back:
+// An entry for `count` elements of `dtype` of a result, contents undefined; the caller's until it is given back:
 // with what it holds then, or NULL.
 enum mmul_status mmul_tile_cache_take(struct mmul_tile_cache *cache, struct mmul_device *device,
-                                      int64_t count, struct mmul_cached_tile **entry,
-                                      struct mmul_error *err);
+                                      enum mmul_dtype dtype, int64_t count,
+                                      struct mmul_cached_tile **entry, struct mmul_error *err);
 void mmul_tile_cache_give(struct mmul_cached_tile *entry, const struct mmul_host_tile *holds);
 
 // Going from `from` to `to`, which are rows (or columns) of `whole`: the first place between them where a

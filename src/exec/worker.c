@@ -24,7 +24,8 @@
 // ------------------------------------------------------------------------------------- operands
 
 bool mmul_worker_in_place(const struct mmul_worker *worker, enum mmul_dtype dtype) {
-    return dtype == MMUL_F32 && mmul_device_can_borrow(worker->context->device);
+    return mmul_dtype_bytes(dtype) >= sizeof(float) &&
+           mmul_device_can_borrow(worker->context->device);
 }
 
 // Where the device finds a matrix of the product: borrowed whole for the time of the product, or
@@ -51,7 +52,7 @@ static enum mmul_status source_init(struct mmul_worker *worker, struct source *s
     if (!mmul_worker_in_place(worker, whole.dtype))
         return MMUL_OK;
     return mmul_device_buffer_borrow(
-        worker->context->device, MMUL_F32, (float *)(uintptr_t)whole.at,
+        worker->context->device, whole.dtype, (void *)(uintptr_t)whole.at,
         (whole.rows - 1) * whole.ld + whole.cols, &source->borrowed, err);
 }
 
@@ -179,13 +180,13 @@ static enum mmul_status bring_result(struct job *job, struct pending *pending,
         return MMUL_OK;
     pending->m = 0;
     const struct mmul_host_tile tile = host_tile(&job->c, (struct block){at.m0, at.n0, at.m, at.n});
-    const struct mmul_download d = {
-        at.at, at.m, at.n, job->p->c + at.m0 * job->p->ldc + at.n0, job->p->ldc, MMUL_F32};
+    const struct mmul_download d = {at.at,   at.m,      at.n, (void *)(uintptr_t)tile.at,
+                                    tile.ld, tile.dtype};
     double begin = mmul_trace_now(job->worker->options.trace);
     enum mmul_status status =
         mmul_staging_buffer_bring(&job->worker->staging, job->worker->context->device, &d, err);
     mmul_trace_add(job->worker->options.trace, MMUL_TRACE_DOWNLOAD, begin,
-                   at.m * at.n * (int64_t)sizeof(float), 0);
+                   at.m * at.n * (int64_t)mmul_dtype_bytes(tile.dtype), 0);
     bool stays = status == MMUL_OK && mmul_worker_is_lasting(job->worker, MMUL_LASTING_C);
     mmul_tile_cache_give(at.entry, stays ? &tile : NULL);
     return status;
@@ -209,19 +210,22 @@ static enum mmul_status begin_result(struct job *job, const struct mmul_gemm *ar
     struct mmul_cached_tile *entry = NULL;
     enum mmul_status status = bring_result(job, pending, err);
     if (status == MMUL_OK)
-        status = mmul_tile_cache_take(job->c.cache, device, args->m * args->n, &entry, err);
+        status = mmul_tile_cache_take(job->c.cache, device, job->c.whole.dtype, args->m * args->n,
+                                      &entry, err);
     if (status != MMUL_OK)
         return status;
     job->result = (struct mmul_operand){.buffer = entry->buffer, .ld = args->n};
     *pending = (struct pending){m0, n0, args->m, args->n, job->result, entry};
     if (p->beta == 0)
         return MMUL_OK;
-    const struct mmul_upload c_in = {job->result, args->m, args->n, p->c_in + m0 * p->ldc_in + n0,
-                                     p->ldc_in,   MMUL_F32};
+    const enum mmul_dtype dtype = job->c.whole.dtype;
+    const int64_t each = (int64_t)mmul_dtype_bytes(dtype);
+    const void *from = (const char *)p->c_in + (m0 * p->ldc_in + n0) * each;
+    const struct mmul_upload c_in = {job->result, args->m, args->n, from, p->ldc_in, dtype};
     double begin = mmul_trace_now(job->worker->options.trace);
     status = mmul_device_upload(device, &c_in, err);
-    mmul_trace_add(job->worker->options.trace, MMUL_TRACE_UPLOAD, begin,
-                   args->m * args->n * (int64_t)sizeof(float), 0);
+    mmul_trace_add(job->worker->options.trace, MMUL_TRACE_UPLOAD, begin, args->m * args->n * each,
+                   0);
     return status;
 }
 
@@ -229,7 +233,8 @@ static enum mmul_status begin_result(struct job *job, const struct mmul_gemm *ar
 static enum mmul_status multiply_step(struct job *job, bool is_first, struct mmul_error *err) {
     const struct mmul_product *p = job->p;
     const struct way *w = job->ways;
-    struct mmul_gemm args = {.transpose_a = p->transpose_a,
+    struct mmul_gemm args = {.dtype = job->c.whole.dtype,
+                             .transpose_a = p->transpose_a,
                              .transpose_b = p->transpose_b,
                              .m = w[SIDE_M].end - w[SIDE_M].begin,
                              .n = w[SIDE_N].end - w[SIDE_N].begin,
@@ -280,7 +285,7 @@ static enum mmul_status multiply_on_device(struct mmul_worker *worker, const str
     int64_t b_rows = p->transpose_b ? p->n : p->k, b_cols = p->transpose_b ? p->k : p->n;
     const struct mmul_host_tile a = {p->a, a_rows, a_cols, p->lda, p->a_dtype},
                                 b = {p->b, b_rows, b_cols, p->ldb, p->b_dtype},
-                                c = {p->c, p->m, p->n, p->ldc, MMUL_F32};
+                                c = {p->c, p->m, p->n, p->ldc, mmul_product_dtype(p)};
     enum mmul_status status = source_init(worker, &job.a, a, MMUL_LASTING_A, err);
     if (status == MMUL_OK)
         status = source_init(worker, &job.b, b, MMUL_LASTING_B, err);
@@ -351,16 +356,22 @@ void mmul_worker_forget_memory(struct mmul_worker *worker, const void *begin, co
 // A device that works where C lies finds C_in there; a product done again begins again. Who adds to what C
 // holds (C_in is C) begins again with its first terms.
 static void load_c_in(const struct mmul_worker *worker, const struct mmul_product *p) {
-    for (int64_t i = 0;
-         mmul_worker_in_place(worker, MMUL_F32) && p->beta != 0 && p->c != p->c_in && i < p->m; i++)
-        memcpy(p->c + i * p->ldc, p->c_in + i * p->ldc_in, (size_t)p->n * sizeof(float));
+    const enum mmul_dtype dtype = mmul_product_dtype(p);
+    const int64_t each = (int64_t)mmul_dtype_bytes(dtype);
+    if (!mmul_worker_in_place(worker, dtype) || p->beta == 0 || p->c == p->c_in)
+        return;
+    for (int64_t i = 0; i < p->m; i++)
+        memcpy((char *)p->c + i * p->ldc * each, (const char *)p->c_in + i * p->ldc_in * each,
+               (size_t)(p->n * each));
 }
 
 // alpha = 0: A and B are not there. C = beta C_in, or zeros.
 static void scale_c(const struct mmul_product *p) {
+    float *c = p->c;
+    const float *c_in = p->c_in;
     for (int64_t i = 0; i < p->m; i++)
         for (int64_t j = 0; j < p->n; j++)
-            p->c[i * p->ldc + j] = p->beta == 0 ? 0 : p->beta * p->c_in[i * p->ldc_in + j];
+            c[i * p->ldc + j] = p->beta == 0 ? 0 : p->beta * c_in[i * p->ldc_in + j];
 }
 
 enum mmul_status mmul_worker_multiply(struct mmul_worker *worker,

@@ -19,7 +19,7 @@ enum mmul_lasting { MMUL_LASTING_A = 1, MMUL_LASTING_B = 2, MMUL_LASTING_C = 4 }
 struct mmul_worker_options {
     struct mmul_tile tile;            // m = 0: there will be no products
     enum mmul_dtype a_dtype, b_dtype; // of all products
-    unsigned lasting;                 // enum mmul_lasting; float32
+    unsigned lasting;                 // enum mmul_lasting; none of 16 bits
     int64_t
         kept_bytes; // where there will be no products: for values on a device with memory of its own
     bool no_fallback;
@@ -41,7 +41,7 @@ struct mmul_worker {
     int64_t products, fallback_products; // counted for the report
 };
 
-// Allocates what tiles need on the device, and at most 2 MMUL_STAGING_BUFFER_COUNT elements in
+// Allocates what tiles need on the device, and at most 2 MMUL_STAGING_BUFFER_BYTES in
 // host memory.
 enum mmul_status mmul_worker_init(struct mmul_worker *worker, struct mmul_context *context,
                                   const struct mmul_worker_options *options,

@@ -171,8 +171,8 @@ static enum mmul_status assemble(struct mmul_worker *worker, const struct mmul_h
                                  struct mmul_operand *operand, struct mmul_error *err) {
     struct mmul_tile_cache *kept = &worker->kept;
     struct mmul_cached_tile *entry = NULL;
-    enum mmul_status status =
-        mmul_tile_cache_take(kept, worker->context->device, tile->rows * tile->cols, &entry, err);
+    enum mmul_status status = mmul_tile_cache_take(kept, worker->context->device, tile->dtype,
+                                                   tile->rows * tile->cols, &entry, err);
     if (status != MMUL_OK)
         return status;
     *operand = (struct mmul_operand){entry->buffer, 0, tile->cols};
@@ -234,7 +234,7 @@ static bool fits(const struct mmul_worker *worker, const struct mmul_host_map *h
         if (o->at != NULL)
             largest = mmul_larger(largest, count);
     }
-    return largest <= single && all <= worker->kept.capacity_most;
+    return largest <= single && all * (int64_t)sizeof(float) <= worker->kept.bytes_most;
 }
 
 // Rows of the block that fit the device's memory; 0: not even one does.
@@ -255,7 +255,7 @@ static int64_t rows_for_device(struct mmul_worker *worker, const struct mmul_hos
     const enum mmul_operation_class class = class_of(host);
     struct mmul_operand at;
     struct stored s;
-    if (worker->kept.capacity_most == 0 || !mmul_device_can_map(worker->context->device))
+    if (worker->kept.bytes_most == 0 || !mmul_device_can_map(worker->context->device))
         return 0;
     for (int i = 0; i < host->map.operand_count; i++)
         if (host->operands[i].at != NULL && !find_stored(&host->operands[i], &s))
@@ -278,7 +278,8 @@ static enum mmul_status make_chunk(struct mmul_worker *worker, const struct mmul
     for (int i = 0; status == MMUL_OK && i < map.operand_count; i++)
         status = load(worker, &host->operands[i], &map.operands[i], err);
     if (status == MMUL_OK)
-        status = mmul_tile_cache_take(&worker->kept, device, map.rows * map.cols, &entry, err);
+        status =
+            mmul_tile_cache_take(&worker->kept, device, MMUL_F32, map.rows * map.cols, &entry, err);
     if (status != MMUL_OK)
         return status;
     map.result = (struct mmul_operand){entry->buffer, 0, map.cols};

@@ -3,6 +3,7 @@
 // for them. Computes nothing.
 #include "base/integer.h"
 #include "exec/worker.h"
+#include "model/dtype.h"
 
 // Operands that had one tile have two, of half the size: the second lane costs nothing.
 static void add_lane(struct mmul_tile *tile, const int64_t *halved) {
@@ -36,6 +37,8 @@ static struct mmul_tile fit_temporary(const struct mmul_device *device, struct m
 static enum mmul_status reserve_tiles(struct mmul_worker *worker, struct mmul_error *err) {
     const struct mmul_worker_options *o = &worker->options;
     const struct mmul_tile t = worker->tile;
+    const enum mmul_dtype c_dtype = mmul_dtype_computed(o->a_dtype, o->b_dtype);
+    const int64_t each = (int64_t)mmul_dtype_bytes(c_dtype);
     const struct {
         struct mmul_tile_cache *lanes;
         enum mmul_dtype dtype;
@@ -44,15 +47,15 @@ static enum mmul_status reserve_tiles(struct mmul_worker *worker, struct mmul_er
         int64_t capacity;
     } matrices[] = {{&worker->a, o->a_dtype, MMUL_LASTING_A, t.a_lanes, t.m * t.k},
                     {&worker->b, o->b_dtype, MMUL_LASTING_B, t.b_lanes, t.k * t.n},
-                    {&worker->c, MMUL_F32, MMUL_LASTING_C, t.c_lanes, t.m * t.n}};
+                    {&worker->c, c_dtype, MMUL_LASTING_C, t.c_lanes, t.m * t.n}};
     struct mmul_device *device = worker->context->device;
-    const int64_t spare = o->tile.spare_bytes / (int64_t)sizeof(float);
+    const int64_t spare = o->tile.spare_bytes;
     int64_t kept = spare, tile = 0;
     for (int i = 0; i < 3; i++) {
         if (!mmul_worker_is_lasting(worker, matrices[i].which))
             continue;
-        kept += matrices[i].count * matrices[i].capacity;
-        tile = mmul_larger(tile, matrices[i].capacity);
+        kept += matrices[i].count * matrices[i].capacity * each;
+        tile = mmul_larger(tile, matrices[i].capacity * each);
     }
     // A step uses four entries at most: with so much more than a tile in each of them all still fit.
     enum mmul_status status =
@@ -60,7 +63,7 @@ static enum mmul_status reserve_tiles(struct mmul_worker *worker, struct mmul_er
     for (int i = 0; status == MMUL_OK && i < 3; i++)
         if (!mmul_worker_in_place(worker, matrices[i].dtype) &&
             !mmul_worker_is_lasting(worker, matrices[i].which))
-            status = mmul_tile_cache_reserve(matrices[i].lanes, device, matrices[i].count,
+            status = mmul_tile_cache_reserve(matrices[i].lanes, device, c_dtype, matrices[i].count,
                                              matrices[i].capacity, err);
     return status;
 }
@@ -69,14 +72,17 @@ static enum mmul_status reserve_tiles(struct mmul_worker *worker, struct mmul_er
 static enum mmul_status prepare(struct mmul_worker *worker, struct mmul_error *err) {
     struct mmul_tile *tile = &worker->tile;
     struct mmul_device *device = worker->context->device;
+    const enum mmul_dtype c_dtype =
+        mmul_dtype_computed(worker->options.a_dtype, worker->options.b_dtype);
     *tile = worker->options.tile;
     if (tile->m == 0)
         return MMUL_OK;
     if (!mmul_device_can_borrow(device))
         *tile = fit_temporary(device, *tile);
     enum mmul_status status = MMUL_OK;
-    if (!mmul_worker_in_place(worker, MMUL_F32))
-        status = mmul_staging_buffer_reserve(&worker->staging, tile->m * tile->n, err);
+    if (!mmul_worker_in_place(worker, c_dtype))
+        status = mmul_staging_buffer_reserve(
+            &worker->staging, tile->m * tile->n * (int64_t)mmul_dtype_bytes(c_dtype), err);
     if (status != MMUL_OK)
         return status;
     status = reserve_tiles(worker, err);
@@ -108,8 +114,8 @@ static enum mmul_status turn_to_maps(struct mmul_worker *worker,
         return MMUL_OK;
     mmul_worker_drop_lanes(worker);
     worker->options = *options;
-    enum mmul_status status = mmul_tile_cache_limit(
-        &worker->kept, device, options->kept_bytes / (int64_t)sizeof(float), INT64_MAX, err);
+    enum mmul_status status =
+        mmul_tile_cache_limit(&worker->kept, device, options->kept_bytes, INT64_MAX, err);
     return status == MMUL_OK ? status : mmul_worker_fall_back(worker, err);
 }
 

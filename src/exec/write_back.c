@@ -22,7 +22,7 @@ static bool applies(const struct mmul_stage *stage) {
 
 int64_t mmul_write_back_slice(const struct mmul_stage *stage) {
     const struct mmul_problem *p = &stage->plan->problem;
-    int64_t units = SLICE_BYTES / (p->n * (int64_t)sizeof(float));
+    int64_t units = SLICE_BYTES / (p->n * mmul_problem_result_each(p));
     // Each slice meets the whole operand anew: worth it where C is larger by far.
     return applies(stage) && units >= p->k ? units : 0;
 }
@@ -51,8 +51,9 @@ void mmul_write_back_end(struct mmul_stage *stage, int node_rank) {
 
 bool mmul_write_back_follows(const struct mmul_stage *stage) {
     const struct mmul_plan *plan = stage->plan;
+    const double each = (double)mmul_problem_result_each(&plan->problem);
     return applies(stage) &&
-           (double)plan->problem.n * (double)plan->total * sizeof(float) >= (double)SLICE_BYTES;
+           (double)plan->problem.n * (double)plan->total * each >= (double)SLICE_BYTES;
 }
 
 bool mmul_write_back_is_here(const struct mmul_stage *stage) {
@@ -64,8 +65,9 @@ bool mmul_write_back_is_here(const struct mmul_stage *stage) {
 static bool hand_over(struct mmul_stage *stage, int rank,
                       struct mmul_stage_progress_rank *progress) {
     int64_t width = stage->plan->problem.n;
+    int64_t row_bytes = width * mmul_problem_result_each(&stage->plan->problem);
     int64_t begin = atomic_load(&progress->rows_handed_over);
-    int64_t rows = mmul_larger(1, CALL_BYTES / (width * (int64_t)sizeof(float)));
+    int64_t rows = mmul_larger(1, CALL_BYTES / row_bytes);
     int64_t end = mmul_smaller(begin + rows, atomic_load(&progress->rows_complete));
     if (begin >= end)
         return false;
@@ -73,7 +75,7 @@ static bool hand_over(struct mmul_stage *stage, int rank,
     double began = mmul_trace_now(stage->run->trace);
     mmul_output_write_back(stage->args->output, (first + begin) * width, (first + end) * width);
     mmul_trace_add(stage->run->trace, MMUL_TRACE_WRITE_BACK, began, end - begin,
-                   (end - begin) * width * (int64_t)sizeof(float));
+                   (end - begin) * row_bytes);
     atomic_store(&progress->rows_handed_over, end);
     return true;
 }

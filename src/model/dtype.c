@@ -29,6 +29,10 @@ size_t mmul_dtype_bytes(enum mmul_dtype dtype) {
     return dtypes[dtype].bytes;
 }
 
+enum mmul_dtype mmul_dtype_computed(enum mmul_dtype a, enum mmul_dtype b) {
+    return a == MMUL_F64 && b == MMUL_F64 ? MMUL_F64 : MMUL_F32;
+}
+
 enum mmul_status mmul_dtype_parse(const char *text, enum mmul_dtype *dtype,
                                   struct mmul_error *err) {
     for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {

@@ -7,6 +7,9 @@
 // One of the types of whole numbers?
 bool mmul_dtype_is_integer(enum mmul_dtype dtype);
 
+// What numbers of these two types are multiplied in: float64 where both are, else float32.
+enum mmul_dtype mmul_dtype_computed(enum mmul_dtype a, enum mmul_dtype b);
+
 // Element `index` of an array of such a type, on any address.
 int64_t mmul_dtype_integer(enum mmul_dtype dtype, const void *src, int64_t index);
 

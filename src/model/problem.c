@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "model/dtype.h"
 #include "model/matrix.h"
 
 static enum mmul_status shapes_differ(const struct mmul_problem_operand *a,
@@ -175,6 +176,14 @@ int64_t mmul_problem_total(const struct mmul_problem *problem, enum mmul_axis ax
 
 int64_t mmul_problem_result_width(const struct mmul_problem *problem, enum mmul_axis axis) {
     return axis == MMUL_ROWS ? problem->n : problem->m;
+}
+
+enum mmul_dtype mmul_problem_result_dtype(const struct mmul_problem *problem) {
+    return mmul_dtype_computed(problem->a_dtype, problem->b_dtype);
+}
+
+int64_t mmul_problem_result_each(const struct mmul_problem *problem) {
+    return (int64_t)mmul_dtype_bytes(mmul_problem_result_dtype(problem));
 }
 
 enum mmul_dtype mmul_problem_split_dtype(const struct mmul_problem *problem, enum mmul_axis axis) {

@@ -65,6 +65,10 @@ int64_t mmul_problem_total(const struct mmul_problem *problem, enum mmul_axis ax
 // Elements of the split operand and of C per unit: k, and n (rows) or m (columns).
 int64_t mmul_problem_result_width(const struct mmul_problem *problem, enum mmul_axis axis);
 
+// The type in which C is computed, and in which C and C_in travel; bytes of an element of it.
+enum mmul_dtype mmul_problem_result_dtype(const struct mmul_problem *problem);
+int64_t mmul_problem_result_each(const struct mmul_problem *problem);
+
 // The split and the whole operand's dtype, stack and index of the matrix that t uses.
 enum mmul_dtype mmul_problem_split_dtype(const struct mmul_problem *problem, enum mmul_axis axis);
 enum mmul_dtype mmul_problem_whole_dtype(const struct mmul_problem *problem, enum mmul_axis axis);

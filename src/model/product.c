@@ -7,6 +7,10 @@
 
 #include "model/dtype.h"
 
+enum mmul_dtype mmul_product_dtype(const struct mmul_product *product) {
+    return mmul_dtype_computed(product->a_dtype, product->b_dtype);
+}
+
 struct mmul_product mmul_product_transpose(const struct mmul_product *product) {
     struct mmul_product t = *product;
     t.transpose_a = !product->transpose_b;
@@ -30,9 +34,11 @@ struct mmul_product mmul_product_rows(const struct mmul_product *product, int64_
     part.m = row_end - row_begin;
     if (part.a != NULL)
         part.a = (const char *)part.a + a_skip * (int64_t)mmul_dtype_bytes(part.a_dtype);
-    part.c += row_begin * (product->transpose_c ? 1 : product->ldc);
+    int64_t each = (int64_t)mmul_dtype_bytes(mmul_product_dtype(product));
+    part.c = (char *)part.c + row_begin * (product->transpose_c ? 1 : product->ldc) * each;
     if (part.c_in != NULL)
-        part.c_in += row_begin * (product->transpose_c ? 1 : product->ldc_in);
+        part.c_in = (const char *)part.c_in +
+                    row_begin * (product->transpose_c ? 1 : product->ldc_in) * each;
     return part;
 }
 

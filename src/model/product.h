@@ -17,12 +17,15 @@ struct mmul_product {
     const void *b; // (k, n), or (n, k) when transposed; not read when alpha is 0
     enum mmul_dtype b_dtype;
     int64_t ldb;
-    const float *c_in; // (m, n), or (n, m) when transposed; read when beta is not 0
+    const void *c_in; // (m, n), or (n, m) when transposed; read when beta is not 0
     int64_t ldc_in;
-    float *c; // (m, n), ldc >= n, or (n, m), ldc >= m when transposed: (i, j) is at c[j * ldc + i]
+    void *c; // (m, n), ldc >= n, or (n, m), ldc >= m when transposed: (i, j) is at c[j * ldc + i]
     int64_t ldc;
     enum mmul_dtype c_dtype; // what the values of C were rounded to since; float32 (0): nothing
 };
+
+// Of C and C_in in memory, and of the device's arithmetic.
+enum mmul_dtype mmul_product_dtype(const struct mmul_product *product);
 
 // The same numbers in the same memory, seen as C^T := alpha op(B)^T op(A)^T + beta C_in^T. Twice is
 // the product itself.

@@ -12,6 +12,11 @@ static int64_t pad(int64_t size) {
     return mmul_divide_up(size, PADDING) * PADDING;
 }
 
+// Of an element on the device.
+static double element_bytes(const struct mmul_tile_request *r) {
+    return r->a_bytes_each == 8 && r->b_bytes_each == 8 ? 8 : 4;
+}
+
 // Sides as doubles: at 2^31 a side, products leave int64.
 struct need {
     double total, largest;
@@ -25,7 +30,8 @@ static struct need device_need(const struct mmul_tile_request *r, const struct m
     double staging_a = r->a_bytes_each < 4 ? 2 * a : 0, staging_b = r->b_bytes_each < 4 ? 2 * b : 0;
     double staging = staging_a > staging_b ? staging_a : staging_b;
     double lanes = t->a_lanes * a + t->b_lanes * b + t->c_lanes * c;
-    return (struct need){.total = 4 * (lanes + padded) + staging, .largest = 4 * padded};
+    double each = element_bytes(r);
+    return (struct need){.total = each * (lanes + padded) + staging, .largest = each * padded};
 }
 
 // In host memory only 16-bit operands are copied (widened).
@@ -37,10 +43,10 @@ static struct need host_need(const struct mmul_tile_request *r, const struct mmu
 
 static bool fits(const struct mmul_tile_request *r, const struct mmul_tile *t) {
     double most = r->host_memory ? MMUL_HOST_STAGING_BYTES : (double)r->memory_bytes;
-    double most_single =
-        r->max_allocation_bytes > 0 && (double)r->max_allocation_bytes < 4.0 * INT32_MAX
-            ? (double)r->max_allocation_bytes
-            : 4.0 * INT32_MAX;
+    double most_single = r->max_allocation_bytes > 0 &&
+                                 (double)r->max_allocation_bytes < element_bytes(r) * INT32_MAX
+                             ? (double)r->max_allocation_bytes
+                             : element_bytes(r) * INT32_MAX;
     struct need need = r->host_memory ? host_need(r, t) : device_need(r, t);
     return need.total <= most && need.largest <= most_single;
 }

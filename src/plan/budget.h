@@ -20,21 +20,21 @@ struct mmul_tile {
 
 struct mmul_tile_request {
     int64_t m, n, k;     // of the rank's largest product, all >= 1
-    size_t a_bytes_each; // 4, or 2 for operands that travel as 16 bits
+    size_t a_bytes_each; // 4, or 2 for operands that travel as 16 bits; 8 in both: float64
     size_t b_bytes_each;
-    bool host_memory;     // float32 operands are used where they lie
+    bool host_memory;     // operands but 16-bit ones are used where they lie
     int64_t memory_bytes; // the device's, or the user's cap
     int64_t max_allocation_bytes;
 };
 
 // The tile of a product. A device with memory of its own gets the longer side of C in
 // MMUL_TILE_PARTS parts, or in fewer when they would be shorter than MMUL_TILE_SIDE, so that its
-// transfers overlap its work. Then the longest side is halved until all lanes (float32), padded
-// temporaries of a tuned gemm (a tile of each operand, in one allocation) and staging fit the memory
-// and every single allocation fits max_allocation_bytes and stays below 2^31 elements (32-bit
-// indices in kernels). Devices in host memory only hold widened copies of 16-bit operands, at most
-// MMUL_HOST_STAGING_BYTES of them, in one lane. Fails with MMUL_ERR_SYSTEM when not even a small
-// tile fits.
+// transfers overlap its work. Then the longest side is halved until all lanes (float32, or float64
+// where the operands are), padded temporaries of a tuned gemm (a tile of each operand, in one
+// allocation) and staging fit the memory and every single allocation fits max_allocation_bytes and
+// stays below 2^31 elements (32-bit indices in kernels). Devices in host memory only hold widened
+// copies of 16-bit operands, at most MMUL_HOST_STAGING_BYTES of them, in one lane. Fails with
+// MMUL_ERR_SYSTEM when not even a small tile fits.
 enum { MMUL_TILE_PARTS = 4, MMUL_TILE_SIDE = 1024 };
 enum { MMUL_HOST_STAGING_BYTES = 256 << 20 };
 enum mmul_status mmul_tile_choose(const struct mmul_tile_request *request, struct mmul_tile *tile,

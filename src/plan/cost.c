@@ -107,7 +107,8 @@ static void fill_nodes(struct mmul_cost *cost) {
 static void fill_bytes(struct mmul_cost *cost) {
     const struct mmul_problem *p = cost->request.problem;
     enum mmul_axis axis = cost->request.axis;
-    cost->result_bytes = 4 * (double)mmul_problem_result_width(p, axis);
+    cost->result_bytes =
+        (double)mmul_problem_result_each(p) * (double)mmul_problem_result_width(p, axis);
     cost->piece_bytes = p->beta != 0 ? cost->result_bytes : 0;
     if (p->alpha != 0)
         cost->piece_bytes +=

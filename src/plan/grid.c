@@ -54,7 +54,7 @@ static enum mmul_status terms_init(struct terms *t, const struct mmul_problem *p
     double m = (double)p->m, n = (double)p->n, k = (double)p->k;
     *t = (struct terms){.a = m * k * (double)mmul_dtype_bytes(p->a_dtype),
                         .b = k * n * (double)mmul_dtype_bytes(p->b_dtype),
-                        .c = 4 * m * n,
+                        .c = (double)mmul_problem_result_each(p) * m * n,
                         .operations = mmul_problem_flops(p),
                         .count = cluster->node_count};
     enum mmul_status status = MMUL_ALLOCATE(t->nodes, t->count, "nodes", err);

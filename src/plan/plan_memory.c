@@ -34,7 +34,8 @@ int64_t mmul_planning_piece_bytes(const struct mmul_planning *p) {
 }
 
 int64_t mmul_planning_result_bytes(const struct mmul_planning *p) {
-    return 4 * mmul_problem_result_width(&p->plan->problem, p->plan->axis);
+    return mmul_problem_result_each(&p->plan->problem) *
+           mmul_problem_result_width(&p->plan->problem, p->plan->axis);
 }
 
 static int64_t c_in_bytes(const struct mmul_planning *p) {
@@ -71,7 +72,7 @@ int64_t mmul_planning_device_bytes(const struct mmul_planning *p, int rank) {
 static int64_t on_cpu_through_opencl(const struct mmul_planning *p, int rank) {
     const struct mmul_problem *q = &p->plan->problem;
     double m = (double)q->m, n = (double)q->n, k = (double)q->k;
-    double whole = 8 * (m * k + k * n + m * n);
+    double whole = 2 * (double)mmul_problem_result_each(q) * (m * k + k * n + m * n);
     double most = (double)mmul_planning_device_bytes(p, rank);
     return (int64_t)(whole < most ? whole : most);
 }
@@ -176,7 +177,9 @@ static double unit_bytes(const struct mmul_planning *p, const struct mmul_cut *c
                  ? 0
                  : lanes * (double)mmul_planning_piece_bytes(p);
     bytes += p->maps[node] & MMUL_MAPS_C_IN ? 0 : lanes * (double)c_in_bytes(p);
-    bytes += p->maps[node] & MMUL_MAPS_C ? 0 : 4.0 * (double)block;
+    bytes += p->maps[node] & MMUL_MAPS_C
+                 ? 0
+                 : (double)mmul_problem_result_each(&p->plan->problem) * (double)block;
     bytes += (double)check_unit_bytes(p, cut, node);
     return bytes / (double)cut->rounds;
 }
@@ -350,8 +353,10 @@ static void size_segment(struct mmul_planning *p, int index) {
         node->maps & mmul_maps_whole(p->plan->axis) || panel == 0 ? 0 : need->panels;
     node->whole_slot_bytes = node->whole_slots > 0 ? panel : 0;
     node->result_slots = node->maps & MMUL_MAPS_C ? 0 : p->best.cut.rounds * need->panels;
-    node->result_slot_bytes =
-        node->result_slots > 0 ? need->block_units * p->best.cut.panel_units * 4 : 0;
+    node->result_slot_bytes = node->result_slots > 0
+                                  ? need->block_units * p->best.cut.panel_units *
+                                        mmul_problem_result_each(&p->plan->problem)
+                                  : 0;
     int64_t lanes = node->piece_lanes * (node->piece_lane_bytes + node->c_in_lane_bytes);
     fill_slots(node, node->memory_bytes - node->private_bytes - lanes);
     node->segment_bytes = lanes + node->whole_slots * node->whole_slot_bytes +

@@ -22,7 +22,7 @@ static double operand_bytes(struct mmul_shape shape, enum mmul_dtype dtype) {
 static double file_seconds(const struct mmul_planning *p) {
     const struct mmul_problem *problem = &p->plan->problem;
     unsigned maps = p->maps[p->root_node];
-    double read = 0, written = operand_bytes(problem->c, MMUL_F32);
+    double read = 0, written = operand_bytes(problem->c, mmul_problem_result_dtype(problem));
     if (problem->alpha != 0 && !(maps & MMUL_MAPS_A))
         read += operand_bytes(problem->a, problem->a_dtype);
     if (problem->alpha != 0 && !(maps & MMUL_MAPS_B))

@@ -83,8 +83,9 @@ static struct line line_of(const struct mmul_step_request *r) {
                         .most = (double)mmul_problem_total(p, r->axis) / (double)r->cut->rounds};
     double whole = (double)mmul_dtype_bytes(mmul_problem_whole_dtype(p, r->axis));
     double split = (double)mmul_dtype_bytes(mmul_problem_split_dtype(p, r->axis));
-    double panel = matrices * width / panels * line.k * whole;     // bytes
-    double piece = line.k * split / panels, block = 4 * line.mean; // bytes per unit
+    double panel = matrices * width / panels * line.k * whole; // bytes
+    double piece = line.k * split / panels;                    // bytes per unit
+    double block = (double)mmul_problem_result_each(p) * line.mean;
     double up = per_byte(r->rank, speed->upload_bytes_per_second);
     double down = per_byte(r->rank, speed->download_bytes_per_second);
     line.fixed =

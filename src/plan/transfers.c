@@ -55,8 +55,9 @@ static int64_t rank_bytes(const struct mmul_plan *plan, int rank, enum mmul_cont
     if (content == MMUL_CONTENT_C_IN)
         return p->beta == 0
                    ? 0
-                   : units * mmul_problem_result_width(p, plan->axis) * (int64_t)sizeof(float);
-    return mmul_schedule_units(plan, rank, step) * (step.end - step.begin) * (int64_t)sizeof(float);
+                   : units * mmul_problem_result_width(p, plan->axis) * mmul_problem_result_each(p);
+    return mmul_schedule_units(plan, rank, step) * (step.end - step.begin) *
+           mmul_problem_result_each(p);
 }
 
 // Then nobody brings it, or fetches it.

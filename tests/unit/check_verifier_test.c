@@ -58,6 +58,10 @@ static void stop(struct rank *rank) {
     mmul_text_fini(&rank->context.warnings);
 }
 
+static float *c_of(const struct mmul_product *product) {
+    return product->c;
+}
+
 // Units [begin, begin + PANEL) of the operand that comes in panels, and their block of C.
 static struct mmul_product panel_of(const struct bench *bench, enum mmul_axis axis, int64_t begin) {
     int64_t end = begin + PANEL < UNITS ? begin + PANEL : UNITS;
@@ -66,8 +70,8 @@ static struct mmul_product panel_of(const struct bench *bench, enum mmul_axis ax
     struct mmul_product panel = bench->product;
     panel.n = end - begin;
     panel.b = bench->b + begin * (panel.transpose_b ? panel.ldb : 1);
-    panel.c += begin;
-    panel.c_in += begin;
+    panel.c = c_of(&panel) + begin;
+    panel.c_in = (const float *)panel.c_in + begin;
     return panel;
 }
 
@@ -100,7 +104,7 @@ static void spoil_lines(const struct mmul_product *block, enum mmul_axis axis) {
     for (int64_t l = 0; l < 4; l++) {
         int64_t i = axis == MMUL_ROWS ? 11 * l : lines[l],
                 j = axis == MMUL_ROWS ? lines[l] : 11 * l;
-        block->c[i * block->ldc + j] += 1;
+        c_of(block)[i * block->ldc + j] += 1;
     }
 }
 
@@ -156,10 +160,10 @@ static void errors_that_cancel_are_found_beside_others(void **state) {
         assert_int_equal(mmul_check_begin(first, &turned, rank.verifier.seed, &rank.err), MMUL_OK);
         int64_t along = axis == MMUL_ROWS ? block.ldc : 1,
                 across = axis == MMUL_ROWS ? 1 : block.ldc;
-        block.c[7 * across + 30 * along] += 100;
-        block.c[7 * across + 50 * along] -= (float)(100 * first->x[30] / first->x[50]);
+        c_of(&block)[7 * across + 30 * along] += 100;
+        c_of(&block)[7 * across + 50 * along] -= (float)(100 * first->x[30] / first->x[50]);
         assert_int_equal(mmul_check_rows(first, &turned, 0, PANEL, wrong), 0); // hidden indeed
-        block.c[11 * across + 40 * along] += 1;
+        c_of(&block)[11 * across + 40 * along] += 1;
         assert_int_equal(check(&rank, &block), MMUL_OK);
         assert_int_equal(rank.verifier.lines_wrong, 2);
         for (int64_t begin = PANEL; begin < UNITS; begin += PANEL) {
@@ -182,10 +186,10 @@ static void what_no_device_puts_right_is_an_error(void **state) {
     start(&rank, &bench, MMUL_ROWS);
     const struct mmul_product block = panel_of(&bench, MMUL_ROWS, 0);
     compute(&rank, &block);
-    block.c[5] += 1;
+    c_of(&block)[5] += 1;
     assert_int_equal(check(&rank, &block), MMUL_OK);
     assert_non_null(strstr(mmul_text_get(&rank.context.warnings), "1 wrong column in rows 7-68"));
-    block.c[5] += 1;
+    c_of(&block)[5] += 1;
     assert_int_equal(check(&rank, &block), MMUL_ERR_WRONG); // the reference was the last one
     assert_string_equal(rank.err.text, "rank 3: result is wrong in rows 7-68 of matrix 2, also "
                                        "after it was computed again");
@@ -303,7 +307,7 @@ static void a_piece_is_projected_until_there_is_another_one(void **state) {
         assert_computed_and_right(&rank, &block);
         *units = PIECE - 1; // more than before: the last one counts
         compute(&rank, &block);
-        block.c[axis == MMUL_ROWS ? (PIECE - 2) * block.ldc : PIECE - 2] += 1;
+        c_of(&block)[axis == MMUL_ROWS ? (PIECE - 2) * block.ldc : PIECE - 2] += 1;
         assert_int_equal(check(&rank, &block), MMUL_OK);
         assert_int_equal(rank.verifier.lines_wrong, 1);
         first[bench.product.lda + 1] += 2;

@@ -119,11 +119,12 @@ static void teardown(struct bench *t) {
 // Elements of C that differ, its padding included.
 static int64_t count_wrong(const struct bench *t) {
     const struct mmul_product *p = &t->product;
+    const float *c = p->c;
     int64_t wrong = 0;
     for (int64_t e = 0; e < p->m * (p->n + PAD); e++) {
         int64_t i = e / p->ldc, j = e % p->ldc;
         if (j >= p->n) {
-            wrong += !isnan(p->c[e]);
+            wrong += !isnan(c[e]);
             continue;
         }
         float sum = 0;
@@ -131,7 +132,7 @@ static int64_t count_wrong(const struct bench *t) {
             sum += t->a[p->transpose_a ? q * p->lda + i : i * p->lda + q] *
                    t->b[p->transpose_b ? j * p->ldb + q : q * p->ldb + j];
         }
-        wrong += p->c[e] != p->alpha * sum + (p->beta == 0 ? 0 : p->beta * t->c_in[e]);
+        wrong += c[e] != p->alpha * sum + (p->beta == 0 ? 0 : p->beta * t->c_in[e]);
     }
     return wrong;
 }
@@ -178,9 +179,8 @@ static void every_way_of_cutting_gives_the_product(void **state) {
 // More elements than come down at once, in rows that are longer than that, and shorter.
 static void large_results_come_in_pieces(void **state) {
     (void)state;
-    static const int64_t sizes[][2] = {{3, MMUL_STAGING_BUFFER_COUNT - 5},
-                                       {2, MMUL_STAGING_BUFFER_COUNT + 7},
-                                       {MMUL_STAGING_BUFFER_COUNT, 3}};
+    enum { AT_ONCE = MMUL_STAGING_BUFFER_BYTES / sizeof(float) };
+    static const int64_t sizes[][2] = {{3, AT_ONCE - 5}, {2, AT_ONCE + 7}, {AT_ONCE, 3}};
     for (int i = 0; i < 3; i++) {
         const struct sizes s = {.m = sizes[i][0],
                                 .n = sizes[i][1],
@@ -401,7 +401,7 @@ static void assert_product(const struct mmul_product *p) {
             for (int64_t q = 0; q < p->k; q++)
                 sum += part_element(p->a, p->transpose_a, i, q) *
                        part_element(p->b, p->transpose_b, q, j);
-            assert_true((double)p->c[i * LD + j] == sum);
+            assert_true((double)((const float *)p->c)[i * LD + j] == sum);
         }
 }
 
@@ -428,10 +428,10 @@ static void what_is_lasting_is_used_where_it_is(void **state) {
             assert_int_equal(mmul_worker_turn(&t.worker, &options, &t.err), MMUL_OK);
             assert_int_equal(mmul_worker_multiply(&t.worker, &p, &t.err), MMUL_OK);
             assert_product(&p);
-            int64_t elements = 0;
+            int64_t bytes = 0;
             for (int e = 0; e < MMUL_CACHED_TILES; e++)
-                elements += t.worker.kept.entries[e].capacity;
-            assert_in_range(elements, 0, t.worker.kept.capacity_most);
+                bytes += t.worker.kept.entries[e].capacity * (int64_t)sizeof(float);
+            assert_in_range(bytes, 0, t.worker.kept.bytes_most);
             assert_true(!t.worker.replaced || late.buffers == 0);
         }
         for (int i = 0; i < MATRICES; i++)
