@@ -413,7 +413,8 @@ struct mmul_split_options {
     const char *folder;    // where the shards go; created with mode 0700 when it is missing
 };
 
-// Of an open matrix: writes <name>_shard_<i>.bin for each part and <name>_shards.json beside them. Rows (or columns)
+// Of an open matrix: writes <name>_shard_<i>.bin (.npy of float64 and whole numbers) for each part and
+// <name>_shards.json beside them. Rows (or columns)
 // of all matrices of the stack form one range that is split; a shard that crosses matrices is
 // stored as [1,1,rows,cols] of its part of that range. An empty part is a header-only file.
 // Fails with MMUL_ERR_CREATE when the folder is a symbolic link or another user can write to it.
@@ -421,11 +422,15 @@ MMUL_API enum mmul_status mmul_split(struct mmul_matrix *matrix,
                                      const struct mmul_split_options *options,
                                      struct mmul_error *err);
 
-// The reverse: <folder>/<name>_shard_<i>.bin -> out, in `format` (as in struct mmul_output_request).
+// The reverse: the shards of <name> in the folder -> out, in `format` (as in struct mmul_output_request).
 // With a JSON beside the shards, axis, shape and hashes come from it and are checked; without,
-// shards 0, 1, ... are joined by rows.
+// shards 0, 1, ... are joined by rows. Fails with MMUL_ERR_USAGE where a format cannot hold the type.
 MMUL_API enum mmul_status mmul_join(const char *name, const char *folder, const char *out,
                                     enum mmul_format format, struct mmul_error *err);
+
+// The format that the shards have, which loses nothing of them: .bin or .npy. Fails as mmul_join does.
+MMUL_API enum mmul_status mmul_join_format(const char *name, const char *folder,
+                                           enum mmul_format *format, struct mmul_error *err);
 
 // The name rules: removes folder, "_shard_<i>" and the ending of a format from a path; of a tensor in a file
 // its name is the name, '/' being '_' then. Returns `name`.

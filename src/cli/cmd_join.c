@@ -5,10 +5,15 @@
 #include "cli/print.h"
 #include "cli/shards.h"
 
-static enum mmul_status choose_output(const struct call *call, char path[SHARD_FOLDER_CAPACITY],
-                                      struct mmul_error *err) {
+static enum mmul_status choose_output(const struct call *call, const char *folder,
+                                      char path[SHARD_FOLDER_CAPACITY], struct mmul_error *err) {
     const char *given = call->options.values[OPT_JOIN_OUTPUT].text;
     enum mmul_format format = (enum mmul_format)call->options.values[OPT_MATRIX_FORMAT].number;
+    enum mmul_status status = MMUL_OK;
+    if (given == NULL && format == MMUL_FORMAT_BY_ENDING)
+        status = mmul_join_format(call->operands[0], folder, &format, err);
+    if (status != MMUL_OK)
+        return status;
     int length = given != NULL ? snprintf(path, SHARD_FOLDER_CAPACITY, "%s", given)
                                : snprintf(path, SHARD_FOLDER_CAPACITY, "%s_combined%s",
                                           call->operands[0], mmul_format_ending(format));
@@ -34,7 +39,7 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
     char folder[SHARD_FOLDER_CAPACITY], path[SHARD_FOLDER_CAPACITY];
     enum mmul_status status = mmul_shards_folder(call, folder, err);
     if (status == MMUL_OK)
-        status = choose_output(call, path, err);
+        status = choose_output(call, folder, path, err);
     if (status == MMUL_OK)
         status = mmul_join(call->operands[0], folder, path,
                            (enum mmul_format)call->options.values[OPT_MATRIX_FORMAT].number, err);
@@ -58,11 +63,10 @@ const struct command mmul_command_join = {
     .operands_least = 1,
     .operands_most = 1,
     .summary = "shard files back into one matrix",
-    .notes =
-        "Reads <NAME>_shard_0.bin, <NAME>_shard_1.bin ... as <NAME>_shards.json describes them;\n"
-        "without that file they are joined by rows. The shards stay where they are.\n"
-        "\n"
-        "  mpimatmul join A -o A.bin\n",
+    .notes = "Reads <NAME>_shard_0.bin (or .npy), <NAME>_shard_1 ... as <NAME>_shards.json says;\n"
+             "without that file they are joined by rows. The shards stay where they are.\n"
+             "\n"
+             "  mpimatmul join A -o A.bin\n",
     .options = options,
     .check = check,
     .run = run,

@@ -44,20 +44,24 @@ static enum mmul_status choose_weights(const struct call *call, int *parts, doub
     return err->status;
 }
 
-static void print_rows(const char *name, const struct mmul_split_options *split,
+static void print_rows(const char *name, const char *ending, const struct mmul_split_options *split,
                        const int64_t *offsets, FILE *stream) {
     const char *slash = split->folder[strlen(split->folder) - 1] == '/' ? "" : "/";
     fprintf(stream, "shard\t%s\tbegin\tend\tfile\n", split->axis == MMUL_ROWS ? "rows" : "cols");
     for (int part = 0; part < split->parts; part++) {
         long long begin = offsets[part], end = offsets[part + 1];
-        fprintf(stream, "%d\t%lld\t%lld\t%lld\t%s%s%s_shard_%d.bin\n", part, end - begin, begin,
-                end, split->folder, slash, name, part);
+        fprintf(stream, "%d\t%lld\t%lld\t%lld\t%s%s%s_shard_%d%s\n", part, end - begin, begin, end,
+                split->folder, slash, name, part, ending);
     }
 }
 
-static enum mmul_status print_shards(const char *path, struct mmul_shape shape,
+static enum mmul_status print_shards(const char *path, const struct mmul_matrix_info *info,
                                      const struct mmul_split_options *split,
                                      struct mmul_error *err) {
+    const struct mmul_shape shape = info->shape;
+    // Of types that a .bin has not they are .npy.
+    bool is_bin = mmul_format_holds(MMUL_FORMAT_BIN, info->stored) == info->stored;
+    const char *ending = mmul_format_ending(is_bin ? MMUL_FORMAT_BIN : MMUL_FORMAT_NPY);
     char name[256], *text = NULL;
     size_t length = 0;
     int64_t total =
@@ -71,7 +75,7 @@ static enum mmul_status print_shards(const char *path, struct mmul_shape shape,
     else
         status = mmul_split_offsets(total, split->parts, split->weights, split->rule, offsets, err);
     if (status == MMUL_OK)
-        print_rows(mmul_make_printable(mmul_base_name(path, name)), split, offsets, stream);
+        print_rows(mmul_make_printable(mmul_base_name(path, name)), ending, split, offsets, stream);
     if (stream != NULL)
         fclose(stream);
     if (status == MMUL_OK && text != NULL)
@@ -90,11 +94,9 @@ static enum mmul_status split_file(const struct call *call, const struct mmul_sp
         return status;
     const struct mmul_matrix_info info = mmul_matrix_info(matrix);
     status = mmul_split(matrix, split, err);
-    if (status == MMUL_OK)
-        mmul_print_overflows(call, path, mmul_matrix_overflows(matrix), info.delivered);
     mmul_matrix_close(matrix);
     if (status == MMUL_OK && call->options.values[OPT_QUIET].number == 0)
-        status = print_shards(path, info.shape, split, err);
+        status = print_shards(path, &info, split, err);
     return status;
 }
 
@@ -133,7 +135,9 @@ const struct command mmul_command_split = {
     .summary = "a matrix into shard files",
     .notes =
         "Writes <A>_shard_0.bin, <A>_shard_1.bin ... and <A>_shards.json, from which join knows\n"
-        "how they belong together. exact shares by largest remainder, hundred in 100 pieces.\n"
+        "how they belong together; of float64 and whole numbers .npy files. exact shares by "
+        "largest\n"
+        "remainder, hundred in 100 pieces.\n"
         "\n"
         "  mpimatmul split A.bin --weights 0.5,0.25,0.25\n",
     .options = options,

@@ -11,7 +11,7 @@
 static const struct option_row rows[OPT_COUNT] = {
     [OPT_OUTPUT] = {"output", 'o', OPTION_TEXT, 0, "FILE", NULL, "<A>x<B>_combined.bin, .npy",
                     "result; - is stdout", 0, 0},
-    [OPT_JOIN_OUTPUT] = {"output", 'o', OPTION_TEXT, 0, "FILE", NULL, "<NAME>_combined.bin",
+    [OPT_JOIN_OUTPUT] = {"output", 'o', OPTION_TEXT, 0, "FILE", NULL, "<NAME>_combined.bin, .npy",
                          "the whole matrix; - is stdout", 0, 0},
     [OPT_LINE_OUTPUT] = {"output", 'o', OPTION_TEXT, 0, "FILE", NULL, "<A>_<operation>, as A",
                          "result; - is stdout", 0, 0},

@@ -53,7 +53,6 @@ static enum mmul_status load_npy(struct mmul_matrix *matrix, const unsigned char
                                  size_t count, bool empty_allowed, struct mmul_error *err) {
     struct mmul_npy_header header;
     size_t header_bytes = 0, got = 0;
-    (void)empty_allowed; // shards are .bin files
     enum mmul_status status = mmul_npy_header_bytes(start, count, matrix->name, &header_bytes, err);
     if (status != MMUL_OK)
         return status;
@@ -69,7 +68,7 @@ static enum mmul_status load_npy(struct mmul_matrix *matrix, const unsigned char
                            "%zu",
                            matrix->name, got, header_bytes);
     } else {
-        status = mmul_npy_parse(bytes, header_bytes, matrix->name, &header, err);
+        status = mmul_npy_parse(bytes, header_bytes, matrix->name, empty_allowed, &header, err);
     }
     mmul_free(bytes);
     if (status != MMUL_OK)
@@ -144,7 +143,7 @@ static enum mmul_status load_safetensors(struct mmul_matrix *matrix, const unsig
                                          size_t count, bool empty_allowed, struct mmul_error *err) {
     const struct mmul_tensor_entry *entry;
     struct mmul_tensors *tensors = NULL;
-    (void)empty_allowed; // shards are .bin files
+    (void)empty_allowed; // shards are .bin and .npy files
     enum mmul_status status = list_safetensors(matrix, start, count, &tensors, err);
     if (status == MMUL_OK)
         status =

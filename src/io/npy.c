@@ -244,13 +244,18 @@ static enum mmul_status scan(const unsigned char *bytes, size_t header_bytes, co
 }
 
 enum mmul_status mmul_npy_parse(const unsigned char *bytes, size_t header_bytes, const char *name,
-                                struct mmul_npy_header *header, struct mmul_error *err) {
+                                bool empty_allowed, struct mmul_npy_header *header,
+                                struct mmul_error *err) {
     struct fields fields = {0};
     struct mmul_npy_header found = {.version = bytes[6]};
     enum mmul_status status = scan(bytes, header_bytes, name, &fields, err);
     if (status == MMUL_OK)
         status = read_descr(fields.descr, name, &found, err);
-    if (status == MMUL_OK)
+    const bool is_empty =
+        empty_allowed && fields.dimensions == 2 && (fields.sizes[0] == 0 || fields.sizes[1] == 0);
+    if (is_empty)
+        found.shape = (struct mmul_shape){1, 1, fields.sizes[0], fields.sizes[1]};
+    else if (status == MMUL_OK)
         status =
             mmul_shape_of_sizes(fields.sizes, fields.dimensions, name, ".npy", &found.shape, err);
     found.dimensions = fields.dimensions;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The header of a .npy file (numpy.lib.format, versions 1.0 to 3.0). Pure: bytes to numbers and
 // back. Shapes: (c,) is one row 1 x c, as numpy's broadcasting reads it; (r,c); (d,r,c);
-// (b,d,r,c). No dimension, more than four, and sizes of 0 are refused.
+// (b,d,r,c). No dimension, more than four, and sizes of 0 (but of shards) are refused.
 #pragma once
 
 #include "mpimatmul_local.h"
@@ -26,9 +26,11 @@ enum mmul_status mmul_npy_header_bytes(const unsigned char *bytes, size_t count,
                                        size_t *header_bytes, struct mmul_error *err);
 
 // Reads the header: exactly header_bytes bytes. Nothing in it is evaluated: the one dict literal
-// that numpy writes is accepted, keys in any order, and nothing else. Fails with MMUL_ERR_DATA.
+// that numpy writes is accepted, keys in any order, and nothing else. Sizes of 0 are accepted of a
+// matrix (r,c) when `empty_allowed` (shards). Fails with MMUL_ERR_DATA.
 enum mmul_status mmul_npy_parse(const unsigned char *bytes, size_t header_bytes, const char *name,
-                                struct mmul_npy_header *header, struct mmul_error *err);
+                                bool empty_allowed, struct mmul_npy_header *header,
+                                struct mmul_error *err);
 
 struct mmul_tensor_entry;
 

@@ -109,10 +109,14 @@ static enum mmul_status finish_path(struct mmul_text *text, char **path, struct 
     return MMUL_OK;
 }
 
-enum mmul_status mmul_shard_path(const char *folder, const char *name, int part, char **path,
-                                 struct mmul_error *err) {
+enum mmul_format mmul_shard_format(enum mmul_dtype dtype) {
+    return mmul_format_holds(MMUL_FORMAT_BIN, dtype) == dtype ? MMUL_FORMAT_BIN : MMUL_FORMAT_NPY;
+}
+
+enum mmul_status mmul_shard_path(const char *folder, const char *name, int part,
+                                 enum mmul_format format, char **path, struct mmul_error *err) {
     struct mmul_text text = {0};
-    mmul_text_add(&text, "%s/%s_shard_%d.bin", folder, name, part);
+    mmul_text_add(&text, "%s/%s_shard_%d%s", folder, name, part, mmul_format_ending(format));
     return finish_path(&text, path, err);
 }
 

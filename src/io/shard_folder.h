@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Where shards lie and what they are called: <folder>/<name>_shard_<i>.bin, with
-// <folder>/<name>_shards.json beside them.
+// Where shards lie and what they are called: <folder>/<name>_shard_<i>.bin, .npy of types that a .bin has
+// not, with <folder>/<name>_shards.json beside them.
 #pragma once
 
 #include "mpimatmul_local.h"
@@ -12,9 +12,12 @@ enum mmul_status mmul_shard_folder_create(const char *folder, struct mmul_error 
 // The name of a set is a plain file name. Fails with MMUL_ERR_USAGE (empty, '/', "." or "..").
 enum mmul_status mmul_shard_name_check(const char *name, struct mmul_error *err);
 
+// The format of shards of this type.
+enum mmul_format mmul_shard_format(enum mmul_dtype dtype);
+
 // Heap-allocated paths, released with mmul_free. Fail with MMUL_ERR_SYSTEM (memory).
-enum mmul_status mmul_shard_path(const char *folder, const char *name, int part, char **path,
-                                 struct mmul_error *err);
+enum mmul_status mmul_shard_path(const char *folder, const char *name, int part,
+                                 enum mmul_format format, char **path, struct mmul_error *err);
 enum mmul_status mmul_shard_set_path(const char *folder, const char *name, char **path,
                                      struct mmul_error *err);
 

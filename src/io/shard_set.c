@@ -144,7 +144,7 @@ static enum mmul_status read_whole(const struct raw_set *raw, const char *path,
         return fail_set(path, "axis is neither rows nor cols", err);
     if (!mmul_shape_count(shape, &count) || count == 0)
         return fail_set(path, "impossible sizes", err);
-    if (mmul_dtype_parse(raw->dtype, &set->dtype, err) != MMUL_OK || set->dtype == MMUL_F64)
+    if (mmul_dtype_parse(raw->dtype, &set->dtype, err) != MMUL_OK)
         return fail_set(path, "unknown element type", err);
     set->shape = shape;
     set->axis = is_rows ? MMUL_ROWS : MMUL_COLS;

@@ -13,6 +13,7 @@
 #include "base/options.h"
 #include "base/status.h"
 #include "io/copy.h"
+#include "io/formats.h"
 #include "io/matrix_file.h"
 #include "io/output_file.h"
 #include "io/shard_folder.h"
@@ -43,7 +44,7 @@ static enum mmul_status write_shard(struct mmul_matrix *matrix, const struct mmu
                                     int part, const char *path, struct mmul_error *err) {
     struct mmul_output_request request = {
         .path = path,
-        .format = MMUL_FORMAT_BIN,
+        .format = mmul_shard_format(set->dtype),
         .shape = mmul_shard_shape(set, part),
         .dtype = set->dtype,
         .empty_allowed = true,
@@ -73,7 +74,8 @@ static enum mmul_status write_shards(struct mmul_matrix *matrix, struct mmul_sha
                                      const char *folder, const char *name, struct mmul_error *err) {
     for (int part = 0; part < set->parts; part++) {
         char *path = NULL;
-        enum mmul_status status = mmul_shard_path(folder, name, part, &path, err);
+        enum mmul_status status =
+            mmul_shard_path(folder, name, part, mmul_shard_format(set->dtype), &path, err);
         if (status == MMUL_OK)
             status = write_shard(matrix, set, part, path, err);
         if (status == MMUL_OK)
@@ -102,7 +104,7 @@ enum mmul_status mmul_split(struct mmul_matrix *matrix, const struct mmul_split_
         return status;
     set->axis = options->axis;
     set->shape = matrix->info.shape;
-    set->dtype = matrix->info.delivered;
+    set->dtype = matrix->info.stored;
     status = choose_offsets(options, set, err);
     if (status == MMUL_OK)
         status = mmul_shard_folder_create(options->folder, err);
@@ -118,39 +120,55 @@ static int64_t stack_rows(const struct mmul_matrix *matrix) {
     return mmul_shard_axis_length(matrix->info.shape, MMUL_ROWS);
 }
 
-static enum mmul_status open_shard(const char *folder, const char *name, int part,
+// Where the shards of a set are, and of what kind.
+struct source {
+    const char *folder, *name;
+    enum mmul_format format;
+};
+
+static enum mmul_status open_shard(const struct source *source, int part,
                                    struct mmul_matrix **shard, struct mmul_error *err) {
     char *path = NULL;
-    enum mmul_status status = mmul_shard_path(folder, name, part, &path, err);
+    enum mmul_status status =
+        mmul_shard_path(source->folder, source->name, part, source->format, &path, err);
     if (status == MMUL_OK)
         status = mmul_matrix_open_shard(path, shard, err);
     mmul_free(path);
     return status;
 }
 
-// The number in "<name>_shard_<i>.bin"; -1 for other files.
-static int shard_number(const char *file, const char *name) {
+// The number in "<name>_shard_<i>.bin" or .npy; -1 for other files.
+static int shard_number(const char *file, const char *name, enum mmul_format *format) {
+    static const enum mmul_format formats[] = {MMUL_FORMAT_BIN, MMUL_FORMAT_NPY};
     size_t length = strlen(name);
     int number = -1, end = 0;
     if (strncmp(file, name, length) != 0 ||
-        sscanf(file + length, "_shard_%9d.bin%n", &number, &end) != 1 || end == 0 ||
-        file[length + (size_t)end] != '\0')
+        sscanf(file + length, "_shard_%9d%n", &number, &end) != 1)
         return -1;
-    return number;
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+        if (strcmp(file + length + (size_t)end, mmul_format_ending(formats[i])) == 0) {
+            *format = formats[i];
+            return number;
+        }
+    return -1;
 }
 
 // Shards 0 .. parts-1 of a set without JSON: as many as the highest number says, so that one that
 // is missing in between is missed when it is opened.
-static enum mmul_status count_shards(const char *folder, const char *name, int *parts,
-                                     struct mmul_error *err) {
+static enum mmul_status count_shards(struct source *source, int *parts, struct mmul_error *err) {
+    const char *folder = source->folder, *name = source->name;
     int highest = -1;
     DIR *listing = opendir(folder);
     if (listing == NULL)
         return mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errno, "no shards of '%s': '%s'", name,
                                folder);
     for (struct dirent *entry = readdir(listing); entry != NULL; entry = readdir(listing)) {
-        int number = shard_number(entry->d_name, name);
-        highest = number > highest ? number : highest;
+        enum mmul_format format = MMUL_FORMAT_BIN;
+        int number = shard_number(entry->d_name, name, &format);
+        if (number <= highest)
+            continue;
+        highest = number;
+        source->format = format;
     }
     closedir(listing);
     if (highest < 0)
@@ -164,12 +182,12 @@ static enum mmul_status describe_shard(struct mmul_shard_set *set, int part,
                                        const struct mmul_matrix *shard, struct mmul_error *err) {
     if (part == 0) {
         set->shape = (struct mmul_shape){.batch = 1, .depth = 1, .cols = shard->info.shape.cols};
-        set->dtype = shard->info.delivered;
+        set->dtype = shard->info.stored;
     }
-    if (shard->info.shape.cols != set->shape.cols || shard->info.delivered != set->dtype) {
+    if (shard->info.shape.cols != set->shape.cols || shard->info.stored != set->dtype) {
         return mmul_fail(
             err, MMUL_ERR_DATA, "cannot join '%s': %lld columns of %s, but shard 0 has %lld of %s",
-            shard->name, (long long)shard->info.shape.cols, mmul_dtype_name(shard->info.delivered),
+            shard->name, (long long)shard->info.shape.cols, mmul_dtype_name(shard->info.stored),
             (long long)set->shape.cols, mmul_dtype_name(set->dtype));
     }
     if (__builtin_add_overflow(set->shape.rows, stack_rows(shard), &set->shape.rows))
@@ -178,16 +196,16 @@ static enum mmul_status describe_shard(struct mmul_shard_set *set, int part,
     return MMUL_OK;
 }
 
-static enum mmul_status describe_set(const char *folder, const char *name,
-                                     struct mmul_shard_set **set, struct mmul_error *err) {
+static enum mmul_status describe_set(struct source *source, struct mmul_shard_set **set,
+                                     struct mmul_error *err) {
     int parts = 0;
     struct mmul_shard_set *made = NULL;
-    enum mmul_status status = count_shards(folder, name, &parts, err);
+    enum mmul_status status = count_shards(source, &parts, err);
     if (status == MMUL_OK)
         status = mmul_shard_set_create(parts, &made, err);
     for (int part = 0; part < parts && status == MMUL_OK; part++) {
         struct mmul_matrix *shard = NULL;
-        status = open_shard(folder, name, part, &shard, err);
+        status = open_shard(source, part, &shard, err);
         if (status == MMUL_OK)
             status = describe_shard(made, part, shard, err);
         mmul_matrix_close(shard);
@@ -200,16 +218,18 @@ static enum mmul_status describe_set(const char *folder, const char *name,
     return MMUL_OK;
 }
 
-static enum mmul_status find_set(const char *folder, const char *name, struct mmul_shard_set **set,
+static enum mmul_status find_set(struct source *source, struct mmul_shard_set **set,
                                  struct mmul_error *err) {
     char *path = NULL;
-    enum mmul_status status = mmul_shard_set_path(folder, name, &path, err);
+    enum mmul_status status = mmul_shard_set_path(source->folder, source->name, &path, err);
     if (status != MMUL_OK)
         return status;
     if (access(path, F_OK) == 0)
         status = mmul_shard_set_load(path, set, err);
     else
-        status = describe_set(folder, name, set, err);
+        status = describe_set(source, set, err);
+    if (status == MMUL_OK)
+        source->format = mmul_shard_format((*set)->dtype);
     mmul_free(path);
     return status;
 }
@@ -220,10 +240,10 @@ static enum mmul_status check_shard(const struct mmul_shard_set *set, int part,
     char found_text[96], expected_text[96];
     uint64_t hash = 0;
     if (stack_rows(shard) != expected.rows || shard->info.shape.cols != expected.cols ||
-        shard->info.delivered != set->dtype) {
+        shard->info.stored != set->dtype) {
         return mmul_fail(err, MMUL_ERR_DATA, "shard '%s' is %s %s, but its set says %s %s",
                          shard->name, mmul_shape_format(shard->info.shape, found_text),
-                         mmul_dtype_name(shard->info.delivered),
+                         mmul_dtype_name(shard->info.stored),
                          mmul_shape_format(expected, expected_text), mmul_dtype_name(set->dtype));
     }
     if (!set->has_hashes)
@@ -255,12 +275,11 @@ static enum mmul_status copy_shard(const struct mmul_shard_set *set, int part,
     return mmul_copy_rows(&copy, err);
 }
 
-static enum mmul_status join_shards(const struct mmul_shard_set *set, const char *folder,
-                                    const char *name, struct mmul_output *output,
-                                    struct mmul_error *err) {
+static enum mmul_status join_shards(const struct mmul_shard_set *set, const struct source *source,
+                                    struct mmul_output *output, struct mmul_error *err) {
     for (int part = 0; part < set->parts; part++) {
         struct mmul_matrix *shard = NULL;
-        enum mmul_status status = open_shard(folder, name, part, &shard, err);
+        enum mmul_status status = open_shard(source, part, &shard, err);
         if (status == MMUL_OK)
             status = check_shard(set, part, shard, err);
         if (status == MMUL_OK)
@@ -286,19 +305,52 @@ static enum mmul_status refuse_description(const char *folder, const char *name,
     return status;
 }
 
-enum mmul_status mmul_join(const char *name, const char *folder, const char *out,
-                           enum mmul_format format, struct mmul_error *err) {
-    char base[256];
-    struct mmul_shard_set *set = NULL;
-    struct mmul_output *output = NULL;
+static enum mmul_status find_named(const char *name, const char *folder, char base[static 256],
+                                   struct source *source, struct mmul_shard_set **set,
+                                   struct mmul_error *err) {
     enum mmul_status status = mmul_shard_name_check(name, err);
     if (status != MMUL_OK)
         return status;
-    mmul_base_name(name, base);
-    status = find_set(folder, base, &set, err);
+    *source = (struct source){.folder = folder, .name = mmul_base_name(name, base)};
+    return find_set(source, set, err);
+}
+
+enum mmul_status mmul_join_format(const char *name, const char *folder, enum mmul_format *format,
+                                  struct mmul_error *err) {
+    char base[256];
+    struct source source;
+    struct mmul_shard_set *set = NULL;
+    enum mmul_status status = find_named(name, folder, base, &source, &set, err);
+    if (status == MMUL_OK)
+        *format = source.format;
+    mmul_shard_set_destroy(set);
+    return status;
+}
+
+// float64 and whole numbers would lose something in a format that has not their type.
+static enum mmul_status check_type(const struct mmul_shard_set *set, const char *out,
+                                   enum mmul_format format, struct mmul_error *err) {
+    const struct mmul_format_row *row = NULL;
+    enum mmul_status status = mmul_format_of_output(out, format, &row, err);
+    if (status != MMUL_OK || mmul_shard_format(set->dtype) == MMUL_FORMAT_BIN ||
+        mmul_format_dtype(row, set->dtype) == set->dtype)
+        return status;
+    return mmul_fail(err, MMUL_ERR_USAGE, "cannot write '%s' as %s: .%s has no such type", out,
+                     mmul_dtype_name(set->dtype), row->name);
+}
+
+enum mmul_status mmul_join(const char *name, const char *folder, const char *out,
+                           enum mmul_format format, struct mmul_error *err) {
+    char base[256];
+    struct source source;
+    struct mmul_shard_set *set = NULL;
+    struct mmul_output *output = NULL;
+    enum mmul_status status = find_named(name, folder, base, &source, &set, err);
     if (status != MMUL_OK)
         goto out;
     status = refuse_description(folder, base, out, err);
+    if (status == MMUL_OK)
+        status = check_type(set, out, format, err);
     if (status != MMUL_OK)
         goto out;
     const struct mmul_output_request request = {
@@ -306,7 +358,7 @@ enum mmul_status mmul_join(const char *name, const char *folder, const char *out
     status = mmul_output_create(&request, &output, err);
     if (status != MMUL_OK)
         goto out;
-    status = join_shards(set, folder, base, output, err);
+    status = join_shards(set, &source, output, err);
     if (status != MMUL_OK)
         goto out;
     status = mmul_output_commit(output, err);

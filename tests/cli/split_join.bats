@@ -65,6 +65,45 @@ rows_of() {
     done
 }
 
+@test "float64, float16 and whole numbers come back byte for byte, as shards of their own type" {
+    need_numpy
+    python << 'END'
+import numpy as np
+a = np.random.default_rng(1).integers(0, 200, (2, 7, 5))
+for dtype in ("f8", "f2", "i4", "i8", "u1"):
+    np.save(f"{dtype}.npy", a.astype(dtype))
+np.save("f8.npy", a / 7)
+np.save("i8.npy", a + 2**60)
+END
+    for axis in rows cols; do
+        for dtype in f8 f2 i4 i8 u1; do
+            # More parts than columns: empty shards, too.
+            "$MPIMATMUL" split $dtype.npy --parts 6 --axis $axis --shard-dir s -q
+            program join $dtype --shard-dir s -o back.npy -q
+            expect_quiet_success
+            python -c "import numpy as np, sys
+x, y = np.load(sys.argv[1]).reshape(1, 2, 7, 5), np.load('back.npy')
+assert x.dtype == y.dtype and (x == y).all()" $dtype.npy
+            rm -r s
+        done
+    done
+    program split f8.npy --parts 2 --shard-dir s
+    expect_quiet_success
+    expect_line "    1     7      7   14  s/f8_shard_1.npy"
+    python -c "import numpy as np
+assert np.load('s/f8_shard_1.npy').dtype == np.float64"
+    program join f8 --shard-dir s -o f8.bin
+    expect_failure 64 "cannot write 'f8.bin' as float64: .bin has no such type"
+    program join f8 --shard-dir s
+    expect_quiet_success
+    [ "$output" = "f8_combined.npy: 2 x 7 x 5" ]
+    rm s/f8_shards.json
+    program join f8 --shard-dir s -o rows.npy
+    expect_quiet_success
+    python -c "import numpy as np
+assert (np.load('rows.npy') == np.load('f8.npy').reshape(14, 5)).all()"
+}
+
 @test "a row shard is what numpy cuts out" {
     need_numpy
     "$MPIMATMUL" gen A.bin --dims 7x5 --seed 1

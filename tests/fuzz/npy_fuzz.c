@@ -16,7 +16,7 @@ static void check_again(const struct mmul_npy_header *header) {
     FUZZ_EXPECT(written <= sizeof bytes);
     FUZZ_EXPECT(mmul_npy_header_bytes(bytes, written, "f", &length, &err) == MMUL_OK);
     FUZZ_EXPECT(length == written);
-    FUZZ_EXPECT(mmul_npy_parse(bytes, length, "f", &again, &err) == MMUL_OK);
+    FUZZ_EXPECT(mmul_npy_parse(bytes, length, "f", false, &again, &err) == MMUL_OK);
     FUZZ_EXPECT(mmul_shape_equal(again.shape, header->shape) && again.dtype == header->dtype);
 }
 
@@ -28,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (mmul_npy_header_bytes(data, size, "f", &length, &err) != MMUL_OK || length > size)
         return 0;
     enum mmul_status described = mmul_npy_describe(data, length, "f", &entry, &err);
-    if (mmul_npy_parse(data, length, "f", &header, &err) != MMUL_OK)
+    if (mmul_npy_parse(data, length, "f", false, &header, &err) != MMUL_OK)
         return 0;
     FUZZ_EXPECT(described == MMUL_OK && entry.is_readable && entry.dtype == header.dtype);
     check_again(&header);

@@ -42,7 +42,7 @@ static enum mmul_status parse(int version, const char *dict, struct mmul_npy_hea
     enum mmul_status status = mmul_npy_header_bytes(exact, total, "x.npy", &length, err);
     assert_int_equal(status, MMUL_OK);
     assert_int_equal(length, total);
-    status = mmul_npy_parse(exact, length, "x.npy", header, err);
+    status = mmul_npy_parse(exact, length, "x.npy", false, header, err);
     free(exact);
     return status;
 }
