@@ -285,6 +285,12 @@ MMUL_API enum mmul_status mmul_output_write_float(struct mmul_output *output,
                                                   int64_t end, const float *src,
                                                   struct mmul_error *err);
 
+// Same, from float64 values.
+MMUL_API enum mmul_status mmul_output_write_double(struct mmul_output *output,
+                                                   struct mmul_region region, int64_t begin,
+                                                   int64_t end, const double *src,
+                                                   struct mmul_error *err);
+
 // Same, bytes as they are: src is of the output's own dtype (NaN payloads are kept).
 MMUL_API enum mmul_status mmul_output_write(struct mmul_output *output, struct mmul_region region,
                                             int64_t begin, int64_t end, const void *src,
@@ -883,14 +889,18 @@ MMUL_API const char *mmul_values_placement(const struct mmul_values *values, int
                                            enum mmul_placement_kind *kind, char text[static 96]);
 
 // What this rank holds of a value: a rectangle of each of some matrices. Element (i, j) of the matrix
-// is data[(i - region.row_begin) * row_step + (j - region.col_begin) * col_step]; borrowed until the
+// is data[(i - region.row_begin) * row_step + (j - region.col_begin) * col_step], or of doubles; borrowed until the
 // values are destroyed. Of a value that is whole on the node (replicate) it is all of it, of one that
 // is a sum (partial) this rank's summand. No part is there of a value that could not be kept (keep_values,
 // mpimatmul.h). Local.
 struct mmul_value_part {
     struct mmul_region region;
-    const float *data;
-    int64_t row_step, col_step;
+    union {
+        const float *data;
+        const double *doubles;
+    };
+    int64_t row_step, col_step; // elements
+    enum mmul_dtype dtype;      // float32: data; float64: doubles
 };
 // Written by way of a temporary name, on root, of a run that was asked for a record; seconds are on root's
 // clock from the moment when devices were warm. log: a line, with tabs, for each operation, rank and phase (wait,

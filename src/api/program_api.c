@@ -165,7 +165,8 @@ struct mmul_value_part mmul_values_part(const struct mmul_values *values, int va
     int64_t matrix = part_here(values, place).matrix_begin + index;
     struct mmul_view view = mmul_values_view(values, place, values->rank, matrix);
     return (struct mmul_value_part){.region = view.region,
-                                    .data = view.at,
+                                    .data = view.at, // or doubles
+                                    .dtype = view.dtype,
                                     .row_step = view.transposed ? 1 : view.ld,
                                     .col_step = view.transposed ? view.ld : 1};
 }

@@ -56,16 +56,15 @@ void mmul_host_buffer_destroy(void *self, struct mmul_buffer *buffer, bool lost)
     mmul_free(buffer);
 }
 
-// Rows of elements that stay as they are.
-static void copy_rows(const char *from, int64_t from_ld, char *to, int64_t to_ld, int64_t rows,
-                      int64_t cols, size_t bytes_each) {
-    if (from_ld == cols && to_ld == cols) {
-        cols *= rows;
+// Elements that stay as they are; rows are so many bytes apart.
+static void copy_rows(const char *from, size_t from_step, char *to, size_t to_step, int64_t rows,
+                      size_t row_bytes) {
+    if (from_step == row_bytes && to_step == row_bytes) {
+        row_bytes *= (size_t)rows;
         rows = 1;
     }
     for (int64_t r = 0; r < rows; r++)
-        memcpy(to + (size_t)(r * to_ld) * bytes_each, from + (size_t)(r * from_ld) * bytes_each,
-               (size_t)cols * bytes_each);
+        memcpy(to + (size_t)r * to_step, from + (size_t)r * from_step, row_bytes);
 }
 
 static char *address(struct mmul_operand operand) {
@@ -78,8 +77,9 @@ enum mmul_status mmul_host_upload(void *self, const struct mmul_upload *u, struc
     (void)err;
     const char *row = u->host;
     if (u->dtype == u->to.buffer->head.dtype) {
-        copy_rows(row, u->host_ld, address(u->to), u->to.ld, u->rows, u->cols,
-                  mmul_dtype_bytes(u->dtype));
+        const size_t each = mmul_dtype_bytes(u->dtype);
+        copy_rows(row, (size_t)u->host_ld * each, address(u->to), (size_t)u->to.ld * each, u->rows,
+                  (size_t)u->cols * each);
         return MMUL_OK;
     }
     float *target = mmul_host_address(u->to);
@@ -99,7 +99,8 @@ enum mmul_status mmul_host_download(void *self, const struct mmul_download *d,
                                     struct mmul_error *err) {
     (void)self;
     (void)err;
-    copy_rows(address(d->from), d->from.ld, d->host, d->host_ld, d->rows, d->cols,
-              mmul_dtype_bytes(d->dtype));
+    const size_t each = mmul_dtype_bytes(d->dtype);
+    copy_rows(address(d->from), (size_t)d->from.ld * each, d->host, (size_t)d->host_ld * each,
+              d->rows, (size_t)d->cols * each);
     return MMUL_OK;
 }

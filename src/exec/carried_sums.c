@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "exec/run.h"
 #include "exec/sums.h"
+#include "model/dtype.h"
 #include "model/matrix.h"
 
 // Sums of all lines, then sizes: of each row of parts, matrix and line.
@@ -43,15 +44,15 @@ static void add(const struct lines *l, const struct mmul_view *view, struct mmul
                 double *sums, double *sizes) {
     const int64_t cols = r.col_end - r.col_begin, along = view->transposed ? view->ld : 1;
     for (int64_t i = r.row_begin; i < r.row_end; i++) {
-        const float *row = mmul_view_element(view, i, r.col_begin);
+        const void *row = mmul_view_element(view, i, r.col_begin);
         double sum = 0, size = 0;
         for (int64_t j = 0; l->by_cols && j < cols; j++) {
-            sums[r.col_begin + j] += (double)row[j * along];
-            sizes[r.col_begin + j] += fabs((double)row[j * along]);
+            sums[r.col_begin + j] += mmul_dtype_real(view->dtype, row, j * along);
+            sizes[r.col_begin + j] += fabs(mmul_dtype_real(view->dtype, row, j * along));
         }
         for (int64_t j = 0; !l->by_cols && j < cols; j++) {
-            sum += (double)row[j * along];
-            size += fabs((double)row[j * along]);
+            sum += mmul_dtype_real(view->dtype, row, j * along);
+            size += fabs(mmul_dtype_real(view->dtype, row, j * along));
         }
         if (!l->by_cols) {
             sums[i] += sum;
@@ -113,6 +114,7 @@ enum mmul_status mmul_carried_sums_judge(const struct mmul_stage *stage, const d
     const int rank = l.values->rank;
     const struct mmul_part_range part =
         mmul_placement_part(&l.move.to, l.move.shape, l.values->rank);
+    const int64_t terms = l.by_cols ? l.move.shape.rows : l.move.shape.cols;
     double *found = NULL;
     enum mmul_status status = MMUL_ALLOCATE(found, 2 * l.length, "the check of sums", err);
     for (int64_t t = part.matrix_begin; status == MMUL_OK && t < part.matrix_end; t++) {
@@ -125,7 +127,7 @@ enum mmul_status mmul_carried_sums_judge(const struct mmul_stage *stage, const d
         add(&l, &view, r, found, found + l.length);
         for (int64_t i = begin; status == MMUL_OK && i < end; i++)
             if (!mmul_carried_sum_is_right(found[i], expected[i], expected[l.count + i],
-                                           l.move.size))
+                                           l.move.size, view.dtype, terms))
                 status = fail(stage, &l, t, i, err);
     }
     mmul_free(found);

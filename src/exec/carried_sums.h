@@ -13,11 +13,14 @@
 // Is a line, which adds up to `found`, the sum of `summands` floats per element, which add up to `expected`, and
 // in size to `size`? Any order of s float additions is off by at most (s - 1) u times the sum of their sizes
 // (Higham, Accuracy and Stability of Numerical Algorithms, 2002, 4.2), element by element, u = 2^-24; one more
-// covers these sums themselves. Lines with NaN or Inf, or that may overflow, are not judged.
+// covers these sums themselves. Of doubles (u = 2^-53) these sums, of `terms` elements each, are as inexact as what
+// they check, and count twice. Lines with NaN or Inf, or that may overflow, are not judged.
 static inline bool mmul_carried_sum_is_right(double found, double expected, double size,
-                                             int summands) {
-    const double unit = 0x1p-24, largest = 0x1.FFFFFEp127;
-    return !(size < largest) || fabs(found - expected) <= summands * unit * size;
+                                             int summands, enum mmul_dtype dtype, int64_t terms) {
+    const bool is_double = dtype == MMUL_F64;
+    const double largest = is_double ? 0x1.FFFFFFFFFFFFFp1023 : 0x1.FFFFFEp127;
+    const double most = is_double ? (summands + 2.0 * (double)terms) * 0x1p-53 : summands * 0x1p-24;
+    return !(size < largest) || fabs(found - expected) <= most * size;
 }
 
 // For a stage that moves; nothing where it does not add up. Local.

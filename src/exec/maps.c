@@ -8,6 +8,7 @@
 #include "exec/map_check.h"
 #include "exec/pipeline.h"
 #include "exec/run.h"
+#include "model/dtype.h"
 #include "model/matrix.h"
 
 struct making {
@@ -267,14 +268,15 @@ static enum mmul_status make_copy(struct making *m, struct mmul_error *err) {
 
 // -------------------------------------------------------------------------- lookups, attention
 
-enum mmul_status mmul_maps_check_rows(const float *ids, int64_t step, int64_t count,
-                                      const struct mmul_value *table, struct mmul_error *err) {
+enum mmul_status mmul_maps_check_rows(const void *ids, enum mmul_dtype dtype, int64_t step,
+                                      int64_t count, const struct mmul_value *table,
+                                      struct mmul_error *err) {
     const int64_t rows = table->shape.rows;
     for (int64_t i = 0; i < count; i++) {
-        const float id = ids[i * step];
-        if (id >= 0 && id < (float)rows && id == (float)(int64_t)id)
+        const double id = mmul_dtype_real(dtype, ids, i * step);
+        if (id >= 0 && id < (double)rows && id == (double)(int64_t)id)
             continue;
-        return mmul_fail(err, MMUL_ERR_DATA, "cannot take row %g of '%s': it has %lld", (double)id,
+        return mmul_fail(err, MMUL_ERR_DATA, "cannot take row %g of '%s': it has %lld", id,
                          table->name, (long long)rows);
     }
     return MMUL_OK;
@@ -287,8 +289,8 @@ static enum mmul_status look_up(struct making *m, struct mmul_error *err) {
     const int64_t matrix = b.matrix / ids.sizes[2], row = b.matrix % ids.sizes[2];
     const float *at =
         find(&ids, matrix * ids.steps[1] + row * ids.steps[2] + b.row_begin * ids.steps[3]);
-    if (mmul_maps_check_rows(at, ids.steps[3], rows, &m->program->values[m->operation->operands[0]],
-                             err) != MMUL_OK)
+    if (mmul_maps_check_rows(at, MMUL_F32, ids.steps[3], rows,
+                             &m->program->values[m->operation->operands[0]], err) != MMUL_OK)
         return err->status;
     m->host.operands[0] = (struct mmul_host_operand){.at = table.at,
                                                      .row_step = table.steps[2],

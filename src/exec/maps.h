@@ -7,9 +7,10 @@
 #include "exec/stage.h"
 #include "plan/program_tasks.h"
 
-// Are they rows of the table? Fails with MMUL_ERR_DATA.
-enum mmul_status mmul_maps_check_rows(const float *ids, int64_t step, int64_t count,
-                                      const struct mmul_value *table, struct mmul_error *err);
+// Are they rows of the table? ids: `step` apart. Fails with MMUL_ERR_DATA.
+enum mmul_status mmul_maps_check_rows(const void *ids, enum mmul_dtype dtype, int64_t step,
+                                      int64_t count, const struct mmul_value *table,
+                                      struct mmul_error *err);
 
 // All of the rank's blocks at once, as the rows of one matrix: of a stack whose rows are made one by one from
 // those of operands that lie as it does. False: not so, nothing has been made.

@@ -20,7 +20,7 @@ enum mmul_status mmul_move_init(struct mmul_move_traffic *traffic, struct mmul_r
     if (!any)
         return MMUL_OK;
     return MMUL_ALLOCATE_RAW(traffic->staging,
-                             (int64_t)(2 * MMUL_FACTORS * MMUL_MOVE_LANES + 1) * MMUL_MOVE_ELEMENTS,
+                             (int64_t)(2 * MMUL_FACTORS * MMUL_MOVE_LANES + 1) * MMUL_MOVE_BYTES,
                              "moves", err);
 }
 
@@ -35,6 +35,18 @@ void mmul_move_fini(struct mmul_move_traffic *traffic) {
 static struct mmul_move move_of(const struct mmul_stage *stage,
                                 const struct mmul_program_step *step) {
     return mmul_program_plan_move(stage->run->values->plan, step);
+}
+
+// What is moved.
+static const struct mmul_value *value_of(const struct mmul_stage *stage,
+                                         const struct mmul_program_step *step) {
+    const struct mmul_program_plan *plan = stage->run->values->plan;
+    return &plan->program->values[plan->places[step->operands[0]].value];
+}
+
+static int64_t piece_elements(const struct mmul_stage *stage,
+                              const struct mmul_program_step *step) {
+    return MMUL_MOVE_BYTES / (int64_t)mmul_dtype_bytes(value_of(stage, step)->dtype);
 }
 
 // One end of the traffic: a step of the stage, as it is walked.
@@ -62,7 +74,7 @@ static const struct mmul_operation *operation_of(const struct mmul_stage *stage,
 }
 
 // The piece as this node has it; of summands the sum of those of its ranks.
-static void fetch(struct end end, const struct mmul_move_piece *piece, float *to) {
+static void fetch(struct end end, const struct mmul_move_piece *piece, void *to) {
     struct mmul_stage *stage = end.stage;
     const struct mmul_move *move = end.move;
     const struct mmul_values *v = stage->run->values;
@@ -89,8 +101,7 @@ static void fetch(struct end end, const struct mmul_move_piece *piece, float *to
 }
 
 // `add`: to what is there already.
-static void store(struct end end, const struct mmul_move_piece *piece, bool add,
-                  const float *from) {
+static void store(struct end end, const struct mmul_move_piece *piece, bool add, const void *from) {
     struct mmul_stage *stage = end.stage;
     const struct mmul_values *v = stage->run->values;
     struct mmul_failure *failure = &stage->run->failure;
@@ -100,8 +111,12 @@ static void store(struct end end, const struct mmul_move_piece *piece, bool add,
         return;
     if (end.move->to.kind == MMUL_PLACE_FILE) {
         struct mmul_output *output = operation_of(stage, place)->output;
-        if (mmul_output_write_float(output, piece->region, 0, mmul_region_count(piece->region),
-                                    from, &err) != MMUL_OK)
+        const int64_t count = mmul_region_count(piece->region);
+        enum mmul_status status =
+            value_of(stage, end.step)->dtype == MMUL_F64
+                ? mmul_output_write_double(output, piece->region, 0, count, from, &err)
+                : mmul_output_write_float(output, piece->region, 0, count, from, &err);
+        if (status != MMUL_OK)
             mmul_failure_keep(failure, &err);
         return;
     }
@@ -111,7 +126,7 @@ static void store(struct end end, const struct mmul_move_piece *piece, bool add,
 }
 
 // Where a piece can leave, or come to, without a copy; NULL: nowhere.
-static float *find_run(struct end end, const struct mmul_move_piece *piece, bool outward) {
+static void *find_run(struct end end, const struct mmul_move_piece *piece, bool outward) {
     const struct mmul_values *v = end.stage->run->values;
     int rank = outward ? piece->from_rank : piece->to_rank;
     if (piece->is_sum || (outward ? end.move->from.kind : end.move->to.kind) == MMUL_PLACE_FILE)
@@ -129,9 +144,10 @@ static bool is_mine(const struct mmul_values *v, const struct mmul_move_piece *p
     return rank >= 0 ? rank == v->rank : v->node_rank == 0;
 }
 
-static void copy_here(struct end end, float *staging) {
+static void copy_here(struct end end, char *staging) {
     const struct mmul_values *v = end.stage->run->values;
-    struct mmul_move_walk walk = mmul_move_walk(end.move, v->node, v->node, MMUL_MOVE_ELEMENTS);
+    struct mmul_move_walk walk =
+        mmul_move_walk(end.move, v->node, v->node, piece_elements(end.stage, end.step));
     struct mmul_move_piece piece;
     while (!is_of_file(end.move) && mmul_move_next(&walk, &piece)) {
         if (!is_mine(v, &piece))
@@ -144,8 +160,8 @@ static void copy_here(struct end end, float *staging) {
 
 enum mmul_status mmul_move_here(struct mmul_stage *stage, struct mmul_error *err) {
     const struct mmul_program_step *steps[] = {stage->is.step, stage->is.also};
-    float *staging = NULL;
-    enum mmul_status status = MMUL_ALLOCATE_RAW(staging, MMUL_MOVE_ELEMENTS, "moves", err);
+    char *staging = NULL;
+    enum mmul_status status = MMUL_ALLOCATE_RAW(staging, MMUL_MOVE_BYTES, "moves", err);
     for (int i = 0; status == MMUL_OK && i < MMUL_FACTORS && steps[i] != NULL; i++) {
         const struct mmul_move move = move_of(stage, steps[i]);
         copy_here((struct end){stage, steps[i], &move}, staging);
@@ -161,7 +177,7 @@ static struct end end_of(const struct mmul_move_traffic *t, int index) {
 // The next piece of a file of root's; true when there was one.
 static bool advance_here(struct mmul_move_traffic *t) {
     struct mmul_move_piece piece;
-    float *staging = t->staging + (int64_t)2 * MMUL_FACTORS * MMUL_MOVE_LANES * MMUL_MOVE_ELEMENTS;
+    char *staging = t->staging + (int64_t)2 * MMUL_FACTORS * MMUL_MOVE_LANES * MMUL_MOVE_BYTES;
     if (t->is_here_over)
         return false;
     t->is_here_over = !mmul_move_next(&t->here, &piece);
@@ -179,8 +195,7 @@ static struct mmul_move_cursor make_cursor(const struct mmul_move_traffic *t, in
     struct mmul_move_cursor cursor = {.outward = outward, .index = index};
     for (int i = 0; i < MMUL_MOVE_LANES; i++)
         cursor.lanes[i].staging =
-            t->staging +
-            (int64_t)((2 * index + outward) * MMUL_MOVE_LANES + i) * MMUL_MOVE_ELEMENTS;
+            t->staging + (int64_t)((2 * index + outward) * MMUL_MOVE_LANES + i) * MMUL_MOVE_BYTES;
     return cursor;
 }
 
@@ -197,7 +212,7 @@ void mmul_move_begin(struct mmul_move_traffic *traffic, struct mmul_stage *stage
         t->out[i] = make_cursor(t, i, true);
         t->in[i] = make_cursor(t, i, false);
     }
-    t->here = mmul_move_walk(&t->moves[0], node, node, MMUL_MOVE_ELEMENTS);
+    t->here = mmul_move_walk(&t->moves[0], node, node, piece_elements(stage, t->steps[0]));
     t->is_here_over = !is_of_file(&t->moves[0]);
 }
 
@@ -237,8 +252,9 @@ static bool next_piece(const struct mmul_move_traffic *t, struct mmul_move_curso
         }
         int peer = peer_of(t, c);
         c->move = panel_of(t, c, c->outward ? peer : here);
-        c->walk = c->outward ? mmul_move_walk(&c->move, here, peer, MMUL_MOVE_ELEMENTS)
-                             : mmul_move_walk(&c->move, peer, here, MMUL_MOVE_ELEMENTS);
+        const int64_t most = piece_elements(t->stage, t->steps[c->index]);
+        c->walk = c->outward ? mmul_move_walk(&c->move, here, peer, most)
+                             : mmul_move_walk(&c->move, peer, here, most);
     }
     return true;
 }
@@ -254,8 +270,9 @@ static void begin_piece(struct mmul_move_traffic *t, struct mmul_move_cursor *c,
                         struct mmul_move_lane *lane) {
     const struct mmul_channel *channel = &t->run->transport.talk;
     const int peer = leader_of(t, peer_of(t, c)), tag = TAG + 2 * c->index;
-    int64_t bytes = mmul_region_count(lane->piece.region) * (int64_t)sizeof(float);
-    float *run = find_run(end_of(t, c->index), &lane->piece, c->outward);
+    int64_t bytes = mmul_region_count(lane->piece.region) *
+                    (int64_t)mmul_dtype_bytes(value_of(t->stage, t->steps[c->index])->dtype);
+    char *run = find_run(end_of(t, c->index), &lane->piece, c->outward);
     lane->turn = c->turn;
     lane->at = run != NULL ? run : lane->staging;
     if (!c->outward) {

@@ -10,14 +10,14 @@
 #include "comm/message.h"
 #include "exec/run.h"
 
-enum { MMUL_MOVE_LANES = 2, MMUL_MOVE_ELEMENTS = 1 << 18 }; // 1 MiB of a piece
+enum { MMUL_MOVE_LANES = 2, MMUL_MOVE_BYTES = 1 << 20 }; // of a piece
 
 struct mmul_move_lane {
     struct mmul_message message;
     struct mmul_move_piece piece;
     int turn; // which panel it is of
-    float *staging;
-    float *at; // the piece: in the value's memory where it is one run there, else in staging
+    char *staging;
+    char *at; // the piece: in the value's memory where it is one run there, else in staging
 };
 
 // The pieces of one direction, in order; `begun` and `ended` count them.
@@ -43,7 +43,7 @@ struct mmul_move_traffic {
     struct mmul_move_walk here; // of a file of root's: what stays on its node
     bool is_here_over;
     struct mmul_move_cursor out[MMUL_FACTORS], in[MMUL_FACTORS]; // each at its own pace
-    float *staging; // owned: lanes of both directions, and one for what stays
+    char *staging; // owned: lanes of both directions, and one for what stays
 };
 
 // Local. Fails with MMUL_ERR_SYSTEM (memory).

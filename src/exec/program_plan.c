@@ -56,7 +56,7 @@ static enum mmul_status choose_weights(const struct mmul_context *context,
     return status;
 }
 
-// A copy of root's program on every rank, folded; files stay root's.
+// A copy of root's program on every rank, with its types, folded; files stay root's.
 static enum mmul_status send_program(const struct mmul_comm *comm,
                                      const struct mmul_program *program, const struct told *told,
                                      struct mmul_program **copy, struct mmul_error *err) {
@@ -88,7 +88,10 @@ static enum mmul_status send_program(const struct mmul_comm *comm,
         made->operations[i].matrix = NULL;
         made->operations[i].output = NULL;
     }
-    status = mmul_comm_agree(comm, mmul_program_fold(made, err), err);
+    status = mmul_program_types(made, err);
+    if (status == MMUL_OK)
+        status = mmul_program_fold(made, err);
+    status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
         *copy = made;
     else

@@ -40,10 +40,11 @@ static struct topic topic_of(const struct mmul_values *values, int stage) {
 // Of a rank's part of the result; of what is whole on the node all of it.
 static int64_t part_bytes(const struct mmul_values *values, const struct topic *topic, int rank) {
     const struct mmul_program_place *place = &values->plan->places[topic->step->result];
-    const struct mmul_shape shape = values->plan->program->values[place->value].shape;
+    const struct mmul_value *value = &values->plan->program->values[place->value];
     if (place->placement.kind == MMUL_PLACE_FILE)
         return 0;
-    return mmul_placement_part(&place->placement, shape, rank).elements * (int64_t)sizeof(float);
+    return mmul_placement_part(&place->placement, value->shape, rank).elements *
+           (int64_t)mmul_dtype_bytes(value->dtype);
 }
 
 static const struct mmul_stage_record *record_of(const struct mmul_values *values, int rank,

@@ -82,6 +82,10 @@ void mmul_values_destroy(struct mmul_values *values) {
     mmul_free(values);
 }
 
+static int64_t bytes_each(const struct mmul_view *view) {
+    return (int64_t)mmul_dtype_bytes(view->dtype);
+}
+
 struct mmul_view mmul_values_view(const struct mmul_values *values, int place, int rank,
                                   int64_t matrix) {
     const struct mmul_program_place *p = &values->plan->places[place];
@@ -95,8 +99,9 @@ struct mmul_view mmul_values_view(const struct mmul_values *values, int place, i
         }
         return view;
     }
-    struct mmul_shape shape = values->plan->program->values[p->value].shape;
-    struct mmul_view view = {.region = {.matrix = matrix}};
+    const struct mmul_value *value = &values->plan->program->values[p->value];
+    struct mmul_shape shape = value->shape;
+    struct mmul_view view = {.dtype = value->dtype, .region = {.matrix = matrix}};
     struct mmul_part_range part = mmul_placement_part(&p->placement, shape, rank);
     int64_t offset = 0;
     if (matrix < part.matrix_begin || matrix >= part.matrix_end)
@@ -108,7 +113,7 @@ struct mmul_view mmul_values_view(const struct mmul_values *values, int place, i
         place = values->plan->places[place].view_of;
     char *part_at =
         values->segment.data + values->offsets[(int64_t)place * values->node_size + index];
-    view.at = (float *)(void *)part_at + offset;
+    view.memory = part_at + offset * bytes_each(&view);
     return view;
 }
 
@@ -146,52 +151,75 @@ bool mmul_values_has(const struct mmul_values *values, int place) {
     return places[place].stays;
 }
 
-float *mmul_view_element(const struct mmul_view *view, int64_t row, int64_t col) {
+void *mmul_view_element(const struct mmul_view *view, int64_t row, int64_t col) {
     int64_t down = row - view->region.row_begin, along = col - view->region.col_begin;
-    return view->at + (view->transposed ? along * view->ld + down : down * view->ld + along);
+    return (char *)view->memory + bytes_each(view) * (view->transposed ? along * view->ld + down
+                                                                       : down * view->ld + along);
 }
 
-// Steps between rows and between columns, and where the region begins.
-static float *corner(const struct mmul_view *view, struct mmul_region region, int64_t *row_step,
-                     int64_t *col_step) {
-    *row_step = view->transposed ? 1 : view->ld;
-    *col_step = view->transposed ? view->ld : 1;
-    return mmul_view_element(view, region.row_begin, region.col_begin);
-}
-
-float *mmul_view_run(const struct mmul_view *view, struct mmul_region region) {
-    int64_t row_step, col_step;
-    float *at = corner(view, region, &row_step, &col_step);
+void *mmul_view_run(const struct mmul_view *view, struct mmul_region region) {
     bool one_row = region.row_end - region.row_begin == 1;
+    int64_t row_step = view->transposed ? 1 : view->ld, col_step = view->transposed ? view->ld : 1;
     bool is_run = col_step == 1 && (one_row || region.col_end - region.col_begin == row_step);
-    return is_run ? at : NULL;
+    return is_run ? mmul_view_element(view, region.row_begin, region.col_begin) : NULL;
 }
 
-void mmul_view_read(const struct mmul_view *view, struct mmul_region region, bool add, float *to) {
-    int64_t row_step, col_step, cols = region.col_end - region.col_begin;
-    const float *from = corner(view, region, &row_step, &col_step);
-    for (int64_t i = region.row_begin; i < region.row_end; i++, from += row_step, to += cols) {
-        if (!add && col_step == 1) {
-            memcpy(to, from, (size_t)cols * sizeof *to);
-            continue;
-        }
-        for (int64_t j = 0; j < cols; j++)
-            to[j] = add ? to[j] + from[j * col_step] : from[j * col_step];
+// Elements that are so many apart, to others; `add`: to what is there.
+struct line {
+    void *to;
+    const void *from;
+    int64_t to_step, from_step, count;
+    bool add;
+};
+
+static void copy_floats(const struct line *l) {
+    float *to = l->to;
+    const float *from = l->from;
+    for (int64_t j = 0; j < l->count; j++)
+        to[j * l->to_step] =
+            l->add ? to[j * l->to_step] + from[j * l->from_step] : from[j * l->from_step];
+}
+
+static void copy_doubles(const struct line *l) {
+    double *to = l->to;
+    const double *from = l->from;
+    for (int64_t j = 0; j < l->count; j++)
+        to[j * l->to_step] =
+            l->add ? to[j * l->to_step] + from[j * l->from_step] : from[j * l->from_step];
+}
+
+// Between the view and C order, whichever way.
+static void copy_region(const struct mmul_view *view, struct mmul_region region, bool add,
+                        bool reads, char *packed) {
+    const int64_t each = bytes_each(view), cols = region.col_end - region.col_begin;
+    const int64_t row_step = view->transposed ? 1 : view->ld,
+                  step = view->transposed ? view->ld : 1;
+    char *at = mmul_view_element(view, region.row_begin, region.col_begin);
+    for (int64_t i = region.row_begin; i < region.row_end; i++) {
+        const struct line line = {.to = reads ? packed : at,
+                                  .from = reads ? at : packed,
+                                  .to_step = reads ? 1 : step,
+                                  .from_step = reads ? step : 1,
+                                  .count = cols,
+                                  .add = add};
+        if (!add && step == 1)
+            memcpy(line.to, line.from, (size_t)(cols * each));
+        else if (view->dtype == MMUL_F64)
+            copy_doubles(&line);
+        else
+            copy_floats(&line);
+        at += row_step * each;
+        packed += cols * each;
     }
+}
+
+void mmul_view_read(const struct mmul_view *view, struct mmul_region region, bool add, void *to) {
+    copy_region(view, region, add, true, to);
 }
 
 void mmul_view_write(const struct mmul_view *view, struct mmul_region region, bool add,
-                     const float *from) {
-    int64_t row_step, col_step, cols = region.col_end - region.col_begin;
-    float *to = corner(view, region, &row_step, &col_step);
-    for (int64_t i = region.row_begin; i < region.row_end; i++, to += row_step, from += cols) {
-        if (!add && col_step == 1) {
-            memcpy(to, from, (size_t)cols * sizeof *to);
-            continue;
-        }
-        for (int64_t j = 0; j < cols; j++)
-            to[j * col_step] = add ? to[j * col_step] + from[j] : from[j];
-    }
+                     const void *from) {
+    copy_region(view, region, add, false, (char *)(uintptr_t)from);
 }
 
 // What a rank of this node has of the matrix, the row among it.
@@ -209,15 +237,17 @@ static struct mmul_view find_row(const struct mmul_values *v, int place, int64_t
 }
 
 void mmul_values_read_rows(const struct mmul_values *values, int place, struct mmul_region region,
-                           int64_t begin, int64_t end, float *to) {
+                           int64_t begin, int64_t end, void *to) {
     int64_t cols = region.col_end - region.col_begin;
     struct mmul_view view = {0};
+    char *next_to = to;
     for (int64_t next; begin < end; begin = next) {
         int64_t row = region.row_begin + begin / cols, col = region.col_begin + begin % cols;
         next = mmul_smaller(end, (begin / cols + 1) * cols);
         if (row < view.region.row_begin || row >= view.region.row_end)
             view = find_row(values, place, region.matrix, row);
-        memcpy(to, mmul_view_element(&view, row, col), (size_t)(next - begin) * sizeof *to);
-        to += next - begin;
+        const int64_t bytes = (next - begin) * bytes_each(&view);
+        memcpy(next_to, mmul_view_element(&view, row, col), (size_t)bytes);
+        next_to += bytes;
     }
 }

@@ -19,10 +19,15 @@ struct mmul_values {
     bool is_abandoned; // MPI, or a device that hangs, may still read and write the segment
 };
 
-// A rectangle of a value in memory: what a holder has of one matrix. Element (i, j) of the matrix is
-// at[(i - row_begin) * ld + j - col_begin], or, transposed, at[(j - col_begin) * ld + i - row_begin].
+// A rectangle of a value in memory: what a holder has of one matrix. Element (i, j) of the matrix is so many
+// elements behind `at`: (i - row_begin) * ld + j - col_begin, or, transposed, (j - col_begin) * ld + i - row_begin.
 struct mmul_view {
-    float *at;
+    union { // by its dtype
+        void *memory;
+        float *at;
+        double *doubles;
+    };
+    enum mmul_dtype dtype; // float32, float64
     int64_t ld;
     bool transposed;
     struct mmul_region region;
@@ -44,12 +49,12 @@ struct mmul_memory {
 struct mmul_memory mmul_values_memory(const struct mmul_values *values, int place);
 
 // Where an element of the view's region is.
-float *mmul_view_element(const struct mmul_view *view, int64_t row, int64_t col);
+void *mmul_view_element(const struct mmul_view *view, int64_t row, int64_t col);
 
 // Elements [begin, end) of a region in C order, of a place that is split by rows and of which the ranks of
 // this node have them.
 void mmul_values_read_rows(const struct mmul_values *values, int place, struct mmul_region region,
-                           int64_t begin, int64_t end, float *to);
+                           int64_t begin, int64_t end, void *to);
 
 // Where a value is, or was, that was loaded or computed: its first place in memory; -1: none.
 int mmul_values_place(const struct mmul_values *values, int value);
@@ -58,9 +63,10 @@ int mmul_values_place(const struct mmul_values *values, int value);
 bool mmul_values_has(const struct mmul_values *values, int place);
 
 // Where `region`, which lies inside the view's, is in one run of memory; NULL: it is not.
-float *mmul_view_run(const struct mmul_view *view, struct mmul_region region);
+void *mmul_view_run(const struct mmul_view *view, struct mmul_region region);
 
-// Elements of `region`, which lies inside the view's, to C order, or from it; `add`: to what is there.
-void mmul_view_read(const struct mmul_view *view, struct mmul_region region, bool add, float *to);
+// Elements of `region`, which lies inside the view's, to C order, or from it, of the view's type; `add`: to what is
+// there.
+void mmul_view_read(const struct mmul_view *view, struct mmul_region region, bool add, void *to);
 void mmul_view_write(const struct mmul_view *view, struct mmul_region region, bool add,
-                     const float *from);
+                     const void *from);

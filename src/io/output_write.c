@@ -46,6 +46,28 @@ static enum mmul_status put_narrowed(struct mmul_output *output, int64_t first, 
     return MMUL_OK;
 }
 
+static enum mmul_status put_narrowed_doubles(struct mmul_output *output, int64_t first,
+                                             int64_t count, const double *src,
+                                             struct mmul_error *err) {
+    uint64_t buffer[BUFFER_BYTES / sizeof(uint64_t)];
+    float floats[BUFFER_BYTES / sizeof(double)];
+    const int64_t capacity = BUFFER_BYTES / (int64_t)sizeof(double);
+    enum mmul_status status = MMUL_OK;
+    for (int64_t done = 0, now; status == MMUL_OK && done < count; done += now) {
+        now = count - done < capacity ? count - done : capacity;
+        mmul_dtype_narrow_double(output->dtype, src + done, now, buffer);
+        int64_t overflows = 0;
+        if (!mmul_dtype_is_integer(output->dtype)) {
+            mmul_dtype_narrow_double(MMUL_F32, src + done, now, floats);
+            overflows = mmul_dtype_overflows64(src + done, now) +
+                        mmul_dtype_overflows(output->dtype, floats, now);
+        }
+        __atomic_fetch_add(&output->overflows, overflows, __ATOMIC_RELAXED);
+        status = put(output, first + done, now, buffer, err);
+    }
+    return status;
+}
+
 enum mmul_status mmul_output_write(struct mmul_output *output, struct mmul_region region,
                                    int64_t begin, int64_t end, const void *src,
                                    struct mmul_error *err) {
@@ -77,4 +99,19 @@ enum mmul_status mmul_output_write_float(struct mmul_output *output, struct mmul
         p += run.count;
     }
     return MMUL_OK;
+}
+
+enum mmul_status mmul_output_write_double(struct mmul_output *output, struct mmul_region region,
+                                          int64_t begin, int64_t end, const double *src,
+                                          struct mmul_error *err) {
+    if (output->dtype == MMUL_F64)
+        return mmul_output_write(output, region, begin, end, src, err);
+    assert(begin >= end || mmul_region_fits(output->shape, region, begin, end));
+    enum mmul_status status = MMUL_OK;
+    for (int64_t p = begin; status == MMUL_OK && p < end;) {
+        struct mmul_run run = mmul_run_at(output->shape, region, p, end);
+        status = put_narrowed_doubles(output, run.element, run.count, src + (p - begin), err);
+        p += run.count;
+    }
+    return status;
 }

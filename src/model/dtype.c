@@ -149,6 +149,10 @@ static void widen_integers(enum mmul_dtype dtype, const void *src, int64_t count
         dst[e] = (float)mmul_dtype_integer(dtype, src, e);
 }
 
+double mmul_dtype_real(enum mmul_dtype dtype, const void *src, int64_t index) {
+    return dtype == MMUL_F64 ? ((const double *)src)[index] : (double)((const float *)src)[index];
+}
+
 void mmul_dtype_widen(enum mmul_dtype dtype, const void *src, int64_t count, float *dst) {
     if (count == 0)
         return;
@@ -188,10 +192,10 @@ static void narrow_bfloat(const float *src, int64_t count, unsigned char *dst) {
 }
 
 // The nearest whole number, ties to even, that the type has; 0 for NaN.
-static int64_t nearest_integer(float value, enum mmul_dtype dtype) {
+static int64_t nearest_integer(double value, enum mmul_dtype dtype) {
     double least = dtype == MMUL_U8 ? 0 : dtype == MMUL_I32 ? INT32_MIN : -0x1p63;
     double most = dtype == MMUL_U8 ? UINT8_MAX : dtype == MMUL_I32 ? INT32_MAX : 0x1p63;
-    double whole = rint((double)value);
+    double whole = rint(value);
     if (isnan(whole))
         return 0;
     if (whole >= most)
@@ -203,7 +207,7 @@ static void narrow_integers(enum mmul_dtype dtype, const float *src, int64_t cou
                             unsigned char *dst) {
     size_t each = mmul_dtype_bytes(dtype);
     for (int64_t e = 0; e < count; e++) {
-        int64_t value = nearest_integer(src[e], dtype);
+        int64_t value = nearest_integer((double)src[e], dtype);
         memcpy(dst + (size_t)e * each, &value, each); // the low bytes come first
     }
 }
@@ -236,6 +240,21 @@ void mmul_dtype_narrow(enum mmul_dtype dtype, const float *src, int64_t count, v
     case MMUL_U8:
         narrow_integers(dtype, src, count, dst);
         break;
+    }
+}
+
+void mmul_dtype_narrow_double(enum mmul_dtype dtype, const double *src, int64_t count, void *dst) {
+    const size_t each = mmul_dtype_bytes(dtype);
+    unsigned char *bytes = dst;
+    for (int64_t e = 0; e < count; e++) {
+        const float value = (float)src[e];
+        const int64_t whole = mmul_dtype_is_integer(dtype) ? nearest_integer(src[e], dtype) : 0;
+        if (mmul_dtype_is_integer(dtype))
+            memcpy(bytes + (size_t)e * each, &whole, each);
+        else if (dtype == MMUL_F64)
+            memcpy(bytes + (size_t)e * each, &src[e], each);
+        else
+            mmul_dtype_narrow(dtype, &value, 1, bytes + (size_t)e * each);
     }
 }
 

@@ -13,6 +13,9 @@ enum mmul_dtype mmul_dtype_computed(enum mmul_dtype a, enum mmul_dtype b);
 // Element `index` of an array of such a type, on any address.
 int64_t mmul_dtype_integer(enum mmul_dtype dtype, const void *src, int64_t index);
 
+// Element `index` of an aligned array of float32 or float64.
+double mmul_dtype_real(enum mmul_dtype dtype, const void *src, int64_t index);
+
 // src (count elements of dtype; any alignment of whole elements) -> float32. Exact for 16-bit
 // types; float64 and whole numbers round to nearest even (overflow of float64 gives Inf). NaN
 // payloads of float32 are kept.
@@ -21,6 +24,9 @@ void mmul_dtype_widen(enum mmul_dtype dtype, const void *src, int64_t count, flo
 // float32 -> dtype, round to nearest even; NaN stays NaN, overflow gives Inf. To whole numbers: NaN
 // gives 0, what is beyond the type its limit.
 void mmul_dtype_narrow(enum mmul_dtype dtype, const float *src, int64_t count, void *dst);
+
+// Same, from float64; to 16-bit types by way of float32.
+void mmul_dtype_narrow_double(enum mmul_dtype dtype, const double *src, int64_t count, void *dst);
 
 // How many finite values of float32 become infinite in `dtype`, rounded to nearest even.
 int64_t mmul_dtype_overflows(enum mmul_dtype dtype, const float *values, int64_t count);

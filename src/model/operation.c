@@ -164,6 +164,7 @@ static const struct mmul_operation_row TABLE[] = {
     ONE(MMUL_SILU, "silu", 13),
     ONE(MMUL_GELU, "gelu", 20),
     ONE(MMUL_GELU_TANH, "gelu_tanh", 20),
+    ONE(MMUL_CAST, "cast", 1),
     TWO(MMUL_ADD, "add", PAIR_ALL),
     TWO(MMUL_SUBTRACT, "subtract", PAIR_ALL),
     TWO(MMUL_MULTIPLY, "multiply", PAIR_COMPUTED),
@@ -219,7 +220,8 @@ const struct mmul_operation_row *mmul_operation_row(enum mmul_operation_kind kin
 }
 
 static bool has_builder(enum mmul_operation_kind kind) {
-    return kind == MMUL_LOAD || kind == MMUL_GENERATE || kind == MMUL_PLACE || kind == MMUL_SAVE;
+    return kind == MMUL_LOAD || kind == MMUL_GENERATE || kind == MMUL_PLACE || kind == MMUL_SAVE ||
+           kind == MMUL_CAST;
 }
 
 const struct mmul_operation_row *mmul_operation_find(const char *name,

@@ -14,6 +14,7 @@
 //     transpose  rows <-> cols: nothing moves, the part is read the other way round; in groups rows -> rows
 //     place      same -> same: a wish of the program's
 //     save       a move to a file of root's
+//     cast       same -> same: between types that meet (model/program_types.c)
 //     elements   (add, exp, where, ...) same x same -> same; what repeats is replicated
 //     rows       (softmax, layer_norm, topk, ...) rows -> rows; vectors are replicated
 //     reduce     along what is whole rows -> rows, cols -> cols; sums along what is split -> partial
@@ -48,6 +49,7 @@ enum mmul_operation_kind {
     MMUL_SILU,
     MMUL_GELU,
     MMUL_GELU_TANH,
+    MMUL_CAST, // to the type of the result
     // of two,
     MMUL_ADD,
     MMUL_SUBTRACT,
@@ -109,6 +111,7 @@ struct mmul_operand_info {
     struct mmul_shape shape;
     bool is_integer;
     bool is_number; // not a value
+    enum mmul_dtype dtype;
 };
 
 struct mmul_rule {

@@ -54,7 +54,7 @@ struct mmul_operation_call mmul_program_call(const struct mmul_program *program,
         if (operation->operands[i] == MMUL_NUMBER)
             continue;
         const struct mmul_value *v = &program->values[operation->operands[i]];
-        operands[i] = (struct mmul_operand_info){v->name, v->shape, v->is_integer, false};
+        operands[i] = (struct mmul_operand_info){v->name, v->shape, v->is_integer, false, v->dtype};
     }
     return (struct mmul_operation_call){operands, operation->operand_count, &operation->with};
 }
@@ -115,6 +115,49 @@ static bool has_places(const struct mmul_program *program, const struct mmul_ope
     return from > 0 && o->with.begin[3] >= from;
 }
 
+// Does an operation give whole numbers that float32 has?
+static bool gives_exact(const struct mmul_operation *o, const struct mmul_operation_row *row) {
+    return row->has_integers || (o->kind >= MMUL_EQUAL && o->kind <= MMUL_GREATER_EQUAL);
+}
+
+// Marks what the float64 values of an operation in float32 come from: the user may not know.
+static void mark_rounded(struct mmul_program *program, const struct mmul_operation *o) {
+    for (int i = 0; i < o->operand_count; i++) {
+        struct mmul_value *v =
+            o->operands[i] != MMUL_NUMBER ? &program->values[o->operands[i]] : NULL;
+        if (v != NULL && v->dtype == MMUL_F64 && !v->is_exact)
+            v->is_rounded = true;
+    }
+}
+
+// The type of a result: float64 where that is the type of all operands that have one of their own.
+static void give_type(struct mmul_program *program, const struct mmul_operation *o,
+                      const struct mmul_operation_row *row, struct mmul_value *made) {
+    const bool moves = row->class == MMUL_CLASS_COPY || row->is_view || o->kind == MMUL_TAKE;
+    int own[2] = {0}, exact[2] = {0}; // of float32, of float64
+    bool all_exact = o->operand_count > 0;
+    made->dtype = o->dtype == MMUL_F64 && !program->only_float32 ? MMUL_F64 : MMUL_F32;
+    made->is_exact = made->is_open = o->kind == MMUL_GENERATE || made->is_integer;
+    if (o->operand_count == 0)
+        return;
+    for (int i = 0; i < o->operand_count && (o->kind != MMUL_TAKE || i == 0); i++) {
+        if (o->operands[i] == MMUL_NUMBER)
+            continue;
+        const struct mmul_value *v = &program->values[o->operands[i]];
+        if (!v->is_open)
+            (v->is_exact ? exact : own)[v->dtype == MMUL_F64]++;
+        all_exact &= v->is_exact;
+    }
+    const int *counts = own[0] + own[1] > 0 ? own : exact;
+    const bool multiplies = o->kind == MMUL_MATMUL; // in float32 alone
+    made->is_open = !multiplies && counts[0] + counts[1] == 0;
+    made->is_exact = made->is_integer || gives_exact(o, row) || (moves && all_exact);
+    made->dtype =
+        !multiplies && counts[1] > 0 && (counts == exact || counts[0] == 0) ? MMUL_F64 : MMUL_F32;
+    if (made->dtype == MMUL_F32 && !made->is_open)
+        mark_rounded(program, o);
+}
+
 enum mmul_status mmul_program_append(struct mmul_program *program,
                                      const struct mmul_operation *request, const char *name,
                                      int *value, struct mmul_error *err) {
@@ -132,7 +175,7 @@ enum mmul_status mmul_program_append(struct mmul_program *program,
     if (row->shape != NULL)
         status = row->shape(row, &call, &shape, err);
     if (status == MMUL_OK)
-        status = mmul_shape_bytes(shape, MMUL_F32, &bytes, err);
+        status = mmul_shape_bytes(shape, MMUL_F64, &bytes, err);
     if (status == MMUL_OK && program->operation_count == program->capacity)
         status = grow(program, err);
     if (status != MMUL_OK)
@@ -148,6 +191,7 @@ enum mmul_status mmul_program_append(struct mmul_program *program,
             .is_integer = is_integer(request, row, operands) || has_places(program, request),
             .integers_from = request->kind == MMUL_TOPK ? request->with.count : 0,
             .last_use = program->operation_count};
+        give_type(program, request, row, v);
         if (name != NULL)
             mmul_text_copy(v->name, sizeof v->name, name);
         else

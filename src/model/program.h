@@ -11,9 +11,13 @@ enum { MMUL_VALUE_NAME_BYTES = 96 };
 
 struct mmul_value {
     char name[MMUL_VALUE_NAME_BYTES];
-    struct mmul_shape shape; // float32
-    bool is_integer;         // whole numbers
-    int64_t integers_from;   // topk's: the column from which on it is whole numbers; 0: not so
+    struct mmul_shape shape;
+    enum mmul_dtype dtype; // of its elements: float32, float64
+    bool is_open;          // made of what fits both alone: mmul_program_types chooses its type
+    bool is_exact;         // elements fit both types: they are no reason for either
+    bool is_rounded;       // float64 of which an operation needs float32
+    bool is_integer;       // whole numbers
+    int64_t integers_from; // topk's: the column from which on it is whole numbers; 0: not so
     int last_use; // index of the last operation that reads it; of the one that makes it: nobody
 };
 
@@ -25,6 +29,7 @@ struct mmul_operation {
     struct mmul_parameters with;
     struct mmul_shape shape;       // load and generate: of the result
     bool is_integer;               // load and generate: the result is whole numbers
+    enum mmul_dtype dtype;         // load: of the file
     enum mmul_generator generator; // generate
     uint64_t seed;                 // generate
     enum mmul_placement_kind wish; // place
@@ -33,6 +38,7 @@ struct mmul_operation {
 };
 
 struct mmul_program {
+    bool only_float32;                          // float64 is read as float32
     int value_count, operation_count, capacity; // capacity: of both arrays
     struct mmul_value *values;                  // owned
     struct mmul_operation *operations;          // owned
@@ -49,6 +55,14 @@ enum mmul_status mmul_program_append(struct mmul_program *program,
 struct mmul_operation_call mmul_program_call(const struct mmul_program *program,
                                              const struct mmul_operation *operation,
                                              struct mmul_operand_info operands[MMUL_OPERANDS]);
+
+// Of every value the operation that makes it, or the last one that reads it.
+void mmul_program_find_last_uses(struct mmul_program *program);
+
+// Gives every value its type and puts casts where types meet: then all operands and the result of an operation
+// have one type, but for casts and what is saved. Values keep their indices; others come after them. Fails with
+// MMUL_ERR_SYSTEM (memory); the program is as before then.
+enum mmul_status mmul_program_types(struct mmul_program *program, struct mmul_error *err);
 
 // Makes one product, with reshapes around it, of each of a stack by one matrix. Values keep their indices; others
 // come after them. Fails with MMUL_ERR_SYSTEM (memory); the program is as before then.

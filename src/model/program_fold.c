@@ -50,8 +50,8 @@ static void fold(struct mmul_program *p, const struct mmul_operation *o) {
     add_reshape(p, product.result, o->result);
 }
 
-// Of every value the operation that makes it, or the last one that reads it.
-static void find_last_uses(struct mmul_program *p) {
+void mmul_program_find_last_uses(struct mmul_program *program) {
+    struct mmul_program *p = program;
     for (int i = 0; i < p->operation_count; i++) {
         const struct mmul_operation *o = &p->operations[i];
         if (o->result >= 0)
@@ -63,7 +63,8 @@ static void find_last_uses(struct mmul_program *p) {
 }
 
 enum mmul_status mmul_program_fold(struct mmul_program *program, struct mmul_error *err) {
-    struct mmul_program made = {.value_count = program->value_count};
+    struct mmul_program made = {.only_float32 = program->only_float32,
+                                .value_count = program->value_count};
     int count = 0;
     for (int i = 0; i < program->operation_count; i++)
         count += is_folded(program, &program->operations[i]);
@@ -86,7 +87,7 @@ enum mmul_status mmul_program_fold(struct mmul_program *program, struct mmul_err
             fold(&made, &program->operations[i]);
         else
             made.operations[made.operation_count++] = program->operations[i];
-    find_last_uses(&made);
+    mmul_program_find_last_uses(&made);
     mmul_free(program->values);
     mmul_free(program->operations);
     *program = made;

@@ -50,19 +50,19 @@ static bool may_go(enum mmul_placement_kind from, enum mmul_placement_kind to) {
 }
 
 struct mmul_program_path mmul_program_find_path(const struct mmul_program_costs *costs,
-                                                struct mmul_shape shape, unsigned have,
+                                                const struct mmul_value *value, unsigned have,
                                                 enum mmul_placement_kind to) {
     const enum mmul_placement_kind rows = MMUL_PLACE_ROWS;
     struct mmul_program_path best = {.seconds = INFINITY};
-    double ignored, onward = mmul_program_move_seconds(costs, shape, rows, to, &ignored);
+    double ignored, onward = mmul_program_move_seconds(costs, value, rows, to, &ignored);
     for (int kind = 0; kind < MMUL_PLACEMENTS; kind++) {
         const enum mmul_placement_kind from = (enum mmul_placement_kind)kind;
         if ((have >> kind & 1) == 0)
             continue;
-        double direct = mmul_program_move_seconds(costs, shape, from, to, &ignored);
+        double direct = mmul_program_move_seconds(costs, value, from, to, &ignored);
         if (may_go(from, to) && direct < best.seconds)
             best = (struct mmul_program_path){from, false, direct};
-        double by_rows = mmul_program_move_seconds(costs, shape, from, rows, &ignored) + onward;
+        double by_rows = mmul_program_move_seconds(costs, value, from, rows, &ignored) + onward;
         if (from != rows && to != rows && by_rows < best.seconds)
             best = (struct mmul_program_path){from, true, by_rows};
     }
@@ -79,7 +79,7 @@ static struct mmul_program_path find_path(struct search *s, const struct mmul_op
     if (i < MMUL_PLACEMENTS && known[i].have == have)
         return known[i].path;
     struct mmul_program_path path =
-        mmul_program_find_path(s->costs, s->program->values[o->operands[operand]].shape, have, to);
+        mmul_program_find_path(s->costs, &s->program->values[o->operands[operand]], have, to);
     if (i < MMUL_PLACEMENTS)
         known[i] = (struct known_path){have, path};
     return path;
@@ -190,7 +190,7 @@ static double catch_up(const struct search *s, const struct state *best,
         unsigned lacks = state->have[i] & ~(unsigned)best->have[i];
         for (int kind = 0; lacks >> kind != 0; kind++)
             if ((lacks >> kind & 1) != 0)
-                seconds += mmul_program_find_path(s->costs, s->program->values[s->owners[i]].shape,
+                seconds += mmul_program_find_path(s->costs, &s->program->values[s->owners[i]],
                                                   best->have[i], (enum mmul_placement_kind)kind)
                                .seconds;
     }

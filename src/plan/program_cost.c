@@ -123,9 +123,9 @@ static double has(const struct mmul_program_costs *c, enum mmul_placement_kind k
     }
 }
 
-static double bytes_of(struct mmul_shape shape) {
+static double bytes_of(struct mmul_shape shape, enum mmul_dtype dtype) {
     return (double)shape.batch * (double)shape.depth * (double)shape.rows * (double)shape.cols *
-           (double)sizeof(float);
+           (double)mmul_dtype_bytes(dtype);
 }
 
 bool mmul_program_joins(enum mmul_placement_kind from, enum mmul_placement_kind to) {
@@ -210,10 +210,11 @@ struct move_cost {
     double here, network, packing, bytes;
 };
 
-static struct move_cost move_cost(const struct mmul_program_costs *costs, struct mmul_shape shape,
-                                  enum mmul_placement_kind from, enum mmul_placement_kind to) {
+static struct move_cost move_cost(const struct mmul_program_costs *costs,
+                                  const struct mmul_value *value, enum mmul_placement_kind from,
+                                  enum mmul_placement_kind to) {
     const struct mmul_program_costs *c = costs;
-    const double all = bytes_of(shape);
+    const double all = bytes_of(value->shape, value->dtype);
     const struct traffic t = traffic_of(c, from, to);
     double widest = 0;
     for (int node = 0; node < c->node_count; node++)
@@ -225,7 +226,7 @@ static struct move_cost move_cost(const struct mmul_program_costs *costs, struct
         cost.here = all * c->mesh.block_most * 2 / COPY_BYTES_PER_SECOND;
     if (from == MMUL_PLACE_PARTIAL && to != MMUL_PLACE_PARTIAL) // checked: two doubles per line
         cost.here += all * (1 + widest) / MMUL_CHECK_BYTES_PER_SECOND +
-                     sums_seconds(c, 1, 2 * (double)sizeof(double) * lines_of(shape, to));
+                     sums_seconds(c, 1, 2 * (double)sizeof(double) * lines_of(value->shape, to));
     if (from == MMUL_PLACE_FILE || to == MMUL_PLACE_FILE)
         cost.here += all / MMUL_FILE_BYTES_PER_SECOND;
     if (t.most > 0)
@@ -234,10 +235,10 @@ static struct move_cost move_cost(const struct mmul_program_costs *costs, struct
     return cost;
 }
 
-double mmul_program_move_seconds(const struct mmul_program_costs *costs, struct mmul_shape shape,
-                                 enum mmul_placement_kind from, enum mmul_placement_kind to,
-                                 double *bytes) {
-    const struct move_cost cost = move_cost(costs, shape, from, to);
+double mmul_program_move_seconds(const struct mmul_program_costs *costs,
+                                 const struct mmul_value *value, enum mmul_placement_kind from,
+                                 enum mmul_placement_kind to, double *bytes) {
+    const struct move_cost cost = move_cost(costs, value, from, to);
     *bytes = cost.bytes;
     return cost.here + fmax(cost.network, cost.packing);
 }
@@ -268,6 +269,7 @@ int mmul_program_panels(int64_t k) {
 // A product as one rank sees it: what it has to do with each matrix, as parts of them.
 struct product {
     struct mmul_shape a, b, c;
+    enum mmul_dtype dtype;
     double flops;
     enum mmul_placement_kind result;
 };
@@ -299,11 +301,11 @@ static double multiply_seconds(const struct mmul_program_costs *c, const struct 
     double most = 0, turns = p->result == MMUL_PLACE_GRID ? 2 * mmul_program_panels(p->a.cols) : 1;
     for (int rank = 0; rank < c->size; rank++) {
         struct parts own = parts_of(c, p, rank);
-        double bytes =
-            own.a * bytes_of(p->a) + own.b * bytes_of(p->b) + own.c * turns * bytes_of(p->c);
+        double bytes = own.a * bytes_of(p->a, p->dtype) + own.b * bytes_of(p->b, p->dtype) +
+                       own.c * turns * bytes_of(p->c, p->dtype);
         double seconds = own.work * p->flops / c->flops[rank] + bytes * c->transfer[rank];
         if (p->result == MMUL_PLACE_PARTIAL) // every rank of a sum writes all of it
-            seconds += bytes_of(p->c) / TOUCH_BYTES_PER_SECOND;
+            seconds += bytes_of(p->c, p->dtype) / TOUCH_BYTES_PER_SECOND;
         most = fmax(most, seconds);
     }
     return most;
@@ -318,7 +320,8 @@ static double check_seconds(const struct mmul_program_costs *c, const struct pro
         struct parts own = parts_of(c, p, rank);
         if (is_grid)
             own.a = own.b = own.c;
-        double bytes = own.a * bytes_of(p->a) + own.b * bytes_of(p->b) + own.c * bytes_of(p->c);
+        double bytes = own.a * bytes_of(p->a, p->dtype) + own.b * bytes_of(p->b, p->dtype) +
+                       own.c * bytes_of(p->c, p->dtype);
         most = fmax(most, bytes / MMUL_CHECK_BYTES_PER_SECOND);
     }
     double doubles = (double)p->c.batch * (double)p->c.depth *
@@ -331,6 +334,7 @@ static struct product product_of(const struct mmul_operation_call *call, struct 
     return (struct product){.a = call->operands[0].shape,
                             .b = call->operands[1].shape,
                             .c = c,
+                            .dtype = call->operands[0].dtype,
                             .flops = mmul_operation_flops(MMUL_MATMUL, call, c),
                             .result = result};
 }
@@ -338,13 +342,14 @@ static struct product product_of(const struct mmul_operation_call *call, struct 
 // Moves, packing and multiplying of a product whose operands travel joined, or some of them.
 static double joined_seconds(const struct mmul_program_costs *c, const struct product *p,
                              const bool joined[MMUL_FACTORS], double *apart) {
-    const struct mmul_shape shapes[] = {p->a, p->b};
+    const struct mmul_value factors[] = {{.shape = p->a, .dtype = p->dtype},
+                                         {.shape = p->b, .dtype = p->dtype}};
     static const enum mmul_placement_kind to[] = {MMUL_PLACE_GRID_ROWS, MMUL_PLACE_GRID_COLS};
     struct move_cost sum = {0};
     double multiply = multiply_seconds(c, p);
     *apart = multiply;
     for (int i = 0; i < MMUL_FACTORS; i++) {
-        const struct move_cost cost = move_cost(c, shapes[i], MMUL_PLACE_GRID, to[i]);
+        const struct move_cost cost = move_cost(c, &factors[i], MMUL_PLACE_GRID, to[i]);
         if (!joined[i])
             continue;
         sum.here += cost.here;
@@ -391,13 +396,22 @@ static double made_together(const struct mmul_program_costs *c, enum mmul_placem
     return waits ? seconds * (1 + TOGETHER_PART) + TOGETHER_SECONDS : seconds;
 }
 
+// Of the operands, which have one type; a number is what is beside it.
+static enum mmul_dtype dtype_of(const struct mmul_operation_call *call) {
+    enum mmul_dtype dtype = MMUL_F32;
+    for (int i = 0; i < call->operand_count; i++)
+        dtype = call->operands[i].is_number ? dtype : call->operands[i].dtype;
+    return dtype;
+}
+
 // What is read and written; of what is looked up, rows alone.
 static double map_bytes(enum mmul_operation_kind kind, const struct mmul_operation_call *call,
                         struct mmul_shape result) {
-    double bytes = bytes_of(result);
+    const enum mmul_dtype dtype = dtype_of(call);
+    double bytes = bytes_of(result, dtype);
     for (int i = 0; i < call->operand_count; i++)
-        bytes += kind == MMUL_TAKE || kind == MMUL_SLICE ? bytes_of(result)
-                                                         : bytes_of(call->operands[i].shape);
+        bytes += bytes_of(
+            kind == MMUL_TAKE || kind == MMUL_SLICE ? result : call->operands[i].shape, dtype);
     return bytes;
 }
 
@@ -414,13 +428,14 @@ static double map_seconds(const struct mmul_program_costs *c, enum mmul_operatio
     double most = 0;
     for (int rank = 0; rank < c->size; rank++) {
         double part = is_inner ? c->shares[rank] : part_of(c, kind, rule->result, rank);
-        double home = (is_summand ? 1 : part) * bytes_of(result) * c->transfer[rank];
+        double home =
+            (is_summand ? 1 : part) * bytes_of(result, dtype_of(call)) * c->transfer[rank];
         most = fmax(most, part * flops / c->flops[rank] + home);
     }
     for (int node = 0; node < c->node_count; node++) {
         double part =
             is_summand && !is_inner ? 1 : has(c, is_inner ? MMUL_PLACE_ROWS : rule->result, node);
-        double touched = part * bytes + (is_summand ? bytes_of(result) : 0);
+        double touched = part * bytes + (is_summand ? bytes_of(result, dtype_of(call)) : 0);
         most = fmax(most, touched / MAP_BYTES_PER_SECOND);
     }
     return made_together(c, rule->result, most);

@@ -56,9 +56,9 @@ void mmul_program_costs_mesh(struct mmul_program_costs *costs,
 
 // Of a whole move; what a leader packs and unpacks goes on beside the traffic. bytes: over the network, all
 // links together.
-double mmul_program_move_seconds(const struct mmul_program_costs *costs, struct mmul_shape shape,
-                                 enum mmul_placement_kind from, enum mmul_placement_kind to,
-                                 double *bytes);
+double mmul_program_move_seconds(const struct mmul_program_costs *costs,
+                                 const struct mmul_value *value, enum mmul_placement_kind from,
+                                 enum mmul_placement_kind to, double *bytes);
 
 // Panels of an inner range, at most and of at least so much.
 int mmul_program_panels(int64_t k);

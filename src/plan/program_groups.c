@@ -7,10 +7,10 @@
 #include "base/status.h"
 #include "plan/program_plan.h"
 
-// Groups that operations keep, and the bytes of their results.
+// Groups that operations keep, and the elements of their results.
 struct wish {
     int64_t groups;
-    double bytes;
+    double elements;
 };
 
 static int64_t common_divisor(int64_t x, int64_t y) {
@@ -24,7 +24,7 @@ static int64_t common_divisor(int64_t x, int64_t y) {
 
 static int compare_wishes(const void *a, const void *b) {
     const struct wish *x = a, *y = b;
-    return (x->bytes < y->bytes) - (x->bytes > y->bytes);
+    return (x->elements < y->elements) - (x->elements > y->elements);
 }
 
 // Of the operands that may be split at all, where that needs groups.
@@ -33,8 +33,8 @@ static int add_wishes(const struct mmul_program *program, const struct mmul_oper
     struct mmul_operand_info operands[MMUL_OPERANDS];
     const struct mmul_operation_call call = mmul_program_call(program, o, operands);
     const struct mmul_shape result = mmul_program_shape(program, o);
-    double bytes = (double)result.batch * (double)result.depth * (double)result.rows *
-                   (double)result.cols * (double)sizeof(float);
+    double elements =
+        (double)result.batch * (double)result.depth * (double)result.rows * (double)result.cols;
     for (int i = 0; o->kind != MMUL_SAVE && i < o->operand_count; i++) {
         if (operands[i].is_number)
             continue;
@@ -45,7 +45,7 @@ static int add_wishes(const struct mmul_program *program, const struct mmul_oper
         if (groups == MMUL_ROW_BY_ROW || groups == 1)
             continue;
         wishes[same].groups = groups;
-        wishes[same].bytes += bytes;
+        wishes[same].elements += elements;
         count += same == count;
     }
     return count;

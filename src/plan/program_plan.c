@@ -126,7 +126,7 @@ static enum mmul_status add_move(struct making *m, int from, enum mmul_placement
     int value = place->value;
     struct mmul_program_step step = {
         .kind = MMUL_STEP_MOVE, .operation = operation, .operands = {from, -1, -1, -1}};
-    step.seconds = mmul_program_move_seconds(&plan->costs, plan->program->values[value].shape,
+    step.seconds = mmul_program_move_seconds(&plan->costs, &plan->program->values[value],
                                              place->placement.kind, to, &step.network_bytes);
     step.result = plan->place_count;
     plan->steps[plan->step_count++] = step;
@@ -142,7 +142,7 @@ static enum mmul_status bring(struct making *m, int value, enum mmul_placement_k
     for (int kind = 0; kind < KINDS; kind++)
         have |= place_of[kind] >= 0 ? 1U << kind : 0;
     struct mmul_program_path path =
-        mmul_program_find_path(&plan->costs, plan->program->values[value].shape, have, to);
+        mmul_program_find_path(&plan->costs, &plan->program->values[value], have, to);
     int from = place_of[path.from];
     if (path.by_rows) {
         enum mmul_status status = add_move(m, from, MMUL_PLACE_ROWS, operation, err);
@@ -236,10 +236,9 @@ static enum mmul_status add_operation(struct making *m, int index, struct mmul_e
 
 int64_t mmul_program_place_bytes(const struct mmul_program_plan *plan,
                                  const struct mmul_program_place *place, int rank) {
-    return MMUL_PLACE_ALIGN(
-        mmul_placement_part(&place->placement, plan->program->values[place->value].shape, rank)
-            .elements *
-        (int64_t)sizeof(float));
+    const struct mmul_value *value = &plan->program->values[place->value];
+    return MMUL_PLACE_ALIGN(mmul_placement_part(&place->placement, value->shape, rank).elements *
+                            (int64_t)mmul_dtype_bytes(value->dtype));
 }
 
 bool mmul_program_place_has_memory(const struct mmul_program_place *place) {

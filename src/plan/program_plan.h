@@ -141,5 +141,5 @@ struct mmul_program_path {
     double seconds;
 };
 struct mmul_program_path mmul_program_find_path(const struct mmul_program_costs *costs,
-                                                struct mmul_shape shape, unsigned have,
+                                                const struct mmul_value *value, unsigned have,
                                                 enum mmul_placement_kind to);

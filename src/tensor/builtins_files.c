@@ -97,7 +97,7 @@ enum mmul_status mmul_builtin_save(struct mmul_evaluator *e, const struct mmul_b
                                    const struct mmul_node *call,
                                    const struct mmul_argument *arguments,
                                    struct mmul_object *result) {
-    static float nowhere;
+    static double nowhere;
     const struct mmul_object *x = &arguments[1].object;
     const char *path = NULL;
     struct mmul_output *output = NULL;
@@ -116,7 +116,7 @@ enum mmul_status mmul_builtin_save(struct mmul_evaluator *e, const struct mmul_b
         status = begin_output(e, path, x, &output);
     else if ((status = mmul_output_format(path, MMUL_FORMAT_BY_ENDING, &ignored, e->err)) ==
              MMUL_OK)
-        status = mmul_output_borrow(&nowhere, x->shape, MMUL_F32, &output, e->err);
+        status = mmul_output_borrow(&nowhere, x->shape, MMUL_F64, &output, e->err);
     if (status == MMUL_OK)
         return add_output(e, call, path, x->value, output);
     mmul_source_locate(e->source, call->at, e->err);
@@ -142,9 +142,9 @@ static enum mmul_status add_view(struct mmul_evaluator *e, const struct mmul_nod
 
 // Brings a small matrix to root's memory.
 static enum mmul_status fetch(struct mmul_evaluator *e, const struct mmul_node *at,
-                              const struct mmul_object *x, float *to) {
+                              const struct mmul_object *x, double *to) {
     struct mmul_output *output = NULL;
-    enum mmul_status status = mmul_output_borrow(to, x->shape, MMUL_F32, &output, e->err);
+    enum mmul_status status = mmul_output_borrow(to, x->shape, MMUL_F64, &output, e->err);
     return status == MMUL_OK ? add_output(e, at, NULL, x->value, output) : status;
 }
 

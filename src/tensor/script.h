@@ -30,9 +30,9 @@ struct mmul_script_view {
     enum mmul_script_view_kind kind;
     const char *text;          // what is printed; of matrices what the text calls it
     struct mmul_object matrix; // MMUL_VIEW_MATRIX
-    float *corner;             // of the first matrix: rows x cols
+    double *corner;            // of the first matrix: rows x cols
     int rows, cols;
-    float *statistics;   // least, largest, mean; close: the largest difference
+    double *statistics;  // least, largest, mean; close: the largest difference
     double tolerance;    // close
     struct mmul_span at; // in the text
     struct mmul_script_view *next;

@@ -54,12 +54,16 @@ static struct line add_up(enum kind kind, uint64_t seed, int first) {
     return line;
 }
 
+static bool is_right(double found, double expected, double size, int summands) {
+    return mmul_carried_sum_is_right(found, expected, size, summands, MMUL_F32, LENGTH);
+}
+
 static void what_was_made_is_right(void **state) {
     (void)state;
     for (int kind = 0; kind < KINDS; kind++)
         for (uint64_t seed = 0; seed < 200; seed++) {
             const struct line l = add_up((enum kind)kind, seed, (int)(seed % SUMMANDS));
-            assert_true(mmul_carried_sum_is_right(l.found, l.expected, l.size, SUMMANDS));
+            assert_true(is_right(l.found, l.expected, l.size, SUMMANDS));
         }
 }
 
@@ -70,27 +74,51 @@ static void one_element_more_shows(void **state) {
         for (uint64_t seed = 0; seed < 200; seed++) {
             const struct line l = add_up((enum kind)kind, seed, 0);
             const double mean = l.size / LENGTH / SUMMANDS;
-            assert_false(
-                mmul_carried_sum_is_right(l.found + 0.01 * mean, l.expected, l.size, SUMMANDS));
-            assert_false(
-                mmul_carried_sum_is_right(l.found - 0.01 * mean, l.expected, l.size, SUMMANDS));
-            assert_false(mmul_carried_sum_is_right(NAN, l.expected, l.size, SUMMANDS));
-            assert_false(mmul_carried_sum_is_right(INFINITY, l.expected, l.size, SUMMANDS));
+            assert_false(is_right(l.found + 0.01 * mean, l.expected, l.size, SUMMANDS));
+            assert_false(is_right(l.found - 0.01 * mean, l.expected, l.size, SUMMANDS));
+            assert_false(is_right(NAN, l.expected, l.size, SUMMANDS));
+            assert_false(is_right(INFINITY, l.expected, l.size, SUMMANDS));
         }
 }
 
 static void what_may_overflow_is_not_judged(void **state) {
     (void)state;
-    assert_true(mmul_carried_sum_is_right(NAN, NAN, NAN, 2));
-    assert_true(mmul_carried_sum_is_right(INFINITY, INFINITY, INFINITY, 2));
-    assert_true(mmul_carried_sum_is_right(INFINITY, 1e39, 1e39, 2));
-    assert_false(mmul_carried_sum_is_right(INFINITY, 1e38, 1e38, 2));
-    assert_true(mmul_carried_sum_is_right(0, 0, 0, 2));
+    assert_true(is_right(NAN, NAN, NAN, 2));
+    assert_true(is_right(INFINITY, INFINITY, INFINITY, 2));
+    assert_true(is_right(INFINITY, 1e39, 1e39, 2));
+    assert_false(is_right(INFINITY, 1e38, 1e38, 2));
+    assert_true(is_right(0, 0, 0, 2));
+}
+
+// Added up in double, one after the other from any summand on; an element off by 1e-9 of the mean is seen.
+static void doubles_are_judged_as_doubles(void **state) {
+    (void)state;
+    for (int kind = 0; kind < KINDS; kind++)
+        for (uint64_t seed = 0; seed < 200; seed++) {
+            double expected = 0, size = 0, found = 0;
+            for (int s = 0; s < SUMMANDS; s++)
+                for (int at = 0; at < LENGTH; at++) {
+                    expected += number_at(kind, seed, s, at);
+                    size += fabs(number_at(kind, seed, s, at));
+                }
+            for (int at = 0; at < LENGTH; at++) {
+                double sum = 0;
+                for (int s = 0; s < SUMMANDS; s++)
+                    sum += number_at(kind, seed, (s + (int)seed) % SUMMANDS, at);
+                found += sum;
+            }
+            const double off = 1e-9 * size / LENGTH;
+            assert_true(
+                mmul_carried_sum_is_right(found, expected, size, SUMMANDS, MMUL_F64, LENGTH));
+            assert_false(
+                mmul_carried_sum_is_right(found + off, expected, size, SUMMANDS, MMUL_F64, LENGTH));
+        }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_made_is_right),
+        cmocka_unit_test(doubles_are_judged_as_doubles),
         cmocka_unit_test(one_element_more_shows),
         cmocka_unit_test(what_may_overflow_is_not_judged),
     };

@@ -161,7 +161,7 @@ static double try_all(const struct mmul_program *p, const struct mmul_program_co
             if (o->kind != MMUL_SAVE && (now[v] >> rule->operands[j] & 1))
                 continue;
             struct mmul_program_path path =
-                mmul_program_find_path(costs, p->values[v].shape, now[v], rule->operands[j]);
+                mmul_program_find_path(costs, &p->values[v], now[v], rule->operands[j]);
             seconds += path.seconds;
             joined[j] = !path.by_rows && mmul_program_joins(path.from, rule->operands[j]);
             now[v] |= o->kind != MMUL_SAVE ? 1U << rule->operands[j] : 0;
