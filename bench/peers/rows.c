@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Operations on the cpu device that should cost no more than moving their bytes, against a plain copy (memcpy) by as
-// many threads: in turn, in memory that has been used before; or attention, head by head, once after once that does not
+// many threads: in turn, in memory that has been used before; or attention, once after once that does not
 // count, and what memory it took beside its operands. Takes the device layer itself, without files or MPI.
 #include <math.h>
 #include <string.h>
@@ -109,6 +109,7 @@ static struct mmul_map map_of(const struct bench *b, const struct subject *s,
     if (map.kind == MMUL_TOPK)
         map.cols = 2 * with->count;
     map.shape = (struct mmul_shape){1, 1, map.rows, map.cols};
+    map.matrices = 1;
     map.result = (struct mmul_operand){b->buffers[3], 0, map.cols};
     *bytes += 4.0 * (double)map.rows * (double)map.cols;
     return map;
@@ -168,6 +169,8 @@ static void attend(int argc, char **argv) {
                            .rows = rows,
                            .cols = depth,
                            .shape = {1, heads, rows, depth},
+                           .matrices = heads,
+                           .result_step = count,
                            .operand_count = 3,
                            .parallel = {threads, mmul_pipeline_share}};
     end_if(mmul_device_open("cpu", &device, &err), &err);
@@ -176,7 +179,7 @@ static void attend(int argc, char **argv) {
         float *matrix = peer_allocate((size_t)(heads * count));
         fill(matrix, heads * count);
         map.operands[i] = (struct mmul_map_operand){
-            .row_step = depth, .col_step = 1, .rows = rows, .cols = depth};
+            .row_step = depth, .col_step = 1, .rows = rows, .cols = depth, .stack = {0, count, 1}};
         end_if(mmul_device_buffer_borrow(device, MMUL_F32, matrix, heads * count,
                                          &map.operands[i].buffer, &err),
                &err);
@@ -187,11 +190,7 @@ static void attend(int argc, char **argv) {
     double seconds = 0;
     for (int run = 0; run < 2; run++) {
         const double begin = peer_now();
-        for (int h = 0; h < heads; h++) {
-            map.operands[0].offset = map.operands[1].offset = map.operands[2].offset = h * count;
-            map.result.offset = h * count;
-            end_if(mmul_device_map(device, &map, &err), &err);
-        }
+        end_if(mmul_device_map(device, &map, &err), &err);
         seconds = peer_now() - begin;
     }
     getrusage(RUSAGE_SELF, &after);

@@ -156,7 +156,8 @@ void mmul_cpu_map_lookup(const struct mmul_map *map) {
                    (void *)(uintptr_t)map);
 }
 
-enum mmul_status mmul_cpu_map(void *self, const struct mmul_map *map, struct mmul_error *err) {
+static enum mmul_status make_matrix(void *self, const struct mmul_map *map,
+                                    struct mmul_error *err) {
     switch (mmul_operation_row(map->kind)->class) {
     case MMUL_CLASS_ROWS:
         return mmul_cpu_map_rows(map, err);
@@ -171,4 +172,13 @@ enum mmul_status mmul_cpu_map(void *self, const struct mmul_map *map, struct mmu
         mmul_cpu_map_elements(map);
         return MMUL_OK;
     }
+}
+
+enum mmul_status mmul_cpu_map(void *self, const struct mmul_map *map, struct mmul_error *err) {
+    enum mmul_status status = MMUL_OK;
+    for (int64_t t = 0; status == MMUL_OK && t < map->matrices; t++) {
+        const struct mmul_map one = mmul_map_matrix(map, t);
+        status = make_matrix(self, &one, err);
+    }
+    return status;
 }

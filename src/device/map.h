@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
 // What a device is asked for beside products: one operation of a program on a block of its result
-// (rows [row, row + rows) and columns [col, col + cols) of one matrix). Operands are the parts that the
-// block depends on, by the class of the operation (model/operation.h):
+// (rows [row, row + rows) and columns [col, col + cols) of matrices [matrix, matrix + matrices) of a stack, each
+// like the other). Operands are the parts that a matrix of the block depends on, by the class of the operation
+// (model/operation.h):
 //
 //     elements   rows x cols of each; what repeats has steps of 0
 //     rows       the same rows of the first, all its columns; vectors of 1 x all columns. The block has
@@ -19,12 +20,21 @@
 #include "device/device.h"
 #include "model/operation.h"
 
-// Element (i, j) is at offset + i * row_step + j * col_step of the buffer; without a buffer it is `number`.
+// Where the matrices of an operand are: matrix t of the result's stack, which is t / depth in the batch and t % depth
+// in depth, depends on what lies t / depth * batch_step + t % depth / shared * depth_step behind that of matrix 0.
+// Steps are 0 where matrices repeat; `shared` matrices in depth depend on one (heads of attention; 0 counts as 1).
+struct mmul_stack {
+    int64_t batch_step, depth_step, shared;
+};
+
+// Element (i, j) of what the block's first matrix depends on is at offset + i * row_step + j * col_step of the buffer;
+// without a buffer it is `number`.
 struct mmul_map_operand {
     struct mmul_buffer *buffer;
     float number;
     int64_t offset, row_step, col_step; // elements
     int64_t rows, cols;
+    struct mmul_stack stack;
 };
 
 struct mmul_map {
@@ -32,9 +42,17 @@ struct mmul_map {
     const struct mmul_parameters *with; // borrowed
     int64_t rows, cols;                 // of the block, >= 1
     int64_t row, col;                   // its place in its matrix ...
-    struct mmul_shape shape; // ... of this shape (softmax, rope, attention: causal, positions)
+    struct mmul_shape shape;  // ... of this shape (softmax, rope, attention: causal, positions)
+    int64_t matrix, matrices; // of the stack of that shape: from this one on, so many (>= 1)
     struct mmul_map_operand operands[MMUL_OPERANDS];
     int operand_count;
-    struct mmul_operand result;    // ld >= cols; does not overlap with an operand
+    struct mmul_operand result; // of the first matrix; ld >= cols; does not overlap with an operand
+    int64_t result_step;        // from one matrix to the next
     struct mmul_parallel parallel; // threads of the rank, for devices that compute with them
 };
+
+// How far behind what the block's first matrix depends on that of its t-th one lies: elements, of either sign.
+int64_t mmul_stack_offset(const struct mmul_map *map, struct mmul_stack stack, int64_t t);
+
+// The t-th matrix of a block alone.
+struct mmul_map mmul_map_matrix(const struct mmul_map *map, int64_t t);

@@ -2,7 +2,8 @@
 //
 // Operations but products on an OpenCL device: kernels/map*.cl, which all take the same arguments. Kernels are
 // built when they are first needed, file by file. Work is begun and not waited for, on the queue of products.
-// Decides nothing about what is computed where; cuts nothing: a block is one call (sums of few long lines are two).
+// Decides nothing about what is computed where; cuts nothing: a matrix of a block is one call (sums of few long lines
+// are two).
 #include <math.h>
 #include <stdio.h>
 
@@ -315,8 +316,8 @@ static enum mmul_status launch(struct mmul_opencl *opencl, const struct mmul_map
     return MMUL_OK;
 }
 
-enum mmul_status mmul_opencl_map(void *self, const struct mmul_map *map, struct mmul_error *err) {
-    struct mmul_opencl *opencl = self;
+static enum mmul_status make_matrix(struct mmul_opencl *opencl, const struct mmul_map *map,
+                                    struct mmul_error *err) {
     struct launch l = launch_of(map);
     cl_int code = CL_SUCCESS;
     enum mmul_status status = find_kernel(opencl, map, &l.kernel, err);
@@ -326,5 +327,14 @@ enum mmul_status mmul_opencl_map(void *self, const struct mmul_map *map, struct 
         return mmul_opencl_fail(err, code, "cannot make %s of %lld x %lld on '%s'",
                                 mmul_operation_row(map->kind)->name, (long long)map->rows,
                                 (long long)map->cols, opencl->label);
+    return status;
+}
+
+enum mmul_status mmul_opencl_map(void *self, const struct mmul_map *map, struct mmul_error *err) {
+    enum mmul_status status = MMUL_OK;
+    for (int64_t t = 0; status == MMUL_OK && t < map->matrices; t++) {
+        const struct mmul_map one = mmul_map_matrix(map, t);
+        status = make_matrix(self, &one, err);
+    }
     return status;
 }

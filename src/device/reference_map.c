@@ -357,9 +357,7 @@ static enum mmul_status make_attention(const struct mmul_map *map, struct mmul_e
     return status;
 }
 
-enum mmul_status mmul_reference_map(void *self, const struct mmul_map *map,
-                                    struct mmul_error *err) {
-    (void)self;
+static enum mmul_status make_matrix(const struct mmul_map *map, struct mmul_error *err) {
     switch (mmul_operation_row(map->kind)->class) {
     case MMUL_CLASS_ROWS:
         make_rows(map);
@@ -376,4 +374,15 @@ enum mmul_status mmul_reference_map(void *self, const struct mmul_map *map,
         make_elements(map);
     }
     return MMUL_OK;
+}
+
+enum mmul_status mmul_reference_map(void *self, const struct mmul_map *map,
+                                    struct mmul_error *err) {
+    enum mmul_status status = MMUL_OK;
+    (void)self;
+    for (int64_t t = 0; status == MMUL_OK && t < map->matrices; t++) {
+        const struct mmul_map one = mmul_map_matrix(map, t);
+        status = make_matrix(&one, err);
+    }
+    return status;
 }

@@ -126,8 +126,6 @@ static enum mmul_status make_blocks(struct mmul_stage *stage, struct mmul_error 
     struct mmul_program_walk walk = mmul_blocks_walk(stage);
     struct mmul_program_task task;
     enum mmul_status status = MMUL_OK;
-    if (mmul_maps_make_rows(stage, &status, err))
-        return status;
     while (status == MMUL_OK && !mmul_failure_is_void(&stage->run->failure) &&
            mmul_program_next(&walk, &task)) {
         if (mmul_region_count(task.block) == 0)
@@ -135,7 +133,7 @@ static enum mmul_status make_blocks(struct mmul_stage *stage, struct mmul_error 
         if (operation_of(stage)->kind == MMUL_MATMUL)
             status = multiply(stage, &task, err);
         else
-            status = mmul_maps_make(stage, &task, err);
+            status = mmul_maps_make(stage, &task, 1 + mmul_program_skip_alike(&walk, &task), err);
     }
     return status;
 }

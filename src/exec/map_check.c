@@ -121,23 +121,32 @@ enum mmul_status mmul_host_map_check(const struct mmul_host_map *host, struct mm
     const int64_t rows = host->map.rows, cols = host->map.cols;
     const int64_t width = has_whole_rows(host) ? cols : mmul_smaller(cols, PIECE);
     enum mmul_status status = MMUL_OK;
+    const int64_t all_rows = host->map.matrices * rows;
     *wrong = 0;
-    *looked_at = rows;
-    if (mmul_host_map_work(host) <= WORK_MOST)
-        return judge_piece(host, judge, wrong, err);
+    *looked_at = all_rows;
+    if (mmul_host_map_work(host) <= WORK_MOST) {
+        for (int64_t t = 0; status == MMUL_OK && t < host->map.matrices; t++) {
+            const struct mmul_host_map matrix = mmul_host_map_matrix(host, t);
+            status = judge_piece(&matrix, judge, wrong, err);
+        }
+        return status;
+    }
     // A single row is looked at in several pieces.
-    const struct mmul_host_map one = mmul_host_map_part(host, 0, 1, 0, width);
+    const struct mmul_host_map first = mmul_host_map_matrix(host, 0);
+    const struct mmul_host_map one = mmul_host_map_part(&first, 0, 1, 0, width);
     const int64_t enough = (int64_t)(WORK_MOST / mmul_host_map_work(&one));
-    const int64_t lines = rows > 1 ? rows : cols / width;
+    const int64_t lines = all_rows > 1 ? all_rows : cols / width;
     const int64_t pieces = mmul_smaller(mmul_larger(enough, 2), lines);
     *looked_at = pieces;
     for (int64_t p = 0; status == MMUL_OK && p < pieces; p++) {
-        const int64_t row = rows > 1 ? pick(seed, p, pieces, rows) : 0, places = cols - width + 1;
-        const bool any = rows > 1 && p > 0 && p < pieces - 1;
+        const int64_t row = all_rows > 1 ? pick(seed, p, pieces, all_rows) : 0;
+        const int64_t places = cols - width + 1;
+        const bool any = all_rows > 1 && p > 0 && p < pieces - 1;
         const int64_t col =
             any ? (int64_t)(mmul_random_at(seed + 1, (uint64_t)p) % (uint64_t)places)
                 : pick(seed + 1, p, pieces, places);
-        const struct mmul_host_map piece = mmul_host_map_part(host, row, 1, col, width);
+        const struct mmul_host_map matrix = mmul_host_map_matrix(host, row / rows);
+        const struct mmul_host_map piece = mmul_host_map_part(&matrix, row % rows, 1, col, width);
         status = judge_piece(&piece, judge, wrong, err);
     }
     return status;

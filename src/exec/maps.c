@@ -15,10 +15,12 @@ struct making {
     struct mmul_stage *stage;
     const struct mmul_program *program;
     const struct mmul_operation *operation;
-    struct mmul_shape shape; // of the result
-    struct mmul_region block;
+    struct mmul_shape shape;        // of the result
+    struct mmul_region block;       // of the first matrix
+    int64_t matrices;               // alike, from that one on
     int64_t inner_begin, inner_end; // of the axis along which is reduced
-    struct mmul_view result;
+    struct mmul_view result;        // of the first matrix
+    int64_t result_step;            // to the next
     struct mmul_host_map host;
 };
 
@@ -46,11 +48,98 @@ static struct mmul_host_operand part(const struct mmul_view *view, int64_t row, 
     return o;
 }
 
+// `matrices` of them from the t-th on.
+static struct making from_matrix(const struct making *m, int64_t t, int64_t matrices) {
+    struct making some = *m;
+    some.block.matrix += t;
+    some.matrices = matrices;
+    some.result.at += t * m->result_step;
+    some.result.region.matrix += t;
+    return some;
+}
+
+// ------------------------------------------------------------------------------------------ stacks
+
+// Which matrix of an operand meets matrix t of the result: sizes of 1 repeat, and groups of heads of attention
+// share one.
+static int64_t matrix_of(const struct making *m, int operand, int64_t t) {
+    const struct mmul_shape have = shape_of(m, operand);
+    const int64_t batch = have.batch == 1 ? 0 : t / m->shape.depth;
+    return batch * have.depth + t % m->shape.depth / (m->shape.depth / have.depth);
+}
+
+static struct mmul_view view_operand(const struct making *m, int operand, int64_t t) {
+    return mmul_values_view(m->stage->run->values, m->stage->is.step->operands[operand],
+                            m->stage->run->context->comm->rank, matrix_of(m, operand, t));
+}
+
+static bool is_alike(struct mmul_region x, struct mmul_region y) {
+    return x.row_begin == y.row_begin && x.row_end == y.row_end && x.col_begin == y.col_begin &&
+           x.col_end == y.col_end;
+}
+
+// How the matrices of an operand that the block's depend on follow each other; false: not by equal steps.
+static bool find_stack(const struct making *m, int operand, struct mmul_stack *stack) {
+    const struct mmul_shape have = shape_of(m, operand);
+    const struct mmul_view first = view_operand(m, operand, m->block.matrix);
+    const int64_t begin = matrix_of(m, operand, m->block.matrix);
+    int64_t step = 0;
+    for (int64_t t = 1; t < m->matrices; t++) {
+        const int64_t off = matrix_of(m, operand, m->block.matrix + t) - begin;
+        if (off == 0)
+            continue;
+        const struct mmul_view view = view_operand(m, operand, m->block.matrix + t);
+        step = step == 0 ? (view.at - first.at) / off : step;
+        if (view.at - first.at != off * step || !is_alike(view.region, first.region))
+            return false;
+    }
+    *stack = (struct mmul_stack){.batch_step = have.batch == 1 ? 0 : have.depth * step,
+                                 .depth_step = step,
+                                 .shared = m->shape.depth / have.depth};
+    return true;
+}
+
+// Copies and lookups know it themselves.
+static bool find_stacks(struct making *m) {
+    const enum mmul_operation_class class = mmul_operation_row(m->operation->kind)->class;
+    if (class == MMUL_CLASS_OWN || class == MMUL_CLASS_COPY || class == MMUL_CLASS_LOOKUP)
+        return true;
+    for (int i = 0; i < m->operation->operand_count; i++)
+        if (m->operation->operands[i] != MMUL_NUMBER &&
+            !find_stack(m, i, &m->host.operands[i].stack))
+            return false;
+    return true;
+}
+
+static struct making begin_making(struct mmul_stage *stage, const struct mmul_program_task *task,
+                                  int64_t matrices) {
+    const struct mmul_values *values = stage->run->values;
+    const struct mmul_program *program = values->plan->program;
+    const struct mmul_operation *o = &program->operations[stage->is.step->operation];
+    const int rank = stage->run->context->comm->rank, place = stage->is.step->result;
+    struct making m = {.stage = stage,
+                       .program = program,
+                       .operation = o,
+                       .shape = mmul_program_shape(program, o),
+                       .block = task->block,
+                       .matrices = matrices,
+                       .inner_begin = task->inner_begin,
+                       .inner_end = task->inner_end,
+                       .result = mmul_values_view(values, place, rank, task->block.matrix),
+                       .host.map.operand_count = o->operand_count};
+    if (matrices > 1)
+        m.result_step =
+            mmul_values_view(values, place, rank, task->block.matrix + 1).at - m.result.at;
+    return m;
+}
+
+// -------------------------------------------------------------------------------------- operands
+
 static struct mmul_host_operand number_of(const struct making *m, int operand) {
     return (struct mmul_host_operand){.number = (float)m->operation->with.numbers[operand]};
 }
 
-// Makes a region of the block's matrix from the operands.
+// Makes a region of the block's matrices from the operands.
 static enum mmul_status make(const struct making *m, struct mmul_region to,
                              struct mmul_error *err) {
     struct mmul_host_map host = m->host;
@@ -61,13 +150,18 @@ static enum mmul_status make(const struct making *m, struct mmul_region to,
     host.map.cols = to.col_end - to.col_begin;
     host.map.row = to.row_begin;
     host.map.col = to.col_begin;
+    host.map.matrix = m->block.matrix;
+    host.map.matrices = m->matrices;
+    host.map.result_step = m->result_step;
     host.map.parallel =
         (struct mmul_parallel){m->stage->run->context->fallback_threads, mmul_pipeline_share};
     host.result = mmul_view_element(&m->result, to.row_begin, to.col_begin);
     host.ld = m->result.ld;
-    char place[192];
-    snprintf(place, sizeof place, "rows %lld-%lld of matrix %lld of '%.90s'",
-             (long long)to.row_begin, (long long)to.row_end, (long long)m->block.matrix,
+    char place[192], more[32] = "";
+    if (m->matrices > 1)
+        snprintf(more, sizeof more, " and %lld more", (long long)(m->matrices - 1));
+    snprintf(place, sizeof place, "rows %lld-%lld of matrix %lld%s of '%.90s'",
+             (long long)to.row_begin, (long long)to.row_end, (long long)m->block.matrix, more,
              m->program->values[m->operation->result].name);
     return mmul_stage_map(m->stage, &host, place, err);
 }
@@ -93,7 +187,7 @@ static void generate_part(void *context, int index) {
     }
 }
 
-static void generate(const struct making *m) {
+static void generate_matrix(const struct making *m) {
     enum { ROWS_LEAST = 16 };
     int64_t rows = m->block.row_end - m->block.row_begin;
     int64_t parts = mmul_smaller(m->stage->run->context->fallback_threads, rows / ROWS_LEAST);
@@ -104,31 +198,47 @@ static void generate(const struct making *m) {
         generate_part(&g, 0);
 }
 
+static void generate(const struct making *m) {
+    for (int64_t t = 0; t < m->matrices; t++) {
+        const struct making one = from_matrix(m, t, 1);
+        generate_matrix(&one);
+    }
+}
+
 // ------------------------------------------------------------------------- elements, rows, axes
+
+// A summand of a mean. What the device has kept of it is the mean as it was.
+static void lower_mean(const struct making *m, double share) {
+    const struct mmul_region b = m->block;
+    for (int64_t i = b.row_begin; i < b.row_end; i++)
+        for (int64_t j = b.col_begin; j < b.col_end; j++) {
+            float *mean = mmul_view_element(&m->result, i, j);
+            *mean = (float)((double)*mean * share);
+        }
+    mmul_worker_forget_memory(&m->stage->run->worker,
+                              mmul_view_element(&m->result, b.row_begin, b.col_begin),
+                              mmul_view_element(&m->result, b.row_end - 1, b.col_end));
+}
 
 // All of a row, or of a column, or what this rank has of it.
 static enum mmul_status reduce(struct making *m, struct mmul_error *err) {
     const bool down = m->operation->with.axis == -2;
     const struct mmul_region b = m->block;
-    const struct mmul_view view = mmul_blocks_operand(m->stage, 0, b.matrix);
+    const struct mmul_view view = view_operand(m, 0, b.matrix);
     const struct mmul_shape have = shape_of(m, 0);
     const int64_t inner = m->inner_end - m->inner_begin, all = down ? have.rows : have.cols;
+    const struct mmul_stack stack = m->host.operands[0].stack;
     m->host.operands[0] =
         down ? part(&view, m->inner_begin, inner, b.col_begin, b.col_end - b.col_begin)
              : part(&view, b.row_begin, b.row_end - b.row_begin, m->inner_begin, inner);
+    m->host.operands[0].stack = stack;
     enum mmul_status status = make(m, b, err);
     if (status != MMUL_OK || m->operation->kind != MMUL_MEAN || inner == all)
         return status;
-    // A summand of a mean.
-    for (int64_t i = b.row_begin; i < b.row_end; i++)
-        for (int64_t j = b.col_begin; j < b.col_end; j++) {
-            float *mean = mmul_view_element(&m->result, i, j);
-            *mean = (float)((double)*mean * (double)inner / (double)all);
-        }
-    // What the device has kept of it is the mean as it was.
-    mmul_worker_forget_memory(&m->stage->run->worker,
-                              mmul_view_element(&m->result, b.row_begin, b.col_begin),
-                              mmul_view_element(&m->result, b.row_end - 1, b.col_end));
+    for (int64_t t = 0; t < m->matrices; t++) {
+        const struct making one = from_matrix(m, t, 1);
+        lower_mean(&one, (double)inner / (double)all);
+    }
     return MMUL_OK;
 }
 
@@ -141,12 +251,14 @@ static enum mmul_status make_alike(struct making *m, struct mmul_error *err) {
             continue;
         }
         const struct mmul_shape have = shape_of(m, i);
-        const struct mmul_view view = mmul_blocks_operand(m->stage, i, b.matrix);
+        const struct mmul_view view = view_operand(m, i, b.matrix);
+        const struct mmul_stack stack = m->host.operands[i].stack;
         const bool all = row->class != MMUL_CLASS_ELEMENTS; // columns
         const bool is_vector = row->class == MMUL_CLASS_ROWS && i > 0;
         m->host.operands[i] =
             part(&view, b.row_begin, is_vector ? 1 : b.row_end - b.row_begin, all ? 0 : b.col_begin,
                  all ? have.cols : b.col_end - b.col_begin);
+        m->host.operands[i].stack = stack;
     }
     return make(m, m->block, err);
 }
@@ -181,12 +293,16 @@ static struct whole whole_of(const struct making *m, int operand) {
     return x;
 }
 
-// Copies a region of the block's matrix; its first element is at `at`.
+// Copies a region of the block's matrices; its first element is at `at`.
 static enum mmul_status copy(struct making *m, struct mmul_region to, const float *at,
-                             const int64_t steps[2], struct mmul_error *err) {
+                             const int64_t steps[4], struct mmul_error *err) {
     const int64_t rows = to.row_end - to.row_begin, cols = to.col_end - to.col_begin;
-    m->host.operands[0] = (struct mmul_host_operand){
-        .at = at, .row_step = steps[0], .col_step = steps[1], .rows = rows, .cols = cols};
+    m->host.operands[0] = (struct mmul_host_operand){.at = at,
+                                                     .row_step = steps[2],
+                                                     .col_step = steps[3],
+                                                     .rows = rows,
+                                                     .cols = cols,
+                                                     .stack = {steps[0], steps[1], 1}};
     m->host.map.operand_count = 1;
     return make(m, to, err);
 }
@@ -201,48 +317,76 @@ static enum mmul_status copy_axes(struct making *m, const int axes[4], const int
     int64_t from = 0;
     for (int s = 0; s < 4; s++)
         from += (at[s] + begin[s]) * x.steps[axes[s]];
-    const int64_t steps[] = {x.steps[axes[2]], x.steps[axes[3]]};
+    const int64_t steps[] = {x.steps[axes[0]], x.steps[axes[1]], x.steps[axes[2]],
+                             x.steps[axes[3]]};
     return copy(m, b, find(&x, from), steps, err);
 }
 
-// From operand `which`, whose part of the result begins at `begin` of the axis: what of the block is in it.
-static enum mmul_status copy_joined(struct making *m, int which, int axis, int64_t begin,
-                                    struct mmul_error *err) {
-    const struct whole x = whole_of(m, which);
+// From an operand whose part of the result begins at `begin` of the axis: what of the block is in it.
+static enum mmul_status copy_part(struct making *m, const struct whole *x, int axis, int64_t begin,
+                                  struct mmul_error *err) {
     const struct mmul_region b = m->block;
     int64_t from[4] = {b.matrix / m->shape.depth, b.matrix % m->shape.depth, b.row_begin,
                        b.col_begin};
     int64_t to[4] = {from[0] + 1, from[1] + 1, b.row_end, b.col_end};
     from[axis] = mmul_larger(from[axis], begin);
-    to[axis] = mmul_smaller(to[axis], begin + x.sizes[axis]);
+    to[axis] = mmul_smaller(to[axis], begin + x->sizes[axis]);
     int64_t at = 0;
     for (int s = 0; s < 4; s++) {
         if (from[s] >= to[s])
             return MMUL_OK;
-        at += (from[s] - (s == axis ? begin : 0)) * x.steps[s];
+        at += (from[s] - (s == axis ? begin : 0)) * x->steps[s];
     }
     const struct mmul_region part = {b.matrix, from[2], to[2], from[3], to[3]};
-    return copy(m, part, find(&x, at), x.steps + 2, err);
+    return copy(m, part, find(x, at), x->steps, err);
 }
 
-// The same elements in C order. What is transposed is read run by run.
-static enum mmul_status reshape(struct making *m, struct mmul_error *err) {
-    const struct whole x = whole_of(m, 0);
+// Matrix by matrix where these are what is joined.
+static enum mmul_status copy_joined(struct making *m, int which, int axis, int64_t begin,
+                                    struct mmul_error *err) {
+    const struct whole x = whole_of(m, which);
+    enum mmul_status status = MMUL_OK;
+    if (axis > 1)
+        return copy_part(m, &x, axis, begin, err);
+    for (int64_t t = 0; status == MMUL_OK && t < m->matrices; t++) {
+        struct making one = from_matrix(m, t, 1);
+        status = copy_part(&one, &x, axis, begin, err);
+    }
+    return status;
+}
+
+// Run by run.
+static enum mmul_status reshape_turned(struct making *m, const struct whole *x,
+                                       struct mmul_error *err) {
     const struct mmul_region b = m->block;
-    const int64_t cols = m->shape.cols, matrix = x.sizes[2] * x.sizes[3];
-    const int64_t begin = (b.matrix * m->shape.rows + b.row_begin) * cols + b.col_begin;
-    if (x.steps[3] == 1 && x.steps[2] == x.sizes[3])
-        return copy(m, b, find(&x, begin), (const int64_t[]){cols, 1}, err);
+    const int64_t cols = m->shape.cols, matrix = x->sizes[2] * x->sizes[3];
     enum mmul_status status = MMUL_OK;
     for (int64_t i = b.row_begin; i < b.row_end; i++)
         for (int64_t j = b.col_begin, n; status == MMUL_OK && j < b.col_end; j += n) {
             const int64_t at = (b.matrix * m->shape.rows + i) * cols + j, in = at % matrix;
-            const int64_t down = in / x.sizes[3], along = in % x.sizes[3];
-            n = mmul_smaller(b.col_end - j, x.sizes[3] - along);
+            const int64_t down = in / x->sizes[3], along = in % x->sizes[3];
+            n = mmul_smaller(b.col_end - j, x->sizes[3] - along);
             status = copy(m, (struct mmul_region){b.matrix, i, i + 1, j, j + n},
-                          find(&x, at / matrix * matrix + down * x.steps[2] + along * x.steps[3]),
-                          (const int64_t[]){0, x.steps[3]}, err);
+                          find(x, at / matrix * matrix + down * x->steps[2] + along * x->steps[3]),
+                          (const int64_t[]){0, 0, 0, x->steps[3]}, err);
         }
+    return status;
+}
+
+// The same elements in C order.
+static enum mmul_status reshape(struct making *m, struct mmul_error *err) {
+    const struct whole x = whole_of(m, 0);
+    const struct mmul_region b = m->block;
+    const int64_t rows = m->shape.rows, cols = m->shape.cols;
+    const int64_t begin = (b.matrix * rows + b.row_begin) * cols + b.col_begin;
+    const int64_t steps[] = {m->shape.depth * rows * cols, rows * cols, cols, 1};
+    enum mmul_status status = MMUL_OK;
+    if (x.steps[3] == 1 && x.steps[2] == x.sizes[3])
+        return copy(m, b, find(&x, begin), steps, err);
+    for (int64_t t = 0; status == MMUL_OK && t < m->matrices; t++) {
+        struct making one = from_matrix(m, t, 1);
+        status = reshape_turned(&one, &x, err);
+    }
     return status;
 }
 
@@ -286,153 +430,72 @@ static enum mmul_status look_up(struct making *m, struct mmul_error *err) {
     const struct whole table = whole_of(m, 0), ids = whole_of(m, 1);
     const struct mmul_region b = m->block;
     const int64_t rows = b.row_end - b.row_begin;
-    const int64_t matrix = b.matrix / ids.sizes[2], row = b.matrix % ids.sizes[2];
-    const float *at =
-        find(&ids, matrix * ids.steps[1] + row * ids.steps[2] + b.row_begin * ids.steps[3]);
-    if (mmul_maps_check_rows(at, MMUL_F32, ids.steps[3], rows,
-                             &m->program->values[m->operation->operands[0]], err) != MMUL_OK)
-        return err->status;
+    const struct mmul_value *value = &m->program->values[m->operation->operands[0]];
+    const float *first = NULL;
+    for (int64_t t = m->matrices - 1; t >= 0; t--) {
+        const int64_t matrix = (b.matrix + t) / ids.sizes[2], row = (b.matrix + t) % ids.sizes[2];
+        first = find(&ids, matrix * ids.steps[1] + row * ids.steps[2] + b.row_begin * ids.steps[3]);
+        if (mmul_maps_check_rows(first, MMUL_F32, ids.steps[3], rows, value, err) != MMUL_OK)
+            return err->status;
+    }
     m->host.operands[0] = (struct mmul_host_operand){.at = table.at,
                                                      .row_step = table.steps[2],
                                                      .col_step = table.steps[3],
                                                      .rows = table.sizes[2],
                                                      .cols = table.sizes[3]};
-    m->host.operands[1] = (struct mmul_host_operand){
-        .at = at, .row_step = 0, .col_step = ids.steps[3], .rows = 1, .cols = rows};
+    m->host.operands[1] = (struct mmul_host_operand){.at = first,
+                                                     .row_step = 0,
+                                                     .col_step = ids.steps[3],
+                                                     .rows = 1,
+                                                     .cols = rows,
+                                                     .stack = {ids.steps[1], ids.steps[2], 1}};
     return make(m, m->block, err);
 }
 
-// Heads of k and v may be fewer: groups of heads of q share one.
 static enum mmul_status attend(struct making *m, struct mmul_error *err) {
     const struct mmul_region b = m->block;
     const int64_t rows = b.row_end - b.row_begin;
-    const struct mmul_shape q = shape_of(m, 0);
     for (int i = 0; i < m->operation->operand_count; i++) {
         const struct mmul_shape have = shape_of(m, i);
-        const int64_t batch = have.batch == 1 ? 0 : b.matrix / q.depth;
-        const int64_t depth = b.matrix % q.depth /
-                              (i == 3 && have.depth == 1 ? q.depth
-                               : i == 3                  ? 1
-                                                         : q.depth / have.depth);
-        const struct mmul_view view =
-            mmul_values_view(m->stage->run->values, m->stage->is.step->operands[i],
-                             m->stage->run->context->comm->rank, batch * have.depth + depth);
+        const struct mmul_view view = view_operand(m, i, b.matrix);
+        const struct mmul_stack stack = m->host.operands[i].stack;
         const bool by_row = i == 0 || i == 3;
         m->host.operands[i] = part(&view, by_row ? b.row_begin : 0, by_row ? rows : have.rows, 0,
                                    i == 3 ? shape_of(m, 1).rows : have.cols);
+        m->host.operands[i].stack = stack;
     }
     return make(m, m->block, err);
-}
-
-static struct making begin_making(struct mmul_stage *stage, struct mmul_region block) {
-    const struct mmul_program *program = stage->run->values->plan->program;
-    const struct mmul_operation *o = &program->operations[stage->is.step->operation];
-    return (struct making){.stage = stage,
-                           .program = program,
-                           .operation = o,
-                           .shape = mmul_program_shape(program, o),
-                           .block = block,
-                           .result =
-                               mmul_values_view(stage->run->values, stage->is.step->result,
-                                                stage->run->context->comm->rank, block.matrix),
-                           .host.map.operand_count = o->operand_count};
-}
-
-// ------------------------------------------------------------------------------ rows of all matrices
-
-// Does row i of every matrix depend on rows i alone, and not on i?
-static bool is_by_rows(const struct mmul_operation *o) {
-    switch (mmul_operation_row(o->kind)->class) {
-    case MMUL_CLASS_ELEMENTS:
-        return true;
-    case MMUL_CLASS_ROWS:
-        return o->kind != MMUL_ROPE && (o->kind != MMUL_SOFTMAX || !o->with.causal);
-    case MMUL_CLASS_REDUCE:
-        return o->with.axis == -1;
-    default:
-        return false;
-    }
-}
-
-static bool is_in_rows(enum mmul_placement_kind kind) {
-    return kind == MMUL_PLACE_ROWS || kind == MMUL_PLACE_REPLICATE;
-}
-
-// Rows [begin, end) of all matrices of an operand, or a vector, or a number. False: they do not lie so.
-static bool find_rows(struct making *m, int operand, int64_t begin, int64_t end) {
-    struct mmul_host_operand *to = &m->host.operands[operand];
-    if (m->operation->operands[operand] == MMUL_NUMBER) {
-        *to = number_of(m, operand);
-        return true;
-    }
-    const struct mmul_values *values = m->stage->run->values;
-    const int place = m->stage->is.step->operands[operand];
-    const struct mmul_shape s = shape_of(m, operand), r = m->shape;
-    const bool is_vector = mmul_shape_matrices(s) == 1 && s.rows == 1;
-    const bool is_alike = s.batch == r.batch && s.depth == r.depth && s.rows == r.rows;
-    const struct whole x = whole_of(m, operand);
-    if (!is_in_rows(values->plan->places[place].placement.kind) || !(is_vector || is_alike) ||
-        x.steps[3] != 1)
-        return false;
-    *to = (struct mmul_host_operand){.at = find(&x, is_alike ? begin * s.cols : 0),
-                                     .row_step = is_alike ? s.cols : 0,
-                                     .col_step = s.cols > 1,
-                                     .rows = is_alike ? end - begin : 1,
-                                     .cols = s.cols};
-    const bool spreads = mmul_operation_row(m->operation->kind)->class == MMUL_CLASS_ELEMENTS;
-    to->cols = spreads ? r.cols : s.cols;
-    to->rows = spreads ? end - begin : to->rows;
-    return true;
-}
-
-bool mmul_maps_make_rows(struct mmul_stage *stage, enum mmul_status *status,
-                         struct mmul_error *err) {
-    const struct mmul_program_plan *plan = stage->run->values->plan;
-    struct mmul_program_walk walk = mmul_blocks_walk(stage);
-    struct mmul_program_task first, last;
-    if (walk.end - walk.matrix < 2 ||
-        !is_by_rows(&plan->program->operations[stage->is.step->operation]) ||
-        !is_in_rows(plan->places[stage->is.step->result].placement.kind))
-        return false;
-    mmul_program_next(&walk, &first);
-    walk.matrix = walk.end - 1;
-    mmul_program_next(&walk, &last);
-    struct making m = begin_making(stage, first.block);
-    const int64_t begin = first.block.matrix * m.shape.rows + first.block.row_begin,
-                  end = last.block.matrix * m.shape.rows + last.block.row_end;
-    bool lies_so = true;
-    for (int i = 0; lies_so && i < m.operation->operand_count; i++)
-        lies_so = find_rows(&m, i, begin, end);
-    if (!lies_so)
-        return false;
-    const struct mmul_region all = {0, begin, end, 0, m.shape.cols};
-    m.result.at = mmul_view_element(&m.result, first.block.row_begin, 0);
-    m.result.region = m.block = all;
-    m.shape = (struct mmul_shape){1, 1, mmul_shape_matrices(m.shape) * m.shape.rows, m.shape.cols};
-    *status = make(&m, all, err);
-    return true;
 }
 
 // ----------------------------------------------------------------------------------------- blocks
 
-enum mmul_status mmul_maps_make(struct mmul_stage *stage, const struct mmul_program_task *task,
-                                struct mmul_error *err) {
-    struct making m = begin_making(stage, task->block);
-    m.inner_begin = task->inner_begin;
-    m.inner_end = task->inner_end;
-    switch (mmul_operation_row(m.operation->kind)->class) {
+static enum mmul_status make_block(struct making *m, struct mmul_error *err) {
+    switch (mmul_operation_row(m->operation->kind)->class) {
     case MMUL_CLASS_OWN:
-        generate(&m);
+        generate(m);
         return MMUL_OK;
     case MMUL_CLASS_REDUCE:
-        return reduce(&m, err);
+        return reduce(m, err);
     case MMUL_CLASS_COPY:
-        return make_copy(&m, err);
+        return make_copy(m, err);
     case MMUL_CLASS_LOOKUP:
-        return look_up(&m, err);
+        return look_up(m, err);
     case MMUL_CLASS_ATTENTION:
-        return attend(&m, err);
+        return attend(m, err);
     default:
-        return make_alike(&m, err);
+        return make_alike(m, err);
     }
+}
+
+enum mmul_status mmul_maps_make(struct mmul_stage *stage, const struct mmul_program_task *task,
+                                int64_t matrices, struct mmul_error *err) {
+    struct making m = begin_making(stage, task, matrices);
+    enum mmul_status status = MMUL_OK;
+    if (find_stacks(&m))
+        return make_block(&m, err);
+    for (int64_t t = 0; status == MMUL_OK && t < matrices; t++) {
+        struct making one = from_matrix(&m, t, 1);
+        status = make_block(&one, err);
+    }
+    return status;
 }

@@ -12,11 +12,7 @@ enum mmul_status mmul_maps_check_rows(const void *ids, enum mmul_dtype dtype, in
                                       int64_t count, const struct mmul_value *table,
                                       struct mmul_error *err);
 
-// All of the rank's blocks at once, as the rows of one matrix: of a stack whose rows are made one by one from
-// those of operands that lie as it does. False: not so, nothing has been made.
-bool mmul_maps_make_rows(struct mmul_stage *stage, enum mmul_status *status,
-                         struct mmul_error *err);
-
+// The task's block, and those of the matrices behind it, which are alike: so many in all.
 // Fails as mmul_worker_map, and with MMUL_ERR_DATA (an index that is not in its table).
 enum mmul_status mmul_maps_make(struct mmul_stage *stage, const struct mmul_program_task *task,
-                                struct mmul_error *err);
+                                int64_t matrices, struct mmul_error *err);

@@ -10,19 +10,27 @@
 
 // ----------------------------------------------------------------------------------- in host memory
 
-// What a device in host memory may touch of an operand.
-static enum mmul_status borrow(struct mmul_device *device, const struct mmul_host_operand *from,
-                               struct mmul_map_operand *to, struct mmul_error *err) {
+// What a device in host memory may touch of an operand. The first matrix need not be the one that lies first.
+static enum mmul_status borrow(struct mmul_device *device, const struct mmul_map *map,
+                               const struct mmul_host_operand *from, struct mmul_map_operand *to,
+                               struct mmul_error *err) {
+    int64_t least = 0, most = 0;
+    for (int64_t t = 1; t < map->matrices; t++) {
+        least = mmul_smaller(least, mmul_stack_offset(map, from->stack, t));
+        most = mmul_larger(most, mmul_stack_offset(map, from->stack, t));
+    }
     *to = (struct mmul_map_operand){.number = from->number,
+                                    .offset = -least,
                                     .row_step = from->row_step,
                                     .col_step = from->col_step,
                                     .rows = from->rows,
-                                    .cols = from->cols};
+                                    .cols = from->cols,
+                                    .stack = from->stack};
     if (from->at == NULL)
         return MMUL_OK;
-    int64_t count = (from->rows - 1) * from->row_step + (from->cols - 1) * from->col_step + 1;
-    return mmul_device_buffer_borrow(device, MMUL_F32, (float *)(uintptr_t)from->at, count,
-                                     &to->buffer, err);
+    most += (from->rows - 1) * from->row_step + (from->cols - 1) * from->col_step;
+    return mmul_device_buffer_borrow(device, MMUL_F32, (float *)(uintptr_t)(from->at + least),
+                                     most - least + 1, &to->buffer, err);
 }
 
 enum mmul_status mmul_host_map_make(const struct mmul_host_map *host, struct mmul_device *device,
@@ -33,11 +41,12 @@ enum mmul_status mmul_host_map_make(const struct mmul_host_map *host, struct mmu
     for (int i = 0; i < map.operand_count; i++)
         map.operands[i].buffer = NULL;
     for (int i = 0; status == MMUL_OK && i < map.operand_count; i++)
-        status = borrow(device, &host->operands[i], &map.operands[i], err);
+        status = borrow(device, &host->map, &host->operands[i], &map.operands[i], err);
     if (status == MMUL_OK)
         status = mmul_device_buffer_borrow(device, MMUL_F32, host->result,
-                                           (map.rows - 1) * host->ld + map.cols, &map.result.buffer,
-                                           err);
+                                           (map.matrices - 1) * map.result_step +
+                                               (map.rows - 1) * host->ld + map.cols,
+                                           &map.result.buffer, err);
     if (status == MMUL_OK)
         status = mmul_device_map(device, &map, err);
     for (int i = 0; i < map.operand_count; i++)
@@ -93,7 +102,19 @@ struct mmul_host_map mmul_host_map_part(const struct mmul_host_map *host, int64_
     return part;
 }
 
-double mmul_host_map_work(const struct mmul_host_map *host) {
+struct mmul_host_map mmul_host_map_matrix(const struct mmul_host_map *host, int64_t t) {
+    struct mmul_host_map one = *host;
+    for (int i = 0; i < one.map.operand_count; i++)
+        if (one.operands[i].at != NULL)
+            one.operands[i].at += mmul_stack_offset(&host->map, one.operands[i].stack, t);
+    one.result += t * host->map.result_step;
+    one.map.matrix += t;
+    one.map.matrices = 1;
+    return one;
+}
+
+// Of a matrix.
+static double work_each(const struct mmul_host_map *host) {
     const struct mmul_host_operand *o = host->operands;
     const double rows = (double)host->map.rows, cols = (double)host->map.cols;
     switch (class_of(host)) {
@@ -109,27 +130,117 @@ double mmul_host_map_work(const struct mmul_host_map *host) {
     }
 }
 
+double mmul_host_map_work(const struct mmul_host_map *host) {
+    return work_each(host) * (double)host->map.matrices;
+}
+
+// ------------------------------------------------------------------------------------------- stacks
+
+// Does row i of every matrix depend on rows i alone, and not on i?
+static bool is_by_rows(const struct mmul_host_map *host) {
+    const struct mmul_map *map = &host->map;
+    switch (class_of(host)) {
+    case MMUL_CLASS_ROWS:
+        return map->kind != MMUL_ROPE && (map->kind != MMUL_SOFTMAX || !map->with->causal);
+    case MMUL_CLASS_REDUCE:
+        return !is_down(host);
+    case MMUL_CLASS_ATTENTION:
+        return false;
+    default:
+        return true;
+    }
+}
+
+// Each matrix of an operand `each` behind the one before it?
+static bool follows(const struct mmul_host_map *host, int i, int64_t each) {
+    for (int64_t t = 1; t < host->map.matrices; t++)
+        if (mmul_stack_offset(&host->map, host->operands[i].stack, t) != t * each)
+            return false;
+    return true;
+}
+
+// Makes the rows of all its matrices those of one; false: they do not lie so. A lookup has its indices in a row.
+static bool flatten_operand(const struct mmul_host_map *host, int i, struct mmul_host_operand *o) {
+    const enum mmul_operation_class class = class_of(host);
+    const int64_t matrices = host->map.matrices;
+    if (o->at == NULL)
+        o->rows *= matrices;
+    if (o->at == NULL || (class == MMUL_CLASS_ROWS && i > 0) ||
+        (class == MMUL_CLASS_LOOKUP && i == 0))
+        return o->at == NULL || follows(host, i, 0);
+    int64_t *step = class == MMUL_CLASS_LOOKUP ? &o->col_step : &o->row_step;
+    int64_t *count = class == MMUL_CLASS_LOOKUP ? &o->cols : &o->rows;
+    if (*count == 1)
+        *step = mmul_stack_offset(&host->map, o->stack, 1);
+    const bool is_flat = *step >= 0 && follows(host, i, *count * *step);
+    *count *= matrices;
+    o->stack = (struct mmul_stack){0, 0, 1};
+    return is_flat;
+}
+
+// A block of all matrices' rows as one of a single matrix, where operation and memory allow that.
+static struct mmul_host_map flatten(const struct mmul_host_map *host) {
+    struct mmul_host_map flat = *host;
+    struct mmul_map *map = &flat.map;
+    const int64_t matrices = map->matrices;
+    if (matrices == 1 || !is_by_rows(host))
+        return *host;
+    if (map->rows == 1)
+        flat.ld = map->result_step;
+    if (map->result_step != map->rows * flat.ld)
+        return *host;
+    for (int i = 0; i < map->operand_count; i++)
+        if (!flatten_operand(host, i, &flat.operands[i]))
+            return *host;
+    map->rows *= matrices;
+    map->shape = (struct mmul_shape){1, 1, map->rows, map->shape.cols};
+    map->row = map->matrix = 0;
+    map->matrices = 1;
+    return flat;
+}
+
 // ------------------------------------------------------------------------------------------- tiles
 
 // What is stored of an operand, row by row as it lies in host memory; `turned`: its rows are columns there.
 struct stored {
     struct mmul_host_tile tile;
+    int64_t pitch; // from one matrix to the next
     bool turned;
 };
 
-// False: neither rows nor columns lie next to each other.
-static bool find_stored(const struct mmul_host_operand *o, struct stored *stored) {
+// Of one matrix; false: neither rows nor columns lie next to each other.
+static bool find_stored_matrix(const struct mmul_host_operand *o, struct stored *stored) {
     const int64_t rows = o->row_step == 0 ? 1 : o->rows, cols = o->col_step == 0 ? 1 : o->cols;
     const bool plain = o->col_step == 1 || cols == 1, turned = o->row_step == 1 || rows == 1;
     if (plain && (rows == 1 || o->row_step >= cols))
         *stored =
-            (struct stored){{o->at, rows, cols, mmul_larger(o->row_step, cols), MMUL_F32}, false};
+            (struct stored){.tile = {o->at, rows, cols, mmul_larger(o->row_step, cols), MMUL_F32}};
     else if (turned && (cols == 1 || o->col_step >= rows))
-        *stored =
-            (struct stored){{o->at, cols, rows, mmul_larger(o->col_step, rows), MMUL_F32}, true};
+        *stored = (struct stored){
+            .tile = {o->at, cols, rows, mmul_larger(o->col_step, rows), MMUL_F32}, .turned = true};
     else
         return false;
+    stored->pitch = stored->tile.rows * stored->tile.ld;
     return true;
+}
+
+// Of all matrices, one below the other; false: they do not lie so, or not the first one first.
+static bool find_stored(const struct mmul_host_map *host, int operand, struct stored *stored) {
+    const struct mmul_host_operand *o = &host->operands[operand];
+    int64_t count = 1;
+    if (!find_stored_matrix(o, stored))
+        return false;
+    const int64_t next = mmul_stack_offset(&host->map, o->stack, host->map.matrices > 1);
+    if (stored->tile.rows == 1 && next >= stored->tile.cols)
+        stored->pitch = stored->tile.ld = next;
+    for (int64_t t = 1; t < host->map.matrices; t++) {
+        const int64_t offset = mmul_stack_offset(&host->map, o->stack, t);
+        if (offset < 0 || offset % stored->pitch != 0)
+            return false;
+        count = mmul_larger(count, offset / stored->pitch + 1);
+    }
+    stored->tile.rows *= count;
+    return count <= host->map.matrices;
 }
 
 // On the device, from one buffer to another.
@@ -142,6 +253,7 @@ static enum mmul_status copy_there(struct mmul_device *device, struct mmul_opera
                                   .rows = rows,
                                   .cols = cols,
                                   .shape = {1, 1, rows, cols},
+                                  .matrices = 1,
                                   .operands = {{.buffer = from.buffer,
                                                 .offset = from.offset,
                                                 .row_step = from.ld,
@@ -190,15 +302,16 @@ static enum mmul_status assemble(struct mmul_worker *worker, const struct mmul_h
     return status;
 }
 
-static enum mmul_status load(struct mmul_worker *worker, const struct mmul_host_operand *from,
-                             struct mmul_map_operand *to, struct mmul_error *err) {
+static enum mmul_status load(struct mmul_worker *worker, const struct mmul_host_map *host,
+                             int operand, struct mmul_map_operand *to, struct mmul_error *err) {
+    const struct mmul_host_operand *from = &host->operands[operand];
     struct mmul_tile_cache *kept = &worker->kept;
     struct mmul_operand at = {0};
     struct stored s;
     *to = (struct mmul_map_operand){.number = from->number, .rows = from->rows, .cols = from->cols};
     if (from->at == NULL)
         return MMUL_OK;
-    (void)find_stored(from, &s); // it is: what goes to the device was asked that
+    (void)find_stored(host, operand, &s); // it is: what goes to the device was asked that
     const int64_t uploads = kept->uploads;
     const double begin = mmul_trace_now(worker->options.trace);
     const bool in_parts = mmul_tile_cache_cut(kept, &s.tile, true, 0, s.tile.rows) < s.tile.rows ||
@@ -214,6 +327,9 @@ static enum mmul_status load(struct mmul_worker *worker, const struct mmul_host_
     to->offset = at.offset;
     to->row_step = from->row_step == 0 ? 0 : s.turned ? 1 : at.ld;
     to->col_step = from->col_step == 0 ? 0 : s.turned ? at.ld : 1;
+    const int64_t pitch = s.pitch / s.tile.ld * at.ld;
+    to->stack = (struct mmul_stack){from->stack.batch_step / s.pitch * pitch,
+                                    from->stack.depth_step / s.pitch * pitch, from->stack.shared};
     return status;
 }
 
@@ -223,18 +339,31 @@ static enum mmul_status load(struct mmul_worker *worker, const struct mmul_host_
 static bool fits(const struct mmul_worker *worker, const struct mmul_host_map *host) {
     struct mmul_device_info info;
     mmul_device_describe(worker->context->device, &info);
-    int64_t single = INT32_MAX, largest = host->map.rows * host->map.cols, all = largest;
+    int64_t single = INT32_MAX, largest = host->map.matrices * host->map.rows * host->map.cols;
+    int64_t all = largest;
     if (info.max_allocation_bytes > 0)
         single = mmul_smaller(single, info.max_allocation_bytes / (int64_t)sizeof(float));
     for (int i = 0; i < host->map.operand_count; i++) {
-        const struct mmul_host_operand *o = &host->operands[i];
-        const int64_t count = (o->row_step == 0 ? 1 : o->rows) * (o->col_step == 0 ? 1 : o->cols);
-        if (o->at != NULL)
-            all += count;
-        if (o->at != NULL)
-            largest = mmul_larger(largest, count);
+        struct stored s;
+        if (host->operands[i].at == NULL || !find_stored(host, i, &s))
+            continue;
+        all += s.tile.rows * s.tile.cols;
+        largest = mmul_larger(largest, s.tile.rows * s.tile.cols);
     }
     return largest <= single && all * (int64_t)sizeof(float) <= worker->kept.bytes_most;
+}
+
+// Does a stack go to the device as it is, or to none?
+static bool goes_as_one(const struct mmul_worker *worker, const struct mmul_host_map *host) {
+    const struct mmul_map *map = &host->map;
+    struct stored s;
+    if (map->matrices == 1 || worker->kept.bytes_most == 0 ||
+        !mmul_device_can_map(worker->context->device))
+        return true;
+    for (int i = 0; i < map->operand_count; i++)
+        if (host->operands[i].at != NULL && !find_stored(host, i, &s))
+            return false;
+    return map->result_step == map->rows * host->ld && fits(worker, host);
 }
 
 // Rows of the block that fit the device's memory; 0: not even one does.
@@ -258,10 +387,10 @@ static int64_t rows_for_device(struct mmul_worker *worker, const struct mmul_hos
     if (worker->kept.bytes_most == 0 || !mmul_device_can_map(worker->context->device))
         return 0;
     for (int i = 0; i < host->map.operand_count; i++)
-        if (host->operands[i].at != NULL && !find_stored(&host->operands[i], &s))
+        if (host->operands[i].at != NULL && !find_stored(host, i, &s))
             return 0;
-    if (class == MMUL_CLASS_LOOKUP && (!find_stored(&host->operands[0], &s) ||
-                                       !mmul_tile_cache_find(&worker->kept, &s.tile, &at)))
+    if (class == MMUL_CLASS_LOOKUP &&
+        (!find_stored(host, 0, &s) || !mmul_tile_cache_find(&worker->kept, &s.tile, &at)))
         return 0;
     if (class == MMUL_CLASS_COPY && host->map.rows * host->map.cols < COPIED_LEAST)
         return 0;
@@ -276,22 +405,24 @@ static enum mmul_status make_chunk(struct mmul_worker *worker, const struct mmul
     enum mmul_status status = MMUL_OK;
     mmul_tile_cache_pin(&worker->kept);
     for (int i = 0; status == MMUL_OK && i < map.operand_count; i++)
-        status = load(worker, &host->operands[i], &map.operands[i], err);
+        status = load(worker, host, i, &map.operands[i], err);
+    const int64_t rows = map.matrices * map.rows; // of all matrices, one below the other
     if (status == MMUL_OK)
         status =
-            mmul_tile_cache_take(&worker->kept, device, MMUL_F32, map.rows * map.cols, &entry, err);
+            mmul_tile_cache_take(&worker->kept, device, MMUL_F32, rows * map.cols, &entry, err);
     if (status != MMUL_OK)
         return status;
     map.result = (struct mmul_operand){entry->buffer, 0, map.cols};
+    map.result_step = map.rows * map.cols;
     status = mmul_device_map(device, &map, err);
     const double begin = mmul_trace_now(worker->options.trace);
-    const struct mmul_download home = {map.result,   map.rows, map.cols,
+    const struct mmul_download home = {map.result,   rows,     map.cols,
                                        host->result, host->ld, MMUL_F32};
     if (status == MMUL_OK)
         status = mmul_staging_buffer_bring(&worker->staging, device, &home, err);
     mmul_trace_add(worker->options.trace, MMUL_TRACE_DOWNLOAD, begin,
-                   map.rows * map.cols * (int64_t)sizeof(float), 0);
-    const struct mmul_host_tile made = {host->result, map.rows, map.cols, host->ld, MMUL_F32};
+                   rows * map.cols * (int64_t)sizeof(float), 0);
+    const struct mmul_host_tile made = {host->result, rows, map.cols, host->ld, MMUL_F32};
     mmul_tile_cache_give(entry, status == MMUL_OK ? &made : NULL);
     return status;
 }
@@ -315,15 +446,28 @@ static enum mmul_status make_on_host(struct mmul_worker *worker, const struct mm
     return status == MMUL_OK ? mmul_host_map_make(host, worker->host, err) : status;
 }
 
+static enum mmul_status make_matrices(struct mmul_worker *worker, const struct mmul_host_map *host,
+                                      struct mmul_error *err) {
+    enum mmul_status status = MMUL_OK;
+    for (int64_t t = 0; status == MMUL_OK && t < host->map.matrices; t++) {
+        const struct mmul_host_map one = mmul_host_map_matrix(host, t);
+        status = mmul_worker_map(worker, &one, err);
+    }
+    return status;
+}
+
 enum mmul_status mmul_worker_map(struct mmul_worker *worker, const struct mmul_host_map *host,
                                  struct mmul_error *err) {
+    const struct mmul_host_map flat = flatten(host);
     for (;;) {
         const bool in_place = mmul_worker_in_place(worker, MMUL_F32);
-        const int64_t rows = in_place ? 0 : rows_for_device(worker, host);
+        if (!in_place && !goes_as_one(worker, &flat))
+            return make_matrices(worker, &flat, err);
+        const int64_t rows = in_place ? 0 : rows_for_device(worker, &flat);
         if (!in_place && rows == 0)
-            return make_on_host(worker, host, err);
-        enum mmul_status status = in_place ? mmul_host_map_make(host, worker->context->device, err)
-                                           : make_there(worker, host, rows, err);
+            return make_on_host(worker, &flat, err);
+        enum mmul_status status = in_place ? mmul_host_map_make(&flat, worker->context->device, err)
+                                           : make_there(worker, &flat, rows, err);
         if (status == MMUL_OK)
             return MMUL_OK;
         worker->fallback_products++;

@@ -13,19 +13,21 @@ struct mmul_host_operand {
     float number;
     int64_t row_step, col_step;
     int64_t rows, cols;
+    struct mmul_stack stack;
 };
 
 struct mmul_host_map {
     struct mmul_map map; // buffers and their places are filled in by the worker
     struct mmul_host_operand operands[MMUL_OPERANDS];
-    float *result;
+    float *result; // of the first matrix
     int64_t ld;
 };
 
 // The result is there, in host memory, when it returns; what a device with memory of its own has of operands and
-// results stays there, in the worker's `kept`. What does not fit there goes in chunks of rows; what that cannot
-// help, or what the device would only copy, the CPU does. A device that fails is replaced, and the block is made
-// again. Fails as mmul_worker_multiply, and with MMUL_ERR_SYSTEM (memory).
+// results stays there, in the worker's `kept`. What does not fit there, or does not lie there as one tile, goes
+// matrix by matrix, and in chunks of rows; what that cannot help, or what the device would only copy, the CPU
+// does. A device that fails is replaced, and the block is made again. Fails as mmul_worker_multiply, and with
+// MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_worker_map(struct mmul_worker *worker, const struct mmul_host_map *host,
                                  struct mmul_error *err);
 
@@ -33,6 +35,9 @@ enum mmul_status mmul_worker_map(struct mmul_worker *worker, const struct mmul_h
 // along them.
 struct mmul_host_map mmul_host_map_part(const struct mmul_host_map *host, int64_t row, int64_t rows,
                                         int64_t col, int64_t cols);
+
+// The t-th matrix of a block alone.
+struct mmul_host_map mmul_host_map_matrix(const struct mmul_host_map *host, int64_t t);
 
 // Elements that are read and written for it, each as often as it is.
 double mmul_host_map_work(const struct mmul_host_map *host);

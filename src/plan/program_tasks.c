@@ -90,3 +90,21 @@ bool mmul_program_next(struct mmul_program_walk *walk, struct mmul_program_task 
     walk->matrix++;
     return true;
 }
+
+static bool is_alike(const struct mmul_program_task *x, const struct mmul_program_task *y) {
+    return x->block.row_begin == y->block.row_begin && x->block.row_end == y->block.row_end &&
+           x->block.col_begin == y->block.col_begin && x->block.col_end == y->block.col_end &&
+           x->inner_begin == y->inner_begin && x->inner_end == y->inner_end;
+}
+
+int64_t mmul_program_skip_alike(struct mmul_program_walk *walk,
+                                const struct mmul_program_task *task) {
+    struct mmul_program_walk ahead = *walk;
+    struct mmul_program_task next;
+    int64_t count = 0;
+    while (mmul_program_next(&ahead, &next) && is_alike(task, &next)) {
+        *walk = ahead;
+        count++;
+    }
+    return count;
+}

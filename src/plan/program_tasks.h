@@ -29,3 +29,7 @@ struct mmul_program_walk mmul_program_walk(const struct mmul_program_plan *plan,
 
 // False when there are no more.
 bool mmul_program_next(struct mmul_program_walk *walk, struct mmul_program_task *task);
+
+// Goes past the tasks behind this one that are alike: the same of the matrices that follow. How many they are.
+int64_t mmul_program_skip_alike(struct mmul_program_walk *walk,
+                                const struct mmul_program_task *task);

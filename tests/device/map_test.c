@@ -5,7 +5,7 @@
 // double (map_numpy.py). What lies between the rows of a result must stay as it is.
 #include <unistd.h>
 
-#include "map_trial.h"
+#include "map_stacks.h"
 
 // ------------------------------------------------------------------------------------- elements
 
@@ -104,7 +104,8 @@ static void try_large(struct bench *b, const struct element_case *c) {
                           .shape = {1, 1, 503, 601},
                           .tolerance = c->tolerance};
         for (int i = 0; i < count; i++)
-            t.sources[i] = (struct source){layouts[which][i], c->flavours[i], 503, 601, 0, NULL, 0};
+            t.sources[i] = (struct source){
+                .layout = layouts[which][i], .flavour = c->flavours[i], .rows = 503, .cols = 601};
         try(b, &t);
     }
 }
@@ -415,6 +416,7 @@ int main(int argc, char **argv) {
         point(b.cases != NULL, "a file for numpy", "it cannot be created");
     }
     test_elements(&b);
+    test_stacks(&b);
     test_softmax(&b);
     test_norms(&b);
     test_largest(&b);

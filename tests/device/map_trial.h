@@ -93,8 +93,11 @@ struct source {
     enum flavour flavour;
     int64_t rows, cols;
     int64_t limit; // of indices
-    float *values; // (rows, cols) without gaps; one row, column or element where it repeats
+    float *
+        values; // (rows, cols) without gaps, all matrices; one row, column or element where it repeats
     float number;
+    int64_t batch, depth; // of its own stack; 0 counts as 1
+    bool is_turned;       // the matrices of a batch are far apart
 };
 
 static int64_t source_rows(const struct source *s) {
@@ -105,17 +108,37 @@ static int64_t source_cols(const struct source *s) {
     return s->layout == COL_AGAIN || s->layout >= ONE_AGAIN ? 1 : s->cols;
 }
 
+static int64_t source_count(const struct source *s) {
+    return source_rows(s) * source_cols(s);
+}
+
+static int64_t source_batch(const struct source *s) {
+    return s->batch > 0 ? s->batch : 1;
+}
+
+static int64_t source_depth(const struct source *s) {
+    return s->depth > 0 ? s->depth : 1;
+}
+
+// Which of its matrices meets matrix t of a stack: sizes of 1 repeat, groups in depth share one.
+static int64_t source_matrix(const struct source *s, struct mmul_shape shape, int64_t t) {
+    const int64_t batch = source_batch(s) == 1 ? 0 : t / shape.depth;
+    return batch * source_depth(s) + t % shape.depth * source_depth(s) / shape.depth;
+}
+
 static void fill_source(struct source *s) {
-    const int64_t count = source_rows(s) * source_cols(s);
+    const int64_t count = source_count(s) * source_batch(s) * source_depth(s);
     s->values = must_allocate(count, sizeof(float));
     for (int64_t e = 0; e < count; e++)
         s->values[e] = random_value(s->flavour, s->limit);
     s->number = s->values[0];
 }
 
-// The operand as it lies on a device; what is between its elements is NaN.
-static struct mmul_map_operand put(struct mmul_device *device, const struct source *s) {
+// The operand as it lies on a device, the first matrix being the one for matrix t; what is between is NaN.
+static struct mmul_map_operand put(struct mmul_device *device, const struct source *s,
+                                   struct mmul_shape shape, int64_t t) {
     struct mmul_map_operand o = place(s->layout, s->rows, s->cols);
+    const int64_t batch = source_batch(s), depth = source_depth(s);
     struct mmul_error err;
     o.rows = s->rows;
     o.cols = s->cols;
@@ -123,13 +146,23 @@ static struct mmul_map_operand put(struct mmul_device *device, const struct sour
     if (s->layout == NUMBER)
         return o;
     const int64_t rows = source_rows(s), cols = source_cols(s);
-    const int64_t count = o.offset + (rows - 1) * o.row_step + (cols - 1) * o.col_step + 1;
+    const int64_t each = (rows - 1) * o.row_step + (cols - 1) * o.col_step + 1, pitch = each + 3;
+    const int64_t count = o.offset + pitch * batch * depth;
+    const struct mmul_stack stack = {s->is_turned ? pitch : pitch * depth,
+                                     s->is_turned ? pitch * batch : pitch, shape.depth / depth};
     float *host = must_allocate(count, sizeof(float));
     for (int64_t e = 0; e < count; e++)
         host[e] = NAN;
-    for (int64_t i = 0; i < rows; i++)
-        for (int64_t j = 0; j < cols; j++)
-            host[o.offset + i * o.row_step + j * o.col_step] = s->values[i * cols + j];
+    for (int64_t e = 0; e < batch * depth * rows * cols; e++) {
+        const int64_t matrix = e / (rows * cols), i = e / cols % rows, j = e % cols;
+        host[o.offset + matrix / depth * stack.batch_step + matrix % depth * stack.depth_step +
+             i * o.row_step + j * o.col_step] = s->values[e];
+    }
+    const int64_t first = source_matrix(s, shape, t);
+    o.offset += first / depth * stack.batch_step + first % depth * stack.depth_step;
+    o.stack = stack;
+    if (batch == 1)
+        o.stack.batch_step = 0;
     must(mmul_device_buffer_create(device, MMUL_F32, count, &o.buffer, &err), &err);
     const struct mmul_upload upload = {{o.buffer, 0, count}, 1, count, host, count, MMUL_F32};
     must(mmul_device_upload(device, &upload, &err), &err);
@@ -151,6 +184,7 @@ struct trial {
     struct mmul_parameters with;
     int64_t rows, cols, row, col;
     struct mmul_shape shape;
+    int64_t matrix, matrices; // 0 of them count as 1
     struct source sources[MMUL_OPERANDS];
     int source_count;
     int64_t pad; // of the result's rows
@@ -165,10 +199,15 @@ struct bench {
     char detail[320];
 };
 
+static int64_t trial_rows(const struct trial *t) {
+    return t->rows * (t->matrices > 0 ? t->matrices : 1);
+}
+
 // The result without gaps, from the caller's heap; NULL: the gaps changed.
 static float *run(struct mmul_device *device, const struct trial *t) {
     struct mmul_error err;
-    struct stored out = store(device, t->rows, t->cols, t->pad, NULL, 0, -77);
+    const int64_t rows = trial_rows(t);
+    struct stored out = store(device, rows, t->cols, t->pad, NULL, 0, -77);
     struct mmul_map map = {.kind = t->kind,
                            .with = &t->with,
                            .rows = t->rows,
@@ -176,18 +215,21 @@ static float *run(struct mmul_device *device, const struct trial *t) {
                            .row = t->row,
                            .col = t->col,
                            .shape = t->shape,
+                           .matrix = t->matrix,
+                           .matrices = rows / t->rows,
+                           .result_step = t->rows * out.ld,
                            .operand_count = t->source_count,
                            .result = operand_of(&out),
                            .parallel = {3, mmul_pipeline_share}};
     for (int i = 0; i < t->source_count; i++)
-        map.operands[i] = put(device, &t->sources[i]);
+        map.operands[i] = put(device, &t->sources[i], t->shape, t->matrix);
     must(mmul_device_map(device, &map, &err), &err);
     float *all = download_all(device, &out);
     char detail[256];
     float *found = NULL;
     if (check_padding(&out, all, detail)) {
-        found = must_allocate(t->rows * t->cols, sizeof(float));
-        for (int64_t i = 0; i < t->rows; i++)
+        found = must_allocate(rows * t->cols, sizeof(float));
+        for (int64_t i = 0; i < rows; i++)
             memcpy(found + i * t->cols, all + out.offset + i * out.ld, (size_t)t->cols * 4);
     }
     free(all);
@@ -212,8 +254,8 @@ static void write_matrix(FILE *file, const float *values, int64_t rows, int64_t 
     fwrite(values, sizeof *values, (size_t)(rows * cols), file);
 }
 
-// For map_numpy.py: a line of JSON, then the operands and the result.
-static void write_case(FILE *file, const struct trial *t, const float *result) {
+// For map_numpy.py: a line of JSON, then the operands and the result, of a matrix.
+static void write_case(FILE *file, const struct trial *t, int64_t matrix, const float *result) {
     const struct mmul_parameters *w = &t->with;
     fprintf(
         file,
@@ -229,14 +271,17 @@ static void write_case(FILE *file, const struct trial *t, const float *result) {
                 (long long)t->sources[i].rows, (long long)t->sources[i].cols);
     fprintf(file, "]}\n");
     for (int i = 0; i < t->source_count; i++)
-        write_matrix(file, t->sources[i].values, source_rows(&t->sources[i]),
-                     source_cols(&t->sources[i]));
-    write_matrix(file, result, t->rows, t->cols);
+        write_matrix(file,
+                     t->sources[i].values +
+                         source_matrix(&t->sources[i], t->shape, t->matrix + matrix) *
+                             source_count(&t->sources[i]),
+                     source_rows(&t->sources[i]), source_cols(&t->sources[i]));
+    write_matrix(file, result + matrix * t->rows * t->cols, t->rows, t->cols);
 }
 
 static void compare(struct bench *b, const struct trial *t, const float *found,
                     const float *expected) {
-    for (int64_t e = 0; e < t->rows * t->cols; e++) {
+    for (int64_t e = 0; e < trial_rows(t) * t->cols; e++) {
         const double off = distance(found[e], expected[e], t->tolerance);
         if (off <= b->worst)
             continue;
@@ -257,7 +302,8 @@ static void try(struct bench *b, struct trial *t) {
     float *found = b->cases == NULL ? run(b->device, t) : NULL; // else it is the reference itself
     b->trials++;
     if (b->cases != NULL && expected != NULL) {
-        write_case(b->cases, t, expected);
+        for (int64_t matrix = 0; matrix < trial_rows(t) / t->rows; matrix++)
+            write_case(b->cases, t, matrix, expected);
     } else if (expected == NULL || found == NULL) {
         b->worst = INFINITY;
         snprintf(b->detail, sizeof b->detail, "%lld x %lld: something outside the result changed",

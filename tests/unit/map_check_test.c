@@ -59,7 +59,8 @@ static struct mmul_host_map make(const struct block *b, struct mmul_device *cpu,
                                          .with = &b->with,
                                          .rows = b->rows,
                                          .cols = b->cols,
-                                         .shape = {1, 1, b->rows, b->cols}},
+                                         .shape = {1, 1, b->rows, b->cols},
+                                         .matrices = 1},
                                  .result = malloc((size_t)(b->rows * b->cols) * sizeof(float)),
                                  .ld = b->cols};
     for (int i = 0; i < OPERANDS && b->operands[i][0] > 0; i++) {

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+//
+// Operations of map_test.c on blocks of several matrices of a stack, from the first one on or not, of operands whose
+// matrices repeat, are shared by heads, or lie in another order.
+#pragma once
+
+#include "map_trial.h"
+
+static const enum mmul_operation_kind stacked[] = {
+    MMUL_ADD,  MMUL_GELU, MMUL_WHERE,   MMUL_SOFTMAX, MMUL_LAYER_NORM, MMUL_TOPK,     MMUL_ROPE,
+    MMUL_MEAN, MMUL_MAX,  MMUL_PERMUTE, MMUL_SLICE,   MMUL_TAKE,       MMUL_ATTENTION};
+
+static struct trial stack_trial(enum mmul_operation_kind kind, int turn) {
+    static const int64_t stack_sizes[][2] = {{5, 7}, {1, 64}, {70, 33}, {130, 1}, {257, 120}};
+    const int64_t rows = stack_sizes[turn % 5][0], cols = stack_sizes[turn % 5][1];
+    struct trial t = {.kind = kind,
+                      .rows = rows,
+                      .cols = cols,
+                      .with = {.causal = turn % 2 == 1,
+                               .epsilon = 1e-5,
+                               .base = 10000,
+                               .scale = 0.25,
+                               .count = 1,
+                               .axis = turn % 2 == 0 ? -1 : -2},
+                      .shape = {3, 4, rows, cols},
+                      .matrix = turn % 3,
+                      .matrices = turn % 4 == 0 ? 1 : 12 - turn % 3 - turn % 2,
+                      .source_count = mmul_operation_row(kind)->most,
+                      .pad = turn % 3,
+                      .tolerance = {64, 1e-5}};
+    for (int i = 0; i < t.source_count; i++)
+        t.sources[i] = (struct source){.layout = (enum layout)((turn + i) % ROW_AGAIN),
+                                       .rows = rows,
+                                       .cols = cols,
+                                       .batch = i == 1 && turn % 2 == 0 ? 1 : 3,
+                                       .depth = i == 2 && turn % 2 == 1 ? 1 : 4,
+                                       .is_turned = turn % 2 == i % 2};
+    return t;
+}
+
+// What differs from an operation whose operands are all like its result.
+static void shape_sources(struct trial *t, int turn) {
+    const enum mmul_operation_class class = mmul_operation_row(t->kind)->class;
+    if (class == MMUL_CLASS_ROWS)
+        for (int i = 1; i < t->source_count; i++)
+            t->sources[i] = (struct source){.layout = PADDED, .rows = 1, .cols = t->cols};
+    if (t->kind == MMUL_TOPK)
+        t->cols = t->shape.cols = 2;
+    if (t->kind == MMUL_ROPE)
+        t->cols = t->shape.cols = t->sources[0].cols += t->cols % 2;
+    if (class == MMUL_CLASS_REDUCE) {
+        t->rows = t->shape.rows = turn % 2 == 0 ? t->rows : 1;
+        t->cols = t->shape.cols = turn % 2 == 0 ? 1 : t->cols;
+    }
+    if (t->kind == MMUL_TAKE) {
+        t->sources[0].batch = t->sources[0].depth = 1;
+        t->sources[1] = (struct source){.layout = PADDED,
+                                        .flavour = INDICES,
+                                        .limit = t->rows,
+                                        .rows = 1,
+                                        .cols = t->rows,
+                                        .batch = 3,
+                                        .depth = 4};
+    }
+    if (t->kind != MMUL_ATTENTION)
+        return;
+    for (int i = 1; i < 3; i++) { // two heads of q share one
+        t->sources[i].batch = 3;
+        t->sources[i].depth = 2;
+    }
+    t->sources[1].rows = t->sources[2].rows = t->sources[3].cols = t->rows + 3;
+    t->tolerance.absolute = 1e-4;
+}
+
+static inline void test_stacks(struct bench *b) {
+    for (size_t k = 0; k < sizeof stacked / sizeof *stacked; k++) {
+        begin(b);
+        for (int turn = 0; turn < 15; turn++) {
+            struct trial t = stack_trial(stacked[k], turn);
+            shape_sources(&t, turn);
+            try(b, &t);
+        }
+        end(b, stacked[k]);
+    }
+}
