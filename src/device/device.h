@@ -24,6 +24,7 @@
 
 struct mmul_tuned_kernel; // device/tuning.h
 struct mmul_map;          // device/map.h
+struct mmul_project;      // device/project.h
 
 // What the struct mmul_buffer of every device begins with; set when the buffer has been made.
 struct mmul_buffer_head {
@@ -140,6 +141,10 @@ struct mmul_device_table {
     // the device works in host memory; else it is not asked for.
     enum mmul_status (*map)(void *self, const struct mmul_map *args, struct mmul_error *err);
 
+    // Sums of a matrix in a buffer (device/project.h). NULL: it is downloaded, and the host sums.
+    enum mmul_status (*project)(void *self, const struct mmul_project *args,
+                                struct mmul_error *err);
+
     // Ends everything begun. NULL: every call above was done when it returned.
     enum mmul_status (*wait)(void *self, struct mmul_error *err);
 
@@ -210,6 +215,8 @@ enum mmul_status mmul_device_gemm(struct mmul_device *device, const struct mmul_
 bool mmul_device_can_map(const struct mmul_device *device);
 enum mmul_status mmul_device_map(struct mmul_device *device, const struct mmul_map *args,
                                  struct mmul_error *err);
+enum mmul_status mmul_device_project(struct mmul_device *device, const struct mmul_project *args,
+                                     struct mmul_error *err);
 enum mmul_status mmul_device_wait(struct mmul_device *device, struct mmul_error *err);
 enum mmul_status mmul_device_wait_buffer(struct mmul_device *device, struct mmul_buffer *buffer,
                                          struct mmul_error *err);

@@ -17,11 +17,12 @@
 #include "base/text.h"
 #include "device/faulty_rules.h"
 #include "device/map.h"
+#include "device/project.h"
 
 struct faulty {
     struct mmul_device *inner; // owned
     struct mmul_faulty_rules rules;
-    int64_t operations, allocations, uploads, downloads; // calls so far
+    int64_t operations, allocations, uploads, downloads, projections; // calls so far
     struct mmul_buffer *scratch; // the result of repeats that must not touch C; NULL until needed
     int64_t scratch_count;
     char name[MMUL_DEVICE_NAME_MAX + 1];
@@ -109,7 +110,7 @@ static void set_threads(void *self, int threads) {
     mmul_device_set_threads(faulty->inner, threads);
 }
 
-// --------------------------------------------------------------------------- buffers and transfers
+// ----------------------------------------------------------------------------------------- buffers
 
 static bool can_borrow(const void *self) {
     const struct faulty *faulty = self;
@@ -162,25 +163,6 @@ static void buffer_destroy(void *self, struct mmul_buffer *buffer, bool lost) {
     (void)lost;
     struct faulty *faulty = self;
     mmul_device_buffer_destroy(faulty->inner, buffer);
-}
-
-static enum mmul_status upload(void *self, const struct mmul_upload *u, struct mmul_error *err) {
-    struct faulty *faulty = self;
-    enum mmul_status status =
-        count_call(faulty, faulty->rules.fail_upload, &faulty->uploads, "upload", err);
-    if (status != MMUL_OK)
-        return status;
-    return mmul_device_upload(faulty->inner, u, err);
-}
-
-static enum mmul_status download(void *self, const struct mmul_download *d,
-                                 struct mmul_error *err) {
-    struct faulty *faulty = self;
-    enum mmul_status status =
-        count_call(faulty, faulty->rules.fail_download, &faulty->downloads, "download", err);
-    if (status != MMUL_OK)
-        return status;
-    return mmul_device_download(faulty->inner, d, err);
 }
 
 static enum mmul_status wait_inner(void *self, struct mmul_error *err) {
@@ -335,6 +317,36 @@ static enum mmul_status end_operation(struct faulty *faulty, const struct made *
     return status;
 }
 
+// ------------------------------------------------------------------------------------- transfers
+
+static enum mmul_status upload(void *self, const struct mmul_upload *u, struct mmul_error *err) {
+    struct faulty *faulty = self;
+    const struct made made = {u->to, u->rows, u->cols, "upload"};
+    enum mmul_status status =
+        count_call(faulty, faulty->rules.fail_upload, &faulty->uploads, "upload", err);
+    if (status == MMUL_OK)
+        status = mmul_device_upload(faulty->inner, u, err);
+    if (status != MMUL_OK || !mmul_faulty_strikes(faulty->rules.spoil_upload, faulty->uploads))
+        return status;
+    return corrupt(faulty, &made, err);
+}
+
+static enum mmul_status download(void *self, const struct mmul_download *d,
+                                 struct mmul_error *err) {
+    struct faulty *faulty = self;
+    enum mmul_status status =
+        count_call(faulty, faulty->rules.fail_download, &faulty->downloads, "download", err);
+    if (status == MMUL_OK)
+        status = mmul_device_download(faulty->inner, d, err);
+    if (status != MMUL_OK || !mmul_faulty_strikes(faulty->rules.spoil_download, faulty->downloads))
+        return status;
+    status = mmul_device_wait(faulty->inner, err);
+    float *victim = (float *)d->host + d->rows / 2 * d->host_ld + d->cols / 2;
+    if (status == MMUL_OK)
+        *victim = wrong_value(victim, 1, 0);
+    return status;
+}
+
 static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mmul_error *err) {
     struct faulty *faulty = self;
     const struct made made = {args->c, args->m, args->n, "multiplication"};
@@ -354,6 +366,29 @@ static enum mmul_status map(void *self, const struct mmul_map *args, struct mmul
     for (int64_t i = 0; i < times && status == MMUL_OK; i++)
         status = mmul_device_map(faulty->inner, args, err);
     return status == MMUL_OK ? end_operation(faulty, &made, err) : status;
+}
+
+// One of the sums is wrong by rule: the first that is wanted, and of it the middle one.
+static void lie(const struct mmul_project *args) {
+    double *const sums[] = {args->row_sums, args->col_sums, args->row_squares, args->col_squares};
+    for (int i = 0; i < 4; i++)
+        if (sums[i] != NULL) {
+            double *victim = &sums[i][(i % 2 == 0 ? args->rows : args->cols) / 2];
+            *victim = 2 * *victim + 1;
+            return;
+        }
+    if (args->bits != NULL)
+        *args->bits += 1;
+}
+
+static enum mmul_status project(void *self, const struct mmul_project *args,
+                                struct mmul_error *err) {
+    struct faulty *faulty = self;
+    enum mmul_status status = mmul_device_project(faulty->inner, args, err);
+    faulty->projections++;
+    if (status == MMUL_OK && mmul_faulty_strikes(faulty->rules.lie, faulty->projections))
+        lie(args);
+    return status;
 }
 
 const struct mmul_device_table mmul_faulty_table = {
@@ -377,6 +412,7 @@ const struct mmul_device_table mmul_faulty_table = {
     .download = download,
     .gemm = gemm,
     .map = map,
+    .project = project,
     .wait = wait_inner,
     .wait_buffer = wait_buffer,
     .set_threads = set_threads,

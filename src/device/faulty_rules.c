@@ -34,6 +34,9 @@ static const struct rule rules_known[] = {
     RULE("wake", FORM_TIME, wake_seconds),
     RULE("corrupt", FORM_CALL, corrupt),
     RULE("garble", FORM_CALL, garble),
+    RULE("lie", FORM_CALL, lie),
+    RULE("spoil-upload", FORM_CALL, spoil_upload),
+    RULE("spoil-download", FORM_CALL, spoil_download),
     RULE("everywhere", FORM_FLAG, everywhere),
 };
 
@@ -88,8 +91,10 @@ static enum mmul_status parse_rule(char *text, struct mmul_faulty_rules *rules,
     const struct rule *rule = find_rule(text);
     if (rule == NULL) {
         mmul_fail(err, MMUL_ERR_USAGE, "unknown faulty rule '%s'", text);
-        mmul_hint(err, "rules are delay, repeat, from, fail, fail-open, fail-alloc, fail-upload, "
-                       "fail-download, hang, wake, corrupt, garble, everywhere");
+        mmul_hint(err,
+                  "rules are delay, repeat, from, fail, fail-open, fail-alloc, fail-upload, "
+                  "fail-download, hang, wake, corrupt, garble, lie, spoil-upload, spoil-download, "
+                  "everywhere");
         return MMUL_ERR_USAGE;
     }
     if ((value == NULL) != (rule->form == FORM_FLAG)) {

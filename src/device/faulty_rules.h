@@ -13,6 +13,8 @@
 //   fail-alloc=N     the N-th buffer cannot be had; fail-upload=N and fail-download=N likewise
 //   corrupt=N        the N-th operation leaves one wrong element; corrupt=* every one
 //   garble=N         the N-th operation leaves something wrong in every row and column
+//   lie=N            the N-th sum of the check (device/project.h) has one wrong number; lie=* every one
+//   spoil-upload=N   the N-th upload leaves one wrong element; spoil-download=N likewise
 //   everywhere       the device that takes over has the same rules
 #pragma once
 
@@ -25,7 +27,8 @@ struct mmul_faulty_rules {
     double delay_seconds, wake_seconds; // wake 0: never
     int64_t repeat, from;               // >= 1
     // A call's number or MMUL_STRIKE_*.
-    int64_t fail, fail_alloc, fail_upload, fail_download, hang, corrupt, garble;
+    int64_t fail, fail_alloc, fail_upload, fail_download, hang, corrupt, garble, lie;
+    int64_t spoil_upload, spoil_download;
     bool fail_open, everywhere;
 };
 

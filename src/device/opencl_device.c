@@ -38,6 +38,7 @@ static void close_opencl(void *self, bool lost) {
     if (opencl->widen_bfloat16 != NULL)
         clReleaseKernel(opencl->widen_bfloat16);
     mmul_opencl_maps_fini(&opencl->maps);
+    mmul_opencl_projects_fini(&opencl->projects);
     if (opencl->program != NULL)
         clReleaseProgram(opencl->program);
     if (opencl->context != NULL)
@@ -306,6 +307,7 @@ const struct mmul_device_table mmul_opencl_table = {
     .download = mmul_opencl_download,
     .gemm = gemm,
     .map = mmul_opencl_map,
+    .project = mmul_opencl_project,
     .wait = wait_all,
     .wait_buffer = wait_buffer,
 };

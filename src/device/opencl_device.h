@@ -20,6 +20,16 @@ struct mmul_opencl_maps {
     cl_kernel kernels[MMUL_OPENCL_MAP_KERNELS];    // likewise
 };
 
+// The check's sums (device/project.h).
+enum { MMUL_OPENCL_PROJECT_VECTORS = 7 };
+struct mmul_opencl_projects {
+    cl_program program; // NULL until it is needed, like its kernels
+    cl_kernel project, add;
+    bool pairs;                                  // of floats: the device has no doubles
+    cl_mem vectors[MMUL_OPENCL_PROJECT_VECTORS]; // compute queue only; NULL until they are needed
+    int64_t counts[MMUL_OPENCL_PROJECT_VECTORS]; // numbers that they have room for
+};
+
 struct mmul_opencl {
     cl_device_id device; // borrowed from the driver
     cl_context context;
@@ -31,6 +41,7 @@ struct mmul_opencl {
     cl_mem temporary;   // CLBlast's padded copies; compute queue only
     size_t temporary_bytes;
     struct mmul_opencl_maps maps;
+    struct mmul_opencl_projects projects;
     char label[160]; // "0:0 (Radeon VII)"
     struct mmul_device_info info;
 };
@@ -53,6 +64,11 @@ enum mmul_status mmul_opencl_download(void *self, const struct mmul_download *d,
 // The table's entry in opencl_map.c, and the end of what it has made.
 enum mmul_status mmul_opencl_map(void *self, const struct mmul_map *map, struct mmul_error *err);
 void mmul_opencl_maps_fini(struct mmul_opencl_maps *maps);
+
+// The same in opencl_project.c.
+enum mmul_status mmul_opencl_project(void *self, const struct mmul_project *args,
+                                     struct mmul_error *err);
+void mmul_opencl_projects_fini(struct mmul_opencl_projects *projects);
 
 // Memory on the device; `what` names it in the error. Refuses what the device or CLBlast's 32-bit
 // indices cannot address. Fails with MMUL_ERR_SYSTEM.

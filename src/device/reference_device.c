@@ -4,6 +4,7 @@
 // to float32 once. Slow on purpose and never tuned; every other device must agree with it.
 // Also the last resort when the CPU's own library gives a wrong block.
 #include "device/host_buffer.h"
+#include "device/project.h"
 #include "device/reference_map.h"
 #include "device/registry.h"
 
@@ -62,6 +63,14 @@ static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mm
     return MMUL_OK;
 }
 
+static enum mmul_status project(void *self, const struct mmul_project *args,
+                                struct mmul_error *err) {
+    (void)self;
+    (void)err;
+    mmul_project_plainly(args, mmul_host_address(args->x), args->x.ld);
+    return MMUL_OK;
+}
+
 static bool is_name(const char *text) {
     return strcmp(text, "reference") == 0;
 }
@@ -81,4 +90,5 @@ const struct mmul_device_table mmul_reference_table = {
     .download = mmul_host_download,
     .gemm = gemm,
     .map = mmul_reference_map,
+    .project = project,
 };

@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "device/map.h"
+#include "device/project.h"
 #include "device/reference_map.h"
 
 // ----------------------------------------------------------------------------------------- names
@@ -337,6 +338,20 @@ enum mmul_status mmul_device_map(struct mmul_device *device, const struct mmul_m
         return note(device, enter(device)->table->map(device->self, args, err));
     assert(mmul_device_can_borrow(device));
     return mmul_reference_map(NULL, args, err);
+}
+
+enum mmul_status mmul_device_project(struct mmul_device *device, const struct mmul_project *args,
+                                     struct mmul_error *err) {
+    const enum mmul_dtype here = head_of(args->x.buffer)->dtype;
+    assert(is_inside(args->x, args->rows, args->cols));
+    if (device->lost)
+        return fail_lost(device, err);
+    if (args->dtype != here || here != MMUL_F32)
+        return mmul_fail(err, MMUL_ERR_DATA, "cannot sum a buffer of %s as %s",
+                         mmul_dtype_name(here), mmul_dtype_name(args->dtype));
+    if (device->table->project == NULL)
+        return mmul_project_at_home(device, args, err);
+    return note(device, enter(device)->table->project(device->self, args, err));
 }
 
 enum mmul_status mmul_device_wait(struct mmul_device *device, struct mmul_error *err) {

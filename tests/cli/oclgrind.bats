@@ -23,3 +23,16 @@ setup() {
     [ "$(grep -c '^ok' <<< "$output")" -eq 4 ]
     [ "$(wc -l <<< "$output")" -eq 5 ] # whatever it has to say is a line more
 }
+
+@test "kernels of the check's sums, with doubles and with pairs of floats: the same" {
+    cd "$REPO" || return 1
+    local preload
+    for preload in '' "$BUILD/tests/card.so:"; do # oclgrind's own library stays behind the card's
+        # shellcheck disable=SC2016 # the inner shell's LD_PRELOAD
+        MMUL_CARD=single watch sh -c 'LD_PRELOAD="$1$LD_PRELOAD" exec "$2" 0:0 small' sh "$preload" \
+            "$BUILD/tests/device/project_test"
+        [ "$status" -eq 0 ]
+        [ "$(grep -c '^ok' <<< "$output")" -eq 8 ]
+        [ "$(wc -l <<< "$output")" -eq 9 ]
+    done
+}

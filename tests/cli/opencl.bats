@@ -95,3 +95,10 @@ assert set(schema["properties"]) == set(report), "fields that the schema does no
 assert set(schema["definitions"]["rank"]["properties"]) == set(report["ranks"][0])
 EOF_PYTHON
 }
+
+@test "a device without doubles makes the check's sums of pairs of floats" {
+    need_opencl
+    run env MMUL_CARD=single LD_PRELOAD="$BUILD/tests/card.so" "$BUILD/tests/device/project_test" 0:0
+    expect_status 0
+    [ "$(grep -c '^ok' <<< "$output")" -eq 23 ]
+}

@@ -44,7 +44,7 @@ static struct mmul_operand operand_of(const struct stored *s) {
     return (struct mmul_operand){s->buffer, s->offset, s->ld};
 }
 
-static float *download_all(struct mmul_device *device, const struct stored *s) {
+static inline float *download_all(struct mmul_device *device, const struct stored *s) {
     struct mmul_error err;
     struct mmul_operand whole = {s->buffer, 0, s->count};
     float *copy = must_allocate(s->count, sizeof(float));
@@ -60,7 +60,7 @@ static bool is_equal(float a, float b) {
 }
 
 // Whether everything but the elements is as it was.
-static bool check_padding(const struct stored *s, const float *found, char *detail) {
+static inline bool check_padding(const struct stored *s, const float *found, char *detail) {
     for (int64_t e = 0; e < s->count; e++) {
         int64_t inside = e - s->offset;
         bool is_element = inside >= 0 && inside / s->ld < s->rows && inside % s->ld < s->cols;

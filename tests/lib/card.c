@@ -3,6 +3,7 @@
 // PoCL dressed as a graphics card, for LD_PRELOAD: `auto` takes it. The environment makes it a bad one:
 //   MMUL_CARD_DRIVER=TEXT   its driver's version
 //   MMUL_CARD=wrong         the last bytes of what is sent to it do not arrive
+//   MMUL_CARD=single        it has no doubles
 //   MMUL_CARD=crash         the first product ends the process
 #include <stdlib.h>
 
@@ -36,11 +37,14 @@ static cl_int answer(const void *bytes, size_t count, size_t capacity, void *val
 cl_int clGetDeviceInfo(cl_device_id device, cl_device_info name, size_t capacity, void *value,
                        size_t *size) {
     const cl_device_type type = CL_DEVICE_TYPE_GPU;
+    const cl_device_fp_config none = 0;
     const char *driver = getenv("MMUL_CARD_DRIVER");
     cl_int (*ask)(cl_device_id, cl_device_info, size_t, void *, size_t *);
     *(void **)&ask = hidden("clGetDeviceInfo");
     if (name == CL_DEVICE_TYPE)
         return answer(&type, sizeof type, capacity, value, size);
+    if (name == CL_DEVICE_DOUBLE_FP_CONFIG && is_card("single"))
+        return answer(&none, sizeof none, capacity, value, size);
     if (name == CL_DRIVER_VERSION && driver != NULL)
         return answer(driver, strlen(driver) + 1, capacity, value, size);
     return ask(device, name, capacity, value, size);

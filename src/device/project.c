@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+//
+// Sums of rows and columns on the host: what devices in host memory do, and the specification of those that have an
+// entry of their own. Rounds as double does; the order of additions is that of the elements.
+#include "device/project.h"
+
+#include <string.h>
+
+#include "base/integer.h"
+#include "base/memory.h"
+
+uint32_t mmul_project_bits(const float *x, int64_t count, int64_t index) {
+    uint32_t sum = 0, weight = 2 * (uint32_t)index + 1;
+    for (int64_t e = 0; e < count; e++) {
+        uint32_t bits;
+        memcpy(&bits, &x[e], sizeof bits);
+        sum += bits * (weight + 2 * (uint32_t)e);
+    }
+    return sum;
+}
+
+static void clear(double *sums, int64_t count) {
+    if (sums != NULL)
+        memset(sums, 0, (size_t)count * sizeof *sums);
+}
+
+// Row `row` of the matrix; what belongs to columns is added to what is there.
+static void add_row(const struct mmul_project *args, int64_t row, const float *x) {
+    double sum = 0, squares = 0;
+    for (int64_t c = 0; c < args->cols; c++) {
+        const double value = x[c];
+        if (args->row_sums != NULL)
+            sum += value * args->along[c];
+        squares += value * value;
+        if (args->col_sums != NULL)
+            args->col_sums[c] += value * args->across[row];
+        if (args->col_squares != NULL)
+            args->col_squares[c] += value * value;
+    }
+    if (args->row_sums != NULL)
+        args->row_sums[row] = sum;
+    if (args->row_squares != NULL)
+        args->row_squares[row] = squares;
+    if (args->bits != NULL)
+        *args->bits += mmul_project_bits(x, args->cols, row * args->cols);
+}
+
+static void begin(const struct mmul_project *args) {
+    clear(args->col_sums, args->cols);
+    clear(args->col_squares, args->cols);
+    if (args->bits != NULL)
+        *args->bits = 0;
+}
+
+void mmul_project_plainly(const struct mmul_project *args, const float *x, int64_t ld) {
+    begin(args);
+    for (int64_t r = 0; r < args->rows; r++)
+        add_row(args, r, x + r * ld);
+}
+
+enum mmul_status mmul_project_at_home(struct mmul_device *device, const struct mmul_project *args,
+                                      struct mmul_error *err) {
+    enum { AT_ONCE = 1 << 20 }; // elements
+    const int64_t rows_most = mmul_larger(1, AT_ONCE / args->cols);
+    float *piece = NULL;
+    enum mmul_status status =
+        MMUL_ALLOCATE_RAW(piece, mmul_smaller(rows_most, args->rows) * args->cols, "sums", err);
+    begin(args);
+    for (int64_t row = 0; status == MMUL_OK && row < args->rows; row += rows_most) {
+        const int64_t rows = mmul_smaller(rows_most, args->rows - row);
+        struct mmul_download d = {args->x, rows, args->cols, piece, args->cols, args->dtype};
+        d.from.offset += row * args->x.ld;
+        status = mmul_device_download(device, &d, err);
+        if (status == MMUL_OK)
+            status = mmul_device_wait_buffer(device, args->x.buffer, err);
+        for (int64_t r = 0; status == MMUL_OK && r < rows; r++)
+            add_row(args, row + r, piece + r * args->cols);
+    }
+    mmul_free(piece);
+    return status;
+}
