@@ -30,6 +30,7 @@ struct mmul_pipeline {
 // because other ranks wait for this one's traffic.
 enum mmul_status mmul_pipeline_run(const struct mmul_pipeline *pipeline, struct mmul_error *err);
 
-// The `run` of struct mmul_parallel: part 0 on the calling thread, the others on threads that live
-// as long as their part. A part whose thread cannot be started is done by the caller.
+// The `run` of struct mmul_parallel: part 0 on the calling thread, the others on threads that stay until
+// `compute` returns, where it is that one's thread, and as long as their part elsewhere. A part whose
+// thread cannot be started is done by the caller.
 void mmul_pipeline_share(int parts, mmul_work *work, void *context);

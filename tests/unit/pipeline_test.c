@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+//
+// Parts of work on several threads: each is done once, whoever calls, and in the compute thread of a run the threads
+// that help stay from one piece of work to the next.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "exec/pipeline.h"
+
+enum { PARTS = 3, MANY = 100, ROUNDS = 300 };
+
+struct counts {
+    int done[MANY];
+    long threads[MANY]; // that did them
+};
+
+static void count_part(void *context, int part) {
+    struct counts *counts = context;
+    counts->done[part]++;
+    counts->threads[part] = syscall(SYS_gettid);
+}
+
+static void test_each_part_is_done_once(void **state) {
+    static const int sizes[] = {1, 2, PARTS, 65, 66, MANY};
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        struct counts counts = {{0}, {0}};
+        mmul_pipeline_share(sizes[i], count_part, &counts);
+        for (int part = 0; part < MANY; part++)
+            assert_int_equal(counts.done[part], part < sizes[i]);
+    }
+}
+
+struct run {
+    struct counts first, all;
+    int strangers; // parts done by threads that had no part the first time
+    struct counts nested[PARTS];
+    _Atomic bool is_over;
+};
+
+static void share_again(void *context, int part) {
+    struct run *run = context;
+    mmul_pipeline_share(PARTS, count_part, &run->nested[part]);
+}
+
+static void compute(void *context) {
+    struct run *run = context;
+    mmul_pipeline_share(PARTS, count_part, &run->first);
+    for (int round = 0; round < ROUNDS; round++) {
+        mmul_pipeline_share(1 + round % PARTS, count_part, &run->all);
+        for (int part = 0; part <= round % PARTS; part++)
+            run->strangers += run->all.threads[part] != run->first.threads[part];
+    }
+    mmul_pipeline_share(PARTS, share_again, run);
+    atomic_store(&run->is_over, true);
+}
+
+static enum mmul_attention attend(void *context) {
+    struct run *run = context;
+    return atomic_load(&run->is_over) ? MMUL_ATTEND_FINISHED : MMUL_ATTEND_NOTHING;
+}
+
+static void cancel(void *context) {
+    struct run *run = context;
+    atomic_store(&run->is_over, true);
+}
+
+static void test_threads_stay_as_long_as_a_run(void **state) {
+    struct run run = {.strangers = 0};
+    struct mmul_error err;
+    (void)state;
+    const struct mmul_pipeline pipeline = {
+        .cancel = cancel, .compute = compute, .attend = attend, .context = &run};
+    assert_int_equal(mmul_pipeline_run(&pipeline, &err), MMUL_OK);
+    assert_int_equal(run.strangers, 0);
+    for (int part = 0; part < PARTS; part++) {
+        assert_int_equal(run.all.done[part], ROUNDS / PARTS * (PARTS - part));
+        for (int inner = 0; inner < PARTS; inner++)
+            assert_int_equal(run.nested[part].done[inner], 1);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_each_part_is_done_once),
+        cmocka_unit_test(test_threads_stay_as_long_as_a_run),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
