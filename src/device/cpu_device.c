@@ -124,12 +124,33 @@ static enum mmul_status find_room(int threads, struct mmul_error *err) {
                : mmul_address_space_check(missing, THREAD_BYTES, "OpenBLAS's threads", err);
 }
 
+// How many threads OpenBLAS uses is the process's, too, whichever device asks: as many as the last one was told, but
+// one as long as any of them multiplies on threads of its own. Nobody sets it elsewhere.
+static struct {
+    atomic_flag is_taken;
+    int threads; // that were told; 0: none yet
+    int alone;   // devices that multiply on threads of their own
+} number = {.is_taken = ATOMIC_FLAG_INIT};
+
+static void change_number(int threads, int alone) {
+    count_buffers(); // those at the start
+    while (atomic_flag_test_and_set(&number.is_taken))
+        sched_yield();
+    if (threads > 0)
+        number.threads = threads;
+    number.alone += alone;
+    openblas_set_num_threads(number.alone > 0     ? 1
+                             : number.threads > 0 ? number.threads
+                                                  : atomic_load(&threads_at_start));
+    atomic_flag_clear(&number.is_taken);
+}
+
 static void set_threads(void *self, int threads) {
     struct mmul_error later; // the first product says so
     struct cpu *cpu = self;
     cpu->threads = threads;
     if (find_room(threads, &later) == MMUL_OK)
-        openblas_set_num_threads(threads);
+        change_number(threads, 0);
 }
 
 // A product that every thread has a part in.
@@ -218,25 +239,19 @@ static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mm
     return status;
 }
 
-// OpenBLAS's threads are the process's: devices that multiply on threads of their own meet here, and the last of them
-// that ends gives OpenBLAS its threads back.
-static _Atomic int multiplying_alone;
-
 // Every thread that calls OpenBLAS takes a buffer for that time, beside those of its own threads: where
 // address space is limited there is one.
 enum mmul_status mmul_cpu_begin_products(void *self, int *parts, struct mmul_error *err) {
     enum mmul_status status = reserve_buffers(self, err);
     if (mmul_address_space_is_limited())
         *parts = 1;
-    atomic_fetch_add(&multiplying_alone, 1);
-    openblas_set_num_threads(1);
+    change_number(0, 1);
     return status;
 }
 
 void mmul_cpu_end_products(void *self) {
-    const struct cpu *cpu = self;
-    if (atomic_fetch_sub(&multiplying_alone, 1) == 1)
-        openblas_set_num_threads(cpu->threads > 0 ? cpu->threads : atomic_load(&threads_at_start));
+    (void)self;
+    change_number(0, -1);
 }
 
 static bool is_name(const char *text) {
