@@ -9,11 +9,16 @@
 #include "base/integer.h"
 #include "device/host_buffer.h"
 
-struct mmul_strided mmul_cpu_operand(const struct mmul_map *map, int operand) {
+struct mmul_strided mmul_cpu_operand(const struct mmul_map *map, int operand, int64_t t) {
     const struct mmul_map_operand *o = &map->operands[operand];
     if (o->buffer == NULL)
         return (struct mmul_strided){&o->number, 0, 0};
-    return (struct mmul_strided){o->buffer->data + o->offset, o->row_step, o->col_step};
+    return (struct mmul_strided){o->buffer->data + o->offset + mmul_stack_offset(map, o->stack, t),
+                                 o->row_step, o->col_step};
+}
+
+float *mmul_cpu_result(const struct mmul_map *map, int64_t t) {
+    return (float *)mmul_host_address(map->result) + t * map->result_step;
 }
 
 struct mmul_strided mmul_cpu_part(struct mmul_strided from, int64_t i, int64_t j) {
@@ -107,8 +112,9 @@ void mmul_cpu_pack(struct mmul_strided from, int64_t rows, int64_t cols, float *
 static const double PART_LEAST = 1 << 17;
 
 int mmul_cpu_parts(const struct mmul_map *map, int64_t units, double cost) {
-    const double worth = (double)units * cost / PART_LEAST;
-    const int64_t most = mmul_smaller(map->parallel.threads, units);
+    const int64_t all = map->matrices * units;
+    const double worth = (double)all * cost / PART_LEAST;
+    const int64_t most = mmul_smaller(map->parallel.threads, all);
     const int64_t parts = worth < (double)most ? (int64_t)worth : most;
     return parts > 1 ? (int)parts : 1;
 }
@@ -116,39 +122,46 @@ int mmul_cpu_parts(const struct mmul_map *map, int64_t units, double cost) {
 struct claims {
     mmul_cpu_work *work;
     void *context;
-    int64_t units, each;
+    int64_t units, all, each; // units of a matrix
     _Atomic int64_t next;
 };
 
 static void claim(void *context, int part) {
     struct claims *claims = context;
+    const int64_t units = claims->units;
     int64_t begin;
-    while ((begin = atomic_fetch_add(&claims->next, claims->each)) < claims->units)
-        claims->work(claims->context, part, begin,
-                     mmul_smaller(claims->units, begin + claims->each));
+    while ((begin = atomic_fetch_add(&claims->next, claims->each)) < claims->all)
+        for (int64_t end = mmul_smaller(claims->all, begin + claims->each), n; begin < end;
+             begin += n) {
+            const int64_t first = begin % units;
+            n = mmul_smaller(end - begin, units - first);
+            claims->work(claims->context, part, begin / units, first, first + n);
+        }
 }
 
 void mmul_cpu_share(const struct mmul_map *map, int parts, int64_t units, mmul_cpu_work *work,
                     void *context) {
     enum { CLAIMS_EACH = 16 };
-    if (parts < 2) {
-        work(context, 0, 0, units);
-        return;
-    }
-    struct claims claims = {.work = work, .context = context, .units = units};
-    claims.each = mmul_larger(1, units / ((int64_t)parts * CLAIMS_EACH));
-    map->parallel.run(parts, claim, &claims);
+    struct claims claims = {
+        .work = work, .context = context, .units = units, .all = map->matrices * units};
+    claims.each =
+        parts > 1 ? mmul_larger(1, claims.all / ((int64_t)parts * CLAIMS_EACH)) : claims.all;
+    if (parts > 1)
+        map->parallel.run(parts, claim, &claims);
+    else
+        claim(&claims, 0);
 }
 
 // --------------------------------------------------------------------------------------- lookups
 
-static void look_up(void *context, int part, int64_t begin, int64_t end) {
+static void look_up(void *context, int part, int64_t t, int64_t begin, int64_t end) {
     const struct mmul_map *map = context;
-    const struct mmul_strided table = mmul_cpu_operand(map, 0), ids = mmul_cpu_operand(map, 1);
+    const struct mmul_strided table = mmul_cpu_operand(map, 0, t),
+                              ids = mmul_cpu_operand(map, 1, t);
     (void)part;
     for (int64_t i = begin; i < end; i++)
         mmul_cpu_pack(mmul_cpu_part(table, (int64_t)ids.at[i * ids.col_step], 0), 1, map->cols,
-                      mmul_host_address(map->result) + i * map->result.ld, map->cols);
+                      mmul_cpu_result(map, t) + i * map->result.ld, map->cols);
 }
 
 void mmul_cpu_map_lookup(const struct mmul_map *map) {
@@ -156,8 +169,7 @@ void mmul_cpu_map_lookup(const struct mmul_map *map) {
                    (void *)(uintptr_t)map);
 }
 
-static enum mmul_status make_matrix(void *self, const struct mmul_map *map,
-                                    struct mmul_error *err) {
+enum mmul_status mmul_cpu_map(void *self, const struct mmul_map *map, struct mmul_error *err) {
     switch (mmul_operation_row(map->kind)->class) {
     case MMUL_CLASS_ROWS:
         return mmul_cpu_map_rows(map, err);
@@ -172,13 +184,4 @@ static enum mmul_status make_matrix(void *self, const struct mmul_map *map,
         mmul_cpu_map_elements(map);
         return MMUL_OK;
     }
-}
-
-enum mmul_status mmul_cpu_map(void *self, const struct mmul_map *map, struct mmul_error *err) {
-    enum mmul_status status = MMUL_OK;
-    for (int64_t t = 0; status == MMUL_OK && t < map->matrices; t++) {
-        const struct mmul_map one = mmul_map_matrix(map, t);
-        status = make_matrix(self, &one, err);
-    }
-    return status;
 }

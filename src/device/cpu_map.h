@@ -36,13 +36,16 @@ void mmul_cpu_multiply(const struct mmul_gemm *args); // buffers are host_buffer
 
 // ------------------------------------------------------------------------------------ operands
 
-// Element (i, j) is at[i * row_step + j * col_step]; of a number both steps are 0.
+// Of the t-th matrix of a block: element (i, j) is at[i * row_step + j * col_step]; of a number both steps are 0.
 struct mmul_strided {
     const float *at;
     int64_t row_step, col_step;
 };
 
-struct mmul_strided mmul_cpu_operand(const struct mmul_map *map, int operand);
+struct mmul_strided mmul_cpu_operand(const struct mmul_map *map, int operand, int64_t t);
+
+// The first element of the t-th matrix of the result.
+float *mmul_cpu_result(const struct mmul_map *map, int64_t t);
 
 // From row i and column j on.
 struct mmul_strided mmul_cpu_part(struct mmul_strided from, int64_t i, int64_t j);
@@ -52,12 +55,12 @@ void mmul_cpu_pack(struct mmul_strided from, int64_t rows, int64_t cols, float *
 
 // ------------------------------------------------------------------------------------- threads
 
-// Does units [begin, end). `part` < parts of those that work at the same time.
-typedef void mmul_cpu_work(void *context, int part, int64_t begin, int64_t end);
+// Does units [begin, end) of the t-th matrix of a block. `part` < parts of those that work at the same time.
+typedef void mmul_cpu_work(void *context, int part, int64_t t, int64_t begin, int64_t end);
 
-// How many threads are worth while for `units` of `cost` each, in elements copied.
+// How many threads are worth while for `units` of `cost` each, in elements copied, of every matrix.
 int mmul_cpu_parts(const struct mmul_map *map, int64_t units, double cost);
 
-// Has all units done by so many threads, several units at a time.
+// Has all units of all matrices done by so many threads, several units at a time.
 void mmul_cpu_share(const struct mmul_map *map, int parts, int64_t units, mmul_cpu_work *work,
                     void *context);

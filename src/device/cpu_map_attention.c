@@ -19,8 +19,11 @@ enum { TILE_ROWS = 192, TILE_ROWS_LEAST = 16, TILE_KEYS = 384 };
 struct attention {
     const struct mmul_map *map;
     int64_t tile_rows, keys, depth;
-    struct mmul_strided q, k, v, mask; // k and v without column steps
+    struct mmul_strided q, k, v, mask; // of a matrix; k and v without column steps
+    float *out;
     bool has_mask;
+    float *keys_room,
+        *values_room;    // k and v of all matrices without column steps; NULL: they are so
     float *room;         // of every part: a tile of scores, one of q, a row of the mask
     int64_t room_floats; // of one
 };
@@ -173,7 +176,7 @@ static void finish(const struct attention *a, const struct tile *t, float *out, 
 
 static void attend(const struct attention *a, struct tile *t, struct mmul_strided q) {
     const int64_t ld = a->map->result.ld, last = counted(a, t->row + t->rows - 1);
-    float *out = mmul_host_address(a->map->result) + t->row * ld;
+    float *out = a->out + t->row * ld;
     for (int64_t r = 0; r < t->rows; r++) {
         t->most[r] = -INFINITY;
         t->sums[r] = 0;
@@ -197,9 +200,26 @@ static void attend(const struct attention *a, struct tile *t, struct mmul_stride
     finish(a, t, out, ld);
 }
 
+// Of the t-th matrix.
+static struct attention attention_of(const struct attention *a, int64_t t) {
+    const struct mmul_map *map = a->map;
+    struct attention one = *a;
+    one.q = mmul_cpu_operand(map, 0, t);
+    one.k = mmul_cpu_operand(map, 1, t);
+    one.v = mmul_cpu_operand(map, 2, t);
+    if (a->has_mask)
+        one.mask = mmul_cpu_operand(map, 3, t);
+    if (a->keys_room != NULL)
+        one.k = (struct mmul_strided){a->keys_room + t * a->keys * a->depth, a->depth, 1};
+    if (a->values_room != NULL)
+        one.v = (struct mmul_strided){a->values_room + t * a->keys * map->cols, map->cols, 1};
+    one.out = mmul_cpu_result(map, t);
+    return one;
+}
+
 // The last rows, which have the most keys, come first.
-static void attend_tiles(void *context, int part, int64_t begin, int64_t end) {
-    const struct attention *a = context;
+static void attend_tiles(void *context, int part, int64_t matrix, int64_t begin, int64_t end) {
+    const struct attention one = attention_of(context, matrix), *a = &one;
     const int64_t tiles = (a->map->rows + a->tile_rows - 1) / a->tile_rows;
     float most[TILE_ROWS];
     double sums[TILE_ROWS];
@@ -222,17 +242,15 @@ static void attend_tiles(void *context, int part, int64_t begin, int64_t end) {
 // ---------------------------------------------------------------------------------------- whole
 
 // Packs what has column steps, once for all rows.
-static enum mmul_status straighten(const struct mmul_map *map, int operand, struct mmul_strided *x,
-                                   float **room, struct mmul_error *err) {
+static enum mmul_status straighten(const struct mmul_map *map, int operand, float **room,
+                                   struct mmul_error *err) {
     const int64_t rows = map->operands[operand].rows, cols = map->operands[operand].cols;
-    *x = mmul_cpu_operand(map, operand);
-    if (x->col_step == 1)
+    if (map->operands[operand].col_step == 1)
         return MMUL_OK;
-    enum mmul_status status = MMUL_ALLOCATE_RAW(*room, rows * cols, "keys and values", err);
-    if (status == MMUL_OK) {
-        mmul_cpu_pack(*x, rows, cols, *room, cols);
-        *x = (struct mmul_strided){*room, cols, 1};
-    }
+    enum mmul_status status =
+        MMUL_ALLOCATE_RAW(*room, map->matrices * rows * cols, "keys and values", err);
+    for (int64_t t = 0; status == MMUL_OK && t < map->matrices; t++)
+        mmul_cpu_pack(mmul_cpu_operand(map, operand, t), rows, cols, *room + t * rows * cols, cols);
     return status;
 }
 
@@ -241,7 +259,8 @@ static enum mmul_status share(void *self, struct attention *a, struct mmul_error
     const double cost = (double)a->keys * (double)(a->depth + map->cols) / 8;
     int parts = mmul_cpu_parts(map, map->rows, cost);
     enum mmul_status status = mmul_cpu_begin_products(self, &parts, err);
-    a->tile_rows = mmul_larger(TILE_ROWS_LEAST, mmul_smaller(TILE_ROWS, map->rows / parts));
+    a->tile_rows =
+        mmul_larger(TILE_ROWS_LEAST, mmul_smaller(TILE_ROWS, map->matrices * map->rows / parts));
     a->room_floats = (TILE_ROWS + 1) * TILE_KEYS + TILE_ROWS * a->depth;
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE_RAW(a->room, parts * a->room_floats, "scores", err);
@@ -257,17 +276,13 @@ enum mmul_status mmul_cpu_map_attention(void *self, const struct mmul_map *map,
     struct attention a = {.map = map,
                           .keys = map->operands[1].rows,
                           .depth = map->operands[0].cols,
-                          .q = mmul_cpu_operand(map, 0),
                           .has_mask = map->operand_count > 3};
-    float *rooms[2] = {NULL, NULL};
-    if (a.has_mask)
-        a.mask = mmul_cpu_operand(map, 3);
-    enum mmul_status status = straighten(map, 1, &a.k, &rooms[0], err);
+    enum mmul_status status = straighten(map, 1, &a.keys_room, err);
     if (status == MMUL_OK)
-        status = straighten(map, 2, &a.v, &rooms[1], err);
+        status = straighten(map, 2, &a.values_room, err);
     if (status == MMUL_OK)
         status = share(self, &a, err);
-    mmul_free(rooms[0]);
-    mmul_free(rooms[1]);
+    mmul_free(a.keys_room);
+    mmul_free(a.values_room);
     return status;
 }

@@ -214,17 +214,18 @@ static void flatten(struct job *job) {
         job->operands[i] = (struct mmul_strided){job->operands[i].at, 0, job->operands[i].row_step};
 }
 
-static struct job job_of(const struct mmul_map *map) {
+// Of the t-th matrix.
+static struct job job_of(const struct mmul_map *map, int64_t t) {
     struct job job = {.run = kernel_of(map),
                       .operand_count = map->operand_count,
                       .rows = map->rows,
                       .cols = map->cols,
                       .ld = map->result.ld,
-                      .out = mmul_host_address(map->result),
+                      .out = mmul_cpu_result(map, t),
                       .tile_rows = 1,
                       .tile_cols = TILE_ELEMENTS};
     for (int i = 0; i < job.operand_count; i++)
-        job.operands[i] = mmul_cpu_operand(map, i);
+        job.operands[i] = mmul_cpu_operand(map, i, t);
     if (job.run == multiply && map->kind == MMUL_POWER)
         job.operands[1] = job.operands[0];
     flatten(&job);
@@ -276,23 +277,24 @@ static void pack_constants(const struct job *job, struct rooms *rooms) {
                           rooms->of[p], 0);
 }
 
-static void make_tiles(void *context, int part, int64_t begin, int64_t end) {
-    const struct job *job = context;
+static void make_tiles(void *context, int part, int64_t t, int64_t begin, int64_t end) {
+    const struct job one = job_of(context, t), *job = &one;
     struct rooms rooms;
     (void)part;
     pack_constants(job, &rooms);
-    for (int64_t t = begin; t < end; t++) {
-        const int64_t i = t / job->tiles_along * job->tile_rows;
-        const int64_t j = t % job->tiles_along * job->tile_cols;
+    for (int64_t tile = begin; tile < end; tile++) {
+        const int64_t i = tile / job->tiles_along * job->tile_rows;
+        const int64_t j = tile % job->tiles_along * job->tile_cols;
         make_tile(job, i, j, mmul_smaller(job->tile_rows, job->rows - i),
                   mmul_smaller(job->tile_cols, job->cols - j), &rooms);
     }
 }
 
 void mmul_cpu_map_elements(const struct mmul_map *map) {
-    struct job job = job_of(map);
+    const struct job job = job_of(map, 0);
     const int64_t tiles = (job.rows + job.tile_rows - 1) / job.tile_rows * job.tiles_along;
     const double flops = mmul_operation_row(map->kind)->flops_each;
     const double cost = (double)map->rows * (double)map->cols * (1 + flops / 16) / (double)tiles;
-    mmul_cpu_share(map, mmul_cpu_parts(map, tiles, cost), tiles, make_tiles, &job);
+    mmul_cpu_share(map, mmul_cpu_parts(map, tiles, cost), tiles, make_tiles,
+                   (void *)(uintptr_t)map);
 }

@@ -9,7 +9,6 @@
 #include "base/integer.h"
 #include "base/memory.h"
 #include "device/cpu_map_float.h"
-#include "device/host_buffer.h"
 
 // Lines are worked on so many at a time, and of long ones so many elements in a piece, whoever does it: the
 // result does not depend on the number of threads.
@@ -17,12 +16,21 @@ enum { LINES = 512, PIECE = 4096 };
 
 struct lines {
     const struct mmul_map *map;
-    const float *at; // element p of line l: at[l * line_step + p * step]
+    const float *at; // of a matrix: element p of line l: at[l * line_step + p * step]
     int64_t lines, length, line_step, step;
     int64_t result_step;
     int64_t pieces; // of a line, of PIECE elements
-    double *found;  // of every piece of every line; NULL: each has one
+    double *found;  // of every piece of every line of every matrix; NULL: each line has one piece
 };
+
+// Of the t-th matrix.
+static struct lines lines_of(const struct lines *s, int64_t t) {
+    struct lines one = *s;
+    one.at = mmul_cpu_operand(s->map, 0, t).at;
+    if (s->found != NULL)
+        one.found += t * s->pieces * s->lines;
+    return one;
+}
 
 static double neutral(enum mmul_operation_kind kind) {
     return kind == MMUL_MAX ? -INFINITY : kind == MMUL_MIN ? INFINITY : 0;
@@ -128,8 +136,8 @@ static void reduce_piece(const struct lines *s, int64_t begin, int64_t end, int6
 }
 
 // Result l is element (l, 0) or (0, l).
-static void write_lines(const struct lines *s, int64_t begin, int64_t end, const double *found) {
-    float *out = mmul_host_address(s->map->result);
+static void write_lines(const struct lines *s, float *out, int64_t begin, int64_t end,
+                        const double *found) {
     for (int64_t l = begin; l < end; l++) {
         double all = found[l - begin];
         for (int64_t piece = 1; piece < s->pieces; piece++)
@@ -139,8 +147,8 @@ static void write_lines(const struct lines *s, int64_t begin, int64_t end, const
     }
 }
 
-static void reduce_pieces(void *context, int part, int64_t begin, int64_t end) {
-    const struct lines *s = context;
+static void reduce_pieces(void *context, int part, int64_t t, int64_t begin, int64_t end) {
+    const struct lines one = lines_of(context, t), *s = &one;
     (void)part;
     for (int64_t unit = begin; unit < end; unit++) {
         const int64_t first = unit / s->pieces * LINES, piece = unit % s->pieces;
@@ -149,15 +157,14 @@ static void reduce_pieces(void *context, int part, int64_t begin, int64_t end) {
         double *found = s->found != NULL ? s->found + piece * s->lines + first : room;
         reduce_piece(s, first, last, piece, found);
         if (s->found == NULL)
-            write_lines(s, first, last, found);
+            write_lines(s, mmul_cpu_result(s->map, t), first, last, found);
     }
 }
 
 enum mmul_status mmul_cpu_map_reduce(const struct mmul_map *map, struct mmul_error *err) {
     const bool down = map->with->axis == -2;
-    const struct mmul_strided x = mmul_cpu_operand(map, 0);
+    const struct mmul_strided x = mmul_cpu_operand(map, 0, 0);
     struct lines s = {.map = map,
-                      .at = x.at,
                       .lines = down ? map->cols : map->rows,
                       .length = down ? map->operands[0].rows : map->operands[0].cols,
                       .line_step = down ? x.col_step : x.row_step,
@@ -168,11 +175,13 @@ enum mmul_status mmul_cpu_map_reduce(const struct mmul_map *map, struct mmul_err
     const double cost = (double)s.lines * (double)s.length / (double)units;
     enum mmul_status status = MMUL_OK;
     if (s.pieces > 1)
-        status = MMUL_ALLOCATE_RAW(s.found, s.pieces * s.lines, "sums", err);
+        status = MMUL_ALLOCATE_RAW(s.found, map->matrices * s.pieces * s.lines, "sums", err);
     if (status == MMUL_OK)
         mmul_cpu_share(map, mmul_cpu_parts(map, units, cost), units, reduce_pieces, &s);
-    if (status == MMUL_OK && s.pieces > 1)
-        write_lines(&s, 0, s.lines, s.found);
+    for (int64_t t = 0; status == MMUL_OK && s.pieces > 1 && t < map->matrices; t++) {
+        const struct lines one = lines_of(&s, t);
+        write_lines(&one, mmul_cpu_result(map, t), 0, s.lines, one.found);
+    }
     mmul_free(s.found);
     return status;
 }

@@ -9,7 +9,6 @@
 #include "base/integer.h"
 #include "base/memory.h"
 #include "device/cpu_map_float.h"
-#include "device/host_buffer.h"
 
 enum { BLOCK = 256, GROUP = 16 };
 
@@ -266,9 +265,8 @@ static int64_t counted(const struct mmul_cpu_rows *rows, int64_t i) {
     return mmul_larger(0, mmul_smaller(until, rows->cols));
 }
 
-static void make_row(const struct mmul_cpu_rows *rows, int64_t i, const float *x) {
+static void make_row(const struct mmul_cpu_rows *rows, int64_t i, const float *x, float *out) {
     const struct mmul_map *map = rows->map;
-    float *out = mmul_host_address(map->result) + i * map->result.ld;
     switch (map->kind) {
     case MMUL_SOFTMAX:
         softmax(rows, x, counted(rows, i), out);
@@ -301,11 +299,13 @@ static void ask_for(const float *x, int64_t cols) {
 }
 
 // Rows that are not contiguous are packed first, some of them at a time so that cache lines are read once.
-static void make_rows(void *context, int part, int64_t begin, int64_t end) {
+static void make_rows(void *context, int part, int64_t t, int64_t begin, int64_t end) {
     const struct mmul_cpu_rows *rows = context;
+    const struct mmul_strided all = mmul_cpu_operand(rows->map, 0, t);
+    float *out = mmul_cpu_result(rows->map, t);
     for (int64_t group = begin; group < end; group += GROUP) {
         const int64_t n = mmul_smaller(GROUP, end - group);
-        struct mmul_strided x = mmul_cpu_part(rows->x, group, 0);
+        struct mmul_strided x = mmul_cpu_part(all, group, 0);
         if (x.col_step != 1) {
             float *room = rows->room + (int64_t)part * GROUP * rows->cols;
             mmul_cpu_pack(x, n, rows->cols, room, rows->cols);
@@ -314,7 +314,8 @@ static void make_rows(void *context, int part, int64_t begin, int64_t end) {
         for (int64_t r = 0; r < n; r++) {
             if (group + r + 1 < end)
                 ask_for(x.at + (r + 1) * x.row_step, rows->cols);
-            make_row(rows, group + r, x.at + r * x.row_step);
+            make_row(rows, group + r, x.at + r * x.row_step,
+                     out + (group + r) * rows->map->result.ld);
         }
     }
 }
@@ -324,7 +325,7 @@ static enum mmul_status find_vector(const struct mmul_cpu_rows *rows, int operan
                                     const float **vector, struct mmul_error *err) {
     if (operand >= rows->map->operand_count)
         return MMUL_OK;
-    const struct mmul_strided x = mmul_cpu_operand(rows->map, operand);
+    const struct mmul_strided x = mmul_cpu_operand(rows->map, operand, 0);
     enum mmul_status status = MMUL_OK;
     *vector = x.at;
     if (x.col_step != 1 &&
@@ -336,15 +337,14 @@ static enum mmul_status find_vector(const struct mmul_cpu_rows *rows, int operan
 }
 
 enum mmul_status mmul_cpu_map_rows(const struct mmul_map *map, struct mmul_error *err) {
-    struct mmul_cpu_rows rows = {
-        .map = map, .x = mmul_cpu_operand(map, 0), .cols = map->operands[0].cols};
+    struct mmul_cpu_rows rows = {.map = map, .cols = map->operands[0].cols};
     const double cost = (double)rows.cols * (2 + mmul_operation_row(map->kind)->flops_each / 8);
     const int parts = mmul_cpu_parts(map, map->rows, cost);
     float *vectors[2] = {NULL, NULL};
     enum mmul_status status = find_vector(&rows, 1, &vectors[0], &rows.weights, err);
     if (status == MMUL_OK)
         status = find_vector(&rows, 2, &vectors[1], &rows.biases, err);
-    if (status == MMUL_OK && rows.x.col_step != 1)
+    if (status == MMUL_OK && map->operands[0].col_step != 1)
         status = MMUL_ALLOCATE(rows.room, parts * GROUP * rows.cols, "rows", err);
     if (status == MMUL_OK && map->kind == MMUL_ROPE)
         status = find_frequencies(&rows, err);

@@ -7,8 +7,7 @@
 
 struct mmul_cpu_rows {
     const struct mmul_map *map;
-    struct mmul_strided x;
-    int64_t cols;                  // of x
+    int64_t cols;                  // of the first operand
     const float *weights, *biases; // vectors; NULL: there are none
     float *room;                   // for rows that are packed: some for every part
     double *frequencies;           // rope: of every pair
