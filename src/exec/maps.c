@@ -133,8 +133,6 @@ static struct making begin_making(struct mmul_stage *stage, const struct mmul_pr
     return m;
 }
 
-// -------------------------------------------------------------------------------------- operands
-
 static struct mmul_host_operand number_of(const struct making *m, int operand) {
     return (struct mmul_host_operand){.number = (float)m->operation->with.numbers[operand]};
 }
