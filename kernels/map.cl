@@ -12,6 +12,7 @@
 //   rows, cols          of the block of the result (reductions: results, elements of each)
 //   x, y, z, m          operands and where they lie; one that there is not is never read
 //   whole, real         what an operation needs beside, written at each of them
+//   carried, carrying   sums of what is written, see CARRY
 // No double, no half, no atomics, nothing beyond OpenCL C 1.1.
 // Tunables: none; GROUP is 64, which every GPU has.
 
@@ -22,13 +23,39 @@
         const float x_number, __global const float *y, const uint4 y_at, const float y_number,    \
         __global const float *z, const uint4 z_at, const float z_number, __global const float *m, \
         const uint4 m_at, const float m_number, __global float *result, const uint2 result_at,    \
-        const int4 whole, const float4 real
+        const int4 whole, const float4 real, __global uint *carried, const uint4 carrying
 
 #define MAP_KERNEL(name) \
     __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void name(MAP_ARGUMENTS)
 
 #define OPERAND(o, i, j) element(o, o##_at, o##_number, i, j)
 #define RESULT(i, j)     result[result_at.x + (i)*result_at.y + (j)]
+
+// What a work-item writes, it adds up: bits times 2 index + 1, the index being that of the element among all that
+// the call writes. CARRY begins a kernel's body, WRITE takes the place of an assignment, CARRY_END ends it, in all
+// work-items: with carrying.x their sum goes to place carrying.z + group of `carried`.
+#define CARRY        \
+    uint carry = 0u; \
+    __local uint carries[GROUP];
+
+#define WRITE(i, j, value)                                                     \
+    {                                                                          \
+        const float written = (value);                                         \
+        RESULT(i, j) = written;                                                \
+        carry += as_uint(written) * (2u * (carrying.y + (i)*cols + (j)) + 1u); \
+    }
+
+#define CARRY_END                                                                              \
+    if (carrying.x != 0u) {                                                                    \
+        carries[get_local_id(0)] = carry;                                                      \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                          \
+        if (get_local_id(0) == 0u) {                                                           \
+            uint all = 0u;                                                                     \
+            for (uint c = 0; c < GROUP; c++)                                                   \
+                all += carries[c];                                                             \
+            carried[carrying.z + get_group_id(1) * get_num_groups(0) + get_group_id(0)] = all; \
+        }                                                                                      \
+    }
 
 float element(__global const float *data, const uint4 at, const float number, const uint i,
               const uint j) {

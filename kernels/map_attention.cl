@@ -77,6 +77,7 @@ void add_values(float sums[2][8], __local const float (*weights)[KEYS + 1], cons
 #define COUNTED(i) min(KEYS, max(counted(whole.y, whole.z, min(i, last), keys), key) - key)
 
 MAP_KERNEL(map_attention) {
+    CARRY
     __local float queries[QUERIES][DEPTH + 1], tile[KEYS][DEPTH + 1], scores[QUERIES][KEYS + 1];
     __local float scratch[GROUP], scales[QUERIES];
     const uint id = get_local_id(0), tx = id % 8, ty = id / 8, row = id / SHARE;
@@ -121,6 +122,7 @@ MAP_KERNEL(map_attention) {
             all += scratch[r * SHARE + s];
         for (uint b = 0; b < 8; b++)
             if (i < rows && left + tx + 8 * b < cols)
-                RESULT(i, left + tx + 8 * b) = is_zero ? 0.0f : sums[a][b] / all;
+                WRITE(i, left + tx + 8 * b, is_zero ? 0.0f : sums[a][b] / all)
     }
+    CARRY_END
 }

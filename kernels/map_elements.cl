@@ -5,8 +5,8 @@
 //   result(i, j) = f(x(i, j), y(i, j), z(i, j))          map_NAME, as many operands as it has
 //   result(i, j) = x(y(0, i), j)                          map_take
 //
-// Storage: as map.cl says. Work: one work-item per element, row by row; the surplus of the last group returns
-// at once. map_copy_turned is map_copy for an operand whose columns are far apart and whose rows are not: a
+// Storage: as map.cl says. Work: one work-item per element, row by row; the surplus of the last group has
+// nothing to do. map_copy_turned is map_copy for an operand whose columns are far apart and whose rows are not: a
 // group takes a square of TILE x TILE through local memory, so that it reads along the rows and writes along the
 // columns. Group (g, h) has columns [g TILE, ..) and rows [h TILE, ..).
 // Accuracy: that of OpenCL's own functions; sums of opposite sign are written so that nothing cancels.
@@ -15,20 +15,24 @@
 
 #define ELEMENTS(name, value)                                            \
     MAP_KERNEL(name) {                                                   \
+        CARRY                                                            \
         const uint e = get_global_id(0), i = e / cols, j = e - i * cols; \
         if (i < rows) {                                                  \
             const float a = OPERAND(x, i, j);                            \
-            RESULT(i, j) = (value);                                      \
+            WRITE(i, j, value)                                           \
         }                                                                \
+        CARRY_END                                                        \
     }
 
 #define PAIRS(name, value)                                               \
     MAP_KERNEL(name) {                                                   \
+        CARRY                                                            \
         const uint e = get_global_id(0), i = e / cols, j = e - i * cols; \
         if (i < rows) {                                                  \
             const float a = OPERAND(x, i, j), b = OPERAND(y, i, j);      \
-            RESULT(i, j) = (value);                                      \
+            WRITE(i, j, value)                                           \
         }                                                                \
+        CARRY_END                                                        \
     }
 
 float sigmoid(const float a) {
@@ -60,6 +64,7 @@ float floor_divide(const float a, const float b) {
 }
 
 ELEMENTS(map_copy, a)
+ELEMENTS(map_cast, a)
 ELEMENTS(map_neg, -a)
 ELEMENTS(map_exp, exp(a))
 ELEMENTS(map_log, log(a))
@@ -92,14 +97,17 @@ PAIRS(map_greater_equal, a >= b ? 1.0f : 0.0f)
 ELEMENTS(map_where, a != 0.0f ? OPERAND(y, i, j) : OPERAND(z, i, j))
 
 MAP_KERNEL(map_take) {
+    CARRY
     const uint e = get_global_id(0), i = e / cols, j = e - i * cols;
     if (i < rows)
-        RESULT(i, j) = OPERAND(x, (uint)OPERAND(y, 0u, i), j);
+        WRITE(i, j, OPERAND(x, (uint)OPERAND(y, 0u, i), j))
+    CARRY_END
 }
 
 #define TILE 16
 
 MAP_KERNEL(map_copy_turned) {
+    CARRY
     __local float tile[TILE][TILE + 1]; // one more: columns of it lie in different banks
     const uint left = get_group_id(0) * TILE, top = get_group_id(1) * TILE;
     const uint id = get_local_id(0), along = id % TILE;
@@ -109,5 +117,6 @@ MAP_KERNEL(map_copy_turned) {
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint across = id / TILE; across < TILE; across += GROUP / TILE)
         if (top + across < rows && left + along < cols)
-            RESULT(top + across, left + along) = tile[across][along];
+            WRITE(top + across, left + along, tile[across][along])
+    CARRY_END
 }

@@ -38,6 +38,7 @@ GROUP_COMBINED(group_most, larger(a, b))
 // One reading of the row for the largest and the sum that goes with it: a larger one that is found scales the
 // sum so far. What has only seen -inf has no sum; then the quotient is NaN, as it must be.
 MAP_KERNEL(map_softmax) {
+    CARRY
     __local float scratch[GROUP];
     const uint i = get_group_id(0), id = get_local_id(0);
     const uint count = counted(whole.y, whole.z, i, cols);
@@ -54,7 +55,8 @@ MAP_KERNEL(map_softmax) {
     const float all =
         group_sum(most == -INFINITY && sum == 0.0f ? 0.0f : sum * exp(most - all_most), scratch);
     for (uint j = id; j < cols; j += GROUP)
-        RESULT(i, j) = j < count ? exp(OPERAND(x, i, j) - all_most) / all : 0.0f;
+        WRITE(i, j, j < count ? exp(OPERAND(x, i, j) - all_most) / all : 0.0f)
+    CARRY_END
 }
 
 // The sum of the squares of a row, of which each is times scale^2; scale is less than 1 where the sum would not
@@ -75,26 +77,31 @@ MAP_KERNEL(map_softmax) {
     }
 
 MAP_KERNEL(map_rms_norm) {
+    CARRY
     __local float scratch[GROUP];
     const uint i = get_group_id(0), id = get_local_id(0);
     SQUARES(squares, scale)
     const float factor = 1.0f / sqrt(squares / (float)cols + real.x * scale * scale);
     for (uint j = id; j < cols; j += GROUP)
-        RESULT(i, j) =
-            OPERAND(x, i, j) * scale * factor * ((whole.w & 1) != 0 ? OPERAND(y, 0u, j) : 1.0f);
+        WRITE(i, j,
+              OPERAND(x, i, j) * scale * factor * ((whole.w & 1) != 0 ? OPERAND(y, 0u, j) : 1.0f))
+    CARRY_END
 }
 
 MAP_KERNEL(map_normalize) {
+    CARRY
     __local float scratch[GROUP];
     const uint i = get_group_id(0), id = get_local_id(0);
     SQUARES(squares, scale)
     const float root = larger(sqrt(squares), 1e-12f * scale);
     for (uint j = id; j < cols; j += GROUP)
-        RESULT(i, j) = OPERAND(x, i, j) * scale / root;
+        WRITE(i, j, OPERAND(x, i, j) * scale / root)
+    CARRY_END
 }
 
 // What the mean lacks of the true one is the mean of what is left, and is taken off as well.
 MAP_KERNEL(map_layer_norm) {
+    CARRY
     __local float scratch[GROUP];
     const uint i = get_group_id(0), id = get_local_id(0);
     float sum = 0.0f, squares = 0.0f;
@@ -124,8 +131,9 @@ MAP_KERNEL(map_layer_norm) {
     for (uint j = id; j < cols; j += GROUP) {
         const float off = (OPERAND(x, i, j) - mean) * scale - rest;
         const float weight = (whole.w & 1) != 0 ? OPERAND(y, 0u, j) : 1.0f;
-        RESULT(i, j) = off * factor * weight + ((whole.w & 2) != 0 ? OPERAND(z, 0u, j) : 0.0f);
+        WRITE(i, j, off * factor * weight + ((whole.w & 2) != 0 ? OPERAND(z, 0u, j) : 0.0f))
     }
+    CARRY_END
 }
 
 // ------------------------------------------------------------------------------------- in order
@@ -172,6 +180,7 @@ void find_first(const float mine, const uint column, __local float *values, __lo
 
 // Every work-item has the first of its own columns at hand; only whose column was taken looks for the next.
 MAP_KERNEL(map_topk) {
+    CARRY
     __local float values[GROUP];
     __local uint columns[GROUP];
     const uint i = get_group_id(0), id = get_local_id(0), width = (uint)whole.x;
@@ -185,15 +194,17 @@ MAP_KERNEL(map_topk) {
         const uint taken = columns[0];
         barrier(CLK_LOCAL_MEM_FENCE);
         if (id == 0) {
-            RESULT(i, n) = value;
-            RESULT(i, k + n) = (float)taken;
+            WRITE(i, n, value)
+            WRITE(i, k + n, (float)taken)
         }
         if (taken == column)
             NEXT_OF_MINE(best, column, value, taken)
     }
+    CARRY_END
 }
 
 MAP_KERNEL(map_argmax) {
+    CARRY
     __local float values[GROUP];
     __local uint columns[GROUP];
     const uint i = get_group_id(0), id = get_local_id(0), width = (uint)whole.x;
@@ -202,21 +213,25 @@ MAP_KERNEL(map_argmax) {
     NEXT_OF_MINE(best, column, 0.0f, NONE)
     find_first(best, column, values, columns);
     if (id == 0)
-        RESULT(i, 0u) = (float)columns[0];
+        WRITE(i, 0u, (float)columns[0])
+    CARRY_END
 }
 
 // ------------------------------------------------------------------------------------- positions
 
 // The angle as a part of a circle: what is above 64 bits are whole circles, whatever the position.
 MAP_KERNEL(map_rope) {
+    CARRY
     const uint half_cols = cols / 2, e = get_global_id(0), i = e / half_cols, p = e - i * half_cols;
-    if (i >= rows)
-        return;
-    const ulong turns = ((__global const ulong *)m)[p] * (ulong)(uint)(whole.y + (int)i);
-    const float angle = (float)(int)(uint)(turns >> 32) * 0x1p-31f; // in half circles, [-1, 1)
-    const float sine = sinpi(angle), cosine = cospi(angle);
-    const uint left = whole.z != 0 ? 2 * p : p, right = whole.z != 0 ? 2 * p + 1 : p + half_cols;
-    const float a = OPERAND(x, i, left), b = OPERAND(x, i, right);
-    RESULT(i, left) = a * cosine - b * sine;
-    RESULT(i, right) = a * sine + b * cosine;
+    if (i < rows) {
+        const ulong turns = ((__global const ulong *)m)[p] * (ulong)(uint)(whole.y + (int)i);
+        const float angle = (float)(int)(uint)(turns >> 32) * 0x1p-31f; // in half circles, [-1, 1)
+        const float sine = sinpi(angle), cosine = cospi(angle);
+        const uint left = whole.z != 0 ? 2 * p : p,
+                   right = whole.z != 0 ? 2 * p + 1 : p + half_cols;
+        const float a = OPERAND(x, i, left), b = OPERAND(x, i, right);
+        WRITE(i, left, a * cosine - b * sine)
+        WRITE(i, right, a * sine + b * cosine)
+    }
+    CARRY_END
 }

@@ -8,6 +8,7 @@
 
 #include "base/integer.h"
 #include "device/host_buffer.h"
+#include "device/reference_map.h"
 
 struct mmul_strided mmul_cpu_operand(const struct mmul_map *map, int operand, int64_t t) {
     const struct mmul_map_operand *o = &map->operands[operand];
@@ -169,7 +170,7 @@ void mmul_cpu_map_lookup(const struct mmul_map *map) {
                    (void *)(uintptr_t)map);
 }
 
-enum mmul_status mmul_cpu_map(void *self, const struct mmul_map *map, struct mmul_error *err) {
+static enum mmul_status make(void *self, const struct mmul_map *map, struct mmul_error *err) {
     switch (mmul_operation_row(map->kind)->class) {
     case MMUL_CLASS_ROWS:
         return mmul_cpu_map_rows(map, err);
@@ -184,4 +185,11 @@ enum mmul_status mmul_cpu_map(void *self, const struct mmul_map *map, struct mmu
         mmul_cpu_map_elements(map);
         return MMUL_OK;
     }
+}
+
+enum mmul_status mmul_cpu_map(void *self, const struct mmul_map *map, struct mmul_error *err) {
+    enum mmul_status status = make(self, map, err);
+    if (status == MMUL_OK)
+        mmul_reference_carry(map);
+    return status;
 }

@@ -23,3 +23,7 @@ struct mmul_map mmul_map_matrix(const struct mmul_map *map, int64_t t) {
     one.matrices = 1;
     return one;
 }
+
+bool mmul_map_carries(enum mmul_operation_kind kind) {
+    return mmul_operation_row(kind)->class != MMUL_CLASS_REDUCE;
+}

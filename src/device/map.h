@@ -49,7 +49,13 @@ struct mmul_map {
     struct mmul_operand result; // of the first matrix; ld >= cols; does not overlap with an operand
     int64_t result_step;        // from one matrix to the next
     struct mmul_parallel parallel; // threads of the rank, for devices that compute with them
+    // In host memory, there when the call returns: the sum of the bits of what was written, added up while it was
+    // (*bits of device/project.h, of the rows of all matrices as one matrix). NULL: not wanted. Float32.
+    uint32_t *carried;
 };
+
+// Can such a sum be asked for? Of all but reductions.
+bool mmul_map_carries(enum mmul_operation_kind kind);
 
 // How far behind what the block's first matrix depends on that of its t-th one lies: elements, of either sign.
 int64_t mmul_stack_offset(const struct mmul_map *map, struct mmul_stack stack, int64_t t);

@@ -18,6 +18,8 @@ enum { MMUL_OPENCL_MAP_PROGRAMS = 4, MMUL_OPENCL_MAP_KERNELS = MMUL_OPERATION_KI
 struct mmul_opencl_maps {
     cl_program programs[MMUL_OPENCL_MAP_PROGRAMS]; // NULL until one of its kernels is needed
     cl_kernel kernels[MMUL_OPENCL_MAP_KERNELS];    // likewise
+    cl_mem carried; // sums of what groups of work-items write; compute queue only
+    int64_t carried_room, carried_count; // of them: there is room, of the call under way
 };
 
 // The check's sums (device/project.h).

@@ -75,6 +75,8 @@ void mmul_opencl_maps_fini(struct mmul_opencl_maps *maps) {
     for (int i = 0; i < MMUL_OPENCL_MAP_PROGRAMS; i++)
         if (maps->programs[i] != NULL)
             clReleaseProgram(maps->programs[i]);
+    if (maps->carried != NULL)
+        clReleaseMemObject(maps->carried);
 }
 
 // --------------------------------------------------------------------------------------- arguments
@@ -88,6 +90,8 @@ struct argument {
 
 // One launch: what all kernels take. `uses` are those of the operands, NULL where nobody waits.
 struct launch {
+    const struct mmul_map *all; // of whose matrices this is the t-th
+    int64_t t;
     cl_kernel kernel;
     cl_uint rows, cols;
     struct argument operands[MMUL_OPERANDS];
@@ -97,6 +101,8 @@ struct launch {
     cl_int whole[4];
     cl_float real[4];
     size_t groups[2];
+    cl_mem carried;
+    cl_uint carrying[4]; // is it wanted, of which element on, to which place
 };
 
 static cl_int set_arguments(const struct launch *l) {
@@ -118,17 +124,49 @@ static cl_int set_arguments(const struct launch *l) {
     } rest[] = {{sizeof l->result, &l->result},
                 {sizeof l->result_at, l->result_at},
                 {sizeof l->whole, l->whole},
-                {sizeof l->real, l->real}};
-    for (int i = 0; code == CL_SUCCESS && i < 4; i++)
+                {sizeof l->real, l->real},
+                {sizeof l->carried, l->carried != NULL ? &l->carried : &l->result},
+                {sizeof l->carrying, l->carrying}};
+    for (int i = 0; code == CL_SUCCESS && i < 6; i++)
         code = clSetKernelArg(l->kernel, n++, rest[i].bytes, rest[i].value);
     return code;
 }
 
-static cl_int begin(struct mmul_opencl *opencl, const struct launch *l) {
+// Room for the sums of all matrices' groups, and what the kernel is to know.
+static cl_int prepare_carrying(struct mmul_opencl *opencl, struct launch *l) {
+    const struct mmul_map *map = l->all;
+    struct mmul_opencl_maps *maps = &opencl->maps;
+    const int64_t groups = (int64_t)(l->groups[0] * l->groups[1]);
+    const int64_t wanted = map->matrices * groups;
+    cl_int code = CL_SUCCESS;
+    if (map->carried == NULL)
+        return CL_SUCCESS;
+    if (maps->carried_room < wanted) {
+        if (maps->carried != NULL)
+            clReleaseMemObject(maps->carried);
+        maps->carried_room = 0;
+        maps->carried = clCreateBuffer(opencl->context, CL_MEM_READ_WRITE,
+                                       (size_t)wanted * sizeof(cl_uint), NULL, &code);
+    }
+    if (code != CL_SUCCESS) {
+        maps->carried = NULL;
+        return code;
+    }
+    maps->carried_room = mmul_larger(maps->carried_room, wanted);
+    maps->carried_count = wanted;
+    l->carried = maps->carried;
+    l->carrying[0] = 1;
+    l->carrying[1] = (cl_uint)(l->t * map->rows * map->cols);
+    l->carrying[2] = (cl_uint)(l->t * groups);
+    return CL_SUCCESS;
+}
+
+static cl_int begin(struct mmul_opencl *opencl, struct launch *l) {
     const enum mmul_opencl_queue compute = MMUL_QUEUE_COMPUTE;
     struct mmul_opencl_waits waits = {.count = 0};
     cl_event event = NULL;
-    cl_int code = set_arguments(l);
+    cl_int code = prepare_carrying(opencl, l);
+    code = code == CL_SUCCESS ? set_arguments(l) : code;
     for (int i = 0; i < MMUL_OPERANDS; i++)
         if (l->uses[i] != NULL)
             mmul_opencl_wait_to_read(&waits, l->uses[i], compute);
@@ -146,6 +184,24 @@ static cl_int begin(struct mmul_opencl *opencl, const struct launch *l) {
     if (l->result_use != NULL)
         mmul_opencl_note_write(l->result_use, compute, event);
     return mmul_opencl_begin(&opencl->order, compute, event);
+}
+
+static enum mmul_status add_carried(struct mmul_opencl *opencl, uint32_t *carried,
+                                    struct mmul_error *err) {
+    const struct mmul_opencl_maps *maps = &opencl->maps;
+    cl_uint *sums = NULL;
+    enum mmul_status status = MMUL_ALLOCATE_RAW(sums, maps->carried_count, "sums", err);
+    if (status != MMUL_OK)
+        return status;
+    const cl_int code =
+        clEnqueueReadBuffer(opencl->order.queues[MMUL_QUEUE_COMPUTE], maps->carried, CL_TRUE, 0,
+                            (size_t)maps->carried_count * sizeof *sums, sums, 0, NULL, NULL);
+    *carried = 0;
+    for (int64_t i = 0; code == CL_SUCCESS && i < maps->carried_count; i++)
+        *carried += sums[i];
+    mmul_free(sums);
+    return code == CL_SUCCESS ? MMUL_OK
+                              : mmul_opencl_fail(err, code, "cannot copy from '%s'", opencl->label);
 }
 
 static struct launch launch_of(const struct mmul_map *map) {
@@ -316,9 +372,12 @@ static enum mmul_status launch(struct mmul_opencl *opencl, const struct mmul_map
     return MMUL_OK;
 }
 
-static enum mmul_status make_matrix(struct mmul_opencl *opencl, const struct mmul_map *map,
-                                    struct mmul_error *err) {
+static enum mmul_status make_matrix(struct mmul_opencl *opencl, const struct mmul_map *all,
+                                    int64_t t, struct mmul_error *err) {
+    const struct mmul_map one = mmul_map_matrix(all, t), *map = &one;
     struct launch l = launch_of(map);
+    l.all = all;
+    l.t = t;
     cl_int code = CL_SUCCESS;
     enum mmul_status status = find_kernel(opencl, map, &l.kernel, err);
     if (status == MMUL_OK)
@@ -332,9 +391,8 @@ static enum mmul_status make_matrix(struct mmul_opencl *opencl, const struct mmu
 
 enum mmul_status mmul_opencl_map(void *self, const struct mmul_map *map, struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
-    for (int64_t t = 0; status == MMUL_OK && t < map->matrices; t++) {
-        const struct mmul_map one = mmul_map_matrix(map, t);
-        status = make_matrix(self, &one, err);
-    }
-    return status;
+    for (int64_t t = 0; status == MMUL_OK && t < map->matrices; t++)
+        status = make_matrix(self, map, t, err);
+    return status == MMUL_OK && map->carried != NULL ? add_carried(self, map->carried, err)
+                                                     : status;
 }

@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "device/host_buffer.h"
+#include "device/project.h"
 
 // Element (i, j) of an operand.
 static double element(const struct mmul_map *map, int operand, int64_t i, int64_t j) {
@@ -376,6 +377,17 @@ static enum mmul_status make_matrix(const struct mmul_map *map, struct mmul_erro
     return MMUL_OK;
 }
 
+void mmul_reference_carry(const struct mmul_map *map) {
+    uint32_t sum = 0;
+    for (int64_t line = 0; map->carried != NULL && line < map->matrices * map->rows; line++) {
+        struct mmul_operand at = map->result;
+        at.offset += line / map->rows * map->result_step + line % map->rows * at.ld;
+        sum += mmul_project_bits(mmul_host_address(at), map->cols, line * map->cols);
+    }
+    if (map->carried != NULL)
+        *map->carried = sum;
+}
+
 enum mmul_status mmul_reference_map(void *self, const struct mmul_map *map,
                                     struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
@@ -384,5 +396,6 @@ enum mmul_status mmul_reference_map(void *self, const struct mmul_map *map,
         const struct mmul_map one = mmul_map_matrix(map, t);
         status = make_matrix(&one, err);
     }
+    mmul_reference_carry(map);
     return status;
 }

@@ -6,3 +6,6 @@
 #include "device/map.h"
 
 enum mmul_status mmul_reference_map(void *self, const struct mmul_map *map, struct mmul_error *err);
+
+// Fills in map->carried, where it is wanted, from what is in host memory.
+void mmul_reference_carry(const struct mmul_map *map);

@@ -162,8 +162,11 @@ static bool is_trusted(const struct mmul_worker *worker) {
 static enum mmul_status distrust(struct mmul_stage *stage, int64_t wrong, const char *place,
                                  struct mmul_error *err) {
     char why[320];
-    snprintf(why, sizeof why, "%lld wrong row%s in %s", (long long)wrong, wrong == 1 ? "" : "s",
-             place);
+    if (wrong > 0)
+        snprintf(why, sizeof why, "%lld wrong row%s in %s", (long long)wrong, wrong == 1 ? "" : "s",
+                 place);
+    else
+        snprintf(why, sizeof why, "what came of %s is not what was written", place);
     if (mmul_worker_distrust(&stage->run->worker, why, err) == MMUL_OK)
         return MMUL_OK;
     mmul_fail(err, MMUL_ERR_WRONG,
@@ -194,15 +197,16 @@ static enum mmul_status make(struct mmul_stage *stage, const struct mmul_host_ma
                              const char *place, struct mmul_error *err) {
     struct mmul_worker *worker = &stage->run->worker;
     for (bool is_first = true;; is_first = false) {
-        int64_t wrong = 0;
+        int64_t wrong = 0, carried_wrong = worker->carried_wrong;
         enum mmul_status status = mmul_worker_map(worker, host, err);
         if (status != MMUL_OK || stage->run->args->no_verify || is_trusted(worker))
             return status;
         status = check(stage, host, &wrong, err);
-        if (status != MMUL_OK || wrong == 0)
+        carried_wrong = worker->carried_wrong - carried_wrong;
+        if (status != MMUL_OK || (wrong == 0 && carried_wrong == 0))
             return status;
         stage->verifier.blocks_recomputed += is_first;
-        stage->verifier.lines_wrong += is_first ? wrong : 0;
+        stage->verifier.lines_wrong += is_first ? mmul_larger(wrong, carried_wrong) : 0;
         stage->verifier.lines_recomputed += host->map.rows;
         status = distrust(stage, wrong, place, err);
         if (status != MMUL_OK)
@@ -214,8 +218,12 @@ enum mmul_status mmul_stage_map(struct mmul_stage *stage, const struct mmul_host
                                 const char *place, struct mmul_error *err) {
     static const double flops_each =
         10; // of an element, for a device whose speed is known by products
+    uint32_t carried;
+    struct mmul_host_map checked = *host;
+    if (!stage->run->args->no_verify && mmul_map_carries(host->map.kind))
+        checked.map.carried = &carried;
     mmul_deadline_begin(&stage->run->deadline, flops_each * mmul_host_map_work(host));
-    enum mmul_status status = make(stage, host, place, err);
+    enum mmul_status status = make(stage, &checked, place, err);
     mmul_deadline_end(&stage->run->deadline);
     return status;
 }

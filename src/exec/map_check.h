@@ -3,7 +3,8 @@
 // One operation but a product as the stages of a run have it: in time, and right. What a device that is not
 // the CPU makes is looked at by a sample that plain loops make again: all of a small block, of a large one whole
 // rows, or pieces of rows, from its first to its last. A fault of a device or of a kernel that spoils many
-// elements is found so; one element that is wrong in a large block is not.
+// elements is found so; one element of a large block that is changed behind the kernel, or on its way home, by the
+// sum of bits that kernels carry along (device/map.h).
 #pragma once
 
 #include "exec/stage.h"

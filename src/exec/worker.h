@@ -38,6 +38,8 @@ struct mmul_worker {
         *host; // owned: computes what the context's cannot, in host memory; NULL: not yet
     struct mmul_device
         *judge; // owned: makes samples of results again, for their check; NULL: not yet
+    int64_t
+        carried_wrong; // chunks of operations whose sums of bits were others when they came home
     int64_t products, fallback_products; // counted for the report
 };
 

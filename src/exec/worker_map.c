@@ -7,6 +7,7 @@
 
 #include "base/integer.h"
 #include "base/status.h"
+#include "device/project.h"
 
 // ----------------------------------------------------------------------------------- in host memory
 
@@ -38,6 +39,7 @@ enum mmul_status mmul_host_map_make(const struct mmul_host_map *host, struct mmu
     struct mmul_map map = host->map;
     enum mmul_status status = MMUL_OK;
     map.result = (struct mmul_operand){NULL, 0, host->ld};
+    map.carried = NULL;
     for (int i = 0; i < map.operand_count; i++)
         map.operands[i].buffer = NULL;
     for (int i = 0; status == MMUL_OK && i < map.operand_count; i++)
@@ -397,12 +399,23 @@ static int64_t rows_for_device(struct mmul_worker *worker, const struct mmul_hos
     return rows_at_once(worker, host);
 }
 
+// The sum of bits of what has arrived.
+static uint32_t sum_bits(const struct mmul_host_map *host, int64_t rows) {
+    uint32_t sum = 0;
+    for (int64_t i = 0; i < rows; i++)
+        sum += mmul_project_bits(host->result + i * host->ld, host->map.cols, i * host->map.cols);
+    return sum;
+}
+
 static enum mmul_status make_chunk(struct mmul_worker *worker, const struct mmul_host_map *host,
                                    struct mmul_error *err) {
     struct mmul_device *device = worker->context->device;
     struct mmul_cached_tile *entry = NULL;
     struct mmul_map map = host->map;
+    uint32_t carried = 0;
+    const bool carries = map.carried != NULL;
     enum mmul_status status = MMUL_OK;
+    map.carried = carries ? &carried : NULL;
     mmul_tile_cache_pin(&worker->kept);
     for (int i = 0; status == MMUL_OK && i < map.operand_count; i++)
         status = load(worker, host, i, &map.operands[i], err);
@@ -422,6 +435,8 @@ static enum mmul_status make_chunk(struct mmul_worker *worker, const struct mmul
         status = mmul_staging_buffer_bring(&worker->staging, device, &home, err);
     mmul_trace_add(worker->options.trace, MMUL_TRACE_DOWNLOAD, begin,
                    rows * map.cols * (int64_t)sizeof(float), 0);
+    if (status == MMUL_OK && carries)
+        worker->carried_wrong += sum_bits(host, rows) != carried;
     const struct mmul_host_tile made = {host->result, rows, map.cols, host->ld, MMUL_F32};
     mmul_tile_cache_give(entry, status == MMUL_OK ? &made : NULL);
     return status;

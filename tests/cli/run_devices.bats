@@ -81,6 +81,25 @@ took_over() {
         "1 wrong row in rows 0-61 of matrix 0 of 'sum(maximum(y, 3), axis=-1)'"
 }
 
+@test "one element that is wrong in a large block, or arrives so, is found by the sum that its kernel carried along" {
+    "$MPIMATMUL" devices --json < /dev/null | grep -q '"id": "0:0"' || skip "opencl: no OpenCL device"
+    "$MPIMATMUL" gen X.npy --dims 1203x1001 --seed 3 > /dev/null 2>&1
+    printf 'x = load("X.npy")\ny = softmax(relu(x)) * 2\nsave("Y.npy", y)\n' > large.py
+    local rule
+    for rule in corrupt=1 corrupt=2 corrupt=3 spoil-download=2; do
+        run --separate-stderr timeout 60 "$MPIMATMUL" run large.py --device "faulty:$rule:0:0" < /dev/null
+        expect_status 0
+        [[ "$stderr" == *"'cpu' takes over: what came of rows 0-1203 of matrix 0 of "*" is not what was written" ]]
+        "$PYTHON" - << 'EOF'
+import numpy as np
+x = np.maximum(np.load("X.npy").astype(float), 0)
+e = np.exp(x - x.max(axis=1, keepdims=True))
+y = 2 * e / e.sum(axis=1, keepdims=True)
+assert (abs(np.load("Y.npy") - y) <= 1e-5 * y).all()
+EOF
+    done
+}
+
 @test "results are not looked at under --verify off" {
     run_program faulty:garble=2,hang=100:cpu --verify off
     expect_quiet_success

@@ -203,7 +203,17 @@ static int64_t trial_rows(const struct trial *t) {
     return t->rows * (t->matrices > 0 ? t->matrices : 1);
 }
 
-// The result without gaps, from the caller's heap; NULL: the gaps changed.
+// The sum of bits that device/map.h asks for.
+static uint32_t sum_of_bits(const float *found, int64_t count) {
+    uint32_t sum = 0, bits;
+    for (int64_t e = 0; e < count; e++) {
+        memcpy(&bits, &found[e], sizeof bits);
+        sum += bits * (2 * (uint32_t)e + 1);
+    }
+    return sum;
+}
+
+// The result without gaps, from the caller's heap; NULL: the gaps changed, or another sum was carried along.
 static float *run(struct mmul_device *device, const struct trial *t) {
     struct mmul_error err;
     const int64_t rows = trial_rows(t);
@@ -223,6 +233,8 @@ static float *run(struct mmul_device *device, const struct trial *t) {
                            .parallel = {3, mmul_pipeline_share}};
     for (int i = 0; i < t->source_count; i++)
         map.operands[i] = put(device, &t->sources[i], t->shape, t->matrix);
+    uint32_t carried = 0;
+    map.carried = mmul_map_carries(t->kind) ? &carried : NULL;
     must(mmul_device_map(device, &map, &err), &err);
     float *all = download_all(device, &out);
     char detail[256];
@@ -231,6 +243,10 @@ static float *run(struct mmul_device *device, const struct trial *t) {
         found = must_allocate(rows * t->cols, sizeof(float));
         for (int64_t i = 0; i < rows; i++)
             memcpy(found + i * t->cols, all + out.offset + i * out.ld, (size_t)t->cols * 4);
+    }
+    if (found != NULL && map.carried != NULL && carried != sum_of_bits(found, rows * t->cols)) {
+        free(found);
+        found = NULL;
     }
     free(all);
     discard(device, &out);
