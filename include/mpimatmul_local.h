@@ -832,6 +832,9 @@ struct mmul_call {
     int operands[MMUL_OPERANDS]; // values, or MMUL_NUMBER
     int operand_count;
     struct mmul_parameters with; // what the operation does not name is not looked at
+    const char
+        *origin; // what asks for it, as "attention.py:3:9": stands in front of what is wrong with
+                 // its data when it runs; copied. NULL: nothing
 };
 MMUL_API enum mmul_status mmul_program_apply(struct mmul_program *program,
                                              const struct mmul_call *call, const char *name,

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "exec/program.h"
 #include "model/dtype.h"
 #include "model/matrix.h"
@@ -73,6 +74,8 @@ enum mmul_status mmul_program_apply(struct mmul_program *program, const struct m
     memcpy(request.operands, all.operands, sizeof request.operands);
     request.operand_count = all.operand_count;
     request.with = all.with;
+    if (all.origin != NULL)
+        mmul_text_copy(request.origin, sizeof request.origin, all.origin);
     return mmul_program_append(program, &request, name, value, err);
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/failure.h"
+#include "cli/files.h"
 #include "cli/line.h"
 #include "cli/operands.h"
 
@@ -24,18 +25,6 @@ bool mmul_epilogue_is_asked(const struct call *call) {
     return is_asked;
 }
 
-static enum mmul_status check_activation(const char *name, struct mmul_error *err) {
-    static const char *const names[] = {"relu", "gelu", "silu", "sigmoid", "tanh", "softmax", NULL};
-    for (int i = 0; names[i] != NULL; i++)
-        if (name == NULL || strcmp(names[i], name) == 0)
-            return MMUL_OK;
-    mmul_cli_fail(err, MMUL_ERR_USAGE, "--activation: unknown name '%s'", name);
-    const char *nearest = mmul_nearest(name, names);
-    return nearest != NULL
-               ? mmul_cli_hint(err, "did you mean '%s'?", nearest)
-               : mmul_cli_hint(err, "expected relu, gelu, silu, sigmoid, tanh or softmax");
-}
-
 enum mmul_status mmul_epilogue_check(const struct call *call, struct mmul_error *err) {
     const struct option_value *values = call->options.values;
     const char *asked = NULL;
@@ -48,7 +37,7 @@ enum mmul_status mmul_epilogue_check(const struct call *call, struct mmul_error 
         if (values[others[i]].source == OPTION_FROM_COMMAND_LINE)
             return mmul_cli_fail(err, MMUL_ERR_USAGE, "--%s does not go with --%s",
                                  mmul_option_row(others[i])->name, asked);
-    return check_activation(values[OPT_ACTIVATION].text, err);
+    return MMUL_OK;
 }
 
 // y = alpha op(A) op(B) + beta C
@@ -99,14 +88,9 @@ static void add_epilogue(const struct call *call, struct mmul_line *line) {
 static enum mmul_status choose_output(const struct call *call, char path[MMUL_LINE_PATH],
                                       struct mmul_error *err) {
     enum mmul_format formats[2];
-    for (int i = 0; i < 2; i++) {
-        struct mmul_matrix *matrix = NULL;
-        enum mmul_status status = mmul_matrix_open(call->operands[i], &matrix, err);
-        if (status != MMUL_OK)
-            return status;
-        formats[i] = mmul_matrix_info(matrix).format;
-        mmul_matrix_close(matrix);
-    }
+    for (int i = 0; i < 2; i++)
+        if (mmul_files_find_format(call->operands[i], &formats[i], err) != MMUL_OK)
+            return err->status;
     return mmul_operands_output_path(call, formats, path, MMUL_LINE_PATH, err);
 }
 

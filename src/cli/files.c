@@ -69,6 +69,31 @@ enum mmul_status mmul_files_check_beside(const char *path, const char *what,
                          strerror(errno));
 }
 
+enum mmul_status mmul_files_find_format(const char *path, enum mmul_format *format,
+                                        struct mmul_error *err) {
+    struct mmul_matrix *matrix = NULL;
+    enum mmul_status status = mmul_matrix_open(path, &matrix, err);
+    if (status == MMUL_OK)
+        *format = mmul_matrix_info(matrix).format;
+    mmul_matrix_close(matrix);
+    return status;
+}
+
+enum mmul_status mmul_files_name_result(const struct mmul_result_name *name, char *path,
+                                        size_t capacity, struct mmul_error *err) {
+    char a[256], b[256] = "";
+    if (name->b != NULL)
+        mmul_base_name(name->b, b);
+    int length = name->given != NULL
+                     ? snprintf(path, capacity, "%s", name->given)
+                     : snprintf(path, capacity, "%s%s%s%s%s", mmul_base_name(name->a, a),
+                                name->between, b, name->after, mmul_format_ending(name->format));
+    if (length < 0 || length >= (int)capacity)
+        return mmul_cli_fail(err, MMUL_ERR_USAGE, "--output: the path is longer than %d bytes",
+                             (int)capacity - 1);
+    return MMUL_OK;
+}
+
 FILE *mmul_files_tables(const char *output) {
     return mmul_path_is_stdout(output) ? stderr : stdout;
 }

@@ -24,5 +24,18 @@ bool mmul_files_are_same(const char *x, const char *y);
 enum mmul_status mmul_files_check_beside(const char *path, const char *what,
                                          struct mmul_error *err);
 
+// The format of a matrix file. Fails as mmul_matrix_open.
+enum mmul_status mmul_files_find_format(const char *path, enum mmul_format *format,
+                                        struct mmul_error *err);
+
+// Of a result: as given, else <A><between><B><after> in the current folder, with the format's ending. b: NULL: without.
+// Fails with MMUL_ERR_USAGE (too long).
+struct mmul_result_name {
+    const char *given, *a, *between, *b, *after;
+    enum mmul_format format;
+};
+enum mmul_status mmul_files_name_result(const struct mmul_result_name *name, char *path,
+                                        size_t capacity, struct mmul_error *err);
+
 // Where tables go: standard output, unless the matrix is written there.
 FILE *mmul_files_tables(const char *output);

@@ -80,20 +80,16 @@ enum mmul_status mmul_operands_open(const struct call *call, struct mmul_matmul 
 enum mmul_status mmul_operands_output_path(const struct call *call,
                                            const enum mmul_format formats[2], char *path,
                                            size_t capacity, struct mmul_error *err) {
-    char a[256], b[256];
-    const char *given = call->options.values[OPT_OUTPUT].text;
     enum mmul_format format = (enum mmul_format)call->options.values[OPT_MATRIX_FORMAT].number;
     if (format == MMUL_FORMAT_BY_ENDING)
         format = formats[0] == formats[1] ? formats[0] : MMUL_FORMAT_BIN;
-    int length =
-        given != NULL
-            ? snprintf(path, capacity, "%s", given)
-            : snprintf(path, capacity, "%sx%s_combined%s", mmul_base_name(call->operands[0], a),
-                       mmul_base_name(call->operands[1], b), mmul_format_ending(format));
-    if (length < 0 || length >= (int)capacity)
-        return mmul_cli_fail(err, MMUL_ERR_USAGE, "--output: the path is longer than %d bytes",
-                             (int)capacity - 1);
-    return MMUL_OK;
+    const struct mmul_result_name name = {.given = call->options.values[OPT_OUTPUT].text,
+                                          .a = call->operands[0],
+                                          .between = "x",
+                                          .b = call->operands[1],
+                                          .after = "_combined",
+                                          .format = format};
+    return mmul_files_name_result(&name, path, capacity, err);
 }
 
 void mmul_operands_close(struct mmul_matmul *args) {

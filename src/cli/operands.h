@@ -17,11 +17,11 @@ struct mmul_matmul mmul_operands_args(const struct call *call);
 enum mmul_status mmul_operands_open(const struct call *call, struct mmul_matmul *args,
                                     struct mmul_error *err);
 
-// Closes the matrices of args (not its output).
 // -o, or <A>x<B>_combined in the current folder, with the ending of --format or of both inputs' formats.
 // Fails with MMUL_ERR_USAGE.
 enum mmul_status mmul_operands_output_path(const struct call *call,
                                            const enum mmul_format formats[2], char *path,
                                            size_t capacity, struct mmul_error *err);
 
+// Closes the matrices of args (not its output).
 void mmul_operands_close(struct mmul_matmul *args);

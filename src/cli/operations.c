@@ -9,34 +9,20 @@
 #include "cli/line.h"
 #include "mpimatmul.h"
 
-// -o, or <A>_<what>[_<B>] in the current folder, with the ending of A's format.
-static enum mmul_status choose_output(const struct call *call, const char *what,
-                                      const char *const operands[2], char path[MMUL_LINE_PATH],
-                                      struct mmul_error *err) {
-    const char *given = call->options.values[OPT_LINE_OUTPUT].text;
-    char a[256], b[256] = "";
-    struct mmul_matrix *matrix = NULL;
-    if (given != NULL) {
-        snprintf(path, MMUL_LINE_PATH, "%s", given);
-        return MMUL_OK;
-    }
-    enum mmul_status status = mmul_matrix_open(operands[0], &matrix, err);
-    if (status != MMUL_OK)
-        return status;
-    const char *ending = mmul_format_ending(mmul_matrix_info(matrix).format);
-    mmul_matrix_close(matrix);
-    if (operands[1] != NULL)
-        mmul_base_name(operands[1], b);
-    snprintf(path, MMUL_LINE_PATH, "%s_%s%s%s%s", mmul_base_name(operands[0], a), what,
-             b[0] != '\0' ? "_" : "", b, ending);
-    return MMUL_OK;
-}
-
-// Saves `y` there.
+// -o, or <A>_<what>[_<B>] in the current folder, with the ending of A's format. Saves `y` there.
 static enum mmul_status run_line(const struct call *call, struct mmul_line *line, const char *what,
                                  const char *const operands[2], struct mmul_error *err) {
-    char path[MMUL_LINE_PATH] = "";
-    if (call->is_root && choose_output(call, what, operands, path, err) == MMUL_OK)
+    char path[MMUL_LINE_PATH] = "", between[64];
+    struct mmul_result_name name = {.given = call->options.values[OPT_LINE_OUTPUT].text,
+                                    .a = operands[0],
+                                    .between = between,
+                                    .b = operands[1],
+                                    .after = ""};
+    snprintf(between, sizeof between, operands[1] != NULL ? "_%s_" : "_%s", what);
+    if (call->is_root && name.given == NULL)
+        mmul_files_find_format(name.a, &name.format, err);
+    if (call->is_root && err->status == MMUL_OK &&
+        mmul_files_name_result(&name, path, MMUL_LINE_PATH, err) == MMUL_OK)
         mmul_line_add_save(line, path, "y");
     return mmul_line_run(call, line, path, err);
 }

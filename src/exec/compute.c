@@ -333,6 +333,18 @@ static enum mmul_status check_sum(struct mmul_stage *stage, struct mmul_error *e
     return mmul_carried_sums_judge(stage, sums, err);
 }
 
+// What is wrong with the data of an operation stands where that was asked for.
+static void keep_failure(struct mmul_stage *stage, const struct mmul_error *failed) {
+    const struct mmul_program_step *step = stage->is.step;
+    const char *origin = "";
+    struct mmul_error err = *failed;
+    if (step != NULL && err.status == MMUL_ERR_DATA)
+        origin = stage->run->values->plan->program->operations[step->operation].origin;
+    if (origin[0] != '\0')
+        mmul_fail(&err, failed->status, "%s: %s", origin, failed->text);
+    mmul_failure_keep(&stage->run->failure, &err);
+}
+
 // This rank's part of it, and whatever others have claimed of that.
 static bool carry_out(struct mmul_stage *stage) {
     struct mmul_run *run = stage->run;
@@ -349,7 +361,7 @@ static bool carry_out(struct mmul_stage *stage) {
     if (status == MMUL_OK && stage->is.kind == MMUL_STAGE_MOVE && stage->sums.rounds > 0)
         status = check_sum(stage, &err);
     if (status != MMUL_OK)
-        mmul_failure_keep(&run->failure, &err);
+        keep_failure(stage, &err);
     return !is_cancelled(stage);
 }
 

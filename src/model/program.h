@@ -7,7 +7,7 @@
 
 #include "model/operation.h"
 
-enum { MMUL_VALUE_NAME_BYTES = 96 };
+enum { MMUL_VALUE_NAME_BYTES = 96, MMUL_ORIGIN_BYTES = 96 };
 
 struct mmul_value {
     char name[MMUL_VALUE_NAME_BYTES];
@@ -27,14 +27,15 @@ struct mmul_operation {
     int operand_count;
     int result; // a value; -1: none
     struct mmul_parameters with;
-    struct mmul_shape shape;       // load and generate: of the result
-    bool is_integer;               // load and generate: the result is whole numbers
-    enum mmul_dtype dtype;         // load: of the file
-    enum mmul_generator generator; // generate
-    uint64_t seed;                 // generate
-    enum mmul_placement_kind wish; // place
-    struct mmul_matrix *matrix;    // load: root's, borrowed
-    struct mmul_output *output;    // save: root's, borrowed
+    struct mmul_shape shape;        // load and generate: of the result
+    bool is_integer;                // load and generate: the result is whole numbers
+    enum mmul_dtype dtype;          // load: of the file
+    enum mmul_generator generator;  // generate
+    uint64_t seed;                  // generate
+    enum mmul_placement_kind wish;  // place
+    struct mmul_matrix *matrix;     // load: root's, borrowed
+    struct mmul_output *output;     // save: root's, borrowed
+    char origin[MMUL_ORIGIN_BYTES]; // for errors of a run: "attention.py:3:9"; "": not known
 };
 
 struct mmul_program {

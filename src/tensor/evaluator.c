@@ -239,15 +239,11 @@ static enum mmul_status combine_others(struct mmul_evaluator *e, const struct mm
                                mmul_object_name(x), mmul_object_name(y));
 }
 
-static enum mmul_status evaluate_binary(struct mmul_evaluator *e, const struct mmul_node *node,
-                                        struct mmul_object *result) {
-    struct mmul_argument operands[2] = {{.node = node->first}, {.node = node->last}};
-    struct mmul_object *x = &operands[0].object, *y = &operands[1].object;
-    enum mmul_status status = mmul_evaluate(e, node->first, x);
-    if (status == MMUL_OK)
-        status = mmul_evaluate(e, node->last, y);
-    if (status != MMUL_OK)
-        return status;
+// One operator, of operands that are known.
+static enum mmul_status combine(struct mmul_evaluator *e, const struct mmul_node *node,
+                                const struct mmul_argument operands[2],
+                                struct mmul_object *result) {
+    const struct mmul_object *x = &operands[0].object, *y = &operands[1].object;
     bool matrix = x->kind == MMUL_OBJECT_MATRIX || y->kind == MMUL_OBJECT_MATRIX;
     bool numbers = mmul_object_is_number(x) && mmul_object_is_number(y);
     if (matrix)
@@ -258,6 +254,34 @@ static enum mmul_status evaluate_binary(struct mmul_evaluator *e, const struct m
         return mmul_evaluator_fail(e, node, "'@' is for matrices, not for numbers");
     const char *problem = mmul_object_calculate(node->text, x, y, result);
     return problem == NULL ? MMUL_OK : mmul_evaluator_fail(e, node, "%s", problem);
+}
+
+static enum mmul_status count_step(struct mmul_evaluator *e, const struct mmul_node *node) {
+    enum { DEPTH_MOST = 4 * MMUL_NESTING_MOST };
+    if (++e->steps > MMUL_STEPS_MOST)
+        return mmul_evaluator_fail(e, node, "the program has more than %d steps", MMUL_STEPS_MOST);
+    if (e->depth >= DEPTH_MOST)
+        return mmul_evaluator_fail(e, node, "calls are nested too deeply");
+    return MMUL_OK;
+}
+
+// x + y + z + ...: from its left end to `node`, however many they are.
+static enum mmul_status evaluate_binary(struct mmul_evaluator *e, const struct mmul_node *node,
+                                        struct mmul_object *result) {
+    const struct mmul_node *at = node;
+    while (at->first->kind == MMUL_NODE_BINARY)
+        at = at->first;
+    enum mmul_status status = mmul_evaluate(e, at->first, result);
+    for (const struct mmul_node *end = node->outer; status == MMUL_OK && at != end;
+         at = at->outer) {
+        struct mmul_argument operands[2] = {{at->first, *result}, {.node = at->last}};
+        status = mmul_evaluate(e, at->last, &operands[1].object);
+        if (status == MMUL_OK)
+            status = combine(e, at, operands, result);
+        if (status == MMUL_OK)
+            status = count_step(e, at);
+    }
+    return status;
 }
 
 static enum mmul_status evaluate_kind(struct mmul_evaluator *e, const struct mmul_node *node,
@@ -294,15 +318,6 @@ static enum mmul_status evaluate_kind(struct mmul_evaluator *e, const struct mmu
     default:
         return mmul_evaluator_fail(e, node, "a value is expected here");
     }
-}
-
-static enum mmul_status count_step(struct mmul_evaluator *e, const struct mmul_node *node) {
-    enum { DEPTH_MOST = 4 * MMUL_NESTING_MOST };
-    if (++e->steps > MMUL_STEPS_MOST)
-        return mmul_evaluator_fail(e, node, "the program has more than %d steps", MMUL_STEPS_MOST);
-    if (e->depth >= DEPTH_MOST)
-        return mmul_evaluator_fail(e, node, "calls are nested too deeply");
-    return MMUL_OK;
 }
 
 enum mmul_status mmul_evaluate(struct mmul_evaluator *e, const struct mmul_node *node,

@@ -16,9 +16,10 @@ struct mmul_object mmul_matrix_object(const struct mmul_evaluator *e, int value,
 enum mmul_status mmul_apply(struct mmul_evaluator *e, const struct mmul_node *at,
                             struct mmul_call *call, const struct mmul_object *operands,
                             struct mmul_object *result) {
-    char quoted[48];
+    char quoted[48], origin[96];
     int value = -1, axes = result->axes;
     const char *name = mmul_evaluator_name(e, at, quoted);
+    call->origin = mmul_source_place(e->source, at->at, origin);
     if (++e->operations > MMUL_OPERATIONS_MOST)
         return mmul_evaluator_fail(e, at, "the program has more than %d operations",
                                    MMUL_OPERATIONS_MOST);

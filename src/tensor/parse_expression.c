@@ -302,8 +302,11 @@ static enum mmul_status join(struct mmul_parser *parser, const char *operator,
                              struct mmul_node ** left, struct mmul_node *right) {
     struct mmul_node *node = NULL;
     enum mmul_status status = mmul_parser_node(parser, MMUL_NODE_BINARY, (*left)->at, &node);
-    if (status == MMUL_OK)
-        status = mmul_parser_add(parser, node, *left);
+    if (status != MMUL_OK)
+        return status;
+    if ((*left)->kind == MMUL_NODE_BINARY)
+        (*left)->outer = node;
+    status = mmul_parser_add(parser, node, *left);
     if (status == MMUL_OK)
         status = mmul_parser_add(parser, node, right);
     if (status == MMUL_OK)

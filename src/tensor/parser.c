@@ -24,7 +24,8 @@ bool mmul_parser_sees(const struct mmul_parser *parser, const char *word) {
     return is_word && is_text(parser, token->at, word);
 }
 
-bool mmul_parser_is_keyword(const char *word) {
+// Is it a word that Python keeps for itself?
+static bool is_keyword(const char *word) {
     static const char *const ours[] = {"for",  "in",   "def",   "return", "if",
                                        "elif", "else", "False", "None",   "True",
                                        "or",   "and",  "not",   "is",     NULL};
@@ -87,8 +88,10 @@ enum mmul_status mmul_parser_add(struct mmul_parser *parser, struct mmul_node *p
     else
         parent->last->next = child;
     parent->last = child;
-    if (child->depth + 1 > parent->depth)
-        parent->depth = child->depth + 1;
+    // The left side of an operator is walked along, not gone into.
+    bool is_chain = parent->kind == MMUL_NODE_BINARY && child->outer == parent;
+    int depth = child->depth + (is_chain ? 0 : 1);
+    parent->depth = depth > parent->depth ? depth : parent->depth;
     if (child->at.end > parent->at.end)
         parent->at.end = child->at.end;
     if (parent->depth <= MMUL_NESTING_MOST)
@@ -114,7 +117,7 @@ enum mmul_status mmul_parser_name(struct mmul_parser *parser, struct mmul_node *
     enum mmul_status status = mmul_parser_node(parser, MMUL_NODE_NAME, parser->token.at, node);
     if (status == MMUL_OK)
         status = mmul_parser_copy(parser, parser->token.at, &(*node)->text);
-    if (status == MMUL_OK && mmul_parser_is_keyword((*node)->text))
+    if (status == MMUL_OK && is_keyword((*node)->text))
         return mmul_parser_fail(parser, "a name");
     return status == MMUL_OK ? mmul_parser_advance(parser) : status;
 }

@@ -38,9 +38,6 @@ enum mmul_status mmul_parser_add(struct mmul_parser *parser, struct mmul_node *p
 enum mmul_status mmul_parser_copy(struct mmul_parser *parser, struct mmul_span at,
                                   const char **text);
 
-// Is it a word that Python keeps for itself?
-bool mmul_parser_is_keyword(const char *word);
-
 // A name that may be assigned to.
 enum mmul_status mmul_parser_name(struct mmul_parser *parser, struct mmul_node **node);
 

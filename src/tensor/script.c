@@ -3,6 +3,7 @@
 #include "tensor/script.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -152,6 +153,11 @@ void mmul_script_hand_over(struct mmul_script *script) {
 
 // --------------------------------------------------------------------------------- what is seen
 
+// NaN has no sign for a reader.
+static double shown(double x) {
+    return isnan(x) ? fabs(x) : x;
+}
+
 enum mmul_status mmul_script_accept(void *script, struct mmul_error *err) {
     const struct mmul_script *s = script;
     for (const struct mmul_script_view *view = s->views; view != NULL; view = view->next) {
@@ -160,7 +166,7 @@ enum mmul_status mmul_script_accept(void *script, struct mmul_error *err) {
             continue;
         mmul_fail(err, MMUL_ERR_WRONG,
                   "not close: the largest difference is %.6g, the tolerance %.6g",
-                  view->statistics[0], view->tolerance);
+                  shown(view->statistics[0]), view->tolerance);
         mmul_source_locate(&s->source, view->at, err);
         return MMUL_ERR_WRONG;
     }
@@ -174,11 +180,11 @@ static void print_matrix(const struct mmul_script_view *view, const struct mmul_
     const struct mmul_object *x = &view->matrix;
     fprintf(stream, "%s: %s, %s; min %.6g, max %.6g, mean %.6g\n", view->text,
             mmul_object_shape(x, shape),
-            mmul_values_placement(values, x->value, &ignored, placement), view->statistics[0],
-            view->statistics[1], view->statistics[2]);
+            mmul_values_placement(values, x->value, &ignored, placement),
+            shown(view->statistics[0]), shown(view->statistics[1]), shown(view->statistics[2]));
     for (int i = 0; i < view->rows; i++) {
         for (int j = 0; j < view->cols; j++)
-            fprintf(stream, " %12.6g", view->corner[i * view->cols + j]);
+            fprintf(stream, " %12.6g", shown(view->corner[i * view->cols + j]));
         fputs(x->shape.cols > view->cols ? " ...\n" : "\n", stream);
     }
     if (x->shape.rows > view->rows)

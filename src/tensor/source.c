@@ -38,6 +38,19 @@ static int column_of(const struct mmul_source *source, int offset) {
     return column;
 }
 
+const char *mmul_source_place(const struct mmul_source *source, struct mmul_span at,
+                              char text[static 96]) {
+    enum { NAME_MOST = 70 };
+    text[0] = '\0';
+    if (source->name == NULL)
+        return text;
+    size_t length = strlen(source->name);
+    const char *end = source->name + (length > NAME_MOST ? length - NAME_MOST : 0);
+    snprintf(text, 96, "%s%s:%d:%d", length > NAME_MOST ? ".." : "", end,
+             mmul_source_line(source, at.begin), column_of(source, at.begin));
+    return text;
+}
+
 void mmul_source_locate(const struct mmul_source *source, struct mmul_span at,
                         struct mmul_error *err) {
     char hint[sizeof err->hint];

@@ -27,6 +27,10 @@ enum mmul_status mmul_source_fail(const struct mmul_source *source, struct mmul_
                                   struct mmul_error *err, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
+// "NAME:LINE:COLUMN", of a long name its end; "" where the text has no name. Returns `text`.
+const char *mmul_source_place(const struct mmul_source *source, struct mmul_span at,
+                              char text[static 96]);
+
 // The same in front of an error that is there already, of which status and hint stay. Nothing where the text has
 // no name.
 void mmul_source_locate(const struct mmul_source *source, struct mmul_span at,

@@ -37,8 +37,9 @@ struct mmul_node {
     bool is_integer;  // of a number
     int64_t integer;
     double real;
-    int depth; // 1: no children
+    int depth; // 1: no children; operators one after the other are one level
     struct mmul_node *first, *last, *next;
+    const struct mmul_node *outer; // of an operator: the one whose left side it is; NULL: none
 };
 
 struct mmul_tree {

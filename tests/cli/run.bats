@@ -102,6 +102,47 @@ for i in range(20):
     refuses 'x = 3' 'e.py: nothing in it makes or reads a matrix'
 }
 
+@test "run: a long sum is no deep one" {
+    need_numpy
+    python > e.py <<'END'
+print('x = generate((3, 4), kind="integer", seed=1)')
+print("n =", " - ".join(str(i) for i in range(2000)))
+print('save("y.npy",', " + ".join(["x"] * 200), "- x * (1 - 2 - 3 ** 2 ** 1))")
+print('save("x.npy", x)')
+print('print(n, 7 - (2 - (3 - 4)) - 5, log(x - 9))')
+END
+    program run e.py
+    expect_quiet_success
+    expect_line '-1999000 -1'
+    [[ $output == *'min nan, max nan, mean nan'* && $output != *-nan* ]]
+    python <<'END'
+import numpy as np
+assert (np.load("y.npy") == 210 * np.load("x.npy")).all()
+END
+}
+
+@test "run: what is wrong with data has its place in the text, on whichever rank" {
+    need_numpy
+    python <<< 'import numpy as np
+np.save("ids.npy", np.array([[0, 3], [1, 2], [2, 11], [0, 0]], np.int32))'
+    script 'table = generate((11, 4))
+def look(ids):
+    return take(table + 1,
+                ids)
+
+save("y.npy", look(load("ids.npy")))'
+    local count
+    for count in 1 3; do
+        ranks "$count" run e.py
+        expect_failure 65 "e.py:3:12: cannot take row 11 of 'table + 1': it has 11"
+        expect_only_files e.py ids.npy
+    done
+    mkdir -p a-folder-with-a-long-name/that-is-in-another-one-with-a-long-name/as-it-happens
+    mv e.py a-folder*/*/*/
+    program run a-folder*/*/*/e.py
+    [[ $stderr == 'mpimatmul: ..'*'/as-it-happens/e.py:3:12: cannot take row 11 of '* ]]
+}
+
 @test "run: NAME=VALUE is for literals at the top" {
     script 'rows = 3
 kind = "uniform"
