@@ -170,7 +170,15 @@ struct mmul_program_options {
     // On root, when all is computed and before outputs are committed: a failure discards them. NULL: none.
     enum mmul_status (*accept)(void *accept_context, struct mmul_error *err);
     void *accept_context;
-    bool record; // what every rank did when: mmul_values_store_log and the like
+    bool record;                // what every rank did when: mmul_values_store_log and the like
+    int64_t memory_limit_bytes; // per node; 0: what the system has available
+    int64_t device_memory_limit_bytes; // per device; 0: what the device has
+    enum mmul_tail tail;               // of products, as in struct mmul_matmul
+    double tail_share;
+    bool reproducible; // the same bits in every run on the same ranks, devices and stored speeds
+    // As in struct mmul_matmul, with notice_context: bytes of the results that are made; all of them.
+    void (*progress)(void *notice_context, const char *phase, int64_t done_bytes,
+                     int64_t total_bytes);
 };
 
 // Collective. Sends root's program (`program` is not looked at elsewhere), of which the plan has a

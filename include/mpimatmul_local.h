@@ -875,11 +875,15 @@ MMUL_API enum mmul_status mmul_program_save(struct mmul_program *program, int x,
 // A line per operation: result, operands, shape. Local.
 MMUL_API void mmul_program_print(const struct mmul_program *program, FILE *stream);
 
-// Which rule every operation follows, what moves from where to where, bytes, memory, predicted
-// seconds (made by mmul_program_plan_create in mpimatmul.h).
+// Which rule every operation follows, what moves from where to where, bytes, predicted seconds, and memory while each
+// step goes on, of the node that has most then; then what every rank and device has at most, and in which step (made
+// by mmul_program_plan_create in mpimatmul.h). json: the same, with memory of every rank in every step; to be freed
+// with mmul_free; fails with MMUL_ERR_SYSTEM.
 struct mmul_program_plan;
 MMUL_API void mmul_program_plan_destroy(struct mmul_program_plan *plan);
 MMUL_API void mmul_program_plan_print(const struct mmul_program_plan *plan, FILE *stream);
+MMUL_API enum mmul_status mmul_program_plan_json(const struct mmul_program_plan *plan, char **text,
+                                                 struct mmul_error *err);
 
 // What a run leaves on the ranks: the values, where they were computed (made by mmul_program_run in
 // mpimatmul.h).
@@ -968,6 +972,11 @@ MMUL_API enum mmul_status mmul_script_accept(void *script, struct mmul_error *er
 // What the text prints, when the program has run: shapes, placements, corners, statistics.
 MMUL_API void mmul_script_print(const struct mmul_script *script, const struct mmul_values *values,
                                 FILE *stream);
+
+// The same as JSON, and the files that it has saved; to be freed with mmul_free. Fails with MMUL_ERR_SYSTEM.
+MMUL_API enum mmul_status mmul_script_json(const struct mmul_script *script,
+                                           const struct mmul_values *values, char **text,
+                                           struct mmul_error *err);
 
 // ----------------------------------------------------------------------------------------- texts
 

@@ -117,6 +117,10 @@ enum mmul_status mmul_program_plan_create(struct mmul_context *context,
     status = mmul_comm_agree(context->comm, status, err);
     if (status != MMUL_OK)
         return status;
+    const struct mmul_program_limits limits = {.memory_bytes = all.memory_limit_bytes,
+                                               .device_memory_bytes = all.device_memory_limit_bytes,
+                                               .tail = all.reproducible ? MMUL_TAIL_OFF : all.tail,
+                                               .tail_share = all.tail_share};
     const struct mmul_program_wishes wishes = {.weights = all.weights,
                                                .io = all.io,
                                                .keep_values = all.keep_values,
@@ -126,6 +130,9 @@ enum mmul_status mmul_program_plan_create(struct mmul_context *context,
                                                .notice = all.notice,
                                                .notice_context = all.notice_context,
                                                .records = all.record,
+                                               .reproducible = all.reproducible,
+                                               .limits = limits,
+                                               .progress = all.progress,
                                                .accept = all.accept,
                                                .accept_context = all.accept_context,
                                                .verify_seed = all.verify_seed};

@@ -17,6 +17,20 @@ struct job {
     struct progress progress;
 };
 
+const struct option_refusal mmul_run_refused[] = {
+    {"split", "is of one product: place(x, \"cols\") asks for it in the text of a program"},
+    {"split-rule", "is of one product: parts of values are exact"},
+    {"format", "is not needed: the ending of the name says it"},
+    {"dry-run", "is --check here"},
+    {"steps", "is of plan: --check lists the steps"},
+    {"simulate", "is of plan: a program is planned for the ranks that there are"},
+    {"transpose-a", "is of mul: x.T in the text of a program"},
+    {"transpose-b", "is of mul: x.T in the text of a program"},
+    {"alpha", "is of mul: factors stand in the text of a program"},
+    {"beta", "is of mul: factors stand in the text of a program"},
+    {"c-in", "is of mul: sums stand in the text of a program"},
+    {NULL, NULL}};
+
 static bool is_on(const struct call *call, enum option_id option) {
     return call->options.values[option].number != 0;
 }
@@ -70,6 +84,7 @@ static enum mmul_status write_beside(const struct call *call, const struct job *
 static enum mmul_status make_plan(const struct call *call, struct job *job,
                                   struct mmul_error *err) {
     const struct option_value *values = call->options.values;
+    const double tail = values[OPT_TAIL].real; // off: negative
     const struct mmul_program_options options = {
         .weights = values[OPT_WEIGHTS].text,
         .io = (enum mmul_io)values[OPT_IO].number,
@@ -80,6 +95,14 @@ static enum mmul_status make_plan(const struct call *call, struct job *job,
         .notice_context = &job->progress,
         .record = beside_path(call, 0) != NULL || beside_path(call, 1) != NULL ||
                   beside_path(call, 2) != NULL,
+        .memory_limit_bytes = values[OPT_MEMORY].number,
+        .device_memory_limit_bytes = values[OPT_DEVICE_MEMORY].number,
+        .tail = tail > 0   ? MMUL_TAIL_SHARE
+                : tail < 0 ? MMUL_TAIL_OFF
+                           : MMUL_TAIL_AUTO,
+        .tail_share = tail,
+        .reproducible = is_on(call, OPT_REPRODUCIBLE),
+        .progress = is_on(call, OPT_QUIET) ? NULL : mmul_progress_show,
         .accept = mmul_script_accept,
         .accept_context = job->script,
     };
@@ -88,12 +111,29 @@ static enum mmul_status make_plan(const struct call *call, struct job *job,
 }
 
 // --check: what there is, where, what moves and what it takes.
-static void show_plan(const struct call *call, const struct job *job) {
+static enum mmul_status show_plan(const struct call *call, const struct job *job,
+                                  struct mmul_error *err) {
+    char *text = NULL;
+    if (is_on(call, OPT_JSON))
+        return mmul_print_made(mmul_program_plan_json(job->plan, &text, err), &text, stdout);
     if (is_on(call, OPT_QUIET))
-        return;
+        return MMUL_OK;
     mmul_program_print(mmul_script_program(job->script), stdout);
     putchar('\n');
     mmul_program_plan_print(job->plan, stdout);
+    return MMUL_OK;
+}
+
+// What the program prints; tables go to stderr where a matrix goes to standard output.
+static enum mmul_status show(const struct call *call, const struct job *job,
+                             struct mmul_error *err) {
+    FILE *stream = mmul_script_writes_stdout(job->script) ? stderr : stdout;
+    char *text = NULL;
+    if (is_on(call, OPT_JSON))
+        return mmul_print_made(mmul_script_json(job->script, job->values, &text, err), &text,
+                               stream);
+    mmul_script_print(job->script, job->values, stream);
+    return MMUL_OK;
 }
 
 static void warn_of_overflows(const struct call *call, const struct job *job) {
@@ -118,21 +158,18 @@ static enum mmul_status carry_out(const struct call *call,
         status = mmul_print_new_warnings(call, err);
     if (status != MMUL_OK)
         return status;
-    if (is_on(call, OPT_CHECK)) {
-        if (call->is_root)
-            show_plan(call, job);
-        return MMUL_OK;
-    }
+    if (is_on(call, OPT_CHECK))
+        return call->is_root ? show_plan(call, job, err) : MMUL_OK;
     if (call->is_root)
         mmul_script_hand_over(job->script);
     status = mmul_program_run(call->context, job->plan, &job->values, err);
+    mmul_progress_fini(&job->progress);
     if (status == MMUL_OK && call->is_root)
         warn_of_overflows(call, job);
     if (status == MMUL_OK && call->is_root)
         status = write_beside(call, job, err);
     if (status == MMUL_OK && call->is_root)
-        mmul_script_print(job->script, job->values,
-                          mmul_script_writes_stdout(job->script) ? stderr : stdout);
+        status = show(call, job, err);
     status = mmul_session_agree(err);
     return status == MMUL_OK ? mmul_print_new_warnings(call, err) : status;
 }
@@ -143,7 +180,7 @@ enum mmul_status mmul_run_script(const struct call *call, const struct mmul_scri
     struct mmul_script_request all = *request;
     all.only_checked = is_on(call, OPT_CHECK);
     all.no_sync = is_on(call, OPT_SYNC); // the second word of on|off
-    mmul_progress_init(&job.progress, 0);
+    mmul_progress_init(&job.progress, (int)call->options.values[OPT_PROGRESS].number);
     enum mmul_status status = carry_out(call, &all, &job, err);
     mmul_progress_fini(&job.progress);
     mmul_values_destroy(job.values);
@@ -173,11 +210,7 @@ static enum mmul_status check(const struct call *call, struct mmul_error *err) {
     return MMUL_OK;
 }
 
-static const enum option_id options[] = {
-    OPT_CHECK,   OPT_LOG,  OPT_TRACE,       OPT_REPORT,         OPT_WEIGHTS, OPT_DEVICE, OPT_IO,
-    OPT_VERIFY,  OPT_SYNC, OPT_NO_FALLBACK, OPT_DEVICE_TIMEOUT, OPT_THREADS, OPT_BIND,   OPT_QUIET,
-    OPT_VERBOSE, OPT_HELP, OPT_END,
-};
+static const enum option_id options[] = {MMUL_RUN_OPTIONS, OPT_LOG, OPT_END};
 
 const struct command mmul_command_run = {
     .name = "run",
@@ -201,6 +234,7 @@ const struct command mmul_command_run = {
         "  mpimatmul run attention.py --check\n"
         "  mpirun -q -n 2 mpimatmul run attention.py seq=1024\n",
     .options = options,
+    .refused = mmul_run_refused,
     .needs_mpi = true,
     .check = check,
     .run = run,

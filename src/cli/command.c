@@ -78,6 +78,20 @@ static enum mmul_status check_operands(const struct call *call, struct mmul_erro
     return MMUL_OK;
 }
 
+// A word that is an option of another command.
+static enum mmul_status refuse_options(const struct command *command, int argc, char **argv,
+                                       struct mmul_error *err) {
+    for (int i = 2; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        const size_t length = strcspn(argv[i], "=");
+        for (const struct option_refusal *r = command->refused; r != NULL && r->name != NULL; r++)
+            if (strncmp(argv[i], "--", 2) == 0 && strlen(r->name) + 2 == length &&
+                memcmp(argv[i] + 2, r->name, length - 2) == 0)
+                return mmul_cli_fail(err, MMUL_ERR_USAGE, "%s: --%s %s", command->name, r->name,
+                                     r->why);
+    }
+    return MMUL_OK;
+}
+
 enum mmul_status mmul_call_parse(int argc, char **argv, struct call *call, struct mmul_error *err) {
     if (argc < 2) {
         mmul_cli_fail(err, MMUL_ERR_USAGE, "no command given");
@@ -85,6 +99,8 @@ enum mmul_status mmul_call_parse(int argc, char **argv, struct call *call, struc
     }
     int first_operand = 0;
     enum mmul_status status = mmul_command_find(argv[1], &call->command, err);
+    if (status == MMUL_OK)
+        status = refuse_options(call->command, argc, argv, err);
     if (status == MMUL_OK)
         status = mmul_options_parse(&call->options, call->command->options, argc - 1, argv + 1,
                                     &first_operand, err);

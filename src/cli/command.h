@@ -10,6 +10,10 @@
 struct mmul_context;
 struct call;
 
+struct option_refusal {
+    const char *name, *why; // "split", "is of one product"
+};
+
 struct command {
     const char *name;
     const char *operands; // as shown: "A B"
@@ -17,6 +21,8 @@ struct command {
     const char *summary; // one line of `mpimatmul --help`
     const char *notes;   // what its own --help adds below the options
     const enum option_id *options;
+    const struct option_refusal
+        *refused;       // options of others, and why not here, to a name of NULL; NULL: none
     bool needs_mpi;     // run on every rank, as a collective call; else on root alone
     bool shows_devices; // unused ones, too: drivers are asked, whatever is known of them
     // What options and operands say together, before MPI starts and without touching files; NULL:

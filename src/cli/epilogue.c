@@ -14,9 +14,8 @@ static const enum option_id asks[] = {OPT_BIAS, OPT_ACTIVATION, OPT_RESIDUAL, OP
                                       OPT_TOPK};
 
 // What a program has no room for.
-static const enum option_id others[] = {
-    OPT_MATRIX_FORMAT, OPT_DTYPE,         OPT_SPLIT,   OPT_SPLIT_RULE, OPT_TAIL,   OPT_REPRODUCIBLE,
-    OPT_MEMORY,        OPT_DEVICE_MEMORY, OPT_DRY_RUN, OPT_JSON,       OPT_REPORT, OPT_TRACE};
+static const enum option_id others[] = {OPT_MATRIX_FORMAT, OPT_DTYPE, OPT_SPLIT, OPT_SPLIT_RULE,
+                                        OPT_DRY_RUN};
 
 bool mmul_epilogue_is_asked(const struct call *call) {
     bool is_asked = false;

@@ -48,7 +48,8 @@ static void tell(const struct call *call, const char *path) {
     struct mmul_matrix *made = NULL;
     char shape[96];
     if (call->options.values[OPT_QUIET].number != 0 ||
-        call->options.values[OPT_CHECK].number != 0 || mmul_path_is_stdout(path))
+        call->options.values[OPT_CHECK].number != 0 || call->options.values[OPT_JSON].number != 0 ||
+        mmul_path_is_stdout(path))
         return;
     struct mmul_error ignored; // it was written; who takes it away at once may
     if (mmul_matrix_open(path, &made, &ignored) == MMUL_OK)

@@ -7,6 +7,7 @@
 #include "cli/failure.h"
 #include "cli/files.h"
 #include "cli/line.h"
+#include "cli/run_script.h"
 #include "mpimatmul.h"
 
 // -o, or <A>_<what>[_<B>] in the current folder, with the ending of A's format. Saves `y` there.
@@ -128,14 +129,11 @@ static enum mmul_status run_topk(const struct call *call, struct mmul_error *err
 
 // --------------------------------------------------------------------------------------- commands
 
-#define COMMON                                                                         \
-    OPT_CHECK, OPT_WEIGHTS, OPT_DEVICE, OPT_IO, OPT_VERIFY, OPT_SYNC, OPT_NO_FALLBACK, \
-        OPT_DEVICE_TIMEOUT, OPT_THREADS, OPT_BIND, OPT_QUIET, OPT_VERBOSE, OPT_HELP, OPT_END
-
-static const enum option_id options[] = {OPT_LINE_OUTPUT, COMMON};
-static const enum option_id reduce_options[] = {OPT_LINE_OUTPUT, OPT_REDUCED, COMMON};
-static const enum option_id topk_options[] = {OPT_LINE_OUTPUT, OPT_INDICES, OPT_COUNT_K,
-                                              OPT_NORMALIZE_ROWS, COMMON};
+static const enum option_id options[] = {OPT_LINE_OUTPUT, MMUL_RUN_OPTIONS, OPT_END};
+static const enum option_id reduce_options[] = {OPT_LINE_OUTPUT, OPT_REDUCED, MMUL_RUN_OPTIONS,
+                                                OPT_END};
+static const enum option_id topk_options[] = {OPT_LINE_OUTPUT,    OPT_INDICES,      OPT_COUNT_K,
+                                              OPT_NORMALIZE_ROWS, MMUL_RUN_OPTIONS, OPT_END};
 
 const struct command mmul_command_add = {
     .name = "add",
@@ -145,6 +143,7 @@ const struct command mmul_command_add = {
     .summary = "A + B; sizes of 1 repeat",
     .notes = "The program y = load(A) + load(B) of `mpimatmul run`.\n",
     .options = options,
+    .refused = mmul_run_refused,
     .needs_mpi = true,
     .check = mmul_files_check_operands,
     .run = run_pair,
@@ -158,6 +157,7 @@ const struct command mmul_command_sub = {
     .summary = "A - B; sizes of 1 repeat",
     .notes = "The program y = load(A) - load(B) of `mpimatmul run`.\n",
     .options = options,
+    .refused = mmul_run_refused,
     .needs_mpi = true,
     .check = mmul_files_check_operands,
     .run = run_pair,
@@ -171,6 +171,7 @@ const struct command mmul_command_transpose = {
     .summary = "every matrix of a stack the other way round",
     .notes = "The program y = load(A).T of `mpimatmul run`.\n",
     .options = options,
+    .refused = mmul_run_refused,
     .needs_mpi = true,
     .check = mmul_files_check_operands,
     .run = run_transpose,
@@ -189,6 +190,7 @@ const struct command mmul_command_map = {
         "\n"
         "  mpimatmul map gelu X.npy -o Y.npy\n",
     .options = options,
+    .refused = mmul_run_refused,
     .needs_mpi = true,
     .check = check_map,
     .run = run_map,
@@ -205,6 +207,7 @@ const struct command mmul_command_reduce = {
              "\n"
              "  mpimatmul reduce mean X.npy --axis -2 -o means.npy\n",
     .options = reduce_options,
+    .refused = mmul_run_refused,
     .needs_mpi = true,
     .check = check_reduce,
     .run = run_reduce,
@@ -223,6 +226,7 @@ const struct command mmul_command_topk = {
              "  mpimatmul topk texts.npy words.npy --normalize-rows -k 5 -o near.npy --indices "
              "which.npy\n",
     .options = topk_options,
+    .refused = mmul_run_refused,
     .needs_mpi = true,
     .check = mmul_files_check_operands,
     .run = run_topk,

@@ -2,6 +2,7 @@
 // Walks the rank's blocks of a step; addresses are those of the values' views.
 #include "exec/blocks.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/integer.h"
@@ -246,9 +247,10 @@ static struct sizes measure(const struct mmul_stage *stage) {
 static double device_memory(const struct mmul_stage *stage) {
     static const double memory_share = 0.8;
     const struct mmul_comm *comm = stage->run->context->comm;
-    return memory_share *
-           (double)stage->run->context->cluster->ranks[comm->rank].device.memory_bytes /
-           comm->node_size;
+    const int64_t limit = plan_of(stage)->limits.device_memory_bytes;
+    double memory =
+        memory_share * (double)stage->run->context->cluster->ranks[comm->rank].device.memory_bytes;
+    return (limit > 0 ? fmin(memory, (double)limit) : memory) / comm->node_size;
 }
 
 static enum mmul_status choose_tile(const struct mmul_stage *stage, struct sizes sizes,

@@ -9,11 +9,14 @@
 struct mmul_program_wishes {
     const char *weights; // (root) NULL: auto
     enum mmul_io io;
-    bool keep_values, no_verify, no_fallback, records;
+    struct mmul_program_limits limits;
+    bool keep_values, no_verify, no_fallback, records, reproducible;
     double device_timeout_seconds;
     uint64_t verify_seed;                                   // 0: fresh
     void (*notice)(void *notice_context, const char *text); // (root)
     void *notice_context;
+    void (*progress)(void *notice_context, const char *phase, int64_t done_bytes,
+                     int64_t total_bytes);                                    // (root)
     enum mmul_status (*accept)(void *accept_context, struct mmul_error *err); // (root)
     void *accept_context;
 };

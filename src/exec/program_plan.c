@@ -13,6 +13,7 @@
 struct told {
     int value_count, operation_count;
     enum mmul_io io;
+    struct mmul_program_limits limits;
     bool keep_values, no_verify, no_fallback, records, measures, balanced;
     double device_timeout_seconds;
     uint64_t verify_seed;
@@ -105,13 +106,15 @@ static struct told tell(const struct mmul_program *program,
     return (struct told){.value_count = program->value_count,
                          .operation_count = program->operation_count,
                          .io = wishes->io,
+                         .limits = wishes->limits,
                          .keep_values = wishes->keep_values,
                          .balanced = is_automatic(wishes),
                          .no_verify = wishes->no_verify,
                          .no_fallback = wishes->no_fallback,
                          .records = wishes->records,
                          .device_timeout_seconds = wishes->device_timeout_seconds,
-                         .measures = is_automatic(wishes) && program_flops(program) >= enough_flops,
+                         .measures = is_automatic(wishes) && !wishes->reproducible &&
+                                     program_flops(program) >= enough_flops,
                          .verify_seed =
                              wishes->verify_seed != 0 ? wishes->verify_seed : mmul_random_seed()};
 }
@@ -153,11 +156,15 @@ enum mmul_status mmul_program_prepare(struct mmul_context *context,
     mmul_free(weights);
     if (status == MMUL_OK) {
         made->io = told.io;
+        made->limits = told.limits;
         made->no_verify = told.no_verify;
         made->no_fallback = told.no_fallback;
         made->records = told.records;
         made->device_timeout_seconds = told.device_timeout_seconds;
         made->verify_seed = told.verify_seed;
+        status = mmul_comm_agree(comm, mmul_program_check_memory(made, context->cluster, err), err);
+    }
+    if (status == MMUL_OK) {
         bool balanced = told.balanced && mmul_cluster_has_speeds(context->cluster);
         status = mmul_program_plan_products(context, made, balanced, err);
     }
@@ -170,6 +177,7 @@ enum mmul_status mmul_program_prepare(struct mmul_context *context,
     if (comm->rank == 0) {
         made->notice = wishes->notice;
         made->notice_context = wishes->notice_context;
+        made->progress = wishes->progress;
         made->accept = wishes->accept;
         made->accept_context = wishes->accept_context;
     }

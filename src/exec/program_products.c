@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Plans of a program's products: root makes them, from what every node sees of the files, and sends
 // them. A matrix that is a value by then is like one that every node has mapped.
+#include "base/integer.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "exec/matmul.h"
@@ -15,6 +16,7 @@ struct planning {
     struct mmul_program_step *step;
     bool balanced;
     unsigned *node_maps;
+    int64_t *taken_bytes; // of a node, by what is not the product's
 };
 
 static bool is_file(const struct planning *p, int place) {
@@ -84,12 +86,16 @@ static enum mmul_status make_plan(const struct planning *p, struct mmul_error *e
         .weights = is_free ? NULL : p->plan->costs.shares,
         .node_maps = p->node_maps,
         .offsets = step->offsets,
-        .taken_bytes = p->plan->node_bytes,
+        .taken_bytes = p->taken_bytes,
+        .memory_limit_bytes = p->plan->limits.memory_bytes,
+        .device_memory_limit_bytes = p->plan->limits.device_memory_bytes,
         .whole_offsets = step->spreads ? whole->placement.row_offsets : NULL,
         .split = step->axis == MMUL_ROWS ? MMUL_SPLIT_ROWS : MMUL_SPLIT_COLS,
         .rule = MMUL_SPLIT_EXACT,
         .panels = true,
-        .tail = p->balanced ? MMUL_TAIL_AUTO : MMUL_TAIL_OFF};
+        .tail = p->plan->limits.tail == MMUL_TAIL_AUTO && !p->balanced ? MMUL_TAIL_OFF
+                                                                       : p->plan->limits.tail,
+        .tail_share = p->plan->limits.tail_share};
     if (status == MMUL_OK)
         status = mmul_plan_make(&request, &step->product, err);
     if (status == MMUL_OK)
@@ -103,6 +109,22 @@ static enum mmul_status plan_product(struct planning *p, struct mmul_error *err)
     if (status == MMUL_OK && p->context->comm->rank == 0)
         status = make_plan(p, err);
     return mmul_comm_agree(p->context->comm, status, err);
+}
+
+// Values, and as much as a product beside it may have: two of them are under way at the same time.
+static void find_taken(const struct planning *p) {
+    const struct mmul_cluster *cluster = p->context->cluster;
+    const int64_t limit = p->plan->limits.memory_bytes;
+    int products = 0;
+    for (int i = 0; i < p->plan->step_count; i++)
+        products += p->plan->steps[i].is_product;
+    for (int node = 0; node < cluster->node_count; node++) {
+        int64_t left = cluster->nodes[node].memory_available_bytes,
+                values = p->plan->node_bytes[node];
+        if (limit > 0)
+            left = mmul_smaller(left, mmul_plan_memory_left(cluster, node, limit));
+        p->taken_bytes[node] = values + (products > 1 ? mmul_larger(left - values, 0) / 2 : 0);
+    }
 }
 
 // Root: scatter and gather are between all nodes that have work in any product.
@@ -129,13 +151,19 @@ enum mmul_status mmul_program_plan_products(struct mmul_context *context,
                                             struct mmul_program_plan *plan, bool balanced,
                                             struct mmul_error *err) {
     struct planning p = {.context = context, .plan = plan, .balanced = balanced};
-    enum mmul_status status = MMUL_ALLOCATE(p.node_maps, context->comm->node_count, "nodes", err);
+    const int nodes = context->comm->node_count;
+    enum mmul_status status = MMUL_ALLOCATE(p.node_maps, nodes, "nodes", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(p.taken_bytes, nodes, "nodes", err);
+    if (status == MMUL_OK)
+        find_taken(&p);
     status = mmul_comm_agree(context->comm, status, err);
     for (int i = 0; status == MMUL_OK && i < plan->step_count; i++) {
         p.step = &plan->steps[i];
         if (p.step->is_product)
             status = plan_product(&p, err);
     }
+    mmul_free(p.taken_bytes);
     mmul_free(p.node_maps);
     if (status == MMUL_OK && context->comm->rank == 0)
         join_members(plan);

@@ -101,6 +101,7 @@ static enum mmul_status run_stages(struct mmul_context *context,
                                     .no_fallback = plan->no_fallback,
                                     .device_timeout_seconds = plan->device_timeout_seconds,
                                     .notice = plan->notice,
+                                    .progress = plan->progress,
                                     .progress_context = plan->notice_context};
     struct mmul_run_request request = {.args = &how, .stages = stages, .values = values};
     struct mmul_run *run = NULL;

@@ -178,6 +178,7 @@ struct threads {
     struct mmul_run *run;
     struct mmul_pulse pulse;
     struct mmul_mover mover;
+    double told; // root: clock when its user was told how far it is
 };
 
 static void compute(void *context) {
@@ -244,6 +245,38 @@ static void note_progress(struct mmul_run *run) {
         run->stored = now;
 }
 
+// Of a value, all of it.
+static double result_bytes(const struct mmul_stage *stage) {
+    const struct mmul_program_plan *plan = stage->run->values->plan;
+    const struct mmul_program_place *made = &plan->places[plan->steps[stage->is.index].result];
+    const struct mmul_shape shape = plan->program->values[made->value].shape;
+    return (double)mmul_shape_matrices(shape) * (double)shape.rows * (double)shape.cols *
+           sizeof(float);
+}
+
+// Root, of a program: stages that are over, and what the ranks here have computed of the next one.
+static void tell_progress(struct threads *threads) {
+    const struct mmul_run *run = threads->run;
+    const int ranks = run->context->comm->node_size;
+    double done = 0, total = 0, now = mmul_clock_now();
+    if (run->args->progress == NULL || run->values == NULL || now - threads->told < 0.1)
+        return;
+    threads->told = now;
+    for (int i = 0; i < run->stage_count; i++) {
+        const struct mmul_stage *stage = &run->stages[i];
+        double bytes = result_bytes(stage);
+        int64_t steps = 0,
+                all = i == threads->mover.over && is_product(stage) ? stage->layout.steps : 0;
+        for (int rank = 0; all > 0 && rank < ranks; rank++)
+            steps += atomic_load(&stage->progress->ranks[rank].steps_done);
+        done += i < threads->mover.over ? bytes
+                : all > 0               ? bytes * (double)steps / (double)(all * ranks)
+                                        : 0;
+        total += bytes;
+    }
+    run->args->progress(run->args->progress_context, "run", (int64_t)done, (int64_t)total);
+}
+
 static enum mmul_attention attend(void *context) {
     struct threads *threads = context;
     enum mmul_attention traffic = MMUL_ATTEND_FINISHED;
@@ -253,6 +286,8 @@ static enum mmul_attention attend(void *context) {
     if (threads->run->context->comm->node_rank == 0)
         traffic = mmul_mover_attend(&threads->mover);
     note_progress(threads->run);
+    if (threads->run->context->comm->rank == 0)
+        tell_progress(threads);
     if (traffic != MMUL_ATTEND_FINISHED)
         return traffic;
     return atomic_load(&threads->run->has_computed) ? MMUL_ATTEND_FINISHED : MMUL_ATTEND_NOTHING;

@@ -124,12 +124,8 @@ static void count_device_ranks(struct mmul_planning *p) {
     }
 }
 
-// The limit of a node counts all memory of its ranks, so what they have already is taken off, and
-// what libraries still take as they work: buffers of the BLAS, MPI's queues.
-static int64_t limit_of(const struct mmul_planning *p, int node) {
+int64_t mmul_plan_memory_left(const struct mmul_cluster *cluster, int node, int64_t limit) {
     const int64_t libraries_bytes = 1 << 20, thread_bytes = 1 << 20;
-    const struct mmul_cluster *cluster = p->request->cluster;
-    int64_t limit = p->request->memory_limit_bytes;
     for (int i = cluster->nodes[node].leader; i >= 0; i = mmul_cluster_next_rank(cluster, i)) {
         const struct mmul_rank_info *info = &cluster->ranks[i];
         if (info->process_bytes > 0)
@@ -144,9 +140,11 @@ static void copy_nodes(struct mmul_planning *p) {
         const struct mmul_node_info *info = &cluster->nodes[node];
         int64_t taken = p->request->taken_bytes != NULL ? p->request->taken_bytes[node] : 0;
         double memory = MEMORY_SHARE * (double)mmul_larger(info->memory_available_bytes - taken, 0);
-        int64_t limit = limit_of(p, node);
-        p->nodes[node].memory_bytes =
-            p->request->memory_limit_bytes > 0 && (double)limit < memory ? limit : (int64_t)memory;
+        int64_t limit =
+            mmul_plan_memory_left(cluster, node, p->request->memory_limit_bytes) - taken;
+        p->nodes[node].memory_bytes = p->request->memory_limit_bytes > 0 && (double)limit < memory
+                                          ? mmul_larger(limit, 0)
+                                          : (int64_t)memory;
         p->maps[node] = p->request->node_maps ? p->request->node_maps[node] : 0;
         mmul_text_copy(p->nodes[node].host, sizeof p->nodes[node].host, info->host);
     }

@@ -105,6 +105,10 @@ struct mmul_plan_request {
     const int64_t *taken_bytes; // per node: memory that something else of the run has; NULL: none
 };
 
+// Of a limit of a node's memory, which counts all of its ranks: what is left beside what they have already, and what
+// libraries still take as they work (buffers of the BLAS, MPI's queues).
+int64_t mmul_plan_memory_left(const struct mmul_cluster *cluster, int node, int64_t limit);
+
 // Fails: MMUL_ERR_USAGE (weights), MMUL_ERR_SYSTEM (does not fit, with the numbers).
 enum mmul_status mmul_plan_make(const struct mmul_plan_request *request, struct mmul_plan **plan,
                                 struct mmul_error *err);

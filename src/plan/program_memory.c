@@ -49,12 +49,13 @@ static void note_step(const struct mmul_program_plan *plan, const struct mmul_pr
 }
 
 // Joined moves are a stage of their own before that of their product.
-static void note_steps(const struct mmul_program_plan *plan, struct life *lives) {
+static void note_steps(struct mmul_program_plan *plan, struct life *lives) {
     const struct mmul_program_step *moves[MMUL_FACTORS] = {NULL};
     int stage = 0;
     for (int i = 0; i < plan->step_count; i++) {
-        const struct mmul_program_step *step = &plan->steps[i];
+        struct mmul_program_step *step = &plan->steps[i];
         int joined = 0;
+        step->stage = stage; // of joined moves that before their product's
         if (step->joined)
             continue;
         if (step->kind == MMUL_STEP_COMPUTE)
@@ -62,6 +63,7 @@ static void note_steps(const struct mmul_program_plan *plan, struct life *lives)
         for (int j = 0; j < joined; j++)
             note_step(plan, moves[j], stage, lives);
         stage += joined > 0;
+        step->stage = stage;
         note_step(plan, step, stage++, lives);
     }
 }
@@ -75,9 +77,12 @@ static void keep_results(struct mmul_program_plan *plan, struct life *lives) {
         if (plan->keeps_values || !lives[i].is_read)
             plan->places[base_of(plan, i)].stays = true;
     }
-    for (int i = 0; i < plan->place_count; i++)
+    for (int i = 0; i < plan->place_count; i++) {
         if (plan->places[i].stays)
             lives[i].end = FOR_EVER;
+        plan->places[i].first_stage = lives[i].begin;
+        plan->places[i].last_stage = lives[i].end;
+    }
 }
 
 // ------------------------------------------------------------------------------------- one node
@@ -154,21 +159,33 @@ static void add_bytes(const struct mmul_program_plan *plan, int64_t *bytes) {
     }
 }
 
-static enum mmul_status check_memory(struct mmul_program_plan *plan,
-                                     const struct mmul_cluster *cluster, struct mmul_error *err) {
-    enum mmul_status status = MMUL_OK;
-    for (int node = 0; status == MMUL_OK && node < cluster->node_count; node++) {
+enum mmul_status mmul_program_check_memory(const struct mmul_program_plan *plan,
+                                           const struct mmul_cluster *cluster,
+                                           struct mmul_error *err) {
+    const int64_t limit = plan->limits.memory_bytes;
+    char needed[32], available[32], text[32];
+    for (int node = 0; node < cluster->node_count; node++) {
         const struct mmul_node_info *info = &cluster->nodes[node];
-        char needed[32], available[32];
-        int64_t bytes = plan->node_bytes[node];
-        plan->node_bytes_most = mmul_larger(plan->node_bytes_most, bytes);
+        const int64_t bytes = plan->node_bytes[node];
+        mmul_bytes_format(bytes, needed);
         if (info->memory_available_bytes > 0 && bytes > info->memory_available_bytes)
-            status = mmul_fail(err, MMUL_ERR_SYSTEM,
-                               "cannot fit the program's values: %s on '%s', %s available there",
-                               mmul_bytes_format(bytes, needed), info->host,
-                               mmul_bytes_format(info->memory_available_bytes, available));
+            return mmul_fail(err, MMUL_ERR_SYSTEM,
+                             "cannot fit the program's values: %s on '%s', %s available there",
+                             needed, info->host,
+                             mmul_bytes_format(info->memory_available_bytes, available));
+        const int64_t left = limit > 0 ? mmul_plan_memory_left(cluster, node, limit) : bytes;
+        if (bytes <= left)
+            continue;
+        mmul_fail(err, MMUL_ERR_SYSTEM,
+                  "cannot fit the program's values: %s on '%s', of %s the processes leave %s",
+                  needed, info->host, mmul_bytes_format(limit, text),
+                  mmul_bytes_format(left, available));
+        // Something for what is beside them, and in whole MiB.
+        const int64_t mib = 1 << 20, enough = limit - left + bytes + bytes / 8;
+        mmul_hint(err, "--memory %lldMiB has room for them", (long long)((enough + mib - 1) / mib));
+        return MMUL_ERR_SYSTEM;
     }
-    return status;
+    return MMUL_OK;
 }
 
 enum mmul_status mmul_program_lay_out(struct mmul_program_plan *plan,
@@ -192,9 +209,66 @@ enum mmul_status mmul_program_lay_out(struct mmul_program_plan *plan,
                 lay_out_node(plan, lives, node);
             else
                 copy_node(plan, node - 1, node);
-        status = check_memory(plan, cluster, err);
+        for (int node = 0; node < nodes; node++)
+            plan->node_bytes_most = mmul_larger(plan->node_bytes_most, plan->node_bytes[node]);
+        status = mmul_program_check_memory(plan, cluster, err);
     }
     mmul_free(bytes);
     mmul_free(lives);
     return status;
+}
+
+// ------------------------------------------------------------------------------------ over time
+
+// The first step of a stage that is no earlier; steps are in the order of their stages.
+static int find_step(const struct mmul_program_plan *plan, int stage) {
+    int low = 0, high = plan->step_count;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (plan->steps[middle].stage < stage)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+void mmul_program_rank_memory(const struct mmul_program_plan *plan, int rank, int64_t *bytes,
+                              int64_t *device) {
+    const struct mmul_program_costs *c = &plan->costs;
+    const int node = c->rank_node[rank];
+    int ranks = 0, first = rank;
+    for (int i = c->size - 1; i >= 0; i--) {
+        ranks += c->rank_node[i] == node;
+        first = c->rank_node[i] == node ? i : first;
+    }
+    for (int i = 0; i < plan->step_count; i++)
+        bytes[i] = 0;
+    // What begins and ends at a step, then the sums of that.
+    for (int i = 0; i < plan->place_count; i++) {
+        const struct mmul_program_place *place = &plan->places[i];
+        bool is_whole = place->placement.kind == MMUL_PLACE_REPLICATE;
+        if (!mmul_program_place_has_memory(place) ||
+            (is_whole
+                 ? rank != first
+                 : mmul_placement_first_copy(&place->placement, c->rank_node, rank, node) != rank))
+            continue;
+        const int64_t own = mmul_program_place_bytes(plan, place, rank);
+        int begin = find_step(plan, place->first_stage),
+            end = find_step(plan, place->last_stage + 1);
+        if (begin < plan->step_count)
+            bytes[begin] += own;
+        if (end < plan->step_count)
+            bytes[end] -= own;
+    }
+    for (int i = 1; i < plan->step_count; i++)
+        bytes[i] += bytes[i - 1];
+    for (int i = 0; i < plan->step_count; i++) {
+        const struct mmul_plan *product = plan->steps[i].product;
+        device[i] = product != NULL ? mmul_plan_ranks(product)[rank].tile.device_bytes : 0;
+        if (product == NULL)
+            continue;
+        const struct mmul_plan_node *at = &mmul_plan_nodes(product)[node];
+        bytes[i] += (at->segment_bytes + at->private_bytes) / ranks;
+    }
 }

@@ -334,6 +334,20 @@ static enum mmul_status choose_all(struct making *m, const struct mmul_cluster *
     return status;
 }
 
+// What tables say of the ranks.
+static enum mmul_status name_ranks(struct mmul_program_plan *plan,
+                                   const struct mmul_cluster *cluster, struct mmul_error *err) {
+    enum mmul_status status = MMUL_ALLOCATE(plan->ranks, cluster->size, "a plan", err);
+    for (int rank = 0; status == MMUL_OK && rank < cluster->size; rank++) {
+        const struct mmul_rank_info *info = &cluster->ranks[rank];
+        struct mmul_program_rank *to = &plan->ranks[rank];
+        mmul_text_copy(to->host, sizeof to->host, info->host);
+        mmul_text_copy(to->device, sizeof to->device, info->device.name);
+        to->host_memory = info->host_memory;
+    }
+    return status;
+}
+
 enum mmul_status mmul_program_plan_make(const struct mmul_program *program,
                                         const struct mmul_cluster *cluster, const double *weights,
                                         bool keeps_values, struct mmul_program_plan **plan,
@@ -353,6 +367,8 @@ enum mmul_status mmul_program_plan_make(const struct mmul_program *program,
         mmul_program_fuse(m.plan);
         mmul_program_plan_add_up(m.plan);
         status = mmul_program_lay_out(m.plan, cluster, err);
+        if (status == MMUL_OK)
+            status = name_ranks(m.plan, cluster, err);
     }
     mmul_free(m.rules);
     mmul_free(m.place_of);
@@ -375,6 +391,7 @@ void mmul_program_plan_destroy(struct mmul_program_plan *plan) {
         mmul_plan_destroy(plan->steps[i].product);
     mmul_program_costs_fini(&plan->costs);
     mmul_program_destroy(plan->owned);
+    mmul_free(plan->ranks);
     mmul_free(plan->node_bytes);
     mmul_free(plan->offsets);
     mmul_free(plan->places);
@@ -413,44 +430,4 @@ int mmul_program_plan_first_panel(const struct mmul_program_plan *plan, int node
     double place =
         (double)(rank / mesh->cols) / mesh->rows + (double)(rank % mesh->cols) / mesh->cols;
     return (int)(place * panels) % panels;
-}
-
-// ------------------------------------------------------------------------------------------ print
-
-static void print_step(const struct mmul_program_plan *plan, const struct mmul_program_step *step,
-                       struct mmul_text *text) {
-    const struct mmul_program *program = plan->program;
-    const struct mmul_operation *o = &program->operations[step->operation];
-    const struct mmul_program_place *result = &plan->places[step->result];
-    char placement[96], bytes[32];
-    bool moves = step->kind == MMUL_STEP_MOVE;
-    mmul_text_add(text, "%s\t%s\t", moves ? "move" : mmul_operation_row(o->kind)->name,
-                  program->values[result->value].name);
-    for (int i = 0; i < (moves ? 1 : o->operand_count); i++) {
-        if (step->operands[i] < 0)
-            continue;
-        const struct mmul_program_place *from = &plan->places[step->operands[i]];
-        mmul_text_add(text, "%s%s %s%s", i > 0 ? ", " : "", program->values[from->value].name,
-                      mmul_placement_name(from->placement.kind),
-                      i < MMUL_FACTORS && step->turned[i] ? " transposed" : "");
-    }
-    mmul_text_add(text, "\t%s\t%s\t%.6f\n", mmul_placement_format(&result->placement, placement),
-                  mmul_bytes_format((int64_t)(step->network_bytes + 0.5), bytes), step->seconds);
-}
-
-void mmul_program_plan_print(const struct mmul_program_plan *plan, FILE *stream) {
-    struct mmul_text text = {0};
-    char network[32], memory[32];
-    mmul_text_add(&text, "step\tvalue\tfrom\tplacement\tnetwork\tseconds\n");
-    for (int i = 0; i < plan->step_count; i++)
-        print_step(plan, &plan->steps[i], &text);
-    mmul_text_print_table(mmul_text_get(&text), stream);
-    mmul_text_fini(&text);
-    fprintf(stream,
-            "%d rank%s on %d node%s: %s over the network, values take %s of a node at most, "
-            "predicted %.3f s\n",
-            plan->costs.size, plan->costs.size == 1 ? "" : "s", plan->costs.node_count,
-            plan->costs.node_count == 1 ? "" : "s",
-            mmul_bytes_format((int64_t)(plan->network_bytes + 0.5), network),
-            mmul_bytes_format(plan->node_bytes_most, memory), plan->seconds);
 }

@@ -22,6 +22,7 @@ struct mmul_program_place {
     int operation;   // that made it (file: load or save)
     bool is_gone;    // what brings it, or takes it away, passes it by: nobody has it
     bool stays;      // its memory is its own to the end: no step reads it, or it is to be kept
+    int first_stage, last_stage; // that have it in memory
 };
 
 enum mmul_program_step_kind { MMUL_STEP_MOVE, MMUL_STEP_COMPUTE, MMUL_STEP_GONE };
@@ -33,6 +34,7 @@ struct mmul_program_step {
     int operands[MMUL_OPERANDS]; // places, -1: none, or a number; of a move the first
     int result;                  // a place
     bool joined;                 // a move, carried out with the product it is for, in panels
+    int stage;                   // of the run that carries it out
     double seconds;              // predicted; of joined moves 0: those of their product are all
     double network_bytes;        // all links together
     // Of a product that is split by rows or columns: which, and its parts (borrowed; NULL: nothing of it
@@ -49,17 +51,33 @@ struct mmul_program_step {
 
 struct mmul_program_offsets; // offsets of one range
 
+// What its user allows: bytes of a node and of a device, 0: what is there; parts of products that idle ranks may claim.
+struct mmul_program_limits {
+    int64_t memory_bytes, device_memory_bytes;
+    enum mmul_tail tail;
+    double tail_share;
+};
+
+// What tables say of a rank.
+struct mmul_program_rank {
+    char host[64], device[64];
+    bool host_memory; // its device works there
+};
+
 struct mmul_program_plan {
     const struct mmul_program *program; // borrowed
     struct mmul_program *owned;         // the same, where the plan owns it; may be NULL
-    bool keeps_values;           // every value can be had after the run; else what no step reads
-    enum mmul_io io;             // of the products
+    bool keeps_values; // every value can be had after the run; else what no step reads
+    enum mmul_io io;   // of the products
+    struct mmul_program_limits limits;
     bool no_verify, no_fallback; // of the run
     bool records;                // of the run: what every rank does when is kept
     double device_timeout_seconds;
     uint64_t verify_seed;
     void (*notice)(void *notice_context, const char *text); // root's
     void *notice_context;
+    void (*progress)(void *notice_context, const char *phase, int64_t done_bytes,
+                     int64_t total_bytes);                                    // root's; NULL: none
     enum mmul_status (*accept)(void *accept_context, struct mmul_error *err); // root's; NULL: none
     void *accept_context;
     struct mmul_program_costs costs;   // who is where, and shares
@@ -70,7 +88,8 @@ struct mmul_program_plan {
     double seconds, network_bytes;
     int64_t *offsets;    // owned: place * nodes + node: where its memory is among these; -1: none
     int64_t *node_bytes; // owned: memory of the values on every node
-    int64_t node_bytes_most; // memory of the values on the node that has most of it
+    int64_t node_bytes_most;         // memory of the values on the node that has most of it
+    struct mmul_program_rank *ranks; // owned
 };
 
 // weights: one per rank. keeps_values: see the plan. Products have no plans of their own yet. Fails with
@@ -110,6 +129,17 @@ int64_t mmul_program_place_bytes(const struct mmul_program_plan *plan,
 // are through with that (exec/mover.h). Fails as above.
 enum mmul_status mmul_program_lay_out(struct mmul_program_plan *plan,
                                       const struct mmul_cluster *cluster, struct mmul_error *err);
+
+// Do the values fit into what the nodes have, and the plan's limit allows? Fails with MMUL_ERR_SYSTEM, and what would do.
+enum mmul_status mmul_program_check_memory(const struct mmul_program_plan *plan,
+                                           const struct mmul_cluster *cluster,
+                                           struct mmul_error *err);
+
+// Bytes of the values that a rank has in the memory of its node while each step goes on (`bytes`: one per step); what is
+// whole on a node is counted with its first rank, and what the node has for a product with all of its ranks alike.
+// device: of what the products' tiles take of a device with memory of its own, else 0.
+void mmul_program_rank_memory(const struct mmul_program_plan *plan, int rank, int64_t *bytes,
+                              int64_t *device);
 
 // -------------------------------------------------------------------------------- program_fuse.c
 

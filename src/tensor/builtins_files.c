@@ -51,18 +51,20 @@ enum mmul_status mmul_builtin_load(struct mmul_evaluator *e, const struct mmul_b
 
 // The program writes `value` there; the output is the script's from here on.
 static enum mmul_status add_output(struct mmul_evaluator *e, const struct mmul_node *at,
-                                   const char *path, int value, struct mmul_output *output) {
+                                   const char *path, const struct mmul_object *x,
+                                   struct mmul_output *output) {
     struct mmul_script_output *added = mmul_arena_allocate(e->arena, sizeof *added, e->err);
     if (added == NULL) {
         mmul_output_destroy(output);
         return e->err->status;
     }
     added->path = path;
+    added->matrix = *x;
     added->line = mmul_source_line(e->source, at->at.begin);
     added->output = output;
     added->next = e->script->outputs;
     e->script->outputs = added;
-    if (mmul_program_save(e->program, value, output, e->err) != MMUL_OK)
+    if (mmul_program_save(e->program, x->value, output, e->err) != MMUL_OK)
         return mmul_evaluator_locate(e, at);
     return MMUL_OK;
 }
@@ -118,7 +120,7 @@ enum mmul_status mmul_builtin_save(struct mmul_evaluator *e, const struct mmul_b
              MMUL_OK)
         status = mmul_output_borrow(&nowhere, x->shape, MMUL_F64, &output, e->err);
     if (status == MMUL_OK)
-        return add_output(e, call, path, x->value, output);
+        return add_output(e, call, path, x, output);
     mmul_source_locate(e->source, call->at, e->err);
     return e->err->status;
 }
@@ -145,7 +147,7 @@ static enum mmul_status fetch(struct mmul_evaluator *e, const struct mmul_node *
                               const struct mmul_object *x, double *to) {
     struct mmul_output *output = NULL;
     enum mmul_status status = mmul_output_borrow(to, x->shape, MMUL_F64, &output, e->err);
-    return status == MMUL_OK ? add_output(e, at, NULL, x->value, output) : status;
+    return status == MMUL_OK ? add_output(e, at, NULL, x, output) : status;
 }
 
 static enum mmul_status show_corner(struct mmul_evaluator *e, const struct mmul_node *at,

@@ -16,6 +16,7 @@ struct mmul_script_file {
 // Where a value goes: a file or (path NULL) memory of ours.
 struct mmul_script_output {
     const char *path;
+    struct mmul_object matrix;
     int line;
     struct mmul_output *output; // owned until the run has it
     struct mmul_script_output *next;

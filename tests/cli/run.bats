@@ -134,7 +134,9 @@ save("y.npy", look(load("ids.npy")))'
     local count
     for count in 1 3; do
         ranks "$count" run e.py
-        expect_failure 65 "e.py:3:12: cannot take row 11 of 'table + 1': it has 11"
+        expect_status 65
+        [[ $stderr == "mpimatmul: "*"e.py:3:12: cannot take row 11 of 'table + 1': it has 11" ]]
+        [ "${#stderr_lines[@]}" -eq 1 ]
         expect_only_files e.py ids.npy
     done
     mkdir -p a-folder-with-a-long-name/that-is-in-another-one-with-a-long-name/as-it-happens

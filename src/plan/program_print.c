@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: MIT
+// A plan as tables and as JSON: steps with their costs, and memory over time. Decides nothing.
+#include <math.h>
+
+#include "base/integer.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "model/matrix.h"
+#include "plan/program_plan.h"
+
+// Of all ranks while each step goes on: rank after rank.
+struct memory {
+    int64_t *bytes, *device; // owned
+};
+
+static enum mmul_status measure(const struct mmul_program_plan *plan, struct memory *memory,
+                                struct mmul_error *err) {
+    const int64_t count = (int64_t)plan->costs.size * plan->step_count;
+    *memory = (struct memory){0};
+    enum mmul_status status = MMUL_ALLOCATE(memory->bytes, count, "a table", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(memory->device, count, "a table", err);
+    for (int rank = 0; status == MMUL_OK && rank < plan->costs.size; rank++)
+        mmul_program_rank_memory(plan, rank, memory->bytes + (int64_t)rank * plan->step_count,
+                                 memory->device + (int64_t)rank * plan->step_count);
+    return status;
+}
+
+static void forget(struct memory *memory) {
+    mmul_free(memory->bytes);
+    mmul_free(memory->device);
+}
+
+static const char *operation_of(const struct mmul_program_plan *plan,
+                                const struct mmul_program_step *step) {
+    const struct mmul_operation *o = &plan->program->operations[step->operation];
+    return step->kind == MMUL_STEP_MOVE ? "move" : mmul_operation_row(o->kind)->name;
+}
+
+static const char *value_of(const struct mmul_program_plan *plan, int place) {
+    return plan->program->values[plan->places[place].value].name;
+}
+
+static int operands_of(const struct mmul_program_plan *plan, const struct mmul_program_step *step) {
+    return step->kind == MMUL_STEP_MOVE ? 1
+                                        : plan->program->operations[step->operation].operand_count;
+}
+
+// ----------------------------------------------------------------------------------------- tables
+
+// What the ranks of the node that has most then have.
+static int64_t most_of(const struct mmul_program_plan *plan, const struct memory *memory,
+                       int step) {
+    const struct mmul_program_costs *c = &plan->costs;
+    int64_t most = 0;
+    for (int node = 0; node < c->node_count; node++) {
+        int64_t sum = 0;
+        for (int rank = 0; rank < c->size; rank++)
+            if (c->rank_node[rank] == node)
+                sum += memory->bytes[(int64_t)rank * plan->step_count + step];
+        most = mmul_larger(most, sum);
+    }
+    return most;
+}
+
+static void print_step(const struct mmul_program_plan *plan, const struct memory *memory, int index,
+                       struct mmul_text *text) {
+    const struct mmul_program_step *step = &plan->steps[index];
+    const struct mmul_program_place *result = &plan->places[step->result];
+    char placement[96], bytes[32], used[32];
+    mmul_text_add(text, "%d\t%s\t%s\t", index + 1, operation_of(plan, step),
+                  value_of(plan, step->result));
+    for (int i = 0; i < operands_of(plan, step); i++) {
+        if (step->operands[i] < 0)
+            continue;
+        const struct mmul_program_place *from = &plan->places[step->operands[i]];
+        mmul_text_add(text, "%s%s %s%s", i > 0 ? ", " : "", value_of(plan, step->operands[i]),
+                      mmul_placement_name(from->placement.kind),
+                      i < MMUL_FACTORS && step->turned[i] ? " transposed" : "");
+    }
+    mmul_text_add(text, "\t%s\t%s\t%.6f\t%s\n",
+                  mmul_placement_format(&result->placement, placement),
+                  mmul_bytes_format((int64_t)(step->network_bytes + 0.5), bytes), step->seconds,
+                  mmul_bytes_format(most_of(plan, memory, index), used));
+}
+
+// Where a row has most.
+static int find_peak(const int64_t *bytes, int count) {
+    int peak = 0;
+    for (int i = 1; i < count; i++)
+        peak = bytes[i] > bytes[peak] ? i : peak;
+    return peak;
+}
+
+static void print_peaks(const struct mmul_program_plan *plan, const struct memory *memory,
+                        FILE *stream) {
+    enum { RANKS_MOST = 64 };
+    struct mmul_text text = {0};
+    char used[32], tiles[32];
+    mmul_text_add(&text, "rank\thost\tdevice\tmemory\tin step\tdevice memory\tin step\n");
+    for (int rank = 0; rank < plan->costs.size && rank < RANKS_MOST; rank++) {
+        const int64_t *bytes = memory->bytes + (int64_t)rank * plan->step_count;
+        const int64_t *device = memory->device + (int64_t)rank * plan->step_count;
+        const struct mmul_program_rank *is = &plan->ranks[rank];
+        const int peak = find_peak(bytes, plan->step_count);
+        const int busiest = find_peak(device, plan->step_count);
+        mmul_text_add(&text, "%d\t%s\t%s\t%s\t%d\t", rank, is->host, is->device,
+                      mmul_bytes_format(bytes[peak], used), peak + 1);
+        if (is->host_memory || device[busiest] == 0)
+            mmul_text_add(&text, "-\t-\n");
+        else
+            mmul_text_add(&text, "%s\t%d\n", mmul_bytes_format(device[busiest], tiles),
+                          busiest + 1);
+    }
+    mmul_text_print_table(mmul_text_get(&text), stream);
+    mmul_text_fini(&text);
+    if (plan->costs.size > RANKS_MOST)
+        fprintf(stream, "and %d ranks more\n", plan->costs.size - RANKS_MOST);
+}
+
+void mmul_program_plan_print(const struct mmul_program_plan *plan, FILE *stream) {
+    struct mmul_text text = {0};
+    struct mmul_error err;
+    struct memory memory;
+    char network[32], values[32];
+    if (measure(plan, &memory, &err) == MMUL_OK && plan->step_count > 0) {
+        mmul_text_add(&text, "step\toperation\tvalue\tfrom\tplacement\tnetwork\tseconds\tmemory\n");
+        for (int i = 0; i < plan->step_count; i++)
+            print_step(plan, &memory, i, &text);
+        mmul_text_print_table(mmul_text_get(&text), stream);
+        mmul_text_fini(&text);
+        putc('\n', stream);
+        print_peaks(plan, &memory, stream);
+        putc('\n', stream);
+    }
+    forget(&memory);
+    fprintf(stream,
+            "%d rank%s on %d node%s: %s over the network, values take %s of a node at most, "
+            "predicted %.3f s\n",
+            plan->costs.size, plan->costs.size == 1 ? "" : "s", plan->costs.node_count,
+            plan->costs.node_count == 1 ? "" : "s",
+            mmul_bytes_format((int64_t)(plan->network_bytes + 0.5), network),
+            mmul_bytes_format(plan->node_bytes_most, values), plan->seconds);
+}
+
+// ------------------------------------------------------------------------------------------- JSON
+
+static json_t *place_json(const struct mmul_program_plan *plan, int place) {
+    char placement[96];
+    return json_pack("{so ss}", "value", mmul_json_text(value_of(plan, place)), "placement",
+                     mmul_placement_format(&plan->places[place].placement, placement));
+}
+
+static json_t *step_json(const struct mmul_program_plan *plan, const struct memory *memory,
+                         int index) {
+    const struct mmul_program_step *step = &plan->steps[index];
+    const struct mmul_program_place *result = &plan->places[step->result];
+    const struct mmul_shape shape = plan->program->values[result->value].shape;
+    json_t *from = json_array(), *bytes = json_array(), *device = json_array();
+    char placement[96];
+    for (int i = 0; i < operands_of(plan, step); i++)
+        if (step->operands[i] >= 0)
+            json_array_append_new(from, place_json(plan, step->operands[i]));
+    for (int rank = 0; rank < plan->costs.size; rank++) {
+        const int64_t at = (int64_t)rank * plan->step_count + index;
+        json_array_append_new(bytes, json_integer((json_int_t)memory->bytes[at]));
+        json_array_append_new(device, json_integer((json_int_t)memory->device[at]));
+    }
+    return json_pack("{ss so s[IIII] so ss sI sf so so}", "operation", operation_of(plan, step),
+                     "value", mmul_json_text(value_of(plan, step->result)), "shape",
+                     (json_int_t)shape.batch, (json_int_t)shape.depth, (json_int_t)shape.rows,
+                     (json_int_t)shape.cols, "from", from, "placement",
+                     mmul_placement_format(&result->placement, placement), "network_bytes",
+                     (json_int_t)llround(step->network_bytes), "seconds", step->seconds,
+                     "memory_bytes", bytes, "device_bytes", device);
+}
+
+enum mmul_status mmul_program_plan_json(const struct mmul_program_plan *plan, char **text,
+                                        struct mmul_error *err) {
+    struct memory memory;
+    json_t *steps = json_array(), *ranks = json_array();
+    enum mmul_status status = measure(plan, &memory, err);
+    for (int i = 0; status == MMUL_OK && i < plan->step_count; i++)
+        json_array_append_new(steps, step_json(plan, &memory, i));
+    for (int rank = 0; rank < plan->costs.size; rank++)
+        json_array_append_new(ranks, json_pack("{si so so}", "rank", rank, "host",
+                                               mmul_json_text(plan->ranks[rank].host), "device",
+                                               mmul_json_text(plan->ranks[rank].device)));
+    json_t *all = json_pack("{ss ss sf sI sI so so}", "schema", "mpimatmul-program-plan", "version",
+                            MMUL_VERSION, "predicted_seconds", plan->seconds, "network_bytes",
+                            (json_int_t)llround(plan->network_bytes), "memory_bytes",
+                            (json_int_t)plan->node_bytes_most, "ranks", ranks, "steps", steps);
+    if (status == MMUL_OK)
+        status = all != NULL ? mmul_json_format(all, text, err)
+                             : mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate a plan's JSON");
+    json_decref(all);
+    forget(&memory);
+    return status;
+}
