@@ -248,10 +248,10 @@ static void note_progress(struct mmul_run *run) {
 // Of a value, all of it.
 static double result_bytes(const struct mmul_stage *stage) {
     const struct mmul_program_plan *plan = stage->run->values->plan;
-    const struct mmul_program_place *made = &plan->places[plan->steps[stage->is.index].result];
-    const struct mmul_shape shape = plan->program->values[made->value].shape;
-    return (double)mmul_shape_matrices(shape) * (double)shape.rows * (double)shape.cols *
-           sizeof(float);
+    const struct mmul_value *value =
+        &plan->program->values[plan->places[plan->steps[stage->is.index].result].value];
+    return (double)mmul_shape_matrices(value->shape) * (double)value->shape.rows *
+           (double)value->shape.cols * (double)mmul_dtype_bytes(value->dtype);
 }
 
 // Root, of a program: stages that are over, and what the ranks here have computed of the next one.

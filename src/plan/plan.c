@@ -131,7 +131,7 @@ int64_t mmul_plan_memory_left(const struct mmul_cluster *cluster, int node, int6
         if (info->process_bytes > 0)
             limit -= info->process_bytes + libraries_bytes + info->threads * thread_bytes;
     }
-    return mmul_larger(limit, 0);
+    return limit;
 }
 
 static void copy_nodes(struct mmul_planning *p) {

@@ -106,7 +106,7 @@ struct mmul_plan_request {
 };
 
 // Of a limit of a node's memory, which counts all of its ranks: what is left beside what they have already, and what
-// libraries still take as they work (buffers of the BLAS, MPI's queues).
+// libraries still take as they work (buffers of the BLAS, MPI's queues); negative: that is too much already.
 int64_t mmul_plan_memory_left(const struct mmul_cluster *cluster, int node, int64_t limit);
 
 // Fails: MMUL_ERR_USAGE (weights), MMUL_ERR_SYSTEM (does not fit, with the numbers).

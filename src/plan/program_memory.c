@@ -179,7 +179,7 @@ enum mmul_status mmul_program_check_memory(const struct mmul_program_plan *plan,
         mmul_fail(err, MMUL_ERR_SYSTEM,
                   "cannot fit the program's values: %s on '%s', of %s the processes leave %s",
                   needed, info->host, mmul_bytes_format(limit, text),
-                  mmul_bytes_format(left, available));
+                  mmul_bytes_format(mmul_larger(left, 0), available));
         // Something for what is beside them, and in whole MiB.
         const int64_t mib = 1 << 20, enough = limit - left + bytes + bytes / 8;
         mmul_hint(err, "--memory %lldMiB has room for them", (long long)((enough + mib - 1) / mib));

@@ -33,9 +33,8 @@ static json_t *matrix_json(const struct mmul_script_view *view, const struct mmu
     return json_pack("{so so ss so so so so}", "name", mmul_json_text(view->text), "shape",
                      sizes_json(&view->matrix), "placement",
                      mmul_values_placement(values, view->matrix.value, &ignored, placement), "min",
-                     number_json(view->statistics[0]), "max",
-                     number_json(view->statistics[1]), "mean",
-                     number_json(view->statistics[2]), "corner", corner);
+                     number_json(view->statistics[0]), "max", number_json(view->statistics[1]),
+                     "mean", number_json(view->statistics[2]), "corner", corner);
 }
 
 enum mmul_status mmul_script_json(const struct mmul_script *script,

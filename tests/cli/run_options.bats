@@ -1,0 +1,125 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# shellcheck disable=SC2154 # status, output, stderr and launch are set by bats and the helper
+# run and the commands of one line: options that concern all operations, and those that do not.
+
+load helper
+
+chain='x, w = load("X.bin"), load("W.bin")
+y = relu(x @ w)
+save("Y.npy", y @ w)
+print(y)
+print("sides", 300, y.shape)'
+
+@test "run: options of one product are refused, with the reason" {
+    echo "$chain" > e.py
+    program run e.py --split cols
+    expect_failure 64 'run: --split is of one product: place(x, "cols") asks for it in the text of a program'
+    program run e.py --transpose-a
+    expect_failure 64 "run: --transpose-a is of mul: x.T in the text of a program"
+    program add X.bin W.bin --dry-run
+    expect_failure 64 "add: --dry-run is --check here"
+    program map relu X.bin --format=npy
+    expect_failure 64 "map: --format is not needed: the ending of the name says it"
+    program run e.py --wieghts 1
+    expect_failure 64 "run: unknown option '--wieghts', did you mean '--weights'?"
+}
+
+@test "run: --json has what is printed and saved, with --check the plan" {
+    need_numpy
+    "$MPIMATMUL" gen X.bin --dims 40x30 --kind integer --seed 1 -q
+    "$MPIMATMUL" gen W.bin --dims 30x30 --kind integer --seed 2 -q
+    echo "$chain" > e.py
+    ranks 2 run e.py --json
+    expect_quiet_success
+    printf '%s' "$output" > printed.json
+    ranks 2 run e.py --check --json --device cpu --weights 0.75,0.25
+    expect_quiet_success
+    printf '%s' "$output" > plan.json
+    program map relu X.bin -o R.npy --json
+    expect_quiet_success
+    printf '%s' "$output" > line.json
+    python <<'END'
+import json
+import numpy as np
+printed, plan, line = (json.load(open(name + ".json")) for name in ("printed", "plan", "line"))
+matrix, text = printed["printed"]
+y = np.maximum(np.fromfile("X.bin", "f4")[5:].reshape(40, 30) @ np.fromfile("W.bin", "f4")[5:].reshape(30, 30), 0)
+assert matrix["name"] == "y" and matrix["shape"] == [40, 30] and matrix["max"] == y.max()
+assert np.array_equal(matrix["corner"], y[:4, :6]) and abs(matrix["mean"] - y.mean()) < 1e-3
+assert text == {"text": "sides 300 (40, 30)"}
+assert printed["saved"] == [{"file": "Y.npy", "shape": [40, 30]}]
+assert line["saved"] == [{"file": "R.npy", "shape": [40, 30]}] and line["printed"] == []
+assert [rank["rank"] for rank in plan["ranks"]] == [0, 1]
+steps = plan["steps"]
+assert any(step["operation"] == "matmul" for step in steps)
+assert all(len(step["memory_bytes"]) == len(step["device_bytes"]) == 2 for step in steps)
+# y lies in rows on both ranks while it is read, three quarters of it with the first: multiples of 64 bytes
+made = next(step for step in steps if step["value"] == "y" and step["operation"] in ("relu", "matmul"))
+assert made["placement"] == "rows 0 30 40" and made["memory_bytes"][1] >= 10 * 30 * 4
+assert max(sum(step["memory_bytes"]) for step in steps) >= 40 * 30 * 4
+END
+}
+
+@test "run --check: memory of each step, and the most of each rank and device" {
+    "$MPIMATMUL" devices --json | grep -q '"0:0"' || skip "opencl: no device 0:0"
+    echo 'x = generate((512, 1024))
+y = place(relu(x @ x.T), "rows")
+save("y.npy", tanh(y @ y))' > e.py
+    run --separate-stderr "${launch[@]}" -n 1 "$MPIMATMUL" run e.py --check --device cpu --weights equal : \
+        -n 1 "$MPIMATMUL" run e.py --check --device 0:0 --weights equal
+    expect_quiet_success
+    grep -q -E '^step +operation +value +from +placement +network +seconds +memory$' <<< "$output"
+    grep -q -E '^rank +host +device +memory +in step +device memory +in step$' <<< "$output"
+    # Parts of y are 512 KiB, of x 1 MiB; a card has tiles of a product, a CPU none.
+    [ "$(grep -c -E '^ +[01] +[^ ]+ .* MiB +[0-9]+ ' <<< "$output")" -eq 2 ]
+    grep -q -E '^ +0 .* - +-$' <<< "$output"
+    grep -q -E '^ +1 .* MiB +[0-9]+$' <<< "$output"
+}
+
+@test "run: --memory is kept, or says what would do" {
+    need_numpy
+    need_plain "the sanitizer's own memory counts"
+    # x is 60 MiB, and only passes through; w and y are 6 and 15 MiB.
+    "$MPIMATMUL" gen X.bin --dims 4001x4003 --kind integer --seed 1 -q
+    "$MPIMATMUL" gen W.bin --dims 4003x401 --kind integer --seed 2 -q
+    echo 'x, w = load("X.bin"), load("W.bin")
+y = x @ w
+save("Y.npy", y)
+save("Z.npy", y - 1)' > e.py
+    run "$PYTHON" "$REPO/tests/lib/memory.py" 90 "${launch[@]}" -n 2 "$MPIMATMUL" run e.py --memory 90MiB \
+        --device faulty:delay=0.5s:cpu --weights equal
+    expect_status 0
+    "$MPIMATMUL" mul X.bin W.bin -o C.npy --device cpu -q
+    cmp Y.npy C.npy
+    python <<< 'import numpy as np; assert (np.load("Z.npy") == np.load("Y.npy") - 1).all()'
+    rm Y.npy Z.npy
+    ranks 2 run e.py --memory 30MiB
+    expect_status 71
+    [[ $stderr == "mpimatmul: cannot fit the program's values: "*" MiB on '"*"', of 30.0 MiB the processes leave "* ]]
+    local enough
+    enough=$(sed -n 's/^  hint: --memory \([0-9]*MiB\) has room for them$/\1/p' <<< "$stderr")
+    ranks 2 run e.py --memory "$enough"
+    [[ $stderr != *"the program's values"* ]]
+}
+
+@test "run: the other options give the same numbers; progress is told where it is wanted" {
+    "$MPIMATMUL" gen X.bin --dims 140x130 --kind integer --seed 1 -q
+    "$MPIMATMUL" gen W.bin --dims 130x130 --kind integer --seed 2 -q
+    echo "$chain" > e.py
+    program run e.py -q
+    cp Y.npy all.npy
+    ranks 2 run e.py --reproducible --tail off --device-memory 1MiB --progress none -q
+    expect_quiet_success
+    cmp all.npy Y.npy
+    ranks 2 run e.py --tail 0.5 --weights auto -q
+    cmp all.npy Y.npy
+    run --separate-stderr "${launch[@]}" -n 2 "$MPIMATMUL" run e.py --progress plain -q \
+        --device faulty:delay=2s:cpu --no-fallback
+    cmp all.npy Y.npy
+    run --separate-stderr "${launch[@]}" -n 2 "$MPIMATMUL" run e.py --progress bar \
+        --device faulty:delay=0.3s:cpu
+    expect_status 0
+    [[ $stderr == *'] run '*' %, '*' of '* ]]
+    cmp all.npy Y.npy
+}
