@@ -260,7 +260,14 @@ struct mmul_output_request {
     struct mmul_matrix *const *inputs; // borrowed, input_count of them: refused as output
     int input_count;
     int dimensions; // 2 to 4, of a .npy: the last ones of shape; 0: 2, or 4 for a stack
+    // Another output of the same file, which is a .npz or .safetensors, under another tensor's name. The file appears
+    // when all of its outputs have been committed, and not at all when one was destroyed. NULL: none is.
+    struct mmul_output *beside;
 };
+
+// Of an output FILE:TENSOR the length of FILE. several: may it have more tensors? Then *tensor is the name of this one
+// ("data" where none is given), else "".
+MMUL_API size_t mmul_output_file_length(const char *path, bool *several, const char **tensor);
 
 // Is this output standard output? Tables then belong elsewhere.
 MMUL_API bool mmul_path_is_stdout(const char *path);

@@ -119,6 +119,40 @@ static struct told tell(const struct mmul_program *program,
                              wishes->verify_seed != 0 ? wishes->verify_seed : mmul_random_seed()};
 }
 
+static void obey(struct mmul_program_plan *plan, const struct told *told) {
+    plan->io = told->io;
+    plan->limits = told->limits;
+    plan->no_verify = told->no_verify;
+    plan->no_fallback = told->no_fallback;
+    plan->records = told->records;
+    plan->device_timeout_seconds = told->device_timeout_seconds;
+    plan->verify_seed = told->verify_seed;
+}
+
+// A plan whose values do not fit is made again, with products that bring their files in pieces.
+static enum mmul_status make_plan(const struct mmul_program *program,
+                                  const struct mmul_cluster *cluster, const struct told *told,
+                                  const double *weights, struct mmul_program_plan **plan,
+                                  struct mmul_error *err) {
+    unsigned how = told->keep_values ? MMUL_PROGRAM_KEEPS_VALUES : 0;
+    struct mmul_program_plan *made = NULL;
+    enum mmul_status status = MMUL_ERR_SYSTEM;
+    for (int tries = 0; status == MMUL_ERR_SYSTEM && tries < 2; tries++) {
+        status = mmul_program_plan_make(program, cluster, weights, how, &made, err);
+        if (status == MMUL_OK) {
+            obey(made, told);
+            status = mmul_program_check_memory(made, cluster, err);
+        }
+        if (status == MMUL_OK)
+            *plan = made;
+        else
+            mmul_program_plan_destroy(made);
+        made = NULL;
+        how |= MMUL_PROGRAM_STREAMS;
+    }
+    return status;
+}
+
 enum mmul_status mmul_program_prepare(struct mmul_context *context,
                                       const struct mmul_program *program,
                                       const struct mmul_program_wishes *wishes,
@@ -150,20 +184,8 @@ enum mmul_status mmul_program_prepare(struct mmul_context *context,
         status = mmul_comm_broadcast(comm, weights, comm->size * (int64_t)sizeof *weights, err);
     if (status == MMUL_OK)
         status = mmul_comm_agree(
-            comm,
-            mmul_program_plan_make(copy, context->cluster, weights, told.keep_values, &made, err),
-            err);
+            comm, make_plan(copy, context->cluster, &told, weights, &made, err), err);
     mmul_free(weights);
-    if (status == MMUL_OK) {
-        made->io = told.io;
-        made->limits = told.limits;
-        made->no_verify = told.no_verify;
-        made->no_fallback = told.no_fallback;
-        made->records = told.records;
-        made->device_timeout_seconds = told.device_timeout_seconds;
-        made->verify_seed = told.verify_seed;
-        status = mmul_comm_agree(comm, mmul_program_check_memory(made, context->cluster, err), err);
-    }
     if (status == MMUL_OK) {
         bool balanced = told.balanced && mmul_cluster_has_speeds(context->cluster);
         status = mmul_program_plan_products(context, made, balanced, err);

@@ -15,8 +15,8 @@ struct planning {
     struct mmul_program_plan *plan;
     struct mmul_program_step *step;
     bool balanced;
-    unsigned *node_maps;
-    int64_t *taken_bytes; // of a node, by what is not the product's
+    unsigned *node_maps, value_maps; // of the step at hand
+    int64_t *taken_bytes;            // of a node, by what is not the product's
 };
 
 static bool is_file(const struct planning *p, int place) {
@@ -51,12 +51,13 @@ static struct mmul_problem_operand operand_of(const struct planning *p, int inde
 }
 
 // What every node can use where it lies: of files what it sees, of values all.
-static enum mmul_status find_maps(const struct planning *p, struct mmul_error *err) {
+static enum mmul_status find_maps(struct planning *p, struct mmul_error *err) {
     const struct mmul_program_step *step = p->step;
     bool a = is_file(p, step->operands[0]), b = is_file(p, step->operands[1]);
     bool c = is_file(p, step->result);
     unsigned values = (a ? 0 : MMUL_MAPS_A) | (b ? 0 : MMUL_MAPS_B) | (c ? 0 : MMUL_MAPS_C);
     values &= step->spreads ? ~mmul_maps_whole(step->axis) : values;
+    p->value_maps = values;
     enum mmul_status status = MMUL_OK;
     for (int node = 0; node < p->context->comm->node_count; node++)
         p->node_maps[node] = 0;
@@ -85,6 +86,7 @@ static enum mmul_status make_plan(const struct planning *p, struct mmul_error *e
         .cluster = p->context->cluster,
         .weights = is_free ? NULL : p->plan->costs.shares,
         .node_maps = p->node_maps,
+        .value_maps = p->value_maps,
         .offsets = step->offsets,
         .taken_bytes = p->taken_bytes,
         .memory_limit_bytes = p->plan->limits.memory_bytes,

@@ -40,10 +40,10 @@ struct mmul_format_row {
     enum mmul_status (*header)(const struct mmul_output_request *request, enum mmul_dtype dtype,
                                unsigned char bytes[static MMUL_FORMAT_HEADER_MAX], size_t *length,
                                struct mmul_error *err);
-    // Makes of the file `from`, which holds header and elements, what is to be stored, in the file `to`. NULL: it is
-    // that already. Fails with MMUL_ERR_IO or MMUL_ERR_SYSTEM.
-    enum mmul_status (*pack)(const struct mmul_output *output, int from, int to,
-                             struct mmul_error *err);
+    // Makes of the files of an output and of those behind it (->next), each with header and elements, what is to be
+    // stored, in the file `to`. NULL: a file holds one matrix. Fails with MMUL_ERR_IO or MMUL_ERR_SYSTEM.
+    enum mmul_status (*pack)(const struct mmul_output *output, int to, struct mmul_error *err);
+    bool is_packed;  // one alone is packed, too
     unsigned dtypes; // 1U << dtype for each that is written
 };
 

@@ -268,18 +268,21 @@ static bool add_member(zip_t *archive, int member, const char *tensor) {
            zip_file_set_dostime(archive, (zip_uint64_t)index, 0, FIRST_OF_JANUARY_1980, 0) == 0;
 }
 
-enum mmul_status mmul_npz_pack(int member, const char *tensor, int to, const char *name,
-                               struct mmul_error *err) {
+enum mmul_status mmul_npz_pack(const struct mmul_npz_member *members, int count, int to,
+                               const char *name, struct mmul_error *err) {
     struct sink sink = {.fd = to};
     enum mmul_status status = MMUL_OK;
     zip_error_init(&sink.problem);
     zip_source_t *target = zip_source_function_create(sink_call, &sink, NULL);
     zip_t *archive =
         target != NULL ? zip_open_from_source(target, ZIP_CREATE | ZIP_TRUNCATE, NULL) : NULL;
+    bool is_added = archive != NULL;
+    for (int i = 0; is_added && i < count; i++)
+        is_added = add_member(archive, members[i].fd, members[i].tensor);
     if (archive == NULL) {
         zip_source_free(target);
         status = mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate an archive for '%s'", name);
-    } else if (!add_member(archive, member, tensor) || zip_close(archive) != 0) {
+    } else if (!is_added || zip_close(archive) != 0) {
         status = mmul_fail(err, MMUL_ERR_IO, "cannot write '%s': %s", name, zip_strerror(archive));
         zip_discard(archive);
     }

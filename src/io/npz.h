@@ -11,11 +11,14 @@
 enum mmul_status mmul_npz_list(int fd, const char *name, int64_t file_bytes,
                                struct mmul_tensors **tensors, struct mmul_error *err);
 
-// Writes an archive with one member NAME.npy, stored, to `to` from its beginning: all of the file
-// `member`. `name` is for errors. The same bytes for the same member. Fails with MMUL_ERR_IO and
-// MMUL_ERR_SYSTEM.
-enum mmul_status mmul_npz_pack(int member, const char *tensor, int to, const char *name,
-                               struct mmul_error *err);
+// Writes an archive with `count` members TENSOR.npy, stored, to `to` from its beginning: of each all of the file
+// `fd`. `name` is for errors. The same bytes for the same members. Fails with MMUL_ERR_IO and MMUL_ERR_SYSTEM.
+struct mmul_npz_member {
+    int fd;
+    const char *tensor;
+};
+enum mmul_status mmul_npz_pack(const struct mmul_npz_member *members, int count, int to,
+                               const char *name, struct mmul_error *err);
 
 // A member whole, unpacked and checked against its checksum, as a file without a name, which the
 // caller closes. *bytes is its length. Fails with MMUL_ERR_DATA and, where there is no room for it,

@@ -44,6 +44,44 @@ static enum mmul_status start_unpacked(struct mmul_output *output,
     return MMUL_OK;
 }
 
+// Elements of a file with several outputs are brought together in the end: the first one's, which were to be written
+// where they belong, lie beside it from now on.
+static enum mmul_status become_owner(struct mmul_output *output, const struct mmul_format_row *row,
+                                     struct mmul_error *err) {
+    int64_t bytes = 0;
+    if (output->owner != NULL)
+        return MMUL_OK;
+    enum mmul_status status = mmul_shape_bytes(output->shape, output->dtype, &bytes, err);
+    if (status == MMUL_OK && output->packed == NULL) {
+        status = start_unpacked(output, row, err);
+        if (status == MMUL_OK)
+            status = mmul_output_reserve(output, output->data_offset + bytes, err);
+    }
+    if (status != MMUL_OK)
+        return status;
+    output->owner = output;
+    output->open_count = 1;
+    return MMUL_OK;
+}
+
+static enum mmul_status join_owner(struct mmul_output *output, struct mmul_output *beside,
+                                   const struct mmul_format_row *row, struct mmul_error *err) {
+    if (row->pack == NULL)
+        return mmul_fail(err, MMUL_ERR_USAGE, "cannot write '%s': %s holds one matrix",
+                         output->name, row->called);
+    enum mmul_status status = become_owner(beside, row, err);
+    if (status == MMUL_OK)
+        status = mmul_nameless_file(&output->fd, err);
+    if (status != MMUL_OK)
+        return status;
+    struct mmul_output *last = output->owner = beside->owner;
+    while (last->next != NULL)
+        last = last->next;
+    last->next = output;
+    output->owner->open_count++;
+    return MMUL_OK;
+}
+
 static enum mmul_status start_file(struct mmul_output *output, const struct mmul_format_row *row,
                                    const struct mmul_output_request *request,
                                    const unsigned char *header, struct mmul_error *err) {
@@ -58,8 +96,11 @@ static enum mmul_status start_file(struct mmul_output *output, const struct mmul
     status = mmul_output_name(output, request->path, file_length, err);
     if (status != MMUL_OK)
         return status;
-    status = mmul_output_open_part(output, request->inputs, request->input_count, err);
-    if (status == MMUL_OK && row->pack != NULL)
+    if (request->beside != NULL)
+        status = join_owner(output, request->beside, row, err);
+    else
+        status = mmul_output_open_part(output, request->inputs, request->input_count, err);
+    if (status == MMUL_OK && row->is_packed && request->beside == NULL)
         status = start_unpacked(output, row, err);
     if (status != MMUL_OK)
         return status;
@@ -108,6 +149,7 @@ enum mmul_status mmul_output_create(const struct mmul_output_request *request,
     if (status != MMUL_OK)
         return status;
     opened->data_offset = (int64_t)header_bytes;
+    opened->dimensions = request->dimensions;
     status = start_file(opened, row, request, header, err);
     if (status != MMUL_OK) {
         mmul_output_destroy(opened);
@@ -147,7 +189,7 @@ void mmul_output_set_sync(struct mmul_output *output, bool sync) {
 
 static enum mmul_status publish(struct mmul_output *output, struct mmul_error *err) {
     if (output->packed != NULL) {
-        enum mmul_status status = output->packed->pack(output, output->fd, output->locked, err);
+        enum mmul_status status = output->packed->pack(output, output->locked, err);
         if (status != MMUL_OK)
             return status;
         close(output->fd); // read from, from now on: nothing can be lost
@@ -170,15 +212,7 @@ static enum mmul_status publish(struct mmul_output *output, struct mmul_error *e
     return output->no_sync ? MMUL_OK : mmul_output_sync_folder(output, err);
 }
 
-enum mmul_status mmul_output_commit(struct mmul_output *output, struct mmul_error *err) {
-    enum mmul_status status = output->fd >= 0 ? publish(output, err) : MMUL_OK;
-    mmul_output_destroy(output);
-    return status;
-}
-
-void mmul_output_destroy(struct mmul_output *output) {
-    if (output == NULL)
-        return;
+static void discard(struct mmul_output *output) {
     if (output->has_part && mmul_unfinished_end(output->unfinished, false))
         (void)unlink(output->part); // still locked, so it is ours
     if (output->fd >= 0)
@@ -189,4 +223,37 @@ void mmul_output_destroy(struct mmul_output *output) {
     mmul_free(output->path);
     mmul_free(output->part);
     mmul_free(output);
+}
+
+// The last one of a file decides: it appears when all are committed.
+static enum mmul_status leave(struct mmul_output *output, bool is_committed,
+                              struct mmul_error *err) {
+    struct mmul_output *owner = output->owner, *next;
+    enum mmul_status status = MMUL_OK;
+    owner->is_void |= !is_committed;
+    if (--owner->open_count > 0)
+        return MMUL_OK;
+    if (!owner->is_void)
+        status = publish(owner, err);
+    for (output = owner; output != NULL; output = next) {
+        next = output->next;
+        discard(output);
+    }
+    return status;
+}
+
+enum mmul_status mmul_output_commit(struct mmul_output *output, struct mmul_error *err) {
+    if (output->owner != NULL)
+        return leave(output, true, err);
+    enum mmul_status status = output->fd >= 0 ? publish(output, err) : MMUL_OK;
+    discard(output);
+    return status;
+}
+
+void mmul_output_destroy(struct mmul_output *output) {
+    struct mmul_error ignored;
+    if (output != NULL && output->owner != NULL)
+        (void)leave(output, false, &ignored);
+    else if (output != NULL)
+        discard(output);
 }

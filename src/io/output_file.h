@@ -19,10 +19,16 @@ struct mmul_output {
     char *path;   // owned, what it becomes: a symbolic link is followed; NULL: standard output
     char *part;   // owned, the temporary file; NULL: it has no name
     bool has_part;
-    int unfinished;    // its place in io/unfinished
-    bool took_over;    // a run that was killed had left the temporary file
-    bool is_reserved;  // the file system keeps the space for all of it
-    bool no_sync;      // mmul_output_set_sync
+    int unfinished;   // its place in io/unfinished
+    bool took_over;   // a run that was killed had left the temporary file
+    bool is_reserved; // the file system keeps the space for all of it
+    bool no_sync;     // mmul_output_set_sync
+    int dimensions;   // as asked for; 0: by the shape
+    // Of a file that has several outputs: the one that has the temporary file (itself too), and of that one the next
+    // one, how many are neither committed nor destroyed, and whether one was destroyed. NULL: alone in its file.
+    struct mmul_output *owner, *next;
+    int open_count;
+    bool is_void;
     int64_t overflows; // changed by several threads at once: only through __atomic builtins
 };
 

@@ -220,10 +220,9 @@ enum mmul_status mmul_safetensors_parse(const char *json, size_t json_bytes, int
 
 // ---------------------------------------------------------------------------------------- writing
 
-enum mmul_status mmul_safetensors_format(const struct mmul_safetensors_tensor *tensor,
-                                         unsigned char *header, size_t capacity, size_t *length,
-                                         struct mmul_error *err) {
-    enum { PREFIX = MMUL_SAFETENSORS_PREFIX_BYTES, ALIGNMENT = 64, SIZES = 4 };
+// Its entry among those of the header, whose elements begin at `begin`. False: the name is not UTF-8.
+static bool add_entry(json_t *root, const struct mmul_safetensors_tensor *tensor, int64_t begin) {
+    enum { SIZES = 4 };
     const struct mmul_shape s = tensor->shape;
     const int64_t all[SIZES] = {s.batch, s.depth, s.rows, s.cols};
     int dimensions = tensor->dimensions, type = 0;
@@ -234,18 +233,32 @@ enum mmul_status mmul_safetensors_format(const struct mmul_safetensors_tensor *t
         dimensions = s.batch == 1 && s.depth == 1 ? 2 : SIZES;
     for (int i = SIZES - dimensions; i < SIZES; i++)
         json_array_append_new(sizes, json_integer(all[i]));
-    json_t *root =
-        json_pack("{s:{s:s,s:o,s:[I,I]}}", tensor->name, "dtype", types[type].name, "shape", sizes,
-                  "data_offsets", (json_int_t)0, (json_int_t)tensor->bytes);
-    if (root == NULL)
-        return mmul_fail(err, MMUL_ERR_USAGE, "'%s' cannot name a tensor: it is not UTF-8",
-                         tensor->name);
+    json_t *entry =
+        json_pack("{s:s,s:o,s:[I,I]}", "dtype", types[type].name, "shape", sizes, "data_offsets",
+                  (json_int_t)begin, (json_int_t)(begin + tensor->bytes));
+    return entry != NULL && json_object_set_new(root, tensor->name, entry) == 0;
+}
+
+enum mmul_status mmul_safetensors_format(const struct mmul_safetensors_tensor *tensors, int count,
+                                         unsigned char *header, size_t capacity, size_t *length,
+                                         struct mmul_error *err) {
+    enum { PREFIX = MMUL_SAFETENSORS_PREFIX_BYTES, ALIGNMENT = 64 };
+    int64_t begin = 0;
+    json_t *root = json_object();
+    for (int i = 0; i < count; i++) {
+        if (!add_entry(root, &tensors[i], begin)) {
+            json_decref(root);
+            return mmul_fail(err, MMUL_ERR_USAGE, "'%s' cannot name a tensor: it is not UTF-8",
+                             tensors[i].name);
+        }
+        begin += tensors[i].bytes;
+    }
     size_t json_bytes = json_dumpb(root, (char *)header + PREFIX, capacity - PREFIX, JSON_COMPACT);
     json_decref(root);
     size_t total = (PREFIX + json_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     if (json_bytes == 0 || total > capacity)
         return mmul_fail(err, MMUL_ERR_USAGE, "'%.40s...' is too long a name for a tensor",
-                         tensor->name);
+                         tensors[0].name);
     memset(header + PREFIX + json_bytes, ' ', total - PREFIX - json_bytes);
     const uint64_t padded = total - PREFIX;
     memcpy(header, &padded, sizeof padded);

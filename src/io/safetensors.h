@@ -19,8 +19,8 @@ enum mmul_status mmul_safetensors_json_bytes(const unsigned char *bytes, size_t 
                                              int64_t file_bytes, const char *name,
                                              size_t *json_bytes, struct mmul_error *err);
 
-// The header of a file that holds one tensor alone, of the last `dimensions` (1 to 4) sizes (0: 2, or 4 for a
-// stack), elements of `dtype` and `bytes` of them, padded so that they begin on a multiple of 64 bytes.
+// The header of a file that holds `count` tensors, one behind the other: of the last `dimensions` (1 to 4) sizes (0:
+// 2, or 4 for a stack), elements of `dtype` and `bytes` of them, padded so that they begin on a multiple of 64 bytes.
 // *length: of all of it. Fails with MMUL_ERR_USAGE: the name is not UTF-8, or the header longer than `capacity`.
 struct mmul_safetensors_tensor {
     const char *name;
@@ -29,7 +29,7 @@ struct mmul_safetensors_tensor {
     enum mmul_dtype dtype;
     int64_t bytes;
 };
-enum mmul_status mmul_safetensors_format(const struct mmul_safetensors_tensor *tensor,
+enum mmul_status mmul_safetensors_format(const struct mmul_safetensors_tensor *tensors, int count,
                                          unsigned char *header, size_t capacity, size_t *length,
                                          struct mmul_error *err);
 

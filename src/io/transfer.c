@@ -44,3 +44,20 @@ int mmul_pwrite_all(int fd, const void *src, size_t count, int64_t offset) {
     }
     return 0;
 }
+
+int mmul_copy_bytes(int from, int64_t from_offset, int to, int64_t to_offset, int64_t count) {
+    enum { BUFFER_BYTES = 256 << 10 };
+    char buffer[BUFFER_BYTES];
+    size_t got = 0;
+    for (int64_t done = 0; done < count; done += (int64_t)got) {
+        size_t wanted = count - done < BUFFER_BYTES ? (size_t)(count - done) : BUFFER_BYTES;
+        int errnum = mmul_pread_all(from, buffer, wanted, from_offset + done, &got);
+        if (errnum == 0 && got < wanted)
+            errnum = EIO;
+        if (errnum == 0)
+            errnum = mmul_pwrite_all(to, buffer, got, to_offset + done);
+        if (errnum != 0)
+            return errnum;
+    }
+    return 0;
+}

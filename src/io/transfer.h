@@ -15,3 +15,6 @@ int mmul_pread_all(int fd, void *dst, size_t count, int64_t offset, size_t *got)
 
 // Writes `count` bytes at `offset`. Returns 0 or errno.
 int mmul_pwrite_all(int fd, const void *src, size_t count, int64_t offset);
+
+// Copies `count` bytes from one place of a file to one of another. Returns 0 or errno, EIO where `from` ends before.
+int mmul_copy_bytes(int from, int64_t from_offset, int to, int64_t to_offset, int64_t count);

@@ -91,9 +91,11 @@ struct mmul_plan_request {
     const struct mmul_cluster *cluster;
     const double *weights; // one per rank; NULL: such that all finish together
     const unsigned
-        *node_maps;         // enum mmul_maps per node; NULL: none. What is there as a value counts
-                            // as mapped
-    const int64_t *offsets; // size + 1: every rank's part, as it is; NULL: by weights
+        *node_maps; // enum mmul_maps per node; NULL: none. What is there as a value counts
+                    // as mapped
+    unsigned
+        value_maps; // of these what is a value on every node: it stays so whatever memory there is
+    const int64_t *offsets;       // size + 1: every rank's part, as it is; NULL: by weights
     const int64_t *whole_offsets; // size + 1: rows of the whole operand that every rank has (of all
                                   // matrices, one after the other); NULL: root has it
     enum mmul_split_choice split;

@@ -219,13 +219,14 @@ bool mmul_planning_stop_mapping(struct mmul_planning *p) {
     int64_t whole = mmul_planning_whole_bytes(&p->plan->problem, p->plan->axis);
     for (int node = 0; limit > 0 && node < p->plan->node_count; node++) {
         const struct mmul_cluster *cluster = p->request->cluster;
-        int rank = p->maps[node] != 0 ? cluster->nodes[node].leader : -1;
+        const unsigned files = p->maps[node] & ~p->request->value_maps;
+        int rank = files != 0 ? cluster->nodes[node].leader : -1;
         double units = 0;
         for (; rank >= 0; rank = mmul_cluster_next_rank(cluster, rank))
             units += (double)p->best.counts[rank];
         if (units > 0 && units * (double)each + (double)(whole + p->best.work_bytes[node]) >
                              (double)p->nodes[node].memory_bytes)
-            p->maps[node] = 0, any = true;
+            p->maps[node] &= ~files, any = true;
     }
     return any;
 }

@@ -93,6 +93,9 @@ static bool is_allowed(const struct search *s, const struct mmul_operation *o,
     const struct mmul_operation_call call = mmul_program_call(s->program, o, operands);
     const enum mmul_operation_class class = mmul_operation_row(o->kind)->class;
     const int64_t groups = s->costs->groups;
+    const bool is_whole = rule->result == MMUL_PLACE_ROWS || rule->result == MMUL_PLACE_COLS;
+    if (s->costs->streams && o->kind == MMUL_MATMUL && !is_whole)
+        return false;
     if (o->kind == MMUL_PLACE && rule->result != o->wish)
         return false;
     for (int i = 0; i < o->operand_count; i++) {

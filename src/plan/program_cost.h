@@ -41,6 +41,7 @@ struct mmul_program_costs {
     double *transfer;       // size, owned: seconds per byte to or from its device; 0: none
     struct mmul_mesh mesh;  // of values that are grids; 1 x size until mmul_program_costs_mesh
     double bytes_per_second, latency_seconds; // the slowest link
+    bool streams;                             // products are of rows or columns
 };
 
 // weights: of the ranks. Shares are what the ranks get of so many groups; of 1 group as the weights say. Fails

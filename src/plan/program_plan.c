@@ -28,7 +28,8 @@ struct making {
     struct mmul_program_plan *plan;
     const struct mmul_rule **rules;
     double seconds; // of these
-    int *place_of;  // value * KINDS + kind: where it is so far; -1: not
+    bool streams;
+    int *place_of; // value * KINDS + kind: where it is so far; -1: not
 };
 
 // ----------------------------------------------------------------------------------- placements
@@ -305,6 +306,7 @@ static enum mmul_status choose(struct making *m, const struct mmul_cluster *clus
     enum mmul_status status = mmul_program_costs_init(&costs, cluster, weights, groups, err);
     if (status == MMUL_OK) {
         choose_mesh(program, &costs);
+        costs.streams = m->streams;
         status = MMUL_ALLOCATE(rules, program->operation_count, "a plan", err);
     }
     if (status == MMUL_OK)
@@ -350,7 +352,7 @@ static enum mmul_status name_ranks(struct mmul_program_plan *plan,
 
 enum mmul_status mmul_program_plan_make(const struct mmul_program *program,
                                         const struct mmul_cluster *cluster, const double *weights,
-                                        bool keeps_values, struct mmul_program_plan **plan,
+                                        unsigned how, struct mmul_program_plan **plan,
                                         struct mmul_error *err) {
     struct making m = {0};
     if (program->operation_count == 0)
@@ -359,7 +361,8 @@ enum mmul_status mmul_program_plan_make(const struct mmul_program *program,
     if (status != MMUL_OK)
         return status;
     m.plan->program = program;
-    m.plan->keeps_values = keeps_values;
+    m.plan->keeps_values = (how & MMUL_PROGRAM_KEEPS_VALUES) != 0;
+    m.streams = (how & MMUL_PROGRAM_STREAMS) != 0;
     status = choose_all(&m, cluster, weights, err);
     if (status == MMUL_OK)
         status = add_operations(&m, err);

@@ -92,12 +92,16 @@ struct mmul_program_plan {
     struct mmul_program_rank *ranks; // owned
 };
 
-// weights: one per rank. keeps_values: see the plan. Products have no plans of their own yet. Fails with
+// keeps values: see the plan. streams: products are of rows or columns, so that they can bring files and take them
+// away in pieces, where a grid would have all of its operands in memory.
+enum mmul_program_how { MMUL_PROGRAM_KEEPS_VALUES = 1, MMUL_PROGRAM_STREAMS = 2 };
+
+// weights: one per rank. how: of enum mmul_program_how. Products have no plans of their own yet. Fails with
 // MMUL_ERR_SYSTEM (memory; values do not fit into what a node has available), MMUL_ERR_USAGE (an empty
 // program, a wish that no rule can follow).
 enum mmul_status mmul_program_plan_make(const struct mmul_program *program,
                                         const struct mmul_cluster *cluster, const double *weights,
-                                        bool keeps_values, struct mmul_program_plan **plan,
+                                        unsigned how, struct mmul_program_plan **plan,
                                         struct mmul_error *err);
 
 // The move of a step of that kind.
@@ -130,14 +134,15 @@ int64_t mmul_program_place_bytes(const struct mmul_program_plan *plan,
 enum mmul_status mmul_program_lay_out(struct mmul_program_plan *plan,
                                       const struct mmul_cluster *cluster, struct mmul_error *err);
 
-// Do the values fit into what the nodes have, and the plan's limit allows? Fails with MMUL_ERR_SYSTEM, and what would do.
+// Do the values fit into what the nodes have, and the plan's limit allows? Fails with MMUL_ERR_SYSTEM, and
+// what would do.
 enum mmul_status mmul_program_check_memory(const struct mmul_program_plan *plan,
                                            const struct mmul_cluster *cluster,
                                            struct mmul_error *err);
 
-// Bytes of the values that a rank has in the memory of its node while each step goes on (`bytes`: one per step); what is
-// whole on a node is counted with its first rank, and what the node has for a product with all of its ranks alike.
-// device: of what the products' tiles take of a device with memory of its own, else 0.
+// Bytes that a rank has in the memory of its node while each step goes on (one per step): of values, those
+// that are whole on the node being its first rank's, and its share of what the node has for a product.
+// device: what a product's tiles take of a device with memory of its own, else 0.
 void mmul_program_rank_memory(const struct mmul_program_plan *plan, int rank, int64_t *bytes,
                               int64_t *device);
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
 // What goes in and out: files, and what is to be seen. Of what is seen only corners and sums come to root.
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/status.h"
@@ -8,14 +11,55 @@
 
 // ----------------------------------------------------------------------------------------- files
 
-// A file that the text writes is not there yet.
-static enum mmul_status refuse_output(struct mmul_evaluator *e, const struct mmul_node *at,
-                                      const char *what, const char *path) {
-    for (const struct mmul_script_output *o = e->script->outputs; o != NULL; o = o->next)
-        if (o->path != NULL && strcmp(o->path, path) == 0)
-            return mmul_evaluator_fail(e, at, "cannot %s '%s': line %d saves it", what, path,
-                                       o->line);
-    return MMUL_OK;
+// One name for a file however it is spelled: links are followed, also of the folder of a file that is not there yet.
+static enum mmul_status find_file(struct mmul_evaluator *e, const char *path, size_t length,
+                                  const char **file) {
+    char text[PATH_MAX] = "", *found = NULL;
+    snprintf(text, sizeof text, "%.*s", (int)length, path);
+    found = realpath(text, NULL);
+    if (found == NULL) {
+        char *slash = strrchr(text, '/'), folder[PATH_MAX];
+        snprintf(folder, sizeof folder, "%.*s", slash != NULL ? (int)(slash - text + 1) : 1,
+                 slash != NULL ? text : ".");
+        char *in = realpath(folder, NULL);
+        const char *name = slash != NULL ? slash + 1 : text;
+        if (in != NULL && asprintf(&found, "%s/%s", in, name) < 0)
+            found = NULL;
+        free(in);
+    }
+    enum mmul_status status = mmul_evaluator_copy_text(e, found != NULL ? found : text, file);
+    free(found);
+    return status;
+}
+
+// Where a value is saved to.
+struct target {
+    const char *path, *file, *tensor; // as it is spelled; the file; "" where it holds one matrix
+    struct mmul_output *beside;       // another one of the file; NULL: none
+};
+
+// A file that the text writes is not there yet, and is written once.
+static enum mmul_status find_target(struct mmul_evaluator *e, const struct mmul_node *at,
+                                    const char *what, struct target *target) {
+    bool several;
+    size_t length = mmul_output_file_length(target->path, &several, &target->tensor);
+    enum mmul_status status = find_file(e, target->path, length, &target->file);
+    for (const struct mmul_script_output *o = e->script->outputs; status == MMUL_OK && o != NULL;
+         o = o->next) {
+        if (o->path == NULL || strcmp(o->file, target->file) != 0)
+            continue;
+        bool is_same = strcmp(what, "load") == 0 || strcmp(o->tensor, target->tensor) == 0;
+        if (!is_same) {
+            target->beside = o->output;
+            continue;
+        }
+        if (strcmp(o->path, target->path) == 0)
+            return mmul_evaluator_fail(e, at, "cannot %s '%s': line %d saves it", what,
+                                       target->path, o->line);
+        return mmul_evaluator_fail(e, at, "cannot %s '%s': line %d saves it as '%s'", what,
+                                   target->path, o->line, o->path);
+    }
+    return status;
 }
 
 enum mmul_status mmul_builtin_load(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
@@ -25,8 +69,9 @@ enum mmul_status mmul_builtin_load(struct mmul_evaluator *e, const struct mmul_b
     const char *path = NULL;
     (void)builtin;
     enum mmul_status status = mmul_take_text(e, &arguments[0], "file", NULL, &path);
-    if (status == MMUL_OK)
-        status = refuse_output(e, call, "load", path);
+    struct target target = {.path = path};
+    if (status == MMUL_OK && !mmul_path_is_stdin(path))
+        status = find_target(e, call, "load", &target);
     if (status != MMUL_OK)
         return status;
     for (const struct mmul_script_file *f = e->script->files; f != NULL; f = f->next)
@@ -51,14 +96,16 @@ enum mmul_status mmul_builtin_load(struct mmul_evaluator *e, const struct mmul_b
 
 // The program writes `value` there; the output is the script's from here on.
 static enum mmul_status add_output(struct mmul_evaluator *e, const struct mmul_node *at,
-                                   const char *path, const struct mmul_object *x,
+                                   const struct target *target, const struct mmul_object *x,
                                    struct mmul_output *output) {
     struct mmul_script_output *added = mmul_arena_allocate(e->arena, sizeof *added, e->err);
     if (added == NULL) {
         mmul_output_destroy(output);
         return e->err->status;
     }
-    added->path = path;
+    added->path = target->path;
+    added->file = target->file;
+    added->tensor = target->tensor;
     added->matrix = *x;
     added->line = mmul_source_line(e->source, at->at.begin);
     added->output = output;
@@ -69,7 +116,7 @@ static enum mmul_status add_output(struct mmul_evaluator *e, const struct mmul_n
     return MMUL_OK;
 }
 
-static enum mmul_status begin_output(struct mmul_evaluator *e, const char *path,
+static enum mmul_status begin_output(struct mmul_evaluator *e, const struct target *target,
                                      const struct mmul_object *x, struct mmul_output **output) {
     int count = 0;
     for (const struct mmul_script_file *f = e->script->files; f != NULL; f = f->next)
@@ -83,7 +130,8 @@ static enum mmul_status begin_output(struct mmul_evaluator *e, const char *path,
         inputs[count++] = f->matrix;
     bool integers = false;
     mmul_program_value_shape(e->program, x->value, &integers);
-    const struct mmul_output_request request = {.path = path,
+    const struct mmul_output_request request = {.path = target->path,
+                                                .beside = target->beside,
                                                 .shape = x->shape,
                                                 .dtype = integers ? MMUL_I32 : MMUL_F32,
                                                 .inputs = inputs,
@@ -101,26 +149,28 @@ enum mmul_status mmul_builtin_save(struct mmul_evaluator *e, const struct mmul_b
                                    struct mmul_object *result) {
     static double nowhere;
     const struct mmul_object *x = &arguments[1].object;
-    const char *path = NULL;
+    struct target target = {.tensor = ""};
     struct mmul_output *output = NULL;
     enum mmul_format ignored;
     (void)builtin;
     *result = (struct mmul_object){.kind = MMUL_OBJECT_NONE};
-    enum mmul_status status = mmul_take_text(e, &arguments[0], "file", NULL, &path);
+    enum mmul_status status = mmul_take_text(e, &arguments[0], "file", NULL, &target.path);
     if (status == MMUL_OK)
         status = mmul_take_matrix(e, &arguments[1], "x");
     if (status == MMUL_OK)
-        status = refuse_output(e, call, "save to", path);
+        status = find_target(e, call, "save to", &target);
     if (status != MMUL_OK)
         return status;
-    e->script->writes_stdout |= mmul_path_is_stdout(path);
-    if (!e->script->only_checked)
-        status = begin_output(e, path, x, &output);
-    else if ((status = mmul_output_format(path, MMUL_FORMAT_BY_ENDING, &ignored, e->err)) ==
-             MMUL_OK)
+    e->script->writes_stdout |= mmul_path_is_stdout(target.path);
+    status = mmul_output_format(target.path, MMUL_FORMAT_BY_ENDING, &ignored, e->err);
+    if (status != MMUL_OK)
+        mmul_hint(e->err, "save(\"NAME.npy\", x): the ending says what is written");
+    else if (e->script->only_checked)
         status = mmul_output_borrow(&nowhere, x->shape, MMUL_F64, &output, e->err);
+    else
+        status = begin_output(e, &target, x, &output);
     if (status == MMUL_OK)
-        return add_output(e, call, path, x, output);
+        return add_output(e, call, &target, x, output);
     mmul_source_locate(e->source, call->at, e->err);
     return e->err->status;
 }
@@ -147,7 +197,8 @@ static enum mmul_status fetch(struct mmul_evaluator *e, const struct mmul_node *
                               const struct mmul_object *x, double *to) {
     struct mmul_output *output = NULL;
     enum mmul_status status = mmul_output_borrow(to, x->shape, MMUL_F64, &output, e->err);
-    return status == MMUL_OK ? add_output(e, at, NULL, x, output) : status;
+    return status == MMUL_OK ? add_output(e, at, &(struct target){.path = NULL}, x, output)
+                             : status;
 }
 
 static enum mmul_status show_corner(struct mmul_evaluator *e, const struct mmul_node *at,

@@ -15,7 +15,8 @@ struct mmul_script_file {
 
 // Where a value goes: a file or (path NULL) memory of ours.
 struct mmul_script_output {
-    const char *path;
+    const char *path, *file,
+        *tensor; // as it is spelled; the file itself; which of its tensors, "": its only one
     struct mmul_object matrix;
     int line;
     struct mmul_output *output; // owned until the run has it

@@ -80,7 +80,7 @@ save("y.npy", tanh(y @ y))' > e.py
 @test "run: --memory is kept, or says what would do" {
     need_numpy
     need_plain "the sanitizer's own memory counts"
-    # x is 60 MiB, and only passes through; w and y are 6 and 15 MiB.
+    # x is 61 MiB and comes in pieces; w, y and y - 1 are 6 MiB each. Without a limit a grid would have all of x.
     "$MPIMATMUL" gen X.bin --dims 4001x4003 --kind integer --seed 1 -q
     "$MPIMATMUL" gen W.bin --dims 4003x401 --kind integer --seed 2 -q
     echo 'x, w = load("X.bin"), load("W.bin")
@@ -101,6 +101,81 @@ save("Z.npy", y - 1)' > e.py
     enough=$(sed -n 's/^  hint: --memory \([0-9]*MiB\) has room for them$/\1/p' <<< "$stderr")
     ranks 2 run e.py --memory "$enough"
     [[ $stderr != *"the program's values"* ]]
+}
+
+@test "run: several values in one file, and one name for a file" {
+    need_numpy
+    echo 'x = generate((30, 40), kind="integer", seed=3)
+y = x @ x.T
+v, i = topk(y, 3)
+for ending in range(2):
+    name = "m.safetensors"
+    if ending == 1:
+        name = "./m.npz"
+    save(f"{name}:x", x)
+    save(f"{name}:layer.y", y)
+    save(f"{name}:i", i)
+    save(f"{name}:stack", reshape(x, (2, 3, 5, 40)))
+save("one.safetensors", y)' > e.py
+    local count
+    for count in 1 3; do
+        ranks "$count" run e.py
+        expect_quiet_success
+        expect_only_files e.py m.npz m.safetensors one.safetensors
+        python <<'END'
+import json
+import numpy as np
+archive = np.load("m.npz")
+assert archive.files == ["x", "layer.y", "i", "stack"]
+bytes_ = open("m.safetensors", "rb").read()
+data = 8 + int.from_bytes(bytes_[:8], "little")
+head = json.loads(bytes_[8:data])
+types = {"F32": np.float32, "I32": np.int32}
+tensors = {name: np.frombuffer(bytes_[data + t["data_offsets"][0]:data + t["data_offsets"][1]],
+                               types[t["dtype"]]).reshape(t["shape"]) for name, t in head.items()}
+x, y = archive["x"], archive["layer.y"]
+assert x.any() and np.array_equal(y, x @ x.T) and archive["stack"].shape == (2, 3, 5, 40)
+assert np.array_equal(archive["i"][:, 0], y.argmax(-1)) and archive["i"].dtype == np.int32
+assert list(tensors) == archive.files and all(np.array_equal(tensors[name], archive[name]) for name in archive.files)
+assert data % 64 == 0 and len(bytes_) == data + sum(t.nbytes for t in tensors.values())
+END
+        "$MPIMATMUL" info m.safetensors m.npz:layer.y > /dev/null
+    done
+    # A failure leaves nothing of the file.
+    rm m.npz m.safetensors one.safetensors
+    echo 'assert_close(x, x + 1, 0.5)' >> e.py
+    program run e.py
+    expect_failure 79 'e.py:13:1: not close: the largest difference is 1, the tolerance 0.5'
+    expect_only_files e.py
+}
+
+@test "run: a file is saved once, however it is spelled, and with an ending that is known" {
+    mkdir there
+    ln -s there link
+    local check
+    for check in "" --check; do
+        echo 'x = generate((3, 4))
+save("there/a.npy", x)
+save("link/../there/a.npy", x)' > e.py
+        program run e.py $check
+        expect_failure 65 "e.py:3:1: cannot save to 'link/../there/a.npy': line 2 saves it as 'there/a.npy'"
+        echo 'x = generate((3, 4))
+save("a.npz:w", x)
+save("./a.npz:v", x)
+y = load("a.npz:u")' > e.py
+        program run e.py $check
+        expect_failure 65 "e.py:4:5: cannot load 'a.npz:u': line 3 saves it as './a.npz:v'"
+        echo 'x = generate((3, 4))
+save("a.npz", x)
+save("a.npz:data", x)' > e.py
+        program run e.py $check
+        expect_failure 65 "e.py:3:1: cannot save to 'a.npz:data': line 2 saves it as 'a.npz'"
+        echo 'save("a.txt", generate((3, 4)))' > e.py
+        program run e.py $check
+        expect_failure 64 "e.py:1:1: cannot write 'a.txt': unknown ending '.txt', expected .bin, .npy, .npz or .safetensors" \
+            'save("NAME.npy", x): the ending says what is written'
+        expect_only_files e.py link there
+    done
 }
 
 @test "run: the other options give the same numbers; progress is told where it is wanted" {
