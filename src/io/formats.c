@@ -3,7 +3,6 @@
 // and bin_header.c's matter; the rows' functions here bring them together with open files.
 #include "io/formats.h"
 
-#include <errno.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
@@ -16,6 +15,7 @@
 #include "io/matrix_file.h"
 #include "io/npy.h"
 #include "io/npz.h"
+#include "io/pack.h"
 #include "io/safetensors.h"
 #include "io/transfer.h"
 #include "model/matrix.h"
@@ -140,63 +140,6 @@ static enum mmul_status header_safetensors(const struct mmul_output_request *req
     return mmul_safetensors_format(&tensor, 1, bytes, MMUL_FORMAT_HEADER_MAX, length, err);
 }
 
-static const char *tensor_of(const struct mmul_output *output, enum mmul_format format) {
-    const char *tensor;
-    mmul_format_file_length(mmul_format_row(format), output->name, &tensor);
-    return tensor;
-}
-
-// Elements of one after those of the other.
-static enum mmul_status pack_elements(const struct mmul_output *output,
-                                      const struct mmul_safetensors_tensor *tensors, int64_t at,
-                                      int to, struct mmul_error *err) {
-    int errnum = 0;
-    for (const struct mmul_output *o = output; errnum == 0 && o != NULL; o = o->next, tensors++) {
-        errnum = mmul_copy_bytes(o->fd, o->data_offset, to, at, tensors->bytes);
-        at += tensors->bytes;
-    }
-    if (errnum == 0 && ftruncate(to, at) != 0) // what was reserved may be more
-        errnum = errno;
-    return errnum == 0
-               ? MMUL_OK
-               : mmul_fail_errno(err, MMUL_ERR_IO, errnum, "cannot write '%s'", output->name);
-}
-
-static enum mmul_status pack_safetensors(const struct mmul_output *output, int to,
-                                         struct mmul_error *err) {
-    struct mmul_safetensors_tensor *tensors = NULL;
-    unsigned char *header = NULL;
-    size_t length = 0;
-    int count = 0;
-    for (const struct mmul_output *o = output; o != NULL; o = o->next)
-        count++;
-    const size_t capacity = (size_t)count * MMUL_FORMAT_HEADER_MAX;
-    enum mmul_status status = MMUL_ALLOCATE(tensors, count, "a header", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(header, (int64_t)capacity, "a header", err);
-    count = 0;
-    for (const struct mmul_output *o = output; status == MMUL_OK && o != NULL; o = o->next) {
-        struct mmul_safetensors_tensor *t = &tensors[count++];
-        *t = (struct mmul_safetensors_tensor){.name = tensor_of(o, MMUL_FORMAT_SAFETENSORS),
-                                              .shape = o->shape,
-                                              .dimensions = o->dimensions,
-                                              .dtype = o->dtype};
-        status = mmul_shape_bytes(o->shape, o->dtype, &t->bytes, err);
-    }
-    if (status == MMUL_OK)
-        status = mmul_safetensors_format(tensors, count, header, capacity, &length, err);
-    if (status == MMUL_OK) {
-        int errnum = mmul_pwrite_all(to, header, length, 0);
-        if (errnum != 0)
-            status = mmul_fail_errno(err, MMUL_ERR_IO, errnum, "cannot write '%s'", output->name);
-    }
-    if (status == MMUL_OK)
-        status = pack_elements(output, tensors, (int64_t)length, to, err);
-    mmul_free(header);
-    mmul_free(tensors);
-    return status;
-}
-
 static enum mmul_status load_safetensors(struct mmul_matrix *matrix, const unsigned char *start,
                                          size_t count, bool empty_allowed, struct mmul_error *err) {
     const struct mmul_tensor_entry *entry;
@@ -242,22 +185,6 @@ static enum mmul_status become_member(struct mmul_matrix *matrix,
     if (fstat(member, &found) == 0)
         matrix->stored = found.st_mtim;
     return MMUL_OK;
-}
-
-static enum mmul_status pack_npz(const struct mmul_output *output, int to, struct mmul_error *err) {
-    struct mmul_npz_member *members = NULL;
-    int count = 0;
-    for (const struct mmul_output *o = output; o != NULL; o = o->next)
-        count++;
-    enum mmul_status status = MMUL_ALLOCATE(members, count, "an archive's members", err);
-    if (status != MMUL_OK)
-        return status;
-    count = 0;
-    for (const struct mmul_output *o = output; o != NULL; o = o->next)
-        members[count++] = (struct mmul_npz_member){o->fd, tensor_of(o, MMUL_FORMAT_NPZ)};
-    status = mmul_npz_pack(members, count, to, output->name, err);
-    mmul_free(members);
-    return status;
 }
 
 static enum mmul_status load_npz(struct mmul_matrix *matrix, const unsigned char *start,
@@ -310,7 +237,7 @@ static const struct mmul_format_row rows[] = {
      .load = load_npz,
      .list = list_npz,
      .header = header_npy,
-     .pack = pack_npz,
+     .pack = mmul_pack_npz,
      .is_packed = true,
      .dtypes = NUMPY_TYPES},
     {.called = "a PyTorch file",
@@ -328,7 +255,7 @@ static const struct mmul_format_row rows[] = {
      .load = load_safetensors,
      .list = list_safetensors,
      .header = header_safetensors,
-     .pack = pack_safetensors,
+     .pack = mmul_pack_safetensors,
      .dtypes = NUMPY_TYPES | HOLDS(MMUL_BF16)},
     {.called = "an HDF5 file",
      MAGIC("\x89HDF\r\n\x1A\n"),

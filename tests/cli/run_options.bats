@@ -152,7 +152,7 @@ END
 @test "run: a file is saved once, however it is spelled, and with an ending that is known" {
     mkdir there
     ln -s there link
-    local check
+    local check line
     for check in "" --check; do
         echo 'x = generate((3, 4))
 save("there/a.npy", x)
@@ -172,8 +172,8 @@ save("a.npz:data", x)' > e.py
         expect_failure 65 "e.py:3:1: cannot save to 'a.npz:data': line 2 saves it as 'a.npz'"
         echo 'save("a.txt", generate((3, 4)))' > e.py
         program run e.py $check
-        expect_failure 64 "e.py:1:1: cannot write 'a.txt': unknown ending '.txt', expected .bin, .npy, .npz or .safetensors" \
-            'save("NAME.npy", x): the ending says what is written'
+        line="e.py:1:1: cannot write 'a.txt': unknown ending '.txt', expected .bin, .npy, .npz or .safetensors"
+        expect_failure 64 "$line" 'save("NAME.npy", x): the ending says what is written'
         expect_only_files e.py link there
     done
 }

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+// Outputs of one file, which have been written beside each other, become that file.
+#include "io/pack.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "io/formats.h"
+#include "io/npz.h"
+#include "io/safetensors.h"
+#include "io/transfer.h"
+#include "model/matrix.h"
+
+static const char *tensor_of(const struct mmul_output *output, enum mmul_format format) {
+    const char *tensor;
+    mmul_format_file_length(mmul_format_row(format), output->name, &tensor);
+    return tensor;
+}
+
+enum mmul_status mmul_pack_npz(const struct mmul_output *output, int to, struct mmul_error *err) {
+    struct mmul_npz_member *members = NULL;
+    int count = 0;
+    for (const struct mmul_output *o = output; o != NULL; o = o->next)
+        count++;
+    enum mmul_status status = MMUL_ALLOCATE(members, count, "an archive's members", err);
+    if (status != MMUL_OK)
+        return status;
+    count = 0;
+    for (const struct mmul_output *o = output; o != NULL; o = o->next)
+        members[count++] = (struct mmul_npz_member){o->fd, tensor_of(o, MMUL_FORMAT_NPZ)};
+    status = mmul_npz_pack(members, count, to, output->name, err);
+    mmul_free(members);
+    return status;
+}
+
+// Elements of one after those of the other.
+static enum mmul_status pack_elements(const struct mmul_output *output,
+                                      const struct mmul_safetensors_tensor *tensors, int64_t at,
+                                      int to, struct mmul_error *err) {
+    int errnum = 0;
+    for (const struct mmul_output *o = output; errnum == 0 && o != NULL; o = o->next, tensors++) {
+        errnum = mmul_copy_bytes(o->fd, o->data_offset, to, at, tensors->bytes);
+        at += tensors->bytes;
+    }
+    if (errnum == 0 && ftruncate(to, at) != 0) // what was reserved may be more
+        errnum = errno;
+    return errnum == 0
+               ? MMUL_OK
+               : mmul_fail_errno(err, MMUL_ERR_IO, errnum, "cannot write '%s'", output->name);
+}
+
+enum mmul_status mmul_pack_safetensors(const struct mmul_output *output, int to,
+                                       struct mmul_error *err) {
+    struct mmul_safetensors_tensor *tensors = NULL;
+    unsigned char *header = NULL;
+    size_t length = 0;
+    int count = 0;
+    for (const struct mmul_output *o = output; o != NULL; o = o->next)
+        count++;
+    const size_t capacity = (size_t)count * MMUL_FORMAT_HEADER_MAX;
+    enum mmul_status status = MMUL_ALLOCATE(tensors, count, "a header", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(header, (int64_t)capacity, "a header", err);
+    count = 0;
+    for (const struct mmul_output *o = output; status == MMUL_OK && o != NULL; o = o->next) {
+        struct mmul_safetensors_tensor *t = &tensors[count++];
+        *t = (struct mmul_safetensors_tensor){.name = tensor_of(o, MMUL_FORMAT_SAFETENSORS),
+                                              .shape = o->shape,
+                                              .dimensions = o->dimensions,
+                                              .dtype = o->dtype};
+        status = mmul_shape_bytes(o->shape, o->dtype, &t->bytes, err);
+    }
+    if (status == MMUL_OK)
+        status = mmul_safetensors_format(tensors, count, header, capacity, &length, err);
+    if (status == MMUL_OK) {
+        int errnum = mmul_pwrite_all(to, header, length, 0);
+        if (errnum != 0)
+            status = mmul_fail_errno(err, MMUL_ERR_IO, errnum, "cannot write '%s'", output->name);
+    }
+    if (status == MMUL_OK)
+        status = pack_elements(output, tensors, (int64_t)length, to, err);
+    mmul_free(header);
+    mmul_free(tensors);
+    return status;
+}
