@@ -53,16 +53,26 @@ void mmul_help_print_program(FILE *stream) {
         stream);
 }
 
+// What stands behind an option's name. Many words are shown beside it.
+static const char *argument_of(const struct option_row *row) {
+    enum { WORDS_MOST = 32 };
+    bool is_long = row->kind == OPTION_CHOICE && strlen(row->argument) > WORDS_MOST;
+    return is_long ? "NAME" : row->argument;
+}
+
 static void print_option(const struct option_row *row, int width, FILE *stream) {
     char left[80], environment[64];
-    bool is_words = row->kind == OPTION_CHOICE;
-    snprintf(left, sizeof left, "--%s%s%s", row->name, row->argument ? " " : "",
-             row->argument ? row->argument : "");
+    const char *argument = argument_of(row);
+    bool is_words = row->kind == OPTION_CHOICE && argument == row->argument;
+    const char *help =
+        is_words || row->kind != OPTION_CHOICE || row->help[0] ? row->help : row->argument;
+    snprintf(left, sizeof left, "--%s%s%s", row->name, argument ? " " : "",
+             argument ? argument : "");
     if (row->letter != 0)
         fprintf(stream, "  -%c, %-*s", row->letter, width, left);
     else
         fprintf(stream, "      %-*s", width, left);
-    fprintf(stream, "  %s%s[default: %s", row->help, is_words && !row->help[0] ? "" : " ",
+    fprintf(stream, "  %s%s[default: %s", help, help[0] ? " " : "",
             row->initial ? row->initial : row->shown);
     if (row->traits & OPTION_ENVIRONMENT)
         fprintf(stream, "; %s", mmul_option_environment(row, environment));
@@ -75,7 +85,8 @@ void mmul_help_print_command(const struct command *command, FILE *stream) {
             command->operands[0] ? " " : "", command->operands, command->summary);
     for (const enum option_id *id = command->options; *id != OPT_END; id++) {
         const struct option_row *row = mmul_option_row(*id);
-        int length = (int)strlen(row->name) + (row->argument ? (int)strlen(row->argument) + 3 : 2);
+        const char *argument = argument_of(row);
+        int length = (int)strlen(row->name) + (argument ? (int)strlen(argument) + 3 : 2);
         width = length > width ? length : width;
     }
     for (const enum option_id *id = command->options; *id != OPT_END; id++)
