@@ -751,7 +751,7 @@ MMUL_API enum mmul_status mmul_verify(const struct mmul_matmul *args, struct mmu
 // -------------------------------------------------------------------------------------- programs
 //
 // Several operations on values that stay where they were computed (mmul_program_run in mpimatmul.h).
-// A program is built on root alone. Values are float32, are made once, and are numbered 0, 1, ... in
+// A program is built on root alone. Values are float32 or float64, are made once, and are numbered 0, 1, ... in
 // the order in which they were added.
 
 // Where a value is. Parts are uneven; of a stack the rows (or columns) of all matrices are one range.
@@ -851,6 +851,15 @@ MMUL_API enum mmul_status mmul_program_apply(struct mmul_program *program,
 MMUL_API struct mmul_shape mmul_program_value_shape(const struct mmul_program *program, int value,
                                                     bool *integers);
 
+// Its type, as it is now: float64 where it is made of float64 alone. What is made of whole numbers and generated
+// matrices alone says float32 and is computed in the type of what reads it. Where an operation has operands of both
+// types it needs float32; mmul_program_is_rounded: that made something of this float64 value less exact.
+MMUL_API enum mmul_dtype mmul_program_value_dtype(const struct mmul_program *program, int value);
+MMUL_API bool mmul_program_is_rounded(const struct mmul_program *program, int value);
+
+// What is loaded from now on is float32, whatever it is in its file.
+MMUL_API void mmul_program_use_float32(struct mmul_program *program);
+
 // a @ b: (.., m, k) by (.., k, n); batch and depth of 1 repeat. Checked like every product.
 MMUL_API enum mmul_status mmul_program_matmul(struct mmul_program *program, int a, int b,
                                               const char *name, int *value, struct mmul_error *err);
@@ -947,6 +956,7 @@ struct mmul_script_request {
     int setting_count; // first line `NAME = literal` at the top of the text
     bool only_checked; // outputs are not begun: the program is to be planned, not run
     bool no_sync;      // of outputs, as mmul_output_set_sync
+    bool use_float32;  // as mmul_program_use_float32
 };
 
 struct mmul_script;
@@ -963,8 +973,9 @@ MMUL_API const struct mmul_program *mmul_script_program(const struct mmul_script
 // Is one of its outputs standard output?
 MMUL_API bool mmul_script_writes_stdout(const struct mmul_script *script);
 
-// What it loads, index 0, 1, ...; NULL: no more. Borrowed.
-MMUL_API const struct mmul_matrix *mmul_script_input(const struct mmul_script *script, int index);
+// What it loads, index 0, 1, ...; NULL: no more. Borrowed. is_rounded (may be NULL): mmul_program_is_rounded of it.
+MMUL_API const struct mmul_matrix *mmul_script_input(const struct mmul_script *script, int index,
+                                                     bool *is_rounded);
 
 // Is `path` the text, or a file that it loads or saves?
 MMUL_API bool mmul_script_uses(const struct mmul_script *script, const char *path);

@@ -9,7 +9,8 @@
 A statement is written down when the reference can carry it out, on sizes of up to four axes. What jumps (comparisons,
 quotients rounded down, places of largest elements) is only asked of whole numbers, which float32 has exactly; how far a
 result may be off is what the reference itself is off in float32, so that a program that shrinks or blows up its
-rounding errors is no matter of taste. Programs of which float32 keeps less than two digits are left out.
+rounding errors is no matter of taste. Files are of float32, of float64 or of both; what comes out as float64 has to
+be as exact. Programs of which float32 keeps less than two digits are left out.
 """
 import math
 import pathlib
@@ -31,6 +32,7 @@ class Writer:
         self.rng, self.folder, self.number = rng, folder, number
         self.lines, self.names, self.exact = [], dict(reference.NAMES), set()
         self.count = 0
+        self.types = rng.choice((["f4"], ["f4"], ["f4"], ["f8"], ["f8"], ["f4", "f8"]))  # of its files
 
     # -- what there is
 
@@ -85,7 +87,7 @@ class Writer:
             path = f"p{self.number}_{name}.npy"
             draw = np.random.default_rng(self.rng.getrandbits(32)).standard_normal
             array = draw(shape[-1:] if kind == "row" else shape)
-            np.save(self.folder / path, array.astype(np.float32))
+            np.save(self.folder / path, array.astype(self.rng.choice(self.types)))
             with np.errstate(all="ignore"):
                 self.names[name] = reference.load(self.folder / path)
             self.lines.append(f'{name} = load("{path}")')
@@ -273,7 +275,7 @@ def make(folder, count, seed):
 
 
 def compare(folder, count):
-    wrong, saved, worst, where = 0, 0, 0.0, ""
+    wrong, saved, doubles, worst, where = 0, 0, 0, 0.0, ""
     for number in range(count):
         text = (folder / f"p{number}.py").read_text()
         results = results_of(text)
@@ -282,19 +284,24 @@ def compare(folder, count):
         for i, (x, y) in enumerate(zip(exactly, roughly)):
             scale = max(1.0, np.abs(x).max())
             try:
-                found = np.load(folder / f"p{number}_out{i}.npy").astype(np.float64)
+                found = np.load(folder / f"p{number}_out{i}.npy")
             except OSError as error:
                 print(f"p{number}.py: {error}")
                 wrong += 1
                 continue
             saved += 1
+            # In double the same errors are smaller by 2^-29.
+            is_double = found.dtype == np.float64
+            doubles += is_double
+            least, factor = (1e-13, 100 * 2.0 ** -29) if is_double else (2e-5, 30)
             error = np.abs(found - x).max() / scale if found.shape == x.shape else math.inf
-            if not error <= 2e-5 + 30 * np.abs(x - y).max() / scale:
+            if not error <= least + factor * np.abs(x - y).max() / scale:
                 print(f"p{number}.py: {results[i]} {found.shape}, expected {x.shape}: off by {error:.3g} of its size")
                 wrong += 1
             elif error > worst:
                 worst, where = error, f"p{number}.py"
-    print(f"{count} programs, {saved} results, {wrong} wrong; largest error {worst:.3g} of a result's size ({where})")
+    print(f"{count} programs, {saved} results ({doubles} in float64), {wrong} wrong; "
+          f"largest error {worst:.3g} of a result's size ({where})")
     return 1 if wrong else 0
 
 

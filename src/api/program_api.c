@@ -17,6 +17,7 @@ enum mmul_status mmul_program_load(struct mmul_program *program, struct mmul_mat
     const struct mmul_operation request = {.kind = MMUL_LOAD,
                                            .shape = info.shape,
                                            .matrix = matrix,
+                                           .dtype = info.stored,
                                            .is_integer = mmul_dtype_is_integer(info.stored)};
     return mmul_program_append(program, &request, mmul_matrix_name(matrix), value, err);
 }

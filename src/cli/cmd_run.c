@@ -138,10 +138,19 @@ static enum mmul_status show(const struct call *call, const struct job *job,
 
 static void warn_of_overflows(const struct call *call, const struct job *job) {
     const struct mmul_matrix *matrix;
-    for (int i = 0; (matrix = mmul_script_input(job->script, i)) != NULL; i++)
+    for (int i = 0; (matrix = mmul_script_input(job->script, i, NULL)) != NULL; i++)
         if (mmul_matrix_overflows(matrix) > 0)
             mmul_print_data_warning(call, "'%s': values beyond float32 were read as infinite",
                                     mmul_matrix_name(matrix));
+}
+
+static void tell_of_types(const struct call *call, const struct job *job) {
+    const struct mmul_matrix *matrix;
+    bool is_rounded = false;
+    for (int i = 0; (matrix = mmul_script_input(job->script, i, &is_rounded)) != NULL; i++)
+        if (is_rounded)
+            mmul_print_remark(call, "notice: '%s' is float64 and is read as float32",
+                              mmul_matrix_name(matrix));
 }
 
 static enum mmul_status carry_out(const struct call *call,
@@ -151,6 +160,8 @@ static enum mmul_status carry_out(const struct call *call,
         mmul_script_create(request, &job->script, err);
     if (call->is_root && err->status == MMUL_OK)
         check_beside(call, job, err);
+    if (call->is_root && err->status == MMUL_OK)
+        tell_of_types(call, job);
     enum mmul_status status = mmul_session_agree(err);
     if (status == MMUL_OK)
         status = make_plan(call, job, err);
@@ -174,12 +185,18 @@ static enum mmul_status carry_out(const struct call *call,
     return status == MMUL_OK ? mmul_print_new_warnings(call, err) : status;
 }
 
+// mul's --dtype.
+static bool is_float32(const struct option_value *dtype) {
+    return dtype->source != OPTION_DEFAULT && dtype->number == MMUL_F32;
+}
+
 enum mmul_status mmul_run_script(const struct call *call, const struct mmul_script_request *request,
                                  struct mmul_error *err) {
     struct job job = {0};
     struct mmul_script_request all = *request;
     all.only_checked = is_on(call, OPT_CHECK);
     all.no_sync = is_on(call, OPT_SYNC); // the second word of on|off
+    all.use_float32 = is_on(call, OPT_COMPUTED) || is_float32(&call->options.values[OPT_DTYPE]);
     mmul_progress_init(&job.progress, (int)call->options.values[OPT_PROGRESS].number);
     enum mmul_status status = carry_out(call, &all, &job, err);
     mmul_progress_fini(&job.progress);

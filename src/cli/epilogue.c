@@ -14,8 +14,7 @@ static const enum option_id asks[] = {OPT_BIAS, OPT_ACTIVATION, OPT_RESIDUAL, OP
                                       OPT_TOPK};
 
 // What a program has no room for.
-static const enum option_id others[] = {OPT_MATRIX_FORMAT, OPT_DTYPE, OPT_SPLIT, OPT_SPLIT_RULE,
-                                        OPT_DRY_RUN};
+static const enum option_id others[] = {OPT_MATRIX_FORMAT, OPT_SPLIT, OPT_SPLIT_RULE, OPT_DRY_RUN};
 
 bool mmul_epilogue_is_asked(const struct call *call) {
     bool is_asked = false;
@@ -36,6 +35,10 @@ enum mmul_status mmul_epilogue_check(const struct call *call, struct mmul_error 
         if (values[others[i]].source == OPTION_FROM_COMMAND_LINE)
             return mmul_cli_fail(err, MMUL_ERR_USAGE, "--%s does not go with --%s",
                                  mmul_option_row(others[i])->name, asked);
+    if (asked != NULL && values[OPT_DTYPE].source == OPTION_FROM_COMMAND_LINE &&
+        values[OPT_DTYPE].number != MMUL_F32)
+        return mmul_cli_fail(err, MMUL_ERR_USAGE, "--dtype %s does not go with --%s",
+                             mmul_dtype_name((enum mmul_dtype)values[OPT_DTYPE].number), asked);
     return MMUL_OK;
 }
 

@@ -41,6 +41,8 @@ static const struct option_row rows[OPT_COUNT] = {
                   1 << 24},
     [OPT_DTYPE] = {"dtype", 0, OPTION_DTYPE, ENVIRONMENT, "TYPE", NULL, "from the inputs", "of C",
                    0, 0},
+    [OPT_COMPUTED] = {"dtype", 0, OPTION_CHOICE, ENVIRONMENT, "auto|float32", "auto", NULL,
+                      "float64 where all inputs are", 0, 0},
     [OPT_GEN_DTYPE] = {"dtype", 0, OPTION_FILE_DTYPE, 0, "TYPE", "float32", NULL,
                        "float32, float16, bfloat16, float64", 0, 0},
     [OPT_CONVERT_DTYPE] = {"dtype", 0, OPTION_FILE_DTYPE, 0, "TYPE", NULL, "as IN, where OUT can",

@@ -28,6 +28,7 @@ enum option_id {
     OPT_RESIDUAL,
     OPT_TOPK,
     OPT_DTYPE,
+    OPT_COMPUTED,
     OPT_GEN_DTYPE,
     OPT_CONVERT_DTYPE,
     OPT_BIN_VERSION,

@@ -171,6 +171,8 @@ void mmul_cpu_map_lookup(const struct mmul_map *map) {
 }
 
 static enum mmul_status make(void *self, const struct mmul_map *map, struct mmul_error *err) {
+    if (mmul_cpu_map_has_doubles(map))
+        return mmul_cpu_map_double(map, err);
     switch (mmul_operation_row(map->kind)->class) {
     case MMUL_CLASS_ROWS:
         return mmul_cpu_map_rows(map, err);

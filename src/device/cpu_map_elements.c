@@ -171,6 +171,7 @@ static kernel *const kernels[MMUL_OPERATION_KINDS] = {
     [MMUL_RESHAPE] = copy,
     [MMUL_PERMUTE] = copy,
     [MMUL_CONCAT] = copy,
+    [MMUL_CAST] = copy,
 };
 
 // ----------------------------------------------------------------------------------------- tiles

@@ -118,7 +118,7 @@ static void clear_summand(const struct mmul_stage *stage) {
     for (int64_t t = 0; t < matrices; t++) {
         const struct mmul_view z = result_view(stage, t);
         if (t < walk.matrix || t >= walk.end)
-            memset(z.memory, 0, (size_t)mmul_region_count(z.region) * mmul_dtype_bytes(z.dtype));
+            memset(z.at, 0, (size_t)mmul_region_count(z.region) * mmul_dtype_bytes(z.dtype));
     }
 }
 

@@ -13,6 +13,7 @@
 #include "exec/compute.h"
 #include "exec/fallback.h"
 #include "exec/run.h"
+#include "model/dtype.h"
 
 enum { WORK_MOST = 1 << 16, PIECE = 64 }; // elements of a sample, of a part of a row
 
@@ -22,7 +23,7 @@ enum { WORK_MOST = 1 << 16, PIECE = 64 }; // elements of a sample, of a part of 
 static bool is_exact(enum mmul_operation_kind kind) {
     const enum mmul_operation_class class = mmul_operation_row(kind)->class;
     return class == MMUL_CLASS_COPY || class == MMUL_CLASS_LOOKUP || kind == MMUL_TOPK ||
-           kind == MMUL_ARGMAX || kind == MMUL_MAX || kind == MMUL_MIN ||
+           kind == MMUL_CAST || kind == MMUL_ARGMAX || kind == MMUL_MAX || kind == MMUL_MIN ||
            (kind >= MMUL_MAXIMUM && kind <= MMUL_WHERE) || kind == MMUL_NEGATE ||
            kind == MMUL_ABS || kind == MMUL_RELU;
 }
@@ -32,13 +33,14 @@ static double largest_of(const struct mmul_host_operand *o) {
     double most = 0;
     for (int64_t i = 0; o->at != NULL && i < o->rows; i++)
         for (int64_t j = 0; j < o->cols; j++)
-            most = fmax(most, fabs((double)o->at[i * o->row_step + j * o->col_step]));
+            most = fmax(most,
+                        fabs(mmul_dtype_real(o->dtype, o->at, i * o->row_step + j * o->col_step)));
     return o->at == NULL ? fabs((double)o->number) : most;
 }
 
 // What may be off where the terms are large and the result is not.
 static double cancelled(const struct mmul_host_map *host) {
-    static const double rounding = 1e-6;
+    const double rounding = host->dtype == MMUL_F64 ? 1e-14 : 1e-6;
     const double most = rounding * largest_of(&host->operands[0]);
     switch (host->map.kind) {
     case MMUL_SUM:
@@ -56,21 +58,26 @@ static double cancelled(const struct mmul_host_map *host) {
 }
 
 // Of a piece that was made again, rows that differ.
-static int64_t count_wrong(const struct mmul_host_map *piece, const float *expected) {
+static int64_t count_wrong(const struct mmul_host_map *piece, const void *expected) {
     const struct mmul_map *map = &piece->map;
     // Exponentials of large numbers carry these numbers' rounding.
-    const double tolerance = map->kind == MMUL_SOFTMAX || map->kind == MMUL_ATTENTION ? 1e-2 : 1e-3;
+    const double of_floats = map->kind == MMUL_SOFTMAX || map->kind == MMUL_ATTENTION ? 1e-2 : 1e-3;
+    const double tolerance = piece->dtype == MMUL_F64 ? of_floats * 1e-8 : of_floats;
     const double slack = is_exact(map->kind) ? 0 : cancelled(piece);
     int64_t wrong = 0;
     for (int64_t i = 0; i < map->rows; i++) {
-        const float *want = expected + i * map->cols, *have = piece->result + i * piece->ld;
+        const void *want = mmul_dtype_ahead(piece->dtype, expected, i * map->cols);
+        const void *have = mmul_dtype_ahead(piece->dtype, piece->result, i * piece->ld);
         double squares = 0;
-        for (int64_t j = 0; j < map->cols; j++)
-            squares += isfinite(want[j]) ? (double)want[j] * (double)want[j] : 0;
+        for (int64_t j = 0; j < map->cols; j++) {
+            const double x = mmul_dtype_real(piece->dtype, want, j);
+            squares += isfinite(x) ? x * x : 0;
+        }
         const double typical = sqrt(squares / (double)map->cols);
         bool is_wrong = false;
         for (int64_t j = 0; j < map->cols; j++) {
-            const double x = (double)want[j], y = (double)have[j];
+            const double x = mmul_dtype_real(piece->dtype, want, j);
+            const double y = mmul_dtype_real(piece->dtype, have, j);
             const double most = tolerance * (fabs(x) + typical) + slack;
             const bool same = x == y || (isnan(x) && isnan(y));
             const bool is_near = !is_exact(map->kind) && fabs(x - y) <= most;
@@ -83,7 +90,7 @@ static int64_t count_wrong(const struct mmul_host_map *piece, const float *expec
 
 static enum mmul_status judge_piece(const struct mmul_host_map *piece, struct mmul_device *judge,
                                     int64_t *wrong, struct mmul_error *err) {
-    float *expected = NULL;
+    double *expected = NULL; // room for either type
     struct mmul_host_map again = *piece;
     enum mmul_status status =
         MMUL_ALLOCATE_RAW(expected, piece->map.rows * piece->map.cols, "a sample", err);

@@ -5,6 +5,7 @@
 #include "base/integer.h"
 #include "base/status.h"
 #include "exec/blocks.h"
+#include "exec/generate_blocks.h"
 #include "exec/map_check.h"
 #include "exec/pipeline.h"
 #include "exec/run.h"
@@ -32,7 +33,8 @@ static struct mmul_shape shape_of(const struct making *m, int operand) {
 static struct mmul_host_operand part(const struct mmul_view *view, int64_t row, int64_t rows,
                                      int64_t col, int64_t cols) {
     const struct mmul_region r = view->region;
-    struct mmul_host_operand o = {.row_step = view->transposed ? 1 : view->ld,
+    struct mmul_host_operand o = {.dtype = view->dtype,
+                                  .row_step = view->transposed ? 1 : view->ld,
                                   .col_step = view->transposed ? view->ld : 1,
                                   .rows = rows,
                                   .cols = cols};
@@ -53,7 +55,7 @@ static struct making from_matrix(const struct making *m, int64_t t, int64_t matr
     struct making some = *m;
     some.block.matrix += t;
     some.matrices = matrices;
-    some.result.at += t * m->result_step;
+    some.result.at = mmul_dtype_ahead(m->result.dtype, m->result.at, t * m->result_step);
     some.result.region.matrix += t;
     return some;
 }
@@ -73,6 +75,10 @@ static struct mmul_view view_operand(const struct making *m, int operand, int64_
                             m->stage->run->context->comm->rank, matrix_of(m, operand, t));
 }
 
+static int64_t elements_behind(const struct mmul_view *view, const struct mmul_view *first) {
+    return ((char *)view->at - (char *)first->at) / (int64_t)mmul_dtype_bytes(view->dtype);
+}
+
 static bool is_alike(struct mmul_region x, struct mmul_region y) {
     return x.row_begin == y.row_begin && x.row_end == y.row_end && x.col_begin == y.col_begin &&
            x.col_end == y.col_end;
@@ -89,8 +95,9 @@ static bool find_stack(const struct making *m, int operand, struct mmul_stack *s
         if (off == 0)
             continue;
         const struct mmul_view view = view_operand(m, operand, m->block.matrix + t);
-        step = step == 0 ? (view.at - first.at) / off : step;
-        if (view.at - first.at != off * step || !is_alike(view.region, first.region))
+        const int64_t behind = elements_behind(&view, &first);
+        step = step == 0 ? behind / off : step;
+        if (behind != off * step || !is_alike(view.region, first.region))
             return false;
     }
     *stack = (struct mmul_stack){.batch_step = have.batch == 1 ? 0 : have.depth * step,
@@ -127,14 +134,22 @@ static struct making begin_making(struct mmul_stage *stage, const struct mmul_pr
                        .inner_end = task->inner_end,
                        .result = mmul_values_view(values, place, rank, task->block.matrix),
                        .host.map.operand_count = o->operand_count};
-    if (matrices > 1)
-        m.result_step =
-            mmul_values_view(values, place, rank, task->block.matrix + 1).at - m.result.at;
+    const struct mmul_view second =
+        mmul_values_view(values, place, rank, task->block.matrix + (matrices > 1));
+    m.result_step = elements_behind(&second, &m.result);
     return m;
 }
 
+// In float64 it is an element that stands for all.
 static struct mmul_host_operand number_of(const struct making *m, int operand) {
-    return (struct mmul_host_operand){.number = (float)m->operation->with.numbers[operand]};
+    const double *number = &m->operation->with.numbers[operand];
+    const struct mmul_region b = m->block;
+    if (m->result.dtype == MMUL_F64)
+        return (struct mmul_host_operand){.at = number,
+                                          .dtype = MMUL_F64,
+                                          .rows = b.row_end - b.row_begin,
+                                          .cols = b.col_end - b.col_begin};
+    return (struct mmul_host_operand){.number = (float)*number};
 }
 
 // Makes a region of the block's matrices from the operands.
@@ -154,6 +169,7 @@ static enum mmul_status make(const struct making *m, struct mmul_region to,
     host.map.parallel =
         (struct mmul_parallel){m->stage->run->context->fallback_threads, mmul_pipeline_share};
     host.result = mmul_view_element(&m->result, to.row_begin, to.col_begin);
+    host.dtype = m->result.dtype;
     host.ld = m->result.ld;
     char place[192], more[32] = "";
     if (m->matrices > 1)
@@ -164,45 +180,6 @@ static enum mmul_status make(const struct making *m, struct mmul_region to,
     return mmul_stage_map(m->stage, &host, place, err);
 }
 
-// -------------------------------------------------------------------------------------- generate
-
-struct generating {
-    const struct making *making;
-    int64_t rows_each;
-};
-
-static void generate_part(void *context, int index) {
-    const struct generating *g = context;
-    const struct making *m = g->making;
-    const struct mmul_region b = m->block;
-    int64_t begin = b.row_begin + index * g->rows_each;
-    int64_t end = mmul_smaller(begin + g->rows_each, b.row_end);
-    for (int64_t i = begin; i < end; i++) {
-        int64_t first = (b.matrix * m->shape.rows + i) * m->shape.cols + b.col_begin;
-        mmul_generate(m->operation->generator, m->operation->seed, m->shape, first,
-                      first + b.col_end - b.col_begin,
-                      mmul_view_element(&m->result, i, b.col_begin));
-    }
-}
-
-static void generate_matrix(const struct making *m) {
-    enum { ROWS_LEAST = 16 };
-    int64_t rows = m->block.row_end - m->block.row_begin;
-    int64_t parts = mmul_smaller(m->stage->run->context->fallback_threads, rows / ROWS_LEAST);
-    struct generating g = {m, parts > 1 ? (rows + parts - 1) / parts : rows};
-    if (parts > 1)
-        mmul_pipeline_share((int)parts, generate_part, &g);
-    else
-        generate_part(&g, 0);
-}
-
-static void generate(const struct making *m) {
-    for (int64_t t = 0; t < m->matrices; t++) {
-        const struct making one = from_matrix(m, t, 1);
-        generate_matrix(&one);
-    }
-}
-
 // ------------------------------------------------------------------------- elements, rows, axes
 
 // A summand of a mean. What the device has kept of it is the mean as it was.
@@ -210,8 +187,11 @@ static void lower_mean(const struct making *m, double share) {
     const struct mmul_region b = m->block;
     for (int64_t i = b.row_begin; i < b.row_end; i++)
         for (int64_t j = b.col_begin; j < b.col_end; j++) {
-            float *mean = mmul_view_element(&m->result, i, j);
-            *mean = (float)((double)*mean * share);
+            void *mean = mmul_view_element(&m->result, i, j);
+            if (m->result.dtype == MMUL_F64)
+                *(double *)mean *= share;
+            else
+                *(float *)mean = (float)((double)*(float *)mean * share);
         }
     mmul_worker_forget_memory(&m->stage->run->worker,
                               mmul_view_element(&m->result, b.row_begin, b.col_begin),
@@ -266,13 +246,14 @@ static enum mmul_status make_alike(struct making *m, struct mmul_error *err) {
 // An operand as four steps, between matrices, too: element `begin` from its first one on is at `at`. What is split
 // by rows is in one run; what is read the other way round is whole matrices.
 struct whole {
-    const float *at;
+    const void *at;
+    enum mmul_dtype dtype;
     int64_t begin;
     int64_t sizes[4], steps[4];
 };
 
-static const float *find(const struct whole *x, int64_t element) {
-    return x->at + (element - x->begin);
+static const void *find(const struct whole *x, int64_t element) {
+    return mmul_dtype_ahead(x->dtype, x->at, element - x->begin);
 }
 
 static struct whole whole_of(const struct making *m, int operand) {
@@ -283,6 +264,7 @@ static struct whole whole_of(const struct making *m, int operand) {
         mmul_placement_part(&values->plan->places[place].placement, s, values->rank);
     const struct mmul_view view = mmul_values_view(values, place, values->rank, held.matrix_begin);
     struct whole x = {.at = view.at,
+                      .dtype = view.dtype,
                       .sizes = {s.batch, s.depth, s.rows, s.cols},
                       .steps = {s.depth * s.rows * s.cols, s.rows * s.cols,
                                 view.transposed ? 1 : s.cols, view.transposed ? s.rows : 1}};
@@ -291,11 +273,12 @@ static struct whole whole_of(const struct making *m, int operand) {
     return x;
 }
 
-// Copies a region of the block's matrices; its first element is at `at`.
-static enum mmul_status copy(struct making *m, struct mmul_region to, const float *at,
-                             const int64_t steps[4], struct mmul_error *err) {
+// Copies a region of the block's matrices, which begins with that element.
+static enum mmul_status copy(struct making *m, struct mmul_region to, const struct whole *x,
+                             int64_t element, const int64_t steps[4], struct mmul_error *err) {
     const int64_t rows = to.row_end - to.row_begin, cols = to.col_end - to.col_begin;
-    m->host.operands[0] = (struct mmul_host_operand){.at = at,
+    m->host.operands[0] = (struct mmul_host_operand){.at = find(x, element),
+                                                     .dtype = x->dtype,
                                                      .row_step = steps[2],
                                                      .col_step = steps[3],
                                                      .rows = rows,
@@ -317,7 +300,7 @@ static enum mmul_status copy_axes(struct making *m, const int axes[4], const int
         from += (at[s] + begin[s]) * x.steps[axes[s]];
     const int64_t steps[] = {x.steps[axes[0]], x.steps[axes[1]], x.steps[axes[2]],
                              x.steps[axes[3]]};
-    return copy(m, b, find(&x, from), steps, err);
+    return copy(m, b, &x, from, steps, err);
 }
 
 // From an operand whose part of the result begins at `begin` of the axis: what of the block is in it.
@@ -336,7 +319,7 @@ static enum mmul_status copy_part(struct making *m, const struct whole *x, int a
         at += (from[s] - (s == axis ? begin : 0)) * x->steps[s];
     }
     const struct mmul_region part = {b.matrix, from[2], to[2], from[3], to[3]};
-    return copy(m, part, find(x, at), x->steps, err);
+    return copy(m, part, x, at, x->steps, err);
 }
 
 // Matrix by matrix where these are what is joined.
@@ -364,8 +347,8 @@ static enum mmul_status reshape_turned(struct making *m, const struct whole *x,
             const int64_t at = (b.matrix * m->shape.rows + i) * cols + j, in = at % matrix;
             const int64_t down = in / x->sizes[3], along = in % x->sizes[3];
             n = mmul_smaller(b.col_end - j, x->sizes[3] - along);
-            status = copy(m, (struct mmul_region){b.matrix, i, i + 1, j, j + n},
-                          find(x, at / matrix * matrix + down * x->steps[2] + along * x->steps[3]),
+            status = copy(m, (struct mmul_region){b.matrix, i, i + 1, j, j + n}, x,
+                          at / matrix * matrix + down * x->steps[2] + along * x->steps[3],
                           (const int64_t[]){0, 0, 0, x->steps[3]}, err);
         }
     return status;
@@ -380,7 +363,7 @@ static enum mmul_status reshape(struct making *m, struct mmul_error *err) {
     const int64_t steps[] = {m->shape.depth * rows * cols, rows * cols, cols, 1};
     enum mmul_status status = MMUL_OK;
     if (x.steps[3] == 1 && x.steps[2] == x.sizes[3])
-        return copy(m, b, find(&x, begin), steps, err);
+        return copy(m, b, &x, begin, steps, err);
     for (int64_t t = 0; status == MMUL_OK && t < m->matrices; t++) {
         struct making one = from_matrix(m, t, 1);
         status = reshape_turned(&one, &x, err);
@@ -429,19 +412,21 @@ static enum mmul_status look_up(struct making *m, struct mmul_error *err) {
     const struct mmul_region b = m->block;
     const int64_t rows = b.row_end - b.row_begin;
     const struct mmul_value *value = &m->program->values[m->operation->operands[0]];
-    const float *first = NULL;
+    const void *first = NULL;
     for (int64_t t = m->matrices - 1; t >= 0; t--) {
         const int64_t matrix = (b.matrix + t) / ids.sizes[2], row = (b.matrix + t) % ids.sizes[2];
         first = find(&ids, matrix * ids.steps[1] + row * ids.steps[2] + b.row_begin * ids.steps[3]);
-        if (mmul_maps_check_rows(first, MMUL_F32, ids.steps[3], rows, value, err) != MMUL_OK)
+        if (mmul_maps_check_rows(first, ids.dtype, ids.steps[3], rows, value, err) != MMUL_OK)
             return err->status;
     }
     m->host.operands[0] = (struct mmul_host_operand){.at = table.at,
+                                                     .dtype = table.dtype,
                                                      .row_step = table.steps[2],
                                                      .col_step = table.steps[3],
                                                      .rows = table.sizes[2],
                                                      .cols = table.sizes[3]};
     m->host.operands[1] = (struct mmul_host_operand){.at = first,
+                                                     .dtype = ids.dtype,
                                                      .row_step = 0,
                                                      .col_step = ids.steps[3],
                                                      .rows = 1,
@@ -470,7 +455,11 @@ static enum mmul_status attend(struct making *m, struct mmul_error *err) {
 static enum mmul_status make_block(struct making *m, struct mmul_error *err) {
     switch (mmul_operation_row(m->operation->kind)->class) {
     case MMUL_CLASS_OWN:
-        generate(m);
+        for (int64_t t = 0; t < m->matrices; t++) {
+            const struct making one = from_matrix(m, t, 1);
+            mmul_blocks_generate(m->operation, m->shape, &one.result, one.block,
+                                 m->stage->run->context->fallback_threads);
+        }
         return MMUL_OK;
     case MMUL_CLASS_REDUCE:
         return reduce(m, err);

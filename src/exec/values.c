@@ -113,7 +113,7 @@ struct mmul_view mmul_values_view(const struct mmul_values *values, int place, i
         place = values->plan->places[place].view_of;
     char *part_at =
         values->segment.data + values->offsets[(int64_t)place * values->node_size + index];
-    view.memory = part_at + offset * bytes_each(&view);
+    view.at = part_at + offset * bytes_each(&view);
     return view;
 }
 
@@ -153,8 +153,8 @@ bool mmul_values_has(const struct mmul_values *values, int place) {
 
 void *mmul_view_element(const struct mmul_view *view, int64_t row, int64_t col) {
     int64_t down = row - view->region.row_begin, along = col - view->region.col_begin;
-    return (char *)view->memory + bytes_each(view) * (view->transposed ? along * view->ld + down
-                                                                       : down * view->ld + along);
+    return (char *)view->at + bytes_each(view) * (view->transposed ? along * view->ld + down
+                                                                   : down * view->ld + along);
 }
 
 void *mmul_view_run(const struct mmul_view *view, struct mmul_region region) {

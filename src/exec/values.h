@@ -22,11 +22,7 @@ struct mmul_values {
 // A rectangle of a value in memory: what a holder has of one matrix. Element (i, j) of the matrix is so many
 // elements behind `at`: (i - row_begin) * ld + j - col_begin, or, transposed, (j - col_begin) * ld + i - row_begin.
 struct mmul_view {
-    union { // by its dtype
-        void *memory;
-        float *at;
-        double *doubles;
-    };
+    void *at;
     enum mmul_dtype dtype; // float32, float64
     int64_t ld;
     bool transposed;

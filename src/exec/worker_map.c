@@ -8,6 +8,7 @@
 #include "base/integer.h"
 #include "base/status.h"
 #include "device/project.h"
+#include "model/dtype.h"
 
 // ----------------------------------------------------------------------------------- in host memory
 
@@ -30,7 +31,8 @@ static enum mmul_status borrow(struct mmul_device *device, const struct mmul_map
     if (from->at == NULL)
         return MMUL_OK;
     most += (from->rows - 1) * from->row_step + (from->cols - 1) * from->col_step;
-    return mmul_device_buffer_borrow(device, MMUL_F32, (float *)(uintptr_t)(from->at + least),
+    return mmul_device_buffer_borrow(device, from->dtype,
+                                     mmul_dtype_ahead(from->dtype, from->at, least),
                                      most - least + 1, &to->buffer, err);
 }
 
@@ -45,7 +47,7 @@ enum mmul_status mmul_host_map_make(const struct mmul_host_map *host, struct mmu
     for (int i = 0; status == MMUL_OK && i < map.operand_count; i++)
         status = borrow(device, &host->map, &host->operands[i], &map.operands[i], err);
     if (status == MMUL_OK)
-        status = mmul_device_buffer_borrow(device, MMUL_F32, host->result,
+        status = mmul_device_buffer_borrow(device, host->dtype, host->result,
                                            (map.matrices - 1) * map.result_step +
                                                (map.rows - 1) * host->ld + map.cols,
                                            &map.result.buffer, err);
@@ -55,150 +57,6 @@ enum mmul_status mmul_host_map_make(const struct mmul_host_map *host, struct mmu
         mmul_device_buffer_destroy(device, map.operands[i].buffer);
     mmul_device_buffer_destroy(device, map.result.buffer);
     return status;
-}
-
-// ------------------------------------------------------------------------------------------- parts
-
-static enum mmul_operation_class class_of(const struct mmul_host_map *host) {
-    return mmul_operation_row(host->map.kind)->class;
-}
-
-static bool is_down(const struct mmul_host_map *host) {
-    return class_of(host) == MMUL_CLASS_REDUCE && host->map.with->axis == -2;
-}
-
-static void cut_rows(struct mmul_host_operand *o, int64_t row, int64_t rows) {
-    if (o->at != NULL)
-        o->at += row * o->row_step;
-    o->rows = rows;
-}
-
-static void cut_cols(struct mmul_host_operand *o, int64_t col, int64_t cols) {
-    if (o->at != NULL)
-        o->at += col * o->col_step;
-    o->cols = cols;
-}
-
-struct mmul_host_map mmul_host_map_part(const struct mmul_host_map *host, int64_t row, int64_t rows,
-                                        int64_t col, int64_t cols) {
-    const enum mmul_operation_class class = class_of(host);
-    const bool all_cols =
-        class == MMUL_CLASS_ROWS || (class == MMUL_CLASS_REDUCE && !is_down(host));
-    struct mmul_host_map part = *host;
-    part.map.rows = rows;
-    part.map.cols = cols;
-    part.map.row += row;
-    part.map.col += col;
-    part.result += row * host->ld + col;
-    for (int i = 0; i < part.map.operand_count; i++) {
-        const bool is_alike = class == MMUL_CLASS_ELEMENTS || class == MMUL_CLASS_COPY;
-        const bool is_mask = class == MMUL_CLASS_ATTENTION && i == 3;
-        if (is_alike || is_mask || (i == 0 && class != MMUL_CLASS_LOOKUP && !is_down(host)))
-            cut_rows(&part.operands[i], row, rows);
-        if (is_alike || (i == 0 && is_down(host)) || (i == 0 && class == MMUL_CLASS_LOOKUP) ||
-            (i == 2 && class == MMUL_CLASS_ATTENTION))
-            cut_cols(&part.operands[i], col, all_cols ? part.operands[i].cols : cols);
-        if (i == 1 && class == MMUL_CLASS_LOOKUP) // an index per row
-            cut_cols(&part.operands[i], row, rows);
-    }
-    return part;
-}
-
-struct mmul_host_map mmul_host_map_matrix(const struct mmul_host_map *host, int64_t t) {
-    struct mmul_host_map one = *host;
-    for (int i = 0; i < one.map.operand_count; i++)
-        if (one.operands[i].at != NULL)
-            one.operands[i].at += mmul_stack_offset(&host->map, one.operands[i].stack, t);
-    one.result += t * host->map.result_step;
-    one.map.matrix += t;
-    one.map.matrices = 1;
-    return one;
-}
-
-// Of a matrix.
-static double work_each(const struct mmul_host_map *host) {
-    const struct mmul_host_operand *o = host->operands;
-    const double rows = (double)host->map.rows, cols = (double)host->map.cols;
-    switch (class_of(host)) {
-    case MMUL_CLASS_ATTENTION:
-        return rows * (double)o[1].rows * ((double)o[0].cols + cols);
-    case MMUL_CLASS_REDUCE:
-        return (double)o[0].rows * (double)o[0].cols;
-    case MMUL_CLASS_ROWS:
-        return rows * (double)o[0].cols *
-               (host->map.kind == MMUL_TOPK ? (double)host->map.with->count : 2);
-    default:
-        return rows * cols * (1 + host->map.operand_count);
-    }
-}
-
-double mmul_host_map_work(const struct mmul_host_map *host) {
-    return work_each(host) * (double)host->map.matrices;
-}
-
-// ------------------------------------------------------------------------------------------- stacks
-
-// Does row i of every matrix depend on rows i alone, and not on i?
-static bool is_by_rows(const struct mmul_host_map *host) {
-    const struct mmul_map *map = &host->map;
-    switch (class_of(host)) {
-    case MMUL_CLASS_ROWS:
-        return map->kind != MMUL_ROPE && (map->kind != MMUL_SOFTMAX || !map->with->causal);
-    case MMUL_CLASS_REDUCE:
-        return !is_down(host);
-    case MMUL_CLASS_ATTENTION:
-        return false;
-    default:
-        return true;
-    }
-}
-
-// Each matrix of an operand `each` behind the one before it?
-static bool follows(const struct mmul_host_map *host, int i, int64_t each) {
-    for (int64_t t = 1; t < host->map.matrices; t++)
-        if (mmul_stack_offset(&host->map, host->operands[i].stack, t) != t * each)
-            return false;
-    return true;
-}
-
-// Makes the rows of all its matrices those of one; false: they do not lie so. A lookup has its indices in a row.
-static bool flatten_operand(const struct mmul_host_map *host, int i, struct mmul_host_operand *o) {
-    const enum mmul_operation_class class = class_of(host);
-    const int64_t matrices = host->map.matrices;
-    if (o->at == NULL)
-        o->rows *= matrices;
-    if (o->at == NULL || (class == MMUL_CLASS_ROWS && i > 0) ||
-        (class == MMUL_CLASS_LOOKUP && i == 0))
-        return o->at == NULL || follows(host, i, 0);
-    int64_t *step = class == MMUL_CLASS_LOOKUP ? &o->col_step : &o->row_step;
-    int64_t *count = class == MMUL_CLASS_LOOKUP ? &o->cols : &o->rows;
-    if (*count == 1)
-        *step = mmul_stack_offset(&host->map, o->stack, 1);
-    const bool is_flat = *step >= 0 && follows(host, i, *count * *step);
-    *count *= matrices;
-    o->stack = (struct mmul_stack){0, 0, 1};
-    return is_flat;
-}
-
-// A block of all matrices' rows as one of a single matrix, where operation and memory allow that.
-static struct mmul_host_map flatten(const struct mmul_host_map *host) {
-    struct mmul_host_map flat = *host;
-    struct mmul_map *map = &flat.map;
-    const int64_t matrices = map->matrices;
-    if (matrices == 1 || !is_by_rows(host))
-        return *host;
-    if (map->rows == 1)
-        flat.ld = map->result_step;
-    if (map->result_step != map->rows * flat.ld)
-        return *host;
-    for (int i = 0; i < map->operand_count; i++)
-        if (!flatten_operand(host, i, &flat.operands[i]))
-            return *host;
-    map->rows *= matrices;
-    map->shape = (struct mmul_shape){1, 1, map->rows, map->shape.cols};
-    map->row = map->matrix = 0;
-    map->matrices = 1;
-    return flat;
 }
 
 // ------------------------------------------------------------------------------------------- tiles
@@ -216,10 +74,10 @@ static bool find_stored_matrix(const struct mmul_host_operand *o, struct stored 
     const bool plain = o->col_step == 1 || cols == 1, turned = o->row_step == 1 || rows == 1;
     if (plain && (rows == 1 || o->row_step >= cols))
         *stored =
-            (struct stored){.tile = {o->at, rows, cols, mmul_larger(o->row_step, cols), MMUL_F32}};
+            (struct stored){.tile = {o->at, rows, cols, mmul_larger(o->row_step, cols), o->dtype}};
     else if (turned && (cols == 1 || o->col_step >= rows))
         *stored = (struct stored){
-            .tile = {o->at, cols, rows, mmul_larger(o->col_step, rows), MMUL_F32}, .turned = true};
+            .tile = {o->at, cols, rows, mmul_larger(o->col_step, rows), o->dtype}, .turned = true};
     else
         return false;
     stored->pitch = stored->tile.rows * stored->tile.ld;
@@ -355,11 +213,19 @@ static bool fits(const struct mmul_worker *worker, const struct mmul_host_map *h
     return largest <= single && all * (int64_t)sizeof(float) <= worker->kept.bytes_most;
 }
 
+// Those are made in host memory.
+static bool has_doubles(const struct mmul_host_map *host) {
+    bool has = host->dtype == MMUL_F64;
+    for (int i = 0; i < host->map.operand_count; i++)
+        has |= host->operands[i].at != NULL && host->operands[i].dtype == MMUL_F64;
+    return has;
+}
+
 // Does a stack go to the device as it is, or to none?
 static bool goes_as_one(const struct mmul_worker *worker, const struct mmul_host_map *host) {
     const struct mmul_map *map = &host->map;
     struct stored s;
-    if (map->matrices == 1 || worker->kept.bytes_most == 0 ||
+    if (map->matrices == 1 || has_doubles(host) || worker->kept.bytes_most == 0 ||
         !mmul_device_can_map(worker->context->device))
         return true;
     for (int i = 0; i < map->operand_count; i++)
@@ -383,10 +249,11 @@ static int64_t rows_at_once(const struct mmul_worker *worker, const struct mmul_
 // are only copied, and what lies apart in host memory would go up one by one.
 static int64_t rows_for_device(struct mmul_worker *worker, const struct mmul_host_map *host) {
     enum { COPIED_LEAST = 1024 };
-    const enum mmul_operation_class class = class_of(host);
+    const enum mmul_operation_class class = mmul_operation_row(host->map.kind)->class;
     struct mmul_operand at;
     struct stored s;
-    if (worker->kept.bytes_most == 0 || !mmul_device_can_map(worker->context->device))
+    if (worker->kept.bytes_most == 0 || !mmul_device_can_map(worker->context->device) ||
+        has_doubles(host))
         return 0;
     for (int i = 0; i < host->map.operand_count; i++)
         if (host->operands[i].at != NULL && !find_stored(host, i, &s))
@@ -401,9 +268,10 @@ static int64_t rows_for_device(struct mmul_worker *worker, const struct mmul_hos
 
 // The sum of bits of what has arrived.
 static uint32_t sum_bits(const struct mmul_host_map *host, int64_t rows) {
+    const float *result = host->result;
     uint32_t sum = 0;
     for (int64_t i = 0; i < rows; i++)
-        sum += mmul_project_bits(host->result + i * host->ld, host->map.cols, i * host->map.cols);
+        sum += mmul_project_bits(result + i * host->ld, host->map.cols, i * host->map.cols);
     return sum;
 }
 
@@ -473,9 +341,11 @@ static enum mmul_status make_matrices(struct mmul_worker *worker, const struct m
 
 enum mmul_status mmul_worker_map(struct mmul_worker *worker, const struct mmul_host_map *host,
                                  struct mmul_error *err) {
-    const struct mmul_host_map flat = flatten(host);
+    const struct mmul_host_map flat = mmul_host_map_flatten(host);
     for (;;) {
-        const bool in_place = mmul_worker_in_place(worker, MMUL_F32);
+        const bool in_place =
+            mmul_worker_in_place(worker, MMUL_F32) &&
+            (!has_doubles(&flat) || mmul_device_has_dtype(worker->context->device, MMUL_F64));
         if (!in_place && !goes_as_one(worker, &flat))
             return make_matrices(worker, &flat, err);
         const int64_t rows = in_place ? 0 : rows_for_device(worker, &flat);

@@ -7,9 +7,10 @@
 #include "device/map.h"
 #include "exec/worker.h"
 
-// Element (i, j) is at[i * row_step + j * col_step]; NULL: `number` everywhere.
+// Element (i, j) is i * row_step + j * col_step elements behind `at`; NULL: `number` everywhere, of float32.
 struct mmul_host_operand {
-    const float *at;
+    const void *at;
+    enum mmul_dtype dtype; // float32, float64
     float number;
     int64_t row_step, col_step;
     int64_t rows, cols;
@@ -19,13 +20,14 @@ struct mmul_host_operand {
 struct mmul_host_map {
     struct mmul_map map; // buffers and their places are filled in by the worker
     struct mmul_host_operand operands[MMUL_OPERANDS];
-    float *result; // of the first matrix
+    void *result;          // of the first matrix
+    enum mmul_dtype dtype; // of the result
     int64_t ld;
 };
 
 // The result is there, in host memory, when it returns, and worker->carried_wrong is higher by the times, with
-// map.carried, that it is not what the device has written (map.carried is not touched); what a device with memory of its own has of operands and
-// results stays there, in the worker's `kept`. What does not fit there, or does not lie there as one tile, goes
+// map.carried, that it is not what the device has written (map.carried is not touched); what a device with memory of
+// its own has of operands and results stays there, in the worker's `kept`. What does not fit there, or does not lie there as one tile, goes
 // matrix by matrix, and in chunks of rows; what that cannot help, or what the device would only copy, the CPU
 // does. A device that fails is replaced, and the block is made again. Fails as mmul_worker_multiply, and with
 // MMUL_ERR_SYSTEM (memory).
@@ -39,6 +41,9 @@ struct mmul_host_map mmul_host_map_part(const struct mmul_host_map *host, int64_
 
 // The t-th matrix of a block alone.
 struct mmul_host_map mmul_host_map_matrix(const struct mmul_host_map *host, int64_t t);
+
+// A block of all matrices' rows as one of a single matrix, where operation and memory allow that; else as it is.
+struct mmul_host_map mmul_host_map_flatten(const struct mmul_host_map *host);
 
 // Elements that are read and written for it, each as often as it is.
 double mmul_host_map_work(const struct mmul_host_map *host);

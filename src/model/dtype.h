@@ -2,6 +2,8 @@
 // Element types and the conversions between them. Names and sizes are in the public header.
 #pragma once
 
+#include <stdint.h>
+
 #include "mpimatmul_local.h"
 
 // One of the types of whole numbers?
@@ -12,6 +14,11 @@ enum mmul_dtype mmul_dtype_computed(enum mmul_dtype a, enum mmul_dtype b);
 
 // Element `index` of an array of such a type, on any address.
 int64_t mmul_dtype_integer(enum mmul_dtype dtype, const void *src, int64_t index);
+
+// What is so many elements behind.
+static inline void *mmul_dtype_ahead(enum mmul_dtype dtype, const void *at, int64_t elements) {
+    return (char *)(uintptr_t)at + elements * (int64_t)mmul_dtype_bytes(dtype);
+}
 
 // Element `index` of an aligned array of float32 or float64.
 double mmul_dtype_real(enum mmul_dtype dtype, const void *src, int64_t index);

@@ -164,7 +164,6 @@ static const struct mmul_operation_row TABLE[] = {
     ONE(MMUL_SILU, "silu", 13),
     ONE(MMUL_GELU, "gelu", 20),
     ONE(MMUL_GELU_TANH, "gelu_tanh", 20),
-    ONE(MMUL_CAST, "cast", 1),
     TWO(MMUL_ADD, "add", PAIR_ALL),
     TWO(MMUL_SUBTRACT, "subtract", PAIR_ALL),
     TWO(MMUL_MULTIPLY, "multiply", PAIR_COMPUTED),
@@ -213,6 +212,7 @@ static const struct mmul_operation_row TABLE[] = {
     OTHER(MMUL_CONCAT, "concat", MMUL_CLASS_COPY, 2, mmul_shape_of_concat, COPY),
     OTHER(MMUL_TAKE, "take", MMUL_CLASS_LOOKUP, 2, mmul_shape_of_take, LOOKUP),
     OTHER(MMUL_ATTENTION, "attention", MMUL_CLASS_ATTENTION, 4, mmul_shape_of_attention, ATTENTION),
+    ONE(MMUL_CAST, "cast", 1),
 };
 
 const struct mmul_operation_row *mmul_operation_row(enum mmul_operation_kind kind) {

@@ -49,7 +49,6 @@ enum mmul_operation_kind {
     MMUL_SILU,
     MMUL_GELU,
     MMUL_GELU_TANH,
-    MMUL_CAST, // to the type of the result
     // of two,
     MMUL_ADD,
     MMUL_SUBTRACT,
@@ -89,6 +88,8 @@ enum mmul_operation_kind {
     MMUL_TAKE,
     // More than one step.
     MMUL_ATTENTION,
+    // Element by element, between types: to that of the result.
+    MMUL_CAST,
     MMUL_OPERATION_KINDS
 };
 

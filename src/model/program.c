@@ -72,6 +72,18 @@ struct mmul_shape mmul_program_value_shape(const struct mmul_program *program, i
     return program->values[value].shape;
 }
 
+enum mmul_dtype mmul_program_value_dtype(const struct mmul_program *program, int value) {
+    return program->values[value].dtype;
+}
+
+bool mmul_program_is_rounded(const struct mmul_program *program, int value) {
+    return program->values[value].is_rounded;
+}
+
+void mmul_program_use_float32(struct mmul_program *program) {
+    program->only_float32 = true;
+}
+
 // May operands be numbers? One of what is made element by element, but not all of them.
 static bool takes_number(const struct mmul_operation_row *row, const struct mmul_operation *o) {
     bool has_value = false;
@@ -120,13 +132,27 @@ static bool gives_exact(const struct mmul_operation *o, const struct mmul_operat
     return row->has_integers || (o->kind >= MMUL_EQUAL && o->kind <= MMUL_GREATER_EQUAL);
 }
 
-// Marks what the float64 values of an operation in float32 come from: the user may not know.
-static void mark_rounded(struct mmul_program *program, const struct mmul_operation *o) {
+static bool mark_rounded(struct mmul_program *program, const struct mmul_operation *o) {
+    bool is_new = false;
     for (int i = 0; i < o->operand_count; i++) {
-        struct mmul_value *v =
-            o->operands[i] != MMUL_NUMBER ? &program->values[o->operands[i]] : NULL;
-        if (v != NULL && v->dtype == MMUL_F64 && !v->is_exact)
-            v->is_rounded = true;
+        if (o->operands[i] == MMUL_NUMBER)
+            continue;
+        struct mmul_value *v = &program->values[o->operands[i]];
+        const bool is_rounded = v->dtype == MMUL_F64 && !v->is_exact;
+        is_new |= is_rounded && !v->is_rounded;
+        v->is_rounded |= is_rounded;
+    }
+    return is_new;
+}
+
+// Float64 that an operation needs as float32, and all that it was made of.
+static void mark_all_rounded(struct mmul_program *program, const struct mmul_operation *o) {
+    if (!mark_rounded(program, o))
+        return;
+    for (int i = program->operation_count - 1; i >= 0; i--) {
+        const struct mmul_operation *maker = &program->operations[i];
+        if (maker->result >= 0 && program->values[maker->result].is_rounded)
+            mark_rounded(program, maker);
     }
 }
 
@@ -155,7 +181,7 @@ static void give_type(struct mmul_program *program, const struct mmul_operation 
     made->dtype =
         !multiplies && counts[1] > 0 && (counts == exact || counts[0] == 0) ? MMUL_F64 : MMUL_F32;
     if (made->dtype == MMUL_F32 && !made->is_open)
-        mark_rounded(program, o);
+        mark_all_rounded(program, o);
 }
 
 enum mmul_status mmul_program_append(struct mmul_program *program,
@@ -222,7 +248,9 @@ void mmul_program_print(const struct mmul_program *program, FILE *stream) {
                 mmul_text_add(&text, j > 0 ? ", %s" : "%s", operands[j].name);
         if (o->kind == MMUL_PLACE)
             mmul_text_add(&text, " %s", mmul_placement_name(o->wish));
-        mmul_text_add(&text, "\t%s\n", mmul_shape_format(mmul_program_shape(program, o), shape));
+        const int value = o->result >= 0 ? o->result : o->operands[0];
+        mmul_text_add(&text, "\t%s%s\n", mmul_shape_format(program->values[value].shape, shape),
+                      program->values[value].dtype == MMUL_F64 ? " float64" : "");
     }
     mmul_text_print_table(mmul_text_get(&text), stream);
     mmul_text_fini(&text);

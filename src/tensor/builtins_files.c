@@ -116,6 +116,27 @@ static enum mmul_status add_output(struct mmul_evaluator *e, const struct mmul_n
     return MMUL_OK;
 }
 
+static enum mmul_dtype type_of(const struct mmul_evaluator *e, const struct mmul_object *x) {
+    bool integers = false;
+    mmul_program_value_shape(e->program, x->value, &integers);
+    return integers ? MMUL_I32 : mmul_program_value_dtype(e->program, x->value);
+}
+
+// Doubles are held or refused; whole numbers may become float32.
+static enum mmul_status check_type(struct mmul_evaluator *e, const char *path,
+                                   enum mmul_dtype dtype) {
+    enum mmul_format format;
+    enum mmul_status status = mmul_output_format(path, MMUL_FORMAT_BY_ENDING, &format, e->err);
+    if (status != MMUL_OK)
+        mmul_hint(e->err, "save(\"NAME.npy\", x): the ending says what is written");
+    if (status != MMUL_OK || dtype != MMUL_F64 || mmul_format_holds(format, dtype) == dtype)
+        return status;
+    mmul_fail(e->err, MMUL_ERR_USAGE, "cannot write '%s' as float64: %s has no such type", path,
+              mmul_format_ending(format));
+    mmul_hint(e->err, "--dtype float32 computes in float32");
+    return e->err->status;
+}
+
 static enum mmul_status begin_output(struct mmul_evaluator *e, const struct target *target,
                                      const struct mmul_object *x, struct mmul_output **output) {
     int count = 0;
@@ -128,12 +149,10 @@ static enum mmul_status begin_output(struct mmul_evaluator *e, const struct targ
     count = 0;
     for (const struct mmul_script_file *f = e->script->files; f != NULL; f = f->next)
         inputs[count++] = f->matrix;
-    bool integers = false;
-    mmul_program_value_shape(e->program, x->value, &integers);
     const struct mmul_output_request request = {.path = target->path,
                                                 .beside = target->beside,
                                                 .shape = x->shape,
-                                                .dtype = integers ? MMUL_I32 : MMUL_F32,
+                                                .dtype = type_of(e, x),
                                                 .inputs = inputs,
                                                 .input_count = count,
                                                 .dimensions = x->axes};
@@ -151,7 +170,6 @@ enum mmul_status mmul_builtin_save(struct mmul_evaluator *e, const struct mmul_b
     const struct mmul_object *x = &arguments[1].object;
     struct target target = {.tensor = ""};
     struct mmul_output *output = NULL;
-    enum mmul_format ignored;
     (void)builtin;
     *result = (struct mmul_object){.kind = MMUL_OBJECT_NONE};
     enum mmul_status status = mmul_take_text(e, &arguments[0], "file", NULL, &target.path);
@@ -162,12 +180,10 @@ enum mmul_status mmul_builtin_save(struct mmul_evaluator *e, const struct mmul_b
     if (status != MMUL_OK)
         return status;
     e->script->writes_stdout |= mmul_path_is_stdout(target.path);
-    status = mmul_output_format(target.path, MMUL_FORMAT_BY_ENDING, &ignored, e->err);
-    if (status != MMUL_OK)
-        mmul_hint(e->err, "save(\"NAME.npy\", x): the ending says what is written");
-    else if (e->script->only_checked)
+    status = check_type(e, target.path, type_of(e, x));
+    if (status == MMUL_OK && e->script->only_checked)
         status = mmul_output_borrow(&nowhere, x->shape, MMUL_F64, &output, e->err);
-    else
+    else if (status == MMUL_OK)
         status = begin_output(e, &target, x, &output);
     if (status == MMUL_OK)
         return add_output(e, call, &target, x, output);

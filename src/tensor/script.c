@@ -55,6 +55,8 @@ static enum mmul_status build(const struct mmul_script_request *request, struct 
         status = mmul_setting_apply(&tree, request->settings[i], err);
     if (status == MMUL_OK)
         status = mmul_program_create(&script->program, err);
+    if (status == MMUL_OK && request->use_float32)
+        mmul_program_use_float32(script->program);
     struct mmul_evaluator evaluator = {.source = &script->source,
                                        .arena = &script->arena,
                                        .program = script->program,
@@ -123,10 +125,13 @@ bool mmul_script_writes_stdout(const struct mmul_script *script) {
     return script->writes_stdout;
 }
 
-const struct mmul_matrix *mmul_script_input(const struct mmul_script *script, int index) {
+const struct mmul_matrix *mmul_script_input(const struct mmul_script *script, int index,
+                                            bool *is_rounded) {
     const struct mmul_script_file *file = script->files;
     for (; file != NULL && index > 0; index--)
         file = file->next;
+    if (file != NULL && is_rounded != NULL)
+        *is_rounded = mmul_program_is_rounded(script->program, file->value);
     return file != NULL ? file->matrix : NULL;
 }
 

@@ -289,11 +289,81 @@ PYTHON_END
     script 'a, b = generate((3, 2)), generate((3, 2), seed=2)
 c = load("x.npy") * (a - b)
 save("c.npy", c)'
-    program run e.py
+    program run e.py --dtype float32
     expect_status 0
     [ "$stderr" = "mpimatmul: warning: 'x.npy': values beyond float32 were read as infinite" ]
-    program run e.py --check
+    program run e.py --check --dtype float32
     expect_status 0
     grep -q -E '^a  +generate +3 x 2$' <<< "$output"
     grep -q -E '^c  +multiply +x.npy, \(a - b\) +3 x 2$' <<< "$output"
+}
+
+@test "run: float64 where all inputs are, else float32" {
+    need_numpy
+    python << 'PYTHON_END'
+import numpy as np
+rng = np.random.default_rng(1)
+for name in "xy":
+    np.save(name + ".npy", rng.standard_normal((7, 5)))
+np.save("z.npy", rng.standard_normal((7, 5)).astype("f4"))
+np.save("i.npy", np.array([[2 ** 24 + 1, 3, 0]]))
+np.save("j.npy", np.array([6, 0, 3]))
+PYTHON_END
+    script 'x, y, z, i, j = load("x.npy"), load("y.npy"), load("z.npy"), load("i.npy"), load("j.npy")
+save("alone.npy", tanh(x * y + 1) / 3)
+save("kinds.npy", where(x > 0, x, generate((7, 5), seed=4)) + tanh(generate((7, 5))))
+save("rows.npy", take(x, j) - sum(softmax(y[0:3, :]), axis=-2))
+save("whole.npy", x[0:1, 0:3] * i)
+save("places.npy", argmax(x))
+save("mixed.npy", x + z)
+save("float.npy", z * 2)
+save("drawn.npy", tanh(generate((7, 5))))
+assert_close(x - x / 3 * 3, x * 0, 1e-15)
+print(x / 3)'
+    cat > judge.py << 'PYTHON_END'
+import numpy as np
+x, y, z, i, j = (np.load(name + ".npy") for name in "xyzij")
+g = lambda seed: np.load(f"g{seed}.npy").astype("f8")
+e = np.exp(y[:3] - y[:3].max(-1, keepdims=True))
+for name, expected, dtype in (("alone", np.tanh(x * y + 1) / 3, "f8"),
+                              ("kinds", np.where(x > 0, x, g(4)) + np.tanh(g(1)), "f8"),
+                              ("rows", x[j] - (e / e.sum(-1, keepdims=True)).sum(-2), "f8"),
+                              ("whole", x[:1, :3] * i, "f8"), ("places", x.argmax(-1)[:, None], "i4"),
+                              ("mixed", x + z, "f4"), ("float", z * 2, "f4"), ("drawn", np.tanh(g(1)), "f4")):
+    made = np.load(name + ".npy")
+    assert made.dtype == dtype, (name, made.dtype)
+    assert np.abs(made - expected).max() <= np.abs(expected).max() * (2e-7 if dtype == "f4" else 1e-15), name
+PYTHON_END
+    program gen g1.npy --dims 7x5 --seed 1
+    program gen g4.npy --dims 7x5 --seed 4
+    for n in 1 3; do
+        ranks "$n" run e.py
+        expect_status 0
+        [ "$stderr" = "mpimatmul: notice: 'x.npy' is float64 and is read as float32" ]
+        python judge.py
+    done
+    program run e.py --check
+    expect_status 0
+    grep -q -E '^x.npy  +load +7 x 5 float64$' <<< "$output"
+    grep -q -E 'add +x.npy, z.npy +7 x 5$' <<< "$output"
+}
+
+@test "run: --dtype float32 reads float64 as float32; a .bin has no float64" {
+    need_numpy
+    python <<< 'import numpy as np; np.save("x.npy", np.arange(6.0).reshape(2, 3) / 3)'
+    script 'save("y.npy", load("x.npy") * 2)'
+    program run e.py --dtype float32
+    expect_quiet_success
+    python <<< 'import numpy as np; y = np.load("y.npy"); assert y.dtype == np.float32
+assert (y == np.load("x.npy").astype("f4") * 2).all()'
+    program run e.py
+    expect_quiet_success
+    python <<< 'import numpy as np; assert (np.load("y.npy") == np.load("x.npy") * 2).all()'
+    program map neg x.npy -o y.bin
+    expect_failure 64 "cannot write 'y.bin' as float64: .bin has no such type
+  hint: --dtype float32 computes in float32"
+    program map neg x.npy -o y.bin --dtype float32
+    expect_status 0
+    program run e.py --dtype float16
+    expect_failure 64 "--dtype: 'float16' is none of auto|float32"
 }
