@@ -62,26 +62,42 @@ static void pack_one_by_one(struct mmul_strided from, int64_t rows, int64_t cols
             to[i * ld + j] = from.at[i * from.row_step + j * from.col_step];
 }
 
-// What is stored by columns: in bands of so many rows that each column gives whole cache lines. They are read once
-// and far from each other, which no processor foresees: those of the next columns are asked for in time.
+// Rows and columns of a block; elements of a cache line; columns that are asked for ahead.
+enum { BAND = 64, LINE = 16, AHEAD = 8 };
+
+// A block of what is stored by columns, at most BAND x BAND. Columns are read once and far from each other, which no
+// processor foresees: those `ahead` are asked for in time.
+static void turn_block(struct mmul_strided from, int64_t rows, int64_t cols, int64_t ahead,
+                       float *to, int64_t ld) {
+    const int64_t even = cols - cols % 4, even_end = rows - rows % 4;
+    for (int64_t j = 0; j < even; j += 4) {
+        const float *at = from.at + j * from.col_step;
+        for (int64_t c = AHEAD; c < AHEAD + 4 && j + c < ahead; c++)
+            for (int64_t i = 0; i < rows; i += LINE)
+                __builtin_prefetch(at + i + c * from.col_step);
+        for (int64_t i = 0; i < even_end; i += 4)
+            turn_four(at + i, from.col_step, to + i * ld + j, ld);
+    }
+    pack_one_by_one(mmul_cpu_part(from, even_end, 0), rows - even_end, even, to + even_end * ld,
+                    ld);
+    pack_one_by_one(mmul_cpu_part(from, 0, even), rows, cols - even, to + even, ld);
+}
+
+// What is stored by columns, in blocks: both sides of one are whole cache lines. It goes through a room where its rows
+// follow each other, because rows of `to` that are some power of two apart share few places of a cache, and would push
+// each other out between a column and the next; so each is written at once.
 static void pack_turned(struct mmul_strided from, int64_t rows, int64_t cols, float *to,
                         int64_t ld) {
-    enum { BAND = 64, LINE = 16, AHEAD = 4 };
-    const int64_t even = cols - cols % 4;
-    for (int64_t band = 0; band < rows; band += BAND) {
-        const int64_t end = mmul_smaller(rows, band + BAND), even_end = end - (end - band) % 4;
-        for (int64_t j = 0; j < even; j += 4) {
-            const float *at = from.at + j * from.col_step;
-            for (int64_t c = AHEAD; c < AHEAD + 4 && j + c < cols; c++)
-                for (int64_t i = band; i < end; i += LINE)
-                    __builtin_prefetch(at + i + c * from.col_step);
-            for (int64_t i = band; i < even_end; i += 4)
-                turn_four(at + i, from.col_step, to + i * ld + j, ld);
+    float room[BAND * BAND];
+    for (int64_t i = 0; i < rows; i += BAND)
+        for (int64_t j = 0; j < cols; j += BAND) {
+            const int64_t down = mmul_smaller(BAND, rows - i), along = mmul_smaller(BAND, cols - j);
+            const bool is_apart = ld > BAND;
+            turn_block(mmul_cpu_part(from, i, j), down, along, cols - j,
+                       is_apart ? room : to + i * ld + j, is_apart ? BAND : ld);
+            for (int64_t r = 0; is_apart && r < down; r++)
+                memcpy(to + (i + r) * ld + j, room + r * BAND, (size_t)along * sizeof *to);
         }
-        pack_one_by_one(mmul_cpu_part(from, even_end, 0), end - even_end, even, to + even_end * ld,
-                        ld);
-    }
-    pack_one_by_one(mmul_cpu_part(from, 0, even), rows, cols - even, to + even, ld);
 }
 
 MMUL_CLONES static void fill(float *to, int64_t count, float x) {

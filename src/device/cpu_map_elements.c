@@ -9,7 +9,7 @@
 #include "device/cpu_map_float.h"
 #include "device/host_buffer.h"
 
-enum { OPERANDS = 3, TILE = 64, TILE_ELEMENTS = TILE * TILE };
+enum { OPERANDS = 3, TILE = 64, TILE_ELEMENTS = TILE * TILE, STRETCH = 256 };
 
 // out[j] from the j-th of every operand; what an operation has not is not looked at.
 typedef void kernel(int64_t n, const float *xs, const float *ys, const float *zs, float *out);
@@ -19,22 +19,42 @@ typedef void kernel(int64_t n, const float *xs, const float *ys, const float *zs
 #define KERNEL(NAME)                                                                            \
     MMUL_CLONES static void NAME(int64_t n, const float *restrict xs, const float *restrict ys, \
                                  const float *restrict zs, float *restrict out)
-#define ONE(NAME, VALUE)                  \
-    KERNEL(NAME) {                        \
-        (void)ys;                         \
-        (void)zs;                         \
-        for (int64_t j = 0; j < n; j++) { \
-            const float x = xs[j];        \
-            out[j] = (VALUE);             \
-        }                                 \
+// While a processor computes it looks less far ahead in what it reads: a step asks for what comes so many elements
+// later, half of a page of memory.
+enum { STEP = 64, AHEAD = 512 };
+
+MMUL_INLINE void ask_ahead(const float *at) {
+    enum { LINE = 16 };
+    for (int64_t j = 0; j < STEP; j += LINE)
+        __builtin_prefetch(at + AHEAD + j);
+}
+
+#define EACH(ASKED, DONE)                              \
+    int64_t begin = 0;                                 \
+    for (; begin + STEP <= n; begin += STEP) {         \
+        ASKED;                                         \
+        for (int64_t j = begin; j < begin + STEP; j++) \
+            DONE;                                      \
+    }                                                  \
+    for (int64_t j = begin; j < n; j++)                \
+        DONE;
+#define ONE(NAME, VALUE)              \
+    KERNEL(NAME) {                    \
+        (void)ys;                     \
+        (void)zs;                     \
+        EACH(ask_ahead(xs + begin), { \
+            const float x = xs[j];    \
+            out[j] = (VALUE);         \
+        })                            \
     }
-#define TWO(NAME, VALUE)                      \
-    KERNEL(NAME) {                            \
-        (void)zs;                             \
-        for (int64_t j = 0; j < n; j++) {     \
-            const float x = xs[j], y = ys[j]; \
-            out[j] = (VALUE);                 \
-        }                                     \
+#define TWO(NAME, VALUE)                                     \
+    KERNEL(NAME) {                                           \
+        (void)zs;                                            \
+        EACH(ask_ahead(xs + begin); ask_ahead(ys + begin), { \
+            const float x = xs[j];                           \
+            const float y = ys[j];                           \
+            out[j] = (VALUE);                                \
+        })                                                   \
     }
 
 ONE(negate, -x)
@@ -95,7 +115,7 @@ static struct division divide_one(double x, double y) {
 }
 
 MMUL_INLINE int32_t is_odd_division(float x, float y) {
-    return !(fabs((double)x / (double)y) < 0x1p29) | (y - y != 0.0f) | (x == 0.0f);
+    return !(fabs((double)x / (double)y) < 0x1p29) | (y - y != 0.0f);
 }
 
 MMUL_INLINE struct division divide_simple(double x, double y) {
@@ -103,34 +123,47 @@ MMUL_INLINE struct division divide_simple(double x, double y) {
     const double nearest = (ratio + magic) - magic;
     const double floor = nearest - (nearest > ratio ? 1.0 : 0.0), left = x - floor * y;
     // Of the other sign: the ratio was rounded up to a whole number.
-    const double high = left * y < 0.0 ? 1.0 : 0.0;
-    return (struct division){floor - high, copysign(left + high * y, y)};
+    const double high = left * y < 0.0 ? 1.0 : 0.0, quotient = floor - high;
+    return (struct division){quotient == 0.0 ? copysign(0.0, ratio) : quotient,
+                             copysign(left + high * y, y)};
 }
 
-// Elements that the loop cannot do are done one by one.
-#define MOSTLY(NAME, VALUE, IS_ODD, ODD_VALUE)      \
-    KERNEL(NAME) {                                  \
-        int32_t others = 0;                         \
-        (void)zs;                                   \
-        for (int64_t j = 0; j < n; j++) {           \
-            const float x = xs[j], y = ys[j];       \
-            out[j] = (VALUE);                       \
-        }                                           \
-        for (int64_t j = 0; j < n; j++) {           \
-            const float x = xs[j], y = ys[j];       \
-            others |= (IS_ODD);                     \
-        }                                           \
-        for (int64_t j = 0; others && j < n; j++) { \
-            const float x = xs[j], y = ys[j];       \
-            if (IS_ODD)                             \
-                out[j] = (ODD_VALUE);               \
-        }                                           \
+// Divisions that the loop cannot do are done one by one: those of a stretch that has any.
+#define DIVISION(NAME, PART)                                                       \
+    KERNEL(NAME) {                                                                 \
+        (void)zs;                                                                  \
+        for (int64_t begin = 0; begin < n; begin += STRETCH) {                     \
+            const int64_t end = mmul_smaller(n, begin + STRETCH);                  \
+            int32_t others = 0;                                                    \
+            for (int64_t j = begin; j < end; j++) {                                \
+                const float x = xs[j], y = ys[j];                                  \
+                out[j] = (float)divide_simple((double)x, (double)y).PART;          \
+                others |= is_odd_division(x, y);                                   \
+            }                                                                      \
+            for (int64_t j = begin; others && j < end; j++)                        \
+                if (is_odd_division(xs[j], ys[j]))                                 \
+                    out[j] = (float)divide_one((double)xs[j], (double)ys[j]).PART; \
+        }                                                                          \
     }
-MOSTLY(floor_divide, (float)divide_simple((double)x, (double)y).quotient, is_odd_division(x, y),
-       (float)divide_one((double)x, (double)y).quotient)
-MOSTLY(remainder_of, (float)divide_simple((double)x, (double)y).left, is_odd_division(x, y),
-       (float)divide_one((double)x, (double)y).left)
-MOSTLY(power, mmul_powf(x, y), mmul_is_odd_power(x, y), powf(x, y))
+DIVISION(floor_divide, quotient)
+DIVISION(remainder_of, left)
+TWO(power, mmul_powf(x, y))
+
+// What is asked of the power alone is asked once; an infinite one, or NaN, or 0, is not a power like others.
+KERNEL(power_of_number) {
+    const float y = ys[0], rest = (float)mmul_rest((double)y);
+    const int32_t sign = mmul_odd_sign(y);
+    if (y - y != 0.0f || y == 0.0f) {
+        power(n, xs, ys, zs, out);
+        return;
+    }
+    EACH(ask_ahead(xs + begin), {
+        const float x = xs[j];
+        const int32_t is_none = (mmul_has_no_power(x, rest) != 0.0f) | (x != x);
+        out[j] = mmul_from_bits(mmul_to_bits(mmul_power_of_size(x, (double)y, sign)) |
+                                (is_none ? 0x7fc00000 : 0));
+    })
+}
 
 static void copy(int64_t n, const float *xs, const float *ys, const float *zs, float *out) {
     (void)ys;
@@ -189,8 +222,8 @@ struct job {
 // x * x is the square, rounded once; and a square root likewise.
 static kernel *kernel_of(const struct mmul_map *map) {
     const struct mmul_map_operand *y = &map->operands[1];
-    if (map->kind == MMUL_POWER && y->buffer == NULL && y->number == 2.0f)
-        return multiply;
+    if (map->kind == MMUL_POWER && y->buffer == NULL)
+        return y->number == 2.0f ? multiply : power_of_number;
     return kernels[map->kind];
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// What is made of a row at a time: in two passes over it, while it is in the cache. Sums are those of floats within a
-// block, which has few of them for each lane of a vector, and double from block to block: errors of some units in the
-// last place, however long the row.
+// What is made of a row at a time: in two passes over it, while it is in the cache. The first one asks for the
+// memory that the second one writes, and that for the next row: each alone would read, or write, and not both. Sums
+// are those of floats within a block, which has few of them for each lane of a vector, and double from block to
+// block: errors of some units in the last place, however long the row.
 #include "device/cpu_map_rows.h"
 
 #include <math.h>
@@ -10,14 +11,30 @@
 #include "base/memory.h"
 #include "device/cpu_map_float.h"
 
-enum { BLOCK = 256, GROUP = 16 };
+// A block of a row; rows that are packed together; positions from the same base; longer rows are foreseen.
+enum { BLOCK = 256, GROUP = 16, TURNS = 16, ASKED_MOST = 4096 };
+
+// A block of what comes soon; NULL: nothing.
+MMUL_INLINE void ask_for(const float *at, int64_t n) {
+    enum { LINE = 16 };
+    for (int64_t j = 0; at != NULL && j < n; j += LINE)
+        __builtin_prefetch(at + j);
+}
+
+MMUL_INLINE const float *behind(const float *at, int64_t j) {
+    return at != NULL ? at + j : NULL;
+}
 
 // -------------------------------------------------------------------------------------- softmax
 
-MMUL_INLINE float largest_of(const float *x, int64_t n, float most) {
+MMUL_INLINE float largest_of(const float *x, int64_t n, float most, const float *soon) {
+    for (int64_t j = 0; j < n; j += BLOCK) {
+        const int64_t end = mmul_smaller(n, j + BLOCK);
+        ask_for(soon + j, end - j);
 #pragma omp simd reduction(max : most)
-    for (int64_t j = 0; j < n; j++)
-        most = x[j] > most ? x[j] : most;
+        for (int64_t l = j; l < end; l++)
+            most = x[l] > most ? x[l] : most;
+    }
     return most;
 }
 
@@ -37,9 +54,13 @@ MMUL_INLINE double raise(const float *restrict x, int64_t n, float shift, float 
     return all;
 }
 
-MMUL_INLINE void scale(float *x, int64_t n, float factor) {
-    for (int64_t j = 0; j < n; j++)
-        x[j] *= factor;
+MMUL_INLINE void scale(float *x, int64_t n, float factor, const float *soon) {
+    for (int64_t j = 0; j < n; j += BLOCK) {
+        const int64_t end = mmul_smaller(n, j + BLOCK);
+        ask_for(behind(soon, j), end - j);
+        for (int64_t l = j; l < end; l++)
+            x[l] *= factor;
+    }
 }
 
 // Stretch by stretch, powers less the largest element so far, and their sum, which is scaled when a larger one comes
@@ -47,7 +68,7 @@ MMUL_INLINE void scale(float *x, int64_t n, float factor) {
 // it lacks. As long as there was nothing but -infinity 0 is taken off: its powers are 0, those of NaN are NaN,
 // and a row of it alone ends as 0 / 0.
 MMUL_CLONES static void softmax(const struct mmul_cpu_rows *rows, const float *restrict x,
-                                int64_t count, float *restrict out) {
+                                int64_t count, float *restrict out, const float *next) {
     enum { STRETCHES = 64 };
     float shifts[STRETCHES], most = -INFINITY, shift = 0;
     const int64_t length = mmul_larger(4 * BLOCK, (count + STRETCHES - 1) / STRETCHES);
@@ -55,7 +76,7 @@ MMUL_CLONES static void softmax(const struct mmul_cpu_rows *rows, const float *r
     for (int64_t j = 0; j < count; j += length) {
         const int64_t n = mmul_smaller(length, count - j);
         const float last = shift;
-        most = largest_of(x + j, n, most);
+        most = largest_of(x + j, n, most, out + j);
         if (most > -INFINITY) {
             sum *= sum > 0 ? exp((double)(last - most)) : 1;
             shift = most;
@@ -66,7 +87,7 @@ MMUL_CLONES static void softmax(const struct mmul_cpu_rows *rows, const float *r
     for (int64_t j = 0; j < count; j += length) {
         const double lack =
             shifts[j / length] == shift ? 1 : exp((double)(shifts[j / length] - shift));
-        scale(out + j, mmul_smaller(length, count - j), (float)(lack / sum));
+        scale(out + j, mmul_smaller(length, count - j), (float)(lack / sum), behind(next, j));
     }
     for (int64_t j = count; j < rows->cols; j++)
         out[j] = 0;
@@ -87,11 +108,12 @@ MMUL_INLINE double add_squares_slowly(const float *x, int64_t n) {
     return sum;
 }
 
-MMUL_INLINE double add_squares(const float *x, int64_t n) {
+MMUL_INLINE double add_squares(const float *x, int64_t n, const float *soon) {
     double all = 0;
     for (int64_t j = 0; j < n; j += BLOCK) {
         const int64_t end = mmul_smaller(n, j + BLOCK);
         float sum = 0;
+        ask_for(soon + j, end - j);
 #pragma omp simd reduction(+ : sum)
         for (int64_t l = j; l < end; l++)
             sum += x[l] * x[l];
@@ -101,8 +123,8 @@ MMUL_INLINE double add_squares(const float *x, int64_t n) {
 }
 
 // x times factor (times w), which may be no float where the elements are very small or large.
-MMUL_INLINE void scale_by(const float *restrict x, int64_t n, double factor,
-                          const float *restrict w, float *restrict out) {
+MMUL_INLINE void scale_block(const float *restrict x, int64_t n, double factor,
+                             const float *restrict w, float *restrict out) {
     const float close = (float)factor;
     if (!(factor < 1e30 && factor > 1e-30))
         for (int64_t j = 0; j < n; j++)
@@ -115,18 +137,30 @@ MMUL_INLINE void scale_by(const float *restrict x, int64_t n, double factor,
             out[j] = x[j] * close * w[j];
 }
 
-MMUL_CLONES static void rms_norm(const struct mmul_cpu_rows *rows, const float *x, int64_t count,
-                                 float *out) {
-    const double mean = add_squares(x, count) / (double)count;
-    scale_by(x, count, 1 / sqrt(mean + rows->map->with->epsilon), rows->weights, out);
+MMUL_INLINE void scale_by(const float *restrict x, int64_t n, double factor,
+                          const float *restrict w, float *restrict out, const float *next) {
+    for (int64_t j = 0; j < n; j += BLOCK) {
+        const int64_t some = mmul_smaller(BLOCK, n - j);
+        ask_for(behind(next, j), some);
+        scale_block(x + j, some, factor, w != NULL ? w + j : NULL, out + j);
+    }
 }
 
-MMUL_CLONES static void normalize(const struct mmul_cpu_rows *rows, const float *x, int64_t count,
-                                  float *out) {
-    const double length = sqrt(add_squares(x, count));
-    (void)rows;
-    scale_by(x, count, 1 / (length < 1e-12 ? 1e-12 : length), NULL, out);
+MMUL_CLONES static void rms_norm(const struct mmul_cpu_rows *rows, const float *x, float *out,
+                                 const float *next) {
+    const double mean = add_squares(x, rows->cols, out) / (double)rows->cols;
+    scale_by(x, rows->cols, 1 / sqrt(mean + rows->map->with->epsilon), rows->weights, out, next);
 }
+
+MMUL_CLONES static void normalize(const struct mmul_cpu_rows *rows, const float *x, float *out,
+                                  const float *next) {
+    const double length = sqrt(add_squares(x, rows->cols, out));
+    scale_by(x, rows->cols, 1 / (length < 1e-12 ? 1e-12 : length), NULL, out, next);
+}
+
+struct factors {
+    const float *weights, *biases; // NULL: there are none
+};
 
 struct moments {
     double count, mean, squares; // of what is off the mean
@@ -168,9 +202,10 @@ MMUL_INLINE struct moments moments_of_block(const float *x, int64_t n) {
 }
 
 // Blocks are joined as Chan, Golub, LeVeque do: "Algorithms for Computing the Sample Variance", 1983.
-MMUL_INLINE struct moments find_moments(const float *x, int64_t n) {
+MMUL_INLINE struct moments find_moments(const float *x, int64_t n, const float *soon) {
     struct moments all = {0, 0, 0};
     for (int64_t j = 0; j < n; j += BLOCK) {
+        ask_for(soon + j, mmul_smaller(BLOCK, n - j));
         const struct moments block = moments_of_block(x + j, mmul_smaller(BLOCK, n - j));
         const double off = block.mean - all.mean, count = all.count + block.count;
         all.mean += off * block.count / count;
@@ -180,15 +215,14 @@ MMUL_INLINE struct moments find_moments(const float *x, int64_t n) {
     return is_sound(all.squares, n) ? all : moments_slowly(x, n);
 }
 
-MMUL_CLONES static void layer_norm(const struct mmul_cpu_rows *rows, const float *restrict x,
-                                   int64_t count, float *restrict out) {
-    const float *restrict w = rows->weights, *restrict b = rows->biases;
-    const struct moments m = find_moments(x, count);
-    const double factor = 1 / sqrt(m.squares / (double)count + rows->map->with->epsilon);
-    const float high = (float)m.mean, low = (float)(m.mean - (double)high), close = (float)factor;
+// (x - mean) times factor (times w, and b).
+MMUL_INLINE void center_block(const float *restrict x, int64_t count, double mean, double factor,
+                              struct factors of, float *restrict out) {
+    const float *restrict w = of.weights, *restrict b = of.biases;
+    const float high = (float)mean, low = (float)(mean - (double)high), close = (float)factor;
     if (!(factor < 1e30 && factor > 1e-30))
         for (int64_t j = 0; j < count; j++)
-            out[j] = (float)(((double)x[j] - m.mean) * factor * (w != NULL ? (double)w[j] : 1) +
+            out[j] = (float)(((double)x[j] - mean) * factor * (w != NULL ? (double)w[j] : 1) +
                              (b != NULL ? (double)b[j] : 0));
     else if (w == NULL)
         for (int64_t j = 0; j < count; j++)
@@ -199,6 +233,19 @@ MMUL_CLONES static void layer_norm(const struct mmul_cpu_rows *rows, const float
     else
         for (int64_t j = 0; j < count; j++)
             out[j] = ((x[j] - high) - low) * close * w[j] + b[j];
+}
+
+MMUL_CLONES static void layer_norm(const struct mmul_cpu_rows *rows, const float *restrict x,
+                                   float *restrict out, const float *next) {
+    const int64_t count = rows->cols;
+    const struct moments m = find_moments(x, count, out);
+    const double factor = 1 / sqrt(m.squares / (double)count + rows->map->with->epsilon);
+    for (int64_t j = 0; j < count; j += BLOCK) {
+        const int64_t n = mmul_smaller(BLOCK, count - j);
+        ask_for(behind(next, j), n);
+        center_block(x + j, n, m.mean, factor,
+                     (struct factors){behind(rows->weights, j), behind(rows->biases, j)}, out + j);
+    }
 }
 
 // ----------------------------------------------------------------------------------------- rope
@@ -221,15 +268,27 @@ MMUL_INLINE void turn(double angle, float *sine, float *cosine) {
     *cosine = (quarter + 1) & 2 ? -odd_c : odd_c;
 }
 
+// Sines of all pairs at a position, then the cosines.
+MMUL_CLONES static void turn_pairs(const struct mmul_cpu_rows *rows, int64_t position,
+                                   float *restrict turns) {
+    const int64_t pairs = rows->cols / 2;
+    for (int64_t p = 0; p < pairs; p++)
+        turn((double)position * rows->frequencies[p], &turns[p], &turns[pairs + p]);
+}
+
+// `base` is for a position that is a multiple of TURNS, `more` for what the row's is beyond it: angles are added.
 MMUL_CLONES static void rope_pairs(const struct mmul_cpu_rows *rows, const float *restrict x,
-                                   int64_t position, float *restrict out) {
-    const double *frequencies = rows->frequencies;
+                                   const float *restrict base, const float *restrict more,
+                                   float *restrict out) {
     const int64_t pairs = rows->cols / 2;
     float sines[BLOCK], cosines[BLOCK];
     for (int64_t p = 0; p < pairs; p += BLOCK) {
         const int64_t n = mmul_smaller(BLOCK, pairs - p);
-        for (int64_t j = 0; j < n; j++)
-            turn((double)position * frequencies[p + j], &sines[j], &cosines[j]);
+        const float *s = base + p, *c = base + pairs + p, *t = more + p, *d = more + pairs + p;
+        for (int64_t j = 0; j < n; j++) {
+            sines[j] = s[j] * d[j] + c[j] * t[j];
+            cosines[j] = c[j] * d[j] - s[j] * t[j];
+        }
         const bool in_halves = !rows->map->with->interleaved;
         const float *left = x + (in_halves ? p : 2 * p),
                     *right = in_halves ? left + pairs : left + 1;
@@ -247,11 +306,31 @@ MMUL_CLONES static void rope_pairs(const struct mmul_cpu_rows *rows, const float
     }
 }
 
-static enum mmul_status find_frequencies(struct mmul_cpu_rows *rows, struct mmul_error *err) {
+struct base {
+    int64_t position; // -1: none yet
+    float *turns;
+};
+
+// The row's position, with what is at hand for those near it in `base`.
+static void rope(const struct mmul_cpu_rows *rows, const float *x, int64_t position,
+                 struct base *base, float *out) {
+    const int64_t beyond = position % TURNS;
+    if (base->position != position - beyond)
+        turn_pairs(rows, position - beyond, base->turns);
+    base->position = position - beyond;
+    rope_pairs(rows, x, base->turns, rows->turns + beyond * rows->cols, out);
+}
+
+// What all rows need, and for each part room for what those near each other share.
+static enum mmul_status find_turns(struct mmul_cpu_rows *rows, int parts, struct mmul_error *err) {
     const int64_t pairs = rows->cols / 2;
     enum mmul_status status = MMUL_ALLOCATE(rows->frequencies, pairs, "frequencies", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(rows->turns, (TURNS + parts) * rows->cols, "turns", err);
     for (int64_t p = 0; status == MMUL_OK && p < pairs; p++)
         rows->frequencies[p] = pow(rows->map->with->base, -2.0 * (double)p / (double)rows->cols);
+    for (int64_t t = 0; status == MMUL_OK && t < TURNS; t++)
+        turn_pairs(rows, t, rows->turns + t * rows->cols);
     return status;
 }
 
@@ -265,20 +344,21 @@ static int64_t counted(const struct mmul_cpu_rows *rows, int64_t i) {
     return mmul_larger(0, mmul_smaller(until, rows->cols));
 }
 
-static void make_row(const struct mmul_cpu_rows *rows, int64_t i, const float *x, float *out) {
+static void make_row(const struct mmul_cpu_rows *rows, int64_t i, const float *x, float *out,
+                     const float *next, struct base *base) {
     const struct mmul_map *map = rows->map;
     switch (map->kind) {
     case MMUL_SOFTMAX:
-        softmax(rows, x, counted(rows, i), out);
+        softmax(rows, x, counted(rows, i), out, next);
         break;
     case MMUL_RMS_NORM:
-        rms_norm(rows, x, rows->cols, out);
+        rms_norm(rows, x, out, next);
         break;
     case MMUL_LAYER_NORM:
-        layer_norm(rows, x, rows->cols, out);
+        layer_norm(rows, x, out, next);
         break;
     case MMUL_NORMALIZE:
-        normalize(rows, x, rows->cols, out);
+        normalize(rows, x, out, next);
         break;
     case MMUL_TOPK:
         mmul_cpu_topk(x, rows->cols, map->with->count, out);
@@ -287,15 +367,8 @@ static void make_row(const struct mmul_cpu_rows *rows, int64_t i, const float *x
         out[0] = (float)mmul_cpu_argmax(x, rows->cols);
         break;
     default: // MMUL_ROPE
-        rope_pairs(rows, x, map->row + i, out);
+        rope(rows, x, map->row + i, base, out);
     }
-}
-
-// The next row, while this one is written: the two passes over one would read and write in turn.
-static void ask_for(const float *x, int64_t cols) {
-    enum { LINE = 16, MOST = 4096 };
-    for (int64_t j = 0; j < cols && cols <= MOST; j += LINE)
-        __builtin_prefetch(x + j);
 }
 
 // Rows that are not contiguous are packed first, some of them at a time so that cache lines are read once.
@@ -303,6 +376,9 @@ static void make_rows(void *context, int part, int64_t t, int64_t begin, int64_t
     const struct mmul_cpu_rows *rows = context;
     const struct mmul_strided all = mmul_cpu_operand(rows->map, 0, t);
     float *out = mmul_cpu_result(rows->map, t);
+    struct base base = {-1, NULL};
+    if (rows->turns != NULL)
+        base.turns = rows->turns + (TURNS + part) * rows->cols;
     for (int64_t group = begin; group < end; group += GROUP) {
         const int64_t n = mmul_smaller(GROUP, end - group);
         struct mmul_strided x = mmul_cpu_part(all, group, 0);
@@ -312,10 +388,10 @@ static void make_rows(void *context, int part, int64_t t, int64_t begin, int64_t
             x = (struct mmul_strided){room, rows->cols, 1};
         }
         for (int64_t r = 0; r < n; r++) {
-            if (group + r + 1 < end)
-                ask_for(x.at + (r + 1) * x.row_step, rows->cols);
+            const bool asks = group + r + 1 < end && rows->cols <= ASKED_MOST;
             make_row(rows, group + r, x.at + r * x.row_step,
-                     out + (group + r) * rows->map->result.ld);
+                     out + (group + r) * rows->map->result.ld,
+                     asks ? x.at + (r + 1) * x.row_step : NULL, &base);
         }
     }
 }
@@ -347,10 +423,11 @@ enum mmul_status mmul_cpu_map_rows(const struct mmul_map *map, struct mmul_error
     if (status == MMUL_OK && map->operands[0].col_step != 1)
         status = MMUL_ALLOCATE(rows.room, parts * GROUP * rows.cols, "rows", err);
     if (status == MMUL_OK && map->kind == MMUL_ROPE)
-        status = find_frequencies(&rows, err);
+        status = find_turns(&rows, parts, err);
     if (status == MMUL_OK)
         mmul_cpu_share(map, parts, map->rows, make_rows, &rows);
     mmul_free(rows.frequencies);
+    mmul_free(rows.turns);
     mmul_free(rows.room);
     mmul_free(vectors[0]);
     mmul_free(vectors[1]);

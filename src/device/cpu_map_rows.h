@@ -11,6 +11,8 @@ struct mmul_cpu_rows {
     const float *weights, *biases; // vectors; NULL: there are none
     float *room;                   // for rows that are packed: some for every part
     double *frequencies;           // rope: of every pair
+    float *
+        turns; // rope: sines and cosines of the first positions, and behind them room for every part
 };
 
 // The k largest of n elements, falling, at out[0 .. k), their columns behind: NaN before all, the lower

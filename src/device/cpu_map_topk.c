@@ -81,8 +81,32 @@ void mmul_cpu_topk(const float *x, int64_t n, int64_t k, float *out) {
     }
 }
 
+// Comparisons lose NaN, so those are counted.
+MMUL_CLONES static float largest_of(const float *x, int64_t n) {
+    float most = -INFINITY;
+    int32_t odd = 0;
+#pragma omp simd reduction(max : most) reduction(| : odd)
+    for (int64_t j = 0; j < n; j++) {
+        odd |= x[j] != x[j];
+        most = x[j] > most ? x[j] : most;
+    }
+    return odd ? NAN : most;
+}
+
+MMUL_CLONES static bool has(const float *x, int64_t n, float y) {
+    int found = 0;
+#pragma omp simd reduction(| : found)
+    for (int64_t j = 0; j < n; j++)
+        found |= (x[j] == y) | ((x[j] != x[j]) & (y != y));
+    return found != 0;
+}
+
 int64_t mmul_cpu_argmax(const float *x, int64_t n) {
-    float pair[2];
-    mmul_cpu_topk(x, n, 1, pair);
-    return (int64_t)pair[1];
+    const float most = largest_of(x, n);
+    int64_t j = 0;
+    while (j + BLOCK < n && !has(x + j, BLOCK, most))
+        j += BLOCK;
+    while (j + 1 < n && x[j] != most && (!isnan(most) || !isnan(x[j])))
+        j++;
+    return j;
 }
