@@ -26,11 +26,11 @@ struct mmul_host_map {
 };
 
 // The result is there, in host memory, when it returns, and worker->carried_wrong is higher by the times, with
-// map.carried, that it is not what the device has written (map.carried is not touched); what a device with memory of
-// its own has of operands and results stays there, in the worker's `kept`. What does not fit there, or does not lie there as one tile, goes
-// matrix by matrix, and in chunks of rows; what that cannot help, or what the device would only copy, the CPU
-// does. A device that fails is replaced, and the block is made again. Fails as mmul_worker_multiply, and with
-// MMUL_ERR_SYSTEM (memory).
+// map.carried, that it is not what the device has written (map.carried is not touched); what a device with memory
+// of its own has of operands and results stays there, in the worker's `kept`. What does not fit there, or does not
+// lie there as one tile, goes matrix by matrix, and in chunks of rows; what that cannot help, or what the device
+// would only copy, the CPU does. A device that fails is replaced, and the block is made again. Fails as
+// mmul_worker_multiply, and with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_worker_map(struct mmul_worker *worker, const struct mmul_host_map *host,
                                  struct mmul_error *err);
 
