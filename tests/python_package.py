@@ -3,6 +3,7 @@
 """The Python package against numpy in double: run alone, and by mpirun; prints the largest error of each."""
 import pathlib
 import sys
+import warnings
 
 import numpy as np
 
@@ -55,6 +56,17 @@ show("layer_norm", mm.layer_norm(x).numpy(),
      (X - X.mean(-1, keepdims=True)) / np.sqrt(X.astype("f8").var(-1, keepdims=True) + 1e-5), 1e-5)
 show("axis", mm.max(x, -1).numpy(), X.max(-1, keepdims=True), 0)
 show("abs", abs(x).numpy(), np.abs(X), 0)
+D = rng.standard_normal((33, 20))
+d = mm.array(D)
+found = mm.softmax(d) * 3 - d / 7 + mm.array(np.eye(33, 20, dtype=bool))
+show("float64", found.numpy(), soft(D) * 3 - D / 7 + np.eye(33, 20), 1e-14)
+assert all(part.dtype == np.float64 and (part == (D / 7)[i:i + len(part), j:j + part.shape[1]]).all()
+           for _, i, j, part in mm.place(d / 7, "rows").local())
+with warnings.catch_warnings(record=True) as warned:
+    warnings.simplefilter("always")
+    mixed = (d + mm.array(D.astype("f4"))).numpy()
+    assert mm.rank() > 0 or (mixed.dtype == np.float32 and
+                             [str(w.message) for w in warned] == ["'an array' is float64 and is read as float32"])
 changing = X.copy()
 kept = mm.array(changing) * 2
 changing[:] = 0
@@ -65,7 +77,7 @@ rows = np.zeros(1)
 rows[0] = sum(part.shape[0] for *_, part in parts)
 mm.assert_close(x @ w, x @ w, 0)
 for wrong in (lambda: x @ x, lambda: mm.load("/nowhere.npy"), lambda: mm.assert_close(x, x + 1, 0.5),
-              lambda: mm.place(x, "here"), lambda: x[0], lambda: mm.gelu(x, "fast"), lambda: x + 1j,
+              lambda: mm.place(x, "here"), lambda: x[0], lambda: mm.gelu(x, "fast"), lambda: x + 1j, lambda: mm.save("d.bin", d),
               lambda: mm.array("word" if mm.rank() == 0 else None),
               lambda: mm.array(np.array([2**40 + 1])).numpy(), lambda: mm.array(np.array([None]))):
     try:

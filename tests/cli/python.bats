@@ -24,6 +24,7 @@ where ok
 layer_norm ok
 axis ok
 abs ok
+float64 ok
 kept ok
 65 cannot multiply '"'value 0' (64 x 48) by 'value 1' (64 x 48)"': inner sizes 48 and 64 differ
 66 cannot open '"'/nowhere.npy'"': No such file or directory
@@ -32,6 +33,7 @@ kept ok
 64 cannot take [0] of a value: expected begin:end
 64 no gelu of '"'fast'"': expected none, tanh
 65 an array of complex128 cannot be a value: expected real numbers
+64 cannot write '"'d.bin'"' as float64: .bin has no such type
 65 an array of <U4 cannot be a value: expected real numbers
 65 '"'an array' holds 1099511627777 at [0, 0, 0, 0]: float32 is exact up to 16777216"'
 65 an array of object cannot be a value: expected real numbers'

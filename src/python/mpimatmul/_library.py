@@ -12,7 +12,7 @@ import sys
 
 OPERANDS = 4
 NUMBER = -2147483647  # an operand that is parameters.numbers[i]
-F32, I32, I64 = 0, 4, 5  # enum mmul_dtype
+F32, F64, I32, I64 = 0, 3, 4, 5  # enum mmul_dtype
 
 
 class Error(Exception):
@@ -39,7 +39,8 @@ class Region(c.Structure):
 
 
 class Part(c.Structure):
-    _fields_ = [("region", Region), ("data", c.POINTER(c.c_float)), ("row_step", c.c_int64), ("col_step", c.c_int64)]
+    _fields_ = [("region", Region), ("data", c.POINTER(c.c_float)), ("row_step", c.c_int64), ("col_step", c.c_int64),
+                ("dtype", c.c_int)]
 
 
 class Parameters(c.Structure):
@@ -51,7 +52,7 @@ class Parameters(c.Structure):
 
 class Call(c.Structure):
     _fields_ = [("struct_bytes", c.c_size_t), ("operation", c.c_char_p), ("operands", c.c_int * OPERANDS),
-                ("operand_count", c.c_int), ("with_", Parameters)]
+                ("operand_count", c.c_int), ("with_", Parameters), ("origin", c.c_char_p)]
 
 
 class Generated(c.Structure):
@@ -119,6 +120,8 @@ def _load():
     library.mmul_values_part.restype = Part
     library.mmul_values_part_count.restype = c.c_int64
     library.mmul_values_placement.restype = c.c_char_p
+    library.mmul_format_ending.restype = c.c_char_p
+    library.mmul_program_is_rounded.restype = c.c_bool
     library.mmul_values_part.argtypes = [c.c_void_p, c.c_int, c.c_int64]
     return mpi, library
 

@@ -8,6 +8,7 @@ import builtins
 import ctypes as c
 import math
 import os
+import warnings
 
 import numpy
 
@@ -15,13 +16,16 @@ from . import _library as lib
 from ._library import Error, check, library
 
 _session = None
-OPTIONS = {"weights": None}
+OPTIONS = {"weights": None, "float32": False}
 
 
-def init(device=None, threads=0, weights=None):
-    """Collective; called by itself with these defaults when it is first needed. `device` as of `mul --device`."""
+def init(device=None, threads=0, weights=None, dtype=None):
+    """Collective; called by itself with these defaults when it is first needed. `device` as of `mul --device`. dtype
+    "float32": what is float64 is read as float32."""
     global _session
-    OPTIONS["weights"] = weights
+    if dtype not in (None, "float32"):
+        raise Error(64, f"no dtype '{dtype}': expected float32, or none: float64 where all inputs are")
+    OPTIONS.update(weights=weights, float32=dtype == "float32")
     _session = _session or lib.Session(device, threads)
     return _session
 
@@ -39,7 +43,7 @@ def size():
 
 
 class Value:
-    """A matrix or stack of up to four axes; float32. `shape` is numpy's."""
+    """A matrix or stack of up to four axes; float64 where all that it is made of is, else float32. `shape` is numpy's."""
 
     __array_priority__ = 1000  # numpy leaves operators to us
     __array_ufunc__ = None
@@ -85,6 +89,12 @@ class _Building:
     def __init__(self):
         self.handle = c.c_void_p()
         check(library.mmul_program_create, c.byref(self.handle))
+        if OPTIONS["float32"]:
+            library.mmul_program_use_float32(self.handle)
+
+    def dtype(self, value):
+        """F64 or F32; what fits both is F32."""
+        return library.mmul_program_value_dtype(self.handle, value)
 
     def __enter__(self):
         return self
@@ -137,7 +147,7 @@ def _copy(data):
     kind = found.dtype.kind
     if kind not in "biuf":
         raise Error(65, f"an array of {found.dtype} cannot be a value: expected real numbers")
-    held = numpy.array(found, dtype="i8" if kind in "iu" else "f4", order="C")
+    held = numpy.array(found, dtype="i8" if kind in "biu" else "f8" if found.dtype == "f8" else "f4", order="C")
     return held.reshape(1, -1) if held.ndim < 2 else held
 
 
@@ -156,10 +166,8 @@ def array(data):
     def make(program, _):
         matrix, value = c.c_void_p(), c.c_int()
         check(library.mmul_matrix_borrow, held.ctypes.data_as(c.c_void_p), as_shape(held.shape),
-              lib.I64 if kind == "i" else lib.F32, b"an array", c.byref(matrix))
-        program.matrices.append(matrix)
-        check(library.mmul_program_load, program.handle, matrix, c.byref(value))
-        return value.value
+              lib.I64 if kind == "i" else lib.F64 if held.dtype == "f8" else lib.F32, b"an array", c.byref(matrix))
+        return program.load(matrix, value)
 
     return Value(tuple(told[5 - told[0]:5]), make, integers=bool(told[5]))
 
@@ -178,9 +186,7 @@ def load(path):
     def load_into(program, _):
         matrix, value = c.c_void_p(), c.c_int()
         check(library.mmul_matrix_open, path.encode(), c.byref(matrix))
-        program.matrices.append(matrix)
-        check(library.mmul_program_load, program.handle, matrix, c.byref(value))
-        return value.value
+        return program.load(matrix, value, path)
 
     found = s.on_root(look)
     told = (c.c_int64 * 6)()
@@ -207,7 +213,7 @@ class _Program(_Building):
 
     def __init__(self):
         super().__init__()
-        self.matrices, self.outputs, self.made = [], [], {}
+        self.matrices, self.outputs, self.made, self.loaded = [], [], {}, []
         self.plan, self.values = c.c_void_p(), c.c_void_p()
 
     def __exit__(self, *_):
@@ -233,6 +239,17 @@ class _Program(_Building):
                 waiting.pop()
         return self.made[id(value)]
 
+    def load(self, matrix, value, name="an array"):
+        self.matrices.append(matrix)
+        check(library.mmul_program_load, self.handle, matrix, c.byref(value))
+        self.loaded.append((value.value, name))
+        return value.value
+
+    def tell_of_types(self):
+        for value, name in self.loaded:
+            if library.mmul_program_is_rounded(self.handle, value):
+                warnings.warn(f"'{name}' is float64 and is read as float32", stacklevel=5)
+
     def save(self, value, output):
         self.outputs.append(output)  # ours until the program runs
         check(library.mmul_program_save, self.handle, self.add(value), output)
@@ -240,6 +257,7 @@ class _Program(_Building):
     def run(self, keep=False):
         """Collective."""
         s = session()
+        self.tell_of_types()
         weights = OPTIONS["weights"]
         options = lib.sized(lib.ProgramOptions, weights=weights.encode() if weights else None, keep_values=keep)
         check(library.mmul_program_plan_create, s.context, self.handle, c.byref(options), c.byref(self.plan))
@@ -252,10 +270,11 @@ def evaluate(*values):
     s = session()
     with _Program() as program:
         def build():
-            results = [numpy.empty(v.shape, dtype="f4") for v in values]
-            for v, result in zip(values, results):
+            dtypes = [program.dtype(program.add(v)) for v in values]
+            results = [numpy.empty(v.shape, dtype="f8" if d == lib.F64 else "f4") for v, d in zip(values, dtypes)]
+            for v, result, dtype in zip(values, results, dtypes):
                 output = c.c_void_p()
-                check(library.mmul_output_borrow, result.ctypes.data_as(c.c_void_p), as_shape(v.shape), lib.F32,
+                check(library.mmul_output_borrow, result.ctypes.data_as(c.c_void_p), as_shape(v.shape), dtype,
                       c.byref(output))
                 program.save(v, output)
             return results
@@ -292,13 +311,24 @@ def save(path, value):
         _save_all([(path, value)])
 
 
+def check_type(path, dtype):
+    """Doubles are held or refused."""
+    kind = c.c_int()
+    check(library.mmul_output_format, path.encode(), 0, c.byref(kind))
+    if dtype == lib.F64 and library.mmul_format_holds(kind, dtype) != dtype:
+        ending = library.mmul_format_ending(kind).decode()
+        raise Error(64, f"cannot write '{path}' as float64: {ending} has no such type")
+
+
 def _save_all(saves):
     with _Program() as program:
         def build():
             for path, value in saves:
                 output = c.c_void_p()
-                request = lib.sized(lib.OutputRequest, path=path.encode(), shape=as_shape(value.shape),
-                                    dtype=lib.I32 if value.integers else lib.F32, dimensions=value.ndim)
+                dtype = lib.I32 if value.integers else program.dtype(program.add(value))
+                check_type(path, dtype)
+                request = lib.sized(lib.OutputRequest, path=path.encode(), shape=as_shape(value.shape), dtype=dtype,
+                                    dimensions=value.ndim)
                 check(library.mmul_output_create, c.byref(request), c.byref(output))
                 program.save(value, output)
         session().on_root(build)
@@ -316,8 +346,10 @@ def local_parts(value):
             r = part.region
             sizes = (r.row_end - r.row_begin, r.col_end - r.col_begin)
             if 0 not in sizes:
-                steps = (4 * part.row_step, 4 * part.col_step)
+                kind = c.c_double if part.dtype == lib.F64 else c.c_float
+                each = c.sizeof(kind)
                 memory = numpy.lib.stride_tricks.as_strided(
-                    numpy.ctypeslib.as_array(part.data, shape=(1,)), shape=sizes, strides=steps)
+                    numpy.ctypeslib.as_array(c.cast(part.data, c.POINTER(kind)), shape=(1,)), shape=sizes,
+                    strides=(each * part.row_step, each * part.col_step))
                 parts.append((r.matrix, r.row_begin, r.col_begin, memory.copy()))
         return parts
