@@ -462,8 +462,9 @@ struct mmul_device_info {
     char driver[64];
     char pci[16]; // "0000:65:00.0", or "" when unknown
     enum mmul_device_type type;
-    bool probed; // a look at the machine finds it; else every machine has it
-    bool usable; // `auto` may choose it
+    bool probed;     // a look at the machine finds it; else every machine has it
+    bool usable;     // `auto` may choose it
+    bool has_double; // it multiplies in float64 too
     int compute_units;
     int64_t memory_bytes;
     int64_t max_allocation_bytes;

@@ -53,6 +53,7 @@ static void fill_info(struct mmul_device_info *info) {
         .id = "cpu",
         .platform = "OpenBLAS",
         .type = MMUL_DEVICE_CPU,
+        .has_double = true,
         .usable = true,
         .compute_units = has_set ? CPU_COUNT(&set) : (int)sysconf(_SC_NPROCESSORS_ONLN),
         .memory_bytes = bytes,
@@ -209,18 +210,24 @@ static int row_distance(int64_t ld) {
 // The part of C that begins at (i, j), with the terms from p on; it fits `block`.
 static void multiply_block(const struct mmul_gemm *args, struct block block, int64_t i, int64_t j,
                            int64_t p) {
-    const float *a = mmul_host_address(args->a);
-    const float *b = mmul_host_address(args->b);
-    float *c = mmul_host_address(args->c);
-    a += args->transpose_a ? p * args->a.ld + i : i * args->a.ld + p;
-    b += args->transpose_b ? j * args->b.ld + p : p * args->b.ld + j;
-    c += i * args->c.ld + j;
-    cblas_sgemm(CblasRowMajor, args->transpose_a ? CblasTrans : CblasNoTrans,
-                args->transpose_b ? CblasTrans : CblasNoTrans,
-                (int)mmul_smaller(block.m, args->m - i), (int)mmul_smaller(block.n, args->n - j),
-                (int)mmul_smaller(block.k, args->k - p), args->alpha, a, row_distance(args->a.ld),
-                b, row_distance(args->b.ld), p == 0 ? args->beta : 1.0f, c,
-                row_distance(args->c.ld));
+    struct mmul_operand a = args->a, b = args->b, c = args->c;
+    a.offset += args->transpose_a ? p * a.ld + i : i * a.ld + p;
+    b.offset += args->transpose_b ? j * b.ld + p : p * b.ld + j;
+    c.offset += i * c.ld + j;
+    const CBLAS_TRANSPOSE of_a = args->transpose_a ? CblasTrans : CblasNoTrans;
+    const CBLAS_TRANSPOSE of_b = args->transpose_b ? CblasTrans : CblasNoTrans;
+    const int m = (int)mmul_smaller(block.m, args->m - i);
+    const int n = (int)mmul_smaller(block.n, args->n - j);
+    const int k = (int)mmul_smaller(block.k, args->k - p);
+    const double beta = p == 0 ? args->beta : 1;
+    if (args->dtype == MMUL_F64)
+        cblas_dgemm(CblasRowMajor, of_a, of_b, m, n, k, args->alpha, mmul_host_doubles(a),
+                    row_distance(a.ld), mmul_host_doubles(b), row_distance(b.ld), beta,
+                    mmul_host_doubles(c), row_distance(c.ld));
+    else
+        cblas_sgemm(CblasRowMajor, of_a, of_b, m, n, k, (float)args->alpha, mmul_host_address(a),
+                    row_distance(a.ld), mmul_host_address(b), row_distance(b.ld), (float)beta,
+                    mmul_host_address(c), row_distance(c.ld));
 }
 
 void mmul_cpu_multiply(const struct mmul_gemm *args) {

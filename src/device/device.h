@@ -40,15 +40,16 @@ struct mmul_operand {
     int64_t offset, ld; // elements
 };
 
-// C := alpha op(A) op(B) + beta C, row-major, float32 accumulation or better.
+// C := alpha op(A) op(B) + beta C, row-major; accumulation in the operands' type or better.
 struct mmul_gemm {
     enum mmul_dtype dtype; // of all three
     bool transpose_a, transpose_b;
-    int64_t m, n, k;       // all >= 1
-    float alpha;           // finite, not 0 (decided above the device)
+    int64_t m, n, k; // all >= 1
+    double
+        alpha; // finite, not 0 (decided above the device); of float32's values where that is the type
     struct mmul_operand a; // (m, k), lda >= k; when transposed (k, m), lda >= m
     struct mmul_operand b; // (k, n), ldb >= n; when transposed (n, k), ldb >= k
-    float beta;            // 0: C is not read (NaN in it does not matter)
+    double beta;           // likewise; 0: C is not read (NaN in it does not matter)
     struct mmul_operand c; // (m, n), ldc >= n; no overlap with A or B
 };
 
@@ -112,7 +113,8 @@ struct mmul_device_table {
 
     // Bytes of device memory beside the operands: what one gemm of this size needs for itself in the
     // worst case, and what uploads need. NULL: none.
-    int64_t (*gemm_temporary_bytes)(const void *self, int64_t m, int64_t n, int64_t k);
+    int64_t (*gemm_temporary_bytes)(const void *self, enum mmul_dtype dtype, int64_t m, int64_t n,
+                                    int64_t k);
 
     // Has it buffers of these elements? NULL: of float32 alone.
     bool (*has_dtype)(const void *self, enum mmul_dtype dtype);
@@ -195,8 +197,8 @@ enum mmul_status mmul_device_tune(struct mmul_device *device,
 // loss: MMUL_ERR_UNAVAILABLE (a buffer of a dtype that the device has none of), MMUL_ERR_DATA (a
 // transfer or product of another dtype than the buffers').
 enum mmul_status mmul_device_warm_up(struct mmul_device *device, struct mmul_error *err);
-int64_t mmul_device_gemm_temporary_bytes(const struct mmul_device *device, int64_t m, int64_t n,
-                                         int64_t k);
+int64_t mmul_device_gemm_temporary_bytes(const struct mmul_device *device, enum mmul_dtype dtype,
+                                         int64_t m, int64_t n, int64_t k);
 bool mmul_device_can_borrow(const struct mmul_device *device);
 bool mmul_device_has_dtype(const struct mmul_device *device, enum mmul_dtype dtype);
 enum mmul_status mmul_device_buffer_create(struct mmul_device *device, enum mmul_dtype dtype,

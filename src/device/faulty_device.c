@@ -25,6 +25,7 @@ struct faulty {
     int64_t operations, allocations, uploads, downloads, projections; // calls so far
     struct mmul_buffer *scratch; // the result of repeats that must not touch C; NULL until needed
     int64_t scratch_count;
+    enum mmul_dtype scratch_dtype;
     char name[MMUL_DEVICE_NAME_MAX + 1];
 };
 
@@ -97,6 +98,7 @@ static void describe(const void *self, struct mmul_device_info *info) {
     mmul_device_describe(faulty->inner, info);
     mmul_text_copy(info->name, sizeof info->name, faulty->name);
     info->usable = false;
+    info->has_double &= !faulty->rules.no_float64;
     mmul_text_copy(info->reason, sizeof info->reason, "faulty on purpose");
 }
 
@@ -136,7 +138,8 @@ static enum mmul_status count_call(const struct faulty *faulty, int64_t rule, in
 
 static bool has_dtype(const void *self, enum mmul_dtype dtype) {
     const struct faulty *faulty = self;
-    return mmul_device_has_dtype(faulty->inner, dtype);
+    return (dtype != MMUL_F64 || !faulty->rules.no_float64) &&
+           mmul_device_has_dtype(faulty->inner, dtype);
 }
 
 static enum mmul_status buffer_create(void *self, enum mmul_dtype dtype, int64_t count,
@@ -178,21 +181,24 @@ static enum mmul_status wait_buffer(void *self, struct mmul_buffer *buffer,
 
 // ----------------------------------------------------------------------------- products, and all else
 
-static int64_t gemm_temporary_bytes(const void *self, int64_t m, int64_t n, int64_t k) {
+static int64_t gemm_temporary_bytes(const void *self, enum mmul_dtype dtype, int64_t m, int64_t n,
+                                    int64_t k) {
     const struct faulty *faulty = self;
-    int64_t scratch = faulty->rules.repeat > 1 ? m * n * (int64_t)sizeof(float) : 0;
-    return scratch + mmul_device_gemm_temporary_bytes(faulty->inner, m, n, k);
+    int64_t scratch = faulty->rules.repeat > 1 ? m * n * (int64_t)mmul_dtype_bytes(dtype) : 0;
+    return scratch + mmul_device_gemm_temporary_bytes(faulty->inner, dtype, m, n, k);
 }
 
-static enum mmul_status grow_scratch(struct faulty *faulty, int64_t count, struct mmul_error *err) {
-    if (count <= faulty->scratch_count)
+static enum mmul_status grow_scratch(struct faulty *faulty, enum mmul_dtype dtype, int64_t count,
+                                     struct mmul_error *err) {
+    if (count <= faulty->scratch_count && dtype == faulty->scratch_dtype)
         return MMUL_OK;
     mmul_device_buffer_destroy(faulty->inner, faulty->scratch);
     faulty->scratch = NULL;
     faulty->scratch_count = 0;
     enum mmul_status status =
-        mmul_device_buffer_create(faulty->inner, MMUL_F32, count, &faulty->scratch, err);
+        mmul_device_buffer_create(faulty->inner, dtype, count, &faulty->scratch, err);
     faulty->scratch_count = status == MMUL_OK ? count : 0;
+    faulty->scratch_dtype = dtype;
     return status;
 }
 
@@ -201,25 +207,14 @@ static enum mmul_status repeat_gemm(struct faulty *faulty, const struct mmul_gem
                                     struct mmul_error *err) {
     struct mmul_gemm extra = *args;
     enum mmul_status status = MMUL_OK;
-    if (faulty->rules.repeat > 1 && args->beta != 0.0f) { // C itself must be added to once only
-        status = grow_scratch(faulty, args->m * args->n, err);
+    if (faulty->rules.repeat > 1 && args->beta != 0) { // C itself must be added to once only
+        status = grow_scratch(faulty, args->dtype, args->m * args->n, err);
         extra.c = (struct mmul_operand){.buffer = faulty->scratch, .offset = 0, .ld = args->n};
-        extra.beta = 0.0f;
+        extra.beta = 0;
     }
     for (int64_t i = 1; i < faulty->rules.repeat && status == MMUL_OK; i++)
         status = mmul_device_gemm(faulty->inner, &extra, err);
     return status;
-}
-
-// A value that differs from `row[at]` by 10 % of the row's root mean square.
-static float wrong_value(const float *row, int64_t count, int64_t at) {
-    double squares = 0.0;
-    for (int64_t i = 0; i < count; i++)
-        squares += (double)row[i] * (double)row[i];
-    double rms = sqrt(squares / (double)count);
-    if (!isfinite(rms) || rms == 0.0) // nothing to measure by: visible all the same
-        return isfinite(row[at]) ? row[at] + 1.0f : 1.0f;
-    return (float)((double)row[at] + 0.1 * rms);
 }
 
 // What a product, or another operation, makes.
@@ -229,11 +224,40 @@ struct made {
     const char *what; // of it, for errors
 };
 
+static enum mmul_dtype dtype_of(const struct made *made) {
+    return ((const struct mmul_buffer_head *)made->at.buffer)->dtype;
+}
+
+// Elements of a result, in its own type.
+static double get(enum mmul_dtype dtype, const void *values, int64_t at) {
+    return dtype == MMUL_F64 ? ((const double *)values)[at] : (double)((const float *)values)[at];
+}
+
+static void set(enum mmul_dtype dtype, void *values, int64_t at, double value) {
+    if (dtype == MMUL_F64)
+        ((double *)values)[at] = value;
+    else
+        ((float *)values)[at] = (float)value;
+}
+
+// A value that differs from element `at` of a row by 10 % of the row's root mean square.
+static double wrong_value(enum mmul_dtype dtype, const void *row, int64_t count, int64_t at) {
+    const double value = get(dtype, row, at);
+    double squares = 0.0;
+    for (int64_t i = 0; i < count; i++)
+        squares += get(dtype, row, i) * get(dtype, row, i);
+    double rms = sqrt(squares / (double)count);
+    if (!isfinite(rms) || rms == 0.0) // nothing to measure by: visible all the same
+        return isfinite(value) ? value + 1 : 1;
+    return value + 0.1 * rms;
+}
+
 // Changes one element of the result; which one follows from the call's number.
 static enum mmul_status corrupt(struct faulty *faulty, const struct made *made,
                                 struct mmul_error *err) {
     enum { SAMPLE = 1024 }; // of a long row this many neighbours of the victim stand for all
-    float row[SAMPLE];
+    const enum mmul_dtype dtype = dtype_of(made);
+    double row[SAMPLE];
     uint64_t random = mmul_random_at(1, (uint64_t)faulty->operations);
     int64_t count = made->cols < SAMPLE ? made->cols : SAMPLE;
     int64_t i = (int64_t)(random % (uint64_t)made->rows);
@@ -242,34 +266,38 @@ static enum mmul_status corrupt(struct faulty *faulty, const struct made *made,
     struct mmul_operand place = made->at;
     place.offset += i * made->at.ld + begin;
     enum mmul_status status = mmul_device_download(
-        faulty->inner, &(struct mmul_download){place, 1, count, row, count, MMUL_F32}, err);
+        faulty->inner, &(struct mmul_download){place, 1, count, row, count, dtype}, err);
     if (status == MMUL_OK)
         status = mmul_device_wait(faulty->inner, err);
     if (status != MMUL_OK)
         return status;
-    float wrong = wrong_value(row, count, victim);
+    set(dtype, row, 0, wrong_value(dtype, row, count, victim));
     place.offset += victim;
     place.ld = 1;
-    status = mmul_device_upload(faulty->inner,
-                                &(struct mmul_upload){place, 1, 1, &wrong, 1, MMUL_F32}, err);
+    status =
+        mmul_device_upload(faulty->inner, &(struct mmul_upload){place, 1, 1, row, 1, dtype}, err);
     return status == MMUL_OK ? mmul_device_wait(faulty->inner, err) : status;
 }
 
 static enum mmul_status garble(struct faulty *faulty, const struct made *made,
                                struct mmul_error *err) {
     const int64_t m = made->rows, n = made->cols;
-    float *c = mmul_allocate_raw(m * n, sizeof *c, "a garbled result", err);
+    const enum mmul_dtype dtype = dtype_of(made);
+    void *c = mmul_allocate_raw(m * n, mmul_dtype_bytes(dtype), "a garbled result", err);
     if (c == NULL)
         return err->status;
     enum mmul_status status = mmul_device_download(
-        faulty->inner, &(struct mmul_download){made->at, m, n, c, n, MMUL_F32}, err);
+        faulty->inner, &(struct mmul_download){made->at, m, n, c, n, dtype}, err);
     if (status == MMUL_OK)
         status = mmul_device_wait(faulty->inner, err);
-    for (int64_t i = 0; i < m || i < n; i++) // along the diagonal, which begins anew at each border
-        c[i % m * n + i % n] += (float)(1000 + i);
+    for (int64_t i = 0; i < m || i < n;
+         i++) { // along the diagonal, which begins anew at each border
+        const int64_t at = i % m * n + i % n;
+        set(dtype, c, at, get(dtype, c, at) + (double)(1000 + i));
+    }
     if (status == MMUL_OK)
         status = mmul_device_upload(faulty->inner,
-                                    &(struct mmul_upload){made->at, m, n, c, n, MMUL_F32}, err);
+                                    &(struct mmul_upload){made->at, m, n, c, n, dtype}, err);
     if (status == MMUL_OK)
         status = mmul_device_wait(faulty->inner, err);
     mmul_free(c);

@@ -37,6 +37,7 @@ static const struct rule rules_known[] = {
     RULE("lie", FORM_CALL, lie),
     RULE("spoil-upload", FORM_CALL, spoil_upload),
     RULE("spoil-download", FORM_CALL, spoil_download),
+    RULE("no-float64", FORM_FLAG, no_float64),
     RULE("everywhere", FORM_FLAG, everywhere),
 };
 
@@ -94,7 +95,7 @@ static enum mmul_status parse_rule(char *text, struct mmul_faulty_rules *rules,
         mmul_hint(err,
                   "rules are delay, repeat, from, fail, fail-open, fail-alloc, fail-upload, "
                   "fail-download, hang, wake, corrupt, garble, lie, spoil-upload, spoil-download, "
-                  "everywhere");
+                  "no-float64, everywhere");
         return MMUL_ERR_USAGE;
     }
     if ((value == NULL) != (rule->form == FORM_FLAG)) {

@@ -15,6 +15,7 @@
 //   garble=N         the N-th operation leaves something wrong in every row and column
 //   lie=N            the N-th sum of the check (device/project.h) has one wrong number; lie=* every one
 //   spoil-upload=N   the N-th upload leaves one wrong element; spoil-download=N likewise
+//   no-float64       it computes in float32 alone, as many cards do
 //   everywhere       the device that takes over has the same rules
 #pragma once
 
@@ -29,7 +30,7 @@ struct mmul_faulty_rules {
     // A call's number or MMUL_STRIKE_*.
     int64_t fail, fail_alloc, fail_upload, fail_download, hang, corrupt, garble, lie;
     int64_t spoil_upload, spoil_download;
-    bool fail_open, everywhere;
+    bool fail_open, no_float64, everywhere;
 };
 
 // Whether a rule strikes at call number `call`.

@@ -137,14 +137,15 @@ static enum mmul_status transfer(struct mmul_opencl *opencl, const struct transf
 
 static struct transfer describe_transfer(struct mmul_operand operand, int64_t rows, int64_t cols,
                                          char *host, int64_t host_ld, bool upload) {
+    const size_t each = mmul_dtype_bytes(operand.buffer->head.dtype);
     return (struct transfer){
         .memory = operand.buffer->memory,
-        .offset = (size_t)operand.offset * sizeof(float),
-        .pitch = (size_t)operand.ld * sizeof(float),
-        .width = (size_t)cols * sizeof(float),
+        .offset = (size_t)operand.offset * each,
+        .pitch = (size_t)operand.ld * each,
+        .width = (size_t)cols * each,
         .rows = (size_t)rows,
         .host = host,
-        .host_pitch = (size_t)host_ld * sizeof(float),
+        .host_pitch = (size_t)host_ld * each,
         .upload = upload,
     };
 }
@@ -266,7 +267,7 @@ static enum mmul_status upload_widened(struct mmul_opencl *opencl, const struct 
 
 enum mmul_status mmul_opencl_upload(void *self, const struct mmul_upload *u,
                                     struct mmul_error *err) {
-    if (u->dtype != MMUL_F32)
+    if (u->dtype != u->to.buffer->head.dtype)
         return upload_widened(self, u, err);
     struct transfer t =
         describe_transfer(u->to, u->rows, u->cols, (char *)u->host, u->host_ld, true);

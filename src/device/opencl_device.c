@@ -87,6 +87,11 @@ static void describe(const void *self, struct mmul_device_info *info) {
     *info = opencl->info;
 }
 
+static bool has_dtype(const void *self, enum mmul_dtype dtype) {
+    const struct mmul_opencl *opencl = self;
+    return dtype == MMUL_F32 || (dtype == MMUL_F64 && opencl->info.has_double);
+}
+
 static enum mmul_status report(const struct mmul_opencl *opencl, cl_int code,
                                struct mmul_error *err) {
     if (code != CL_SUCCESS)
@@ -115,20 +120,26 @@ static CLBlastTranspose convert_transpose(bool transpose) {
 static CLBlastStatusCode ask_temporary(const struct mmul_opencl *opencl,
                                        const struct mmul_gemm *args, size_t *bytes) {
     cl_command_queue queue = opencl->order.queues[MMUL_QUEUE_COMPUTE];
-    return CLBlastSGemmTempBufferSize(
+    return (args->dtype == MMUL_F64 ? CLBlastDGemmTempBufferSize : CLBlastSGemmTempBufferSize)(
         CLBlastLayoutRowMajor, convert_transpose(args->transpose_a),
         convert_transpose(args->transpose_b), (size_t)args->m, (size_t)args->n, (size_t)args->k,
         (size_t)args->a.offset, (size_t)args->a.ld, (size_t)args->b.offset, (size_t)args->b.ld,
         (size_t)args->c.offset, (size_t)args->c.ld, &queue, bytes);
 }
 
-static int64_t gemm_temporary_bytes(const void *self, int64_t m, int64_t n, int64_t k) {
+static int64_t gemm_temporary_bytes(const void *self, enum mmul_dtype dtype, int64_t m, int64_t n,
+                                    int64_t k) {
     // An offset makes CLBlast copy all three operands: the most it can need in any case.
-    const struct mmul_gemm worst = {
-        .m = m, .n = n, .k = k, .a = {NULL, 1, k}, .b = {NULL, 1, n}, .c = {NULL, 1, n}};
+    const struct mmul_gemm worst = {.dtype = dtype,
+                                    .m = m,
+                                    .n = n,
+                                    .k = k,
+                                    .a = {NULL, 1, k},
+                                    .b = {NULL, 1, n},
+                                    .c = {NULL, 1, n}};
     size_t bytes = 0;
     if (ask_temporary(self, &worst, &bytes) != CLBlastSuccess)
-        bytes = (size_t)(m * k + k * n + m * n) * sizeof(float);
+        bytes = (size_t)(m * k + k * n + m * n) * mmul_dtype_bytes(dtype);
     return (int64_t)bytes + 2 * (int64_t)MMUL_OPENCL_STAGING_COUNT;
 }
 
@@ -148,6 +159,25 @@ static enum mmul_status grow_temporary(struct mmul_opencl *opencl, size_t bytes,
     return status;
 }
 
+static CLBlastStatusCode call_gemm(const struct mmul_opencl *opencl, const struct mmul_gemm *args,
+                                   cl_command_queue *queue, cl_event *event) {
+    const CLBlastTranspose of_a = convert_transpose(args->transpose_a);
+    const CLBlastTranspose of_b = convert_transpose(args->transpose_b);
+    const size_t m = (size_t)args->m, n = (size_t)args->n, k = (size_t)args->k;
+    const struct mmul_operand *a = &args->a, *b = &args->b, *c = &args->c;
+    if (args->dtype == MMUL_F64)
+        return CLBlastDgemmWithTempBuffer(CLBlastLayoutRowMajor, of_a, of_b, m, n, k, args->alpha,
+                                          a->buffer->memory, (size_t)a->offset, (size_t)a->ld,
+                                          b->buffer->memory, (size_t)b->offset, (size_t)b->ld,
+                                          args->beta, c->buffer->memory, (size_t)c->offset,
+                                          (size_t)c->ld, queue, event, opencl->temporary);
+    return CLBlastSgemmWithTempBuffer(
+        CLBlastLayoutRowMajor, of_a, of_b, m, n, k, (float)args->alpha, a->buffer->memory,
+        (size_t)a->offset, (size_t)a->ld, b->buffer->memory, (size_t)b->offset, (size_t)b->ld,
+        (float)args->beta, c->buffer->memory, (size_t)c->offset, (size_t)c->ld, queue, event,
+        opencl->temporary);
+}
+
 // CLBlast takes no list of events: what comes behind a barrier in the queue waits for them.
 static CLBlastStatusCode begin_gemm(struct mmul_opencl *opencl, const struct mmul_gemm *args) {
     const enum mmul_opencl_queue compute = MMUL_QUEUE_COMPUTE;
@@ -164,13 +194,7 @@ static CLBlastStatusCode begin_gemm(struct mmul_opencl *opencl, const struct mmu
         if (code != CL_SUCCESS)
             return (CLBlastStatusCode)code;
     }
-    CLBlastStatusCode code = CLBlastSgemmWithTempBuffer(
-        CLBlastLayoutRowMajor, convert_transpose(args->transpose_a),
-        convert_transpose(args->transpose_b), (size_t)args->m, (size_t)args->n, (size_t)args->k,
-        args->alpha, args->a.buffer->memory, (size_t)args->a.offset, (size_t)args->a.ld,
-        args->b.buffer->memory, (size_t)args->b.offset, (size_t)args->b.ld, args->beta,
-        args->c.buffer->memory, (size_t)args->c.offset, (size_t)args->c.ld, &queue, &event,
-        opencl->temporary);
+    CLBlastStatusCode code = call_gemm(opencl, args, &queue, &event);
     if (code != CLBlastSuccess)
         return code;
     mmul_opencl_note_read(a, compute, event);
@@ -301,6 +325,7 @@ const struct mmul_device_table mmul_opencl_table = {
     .tune = mmul_opencl_tune,
     .warm_up = warm_up,
     .gemm_temporary_bytes = gemm_temporary_bytes,
+    .has_dtype = has_dtype,
     .buffer_create = mmul_opencl_buffer_create,
     .buffer_destroy = mmul_opencl_buffer_destroy,
     .upload = mmul_opencl_upload,

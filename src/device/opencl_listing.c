@@ -19,7 +19,7 @@
 #include "base/text.h"
 #include "device/opencl_drivers.h"
 
-enum { SCHEMA = 1 };
+enum { SCHEMA = 2 };
 
 extern char **environ;
 
@@ -143,13 +143,13 @@ static bool find_path(char path[static 512]) {
 }
 
 static json_t *device_json(const struct mmul_device_info *d) {
-    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:s, s:i, s:b, s:i, s:I, s:I, s:o}", "id", d->id,
-                     "name", mmul_json_text(d->name), "vendor", mmul_json_text(d->vendor),
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:s, s:i, s:b, s:b, s:i, s:I, s:I, s:o}", "id",
+                     d->id, "name", mmul_json_text(d->name), "vendor", mmul_json_text(d->vendor),
                      "platform", mmul_json_text(d->platform), "driver", mmul_json_text(d->driver),
-                     "pci", d->pci, "type", (int)d->type, "usable", d->usable, "compute_units",
-                     d->compute_units, "memory_bytes", (json_int_t)d->memory_bytes,
-                     "max_allocation_bytes", (json_int_t)d->max_allocation_bytes, "reason",
-                     mmul_json_text(d->reason));
+                     "pci", d->pci, "type", (int)d->type, "usable", d->usable, "has_double",
+                     d->has_double, "compute_units", d->compute_units, "memory_bytes",
+                     (json_int_t)d->memory_bytes, "max_allocation_bytes",
+                     (json_int_t)d->max_allocation_bytes, "reason", mmul_json_text(d->reason));
 }
 
 static bool read_text(const json_t *object, const char *name, char *target, size_t capacity) {
@@ -164,6 +164,7 @@ static bool read_device(const json_t *object, struct mmul_device_info *d) {
     *d = (struct mmul_device_info){
         .type = (enum mmul_device_type)json_integer_value(json_object_get(object, "type")),
         .usable = json_is_true(json_object_get(object, "usable")),
+        .has_double = json_is_true(json_object_get(object, "has_double")),
         .compute_units = (int)json_integer_value(json_object_get(object, "compute_units")),
         .memory_bytes = json_integer_value(json_object_get(object, "memory_bytes")),
         .max_allocation_bytes =

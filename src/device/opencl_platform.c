@@ -168,6 +168,8 @@ static void describe(int p, int d, cl_platform_id platform, cl_device_id device,
     info->memory_bytes = (int64_t)query_number(device, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof(cl_ulong));
     info->max_allocation_bytes =
         (int64_t)query_number(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof(cl_ulong));
+    info->has_double =
+        query_number(device, CL_DEVICE_DOUBLE_FP_CONFIG, sizeof(cl_device_fp_config)) != 0;
     const char *reason = find_reason(device, info);
     info->usable = reason == NULL;
     mmul_text_copy(info->reason, sizeof info->reason, reason != NULL ? reason : "");

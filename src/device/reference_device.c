@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The written specification of a device: three plain loops, sums in double, each element rounded
-// to float32 once. Slow on purpose and never tuned; every other device must agree with it.
+// The written specification of a device: three plain loops, sums in double (of float64: in long
+// double), each element rounded to its type once. Slow on purpose and never tuned; every other device must agree with it.
 // Also the last resort when the CPU's own library gives a wrong block.
 #include "device/host_buffer.h"
 #include "device/project.h"
@@ -33,6 +33,7 @@ static void describe(const void *self, struct mmul_device_info *info) {
         .platform = "plain loops",
         .driver = MMUL_VERSION,
         .type = MMUL_DEVICE_CPU,
+        .has_double = true,
         .compute_units = 1,
         .memory_bytes = bytes,
         .max_allocation_bytes = bytes,
@@ -45,9 +46,32 @@ static double element(struct mmul_operand x, bool transpose, int64_t r, int64_t 
     return transpose ? mmul_host_address(x)[c * x.ld + r] : mmul_host_address(x)[r * x.ld + c];
 }
 
+static long double element64(struct mmul_operand x, bool transpose, int64_t r, int64_t c) {
+    return mmul_host_doubles(x)[transpose ? c * x.ld + r : r * x.ld + c];
+}
+
+static void multiply64(const struct mmul_gemm *args) {
+    for (int64_t i = 0; i < args->m; i++) {
+        for (int64_t j = 0; j < args->n; j++) {
+            long double sum = 0;
+            for (int64_t p = 0; p < args->k; p++) {
+                sum += element64(args->a, args->transpose_a, i, p) *
+                       element64(args->b, args->transpose_b, p, j);
+            }
+            double *c = mmul_host_doubles(args->c) + i * args->c.ld + j;
+            long double old = args->beta == 0 ? 0 : (long double)args->beta * *c;
+            *c = (double)((long double)args->alpha * sum + old);
+        }
+    }
+}
+
 static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mmul_error *err) {
     (void)self;
     (void)err;
+    if (args->dtype == MMUL_F64) {
+        multiply64(args);
+        return MMUL_OK;
+    }
     for (int64_t i = 0; i < args->m; i++) {
         for (int64_t j = 0; j < args->n; j++) {
             double sum = 0.0;
@@ -56,8 +80,8 @@ static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mm
                        element(args->b, args->transpose_b, p, j);
             }
             float *c = mmul_host_address(args->c) + i * args->c.ld + j;
-            double old = args->beta == 0.0f ? 0.0 : (double)args->beta * (double)*c;
-            *c = (float)((double)args->alpha * sum + old);
+            double old = args->beta == 0 ? 0.0 : args->beta * (double)*c;
+            *c = (float)(args->alpha * sum + old);
         }
     }
     return MMUL_OK;

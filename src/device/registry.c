@@ -210,11 +210,11 @@ enum mmul_status mmul_device_warm_up(struct mmul_device *device, struct mmul_err
     return note(device, enter(device)->table->warm_up(device->self, err));
 }
 
-int64_t mmul_device_gemm_temporary_bytes(const struct mmul_device *device, int64_t m, int64_t n,
-                                         int64_t k) {
+int64_t mmul_device_gemm_temporary_bytes(const struct mmul_device *device, enum mmul_dtype dtype,
+                                         int64_t m, int64_t n, int64_t k) {
     if (device->lost || device->table->gemm_temporary_bytes == NULL)
         return 0;
-    return device->table->gemm_temporary_bytes(device->self, m, n, k);
+    return device->table->gemm_temporary_bytes(device->self, dtype, m, n, k);
 }
 
 bool mmul_device_can_borrow(const struct mmul_device *device) {
@@ -310,7 +310,7 @@ enum mmul_status mmul_device_download(struct mmul_device *device, const struct m
 enum mmul_status mmul_device_gemm(struct mmul_device *device, const struct mmul_gemm *args,
                                   struct mmul_error *err) {
     const struct mmul_operand operands[] = {args->a, args->b, args->c};
-    assert(args->alpha != 0.0f && is_inside(args->c, args->m, args->n));
+    assert(args->alpha != 0 && is_inside(args->c, args->m, args->n));
     assert(args->transpose_a ? is_inside(args->a, args->k, args->m)
                              : is_inside(args->a, args->m, args->k));
     assert(args->transpose_b ? is_inside(args->b, args->n, args->k)

@@ -116,7 +116,7 @@ static double expected(const struct trial *t, int64_t i, int64_t j) {
         sum += (double)t->a[g->transpose_a ? p * g->a.ld + i : i * g->a.ld + p] *
                (double)t->b[g->transpose_b ? j * g->b.ld + p : p * g->b.ld + j];
     }
-    return (double)g->alpha * sum + (double)g->beta * (double)t->c[i * g->c.ld + j];
+    return g->alpha * sum + g->beta * (double)t->c[i * g->c.ld + j];
 }
 
 static enum mmul_status fail_element(const struct trial *t, int64_t i, int64_t j, double value,
@@ -154,7 +154,7 @@ static bool has_sum(const struct trial *t, const double *b_sums, int64_t i) {
         old += (double)t->c[i * g->c.ld + j];
         found += (double)t->found[i * g->c.ld + j];
     }
-    return found == (double)g->alpha * product + (double)g->beta * old;
+    return found == g->alpha * product + g->beta * old;
 }
 
 // Of a large product every row by its sum, and some, and those with a wrong sum, by their elements.
@@ -209,9 +209,9 @@ static enum mmul_status test_at_once(struct mmul_device *device, const struct pr
 
 // The side from which the device wants temporary memory, so takes another way; 0: none is found.
 static int64_t find_switch(const struct mmul_device *device) {
-    int64_t base = mmul_device_gemm_temporary_bytes(device, 1, 1, 1);
+    int64_t base = mmul_device_gemm_temporary_bytes(device, MMUL_F32, 1, 1, 1);
     for (int64_t s = 32; s <= 1024; s += 32)
-        if (mmul_device_gemm_temporary_bytes(device, s, s, s) >= base + 12 * s * s)
+        if (mmul_device_gemm_temporary_bytes(device, MMUL_F32, s, s, s) >= base + 12 * s * s)
             return s;
     return 0;
 }

@@ -176,7 +176,7 @@ static bool squares_fit(const struct mmul_device *device, int64_t n, int64_t mem
     int64_t square_bytes = n * n * (int64_t)sizeof(float);
     mmul_device_describe(device, &info);
     return 4 * square_bytes <= memory_bytes && square_bytes <= info.max_allocation_bytes &&
-           3 * square_bytes + mmul_device_gemm_temporary_bytes(device, n, n, n) <=
+           3 * square_bytes + mmul_device_gemm_temporary_bytes(device, MMUL_F32, n, n, n) <=
                info.memory_bytes / 2;
 }
 

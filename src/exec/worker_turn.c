@@ -17,10 +17,11 @@ static void add_lane(struct mmul_tile *tile, const int64_t *halved) {
 
 // The plan only estimates what a gemm needs beside its operands; the device knows. Tiles whose
 // temporary memory would be more than one allocation may be are halved along their longest side.
-static struct mmul_tile fit_temporary(const struct mmul_device *device, struct mmul_tile tile) {
+static struct mmul_tile fit_temporary(const struct mmul_device *device, enum mmul_dtype dtype,
+                                      struct mmul_tile tile) {
     struct mmul_device_info info;
     mmul_device_describe(device, &info);
-    while (mmul_device_gemm_temporary_bytes(device, tile.m, tile.n, tile.k) >
+    while (mmul_device_gemm_temporary_bytes(device, dtype, tile.m, tile.n, tile.k) >
            info.max_allocation_bytes) {
         int64_t *side = tile.m >= tile.n && tile.m >= tile.k ? &tile.m
                         : tile.n >= tile.k                   ? &tile.n
@@ -78,7 +79,7 @@ static enum mmul_status prepare(struct mmul_worker *worker, struct mmul_error *e
     if (tile->m == 0)
         return MMUL_OK;
     if (!mmul_device_can_borrow(device))
-        *tile = fit_temporary(device, *tile);
+        *tile = fit_temporary(device, c_dtype, *tile);
     enum mmul_status status = MMUL_OK;
     if (!mmul_worker_in_place(worker, c_dtype))
         status = mmul_staging_buffer_reserve(

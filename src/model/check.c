@@ -36,6 +36,7 @@
 #include "base/status.h"
 
 #define DOUBLE_UNIT 0x1p-53
+#define OWN         0.5  // H
 #define GROWTH      0.25 // G of the header
 #define FLOOR       4.0  // F
 
@@ -48,9 +49,9 @@ static int64_t round_up(int64_t bytes) {
     return (bytes + 63) & ~INT64_C(63);
 }
 
-// A row of `count` float32; see struct mmul_check_lines for the gap.
+// A row of `count` float64; see struct mmul_check_lines for the gap.
 static int64_t line_bytes(int64_t count) {
-    return round_up(count * (int64_t)sizeof(float)) + 64;
+    return round_up(count * (int64_t)sizeof(double)) + 64;
 }
 
 // The parts of one allocation, in bytes.
@@ -65,7 +66,7 @@ static struct layout layout_for(int64_t n_max, int64_t k_max) {
         .per_col = round_up(n_max * (int64_t)sizeof(double)),
         .nonfinite = round_up(n_max * (int64_t)sizeof(struct mmul_check_nonfinite)),
         .per_row = round_up(k_max * (int64_t)sizeof(double)),
-        .sample = round_up(k_max * sample_count * (int64_t)sizeof(float)),
+        .sample = round_up(k_max * sample_count * (int64_t)sizeof(double)),
         .row_lines = MMUL_CHECK_LINES * line_bytes(k_max),
         .col_lines = MMUL_CHECK_LINES * line_bytes(n_max),
         .partial = round_up(mmul_check_partial_count(n_max, k_max) * (int64_t)sizeof(double)),
@@ -93,13 +94,13 @@ enum mmul_status mmul_check_create(int64_t n_max, int64_t k_max, struct mmul_che
     fresh->nonfinite = (struct mmul_check_nonfinite *)(at += parts.per_col);
     fresh->bx = (double *)(at += parts.nonfinite);
     fresh->row = (double *)(at += parts.per_row);
-    fresh->sample_columns = (float *)(at += parts.per_row);
-    fresh->a_lines.data = (float *)(at += parts.sample);
-    fresh->c_lines.data = (float *)(at += parts.row_lines);
-    fresh->c_in_lines.data = (float *)(at += parts.col_lines);
+    fresh->sample_columns = (double *)(at += parts.per_row);
+    fresh->a_lines.data = (double *)(at += parts.sample);
+    fresh->c_lines.data = (double *)(at += parts.row_lines);
+    fresh->c_in_lines.data = (double *)(at += parts.col_lines);
     fresh->partial = (double *)(at + parts.col_lines);
-    fresh->a_lines.stride = line_bytes(k_max) / (int64_t)sizeof(float);
-    fresh->c_lines.stride = line_bytes(n_max) / (int64_t)sizeof(float);
+    fresh->a_lines.stride = line_bytes(k_max) / (int64_t)sizeof(double);
+    fresh->c_lines.stride = line_bytes(n_max) / (int64_t)sizeof(double);
     fresh->c_in_lines.stride = fresh->c_lines.stride;
     *check = fresh;
     return MMUL_OK;
@@ -166,7 +167,7 @@ static bool x_fits(const struct mmul_check *check, bool even_weight) {
     return !even_weight || most <= spread * least;
 }
 
-static void sum_scale(struct mmul_check *check) {
+static void sum_scale(struct mmul_check *check, const struct mmul_product *product) {
     double scale_squares = 0;
     check->reach = 0;
     for (int64_t j = 0; j < check->n; j++) {
@@ -175,7 +176,8 @@ static void sum_scale(struct mmul_check *check) {
         if (size > 0)
             scale_squares += check->column_squares[j] * size * size;
     }
-    check->scale = sqrt(scale_squares);
+    check->scale = sqrt(scale_squares) +
+                   check->reach * mmul_check_type(product).unseen * sqrt((double)check->k);
 }
 
 enum mmul_status mmul_check_begin(struct mmul_check *check, const struct mmul_product *product,
@@ -201,7 +203,7 @@ enum mmul_status mmul_check_begin(struct mmul_check *check, const struct mmul_pr
         draw_x(check, find_largest(check->column_squares, check->n), even_weight);
     if (check->has_nonfinite)
         mmul_check_find_nonfinite(check, product);
-    sum_scale(check);
+    sum_scale(check, product);
     mmul_check_second_look_begin(check);
     if (!once)
         mmul_check_project(check,
@@ -235,7 +237,7 @@ static void sum_rows(const struct mmul_check *check, const struct mmul_product *
     mmul_check_project(check, &of_a);
     if (check->has_nonfinite)
         return; // then rows of C are read element by element
-    if (product->c_dtype == MMUL_F32)
+    if (mmul_check_narrowing(product).unit == 0)
         mmul_check_project(check, &of_c);
     else
         mmul_check_project_weighted(check, &of_narrow_c);
@@ -243,49 +245,63 @@ static void sum_rows(const struct mmul_check *check, const struct mmul_product *
         mmul_check_project_weighted(check, &of_c_in);
 }
 
-// alpha = 0: one float32 rounding, which a device may flush to 0.
+// alpha = 0: one rounding, which a device may flush to 0.
 static bool scaled_row_is_right(struct mmul_check *check, const struct mmul_product *product,
                                 int64_t index) {
     struct mmul_check_row row = {.index = index};
-    float flushed = FLT_MIN * fmaxf(1, fabsf(product->beta));
+    const bool is_double = mmul_product_dtype(product) == MMUL_F64;
+    const double flushed = mmul_check_type(product).smallest * fmax(1, fabs(product->beta));
     mmul_check_load_row(check, product, &row);
     for (int64_t j = 0; j < product->n; j++) {
-        float expected = product->beta != 0 ? product->beta * row.c_in[j] : 0;
+        double expected = product->beta != 0 ? product->beta * row.c_in[j] : 0;
+        expected =
+            is_double ? expected : (double)(float)expected; // of two float32, so rounded once
         bool same = isnan(expected) ? isnan(row.c[j]) : row.c[j] == expected;
-        if (!same && !(row.c[j] == 0 && fabsf(expected) < flushed))
+        if (!same && !(row.c[j] == 0 && fabs(expected) < flushed))
             return false;
     }
     return true;
+}
+
+struct mmul_check_type mmul_check_type(const struct mmul_product *product) {
+    static const struct mmul_check_type single = {0x1p-24, (double)FLT_MIN, (double)FLT_MAX, 0};
+    static const struct mmul_check_type twofold = {DOUBLE_UNIT, DBL_MIN, DBL_MAX, 0x1p-536};
+    return mmul_product_dtype(product) == MMUL_F64 ? twofold : single;
+}
+
+double mmul_check_norm(const struct mmul_product *product, double squares, int64_t count) {
+    return sqrt(squares) + mmul_check_type(product).unseen * sqrt((double)count);
 }
 
 // The numbers that may be flushed: k products, k sums, the result, beta C_in, and k inputs on
 // either side, which count times their partners.
 double mmul_check_flush_error(const struct mmul_product *product, double norm, double column_norm,
                               double weight) {
-    double alpha = fmax(1, fabs((double)product->alpha)), root = sqrt((double)product->k);
-    double numbers =
-        alpha * (2 * (double)product->k + root * norm) + 2 + fabs((double)product->beta);
-    return (double)FLT_MIN * (numbers * weight + alpha * root * column_norm);
+    double alpha = fmax(1, fabs(product->alpha)), root = sqrt((double)product->k);
+    double numbers = alpha * (2 * (double)product->k + root * norm) + 2 + fabs(product->beta);
+    return mmul_check_type(product).smallest * (numbers * weight + alpha * root * column_norm);
 }
 
-struct mmul_check_narrowing mmul_check_narrowing(enum mmul_dtype c_dtype) {
-    if (c_dtype == MMUL_F16)
+struct mmul_check_narrowing mmul_check_narrowing(const struct mmul_product *product) {
+    if (product->c_dtype == MMUL_F16)
         return (struct mmul_check_narrowing){0x1p-11, 0x1p-25, 65504};
-    if (c_dtype == MMUL_BF16)
+    if (product->c_dtype == MMUL_BF16)
         return (struct mmul_check_narrowing){0x1p-8, 0x1p-134, 0x1.FEp127};
-    return (struct mmul_check_narrowing){0, 0, (double)FLT_MAX};
+    return (struct mmul_check_narrowing){0, 0, mmul_check_type(product).largest};
 }
 
-// `own` are the rounding errors of the check itself, which count when a huge element was left out.
+// `own` are the rounding errors of the check itself.
 static double tolerance_of(const struct mmul_check *check, const struct mmul_product *product,
                            const struct mmul_check_row *row) {
     double growth = GROWTH * sqrt((double)check->k) + FLOOR;
-    double alpha_norm = fabs((double)product->alpha) * row->norm;
-    double size = alpha_norm * row->scale + fabs((double)product->beta) * row->c_in_norm;
-    double own = (double)(check->n + check->k) * DOUBLE_UNIT * alpha_norm * check->scale;
+    double alpha_norm = fabs(product->alpha) * row->norm;
+    double added = fabs(product->beta) * row->c_in_norm;
+    double size = alpha_norm * row->scale + added;
+    double passes = OWN * (sqrt((double)check->n) + sqrt((double)check->k)) + FLOOR;
+    double own = passes * DOUBLE_UNIT * (alpha_norm * check->scale + added);
     double column_norms = sqrt((double)check->n) * check->scale;
-    struct mmul_check_narrowing narrow = mmul_check_narrowing(product->c_dtype);
-    return growth * MMUL_CHECK_UNIT * size + own + FLOOR * narrow.unit * row->c_norm +
+    struct mmul_check_narrowing narrow = mmul_check_narrowing(product);
+    return growth * mmul_check_type(product).unit * size + own + FLOOR * narrow.unit * row->c_norm +
            narrow.tiny * check->reach +
            mmul_check_flush_error(product, row->norm, column_norms, check->reach);
 }
@@ -293,15 +309,14 @@ static double tolerance_of(const struct mmul_check *check, const struct mmul_pro
 // `at` is the row's place in the sums.
 static bool row_is_right(struct mmul_check *check, const struct mmul_product *product,
                          int64_t index, const struct row_sums *sums, int64_t at) {
-    double expected =
-        (double)product->alpha * sums->projection[at] + (double)product->beta * sums->c_in[at];
+    double expected = product->alpha * sums->projection[at] + product->beta * sums->c_in[at];
     struct mmul_check_row row = {
         .index = index,
         .projection = sums->projection[at],
-        .norm = sqrt(sums->a_squares[at]),
+        .norm = mmul_check_norm(product, sums->a_squares[at], check->k),
         .finite = isfinite(sums->a_squares[at]),
         .scale = check->scale,
-        .c_in_norm = sqrt(sums->c_in_squares[at]),
+        .c_in_norm = mmul_check_norm(product, sums->c_in_squares[at], check->n),
         .c_norm = sqrt(sums->c_squares[at]),
         .residual = sums->c[at] - expected,
     };
@@ -367,7 +382,7 @@ bool mmul_check_part_begin(struct mmul_check *check, const struct mmul_product *
     if (of->squares == NULL)
         return true;
     memcpy(check->column_squares, of->squares + of->begin, (size_t)part->n * sizeof *of->squares);
-    sum_scale(check);
+    sum_scale(check, part);
     return !check->has_nonfinite && x_fits(check, true);
 }
 
@@ -391,6 +406,7 @@ void mmul_check_part_rows(struct mmul_check *check, const struct mmul_product *p
 
 bool mmul_check_part_is_right(const struct mmul_check *check, const struct mmul_product *product,
                               double residual, double squares) {
-    const struct mmul_check_row row = {.norm = sqrt(squares), .scale = check->scale};
+    const struct mmul_check_row row = {.norm = mmul_check_norm(product, squares, check->k),
+                                       .scale = check->scale};
     return isfinite(squares) && fabs(residual) <= tolerance_of(check, product, &row) / 2;
 }

@@ -43,16 +43,16 @@ void mmul_check_find_nonfinite(struct mmul_check *check, const struct mmul_produ
             int64_t p = b.transposed ? at : line, j = b.transposed ? line : at;
             if (check->x[j] != 0)
                 continue;
-            float value = mmul_check_element(b, p, j);
+            double value = mmul_check_element(b, p, j);
             if (isfinite(value))
-                check->column_squares[j] += (double)value * (double)value;
+                check->column_squares[j] += value * value;
             else
                 note(&check->nonfinite[j], p, value);
         }
     }
 }
 
-// Lists the NaN and Inf of the row of A in check->row; gives the norm of the rest.
+// Lists the NaN and Inf of the row of A in check->row; gives the squares of the rest.
 static double find_in_row(const struct mmul_check *check, struct mmul_check_nonfinite *nonfinite) {
     double squares = 0;
     for (int64_t p = 0; p < check->k; p++) {
@@ -62,19 +62,20 @@ static double find_in_row(const struct mmul_check *check, struct mmul_check_nonf
         else
             note(nonfinite, p, value);
     }
-    return sqrt(squares);
+    return squares;
 }
 
 // The sum of the terms a_ip b_pj at the listed positions. `either` is set when it may be NaN as
 // well: unlisted Infs, or a subnormal number times Inf, which a device may take as 0 Inf.
-static double sum_listed(const struct mmul_check *check, struct mmul_check_operand b,
+static double sum_listed(const struct mmul_check *check, const struct mmul_product *product,
                          const struct mmul_check_nonfinite *listed, int64_t col, bool *either) {
+    const struct mmul_check_operand b = mmul_check_operand_b(product);
     double sum = 0;
     for (int t = 0; t < listed->inf_count; t++) {
         double a_value = check->row[listed->inf[t]];
         double b_value = mmul_check_element(b, listed->inf[t], col);
         sum += a_value * b_value;
-        *either |= fmin(fabs(a_value), fabs(b_value)) < FLT_MIN;
+        *either |= fmin(fabs(a_value), fabs(b_value)) < mmul_check_type(product).smallest;
     }
     *either |= listed->more;
     return sum;
@@ -83,9 +84,13 @@ static double sum_listed(const struct mmul_check *check, struct mmul_check_opera
 static bool may_overflow(const struct mmul_check *check, const struct mmul_product *product,
                          double norm, struct element at) {
     double product_bound =
-        fmax(1, fabs((double)product->alpha)) * norm * sqrt(check->column_squares[at.col]);
-    double c_in_bound = isfinite(at.c_in) ? fabs((double)product->beta * at.c_in) : 0;
-    return product_bound + c_in_bound > mmul_check_narrowing(product->c_dtype).largest / 2;
+        fmax(1, fabs(product->alpha)) * norm * sqrt(check->column_squares[at.col]);
+    double c_in_bound = isfinite(at.c_in) ? fabs(product->beta * at.c_in) : 0;
+    return product_bound + c_in_bound > mmul_check_narrowing(product).largest / 2;
+}
+
+static bool is_empty(const struct mmul_check_nonfinite *nonfinite) {
+    return !nonfinite->has_nan && nonfinite->inf_count == 0;
 }
 
 // `row_nonfinite` and the column's list say which NaN and Inf the element meets.
@@ -95,14 +100,15 @@ static bool class_is_right(const struct mmul_check *check, const struct mmul_pro
     static const struct mmul_check_nonfinite none;
     const struct mmul_check_nonfinite *column =
         check->x[at.col] != 0 ? &none : &check->nonfinite[at.col];
+    if (isfinite(at.c_in) && is_empty(row_nonfinite) && is_empty(column))
+        return true; // squares of the column are no doubles: nothing can be said
     bool either = false;
     double sum = NAN;
     if (!row_nonfinite->has_nan && !column->has_nan) {
-        struct mmul_check_operand b = mmul_check_operand_b(product);
-        sum = sum_listed(check, b, row_nonfinite, at.col, &either) +
-              sum_listed(check, b, column, at.col, &either);
+        sum = sum_listed(check, product, row_nonfinite, at.col, &either) +
+              sum_listed(check, product, column, at.col, &either);
     }
-    double expected = (double)product->alpha * sum + (double)product->beta * at.c_in;
+    double expected = product->alpha * sum + product->beta * at.c_in;
     if (isnan(expected) ? isnan(at.c) : at.c == expected)
         return true;
     if (isfinite(at.c))
@@ -114,7 +120,7 @@ static bool class_is_right(const struct mmul_check *check, const struct mmul_pro
 static double dot_column(const struct mmul_check *check, struct mmul_check_operand b, int64_t col) {
     double sum = 0;
     for (int64_t p = 0; p < check->k; p++)
-        sum += check->row[p] * (double)mmul_check_element(b, p, col);
+        sum += check->row[p] * mmul_check_element(b, p, col);
     return sum;
 }
 
@@ -126,7 +132,7 @@ static void leave_out(const struct mmul_check *check, const struct mmul_product 
         return;
     }
     double term = dot_column(check, mmul_check_operand_b(product), col) * check->x[col];
-    row->residual += (double)product->alpha * term;
+    row->residual += product->alpha * term;
 }
 
 bool mmul_check_classes(struct mmul_check *check, const struct mmul_product *product,
@@ -134,9 +140,9 @@ bool mmul_check_classes(struct mmul_check *check, const struct mmul_product *pro
     struct mmul_check_nonfinite in_row = {0};
     mmul_check_gather_row(check, product, row->index);
     mmul_check_load_row(check, product, row);
-    row->norm = find_in_row(check, &in_row);
+    row->norm = mmul_check_norm(product, find_in_row(check, &in_row), check->k);
     row->finite = !in_row.has_nan && in_row.inf_count == 0;
-    row->residual = row->finite ? -(double)product->alpha * row->projection : 0;
+    row->residual = row->finite ? -product->alpha * row->projection : 0;
     double c_in_squares = 0, scale_squares = 0, c_squares = 0;
     for (int64_t j = 0; j < check->n; j++) {
         struct element at = {j, row->c[j], row->c_in != NULL ? row->c_in[j] : 0};
@@ -144,7 +150,7 @@ bool mmul_check_classes(struct mmul_check *check, const struct mmul_product *pro
         if (by_class && !class_is_right(check, product, row->norm, &in_row, at))
             return false;
         if (!by_class && isfinite(at.c)) {
-            double c_in_x = (double)product->beta * at.c_in * check->x[j];
+            double c_in_x = product->beta * at.c_in * check->x[j];
             row->residual += at.c * check->x[j] - c_in_x;
             scale_squares += check->column_squares[j] * check->x[j] * check->x[j];
             c_in_squares += at.c_in * at.c_in * check->x[j] * check->x[j];
@@ -155,8 +161,9 @@ bool mmul_check_classes(struct mmul_check *check, const struct mmul_product *pro
             leave_out(check, product, row, j);
         }
     }
-    row->scale = sqrt(scale_squares);
-    row->c_in_norm = sqrt(c_in_squares);
+    row->scale = sqrt(scale_squares) +
+                 check->reach * mmul_check_type(product).unseen * sqrt((double)check->k);
+    row->c_in_norm = mmul_check_norm(product, c_in_squares, check->n);
     row->c_norm = sqrt(c_squares);
     return true;
 }

@@ -3,16 +3,35 @@
 // reads whole matrices is check_sums.c.
 #include "model/check_state.h"
 
+#include <string.h>
+
 #include "model/dtype.h"
 
-const float *mmul_check_read(struct mmul_check_operand x, int64_t line, int64_t at, int64_t count,
-                             float *buffer) {
-    int64_t element = line * x.ld + at;
-    if (x.dtype == MMUL_F32)
-        return (const float *)x.data + element;
-    size_t offset_bytes = (size_t)element * mmul_dtype_bytes(x.dtype);
-    mmul_dtype_widen(x.dtype, (const char *)x.data + offset_bytes, count, buffer);
+const void *mmul_check_read(struct mmul_check_operand x, int64_t line, int64_t at, int64_t count,
+                            float *buffer) {
+    const size_t each = mmul_dtype_bytes(x.dtype);
+    const char *begin = (const char *)x.data + (size_t)(line * x.ld + at) * each;
+    if (each >= sizeof(float))
+        return begin;
+    mmul_dtype_widen(x.dtype, begin, count, buffer);
     return buffer;
+}
+
+// The same in double.
+static void read_doubles(struct mmul_check_operand x, int64_t line, int64_t at, int64_t count,
+                         double *to) {
+    enum { RUN = 256 };
+    float buffer[RUN];
+    if (x.dtype == MMUL_F64) {
+        memcpy(to, mmul_check_read(x, line, at, count, NULL), (size_t)count * sizeof *to);
+        return;
+    }
+    for (int64_t done = 0; done < count; done += RUN) {
+        const int64_t here = count - done < RUN ? count - done : RUN;
+        const float *run = mmul_check_read(x, line, at + done, here, buffer);
+        for (int64_t e = 0; e < here; e++)
+            to[done + e] = (double)run[e];
+    }
 }
 
 struct mmul_check_operand mmul_check_operand_a(const struct mmul_product *product) {
@@ -26,32 +45,35 @@ struct mmul_check_operand mmul_check_operand_b(const struct mmul_product *produc
 }
 
 struct mmul_check_operand mmul_check_operand_c(const struct mmul_product *product) {
-    return (struct mmul_check_operand){product->c, MMUL_F32, product->ldc, product->transpose_c};
-}
-
-struct mmul_check_operand mmul_check_operand_c_in(const struct mmul_product *product) {
-    return (struct mmul_check_operand){product->c_in, MMUL_F32, product->ldc_in,
+    return (struct mmul_check_operand){product->c, mmul_product_dtype(product), product->ldc,
                                        product->transpose_c};
 }
 
-float mmul_check_element(struct mmul_check_operand x, int64_t row, int64_t col) {
-    float value;
-    return *mmul_check_read(x, x.transposed ? col : row, x.transposed ? row : col, 1, &value);
+struct mmul_check_operand mmul_check_operand_c_in(const struct mmul_product *product) {
+    return (struct mmul_check_operand){product->c_in, mmul_product_dtype(product), product->ldc_in,
+                                       product->transpose_c};
 }
 
-// Row `index` of op(X), (rows, cols): where it lies, or in `lines` until another one is loaded. A
-// stored line of a transposed matrix holds neighbours of several rows, so these come together.
-static const float *load_row(struct mmul_check_lines *lines, struct mmul_check_operand x,
-                             int64_t rows, int64_t cols, int64_t index) {
-    if (!x.transposed)
-        return mmul_check_read(x, index, 0, cols, lines->data);
+double mmul_check_element(struct mmul_check_operand x, int64_t row, int64_t col) {
+    double value;
+    read_doubles(x, x.transposed ? col : row, x.transposed ? row : col, 1, &value);
+    return value;
+}
+
+// Row `index` of op(X), (rows, cols), in `lines` until another one is loaded. A stored line of a transposed matrix holds neighbours of several rows, so these come together.
+static const double *load_row(struct mmul_check_lines *lines, struct mmul_check_operand x,
+                              int64_t rows, int64_t cols, int64_t index) {
+    if (!x.transposed) {
+        read_doubles(x, index, 0, cols, lines->data);
+        return lines->data;
+    }
     if (index < lines->begin || index >= lines->end) {
         lines->begin = index - index % MMUL_CHECK_LINES;
         int64_t left = rows - lines->begin;
         int64_t count = left < MMUL_CHECK_LINES ? left : MMUL_CHECK_LINES;
         for (int64_t line = 0; line < cols; line++) {
-            float buffer[MMUL_CHECK_LINES];
-            const float *run = mmul_check_read(x, line, lines->begin, count, buffer);
+            double run[MMUL_CHECK_LINES];
+            read_doubles(x, line, lines->begin, count, run);
             for (int64_t l = 0; l < count; l++)
                 lines->data[l * lines->stride + line] = run[l];
         }
@@ -62,10 +84,9 @@ static const float *load_row(struct mmul_check_lines *lines, struct mmul_check_o
 
 void mmul_check_gather_row(struct mmul_check *check, const struct mmul_product *product,
                            int64_t index) {
-    const float *row =
+    const double *row =
         load_row(&check->a_lines, mmul_check_operand_a(product), product->m, product->k, index);
-    for (int64_t p = 0; p < check->k; p++)
-        check->row[p] = row[p];
+    memcpy(check->row, row, (size_t)check->k * sizeof *row);
 }
 
 void mmul_check_load_row(struct mmul_check *check, const struct mmul_product *product,

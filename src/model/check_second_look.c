@@ -75,21 +75,27 @@ static void load_sample(struct mmul_check *check, const struct mmul_product *pro
 }
 
 // sums[s] = a_i . b_j for the sampled columns j, the row being in check->row.
-static void dot_sample(const struct mmul_check *check, double *sums) {
+static void dot_sample(const struct mmul_check *check, long double *sums) {
     int64_t count = check->sample_count;
     for (int64_t s = 0; s < count; s++)
         sums[s] = 0;
     for (int64_t p = 0; p < check->k; p++) {
-        const float *columns = check->sample_columns + p * count;
+        const double *columns = check->sample_columns + p * count;
         for (int64_t s = 0; s < count; s++)
-            sums[s] += check->row[p] * (double)columns[s];
+            sums[s] += (long double)check->row[p] * columns[s];
     }
+}
+
+// Whole rows are compared with sums in double, which of float64 are as inexact as the product.
+static double worst_growth(const struct mmul_check *check, const struct mmul_product *product) {
+    const double growth = (double)check->k + 4;
+    return mmul_product_dtype(product) == MMUL_F64 ? 2 * growth : growth;
 }
 
 // Is an element, whose a_i . b_j is `sum`, within the worst case of any order of summation (Higham,
 // Accuracy and Stability of Numerical Algorithms, 2002, 3.1)? Gives e_j x_j.
 static bool element_is_right(const struct mmul_check *check, const struct mmul_product *product,
-                             const struct mmul_check_row *row, int64_t col, double sum,
+                             const struct mmul_check_row *row, int64_t col, long double sum,
                              double *weighted_error) {
     struct mmul_check_operand all_c = mmul_check_operand_c(product);
     double c = mmul_check_element(all_c, row->index, col), c_in = 0;
@@ -98,13 +104,12 @@ static bool element_is_right(const struct mmul_check *check, const struct mmul_p
     *weighted_error = 0;
     if (check->x[col] == 0 || !isfinite(c) || !isfinite(c_in))
         return true; // judged by class
-    double column_norm = sqrt(check->column_squares[col]);
-    double size =
-        fabs((double)product->alpha) * row->norm * column_norm + fabs((double)product->beta * c_in);
-    double error = c - ((double)product->alpha * sum + (double)product->beta * c_in);
+    double column_norm = mmul_check_norm(product, check->column_squares[col], check->k);
+    double size = fabs(product->alpha) * row->norm * column_norm + fabs(product->beta * c_in);
+    double error = (double)(c - (product->alpha * sum + (long double)product->beta * c_in));
     *weighted_error = error * check->x[col];
-    struct mmul_check_narrowing narrow = mmul_check_narrowing(product->c_dtype);
-    return fabs(error) <= ((double)check->k + 4) * MMUL_CHECK_UNIT * size +
+    struct mmul_check_narrowing narrow = mmul_check_narrowing(product);
+    return fabs(error) <= worst_growth(check, product) * mmul_check_type(product).unit * size +
                               2 * narrow.unit * fabs(c) + narrow.tiny +
                               mmul_check_flush_error(product, row->norm, column_norm, 1);
 }
@@ -131,7 +136,8 @@ static bool whole_row_is_right(struct mmul_check *check, const struct mmul_produ
 
 bool mmul_check_second_look(struct mmul_check *check, const struct mmul_product *product,
                             const struct mmul_check_row *row) {
-    double sums[MMUL_CHECK_SAMPLE], squares = 0;
+    long double sums[MMUL_CHECK_SAMPLE];
+    double squares = 0;
     load_sample(check, product);
     mmul_check_gather_row(check, product, row->index);
     dot_sample(check, sums);

@@ -35,7 +35,7 @@ struct mmul_check_nonfinite {
 
 // Rows of a matrix, brought together for those who read them element by element.
 struct mmul_check_lines {
-    float *data;        // MMUL_CHECK_LINES rows, `stride` apart
+    double *data;       // MMUL_CHECK_LINES rows, `stride` apart
     int64_t stride;     // no power of two, or all rows would meet in one set of the cache
     int64_t begin, end; // the rows that are there
 };
@@ -61,25 +61,23 @@ struct mmul_check {
     int64_t sample_count;
     int64_t sample[MMUL_CHECK_SAMPLE];       // columns of B in rising order
     double sample_weight[MMUL_CHECK_SAMPLE]; // one over the times a column is expected there
-    float *sample_columns;                   // (k, sample_count)
+    double *sample_columns;                  // (k, sample_count)
     bool has_sample;                         // then sample_columns is valid
 };
 
 // What is known of one row of C while it is judged.
 struct mmul_check_row {
     int64_t index;
-    const float *c, *c_in; // (n), once loaded; c_in only with beta
-    double projection;     // a_i . (B x)
-    double norm;           // ||a_i|| of the finite elements
-    bool finite;           // a_i has neither NaN nor Inf
-    double scale;          // ||B X||_F of the columns that take part in `residual`
-    double c_in_norm;      // ||cin_i X||
-    double c_norm;         // ||c_i X||, when C was rounded to 16 bits
-    double residual;       // left side minus right side of the test
-    int64_t left_out;      // elements that take no part in `residual`, although their x is not 0
+    const double *c, *c_in; // (n), once loaded; c_in only with beta
+    double projection;      // a_i . (B x)
+    double norm;            // ||a_i|| of the finite elements
+    bool finite;            // a_i has neither NaN nor Inf
+    double scale;           // ||B X||_F of the columns that take part in `residual`
+    double c_in_norm;       // ||cin_i X||
+    double c_norm;          // ||c_i X||, when C was rounded to 16 bits
+    double residual;        // left side minus right side of the test
+    int64_t left_out;       // elements that take no part in `residual`, although their x is not 0
 };
-
-#define MMUL_CHECK_UNIT 0x1p-24 // rounding error of float32
 
 // -------------------------------------------------------------------------- check_operand.c
 
@@ -89,12 +87,12 @@ struct mmul_check_operand mmul_check_operand_c(const struct mmul_product *produc
 struct mmul_check_operand mmul_check_operand_c_in(const struct mmul_product *product);
 
 // One element of op(X).
-float mmul_check_element(struct mmul_check_operand x, int64_t row, int64_t col);
+double mmul_check_element(struct mmul_check_operand x, int64_t row, int64_t col);
 
-// `count` stored elements from place `at` of stored line `line`: in place when they are float32,
-// else in `buffer`.
-const float *mmul_check_read(struct mmul_check_operand x, int64_t line, int64_t at, int64_t count,
-                             float *buffer);
+// `count` stored elements from place `at` of stored line `line`: where they lie when they are float32 or
+// float64, else as float32 in `buffer`.
+const void *mmul_check_read(struct mmul_check_operand x, int64_t line, int64_t at, int64_t count,
+                            float *buffer);
 
 // Row `index` of op(A) into check->row.
 void mmul_check_gather_row(struct mmul_check *check, const struct mmul_product *product,
@@ -155,14 +153,27 @@ bool mmul_check_second_look(struct mmul_check *check, const struct mmul_product 
 
 // ------------------------------------------------------------------------------------ check.c
 
-// What devices that take numbers below FLT_MIN as 0 may change. For one element column_norm is
+// What depends on the type in which a product is computed.
+struct mmul_check_type {
+    double unit;     // rounding error
+    double smallest; // normal number: devices may take what is below as 0
+    double largest;
+    double
+        unseen; // what is smaller has a square that is 0 in double, or has lost digits; 0: nothing has
+};
+struct mmul_check_type mmul_check_type(const struct mmul_product *product);
+
+// A norm whose squares were added up, of `count` elements: with what may have been too small for that.
+double mmul_check_norm(const struct mmul_product *product, double squares, int64_t count);
+
+// What devices that take numbers below the smallest as 0 may change. For one element column_norm is
 // ||b_j|| and weight 1; for a row they are sum_j |x_j| ||b_j|| and sum_j |x_j|.
 double mmul_check_flush_error(const struct mmul_product *product, double norm, double column_norm,
                               double weight);
 
 // What rounding C to 16 bits may change: relative to c, absolute, and from where on it overflows.
-// Zeros and FLT_MAX for float32.
+// Zeros and the type's largest number where nothing was rounded.
 struct mmul_check_narrowing {
     double unit, tiny, largest;
 };
-struct mmul_check_narrowing mmul_check_narrowing(enum mmul_dtype c_dtype);
+struct mmul_check_narrowing mmul_check_narrowing(const struct mmul_product *product);

@@ -39,13 +39,14 @@ enum {
     PLACE_SUMS = 4,
     PLACE_SQUARES = 8,
     WEIGHTED = 16, // squares are those of the terms of the sums
+    DOUBLES = 32,  // elements are float64
 };
 
 // Stored lines that are taken together, so that what belongs to places is loaded and stored less
 // often.
 struct quad {
-    const float *run[ABREAST];
-    double v[ABREAST]; // weights of the lines
+    const void *run[ABREAST]; // of float, or double
+    double v[ABREAST];        // weights of the lines
     double sums[ABREAST], squares[ABREAST];
 };
 
@@ -54,6 +55,10 @@ struct places {
     const double *along; // weights
     double *sums, *squares;
 };
+
+static inline double element_at(const void *run, int64_t e, unsigned wanted) {
+    return wanted & DOUBLES ? ((const double *)run)[e] : (double)((const float *)run)[e];
+}
 
 static inline double square_of(double element, double weight, unsigned wanted) {
     double term = wanted & WEIGHTED ? element * weight : element;
@@ -69,9 +74,10 @@ static inline double add_lanes(const double *lanes) {
 
 // Inlined with `wanted` a constant, so that nothing is left of the questions.
 __attribute__((always_inline)) static inline void add_at_place(
-    const float *const run[static ABREAST], const double v[static ABREAST], int64_t e,
+    const void *const run[static ABREAST], const double v[static ABREAST], int64_t e,
     double *restrict sums, double *restrict squares, unsigned wanted) {
-    double a0 = run[0][e], a1 = run[1][e], a2 = run[2][e], a3 = run[3][e];
+    double a0 = element_at(run[0], e, wanted), a1 = element_at(run[1], e, wanted),
+           a2 = element_at(run[2], e, wanted), a3 = element_at(run[3], e, wanted);
     if (wanted & PLACE_SUMS)
         sums[e] += (a0 * v[0] + a1 * v[1]) + (a2 * v[2] + a3 * v[3]);
     if (wanted & PLACE_SQUARES)
@@ -83,7 +89,7 @@ __attribute__((always_inline)) static inline void add_at_place(
 __attribute__((always_inline)) static inline void add_places(const struct quad *q, int64_t count,
                                                              struct places places,
                                                              unsigned wanted) {
-    const float *const run[] = {q->run[0], q->run[1], q->run[2], q->run[3]};
+    const void *const run[] = {q->run[0], q->run[1], q->run[2], q->run[3]};
     const double v[] = {q->v[0], q->v[1], q->v[2], q->v[3]};
     double *restrict sums = places.sums, *restrict squares = places.squares;
     for (int64_t e = 0; e < count; e++)
@@ -93,7 +99,7 @@ __attribute__((always_inline)) static inline void add_places(const struct quad *
 // The same with what belongs to lines. `count` is a multiple of LANES.
 __attribute__((always_inline)) static inline void add_lines(struct quad *q, int64_t count,
                                                             struct places places, unsigned wanted) {
-    const float *const run[] = {q->run[0], q->run[1], q->run[2], q->run[3]};
+    const void *const run[] = {q->run[0], q->run[1], q->run[2], q->run[3]};
     const double v[] = {q->v[0], q->v[1], q->v[2], q->v[3]};
     const double *restrict along = places.along;
     double *restrict place_sums = places.sums, *restrict place_squares = places.squares;
@@ -102,7 +108,7 @@ __attribute__((always_inline)) static inline void add_lines(struct quad *q, int6
         for (int lane = 0; lane < LANES; lane++) {
             double x = wanted & LINE_SUMS ? along[e + lane] : 0;
             for (int l = 0; l < ABREAST; l++) {
-                double a = run[l][e + lane];
+                double a = element_at(run[l], e + lane, wanted);
                 if (wanted & LINE_SUMS)
                     sums[l][lane] += a * x;
                 if (wanted & LINE_SQUARES)
@@ -120,40 +126,37 @@ __attribute__((always_inline)) static inline void add_lines(struct quad *q, int6
 // A loop for each of the combinations that the check asks for.
 VECTOR_CLONES
 static void add_whole(struct quad *q, int64_t count, struct places places, unsigned wanted) {
+#define LOOP(add, what)                     \
+    case what:                              \
+        return add(q, count, places, what); \
+    case (what) | DOUBLES:                  \
+        return add(q, count, places, (what) | DOUBLES)
     switch (wanted) {
-    case LINE_SUMS:
-        return add_lines(q, count, places, LINE_SUMS);
-    case LINE_SQUARES:
-        return add_lines(q, count, places, LINE_SQUARES);
-    case LINE_SUMS | LINE_SQUARES:
-        return add_lines(q, count, places, LINE_SUMS | LINE_SQUARES);
-    case LINE_SUMS | LINE_SQUARES | WEIGHTED:
-        return add_lines(q, count, places, LINE_SUMS | LINE_SQUARES | WEIGHTED);
-    case LINE_SUMS | PLACE_SQUARES:
-        return add_lines(q, count, places, LINE_SUMS | PLACE_SQUARES);
-    case LINE_SQUARES | PLACE_SUMS:
-        return add_lines(q, count, places, LINE_SQUARES | PLACE_SUMS);
-    case PLACE_SUMS:
-        return add_places(q, count, places, PLACE_SUMS);
-    case PLACE_SQUARES:
-        return add_places(q, count, places, PLACE_SQUARES);
-    case PLACE_SUMS | PLACE_SQUARES:
-        return add_places(q, count, places, PLACE_SUMS | PLACE_SQUARES);
-    case PLACE_SUMS | PLACE_SQUARES | WEIGHTED:
-        return add_places(q, count, places, PLACE_SUMS | PLACE_SQUARES | WEIGHTED);
+        LOOP(add_lines, LINE_SUMS);
+        LOOP(add_lines, LINE_SQUARES);
+        LOOP(add_lines, LINE_SUMS | LINE_SQUARES);
+        LOOP(add_lines, LINE_SUMS | LINE_SQUARES | WEIGHTED);
+        LOOP(add_lines, LINE_SUMS | PLACE_SQUARES);
+        LOOP(add_lines, LINE_SQUARES | PLACE_SUMS);
+        LOOP(add_places, PLACE_SUMS);
+        LOOP(add_places, PLACE_SQUARES);
+        LOOP(add_places, PLACE_SUMS | PLACE_SQUARES);
+        LOOP(add_places, PLACE_SUMS | PLACE_SQUARES | WEIGHTED);
     default:
         return add_lines(q, count, places, wanted);
     }
+#undef LOOP
 }
 
 // The last elements of a run, fewer than LANES: zeros fill them up.
 static void add_rest(struct quad *q, int64_t from, int64_t count, struct places places,
                      unsigned wanted) {
-    float runs[ABREAST][LANES] = {0};
+    double runs[ABREAST][LANES] = {0}; // or floats, in half of it
+    const size_t each = wanted & DOUBLES ? sizeof(double) : sizeof(float);
     double along[LANES] = {0}, sums[LANES] = {0}, squares[LANES] = {0};
     struct quad rest = *q;
     for (int l = 0; l < ABREAST; l++) {
-        memcpy(runs[l], q->run[l] + from, (size_t)count * sizeof(float));
+        memcpy(runs[l], (const char *)q->run[l] + (size_t)from * each, (size_t)count * each);
         rest.run[l] = runs[l];
     }
     if (wanted & LINE_SUMS)
@@ -178,7 +181,7 @@ static void add_run(struct quad *q, int64_t count, struct places places, unsigne
         add_rest(q, whole, count - whole, places, wanted);
 }
 
-static const float zeros[PLACES];
+static const double zeros[PLACES]; // of float64, and of float32
 
 // Terms whose weight is 0 are left out, since 0 Inf would be NaN. Almost always no number is NaN or
 // Inf, so the fast loop goes first and its result tells.
@@ -192,7 +195,7 @@ static void add_line_sums(struct quad *q, int64_t count, struct places places, u
         q->sums[l] = before[l];
         for (int64_t e = 0; e < count; e++)
             if (places.along[e] != 0)
-                q->sums[l] += (double)q->run[l][e] * places.along[e];
+                q->sums[l] += element_at(q->run[l], e, wanted) * places.along[e];
     }
 }
 
@@ -210,8 +213,8 @@ static void add_place_sums(struct quad *q, int64_t count, struct places places, 
         add_run(q, count, places, wanted);
         return;
     }
-    add_run(&summed, count, places, PLACE_SUMS);
-    if (wanted != PLACE_SUMS)
+    add_run(&summed, count, places, PLACE_SUMS | (wanted & DOUBLES));
+    if (wanted & (LINE_SQUARES | PLACE_SQUARES))
         add_run(q, count, places, wanted & ~(unsigned)PLACE_SUMS);
 }
 
@@ -245,7 +248,7 @@ static void pass_lines(const struct pass *pass, int64_t line, int there, int64_t
                        int64_t end) {
     float buffers[ABREAST][RUN];
     struct quad q = {0};
-    int64_t run = pass->x.dtype == MMUL_F32 ? PLACES : RUN;
+    int64_t run = mmul_dtype_bytes(pass->x.dtype) >= sizeof(float) ? PLACES : RUN;
     for (int l = 0; l < there; l++)
         q.v[l] = pass->across != NULL ? pass->across[line + l] : 0;
     for (int64_t at = begin; at < end; at += run) {
@@ -375,9 +378,13 @@ int64_t mmul_check_partial_count(int64_t n_max, int64_t k_max) {
 
 // -------------------------------------------------------------------------------------- entries
 
+static unsigned doubles(struct mmul_check_operand x) {
+    return x.dtype == MMUL_F64 ? DOUBLES : 0;
+}
+
 static void project(const struct mmul_check *check, const struct mmul_check_projection *p,
                     unsigned weighted) {
-    struct pass pass = {.x = p->x, .wanted = weighted};
+    struct pass pass = {.x = p->x, .wanted = weighted | doubles(p->x)};
     int64_t rows = p->row_end - p->row_begin;
     if (p->x.transposed) {
         pass.at = p->row_begin;
@@ -417,14 +424,14 @@ void mmul_check_project_b(struct mmul_check *check, const struct mmul_product *p
         pass.across = check->x;
         pass.places.sums = check->bx;
         pass.line_squares = check->column_squares;
-        pass.wanted = PLACE_SUMS | LINE_SQUARES;
+        pass.wanted = PLACE_SUMS | LINE_SQUARES | doubles(b);
     } else {
         pass.lines = check->k;
         pass.length = check->n;
         pass.places.along = check->x;
         pass.line_sums = check->bx;
         pass.places.squares = check->column_squares;
-        pass.wanted = LINE_SUMS | PLACE_SQUARES;
+        pass.wanted = LINE_SUMS | PLACE_SQUARES | doubles(b);
     }
     pass_shared(check, &pass);
 }

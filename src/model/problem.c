@@ -105,11 +105,11 @@ static enum mmul_status check_sizes(const struct mmul_problem *problem, struct m
                      mmul_shape_format(problem->c, text));
 }
 
-// The common 16-bit type when all inputs have it, else float32.
+// The common 16-bit type when all inputs have it, else that in which C is computed.
 static enum mmul_dtype natural_dtype(enum mmul_dtype a, enum mmul_dtype b,
                                      const struct mmul_problem_operand *c_in) {
     bool common = a == b && (c_in == NULL || c_in->dtype == a);
-    return common && (a == MMUL_F16 || a == MMUL_BF16) ? a : MMUL_F32;
+    return common && (a == MMUL_F16 || a == MMUL_BF16) ? a : mmul_dtype_computed(a, b);
 }
 
 enum mmul_status mmul_problem_make(const struct mmul_problem_request *r,
@@ -124,9 +124,13 @@ enum mmul_status mmul_problem_make(const struct mmul_problem_request *r,
                              .transpose_b = r->transpose_b,
                              .alpha = r->alpha,
                              .beta = r->beta};
-    if (!isfinite(r->alpha) || !isfinite(r->beta))
+    if (mmul_problem_result_dtype(&p) == MMUL_F32) {
+        p.alpha = (float)r->alpha;
+        p.beta = (float)r->beta;
+    }
+    if (!isfinite(p.alpha) || !isfinite(p.beta))
         return mmul_fail(err, MMUL_ERR_USAGE, "%s is not a finite number",
-                         isfinite(r->alpha) ? "beta" : "alpha");
+                         isfinite(p.alpha) ? "beta" : "alpha");
     enum mmul_status status = fit_stacks(a, b, &p, err);
     if (status == MMUL_OK)
         status = fit_inner(r, &p, err);

@@ -22,8 +22,8 @@ struct mmul_problem {
     struct mmul_shape a, b, c; // as stored; c is the result
     enum mmul_dtype a_dtype, b_dtype, c_dtype;
     bool transpose_a, transpose_b;
-    bool c_in_repeats; // C_in is smaller than C: sizes of 1 stand for all
-    float alpha, beta;
+    bool c_in_repeats;  // C_in is smaller than C: sizes of 1 stand for all
+    double alpha, beta; // values of float32 where C is computed in that
     int64_t m, n, k, matrices;
     char a_name[MMUL_NAME_BYTES], b_name[MMUL_NAME_BYTES];
 };
@@ -41,7 +41,7 @@ struct mmul_problem_request {
     const struct mmul_problem_operand *c_in; // NULL: none
     bool transpose_a, transpose_b;
     bool a_one_dimensional, b_one_dimensional; // rows without having been asked
-    float alpha, beta;
+    double alpha, beta;
 };
 
 // Fits the shapes together; sizes of 1 of C_in repeat. Fails with MMUL_ERR_DATA (sizes that differ,

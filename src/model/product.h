@@ -10,8 +10,8 @@ struct mmul_product {
     bool
         transpose_c; // C and C_in are stored as their transposes; only the check takes such products
     int64_t m, n, k;
-    float alpha, beta; // finite
-    const void *a;     // (m, k), or (k, m) when transposed; not read when alpha is 0
+    double alpha, beta; // finite; values of float32 where that is the type
+    const void *a;      // (m, k), or (k, m) when transposed; not read when alpha is 0
     enum mmul_dtype a_dtype;
     int64_t lda;
     const void *b; // (k, n), or (n, k) when transposed; not read when alpha is 0

@@ -120,9 +120,9 @@ static void test_size(struct mmul_device *device, int64_t m, int64_t n, int64_t 
 // The side of the smallest cube (nearly) for which the device wants more temporary memory than for
 // a single element: another code path begins there. 0 when there is none.
 static int64_t find_switch(struct mmul_device *device) {
-    int64_t base = mmul_device_gemm_temporary_bytes(device, 1, 1, 1);
+    int64_t base = mmul_device_gemm_temporary_bytes(device, MMUL_F32, 1, 1, 1);
     for (int64_t s = 32; s <= 2048; s += 32)
-        if (mmul_device_gemm_temporary_bytes(device, s, s, s) >= base + 12 * s * s)
+        if (mmul_device_gemm_temporary_bytes(device, MMUL_F32, s, s, s) >= base + 12 * s * s)
             return s;
     return 0;
 }

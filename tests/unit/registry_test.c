@@ -256,7 +256,7 @@ static void repeat_leaves_the_result_right(void **state) {
     (void)state;
     struct bench bench;
     setup(&bench, "faulty:repeat=4:cpu");
-    assert_true(mmul_device_gemm_temporary_bytes(bench.device, M, N, K) >= M * N * 4);
+    assert_true(mmul_device_gemm_temporary_bytes(bench.device, MMUL_F32, M, N, K) >= M * N * 4);
     assert_int_equal(multiply(&bench, 1.0f), MMUL_OK);
     assert_int_equal(count_wrong(&bench, 1.0f), 0);
     assert_int_equal(multiply(&bench, 0.0f), MMUL_OK);
