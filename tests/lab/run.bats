@@ -1,0 +1,68 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# run on three hosts, one of which is slow, at the end of a slow cable: the same numbers, and it has less to do.
+# shellcheck disable=SC2154 # status and output are set by bats
+load ../cli/helper
+load hosts
+
+hosts=node1:1,node2:1,node3:1
+
+setup_file() {
+    lab_up 3
+}
+
+teardown_file() {
+    lab_down
+}
+
+setup() {
+    lab_begin_test
+    "$MPIMATMUL" gen X.npy --dims 1100x1000 --kind integer --seed 1 -q
+    "$MPIMATMUL" gen W.npy --dims 1000x1200 --kind integer --seed 2 -q
+    cat > e.py <<'END'
+x, w = load("X.npy"), load("W.npy")
+y = relu(x @ w) % 7
+save("Y.npy", y)
+save("S.npy", sum(y @ w.T, axis=-1))
+print(y)
+END
+}
+
+# run_hosts OPTIONS...: node3's device takes its time.
+run_hosts() {
+    local common=("$MPIMATMUL" run e.py "$@" --device)
+    run --separate-stderr timeout 120 lab_mpirun $hosts -n 1 -host node1 "${common[@]}" cpu \
+        : -n 1 -host node2 "${common[@]}" cpu : -n 1 -host node3 "${common[@]}" faulty:delay=150ms:cpu
+}
+
+@test "a program on three hosts while one is slow" {
+    need_numpy
+    tc -n "$LAB_NAME-node3" qdisc replace dev eth0 root tbf rate 100mbit burst 128k latency 50ms ||
+        skip "lab: cannot shape a cable"
+    run_hosts --weights auto --report report.json
+    tc -n "$LAB_NAME-node3" qdisc del dev eth0 root
+    expect_status 0 || { show; return 1; }
+    printf '%s' "$output" > printed
+    python <<'END'
+import json, re
+import numpy as np
+x, w = np.load("X.npy").astype(float), np.load("W.npy").astype(float)
+y = np.maximum(x @ w, 0) % 7
+assert np.array_equal(np.load("Y.npy"), y) and np.array_equal(np.load("S.npy"), (y @ w.T).sum(-1, keepdims=True))
+report = json.load(open("report.json"))
+assert [rank["name"].split(":")[0] for rank in report["ranks"]] == ["node1", "node2", "node3"]
+made = next(o for o in report["operations"] if o["operation"] == "matmul")
+parts = [rank["part_bytes"] for rank in made["ranks"]]
+print(made["placement"], parts)
+assert sum(parts) == 0 or parts[2] < min(parts[:2])  # 0: the product's file, or whole on every host
+END
+}
+
+@test "a program on three hosts of which one loses its device for good" {
+    local common=("$MPIMATMUL" run e.py --weights equal --no-fallback --device)
+    run --separate-stderr timeout 120 lab_mpirun $hosts -n 1 -host node1 "${common[@]}" cpu \
+        : -n 1 -host node2 "${common[@]}" faulty:fail=2:cpu : -n 1 -host node3 "${common[@]}" cpu
+    expect_status 69 || { show; return 1; }
+    [[ $stderr == "mpimatmul: rank 1 on node2: device 'faulty:fail=2:cpu' was lost at "*" 2 by rule"* ]]
+    [ ! -e Y.npy ] && [ ! -e Y.npy.part ] && [ ! -e S.npy ] && [ ! -e S.npy.part ]
+}
