@@ -13,6 +13,7 @@
 // Of all ranks while each step goes on: rank after rank.
 struct memory {
     int64_t *bytes, *device; // owned
+    int64_t *nodes;          // owned: room for one step's sums
 };
 
 static enum mmul_status measure(const struct mmul_program_plan *plan, struct memory *memory,
@@ -22,6 +23,8 @@ static enum mmul_status measure(const struct mmul_program_plan *plan, struct mem
     enum mmul_status status = MMUL_ALLOCATE(memory->bytes, count, "a table", err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(memory->device, count, "a table", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(memory->nodes, plan->costs.node_count, "a table", err);
     for (int rank = 0; status == MMUL_OK && rank < plan->costs.size; rank++)
         mmul_program_rank_memory(plan, rank, memory->bytes + (int64_t)rank * plan->step_count,
                                  memory->device + (int64_t)rank * plan->step_count);
@@ -31,6 +34,7 @@ static enum mmul_status measure(const struct mmul_program_plan *plan, struct mem
 static void forget(struct memory *memory) {
     mmul_free(memory->bytes);
     mmul_free(memory->device);
+    mmul_free(memory->nodes);
 }
 
 static const char *operation_of(const struct mmul_program_plan *plan,
@@ -55,12 +59,12 @@ static int64_t most_of(const struct mmul_program_plan *plan, const struct memory
                        int step) {
     const struct mmul_program_costs *c = &plan->costs;
     int64_t most = 0;
-    for (int node = 0; node < c->node_count; node++) {
-        int64_t sum = 0;
-        for (int rank = 0; rank < c->size; rank++)
-            if (c->rank_node[rank] == node)
-                sum += memory->bytes[(int64_t)rank * plan->step_count + step];
-        most = mmul_larger(most, sum);
+    for (int node = 0; node < c->node_count; node++)
+        memory->nodes[node] = 0;
+    for (int rank = 0; rank < c->size; rank++) {
+        int64_t *node = &memory->nodes[c->rank_node[rank]];
+        *node += memory->bytes[(int64_t)rank * plan->step_count + step];
+        most = mmul_larger(most, *node);
     }
     return most;
 }
