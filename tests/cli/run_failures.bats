@@ -71,10 +71,10 @@ for i in range(n):
     y = tanh(x @ y) + 0.5
 save("Y.npy", y)' > e.py
     local peaks=() n
-    for n in 10 200; do # each y is 4 MB: 200 of them and what lies between would be more than 1 GB
+    for n in 10 200; do # each y is 4 MB: 190 more of them, and what lies between, would be more than 1 GB
         run "$PYTHON" "$REPO/tests/lib/memory.py" 250 "${launch[@]}" -n 2 "$MPIMATMUL" run e.py n=$n --device cpu
         expect_status 0
         peaks+=("$(sed -n 's/^peak of proportional memory: \([0-9]*\).*/\1/p' <<< "$output")")
     done
-    [ "${peaks[0]}" -gt 0 ] && [ "${peaks[1]}" -le $((peaks[0] + 12)) ] || { echo "${peaks[@]}"; return 1; }
+    [ "${peaks[0]}" -gt 0 ] && [ "${peaks[1]}" -le $((peaks[0] + 32)) ] || { echo "${peaks[@]}"; return 1; }
 }

@@ -31,7 +31,7 @@ END
 # run_hosts OPTIONS...: node3's device takes its time.
 run_hosts() {
     local common=("$MPIMATMUL" run e.py "$@" --device)
-    run --separate-stderr timeout 120 lab_mpirun $hosts -n 1 -host node1 "${common[@]}" cpu \
+    run --separate-stderr lab_mpirun $hosts -n 1 -host node1 "${common[@]}" cpu \
         : -n 1 -host node2 "${common[@]}" cpu : -n 1 -host node3 "${common[@]}" faulty:delay=150ms:cpu
 }
 
@@ -60,7 +60,7 @@ END
 
 @test "a program on three hosts of which one loses its device for good" {
     local common=("$MPIMATMUL" run e.py --weights equal --no-fallback --device)
-    run --separate-stderr timeout 120 lab_mpirun $hosts -n 1 -host node1 "${common[@]}" cpu \
+    run --separate-stderr lab_mpirun $hosts -n 1 -host node1 "${common[@]}" cpu \
         : -n 1 -host node2 "${common[@]}" faulty:fail=2:cpu : -n 1 -host node3 "${common[@]}" cpu
     expect_status 69 || { show; return 1; }
     [[ $stderr == "mpimatmul: rank 1 on node2: device 'faulty:fail=2:cpu' was lost at "*" 2 by rule"* ]]
