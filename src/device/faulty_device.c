@@ -369,9 +369,10 @@ static enum mmul_status download(void *self, const struct mmul_download *d,
     if (status != MMUL_OK || !mmul_faulty_strikes(faulty->rules.spoil_download, faulty->downloads))
         return status;
     status = mmul_device_wait(faulty->inner, err);
-    float *victim = (float *)d->host + d->rows / 2 * d->host_ld + d->cols / 2;
+    const int64_t victim = d->rows / 2 * d->host_ld + d->cols / 2;
+    const double value = get(d->dtype, d->host, victim);
     if (status == MMUL_OK)
-        *victim = wrong_value(victim, 1, 0);
+        set(d->dtype, d->host, victim, isfinite(value) ? 1.1 * value + (value == 0) : 1);
     return status;
 }
 
