@@ -51,7 +51,7 @@ struct mmul_view mmul_blocks_operand(const struct mmul_stage *stage, int index, 
 }
 
 static struct mmul_view result_view(const struct mmul_stage *stage, int64_t matrix) {
-    return mmul_values_view(stage->run->values, stage->is.step->result,
+    return mmul_values_view(stage->run->values, stage->is.step->made,
                             stage->run->context->comm->rank, matrix);
 }
 
@@ -216,11 +216,14 @@ static enum mmul_status check_grid(struct mmul_stage *stage, struct mmul_error *
 
 enum mmul_status mmul_blocks_make(struct mmul_stage *stage, struct mmul_error *err) {
     clear_summand(stage);
-    enum mmul_status status =
-        stage->is.panels > 0 ? make_in_panels(stage, err) : make_blocks(stage, err);
+    mmul_chain_restart(&stage->chain);
+    enum mmul_status status = mmul_chain_is_all(stage) ? MMUL_OK
+                              : stage->is.panels > 0   ? make_in_panels(stage, err)
+                                                       : make_blocks(stage, err);
     bool is_void = mmul_failure_is_void(&stage->run->failure);
-    return status == MMUL_OK && !is_void && stage->sums.rounds > 0 ? check_grid(stage, err)
-                                                                   : status;
+    if (status == MMUL_OK && !is_void && stage->sums.rounds > 0)
+        status = check_grid(stage, err);
+    return status == MMUL_OK ? mmul_chain_make(stage, err) : status;
 }
 
 // ----------------------------------------------------------------------------------------- sizes

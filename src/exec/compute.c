@@ -349,15 +349,18 @@ static void keep_failure(struct mmul_stage *stage, const struct mmul_error *fail
 static bool carry_out(struct mmul_stage *stage) {
     struct mmul_run *run = stage->run;
     struct mmul_error err;
-    enum mmul_status status = MMUL_OK;
+    enum mmul_status status;
     if (stage->is.kind == MMUL_STAGE_PRODUCT) {
         int rank = run->context->comm->node_rank;
         compute_product(stage);
-        return wait_until(stage, &stage->progress->ranks[rank].steps_done, stage->layout.steps,
-                          NULL, -1);
+        if (!wait_until(stage, &stage->progress->ranks[rank].steps_done, stage->layout.steps, NULL,
+                        -1))
+            return false;
+        status = mmul_chain_make(stage, &err);
+    } else {
+        status = stage->is.kind == MMUL_STAGE_MOVE ? mmul_move_here(stage, &err)
+                                                   : mmul_blocks_make(stage, &err);
     }
-    status = stage->is.kind == MMUL_STAGE_MOVE ? mmul_move_here(stage, &err)
-                                               : mmul_blocks_make(stage, &err);
     if (status == MMUL_OK && stage->is.kind == MMUL_STAGE_MOVE && stage->sums.rounds > 0)
         status = check_sum(stage, &err);
     if (status != MMUL_OK)
@@ -390,6 +393,7 @@ bool mmul_run_give_up_device(struct mmul_run *run) {
     if (!mmul_deadline_give_up(&run->deadline, &status, &err))
         return false;
     mmul_verifier_forget(&run->stages[run->stage_at_hand].verifier);
+    mmul_chain_abandon(&run->stages[run->stage_at_hand].chain);
     mmul_worker_abandon(&run->worker);
     if (status != MMUL_OK) {
         mmul_failure_keep(&run->failure, &err);

@@ -29,23 +29,18 @@ static struct mmul_shape shape_of(const struct making *m, int operand) {
     return m->program->values[m->operation->operands[operand]].shape;
 }
 
-// Rows [row, ..) and columns [col, ..) of what is in memory of a matrix; where a size is 1 all of these are it.
-static struct mmul_host_operand part(const struct mmul_view *view, int64_t row, int64_t rows,
-                                     int64_t col, int64_t cols) {
+struct mmul_host_operand mmul_maps_part(const struct mmul_view *view, int64_t row, int64_t rows,
+                                        int64_t col, int64_t cols) {
     const struct mmul_region r = view->region;
     struct mmul_host_operand o = {.dtype = view->dtype,
                                   .row_step = view->transposed ? 1 : view->ld,
                                   .col_step = view->transposed ? view->ld : 1,
                                   .rows = rows,
                                   .cols = cols};
-    if (r.row_end - r.row_begin == 1 && r.row_begin == 0) {
-        o.row_step = 0;
-        row = 0;
-    }
-    if (r.col_end - r.col_begin == 1 && r.col_begin == 0) {
-        o.col_step = 0;
-        col = 0;
-    }
+    if (r.row_end - r.row_begin == 1 && r.row_begin == 0)
+        o.row_step = row = 0;
+    if (r.col_end - r.col_begin == 1 && r.col_begin == 0)
+        o.col_step = col = 0;
     o.at = mmul_view_element(view, row, col);
     return o;
 }
@@ -123,7 +118,7 @@ static struct making begin_making(struct mmul_stage *stage, const struct mmul_pr
     const struct mmul_values *values = stage->run->values;
     const struct mmul_program *program = values->plan->program;
     const struct mmul_operation *o = &program->operations[stage->is.step->operation];
-    const int rank = stage->run->context->comm->rank, place = stage->is.step->result;
+    const int rank = stage->run->context->comm->rank, place = stage->is.step->made;
     struct making m = {.stage = stage,
                        .program = program,
                        .operation = o,
@@ -207,8 +202,8 @@ static enum mmul_status reduce(struct making *m, struct mmul_error *err) {
     const int64_t inner = m->inner_end - m->inner_begin, all = down ? have.rows : have.cols;
     const struct mmul_stack stack = m->host.operands[0].stack;
     m->host.operands[0] =
-        down ? part(&view, m->inner_begin, inner, b.col_begin, b.col_end - b.col_begin)
-             : part(&view, b.row_begin, b.row_end - b.row_begin, m->inner_begin, inner);
+        down ? mmul_maps_part(&view, m->inner_begin, inner, b.col_begin, b.col_end - b.col_begin)
+             : mmul_maps_part(&view, b.row_begin, b.row_end - b.row_begin, m->inner_begin, inner);
     m->host.operands[0].stack = stack;
     enum mmul_status status = make(m, b, err);
     if (status != MMUL_OK || m->operation->kind != MMUL_MEAN || inner == all)
@@ -234,8 +229,8 @@ static enum mmul_status make_alike(struct making *m, struct mmul_error *err) {
         const bool all = row->class != MMUL_CLASS_ELEMENTS; // columns
         const bool is_vector = row->class == MMUL_CLASS_ROWS && i > 0;
         m->host.operands[i] =
-            part(&view, b.row_begin, is_vector ? 1 : b.row_end - b.row_begin, all ? 0 : b.col_begin,
-                 all ? have.cols : b.col_end - b.col_begin);
+            mmul_maps_part(&view, b.row_begin, is_vector ? 1 : b.row_end - b.row_begin,
+                           all ? 0 : b.col_begin, all ? have.cols : b.col_end - b.col_begin);
         m->host.operands[i].stack = stack;
     }
     return make(m, m->block, err);
@@ -443,8 +438,9 @@ static enum mmul_status attend(struct making *m, struct mmul_error *err) {
         const struct mmul_view view = view_operand(m, i, b.matrix);
         const struct mmul_stack stack = m->host.operands[i].stack;
         const bool by_row = i == 0 || i == 3;
-        m->host.operands[i] = part(&view, by_row ? b.row_begin : 0, by_row ? rows : have.rows, 0,
-                                   i == 3 ? shape_of(m, 1).rows : have.cols);
+        m->host.operands[i] =
+            mmul_maps_part(&view, by_row ? b.row_begin : 0, by_row ? rows : have.rows, 0,
+                           i == 3 ? shape_of(m, 1).rows : have.cols);
         m->host.operands[i].stack = stack;
     }
     return make(m, m->block, err);

@@ -5,7 +5,12 @@
 #pragma once
 
 #include "exec/stage.h"
+#include "exec/worker_map.h"
 #include "plan/program_tasks.h"
+
+// Rows [row, ..) and columns [col, ..) of what is in memory of a matrix; where a size is 1 all of these are it.
+struct mmul_host_operand mmul_maps_part(const struct mmul_view *view, int64_t row, int64_t rows,
+                                        int64_t col, int64_t cols);
 
 // Are they rows of the table? ids: `step` apart. Fails with MMUL_ERR_DATA.
 enum mmul_status mmul_maps_check_rows(const void *ids, enum mmul_dtype dtype, int64_t step,

@@ -214,7 +214,7 @@ static bool is_over(struct mmul_mover *m, int index) {
     switch (stage->is.kind) {
     case MMUL_STAGE_PRODUCT:
         return m->stages[index].counters[MMUL_STEPS_DONE] >= stage->layout.steps &&
-               have_left(m, index);
+               have_left(m, index) && (stage->chain.step == NULL || have_done(m, index + 1));
     case MMUL_STAGE_MOVE:
         return atomic_load(&stage->progress->has_arrived) >= stage->is.panels &&
                mmul_sums_are_over(stage) &&

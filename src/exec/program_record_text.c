@@ -13,8 +13,8 @@ enum { PHASES = 3 };
 
 // What a stage is about.
 struct topic {
-    const char *operation, *value;
-    char shape[96], placement[96];
+    const char *value;
+    char operation[MMUL_STEP_NAME_BYTES], shape[96], placement[96];
     bool moves;
     const struct mmul_program_step *step;
     int64_t network_bytes;
@@ -29,9 +29,7 @@ static struct topic topic_of(const struct mmul_values *values, int stage) {
                           .step = step,
                           .moves = step->kind == MMUL_STEP_MOVE,
                           .network_bytes = llround(step->network_bytes)};
-    topic.operation =
-        topic.moves ? "move"
-                    : mmul_operation_row(plan->program->operations[step->operation].kind)->name;
+    mmul_program_step_name(plan, step, topic.operation);
     mmul_shape_format(value->shape, topic.shape);
     mmul_placement_format(&place->placement, topic.placement);
     return topic;
@@ -114,7 +112,7 @@ static void add_event(struct mmul_text *text, const struct mmul_values *values, 
                       int stage) {
     const struct topic topic = topic_of(values, stage);
     const struct mmul_stage_record *r = record_of(values, rank, stage);
-    char name[160];
+    char name[MMUL_STEP_NAME_BYTES + MMUL_VALUE_NAME_BYTES];
     snprintf(name, sizeof name, "%s %s", topic.operation, topic.value);
     mmul_text_add(text, ",\n{\"ph\":\"X\",\"name\":");
     add_quoted(text, name);

@@ -34,6 +34,7 @@ static struct mmul_stage_request stage_of(const struct mmul_program_plan *plan,
     struct mmul_stage_request stage = {.kind = step->kind == MMUL_STEP_MOVE ? MMUL_STAGE_MOVE
                                                                             : MMUL_STAGE_BLOCKS,
                                        .step = step,
+                                       .group = step->link_count > 0 ? step : NULL,
                                        .places = {-1, -1, -1, -1},
                                        .panels = step->kind == MMUL_STEP_MOVE};
     if (step->product == NULL)
@@ -44,9 +45,10 @@ static struct mmul_stage_request stage_of(const struct mmul_program_plan *plan,
     return (struct mmul_stage_request){.kind = MMUL_STAGE_PRODUCT,
                                        .plan = step->product,
                                        .args = &step->files,
+                                       .group = step->link_count > 0 ? step : NULL,
                                        .places = {.split = rows ? a : b,
                                                   .whole = step->spreads ? -1 : whole,
-                                                  .c = place_of(plan, step->result),
+                                                  .c = place_of(plan, step->made),
                                                   .spread = step->spreads ? whole : -1}};
 }
 

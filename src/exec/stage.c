@@ -85,21 +85,27 @@ static int find_maker(const struct mmul_stage *stage, int place) {
     return maker;
 }
 
+// Stages that all ranks of the node must have done before a place is read; 0: its part is the rank's own.
+static int find_need(const struct mmul_stage *stage, int place) {
+    const struct mmul_program_place *places = stage->run->values->plan->places;
+    const bool is_shared =
+        place >= 0 && places[base_of(stage, place)].placement.kind == MMUL_PLACE_REPLICATE;
+    return is_shared ? find_maker(stage, place) + 1 : 0;
+}
+
 // Ranks of a node make what is whole on it together, and a move reads what all of them have.
 static int find_needs(const struct mmul_stage *stage) {
     const struct mmul_stage_places *at = &stage->is.places;
     const struct mmul_program_step *step = stage->is.step;
     const int product[MMUL_OPERANDS] = {at->split, at->whole, -1, -1},
               *read = step != NULL ? step->operands : product;
+    const struct mmul_program_step *group = stage->is.group;
     int needs = stage->is.kind == MMUL_STAGE_MOVE ? stage->index : 0;
-    for (int i = 0; i < MMUL_OPERANDS; i++) {
-        if (read[i] < 0)
-            continue;
-        const struct mmul_program_place *places = stage->run->values->plan->places;
-        bool is_shared = places[base_of(stage, read[i])].placement.kind == MMUL_PLACE_REPLICATE;
-        if (is_shared)
-            needs = mmul_larger(needs, find_maker(stage, read[i]) + 1);
-    }
+    for (int i = 0; i < MMUL_OPERANDS; i++)
+        needs = mmul_larger(needs, find_need(stage, read[i]));
+    for (int i = MMUL_OPERANDS; group != NULL && i < (1 + group->link_count) * MMUL_OPERANDS; i++)
+        needs = mmul_larger(
+            needs, find_need(stage, mmul_program_step_operand(stage->run->values->plan, group, i)));
     // What comes in panels was begun by all ranks of the node, with what they had.
     return stage->is.kind == MMUL_STAGE_BLOCKS && stage->is.panels > 0 ? stage->index : needs;
 }
@@ -111,6 +117,8 @@ enum mmul_status mmul_stage_init(struct mmul_stage *stage, struct mmul_run *run,
     stage->node_needs = find_needs(stage);
     if (request->kind == MMUL_STAGE_PRODUCT && request->places.spread >= 0)
         stage->spread_needs = find_maker(stage, request->places.spread) + 1;
+    if (mmul_chain_init(stage, request->group, err) != MMUL_OK)
+        return err->status;
     switch (request->kind) {
     case MMUL_STAGE_PRODUCT:
         return init_product(stage, err);
@@ -153,6 +161,7 @@ enum mmul_status mmul_stage_open_views(struct mmul_stage *stage, struct mmul_err
 
 void mmul_stage_fini(struct mmul_stage *stage) {
     mmul_verifier_fini(&stage->verifier);
+    mmul_chain_fini(&stage->chain);
     mmul_check_destroy(stage->part_check);
     mmul_works_fini(&stage->works);
     // A lost device's driver, or MPI, may still read them.
@@ -188,5 +197,7 @@ struct mmul_worker_options mmul_stage_worker_options(const struct mmul_stage *st
 }
 
 int mmul_stage_result(const struct mmul_stage *stage) {
-    return stage->is.step != NULL ? stage->is.step->result : stage->is.places.c;
+    const struct mmul_program_step *step =
+        stage->is.step != NULL ? stage->is.step : stage->is.group;
+    return step != NULL ? step->result : stage->is.places.c;
 }

@@ -11,6 +11,7 @@
 #pragma once
 
 #include "comm/shared_window.h"
+#include "exec/chain.h"
 #include "exec/layout.h"
 #include "exec/progress.h"
 #include "exec/streams.h"
@@ -35,6 +36,8 @@ struct mmul_stage_request {
     const struct mmul_matmul *args;       // product: its files; NULL where a value is there instead
     struct mmul_stage_places places;      // product
     const struct mmul_program_step *step; // blocks, move
+    const struct mmul_program_step
+        *group; // blocks, product: its step where that has links; NULL: it has none
     const struct mmul_program_step *also; // move: another one that goes on beside it; NULL: none
     int index;                            // of blocks, moves and products: of the step in the plan
     int panels; // move: in so many panels (1: whole); blocks: whose terms come so from the stage before; 0
@@ -73,6 +76,7 @@ struct mmul_stage {
     struct mmul_tile tile;     // of its products; m = 0: there are none
     int64_t kept_bytes;        // ... then, on a device with memory of its own: for values
     struct mmul_verifier verifier;
+    struct mmul_chain chain; // what is done to its result in the end
     struct mmul_sums sums;
     struct mmul_check *part_check; // owned: of exec/grid_check; NULL: not so
     struct mmul_works works;       // the compute thread's

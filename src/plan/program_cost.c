@@ -441,6 +441,14 @@ static double map_seconds(const struct mmul_program_costs *c, enum mmul_operatio
     return made_together(c, rule->result, most);
 }
 
+double mmul_program_chained_saving(const struct mmul_program_costs *costs,
+                                   const struct mmul_value *value, enum mmul_placement_kind kind) {
+    double most = 0;
+    for (int node = 0; node < costs->node_count; node++)
+        most = fmax(most, has(costs, kind, node));
+    return 2 * most * bytes_of(value->shape, value->dtype) / MAP_BYTES_PER_SECOND;
+}
+
 double mmul_program_operation_seconds(const struct mmul_program_costs *costs,
                                       const struct mmul_program *program,
                                       const struct mmul_operation *operation,

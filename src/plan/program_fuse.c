@@ -143,12 +143,16 @@ static void fuse(struct mmul_program_plan *plan, struct mmul_program_step *step)
         step->offsets = NULL;
 }
 
-void mmul_program_fuse(struct mmul_program_plan *plan) {
+void mmul_program_drop_gone(struct mmul_program_plan *plan) {
     int kept = 0;
-    for (int i = 0; i < plan->step_count; i++)
-        fuse(plan, &plan->steps[i]);
     for (int i = 0; i < plan->step_count; i++)
         if (plan->steps[i].kind != MMUL_STEP_GONE)
             plan->steps[kept++] = plan->steps[i];
     plan->step_count = kept;
+}
+
+void mmul_program_fuse(struct mmul_program_plan *plan) {
+    for (int i = 0; i < plan->step_count; i++)
+        fuse(plan, &plan->steps[i]);
+    mmul_program_drop_gone(plan);
 }

@@ -39,9 +39,9 @@ static void read_at(const struct mmul_program_plan *plan, struct life *lives, in
 static void note_step(const struct mmul_program_plan *plan, const struct mmul_program_step *step,
                       int stage, struct life *lives) {
     const struct mmul_program_place *made = &plan->places[step->result];
-    for (int i = 0; i < MMUL_OPERANDS; i++)
-        if (step->operands[i] >= 0)
-            read_at(plan, lives, step->operands[i], stage);
+    for (int i = 0; i < (1 + step->link_count) * MMUL_OPERANDS; i++)
+        if (mmul_program_step_operand(plan, step, i) >= 0)
+            read_at(plan, lives, mmul_program_step_operand(plan, step, i), stage);
     // What is moved into summands leaves the rest of them as it was: zeros, where nothing has been yet.
     bool is_added_to = step->kind == MMUL_STEP_MOVE && made->placement.kind == MMUL_PLACE_PARTIAL;
     lives[step->result].begin = is_added_to ? 0 : stage;
@@ -74,7 +74,7 @@ static void keep_results(struct mmul_program_plan *plan, struct life *lives) {
         const struct mmul_program_place *place = &plan->places[i];
         if (place->view_of >= 0)
             lives[place->view_of].is_read |= lives[i].is_read;
-        if (plan->keeps_values || !lives[i].is_read)
+        if (plan->keeps_values || (!lives[i].is_read && !place->is_gone))
             plan->places[base_of(plan, i)].stays = true;
     }
     for (int i = 0; i < plan->place_count; i++) {

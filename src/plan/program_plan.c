@@ -368,6 +368,9 @@ enum mmul_status mmul_program_plan_make(const struct mmul_program *program,
         status = add_operations(&m, err);
     if (status == MMUL_OK) {
         mmul_program_fuse(m.plan);
+        status = mmul_program_chain(m.plan, err);
+    }
+    if (status == MMUL_OK) {
         mmul_program_plan_add_up(m.plan);
         status = mmul_program_lay_out(m.plan, cluster, err);
         if (status == MMUL_OK)
@@ -399,6 +402,7 @@ void mmul_program_plan_destroy(struct mmul_program_plan *plan) {
     mmul_free(plan->offsets);
     mmul_free(plan->places);
     mmul_free(plan->steps);
+    mmul_free(plan->links);
     mmul_free(plan);
 }
 

@@ -25,6 +25,14 @@ struct mmul_program_place {
     int first_stage, last_stage; // that have it in memory
 };
 
+// An operation that is done to what those before it in its step have made, part by part: nothing between them
+// is a value that anybody has.
+struct mmul_program_link {
+    int operation;
+    int operands[MMUL_OPERANDS]; // places; -1: none, or a number, or
+    int before; // this one: what was made before; -1: this link is the first to make anything
+};
+
 enum mmul_program_step_kind { MMUL_STEP_MOVE, MMUL_STEP_COMPUTE, MMUL_STEP_GONE };
 
 // Steps are carried out in order; none of them is gone when the plan is made.
@@ -33,10 +41,15 @@ struct mmul_program_step {
     int operation;               // what is computed, or what the move is for
     int operands[MMUL_OPERANDS]; // places, -1: none, or a number; of a move the first
     int result;                  // a place
-    bool joined;                 // a move, carried out with the product it is for, in panels
-    int stage;                   // of the run that carries it out
-    double seconds;              // predicted; of joined moves 0: those of their product are all
-    double network_bytes;        // all links together
+    // What is done to that, in the end: links of the plan's from `first_link` on. `made`: where `operation` leaves
+    // its result, the same memory; of no links, and of operations that are a link themselves, the result.
+    int first_link, link_count, made;
+    bool by_rows;         // links have to do with rows of all matrices, one after the other
+    double link_seconds;  // predicted, of `seconds`
+    bool joined;          // a move, carried out with the product it is for, in panels
+    int stage;            // of the run that carries it out
+    double seconds;       // predicted; of joined moves 0: those of their product are all
+    double network_bytes; // all links together
     // Of a product that is split by rows or columns: which, and its parts (borrowed; NULL: nothing of it
     // stays, they are its own plan's choice); then that plan (owned) and, on root, its files. Operands
     // and result may be in files (MMUL_PLACE_FILE): it brings them itself.
@@ -83,7 +96,8 @@ struct mmul_program_plan {
     struct mmul_program_costs costs;   // who is where, and shares
     struct mmul_program_place *places; // owned
     struct mmul_program_step *steps;   // owned
-    int place_count, step_count;
+    struct mmul_program_link *links;   // owned
+    int place_count, step_count, link_count;
     struct mmul_program_offsets *ranges; // owned list: what placements borrow
     double seconds, network_bytes;
     int64_t *offsets;    // owned: place * nodes + node: where its memory is among these; -1: none
@@ -151,6 +165,25 @@ void mmul_program_rank_memory(const struct mmul_program_plan *plan, int rank, in
 // Finds the products that are split by rows or columns, and lets them bring from files, and take to
 // them, what nobody else reads: the moves that did that are gone then.
 void mmul_program_fuse(struct mmul_program_plan *plan);
+
+// Steps that are gone have no place in the list.
+void mmul_program_drop_gone(struct mmul_program_plan *plan);
+
+// ------------------------------------------------------------------------------- program_chain.c
+
+// Lets operations that have to do with a row, or an element, of what a step makes be done with it, where nobody
+// else reads that: their steps are gone then, and so are the values between. Fails with MMUL_ERR_SYSTEM (memory).
+enum mmul_status mmul_program_chain(struct mmul_program_plan *plan, struct mmul_error *err);
+
+// Operands of a step and then of its links, MMUL_OPERANDS each: a place, or -1.
+int mmul_program_step_operand(const struct mmul_program_plan *plan,
+                              const struct mmul_program_step *step, int index);
+
+// "matmul + add + gelu", "move". Returns `text`.
+enum { MMUL_STEP_NAME_BYTES = 160 };
+char *mmul_program_step_name(const struct mmul_program_plan *plan,
+                             const struct mmul_program_step *step,
+                             char text[static MMUL_STEP_NAME_BYTES]);
 
 // ------------------------------------------------------------------------------ program_groups.c
 

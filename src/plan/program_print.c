@@ -37,19 +37,13 @@ static void forget(struct memory *memory) {
     mmul_free(memory->nodes);
 }
 
-static const char *operation_of(const struct mmul_program_plan *plan,
-                                const struct mmul_program_step *step) {
-    const struct mmul_operation *o = &plan->program->operations[step->operation];
-    return step->kind == MMUL_STEP_MOVE ? "move" : mmul_operation_row(o->kind)->name;
-}
-
 static const char *value_of(const struct mmul_program_plan *plan, int place) {
     return plan->program->values[plan->places[place].value].name;
 }
 
-static int operands_of(const struct mmul_program_plan *plan, const struct mmul_program_step *step) {
-    return step->kind == MMUL_STEP_MOVE ? 1
-                                        : plan->program->operations[step->operation].operand_count;
+// Of the step and all its links.
+static int operands_of(const struct mmul_program_step *step) {
+    return step->kind == MMUL_STEP_MOVE ? 1 : (1 + step->link_count) * MMUL_OPERANDS;
 }
 
 // ----------------------------------------------------------------------------------------- tables
@@ -73,16 +67,18 @@ static void print_step(const struct mmul_program_plan *plan, const struct memory
                        struct mmul_text *text) {
     const struct mmul_program_step *step = &plan->steps[index];
     const struct mmul_program_place *result = &plan->places[step->result];
-    char placement[96], bytes[32], used[32];
-    mmul_text_add(text, "%d\t%s\t%s\t", index + 1, operation_of(plan, step),
+    char name[MMUL_STEP_NAME_BYTES], placement[96], bytes[32], used[32];
+    bool any = false;
+    mmul_text_add(text, "%d\t%s\t%s\t", index + 1, mmul_program_step_name(plan, step, name),
                   value_of(plan, step->result));
-    for (int i = 0; i < operands_of(plan, step); i++) {
-        if (step->operands[i] < 0)
+    for (int i = 0; i < operands_of(step); i++) {
+        const int place = mmul_program_step_operand(plan, step, i);
+        if (place < 0)
             continue;
-        const struct mmul_program_place *from = &plan->places[step->operands[i]];
-        mmul_text_add(text, "%s%s %s%s", i > 0 ? ", " : "", value_of(plan, step->operands[i]),
-                      mmul_placement_name(from->placement.kind),
+        mmul_text_add(text, "%s%s %s%s", any ? ", " : "", value_of(plan, place),
+                      mmul_placement_name(plan->places[place].placement.kind),
                       i < MMUL_FACTORS && step->turned[i] ? " transposed" : "");
+        any = true;
     }
     mmul_text_add(text, "\t%s\t%s\t%.6f\t%s\n",
                   mmul_placement_format(&result->placement, placement),
@@ -163,22 +159,22 @@ static json_t *step_json(const struct mmul_program_plan *plan, const struct memo
     const struct mmul_program_place *result = &plan->places[step->result];
     const struct mmul_shape shape = plan->program->values[result->value].shape;
     json_t *from = json_array(), *bytes = json_array(), *device = json_array();
-    char placement[96];
-    for (int i = 0; i < operands_of(plan, step); i++)
-        if (step->operands[i] >= 0)
-            json_array_append_new(from, place_json(plan, step->operands[i]));
+    char placement[96], name[MMUL_STEP_NAME_BYTES];
+    for (int i = 0; i < operands_of(step); i++)
+        if (mmul_program_step_operand(plan, step, i) >= 0)
+            json_array_append_new(from, place_json(plan, mmul_program_step_operand(plan, step, i)));
     for (int rank = 0; rank < plan->costs.size; rank++) {
         const int64_t at = (int64_t)rank * plan->step_count + index;
         json_array_append_new(bytes, json_integer((json_int_t)memory->bytes[at]));
         json_array_append_new(device, json_integer((json_int_t)memory->device[at]));
     }
-    return json_pack("{ss so s[IIII] so ss sI sf so so}", "operation", operation_of(plan, step),
-                     "value", mmul_json_text(value_of(plan, step->result)), "shape",
-                     (json_int_t)shape.batch, (json_int_t)shape.depth, (json_int_t)shape.rows,
-                     (json_int_t)shape.cols, "from", from, "placement",
-                     mmul_placement_format(&result->placement, placement), "network_bytes",
-                     (json_int_t)llround(step->network_bytes), "seconds", step->seconds,
-                     "memory_bytes", bytes, "device_bytes", device);
+    return json_pack(
+        "{ss so s[IIII] so ss sI sf so so}", "operation", mmul_program_step_name(plan, step, name),
+        "value", mmul_json_text(value_of(plan, step->result)), "shape", (json_int_t)shape.batch,
+        (json_int_t)shape.depth, (json_int_t)shape.rows, (json_int_t)shape.cols, "from", from,
+        "placement", mmul_placement_format(&result->placement, placement), "network_bytes",
+        (json_int_t)llround(step->network_bytes), "seconds", step->seconds, "memory_bytes", bytes,
+        "device_bytes", device);
 }
 
 enum mmul_status mmul_program_plan_json(const struct mmul_program_plan *plan, char **text,

@@ -13,7 +13,7 @@ bool mmul_program_makes_summands(const struct mmul_program_plan *plan,
     const struct mmul_operation *o = &plan->program->operations[step->operation];
     const bool has_inner =
         o->kind == MMUL_MATMUL || mmul_operation_row(o->kind)->class == MMUL_CLASS_REDUCE;
-    return has_inner && plan->places[step->result].placement.kind == MMUL_PLACE_PARTIAL &&
+    return has_inner && plan->places[step->made].placement.kind == MMUL_PLACE_PARTIAL &&
            plan->places[step->operands[0]].placement.kind != MMUL_PLACE_PARTIAL;
 }
 
@@ -22,7 +22,7 @@ bool mmul_program_makes_summands(const struct mmul_program_plan *plan,
 static struct mmul_placement split_of(const struct mmul_program_walk *w, struct mmul_shape *shape,
                                       int *rank) {
     int place =
-        mmul_program_makes_summands(w->plan, w->step) ? w->step->operands[0] : w->step->result;
+        mmul_program_makes_summands(w->plan, w->step) ? w->step->operands[0] : w->step->made;
     struct mmul_placement placement = w->plan->places[place].placement;
     *shape = shape_of(w->plan, place);
     *rank = w->rank;
@@ -58,7 +58,7 @@ static void share_node(const struct mmul_program_costs *c, int rank, int64_t tot
 struct mmul_program_walk mmul_program_walk(const struct mmul_program_plan *plan,
                                            const struct mmul_program_step *step, int rank) {
     struct mmul_program_walk w = {.plan = plan, .step = step, .rank = rank};
-    struct mmul_shape shape = shape_of(plan, step->result);
+    struct mmul_shape shape = shape_of(plan, step->made);
     share_node(&plan->costs, rank, mmul_shape_matrices(shape) * shape.rows, w.units);
     const struct mmul_placement split = split_of(&w, &shape, &rank);
     struct mmul_part_range part = mmul_placement_part(&split, shape, rank);
@@ -80,7 +80,7 @@ bool mmul_program_next(struct mmul_program_walk *walk, struct mmul_program_task 
     const struct mmul_operation *o = &w->plan->program->operations[w->step->operation];
     const bool down = mmul_operation_row(o->kind)->class == MMUL_CLASS_REDUCE && o->with.axis == -2;
     if (mmul_program_makes_summands(w->plan, w->step)) {
-        task->block = mmul_region_whole(shape_of(w->plan, w->step->result), w->matrix);
+        task->block = mmul_region_whole(shape_of(w->plan, w->step->made), w->matrix);
         task->inner_begin = down ? region.row_begin : region.col_begin;
         task->inner_end = down ? region.row_end : region.col_end;
     } else if (w->step->operands[0] >= 0) {

@@ -256,8 +256,8 @@ report, trace = json.load(open("report.json")), json.load(open("trace.json"))
 rows = [line.rstrip("\n").split("\t") for line in open("log")]
 head, rows = rows[0], [dict(zip(rows[0], row)) for row in rows[1:]]
 assert head == "begin end seconds rank phase operation value shape placement part_bytes network_bytes".split()
-assert {row["rank"] for row in rows} == {"0", "1"} and {"matmul", "relu", "topk"} <= {row["operation"] for row in rows}
-products = [row for row in rows if row["operation"] == "matmul"]
+assert {row["rank"] for row in rows} == {"0", "1"} and {"matmul + relu", "topk"} <= {row["operation"] for row in rows}
+products = [row for row in rows if row["operation"] == "matmul + relu"]
 assert {row["phase"] for row in products} >= {"compute", "check"} and products[0]["shape"] == "300 x 300"
 for rank in report["ranks"]:  # what a rank did adds up to the wall time
     seconds = sum(rank[phase + "_seconds"] for phase in ("wait", "compute", "check", "copy", "other"))

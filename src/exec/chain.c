@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: MIT
+// Walks the rank's part in tiles of rows; each link is one map, checked like any other. What a tile was before its
+// links stands until it has gone through all of them, so that a device may fail in the middle.
+#include "exec/chain.h"
+
+#include <string.h>
+
+#include "base/integer.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "exec/map_check.h"
+#include "exec/maps.h"
+#include "exec/pipeline.h"
+#include "exec/run.h"
+#include "model/matrix.h"
+#include "plan/program_tasks.h"
+
+// Elements of a tile. Where operations are made in host memory, all that a tile meets should fit the caches; a device
+// with memory of its own keeps larger ones there from link to link.
+enum { TILE_OF_HOST = 1 << 20, TILE_OF_DEVICE = 1 << 24 };
+
+static const struct mmul_program_plan *plan_of(const struct mmul_stage *stage) {
+    return stage->run->values->plan;
+}
+
+static int rank_of(const struct mmul_stage *stage) {
+    return stage->run->context->comm->rank;
+}
+
+static const struct mmul_program_link *link_of(const struct mmul_stage *stage, int i) {
+    return &plan_of(stage)->links[stage->chain.step->first_link + i];
+}
+
+bool mmul_chain_is_all(const struct mmul_stage *stage) {
+    return stage->chain.step != NULL && link_of(stage, 0)->before < 0;
+}
+
+static struct mmul_program_walk walk_of(const struct mmul_stage *stage) {
+    return mmul_program_walk(plan_of(stage), &stage->chain.blocks, rank_of(stage));
+}
+
+// -------------------------------------------------------------------------------------------- tiles
+
+// Rows [row, row + rows) of a block; of many matrices: as if they were one.
+struct tile {
+    int64_t matrix, row, rows, col, cols;
+    float *at;
+    int64_t ld;
+};
+
+// Where a part of a value begins, whose rows are those of the tile.
+static struct mmul_host_operand rows_of(const struct mmul_stage *stage, int place,
+                                        const struct tile *tile, bool is_spread) {
+    const struct mmul_program_plan *plan = plan_of(stage);
+    const struct mmul_shape s = plan->program->values[plan->places[place].value].shape;
+    const bool is_vector = mmul_shape_matrices(s) == 1 && s.rows == 1;
+    const int64_t row = is_vector ? 0 : tile->row;
+    const struct mmul_view view =
+        mmul_values_view(stage->run->values, place, rank_of(stage), row / s.rows);
+    return (struct mmul_host_operand){.at = mmul_view_element(&view, row % s.rows, 0),
+                                      .row_step = is_vector         ? 0
+                                                  : view.transposed ? 1
+                                                                    : view.ld,
+                                      .col_step = s.cols == 1       ? 0
+                                                  : view.transposed ? view.ld
+                                                                    : 1,
+                                      .rows = is_vector && !is_spread ? 1 : tile->rows,
+                                      .cols = is_spread ? tile->cols : s.cols};
+}
+
+// The part of an operand that a tile of one matrix depends on.
+static struct mmul_host_operand part_of(const struct mmul_stage *stage, int place,
+                                        const struct tile *tile, struct mmul_shape result,
+                                        bool is_elements, bool is_first) {
+    const struct mmul_program_plan *plan = plan_of(stage);
+    const struct mmul_shape s = plan->program->values[plan->places[place].value].shape;
+    const int64_t batch = s.batch == 1 ? 0 : tile->matrix / result.depth;
+    const int64_t depth = s.depth == 1 ? 0 : tile->matrix % result.depth;
+    const struct mmul_view view =
+        mmul_values_view(stage->run->values, place, rank_of(stage), batch * s.depth + depth);
+    return mmul_maps_part(&view, tile->row, is_elements || is_first ? tile->rows : 1,
+                          is_elements ? tile->col : 0, is_elements ? tile->cols : s.cols);
+}
+
+// One operation on it, from `before`, to `to`.
+struct making {
+    const struct mmul_program_link *link;
+    const float *before;
+    float *to;
+    int64_t before_ld, to_ld;
+};
+
+static enum mmul_status make_link(struct mmul_stage *stage, const struct tile *tile,
+                                  const struct making *m, struct mmul_error *err) {
+    const struct mmul_program *program = plan_of(stage)->program;
+    const struct mmul_operation *o = &program->operations[m->link->operation];
+    const struct mmul_shape shape = program->values[o->result].shape;
+    const bool by_rows = stage->chain.step->by_rows,
+               is_elements = mmul_operation_row(o->kind)->class == MMUL_CLASS_ELEMENTS;
+    struct mmul_host_map host = {
+        .map = {.kind = o->kind,
+                .with = &o->with,
+                .rows = tile->rows,
+                .cols = tile->cols,
+                .row = tile->row,
+                .col = tile->col,
+                .shape = shape,
+                .matrix = tile->matrix,
+                .matrices = 1,
+                .operand_count = o->operand_count,
+                .parallel = {stage->run->context->fallback_threads, mmul_pipeline_share}},
+        .result = m->to,
+        .ld = m->to_ld};
+    if (by_rows)
+        host.map.shape =
+            (struct mmul_shape){1, 1, mmul_shape_matrices(shape) * shape.rows, shape.cols};
+    for (int i = 0; i < o->operand_count; i++) {
+        const int place = m->link->operands[i];
+        if (i == m->link->before)
+            host.operands[i] = (struct mmul_host_operand){.at = m->before,
+                                                          .row_step = m->before_ld,
+                                                          .col_step = 1,
+                                                          .rows = tile->rows,
+                                                          .cols = tile->cols};
+        else if (place < 0)
+            host.operands[i] = (struct mmul_host_operand){.number = (float)o->with.numbers[i]};
+        else if (by_rows)
+            host.operands[i] = rows_of(stage, place, tile, is_elements);
+        else
+            host.operands[i] = part_of(stage, place, tile, shape, is_elements, i == 0);
+    }
+    char place[192];
+    snprintf(place, sizeof place, "rows %lld-%lld of matrix %lld of '%.90s'", (long long)tile->row,
+             (long long)(tile->row + tile->rows), (long long)tile->matrix,
+             program->values[o->result].name);
+    return mmul_stage_map(stage, &host, place, err);
+}
+
+static void forget(struct mmul_stage *stage, const float *begin, int64_t elements) {
+    mmul_worker_forget_memory(&stage->run->worker, begin, begin + elements);
+}
+
+// All links. A single one that reads its own result has that put beside first.
+static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *tile,
+                                  struct mmul_error *err) {
+    struct mmul_chain *chain = &stage->chain;
+    const int count = chain->step->link_count;
+    const bool is_all = mmul_chain_is_all(stage), is_apart = count == 1 && !is_all;
+    const int64_t span = (tile->rows - 1) * tile->ld + tile->cols;
+    struct making m = {.before = is_all ? NULL : tile->at, .before_ld = tile->ld};
+    enum mmul_status status = MMUL_OK;
+    for (int i = 0; status == MMUL_OK && i < count; i++) {
+        const bool is_last = i == count - 1 && !is_apart;
+        m.link = link_of(stage, i);
+        m.to = is_last ? tile->at : chain->between[i % 2];
+        m.to_ld = is_last ? tile->ld : tile->cols;
+        forget(stage, m.to, is_last ? span : chain->elements); // what a device has of that
+        status = make_link(stage, tile, &m, err);
+        m.before = m.to;
+        m.before_ld = m.to_ld;
+    }
+    if (status == MMUL_OK && is_apart) {
+        forget(stage, tile->at, span);
+        for (int64_t i = 0; i < tile->rows; i++)
+            memcpy(tile->at + i * tile->ld, m.before + i * tile->cols,
+                   (size_t)tile->cols * sizeof *tile->at);
+    }
+    for (int i = 0; i < 2; i++)
+        forget(stage, chain->between[i], chain->elements);
+    return status;
+}
+
+// ------------------------------------------------------------------------------------------- blocks
+
+// Tiles of a block, of which the first is the index-th of the rank's; *index goes on.
+static enum mmul_status make_block(struct mmul_stage *stage, struct mmul_region block,
+                                   int64_t *index, struct mmul_error *err) {
+    struct mmul_chain *chain = &stage->chain;
+    const int place = chain->step->result;
+    const int64_t matrix_rows =
+        plan_of(stage)->program->values[plan_of(stage)->places[place].value].shape.rows;
+    const int64_t cols = block.col_end - block.col_begin, each = chain->elements / cols;
+    enum mmul_status status = MMUL_OK;
+    for (int64_t row = block.row_begin; status == MMUL_OK && row < block.row_end; row += each) {
+        if ((*index)++ < chain->done)
+            continue;
+        if (mmul_failure_is_void(&stage->run->failure))
+            return MMUL_OK; // another failure has ended the run
+        const bool by_rows = chain->step->by_rows;
+        const int64_t matrix = by_rows ? row / matrix_rows : block.matrix;
+        struct mmul_view view = mmul_values_view(stage->run->values, place, rank_of(stage), matrix);
+        const struct tile tile = {
+            .matrix = block.matrix,
+            .row = row,
+            .rows = mmul_smaller(each, block.row_end - row),
+            .col = block.col_begin,
+            .cols = cols,
+            .at = mmul_view_element(&view, by_rows ? row % matrix_rows : row, block.col_begin),
+            .ld = view.ld};
+        status = make_tile(stage, &tile, err);
+        chain->done += status == MMUL_OK;
+    }
+    return status;
+}
+
+// The next block: of many matrices all rows together.
+static bool next(const struct mmul_stage *stage, struct mmul_program_walk *walk,
+                 struct mmul_region *block) {
+    const struct mmul_program_plan *plan = plan_of(stage);
+    const int64_t rows =
+        plan->program->values[plan->places[stage->chain.step->result].value].shape.rows;
+    struct mmul_program_task task;
+    if (!mmul_program_next(walk, &task))
+        return false;
+    *block = task.block;
+    if (!stage->chain.step->by_rows)
+        return true;
+    block->matrix = 0;
+    block->row_begin += task.block.matrix * rows;
+    do
+        block->row_end = task.block.matrix * rows + task.block.row_end;
+    while (mmul_program_next(walk, &task));
+    return true;
+}
+
+static enum mmul_status create_between(struct mmul_chain *chain, struct mmul_error *err) {
+    enum mmul_status status = MMUL_OK;
+    for (int i = 0; status == MMUL_OK && i < 2; i++)
+        if (chain->between[i] == NULL)
+            status = MMUL_ALLOCATE_RAW(chain->between[i], chain->elements, "a chain", err);
+    return status;
+}
+
+enum mmul_status mmul_chain_make(struct mmul_stage *stage, struct mmul_error *err) {
+    struct mmul_region block;
+    int64_t index = 0;
+    if (stage->chain.step == NULL || stage->chain.elements == 0)
+        return MMUL_OK;
+    struct mmul_program_walk walk = walk_of(stage);
+    enum mmul_status status = create_between(&stage->chain, err);
+    while (status == MMUL_OK && next(stage, &walk, &block))
+        if (mmul_region_count(block) > 0)
+            status = make_block(stage, block, &index, err);
+    return status;
+}
+
+// --------------------------------------------------------------------------------------------- life
+
+enum mmul_status mmul_chain_init(struct mmul_stage *stage, const struct mmul_program_step *step,
+                                 struct mmul_error *err) {
+    const struct mmul_rank_info *info = &stage->run->context->cluster->ranks[rank_of(stage)];
+    struct mmul_chain *chain = &stage->chain;
+    struct mmul_region block;
+    int64_t largest = 0, widest = 0;
+    if (step == NULL || step->link_count == 0)
+        return MMUL_OK;
+    *chain = (struct mmul_chain){.step = step, .blocks = *step};
+    chain->blocks.made = step->result;
+    struct mmul_program_walk walk = walk_of(stage);
+    while (next(stage, &walk, &block)) {
+        if (mmul_region_count(block) == 0)
+            continue;
+        largest = mmul_larger(largest, mmul_region_count(block));
+        widest = mmul_larger(widest, block.col_end - block.col_begin);
+    }
+    const int64_t tile = info->host_memory ? TILE_OF_HOST : TILE_OF_DEVICE;
+    chain->elements = mmul_larger(widest, mmul_smaller(tile, largest));
+    return chain->elements > 0 ? create_between(chain, err) : MMUL_OK;
+}
+
+void mmul_chain_fini(struct mmul_chain *chain) {
+    for (int i = 0; i < 2; i++)
+        mmul_free(chain->between[i]);
+    *chain = (struct mmul_chain){0};
+}
+
+void mmul_chain_restart(struct mmul_chain *chain) {
+    chain->done = 0;
+}
+
+void mmul_chain_abandon(struct mmul_chain *chain) {
+    chain->between[0] = chain->between[1] = NULL;
+}

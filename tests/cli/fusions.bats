@@ -1,0 +1,174 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# Operations that are done together: what comes out is what comes out of one after the other, to the last bit, and
+# what is between is nowhere.
+# shellcheck disable=SC2030,SC2031,SC2154 # status, output and stderr are set by bats
+bats_require_minimum_version 1.5.0
+load helper
+
+# A chain behind a product, one behind a stack times a matrix, one without a product, and one whose rows must be whole.
+# With MIDDLES=1 everything between is saved, too, and so read by two.
+write_program() {
+    cat > chains.py << 'END'
+middles = 0
+m = 131
+x = generate((m, 67), kind="integer", seed=1)
+w = generate((67, 45), kind="integer", seed=2)
+b = generate((1, 45), kind="integer", seed=3)
+r = generate((m, 45), kind="integer", seed=4)
+a1 = x @ w
+a2 = a1 + b
+a3 = gelu(a2 / 64)
+save("a.npy", a3 + r)
+t = generate((3, 20, 67), kind="normal", seed=5)
+b1 = t @ w
+b2 = b1 + b
+b3 = relu(b2) + generate((3, 20, 45), kind="normal", seed=6)
+save("b.npy", layer_norm(b3, b, b))
+c1 = maximum(r, -1)
+c2 = c1 * 3
+c3 = where(c2 > 2, c2 - 1, b)
+save("c.npy", abs(c3))
+d1 = x @ x.T
+d2 = d1 / 8
+d3 = softmax(d2, causal=True)
+save("d.npy", d3 * 2)
+if middles:
+    save("a1.npy", a1)
+    save("a2.npy", a2)
+    save("a3.npy", a3)
+    save("b1.npy", b1)
+    save("b2.npy", b2)
+    save("b3.npy", b3)
+    save("c1.npy", c1)
+    save("c2.npy", c2)
+    save("c3.npy", c3)
+    save("d1.npy", d1)
+    save("d2.npy", d2)
+    save("d3.npy", d3)
+END
+}
+
+# Those of the folder given, element by element and to the last bit.
+is_same() {
+    for name in a b c d; do
+        cmp "$name.npy" "$1/$name.npy" || return 1
+    done
+}
+
+is_near() {
+    python "$1" << 'END'
+import sys
+import numpy as np
+for name in "abcd":
+    x, y = np.load(f"{name}.npy"), np.load(f"{sys.argv[1]}/{name}.npy")
+    assert x.shape == y.shape and np.abs(x - y).max() <= 2e-5 * max(1, np.abs(y).max()), name
+END
+}
+
+@test "chains: the same as one by one, on 1, 2, 3 and 5 ranks, and as numpy" {
+    need_numpy
+    write_program
+    mkdir apart numpy
+    (cd apart && timeout 60 "$MPIMATMUL" run ../chains.py middles=1 --quiet)
+    (cd numpy && "$PYTHON" "$REPO/tests/reference.py" ../chains.py)
+    for count in 1 2 3 5; do
+        rm -f ./*.npy
+        run --separate-stderr timeout 60 "${launch[@]}" --oversubscribe -n "$count" "$MPIMATMUL" run chains.py --quiet
+        expect_quiet_success
+        is_same apart
+        is_near numpy
+    done
+}
+
+@test "chains: a device that is lost, hangs or errs in their middle" {
+    need_numpy
+    write_program
+    mkdir numpy
+    (cd numpy && "$PYTHON" "$REPO/tests/reference.py" ../chains.py)
+    for rule in fail=2 fail=3,hang=100 fail=4 garble=3 garble=4,hang=100 corrupt=3 hang=2 hang=3 hang=4; do
+        rm -f ./*.npy
+        options=(chains.py --weights equal --device-timeout 1)
+        run --separate-stderr timeout 60 "${launch[@]}" -n 1 "$MPIMATMUL" run "${options[@]}" --device cpu : \
+            -n 1 "$MPIMATMUL" run "${options[@]}" --device "faulty:$rule:cpu"
+        expect_status 0
+        show
+        [[ $stderr == "mpimatmul: warning: rank 1: device 'faulty:$rule:cpu"*" 'reference' takes over: "* ]]
+        is_near numpy
+    done
+}
+
+@test "OpenCL: chains, and a device that errs in one" {
+    need_numpy
+    [ "$("$MPIMATMUL" devices --json | grep -c '"0:0"')" -gt 0 ] || skip "opencl: no device 0:0"
+    write_program
+    mkdir numpy
+    (cd numpy && "$PYTHON" "$REPO/tests/reference.py" ../chains.py)
+    program run chains.py --quiet --device 0:0
+    expect_quiet_success
+    is_near numpy
+    program run chains.py --device faulty:garble=3:0:0
+    expect_status 0
+    [[ $stderr == *"'cpu' takes over: "*" wrong rows in "* ]]
+    is_near numpy
+}
+
+# steps FILE: the operations that --check shows, one by one.
+steps() {
+    program run "$@" --check
+    expect_status 0
+    sed -n '/^step /,$p' <<< "$output" | sed '1d;/^$/,$d;s/^ *[0-9]*  //;s/  .*//'
+}
+
+@test "what goes together is one step; what others read is one of its own" {
+    write_program
+    steps chains.py > found
+    grep -qx 'matmul + add + divide + gelu + add' found
+    grep -qx 'matmul + add + relu + add + layer_norm' found
+    grep -qx 'maximum + multiply' found
+    grep -qx 'matmul + divide + softmax + multiply' found
+    steps chains.py middles=1 > found
+    run ! grep -q 'matmul +' found
+    cat > e.py << 'END'
+x = generate((30, 30), seed=1)
+y = relu(x @ x)
+print(y)
+z = tanh(y)
+save("z.npy", exp(z) + z)
+END
+    steps e.py > found
+    grep -qx 'matmul + relu' found # y is printed, and z is read twice
+    grep -qx 'tanh' found
+    grep -qx 'exp + add' found || grep -qx 'exp' found
+}
+
+# memory_of TEXT: bytes that its values take, as --check says.
+memory_of() {
+    printf '%s\n' 'x = generate((1024, 1024), kind="normal", seed=1)' "$@" > e.py
+    program run e.py --check
+    sed -n 's/.*values take \([0-9.]* [KMG]iB\) of.*/\1/p' <<< "$output"
+}
+
+@test "what is between takes no memory" {
+    [ "$(memory_of 'save("y.npy", x @ x)')" = "4.0 MiB" ]
+    [ "$(memory_of 'save("y.npy", relu(x @ x))')" = "8.0 MiB" ]
+    [ "$(memory_of 'save("y.npy", tanh(relu(x @ x / 32) + 1) * 2 + x)')" = "8.0 MiB" ]
+    [ "$(memory_of 'save("y.npy", softmax(exp(-abs(x)) * 3 + x) / 2)')" = "8.0 MiB" ]
+}
+
+@test "log, trace and report show what goes together as one" {
+    need_numpy
+    cat > e.py << 'END'
+x = generate((30, 30), seed=1)
+save("z.npy", relu(x @ x) + 1)
+END
+    program run e.py --log log --trace trace.json --report report.json --quiet
+    expect_quiet_success
+    cut -f 6 log | grep -qx 'matmul + relu + add'
+    python << 'END'
+import json
+names = [e["name"] for e in json.load(open("trace.json"))["traceEvents"] if e["ph"] == "X"]
+assert any(name.startswith("matmul + relu + add ") for name in names), names
+assert "matmul + relu + add" in [o["operation"] for o in json.load(open("report.json"))["operations"]]
+END
+}
