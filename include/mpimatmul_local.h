@@ -602,6 +602,15 @@ enum mmul_tail {
                     // that falls behind, what is left of the first part may be claimed, too
 };
 
+// What a product is computed in, and C is before it is written: float64 is OpenBLAS's or a device's
+// dgemm, whose result is checked to double's precision. Devices without doubles are left out then.
+enum mmul_compute {
+    MMUL_COMPUTE_AUTO, // float64 where an input is float64 and all others are that or whole numbers,
+                       // else float32
+    MMUL_COMPUTE_F32,
+    MMUL_COMPUTE_F64, // inputs of other types are converted
+};
+
 // C = alpha op(A) op(B) + beta C_in for every matrix of the stacks; a batch or depth of 1 in A or
 // B is repeated. Fields marked (root) are read on root only, the rest must agree on all ranks.
 struct mmul_matmul {
@@ -613,7 +622,7 @@ struct mmul_matmul {
     struct mmul_output *output; // (root) consumed by mmul_run: committed when all is right, else
                                 // discarded; stays the caller's when mmul_run is not reached
     bool output_in_place; // (root) without an output, for a plan alone: expect one that root's
-                          // node computes where it lies, a float32 .bin or .npy file
+        // node computes where it lies, a .bin or .npy file of the type computed in
     bool transpose_a, transpose_b;
     float alpha, beta; // finite; alpha 0: A and B are not read; beta 0: C_in is not read
 
@@ -646,10 +655,13 @@ struct mmul_matmul {
 
     bool trace; // record what every rank does when, for mmul_report_store_trace: some MiB per rank,
                 // beside memory_limit_bytes. The same on all ranks
+
+    enum mmul_compute compute;
+    double exact_alpha, exact_beta; // alpha and beta of a product in float64; 0: those above
 };
 
-// Shape and natural dtype of the result (the common 16-bit type when all inputs have it, else
-// float32). Local. Fails with MMUL_ERR_DATA when shapes do not fit (the text names files and sizes).
+// Shape and natural dtype of the result (the common 16-bit type when all inputs have it, else the one
+// it is computed in). Local. Fails with MMUL_ERR_DATA when shapes do not fit (the text names files and sizes).
 MMUL_API enum mmul_status mmul_matmul_result(const struct mmul_matmul *args,
                                              struct mmul_shape *shape, enum mmul_dtype *dtype,
                                              struct mmul_error *err);

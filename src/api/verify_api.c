@@ -14,7 +14,7 @@ struct verification {
     struct mmul_problem problem;
     struct mmul_check *check;
     void *a, *b;
-    float *c;
+    void *c;
     enum mmul_dtype c_dtype; // as stored
     unsigned char *wrong;
 };
@@ -42,15 +42,17 @@ static enum mmul_status verification_init(struct verification *v, struct mmul_er
     if (status == MMUL_OK)
         status = matrix_allocate(p->b, p->b_dtype, "B", &v->b, err);
     if (status == MMUL_OK)
-        status = MMUL_ALLOCATE_RAW(v->c, p->m * p->n, "C", err);
+        status = matrix_allocate(p->c, mmul_problem_result_dtype(p), "C", &v->c, err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE_RAW(v->wrong, p->m, "verification", err);
     return status;
 }
 
 static enum mmul_status read_whole(struct mmul_matrix *from, struct mmul_shape shape, int64_t index,
-                                   void *to, struct mmul_error *err) {
+                                   enum mmul_dtype dtype, void *to, struct mmul_error *err) {
     struct mmul_region region = mmul_region_whole(shape, index);
+    if (dtype == MMUL_F64)
+        return mmul_matrix_read_double(from, region, 0, mmul_region_count(region), to, err);
     return mmul_matrix_read(from, region, 0, mmul_region_count(region), to, err);
 }
 
@@ -58,12 +60,15 @@ static enum mmul_status read_matrix(struct verification *v, const struct mmul_ma
                                     struct mmul_matrix *c, int64_t t, struct mmul_error *err) {
     const struct mmul_problem *p = &v->problem;
     struct mmul_region region = mmul_region_whole(p->c, t);
-    enum mmul_status status = read_whole(args->a, p->a, mmul_problem_a_matrix(p, t), v->a, err);
+    enum mmul_status status =
+        read_whole(args->a, p->a, mmul_problem_a_matrix(p, t), p->a_dtype, v->a, err);
     if (status == MMUL_OK)
-        status = read_whole(args->b, p->b, mmul_problem_b_matrix(p, t), v->b, err);
-    if (status == MMUL_OK)
-        status = mmul_matrix_read_float(c, region, 0, mmul_region_count(region), v->c, err);
-    return status;
+        status = read_whole(args->b, p->b, mmul_problem_b_matrix(p, t), p->b_dtype, v->b, err);
+    if (status != MMUL_OK)
+        return status;
+    return mmul_problem_result_dtype(p) == MMUL_F64
+               ? mmul_matrix_read_double(c, region, 0, mmul_region_count(region), v->c, err)
+               : mmul_matrix_read_float(c, region, 0, mmul_region_count(region), v->c, err);
 }
 
 static struct mmul_product matrix_product(const struct verification *v) {
@@ -118,6 +123,9 @@ enum mmul_status mmul_verify(const struct mmul_matmul *args, struct mmul_matrix 
     uint64_t seed = plain.verify_seed != 0 ? plain.verify_seed : mmul_random_seed();
     plain.c_in = NULL;
     plain.beta = 0;
+    plain.exact_beta = 0;
+    if (plain.compute == MMUL_COMPUTE_AUTO && mmul_matrix_info(c).stored != MMUL_F64)
+        plain.compute = MMUL_COMPUTE_F32; // to the precision that C has
     status = mmul_problem_load(&plain, &v.problem, err);
     if (status == MMUL_OK)
         status = check_shape(&v.problem, c, err);

@@ -62,18 +62,33 @@ static enum mmul_status check_path(const struct call *call, const struct job *jo
     return mmul_files_check_beside(report, beside->what, err);
 }
 
+// Of a result without a name. .bin files hold no float64.
+static enum mmul_format natural_format(const struct mmul_matrix *input, enum mmul_dtype dtype) {
+    const enum mmul_format format = mmul_matrix_info(input).format;
+    return dtype == MMUL_F64 && format != MMUL_FORMAT_NPZ && format != MMUL_FORMAT_SAFETENSORS
+               ? MMUL_FORMAT_NPY
+               : format;
+}
+
+static enum mmul_status refuse_format(const struct job *job, struct mmul_error *err) {
+    mmul_cli_fail(err, MMUL_ERR_USAGE, "cannot write '%s' as float64: .bin has no such type",
+                  job->output_path);
+    return mmul_cli_hint(err,
+                         ".npy, .npz and .safetensors have; --dtype float32 computes in float32");
+}
+
 // Root: everything that can be wrong with the files.
 static enum mmul_status prepare(const struct call *call, struct job *job, struct mmul_error *err) {
     const struct option_value *dtype_value = &call->options.values[OPT_DTYPE];
-    enum mmul_dtype dtype;
+    enum mmul_dtype dtype = MMUL_F32;
     enum mmul_status status = mmul_operands_open(call, &job->args, err);
     if (status == MMUL_OK)
         status = mmul_matmul_result(&job->args, &job->shape, &dtype, err);
     if (status == MMUL_OK)
         status = mmul_operands_output_path(
             call,
-            (const enum mmul_format[]){mmul_matrix_info(job->args.a).format,
-                                       mmul_matrix_info(job->args.b).format},
+            (const enum mmul_format[]){natural_format(job->args.a, dtype),
+                                       natural_format(job->args.b, dtype)},
             job->output_path, PATH_CAPACITY, err);
     for (int i = 0; status == MMUL_OK && i < BESIDE_COUNT; i++)
         status = check_path(call, job, &all_beside[i], err);
@@ -92,6 +107,8 @@ static enum mmul_status prepare(const struct call *call, struct job *job, struct
         .input_count = job->args.c_in != NULL ? 3 : 2,
     };
     status = mmul_output_create(&request, &job->args.output, err);
+    if (status == MMUL_OK && dtype == MMUL_F64 && mmul_output_dtype(job->args.output) != dtype)
+        return refuse_format(job, err);
     if (status == MMUL_OK)
         mmul_output_set_sync(job->args.output, call->options.values[OPT_SYNC].number == 0);
     return status;
@@ -214,8 +231,12 @@ const struct command mmul_command_mul = {
         "with\n"
         "auto. --tail X lets them have up to the share X of another's part in any case. Those of\n"
         "root's machine help other machines too, where they use A, B and C where these lie.\n"
-        "Types: float32, float16, bfloat16. Without --dtype the 16-bit type that all inputs have,\n"
-        "else float32.\n"
+        "Types: float32, float16, bfloat16, float64. Without --dtype the 16-bit type that all "
+        "inputs\n"
+        "have, else float32; float64 where all inputs are (or one is and the others are whole "
+        "numbers):\n"
+        "then it is computed in float64, too, unless --dtype asks for another type. .bin has no "
+        "float64.\n"
         "Devices: auto, cpu, gpu, gpu:K (the K-th), P:D (OpenCL platform:device), part of a name,\n"
         "pci:BDF, reference, faulty:RULES:NAME, or @FILE with lines `host device[,device] "
         "[weight]`.\n"

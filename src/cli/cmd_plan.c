@@ -52,7 +52,7 @@ static void expect_output(const struct call *call, struct mmul_matmul *args,
         return;
     if (asked->source != OPTION_DEFAULT) // of mul --dry-run
         dtype = (enum mmul_dtype)asked->number;
-    args->output_in_place = dtype == MMUL_F32;
+    args->output_in_place = dtype == MMUL_F32 || dtype == MMUL_F64;
 }
 
 static enum mmul_status run(const struct call *call, struct mmul_error *err) {
@@ -96,10 +96,11 @@ static enum mmul_status check(const struct call *call, struct mmul_error *err) {
 }
 
 static const enum option_id options[] = {
-    OPT_TRANSPOSE_A, OPT_TRANSPOSE_B,   OPT_ALPHA,      OPT_BETA,    OPT_C_IN, OPT_WEIGHTS,
-    OPT_DEVICE,      OPT_SPLIT,         OPT_SPLIT_RULE, OPT_IO,      OPT_TAIL, OPT_REPRODUCIBLE,
-    OPT_MEMORY,      OPT_DEVICE_MEMORY, OPT_VERIFY,     OPT_THREADS, OPT_BIND, OPT_SIMULATE,
-    OPT_STEPS,       OPT_JSON,          OPT_QUIET,      OPT_VERBOSE, OPT_HELP, OPT_END,
+    OPT_TRANSPOSE_A, OPT_TRANSPOSE_B,  OPT_ALPHA,    OPT_BETA,          OPT_C_IN,
+    OPT_WEIGHTS,     OPT_DEVICE,       OPT_SPLIT,    OPT_SPLIT_RULE,    OPT_IO,
+    OPT_TAIL,        OPT_REPRODUCIBLE, OPT_MEMORY,   OPT_DEVICE_MEMORY, OPT_VERIFY,
+    OPT_THREADS,     OPT_BIND,         OPT_SIMULATE, OPT_DTYPE,         OPT_STEPS,
+    OPT_JSON,        OPT_QUIET,        OPT_VERBOSE,  OPT_HELP,          OPT_END,
 };
 
 const struct command mmul_command_plan = {

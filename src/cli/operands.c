@@ -26,11 +26,17 @@ struct mmul_matmul mmul_operands_args(const struct call *call) {
     static const enum mmul_split_rule rules[] = {MMUL_SPLIT_EXACT, MMUL_SPLIT_HUNDRED};
     const struct option_value *values = call->options.values;
     const double tail = values[OPT_TAIL].real; // off: negative
+    const struct option_value *asked = &values[OPT_DTYPE];
     return (struct mmul_matmul){
         .transpose_a = values[OPT_TRANSPOSE_A].number != 0,
         .transpose_b = values[OPT_TRANSPOSE_B].number != 0,
         .alpha = (float)values[OPT_ALPHA].real,
         .beta = (float)values[OPT_BETA].real,
+        .exact_alpha = values[OPT_ALPHA].real,
+        .exact_beta = values[OPT_BETA].real,
+        .compute = asked->source == OPTION_DEFAULT ? MMUL_COMPUTE_AUTO
+                   : asked->number == MMUL_F64     ? MMUL_COMPUTE_F64
+                                                   : MMUL_COMPUTE_F32,
         .weights = values[OPT_WEIGHTS].text,
         .split = splits[values[OPT_SPLIT].number],
         .split_rule = rules[values[OPT_SPLIT_RULE].number],
@@ -49,26 +55,36 @@ struct mmul_matmul mmul_operands_args(const struct call *call) {
     };
 }
 
-static enum mmul_status open_matrix(const struct call *call, const char *path,
-                                    struct mmul_matrix **matrix, struct mmul_error *err) {
-    enum mmul_status status = mmul_matrix_open(path, matrix, err);
-    if (status != MMUL_OK)
-        return status;
-    struct mmul_matrix_info info = mmul_matrix_info(*matrix);
-    if (info.stored != info.delivered)
-        mmul_print_remark(call, "notice: '%s' is %s and is read as %s", path,
-                          mmul_dtype_name(info.stored), mmul_dtype_name(info.delivered));
-    return MMUL_OK;
+// What is converted as it is read. The result's type tells in what is computed; where shapes do not fit
+// there is none, and nothing will be read.
+static void tell_conversions(const struct call *call, const struct mmul_matmul *args) {
+    const struct mmul_matrix *const inputs[] = {args->a, args->b, args->c_in};
+    struct mmul_shape shape;
+    enum mmul_dtype dtype;
+    struct mmul_error ignored;
+    if (mmul_matmul_result(args, &shape, &dtype, &ignored) != MMUL_OK)
+        return;
+    for (int i = 0; i < 3; i++) {
+        const struct mmul_matrix_info info =
+            inputs[i] != NULL ? mmul_matrix_info(inputs[i]) : (struct mmul_matrix_info){0};
+        const enum mmul_dtype read = dtype == MMUL_F64 ? MMUL_F64 : info.delivered;
+        if (inputs[i] != NULL && info.stored != read)
+            mmul_print_remark(call, "notice: '%s' is %s and is read as %s",
+                              mmul_matrix_name(inputs[i]), mmul_dtype_name(info.stored),
+                              mmul_dtype_name(read));
+    }
 }
 
 enum mmul_status mmul_operands_open(const struct call *call, struct mmul_matmul *args,
                                     struct mmul_error *err) {
     const char *c_in = call->options.values[OPT_C_IN].text;
-    enum mmul_status status = open_matrix(call, call->operands[0], &args->a, err);
+    enum mmul_status status = mmul_matrix_open(call->operands[0], &args->a, err);
     if (status == MMUL_OK)
-        status = open_matrix(call, call->operands[1], &args->b, err);
+        status = mmul_matrix_open(call->operands[1], &args->b, err);
     if (status == MMUL_OK && c_in != NULL)
-        status = open_matrix(call, c_in, &args->c_in, err);
+        status = mmul_matrix_open(c_in, &args->c_in, err);
+    if (status == MMUL_OK)
+        tell_conversions(call, args);
     // A zero that is given is meant; one that is not may well be a bias that was to be added.
     if (status == MMUL_OK && c_in != NULL &&
         call->options.values[OPT_BETA].source == OPTION_DEFAULT)

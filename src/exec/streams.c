@@ -24,13 +24,17 @@ static const struct mmul_plan *plan_of(const struct passing *p) {
     return p->stream->files->plan;
 }
 
-static int64_t element_bytes(const struct passing *p) {
+static enum mmul_dtype element_dtype(const struct passing *p) {
     const struct mmul_plan *plan = plan_of(p);
     if (p->stream->content == MMUL_CONTENT_PIECES)
-        return (int64_t)mmul_dtype_bytes(mmul_problem_split_dtype(&plan->problem, plan->axis));
+        return mmul_problem_split_dtype(&plan->problem, plan->axis);
     if (p->stream->content == MMUL_CONTENT_PANEL)
-        return (int64_t)mmul_dtype_bytes(mmul_problem_whole_dtype(&plan->problem, plan->axis));
-    return mmul_problem_result_each(&plan->problem);
+        return mmul_problem_whole_dtype(&plan->problem, plan->axis);
+    return mmul_problem_result_dtype(&plan->problem);
+}
+
+static int64_t element_bytes(const struct passing *p) {
+    return (int64_t)mmul_dtype_bytes(element_dtype(p));
 }
 
 struct mmul_region mmul_step_panel(const struct mmul_plan *plan, struct mmul_step step,
@@ -67,9 +71,12 @@ static enum mmul_status transfer(struct passing *p, struct mmul_region region, i
                                  int64_t end, char *memory, struct mmul_error *err) {
     struct mmul_files *files = p->stream->files;
     float *floats = (float *)(void *)memory;
+    double *doubles = (double *)(void *)memory;
     p->written += (end - begin) * element_bytes(p);
     if (p->stream->content == MMUL_CONTENT_RESULT)
-        return mmul_output_write_float(files->output, region, begin, end, floats, err);
+        return element_dtype(p) == MMUL_F64
+                   ? mmul_output_write_double(files->output, region, begin, end, doubles, err)
+                   : mmul_output_write_float(files->output, region, begin, end, floats, err);
     if (p->stream->content == MMUL_CONTENT_PANEL && files->spread >= 0) {
         mmul_values_read_rows(files->values, files->spread, region, begin, end, floats);
         return MMUL_OK;
@@ -78,9 +85,12 @@ static enum mmul_status transfer(struct passing *p, struct mmul_region region, i
     int64_t elements = end - begin;
     enum mmul_status status;
     if (p->stream->content == MMUL_CONTENT_C_IN) {
-        struct mmul_repeated c_in = {.matrix = input, .shape = files->plan->problem.c};
-        status = mmul_repeated_read(&c_in, region, begin, end, floats, err);
+        struct mmul_repeated c_in = {
+            .matrix = input, .shape = files->plan->problem.c, .dtype = element_dtype(p)};
+        status = mmul_repeated_read(&c_in, region, begin, end, memory, err);
         elements = c_in.elements_read;
+    } else if (element_dtype(p) == MMUL_F64) {
+        status = mmul_matrix_read_double(input, region, begin, end, doubles, err);
     } else {
         status = mmul_matrix_read(input, region, begin, end, memory, err);
     }

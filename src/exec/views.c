@@ -42,8 +42,8 @@ struct offers {
 
 static const struct mmul_matrix *input_of(const struct mmul_matmul *args, int matrix) {
     if (matrix == C_IN)
-        return args->beta != 0 ? args->c_in : NULL;
-    if (args->alpha == 0)
+        return mmul_matmul_beta(args) != 0 ? args->c_in : NULL;
+    if (mmul_matmul_alpha(args) == 0)
         return NULL;
     return matrix == A ? args->a : args->b;
 }
@@ -52,15 +52,16 @@ static struct mmul_file_part part_of(const struct mmul_extent *extent) {
     return (struct mmul_file_part){extent->offset, extent->offset + extent->bytes};
 }
 
+// With a seed: other nodes look for the file.
 static enum mmul_status offer_input(const struct mmul_comm *comm, const struct mmul_matrix *matrix,
-                                    bool others_look, uint64_t seed, struct offer *offer,
-                                    struct mmul_error *err) {
+                                    enum mmul_dtype dtype, const uint64_t *seed,
+                                    struct offer *offer, struct mmul_error *err) {
     mmul_text_copy(offer->name, sizeof offer->name, mmul_matrix_name(matrix));
-    if (!mmul_matrix_extent(matrix, &offer->extent))
+    if (!mmul_matrix_extent(matrix, dtype, &offer->extent))
         return MMUL_OK;
     offer->is_file = offer->extent.memory == NULL;
     offer->is_usable = offer->is_file || comm->node_size == 1;
-    if (!offer->is_file || !others_look)
+    if (!offer->is_file || seed == NULL)
         return MMUL_OK;
     size_t path_bytes = strlen(offer->extent.path);
     if (strncmp(offer->name, offer->extent.path, path_bytes) != 0)
@@ -69,14 +70,14 @@ static enum mmul_status offer_input(const struct mmul_comm *comm, const struct m
     char *real_path = realpath(offer->extent.path, NULL);
     mmul_text_copy(offer->real_path, sizeof offer->real_path, real_path ? real_path : "");
     free(real_path);
-    return mmul_fingerprint_take(offer->extent.fd, offer->name, part_of(&offer->extent), seed,
+    return mmul_fingerprint_take(offer->extent.fd, offer->name, part_of(&offer->extent), *seed,
                                  &offer->fingerprint, err);
 }
 
 static void offer_output(const struct mmul_comm *comm, const struct mmul_output *output,
-                         struct offer *offer) {
+                         enum mmul_dtype dtype, struct offer *offer) {
     mmul_text_copy(offer->name, sizeof offer->name, output->name != NULL ? output->name : "C");
-    if (!mmul_output_extent(output, &offer->extent))
+    if (!mmul_output_extent(output, dtype, &offer->extent))
         return;
     offer->is_file = offer->extent.memory == NULL;
     offer->is_usable = offer->is_file || comm->node_size == 1;
@@ -95,13 +96,17 @@ static enum mmul_status fill_offers(const struct mmul_comm *comm, const struct m
     for (int i = A; status == MMUL_OK && i <= C_IN; i++) {
         const struct mmul_matrix *input = input_of(args, i);
         struct offer *offer = &offers->all[i];
-        // A C_in that repeats has no place of its own for each element of C.
-        if (input != NULL &&
-            (i != C_IN || (mmul_matrix_info(input).stored == MMUL_F32 && !problem.c_in_repeats)))
-            status = offer_input(comm, input, others_look, offers->seed, offer, err);
+        if (input == NULL)
+            continue;
+        // C_in is in C's type, and where it repeats it has no place of its own for each element.
+        const enum mmul_dtype dtype =
+            i == C_IN ? mmul_matmul_type(args) : mmul_matmul_reads(args, input);
+        if (i != C_IN || !problem.c_in_repeats)
+            status =
+                offer_input(comm, input, dtype, others_look ? &offers->seed : NULL, offer, err);
     }
     if (status == MMUL_OK && args->output != NULL)
-        offer_output(comm, args->output, &offers->all[C]);
+        offer_output(comm, args->output, mmul_matmul_type(args), &offers->all[C]);
     else if (status == MMUL_OK)
         offers->all[C].is_usable = args->output_in_place;
     return status;

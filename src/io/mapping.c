@@ -42,7 +42,8 @@ static bool is_aligned(const struct mmul_extent *extent, enum mmul_dtype dtype) 
     return address % mmul_dtype_bytes(dtype) == 0;
 }
 
-bool mmul_matrix_extent(const struct mmul_matrix *matrix, struct mmul_extent *extent) {
+bool mmul_matrix_extent(const struct mmul_matrix *matrix, enum mmul_dtype dtype,
+                        struct mmul_extent *extent) {
     const struct mmul_matrix_info *info = &matrix->info;
     struct mmul_error ignored;
     struct mmul_extent found = {.memory = (void *)matrix->memory,
@@ -50,7 +51,7 @@ bool mmul_matrix_extent(const struct mmul_matrix *matrix, struct mmul_extent *ex
                                 .path = matrix->path,
                                 .offset = matrix->data_offset,
                                 .stored_ns = nanoseconds(matrix->stored)};
-    if (info->stored != info->delivered || info->fortran_order || info->big_endian)
+    if (info->stored != dtype || info->fortran_order || info->big_endian)
         return false;
     if (mmul_shape_bytes(info->shape, info->stored, &found.bytes, &ignored) != MMUL_OK)
         return false;
@@ -61,11 +62,12 @@ bool mmul_matrix_extent(const struct mmul_matrix *matrix, struct mmul_extent *ex
     return true;
 }
 
-bool mmul_output_extent(const struct mmul_output *output, struct mmul_extent *extent) {
+bool mmul_output_extent(const struct mmul_output *output, enum mmul_dtype dtype,
+                        struct mmul_extent *extent) {
     struct mmul_error ignored;
     struct mmul_extent found = {
         .memory = output->memory, .fd = output->fd, .offset = output->data_offset};
-    if (output->dtype != MMUL_F32 || (found.memory == NULL && !output->is_reserved))
+    if (output->dtype != dtype || (found.memory == NULL && !output->is_reserved))
         return false;
     if (mmul_shape_bytes(output->shape, output->dtype, &found.bytes, &ignored) != MMUL_OK)
         return false;

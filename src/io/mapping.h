@@ -15,12 +15,14 @@ struct mmul_extent {
     int64_t stored_ns;     // when an input was last written to, as it was opened
 };
 
-// In C order, stored as it is delivered (no float64), this machine's byte order, on an address that
+// In C order, stored in the type in which it is wanted, this machine's byte order, on an address that
 // its element size divides, and a file system that maps files. False: not so.
-bool mmul_matrix_extent(const struct mmul_matrix *matrix, struct mmul_extent *extent);
+bool mmul_matrix_extent(const struct mmul_matrix *matrix, enum mmul_dtype dtype,
+                        struct mmul_extent *extent);
 
-// float32; a file only with its space reserved, so that writing to a mapping finds room.
-bool mmul_output_extent(const struct mmul_output *output, struct mmul_extent *extent);
+// Of the type in which it is made; a file only with its space reserved, so that writing to a mapping finds room.
+bool mmul_output_extent(const struct mmul_output *output, enum mmul_dtype dtype,
+                        struct mmul_extent *extent);
 
 // Does the file system map this open file, and for writing? fd may be for writing alone.
 bool mmul_file_can_map(int fd, bool writable);

@@ -17,50 +17,58 @@ static int64_t stored_matrix(const struct mmul_repeated *source, int64_t t) {
     return batch * stored.depth + depth;
 }
 
+static enum mmul_status read(const struct mmul_repeated *source, struct mmul_region region,
+                             int64_t begin, int64_t end, void *dst, struct mmul_error *err) {
+    return source->dtype == MMUL_F64
+               ? mmul_matrix_read_double(source->matrix, region, begin, end, dst, err)
+               : mmul_matrix_read_float(source->matrix, region, begin, end, dst, err);
+}
+
 // Columns [col, col + count) of a stored row.
 static enum mmul_status read_row(struct mmul_repeated *source, struct mmul_region row,
-                                 int64_t count, float *dst, struct mmul_error *err) {
+                                 int64_t count, char *dst, struct mmul_error *err) {
+    const size_t each = mmul_dtype_bytes(source->dtype);
     bool is_column = source->matrix->info.shape.cols == 1;
     if (is_column)
         row.col_begin = 0;
     row.col_end = row.col_begin + (is_column ? 1 : count);
     source->elements_read += row.col_end - row.col_begin;
-    enum mmul_status status =
-        mmul_matrix_read_float(source->matrix, row, 0, row.col_end - row.col_begin, dst, err);
+    enum mmul_status status = read(source, row, 0, row.col_end - row.col_begin, dst, err);
     for (int64_t j = 1; status == MMUL_OK && is_column && j < count; j++)
-        dst[j] = dst[0];
+        memcpy(dst + (size_t)j * each, dst, each);
     return status;
 }
 
 enum mmul_status mmul_repeated_read(struct mmul_repeated *source, struct mmul_region region,
-                                    int64_t begin, int64_t end, float *dst,
-                                    struct mmul_error *err) {
+                                    int64_t begin, int64_t end, void *dst, struct mmul_error *err) {
     struct mmul_shape stored = source->matrix->info.shape;
     int64_t width = region.col_end - region.col_begin;
-    const float *before = NULL; // a whole row of the region that repeats
+    const size_t each = mmul_dtype_bytes(source->dtype);
+    char *to = dst;
+    const char *before = NULL; // a whole row of the region that repeats
     region.matrix = stored_matrix(source, region.matrix);
     if (stored.rows == source->shape.rows && stored.cols == source->shape.cols) {
         source->elements_read += end - begin;
-        return mmul_matrix_read_float(source->matrix, region, begin, end, dst, err);
+        return read(source, region, begin, end, dst, err);
     }
     for (int64_t p = begin; p < end;) {
         int64_t col = p % width, count = mmul_smaller(width - col, end - p);
         int64_t row = stored.rows == 1 ? 0 : region.row_begin + p / width;
         enum mmul_status status = MMUL_OK;
         if (before != NULL)
-            memcpy(dst, before + col, (size_t)count * sizeof *dst);
+            memcpy(to, before + (size_t)col * each, (size_t)count * each);
         else
             status = read_row(source,
                               (struct mmul_region){.matrix = region.matrix,
                                                    .row_begin = row,
                                                    .row_end = row + 1,
                                                    .col_begin = region.col_begin + col},
-                              count, dst, err);
+                              count, to, err);
         if (status != MMUL_OK)
             return status;
         if (stored.rows == 1 && count == width)
-            before = dst;
-        dst += count;
+            before = to;
+        to += (size_t)count * each;
         p += count;
     }
     return MMUL_OK;
