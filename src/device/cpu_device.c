@@ -184,6 +184,11 @@ static enum mmul_status reserve_buffers(void *self, struct mmul_error *err) {
     return status;
 }
 
+static enum mmul_status warm_up(void *self, enum mmul_dtype dtype, struct mmul_error *err) {
+    (void)dtype;
+    return reserve_buffers(self, err);
+}
+
 // ------------------------------------------------------------------------------------------ gemm
 
 // The largest part of a product that one call of OpenBLAS takes.
@@ -279,7 +284,7 @@ const struct mmul_device_table mmul_cpu_table = {
     .buffer_borrow = mmul_host_buffer_borrow,
     .upload = mmul_host_upload,
     .download = mmul_host_download,
-    .warm_up = reserve_buffers,
+    .warm_up = warm_up,
     .gemm = gemm,
     .map = mmul_cpu_map,
     .set_threads = set_threads,

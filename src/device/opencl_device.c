@@ -225,11 +225,16 @@ static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mm
 // --------------------------------------------------------------------------------------- warm up
 
 // The smallest cube (in steps) that CLBlast multiplies by its indirect kernels.
-static int64_t find_indirect_size(const struct mmul_opencl *opencl) {
+static int64_t find_indirect_size(const struct mmul_opencl *opencl, enum mmul_dtype dtype) {
     const int64_t step = 64, most = 2048;
     for (int64_t s = step; s < most; s += step) {
-        const struct mmul_gemm cube = {
-            .m = s, .n = s, .k = s, .a = {NULL, 1, s}, .b = {NULL, 1, s}, .c = {NULL, 1, s}};
+        const struct mmul_gemm cube = {.dtype = dtype,
+                                       .m = s,
+                                       .n = s,
+                                       .k = s,
+                                       .a = {NULL, 1, s},
+                                       .b = {NULL, 1, s},
+                                       .c = {NULL, 1, s}};
         size_t bytes = 0;
         if (ask_temporary(opencl, &cube, &bytes) == CLBlastSuccess && bytes > 0)
             return s;
@@ -241,15 +246,16 @@ static int64_t find_indirect_size(const struct mmul_opencl *opencl) {
 static enum mmul_status warm_gemm(struct mmul_opencl *opencl, struct mmul_buffer *const buffers[3],
                                   int64_t s, int64_t ld, int transposes, struct mmul_error *err) {
     const struct mmul_gemm args = {
+        .dtype = buffers[0]->head.dtype,
         .transpose_a = (transposes & 1) != 0,
         .transpose_b = (transposes & 2) != 0,
         .m = s,
         .n = s,
         .k = s,
-        .alpha = 1.0f,
+        .alpha = 1,
         .a = {buffers[0], 0, ld},
         .b = {buffers[1], 0, ld},
-        .beta = 1.0f,
+        .beta = 1,
         .c = {buffers[2], 0, ld},
     };
     return gemm(opencl, &args, err);
@@ -272,16 +278,19 @@ static enum mmul_status warm_clblast(struct mmul_opencl *opencl,
     return status;
 }
 
-static enum mmul_status create_zeroed(struct mmul_opencl *opencl, int64_t count,
-                                      struct mmul_buffer **buffer, struct mmul_error *err) {
+static enum mmul_status create_zeroed(struct mmul_opencl *opencl, enum mmul_dtype dtype,
+                                      int64_t count, struct mmul_buffer **buffer,
+                                      struct mmul_error *err) {
     const cl_float zero = 0.0f;
-    enum mmul_status status = mmul_opencl_buffer_create(opencl, MMUL_F32, count, buffer, err);
+    enum mmul_status status = mmul_opencl_buffer_create(opencl, dtype, count, buffer, err);
     if (status != MMUL_OK)
         return status;
+    (*buffer)->head = (struct mmul_buffer_head){dtype, count};
     const enum mmul_opencl_queue compute = MMUL_QUEUE_COMPUTE;
     cl_event event = NULL;
-    cl_int code = clEnqueueFillBuffer(opencl->order.queues[compute], (*buffer)->memory, &zero,
-                                      sizeof zero, 0, (size_t)count * sizeof zero, 0, NULL, &event);
+    cl_int code =
+        clEnqueueFillBuffer(opencl->order.queues[compute], (*buffer)->memory, &zero, sizeof zero, 0,
+                            (size_t)count * mmul_dtype_bytes(dtype), 0, NULL, &event);
     if (code == CL_SUCCESS) {
         mmul_opencl_note_write(&(*buffer)->use, compute, event);
         code = mmul_opencl_begin(&opencl->order, compute, event);
@@ -291,15 +300,15 @@ static enum mmul_status create_zeroed(struct mmul_opencl *opencl, int64_t count,
     return MMUL_OK;
 }
 
-static enum mmul_status warm_up(void *self, struct mmul_error *err) {
+static enum mmul_status warm_up(void *self, enum mmul_dtype dtype, struct mmul_error *err) {
     struct mmul_opencl *opencl = self;
     static const uint16_t halves[1] = {0};
-    const int64_t large = find_indirect_size(opencl), ld = large + 1;
+    const int64_t large = find_indirect_size(opencl, dtype), ld = large + 1;
     struct mmul_buffer *buffers[3] = {NULL, NULL, NULL};
     enum mmul_status status = MMUL_OK;
     for (int i = 0; i < 3 && status == MMUL_OK; i++)
-        status = create_zeroed(opencl, ld * ld, &buffers[i], err);
-    for (int i = 0; i < 2 && status == MMUL_OK; i++) {
+        status = create_zeroed(opencl, dtype, ld * ld, &buffers[i], err);
+    for (int i = 0; dtype == MMUL_F32 && i < 2 && status == MMUL_OK; i++) {
         struct mmul_operand to = {buffers[i], 0, 1};
         status = mmul_opencl_upload(
             opencl, &(struct mmul_upload){to, 1, 1, halves, 1, i == 0 ? MMUL_F16 : MMUL_BF16}, err);

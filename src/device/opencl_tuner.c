@@ -175,7 +175,7 @@ static void try_device(const void *argument, void *result) {
         status = mmul_tuning_apply(device, trial->tuning, &verdict->err);
     }
     if (status == MMUL_OK)
-        status = mmul_device_warm_up(device, &verdict->err);
+        status = mmul_device_warm_up(device, MMUL_F32, &verdict->err);
     if (status == MMUL_OK)
         status = mmul_device_self_test(device, &verdict->err);
     if (status == MMUL_OK)

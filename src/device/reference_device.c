@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // The written specification of a device: three plain loops, sums in double (of float64: in long
-// double), each element rounded to its type once. Slow on purpose and never tuned; every other device must agree with it.
-// Also the last resort when the CPU's own library gives a wrong block.
+// double), each element rounded to its type once. Slow on purpose and never tuned; every other
+// device must agree with it. Also the last resort when the CPU's own library gives a wrong block.
 #include "device/host_buffer.h"
 #include "device/project.h"
 #include "device/reference_map.h"

@@ -202,12 +202,28 @@ enum mmul_status mmul_device_tune(struct mmul_device *device,
     return device->table->tune(device->self, kernel, err); // a refusal is no loss
 }
 
-enum mmul_status mmul_device_warm_up(struct mmul_device *device, struct mmul_error *err) {
+static enum mmul_status fail_dtype(const struct mmul_device *device, enum mmul_dtype dtype,
+                                   struct mmul_error *err) {
+    struct mmul_device_info info;
+    mmul_device_describe(device, &info);
+    return mmul_fail(err, MMUL_ERR_UNAVAILABLE, "device '%s (%s)' has no buffers of %s", info.id,
+                     info.name, mmul_dtype_name(dtype));
+}
+
+bool mmul_device_has_dtype(const struct mmul_device *device, enum mmul_dtype dtype) {
+    return device->table->has_dtype != NULL ? device->table->has_dtype(device->self, dtype)
+                                            : dtype == MMUL_F32;
+}
+
+enum mmul_status mmul_device_warm_up(struct mmul_device *device, enum mmul_dtype dtype,
+                                     struct mmul_error *err) {
     if (device->lost)
         return fail_lost(device, err);
+    if (!mmul_device_has_dtype(device, dtype))
+        return fail_dtype(device, dtype, err);
     if (device->table->warm_up == NULL)
         return MMUL_OK;
-    return note(device, enter(device)->table->warm_up(device->self, err));
+    return note(device, enter(device)->table->warm_up(device->self, dtype, err));
 }
 
 int64_t mmul_device_gemm_temporary_bytes(const struct mmul_device *device, enum mmul_dtype dtype,
@@ -227,19 +243,6 @@ bool mmul_device_can_borrow(const struct mmul_device *device) {
 
 static struct mmul_buffer_head *head_of(struct mmul_buffer *buffer) {
     return (struct mmul_buffer_head *)buffer;
-}
-
-static enum mmul_status fail_dtype(const struct mmul_device *device, enum mmul_dtype dtype,
-                                   struct mmul_error *err) {
-    struct mmul_device_info info;
-    mmul_device_describe(device, &info);
-    return mmul_fail(err, MMUL_ERR_UNAVAILABLE, "device '%s (%s)' has no buffers of %s", info.id,
-                     info.name, mmul_dtype_name(dtype));
-}
-
-bool mmul_device_has_dtype(const struct mmul_device *device, enum mmul_dtype dtype) {
-    return device->table->has_dtype != NULL ? device->table->has_dtype(device->self, dtype)
-                                            : dtype == MMUL_F32;
 }
 
 enum mmul_status mmul_device_buffer_create(struct mmul_device *device, enum mmul_dtype dtype,

@@ -191,7 +191,7 @@ static enum mmul_status measure(struct calibration *c, struct mmul_error *err) {
 // over the node: none of its ranks builds kernels any more when the first begins to measure.
 static enum mmul_status measure_or_replace(struct calibration *c, struct mmul_error *err) {
     struct mmul_error of_barrier;
-    enum mmul_status status = mmul_context_warm_up(c->context, err);
+    enum mmul_status status = mmul_context_warm_up(c->context, MMUL_F32, err);
     if (mmul_comm_node_barrier(c->context->comm, &of_barrier) != MMUL_OK) {
         *err = of_barrier;
         return err->status;
@@ -202,7 +202,7 @@ static enum mmul_status measure_or_replace(struct calibration *c, struct mmul_er
         return status;
     status = mmul_context_fall_back(c->context, c->options->no_fallback, err);
     if (status == MMUL_OK)
-        status = mmul_context_warm_up(c->context, err);
+        status = mmul_context_warm_up(c->context, MMUL_F32, err);
     return status == MMUL_OK ? measure(c, err) : status;
 }
 

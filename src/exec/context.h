@@ -23,7 +23,7 @@ struct mmul_context {
     int fallback_threads;              // ... and with how many threads
     bool fallback_bind;
     int replacements;               // how often the device was replaced
-    bool warm;                      // the device's kernels are built
+    unsigned warm;                  // types (bit 1 << dtype) whose kernels the device has built
     double warm_up_seconds;         // what that took
     struct mmul_startup startup;    // of the next run, so far
     struct mmul_stopwatch watch;    // of these; stands during a run
@@ -49,4 +49,5 @@ enum mmul_status mmul_context_collect_warnings(struct mmul_context *context, str
 
 // Builds the device's kernels once. Local. Fails with the device, and with MMUL_ERR_UNAVAILABLE
 // when it takes more than 300 s.
-enum mmul_status mmul_context_warm_up(struct mmul_context *context, struct mmul_error *err);
+enum mmul_status mmul_context_warm_up(struct mmul_context *context, enum mmul_dtype dtype,
+                                      struct mmul_error *err);

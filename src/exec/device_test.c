@@ -112,7 +112,7 @@ static enum mmul_status test_opened(const struct testing *t, struct subject *s,
     mmul_device_set_threads(s->device, t->context->cluster->ranks[t->context->comm->rank].threads);
     if (mmul_tuning_apply_stored(s->device, &kernels, &untuned) != MMUL_OK)
         mmul_context_warn(t->context, "rank %d: %s", t->context->comm->rank, untuned.text);
-    enum mmul_status status = mmul_watch_warm_up(s->device, err);
+    enum mmul_status status = mmul_watch_warm_up(s->device, MMUL_F32, err);
     return status == MMUL_OK ? mmul_watch(&examining, err) : status;
 }
 

@@ -18,6 +18,7 @@
 #include "exec/run_trace.h"
 #include "exec/write_back.h"
 #include "io/matrix_file.h"
+#include "model/dtype.h"
 
 // -------------------------------------------------------------------------------------- creating
 
@@ -52,12 +53,13 @@ static enum mmul_status create_stages(struct mmul_run *run, const struct mmul_ru
 
 // A device whose kernels do not build is replaced like one that fails later.
 static enum mmul_status warm_up(struct mmul_run *run, struct mmul_error *err) {
-    bool multiplies = false;
-    for (int i = 0; i < run->stage_count; i++)
-        multiplies |= run->stages[i].tile.m > 0;
-    if (!multiplies)
-        return MMUL_OK;
-    enum mmul_status status = mmul_context_warm_up(run->context, err);
+    enum mmul_status status = MMUL_OK;
+    for (int i = 0; status == MMUL_OK && i < run->stage_count; i++) {
+        const struct mmul_worker_options options = mmul_stage_worker_options(&run->stages[i]);
+        if (run->stages[i].tile.m > 0)
+            status = mmul_context_warm_up(
+                run->context, mmul_dtype_computed(options.a_dtype, options.b_dtype), err);
+    }
     if (status != MMUL_OK)
         status = mmul_context_fall_back(run->context, run->args->no_fallback, err);
     return status;

@@ -60,14 +60,20 @@ enum mmul_status mmul_watch(const struct mmul_watched *watched, struct mmul_erro
     return status == MMUL_OK ? w.status : status;
 }
 
+struct warming {
+    struct mmul_device *device;
+    enum mmul_dtype dtype;
+};
+
 static enum mmul_status warm_up(void *argument, struct mmul_error *err) {
-    return mmul_device_warm_up(argument, err);
+    const struct warming *w = argument;
+    return mmul_device_warm_up(w->device, w->dtype, err);
 }
 
-enum mmul_status mmul_watch_warm_up(struct mmul_device *device, struct mmul_error *err) {
-    const struct mmul_watched building = {.device = device,
-                                          .work = warm_up,
-                                          .argument = device,
-                                          .call_seconds = WARM_UP_MOST_SECONDS};
+enum mmul_status mmul_watch_warm_up(struct mmul_device *device, enum mmul_dtype dtype,
+                                    struct mmul_error *err) {
+    struct warming w = {device, dtype};
+    const struct mmul_watched building = {
+        .device = device, .work = warm_up, .argument = &w, .call_seconds = WARM_UP_MOST_SECONDS};
     return mmul_watch(&building, err);
 }

@@ -18,4 +18,5 @@ enum mmul_status mmul_watch(const struct mmul_watched *watched, struct mmul_erro
 
 // Builds the device's kernels. Fails with the device, and with MMUL_ERR_UNAVAILABLE when that takes
 // more than 300 s.
-enum mmul_status mmul_watch_warm_up(struct mmul_device *device, struct mmul_error *err);
+enum mmul_status mmul_watch_warm_up(struct mmul_device *device, enum mmul_dtype dtype,
+                                    struct mmul_error *err);

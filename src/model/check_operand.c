@@ -60,7 +60,8 @@ double mmul_check_element(struct mmul_check_operand x, int64_t row, int64_t col)
     return value;
 }
 
-// Row `index` of op(X), (rows, cols), in `lines` until another one is loaded. A stored line of a transposed matrix holds neighbours of several rows, so these come together.
+// Row `index` of op(X), (rows, cols), in `lines` until another one is loaded. A stored line of a
+// transposed matrix holds neighbours of several rows, so these come together.
 static const double *load_row(struct mmul_check_lines *lines, struct mmul_check_operand x,
                               int64_t rows, int64_t cols, int64_t index) {
     if (!x.transposed) {

@@ -49,7 +49,7 @@ static inline struct mmul_device *open_device(int argc, char **argv) {
         exit(0);
     }
     must(status, &err);
-    must(mmul_device_warm_up(device, &err), &err);
+    must(mmul_device_warm_up(device, MMUL_F32, &err), &err);
     struct mmul_device_info info;
     mmul_device_describe(device, &info);
     printf("# %s: %s, %s, %s, %d units\n", info.id, info.name, info.platform, info.driver,

@@ -36,7 +36,8 @@ static void check_matrix(const char *path, bool usable, int64_t offset, int64_t 
     struct mmul_matrix *matrix = NULL;
     struct mmul_extent extent = {.fd = -7};
     assert_int_equal(mmul_matrix_open(path, &matrix, &err), MMUL_OK);
-    assert_int_equal(mmul_matrix_extent(matrix, &extent), usable);
+    assert_int_equal(mmul_matrix_extent(matrix, mmul_matrix_info(matrix).delivered, &extent),
+                     usable);
     if (usable) {
         assert_null(extent.memory);
         assert_true(extent.fd >= 0);
@@ -100,13 +101,20 @@ static void bin_inputs(void **state) {
 static void memory(void **state) {
     (void)state;
     static const struct {
-        enum mmul_dtype dtype;
+        enum mmul_dtype dtype, read, computed; // as it is, as A is wanted, as C is made
         size_t at;
         bool input, output;
     } cases[] = {
-        {MMUL_F32, 0, true, true},   {MMUL_F32, 4, true, true},   {MMUL_F32, 2, false, false},
-        {MMUL_F16, 2, true, false},  {MMUL_BF16, 6, true, false}, {MMUL_F16, 1, false, false},
-        {MMUL_F64, 0, false, false},
+        {MMUL_F32, MMUL_F32, MMUL_F32, 0, true, true},
+        {MMUL_F32, MMUL_F32, MMUL_F32, 4, true, true},
+        {MMUL_F32, MMUL_F32, MMUL_F32, 2, false, false},
+        {MMUL_F32, MMUL_F64, MMUL_F64, 0, false, false},
+        {MMUL_F16, MMUL_F16, MMUL_F32, 2, true, false},
+        {MMUL_BF16, MMUL_BF16, MMUL_F32, 6, true, false},
+        {MMUL_F16, MMUL_F16, MMUL_F32, 1, false, false},
+        {MMUL_F64, MMUL_F32, MMUL_F32, 0, false, false},
+        {MMUL_F64, MMUL_F64, MMUL_F64, 0, true, true},
+        {MMUL_F64, MMUL_F64, MMUL_F64, 4, false, false},
     };
     _Alignas(8) char data[15 * 8 + 8];
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
@@ -117,10 +125,10 @@ static void memory(void **state) {
         void *here = data + cases[c].at;
         assert_int_equal(mmul_matrix_borrow(here, shape, cases[c].dtype, "A", &matrix, &err), 0);
         assert_int_equal(mmul_output_borrow(here, shape, cases[c].dtype, &output, &err), 0);
-        assert_int_equal(mmul_matrix_extent(matrix, &extent), cases[c].input);
+        assert_int_equal(mmul_matrix_extent(matrix, cases[c].read, &extent), cases[c].input);
         assert_ptr_equal(extent.memory, cases[c].input ? here : NULL);
         extent.memory = NULL;
-        assert_int_equal(mmul_output_extent(output, &extent), cases[c].output);
+        assert_int_equal(mmul_output_extent(output, cases[c].computed, &extent), cases[c].output);
         assert_ptr_equal(extent.memory, cases[c].output ? here : NULL);
         if (cases[c].input)
             assert_int_equal(extent.bytes, 15 * (int64_t)mmul_dtype_bytes(cases[c].dtype));
@@ -134,13 +142,14 @@ static void output_files(void **state) {
     (void)state;
     static const struct {
         const char *name;
-        enum mmul_dtype dtype;
+        enum mmul_dtype dtype, computed;
         bool usable;
         int64_t offset;
     } cases[] = {
-        {"C.bin", MMUL_F32, true, 20},   {"C.npy", MMUL_F32, true, 128},
-        {"C.bin", MMUL_F16, false, 0},   {"C.bin", MMUL_BF16, false, 0},
-        {"C.npy", MMUL_BF16, true, 128}, // becomes float32
+        {"C.bin", MMUL_F32, MMUL_F32, true, 20},   {"C.npy", MMUL_F32, MMUL_F32, true, 128},
+        {"C.bin", MMUL_F16, MMUL_F32, false, 0},   {"C.bin", MMUL_BF16, MMUL_F32, false, 0},
+        {"C.npy", MMUL_BF16, MMUL_F32, true, 128}, // becomes float32
+        {"C.npy", MMUL_F64, MMUL_F64, true, 128},  {"C.npy", MMUL_F32, MMUL_F64, false, 0},
     };
     struct folder folder;
     folder_create(&folder);
@@ -153,10 +162,10 @@ static void output_files(void **state) {
             .path = path, .shape = shape, .dtype = cases[c].dtype};
         assert_int_equal(mmul_output_create(&request, &output, &err), MMUL_OK);
         assert_true(output->is_reserved);
-        assert_int_equal(mmul_output_extent(output, &extent), cases[c].usable);
+        assert_int_equal(mmul_output_extent(output, cases[c].computed, &extent), cases[c].usable);
         assert_int_equal(extent.offset, cases[c].offset);
         output->is_reserved = false; // as on a file system that cannot
-        assert_false(mmul_output_extent(output, &extent));
+        assert_false(mmul_output_extent(output, cases[c].computed, &extent));
         mmul_output_destroy(output);
     }
     folder_destroy(&folder);

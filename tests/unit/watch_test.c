@@ -21,7 +21,8 @@ static struct {
     int warm_ups, closes;
 } stub;
 
-static enum mmul_status warm_up(void *self, struct mmul_error *err) {
+static enum mmul_status warm_up(void *self, enum mmul_dtype dtype, struct mmul_error *err) {
+    (void)dtype;
     (void)self;
     stub.warm_ups++;
     while (atomic_load(&stub.hangs))
@@ -48,7 +49,7 @@ static struct mmul_device device;
 static atomic_int went_on; // how often work got past its call
 
 static enum mmul_status work(void *argument, struct mmul_error *err) {
-    enum mmul_status status = mmul_device_warm_up(argument, err);
+    enum mmul_status status = mmul_device_warm_up(argument, MMUL_F32, err);
     atomic_fetch_add(&went_on, 1);
     return status;
 }
@@ -89,7 +90,7 @@ static void a_call_that_does_not_come_back_is_left(void **state) {
     assert_true(device.lost);
 
     // Not asked again, not closed.
-    assert_int_equal(mmul_device_warm_up(&device, &err), MMUL_ERR_UNAVAILABLE);
+    assert_int_equal(mmul_device_warm_up(&device, MMUL_F32, &err), MMUL_ERR_UNAVAILABLE);
     assert_int_equal(stub.warm_ups, 1);
     mmul_device_close(&device);
     assert_int_equal(stub.closes, 0);
@@ -101,7 +102,7 @@ static void a_call_that_does_not_come_back_is_left(void **state) {
     assert_true(atomic_load(&stub.left));
     mmul_clock_nap(0.05);
     assert_int_equal(atomic_load(&went_on), 0);
-    assert_int_equal(mmul_device_warm_up(&device, &err), MMUL_ERR_UNAVAILABLE);
+    assert_int_equal(mmul_device_warm_up(&device, MMUL_F32, &err), MMUL_ERR_UNAVAILABLE);
     assert_int_equal(stub.warm_ups, 1);
 }
 

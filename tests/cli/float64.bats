@@ -1,0 +1,212 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# Products in float64: numbers that float32 does not hold come out exact, on every device that has doubles, on
+# all ranks, splits and cuts; what cannot be had is refused with its reason.
+# shellcheck disable=SC2154 # status, output and stderr are set by bats
+load helper
+
+# Whole numbers up to 2^20 and inner sizes below 2^12: every sum fits a double, hardly one a float32.
+make_whole() {
+    python << 'END'
+import numpy as np
+r = np.random.default_rng(1)
+def whole(*shape, most=2**20):
+    return r.integers(-most, most + 1, shape).astype("f8")
+np.save("A.npy", whole(131, 97))
+np.save("B.npy", whole(97, 113))
+np.save("C_in.npy", whole(131, 113, most=2**30))
+np.save("bias.npy", whole(1, 113, most=2**30))
+np.save("At.npy", np.load("A.npy").T.copy())
+np.save("Bt.npy", np.load("B.npy").T.copy())
+np.save("stack.npy", whole(3, 41, 97))
+np.save("F.npy", np.asfortranarray(np.load("A.npy")))
+END
+}
+
+# is_exact FILE EXPRESSION: float64, equal to numpy's, and nothing that float32 could have held.
+is_exact() {
+    python "$@" << 'END'
+import sys
+import numpy as np
+names = {n: np.load(n + ".npy") for n in ("A", "B", "C_in", "bias", "stack")}
+found, expected = np.load(sys.argv[1]), eval(sys.argv[2], names)
+assert found.dtype == np.float64, found.dtype
+assert np.array_equal(found.reshape(expected.shape), expected), abs(found - expected).max()
+assert (expected.astype("f4") != expected).mean() > 0.9
+END
+}
+
+@test "exact in float64 on each device, transposed, with C_in, with a bias, of a stack" {
+    need_numpy
+    make_whole
+    for device in cpu reference 0:0; do
+        program mul A.npy B.npy -o C.npy -q --device "$device"
+        expect_quiet_success
+        is_exact C.npy "A @ B"
+        program mul At.npy Bt.npy --transpose-a --transpose-b -o C.npy -q --device "$device" \
+            --alpha 3 --beta -2 --c-in C_in.npy
+        expect_quiet_success
+        is_exact C.npy "3 * (A @ B) - 2 * C_in"
+        program mul F.npy B.npy -o C.npy -q --device "$device" --beta 1 --c-in bias.npy
+        expect_quiet_success
+        is_exact C.npy "A @ B + bias"
+        program mul stack.npy B.npy -o C.npy -q --device "$device"
+        expect_quiet_success
+        is_exact C.npy "stack @ B"
+    done
+}
+
+@test "on three ranks, by rows and by columns, with claims and in tiles of a device" {
+    need_numpy
+    make_whole
+    for options in "--split rows --tail 0.5" "--split cols --tail 0.5" \
+        "--device-memory 300KiB --device 0:0" "--io root --split cols"; do
+        # shellcheck disable=SC2086 # words
+        ranks 3 mul A.npy B.npy -o C.npy -q --alpha -2 --beta 1 --c-in C_in.npy $options
+        expect_status 0
+        is_exact C.npy "-2 * (A @ B) + C_in"
+    done
+}
+
+@test "a device that errs, fails or lies in float64 is replaced, and the result is exact" {
+    need_numpy
+    make_whole
+    for device in faulty:corrupt=1:cpu faulty:garble=1:cpu faulty:fail=1:cpu faulty:corrupt=1:0:0 \
+        faulty:fail-upload=2:0:0; do
+        program mul A.npy B.npy -o C.npy --device "$device"
+        expect_status 0
+        [[ $stderr == *"is not used any more"* ]] || { show; false; }
+        is_exact C.npy "A @ B"
+    done
+    program mul A.npy B.npy -o C.npy --device faulty:corrupt=*,everywhere:cpu
+    expect_status 79
+    [[ $stderr == *"rank 0: result is wrong in"* ]] || { show; false; }
+}
+
+@test "an element that is off by the tenth digit is found" {
+    need_numpy
+    make_whole
+    program mul A.npy B.npy -o C.npy -q
+    expect_quiet_success
+    program verify A.npy B.npy C.npy
+    expect_status 0
+    python << 'END'
+import numpy as np
+c = np.load("C.npy")
+c[17, 5] *= 1 + 1e-10
+np.save("C.npy", c)
+END
+    program verify A.npy B.npy C.npy
+    expect_status 79
+}
+
+@test "real numbers, far too small and far too large ones" {
+    need_numpy
+    python << 'END'
+import numpy as np
+r = np.random.default_rng(2)
+a, b = r.standard_normal((61, 300)), r.standard_normal((300, 50))
+a[7], b[:, 9] = a[7] * 1e-200, b[:, 9] * 1e-170
+a[8] *= 1e160
+np.save("A.npy", a), np.save("B.npy", b)
+END
+    for device in cpu 0:0; do
+        program mul A.npy B.npy -o C.npy --device "$device" --no-fallback
+        expect_status 0
+        [[ $output == *"result verified (Freivalds), 0 blocks recomputed"* ]] || { show; false; }
+        python << 'END'
+import numpy as np
+a, b, c = (np.load(n).astype(np.longdouble) for n in ("A.npy", "B.npy", "C.npy"))
+assert (abs(c - a @ b) <= 64 * 2.0**-53 * (abs(a) @ abs(b)) + 1e-320).all()
+END
+    done
+}
+
+@test "--dtype float32 computes in float32, --dtype float64 converts what is not" {
+    need_numpy
+    make_whole
+    program mul A.npy B.npy -o C.npy --dtype float32 -q
+    expect_status 0
+    program info C.npy
+    [[ $output == *float32* ]] || { show; false; }
+    python << 'END'
+import numpy as np
+a, b, c = (np.load(n) for n in ("A.npy", "B.npy", "C.npy"))
+error = abs(c - a @ b).max() / abs(a @ b).max()
+assert c.dtype == np.float32 and 1e-9 < error < 1e-5, error
+np.save("A32.npy", np.load("A.npy").astype("f4"))
+np.save("I.npy", np.load("B.npy").astype("i4"))
+END
+    program mul A32.npy B.npy -o C.npy
+    expect_status 0
+    [ "$stderr" = "mpimatmul: notice: 'B.npy' is float64 and is read as float32" ] || { show; false; }
+    python <<< 'import numpy; assert numpy.load("C.npy").dtype == numpy.float32'
+    program mul A32.npy B.npy -o C.npy --dtype float64
+    expect_status 0
+    [ "$stderr" = "mpimatmul: notice: 'A32.npy' is float32 and is read as float64" ] || { show; false; }
+    is_exact C.npy "A @ B"
+    program mul A.npy I.npy -o C.npy
+    expect_status 0
+    [ "$stderr" = "mpimatmul: notice: 'I.npy' is int32 and is read as float64" ] || { show; false; }
+    is_exact C.npy "A @ B"
+}
+
+@test "an alpha that float32 does not hold" {
+    need_numpy
+    python << 'END'
+import numpy as np
+np.save("A.npy", np.full((5, 1), 2.0)), np.save("B.npy", np.full((1, 7), 3.0))
+END
+    program mul A.npy B.npy -o C.npy --alpha 0.1 -q
+    expect_quiet_success
+    python <<< 'import numpy; assert (numpy.load("C.npy") == 6 * 0.1).all()'
+}
+
+@test ".npz and .safetensors hold the result, .bin does not" {
+    need_numpy
+    make_whole
+    program mul A.npy B.npy -o C.npz -q
+    expect_quiet_success
+    program convert C.npz D.npy -q
+    is_exact D.npy "A @ B"
+    program mul A.npy B.npy -o C.safetensors -q
+    expect_quiet_success
+    program convert C.safetensors D.npy -q
+    is_exact D.npy "A @ B"
+    program mul A.npy B.npy -o C.bin
+    expect_failure 64 "cannot write 'C.bin' as float64: .bin has no such type" \
+        ".npy, .npz and .safetensors have; --dtype float32 computes in float32"
+    [ ! -e C.bin ] && [ ! -e C.bin.part ]
+    program mul A.npy B.npy -o C.bin --dtype float32 -q
+    expect_status 0
+}
+
+@test "a device without doubles is left to the next one, which says why" {
+    need_numpy
+    make_whole
+    program mul A.npy B.npy -o C.npy --device faulty:no-float64:cpu
+    expect_status 0
+    [[ $stderr == *"device 'cpu (faulty:no-float64:cpu)' has no buffers of float64"* ]] || { show; false; }
+    is_exact C.npy "A @ B"
+    program mul A.npy B.npy -o C.npy --device faulty:no-float64:cpu -q --no-fallback
+    expect_status 69
+    [[ $stderr == *"has no buffers of float64"* ]] || { show; false; }
+}
+
+@test "the plan counts eight bytes" {
+    need_numpy
+    make_whole
+    python << 'END'
+import numpy as np
+for n in "AB":
+    np.save(n + "32.npy", np.load(n + ".npy").astype("f4"))
+END
+    program plan A32.npy B32.npy --json
+    single=$output
+    program plan A.npy B.npy --json
+    python "$single" "$output" << 'END'
+import json, sys
+single, double = (json.loads(text) for text in sys.argv[1:])
+assert double["nodes"][0]["segment_bytes"] >= single["nodes"][0]["segment_bytes"], double
+END
+}
