@@ -17,6 +17,16 @@
 // sigma of the roughest kernel on data of one sign. What is beyond costs a second look, about 45
 // microseconds at k = 4096.
 //
+// The check's own sums are in double, of n and k terms. Their terms have the random signs of x (B x has them,
+// too), so partial sums walk at random, of the size of the terms' norm at most: adding up n of them in one
+// accumulator is off by about sqrt(n / 2) u of that norm, in the eight lanes of check_sums.c by sqrt(n / 16) u.
+// The norms are at most those of the tolerance (Cauchy and Schwarz: |C_ij x_j| <= ||a_i|| ||b_j x_j||), so
+// own_i = (H (sqrt(n) + sqrt(k)) + F) 2^-53 (|alpha| ||a_i|| ||B X||_F + |beta| ||cin_i X||), H = 0.5, is 8 sigma
+// of the lanes. With float32 that is 2^-29 of the rest. With float64 the two add up, to 100 units at 8192^3: an
+// element stands out there that is off by 200 u sqrt(n k), 2e-10, of the root mean square of C, and a row that was
+// computed in float32 a million times as far. More precise sums would show 1e-10 instead. Squares of numbers
+// below 2^-537 are 0 in double: norms count sqrt(k) 2^-536 more.
+//
 // Blocks of one product. A row's sum goes over all blocks of the row here, so the rounding errors of the
 // other Q - 1 blocks are in it as well: about t u ||a_i|| ||B X||_F of all their columns, sqrt(Q) times what
 // one of them shows. A block's own tolerance is (G sqrt(k) + F) of the same unit. What lies beyond half of it
@@ -59,14 +69,20 @@ struct layout {
     int64_t head, per_col, nonfinite, per_row, sample, row_lines, col_lines, partial;
 };
 
+// Columns of the second look, in the same room for any type.
+static int64_t sample_most(int64_t n_max, size_t bytes_each) {
+    int64_t count = n_max < 2 ? 2 : n_max < MMUL_CHECK_SAMPLE ? n_max : MMUL_CHECK_SAMPLE;
+    return count * (int64_t)sizeof(float) / (int64_t)bytes_each;
+}
+
 static struct layout layout_for(int64_t n_max, int64_t k_max) {
-    int64_t sample_count = n_max < MMUL_CHECK_SAMPLE ? n_max : MMUL_CHECK_SAMPLE;
+    int64_t sample_count = sample_most(n_max, sizeof(float));
     return (struct layout){
         .head = round_up(sizeof(struct mmul_check)),
         .per_col = round_up(n_max * (int64_t)sizeof(double)),
         .nonfinite = round_up(n_max * (int64_t)sizeof(struct mmul_check_nonfinite)),
         .per_row = round_up(k_max * (int64_t)sizeof(double)),
-        .sample = round_up(k_max * sample_count * (int64_t)sizeof(double)),
+        .sample = round_up(k_max * sample_count * (int64_t)sizeof(float)),
         .row_lines = MMUL_CHECK_LINES * line_bytes(k_max),
         .col_lines = MMUL_CHECK_LINES * line_bytes(n_max),
         .partial = round_up(mmul_check_partial_count(n_max, k_max) * (int64_t)sizeof(double)),
@@ -94,7 +110,7 @@ enum mmul_status mmul_check_create(int64_t n_max, int64_t k_max, struct mmul_che
     fresh->nonfinite = (struct mmul_check_nonfinite *)(at += parts.per_col);
     fresh->bx = (double *)(at += parts.nonfinite);
     fresh->row = (double *)(at += parts.per_row);
-    fresh->sample_columns = (double *)(at += parts.per_row);
+    fresh->sample_columns = at += parts.per_row;
     fresh->a_lines.data = (double *)(at += parts.sample);
     fresh->c_lines.data = (double *)(at += parts.row_lines);
     fresh->c_in_lines.data = (double *)(at += parts.col_lines);
@@ -192,6 +208,7 @@ enum mmul_status mmul_check_begin(struct mmul_check *check, const struct mmul_pr
     check->k = product->k;
     check->seed = seed;
     check->draws = (uint64_t)product->n; // the first n are x
+    check->sample_most = sample_most(check->n_max, mmul_dtype_bytes(mmul_product_dtype(product)));
     if (product->b == NULL)
         return MMUL_OK;
     bool even_weight = product->beta == 0;

@@ -4,9 +4,9 @@
 //
 // Freivalds' test (Freivalds 1977) in double, with x_j of random sign and continuous size:
 //     | sum_j C_ij x_j  -  (alpha a_i . (B x) + beta sum_j Cin_ij x_j) |  <=  tolerance_i
-//     tolerance_i = (G sqrt(k) + F) u (|alpha| ||a_i|| ||B X||_F + |beta| ||cin_i X||) + flush_i
-// with X = diag(x), u = 2^-24, G = 0.25, F = 4; flush_i covers devices that take numbers below
-// FLT_MIN as 0. When C was rounded to 16 bits, its own unit u_c adds F u_c ||c_i X||.
+//     tolerance_i = (G sqrt(k) + F) u (|alpha| ||a_i|| ||B X||_F + |beta| ||cin_i X||) + own_i + flush_i
+// with X = diag(x), u = 2^-24 (of products in float64 2^-53), G = 0.25, F = 4; own_i are the errors of the
+// check's own sums, flush_i covers devices that take numbers below the type's smallest normal one as 0. When C was rounded to 16 bits, its own unit u_c adds F u_c ||c_i X||.
 // |x_j| is in [0.5, 1] times a power of two that makes columns of B of different size count alike
 // (not when beta is nonzero). Signs alone would miss swapped columns half the time; small x would
 // hide an element.
@@ -21,6 +21,11 @@
 // whole, which also shows where to sample). So numbers that round alike again and again (all
 // elements 0.1) are no alarm. For n <= 32 the second look is a comparison of all elements. Why the
 // constants hold is written in check.c.
+//
+// Products in float64 are checked by the same sums, which are as inexact there as what they check: own_i, of
+// no account beside float32's errors, is about as large as the rest of the tolerance then (check.c). The second
+// look, at half as many elements, adds up in long double. What has squares beyond double (numbers above
+// 2^511) is not judged.
 //
 // Products are checked by rows. Where A stays and B comes in panels, check the transposed product
 // (mmul_product_transpose), whose B is op(A)^T: it is begun once, and each panel's columns of C are

@@ -25,10 +25,10 @@ static void draw_columns(struct mmul_check *check) {
     for (int64_t j = 0; j < check->n; j++)
         total += check->errors[j];
     int64_t j = -1;
-    check->sample_count = MMUL_CHECK_SAMPLE;
-    for (int s = 0; s < MMUL_CHECK_SAMPLE; s++) {
+    check->sample_count = check->sample_most;
+    for (int64_t s = 0; s < check->sample_most; s++) {
         uint64_t bits = mmul_random_at(check->seed, check->draws++);
-        double aim = (s + (double)(bits >> 11) * 0x1p-53) / MMUL_CHECK_SAMPLE;
+        double aim = ((double)s + (double)(bits >> 11) * 0x1p-53) / (double)check->sample_most;
         while (j < 0 || (passed + chance <= aim && j + 1 < check->n)) {
             passed += chance;
             j++;
@@ -36,14 +36,14 @@ static void draw_columns(struct mmul_check *check) {
             chance = 0.5 / (double)check->n + 0.5 * share;
         }
         check->sample[s] = j;
-        check->sample_weight[s] = 1 / (chance * MMUL_CHECK_SAMPLE);
+        check->sample_weight[s] = 1 / (chance * (double)check->sample_most);
     }
 }
 
 // All columns where there are no more than that.
 static void draw_sample(struct mmul_check *check) {
     check->has_sample = false;
-    if (check->n > MMUL_CHECK_SAMPLE) {
+    if (check->n > check->sample_most) {
         draw_columns(check);
         return;
     }
@@ -64,25 +64,32 @@ void mmul_check_second_look_begin(struct mmul_check *check) {
 static void load_sample(struct mmul_check *check, const struct mmul_product *product) {
     if (check->has_sample)
         return;
+    const bool is_double = mmul_product_dtype(product) == MMUL_F64;
     struct mmul_check_operand b = mmul_check_operand_b(product);
     for (int64_t p = 0; p < check->k; p++) {
         for (int64_t s = 0; s < check->sample_count; s++) {
-            check->sample_columns[p * check->sample_count + s] =
-                mmul_check_element(b, p, check->sample[s]);
+            const double element = mmul_check_element(b, p, check->sample[s]);
+            const int64_t at = p * check->sample_count + s;
+            if (is_double)
+                ((double *)check->sample_columns)[at] = element;
+            else
+                ((float *)check->sample_columns)[at] = (float)element;
         }
     }
     check->has_sample = true;
 }
 
 // sums[s] = a_i . b_j for the sampled columns j, the row being in check->row.
-static void dot_sample(const struct mmul_check *check, long double *sums) {
+static void dot_sample(const struct mmul_check *check, enum mmul_dtype dtype, long double *sums) {
     int64_t count = check->sample_count;
     for (int64_t s = 0; s < count; s++)
         sums[s] = 0;
     for (int64_t p = 0; p < check->k; p++) {
-        const double *columns = check->sample_columns + p * count;
+        const double *doubles = (const double *)check->sample_columns + p * count;
+        const float *floats = (const float *)check->sample_columns + p * count;
         for (int64_t s = 0; s < count; s++)
-            sums[s] += (long double)check->row[p] * columns[s];
+            sums[s] +=
+                (long double)check->row[p] * (dtype == MMUL_F64 ? doubles[s] : (double)floats[s]);
     }
 }
 
@@ -140,7 +147,7 @@ bool mmul_check_second_look(struct mmul_check *check, const struct mmul_product 
     double squares = 0;
     load_sample(check, product);
     mmul_check_gather_row(check, product, row->index);
-    dot_sample(check, sums);
+    dot_sample(check, mmul_product_dtype(product), sums);
     for (int64_t s = 0; s < check->sample_count; s++) {
         double error;
         if (!element_is_right(check, product, row, check->sample[s], sums[s], &error))

@@ -9,8 +9,8 @@
 
 enum {
     MMUL_CHECK_LISTED = 4,  // NaN and Inf: positions kept of each column of B and row of A
-    MMUL_CHECK_SAMPLE = 32, // columns of the second look
-    MMUL_CHECK_LINES = 8,   // rows of a transposed matrix that are brought together at once
+    MMUL_CHECK_SAMPLE = 32, // columns of the second look; half as many of float64
+    MMUL_CHECK_LINES = 4,   // rows of a transposed matrix that are brought together at once
     MMUL_CHECK_GUESS = 128, // elements of each column of B by which its size is guessed
     MMUL_CHECK_ROWS_AT_ONCE = 4096,
     MMUL_CHECK_PARTS = 16, // of a pass, at most: so many threads take what memory gives
@@ -58,10 +58,10 @@ struct mmul_check {
     double *errors; // (n), scratch
     uint64_t draws; // random numbers used up
     int whole_rows; // rows that may still be compared whole
-    int64_t sample_count;
+    int64_t sample_most, sample_count;
     int64_t sample[MMUL_CHECK_SAMPLE];       // columns of B in rising order
     double sample_weight[MMUL_CHECK_SAMPLE]; // one over the times a column is expected there
-    double *sample_columns;                  // (k, sample_count)
+    void *sample_columns;                    // (k, sample_count), in the product's type
     bool has_sample;                         // then sample_columns is valid
 };
 
