@@ -6,7 +6,8 @@
 //     | sum_j C_ij x_j  -  (alpha a_i . (B x) + beta sum_j Cin_ij x_j) |  <=  tolerance_i
 //     tolerance_i = (G sqrt(k) + F) u (|alpha| ||a_i|| ||B X||_F + |beta| ||cin_i X||) + own_i + flush_i
 // with X = diag(x), u = 2^-24 (of products in float64 2^-53), G = 0.25, F = 4; own_i are the errors of the
-// check's own sums, flush_i covers devices that take numbers below the type's smallest normal one as 0. When C was rounded to 16 bits, its own unit u_c adds F u_c ||c_i X||.
+// check's own sums, flush_i covers devices that take numbers below the type's smallest normal one as 0. When C
+// was rounded to 16 bits, its own unit u_c adds F u_c ||c_i X||.
 // |x_j| is in [0.5, 1] times a power of two that makes columns of B of different size count alike
 // (not when beta is nonzero). Signs alone would miss swapped columns half the time; small x would
 // hide an element.

@@ -60,7 +60,7 @@ END
     need_numpy
     make_whole
     for options in "--split rows --tail 0.5" "--split cols --tail 0.5" \
-        "--device-memory 300KiB --device 0:0" "--io root --split cols"; do
+        "--device-memory 1800KiB --device 0:0" "--io root --split cols"; do
         # shellcheck disable=SC2086 # words
         ranks 3 mul A.npy B.npy -o C.npy -q --alpha -2 --beta 1 --c-in C_in.npy $options
         expect_status 0
