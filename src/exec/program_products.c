@@ -27,11 +27,18 @@ static const struct mmul_operation *file_of(const struct planning *p, int place)
     return &p->plan->program->operations[p->plan->places[place].operation];
 }
 
+static enum mmul_dtype type_of(const struct planning *p, int place) {
+    return p->plan->program->values[p->plan->places[place].value].dtype;
+}
+
 // Root has the files; which of them are files, everybody knows.
 static void borrow_files(const struct planning *p) {
     struct mmul_program_step *step = p->step;
     struct mmul_matmul *files = &step->files;
-    *files = (struct mmul_matmul){.alpha = 1, .no_verify = p->plan->no_verify};
+    *files = (struct mmul_matmul){
+        .alpha = 1,
+        .no_verify = p->plan->no_verify,
+        .compute = type_of(p, step->result) == MMUL_F64 ? MMUL_COMPUTE_F64 : MMUL_COMPUTE_F32};
     if (is_file(p, step->operands[0]))
         files->a = file_of(p, step->operands[0])->matrix;
     if (is_file(p, step->operands[1]))
@@ -44,8 +51,8 @@ static struct mmul_problem_operand operand_of(const struct planning *p, int inde
     int place = p->step->operands[index];
     const struct mmul_value *value = &p->plan->program->values[p->plan->places[place].value];
     struct mmul_problem_operand operand = {
-        .shape = value->shape, .dtype = MMUL_F32, .name = value->name};
-    if (is_file(p, place))
+        .shape = value->shape, .dtype = value->dtype, .name = value->name};
+    if (is_file(p, place) && value->dtype != MMUL_F64)
         operand.dtype = mmul_matrix_info(file_of(p, place)->matrix).delivered;
     return operand;
 }
