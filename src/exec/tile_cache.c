@@ -153,9 +153,8 @@ static bool locate(const struct mmul_host_tile *whole, const struct mmul_host_ti
     return true;
 }
 
-// The entry that has all of the tile, and where; NULL: none has.
-static struct mmul_cached_tile *find(struct mmul_tile_cache *cache,
-                                     const struct mmul_host_tile *tile, int64_t *offset) {
+struct mmul_cached_tile *mmul_tile_cache_entry(struct mmul_tile_cache *cache,
+                                               const struct mmul_host_tile *tile, int64_t *offset) {
     for (int i = 0; i < MMUL_CACHED_TILES; i++) {
         struct mmul_cached_tile *e = &cache->entries[i];
         int64_t row, col;
@@ -171,7 +170,7 @@ static struct mmul_cached_tile *find(struct mmul_tile_cache *cache,
 bool mmul_tile_cache_find(struct mmul_tile_cache *cache, const struct mmul_host_tile *tile,
                           struct mmul_operand *operand) {
     int64_t offset = 0;
-    struct mmul_cached_tile *entry = find(cache, tile, &offset);
+    struct mmul_cached_tile *entry = mmul_tile_cache_entry(cache, tile, &offset);
     if (entry == NULL)
         return false;
     entry->used = ++cache->requests;
@@ -191,6 +190,8 @@ enum mmul_status mmul_tile_cache_load(struct mmul_tile_cache *cache, struct mmul
         return status;
     entry->used = ++cache->requests;
     entry->holds.at = NULL;
+    entry->is_sound = false;
+    entry->asked = 0;
     cache->uploads++;
     *operand = (struct mmul_operand){.buffer = entry->buffer, .ld = tile->cols};
     status = mmul_device_upload(
@@ -211,6 +212,8 @@ enum mmul_status mmul_tile_cache_take(struct mmul_tile_cache *cache, struct mmul
     (*entry)->used = ++cache->requests;
     (*entry)->holds.at = NULL;
     (*entry)->is_taken = true;
+    (*entry)->is_sound = false;
+    (*entry)->asked = 0;
     return MMUL_OK;
 }
 

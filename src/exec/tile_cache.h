@@ -24,6 +24,10 @@ struct mmul_cached_tile {
     struct mmul_host_tile holds; // `at` NULL: nothing that is remembered
     int64_t used;                // by the used-th request; the entry with the least is taken next
     bool is_taken;               // by a result that is being made
+    // Is what the device has known to be what lies in host memory? How often the check has asked for it.
+    bool is_sound;
+    int64_t asked;
+    uint32_t bits; // when it is: their sum (device/project.h)
 };
 
 struct mmul_tile_cache {
@@ -58,6 +62,10 @@ void mmul_tile_cache_pin(struct mmul_tile_cache *cache);
 // Where an entry holds all of the tile; false: none does.
 bool mmul_tile_cache_find(struct mmul_tile_cache *cache, const struct mmul_host_tile *tile,
                           struct mmul_operand *operand);
+
+// The entry that holds all of the tile, and where in it that begins; NULL: none does.
+struct mmul_cached_tile *mmul_tile_cache_entry(struct mmul_tile_cache *cache,
+                                               const struct mmul_host_tile *tile, int64_t *offset);
 
 // The tile as an operand, float64 where it is, else float32: where an entry holds it, else begun to be
 // uploaded, packed, into the entry that was not used for longest. An entry that is too small, or of the

@@ -40,6 +40,7 @@ struct mmul_verifier {
         is_excused; // what is wrong in the next block may be others': computed again on the same device first
     uint64_t seed; // of the x of the check; another one after a block with wrong lines
     struct mmul_verifier_watch watch;
+    struct mmul_check_source source;                      // of the first look at a block
     int64_t lines_checked, lines_wrong, lines_recomputed; // units of panels, see above
     int64_t blocks_recomputed;                            // products with wrong lines
 };

@@ -8,6 +8,7 @@
 #include "exec/context.h"
 #include "exec/staging_buffer.h"
 #include "exec/tile_cache.h"
+#include "model/check.h"
 #include "model/product.h"
 #include "model/trace.h"
 #include "plan/budget.h"
@@ -39,7 +40,8 @@ struct mmul_worker {
     struct mmul_device
         *judge; // owned: makes samples of results again, for their check; NULL: not yet
     int64_t
-        carried_wrong; // chunks of operations whose sums of bits were others when they came home
+        carried_wrong;   // chunks of operations whose sums of bits were others when they came home
+    int64_t projections; // sums that the device has made for the check
     int64_t products, fallback_products; // counted for the report
 };
 
@@ -76,6 +78,11 @@ void mmul_worker_abandon(struct mmul_worker *worker);
 // Gives up the present device, whose results cannot be trusted.
 enum mmul_status mmul_worker_distrust(struct mmul_worker *worker, const char *why,
                                       struct mmul_error *err);
+
+// A source of the check (model/check.h; the context is a worker): sums of a matrix that the device keeps. It is asked
+// for what is read again, and when what it has is bit by bit what lies in host memory, of which both add up the bits
+// once: so an upload that went wrong is no witness of the product that was made from it.
+bool mmul_worker_project(void *worker, const struct mmul_check_request *request);
 
 // For worker_turn.c and worker_map.c: whether the device uses such operands where they lie; whether the matrix is
 // kept from product to product; entries for what is not; from a device that failed to the next one.

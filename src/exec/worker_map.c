@@ -303,10 +303,14 @@ static enum mmul_status make_chunk(struct mmul_worker *worker, const struct mmul
         status = mmul_staging_buffer_bring(&worker->staging, device, &home, err);
     mmul_trace_add(worker->options.trace, MMUL_TRACE_DOWNLOAD, begin,
                    rows * map.cols * (int64_t)sizeof(float), 0);
+    const bool is_same = status == MMUL_OK && carries && sum_bits(host, rows) == carried;
     if (status == MMUL_OK && carries)
-        worker->carried_wrong += sum_bits(host, rows) != carried;
+        worker->carried_wrong += !is_same;
     const struct mmul_host_tile made = {host->result, rows, map.cols, host->ld, MMUL_F32};
     mmul_tile_cache_give(entry, status == MMUL_OK ? &made : NULL);
+    entry->is_sound = is_same;
+    entry->bits = carried;
+    entry->asked = is_same;
     return status;
 }
 

@@ -53,6 +53,31 @@ void mmul_check_destroy(struct mmul_check *check);
 // The verdict is the same.
 void mmul_check_share(struct mmul_check *check, struct mmul_parallel parallel);
 
+// A matrix as it is stored, lines of `length` elements each, `ld` between them, and what is wanted of it: sums of the
+// weighted elements, and of their squares, of every line and of every place in the lines.
+struct mmul_check_request {
+    const void *data;
+    enum mmul_dtype dtype;
+    int64_t lines, length, ld;
+    const double *along,
+        *across; // weights of places, and of lines: for the sums of lines, and of places
+    double *line_sums, *line_squares, *place_sums, *place_squares; // written; NULL: not wanted
+};
+
+// Who may know a matrix from elsewhere, a device that has it: fills in what is wanted, finite numbers all of them.
+// False: it does not know it, or not so, and the check reads it.
+struct mmul_check_source {
+    bool (*project)(void *context, const struct mmul_check_request *request);
+    void *context;
+};
+
+// Is asked before a matrix is read from now on. What was begun with its help is judged by sums alone: there is no
+// second look, so a row that is called wrong is to be checked without it. project NULL: nobody.
+void mmul_check_ask(struct mmul_check *check, struct mmul_check_source source);
+
+// Has it helped since the last begin?
+bool mmul_check_was_helped(const struct mmul_check *check);
+
 // Bytes mmul_check_create allocates, for the plan.
 int64_t mmul_check_bytes(int64_t n_max, int64_t k_max);
 

@@ -43,6 +43,8 @@ struct mmul_check_lines {
 struct mmul_check {
     int64_t n_max, k_max, n, k;
     struct mmul_parallel parallel;
+    struct mmul_check_source source;
+    bool was_helped; // by it, since the last begin
     double *partial; // (mmul_check_partial_count), scratch of passes that threads share
     uint64_t seed;
     double *x;                              // (n), 0 where the column of B has NaN or Inf
@@ -114,12 +116,11 @@ struct mmul_check_projection {
 };
 
 // Terms with v_c = 0 are left out (0 Inf would be NaN). sums (then v too) or squares may be NULL.
-void mmul_check_project(const struct mmul_check *check, const struct mmul_check_projection *p);
+void mmul_check_project(struct mmul_check *check, const struct mmul_check_projection *p);
 
 // The same with squares[r - row_begin] = sum_c (X_rc v_c)^2; nothing may be NULL, and NaN and Inf
 // are left in.
-void mmul_check_project_weighted(const struct mmul_check *check,
-                                 const struct mmul_check_projection *p);
+void mmul_check_project_weighted(struct mmul_check *check, const struct mmul_check_projection *p);
 
 // B x and the squares of B's columns in one pass over B. What meets NaN or Inf is neither.
 void mmul_check_project_b(struct mmul_check *check, const struct mmul_product *product);

@@ -352,7 +352,32 @@ static void add_partial(const struct shared_pass *s, double *to, int kind) {
     }
 }
 
-static void pass_shared(const struct mmul_check *check, const struct pass *pass) {
+// Does somebody else know the matrix?
+static bool ask(struct mmul_check *check, const struct pass *pass) {
+    const struct mmul_check_operand *x = &pass->x;
+    const int64_t offset = pass->line * x->ld + pass->at;
+    if (check->source.project == NULL || (pass->wanted & WEIGHTED) != 0)
+        return false;
+    const struct mmul_check_request request = {.data = (const char *)x->data +
+                                                       offset * (int64_t)mmul_dtype_bytes(x->dtype),
+                                               .dtype = x->dtype,
+                                               .lines = pass->lines,
+                                               .length = pass->length,
+                                               .ld = x->ld,
+                                               .along = pass->places.along,
+                                               .across = pass->across,
+                                               .line_sums = pass->line_sums,
+                                               .line_squares = pass->line_squares,
+                                               .place_sums = pass->places.sums,
+                                               .place_squares = pass->places.squares};
+    const bool helps = check->source.project(check->source.context, &request);
+    check->was_helped |= helps;
+    return helps;
+}
+
+static void pass_shared(struct mmul_check *check, const struct pass *pass) {
+    if (ask(check, pass))
+        return;
     int64_t bytes = pass->lines * pass->length * (int64_t)mmul_dtype_bytes(pass->x.dtype);
     int64_t most = bytes / PART_BYTES_LEAST;
     int threads = check->parallel.threads;
@@ -382,7 +407,7 @@ static unsigned doubles(struct mmul_check_operand x) {
     return x.dtype == MMUL_F64 ? DOUBLES : 0;
 }
 
-static void project(const struct mmul_check *check, const struct mmul_check_projection *p,
+static void project(struct mmul_check *check, const struct mmul_check_projection *p,
                     unsigned weighted) {
     struct pass pass = {.x = p->x, .wanted = weighted | doubles(p->x)};
     int64_t rows = p->row_end - p->row_begin;
@@ -406,12 +431,11 @@ static void project(const struct mmul_check *check, const struct mmul_check_proj
     pass_shared(check, &pass);
 }
 
-void mmul_check_project(const struct mmul_check *check, const struct mmul_check_projection *p) {
+void mmul_check_project(struct mmul_check *check, const struct mmul_check_projection *p) {
     project(check, p, 0);
 }
 
-void mmul_check_project_weighted(const struct mmul_check *check,
-                                 const struct mmul_check_projection *p) {
+void mmul_check_project_weighted(struct mmul_check *check, const struct mmul_check_projection *p) {
     project(check, p, WEIGHTED);
 }
 
