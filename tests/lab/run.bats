@@ -51,10 +51,10 @@ y = np.maximum(x @ w, 0) % 7
 assert np.array_equal(np.load("Y.npy"), y) and np.array_equal(np.load("S.npy"), (y @ w.T).sum(-1, keepdims=True))
 report = json.load(open("report.json"))
 assert [rank["name"].split(":")[0] for rank in report["ranks"]] == ["node1", "node2", "node3"]
-made = next(o for o in report["operations"] if o["operation"] == "matmul")
+made = next(o for o in report["operations"] if o["operation"].startswith("matmul"))
 parts = [rank["part_bytes"] for rank in made["ranks"]]
 print(made["placement"], parts)
-assert sum(parts) == 0 or parts[2] < min(parts[:2])  # 0: the product's file, or whole on every host
+assert parts[2] < min(parts[:2])
 END
 }
 
