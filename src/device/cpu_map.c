@@ -62,11 +62,17 @@ static void pack_one_by_one(struct mmul_strided from, int64_t rows, int64_t cols
             to[i * ld + j] = from.at[i * from.row_step + j * from.col_step];
 }
 
-// Rows and columns of a block; elements of a cache line; columns that are asked for ahead.
-enum { BAND = 64, LINE = 16, AHEAD = 8 };
+// A block of what is stored by columns. Each of these is another page of memory, and where they are some power of two
+// apart few places of a processor's tables of pages, and of a cache, are theirs: so much of a column is taken at a
+// time that finding the page counts little, and of so few columns that their lines stay.
+enum {
+    DOWN = 256, // rows of a block
+    ALONG = 16, // columns of a block: a cache line of the result
+    LINE = 16,  // elements of a cache line
+    AHEAD = 4   // columns that are asked for ahead, which no processor foresees
+};
 
-// A block of what is stored by columns, at most BAND x BAND. Columns are read once and far from each other, which no
-// processor foresees: those `ahead` are asked for in time.
+// As many columns as there are `ahead`, of which `cols` are turned.
 static void turn_block(struct mmul_strided from, int64_t rows, int64_t cols, int64_t ahead,
                        float *to, int64_t ld) {
     const int64_t even = cols - cols % 4, even_end = rows - rows % 4;
@@ -83,20 +89,20 @@ static void turn_block(struct mmul_strided from, int64_t rows, int64_t cols, int
     pack_one_by_one(mmul_cpu_part(from, 0, even), rows, cols - even, to + even, ld);
 }
 
-// What is stored by columns, in blocks: both sides of one are whole cache lines. It goes through a room where its rows
-// follow each other, because rows of `to` that are some power of two apart share few places of a cache, and would push
-// each other out between a column and the next; so each is written at once.
+// Through a room where a block's rows follow each other: those of `to` push each other out of a cache between a column
+// and the next, for the same reason; so each is written at once.
 static void pack_turned(struct mmul_strided from, int64_t rows, int64_t cols, float *to,
                         int64_t ld) {
-    float room[BAND * BAND];
-    for (int64_t i = 0; i < rows; i += BAND)
-        for (int64_t j = 0; j < cols; j += BAND) {
-            const int64_t down = mmul_smaller(BAND, rows - i), along = mmul_smaller(BAND, cols - j);
-            const bool is_apart = ld > BAND;
+    float room[DOWN * ALONG];
+    for (int64_t i = 0; i < rows; i += DOWN)
+        for (int64_t j = 0; j < cols; j += ALONG) {
+            const int64_t down = mmul_smaller(DOWN, rows - i),
+                          along = mmul_smaller(ALONG, cols - j);
+            const bool is_apart = ld > ALONG;
             turn_block(mmul_cpu_part(from, i, j), down, along, cols - j,
-                       is_apart ? room : to + i * ld + j, is_apart ? BAND : ld);
+                       is_apart ? room : to + i * ld + j, is_apart ? ALONG : ld);
             for (int64_t r = 0; is_apart && r < down; r++)
-                memcpy(to + (i + r) * ld + j, room + r * BAND, (size_t)along * sizeof *to);
+                memcpy(to + (i + r) * ld + j, room + r * ALONG, (size_t)along * sizeof *to);
         }
 }
 
