@@ -67,6 +67,8 @@ struct mmul_product mmul_blocks_product(const struct mmul_stage *stage,
                                  .n = b.col_end - b.col_begin,
                                  .k = task->inner_end - task->inner_begin,
                                  .alpha = 1,
+                                 .a_dtype = x.dtype,
+                                 .b_dtype = y.dtype,
                                  .a = mmul_view_element(&x, b.row_begin, task->inner_begin),
                                  .lda = x.ld,
                                  .b = mmul_view_element(&y, task->inner_begin, b.col_begin),
@@ -260,12 +262,14 @@ static enum mmul_status choose_tile(const struct mmul_stage *stage, struct sizes
                                     struct mmul_tile *tile, struct mmul_error *err) {
     const struct mmul_comm *comm = stage->run->context->comm;
     const struct mmul_rank_info *info = &stage->run->context->cluster->ranks[comm->rank];
+    const size_t each =
+        mmul_dtype_bytes(plan_of(stage)->program->values[operation_of(stage)->result].dtype);
     double memory = device_memory(stage);
     const struct mmul_tile_request request = {.m = sizes.m,
                                               .n = sizes.n,
                                               .k = mmul_larger(sizes.k, 1),
-                                              .a_bytes_each = sizeof(float),
-                                              .b_bytes_each = sizeof(float),
+                                              .a_bytes_each = each,
+                                              .b_bytes_each = each,
                                               .host_memory = info->host_memory,
                                               .memory_bytes = (int64_t)memory,
                                               .max_allocation_bytes =

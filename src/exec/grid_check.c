@@ -57,6 +57,8 @@ static struct mmul_product part_of_b(const struct grid *g, int64_t matrix) {
                                 .n = g->cols.end - g->cols.begin,
                                 .k = g->b_rows.end - g->b_rows.begin,
                                 .alpha = 1,
+                                .a_dtype = b.dtype,
+                                .b_dtype = b.dtype,
                                 .ldb = b.ld};
     if (part.n > 0 && part.k > 0)
         part.b = mmul_view_element(&b, g->b_rows.begin, g->cols.begin);

@@ -27,18 +27,20 @@ static const struct mmul_operation *file_of(const struct planning *p, int place)
     return &p->plan->program->operations[p->plan->places[place].operation];
 }
 
-static enum mmul_dtype type_of(const struct planning *p, int place) {
-    return p->plan->program->values[p->plan->places[place].value].dtype;
+// Of both operands and the result.
+static enum mmul_dtype dtype_of(const struct planning *p) {
+    const struct mmul_program *program = p->plan->program;
+    return program->values[program->operations[p->step->operation].result].dtype;
 }
 
 // Root has the files; which of them are files, everybody knows.
 static void borrow_files(const struct planning *p) {
     struct mmul_program_step *step = p->step;
     struct mmul_matmul *files = &step->files;
-    *files = (struct mmul_matmul){
-        .alpha = 1,
-        .no_verify = p->plan->no_verify,
-        .compute = type_of(p, step->result) == MMUL_F64 ? MMUL_COMPUTE_F64 : MMUL_COMPUTE_F32};
+    *files = (struct mmul_matmul){.alpha = 1,
+                                  .compute =
+                                      dtype_of(p) == MMUL_F64 ? MMUL_COMPUTE_F64 : MMUL_COMPUTE_F32,
+                                  .no_verify = p->plan->no_verify};
     if (is_file(p, step->operands[0]))
         files->a = file_of(p, step->operands[0])->matrix;
     if (is_file(p, step->operands[1]))
@@ -51,8 +53,8 @@ static struct mmul_problem_operand operand_of(const struct planning *p, int inde
     int place = p->step->operands[index];
     const struct mmul_value *value = &p->plan->program->values[p->plan->places[place].value];
     struct mmul_problem_operand operand = {
-        .shape = value->shape, .dtype = value->dtype, .name = value->name};
-    if (is_file(p, place) && value->dtype != MMUL_F64)
+        .shape = value->shape, .dtype = dtype_of(p), .name = value->name};
+    if (is_file(p, place) && dtype_of(p) == MMUL_F32)
         operand.dtype = mmul_matrix_info(file_of(p, place)->matrix).delivered;
     return operand;
 }

@@ -192,6 +192,10 @@ struct mmul_worker_options mmul_stage_worker_options(const struct mmul_stage *st
     if (stage->plan != NULL) {
         options.a_dtype = stage->plan->problem.a_dtype;
         options.b_dtype = stage->plan->problem.b_dtype;
+    } else if (stage->is.step != NULL) {
+        const struct mmul_program_plan *plan = stage->run->values->plan;
+        const int value = plan->places[stage->is.step->result].value;
+        options.a_dtype = options.b_dtype = plan->program->values[value].dtype;
     }
     return options;
 }

@@ -175,11 +175,9 @@ static void give_type(struct mmul_program *program, const struct mmul_operation 
         all_exact &= v->is_exact;
     }
     const int *counts = own[0] + own[1] > 0 ? own : exact;
-    const bool multiplies = o->kind == MMUL_MATMUL; // in float32 alone
-    made->is_open = !multiplies && counts[0] + counts[1] == 0;
+    made->is_open = counts[0] + counts[1] == 0;
     made->is_exact = made->is_integer || gives_exact(o, row) || (moves && all_exact);
-    made->dtype =
-        !multiplies && counts[1] > 0 && (counts == exact || counts[0] == 0) ? MMUL_F64 : MMUL_F32;
+    made->dtype = counts[1] > 0 && (counts == exact || counts[0] == 0) ? MMUL_F64 : MMUL_F32;
     if (made->dtype == MMUL_F32 && !made->is_open)
         mark_all_rounded(program, o);
 }

@@ -20,7 +20,7 @@ run_programs() {
     "$PYTHON" "$REPO/tests/random_programs.py" make programs 500 1
     run_programs 500 1 cpu
     [[ $output =~ \(([0-9]+)\ in\ float64\) ]]
-    [ "${BASH_REMATCH[1]}" -gt 40 ]
+    [ "${BASH_REMATCH[1]}" -gt 60 ]
 }
 
 @test "random programs on 2 and 3 ranks" {

@@ -315,6 +315,8 @@ save("kinds.npy", where(x > 0, x, generate((7, 5), seed=4)) + tanh(generate((7, 
 save("rows.npy", take(x, j) - sum(softmax(y[0:3, :]), axis=-2))
 save("whole.npy", x[0:1, 0:3] * i)
 save("places.npy", argmax(x))
+save("product.npy", relu(x @ y.T) @ place(generate((7, 5), kind="integer"), "rows"))
+save("half.npy", x @ z.T)
 save("mixed.npy", x + z)
 save("float.npy", z * 2)
 save("drawn.npy", tanh(generate((7, 5))))
@@ -324,11 +326,13 @@ print(x / 3)'
 import numpy as np
 x, y, z, i, j = (np.load(name + ".npy") for name in "xyzij")
 g = lambda seed: np.load(f"g{seed}.npy").astype("f8")
+n = np.load("n.npy").astype("f8")
 e = np.exp(y[:3] - y[:3].max(-1, keepdims=True))
 for name, expected, dtype in (("alone", np.tanh(x * y + 1) / 3, "f8"),
                               ("kinds", np.where(x > 0, x, g(4)) + np.tanh(g(1)), "f8"),
                               ("rows", x[j] - (e / e.sum(-1, keepdims=True)).sum(-2), "f8"),
-                              ("whole", x[:1, :3] * i, "f8"), ("places", x.argmax(-1)[:, None], "i4"),
+                              ("whole", x[:1, :3] * i, "f8"), ("product", np.maximum(x @ y.T, 0) @ n, "f8"), ("half", x @ z.T, "f4"),
+                               ("places", x.argmax(-1)[:, None], "i4"),
                               ("mixed", x + z, "f4"), ("float", z * 2, "f4"), ("drawn", np.tanh(g(1)), "f4")):
     made = np.load(name + ".npy")
     assert made.dtype == dtype, (name, made.dtype)
@@ -336,6 +340,7 @@ for name, expected, dtype in (("alone", np.tanh(x * y + 1) / 3, "f8"),
 PYTHON_END
     program gen g1.npy --dims 7x5 --seed 1
     program gen g4.npy --dims 7x5 --seed 4
+    program gen n.npy --dims 7x5 --kind integer --seed 1
     for n in 1 3; do
         ranks "$n" run e.py
         expect_status 0
