@@ -87,9 +87,10 @@ static int find_maker(const struct mmul_stage *stage, int place) {
 
 // Stages that all ranks of the node must have done before a place is read; 0: its part is the rank's own.
 static int find_need(const struct mmul_stage *stage, int place) {
+    if (place < 0) // a file: of `mul` there are no values
+        return 0;
     const struct mmul_program_place *places = stage->run->values->plan->places;
-    const bool is_shared =
-        place >= 0 && places[base_of(stage, place)].placement.kind == MMUL_PLACE_REPLICATE;
+    const bool is_shared = places[base_of(stage, place)].placement.kind == MMUL_PLACE_REPLICATE;
     return is_shared ? find_maker(stage, place) + 1 : 0;
 }
 

@@ -124,8 +124,7 @@ value_refused() {
     value_refused verify maybe "'maybe' is none of on|off"
     value_refused progress dots "'dots' is none of auto|bar|plain|none"
     value_refused bind core "'core' is none of auto|none"
-    value_refused dtype float64 "'float64' is not float32, float16 or bfloat16"
-    value_refused dtype int8 "'int8' is not float32, float16 or bfloat16"
+    value_refused dtype int8 "'int8' is not float32, float16, bfloat16 or float64"
     value_refused no-fallback 2 "'2' is not on or off"
 }
 
