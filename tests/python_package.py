@@ -77,7 +77,8 @@ rows = np.zeros(1)
 rows[0] = sum(part.shape[0] for *_, part in parts)
 mm.assert_close(x @ w, x @ w, 0)
 for wrong in (lambda: x @ x, lambda: mm.load("/nowhere.npy"), lambda: mm.assert_close(x, x + 1, 0.5),
-              lambda: mm.place(x, "here"), lambda: x[0], lambda: mm.gelu(x, "fast"), lambda: x + 1j, lambda: mm.save("d.bin", d),
+              lambda: mm.place(x, "here"), lambda: x[0], lambda: mm.gelu(x, "fast"), lambda: x + 1j,
+              lambda: mm.save("d.bin", d),
               lambda: mm.array("word" if mm.rank() == 0 else None),
               lambda: mm.array(np.array([2**40 + 1])).numpy(), lambda: mm.array(np.array([None]))):
     try:

@@ -331,8 +331,8 @@ e = np.exp(y[:3] - y[:3].max(-1, keepdims=True))
 for name, expected, dtype in (("alone", np.tanh(x * y + 1) / 3, "f8"),
                               ("kinds", np.where(x > 0, x, g(4)) + np.tanh(g(1)), "f8"),
                               ("rows", x[j] - (e / e.sum(-1, keepdims=True)).sum(-2), "f8"),
-                              ("whole", x[:1, :3] * i, "f8"), ("product", np.maximum(x @ y.T, 0) @ n, "f8"), ("half", x @ z.T, "f4"),
-                               ("places", x.argmax(-1)[:, None], "i4"),
+                              ("whole", x[:1, :3] * i, "f8"), ("product", np.maximum(x @ y.T, 0) @ n, "f8"),
+                              ("half", x @ z.T, "f4"), ("places", x.argmax(-1)[:, None], "i4"),
                               ("mixed", x + z, "f4"), ("float", z * 2, "f4"), ("drawn", np.tanh(g(1)), "f4")):
     made = np.load(name + ".npy")
     assert made.dtype == dtype, (name, made.dtype)

@@ -43,7 +43,7 @@ def size():
 
 
 class Value:
-    """A matrix or stack of up to four axes; float64 where all that it is made of is, else float32. `shape` is numpy's."""
+    """A matrix or stack of up to four axes; float64 where all it is made of is, else float32. `shape` is numpy's."""
 
     __array_priority__ = 1000  # numpy leaves operators to us
     __array_ufunc__ = None
