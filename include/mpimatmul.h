@@ -42,6 +42,8 @@ struct mmul_context_options {
                         // for the report
     // Must agree on all ranks: lines `name=value` compared at start-up; NULL: none.
     const char *agreed_options;
+    // May differ from rank to rank: folder of sets of shards (mmul_program_keep); NULL: mmul_shard_folder's.
+    const char *shard_folder;
 };
 
 // Collective over `comm`, which is duplicated. Finds nodes, cores and devices, gives each rank its
@@ -200,6 +202,19 @@ MMUL_API enum mmul_status mmul_program_plan_create(struct mmul_context *context,
 MMUL_API enum mmul_status mmul_program_run(struct mmul_context *context,
                                            struct mmul_program_plan *plan,
                                            struct mmul_values **values, struct mmul_error *err);
+
+// Collective. Sets of shards (mmul_program_keep, mmul_split) in the folders of all ranks, of these names, or of all
+// where count is 0. text (root): headings, then a line with tabs for each set and folder; released with
+// mmul_free. Fails with MMUL_ERR_NO_INPUT (nobody has it), MMUL_ERR_CREATE (a folder that is not to be trusted).
+MMUL_API enum mmul_status mmul_context_list_kept(struct mmul_context *context,
+                                                 const char *const *names, int count, char **text,
+                                                 struct mmul_error *err);
+
+// Collective. Removes sets from the folders of all ranks, with what stopped jobs have left of them. Fails as above, and
+// with MMUL_ERR_IO.
+MMUL_API enum mmul_status mmul_context_remove_kept(struct mmul_context *context,
+                                                   const char *const *names, int count,
+                                                   struct mmul_error *err);
 
 // ---------------------------------------------------------------------------------------- baseline
 

@@ -168,6 +168,9 @@ struct mmul_matrix_info {
 // "-" or "/dev/stdin": does this name standard input?
 MMUL_API bool mmul_path_is_stdin(const char *path);
 
+// What follows "kept:" in such a name, unless a file is called so; NULL: it is none.
+MMUL_API const char *mmul_kept_name(const char *path);
+
 // Opens a .bin, .npy, .npz or .safetensors file, told apart by its first bytes, and checks header and
 // exact length. A Fortran order .npy is read into memory whole at once, a tensor of an .npz is
 // unpacked into a temporary file; "-" is standard input, read to its end.
@@ -175,6 +178,10 @@ MMUL_API bool mmul_path_is_stdin(const char *path);
 // Where no file has this name, "FILE:TENSOR" is one of the tensors that FILE holds, "FILE:TENSOR[a:b]"
 // the part [a, b) of its first axis, as numpy has it; of the file no other elements are read. A file
 // with a single tensor needs no name behind it.
+//
+// "kept:NAME", or "kept:FOLDER/NAME", is a set of shards of which this machine has all (mmul_split, mmul_program_keep),
+// put together in a temporary file and checked by its checksums. Without a folder it is $MPIMATMUL_SHARD_DIR's, else
+// mmul_shard_folder. Programs use such sets where they lie (mmul_program_load_kept).
 //
 // Fails: MMUL_ERR_NO_INPUT (missing, unreadable, directory, FIFO), MMUL_ERR_DATA (not a valid
 // matrix; expected and found sizes, or the format it is of, in the text), MMUL_ERR_SYSTEM (memory).
@@ -425,6 +432,9 @@ struct mmul_split_options {
     const double *weights; // borrowed; NULL: equal
     const char *folder;    // where the shards go; created with mode 0700 when it is missing
 };
+
+// "/dev/shm/mpimatmul-<uid>": where shards are when nobody says so. Returns `text`.
+MMUL_API char *mmul_shard_folder(char text[static 64]);
 
 // Of an open matrix: writes <name>_shard_<i>.bin (.npy of float64 and whole numbers) for each part and
 // <name>_shards.json beside them. Rows (or columns)
@@ -901,6 +911,25 @@ MMUL_API enum mmul_status mmul_program_place(struct mmul_program *program, int x
 MMUL_API enum mmul_status mmul_program_save(struct mmul_program *program, int x,
                                             struct mmul_output *output, struct mmul_error *err);
 
+// Kept values: sets of shards that a job leaves on its ranks, each its part of a value (rows, or columns), for later
+// jobs of the same ranks on the same machines. Shard i and the description of the set lie in the folder of rank i
+// (shard_folder of its context), as mmul_split would write them, and mmul_join reads them where one machine has all.
+// A set is used where it lies; where the plan wants the value elsewhere it moves between the ranks. The plan takes
+// the shares of the largest set that it reads, unless weights are given: other ones than the set's are refused.
+// mmul_program_plan_create fails where a set is not what its description says: MMUL_ERR_NO_INPUT (missing on a rank),
+// MMUL_ERR_DATA (half-written, of other ranks, hosts or another job, shorter, changed), MMUL_ERR_USAGE (weights).
+
+// root's folder, borrowed; NULL: mmul_shard_folder. The value has the name "kept:" `name`.
+MMUL_API enum mmul_status mmul_program_load_kept(struct mmul_program *program, const char *folder,
+                                                 const char *name, int *value,
+                                                 struct mmul_error *err);
+
+// Leaves x as the set `name` when all of the program has run, in place of one that has this name: an earlier one
+// stays whole when anything fails before. no_sync: as mmul_output_set_sync. Fails with MMUL_ERR_USAGE (a name that
+// is none, a second value of that name).
+MMUL_API enum mmul_status mmul_program_keep(struct mmul_program *program, int x, const char *name,
+                                            bool no_sync, struct mmul_error *err);
+
 // A line per operation: result, operands, shape. Local.
 MMUL_API void mmul_program_print(const struct mmul_program *program, FILE *stream);
 
@@ -970,6 +999,8 @@ struct mmul_script_request {
     bool only_checked; // outputs are not begun: the program is to be planned, not run
     bool no_sync;      // of outputs, as mmul_output_set_sync
     bool use_float32;  // as mmul_program_use_float32
+    const char *
+        shard_folder; // root's, of kept sets ("kept:NAME"), as long as the script; NULL: mmul_shard_folder
 };
 
 struct mmul_script;

@@ -8,6 +8,7 @@
 #include "exec/calibrate.h"
 #include "exec/device_test.h"
 #include "exec/discover.h"
+#include "exec/kept_list.h"
 #include "mpimatmul.h"
 
 enum mmul_status mmul_agree(MPI_Comm comm, struct mmul_error *err) {
@@ -33,9 +34,16 @@ enum mmul_status mmul_context_create(MPI_Comm comm, const struct mmul_context_op
     struct mmul_context_options taken;
     if (MMUL_OPTIONS_TAKE(mmul_context_options, options, &taken, &local) == MMUL_OK)
         MMUL_ALLOCATE(made, 1, "a context", &local);
+    if (local.status == MMUL_OK) {
+        char folder[64];
+        mmul_copy_text(taken.shard_folder != NULL ? taken.shard_folder : mmul_shard_folder(folder),
+                       &made->shard_folder, &local);
+    }
     enum mmul_status status = mmul_agree_on(comm, &local);
     if (status != MMUL_OK) {
         *err = local;
+        if (made != NULL)
+            mmul_free(made->shard_folder);
         mmul_free(made);
         return status;
     }
@@ -65,6 +73,8 @@ void mmul_context_destroy(struct mmul_context *context) {
     mmul_cluster_destroy(context->cluster);
     mmul_comm_destroy(context->comm);
     mmul_free(context->tests);
+    mmul_free(context->shard_folder);
+    mmul_free(context->shard_folders);
     mmul_text_fini(&context->warnings);
     mmul_text_fini(&context->all_warnings);
     mmul_free(context->warning_lines);
@@ -136,4 +146,14 @@ enum mmul_status mmul_context_speeds_json(const struct mmul_context *context, ch
 
 char *mmul_context_speed_origin(const struct mmul_context *context, char text[static 96]) {
     return mmul_cluster_speed_origin(context->cluster, text);
+}
+
+enum mmul_status mmul_context_list_kept(struct mmul_context *context, const char *const *names,
+                                        int count, char **text, struct mmul_error *err) {
+    return mmul_kept_list(context, names, count, text, err);
+}
+
+enum mmul_status mmul_context_remove_kept(struct mmul_context *context, const char *const *names,
+                                          int count, struct mmul_error *err) {
+    return mmul_kept_remove(context, names, count, err);
 }

@@ -7,6 +7,8 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "exec/program.h"
+#include "io/shard_folder.h"
+#include "io/shard_set.h"
 #include "model/dtype.h"
 #include "model/matrix.h"
 #include "mpimatmul.h"
@@ -105,6 +107,40 @@ enum mmul_status mmul_program_save(struct mmul_program *program, int x, struct m
     const struct mmul_operation request = {
         .kind = MMUL_SAVE, .operands = {x}, .operand_count = 1, .output = output};
     return mmul_program_append(program, &request, NULL, NULL, err);
+}
+
+enum mmul_status mmul_program_load_kept(struct mmul_program *program, const char *folder,
+                                        const char *name, int *value, struct mmul_error *err) {
+    char standard[64], called[MMUL_VALUE_NAME_BYTES];
+    struct mmul_kept kept = {.is_made = false};
+    struct mmul_shard_set *set = NULL;
+    struct mmul_operation request = {.kind = MMUL_KEPT};
+    if (folder == NULL)
+        folder = mmul_shard_folder(standard);
+    enum mmul_status status = mmul_shard_set_find(folder, name, &set, &kept.description, err);
+    if (status != MMUL_OK)
+        return status;
+    kept.shape = request.shape = set->shape;
+    request.wish = set->axis == MMUL_ROWS ? MMUL_PLACE_ROWS : MMUL_PLACE_COLS;
+    request.dtype = set->dtype;
+    request.is_integer = set->kept != NULL && set->kept->has_integers;
+    mmul_shard_set_destroy(set);
+    mmul_text_copy(kept.name, sizeof kept.name, name);
+    snprintf(called, sizeof called, "kept:%s", name);
+    status = mmul_program_add_kept(program, &kept, &request.kept, err);
+    return status == MMUL_OK ? mmul_program_append(program, &request, called, value, err) : status;
+}
+
+enum mmul_status mmul_program_keep(struct mmul_program *program, int x, const char *name,
+                                   bool no_sync, struct mmul_error *err) {
+    struct mmul_kept kept = {.is_made = true, .no_sync = no_sync};
+    struct mmul_operation request = {.kind = MMUL_KEEP, .operands = {x}, .operand_count = 1};
+    enum mmul_status status = mmul_shard_name_check(name, err);
+    if (status != MMUL_OK)
+        return status;
+    mmul_text_copy(kept.name, sizeof kept.name, name);
+    status = mmul_program_add_kept(program, &kept, &request.kept, err);
+    return status == MMUL_OK ? mmul_program_append(program, &request, NULL, NULL, err) : status;
 }
 
 enum mmul_status mmul_program_plan_create(struct mmul_context *context,

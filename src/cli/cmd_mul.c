@@ -215,7 +215,7 @@ static const enum option_id options[] = {
     OPT_REPRODUCIBLE,   OPT_MEMORY,         OPT_DEVICE_MEMORY, OPT_VERIFY,      OPT_SYNC,
     OPT_NO_FALLBACK,    OPT_DEVICE_TIMEOUT, OPT_DRY_RUN,       OPT_JSON,        OPT_REPORT,
     OPT_TRACE,          OPT_PROGRESS,       OPT_THREADS,       OPT_BIND,        OPT_QUIET,
-    OPT_VERBOSE,        OPT_HELP,           OPT_END,
+    OPT_VERBOSE,        OPT_HELP,           OPT_KEEP,          OPT_SHARD_DIR,   OPT_END,
 };
 
 const struct command mmul_command_mul = {

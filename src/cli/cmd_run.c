@@ -195,6 +195,7 @@ enum mmul_status mmul_run_script(const struct call *call, const struct mmul_scri
     struct job job = {0};
     struct mmul_script_request all = *request;
     all.only_checked = is_on(call, OPT_CHECK);
+    all.shard_folder = call->options.values[OPT_SHARD_DIR].text;
     all.no_sync = is_on(call, OPT_SYNC); // the second word of on|off
     all.use_float32 = is_on(call, OPT_COMPUTED) || is_float32(&call->options.values[OPT_DTYPE]);
     mmul_progress_init(&job.progress, (int)call->options.values[OPT_PROGRESS].number);

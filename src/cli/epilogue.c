@@ -16,8 +16,20 @@ static const enum option_id asks[] = {OPT_BIAS, OPT_ACTIVATION, OPT_RESIDUAL, OP
 // What a program has no room for.
 static const enum option_id others[] = {OPT_MATRIX_FORMAT, OPT_SPLIT, OPT_SPLIT_RULE, OPT_DRY_RUN};
 
+// What is kept, or to be kept, is a value of a program; NULL: nothing is.
+static const char *find_kept(const struct call *call) {
+    const struct option_value *values = call->options.values;
+    const char *const paths[] = {call->operand_count > 0 ? call->operands[0] : NULL,
+                                 call->operand_count > 1 ? call->operands[1] : NULL,
+                                 values[OPT_OUTPUT].text, values[OPT_C_IN].text};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+        if (paths[i] != NULL && mmul_kept_name(paths[i]) != NULL)
+            return paths[i];
+    return NULL;
+}
+
 bool mmul_epilogue_is_asked(const struct call *call) {
-    bool is_asked = false;
+    bool is_asked = call->options.values[OPT_KEEP].number != 0 || find_kept(call) != NULL;
     for (size_t i = 0; i < sizeof asks / sizeof *asks; i++)
         is_asked |= call->options.values[asks[i]].source != OPTION_DEFAULT;
     return is_asked;
@@ -25,19 +37,24 @@ bool mmul_epilogue_is_asked(const struct call *call) {
 
 enum mmul_status mmul_epilogue_check(const struct call *call, struct mmul_error *err) {
     const struct option_value *values = call->options.values;
-    const char *asked = NULL;
+    const char *kept = find_kept(call);
+    char asked[300] = "";
+    if (kept != NULL)
+        snprintf(asked, sizeof asked, "'%.256s'", kept);
+    else if (values[OPT_KEEP].number != 0)
+        snprintf(asked, sizeof asked, "--keep");
     for (size_t i = 0; i < sizeof asks / sizeof *asks; i++)
         if (values[asks[i]].source != OPTION_DEFAULT)
-            asked = mmul_option_row(asks[i])->name;
+            snprintf(asked, sizeof asked, "--%s", mmul_option_row(asks[i])->name);
     if (values[OPT_INDICES].text != NULL && values[OPT_TOPK].source == OPTION_DEFAULT)
         return mmul_cli_fail(err, MMUL_ERR_USAGE, "--indices goes with --topk");
-    for (size_t i = 0; asked != NULL && i < sizeof others / sizeof *others; i++)
+    for (size_t i = 0; asked[0] != '\0' && i < sizeof others / sizeof *others; i++)
         if (values[others[i]].source == OPTION_FROM_COMMAND_LINE)
-            return mmul_cli_fail(err, MMUL_ERR_USAGE, "--%s does not go with --%s",
+            return mmul_cli_fail(err, MMUL_ERR_USAGE, "--%s does not go with %s",
                                  mmul_option_row(others[i])->name, asked);
-    if (asked != NULL && values[OPT_DTYPE].source == OPTION_FROM_COMMAND_LINE &&
+    if (asked[0] != '\0' && values[OPT_DTYPE].source == OPTION_FROM_COMMAND_LINE &&
         values[OPT_DTYPE].number != MMUL_F32)
-        return mmul_cli_fail(err, MMUL_ERR_USAGE, "--dtype %s does not go with --%s",
+        return mmul_cli_fail(err, MMUL_ERR_USAGE, "--dtype %s does not go with %s",
                              mmul_dtype_name((enum mmul_dtype)values[OPT_DTYPE].number), asked);
     return MMUL_OK;
 }
@@ -98,10 +115,17 @@ static enum mmul_status choose_output(const struct call *call, char path[MMUL_LI
 
 enum mmul_status mmul_epilogue_run(const struct call *call, struct mmul_error *err) {
     struct mmul_line line = {.length = 0};
-    char path[MMUL_LINE_PATH] = "";
+    char path[MMUL_LINE_PATH] = "", a[256], b[256];
     add_product(call, &line);
     add_epilogue(call, &line);
-    if (call->is_root && choose_output(call, path, err) == MMUL_OK)
+    const bool is_kept = call->options.values[OPT_KEEP].number != 0;
+    if (is_kept) {
+        mmul_base_name(call->operands[0], a);
+        snprintf(path, sizeof path, "kept:%sx%s", a, mmul_base_name(call->operands[1], b));
+        mmul_line_add_save(&line, path, "y");
+    }
+    if (call->is_root && (!is_kept || call->options.values[OPT_OUTPUT].text != NULL) &&
+        choose_output(call, path, err) == MMUL_OK)
         mmul_line_add_save(&line, path, "y");
     return mmul_line_run(call, &line, path, err);
 }

@@ -14,7 +14,7 @@ enum mmul_status mmul_files_check_output(const struct call *call, const char *pa
                                          struct mmul_error *err) {
     enum mmul_format asked = (enum mmul_format)call->options.values[OPT_MATRIX_FORMAT].number;
     enum mmul_format ignored;
-    if (path == NULL)
+    if (path == NULL || mmul_kept_name(path) != NULL)
         return MMUL_OK;
     // mpirun's pipes look like terminals to those that it starts.
     if (mmul_path_is_stdout(path) && isatty(STDOUT_FILENO) && !mmul_launcher_find().is_present) {
@@ -72,6 +72,9 @@ enum mmul_status mmul_files_check_beside(const char *path, const char *what,
 enum mmul_status mmul_files_find_format(const char *path, enum mmul_format *format,
                                         struct mmul_error *err) {
     struct mmul_matrix *matrix = NULL;
+    *format = MMUL_FORMAT_BIN;
+    if (mmul_kept_name(path) != NULL) // on the ranks
+        return MMUL_OK;
     enum mmul_status status = mmul_matrix_open(path, &matrix, err);
     if (status == MMUL_OK)
         *format = mmul_matrix_info(matrix).format;

@@ -51,6 +51,10 @@ static void tell(const struct call *call, const char *path) {
         call->options.values[OPT_CHECK].number != 0 || call->options.values[OPT_JSON].number != 0 ||
         mmul_path_is_stdout(path))
         return;
+    if (mmul_kept_name(path) != NULL) {
+        mmul_print_line(stdout, "%s: on %d rank%s", path, call->ranks, call->ranks == 1 ? "" : "s");
+        return;
+    }
     struct mmul_error ignored; // it was written; who takes it away at once may
     if (mmul_matrix_open(path, &made, &ignored) == MMUL_OK)
         mmul_print_line(stdout, "%s: %s", path,

@@ -52,6 +52,8 @@ enum option_id {
     OPT_NO_FALLBACK,
     OPT_DEVICE_TIMEOUT,
     OPT_SHARD_DIR,
+    OPT_KEEP,
+    OPT_REMOVE,
     OPT_CHECK,
     OPT_LOG,
     OPT_REDUCED,

@@ -20,7 +20,7 @@ static void tell_of_waiting(void *context, const char *what) {
 // Devices that nobody would use are looked for only where they are shown.
 static enum mmul_status probe(struct session *session, struct call *call, struct mmul_error *err) {
     const struct option_value *values = call->options.values;
-    const char *device = values[OPT_DEVICE].text;
+    const char *device = values[OPT_DEVICE].text != NULL ? values[OPT_DEVICE].text : "cpu";
     bool shows = call->command->shows_devices || values[OPT_VERBOSE].number != 0;
     const struct mmul_probe_options options = {
         .limit_seconds = probe_limit_seconds,
@@ -71,7 +71,8 @@ static enum mmul_status create_context(const struct session *session, struct cal
         mmul_cli_fail(err, MMUL_ERR_SYSTEM, "cannot allocate memory for the options");
     enum mmul_status status = mmul_agree(MPI_COMM_WORLD, err);
     if (status == MMUL_OK) {
-        const bool needs_mpi = call->command->needs_mpi; // else: neither device nor cores
+        // Who takes no device needs no cores either.
+        const bool needs_mpi = call->command->needs_mpi && values[OPT_DEVICE].text != NULL;
         const struct mmul_context_options options = {
             .device = needs_mpi ? values[OPT_DEVICE].text : "cpu",
             .threads = (int)values[OPT_THREADS].number,
@@ -79,6 +80,7 @@ static enum mmul_status create_context(const struct session *session, struct cal
             .probe = session->probe,
             .launch_seconds = mmul_progress_now() - call->begin_seconds,
             .agreed_options = agreed,
+            .shard_folder = values[OPT_SHARD_DIR].text,
         };
         status = mmul_context_create(MPI_COMM_WORLD, &options, &call->context, err);
     }

@@ -2,16 +2,14 @@
 // Where shards are when nobody says so. Whether the folder is safe is checked where it is used.
 #include "cli/shards.h"
 
-#include <unistd.h>
-
 #include "cli/failure.h"
 
 enum mmul_status mmul_shards_folder(const struct call *call, char folder[SHARD_FOLDER_CAPACITY],
                                     struct mmul_error *err) {
     const char *given = call->options.values[OPT_SHARD_DIR].text;
-    int length = given != NULL ? snprintf(folder, SHARD_FOLDER_CAPACITY, "%s", given)
-                               : snprintf(folder, SHARD_FOLDER_CAPACITY, "/dev/shm/mpimatmul-%lu",
-                                          (unsigned long)getuid());
+    char standard[64];
+    int length = snprintf(folder, SHARD_FOLDER_CAPACITY, "%s",
+                          given != NULL ? given : mmul_shard_folder(standard));
     if (length < 0 || length >= SHARD_FOLDER_CAPACITY)
         return mmul_cli_fail(err, MMUL_ERR_USAGE, "--shard-dir: the path is longer than %d bytes",
                              SHARD_FOLDER_CAPACITY - 1);

@@ -31,7 +31,9 @@ struct mmul_context {
     bool profile_warned;            // a profile that cannot be used was warned of
     struct mmul_device_test *tests; // owned; of all ranks' devices, NULL: not tested
     int test_count;
-    struct mmul_text warnings;     // this rank's, a line each
+    char *shard_folder;        // owned: this rank's, for sets of shards
+    char *shard_folders;       // owned: all ranks', one after the other; NULL: nobody has asked yet
+    struct mmul_text warnings; // this rank's, a line each
     struct mmul_text all_warnings; // root: of all ranks at creation, a line each
     const char **warning_lines;    // root, owned: into all_warnings
     int warning_count;

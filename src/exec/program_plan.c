@@ -7,11 +7,12 @@
 #include "base/random.h"
 #include "base/status.h"
 #include "exec/calibrate.h"
+#include "exec/kept.h"
 #include "exec/program.h"
 
 // What root knows and the others are told.
 struct told {
-    int value_count, operation_count;
+    int value_count, operation_count, kept_count;
     enum mmul_io io;
     struct mmul_program_limits limits;
     bool keep_values, no_verify, no_fallback, records, measures, balanced;
@@ -64,11 +65,16 @@ static enum mmul_status send_program(const struct mmul_comm *comm,
     struct mmul_program *made = NULL;
     size_t value_bytes = (size_t)told->value_count * sizeof *made->values;
     size_t operation_bytes = (size_t)told->operation_count * sizeof *made->operations;
+    size_t kept_bytes = (size_t)told->kept_count * sizeof *made->kept;
     enum mmul_status status = mmul_program_create(&made, err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(made->values, told->value_count, "a program", err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(made->operations, told->operation_count, "a program", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(made->kept, told->kept_count, "a program", err);
+    if (status == MMUL_OK && comm->rank == 0 && told->kept_count > 0)
+        memcpy(made->kept, program->kept, kept_bytes);
     if (status == MMUL_OK && comm->rank == 0 && told->operation_count > 0) {
         memcpy(made->operations, program->operations, operation_bytes);
         if (told->value_count > 0)
@@ -79,11 +85,14 @@ static enum mmul_status send_program(const struct mmul_comm *comm,
         status = mmul_comm_broadcast(comm, made->values, (int64_t)value_bytes, err);
     if (status == MMUL_OK)
         status = mmul_comm_broadcast(comm, made->operations, (int64_t)operation_bytes, err);
+    if (status == MMUL_OK)
+        status = mmul_comm_broadcast(comm, made->kept, (int64_t)kept_bytes, err);
     if (status != MMUL_OK) {
         mmul_program_destroy(made);
         return status;
     }
     made->value_count = told->value_count;
+    made->kept_count = told->kept_count;
     made->operation_count = made->capacity = told->operation_count;
     for (int i = 0; comm->rank != 0 && i < made->operation_count; i++) {
         made->operations[i].matrix = NULL;
@@ -105,6 +114,7 @@ static struct told tell(const struct mmul_program *program,
     static const double enough_flops = 2e9; // what is over in no time is not measured
     return (struct told){.value_count = program->value_count,
                          .operation_count = program->operation_count,
+                         .kept_count = program->kept_count,
                          .io = wishes->io,
                          .limits = wishes->limits,
                          .keep_values = wishes->keep_values,
@@ -153,6 +163,26 @@ static enum mmul_status make_plan(const struct mmul_program *program,
     return status;
 }
 
+// Root's to all; where nobody has given any, those of what was kept.
+static enum mmul_status share_weights(const struct mmul_context *context,
+                                      const struct mmul_program_wishes *wishes,
+                                      const struct mmul_program *program, double **weights,
+                                      struct mmul_error *err) {
+    const struct mmul_comm *comm = context->comm;
+    enum mmul_status status = MMUL_ALLOCATE(*weights, comm->size, "weights", err);
+    if (status == MMUL_OK && comm->rank == 0) {
+        status = choose_weights(context, wishes, *weights, err);
+        if (status == MMUL_OK)
+            status = is_automatic(wishes)
+                         ? mmul_kept_weights(program, comm->size, *weights, err)
+                         : mmul_kept_check_weights(program, comm->size, *weights, err);
+    }
+    status = mmul_comm_agree(comm, status, err);
+    if (status == MMUL_OK)
+        status = mmul_comm_broadcast(comm, *weights, comm->size * (int64_t)sizeof **weights, err);
+    return status;
+}
+
 enum mmul_status mmul_program_prepare(struct mmul_context *context,
                                       const struct mmul_program *program,
                                       const struct mmul_program_wishes *wishes,
@@ -167,6 +197,8 @@ enum mmul_status mmul_program_prepare(struct mmul_context *context,
     enum mmul_status status = mmul_comm_broadcast(comm, &told, sizeof told, err);
     if (status == MMUL_OK)
         status = send_program(comm, program, &told, &copy, err);
+    if (status == MMUL_OK && told.kept_count > 0)
+        status = mmul_kept_find(context, copy, err);
     if (status == MMUL_OK) {
         const struct mmul_calibrate_options options = {
             .depth = told.measures ? MMUL_CALIBRATE_BRIEF : MMUL_CALIBRATE_STORED,
@@ -174,14 +206,8 @@ enum mmul_status mmul_program_prepare(struct mmul_context *context,
             .device_timeout_seconds = told.device_timeout_seconds};
         status = mmul_calibrate(context, &options, err);
     }
-    if (status == MMUL_OK) {
-        status = MMUL_ALLOCATE(weights, comm->size, "weights", err);
-        if (status == MMUL_OK && comm->rank == 0)
-            status = choose_weights(context, wishes, weights, err);
-        status = mmul_comm_agree(comm, status, err);
-    }
     if (status == MMUL_OK)
-        status = mmul_comm_broadcast(comm, weights, comm->size * (int64_t)sizeof *weights, err);
+        status = share_weights(context, wishes, copy, &weights, err);
     if (status == MMUL_OK)
         status = mmul_comm_agree(
             comm, make_plan(copy, context->cluster, &told, weights, &made, err), err);

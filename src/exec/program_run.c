@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "exec/kept.h"
 #include "exec/program.h"
 #include "exec/program_record.h"
 #include "exec/run.h"
@@ -157,14 +158,19 @@ enum mmul_status mmul_program_carry_out(struct mmul_context *context,
                                  MMUL_ALLOCATE(stages, plan->step_count, "stages", err), err);
     if (status == MMUL_OK)
         status = mmul_values_create(context, plan, &made, err);
+    if (status == MMUL_OK && plan->program->kept_count > 0)
+        status = mmul_kept_open(context, made, err);
     if (status == MMUL_OK && plan->step_count > 0)
         status = run_stages(context, plan, made, stages, err);
     if (status == MMUL_OK) {
-        if (plan->accept != NULL)
+        status = mmul_kept_check(made, err);
+        if (status == MMUL_OK && plan->accept != NULL)
             status = plan->accept(plan->accept_context, err);
         status = mmul_comm_agree(context->comm, status, err);
     }
     status = end_outputs(context, plan, status, err);
+    if (status == MMUL_OK && plan->program->kept_count > 0)
+        status = mmul_kept_commit(context, made, err);
     if (status == MMUL_OK && made->record != NULL)
         made->record->wall_seconds = mmul_clock_now() - made->record->begin;
     mmul_free(stages);

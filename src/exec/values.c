@@ -2,6 +2,7 @@
 // Lays places out in a segment and finds what is in them. Moves and computes nothing.
 #include "exec/values.h"
 
+#include "exec/kept.h"
 #include "exec/program_record.h"
 
 #include <string.h>
@@ -58,6 +59,9 @@ enum mmul_status mmul_values_create(struct mmul_context *context, struct mmul_pr
                                      .node_size = comm->node_size};
         status = MMUL_ALLOCATE(made->offsets, (int64_t)plan->place_count * comm->node_size,
                                "values", err);
+        if (status == MMUL_OK)
+            status = MMUL_ALLOCATE(made->kept_parts, (int64_t)plan->place_count * comm->node_size,
+                                   "values", err);
     }
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
@@ -77,6 +81,8 @@ void mmul_values_destroy(struct mmul_values *values) {
         return;
     if (!values->is_abandoned)
         mmul_shared_destroy(&values->segment);
+    mmul_kept_close(values);
+    mmul_free(values->kept_parts);
     mmul_program_record_destroy(values->record);
     mmul_free(values->offsets);
     mmul_free(values);
@@ -111,8 +117,10 @@ struct mmul_view mmul_values_view(const struct mmul_values *values, int place, i
     int index = p->placement.kind == MMUL_PLACE_REPLICATE ? 0 : node_rank_of(values, rank);
     while (values->plan->places[place].view_of >= 0)
         place = values->plan->places[place].view_of;
-    char *part_at =
-        values->segment.data + values->offsets[(int64_t)place * values->node_size + index];
+    const int64_t at = (int64_t)place * values->node_size + index;
+    char *part_at = values->plan->places[place].kept >= 0
+                        ? values->kept_parts[at]
+                        : values->segment.data + values->offsets[at];
     view.at = part_at + offset * bytes_each(&view);
     return view;
 }
@@ -125,7 +133,7 @@ struct mmul_memory mmul_values_memory(const struct mmul_values *values, int plac
             continue;
         int64_t offset = values->offsets[(int64_t)place * values->node_size + index++];
         int64_t bytes = mmul_program_place_bytes(plan, &plan->places[place], rank);
-        if (offset < 0 || bytes == 0)
+        if (offset < 0 || bytes == 0) // shards are files of their own, which nothing was in before
             continue;
         const char *begin = values->segment.data + offset, *end = begin + bytes;
         memory.begin = memory.begin == NULL || begin < memory.begin ? begin : memory.begin;

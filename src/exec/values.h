@@ -16,6 +16,9 @@ struct mmul_values {
     struct mmul_shared segment;
     int64_t *offsets; // owned: place * node_size + node rank: bytes into the segment; -1: no memory
     struct mmul_program_record *record; // owned, root's; NULL: nobody asked (exec/program_record.h)
+    struct mmul_kept_use *kept;         // owned: sets of shards (exec/kept.h); NULL: there are none
+    char **
+        kept_parts; // owned: place * node_size + node rank: the rank's part of a set; NULL: it is none
     bool is_abandoned; // MPI, or a device that hangs, may still read and write the segment
 };
 
@@ -29,7 +32,7 @@ struct mmul_view {
     struct mmul_region region;
 };
 
-// Collective over world: the segment. Fails with MMUL_ERR_SYSTEM (memory), everywhere alike.
+// Collective over world: the segment; no sets are open yet. Fails with MMUL_ERR_SYSTEM (memory), everywhere alike.
 enum mmul_status mmul_values_create(struct mmul_context *context, struct mmul_program_plan *plan,
                                     struct mmul_values **values, struct mmul_error *err);
 

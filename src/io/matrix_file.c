@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "io/formats.h"
+#include "io/shard_set.h"
 #include "io/standard_stream.h"
 #include "io/tensors.h"
 #include "io/transfer.h"
@@ -44,13 +45,18 @@ static enum mmul_status fail_open(int errnum, const char *path, struct mmul_erro
 
 static enum mmul_status open_file(struct mmul_matrix *matrix, struct mmul_error *err) {
     struct stat found;
-    struct mmul_address address;
-    enum mmul_status status = mmul_address_find(matrix->name, &address, err);
+    struct mmul_address address = {0};
+    const char *kept = mmul_kept_name(matrix->name);
+    enum mmul_status status = kept != NULL ? mmul_copy_text(matrix->name, &address.path, err)
+                                           : mmul_address_find(matrix->name, &address, err);
     if (status != MMUL_OK)
         return status;
     matrix->path = address.path; // ownership passes on
     matrix->tensor = address.tensor;
-    if (mmul_path_is_stdin(matrix->path)) {
+    if (kept != NULL) {
+        if (mmul_kept_open_file(kept, &matrix->fd, err) != MMUL_OK)
+            return err->status;
+    } else if (mmul_path_is_stdin(matrix->path)) {
         if (mmul_stdin_open(&matrix->fd, err) != MMUL_OK)
             return err->status;
     } else {
@@ -232,7 +238,7 @@ enum mmul_status mmul_tensors_open(const char *path, struct mmul_tensors **tenso
     struct mmul_tensors *listed = NULL;
     struct start start = {.row = NULL};
     enum mmul_status status = matrix_create(path, &opened, err);
-    if (status == MMUL_OK && !mmul_path_is_stdin(path))
+    if (status == MMUL_OK && !mmul_path_is_stdin(path) && mmul_kept_name(path) == NULL)
         status = open_file(opened, err);
     if (status == MMUL_OK && opened->fd >= 0 && opened->tensor == NULL)
         status = read_start(opened, &start, err);

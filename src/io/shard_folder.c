@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -31,9 +32,31 @@ static size_t without_shard(const char *text, size_t length) {
     return digits - mark_length;
 }
 
+const char *mmul_kept_name(const char *path) {
+    static const char prefix[] = "kept:";
+    const size_t length = sizeof prefix - 1;
+    return strncmp(path, prefix, length) == 0 && access(path, F_OK) != 0 ? path + length : NULL;
+}
+
+enum mmul_status mmul_kept_address(const char *kept, char **folder, const char **name,
+                                   struct mmul_error *err) {
+    const char *slash = strrchr(kept, '/'), *given = getenv("MPIMATMUL_SHARD_DIR");
+    char standard[64];
+    *name = slash != NULL ? slash + 1 : kept;
+    if (slash == NULL)
+        return mmul_copy_text(given != NULL && *given != '\0' ? given : mmul_shard_folder(standard),
+                              folder, err);
+    enum mmul_status status = mmul_copy_text(kept, folder, err);
+    if (status == MMUL_OK)
+        (*folder)[slash == kept ? 1 : slash - kept] = '\0';
+    return status;
+}
+
 char *mmul_base_name(const char *path, char name[static 256]) {
     const char *slash = strrchr(path, '/'), *tensor = mmul_format_tensor(path);
     const char *begin = slash != NULL ? slash + 1 : path;
+    if (slash == NULL && mmul_kept_name(path) != NULL)
+        begin = mmul_kept_name(path);
     struct mmul_axis_range ignored;
     if (mmul_path_is_stdin(path))
         begin = "stdin";
@@ -80,7 +103,12 @@ static enum mmul_status check_folder(const char *folder, const struct stat *foun
     return err->status;
 }
 
-enum mmul_status mmul_shard_folder_create(const char *folder, struct mmul_error *err) {
+char *mmul_shard_folder(char text[static 64]) {
+    snprintf(text, 64, "/dev/shm/mpimatmul-%lu", (unsigned long)getuid());
+    return text;
+}
+
+static enum mmul_status open_folder(const char *folder, bool is_made, struct mmul_error *err) {
     char *plain = NULL;
     struct stat found;
     enum mmul_status status = mmul_copy_text(folder, &plain, err);
@@ -90,7 +118,11 @@ enum mmul_status mmul_shard_folder_create(const char *folder, struct mmul_error 
     size_t length = strlen(plain);
     while (length > 1 && plain[length - 1] == '/')
         plain[--length] = '\0';
-    if ((mkdir(plain, 0700) != 0 && errno != EEXIST) || lstat(plain, &found) != 0) {
+    if (!is_made && lstat(plain, &found) != 0) {
+        status =
+            mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errno, "cannot open shard folder '%s'", folder);
+    } else if ((is_made && mkdir(plain, 0700) != 0 && errno != EEXIST) ||
+               lstat(plain, &found) != 0) {
         status =
             mmul_fail_errno(err, MMUL_ERR_CREATE, errno, "cannot create shard folder '%s'", folder);
     } else {
@@ -98,6 +130,14 @@ enum mmul_status mmul_shard_folder_create(const char *folder, struct mmul_error 
     }
     mmul_free(plain);
     return status;
+}
+
+enum mmul_status mmul_shard_folder_create(const char *folder, struct mmul_error *err) {
+    return open_folder(folder, true, err);
+}
+
+enum mmul_status mmul_shard_folder_check(const char *folder, struct mmul_error *err) {
+    return open_folder(folder, false, err);
 }
 
 static enum mmul_status finish_path(struct mmul_text *text, char **path, struct mmul_error *err) {

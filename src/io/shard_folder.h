@@ -9,6 +9,14 @@
 // MMUL_ERR_CREATE when it is a symbolic link, no folder, not ours, or others can write to it.
 enum mmul_status mmul_shard_folder_create(const char *folder, struct mmul_error *err);
 
+// The same of a folder that is to be there: one that is missing is MMUL_ERR_NO_INPUT.
+enum mmul_status mmul_shard_folder_check(const char *folder, struct mmul_error *err);
+
+// Folder and name of what follows "kept:"; *folder is NULL, or released with mmul_free, and *name points into
+// `kept`. Fails with MMUL_ERR_SYSTEM (memory).
+enum mmul_status mmul_kept_address(const char *kept, char **folder, const char **name,
+                                   struct mmul_error *err);
+
 // The name of a set is a plain file name. Fails with MMUL_ERR_USAGE (empty, '/', "." or "..").
 enum mmul_status mmul_shard_name_check(const char *name, struct mmul_error *err);
 

@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/json.h"
 #include "base/memory.h"
@@ -41,9 +42,36 @@ enum mmul_status mmul_shard_set_create(int parts, struct mmul_shard_set **set,
 void mmul_shard_set_destroy(struct mmul_shard_set *set) {
     if (set == NULL)
         return;
+    if (set->kept != NULL) {
+        mmul_free(set->kept->changed_ns);
+        mmul_free(set->kept->weights);
+        mmul_free(set->kept->hosts);
+    }
+    mmul_free(set->kept);
     mmul_free(set->offsets);
     mmul_free(set->hashes);
     mmul_free(set);
+}
+
+enum mmul_status mmul_shard_set_add_keeping(struct mmul_shard_set *set, struct mmul_error *err) {
+    enum mmul_status status = MMUL_ALLOCATE(set->kept, 1, "a shard set", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(set->kept->changed_ns, set->parts, "times of shards", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(set->kept->weights, set->parts, "weights of shards", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(set->kept->hosts, set->parts, "hosts of shards", err);
+    return status;
+}
+
+enum mmul_status mmul_shard_set_check_whole(const struct mmul_shard_set *set, const char *name,
+                                            struct mmul_error *err) {
+    if (set->kept == NULL || set->kept->is_whole)
+        return MMUL_OK;
+    mmul_fail(err, MMUL_ERR_DATA, "'%s' is half-written: the job that was to keep it was stopped",
+              name);
+    mmul_hint(err, "keep it again, or mpimatmul kept %s --remove", name);
+    return err->status;
 }
 
 int64_t mmul_shard_axis_length(struct mmul_shape shape, enum mmul_axis axis) {
@@ -59,6 +87,27 @@ struct mmul_shape mmul_shard_shape(const struct mmul_shard_set *set, int part) {
 }
 
 // ---------------------------------------------------------------------------------------- storing
+
+static json_t *pack_keeping(const struct mmul_shard_set *set) {
+    const struct mmul_shard_keeping *kept = set->kept;
+    json_t *changed = json_array(), *weights = json_array(), *hosts = json_array();
+    char job[HASH_DIGITS + 1];
+    bool failed = changed == NULL || weights == NULL || hosts == NULL;
+    for (int i = 0; i < set->parts && !failed; i++)
+        failed = json_array_append_new(changed, json_integer(kept->changed_ns[i])) != 0 ||
+                 json_array_append_new(weights, json_real(kept->weights[i])) != 0 ||
+                 json_array_append_new(hosts, mmul_json_text(kept->hosts[i])) != 0;
+    if (failed) {
+        json_decref(changed);
+        json_decref(weights);
+        json_decref(hosts);
+        return NULL;
+    }
+    snprintf(job, sizeof job, "%016" PRIx64, kept->job);
+    return json_pack("{s:s, s:b, s:b, s:o, s:o, s:o}", "job", job, "whole", kept->is_whole,
+                     "integers", kept->has_integers, "changed_ns", changed, "weights", weights,
+                     "hosts", hosts);
+}
 
 static json_t *pack(const struct mmul_shard_set *set) {
     json_t *offsets = json_array(), *hashes = json_array();
@@ -76,11 +125,18 @@ static json_t *pack(const struct mmul_shard_set *set) {
         return NULL;
     }
     struct mmul_shape shape = set->shape;
-    return json_pack("{s:s, s:i, s:s, s:[IIII], s:s, s:o, s:o}", "format", set_format, "version",
-                     SET_VERSION, "axis", set->axis == MMUL_ROWS ? "rows" : "cols", "shape",
-                     (json_int_t)shape.batch, (json_int_t)shape.depth, (json_int_t)shape.rows,
-                     (json_int_t)shape.cols, "dtype", mmul_dtype_name(set->dtype), "offsets",
-                     offsets, "xxh3", hashes);
+    json_t *keeping = set->kept != NULL ? pack_keeping(set) : NULL;
+    if (set->kept != NULL && keeping == NULL) {
+        json_decref(offsets);
+        json_decref(hashes);
+        return NULL;
+    }
+    return json_pack("{s:s, s:i, s:s, s:[IIII], s:s, s:o, s:o, s:o*}", "format", set_format,
+                     "version", SET_VERSION, "axis", set->axis == MMUL_ROWS ? "rows" : "cols",
+                     "shape", (json_int_t)shape.batch, (json_int_t)shape.depth,
+                     (json_int_t)shape.rows, (json_int_t)shape.cols, "dtype",
+                     mmul_dtype_name(set->dtype), "offsets", offsets, "xxh3", hashes, "kept",
+                     keeping);
 }
 
 enum mmul_status mmul_shard_set_store(const struct mmul_shard_set *set, const char *folder,
@@ -112,7 +168,7 @@ struct raw_set {
     const char *format, *axis, *dtype;
     int version;
     json_int_t sizes[4];
-    json_t *offsets, *hashes;
+    json_t *offsets, *hashes, *kept; // kept NULL: not there
 };
 
 static enum mmul_status fail_set(const char *path, const char *what, struct mmul_error *err) {
@@ -124,10 +180,10 @@ static enum mmul_status unpack(const json_t *value, const char *path, struct raw
     json_error_t problem;
     // jansson only reads through the pointer it takes without const.
     int rc = json_unpack_ex((json_t *)(uintptr_t)value, &problem, JSON_STRICT,
-                            "{s:s, s:i, s:s, s:[IIII], s:s, s:o, s:o}", "format", &raw->format,
+                            "{s:s, s:i, s:s, s:[IIII], s:s, s:o, s:o, s?o}", "format", &raw->format,
                             "version", &raw->version, "axis", &raw->axis, "shape", &raw->sizes[0],
                             &raw->sizes[1], &raw->sizes[2], &raw->sizes[3], "dtype", &raw->dtype,
-                            "offsets", &raw->offsets, "xxh3", &raw->hashes);
+                            "offsets", &raw->offsets, "xxh3", &raw->hashes, "kept", &raw->kept);
     if (rc != 0)
         return fail_set(path, problem.text, err);
     if (strcmp(raw->format, set_format) != 0 || raw->version != SET_VERSION)
@@ -195,6 +251,44 @@ static enum mmul_status read_hashes(const json_t *hashes, const char *path,
     return MMUL_OK;
 }
 
+static enum mmul_status read_ranks(json_t *const lists[3], const char *path,
+                                   struct mmul_shard_set *set, struct mmul_error *err) {
+    for (int i = 0; i < set->parts; i++) {
+        const json_t *time = json_array_get(lists[0], (size_t)i);
+        const json_t *weight = json_array_get(lists[1], (size_t)i);
+        const char *host = json_string_value(json_array_get(lists[2], (size_t)i));
+        if (!json_is_integer(time) || !json_is_real(weight) || !(json_real_value(weight) >= 0) ||
+            host == NULL || strlen(host) >= MMUL_SHARD_HOST_BYTES)
+            return fail_set(path, "a time, weight and host is needed for every rank", err);
+        set->kept->changed_ns[i] = json_integer_value(time);
+        set->kept->weights[i] = json_real_value(weight);
+        strcpy(set->kept->hosts[i], host);
+    }
+    return MMUL_OK;
+}
+
+static enum mmul_status read_keeping(json_t *kept, const char *path, struct mmul_shard_set *set,
+                                     struct mmul_error *err) {
+    const char *job = NULL;
+    json_t *lists[3]; // times, weights, hosts
+    int is_whole = 0, has_integers = 0;
+    json_error_t problem;
+    if (kept == NULL)
+        return MMUL_OK;
+    if (json_unpack_ex(kept, &problem, JSON_STRICT, "{s:s, s:b, s:b, s:o, s:o, s:o}", "job", &job,
+                       "whole", &is_whole, "integers", &has_integers, "changed_ns", &lists[0],
+                       "weights", &lists[1], "hosts", &lists[2]) != 0)
+        return fail_set(path, problem.text, err);
+    enum mmul_status status = mmul_shard_set_add_keeping(set, err);
+    if (status == MMUL_OK && !parse_hash(job, &set->kept->job))
+        status = fail_set(path, "a job is not 16 hexadecimal digits", err);
+    if (status != MMUL_OK)
+        return status;
+    set->kept->is_whole = is_whole != 0;
+    set->kept->has_integers = has_integers != 0;
+    return read_ranks(lists, path, set, err);
+}
+
 static enum mmul_status read_set(const struct raw_set *raw, const char *path,
                                  struct mmul_shard_set **set, struct mmul_error *err) {
     struct mmul_shard_set *made = NULL;
@@ -208,6 +302,8 @@ static enum mmul_status read_set(const struct raw_set *raw, const char *path,
         status = read_offsets(raw->offsets, path, made, err);
     if (status == MMUL_OK)
         status = read_hashes(raw->hashes, path, made, err);
+    if (status == MMUL_OK)
+        status = read_keeping(raw->kept, path, made, err);
     if (status != MMUL_OK) {
         mmul_shard_set_destroy(made);
         return status;
@@ -226,5 +322,51 @@ enum mmul_status mmul_shard_set_load(const char *path, struct mmul_shard_set **s
     if (status == MMUL_OK)
         status = read_set(&raw, path, set, err);
     json_decref(value);
+    return status;
+}
+
+static enum mmul_status check_usable(const struct mmul_shard_set *set, const char *name,
+                                     struct mmul_error *err) {
+    enum mmul_status status = mmul_shard_set_check_whole(set, name, err);
+    if (status != MMUL_OK)
+        return status;
+    if (set->dtype != MMUL_F32 && set->dtype != MMUL_F64) {
+        mmul_fail(err, MMUL_ERR_DATA, "cannot use kept '%s': it is %s, expected float32 or float64",
+                  name, mmul_dtype_name(set->dtype));
+        mmul_hint(err, "mpimatmul join '%s' makes a file of it", name);
+        return err->status;
+    }
+    if (set->axis == MMUL_ROWS || mmul_shape_matrices(set->shape) == 1)
+        return MMUL_OK;
+    return mmul_fail(err, MMUL_ERR_DATA,
+                     "cannot use kept '%s': columns of %lld matrices, expected rows", name,
+                     (long long)mmul_shape_matrices(set->shape));
+}
+
+enum mmul_status mmul_shard_set_find(const char *folder, const char *name,
+                                     struct mmul_shard_set **set, uint64_t *description,
+                                     struct mmul_error *err) {
+    char *path = NULL;
+    struct mmul_shard_set *found = NULL;
+    enum mmul_status status = mmul_shard_name_check(name, err);
+    if (status == MMUL_OK)
+        status = mmul_shard_folder_check(folder, err);
+    if (status == MMUL_OK)
+        status = mmul_shard_set_path(folder, name, &path, err);
+    if (status == MMUL_OK && access(path, F_OK) != 0) {
+        status = mmul_fail(err, MMUL_ERR_NO_INPUT, "no kept '%s' in '%s'", name, folder);
+        mmul_hint(err, "mpimatmul kept lists what there is");
+    }
+    if (status == MMUL_OK)
+        status = mmul_shard_hash(path, description, err);
+    if (status == MMUL_OK)
+        status = mmul_shard_set_load(path, &found, err);
+    if (status == MMUL_OK)
+        status = check_usable(found, name, err);
+    mmul_free(path);
+    if (status == MMUL_OK)
+        *set = found;
+    else
+        mmul_shard_set_destroy(found);
     return status;
 }

@@ -229,6 +229,8 @@ static enum mmul_status find_set(struct source *source, struct mmul_shard_set **
     else
         status = describe_set(source, set, err);
     if (status == MMUL_OK)
+        status = mmul_shard_set_check_whole(*set, source->name, err);
+    if (status == MMUL_OK)
         source->format = mmul_shard_format((*set)->dtype);
     mmul_free(path);
     return status;
@@ -366,5 +368,47 @@ enum mmul_status mmul_join(const char *name, const char *folder, const char *out
 out:
     mmul_output_destroy(output);
     mmul_shard_set_destroy(set);
+    return status;
+}
+
+// Put together behind the name of standard output, to which nothing is sent without a commit.
+static enum mmul_status assemble(const struct mmul_shard_set *set, const struct source *source,
+                                 int *fd, struct mmul_error *err) {
+    const struct mmul_output_request request = {
+        .path = "-", .format = source->format, .shape = set->shape, .dtype = set->dtype};
+    struct mmul_output *output = NULL;
+    enum mmul_status status = mmul_output_create(&request, &output, err);
+    if (status == MMUL_OK)
+        status = join_shards(set, source, output, err);
+    if (status == MMUL_OK && (*fd = dup(output->fd)) < 0)
+        status =
+            mmul_fail_errno(err, MMUL_ERR_SYSTEM, errno, "cannot read kept '%s'", source->name);
+    mmul_output_destroy(output);
+    return status;
+}
+
+enum mmul_status mmul_kept_open_file(const char *kept, int *fd, struct mmul_error *err) {
+    struct source source = {.format = MMUL_FORMAT_BIN};
+    struct mmul_shard_set *set = NULL;
+    char *folder = NULL, *path = NULL;
+    enum mmul_status status = mmul_kept_address(kept, &folder, &source.name, err);
+    source.folder = folder;
+    if (status == MMUL_OK)
+        status = mmul_shard_name_check(source.name, err);
+    if (status == MMUL_OK)
+        status = mmul_shard_folder_check(folder, err);
+    if (status == MMUL_OK)
+        status = mmul_shard_set_path(folder, source.name, &path, err);
+    if (status == MMUL_OK && access(path, F_OK) != 0) {
+        status = mmul_fail(err, MMUL_ERR_NO_INPUT, "no kept '%s' in '%s'", source.name, folder);
+        mmul_hint(err, "mpimatmul kept lists what there is");
+    }
+    if (status == MMUL_OK)
+        status = find_set(&source, &set, err);
+    if (status == MMUL_OK)
+        status = assemble(set, &source, fd, err);
+    mmul_shard_set_destroy(set);
+    mmul_free(path);
+    mmul_free(folder);
     return status;
 }

@@ -25,6 +25,8 @@ static const struct mmul_rule MATMUL[] = {
 static const struct mmul_rule TRANSPOSE[] = {
     {{ROWS}, COLS}, {{COLS}, ROWS}, {{WHOLE}, WHOLE}, {{SUMMANDS}, SUMMANDS}, {{ROWS}, ROWS}};
 static const struct mmul_rule SAVE[] = {{{FILED}, FILED}};
+static const struct mmul_rule KEPT[] = {{{0}, ROWS}, {{0}, COLS}};
+static const struct mmul_rule KEEP[] = {{{ROWS}, ROWS}, {{COLS}, COLS}};
 
 static const struct mmul_rule SAME[] = {{{ROWS}, ROWS},   {{COLS}, COLS},         {{GRID}, GRID},
                                         {{WHOLE}, WHOLE}, {{SUMMANDS}, SUMMANDS}, {{GROWS}, GROWS},
@@ -152,6 +154,8 @@ static const struct mmul_operation_row TABLE[] = {
                     .rules = SAME,
                     .rule_count = SAME_ALL},
     [MMUL_SAVE] = {.name = "save", .least = 1, .most = 1, RULES(SAVE)},
+    [MMUL_KEPT] = {.name = "kept", .has_result = true, RULES(KEPT)},
+    [MMUL_KEEP] = {.name = "keep", .least = 1, .most = 1, RULES(KEEP)},
     ONE(MMUL_NEGATE, "neg", 1),
     ONE(MMUL_EXP, "exp", 10),
     ONE(MMUL_LOG, "log", 10),
@@ -221,7 +225,7 @@ const struct mmul_operation_row *mmul_operation_row(enum mmul_operation_kind kin
 
 static bool has_builder(enum mmul_operation_kind kind) {
     return kind == MMUL_LOAD || kind == MMUL_GENERATE || kind == MMUL_PLACE || kind == MMUL_SAVE ||
-           kind == MMUL_CAST;
+           kind == MMUL_CAST || kind == MMUL_KEPT || kind == MMUL_KEEP;
 }
 
 const struct mmul_operation_row *mmul_operation_find(const char *name,

@@ -15,6 +15,8 @@
 //     place      same -> same: a wish of the program's
 //     save       a move to a file of root's
 //     cast       same -> same: between types that meet (model/program_types.c)
+//     kept       a set of shards that an earlier job has left on these ranks: rows or columns, as they are
+//     keep       rows or columns are left on the ranks as such a set
 //     elements   (add, exp, where, ...) same x same -> same; what repeats is replicated
 //     rows       (softmax, layer_norm, topk, ...) rows -> rows; vectors are replicated
 //     reduce     along what is whole rows -> rows, cols -> cols; sums along what is split -> partial
@@ -36,6 +38,8 @@ enum mmul_operation_kind {
     MMUL_TRANSPOSE,
     MMUL_PLACE,
     MMUL_SAVE,
+    MMUL_KEPT,
+    MMUL_KEEP,
     // Element by element, of one value,
     MMUL_NEGATE,
     MMUL_EXP,
@@ -95,7 +99,7 @@ enum mmul_operation_kind {
 
 // How the elements of a result depend on those of the operands.
 enum mmul_operation_class {
-    MMUL_CLASS_OWN,      // in a way of its own: load, generate, matmul, transpose, place, save
+    MMUL_CLASS_OWN, // in a way of its own: load, generate, matmul, transpose, place, save, kept, keep
     MMUL_CLASS_ELEMENTS, // (i, j) on (i, j) of all operands; sizes of 1 repeat
     MMUL_CLASS_ROWS,     // row i on row i of the first, and on the others, which are vectors
     MMUL_CLASS_REDUCE,   // on a row (axis -1) or a column (axis -2)

@@ -16,6 +16,11 @@ enum mmul_status mmul_program_create(struct mmul_program **program, struct mmul_
 void mmul_program_destroy(struct mmul_program *program) {
     if (program == NULL)
         return;
+    for (int i = 0; i < program->kept_count; i++) {
+        mmul_free(program->kept[i].offsets);
+        mmul_free(program->kept[i].weights);
+    }
+    mmul_free(program->kept);
     mmul_free(program->values);
     mmul_free(program->operations);
     mmul_free(program);
@@ -164,6 +169,10 @@ static void give_type(struct mmul_program *program, const struct mmul_operation 
     bool all_exact = o->operand_count > 0;
     made->dtype = o->dtype == MMUL_F64 && !program->only_float32 ? MMUL_F64 : MMUL_F32;
     made->is_exact = made->is_open = o->kind == MMUL_GENERATE || made->is_integer;
+    if (o->kind == MMUL_KEPT) { // what is there has the type that it has
+        made->dtype = o->dtype;
+        made->is_open = false;
+    }
     if (o->operand_count == 0)
         return;
     for (int i = 0; i < o->operand_count && (o->kind != MMUL_TAKE || i == 0); i++) {
@@ -177,7 +186,9 @@ static void give_type(struct mmul_program *program, const struct mmul_operation 
     const int *counts = own[0] + own[1] > 0 ? own : exact;
     made->is_open = counts[0] + counts[1] == 0;
     made->is_exact = made->is_integer || gives_exact(o, row) || (moves && all_exact);
-    made->dtype = counts[1] > 0 && (counts == exact || counts[0] == 0) ? MMUL_F64 : MMUL_F32;
+    made->dtype = !program->only_float32 && counts[1] > 0 && (counts == exact || counts[0] == 0)
+                      ? MMUL_F64
+                      : MMUL_F32;
     if (made->dtype == MMUL_F32 && !made->is_open)
         mark_all_rounded(program, o);
 }
@@ -228,6 +239,26 @@ enum mmul_status mmul_program_append(struct mmul_program *program,
     return MMUL_OK;
 }
 
+enum mmul_status mmul_program_add_kept(struct mmul_program *program, const struct mmul_kept *set,
+                                       int *kept, struct mmul_error *err) {
+    struct mmul_kept *sets = NULL;
+    const int count = program->kept_count;
+    for (int i = 0; i < count; i++)
+        if (set->is_made && program->kept[i].is_made &&
+            strcmp(program->kept[i].name, set->name) == 0)
+            return mmul_fail(err, MMUL_ERR_USAGE, "cannot keep two values as '%s'", set->name);
+    enum mmul_status status = MMUL_ALLOCATE(sets, count + 1, "a program", err);
+    if (status != MMUL_OK)
+        return status;
+    if (count > 0)
+        memcpy(sets, program->kept, (size_t)count * sizeof *sets);
+    sets[count] = *set;
+    mmul_free(program->kept);
+    program->kept = sets;
+    *kept = program->kept_count++;
+    return MMUL_OK;
+}
+
 void mmul_program_print(const struct mmul_program *program, FILE *stream) {
     struct mmul_text text = {0};
     mmul_text_add(&text, "value\toperation\toperands\tshape\n");
@@ -246,6 +277,9 @@ void mmul_program_print(const struct mmul_program *program, FILE *stream) {
                 mmul_text_add(&text, j > 0 ? ", %s" : "%s", operands[j].name);
         if (o->kind == MMUL_PLACE)
             mmul_text_add(&text, " %s", mmul_placement_name(o->wish));
+        if (o->kind == MMUL_KEPT || o->kind == MMUL_KEEP)
+            mmul_text_add(&text, "%s'%s'", o->kind == MMUL_KEEP ? " as " : "",
+                          program->kept[o->kept].name);
         const int value = o->result >= 0 ? o->result : o->operands[0];
         mmul_text_add(&text, "\t%s%s\n", mmul_shape_format(program->values[value].shape, shape),
                       program->values[value].dtype == MMUL_F64 ? " float64" : "");

@@ -7,7 +7,7 @@
 
 #include "model/operation.h"
 
-enum { MMUL_VALUE_NAME_BYTES = 96, MMUL_ORIGIN_BYTES = 96 };
+enum { MMUL_VALUE_NAME_BYTES = 96, MMUL_ORIGIN_BYTES = 96, MMUL_KEPT_NAME_BYTES = 256 };
 
 struct mmul_value {
     char name[MMUL_VALUE_NAME_BYTES];
@@ -29,13 +29,28 @@ struct mmul_operation {
     struct mmul_parameters with;
     struct mmul_shape shape;        // load and generate: of the result
     bool is_integer;                // load and generate: the result is whole numbers
-    enum mmul_dtype dtype;          // load: of the file
+    enum mmul_dtype dtype;          // load and kept: of the file, or the set
     enum mmul_generator generator;  // generate
     uint64_t seed;                  // generate
-    enum mmul_placement_kind wish;  // place
+    enum mmul_placement_kind wish;  // place; kept: rows or cols
+    int kept;                       // kept and keep: which set of the program
     struct mmul_matrix *matrix;     // load: root's, borrowed
     struct mmul_output *output;     // save: root's, borrowed
     char origin[MMUL_ORIGIN_BYTES]; // for errors of a run: "attention.py:3:9"; "": not known
+};
+
+// A set of shards that the program reads or makes. What a set that is read is like, the ranks know when they
+// have found it: NULL until then.
+struct mmul_kept {
+    char name[MMUL_KEPT_NAME_BYTES];
+    bool is_made;            // else read
+    bool no_sync;            // made: it may be lost in a power cut
+    struct mmul_shape shape; // read: of the whole
+    uint64_t description;    // read: checksum of its description, as root had it
+    int parts;
+    int64_t *offsets; // owned, parts + 1, in units of its placement
+    double *weights;  // owned, parts: of the ranks that have kept it
+    bool has_weights; // else nobody knows them: it was made by a split
 };
 
 struct mmul_program {
@@ -43,6 +58,8 @@ struct mmul_program {
     int value_count, operation_count, capacity; // capacity: of both arrays
     struct mmul_value *values;                  // owned
     struct mmul_operation *operations;          // owned
+    struct mmul_kept *kept;                     // owned, kept_count of them
+    int kept_count;
 };
 
 // Adds `request`, of which result is filled in here. name: of the result; NULL: "value 3".
@@ -51,6 +68,11 @@ struct mmul_program {
 enum mmul_status mmul_program_append(struct mmul_program *program,
                                      const struct mmul_operation *request, const char *name,
                                      int *value, struct mmul_error *err);
+
+// Adds a set to the table; *kept is its place there. Fails with MMUL_ERR_USAGE (a second set of that name that is
+// made), MMUL_ERR_SYSTEM (memory).
+enum mmul_status mmul_program_add_kept(struct mmul_program *program, const struct mmul_kept *set,
+                                       int *kept, struct mmul_error *err);
 
 // Names and shapes of an operation's operands, in `operands`, and all that was asked of it.
 struct mmul_operation_call mmul_program_call(const struct mmul_program *program,

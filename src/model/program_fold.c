@@ -64,7 +64,9 @@ void mmul_program_find_last_uses(struct mmul_program *program) {
 
 enum mmul_status mmul_program_fold(struct mmul_program *program, struct mmul_error *err) {
     struct mmul_program made = {.only_float32 = program->only_float32,
-                                .value_count = program->value_count};
+                                .value_count = program->value_count,
+                                .kept = program->kept,
+                                .kept_count = program->kept_count};
     int count = 0;
     for (int i = 0; i < program->operation_count; i++)
         count += is_folded(program, &program->operations[i]);

@@ -66,6 +66,8 @@ static enum mmul_status add_casts(struct mmul_program *program, int *casts,
     // A value and an operation more for each, at most.
     struct mmul_program made = {.only_float32 = program->only_float32,
                                 .value_count = program->value_count,
+                                .kept = program->kept,
+                                .kept_count = program->kept_count,
                                 .capacity = program->value_count + program->operation_count};
     enum mmul_status status = MMUL_ALLOCATE(made.values, made.capacity, "a program", err);
     if (status == MMUL_OK)

@@ -119,6 +119,8 @@ static bool fits_by_rows(const struct chaining *c, int step) {
 
 // The only step that reads what is made, directly or as a view of it, which *place becomes; -1: there is no such one.
 static int find_reader(const struct chaining *c, int *place) {
+    if (c->plan->places[*place].kept >= 0) // it is for others, too
+        return -1;
     while (c->uses[*place].count == 1 && c->uses[*place].view >= 0 &&
            !c->plan->places[c->uses[*place].view].transposed)
         *place = c->uses[*place].view;

@@ -96,7 +96,11 @@ static bool is_allowed(const struct search *s, const struct mmul_operation *o,
     const bool is_whole = rule->result == MMUL_PLACE_ROWS || rule->result == MMUL_PLACE_COLS;
     if (s->costs->streams && o->kind == MMUL_MATMUL && !is_whole)
         return false;
-    if (o->kind == MMUL_PLACE && rule->result != o->wish)
+    if ((o->kind == MMUL_PLACE || o->kind == MMUL_KEPT) && rule->result != o->wish)
+        return false;
+    // Columns of a stack are no columns of a set, which has those of all matrices one below the other.
+    if (o->kind == MMUL_KEEP && rule->result == MMUL_PLACE_COLS &&
+        mmul_shape_matrices(mmul_program_shape(s->program, o)) > 1)
         return false;
     for (int i = 0; i < o->operand_count; i++) {
         const struct mmul_shape have = operands[i].shape;

@@ -83,6 +83,11 @@ double mmul_program_check_seconds(const struct mmul_program_costs *costs,
 double mmul_program_chained_saving(const struct mmul_program_costs *costs,
                                    const struct mmul_value *value, enum mmul_placement_kind kind);
 
+// Of a set that is read: what it takes to move its value to the plan's shares; 0: it is there. program_kept.c.
+double mmul_program_kept_seconds(const struct mmul_program_costs *costs,
+                                 const struct mmul_kept *set, const struct mmul_value *value,
+                                 enum mmul_placement_kind kind);
+
 double mmul_program_operation_seconds(const struct mmul_program_costs *costs,
                                       const struct mmul_program *program,
                                       const struct mmul_operation *operation,

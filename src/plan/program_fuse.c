@@ -73,7 +73,8 @@ static void bring(struct mmul_program_plan *plan, struct mmul_program_step *step
     bool turned;
     const int base = find_turned(plan, place, &turned);
     struct mmul_program_step *move = find_move(plan, base, true);
-    if (plan->keeps_values || move == NULL || count_readers(plan, base) != 1 ||
+    if (plan->keeps_values || move == NULL || plan->places[base].kept >= 0 ||
+        count_readers(plan, base) != 1 ||
         plan->program->operations[plan->places[move->operands[0]].operation].kind != MMUL_LOAD)
         return;
     step->operands[index] = move->operands[0];
@@ -87,7 +88,8 @@ static void bring(struct mmul_program_plan *plan, struct mmul_program_step *step
 static void take(struct mmul_program_plan *plan, struct mmul_program_step *step) {
     int place = step->result;
     struct mmul_program_step *move = find_move(plan, place, false);
-    if (plan->keeps_values || move == NULL || count_readers(plan, place) != 1)
+    if (plan->keeps_values || move == NULL || plan->places[place].kept >= 0 ||
+        count_readers(plan, place) != 1)
         return;
     step->result = move->result;
     take_over(plan, step, move, place);

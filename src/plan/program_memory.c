@@ -74,7 +74,7 @@ static void keep_results(struct mmul_program_plan *plan, struct life *lives) {
         const struct mmul_program_place *place = &plan->places[i];
         if (place->view_of >= 0)
             lives[place->view_of].is_read |= lives[i].is_read;
-        if (plan->keeps_values || (!lives[i].is_read && !place->is_gone))
+        if (plan->keeps_values || (!lives[i].is_read && !place->is_gone) || place->kept >= 0)
             plan->places[base_of(plan, i)].stays = true;
     }
     for (int i = 0; i < plan->place_count; i++) {

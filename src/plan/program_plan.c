@@ -112,7 +112,8 @@ static enum mmul_status make_placement(struct mmul_program_plan *plan, struct mm
 static enum mmul_status add_place(struct making *m, int value, enum mmul_placement_kind kind,
                                   int operation, struct mmul_error *err) {
     struct mmul_program_plan *plan = m->plan;
-    struct mmul_program_place place = {.value = value, .view_of = -1, .operation = operation};
+    struct mmul_program_place place = {
+        .value = value, .view_of = -1, .operation = operation, .kept = -1};
     enum mmul_status status =
         make_placement(plan, plan->program->values[value].shape, kind, &place.placement, err);
     if (status == MMUL_OK)
@@ -181,6 +182,37 @@ static void join_moves(struct mmul_program_plan *plan, int operation, bool joine
     }
 }
 
+// The value is where its shards are; where the plan's shares are others it is moved to them first.
+static enum mmul_status add_kept(struct making *m, int index, struct mmul_error *err) {
+    struct mmul_program_plan *plan = m->plan;
+    const struct mmul_operation *o = &plan->program->operations[index];
+    const int first = plan->place_count;
+    int *place = &m->place_of[o->result * KINDS + (int)o->wish];
+    double bytes;
+    enum mmul_status status = add_place(m, o->result, o->wish, index, err);
+    *place = first;
+    if (status != MMUL_OK || mmul_program_take_shards(plan, o->kept, &plan->places[first], &bytes))
+        return status;
+    struct mmul_program_step *step = &plan->steps[plan->step_count];
+    status = add_move(m, first, o->wish, index, err);
+    step->network_bytes = bytes;
+    step->seconds += bytes / plan->costs.bytes_per_second;
+    *place = plan->place_count - 1;
+    return status;
+}
+
+// The place is to be the set's own memory; what is another one's already is copied.
+static enum mmul_status keep_place(struct making *m, int place, int index, struct mmul_error *err) {
+    const struct mmul_program_place *have = &m->plan->places[place];
+    enum mmul_status status = MMUL_OK;
+    if (have->view_of >= 0 || have->kept >= 0) {
+        status = add_move(m, place, have->placement.kind, index, err);
+        place = m->plan->place_count - 1;
+    }
+    m->plan->places[place].kept = m->plan->program->operations[index].kept;
+    return status;
+}
+
 // Is the result the same memory in other sizes? Not where that is read the other way round.
 static bool shows_reshaped(const struct mmul_program_plan *plan, const struct mmul_operation *o,
                            const struct mmul_rule *rule, int place) {
@@ -200,6 +232,8 @@ static enum mmul_status add_operation(struct making *m, int index, struct mmul_e
     struct mmul_program_step step = {
         .kind = MMUL_STEP_COMPUTE, .operation = index, .operands = {-1, -1, -1, -1}};
     enum mmul_status status = MMUL_OK;
+    if (o->kind == MMUL_KEPT)
+        return add_kept(m, index, err);
     for (int i = 0; status == MMUL_OK && i < o->operand_count; i++) {
         if (o->operands[i] == MMUL_NUMBER)
             continue;
@@ -212,6 +246,8 @@ static enum mmul_status add_operation(struct making *m, int index, struct mmul_e
         }
         step.operands[i] = *place;
     }
+    if (status == MMUL_OK && o->kind == MMUL_KEEP)
+        return keep_place(m, step.operands[0], index, err);
     step.result = plan->place_count;
     if (status == MMUL_OK)
         status = add_place(m, o->result, rule->result, index, err);
@@ -243,7 +279,8 @@ int64_t mmul_program_place_bytes(const struct mmul_program_plan *plan,
 }
 
 bool mmul_program_place_has_memory(const struct mmul_program_place *place) {
-    return place->view_of < 0 && place->placement.kind != MMUL_PLACE_FILE && !place->is_gone;
+    return place->view_of < 0 && place->placement.kind != MMUL_PLACE_FILE && !place->is_gone &&
+           place->kept < 0;
 }
 
 static enum mmul_status add_operations(struct making *m, struct mmul_error *err) {
@@ -363,7 +400,11 @@ enum mmul_status mmul_program_plan_make(const struct mmul_program *program,
     m.plan->program = program;
     m.plan->keeps_values = (how & MMUL_PROGRAM_KEEPS_VALUES) != 0;
     m.streams = (how & MMUL_PROGRAM_STREAMS) != 0;
-    status = choose_all(&m, cluster, weights, err);
+    status = MMUL_ALLOCATE(m.plan->weights, cluster->size, "a plan", err);
+    if (status == MMUL_OK) {
+        memcpy(m.plan->weights, weights, (size_t)cluster->size * sizeof *weights);
+        status = choose_all(&m, cluster, weights, err);
+    }
     if (status == MMUL_OK)
         status = add_operations(&m, err);
     if (status == MMUL_OK) {
@@ -398,6 +439,7 @@ void mmul_program_plan_destroy(struct mmul_program_plan *plan) {
     mmul_program_costs_fini(&plan->costs);
     mmul_program_destroy(plan->owned);
     mmul_free(plan->ranks);
+    mmul_free(plan->weights);
     mmul_free(plan->node_bytes);
     mmul_free(plan->offsets);
     mmul_free(plan->places);

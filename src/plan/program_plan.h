@@ -23,6 +23,7 @@ struct mmul_program_place {
     bool is_gone;    // what brings it, or takes it away, passes it by: nobody has it
     bool stays;      // its memory is its own to the end: no step reads it, or it is to be kept
     int first_stage, last_stage; // that have it in memory
+    int kept; // its memory is that of a set of shards, of the program's; -1: it is not
 };
 
 // An operation that is done to what those before it in its step have made, part by part: nothing between them
@@ -94,6 +95,7 @@ struct mmul_program_plan {
     enum mmul_status (*accept)(void *accept_context, struct mmul_error *err); // root's; NULL: none
     void *accept_context;
     struct mmul_program_costs costs;   // who is where, and shares
+    double *weights;                   // owned, of the ranks: those that the shares were made from
     struct mmul_program_place *places; // owned
     struct mmul_program_step *steps;   // owned
     struct mmul_program_link *links;   // owned
@@ -125,7 +127,7 @@ struct mmul_move mmul_program_plan_move(const struct mmul_program_plan *plan,
 // Seconds and bytes of the steps, into the plan's.
 void mmul_program_plan_add_up(struct mmul_program_plan *plan);
 
-// Has a place memory of its own? Not what is in files, shown by a view, or gone.
+// Has a place memory of the node's segment? Not what is in files or shards, shown by a view, or gone.
 bool mmul_program_place_has_memory(const struct mmul_program_place *place);
 
 // Moves that are joined with the product of step `index`: their steps, in order; returns how many.
@@ -192,6 +194,13 @@ char *mmul_program_step_name(const struct mmul_program_plan *plan,
 // MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_program_find_groups(const struct mmul_program *program, int size,
                                           int64_t *groups, struct mmul_error *err);
+
+// -------------------------------------------------------------------------------- program_kept.c
+
+// Makes a place that of a set, where its shards are. network_bytes: of what would have to move to be as the plan's
+// shares have it. True: it is so already.
+bool mmul_program_take_shards(const struct mmul_program_plan *plan, int kept,
+                              struct mmul_program_place *place, double *network_bytes);
 
 // ------------------------------------------------------------------------------ program_choose.c
 

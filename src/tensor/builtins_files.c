@@ -83,6 +83,17 @@ enum mmul_status mmul_builtin_load(struct mmul_evaluator *e, const struct mmul_b
     if (file == NULL)
         return e->err->status;
     file->path = path;
+    if (mmul_kept_name(path) != NULL) {
+        if (mmul_program_load_kept(e->program, e->script->shard_folder, mmul_kept_name(path),
+                                   &file->value, e->err) != MMUL_OK)
+            return mmul_evaluator_locate(e, call);
+        const struct mmul_shape s = mmul_program_value_shape(e->program, file->value, NULL);
+        file->axes = s.batch > 1 ? 4 : s.depth > 1 ? 3 : 2;
+        file->next = e->script->files;
+        e->script->files = file;
+        *result = mmul_matrix_object(e, file->value, file->axes);
+        return MMUL_OK;
+    }
     if (mmul_matrix_open(path, &file->matrix, e->err) != MMUL_OK)
         return mmul_evaluator_locate(e, call);
     file->next = e->script->files;
@@ -148,7 +159,8 @@ static enum mmul_status begin_output(struct mmul_evaluator *e, const struct targ
         return e->err->status;
     count = 0;
     for (const struct mmul_script_file *f = e->script->files; f != NULL; f = f->next)
-        inputs[count++] = f->matrix;
+        if (f->matrix != NULL)
+            inputs[count++] = f->matrix;
     const struct mmul_output_request request = {.path = target->path,
                                                 .beside = target->beside,
                                                 .shape = x->shape,
@@ -160,6 +172,25 @@ static enum mmul_status begin_output(struct mmul_evaluator *e, const struct targ
     if (status == MMUL_OK)
         mmul_output_set_sync(*output, !e->script->no_sync);
     return status;
+}
+
+// The value is left on the ranks; a set of that name may be read before.
+static enum mmul_status keep(struct mmul_evaluator *e, const struct mmul_node *at,
+                             const struct target *target, const struct mmul_object *x) {
+    struct mmul_script_output *added = mmul_arena_allocate(e->arena, sizeof *added, e->err);
+    if (added == NULL)
+        return e->err->status;
+    if (mmul_program_keep(e->program, x->value, mmul_kept_name(target->path), e->script->no_sync,
+                          e->err) != MMUL_OK)
+        return mmul_evaluator_locate(e, at);
+    added->path = target->path;
+    added->file = target->file;
+    added->tensor = target->tensor;
+    added->matrix = *x;
+    added->line = mmul_source_line(e->source, at->at.begin);
+    added->next = e->script->outputs;
+    e->script->outputs = added;
+    return MMUL_OK;
 }
 
 enum mmul_status mmul_builtin_save(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
@@ -179,6 +210,8 @@ enum mmul_status mmul_builtin_save(struct mmul_evaluator *e, const struct mmul_b
         status = find_target(e, call, "save to", &target);
     if (status != MMUL_OK)
         return status;
+    if (mmul_kept_name(target.path) != NULL)
+        return keep(e, call, &target, x);
     e->script->writes_stdout |= mmul_path_is_stdout(target.path);
     status = check_type(e, target.path, type_of(e, x));
     if (status == MMUL_OK && e->script->only_checked)

@@ -81,6 +81,7 @@ enum mmul_status mmul_script_create(const struct mmul_script_request *request,
         return status;
     made->only_checked = all.only_checked;
     made->no_sync = all.no_sync;
+    made->shard_folder = all.shard_folder;
     made->source.name = all.path;
     if (all.text == NULL)
         status = read_text(all.path, made, err);
@@ -128,7 +129,7 @@ bool mmul_script_writes_stdout(const struct mmul_script *script) {
 const struct mmul_matrix *mmul_script_input(const struct mmul_script *script, int index,
                                             bool *is_rounded) {
     const struct mmul_script_file *file = script->files;
-    for (; file != NULL && index > 0; index--)
+    while (file != NULL && (file->matrix == NULL || index-- > 0)) // what is kept is no file
         file = file->next;
     if (file != NULL && is_rounded != NULL)
         *is_rounded = mmul_program_is_rounded(script->program, file->value);

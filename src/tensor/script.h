@@ -8,7 +8,7 @@
 // A matrix that was loaded, once however often the text asks for it.
 struct mmul_script_file {
     const char *path;
-    struct mmul_matrix *matrix; // owned
+    struct mmul_matrix *matrix; // owned; NULL: a kept set
     int value, axes;
     struct mmul_script_file *next;
 };
@@ -19,7 +19,7 @@ struct mmul_script_output {
         *tensor; // as it is spelled; the file itself; which of its tensors, "": its only one
     struct mmul_object matrix;
     int line;
-    struct mmul_output *output; // owned until the run has it
+    struct mmul_output *output; // owned until the run has it; NULL: a set that is kept
     struct mmul_script_output *next;
 };
 
@@ -48,6 +48,7 @@ struct mmul_script {
     struct mmul_script_file *files;
     struct mmul_script_output *outputs;
     struct mmul_script_view *views, *last_view;
+    const char *shard_folder; // borrowed; NULL: the standard one
     bool only_checked, no_sync, is_handed_over, writes_stdout;
 };
 

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: MIT
+// Sets of shards as memory of a run, and how those that it makes get their names. Which sets may be read is
+// kept_find's.
+#include "exec/kept.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/random.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "io/output_file.h"
+#include "io/shard_folder.h"
+#include "io/shard_map.h"
+#include "io/shard_set.h"
+#include "model/matrix.h"
+
+// A set of the program as this rank sees it.
+struct mmul_kept_use {
+    int place;                   // -1: nobody needs it
+    struct mmul_shard_map *maps; // owned, of the ranks of this node
+    struct mmul_output
+        *output; // made: this rank's shard under its temporary name; NULL: not begun, or over
+};
+
+enum mmul_status mmul_kept_share_folders(struct mmul_context *context, struct mmul_error *err) {
+    void *all = NULL;
+    int64_t bytes = 0;
+    if (context->shard_folders != NULL)
+        return MMUL_OK;
+    enum mmul_status status =
+        mmul_comm_share_varying(context->comm, context->shard_folder,
+                                (int64_t)strlen(context->shard_folder) + 1, &all, &bytes, err);
+    if (status == MMUL_OK)
+        context->shard_folders = all;
+    return status;
+}
+
+static const char *folder_of(const struct mmul_context *context, int rank) {
+    const char *folder = context->shard_folders;
+    while (rank-- > 0)
+        folder += strlen(folder) + 1;
+    return folder;
+}
+
+static int find_place(const struct mmul_values *v, int kept) {
+    for (int i = 0; i < v->plan->place_count; i++)
+        if (v->plan->places[i].kept == kept)
+            return i;
+    return -1;
+}
+
+static struct mmul_shape whole_of(const struct mmul_values *v, int place) {
+    return v->plan->program->values[v->plan->places[place].value].shape;
+}
+
+// What rank i has: rows of all matrices one below the other, or columns.
+static struct mmul_shape part_of(const struct mmul_values *v, int place, int rank) {
+    const struct mmul_placement *p = &v->plan->places[place].placement;
+    const struct mmul_shape whole = whole_of(v, place);
+    struct mmul_shape shape = {1, 1, mmul_shape_matrices(whole) * whole.rows, whole.cols};
+    if (p->kind == MMUL_PLACE_ROWS)
+        shape.rows = p->row_offsets[rank + 1] - p->row_offsets[rank];
+    else
+        shape.cols = p->col_offsets[rank + 1] - p->col_offsets[rank];
+    return shape;
+}
+
+static enum mmul_dtype type_of(const struct mmul_values *v, int place) {
+    return v->plan->program->values[v->plan->places[place].value].dtype;
+}
+
+static enum mmul_status path_of(const struct mmul_context *context, const struct mmul_values *v,
+                                int kept, int rank, char **path, struct mmul_error *err) {
+    return mmul_shard_path(folder_of(context, rank), v->plan->program->kept[kept].name, rank,
+                           mmul_shard_format(type_of(v, v->kept[kept].place)), path, err);
+}
+
+// ---------------------------------------------------------------------------------------- opening
+
+static enum mmul_status begin_shard(const struct mmul_context *context, struct mmul_values *v,
+                                    int kept, struct mmul_error *err) {
+    struct mmul_kept_use *use = &v->kept[kept];
+    char *path = NULL;
+    enum mmul_status status = mmul_shard_folder_create(context->shard_folder, err);
+    if (status == MMUL_OK)
+        status = path_of(context, v, kept, v->rank, &path, err);
+    if (status == MMUL_OK) {
+        const enum mmul_dtype dtype = type_of(v, use->place);
+        const struct mmul_output_request request = {.path = path,
+                                                    .format = mmul_shard_format(dtype),
+                                                    .shape = part_of(v, use->place, v->rank),
+                                                    .dtype = dtype,
+                                                    .empty_allowed = true};
+        status = mmul_output_create(&request, &use->output, err);
+    }
+    if (status == MMUL_OK)
+        mmul_output_set_sync(use->output, !v->plan->program->kept[kept].no_sync);
+    mmul_free(path);
+    return status;
+}
+
+// Shards of all ranks of this node; those that are made have their temporary names.
+static enum mmul_status map_shards(const struct mmul_context *context, struct mmul_values *v,
+                                   int kept, struct mmul_error *err) {
+    const struct mmul_kept *set = &v->plan->program->kept[kept];
+    struct mmul_kept_use *use = &v->kept[kept];
+    enum mmul_status status = MMUL_ALLOCATE(use->maps, v->node_size, "kept values", err);
+    for (int i = 0; status == MMUL_OK && i < v->node_size; i++)
+        use->maps[i].fd = -1;
+    for (int rank = 0, i = 0; status == MMUL_OK && rank < v->plan->costs.size; rank++) {
+        char *path = NULL;
+        if (v->plan->costs.rank_node[rank] != v->node)
+            continue;
+        status = path_of(context, v, kept, rank, &path, err);
+        if (status == MMUL_OK && set->is_made) {
+            struct mmul_text part = {0};
+            mmul_text_add_beside(&part, path, ".part");
+            mmul_free(path);
+            path = part.data;
+            status = part.failed ? mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate a file name")
+                                 : MMUL_OK;
+        }
+        if (status == MMUL_OK)
+            status = mmul_shard_map_open(path, part_of(v, use->place, rank), type_of(v, use->place),
+                                         set->is_made, &use->maps[i], err);
+        mmul_free(path);
+        v->kept_parts[(int64_t)use->place * v->node_size + i] = use->maps[i].elements;
+        i++;
+    }
+    return status;
+}
+
+enum mmul_status mmul_kept_open(struct mmul_context *context, struct mmul_values *values,
+                                struct mmul_error *err) {
+    const struct mmul_program *program = values->plan->program;
+    enum mmul_status status = MMUL_ALLOCATE(values->kept, program->kept_count, "kept values", err);
+    status = mmul_comm_agree(context->comm, status, err);
+    if (status == MMUL_OK)
+        status = mmul_kept_share_folders(context, err);
+    for (int i = 0; status == MMUL_OK && i < program->kept_count; i++) {
+        values->kept[i].place = find_place(values, i);
+        if (values->kept[i].place >= 0 && program->kept[i].is_made)
+            status = begin_shard(context, values, i, err);
+    }
+    status = mmul_comm_agree(context->comm, status, err);
+    for (int i = 0; status == MMUL_OK && i < program->kept_count; i++)
+        if (values->kept[i].place >= 0)
+            status = map_shards(context, values, i, err);
+    return mmul_comm_agree(context->comm, status, err);
+}
+
+enum mmul_status mmul_kept_check(const struct mmul_values *values, struct mmul_error *err) {
+    const struct mmul_program *program = values->plan->program;
+    enum mmul_status status = MMUL_OK;
+    for (int k = 0; values->kept != NULL && status == MMUL_OK && k < program->kept_count; k++)
+        for (int i = 0; status == MMUL_OK && values->kept[k].place >= 0 && i < values->node_size;
+             i++)
+            if (!program->kept[k].is_made)
+                status = mmul_shard_map_check(&values->kept[k].maps[i], err);
+    return status;
+}
+
+// ------------------------------------------------------------------------------------- committing
+
+// What all ranks have to know of each one's shard.
+struct shard_facts {
+    uint64_t hash;
+    int64_t changed_ns;
+};
+
+static const struct mmul_shard_map *own_map(const struct mmul_values *v, int kept) {
+    return &v->kept[kept].maps[v->node_rank];
+}
+
+static enum mmul_status describe(const struct mmul_context *context, const struct mmul_values *v,
+                                 int kept, struct mmul_shard_set **set, struct mmul_error *err) {
+    const int place = v->kept[kept].place, size = context->comm->size;
+    const struct mmul_placement *p = &v->plan->places[place].placement;
+    struct mmul_shard_set *made = NULL;
+    enum mmul_status status = mmul_shard_set_create(size, &made, err);
+    if (status == MMUL_OK)
+        status = mmul_shard_set_add_keeping(made, err);
+    if (status != MMUL_OK) {
+        mmul_shard_set_destroy(made);
+        return status;
+    }
+    const bool rows = p->kind == MMUL_PLACE_ROWS;
+    made->axis = rows ? MMUL_ROWS : MMUL_COLS;
+    made->shape = whole_of(v, place);
+    made->dtype = type_of(v, place);
+    made->kept->has_integers = v->plan->program->values[v->plan->places[place].value].is_integer;
+    memcpy(made->offsets, rows ? p->row_offsets : p->col_offsets,
+           (size_t)(size + 1) * sizeof *made->offsets);
+    for (int rank = 0; rank < size; rank++) {
+        const int node = context->comm->rank_node[rank];
+        made->kept->weights[rank] = v->plan->weights[rank];
+        mmul_text_copy(made->kept->hosts[rank], MMUL_SHARD_HOST_BYTES,
+                       context->cluster->nodes[node].host);
+    }
+    *set = made;
+    return MMUL_OK;
+}
+
+bool mmul_kept_has_folder(const struct mmul_context *context) {
+    const struct mmul_comm *comm = context->comm;
+    for (int rank = 0; rank < comm->rank; rank++)
+        if (comm->rank_node[rank] == comm->node_index &&
+            strcmp(folder_of(context, rank), context->shard_folder) == 0)
+            return false;
+    return true;
+}
+
+static enum mmul_status store_description(const struct mmul_context *context, const char *name,
+                                          const struct mmul_shard_set *set,
+                                          struct mmul_error *err) {
+    enum mmul_status status = MMUL_OK;
+    if (mmul_kept_has_folder(context))
+        status = mmul_shard_set_store(set, context->shard_folder, name, err);
+    return mmul_comm_agree(context->comm, status, err);
+}
+
+// Everybody's into the set.
+static enum mmul_status share_facts(const struct mmul_context *context,
+                                    const struct shard_facts *mine, struct mmul_shard_set *set,
+                                    struct mmul_error *err) {
+    struct shard_facts *all = NULL;
+    enum mmul_status status = mmul_comm_agree(
+        context->comm, MMUL_ALLOCATE(all, context->comm->size, "facts of shards", err), err);
+    if (status == MMUL_OK)
+        status = mmul_comm_share(context->comm, mine, sizeof *mine, all, err);
+    for (int rank = 0; status == MMUL_OK && rank < context->comm->size; rank++) {
+        set->hashes[rank] = all[rank].hash;
+        set->kept->changed_ns[rank] = all[rank].changed_ns;
+    }
+    mmul_free(all);
+    return status;
+}
+
+static enum mmul_status commit_set(struct mmul_context *context, struct mmul_values *v, int kept,
+                                   struct mmul_error *err) {
+    const char *name = v->plan->program->kept[kept].name;
+    struct mmul_kept_use *use = &v->kept[kept];
+    struct mmul_shard_set *set = NULL;
+    struct shard_facts mine = {0};
+    uint64_t job = mmul_random_seed();
+    enum mmul_status status =
+        mmul_comm_agree(context->comm, describe(context, v, kept, &set, err), err);
+    if (status == MMUL_OK)
+        status = mmul_comm_broadcast(context->comm, &job, sizeof job, err);
+    if (status == MMUL_OK) {
+        set->kept->job = job;
+        mine.hash = mmul_shard_map_hash(own_map(v, kept));
+        status = store_description(context, name, set, err);
+    }
+    if (status == MMUL_OK) {
+        status = mmul_output_commit(use->output, err);
+        use->output = NULL;
+        mine.changed_ns = mmul_shard_changed_ns(own_map(v, kept)->fd);
+        status = mmul_comm_agree(context->comm, status, err);
+    }
+    if (status == MMUL_OK)
+        status = share_facts(context, &mine, set, err);
+    if (status == MMUL_OK) {
+        set->kept->is_whole = true;
+        status = store_description(context, name, set, err);
+    }
+    mmul_shard_set_destroy(set);
+    return status;
+}
+
+enum mmul_status mmul_kept_commit(struct mmul_context *context, struct mmul_values *values,
+                                  struct mmul_error *err) {
+    enum mmul_status status = MMUL_OK;
+    for (int i = 0; status == MMUL_OK && i < values->plan->program->kept_count; i++)
+        if (values->plan->program->kept[i].is_made && values->kept[i].place >= 0)
+            status = commit_set(context, values, i, err);
+    return status;
+}
+
+void mmul_kept_close(struct mmul_values *values) {
+    for (int k = 0; values->kept != NULL && k < values->plan->program->kept_count; k++) {
+        struct mmul_kept_use *use = &values->kept[k];
+        mmul_output_destroy(use->output);
+        for (int i = 0; use->maps != NULL && i < values->node_size; i++)
+            mmul_shard_map_close(&use->maps[i]);
+        mmul_free(use->maps);
+    }
+    mmul_free(values->kept);
+    values->kept = NULL;
+}

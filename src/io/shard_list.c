@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MIT
+// Files of a folder, told by their names alone; of descriptions what they say.
+#include "io/shard_list.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "io/shard_folder.h"
+#include "io/shard_set.h"
+
+enum file_kind { OTHER, DESCRIPTION, SHARD, LEFT };
+
+static bool cut_suffix(char *text, const char *suffix) {
+    const size_t length = strlen(text), cut = strlen(suffix);
+    if (length <= cut || strcmp(text + length - cut, suffix) != 0)
+        return false;
+    text[length - cut] = '\0';
+    return true;
+}
+
+// "_shard_<i>.bin" and the like.
+static bool cut_shard(char *text) {
+    if (!cut_suffix(text, mmul_format_ending(MMUL_FORMAT_BIN)) &&
+        !cut_suffix(text, mmul_format_ending(MMUL_FORMAT_NPY)))
+        return false;
+    size_t digits = strlen(text), end = digits;
+    while (digits > 0 && text[digits - 1] >= '0' && text[digits - 1] <= '9')
+        digits--;
+    text[digits] = '\0';
+    return digits < end && cut_suffix(text, "_shard_");
+}
+
+// What a file is, and of which set.
+static enum file_kind tell(const char *file, char name[static 256]) {
+    mmul_text_copy(name, 256, file);
+    if (strlen(file) >= 256)
+        return OTHER;
+    const bool is_left = cut_suffix(name, ".part");
+    if (cut_suffix(name, "_shards.json"))
+        return is_left ? LEFT : DESCRIPTION;
+    if (cut_shard(name))
+        return is_left ? LEFT : SHARD;
+    mmul_text_copy(name, 256, file); // "_shards.json.0123456789abcdef.part"
+    char *json = strstr(name, "_shards.json.");
+    if (!is_left || json == NULL || json == name)
+        return OTHER;
+    *json = '\0';
+    return LEFT;
+}
+
+struct listing {
+    struct mmul_shard_entry *entries;
+    int count, capacity;
+};
+
+static enum mmul_status find_entry(struct listing *l, const char *name,
+                                   struct mmul_shard_entry **entry, struct mmul_error *err) {
+    int i = 0;
+    while (i < l->count && strcmp(l->entries[i].name, name) != 0)
+        i++;
+    if (i == l->capacity) {
+        struct mmul_shard_entry *more = NULL;
+        const int capacity = l->capacity > 0 ? 2 * l->capacity : 16;
+        enum mmul_status status = MMUL_ALLOCATE(more, capacity, "a list of sets", err);
+        if (status != MMUL_OK)
+            return status;
+        if (l->count > 0)
+            memcpy(more, l->entries, (size_t)l->count * sizeof *more);
+        mmul_free(l->entries);
+        l->entries = more;
+        l->capacity = capacity;
+    }
+    if (i == l->count)
+        mmul_text_copy(l->entries[l->count++].name, sizeof l->entries->name, name);
+    *entry = &l->entries[i];
+    return MMUL_OK;
+}
+
+static void describe(const char *folder, struct mmul_shard_entry *entry) {
+    struct mmul_shard_set *set = NULL;
+    struct mmul_error ignored; // a description that cannot be read describes nothing
+    char *path = NULL;
+    if (mmul_shard_set_path(folder, entry->name, &path, &ignored) == MMUL_OK &&
+        mmul_shard_set_load(path, &set, &ignored) == MMUL_OK) {
+        entry->is_described = true;
+        entry->is_kept = set->kept != NULL;
+        entry->is_whole = set->kept == NULL || set->kept->is_whole;
+        entry->shape = set->shape;
+        entry->dtype = set->dtype;
+        entry->axis = set->axis;
+        entry->parts = set->parts;
+    }
+    mmul_shard_set_destroy(set);
+    mmul_free(path);
+}
+
+static enum mmul_status add_file(struct listing *l, const char *folder, DIR *open, const char *file,
+                                 struct mmul_error *err) {
+    char name[256];
+    struct stat found;
+    struct mmul_shard_entry *entry = NULL;
+    const enum file_kind kind = tell(file, name);
+    if (kind == OTHER || fstatat(dirfd(open), file, &found, AT_SYMLINK_NOFOLLOW) != 0)
+        return MMUL_OK;
+    enum mmul_status status = find_entry(l, name, &entry, err);
+    if (status != MMUL_OK)
+        return status;
+    if (kind == DESCRIPTION)
+        describe(folder, entry);
+    else if (kind == LEFT)
+        entry->left_bytes += found.st_size;
+    else {
+        entry->shards++;
+        entry->bytes += found.st_size;
+    }
+    return MMUL_OK;
+}
+
+static int compare_entries(const void *a, const void *b) {
+    const struct mmul_shard_entry *x = a, *y = b;
+    return strcmp(x->name, y->name);
+}
+
+// A folder that is missing is none: NULL.
+static enum mmul_status open_folder(const char *folder, DIR **open, struct mmul_error *err) {
+    struct stat found;
+    *open = NULL;
+    if (lstat(folder, &found) != 0 && errno == ENOENT)
+        return MMUL_OK;
+    enum mmul_status status = mmul_shard_folder_check(folder, err);
+    if (status == MMUL_OK && (*open = opendir(folder)) == NULL)
+        status =
+            mmul_fail_errno(err, MMUL_ERR_NO_INPUT, errno, "cannot open shard folder '%s'", folder);
+    return status;
+}
+
+enum mmul_status mmul_shard_list(const char *folder, struct mmul_shard_entry **entries, int *count,
+                                 struct mmul_error *err) {
+    struct listing l = {0};
+    DIR *open = NULL;
+    enum mmul_status status = open_folder(folder, &open, err);
+    for (struct dirent *entry;
+         status == MMUL_OK && open != NULL && (entry = readdir(open)) != NULL;)
+        status = add_file(&l, folder, open, entry->d_name, err);
+    if (open != NULL)
+        closedir(open);
+    if (status != MMUL_OK) {
+        mmul_free(l.entries);
+        return status;
+    }
+    if (l.count > 0)
+        qsort(l.entries, (size_t)l.count, sizeof *l.entries, compare_entries);
+    *entries = l.entries;
+    *count = l.count;
+    return MMUL_OK;
+}
+
+// Who holds the lock of a temporary file writes it.
+static bool is_being_written(int folder, const char *file) {
+    int fd = openat(folder, file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    const bool is_locked = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (fd >= 0)
+        close(fd);
+    return is_locked;
+}
+
+static enum mmul_status remove_files(DIR *open, const char *folder, const char *name,
+                                     enum file_kind kind, int *removed, struct mmul_error *err) {
+    char set[256];
+    rewinddir(open);
+    for (struct dirent *entry; (entry = readdir(open)) != NULL;) {
+        const char *file = entry->d_name;
+        if (tell(file, set) != kind || strcmp(set, name) != 0 ||
+            (kind == LEFT && is_being_written(dirfd(open), file)))
+            continue;
+        if (unlinkat(dirfd(open), file, 0) == 0)
+            ++*removed;
+        else if (errno != ENOENT) // another host's rank has the same folder
+            return mmul_fail_errno(err, MMUL_ERR_IO, errno, "cannot remove '%s/%s'", folder, file);
+    }
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_shard_remove(const char *folder, const char *name, int *removed,
+                                   struct mmul_error *err) {
+    DIR *open = NULL;
+    *removed = 0;
+    enum mmul_status status = open_folder(folder, &open, err);
+    if (status != MMUL_OK || open == NULL)
+        return status;
+    status = remove_files(open, folder, name, DESCRIPTION, removed, err);
+    if (status == MMUL_OK)
+        status = remove_files(open, folder, name, SHARD, removed, err);
+    if (status == MMUL_OK)
+        status = remove_files(open, folder, name, LEFT, removed, err);
+    closedir(open);
+    return status;
+}
