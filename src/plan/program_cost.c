@@ -458,8 +458,7 @@ double mmul_program_operation_seconds(const struct mmul_program_costs *costs,
     struct mmul_operand_info operands[MMUL_OPERANDS];
     struct mmul_shape shape = mmul_program_shape(program, operation);
     if (operation->kind == MMUL_KEPT)
-        return mmul_program_kept_seconds(c, &program->kept[operation->kept],
-                                         &program->values[operation->result], rule->result);
+        return mmul_program_kept_seconds(c, program, operation);
     if (row->flops_each <= 0 || row->is_view || rule->result == MMUL_PLACE_FILE)
         return 0;
     const struct mmul_operation_call call = mmul_program_call(program, operation, operands);

@@ -85,8 +85,8 @@ double mmul_program_chained_saving(const struct mmul_program_costs *costs,
 
 // Of a set that is read: what it takes to move its value to the plan's shares; 0: it is there. program_kept.c.
 double mmul_program_kept_seconds(const struct mmul_program_costs *costs,
-                                 const struct mmul_kept *set, const struct mmul_value *value,
-                                 enum mmul_placement_kind kind);
+                                 const struct mmul_program *program,
+                                 const struct mmul_operation *operation);
 
 double mmul_program_operation_seconds(const struct mmul_program_costs *costs,
                                       const struct mmul_program *program,

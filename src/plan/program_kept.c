@@ -15,9 +15,11 @@ static double bytes_of(const struct mmul_value *value) {
 
 // What is not where the plan's shares have it, to within a unit, is moved there.
 double mmul_program_kept_seconds(const struct mmul_program_costs *costs,
-                                 const struct mmul_kept *set, const struct mmul_value *value,
-                                 enum mmul_placement_kind kind) {
+                                 const struct mmul_program *program,
+                                 const struct mmul_operation *operation) {
     const struct mmul_program_costs *c = costs;
+    const struct mmul_kept *set = &program->kept[operation->kept];
+    const struct mmul_value *value = &program->values[operation->result];
     const double total = (double)set->offsets[set->parts];
     double planned = 0, apart = 0, ignored;
     for (int rank = 0; rank + 1 < c->size; rank++) {
@@ -26,7 +28,7 @@ double mmul_program_kept_seconds(const struct mmul_program_costs *costs,
     }
     if (apart == 0)
         return 0;
-    return mmul_program_move_seconds(c, value, kind, kind, &ignored) +
+    return mmul_program_move_seconds(c, value, operation->wish, operation->wish, &ignored) +
            (c->node_count > 1 ? apart / total * bytes_of(value) / c->bytes_per_second : 0);
 }
 

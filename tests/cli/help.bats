@@ -61,7 +61,7 @@ commands=(mul gen info convert diff verify split join devices plan bench calibra
         expect_status 64
         [[ "$stderr" != *"unknown option"* ]]
     done
-    for name in keep resume; do
+    for name in resume; do
         [[ "$names" != *"$name"* ]]
         program mul A.bin B.bin "--$name"
         expect_status 64
