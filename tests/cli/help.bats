@@ -61,8 +61,8 @@ commands=(mul gen info convert diff verify split join devices plan bench calibra
         expect_status 64
         [[ "$stderr" != *"unknown option"* ]]
     done
-    [[ "resumes" != *"resume"* ]]
-    program mul A.bin B.bin "--resume"
+    [[ "$names" != *resume* ]]
+    program mul A.bin B.bin --resume
     expect_status 64
     [[ "${stderr_lines[0]}" == "mpimatmul: mul: unknown option '--resume'"* ]]
 }
