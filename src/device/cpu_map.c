@@ -98,10 +98,12 @@ static void pack_turned(struct mmul_strided from, int64_t rows, int64_t cols, fl
         for (int64_t j = 0; j < cols; j += ALONG) {
             const int64_t down = mmul_smaller(DOWN, rows - i),
                           along = mmul_smaller(ALONG, cols - j);
-            const bool is_apart = ld > ALONG;
-            turn_block(mmul_cpu_part(from, i, j), down, along, cols - j,
-                       is_apart ? room : to + i * ld + j, is_apart ? ALONG : ld);
-            for (int64_t r = 0; is_apart && r < down; r++)
+            if (ld <= ALONG) {
+                turn_block(mmul_cpu_part(from, i, j), down, along, cols - j, to + i * ld + j, ld);
+                continue;
+            }
+            turn_block(mmul_cpu_part(from, i, j), down, along, cols - j, room, ALONG);
+            for (int64_t r = 0; r < down; r++)
                 memcpy(to + (i + r) * ld + j, room + r * ALONG, (size_t)along * sizeof *to);
         }
 }
