@@ -143,8 +143,8 @@ static void forget(struct mmul_stage *stage, const float *begin, int64_t element
 // All links. A single one that reads its own result has that put beside first.
 static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *tile,
                                   struct mmul_error *err) {
-    struct mmul_chain *chain = &stage->chain;
-    const int count = chain->step->link_count;
+    const struct mmul_chain_room *room = &stage->run->chain_room;
+    const int count = stage->chain.step->link_count;
     const bool is_all = mmul_chain_is_all(stage), is_apart = count == 1 && !is_all;
     const int64_t span = (tile->rows - 1) * tile->ld + tile->cols;
     struct making m = {.before = is_all ? NULL : tile->at, .before_ld = tile->ld};
@@ -152,9 +152,9 @@ static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *t
     for (int i = 0; status == MMUL_OK && i < count; i++) {
         const bool is_last = i == count - 1 && !is_apart;
         m.link = link_of(stage, i);
-        m.to = is_last ? tile->at : chain->between[i % 2];
+        m.to = is_last ? tile->at : room->between[i % 2];
         m.to_ld = is_last ? tile->ld : tile->cols;
-        forget(stage, m.to, is_last ? span : chain->elements); // what a device has of that
+        forget(stage, m.to, is_last ? span : room->elements); // what a device has of that
         status = make_link(stage, tile, &m, err);
         m.before = m.to;
         m.before_ld = m.to_ld;
@@ -166,7 +166,7 @@ static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *t
                    (size_t)tile->cols * sizeof *tile->at);
     }
     for (int i = 0; i < 2; i++)
-        forget(stage, chain->between[i], chain->elements);
+        forget(stage, room->between[i], room->elements);
     return status;
 }
 
@@ -223,11 +223,12 @@ static bool next(const struct mmul_stage *stage, struct mmul_program_walk *walk,
     return true;
 }
 
-static enum mmul_status create_between(struct mmul_chain *chain, struct mmul_error *err) {
+// A hanging device has taken what was there before.
+static enum mmul_status create_between(struct mmul_chain_room *room, struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
     for (int i = 0; status == MMUL_OK && i < 2; i++)
-        if (chain->between[i] == NULL)
-            status = MMUL_ALLOCATE_RAW(chain->between[i], chain->elements, "a chain", err);
+        if (room->between[i] == NULL)
+            status = MMUL_ALLOCATE_RAW(room->between[i], room->elements, "a chain", err);
     return status;
 }
 
@@ -237,7 +238,7 @@ enum mmul_status mmul_chain_make(struct mmul_stage *stage, struct mmul_error *er
     if (stage->chain.step == NULL || stage->chain.elements == 0)
         return MMUL_OK;
     struct mmul_program_walk walk = walk_of(stage);
-    enum mmul_status status = create_between(&stage->chain, err);
+    enum mmul_status status = create_between(&stage->run->chain_room, err);
     while (status == MMUL_OK && next(stage, &walk, &block))
         if (mmul_region_count(block) > 0)
             status = make_block(stage, block, &index, err);
@@ -245,6 +246,15 @@ enum mmul_status mmul_chain_make(struct mmul_stage *stage, struct mmul_error *er
 }
 
 // --------------------------------------------------------------------------------------------- life
+
+static enum mmul_status reserve(struct mmul_chain_room *room, int64_t elements,
+                                struct mmul_error *err) {
+    if (elements > room->elements) {
+        mmul_chain_room_fini(room);
+        room->elements = elements;
+    }
+    return create_between(room, err);
+}
 
 enum mmul_status mmul_chain_init(struct mmul_stage *stage, const struct mmul_program_step *step,
                                  struct mmul_error *err) {
@@ -265,19 +275,19 @@ enum mmul_status mmul_chain_init(struct mmul_stage *stage, const struct mmul_pro
     }
     const int64_t tile = info->host_memory ? TILE_OF_HOST : TILE_OF_DEVICE;
     chain->elements = mmul_larger(widest, mmul_smaller(tile, largest));
-    return chain->elements > 0 ? create_between(chain, err) : MMUL_OK;
+    return chain->elements > 0 ? reserve(&stage->run->chain_room, chain->elements, err) : MMUL_OK;
 }
 
-void mmul_chain_fini(struct mmul_chain *chain) {
+void mmul_chain_room_fini(struct mmul_chain_room *room) {
     for (int i = 0; i < 2; i++)
-        mmul_free(chain->between[i]);
-    *chain = (struct mmul_chain){0};
+        mmul_free(room->between[i]);
+    *room = (struct mmul_chain_room){0};
 }
 
 void mmul_chain_restart(struct mmul_chain *chain) {
     chain->done = 0;
 }
 
-void mmul_chain_abandon(struct mmul_chain *chain) {
-    chain->between[0] = chain->between[1] = NULL;
+void mmul_chain_abandon(struct mmul_chain_room *room) {
+    room->between[0] = room->between[1] = NULL;
 }

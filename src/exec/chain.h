@@ -1,26 +1,32 @@
 // SPDX-License-Identifier: MIT
 //
 // What a step does to its result in the end (plan/program_chain.c), on one rank: some rows after the other, each of
-// which goes through all links while it is in the processor's caches. What is between two links is in memory of the
-// chain's own, of a few rows. The compute thread's; moves nothing.
+// which goes through all links while it is in the processor's caches. What is between two links is in memory of a few
+// rows, which all chains of a run have in turn. The compute thread's; moves nothing.
 #pragma once
 
 #include "plan/program_plan.h"
 
 struct mmul_stage;
 
+// One per run.
+struct mmul_chain_room {
+    int64_t elements;  // of each of
+    float *between[2]; // owned; NULL: nobody needs one, or left to a device that hangs
+};
+
 struct mmul_chain {
     const struct mmul_program_step *step; // borrowed; NULL: there are no links
     struct mmul_program_step blocks;      // a copy, whose blocks are those of the result
-    int64_t elements;                     // of each of
-    float *between[2];                    // owned; NULL: none yet, or left to a device that hangs
+    int64_t elements;                     // of a tile, at most
     int64_t done;                         // parts that have gone through all links
 };
 
-// step: of the stage; NULL, or one without links: nothing to do. Fails with MMUL_ERR_SYSTEM (memory).
+// step: of the stage; NULL, or one without links: nothing to do. The run's room grows with what is needed. Fails with
+// MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_chain_init(struct mmul_stage *stage, const struct mmul_program_step *step,
                                  struct mmul_error *err);
-void mmul_chain_fini(struct mmul_chain *chain);
+void mmul_chain_room_fini(struct mmul_chain_room *room);
 
 // Is the step's own operation one of the links?
 bool mmul_chain_is_all(const struct mmul_stage *stage);
@@ -29,7 +35,7 @@ bool mmul_chain_is_all(const struct mmul_stage *stage);
 void mmul_chain_restart(struct mmul_chain *chain);
 
 // The device hangs, and may still write to what is between.
-void mmul_chain_abandon(struct mmul_chain *chain);
+void mmul_chain_abandon(struct mmul_chain_room *room);
 
 // This rank's part, from where it was when it was called before. Fails as mmul_stage_map.
 enum mmul_status mmul_chain_make(struct mmul_stage *stage, struct mmul_error *err);

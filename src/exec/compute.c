@@ -393,7 +393,7 @@ bool mmul_run_give_up_device(struct mmul_run *run) {
     if (!mmul_deadline_give_up(&run->deadline, &status, &err))
         return false;
     mmul_verifier_forget(&run->stages[run->stage_at_hand].verifier);
-    mmul_chain_abandon(&run->stages[run->stage_at_hand].chain);
+    mmul_chain_abandon(&run->chain_room);
     mmul_worker_abandon(&run->worker);
     if (status != MMUL_OK) {
         mmul_failure_keep(&run->failure, &err);

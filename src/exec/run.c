@@ -151,6 +151,7 @@ void mmul_run_destroy(struct mmul_run *run) {
     if (run == NULL)
         return;
     mmul_worker_fini(&run->worker);
+    mmul_chain_room_fini(&run->chain_room);
     for (int i = 0; i < run->stage_count; i++)
         mmul_stage_fini(&run->stages[i]);
     mmul_transport_fini(&run->transport);

@@ -30,6 +30,7 @@ struct mmul_run {
     struct mmul_stage *stages;         // owned
     int stage_count;
     int stage_at_hand; // the compute thread's
+    struct mmul_chain_room chain_room;
     struct mmul_shared segment;
     struct mmul_run_progress *progress; // in the segment
     struct mmul_transport transport;

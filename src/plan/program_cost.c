@@ -489,12 +489,10 @@ void mmul_program_costs_mesh(struct mmul_program_costs *costs,
         for (int i = 0; i < CHOICES && mmul_mesh_is_candidate(costs->size, rows); i++) {
             if (!mmul_mesh_set(&costs->mesh, &request, rows, costs->size / rows, evenness[i]))
                 break;
-            double seconds = product_seconds(costs, &p);
+            const double seconds = product_seconds(costs, &p);
             if (seconds >= best * (1 - 1e-9))
                 continue;
-            best = seconds;
-            best_rows = rows;
-            best_evenness = evenness[i];
+            best = seconds, best_rows = rows, best_evenness = evenness[i];
         }
     mmul_mesh_set(&costs->mesh, &request, best_rows, costs->size / best_rows, best_evenness);
 }

@@ -343,10 +343,10 @@ expect_injected() {
     local wrap_0
     "$PYTHON" -c 'import numpy; [numpy.save(open(f, "wb"), numpy.ones(s)) for f, s in
         (("A.bin", (61, 203)), ("B.bin", (203, 47)))]'
-    wrap_0=$(fault pread64 EIO "$(pwd -P)/A.bin") device_job cpu --quiet
+    wrap_0=$(fault pread64 EIO "$(pwd -P)/A.bin") device_job cpu --quiet --dtype float32
     expect_refusal 66 "'A.bin': Input/output error"
     expect_injected
-    wrap_0="$(fault pread64 EIO "$(pwd -P)/B.bin"):when=3" device_job cpu --quiet
+    wrap_0="$(fault pread64 EIO "$(pwd -P)/B.bin"):when=3" device_job cpu --quiet --dtype float32
     expect_refusal 66 "'B.bin': Input/output error"
     expect_injected
 }

@@ -95,7 +95,7 @@ END
     local a=$((61 * 203)) b=$((203 * 47)) c=$((61 * 47))
     "$MPIMATMUL" gen C_in.bin --dims 61x47 --seed 3 --quiet
     # Mapped; streamed, 8 bytes each; a 16-bit result; claimed rows; a C that is added; nothing is needed.
-    for row in "$((4 * (a + b))) $((4 * c)) A.bin B.bin" "$((8 * (a + b))) $((4 * c)) A.npy B.npy" \
+    for row in "$((4 * (a + b))) $((4 * c)) A.bin B.bin" "$((8 * (a + b))) $((4 * c)) A.npy B.npy --dtype float32" \
         "$((4 * a + 8 * b)) $((2 * c)) A.bin B.npy --dtype float16" \
         "$((4 * (a + b))) $((2 * c)) A.bin B.bin --dtype bfloat16 --tail 0.6" \
         "$((4 * (a + b + c))) $((4 * c)) A.bin B.bin --beta 1 --c-in C_in.bin --split cols" \

@@ -204,7 +204,7 @@ expect_fault() {
 @test "root's files fail" {
     command -v strace > /dev/null || skip "strace: not installed"
     strace -o /dev/null true 2> /dev/null || skip "strace: may not trace here"
-    local weights=0,1,1 inputs=(A.npy B.npy --beta 1 --c-in C.npy) arguments=()
+    local weights=0,1,1 inputs=(A.npy B.npy --beta 1 --c-in C.npy) arguments=(--dtype float32)
     expect_fault 66 "scatter of pieces" pread64 EIO A.npy:when=5 "cannot read 'A.npy': Input/output error"
     expect_fault 66 "scatter of C_in" pread64 EIO C.npy:when=5 "cannot read 'C.npy': Input/output error"
     expect_fault 66 "relay of panels" pread64 EIO B.npy:when=5 "cannot read 'B.npy': Input/output error"
