@@ -21,10 +21,11 @@
 // too), so partial sums walk at random, of the size of the terms' norm at most: adding up n of them in one
 // accumulator is off by about sqrt(n / 2) u of that norm, in the eight lanes of check_sums.c by sqrt(n / 16) u.
 // The norms are at most those of the tolerance (Cauchy and Schwarz: |C_ij x_j| <= ||a_i|| ||b_j x_j||), so
-// own_i = (H (sqrt(n) + sqrt(k)) + F) 2^-53 (|alpha| ||a_i|| ||B X||_F + |beta| ||cin_i X||), H = 0.5, is 8 sigma
-// of the lanes. With float32 that is 2^-29 of the rest. With float64 the two add up, to 100 units at 8192^3: an
-// element stands out there that is off by 200 u sqrt(n k), 2e-10, of the root mean square of C, and a row that was
-// computed in float32 a million times as far. More precise sums would show 1e-10 instead. Squares of numbers
+// own_i = (H (sqrt(n) + sqrt(k)) + F) 2^-53 (|alpha| ||a_i|| ||B X||_F + |beta| ||cin_i X||), H = 2, has room for
+// sums in one accumulator that walk far (H = 0.5 called one in 1000 right products of 350 x 1 by 1 x 64 wrong). With
+// float32 that is 2^-29 of the rest. With float64 the two add up, to 400 units at 8192^3: an element stands out there
+// that is off by 800 u sqrt(n k), 7e-10, of the root mean square of C, and a row that was computed in float32 a
+// million times as far. More precise sums would show 1e-10 instead. Squares of numbers
 // below 2^-537 are 0 in double: norms count sqrt(k) 2^-536 more.
 //
 // Blocks of one product. A row's sum goes over all blocks of the row here, so the rounding errors of the
@@ -46,7 +47,7 @@
 #include "base/status.h"
 
 #define DOUBLE_UNIT 0x1p-53
-#define OWN         0.5  // H
+#define OWN         2.0  // H
 #define GROWTH      0.25 // G of the header
 #define FLOOR       4.0  // F
 

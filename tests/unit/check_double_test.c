@@ -154,6 +154,41 @@ static void what_float32_computed_is_found(void **state) {
     }
 }
 
+// The check's own sums walk as far as those of a product with a short inner range: by whatever x.
+static void many_seeds_pass_what_is_right(void **state) {
+    (void)state;
+    enum { M = 350, N = 64, SEEDS = 10000 };
+    static double a[M], b[N], c[M * N];
+    static unsigned char wrong[M];
+    struct mmul_check *check;
+    struct mmul_error err;
+    for (int j = 0; j < N; j++)
+        b[j] = 0.5 + (double)(mmul_random_at(3, (uint64_t)j) >> 11) * 0x1p-53;
+    for (int i = 0; i < M; i++) {
+        a[i] = 0.5 + (double)(mmul_random_at(4, (uint64_t)i) >> 11) * 0x1p-53;
+        for (int j = 0; j < N; j++)
+            c[i * N + j] = a[i] * b[j];
+    }
+    const struct mmul_product p = {.m = M,
+                                   .n = N,
+                                   .k = 1,
+                                   .alpha = 1,
+                                   .a = a,
+                                   .a_dtype = MMUL_F64,
+                                   .lda = 1,
+                                   .b = b,
+                                   .b_dtype = MMUL_F64,
+                                   .ldb = N,
+                                   .c = c,
+                                   .ldc = N};
+    assert_int_equal(mmul_check_create(N, 1, &check, &err), MMUL_OK);
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        assert_int_equal(mmul_check_begin(check, &p, seed, &err), MMUL_OK);
+        assert_int_equal(mmul_check_rows(check, &p, 0, M, wrong), 0);
+    }
+    mmul_check_destroy(check);
+}
+
 static void nan_and_infinity_stay_where_they_belong(void **state) {
     (void)state;
     struct bench t;
@@ -173,6 +208,7 @@ int main(void) {
         cmocka_unit_test(what_is_right_passes),
         cmocka_unit_test(a_slip_is_found),
         cmocka_unit_test(what_float32_computed_is_found),
+        cmocka_unit_test(many_seeds_pass_what_is_right),
         cmocka_unit_test(nan_and_infinity_stay_where_they_belong),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
