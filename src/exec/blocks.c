@@ -135,6 +135,8 @@ static enum mmul_status make_blocks(struct mmul_stage *stage, struct mmul_error 
             continue;
         if (operation_of(stage)->kind == MMUL_MATMUL)
             status = multiply(stage, &task, err);
+        else if (operation_of(stage)->kind == MMUL_SEARCH)
+            status = mmul_search_make(stage, &task, err);
         else
             status = mmul_maps_make(stage, &task, 1 + mmul_program_skip_alike(&walk, &task), err);
     }
@@ -222,6 +224,7 @@ enum mmul_status mmul_blocks_make(struct mmul_stage *stage, struct mmul_error *e
     enum mmul_status status = mmul_chain_is_all(stage) ? MMUL_OK
                               : stage->is.panels > 0   ? make_in_panels(stage, err)
                                                        : make_blocks(stage, err);
+    mmul_search_fini(&stage->search);
     bool is_void = mmul_failure_is_void(&stage->run->failure);
     if (status == MMUL_OK && !is_void && stage->sums.rounds > 0)
         status = check_grid(stage, err);
@@ -234,17 +237,23 @@ struct sizes {
     int64_t m, n, k; // of the largest product along each; m = 0: there is none
 };
 
-static struct sizes measure(const struct mmul_stage *stage) {
+static bool multiplies(const struct mmul_stage *stage) {
+    return operation_of(stage)->kind == MMUL_MATMUL || operation_of(stage)->kind == MMUL_SEARCH;
+}
+
+static struct sizes measure(struct mmul_stage *stage) {
     struct mmul_program_walk walk = mmul_blocks_walk(stage);
     struct mmul_program_task task;
     struct sizes sizes = {0};
-    while (operation_of(stage)->kind == MMUL_MATMUL && mmul_program_next(&walk, &task)) {
+    while (multiplies(stage) && mmul_program_next(&walk, &task)) {
         if (mmul_region_count(task.block) == 0)
             continue;
         sizes.m = mmul_larger(sizes.m, task.block.row_end - task.block.row_begin);
         sizes.n = mmul_larger(sizes.n, task.block.col_end - task.block.col_begin);
         sizes.k = mmul_larger(sizes.k, task.inner_end - task.inner_begin);
     }
+    if (operation_of(stage)->kind == MMUL_SEARCH && sizes.m > 0)
+        mmul_search_choose(stage, &sizes.m, &sizes.n);
     return sizes;
 }
 
@@ -279,8 +288,7 @@ static enum mmul_status choose_tile(const struct mmul_stage *stage, struct sizes
 
 enum mmul_status mmul_blocks_init(struct mmul_stage *stage, struct mmul_error *err) {
     const struct sizes sizes = measure(stage);
-    const bool is_checked =
-        operation_of(stage)->kind == MMUL_MATMUL && !stage->run->args->no_verify;
+    const bool is_checked = multiplies(stage) && !stage->run->args->no_verify;
     enum mmul_status status = MMUL_OK;
     stage->kept_bytes = (int64_t)(device_memory(stage) / 2); // products' temporary memory stays
     if (is_checked && is_on_grid(stage))

@@ -394,6 +394,7 @@ bool mmul_run_give_up_device(struct mmul_run *run) {
         return false;
     mmul_verifier_forget(&run->stages[run->stage_at_hand].verifier);
     mmul_chain_abandon(&run->chain_room);
+    mmul_search_abandon(&run->stages[run->stage_at_hand].search);
     mmul_worker_abandon(&run->worker);
     if (status != MMUL_OK) {
         mmul_failure_keep(&run->failure, &err);

@@ -99,6 +99,8 @@ static enum mmul_status send_program(const struct mmul_comm *comm,
         made->operations[i].output = NULL;
     }
     status = mmul_program_types(made, err);
+    if (status == MMUL_OK && !told->keep_values)
+        status = mmul_program_search(made, err);
     if (status == MMUL_OK)
         status = mmul_program_fold(made, err);
     status = mmul_comm_agree(comm, status, err);

@@ -162,6 +162,7 @@ enum mmul_status mmul_stage_open_views(struct mmul_stage *stage, struct mmul_err
 
 void mmul_stage_fini(struct mmul_stage *stage) {
     mmul_verifier_fini(&stage->verifier);
+    mmul_search_fini(&stage->search);
     mmul_check_destroy(stage->part_check);
     mmul_works_fini(&stage->works);
     // A lost device's driver, or MPI, may still read them.

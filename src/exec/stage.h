@@ -14,6 +14,7 @@
 #include "exec/chain.h"
 #include "exec/layout.h"
 #include "exec/progress.h"
+#include "exec/search.h"
 #include "exec/streams.h"
 #include "exec/values.h"
 #include "exec/verify.h"
@@ -76,7 +77,8 @@ struct mmul_stage {
     struct mmul_tile tile;     // of its products; m = 0: there are none
     int64_t kept_bytes;        // ... then, on a device with memory of its own: for values
     struct mmul_verifier verifier;
-    struct mmul_chain chain; // what is done to its result in the end
+    struct mmul_chain chain;   // what is done to its result in the end
+    struct mmul_search search; // of its tiles
     struct mmul_sums sums;
     struct mmul_check *part_check; // owned: of exec/grid_check; NULL: not so
     struct mmul_works works;       // the compute thread's

@@ -75,6 +75,9 @@ static const struct mmul_rule ATTENTION[] = {
     {{ROWS, WHOLE, WHOLE, WHOLE}, ROWS},   {{ROWS, WHOLE, WHOLE, ROWS}, ROWS},
     {{WHOLE, WHOLE, WHOLE, WHOLE}, WHOLE}, {{WHOLE, WHOLE, WHOLE, WHOLE}, ROWS}};
 
+static const struct mmul_rule SEARCH[] = {
+    {{ROWS, WHOLE}, ROWS}, {{WHOLE, WHOLE}, WHOLE}, {{WHOLE, WHOLE}, ROWS}};
+
 #define RULES(table) .rules = (table), .rule_count = (int)(sizeof(table) / sizeof *(table))
 
 #define ONE(KIND, NAME, FLOPS)                 \
@@ -216,6 +219,12 @@ static const struct mmul_operation_row TABLE[] = {
     OTHER(MMUL_CONCAT, "concat", MMUL_CLASS_COPY, 2, mmul_shape_of_concat, COPY),
     OTHER(MMUL_TAKE, "take", MMUL_CLASS_LOOKUP, 2, mmul_shape_of_take, LOOKUP),
     OTHER(MMUL_ATTENTION, "attention", MMUL_CLASS_ATTENTION, 4, mmul_shape_of_attention, ATTENTION),
+    [MMUL_SEARCH] = {.name = "matmul + topk",
+                     .least = 2,
+                     .most = 2,
+                     .has_result = true,
+                     .flops_each = 2,
+                     RULES(SEARCH)},
     ONE(MMUL_CAST, "cast", 1),
 };
 
@@ -225,7 +234,7 @@ const struct mmul_operation_row *mmul_operation_row(enum mmul_operation_kind kin
 
 static bool has_builder(enum mmul_operation_kind kind) {
     return kind == MMUL_LOAD || kind == MMUL_GENERATE || kind == MMUL_PLACE || kind == MMUL_SAVE ||
-           kind == MMUL_CAST || kind == MMUL_KEPT || kind == MMUL_KEEP;
+           kind == MMUL_CAST || kind == MMUL_SEARCH || kind == MMUL_KEPT || kind == MMUL_KEEP;
 }
 
 const struct mmul_operation_row *mmul_operation_find(const char *name,
@@ -252,7 +261,10 @@ double mmul_operation_flops(enum mmul_operation_kind kind, const struct mmul_ope
         return elements(call->operands[0].shape) * (double)call->operands[1].shape.rows * 2 +
                elements(result) * (double)call->operands[1].shape.rows * 2;
     default:
+        if (kind == MMUL_MATMUL || kind == MMUL_SEARCH) // of the product, too
+            result.cols = call->operands[1].shape.cols;
         return row->flops_each * elements(result) *
-               (kind == MMUL_MATMUL ? (double)call->operands[0].shape.cols : 1);
+               (kind == MMUL_MATMUL || kind == MMUL_SEARCH ? (double)call->operands[0].shape.cols
+                                                           : 1);
     }
 }

@@ -23,6 +23,7 @@
 //     copy       (reshape, permute, slice, concat) rows -> rows, where rows stay or in groups
 //     take       the table replicated, indices rows (or cols) -> rows
 //                (slice, take: of files -> file: it is read when somebody wants it elsewhere)
+//     search     (a product's topk) rows x replicate -> rows
 //     attention  q rows, k and v replicated, or in groups rows -> rows
 //
 // Groups: a plan may split all values between groups of consecutive matrices, such as the texts of a batch, so
@@ -92,6 +93,8 @@ enum mmul_operation_kind {
     MMUL_TAKE,
     // More than one step.
     MMUL_ATTENTION,
+    // Rows of a product, of each the largest elements: made of both by mmul_program_search.
+    MMUL_SEARCH,
     // Element by element, between types: to that of the result.
     MMUL_CAST,
     MMUL_OPERATION_KINDS
@@ -99,7 +102,7 @@ enum mmul_operation_kind {
 
 // How the elements of a result depend on those of the operands.
 enum mmul_operation_class {
-    MMUL_CLASS_OWN, // in a way of its own: load, generate, matmul, transpose, place, save, kept, keep
+    MMUL_CLASS_OWN, // in a way of its own: load, generate, matmul, search, transpose, place, save, kept, keep
     MMUL_CLASS_ELEMENTS, // (i, j) on (i, j) of all operands; sizes of 1 repeat
     MMUL_CLASS_ROWS,     // row i on row i of the first, and on the others, which are vectors
     MMUL_CLASS_REDUCE,   // on a row (axis -1) or a column (axis -2)

@@ -123,9 +123,9 @@ int64_t mmul_operation_groups(enum mmul_operation_kind kind, const struct mmul_o
     case MMUL_CLASS_ATTENTION:
         return operand == 1 || operand == 2 ? mmul_shape_matrices(have) : alike(have, result);
     default:
-        return kind == MMUL_MATMUL      ? groups_of_matmul(have, operand, result)
-               : kind == MMUL_TRANSPOSE ? mmul_shape_matrices(have)
-                                        : MMUL_ROW_BY_ROW;
+        return kind == MMUL_MATMUL || kind == MMUL_SEARCH ? groups_of_matmul(have, operand, result)
+               : kind == MMUL_TRANSPOSE                   ? mmul_shape_matrices(have)
+                                                          : MMUL_ROW_BY_ROW;
     }
 }
 

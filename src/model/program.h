@@ -91,6 +91,10 @@ enum mmul_status mmul_program_types(struct mmul_program *program, struct mmul_er
 // come after them. Fails with MMUL_ERR_SYSTEM (memory); the program is as before then.
 enum mmul_status mmul_program_fold(struct mmul_program *program, struct mmul_error *err);
 
+// Makes one operation, MMUL_SEARCH, of a product in float32 and of topk of it, where nothing else reads the product and
+// that is larger than its operands. Its value has no operation that makes it then. Fails with MMUL_ERR_SYSTEM (memory).
+enum mmul_status mmul_program_search(struct mmul_program *program, struct mmul_error *err);
+
 // Shape of the result, or of what is saved.
 struct mmul_shape mmul_program_shape(const struct mmul_program *program,
                                      const struct mmul_operation *operation);

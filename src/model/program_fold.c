@@ -19,7 +19,8 @@ static bool is_in_rows(const struct mmul_program *p, int value) {
 }
 
 static bool is_folded(const struct mmul_program *p, const struct mmul_operation *o) {
-    return o->kind == MMUL_MATMUL && mmul_shape_matrices(p->values[o->operands[0]].shape) > 1 &&
+    return (o->kind == MMUL_MATMUL || o->kind == MMUL_SEARCH) &&
+           mmul_shape_matrices(p->values[o->operands[0]].shape) > 1 &&
            mmul_shape_matrices(p->values[o->operands[1]].shape) == 1 &&
            is_in_rows(p, o->operands[0]);
 }

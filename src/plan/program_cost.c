@@ -333,7 +333,7 @@ static struct product product_of(const struct mmul_operation_call *call, struct 
                                  enum mmul_placement_kind result) {
     return (struct product){.a = call->operands[0].shape,
                             .b = call->operands[1].shape,
-                            .c = c,
+                            .c = {c.batch, c.depth, c.rows, call->operands[1].shape.cols},
                             .dtype = call->operands[0].dtype,
                             .flops = mmul_operation_flops(MMUL_MATMUL, call, c),
                             .result = result};
@@ -462,7 +462,7 @@ double mmul_program_operation_seconds(const struct mmul_program_costs *costs,
     if (row->flops_each <= 0 || row->is_view || rule->result == MMUL_PLACE_FILE)
         return 0;
     const struct mmul_operation_call call = mmul_program_call(program, operation, operands);
-    if (operation->kind == MMUL_MATMUL) {
+    if (operation->kind == MMUL_MATMUL || operation->kind == MMUL_SEARCH) {
         const struct product p = product_of(&call, shape, rule->result);
         return made_together(c, rule->result, multiply_seconds(c, &p) + check_seconds(c, &p));
     }

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: MIT
+// Walks a block of rows in tiles, from left to right: so what comes later is after its equals that came before.
+#include "exec/search.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/integer.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "exec/blocks.h"
+#include "exec/compute.h"
+#include "exec/map_check.h"
+#include "exec/pipeline.h"
+#include "exec/run.h"
+
+// A tile is wide enough for k, and has rows enough that the second factor is not read too often.
+enum { TILE_COLS = 4096, TILE_ELEMENTS = 1 << 22 };
+
+static const struct mmul_operation *operation_of(const struct mmul_stage *stage) {
+    return &stage->run->values->plan->program->operations[stage->is.step->operation];
+}
+
+static int64_t cols_of(const struct mmul_stage *stage) {
+    return stage->run->values->plan->program->values[operation_of(stage)->operands[1]].shape.cols;
+}
+
+void mmul_search_choose(struct mmul_stage *stage, int64_t *rows, int64_t *cols) {
+    const int64_t k = operation_of(stage)->with.count;
+    *cols = mmul_smaller(cols_of(stage), mmul_larger(k, TILE_COLS));
+    *rows = mmul_smaller(*rows, mmul_larger(1, TILE_ELEMENTS / *cols));
+    stage->search.rows = *rows;
+    stage->search.cols = *cols;
+}
+
+static enum mmul_status create_memory(struct mmul_search *s, int64_t k, struct mmul_error *err) {
+    enum mmul_status status = MMUL_OK;
+    if (s->product == NULL)
+        status = MMUL_ALLOCATE_RAW(s->product, s->rows * s->cols, "a search", err);
+    if (status == MMUL_OK && s->best == NULL)
+        status = MMUL_ALLOCATE_RAW(s->best, s->rows * 2 * k, "a search", err);
+    if (status == MMUL_OK && s->merged == NULL)
+        status = MMUL_ALLOCATE_RAW(s->merged, 2 * k, "a search", err);
+    return status;
+}
+
+void mmul_search_abandon(struct mmul_search *search) {
+    search->product = search->best = NULL;
+}
+
+void mmul_search_fini(struct mmul_search *search) {
+    mmul_free(search->product);
+    mmul_free(search->best);
+    mmul_free(search->merged);
+    search->product = search->best = search->merged = NULL;
+}
+
+// -------------------------------------------------------------------------------------------- tiles
+
+// A region of the product.
+struct tile {
+    struct mmul_region at;
+    int64_t rows, cols;
+    int64_t best; // elements of each of its rows that may be among the k largest
+};
+
+static struct mmul_product product_of(const struct mmul_stage *stage, const struct tile *tile,
+                                      int64_t inner) {
+    const struct mmul_view x = mmul_blocks_operand(stage, 0, tile->at.matrix),
+                           y = mmul_blocks_operand(stage, 1, tile->at.matrix);
+    return (struct mmul_product){.transpose_a = x.transposed,
+                                 .transpose_b = y.transposed,
+                                 .m = tile->rows,
+                                 .n = tile->cols,
+                                 .k = inner,
+                                 .alpha = 1,
+                                 .a_dtype = x.dtype,
+                                 .b_dtype = y.dtype,
+                                 .a = mmul_view_element(&x, tile->at.row_begin, 0),
+                                 .lda = x.ld,
+                                 .b = mmul_view_element(&y, 0, tile->at.col_begin),
+                                 .ldb = y.ld,
+                                 .c = stage->search.product,
+                                 .ldc = tile->cols};
+}
+
+static enum mmul_status find_best(struct mmul_stage *stage, const struct tile *tile,
+                                  const char *place, struct mmul_error *err) {
+    struct mmul_parameters with = operation_of(stage)->with;
+    with.count = tile->best;
+    const struct mmul_host_map host = {
+        .map = {.kind = MMUL_TOPK,
+                .with = &with,
+                .rows = tile->rows,
+                .cols = 2 * tile->best,
+                .shape = {1, 1, tile->rows, 2 * tile->best},
+                .matrices = 1,
+                .operand_count = 1,
+                .parallel = {stage->run->context->fallback_threads, mmul_pipeline_share}},
+        .operands = {{.at = stage->search.product,
+                      .row_step = tile->cols,
+                      .col_step = 1,
+                      .rows = tile->rows,
+                      .cols = tile->cols}},
+        .result = stage->search.best,
+        .ld = 2 * tile->best};
+    return mmul_stage_map(stage, &host, place, err);
+}
+
+// The largest elements of a row and their columns, the first ones first.
+struct list {
+    const float *values, *columns;
+    int64_t count;
+};
+
+// As topk has it: NaN before all, then the larger; what is equal stands where it stood.
+static bool is_before(float x, float y) {
+    return isnan(y) ? false : isnan(x) || x > y;
+}
+
+// The first k of both, of which `right` comes from columns behind those of `left`, and counts from `begin` on.
+static void merge(struct list left, struct list right, int64_t begin, int64_t k, float *to) {
+    for (int64_t i = 0, l = 0, r = 0; i < k; i++) {
+        const bool is_left =
+            l < left.count && (r == right.count || !is_before(right.values[r], left.values[l]));
+        to[i] = is_left ? left.values[l] : right.values[r];
+        to[k + i] = is_left ? left.columns[l] : (float)begin + right.columns[r];
+        l += is_left;
+        r += !is_left;
+    }
+}
+
+static void merge_rows(struct mmul_stage *stage, const struct tile *tile) {
+    const struct mmul_search *s = &stage->search;
+    const int64_t k = operation_of(stage)->with.count, begin = tile->at.col_begin;
+    const struct mmul_view view = mmul_values_view(
+        stage->run->values, stage->is.step->made, stage->run->context->comm->rank, tile->at.matrix);
+    for (int64_t i = 0; i < tile->rows; i++) {
+        float *to = mmul_view_element(&view, tile->at.row_begin + i, 0);
+        const float *from = s->best + i * 2 * tile->best;
+        const struct list left = {to, to + k, begin > 0 ? k : 0},
+                          right = {from, from + tile->best, tile->best};
+        merge(left, right, begin, k, s->merged);
+        memcpy(to, s->merged, (size_t)(2 * k) * sizeof *to);
+    }
+}
+
+static void forget(struct mmul_stage *stage, const float *begin, int64_t elements) {
+    mmul_worker_forget_memory(&stage->run->worker, begin, begin + elements);
+}
+
+static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *tile, int64_t inner,
+                                  struct mmul_error *err) {
+    const struct mmul_search *s = &stage->search;
+    const struct mmul_product product = product_of(stage, tile, inner);
+    char place[192];
+    snprintf(place, sizeof place, "rows %lld-%lld of matrix %lld of '%.90s'",
+             (long long)tile->at.row_begin, (long long)tile->at.row_end, (long long)tile->at.matrix,
+             stage->run->values->plan->program->values[operation_of(stage)->result].name);
+    forget(stage, s->product, s->rows * s->cols); // what a device has of the tile before
+    forget(stage, s->best, s->rows * 2 * operation_of(stage)->with.count);
+    enum mmul_status status = mmul_stage_multiply(stage, &product, err);
+    if (status == MMUL_OK && !stage->run->args->no_verify)
+        status = mmul_stage_check(stage, &product, place, err);
+    if (status == MMUL_OK)
+        status = find_best(stage, tile, place, err);
+    if (status == MMUL_OK)
+        merge_rows(stage, tile);
+    return status;
+}
+
+enum mmul_status mmul_search_make(struct mmul_stage *stage, const struct mmul_program_task *task,
+                                  struct mmul_error *err) {
+    const struct mmul_region b = task->block;
+    const int64_t cols = cols_of(stage), k = operation_of(stage)->with.count;
+    struct mmul_search *s = &stage->search;
+    enum mmul_status status = create_memory(s, k, err);
+    mmul_verifier_forget(&stage->verifier);
+    for (int64_t row = b.row_begin; row < b.row_end; row += s->rows)
+        for (int64_t col = 0; status == MMUL_OK && col < cols; col += s->cols) {
+            struct tile tile = {.at = {b.matrix, row, mmul_smaller(row + s->rows, b.row_end), col,
+                                       mmul_smaller(col + s->cols, cols)}};
+            tile.rows = tile.at.row_end - row;
+            tile.cols = tile.at.col_end - col;
+            tile.best = mmul_smaller(k, tile.cols);
+            if (mmul_failure_is_void(&stage->run->failure))
+                return MMUL_OK; // another failure has ended the run
+            status = make_tile(stage, &tile, task->inner_end, err);
+        }
+    if (status == MMUL_OK && s->product != NULL) { // this memory is not that of a value
+        forget(stage, s->product, s->rows * s->cols);
+        forget(stage, s->best, s->rows * 2 * k);
+    }
+    return status;
+}

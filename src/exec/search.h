@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+//
+// The k largest elements of every row of a product (MMUL_SEARCH), on one rank: tile by tile of the product, which is in
+// memory of the search's own, multiplied and checked as other products are. The best of a tile's rows are merged with
+// those of the tiles left of it. The compute thread's; moves nothing.
+#pragma once
+
+#include "plan/program_tasks.h"
+
+struct mmul_stage;
+
+struct mmul_search {
+    int64_t rows, cols; // of a tile, at most
+    float *product;     // owned, rows x cols; NULL: none yet, or left to a device that hangs
+    float *best;        // owned, of a tile, rows x 2k; the same
+    float *merged;      // owned, one row of 2k
+};
+
+// *rows, *cols: of the largest product that this rank has to make; then of a tile of it.
+void mmul_search_choose(struct mmul_stage *stage, int64_t *rows, int64_t *cols);
+
+// The device hangs, and may still write there.
+void mmul_search_abandon(struct mmul_search *search);
+
+// Its memory; sizes stay, and it can be made again.
+void mmul_search_fini(struct mmul_search *search);
+
+// A block of the result. Fails as mmul_stage_multiply, mmul_stage_check and mmul_stage_map, and with
+// MMUL_ERR_SYSTEM (memory).
+enum mmul_status mmul_search_make(struct mmul_stage *stage, const struct mmul_program_task *task,
+                                  struct mmul_error *err);
