@@ -88,7 +88,7 @@ END
     (cd numpy && "$PYTHON" "$REPO/tests/reference.py" ../chains.py)
     for rule in fail=2 fail=3,hang=100 fail=4 garble=3 garble=4,hang=100 corrupt=3 hang=2 hang=3 hang=4; do
         rm -f ./*.npy
-        options=(chains.py --weights equal --device-timeout 1)
+        options=(chains.py --weights equal --device-timeout 1 --progress none)
         run --separate-stderr timeout 60 "${launch[@]}" -n 1 "$MPIMATMUL" run "${options[@]}" --device cpu : \
             -n 1 "$MPIMATMUL" run "${options[@]}" --device "faulty:$rule:cpu"
         expect_status 0

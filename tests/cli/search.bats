@@ -99,7 +99,7 @@ END
     cd here
     for rule in fail=2 fail=3,hang=100 garble=3,hang=100 garble=5 corrupt=4 hang=2 hang=3; do
         rm -f ./*.npy
-        options=(../search.py --weights equal --device-timeout 1)
+        options=(../search.py --weights equal --device-timeout 1 --progress none)
         run --separate-stderr timeout 60 "${launch[@]}" -n 1 "$MPIMATMUL" run "${options[@]}" --device cpu : \
             -n 1 "$MPIMATMUL" run "${options[@]}" --device "faulty:$rule:cpu"
         expect_status 0
