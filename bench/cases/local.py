@@ -94,27 +94,6 @@ def verify(bench):
     return rows
 
 
-def thin(bench):
-    """The check alone, against reading what it reads."""
-    rows, threads = [], bench.threads
-    big, small = bench.pick((8192, 64), (512, 16))
-    for m, k, n in ((small, big, big), (big, big, small)):
-        product = prepare(bench, m, k, n)
-        samples = bench.alternate({
-            "mul": lambda: product.mul(product.words(["--device", "cpu"])),
-            "unchecked": lambda: product.mul(product.words(["--device", "cpu", "--verify", "off"])),
-            "stream": lambda: product.stream(threads),
-        })
-        name = f"{m} x {k} x {n}"
-        check = side(f"{name}: the check, one process, {threads} threads",
-                     values=[sample["report"]["verify_seconds"] for sample in samples["mul"]])
-        rows.append(row(name, check, side(f"the sum of all bytes of A, B and C, {threads} threads, in memory",
-                                          samples["stream"]), asked=bench.asked(f"thin {name}")))
-        rows.append(row(f"{name}, whole", side(f"{name} files in to file out, checked, launch apart", samples["mul"]),
-                        side("the same with --verify off", samples["unchecked"])))
-    return rows
-
-
 def output(bench):
     """A product whose result is large beside its operands, on a disk and in memory."""
     m, k, n = bench.pick((20000, 384, 20000), (512, 16, 512))

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: MIT
+"""The check alone: what it takes of a large product on each device of this machine, and beside reading the operands
+where a side is small, by `mul` and by a program whose operands stay."""
+import json
+
+from cases.configs import find_pocl
+from cases.local import prepare
+from harness.measure import run
+from harness.tables import row, side
+
+PRODUCTS = 4
+PROGRAM = {
+    "rows": "x, w = load('{a}'), load('{b}')\nfor i in range({products}):\n    x = x @ w / {k}\nsave('{c}', x)\n",
+    "columns": "w, x = load('{a}'), load('{b}')\nfor i in range({products}):\n    x = w @ x / {k}\nsave('{c}', x)\n",
+}
+
+
+def devices(bench):
+    pocl = find_pocl(bench)
+    return [("cpu", "the CPU")] + [(pocl, "PoCL")] * (pocl is not None)
+
+
+def share(bench):
+    """Of the same run, so that nothing between two runs is in it; a slow device is run once."""
+    rows, size = [], bench.pick(8192, 512)
+    product = prepare(bench, size, size, size)
+    for device, name in devices(bench):
+        runs = bench.runs if device == "cpu" else 1
+        samples = [product.mul(product.words(["--device", device])) for _ in range(runs)]
+        reports = [sample["report"] for sample in samples]
+        check = [report["verify_seconds"] for report in reports]
+        whole = [report["compute_seconds"] + report["verify_seconds"] for report in reports]
+        rows.append(row(name, side(f"{product.text} on {name}, one process: the check", values=check),
+                        side("product and check of the same run", values=whole), asked=bench.asked("share"),
+                        pairs=[a / b for a, b in zip(check, whole)],
+                        note="" if runs > 1 else "one run"))
+    return rows
+
+
+def check_of_program(product, device, which):
+    """Seconds of check per product of a program in which the large operand stays and the small one is the last
+    result."""
+    file, report = product.folder / "thin.py", product.folder / "thin.json"
+    a, b = product.files()
+    file.write_text(PROGRAM[which].format(a=a, b=b, c=product.path("C"), k=product.k, products=PRODUCTS))
+    run([product.bench.program, "run", file, "--device", device, "--report", report, "--quiet"])
+    found = json.loads(report.read_text())
+    return {"seconds": found["ranks"][0]["check_seconds"] / PRODUCTS}
+
+
+def thin(bench):
+    """The check alone, against reading what it reads."""
+    rows, threads = [], bench.threads
+    big, small = bench.pick((8192, 64), (512, 16))
+    for which, m, k, n in (("rows", small, big, big), ("columns", big, big, small)):
+        product = prepare(bench, m, k, n)
+        shape = f"{m} x {k} x {n}"
+        sides = {"unchecked": lambda: product.mul(product.words(["--device", "cpu", "--verify", "off"])),
+                 "stream": lambda: product.stream(threads)}
+        for device, _ in devices(bench):
+            sides[f"mul {device}"] = lambda device=device: product.mul(product.words(["--device", device]))
+            sides[f"run {device}"] = lambda device=device: check_of_program(product, device, which)
+        samples = bench.alternate(sides)
+        stream = side(f"the sum of all bytes of A, B and C, {threads} threads, in memory", samples["stream"])
+        for device, name in devices(bench):
+            suffix = "" if device == "cpu" else f", {name}"
+            checks = [sample["report"]["verify_seconds"] for sample in samples[f"mul {device}"]]
+            rows.append(row(f"{shape}{suffix}", side(f"{shape} on {name}: the check, one process, {threads} threads",
+                                                     values=checks), stream, asked=bench.asked("thin")))
+            rows.append(row(f"{shape}{suffix}, program",
+                            side(f"{shape} on {name}, {PRODUCTS} products of a program, the large operand of all the "
+                                 "same one: the check per product", samples[f"run {device}"]), stream,
+                            asked=bench.asked("thin")))
+        rows.append(row(f"{shape}, whole",
+                        side(f"{shape} files in to file out, checked, launch apart", samples["mul cpu"]),
+                        side("the same with --verify off", samples["unchecked"])))
+    return rows
