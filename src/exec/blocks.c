@@ -297,7 +297,7 @@ enum mmul_status mmul_blocks_init(struct mmul_stage *stage, struct mmul_error *e
         status = choose_tile(stage, sizes, &stage->tile, err);
     if (status != MMUL_OK || sizes.m == 0 || !is_checked)
         return status;
-    return mmul_verifier_init(&stage->verifier,
+    return mmul_verifier_init(&stage->verifier, &stage->run->verifier_room,
                               &(struct mmul_verifier_request){.axis = MMUL_ROWS,
                                                               .piece_units_max = sizes.m,
                                                               .panel_units_max = sizes.n,

@@ -81,7 +81,8 @@ static void give_sizes(const struct grid *g) {
     double *mine = mmul_sums_mine(g->stage, SIZES);
     for (int64_t t = 0; t < g->matrices; t++) {
         const struct mmul_product part = part_of_b(g, t);
-        mmul_check_part_sizes(g->stage->part_check, &part, mine + t * g->n + g->cols.begin);
+        mmul_check_part_sizes(g->stage->run->grid_room.check, &part,
+                              mine + t * g->n + g->cols.begin);
     }
 }
 
@@ -91,7 +92,8 @@ static void give_projection(const struct grid *g, const double *sizes) {
     for (int64_t t = 0; t < g->matrices; t++) {
         const struct mmul_product part = part_of_b(g, t);
         const struct mmul_check_part of = part_of(g, sizes, NULL, t);
-        mmul_check_part_project(g->stage->part_check, &part, &of, mine + t * g->k + g->b_rows.begin,
+        mmul_check_part_project(g->stage->run->grid_room.check, &part, &of,
+                                mine + t * g->k + g->b_rows.begin,
                                 squares + t * g->n + g->cols.begin);
     }
 }
@@ -106,7 +108,7 @@ static bool next_block(const struct grid *g, struct mmul_program_walk *walk,
     const double *squares = sums[PROJECTION] + g->matrices * g->k;
     const struct mmul_check_part of = part_of(g, sums[SIZES], squares, task->block.matrix);
     const struct mmul_product block = mmul_blocks_product(g->stage, task);
-    *said = mmul_check_part_begin(g->stage->part_check, &block, &of);
+    *said = mmul_check_part_begin(g->stage->run->grid_room.check, &block, &of);
     return true;
 }
 
@@ -121,7 +123,7 @@ static void give_residuals(const struct grid *g, const double *const *sums) {
         task.inner_begin = g->a_cols.begin;
         task.inner_end = g->a_cols.end;
         const struct mmul_product part = mmul_blocks_product(g->stage, &task);
-        mmul_check_part_rows(g->stage->part_check, &part,
+        mmul_check_part_rows(g->stage->run->grid_room.check, &part,
                              sums[PROJECTION] + task.block.matrix * g->k + task.inner_begin,
                              mine + at, mine + g->matrices * g->m + at);
     }
@@ -133,7 +135,7 @@ static struct mmul_panel find_rows(const struct grid *g, const struct mmul_regio
     const double *own = residuals + block.matrix * g->m, *squares = own + g->matrices * g->m;
     struct mmul_panel rows = {block.row_end, block.row_end};
     for (int64_t i = block.row_begin; i < block.row_end; i++) {
-        if (mmul_check_part_is_right(g->stage->part_check, product, own[i], squares[i]))
+        if (mmul_check_part_is_right(g->stage->run->grid_room.check, product, own[i], squares[i]))
             continue;
         rows.begin = mmul_smaller(rows.begin, i);
         rows.end = i + 1;
@@ -213,8 +215,13 @@ enum mmul_status mmul_grid_check_init(struct mmul_stage *stage, struct mmul_erro
         stage->sums.ends[i] = end += g.matrices * rounds[i];
     stage->layout.bytes = mmul_sums_bytes(stage);
     most = mmul_larger(most, 1);
-    enum mmul_status status = mmul_check_create(most, most, &stage->part_check, err);
+    struct mmul_grid_room *room = &stage->run->grid_room;
+    if (most <= room->most)
+        return MMUL_OK;
+    mmul_check_destroy(room->check);
+    *room = (struct mmul_grid_room){.most = most};
+    enum mmul_status status = mmul_check_create(most, most, &room->check, err);
     if (status == MMUL_OK)
-        mmul_check_share(stage->part_check, threads);
+        mmul_check_share(room->check, threads);
     return status;
 }

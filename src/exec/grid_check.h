@@ -7,6 +7,14 @@
 
 #include "exec/stage.h"
 
+struct mmul_check;
+
+// Of a run: what its stages have in turn.
+struct mmul_grid_room {
+    struct mmul_check *check; // owned
+    int64_t most;             // it has room for, in either direction
+};
+
 // For a stage of blocks; nothing where its product is not on a mesh. Local. Fails with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_grid_check_init(struct mmul_stage *stage, struct mmul_error *err);
 

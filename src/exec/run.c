@@ -152,6 +152,8 @@ void mmul_run_destroy(struct mmul_run *run) {
         return;
     mmul_worker_fini(&run->worker);
     mmul_chain_room_fini(&run->chain_room);
+    mmul_verifier_room_fini(&run->verifier_room);
+    mmul_check_destroy(run->grid_room.check);
     for (int i = 0; i < run->stage_count; i++)
         mmul_stage_fini(&run->stages[i]);
     mmul_transport_fini(&run->transport);

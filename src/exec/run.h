@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "comm/transport.h"
 #include "exec/deadline.h"
+#include "exec/grid_check.h"
 #include "exec/stage.h"
 #include "exec/worker.h"
 #include "model/report.h"
@@ -30,7 +31,10 @@ struct mmul_run {
     struct mmul_stage *stages;         // owned
     int stage_count;
     int stage_at_hand; // the compute thread's
+    // What stages need while they are carried out, in turn.
     struct mmul_chain_room chain_room;
+    struct mmul_verifier_room verifier_room;
+    struct mmul_grid_room grid_room;
     struct mmul_shared segment;
     struct mmul_run_progress *progress; // in the segment
     struct mmul_transport transport;

@@ -24,7 +24,7 @@ static enum mmul_status create_verifier(struct mmul_stage *stage, struct mmul_er
     int64_t panel = mmul_panels_at_once(p, plan->axis, plan->panel_units, stage->layout.node->maps);
     bool whole = stage->layout.node->checks_whole;
     return mmul_verifier_init(
-        &stage->verifier,
+        &stage->verifier, &stage->run->verifier_room,
         &(struct mmul_verifier_request){
             .axis = whole ? other_axis(plan->axis) : plan->axis,
             .piece_units_max = whole ? panel : stage->lines_most,
@@ -161,9 +161,7 @@ enum mmul_status mmul_stage_open_views(struct mmul_stage *stage, struct mmul_err
 }
 
 void mmul_stage_fini(struct mmul_stage *stage) {
-    mmul_verifier_fini(&stage->verifier);
     mmul_search_fini(&stage->search);
-    mmul_check_destroy(stage->part_check);
     mmul_works_fini(&stage->works);
     // A lost device's driver, or MPI, may still read them.
     if (stage->run != NULL && !stage->run->deadline.has_abandoned &&

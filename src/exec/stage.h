@@ -80,10 +80,9 @@ struct mmul_stage {
     struct mmul_chain chain;   // what is done to its result in the end
     struct mmul_search search; // of its tiles
     struct mmul_sums sums;
-    struct mmul_check *part_check; // owned: of exec/grid_check; NULL: not so
-    struct mmul_works works;       // the compute thread's
-    int64_t lines_most;            // of a task, at most: what the verifier has room for
-    int64_t pieces_round;          // whose pieces are being multiplied
+    struct mmul_works works; // the compute thread's
+    int64_t lines_most;      // of a task, at most: what the verifier has room for
+    int64_t pieces_round;    // whose pieces are being multiplied
     int spread_needs; // stages that they must have done before their rows of the spread operand leave
     int node_needs;   // stages that all ranks of the node must have done their part of before it
     bool is_begun;    // by the compute thread

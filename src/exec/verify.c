@@ -12,36 +12,55 @@
 #include "base/random.h"
 #include "base/status.h"
 
-enum mmul_status mmul_verifier_init(struct mmul_verifier *verifier,
-                                    const struct mmul_verifier_request *request,
-                                    struct mmul_error *err) {
-    const struct mmul_verifier_request *r = request;
-    *verifier = (struct mmul_verifier){.axis = r->axis, .seed = r->seed, .watch = r->watch};
+// For the largest of all that were asked for, in each direction.
+static enum mmul_status reserve(struct mmul_verifier_room *room,
+                                const struct mmul_verifier_request *r, struct mmul_error *err) {
+    const struct mmul_verifier_room larger = {
+        .piece_units_max = mmul_larger(room->piece_units_max, r->piece_units_max),
+        .panel_units_max = mmul_larger(room->panel_units_max, r->panel_units_max),
+        .k_max = mmul_larger(room->k_max, r->k_max)};
+    int64_t pieces = mmul_larger(room->piece_count, r->piece_count);
+    if (pieces == room->piece_count && larger.piece_units_max == room->piece_units_max &&
+        larger.panel_units_max == room->panel_units_max && larger.k_max == room->k_max)
+        return MMUL_OK;
+    mmul_verifier_room_fini(room);
+    *room = larger;
     enum mmul_status status =
-        MMUL_ALLOCATE(verifier->wrong, r->panel_units_max, "verification", err);
+        MMUL_ALLOCATE(room->wrong, room->panel_units_max, "verification", err);
     if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(verifier->pieces, r->piece_count, "verification", err);
-    for (int64_t i = 0; status == MMUL_OK && i < r->piece_count; i++) {
-        status = mmul_check_create(r->piece_units_max, r->k_max, &verifier->pieces[i].check, err);
+        status = MMUL_ALLOCATE(room->pieces, pieces, "verification", err);
+    while (status == MMUL_OK && room->piece_count < pieces) {
+        struct mmul_check **check = &room->pieces[room->piece_count].check;
+        status = mmul_check_create(room->piece_units_max, room->k_max, check, err);
         if (status != MMUL_OK)
             break;
-        mmul_check_share(verifier->pieces[i].check, r->parallel);
-        verifier->piece_count++;
+        mmul_check_share(*check, r->parallel);
+        room->piece_count++;
     }
     return status;
 }
 
-void mmul_verifier_fini(struct mmul_verifier *verifier) {
-    for (int64_t i = 0; i < verifier->piece_count; i++)
-        mmul_check_destroy(verifier->pieces[i].check);
-    mmul_free(verifier->pieces);
-    mmul_free(verifier->wrong);
-    *verifier = (struct mmul_verifier){0};
+enum mmul_status mmul_verifier_init(struct mmul_verifier *verifier, struct mmul_verifier_room *room,
+                                    const struct mmul_verifier_request *request,
+                                    struct mmul_error *err) {
+    const struct mmul_verifier_request *r = request;
+    *verifier =
+        (struct mmul_verifier){.room = room, .axis = r->axis, .seed = r->seed, .watch = r->watch};
+    room->user = NULL;
+    return reserve(room, r, err);
+}
+
+void mmul_verifier_room_fini(struct mmul_verifier_room *room) {
+    for (int64_t i = 0; i < room->piece_count; i++)
+        mmul_check_destroy(room->pieces[i].check);
+    mmul_free(room->pieces);
+    mmul_free(room->wrong);
+    *room = (struct mmul_verifier_room){0};
 }
 
 void mmul_verifier_forget(struct mmul_verifier *verifier) {
-    for (int64_t i = 0; i < verifier->piece_count; i++)
-        verifier->pieces[i].piece = NULL;
+    if (verifier->room != NULL)
+        verifier->room->user = NULL;
 }
 
 // The product whose B is the piece; its own inverse.
@@ -53,16 +72,20 @@ static struct mmul_product turn(const struct mmul_verifier *v, const struct mmul
 // *check is the one that was begun with it.
 static enum mmul_status begin_check(struct mmul_verifier *v, const struct mmul_product *p,
                                     struct mmul_check **check, struct mmul_error *err) {
-    for (int64_t i = 0; p->b != NULL && i < v->piece_count; i++) {
-        const struct mmul_projected *known = &v->pieces[i];
+    struct mmul_verifier_room *room = v->room;
+    for (int64_t i = 0; room->user != v && i < room->piece_count; i++)
+        room->pieces[i].piece = NULL;
+    room->user = v;
+    for (int64_t i = 0; p->b != NULL && i < room->piece_count; i++) {
+        const struct mmul_projected *known = &room->pieces[i];
         if (known->piece != p->b || known->units != p->n || known->ld != p->ldb)
             continue;
         *check = known->check;
         return MMUL_OK;
     }
-    struct mmul_projected *next = &v->pieces[v->oldest];
+    struct mmul_projected *next = &room->pieces[room->oldest];
     mmul_check_ask(next->check, v->source);
-    v->oldest = (v->oldest + 1) % v->piece_count;
+    room->oldest = (room->oldest + 1) % room->piece_count;
     *check = next->check;
     enum mmul_status status = mmul_check_begin(*check, p, v->seed, err);
     next->piece = status == MMUL_OK ? p->b : NULL;
@@ -92,10 +115,10 @@ static enum mmul_status recompute(struct mmul_verifier *v, struct mmul_worker *w
     enum mmul_status status = MMUL_OK;
     int64_t done = 0, most = lines_at_once(worker, p);
     for (int64_t begin = 0; status == MMUL_OK && begin < p->m; begin++) {
-        if (!v->wrong[begin])
+        if (!v->room->wrong[begin])
             continue;
         int64_t end = begin + 1;
-        while (end < p->m && v->wrong[end] && end - begin < most)
+        while (end < p->m && v->room->wrong[end] && end - begin < most)
             end++;
         const struct mmul_product lines = mmul_product_rows(p, begin, end);
         const struct mmul_product part = turn(v, &lines);
@@ -137,8 +160,8 @@ static enum mmul_status judge_again(struct mmul_verifier *v, const struct mmul_p
         int64_t end = mmul_smaller(begin + (int64_t)sizeof found, p->m);
         mmul_check_rows(*check, p, begin, end, found);
         for (int64_t line = begin; line < end; line++) {
-            *wrong += found[line - begin] && !v->wrong[line];
-            v->wrong[line] |= found[line - begin];
+            *wrong += found[line - begin] && !v->room->wrong[line];
+            v->room->wrong[line] |= found[line - begin];
         }
     }
     return status;
@@ -156,7 +179,7 @@ static enum mmul_status first_look(struct mmul_verifier *v, struct mmul_worker *
     if (status != MMUL_OK)
         return status;
     mmul_check_ask(*check, v->source); // one that was begun earlier
-    *wrong = mmul_check_rows(*check, p, 0, p->m, v->wrong);
+    *wrong = mmul_check_rows(*check, p, 0, p->m, v->room->wrong);
     v->source = (struct mmul_check_source){0};
     mmul_check_ask(*check, v->source);
     if (*wrong == 0 || !mmul_check_was_helped(*check))
@@ -164,7 +187,7 @@ static enum mmul_status first_look(struct mmul_verifier *v, struct mmul_worker *
     mmul_verifier_forget(v);
     status = begin_check(v, p, check, err);
     if (status == MMUL_OK)
-        *wrong = mmul_check_rows(*check, p, 0, p->m, v->wrong);
+        *wrong = mmul_check_rows(*check, p, 0, p->m, v->room->wrong);
     return status;
 }
 
@@ -195,7 +218,7 @@ enum mmul_status mmul_verifier_check(struct mmul_verifier *verifier, struct mmul
             status = recompute(verifier, worker, &p, wrong, err);
         if (status != MMUL_OK)
             return status;
-        wrong = mmul_check_rows(check, &p, 0, p.m, verifier->wrong);
+        wrong = mmul_check_rows(check, &p, 0, p.m, verifier->room->wrong);
         if (wrong > 0)
             status = look(verifier, 0, wrong, err);
         if (status != MMUL_OK)

@@ -31,10 +31,20 @@ struct mmul_verifier_watch {
     void *context;
 };
 
-struct mmul_verifier {
+struct mmul_verifier;
+
+// What verifiers work in, one after the other: those of a run's stages, each as long as its stage is carried out.
+// {0} has no memory yet; it grows with what they ask for.
+struct mmul_verifier_room {
     struct mmul_projected *pieces; // owned
-    int64_t piece_count, oldest;   // oldest: makes room for the next one
     unsigned char *wrong;          // owned: a flag per unit of the largest panel
+    int64_t piece_count, oldest;   // oldest: makes room for the next one
+    int64_t piece_units_max, panel_units_max, k_max;
+    const struct mmul_verifier *user; // whose pieces these are
+};
+
+struct mmul_verifier {
+    struct mmul_verifier_room *room; // borrowed; NULL: it checks nothing
     enum mmul_axis axis;
     bool
         is_excused; // what is wrong in the next block may be others': computed again on the same device first
@@ -51,15 +61,15 @@ struct mmul_verifier_request {
     int64_t piece_count; // that are remembered, at least 1
     uint64_t seed;
     struct mmul_verifier_watch watch; // look NULL: nobody
-    struct mmul_parallel parallel;    // threads: those of the rank
+    struct mmul_parallel parallel;    // threads: those of the rank, the same for all of a room
 };
 
-// Takes piece_count * mmul_check_bytes(piece_units_max, k_max) + panel_units_max bytes. Fails with
-// MMUL_ERR_SYSTEM.
-enum mmul_status mmul_verifier_init(struct mmul_verifier *verifier,
+// The room has piece_count * mmul_check_bytes(piece_units_max, k_max) + panel_units_max bytes afterwards, or more. Fails
+// with MMUL_ERR_SYSTEM; the room may have lost what it had then.
+enum mmul_status mmul_verifier_init(struct mmul_verifier *verifier, struct mmul_verifier_room *room,
                                     const struct mmul_verifier_request *request,
                                     struct mmul_error *err);
-void mmul_verifier_fini(struct mmul_verifier *verifier);
+void mmul_verifier_room_fini(struct mmul_verifier_room *room);
 
 // The memory of the pieces holds other numbers now: the next check projects again. A piece at
 // another place, of other size or of another leading dimension is noticed without this.

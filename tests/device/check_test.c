@@ -15,6 +15,7 @@ struct job {
     struct mmul_context context;
     struct mmul_worker worker;
     struct mmul_verifier verifier;
+    struct mmul_verifier_room room;
     float *a, *b[PRODUCTS], *c[PRODUCTS];
     struct mmul_error err;
 };
@@ -43,7 +44,7 @@ static void begin(struct job *job, const char *rules, const char *name) {
              rules, name);
     must(mmul_device_open(job->context.device_name, &job->context.device, &job->err), &job->err);
     must(mmul_worker_init(&job->worker, &job->context, &options, &job->err), &job->err);
-    must(mmul_verifier_init(&job->verifier,
+    must(mmul_verifier_init(&job->verifier, &job->room,
                             &(struct mmul_verifier_request){.axis = MMUL_ROWS,
                                                             .piece_units_max = M,
                                                             .panel_units_max = N,
@@ -60,7 +61,7 @@ static void begin(struct job *job, const char *rules, const char *name) {
 }
 
 static void end(struct job *job) {
-    mmul_verifier_fini(&job->verifier);
+    mmul_verifier_room_fini(&job->room);
     mmul_worker_fini(&job->worker);
     mmul_device_close(job->context.device);
     mmul_text_fini(&job->context.warnings);

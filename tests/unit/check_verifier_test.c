@@ -14,6 +14,7 @@ struct rank {
     struct mmul_context context;
     struct mmul_worker worker;
     struct mmul_verifier verifier;
+    struct mmul_verifier_room room;
     struct mmul_error err;
 };
 
@@ -48,11 +49,12 @@ static void start(struct rank *rank, struct bench *bench, enum mmul_axis axis) {
                                                   .k_max = K,
                                                   .piece_count = 1,
                                                   .seed = 5};
-    assert_int_equal(mmul_verifier_init(&rank->verifier, &request, &rank->err), MMUL_OK);
+    assert_int_equal(mmul_verifier_init(&rank->verifier, &rank->room, &request, &rank->err),
+                     MMUL_OK);
 }
 
 static void stop(struct rank *rank) {
-    mmul_verifier_fini(&rank->verifier);
+    mmul_verifier_room_fini(&rank->room);
     mmul_worker_fini(&rank->worker);
     mmul_device_close(rank->context.device);
     mmul_text_fini(&rank->context.warnings);
@@ -254,14 +256,14 @@ static void as_many_pieces_as_asked_for_are_remembered(void **state) {
         struct rank rank;
         setup(&bench, shape_for(MMUL_ROWS, 0), INTEGER, INTEGER, 2);
         start(&rank, &bench, MMUL_ROWS);
-        mmul_verifier_fini(&rank.verifier);
         const struct mmul_verifier_request request = {.axis = MMUL_ROWS,
                                                       .piece_units_max = PIECE,
                                                       .panel_units_max = PANEL,
                                                       .k_max = K,
                                                       .piece_count = count,
                                                       .seed = 5};
-        assert_int_equal(mmul_verifier_init(&rank.verifier, &request, &rank.err), MMUL_OK);
+        assert_int_equal(mmul_verifier_init(&rank.verifier, &rank.room, &request, &rank.err),
+                         MMUL_OK);
         struct mmul_product one = panel_of(&bench, MMUL_ROWS, 0), other = one;
         one.m = PIECE / 2;
         other.m = PIECE / 2 - 1;
@@ -345,17 +347,55 @@ static void without_alpha_blocks_are_checked_and_put_right(void **state) {
     }
 }
 
+// Two stages that multiply at the same place: what one has seen there says nothing to the other.
+static void what_another_verifier_has_seen_is_not_remembered(void **state) {
+    (void)state;
+    struct bench bench;
+    struct rank rank;
+    setup(&bench, shape_for(MMUL_ROWS, 0), INTEGER, INTEGER, 2);
+    start(&rank, &bench, MMUL_ROWS);
+    struct mmul_product product = panel_of(&bench, MMUL_ROWS, 0);
+    assert_computed_and_right(&rank, &product);
+    ((float *)bench.a_narrow)[1] += 2;
+    const struct mmul_verifier_request request = {.axis = MMUL_ROWS,
+                                                  .piece_units_max = PIECE,
+                                                  .panel_units_max = PANEL,
+                                                  .k_max = K,
+                                                  .piece_count = 1,
+                                                  .seed = 5};
+    assert_int_equal(mmul_verifier_init(&rank.verifier, &rank.room, &request, &rank.err), MMUL_OK);
+    struct mmul_verifier first = rank.verifier;
+    assert_computed_and_right(&rank, &product);
+    ((float *)bench.a_narrow)[1] += 2;
+    compute(&rank, &product);
+    assert_int_equal(mmul_verifier_check(&first, &rank.worker, &product, "a block", &rank.err),
+                     MMUL_OK);
+    assert_int_equal(first.lines_wrong, 0);
+    assert_int_equal(rank.context.replacements, 0);
+    stop(&rank);
+    teardown(&bench);
+}
+
 static void the_room_is_what_was_promised(void **state) {
     (void)state;
     struct mmul_verifier verifier;
+    struct mmul_verifier_room room = {0};
     struct mmul_error err;
-    const struct mmul_verifier_request request = {
+    struct mmul_verifier_request request = {
         .piece_units_max = 500, .panel_units_max = 300, .k_max = 70, .piece_count = 3};
-    assert_int_equal(mmul_verifier_init(&verifier, &request, &err), MMUL_OK);
+    assert_int_equal(mmul_verifier_init(&verifier, &room, &request, &err), MMUL_OK);
     int64_t promised = 3 * mmul_check_bytes(500, 70) + 300;
     assert_in_range(mmul_live_bytes(), promised, promised + 512);
-    mmul_verifier_fini(&verifier);
-    mmul_verifier_fini(&verifier);
+    int64_t live = mmul_live_bytes();
+    request.panel_units_max = 200; // another one, which fits
+    assert_int_equal(mmul_verifier_init(&verifier, &room, &request, &err), MMUL_OK);
+    assert_int_equal(mmul_live_bytes(), live);
+    request.k_max = 71; // and one that does not
+    assert_int_equal(mmul_verifier_init(&verifier, &room, &request, &err), MMUL_OK);
+    promised = 3 * mmul_check_bytes(500, 71) + 300;
+    assert_in_range(mmul_live_bytes(), promised, promised + 512);
+    mmul_verifier_room_fini(&room);
+    mmul_verifier_room_fini(&room);
     assert_int_equal(mmul_live_bytes(), 0);
 }
 
@@ -368,6 +408,7 @@ int main(void) {
         cmocka_unit_test(as_many_pieces_as_asked_for_are_remembered),
         cmocka_unit_test(a_piece_is_projected_until_there_is_another_one),
         cmocka_unit_test(without_alpha_blocks_are_checked_and_put_right),
+        cmocka_unit_test(what_another_verifier_has_seen_is_not_remembered),
         cmocka_unit_test(the_room_is_what_was_promised),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
