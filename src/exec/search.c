@@ -13,6 +13,7 @@
 #include "exec/map_check.h"
 #include "exec/pipeline.h"
 #include "exec/run.h"
+#include "model/dtype.h"
 
 // A tile is wide enough for k, and has rows enough that the second factor is not read too often.
 enum { TILE_COLS = 4096, TILE_ELEMENTS = 1 << 22 };
@@ -25,6 +26,11 @@ static int64_t cols_of(const struct mmul_stage *stage) {
     return stage->run->values->plan->program->values[operation_of(stage)->operands[1]].shape.cols;
 }
 
+// Of the product and of the result.
+static enum mmul_dtype dtype_of(const struct mmul_stage *stage) {
+    return stage->run->values->plan->program->values[operation_of(stage)->result].dtype;
+}
+
 void mmul_search_choose(struct mmul_stage *stage, int64_t *rows, int64_t *cols) {
     const int64_t k = operation_of(stage)->with.count;
     *cols = mmul_smaller(cols_of(stage), mmul_larger(k, TILE_COLS));
@@ -33,15 +39,19 @@ void mmul_search_choose(struct mmul_stage *stage, int64_t *rows, int64_t *cols) 
     stage->search.cols = *cols;
 }
 
-static enum mmul_status create_memory(struct mmul_search *s, int64_t k, struct mmul_error *err) {
-    enum mmul_status status = MMUL_OK;
-    if (s->product == NULL)
-        status = MMUL_ALLOCATE_RAW(s->product, s->rows * s->cols, "a search", err);
-    if (status == MMUL_OK && s->best == NULL)
-        status = MMUL_ALLOCATE_RAW(s->best, s->rows * 2 * k, "a search", err);
-    if (status == MMUL_OK && s->merged == NULL)
-        status = MMUL_ALLOCATE_RAW(s->merged, 2 * k, "a search", err);
-    return status;
+static enum mmul_status create_memory(struct mmul_search *s, int64_t k, size_t each,
+                                      struct mmul_error *err) {
+    const struct {
+        void **memory;
+        int64_t elements;
+    } all[] = {{&s->product, s->rows * s->cols}, {&s->best, s->rows * 2 * k}, {&s->merged, 2 * k}};
+    for (int i = 0; i < 3; i++) {
+        if (*all[i].memory == NULL)
+            *all[i].memory = mmul_allocate_raw(all[i].elements, each, "a search", err);
+        if (*all[i].memory == NULL)
+            return err->status;
+    }
+    return MMUL_OK;
 }
 
 void mmul_search_abandon(struct mmul_search *search) {
@@ -98,33 +108,47 @@ static enum mmul_status find_best(struct mmul_stage *stage, const struct tile *t
                 .operand_count = 1,
                 .parallel = {stage->run->context->fallback_threads, mmul_pipeline_share}},
         .operands = {{.at = stage->search.product,
+                      .dtype = dtype_of(stage),
                       .row_step = tile->cols,
                       .col_step = 1,
                       .rows = tile->rows,
                       .cols = tile->cols}},
         .result = stage->search.best,
+        .dtype = dtype_of(stage),
         .ld = 2 * tile->best};
     return mmul_stage_map(stage, &host, place, err);
 }
 
-// The largest elements of a row and their columns, the first ones first.
+// The largest elements of a row, the first ones first, and behind `most` of them their columns.
 struct list {
-    const float *values, *columns;
-    int64_t count;
+    const void *at;
+    int64_t most, count;
 };
 
 // As topk has it: NaN before all, then the larger; what is equal stands where it stood.
-static bool is_before(float x, float y) {
+static bool is_before(double x, double y) {
     return isnan(y) ? false : isnan(x) || x > y;
 }
 
+static void set(enum mmul_dtype dtype, void *to, int64_t i, double value) {
+    if (dtype == MMUL_F64)
+        ((double *)to)[i] = value;
+    else
+        ((float *)to)[i] = (float)value;
+}
+
 // The first k of both, of which `right` comes from columns behind those of `left`, and counts from `begin` on.
-static void merge(struct list left, struct list right, int64_t begin, int64_t k, float *to) {
+static void merge(enum mmul_dtype dtype, struct list left, struct list right, int64_t begin,
+                  int64_t k, void *to) {
     for (int64_t i = 0, l = 0, r = 0; i < k; i++) {
-        const bool is_left =
-            l < left.count && (r == right.count || !is_before(right.values[r], left.values[l]));
-        to[i] = is_left ? left.values[l] : right.values[r];
-        to[k + i] = is_left ? left.columns[l] : (float)begin + right.columns[r];
+        const double x = l < left.count ? mmul_dtype_real(dtype, left.at, l) : 0,
+                     y = r < right.count ? mmul_dtype_real(dtype, right.at, r) : 0;
+        const bool is_left = l < left.count && (r == right.count || !is_before(y, x));
+        const struct list from = is_left ? left : right;
+        const int64_t place = is_left ? l : r;
+        set(dtype, to, i, is_left ? x : y);
+        set(dtype, to, k + i,
+            (is_left ? 0 : (double)begin) + mmul_dtype_real(dtype, from.at, from.most + place));
         l += is_left;
         r += !is_left;
     }
@@ -132,33 +156,38 @@ static void merge(struct list left, struct list right, int64_t begin, int64_t k,
 
 static void merge_rows(struct mmul_stage *stage, const struct tile *tile) {
     const struct mmul_search *s = &stage->search;
+    const enum mmul_dtype dtype = dtype_of(stage);
     const int64_t k = operation_of(stage)->with.count, begin = tile->at.col_begin;
     const struct mmul_view view = mmul_values_view(
         stage->run->values, stage->is.step->made, stage->run->context->comm->rank, tile->at.matrix);
     for (int64_t i = 0; i < tile->rows; i++) {
-        float *to = mmul_view_element(&view, tile->at.row_begin + i, 0);
-        const float *from = s->best + i * 2 * tile->best;
-        const struct list left = {to, to + k, begin > 0 ? k : 0},
-                          right = {from, from + tile->best, tile->best};
-        merge(left, right, begin, k, s->merged);
-        memcpy(to, s->merged, (size_t)(2 * k) * sizeof *to);
+        void *to = mmul_view_element(&view, tile->at.row_begin + i, 0);
+        const struct list left = {to, k, begin > 0 ? k : 0},
+                          right = {mmul_dtype_ahead(dtype, s->best, i * 2 * tile->best), tile->best,
+                                   tile->best};
+        merge(dtype, left, right, begin, k, s->merged);
+        memcpy(to, s->merged, (size_t)(2 * k) * mmul_dtype_bytes(dtype));
     }
 }
 
-static void forget(struct mmul_stage *stage, const float *begin, int64_t elements) {
-    mmul_worker_forget_memory(&stage->run->worker, begin, begin + elements);
+// Memory of the search's is not that of a value: what a device has of it is of the tile before.
+static void forget_memory(struct mmul_stage *stage) {
+    const struct mmul_search *s = &stage->search;
+    const size_t each = mmul_dtype_bytes(dtype_of(stage));
+    const int64_t best = s->rows * 2 * operation_of(stage)->with.count;
+    mmul_worker_forget_memory(&stage->run->worker, s->product,
+                              (char *)s->product + (size_t)(s->rows * s->cols) * each);
+    mmul_worker_forget_memory(&stage->run->worker, s->best, (char *)s->best + (size_t)best * each);
 }
 
 static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *tile, int64_t inner,
                                   struct mmul_error *err) {
-    const struct mmul_search *s = &stage->search;
     const struct mmul_product product = product_of(stage, tile, inner);
     char place[192];
     snprintf(place, sizeof place, "rows %lld-%lld of matrix %lld of '%.90s'",
              (long long)tile->at.row_begin, (long long)tile->at.row_end, (long long)tile->at.matrix,
              stage->run->values->plan->program->values[operation_of(stage)->result].name);
-    forget(stage, s->product, s->rows * s->cols); // what a device has of the tile before
-    forget(stage, s->best, s->rows * 2 * operation_of(stage)->with.count);
+    forget_memory(stage);
     enum mmul_status status = mmul_stage_multiply(stage, &product, err);
     if (status == MMUL_OK && !stage->run->args->no_verify)
         status = mmul_stage_check(stage, &product, place, err);
@@ -174,7 +203,7 @@ enum mmul_status mmul_search_make(struct mmul_stage *stage, const struct mmul_pr
     const struct mmul_region b = task->block;
     const int64_t cols = cols_of(stage), k = operation_of(stage)->with.count;
     struct mmul_search *s = &stage->search;
-    enum mmul_status status = create_memory(s, k, err);
+    enum mmul_status status = create_memory(s, k, mmul_dtype_bytes(dtype_of(stage)), err);
     mmul_verifier_forget(&stage->verifier);
     for (int64_t row = b.row_begin; row < b.row_end; row += s->rows)
         for (int64_t col = 0; status == MMUL_OK && col < cols; col += s->cols) {
@@ -187,9 +216,7 @@ enum mmul_status mmul_search_make(struct mmul_stage *stage, const struct mmul_pr
                 return MMUL_OK; // another failure has ended the run
             status = make_tile(stage, &tile, task->inner_end, err);
         }
-    if (status == MMUL_OK && s->product != NULL) { // this memory is not that of a value
-        forget(stage, s->product, s->rows * s->cols);
-        forget(stage, s->best, s->rows * 2 * k);
-    }
+    if (status == MMUL_OK && s->product != NULL)
+        forget_memory(stage);
     return status;
 }

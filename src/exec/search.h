@@ -11,9 +11,10 @@ struct mmul_stage;
 
 struct mmul_search {
     int64_t rows, cols; // of a tile, at most
-    float *product;     // owned, rows x cols; NULL: none yet, or left to a device that hangs
-    float *best;        // owned, of a tile, rows x 2k; the same
-    float *merged;      // owned, one row of 2k
+    void *
+        product; // owned, rows x cols of the result's type; NULL: none yet, or left to a device that hangs
+    void *best;   // owned, of a tile, rows x 2k; the same
+    void *merged; // owned, one row of 2k
 };
 
 // *rows, *cols: of the largest product that this rank has to make; then of a tile of it.

@@ -13,10 +13,9 @@ static double elements(struct mmul_shape s) {
 // Rows of the result are made on the rank that has those of the first factor, and the second one is everywhere: that
 // is less to have and to move only where the product is larger than both.
 static bool is_worth_it(const struct mmul_program *p, const struct mmul_operation *product) {
-    const struct mmul_value *made = &p->values[product->result];
-    return made->dtype == MMUL_F32 &&
-           elements(made->shape) > elements(p->values[product->operands[0]].shape) +
-                                       elements(p->values[product->operands[1]].shape);
+    return elements(p->values[product->result].shape) >
+           elements(p->values[product->operands[0]].shape) +
+               elements(p->values[product->operands[1]].shape);
 }
 
 // Of every value the product that makes it, and how many operations read it.

@@ -93,6 +93,51 @@ assert (np.load("../here/i4.npy") == order).all()
 END
 }
 
+# The same, whose matrices are files of float64: small whole numbers and parts of them that float32 loses.
+make_double() {
+    python << 'END'
+import numpy as np
+rng = np.random.default_rng(3)
+for name, shape in ("x", (1100, 5)), ("y", (4300, 5)), ("t", (3, 90, 5)), ("u", (3, 70, 5)):
+    np.save(f"in_{name}.npy", rng.integers(-4, 5, shape) + rng.integers(-1, 2, shape) * 2.0 ** -20)
+for name in "odd", "more":
+    np.save(f"{name}.npy", np.load(f"{name}.npy").astype("f8"))
+END
+    sed -i -E 's|^([a-z]) = generate.*|\1 = load("../in_\1.npy")|' search.py
+    rm -f apart/*.npy
+    (cd apart && timeout 60 "$MPIMATMUL" run ../search.py middles=1 --quiet)
+}
+
+@test "search of float64: as where the product is whole, on 1 and 3 ranks, where a device errs, and as numpy" {
+    need_numpy
+    write_program
+    make_double
+    cd here
+    program run ../search.py --check
+    [ "$(grep -c 'matmul + topk' <<< "$output")" -ge 4 ]
+    for count in 1 3; do
+        rm -f ./*.npy
+        ranks "$count" run ../search.py --quiet
+        expect_quiet_success
+        (cd .. && is_same)
+    done
+    rm -f ./*.npy
+    program run ../search.py --device faulty:garble=3:cpu --progress none
+    expect_status 0
+    [[ $stderr == *"'reference' takes over: "*" wrong "* ]]
+    (cd .. && is_same)
+    cd ..
+    python << 'END'
+import numpy as np
+x, y = np.load("in_x.npy"), np.load("in_y.npy")
+product, values, columns = x @ y.T, np.load("here/v0.npy"), np.load("here/i0.npy")
+order = np.argsort(-product, axis=1, kind="stable")[:, :7]
+assert values.dtype == np.float64 and (columns == order).all()
+assert (values == np.take_along_axis(product, order, 1)).all()
+assert (values != values.astype("f4")).any()
+END
+}
+
 @test "search: a device that is lost, hangs or errs in its middle" {
     need_numpy
     write_program
