@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Programs of `mpimatmul run` under CPython: the same names, over numpy, in double unless PRECISION says otherwise.
 
-    tests/reference.py FILE [NAME=VALUE...]
+    tests/reference.py FILE [NAME=VALUE...]        (REFERENCE_STORES=float64: what is saved)
 
 Formulas are numpy's and torch's own, written down once more; nothing here knows the program under test.
 """
@@ -10,6 +10,7 @@ import ast
 import builtins
 import json
 import math
+import os
 import sys
 
 import numpy as np
@@ -24,6 +25,7 @@ class Matrix(np.ndarray):
 
 
 PRECISION = np.float64  # of what is computed
+STORED = os.environ.get("REFERENCE_STORES", "float32")  # of what is saved
 
 
 def matrix(array):
@@ -193,7 +195,7 @@ def load(file):
 
 
 def save(file, x):
-    np.save(file, np.asarray(x, dtype=np.float32))
+    np.save(file, np.asarray(x, dtype=STORED))
 
 
 def print(*things):

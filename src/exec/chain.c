@@ -12,12 +12,13 @@
 #include "exec/maps.h"
 #include "exec/pipeline.h"
 #include "exec/run.h"
+#include "model/dtype.h"
 #include "model/matrix.h"
 #include "plan/program_tasks.h"
 
-// Elements of a tile. Where operations are made in host memory, all that a tile meets should fit the caches; a device
+// Bytes of a tile. Where operations are made in host memory, all that a tile meets should fit the caches; a device
 // with memory of its own keeps larger ones there from link to link.
-enum { TILE_OF_HOST = 1 << 20, TILE_OF_DEVICE = 1 << 24 };
+enum { TILE_OF_HOST = 1 << 22, TILE_OF_DEVICE = 1 << 26 };
 
 static const struct mmul_program_plan *plan_of(const struct mmul_stage *stage) {
     return stage->run->values->plan;
@@ -35,6 +36,12 @@ bool mmul_chain_is_all(const struct mmul_stage *stage) {
     return stage->chain.step != NULL && link_of(stage, 0)->before < 0;
 }
 
+// Of all its values (plan/program_chain.c).
+static enum mmul_dtype dtype_of(const struct mmul_stage *stage) {
+    const struct mmul_program_plan *plan = plan_of(stage);
+    return plan->program->values[plan->places[stage->chain.step->result].value].dtype;
+}
+
 static struct mmul_program_walk walk_of(const struct mmul_stage *stage) {
     return mmul_program_walk(plan_of(stage), &stage->chain.blocks, rank_of(stage));
 }
@@ -44,7 +51,8 @@ static struct mmul_program_walk walk_of(const struct mmul_stage *stage) {
 // Rows [row, row + rows) of a block; of many matrices: as if they were one.
 struct tile {
     int64_t matrix, row, rows, col, cols;
-    float *at;
+    void *at;
+    enum mmul_dtype dtype;
     int64_t ld;
 };
 
@@ -58,6 +66,7 @@ static struct mmul_host_operand rows_of(const struct mmul_stage *stage, int plac
     const struct mmul_view view =
         mmul_values_view(stage->run->values, place, rank_of(stage), row / s.rows);
     return (struct mmul_host_operand){.at = mmul_view_element(&view, row % s.rows, 0),
+                                      .dtype = view.dtype,
                                       .row_step = is_vector         ? 0
                                                   : view.transposed ? 1
                                                                     : view.ld,
@@ -85,8 +94,8 @@ static struct mmul_host_operand part_of(const struct mmul_stage *stage, int plac
 // One operation on it, from `before`, to `to`.
 struct making {
     const struct mmul_program_link *link;
-    const float *before;
-    float *to;
+    const void *before;
+    void *to;
     int64_t before_ld, to_ld;
 };
 
@@ -110,6 +119,7 @@ static enum mmul_status make_link(struct mmul_stage *stage, const struct tile *t
                 .operand_count = o->operand_count,
                 .parallel = {stage->run->context->fallback_threads, mmul_pipeline_share}},
         .result = m->to,
+        .dtype = tile->dtype,
         .ld = m->to_ld};
     if (by_rows)
         host.map.shape =
@@ -118,12 +128,14 @@ static enum mmul_status make_link(struct mmul_stage *stage, const struct tile *t
         const int place = m->link->operands[i];
         if (i == m->link->before)
             host.operands[i] = (struct mmul_host_operand){.at = m->before,
+                                                          .dtype = tile->dtype,
                                                           .row_step = m->before_ld,
                                                           .col_step = 1,
                                                           .rows = tile->rows,
                                                           .cols = tile->cols};
         else if (place < 0)
-            host.operands[i] = (struct mmul_host_operand){.number = (float)o->with.numbers[i]};
+            host.operands[i] =
+                mmul_maps_number(&o->with.numbers[i], tile->dtype, tile->rows, tile->cols);
         else if (by_rows)
             host.operands[i] = rows_of(stage, place, tile, is_elements);
         else
@@ -136,8 +148,8 @@ static enum mmul_status make_link(struct mmul_stage *stage, const struct tile *t
     return mmul_stage_map(stage, &host, place, err);
 }
 
-static void forget(struct mmul_stage *stage, const float *begin, int64_t elements) {
-    mmul_worker_forget_memory(&stage->run->worker, begin, begin + elements);
+static void forget(struct mmul_stage *stage, const void *begin, size_t bytes) {
+    mmul_worker_forget_memory(&stage->run->worker, begin, (const char *)begin + bytes);
 }
 
 // All links. A single one that reads its own result has that put beside first.
@@ -146,7 +158,8 @@ static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *t
     const struct mmul_chain_room *room = &stage->run->chain_room;
     const int count = stage->chain.step->link_count;
     const bool is_all = mmul_chain_is_all(stage), is_apart = count == 1 && !is_all;
-    const int64_t span = (tile->rows - 1) * tile->ld + tile->cols;
+    const size_t each = mmul_dtype_bytes(tile->dtype),
+                 span = (size_t)((tile->rows - 1) * tile->ld + tile->cols) * each;
     struct making m = {.before = is_all ? NULL : tile->at, .before_ld = tile->ld};
     enum mmul_status status = MMUL_OK;
     for (int i = 0; status == MMUL_OK && i < count; i++) {
@@ -154,7 +167,7 @@ static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *t
         m.link = link_of(stage, i);
         m.to = is_last ? tile->at : room->between[i % 2];
         m.to_ld = is_last ? tile->ld : tile->cols;
-        forget(stage, m.to, is_last ? span : room->elements); // what a device has of that
+        forget(stage, m.to, is_last ? span : room->bytes); // what a device has of that
         status = make_link(stage, tile, &m, err);
         m.before = m.to;
         m.before_ld = m.to_ld;
@@ -162,11 +175,12 @@ static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *t
     if (status == MMUL_OK && is_apart) {
         forget(stage, tile->at, span);
         for (int64_t i = 0; i < tile->rows; i++)
-            memcpy(tile->at + i * tile->ld, m.before + i * tile->cols,
-                   (size_t)tile->cols * sizeof *tile->at);
+            memcpy(mmul_dtype_ahead(tile->dtype, tile->at, i * tile->ld),
+                   mmul_dtype_ahead(tile->dtype, m.before, i * tile->cols),
+                   (size_t)tile->cols * each);
     }
     for (int i = 0; i < 2; i++)
-        forget(stage, room->between[i], room->elements);
+        forget(stage, room->between[i], room->bytes);
     return status;
 }
 
@@ -196,6 +210,7 @@ static enum mmul_status make_block(struct mmul_stage *stage, struct mmul_region 
             .col = block.col_begin,
             .cols = cols,
             .at = mmul_view_element(&view, by_rows ? row % matrix_rows : row, block.col_begin),
+            .dtype = view.dtype,
             .ld = view.ld};
         status = make_tile(stage, &tile, err);
         chain->done += status == MMUL_OK;
@@ -226,9 +241,11 @@ static bool next(const struct mmul_stage *stage, struct mmul_program_walk *walk,
 // A hanging device has taken what was there before.
 static enum mmul_status create_between(struct mmul_chain_room *room, struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
-    for (int i = 0; status == MMUL_OK && i < 2; i++)
+    for (int i = 0; status == MMUL_OK && i < 2; i++) {
         if (room->between[i] == NULL)
-            status = MMUL_ALLOCATE_RAW(room->between[i], room->elements, "a chain", err);
+            room->between[i] = mmul_allocate_raw((int64_t)room->bytes, 1, "a chain", err);
+        status = room->between[i] == NULL ? err->status : MMUL_OK;
+    }
     return status;
 }
 
@@ -247,11 +264,11 @@ enum mmul_status mmul_chain_make(struct mmul_stage *stage, struct mmul_error *er
 
 // --------------------------------------------------------------------------------------------- life
 
-static enum mmul_status reserve(struct mmul_chain_room *room, int64_t elements,
+static enum mmul_status reserve(struct mmul_chain_room *room, size_t bytes,
                                 struct mmul_error *err) {
-    if (elements > room->elements) {
+    if (bytes > room->bytes) {
         mmul_chain_room_fini(room);
-        room->elements = elements;
+        room->bytes = bytes;
     }
     return create_between(room, err);
 }
@@ -273,9 +290,12 @@ enum mmul_status mmul_chain_init(struct mmul_stage *stage, const struct mmul_pro
         largest = mmul_larger(largest, mmul_region_count(block));
         widest = mmul_larger(widest, block.col_end - block.col_begin);
     }
-    const int64_t tile = info->host_memory ? TILE_OF_HOST : TILE_OF_DEVICE;
+    const int64_t each = (int64_t)mmul_dtype_bytes(dtype_of(stage)),
+                  tile = (info->host_memory ? TILE_OF_HOST : TILE_OF_DEVICE) / each;
     chain->elements = mmul_larger(widest, mmul_smaller(tile, largest));
-    return chain->elements > 0 ? reserve(&stage->run->chain_room, chain->elements, err) : MMUL_OK;
+    return chain->elements > 0
+               ? reserve(&stage->run->chain_room, (size_t)(chain->elements * each), err)
+               : MMUL_OK;
 }
 
 void mmul_chain_room_fini(struct mmul_chain_room *room) {

@@ -11,8 +11,8 @@ struct mmul_stage;
 
 // One per run.
 struct mmul_chain_room {
-    int64_t elements;  // of each of
-    float *between[2]; // owned; NULL: nobody needs one, or left to a device that hangs
+    size_t bytes;     // of each of
+    void *between[2]; // owned; NULL: nobody needs one, or left to a device that hangs
 };
 
 struct mmul_chain {

@@ -45,6 +45,14 @@ struct mmul_host_operand mmul_maps_part(const struct mmul_view *view, int64_t ro
     return o;
 }
 
+struct mmul_host_operand mmul_maps_number(const double *number, enum mmul_dtype dtype, int64_t rows,
+                                          int64_t cols) {
+    if (dtype == MMUL_F64)
+        return (struct mmul_host_operand){
+            .at = number, .dtype = MMUL_F64, .rows = rows, .cols = cols};
+    return (struct mmul_host_operand){.number = (float)*number};
+}
+
 // `matrices` of them from the t-th on.
 static struct making from_matrix(const struct making *m, int64_t t, int64_t matrices) {
     struct making some = *m;
@@ -135,18 +143,6 @@ static struct making begin_making(struct mmul_stage *stage, const struct mmul_pr
     return m;
 }
 
-// In float64 it is an element that stands for all.
-static struct mmul_host_operand number_of(const struct making *m, int operand) {
-    const double *number = &m->operation->with.numbers[operand];
-    const struct mmul_region b = m->block;
-    if (m->result.dtype == MMUL_F64)
-        return (struct mmul_host_operand){.at = number,
-                                          .dtype = MMUL_F64,
-                                          .rows = b.row_end - b.row_begin,
-                                          .cols = b.col_end - b.col_begin};
-    return (struct mmul_host_operand){.number = (float)*number};
-}
-
 // Makes a region of the block's matrices from the operands.
 static enum mmul_status make(const struct making *m, struct mmul_region to,
                              struct mmul_error *err) {
@@ -220,7 +216,9 @@ static enum mmul_status make_alike(struct making *m, struct mmul_error *err) {
     const struct mmul_region b = m->block;
     for (int i = 0; i < m->operation->operand_count; i++) {
         if (m->operation->operands[i] == MMUL_NUMBER) {
-            m->host.operands[i] = number_of(m, i);
+            m->host.operands[i] =
+                mmul_maps_number(&m->operation->with.numbers[i], m->result.dtype,
+                                 b.row_end - b.row_begin, b.col_end - b.col_begin);
             continue;
         }
         const struct mmul_shape have = shape_of(m, i);

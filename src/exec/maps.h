@@ -12,6 +12,10 @@
 struct mmul_host_operand mmul_maps_part(const struct mmul_view *view, int64_t row, int64_t rows,
                                         int64_t col, int64_t cols);
 
+// The number everywhere, as an operand of such a block; of float64 it is read where it is.
+struct mmul_host_operand mmul_maps_number(const double *number, enum mmul_dtype dtype, int64_t rows,
+                                          int64_t cols);
+
 // Are they rows of the table? ids: `step` apart. Fails with MMUL_ERR_DATA.
 enum mmul_status mmul_maps_check_rows(const void *ids, enum mmul_dtype dtype, int64_t step,
                                       int64_t count, const struct mmul_value *table,

@@ -146,15 +146,15 @@ static bool keeps_too_much(const struct chaining *c, int reader) {
     return made > saved && longer > saved;
 }
 
-// All of one type, that the memory between links has.
-static bool is_float(const struct chaining *c, int step) {
-    const struct mmul_program_step *s = &c->plan->steps[step];
+// All that it reads and makes has one type, as the memory between links has.
+static bool is_of_one_type(const struct chaining *c, int step) {
+    const struct mmul_program_plan *plan = c->plan;
+    const struct mmul_program_step *s = &plan->steps[step];
+    const enum mmul_dtype dtype = plan->program->values[plan->places[s->result].value].dtype;
     bool all = true;
-    for (int i = 0; i <= MMUL_OPERANDS; i++) {
-        const int place = i < MMUL_OPERANDS ? s->operands[i] : s->result;
-        all &=
-            place < 0 || c->plan->program->values[c->plan->places[place].value].dtype == MMUL_F32;
-    }
+    for (int i = 0; i < MMUL_OPERANDS; i++)
+        all &= s->operands[i] < 0 ||
+               plan->program->values[plan->places[s->operands[i]].value].dtype == dtype;
     return all;
 }
 
@@ -168,7 +168,7 @@ static bool may_take(const struct chaining *c, int reader, int shown) {
     const struct mmul_program_step *next = &c->plan->steps[reader];
     const struct mmul_shape made = shape_of(c, c->place);
     if (next->kind != MMUL_STEP_COMPUTE || next->is_product || next->link_count > 0 ||
-        !is_by_element(operation_of(c, reader)) || !is_float(c, reader) ||
+        !is_by_element(operation_of(c, reader)) || !is_of_one_type(c, reader) ||
         c->plan->places[next->result].placement.kind != c->plan->places[c->place].placement.kind)
         return false;
     const struct mmul_shape r = shape_of(c, next->result), have = shape_of(c, shown);
@@ -246,7 +246,7 @@ static void chain(struct chaining *c, int step) {
     c->is_reshaped = false;
     c->by_rows =
         is_one ? fits_by_rows(c, step) : kind == MMUL_PLACE_ROWS || kind == MMUL_PLACE_REPLICATE;
-    if (!is_together(kind) || (kind == MMUL_PLACE_GRID && !is_one) || !is_float(c, step))
+    if (!is_together(kind) || (kind == MMUL_PLACE_GRID && !is_one) || !is_of_one_type(c, step))
         return;
     for (bool any = false;; any = true) {
         int shown = c->place;

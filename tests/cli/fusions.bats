@@ -7,7 +7,7 @@ bats_require_minimum_version 1.5.0
 load helper
 
 # A chain behind a product, one behind a stack times a matrix, one without a product, and one whose rows must be whole.
-# With MIDDLES=1 everything between is saved, too, and so read by two.
+# With middles=1 everything between is saved, too, and so read by two.
 write_program() {
     cat > chains.py << 'END'
 middles = 0
@@ -49,6 +49,21 @@ if middles:
 END
 }
 
+# The same program, whose matrices are files of float64.
+write_double_program() {
+    write_program
+    sed -i -E "s|^([a-z]) = generate\\(.*|\\1 = load(\"$PWD/in_\\1.npy\")|
+               s|generate\\(\\(3, 20, 45.*|load(\"$PWD/in_u.npy\")|" chains.py
+    python << 'END'
+import numpy as np
+rng = np.random.default_rng(7)
+for name, shape in ("x", (131, 67)), ("w", (67, 45)), ("b", (1, 45)), ("r", (131, 45)):
+    np.save(f"in_{name}.npy", rng.integers(-4, 5, shape).astype("f8"))
+for name, shape in ("t", (3, 20, 67)), ("u", (3, 20, 45)):
+    np.save(f"in_{name}.npy", rng.standard_normal(shape))
+END
+}
+
 # Those of the folder given, element by element and to the last bit.
 is_same() {
     for name in a b c d; do
@@ -56,13 +71,17 @@ is_same() {
     done
 }
 
+# is_near FOLDER [TYPE]
 is_near() {
-    python "$1" << 'END'
+    python "$1" "${2:-float32}" << 'END'
 import sys
 import numpy as np
+folder, dtype = sys.argv[1:]
+tolerance = 2e-5 if dtype == "float32" else 1e-13
 for name in "abcd":
-    x, y = np.load(f"{name}.npy"), np.load(f"{sys.argv[1]}/{name}.npy")
-    assert x.shape == y.shape and np.abs(x - y).max() <= 2e-5 * max(1, np.abs(y).max()), name
+    x, y = np.load(f"{name}.npy"), np.load(f"{folder}/{name}.npy")
+    assert x.dtype == dtype and x.shape == y.shape, (name, x.dtype)
+    assert np.abs(x - y).max() <= tolerance * max(1, np.abs(y).max()), name
 END
 }
 
@@ -78,6 +97,30 @@ END
         expect_quiet_success
         is_same apart
         is_near numpy
+    done
+}
+
+@test "chains of float64: the same as one by one, on 1, 2, 3 and 5 ranks, where a device errs, and as numpy" {
+    need_numpy
+    write_double_program
+    mkdir apart numpy
+    (cd apart && timeout 60 "$MPIMATMUL" run ../chains.py middles=1 --quiet)
+    (cd numpy && REFERENCE_STORES=float64 "$PYTHON" "$REPO/tests/reference.py" ../chains.py)
+    for count in 1 2 3 5; do
+        rm -f [abcd].npy
+        run --separate-stderr timeout 60 "${launch[@]}" --oversubscribe -n "$count" "$MPIMATMUL" run chains.py --quiet
+        expect_quiet_success
+        is_same apart
+        is_near numpy float64
+    done
+    for rule in fail=3,hang=100 garble=3 hang=3; do
+        rm -f [abcd].npy
+        options=(chains.py --weights equal --device-timeout 1 --progress none)
+        run --separate-stderr timeout 60 "${launch[@]}" -n 1 "$MPIMATMUL" run "${options[@]}" --device cpu : \
+            -n 1 "$MPIMATMUL" run "${options[@]}" --device "faulty:$rule:cpu"
+        expect_status 0
+        [[ $stderr == "mpimatmul: warning: rank 1: device 'faulty:$rule:cpu"*" 'reference' takes over: "* ]]
+        is_near numpy float64
     done
 }
 
@@ -127,6 +170,10 @@ steps() {
     grep -qx 'matmul + add + relu + add + layer_norm' found
     grep -qx 'maximum + multiply' found
     grep -qx 'matmul + divide + softmax + multiply' found
+    steps chains.py | grep '+' > single
+    write_double_program
+    steps chains.py | grep '+' | diff - single # of float64 the same
+    write_program
     steps chains.py middles=1 > found
     run ! grep -q 'matmul +' found
     cat > e.py << 'END'
