@@ -6,6 +6,8 @@
 #include "base/random.h"
 #include "trial.h"
 
+enum { TURN_BYTES = 12 * 1024 };
+
 static uint64_t chance, drawn;
 
 static int draw(int most) {
@@ -109,6 +111,51 @@ static bool a_loop(struct mmul_context *context, int turns) {
     return right;
 }
 
+static void note_memory(void *context, const char *phase, int64_t done, int64_t total) {
+    int64_t *most = context;
+    (void)phase, (void)done, (void)total;
+    *most = mmul_live_bytes() > *most ? mmul_live_bytes() : *most;
+}
+
+// Collective. Root's memory in the middle of a loop of products and other operations; 0: it has failed.
+static int64_t memory_of_a_loop(struct mmul_context *context, int turns) {
+    const struct mmul_generated identity = {MMUL_GENERATE_IDENTITY, 0, {1, 1, 96, 96}};
+    struct mmul_program *program = NULL;
+    struct mmul_program_plan *plan = NULL;
+    struct mmul_values *values = NULL;
+    struct mmul_error err;
+    int64_t most = 0;
+    int x = 0, w = 0;
+    if (rank == 0) {
+        mmul_program_create(&program, &err);
+        mmul_program_generate(program, identity, NULL, &w, &err);
+        x = w;
+        for (int i = 0; i < turns; i++) {
+            mmul_program_matmul(program, x, w, NULL, &x, &err);
+            mmul_program_relu(program, x, NULL, &x, &err);
+        }
+    }
+    const struct mmul_program_options options = {
+        .weights = "equal", .notice_context = &most, .progress = note_memory};
+    enum mmul_status status = mmul_program_plan_create(context, program, &options, &plan, &err);
+    if (status == MMUL_OK)
+        status = mmul_program_run(context, plan, &values, &err);
+    if (status != MMUL_OK)
+        fprintf(stderr, "# rank %d: %s\n", rank, err.text);
+    mmul_values_destroy(values);
+    mmul_program_plan_destroy(plan);
+    mmul_program_destroy(program);
+    return status == MMUL_OK ? most : 0;
+}
+
+// What a turn adds is what is said of it: its operations, steps and stages, not what these work in.
+static void test_memory_of_a_loop(struct mmul_context *context, const char *what) {
+    const int64_t few = memory_of_a_loop(context, 50), many = memory_of_a_loop(context, 400);
+    char text[224];
+    snprintf(text, sizeof text, "%s: a turn adds %lld bytes", what, (long long)(many - few) / 350);
+    tap_ok(rank != 0 || (few > 0 && many > few && many - few < 350 * TURN_BYTES), text);
+}
+
 static void test_nodes(int nodes, const char *device, const char *slow) {
     const struct mmul_context_options options = {.device = rank == size - 1 ? slow : device};
     struct mmul_context *context = make_context(nodes, &options);
@@ -121,6 +168,10 @@ static void test_nodes(int nodes, const char *device, const char *slow) {
     snprintf(what, sizeof what, "%d nodes, %s and %s: a loop", nodes, device, slow);
     tap_ok(a_loop(context, 20), what);
     tap_ok(context->replacements == 0, "the check had nothing to mend");
+    if (strcmp(device, "cpu") == 0) {
+        snprintf(what, sizeof what, "%d nodes", nodes);
+        test_memory_of_a_loop(context, what);
+    }
     mmul_context_destroy(context);
 }
 
