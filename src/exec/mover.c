@@ -63,7 +63,7 @@ static bool is_made(const struct mmul_mover *m, const struct mmul_stage *stage) 
 static bool may_begin(const struct mmul_mover *m, const struct mmul_mover_route *route) {
     const struct mmul_stage *stage = &m->run->stages[route->stage];
     const int64_t *counters = m->stages[route->stage].counters;
-    bool may = atomic_load(&stage->progress->is_open) != 0;
+    bool may = m->over >= stage->memory_needs;
     if (stage->plan->whole_is_spread && route->next.content == MMUL_CONTENT_PANEL)
         may = may && is_made(m, stage);
     for (int i = 0; i < MMUL_TRANSFER_WAITS; i++)

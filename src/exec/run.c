@@ -65,17 +65,35 @@ static enum mmul_status warm_up(struct mmul_run *run, struct mmul_error *err) {
     return status;
 }
 
-// Counters first; then memory of the stages, which every second one shares.
+// Every second product has the same lanes and slots, so that panels of one travel while the one before, and all that
+// is between them, is computed; of other stages, which add sums up, two at most are under way.
+enum { PARTS = 4 };
+
+static void share_memory(struct mmul_run *run, int64_t sizes[PARTS]) {
+    int ends[PARTS] = {0}, products = 0;
+    for (int i = 0; i < run->stage_count; i++) {
+        struct mmul_stage *stage = &run->stages[i];
+        const int part = is_product(stage) ? products++ % 2 : 2 + i % 2;
+        stage->memory_part = part;
+        stage->memory_needs = ends[part];
+        ends[part] = i + 1;
+        sizes[part] = mmul_larger(sizes[part], stage->layout.bytes);
+    }
+}
+
+// Counters first; then memory of the stages.
 static enum mmul_status create_segment(struct mmul_run *run, struct mmul_error *err) {
     const int64_t page = 4096;
     int ranks = run->context->comm->node_size;
-    int64_t counters = mmul_run_progress_bytes(ranks), at = counters, most[2] = {0, 0};
+    int64_t counters = mmul_run_progress_bytes(ranks), at = counters, sizes[PARTS] = {0};
+    int64_t begins[PARTS + 1];
     counters += run->stage_count * mmul_stage_progress_bytes(ranks);
-    counters = mmul_divide_up(counters, page) * page;
-    for (int i = 0; i < run->stage_count; i++)
-        most[i % 2] = mmul_larger(most[i % 2], run->stages[i].layout.bytes);
+    begins[0] = mmul_divide_up(counters, page) * page;
+    share_memory(run, sizes);
+    for (int i = 0; i < PARTS; i++)
+        begins[i + 1] = begins[i] + sizes[i];
     enum mmul_status status =
-        mmul_shared_create(run->context->comm, counters + most[0] + most[1], &run->segment, err);
+        mmul_shared_create(run->context->comm, begins[PARTS], &run->segment, err);
     if (status != MMUL_OK)
         return status;
     run->progress =
@@ -84,7 +102,7 @@ static enum mmul_status create_segment(struct mmul_run *run, struct mmul_error *
     for (int i = 0; i < run->stage_count; i++, at += mmul_stage_progress_bytes(ranks)) {
         struct mmul_stage *stage = &run->stages[i];
         stage->progress = (struct mmul_stage_progress *)(void *)(run->segment.data + at);
-        stage->memory = run->segment.data + counters + (i % 2 == 0 ? 0 : most[0]);
+        stage->memory = run->segment.data + begins[stage->memory_part];
     }
     return MMUL_OK;
 }

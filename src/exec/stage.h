@@ -68,7 +68,8 @@ struct mmul_stage {
     const struct mmul_plan_rank *me;      // of the plan
     const struct mmul_matmul *args;       // the same
     struct mmul_layout layout;            // of its lanes and slots
-    char *memory;                         // of these, in the run's segment
+    char *memory;                         // of these, in the run's segment: a part of it ...
+    int memory_part;                      // ... that many stages have in turn: this one
     struct mmul_stage_progress *progress; // in the run's segment
     struct mmul_views views;
     struct mmul_mapped mapped; // the same, by role
@@ -83,6 +84,7 @@ struct mmul_stage {
     struct mmul_works works; // the compute thread's
     int64_t lines_most;      // of a task, at most: what the verifier has room for
     int64_t pieces_round;    // whose pieces are being multiplied
+    int memory_needs;        // stages that must be over before its part of the memory is its own
     int spread_needs; // stages that they must have done before their rows of the spread operand leave
     int node_needs;   // stages that all ranks of the node must have done their part of before it
     bool is_begun;    // by the compute thread
