@@ -64,8 +64,8 @@ struct mmul_verifier_request {
     struct mmul_parallel parallel;    // threads: those of the rank, the same for all of a room
 };
 
-// The room has piece_count * mmul_check_bytes(piece_units_max, k_max) + panel_units_max bytes afterwards, or more. Fails
-// with MMUL_ERR_SYSTEM; the room may have lost what it had then.
+// The room has piece_count * mmul_check_bytes(piece_units_max, k_max) + panel_units_max bytes afterwards, or more.
+// Fails with MMUL_ERR_SYSTEM; the room may have lost what it had then.
 enum mmul_status mmul_verifier_init(struct mmul_verifier *verifier, struct mmul_verifier_room *room,
                                     const struct mmul_verifier_request *request,
                                     struct mmul_error *err);

@@ -2,6 +2,10 @@
 // A look at who reads which place. Chooses nothing: what moves goes another way, while it is computed with.
 #include "plan/program_plan.h"
 
+#include <string.h>
+
+#include "base/memory.h"
+
 static const struct mmul_operation *operation_of(const struct mmul_program_plan *plan,
                                                  const struct mmul_program_step *step) {
     return &plan->program->operations[step->operation];
@@ -151,6 +155,25 @@ void mmul_program_drop_gone(struct mmul_program_plan *plan) {
         if (plan->steps[i].kind != MMUL_STEP_GONE)
             plan->steps[kept++] = plan->steps[i];
     plan->step_count = kept;
+}
+
+enum mmul_status mmul_program_fit(struct mmul_program_plan *plan, struct mmul_error *err) {
+    struct mmul_program_place *places = NULL;
+    struct mmul_program_step *steps = NULL;
+    enum mmul_status status = MMUL_ALLOCATE_RAW(places, plan->place_count, "a plan", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE_RAW(steps, plan->step_count, "a plan", err);
+    if (status != MMUL_OK) {
+        mmul_free(places);
+        return status;
+    }
+    memcpy(places, plan->places, (size_t)plan->place_count * sizeof *places);
+    memcpy(steps, plan->steps, (size_t)plan->step_count * sizeof *steps);
+    mmul_free(plan->places);
+    mmul_free(plan->steps);
+    plan->places = places;
+    plan->steps = steps;
+    return MMUL_OK;
 }
 
 void mmul_program_fuse(struct mmul_program_plan *plan) {

@@ -301,26 +301,6 @@ static enum mmul_status add_operations(struct making *m, struct mmul_error *err)
     return status;
 }
 
-// Long programs have memory for what they need, not for what they might have needed.
-static enum mmul_status fit(struct mmul_program_plan *plan, struct mmul_error *err) {
-    struct mmul_program_place *places = NULL;
-    struct mmul_program_step *steps = NULL;
-    enum mmul_status status = MMUL_ALLOCATE_RAW(places, plan->place_count, "a plan", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE_RAW(steps, plan->step_count, "a plan", err);
-    if (status != MMUL_OK) {
-        mmul_free(places);
-        return status;
-    }
-    memcpy(places, plan->places, (size_t)plan->place_count * sizeof *places);
-    memcpy(steps, plan->steps, (size_t)plan->step_count * sizeof *steps);
-    mmul_free(plan->places);
-    mmul_free(plan->steps);
-    plan->places = places;
-    plan->steps = steps;
-    return MMUL_OK;
-}
-
 void mmul_program_plan_add_up(struct mmul_program_plan *plan) {
     plan->seconds = plan->network_bytes = 0;
     for (int i = 0; i < plan->step_count; i++) {
@@ -432,7 +412,7 @@ enum mmul_status mmul_program_plan_make(const struct mmul_program *program,
         status = mmul_program_chain(m.plan, err);
     }
     if (status == MMUL_OK)
-        status = fit(m.plan, err);
+        status = mmul_program_fit(m.plan, err);
     if (status == MMUL_OK) {
         mmul_program_plan_add_up(m.plan);
         status = mmul_program_lay_out(m.plan, cluster, err);

@@ -171,6 +171,10 @@ void mmul_program_fuse(struct mmul_program_plan *plan);
 // Steps that are gone have no place in the list.
 void mmul_program_drop_gone(struct mmul_program_plan *plan);
 
+// Places and steps have memory for what they are from now on, not for what they might have been. Fails with
+// MMUL_ERR_SYSTEM (memory).
+enum mmul_status mmul_program_fit(struct mmul_program_plan *plan, struct mmul_error *err);
+
 // ------------------------------------------------------------------------------- program_chain.c
 
 // Lets operations that have to do with a row, or an element, of what a step makes be done with it, where nobody
