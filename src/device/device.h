@@ -163,6 +163,9 @@ struct mmul_device {
     bool lost;                // set by any failure
     _Atomic int call;         // enum mmul_device_call
     _Atomic int64_t begin_ns; // of the call, by the monotonic clock
+    struct mmul_device_traffic {
+        int64_t uploaded, downloaded;
+    } traffic; // bytes between it and host memory since it was opened
 };
 
 // Where the thread that uses a device is.

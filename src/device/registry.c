@@ -295,6 +295,7 @@ enum mmul_status mmul_device_upload(struct mmul_device *device, const struct mmu
     if (u->dtype != here && (here != MMUL_F32 || u->dtype == MMUL_F64))
         return mmul_fail(err, MMUL_ERR_DATA, "cannot upload %s into a buffer of %s",
                          mmul_dtype_name(u->dtype), mmul_dtype_name(here));
+    device->traffic.uploaded += u->rows * u->cols * (int64_t)mmul_dtype_bytes(u->dtype);
     return note(device, enter(device)->table->upload(device->self, u, err));
 }
 
@@ -307,6 +308,7 @@ enum mmul_status mmul_device_download(struct mmul_device *device, const struct m
     if (d->dtype != here)
         return mmul_fail(err, MMUL_ERR_DATA, "cannot download a buffer of %s as %s",
                          mmul_dtype_name(here), mmul_dtype_name(d->dtype));
+    device->traffic.downloaded += d->rows * d->cols * (int64_t)mmul_dtype_bytes(d->dtype);
     return note(device, enter(device)->table->download(device->self, d, err));
 }
 

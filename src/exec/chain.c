@@ -178,6 +178,11 @@ static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *t
             memcpy(mmul_dtype_ahead(tile->dtype, tile->at, i * tile->ld),
                    mmul_dtype_ahead(tile->dtype, m.before, i * tile->cols),
                    (size_t)tile->cols * each);
+        const struct mmul_host_tile apart = {m.before, tile->rows, tile->cols, tile->cols,
+                                             tile->dtype},
+                                    result = {tile->at, tile->rows, tile->cols, tile->ld,
+                                              tile->dtype};
+        mmul_tile_cache_move(&stage->run->worker.kept, &apart, &result);
     }
     for (int i = 0; i < 2; i++)
         forget(stage, room->between[i], room->bytes);

@@ -372,7 +372,8 @@ void mmul_run_compute(struct mmul_run *run) {
     int rank = run->context->comm->node_rank;
     for (; run->stage_at_hand < run->stage_count; run->stage_at_hand++) {
         struct mmul_stage *stage = &run->stages[run->stage_at_hand];
-        struct mmul_stage_record record = mmul_stage_record_begin(&run->mine);
+        struct mmul_stage_record record =
+            mmul_stage_record_begin(&run->mine, mmul_worker_traffic(&run->worker));
         if (!stage->is_begun && !begin_stage(stage))
             return;
         stage->is_begun = true;
@@ -380,7 +381,7 @@ void mmul_run_compute(struct mmul_run *run) {
             return;
         if (run->records != NULL) {
             mmul_stopwatch_enter(&run->watch, &run->mine.compute_seconds); // adds up what goes on
-            mmul_stage_record_end(&record, &run->mine);
+            mmul_stage_record_end(&record, &run->mine, mmul_worker_traffic(&run->worker));
             run->records[stage->index] = record;
         }
         atomic_store(&run->progress->ranks[rank].stages_done, stage->index + 1);

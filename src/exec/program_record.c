@@ -6,23 +6,29 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/integer.h"
 #include "base/memory.h"
 #include "comm/clocks.h"
 #include "model/report.h"
 
 // Sums of the run so far stand where differences will.
-struct mmul_stage_record mmul_stage_record_begin(const struct mmul_report_rank *mine) {
+struct mmul_stage_record mmul_stage_record_begin(const struct mmul_report_rank *mine,
+                                                 struct mmul_device_traffic traffic) {
     return (struct mmul_stage_record){.begin = mmul_clock_now(),
                                       .waiting = mine->scatter_seconds + mine->gather_seconds,
-                                      .checking = mine->verify_seconds};
+                                      .checking = mine->verify_seconds,
+                                      .traffic = traffic};
 }
 
-void mmul_stage_record_end(struct mmul_stage_record *record, const struct mmul_report_rank *mine) {
+void mmul_stage_record_end(struct mmul_stage_record *record, const struct mmul_report_rank *mine,
+                           struct mmul_device_traffic traffic) {
     record->end = mmul_clock_now();
     record->waiting = mine->scatter_seconds + mine->gather_seconds - record->waiting;
     record->checking = mine->verify_seconds - record->checking;
     record->working = record->end - record->begin - record->waiting - record->checking;
     record->working = record->working > 0 ? record->working : 0;
+    record->traffic.uploaded = mmul_larger(0, traffic.uploaded - record->traffic.uploaded);
+    record->traffic.downloaded = mmul_larger(0, traffic.downloaded - record->traffic.downloaded);
 }
 
 static enum mmul_status create(const struct mmul_context *context,

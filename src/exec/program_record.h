@@ -6,12 +6,13 @@
 
 #include "exec/values.h"
 
-// Of one stage on one rank. Plain data: sent as bytes. The three add up to end - begin.
+// Of one stage on one rank. Plain data: sent as bytes. The three phases add up to end - begin.
 struct mmul_stage_record {
     double begin, end; // mmul_clock_now of the rank's host; on root of root's, from the run's begin
     double waiting;    // for operands, memory, or results to leave
     double working;    // computing; of a move: copying
     double checking;
+    struct mmul_device_traffic traffic; // of its device, where that has memory of its own
 };
 
 struct mmul_program_record {
@@ -23,10 +24,12 @@ struct mmul_program_record {
     double wall_seconds;           // until the outputs stood
 };
 
-// How long the phases of a run have taken until now.
+// How long the phases of a run have taken until now, and what its device has taken and given.
 struct mmul_report_rank;
-struct mmul_stage_record mmul_stage_record_begin(const struct mmul_report_rank *mine);
-void mmul_stage_record_end(struct mmul_stage_record *record, const struct mmul_report_rank *mine);
+struct mmul_stage_record mmul_stage_record_begin(const struct mmul_report_rank *mine,
+                                                 struct mmul_device_traffic traffic);
+void mmul_stage_record_end(struct mmul_stage_record *record, const struct mmul_report_rank *mine,
+                           struct mmul_device_traffic traffic);
 
 // Collective. mine: of this rank's stages, begun at `begin` on its clock; steps: stage_count of them, the same on all
 // ranks. *record is root's; elsewhere it stays NULL.

@@ -155,11 +155,13 @@ static json_t *stage_json(const struct mmul_values *values, int stage) {
     json_t *ranks = json_array();
     for (int rank = 0; rank < values->record->size; rank++) {
         const struct mmul_stage_record *r = record_of(values, rank, stage);
-        json_array_append_new(ranks, json_pack("{sf sf sf sf sf sI}", "begin_seconds", r->begin,
-                                               "end_seconds", r->end, "wait_seconds", r->waiting,
-                                               "work_seconds", r->working, "check_seconds",
-                                               r->checking, "part_bytes",
-                                               (json_int_t)part_bytes(values, &topic, rank)));
+        json_array_append_new(ranks,
+                              json_pack("{sf sf sf sf sf sI sI sI}", "begin_seconds", r->begin,
+                                        "end_seconds", r->end, "wait_seconds", r->waiting,
+                                        "work_seconds", r->working, "check_seconds", r->checking,
+                                        "part_bytes", (json_int_t)part_bytes(values, &topic, rank),
+                                        "uploaded_bytes", (json_int_t)r->traffic.uploaded,
+                                        "downloaded_bytes", (json_int_t)r->traffic.downloaded));
     }
     return json_pack("{ss so ss ss sf sI so}", "operation", topic.operation, "value",
                      mmul_json_text(topic.value), "shape", topic.shape, "placement",

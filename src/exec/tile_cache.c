@@ -223,6 +223,14 @@ void mmul_tile_cache_give(struct mmul_cached_tile *entry, const struct mmul_host
         entry->holds = *holds;
 }
 
+void mmul_tile_cache_move(struct mmul_tile_cache *cache, const struct mmul_host_tile *from,
+                          const struct mmul_host_tile *to) {
+    int64_t offset = 0;
+    struct mmul_cached_tile *entry = mmul_tile_cache_entry(cache, from, &offset);
+    if (entry != NULL && entry->holds.rows == from->rows && entry->holds.cols == from->cols)
+        entry->holds = *to;
+}
+
 int64_t mmul_tile_cache_cut(const struct mmul_tile_cache *cache, const struct mmul_host_tile *whole,
                             bool rows, int64_t from, int64_t to) {
     for (int i = 0; i < MMUL_CACHED_TILES; i++) {

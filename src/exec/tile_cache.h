@@ -81,6 +81,11 @@ enum mmul_status mmul_tile_cache_take(struct mmul_tile_cache *cache, struct mmul
                                       struct mmul_cached_tile **entry, struct mmul_error *err);
 void mmul_tile_cache_give(struct mmul_cached_tile *entry, const struct mmul_host_tile *holds);
 
+// What an entry holds of `from`, it holds of `to` from now on, which has the same numbers. Nothing where
+// no entry holds just that.
+void mmul_tile_cache_move(struct mmul_tile_cache *cache, const struct mmul_host_tile *from,
+                          const struct mmul_host_tile *to);
+
 // Going from `from` to `to`, which are rows (or columns) of `whole`: the first place between them where a
 // tile that an entry holds begins or ends; `to`: there is none.
 int64_t mmul_tile_cache_cut(const struct mmul_tile_cache *cache, const struct mmul_host_tile *whole,

@@ -319,7 +319,14 @@ void mmul_worker_drop_lanes(struct mmul_worker *worker) {
     mmul_tile_cache_drop(&worker->c, worker->context->device);
 }
 
+struct mmul_device_traffic mmul_worker_traffic(const struct mmul_worker *worker) {
+    const struct mmul_device_traffic here = worker->context->device->traffic;
+    return (struct mmul_device_traffic){worker->left.uploaded + here.uploaded,
+                                        worker->left.downloaded + here.downloaded};
+}
+
 static void leave_device(struct mmul_worker *worker) {
+    worker->left = mmul_worker_traffic(worker);
     mmul_worker_drop_lanes(worker);
     mmul_tile_cache_drop(&worker->kept, worker->context->device);
     mmul_staging_buffer_fini(&worker->staging);

@@ -43,6 +43,7 @@ struct mmul_worker {
         carried_wrong;   // chunks of operations whose sums of bits were others when they came home
     int64_t projections; // sums that the device has made for the check
     int64_t products, fallback_products; // counted for the report
+    struct mmul_device_traffic left;     // of devices that were replaced
 };
 
 // Allocates what tiles need on the device, and at most 2 MMUL_STAGING_BUFFER_BYTES in
@@ -70,6 +71,9 @@ enum mmul_status mmul_worker_multiply(struct mmul_worker *worker,
 // memory; and when [begin, end), where such a matrix was, is used for another one.
 void mmul_worker_forget(struct mmul_worker *worker);
 void mmul_worker_forget_memory(struct mmul_worker *worker, const void *begin, const void *end);
+
+// Bytes that its devices have taken and given so far, but for those of one that hung.
+struct mmul_device_traffic mmul_worker_traffic(const struct mmul_worker *worker);
 
 // The device hangs in a call of another thread and was abandoned: what it holds is left to it. From
 // now on this thread may use the worker, with the context's new device.

@@ -171,3 +171,36 @@ right = np.concatenate(((x - mean) / x.std(-1, keepdims=True), x / np.sqrt(squar
 assert np.abs(np.load("L.npy") - right).max() < 1e-4
 END
 }
+
+# bus DEVICE: "OPERATION VALUE UP DOWN" of every operation of the program, of one rank with that device.
+bus() {
+    "$MPIMATMUL" run program.py --device "$1" --report report.json --quiet < /dev/null
+    "$PYTHON" - << 'END'
+import json
+for one in json.load(open("report.json"))["operations"]:
+    rank = one["ranks"][0]
+    print(one["operation"], one["value"], rank["uploaded_bytes"], rank["downloaded_bytes"], sep=", ")
+END
+}
+
+@test "a device with memory of its own: operands go there once, what it made never goes up again" {
+    "$MPIMATMUL" gen V.npy --dims 47x31 --kind integer --seed 3
+    cat > program.py << 'END'
+x, w, v = load("X.npy"), load("W.npy"), load("V.npy")
+y = relu(x @ w)
+save("Y.npy", y)
+save("Z.npy", y @ v)
+save("U.npy", tanh(x))
+END
+    local x=$((4 * 61 * 203)) w=$((4 * 203 * 47)) y=$((4 * 61 * 47)) v=$((4 * 47 * 31)) z=$((4 * 61 * 31)) device
+    for device in faulty:hang=1000000:cpu 0:0; do
+        [ "$device" != 0:0 ] || [ "$HAS_OPENCL" -gt 0 ] || continue
+        run -0 bus "$device"
+        show
+        # The product comes home for its check, and what relu makes of it.
+        [ "$(grep relu <<< "$output")" = "matmul + relu, y, $((x + w)), $((2 * y))" ]
+        [ "$(grep '^matmul, ' <<< "$output")" = "matmul, y @ v, $v, $z" ]
+        [ "$(grep '^tanh' <<< "$output")" = "tanh, tanh(x), 0, $x" ]
+    done
+    [ "$HAS_OPENCL" -gt 0 ] || skip "opencl: no device 0:0"
+}
