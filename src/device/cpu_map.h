@@ -17,6 +17,25 @@
 #define MMUL_CLONES
 #endif
 
+// Asks for `count` elements of what a loop reads (or writes) MMUL_CPU_AHEAD elements later: while a processor computes
+// it looks less far ahead in what it reads. On their way to a core are some lines at a time, 10 to 24 where that is
+// known (fill buffers of the first caches of Intel's, AMD's, Arm's): asked for less far ahead memory comes too late.
+// Asked for so far ahead that the first cache, 32 KiB at least, cannot hold as much of three operands and a result, it
+// is gone again. 32 lines are more than the former and a quarter of the latter.
+enum { MMUL_CPU_LINE = 16, MMUL_CPU_AHEAD = 32 * MMUL_CPU_LINE };
+
+static inline __attribute__((always_inline)) void mmul_cpu_ask(const float *at, int64_t count) {
+    for (int64_t j = 0; j < count; j += MMUL_CPU_LINE)
+        __builtin_prefetch(at + MMUL_CPU_AHEAD + j);
+}
+
+// Rows, or lines, that are read together, so many elements of each in turn: what a processor reads ahead by itself ends
+// with a page of memory, and of several pages at a time it reads more (its tables hold 16 of them and more).
+enum { MMUL_CPU_TOGETHER = 4, MMUL_CPU_STRETCH = 64 };
+
+// The largest element; NaN where there is one, -infinity where there is none.
+float mmul_cpu_largest(const float *x, int64_t n);
+
 // Entry of the device table. Fails with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_cpu_map(void *self, const struct mmul_map *map, struct mmul_error *err);
 

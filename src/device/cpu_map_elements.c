@@ -9,7 +9,7 @@
 #include "device/cpu_map_float.h"
 #include "device/host_buffer.h"
 
-enum { OPERANDS = 3, TILE = 64, TILE_ELEMENTS = TILE * TILE, STRETCH = 256 };
+enum { OPERANDS = 3, TILE = 64, TILE_ELEMENTS = TILE * TILE };
 
 // out[j] from the j-th of every operand; what an operation has not is not looked at.
 typedef void kernel(int64_t n, const float *xs, const float *ys, const float *zs, float *out);
@@ -19,15 +19,7 @@ typedef void kernel(int64_t n, const float *xs, const float *ys, const float *zs
 #define KERNEL(NAME)                                                                            \
     MMUL_CLONES static void NAME(int64_t n, const float *restrict xs, const float *restrict ys, \
                                  const float *restrict zs, float *restrict out)
-// While a processor computes it looks less far ahead in what it reads: a step asks for what comes so many elements
-// later, half of a page of memory.
-enum { STEP = 64, AHEAD = 512 };
-
-MMUL_INLINE void ask_ahead(const float *at) {
-    enum { LINE = 16 };
-    for (int64_t j = 0; j < STEP; j += LINE)
-        __builtin_prefetch(at + AHEAD + j);
-}
+enum { STEP = 64 };
 
 #define EACH(ASKED, DONE)                              \
     int64_t begin = 0;                                 \
@@ -38,23 +30,23 @@ MMUL_INLINE void ask_ahead(const float *at) {
     }                                                  \
     for (int64_t j = begin; j < n; j++)                \
         DONE;
-#define ONE(NAME, VALUE)              \
-    KERNEL(NAME) {                    \
-        (void)ys;                     \
-        (void)zs;                     \
-        EACH(ask_ahead(xs + begin), { \
-            const float x = xs[j];    \
-            out[j] = (VALUE);         \
-        })                            \
+#define ONE(NAME, VALUE)                       \
+    KERNEL(NAME) {                             \
+        (void)ys;                              \
+        (void)zs;                              \
+        EACH(mmul_cpu_ask(xs + begin, STEP), { \
+            const float x = xs[j];             \
+            out[j] = (VALUE);                  \
+        })                                     \
     }
-#define TWO(NAME, VALUE)                                     \
-    KERNEL(NAME) {                                           \
-        (void)zs;                                            \
-        EACH(ask_ahead(xs + begin); ask_ahead(ys + begin), { \
-            const float x = xs[j];                           \
-            const float y = ys[j];                           \
-            out[j] = (VALUE);                                \
-        })                                                   \
+#define TWO(NAME, VALUE)                                                       \
+    KERNEL(NAME) {                                                             \
+        (void)zs;                                                              \
+        EACH(mmul_cpu_ask(xs + begin, STEP); mmul_cpu_ask(ys + begin, STEP), { \
+            const float x = xs[j];                                             \
+            const float y = ys[j];                                             \
+            out[j] = (VALUE);                                                  \
+        })                                                                     \
     }
 
 ONE(negate, -x)
@@ -89,9 +81,7 @@ KERNEL(choose) {
     }
 }
 
-// x = q y + r with a whole q, r between 0 and y: in double all of it is exact, for q below 2^29 has no more
-// bits than there is room for beside the 24 of y. Else, and where y is 0 or infinite, the way of numpy's
-// npy_divmod (device/reference_map.c) is taken.
+// x = q y + r with a whole q, r between 0 and y, the way of numpy's npy_divmod (device/reference_map.c).
 struct division {
     double quotient, left;
 };
@@ -118,6 +108,7 @@ MMUL_INLINE int32_t is_odd_division(float x, float y) {
     return !(fabs((double)x / (double)y) < 0x1p29) | (y - y != 0.0f);
 }
 
+// In double all of this is exact: q below 2^29 has no more bits than there is room for beside the 24 of y.
 MMUL_INLINE struct division divide_simple(double x, double y) {
     const double ratio = x / y, magic = 6755399441055744.0; // 1.5 2^52: added, leaves whole numbers
     const double nearest = (ratio + magic) - magic;
@@ -128,22 +119,32 @@ MMUL_INLINE struct division divide_simple(double x, double y) {
                              copysign(left + high * y, y)};
 }
 
-// Divisions that the loop cannot do are done one by one: those of a stretch that has any.
-#define DIVISION(NAME, PART)                                                       \
-    KERNEL(NAME) {                                                                 \
-        (void)zs;                                                                  \
-        for (int64_t begin = 0; begin < n; begin += STRETCH) {                     \
-            const int64_t end = mmul_smaller(n, begin + STRETCH);                  \
-            int32_t others = 0;                                                    \
-            for (int64_t j = begin; j < end; j++) {                                \
-                const float x = xs[j], y = ys[j];                                  \
-                out[j] = (float)divide_simple((double)x, (double)y).PART;          \
-                others |= is_odd_division(x, y);                                   \
-            }                                                                      \
-            for (int64_t j = begin; others && j < end; j++)                        \
-                if (is_odd_division(xs[j], ys[j]))                                 \
-                    out[j] = (float)divide_one((double)xs[j], (double)ys[j]).PART; \
-        }                                                                          \
+// Divisions that a loop cannot do are left to the next one: those of a step that has any, in the end one by one.
+#define DIVISION(NAME, PART)                                                             \
+    MMUL_CLONES static void NAME##_long(int64_t n, const float *restrict xs,             \
+                                        const float *restrict ys, float *restrict out) { \
+        int32_t others = 0;                                                              \
+        for (int64_t j = 0; j < n; j++) {                                                \
+            out[j] = (float)divide_simple((double)xs[j], (double)ys[j]).PART;            \
+            others |= is_odd_division(xs[j], ys[j]);                                     \
+        }                                                                                \
+        for (int64_t j = 0; others && j < n; j++)                                        \
+            if (is_odd_division(xs[j], ys[j]))                                           \
+                out[j] = (float)divide_one((double)xs[j], (double)ys[j]).PART;           \
+    }                                                                                    \
+    KERNEL(NAME) {                                                                       \
+        (void)zs;                                                                        \
+        for (int64_t begin = 0; begin < n; begin += STEP) {                              \
+            const int64_t end = mmul_smaller(n, begin + STEP);                           \
+            int32_t others = 0;                                                          \
+            mmul_cpu_ask(xs + begin, STEP);                                              \
+            for (int64_t j = begin; j < end; j++) {                                      \
+                out[j] = mmul_dividef(xs[j], ys[j]).PART;                                \
+                others |= mmul_is_long_division(xs[j], ys[j]);                           \
+            }                                                                            \
+            if (others)                                                                  \
+                NAME##_long(end - begin, xs + begin, ys + begin, out + begin);           \
+        }                                                                                \
     }
 DIVISION(floor_divide, quotient)
 DIVISION(remainder_of, left)
@@ -157,7 +158,7 @@ KERNEL(power_of_number) {
         power(n, xs, ys, zs, out);
         return;
     }
-    EACH(ask_ahead(xs + begin), {
+    EACH(mmul_cpu_ask(xs + begin, STEP), {
         const float x = xs[j];
         const int32_t is_none = (mmul_has_no_power(x, rest) != 0.0f) | (x != x);
         out[j] = mmul_from_bits(mmul_to_bits(mmul_power_of_size(x, (double)y, sign)) |

@@ -91,8 +91,31 @@ static void test_powers(void **state) {
         }
 }
 
+// Multiples, and what is next to them, are where a ratio is rounded to a whole number that it does not reach.
+static void test_division(void **state) {
+    (void)state;
+    for (int i = 0; i < 3000000; i++) {
+        const float y = (float)(i % 2003 - 1001) / (float)(i % 97 + 1);
+        const float multiple = y * (float)(i * INT64_C(7919) % 1999 * (i % 3 == 0 ? 487 : 1));
+        const float x = i % 4 < 2 ? multiple : nextafterf(multiple, i % 4 == 2 ? -9e9f : 9e9f);
+        if (mmul_is_long_division(x, y))
+            continue;
+        const struct mmul_divided found = mmul_dividef(x, y);
+        double left = fmod((double)x, (double)y), quotient = ((double)x - left) / (double)y;
+        if (left != 0 && (left < 0) != (y < 0)) {
+            left += (double)y;
+            quotient -= 1;
+        }
+        if ((double)found.quotient != quotient || found.left != (float)left ||
+            !signbit(found.left) != !signbit(y))
+            fail_msg("%.9g by %.9g is %.9g and %.9g, expected %.9g and %.9g", (double)x, (double)y,
+                     (double)found.quotient, (double)found.left, quotient, left);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_functions),
-                                       cmocka_unit_test(test_powers)};
+                                       cmocka_unit_test(test_powers),
+                                       cmocka_unit_test(test_division)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
