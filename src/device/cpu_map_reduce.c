@@ -12,7 +12,7 @@
 
 // Lines are worked on so many at a time, and of long ones so many elements in a piece, whoever does it: the
 // result does not depend on the number of threads.
-enum { LINES = 512, PIECE = 4096 };
+enum { LINES = 2048, PIECE = 4096 };
 
 struct lines {
     const struct mmul_map *map;
@@ -56,7 +56,7 @@ MMUL_CLONES static double add_line(const float *x, int64_t n) {
 }
 
 // Comparisons lose NaN, so those are counted.
-MMUL_CLONES static double largest_of_line(const float *x, int64_t n) {
+MMUL_CLONES float mmul_cpu_largest(const float *x, int64_t n) {
     float most = -INFINITY;
     int32_t odd = 0;
 #pragma omp simd reduction(max : most) reduction(| : odd)
@@ -64,7 +64,7 @@ MMUL_CLONES static double largest_of_line(const float *x, int64_t n) {
         odd |= x[j] != x[j];
         most = x[j] > most ? x[j] : most;
     }
-    return odd ? (double)NAN : (double)most;
+    return odd ? NAN : most;
 }
 
 MMUL_CLONES static double smallest_of_line(const float *x, int64_t n) {
@@ -79,9 +79,18 @@ MMUL_CLONES static double smallest_of_line(const float *x, int64_t n) {
 }
 
 static double reduce_line(enum mmul_operation_kind kind, const float *x, int64_t n) {
-    return kind == MMUL_MAX   ? largest_of_line(x, n)
+    return kind == MMUL_MAX   ? (double)mmul_cpu_largest(x, n)
            : kind == MMUL_MIN ? smallest_of_line(x, n)
                               : add_line(x, n);
+}
+
+static void reduce_lines(enum mmul_operation_kind kind, const float *x, int64_t lines,
+                         int64_t line_step, int64_t length, double *found) {
+    for (int64_t j = 0; j < length; j += MMUL_CPU_STRETCH)
+        for (int64_t l = 0; l < lines; l++)
+            found[l] = join(kind, found[l],
+                            reduce_line(kind, x + l * line_step + j,
+                                        mmul_smaller(MMUL_CPU_STRETCH, length - j)));
 }
 
 // ------------------------------------------------------------------------------- across memory
@@ -92,7 +101,17 @@ static double reduce_line(enum mmul_operation_kind kind, const float *x, int64_t
         TYPE all[LINES];                                                                 \
         for (int64_t l = 0; l < lines; l++)                                              \
             all[l] = (TYPE)found[l];                                                     \
-        for (int64_t p = 0; p < length; p++)                                             \
+        int64_t p = 0;                                                                   \
+        for (; p + MMUL_CPU_TOGETHER <= length; p += MMUL_CPU_TOGETHER)                  \
+            for (int64_t l = 0; l < lines; l++) {                                        \
+                TYPE was = all[l];                                                       \
+                for (int64_t q = p; q < p + MMUL_CPU_TOGETHER; q++) {                    \
+                    const TYPE y = (TYPE)x[q * step + l];                                \
+                    was = (JOINED);                                                      \
+                }                                                                        \
+                all[l] = was;                                                            \
+            }                                                                            \
+        for (; p < length; p++)                                                          \
             for (int64_t l = 0; l < lines; l++) {                                        \
                 const TYPE was = all[l], y = (TYPE)x[p * step + l];                      \
                 all[l] = (JOINED);                                                       \
@@ -126,12 +145,16 @@ static void reduce_piece(const struct lines *s, int64_t begin, int64_t end, int6
         reduce_across(kind, x, end - begin, length, s->step, found);
         return;
     }
-    for (int64_t l = 0; l < end - begin; l++) {
-        float room[PIECE];
-        const struct mmul_strided line = {x + l * s->line_step, 0, s->step};
-        if (s->step != 1)
+    for (int64_t l = 0; l < end - begin; l += MMUL_CPU_TOGETHER) {
+        const int64_t some = mmul_smaller(MMUL_CPU_TOGETHER, end - begin - l);
+        if (s->step == 1)
+            reduce_lines(kind, x + l * s->line_step, some, s->line_step, length, found + l);
+        for (int64_t q = l; s->step != 1 && q < l + some; q++) {
+            float room[PIECE];
+            const struct mmul_strided line = {x + q * s->line_step, 0, s->step};
             mmul_cpu_pack(line, 1, length, room, length);
-        found[l] = reduce_line(kind, s->step == 1 ? line.at : room, length);
+            reduce_lines(kind, room, 1, 0, length, found + q);
+        }
     }
 }
 

@@ -12,9 +12,14 @@
 #include "device/cpu_map_float.h"
 
 // A block of a row; rows that are packed together; positions from the same base; longer rows are foreseen.
-enum { BLOCK = 256, GROUP = 16, TURNS = 16, ASKED_MOST = 4096 };
+enum { BLOCK = 256, STEP = 64, GROUP = 16, TURNS = 16, ASKED_MOST = 4096 };
 
-// A block of what comes soon; NULL: nothing.
+// What is asked for while a row is worked on: the next one, and where its result goes. NULL: nothing.
+struct soon {
+    const float *x, *out;
+};
+
+// A step of what comes soon; NULL: nothing.
 MMUL_INLINE void ask_for(const float *at, int64_t n) {
     enum { LINE = 16 };
     for (int64_t j = 0; at != NULL && j < n; j += LINE)
@@ -27,25 +32,27 @@ MMUL_INLINE const float *behind(const float *at, int64_t j) {
 
 // -------------------------------------------------------------------------------------- softmax
 
-MMUL_INLINE float largest_of(const float *x, int64_t n, float most, const float *soon) {
-    for (int64_t j = 0; j < n; j += BLOCK) {
-        const int64_t end = mmul_smaller(n, j + BLOCK);
-        ask_for(soon + j, end - j);
+MMUL_INLINE float largest_of(const float *x, int64_t n, float most) {
 #pragma omp simd reduction(max : most)
-        for (int64_t l = j; l < end; l++)
-            most = x[l] > most ? x[l] : most;
-    }
+    for (int64_t j = 0; j < n; j++)
+        most = x[j] > most ? x[j] : most;
     return most;
 }
 
-// Writes exp(x - shift); their sum.
-MMUL_INLINE double raise(const float *restrict x, int64_t n, float shift, float *restrict out) {
+// Writes exp(x - shift); their sum. This takes the longest of the passes, so what comes soon is asked for here.
+MMUL_INLINE double raise(const float *restrict x, int64_t n, float shift, float *restrict out,
+                         struct soon soon) {
     double all = 0;
     for (int64_t j = 0; j < n; j += BLOCK) {
         const int64_t end = mmul_smaller(n, j + BLOCK);
         float sum = 0;
-        for (int64_t l = j; l < end; l++)
-            out[l] = mmul_expf(x[l] - shift);
+        for (int64_t step = j; step < end; step += STEP) {
+            const int64_t step_end = mmul_smaller(end, step + STEP);
+            ask_for(behind(soon.x, step), step_end - step);
+            ask_for(behind(soon.out, step), step_end - step);
+            for (int64_t l = step; l < step_end; l++)
+                out[l] = mmul_expf(x[l] - shift);
+        }
 #pragma omp simd reduction(+ : sum)
         for (int64_t l = j; l < end; l++)
             sum += out[l];
@@ -54,13 +61,9 @@ MMUL_INLINE double raise(const float *restrict x, int64_t n, float shift, float 
     return all;
 }
 
-MMUL_INLINE void scale(float *x, int64_t n, float factor, const float *soon) {
-    for (int64_t j = 0; j < n; j += BLOCK) {
-        const int64_t end = mmul_smaller(n, j + BLOCK);
-        ask_for(behind(soon, j), end - j);
-        for (int64_t l = j; l < end; l++)
-            x[l] *= factor;
-    }
+MMUL_INLINE void scale(float *x, int64_t n, float factor) {
+    for (int64_t j = 0; j < n; j++)
+        x[j] *= factor;
 }
 
 // Stretch by stretch, powers less the largest element so far, and their sum, which is scaled when a larger one comes
@@ -68,7 +71,7 @@ MMUL_INLINE void scale(float *x, int64_t n, float factor, const float *soon) {
 // it lacks. As long as there was nothing but -infinity 0 is taken off: its powers are 0, those of NaN are NaN,
 // and a row of it alone ends as 0 / 0.
 MMUL_CLONES static void softmax(const struct mmul_cpu_rows *rows, const float *restrict x,
-                                int64_t count, float *restrict out, const float *next) {
+                                int64_t count, float *restrict out, struct soon soon) {
     enum { STRETCHES = 64 };
     float shifts[STRETCHES], most = -INFINITY, shift = 0;
     const int64_t length = mmul_larger(4 * BLOCK, (count + STRETCHES - 1) / STRETCHES);
@@ -76,18 +79,19 @@ MMUL_CLONES static void softmax(const struct mmul_cpu_rows *rows, const float *r
     for (int64_t j = 0; j < count; j += length) {
         const int64_t n = mmul_smaller(length, count - j);
         const float last = shift;
-        most = largest_of(x + j, n, most, out + j);
+        most = largest_of(x + j, n, most);
         if (most > -INFINITY) {
             sum *= sum > 0 ? exp((double)(last - most)) : 1;
             shift = most;
         }
-        sum += raise(x + j, n, shift, out + j);
+        sum +=
+            raise(x + j, n, shift, out + j, (struct soon){behind(soon.x, j), behind(soon.out, j)});
         shifts[j / length] = shift;
     }
     for (int64_t j = 0; j < count; j += length) {
         const double lack =
             shifts[j / length] == shift ? 1 : exp((double)(shifts[j / length] - shift));
-        scale(out + j, mmul_smaller(length, count - j), (float)(lack / sum), behind(next, j));
+        scale(out + j, mmul_smaller(length, count - j), (float)(lack / sum));
     }
     for (int64_t j = count; j < rows->cols; j++)
         out[j] = 0;
@@ -279,17 +283,19 @@ MMUL_CLONES static void turn_pairs(const struct mmul_cpu_rows *rows, int64_t pos
 // `base` is for a position that is a multiple of TURNS, `more` for what the row's is beyond it: angles are added.
 MMUL_CLONES static void rope_pairs(const struct mmul_cpu_rows *rows, const float *restrict x,
                                    const float *restrict base, const float *restrict more,
-                                   float *restrict out) {
+                                   float *restrict out, struct soon soon) {
     const int64_t pairs = rows->cols / 2;
-    float sines[BLOCK], cosines[BLOCK];
-    for (int64_t p = 0; p < pairs; p += BLOCK) {
-        const int64_t n = mmul_smaller(BLOCK, pairs - p);
+    const bool in_halves = !rows->map->with->interleaved;
+    for (int64_t p = 0; p < pairs; p += STEP) {
+        const int64_t n = mmul_smaller(STEP, pairs - p);
         const float *s = base + p, *c = base + pairs + p, *t = more + p, *d = more + pairs + p;
+        float sines[STEP], cosines[STEP];
+        ask_for(behind(soon.x, 2 * p), 2 * n);
+        ask_for(behind(soon.out, 2 * p), 2 * n);
         for (int64_t j = 0; j < n; j++) {
             sines[j] = s[j] * d[j] + c[j] * t[j];
             cosines[j] = c[j] * d[j] - s[j] * t[j];
         }
-        const bool in_halves = !rows->map->with->interleaved;
         const float *left = x + (in_halves ? p : 2 * p),
                     *right = in_halves ? left + pairs : left + 1;
         float *to_left = out + (left - x), *to_right = out + (right - x);
@@ -313,12 +319,12 @@ struct base {
 
 // The row's position, with what is at hand for those near it in `base`.
 static void rope(const struct mmul_cpu_rows *rows, const float *x, int64_t position,
-                 struct base *base, float *out) {
+                 struct base *base, float *out, struct soon soon) {
     const int64_t beyond = position % TURNS;
     if (base->position != position - beyond)
         turn_pairs(rows, position - beyond, base->turns);
     base->position = position - beyond;
-    rope_pairs(rows, x, base->turns, rows->turns + beyond * rows->cols, out);
+    rope_pairs(rows, x, base->turns, rows->turns + beyond * rows->cols, out, soon);
 }
 
 // What all rows need, and for each part room for what those near each other share.
@@ -345,29 +351,26 @@ static int64_t counted(const struct mmul_cpu_rows *rows, int64_t i) {
 }
 
 static void make_row(const struct mmul_cpu_rows *rows, int64_t i, const float *x, float *out,
-                     const float *next, struct base *base) {
+                     struct soon soon, struct base *base) {
     const struct mmul_map *map = rows->map;
     switch (map->kind) {
     case MMUL_SOFTMAX:
-        softmax(rows, x, counted(rows, i), out, next);
+        softmax(rows, x, counted(rows, i), out, soon);
         break;
     case MMUL_RMS_NORM:
-        rms_norm(rows, x, out, next);
+        rms_norm(rows, x, out, soon.x);
         break;
     case MMUL_LAYER_NORM:
-        layer_norm(rows, x, out, next);
+        layer_norm(rows, x, out, soon.x);
         break;
     case MMUL_NORMALIZE:
-        normalize(rows, x, out, next);
+        normalize(rows, x, out, soon.x);
         break;
     case MMUL_TOPK:
         mmul_cpu_topk(x, rows->cols, map->with->count, out);
         break;
-    case MMUL_ARGMAX:
-        out[0] = (float)mmul_cpu_argmax(x, rows->cols);
-        break;
     default: // MMUL_ROPE
-        rope(rows, x, map->row + i, base, out);
+        rope(rows, x, map->row + i, base, out, soon);
     }
 }
 
@@ -376,6 +379,7 @@ static void make_rows(void *context, int part, int64_t t, int64_t begin, int64_t
     const struct mmul_cpu_rows *rows = context;
     const struct mmul_strided all = mmul_cpu_operand(rows->map, 0, t);
     float *out = mmul_cpu_result(rows->map, t);
+    const int64_t ld = rows->map->result.ld;
     struct base base = {-1, NULL};
     if (rows->turns != NULL)
         base.turns = rows->turns + (TURNS + part) * rows->cols;
@@ -387,11 +391,17 @@ static void make_rows(void *context, int part, int64_t t, int64_t begin, int64_t
             mmul_cpu_pack(x, n, rows->cols, room, rows->cols);
             x = (struct mmul_strided){room, rows->cols, 1};
         }
+        if (rows->map->kind == MMUL_ARGMAX) {
+            mmul_cpu_argmax(x.at, n, x.row_step, rows->cols, out + group * ld, ld);
+            continue;
+        }
         for (int64_t r = 0; r < n; r++) {
-            const bool asks = group + r + 1 < end && rows->cols <= ASKED_MOST;
-            make_row(rows, group + r, x.at + r * x.row_step,
-                     out + (group + r) * rows->map->result.ld,
-                     asks ? x.at + (r + 1) * x.row_step : NULL, &base);
+            const float *at = x.at + r * x.row_step;
+            float *to = out + (group + r) * ld;
+            struct soon soon = {NULL, NULL};
+            if (group + r + 1 < end && rows->cols <= ASKED_MOST)
+                soon = (struct soon){at + x.row_step, to + ld};
+            make_row(rows, group + r, at, to, soon, &base);
         }
     }
 }

@@ -19,5 +19,6 @@ struct mmul_cpu_rows {
 // column first. One pass over what is not among them.
 void mmul_cpu_topk(const float *x, int64_t n, int64_t k, float *out);
 
-// The column of the first of these.
-int64_t mmul_cpu_argmax(const float *x, int64_t n);
+// Of each row (row_step apart) the column of the first that is as large as any, NaN before all: at out[i * ld].
+void mmul_cpu_argmax(const float *x, int64_t rows, int64_t row_step, int64_t n, float *out,
+                     int64_t ld);

@@ -81,32 +81,42 @@ void mmul_cpu_topk(const float *x, int64_t n, int64_t k, float *out) {
     }
 }
 
-// Comparisons lose NaN, so those are counted.
-MMUL_CLONES static float largest_of(const float *x, int64_t n) {
-    float most = -INFINITY;
-    int32_t odd = 0;
-#pragma omp simd reduction(max : most) reduction(| : odd)
-    for (int64_t j = 0; j < n; j++) {
-        odd |= x[j] != x[j];
-        most = x[j] > most ? x[j] : most;
+// The first of them that is y, or NaN where that is; n: none.
+MMUL_CLONES static int32_t find_first(const float *x, int32_t n, float y) {
+    int32_t first = n;
+#pragma omp simd reduction(min : first)
+    for (int32_t j = 0; j < n; j++) {
+        const int32_t here = (x[j] == y) | ((x[j] != x[j]) & (y != y)) ? j : n;
+        first = here < first ? here : first;
     }
-    return odd ? NAN : most;
+    return first;
 }
 
-MMUL_CLONES static bool has(const float *x, int64_t n, float y) {
-    int found = 0;
-#pragma omp simd reduction(| : found)
-    for (int64_t j = 0; j < n; j++)
-        found |= (x[j] == y) | ((x[j] != x[j]) & (y != y));
-    return found != 0;
+// Of a row only the stretch is looked at again in which its largest element came first.
+static void find_largest(const float *x, int64_t rows, int64_t row_step, int64_t n, float *out,
+                         int64_t ld) {
+    float most[MMUL_CPU_TOGETHER];
+    int64_t at[MMUL_CPU_TOGETHER] = {0};
+    for (int64_t r = 0; r < rows; r++)
+        most[r] = -INFINITY;
+    for (int64_t j = 0; j < n; j += MMUL_CPU_STRETCH)
+        for (int64_t r = 0; r < rows; r++) {
+            const float y =
+                mmul_cpu_largest(x + r * row_step + j, mmul_smaller(MMUL_CPU_STRETCH, n - j));
+            if (y > most[r] || (y != y && most[r] == most[r])) {
+                most[r] = y;
+                at[r] = j;
+            }
+        }
+    for (int64_t r = 0; r < rows; r++) {
+        const int64_t some = mmul_smaller(MMUL_CPU_STRETCH, n - at[r]);
+        out[r * ld] = (float)(at[r] + find_first(x + r * row_step + at[r], (int32_t)some, most[r]));
+    }
 }
 
-int64_t mmul_cpu_argmax(const float *x, int64_t n) {
-    const float most = largest_of(x, n);
-    int64_t j = 0;
-    while (j + BLOCK < n && !has(x + j, BLOCK, most))
-        j += BLOCK;
-    while (j + 1 < n && x[j] != most && (!isnan(most) || !isnan(x[j])))
-        j++;
-    return j;
+void mmul_cpu_argmax(const float *x, int64_t rows, int64_t row_step, int64_t n, float *out,
+                     int64_t ld) {
+    for (int64_t i = 0; i < rows; i += MMUL_CPU_TOGETHER)
+        find_largest(x + i * row_step, mmul_smaller(MMUL_CPU_TOGETHER, rows - i), row_step, n,
+                     out + i * ld, ld);
 }
