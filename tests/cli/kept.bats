@@ -333,3 +333,33 @@ own_folders() {
     ranks 2 mul A.npy B.npy --keep --split rows --device cpu
     expect_failure 64 "--split does not go with --keep"
 }
+
+@test "values are kept by devices with memory of their own, and go to them, as any other" {
+    operands
+    local device count=0 has_opencl
+    has_opencl=$("$MPIMATMUL" devices --json < /dev/null | grep -c '"0:0"' || true)
+    printf '%s\n' 'a, b = load("A.npy"), load("B.npy")' 'y = a @ b' 'save("kept:y", y)' 'r = relu(y) - 3' \
+        'save("kept:r", r)' 'save("kept:t", r.T)' 'save("z.npy", r @ load("C.npy"))' > keep.py
+    printf '%s\n' 'y, r = load("kept:y"), load("kept:r")' 'save("s.npy", relu(y) - r)' \
+        'save("p.npy", y @ load("C.npy"))' 'save("q.npy", load("kept:t") @ y)' > use.py
+    for device in faulty:hang=1000000:cpu 0:0; do
+        [ "$device" != 0:0 ] || [ "$has_opencl" -gt 0 ] || continue
+        for count in 1 2; do
+            ranks "$count" run keep.py --device "$device"
+            expect_quiet_success
+            equal z.npy '(np.maximum(y, 0) - 3) @ C'
+            program convert kept:r r.npy -q # what stands in the files, read without any device
+            expect_quiet_success
+            equal r.npy 'np.maximum(y, 0) - 3'
+            ranks "$count" run use.py --device "$device"
+            expect_quiet_success
+            equal s.npy 'np.full(y.shape, 3)'
+            equal p.npy 'y @ C'
+            equal q.npy '(np.maximum(y, 0) - 3).T @ y'
+            ranks "$count" run use.py --device cpu
+            expect_quiet_success
+            equal q.npy '(np.maximum(y, 0) - 3).T @ y'
+        done
+    done
+    [ "$has_opencl" -gt 0 ] || skip "opencl: no device 0:0"
+}
