@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """The Python package against numpy in double: run alone, and by mpirun; prints the largest error of each."""
+import os
 import pathlib
 import sys
 import warnings
@@ -98,6 +99,18 @@ try:
         mm.save("/nowhere/y.npy", x)
 except mm.Error as error:
     assert error.status == 73
+heads = mm.place(mm.reshape(d, (3, 11, 20)) / 7, "rows")
+with mm.program():
+    mm.save("kept:heads", heads)
+    mm.save("kept:sums", mm.sum(x, axis=-1))
+again = mm.load("kept:heads")
+assert again.shape == (3, 11, 20)
+show("kept set", (again * 2).numpy(), D.reshape(3, 11, 20) / 7 * 2, 0)
+show("kept sums", (mm.load("kept:sums") - mm.sum(x, axis=-1)).numpy(), np.zeros((64, 1)), 0)
+try:
+    mm.load("kept:others")
+except mm.Error as error:
+    assert (error.status, str(error)) == (66, f"no kept 'others' in '{os.environ['MPIMATMUL_SHARD_DIR']}'"), error
 mm.save(pathlib.Path(sys.argv[-1]), mm.load(pathlib.Path(sys.argv[-1])) * 0)
 mm.save(sys.argv[-1], x)
 if mm.rank() == 0:

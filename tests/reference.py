@@ -189,13 +189,19 @@ def _tensor(path, name):
     return (array.astype("<u4") << 16).view("<f4") if header[name]["dtype"] == "BF16" else array
 
 
+def _path(file):
+    """What the ranks keep is in a file of that name."""
+    return f"{file[5:]}.kept.npy" if str(file).startswith("kept:") else file
+
+
 def load(file):
+    file = _path(file)
     path, colon, name = str(file).partition(".safetensors:")
     return matrix(_tensor(path + ".safetensors", name) if colon else np.load(file))
 
 
 def save(file, x):
-    np.save(file, np.asarray(x, dtype=STORED))
+    np.save(_path(file), np.asarray(x, dtype=STORED))
 
 
 def print(*things):

@@ -88,6 +88,26 @@ sums() {
     [ "$(stat -c %a s)" = 700 ]
 }
 
+@test "programs that hand values on by keeping them, against numpy" {
+    operands
+    printf '%s\n' 'a = load("A.npy")' 'save("kept:y", a @ load("B.npy"))' 'save("kept:n", softmax(a / 7))' > first.py
+    printf '%s\n' 'save("kept:t", load("kept:y").T * 2 + 1)' \
+        'save("s.npy", load("kept:n")[3:9] @ load("B.npy"))' > second.py
+    printf '%s\n' 'save("r.npy", load("kept:t") @ load("kept:y"))' > third.py
+    mkdir numpy
+    cp ./*.npy numpy
+    for file in first second third; do
+        ranks 2 run $file.py --device cpu
+        expect_quiet_success
+        (cd numpy && "$PYTHON" "$REPO/tests/reference.py" ../$file.py)
+    done
+    python << 'END'
+import numpy as np
+assert np.array_equal(np.load("r.npy"), np.load("numpy/r.npy"))
+assert np.abs(np.load("s.npy") - np.load("numpy/s.npy")).max() < 1e-6
+END
+}
+
 @test "kept lists sets, and removes them" {
     kept_y
     ranks 2 kept

@@ -61,7 +61,8 @@ class Generated(c.Structure):
 
 class ContextOptions(c.Structure):
     _fields_ = [("struct_bytes", c.c_size_t), ("device", c.c_char_p), ("threads", c.c_int), ("no_bind", c.c_bool),
-                ("probe", c.c_void_p)]
+                ("probe", c.c_void_p), ("launch_seconds", c.c_double), ("agreed_options", c.c_char_p),
+                ("shard_folder", c.c_char_p)]
 
 
 class ProbeOptions(c.Structure):
@@ -122,6 +123,7 @@ def _load():
     library.mmul_values_placement.restype = c.c_char_p
     library.mmul_format_ending.restype = c.c_char_p
     library.mmul_program_is_rounded.restype = c.c_bool
+    library.mmul_kept_name.restype = c.c_char_p
     library.mmul_values_part.argtypes = [c.c_void_p, c.c_int, c.c_int64]
     return mpi, library
 
@@ -150,7 +152,8 @@ class Session:
             mpi.MPI_Init_thread(None, None, 1, c.byref(c.c_int()))
         self.ends_mpi = not begun.value
         self.world = c.c_void_p(c.addressof(c.c_char.in_dll(mpi, "ompi_mpi_comm_world")))
-        options = sized(ContextOptions, device=wish, threads=threads, probe=self.probe)
+        self.shard_folder = os.environ.get("MPIMATMUL_SHARD_DIR", "").encode() or None
+        options = sized(ContextOptions, device=wish, threads=threads, probe=self.probe, shard_folder=self.shard_folder)
         check(library.mmul_context_create, self.world, c.byref(options), c.byref(self.context))
         rank, size = c.c_int(), c.c_int()
         mpi.MPI_Comm_rank(self.world, c.byref(rank))

@@ -173,18 +173,27 @@ def array(data):
 
 
 def load(path):
-    """A file of root's, or a tensor of it ("model.safetensors:name"). Collective."""
+    """A file of root's, a tensor of it ("model.safetensors:name"), or what the ranks have kept ("kept:name").
+    Collective."""
     s, path = session(), os.fspath(path)
+    kept = library.mmul_kept_name(path.encode())
 
     def look():
         """Sizes as the engine sees them; an array of one size is a row."""
         with _Program() as program:
             value, integers = load_into(program, None), c.c_bool()
             sizes = library.mmul_program_value_shape(program.handle, value, c.byref(integers)).sizes()
-            return *sizes, integers.value, library.mmul_matrix_info(program.matrices[0]).dimensions
+            if kept is None:
+                dimensions = library.mmul_matrix_info(program.matrices[0]).dimensions
+            else:
+                dimensions = 4 if sizes[0] > 1 else 3 if sizes[1] > 1 else 2
+            return *sizes, integers.value, dimensions
 
     def load_into(program, _):
         matrix, value = c.c_void_p(), c.c_int()
+        if kept is not None:
+            check(library.mmul_program_load_kept, program.handle, s.shard_folder, kept, c.byref(value))
+            return value.value
         check(library.mmul_matrix_open, path.encode(), c.byref(matrix))
         return program.load(matrix, value, path)
 
@@ -254,6 +263,9 @@ class _Program(_Building):
         self.outputs.append(output)  # ours until the program runs
         check(library.mmul_program_save, self.handle, self.add(value), output)
 
+    def keep(self, value, name):
+        check(library.mmul_program_keep, self.handle, self.add(value), name, c.c_bool(False))
+
     def run(self, keep=False):
         """Collective."""
         s = session()
@@ -303,7 +315,8 @@ class program:
 
 
 def save(path, value):
-    """Writes a value to a file of root's: now, or at the end of a `with program():` block. Collective."""
+    """Writes a value to a file of root's, or leaves it on the ranks ("kept:name"): now, or at the end of a
+    `with program():` block. Collective."""
     path, value = os.fspath(path), value if isinstance(value, Value) else array(value)
     if _pending is not None:
         _pending.append((path, value))
@@ -324,6 +337,10 @@ def _save_all(saves):
     with _Program() as program:
         def build():
             for path, value in saves:
+                kept = library.mmul_kept_name(path.encode())
+                if kept is not None:
+                    program.keep(value, kept)
+                    continue
                 output = c.c_void_p()
                 dtype = lib.I32 if value.integers else program.dtype(program.add(value))
                 check_type(path, dtype)
