@@ -109,7 +109,8 @@ enum mmul_status mmul_context_update_warnings(struct mmul_context *context,
 }
 
 enum mmul_status mmul_context_calibrate(struct mmul_context *context, struct mmul_error *err) {
-    const struct mmul_calibrate_options options = {.depth = MMUL_CALIBRATE_THOROUGH};
+    const struct mmul_calibrate_options options = {.depth = MMUL_CALIBRATE_THOROUGH,
+                                                   .types = 1U << MMUL_F32 | 1U << MMUL_F64};
     mmul_stopwatch_enter(&context->watch, &context->startup.measure_seconds);
     enum mmul_status status = mmul_calibrate(context, &options, err);
     mmul_stopwatch_enter(&context->watch, &context->startup.plan_seconds);

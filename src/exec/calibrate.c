@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/status.h"
 #include "comm/link.h"
 #include "exec/fallback.h"
 #include "exec/measure.h"
@@ -22,10 +23,15 @@ static const struct mmul_link_limits brief = {.budget_seconds = 0.02,
                                               .most_root_links = 8},
                                      thorough = {.budget_seconds = 0.2, .most_bytes = 16 << 20};
 
+// In which products are computed.
+enum { TYPES = 2 };
+static const enum mmul_dtype types[TYPES] = {MMUL_F32, MMUL_F64};
+
 struct calibration {
     struct mmul_context *context;
     const struct mmul_calibrate_options *options;
     struct mmul_speed speed; // this rank's
+    unsigned missing;        // types that are measured
 };
 
 // ---------------------------------------------------------------------------------- descriptions
@@ -89,11 +95,12 @@ static struct mmul_speed known_speed(const struct mmul_context *context) {
 
 // ---------------------------------------------------------------------------------------- stored
 
-static bool all_have_speeds(const struct mmul_recalled *all, int size) {
-    for (int rank = 0; rank < size; rank++)
-        if (all[rank].speed.origin == MMUL_SPEED_NONE)
-            return false;
-    return true;
+static bool all_have_speeds(const struct mmul_recalled *all, int size, unsigned needed) {
+    bool have = true;
+    for (int rank = 0; have && rank < size; rank++)
+        have = all[rank].speed.origin != MMUL_SPEED_NONE &&
+               (!(needed & 1U << MMUL_F64) || all[rank].speed.double_points > 0);
+    return have;
 }
 
 static void set_links(struct mmul_node_info *node, struct mmul_link root, struct mmul_link ring,
@@ -115,12 +122,27 @@ static void take_links(struct mmul_cluster *cluster, const struct mmul_recalled 
         set_links(&cluster->nodes[node], none, none, MMUL_SPEED_NONE);
 }
 
-static void take_speeds(struct mmul_cluster *cluster, const struct mmul_recalled *all) {
-    const struct mmul_speed none = {.origin = MMUL_SPEED_NONE};
-    bool have = all_have_speeds(all, cluster->size);
+// Of some ranks.
+static void forget_rates(struct mmul_cluster *cluster, enum mmul_dtype dtype) {
     for (int rank = 0; rank < cluster->size; rank++) {
         struct mmul_rank_info *info = &cluster->ranks[rank];
-        info->speed = have ? all[rank].speed : none;
+        double *flops = dtype == MMUL_F64 ? info->speed.double_flops : info->speed.flops;
+        memset(flops, 0, MMUL_SPEED_POINTS * sizeof *flops);
+        *(dtype == MMUL_F64 ? &info->speed.double_points : &info->speed.measured_points) = 0;
+        info->speed_flops = info->speed.flops[MMUL_SPEED_POINTS - 1];
+    }
+}
+
+// What all know already of one type stays where another one is not stored.
+static void take_speeds(struct mmul_cluster *cluster, const struct mmul_recalled *all,
+                        unsigned needed) {
+    const bool have = all_have_speeds(all, cluster->size, needed);
+    for (int i = 0; !have && i < TYPES; i++)
+        if (!mmul_cluster_has_speeds(cluster, 1U << types[i]))
+            forget_rates(cluster, types[i]);
+    for (int rank = 0; have && rank < cluster->size; rank++) {
+        struct mmul_rank_info *info = &cluster->ranks[rank];
+        info->speed = all[rank].speed;
         info->speed_flops = info->speed.flops[MMUL_SPEED_POINTS - 1];
     }
 }
@@ -135,8 +157,8 @@ static enum mmul_status recall(const struct calibration *c, struct mmul_error *e
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
         status = mmul_comm_share(comm, &mine, sizeof mine, all, err);
-    if (status == MMUL_OK && !mmul_cluster_has_speeds(cluster))
-        take_speeds(cluster, all);
+    if (status == MMUL_OK && !mmul_cluster_has_speeds(cluster, c->options->types))
+        take_speeds(cluster, all, c->options->types);
     if (status == MMUL_OK && !mmul_cluster_has_links(cluster))
         take_links(cluster, all);
     mmul_free(all);
@@ -167,11 +189,24 @@ static double quota_period(const struct mmul_context *context) {
 
 static enum mmul_status measure_device(void *argument, struct mmul_error *err) {
     struct calibration *c = argument;
-    const struct mmul_measure_request request = {.thorough =
-                                                     c->options->depth == MMUL_CALIBRATE_THOROUGH,
-                                                 .memory_bytes = mmul_calibrate_memory(c->context),
-                                                 .period_seconds = quota_period(c->context)};
-    return mmul_measure_device(c->context->device, &request, &c->speed, err);
+    struct mmul_measure_request request = {.thorough = c->options->depth == MMUL_CALIBRATE_THOROUGH,
+                                           .memory_bytes = mmul_calibrate_memory(c->context),
+                                           .period_seconds = quota_period(c->context)};
+    enum mmul_status status = MMUL_OK;
+    for (int i = 0; status == MMUL_OK && i < TYPES; i++) {
+        request.dtype = types[i];
+        if ((c->missing & 1U << types[i]) && mmul_device_has_dtype(c->context->device, types[i]))
+            status = mmul_measure_device(c->context->device, &request, &c->speed, err);
+    }
+    return status;
+}
+
+static enum mmul_status warm_up(const struct calibration *c, struct mmul_error *err) {
+    enum mmul_status status = MMUL_OK;
+    for (int i = 0; status == MMUL_OK && i < TYPES; i++)
+        if ((c->missing & 1U << types[i]) && mmul_device_has_dtype(c->context->device, types[i]))
+            status = mmul_context_warm_up(c->context, types[i], err);
+    return status;
 }
 
 static enum mmul_status measure(struct calibration *c, struct mmul_error *err) {
@@ -181,8 +216,8 @@ static enum mmul_status measure(struct calibration *c, struct mmul_error *err) {
                                            .work = measure_device,
                                            .argument = c,
                                            .call_seconds = given > 0 ? given : most_seconds};
-    c->speed = (struct mmul_speed){.warm_up_seconds = c->context->warm_up_seconds,
-                                   .origin = MMUL_SPEED_MEASURED};
+    c->speed.warm_up_seconds = c->context->warm_up_seconds;
+    c->speed.origin = MMUL_SPEED_MEASURED;
     mmul_profile_date(c->speed.date);
     return mmul_watch(&measuring, err);
 }
@@ -191,7 +226,7 @@ static enum mmul_status measure(struct calibration *c, struct mmul_error *err) {
 // over the node: none of its ranks builds kernels any more when the first begins to measure.
 static enum mmul_status measure_or_replace(struct calibration *c, struct mmul_error *err) {
     struct mmul_error of_barrier;
-    enum mmul_status status = mmul_context_warm_up(c->context, MMUL_F32, err);
+    enum mmul_status status = warm_up(c, err);
     if (mmul_comm_node_barrier(c->context->comm, &of_barrier) != MMUL_OK) {
         *err = of_barrier;
         return err->status;
@@ -201,13 +236,18 @@ static enum mmul_status measure_or_replace(struct calibration *c, struct mmul_er
     if (status == MMUL_OK)
         return status;
     status = mmul_context_fall_back(c->context, c->options->no_fallback, err);
+    c->speed = (struct mmul_speed){.origin = MMUL_SPEED_NONE};
     if (status == MMUL_OK)
-        status = mmul_context_warm_up(c->context, MMUL_F32, err);
+        status = warm_up(c, err);
     return status == MMUL_OK ? measure(c, err) : status;
 }
 
-// Collective.
+// Collective: those types that are wanted and not known of everybody.
 static enum mmul_status measure_devices(struct calibration *c, struct mmul_error *err) {
+    for (int i = 0; i < TYPES; i++)
+        if (c->options->depth == MMUL_CALIBRATE_THOROUGH ||
+            !mmul_cluster_has_speeds(c->context->cluster, 1U << types[i]))
+            c->missing |= c->options->types & 1U << types[i];
     enum mmul_status status = mmul_comm_agree(c->context->comm, measure_or_replace(c, err), err);
     return status == MMUL_OK ? share_description(c->context, &c->speed, err) : status;
 }
@@ -242,6 +282,30 @@ static enum mmul_status measure_traffic(struct calibration *c, struct mmul_error
     return status == MMUL_OK ? share_description(c->context, &c->speed, err) : status;
 }
 
+// ---------------------------------------------------------------------------------------- types
+
+// Collective: who has a device without one of the types takes its successor, before there are shares.
+static enum mmul_status replace_poor(struct calibration *c, struct mmul_error *err) {
+    const struct mmul_cluster *cluster = c->context->cluster;
+    enum mmul_status status = MMUL_OK;
+    bool any = false;
+    for (int rank = 0; rank < cluster->size; rank++)
+        any |= (c->options->types & 1U << MMUL_F64) && !cluster->ranks[rank].device.has_double;
+    if (!any)
+        return MMUL_OK;
+    if (!mmul_device_has_dtype(c->context->device, MMUL_F64)) {
+        mmul_fail(err, MMUL_ERR_UNAVAILABLE, "rank %d: device '%.80s' does not multiply in float64",
+                  c->context->comm->rank, c->context->device_name);
+        status =
+            c->options->no_fallback
+                ? mmul_context_fall_back(c->context, true, err)
+                : mmul_context_replace_device(c->context, "it does not multiply in float64", err);
+        c->speed = (struct mmul_speed){.origin = MMUL_SPEED_NONE};
+    }
+    status = mmul_comm_agree(c->context->comm, status, err);
+    return status == MMUL_OK ? share_description(c->context, &c->speed, err) : status;
+}
+
 // ------------------------------------------------------------------------------------------ whole
 
 static enum mmul_status calibrate_thoroughly(struct calibration *c, struct mmul_error *err) {
@@ -267,11 +331,14 @@ enum mmul_status mmul_calibrate(struct mmul_context *context,
         return status;
     if (options->depth == MMUL_CALIBRATE_THOROUGH)
         return calibrate_thoroughly(&c, err);
-    if (!mmul_cluster_has_speeds(cluster) || !mmul_cluster_has_links(cluster))
+    status = replace_poor(&c, err);
+    if (status == MMUL_OK &&
+        (!mmul_cluster_has_speeds(cluster, options->types) || !mmul_cluster_has_links(cluster)))
         status = recall(&c, err);
     if (options->depth == MMUL_CALIBRATE_STORED)
         return status;
-    if (status == MMUL_OK && !mmul_cluster_has_speeds(cluster))
+    c.speed = cluster->ranks[context->comm->rank].speed;
+    if (status == MMUL_OK && !mmul_cluster_has_speeds(cluster, options->types))
         status = measure_devices(&c, err);
     bool links = mmul_cluster_has_links(cluster);
     if (status == MMUL_OK && !links)

@@ -13,15 +13,17 @@ enum mmul_calibration_depth {
 
 struct mmul_calibrate_options {
     enum mmul_calibration_depth depth;
+    unsigned types; // in which the job computes: a bit per type, 1 << MMUL_F32, 1 << MMUL_F64
     bool no_fallback;
     double device_timeout_seconds; // a device with a call that takes longer hangs; 0: 60
 };
 
 // Collective. Fills in speed and speed_flops of the cluster's ranks and the links of its nodes,
-// everywhere alike. Stored speeds count when every rank has one (exec/profile), stored links when
+// everywhere alike. A device that has not all of the types is replaced first, whatever the depth. Stored speeds count
+// when every rank has one of every type (exec/profile), stored links when
 // every node has its own; else all are measured, or, with MMUL_CALIBRATE_STORED, stay unknown. What
 // this context knows already stays as it is, unless a device was replaced since.
-// A device that fails or hangs here gets the CPU in its place, with a warning, unless no_fallback.
+// A device that fails or hangs here, or lacks a type, gets the CPU in its place, with a warning, unless no_fallback.
 // Fails: MMUL_ERR_UNAVAILABLE (no_fallback), MMUL_ERR_CREATE or MMUL_ERR_IO (a profile cannot be
 // stored; where its folder is to blame nothing is measured).
 enum mmul_status mmul_calibrate(struct mmul_context *context,

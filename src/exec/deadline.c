@@ -21,7 +21,10 @@ void mmul_deadline_init(struct mmul_deadline *deadline, struct mmul_context *con
 static int64_t latest(const struct mmul_deadline *deadline, double flops) {
     static const double slow_flops = 1e8, times = 20, least_seconds = 30;
     const struct mmul_context *context = deadline->context;
-    double speed = context->cluster->ranks[context->comm->rank].speed_flops;
+    const struct mmul_rank_info *info = &context->cluster->ranks[context->comm->rank];
+    const double single = mmul_rank_flops(info, MMUL_F32),
+                 twofold = mmul_rank_flops(info, MMUL_F64);
+    double speed = twofold > 0 && (twofold < single || !(single > 0)) ? twofold : single;
     bool known = speed > 0 && deadline->replacements == deadline->replacements_before;
     double seconds = times * flops / (known ? speed : slow_flops);
     seconds = seconds > least_seconds ? seconds : least_seconds;

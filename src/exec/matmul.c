@@ -203,17 +203,20 @@ enum mmul_status mmul_matmul_plan(struct mmul_context *context, const struct mmu
         .depth = balanced && !args->reproducible && is_worth_measuring(context, args, &problem)
                      ? MMUL_CALIBRATE_BRIEF
                      : MMUL_CALIBRATE_STORED,
+        .types = 1U << mmul_problem_result_dtype(&problem),
         .no_fallback = args->no_fallback,
         .device_timeout_seconds = args->device_timeout_seconds};
     if (status == MMUL_OK)
-        status = mmul_comm_broadcast(comm, &options.depth, sizeof options.depth, err);
+        status = mmul_comm_broadcast(comm, &options, sizeof options, err);
     mmul_stopwatch_enter(&context->watch, &context->startup.measure_seconds);
     if (status == MMUL_OK)
         status = mmul_calibrate(context, &options, err);
     mmul_stopwatch_enter(&context->watch, &context->startup.plan_seconds);
+    const enum mmul_dtype dtype = mmul_problem_result_dtype(&problem); // root's
     const struct mmul_plan_request request = {
         .problem = &problem,
-        .weights = balanced && mmul_cluster_has_speeds(context->cluster) ? NULL : weights,
+        .weights =
+            balanced && mmul_cluster_has_speeds(context->cluster, 1U << dtype) ? NULL : weights,
         .node_maps = node_maps,
         .tail = what_tail(args, balanced),
         .tail_share = args->tail_share};

@@ -14,6 +14,7 @@
 #include "base/median.h"
 #include "base/memory.h"
 #include "base/random.h"
+#include "model/dtype.h"
 
 enum { REPEATS_MOST = 10, TRANSFER_COLS = 1024, TRANSFER_ROWS = 256, TRANSFER_ROWS_MOST = 16384 };
 
@@ -38,13 +39,15 @@ static const double AGREEMENT = 1.1, LARGEST_DROP = 0.85;
 // rows x TRANSFER_COLS.
 struct work {
     struct mmul_device *device;
+    enum mmul_dtype dtype;
     struct mmul_buffer *a, *b, *c; // b and c of products only
     int64_t n, rows, cols;         // rows, cols: of the product
-    float *host;                   // owned, written to
+    void *host;                    // owned, written to
 };
 
 static enum mmul_status multiply(const struct work *w, struct mmul_error *err) {
-    const struct mmul_gemm args = {.m = w->rows,
+    const struct mmul_gemm args = {.dtype = w->dtype,
+                                   .m = w->rows,
                                    .n = w->cols,
                                    .k = w->n,
                                    .alpha = 1,
@@ -121,19 +124,26 @@ static enum mmul_status time_operation(const struct work *w, const struct depth 
 }
 
 // Numbers in [-0.5, 0.5); they recur, because drawing them all would take longer than multiplying.
-static void fill(float *host, int64_t count) {
+static void fill(enum mmul_dtype dtype, void *host, int64_t count) {
     enum { PERIOD = 1 << 16 };
-    for (int64_t i = 0; i < mmul_smaller(count, PERIOD); i++)
-        host[i] = (float)(mmul_random_at(1, (uint64_t)i) >> 40) * 0x1p-24f - 0.5f;
+    for (int64_t i = 0; i < mmul_smaller(count, PERIOD); i++) {
+        const float x = (float)(mmul_random_at(1, (uint64_t)i) >> 40) * 0x1p-24f - 0.5f;
+        if (dtype == MMUL_F64)
+            ((double *)host)[i] = x;
+        else
+            ((float *)host)[i] = x;
+    }
     for (int64_t at = PERIOD; at < count; at += PERIOD)
-        memcpy(host + at, host, (size_t)mmul_smaller(PERIOD, count - at) * sizeof *host);
+        memcpy(mmul_dtype_ahead(dtype, host, at), host,
+               (size_t)mmul_smaller(PERIOD, count - at) * mmul_dtype_bytes(dtype));
 }
 
 static enum mmul_status allocate_host(struct work *w, int64_t count, struct mmul_error *err) {
-    enum mmul_status status = MMUL_ALLOCATE_RAW(w->host, count, "calibration", err);
-    if (status == MMUL_OK)
-        fill(w->host, count);
-    return status;
+    w->host = mmul_allocate_raw(count, mmul_dtype_bytes(w->dtype), "calibration", err);
+    if (w->host == NULL)
+        return err->status;
+    fill(w->dtype, w->host, count);
+    return MMUL_OK;
 }
 
 static void work_fini(struct work *w) {
@@ -149,19 +159,19 @@ static enum mmul_status create_squares(struct work *w, struct mmul_error *err) {
     struct mmul_buffer **buffers[] = {&w->a, &w->b, &w->c};
     enum mmul_status status = allocate_host(w, w->n * w->n, err);
     for (int i = 0; status == MMUL_OK && i < 3; i++) {
-        status = mmul_device_buffer_create(w->device, MMUL_F32, w->n * w->n, buffers[i], err);
+        status = mmul_device_buffer_create(w->device, w->dtype, w->n * w->n, buffers[i], err);
         const struct mmul_operand to = {.buffer = *buffers[i], .ld = w->n};
         if (status == MMUL_OK)
             status = mmul_device_upload(
-                w->device, &(struct mmul_upload){to, w->n, w->n, w->host, w->n, MMUL_F32}, err);
+                w->device, &(struct mmul_upload){to, w->n, w->n, w->host, w->n, w->dtype}, err);
     }
     return status == MMUL_OK ? mmul_device_wait(w->device, err) : status;
 }
 
-static enum mmul_status time_squares(struct mmul_device *device, int64_t n,
-                                     const struct depth *depth, double *seconds, bool *unstable,
-                                     struct mmul_error *err) {
-    struct work w = {.device = device, .n = n, .rows = n, .cols = n};
+// Of side w->n.
+static enum mmul_status time_squares(struct work w, const struct depth *depth, double *seconds,
+                                     bool *unstable, struct mmul_error *err) {
+    w.rows = w.cols = w.n;
     enum mmul_status status = create_squares(&w, err);
     if (status == MMUL_OK)
         status = time_operation(&w, depth, multiply, seconds, unstable, err);
@@ -171,30 +181,29 @@ static enum mmul_status time_squares(struct mmul_device *device, int64_t n,
 
 // Do three squares fit on the device, and four (one of them to fill the others from) in the host's
 // share? Half of a device's memory may be in use.
-static bool squares_fit(const struct mmul_device *device, int64_t n, int64_t memory_bytes) {
+static bool squares_fit(const struct work *w, int64_t memory_bytes) {
     struct mmul_device_info info;
-    int64_t square_bytes = n * n * (int64_t)sizeof(float);
-    mmul_device_describe(device, &info);
+    const int64_t n = w->n, square_bytes = n * n * (int64_t)mmul_dtype_bytes(w->dtype);
+    mmul_device_describe(w->device, &info);
     return 4 * square_bytes <= memory_bytes && square_bytes <= info.max_allocation_bytes &&
-           3 * square_bytes + mmul_device_gemm_temporary_bytes(device, MMUL_F32, n, n, n) <=
+           3 * square_bytes + mmul_device_gemm_temporary_bytes(w->device, w->dtype, n, n, n) <=
                info.memory_bytes / 2;
 }
 
 // With a quota, what is spent early in a period is missing later in it: only whole ones tell, and
 // where they are cut by the span matters little in three. No size is faster in the long run.
-static enum mmul_status obey_quota(struct mmul_device *device, const struct depth *depth,
-                                   double period_seconds, struct mmul_speed *speed,
-                                   struct mmul_error *err) {
+static enum mmul_status obey_quota(struct work w, const struct depth *depth, double period_seconds,
+                                   struct mmul_speed *speed, struct mmul_error *err) {
     const struct depth whole = {.repeats = 1, .span_seconds = 3 * period_seconds};
-    int64_t n = (int64_t)MMUL_SPEED_SMALLEST << (speed->measured_points - 1);
     double seconds;
+    w.n = (int64_t)MMUL_SPEED_SMALLEST << (speed->measured_points - 1);
     bool alone = false; // one time agrees with none
     if (!(whole.span_seconds > depth->span_seconds))
         return MMUL_OK;
-    enum mmul_status status = time_squares(device, n, &whole, &seconds, &alone, err);
+    enum mmul_status status = time_squares(w, &whole, &seconds, &alone, err);
     if (status != MMUL_OK)
         return status;
-    double flops = 2.0 * (double)n * (double)n * (double)n / seconds;
+    double flops = 2.0 * (double)w.n * (double)w.n * (double)w.n / seconds;
     for (int i = 0; i < MMUL_SPEED_POINTS; i++)
         if (i >= speed->measured_points - 1 || speed->flops[i] > flops)
             speed->flops[i] = flops;
@@ -204,18 +213,17 @@ static enum mmul_status obey_quota(struct mmul_device *device, const struct dept
 
 // One size, whose rate is flops[point]. A larger size is hardly ever slower: then it is timed again,
 // and the shortest time counts.
-static enum mmul_status measure_size(struct mmul_device *device, int point,
-                                     const struct depth *depth, struct mmul_speed *speed,
-                                     double *seconds, struct mmul_error *err) {
+static enum mmul_status measure_size(const struct work *w, int point, const struct depth *depth,
+                                     struct mmul_speed *speed, double *seconds,
+                                     struct mmul_error *err) {
     enum { TIMES = 3 };
-    const int64_t n = (int64_t)MMUL_SPEED_SMALLEST << point;
-    const double flop = 2.0 * (double)n * (double)n * (double)n;
+    const double flop = 2.0 * (double)w->n * (double)w->n * (double)w->n;
     bool drops = true, unstable = false;
     double late = mmul_clock_now() + TIMES * depth->patience_seconds;
     for (int i = 0; i == 0 || (drops && i < TIMES && mmul_clock_now() < late); i++) {
         double now = 0;
         bool now_unstable = false;
-        enum mmul_status status = time_squares(device, n, depth, &now, &now_unstable, err);
+        enum mmul_status status = time_squares(*w, depth, &now, &now_unstable, err);
         if (status != MMUL_OK)
             return status;
         if (i == 0 || now < *seconds) {
@@ -230,22 +238,23 @@ static enum mmul_status measure_size(struct mmul_device *device, int point,
     return MMUL_OK;
 }
 
-static enum mmul_status measure_products(struct mmul_device *device, const struct depth *depth,
+static enum mmul_status measure_products(struct work w, const struct depth *depth,
                                          int64_t memory_bytes, struct mmul_speed *speed,
                                          struct mmul_error *err) {
-    double enough =
-        mmul_device_can_borrow(device) ? depth->enough_host_seconds : depth->enough_seconds;
+    const double enough = mmul_device_can_borrow(w.device) ? depth->enough_host_seconds
+                                                           : depth->enough_seconds,
+                 most = w.dtype == MMUL_F64 ? brief.most_seconds : depth->most_seconds;
     double seconds = 0;
     int points = 0;
     do {
-        int64_t n = (int64_t)MMUL_SPEED_SMALLEST << points;
-        if (points > 0 && !squares_fit(device, n, memory_bytes))
+        w.n = (int64_t)MMUL_SPEED_SMALLEST << points;
+        if (points > 0 && !squares_fit(&w, memory_bytes))
             break;
-        enum mmul_status status = measure_size(device, points, depth, speed, &seconds, err);
+        enum mmul_status status = measure_size(&w, points, depth, speed, &seconds, err);
         if (status != MMUL_OK)
             return status;
         points++;
-    } while (points < MMUL_SPEED_POINTS && seconds < enough && 8 * seconds <= depth->most_seconds);
+    } while (points < MMUL_SPEED_POINTS && seconds < enough && 8 * seconds <= most);
     speed->measured_points = points;
     for (int i = points; i < MMUL_SPEED_POINTS; i++)
         speed->flops[i] = speed->flops[points - 1];
@@ -329,24 +338,39 @@ static enum mmul_status measure_transfers(struct mmul_device *device, const stru
     return MMUL_OK;
 }
 
+// What was measured in one type becomes a part of what is known.
+static void take(struct mmul_speed *speed, const struct mmul_speed *measured, bool is_double) {
+    const unsigned sizes = (1U << MMUL_SPEED_POINTS) - 1;
+    const int place = is_double ? MMUL_UNSTABLE_DOUBLES : 0;
+    memcpy(is_double ? speed->double_flops : speed->flops, measured->flops, sizeof measured->flops);
+    *(is_double ? &speed->double_points : &speed->measured_points) = measured->measured_points;
+    speed->unstable &= ~(sizes << place | MMUL_UNSTABLE_TRANSFERS);
+    speed->unstable |=
+        (measured->unstable & sizes) << place | (measured->unstable & MMUL_UNSTABLE_TRANSFERS);
+    speed->upload_bytes_per_second = measured->upload_bytes_per_second;
+    speed->download_bytes_per_second = measured->download_bytes_per_second;
+    if (is_double)
+        return;
+    speed->pack_a_seconds = measured->pack_a_seconds;
+    speed->pack_b_seconds = measured->pack_b_seconds;
+}
+
 enum mmul_status mmul_measure_device(struct mmul_device *device,
                                      const struct mmul_measure_request *request,
                                      struct mmul_speed *speed, struct mmul_error *err) {
     const struct depth *depth = request->thorough ? &thorough : &brief;
-    struct mmul_speed measured = *speed;
-    measured.upload_bytes_per_second = measured.download_bytes_per_second = 0;
-    measured.pack_a_seconds = measured.pack_b_seconds = 0;
-    measured.unstable = 0;
-    enum mmul_status status =
-        measure_products(device, depth, request->memory_bytes, &measured, err);
+    const bool is_double = request->dtype == MMUL_F64;
+    const struct work work = {.device = device, .dtype = request->dtype};
+    struct mmul_speed measured = {.measured_points = 0};
+    enum mmul_status status = measure_products(work, depth, request->memory_bytes, &measured, err);
     if (status == MMUL_OK && request->period_seconds > 0)
-        status = obey_quota(device, depth, request->period_seconds, &measured, err);
-    if (status == MMUL_OK && request->thorough && mmul_device_can_borrow(device))
+        status = obey_quota(work, depth, request->period_seconds, &measured, err);
+    if (status == MMUL_OK && request->thorough && !is_double && mmul_device_can_borrow(device))
         status = measure_packing(device, depth, &measured, err);
     if (status == MMUL_OK && !mmul_device_can_borrow(device))
         status = measure_transfers(device, depth, request->memory_bytes, &measured, err);
     if (status == MMUL_OK)
-        *speed = measured;
+        take(speed, &measured, is_double);
     return status;
 }
 
@@ -359,9 +383,9 @@ enum mmul_status mmul_measure_square(struct mmul_device *device, int64_t n, int6
                                 .span_seconds = thorough.span_seconds};
     *seconds = 0;
     *unstable = false;
-    return squares_fit(device, n, memory_bytes)
-               ? time_squares(device, n, &depth, seconds, unstable, err)
-               : MMUL_OK;
+    const struct work w = {.device = device, .n = n};
+    return squares_fit(&w, memory_bytes) ? time_squares(w, &depth, seconds, unstable, err)
+                                         : MMUL_OK;
 }
 
 enum mmul_status mmul_measure_on(struct mmul_device *device, int64_t n,

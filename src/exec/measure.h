@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How fast is one device? float32 products of squares that are on it already, and its transfers.
+// How fast is one device? Products of squares that are on it already, and its transfers.
 // Local; knows nothing of ranks and profiles.
 #pragma once
 
@@ -7,12 +7,13 @@
 #include "model/cluster.h"
 
 struct mmul_measure_request {
-    bool thorough;        // every size, timed 5 times; else 3 times, and no further than needed
+    enum mmul_dtype dtype; // of the products: float32, float64
+    bool thorough;         // every size, timed 5 times; else 3 times, and no further than needed
     int64_t memory_bytes; // most host memory that may be used; the smallest size is measured anyhow
     double period_seconds; // of a quota of processor time; 0: there is none
 };
 
-// Fills rates and transfers of `speed`; the rest of it stays. The device has been warmed up. Each
+// Fills the rates of that type and transfers of `speed`; the rest of it stays. The device has been warmed up. Each
 // size is multiplied once before it is timed, on buffers that were written to; then means over 10 ms,
 // thoroughly 50 ms, are taken until the two shortest agree within a tenth, or there are twice as many
 // or half a second (thoroughly 5 s) is over: briefly the mean of these two counts, else and thoroughly the
@@ -21,9 +22,10 @@ struct mmul_measure_request {
 // size is timed once more, over three of its periods where that is longer, and no size gets a higher
 // rate.
 // Briefly: sizes grow until a product takes 20 ms, or the next one would take more than 100 ms.
-// Thoroughly: while the next product is expected to take no more than 2 s. Sizes beyond, or too
+// Thoroughly: while the next product is expected to take no more than 2 s, or 0.1 s in float64. Sizes beyond, or too
 // large for the memory, get the last rate.
-// Packing (0 briefly, and for a device with memory of its own): by products of few rows or columns.
+// Packing (of float32; 0 briefly, and for a device with memory of its own): by products of few rows or columns.
+// In float64 it stays what it was.
 // Transfers (0 for a device that works in host memory): blocks of growing size, up to 64 MiB.
 enum mmul_status mmul_measure_device(struct mmul_device *device,
                                      const struct mmul_measure_request *request,

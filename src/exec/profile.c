@@ -113,6 +113,8 @@ enum mmul_status mmul_profile_choose_paths(struct mmul_context *context, struct 
 static void add_to(struct mmul_speed *sum, const struct mmul_speed *speed) {
     for (int i = 0; i < MMUL_SPEED_POINTS; i++)
         sum->flops[i] += speed->flops[i];
+    for (int i = 0; i < MMUL_SPEED_POINTS; i++)
+        sum->double_flops[i] += speed->double_flops[i];
     sum->upload_bytes_per_second += speed->upload_bytes_per_second;
     sum->download_bytes_per_second += speed->download_bytes_per_second;
     sum->warm_up_seconds += speed->warm_up_seconds;
@@ -126,11 +128,15 @@ static void add_to(struct mmul_speed *sum, const struct mmul_speed *speed) {
     sum->unstable |= speed->unstable;
     if (sum->measured_points > speed->measured_points)
         sum->measured_points = speed->measured_points;
+    if (sum->double_points > speed->double_points)
+        sum->double_points = speed->double_points;
 }
 
 static void divide_by(struct mmul_speed *sum, int count) {
     for (int i = 0; i < MMUL_SPEED_POINTS; i++)
         sum->flops[i] /= count;
+    for (int i = 0; i < MMUL_SPEED_POINTS; i++)
+        sum->double_flops[i] /= count;
     sum->upload_bytes_per_second /= count;
     sum->download_bytes_per_second /= count;
     sum->warm_up_seconds /= count;

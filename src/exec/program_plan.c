@@ -20,31 +20,55 @@ struct told {
     uint64_t verify_seed;
 };
 
-static double program_flops(const struct mmul_program *program) {
-    double flops = 0;
+// Operations of the program, and of those that are computed in float64.
+struct work {
+    double flops, in_double;
+    unsigned types; // of its products: a bit per type
+};
+
+static struct work work_of(const struct mmul_program *program) {
+    struct work work = {.types = 0};
     for (int i = 0; i < program->operation_count; i++) {
         const struct mmul_operation *o = &program->operations[i];
         struct mmul_operand_info operands[MMUL_OPERANDS];
         const struct mmul_operation_call call = mmul_program_call(program, o, operands);
-        flops += mmul_operation_flops(o->kind, &call, mmul_program_shape(program, o));
+        const double flops = mmul_operation_flops(o->kind, &call, mmul_program_shape(program, o));
+        const bool is_double = o->operand_count > 0 && operands[0].dtype == MMUL_F64;
+        work.flops += flops;
+        work.in_double += is_double ? flops : 0;
+        if (o->kind == MMUL_MATMUL || o->kind == MMUL_SEARCH)
+            work.types |= 1U << (is_double ? MMUL_F64 : MMUL_F32);
     }
-    return flops;
+    return work;
+}
+
+// What is measured: where nothing is multiplied, float32.
+static unsigned types_of(const struct mmul_program *program) {
+    const unsigned types = work_of(program).types;
+    return types != 0 ? types : 1U << MMUL_F32;
 }
 
 static bool is_automatic(const struct mmul_program_wishes *wishes) {
     return wishes->weights == NULL || strcmp(wishes->weights, "auto") == 0;
 }
 
-// Speeds where all are known, else equal ones; or as given.
+// Speeds in what most of it is computed, where all are known, else equal ones; or as given.
 static enum mmul_status choose_weights(const struct mmul_context *context,
+                                       const struct mmul_program *program,
                                        const struct mmul_program_wishes *wishes, double *weights,
                                        struct mmul_error *err) {
     const struct mmul_cluster *cluster = context->cluster;
-    bool known = is_automatic(wishes) && mmul_cluster_has_speeds(cluster);
+    const struct work work = work_of(program);
+    const bool mostly_double = work.in_double > work.flops / 2,
+               has_single = mmul_cluster_has_speeds(cluster, 1U << MMUL_F32),
+               has_double = mmul_cluster_has_speeds(cluster, 1U << MMUL_F64);
+    const enum mmul_dtype dtype =
+        has_double && (mostly_double || !has_single) ? MMUL_F64 : MMUL_F32;
+    bool known = is_automatic(wishes) && (has_single || has_double);
     double *given = NULL;
     int count = cluster->size;
     for (int rank = 0; rank < cluster->size; rank++)
-        weights[rank] = known ? cluster->ranks[rank].speed_flops : 1;
+        weights[rank] = known ? mmul_rank_flops(&cluster->ranks[rank], dtype) : 1;
     if (is_automatic(wishes) || strcmp(wishes->weights, "equal") == 0)
         return MMUL_OK;
     enum mmul_status status = mmul_weights_parse(wishes->weights, &given, &count, err);
@@ -126,7 +150,7 @@ static struct told tell(const struct mmul_program *program,
                          .records = wishes->records,
                          .device_timeout_seconds = wishes->device_timeout_seconds,
                          .measures = is_automatic(wishes) && !wishes->reproducible &&
-                                     program_flops(program) >= enough_flops,
+                                     work_of(program).flops >= enough_flops,
                          .verify_seed =
                              wishes->verify_seed != 0 ? wishes->verify_seed : mmul_random_seed()};
 }
@@ -173,7 +197,7 @@ static enum mmul_status share_weights(const struct mmul_context *context,
     const struct mmul_comm *comm = context->comm;
     enum mmul_status status = MMUL_ALLOCATE(*weights, comm->size, "weights", err);
     if (status == MMUL_OK && comm->rank == 0) {
-        status = choose_weights(context, wishes, *weights, err);
+        status = choose_weights(context, program, wishes, *weights, err);
         if (status == MMUL_OK)
             status = is_automatic(wishes)
                          ? mmul_kept_weights(program, comm->size, *weights, err)
@@ -204,6 +228,7 @@ enum mmul_status mmul_program_prepare(struct mmul_context *context,
     if (status == MMUL_OK) {
         const struct mmul_calibrate_options options = {
             .depth = told.measures ? MMUL_CALIBRATE_BRIEF : MMUL_CALIBRATE_STORED,
+            .types = types_of(copy),
             .no_fallback = told.no_fallback,
             .device_timeout_seconds = told.device_timeout_seconds};
         status = mmul_calibrate(context, &options, err);
@@ -215,7 +240,8 @@ enum mmul_status mmul_program_prepare(struct mmul_context *context,
             comm, make_plan(copy, context->cluster, &told, weights, &made, err), err);
     mmul_free(weights);
     if (status == MMUL_OK) {
-        bool balanced = told.balanced && mmul_cluster_has_speeds(context->cluster);
+        const bool balanced =
+            told.balanced && mmul_cluster_has_speeds(context->cluster, types_of(copy));
         status = mmul_program_plan_products(context, made, balanced, err);
     }
     if (status != MMUL_OK) {

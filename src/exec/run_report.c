@@ -48,7 +48,7 @@ static void describe_self(struct mmul_run *run) {
     r->lines_wrong = verifier->lines_wrong;
     r->lines_recomputed = verifier->lines_recomputed;
     r->blocks_recomputed = verifier->blocks_recomputed;
-    r->speed_flops = info->speed_flops;
+    r->speed_flops = mmul_rank_flops(info, mmul_problem_result_dtype(&stage->plan->problem));
     r->speed_unstable = (info->speed.unstable & ~MMUL_UNSTABLE_TRANSFERS) != 0;
 }
 
@@ -113,11 +113,12 @@ static void list_unused(const struct mmul_cluster *cluster, struct mmul_text *un
 static const double TELLING_SECONDS = 0.05;
 
 // On all ranks alike: later runs of the context know better how fast a rank is.
-static void correct_speeds(struct mmul_cluster *cluster, const struct mmul_report *report) {
+static void correct_speeds(struct mmul_cluster *cluster, enum mmul_dtype dtype,
+                           const struct mmul_report *report) {
     for (int i = 0; i < report->size; i++) {
         const struct mmul_report_rank *r = &report->ranks[i];
         if (r->compute_seconds >= TELLING_SECONDS && r->device_replacements == 0)
-            mmul_cluster_raise_speed(cluster, i, r->flops / r->compute_seconds);
+            mmul_cluster_raise_speed(cluster, i, dtype, r->flops / r->compute_seconds);
     }
 }
 
@@ -159,7 +160,7 @@ enum mmul_status mmul_run_report(struct mmul_run *run, struct mmul_report **repo
     made->network_bytes = network_bytes(plan);
     mmul_text_copy(made->faster, sizeof made->faster, plan->faster);
     add_ranks(made);
-    correct_speeds(context->cluster, made);
+    correct_speeds(context->cluster, mmul_problem_result_dtype(&plan->problem), made);
     list_unused(context->cluster, &made->unused);
     *report = made;
     return MMUL_OK;

@@ -182,7 +182,8 @@ static int64_t choose_side(const struct mmul_speed *speed, double window_seconds
     int point = MMUL_SPEED_POINTS - 1;
     for (; point > 0; point--) {
         double n = (double)(MMUL_SPEED_SMALLEST << point);
-        if (PRODUCTS * 2 * n * n * n <= window_seconds * speed->flops[point])
+        double flops = speed->flops[point] > 0 ? speed->flops[point] : speed->double_flops[point];
+        if (PRODUCTS * 2 * n * n * n <= window_seconds * flops)
             break;
     }
     return (int64_t)MMUL_SPEED_SMALLEST << point;

@@ -71,7 +71,8 @@ static struct mmul_work work_of(const struct mmul_stage *stage, int owner,
 
 static double first_rate(const struct mmul_stage *stage) {
     const struct mmul_context *context = stage->run->context;
-    return context->cluster->ranks[context->comm->rank].speed_flops /
+    return mmul_rank_flops(&context->cluster->ranks[context->comm->rank],
+                           mmul_problem_result_dtype(&stage->plan->problem)) /
            (2.0 * (double)stage->plan->problem.k);
 }
 

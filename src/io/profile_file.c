@@ -166,8 +166,10 @@ static bool read_count(json_t *object, const char *name, int *value) {
     return json_is_integer(number) && count >= 1 && count <= 1 << 20;
 }
 
-// Rates of the sizes from the smallest on, without gaps; the last one is repeated.
-static bool read_rates(json_t *rates, struct mmul_speed *speed) {
+// Rates of the sizes from the smallest on, without gaps; the last one is repeated. The bits of those that were
+// unstable are `place` higher.
+static bool read_rates(json_t *rates, double flops[static MMUL_SPEED_POINTS], int *count,
+                       unsigned *unstable, int place) {
     int points = (int)json_array_size(rates);
     if (points < 1 || points > MMUL_SPEED_POINTS)
         return false;
@@ -175,17 +177,18 @@ static bool read_rates(json_t *rates, struct mmul_speed *speed) {
         json_t *rate = json_array_get(rates, (size_t)(i < points ? i : points - 1));
         json_int_t size = json_integer_value(json_object_get(rate, "size"));
         if ((i < points && size != MMUL_SPEED_SMALLEST << i) ||
-            !read_number(rate, "flops_per_second", 1, &speed->flops[i]))
+            !read_number(rate, "flops_per_second", 1, &flops[i]))
             return false;
         if (i < points && json_is_true(json_object_get(rate, "unstable")))
-            speed->unstable |= 1U << i;
+            *unstable |= 1U << i << place;
     }
-    speed->measured_points = points;
+    *count = points;
     return true;
 }
 
 // What files of earlier versions lack is not known: 0.
-static void read_later(json_t *object, struct mmul_speed *speed) {
+static bool read_later(json_t *object, struct mmul_speed *speed) {
+    json_t *doubles = json_object_get(object, "gemm_float64");
     const struct {
         const char *name;
         double *value;
@@ -197,6 +200,9 @@ static void read_later(json_t *object, struct mmul_speed *speed) {
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
         if (!read_number(object, fields[i].name, 0, fields[i].value))
             *fields[i].value = 0;
+    return json_array_size(doubles) == 0 ||
+           read_rates(doubles, speed->double_flops, &speed->double_points, &speed->unstable,
+                      MMUL_UNSTABLE_DOUBLES);
 }
 
 static bool read_device(json_t *object, struct mmul_profile_device *device) {
@@ -215,11 +221,12 @@ static bool read_device(json_t *object, struct mmul_profile_device *device) {
         read_text(object, "version", device->version, sizeof device->version) &&
         read_text(object, "date", speed->date, sizeof speed->date) &&
         read_number(object, "memory_bytes", 0, &memory_bytes) &&
-        read_rates(json_object_get(object, "gemm"), speed) &&
+        read_rates(json_object_get(object, "gemm"), speed->flops, &speed->measured_points,
+                   &speed->unstable, 0) &&
         read_number(object, "upload_bytes_per_second", 0, &speed->upload_bytes_per_second) &&
         read_number(object, "download_bytes_per_second", 0, &speed->download_bytes_per_second) &&
-        read_number(object, "warm_up_seconds", 0, &speed->warm_up_seconds);
-    read_later(object, speed);
+        read_number(object, "warm_up_seconds", 0, &speed->warm_up_seconds) &&
+        read_later(object, speed);
     device->memory_bytes = reads && memory_bytes < 1e18 ? (int64_t)memory_bytes : 0;
     return reads;
 }
@@ -302,7 +309,8 @@ enum mmul_status mmul_profile_load(const char *path, struct mmul_profile *profil
 static json_t *device_json(const struct mmul_profile_device *d) {
     const struct mmul_profile_key *key = &d->key;
     return json_pack(
-        "{s:s, s:o, s:o, s:o, s:s, s:i, s:i, s:s, s:s, s:I, s:o, s:f, s:f, s:f, s:f, s:f, s:f, "
+        "{s:s, s:o, s:o, s:o, s:s, s:i, s:i, s:s, s:s, s:I, s:o, s:o, s:f, s:f, s:f, s:f, s:f, "
+        "s:f, "
         "s:f, s:f}",
         "device", key->device, "name", mmul_json_text(key->name), "vendor",
         mmul_json_text(key->vendor), "driver", mmul_json_text(key->driver), "cores", key->cores,
@@ -310,6 +318,9 @@ static json_t *device_json(const struct mmul_profile_device *d) {
         d->speed.date, "memory_bytes", (json_int_t)d->memory_bytes, "gemm",
         mmul_rates_json(d->speed.flops, d->speed.measured_points, MMUL_SPEED_SMALLEST,
                         d->speed.unstable),
+        "gemm_float64",
+        mmul_rates_json(d->speed.double_flops, d->speed.double_points, MMUL_SPEED_SMALLEST,
+                        d->speed.unstable >> MMUL_UNSTABLE_DOUBLES),
         "upload_bytes_per_second", d->speed.upload_bytes_per_second, "download_bytes_per_second",
         d->speed.download_bytes_per_second, "warm_up_seconds", d->speed.warm_up_seconds,
         "send_seconds_per_byte", d->speed.send_seconds_per_byte, "receive_seconds_per_byte",

@@ -8,13 +8,16 @@
 
 enum mmul_speed_origin { MMUL_SPEED_NONE, MMUL_SPEED_MEASURED, MMUL_SPEED_STORED };
 
-// What was measured of a device: float32 gemm rate of cubes of side MMUL_SPEED_SMALLEST << i, and the
+// What was measured of a device: gemm rates of cubes of side MMUL_SPEED_SMALLEST << i, and the
 // rates of its own transfers. 0: not measured, or (transfers) works in host memory, (traffic) does not.
 enum { MMUL_SPEED_POINTS = 5, MMUL_SPEED_SMALLEST = 256 };
 #define MMUL_UNSTABLE_TRANSFERS (1U << MMUL_SPEED_POINTS)
+#define MMUL_UNSTABLE_DOUBLES   (MMUL_SPEED_POINTS + 1) // places that their bits are higher
 struct mmul_speed {
-    double flops[MMUL_SPEED_POINTS]; // per second
-    int measured_points;             // the rates behind these repeat the last of them
+    double flops[MMUL_SPEED_POINTS];        // per second, in float32
+    int measured_points;                    // the rates behind these repeat the last of them
+    double double_flops[MMUL_SPEED_POINTS]; // the same in float64, which a device may not have
+    int double_points;
     double upload_bytes_per_second, download_bytes_per_second;
     double warm_up_seconds;
     double pack_a_seconds, pack_b_seconds; // per element, each time a product reads it: what its
@@ -22,7 +25,8 @@ struct mmul_speed {
     double send_seconds_per_byte, receive_seconds_per_byte; // of a leader that computes on the CPU:
                                                             // what traffic keeps it from computing
     double duplex;     // of a leader: of a link's rate is left when it carries as much both ways
-    unsigned unstable; // a bit per size: repeated, its times did not agree; and one for transfers
+    unsigned unstable; // a bit per size: repeated, its times did not agree; one for transfers; then
+                       // one per size of float64
     enum mmul_speed_origin origin; // by this process, or from the node's profile
     char date[24];                 // of the measurement: "2026-01-31T12:00:00Z"
 };
@@ -61,7 +65,7 @@ struct mmul_rank_info {
     char note[128];        // "shares the CPU with ranks 1 and 2"; "" when nothing to say
     double listed_weight;  // from --device @FILE; negative: none
     double speed_flops;    // measured float32 gemm rate per second; 0: not measured
-    struct mmul_speed speed; // the same by size, and more; speed_flops is its last rate
+    struct mmul_speed speed; // the same by size, and more; speed_flops is the last rate of `flops`
 };
 
 struct mmul_node_info {
@@ -106,8 +110,17 @@ void mmul_cluster_print(const struct mmul_cluster *cluster, bool verbose, FILE *
 enum mmul_status mmul_cluster_json(const struct mmul_cluster *cluster, char **text,
                                    struct mmul_error *err);
 
-// Whether every rank's speed, and every node's links, are known.
-bool mmul_cluster_has_speeds(const struct mmul_cluster *cluster);
+// Products are computed in float32 or in float64: rates by size, and the last of them; 0: not measured.
+const double *mmul_speed_rates(const struct mmul_speed *speed, enum mmul_dtype dtype);
+double mmul_rank_flops(const struct mmul_rank_info *rank, enum mmul_dtype dtype);
+
+// Where that is not measured, what follows from the other type's rate, float64 being half as fast; else `assumed`,
+// in float32.
+double mmul_rank_likely_flops(const struct mmul_rank_info *rank, enum mmul_dtype dtype,
+                              double assumed);
+
+// Whether every rank's speed in these types (a bit per type, 1 << MMUL_F32), and every node's links, are known.
+bool mmul_cluster_has_speeds(const struct mmul_cluster *cluster, unsigned types);
 bool mmul_cluster_has_links(const struct mmul_cluster *cluster);
 
 // What was measured: tables of devices and links; the same as JSON (released with mmul_free).
@@ -116,8 +129,9 @@ enum mmul_status mmul_cluster_speeds_json(const struct mmul_cluster *cluster, ch
                                           struct mmul_error *err);
 
 // The rank has computed faster than it was measured to be, which happens when the machine was busy
-// then: all its rates are raised in proportion. Slower ones change nothing.
-void mmul_cluster_raise_speed(struct mmul_cluster *cluster, int rank, double flops_per_second);
+// then: all its rates in that type are raised in proportion. Slower ones change nothing.
+void mmul_cluster_raise_speed(struct mmul_cluster *cluster, int rank, enum mmul_dtype dtype,
+                              double flops_per_second);
 
 // "stored profiles, measured 2026-01-31T12:00:00Z" (the oldest), "measured now" or "not measured";
 // then ", unstable" where sizes are; of several nodes also "; links stored", "; links measured now" or

@@ -8,11 +8,33 @@
 #include "model/cluster.h"
 #include "model/rates.h"
 
-bool mmul_cluster_has_speeds(const struct mmul_cluster *cluster) {
-    for (int rank = 0; rank < cluster->size; rank++)
-        if (cluster->ranks[rank].speed.origin == MMUL_SPEED_NONE)
-            return false;
-    return true;
+const double *mmul_speed_rates(const struct mmul_speed *speed, enum mmul_dtype dtype) {
+    return dtype == MMUL_F64 ? speed->double_flops : speed->flops;
+}
+
+double mmul_rank_flops(const struct mmul_rank_info *rank, enum mmul_dtype dtype) {
+    return dtype == MMUL_F64 ? rank->speed.double_flops[MMUL_SPEED_POINTS - 1] : rank->speed_flops;
+}
+
+double mmul_rank_likely_flops(const struct mmul_rank_info *rank, enum mmul_dtype dtype,
+                              double assumed) {
+    const double single = mmul_rank_flops(rank, MMUL_F32),
+                 twofold = mmul_rank_flops(rank, MMUL_F64),
+                 likely = single > 0    ? single
+                          : twofold > 0 ? 2 * twofold
+                                        : assumed;
+    return dtype != MMUL_F64 ? likely : twofold > 0 ? twofold : likely / 2;
+}
+
+bool mmul_cluster_has_speeds(const struct mmul_cluster *cluster, unsigned types) {
+    bool has = true;
+    for (int rank = 0; has && rank < cluster->size; rank++) {
+        const struct mmul_speed *speed = &cluster->ranks[rank].speed;
+        has = speed->origin != MMUL_SPEED_NONE &&
+              (!(types & 1U << MMUL_F32) || speed->flops[0] > 0) &&
+              (!(types & 1U << MMUL_F64) || speed->double_flops[0] > 0);
+    }
+    return has;
 }
 
 bool mmul_cluster_has_links(const struct mmul_cluster *cluster) {
@@ -29,6 +51,8 @@ char *mmul_cluster_speed_origin(const struct mmul_cluster *cluster, char text[st
     static const char *const links[] = {"not measured", "measured now", "stored"};
     const char *oldest = NULL;
     int length;
+    const bool is_known = mmul_cluster_has_speeds(cluster, 1U << MMUL_F32) ||
+                          mmul_cluster_has_speeds(cluster, 1U << MMUL_F64);
     unsigned unstable = 0;
     for (int rank = 0; rank < cluster->size; rank++) {
         const struct mmul_speed *speed = &cluster->ranks[rank].speed;
@@ -37,13 +61,13 @@ char *mmul_cluster_speed_origin(const struct mmul_cluster *cluster, char text[st
             oldest = speed->date;
         unstable |= speed->unstable & ~MMUL_UNSTABLE_TRANSFERS;
     }
-    if (!mmul_cluster_has_speeds(cluster))
+    if (!is_known)
         length = snprintf(text, 96, "not measured");
     else if (oldest == NULL)
         length = snprintf(text, 96, "measured now");
     else
         length = snprintf(text, 96, "stored profiles, measured %s", oldest);
-    if (unstable != 0 && mmul_cluster_has_speeds(cluster))
+    if (unstable != 0 && is_known)
         length += snprintf(text + length, 96 - (size_t)length, ", unstable");
     if (cluster->node_count > 1)
         snprintf(text + length, 96 - (size_t)length, "; links %s",
@@ -51,13 +75,17 @@ char *mmul_cluster_speed_origin(const struct mmul_cluster *cluster, char text[st
     return text;
 }
 
-void mmul_cluster_raise_speed(struct mmul_cluster *cluster, int rank, double flops_per_second) {
+void mmul_cluster_raise_speed(struct mmul_cluster *cluster, int rank, enum mmul_dtype dtype,
+                              double flops_per_second) {
     struct mmul_rank_info *info = &cluster->ranks[rank];
-    if (!(info->speed_flops > 0) || !(flops_per_second > info->speed_flops))
+    const double before = mmul_rank_flops(info, dtype);
+    double *flops = dtype == MMUL_F64 ? info->speed.double_flops : info->speed.flops;
+    if (!(before > 0) || !(flops_per_second > before))
         return;
     for (int i = 0; i < MMUL_SPEED_POINTS; i++)
-        info->speed.flops[i] *= flops_per_second / info->speed_flops;
-    info->speed_flops = flops_per_second;
+        flops[i] *= flops_per_second / before;
+    if (dtype != MMUL_F64)
+        info->speed_flops = flops_per_second;
 }
 
 // ----------------------------------------------------------------------------------------- tables
@@ -68,6 +96,10 @@ static void add_rates(struct mmul_text *table, const struct mmul_speed *speed) {
             mmul_text_add(table, "%.1f\t", speed->flops[i] * 1e-9);
         else
             mmul_text_add(table, "-\t");
+    if (speed->double_points > 0)
+        mmul_text_add(table, "%.1f\t", speed->double_flops[speed->double_points - 1] * 1e-9);
+    else
+        mmul_text_add(table, "-\t");
     const double transfers[] = {speed->upload_bytes_per_second, speed->download_bytes_per_second};
     for (int i = 0; i < 2; i++)
         if (transfers[i] > 0)
@@ -83,7 +115,7 @@ static void print_devices(const struct mmul_cluster *cluster, FILE *stream) {
     mmul_text_add(&table, "rank\thost\tdevice\tthreads\t");
     for (int i = 0; i < MMUL_SPEED_POINTS; i++)
         mmul_text_add(&table, "%s%d\t", i == 0 ? "GFLOP/s " : "", MMUL_SPEED_SMALLEST << i);
-    mmul_text_add(&table, "up GB/s\tdown GB/s\twarm-up s\tmemory\n");
+    mmul_text_add(&table, "f64\tup GB/s\tdown GB/s\twarm-up s\tmemory\n");
     for (int rank = 0; rank < cluster->size; rank++) {
         const struct mmul_rank_info *r = &cluster->ranks[rank];
         mmul_text_add(&table, "%d\t%s\t%s\t%d\t", rank, r->host, r->device_name, r->threads);
@@ -106,6 +138,9 @@ static void print_unstable(const struct mmul_cluster *cluster, FILE *stream) {
         for (int i = 0; i < MMUL_SPEED_POINTS; i++)
             if ((r->speed.unstable & 1U << i) != 0)
                 fprintf(stream, " %d", MMUL_SPEED_SMALLEST << i);
+        for (int i = 0; i < MMUL_SPEED_POINTS; i++)
+            if ((r->speed.unstable & 1U << i << MMUL_UNSTABLE_DOUBLES) != 0)
+                fprintf(stream, " %d (float64)", MMUL_SPEED_SMALLEST << i);
         fputs((r->speed.unstable & MMUL_UNSTABLE_TRANSFERS) != 0 ? " transfers\n" : "\n", stream);
         any = true;
     }
@@ -170,11 +205,14 @@ static json_t *rank_json(const struct mmul_cluster *cluster, int rank) {
     const struct mmul_rank_info *r = &cluster->ranks[rank];
     const struct mmul_speed *s = &r->speed;
     return json_pack(
-        "{s:i, s:s, s:o, s:o, s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:s}", "rank",
-        rank, "host", r->host, "device", mmul_json_text(r->device_name), "device_name",
+        "{s:i, s:s, s:o, s:o, s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:s}",
+        "rank", rank, "host", r->host, "device", mmul_json_text(r->device_name), "device_name",
         mmul_json_text(r->device.name), "threads", r->threads, "memory_bytes",
         (json_int_t)r->device.memory_bytes, "gemm",
         mmul_rates_json(s->flops, s->measured_points, MMUL_SPEED_SMALLEST, s->unstable),
+        "gemm_float64",
+        mmul_rates_json(s->double_flops, s->double_points, MMUL_SPEED_SMALLEST,
+                        s->unstable >> MMUL_UNSTABLE_DOUBLES),
         "upload_bytes_per_second", mmul_rate_json(s->upload_bytes_per_second),
         "download_bytes_per_second", mmul_rate_json(s->download_bytes_per_second),
         "send_seconds_per_byte", mmul_rate_json(s->send_seconds_per_byte),

@@ -109,7 +109,7 @@ static enum mmul_status read_problem(const struct place *p, struct mmul_problem 
     if (status == MMUL_OK)
         status = read_text(p, "dtype", "float32", &name, err);
     if (status == MMUL_OK && mmul_dtype_parse(name, &dtype, err) != MMUL_OK)
-        status = fail_key(p, "dtype", "is not float32, float16 or bfloat16", err);
+        status = fail_key(p, "dtype", "is not float32, float16, bfloat16 or float64", err);
     if (status != MMUL_OK)
         return status;
     struct mmul_problem_operand a = {{1, 1, size[0], size[2]}, dtype, "A"};
@@ -120,27 +120,46 @@ static enum mmul_status read_problem(const struct place *p, struct mmul_problem 
 
 // ------------------------------------------------------------------------------------------- ranks
 
-// One number, or one per size.
-static enum mmul_status read_speed(const struct place *p, struct mmul_rank_info *rank,
+// One number, or one per size, which then are in `flops`, too. `otherwise`: of the one number.
+static enum mmul_status read_rates(const struct place *p, const char *key, double otherwise,
+                                   double flops[static MMUL_SPEED_POINTS], double *last,
                                    struct mmul_error *err) {
-    const json_t *value = json_object_get(p->object, "gflops"), *each;
+    const json_t *value = json_object_get(p->object, key), *each;
     size_t i;
     if (!json_is_array(value)) {
         double gflops = 0;
         enum mmul_status status =
-            read_number(p, "gflops", (struct limits){REQUIRED, 1e-6, 1e9}, &gflops, err);
-        rank->speed_flops = gflops * 1e9;
+            read_number(p, key, (struct limits){otherwise, 1e-6, 1e9}, &gflops, err);
+        *last = gflops * 1e9;
         return status;
     }
     if (json_array_size(value) != MMUL_SPEED_POINTS)
-        return fail_key(p, "gflops", "does not have five numbers", err);
+        return fail_key(p, key, "does not have five numbers", err);
     json_array_foreach(value, i, each) {
-        rank->speed.flops[i] = 1e9 * json_number_value(each);
-        if (!(rank->speed.flops[i] > 0))
-            return fail_key(p, "gflops", "has something else than numbers above 0", err);
+        flops[i] = 1e9 * json_number_value(each);
+        if (!(flops[i] > 0))
+            return fail_key(p, key, "has something else than numbers above 0", err);
     }
-    rank->speed_flops = rank->speed.flops[MMUL_SPEED_POINTS - 1];
+    *last = flops[MMUL_SPEED_POINTS - 1];
     return MMUL_OK;
+}
+
+// float64: half of the other rates where nothing is said of it.
+static enum mmul_status read_speed(const struct place *p, struct mmul_rank_info *rank,
+                                   struct mmul_error *err) {
+    struct mmul_speed *speed = &rank->speed;
+    double twofold = 0;
+    enum mmul_status status =
+        read_rates(p, "gflops", REQUIRED, speed->flops, &rank->speed_flops, err);
+    if (status == MMUL_OK)
+        status = read_rates(p, "gflops_float64", rank->speed_flops * 0.5e-9, speed->double_flops,
+                            &twofold, err);
+    const bool is_said = json_object_get(p->object, "gflops_float64") != NULL;
+    for (int i = 0; status == MMUL_OK && i < MMUL_SPEED_POINTS; i++)
+        if (!(speed->double_flops[i] > 0))
+            speed->double_flops[i] =
+                !is_said && speed->flops[i] > 0 ? speed->flops[i] / 2 : twofold;
+    return status;
 }
 
 static enum mmul_status read_device(const struct place *p, struct mmul_rank_info *rank,
@@ -184,9 +203,10 @@ static enum mmul_status read_device(const struct place *p, struct mmul_rank_info
 static enum mmul_status read_rank(const struct place *p, const struct mmul_node_info *node,
                                   struct mmul_rank_info *rank, int64_t *count,
                                   struct mmul_error *err) {
-    static const char *const known[] = {"count",       "device",      "name",       "gflops",
-                                        "threads",     "host_memory", "memory_gib", "upload_gb",
-                                        "download_gb", NULL};
+    static const char *const known[] = {
+        "count",          "device",      "name",        "gflops",
+        "gflops_float64", "threads",     "host_memory", "memory_gib",
+        "upload_gb",      "download_gb", NULL};
     *rank = (struct mmul_rank_info){.device_index = -1, .listed_weight = -1};
     enum mmul_status status = check_keys(p, known, err);
     if (status == MMUL_OK)

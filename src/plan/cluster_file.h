@@ -17,7 +17,7 @@
 //
 // The first rank of the first node is root. Rates are per second; a gb is 1e9 bytes. `gflops` is one
 // number, or one per cube of side 256, 512, 1024, 2048, 4096. Given or not:
-//   dtype       float32 (float16, bfloat16)   of A and B
+//   dtype       float32 (float16, bfloat16, float64)   of A and B
 //   count       1                             of nodes, of ranks on each of them
 //   name        "node", the device            nodes are numbered
 //   link_gbit   assumed as elsewhere          between the node and root's, and with its neighbours
@@ -28,6 +28,7 @@
 //   host_memory true for "cpu"                uses operands where they lie
 //   threads     the cores, else 1             of a CPU rank
 //   memory_gib  of the node, for a cpu        needed for nodes and for devices of their own memory
+//   gflops_float64   half of gflops           as that
 //   upload_gb, download_gb: 12, where memory is not the host's
 #pragma once
 

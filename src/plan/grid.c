@@ -24,18 +24,18 @@ struct terms {
     struct nodes *nodes; // count, owned: nodes[p - 1] of the first p
 };
 
-static double node_flops(const struct mmul_cluster *cluster, int node) {
+static double node_flops(const struct mmul_cluster *cluster, enum mmul_dtype dtype, int node) {
     double sum = 0;
     for (int i = cluster->nodes[node].leader; i >= 0; i = mmul_cluster_next_rank(cluster, i))
-        sum += mmul_step_rate(&cluster->ranks[i], 0, 1e9, 1e9, 1e9);
+        sum += mmul_step_rate(&cluster->ranks[i], dtype, 0, 1e9, 1e9, 1e9);
     return sum;
 }
 
-static struct nodes describe(const struct mmul_cluster *cluster, int node) {
+static struct nodes describe(const struct mmul_cluster *cluster, enum mmul_dtype dtype, int node) {
     bool root = node == cluster->ranks[0].node;
     struct mmul_link link = mmul_cost_root_link(cluster, node);
     return (struct nodes){.root = root,
-                          .slowest = node_flops(cluster, node),
+                          .slowest = node_flops(cluster, dtype, node),
                           .rate = root ? INFINITY : link.bytes_per_second,
                           .latency = root ? 0 : link.latency_seconds,
                           .memory = (double)cluster->nodes[node].memory_available_bytes,
@@ -61,7 +61,7 @@ static enum mmul_status terms_init(struct terms *t, const struct mmul_problem *p
     if (status != MMUL_OK)
         return status;
     for (int node = 0; node < t->count; node++)
-        t->nodes[node] = describe(cluster, node);
+        t->nodes[node] = describe(cluster, mmul_problem_result_dtype(p), node);
     qsort(t->nodes, (size_t)t->count, sizeof *t->nodes, root_then_fastest);
     for (int i = 1; i < t->count; i++) {
         struct nodes *own = &t->nodes[i];

@@ -154,14 +154,15 @@ static void copy_nodes(struct mmul_planning *p) {
 // Then cuts are chosen by speeds that are assumed.
 static enum mmul_status copy_ranks(struct mmul_planning *p, struct mmul_error *err) {
     const struct mmul_cluster *cluster = p->request->cluster;
+    const enum mmul_dtype dtype = mmul_problem_result_dtype(p->request->problem);
     int measured = 0, missing = 0;
     double sum = 0;
     for (int rank = 0; rank < cluster->size; rank++)
-        measured += mmul_step_is_measured(&cluster->ranks[rank]);
+        measured += mmul_step_is_measured(&cluster->ranks[rank], dtype);
     p->automatic = p->request->weights == NULL && measured > 0;
     for (int rank = 0; rank < cluster->size; rank++) {
         const struct mmul_rank_info *info = &cluster->ranks[rank];
-        double speed = mmul_step_rate(info, 0, 1e9, 1e9, 1e9);
+        double speed = mmul_step_rate(info, dtype, 0, 1e9, 1e9, 1e9);
         p->rank_node[rank] = p->ranks[rank].node = info->node;
         p->weights[rank] = p->automatic ? speed : 1;
         if (p->request->weights != NULL)
@@ -173,7 +174,7 @@ static enum mmul_status copy_ranks(struct mmul_planning *p, struct mmul_error *e
         }
         p->everybody[rank] = p->weights[rank] > 0;
         sum += p->everybody[rank] ? p->weights[rank] : 0;
-        missing += p->everybody[rank] && !mmul_step_is_measured(info);
+        missing += p->everybody[rank] && !mmul_step_is_measured(info, dtype);
         mmul_text_copy(p->ranks[rank].device, sizeof p->ranks[rank].device,
                        info->device.id[0] ? info->device.id : info->device_name);
     }

@@ -105,8 +105,9 @@ static bool cuts_lines(const struct mmul_planning *p, int node) {
 // what all tasks share.
 static int64_t claim_least(const struct mmul_planning *p, int rank) {
     const double worth = 16;
-    double flops =
-        mmul_step_rate(&p->request->cluster->ranks[rank], p->assumed[rank], 1e9, 1e9, 1e9);
+    double flops = mmul_step_rate(&p->request->cluster->ranks[rank],
+                                  mmul_problem_result_dtype(&p->plan->problem), p->assumed[rank],
+                                  1e9, 1e9, 1e9);
     bool by_lines = p->nodes[p->rank_node[rank]].checks_whole;
     if (p->request->tail != MMUL_TAIL_AUTO)
         return 1;

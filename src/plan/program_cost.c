@@ -76,7 +76,8 @@ enum mmul_status mmul_program_costs_init(struct mmul_program_costs *costs,
         const struct mmul_rank_info *info = &cluster->ranks[rank];
         c.rank_node[rank] = info->node;
         c.node_shares[info->node] += c.shares[rank];
-        c.flops[rank] = info->speed_flops > 0 ? info->speed_flops : ASSUMED_FLOPS;
+        c.flops[rank][0] = mmul_rank_likely_flops(info, MMUL_F32, ASSUMED_FLOPS);
+        c.flops[rank][1] = mmul_rank_likely_flops(info, MMUL_F64, ASSUMED_FLOPS);
         double slower =
             fmin(info->speed.upload_bytes_per_second, info->speed.download_bytes_per_second);
         c.transfer[rank] = !info->host_memory && slower > 0 ? 1 / slower : 0;
@@ -303,7 +304,8 @@ static double multiply_seconds(const struct mmul_program_costs *c, const struct 
         struct parts own = parts_of(c, p, rank);
         double bytes = own.a * bytes_of(p->a, p->dtype) + own.b * bytes_of(p->b, p->dtype) +
                        own.c * turns * bytes_of(p->c, p->dtype);
-        double seconds = own.work * p->flops / c->flops[rank] + bytes * c->transfer[rank];
+        double seconds =
+            own.work * p->flops / c->flops[rank][p->dtype == MMUL_F64] + bytes * c->transfer[rank];
         if (p->result == MMUL_PLACE_PARTIAL) // every rank of a sum writes all of it
             seconds += bytes_of(p->c, p->dtype) / TOUCH_BYTES_PER_SECOND;
         most = fmax(most, seconds);
@@ -430,7 +432,7 @@ static double map_seconds(const struct mmul_program_costs *c, enum mmul_operatio
         double part = is_inner ? c->shares[rank] : part_of(c, kind, rule->result, rank);
         double home =
             (is_summand ? 1 : part) * bytes_of(result, dtype_of(call)) * c->transfer[rank];
-        most = fmax(most, part * flops / c->flops[rank] + home);
+        most = fmax(most, part * flops / c->flops[rank][dtype_of(call) == MMUL_F64] + home);
     }
     for (int node = 0; node < c->node_count; node++) {
         double part =

@@ -37,7 +37,7 @@ struct mmul_program_costs {
     int64_t groups;
     int64_t *group_offsets; // size + 1, owned: groups of each rank
     double *node_shares;    // node_count, owned
-    double *flops;          // size, owned: per second
+    double (*flops)[2];     // size, owned: per second in float32, in float64
     double *transfer;       // size, owned: seconds per byte to or from its device; 0: none
     struct mmul_mesh mesh;  // of values that are grids; 1 x size until mmul_program_costs_mesh
     double bytes_per_second, latency_seconds; // the slowest link

@@ -34,11 +34,12 @@ static double seconds_alone(const struct mmul_simulation *s, int rank) {
 
 static void compare_alone(struct mmul_simulation *s) {
     const struct mmul_cluster *cluster = s->description->cluster;
+    const enum mmul_dtype dtype = mmul_problem_result_dtype(&s->description->problem);
     double flops = 0;
     s->best_alone_seconds = INFINITY;
     for (int rank = 0; rank < cluster->size; rank++) {
         double seconds = seconds_alone(s, rank);
-        flops += mmul_step_rate(&cluster->ranks[rank], 0, 1e9, 1e9, 1e9);
+        flops += mmul_step_rate(&cluster->ranks[rank], dtype, 0, 1e9, 1e9, 1e9);
         if (seconds < s->best_alone_seconds) {
             s->best_alone_seconds = seconds;
             s->best_alone = rank;

@@ -7,36 +7,39 @@
 
 enum { SMALLEST_SIDE = 64 }; // below, memory is the limit
 
-bool mmul_step_is_measured(const struct mmul_rank_info *rank) {
-    bool measured = rank->speed_flops > 0;
+bool mmul_step_is_measured(const struct mmul_rank_info *rank, enum mmul_dtype dtype) {
+    bool measured = mmul_rank_flops(rank, dtype) > 0;
     for (int i = 0; i < MMUL_SPEED_POINTS; i++)
-        measured = measured || rank->speed.flops[i] > 0;
+        measured = measured || mmul_speed_rates(&rank->speed, dtype)[i] > 0;
     return measured;
 }
 
 // The speed at a point of the curve: measured there, else at the next smaller, else at the next
 // larger cube, else the one speed of all sizes.
-static double curve_at(const struct mmul_rank_info *rank, double assumed, int point) {
+static double curve_at(const struct mmul_rank_info *rank, enum mmul_dtype dtype, double assumed,
+                       int point) {
+    const double *flops = mmul_speed_rates(&rank->speed, dtype);
     for (int i = point; i >= 0; i--)
-        if (rank->speed.flops[i] > 0)
-            return rank->speed.flops[i];
+        if (flops[i] > 0)
+            return flops[i];
     for (int i = point; i < MMUL_SPEED_POINTS; i++)
-        if (rank->speed.flops[i] > 0)
-            return rank->speed.flops[i];
-    return rank->speed_flops > 0 ? rank->speed_flops : assumed;
+        if (flops[i] > 0)
+            return flops[i];
+    return mmul_rank_flops(rank, dtype) > 0 ? mmul_rank_flops(rank, dtype) : assumed;
 }
 
-double mmul_step_rate(const struct mmul_rank_info *rank, double assumed, double m, double n,
-                      double k) {
+double mmul_step_rate(const struct mmul_rank_info *rank, enum mmul_dtype dtype, double assumed,
+                      double m, double n, double k) {
     double side = 3 / (1 / m + 1 / n + 1 / k);
-    double first = curve_at(rank, assumed, 0);
+    double first = curve_at(rank, dtype, assumed, 0);
     if (side <= MMUL_SPEED_SMALLEST)
         return side < SMALLEST_SIDE ? first * side / SMALLEST_SIDE : first;
     double place = log2(side / MMUL_SPEED_SMALLEST);
     if (place >= MMUL_SPEED_POINTS - 1)
-        return curve_at(rank, assumed, MMUL_SPEED_POINTS - 1);
+        return curve_at(rank, dtype, assumed, MMUL_SPEED_POINTS - 1);
     int point = (int)place;
-    double low = curve_at(rank, assumed, point), high = curve_at(rank, assumed, point + 1);
+    double low = curve_at(rank, dtype, assumed, point),
+           high = curve_at(rank, dtype, assumed, point + 1);
     return low + (high - low) * (place - point);
 }
 
@@ -105,8 +108,8 @@ static double seconds_at(const struct line *line, double x) {
     double gemm = 0;
     if (line->k > 0)
         gemm = 2 * x * line->mean * line->k /
-               mmul_step_rate(r->rank, r->assumed_flops, x < line->height ? x : line->height,
-                              line->width, line->k);
+               mmul_step_rate(r->rank, mmul_problem_result_dtype(r->problem), r->assumed_flops,
+                              x < line->height ? x : line->height, line->width, line->k);
     return line->fixed + line->slope * x + gemm;
 }
 
@@ -129,7 +132,8 @@ static void add_knot(const struct line *line, struct mmul_step_cost *cost, doubl
 struct mmul_step_cost mmul_step_cost(const struct mmul_step_request *request) {
     static const double least = 1e-3; // units: the limit towards none
     struct mmul_step_cost cost = {0};
-    if (!mmul_step_is_measured(request->rank) && !(request->assumed_flops > 0))
+    if (!mmul_step_is_measured(request->rank, mmul_problem_result_dtype(request->problem)) &&
+        !(request->assumed_flops > 0))
         return cost;
     struct line line = line_of(request);
     double most = line.most > 1 ? line.most : 1;

@@ -58,9 +58,10 @@ double mmul_step_seconds(const struct mmul_step_cost *cost, double units);
 // The reverse; 0 when `seconds` is too short for anything.
 double mmul_step_units(const struct mmul_step_cost *cost, double seconds);
 
-// Operations per second of m x n x k products on the rank's device; 0: not known. `assumed` as above.
-double mmul_step_rate(const struct mmul_rank_info *rank, double assumed, double m, double n,
-                      double k);
+// Operations per second of m x n x k products, in float32 or float64, on the rank's device; 0: not
+// known. `assumed` as above.
+double mmul_step_rate(const struct mmul_rank_info *rank, enum mmul_dtype dtype, double assumed,
+                      double m, double n, double k);
 
-// Whether the rank's speed was measured.
-bool mmul_step_is_measured(const struct mmul_rank_info *rank);
+// Whether the rank's speed in that type was measured.
+bool mmul_step_is_measured(const struct mmul_rank_info *rank, enum mmul_dtype dtype);

@@ -72,10 +72,14 @@ for rank in said["ranks"]:
     sizes = [rate["size"] for rate in rank["gemm"]]
     assert sizes and sizes == [256, 512, 1024, 2048, 4096][:len(sizes)]
     assert all(rate["flops_per_second"] > 0 for rate in rank["gemm"])
+    doubles = [rate["size"] for rate in rank["gemm_float64"]]
+    assert doubles == sizes[:len(doubles)] and doubles and rank["gemm_float64"][-1]["flops_per_second"] > 0
     assert rank["upload_bytes_per_second"] is None
 if len(by_cores) == 2:
     assert sorted(map(str, (r["gemm"] for r in said["ranks"]))) == \
         sorted(map(str, (d["gemm"] for d in by_cores.values())))
+    assert sorted(map(str, (r["gemm_float64"] for r in said["ranks"]))) == \
+        sorted(map(str, (d["gemm_float64"] for d in by_cores.values())))
 END
     rm "$profile"
     program calibrate --device $slow --quiet

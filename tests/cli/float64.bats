@@ -186,11 +186,47 @@ END
     make_whole
     program mul A.npy B.npy -o C.npy --device faulty:no-float64:cpu
     expect_status 0
-    [[ $stderr == *"device 'cpu (faulty:no-float64:cpu)' has no buffers of float64"* ]] || { show; false; }
+    [[ $stderr == "mpimatmul: warning: rank 0: device '"*"' is not used any more, 'reference' takes over: it \
+does not multiply in float64" ]] || { show; false; }
     is_exact C.npy "A @ B"
     program mul A.npy B.npy -o C.npy --device faulty:no-float64:cpu -q --no-fallback
     expect_status 69
-    [[ $stderr == *"has no buffers of float64"* ]] || { show; false; }
+    [[ $stderr == *"device 'faulty:no-float64:cpu' does not multiply in float64"* ]] || { show; false; }
+}
+
+# Its successor is there before there are shares: what it is measured to be decides, and it says so once.
+@test "a device without doubles is replaced before the plan, in mul and in programs, and not asked in float32" {
+    need_numpy
+    python << 'END'
+import numpy as np
+rng = np.random.default_rng(1)
+for name in "XY":
+    np.save(name + ".npy", rng.integers(-4, 5, (1100, 1100)) * (1 + 2.0 ** -30))
+END
+    printf '%s\n' 'save("Z.npy", load("X.npy") @ load("Y.npy"))' > e.py
+    for job in "mul X.npy Y.npy -o Z.npy" "run e.py"; do
+        read -r -a words <<< "$job"
+        options=("${words[@]}" --progress none --report r.json)
+        run --separate-stderr timeout 60 "${launch[@]}" -n 1 "$MPIMATMUL" "${options[@]}" --device cpu : \
+            -n 1 "$MPIMATMUL" "${options[@]}" --device faulty:no-float64:cpu
+        expect_status 0
+        [[ $stderr == "mpimatmul: warning: rank 1: device 'faulty:no-float64:cpu"*"' is not used any more, 'reference' \
+takes over: it does not multiply in float64" ]] || { show; false; }
+        python << 'END'
+import json
+import numpy as np
+x, y, z = (np.load(name + ".npy") for name in "XYZ")
+assert z.dtype == np.float64 and np.abs(z - x @ y).max() <= 1e-9
+ranks = json.load(open("r.json"))["ranks"]
+if "calibrated_flops_per_second" in ranks[1]:  # the slow successor's own
+    assert ranks[1]["calibrated_flops_per_second"] < ranks[0]["calibrated_flops_per_second"] / 4
+    assert ranks[1]["device"] == "reference", ranks[1]["device"]
+END
+        rm Z.npy r.json
+    done
+    program mul X.npy Y.npy -o Z.npy --dtype float32 --device faulty:no-float64:cpu -q
+    expect_status 0
+    [[ $stderr != *warning* ]] || { show; false; }
 }
 
 @test "the plan counts eight bytes" {

@@ -31,7 +31,12 @@ static struct mmul_cluster *create(void) {
 static void a_faster_run_raises_all_rates_of_its_rank(void **state) {
     (void)state;
     struct mmul_cluster *cluster = create();
-    mmul_cluster_raise_speed(cluster, 1, 12e9);
+    assert_true(mmul_rank_likely_flops(&cluster->ranks[1], MMUL_F64, 7) == 2e9);
+    assert_true(mmul_rank_likely_flops(&(struct mmul_rank_info){0}, MMUL_F64, 7) == 3.5);
+    assert_true(
+        mmul_rank_likely_flops(&(struct mmul_rank_info){.speed.double_flops = {1, 1, 1, 1, 1}},
+                               MMUL_F32, 7) == 2);
+    mmul_cluster_raise_speed(cluster, 1, MMUL_F32, 12e9);
     const struct mmul_speed *speed = &cluster->ranks[1].speed;
     assert_true(speed->flops[0] == 3e9 && speed->flops[1] == 6e9 && speed->flops[2] == 12e9);
     assert_true(speed->flops[4] == 12e9 && cluster->ranks[1].speed_flops == 12e9);
@@ -42,10 +47,10 @@ static void a_faster_run_raises_all_rates_of_its_rank(void **state) {
 static void a_slower_run_or_no_measurement_changes_nothing(void **state) {
     (void)state;
     struct mmul_cluster *cluster = create();
-    mmul_cluster_raise_speed(cluster, 0, 3.9e9);
+    mmul_cluster_raise_speed(cluster, 0, MMUL_F32, 3.9e9);
     assert_true(cluster->ranks[0].speed.flops[0] == 1e9 && cluster->ranks[0].speed_flops == 4e9);
     cluster->ranks[1] = (struct mmul_rank_info){.speed_flops = 0};
-    mmul_cluster_raise_speed(cluster, 1, 1e9);
+    mmul_cluster_raise_speed(cluster, 1, MMUL_F32, 1e9);
     assert_true(cluster->ranks[1].speed.flops[0] == 0 && cluster->ranks[1].speed_flops == 0);
     mmul_cluster_destroy(cluster);
 }

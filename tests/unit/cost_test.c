@@ -68,11 +68,17 @@ static void test_rates(void **state) {
                  {32, 32, 32, 2e10},        {1e9, 1e9, 21.5, 4e10},   {362, 362, 362, 6e10},
                  {1e9, 1e9, 512 / 3., 8e10}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        double flops = mmul_step_rate(&rank, 0, cases[i].m, cases[i].n, cases[i].k);
+        double flops = mmul_step_rate(&rank, MMUL_F32, 0, cases[i].m, cases[i].n, cases[i].k);
         assert_true(fabs(flops / cases[i].flops - 1) < 2e-3);
     }
-    assert_true(mmul_step_rate(&(struct mmul_rank_info){.speed_flops = 7}, 0, 999, 999, 999) == 7);
-    assert_true(mmul_step_rate(&(struct mmul_rank_info){0}, 5, 999, 999, 999) == 5);
+    assert_true(mmul_step_rate(&(struct mmul_rank_info){.speed_flops = 7}, MMUL_F32, 0, 999, 999,
+                               999) == 7);
+    assert_true(mmul_step_rate(&(struct mmul_rank_info){0}, MMUL_F32, 5, 999, 999, 999) == 5);
+    const struct mmul_rank_info both = {
+        .speed = {.flops = {8, 8, 8, 8, 8}, .double_flops = {3, 3, 3, 3, 3}}};
+    assert_true(mmul_step_rate(&both, MMUL_F32, 0, 999, 999, 999) == 8);
+    assert_true(mmul_step_rate(&both, MMUL_F64, 0, 999, 999, 999) == 3);
+    assert_true(mmul_step_rate(&rank, MMUL_F64, 5, 999, 999, 999) == 5); // not what float32 has
 }
 
 // By the header's formula, at a speed that is the same for all sizes.

@@ -16,6 +16,7 @@
 #include "base/median.h"
 #include "device/host_buffer.h"
 #include "exec/measure.h"
+#include "model/dtype.h"
 
 struct recorder {
     double nap_seconds;
@@ -29,6 +30,7 @@ struct recorder {
     double period_seconds;        // that nap
     int fails_at;                 // the gemm that fails, counted from 1
     int gemm_count;
+    enum mmul_dtype dtype; // of the last one
 };
 
 static int64_t clock_ns;
@@ -60,8 +62,10 @@ static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mm
     r->gemms[point]++;
     // Operands were written to before, in their last element too.
     const struct mmul_operand operands[] = {args->a, args->b, args->c};
+    r->dtype = args->dtype;
     for (int i = 0; i < 3; i++)
-        assert_true(mmul_host_address(operands[i])[args->m * args->m - 1] != 0);
+        assert_true(mmul_dtype_real(args->dtype, mmul_host_address(operands[i]),
+                                    args->m * args->m - 1) != 0);
     bool is_slow = r->slow_gemms > 0 && point == r->slow_point;
     r->slow_gemms -= is_slow;
     work_for(is_slow ? r->slow_factor * r->nap_seconds : r->nap_seconds);
@@ -96,6 +100,11 @@ static void describe(const void *self, struct mmul_device_info *info) {
                                       .max_allocation_bytes = r->memory_bytes};
 }
 
+static bool has_dtype(const void *self, enum mmul_dtype dtype) {
+    (void)self;
+    return dtype == MMUL_F32 || dtype == MMUL_F64;
+}
+
 static const struct mmul_device_table table = {
     .kind = "recorder",
     .describe = describe,
@@ -104,6 +113,7 @@ static const struct mmul_device_table table = {
     .upload = upload,
     .download = download,
     .gemm = gemm,
+    .has_dtype = has_dtype,
 };
 
 static enum mmul_status measure(struct recorder *r, bool thorough, int64_t memory_bytes,
@@ -186,6 +196,29 @@ static void a_drop_from_size_to_size_is_timed_again(void **state) {
     assert_int_equal(measure(&lasting, false, 4 * 4 * 512 * 512, &speed), MMUL_OK);
     assert_int_equal(speed.unstable & 2, 2);
     assert_true(lasting.gemms[1] >= 2 * (1 + 3) && lasting.gemms[1] <= 3 * (1 + 6));
+}
+
+static void float64_is_measured_beside_float32(void **state) {
+    (void)state;
+    struct recorder r = {.nap_seconds = 0.021, .memory_bytes = GIB};
+    struct mmul_device device = {.table = &table, .self = &r};
+    const struct mmul_measure_request request = {.dtype = MMUL_F64, .memory_bytes = GIB};
+    struct mmul_speed speed = {.flops = {5, 6, 7, 8, 9},
+                               .measured_points = 5,
+                               .pack_a_seconds = 2,
+                               .unstable = 1U << 3 | 1U << MMUL_UNSTABLE_DOUBLES << 4};
+    struct mmul_error err = {.text = ""};
+    assert_int_equal(mmul_measure_device(&device, &request, &speed, &err), MMUL_OK);
+    assert_int_equal(r.dtype, MMUL_F64);
+    assert_int_equal(speed.double_points, 1);
+    assert_true(speed.double_flops[0] > 0 &&
+                speed.double_flops[0] <= 2.0 * 256 * 256 * 256 / 0.021);
+    assert_true(speed.double_flops[4] == speed.double_flops[0]);
+    assert_true(speed.flops[0] == 5 && speed.flops[4] == 9 && speed.measured_points == 5);
+    assert_true(speed.pack_a_seconds == 2 && speed.upload_bytes_per_second > 0);
+    assert_int_equal(speed.unstable & 1U << 3, 1U << 3);
+    assert_int_equal(speed.unstable & 1U << MMUL_UNSTABLE_DOUBLES << 4, 0);
+    assert_int_equal(mmul_live_bytes(), 0);
 }
 
 static void a_quota_is_measured_over_its_period(void **state) {
@@ -318,6 +351,7 @@ int main(void) {
         cmocka_unit_test(times_that_never_agree_are_unstable),
         cmocka_unit_test(a_busy_moment_is_outlasted),
         cmocka_unit_test(a_drop_from_size_to_size_is_timed_again),
+        cmocka_unit_test(float64_is_measured_beside_float32),
         cmocka_unit_test(a_quota_is_measured_over_its_period),
         cmocka_unit_test(thoroughly_every_size_that_fits),
         cmocka_unit_test(not_even_thoroughly_what_takes_too_long),

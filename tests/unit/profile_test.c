@@ -29,6 +29,10 @@ static struct mmul_profile_device make_device(const char *name, int threads, dou
     d.speed.measured_points = 3;
     for (int i = 0; i < MMUL_SPEED_POINTS; i++)
         d.speed.flops[i] = rate * (i < 3 ? i + 1 : 3);
+    d.speed.double_points = 2;
+    for (int i = 0; i < MMUL_SPEED_POINTS; i++)
+        d.speed.double_flops[i] = rate * (i < 2 ? i + 1 : 2) / 2;
+    d.speed.unstable = 1U << 2 | 1U << 1 << MMUL_UNSTABLE_DOUBLES;
     d.speed.upload_bytes_per_second = 12.5e9;
     d.speed.download_bytes_per_second = 6.25e9;
     d.speed.warm_up_seconds = 0.75;
@@ -74,7 +78,10 @@ static void what_is_stored_comes_back(void **state) {
     assert_int_equal(d->memory_bytes, device.memory_bytes);
     assert_int_equal(d->speed.measured_points, 3);
     for (int i = 0; i < MMUL_SPEED_POINTS; i++)
-        assert_true(d->speed.flops[i] == device.speed.flops[i]);
+        assert_true(d->speed.flops[i] == device.speed.flops[i] &&
+                    d->speed.double_flops[i] == device.speed.double_flops[i]);
+    assert_int_equal(d->speed.double_points, 2);
+    assert_int_equal(d->speed.unstable, device.speed.unstable);
     assert_true(d->speed.upload_bytes_per_second == 12.5e9);
     assert_true(d->speed.download_bytes_per_second == 6.25e9);
     assert_true(d->speed.warm_up_seconds == 0.75);

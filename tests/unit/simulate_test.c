@@ -43,7 +43,8 @@ static void test_a_description(void **state) {
         "\"ranks\": "
         "[{\"device\": \"cpu\", \"gflops\": [1, 2, 3, 4, 5]}]}, {\"count\": 2, \"memory_gib\": 4, "
         "\"link_gbit\": 10, \"latency_us\": 30, \"ranks\": [{\"count\": 3, \"device\": \"gpu\", "
-        "\"name\": \"card\", \"gflops\": 1000, \"memory_gib\": 8, \"upload_gb\": 6}, {\"device\": "
+        "\"name\": \"card\", \"gflops\": 1000, \"gflops_float64\": 30, \"memory_gib\": 8, "
+        "\"upload_gb\": 6}, {\"device\": "
         "\"cpu\", \"gflops\": 10, \"threads\": 5}]}]}");
     const struct mmul_cluster *c = d->cluster;
     assert_int_equal(d->problem.m * 100 + d->problem.n * 10 + d->problem.k, 567);
@@ -71,6 +72,10 @@ static void test_a_description(void **state) {
     assert_true(c->ranks[1].speed.upload_bytes_per_second == 6e9);
     assert_true(c->ranks[1].speed.download_bytes_per_second == 12e9);
     assert_string_equal(c->ranks[1].device_name, "card");
+    assert_true(c->ranks[0].speed.double_flops[1] ==
+                1e9); // half of the other, where nothing is said
+    assert_true(mmul_rank_flops(&c->ranks[0], MMUL_F64) == 2.5e9);
+    assert_true(mmul_rank_flops(&c->ranks[1], MMUL_F64) == 3e10);
     assert_int_equal(d->node_maps[0], MMUL_MAPS_A | MMUL_MAPS_B | MMUL_MAPS_C);
     assert_int_equal(d->node_maps[1], 0);
     mmul_description_destroy(d);
@@ -89,7 +94,7 @@ static void test_what_a_description_may_not_say(void **state) {
          "problem.m is not a number from 1 to 1000000000"},
         {"{\"problem\": {\"m\": 1.5, \"n\": 1, \"k\": 1}}", "problem.m is not a whole number"},
         {"{\"problem\": {\"m\": 1, \"n\": 1, \"k\": 1, \"dtype\": \"int8\"}}",
-         "problem.dtype is not float32, float16 or bfloat16"},
+         "problem.dtype is not float32, float16, bfloat16 or float64"},
         {"{" PROBLEM "}", "nodes is not a list of nodes"},
         {"{" PROBLEM ", \"nodes\": []}", "nodes is not a list of nodes"},
         {"{" PROBLEM ", \"nodes\": [{\"ranks\": []}]}", "nodes[0].memory_gib is missing"},
