@@ -108,12 +108,19 @@ static int64_t find_room(const struct life *lives, const int64_t *offsets, int p
     return at;
 }
 
+// Is it shards that the program makes? They stay, wherever the segment ends.
+static bool is_shards(const struct mmul_program_plan *plan, int place) {
+    const struct mmul_program_place *p = &plan->places[place];
+    return p->kept >= 0 && p->view_of < 0 && !p->is_gone && plan->program->kept[p->kept].is_made;
+}
+
 static void lay_out_node(struct mmul_program_plan *plan, struct life *lives, int node) {
     const int nodes = plan->costs.node_count;
     int64_t *offsets = plan->offsets + node;
     for (int i = 0; i < plan->place_count; i++) {
         bool has_memory = mmul_program_place_has_memory(&plan->places[i]);
         offsets[(int64_t)i * nodes] = has_memory ? find_room(lives, offsets, i, nodes) : -1;
+        plan->shard_bytes[node] += is_shards(plan, i) ? lives[i].bytes : 0;
         if (has_memory)
             plan->node_bytes[node] =
                 mmul_larger(plan->node_bytes[node], offsets[(int64_t)i * nodes] + lives[i].bytes);
@@ -137,6 +144,7 @@ static void copy_node(struct mmul_program_plan *plan, int from, int to) {
     for (int64_t i = 0; i < plan->place_count; i++)
         plan->offsets[i * nodes + to] = plan->offsets[i * nodes + from];
     plan->node_bytes[to] = plan->node_bytes[from];
+    plan->shard_bytes[to] = plan->shard_bytes[from];
 }
 
 // ------------------------------------------------------------------------------------ all nodes
@@ -148,7 +156,7 @@ static void add_bytes(const struct mmul_program_plan *plan, int64_t *bytes) {
         const struct mmul_program_place *place = &plan->places[i];
         enum mmul_placement_kind kind = place->placement.kind;
         int64_t *row = bytes + (int64_t)i * c->node_count;
-        if (!mmul_program_place_has_memory(place))
+        if (!mmul_program_place_has_memory(place) && !is_shards(plan, i))
             continue;
         for (int rank = 0; kind != MMUL_PLACE_REPLICATE && rank < c->size; rank++)
             if (mmul_placement_first_copy(&place->placement, c->rank_node, rank,
@@ -166,7 +174,7 @@ enum mmul_status mmul_program_check_memory(const struct mmul_program_plan *plan,
     char needed[32], available[32], text[32];
     for (int node = 0; node < cluster->node_count; node++) {
         const struct mmul_node_info *info = &cluster->nodes[node];
-        const int64_t bytes = plan->node_bytes[node];
+        const int64_t bytes = plan->node_bytes[node] + plan->shard_bytes[node];
         mmul_bytes_format(bytes, needed);
         if (info->memory_available_bytes > 0 && bytes > info->memory_available_bytes)
             return mmul_fail(err, MMUL_ERR_SYSTEM,
@@ -195,6 +203,8 @@ enum mmul_status mmul_program_lay_out(struct mmul_program_plan *plan,
     struct life *lives = NULL;
     enum mmul_status status = MMUL_ALLOCATE(plan->node_bytes, nodes, "a plan", err);
     if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(plan->shard_bytes, nodes, "a plan", err);
+    if (status == MMUL_OK)
         status = MMUL_ALLOCATE(plan->offsets, count, "a plan", err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(bytes, count, "a plan", err);
@@ -210,7 +220,8 @@ enum mmul_status mmul_program_lay_out(struct mmul_program_plan *plan,
             else
                 copy_node(plan, node - 1, node);
         for (int node = 0; node < nodes; node++)
-            plan->node_bytes_most = mmul_larger(plan->node_bytes_most, plan->node_bytes[node]);
+            plan->node_bytes_most = mmul_larger(plan->node_bytes_most,
+                                                plan->node_bytes[node] + plan->shard_bytes[node]);
         status = mmul_program_check_memory(plan, cluster, err);
     }
     mmul_free(bytes);
@@ -248,7 +259,7 @@ void mmul_program_rank_memory(const struct mmul_program_plan *plan, int rank, in
     for (int i = 0; i < plan->place_count; i++) {
         const struct mmul_program_place *place = &plan->places[i];
         bool is_whole = place->placement.kind == MMUL_PLACE_REPLICATE;
-        if (!mmul_program_place_has_memory(place) ||
+        if ((!mmul_program_place_has_memory(place) && !is_shards(plan, i)) ||
             (is_whole
                  ? rank != first
                  : mmul_placement_first_copy(&place->placement, c->rank_node, rank, node) != rank))

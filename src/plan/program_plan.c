@@ -443,6 +443,7 @@ void mmul_program_plan_destroy(struct mmul_program_plan *plan) {
     mmul_free(plan->ranks);
     mmul_free(plan->weights);
     mmul_free(plan->node_bytes);
+    mmul_free(plan->shard_bytes);
     mmul_free(plan->offsets);
     mmul_free(plan->places);
     mmul_free(plan->steps);

@@ -102,9 +102,10 @@ struct mmul_program_plan {
     int place_count, step_count, link_count;
     struct mmul_program_offsets *ranges; // owned list: what placements borrow
     double seconds, network_bytes;
-    int64_t *offsets;    // owned: place * nodes + node: where its memory is among these; -1: none
-    int64_t *node_bytes; // owned: memory of the values on every node
-    int64_t node_bytes_most;         // memory of the values on the node that has most of it
+    int64_t *offsets;     // owned: place * nodes + node: where its memory is among these; -1: none
+    int64_t *node_bytes;  // owned: memory of the values on every node ...
+    int64_t *shard_bytes; // owned: ... and of the shards that it is to keep, which no segment has
+    int64_t node_bytes_most;         // memory of both on the node that has most of it
     struct mmul_program_rank *ranks; // owned
 };
 

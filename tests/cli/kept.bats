@@ -164,6 +164,21 @@ np.save('L.npy', np.ones((101, 1000), 'f4'))"
     expect_quiet_success
 }
 
+@test "shards that a job makes count against --memory, and stand in its plan" {
+    echo 'save("kept:y", generate((3000, 3000)) * 2)' > big.py
+    export MPIMATMUL_SHARD_DIR=$PWD/s
+    ranks 2 run big.py --device cpu --check
+    expect_quiet_success
+    [[ "${lines[-1]}" == *", values take 34.3 MiB of a node at most, "* ]]
+    grep -q -E '^ +1  generate \+ multiply .* 34.3 MiB$' <<< "$output"
+    [ "$(grep -c -E '^ +[01]  .* 17.2 MiB +1  -' <<< "$output")" -eq 2 ]
+    ranks 2 run big.py --device cpu --memory 1MiB
+    expect_status 71
+    [[ $stderr == "mpimatmul: cannot fit the program's values: 34.3 MiB on '$(hostname)', of 1.0 MiB the processes "* ]]
+    ranks 2 run big.py --device cpu --memory 400MiB
+    expect_quiet_success
+}
+
 @test "stacks, empty parts, one rank, more ranks than rows" {
     operands
     python << 'END'
