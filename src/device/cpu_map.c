@@ -62,14 +62,14 @@ static void pack_one_by_one(struct mmul_strided from, int64_t rows, int64_t cols
             to[i * ld + j] = from.at[i * from.row_step + j * from.col_step];
 }
 
-// A block of what is stored by columns. Each of these is another page of memory, and where they are some power of two
-// apart few places of a processor's tables of pages, and of a cache, are theirs: so much of a column is taken at a
-// time that finding the page counts little, and of so few columns that their lines stay.
+// A block of what is stored by columns. Each column is another page of memory, and so is each row of the result: of
+// every page as much is taken at a time as lets finding it count little, while the block stays in a second cache, 256
+// KiB at least. A processor does not foresee the next column: as much is asked for ahead as elsewhere.
 enum {
-    DOWN = 256, // rows of a block
-    ALONG = 16, // columns of a block: a cache line of the result
-    LINE = 16,  // elements of a cache line
-    AHEAD = 4   // columns that are asked for ahead, which no processor foresees
+    DOWN = 128,                      // rows of a block
+    ALONG = 256,                     // columns of a block
+    ROOM_LD = ALONG + MMUL_CPU_LINE, // a power of two would have few places of a cache for all rows
+    ASKED = MMUL_CPU_AHEAD / DOWN    // columns
 };
 
 // As many columns as there are `ahead`, of which `cols` are turned.
@@ -78,8 +78,8 @@ static void turn_block(struct mmul_strided from, int64_t rows, int64_t cols, int
     const int64_t even = cols - cols % 4, even_end = rows - rows % 4;
     for (int64_t j = 0; j < even; j += 4) {
         const float *at = from.at + j * from.col_step;
-        for (int64_t c = AHEAD; c < AHEAD + 4 && j + c < ahead; c++)
-            for (int64_t i = 0; i < rows; i += LINE)
+        for (int64_t c = ASKED; c < ASKED + 4 && j + c < ahead; c++)
+            for (int64_t i = 0; i < rows; i += MMUL_CPU_LINE)
                 __builtin_prefetch(at + i + c * from.col_step);
         for (int64_t i = 0; i < even_end; i += 4)
             turn_four(at + i, from.col_step, to + i * ld + j, ld);
@@ -89,22 +89,22 @@ static void turn_block(struct mmul_strided from, int64_t rows, int64_t cols, int
     pack_one_by_one(mmul_cpu_part(from, 0, even), rows, cols - even, to + even, ld);
 }
 
-// Through a room where a block's rows follow each other: those of `to` push each other out of a cache between a column
-// and the next, for the same reason; so each is written at once.
+// Through a room where a block's rows follow each other, from which each is written at once: those of `to` push each
+// other out of a cache between a column and the next.
 static void pack_turned(struct mmul_strided from, int64_t rows, int64_t cols, float *to,
                         int64_t ld) {
-    float room[DOWN * ALONG];
+    float room[DOWN * ROOM_LD];
     for (int64_t i = 0; i < rows; i += DOWN)
         for (int64_t j = 0; j < cols; j += ALONG) {
             const int64_t down = mmul_smaller(DOWN, rows - i),
                           along = mmul_smaller(ALONG, cols - j);
-            if (ld <= ALONG) {
+            if (ld <= MMUL_CPU_LINE) {
                 turn_block(mmul_cpu_part(from, i, j), down, along, cols - j, to + i * ld + j, ld);
                 continue;
             }
-            turn_block(mmul_cpu_part(from, i, j), down, along, cols - j, room, ALONG);
+            turn_block(mmul_cpu_part(from, i, j), down, along, cols - j, room, ROOM_LD);
             for (int64_t r = 0; r < down; r++)
-                memcpy(to + (i + r) * ld + j, room + r * ALONG, (size_t)along * sizeof *to);
+                memcpy(to + (i + r) * ld + j, room + r * ROOM_LD, (size_t)along * sizeof *to);
         }
 }
 

@@ -9,7 +9,8 @@
 #include "device/cpu_map_float.h"
 #include "device/host_buffer.h"
 
-enum { OPERANDS = 3, TILE = 64, TILE_ELEMENTS = TILE * TILE };
+// A row, or what of it fits; of what is stored by columns a block of more rows (cpu_map.c).
+enum { OPERANDS = 3, ROW = 4096, TILE = 128, COPY_COLS = 256, TILE_ELEMENTS = TILE * TILE };
 
 // out[j] from the j-th of every operand; what an operation has not is not looked at.
 typedef void kernel(int64_t n, const float *xs, const float *ys, const float *zs, float *out);
@@ -258,15 +259,17 @@ static struct job job_of(const struct mmul_map *map, int64_t t) {
                       .ld = map->result.ld,
                       .out = mmul_cpu_result(map, t),
                       .tile_rows = 1,
-                      .tile_cols = TILE_ELEMENTS};
+                      .tile_cols = ROW};
     for (int i = 0; i < job.operand_count; i++)
         job.operands[i] = mmul_cpu_operand(map, i, t);
     if (job.run == multiply && map->kind == MMUL_POWER)
         job.operands[1] = job.operands[0];
     flatten(&job);
     for (int i = 0; i < job.operand_count; i++)
-        if (job.operands[i].col_step > 1 && job.rows > 1)
-            job.tile_rows = job.tile_cols = TILE;
+        if (job.operands[i].col_step > 1 && job.rows > 1) {
+            job.tile_rows = TILE;
+            job.tile_cols = job.run == copy ? COPY_COLS : TILE; // which has no room
+        }
     job.tiles_along = (job.cols + job.tile_cols - 1) / job.tile_cols;
     return job;
 }

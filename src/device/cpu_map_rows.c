@@ -11,8 +11,8 @@
 #include "base/memory.h"
 #include "device/cpu_map_float.h"
 
-// A block of a row; rows that are packed together; positions from the same base; longer rows are foreseen.
-enum { BLOCK = 256, STEP = 64, GROUP = 16, TURNS = 16, ASKED_MOST = 4096 };
+// A block of a row; positions from the same base; longer rows are foreseen.
+enum { BLOCK = 256, STEP = 64, TURNS = 16, ASKED_MOST = 4096 };
 
 // What is asked for while a row is worked on: the next one, and where its result goes. NULL: nothing.
 struct soon {
@@ -383,11 +383,11 @@ static void make_rows(void *context, int part, int64_t t, int64_t begin, int64_t
     struct base base = {-1, NULL};
     if (rows->turns != NULL)
         base.turns = rows->turns + (TURNS + part) * rows->cols;
-    for (int64_t group = begin; group < end; group += GROUP) {
-        const int64_t n = mmul_smaller(GROUP, end - group);
+    for (int64_t group = begin; group < end; group += rows->group) {
+        const int64_t n = mmul_smaller(rows->group, end - group);
         struct mmul_strided x = mmul_cpu_part(all, group, 0);
         if (x.col_step != 1) {
-            float *room = rows->room + (int64_t)part * GROUP * rows->cols;
+            float *room = rows->room + (int64_t)part * rows->group * rows->cols;
             mmul_cpu_pack(x, n, rows->cols, room, rows->cols);
             x = (struct mmul_strided){room, rows->cols, 1};
         }
@@ -422,8 +422,16 @@ static enum mmul_status find_vector(const struct mmul_cpu_rows *rows, int operan
     return status;
 }
 
+// Of what is stored by columns as many rows as make finding a column worth while, if a second cache holds them (as many
+// are packed at a time: cpu_map.c), and no part of a cache line twice.
+static int64_t count_group(int64_t cols) {
+    enum { HELD = 1 << 17, ROWS_MOST = 128 };
+    return mmul_larger(MMUL_CPU_LINE, mmul_smaller(ROWS_MOST, HELD / mmul_larger(1, cols)));
+}
+
 enum mmul_status mmul_cpu_map_rows(const struct mmul_map *map, struct mmul_error *err) {
-    struct mmul_cpu_rows rows = {.map = map, .cols = map->operands[0].cols};
+    struct mmul_cpu_rows rows = {
+        .map = map, .cols = map->operands[0].cols, .group = count_group(map->operands[0].cols)};
     const double cost = (double)rows.cols * (2 + mmul_operation_row(map->kind)->flops_each / 8);
     const int parts = mmul_cpu_parts(map, map->rows, cost);
     float *vectors[2] = {NULL, NULL};
@@ -431,7 +439,7 @@ enum mmul_status mmul_cpu_map_rows(const struct mmul_map *map, struct mmul_error
     if (status == MMUL_OK)
         status = find_vector(&rows, 2, &vectors[1], &rows.biases, err);
     if (status == MMUL_OK && map->operands[0].col_step != 1)
-        status = MMUL_ALLOCATE(rows.room, parts * GROUP * rows.cols, "rows", err);
+        status = MMUL_ALLOCATE(rows.room, parts * rows.group * rows.cols, "rows", err);
     if (status == MMUL_OK && map->kind == MMUL_ROPE)
         status = find_turns(&rows, parts, err);
     if (status == MMUL_OK)

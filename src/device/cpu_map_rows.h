@@ -9,7 +9,8 @@ struct mmul_cpu_rows {
     const struct mmul_map *map;
     int64_t cols;                  // of the first operand
     const float *weights, *biases; // vectors; NULL: there are none
-    float *room;                   // for rows that are packed: some for every part
+    int64_t group;                 // rows that are packed together
+    float *room;                   // for them: some for every part
     double *frequencies;           // rope: of every pair
     float *
         turns; // rope: sines and cosines of the first positions, and behind them room for every part
