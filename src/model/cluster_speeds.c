@@ -115,7 +115,7 @@ static void print_devices(const struct mmul_cluster *cluster, FILE *stream) {
     mmul_text_add(&table, "rank\thost\tdevice\tthreads\t");
     for (int i = 0; i < MMUL_SPEED_POINTS; i++)
         mmul_text_add(&table, "%s%d\t", i == 0 ? "GFLOP/s " : "", MMUL_SPEED_SMALLEST << i);
-    mmul_text_add(&table, "f64\tup GB/s\tdown GB/s\twarm-up s\tmemory\n");
+    mmul_text_add(&table, "f64\tup GB/s\tdown\twarm-up s\tmemory\n");
     for (int rank = 0; rank < cluster->size; rank++) {
         const struct mmul_rank_info *r = &cluster->ranks[rank];
         mmul_text_add(&table, "%d\t%s\t%s\t%d\t", rank, r->host, r->device_name, r->threads);
