@@ -935,8 +935,8 @@ MMUL_API void mmul_program_print(const struct mmul_program *program, FILE *strea
 
 // Which rule every operation follows, what moves from where to where, bytes, predicted seconds, and memory while each
 // step goes on, of the node that has most then; then what every rank and device has at most, and in which step (made
-// by mmul_program_plan_create in mpimatmul.h). json: the same, with memory of every rank in every step; to be freed
-// with mmul_free; fails with MMUL_ERR_SYSTEM.
+// by mmul_program_plan_create in mpimatmul.h). json: the same, with memory of every rank in every step
+// (mpimatmul_program_plan.schema.json); to be freed with mmul_free; fails with MMUL_ERR_SYSTEM.
 struct mmul_program_plan;
 MMUL_API void mmul_program_plan_destroy(struct mmul_program_plan *plan);
 MMUL_API void mmul_program_plan_print(const struct mmul_program_plan *plan, FILE *stream);
@@ -1035,7 +1035,8 @@ MMUL_API enum mmul_status mmul_script_accept(void *script, struct mmul_error *er
 MMUL_API void mmul_script_print(const struct mmul_script *script, const struct mmul_values *values,
                                 FILE *stream);
 
-// The same as JSON, and the files that it has saved; to be freed with mmul_free. Fails with MMUL_ERR_SYSTEM.
+// The same as JSON (mpimatmul_run.schema.json), and the files that it has saved; to be freed with mmul_free. Fails
+// with MMUL_ERR_SYSTEM.
 MMUL_API enum mmul_status mmul_script_json(const struct mmul_script *script,
                                            const struct mmul_values *values, char **text,
                                            struct mmul_error *err);

@@ -188,10 +188,11 @@ enum mmul_status mmul_program_plan_json(const struct mmul_program_plan *plan, ch
         json_array_append_new(ranks, json_pack("{si so so}", "rank", rank, "host",
                                                mmul_json_text(plan->ranks[rank].host), "device",
                                                mmul_json_text(plan->ranks[rank].device)));
-    json_t *all = json_pack("{ss ss sf sI sI so so}", "schema", "mpimatmul-program-plan", "version",
-                            MMUL_VERSION, "predicted_seconds", plan->seconds, "network_bytes",
-                            (json_int_t)llround(plan->network_bytes), "memory_bytes",
-                            (json_int_t)plan->node_bytes_most, "ranks", ranks, "steps", steps);
+    json_t *all =
+        json_pack("{ss si ss sf sI sI so so}", "schema", "mpimatmul-program-plan", "schema_version",
+                  1, "version", MMUL_VERSION, "predicted_seconds", plan->seconds, "network_bytes",
+                  (json_int_t)llround(plan->network_bytes), "memory_bytes",
+                  (json_int_t)plan->node_bytes_most, "ranks", ranks, "steps", steps);
     if (status == MMUL_OK)
         status = all != NULL ? mmul_json_format(all, text, err)
                              : mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate a plan's JSON");

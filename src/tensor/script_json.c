@@ -51,8 +51,8 @@ enum mmul_status mmul_script_json(const struct mmul_script *script,
             json_array_insert_new(saved, 0,
                                   json_pack("{so so}", "file", mmul_json_text(o->path), "shape",
                                             sizes_json(&o->matrix)));
-    json_t *all =
-        json_pack("{ss so so}", "schema", "mpimatmul-run", "printed", printed, "saved", saved);
+    json_t *all = json_pack("{ss si ss so so}", "schema", "mpimatmul-run", "schema_version", 1,
+                            "version", MMUL_VERSION, "printed", printed, "saved", saved);
     enum mmul_status status = all != NULL
                                   ? mmul_json_format(all, text, err)
                                   : mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate the JSON");

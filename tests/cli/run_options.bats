@@ -60,6 +60,53 @@ assert max(sum(step["memory_bytes"]) for step in steps) >= 40 * 30 * 4
 END
 }
 
+# valid SCHEMA FILE...: fields that the schema does not describe are refused by it.
+valid() {
+    "$PYTHON" - "$REPO/include/mpimatmul_$1.schema.json" "${@:2}" << 'END'
+import json, sys, jsonschema
+schema = json.load(open(sys.argv[1]))
+jsonschema.Draft7Validator.check_schema(schema)
+for name in sys.argv[2:]:
+    jsonschema.validate(json.load(open(name)), schema)
+END
+}
+
+@test "run --json, --check --json and --report keep to their schemas" {
+    "$PYTHON" -c 'import jsonschema' 2> /dev/null || skip "python3-jsonschema is not installed"
+    "$MPIMATMUL" gen X.bin --dims 40x30 --kind integer --seed 1 -q
+    "$MPIMATMUL" gen W.bin --dims 30x30 --kind integer --seed 2 -q
+    export MPIMATMUL_SHARD_DIR=$PWD/s
+    echo "$chain" > a.py
+    # Stacks, NaN and infinities, several outputs, a kept set, a search; a grid and a value that nobody saves.
+    printf '%s\n' 's = generate((2, 3, 8, 9))' 'print("a", 1, log(s) / 0, s @ s.T)' 'save("m.npz:a", s)' \
+        'save("m.npz:b", sum(s, axis=None))' 'save("kept:s", exp(s))' > b.py
+    printf '%s\n' 'x = place(load("X.bin"), "grid")' 'v, i = topk(x @ load("W.bin"), 3)' 'save("i.npy", i)' \
+        'print(place(v, "replicate"))' > c.py
+    echo 'y = generate((5, 5))' > d.py
+    for file in a b c d; do
+        run --separate-stderr "${launch[@]}" --oversubscribe -n 3 "$MPIMATMUL" run $file.py --json --device cpu \
+            --report $file.report
+        expect_status 0
+        printf '%s' "$output" > $file.printed
+        run --separate-stderr "${launch[@]}" --oversubscribe -n 3 "$MPIMATMUL" run $file.py --check --json --device cpu
+        expect_status 0
+        printf '%s' "$output" > $file.plan
+    done
+    program map relu X.bin -o T.npy --json
+    expect_quiet_success
+    printf '%s' "$output" > t.printed
+    valid run ./*.printed
+    valid program_plan ./*.plan
+    valid program ./*.report
+    # They can fail.
+    sed 's/"saved"/"stored"/' a.printed > wrong
+    run valid run wrong
+    expect_status 1
+    sed 's/"replicate"/"everywhere"/; s/"rows /"lines /' a.plan > wrong
+    run valid program_plan wrong
+    expect_status 1
+}
+
 @test "run --check: memory of each step, and the most of each rank and device" {
     "$MPIMATMUL" devices --json | grep -q '"0:0"' || skip "opencl: no device 0:0"
     echo 'x = generate((512, 1024))
