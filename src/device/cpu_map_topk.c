@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// The largest elements of a row. The k best so far are a heap with the last of them on top; most elements are
-// not larger than that one, which a loop over a block of them sees at once.
+// The largest elements of a row. The k best so far are a heap with the last of them on top; what cannot be among them
+// is seen in a block at once: what is less than that, or than k that were found before by looking at classes.
 #include <math.h>
 
 #include "base/integer.h"
 #include "device/cpu_map_rows.h"
 
-enum { BLOCK = 64 };
+enum { BLOCK = 64, CLASSES = 64 };
 
 struct best {
     float *values, *columns; // a heap: what is at (i - 1) / 2 comes after what is at i
@@ -42,39 +42,65 @@ static void sink(struct best *best, int64_t i) {
     }
 }
 
-// Whether one of them comes before all that are not larger than `least`; NaN is no `least`.
-MMUL_CLONES static bool has_larger(const float *x, int64_t n, float least) {
+// Whether one of them is not less than `least`.
+MMUL_CLONES static bool has_some(const float *x, int64_t n, float least) {
     int found = 0;
 #pragma omp simd reduction(| : found)
     for (int64_t j = 0; j < n; j++)
-        found |= !(x[j] <= least);
+        found |= !(x[j] < least);
     return found != 0;
 }
 
+// What at least k of them are not less than: the k-th of the largest of each of some classes, of every so-manyth
+// element. Where k is less than half the number of classes few others are as large.
+MMUL_CLONES static float find_bound(const float *x, int64_t n, int64_t k) {
+    float most[CLASSES], bound = INFINITY;
+    if (n < 2 * CLASSES || 2 * k > CLASSES)
+        return -INFINITY;
+    for (int c = 0; c < CLASSES; c++)
+        most[c] = -INFINITY;
+    for (int64_t j = 0; j + CLASSES <= n; j += CLASSES)
+        for (int c = 0; c < CLASSES; c++)
+            most[c] = x[j + c] > most[c] ? x[j + c] : most[c];
+    for (int32_t count = 0; count < k && bound > -INFINITY;) {
+        float next = -INFINITY;
+#pragma omp simd reduction(max : next)
+        for (int c = 0; c < CLASSES; c++)
+            next = most[c] < bound && most[c] > next ? most[c] : next;
+        for (int c = 0; c < CLASSES; c++)
+            count += most[c] == next;
+        bound = next;
+    }
+    return bound;
+}
+
 // Columns rise, so that an equal element comes after those that are there.
-static void scan(struct best *best, const float *x, int64_t begin, int64_t end) {
-    for (int64_t block = begin; block < end; block += BLOCK) {
-        const int64_t stop = mmul_smaller(end, block + BLOCK);
-        if (!has_larger(x + block, stop - block, best->values[0]))
-            continue;
-        for (int64_t j = block; j < stop; j++)
-            if (comes_before(x[j], (float)j, best->values[0], best->columns[0])) {
-                best->values[0] = x[j];
-                best->columns[0] = (float)j;
-                sink(best, 0);
-            }
+static void insert(struct best *best, int64_t k, float x, int64_t j) {
+    if (best->count < k) {
+        best->values[best->count] = x;
+        best->columns[best->count++] = (float)j;
+        for (int64_t i = best->count < k ? -1 : k / 2 - 1; i >= 0; i--)
+            sink(best, i);
+    } else if (comes_before(x, (float)j, best->values[0], best->columns[0])) {
+        best->values[0] = x;
+        best->columns[0] = (float)j;
+        sink(best, 0);
     }
 }
 
 void mmul_cpu_topk(const float *x, int64_t n, int64_t k, float *out) {
-    struct best best = {out, out + k, k};
-    for (int64_t j = 0; j < k; j++) {
-        best.values[j] = x[j];
-        best.columns[j] = (float)j;
+    struct best best = {out, out + k, 0};
+    float least = find_bound(x, n, k);
+    for (int64_t block = 0; block < n; block += BLOCK) {
+        const int64_t end = mmul_smaller(n, block + BLOCK);
+        if (!has_some(x + block, end - block, least))
+            continue;
+        for (int64_t j = block; j < end; j++)
+            if (!(x[j] < least))
+                insert(&best, k, x[j], j);
+        if (best.count == k && best.values[0] > least)
+            least = best.values[0];
     }
-    for (int64_t i = k / 2 - 1; i >= 0; i--)
-        sink(&best, i);
-    scan(&best, x, k, n);
     while (best.count > 1) { // the last one goes behind the others
         swap(&best, 0, --best.count);
         sink(&best, 0);

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+// The largest elements of a row on the cpu device, against one after the other by looking at all that are left: rows
+// of few different values, of NaN and infinities, rising and falling ones, shorter and longer than what is looked
+// at together.
+#include "device/cpu_map_rows.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+enum { LONGEST = 1100 };
+
+// The column that comes next, of those that are not taken: NaN before all, the lower one first.
+static int64_t find_next(const float *x, int64_t n, const bool *taken) {
+    int64_t best = -1;
+    for (int64_t j = 0; j < n; j++)
+        if (!taken[j] && (best < 0 || x[j] > x[best] || (isnan(x[j]) && !isnan(x[best]))))
+            best = j;
+    return best;
+}
+
+static void compare(const float *x, int64_t n, int64_t k) {
+    bool taken[LONGEST] = {false};
+    float found[2 * LONGEST], column;
+    mmul_cpu_topk(x, n, k, found);
+    mmul_cpu_argmax(x, 1, n, n, &column, 1);
+    for (int64_t i = 0; i < k; i++) {
+        const int64_t next = find_next(x, n, taken);
+        taken[next] = true;
+        assert_int_equal((int64_t)found[k + i], next);
+        assert_true(found[i] == x[next] || (isnan(found[i]) && isnan(x[next])));
+        assert_true(i > 0 || (int64_t)column == next);
+    }
+}
+
+static float element(int kind, uint32_t random, int64_t j) {
+    static const float special[] = {NAN, INFINITY, -INFINITY, 0, -0.0f, 1, -1, 2};
+    switch (kind) {
+    case 0:
+        return special[random % 8];
+    case 1:
+        return (float)(random % 5);
+    case 2:
+        return (float)j;
+    case 3:
+        return (float)-j;
+    case 4:
+        return -INFINITY;
+    case 5:
+        return NAN;
+    default:
+        return (float)(random % 100003) / 1024;
+    }
+}
+
+static void test_rows(void **state) {
+    static const int64_t lengths[] = {1, 2, 63, 64, 65, 127, 128, 129, 200, 1024, LONGEST};
+    static const int64_t counts[] = {1, 2, 3, 8, 31, 32, 33, 100};
+    static float x[LONGEST];
+    uint32_t random = 1;
+    (void)state;
+    for (int kind = 0; kind < 12; kind++)
+        for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++) {
+            for (int64_t j = 0; j < lengths[l]; j++) {
+                random = random * 1664525 + 1013904223;
+                x[j] = element(kind, random >> 8, j);
+            }
+            for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
+                if (counts[c] <= lengths[l])
+                    compare(x, lengths[l], counts[c]);
+        }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
