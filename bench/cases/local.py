@@ -6,10 +6,10 @@ from harness.measure import PeakMemory, Product, Skip, alternate, median, run
 from harness.tables import row, side
 
 
-def prepare(bench, m, k, n):
+def prepare(bench, m, k, n, dtype="float32"):
     """Files of this size, where they, the processes and a second result fit."""
-    product = Product(bench, m, k, n)
-    require_memory(product.bytes + 4 * m * n, 2 * product.bytes)
+    product = Product(bench, m, k, n, dtype=dtype)
+    require_memory(product.bytes + (8 if dtype == "float64" else 4) * m * n, 2 * product.bytes)
     product.generate()
     return product
 
@@ -32,6 +32,26 @@ def file8192(bench):
                                  samples["numpy"]), asked=bench.asked("file8192 numpy")),
         row("sgemm", whole, sgemm, asked=bench.asked("file8192 sgemm")),
         row("sgemm, launch apart", inside, sgemm, asked=bench.asked("file8192 sgemm, launch apart")),
+    ]
+
+
+def float64(bench):
+    """numpy's own default, whole commands, and both without what begins before the first byte is read."""
+    size = bench.pick(4096, 512)
+    product = prepare(bench, size, size, size, "float64")
+    samples = bench.alternate({"mul": lambda: product.mul_ranks(2, wall="command"), "numpy": lambda: product.numpy(2)})
+    blas = samples["numpy"][0]["peer"]["blas"].rpartition("/")[2]
+    phases = ("read_seconds", "compute_seconds", "write_seconds")
+    inside = [sum(sample["peer"][name] for name in phases) for sample in samples["numpy"]]
+    startup = startup_parts([sample["report"] for sample in samples["mul"]])
+    return [
+        row("numpy", side(f"{product.text} in float64, files in to file out on 2 ranks, whole command", samples["mul"]),
+            side(f"files in to file out by numpy with 2 threads of {blas}, whole command", samples["numpy"]),
+            asked=bench.asked("float64 numpy")),
+        row("numpy, launch apart",
+            side(f"{product.text} in float64, files in to file out on 2 ranks, launch apart",
+                 values=[sample["report"]["wall_seconds"] for sample in samples["mul"]]),
+            side("files in to file out by numpy, imports apart", values=inside), parts=startup),
     ]
 
 

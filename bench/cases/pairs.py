@@ -24,6 +24,14 @@ def file8192(bench):
         yield words, Figure(f"{product.text} on {words}, {LAUNCH_APART}", lambda: product.mul_ranks(ranks)), ""
 
 
+def float64(bench):
+    size = bench.pick(4096, 512)
+    product = local.prepare(bench, size, size, size, "float64")
+    for wall, words in ("command", "whole command"), ("report", "launch apart"):
+        yield words, Figure(f"{product.text} in float64 on 2 ranks, files in to file out, {words}",
+                            lambda: product.mul_ranks(2, wall=wall)), ""
+
+
 def lab2(bench):
     size = bench.pick(4096, 512)
     product = lab_case.prepare(bench, 2, size, size, size)

@@ -102,19 +102,20 @@ def median_phases(samples):
 class Product:
     """C = A B with generated files in a folder (the bench's own), and the commands that compute it."""
 
-    def __init__(self, bench, m, k, n, folder=None):
-        self.bench, self.m, self.k, self.n = bench, m, k, n
+    def __init__(self, bench, m, k, n, folder=None, dtype="float32"):
+        self.bench, self.m, self.k, self.n, self.dtype = bench, m, k, n, dtype
         self.folder = folder or bench.folder
-        self.bytes = 4 * (m * k + k * n + m * n)
+        self.bytes = (8 if dtype == "float64" else 4) * (m * k + k * n + m * n)
         self.flops = 2 * m * k * n
         self.text = f"{m} x {k} x {n}" if not m == k == n else f"{m}^3"
 
     def path(self, name):
-        return self.folder / f"{name}.bin"
+        return self.folder / f"{name}.{'npy' if self.dtype == 'float64' else 'bin'}"
 
     def generate(self):
         for name, rows, cols, seed in (("A", self.m, self.k, 1), ("B", self.k, self.n, 2)):
-            run([self.bench.program, "gen", self.path(name), "--dims", f"{rows}x{cols}", "--seed", seed, "--quiet"])
+            run([self.bench.program, "gen", self.path(name), "--dims", f"{rows}x{cols}", "--seed", seed, "--dtype",
+                 self.dtype, "--quiet"])
 
     def files(self):
         return [self.path("A"), self.path("B")]

@@ -164,11 +164,11 @@ mpimatmul: measuring 9 x 9 x 9: 0 + 1 runs" ]
     run --separate-stderr "$REPO/bench/run" --list
     expect_quiet_success
     [ "$(awk '{ print $1 }' <<< "$output" | xargs -n 6)" = \
-"file8192 lab2 lab4 labslow labdoctored labslowdown
-slow4 slowdown startup verify thin output
-memory gpu configs planning balance mixed
-doctored chain resident grid4096 programs rows
-predict" ]
+"file8192 float64 lab2 lab4 labslow labdoctored
+labslowdown slow4 slowdown startup verify thin
+share output memory gpu configs planning
+balance mixed doctored chain resident grid4096
+programs rows predict" ]
     run --separate-stderr "$REPO/bench/run" nosuchcase
     expect_status 64
     [[ "$stderr" == "bench/run: no case 'nosuchcase': expected file8192, "* ]]
