@@ -4,13 +4,18 @@
 // positions of Infs are listed once per column of B and once per row of A, and a term is computed
 // per listed position. Only the first few are listed: beyond them the true class is the listed one
 // or NaN, and both are accepted, which keeps a matrix full of Inf as cheap as any other.
+// Numbers of float64 whose squares no double holds have no norms, and so no tolerance: of what they meet a few
+// elements of every row are computed again.
 #include "model/check_state.h"
 
 #include <float.h>
 #include <math.h>
 
+#include "base/random.h"
+
 enum {
     LEFT_OUT_LIMIT = 8, // elements of a row that are taken out of a_i . (B x) one by one
+    HUGE_SAMPLE = 8, // elements of a row that meet numbers without squares, and are computed again
 };
 
 // What must be known of one element of C.
@@ -101,7 +106,7 @@ static bool class_is_right(const struct mmul_check *check, const struct mmul_pro
     const struct mmul_check_nonfinite *column =
         check->x[at.col] != 0 ? &none : &check->nonfinite[at.col];
     if (isfinite(at.c_in) && is_empty(row_nonfinite) && is_empty(column))
-        return true; // squares of the column are no doubles: nothing can be said
+        return true; // squares of the column are no doubles: see sample_is_right
     bool either = false;
     double sum = NAN;
     if (!row_nonfinite->has_nan && !column->has_nan) {
@@ -135,6 +140,57 @@ static void leave_out(const struct mmul_check *check, const struct mmul_product 
     row->residual += product->alpha * term;
 }
 
+// Whether it is within the worst case of any order of its k terms, (k + 4) u of what they add up to in size
+// (Higham 2002, 3.5), or such sums may overflow. Of the row in check->row.
+static bool element_is_right(const struct mmul_check *check, const struct mmul_product *product,
+                             struct element at) {
+    const struct mmul_check_operand b = mmul_check_operand_b(product);
+    const struct mmul_check_type type = mmul_check_type(product);
+    const long double added = (long double)product->beta * at.c_in;
+    long double sum = 0, size = 0, flushed = (long double)type.smallest * (2 * check->k + 2);
+    for (int64_t p = 0; p < check->k; p++) {
+        const double x = check->row[p], y = mmul_check_element(b, p, at.col);
+        const long double term = (long double)x * y;
+        sum += term;
+        size += fabsl(term);
+        if (fmin(fabs(x), fabs(y)) < type.smallest)
+            flushed += fabsl(term);
+    }
+    const long double alpha = fmax(1, fabs(product->alpha)),
+                      bound = alpha * size + fabsl(added) + alpha * flushed;
+    if (bound > type.largest / 2)
+        return true;
+    return fabsl(at.c - ((long double)product->alpha * sum + added)) <=
+           (check->k + 4) * (long double)type.unit * bound + alpha * flushed;
+}
+
+// Does the column hold finite numbers alone, of which squares are beyond double?
+static bool is_huge(const struct mmul_check *check, int64_t col) {
+    return check->x[col] == 0 && is_empty(&check->nonfinite[col]);
+}
+
+// A few of those elements of a row that no sum judges, because of squares beyond double. They are the row in
+// check->row, of finite numbers, with these columns, or all of it with its norms.
+static bool sample_is_right(const struct mmul_check *check, const struct mmul_product *product,
+                            const struct mmul_check_row *row) {
+    const bool all = !isfinite(row->norm) || !isfinite(row->c_in_norm);
+    int64_t count = 0, index = 0;
+    for (int64_t j = 0; j < check->n; j++)
+        count += is_huge(check, j) || (all && check->x[j] != 0);
+    if (count == 0)
+        return true;
+    const int64_t each = count > HUGE_SAMPLE ? count / HUGE_SAMPLE : 1,
+                  first = (int64_t)(mmul_random_at(~check->seed, (uint64_t)row->index) %
+                                    (uint64_t)each);
+    for (int64_t j = 0; j < check->n; j++) {
+        const struct element at = {j, row->c[j], row->c_in != NULL ? row->c_in[j] : 0};
+        if ((is_huge(check, j) || (all && check->x[j] != 0)) && index++ % each == first &&
+            isfinite(at.c_in) && !element_is_right(check, product, at))
+            return false;
+    }
+    return true;
+}
+
 bool mmul_check_classes(struct mmul_check *check, const struct mmul_product *product,
                         struct mmul_check_row *row) {
     struct mmul_check_nonfinite in_row = {0};
@@ -165,5 +221,5 @@ bool mmul_check_classes(struct mmul_check *check, const struct mmul_product *pro
                  check->reach * mmul_check_type(product).unseen * sqrt((double)check->k);
     row->c_in_norm = mmul_check_norm(product, c_in_squares, check->n);
     row->c_norm = sqrt(c_squares);
-    return true;
+    return !row->finite || sample_is_right(check, product, row);
 }

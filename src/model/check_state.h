@@ -137,7 +137,8 @@ int64_t mmul_check_partial_count(int64_t n_max, int64_t k_max);
 // column_squares are not finite.
 void mmul_check_find_nonfinite(struct mmul_check *check, const struct mmul_product *product);
 
-// Compares the classes of a row with NaN or Inf somewhere; false when one is wrong. Else fills
+// Compares the classes of a row with NaN or Inf somewhere, and a sample of what meets squares beyond double; false
+// when one is wrong. Else fills
 // norm, finite, scale, c_in_norm, residual and left_out of `row` from index and projection.
 bool mmul_check_classes(struct mmul_check *check, const struct mmul_product *product,
                         struct mmul_check_row *row);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The check of products in float64: right ones pass however their sums were made, an element that is off
 // by far less than float32 could show is found, and so is one that was computed in float32. Numbers whose
-// squares no double holds raise no alarm.
+// squares no double holds raise no alarm, and what they meet is judged by samples.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -154,6 +154,50 @@ static void what_float32_computed_is_found(void **state) {
     }
 }
 
+// What is right passes; every second row, spoiled in these columns, is found, and no other.
+static void expect_slips(struct bench *t, int64_t first_col, int64_t end_col) {
+    const struct mmul_product *p = &t->product;
+    multiply(t);
+    for (uint64_t seed = 0; seed < 20; seed++)
+        assert_int_equal(judge(t, seed), 0);
+    for (int64_t i = 0; i < p->m; i += 2)
+        for (int64_t j = first_col; j < end_col; j++)
+            t->c[i * p->ldc + j] *= 1 + 1e-9;
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        assert_int_equal(judge(t, seed), (p->m + 1) / 2);
+        for (int64_t i = 0; i < p->m; i++)
+            assert_int_equal(t->wrong[i], i % 2 == 0);
+    }
+}
+
+static void what_has_no_squares_is_judged_by_samples(void **state) {
+    (void)state;
+    struct bench t;
+    for (int i = JUDGED + 2; i < TRIALS; i++) { // all rows, all columns
+        setup(&t, &trials[i], 10 * (uint64_t)i);
+        expect_slips(&t, 0, t.product.n);
+        teardown(&t);
+    }
+    setup(&t, &trials[0], 11); // one element of B, and so one column of C
+    t.b[4 * t.product.ldb + 6] = 1e160;
+    expect_slips(&t, 6, 7);
+    expect_slips(&t, 7, 8);
+    teardown(&t);
+    setup(&t, &trials[1], 12); // C_in
+    for (int64_t e = 0; e < t.product.m * t.product.n; e++)
+        t.c_in[e] *= 1e200;
+    expect_slips(&t, 0, t.product.n);
+    teardown(&t);
+    setup(&t, &trials[0], 13); // sums that overflow on the way say nothing
+    for (int64_t e = 0; e < t.product.m * t.product.k; e++)
+        t.a[e] *= 1e308;
+    multiply(&t);
+    for (int64_t e = 0; e < t.product.m * t.product.n; e += 3)
+        t.c[e] = INFINITY;
+    assert_int_equal(judge(&t, 1), 0);
+    teardown(&t);
+}
+
 // The check's own sums walk as far as those of a product with a short inner range: by whatever x.
 static void many_seeds_pass_what_is_right(void **state) {
     (void)state;
@@ -208,6 +252,7 @@ int main(void) {
         cmocka_unit_test(what_is_right_passes),
         cmocka_unit_test(a_slip_is_found),
         cmocka_unit_test(what_float32_computed_is_found),
+        cmocka_unit_test(what_has_no_squares_is_judged_by_samples),
         cmocka_unit_test(many_seeds_pass_what_is_right),
         cmocka_unit_test(nan_and_infinity_stay_where_they_belong),
     };
