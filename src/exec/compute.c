@@ -372,6 +372,8 @@ void mmul_run_compute(struct mmul_run *run) {
     int rank = run->context->comm->node_rank;
     for (; run->stage_at_hand < run->stage_count; run->stage_at_hand++) {
         struct mmul_stage *stage = &run->stages[run->stage_at_hand];
+        if (run->trace != NULL)
+            atomic_store(&run->trace->stage, run->stage_at_hand);
         struct mmul_stage_record record =
             mmul_stage_record_begin(&run->mine, mmul_worker_traffic(&run->worker));
         if (!stage->is_begun && !begin_stage(stage))

@@ -4,6 +4,8 @@
 // each other: what round s waits for are earlier rounds only.
 #include "exec/move.h"
 
+#include <math.h>
+
 #include "base/memory.h"
 #include "base/status.h"
 #include "exec/loads.h"
@@ -174,6 +176,12 @@ static struct end end_of(const struct mmul_move_traffic *t, int index) {
     return (struct end){t->stage, t->steps[index], &t->moves[index]};
 }
 
+static int64_t bytes_of(const struct mmul_move_traffic *t, int index,
+                        const struct mmul_move_piece *piece) {
+    return mmul_region_count(piece->region) *
+           (int64_t)mmul_dtype_bytes(value_of(t->stage, t->steps[index])->dtype);
+}
+
 // The next piece of a file of root's; true when there was one.
 static bool advance_here(struct mmul_move_traffic *t) {
     struct mmul_move_piece piece;
@@ -182,8 +190,13 @@ static bool advance_here(struct mmul_move_traffic *t) {
         return false;
     t->is_here_over = !mmul_move_next(&t->here, &piece);
     if (!t->is_here_over) {
+        const bool reads = t->moves[0].from.kind == MMUL_PLACE_FILE;
+        const double begin = mmul_trace_now(t->run->trace);
         fetch(end_of(t, 0), &piece, staging);
         store(end_of(t, 0), &piece, false, staging);
+        mmul_trace_add_of(t->run->trace, t->stage->index,
+                          reads ? MMUL_TRACE_READ_PART : MMUL_TRACE_WRITE_PART, begin,
+                          bytes_of(t, 0, &piece), 0);
     }
     return true;
 }
@@ -270,10 +283,11 @@ static void begin_piece(struct mmul_move_traffic *t, struct mmul_move_cursor *c,
                         struct mmul_move_lane *lane) {
     const struct mmul_channel *channel = &t->run->transport.talk;
     const int peer = leader_of(t, peer_of(t, c)), tag = TAG + 2 * c->index;
-    int64_t bytes = mmul_region_count(lane->piece.region) *
-                    (int64_t)mmul_dtype_bytes(value_of(t->stage, t->steps[c->index])->dtype);
+    const int64_t bytes = bytes_of(t, c->index, &lane->piece);
     char *run = find_run(end_of(t, c->index), &lane->piece, c->outward);
     lane->turn = c->turn;
+    lane->peer = peer;
+    lane->begun = mmul_trace_now(t->run->trace);
     lane->at = run != NULL ? run : lane->staging;
     if (!c->outward) {
         mmul_message_receive(channel, peer, tag, lane->at, bytes, &lane->message);
@@ -284,12 +298,23 @@ static void begin_piece(struct mmul_move_traffic *t, struct mmul_move_cursor *c,
     mmul_message_send(channel, peer, tag, lane->at, bytes, &lane->message);
 }
 
+// What began before the last one of its direction was over counts from then.
+static void note_piece(struct mmul_move_traffic *t, const struct mmul_move_cursor *c,
+                       const struct mmul_move_lane *lane) {
+    double *busy_until = &t->busy_until[c->outward];
+    mmul_trace_add_of(
+        t->run->trace, t->stage->index, c->outward ? MMUL_TRACE_SEND : MMUL_TRACE_RECEIVE,
+        fmax(lane->begun, *busy_until), lane->peer, bytes_of(t, c->index, &lane->piece));
+    *busy_until = mmul_trace_now(t->run->trace);
+}
+
 static bool advance(struct mmul_move_traffic *t, struct mmul_move_cursor *c) {
     struct mmul_move_lane *oldest = &c->lanes[c->ended % MMUL_MOVE_LANES];
     bool moved = false;
     if (c->ended < c->begun && mmul_message_is_over(&t->run->transport.talk, &oldest->message)) {
         if (!c->outward && oldest->at == oldest->staging)
             store(end_of(t, c->index), &oldest->piece, oldest->piece.is_sum, oldest->at);
+        note_piece(t, c, oldest);
         c->ended++;
         moved = true;
     }

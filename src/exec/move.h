@@ -16,6 +16,8 @@ struct mmul_move_lane {
     struct mmul_message message;
     struct mmul_move_piece piece;
     int turn; // which panel it is of
+    int peer; // rank at the other end
+    double begun;
     char *staging;
     char *at; // the piece: in the value's memory where it is one run there, else in staging
 };
@@ -43,7 +45,8 @@ struct mmul_move_traffic {
     struct mmul_move_walk here; // of a file of root's: what stays on its node
     bool is_here_over;
     struct mmul_move_cursor out[MMUL_FACTORS], in[MMUL_FACTORS]; // each at its own pace
-    char *staging; // owned: lanes of both directions, and one for what stays
+    double busy_until[2]; // of what comes in and goes out: when the last piece had
+    char *staging;        // owned: lanes of both directions, and one for what stays
 };
 
 // Local. Fails with MMUL_ERR_SYSTEM (memory).

@@ -125,6 +125,7 @@ static void begin_span(const struct mmul_mover *m, struct mmul_mover_route *rout
         bytes += route->node_bytes[i];
     route->spans[route->spans_begun++ % (MMUL_LINE_PACKETS + 1)] = (struct mmul_mover_span){
         .begin = mmul_trace_now(m->run->trace),
+        .stage = route->stage,
         .mark = mark_of(m, route),
         .numbers = {by_round ? transfer->step.round : transfer->step.index, bytes},
         .content = transfer->content};
@@ -139,8 +140,9 @@ static void end_spans(const struct mmul_mover *m, struct mmul_mover_route *route
         bool has_left = route->line.kind == MMUL_LINE_RELAY && span->mark <= route->line.left;
         if (!has_left && !mmul_line_is_idle(&route->line))
             return;
-        mmul_trace_add(m->run->trace, kind_of_span(route->list.route, span->content),
-                       fmax(span->begin, route->busy_until), span->numbers[0], span->numbers[1]);
+        mmul_trace_add_of(m->run->trace, span->stage,
+                          kind_of_span(route->list.route, span->content),
+                          fmax(span->begin, route->busy_until), span->numbers[0], span->numbers[1]);
         route->busy_until = mmul_trace_now(m->run->trace);
         route->spans_ended++;
     }

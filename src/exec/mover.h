@@ -19,6 +19,7 @@
 // Of a transfer that has begun, for the trace.
 struct mmul_mover_span {
     double begin;
+    int stage;
     int64_t mark; // of a relay: it has left when its line's `left` is that far
     int64_t numbers[2];
     enum mmul_content content;

@@ -97,6 +97,7 @@ enum mmul_status mmul_program_record_collect(const struct mmul_context *context,
 void mmul_program_record_destroy(struct mmul_program_record *record) {
     if (record == NULL)
         return;
+    mmul_traces_destroy(record->traces);
     mmul_free(record->names);
     mmul_free(record->all);
     mmul_free(record->steps);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "exec/values.h"
+#include "model/trace.h"
 
 // Of one stage on one rank. Plain data: sent as bytes. The three phases add up to end - begin.
 struct mmul_stage_record {
@@ -20,6 +21,7 @@ struct mmul_program_record {
     int *steps;                    // owned: the plan's step of each stage
     struct mmul_stage_record *all; // owned: rank after rank
     char (*names)[224];            // owned: "host: device" of the ranks
+    struct mmul_traces *traces;    // owned: what moved
     double begin;                  // of the run on root
     double wall_seconds;           // until the outputs stood
 };

@@ -125,9 +125,22 @@ static void add_event(struct mmul_text *text, const struct mmul_values *values, 
                   topic.placement, (long long)part_bytes(values, &topic, rank));
 }
 
+struct naming {
+    const struct mmul_values *values;
+    char name[MMUL_STEP_NAME_BYTES + MMUL_VALUE_NAME_BYTES];
+};
+
+static const char *name_stage(void *context, int stage) {
+    struct naming *naming = context;
+    const struct topic topic = topic_of(naming->values, stage);
+    snprintf(naming->name, sizeof naming->name, "%s %s", topic.operation, topic.value);
+    return naming->name;
+}
+
 enum mmul_status mmul_values_store_trace(const struct mmul_values *values, const char *path,
                                          struct mmul_error *err) {
     struct mmul_text text = {0};
+    struct naming naming = {.values = values};
     if (check(values, err) != MMUL_OK)
         return err->status;
     mmul_text_add(&text, "{\"traceEvents\":[");
@@ -142,9 +155,17 @@ enum mmul_status mmul_values_store_trace(const struct mmul_values *values, const
         mmul_text_add(&text, "}}");
         for (int stage = 0; stage < values->record->stage_count; stage++)
             add_event(&text, values, rank, stage);
+        if (values->record->traces != NULL)
+            mmul_traces_add_transfers(values->record->traces, rank,
+                                      (struct mmul_trace_stages){name_stage, &naming}, &text);
     }
-    mmul_text_add(&text, "\n],\n\"displayTimeUnit\":\"ms\",\"otherData\":{\"version\":\"%s\"}}\n",
-                  MMUL_VERSION);
+    int64_t dropped = 0;
+    for (int rank = 0; values->record->traces != NULL && rank < values->record->size; rank++)
+        dropped += values->record->traces->ranks[rank].dropped;
+    mmul_text_add(&text,
+                  "\n],\n\"displayTimeUnit\":\"ms\",\"otherData\":{\"version\":\"%s\","
+                  "\"dropped_events\":%lld}}\n",
+                  MMUL_VERSION, (long long)dropped);
     return store(path, &text, err);
 }
 

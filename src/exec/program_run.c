@@ -7,6 +7,7 @@
 #include "exec/program.h"
 #include "exec/program_record.h"
 #include "exec/run.h"
+#include "exec/run_trace.h"
 #include "io/output_file.h"
 
 static enum mmul_status check_outputs(const struct mmul_context *context,
@@ -79,7 +80,7 @@ static int add_stages(const struct mmul_program_plan *plan, int index,
 }
 
 // Collective. What all ranks did, of which *steps are the stages' steps.
-static enum mmul_status keep_record(struct mmul_context *context, const struct mmul_run *run,
+static enum mmul_status keep_record(struct mmul_context *context, struct mmul_run *run,
                                     const struct mmul_run_request *request,
                                     struct mmul_values *values, struct mmul_error *err) {
     int *steps = NULL;
@@ -93,6 +94,11 @@ static enum mmul_status keep_record(struct mmul_context *context, const struct m
                                            .begin = run->begin};
     if (status == MMUL_OK)
         status = mmul_program_record_collect(context, &times, &values->record, err);
+    struct mmul_traces *traces = NULL;
+    if (status == MMUL_OK)
+        status = mmul_run_gather_traces(run, &traces, err);
+    if (status == MMUL_OK && values->record != NULL)
+        values->record->traces = traces;
     mmul_free(steps);
     return status;
 }
@@ -102,6 +108,7 @@ static enum mmul_status run_stages(struct mmul_context *context,
                                    struct mmul_stage_request *stages, struct mmul_error *err) {
     const struct mmul_matmul how = {.no_verify = plan->no_verify,
                                     .no_fallback = plan->no_fallback,
+                                    .trace = plan->records,
                                     .device_timeout_seconds = plan->device_timeout_seconds,
                                     .notice = plan->notice,
                                     .progress = plan->progress,

@@ -43,15 +43,13 @@ static enum mmul_status collect_events(struct mmul_run *run, struct mmul_traces 
     return status;
 }
 
-enum mmul_status mmul_run_collect_trace(struct mmul_run *run, struct mmul_report *report,
+enum mmul_status mmul_run_gather_traces(struct mmul_run *run, struct mmul_traces **gathered,
                                         struct mmul_error *err) {
     const struct mmul_comm *comm = run->context->comm;
     struct mmul_traces *traces = NULL;
     struct mmul_trace_rank mine = {0};
     if (run->trace == NULL)
         return MMUL_OK;
-    if (comm->rank == 0) // its times are known later
-        mmul_trace_add(run->trace, MMUL_TRACE_COMMIT, mmul_clock_now(), 0, 0);
     mine.kept = mmul_trace_kept(run->trace);
     mine.dropped = mmul_trace_dropped(run->trace);
     enum mmul_status status = MMUL_ALLOCATE(traces, 1, "a trace", err);
@@ -70,6 +68,17 @@ enum mmul_status mmul_run_collect_trace(struct mmul_run *run, struct mmul_report
     }
     traces->size = comm->size;
     traces->begin = run->begin;
-    report->traces = traces;
+    *gathered = traces;
     return MMUL_OK;
+}
+
+enum mmul_status mmul_run_collect_trace(struct mmul_run *run, struct mmul_report *report,
+                                        struct mmul_error *err) {
+    if (run->context->comm->rank == 0) // its times are known later
+        mmul_trace_add(run->trace, MMUL_TRACE_COMMIT, mmul_clock_now(), 0, 0);
+    struct mmul_traces *traces = NULL;
+    enum mmul_status status = mmul_run_gather_traces(run, &traces, err);
+    if (status == MMUL_OK && traces != NULL)
+        report->traces = traces;
+    return status;
 }

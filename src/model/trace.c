@@ -21,7 +21,9 @@ static const char *const lanes[MMUL_TRACE_LANES] = {"device",
                                                     "pieces from files",
                                                     "panels from files",
                                                     "results to files",
-                                                    "write-back"};
+                                                    "write-back",
+                                                    "send",
+                                                    "receive"};
 
 // How a kind is called, where it is drawn, and what its numbers are.
 static const struct {
@@ -46,6 +48,10 @@ static const struct {
     [MMUL_TRACE_WRITE_BLOCK] = {"write block of C", MMUL_LANE_STORE, {"step", "bytes"}},
     [MMUL_TRACE_COMMIT] = {"commit", MMUL_LANE_STORE, {NULL}},
     [MMUL_TRACE_WRITE_BACK] = {"write back", MMUL_LANE_WRITE_BACK, {"rows", "bytes"}},
+    [MMUL_TRACE_SEND] = {"send", MMUL_LANE_SEND, {"to_rank", "bytes"}},
+    [MMUL_TRACE_RECEIVE] = {"receive", MMUL_LANE_RECEIVE, {"from_rank", "bytes"}},
+    [MMUL_TRACE_READ_PART] = {"read", MMUL_LANE_READ, {"bytes"}},
+    [MMUL_TRACE_WRITE_PART] = {"write", MMUL_LANE_STORE, {"bytes"}},
 };
 
 // --------------------------------------------------------------------------------------- recording
@@ -74,15 +80,22 @@ void mmul_trace_destroy(struct mmul_trace *trace) {
     mmul_free(trace);
 }
 
-void mmul_trace_add(struct mmul_trace *trace, enum mmul_trace_kind kind, double begin,
-                    int64_t first, int64_t second) {
+void mmul_trace_add_of(struct mmul_trace *trace, int stage, enum mmul_trace_kind kind, double begin,
+                       int64_t first, int64_t second) {
     if (trace == NULL)
         return;
     double end = mmul_clock_now();
     int64_t at = atomic_fetch_add(&trace->count, 1);
     if (at < trace->capacity)
         trace->events[at] = (struct mmul_trace_event){
-            .begin = begin, .end = end, .numbers = {first, second}, .kind = kind};
+            .begin = begin, .end = end, .numbers = {first, second}, .kind = kind, .stage = stage};
+}
+
+void mmul_trace_add(struct mmul_trace *trace, enum mmul_trace_kind kind, double begin,
+                    int64_t first, int64_t second) {
+    if (trace != NULL)
+        mmul_trace_add_of(trace, atomic_load_explicit(&trace->stage, memory_order_relaxed), kind,
+                          begin, first, second);
 }
 
 int64_t mmul_trace_kept(const struct mmul_trace *trace) {
@@ -153,8 +166,9 @@ static void add_time(struct mmul_text *text, const char *key, int64_t nanosecond
                   llabs((long long)nanoseconds) / 1000, llabs((long long)nanoseconds) % 1000);
 }
 
+// stage: its name; NULL: there is but one.
 static void add_event(struct mmul_text *text, int rank, const struct mmul_trace_event *event,
-                      double zero) {
+                      double zero, const char *stage) {
     // Another rank may have left the agreement after which the clock starts a moment before root did.
     int64_t begin = llround(fmax(event->begin - zero, 0) * 1e9);
     int64_t end = llround(fmax(event->end - zero, 0) * 1e9);
@@ -165,7 +179,13 @@ static void add_event(struct mmul_text *text, int rank, const struct mmul_trace_
     for (int i = 0; i < 2 && kinds[event->kind].numbers[i] != NULL; i++)
         mmul_text_add(text, "%s\"%s\":%lld", i > 0 ? "," : "", kinds[event->kind].numbers[i],
                       (long long)event->numbers[i]);
+    json_t *string = stage != NULL ? mmul_json_text(stage) : NULL;
+    char *quoted = string != NULL ? json_dumps(string, JSON_ENCODE_ANY) : NULL;
+    if (quoted != NULL)
+        mmul_text_add(text, ",\"stage\":%s", quoted);
     mmul_text_add(text, "}}");
+    free(quoted); // jansson's
+    json_decref(string);
 }
 
 static void add_rank(struct mmul_text *text, const struct mmul_report *report, int rank,
@@ -183,7 +203,27 @@ static void add_rank(struct mmul_text *text, const struct mmul_report *report, i
             lane = lane_of(&events[i]);
             add_name(text, false, rank, lane, lanes[lane]);
         }
-        add_event(text, rank, &events[i], traces->begin + r->ahead_seconds);
+        add_event(text, rank, &events[i], traces->begin + r->ahead_seconds, NULL);
+    }
+}
+
+void mmul_traces_add_transfers(const struct mmul_traces *traces, int rank,
+                               struct mmul_trace_stages stages, struct mmul_text *text) {
+    const struct mmul_trace_rank *r = &traces->ranks[rank];
+    struct mmul_trace_event *events = traces->events;
+    int lane = MMUL_LANE_DEVICE; // the operations themselves
+    for (int before = 0; before < rank; before++)
+        events += traces->ranks[before].kept;
+    qsort(events, (size_t)r->kept, sizeof *events, compare);
+    for (int64_t i = 0; i < r->kept; i++) {
+        if (lane_of(&events[i]) == MMUL_LANE_DEVICE)
+            continue;
+        if (lane_of(&events[i]) != lane) {
+            lane = lane_of(&events[i]);
+            add_name(text, false, rank, lane, lanes[lane]);
+        }
+        add_event(text, rank, &events[i], traces->begin + r->ahead_seconds,
+                  stages.name(stages.context, events[i].stage));
     }
 }
 

@@ -21,6 +21,8 @@ enum mmul_trace_lane {
     MMUL_LANE_LOAD,       // panels from files
     MMUL_LANE_STORE,      // blocks of C to files, and the end of it
     MMUL_LANE_WRITE_BACK, // root's third thread
+    MMUL_LANE_SEND,       // main thread of leaders: values that get another placement
+    MMUL_LANE_RECEIVE,    // the same
     MMUL_TRACE_LANES
 };
 
@@ -45,6 +47,10 @@ enum mmul_trace_kind {
     MMUL_TRACE_WRITE_BLOCK,
     MMUL_TRACE_COMMIT,
     MMUL_TRACE_WRITE_BACK,
+    MMUL_TRACE_SEND,
+    MMUL_TRACE_RECEIVE,
+    MMUL_TRACE_READ_PART,
+    MMUL_TRACE_WRITE_PART,
     MMUL_TRACE_KINDS
 };
 
@@ -52,7 +58,8 @@ enum mmul_trace_kind {
 struct mmul_trace_event {
     double begin, end; // mmul_clock_now of the rank's host
     int64_t numbers[2];
-    int64_t kind; // enum mmul_trace_kind
+    int kind;  // enum mmul_trace_kind
+    int stage; // of the run
 };
 
 // --------------------------------------------------------------------------------------- recording
@@ -61,6 +68,7 @@ struct mmul_trace {
     struct mmul_trace_event *events; // owned
     int64_t capacity;
     _Atomic int64_t count; // what was recorded, and what found no room
+    _Atomic int stage;     // that is being computed
 };
 
 // Room for `capacity` events, at least 1, touched: nothing is allocated later.
@@ -77,6 +85,10 @@ static inline double mmul_trace_now(const struct mmul_trace *trace) {
 // thread, several at once.
 void mmul_trace_add(struct mmul_trace *trace, enum mmul_trace_kind kind, double begin,
                     int64_t first, int64_t second);
+
+// The same of a stage that is not the one being computed.
+void mmul_trace_add_of(struct mmul_trace *trace, int stage, enum mmul_trace_kind kind, double begin,
+                       int64_t first, int64_t second);
 
 int64_t mmul_trace_kept(const struct mmul_trace *trace);
 int64_t mmul_trace_dropped(const struct mmul_trace *trace);
@@ -101,6 +113,15 @@ void mmul_traces_destroy(struct mmul_traces *traces);
 
 // The last event of root, if it is a commit, was from `begin` to `end`. NULL is legal.
 void mmul_traces_set_commit(struct mmul_traces *traces, double begin, double end);
+
+// What moved of one rank, for the picture of a program: lanes of copies and transfers as Chrome trace events, each with
+// the name of its stage; `events` are the rank's, and get sorted.
+struct mmul_trace_stages {
+    const char *(*name)(void *context, int stage);
+    void *context;
+};
+void mmul_traces_add_transfers(const struct mmul_traces *traces, int rank,
+                               struct mmul_trace_stages stages, struct mmul_text *text);
 
 // The traces of a report as Chrome trace events in JSON: times in microseconds since `begin`, a
 // process per rank, a thread per lane that has spans, in order of time. Fails with MMUL_ERR_SYSTEM

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
+# shellcheck disable=SC2154 # launch is set by the helper
 # run --trace: what a viewer shows of a program. Lanes, order and times, on three ranks.
 
 load helper
@@ -18,11 +19,11 @@ trace, report = (json.load(open(name + ".json")) for name in ("trace", "report")
 events = trace["traceEvents"]
 assert trace["displayTimeUnit"] == "ms" and {e["ph"] for e in events} == {"M", "X"}
 # Lanes: a process per rank, called as in the report.
-names = {e["pid"]: e["args"]["name"] for e in events if e["ph"] == "M"}
+names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
 assert sorted(names) == [0, 1, 2]
 for rank in report["ranks"]:
     assert names[rank["rank"]] == f"rank {rank['rank']} on {rank['name']}"
-lanes = [[e for e in events if e["ph"] == "X" and e["pid"] == rank] for rank in range(3)]
+lanes = [[e for e in events if e["ph"] == "X" and e["pid"] == rank and e["tid"] == 0] for rank in range(3)]
 titles = [step["operation"] + " " + step["value"] for step in report["operations"]]
 assert any(title.startswith("matmul") for title in titles) and "softmax z" in titles and titles[-1] == "move z @ x"
 for rank, lane in enumerate(lanes):
@@ -45,5 +46,54 @@ assert products and all(e["args"]["compute_us"] > 0 for e in products)
 for index, step in enumerate(report["operations"]):
     if step["operation"] == "move" and step["placement"].startswith("cols"):
         assert min(lane[index + 1]["ts"] for lane in lanes) >= max(lane[index]["ts"] for lane in lanes) - 1000
+END
+}
+
+@test "run --trace: lanes of what moves: from whom, how much, in which step" {
+    need_numpy
+    "$MPIMATMUL" gen X.bin --dims 600x500 --kind integer --seed 1 -q
+    "$MPIMATMUL" gen W.bin --dims 500x600 --kind integer --seed 2 -q
+    echo 'x = load("X.bin")
+y = place(relu(x @ load("W.bin")), "cols")
+save("z.npy", softmax(y, causal=True) @ x)' > e.py
+    # Each rank is a node of its own.
+    run --separate-stderr "${launch[@]}" --oversubscribe -n 3 env LD_PRELOAD="$BUILD/tests/refuse.so" MMUL_APART=1 \
+        "$MPIMATMUL" run e.py --trace trace.json --report report.json --device cpu --weights 0.5,0.25,0.25 --io root
+    expect_quiet_success
+    python <<'END'
+import collections, json
+trace, report = (json.load(open(name + ".json")) for name in ("trace", "report"))
+events = [e for e in trace["traceEvents"] if e["ph"] == "X" and e["tid"] > 0]
+names = {(e["pid"], e["tid"]): e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name"}
+steps = {f"{step['operation']} {step['value']}" for step in report["operations"]}
+lanes = collections.defaultdict(list)
+for e in events:
+    assert e["args"]["stage"] in steps and e["args"]["bytes"] > 0, e
+    lanes[e["pid"], names[e["pid"], e["tid"]]].append(e)
+print({lane: len(found) for lane, found in lanes.items()})
+for lane in lanes.values():  # one after the other
+    assert all(a["ts"] + a["dur"] <= b["ts"] + 0.01 for a, b in zip(lane, lane[1:]))
+# What one sends another one receives, the same bytes in the same step; in all, what the plan has said.
+sent = collections.Counter((e["pid"], e["args"]["to_rank"], e["args"]["stage"], e["args"]["bytes"])
+                           for e in events if e["name"] == "send")
+received = collections.Counter((e["args"]["from_rank"], e["pid"], e["args"]["stage"], e["args"]["bytes"])
+                               for e in events if e["name"] == "receive")
+assert sent == received and {(a, b) for a, b, *_ in sent} >= {(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)}
+moved = collections.Counter()
+for (_, _, stage, bytes), count in sent.items():
+    moved[stage] += bytes * count
+expected = collections.Counter()
+for step in report["operations"]:
+    if step["operation"] == "move":
+        expected[f"move {step['value']}"] += step["network_bytes"]
+print(moved, expected)
+assert moved == expected
+# A product that takes its own operands from root's file, and its result there: two nodes have half of the rows.
+pieces = [e for e in events if names[e["pid"], e["tid"]] == "scatter" and e["pid"] == 0]
+blocks = [e for e in events if names[e["pid"], e["tid"]] == "gather" and e["pid"] == 0]
+assert [e["args"]["bytes"] for e in pieces] == [600 * 500 * 4 // 2]
+assert sum(e["args"]["bytes"] for e in blocks) == 600 * 500 * 4 // 2
+assert {e["args"]["stage"].split()[0] for e in pieces + blocks} == {"matmul"}
+assert trace["otherData"]["dropped_events"] == 0
 END
 }
