@@ -286,6 +286,16 @@ static enum mmul_status choose_tile(const struct mmul_stage *stage, struct sizes
     return mmul_tile_choose(&request, tile, err);
 }
 
+// Does the check project the second operand? Where other products read that too, and it is larger, or they do not read
+// the first one.
+static bool projects_columns(const struct mmul_stage *stage, struct sizes sizes) {
+    const struct mmul_values *values = stage->run->values;
+    const int *operands = stage->is.step->operands;
+    return operation_of(stage)->kind == MMUL_MATMUL && !is_on_grid(stage) &&
+           mmul_values_is_shared(values, operands[1]) &&
+           (sizes.n > sizes.m || !mmul_values_is_shared(values, operands[0]));
+}
+
 enum mmul_status mmul_blocks_init(struct mmul_stage *stage, struct mmul_error *err) {
     const struct sizes sizes = measure(stage);
     const bool is_checked = multiplies(stage) && !stage->run->args->no_verify;
@@ -297,14 +307,19 @@ enum mmul_status mmul_blocks_init(struct mmul_stage *stage, struct mmul_error *e
         status = choose_tile(stage, sizes, &stage->tile, err);
     if (status != MMUL_OK || sizes.m == 0 || !is_checked)
         return status;
-    return mmul_verifier_init(&stage->verifier, &stage->run->verifier_room,
-                              &(struct mmul_verifier_request){.axis = MMUL_ROWS,
-                                                              .piece_units_max = sizes.m,
-                                                              .panel_units_max = sizes.n,
-                                                              .k_max = sizes.k,
-                                                              .piece_count = 1,
-                                                              .seed = plan_of(stage)->verify_seed,
-                                                              .watch = {mmul_stage_look, stage},
-                                                              .parallel = threads_of(stage)},
-                              err);
+    const bool columns = projects_columns(stage, sizes);
+    const bool again = operation_of(stage)->kind == MMUL_MATMUL && !is_on_grid(stage) &&
+                       mmul_values_is_shared(stage->run->values, stage->is.step->operands[columns]);
+    return mmul_verifier_init(
+        &stage->verifier, &stage->run->verifier_room,
+        &(struct mmul_verifier_request){.axis = columns ? MMUL_COLS : MMUL_ROWS,
+                                        .piece_units_max = columns ? sizes.n : sizes.m,
+                                        .panel_units_max = columns ? sizes.m : sizes.n,
+                                        .k_max = sizes.k,
+                                        .piece_count = 1,
+                                        .saved_count = again ? stage->run->values->shared_count : 0,
+                                        .seed = plan_of(stage)->verify_seed,
+                                        .watch = {mmul_stage_look, stage},
+                                        .parallel = threads_of(stage)},
+        err);
 }

@@ -290,11 +290,13 @@ static bool wait_for_node(struct mmul_stage *stage, int stages) {
     return done;
 }
 
-// Where a device may have something of a value that was there before.
+// Where a device, or the check, may have something of a value that was there before.
 static void forget_memory(struct mmul_stage *stage, int place) {
     const struct mmul_memory memory = mmul_values_memory(stage->run->values, place);
-    if (memory.begin != NULL)
-        mmul_worker_forget_memory(&stage->run->worker, memory.begin, memory.end);
+    if (memory.begin == NULL)
+        return;
+    mmul_worker_forget_memory(&stage->run->worker, memory.begin, memory.end);
+    mmul_verifier_forget_memory(&stage->run->verifier_room, memory.begin, memory.end);
 }
 
 // Its memory is free, and the values that it reads are complete. False: the run was cancelled.

@@ -17,12 +17,20 @@ static enum mmul_axis other_axis(enum mmul_axis axis) {
     return axis == MMUL_ROWS ? MMUL_COLS : MMUL_ROWS;
 }
 
-// For the lines of its largest task, and so for what it may claim at once.
+// For the lines of its largest task, and so for what it may claim at once. What other products read too is projected
+// once for all of them: the larger one where that is so of both operands.
 static enum mmul_status create_verifier(struct mmul_stage *stage, struct mmul_error *err) {
     const struct mmul_plan *plan = stage->plan;
     const struct mmul_problem *p = &plan->problem;
     int64_t panel = mmul_panels_at_once(p, plan->axis, plan->panel_units, stage->layout.node->maps);
-    bool whole = stage->layout.node->checks_whole;
+    const struct mmul_stage_places *places = &stage->is.places;
+    const struct mmul_values *values = stage->run->values;
+    const bool whole_again = mmul_values_is_shared(values, places->whole) &&
+                             panel == mmul_problem_result_width(p, plan->axis),
+               split_again = mmul_values_is_shared(values, places->split),
+               is_larger = panel > stage->lines_most;
+    const bool whole =
+        stage->layout.node->checks_whole || (whole_again && (is_larger || !split_again));
     return mmul_verifier_init(
         &stage->verifier, &stage->run->verifier_room,
         &(struct mmul_verifier_request){
@@ -31,6 +39,7 @@ static enum mmul_status create_verifier(struct mmul_stage *stage, struct mmul_er
             .panel_units_max = whole ? stage->lines_most : panel,
             .k_max = p->k,
             .piece_count = 1,
+            .saved_count = (whole ? whole_again : split_again) ? values->shared_count : 0,
             .seed = plan->verify_seed,
             .watch = {mmul_stage_look, stage},
             .parallel = {stage->run->context->fallback_threads, mmul_pipeline_share}},
@@ -70,16 +79,9 @@ static enum mmul_status init_product(struct mmul_stage *stage, struct mmul_error
     return create_verifier(stage, err);
 }
 
-static int base_of(const struct mmul_stage *stage, int place) {
-    const struct mmul_program_place *places = stage->run->values->plan->places;
-    while (places[place].view_of >= 0)
-        place = places[place].view_of;
-    return place;
-}
-
 // The stage that makes a place, or what it shows; -1: none, it was there before.
 static int find_maker(const struct mmul_stage *stage, int place) {
-    int base = base_of(stage, place), maker = stage->index - 1;
+    int base = mmul_values_base(stage->run->values, place), maker = stage->index - 1;
     while (maker >= 0 && mmul_stage_result(&stage->run->stages[maker]) != base)
         maker--;
     return maker;
@@ -90,7 +92,8 @@ static int find_need(const struct mmul_stage *stage, int place) {
     if (place < 0) // a file: of `mul` there are no values
         return 0;
     const struct mmul_program_place *places = stage->run->values->plan->places;
-    const bool is_shared = places[base_of(stage, place)].placement.kind == MMUL_PLACE_REPLICATE;
+    const int base = mmul_values_base(stage->run->values, place);
+    const bool is_shared = places[base].placement.kind == MMUL_PLACE_REPLICATE;
     return is_shared ? find_maker(stage, place) + 1 : 0;
 }
 

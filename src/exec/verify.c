@@ -12,6 +12,46 @@
 #include "base/random.h"
 #include "base/status.h"
 
+static void drop_pieces(struct mmul_verifier_room *room) {
+    for (int64_t i = 0; i < room->piece_count; i++)
+        mmul_check_destroy(room->pieces[i].check);
+    mmul_free(room->pieces);
+    mmul_free(room->wrong);
+    room->pieces = NULL;
+    room->wrong = NULL;
+    room->piece_count = room->oldest = 0;
+}
+
+static void drop_saved(struct mmul_verifier_room *room) {
+    for (int64_t i = 0; i < room->saved_count; i++)
+        mmul_free(room->saved[i].numbers);
+    mmul_free(room->saved);
+    room->saved = NULL;
+    room->saved_count = room->numbers_most = 0;
+}
+
+// Of pieces that last: as long as the largest, as many as take half of what the check itself has.
+static enum mmul_status reserve_saved(struct mmul_verifier_room *room,
+                                      const struct mmul_verifier_request *r,
+                                      struct mmul_error *err) {
+    const int64_t numbers = mmul_check_saved_count(r->piece_units_max, r->k_max),
+                  most = mmul_check_bytes(r->piece_units_max, r->k_max) / 2 /
+                         (numbers * (int64_t)sizeof(double)),
+                  wanted = mmul_larger(1, mmul_smaller(r->saved_count, most)),
+                  count = mmul_larger(room->saved_count, wanted);
+    enum mmul_status status = MMUL_OK;
+    if (r->saved_count == 0 || (count == room->saved_count && numbers <= room->numbers_most))
+        return MMUL_OK;
+    const int64_t longest = mmul_larger(room->numbers_most, numbers);
+    drop_saved(room);
+    room->numbers_most = longest;
+    status = MMUL_ALLOCATE(room->saved, count, "verification", err);
+    while (status == MMUL_OK && room->saved_count < count)
+        status = MMUL_ALLOCATE_RAW(room->saved[room->saved_count++].numbers, longest,
+                                   "verification", err);
+    return status;
+}
+
 // For the largest of all that were asked for, in each direction.
 static enum mmul_status reserve(struct mmul_verifier_room *room,
                                 const struct mmul_verifier_request *r, struct mmul_error *err) {
@@ -23,8 +63,10 @@ static enum mmul_status reserve(struct mmul_verifier_room *room,
     if (pieces == room->piece_count && larger.piece_units_max == room->piece_units_max &&
         larger.panel_units_max == room->panel_units_max && larger.k_max == room->k_max)
         return MMUL_OK;
-    mmul_verifier_room_fini(room);
-    *room = larger;
+    drop_pieces(room);
+    room->piece_units_max = larger.piece_units_max;
+    room->panel_units_max = larger.panel_units_max;
+    room->k_max = larger.k_max;
     enum mmul_status status =
         MMUL_ALLOCATE(room->wrong, room->panel_units_max, "verification", err);
     if (status == MMUL_OK)
@@ -44,17 +86,19 @@ enum mmul_status mmul_verifier_init(struct mmul_verifier *verifier, struct mmul_
                                     const struct mmul_verifier_request *request,
                                     struct mmul_error *err) {
     const struct mmul_verifier_request *r = request;
-    *verifier =
-        (struct mmul_verifier){.room = room, .axis = r->axis, .seed = r->seed, .watch = r->watch};
+    *verifier = (struct mmul_verifier){.room = room,
+                                       .axis = r->axis,
+                                       .piece_lasts = r->saved_count > 0,
+                                       .seed = r->seed,
+                                       .watch = r->watch};
     room->user = NULL;
-    return reserve(room, r, err);
+    enum mmul_status status = reserve(room, r, err);
+    return status == MMUL_OK ? reserve_saved(room, r, err) : status;
 }
 
 void mmul_verifier_room_fini(struct mmul_verifier_room *room) {
-    for (int64_t i = 0; i < room->piece_count; i++)
-        mmul_check_destroy(room->pieces[i].check);
-    mmul_free(room->pieces);
-    mmul_free(room->wrong);
+    drop_pieces(room);
+    drop_saved(room);
     *room = (struct mmul_verifier_room){0};
 }
 
@@ -66,6 +110,62 @@ void mmul_verifier_forget(struct mmul_verifier *verifier) {
 // The product whose B is the piece; its own inverse.
 static struct mmul_product turn(const struct mmul_verifier *v, const struct mmul_product *product) {
     return v->axis == MMUL_ROWS ? mmul_product_transpose(product) : *product;
+}
+
+// ------------------------------------------------------------------------------- pieces that last
+
+void mmul_verifier_forget_memory(struct mmul_verifier_room *room, const void *begin,
+                                 const void *end) {
+    for (int64_t i = 0; i < room->saved_count; i++) {
+        struct mmul_saved_sums *s = &room->saved[i];
+        if ((const char *)s->begin < (const char *)end &&
+            (const char *)s->end > (const char *)begin)
+            s->begin = s->end = NULL;
+    }
+}
+
+// The key of a product's piece.
+static struct mmul_saved_sums key_of(const struct mmul_verifier *v, const struct mmul_product *p) {
+    const int64_t lines = p->transpose_b ? p->n : p->k, length = p->transpose_b ? p->k : p->n;
+    const int64_t span = ((lines - 1) * p->ldb + length) * (int64_t)mmul_dtype_bytes(p->b_dtype);
+    return (struct mmul_saved_sums){.begin = p->b,
+                                    .end = (const char *)p->b + span,
+                                    .units = p->n,
+                                    .ld = p->ldb,
+                                    .k = p->k,
+                                    .dtype = p->b_dtype,
+                                    .transposed = p->transpose_b,
+                                    .has_c_in = p->beta != 0,
+                                    .seed = v->seed};
+}
+
+static bool are_same(const struct mmul_saved_sums *a, const struct mmul_saved_sums *b) {
+    return a->begin == b->begin && a->units == b->units && a->ld == b->ld && a->k == b->k &&
+           a->dtype == b->dtype && a->transposed == b->transposed && a->has_c_in == b->has_c_in &&
+           a->seed == b->seed;
+}
+
+// With what is known of the piece, which is found out where nothing is.
+static enum mmul_status begin_lasting(struct mmul_verifier *v, const struct mmul_product *p,
+                                      struct mmul_check *check, struct mmul_error *err) {
+    struct mmul_verifier_room *room = v->room;
+    struct mmul_saved_sums key = key_of(v, p), *oldest = &room->saved[0];
+    key.used = ++room->requests;
+    for (int64_t i = 0; i < room->saved_count; i++) {
+        struct mmul_saved_sums *s = &room->saved[i];
+        if (are_same(s, &key)) {
+            s->used = key.used;
+            mmul_check_resume(check, p, v->seed, s->numbers);
+            return MMUL_OK;
+        }
+        if (s->begin == NULL || (oldest->begin != NULL && s->used < oldest->used))
+            oldest = s;
+    }
+    enum mmul_status status = mmul_check_begin(check, p, v->seed, err);
+    key.numbers = oldest->numbers;
+    if (status == MMUL_OK && mmul_check_save(check, key.numbers))
+        *oldest = key;
+    return status;
 }
 
 // The piece is projected once, however many panels meet it while it is remembered. On success
@@ -87,7 +187,9 @@ static enum mmul_status begin_check(struct mmul_verifier *v, const struct mmul_p
     mmul_check_ask(next->check, v->source);
     room->oldest = (room->oldest + 1) % room->piece_count;
     *check = next->check;
-    enum mmul_status status = mmul_check_begin(*check, p, v->seed, err);
+    enum mmul_status status = v->piece_lasts && p->b != NULL
+                                  ? begin_lasting(v, p, *check, err)
+                                  : mmul_check_begin(*check, p, v->seed, err);
     next->piece = status == MMUL_OK ? p->b : NULL;
     next->units = p->n;
     next->ld = p->ldb;

@@ -23,6 +23,17 @@ struct mmul_projected {
     int64_t units, ld;
 };
 
+// A piece that was projected, and outlives the products of one verifier: others read the same value.
+struct mmul_saved_sums {
+    const void *begin, *end; // of its memory; NULL: none
+    int64_t units, ld, k;
+    enum mmul_dtype dtype;
+    bool transposed, has_c_in;
+    uint64_t seed;
+    int64_t used;    // by the used-th request; the one with the least makes room
+    double *numbers; // owned: (numbers_most of the room)
+};
+
 // Who watches over a verifier. `look` is called before a device is distrusted, and between the parts
 // of what is computed again, `done` of `total` lines so far. Anything but MMUL_OK ends the check
 // with it: the operands are not what they were, or nobody needs the result any more.
@@ -41,11 +52,14 @@ struct mmul_verifier_room {
     int64_t piece_count, oldest;   // oldest: makes room for the next one
     int64_t piece_units_max, panel_units_max, k_max;
     const struct mmul_verifier *user; // whose pieces these are
+    struct mmul_saved_sums *saved;    // owned
+    int64_t saved_count, numbers_most, requests;
 };
 
 struct mmul_verifier {
     struct mmul_verifier_room *room; // borrowed; NULL: it checks nothing
     enum mmul_axis axis;
+    bool piece_lasts; // until its memory is said to be forgotten
     bool
         is_excused; // what is wrong in the next block may be others': computed again on the same device first
     uint64_t seed; // of the x of the check; another one after a block with wrong lines
@@ -59,21 +73,27 @@ struct mmul_verifier_request {
     enum mmul_axis axis;
     int64_t piece_units_max, panel_units_max, k_max;
     int64_t piece_count; // that are remembered, at least 1
+    int64_t saved_count; // pieces that last, of this one and of others; 0: its own do not
     uint64_t seed;
     struct mmul_verifier_watch watch; // look NULL: nobody
     struct mmul_parallel parallel;    // threads: those of the rank, the same for all of a room
 };
 
-// The room has piece_count * mmul_check_bytes(piece_units_max, k_max) + panel_units_max bytes afterwards, or more.
-// Fails with MMUL_ERR_SYSTEM; the room may have lost what it had then.
+// The room has piece_count * mmul_check_bytes(piece_units_max, k_max) + panel_units_max bytes afterwards, or more; half
+// as much again at most for pieces that last, or what one of them needs. Fails with MMUL_ERR_SYSTEM; the room may have
+// lost what it had then.
 enum mmul_status mmul_verifier_init(struct mmul_verifier *verifier, struct mmul_verifier_room *room,
                                     const struct mmul_verifier_request *request,
                                     struct mmul_error *err);
 void mmul_verifier_room_fini(struct mmul_verifier_room *room);
 
-// The memory of the pieces holds other numbers now: the next check projects again. A piece at
+// The memory of pieces that do not last holds other numbers now: the next check projects again. A piece at
 // another place, of other size or of another leading dimension is noticed without this.
 void mmul_verifier_forget(struct mmul_verifier *verifier);
+
+// [begin, end), where a piece that lasted may be, is used for another one.
+void mmul_verifier_forget_memory(struct mmul_verifier_room *room, const void *begin,
+                                 const void *end);
 
 // Checks a block that `worker` computed, repairing what is wrong: `product` is C[piece, panel] when
 // rows are split, C[panel, piece] when columns are. `place` names it in errors ("rows 100-200 of

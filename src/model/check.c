@@ -205,6 +205,15 @@ static void sum_scale(struct mmul_check *check, const struct mmul_product *produ
                    check->reach * mmul_check_type(product).unseen * sqrt((double)check->k);
 }
 
+static void set_out(struct mmul_check *check, const struct mmul_product *product, uint64_t seed) {
+    check->n = product->n;
+    check->k = product->k;
+    check->was_helped = false;
+    check->seed = seed;
+    check->draws = (uint64_t)product->n; // the first n are x
+    check->sample_most = sample_most(check->n_max, mmul_dtype_bytes(mmul_product_dtype(product)));
+}
+
 enum mmul_status mmul_check_begin(struct mmul_check *check, const struct mmul_product *product,
                                   uint64_t seed, struct mmul_error *err) {
     if (product->n > check->n_max || product->k > check->k_max) {
@@ -213,12 +222,7 @@ enum mmul_status mmul_check_begin(struct mmul_check *check, const struct mmul_pr
                          (long long)product->n, (long long)product->k, (long long)check->n_max,
                          (long long)check->k_max);
     }
-    check->n = product->n;
-    check->k = product->k;
-    check->was_helped = false;
-    check->seed = seed;
-    check->draws = (uint64_t)product->n; // the first n are x
-    check->sample_most = sample_most(check->n_max, mmul_dtype_bytes(mmul_product_dtype(product)));
+    set_out(check, product, seed);
     if (product->b == NULL)
         return MMUL_OK;
     bool even_weight = product->beta == 0;
@@ -240,6 +244,30 @@ enum mmul_status mmul_check_begin(struct mmul_check *check, const struct mmul_pr
                                                            .v = check->x,
                                                            .sums = check->bx});
     return MMUL_OK;
+}
+
+int64_t mmul_check_saved_count(int64_t n, int64_t k) {
+    return 2 * n + k;
+}
+
+bool mmul_check_save(const struct mmul_check *check, double *saved) {
+    if (check->has_nonfinite || check->was_helped)
+        return false;
+    memcpy(saved, check->x, (size_t)check->n * sizeof *saved);
+    memcpy(saved + check->n, check->column_squares, (size_t)check->n * sizeof *saved);
+    memcpy(saved + 2 * check->n, check->bx, (size_t)check->k * sizeof *saved);
+    return true;
+}
+
+void mmul_check_resume(struct mmul_check *check, const struct mmul_product *product, uint64_t seed,
+                       const double *saved) {
+    set_out(check, product, seed);
+    check->has_nonfinite = false;
+    memcpy(check->x, saved, (size_t)check->n * sizeof *saved);
+    memcpy(check->column_squares, saved + check->n, (size_t)check->n * sizeof *saved);
+    memcpy(check->bx, saved + 2 * check->n, (size_t)check->k * sizeof *saved);
+    sum_scale(check, product);
+    mmul_check_second_look_begin(check);
 }
 
 // ------------------------------------------------------------------------------ once per row

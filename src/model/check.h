@@ -89,6 +89,14 @@ int64_t mmul_check_bytes(int64_t n_max, int64_t k_max);
 enum mmul_status mmul_check_begin(struct mmul_check *check, const struct mmul_product *product,
                                   uint64_t seed, struct mmul_error *err);
 
+// What a begin has found out about B, for other products with the same one: so many numbers. False: B holds NaN
+// or Inf, or others' sums are in it (mmul_check_ask), and nothing is saved. Resuming with it is as good as a begin with
+// the same B, seed and whether beta is 0.
+int64_t mmul_check_saved_count(int64_t n, int64_t k);
+bool mmul_check_save(const struct mmul_check *check, double *saved);
+void mmul_check_resume(struct mmul_check *check, const struct mmul_product *product, uint64_t seed,
+                       const double *saved);
+
 // Checks rows [row_begin, row_end) of the product begun with the same B (A, C and m may be others);
 // writes 1 for a wrong row and 0
 // for a right one to wrong[0 .. row_end - row_begin) and returns how many are wrong.

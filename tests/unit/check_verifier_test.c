@@ -279,6 +279,49 @@ static void as_many_pieces_as_asked_for_are_remembered(void **state) {
     }
 }
 
+// A piece that lasts, of one verifier and of the next: it is not read again until its memory is said to be another
+// one's, which shows when its numbers change without a word. Wrong lines are found by what is remembered of it.
+static void sums_of_a_piece_that_lasts_are_made_once(void **state) {
+    (void)state;
+    enum { LASTS, IS_FORGOTTEN, DOES_NOT_LAST, WAYS };
+    for (int variant = 0; variant < 16 * WAYS; variant++) {
+        enum mmul_axis axis = variant / 8 % 2 != 0 ? MMUL_COLS : MMUL_ROWS;
+        const int way = variant / 16;
+        struct bench bench;
+        struct rank rank;
+        setup(&bench, shape_for(axis, variant), INTEGER, INTEGER, 2);
+        start(&rank, &bench, axis);
+        struct mmul_verifier_request request = {.axis = axis,
+                                                .piece_units_max = PIECE,
+                                                .panel_units_max = PANEL,
+                                                .k_max = K,
+                                                .piece_count = 1,
+                                                .saved_count = way == DOES_NOT_LAST ? 0 : 2,
+                                                .seed = 5};
+        float *piece = axis == MMUL_ROWS ? bench.a_narrow : bench.b_narrow;
+        for (int turn = 0; turn < 3; turn++) {
+            assert_int_equal(mmul_verifier_init(&rank.verifier, &rank.room, &request, &rank.err),
+                             MMUL_OK);
+            const struct mmul_product block = panel_of(&bench, axis, turn * PANEL);
+            compute(&rank, &block);
+            piece[1] += turn == 1 ? 2 : 0; // C knows nothing of it
+            if (turn == 1 && way == IS_FORGOTTEN)
+                mmul_verifier_forget_memory(&rank.room, piece, piece + 1);
+            if (turn == 2)
+                spoil_lines(&block, axis);
+            assert_int_equal(check(&rank, &block), MMUL_OK);
+            const bool is_found = turn == 2 || (turn == 1 && way != LASTS);
+            assert_int_equal(rank.verifier.lines_wrong > 0, is_found);
+            assert_true(turn < 2 || rank.verifier.lines_wrong == 4);
+            piece[1] -= turn == 1 ? 2 : 0;
+            if (turn == 1 && is_found)
+                break; // the last device has taken over
+        }
+        stop(&rank);
+        teardown(&bench);
+    }
+}
+
 // A piece at another place, of other size or leading dimension is noticed; other numbers at the
 // same place have to be told, or they are judged by the old ones.
 static void a_piece_is_projected_until_there_is_another_one(void **state) {
@@ -394,6 +437,13 @@ static void the_room_is_what_was_promised(void **state) {
     assert_int_equal(mmul_verifier_init(&verifier, &room, &request, &err), MMUL_OK);
     promised = 3 * mmul_check_bytes(500, 71) + 300;
     assert_in_range(mmul_live_bytes(), promised, promised + 512);
+    live = mmul_live_bytes();
+    request.saved_count = 1000; // pieces that last
+    assert_int_equal(mmul_verifier_init(&verifier, &room, &request, &err), MMUL_OK);
+    assert_true(room.saved_count > 1);
+    const int64_t saved = mmul_live_bytes() - live;
+    assert_in_range(saved, 2 * mmul_check_saved_count(500, 71) * 8,
+                    mmul_check_bytes(500, 71) / 2 + room.saved_count * 160);
     mmul_verifier_room_fini(&room);
     mmul_verifier_room_fini(&room);
     assert_int_equal(mmul_live_bytes(), 0);
@@ -406,6 +456,7 @@ int main(void) {
         cmocka_unit_test(what_no_device_puts_right_is_an_error),
         cmocka_unit_test(whoever_watches_is_asked_before_a_device_is_blamed),
         cmocka_unit_test(as_many_pieces_as_asked_for_are_remembered),
+        cmocka_unit_test(sums_of_a_piece_that_lasts_are_made_once),
         cmocka_unit_test(a_piece_is_projected_until_there_is_another_one),
         cmocka_unit_test(without_alpha_blocks_are_checked_and_put_right),
         cmocka_unit_test(what_another_verifier_has_seen_is_not_remembered),
