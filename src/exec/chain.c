@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Walks the rank's part in tiles of rows; each link is one map, checked like any other. What a tile was before its
-// links stands until it has gone through all of them, so that a device may fail in the middle.
+// Walks the rank's part, or a piece of it, in tiles of rows; each link is one map, checked like any other. What a tile
+// was before its links stands until it has gone through all of them, so that a device may fail in the middle.
 #include "exec/chain.h"
 
 #include <string.h>
@@ -62,10 +62,10 @@ static struct mmul_host_operand rows_of(const struct mmul_stage *stage, int plac
     const struct mmul_program_plan *plan = plan_of(stage);
     const struct mmul_shape s = plan->program->values[plan->places[place].value].shape;
     const bool is_vector = mmul_shape_matrices(s) == 1 && s.rows == 1;
-    const int64_t row = is_vector ? 0 : tile->row;
+    const int64_t row = is_vector ? 0 : tile->row, col = is_spread && s.cols > 1 ? tile->col : 0;
     const struct mmul_view view =
         mmul_values_view(stage->run->values, place, rank_of(stage), row / s.rows);
-    return (struct mmul_host_operand){.at = mmul_view_element(&view, row % s.rows, 0),
+    return (struct mmul_host_operand){.at = mmul_view_element(&view, row % s.rows, col),
                                       .dtype = view.dtype,
                                       .row_step = is_vector         ? 0
                                                   : view.transposed ? 1
@@ -257,7 +257,7 @@ static enum mmul_status create_between(struct mmul_chain_room *room, struct mmul
 enum mmul_status mmul_chain_make(struct mmul_stage *stage, struct mmul_error *err) {
     struct mmul_region block;
     int64_t index = 0;
-    if (stage->chain.step == NULL || stage->chain.elements == 0)
+    if (stage->chain.step == NULL || stage->chain.elements == 0 || stage->chain.in_parts)
         return MMUL_OK;
     struct mmul_program_walk walk = walk_of(stage);
     enum mmul_status status = create_between(&stage->run->chain_room, err);
@@ -267,7 +267,40 @@ enum mmul_status mmul_chain_make(struct mmul_stage *stage, struct mmul_error *er
     return status;
 }
 
+enum mmul_status mmul_chain_make_part(struct mmul_stage *stage, struct mmul_region part,
+                                      struct mmul_error *err) {
+    const struct mmul_chain *chain = &stage->chain;
+    int64_t index = chain->done;
+    if (!chain->in_parts || mmul_region_count(part) == 0)
+        return MMUL_OK;
+    if (chain->step->by_rows) {
+        const int64_t before = part.matrix * stage->plan->problem.c.rows;
+        part.row_begin += before;
+        part.row_end += before;
+        part.matrix = 0;
+    }
+    enum mmul_status status = create_between(&stage->run->chain_room, err);
+    return status == MMUL_OK ? make_block(stage, part, &index, err) : status;
+}
+
 // --------------------------------------------------------------------------------------------- life
+
+// Of a product whose blocks this rank alone computes: are there links that need more of a row than comes at once?
+static bool goes_in_parts(const struct mmul_stage *stage) {
+    const struct mmul_program_plan *plan = plan_of(stage);
+    const struct mmul_plan *product = stage->plan;
+    if (product == NULL || product->claim_share > 0)
+        return false;
+    const enum mmul_placement_kind kind = plan->places[stage->chain.step->result].placement.kind;
+    bool in_parts = kind == (product->axis == MMUL_ROWS ? MMUL_PLACE_ROWS : MMUL_PLACE_COLS);
+    for (int i = 0; i < stage->chain.step->link_count; i++) {
+        const int operation = link_of(stage, i)->operation;
+        in_parts &= product->panel_units >= product->problem.c.cols ||
+                    mmul_operation_row(plan->program->operations[operation].kind)->class ==
+                        MMUL_CLASS_ELEMENTS;
+    }
+    return in_parts;
+}
 
 static enum mmul_status reserve(struct mmul_chain_room *room, size_t bytes,
                                 struct mmul_error *err) {
@@ -288,6 +321,7 @@ enum mmul_status mmul_chain_init(struct mmul_stage *stage, const struct mmul_pro
         return MMUL_OK;
     *chain = (struct mmul_chain){.step = step, .blocks = *step};
     chain->blocks.made = step->result;
+    chain->in_parts = goes_in_parts(stage);
     struct mmul_program_walk walk = walk_of(stage);
     while (next(stage, &walk, &block)) {
         if (mmul_region_count(block) == 0)

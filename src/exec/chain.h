@@ -19,7 +19,8 @@ struct mmul_chain {
     const struct mmul_program_step *step; // borrowed; NULL: there are no links
     struct mmul_program_step blocks;      // a copy, whose blocks are those of the result
     int64_t elements;                     // of a tile, at most
-    int64_t done;                         // parts that have gone through all links
+    int64_t done;                         // tiles that have gone through all links
+    bool in_parts; // of a product: what is made and checked goes at once; else when all is there
 };
 
 // step: of the stage; NULL, or one without links: nothing to do. The run's room grows with what is needed. Fails with
@@ -37,5 +38,10 @@ void mmul_chain_restart(struct mmul_chain *chain);
 // The device hangs, and may still write to what is between.
 void mmul_chain_abandon(struct mmul_chain_room *room);
 
-// This rank's part, from where it was when it was called before. Fails as mmul_stage_map.
+// A rectangle of what the stage's product makes, which this rank has made and checked: in_parts, or nothing is done.
+// Where it is made again it goes again. Fails as mmul_stage_map.
+enum mmul_status mmul_chain_make_part(struct mmul_stage *stage, struct mmul_region part,
+                                      struct mmul_error *err);
+
+// This rank's part, not in_parts, from where it was when it was called before. Fails as mmul_stage_map.
 enum mmul_status mmul_chain_make(struct mmul_stage *stage, struct mmul_error *err);

@@ -217,9 +217,14 @@ static enum mmul_status compute_stretch(struct mmul_stage *stage,
                  stage->plan->axis == MMUL_ROWS ? "rows" : "columns", (long long)s.begin,
                  (long long)s.end, (long long)s.matrix);
         status = compute_block(stage, &block, place, err);
-        if (status == MMUL_OK && work->end == block.k &&
-            work->owner == stage->run->context->comm->node_rank)
-            mmul_write_back_tell(stage, &work->task, s);
+        if (status != MMUL_OK || work->end < block.k ||
+            work->owner != stage->run->context->comm->node_rank)
+            continue;
+        struct mmul_step step = work->task.step;
+        step.begin = work->task.begin;
+        step.end = work->task.end;
+        mmul_write_back_tell(stage, &work->task, s);
+        status = mmul_chain_make_part(stage, mmul_step_result(stage->plan, step, s), err);
     }
     return status;
 }

@@ -408,6 +408,52 @@ static void test_devices(struct mmul_probe *probe) {
     }
 }
 
+// What is done to each element of a product goes on with its panels: many, where a cable brings them to slow devices.
+static bool chains_of_panels(struct mmul_context *context) {
+    const struct mmul_link link = {1e8, 1e-5};
+    const struct mmul_shape tall = {1, 1, 700, 256}, wide = {1, 1, 256, 700},
+                            square = {1, 1, 256, 256};
+    struct trial t;
+    begin(&t);
+    for (int i = 0; i < size; i++) {
+        struct mmul_rank_info *info = &context->cluster->ranks[i];
+        info->speed_flops = 1e8;
+        for (int j = 0; j < MMUL_SPEED_POINTS; j++)
+            info->speed.flops[j] = info->speed_flops;
+    }
+    for (int i = 0; i < context->cluster->node_count; i++)
+        context->cluster->nodes[i].root_link = context->cluster->nodes[i].ring_link = link;
+    int x = place(&t, load(&t, tall), MMUL_PLACE_ROWS);
+    int more = place(&t, load(&t, tall), MMUL_PLACE_ROWS);
+    int shift = load(&t, (struct mmul_shape){1, 1, 1, 256});
+    int made = matmul(&t, x, load(&t, square));
+    save(&t, place(&t, relu(&t, add(&t, add(&t, made, shift), more)), MMUL_PLACE_ROWS));
+    x = place(&t, load(&t, wide), MMUL_PLACE_COLS);
+    more = place(&t, load(&t, wide), MMUL_PLACE_COLS);
+    shift = load(&t, (struct mmul_shape){1, 1, 256, 1});
+    made = matmul(&t, load(&t, square), x);
+    save(&t, place(&t, relu(&t, add(&t, add(&t, made, shift), more)), MMUL_PLACE_COLS));
+    io = MMUL_IO_ROOT;
+    bool right = run(context, &t, "equal");
+    io = MMUL_IO_AUTO;
+    end(&t);
+    return right;
+}
+
+// The last rank's device errs in the middle.
+static void test_chains_of_panels(void) {
+    static const char *const devices[] = {"cpu", "faulty:fail=2:cpu", "faulty:corrupt=3:cpu"};
+    for (int i = 0; i < 3; i++) {
+        const struct mmul_context_options options = {.device =
+                                                         rank == size - 1 ? devices[i] : "cpu"};
+        struct mmul_context *context = make_context(size, &options);
+        char what[96];
+        snprintf(what, sizeof what, "%s: chains of products in panels", devices[i]);
+        tap_ok(chains_of_panels(context), what);
+        mmul_context_destroy(context);
+    }
+}
+
 int main(int argc, char **argv) {
     const struct mmul_context_options cpu = {.device = "cpu"};
     const struct mmul_probe_options ask = {.limit_seconds = 60};
@@ -429,6 +475,8 @@ int main(int argc, char **argv) {
     }
     if (size == 1)
         test_devices(probe);
+    else
+        test_chains_of_panels();
     mmul_probe_destroy(probe);
     int status = tap_end();
     MPI_Finalize();

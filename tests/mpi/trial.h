@@ -275,6 +275,7 @@ static bool is_right(const struct trial *t, const struct mmul_values *values, in
 }
 
 static double device_timeout; // seconds; 0: the library's
+static enum mmul_io io;       // of their products
 
 // Collective. Runs the program; every value and every output is right.
 static bool run(struct mmul_context *context, struct trial *t, const char *weights) {
@@ -282,6 +283,7 @@ static bool run(struct mmul_context *context, struct trial *t, const char *weigh
     struct mmul_values *values = NULL;
     const struct mmul_program_options options = {.weights = weights,
                                                  .keep_values = keeps,
+                                                 .io = io,
                                                  .device_timeout_seconds = device_timeout,
                                                  .verify_seed = 7};
     enum mmul_status status =
