@@ -16,9 +16,13 @@
 #include "model/matrix.h"
 #include "plan/program_tasks.h"
 
-// Bytes of a tile. Where operations are made in host memory, all that a tile meets should fit the caches; a device
-// with memory of its own keeps larger ones there from link to link.
-enum { TILE_OF_HOST = 1 << 22, TILE_OF_DEVICE = 1 << 26 };
+// Bytes of a tile. Where operations are made in host memory, a tile and what the next link makes of it fit the second
+// caches of the rank's cores; a device with memory of its own keeps larger ones there from link to link.
+enum { TILE_OF_DEVICE = 1 << 26 };
+
+static int64_t tile_of(const struct mmul_rank_info *info) {
+    return info->host_memory ? info->threads * info->cache_bytes / 2 : TILE_OF_DEVICE;
+}
 
 static const struct mmul_program_plan *plan_of(const struct mmul_stage *stage) {
     return stage->run->values->plan;
@@ -329,8 +333,7 @@ enum mmul_status mmul_chain_init(struct mmul_stage *stage, const struct mmul_pro
         largest = mmul_larger(largest, mmul_region_count(block));
         widest = mmul_larger(widest, block.col_end - block.col_begin);
     }
-    const int64_t each = (int64_t)mmul_dtype_bytes(dtype_of(stage)),
-                  tile = (info->host_memory ? TILE_OF_HOST : TILE_OF_DEVICE) / each;
+    const int64_t each = (int64_t)mmul_dtype_bytes(dtype_of(stage)), tile = tile_of(info) / each;
     chain->elements = mmul_larger(widest, mmul_smaller(tile, largest));
     return chain->elements > 0
                ? reserve(&stage->run->chain_room, (size_t)(chain->elements * each), err)

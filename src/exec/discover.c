@@ -258,6 +258,7 @@ static struct mmul_rank_info describe_rank(const struct discovery *d) {
                                   .bound_by_user = d->topology.user_binding,
                                   .process_bytes = mmul_process_bytes(comm->node_size),
                                   .listed_weight = d->listed_weight,
+                                  .cache_bytes = d->topology.cache_bytes,
                                   .host_memory = mmul_device_can_borrow(d->context->device)};
     mmul_text_copy(info.host, sizeof info.host, d->topology.host);
     mmul_text_copy(info.device_name, sizeof info.device_name, mine->device);

@@ -172,11 +172,25 @@ static int count_objects(hwloc_topology_t loaded, hwloc_obj_type_t type, int oth
     return count > 0 ? count : otherwise;
 }
 
+// Where some cores share one, its size over their number; the least where cores differ.
+static int64_t find_cache(hwloc_topology_t loaded) {
+    int64_t least = 0;
+    for (hwloc_obj_t cache = hwloc_get_next_obj_by_type(loaded, HWLOC_OBJ_L2CACHE, NULL);
+         cache != NULL; cache = hwloc_get_next_obj_by_type(loaded, HWLOC_OBJ_L2CACHE, cache)) {
+        const int cores =
+            hwloc_get_nbobjs_inside_cpuset_by_type(loaded, cache->cpuset, HWLOC_OBJ_CORE);
+        const int64_t each = (int64_t)cache->attr->cache.size / (cores > 0 ? cores : 1);
+        least = least == 0 ? each : mmul_smaller(least, each);
+    }
+    return least > 0 ? least : 256 << 10;
+}
+
 static void read_shape(hwloc_topology_t loaded, struct mmul_topology *topology) {
     int units = count_objects(loaded, HWLOC_OBJ_PU, 1);
     topology->packages = count_objects(loaded, HWLOC_OBJ_PACKAGE, 1);
     topology->numa_nodes = count_objects(loaded, HWLOC_OBJ_NUMANODE, 1);
     topology->cores = count_objects(loaded, HWLOC_OBJ_CORE, units);
+    topology->cache_bytes = find_cache(loaded);
     hwloc_obj_t package = hwloc_get_obj_by_type(loaded, HWLOC_OBJ_PACKAGE, 0);
     const char *name = package != NULL ? hwloc_obj_get_info_by_name(package, "CPUModel") : NULL;
     mmul_text_copy(topology->cpu_name, sizeof topology->cpu_name, name != NULL ? name : "CPU");

@@ -25,6 +25,7 @@ struct mmul_topology {
     char host[64];
     int packages, numa_nodes;
     int cores;                    // physical cores of the machine
+    int64_t cache_bytes;          // of second caches, a core's part; 256 KiB where it is not known
     struct mmul_cpuset own;       // this process's mask when it started
     struct mmul_cpuset allowed;   // what the launcher may use on this node (its own mask)
     struct mmul_cpuset core_lead; // of `allowed`: the first unit of each physical core

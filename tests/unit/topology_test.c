@@ -97,6 +97,9 @@ static void the_machine_has_cores_and_memory(void **state) {
     assert_true(topology.memory_available_bytes > 0);
     assert_true(topology.memory_available_bytes <= topology.memory_bytes);
     assert_true(topology.cpu_quota >= 0.0);
+    const long cache = sysconf(_SC_LEVEL2_CACHE_SIZE); // what the C library knows: shared or not
+    assert_true(topology.cache_bytes >= 1 << 14);
+    assert_true(cache <= 0 || topology.cache_bytes <= cache);
     int leads = mmul_cpuset_count(&topology.core_lead);
     assert_true(leads >= 1 && leads <= topology.cores);
     for (int unit = 0; unit < MMUL_CORES_MAX; unit++) {
