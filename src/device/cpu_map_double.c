@@ -13,18 +13,9 @@
 
 enum { RUN = 512 }; // elements of a row at once
 
-static bool is_down(const struct mmul_map *map) {
-    return mmul_operation_row(map->kind)->class == MMUL_CLASS_REDUCE && map->with->axis == -2;
-}
-
-static void skip(struct mmul_map_operand *o, int64_t rows, int64_t cols) {
-    o->offset += rows * o->row_step + cols * o->col_step;
-}
-
 // Rows and columns of a block of one matrix; not all columns only where each is made by itself.
 static struct mmul_map part_of(const struct mmul_map *map, int64_t row, int64_t rows, int64_t col,
                                int64_t cols) {
-    const enum mmul_operation_class class = mmul_operation_row(map->kind)->class;
     struct mmul_map part = *map;
     part.carried = NULL; // the whole has it
     part.rows = rows;
@@ -34,24 +25,13 @@ static struct mmul_map part_of(const struct mmul_map *map, int64_t row, int64_t 
     part.result.offset += row * map->result.ld + col;
     for (int i = 0; i < map->operand_count; i++) {
         struct mmul_map_operand *o = &part.operands[i];
-        const bool is_alike = class == MMUL_CLASS_ELEMENTS || class == MMUL_CLASS_COPY;
-        const bool is_mask = class == MMUL_CLASS_ATTENTION && i == 3;
+        const struct mmul_map_part of =
+            mmul_map_operand_part(map, i, (struct mmul_map_part){row, rows, col, cols});
         if (o->buffer == NULL)
             continue;
-        if (is_alike) {
-            skip(o, row, col);
-            o->rows = rows;
-            o->cols = cols;
-        } else if (is_down(map)) {
-            skip(o, 0, col);
-            o->cols = cols;
-        } else if (class == MMUL_CLASS_LOOKUP && i == 1) {
-            skip(o, 0, row);
-            o->cols = rows;
-        } else if (is_mask || (i == 0 && class != MMUL_CLASS_LOOKUP)) {
-            skip(o, row, 0);
-            o->rows = rows;
-        }
+        o->offset += of.row * o->row_step + of.col * o->col_step;
+        o->rows = of.rows < 0 ? o->rows : of.rows;
+        o->cols = of.cols < 0 ? o->cols : of.cols;
     }
     return part;
 }
@@ -215,7 +195,7 @@ static void reduce_down(const struct mmul_map *map) {
 
 static enum mmul_status make(const struct mmul_map *map, struct mmul_error *err) {
     const enum mmul_operation_class class = mmul_operation_row(map->kind)->class;
-    if (is_down(map)) {
+    if (mmul_map_is_down(map)) {
         reduce_down(map);
         return MMUL_OK;
     }
@@ -254,7 +234,7 @@ bool mmul_cpu_map_has_doubles(const struct mmul_map *map) {
 enum mmul_status mmul_cpu_map_double(const struct mmul_map *map, struct mmul_error *err) {
     const enum mmul_operation_class class = mmul_operation_row(map->kind)->class;
     const bool may_by_cols =
-        class == MMUL_CLASS_ELEMENTS || class == MMUL_CLASS_COPY || is_down(map);
+        class == MMUL_CLASS_ELEMENTS || class == MMUL_CLASS_COPY || mmul_map_is_down(map);
     struct job job = {.map = map,
                       .by_cols = may_by_cols && map->matrices * map->rows < map->parallel.threads,
                       .err = err};

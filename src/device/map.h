@@ -62,3 +62,15 @@ int64_t mmul_stack_offset(const struct mmul_map *map, struct mmul_stack stack, i
 
 // The t-th matrix of a block alone.
 struct mmul_map mmul_map_matrix(const struct mmul_map *map, int64_t t);
+
+// Rows [row, row + rows) and columns [col, col + cols) of a matrix.
+struct mmul_map_part {
+    int64_t row, rows, col, cols;
+};
+
+// Reduces along the columns.
+bool mmul_map_is_down(const struct mmul_map *map);
+
+// What of an operand such a part of the map's result depends on; rows or cols -1: all that there are.
+struct mmul_map_part mmul_map_operand_part(const struct mmul_map *map, int operand,
+                                           struct mmul_map_part of);

@@ -11,27 +11,8 @@ static enum mmul_operation_class class_of(const struct mmul_host_map *host) {
     return mmul_operation_row(host->map.kind)->class;
 }
 
-static bool is_down(const struct mmul_host_map *host) {
-    return class_of(host) == MMUL_CLASS_REDUCE && host->map.with->axis == -2;
-}
-
-static void cut_rows(struct mmul_host_operand *o, int64_t row, int64_t rows) {
-    if (o->at != NULL)
-        o->at = mmul_dtype_ahead(o->dtype, o->at, row * o->row_step);
-    o->rows = rows;
-}
-
-static void cut_cols(struct mmul_host_operand *o, int64_t col, int64_t cols) {
-    if (o->at != NULL)
-        o->at = mmul_dtype_ahead(o->dtype, o->at, col * o->col_step);
-    o->cols = cols;
-}
-
 struct mmul_host_map mmul_host_map_part(const struct mmul_host_map *host, int64_t row, int64_t rows,
                                         int64_t col, int64_t cols) {
-    const enum mmul_operation_class class = class_of(host);
-    const bool all_cols =
-        class == MMUL_CLASS_ROWS || (class == MMUL_CLASS_REDUCE && !is_down(host));
     struct mmul_host_map part = *host;
     part.map.rows = rows;
     part.map.cols = cols;
@@ -39,15 +20,13 @@ struct mmul_host_map mmul_host_map_part(const struct mmul_host_map *host, int64_
     part.map.col += col;
     part.result = mmul_dtype_ahead(host->dtype, part.result, row * host->ld + col);
     for (int i = 0; i < part.map.operand_count; i++) {
-        const bool is_alike = class == MMUL_CLASS_ELEMENTS || class == MMUL_CLASS_COPY;
-        const bool is_mask = class == MMUL_CLASS_ATTENTION && i == 3;
-        if (is_alike || is_mask || (i == 0 && class != MMUL_CLASS_LOOKUP && !is_down(host)))
-            cut_rows(&part.operands[i], row, rows);
-        if (is_alike || (i == 0 && is_down(host)) || (i == 0 && class == MMUL_CLASS_LOOKUP) ||
-            (i == 2 && class == MMUL_CLASS_ATTENTION))
-            cut_cols(&part.operands[i], col, all_cols ? part.operands[i].cols : cols);
-        if (i == 1 && class == MMUL_CLASS_LOOKUP) // an index per row
-            cut_cols(&part.operands[i], row, rows);
+        struct mmul_host_operand *o = &part.operands[i];
+        const struct mmul_map_part of =
+            mmul_map_operand_part(&host->map, i, (struct mmul_map_part){row, rows, col, cols});
+        if (o->at != NULL)
+            o->at = mmul_dtype_ahead(o->dtype, o->at, of.row * o->row_step + of.col * o->col_step);
+        o->rows = of.rows < 0 ? o->rows : of.rows;
+        o->cols = of.cols < 0 ? o->cols : of.cols;
     }
     return part;
 }
@@ -95,7 +74,7 @@ static bool is_by_rows(const struct mmul_host_map *host) {
     case MMUL_CLASS_ROWS:
         return map->kind != MMUL_ROPE && (map->kind != MMUL_SOFTMAX || !map->with->causal);
     case MMUL_CLASS_REDUCE:
-        return !is_down(host);
+        return !mmul_map_is_down(&host->map);
     case MMUL_CLASS_ATTENTION:
         return false;
     default:

@@ -15,7 +15,9 @@
 #include "exec/run.h"
 #include "model/dtype.h"
 
-// A tile is wide enough for k, and has rows enough that the second factor is not read too often.
+// A tile is wide enough for k. Of 1024 rows and 4096 columns of floats it takes, with an inner size of 384, 130
+// operations for each byte that is moved, and more with a larger one: no processor needs so many to be kept
+// busy (10 to 60), and larger tiles would only need more memory.
 enum { TILE_COLS = 4096, TILE_ELEMENTS = 1 << 22 };
 
 static const struct mmul_operation *operation_of(const struct mmul_stage *stage) {
