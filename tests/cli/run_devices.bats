@@ -89,7 +89,9 @@ took_over() {
     for rule in corrupt=1 corrupt=2 corrupt=3 spoil-download=2; do
         run --separate-stderr timeout 60 "$MPIMATMUL" run large.py --device "faulty:$rule:0:0" < /dev/null
         expect_status 0
-        [[ "$stderr" == *"'cpu' takes over: what came of rows 0-1203 of matrix 0 of "*" is not what was written" ]]
+        # The few rows that are made again may happen to be the wrong one.
+        [[ "$stderr" == *"'cpu' takes over: what came of rows 0-1203 of matrix 0 of "*" is not what was written" ||
+            "$stderr" == *"'cpu' takes over: 1 wrong row in rows 0-1203 of matrix 0 of '"*"'" ]]
         "$PYTHON" - << 'EOF'
 import numpy as np
 x = np.maximum(np.load("X.npy").astype(float), 0)
