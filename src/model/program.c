@@ -50,6 +50,29 @@ static enum mmul_status grow(struct mmul_program *p, struct mmul_error *err) {
     return MMUL_OK;
 }
 
+enum mmul_status mmul_program_begin_copy(const struct mmul_program *program, int capacity,
+                                         struct mmul_program *made, struct mmul_error *err) {
+    *made = *program;
+    made->operation_count = 0;
+    made->capacity = capacity;
+    made->operations = NULL;
+    enum mmul_status status = MMUL_ALLOCATE(made->values, capacity, "a program", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(made->operations, capacity, "a program", err);
+    if (status == MMUL_OK)
+        memcpy(made->values, program->values, (size_t)program->value_count * sizeof *made->values);
+    else
+        mmul_free(made->values);
+    return status;
+}
+
+void mmul_program_end_copy(struct mmul_program *program, struct mmul_program *made) {
+    mmul_program_find_last_uses(made);
+    mmul_free(program->values);
+    mmul_free(program->operations);
+    *program = *made;
+}
+
 struct mmul_operation_call mmul_program_call(const struct mmul_program *program,
                                              const struct mmul_operation *operation,
                                              struct mmul_operand_info operands[MMUL_OPERANDS]) {

@@ -79,6 +79,12 @@ struct mmul_operation_call mmul_program_call(const struct mmul_program *program,
                                              const struct mmul_operation *operation,
                                              struct mmul_operand_info operands[MMUL_OPERANDS]);
 
+// A copy of a program that is to take its place: its values, room for `capacity` values and operations, no operation
+// yet. end: the program is what was made of it, with last uses. Fails with MMUL_ERR_SYSTEM (memory).
+enum mmul_status mmul_program_begin_copy(const struct mmul_program *program, int capacity,
+                                         struct mmul_program *made, struct mmul_error *err);
+void mmul_program_end_copy(struct mmul_program *program, struct mmul_program *made);
+
 // Of every value the operation that makes it, or the last one that reads it.
 void mmul_program_find_last_uses(struct mmul_program *program);
 

@@ -64,35 +64,22 @@ void mmul_program_find_last_uses(struct mmul_program *program) {
 }
 
 enum mmul_status mmul_program_fold(struct mmul_program *program, struct mmul_error *err) {
-    struct mmul_program made = {.only_float32 = program->only_float32,
-                                .value_count = program->value_count,
-                                .kept = program->kept,
-                                .kept_count = program->kept_count};
+    struct mmul_program made;
     int count = 0;
     for (int i = 0; i < program->operation_count; i++)
         count += is_folded(program, &program->operations[i]);
     if (count == 0)
         return MMUL_OK;
     // Two values and two operations more for each.
-    made.capacity =
-        2 * count + (program->operation_count > program->value_count ? program->operation_count
-                                                                     : program->value_count);
-    enum mmul_status status = MMUL_ALLOCATE(made.values, made.capacity, "a program", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(made.operations, made.capacity, "a program", err);
-    if (status != MMUL_OK) {
-        mmul_free(made.values);
-        return status;
-    }
-    memcpy(made.values, program->values, (size_t)program->value_count * sizeof *made.values);
+    const int most = program->operation_count > program->value_count ? program->operation_count
+                                                                     : program->value_count;
+    if (mmul_program_begin_copy(program, 2 * count + most, &made, err) != MMUL_OK)
+        return err->status;
     for (int i = 0; i < program->operation_count; i++)
         if (is_folded(program, &program->operations[i]))
             fold(&made, &program->operations[i]);
         else
             made.operations[made.operation_count++] = program->operations[i];
-    mmul_program_find_last_uses(&made);
-    mmul_free(program->values);
-    mmul_free(program->operations);
-    *program = made;
+    mmul_program_end_copy(program, &made);
     return MMUL_OK;
 }

@@ -63,20 +63,11 @@ static int cast(struct mmul_program *p, int value, int *casts) {
 
 static enum mmul_status add_casts(struct mmul_program *program, int *casts,
                                   struct mmul_error *err) {
+    struct mmul_program made;
     // A value and an operation more for each, at most.
-    struct mmul_program made = {.only_float32 = program->only_float32,
-                                .value_count = program->value_count,
-                                .kept = program->kept,
-                                .kept_count = program->kept_count,
-                                .capacity = program->value_count + program->operation_count};
-    enum mmul_status status = MMUL_ALLOCATE(made.values, made.capacity, "a program", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(made.operations, made.capacity, "a program", err);
-    if (status != MMUL_OK) {
-        mmul_free(made.values);
-        return status;
-    }
-    memcpy(made.values, program->values, (size_t)program->value_count * sizeof *made.values);
+    if (mmul_program_begin_copy(program, program->value_count + program->operation_count, &made,
+                                err) != MMUL_OK)
+        return err->status;
     for (int i = 0; i < program->operation_count; i++) {
         struct mmul_operation o = program->operations[i];
         for (int j = 0; j < o.operand_count; j++)
@@ -84,10 +75,7 @@ static enum mmul_status add_casts(struct mmul_program *program, int *casts,
                 o.operands[j] = cast(&made, o.operands[j], casts);
         made.operations[made.operation_count++] = o;
     }
-    mmul_program_find_last_uses(&made);
-    mmul_free(program->values);
-    mmul_free(program->operations);
-    *program = made;
+    mmul_program_end_copy(program, &made);
     return MMUL_OK;
 }
 

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "base/random.h"
+#include "problem.h"
 #include "stored.h"
 
 static float integer_at(uint64_t seed, int64_t e) {
@@ -22,13 +23,6 @@ static double element(const struct stored *s, bool transpose, int64_t r, int64_t
 
 // -------------------------------------------------------------------------------- exact products
 
-struct problem {
-    int64_t m, n, k;
-    bool transpose_a, transpose_b;
-    float alpha, beta;
-    int64_t pad; // 0: packed operands at offset 0
-};
-
 // The rows that a large product is compared in: all of a small one, some 40 of a large one.
 static int64_t row_step(const struct problem *p) {
     return p->m * p->n * p->k > INT64_C(50000000) && p->m > 40 ? p->m / 40 : 1;
@@ -41,15 +35,15 @@ static bool check_row(const struct problem *p, const struct stored *a, const str
         for (int64_t q = 0; q < p->k; q++)
             sum += element(a, p->transpose_a, i, q) * element(b, p->transpose_b, q, j);
         int64_t e = c->offset + i * c->ld + j;
-        double old = p->beta == 0.0f ? 0.0 : (double)p->beta * (double)c->host[e];
-        float expected = (float)((double)p->alpha * sum + old);
+        double old = p->beta == 0 ? 0.0 : p->beta * (double)c->host[e];
+        float expected = (float)(p->alpha * sum + old);
         if (found[e] != expected) {
             snprintf(detail, 256,
                      "%lld x %lld x %lld, transposed %d %d, alpha %g, beta %g, pad %lld: "
                      "(%lld, %lld) is %g, expected %g",
                      (long long)p->m, (long long)p->n, (long long)p->k, p->transpose_a,
-                     p->transpose_b, (double)p->alpha, (double)p->beta, (long long)p->pad,
-                     (long long)i, (long long)j, (double)found[e], (double)expected);
+                     p->transpose_b, p->alpha, p->beta, (long long)p->pad, (long long)i,
+                     (long long)j, (double)found[e], (double)expected);
             return false;
         }
     }
@@ -57,27 +51,14 @@ static bool check_row(const struct problem *p, const struct stored *a, const str
 }
 
 static bool multiply_exactly(struct mmul_device *device, const struct problem *p, char *detail) {
-    struct mmul_error err;
     // Offsets differ between the operands, so that swapped ones show.
     struct stored a = p->transpose_a ? store(device, p->k, p->m, p->pad, integer_at, 1, NAN)
                                      : store(device, p->m, p->k, p->pad, integer_at, 1, NAN);
     struct stored b = p->transpose_b ? store(device, p->n, p->k, 2 * p->pad, integer_at, 2, NAN)
                                      : store(device, p->k, p->n, 2 * p->pad, integer_at, 2, NAN);
     struct stored c =
-        store(device, p->m, p->n, 3 * p->pad, p->beta == 0.0f ? NULL : integer_at, 3, NAN);
-    const struct mmul_gemm args = {
-        .transpose_a = p->transpose_a,
-        .transpose_b = p->transpose_b,
-        .m = p->m,
-        .n = p->n,
-        .k = p->k,
-        .alpha = p->alpha,
-        .beta = p->beta,
-        .a = operand_of(&a),
-        .b = operand_of(&b),
-        .c = operand_of(&c),
-    };
-    must(mmul_device_gemm(device, &args, &err), &err);
+        store(device, p->m, p->n, 3 * p->pad, p->beta == 0 ? NULL : integer_at, 3, NAN);
+    multiply_problem(device, p, MMUL_F32, operand_of(&a), operand_of(&b), operand_of(&c));
     float *found = download_all(device, &c);
     bool ok = check_padding(&c, found, detail) && check_row(p, &a, &b, &c, found, p->m - 1, detail);
     for (int64_t i = 0; i < p->m && ok; i += row_step(p))
@@ -91,7 +72,7 @@ static bool multiply_exactly(struct mmul_device *device, const struct problem *p
 
 // All transposes, coefficients and paddings of one size; for large sizes the coefficients of one.
 static void test_size(struct mmul_device *device, int64_t m, int64_t n, int64_t k) {
-    static const float coefficients[][2] = {{1, 0}, {-2, 1}, {3, -2}, {1, 1}, {0.5f, 0}};
+    static const double coefficients[][2] = {{1, 0}, {-2, 1}, {3, -2}, {1, 1}, {0.5, 0}};
     bool is_large = m * n * k > INT64_C(10000000);
     char name[96], detail[256] = "";
     bool ok = true;
@@ -146,28 +127,20 @@ static void test_products(struct mmul_device *device) {
 // ------------------------------------------------------------------------------- real numbers
 
 static void test_residual(struct mmul_device *device) {
-    const struct problem p = {.m = 129, .n = 67, .k = 301, .alpha = 0.7f, .beta = -1.3f, .pad = 3};
-    struct mmul_error err;
+    const struct problem p = {
+        .m = 129, .n = 67, .k = 301, .alpha = (double)0.7f, .beta = (double)-1.3f, .pad = 3};
     struct stored a = store(device, p.m, p.k, p.pad, real_at, 4, NAN);
     struct stored b = store(device, p.k, p.n, p.pad, real_at, 5, NAN);
     struct stored c = store(device, p.m, p.n, p.pad, real_at, 6, NAN);
-    const struct mmul_gemm args = {.m = p.m,
-                                   .n = p.n,
-                                   .k = p.k,
-                                   .alpha = p.alpha,
-                                   .beta = p.beta,
-                                   .a = operand_of(&a),
-                                   .b = operand_of(&b),
-                                   .c = operand_of(&c)};
-    must(mmul_device_gemm(device, &args, &err), &err);
+    multiply_problem(device, &p, MMUL_F32, operand_of(&a), operand_of(&b), operand_of(&c));
     float *found = download_all(device, &c);
     double worst = 0.0;
     for (int64_t i = 0; i < p.m; i++) {
         for (int64_t j = 0; j < p.n; j++) {
             int64_t e = c.offset + i * c.ld + j;
-            double sum = (double)p.beta * (double)c.host[e], size = fabs(sum);
+            double sum = p.beta * (double)c.host[e], size = fabs(sum);
             for (int64_t q = 0; q < p.k; q++) {
-                double term = (double)p.alpha * element(&a, false, i, q) * element(&b, false, q, j);
+                double term = p.alpha * element(&a, false, i, q) * element(&b, false, q, j);
                 sum += term;
                 size += fabs(term);
             }

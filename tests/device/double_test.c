@@ -4,7 +4,7 @@
 // sum exact in a double and in no float32, so results are equal element by element to the loops in this file.
 // One without doubles says so and is not lost by that.
 #include "base/random.h"
-#include "tap.h"
+#include "problem.h"
 
 // A matrix in a buffer of its own, NaN around it.
 struct stored64 {
@@ -43,17 +43,11 @@ static void discard64(struct mmul_device *device, struct stored64 *s) {
     free(s->host);
 }
 
-struct product {
-    int64_t m, n, k, pad;
-    bool transpose_a, transpose_b;
-    double alpha, beta;
-};
-
 static double element(const struct stored64 *s, bool transposed, int64_t r, int64_t c) {
     return s->host[s->offset + (transposed ? c * s->ld + r : r * s->ld + c)];
 }
 
-static bool is_right(const struct product *p, const struct stored64 *a, const struct stored64 *b,
+static bool is_right(const struct problem *p, const struct stored64 *a, const struct stored64 *b,
                      const struct stored64 *c, const double *found) {
     for (int64_t e = 0; e < c->count; e++) {
         const int64_t inside = e - c->offset, i = inside / c->ld, j = inside % c->ld;
@@ -70,7 +64,7 @@ static bool is_right(const struct product *p, const struct stored64 *a, const st
     return true;
 }
 
-static bool multiply(struct mmul_device *device, const struct product *p) {
+static bool multiply(struct mmul_device *device, const struct problem *p) {
     struct mmul_error err;
     struct stored64 a = p->transpose_a ? store64(device, p->k, p->m, p->pad, 1)
                                        : store64(device, p->m, p->k, p->pad, 1);
@@ -78,18 +72,9 @@ static bool multiply(struct mmul_device *device, const struct product *p) {
                                        : store64(device, p->k, p->n, 2 * p->pad, 2);
     struct stored64 c = store64(device, p->m, p->n, 3 * p->pad, 3);
     double *found = must_allocate(c.count, sizeof(double));
-    const struct mmul_gemm args = {.dtype = MMUL_F64,
-                                   .transpose_a = p->transpose_a,
-                                   .transpose_b = p->transpose_b,
-                                   .m = p->m,
-                                   .n = p->n,
-                                   .k = p->k,
-                                   .alpha = p->alpha,
-                                   .beta = p->beta,
-                                   .a = {a.buffer, a.offset, a.ld},
-                                   .b = {b.buffer, b.offset, b.ld},
-                                   .c = {c.buffer, c.offset, c.ld}};
-    must(mmul_device_gemm(device, &args, &err), &err);
+    multiply_problem(device, p, MMUL_F64, (struct mmul_operand){a.buffer, a.offset, a.ld},
+                     (struct mmul_operand){b.buffer, b.offset, b.ld},
+                     (struct mmul_operand){c.buffer, c.offset, c.ld});
     must(mmul_device_download(
              device,
              &(struct mmul_download){{c.buffer, 0, c.count}, 1, c.count, found, c.count, MMUL_F64},
@@ -112,7 +97,7 @@ static void test_products(struct mmul_device *device) {
         char name[96];
         bool right = true;
         for (int way = 0; way < 24 && right; way++) {
-            const struct product p = {.m = sizes[s][0],
+            const struct problem p = {.m = sizes[s][0],
                                       .n = sizes[s][1],
                                       .k = sizes[s][2],
                                       .pad = way / 12 * 5,

@@ -1,6 +1,8 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# run on three hosts, one of which is slow, at the end of a slow cable: the same numbers, and it has less to do.
+# Programs on three hosts, each with its own network stack (see hosts.bash), one of them slow, at the end of a slow
+# cable: the same numbers, and it has less to do; every pair of placements, every rule of a product, a chain; devices
+# that fail.
 # shellcheck disable=SC2154 # status and output are set by bats
 load ../cli/helper
 load hosts
@@ -65,4 +67,14 @@ END
     expect_status 69 || { show; return 1; }
     [[ $stderr == "mpimatmul: rank 1 on node2: device 'faulty:fail=2:cpu' was lost at "*" 2 by rule"* ]]
     [ ! -e Y.npy ] && [ ! -e Y.npy.part ] && [ ! -e S.npy ] && [ ! -e S.npy.part ]
+}
+
+@test "values move between all placements on three hosts while one is slow" {
+    tc -n "$LAB_NAME-node3" qdisc replace dev eth0 root tbf rate 20mbit burst 128k latency 50ms ||
+        skip "lab: cannot shape a cable"
+    run lab_mpirun node1:2,node2:1,node3:1 -n 4 "$BUILD/tests/mpi/program_test" hosts
+    tc -n "$LAB_NAME-node3" qdisc del dev eth0 root
+    [ "$status" -eq 0 ] || { show; return 1; }
+    [[ "$output" == *"ok 1 - cpu, 0 nodes, weights 1,1,1,1: every pair of placements"* ]] || { show; return 1; }
+    [[ "$output" == *"1..9" ]] || { show; return 1; }
 }

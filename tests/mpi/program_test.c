@@ -430,7 +430,7 @@ static void test_a_mix(const struct mmul_probe *probe, int nodes) {
 }
 
 // With the argument "hosts" on the nodes that there are, of which the last one is slow
-// (tests/lab/programs.bats).
+// (tests/lab/run.bats).
 static int on_hosts(void) {
     const char *device = rank == size - 1 ? "faulty:delay=2ms:cpu" : "cpu";
     test_programs(0, &(struct mmul_context_options){.device = device}, false);
