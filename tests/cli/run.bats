@@ -267,7 +267,7 @@ for rank in report["ranks"]:  # what a rank did adds up to the wall time
         parts = span["wait_seconds"] + span["work_seconds"] + span["check_seconds"]
         assert abs(parts - (span["end_seconds"] - span["begin_seconds"])) < 1e-6
     assert all(x["end_seconds"] <= y["begin_seconds"] + 1e-9 for x, y in zip(spans, spans[1:]))
-events = [e for e in trace["traceEvents"] if e["ph"] == "X"]
+events = [e for e in trace["traceEvents"] if e["ph"] == "X" and e["tid"] == 0]
 assert len(events) == 2 * len(report["operations"]) and {e["pid"] for e in events} == {0, 1}
 try:
     import jsonschema
