@@ -43,7 +43,8 @@ class Program:
                               "--report", report, "--quiet", *options], env=env)
         finally:
             os.chdir(here)
-        return {"seconds": seconds, "report_seconds": json.loads(report.read_text())["wall_seconds"]}
+        found = json.loads(report.read_text())
+        return {"seconds": seconds, "report_seconds": found["wall_seconds"], "memory_bytes": found["memory_bytes"]}
 
     def numpy(self):
         here = os.getcwd()
@@ -168,6 +169,50 @@ def search(bench):
                 pairs=[a["seconds"] / b["seconds"] for a, b in zip(samples["run"], samples["mul"])])]
 
 
+# Whoever reads a value between as well keeps it one of its own.
+FUSED = """x, w, bias, residual = load("{0}/1.npy"), load("{0}/2.npy"), load("{0}/3.npy"), load("{0}/4.npy")
+a = x @ w
+b = a + bias
+c = gelu(b)
+save("result.npy", normalize(c + residual))
+"""
+FUSED_SEARCH = """x, y = load("{0}/1.npy"), load("{0}/2.npy")
+a = x @ y.T
+scores, places = topk(a, 5)
+save("scores.npy", scores)
+"""
+
+
+def with_rows(text, values):
+    return text + "".join(f'save("{name}.npy", {name}[0:1])\n' for name in values)
+
+
+def against_apart(bench, name, label, text, values, matrices):
+    """One step against a step for each operation: time of the whole command, and memory of the values."""
+    together, apart = Program(bench, "mlp", matrices), Program(bench, "mlp")
+    apart.file = bench.folder / "apart.py"
+    together.file.write_text(text.format(bench.folder))
+    apart.file.write_text(with_rows(text.format(bench.folder), values))
+    samples = bench.alternate({"together": together.ours, "apart": apart.ours})
+    ours, theirs = (side(f"{label}: {words}, launch apart",
+                         values=[one["report_seconds"] for one in samples[key]])
+                    for key, words in (("together", "one step"),
+                                       ("apart", "a row of each value between is saved, so all are there")))
+    memory = {f"values, {key}": f"{samples[key][0]['memory_bytes'] / 2**20:.0f} MiB" for key in samples}
+    return row(name, ours, theirs, asked=bench.asked(f"programs {name}"), parts=memory,
+               pairs=[a / b for a, b in zip(ours["values"], theirs["values"])])
+
+
+def fused(bench):
+    m, k, n = bench.pick((16384, 256, 2048), (64, 16, 32))
+    count, size = bench.pick((20000, 384), (600, 8))
+    require_memory(4 * (m * k + k * n + 2 * m * n), 16 * m * n + 4 * count * count)
+    return [against_apart(bench, "fused", f"normalize(gelu(x @ w + bias) + residual), {m} x {k} x {n}", FUSED,
+                          ["a", "b", "c"], {1: (m, k), 2: (k, n), 3: (1, n), 4: (m, n)}),
+            against_apart(bench, "fused search", f"top 5 of {count} x {size} by {count} x {size}", FUSED_SEARCH,
+                          ["a"], {1: (count, size), 2: (count, size)})]
+
+
 TEN = """x = load("{0}/1.npy")
 y = relu(x @ x) + x
 y = softmax(y) * 2
@@ -192,7 +237,7 @@ def ten(bench):
 
 def programs(bench):
     rows = []
-    for part in (sentence, llama, attention, search, ten):
+    for part in (sentence, llama, attention, search, fused, ten):
         try:
             rows += part(bench)
         except Skip as reason:
