@@ -180,3 +180,43 @@ mpimatmul: rank 1 on node2 moves again, after "*" s" ]] || { show; return 1; }
 @test "nothing of these jobs still runs on the hosts" {
     [ -z "$(lab_pids)" ]
 }
+
+# Whole numbers that float32 does not hold, in files of root's; shares by speeds, with a rank that is late and lends.
+@test "float64 on two hosts and three, by rows and columns, a transpose, C_in, a late rank, and in a program" {
+    "$PYTHON" << 'END'
+import numpy as np
+rng = np.random.default_rng(1)
+a, b, c = (rng.integers(-2 ** 20, 2 ** 20, shape).astype("f8") for shape in ((610, 350), (350, 270), (610, 270)))
+for name, x in (("A", a), ("At", a.T), ("B", b), ("C", c), ("AB", a @ b), ("ABC", a @ b - 2 * c),
+                ("R", np.maximum(a @ b + c, 0))):
+    np.save(name + ".npy", np.ascontiguousarray(x))
+END
+    is_double() {
+        "$PYTHON" - "$1" "$2" << 'END'
+import sys
+import numpy as np
+found, expected = (np.load(name + ".npy") for name in sys.argv[1:])
+assert found.dtype == np.float64 and (found == expected).all() and (expected != expected.astype("f4")).any()
+END
+    }
+    while read -r expected hosts words; do
+        read -r -a options <<< "$words"
+        run --separate-stderr lab_mpirun "${!hosts}" -n "$(ranks_of "${!hosts}")" "$MPIMATMUL" mul "${options[@]}" \
+            --device cpu --io root -o D.npy --quiet
+        expect_quiet_success
+        is_double D "$expected"
+    done << 'END'
+AB two A.npy B.npy --split rows
+AB three_twice A.npy B.npy --split cols
+ABC three At.npy B.npy --transpose-a --beta -2 --c-in C.npy --weights equal
+END
+    options=(mul A.npy B.npy --io root -o D.npy --quiet --weights equal --tail 0.5)
+    run --separate-stderr lab_mpirun $two -n 1 "$MPIMATMUL" "${options[@]}" --device cpu : \
+        -n 1 "$MPIMATMUL" "${options[@]}" --device faulty:delay=200ms:cpu
+    expect_quiet_success
+    is_double D AB
+    printf '%s\n' 'a = load("A.npy")' 'save("D.npy", relu(a @ load("B.npy") + load("C.npy")))' > e.py
+    run --separate-stderr lab_mpirun $three -n 3 "$MPIMATMUL" run e.py --device cpu --quiet
+    expect_quiet_success
+    is_double D R
+}
