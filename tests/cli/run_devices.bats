@@ -206,3 +206,32 @@ END
     done
     [ "$HAS_OPENCL" -gt 0 ] || skip "opencl: no device 0:0"
 }
+
+@test "products of a loop by the same operands, whose sums are made once: what is wrong later is found" {
+    "$MPIMATMUL" gen W.npy --dims 203x203 --kind integer --seed 2
+    cat > program.py << 'END'
+x, w = load("X.npy"), load("W.npy")
+s = x
+for i in range(4):
+    x = minimum(maximum(x @ w, -2), 2)
+    s = s + x @ w.T + (w @ x.T).T
+save("S.npy", s)
+END
+    local device count
+    for device in faulty:corrupt=5:cpu faulty:hang=100,garble=9:cpu faulty:hang=9:cpu; do
+        for count in 1 2; do
+            ranks "$count" run program.py --device "$device" --device-timeout 1
+            expect_status 0
+            [ "$(grep -c "'reference' takes over" <<< "$stderr")" -eq "$count" ] || { show; return 1; }
+            "$PYTHON" - << 'END'
+import numpy as np
+x, w = np.load("X.npy").astype(float), np.load("W.npy").astype(float)
+s = x
+for i in range(4):
+    x = np.clip(x @ w, -2, 2)
+    s = s + x @ w.T + (w @ x.T).T
+assert np.array_equal(np.load("S.npy"), s)
+END
+        done
+    done
+}
