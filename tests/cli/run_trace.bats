@@ -97,3 +97,25 @@ assert {e["args"]["stage"].split()[0] for e in pieces + blocks} == {"matmul"}
 assert trace["otherData"]["dropped_events"] == 0
 END
 }
+
+@test "panels of a product travel while the one before it is computed, whatever is between them" {
+    "$MPIMATMUL" gen X.bin --dims 600x500 --kind integer --seed 1 -q
+    "$MPIMATMUL" gen W.bin --dims 500x600 --kind integer --seed 2 -q
+    "$MPIMATMUL" gen V.bin --dims 600x400 --kind integer --seed 3 -q
+    echo 'y = place(place(load("X.bin"), "rows") @ load("W.bin"), "rows")
+y = place(place(y, "cols"), "rows")
+save("z.npy", place(y @ load("V.bin"), "rows"))' > e.py
+    run --separate-stderr "${launch[@]}" --oversubscribe -n 2 env LD_PRELOAD="$BUILD/tests/refuse.so" MMUL_APART=1 \
+        "$MPIMATMUL" run e.py --trace trace.json --device faulty:delay=30ms:cpu --weights equal --io root -q
+    expect_quiet_success
+    python <<'END'
+import json
+events = [e for e in json.load(open("trace.json"))["traceEvents"] if e["ph"] == "X" and e["pid"] == 1]
+steps = [e for e in events if e["tid"] == 0]
+first, last = (e for e in steps if e["name"].startswith("matmul"))
+print([e["name"] for e in steps])
+assert steps.index(last) > steps.index(first) + 2
+panels = [e for e in events if e["name"] == "panel" and e["args"]["stage"] == last["name"]]
+assert panels and min(e["ts"] for e in panels) < first["ts"] + first["dur"], (panels, first)
+END
+}
