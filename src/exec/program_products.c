@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Plans of a program's products: root makes them, from what every node sees of the files, and sends
-// them. A matrix that is a value by then is like one that every node has mapped.
+// them. A matrix that is a value by then is like one that every node has mapped. Equal products of values, such as
+// those of the turns of a loop, have one plan.
 #include "base/integer.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -114,8 +115,66 @@ static enum mmul_status make_plan(const struct planning *p, struct mmul_error *e
     return status;
 }
 
-static enum mmul_status plan_product(struct planning *p, struct mmul_error *err) {
+// ---------------------------------------------------------------------------------- equal products
+
+enum { DIFFERENT_MOST = 64 };
+
+// The latest products that have plans of their own and no files.
+struct different {
+    const struct mmul_program_step *steps[DIFFERENT_MOST];
+    int count;
+};
+
+static bool has_file(const struct mmul_program_plan *plan, const struct mmul_program_step *step) {
+    const int places[] = {step->operands[0], step->operands[1], step->result};
+    for (int i = 0; i < 3; i++)
+        if (plan->places[places[i]].placement.kind == MMUL_PLACE_FILE)
+            return true;
+    return false;
+}
+
+static const int64_t *whole_offsets(const struct mmul_program_plan *plan,
+                                    const struct mmul_program_step *step) {
+    const int whole = step->operands[step->axis == MMUL_ROWS ? 1 : 0];
+    return step->spreads ? plan->places[whole].placement.row_offsets : NULL;
+}
+
+// Nothing that make_plan asks for differs; neither has files. Offsets of equal parts are the same array.
+static bool is_equal(const struct mmul_program_plan *plan, const struct mmul_program_step *x,
+                     const struct mmul_program_step *y) {
+    const struct mmul_value *values = plan->program->values;
+    for (int i = 0; i < MMUL_FACTORS; i++) {
+        const struct mmul_value *of_x = &values[plan->places[x->operands[i]].value],
+                                *of_y = &values[plan->places[y->operands[i]].value];
+        if (!mmul_shape_equal(of_x->shape, of_y->shape) || of_x->dtype != of_y->dtype ||
+            x->turned[i] != y->turned[i])
+            return false;
+    }
+    return x->axis == y->axis && x->spreads == y->spreads && x->offsets == y->offsets &&
+           whole_offsets(plan, x) == whole_offsets(plan, y);
+}
+
+// A step with the same plan, or NULL, and then it is one of the different ones from now on. The same on all ranks.
+static const struct mmul_program_step *find_equal(struct different *known,
+                                                  const struct mmul_program_plan *plan,
+                                                  const struct mmul_program_step *step) {
+    if (has_file(plan, step))
+        return NULL;
+    for (int i = 0; i < DIFFERENT_MOST && i < known->count; i++)
+        if (is_equal(plan, known->steps[i], step))
+            return known->steps[i];
+    known->steps[known->count++ % DIFFERENT_MOST] = step;
+    return NULL;
+}
+
+// ------------------------------------------------------------------------------------------ plans
+
+static enum mmul_status plan_product(struct planning *p, struct different *known,
+                                     struct mmul_error *err) {
     borrow_files(p);
+    p->step->same = find_equal(known, p->plan, p->step);
+    if (p->step->same != NULL)
+        return MMUL_OK;
     enum mmul_status status = find_maps(p, err);
     if (status == MMUL_OK && p->context->comm->rank == 0)
         status = make_plan(p, err);
@@ -162,6 +221,7 @@ enum mmul_status mmul_program_plan_products(struct mmul_context *context,
                                             struct mmul_program_plan *plan, bool balanced,
                                             struct mmul_error *err) {
     struct planning p = {.context = context, .plan = plan, .balanced = balanced};
+    struct different known = {.count = 0};
     const int nodes = context->comm->node_count;
     enum mmul_status status = MMUL_ALLOCATE(p.node_maps, nodes, "nodes", err);
     if (status == MMUL_OK)
@@ -172,18 +232,22 @@ enum mmul_status mmul_program_plan_products(struct mmul_context *context,
     for (int i = 0; status == MMUL_OK && i < plan->step_count; i++) {
         p.step = &plan->steps[i];
         if (p.step->is_product)
-            status = plan_product(&p, err);
+            status = plan_product(&p, &known, err);
     }
     mmul_free(p.taken_bytes);
     mmul_free(p.node_maps);
     if (status == MMUL_OK && context->comm->rank == 0)
         join_members(plan);
     for (int i = 0; status == MMUL_OK && i < plan->step_count; i++) {
-        if (!plan->steps[i].is_product)
+        struct mmul_program_step *step = &plan->steps[i];
+        if (!step->is_product)
             continue;
-        status = mmul_plan_send(context->comm, &plan->steps[i].product, err);
+        if (step->same != NULL)
+            step->product = step->same->product;
+        else
+            status = mmul_plan_send(context->comm, &step->product, err);
         if (status == MMUL_OK)
-            predict(&plan->steps[i]);
+            predict(step);
     }
     if (status == MMUL_OK)
         mmul_program_plan_add_up(plan);

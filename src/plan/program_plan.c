@@ -437,7 +437,8 @@ void mmul_program_plan_destroy(struct mmul_program_plan *plan) {
         plan->ranges = next;
     }
     for (int i = 0; i < plan->step_count; i++)
-        mmul_plan_destroy(plan->steps[i].product);
+        if (plan->steps[i].same == NULL)
+            mmul_plan_destroy(plan->steps[i].product);
     mmul_program_costs_fini(&plan->costs);
     mmul_program_destroy(plan->owned);
     mmul_free(plan->ranks);

@@ -52,14 +52,15 @@ struct mmul_program_step {
     double seconds;       // predicted; of joined moves 0: those of their product are all
     double network_bytes; // all links together
     // Of a product that is split by rows or columns: which, and its parts (borrowed; NULL: nothing of it
-    // stays, they are its own plan's choice); then that plan (owned) and, on root, its files. Operands
-    // and result may be in files (MMUL_PLACE_FILE): it brings them itself.
+    // stays, they are its own plan's choice); then that plan (owned, or that of an equal product before) and, on root,
+    // its files. Operands and result may be in files (MMUL_PLACE_FILE): it brings them itself.
     bool is_product,
         spreads; // spreads: its whole operand is in rows, and is relayed from the ranks
     bool turned[MMUL_FACTORS]; // of an operand in a file: it is the other way round there
     enum mmul_axis axis;
     const int64_t *offsets;
     struct mmul_plan *product;
+    const struct mmul_program_step *same; // whose plan that is; NULL: its own
     struct mmul_matmul files;
 };
 

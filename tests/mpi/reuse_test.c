@@ -6,7 +6,7 @@
 #include "base/random.h"
 #include "trial.h"
 
-enum { TURN_BYTES = 12 * 1024 };
+enum { TURN_BYTES = 6400 };
 
 static uint64_t chance, drawn;
 
