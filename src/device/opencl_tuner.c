@@ -177,7 +177,7 @@ static void try_device(const void *argument, void *result) {
     if (status == MMUL_OK)
         status = mmul_device_warm_up(device, MMUL_F32, &verdict->err);
     if (status == MMUL_OK)
-        status = mmul_device_self_test(device, &verdict->err);
+        status = mmul_device_self_test(device, MMUL_F32, &verdict->err);
     if (status == MMUL_OK)
         status = mmul_device_time_product(device, TIMED_SIDE, &verdict->flops, &verdict->err);
     verdict->err.status = status;

@@ -91,7 +91,9 @@ static enum mmul_status time_products(const struct subject *s, struct mmul_error
 static enum mmul_status examine(void *argument, struct mmul_error *err) {
     const struct subject *s = argument;
     struct mmul_speed speed = {0};
-    enum mmul_status status = mmul_device_self_test(s->device, err);
+    enum mmul_status status = mmul_device_self_test(s->device, MMUL_F32, err);
+    if (status == MMUL_OK && s->test->has_double)
+        status = mmul_device_self_test(s->device, MMUL_F64, err);
     if (status == MMUL_OK)
         status = time_products(s, err);
     if (status != MMUL_OK || mmul_device_can_borrow(s->device))
@@ -112,7 +114,10 @@ static enum mmul_status test_opened(const struct testing *t, struct subject *s,
     mmul_device_set_threads(s->device, t->context->cluster->ranks[t->context->comm->rank].threads);
     if (mmul_tuning_apply_stored(s->device, &kernels, &untuned) != MMUL_OK)
         mmul_context_warn(t->context, "rank %d: %s", t->context->comm->rank, untuned.text);
+    s->test->has_double = mmul_device_has_dtype(s->device, MMUL_F64);
     enum mmul_status status = mmul_watch_warm_up(s->device, MMUL_F32, err);
+    if (status == MMUL_OK && s->test->has_double)
+        status = mmul_watch_warm_up(s->device, MMUL_F64, err);
     return status == MMUL_OK ? mmul_watch(&examining, err) : status;
 }
 

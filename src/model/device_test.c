@@ -43,6 +43,14 @@ static void print_unstable(const struct mmul_cluster *cluster, const struct mmul
     fputs((t->unstable & MMUL_UNSTABLE_TRANSFERS) != 0 ? " transfers\n" : "\n", stream);
 }
 
+static void print_without_double(const struct mmul_cluster *cluster,
+                                 const struct mmul_device_test *tests, int count, FILE *stream) {
+    for (int i = 0; i < count; i++)
+        if (tests[i].passed && !tests[i].has_double)
+            fprintf(stream, "tested in float32 alone, has no doubles: rank %d on %s, %s\n",
+                    tests[i].rank, host_of(cluster, &tests[i]), tests[i].device);
+}
+
 void mmul_device_tests_print(const struct mmul_cluster *cluster,
                              const struct mmul_device_test *tests, int count, FILE *stream) {
     struct mmul_text table = {0};
@@ -61,6 +69,7 @@ void mmul_device_tests_print(const struct mmul_cluster *cluster,
         fputs("sizes marked - would take more than 1 s for a product, or do not fit\n", stream);
     for (int i = 0; i < count; i++)
         print_unstable(cluster, &tests[i], stream);
+    print_without_double(cluster, tests, count, stream);
     for (int i = 0; i < count; i++)
         if (!tests[i].passed)
             fprintf(stream, "rank %d on %s, %s (%s) failed: %s\n", tests[i].rank,
@@ -76,11 +85,12 @@ void mmul_device_tests_print(const struct mmul_cluster *cluster,
 
 static json_t *test_json(const struct mmul_cluster *cluster, const struct mmul_device_test *t) {
     return json_pack(
-        "{s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:b, s:o, s:o, s:o, s:o, s:b, s:s}", "rank",
+        "{s:i, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:b, s:o, s:o, s:o, s:o, s:o, s:b, s:s}", "rank",
         t->rank, "host", host_of(cluster, t), "device", mmul_json_text(t->device), "name",
         mmul_json_text(t->info.name), "vendor", mmul_json_text(t->info.vendor), "platform",
         mmul_json_text(t->info.platform), "driver", mmul_json_text(t->info.driver), "pci",
-        t->info.pci, "passed", t->passed, "failure", mmul_json_text(t->failure), "gemm",
+        t->info.pci, "passed", t->passed, "failure", mmul_json_text(t->failure), "float64",
+        t->passed ? json_boolean(t->has_double) : json_null(), "gemm",
         mmul_rates_json(t->flops, MMUL_TESTED_SIZES, MMUL_TESTED_SMALLEST, t->unstable),
         "upload_bytes_per_second", mmul_rate_json(t->upload_bytes_per_second),
         "download_bytes_per_second", mmul_rate_json(t->download_bytes_per_second),

@@ -14,8 +14,9 @@ struct mmul_device_test {
     char device[128]; // what it was opened as
     struct mmul_device_info info;
     bool passed;
-    bool counts;                     // false: it could not be tested, which says nothing about it
-    char failure[256];               // why it did not pass; "" when it did
+    bool counts;       // false: it could not be tested, which says nothing about it
+    char failure[256]; // why it did not pass; "" when it did
+    bool has_double; // its products in float64 are tested too; false: it has none, or did not open
     double flops[MMUL_TESTED_SIZES]; // per second; 0: not measured
     unsigned unstable; // a bit per size: its times did not agree; and MMUL_UNSTABLE_TRANSFERS
     double upload_bytes_per_second, download_bytes_per_second; // 0: works in host memory

@@ -41,6 +41,7 @@ expect_narrow() {
     program devices --test --device cpu --threads 1 --json
     expect_quiet_success
     [ "$(tests '[(t["rank"], t["device"], t["passed"], t["failure"]) for t in d]')" = "[(0, 'cpu', True, '')]" ]
+    [ "$(tests '[t["float64"] for t in d]')" = "[True]" ]
     [ "$(tests 'all(r["flops_per_second"] > 0 for r in d[0]["gemm"])')" = True ]
     [ "$(tests '[1024, 2048, 4096, 8192][:len(d[0]["gemm"])] == [r["size"] for r in d[0]["gemm"]]')" = True ]
     [ "$(tests 'd[0]["upload_bytes_per_second"], d[0]["download_bytes_per_second"]')" = "(None, None)" ]
@@ -74,6 +75,23 @@ expect_narrow() {
     program devices --test --device faulty:hang=4:cpu --device-timeout 0.2 --quiet
     expect_failure 79 "1 of 1 device failed"
     [ "$(remembered '[e["failure"][-24:] for e in t if "hang" in e["device"]]')" = "['hangs: a call took 0.2 s']" ]
+}
+
+@test "products in float64 are tested on a device that has doubles, and one without says so" {
+    fresh_cache
+    # The 57th product is the first in float64.
+    program devices --test --device faulty:corrupt=65:cpu
+    expect_status 79
+    grep -qE "^rank 0 on .* failed: self-test: 31 x 67 x 41, transposed 0 0, of float64: element \(" <<< "$output"
+    program devices --test --device faulty:corrupt=65:cpu --json
+    expect_status 79
+    [ "$(tests '[(t["passed"], t["float64"]) for t in d]')" = "[(False, None)]" ]
+    program devices --test --device faulty:no-float64,corrupt=65:cpu --threads 1
+    expect_quiet_success
+    expect_line "tested in float32 alone, has no doubles: rank 0 on $(hostname), faulty:no-float64,corrupt=65:cpu"
+    program devices --test --device faulty:no-float64:cpu --threads 1 --json
+    expect_quiet_success
+    [ "$(tests '[(t["passed"], t["float64"]) for t in d]')" = "[(True, False)]" ]
 }
 
 @test "where nothing can be remembered, nothing is tested" {

@@ -310,9 +310,18 @@ static void the_self_test_finds_one_wrong_element(void **state) {
         const char *device;
         enum mmul_status status;
         const char *error;
+        enum mmul_dtype dtype;
     } cases[] = {
-        {"cpu", MMUL_OK, NULL},
-        {"reference", MMUL_OK, NULL},
+        {"cpu", MMUL_OK, NULL, MMUL_F32},
+        {"reference", MMUL_OK, NULL, MMUL_F32},
+        {"cpu", MMUL_OK, NULL, MMUL_F64},
+        {"faulty:corrupt=8:cpu", MMUL_ERR_WRONG,
+         "self-test: 5 x 1 x 9, transposed 1 1, of float64: ", MMUL_F64},
+        {"faulty:corrupt=29:cpu", MMUL_ERR_WRONG,
+         "transposed 0 0, in rectangles, of float64: ", MMUL_F64},
+        {"faulty:corrupt=40:cpu", MMUL_ERR_WRONG, "self-test: 67 x 91 x 29, transposed 0 0, in ",
+         MMUL_F64},
+        {"faulty:corrupt=41:cpu", MMUL_OK, NULL, MMUL_F64},
         {"faulty:corrupt=1:cpu", MMUL_ERR_WRONG, "self-test: 1 x 1 x 1"},
         {"faulty:corrupt=8:cpu", MMUL_ERR_WRONG, "self-test: 5 x 1 x 9, transposed 1 1"},
         {"faulty:corrupt=26:cpu", MMUL_ERR_WRONG, "self-test: 45 x 37 x 53, transposed 1 0: "},
@@ -328,7 +337,7 @@ static void the_self_test_finds_one_wrong_element(void **state) {
         struct mmul_device *device = NULL;
         struct mmul_error err = {0};
         assert_int_equal(mmul_device_open(cases[i].device, &device, &err), MMUL_OK);
-        enum mmul_status status = mmul_device_self_test(device, &err);
+        enum mmul_status status = mmul_device_self_test(device, cases[i].dtype, &err);
         if (cases[i].error == NULL)
             assert_int_equal(status, MMUL_OK);
         else
