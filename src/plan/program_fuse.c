@@ -6,6 +6,18 @@
 
 #include "base/memory.h"
 
+// Of a place, kept up as steps change.
+struct use {
+    int readers; // steps that read it, and views of it
+    int brings;  // the move that makes it; -1: none does
+    int takes;   // the first move that takes it to a file; -1: none does
+};
+
+struct fusing {
+    struct mmul_program_plan *plan;
+    struct use *uses; // by place
+};
+
 static const struct mmul_operation *operation_of(const struct mmul_program_plan *plan,
                                                  const struct mmul_program_step *step) {
     return &plan->program->operations[step->operation];
@@ -19,28 +31,36 @@ static bool is_file(const struct mmul_program_plan *plan, int place) {
     return plan->places[place].placement.kind == MMUL_PLACE_FILE;
 }
 
-// Steps that read a place, and views of it.
-static int count_readers(const struct mmul_program_plan *plan, int place) {
-    int count = 0;
-    for (int i = 0; i < plan->step_count; i++)
-        for (int j = 0; j < MMUL_OPERANDS; j++)
-            count += plan->steps[i].operands[j] == place;
+static void find_uses(struct fusing *f) {
+    const struct mmul_program_plan *plan = f->plan;
     for (int i = 0; i < plan->place_count; i++)
-        count += plan->places[i].view_of == place;
-    return count;
+        f->uses[i] = (struct use){0, -1, -1};
+    for (int i = 0; i < plan->place_count; i++)
+        if (plan->places[i].view_of >= 0)
+            f->uses[plan->places[i].view_of].readers++;
+    for (int i = 0; i < plan->step_count; i++) {
+        const struct mmul_program_step *step = &plan->steps[i];
+        for (int j = 0; j < MMUL_OPERANDS; j++)
+            if (step->operands[j] >= 0)
+                f->uses[step->operands[j]].readers++;
+        if (step->kind != MMUL_STEP_MOVE)
+            continue;
+        f->uses[step->result].brings = i;
+        struct use *from = &f->uses[step->operands[0]];
+        if (is_file(plan, step->result) && from->takes < 0)
+            from->takes = i;
+    }
 }
 
-// The move that brings a place from a file, or takes it to one; NULL: none does.
-static struct mmul_program_step *find_move(const struct mmul_program_plan *plan, int place,
-                                           bool brings) {
-    for (int i = 0; i < plan->step_count; i++) {
-        struct mmul_program_step *step = &plan->steps[i];
-        int here = brings ? step->result : step->operands[0];
-        int there = brings ? step->operands[0] : step->result;
-        if (step->kind == MMUL_STEP_MOVE && here == place && is_file(plan, there))
-            return step;
-    }
-    return NULL;
+// NULL: there is no such move any more.
+static struct mmul_program_step *move_at(const struct fusing *f, int step) {
+    return step >= 0 && f->plan->steps[step].kind == MMUL_STEP_MOVE ? &f->plan->steps[step] : NULL;
+}
+
+static void read_instead(struct fusing *f, struct mmul_program_step *step, int index, int place) {
+    f->uses[step->operands[index]].readers--;
+    f->uses[place].readers++;
+    step->operands[index] = place;
 }
 
 // As they are in memory, not the other way round.
@@ -52,65 +72,64 @@ static bool has_rows(const struct mmul_program_plan *plan, int place) {
 }
 
 // The product does what the move did.
-static void take_over(struct mmul_program_plan *plan, struct mmul_program_step *step,
+static void take_over(struct fusing *f, struct mmul_program_step *step,
                       struct mmul_program_step *move, int place) {
-    plan->places[place].is_gone = true;
+    f->plan->places[place].is_gone = true;
     step->seconds += move->seconds;
     step->network_bytes += move->network_bytes;
     move->kind = MMUL_STEP_GONE;
+    f->uses[move->operands[0]].readers--;
     move->operands[0] = -1;
 }
 
 // What a place shows turned round, so long as nobody else looks at it.
-static int find_turned(const struct mmul_program_plan *plan, int place, bool *turned) {
+static int find_turned(const struct fusing *f, int place, bool *turned) {
     *turned = false;
-    while (plan->places[place].transposed && count_readers(plan, place) == 1) {
-        place = plan->places[place].view_of;
+    while (f->plan->places[place].transposed && f->uses[place].readers == 1) {
+        place = f->plan->places[place].view_of;
         *turned = !*turned;
     }
     return place;
 }
 
 // The file that an operand comes from, where the product can take the place of the move that brings it.
-static void bring(struct mmul_program_plan *plan, struct mmul_program_step *step, int index) {
+static void bring(struct fusing *f, struct mmul_program_step *step, int index) {
+    const struct mmul_program_plan *plan = f->plan;
     int place = step->operands[index];
     bool turned;
-    const int base = find_turned(plan, place, &turned);
-    struct mmul_program_step *move = find_move(plan, base, true);
-    if (plan->keeps_values || move == NULL || plan->places[base].kept >= 0 ||
-        count_readers(plan, base) != 1 ||
+    const int base = find_turned(f, place, &turned);
+    struct mmul_program_step *move = move_at(f, f->uses[base].brings);
+    if (plan->keeps_values || move == NULL || !is_file(plan, move->operands[0]) ||
+        plan->places[base].kept >= 0 || f->uses[base].readers != 1 ||
         plan->program->operations[plan->places[move->operands[0]].operation].kind != MMUL_LOAD)
         return;
-    step->operands[index] = move->operands[0];
+    read_instead(f, step, index, move->operands[0]);
     step->turned[index] = turned;
     for (; place != base; place = plan->places[place].view_of)
         plan->places[place].is_gone = true;
-    take_over(plan, step, move, base);
+    take_over(f, step, move, base);
 }
 
 // The file that the result goes to, likewise.
-static void take(struct mmul_program_plan *plan, struct mmul_program_step *step) {
+static void take(struct fusing *f, struct mmul_program_step *step) {
     int place = step->result;
-    struct mmul_program_step *move = find_move(plan, place, false);
-    if (plan->keeps_values || move == NULL || plan->places[place].kept >= 0 ||
-        count_readers(plan, place) != 1)
+    struct mmul_program_step *move = move_at(f, f->uses[place].takes);
+    if (f->plan->keeps_values || move == NULL || f->plan->places[place].kept >= 0 ||
+        f->uses[place].readers != 1)
         return;
     step->result = move->result;
-    take_over(plan, step, move, place);
+    take_over(f, step, move, place);
 }
 
 // The whole operand, where a move would bring it to all nodes from ranks that have rows of it.
-static int spread(struct mmul_program_plan *plan, struct mmul_program_step *step, int place) {
-    for (int i = 0; i < plan->step_count; i++) {
-        struct mmul_program_step *move = &plan->steps[i];
-        if (move->kind != MMUL_STEP_MOVE || move->result != place ||
-            count_readers(plan, place) != 1 || !has_rows(plan, move->operands[0]))
-            continue;
-        place = move->operands[0];
-        take_over(plan, step, move, move->result);
-        step->spreads = true;
-    }
-    return place;
+static void spread(struct fusing *f, struct mmul_program_step *step, int index) {
+    const int place = step->operands[index];
+    struct mmul_program_step *move = move_at(f, f->uses[place].brings);
+    if (move == NULL || f->uses[place].readers != 1 || !has_rows(f->plan, move->operands[0]))
+        return;
+    read_instead(f, step, index, move->operands[0]);
+    take_over(f, step, move, place);
+    step->spreads = true;
 }
 
 // Are both operands split by rows, or one whose matrices meet several of the other's? The ranks have what they
@@ -129,7 +148,8 @@ static bool is_by_groups(const struct mmul_program_plan *plan,
     return by_groups;
 }
 
-static void fuse(struct mmul_program_plan *plan, struct mmul_program_step *step) {
+static void fuse(struct fusing *f, struct mmul_program_step *step) {
+    const struct mmul_program_plan *plan = f->plan;
     const struct mmul_placement *made = &plan->places[step->result].placement;
     bool rows = made->kind == MMUL_PLACE_ROWS;
     if (is_by_groups(plan, step))
@@ -141,10 +161,9 @@ static void fuse(struct mmul_program_plan *plan, struct mmul_program_step *step)
     step->axis = rows ? MMUL_ROWS : MMUL_COLS;
     step->offsets = rows ? made->row_offsets : made->col_offsets;
     for (int i = 0; i < MMUL_FACTORS; i++)
-        bring(plan, step, i);
-    take(plan, step);
-    int whole = rows ? 1 : 0;
-    step->operands[whole] = spread(plan, step, step->operands[whole]);
+        bring(f, step, i);
+    take(f, step);
+    spread(f, step, rows ? 1 : 0);
     if (is_file(plan, step->operands[rows ? 0 : 1]) && is_file(plan, step->result))
         step->offsets = NULL;
 }
@@ -176,8 +195,15 @@ enum mmul_status mmul_program_fit(struct mmul_program_plan *plan, struct mmul_er
     return MMUL_OK;
 }
 
-void mmul_program_fuse(struct mmul_program_plan *plan) {
+enum mmul_status mmul_program_fuse(struct mmul_program_plan *plan, struct mmul_error *err) {
+    struct fusing f = {.plan = plan};
+    enum mmul_status status = MMUL_ALLOCATE(f.uses, plan->place_count, "a plan", err);
+    if (status != MMUL_OK)
+        return status;
+    find_uses(&f);
     for (int i = 0; i < plan->step_count; i++)
-        fuse(plan, &plan->steps[i]);
+        fuse(&f, &plan->steps[i]);
     mmul_program_drop_gone(plan);
+    mmul_free(f.uses);
+    return MMUL_OK;
 }

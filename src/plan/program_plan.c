@@ -407,10 +407,10 @@ enum mmul_status mmul_program_plan_make(const struct mmul_program *program,
     }
     if (status == MMUL_OK)
         status = add_operations(&m, err);
-    if (status == MMUL_OK) {
-        mmul_program_fuse(m.plan);
+    if (status == MMUL_OK)
+        status = mmul_program_fuse(m.plan, err);
+    if (status == MMUL_OK)
         status = mmul_program_chain(m.plan, err);
-    }
     if (status == MMUL_OK)
         status = mmul_program_fit(m.plan, err);
     if (status == MMUL_OK) {

@@ -167,8 +167,8 @@ void mmul_program_rank_memory(const struct mmul_program_plan *plan, int rank, in
 // -------------------------------------------------------------------------------- program_fuse.c
 
 // Finds the products that are split by rows or columns, and lets them bring from files, and take to
-// them, what nobody else reads: the moves that did that are gone then.
-void mmul_program_fuse(struct mmul_program_plan *plan);
+// them, what nobody else reads: the moves that did that are gone then. Fails with MMUL_ERR_SYSTEM (memory).
+enum mmul_status mmul_program_fuse(struct mmul_program_plan *plan, struct mmul_error *err);
 
 // Steps that are gone have no place in the list.
 void mmul_program_drop_gone(struct mmul_program_plan *plan);
