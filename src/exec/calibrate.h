@@ -19,7 +19,8 @@ struct mmul_calibrate_options {
 };
 
 // Collective. Fills in speed and speed_flops of the cluster's ranks and the links of its nodes,
-// everywhere alike. A device that has not all of the types is replaced first, whatever the depth. Stored speeds count
+// everywhere alike. A device that has not all of the types is replaced first, but where
+// MMUL_CALIBRATE_THOROUGH measures what it has. Stored speeds count
 // when every rank has one of every type (exec/profile), stored links when
 // every node has its own; else all are measured, or, with MMUL_CALIBRATE_STORED, stay unknown. What
 // this context knows already stays as it is, unless a device was replaced since.

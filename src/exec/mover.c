@@ -178,7 +178,7 @@ static void find_list(struct mmul_mover *m, enum mmul_route index) {
     }
 }
 
-// Counts what is here, and what has left, for the stages it belongs to: two at most are under way.
+// Counts what is here, and what has left, for the stages it belongs to.
 static void count(struct mmul_mover *m, enum mmul_route index) {
     struct mmul_mover_route *route = &m->routes[index];
     for (int i = route->counted; i <= route->stage; i++) {
