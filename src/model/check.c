@@ -356,7 +356,8 @@ static double tolerance_of(const struct mmul_check *check, const struct mmul_pro
     double own = passes * DOUBLE_UNIT * (alpha_norm * check->scale + added);
     double column_norms = sqrt((double)check->n) * check->scale;
     struct mmul_check_narrowing narrow = mmul_check_narrowing(product);
-    return growth * mmul_check_type(product).unit * size + own + FLOOR * narrow.unit * row->c_norm +
+    double narrowed = narrow.unit > 0 ? FLOOR * narrow.unit * row->c_norm : 0; // may overflow
+    return growth * mmul_check_type(product).unit * size + own + narrowed +
            narrow.tiny * check->reach +
            mmul_check_flush_error(product, row->norm, column_norms, check->reach);
 }

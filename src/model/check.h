@@ -26,8 +26,8 @@
 // Products in float64 are checked by the same sums, which are as inexact there as what they check: own_i, of
 // no account beside float32's errors, is about as large as the rest of the tolerance then (check.c). The second
 // look, at half as many elements, adds up in long double. Rows of A and C_in and columns of B whose squares are
-// beyond double (numbers above 2^511) have no norms: of what they meet eight elements of each row, evenly spread, are
-// computed again in long double and judged by their own worst case.
+// beyond double (numbers above 2^511) have no norms: of what they meet eight to fifteen elements of each row, evenly
+// spread, are computed again in long double and judged by their own worst case.
 //
 // Products are checked by rows. Where A stays and B comes in panels, check the transposed product
 // (mmul_product_transpose), whose B is op(A)^T: it is begun once, and each panel's columns of C are

@@ -121,6 +121,11 @@ static bool element_is_right(const struct mmul_check *check, const struct mmul_p
                               mmul_check_flush_error(product, row->norm, column_norm, 1);
 }
 
+// Errors are squared as parts of this: squares of float64 ones may overflow.
+static double error_unit(const struct mmul_check_row *row) {
+    return row->residual != 0 && isfinite(row->residual) ? fabs(row->residual) : 1;
+}
+
 // Compares the row in check->row whole; a right one tells where to sample.
 static bool whole_row_is_right(struct mmul_check *check, const struct mmul_product *product,
                                const struct mmul_check_row *row) {
@@ -135,6 +140,7 @@ static bool whole_row_is_right(struct mmul_check *check, const struct mmul_produ
         double error;
         if (!element_is_right(check, product, row, j, check->errors[j], &error))
             return false;
+        error /= error_unit(row);
         check->errors[j] = error * error;
     }
     draw_sample(check);
@@ -152,11 +158,12 @@ bool mmul_check_second_look(struct mmul_check *check, const struct mmul_product 
         double error;
         if (!element_is_right(check, product, row, check->sample[s], sums[s], &error))
             return false;
+        error /= error_unit(row);
         squares += error * error * check->sample_weight[s];
     }
     if (check->sample_count == check->n || isnan(row->residual))
         return true;
-    if (fabs(row->residual) <= SPREAD * sqrt(squares))
+    if (fabs(row->residual) <= SPREAD * sqrt(squares) * error_unit(row))
         return true;
     if (check->whole_rows == 0)
         return false;

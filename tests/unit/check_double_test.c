@@ -188,6 +188,15 @@ static void what_has_no_squares_is_judged_by_samples(void **state) {
         t.c_in[e] *= 1e200;
     expect_slips(&t, 0, t.product.n);
     teardown(&t);
+    setup(&t, &trials[0],
+          14); // nothing but C's squares, and those of its errors: sums judge all columns
+    for (int64_t e = 0; e < t.product.m * t.product.k; e++)
+        t.a[e] *= 1e100;
+    for (int64_t e = 0; e < t.product.k * t.product.n; e++)
+        t.b[e] *= 1e100;
+    for (int64_t j = 0; j < t.product.n; j++)
+        expect_slips(&t, j, j + 1);
+    teardown(&t);
     setup(&t, &trials[0], 13); // sums that overflow on the way say nothing
     for (int64_t e = 0; e < t.product.m * t.product.k; e++)
         t.a[e] *= 1e308;
