@@ -190,9 +190,11 @@ static void find_taken(const struct planning *p) {
         products += p->plan->steps[i].is_product;
     for (int node = 0; node < cluster->node_count; node++) {
         int64_t left = cluster->nodes[node].memory_available_bytes,
-                values = p->plan->node_bytes[node] + p->plan->shard_bytes[node];
-        if (limit > 0)
+                values = p->plan->node_bytes[node];
+        if (limit > 0) {
             left = mmul_smaller(left, mmul_plan_memory_left(cluster, node, limit));
+            values += p->plan->shard_bytes[node];
+        }
         p->taken_bytes[node] = values + (products > 1 ? mmul_larger(left - values, 0) / 2 : 0);
     }
 }

@@ -167,6 +167,8 @@ static void add_bytes(const struct mmul_program_plan *plan, int64_t *bytes) {
     }
 }
 
+// Shards may be on a disk: they count where the user has said how much may be used, and what is too much for a folder
+// in RAM its files will say.
 enum mmul_status mmul_program_check_memory(const struct mmul_program_plan *plan,
                                            const struct mmul_cluster *cluster,
                                            struct mmul_error *err) {
@@ -174,13 +176,13 @@ enum mmul_status mmul_program_check_memory(const struct mmul_program_plan *plan,
     char needed[32], available[32], text[32];
     for (int node = 0; node < cluster->node_count; node++) {
         const struct mmul_node_info *info = &cluster->nodes[node];
-        const int64_t bytes = plan->node_bytes[node] + plan->shard_bytes[node];
-        mmul_bytes_format(bytes, needed);
-        if (info->memory_available_bytes > 0 && bytes > info->memory_available_bytes)
+        const int64_t values = plan->node_bytes[node], bytes = values + plan->shard_bytes[node];
+        if (info->memory_available_bytes > 0 && values > info->memory_available_bytes)
             return mmul_fail(err, MMUL_ERR_SYSTEM,
                              "cannot fit the program's values: %s on '%s', %s available there",
-                             needed, info->host,
+                             mmul_bytes_format(values, needed), info->host,
                              mmul_bytes_format(info->memory_available_bytes, available));
+        mmul_bytes_format(bytes, needed);
         const int64_t left = limit > 0 ? mmul_plan_memory_left(cluster, node, limit) : bytes;
         if (bytes <= left)
             continue;
