@@ -87,7 +87,7 @@ static const struct option_row rows[OPT_COUNT] = {
     [OPT_DEVICE_TIMEOUT] = {"device-timeout", 0, OPTION_REAL, ENVIRONMENT, "S", NULL,
                             "20 times expected", "per product", 0.001, 1e9},
     [OPT_SHARD_DIR] = {"shard-dir", 0, OPTION_TEXT, ENVIRONMENT | PER_RANK, "DIR", NULL,
-                       "/dev/shm/mpimatmul-<uid>", "where shards are", 0, 0},
+                       "/dev/shm/mpimatmul-<uid>", "for shards", 0, 0},
     [OPT_KEEP] = {"keep", 0, OPTION_FLAG, 0, NULL, "off", NULL,
                   "leave C on the ranks as kept:<A>x<B>", 0, 0},
     [OPT_REMOVE] = {"remove", 0, OPTION_FLAG, 0, NULL, "off", NULL, "remove the sets named", 0, 0},
