@@ -18,6 +18,7 @@
 #include "device/faulty_rules.h"
 #include "device/map.h"
 #include "device/project.h"
+#include "model/dtype.h"
 
 struct faulty {
     struct mmul_device *inner; // owned
@@ -228,24 +229,12 @@ static enum mmul_dtype dtype_of(const struct made *made) {
     return ((const struct mmul_buffer_head *)made->at.buffer)->dtype;
 }
 
-// Elements of a result, in its own type.
-static double get(enum mmul_dtype dtype, const void *values, int64_t at) {
-    return dtype == MMUL_F64 ? ((const double *)values)[at] : (double)((const float *)values)[at];
-}
-
-static void set(enum mmul_dtype dtype, void *values, int64_t at, double value) {
-    if (dtype == MMUL_F64)
-        ((double *)values)[at] = value;
-    else
-        ((float *)values)[at] = (float)value;
-}
-
 // A value that differs from element `at` of a row by 10 % of the row's root mean square.
 static double wrong_value(enum mmul_dtype dtype, const void *row, int64_t count, int64_t at) {
-    const double value = get(dtype, row, at);
+    const double value = mmul_dtype_real(dtype, row, at);
     double squares = 0.0;
     for (int64_t i = 0; i < count; i++)
-        squares += get(dtype, row, i) * get(dtype, row, i);
+        squares += mmul_dtype_real(dtype, row, i) * mmul_dtype_real(dtype, row, i);
     double rms = sqrt(squares / (double)count);
     if (!isfinite(rms) || rms == 0.0) // nothing to measure by: visible all the same
         return isfinite(value) ? value + 1 : 1;
@@ -271,7 +260,7 @@ static enum mmul_status corrupt(struct faulty *faulty, const struct made *made,
         status = mmul_device_wait(faulty->inner, err);
     if (status != MMUL_OK)
         return status;
-    set(dtype, row, 0, wrong_value(dtype, row, count, victim));
+    mmul_dtype_set_real(dtype, row, 0, wrong_value(dtype, row, count, victim));
     place.offset += victim;
     place.ld = 1;
     status =
@@ -293,7 +282,7 @@ static enum mmul_status garble(struct faulty *faulty, const struct made *made,
     for (int64_t i = 0; i < m || i < n;
          i++) { // along the diagonal, which begins anew at each border
         const int64_t at = i % m * n + i % n;
-        set(dtype, c, at, get(dtype, c, at) + (double)(1000 + i));
+        mmul_dtype_set_real(dtype, c, at, mmul_dtype_real(dtype, c, at) + (double)(1000 + i));
     }
     if (status == MMUL_OK)
         status = mmul_device_upload(faulty->inner,
@@ -370,9 +359,10 @@ static enum mmul_status download(void *self, const struct mmul_download *d,
         return status;
     status = mmul_device_wait(faulty->inner, err);
     const int64_t victim = d->rows / 2 * d->host_ld + d->cols / 2;
-    const double value = get(d->dtype, d->host, victim);
+    const double value = mmul_dtype_real(d->dtype, d->host, victim);
     if (status == MMUL_OK)
-        set(d->dtype, d->host, victim, isfinite(value) ? 1.1 * value + (value == 0) : 1);
+        mmul_dtype_set_real(d->dtype, d->host, victim,
+                            isfinite(value) ? 1.1 * value + (value == 0) : 1);
     return status;
 }
 

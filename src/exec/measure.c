@@ -128,10 +128,7 @@ static void fill(enum mmul_dtype dtype, void *host, int64_t count) {
     enum { PERIOD = 1 << 16 };
     for (int64_t i = 0; i < mmul_smaller(count, PERIOD); i++) {
         const float x = (float)(mmul_random_at(1, (uint64_t)i) >> 40) * 0x1p-24f - 0.5f;
-        if (dtype == MMUL_F64)
-            ((double *)host)[i] = x;
-        else
-            ((float *)host)[i] = x;
+        mmul_dtype_set_real(dtype, host, i, x);
     }
     for (int64_t at = PERIOD; at < count; at += PERIOD)
         memcpy(mmul_dtype_ahead(dtype, host, at), host,

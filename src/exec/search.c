@@ -132,13 +132,6 @@ static bool is_before(double x, double y) {
     return isnan(y) ? false : isnan(x) || x > y;
 }
 
-static void set(enum mmul_dtype dtype, void *to, int64_t i, double value) {
-    if (dtype == MMUL_F64)
-        ((double *)to)[i] = value;
-    else
-        ((float *)to)[i] = (float)value;
-}
-
 // The first k of both, of which `right` comes from columns behind those of `left`, and counts from `begin` on.
 static void merge(enum mmul_dtype dtype, struct list left, struct list right, int64_t begin,
                   int64_t k, void *to) {
@@ -148,9 +141,10 @@ static void merge(enum mmul_dtype dtype, struct list left, struct list right, in
         const bool is_left = l < left.count && (r == right.count || !is_before(y, x));
         const struct list from = is_left ? left : right;
         const int64_t place = is_left ? l : r;
-        set(dtype, to, i, is_left ? x : y);
-        set(dtype, to, k + i,
-            (is_left ? 0 : (double)begin) + mmul_dtype_real(dtype, from.at, from.most + place));
+        mmul_dtype_set_real(dtype, to, i, is_left ? x : y);
+        mmul_dtype_set_real(dtype, to, k + i,
+                            (is_left ? 0 : (double)begin) +
+                                mmul_dtype_real(dtype, from.at, from.most + place));
         l += is_left;
         r += !is_left;
     }

@@ -9,6 +9,7 @@
 // right, its errors say which columns are the rough ones, and the next rows are sampled there:
 // remainder columns of a kernel, a constant column among random ones.
 #include "model/check_state.h"
+#include "model/dtype.h"
 
 #include <math.h>
 
@@ -64,16 +65,13 @@ void mmul_check_second_look_begin(struct mmul_check *check) {
 static void load_sample(struct mmul_check *check, const struct mmul_product *product) {
     if (check->has_sample)
         return;
-    const bool is_double = mmul_product_dtype(product) == MMUL_F64;
+    const enum mmul_dtype dtype = mmul_product_dtype(product);
     struct mmul_check_operand b = mmul_check_operand_b(product);
     for (int64_t p = 0; p < check->k; p++) {
         for (int64_t s = 0; s < check->sample_count; s++) {
             const double element = mmul_check_element(b, p, check->sample[s]);
             const int64_t at = p * check->sample_count + s;
-            if (is_double)
-                ((double *)check->sample_columns)[at] = element;
-            else
-                ((float *)check->sample_columns)[at] = (float)element;
+            mmul_dtype_set_real(dtype, check->sample_columns, at, element);
         }
     }
     check->has_sample = true;

@@ -153,6 +153,13 @@ double mmul_dtype_real(enum mmul_dtype dtype, const void *src, int64_t index) {
     return dtype == MMUL_F64 ? ((const double *)src)[index] : (double)((const float *)src)[index];
 }
 
+void mmul_dtype_set_real(enum mmul_dtype dtype, void *dst, int64_t index, double value) {
+    if (dtype == MMUL_F64)
+        ((double *)dst)[index] = value;
+    else
+        ((float *)dst)[index] = (float)value;
+}
+
 void mmul_dtype_widen(enum mmul_dtype dtype, const void *src, int64_t count, float *dst) {
     if (count == 0)
         return;

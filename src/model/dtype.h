@@ -23,6 +23,9 @@ static inline void *mmul_dtype_ahead(enum mmul_dtype dtype, const void *at, int6
 // Element `index` of an aligned array of float32 or float64.
 double mmul_dtype_real(enum mmul_dtype dtype, const void *src, int64_t index);
 
+// The same element becomes `value`, in float32 rounded.
+void mmul_dtype_set_real(enum mmul_dtype dtype, void *dst, int64_t index, double value);
+
 // src (count elements of dtype; any alignment of whole elements) -> float32. Exact for 16-bit
 // types; float64 and whole numbers round to nearest even (overflow of float64 gives Inf). NaN
 // payloads of float32 are kept.
