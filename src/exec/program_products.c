@@ -213,7 +213,9 @@ static void join_members(const struct mmul_program_plan *plan) {
 }
 
 static void predict(struct mmul_program_step *step) {
-    step->seconds = step->product->predicted_seconds + step->link_seconds;
+    // Small products are not worth measuring speeds: what the placements were chosen by stays.
+    if (step->product->predicted_seconds > 0)
+        step->seconds = step->product->predicted_seconds + step->link_seconds;
     step->network_bytes = 0;
     for (int node = 0; node < step->product->node_count; node++)
         step->network_bytes += (double)mmul_plan_nodes(step->product)[node].network_bytes;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "base/text.h"
 #include "tensor/script.h"
 
 // The literal of `NAME = 64`, `NAME = -1` or `NAME = "text"`; NULL: the statement is something else.
@@ -20,7 +21,7 @@ static struct mmul_node *literal_of(const struct mmul_node *statement) {
 
 static enum mmul_status fail_unknown(const struct mmul_tree *tree, const char *setting,
                                      const char *name, struct mmul_error *err) {
-    enum { MOST = 250 };
+    enum { MOST = 250, SHOWN = 5 };
     const char *names[MOST + 1] = {NULL};
     int count = 0;
     for (const struct mmul_node *s = tree->root->first; s != NULL && count < MOST; s = s->next)
@@ -29,10 +30,16 @@ static enum mmul_status fail_unknown(const struct mmul_tree *tree, const char *s
     const char *nearest = mmul_nearest(name, names);
     mmul_fail(err, MMUL_ERR_USAGE, "'%s': no line of '%s' gives '%s' a number or string", setting,
               mmul_source_name(tree->source), name);
+    struct mmul_text shown = {0};
+    for (int i = 0; i < count && i < SHOWN; i++)
+        mmul_text_add(&shown, "%s'%s'", i > 0 ? ", " : "", names[i]);
     if (nearest != NULL)
         mmul_hint(err, "'%s'?", nearest);
     else if (count == 0)
         mmul_hint(err, "it has no such lines");
+    else
+        mmul_hint(err, "it has %s%s", mmul_text_get(&shown), count > SHOWN ? ", ..." : "");
+    mmul_text_fini(&shown);
     return MMUL_ERR_USAGE;
 }
 

@@ -156,6 +156,8 @@ save(f"{kind}-{rows}.npy", x)'
     expect_only_files e.py integer-5.npy
     program run e.py rowss=5
     expect_failure 64 "'rowss=5': no line of 'e.py' gives 'rowss' a number or string" "'rows'?"
+    program run e.py n=5
+    expect_failure 64 "'n=5': no line of 'e.py' gives 'n' a number or string" "it has 'rows', 'kind'"
     program run e.py rows=five
     expect_failure 64 "'rows=five': expected a number after '='"
     program run e.py rows
