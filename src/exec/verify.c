@@ -27,24 +27,24 @@ static void drop_saved(struct mmul_verifier_room *room) {
         mmul_free(room->saved[i].numbers);
     mmul_free(room->saved);
     room->saved = NULL;
-    room->saved_count = room->numbers_most = 0;
+    room->saved_count = 0;
 }
 
-// Of pieces that last: as long as the largest, as many as take half of what the check itself has.
+// Of pieces that last: as long as the longest, as many as take half of what the check itself has.
 static enum mmul_status reserve_saved(struct mmul_verifier_room *room,
                                       const struct mmul_verifier_request *r,
                                       struct mmul_error *err) {
-    const int64_t numbers = mmul_check_saved_count(r->piece_units_max, r->k_max),
-                  most = mmul_check_bytes(r->piece_units_max, r->k_max) / 2 /
-                         (numbers * (int64_t)sizeof(double)),
-                  wanted = mmul_larger(1, mmul_smaller(r->saved_count, most)),
-                  count = mmul_larger(room->saved_count, wanted);
+    const int64_t longest = mmul_larger(room->numbers_most,
+                                        mmul_check_saved_count(r->piece_units_max, r->k_max)),
+                  most = room->check_bytes / 2 / (longest * (int64_t)sizeof(double)),
+                  wanted = mmul_larger(room->saved_wanted, r->saved_count),
+                  count = mmul_larger(1, mmul_smaller(wanted, most));
     enum mmul_status status = MMUL_OK;
-    if (r->saved_count == 0 || (count == room->saved_count && numbers <= room->numbers_most))
+    if (r->saved_count == 0 || (count == room->saved_count && longest == room->numbers_most))
         return MMUL_OK;
-    const int64_t longest = mmul_larger(room->numbers_most, numbers);
     drop_saved(room);
     room->numbers_most = longest;
+    room->saved_wanted = wanted;
     status = MMUL_ALLOCATE(room->saved, count, "verification", err);
     while (status == MMUL_OK && room->saved_count < count)
         status = MMUL_ALLOCATE_RAW(room->saved[room->saved_count++].numbers, longest,
@@ -52,28 +52,24 @@ static enum mmul_status reserve_saved(struct mmul_verifier_room *room,
     return status;
 }
 
-// For the largest of all that were asked for, in each direction.
+// For the largest of all that were asked for.
 static enum mmul_status reserve(struct mmul_verifier_room *room,
                                 const struct mmul_verifier_request *r, struct mmul_error *err) {
-    const struct mmul_verifier_room larger = {
-        .piece_units_max = mmul_larger(room->piece_units_max, r->piece_units_max),
-        .panel_units_max = mmul_larger(room->panel_units_max, r->panel_units_max),
-        .k_max = mmul_larger(room->k_max, r->k_max)};
-    int64_t pieces = mmul_larger(room->piece_count, r->piece_count);
-    if (pieces == room->piece_count && larger.piece_units_max == room->piece_units_max &&
-        larger.panel_units_max == room->panel_units_max && larger.k_max == room->k_max)
+    const int64_t bytes = mmul_larger(room->check_bytes,
+                                      mmul_check_bytes(r->piece_units_max, r->k_max)),
+                  flags = mmul_larger(room->panel_units_max, r->panel_units_max),
+                  pieces = mmul_larger(room->piece_count, r->piece_count);
+    if (pieces == room->piece_count && bytes == room->check_bytes && flags == room->panel_units_max)
         return MMUL_OK;
     drop_pieces(room);
-    room->piece_units_max = larger.piece_units_max;
-    room->panel_units_max = larger.panel_units_max;
-    room->k_max = larger.k_max;
-    enum mmul_status status =
-        MMUL_ALLOCATE(room->wrong, room->panel_units_max, "verification", err);
+    room->check_bytes = bytes;
+    room->panel_units_max = flags;
+    enum mmul_status status = MMUL_ALLOCATE(room->wrong, flags, "verification", err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(room->pieces, pieces, "verification", err);
     while (status == MMUL_OK && room->piece_count < pieces) {
         struct mmul_check **check = &room->pieces[room->piece_count].check;
-        status = mmul_check_create(room->piece_units_max, room->k_max, check, err);
+        status = mmul_check_create_room(bytes, check, err);
         if (status != MMUL_OK)
             break;
         mmul_check_share(*check, r->parallel);
@@ -88,6 +84,8 @@ enum mmul_status mmul_verifier_init(struct mmul_verifier *verifier, struct mmul_
     const struct mmul_verifier_request *r = request;
     *verifier = (struct mmul_verifier){.room = room,
                                        .axis = r->axis,
+                                       .piece_units_max = r->piece_units_max,
+                                       .k_max = r->k_max,
                                        .piece_lasts = r->saved_count > 0,
                                        .seed = r->seed,
                                        .watch = r->watch};
@@ -173,8 +171,10 @@ static enum mmul_status begin_lasting(struct mmul_verifier *v, const struct mmul
 static enum mmul_status begin_check(struct mmul_verifier *v, const struct mmul_product *p,
                                     struct mmul_check **check, struct mmul_error *err) {
     struct mmul_verifier_room *room = v->room;
-    for (int64_t i = 0; room->user != v && i < room->piece_count; i++)
+    for (int64_t i = 0; room->user != v && i < room->piece_count; i++) {
         room->pieces[i].piece = NULL;
+        mmul_check_fit(room->pieces[i].check, v->piece_units_max, v->k_max);
+    }
     room->user = v;
     for (int64_t i = 0; p->b != NULL && i < room->piece_count; i++) {
         const struct mmul_projected *known = &room->pieces[i];

@@ -50,15 +50,17 @@ struct mmul_verifier_room {
     struct mmul_projected *pieces; // owned
     unsigned char *wrong;          // owned: a flag per unit of the largest panel
     int64_t piece_count, oldest;   // oldest: makes room for the next one
-    int64_t piece_units_max, panel_units_max, k_max;
+    int64_t check_bytes;           // of each piece's check, which is fitted to who uses it
+    int64_t panel_units_max;
     const struct mmul_verifier *user; // whose pieces these are
     struct mmul_saved_sums *saved;    // owned
-    int64_t saved_count, numbers_most, requests;
+    int64_t saved_count, saved_wanted, numbers_most, requests;
 };
 
 struct mmul_verifier {
     struct mmul_verifier_room *room; // borrowed; NULL: it checks nothing
     enum mmul_axis axis;
+    int64_t piece_units_max, k_max;
     bool piece_lasts; // until its memory is said to be forgotten
     bool
         is_excused; // what is wrong in the next block may be others': computed again on the same device first
@@ -79,9 +81,9 @@ struct mmul_verifier_request {
     struct mmul_parallel parallel;    // threads: those of the rank, the same for all of a room
 };
 
-// The room has piece_count * mmul_check_bytes(piece_units_max, k_max) + panel_units_max bytes afterwards, or more; half
-// as much again at most for pieces that last, or what one of them needs. Fails with MMUL_ERR_SYSTEM; the room may have
-// lost what it had then.
+// The room has the largest of what was asked for: piece_count * mmul_check_bytes(piece_units_max, k_max) +
+// panel_units_max bytes, or more; half as much again at most for pieces that last, or what one of them needs. Fails with
+// MMUL_ERR_SYSTEM; the room may have lost what it had then.
 enum mmul_status mmul_verifier_init(struct mmul_verifier *verifier, struct mmul_verifier_room *room,
                                     const struct mmul_verifier_request *request,
                                     struct mmul_error *err);

@@ -96,31 +96,43 @@ int64_t mmul_check_bytes(int64_t n_max, int64_t k_max) {
            parts.row_lines + 2 * parts.col_lines + parts.partial;
 }
 
-enum mmul_status mmul_check_create(int64_t n_max, int64_t k_max, struct mmul_check **check,
-                                   struct mmul_error *err) {
+void mmul_check_fit(struct mmul_check *check, int64_t n_max, int64_t k_max) {
     struct layout parts = layout_for(n_max, k_max);
-    struct mmul_check *fresh =
-        mmul_allocate_raw(mmul_check_bytes(n_max, k_max), 1, "the check of results", err);
+    const struct mmul_parallel parallel = check->parallel;
+    char *at = (char *)check;
+    *check = (struct mmul_check){.n_max = n_max, .k_max = k_max, .parallel = parallel};
+    check->x = (double *)(at += parts.head);
+    check->column_squares = (double *)(at += parts.per_col);
+    check->errors = (double *)(at += parts.per_col);
+    check->nonfinite = (struct mmul_check_nonfinite *)(at += parts.per_col);
+    check->bx = (double *)(at += parts.nonfinite);
+    check->row = (double *)(at += parts.per_row);
+    check->sample_columns = at += parts.per_row;
+    check->a_lines.data = (double *)(at += parts.sample);
+    check->c_lines.data = (double *)(at += parts.row_lines);
+    check->c_in_lines.data = (double *)(at += parts.col_lines);
+    check->partial = (double *)(at + parts.col_lines);
+    check->a_lines.stride = line_bytes(k_max) / (int64_t)sizeof(double);
+    check->c_lines.stride = line_bytes(n_max) / (int64_t)sizeof(double);
+    check->c_in_lines.stride = check->c_lines.stride;
+}
+
+enum mmul_status mmul_check_create_room(int64_t bytes, struct mmul_check **check,
+                                        struct mmul_error *err) {
+    struct mmul_check *fresh = mmul_allocate_raw(bytes, 1, "the check of results", err);
     if (fresh == NULL)
         return err->status;
-    char *at = (char *)fresh;
-    *fresh = (struct mmul_check){.n_max = n_max, .k_max = k_max};
-    fresh->x = (double *)(at += parts.head);
-    fresh->column_squares = (double *)(at += parts.per_col);
-    fresh->errors = (double *)(at += parts.per_col);
-    fresh->nonfinite = (struct mmul_check_nonfinite *)(at += parts.per_col);
-    fresh->bx = (double *)(at += parts.nonfinite);
-    fresh->row = (double *)(at += parts.per_row);
-    fresh->sample_columns = at += parts.per_row;
-    fresh->a_lines.data = (double *)(at += parts.sample);
-    fresh->c_lines.data = (double *)(at += parts.row_lines);
-    fresh->c_in_lines.data = (double *)(at += parts.col_lines);
-    fresh->partial = (double *)(at + parts.col_lines);
-    fresh->a_lines.stride = line_bytes(k_max) / (int64_t)sizeof(double);
-    fresh->c_lines.stride = line_bytes(n_max) / (int64_t)sizeof(double);
-    fresh->c_in_lines.stride = fresh->c_lines.stride;
+    *fresh = (struct mmul_check){.n_max = 0};
     *check = fresh;
     return MMUL_OK;
+}
+
+enum mmul_status mmul_check_create(int64_t n_max, int64_t k_max, struct mmul_check **check,
+                                   struct mmul_error *err) {
+    enum mmul_status status = mmul_check_create_room(mmul_check_bytes(n_max, k_max), check, err);
+    if (status == MMUL_OK)
+        mmul_check_fit(*check, n_max, k_max);
+    return status;
 }
 
 void mmul_check_destroy(struct mmul_check *check) {

@@ -50,6 +50,12 @@ enum mmul_status mmul_check_create(int64_t n_max, int64_t k_max, struct mmul_che
                                    struct mmul_error *err);
 void mmul_check_destroy(struct mmul_check *check);
 
+// Room of so many bytes, at least mmul_check_bytes of whatever it will be fitted to: for products up to (n, k) from
+// then on. What was begun is forgotten, who shares in its passes is not.
+enum mmul_status mmul_check_create_room(int64_t bytes, struct mmul_check **check,
+                                        struct mmul_error *err);
+void mmul_check_fit(struct mmul_check *check, int64_t n_max, int64_t k_max);
+
 // Passes over matrices are shared among threads from now on; without this the caller works alone.
 // The verdict is the same.
 void mmul_check_share(struct mmul_check *check, struct mmul_parallel parallel);

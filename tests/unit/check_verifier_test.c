@@ -449,6 +449,38 @@ static void the_room_is_what_was_promised(void **state) {
     assert_int_equal(mmul_live_bytes(), 0);
 }
 
+// A wide product of few terms and a narrow one of many have the room of the larger one in turn; what many short pieces
+// were promised is not had by as many long ones.
+static void the_room_is_that_of_the_largest_stage(void **state) {
+    (void)state;
+    enum { MANY = 200000, FEW = 3 };
+    struct mmul_verifier verifier;
+    struct mmul_verifier_room room = {0};
+    struct mmul_error err;
+    const struct mmul_verifier_request wide = {.piece_units_max = MANY,
+                                               .panel_units_max = FEW,
+                                               .k_max = FEW,
+                                               .piece_count = 1},
+                                       deep = {.piece_units_max = FEW,
+                                               .panel_units_max = FEW,
+                                               .k_max = MANY,
+                                               .piece_count = 1,
+                                               .saved_count = 1},
+                                       small = {.piece_units_max = FEW,
+                                                .panel_units_max = FEW,
+                                                .k_max = FEW,
+                                                .piece_count = 1,
+                                                .saved_count = 500};
+    const int64_t one = mmul_check_bytes(MANY, FEW), other = mmul_check_bytes(FEW, MANY),
+                  largest = one > other ? one : other;
+    assert_int_equal(mmul_verifier_init(&verifier, &room, &wide, &err), MMUL_OK);
+    assert_int_equal(mmul_verifier_init(&verifier, &room, &deep, &err), MMUL_OK);
+    assert_int_equal(mmul_verifier_init(&verifier, &room, &small, &err), MMUL_OK);
+    assert_in_range(mmul_live_bytes(), largest, largest + largest / 2 + (int64_t)500 * 160);
+    mmul_verifier_room_fini(&room);
+    assert_int_equal(mmul_live_bytes(), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wrong_lines_of_a_panel_are_computed_again),
@@ -461,6 +493,7 @@ int main(void) {
         cmocka_unit_test(without_alpha_blocks_are_checked_and_put_right),
         cmocka_unit_test(what_another_verifier_has_seen_is_not_remembered),
         cmocka_unit_test(the_room_is_what_was_promised),
+        cmocka_unit_test(the_room_is_that_of_the_largest_stage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
