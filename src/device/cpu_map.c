@@ -195,7 +195,7 @@ void mmul_cpu_map_lookup(const struct mmul_map *map) {
 }
 
 static enum mmul_status make(void *self, const struct mmul_map *map, struct mmul_error *err) {
-    if (mmul_cpu_map_has_doubles(map))
+    if (mmul_map_has_doubles(map))
         return mmul_cpu_map_double(map, err);
     switch (mmul_operation_row(map->kind)->class) {
     case MMUL_CLASS_ROWS:

@@ -48,7 +48,6 @@ enum mmul_status mmul_cpu_map_attention(void *self, const struct mmul_map *map,
                                         struct mmul_error *err);
 
 // Of float64, whatever its class (cpu_map_double.c).
-bool mmul_cpu_map_has_doubles(const struct mmul_map *map);
 enum mmul_status mmul_cpu_map_double(const struct mmul_map *map, struct mmul_error *err);
 
 // Products on threads of our own (cpu_device.c): between these two OpenBLAS uses none of its own, and *parts

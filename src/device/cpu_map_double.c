@@ -224,13 +224,6 @@ static void work(void *context, int part, int64_t t, int64_t begin, int64_t end)
         *job->err = err;
 }
 
-bool mmul_cpu_map_has_doubles(const struct mmul_map *map) {
-    bool has = map->result.buffer->head.dtype == MMUL_F64;
-    for (int i = 0; i < map->operand_count; i++)
-        has |= map->operands[i].buffer != NULL && map->operands[i].buffer->head.dtype == MMUL_F64;
-    return has;
-}
-
 enum mmul_status mmul_cpu_map_double(const struct mmul_map *map, struct mmul_error *err) {
     const enum mmul_operation_class class = mmul_operation_row(map->kind)->class;
     const bool may_by_cols =

@@ -51,3 +51,12 @@ struct mmul_map_part mmul_map_operand_part(const struct mmul_map *map, int opera
 bool mmul_map_carries(enum mmul_operation_kind kind) {
     return mmul_operation_row(kind)->class != MMUL_CLASS_REDUCE;
 }
+
+bool mmul_map_has_doubles(const struct mmul_map *map) {
+    bool has = ((const struct mmul_buffer_head *)map->result.buffer)->dtype == MMUL_F64;
+    for (int i = 0; i < map->operand_count; i++) {
+        const struct mmul_buffer_head *head = (const void *)map->operands[i].buffer;
+        has |= head != NULL && head->dtype == MMUL_F64;
+    }
+    return has;
+}

@@ -54,6 +54,9 @@ struct mmul_map {
     uint32_t *carried;
 };
 
+// Is one of its buffers of float64? All are, but for casts. Only devices that work in host memory take such.
+bool mmul_map_has_doubles(const struct mmul_map *map);
+
 // Can such a sum be asked for? Of all but reductions.
 bool mmul_map_carries(enum mmul_operation_kind kind);
 

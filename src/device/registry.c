@@ -339,6 +339,10 @@ enum mmul_status mmul_device_map(struct mmul_device *device, const struct mmul_m
                                  struct mmul_error *err) {
     if (device->lost)
         return fail_lost(device, err);
+    if (!mmul_device_can_borrow(device) && mmul_map_has_doubles(args))
+        return mmul_fail(err, MMUL_ERR_DATA,
+                         "cannot make '%s' of float64 on a device with memory of its own",
+                         mmul_operation_row(args->kind)->name);
     if (device->table->map != NULL)
         return note(device, enter(device)->table->map(device->self, args, err));
     assert(mmul_device_can_borrow(device));

@@ -8,7 +8,8 @@
 
 #include "device/map.h"
 #include "exec/pipeline.h"
-#include "stored.h"
+#include "model/dtype.h"
+#include "tap.h"
 
 // ------------------------------------------------------------------------------------ operands
 
@@ -28,7 +29,8 @@ enum layout {
 };
 
 static struct mmul_map_operand place(enum layout layout, int64_t rows, int64_t cols) {
-    static const int64_t far = 70001;
+    static const int64_t far =
+        70001; // elements; few rows: memory would be what a trial takes its time for
     switch (layout) {
     case PLAIN:
         return (struct mmul_map_operand){.offset = 0, .row_step = cols, .col_step = 1};
@@ -36,7 +38,7 @@ static struct mmul_map_operand place(enum layout layout, int64_t rows, int64_t c
         return (struct mmul_map_operand){.offset = 5, .row_step = cols + 3, .col_step = 1};
     case DISTANT:
         return (struct mmul_map_operand){
-            .offset = 1, .row_step = rows * cols < 2000 ? far : cols + 64, .col_step = 1};
+            .offset = 1, .row_step = rows < 8 ? far : cols + 64, .col_step = 1};
     case TRANSPOSED:
         return (struct mmul_map_operand){.offset = 2, .row_step = 1, .col_step = rows + 1};
     case PERMUTED:
@@ -57,34 +59,43 @@ enum flavour { REAL, POSITIVE, WHOLE, WIDE, SPECIAL, TIES, LOW, OFFSET, INDICES 
 
 static uint64_t random_state;
 
-static double random_real(void) { // [0, 1)
+// [0, 1), with as many bits as the type has.
+static double random_real(enum mmul_dtype dtype) {
     random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (double)(random_state >> 40) * 0x1p-24;
+    return dtype == MMUL_F64 ? (double)(random_state >> 11) * 0x1p-53
+                             : (double)(random_state >> 40) * 0x1p-24;
 }
 
-static float random_value(enum flavour flavour, int64_t limit) {
-    static const float specials[] = {NAN,   INFINITY, -INFINITY, 0.0f, -0.0f, 1.0f,
-                                     -1.0f, 2.0f,     -3.0f,     0.5f, 1e30f, -1e-30f};
-    const double random = random_real();
+static double special_value(enum mmul_dtype dtype, int which) {
+    static const double specials[] = {NAN, INFINITY, -INFINITY, 0.0,  -0.0,
+                                      1.0, -1.0,     2.0,       -3.0, 0.5};
+    const bool is_double = dtype == MMUL_F64; // then beyond what a float holds
+    return which < 10    ? specials[which]
+           : which == 10 ? (is_double ? 1e300 : 1e30)
+                         : (is_double ? -1e-300 : -1e-30);
+}
+
+static double random_value(enum mmul_dtype dtype, enum flavour flavour, int64_t limit) {
+    const double random = random_real(dtype);
     switch (flavour) {
     case POSITIVE:
-        return (float)(0x1p-7 + 9 * random);
+        return 0x1p-7 + 9 * random;
     case WHOLE:
-        return (float)((int)(9 * random) - 4);
+        return (int)(9 * random) - 4;
     case WIDE:
-        return (float)(160 * random - 80);
+        return 160 * random - 80;
     case SPECIAL:
-        return random < 0.5 ? specials[(int)(random * 24)] : (float)(16 * random - 12);
+        return random < 0.5 ? special_value(dtype, (int)(random * 24)) : 16 * random - 12;
     case TIES:
-        return random < 0.02 ? NAN : (float)(int)(40 * random);
+        return random < 0.02 ? NAN : (int)(40 * random);
     case LOW: // a mask
-        return random < 0.3 ? -INFINITY : (float)random;
+        return random < 0.3 ? -INFINITY : random;
     case OFFSET:
-        return (float)(100 + random);
+        return 100 + random;
     case INDICES:
-        return (float)(int64_t)(random * (double)limit);
+        return (double)(int64_t)(random * (double)limit);
     default:
-        return (float)(8 * random - 4);
+        return 8 * random - 4;
     }
 }
 
@@ -93,11 +104,11 @@ struct source {
     enum flavour flavour;
     int64_t rows, cols;
     int64_t limit; // of indices
-    float *
+    void *
         values; // (rows, cols) without gaps, all matrices; one row, column or element where it repeats
-    float number;
-    int64_t batch, depth; // of its own stack; 0 counts as 1
-    bool is_turned;       // the matrices of a batch are far apart
+    enum mmul_dtype dtype; // of those: the trial's
+    int64_t batch, depth;  // of its own stack; 0 counts as 1
+    bool is_turned;        // the matrices of a batch are far apart
 };
 
 static int64_t source_rows(const struct source *s) {
@@ -126,47 +137,58 @@ static int64_t source_matrix(const struct source *s, struct mmul_shape shape, in
     return batch * source_depth(s) + t % shape.depth * source_depth(s) / shape.depth;
 }
 
-static void fill_source(struct source *s) {
+static void fill_source(struct source *s, enum mmul_dtype dtype) {
     const int64_t count = source_count(s) * source_batch(s) * source_depth(s);
-    s->values = must_allocate(count, sizeof(float));
+    s->dtype = dtype;
+    s->values = must_allocate(count, mmul_dtype_bytes(dtype));
     for (int64_t e = 0; e < count; e++)
-        s->values[e] = random_value(s->flavour, s->limit);
-    s->number = s->values[0];
+        mmul_dtype_set_real(dtype, s->values, e, random_value(dtype, s->flavour, s->limit));
 }
 
-// The operand as it lies on a device, the first matrix being the one for matrix t; what is between is NaN.
+// A buffer with these elements.
+static struct mmul_buffer *put_elements(struct mmul_device *device, enum mmul_dtype dtype,
+                                        const void *host, int64_t count) {
+    struct mmul_buffer *buffer = NULL;
+    struct mmul_error err;
+    must(mmul_device_buffer_create(device, dtype, count, &buffer, &err), &err);
+    const struct mmul_upload upload = {{buffer, 0, count}, 1, count, host, count, dtype};
+    must(mmul_device_upload(device, &upload, &err), &err);
+    must(mmul_device_wait(device, &err), &err);
+    return buffer;
+}
+
+// The operand as it lies on a device, the first matrix being the one for matrix t; what is between is NaN. A number
+// of float64 is in memory, too.
 static struct mmul_map_operand put(struct mmul_device *device, const struct source *s,
                                    struct mmul_shape shape, int64_t t) {
     struct mmul_map_operand o = place(s->layout, s->rows, s->cols);
     const int64_t batch = source_batch(s), depth = source_depth(s);
-    struct mmul_error err;
     o.rows = s->rows;
     o.cols = s->cols;
-    o.number = s->number;
-    if (s->layout == NUMBER)
+    if (s->layout == NUMBER && s->dtype == MMUL_F32) {
+        o.number = (float)mmul_dtype_real(s->dtype, s->values, 0);
         return o;
+    }
     const int64_t rows = source_rows(s), cols = source_cols(s);
     const int64_t each = (rows - 1) * o.row_step + (cols - 1) * o.col_step + 1, pitch = each + 3;
     const int64_t count = o.offset + pitch * batch * depth;
     const struct mmul_stack stack = {s->is_turned ? pitch : pitch * depth,
                                      s->is_turned ? pitch * batch : pitch, shape.depth / depth};
-    float *host = must_allocate(count, sizeof(float));
+    void *host = must_allocate(count, mmul_dtype_bytes(s->dtype));
     for (int64_t e = 0; e < count; e++)
-        host[e] = NAN;
+        mmul_dtype_set_real(s->dtype, host, e, NAN);
     for (int64_t e = 0; e < batch * depth * rows * cols; e++) {
         const int64_t matrix = e / (rows * cols), i = e / cols % rows, j = e % cols;
-        host[o.offset + matrix / depth * stack.batch_step + matrix % depth * stack.depth_step +
-             i * o.row_step + j * o.col_step] = s->values[e];
+        const int64_t at = o.offset + matrix / depth * stack.batch_step +
+                           matrix % depth * stack.depth_step + i * o.row_step + j * o.col_step;
+        mmul_dtype_set_real(s->dtype, host, at, mmul_dtype_real(s->dtype, s->values, e));
     }
     const int64_t first = source_matrix(s, shape, t);
     o.offset += first / depth * stack.batch_step + first % depth * stack.depth_step;
     o.stack = stack;
     if (batch == 1)
         o.stack.batch_step = 0;
-    must(mmul_device_buffer_create(device, MMUL_F32, count, &o.buffer, &err), &err);
-    const struct mmul_upload upload = {{o.buffer, 0, count}, 1, count, host, count, MMUL_F32};
-    must(mmul_device_upload(device, &upload, &err), &err);
-    must(mmul_device_wait(device, &err), &err);
+    o.buffer = put_elements(device, s->dtype, host, count);
     free(host);
     return o;
 }
@@ -174,13 +196,14 @@ static struct mmul_map_operand put(struct mmul_device *device, const struct sour
 // --------------------------------------------------------------------------------------- trials
 
 // |found - expected| may be so many times 2^-23 |expected|, plus `absolute`, and the smallest normal number (devices
-// may flush what is smaller).
+// may flush what is smaller); of float64 2^-29 times as much.
 struct tolerance {
     double ulps, absolute;
 };
 
 struct trial {
     enum mmul_operation_kind kind;
+    enum mmul_dtype dtype; // of all operands and the result: the bench's
     struct mmul_parameters with;
     int64_t rows, cols, row, col;
     struct mmul_shape shape;
@@ -193,6 +216,7 @@ struct trial {
 
 struct bench {
     struct mmul_device *device, *reference;
+    enum mmul_dtype dtype;
     FILE *cases; // for numpy; NULL: not asked
     int trials;
     double worst; // of the tolerance
@@ -213,11 +237,33 @@ static uint32_t sum_of_bits(const float *found, int64_t count) {
     return sum;
 }
 
-// The result without gaps, from the caller's heap; NULL: the gaps changed, or another sum was carried along.
-static float *run(struct mmul_device *device, const struct trial *t) {
-    struct mmul_error err;
+// Of trial t's result, without gaps, from all that is in its buffer; NULL: something else changed there.
+static void *take_result(const struct trial *t, const void *all, struct mmul_operand at,
+                         int64_t count) {
     const int64_t rows = trial_rows(t);
-    struct stored out = store(device, rows, t->cols, t->pad, NULL, 0, -77);
+    void *found = must_allocate(rows * t->cols, mmul_dtype_bytes(t->dtype));
+    for (int64_t e = 0; e < count; e++) {
+        const int64_t inside = e - at.offset, i = inside / at.ld, j = inside % at.ld;
+        const double value = mmul_dtype_real(t->dtype, all, e);
+        if (inside >= 0 && i < rows && j < t->cols)
+            mmul_dtype_set_real(t->dtype, found, i * t->cols + j, value);
+        else if (value != -77) {
+            free(found);
+            return NULL;
+        }
+    }
+    return found;
+}
+
+// The result from the caller's heap; NULL: its surroundings changed, or another sum was carried along.
+static void *run(struct mmul_device *device, const struct trial *t) {
+    struct mmul_error err;
+    const int64_t rows = trial_rows(t), ld = t->cols + t->pad,
+                  count = 3 * t->pad + rows * ld + t->pad;
+    void *all = must_allocate(count, mmul_dtype_bytes(t->dtype));
+    for (int64_t e = 0; e < count; e++)
+        mmul_dtype_set_real(t->dtype, all, e, -77);
+    uint32_t carried = 0;
     struct mmul_map map = {.kind = t->kind,
                            .with = &t->with,
                            .rows = t->rows,
@@ -227,95 +273,99 @@ static float *run(struct mmul_device *device, const struct trial *t) {
                            .shape = t->shape,
                            .matrix = t->matrix,
                            .matrices = rows / t->rows,
-                           .result_step = t->rows * out.ld,
+                           .result_step = t->rows * ld,
                            .operand_count = t->source_count,
-                           .result = operand_of(&out),
-                           .parallel = {3, mmul_pipeline_share}};
+                           .result = {put_elements(device, t->dtype, all, count), 3 * t->pad, ld},
+                           .parallel = {3, mmul_pipeline_share},
+                           .carried =
+                               t->dtype == MMUL_F32 && mmul_map_carries(t->kind) ? &carried : NULL};
     for (int i = 0; i < t->source_count; i++)
         map.operands[i] = put(device, &t->sources[i], t->shape, t->matrix);
-    uint32_t carried = 0;
-    map.carried = mmul_map_carries(t->kind) ? &carried : NULL;
     must(mmul_device_map(device, &map, &err), &err);
-    float *all = download_all(device, &out);
-    char detail[256];
-    float *found = NULL;
-    if (check_padding(&out, all, detail)) {
-        found = must_allocate(rows * t->cols, sizeof(float));
-        for (int64_t i = 0; i < rows; i++)
-            memcpy(found + i * t->cols, all + out.offset + i * out.ld, (size_t)t->cols * 4);
-    }
+    const struct mmul_operand whole = {map.result.buffer, 0, count};
+    const struct mmul_download home = {whole, 1, count, all, count, t->dtype};
+    must(mmul_device_download(device, &home, &err), &err);
+    must(mmul_device_wait(device, &err), &err);
+    void *found = take_result(t, all, map.result, count);
     if (found != NULL && map.carried != NULL && carried != sum_of_bits(found, rows * t->cols)) {
         free(found);
         found = NULL;
     }
     free(all);
-    discard(device, &out);
+    mmul_device_buffer_destroy(device, map.result.buffer);
     for (int i = 0; i < t->source_count; i++)
         mmul_device_buffer_destroy(device, map.operands[i].buffer);
     return found;
 }
 
 // How far apart, in tolerances.
-static double distance(float found, float expected, struct tolerance tolerance) {
-    if (is_equal(found, expected))
+static double distance(enum mmul_dtype dtype, double found, double expected,
+                       struct tolerance tolerance) {
+    const bool is_double = dtype == MMUL_F64;
+    const double part = is_double ? 0x1p-29 : 1, least = is_double ? DBL_MIN : (double)FLT_MIN;
+    if (found == expected || (isnan(found) && isnan(expected)))
         return 0;
     if (!isfinite(found) || !isfinite(expected))
         return INFINITY;
-    return fabs((double)found - (double)expected) /
-           (tolerance.ulps * 0x1p-23 * fabs((double)expected) + tolerance.absolute +
-            (double)FLT_MIN);
+    return fabs(found - expected) /
+           (part * (tolerance.ulps * 0x1p-23 * fabs(expected) + tolerance.absolute) + least);
 }
 
-static void write_matrix(FILE *file, const float *values, int64_t rows, int64_t cols) {
-    fwrite(values, sizeof *values, (size_t)(rows * cols), file);
+static void write_matrix(FILE *file, enum mmul_dtype dtype, const void *values, int64_t first,
+                         int64_t count) {
+    fwrite(mmul_dtype_ahead(dtype, values, first), mmul_dtype_bytes(dtype), (size_t)count, file);
 }
 
 // For map_numpy.py: a line of JSON, then the operands and the result, of a matrix.
-static void write_case(FILE *file, const struct trial *t, int64_t matrix, const float *result) {
+static void write_case(FILE *file, const struct trial *t, int64_t matrix, const void *result) {
     const struct mmul_parameters *w = &t->with;
     fprintf(
         file,
-        "{\"op\": \"%s\", \"rows\": %lld, \"cols\": %lld, \"row\": %lld, \"all_rows\": %lld, "
+        "{\"op\": \"%s\", \"dtype\": \"%s\", \"rows\": %lld, \"cols\": %lld, \"row\": %lld, "
+        "\"all_rows\": %lld, "
         "\"causal\": %d, \"interleaved\": %d, \"axis\": %d, \"count\": %lld, \"epsilon\": %.17g, "
         "\"scale\": %.17g, \"base\": %.17g, \"operands\": [",
-        mmul_operation_row(t->kind)->name, (long long)t->rows, (long long)t->cols,
-        (long long)t->row, (long long)t->shape.rows, w->causal, w->interleaved, w->axis,
-        (long long)w->count, w->epsilon, w->scale, w->base);
+        mmul_operation_row(t->kind)->name, mmul_dtype_name(t->dtype), (long long)t->rows,
+        (long long)t->cols, (long long)t->row, (long long)t->shape.rows, w->causal, w->interleaved,
+        w->axis, (long long)w->count, w->epsilon, w->scale, w->base);
     for (int i = 0; i < t->source_count; i++)
         fprintf(file, "%s[%lld, %lld, %lld, %lld]", i > 0 ? ", " : "",
                 (long long)source_rows(&t->sources[i]), (long long)source_cols(&t->sources[i]),
                 (long long)t->sources[i].rows, (long long)t->sources[i].cols);
     fprintf(file, "]}\n");
-    for (int i = 0; i < t->source_count; i++)
-        write_matrix(file,
-                     t->sources[i].values +
-                         source_matrix(&t->sources[i], t->shape, t->matrix + matrix) *
-                             source_count(&t->sources[i]),
-                     source_rows(&t->sources[i]), source_cols(&t->sources[i]));
-    write_matrix(file, result + matrix * t->rows * t->cols, t->rows, t->cols);
+    for (int i = 0; i < t->source_count; i++) {
+        const struct source *source = &t->sources[i];
+        const int64_t count = source_count(source);
+        write_matrix(file, t->dtype, source->values,
+                     source_matrix(source, t->shape, t->matrix + matrix) * count, count);
+    }
+    write_matrix(file, t->dtype, result, matrix * t->rows * t->cols, t->rows * t->cols);
 }
 
-static void compare(struct bench *b, const struct trial *t, const float *found,
-                    const float *expected) {
+static void compare(struct bench *b, const struct trial *t, const void *all_found,
+                    const void *all_expected) {
     for (int64_t e = 0; e < trial_rows(t) * t->cols; e++) {
-        const double off = distance(found[e], expected[e], t->tolerance);
+        const double found = mmul_dtype_real(t->dtype, all_found, e);
+        const double expected = mmul_dtype_real(t->dtype, all_expected, e);
+        const double off = distance(t->dtype, found, expected, t->tolerance);
         if (off <= b->worst)
             continue;
         b->worst = off;
         snprintf(b->detail, sizeof b->detail,
-                 "%lld x %lld, layouts %d %d %d, element (%lld, %lld): %.9g, expected %.9g, %.3g "
+                 "%lld x %lld, layouts %d %d %d, element (%lld, %lld): %.17g, expected %.17g, %.3g "
                  "times the tolerance",
                  (long long)t->rows, (long long)t->cols, t->sources[0].layout, t->sources[1].layout,
-                 t->sources[2].layout, (long long)(e / t->cols), (long long)(e % t->cols),
-                 (double)found[e], (double)expected[e], off);
+                 t->sources[2].layout, (long long)(e / t->cols), (long long)(e % t->cols), found,
+                 expected, off);
     }
 }
 
 static void try(struct bench *b, struct trial *t) {
+    t->dtype = b->dtype;
     for (int i = 0; i < t->source_count; i++)
-        fill_source(&t->sources[i]);
-    float *expected = run(b->reference, t);
-    float *found = b->cases == NULL ? run(b->device, t) : NULL; // else it is the reference itself
+        fill_source(&t->sources[i], b->dtype);
+    void *expected = run(b->reference, t);
+    void *found = b->cases == NULL ? run(b->device, t) : NULL; // else it is the reference itself
     b->trials++;
     if (b->cases != NULL && expected != NULL) {
         for (int64_t matrix = 0; matrix < trial_rows(t) / t->rows; matrix++)
@@ -340,7 +390,9 @@ static void begin(struct bench *b) {
 }
 
 static inline void end(struct bench *b, enum mmul_operation_kind kind) {
-    printf("# %s: %d trials, at most %.2g of the tolerance\n", mmul_operation_row(kind)->name,
-           b->trials, b->worst);
-    point(b->worst <= 1 && b->trials > 0, mmul_operation_row(kind)->name, b->detail);
+    char title[64];
+    snprintf(title, sizeof title, "%s%s", mmul_operation_row(kind)->name,
+             b->dtype == MMUL_F64 ? " in float64" : "");
+    printf("# %s: %d trials, at most %.2g of the tolerance\n", title, b->trials, b->worst);
+    point(b->worst <= 1 && b->trials > 0, title, b->detail);
 }
