@@ -63,18 +63,21 @@ enum mmul_status mmul_epilogue_check(const struct call *call, struct mmul_error 
 static void add_product(const struct call *call, struct mmul_line *line) {
     const struct option_value *values = call->options.values;
     char number[64];
+    const double alpha = values[OPT_ALPHA].real;
     mmul_line_add(line, "y = ");
     mmul_line_add_load(line, call->operands[0]);
     mmul_line_add(line, values[OPT_TRANSPOSE_A].number != 0 ? ".T @ " : " @ ");
     mmul_line_add_load(line, call->operands[1]);
     mmul_line_add(line, values[OPT_TRANSPOSE_B].number != 0 ? ".T" : "");
-    if (values[OPT_ALPHA].real != 1) {
-        snprintf(number, sizeof number, "\ny = y * %.9g", values[OPT_ALPHA].real);
+    if (alpha == 0) { // NaN and infinities of A and B do not count then
+        mmul_line_add(line, "\ny = where(abs(y) < 1, abs(y), 0) * 0");
+    } else if (alpha != 1) {
+        snprintf(number, sizeof number, "\ny = y * %.17g", alpha);
         mmul_line_add(line, number);
     }
     if (values[OPT_BETA].real == 0)
         return;
-    snprintf(number, sizeof number, "\ny = y + %.9g * ", values[OPT_BETA].real);
+    snprintf(number, sizeof number, "\ny = y + %.17g * ", values[OPT_BETA].real);
     mmul_line_add(line, number);
     mmul_line_add_load(line, values[OPT_C_IN].text);
 }

@@ -93,7 +93,9 @@ static enum mmul_status run_word(const struct call *call, const char *more,
 }
 
 static enum mmul_status run_map(const struct call *call, struct mmul_error *err) {
-    return run_word(call, "", err);
+    bool is_rms = strcmp(call->operands[0], "rms_norm") == 0;
+    bool is_layer = strcmp(call->operands[0], "layer_norm") == 0;
+    return run_word(call, is_rms ? ", None" : is_layer ? ", None, None" : "", err);
 }
 
 static enum mmul_status run_reduce(const struct call *call, struct mmul_error *err) {
@@ -185,8 +187,8 @@ const struct command mmul_command_map = {
     .summary = "relu, gelu, softmax, ... of a matrix",
     .notes =
         "OP is of every element: neg exp log sqrt rsqrt abs relu sigmoid tanh silu gelu; or of\n"
-        "every row: softmax normalize rms_norm layer_norm argmax. The program y = OP(load(A)) of\n"
-        "`mpimatmul run`.\n"
+        "every row: softmax normalize rms_norm layer_norm (both without weights) argmax. The\n"
+        "program y = OP(load(A)) of `mpimatmul run`.\n"
         "\n"
         "  mpimatmul map gelu X.npy -o Y.npy\n",
     .options = options,

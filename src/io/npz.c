@@ -84,7 +84,7 @@ static void describe(zip_t *archive, zip_uint64_t member, unsigned char *buffer,
         mmul_text_copy(entry->type, sizeof entry->type, "no valid .npy");
 }
 
-static enum mmul_status list_members(zip_t *archive, struct mmul_tensors *tensors,
+static enum mmul_status list_members(zip_t *archive, const char *name, struct mmul_tensors *tensors,
                                      unsigned char *buffer, struct mmul_error *err) {
     for (int64_t m = 0; m < tensors->capacity; m++) {
         zip_stat_t found;
@@ -95,6 +95,10 @@ static enum mmul_status list_members(zip_t *archive, struct mmul_tensors *tensor
         size_t length = strlen(found.name), end = sizeof ending - 1;
         if (length <= end || strcmp(found.name + length - end, ending) != 0)
             continue;
+        if (zip_name_locate(archive, found.name, 0) != m) // numpy reads the last, others the first
+            return mmul_fail(err, MMUL_ERR_DATA,
+                             "'%s' is not a valid .npz file: it has '%s' more than once", name,
+                             found.name);
         struct mmul_tensor_entry *entry = &tensors->all[tensors->count];
         enum mmul_status status = mmul_copy_text(found.name, &entry->name, err);
         if (status != MMUL_OK)
@@ -121,7 +125,7 @@ enum mmul_status mmul_npz_list(int fd, const char *name, int64_t file_bytes,
         status = mmul_tensors_create(MMUL_FORMAT_NPZ, file_bytes, zip_get_num_entries(archive, 0),
                                      &made, err);
     if (status == MMUL_OK)
-        status = list_members(archive, made, buffer, err);
+        status = list_members(archive, name, made, buffer, err);
     mmul_free(buffer);
     zip_discard(archive);
     if (status == MMUL_OK)

@@ -7,7 +7,7 @@
 #include "io/tensors.h"
 
 // The members of the open file `fd`, called `name`, that end in .npy; one whose header is no valid .npy
-// is not readable. Fails with MMUL_ERR_DATA (no valid archive) and MMUL_ERR_SYSTEM.
+// is not readable. Fails with MMUL_ERR_DATA (no valid archive, or two members of one name) and MMUL_ERR_SYSTEM.
 enum mmul_status mmul_npz_list(int fd, const char *name, int64_t file_bytes,
                                struct mmul_tensors **tensors, struct mmul_error *err);
 

@@ -144,6 +144,17 @@ static enum mmul_status read_entry(const json_t *value, const char *file, int64_
 
 // ------------------------------------------------------------------------------------ all of them
 
+// The key that no tensor has.
+static const char metadata[] = "__metadata__";
+
+static enum mmul_status check_metadata(json_t *value, const char *file, struct mmul_error *err) {
+    const char *key;
+    json_t *text;
+    bool is_valid = json_is_object(value);
+    json_object_foreach(value, key, text) is_valid &= json_is_string(text);
+    return is_valid ? MMUL_OK : fail_entry(file, metadata, "expected texts", err);
+}
+
 static int compare_entries(const void *a, const void *b) {
     const struct mmul_tensor_entry *x = a, *y = b;
     if (x->offset != y->offset)
@@ -157,8 +168,11 @@ static enum mmul_status read_all(json_t *root, const char *file, int64_t data,
     json_t *value;
     json_object_foreach(root, key, value) {
         struct mmul_tensor_entry *entry = &tensors->all[tensors->count];
-        if (strcmp(key, "__metadata__") == 0)
+        if (strcmp(key, metadata) == 0) {
+            if (check_metadata(value, file, err) != MMUL_OK)
+                return err->status;
             continue;
+        }
         enum mmul_status status = mmul_copy_text(key, &entry->name, err);
         if (status != MMUL_OK)
             return status;
@@ -246,6 +260,11 @@ enum mmul_status mmul_safetensors_format(const struct mmul_safetensors_tensor *t
     int64_t begin = 0;
     json_t *root = json_object();
     for (int i = 0; i < count; i++) {
+        if (strcmp(tensors[i].name, metadata) == 0) {
+            json_decref(root);
+            return mmul_fail(err, MMUL_ERR_USAGE, "'%s' cannot name a tensor of .safetensors files",
+                             metadata);
+        }
         if (!add_entry(root, &tensors[i], begin)) {
             json_decref(root);
             return mmul_fail(err, MMUL_ERR_USAGE, "'%s' cannot name a tensor: it is not UTF-8",

@@ -2,7 +2,7 @@
 //
 // The header of .safetensors files: a length of eight bytes, little-endian, and a JSON object that is so
 // long. Its keys are the tensors' names, its values their type, sizes and bytes behind the header; a key
-// __metadata__ holds texts, which are not looked at. Pure: bytes to numbers and back. Source: the format's
+// __metadata__ holds texts, of which nothing is used. Pure: bytes to numbers and back. Source: the format's
 // own library (github.com/huggingface/safetensors), which refuses the same files.
 #pragma once
 
@@ -21,7 +21,8 @@ enum mmul_status mmul_safetensors_json_bytes(const unsigned char *bytes, size_t 
 
 // The header of a file that holds `count` tensors, one behind the other: of the last `dimensions` (1 to 4) sizes (0:
 // 2, or 4 for a stack), elements of `dtype` and `bytes` of them, padded so that they begin on a multiple of 64 bytes.
-// *length: of all of it. Fails with MMUL_ERR_USAGE: the name is not UTF-8, or the header longer than `capacity`.
+// *length: of all of it. Fails with MMUL_ERR_USAGE: a name that is not UTF-8 or __metadata__, or a header longer than
+// `capacity`.
 struct mmul_safetensors_tensor {
     const char *name;
     struct mmul_shape shape;

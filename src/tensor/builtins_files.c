@@ -53,6 +53,9 @@ static enum mmul_status find_target(struct mmul_evaluator *e, const struct mmul_
             target->beside = o->output;
             continue;
         }
+        if (e->source->name == NULL) // a command's own text, which nobody sees
+            return mmul_evaluator_fail(e, at, "cannot %s '%s': it is another output", what,
+                                       target->path);
         if (strcmp(o->path, target->path) == 0)
             return mmul_evaluator_fail(e, at, "cannot %s '%s': line %d saves it", what,
                                        target->path, o->line);

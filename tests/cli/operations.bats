@@ -54,6 +54,10 @@ END
     done
     program map argmax A.npy
     expect A_argmax.npy 'A.argmax(-1)[:, None]'
+    program map rms_norm A.npy
+    expect A_rms_norm.npy 'A / np.sqrt((A * A).mean(-1, keepdims=True) + 1e-6)' 1e-5
+    program map layer_norm A.npy
+    expect A_layer_norm.npy '(A - A.mean(-1, keepdims=True)) / np.sqrt(A.var(-1, keepdims=True) + 1e-5)' 1e-5
 }
 
 @test "the most similar rows" {
@@ -89,6 +93,28 @@ np.save("c.npy", np.arange(20, dtype="f4"))'
     expect t.npy 'np.tanh(0.5 * B @ A.T + 2)' 1e-4
 }
 
+@test "alpha and beta have all their digits, and 0 takes NaN away, with something done to the product, too" {
+    "$PYTHON" -c '
+import numpy as np
+A = np.load("A.npy").astype("f8")
+np.save("A.npy", A)
+np.save("W.npy", np.load("B.npy").T.astype("f8"))
+np.save("r.npy", np.ones((70, 20)))
+np.save("c.npy", np.arange(20, dtype="f8"))
+A[3, 4], A[5, 6] = np.nan, -np.inf
+np.save("N.npy", A)'
+    program mul A.npy W.npy --alpha 0.12345678901234567 --beta 1.9876543210987654 --c-in r.npy --bias c.npy -o y.npy
+    expect_status 0
+    expect y.npy '0.12345678901234567 * (A @ B.T) + 1.9876543210987654 + np.arange(20)' 1e-13
+    program mul N.npy W.npy --alpha 0 --bias c.npy -o y.npy
+    expect_status 0
+    expect y.npy 'np.zeros((70, 20)) + np.arange(20)'
+    program mul N.npy W.npy --alpha 0 -o kept:zero --shard-dir shards
+    expect_status 0
+    MPIMATMUL_SHARD_DIR=shards program convert kept:zero y.npy
+    expect y.npy 'np.zeros((70, 20))'
+}
+
 @test "what is wrong with a line is said as of its files" {
     program mul A.npy B.npy --activation rely
     expect_failure 64 "--activation: 'rely' is none of relu|gelu|silu|sigmoid|tanh|softmax"
@@ -96,6 +122,8 @@ np.save("c.npy", np.arange(20, dtype="f4"))'
     expect_failure 64 "--split does not go with --topk"
     program mul A.npy B.npy --indices i.npy
     expect_failure 64 "--indices goes with --topk"
+    program topk A.npy -o i.npy --indices ./i.npy
+    expect_failure 65 "cannot save to 'i.npy': it is another output"
     program map rely A.npy
     expect_failure 64 "map: unknown operation 'rely', did you mean 'relu'?"
     program map zzzz A.npy

@@ -204,6 +204,7 @@ expected at most 100000000"
     need_numpy
     cp "$data/deflated.npz" "$data/stored.npz" .
     python << 'END'
+import warnings
 import zipfile
 import numpy as np
 data = open("stored.npz", "rb").read()
@@ -216,11 +217,18 @@ with zipfile.ZipFile("none.npz", "w") as z:
 np.save("w.npy", np.eye(3, dtype="f4"))
 with zipfile.ZipFile("short.npz", "w") as z:
     z.writestr("w.npy", open("w.npy", "rb").read()[:-1])
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    with zipfile.ZipFile("twice.npz", "w") as z:
+        for _ in range(2):
+            z.writestr("w.npy", open("w.npy", "rb").read())
 END
     program info cut.npz
     expect_failure 65 "'cut.npz' is not a valid .npz file: Not a zip archive"
     program convert flipped.npz:layer.0.weight out.npy
     expect_failure 65 "cannot read 'flipped.npz:layer.0.weight': CRC error"
+    program info twice.npz
+    expect_failure 65 "'twice.npz' is not a valid .npz file: it has 'w.npy' more than once"
     program convert none.npz out.npy
     expect_failure 65 "tensor 'w' of 'none.npz' holds elements of type 'no valid .npy', which is not read"
     program info none.npz
@@ -277,6 +285,8 @@ END
     expect_failure 64 "cannot write 'B.npz' as version 2: versions are of .bin files"
     program gen "B.safetensors:$(printf 'n%.0s' {1..5000})" --dims 3x3
     expect_failure 64 "'nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn...' is too long a name for a tensor"
+    program gen B.safetensors:__metadata__ --dims 3x3
+    expect_failure 64 "'__metadata__' cannot name a tensor of .safetensors files"
     program gen $'B.safetensors:\xff' --dims 3x3
     expect_failure 64 "'?' cannot name a tensor: it is not UTF-8"
     TMPDIR=A.npz program gen B.npz --dims 3x3

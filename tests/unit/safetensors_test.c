@@ -73,6 +73,8 @@ static void malformed_headers_are_refused(void **state) {
          "duplicate object key"},
         {"{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4,
          "duplicate object key"},
+        {"{\"__metadata__\":\"text\"}", 0, "tensor '__metadata__': expected texts"},
+        {"{\"__metadata__\":{\"x\":1}}", 0, "tensor '__metadata__': expected texts"},
         {"{\"a\":7}", 0, "tensor 'a': expected dtype, shape and data_offsets"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 0, "tensor 'a': expected dtype, shape and"},
         {"{\"a\":{\"dtype\":4,\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "expected a dtype"},
