@@ -15,10 +15,10 @@ export OMPI_MCA_oob_tcp_keepalive_time="${OMPI_MCA_oob_tcp_keepalive_time:-5}"
 export OMPI_MCA_oob_tcp_keepalive_intvl="${OMPI_MCA_oob_tcp_keepalive_intvl:-2}"
 export OMPI_MCA_oob_tcp_keepalive_probes="${OMPI_MCA_oob_tcp_keepalive_probes:-3}"
 
-# Without a fabric Open MPI still searches for one in every process of a job: 0.2 s and more. So the launching
-# machine decides, once for the whole job and never rank by rank: where it has no InfiniBand, Omni-Path or Slingshot
-# device, TCP and shared memory (ob1) are all there is; with one, Open MPI keeps its own choice (UCX where that is
-# installed). A pml that you have set, in the environment, in Open MPI's files or with `mpirun --mca pml`, stays.
+# Hosts with and without a fabric do not find each other if each makes its own choice. So the launching machine
+# decides, once for the whole job: where it has no InfiniBand, Omni-Path or Slingshot device, TCP and shared memory
+# (ob1) are all there is; with one, Open MPI keeps its own choice (UCX where that is installed). A pml that you have
+# set, in the environment, in Open MPI's files or with `mpirun --mca pml`, stays.
 if [ -z "${OMPI_MCA_pml+set}" ] && ! grep -Eqs '^[[:blank:]]*pml[[:blank:]]*=[[:blank:]]*[^^[:space:]]' \
     "${HOME:-}/.openmpi/mca-params.conf" /etc/openmpi/openmpi-mca-params.conf; then
     if [ -z "$(find /sys/class/infiniband /sys/class/cxi -mindepth 1 2> /dev/null)" ]; then

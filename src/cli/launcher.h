@@ -16,11 +16,16 @@ struct launcher mmul_launcher_find(void);
 
 // Settings of Open MPI and hwloc from here to the next call; what the user set, in the environment or in
 // a file of Open MPI's, stays. For a process that no launcher started: no daemon, no fabric, no drivers.
-// For the ranks of a job: bytes that both directions of a cable carry at once. Call it right before
-// MPI_Init, and the other one right after.
+// For the ranks of a job: bytes that both directions of a cable carry at once, and no search for a fabric where there
+// is none. Call it right before MPI_Init, and the other one right after.
 enum { MMUL_SETTINGS_MOST = 4 };
 struct mpi_settings {
     bool is_alone, is_ours[MMUL_SETTINGS_MOST];
 };
 void mmul_settings_begin(struct mpi_settings *settings, bool is_alone);
 void mmul_settings_end(const struct mpi_settings *settings);
+
+// What this process tells its launcher leaves at once. PMIx collects small messages until the launcher's system has
+// acknowledged the one before, which waits 40 ms for an answer to send along: as long does MPI_Finalize. Call it
+// right after MPI_Init, when the connection is there.
+void mmul_launcher_send_at_once(void);

@@ -38,6 +38,7 @@ static enum mmul_status start_mpi(bool is_alone, struct call *call, struct mmul_
     mmul_settings_begin(&settings, is_alone);
     MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
     mmul_settings_end(&settings);
+    mmul_launcher_send_at_once();
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &call->ranks);
     call->is_root = rank == 0;

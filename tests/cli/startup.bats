@@ -108,6 +108,38 @@ opened() {
     [ -z "$(flags)" ]
 }
 
+@test "ranks of a job search for a fabric only where there is one, or where the user wants it" {
+    mkdir -p none empty/infiniband fabric/infiniband/mlx5_0 home/.openmpi
+    unshare --mount mount --bind "$PWD/none" /sys/class 2> /dev/null || skip "mounting over /sys needs root"
+    unset OMPI_MCA_pml
+    # searched FOLDER [WORDS...]: what ranks look at on a machine with these device classes in /sys/class.
+    searched() {
+        # shellcheck disable=SC2016 # expanded there
+        env HOME="$PWD/home" OMPI_MCA_pml_base_verbose=10 unshare --mount bash -c \
+            'mount --bind "$0" /sys/class && "$@"' "$PWD/$1" \
+            "${launch[@]}" "${@:2}" -n 2 "$MPIMATMUL" devices --device cpu 2>&1 |
+            sed -n 's/.*components_open: found loaded component //p' | sort -u | xargs
+    }
+    [ "$(searched none)" = ob1 ]
+    [ "$(searched empty)" = ob1 ]
+    [[ "$(searched fabric)" == *cm* ]]
+    [[ "$(searched none --mca mtl ^psm)" == *cm* ]]
+    [[ "$(searched none --mca pml ^ucx,v)" == *cm* ]]
+    echo 'pml = ob1,cm' > home/.openmpi/mca-params.conf
+    [ "$(searched none)" = "cm ob1" ]
+}
+
+@test "what a rank tells its launcher does not wait for more to be said" {
+    command -v strace > /dev/null || skip "strace is not installed"
+    run "${launch[@]}" -n 1 strace -f -qq -e trace=connect,setsockopt -o calls \
+        "$MPIMATMUL" devices --device cpu
+    [ "$status" -eq 0 ]
+    local socket
+    socket=$(sed -n 's/.*connect(\([0-9]*\), {sa_family=AF_INET, .*127\.0\.0\.1.*/\1/p' calls | head -1)
+    [ -n "$socket" ]
+    grep -q "setsockopt($socket, SOL_TCP, TCP_NODELAY, \[1\], 4) *= 0" calls
+}
+
 # environment FOLDER SHELL-TEXT: sources environment.sh on a machine with these device classes in /sys/class, and
 # prints what the text says then.
 environment() {
