@@ -203,6 +203,15 @@ MMUL_API enum mmul_status mmul_program_run(struct mmul_context *context,
                                            struct mmul_program_plan *plan,
                                            struct mmul_values **values, struct mmul_error *err);
 
+// Collective. A value from the memory of all ranks: copies each one's part into a shard of the set `name`, in the
+// folders of the ranks (shard_folder of the context; in RAM by default), which mmul_program_load_kept reads
+// where it lies until mmul_context_remove_kept removes it. Nothing of it crosses the network. An earlier set of the
+// name stays whole when anything fails. Fails with MMUL_ERR_USAGE (no name, another type), MMUL_ERR_DATA (parts that do
+// not fit together, nothing at all), MMUL_ERR_CREATE, MMUL_ERR_IO (no space).
+MMUL_API enum mmul_status mmul_keep_part(struct mmul_context *context, const char *name,
+                                         const struct mmul_local_part *part,
+                                         struct mmul_error *err);
+
 // Collective. Sets of shards (mmul_program_keep, mmul_split) in the folders of all ranks, of these names, or of all
 // where count is 0. text (root): headings, then a line with tabs for each set and folder; released with
 // mmul_free. Fails with MMUL_ERR_NO_INPUT (nobody has it), MMUL_ERR_CREATE (a folder that is not to be trusted).

@@ -930,6 +930,17 @@ MMUL_API enum mmul_status mmul_program_load_kept(struct mmul_program *program, c
 MMUL_API enum mmul_status mmul_program_keep(struct mmul_program *program, int x, const char *name,
                                             bool no_sync, struct mmul_error *err);
 
+// For mmul_keep_part (mpimatmul.h): what one rank has of a matrix, (rows, cols), row-major, row_step >= cols elements
+// from row to row; either size may be 0. Float32 or float64, on all ranks the same. axis: rows, of which rank 0 has the
+// first and all have as many columns; or columns.
+struct mmul_local_part {
+    size_t struct_bytes; // of this struct as the caller knows it; 0: as it is here
+    const void *data;    // borrowed for the call; NULL where a size is 0
+    int64_t rows, cols, row_step;
+    enum mmul_dtype dtype;
+    enum mmul_axis axis;
+};
+
 // A line per operation: result, operands, shape. Local.
 MMUL_API void mmul_program_print(const struct mmul_program *program, FILE *stream);
 

@@ -107,6 +107,18 @@ again = mm.load("kept:heads")
 assert again.shape == (3, 11, 20)
 show("kept set", (again * 2).numpy(), D.reshape(3, 11, 20) / 7 * 2, 0)
 show("kept sums", (mm.load("kept:sums") - mm.sum(x, axis=-1)).numpy(), np.zeros((64, 1)), 0)
+mine = slice(5 * mm.rank(), 5 * mm.rank() + 5 if mm.rank() + 1 < mm.size() else None)
+show("parts", (mm.keep("parts", D[mine]) * 2).numpy(), D * 2, 0)
+show("columns", (mm.keep("parts", D.T[:, mine].astype("f4"), axis=-1) * 2).numpy(), D.T.astype("f4") * 2, 0)
+try:
+    mm.keep("parts", np.zeros((2, 2 + (mm.rank() == mm.size() - 1))) if mm.size() > 1 else np.zeros((0, 3)))
+except mm.Error as error:
+    assert error.status == 65 and str(error).startswith("cannot keep 'parts': "), error
+try:
+    mm.keep("parts", [1] if mm.rank() == 0 else [[1.0]])
+except mm.Error as error:
+    assert (error.status, "1 axes, cannot be a part: expected float32" in str(error)) == (65, True), error
+show("parts that are left", mm.load("kept:parts").numpy(), D.T.astype("f4"), 0)
 try:
     mm.load("kept:others")
 except mm.Error as error:

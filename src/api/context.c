@@ -8,6 +8,7 @@
 #include "exec/calibrate.h"
 #include "exec/device_test.h"
 #include "exec/discover.h"
+#include "exec/kept.h"
 #include "exec/kept_list.h"
 #include "mpimatmul.h"
 
@@ -147,6 +148,14 @@ enum mmul_status mmul_context_speeds_json(const struct mmul_context *context, ch
 
 char *mmul_context_speed_origin(const struct mmul_context *context, char text[static 96]) {
     return mmul_cluster_speed_origin(context->cluster, text);
+}
+
+enum mmul_status mmul_keep_part(struct mmul_context *context, const char *name,
+                                const struct mmul_local_part *part, struct mmul_error *err) {
+    struct mmul_local_part mine;
+    enum mmul_status status = MMUL_OPTIONS_TAKE(mmul_local_part, part, &mine, err);
+    status = mmul_comm_agree(context->comm, status, err);
+    return status == MMUL_OK ? mmul_kept_make(context, name, &mine, err) : status;
 }
 
 enum mmul_status mmul_context_list_kept(struct mmul_context *context, const char *const *names,

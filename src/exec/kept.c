@@ -70,32 +70,59 @@ static enum mmul_dtype type_of(const struct mmul_values *v, int place) {
     return v->plan->program->values[v->plan->places[place].value].dtype;
 }
 
-static enum mmul_status path_of(const struct mmul_context *context, const struct mmul_values *v,
-                                int kept, int rank, char **path, struct mmul_error *err) {
-    return mmul_shard_path(folder_of(context, rank), v->plan->program->kept[kept].name, rank,
-                           mmul_shard_format(type_of(v, v->kept[kept].place)), path, err);
+static struct mmul_kept_shard shard_of(const struct mmul_values *v, int kept, int rank) {
+    const struct mmul_kept *set = &v->plan->program->kept[kept];
+    const int place = v->kept[kept].place;
+    return (struct mmul_kept_shard){.name = set->name,
+                                    .rank = rank,
+                                    .shape = part_of(v, place, rank),
+                                    .dtype = type_of(v, place),
+                                    .is_made = set->is_made};
 }
 
 // ---------------------------------------------------------------------------------------- opening
 
-static enum mmul_status begin_shard(const struct mmul_context *context, struct mmul_values *v,
-                                    int kept, struct mmul_error *err) {
-    struct mmul_kept_use *use = &v->kept[kept];
+static enum mmul_status path_of(const struct mmul_context *context,
+                                const struct mmul_kept_shard *shard, char **path,
+                                struct mmul_error *err) {
+    return mmul_shard_path(folder_of(context, shard->rank), shard->name, shard->rank,
+                           mmul_shard_format(shard->dtype), path, err);
+}
+
+enum mmul_status mmul_kept_begin_shard(const struct mmul_context *context,
+                                       const struct mmul_kept_shard *shard,
+                                       struct mmul_output **output, struct mmul_error *err) {
     char *path = NULL;
     enum mmul_status status = mmul_shard_folder_create(context->shard_folder, err);
     if (status == MMUL_OK)
-        status = path_of(context, v, kept, v->rank, &path, err);
+        status = path_of(context, shard, &path, err);
     if (status == MMUL_OK) {
-        const enum mmul_dtype dtype = type_of(v, use->place);
         const struct mmul_output_request request = {.path = path,
-                                                    .format = mmul_shard_format(dtype),
-                                                    .shape = part_of(v, use->place, v->rank),
-                                                    .dtype = dtype,
+                                                    .format = mmul_shard_format(shard->dtype),
+                                                    .shape = shard->shape,
+                                                    .dtype = shard->dtype,
                                                     .empty_allowed = true};
-        status = mmul_output_create(&request, &use->output, err);
+        status = mmul_output_create(&request, output, err);
+    }
+    mmul_free(path);
+    return status;
+}
+
+enum mmul_status mmul_kept_map_shard(const struct mmul_context *context,
+                                     const struct mmul_kept_shard *shard,
+                                     struct mmul_shard_map *map, struct mmul_error *err) {
+    char *path = NULL;
+    enum mmul_status status = path_of(context, shard, &path, err);
+    if (status == MMUL_OK && shard->is_made) {
+        struct mmul_text part = {0};
+        mmul_text_add_beside(&part, path, ".part");
+        mmul_free(path);
+        path = part.data;
+        status =
+            part.failed ? mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate a file name") : MMUL_OK;
     }
     if (status == MMUL_OK)
-        mmul_output_set_sync(use->output, !v->plan->program->kept[kept].no_sync);
+        status = mmul_shard_map_open(path, shard->shape, shard->dtype, shard->is_made, map, err);
     mmul_free(path);
     return status;
 }
@@ -103,31 +130,27 @@ static enum mmul_status begin_shard(const struct mmul_context *context, struct m
 // Shards of all ranks of this node; those that are made have their temporary names.
 static enum mmul_status map_shards(const struct mmul_context *context, struct mmul_values *v,
                                    int kept, struct mmul_error *err) {
-    const struct mmul_kept *set = &v->plan->program->kept[kept];
     struct mmul_kept_use *use = &v->kept[kept];
     enum mmul_status status = MMUL_ALLOCATE(use->maps, v->node_size, "kept values", err);
     for (int i = 0; status == MMUL_OK && i < v->node_size; i++)
         use->maps[i].fd = -1;
     for (int rank = 0, i = 0; status == MMUL_OK && rank < v->plan->costs.size; rank++) {
-        char *path = NULL;
         if (v->plan->costs.rank_node[rank] != v->node)
             continue;
-        status = path_of(context, v, kept, rank, &path, err);
-        if (status == MMUL_OK && set->is_made) {
-            struct mmul_text part = {0};
-            mmul_text_add_beside(&part, path, ".part");
-            mmul_free(path);
-            path = part.data;
-            status = part.failed ? mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate a file name")
-                                 : MMUL_OK;
-        }
-        if (status == MMUL_OK)
-            status = mmul_shard_map_open(path, part_of(v, use->place, rank), type_of(v, use->place),
-                                         set->is_made, &use->maps[i], err);
-        mmul_free(path);
+        const struct mmul_kept_shard shard = shard_of(v, kept, rank);
+        status = mmul_kept_map_shard(context, &shard, &use->maps[i], err);
         v->kept_parts[(int64_t)use->place * v->node_size + i] = use->maps[i].elements;
         i++;
     }
+    return status;
+}
+
+static enum mmul_status begin_shard(const struct mmul_context *context, struct mmul_values *v,
+                                    int kept, struct mmul_error *err) {
+    const struct mmul_kept_shard shard = shard_of(v, kept, v->rank);
+    enum mmul_status status = mmul_kept_begin_shard(context, &shard, &v->kept[kept].output, err);
+    if (status == MMUL_OK)
+        mmul_output_set_sync(v->kept[kept].output, !v->plan->program->kept[kept].no_sync);
     return status;
 }
 
@@ -169,14 +192,9 @@ struct shard_facts {
     int64_t changed_ns;
 };
 
-static const struct mmul_shard_map *own_map(const struct mmul_values *v, int kept) {
-    return &v->kept[kept].maps[v->node_rank];
-}
-
-static enum mmul_status describe(const struct mmul_context *context, const struct mmul_values *v,
-                                 int kept, struct mmul_shard_set **set, struct mmul_error *err) {
-    const int place = v->kept[kept].place, size = context->comm->size;
-    const struct mmul_placement *p = &v->plan->places[place].placement;
+enum mmul_status mmul_kept_create_set(const struct mmul_context *context,
+                                      struct mmul_shard_set **set, struct mmul_error *err) {
+    const int size = context->comm->size;
     struct mmul_shard_set *made = NULL;
     enum mmul_status status = mmul_shard_set_create(size, &made, err);
     if (status == MMUL_OK)
@@ -185,20 +203,29 @@ static enum mmul_status describe(const struct mmul_context *context, const struc
         mmul_shard_set_destroy(made);
         return status;
     }
+    for (int rank = 0; rank < size; rank++)
+        mmul_text_copy(made->kept->hosts[rank], MMUL_SHARD_HOST_BYTES,
+                       context->cluster->nodes[context->comm->rank_node[rank]].host);
+    *set = made;
+    return MMUL_OK;
+}
+
+static enum mmul_status describe(const struct mmul_context *context, const struct mmul_values *v,
+                                 int kept, struct mmul_shard_set **set, struct mmul_error *err) {
+    const int place = v->kept[kept].place, size = context->comm->size;
+    const struct mmul_placement *p = &v->plan->places[place].placement;
     const bool rows = p->kind == MMUL_PLACE_ROWS;
+    enum mmul_status status = mmul_kept_create_set(context, set, err);
+    if (status != MMUL_OK)
+        return status;
+    struct mmul_shard_set *made = *set;
     made->axis = rows ? MMUL_ROWS : MMUL_COLS;
     made->shape = whole_of(v, place);
     made->dtype = type_of(v, place);
     made->kept->has_integers = v->plan->program->values[v->plan->places[place].value].is_integer;
     memcpy(made->offsets, rows ? p->row_offsets : p->col_offsets,
            (size_t)(size + 1) * sizeof *made->offsets);
-    for (int rank = 0; rank < size; rank++) {
-        const int node = context->comm->rank_node[rank];
-        made->kept->weights[rank] = v->plan->weights[rank];
-        mmul_text_copy(made->kept->hosts[rank], MMUL_SHARD_HOST_BYTES,
-                       context->cluster->nodes[node].host);
-    }
-    *set = made;
+    memcpy(made->kept->weights, v->plan->weights, (size_t)size * sizeof *made->kept->weights);
     return MMUL_OK;
 }
 
@@ -237,26 +264,21 @@ static enum mmul_status share_facts(const struct mmul_context *context,
     return status;
 }
 
-static enum mmul_status commit_set(struct mmul_context *context, struct mmul_values *v, int kept,
-                                   struct mmul_error *err) {
-    const char *name = v->plan->program->kept[kept].name;
-    struct mmul_kept_use *use = &v->kept[kept];
-    struct mmul_shard_set *set = NULL;
+enum mmul_status mmul_kept_publish(struct mmul_context *context, const char *name,
+                                   struct mmul_shard_set *set, const struct mmul_shard_map *map,
+                                   struct mmul_output **output, struct mmul_error *err) {
     struct shard_facts mine = {0};
     uint64_t job = mmul_random_seed();
-    enum mmul_status status =
-        mmul_comm_agree(context->comm, describe(context, v, kept, &set, err), err);
-    if (status == MMUL_OK)
-        status = mmul_comm_broadcast(context->comm, &job, sizeof job, err);
+    enum mmul_status status = mmul_comm_broadcast(context->comm, &job, sizeof job, err);
     if (status == MMUL_OK) {
         set->kept->job = job;
-        mine.hash = mmul_shard_map_hash(own_map(v, kept));
+        mine.hash = mmul_shard_map_hash(map);
         status = store_description(context, name, set, err);
     }
     if (status == MMUL_OK) {
-        status = mmul_output_commit(use->output, err);
-        use->output = NULL;
-        mine.changed_ns = mmul_shard_changed_ns(own_map(v, kept)->fd);
+        status = mmul_output_commit(*output, err);
+        *output = NULL;
+        mine.changed_ns = mmul_shard_changed_ns(map->fd);
         status = mmul_comm_agree(context->comm, status, err);
     }
     if (status == MMUL_OK)
@@ -265,6 +287,18 @@ static enum mmul_status commit_set(struct mmul_context *context, struct mmul_val
         set->kept->is_whole = true;
         status = store_description(context, name, set, err);
     }
+    return status;
+}
+
+static enum mmul_status commit_set(struct mmul_context *context, struct mmul_values *v, int kept,
+                                   struct mmul_error *err) {
+    struct mmul_kept_use *use = &v->kept[kept];
+    struct mmul_shard_set *set = NULL;
+    enum mmul_status status =
+        mmul_comm_agree(context->comm, describe(context, v, kept, &set, err), err);
+    if (status == MMUL_OK)
+        status = mmul_kept_publish(context, v->plan->program->kept[kept].name, set,
+                                   &use->maps[v->node_rank], &use->output, err);
     mmul_shard_set_destroy(set);
     return status;
 }

@@ -39,7 +39,10 @@ kept ok
 65 '"'an array' holds 1099511627777 at [0, 0, 0, 0]: float32 is exact up to 16777216"'
 65 an array of object cannot be a value: expected real numbers
 kept set ok
-kept sums ok'
+kept sums ok
+parts ok
+columns ok
+parts that are left ok'
 
 @test "values agree with numpy, alone and on three ranks" {
     run "$PYTHON" "$REPO/tests/python_package.py" alone X.npy

@@ -14,7 +14,7 @@ from ._operations import (abs, argmax, assert_close, attention, concat, exp, gel
                           maximum, mean, min, minimum, neg, normalize, permute, place, print, relu, reshape,
                           rms_norm, rope, rsqrt, sigmoid, silu, softmax, sqrt, sum, take, tanh, topk, transpose,
                           where)
-from ._values import Value, array, evaluate, generate, init, load, program, rank, save, size
+from ._values import Value, array, evaluate, generate, init, keep, load, program, rank, save, size
 
 __version__ = "0.1.0"
 __all__ = [name for name in dir() if not name.startswith("_")]

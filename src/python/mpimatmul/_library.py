@@ -74,6 +74,11 @@ class ProgramOptions(c.Structure):
     _fields_ = [("struct_bytes", c.c_size_t), ("weights", c.c_char_p), ("keep_values", c.c_bool)]
 
 
+class LocalPart(c.Structure):
+    _fields_ = [("struct_bytes", c.c_size_t), ("data", c.c_void_p), ("rows", c.c_int64), ("cols", c.c_int64),
+                ("row_step", c.c_int64), ("dtype", c.c_int), ("axis", c.c_int)]
+
+
 class MatrixInfo(c.Structure):
     _fields_ = [("shape", Shape), ("stored", c.c_int), ("delivered", c.c_int), ("format", c.c_int),
                 ("version", c.c_int), ("one_dimensional", c.c_bool), ("fortran_order", c.c_bool),
@@ -90,7 +95,7 @@ class OutputRequest(c.Structure):
 STRUCTS = {"mmul_error": ErrorText, "mmul_shape": Shape, "mmul_region": Region, "mmul_value_part": Part,
            "mmul_parameters": Parameters, "mmul_call": Call, "mmul_generated": Generated,
            "mmul_context_options": ContextOptions, "mmul_probe_options": ProbeOptions,
-           "mmul_program_options": ProgramOptions, "mmul_matrix_info": MatrixInfo,
+           "mmul_program_options": ProgramOptions, "mmul_local_part": LocalPart, "mmul_matrix_info": MatrixInfo,
            "mmul_output_request": OutputRequest}
 
 
