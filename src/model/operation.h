@@ -145,6 +145,7 @@ struct mmul_operation_row {
     enum mmul_status (*shape)(const struct mmul_operation_row *row,
                               const struct mmul_operation_call *call, struct mmul_shape *shape,
                               struct mmul_error *err);
+    // The gradients of operands, when programs have them, are a function here: calls of other rows.
     double flops_each; // per element of the result (matmul: and of the inner range)
     const struct mmul_rule *rules;
     int rule_count;

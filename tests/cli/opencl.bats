@@ -96,6 +96,16 @@ assert set(schema["definitions"]["rank"]["properties"]) == set(report["ranks"][0
 EOF_PYTHON
 }
 
+@test "operations, and the check's sums, on a device without doubles and with groups of 64 work-items" {
+    need_opencl
+    run env MMUL_CARD=small LD_PRELOAD="$BUILD/tests/card.so" "$BUILD/tests/device/map_small_test" 0:0
+    expect_status 0
+    [ "$(grep -c '^ok' <<< "$output")" -eq 4 ]
+    run env MMUL_CARD=small LD_PRELOAD="$BUILD/tests/card.so" "$BUILD/tests/device/project_test" 0:0 small
+    expect_status 0
+    [ "$(grep -c '^ok' <<< "$output")" -eq 8 ]
+}
+
 @test "a device without doubles makes the check's sums of pairs of floats" {
     need_opencl
     run env MMUL_CARD=single LD_PRELOAD="$BUILD/tests/card.so" "$BUILD/tests/device/project_test" 0:0

@@ -4,6 +4,7 @@
 //   MMUL_CARD_DRIVER=TEXT   its driver's version
 //   MMUL_CARD=wrong         the last bytes of what is sent to it do not arrive
 //   MMUL_CARD=single        it has no doubles
+//   MMUL_CARD=small         nor groups of more than 64 work-items (CLBlast's products want more)
 //   MMUL_CARD=crash         the first product ends the process
 #include <stdlib.h>
 
@@ -11,6 +12,8 @@
 #include <CL/cl.h>
 #include <dlfcn.h>
 #include <string.h>
+
+enum { GROUP_MOST = 64 };
 
 static void *hidden(const char *name) {
     void *function = dlsym(RTLD_NEXT, name);
@@ -38,13 +41,16 @@ cl_int clGetDeviceInfo(cl_device_id device, cl_device_info name, size_t capacity
                        size_t *size) {
     const cl_device_type type = CL_DEVICE_TYPE_GPU;
     const cl_device_fp_config none = 0;
+    const size_t most = GROUP_MOST;
     const char *driver = getenv("MMUL_CARD_DRIVER");
     cl_int (*ask)(cl_device_id, cl_device_info, size_t, void *, size_t *);
     *(void **)&ask = hidden("clGetDeviceInfo");
     if (name == CL_DEVICE_TYPE)
         return answer(&type, sizeof type, capacity, value, size);
-    if (name == CL_DEVICE_DOUBLE_FP_CONFIG && is_card("single"))
+    if (name == CL_DEVICE_DOUBLE_FP_CONFIG && (is_card("single") || is_card("small")))
         return answer(&none, sizeof none, capacity, value, size);
+    if (name == CL_DEVICE_MAX_WORK_GROUP_SIZE && is_card("small"))
+        return answer(&most, sizeof most, capacity, value, size);
     if (name == CL_DRIVER_VERSION && driver != NULL)
         return answer(driver, strlen(driver) + 1, capacity, value, size);
     return ask(device, name, capacity, value, size);
@@ -79,6 +85,11 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint 
     *(void **)&begin = hidden("clEnqueueNDRangeKernel");
     if (is_card("crash"))
         abort();
+    size_t group = 1;
+    for (cl_uint d = 0; local != NULL && d < dimensions; d++)
+        group *= local[d];
+    if (is_card("small") && group > GROUP_MOST)
+        return CL_INVALID_WORK_GROUP_SIZE;
     return begin(queue, kernel, dimensions, offset, global, local, wait_count, waits, event);
 }
 #endif
