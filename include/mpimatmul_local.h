@@ -299,7 +299,7 @@ MMUL_API enum mmul_status mmul_output_write_float(struct mmul_output *output,
                                                   int64_t end, const float *src,
                                                   struct mmul_error *err);
 
-// Same, from float64 values.
+// Same, from float64 values; what an output of whole numbers has not is refused (MMUL_ERR_DATA).
 MMUL_API enum mmul_status mmul_output_write_double(struct mmul_output *output,
                                                    struct mmul_region region, int64_t begin,
                                                    int64_t end, const double *src,

@@ -46,6 +46,17 @@ static enum mmul_status put_narrowed(struct mmul_output *output, int64_t first, 
     return MMUL_OK;
 }
 
+// Whole numbers that were computed as doubles may be more than the type holds.
+static enum mmul_status check_fits(const struct mmul_output *output, int64_t count,
+                                   const double *src, struct mmul_error *err) {
+    const double most = output->dtype == MMUL_I64 ? 0x1p63 : 0x1p31;
+    for (int64_t e = 0; e < count; e++)
+        if (!(src[e] >= -most && src[e] < most))
+            return mmul_fail(err, MMUL_ERR_DATA, "cannot write '%s': %.17g is no %s", output->name,
+                             src[e], mmul_dtype_name(output->dtype));
+    return MMUL_OK;
+}
+
 static enum mmul_status put_narrowed_doubles(struct mmul_output *output, int64_t first,
                                              int64_t count, const double *src,
                                              struct mmul_error *err) {
@@ -57,13 +68,16 @@ static enum mmul_status put_narrowed_doubles(struct mmul_output *output, int64_t
         now = count - done < capacity ? count - done : capacity;
         mmul_dtype_narrow_double(output->dtype, src + done, now, buffer);
         int64_t overflows = 0;
-        if (!mmul_dtype_is_integer(output->dtype)) {
+        if (mmul_dtype_is_integer(output->dtype)) {
+            status = check_fits(output, now, src + done, err);
+        } else {
             mmul_dtype_narrow_double(MMUL_F32, src + done, now, floats);
             overflows = mmul_dtype_overflows64(src + done, now) +
                         mmul_dtype_overflows(output->dtype, floats, now);
         }
         __atomic_fetch_add(&output->overflows, overflows, __ATOMIC_RELAXED);
-        status = put(output, first + done, now, buffer, err);
+        if (status == MMUL_OK)
+            status = put(output, first + done, now, buffer, err);
     }
     return status;
 }

@@ -49,19 +49,34 @@ static bool needs_cast(const struct mmul_program *p, const struct mmul_operation
            p->values[o->operands[operand]].dtype != p->values[o->result].dtype;
 }
 
-// The value in the other type, which is made when it is wanted for the first time.
-static int cast(struct mmul_program *p, int value, int *casts) {
-    if (casts[value] > 0)
-        return casts[value];
+// A value in the other type, and the operation that makes the value itself, of the program as it was.
+struct twin {
+    int value; // 0: not made yet
+    const struct mmul_operation *maker;
+};
+
+// The value in the other type, which is made when it is wanted for the first time. Whole numbers are moved once
+// more, from their file on: reading refuses those that float32 has not, while a cast would round them.
+static int cast(struct mmul_program *p, int value, struct twin *twins) {
+    if (twins[value].value > 0)
+        return twins[value].value;
+    const struct mmul_value *v = &p->values[value];
+    struct mmul_operation o = {.kind = MMUL_CAST, .operands = {value}, .operand_count = 1};
+    if (v->dtype == MMUL_F64 && v->is_integer && only_moves(twins[value].maker->kind)) {
+        o = *twins[value].maker;
+        for (int j = 0; j < o.operand_count; j++)
+            if (p->values[o.operands[j]].dtype == MMUL_F64)
+                o.operands[j] = cast(p, o.operands[j], twins);
+    }
     struct mmul_value *made = &p->values[p->value_count];
     *made = p->values[value];
     made->dtype = made->dtype == MMUL_F64 ? MMUL_F32 : MMUL_F64;
-    p->operations[p->operation_count++] = (struct mmul_operation){
-        .kind = MMUL_CAST, .operands = {value}, .operand_count = 1, .result = p->value_count};
-    return casts[value] = p->value_count++;
+    o.result = p->value_count;
+    p->operations[p->operation_count++] = o;
+    return twins[value].value = p->value_count++;
 }
 
-static enum mmul_status add_casts(struct mmul_program *program, int *casts,
+static enum mmul_status add_casts(struct mmul_program *program, struct twin *twins,
                                   struct mmul_error *err) {
     struct mmul_program made;
     // A value and an operation more for each, at most.
@@ -70,9 +85,11 @@ static enum mmul_status add_casts(struct mmul_program *program, int *casts,
         return err->status;
     for (int i = 0; i < program->operation_count; i++) {
         struct mmul_operation o = program->operations[i];
+        if (o.result >= 0)
+            twins[o.result].maker = &program->operations[i];
         for (int j = 0; j < o.operand_count; j++)
             if (needs_cast(&made, &o, j))
-                o.operands[j] = cast(&made, o.operands[j], casts);
+                o.operands[j] = cast(&made, o.operands[j], twins);
         made.operations[made.operation_count++] = o;
     }
     mmul_program_end_copy(program, &made);
@@ -81,21 +98,21 @@ static enum mmul_status add_casts(struct mmul_program *program, int *casts,
 
 enum mmul_status mmul_program_types(struct mmul_program *program, struct mmul_error *err) {
     unsigned char *wants = NULL;
-    int *casts = NULL; // of every value
+    struct twin *twins = NULL; // of every value
     bool meets = false;
     if (program->value_count == 0)
         return MMUL_OK;
     enum mmul_status status = MMUL_ALLOCATE(wants, program->value_count, "a program", err);
     if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(casts, program->value_count, "a program", err);
+        status = MMUL_ALLOCATE(twins, program->value_count, "a program", err);
     if (status == MMUL_OK)
         choose_types(program, wants);
     for (int i = 0; status == MMUL_OK && i < program->operation_count; i++)
         for (int j = 0; j < program->operations[i].operand_count; j++)
             meets |= needs_cast(program, &program->operations[i], j);
     if (meets)
-        status = add_casts(program, casts, err);
+        status = add_casts(program, twins, err);
     mmul_free(wants);
-    mmul_free(casts);
+    mmul_free(twins);
     return status;
 }

@@ -178,6 +178,39 @@ END
     [[ "$output" == *" 1.67772e+07"* ]]
 }
 
+@test "whole numbers are not rounded where others of the file are read as float64" {
+    need_numpy
+    python << 'END'
+import numpy as np
+np.save("x.npy", np.array([[2**24, 3], [-2**24, 5]]))
+np.save("large.npy", np.array([[2**24 + 1, 3], [5, 7]]))
+np.save("huge.npy", np.array([[2**31, 3], [5, 7]]))
+np.save("half.npy", np.full((2, 2), 0.5))
+END
+    printf 'n = "x"\nx = load(f"{n}.npy")\nsave("sum.npy", x + load("half.npy"))\n' > sum.py
+    { cat sum.py && echo 'save("turned.npy", concat((x.T, x)))'; } > p.py
+    { cat sum.py && echo 'save("x2.npy", x)'; } > whole.py
+    program run p.py -q
+    expect_quiet_success
+    python << 'END'
+import numpy as np
+x, turned = np.load("x.npy"), np.load("turned.npy")
+assert turned.dtype == np.int32 and (turned == np.concatenate((x.T, x))).all()
+assert (np.load("sum.npy") == x + 0.5).all()
+END
+    rm turned.npy sum.npy
+    for count in 1 3; do
+        ranks $count run p.py n=large -q
+        expect_failure 65 "'large.npy' holds 16777217 at [0, 0, 0, 0]: float32 is exact up to 16777216"
+        ranks $count run whole.py n=huge -q
+        expect_failure 65 "cannot write 'x2.npy': 2147483648 is no int32"
+    done
+    expect_only_files half.npy huge.npy large.npy p.py sum.py whole.py x.npy
+    program run whole.py n=large -q
+    expect_quiet_success
+    python -c 'import numpy as np; assert (np.load("x2.npy") == np.load("large.npy")).all()'
+}
+
 @test "a .safetensors file that is cut or wrong is refused, and a truncated one while it is used" {
     need_numpy
     python << 'END'
