@@ -4,6 +4,7 @@
 import os
 import pathlib
 import sys
+import threading
 import warnings
 
 import numpy as np
@@ -35,6 +36,42 @@ def causal(s):
     return np.where(np.tril(np.ones(s.shape[-2:])) > 0, s, -np.inf)
 
 
+class Broken:
+    def __array__(self, *_):
+        raise RuntimeError("no array after all")
+
+
+def nested():
+    with mm.program():
+        mm.save("first.npy", x)
+        with mm.program():
+            mm.save("second.npy", x)
+
+
+def twice():
+    with mm.program():
+        mm.save(sys.argv[-1], x)
+        mm.save(os.path.join(".", sys.argv[-1]), x)
+
+
+def on_a_thread():
+    raised = []
+
+    def run():
+        try:
+            x.numpy()
+        except mm.Error as problem:
+            raised.append(problem)
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    raise raised[0]
+
+
+try:
+    mm.init(device="nowhere")  # what begins after it ends as it should, too
+except mm.Error as error:
+    assert error.status == 69, error
 x, w, b = mm.array(X), mm.array(W), mm.array(B)
 q = mm.reshape(x, (4, 16, -1))
 scores = q @ q.T / 7
@@ -68,6 +105,12 @@ with warnings.catch_warnings(record=True) as warned:
     mixed = (d + mm.array(D.astype("f4"))).numpy()
     assert mm.rank() > 0 or (mixed.dtype == np.float32 and
                              [str(w.message) for w in warned] == ["'an array' is float64 and is read as float32"])
+show("big-endian", mm.array(D.astype(">f8")).numpy(), D, 0)
+show("whole", mm.array(D.astype(">i2")).numpy(), D.astype("i2"), 0)
+plain = (mm.maximum(2, 3), mm.minimum(2, 3), mm.where(0, 2, 3), mm.concat((x, X)).shape, mm.sum(X, axis=-1).shape)
+assert plain == (3, 2, 3, (128, 48), (64, 1)), plain
+large = mm.array([[2**40, -3]])
+show("large whole", mm.evaluate(large, large * d[:, :2])[0], np.array([[2**40, -3]]), 0)
 changing = X.copy()
 kept = mm.array(changing) * 2
 changing[:] = 0
@@ -79,8 +122,13 @@ rows[0] = sum(part.shape[0] for *_, part in parts)
 mm.assert_close(x @ w, x @ w, 0)
 for wrong in (lambda: x @ x, lambda: mm.load("/nowhere.npy"), lambda: mm.assert_close(x, x + 1, 0.5),
               lambda: mm.place(x, "here"), lambda: x[0], lambda: mm.gelu(x, "fast"), lambda: x + 1j,
-              lambda: mm.save("d.bin", d),
+              lambda: mm.save("d.bin", d), lambda: mm.load("a\0b"), lambda: mm.load(b"\xff.npy"),
+              lambda: mm.array(np.array([2**64 - 1], dtype="u8")), lambda: x + np.complex128(1j),
+              lambda: mm.layer_norm(x, None, b), lambda: mm.sum(x, axis=-3), lambda: mm.generate((2, 3), seed=-1),
+              lambda: mm.array(Broken() if mm.rank() == 0 else None), lambda: mm.init(device="cpu"),
+              lambda: mm.array(np.broadcast_to(np.float32(1), (10**7, 10**7)) if mm.rank() == 0 else None),
               lambda: mm.array("word" if mm.rank() == 0 else None),
+              nested, twice, on_a_thread,
               lambda: mm.array(np.array([2**40 + 1])).numpy(), lambda: mm.array(np.array([None]))):
     try:
         wrong()
@@ -103,6 +151,10 @@ heads = mm.place(mm.reshape(d, (3, 11, 20)) / 7, "rows")
 with mm.program():
     mm.save("kept:heads", heads)
     mm.save("kept:sums", mm.sum(x, axis=-1))
+with mm.program():
+    mm.save(sys.argv[-1] + ".npz:one", x)
+    mm.save(sys.argv[-1] + ".npz:two", w)
+show("two in a file", mm.load(sys.argv[-1] + ".npz:two").numpy(), W, 0)
 again = mm.load("kept:heads")
 assert again.shape == (3, 11, 20)
 show("kept set", (again * 2).numpy(), D.reshape(3, 11, 20) / 7 * 2, 0)

@@ -9,6 +9,7 @@ import ctypes.util
 import os
 import pathlib
 import sys
+import threading
 
 OPERANDS = 4
 NUMBER = -2147483647  # an operand that is parameters.numbers[i]
@@ -88,7 +89,7 @@ class MatrixInfo(c.Structure):
 class OutputRequest(c.Structure):
     _fields_ = [("struct_bytes", c.c_size_t), ("path", c.c_char_p), ("format", c.c_int), ("shape", Shape),
                 ("dtype", c.c_int), ("bin_version", c.c_int), ("empty_allowed", c.c_bool), ("inputs", c.c_void_p),
-                ("input_count", c.c_int), ("dimensions", c.c_int)]
+                ("input_count", c.c_int), ("dimensions", c.c_int), ("beside", c.c_void_p)]
 
 
 # Structs that C must see in the same way; the tests compare sizes and places of fields.
@@ -129,6 +130,7 @@ def _load():
     library.mmul_format_ending.restype = c.c_char_p
     library.mmul_program_is_rounded.restype = c.c_bool
     library.mmul_kept_name.restype = c.c_char_p
+    library.mmul_output_file_length.restype = c.c_size_t
     library.mmul_values_part.argtypes = [c.c_void_p, c.c_int, c.c_int64]
     return mpi, library
 
@@ -136,11 +138,23 @@ def _load():
 mpi, library = _load()
 
 
+def raise_error(error):
+    """What a struct mmul_error says; a name in it may be cut, or be no UTF-8."""
+    raise Error(error.status, error.text.decode(errors="replace"), error.hint.decode(errors="replace"))
+
+
 def check(call, *arguments):
     """Calls a function of the library whose last argument is a struct mmul_error; raises what it says."""
     error = ErrorText()
     if call(*arguments, c.byref(error)) != 0:
-        raise Error(error.status, error.text.decode(), error.hint.decode())
+        raise_error(error)
+
+
+def _finalize():
+    ended = c.c_int()
+    mpi.MPI_Finalized(c.byref(ended))
+    if not ended.value:
+        mpi.MPI_Finalize()
 
 
 class Session:
@@ -155,17 +169,19 @@ class Session:
         if not begun.value:  # drivers are asked in a child process, which must come first
             check(library.mmul_probe_create, c.byref(probing), c.byref(self.probe))
             mpi.MPI_Init_thread(None, None, 1, c.byref(c.c_int()))
-        self.ends_mpi = not begun.value
+            atexit.register(_finalize)  # also where there is no context in the end
+        self.thread = threading.get_ident()
         self.world = c.c_void_p(c.addressof(c.c_char.in_dll(mpi, "ompi_mpi_comm_world")))
-        self.shard_folder = os.environ.get("MPIMATMUL_SHARD_DIR", "").encode() or None
-        options = sized(ContextOptions, device=wish, threads=threads, probe=self.probe, shard_folder=self.shard_folder)
-        check(library.mmul_context_create, self.world, c.byref(options), c.byref(self.context))
         rank, size = c.c_int(), c.c_int()
         mpi.MPI_Comm_rank(self.world, c.byref(rank))
         mpi.MPI_Comm_size(self.world, c.byref(size))
         self.rank, self.size = rank.value, size.value
+        if getattr(sys.excepthook, "__func__", None) is not Session.end:
+            self.excepthook, sys.excepthook = sys.excepthook, self.end
+        self.shard_folder = os.environ.get("MPIMATMUL_SHARD_DIR", "").encode() or None
+        options = sized(ContextOptions, device=wish, threads=threads, probe=self.probe, shard_folder=self.shard_folder)
+        check(library.mmul_context_create, self.world, c.byref(options), c.byref(self.context))
         atexit.register(self.close)
-        self.excepthook, sys.excepthook = sys.excepthook, self.end
 
     def end(self, kind, error, trace):
         """An exception that nobody caught: ours come on all ranks and root shows them; others end the job."""
@@ -179,21 +195,26 @@ class Session:
         """Collective: the error that a rank has alone, or None, becomes everybody's."""
         said = ErrorText()
         if error is not None:
-            said.status, said.text, said.hint = error.status, str(error).encode(), error.hint.encode()
+            said.status, said.hint = error.status, error.hint.encode(errors="replace")
+            said.text = str(error).encode(errors="replace")[:1023]
         if library.mmul_agree(self.world, c.byref(said)) != 0:
-            raise Error(said.status, said.text.decode(), said.hint.decode())
+            raise_error(said)
 
     def on_root(self, work):
         """Collective: what work() returns on root, None elsewhere; its error is everybody's."""
-        result, error = None, None
+        result, error, cause = None, None, None
         if self.rank == 0:
             try:
                 result = work()
             except Error as failure:
                 error = failure
-            except (TypeError, ValueError, OverflowError) as failure:  # numpy's and ctypes'
-                error = Error(65, str(failure))
-        self.agree(error)
+            except Exception as failure:  # numpy's, ctypes' and those of root's own objects: nobody else may wait
+                cause = failure
+                error = Error(71 if isinstance(failure, MemoryError) else 65, str(failure) or type(failure).__name__)
+        try:
+            self.agree(error)
+        except Error as everybodys:
+            raise everybodys from cause
         return result
 
     def broadcast(self, data):
@@ -207,5 +228,3 @@ class Session:
         if self.context and not ended.value:
             library.mmul_context_destroy(self.context)
         self.context = c.c_void_p()
-        if self.ends_mpi and not ended.value:
-            mpi.MPI_Finalize()

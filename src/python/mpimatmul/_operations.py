@@ -3,14 +3,17 @@
 import builtins
 import ctypes as c
 import math
+import operator
+
+import numpy
 
 from ._library import Error, check, library
-from ._values import Value, apply, array, as_shape, evaluate, rank, session
+from ._values import Value, apply, as_shape, as_value, evaluate, is_number, rank, session
 
 
 def _unary(name, plain):
     def operation(x):
-        return apply(name, [x]) if isinstance(x, Value) else plain(x)
+        return plain(x) if is_number(x) else apply(name, [x])
     operation.__name__, operation.__doc__ = name, f"{name} of every element."
     return operation
 
@@ -31,6 +34,9 @@ def gelu(x, approximate="none"):
     """Gaussian error linear unit; approximate="tanh" as torch."""
     if approximate not in ("none", "tanh"):
         raise Error(64, f"no gelu of '{approximate}': expected none, tanh")
+    if is_number(x):
+        inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3)
+        return 0.5 * x * (1 + (math.tanh(inner) if approximate == "tanh" else math.erf(x / math.sqrt(2))))
     return apply("gelu_tanh" if approximate == "tanh" else "gelu", [x])
 
 
@@ -39,15 +45,17 @@ def _binary(name, x, y):
 
 
 def maximum(x, y):
-    return _binary("maximum", x, y)
+    return builtins.max(x, y) if is_number(x) and is_number(y) else _binary("maximum", x, y)
 
 
 def minimum(x, y):
-    return _binary("minimum", x, y)
+    return builtins.min(x, y) if is_number(x) and is_number(y) else _binary("minimum", x, y)
 
 
 def where(condition, x, y):
     """x where the condition is not 0, else y."""
+    if all(map(is_number, (condition, x, y))):
+        return x if condition != 0 else y
     return apply("where", [condition, x, y])
 
 
@@ -69,7 +77,7 @@ _PLACEMENTS = {"rows": 1, "cols": 2, "grid": 3, "replicate": 4}
 
 def place(x, where_to):
     """A wish: "rows", "cols", "grid" or "replicate"; without it the planner decides."""
-    kind = _PLACEMENTS.get(where_to)
+    kind, x = _PLACEMENTS.get(where_to), as_value(x)
     if kind is None:
         raise Error(64, f"no placement '{where_to}': expected {', '.join(_PLACEMENTS)}")
 
@@ -117,7 +125,7 @@ def transpose(x):
 
 def linear(x, w, b=None):
     """x @ w.T + b"""
-    y = x @ w.T
+    y = as_value(x) @ as_value(w).T
     return y if b is None else y + b
 
 
@@ -130,6 +138,8 @@ def rms_norm(x, w=None, eps=1e-6):
 
 
 def layer_norm(x, w=None, b=None, eps=1e-5):
+    if w is None and b is not None:
+        raise Error(64, "layer_norm adds b where it has w")
     return apply("layer_norm", [x] + [v for v in (w, b) if v is not None], epsilon=eps)
 
 
@@ -151,15 +161,22 @@ def argmax(x):
     return apply("argmax", [x])
 
 
+def _axis(axis, ndim):
+    """Counted from the end, as the library does."""
+    if not -ndim <= operator.index(axis) < ndim:
+        raise Error(64, f"axis {axis} of {ndim} axes: expected {-ndim} to {ndim - 1}")
+    return axis - ndim if axis >= 0 else axis
+
+
 def _reduction(name):
     def operation(x, *more, axis=None):
-        if not isinstance(x, Value):
+        if name != "mean" and not isinstance(x, (Value, numpy.ndarray)):
             return getattr(builtins, name)(x, *more)
-        axis = more[0] if more else axis
+        x, axis = as_value(x), more[0] if more else axis
         if axis is None:  # all elements, as one row
             row = apply(name, [reshape(x, (1, math.prod(x.shape)))], axis=-1)
             return reshape(row, (1,) * x.ndim)
-        return apply(name, [x], axis=axis if axis < 0 else axis - x.ndim)
+        return apply(name, [x], axis=_axis(axis, x.ndim))
     operation.__name__ = name
     operation.__doc__ = f"{name} along an axis (-1, -2, or None: all), which stays with size 1."
     return operation
@@ -187,17 +204,20 @@ def permute(x, axes):
     return apply("permute", [x], axes=[*range(kept), *(a + kept for a in axes)])
 
 
-def concat(values, axis):
+def concat(values, axis=0):
     """One behind the other along an axis."""
-    joined, *others = values
-    for other in others:
-        joined = apply("concat", [joined, other], axis=axis if axis < 0 else axis - joined.ndim)
+    values = [as_value(v) for v in values]
+    if not values:
+        raise Error(64, "concat of nothing")
+    joined = values[0]
+    for other in values[1:]:
+        joined = apply("concat", [joined, other], axis=_axis(axis, joined.ndim))
     return joined
 
 
 def take(table, ids):
     """Rows of a table by whole numbers; those of shape (1, n) give n rows."""
-    ids = ids if isinstance(ids, Value) else array(ids)
+    ids = as_value(ids)
     return apply("take", [table, ids], ndim=2 if ids.shape[:-1] == (1,) else ids.ndim + 1)
 
 
@@ -214,7 +234,7 @@ def attention(q, k, v, causal=False, mask=None, scale=None):
 
 def assert_close(x, y, tolerance):
     """Raises Error (79) where |x - y| > tolerance. Collective."""
-    off = evaluate(max(abs((x if isinstance(x, Value) else array(x)) - y)))[0]
+    off = evaluate(max(abs(as_value(x) - y)))[0]
     largest = session().broadcast(c.c_double(0 if off is None else off.item())).value
     if not largest <= tolerance:
         raise Error(79, f"values differ by {largest:g}, more than {tolerance:g}")

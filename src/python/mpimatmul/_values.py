@@ -7,7 +7,9 @@ it stay on the ranks. Leaves are root's files and arrays; other ranks know their
 import builtins
 import ctypes as c
 import math
+import operator
 import os
+import threading
 import warnings
 
 import numpy
@@ -25,13 +27,18 @@ def init(device=None, threads=0, weights=None, dtype=None):
     global _session
     if dtype not in (None, "float32"):
         raise Error(64, f"no dtype '{dtype}': expected float32, or none: float64 where all inputs are")
+    if _session and (device or threads):
+        raise Error(64, "device and threads are chosen before the first value")
     OPTIONS.update(weights=weights, float32=dtype == "float32")
     _session = _session or lib.Session(device, threads)
     return _session
 
 
 def session():
-    return _session or init()
+    found = _session or init()
+    if found.thread != threading.get_ident():  # MPI's calls and the context's are of one thread
+        raise Error(64, "values are computed by the thread that has begun with it")
+    return found
 
 
 def rank():
@@ -112,9 +119,8 @@ class _Building:
         call, value = lib.sized(lib.Call, operation=name.encode()), c.c_int()
         call.operand_count = len(operands)
         for i, operand in enumerate(operands):
-            is_number = isinstance(operand, float)
-            call.operands[i] = lib.NUMBER if is_number else operand
-            call.with_.numbers[i] = operand if is_number else 0.0
+            call.operands[i] = lib.NUMBER if isinstance(operand, float) else operand
+            call.with_.numbers[i] = operand if isinstance(operand, float) else 0.0
         for field, given in parameters.items():
             if field in ("begin", "end", "axes"):
                 getattr(call.with_, field)[:] = given
@@ -124,10 +130,17 @@ class _Building:
         return value.value
 
 
+def is_number(v):
+    return isinstance(v, (int, float, numpy.number)) and not isinstance(v, numpy.complexfloating)
+
+
+def as_value(x):
+    return x if isinstance(x, Value) else array(x)
+
+
 def apply(name, operands, ndim=None, **parameters):
     """A value made by an operation. Its sizes are the library's word; `ndim` of them count."""
-    operands = [v if isinstance(v, Value) else float(v) if isinstance(v, (int, float, numpy.number)) else array(v)
-                for v in operands]
+    operands = [float(v) if is_number(v) else as_value(v) for v in operands]
     with _Building() as program:  # checks sizes here and now, where the script's line is known
         numbers = [v if isinstance(v, float) else program.generate(v.shape) for v in operands]
         result, integers = program.apply(name, numbers, parameters), c.c_bool()
@@ -147,7 +160,9 @@ def _copy(data):
     kind = found.dtype.kind
     if kind not in "biuf":
         raise Error(65, f"an array of {found.dtype} cannot be a value: expected real numbers")
-    held = numpy.array(found, dtype="i8" if kind in "biu" else "f8" if found.dtype == "f8" else "f4", order="C")
+    if kind == "u" and found.size > 0 and found.max() >= 1 << 63:
+        raise Error(65, f"{found.max()} cannot be an element: expected whole numbers below 2^63")
+    held = numpy.array(found, dtype="i8" if kind in "biu" else "f8" if found.dtype.itemsize > 4 else "f4", order="C")
     return held.reshape(1, -1) if held.ndim < 2 else held
 
 
@@ -172,11 +187,19 @@ def array(data):
     return Value(tuple(told[5 - told[0]:5]), make, integers=bool(told[5]))
 
 
+def as_path(path):
+    """As the file system has it."""
+    path = os.fsencode(path)
+    if b"\0" in path:
+        raise Error(64, "a NUL byte cannot be in a file's name")
+    return path
+
+
 def load(path):
     """A file of root's, a tensor of it ("model.safetensors:name"), or what the ranks have kept ("kept:name").
     Collective."""
-    s, path = session(), os.fspath(path)
-    kept = library.mmul_kept_name(path.encode())
+    s, path = session(), as_path(path)
+    kept = library.mmul_kept_name(path)
 
     def look():
         """Sizes as the engine sees them; an array of one size is a row."""
@@ -194,8 +217,8 @@ def load(path):
         if kept is not None:
             check(library.mmul_program_load_kept, program.handle, s.shard_folder, kept, c.byref(value))
             return value.value
-        check(library.mmul_matrix_open, path.encode(), c.byref(matrix))
-        return program.load(matrix, value, path)
+        check(library.mmul_matrix_open, path, c.byref(matrix))
+        return program.load(matrix, value, os.fsdecode(path))
 
     found = s.on_root(look)
     told = (c.c_int64 * 6)()
@@ -227,6 +250,12 @@ def generate(shape, kind="uniform", seed=1):
     if library.mmul_generator_parse(kind.encode(), c.byref(number), c.byref(error)) != 0:
         raise Error(error.status, error.text.decode(), error.hint.decode())
     shape = tuple(shape) if len(shape) > 1 else (1, *shape)
+    if len(shape) > 4:
+        raise Error(64, f"cannot generate {len(shape)} axes: expected 1 to 4")
+    if operator.index(seed) < 0:
+        raise Error(64, "seed must be at least 0")
+    with _Building() as trial:  # the script's line is known here
+        trial.generate(shape)
     return Value(shape, lambda program, _: program.generate(shape, number.value, seed))
 
 
@@ -310,7 +339,11 @@ def evaluate(*values):
         program.run()
     if results is None:
         return [None] * len(values)
-    return [r.astype("i4") if v.integers else r for v, r in zip(values, results)]
+    return [_as_whole(r) if v.integers else r for v, r in zip(values, results)]
+
+
+def _as_whole(array):
+    return array.astype("i8" if abs(array).max() >= 1 << 31 else "i4")
 
 
 _pending = None  # saves of a `with program():` block
@@ -321,6 +354,8 @@ class program:
 
     def __enter__(self):
         global _pending
+        if _pending is not None:
+            raise Error(64, "a program cannot begin inside of another one")
         _pending = []
 
     def __exit__(self, kind, *_):
@@ -333,7 +368,7 @@ class program:
 def save(path, value):
     """Writes a value to a file of root's, or leaves it on the ranks ("kept:name"): now, or at the end of a
     `with program():` block. Collective."""
-    path, value = os.fspath(path), value if isinstance(value, Value) else array(value)
+    path, value = as_path(path), as_value(value)
     if _pending is not None:
         _pending.append((path, value))
     else:
@@ -343,25 +378,38 @@ def save(path, value):
 def check_type(path, dtype):
     """Doubles are held or refused."""
     kind = c.c_int()
-    check(library.mmul_output_format, path.encode(), 0, c.byref(kind))
+    check(library.mmul_output_format, path, 0, c.byref(kind))
     if dtype == lib.F64 and library.mmul_format_holds(kind, dtype) != dtype:
         ending = library.mmul_format_ending(kind).decode()
-        raise Error(64, f"cannot write '{path}' as float64: {ending} has no such type")
+        raise Error(64, f"cannot write '{os.fsdecode(path)}' as float64: {ending} has no such type")
+
+
+def _split(path):
+    """An output's file, however it is spelled, and the tensor of it."""
+    several, tensor = c.c_bool(), c.c_char_p()
+    length = library.mmul_output_file_length(path, c.byref(several), c.byref(tensor))
+    return os.path.realpath(path[:length]), tensor.value
 
 
 def _save_all(saves):
     with _Program() as program:
         def build():
+            made = {}  # files: their first output, and tensors
             for path, value in saves:
-                kept = library.mmul_kept_name(path.encode())
+                kept = library.mmul_kept_name(path)
                 if kept is not None:
                     program.keep(value, kept)
                     continue
                 output = c.c_void_p()
+                file, tensor = _split(path)
+                beside, tensors = made.setdefault(file, (output, set()))
+                if tensor in tensors:
+                    raise Error(65, f"cannot save to '{os.fsdecode(path)}': it is saved before")
+                tensors.add(tensor)
                 dtype = lib.I32 if value.integers else program.dtype(program.add(value))
                 check_type(path, dtype)
-                request = lib.sized(lib.OutputRequest, path=path.encode(), shape=as_shape(value.shape), dtype=dtype,
-                                    dimensions=value.ndim)
+                request = lib.sized(lib.OutputRequest, path=path, shape=as_shape(value.shape), dtype=dtype,
+                                    dimensions=value.ndim, beside=beside)
                 check(library.mmul_output_create, c.byref(request), c.byref(output))
                 program.save(value, output)
         session().on_root(build)
