@@ -191,7 +191,9 @@ static enum mmul_status measure_device(void *argument, struct mmul_error *err) {
     struct calibration *c = argument;
     struct mmul_measure_request request = {.thorough = c->options->depth == MMUL_CALIBRATE_THOROUGH,
                                            .memory_bytes = mmul_calibrate_memory(c->context),
-                                           .period_seconds = quota_period(c->context)};
+                                           .period_seconds = quota_period(c->context),
+                                           .job_flops =
+                                               c->options->job_flops / c->context->comm->size};
     enum mmul_status status = MMUL_OK;
     for (int i = 0; status == MMUL_OK && i < TYPES; i++) {
         request.dtype = types[i];

@@ -14,6 +14,8 @@ enum mmul_calibration_depth {
 struct mmul_calibrate_options {
     enum mmul_calibration_depth depth;
     unsigned types; // in which the job computes: a bit per type, 1 << MMUL_F32, 1 << MMUL_F64
+    double
+        job_flops; // what all ranks together are about to do; 0: not known, and measured as for a long job
     bool no_fallback;
     double device_timeout_seconds; // a device with a call that takes longer hangs; 0: 60
 };

@@ -204,6 +204,7 @@ enum mmul_status mmul_matmul_plan(struct mmul_context *context, const struct mmu
                      ? MMUL_CALIBRATE_BRIEF
                      : MMUL_CALIBRATE_STORED,
         .types = 1U << mmul_problem_result_dtype(&problem),
+        .job_flops = mmul_problem_flops(&problem),
         .no_fallback = args->no_fallback,
         .device_timeout_seconds = args->device_timeout_seconds};
     if (status == MMUL_OK)

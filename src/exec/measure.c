@@ -7,6 +7,7 @@
 // full speed for milliseconds, but not for long.
 #include "exec/measure.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -35,6 +36,9 @@ static const struct depth {
 // Times agree, and a size is as fast as a smaller one, within these.
 static const double AGREEMENT = 1.1, LARGEST_DROP = 0.85;
 
+// Of the job that waits, for each mean; a dozen of them is usual.
+static const double SPAN_PART = 1.0 / 400, SPAN_LEAST_SECONDS = 0.001;
+
 // What is timed: a product of squares of side n, or of some rows of A or columns of B, or a transfer of
 // rows x TRANSFER_COLS.
 struct work {
@@ -42,6 +46,7 @@ struct work {
     enum mmul_dtype dtype;
     struct mmul_buffer *a, *b, *c; // b and c of products only
     int64_t n, rows, cols;         // rows, cols: of the product
+    double job_flops;              // what products are timed for; 0: not known
     void *host;                    // owned, written to
 };
 
@@ -92,6 +97,15 @@ static enum mmul_status time_span(const struct work *w, double span_seconds, tim
     return MMUL_OK;
 }
 
+// A span long enough for the job, where a product takes so many seconds.
+static double span_of(const struct work *w, const struct depth *depth, double seconds) {
+    const double flop = 2.0 * (double)w->rows * (double)w->cols * (double)w->n,
+                 job_seconds = w->job_flops / flop * seconds;
+    return depth->takes_median || !(w->job_flops > 0)
+               ? depth->span_seconds
+               : fmin(depth->span_seconds, fmax(SPAN_PART * job_seconds, SPAN_LEAST_SECONDS));
+}
+
 // The mean of the two shortest times, as soon as they agree; else, or thoroughly, the median.
 static enum mmul_status time_operation(const struct work *w, const struct depth *depth,
                                        timed operation, double *taken, bool *unstable,
@@ -104,7 +118,8 @@ static enum mmul_status time_operation(const struct work *w, const struct depth 
     while (status == MMUL_OK && (count < depth->repeats || (!agree && count < depth->repeats_most &&
                                                             mmul_clock_now() < late))) {
         double now = 0;
-        status = time_span(w, depth->span_seconds, operation, &now, err);
+        status =
+            time_span(w, span_of(w, depth, count > 0 ? first : seconds[0]), operation, &now, err);
         seconds[count++] = now;
         if (count == 1 || now < first) {
             second = count == 1 ? now : first;
@@ -194,6 +209,7 @@ static enum mmul_status obey_quota(struct work w, const struct depth *depth, dou
     const struct depth whole = {.repeats = 1, .span_seconds = 3 * period_seconds};
     double seconds;
     w.n = (int64_t)MMUL_SPEED_SMALLEST << (speed->measured_points - 1);
+    w.job_flops = 0;
     bool alone = false; // one time agrees with none
     if (!(whole.span_seconds > depth->span_seconds))
         return MMUL_OK;
@@ -357,7 +373,8 @@ enum mmul_status mmul_measure_device(struct mmul_device *device,
                                      struct mmul_speed *speed, struct mmul_error *err) {
     const struct depth *depth = request->thorough ? &thorough : &brief;
     const bool is_double = request->dtype == MMUL_F64;
-    const struct work work = {.device = device, .dtype = request->dtype};
+    const struct work work = {
+        .device = device, .dtype = request->dtype, .job_flops = request->job_flops};
     struct mmul_speed measured = {.measured_points = 0};
     enum mmul_status status = measure_products(work, depth, request->memory_bytes, &measured, err);
     if (status == MMUL_OK && request->period_seconds > 0)

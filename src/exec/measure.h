@@ -11,6 +11,7 @@ struct mmul_measure_request {
     bool thorough;         // every size, timed 5 times; else 3 times, and no further than needed
     int64_t memory_bytes; // most host memory that may be used; the smallest size is measured anyhow
     double period_seconds; // of a quota of processor time; 0: there is none
+    double job_flops;      // what the device is about to do; 0: not known
 };
 
 // Fills the rates of that type and transfers of `speed`; the rest of it stays. The device has been warmed up. Each
@@ -21,7 +22,8 @@ struct mmul_measure_request {
 // does of a size that stays slower than a smaller one when it is timed again. With a quota the last
 // size is timed once more, over three of its periods where that is longer, and no size gets a higher
 // rate.
-// Briefly: sizes grow until a product takes 20 ms, or the next one would take more than 100 ms.
+// Briefly: sizes grow until a product takes 20 ms, or the next one would take more than 100 ms; and what it is measured
+// for is not kept waiting: a mean is taken over no more than a 400th of the job, as long as that is 1 ms.
 // Thoroughly: while the next product is expected to take no more than 2 s, or 0.1 s in float64. Sizes beyond, or too
 // large for the memory, get the last rate.
 // Packing (of float32; 0 briefly, and for a device with memory of its own): by products of few rows or columns.

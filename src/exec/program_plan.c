@@ -229,6 +229,7 @@ enum mmul_status mmul_program_prepare(struct mmul_context *context,
         const struct mmul_calibrate_options options = {
             .depth = told.measures ? MMUL_CALIBRATE_BRIEF : MMUL_CALIBRATE_STORED,
             .types = types_of(copy),
+            .job_flops = work_of(copy).flops,
             .no_fallback = told.no_fallback,
             .device_timeout_seconds = told.device_timeout_seconds};
         status = mmul_calibrate(context, &options, err);

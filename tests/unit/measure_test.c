@@ -156,6 +156,34 @@ static void short_products_fill_their_span(void **state) {
     assert_true(speed.flops[0] <= 2.0 * 256 * 256 * 256 / 0.0025);
 }
 
+// What is over in a moment does not wait long to be shared well; no quota is overlooked for that.
+static void a_short_job_is_not_measured_for_long(void **state) {
+    (void)state;
+    const double nap = 0.0004, flop = 2.0 * 256 * 256 * 256;
+    struct recorder r = {.nap_seconds = nap, .memory_bytes = GIB};
+    struct mmul_device device = {.table = &table, .self = &r};
+    struct mmul_measure_request request = {.memory_bytes = 4 * 4 * 256 * 256}; // one size
+    struct mmul_error err;
+    // Products of the job: a 400th is 0.1 ms, 2 ms, 1 s.
+    const double products[] = {100, 2000, 1e6};
+    const int least[] = {1 + 3 * 3, 1 + 3 * 5, 1 + 3 * 25};
+    for (int i = 0; i < 3; i++) {
+        struct mmul_speed speed = {0};
+        request.job_flops = products[i] * flop;
+        r.gemm_count = 0;
+        assert_int_equal(mmul_measure_device(&device, &request, &speed, &err), MMUL_OK);
+        assert_in_range(r.gemm_count, least[i], least[i] + 1);
+        assert_true(fabs(speed.flops[0] * nap / flop - 1) < 0.01);
+    }
+    r = (struct recorder){
+        .nap_seconds = 0.0006, .burst = 20, .period_seconds = 0.08, .memory_bytes = GIB};
+    struct mmul_speed speed = {0};
+    request.period_seconds = r.period_seconds;
+    request.job_flops = 100 * flop;
+    assert_int_equal(mmul_measure_device(&device, &request, &speed, &err), MMUL_OK);
+    assert_true(speed.flops[0] <= flop * r.burst / r.period_seconds);
+}
+
 static void times_that_never_agree_are_unstable(void **state) {
     (void)state;
     struct recorder r = {.nap_seconds = 0.04, .growth = 1 / 1.3, .memory_bytes = GIB};
@@ -348,6 +376,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(briefly_the_first_long_size_is_the_last),
         cmocka_unit_test(short_products_fill_their_span),
+        cmocka_unit_test(a_short_job_is_not_measured_for_long),
         cmocka_unit_test(times_that_never_agree_are_unstable),
         cmocka_unit_test(a_busy_moment_is_outlasted),
         cmocka_unit_test(a_drop_from_size_to_size_is_timed_again),
