@@ -95,14 +95,6 @@ static struct mmul_speed known_speed(const struct mmul_context *context) {
 
 // ---------------------------------------------------------------------------------------- stored
 
-static bool all_have_speeds(const struct mmul_recalled *all, int size, unsigned needed) {
-    bool have = true;
-    for (int rank = 0; have && rank < size; rank++)
-        have = all[rank].speed.origin != MMUL_SPEED_NONE &&
-               (!(needed & 1U << MMUL_F64) || all[rank].speed.double_points > 0);
-    return have;
-}
-
 static void set_links(struct mmul_node_info *node, struct mmul_link root, struct mmul_link ring,
                       enum mmul_speed_origin origin) {
     node->root_link = root;
@@ -136,7 +128,9 @@ static void forget_rates(struct mmul_cluster *cluster, enum mmul_dtype dtype) {
 // What all know already of one type stays where another one is not stored.
 static void take_speeds(struct mmul_cluster *cluster, const struct mmul_recalled *all,
                         unsigned needed) {
-    const bool have = all_have_speeds(all, cluster->size, needed);
+    bool have = true;
+    for (int rank = 0; rank < cluster->size; rank++)
+        have &= mmul_speed_has(&all[rank].speed, needed);
     for (int i = 0; !have && i < TYPES; i++)
         if (!mmul_cluster_has_speeds(cluster, 1U << types[i]))
             forget_rates(cluster, types[i]);
@@ -195,10 +189,13 @@ static enum mmul_status measure_device(void *argument, struct mmul_error *err) {
                                            .job_flops =
                                                c->options->job_flops / c->context->comm->size};
     enum mmul_status status = MMUL_OK;
+    request.keeps_transfers = !request.thorough && c->speed.upload_bytes_per_second > 0;
     for (int i = 0; status == MMUL_OK && i < TYPES; i++) {
         request.dtype = types[i];
-        if ((c->missing & 1U << types[i]) && mmul_device_has_dtype(c->context->device, types[i]))
-            status = mmul_measure_device(c->context->device, &request, &c->speed, err);
+        if (!(c->missing & 1U << types[i]) || !mmul_device_has_dtype(c->context->device, types[i]))
+            continue;
+        status = mmul_measure_device(c->context->device, &request, &c->speed, err);
+        request.keeps_transfers = true;
     }
     return status;
 }

@@ -352,16 +352,21 @@ static enum mmul_status measure_transfers(struct mmul_device *device, const stru
 }
 
 // What was measured in one type becomes a part of what is known.
-static void take(struct mmul_speed *speed, const struct mmul_speed *measured, bool is_double) {
+static void take(struct mmul_speed *speed, const struct mmul_speed *measured,
+                 const struct mmul_measure_request *request) {
+    const bool is_double = request->dtype == MMUL_F64;
     const unsigned sizes = (1U << MMUL_SPEED_POINTS) - 1;
     const int place = is_double ? MMUL_UNSTABLE_DOUBLES : 0;
     memcpy(is_double ? speed->double_flops : speed->flops, measured->flops, sizeof measured->flops);
     *(is_double ? &speed->double_points : &speed->measured_points) = measured->measured_points;
-    speed->unstable &= ~(sizes << place | MMUL_UNSTABLE_TRANSFERS);
-    speed->unstable |=
-        (measured->unstable & sizes) << place | (measured->unstable & MMUL_UNSTABLE_TRANSFERS);
-    speed->upload_bytes_per_second = measured->upload_bytes_per_second;
-    speed->download_bytes_per_second = measured->download_bytes_per_second;
+    speed->unstable &= ~(sizes << place);
+    speed->unstable |= (measured->unstable & sizes) << place;
+    if (!request->keeps_transfers) {
+        speed->unstable &= ~MMUL_UNSTABLE_TRANSFERS;
+        speed->unstable |= measured->unstable & MMUL_UNSTABLE_TRANSFERS;
+        speed->upload_bytes_per_second = measured->upload_bytes_per_second;
+        speed->download_bytes_per_second = measured->download_bytes_per_second;
+    }
     if (is_double)
         return;
     speed->pack_a_seconds = measured->pack_a_seconds;
@@ -381,10 +386,10 @@ enum mmul_status mmul_measure_device(struct mmul_device *device,
         status = obey_quota(work, depth, request->period_seconds, &measured, err);
     if (status == MMUL_OK && request->thorough && !is_double && mmul_device_can_borrow(device))
         status = measure_packing(device, depth, &measured, err);
-    if (status == MMUL_OK && !mmul_device_can_borrow(device))
+    if (status == MMUL_OK && !mmul_device_can_borrow(device) && !request->keeps_transfers)
         status = measure_transfers(device, depth, request->memory_bytes, &measured, err);
     if (status == MMUL_OK)
-        take(speed, &measured, is_double);
+        take(speed, &measured, request);
     return status;
 }
 

@@ -11,6 +11,7 @@ struct mmul_measure_request {
     bool thorough;         // every size, timed 5 times; else 3 times, and no further than needed
     int64_t memory_bytes; // most host memory that may be used; the smallest size is measured anyhow
     double period_seconds; // of a quota of processor time; 0: there is none
+    bool keeps_transfers;  // they are known, from another type
     double job_flops;      // what the device is about to do; 0: not known
 };
 

@@ -110,70 +110,44 @@ enum mmul_status mmul_profile_choose_paths(struct mmul_context *context, struct 
     return status;
 }
 
-static void add_to(struct mmul_speed *sum, const struct mmul_speed *speed) {
-    for (int i = 0; i < MMUL_SPEED_POINTS; i++)
-        sum->flops[i] += speed->flops[i];
-    for (int i = 0; i < MMUL_SPEED_POINTS; i++)
-        sum->double_flops[i] += speed->double_flops[i];
-    sum->upload_bytes_per_second += speed->upload_bytes_per_second;
-    sum->download_bytes_per_second += speed->download_bytes_per_second;
-    sum->warm_up_seconds += speed->warm_up_seconds;
-    sum->pack_a_seconds += speed->pack_a_seconds;
-    sum->pack_b_seconds += speed->pack_b_seconds;
-    if (speed->send_seconds_per_byte > 0) { // of the leader
-        sum->send_seconds_per_byte = speed->send_seconds_per_byte;
-        sum->receive_seconds_per_byte = speed->receive_seconds_per_byte;
-        sum->duplex = speed->duplex;
-    }
-    sum->unstable |= speed->unstable;
-    if (sum->measured_points > speed->measured_points)
-        sum->measured_points = speed->measured_points;
-    if (sum->double_points > speed->double_points)
-        sum->double_points = speed->double_points;
-}
-
-static void divide_by(struct mmul_speed *sum, int count) {
-    for (int i = 0; i < MMUL_SPEED_POINTS; i++)
-        sum->flops[i] /= count;
-    for (int i = 0; i < MMUL_SPEED_POINTS; i++)
-        sum->double_flops[i] /= count;
-    sum->upload_bytes_per_second /= count;
-    sum->download_bytes_per_second /= count;
-    sum->warm_up_seconds /= count;
-    sum->pack_a_seconds /= count;
-    sum->pack_b_seconds /= count;
-}
-
-// The mean over the ranks of the node with the same key as `rank`.
-static struct mmul_speed mean_speed(const struct mmul_cluster *cluster, int rank,
-                                    const struct mmul_profile_key *key) {
-    struct mmul_speed mean = cluster->ranks[rank].speed;
-    int count = 1;
+// Of the ranks of the node with the same key as `rank`, which is the first of them.
+static enum mmul_status mean_speed(const struct mmul_cluster *cluster, int rank,
+                                   const struct mmul_profile_key *key, struct mmul_speed *mean,
+                                   struct mmul_error *err) {
+    struct mmul_speed *alike = NULL;
+    int count = 0;
+    enum mmul_status status = MMUL_ALLOCATE(alike, cluster->size, "speeds", err);
+    if (status != MMUL_OK)
+        return status;
+    alike[count++] = cluster->ranks[rank].speed;
     for (int other = 0; other < cluster->size; other++) {
         if (other == rank || cluster->ranks[other].node != cluster->ranks[rank].node)
             continue;
         const struct mmul_profile_key its = make_key(cluster, other);
-        if (!mmul_profile_same_key(&its, key))
-            continue;
-        add_to(&mean, &cluster->ranks[other].speed);
-        count++;
+        if (mmul_profile_same_key(&its, key))
+            alike[count++] = cluster->ranks[other].speed;
     }
-    divide_by(&mean, count);
-    return mean;
+    *mean = mmul_speed_mean(alike, count);
+    mmul_free(alike);
+    return MMUL_OK;
 }
 
-static void add_speeds(const struct mmul_context *context, struct mmul_profile *profile) {
+static enum mmul_status add_speeds(const struct mmul_context *context, struct mmul_profile *profile,
+                                   struct mmul_error *err) {
     const struct mmul_cluster *cluster = context->cluster;
-    for (int rank = 0; rank < cluster->size; rank++) {
+    enum mmul_status status = MMUL_OK;
+    for (int rank = 0; status == MMUL_OK && rank < cluster->size; rank++) {
         if (cluster->ranks[rank].node != context->comm->node_index)
             continue;
         struct mmul_profile_device entry = {.key = make_key(cluster, rank),
                                             .memory_bytes =
                                                 cluster->ranks[rank].device.memory_bytes};
-        entry.speed = mean_speed(cluster, rank, &entry.key);
+        status = mean_speed(cluster, rank, &entry.key, &entry.speed, err);
         mmul_text_copy(entry.version, sizeof entry.version, MMUL_VERSION);
-        mmul_profile_add(profile, &entry);
+        if (status == MMUL_OK)
+            mmul_profile_add(profile, &entry);
     }
+    return status;
 }
 
 static void add_link(struct mmul_profile *profile, const char *host, const struct mmul_link *link) {
@@ -224,7 +198,11 @@ enum mmul_status mmul_profile_keep(struct mmul_context *context, struct mmul_err
     enum mmul_status status = open_profile(context, &profile, err);
     if (profile == NULL)
         return status;
-    add_speeds(context, profile);
+    status = add_speeds(context, profile, err);
+    if (status != MMUL_OK) {
+        mmul_free(profile);
+        return status;
+    }
     add_links(context, profile);
     return store_profile(context, profile, err);
 }

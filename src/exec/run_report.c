@@ -48,8 +48,9 @@ static void describe_self(struct mmul_run *run) {
     r->lines_wrong = verifier->lines_wrong;
     r->lines_recomputed = verifier->lines_recomputed;
     r->blocks_recomputed = verifier->blocks_recomputed;
-    r->speed_flops = mmul_rank_flops(info, mmul_problem_result_dtype(&stage->plan->problem));
-    r->speed_unstable = (info->speed.unstable & ~MMUL_UNSTABLE_TRANSFERS) != 0;
+    const enum mmul_dtype dtype = mmul_problem_result_dtype(&stage->plan->problem);
+    r->speed_flops = mmul_rank_flops(info, dtype);
+    r->speed_unstable = mmul_speed_is_unstable(&info->speed, dtype);
 }
 
 static int64_t stack_bytes(struct mmul_shape shape, enum mmul_dtype dtype) {

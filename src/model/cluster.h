@@ -115,6 +115,14 @@ enum mmul_status mmul_cluster_json(const struct mmul_cluster *cluster, char **te
 const double *mmul_speed_rates(const struct mmul_speed *speed, enum mmul_dtype dtype);
 double mmul_rank_flops(const struct mmul_rank_info *rank, enum mmul_dtype dtype);
 
+// Is there a rate of every one of these types (a bit per type, 1 << MMUL_F32)? Did times of that type not agree?
+bool mmul_speed_has(const struct mmul_speed *speed, unsigned types);
+bool mmul_speed_is_unstable(const struct mmul_speed *speed, enum mmul_dtype dtype);
+
+// Of devices that are alike: the mean of each type over those that have it, as far as all of these measured it;
+// unstable where one is. The date, the origin and, where others have none, what traffic costs are the first one's.
+struct mmul_speed mmul_speed_mean(const struct mmul_speed *speeds, int count);
+
 // Where that is not measured, what follows from the other type's rate, float64 being half as fast; else `assumed`,
 // in float32.
 double mmul_rank_likely_flops(const struct mmul_rank_info *rank, enum mmul_dtype dtype,
@@ -135,7 +143,7 @@ void mmul_cluster_raise_speed(struct mmul_cluster *cluster, int rank, enum mmul_
                               double flops_per_second);
 
 // "stored profiles, measured 2026-01-31T12:00:00Z" (the oldest), "measured now" or "not measured";
-// then ", unstable" where sizes are; of several nodes also "; links stored", "; links measured now" or
-// "; links not measured".
+// then ", unstable" where sizes are, and in which type where the other one is known and is not; of several nodes
+// also "; links stored", "; links measured now" or "; links not measured".
 // Returns `text`.
 char *mmul_cluster_speed_origin(const struct mmul_cluster *cluster, char text[static 96]);

@@ -66,6 +66,53 @@ static void unstable_sizes_are_said_and_transfers_are_not(void **state) {
     mmul_cluster_destroy(cluster);
 }
 
+static void what_is_unstable_in_one_type_is_not_in_the_other(void **state) {
+    (void)state;
+    struct mmul_cluster *cluster = create();
+    char text[96];
+    cluster->ranks[1].speed.unstable = 1U << MMUL_UNSTABLE_DOUBLES | MMUL_UNSTABLE_TRANSFERS;
+    assert_false(mmul_speed_is_unstable(&cluster->ranks[1].speed, MMUL_F32));
+    assert_true(mmul_speed_is_unstable(&cluster->ranks[1].speed, MMUL_F64));
+    assert_string_equal(mmul_cluster_speed_origin(cluster, text), "measured now");
+    for (int rank = 0; rank < 2; rank++)
+        cluster->ranks[rank].speed.double_flops[0] = 1e9;
+    assert_string_equal(mmul_cluster_speed_origin(cluster, text),
+                        "measured now, unstable in float64");
+    cluster->ranks[0].speed.unstable = 2;
+    assert_string_equal(mmul_cluster_speed_origin(cluster, text), "measured now, unstable");
+    cluster->ranks[1].speed.unstable = 0;
+    assert_string_equal(mmul_cluster_speed_origin(cluster, text),
+                        "measured now, unstable in float32");
+    mmul_cluster_destroy(cluster);
+}
+
+// One of three was measured in float64: the others do not make it slower.
+static void a_mean_is_of_those_that_were_measured(void **state) {
+    (void)state;
+    struct mmul_speed speeds[3] = {{.flops = {1e9, 2e9, 2e9, 2e9, 2e9},
+                                    .measured_points = 2,
+                                    .upload_bytes_per_second = 3e9,
+                                    .date = "2026-01-31T12:00:00Z",
+                                    .origin = MMUL_SPEED_MEASURED},
+                                   {.flops = {2e9, 3e9, 5e9, 5e9, 5e9},
+                                    .measured_points = 3,
+                                    .double_flops = {4e9, 6e9, 6e9, 6e9, 6e9},
+                                    .double_points = 2,
+                                    .unstable = 8,
+                                    .send_seconds_per_byte = 2},
+                                   {.upload_bytes_per_second = 6e9}};
+    struct mmul_speed mean = mmul_speed_mean(speeds, 3);
+    assert_true(mean.flops[0] == 1.5e9 && mean.flops[1] == 2.5e9 && mean.flops[4] == 3.5e9);
+    assert_true(mean.double_flops[0] == 4e9 && mean.double_flops[4] == 6e9);
+    assert_int_equal(mean.measured_points, 2);
+    assert_int_equal(mean.double_points, 2);
+    assert_true(mean.upload_bytes_per_second == 3e9 && mean.send_seconds_per_byte == 2);
+    assert_int_equal(mean.unstable, 8);
+    assert_string_equal(mean.date, "2026-01-31T12:00:00Z");
+    assert_true(mmul_speed_has(&mean, 1U << MMUL_F32 | 1U << MMUL_F64));
+    assert_false(mmul_speed_has(&speeds[0], 1U << MMUL_F64));
+}
+
 // A text that was cut to its place may end within a character.
 static void a_rank_is_not_lost_with_a_text_that_is_no_utf8(void **state) {
     (void)state;
@@ -88,6 +135,8 @@ int main(void) {
         cmocka_unit_test(a_faster_run_raises_all_rates_of_its_rank),
         cmocka_unit_test(a_slower_run_or_no_measurement_changes_nothing),
         cmocka_unit_test(unstable_sizes_are_said_and_transfers_are_not),
+        cmocka_unit_test(what_is_unstable_in_one_type_is_not_in_the_other),
+        cmocka_unit_test(a_mean_is_of_those_that_were_measured),
         cmocka_unit_test(a_rank_is_not_lost_with_a_text_that_is_no_utf8),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -247,6 +247,15 @@ static void float64_is_measured_beside_float32(void **state) {
     assert_int_equal(speed.unstable & 1U << 3, 1U << 3);
     assert_int_equal(speed.unstable & 1U << MMUL_UNSTABLE_DOUBLES << 4, 0);
     assert_int_equal(mmul_live_bytes(), 0);
+    // Transfers that are known are not timed again.
+    const struct mmul_measure_request keeping = {
+        .dtype = MMUL_F64, .memory_bytes = GIB, .keeps_transfers = true};
+    r.downloads = 0;
+    speed.upload_bytes_per_second = 17;
+    speed.unstable |= MMUL_UNSTABLE_TRANSFERS;
+    assert_int_equal(mmul_measure_device(&device, &keeping, &speed, &err), MMUL_OK);
+    assert_true(r.downloads == 0 && speed.upload_bytes_per_second == 17);
+    assert_true((speed.unstable & MMUL_UNSTABLE_TRANSFERS) != 0);
 }
 
 static void a_quota_is_measured_over_its_period(void **state) {
