@@ -104,7 +104,10 @@ enum mmul_status mmul_blocks_check(struct mmul_stage *stage, const struct mmul_p
 static enum mmul_status multiply(struct mmul_stage *stage, const struct mmul_program_task *task,
                                  struct mmul_error *err) {
     const struct mmul_product product = mmul_blocks_product(stage, task);
+    stage->run->worker.may_leave =
+        stage->sums.rounds == 0 && mmul_chain_takes(stage, product.m, product.n);
     enum mmul_status status = mmul_stage_multiply(stage, &product, err);
+    stage->run->worker.may_leave = false;
     if (status != MMUL_OK || stage->run->args->no_verify || is_on_grid(stage))
         return status;
     return mmul_blocks_check(stage, task, err);
@@ -218,7 +221,7 @@ static enum mmul_status check_grid(struct mmul_stage *stage, struct mmul_error *
     return status;
 }
 
-enum mmul_status mmul_blocks_make(struct mmul_stage *stage, struct mmul_error *err) {
+static enum mmul_status make_all(struct mmul_stage *stage, struct mmul_error *err) {
     clear_summand(stage);
     mmul_chain_restart(&stage->chain);
     enum mmul_status status = mmul_chain_is_all(stage) ? MMUL_OK
@@ -229,6 +232,16 @@ enum mmul_status mmul_blocks_make(struct mmul_stage *stage, struct mmul_error *e
     if (status == MMUL_OK && !is_void && stage->sums.rounds > 0)
         status = check_grid(stage, err);
     return status == MMUL_OK ? mmul_chain_make(stage, err) : status;
+}
+
+enum mmul_status mmul_blocks_make(struct mmul_stage *stage, struct mmul_error *err) {
+    enum mmul_status status = MMUL_OK;
+    do {
+        stage->run->worker.is_to_repeat = false;
+        status = make_all(stage, err);
+    } while (status == MMUL_ERR_STOPPED && stage->run->worker.is_to_repeat);
+    mmul_worker_release(&stage->run->worker, NULL);
+    return status;
 }
 
 // ----------------------------------------------------------------------------------------- sizes

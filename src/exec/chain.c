@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Walks the rank's part, or a piece of it, in tiles of rows; each link is one map, checked like any other. What a tile
-// was before its links stands until it has gone through all of them, so that a device may fail in the middle.
+// was before its links stands until it has gone through all of them, so that a device may fail in the middle; where the
+// device alone has that, all is made again.
 #include "exec/chain.h"
 
 #include <string.h>
@@ -101,6 +102,7 @@ struct making {
     const void *before;
     void *to;
     int64_t before_ld, to_ld;
+    bool may_leave; // the next one reads it alone
 };
 
 static enum mmul_status make_link(struct mmul_stage *stage, const struct tile *tile,
@@ -124,7 +126,8 @@ static enum mmul_status make_link(struct mmul_stage *stage, const struct tile *t
                 .parallel = {stage->run->context->fallback_threads, mmul_pipeline_share}},
         .result = m->to,
         .dtype = tile->dtype,
-        .ld = m->to_ld};
+        .ld = m->to_ld,
+        .may_leave = m->may_leave};
     if (by_rows)
         host.map.shape =
             (struct mmul_shape){1, 1, mmul_shape_matrices(shape) * shape.rows, shape.cols};
@@ -164,6 +167,9 @@ static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *t
     const bool is_all = mmul_chain_is_all(stage), is_apart = count == 1 && !is_all;
     const size_t each = mmul_dtype_bytes(tile->dtype),
                  span = (size_t)((tile->rows - 1) * tile->ld + tile->cols) * each;
+    const struct mmul_host_tile result = {tile->at, tile->rows, tile->cols, tile->ld, tile->dtype};
+    // What is lost then is made again with the product, which is nowhere else.
+    const bool is_absent = mmul_worker_is_absent(&stage->run->worker, &result);
     struct making m = {.before = is_all ? NULL : tile->at, .before_ld = tile->ld};
     enum mmul_status status = MMUL_OK;
     for (int i = 0; status == MMUL_OK && i < count; i++) {
@@ -171,8 +177,11 @@ static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *t
         m.link = link_of(stage, i);
         m.to = is_last ? tile->at : room->between[i % 2];
         m.to_ld = is_last ? tile->ld : tile->cols;
+        m.may_leave = is_absent && i < count - 1;
         forget(stage, m.to, is_last ? span : room->bytes); // what a device has of that
         status = make_link(stage, tile, &m, err);
+        if (status == MMUL_OK && is_absent)
+            mmul_worker_release(&stage->run->worker, m.before);
         m.before = m.to;
         m.before_ld = m.to_ld;
     }
@@ -183,9 +192,7 @@ static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *t
                    mmul_dtype_ahead(tile->dtype, m.before, i * tile->cols),
                    (size_t)tile->cols * each);
         const struct mmul_host_tile apart = {m.before, tile->rows, tile->cols, tile->cols,
-                                             tile->dtype},
-                                    result = {tile->at, tile->rows, tile->cols, tile->ld,
-                                              tile->dtype};
+                                             tile->dtype};
         mmul_tile_cache_move(&stage->run->worker.kept, &apart, &result);
     }
     for (int i = 0; i < 2; i++)
@@ -271,6 +278,13 @@ enum mmul_status mmul_chain_make(struct mmul_stage *stage, struct mmul_error *er
     return status;
 }
 
+bool mmul_chain_takes(const struct mmul_stage *stage, int64_t rows, int64_t cols) {
+    const struct mmul_chain *chain = &stage->chain;
+    const bool is_whole = stage->plan == NULL && rows * cols == chain->all;
+    return (chain->in_parts || is_whole) && rows * cols <= chain->elements &&
+           rows * cols > MMUL_SAMPLE_WORK && rows * cols <= MMUL_ABSENT_MOST;
+}
+
 enum mmul_status mmul_chain_make_part(struct mmul_stage *stage, struct mmul_region part,
                                       struct mmul_error *err) {
     const struct mmul_chain *chain = &stage->chain;
@@ -330,6 +344,7 @@ enum mmul_status mmul_chain_init(struct mmul_stage *stage, const struct mmul_pro
     while (next(stage, &walk, &block)) {
         if (mmul_region_count(block) == 0)
             continue;
+        chain->all += mmul_region_count(block);
         largest = mmul_larger(largest, mmul_region_count(block));
         widest = mmul_larger(widest, block.col_end - block.col_begin);
     }

@@ -19,6 +19,7 @@ struct mmul_chain {
     const struct mmul_program_step *step; // borrowed; NULL: there are no links
     struct mmul_program_step blocks;      // a copy, whose blocks are those of the result
     int64_t elements;                     // of a tile, at most
+    int64_t all;                          // elements of the rank's part
     int64_t done;                         // tiles that have gone through all links
     bool in_parts; // of a product: what is made and checked goes at once; else when all is there
 };
@@ -37,6 +38,10 @@ void mmul_chain_restart(struct mmul_chain *chain);
 
 // The device hangs, and may still write to what is between.
 void mmul_chain_abandon(struct mmul_chain_room *room);
+
+// Will such a block of what the stage's product makes go through it at once when it is checked, and only a sample of
+// it be read here? Then it may stay on a device that can make the first link.
+bool mmul_chain_takes(const struct mmul_stage *stage, int64_t rows, int64_t cols);
 
 // A rectangle of what the stage's product makes, which this rank has made and checked: in_parts, or nothing is done.
 // Where it is made again it goes again. Fails as mmul_stage_map.

@@ -188,7 +188,11 @@ static enum mmul_status compute_block(struct mmul_stage *stage, const struct mmu
     const int64_t replaced = stage->run->worker.fallback_products;
     int64_t begin = stage->works.is_again ? 0 : work->begin;
     struct mmul_product terms = mmul_product_terms(block, begin, work->end);
+    stage->run->worker.may_leave = work->owner == stage->run->context->comm->node_rank &&
+                                   terms.k == block->k &&
+                                   mmul_chain_takes(stage, block->m, block->n);
     enum mmul_status status = mmul_stage_multiply(stage, &terms, err);
+    stage->run->worker.may_leave = false;
     if (status == MMUL_OK && begin > 0 && stage->run->worker.fallback_products != replaced) {
         terms = mmul_product_terms(block, 0, work->end);
         status = mmul_stage_multiply(stage, &terms, err);
@@ -216,15 +220,19 @@ static enum mmul_status compute_stretch(struct mmul_stage *stage,
         snprintf(place, sizeof place, "%s %lld-%lld of matrix %lld",
                  stage->plan->axis == MMUL_ROWS ? "rows" : "columns", (long long)s.begin,
                  (long long)s.end, (long long)s.matrix);
-        status = compute_block(stage, &block, place, err);
-        if (status != MMUL_OK || work->end < block.k ||
-            work->owner != stage->run->context->comm->node_rank)
-            continue;
         struct mmul_step step = work->task.step;
         step.begin = work->task.begin;
         step.end = work->task.end;
-        mmul_write_back_tell(stage, &work->task, s);
-        status = mmul_chain_make_part(stage, mmul_step_result(stage->plan, step, s), err);
+        do {
+            stage->run->worker.is_to_repeat = false;
+            status = compute_block(stage, &block, place, err);
+            if (status != MMUL_OK || work->end < block.k ||
+                work->owner != stage->run->context->comm->node_rank)
+                continue;
+            mmul_write_back_tell(stage, &work->task, s);
+            status = mmul_chain_make_part(stage, mmul_step_result(stage->plan, step, s), err);
+        } while (status == MMUL_ERR_STOPPED && stage->run->worker.is_to_repeat);
+        mmul_worker_release(&stage->run->worker, NULL);
     }
     return status;
 }

@@ -15,7 +15,7 @@
 #include "exec/run.h"
 #include "model/dtype.h"
 
-enum { WORK_MOST = 1 << 16, PIECE = 64 }; // elements of a sample, of a part of a row
+enum { WORK_MOST = MMUL_SAMPLE_WORK, PIECE = 64 }; // elements of a sample, of a part of a row
 
 // ------------------------------------------------------------------------------------------ judging
 
@@ -122,15 +122,73 @@ static int64_t pick(uint64_t seed, int64_t part, int64_t count, int64_t size) {
                : begin + (int64_t)(mmul_random_at(seed, (uint64_t)part) % (uint64_t)(end - begin));
 }
 
+// Pieces of a block that are looked at, for others too many: of one row each, `width` columns.
+struct sample {
+    uint64_t seed;
+    int64_t rows, width, pieces; // rows: of all matrices
+};
+
+static struct sample choose(const struct mmul_host_map *host, uint64_t seed) {
+    const int64_t cols = host->map.cols;
+    struct sample s = {.seed = seed,
+                       .rows = host->map.matrices * host->map.rows,
+                       .width = has_whole_rows(host) ? cols : mmul_smaller(cols, PIECE)};
+    const struct mmul_host_map first = mmul_host_map_matrix(host, 0);
+    const struct mmul_host_map one = mmul_host_map_part(&first, 0, 1, 0, s.width);
+    const int64_t enough = (int64_t)(WORK_MOST / mmul_host_map_work(&one));
+    // A single row is looked at in several pieces.
+    const int64_t lines = s.rows > 1 ? s.rows : cols / s.width;
+    s.pieces = mmul_smaller(mmul_larger(enough, 2), lines);
+    return s;
+}
+
+static struct mmul_host_map find_piece(const struct mmul_host_map *host, const struct sample *s,
+                                       int64_t p) {
+    const int64_t row = s->rows > 1 ? pick(s->seed, p, s->pieces, s->rows) : 0;
+    const int64_t places = host->map.cols - s->width + 1;
+    const bool any = s->rows > 1 && p > 0 && p < s->pieces - 1;
+    const int64_t col = any ? (int64_t)(mmul_random_at(s->seed + 1, (uint64_t)p) % (uint64_t)places)
+                            : pick(s->seed + 1, p, s->pieces, places);
+    const struct mmul_host_map matrix = mmul_host_map_matrix(host, row / host->map.rows);
+    return mmul_host_map_part(&matrix, row % host->map.rows, 1, col, s->width);
+}
+
+// An operand, or behind them the result, as it lies in host memory.
+static struct mmul_host_tile find_tile(const struct mmul_host_map *host, int i) {
+    const struct mmul_host_operand *o = &host->operands[i];
+    return i < host->map.operand_count
+               ? (struct mmul_host_tile){o->at, o->rows, o->cols, o->row_step, o->dtype}
+               : (struct mmul_host_tile){host->result, host->map.rows, host->map.cols, host->ld,
+                                         host->dtype};
+}
+
+// What of the pieces only a device has comes home.
+static enum mmul_status bring_pieces(const struct mmul_host_map *host, const struct sample *s,
+                                     struct mmul_error *err) {
+    struct mmul_host_tile *parts = NULL;
+    enum mmul_status status = MMUL_OK;
+    for (int i = 0; status == MMUL_OK && host->maker != NULL && i <= host->map.operand_count; i++) {
+        const struct mmul_host_tile all = find_tile(host, i);
+        if (all.at == NULL || !mmul_worker_is_absent(host->maker, &all))
+            continue;
+        status = parts == NULL ? MMUL_ALLOCATE_RAW(parts, s->pieces, "a sample", err) : MMUL_OK;
+        for (int64_t p = 0; status == MMUL_OK && p < s->pieces; p++) {
+            const struct mmul_host_map piece = find_piece(host, s, p);
+            parts[p] = find_tile(&piece, i);
+        }
+        if (status == MMUL_OK)
+            status = mmul_worker_bring_parts(host->maker, parts, s->pieces, err);
+    }
+    mmul_free(parts);
+    return status;
+}
+
 enum mmul_status mmul_host_map_check(const struct mmul_host_map *host, struct mmul_device *judge,
                                      uint64_t seed, int64_t *wrong, int64_t *looked_at,
                                      struct mmul_error *err) {
-    const int64_t rows = host->map.rows, cols = host->map.cols;
-    const int64_t width = has_whole_rows(host) ? cols : mmul_smaller(cols, PIECE);
     enum mmul_status status = MMUL_OK;
-    const int64_t all_rows = host->map.matrices * rows;
     *wrong = 0;
-    *looked_at = all_rows;
+    *looked_at = host->map.matrices * host->map.rows;
     if (mmul_host_map_work(host) <= WORK_MOST) {
         for (int64_t t = 0; status == MMUL_OK && t < host->map.matrices; t++) {
             const struct mmul_host_map matrix = mmul_host_map_matrix(host, t);
@@ -138,22 +196,11 @@ enum mmul_status mmul_host_map_check(const struct mmul_host_map *host, struct mm
         }
         return status;
     }
-    // A single row is looked at in several pieces.
-    const struct mmul_host_map first = mmul_host_map_matrix(host, 0);
-    const struct mmul_host_map one = mmul_host_map_part(&first, 0, 1, 0, width);
-    const int64_t enough = (int64_t)(WORK_MOST / mmul_host_map_work(&one));
-    const int64_t lines = all_rows > 1 ? all_rows : cols / width;
-    const int64_t pieces = mmul_smaller(mmul_larger(enough, 2), lines);
-    *looked_at = pieces;
-    for (int64_t p = 0; status == MMUL_OK && p < pieces; p++) {
-        const int64_t row = all_rows > 1 ? pick(seed, p, pieces, all_rows) : 0;
-        const int64_t places = cols - width + 1;
-        const bool any = all_rows > 1 && p > 0 && p < pieces - 1;
-        const int64_t col =
-            any ? (int64_t)(mmul_random_at(seed + 1, (uint64_t)p) % (uint64_t)places)
-                : pick(seed + 1, p, pieces, places);
-        const struct mmul_host_map matrix = mmul_host_map_matrix(host, row / rows);
-        const struct mmul_host_map piece = mmul_host_map_part(&matrix, row % rows, 1, col, width);
+    const struct sample s = choose(host, seed);
+    *looked_at = s.pieces;
+    status = bring_pieces(host, &s, err);
+    for (int64_t p = 0; status == MMUL_OK && p < s.pieces; p++) {
+        const struct mmul_host_map piece = find_piece(host, &s, p);
         status = judge_piece(&piece, judge, wrong, err);
     }
     return status;
@@ -175,7 +222,7 @@ static enum mmul_status distrust(struct mmul_stage *stage, int64_t wrong, const 
     else
         snprintf(why, sizeof why, "what came of %s is not what was written", place);
     if (mmul_worker_distrust(&stage->run->worker, why, err) == MMUL_OK)
-        return MMUL_OK;
+        return mmul_worker_must_repeat(&stage->run->worker, err);
     mmul_fail(err, MMUL_ERR_WRONG,
               "rank %d: result is wrong in %s, also after it was computed again",
               stage->run->context->comm->rank, place);
@@ -227,6 +274,7 @@ enum mmul_status mmul_stage_map(struct mmul_stage *stage, const struct mmul_host
         10; // of an element, for a device whose speed is known by products
     uint32_t carried;
     struct mmul_host_map checked = *host;
+    checked.maker = &stage->run->worker;
     if (!stage->run->args->no_verify && mmul_map_carries(host->map.kind))
         checked.map.carried = &carried;
     mmul_deadline_begin(&stage->run->deadline, flops_each * mmul_host_map_work(host));

@@ -284,8 +284,13 @@ static enum mmul_status first_look(struct mmul_verifier *v, struct mmul_worker *
     *wrong = mmul_check_rows(*check, p, 0, p->m, v->room->wrong);
     v->source = (struct mmul_check_source){0};
     mmul_check_ask(*check, v->source);
-    if (*wrong == 0 || !mmul_check_was_helped(*check))
+    const bool was_helped = mmul_check_was_helped(*check), is_known = mmul_worker_has_told(worker);
+    if (is_known &&
+        (*wrong == 0 || !was_helped)) // else what it called right may not have been there
         return MMUL_OK;
+    status = mmul_worker_bring_home(worker, err);
+    if (status != MMUL_OK)
+        return status;
     mmul_verifier_forget(v);
     status = begin_check(v, p, check, err);
     if (status == MMUL_OK)

@@ -97,9 +97,10 @@ void mmul_verifier_forget(struct mmul_verifier *verifier);
 void mmul_verifier_forget_memory(struct mmul_verifier_room *room, const void *begin,
                                  const void *end);
 
-// Checks a block that `worker` computed, repairing what is wrong: `product` is C[piece, panel] when
-// rows are split, C[panel, piece] when columns are. `place` names it in errors ("rows 100-200 of
-// matrix 3"). Fails with MMUL_ERR_WRONG when it stays wrong, and as the watch's look does.
+// Checks a block that `worker` computed, repairing what is wrong: `product` is C[piece, panel] when rows are split,
+// C[panel, piece] when columns are. `place` names it in errors ("rows 100-200 of matrix 3"). What the device alone
+// has of it is checked by the device's sums; what these call wrong, or cannot say, comes home first (fails as
+// mmul_worker_bring_home). Fails with MMUL_ERR_WRONG when it stays wrong, and as the watch's look does.
 enum mmul_status mmul_verifier_check(struct mmul_verifier *verifier, struct mmul_worker *worker,
                                      const struct mmul_product *product, const char *place,
                                      struct mmul_error *err);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Tiles of a product on one device. Operands the device can use where they lie are not copied;
-// others go through a cache of tiles on it and are widened there when they are 16-bit. What is lasting stays
-// in another one, results among it: they come home all the same, for the check, which the host does, and
-// for a successor, should the device be lost. Products are cut where tiles that are kept begin and end.
+// Tiles of a product on one device. Operands the device can use where they lie are not copied; others go through a
+// cache of tiles on it and are widened there when they are 16-bit. What is lasting stays in another one, results
+// among it: they come home all the same, for the check, which the host does, and for a successor, should the device
+// be lost; but for one that may stay (exec/worker_result.c). Products are cut where tiles that are kept begin and
+// end.
 //
 //        n0        for each column of tiles n0, for each row of tiles m0 (down, then up, ...):
 //      +----+          for each k0 (forth, then back, ...): C(m0,n0) += A(m0,k0) B(k0,n0)
@@ -180,16 +181,18 @@ static enum mmul_status bring_result(struct job *job, struct pending *pending,
         return MMUL_OK;
     pending->m = 0;
     const struct mmul_host_tile tile = host_tile(&job->c, (struct block){at.m0, at.n0, at.m, at.n});
-    const struct mmul_download d = {at.at,   at.m,      at.n, (void *)(uintptr_t)tile.at,
-                                    tile.ld, tile.dtype};
-    double begin = mmul_trace_now(job->worker->options.trace);
-    enum mmul_status status =
-        mmul_staging_buffer_bring(&job->worker->staging, job->worker->context->device, &d, err);
-    mmul_trace_add(job->worker->options.trace, MMUL_TRACE_DOWNLOAD, begin,
-                   at.m * at.n * (int64_t)mmul_dtype_bytes(tile.dtype), 0);
+    enum mmul_status status = mmul_worker_bring(job->worker, at.at, &tile, err);
     bool stays = status == MMUL_OK && mmul_worker_is_lasting(job->worker, MMUL_LASTING_C);
     mmul_tile_cache_give(at.entry, stays ? &tile : NULL);
     return status;
+}
+
+// All of C is one tile, which is not brought home now (exec/worker_result.c).
+static bool leaves(const struct job *job) {
+    return job->worker->may_leave && job->tiles == 1 && job->c.borrowed == NULL &&
+           job->p->beta == 0 && job->c.whole.dtype == MMUL_F32 &&
+           mmul_worker_is_lasting(job->worker, MMUL_LASTING_C) &&
+           mmul_device_can_map(job->worker->context->device);
 }
 
 static int c_lanes(const struct job *job) {
@@ -261,6 +264,11 @@ static enum mmul_status multiply_steps(struct job *job, struct mmul_error *err) 
             }
             job->tiles++;
         }
+    if (status == MMUL_OK && leaves(job)) {
+        mmul_worker_leave(job->worker, job->on_device[0].entry, &job->c.whole);
+        job->worker->told = 0;
+        job->on_device[0].m = 0;
+    }
     for (int i = 0; status == MMUL_OK && i < c_lanes(job); i++)
         status = bring_result(job, &job->on_device[(job->tiles + i) % c_lanes(job)], err);
     return status == MMUL_OK ? mmul_device_wait(job->worker->context->device, err) : status;
@@ -326,9 +334,12 @@ struct mmul_device_traffic mmul_worker_traffic(const struct mmul_worker *worker)
 }
 
 static void leave_device(struct mmul_worker *worker) {
+    worker->is_to_repeat |= worker->absent[0] != NULL;
+    worker->absent[0] = worker->absent[1] = NULL;
     worker->left = mmul_worker_traffic(worker);
     mmul_worker_drop_lanes(worker);
     mmul_tile_cache_drop(&worker->kept, worker->context->device);
+    worker->kept.most = MMUL_CACHED_TILES; // the next one may need several at once
     mmul_staging_buffer_fini(&worker->staging);
     worker->replaced = true;
 }
@@ -347,6 +358,7 @@ enum mmul_status mmul_worker_distrust(struct mmul_worker *worker, const char *wh
 void mmul_worker_abandon(struct mmul_worker *worker) {
     worker->a = worker->b = worker->c = worker->kept = (struct mmul_tile_cache){0};
     worker->staging = (struct mmul_staging_buffer){0};
+    worker->absent[0] = worker->absent[1] = NULL;
     worker->replaced = true;
     worker->fallback_products++;
 }

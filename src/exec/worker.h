@@ -34,6 +34,12 @@ struct mmul_worker {
     bool replaced;                  // the plan's tile was for another device
     struct mmul_tile_cache a, b, c; // of what changes, or is another matrix next time
     struct mmul_tile_cache kept;    // of all that is lasting, in what memory is left
+    // In `kept`: results that their device alone has, as it was allowed to, the last one behind that from which it was
+    // made; NULL: there is none.
+    struct mmul_cached_tile *absent[2];
+    bool may_leave;    // the next product's result, of one tile, in lasting memory
+    int64_t told;      // of a product that is absent: elements of which the check has sums
+    bool is_to_repeat; // a device was replaced that alone had a result: the product is made again
     struct mmul_staging_buffer staging;
     struct mmul_device
         *host; // owned: computes what the context's cannot, in host memory; NULL: not yet
@@ -59,11 +65,10 @@ enum mmul_status mmul_worker_turn(struct mmul_worker *worker,
                                   const struct mmul_worker_options *options,
                                   struct mmul_error *err);
 
-// Computes one product; C is complete and nothing is under way when it returns. Tiles of A and B
-// that the device still holds from earlier products, known by their place in host memory, are not
-// sent again. C_in may be C itself: after a change of the device, which fallback_products shows, C then means nothing.
-// Fails with MMUL_ERR_UNAVAILABLE when a device failed and no_fallback, or when no device
-// is left.
+// Computes one product; C is complete, or absent (may_leave), and nothing is under way when it returns. Tiles of A
+// and B that the device still holds from earlier products, known by their place in host memory, are not sent again.
+// C_in may be C itself: after a change of the device, which fallback_products shows, C then means nothing. Fails
+// with MMUL_ERR_UNAVAILABLE when a device failed and no_fallback, or when no device is left.
 enum mmul_status mmul_worker_multiply(struct mmul_worker *worker,
                                       const struct mmul_product *product, struct mmul_error *err);
 
@@ -87,6 +92,44 @@ enum mmul_status mmul_worker_distrust(struct mmul_worker *worker, const char *wh
 // for what is read again, and when what it has is bit by bit what lies in host memory, of which both add up the bits
 // once: so an upload that went wrong is no witness of the product that was made from it.
 bool mmul_worker_project(void *worker, const struct mmul_check_request *request);
+
+// What an entry of `kept` holds from now on is a result that stays on the device: absent from host memory.
+void mmul_worker_leave(struct mmul_worker *worker, struct mmul_cached_tile *entry,
+                       const struct mmul_host_tile *holds);
+
+// Is the tile, or what it is a part of, absent?
+bool mmul_worker_is_absent(struct mmul_worker *worker, const struct mmul_host_tile *tile);
+
+// What is absent comes home, where host memory means nothing until then, and is what the device has, bit by bit.
+// Nothing where nothing is absent. With a device that fails, or errs, the result is gone: then, as in a map or check
+// after which a device was replaced that alone had one, is_to_repeat is set and the status MMUL_ERR_STOPPED; or there
+// is no successor.
+enum mmul_status mmul_worker_bring_home(struct mmul_worker *worker, struct mmul_error *err);
+
+// Parts of what is absent, for who looks at some of it: rows alike, gathered on the device so that they come at once.
+// It is absent all the same. Fails as bring_home, and with MMUL_ERR_SYSTEM (memory).
+enum mmul_status mmul_worker_bring_parts(struct mmul_worker *worker,
+                                         const struct mmul_host_tile *parts, int64_t count,
+                                         struct mmul_error *err);
+enum { MMUL_ABSENT_MOST = 1 << 24 }; // elements of what stays: places in it are numbers of float32
+
+// Has the check had sums of all of a product that is absent, if any is?
+bool mmul_worker_has_told(const struct mmul_worker *worker);
+
+// Nobody needs any more what is absent from there; NULL: from anywhere.
+void mmul_worker_release(struct mmul_worker *worker, const void *at);
+
+// OK, unless a result went with the device that was replaced.
+enum mmul_status mmul_worker_must_repeat(const struct mmul_worker *worker, struct mmul_error *err);
+
+// From the device to where it belongs, by way of the staging buffer.
+enum mmul_status mmul_worker_bring(struct mmul_worker *worker, struct mmul_operand from,
+                                   const struct mmul_host_tile *to, struct mmul_error *err);
+
+// *bits of device/project.h of what the device has there, of the tile's sides.
+enum mmul_status mmul_worker_sum_bits(struct mmul_worker *worker, struct mmul_operand from,
+                                      const struct mmul_host_tile *tile, uint32_t *bits,
+                                      struct mmul_error *err);
 
 // For worker_turn.c and worker_map.c: whether the device uses such operands where they lie; whether the matrix is
 // kept from product to product; entries for what is not; from a device that failed to the next one.

@@ -195,17 +195,34 @@ static enum mmul_status load(struct mmul_worker *worker, const struct mmul_host_
 
 // -------------------------------------------------------------------------------------- on a device
 
-// Does so much fit, each operand in an allocation?
-static bool fits(const struct mmul_worker *worker, const struct mmul_host_map *host) {
+// Is it what the device alone has of an operand?
+static bool is_absent(struct mmul_worker *worker, const struct mmul_host_map *host, int operand) {
+    struct stored s;
+    return host->operands[operand].at != NULL && find_stored(host, operand, &s) &&
+           mmul_worker_is_absent(worker, &s.tile);
+}
+
+static bool reads_absent(struct mmul_worker *worker, const struct mmul_host_map *host) {
+    bool reads = false;
+    for (int i = 0; i < host->map.operand_count; i++)
+        reads |= is_absent(worker, host, i);
+    return reads;
+}
+
+// Does so much fit, each operand in an allocation, beside what is absent, which stays whole?
+static bool fits(struct mmul_worker *worker, const struct mmul_host_map *host) {
     struct mmul_device_info info;
     mmul_device_describe(worker->context->device, &info);
     int64_t single = INT32_MAX, largest = host->map.matrices * host->map.rows * host->map.cols;
     int64_t all = largest;
+    for (int i = 0; i < 2 && worker->absent[i] != NULL; i++)
+        all += worker->absent[i]->capacity;
     if (info.max_allocation_bytes > 0)
         single = mmul_smaller(single, info.max_allocation_bytes / (int64_t)sizeof(float));
     for (int i = 0; i < host->map.operand_count; i++) {
         struct stored s;
-        if (host->operands[i].at == NULL || !find_stored(host, i, &s))
+        if (host->operands[i].at == NULL || !find_stored(host, i, &s) ||
+            mmul_worker_is_absent(worker, &s.tile))
             continue;
         all += s.tile.rows * s.tile.cols;
         largest = mmul_larger(largest, s.tile.rows * s.tile.cols);
@@ -222,7 +239,7 @@ static bool has_doubles(const struct mmul_host_map *host) {
 }
 
 // Does a stack go to the device as it is, or to none?
-static bool goes_as_one(const struct mmul_worker *worker, const struct mmul_host_map *host) {
+static bool goes_as_one(struct mmul_worker *worker, const struct mmul_host_map *host) {
     const struct mmul_map *map = &host->map;
     struct stored s;
     if (map->matrices == 1 || has_doubles(host) || worker->kept.bytes_most == 0 ||
@@ -235,7 +252,7 @@ static bool goes_as_one(const struct mmul_worker *worker, const struct mmul_host
 }
 
 // Rows of the block that fit the device's memory; 0: not even one does.
-static int64_t rows_at_once(const struct mmul_worker *worker, const struct mmul_host_map *host) {
+static int64_t rows_at_once(struct mmul_worker *worker, const struct mmul_host_map *host) {
     for (int64_t rows = host->map.rows;; rows = (rows + 1) / 2) {
         const struct mmul_host_map part = mmul_host_map_part(host, 0, rows, 0, host->map.cols);
         if (fits(worker, &part))
@@ -296,18 +313,21 @@ static enum mmul_status make_chunk(struct mmul_worker *worker, const struct mmul
     map.result = (struct mmul_operand){entry->buffer, 0, map.cols};
     map.result_step = map.rows * map.cols;
     status = mmul_device_map(device, &map, err);
-    const double begin = mmul_trace_now(worker->options.trace);
-    const struct mmul_download home = {map.result,   rows,     map.cols,
-                                       host->result, host->ld, MMUL_F32};
-    if (status == MMUL_OK)
-        status = mmul_staging_buffer_bring(&worker->staging, device, &home, err);
-    mmul_trace_add(worker->options.trace, MMUL_TRACE_DOWNLOAD, begin,
-                   rows * map.cols * (int64_t)sizeof(float), 0);
-    const bool is_same = status == MMUL_OK && carries && sum_bits(host, rows) == carried;
+    const struct mmul_host_tile made = {host->result, rows, map.cols, host->ld, MMUL_F32};
+    uint32_t arrived = 0;
+    if (status == MMUL_OK && !host->may_leave)
+        status = mmul_worker_bring(worker, map.result, &made, err);
+    if (status == MMUL_OK && carries && host->may_leave)
+        status = mmul_worker_sum_bits(worker, map.result, &made, &arrived, err);
+    else if (status == MMUL_OK && carries)
+        arrived = sum_bits(host, rows);
+    const bool is_same = status == MMUL_OK && carries && arrived == carried;
     if (status == MMUL_OK && carries)
         worker->carried_wrong += !is_same;
-    const struct mmul_host_tile made = {host->result, rows, map.cols, host->ld, MMUL_F32};
-    mmul_tile_cache_give(entry, status == MMUL_OK ? &made : NULL);
+    if (status == MMUL_OK && host->may_leave)
+        mmul_worker_leave(worker, entry, &made);
+    else
+        mmul_tile_cache_give(entry, status == MMUL_OK ? &made : NULL);
     entry->is_sound = is_same;
     entry->bits = carried;
     entry->asked = is_same;
@@ -319,7 +339,8 @@ static enum mmul_status make_there(struct mmul_worker *worker, const struct mmul
     enum mmul_status status = MMUL_OK;
     for (int64_t row = 0; status == MMUL_OK && row < host->map.rows; row += rows_each) {
         const int64_t rows = mmul_smaller(rows_each, host->map.rows - row);
-        const struct mmul_host_map chunk = mmul_host_map_part(host, row, rows, 0, host->map.cols);
+        struct mmul_host_map chunk = mmul_host_map_part(host, row, rows, 0, host->map.cols);
+        chunk.may_leave &= rows == host->map.rows;
         status = make_chunk(worker, &chunk, err);
     }
     return status;
@@ -327,8 +348,9 @@ static enum mmul_status make_there(struct mmul_worker *worker, const struct mmul
 
 static enum mmul_status make_on_host(struct mmul_worker *worker, const struct mmul_host_map *host,
                                      struct mmul_error *err) {
-    enum mmul_status status = MMUL_OK;
-    if (worker->host == NULL)
+    enum mmul_status status =
+        reads_absent(worker, host) ? mmul_worker_bring_home(worker, err) : MMUL_OK;
+    if (status == MMUL_OK && worker->host == NULL)
         status = mmul_device_open("cpu", &worker->host, err);
     return status == MMUL_OK ? mmul_host_map_make(host, worker->host, err) : status;
 }
@@ -361,6 +383,8 @@ enum mmul_status mmul_worker_map(struct mmul_worker *worker, const struct mmul_h
             return MMUL_OK;
         worker->fallback_products++;
         status = mmul_worker_fall_back(worker, err);
+        if (status == MMUL_OK)
+            status = mmul_worker_must_repeat(worker, err);
         if (status != MMUL_OK)
             return status;
     }

@@ -23,14 +23,17 @@ struct mmul_host_map {
     void *result;          // of the first matrix
     enum mmul_dtype dtype; // of the result
     int64_t ld;
+    struct mmul_worker *maker; // may alone have what of all this is absent (worker.h); NULL: no
+    bool may_leave;            // the result, if it is one of float32 that the device makes at once
 };
 
-// The result is there, in host memory, when it returns, and worker->carried_wrong is higher by the times, with
-// map.carried, that it is not what the device has written (map.carried is not touched); what a device with memory
-// of its own has of operands and results stays there, in the worker's `kept`. What does not fit there, or does not
-// lie there as one tile, goes matrix by matrix, and in chunks of rows; what that cannot help, or what the device
-// would only copy, the CPU does. A device that fails is replaced, and the block is made again. Fails as
-// mmul_worker_multiply, and with MMUL_ERR_SYSTEM (memory).
+// The result is there, in host memory, when it returns, or absent (may_leave), and worker->carried_wrong is higher by
+// the times, with map.carried, that it is not what the device has written (map.carried is not touched); what a device
+// with memory of its own has of operands and results stays there, in the worker's `kept`. What does not fit there, or
+// does not lie there as one tile, goes matrix by matrix, and in chunks of rows; what that cannot help, or what the
+// device would only copy, the CPU does. A device that fails is replaced, and the block is made again, unless the device
+// alone had what it is made from (mmul_worker_bring_home). Fails as mmul_worker_multiply, and with MMUL_ERR_SYSTEM
+// (memory).
 enum mmul_status mmul_worker_map(struct mmul_worker *worker, const struct mmul_host_map *host,
                                  struct mmul_error *err);
 

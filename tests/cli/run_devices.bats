@@ -27,7 +27,7 @@ END
 
 # run_program DEVICE OPTIONS...: one rank.
 run_program() {
-    run --separate-stderr timeout 60 "$MPIMATMUL" run program.py --device "$@"
+    run --separate-stderr timeout 60 "$MPIMATMUL" run program.py --progress none --device "$@"
 }
 
 # The results are right, element by element.
@@ -199,12 +199,134 @@ END
         [ "$device" != 0:0 ] || [ "$HAS_OPENCL" -gt 0 ] || continue
         run -0 bus "$device"
         show
-        # The product comes home for its check, and what relu makes of it.
+        # So small a product comes home for its check, and what relu makes of it.
         [ "$(grep relu <<< "$output")" = "matmul + relu, y, $((x + w)), $((2 * y))" ]
         [ "$(grep '^matmul, ' <<< "$output")" = "matmul, y @ v, $v, $z" ]
         [ "$(grep '^tanh' <<< "$output")" = "tanh, tanh(x), 0, $x" ]
     done
     [ "$HAS_OPENCL" -gt 0 ] || skip "opencl: no device 0:0"
+}
+
+# Of what follows: large enough that a device keeps the products, of which only samples come home.
+write_large() {
+    "$MPIMATMUL" gen X.npy --dims 1203x203 --kind integer --seed 1
+    "$MPIMATMUL" gen W.npy --dims 203x1001 --kind integer --seed 2
+    cat > program.py << 'END'
+x, w = load("X.npy"), load("W.npy")
+save("Y.npy", relu(x @ w))
+save("Z.npy", abs(x @ w) * 3 - 7)
+END
+}
+
+large_is_right() {
+    "$PYTHON" - << 'END'
+import numpy as np
+c = np.load("X.npy").astype(float) @ np.load("W.npy").astype(float)
+assert np.array_equal(np.load("Y.npy"), np.maximum(c, 0), equal_nan=True)
+assert np.array_equal(np.load("Z.npy"), 3 * np.abs(c) - 7, equal_nan=True)
+END
+}
+
+@test "what only its links read of a product, and they of each other, stays on a device with memory of its own" {
+    local c=$((4 * 1203 * 1001)) up=$((4 * 203 * (1203 + 1001))) device
+    # Pieces that are looked at, of 64 elements, come at once: of what a link reads and, where that stays, makes. Their
+    # places, one number each, go up.
+    local one=512 two=341 piece=$((4 * 64))
+    local three=$((2 * one + 2 * two + two))
+    write_large
+    for device in faulty:hang=1000000:cpu faulty:lie=1:0:0 0:0; do
+        [[ "$device" != *0:0 ]] || [ "$HAS_OPENCL" -gt 0 ] || continue
+        run -0 bus "$device"
+        show
+        [[ "$device" != *lie* ]] || { large_is_right && continue; }
+        [ "$(grep "matmul + relu" <<< "$output")" = \
+            "matmul + relu, relu(x @ w), $((up + 4 * one)), $((c + one * piece))" ]
+        [ "$(grep "matmul + abs" <<< "$output")" = \
+            "matmul + abs + multiply + subtract, abs(x @ w) * 3 - 7, $((4 * three)), $((c + three * piece))" ]
+        large_is_right
+    done
+    [ "$HAS_OPENCL" -gt 0 ] || skip "opencl: no device 0:0"
+}
+
+@test "a product that stayed is wrong, or lost: found, and made again with all that is done to it" {
+    local rule why
+    write_large
+    # Operations: the product, relu, its sample; the product, abs, its two samples, times 3, its two, minus 7, its one.
+    while read -r rule why; do
+        rm -f Y.npy Z.npy
+        run_program "faulty:$rule:cpu" --device-timeout 1
+        expect_status 0
+        [[ "$stderr" == *"'reference' takes over: $why" && "$(grep -c . <<< "$stderr")" -eq 1 ]] ||
+            { echo "$rule"; show; return 1; }
+        large_is_right || { echo "$rule"; return 1; }
+    done << 'END'
+hang=100,corrupt=1 1 wrong column in rows 0-1203 of matrix 0
+hang=100,garble=3 512 wrong rows in rows 0-1203 of matrix 0 of 'relu(x @ w)'
+hang=100,corrupt=4 1 wrong column in rows 0-1203 of matrix 0 of 'x @ w'
+hang=100,corrupt=5 what came of rows 0-1203 of matrix 0 of 'abs(x @ w)' is not what was written
+hang=100,garble=1 1001 wrong columns in rows 0-1203 of matrix 0
+hang=100,garble=9 341 wrong rows in rows 0-1203 of matrix 0 of 'abs(x @ w) * 3'
+hang=100,fail=2 device 'faulty:hang=100,fail=2:cpu' was lost at operation 2 by rule
+hang=100,fail=11 device 'faulty:hang=100,fail=11:cpu' was lost at operation 11 by rule
+hang=100,fail-download=1 device 'faulty:hang=100,fail-download=1:cpu' was lost at download 1 by rule
+hang=100,fail-download=4 device 'faulty:hang=100,fail-download=4:cpu' was lost at download 4 by rule
+hang=100,lie=1,fail-download=1 device 'faulty:hang=100,lie=1,fail-download=1:cpu' was lost at download 1 by rule
+hang=100,lie=1,spoil-download=1 what came of a product is not what it was
+hang=2 it hangs
+hang=8 it hangs
+END
+}
+
+@test "a product that stayed and stays wrong ends the job: 79, and no file" {
+    write_large
+    run_program "faulty:hang=100,corrupt=*,everywhere:cpu"
+    expect_failure 79 "rank 0: result is wrong in rows 0-1203 of matrix 0, also after it was computed again" \
+        "suspect the memory or the processor of that machine"
+    expect_only_files W.npy X.npy program.py
+}
+
+@test "two ranks whose shares of a product stay, and one of which is lost with it" {
+    local rule
+    write_large
+    cat > program.py << 'END'
+x, w = load("X.npy"), load("W.npy")
+y = relu((x * 2) @ w)
+save("Y.npy", y)
+save("Z.npy", relu(y @ w.T))
+END
+    for rule in hang=1000000 hang=100,fail=3 hang=100,corrupt=2 hang=100,fail-download=3 hang=3; do
+        rm -f Y.npy Z.npy
+        run --separate-stderr timeout 60 mpirun -q -n 1 "$MPIMATMUL" run program.py --weights equal --device-timeout 1 \
+            --report report.json --device faulty:hang=1000000:cpu : -n 1 "$MPIMATMUL" run program.py --weights equal \
+            --device-timeout 1 --report report.json --device "faulty:$rule:cpu"
+        expect_status 0
+        [[ "$rule" == hang=1000000 || "$stderr" == *"rank 1: "*" 'reference' takes over: "* ]] || { show; return 1; }
+        "$PYTHON" - << 'END'
+import json
+import numpy as np
+x, w = np.load("X.npy").astype(float), np.load("W.npy").astype(float)
+y = np.maximum(2 * x @ w, 0)
+assert np.array_equal(np.load("Y.npy"), y)
+assert np.array_equal(np.load("Z.npy"), np.maximum(y @ w.T, 0))
+one, = [o for o in json.load(open("report.json"))["operations"] if o["value"] == "y" and o["operation"] != "move"]
+assert one["operation"] == "matmul + relu"
+assert one["ranks"][0]["downloaded_bytes"] == 4 * (602 * 1001 + 512 * 64), one["ranks"][0]
+END
+    done
+}
+
+@test "a product that stayed has no sums: Inf and NaN are looked for where it comes home" {
+    write_large
+    "$PYTHON" - << 'END'
+import numpy as np
+for name, place in (("X.npy", (5, 7)), ("W.npy", (9, 11))):
+    x = np.load(name).copy()
+    x[place] = np.inf
+    np.save(name, x)
+END
+    run_program faulty:hang=1000000:cpu
+    expect_quiet_success
+    large_is_right 2> /dev/null
 }
 
 @test "products of a loop by the same operands, whose sums are made once: what is wrong later is found" {
