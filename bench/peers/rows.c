@@ -8,12 +8,14 @@
 
 #include "device/map.h"
 #include "exec/pipeline.h"
+#include "model/dtype.h"
 #include "peer.h"
 
 enum { RUNS_MAX = 1000 };
 
-static const char usage[] =
-    "rows ROWS COLS THREADS RUNS [OPERATION...] | rows attention ROWS HEADS DEPTH THREADS";
+static const char usage[] = "rows float32|float64 ROWS COLS THREADS RUNS [OPERATION...] | rows "
+                            "attention float32|float64 ROWS HEADS DEPTH "
+                            "THREADS";
 
 enum layout { PLAIN, TURNED, VECTOR, NUMBER };
 
@@ -52,11 +54,12 @@ static const struct subject {
 enum { SUBJECTS = sizeof subjects / sizeof *subjects };
 
 struct bench {
+    enum mmul_dtype dtype;
     int64_t rows, cols;
     int threads;
     struct mmul_device *device;
-    float *matrices[4]; // the last one is the result
-    struct mmul_buffer *buffers[4];
+    void *matrices[4]; // the last one is the result
+    struct mmul_buffer *buffers[4], *one_and_half;
 };
 
 static void end_if(enum mmul_status status, const struct mmul_error *err) {
@@ -70,7 +73,9 @@ static void copy_part(void *context, int part) {
     const struct bench *b = context;
     const int64_t count = b->rows * b->cols;
     const int64_t begin = count * part / b->threads, end = count * (part + 1) / b->threads;
-    memcpy(b->matrices[3] + begin, b->matrices[0] + begin, (size_t)(end - begin) * sizeof(float));
+    memcpy(mmul_dtype_ahead(b->dtype, b->matrices[3], begin),
+           mmul_dtype_ahead(b->dtype, b->matrices[0], begin),
+           (size_t)(end - begin) * mmul_dtype_bytes(b->dtype));
 }
 
 static double copy_once(struct bench *b) {
@@ -81,8 +86,10 @@ static double copy_once(struct bench *b) {
 
 static struct mmul_map_operand operand_of(const struct bench *b, enum layout layout, int which) {
     struct mmul_map_operand o = {.rows = b->rows, .cols = b->cols, .number = 1.5f};
-    if (layout == NUMBER)
+    if (layout == NUMBER) { // of float64 in memory
+        o.buffer = b->dtype == MMUL_F64 ? b->one_and_half : NULL;
         return o;
+    }
     o.buffer = b->buffers[which];
     o.row_step = layout == PLAIN ? b->cols : layout == TURNED ? 1 : 0;
     o.col_step = layout == TURNED ? b->rows : 1;
@@ -99,10 +106,11 @@ static struct mmul_map map_of(const struct bench *b, const struct subject *s,
                            .parallel = {b->threads, mmul_pipeline_share}};
     const struct mmul_operation_row *row = mmul_operation_find(s->operation, &map.kind);
     *with = (struct mmul_parameters){.axis = -1, .count = 8, .epsilon = 1e-5, .base = 10000};
+    const double each = (double)mmul_dtype_bytes(b->dtype);
     *bytes = 0;
     for (int i = 0; i < s->operands; i++) {
         map.operands[i] = operand_of(b, s->layouts[i], i);
-        *bytes += s->layouts[i] <= TURNED ? 4.0 * (double)b->rows * (double)b->cols : 0;
+        *bytes += s->layouts[i] <= TURNED ? each * (double)b->rows * (double)b->cols : 0;
     }
     if (row->class == MMUL_CLASS_REDUCE || map.kind == MMUL_ARGMAX)
         map.cols = 1;
@@ -111,7 +119,7 @@ static struct mmul_map map_of(const struct bench *b, const struct subject *s,
     map.shape = (struct mmul_shape){1, 1, map.rows, map.cols};
     map.matrices = 1;
     map.result = (struct mmul_operand){b->buffers[3], 0, map.cols};
-    *bytes += 4.0 * (double)map.rows * (double)map.cols;
+    *bytes += each * (double)map.rows * (double)map.cols;
     return map;
 }
 
@@ -136,7 +144,8 @@ static void measure(struct bench *b, const struct subject *s, int runs, bool is_
         }
     }
     printf("%s{\"operation\": \"%s\", \"bytes\": %.0f, \"copy\": {\"bytes\": %.0f, ",
-           is_first ? "" : ", ", s->name, bytes, 8.0 * (double)b->rows * (double)b->cols);
+           is_first ? "" : ", ", s->name, bytes,
+           2 * (double)mmul_dtype_bytes(b->dtype) * (double)b->rows * (double)b->cols);
     peer_print_seconds(copies, runs);
     printf("}, ");
     peer_print_seconds(maps, runs);
@@ -144,22 +153,37 @@ static void measure(struct bench *b, const struct subject *s, int runs, bool is_
 }
 
 static bool is_asked(const struct subject *s, int argc, char **argv) {
-    for (int i = 5; i < argc; i++)
+    for (int i = 6; i < argc; i++)
         if (strcmp(argv[i], s->name) == 0)
             return true;
-    return argc <= 5;
+    return argc <= 6;
 }
 
-static void fill(float *matrix, int64_t count) {
+static void *allocate(enum mmul_dtype dtype, int64_t count) {
+    return peer_allocate((size_t)count * mmul_dtype_bytes(dtype) / sizeof(float));
+}
+
+static void fill(enum mmul_dtype dtype, void *matrix, int64_t count) {
     for (int64_t e = 0; e < count; e++)
-        matrix[e] = (float)(e * 7919 % 1009) / 256 - 2;
+        mmul_dtype_set_real(dtype, matrix, e, (double)(e * 7919 % 1009) / 256 - 2);
+}
+
+static enum mmul_dtype type_of(int argc, char **argv, int place) {
+    enum mmul_dtype dtype = MMUL_F16;
+    struct mmul_error err;
+    if (place < argc && mmul_dtype_parse(argv[place], &dtype, &err) == MMUL_OK &&
+        (dtype == MMUL_F32 || dtype == MMUL_F64))
+        return dtype;
+    fprintf(stderr, "usage: %s\n", usage);
+    exit(64);
 }
 
 static void attend(int argc, char **argv) {
-    const int rows = peer_number(argc, argv, 2, 1, usage);
-    const int heads = peer_number(argc, argv, 3, 1, usage);
-    const int depth = peer_number(argc, argv, 4, 1, usage);
-    const int threads = peer_number(argc, argv, 5, 1, usage);
+    const int rows = peer_number(argc, argv, 3, 1, usage);
+    const int heads = peer_number(argc, argv, 4, 1, usage);
+    const int depth = peer_number(argc, argv, 5, 1, usage);
+    const int threads = peer_number(argc, argv, 6, 1, usage);
+    const enum mmul_dtype dtype = type_of(argc, argv, 2);
     const int64_t count = (int64_t)rows * depth;
     const struct mmul_parameters with = {.scale = 1 / sqrt((double)depth)};
     struct mmul_device *device;
@@ -176,11 +200,11 @@ static void attend(int argc, char **argv) {
     end_if(mmul_device_open("cpu", &device, &err), &err);
     mmul_device_set_threads(device, threads);
     for (int i = 0; i < 4; i++) {
-        float *matrix = peer_allocate((size_t)(heads * count));
-        fill(matrix, heads * count);
+        void *matrix = allocate(dtype, heads * count);
+        fill(dtype, matrix, heads * count);
         map.operands[i] = (struct mmul_map_operand){
             .row_step = depth, .col_step = 1, .rows = rows, .cols = depth, .stack = {0, count, 1}};
-        end_if(mmul_device_buffer_borrow(device, MMUL_F32, matrix, heads * count,
+        end_if(mmul_device_buffer_borrow(device, dtype, matrix, heads * count,
                                          &map.operands[i].buffer, &err),
                &err);
     }
@@ -206,20 +230,24 @@ int main(int argc, char **argv) {
         attend(argc, argv);
         return 0;
     }
-    struct bench b = {.rows = peer_number(argc, argv, 1, 1, usage),
-                      .cols = peer_number(argc, argv, 2, 1, usage),
-                      .threads = peer_number(argc, argv, 3, 1, usage)};
-    const int runs = peer_number(argc, argv, 4, 1, usage);
+    struct bench b = {.dtype = type_of(argc, argv, 1),
+                      .rows = peer_number(argc, argv, 2, 1, usage),
+                      .cols = peer_number(argc, argv, 3, 1, usage),
+                      .threads = peer_number(argc, argv, 4, 1, usage)};
+    const int runs = peer_number(argc, argv, 5, 1, usage);
+    double one_and_half = 1.5;
     if (runs > RUNS_MAX)
         return 64;
     end_if(mmul_device_open("cpu", &b.device, &err), &err);
     for (int i = 0; i < 4; i++) {
-        b.matrices[i] = peer_allocate((size_t)(b.rows * b.cols));
-        fill(b.matrices[i], b.rows * b.cols);
-        end_if(mmul_device_buffer_borrow(b.device, MMUL_F32, b.matrices[i], b.rows * b.cols,
+        b.matrices[i] = allocate(b.dtype, b.rows * b.cols);
+        fill(b.dtype, b.matrices[i], b.rows * b.cols);
+        end_if(mmul_device_buffer_borrow(b.device, b.dtype, b.matrices[i], b.rows * b.cols,
                                          &b.buffers[i], &err),
                &err);
     }
+    end_if(mmul_device_buffer_borrow(b.device, MMUL_F64, &one_and_half, 1, &b.one_and_half, &err),
+           &err);
     printf("{\"peer\": \"rows\", \"counted\": \"operations in memory\", \"rows\": %lld, \"cols\": "
            "%lld, "
            "\"threads\": %d, \"operations\": [",
