@@ -127,7 +127,8 @@ KERNELS  := $(if $(OPENCL),$(sort $(wildcard kernels/*.cl)))
 
 OBJ     := $(BUILD)/obj
 GEN     := $(BUILD)/gen
-LIB_OBJ := $(LIB_SRC:%.c=$(OBJ)/%.o) $(OBJ)/gen/kernels.o
+F64_SRC := $(shell grep -l mmul_real src/device/*.c)
+LIB_OBJ := $(LIB_SRC:%.c=$(OBJ)/%.o) $(F64_SRC:%.c=$(OBJ)/%.f64.o) $(OBJ)/gen/kernels.o
 CLI_OBJ := $(CLI_SRC:%.c=$(OBJ)/%.o)
 
 PROGRAM := $(if $(CLI_SRC),$(BUILD)/bin/mpimatmul)
@@ -192,6 +193,12 @@ $(OBJ)/gen/kernels.o: $(GEN)/kernels.c $(BUILD)/flags
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(COMPILE) $(PIC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+
+# What says mmul_real is made for float32 and once more for float64 (device/cpu_map.h).
+$(OBJ)/%.f64.o: %.c $(BUILD)/flags | $(GEN)/kernels.h
+	$(call say,CC,$< (float64))
+	@mkdir -p $(@D)
+	$(Q)$(COMPILE) $(PIC) $(VECTOR) -DMMUL_CPU_F64 $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 
 # `private`: a target's value must not leak into what it depends on.
 $(LIB_OBJ): private PIC := -fPIC -fvisibility=hidden

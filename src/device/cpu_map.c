@@ -1,134 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Which operation is in which file, and what they share: operands without steps, and pieces of work that
-// threads claim, so that a thread that is late, or on a slow core, does less.
+// What operations of both types share: pieces of work that threads claim, so that a thread that is late, or on a slow
+// core, does less; and casts from one type to the other.
 #include "device/cpu_map.h"
 
 #include <stdatomic.h>
-#include <string.h>
 
 #include "base/integer.h"
 #include "device/host_buffer.h"
 #include "device/reference_map.h"
-
-struct mmul_strided mmul_cpu_operand(const struct mmul_map *map, int operand, int64_t t) {
-    const struct mmul_map_operand *o = &map->operands[operand];
-    if (o->buffer == NULL)
-        return (struct mmul_strided){&o->number, 0, 0};
-    return (struct mmul_strided){o->buffer->data + o->offset + mmul_stack_offset(map, o->stack, t),
-                                 o->row_step, o->col_step};
-}
-
-float *mmul_cpu_result(const struct mmul_map *map, int64_t t) {
-    return (float *)mmul_host_address(map->result) + t * map->result_step;
-}
-
-struct mmul_strided mmul_cpu_part(struct mmul_strided from, int64_t i, int64_t j) {
-    from.at += i * from.row_step + j * from.col_step;
-    return from;
-}
-
-// ------------------------------------------------------------------------------------------ pack
-
-typedef float four __attribute__((vector_size(16)));
-
-static four load(const float *at) {
-    four x;
-    memcpy(&x, at, sizeof x);
-    return x;
-}
-
-static void store(float *at, four x) {
-    memcpy(at, &x, sizeof x);
-}
-
-// Four rows of four, in registers: what is a column of `from` becomes a row of `to`.
-static inline void turn_four(const float *from, int64_t step, float *to, int64_t ld) {
-    const four a = load(from), b = load(from + step);
-    const four c = load(from + 2 * step), d = load(from + 3 * step);
-    const four ab = __builtin_shufflevector(a, b, 0, 4, 1, 5);
-    const four cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
-    const four AB = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-    const four CD = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-    store(to, __builtin_shufflevector(ab, cd, 0, 1, 4, 5));
-    store(to + ld, __builtin_shufflevector(ab, cd, 2, 3, 6, 7));
-    store(to + 2 * ld, __builtin_shufflevector(AB, CD, 0, 1, 4, 5));
-    store(to + 3 * ld, __builtin_shufflevector(AB, CD, 2, 3, 6, 7));
-}
-
-static void pack_one_by_one(struct mmul_strided from, int64_t rows, int64_t cols, float *to,
-                            int64_t ld) {
-    for (int64_t i = 0; i < rows; i++)
-        for (int64_t j = 0; j < cols; j++)
-            to[i * ld + j] = from.at[i * from.row_step + j * from.col_step];
-}
-
-// A block of what is stored by columns. Each column is another page of memory, and so is each row of the result: of
-// every page as much is taken at a time as lets finding it count little, while the block stays in a second cache, 256
-// KiB at least. A processor does not foresee the next column: as much is asked for ahead as elsewhere.
-enum {
-    DOWN = 128,                      // rows of a block
-    ALONG = 256,                     // columns of a block
-    ROOM_LD = ALONG + MMUL_CPU_LINE, // a power of two would have few places of a cache for all rows
-    ASKED = MMUL_CPU_AHEAD / DOWN    // columns
-};
-
-// As many columns as there are `ahead`, of which `cols` are turned.
-static void turn_block(struct mmul_strided from, int64_t rows, int64_t cols, int64_t ahead,
-                       float *to, int64_t ld) {
-    const int64_t even = cols - cols % 4, even_end = rows - rows % 4;
-    for (int64_t j = 0; j < even; j += 4) {
-        const float *at = from.at + j * from.col_step;
-        for (int64_t c = ASKED; c < ASKED + 4 && j + c < ahead; c++)
-            for (int64_t i = 0; i < rows; i += MMUL_CPU_LINE)
-                __builtin_prefetch(at + i + c * from.col_step);
-        for (int64_t i = 0; i < even_end; i += 4)
-            turn_four(at + i, from.col_step, to + i * ld + j, ld);
-    }
-    pack_one_by_one(mmul_cpu_part(from, even_end, 0), rows - even_end, even, to + even_end * ld,
-                    ld);
-    pack_one_by_one(mmul_cpu_part(from, 0, even), rows, cols - even, to + even, ld);
-}
-
-// Through a room where a block's rows follow each other, from which each is written at once: those of `to` push each
-// other out of a cache between a column and the next.
-static void pack_turned(struct mmul_strided from, int64_t rows, int64_t cols, float *to,
-                        int64_t ld) {
-    float room[DOWN * ROOM_LD];
-    for (int64_t i = 0; i < rows; i += DOWN)
-        for (int64_t j = 0; j < cols; j += ALONG) {
-            const int64_t down = mmul_smaller(DOWN, rows - i),
-                          along = mmul_smaller(ALONG, cols - j);
-            if (ld <= MMUL_CPU_LINE) {
-                turn_block(mmul_cpu_part(from, i, j), down, along, cols - j, to + i * ld + j, ld);
-                continue;
-            }
-            turn_block(mmul_cpu_part(from, i, j), down, along, cols - j, room, ROOM_LD);
-            for (int64_t r = 0; r < down; r++)
-                memcpy(to + (i + r) * ld + j, room + r * ROOM_LD, (size_t)along * sizeof *to);
-        }
-}
-
-MMUL_CLONES static void fill(float *to, int64_t count, float x) {
-    for (int64_t j = 0; j < count; j++)
-        to[j] = x;
-}
-
-void mmul_cpu_pack(struct mmul_strided from, int64_t rows, int64_t cols, float *to, int64_t ld) {
-    if (from.row_step == 1 && from.col_step > 1) {
-        pack_turned(from, rows, cols, to, ld);
-        return;
-    }
-    for (int64_t i = 0; i < rows; i++) {
-        const float *at = from.at + i * from.row_step;
-        if (from.col_step == 1)
-            memcpy(to + i * ld, at, (size_t)cols * sizeof *to);
-        else if (from.col_step == 0)
-            fill(to + i * ld, cols, *at);
-        else
-            for (int64_t j = 0; j < cols; j++)
-                to[i * ld + j] = at[j * from.col_step];
-    }
-}
 
 // --------------------------------------------------------------------------------------- threads
 
@@ -177,44 +56,50 @@ void mmul_cpu_share(const struct mmul_map *map, int parts, int64_t units, mmul_c
         claim(&claims, 0);
 }
 
-// --------------------------------------------------------------------------------------- lookups
+// ----------------------------------------------------------------------------------------- casts
 
-static void look_up(void *context, int part, int64_t t, int64_t begin, int64_t end) {
-    const struct mmul_map *map = context;
-    const struct mmul_strided table = mmul_cpu_operand(map, 0, t),
-                              ids = mmul_cpu_operand(map, 1, t);
-    (void)part;
-    for (int64_t i = begin; i < end; i++)
-        mmul_cpu_pack(mmul_cpu_part(table, (int64_t)ids.at[i * ids.col_step], 0), 1, map->cols,
-                      mmul_cpu_result(map, t) + i * map->result.ld, map->cols);
-}
+enum { CAST = 4096 }; // elements of a row at a time
 
-void mmul_cpu_map_lookup(const struct mmul_map *map) {
-    mmul_cpu_share(map, mmul_cpu_parts(map, map->rows, (double)map->cols), map->rows, look_up,
-                   (void *)(uintptr_t)map);
-}
-
-static enum mmul_status make(void *self, const struct mmul_map *map, struct mmul_error *err) {
-    if (mmul_map_has_doubles(map))
-        return mmul_cpu_map_double(map, err);
-    switch (mmul_operation_row(map->kind)->class) {
-    case MMUL_CLASS_ROWS:
-        return mmul_cpu_map_rows(map, err);
-    case MMUL_CLASS_REDUCE:
-        return mmul_cpu_map_reduce(map, err);
-    case MMUL_CLASS_LOOKUP:
-        mmul_cpu_map_lookup(map);
-        return MMUL_OK;
-    case MMUL_CLASS_ATTENTION:
-        return mmul_cpu_map_attention(self, map, err);
-    default:
-        mmul_cpu_map_elements(map);
-        return MMUL_OK;
+static void cast_run(const struct mmul_map *map, int64_t i, int64_t j, int64_t count) {
+    const struct mmul_map_operand *x = &map->operands[0];
+    const int64_t step = x->col_step, from = x->offset + i * x->row_step + j * step;
+    const int64_t to = i * map->result.ld + j;
+    if (map->result.buffer->head.dtype == MMUL_F64) {
+        double *out = mmul_host_doubles(map->result) + to;
+        for (int64_t c = 0; c < count; c++)
+            out[c] = (double)x->buffer->data[from + c * step];
+    } else {
+        float *out = mmul_host_address(map->result) + to;
+        for (int64_t c = 0; c < count; c++)
+            out[c] = (float)x->buffer->doubles[from + c * step];
     }
 }
 
+static void cast(void *context, int part, int64_t t, int64_t begin, int64_t end) {
+    const struct mmul_map one = mmul_map_matrix(context, t);
+    const int64_t along = (one.cols + CAST - 1) / CAST;
+    (void)part;
+    for (int64_t unit = begin; unit < end; unit++) {
+        const int64_t j = unit % along * CAST;
+        cast_run(&one, unit / along, j, mmul_smaller(CAST, one.cols - j));
+    }
+}
+
+static void cast_all(const struct mmul_map *map) {
+    const int64_t units = map->rows * ((map->cols + CAST - 1) / CAST);
+    const double cost = 2 * (double)map->rows * (double)map->cols / (double)units;
+    mmul_cpu_share(map, mmul_cpu_parts(map, units, cost), units, cast, (void *)(uintptr_t)map);
+}
+
 enum mmul_status mmul_cpu_map(void *self, const struct mmul_map *map, struct mmul_error *err) {
-    enum mmul_status status = make(self, map, err);
+    enum mmul_status status = MMUL_OK;
+    if (map->kind == MMUL_CAST &&
+        map->operands[0].buffer->head.dtype != map->result.buffer->head.dtype)
+        cast_all(map);
+    else if (mmul_map_has_doubles(map))
+        status = mmul_cpu_map_class_f64(self, map, err);
+    else
+        status = mmul_cpu_map_class(self, map, err);
     if (status == MMUL_OK)
         mmul_reference_carry(map);
     return status;

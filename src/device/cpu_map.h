@@ -4,9 +4,32 @@
 // loops that compilers turn into vector code, made once for each of some instruction sets of which the
 // program takes the best when it starts; work is claimed by the rank's threads piece by piece. What a row
 // becomes does not depend on the block that it is in, nor on the number of threads.
+//
+// The files of classes are compiled twice (Makefile): for float32, and with MMUL_CPU_F64 for float64. What is mmul_real
+// in them is the one or the other; what they give to others has the names below.
 #pragma once
 
 #include "device/map.h"
+
+#ifdef MMUL_CPU_F64
+typedef double mmul_real;
+#define mmul_cpu_map_class     mmul_cpu_map_class_f64
+#define mmul_cpu_map_elements  mmul_cpu_map_elements_f64
+#define mmul_cpu_map_rows      mmul_cpu_map_rows_f64
+#define mmul_cpu_map_reduce    mmul_cpu_map_reduce_f64
+#define mmul_cpu_map_attention mmul_cpu_map_attention_f64
+#define mmul_cpu_operand       mmul_cpu_operand_f64
+#define mmul_cpu_result        mmul_cpu_result_f64
+#define mmul_cpu_part          mmul_cpu_part_f64
+#define mmul_cpu_pack          mmul_cpu_pack_f64
+#define mmul_cpu_largest       mmul_cpu_largest_f64
+#define mmul_cpu_topk          mmul_cpu_topk_f64
+#define mmul_cpu_argmax        mmul_cpu_argmax_f64
+#else
+typedef float mmul_real;
+enum mmul_status mmul_cpu_map_class_f64(void *self, const struct mmul_map *map,
+                                        struct mmul_error *err);
+#endif
 
 // Made for several instruction sets: the loops of a function marked so. (Sanitizers cannot be asked which
 // to take: they are not there yet when that is decided.)
@@ -22,9 +45,9 @@
 // known (fill buffers of the first caches of Intel's, AMD's, Arm's): asked for less far ahead memory comes too late.
 // Asked for so far ahead that the first cache, 32 KiB at least, cannot hold as much of three operands and a result, it
 // is gone again. 32 lines are more than the former and a quarter of the latter.
-enum { MMUL_CPU_LINE = 16, MMUL_CPU_AHEAD = 32 * MMUL_CPU_LINE };
+enum { MMUL_CPU_LINE = 64 / sizeof(mmul_real), MMUL_CPU_AHEAD = 32 * MMUL_CPU_LINE };
 
-static inline __attribute__((always_inline)) void mmul_cpu_ask(const float *at, int64_t count) {
+static inline __attribute__((always_inline)) void mmul_cpu_ask(const mmul_real *at, int64_t count) {
     for (int64_t j = 0; j < count; j += MMUL_CPU_LINE)
         __builtin_prefetch(at + MMUL_CPU_AHEAD + j);
 }
@@ -34,21 +57,18 @@ static inline __attribute__((always_inline)) void mmul_cpu_ask(const float *at, 
 enum { MMUL_CPU_TOGETHER = 4, MMUL_CPU_STRETCH = 64 };
 
 // The largest element; NaN where there is one, -infinity where there is none.
-float mmul_cpu_largest(const float *x, int64_t n);
+mmul_real mmul_cpu_largest(const mmul_real *x, int64_t n);
 
 // Entry of the device table. Fails with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_cpu_map(void *self, const struct mmul_map *map, struct mmul_error *err);
 
-// By class.
+// The same, of one type, and by class.
+enum mmul_status mmul_cpu_map_class(void *self, const struct mmul_map *map, struct mmul_error *err);
 void mmul_cpu_map_elements(const struct mmul_map *map);
 enum mmul_status mmul_cpu_map_rows(const struct mmul_map *map, struct mmul_error *err);
 enum mmul_status mmul_cpu_map_reduce(const struct mmul_map *map, struct mmul_error *err);
-void mmul_cpu_map_lookup(const struct mmul_map *map);
 enum mmul_status mmul_cpu_map_attention(void *self, const struct mmul_map *map,
                                         struct mmul_error *err);
-
-// Of float64, whatever its class (cpu_map_double.c).
-enum mmul_status mmul_cpu_map_double(const struct mmul_map *map, struct mmul_error *err);
 
 // Products on threads of our own (cpu_device.c): between these two OpenBLAS uses none of its own, and *parts
 // threads at most may multiply at the same time.
@@ -60,20 +80,20 @@ void mmul_cpu_multiply(const struct mmul_gemm *args); // buffers are host_buffer
 
 // Of the t-th matrix of a block: element (i, j) is at[i * row_step + j * col_step]; of a number both steps are 0.
 struct mmul_strided {
-    const float *at;
+    const mmul_real *at;
     int64_t row_step, col_step;
 };
 
 struct mmul_strided mmul_cpu_operand(const struct mmul_map *map, int operand, int64_t t);
 
 // The first element of the t-th matrix of the result.
-float *mmul_cpu_result(const struct mmul_map *map, int64_t t);
+mmul_real *mmul_cpu_result(const struct mmul_map *map, int64_t t);
 
 // From row i and column j on.
 struct mmul_strided mmul_cpu_part(struct mmul_strided from, int64_t i, int64_t j);
 
 // Writes it without steps: row i at to + i * ld.
-void mmul_cpu_pack(struct mmul_strided from, int64_t rows, int64_t cols, float *to, int64_t ld);
+void mmul_cpu_pack(struct mmul_strided from, int64_t rows, int64_t cols, mmul_real *to, int64_t ld);
 
 // ------------------------------------------------------------------------------------- threads
 

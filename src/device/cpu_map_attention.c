@@ -10,29 +10,29 @@
 
 #include "base/integer.h"
 #include "base/memory.h"
-#include "device/cpu_map_float.h"
+#include "device/cpu_map_real.h"
 #include "device/host_buffer.h"
 
 // A tile is packed for each product: enough rows make that little, and all of it stays in the cache.
-enum { TILE_ROWS = 192, TILE_ROWS_LEAST = 16, TILE_KEYS = 384 };
+enum { TILE_ROWS = 192, TILE_ROWS_LEAST = 16, TILE_KEYS = 1536 / sizeof(mmul_real) };
 
 struct attention {
     const struct mmul_map *map;
     int64_t tile_rows, keys, depth;
     struct mmul_strided q, k, v, mask; // of a matrix; k and v without column steps
-    float *out;
+    mmul_real *out;
     bool has_mask;
-    float *keys_room,
+    mmul_real *keys_room,
         *values_room;    // k and v of all matrices without column steps; NULL: they are so
-    float *room;         // of every part: a tile of scores, one of q, a row of the mask
+    mmul_real *room;     // of every part: a tile of scores, one of q, a row of the mask
     int64_t room_floats; // of one
 };
 
 struct tile {
     int64_t row, rows, key, keys;
-    float *scores; // ld TILE_KEYS
-    float *mask;   // room for a row
-    float *most;   // of every row; TILE_ROWS
+    mmul_real *scores; // ld TILE_KEYS
+    mmul_real *mask;   // room for a row
+    mmul_real *most;   // of every row; TILE_ROWS
     double *sums;
 };
 
@@ -44,20 +44,20 @@ static int64_t counted(const struct attention *a, int64_t i) {
 
 // One product of a tile; the buffers say where things are.
 struct product {
-    const float *x, *y;
+    const mmul_real *x, *y;
     int64_t x_ld, y_ld;
     bool transpose_y;
     int64_t m, n, k;
-    float alpha, beta;
-    float *out;
+    mmul_real alpha, beta;
+    mmul_real *out;
     int64_t ld;
 };
 
 static void multiply(const struct product *p) {
-    struct mmul_buffer x = {.data = (float *)(uintptr_t)p->x},
-                       y = {.data = (float *)(uintptr_t)p->y};
-    struct mmul_buffer out = {.data = p->out};
-    mmul_cpu_multiply(&(struct mmul_gemm){.dtype = MMUL_F32,
+    struct mmul_buffer x = {.memory = (void *)(uintptr_t)p->x},
+                       y = {.memory = (void *)(uintptr_t)p->y};
+    struct mmul_buffer out = {.memory = p->out};
+    mmul_cpu_multiply(&(struct mmul_gemm){.dtype = sizeof(mmul_real) == 8 ? MMUL_F64 : MMUL_F32,
                                           .transpose_b = p->transpose_y,
                                           .m = p->m,
                                           .n = p->n,
@@ -73,33 +73,34 @@ static void multiply(const struct product *p) {
 
 // Scores of a row, n of which count, become powers; what is behind them 0. Returns what the row's result so
 // far is to be multiplied by. -infinity and NaN: as in cpu_map_rows.c's softmax.
-MMUL_CLONES static float raise(float *scores, int64_t n, int64_t keys, float *most, double *sum) {
-    const float before = *most;
-    float now = before;
+MMUL_CLONES static mmul_real raise(mmul_real *scores, int64_t n, int64_t keys, mmul_real *most,
+                                   double *sum) {
+    const mmul_real before = *most;
+    mmul_real now = before;
     double powers = 0;
 #pragma omp simd reduction(max : now)
     for (int64_t p = 0; p < n; p++)
         now = scores[p] > now ? scores[p] : now;
-    const float shift = now > -INFINITY ? now : 0;
-    for (int64_t p = 0; p < n; p++)
-        scores[p] = mmul_expf(scores[p] - shift);
+    const mmul_real shift = now > -INFINITY ? now : 0;
+    mmul_cpu_raise(scores, n, shift, scores);
 #pragma omp simd reduction(+ : powers)
     for (int64_t p = 0; p < n; p++)
         powers += (double)scores[p];
     for (int64_t p = n; p < keys; p++)
         scores[p] = 0;
-    const float factor = before > -INFINITY ? mmul_expf(before - now) : 1;
+    const mmul_real factor = before > -INFINITY ? REAL(exp)(before - now) : 1;
     *sum = *sum * (double)factor + powers;
     *most = now;
     return factor;
 }
 
-MMUL_CLONES static void add_mask(float *restrict scores, const float *restrict mask, int64_t n) {
+MMUL_CLONES static void add_mask(mmul_real *restrict scores, const mmul_real *restrict mask,
+                                 int64_t n) {
     for (int64_t p = 0; p < n; p++)
         scores[p] += mask[p];
 }
 
-MMUL_CLONES static void scale_row(float *row, int64_t n, float factor) {
+MMUL_CLONES static void scale_row(mmul_real *row, int64_t n, mmul_real factor) {
     for (int64_t j = 0; j < n; j++)
         row[j] *= factor;
 }
@@ -113,12 +114,14 @@ static void mask_row(const struct attention *a, const struct tile *t, int64_t r,
     add_mask(t->scores + r * TILE_KEYS, mask.at, n);
 }
 
-static void raise_tile(const struct attention *a, const struct tile *t, float *out, int64_t ld) {
+static void raise_tile(const struct attention *a, const struct tile *t, mmul_real *out,
+                       int64_t ld) {
     for (int64_t r = 0; r < t->rows; r++) {
         const int64_t n = mmul_larger(0, mmul_smaller(counted(a, t->row + r) - t->key, t->keys));
         if (a->has_mask)
             mask_row(a, t, r, n);
-        const float factor = raise(t->scores + r * TILE_KEYS, n, t->keys, &t->most[r], &t->sums[r]);
+        const mmul_real factor =
+            raise(t->scores + r * TILE_KEYS, n, t->keys, &t->most[r], &t->sums[r]);
         if (t->key > 0 && factor != 1)
             scale_row(out + r * ld, a->map->cols, factor);
     }
@@ -127,9 +130,9 @@ static void raise_tile(const struct attention *a, const struct tile *t, float *o
 // --------------------------------------------------------------------------------------- result
 
 static bool is_finite(const struct attention *a, const struct tile *t) {
-    float sum = 0;
+    mmul_real sum = 0;
     for (int64_t p = 0; p < t->keys; p++) {
-        const float *row = a->v.at + (t->key + p) * a->v.row_step;
+        const mmul_real *row = a->v.at + (t->key + p) * a->v.row_step;
 #pragma omp simd reduction(+ : sum)
         for (int64_t j = 0; j < a->map->cols; j++)
             sum += row[j] * 0;
@@ -139,7 +142,8 @@ static bool is_finite(const struct attention *a, const struct tile *t) {
 
 // Powers times values. On the diagonal some powers stand for keys that do not count: 0 times infinity or NaN
 // would be seen, and rows are taken one by one.
-static void add_values(const struct attention *a, const struct tile *t, float *out, int64_t ld) {
+static void add_values(const struct attention *a, const struct tile *t, mmul_real *out,
+                       int64_t ld) {
     struct product product = {.x = t->scores,
                               .x_ld = TILE_KEYS,
                               .y = a->v.at + t->key * a->v.row_step,
@@ -164,19 +168,19 @@ static void add_values(const struct attention *a, const struct tile *t, float *o
 }
 
 // A row of which no key counts is 0.
-static void finish(const struct attention *a, const struct tile *t, float *out, int64_t ld) {
+static void finish(const struct attention *a, const struct tile *t, mmul_real *out, int64_t ld) {
     for (int64_t r = 0; r < t->rows; r++) {
         const bool is_empty = counted(a, t->row + r) == 0;
         for (int64_t j = 0; is_empty && j < a->map->cols; j++)
             out[r * ld + j] = 0;
         if (!is_empty)
-            scale_row(out + r * ld, a->map->cols, (float)(1 / t->sums[r]));
+            scale_row(out + r * ld, a->map->cols, (mmul_real)(1 / t->sums[r]));
     }
 }
 
 static void attend(const struct attention *a, struct tile *t, struct mmul_strided q) {
     const int64_t ld = a->map->result.ld, last = counted(a, t->row + t->rows - 1);
-    float *out = a->out + t->row * ld;
+    mmul_real *out = a->out + t->row * ld;
     for (int64_t r = 0; r < t->rows; r++) {
         t->most[r] = -INFINITY;
         t->sums[r] = 0;
@@ -191,7 +195,7 @@ static void attend(const struct attention *a, struct tile *t, struct mmul_stride
                                    .m = t->rows,
                                    .n = t->keys,
                                    .k = a->depth,
-                                   .alpha = (float)a->map->with->scale,
+                                   .alpha = (mmul_real)a->map->with->scale,
                                    .out = t->scores,
                                    .ld = TILE_KEYS});
         raise_tile(a, t, out, ld);
@@ -221,9 +225,9 @@ static struct attention attention_of(const struct attention *a, int64_t t) {
 static void attend_tiles(void *context, int part, int64_t matrix, int64_t begin, int64_t end) {
     const struct attention one = attention_of(context, matrix), *a = &one;
     const int64_t tiles = (a->map->rows + a->tile_rows - 1) / a->tile_rows;
-    float most[TILE_ROWS];
+    mmul_real most[TILE_ROWS];
     double sums[TILE_ROWS];
-    float *room = a->room + part * a->room_floats;
+    mmul_real *room = a->room + part * a->room_floats;
     struct tile t = {
         .scores = room, .mask = room + TILE_ROWS * TILE_KEYS, .most = most, .sums = sums};
     for (int64_t unit = begin; unit < end; unit++) {
@@ -231,7 +235,7 @@ static void attend_tiles(void *context, int part, int64_t matrix, int64_t begin,
         t.rows = mmul_smaller(a->tile_rows, a->map->rows - t.row);
         struct mmul_strided q = mmul_cpu_part(a->q, t.row, 0);
         if (q.col_step != 1) {
-            float *packed = t.mask + TILE_KEYS;
+            mmul_real *packed = t.mask + TILE_KEYS;
             mmul_cpu_pack(q, t.rows, a->depth, packed, a->depth);
             q = (struct mmul_strided){packed, a->depth, 1};
         }
@@ -242,7 +246,7 @@ static void attend_tiles(void *context, int part, int64_t matrix, int64_t begin,
 // ---------------------------------------------------------------------------------------- whole
 
 // Packs what has column steps, once for all rows.
-static enum mmul_status straighten(const struct mmul_map *map, int operand, float **room,
+static enum mmul_status straighten(const struct mmul_map *map, int operand, mmul_real **room,
                                    struct mmul_error *err) {
     const int64_t rows = map->operands[operand].rows, cols = map->operands[operand].cols;
     if (map->operands[operand].col_step == 1)

@@ -6,20 +6,29 @@
 #include <string.h>
 
 #include "base/integer.h"
-#include "device/cpu_map_float.h"
+#include "device/cpu_map_real.h"
 #include "device/host_buffer.h"
 
 // A row, or what of it fits; of what is stored by columns a block of more rows (cpu_map.c).
-enum { OPERANDS = 3, ROW = 4096, TILE = 128, COPY_COLS = 256, TILE_ELEMENTS = TILE * TILE };
+enum {
+    OPERANDS = 3,
+    ROW = 16384 / sizeof(mmul_real),
+    TILE = 128,
+    TILE_COLS = 512 / sizeof(mmul_real),
+    COPY_COLS = 2 * TILE_COLS,
+    TILE_ELEMENTS = TILE * TILE_COLS
+};
 
 // out[j] from the j-th of every operand; what an operation has not is not looked at.
-typedef void kernel(int64_t n, const float *xs, const float *ys, const float *zs, float *out);
+typedef void kernel(int64_t n, const mmul_real *xs, const mmul_real *ys, const mmul_real *zs,
+                    mmul_real *out);
 
 // ------------------------------------------------------------------------------------- functions
 
-#define KERNEL(NAME)                                                                            \
-    MMUL_CLONES static void NAME(int64_t n, const float *restrict xs, const float *restrict ys, \
-                                 const float *restrict zs, float *restrict out)
+#define KERNEL(NAME)                                                                         \
+    MMUL_CLONES static void NAME(int64_t n, const mmul_real *restrict xs,                    \
+                                 const mmul_real *restrict ys, const mmul_real *restrict zs, \
+                                 mmul_real *restrict out)
 enum { STEP = 64 };
 
 #define EACH(ASKED, DONE)                              \
@@ -36,7 +45,7 @@ enum { STEP = 64 };
         (void)ys;                              \
         (void)zs;                              \
         EACH(mmul_cpu_ask(xs + begin, STEP), { \
-            const float x = xs[j];             \
+            const mmul_real x = xs[j];         \
             out[j] = (VALUE);                  \
         })                                     \
     }
@@ -44,41 +53,71 @@ enum { STEP = 64 };
     KERNEL(NAME) {                                                             \
         (void)zs;                                                              \
         EACH(mmul_cpu_ask(xs + begin, STEP); mmul_cpu_ask(ys + begin, STEP), { \
-            const float x = xs[j];                                             \
-            const float y = ys[j];                                             \
+            const mmul_real x = xs[j];                                         \
+            const mmul_real y = ys[j];                                         \
             out[j] = (VALUE);                                                  \
         })                                                                     \
     }
 
+// Of the C library, or of its like: in whole vectors (cpu_map_real.h).
+#define FUNCTION(NAME, VALUE)                                             \
+    KERNEL(NAME) {                                                        \
+        const int64_t whole = mmul_cpu_whole(n);                          \
+        (void)ys;                                                         \
+        (void)zs;                                                         \
+        int64_t begin = 0;                                                \
+        for (; begin + STEP <= whole; begin += STEP) {                    \
+            mmul_cpu_ask(xs + begin, STEP);                               \
+            for (int64_t j = begin; j < begin + STEP; j++) {              \
+                const mmul_real x = xs[j];                                \
+                out[j] = (VALUE);                                         \
+            }                                                             \
+        }                                                                 \
+        for (int64_t j = begin; j < whole; j++) {                         \
+            const mmul_real x = xs[j];                                    \
+            out[j] = (VALUE);                                             \
+        }                                                                 \
+        if (whole < n) {                                                  \
+            mmul_real room[MMUL_CPU_VECTOR] = {0};                        \
+            memcpy(room, xs + whole, (size_t)(n - whole) * sizeof *xs);   \
+            MMUL_CPU_AS_VECTOR                                            \
+            for (int64_t j = 0; j < MMUL_CPU_VECTOR; j++) {               \
+                const mmul_real x = room[j];                              \
+                room[j] = (VALUE);                                        \
+            }                                                             \
+            memcpy(out + whole, room, (size_t)(n - whole) * sizeof *out); \
+        }                                                                 \
+    }
+
 ONE(negate, -x)
-ONE(exponential, mmul_expf(x))
-ONE(logarithm, mmul_logf(x))
-ONE(square_root, sqrtf(x))
-ONE(reciprocal_root, 1.0f / sqrtf(x))
-ONE(size, fabsf(x))
-ONE(relu, x < 0.0f ? 0.0f : x)
-ONE(sigmoid, mmul_sigmoidf(x))
-ONE(tangent, mmul_tanhf(x))
-ONE(silu, x *mmul_sigmoidf(x))
-ONE(gelu, mmul_geluf(x))
-ONE(gelu_tanh, mmul_gelu_tanhf(x))
+FUNCTION(exponential, REAL(exp)(x))
+FUNCTION(logarithm, REAL(log)(x))
+ONE(square_root, REAL(sqrt)(x))
+ONE(reciprocal_root, 1 / REAL(sqrt)(x))
+ONE(size, REAL(abs)(x))
+ONE(relu, x < 0 ? 0 : x)
+FUNCTION(sigmoid, REAL(sigmoid)(x))
+FUNCTION(tangent, REAL(tanh)(x))
+FUNCTION(silu, x *REAL(sigmoid)(x))
+FUNCTION(gelu, REAL(gelu)(x))
+FUNCTION(gelu_tanh, REAL(gelu_tanh)(x))
 TWO(add, x + y)
 TWO(subtract, x - y)
 TWO(multiply, x *y)
 TWO(divide, x / y)
 TWO(larger, (x >= y) | (x != x) ? x : y)
 TWO(smaller, (x <= y) | (x != x) ? x : y)
-TWO(equal, x == y ? 1.0f : 0.0f)
-TWO(not_equal, x != y ? 1.0f : 0.0f)
-TWO(less, x < y ? 1.0f : 0.0f)
-TWO(less_equal, x <= y ? 1.0f : 0.0f)
-TWO(greater, x > y ? 1.0f : 0.0f)
-TWO(greater_equal, x >= y ? 1.0f : 0.0f)
+TWO(equal, x == y ? 1 : 0)
+TWO(not_equal, x != y ? 1 : 0)
+TWO(less, x < y ? 1 : 0)
+TWO(less_equal, x <= y ? 1 : 0)
+TWO(greater, x > y ? 1 : 0)
+TWO(greater_equal, x >= y ? 1 : 0)
 
 KERNEL(choose) {
     for (int64_t j = 0; j < n; j++) {
-        const float y = ys[j], z = zs[j];
-        out[j] = xs[j] != 0.0f ? y : z;
+        const mmul_real y = ys[j], z = zs[j];
+        out[j] = xs[j] != 0 ? y : z;
     }
 }
 
@@ -105,57 +144,75 @@ static struct division divide_one(double x, double y) {
     return d;
 }
 
-MMUL_INLINE int32_t is_odd_division(float x, float y) {
-    return !(fabs((double)x / (double)y) < 0x1p29) | (y - y != 0.0f);
+MMUL_INLINE int32_t is_odd_division(mmul_real x, mmul_real y) {
+    return !(fabs((double)x / (double)y) < 0x1p29) | (y - y != 0);
 }
 
 // In double all of this is exact: q below 2^29 has no more bits than there is room for beside the 24 of y.
 MMUL_INLINE struct division divide_simple(double x, double y) {
     const double ratio = x / y, magic = 6755399441055744.0; // 1.5 2^52: added, leaves whole numbers
     const double nearest = (ratio + magic) - magic;
-    const double floor = nearest - (nearest > ratio ? 1.0 : 0.0), left = x - floor * y;
+    const double floor = nearest - (nearest > ratio ? 1.0 : 0.0), left = fma(-floor, y, x);
     // Of the other sign: the ratio was rounded up to a whole number.
-    const double high = left * y < 0.0 ? 1.0 : 0.0, quotient = floor - high;
+    const double high = ((left < 0) ^ (y < 0)) & (left != 0) ? 1.0 : 0.0, quotient = floor - high;
     return (struct division){quotient == 0.0 ? copysign(0.0, ratio) : quotient,
                              copysign(left + high * y, y)};
 }
 
 // Divisions that a loop cannot do are left to the next one: those of a step that has any, in the end one by one.
-#define DIVISION(NAME, PART)                                                             \
-    MMUL_CLONES static void NAME##_long(int64_t n, const float *restrict xs,             \
-                                        const float *restrict ys, float *restrict out) { \
-        int32_t others = 0;                                                              \
-        for (int64_t j = 0; j < n; j++) {                                                \
-            out[j] = (float)divide_simple((double)xs[j], (double)ys[j]).PART;            \
-            others |= is_odd_division(xs[j], ys[j]);                                     \
-        }                                                                                \
-        for (int64_t j = 0; others && j < n; j++)                                        \
-            if (is_odd_division(xs[j], ys[j]))                                           \
-                out[j] = (float)divide_one((double)xs[j], (double)ys[j]).PART;           \
-    }                                                                                    \
-    KERNEL(NAME) {                                                                       \
-        (void)zs;                                                                        \
-        for (int64_t begin = 0; begin < n; begin += STEP) {                              \
-            const int64_t end = mmul_smaller(n, begin + STEP);                           \
-            int32_t others = 0;                                                          \
-            mmul_cpu_ask(xs + begin, STEP);                                              \
-            for (int64_t j = begin; j < end; j++) {                                      \
-                out[j] = mmul_dividef(xs[j], ys[j]).PART;                                \
-                others |= mmul_is_long_division(xs[j], ys[j]);                           \
-            }                                                                            \
-            if (others)                                                                  \
-                NAME##_long(end - begin, xs + begin, ys + begin, out + begin);           \
-        }                                                                                \
+#define DIVISION(NAME, PART)                                                                     \
+    MMUL_CLONES static void NAME##_long(int64_t n, const mmul_real *restrict xs,                 \
+                                        const mmul_real *restrict ys, mmul_real *restrict out) { \
+        int32_t others = 0;                                                                      \
+        for (int64_t j = 0; j < n; j++) {                                                        \
+            out[j] = (mmul_real)divide_simple((double)xs[j], (double)ys[j]).PART;                \
+            others |= is_odd_division(xs[j], ys[j]);                                             \
+        }                                                                                        \
+        for (int64_t j = 0; others && j < n; j++)                                                \
+            if (is_odd_division(xs[j], ys[j]))                                                   \
+                out[j] = (mmul_real)divide_one((double)xs[j], (double)ys[j]).PART;               \
+    }                                                                                            \
+    KERNEL(NAME) {                                                                               \
+        (void)zs;                                                                                \
+        for (int64_t begin = 0; begin < n; begin += STEP) {                                      \
+            const int64_t end = mmul_smaller(n, begin + STEP);                                   \
+            int32_t others = 0;                                                                  \
+            mmul_cpu_ask(xs + begin, STEP);                                                      \
+            for (int64_t j = begin; j < end; j++) {                                              \
+                out[j] = REAL(divide)(xs[j], ys[j]).PART;                                        \
+                others |= REAL(is_long_division)(xs[j], ys[j]);                                  \
+            }                                                                                    \
+            if (others)                                                                          \
+                NAME##_long(end - begin, xs + begin, ys + begin, out + begin);                   \
+        }                                                                                        \
     }
 DIVISION(floor_divide, quotient)
 DIVISION(remainder_of, left)
-TWO(power, mmul_powf(x, y))
+#ifdef MMUL_CPU_F64
+KERNEL(power) {
+    const int64_t whole = mmul_cpu_whole(n);
+    (void)zs;
+    for (int64_t j = 0; j < whole; j++)
+        out[j] = REAL(pow)(xs[j], ys[j]);
+    if (whole < n) {
+        mmul_real x[MMUL_CPU_VECTOR] = {0}, y[MMUL_CPU_VECTOR] = {0};
+        memcpy(x, xs + whole, (size_t)(n - whole) * sizeof *xs);
+        memcpy(y, ys + whole, (size_t)(n - whole) * sizeof *ys);
+        MMUL_CPU_AS_VECTOR
+        for (int64_t j = 0; j < MMUL_CPU_VECTOR; j++)
+            x[j] = REAL(pow)(x[j], y[j]);
+        memcpy(out + whole, x, (size_t)(n - whole) * sizeof *out);
+    }
+}
+#define power_of_number power
+#else
+TWO(power, REAL(pow)(x, y))
 
 // What is asked of the power alone is asked once; an infinite one, or NaN, or 0, is not a power like others.
 KERNEL(power_of_number) {
     const float y = ys[0], rest = (float)mmul_rest((double)y);
     const int32_t sign = mmul_odd_sign(y);
-    if (y - y != 0.0f || y == 0.0f) {
+    if (y - y != 0 || y == 0.0f) {
         power(n, xs, ys, zs, out);
         return;
     }
@@ -166,8 +223,10 @@ KERNEL(power_of_number) {
                                 (is_none ? 0x7fc00000 : 0));
     })
 }
+#endif
 
-static void copy(int64_t n, const float *xs, const float *ys, const float *zs, float *out) {
+static void copy(int64_t n, const mmul_real *xs, const mmul_real *ys, const mmul_real *zs,
+                 mmul_real *out) {
     (void)ys;
     (void)zs;
     memcpy(out, xs, (size_t)n * sizeof *out);
@@ -216,16 +275,21 @@ struct job {
     struct mmul_strided operands[OPERANDS];
     int operand_count;
     int64_t rows, cols, ld;
-    float *out;
+    mmul_real *out;
     int64_t tile_rows, tile_cols; // tile_rows 1: a row, or what of it fits a tile
     int64_t tiles_along;
 };
 
+// One element for all of the block: a number, in memory where it is of float64.
+static bool is_number(const struct mmul_map_operand *x) {
+    return x->buffer == NULL || (x->row_step == 0 && x->col_step == 0 && x->stack.batch_step == 0 &&
+                                 x->stack.depth_step == 0);
+}
+
 // x * x is the square, rounded once; and a square root likewise.
 static kernel *kernel_of(const struct mmul_map *map) {
-    const struct mmul_map_operand *y = &map->operands[1];
-    if (map->kind == MMUL_POWER && y->buffer == NULL)
-        return y->number == 2.0f ? multiply : power_of_number;
+    if (map->kind == MMUL_POWER && is_number(&map->operands[1]))
+        return *mmul_cpu_operand(map, 1, 0).at == 2 ? multiply : power_of_number;
     return kernels[map->kind];
 }
 
@@ -268,7 +332,7 @@ static struct job job_of(const struct mmul_map *map, int64_t t) {
     for (int i = 0; i < job.operand_count; i++)
         if (job.operands[i].col_step > 1 && job.rows > 1) {
             job.tile_rows = TILE;
-            job.tile_cols = job.run == copy ? COPY_COLS : TILE; // which has no room
+            job.tile_cols = job.run == copy ? COPY_COLS : TILE_COLS; // which has no room
         }
     job.tiles_along = (job.cols + job.tile_cols - 1) / job.tile_cols;
     return job;
@@ -279,7 +343,8 @@ static bool is_constant(struct mmul_strided x) {
 }
 
 // Operand x's rows of a tile: where they lie or, packed, in `room`, where constants are already.
-static struct mmul_strided reach(struct mmul_strided x, int64_t rows, int64_t cols, float *room) {
+static struct mmul_strided reach(struct mmul_strided x, int64_t rows, int64_t cols,
+                                 mmul_real *room) {
     if (x.col_step == 1)
         return x;
     const bool is_one = x.row_step == 0;
@@ -289,13 +354,13 @@ static struct mmul_strided reach(struct mmul_strided x, int64_t rows, int64_t co
 }
 
 struct rooms {
-    float of[OPERANDS][TILE_ELEMENTS];
+    mmul_real of[OPERANDS][TILE_ELEMENTS];
 };
 
 static void make_tile(const struct job *job, int64_t i, int64_t j, int64_t rows, int64_t cols,
                       struct rooms *rooms) {
     struct mmul_strided x[OPERANDS] = {{0}};
-    float *out = job->out + i * job->ld + j;
+    mmul_real *out = job->out + i * job->ld + j;
     if (job->run == copy && job->operands[0].col_step != 1) { // no tile in between
         mmul_cpu_pack(mmul_cpu_part(job->operands[0], i, j), rows, cols, out, job->ld);
         return;

@@ -220,7 +220,7 @@ struct mmul_divided {
 };
 
 // Where this is so it is not.
-MMUL_INLINE int32_t mmul_is_long_division(float x, float y) {
+MMUL_INLINE int32_t mmul_is_long_divisionf(float x, float y) {
     return !(fabsf(x / y) < 0x1p22f) | (y - y != 0.0f);
 }
 
@@ -231,4 +231,42 @@ MMUL_INLINE struct mmul_divided mmul_dividef(float x, float y) {
     const float quotient = below - high;
     return (struct mmul_divided){quotient == 0.0f ? copysignf(0.0f, ratio) : quotient,
                                  copysignf(left + high * y, y)};
+}
+
+// Angles in double: positions times frequencies go beyond what a float holds to the last radian. A quarter
+// of the circle is taken off as often as it is in there, the rest goes into the polynomials of Cephes
+// (sinf, cosf), good to 1.2e-7 of 1.
+MMUL_INLINE void mmul_turnf(double angle, float *sine, float *cosine) {
+    const double magic = 6755399441055744.0;
+    const double k = (angle * 0.63661977236758134 + magic) - magic;
+    const float r = (float)((angle - k * 1.5707963267341256) - k * 6.0771005065061922e-11);
+    const int32_t quarter = (int32_t)k;
+    const float z = r * r;
+    const float s = ((-1.9515295891e-4f * z + 8.3321608736e-3f) * z - 1.6666654611e-1f) * z * r + r;
+    const float c =
+        ((2.443315711809948e-5f * z - 1.388731625493765e-3f) * z + 4.166664568298827e-2f) * z * z -
+        0.5f * z + 1.0f;
+    const float odd_s = quarter & 1 ? c : s, odd_c = quarter & 1 ? s : c;
+    *sine = quarter & 2 ? -odd_s : odd_s;
+    *cosine = (quarter + 1) & 2 ? -odd_c : odd_c;
+}
+
+// Of all pairs at a position.
+MMUL_INLINE void mmul_turn_pairsf(double position, const double *restrict frequencies,
+                                  int64_t pairs, float *restrict sines, float *restrict cosines) {
+    for (int64_t p = 0; p < pairs; p++)
+        mmul_turnf(position * frequencies[p], &sines[p], &cosines[p]);
+}
+
+// Whether a sum of n squares in float is one: none of them was lost below or above what a float holds.
+MMUL_INLINE int mmul_is_soundf(double squares, int64_t n) {
+    return squares < 1e36 && squares > 1e-28 * (double)n;
+}
+
+MMUL_INLINE float mmul_sqrtf(float x) {
+    return sqrtf(x);
+}
+
+MMUL_INLINE float mmul_absf(float x) {
+    return fabsf(x);
 }

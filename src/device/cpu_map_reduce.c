@@ -8,7 +8,6 @@
 
 #include "base/integer.h"
 #include "base/memory.h"
-#include "device/cpu_map_float.h"
 
 // Lines are worked on so many at a time, and of long ones so many elements in a piece, whoever does it: the
 // result does not depend on the number of threads.
@@ -16,7 +15,7 @@ enum { LINES = 2048, PIECE = 4096 };
 
 struct lines {
     const struct mmul_map *map;
-    const float *at; // of a matrix: element p of line l: at[l * line_step + p * step]
+    const mmul_real *at; // of a matrix: element p of line l: at[l * line_step + p * step]
     int64_t lines, length, line_step, step;
     int64_t result_step;
     int64_t pieces; // of a line, of PIECE elements
@@ -47,7 +46,7 @@ static double join(enum mmul_operation_kind kind, double x, double y) {
 
 // ------------------------------------------------------------------------------- along memory
 
-MMUL_CLONES static double add_line(const float *x, int64_t n) {
+MMUL_CLONES static double add_line(const mmul_real *x, int64_t n) {
     double sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t j = 0; j < n; j++)
@@ -56,8 +55,8 @@ MMUL_CLONES static double add_line(const float *x, int64_t n) {
 }
 
 // Comparisons lose NaN, so those are counted.
-MMUL_CLONES float mmul_cpu_largest(const float *x, int64_t n) {
-    float most = -INFINITY;
+MMUL_CLONES mmul_real mmul_cpu_largest(const mmul_real *x, int64_t n) {
+    mmul_real most = -INFINITY;
     int32_t odd = 0;
 #pragma omp simd reduction(max : most) reduction(| : odd)
     for (int64_t j = 0; j < n; j++) {
@@ -67,8 +66,8 @@ MMUL_CLONES float mmul_cpu_largest(const float *x, int64_t n) {
     return odd ? NAN : most;
 }
 
-MMUL_CLONES static double smallest_of_line(const float *x, int64_t n) {
-    float least = INFINITY;
+MMUL_CLONES static double smallest_of_line(const mmul_real *x, int64_t n) {
+    mmul_real least = INFINITY;
     int32_t odd = 0;
 #pragma omp simd reduction(min : least) reduction(| : odd)
     for (int64_t j = 0; j < n; j++) {
@@ -78,13 +77,13 @@ MMUL_CLONES static double smallest_of_line(const float *x, int64_t n) {
     return odd ? (double)NAN : (double)least;
 }
 
-static double reduce_line(enum mmul_operation_kind kind, const float *x, int64_t n) {
+static double reduce_line(enum mmul_operation_kind kind, const mmul_real *x, int64_t n) {
     return kind == MMUL_MAX   ? (double)mmul_cpu_largest(x, n)
            : kind == MMUL_MIN ? smallest_of_line(x, n)
                               : add_line(x, n);
 }
 
-static void reduce_lines(enum mmul_operation_kind kind, const float *x, int64_t lines,
+static void reduce_lines(enum mmul_operation_kind kind, const mmul_real *x, int64_t lines,
                          int64_t line_step, int64_t length, double *found) {
     for (int64_t j = 0; j < length; j += MMUL_CPU_STRETCH)
         for (int64_t l = 0; l < lines; l++)
@@ -95,35 +94,35 @@ static void reduce_lines(enum mmul_operation_kind kind, const float *x, int64_t 
 
 // ------------------------------------------------------------------------------- across memory
 
-#define ACROSS(NAME, TYPE, JOINED)                                                       \
-    MMUL_CLONES static void NAME(const float *restrict x, int64_t lines, int64_t length, \
-                                 int64_t step, double *restrict found) {                 \
-        TYPE all[LINES];                                                                 \
-        for (int64_t l = 0; l < lines; l++)                                              \
-            all[l] = (TYPE)found[l];                                                     \
-        int64_t p = 0;                                                                   \
-        for (; p + MMUL_CPU_TOGETHER <= length; p += MMUL_CPU_TOGETHER)                  \
-            for (int64_t l = 0; l < lines; l++) {                                        \
-                TYPE was = all[l];                                                       \
-                for (int64_t q = p; q < p + MMUL_CPU_TOGETHER; q++) {                    \
-                    const TYPE y = (TYPE)x[q * step + l];                                \
-                    was = (JOINED);                                                      \
-                }                                                                        \
-                all[l] = was;                                                            \
-            }                                                                            \
-        for (; p < length; p++)                                                          \
-            for (int64_t l = 0; l < lines; l++) {                                        \
-                const TYPE was = all[l], y = (TYPE)x[p * step + l];                      \
-                all[l] = (JOINED);                                                       \
-            }                                                                            \
-        for (int64_t l = 0; l < lines; l++)                                              \
-            found[l] = (double)all[l];                                                   \
+#define ACROSS(NAME, TYPE, JOINED)                                                           \
+    MMUL_CLONES static void NAME(const mmul_real *restrict x, int64_t lines, int64_t length, \
+                                 int64_t step, double *restrict found) {                     \
+        TYPE all[LINES];                                                                     \
+        for (int64_t l = 0; l < lines; l++)                                                  \
+            all[l] = (TYPE)found[l];                                                         \
+        int64_t p = 0;                                                                       \
+        for (; p + MMUL_CPU_TOGETHER <= length; p += MMUL_CPU_TOGETHER)                      \
+            for (int64_t l = 0; l < lines; l++) {                                            \
+                TYPE was = all[l];                                                           \
+                for (int64_t q = p; q < p + MMUL_CPU_TOGETHER; q++) {                        \
+                    const TYPE y = (TYPE)x[q * step + l];                                    \
+                    was = (JOINED);                                                          \
+                }                                                                            \
+                all[l] = was;                                                                \
+            }                                                                                \
+        for (; p < length; p++)                                                              \
+            for (int64_t l = 0; l < lines; l++) {                                            \
+                const TYPE was = all[l], y = (TYPE)x[p * step + l];                          \
+                all[l] = (JOINED);                                                           \
+            }                                                                                \
+        for (int64_t l = 0; l < lines; l++)                                                  \
+            found[l] = (double)all[l];                                                       \
     }
 ACROSS(add_across, double, was + y)
-ACROSS(largest_across, float, (was >= y) | (was != was) ? was : y)
-ACROSS(smallest_across, float, (was <= y) | (was != was) ? was : y)
+ACROSS(largest_across, mmul_real, (was >= y) | (was != was) ? was : y)
+ACROSS(smallest_across, mmul_real, (was <= y) | (was != was) ? was : y)
 
-static void reduce_across(enum mmul_operation_kind kind, const float *x, int64_t lines,
+static void reduce_across(enum mmul_operation_kind kind, const mmul_real *x, int64_t lines,
                           int64_t length, int64_t step, double *found) {
     (kind == MMUL_MAX   ? largest_across
      : kind == MMUL_MIN ? smallest_across
@@ -138,7 +137,7 @@ static void reduce_piece(const struct lines *s, int64_t begin, int64_t end, int6
                          double *found) {
     const enum mmul_operation_kind kind = s->map->kind;
     const int64_t p = piece * PIECE, length = mmul_smaller(PIECE, s->length - p);
-    const float *x = s->at + p * s->step + begin * s->line_step;
+    const mmul_real *x = s->at + p * s->step + begin * s->line_step;
     for (int64_t l = 0; l < end - begin; l++)
         found[l] = neutral(kind);
     if (s->step != 1 && s->line_step == 1) {
@@ -150,7 +149,7 @@ static void reduce_piece(const struct lines *s, int64_t begin, int64_t end, int6
         if (s->step == 1)
             reduce_lines(kind, x + l * s->line_step, some, s->line_step, length, found + l);
         for (int64_t q = l; s->step != 1 && q < l + some; q++) {
-            float room[PIECE];
+            mmul_real room[PIECE];
             const struct mmul_strided line = {x + q * s->line_step, 0, s->step};
             mmul_cpu_pack(line, 1, length, room, length);
             reduce_lines(kind, room, 1, 0, length, found + q);
@@ -159,14 +158,14 @@ static void reduce_piece(const struct lines *s, int64_t begin, int64_t end, int6
 }
 
 // Result l is element (l, 0) or (0, l).
-static void write_lines(const struct lines *s, float *out, int64_t begin, int64_t end,
+static void write_lines(const struct lines *s, mmul_real *out, int64_t begin, int64_t end,
                         const double *found) {
     for (int64_t l = begin; l < end; l++) {
         double all = found[l - begin];
         for (int64_t piece = 1; piece < s->pieces; piece++)
             all = join(s->map->kind, all, found[piece * s->lines + l - begin]);
         out[l * s->result_step] =
-            (float)(s->map->kind == MMUL_MEAN ? all / (double)s->length : all);
+            (mmul_real)(s->map->kind == MMUL_MEAN ? all / (double)s->length : all);
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What is made of a row at a time: in two passes over it, while it is in the cache. The first one asks for the
 // memory that the second one writes, and that for the next row: each alone would read, or write, and not both. Sums
-// are those of floats within a block, which has few of them for each lane of a vector, and double from block to
+// are those of mmul_real within a block, which has few of them for each lane of a vector, and double from block to
 // block: errors of some units in the last place, however long the row.
 #include "device/cpu_map_rows.h"
 
@@ -9,30 +9,29 @@
 
 #include "base/integer.h"
 #include "base/memory.h"
-#include "device/cpu_map_float.h"
+#include "device/cpu_map_real.h"
 
 // A block of a row; positions from the same base; longer rows are foreseen.
-enum { BLOCK = 256, STEP = 64, TURNS = 16, ASKED_MOST = 4096 };
+enum { BLOCK = 256, STEP = 64, TURNS = 16, ASKED_MOST = 16384 / sizeof(mmul_real) };
 
 // What is asked for while a row is worked on: the next one, and where its result goes. NULL: nothing.
 struct soon {
-    const float *x, *out;
+    const mmul_real *x, *out;
 };
 
 // A step of what comes soon; NULL: nothing.
-MMUL_INLINE void ask_for(const float *at, int64_t n) {
-    enum { LINE = 16 };
-    for (int64_t j = 0; at != NULL && j < n; j += LINE)
+MMUL_INLINE void ask_for(const mmul_real *at, int64_t n) {
+    for (int64_t j = 0; at != NULL && j < n; j += MMUL_CPU_LINE)
         __builtin_prefetch(at + j);
 }
 
-MMUL_INLINE const float *behind(const float *at, int64_t j) {
+MMUL_INLINE const mmul_real *behind(const mmul_real *at, int64_t j) {
     return at != NULL ? at + j : NULL;
 }
 
 // -------------------------------------------------------------------------------------- softmax
 
-MMUL_INLINE float largest_of(const float *x, int64_t n, float most) {
+MMUL_INLINE mmul_real largest_of(const mmul_real *x, int64_t n, mmul_real most) {
 #pragma omp simd reduction(max : most)
     for (int64_t j = 0; j < n; j++)
         most = x[j] > most ? x[j] : most;
@@ -40,18 +39,17 @@ MMUL_INLINE float largest_of(const float *x, int64_t n, float most) {
 }
 
 // Writes exp(x - shift); their sum. This takes the longest of the passes, so what comes soon is asked for here.
-MMUL_INLINE double raise(const float *restrict x, int64_t n, float shift, float *restrict out,
-                         struct soon soon) {
+MMUL_INLINE double raise(const mmul_real *restrict x, int64_t n, mmul_real shift,
+                         mmul_real *restrict out, struct soon soon) {
     double all = 0;
     for (int64_t j = 0; j < n; j += BLOCK) {
         const int64_t end = mmul_smaller(n, j + BLOCK);
-        float sum = 0;
+        mmul_real sum = 0;
         for (int64_t step = j; step < end; step += STEP) {
             const int64_t step_end = mmul_smaller(end, step + STEP);
             ask_for(behind(soon.x, step), step_end - step);
             ask_for(behind(soon.out, step), step_end - step);
-            for (int64_t l = step; l < step_end; l++)
-                out[l] = mmul_expf(x[l] - shift);
+            mmul_cpu_raise(x + step, step_end - step, shift, out + step);
         }
 #pragma omp simd reduction(+ : sum)
         for (int64_t l = j; l < end; l++)
@@ -61,7 +59,7 @@ MMUL_INLINE double raise(const float *restrict x, int64_t n, float shift, float 
     return all;
 }
 
-MMUL_INLINE void scale(float *x, int64_t n, float factor) {
+MMUL_INLINE void scale(mmul_real *x, int64_t n, mmul_real factor) {
     for (int64_t j = 0; j < n; j++)
         x[j] *= factor;
 }
@@ -70,15 +68,15 @@ MMUL_INLINE void scale(float *x, int64_t n, float factor) {
 // (Milakov, Gimelshein, "Online normalizer calculation for softmax", 2018); then each stretch is scaled by what
 // it lacks. As long as there was nothing but -infinity 0 is taken off: its powers are 0, those of NaN are NaN,
 // and a row of it alone ends as 0 / 0.
-MMUL_CLONES static void softmax(const struct mmul_cpu_rows *rows, const float *restrict x,
-                                int64_t count, float *restrict out, struct soon soon) {
+MMUL_CLONES static void softmax(const struct mmul_cpu_rows *rows, const mmul_real *restrict x,
+                                int64_t count, mmul_real *restrict out, struct soon soon) {
     enum { STRETCHES = 64 };
-    float shifts[STRETCHES], most = -INFINITY, shift = 0;
+    mmul_real shifts[STRETCHES], most = -INFINITY, shift = 0;
     const int64_t length = mmul_larger(4 * BLOCK, (count + STRETCHES - 1) / STRETCHES);
     double sum = 0;
     for (int64_t j = 0; j < count; j += length) {
         const int64_t n = mmul_smaller(length, count - j);
-        const float last = shift;
+        const mmul_real last = shift;
         most = largest_of(x + j, n, most);
         if (most > -INFINITY) {
             sum *= sum > 0 ? exp((double)(last - most)) : 1;
@@ -91,7 +89,7 @@ MMUL_CLONES static void softmax(const struct mmul_cpu_rows *rows, const float *r
     for (int64_t j = 0; j < count; j += length) {
         const double lack =
             shifts[j / length] == shift ? 1 : exp((double)(shifts[j / length] - shift));
-        scale(out + j, mmul_smaller(length, count - j), (float)(lack / sum));
+        scale(out + j, mmul_smaller(length, count - j), (mmul_real)(lack / sum));
     }
     for (int64_t j = count; j < rows->cols; j++)
         out[j] = 0;
@@ -99,12 +97,7 @@ MMUL_CLONES static void softmax(const struct mmul_cpu_rows *rows, const float *r
 
 // ---------------------------------------------------------------------------------------- norms
 
-// Whether a sum of squares in float is one: none of them was lost below or above what a float holds.
-MMUL_INLINE bool is_sound(double squares, int64_t n) {
-    return squares < 1e36 && squares > 1e-28 * (double)n;
-}
-
-MMUL_INLINE double add_squares_slowly(const float *x, int64_t n) {
+MMUL_INLINE double add_squares_slowly(const mmul_real *x, int64_t n) {
     double sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t j = 0; j < n; j++)
@@ -112,27 +105,27 @@ MMUL_INLINE double add_squares_slowly(const float *x, int64_t n) {
     return sum;
 }
 
-MMUL_INLINE double add_squares(const float *x, int64_t n, const float *soon) {
+MMUL_INLINE double add_squares(const mmul_real *x, int64_t n, const mmul_real *soon) {
     double all = 0;
     for (int64_t j = 0; j < n; j += BLOCK) {
         const int64_t end = mmul_smaller(n, j + BLOCK);
-        float sum = 0;
+        mmul_real sum = 0;
         ask_for(soon + j, end - j);
 #pragma omp simd reduction(+ : sum)
         for (int64_t l = j; l < end; l++)
             sum += x[l] * x[l];
         all += (double)sum;
     }
-    return is_sound(all, n) ? all : add_squares_slowly(x, n);
+    return REAL(is_sound)(all, n) ? all : add_squares_slowly(x, n);
 }
 
 // x times factor (times w), which may be no float where the elements are very small or large.
-MMUL_INLINE void scale_block(const float *restrict x, int64_t n, double factor,
-                             const float *restrict w, float *restrict out) {
-    const float close = (float)factor;
+MMUL_INLINE void scale_block(const mmul_real *restrict x, int64_t n, double factor,
+                             const mmul_real *restrict w, mmul_real *restrict out) {
+    const mmul_real close = (mmul_real)factor;
     if (!(factor < 1e30 && factor > 1e-30))
         for (int64_t j = 0; j < n; j++)
-            out[j] = (float)((double)x[j] * factor * (w != NULL ? (double)w[j] : 1));
+            out[j] = (mmul_real)((double)x[j] * factor * (w != NULL ? (double)w[j] : 1));
     else if (w == NULL)
         for (int64_t j = 0; j < n; j++)
             out[j] = x[j] * close;
@@ -141,8 +134,9 @@ MMUL_INLINE void scale_block(const float *restrict x, int64_t n, double factor,
             out[j] = x[j] * close * w[j];
 }
 
-MMUL_INLINE void scale_by(const float *restrict x, int64_t n, double factor,
-                          const float *restrict w, float *restrict out, const float *next) {
+MMUL_INLINE void scale_by(const mmul_real *restrict x, int64_t n, double factor,
+                          const mmul_real *restrict w, mmul_real *restrict out,
+                          const mmul_real *next) {
     for (int64_t j = 0; j < n; j += BLOCK) {
         const int64_t some = mmul_smaller(BLOCK, n - j);
         ask_for(behind(next, j), some);
@@ -150,27 +144,27 @@ MMUL_INLINE void scale_by(const float *restrict x, int64_t n, double factor,
     }
 }
 
-MMUL_CLONES static void rms_norm(const struct mmul_cpu_rows *rows, const float *x, float *out,
-                                 const float *next) {
+MMUL_CLONES static void rms_norm(const struct mmul_cpu_rows *rows, const mmul_real *x,
+                                 mmul_real *out, const mmul_real *next) {
     const double mean = add_squares(x, rows->cols, out) / (double)rows->cols;
     scale_by(x, rows->cols, 1 / sqrt(mean + rows->map->with->epsilon), rows->weights, out, next);
 }
 
-MMUL_CLONES static void normalize(const struct mmul_cpu_rows *rows, const float *x, float *out,
-                                  const float *next) {
+MMUL_CLONES static void normalize(const struct mmul_cpu_rows *rows, const mmul_real *x,
+                                  mmul_real *out, const mmul_real *next) {
     const double length = sqrt(add_squares(x, rows->cols, out));
     scale_by(x, rows->cols, 1 / (length < 1e-12 ? 1e-12 : length), NULL, out, next);
 }
 
 struct factors {
-    const float *weights, *biases; // NULL: there are none
+    const mmul_real *weights, *biases; // NULL: there are none
 };
 
 struct moments {
     double count, mean, squares; // of what is off the mean
 };
 
-MMUL_INLINE struct moments moments_slowly(const float *x, int64_t n) {
+MMUL_INLINE struct moments moments_slowly(const mmul_real *x, int64_t n) {
     struct moments m = {(double)n, 0, 0};
     double sum = 0, squares = 0;
 #pragma omp simd reduction(+ : sum)
@@ -187,17 +181,17 @@ MMUL_INLINE struct moments moments_slowly(const float *x, int64_t n) {
 
 // Of a block: the mean less its first element, so that a mean far from 0 costs no bits, then what is off it; the sum of
 // that is what the rounding of the first sum left of the mean.
-MMUL_INLINE struct moments moments_of_block(const float *x, int64_t n) {
-    const float first = x[0];
-    float sum = 0, rest = 0, squares = 0;
+MMUL_INLINE struct moments moments_of_block(const mmul_real *x, int64_t n) {
+    const mmul_real first = x[0];
+    mmul_real sum = 0, rest = 0, squares = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t j = 0; j < n; j++)
         sum += x[j] - first;
     const double mean = (double)first + (double)sum / (double)n;
-    const float high = (float)mean, low = (float)(mean - (double)high);
+    const mmul_real high = (mmul_real)mean, low = (mmul_real)(mean - (double)high);
 #pragma omp simd reduction(+ : rest, squares)
     for (int64_t j = 0; j < n; j++) {
-        const float off = (x[j] - high) - low;
+        const mmul_real off = (x[j] - high) - low;
         rest += off;
         squares += off * off;
     }
@@ -206,28 +200,29 @@ MMUL_INLINE struct moments moments_of_block(const float *x, int64_t n) {
 }
 
 // Blocks are joined as Chan, Golub, LeVeque do: "Algorithms for Computing the Sample Variance", 1983.
-MMUL_INLINE struct moments find_moments(const float *x, int64_t n, const float *soon) {
+MMUL_INLINE struct moments find_moments(const mmul_real *x, int64_t n, const mmul_real *soon) {
     struct moments all = {0, 0, 0};
     for (int64_t j = 0; j < n; j += BLOCK) {
         ask_for(soon + j, mmul_smaller(BLOCK, n - j));
         const struct moments block = moments_of_block(x + j, mmul_smaller(BLOCK, n - j));
         const double off = block.mean - all.mean, count = all.count + block.count;
-        all.mean += off * block.count / count;
+        all.mean += off * (block.count / count); // of the first block all of it
         all.squares += block.squares + off * off * all.count * block.count / count;
         all.count = count;
     }
-    return is_sound(all.squares, n) ? all : moments_slowly(x, n);
+    return REAL(is_sound)(all.squares, n) ? all : moments_slowly(x, n);
 }
 
 // (x - mean) times factor (times w, and b).
-MMUL_INLINE void center_block(const float *restrict x, int64_t count, double mean, double factor,
-                              struct factors of, float *restrict out) {
-    const float *restrict w = of.weights, *restrict b = of.biases;
-    const float high = (float)mean, low = (float)(mean - (double)high), close = (float)factor;
+MMUL_INLINE void center_block(const mmul_real *restrict x, int64_t count, double mean,
+                              double factor, struct factors of, mmul_real *restrict out) {
+    const mmul_real *restrict w = of.weights, *restrict b = of.biases;
+    const mmul_real high = (mmul_real)mean, low = (mmul_real)(mean - (double)high),
+                    close = (mmul_real)factor;
     if (!(factor < 1e30 && factor > 1e-30))
         for (int64_t j = 0; j < count; j++)
-            out[j] = (float)(((double)x[j] - mean) * factor * (w != NULL ? (double)w[j] : 1) +
-                             (b != NULL ? (double)b[j] : 0));
+            out[j] = (mmul_real)(((double)x[j] - mean) * factor * (w != NULL ? (double)w[j] : 1) +
+                                 (b != NULL ? (double)b[j] : 0));
     else if (w == NULL)
         for (int64_t j = 0; j < count; j++)
             out[j] = ((x[j] - high) - low) * close;
@@ -239,8 +234,8 @@ MMUL_INLINE void center_block(const float *restrict x, int64_t count, double mea
             out[j] = ((x[j] - high) - low) * close * w[j] + b[j];
 }
 
-MMUL_CLONES static void layer_norm(const struct mmul_cpu_rows *rows, const float *restrict x,
-                                   float *restrict out, const float *next) {
+MMUL_CLONES static void layer_norm(const struct mmul_cpu_rows *rows, const mmul_real *restrict x,
+                                   mmul_real *restrict out, const mmul_real *next) {
     const int64_t count = rows->cols;
     const struct moments m = find_moments(x, count, out);
     const double factor = 1 / sqrt(m.squares / (double)count + rows->map->with->epsilon);
@@ -254,51 +249,32 @@ MMUL_CLONES static void layer_norm(const struct mmul_cpu_rows *rows, const float
 
 // ----------------------------------------------------------------------------------------- rope
 
-// Angles in double: positions times frequencies go beyond what a float holds to the last radian. A quarter
-// of the circle is taken off as often as it is in there, the rest goes into the polynomials of Cephes
-// (sinf, cosf), good to 1.2e-7 of 1.
-MMUL_INLINE void turn(double angle, float *sine, float *cosine) {
-    const double magic = 6755399441055744.0;
-    const double k = (angle * 0.63661977236758134 + magic) - magic;
-    const float r = (float)((angle - k * 1.5707963267341256) - k * 6.0771005065061922e-11);
-    const int32_t quarter = (int32_t)k;
-    const float z = r * r;
-    const float s = ((-1.9515295891e-4f * z + 8.3321608736e-3f) * z - 1.6666654611e-1f) * z * r + r;
-    const float c =
-        ((2.443315711809948e-5f * z - 1.388731625493765e-3f) * z + 4.166664568298827e-2f) * z * z -
-        0.5f * z + 1.0f;
-    const float odd_s = quarter & 1 ? c : s, odd_c = quarter & 1 ? s : c;
-    *sine = quarter & 2 ? -odd_s : odd_s;
-    *cosine = (quarter + 1) & 2 ? -odd_c : odd_c;
-}
-
 // Sines of all pairs at a position, then the cosines.
 MMUL_CLONES static void turn_pairs(const struct mmul_cpu_rows *rows, int64_t position,
-                                   float *restrict turns) {
+                                   mmul_real *restrict turns) {
     const int64_t pairs = rows->cols / 2;
-    for (int64_t p = 0; p < pairs; p++)
-        turn((double)position * rows->frequencies[p], &turns[p], &turns[pairs + p]);
+    REAL(turn_pairs)((double)position, rows->frequencies, pairs, turns, turns + pairs);
 }
 
 // `base` is for a position that is a multiple of TURNS, `more` for what the row's is beyond it: angles are added.
-MMUL_CLONES static void rope_pairs(const struct mmul_cpu_rows *rows, const float *restrict x,
-                                   const float *restrict base, const float *restrict more,
-                                   float *restrict out, struct soon soon) {
+MMUL_CLONES static void rope_pairs(const struct mmul_cpu_rows *rows, const mmul_real *restrict x,
+                                   const mmul_real *restrict base, const mmul_real *restrict more,
+                                   mmul_real *restrict out, struct soon soon) {
     const int64_t pairs = rows->cols / 2;
     const bool in_halves = !rows->map->with->interleaved;
     for (int64_t p = 0; p < pairs; p += STEP) {
         const int64_t n = mmul_smaller(STEP, pairs - p);
-        const float *s = base + p, *c = base + pairs + p, *t = more + p, *d = more + pairs + p;
-        float sines[STEP], cosines[STEP];
+        const mmul_real *s = base + p, *c = base + pairs + p, *t = more + p, *d = more + pairs + p;
+        mmul_real sines[STEP], cosines[STEP];
         ask_for(behind(soon.x, 2 * p), 2 * n);
         ask_for(behind(soon.out, 2 * p), 2 * n);
         for (int64_t j = 0; j < n; j++) {
             sines[j] = s[j] * d[j] + c[j] * t[j];
             cosines[j] = c[j] * d[j] - s[j] * t[j];
         }
-        const float *left = x + (in_halves ? p : 2 * p),
-                    *right = in_halves ? left + pairs : left + 1;
-        float *to_left = out + (left - x), *to_right = out + (right - x);
+        const mmul_real *left = x + (in_halves ? p : 2 * p),
+                        *right = in_halves ? left + pairs : left + 1;
+        mmul_real *to_left = out + (left - x), *to_right = out + (right - x);
         if (in_halves)
             for (int64_t j = 0; j < n; j++) {
                 to_left[j] = left[j] * cosines[j] - right[j] * sines[j];
@@ -314,12 +290,12 @@ MMUL_CLONES static void rope_pairs(const struct mmul_cpu_rows *rows, const float
 
 struct base {
     int64_t position; // -1: none yet
-    float *turns;
+    mmul_real *turns;
 };
 
 // The row's position, with what is at hand for those near it in `base`.
-static void rope(const struct mmul_cpu_rows *rows, const float *x, int64_t position,
-                 struct base *base, float *out, struct soon soon) {
+static void rope(const struct mmul_cpu_rows *rows, const mmul_real *x, int64_t position,
+                 struct base *base, mmul_real *out, struct soon soon) {
     const int64_t beyond = position % TURNS;
     if (base->position != position - beyond)
         turn_pairs(rows, position - beyond, base->turns);
@@ -350,8 +326,8 @@ static int64_t counted(const struct mmul_cpu_rows *rows, int64_t i) {
     return mmul_larger(0, mmul_smaller(until, rows->cols));
 }
 
-static void make_row(const struct mmul_cpu_rows *rows, int64_t i, const float *x, float *out,
-                     struct soon soon, struct base *base) {
+static void make_row(const struct mmul_cpu_rows *rows, int64_t i, const mmul_real *x,
+                     mmul_real *out, struct soon soon, struct base *base) {
     const struct mmul_map *map = rows->map;
     switch (map->kind) {
     case MMUL_SOFTMAX:
@@ -378,7 +354,7 @@ static void make_row(const struct mmul_cpu_rows *rows, int64_t i, const float *x
 static void make_rows(void *context, int part, int64_t t, int64_t begin, int64_t end) {
     const struct mmul_cpu_rows *rows = context;
     const struct mmul_strided all = mmul_cpu_operand(rows->map, 0, t);
-    float *out = mmul_cpu_result(rows->map, t);
+    mmul_real *out = mmul_cpu_result(rows->map, t);
     const int64_t ld = rows->map->result.ld;
     struct base base = {-1, NULL};
     if (rows->turns != NULL)
@@ -387,7 +363,7 @@ static void make_rows(void *context, int part, int64_t t, int64_t begin, int64_t
         const int64_t n = mmul_smaller(rows->group, end - group);
         struct mmul_strided x = mmul_cpu_part(all, group, 0);
         if (x.col_step != 1) {
-            float *room = rows->room + (int64_t)part * rows->group * rows->cols;
+            mmul_real *room = rows->room + (int64_t)part * rows->group * rows->cols;
             mmul_cpu_pack(x, n, rows->cols, room, rows->cols);
             x = (struct mmul_strided){room, rows->cols, 1};
         }
@@ -396,8 +372,8 @@ static void make_rows(void *context, int part, int64_t t, int64_t begin, int64_t
             continue;
         }
         for (int64_t r = 0; r < n; r++) {
-            const float *at = x.at + r * x.row_step;
-            float *to = out + (group + r) * ld;
+            const mmul_real *at = x.at + r * x.row_step;
+            mmul_real *to = out + (group + r) * ld;
             struct soon soon = {NULL, NULL};
             if (group + r + 1 < end && rows->cols <= ASKED_MOST)
                 soon = (struct soon){at + x.row_step, to + ld};
@@ -407,8 +383,8 @@ static void make_rows(void *context, int part, int64_t t, int64_t begin, int64_t
 }
 
 // A vector, packed where it is not contiguous.
-static enum mmul_status find_vector(const struct mmul_cpu_rows *rows, int operand, float **room,
-                                    const float **vector, struct mmul_error *err) {
+static enum mmul_status find_vector(const struct mmul_cpu_rows *rows, int operand, mmul_real **room,
+                                    const mmul_real **vector, struct mmul_error *err) {
     if (operand >= rows->map->operand_count)
         return MMUL_OK;
     const struct mmul_strided x = mmul_cpu_operand(rows->map, operand, 0);
@@ -425,7 +401,7 @@ static enum mmul_status find_vector(const struct mmul_cpu_rows *rows, int operan
 // Of what is stored by columns as many rows as make finding a column worth while, if a second cache holds them (as many
 // are packed at a time: cpu_map.c), and no part of a cache line twice.
 static int64_t count_group(int64_t cols) {
-    enum { HELD = 1 << 17, ROWS_MOST = 128 };
+    enum { HELD = (1 << 19) / sizeof(mmul_real), ROWS_MOST = 128 };
     return mmul_larger(MMUL_CPU_LINE, mmul_smaller(ROWS_MOST, HELD / mmul_larger(1, cols)));
 }
 
@@ -434,7 +410,7 @@ enum mmul_status mmul_cpu_map_rows(const struct mmul_map *map, struct mmul_error
         .map = map, .cols = map->operands[0].cols, .group = count_group(map->operands[0].cols)};
     const double cost = (double)rows.cols * (2 + mmul_operation_row(map->kind)->flops_each / 8);
     const int parts = mmul_cpu_parts(map, map->rows, cost);
-    float *vectors[2] = {NULL, NULL};
+    mmul_real *vectors[2] = {NULL, NULL};
     enum mmul_status status = find_vector(&rows, 1, &vectors[0], &rows.weights, err);
     if (status == MMUL_OK)
         status = find_vector(&rows, 2, &vectors[1], &rows.biases, err);

@@ -7,19 +7,19 @@
 
 struct mmul_cpu_rows {
     const struct mmul_map *map;
-    int64_t cols;                  // of the first operand
-    const float *weights, *biases; // vectors; NULL: there are none
-    int64_t group;                 // rows that are packed together
-    float *room;                   // for them: some for every part
-    double *frequencies;           // rope: of every pair
-    float *
+    int64_t cols;                      // of the first operand
+    const mmul_real *weights, *biases; // vectors; NULL: there are none
+    int64_t group;                     // rows that are packed together
+    mmul_real *room;                   // for them: some for every part
+    double *frequencies;               // rope: of every pair
+    mmul_real *
         turns; // rope: sines and cosines of the first positions, and behind them room for every part
 };
 
 // The k largest of n elements, falling, at out[0 .. k), their columns behind: NaN before all, the lower
 // column first. One pass over what is not among them.
-void mmul_cpu_topk(const float *x, int64_t n, int64_t k, float *out);
+void mmul_cpu_topk(const mmul_real *x, int64_t n, int64_t k, mmul_real *out);
 
 // Of each row (row_step apart) the column of the first that is as large as any, NaN before all: at out[i * ld].
-void mmul_cpu_argmax(const float *x, int64_t rows, int64_t row_step, int64_t n, float *out,
+void mmul_cpu_argmax(const mmul_real *x, int64_t rows, int64_t row_step, int64_t n, mmul_real *out,
                      int64_t ld);

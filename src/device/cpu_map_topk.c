@@ -9,12 +9,12 @@
 enum { BLOCK = 64, CLASSES = 64 };
 
 struct best {
-    float *values, *columns; // a heap: what is at (i - 1) / 2 comes after what is at i
+    mmul_real *values, *columns; // a heap: what is at (i - 1) / 2 comes after what is at i
     int64_t count;
 };
 
 // Whether (x, column i) comes before (y, column j).
-static bool comes_before(float x, float i, float y, float j) {
+static bool comes_before(mmul_real x, mmul_real i, mmul_real y, mmul_real j) {
     if (isnan(x) || isnan(y))
         return isnan(x) && (!isnan(y) || i < j);
     return x > y || (x == y && i < j);
@@ -25,7 +25,7 @@ static bool is_after(const struct best *best, int64_t i, int64_t j) {
 }
 
 static void swap(struct best *best, int64_t i, int64_t j) {
-    const float value = best->values[i], column = best->columns[i];
+    const mmul_real value = best->values[i], column = best->columns[i];
     best->values[i] = best->values[j];
     best->columns[i] = best->columns[j];
     best->values[j] = value;
@@ -43,7 +43,7 @@ static void sink(struct best *best, int64_t i) {
 }
 
 // Whether one of them is not less than `least`.
-MMUL_CLONES static bool has_some(const float *x, int64_t n, float least) {
+MMUL_CLONES static bool has_some(const mmul_real *x, int64_t n, mmul_real least) {
     int found = 0;
 #pragma omp simd reduction(| : found)
     for (int64_t j = 0; j < n; j++)
@@ -53,8 +53,8 @@ MMUL_CLONES static bool has_some(const float *x, int64_t n, float least) {
 
 // What at least k of them are not less than: the k-th of the largest of each of some classes, of every so-manyth
 // element. Where k is less than half the number of classes few others are as large.
-MMUL_CLONES static float find_bound(const float *x, int64_t n, int64_t k) {
-    float most[CLASSES], bound = INFINITY;
+MMUL_CLONES static mmul_real find_bound(const mmul_real *x, int64_t n, int64_t k) {
+    mmul_real most[CLASSES], bound = INFINITY;
     if (n < 2 * CLASSES || 2 * k > CLASSES)
         return -INFINITY;
     for (int c = 0; c < CLASSES; c++)
@@ -63,7 +63,7 @@ MMUL_CLONES static float find_bound(const float *x, int64_t n, int64_t k) {
         for (int c = 0; c < CLASSES; c++)
             most[c] = x[j + c] > most[c] ? x[j + c] : most[c];
     for (int32_t count = 0; count < k && bound > -INFINITY;) {
-        float next = -INFINITY;
+        mmul_real next = -INFINITY;
 #pragma omp simd reduction(max : next)
         for (int c = 0; c < CLASSES; c++)
             next = most[c] < bound && most[c] > next ? most[c] : next;
@@ -75,22 +75,22 @@ MMUL_CLONES static float find_bound(const float *x, int64_t n, int64_t k) {
 }
 
 // Columns rise, so that an equal element comes after those that are there.
-static void insert(struct best *best, int64_t k, float x, int64_t j) {
+static void insert(struct best *best, int64_t k, mmul_real x, int64_t j) {
     if (best->count < k) {
         best->values[best->count] = x;
-        best->columns[best->count++] = (float)j;
+        best->columns[best->count++] = (mmul_real)j;
         for (int64_t i = best->count < k ? -1 : k / 2 - 1; i >= 0; i--)
             sink(best, i);
-    } else if (comes_before(x, (float)j, best->values[0], best->columns[0])) {
+    } else if (comes_before(x, (mmul_real)j, best->values[0], best->columns[0])) {
         best->values[0] = x;
-        best->columns[0] = (float)j;
+        best->columns[0] = (mmul_real)j;
         sink(best, 0);
     }
 }
 
-void mmul_cpu_topk(const float *x, int64_t n, int64_t k, float *out) {
+void mmul_cpu_topk(const mmul_real *x, int64_t n, int64_t k, mmul_real *out) {
     struct best best = {out, out + k, 0};
-    float least = find_bound(x, n, k);
+    mmul_real least = find_bound(x, n, k);
     for (int64_t block = 0; block < n; block += BLOCK) {
         const int64_t end = mmul_smaller(n, block + BLOCK);
         if (!has_some(x + block, end - block, least))
@@ -108,7 +108,7 @@ void mmul_cpu_topk(const float *x, int64_t n, int64_t k, float *out) {
 }
 
 // The first of them that is y, or NaN where that is; n: none.
-MMUL_CLONES static int32_t find_first(const float *x, int32_t n, float y) {
+MMUL_CLONES static int32_t find_first(const mmul_real *x, int32_t n, mmul_real y) {
     int32_t first = n;
 #pragma omp simd reduction(min : first)
     for (int32_t j = 0; j < n; j++) {
@@ -119,15 +119,15 @@ MMUL_CLONES static int32_t find_first(const float *x, int32_t n, float y) {
 }
 
 // Of a row only the stretch is looked at again in which its largest element came first.
-static void find_largest(const float *x, int64_t rows, int64_t row_step, int64_t n, float *out,
-                         int64_t ld) {
-    float most[MMUL_CPU_TOGETHER];
+static void find_largest(const mmul_real *x, int64_t rows, int64_t row_step, int64_t n,
+                         mmul_real *out, int64_t ld) {
+    mmul_real most[MMUL_CPU_TOGETHER];
     int64_t at[MMUL_CPU_TOGETHER] = {0};
     for (int64_t r = 0; r < rows; r++)
         most[r] = -INFINITY;
     for (int64_t j = 0; j < n; j += MMUL_CPU_STRETCH)
         for (int64_t r = 0; r < rows; r++) {
-            const float y =
+            const mmul_real y =
                 mmul_cpu_largest(x + r * row_step + j, mmul_smaller(MMUL_CPU_STRETCH, n - j));
             if (y > most[r] || (y != y && most[r] == most[r])) {
                 most[r] = y;
@@ -136,11 +136,12 @@ static void find_largest(const float *x, int64_t rows, int64_t row_step, int64_t
         }
     for (int64_t r = 0; r < rows; r++) {
         const int64_t some = mmul_smaller(MMUL_CPU_STRETCH, n - at[r]);
-        out[r * ld] = (float)(at[r] + find_first(x + r * row_step + at[r], (int32_t)some, most[r]));
+        out[r * ld] =
+            (mmul_real)(at[r] + find_first(x + r * row_step + at[r], (int32_t)some, most[r]));
     }
 }
 
-void mmul_cpu_argmax(const float *x, int64_t rows, int64_t row_step, int64_t n, float *out,
+void mmul_cpu_argmax(const mmul_real *x, int64_t rows, int64_t row_step, int64_t n, mmul_real *out,
                      int64_t ld) {
     for (int64_t i = 0; i < rows; i += MMUL_CPU_TOGETHER)
         find_largest(x + i * row_step, mmul_smaller(MMUL_CPU_TOGETHER, rows - i), row_step, n,

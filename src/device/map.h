@@ -28,7 +28,7 @@ struct mmul_stack {
 };
 
 // Element (i, j) of what the block's first matrix depends on is at offset + i * row_step + j * col_step of the buffer;
-// without a buffer it is `number`.
+// without a buffer it is `number`. (One of float64 is in a buffer, its steps are 0.)
 struct mmul_map_operand {
     struct mmul_buffer *buffer;
     float number;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The written specification of every operation but products: plain loops, in double, each element rounded to
-// the result's type once. Slow on purpose and never tuned; every other device must agree with it.
+// The written specification of every operation but products: plain loops, in double, sums in what has more bits where
+// the machine has that, each element rounded to the result's type once. Slow on purpose and never tuned; every other
+// device must agree with it.
 #include "device/reference_map.h"
 
 #include <math.h>
@@ -168,28 +169,40 @@ static int64_t counted(const struct mmul_map *map, int64_t rows, int64_t i, int6
     return until > 0 ? until : 0;
 }
 
+// Of a difference that has all its digits.
+static long double power_of_difference(double x, double y) {
+    return expl((long double)x - (long double)y);
+}
+
 // exp(x - max) / sum: rows without any elements that count, or with -inf alone, become zeros and NaN.
 static void softmax(const struct mmul_map *map, int64_t i) {
     const int64_t cols = map->operands[0].cols, count = counted(map, map->shape.rows, i, cols);
-    double most = -INFINITY, sum = 0;
+    double most = -INFINITY;
+    long double sum = 0;
     for (int64_t j = 0; j < count; j++)
         most = larger(most, element(map, 0, i, j));
     for (int64_t j = 0; j < count; j++)
-        sum += exp(element(map, 0, i, j) - most);
+        sum += power_of_difference(element(map, 0, i, j), most);
     for (int64_t j = 0; j < cols; j++)
-        set(map, i, j, j < count ? exp(element(map, 0, i, j) - most) / sum : 0);
+        set(map, i, j,
+            j < count ? (double)(power_of_difference(element(map, 0, i, j), most) / sum) : 0);
 }
 
 static double weight(const struct mmul_map *map, int operand, int64_t j, double otherwise) {
     return operand < map->operand_count ? element(map, operand, 0, j) : otherwise;
 }
 
+static double add_squares(const struct mmul_map *map, int64_t i, int64_t cols) {
+    long double squares = 0;
+    for (int64_t j = 0; j < cols; j++)
+        squares += (long double)(element(map, 0, i, j) * element(map, 0, i, j));
+    return (double)squares;
+}
+
 // x / sqrt(mean(x^2) + epsilon) w: Zhang, Sennrich, "Root Mean Square Layer Normalization", 2019; torch's.
 static void rms_norm(const struct mmul_map *map, int64_t i) {
     const int64_t cols = map->operands[0].cols;
-    double squares = 0;
-    for (int64_t j = 0; j < cols; j++)
-        squares += element(map, 0, i, j) * element(map, 0, i, j);
+    const double squares = add_squares(map, i, cols);
     double factor = 1 / sqrt(squares / (double)cols + map->with->epsilon);
     for (int64_t j = 0; j < cols; j++)
         set(map, i, j, element(map, 0, i, j) * factor * weight(map, 1, j, 1));
@@ -198,14 +211,15 @@ static void rms_norm(const struct mmul_map *map, int64_t i) {
 // (x - mean) / sqrt(variance + epsilon) w + b: Ba, Kiros, Hinton, "Layer Normalization", 2016; torch's.
 static void layer_norm(const struct mmul_map *map, int64_t i) {
     const int64_t cols = map->operands[0].cols;
-    double mean = 0, variance = 0;
+    long double sum = 0, squares = 0;
     for (int64_t j = 0; j < cols; j++)
-        mean += element(map, 0, i, j);
-    mean /= (double)cols; // of equal elements it is that element
+        sum += (long double)element(map, 0, i, j);
+    const double mean = (double)(sum / (long double)cols); // of equal elements it is that element
     for (int64_t j = 0; j < cols; j++) {
-        double off = element(map, 0, i, j) - mean;
-        variance += off * off / (double)cols;
+        const double off = element(map, 0, i, j) - mean;
+        squares += (long double)(off * off);
     }
+    const double variance = (double)squares / (double)cols;
     double factor = 1 / sqrt(variance + map->with->epsilon);
     for (int64_t j = 0; j < cols; j++)
         set(map, i, j,
@@ -215,10 +229,7 @@ static void layer_norm(const struct mmul_map *map, int64_t i) {
 // x / max(|x|, 1e-12): torch's normalize of rows.
 static void normalize(const struct mmul_map *map, int64_t i) {
     const int64_t cols = map->operands[0].cols;
-    double squares = 0;
-    for (int64_t j = 0; j < cols; j++)
-        squares += element(map, 0, i, j) * element(map, 0, i, j);
-    double length = larger(sqrt(squares), 1e-12);
+    double length = larger(sqrt(add_squares(map, i, cols)), 1e-12);
     for (int64_t j = 0; j < cols; j++)
         set(map, i, j, element(map, 0, i, j) / length);
 }
@@ -298,15 +309,16 @@ static void make_rows(const struct mmul_map *map) {
 // ------------------------------------------------------------------------------------- reductions
 
 static double reduce(const struct mmul_map *map, int64_t i, int64_t j, bool down, int64_t count) {
-    double sum = 0, most = -INFINITY, least = INFINITY;
+    double most = -INFINITY, least = INFINITY;
+    long double sum = 0;
     for (int64_t p = 0; p < count; p++) {
         double x = down ? element(map, 0, p, j) : element(map, 0, i, p);
-        sum += x;
+        sum += (long double)x;
         most = larger(most, x);
         least = smaller(least, x);
     }
-    return map->kind == MMUL_SUM    ? sum
-           : map->kind == MMUL_MEAN ? sum / (double)count
+    return map->kind == MMUL_SUM    ? (double)sum
+           : map->kind == MMUL_MEAN ? (double)(sum / (long double)count)
            : map->kind == MMUL_MAX  ? most
                                     : least;
 }
@@ -331,21 +343,23 @@ static void look_up(const struct mmul_map *map) {
 static void attend(const struct mmul_map *map, int64_t i, double *scores) {
     const int64_t depth = map->operands[0].cols, keys = map->operands[1].rows;
     const int64_t count = counted(map, map->shape.rows, i, keys);
-    double most = -INFINITY, sum = 0;
+    double most = -INFINITY;
+    long double sum = 0;
     for (int64_t p = 0; p < count; p++) {
-        double score = 0;
+        long double score = 0;
         for (int64_t d = 0; d < depth; d++)
-            score += element(map, 0, i, d) * element(map, 1, p, d);
-        scores[p] = map->with->scale * score + (map->operand_count > 3 ? element(map, 3, i, p) : 0);
+            score += (long double)(element(map, 0, i, d) * element(map, 1, p, d));
+        scores[p] =
+            map->with->scale * (double)score + (map->operand_count > 3 ? element(map, 3, i, p) : 0);
         most = larger(most, scores[p]);
     }
     for (int64_t p = 0; p < count; p++)
-        sum += scores[p] = exp(scores[p] - most);
+        sum += (long double)(scores[p] = (double)power_of_difference(scores[p], most));
     for (int64_t j = 0; j < map->cols; j++) {
-        double value = 0;
+        long double value = 0;
         for (int64_t p = 0; p < count; p++)
-            value += scores[p] / sum * element(map, 2, p, j);
-        set(map, i, j, value);
+            value += (long double)(scores[p] * element(map, 2, p, j)) / sum;
+        set(map, i, j, (double)value);
     }
 }
 

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+//
+// What cpu_map_float.h has, for doubles: the C library's functions, in loops its vector functions where it has them
+// (glibc's libmvec: up to 4 units of the last place).
+#pragma once
+
+#include "device/cpu_map_float.h"
+
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
+#if __GLIBC_PREREQ(2, 35)
+#pragma omp declare simd notinbranch
+extern double exp(double);
+#pragma omp declare simd notinbranch
+extern double log(double);
+#pragma omp declare simd notinbranch
+extern double tanh(double);
+#pragma omp declare simd notinbranch
+extern double erfc(double);
+#pragma omp declare simd notinbranch
+extern double pow(double, double);
+#pragma omp declare simd notinbranch
+extern double sin(double);
+#pragma omp declare simd notinbranch
+extern double cos(double);
+#endif
+#endif
+
+MMUL_INLINE double mmul_exp(double x) {
+    return exp(x);
+}
+MMUL_INLINE double mmul_log(double x) {
+    return log(x);
+}
+MMUL_INLINE double mmul_sqrt(double x) {
+    return sqrt(x);
+}
+MMUL_INLINE double mmul_abs(double x) {
+    return fabs(x);
+}
+MMUL_INLINE double mmul_tanh(double x) {
+    return tanh(x);
+}
+MMUL_INLINE double mmul_sigmoid(double x) {
+    return 1 / (1 + exp(-x));
+}
+MMUL_INLINE double mmul_gelu(double x) {
+    return 0.5 * x * erfc(-x * 0.70710678118654752);
+}
+
+// 0.5 (1 + tanh u) is the sigmoid of 2 u.
+MMUL_INLINE double mmul_gelu_tanh(double x) {
+    return x * mmul_sigmoid(x * (1.5957691216057308 + 0.071354816272600246 * x * x));
+}
+
+MMUL_INLINE double mmul_pow(double x, double y) {
+    return pow(x, y);
+}
+
+// In loops of their own: sine and cosine of the same angle would become one call, which has no vectors.
+MMUL_INLINE void mmul_turn_pairs(double position, const double *restrict frequencies, int64_t pairs,
+                                 double *restrict sines, double *restrict cosines) {
+    for (int64_t p = 0; p < pairs; p++)
+        sines[p] = sin(position * frequencies[p]);
+    for (int64_t p = 0; p < pairs; p++)
+        cosines[p] = cos(position * frequencies[p]);
+}
+
+// A sum of squares is one, whatever it is: no type has more room.
+MMUL_INLINE int mmul_is_sound(double squares, int64_t n) {
+    (void)squares;
+    (void)n;
+    return 1;
+}
+
+// As that of floats, which see.
+struct mmul_divided_double {
+    double quotient, left;
+};
+
+MMUL_INLINE int32_t mmul_is_long_division(double x, double y) {
+    return !(fabs(x / y) < 0x1p51) | (y - y != 0);
+}
+
+MMUL_INLINE struct mmul_divided_double mmul_divide(double x, double y) {
+    const double ratio = x / y, magic = 6755399441055744.0, nearest = (ratio + magic) - magic;
+    const double below = nearest - (nearest > ratio ? 1.0 : 0.0), left = fma(-below, y, x);
+    const double high = ((left < 0) ^ (y < 0)) & (left != 0) ? 1.0 : 0.0;
+    const double quotient = below - high;
+    return (struct mmul_divided_double){quotient == 0 ? copysign(0.0, ratio) : quotient,
+                                        copysign(left + high * y, y)};
+}

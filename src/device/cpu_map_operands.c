@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT
+// Which operation is in which file, and what they share: operands without steps.
+#include "device/cpu_map.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/integer.h"
+#include "device/host_buffer.h"
+
+// A number of float64 is in a buffer (device/map.h), so that the address is never that of a float.
+struct mmul_strided mmul_cpu_operand(const struct mmul_map *map, int operand, int64_t t) {
+    const struct mmul_map_operand *o = &map->operands[operand];
+    if (o->buffer == NULL) {
+        assert(sizeof(mmul_real) == sizeof o->number);
+        return (struct mmul_strided){(const void *)&o->number, 0, 0};
+    }
+    const mmul_real *data = o->buffer->memory;
+    return (struct mmul_strided){data + o->offset + mmul_stack_offset(map, o->stack, t),
+                                 o->row_step, o->col_step};
+}
+
+mmul_real *mmul_cpu_result(const struct mmul_map *map, int64_t t) {
+    mmul_real *data = map->result.buffer->memory;
+    return data + map->result.offset + t * map->result_step;
+}
+
+struct mmul_strided mmul_cpu_part(struct mmul_strided from, int64_t i, int64_t j) {
+    from.at += i * from.row_step + j * from.col_step;
+    return from;
+}
+
+// ------------------------------------------------------------------------------------------ pack
+
+typedef mmul_real four __attribute__((vector_size(4 * sizeof(mmul_real))));
+
+// Four rows of four, in registers: what is a column of `from` becomes a row of `to`.
+static inline void turn_four(const mmul_real *from, int64_t step, mmul_real *to, int64_t ld) {
+    four x[4], y[4];
+    for (int i = 0; i < 4; i++)
+        memcpy(&x[i], from + i * step, sizeof *x);
+    const four ab = __builtin_shufflevector(x[0], x[1], 0, 4, 1, 5);
+    const four cd = __builtin_shufflevector(x[2], x[3], 0, 4, 1, 5);
+    const four AB = __builtin_shufflevector(x[0], x[1], 2, 6, 3, 7);
+    const four CD = __builtin_shufflevector(x[2], x[3], 2, 6, 3, 7);
+    y[0] = __builtin_shufflevector(ab, cd, 0, 1, 4, 5);
+    y[1] = __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+    y[2] = __builtin_shufflevector(AB, CD, 0, 1, 4, 5);
+    y[3] = __builtin_shufflevector(AB, CD, 2, 3, 6, 7);
+    for (int i = 0; i < 4; i++)
+        memcpy(to + i * ld, &y[i], sizeof *y);
+}
+
+static void pack_one_by_one(struct mmul_strided from, int64_t rows, int64_t cols, mmul_real *to,
+                            int64_t ld) {
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < cols; j++)
+            to[i * ld + j] = from.at[i * from.row_step + j * from.col_step];
+}
+
+// A block of what is stored by columns. Each column is another page of memory, and so is each row of the result: of
+// every page as much is taken at a time as lets finding it count little, while the block stays in a second cache, 256
+// KiB at least. A processor does not foresee the next column: as much is asked for ahead as elsewhere.
+enum {
+    DOWN = 128,                       // rows of a block
+    ALONG = 1024 / sizeof(mmul_real), // columns of a block
+    ROOM_LD = ALONG + MMUL_CPU_LINE, // a power of two would have few places of a cache for all rows
+    ASKED = MMUL_CPU_AHEAD / DOWN    // columns
+};
+
+// As many columns as there are `ahead`, of which `cols` are turned.
+static void turn_block(struct mmul_strided from, int64_t rows, int64_t cols, int64_t ahead,
+                       mmul_real *to, int64_t ld) {
+    const int64_t even = cols - cols % 4, even_end = rows - rows % 4;
+    for (int64_t j = 0; j < even; j += 4) {
+        const mmul_real *at = from.at + j * from.col_step;
+        for (int64_t c = ASKED; c < ASKED + 4 && j + c < ahead; c++)
+            for (int64_t i = 0; i < rows; i += MMUL_CPU_LINE)
+                __builtin_prefetch(at + i + c * from.col_step);
+        for (int64_t i = 0; i < even_end; i += 4)
+            turn_four(at + i, from.col_step, to + i * ld + j, ld);
+    }
+    pack_one_by_one(mmul_cpu_part(from, even_end, 0), rows - even_end, even, to + even_end * ld,
+                    ld);
+    pack_one_by_one(mmul_cpu_part(from, 0, even), rows, cols - even, to + even, ld);
+}
+
+// Through a room where a block's rows follow each other, from which each is written at once: those of `to` push each
+// other out of a cache between a column and the next.
+static void pack_turned(struct mmul_strided from, int64_t rows, int64_t cols, mmul_real *to,
+                        int64_t ld) {
+    mmul_real room[DOWN * ROOM_LD];
+    for (int64_t i = 0; i < rows; i += DOWN)
+        for (int64_t j = 0; j < cols; j += ALONG) {
+            const int64_t down = mmul_smaller(DOWN, rows - i),
+                          along = mmul_smaller(ALONG, cols - j);
+            if (ld <= MMUL_CPU_LINE) {
+                turn_block(mmul_cpu_part(from, i, j), down, along, cols - j, to + i * ld + j, ld);
+                continue;
+            }
+            turn_block(mmul_cpu_part(from, i, j), down, along, cols - j, room, ROOM_LD);
+            for (int64_t r = 0; r < down; r++)
+                memcpy(to + (i + r) * ld + j, room + r * ROOM_LD, (size_t)along * sizeof *to);
+        }
+}
+
+MMUL_CLONES static void fill(mmul_real *to, int64_t count, mmul_real x) {
+    for (int64_t j = 0; j < count; j++)
+        to[j] = x;
+}
+
+void mmul_cpu_pack(struct mmul_strided from, int64_t rows, int64_t cols, mmul_real *to,
+                   int64_t ld) {
+    if (from.row_step == 1 && from.col_step > 1) {
+        pack_turned(from, rows, cols, to, ld);
+        return;
+    }
+    for (int64_t i = 0; i < rows; i++) {
+        const mmul_real *at = from.at + i * from.row_step;
+        if (from.col_step == 1)
+            memcpy(to + i * ld, at, (size_t)cols * sizeof *to);
+        else if (from.col_step == 0)
+            fill(to + i * ld, cols, *at);
+        else
+            for (int64_t j = 0; j < cols; j++)
+                to[i * ld + j] = at[j * from.col_step];
+    }
+}
+
+// --------------------------------------------------------------------------------------- lookups
+
+static void look_up(void *context, int part, int64_t t, int64_t begin, int64_t end) {
+    const struct mmul_map *map = context;
+    const struct mmul_strided table = mmul_cpu_operand(map, 0, t),
+                              ids = mmul_cpu_operand(map, 1, t);
+    (void)part;
+    for (int64_t i = begin; i < end; i++)
+        mmul_cpu_pack(mmul_cpu_part(table, (int64_t)ids.at[i * ids.col_step], 0), 1, map->cols,
+                      mmul_cpu_result(map, t) + i * map->result.ld, map->cols);
+}
+
+static void look_up_all(const struct mmul_map *map) {
+    mmul_cpu_share(map, mmul_cpu_parts(map, map->rows, (double)map->cols), map->rows, look_up,
+                   (void *)(uintptr_t)map);
+}
+
+enum mmul_status mmul_cpu_map_class(void *self, const struct mmul_map *map,
+                                    struct mmul_error *err) {
+    switch (mmul_operation_row(map->kind)->class) {
+    case MMUL_CLASS_ROWS:
+        return mmul_cpu_map_rows(map, err);
+    case MMUL_CLASS_REDUCE:
+        return mmul_cpu_map_reduce(map, err);
+    case MMUL_CLASS_LOOKUP:
+        look_up_all(map);
+        return MMUL_OK;
+    case MMUL_CLASS_ATTENTION:
+        return mmul_cpu_map_attention(self, map, err);
+    default:
+        mmul_cpu_map_elements(map);
+        return MMUL_OK;
+    }
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+//
+// Functions of mmul_real, by the names of either type without or with an f: REAL(exp) is mmul_expf or mmul_exp.
+#pragma once
+
+#include <string.h>
+
+#include "device/cpu_map.h"
+#include "device/cpu_map_double.h"
+
+#ifdef MMUL_CPU_F64
+#define REAL(name) mmul_##name
+#else
+#define REAL(name) mmul_##name##f
+#endif
+
+// Elements of which functions are found together, those behind the last so many in a room. A library's function of a
+// vector is not, bit for bit, its function of a number: what becomes of an element must not depend on where in a row it
+// is. (No loop here has longer vectors; one over a room is left a loop, or it would become so many calls.)
+enum { MMUL_CPU_VECTOR = 16 };
+#define MMUL_CPU_AS_VECTOR _Pragma("GCC unroll 1")
+
+static inline int64_t mmul_cpu_whole(int64_t n) {
+    return n - n % MMUL_CPU_VECTOR;
+}
+
+// out := e^(x - shift).
+MMUL_INLINE void mmul_cpu_raise(const mmul_real *x, int64_t n, mmul_real shift, mmul_real *out) {
+    const int64_t whole = mmul_cpu_whole(n), left = n - whole;
+    for (int64_t j = 0; j < whole; j++)
+        out[j] = REAL(exp)(x[j] - shift);
+    if (left > 0) {
+        mmul_real room[MMUL_CPU_VECTOR] = {0};
+        memcpy(room, x + whole, (size_t)left * sizeof *x);
+        MMUL_CPU_AS_VECTOR
+        for (int64_t j = 0; j < MMUL_CPU_VECTOR; j++)
+            room[j] = REAL(exp)(room[j] - shift);
+        memcpy(out + whole, room, (size_t)left * sizeof *out);
+    }
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT
+// Functions of doubles on the cpu device: against the C library's of long double, and that an element becomes the same,
+// bit for bit, wherever it is in a row and however long that is.
+#include "device/map.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "exec/pipeline.h"
+
+enum { COUNT = 4001 };
+
+typedef long double of_long(long double x);
+
+static long double sigmoid(long double x) {
+    return 1 / (1 + expl(-x));
+}
+static long double silu(long double x) {
+    return x * sigmoid(x);
+}
+static long double gelu(long double x) {
+    return x / 2 * erfcl(-x / sqrtl(2));
+}
+static long double gelu_tanh(long double x) {
+    return x * sigmoid(2 * sqrtl(2 / acosl(-1)) * (x + 0.044715L * x * x * x));
+}
+
+static const struct function {
+    const char *name;
+    enum mmul_operation_kind kind;
+    of_long *expected;
+    double least, most; // of x
+    double ulps;
+} functions[] = {
+    {"exp", MMUL_EXP, expl, -745, 709, 4},
+    {"log", MMUL_LOG, logl, 0, 1e300, 4},
+    {"tanh", MMUL_TANH, tanhl, -25, 25, 5},
+    {"sigmoid", MMUL_SIGMOID, sigmoid, -700, 40, 8},
+    {"silu", MMUL_SILU, silu, -700, 40, 9},
+    {"gelu", MMUL_GELU, gelu, -5, 9, 40},
+    {"gelu_tanh", MMUL_GELU_TANH, gelu_tanh, -4, 9, 80},
+};
+enum { FUNCTIONS = sizeof functions / sizeof *functions };
+
+// A row of `count` elements.
+static void make_row(enum mmul_operation_kind kind, double *x, int64_t count, double *out) {
+    struct mmul_device *cpu = NULL;
+    struct mmul_buffer *buffers[2];
+    struct mmul_error err;
+    const struct mmul_parameters with = {.axis = -1};
+    assert_int_equal(mmul_device_open("cpu", &cpu, &err), MMUL_OK);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(
+            mmul_device_buffer_borrow(cpu, MMUL_F64, i == 0 ? x : out, count, &buffers[i], &err),
+            MMUL_OK);
+    const struct mmul_map map = {
+        .kind = kind,
+        .with = &with,
+        .rows = 1,
+        .cols = count,
+        .shape = {1, 1, 1, count},
+        .matrices = 1,
+        .operands =
+            {{.buffer = buffers[0], .row_step = count, .col_step = 1, .rows = 1, .cols = count}},
+        .operand_count = 1,
+        .result = {buffers[1], 0, count},
+        .parallel = {1, mmul_pipeline_share}};
+    assert_int_equal(mmul_device_map(cpu, &map, &err), MMUL_OK);
+    for (int i = 0; i < 2; i++)
+        mmul_device_buffer_destroy(cpu, buffers[i]);
+    mmul_device_close(cpu);
+}
+
+static void fill(const struct function *f, double *x) {
+    for (int64_t i = 0; i < COUNT; i++) // as many at all sizes where there are many sizes
+        x[i] = f->kind == MMUL_LOG ? pow(10, 600.0 * (double)i / COUNT - 300)
+                                   : f->least + (f->most - f->least) * (double)i / (COUNT - 1);
+}
+
+static void test_errors(void **state) {
+    static double x[COUNT], found[COUNT];
+    (void)state;
+    for (const struct function *f = functions; f < functions + FUNCTIONS; f++) {
+        double worst = 0;
+        fill(f, x);
+        make_row(f->kind, x, COUNT, found);
+        for (int64_t i = 0; i < COUNT; i++) {
+            const long double expected = f->expected((long double)x[i]);
+            const long double ulp = fabsl(expected) * 0x1p-52L + 0x1p-1074L;
+            const double off = (double)(fabsl((long double)found[i] - expected) / ulp);
+            worst = off > worst ? off : worst;
+            if (off > f->ulps)
+                fail_msg("%s(%.17g) is %.17g, expected %.17Lg: %.3g units in the last place",
+                         f->name, x[i], found[i], expected, off);
+        }
+        print_message("%s: %.2g units in the last place\n", f->name, worst);
+    }
+}
+
+static void test_places(void **state) {
+    static double x[COUNT], all[COUNT], some[COUNT];
+    (void)state;
+    for (const struct function *f = functions; f < functions + FUNCTIONS; f++) {
+        fill(f, x);
+        make_row(f->kind, x, COUNT, all);
+        for (int64_t count = 1; count < 80; count += 1 + count / 20)
+            for (int64_t first = 0; first + count <= COUNT; first += 97) {
+                make_row(f->kind, x + first, count, some);
+                if (memcmp(some, all + first, (size_t)count * sizeof *some) != 0)
+                    fail_msg("%s: elements %lld to %lld alone differ", f->name, (long long)first,
+                             (long long)(first + count));
+            }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_places),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
