@@ -213,11 +213,12 @@ MMUL_API enum mmul_status mmul_keep_part(struct mmul_context *context, const cha
                                          struct mmul_error *err);
 
 // Collective. Sets of shards (mmul_program_keep, mmul_split) in the folders of all ranks, of these names, or of all
-// where count is 0. text (root): headings, then a line with tabs for each set and folder; released with
-// mmul_free. Fails with MMUL_ERR_NO_INPUT (nobody has it), MMUL_ERR_CREATE (a folder that is not to be trusted).
+// where count is 0. text (root): headings, then a line with tabs for each set and folder, or (json) an object for
+// each in the array "sets"; released with mmul_free. Fails with MMUL_ERR_NO_INPUT (nobody has it), MMUL_ERR_CREATE (a
+// folder that is not to be trusted).
 MMUL_API enum mmul_status mmul_context_list_kept(struct mmul_context *context,
-                                                 const char *const *names, int count, char **text,
-                                                 struct mmul_error *err);
+                                                 const char *const *names, int count, bool json,
+                                                 char **text, struct mmul_error *err);
 
 // Collective. Removes sets from the folders of all ranks, with what stopped jobs have left of them. Fails as above, and
 // with MMUL_ERR_IO.

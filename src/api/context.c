@@ -159,8 +159,8 @@ enum mmul_status mmul_keep_part(struct mmul_context *context, const char *name,
 }
 
 enum mmul_status mmul_context_list_kept(struct mmul_context *context, const char *const *names,
-                                        int count, char **text, struct mmul_error *err) {
-    return mmul_kept_list(context, names, count, text, err);
+                                        int count, bool json, char **text, struct mmul_error *err) {
+    return mmul_kept_list(context, names, count, json, text, err);
 }
 
 enum mmul_status mmul_context_remove_kept(struct mmul_context *context, const char *const *names,

@@ -9,8 +9,11 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
     char *text = NULL;
     if (call->options.values[OPT_REMOVE].number != 0)
         return mmul_context_remove_kept(call->context, names, call->operand_count, err);
+    const bool json = call->options.values[OPT_JSON].number != 0;
     enum mmul_status status =
-        mmul_context_list_kept(call->context, names, call->operand_count, &text, err);
+        mmul_context_list_kept(call->context, names, call->operand_count, json, &text, err);
+    if (status == MMUL_OK && call->is_root && json)
+        return mmul_print_made(status, &text, stdout);
     if (status == MMUL_OK && call->is_root)
         mmul_print_table(text, "llllrrrl", "  ", stdout);
     mmul_free(text);
@@ -25,7 +28,7 @@ static enum mmul_status check(const struct call *call, struct mmul_error *err) {
 }
 
 static const enum option_id options[] = {
-    OPT_REMOVE, OPT_SHARD_DIR, OPT_QUIET, OPT_VERBOSE, OPT_HELP, OPT_END,
+    OPT_REMOVE, OPT_SHARD_DIR, OPT_JSON, OPT_QUIET, OPT_VERBOSE, OPT_HELP, OPT_END,
 };
 
 const struct command mmul_command_kept = {

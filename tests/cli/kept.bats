@@ -122,6 +122,19 @@ END
     expect_quiet_success
     [[ "${lines[1]}" == *" C "*"83 x 19"*" 3 "*" split" ]]
     [[ "${lines[2]}" == *" old "* ]]
+    program kept y C old --json
+    expect_quiet_success
+    printf '%s' "$output" > sets.json
+    python << 'END'
+import json
+sets = {entry.pop("set"): entry for entry in json.load(open("sets.json"))["sets"]}
+host = sets["y"].pop("host")
+assert host == sets["C"]["host"] == sets["old"]["host"] and len(sets) == 3
+assert sets["y"] == {"shape": [1, 1, 101, 83], "dtype": "float32", "split": "rows", "parts": 2, "shards_here": 2,
+                     "bytes": 101 * 83 * 4 + 40, "unfinished_bytes": 0, "state": "kept"}, sets["y"]
+assert sets["C"]["shape"] == [1, 1, 83, 19] and (sets["C"]["parts"], sets["C"]["state"]) == (3, "split")
+assert sets["old"]["shape"] is sets["old"]["dtype"] is sets["old"]["parts"] is None, sets["old"]
+END
     program kept y C old --remove
     expect_quiet_success
     [ "$(ls s)" = other ]
