@@ -331,7 +331,8 @@ MMUL_API void mmul_output_destroy(struct mmul_output *output);
 // of the process; none of them can be committed afterwards (MMUL_ERR_STOPPED). Async-signal-safe.
 enum mmul_abandoned {
     MMUL_ABANDONED_NONE,     // there was no output, and none has been committed
-    MMUL_ABANDONED_SOME,     // at least one is lost
+    MMUL_ABANDONED_SOME,     // at least one is lost, and none has been committed
+    MMUL_ABANDONED_REST,     // at least one is lost, others have been committed
     MMUL_ABANDONED_FINISHED, // none: what there was has been committed, or is being put in its place
 };
 MMUL_API enum mmul_abandoned mmul_outputs_abandon(void);

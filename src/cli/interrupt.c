@@ -41,7 +41,9 @@ static void end_process(int number, enum mmul_abandoned abandoned) {
     for (size_t i = 0; i < sizeof interrupts / sizeof *interrupts; i++)
         if (interrupts[i].number == number)
             print(interrupts[i].text);
-    print(abandoned == MMUL_ABANDONED_SOME ? ": no result was written\n" : "\n");
+    print(abandoned == MMUL_ABANDONED_SOME   ? ": no result was written\n"
+          : abandoned == MMUL_ABANDONED_REST ? ": not all results were written\n"
+                                             : "\n");
     _exit(MMUL_ERR_STOPPED);
 }
 

@@ -55,7 +55,7 @@ enum mmul_abandoned mmul_outputs_abandon(void) {
         (void)unlink(places[place].path);
         result = MMUL_ABANDONED_SOME;
     }
-    if (result == MMUL_ABANDONED_NONE && atomic_load(&finished_count) > 0)
-        return MMUL_ABANDONED_FINISHED;
+    if (atomic_load(&finished_count) > 0)
+        return result == MMUL_ABANDONED_NONE ? MMUL_ABANDONED_FINISHED : MMUL_ABANDONED_REST;
     return result;
 }

@@ -189,6 +189,10 @@ static void outputs_that_a_signal_abandons(void **state) {
     assert_int_equal(mmul_output_commit(first, &err), MMUL_OK);
     assert_int_equal(mmul_outputs_abandon(), MMUL_ABANDONED_FINISHED);
     assert_int_equal(folder_count(&folder), 2);
+    assert_int_equal(create(folder_path(&folder, "C.bin"), MMUL_F32, &first, &err), MMUL_OK);
+    assert_int_equal(mmul_outputs_abandon(), MMUL_ABANDONED_REST);
+    mmul_output_destroy(first);
+    assert_int_equal(folder_count(&folder), 2);
     folder_destroy(&folder);
 }
 
@@ -438,6 +442,7 @@ static void large_files(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(outputs_that_a_signal_abandons), // before one has been committed
         cmocka_unit_test(exact_bytes),
         cmocka_unit_test(memory_as_output),
         cmocka_unit_test(files_appear_whole_or_not),
@@ -445,7 +450,6 @@ int main(void) {
         cmocka_unit_test(links_are_followed),
         cmocka_unit_test(refused_outputs),
         cmocka_unit_test(inputs_are_not_overwritten),
-        cmocka_unit_test(outputs_that_a_signal_abandons),
         cmocka_unit_test(conversions_keep_every_bit),
         cmocka_unit_test(conversions_between_types),
         cmocka_unit_test(large_files),
