@@ -114,6 +114,17 @@ static bool is_allowed(const struct search *s, const struct mmul_operation *o,
     return mmul_rule_fits(o->kind, rule, &call, mmul_program_shape(s->program, o), groups);
 }
 
+// Will the product bring that operand itself, from its file (program_fuse.c)?
+static bool is_brought(const struct search *s, int index, const struct mmul_rule *rule, int operand,
+                       unsigned have) {
+    const struct mmul_operation *o = &s->program->operations[index];
+    const bool by_rows = rule->result == MMUL_PLACE_ROWS, by_cols = rule->result == MMUL_PLACE_COLS;
+    return o->kind == MMUL_MATMUL && !s->costs->keeps_values && have == 1U << MMUL_PLACE_FILE &&
+           (by_rows || by_cols) && rule->operands[by_cols] == rule->result &&
+           rule->operands[by_rows] == MMUL_PLACE_REPLICATE &&
+           s->program->values[o->operands[operand]].last_use == index;
+}
+
 // What following a rule costs from a state on; `have` becomes what is where afterwards.
 static double follow(struct search *s, int index, const struct mmul_rule *rule, double seconds,
                      unsigned char *have) {
@@ -133,7 +144,8 @@ static double follow(struct search *s, int index, const struct mmul_rule *rule, 
         struct mmul_program_path path = find_path(s, o, i, *at, rule->operands[i]);
         seconds += path.seconds;
         if (i < MMUL_FACTORS)
-            joined[i] = !path.by_rows && mmul_program_joins(path.from, rule->operands[i]);
+            joined[i] = !path.by_rows && (mmul_program_joins(path.from, rule->operands[i]) ||
+                                          is_brought(s, index, rule, i, *at));
         if (!is_saved)
             *at |= (unsigned char)wanted;
         if (path.by_rows)

@@ -8,8 +8,6 @@
 #include "base/status.h"
 #include "plan/cost.h"
 
-enum { PANELS_MOST = 16, PANEL_LEAST = 256 };
-
 // Copies within a node, by way of a buffer; files of root.
 static const double TOUCH_BYTES_PER_SECOND = 2e9, ASSUMED_FLOPS = 1e10;
 
@@ -262,11 +260,6 @@ static double part_of(const struct mmul_program_costs *c, enum mmul_operation_ki
 
 // ------------------------------------------------------------------------------------ operations
 
-int mmul_program_panels(int64_t k) {
-    int64_t panels = k / PANEL_LEAST;
-    return panels < 1 ? 1 : panels > PANELS_MOST ? PANELS_MOST : (int)panels;
-}
-
 // A product as one rank sees it: what it has to do with each matrix, as parts of them.
 struct product {
     struct mmul_shape a, b, c;
@@ -344,14 +337,19 @@ static struct product product_of(const struct mmul_operation_call *call, struct 
 // Moves, packing and multiplying of a product whose operands travel joined, or some of them.
 static double joined_seconds(const struct mmul_program_costs *c, const struct product *p,
                              const bool joined[MMUL_FACTORS], double *apart) {
+    static const enum mmul_placement_kind to[][MMUL_FACTORS] = {
+        [MMUL_PLACE_ROWS] = {MMUL_PLACE_ROWS, MMUL_PLACE_REPLICATE},
+        [MMUL_PLACE_COLS] = {MMUL_PLACE_REPLICATE, MMUL_PLACE_COLS},
+        [MMUL_PLACE_GRID] = {MMUL_PLACE_GRID_ROWS, MMUL_PLACE_GRID_COLS}};
     const struct mmul_value factors[] = {{.shape = p->a, .dtype = p->dtype},
                                          {.shape = p->b, .dtype = p->dtype}};
-    static const enum mmul_placement_kind to[] = {MMUL_PLACE_GRID_ROWS, MMUL_PLACE_GRID_COLS};
+    const bool is_grid = p->result == MMUL_PLACE_GRID; // else from files, piece by piece
     struct move_cost sum = {0};
     double multiply = multiply_seconds(c, p);
     *apart = multiply;
     for (int i = 0; i < MMUL_FACTORS; i++) {
-        const struct move_cost cost = move_cost(c, &factors[i], MMUL_PLACE_GRID, to[i]);
+        const struct move_cost cost = move_cost(
+            c, &factors[i], is_grid ? MMUL_PLACE_GRID : MMUL_PLACE_FILE, to[p->result][i]);
         if (!joined[i])
             continue;
         sum.here += cost.here;
@@ -359,9 +357,9 @@ static double joined_seconds(const struct mmul_program_costs *c, const struct pr
         sum.packing += cost.packing;
         *apart += cost.here + fmax(cost.network, cost.packing);
     }
-    double moves = fmax(sum.network, sum.packing);
-    return sum.here + fmax(moves, multiply) +
-           fmin(moves, multiply) / mmul_program_panels(p->a.cols);
+    double before = is_grid ? sum.here : 0;
+    double moves = fmax(sum.network, sum.packing) + sum.here - before;
+    return before + fmax(moves, multiply) + fmin(moves, multiply) / mmul_program_panels(p->a.cols);
 }
 
 double mmul_program_joined_saving(const struct mmul_program_costs *costs,
@@ -370,8 +368,7 @@ double mmul_program_joined_saving(const struct mmul_program_costs *costs,
                                   const struct mmul_rule *rule, const bool joined[MMUL_FACTORS]) {
     struct mmul_operand_info operands[MMUL_OPERANDS];
     double apart;
-    if (operation->kind != MMUL_MATMUL || rule->result != MMUL_PLACE_GRID ||
-        (!joined[0] && !joined[1]))
+    if (operation->kind != MMUL_MATMUL || (!joined[0] && !joined[1]))
         return 0;
     const struct mmul_operation_call call = mmul_program_call(program, operation, operands);
     const struct product p =

@@ -22,7 +22,8 @@
 //
 // Nothing overlaps but the moves of a grid's blocks and their product: in P panels of the inner range
 // that is max(M, matmul) + min(M, matmul) / P, M the links' time or that of packing, which go on at
-// the same time; what stays on the node is copied before.
+// the same time; what stays on the node is copied before. So do the files that a product brings itself, and their
+// product; M is the whole move.
 #pragma once
 
 #include "model/cluster.h"
@@ -42,6 +43,7 @@ struct mmul_program_costs {
     struct mmul_mesh mesh;  // of values that are grids; 1 x size until mmul_program_costs_mesh
     double bytes_per_second, latency_seconds; // the slowest link
     bool streams;                             // products are of rows or columns
+    bool keeps_values;                        // no product brings its files itself
 };
 
 // weights: of the ranks. Shares are what the ranks get of so many groups; of 1 group as the weights say. Fails
@@ -62,12 +64,17 @@ double mmul_program_move_seconds(const struct mmul_program_costs *costs,
                                  enum mmul_placement_kind to, double *bytes);
 
 // Panels of an inner range, at most and of at least so much.
-int mmul_program_panels(int64_t k);
+static inline int mmul_program_panels(int64_t k) {
+    enum { PANELS_MOST = 16, PANEL_LEAST = 256 };
+    int64_t panels = k / PANEL_LEAST;
+    return panels < 1 ? 1 : panels > PANELS_MOST ? PANELS_MOST : (int)panels;
+}
 
 // Is a move of that kind carried out together with the product that it is for?
 bool mmul_program_joins(enum mmul_placement_kind from, enum mmul_placement_kind to);
 
-// What is saved because the operation begins before the moves of these operands have ended.
+// What is saved because the operation begins before the moves of these operands have ended: blocks of a grid's, those
+// from files of a product of rows or columns.
 double mmul_program_joined_saving(const struct mmul_program_costs *costs,
                                   const struct mmul_program *program,
                                   const struct mmul_operation *operation,

@@ -93,7 +93,7 @@ static int find_turned(const struct fusing *f, int place, bool *turned) {
 }
 
 // The file that an operand comes from, where the product can take the place of the move that brings it.
-static void bring(struct fusing *f, struct mmul_program_step *step, int index) {
+static bool bring(struct fusing *f, struct mmul_program_step *step, int index) {
     const struct mmul_program_plan *plan = f->plan;
     int place = step->operands[index];
     bool turned;
@@ -102,12 +102,13 @@ static void bring(struct fusing *f, struct mmul_program_step *step, int index) {
     if (plan->keeps_values || move == NULL || !is_file(plan, move->operands[0]) ||
         plan->places[base].kept >= 0 || f->uses[base].readers != 1 ||
         plan->program->operations[plan->places[move->operands[0]].operation].kind != MMUL_LOAD)
-        return;
+        return false;
     read_instead(f, step, index, move->operands[0]);
     step->turned[index] = turned;
     for (; place != base; place = plan->places[place].view_of)
         plan->places[place].is_gone = true;
     take_over(f, step, move, base);
+    return true;
 }
 
 // The file that the result goes to, likewise.
@@ -160,8 +161,12 @@ static void fuse(struct fusing *f, struct mmul_program_step *step) {
     step->is_product = true;
     step->axis = rows ? MMUL_ROWS : MMUL_COLS;
     step->offsets = rows ? made->row_offsets : made->col_offsets;
+    bool joined[MMUL_FACTORS];
     for (int i = 0; i < MMUL_FACTORS; i++)
-        bring(f, step, i);
+        joined[i] = bring(f, step, i);
+    step->seconds -=
+        mmul_program_joined_saving(&plan->costs, plan->program, operation_of(plan, step),
+                                   &(struct mmul_rule){.result = made->kind}, joined);
     take(f, step);
     spread(f, step, rows ? 1 : 0);
     if (is_file(plan, step->operands[rows ? 0 : 1]) && is_file(plan, step->result))

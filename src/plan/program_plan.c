@@ -344,6 +344,7 @@ static enum mmul_status choose(struct making *m, const struct mmul_cluster *clus
     if (status == MMUL_OK) {
         choose_mesh(program, &costs);
         costs.streams = m->streams;
+        costs.keeps_values = m->plan->keeps_values;
         status = MMUL_ALLOCATE(rules, program->operation_count, "a plan", err);
     }
     if (status == MMUL_OK)
