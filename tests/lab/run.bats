@@ -69,6 +69,29 @@ END
     [ ! -e Y.npy ] && [ ! -e Y.npy.part ] && [ ! -e S.npy ] && [ ! -e S.npy.part ]
 }
 
+@test "shares of a product stay on devices of two hosts, one of which is lost with it, or errs" {
+    local rule common=("$MPIMATMUL" run e.py --weights equal --device-timeout 1 --report report.json --device)
+    need_numpy
+    for rule in hang=1000000 hang=1000000,fail=2 hang=1000000,corrupt=1; do
+        rm -f Y.npy S.npy
+        run --separate-stderr lab_mpirun node1:1,node2:1 -n 1 -host node1 "${common[@]}" faulty:hang=1000000:cpu \
+            : -n 1 -host node2 "${common[@]}" "faulty:$rule:cpu"
+        expect_status 0 || { show; return 1; }
+        [[ "$rule" == hang=1000000 || "$stderr" == *"rank 1: device "*" 'reference' takes over: "* ]] ||
+            { show; return 1; }
+        python <<'END'
+import json
+import numpy as np
+x, w = np.load("X.npy").astype(float), np.load("W.npy").astype(float)
+y = np.maximum(x @ w, 0) % 7
+assert np.array_equal(np.load("Y.npy"), y) and np.array_equal(np.load("S.npy"), (y @ w.T).sum(-1, keepdims=True))
+made = next(o for o in json.load(open("report.json"))["operations"] if o["operation"].startswith("matmul + relu"))
+print(made["operation"], made["placement"], [r["downloaded_bytes"] for r in made["ranks"]])
+assert made["ranks"][0]["downloaded_bytes"] < 1.5 * made["ranks"][0]["part_bytes"]
+END
+    done
+}
+
 @test "values move between all placements on three hosts while one is slow" {
     tc -n "$LAB_NAME-node3" qdisc replace dev eth0 root tbf rate 20mbit burst 128k latency 50ms ||
         skip "lab: cannot shape a cable"
