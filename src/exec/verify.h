@@ -82,8 +82,8 @@ struct mmul_verifier_request {
 };
 
 // The room has the largest of what was asked for: piece_count * mmul_check_bytes(piece_units_max, k_max) +
-// panel_units_max bytes, or more; half as much again at most for pieces that last, or what one of them needs. Fails with
-// MMUL_ERR_SYSTEM; the room may have lost what it had then.
+// panel_units_max bytes, or more; half as much again at most for pieces that last, or what one of them needs. Fails
+// with MMUL_ERR_SYSTEM; the room may have lost what it had then.
 enum mmul_status mmul_verifier_init(struct mmul_verifier *verifier, struct mmul_verifier_room *room,
                                     const struct mmul_verifier_request *request,
                                     struct mmul_error *err);
