@@ -54,6 +54,11 @@ enum mmul_status mmul_files_check_beside(const char *path, const char *what,
     struct stat there;
     char folder[4096] = ".";
     const char *slash = strrchr(path, '/');
+    if (strcmp(path, "-") == 0) {
+        mmul_cli_fail(err, MMUL_ERR_CREATE, "cannot write %s to '-': only matrices go to stdout",
+                      what);
+        return mmul_cli_hint(err, "./- is a file of that name");
+    }
     if (slash != NULL)
         snprintf(folder, sizeof folder, "%.*s", (int)(slash - path + 1), path);
     bool exists = stat(path, &there) == 0;

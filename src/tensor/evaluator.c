@@ -107,9 +107,12 @@ static enum mmul_status fail_unknown(struct mmul_evaluator *e, const struct mmul
             names[count++] = b->name;
     for (int i = 0; i < builtins; i++)
         names[count++] = table[i].name;
-    const char *nearest = mmul_nearest(node->text, names);
+    const char *instead = mmul_refusal_instead(node->text),
+               *nearest = mmul_nearest(node->text, names);
     mmul_evaluator_fail(e, node, "nothing is called '%s'", node->text);
-    if (nearest != NULL)
+    if (instead != NULL)
+        mmul_hint(e->err, "%s", instead);
+    else if (nearest != NULL)
         mmul_hint(e->err, "'%s'?", nearest);
     return MMUL_ERR_DATA;
 }

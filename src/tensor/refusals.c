@@ -65,3 +65,21 @@ const struct mmul_refusal *mmul_refusal_find(const char *word) {
             return &refusals[i];
     return NULL;
 }
+
+static const struct {
+    const char *name, *instead;
+} of_numpy[] = {
+    {"zeros", "generate((m, n)) * 0"},
+    {"ones", "generate((m, n)) * 0 + 1"},
+    {"eye", "generate((n, n), kind=\"identity\")"},
+    {"dot", "x @ y"},
+    {"var", "mean((x - mean(x, axis=-1)) ** 2, axis=-1)"},
+    {"std", "sqrt(mean((x - mean(x, axis=-1)) ** 2, axis=-1))"},
+};
+
+const char *mmul_refusal_instead(const char *name) {
+    for (size_t i = 0; i < sizeof of_numpy / sizeof *of_numpy; i++)
+        if (strcmp(of_numpy[i].name, name) == 0)
+            return of_numpy[i].instead;
+    return NULL;
+}

@@ -60,3 +60,6 @@ struct mmul_refusal {
     const char *word, *what, *hint; // hint: NULL: none
 };
 const struct mmul_refusal *mmul_refusal_find(const char *word);
+
+// What the language has instead of a function of numpy's that it has not. NULL: nothing that we know.
+const char *mmul_refusal_instead(const char *name);

@@ -55,6 +55,7 @@ y = linear(x, w)' 'e.py:2:5: linear: x (3 x 4) and w (5 x 6) have rows of 4 and 
 @test "run: names, parameters and words, with the nearest one" {
     refuses 'x = generate((3, 4))
 y = sofmax(x)' "e.py:2:5: nothing is called 'sofmax'" "'softmax'?"
+    refuses 'x = zeros((3, 4))' "e.py:1:5: nothing is called 'zeros'" 'generate((m, n)) * 0'
     refuses 'x = softmax(generate((3, 4)), casual=True)' "e.py:1:31: softmax has no parameter 'casual'" "'causal'?"
     refuses 'x = topk(generate((3, 4)))' "e.py:1:5: topk is called without 'k'" 'topk(x, k)'
     refuses 'x = generate((3, 4)).shap' "e.py:1:5: a matrix has no '.shap' here: .T and .shape are there" '.shape?'
@@ -283,6 +284,8 @@ PYTHON_END
     expect_failure 73 "cannot write the trace to 'x': it is the log"
     program run e.py --log none/x
     expect_failure 73 "cannot write the log to 'none/x': No such file or directory"
+    program run e.py --log -
+    expect_failure 73 "cannot write the log to '-': only matrices go to stdout" "./- is a file of that name"
 }
 
 @test "run: names in tables and errors; values that float32 has not are told" {
