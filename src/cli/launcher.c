@@ -102,9 +102,11 @@ struct setting {
     bool without_fabric;                      // only on a machine that has none
 };
 
-// One process talks to nobody but itself; hwloc would load every OpenCL and X driver into it.
+// One process talks to nobody but itself, and needs no folder for that; hwloc would load every OpenCL and X driver
+// into it.
 static const struct setting alone[MMUL_SETTINGS_MOST] = {
     {"OMPI_MCA_ess_singleton_isolated", "ess_singleton_isolated", "1", false},
+    {"OMPI_MCA_orte_create_session_dirs", "orte_create_session_dirs", "0", false},
     {"OMPI_MCA_pml", "pml", "ob1", false},
     {"OMPI_MCA_btl", "btl", "self", false},
     {"HWLOC_COMPONENTS", NULL, "-opencl,-gl", false},
