@@ -70,7 +70,7 @@ static void add_product(const struct call *call, struct mmul_line *line) {
     mmul_line_add_load(line, call->operands[1]);
     mmul_line_add(line, values[OPT_TRANSPOSE_B].number != 0 ? ".T" : "");
     if (alpha == 0) { // NaN and infinities of A and B do not count then
-        mmul_line_add(line, "\ny = where(abs(y) < 1, abs(y), 0) * 0");
+        mmul_line_add(line, "\ny = where(abs(y) < 1, 0, 0)");
     } else if (alpha != 1) {
         snprintf(number, sizeof number, "\ny = y * %.17g", alpha);
         mmul_line_add(line, number);
