@@ -52,9 +52,9 @@ static inline __attribute__((always_inline)) void mmul_cpu_ask(const mmul_real *
         __builtin_prefetch(at + MMUL_CPU_AHEAD + j);
 }
 
-// Rows, or lines, that are read together, so many elements of each in turn: what a processor reads ahead by itself ends
-// with a page of memory, and of several pages at a time it reads more (its tables hold 16 of them and more).
-enum { MMUL_CPU_TOGETHER = 4, MMUL_CPU_STRETCH = 64 };
+// Rows that are read together, an element of each in turn: what a processor reads ahead by itself ends with a page of
+// memory, and of several pages at a time it reads more (its tables hold 16 of them and more).
+enum { MMUL_CPU_TOGETHER = 4 };
 
 // The largest element; NaN where there is one, -infinity where there is none.
 mmul_real mmul_cpu_largest(const mmul_real *x, int64_t n);

@@ -46,11 +46,19 @@ static double join(enum mmul_operation_kind kind, double x, double y) {
 
 // ------------------------------------------------------------------------------- along memory
 
+// Block by block, of which each is asked for ahead of time: several lines in turn would be read by fewer of the
+// processor's own streams.
+enum { BLOCK = 256 };
+
 MMUL_CLONES static double add_line(const mmul_real *x, int64_t n) {
     double sum = 0;
+    for (int64_t j = 0; j < n; j += BLOCK) {
+        const int64_t end = mmul_smaller(n, j + BLOCK);
+        mmul_cpu_ask(x + j, end - j);
 #pragma omp simd reduction(+ : sum)
-    for (int64_t j = 0; j < n; j++)
-        sum += (double)x[j];
+        for (int64_t l = j; l < end; l++)
+            sum += (double)x[l];
+    }
     return sum;
 }
 
@@ -58,10 +66,14 @@ MMUL_CLONES static double add_line(const mmul_real *x, int64_t n) {
 MMUL_CLONES mmul_real mmul_cpu_largest(const mmul_real *x, int64_t n) {
     mmul_real most = -INFINITY;
     int32_t odd = 0;
+    for (int64_t j = 0; j < n; j += BLOCK) {
+        const int64_t end = mmul_smaller(n, j + BLOCK);
+        mmul_cpu_ask(x + j, end - j);
 #pragma omp simd reduction(max : most) reduction(| : odd)
-    for (int64_t j = 0; j < n; j++) {
-        odd |= x[j] != x[j];
-        most = x[j] > most ? x[j] : most;
+        for (int64_t l = j; l < end; l++) {
+            odd |= x[l] != x[l];
+            most = x[l] > most ? x[l] : most;
+        }
     }
     return odd ? NAN : most;
 }
@@ -69,10 +81,14 @@ MMUL_CLONES mmul_real mmul_cpu_largest(const mmul_real *x, int64_t n) {
 MMUL_CLONES static double smallest_of_line(const mmul_real *x, int64_t n) {
     mmul_real least = INFINITY;
     int32_t odd = 0;
+    for (int64_t j = 0; j < n; j += BLOCK) {
+        const int64_t end = mmul_smaller(n, j + BLOCK);
+        mmul_cpu_ask(x + j, end - j);
 #pragma omp simd reduction(min : least) reduction(| : odd)
-    for (int64_t j = 0; j < n; j++) {
-        odd |= x[j] != x[j];
-        least = x[j] < least ? x[j] : least;
+        for (int64_t l = j; l < end; l++) {
+            odd |= x[l] != x[l];
+            least = x[l] < least ? x[l] : least;
+        }
     }
     return odd ? (double)NAN : (double)least;
 }
@@ -81,15 +97,6 @@ static double reduce_line(enum mmul_operation_kind kind, const mmul_real *x, int
     return kind == MMUL_MAX   ? (double)mmul_cpu_largest(x, n)
            : kind == MMUL_MIN ? smallest_of_line(x, n)
                               : add_line(x, n);
-}
-
-static void reduce_lines(enum mmul_operation_kind kind, const mmul_real *x, int64_t lines,
-                         int64_t line_step, int64_t length, double *found) {
-    for (int64_t j = 0; j < length; j += MMUL_CPU_STRETCH)
-        for (int64_t l = 0; l < lines; l++)
-            found[l] = join(kind, found[l],
-                            reduce_line(kind, x + l * line_step + j,
-                                        mmul_smaller(MMUL_CPU_STRETCH, length - j)));
 }
 
 // ------------------------------------------------------------------------------- across memory
@@ -138,22 +145,20 @@ static void reduce_piece(const struct lines *s, int64_t begin, int64_t end, int6
     const enum mmul_operation_kind kind = s->map->kind;
     const int64_t p = piece * PIECE, length = mmul_smaller(PIECE, s->length - p);
     const mmul_real *x = s->at + p * s->step + begin * s->line_step;
-    for (int64_t l = 0; l < end - begin; l++)
-        found[l] = neutral(kind);
     if (s->step != 1 && s->line_step == 1) {
+        for (int64_t l = 0; l < end - begin; l++)
+            found[l] = neutral(kind);
         reduce_across(kind, x, end - begin, length, s->step, found);
         return;
     }
-    for (int64_t l = 0; l < end - begin; l += MMUL_CPU_TOGETHER) {
-        const int64_t some = mmul_smaller(MMUL_CPU_TOGETHER, end - begin - l);
-        if (s->step == 1)
-            reduce_lines(kind, x + l * s->line_step, some, s->line_step, length, found + l);
-        for (int64_t q = l; s->step != 1 && q < l + some; q++) {
-            mmul_real room[PIECE];
-            const struct mmul_strided line = {x + q * s->line_step, 0, s->step};
-            mmul_cpu_pack(line, 1, length, room, length);
-            reduce_lines(kind, room, 1, 0, length, found + q);
+    for (int64_t l = 0; l < end - begin; l++) {
+        mmul_real room[PIECE];
+        const mmul_real *line = x + l * s->line_step;
+        if (s->step != 1) {
+            mmul_cpu_pack((struct mmul_strided){line, 0, s->step}, 1, length, room, length);
+            line = room;
         }
+        found[l] = reduce_line(kind, line, length);
     }
 }
 

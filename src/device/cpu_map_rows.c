@@ -345,6 +345,9 @@ static void make_row(const struct mmul_cpu_rows *rows, int64_t i, const mmul_rea
     case MMUL_TOPK:
         mmul_cpu_topk(x, rows->cols, map->with->count, out);
         break;
+    case MMUL_ARGMAX:
+        *out = (mmul_real)mmul_cpu_argmax(x, rows->cols);
+        break;
     default: // MMUL_ROPE
         rope(rows, x, map->row + i, base, out, soon);
     }
@@ -366,10 +369,6 @@ static void make_rows(void *context, int part, int64_t t, int64_t begin, int64_t
             mmul_real *room = rows->room + (int64_t)part * rows->group * rows->cols;
             mmul_cpu_pack(x, n, rows->cols, room, rows->cols);
             x = (struct mmul_strided){room, rows->cols, 1};
-        }
-        if (rows->map->kind == MMUL_ARGMAX) {
-            mmul_cpu_argmax(x.at, n, x.row_step, rows->cols, out + group * ld, ld);
-            continue;
         }
         for (int64_t r = 0; r < n; r++) {
             const mmul_real *at = x.at + r * x.row_step;

@@ -20,6 +20,5 @@ struct mmul_cpu_rows {
 // column first. One pass over what is not among them.
 void mmul_cpu_topk(const mmul_real *x, int64_t n, int64_t k, mmul_real *out);
 
-// Of each row (row_step apart) the column of the first that is as large as any, NaN before all: at out[i * ld].
-void mmul_cpu_argmax(const mmul_real *x, int64_t rows, int64_t row_step, int64_t n, mmul_real *out,
-                     int64_t ld);
+// The column of the first of n elements that is as large as any, NaN before all.
+int64_t mmul_cpu_argmax(const mmul_real *x, int64_t n);

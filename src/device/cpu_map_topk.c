@@ -6,7 +6,7 @@
 #include "base/integer.h"
 #include "device/cpu_map_rows.h"
 
-enum { BLOCK = 64, CLASSES = 64 };
+enum { BLOCK = 64, CLASSES = 64, STRETCH = 8192 / sizeof(mmul_real) };
 
 struct best {
     mmul_real *values, *columns; // a heap: what is at (i - 1) / 2 comes after what is at i
@@ -118,32 +118,16 @@ MMUL_CLONES static int32_t find_first(const mmul_real *x, int32_t n, mmul_real y
     return first;
 }
 
-// Of a row only the stretch is looked at again in which its largest element came first.
-static void find_largest(const mmul_real *x, int64_t rows, int64_t row_step, int64_t n,
-                         mmul_real *out, int64_t ld) {
-    mmul_real most[MMUL_CPU_TOGETHER];
-    int64_t at[MMUL_CPU_TOGETHER] = {0};
-    for (int64_t r = 0; r < rows; r++)
-        most[r] = -INFINITY;
-    for (int64_t j = 0; j < n; j += MMUL_CPU_STRETCH)
-        for (int64_t r = 0; r < rows; r++) {
-            const mmul_real y =
-                mmul_cpu_largest(x + r * row_step + j, mmul_smaller(MMUL_CPU_STRETCH, n - j));
-            if (y > most[r] || (y != y && most[r] == most[r])) {
-                most[r] = y;
-                at[r] = j;
-            }
+// Of a row only the stretch is looked at again in which its largest element came first: it is in the first cache.
+int64_t mmul_cpu_argmax(const mmul_real *x, int64_t n) {
+    mmul_real most = -INFINITY;
+    int64_t at = 0;
+    for (int64_t j = 0; j < n; j += STRETCH) {
+        const mmul_real y = mmul_cpu_largest(x + j, mmul_smaller(STRETCH, n - j));
+        if (y > most || (y != y && most == most)) {
+            most = y;
+            at = j;
         }
-    for (int64_t r = 0; r < rows; r++) {
-        const int64_t some = mmul_smaller(MMUL_CPU_STRETCH, n - at[r]);
-        out[r * ld] =
-            (mmul_real)(at[r] + find_first(x + r * row_step + at[r], (int32_t)some, most[r]));
     }
-}
-
-void mmul_cpu_argmax(const mmul_real *x, int64_t rows, int64_t row_step, int64_t n, mmul_real *out,
-                     int64_t ld) {
-    for (int64_t i = 0; i < rows; i += MMUL_CPU_TOGETHER)
-        find_largest(x + i * row_step, mmul_smaller(MMUL_CPU_TOGETHER, rows - i), row_step, n,
-                     out + i * ld, ld);
+    return at + find_first(x + at, (int32_t)mmul_smaller(STRETCH, n - at), most);
 }
