@@ -10,10 +10,9 @@
 #include "exec/compute.h"
 #include "exec/grid_check.h"
 #include "exec/maps.h"
-#include "exec/pipeline.h"
 #include "exec/run.h"
 #include "model/matrix.h"
-#include "plan/program_tasks.h"
+#include "plan/program_rooms.h"
 
 static const struct mmul_program_plan *plan_of(const struct mmul_stage *stage) {
     return stage->run->values->plan;
@@ -21,10 +20,6 @@ static const struct mmul_program_plan *plan_of(const struct mmul_stage *stage) {
 
 static const struct mmul_operation *operation_of(const struct mmul_stage *stage) {
     return &plan_of(stage)->program->operations[stage->is.step->operation];
-}
-
-static struct mmul_parallel threads_of(const struct mmul_stage *stage) {
-    return (struct mmul_parallel){stage->run->context->fallback_threads, mmul_pipeline_share};
 }
 
 // -------------------------------------------------------------------------------------- operands
@@ -246,30 +241,6 @@ enum mmul_status mmul_blocks_make(struct mmul_stage *stage, struct mmul_error *e
 
 // ----------------------------------------------------------------------------------------- sizes
 
-struct sizes {
-    int64_t m, n, k; // of the largest product along each; m = 0: there is none
-};
-
-static bool multiplies(const struct mmul_stage *stage) {
-    return operation_of(stage)->kind == MMUL_MATMUL || operation_of(stage)->kind == MMUL_SEARCH;
-}
-
-static struct sizes measure(struct mmul_stage *stage) {
-    struct mmul_program_walk walk = mmul_blocks_walk(stage);
-    struct mmul_program_task task;
-    struct sizes sizes = {0};
-    while (multiplies(stage) && mmul_program_next(&walk, &task)) {
-        if (mmul_region_count(task.block) == 0)
-            continue;
-        sizes.m = mmul_larger(sizes.m, task.block.row_end - task.block.row_begin);
-        sizes.n = mmul_larger(sizes.n, task.block.col_end - task.block.col_begin);
-        sizes.k = mmul_larger(sizes.k, task.inner_end - task.inner_begin);
-    }
-    if (operation_of(stage)->kind == MMUL_SEARCH && sizes.m > 0)
-        mmul_search_choose(stage, &sizes.m, &sizes.n);
-    return sizes;
-}
-
 // A device's memory is divided among the ranks of its node, and something is left free.
 static double device_memory(const struct mmul_stage *stage) {
     static const double memory_share = 0.8;
@@ -280,7 +251,7 @@ static double device_memory(const struct mmul_stage *stage) {
     return (limit > 0 ? fmin(memory, (double)limit) : memory) / comm->node_size;
 }
 
-static enum mmul_status choose_tile(const struct mmul_stage *stage, struct sizes sizes,
+static enum mmul_status choose_tile(const struct mmul_stage *stage, struct mmul_block_sizes sizes,
                                     struct mmul_tile *tile, struct mmul_error *err) {
     const struct mmul_comm *comm = stage->run->context->comm;
     const struct mmul_rank_info *info = &stage->run->context->cluster->ranks[comm->rank];
@@ -299,40 +270,21 @@ static enum mmul_status choose_tile(const struct mmul_stage *stage, struct sizes
     return mmul_tile_choose(&request, tile, err);
 }
 
-// Does the check project the second operand? Where other products read that too, and it is larger, or they do not read
-// the first one.
-static bool projects_columns(const struct mmul_stage *stage, struct sizes sizes) {
-    const struct mmul_values *values = stage->run->values;
-    const int *operands = stage->is.step->operands;
-    return operation_of(stage)->kind == MMUL_MATMUL && !is_on_grid(stage) &&
-           mmul_values_is_shared(values, operands[1]) &&
-           (sizes.n > sizes.m || !mmul_values_is_shared(values, operands[0]));
-}
-
 enum mmul_status mmul_blocks_init(struct mmul_stage *stage, struct mmul_error *err) {
-    const struct sizes sizes = measure(stage);
-    const bool is_checked = multiplies(stage) && !stage->run->args->no_verify;
+    const int rank = stage->run->context->comm->rank;
+    const struct mmul_program_plan *plan = plan_of(stage);
+    const struct mmul_block_sizes sizes = mmul_program_block_sizes(plan, stage->is.step, rank);
     enum mmul_status status = MMUL_OK;
     stage->kept_bytes = (int64_t)(device_memory(stage) / 2); // products' temporary memory stays
-    if (is_checked && is_on_grid(stage))
+    if (stage->sums.rounds > 0)
         status = mmul_grid_check_init(stage, err);
-    if (status == MMUL_OK && sizes.m > 0)
-        status = choose_tile(stage, sizes, &stage->tile, err);
-    if (status != MMUL_OK || sizes.m == 0 || !is_checked)
+    if (status != MMUL_OK || sizes.m == 0)
         return status;
-    const bool columns = projects_columns(stage, sizes);
-    const bool again = operation_of(stage)->kind == MMUL_MATMUL && !is_on_grid(stage) &&
-                       mmul_values_is_shared(stage->run->values, stage->is.step->operands[columns]);
-    return mmul_verifier_init(
-        &stage->verifier, &stage->run->verifier_room,
-        &(struct mmul_verifier_request){.axis = columns ? MMUL_COLS : MMUL_ROWS,
-                                        .piece_units_max = columns ? sizes.n : sizes.m,
-                                        .panel_units_max = columns ? sizes.m : sizes.n,
-                                        .k_max = sizes.k,
-                                        .piece_count = 1,
-                                        .saved_count = again ? stage->run->values->shared_count : 0,
-                                        .seed = plan_of(stage)->verify_seed,
-                                        .watch = {mmul_stage_look, stage},
-                                        .parallel = threads_of(stage)},
-        err);
+    if (operation_of(stage)->kind == MMUL_SEARCH)
+        stage->search.is = mmul_program_search_size(plan, stage->is.step, sizes.m);
+    status = choose_tile(stage, sizes, &stage->tile, err);
+    if (status != MMUL_OK || stage->run->args->no_verify)
+        return status;
+    const struct mmul_check_need need = mmul_program_check_need(plan, stage->is.step, rank);
+    return mmul_stage_create_verifier(stage, &need, plan->verify_seed, err);
 }

@@ -11,32 +11,26 @@
 #include "model/dtype.h"
 #include "model/matrix.h"
 
-// Sums of all lines, then sizes: of each row of parts, matrix and line.
+// What its sums are of.
 struct lines {
     const struct mmul_values *values;
     struct mmul_move move;
-    bool by_cols;
-    int64_t length, matrices, count;
+    struct mmul_sum_lines sums;
 };
 
 static struct lines lines_of(const struct mmul_stage *stage) {
     const struct mmul_values *values = stage->run->values;
     struct lines l = {.values = values,
                       .move = mmul_program_plan_move(values->plan, stage->is.step)};
-    const struct mmul_placement *to = &l.move.to;
-    l.by_cols = to->col_offsets != NULL;
-    l.length = l.by_cols ? l.move.shape.cols : l.move.shape.rows;
-    l.matrices = mmul_shape_matrices(l.move.shape);
-    l.count = l.matrices * l.length;
-    if (l.by_cols && to->row_offsets != NULL)
-        l.count *= to->row_parts;
+    l.sums = mmul_program_sum_lines(&l.move);
     return l;
 }
 
 // Where the lines of one matrix are, as a holder has them.
 static int64_t place_of(const struct lines *l, int rank, int64_t matrix) {
-    int64_t part = l->count > l->matrices * l->length ? rank / l->move.to.col_parts : 0;
-    return (part * l->matrices + matrix) * l->length;
+    int64_t part =
+        l->sums.count > l->sums.matrices * l->sums.length ? rank / l->move.to.col_parts : 0;
+    return (part * l->sums.matrices + matrix) * l->sums.length;
 }
 
 // What the view has of the region, onto its lines.
@@ -46,15 +40,15 @@ static void add(const struct lines *l, const struct mmul_view *view, struct mmul
     for (int64_t i = r.row_begin; i < r.row_end; i++) {
         const void *row = mmul_view_element(view, i, r.col_begin);
         double sum = 0, size = 0;
-        for (int64_t j = 0; l->by_cols && j < cols; j++) {
+        for (int64_t j = 0; l->sums.by_cols && j < cols; j++) {
             sums[r.col_begin + j] += mmul_dtype_real(view->dtype, row, j * along);
             sizes[r.col_begin + j] += fabs(mmul_dtype_real(view->dtype, row, j * along));
         }
-        for (int64_t j = 0; !l->by_cols && j < cols; j++) {
+        for (int64_t j = 0; !l->sums.by_cols && j < cols; j++) {
             sum += mmul_dtype_real(view->dtype, row, j * along);
             size += fabs(mmul_dtype_real(view->dtype, row, j * along));
         }
-        if (!l->by_cols) {
+        if (!l->sums.by_cols) {
             sums[i] += sum;
             sizes[i] += size;
         }
@@ -70,17 +64,6 @@ static struct mmul_part_range part_of(const struct lines *l, int rank) {
                   : (struct mmul_part_range){0};
 }
 
-void mmul_carried_sums_init(struct mmul_stage *stage) {
-    const struct mmul_program_plan *plan = stage->run->values->plan;
-    const struct mmul_program_place *from = &plan->places[stage->is.step->operands[0]];
-    const struct mmul_program_place *to = &plan->places[stage->is.step->result];
-    if (stage->run->args->no_verify || from->placement.kind != MMUL_PLACE_PARTIAL ||
-        to->placement.kind == MMUL_PLACE_PARTIAL)
-        return;
-    stage->sums = (struct mmul_sums){1, {2 * lines_of(stage).count}};
-    stage->layout.bytes = mmul_sums_bytes(stage);
-}
-
 void mmul_carried_sums_give(const struct mmul_stage *stage) {
     const struct lines l = lines_of(stage);
     double *mine = mmul_sums_mine(stage, 0);
@@ -91,7 +74,7 @@ void mmul_carried_sums_give(const struct mmul_stage *stage) {
             const struct mmul_view view =
                 mmul_values_view(l.values, stage->is.step->operands[0], l.values->rank, t);
             add(&l, &view, mmul_placement_region(&l.move.to, l.move.shape, rank, t, &ignored),
-                mine + at, mine + l.count + at);
+                mine + at, mine + l.sums.count + at);
         }
     }
 }
@@ -102,8 +85,8 @@ static enum mmul_status fail(const struct mmul_stage *stage, const struct lines 
     const int value = plan->places[stage->is.step->result].value;
     mmul_fail(err, MMUL_ERR_WRONG,
               "rank %d: sum of summands is wrong in %s %lld of matrix %lld of '%.90s'",
-              l->values->rank, l->by_cols ? "column" : "row", (long long)line, (long long)matrix,
-              plan->program->values[value].name);
+              l->values->rank, l->sums.by_cols ? "column" : "row", (long long)line,
+              (long long)matrix, plan->program->values[value].name);
     mmul_hint(err, "suspect the memory or the processor of that machine");
     return MMUL_ERR_WRONG;
 }
@@ -114,19 +97,19 @@ enum mmul_status mmul_carried_sums_judge(const struct mmul_stage *stage, const d
     const int rank = l.values->rank;
     const struct mmul_part_range part =
         mmul_placement_part(&l.move.to, l.move.shape, l.values->rank);
-    const int64_t terms = l.by_cols ? l.move.shape.rows : l.move.shape.cols;
+    const int64_t terms = l.sums.by_cols ? l.move.shape.rows : l.move.shape.cols;
     double *found = NULL;
-    enum mmul_status status = MMUL_ALLOCATE(found, 2 * l.length, "the check of sums", err);
+    enum mmul_status status = MMUL_ALLOCATE(found, 2 * l.sums.length, "the check of sums", err);
     for (int64_t t = part.matrix_begin; status == MMUL_OK && t < part.matrix_end; t++) {
         const struct mmul_view view = mmul_values_view(l.values, stage->is.step->result, rank, t);
         const double *expected = sums + place_of(&l, rank, t);
         const struct mmul_region r = view.region;
-        int64_t begin = l.by_cols ? r.col_begin : r.row_begin;
-        int64_t end = l.by_cols ? r.col_end : r.row_end;
-        memset(found, 0, (size_t)(2 * l.length) * sizeof *found);
-        add(&l, &view, r, found, found + l.length);
+        int64_t begin = l.sums.by_cols ? r.col_begin : r.row_begin;
+        int64_t end = l.sums.by_cols ? r.col_end : r.row_end;
+        memset(found, 0, (size_t)(2 * l.sums.length) * sizeof *found);
+        add(&l, &view, r, found, found + l.sums.length);
         for (int64_t i = begin; status == MMUL_OK && i < end; i++)
-            if (!mmul_carried_sum_is_right(found[i], expected[i], expected[l.count + i],
+            if (!mmul_carried_sum_is_right(found[i], expected[i], expected[l.sums.count + i],
                                            l.move.size, view.dtype, terms))
                 status = fail(stage, &l, t, i, err);
     }

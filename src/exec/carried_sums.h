@@ -23,9 +23,6 @@ static inline bool mmul_carried_sum_is_right(double found, double expected, doub
     return !(size < largest) || fabs(found - expected) <= most * size;
 }
 
-// For a stage that moves; nothing where it does not add up. Local.
-void mmul_carried_sums_init(struct mmul_stage *stage);
-
 // The compute thread, when its summand is complete and before the move.
 void mmul_carried_sums_give(const struct mmul_stage *stage);
 

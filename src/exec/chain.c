@@ -15,15 +15,7 @@
 #include "exec/run.h"
 #include "model/dtype.h"
 #include "model/matrix.h"
-#include "plan/program_tasks.h"
-
-// Bytes of a tile. Where operations are made in host memory, a tile and what the next link makes of it fit the second
-// caches of the rank's cores; a device with memory of its own keeps larger ones there from link to link.
-enum { TILE_OF_DEVICE = 1 << 26 };
-
-static int64_t tile_of(const struct mmul_rank_info *info) {
-    return info->host_memory ? info->threads * info->cache_bytes / 2 : TILE_OF_DEVICE;
-}
+#include "plan/program_rooms.h"
 
 static const struct mmul_program_plan *plan_of(const struct mmul_stage *stage) {
     return stage->run->values->plan;
@@ -234,26 +226,6 @@ static enum mmul_status make_block(struct mmul_stage *stage, struct mmul_region 
     return status;
 }
 
-// The next block: of many matrices all rows together.
-static bool next(const struct mmul_stage *stage, struct mmul_program_walk *walk,
-                 struct mmul_region *block) {
-    const struct mmul_program_plan *plan = plan_of(stage);
-    const int64_t rows =
-        plan->program->values[plan->places[stage->chain.step->result].value].shape.rows;
-    struct mmul_program_task task;
-    if (!mmul_program_next(walk, &task))
-        return false;
-    *block = task.block;
-    if (!stage->chain.step->by_rows)
-        return true;
-    block->matrix = 0;
-    block->row_begin += task.block.matrix * rows;
-    do
-        block->row_end = task.block.matrix * rows + task.block.row_end;
-    while (mmul_program_next(walk, &task));
-    return true;
-}
-
 // A hanging device has taken what was there before.
 static enum mmul_status create_between(struct mmul_chain_room *room, struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
@@ -272,7 +244,7 @@ enum mmul_status mmul_chain_make(struct mmul_stage *stage, struct mmul_error *er
         return MMUL_OK;
     struct mmul_program_walk walk = walk_of(stage);
     enum mmul_status status = create_between(&stage->run->chain_room, err);
-    while (status == MMUL_OK && next(stage, &walk, &block))
+    while (status == MMUL_OK && mmul_program_next_linked(&walk, &block))
         if (mmul_region_count(block) > 0)
             status = make_block(stage, block, &index, err);
     return status;
@@ -331,25 +303,16 @@ static enum mmul_status reserve(struct mmul_chain_room *room, size_t bytes,
 
 enum mmul_status mmul_chain_init(struct mmul_stage *stage, const struct mmul_program_step *step,
                                  struct mmul_error *err) {
-    const struct mmul_rank_info *info = &stage->run->context->cluster->ranks[rank_of(stage)];
     struct mmul_chain *chain = &stage->chain;
-    struct mmul_region block;
-    int64_t largest = 0, widest = 0;
     if (step == NULL || step->link_count == 0)
         return MMUL_OK;
     *chain = (struct mmul_chain){.step = step, .blocks = *step};
     chain->blocks.made = step->result;
     chain->in_parts = goes_in_parts(stage);
-    struct mmul_program_walk walk = walk_of(stage);
-    while (next(stage, &walk, &block)) {
-        if (mmul_region_count(block) == 0)
-            continue;
-        chain->all += mmul_region_count(block);
-        largest = mmul_larger(largest, mmul_region_count(block));
-        widest = mmul_larger(widest, block.col_end - block.col_begin);
-    }
-    const int64_t each = (int64_t)mmul_dtype_bytes(dtype_of(stage)), tile = tile_of(info) / each;
-    chain->elements = mmul_larger(widest, mmul_smaller(tile, largest));
+    const struct mmul_link_size size = mmul_program_link_size(plan_of(stage), step, rank_of(stage));
+    const int64_t each = (int64_t)mmul_dtype_bytes(dtype_of(stage));
+    chain->all = size.all;
+    chain->elements = size.tile;
     return chain->elements > 0
                ? reserve(&stage->run->chain_room, (size_t)(chain->elements * each), err)
                : MMUL_OK;

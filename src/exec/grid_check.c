@@ -10,7 +10,6 @@
 #include "exec/run.h"
 #include "exec/sums.h"
 #include "model/matrix.h"
-#include "plan/program_tasks.h"
 
 enum round { SIZES, PROJECTION, RESIDUALS };
 
@@ -18,83 +17,63 @@ enum round { SIZES, PROJECTION, RESIDUALS };
 struct grid {
     struct mmul_stage *stage;
     const struct mmul_program_plan *plan;
-    int64_t matrices, m, n, k;
-    int col;                          // of the mesh
-    struct mmul_panel cols;           // of its blocks of B and C
-    struct mmul_panel b_rows, a_cols; // its share of k
+    struct mmul_grid_part part;
 };
 
 // False: this rank has no place in the mesh.
 static bool find_place(struct mmul_stage *stage, struct grid *g) {
-    const struct mmul_program_plan *plan = stage->run->values->plan;
-    const struct mmul_program_step *step = stage->is.step;
-    const struct mmul_mesh *mesh = &plan->costs.mesh;
-    const int rank = stage->run->context->comm->rank, row = rank / mesh->cols;
-    const struct mmul_shape c = plan->program->values[plan->places[step->result].value].shape;
-    const int64_t *offsets = plan->places[step->result].placement.col_offsets;
-    int64_t k = plan->program->values[plan->places[step->operands[0]].value].shape.cols;
-    *g = (struct grid){.stage = stage,
-                       .plan = plan,
-                       .matrices = mmul_shape_matrices(c),
-                       .m = c.rows,
-                       .n = c.cols,
-                       .k = k};
-    if (row >= mesh->rows)
-        return false;
-    g->col = rank % mesh->cols;
-    g->cols = (struct mmul_panel){offsets[g->col], offsets[g->col + 1]};
-    g->b_rows = (struct mmul_panel){mmul_mesh_begin(mesh->row_shares, row, k),
-                                    mmul_mesh_begin(mesh->row_shares, row + 1, k)};
-    g->a_cols = (struct mmul_panel){mmul_mesh_begin(mesh->col_shares, g->col, k),
-                                    mmul_mesh_begin(mesh->col_shares, g->col + 1, k)};
-    return true;
+    *g = (struct grid){.stage = stage, .plan = stage->run->values->plan};
+    return mmul_program_grid_part(g->plan, stage->is.step, stage->run->context->comm->rank,
+                                  &g->part);
 }
 
 // The rank's rows of its columns of B.
 static struct mmul_product part_of_b(const struct grid *g, int64_t matrix) {
     const struct mmul_view b = mmul_blocks_operand(g->stage, 1, matrix);
     struct mmul_product part = {.transpose_b = b.transposed,
-                                .n = g->cols.end - g->cols.begin,
-                                .k = g->b_rows.end - g->b_rows.begin,
+                                .n = g->part.cols.end - g->part.cols.begin,
+                                .k = g->part.b_rows.end - g->part.b_rows.begin,
                                 .alpha = 1,
                                 .a_dtype = b.dtype,
                                 .b_dtype = b.dtype,
                                 .ldb = b.ld};
     if (part.n > 0 && part.k > 0)
-        part.b = mmul_view_element(&b, g->b_rows.begin, g->cols.begin);
+        part.b = mmul_view_element(&b, g->part.b_rows.begin, g->part.cols.begin);
     return part;
 }
 
 // What has been added up so far, for one of the matrices.
 static struct mmul_check_part part_of(const struct grid *g, const double *sizes,
                                       const double *squares, int64_t matrix) {
-    uint64_t place = (uint64_t)(matrix * g->plan->costs.mesh.cols + g->col);
-    return (struct mmul_check_part){.n = g->n,
-                                    .k = g->k,
-                                    .begin = g->cols.begin,
+    uint64_t place = (uint64_t)(matrix * g->plan->costs.mesh.cols + g->part.col);
+    return (struct mmul_check_part){.n = g->part.n,
+                                    .k = g->part.k,
+                                    .begin = g->part.cols.begin,
                                     .seed = mmul_random_at(g->plan->verify_seed, place),
-                                    .sizes = sizes + matrix * g->n,
-                                    .squares = squares != NULL ? squares + matrix * g->n : NULL};
+                                    .sizes = sizes + matrix * g->part.n,
+                                    .squares =
+                                        squares != NULL ? squares + matrix * g->part.n : NULL};
 }
 
 static void give_sizes(const struct grid *g) {
     double *mine = mmul_sums_mine(g->stage, SIZES);
-    for (int64_t t = 0; t < g->matrices; t++) {
+    for (int64_t t = 0; t < g->part.matrices; t++) {
         const struct mmul_product part = part_of_b(g, t);
         mmul_check_part_sizes(g->stage->run->grid_room.check, &part,
-                              mine + t * g->n + g->cols.begin);
+                              mine + t * g->part.n + g->part.cols.begin);
     }
 }
 
 // B x of all matrices, then squares.
 static void give_projection(const struct grid *g, const double *sizes) {
-    double *mine = mmul_sums_mine(g->stage, PROJECTION), *squares = mine + g->matrices * g->k;
-    for (int64_t t = 0; t < g->matrices; t++) {
+    double *mine = mmul_sums_mine(g->stage, PROJECTION),
+           *squares = mine + g->part.matrices * g->part.k;
+    for (int64_t t = 0; t < g->part.matrices; t++) {
         const struct mmul_product part = part_of_b(g, t);
         const struct mmul_check_part of = part_of(g, sizes, NULL, t);
         mmul_check_part_project(g->stage->run->grid_room.check, &part, &of,
-                                mine + t * g->k + g->b_rows.begin,
-                                squares + t * g->n + g->cols.begin);
+                                mine + t * g->part.k + g->part.b_rows.begin,
+                                squares + t * g->part.n + g->part.cols.begin);
     }
 }
 
@@ -105,7 +84,7 @@ static bool next_block(const struct grid *g, struct mmul_program_walk *walk,
         if (!mmul_program_next(walk, task))
             return false;
     while (mmul_region_count(task->block) == 0);
-    const double *squares = sums[PROJECTION] + g->matrices * g->k;
+    const double *squares = sums[PROJECTION] + g->part.matrices * g->part.k;
     const struct mmul_check_part of = part_of(g, sums[SIZES], squares, task->block.matrix);
     const struct mmul_product block = mmul_blocks_product(g->stage, task);
     *said = mmul_check_part_begin(g->stage->run->grid_room.check, &block, &of);
@@ -119,20 +98,21 @@ static void give_residuals(const struct grid *g, const double *const *sums) {
     double *mine = mmul_sums_mine(g->stage, RESIDUALS);
     bool said;
     while (next_block(g, &walk, sums, &task, &said)) {
-        const int64_t at = task.block.matrix * g->m + task.block.row_begin;
-        task.inner_begin = g->a_cols.begin;
-        task.inner_end = g->a_cols.end;
+        const int64_t at = task.block.matrix * g->part.m + task.block.row_begin;
+        task.inner_begin = g->part.a_cols.begin;
+        task.inner_end = g->part.a_cols.end;
         const struct mmul_product part = mmul_blocks_product(g->stage, &task);
         mmul_check_part_rows(g->stage->run->grid_room.check, &part,
-                             sums[PROJECTION] + task.block.matrix * g->k + task.inner_begin,
-                             mine + at, mine + g->matrices * g->m + at);
+                             sums[PROJECTION] + task.block.matrix * g->part.k + task.inner_begin,
+                             mine + at, mine + g->part.matrices * g->part.m + at);
     }
 }
 
 // Rows of the block that are beyond the tolerance: from the first to the last of them.
 static struct mmul_panel find_rows(const struct grid *g, const struct mmul_region block,
                                    const struct mmul_product *product, const double *residuals) {
-    const double *own = residuals + block.matrix * g->m, *squares = own + g->matrices * g->m;
+    const double *own = residuals + block.matrix * g->part.m,
+                 *squares = own + g->part.matrices * g->part.m;
     struct mmul_panel rows = {block.row_end, block.row_end};
     for (int64_t i = block.row_begin; i < block.row_end; i++) {
         if (mmul_check_part_is_right(g->stage->run->grid_room.check, product, own[i], squares[i]))
@@ -195,7 +175,8 @@ enum mmul_status mmul_grid_check(struct mmul_stage *stage, struct mmul_error *er
         there = sums[round] != NULL;
         mmul_stopwatch_enter(&run->watch, &run->mine.verify_seconds);
     }
-    mmul_trace_add(run->trace, MMUL_TRACE_CHECK, begin, g.m, g.cols.end - g.cols.begin);
+    mmul_trace_add(run->trace, MMUL_TRACE_CHECK, begin, g.part.m,
+                   g.part.cols.end - g.part.cols.begin);
     enum mmul_status status = there && takes_part ? judge(&g, sums, err) : MMUL_OK;
     mmul_stopwatch_enter(&run->watch, &run->mine.compute_seconds);
     return status;
@@ -206,15 +187,7 @@ enum mmul_status mmul_grid_check_init(struct mmul_stage *stage, struct mmul_erro
                                           mmul_pipeline_share};
     struct grid g;
     (void)find_place(stage, &g); // else all of it is empty
-    int64_t most =
-        mmul_larger(g.cols.end - g.cols.begin,
-                    mmul_larger(g.b_rows.end - g.b_rows.begin, g.a_cols.end - g.a_cols.begin));
-    int64_t rounds[] = {g.n, g.k + g.n, 2 * g.m}, end = 0;
-    stage->sums.rounds = MMUL_SUMS_ROUNDS;
-    for (int i = 0; i < MMUL_SUMS_ROUNDS; i++)
-        stage->sums.ends[i] = end += g.matrices * rounds[i];
-    stage->layout.bytes = mmul_sums_bytes(stage);
-    most = mmul_larger(most, 1);
+    const int64_t most = mmul_grid_part_most(&g.part);
     struct mmul_grid_room *room = &stage->run->grid_room;
     if (most <= room->most)
         return MMUL_OK;

@@ -2,14 +2,8 @@
 // Arithmetic on the plan's lanes and slots; each begins on a page of its own.
 #include "exec/layout.h"
 
-#include "base/integer.h"
 #include "base/memory.h"
-
-enum { PAGE = 4096 };
-
-static int64_t next_page(int64_t at) {
-    return (at + PAGE - 1) / PAGE * PAGE;
-}
+#include "plan/rooms.h"
 
 // In later rounds panels that stay are where they came.
 static void assign_slots(struct mmul_layout *l, int64_t *slot_of_panel) {
@@ -32,13 +26,12 @@ enum mmul_status mmul_layout_init(struct mmul_layout *layout, const struct mmul_
                                    .node_index = node,
                                    .steps = mmul_schedule_steps(plan),
                                    .panels = mmul_schedule_panels(plan)};
-    layout->lane_bytes = next_page(n->piece_lane_bytes) + next_page(n->c_in_lane_bytes);
+    layout->lane_bytes =
+        mmul_page_ceiling(n->piece_lane_bytes) + mmul_page_ceiling(n->c_in_lane_bytes);
     layout->slots = n->piece_lanes * layout->lane_bytes;
-    layout->slot_bytes = next_page(n->whole_slot_bytes);
+    layout->slot_bytes = mmul_page_ceiling(n->whole_slot_bytes);
     layout->results = layout->slots + n->whole_slots * layout->slot_bytes;
-    layout->bytes = layout->results + n->result_slots * next_page(n->result_slot_bytes);
-    if (n->result_bytes == 0)
-        layout->bytes = 0;
+    layout->bytes = mmul_plan_lanes_bytes(n);
     enum mmul_status status = MMUL_ALLOCATE(layout->slot, layout->steps, "the schedule", err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(slot_of_panel, layout->panels, "the schedule", err);
@@ -60,7 +53,7 @@ int64_t mmul_layout_pieces(const struct mmul_layout *layout, int64_t round) {
 }
 
 int64_t mmul_layout_c_in(const struct mmul_layout *layout, int64_t round) {
-    return mmul_layout_pieces(layout, round) + next_page(layout->node->piece_lane_bytes);
+    return mmul_layout_pieces(layout, round) + mmul_page_ceiling(layout->node->piece_lane_bytes);
 }
 
 int64_t mmul_layout_panel(const struct mmul_layout *layout, int64_t step) {
@@ -69,7 +62,7 @@ int64_t mmul_layout_panel(const struct mmul_layout *layout, int64_t step) {
 
 int64_t mmul_layout_result(const struct mmul_layout *layout, int64_t step) {
     return layout->results +
-           step % layout->node->result_slots * next_page(layout->node->result_slot_bytes);
+           step % layout->node->result_slots * mmul_page_ceiling(layout->node->result_slot_bytes);
 }
 
 int64_t mmul_layout_units_before(const struct mmul_layout *layout, int rank, int64_t round) {

@@ -10,9 +10,6 @@
 #include "exec/stage.h"
 #include "exec/worker_map.h"
 
-// Elements that are read and written for a sample, at most.
-enum { MMUL_SAMPLE_WORK = 1 << 16 };
-
 // The compute thread's. `place` names the block in errors. A device that hangs is noticed; wrong results are made
 // again by its successor and counted like those of products. Fails as mmul_worker_map, and with MMUL_ERR_WRONG when
 // the block stays wrong.

@@ -21,9 +21,8 @@ enum mmul_status mmul_move_init(struct mmul_move_traffic *traffic, struct mmul_r
         any |= run->stages[i].is.kind == MMUL_STAGE_MOVE;
     if (!any)
         return MMUL_OK;
-    return MMUL_ALLOCATE_RAW(traffic->staging,
-                             (int64_t)(2 * MMUL_FACTORS * MMUL_MOVE_LANES + 1) * MMUL_MOVE_BYTES,
-                             "moves", err);
+    return MMUL_ALLOCATE_RAW(traffic->staging, (int64_t)MMUL_MOVE_PIECES * MMUL_MOVE_BYTES, "moves",
+                             err);
 }
 
 void mmul_move_fini(struct mmul_move_traffic *traffic) {
@@ -185,7 +184,7 @@ static int64_t bytes_of(const struct mmul_move_traffic *t, int index,
 // The next piece of a file of root's; true when there was one.
 static bool advance_here(struct mmul_move_traffic *t) {
     struct mmul_move_piece piece;
-    char *staging = t->staging + (int64_t)2 * MMUL_FACTORS * MMUL_MOVE_LANES * MMUL_MOVE_BYTES;
+    char *staging = t->staging + (int64_t)(MMUL_MOVE_PIECES - 1) * MMUL_MOVE_BYTES;
     if (t->is_here_over)
         return false;
     t->is_here_over = !mmul_move_next(&t->here, &piece);

@@ -10,8 +10,6 @@
 #include "comm/message.h"
 #include "exec/run.h"
 
-enum { MMUL_MOVE_LANES = 2, MMUL_MOVE_BYTES = 1 << 20 }; // of a piece
-
 struct mmul_move_lane {
     struct mmul_message message;
     struct mmul_move_piece piece;

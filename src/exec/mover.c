@@ -8,9 +8,8 @@
 #include "base/memory.h"
 #include "plan/panels.h"
 
-enum { FILE_BYTES = 4 << 20 }; // read or written between two looks at the network
-
 _Static_assert((int)MMUL_LINE_PACKETS == (int)MMUL_PACKETS_AHEAD, "as the cost model has it");
+_Static_assert((int)MMUL_LINE_LANES == (int)MMUL_ROUND_LANES, "as plans count them");
 
 // --------------------------------------------------------------------------------------- counters
 
@@ -334,13 +333,6 @@ static enum mmul_line_kind kind_of(enum mmul_route route) {
     return kinds[route];
 }
 
-static int64_t buffer_bytes(const struct mmul_plan *plan, enum mmul_line_kind kind) {
-    if (kind == MMUL_LINE_LOAD || kind == MMUL_LINE_STORE)
-        return FILE_BYTES;
-    return kind == MMUL_LINE_RELAY ? mmul_smaller(MMUL_PACKET_BYTES, plan->chunk_bytes)
-                                   : plan->chunk_bytes;
-}
-
 // Buffers for the largest of its stages, the same at both ends of the line. *ends: it ends here, in files of
 // root's or in values. False: no stage has a transfer on it.
 static bool look_ahead(struct mmul_mover *m, enum mmul_route index, int64_t *most, bool *ends) {
@@ -358,7 +350,7 @@ static bool look_ahead(struct mmul_mover *m, enum mmul_route index, int64_t *mos
         m->stages[i].marks[index] = mark;
         mark += top_of(stage, index);
         any |= m->stages[i].is_on[index];
-        *most = mmul_larger(*most, buffer_bytes(stage->plan, kind_of(index)));
+        *most = mmul_larger(*most, mmul_route_buffer_bytes(stage->plan, index));
         *ends |= stage->plan->whole_is_spread;
     }
     return any;

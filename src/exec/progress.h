@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "exec/claims.h"
+#include "plan/rooms.h"
 
 // Lines of other nodes for a rank of root's (exec/lending.h): it asks, root's main thread answers.
 enum mmul_loan_state { MMUL_LOAN_NONE, MMUL_LOAN_WANTED, MMUL_LOAN_GIVEN, MMUL_LOAN_REFUSED };
@@ -63,10 +64,10 @@ struct mmul_run_progress {
     struct mmul_run_progress_rank ranks[]; // of the node, by node rank
 };
 
-static inline int64_t mmul_run_progress_bytes(int ranks) {
-    return (int64_t)sizeof(struct mmul_run_progress) +
-           ranks * (int64_t)sizeof(struct mmul_run_progress_rank);
-}
+_Static_assert(sizeof(struct mmul_run_progress) == MMUL_RUN_COUNTERS, "as plans count them");
+_Static_assert(sizeof(struct mmul_run_progress_rank) == MMUL_RUN_COUNTERS_EACH, "the same");
+_Static_assert(sizeof(struct mmul_stage_progress) == MMUL_STAGE_COUNTERS, "the same");
+_Static_assert(sizeof(struct mmul_stage_progress_rank) == MMUL_STAGE_COUNTERS_EACH, "the same");
 
 static inline int64_t mmul_stage_progress_bytes(int ranks) {
     return (int64_t)sizeof(struct mmul_stage_progress) +

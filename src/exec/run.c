@@ -65,35 +65,26 @@ static enum mmul_status warm_up(struct mmul_run *run, struct mmul_error *err) {
     return status;
 }
 
-// Every second product has the same lanes and slots, so that panels of one travel while the one before, and all that
-// is between them, is computed; of other stages, which add sums up, two at most are under way.
-enum { PARTS = 4 };
-
-static void share_memory(struct mmul_run *run, int64_t sizes[PARTS]) {
-    int ends[PARTS] = {0}, products = 0;
+static void share_memory(struct mmul_run *run, struct mmul_segment_size *size) {
+    int ends[MMUL_SEGMENT_PARTS] = {0};
     for (int i = 0; i < run->stage_count; i++) {
         struct mmul_stage *stage = &run->stages[i];
-        const int part = is_product(stage) ? products++ % 2 : 2 + i % 2;
+        const int part = mmul_segment_size_add(size, is_product(stage), stage->layout.bytes);
         stage->memory_part = part;
         stage->memory_needs = ends[part];
         ends[part] = i + 1;
-        sizes[part] = mmul_larger(sizes[part], stage->layout.bytes);
     }
 }
 
 // Counters first; then memory of the stages.
 static enum mmul_status create_segment(struct mmul_run *run, struct mmul_error *err) {
-    const int64_t page = 4096;
-    int ranks = run->context->comm->node_size;
-    int64_t counters = mmul_run_progress_bytes(ranks), at = counters, sizes[PARTS] = {0};
-    int64_t begins[PARTS + 1];
-    counters += run->stage_count * mmul_stage_progress_bytes(ranks);
-    begins[0] = mmul_divide_up(counters, page) * page;
-    share_memory(run, sizes);
-    for (int i = 0; i < PARTS; i++)
-        begins[i + 1] = begins[i] + sizes[i];
-    enum mmul_status status =
-        mmul_shared_create(run->context->comm, begins[PARTS], &run->segment, err);
+    struct mmul_segment_size size = {.stages = 0};
+    const int ranks = run->context->comm->node_size;
+    int64_t begins[MMUL_SEGMENT_PARTS];
+    int64_t at = MMUL_RUN_COUNTERS + (int64_t)ranks * MMUL_RUN_COUNTERS_EACH;
+    share_memory(run, &size);
+    enum mmul_status status = mmul_shared_create(
+        run->context->comm, mmul_segment_size_bytes(&size, ranks, begins), &run->segment, err);
     if (status != MMUL_OK)
         return status;
     run->progress =

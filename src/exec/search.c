@@ -15,11 +15,6 @@
 #include "exec/run.h"
 #include "model/dtype.h"
 
-// A tile is wide enough for k. Of 1024 rows and 4096 columns of floats it takes, with an inner size of 384, 130
-// operations for each byte that is moved, and more with a larger one: no processor needs so many to be kept
-// busy (10 to 60), and larger tiles would only need more memory.
-enum { TILE_COLS = 4096, TILE_ELEMENTS = 1 << 22 };
-
 static const struct mmul_operation *operation_of(const struct mmul_stage *stage) {
     return &stage->run->values->plan->program->operations[stage->is.step->operation];
 }
@@ -33,20 +28,13 @@ static enum mmul_dtype dtype_of(const struct mmul_stage *stage) {
     return stage->run->values->plan->program->values[operation_of(stage)->result].dtype;
 }
 
-void mmul_search_choose(struct mmul_stage *stage, int64_t *rows, int64_t *cols) {
-    const int64_t k = operation_of(stage)->with.count;
-    *cols = mmul_smaller(cols_of(stage), mmul_larger(k, TILE_COLS));
-    *rows = mmul_smaller(*rows, mmul_larger(1, TILE_ELEMENTS / *cols));
-    stage->search.rows = *rows;
-    stage->search.cols = *cols;
-}
-
-static enum mmul_status create_memory(struct mmul_search *s, int64_t k, size_t each,
-                                      struct mmul_error *err) {
+static enum mmul_status create_memory(struct mmul_stage *stage, struct mmul_error *err) {
+    struct mmul_search *s = &stage->search;
+    const size_t each = mmul_dtype_bytes(dtype_of(stage));
     const struct {
         void **memory;
         int64_t elements;
-    } all[] = {{&s->product, s->rows * s->cols}, {&s->best, s->rows * 2 * k}, {&s->merged, 2 * k}};
+    } all[] = {{&s->product, s->is.product}, {&s->best, s->is.best}, {&s->merged, s->is.merged}};
     for (int i = 0; i < 3; i++) {
         if (*all[i].memory == NULL)
             *all[i].memory = mmul_allocate_raw(all[i].elements, each, "a search", err);
@@ -170,10 +158,10 @@ static void merge_rows(struct mmul_stage *stage, const struct tile *tile) {
 static void forget_memory(struct mmul_stage *stage) {
     const struct mmul_search *s = &stage->search;
     const size_t each = mmul_dtype_bytes(dtype_of(stage));
-    const int64_t best = s->rows * 2 * operation_of(stage)->with.count;
     mmul_worker_forget_memory(&stage->run->worker, s->product,
-                              (char *)s->product + (size_t)(s->rows * s->cols) * each);
-    mmul_worker_forget_memory(&stage->run->worker, s->best, (char *)s->best + (size_t)best * each);
+                              (char *)s->product + (size_t)s->is.product * each);
+    mmul_worker_forget_memory(&stage->run->worker, s->best,
+                              (char *)s->best + (size_t)s->is.best * each);
 }
 
 static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *tile, int64_t inner,
@@ -199,12 +187,12 @@ enum mmul_status mmul_search_make(struct mmul_stage *stage, const struct mmul_pr
     const struct mmul_region b = task->block;
     const int64_t cols = cols_of(stage), k = operation_of(stage)->with.count;
     struct mmul_search *s = &stage->search;
-    enum mmul_status status = create_memory(s, k, mmul_dtype_bytes(dtype_of(stage)), err);
+    enum mmul_status status = create_memory(stage, err);
     mmul_verifier_forget(&stage->verifier);
-    for (int64_t row = b.row_begin; row < b.row_end; row += s->rows)
-        for (int64_t col = 0; status == MMUL_OK && col < cols; col += s->cols) {
-            struct tile tile = {.at = {b.matrix, row, mmul_smaller(row + s->rows, b.row_end), col,
-                                       mmul_smaller(col + s->cols, cols)}};
+    for (int64_t row = b.row_begin; row < b.row_end; row += s->is.rows)
+        for (int64_t col = 0; status == MMUL_OK && col < cols; col += s->is.cols) {
+            struct tile tile = {.at = {b.matrix, row, mmul_smaller(row + s->is.rows, b.row_end),
+                                       col, mmul_smaller(col + s->is.cols, cols)}};
             tile.rows = tile.at.row_end - row;
             tile.cols = tile.at.col_end - col;
             tile.best = mmul_smaller(k, tile.cols);

@@ -5,20 +5,17 @@
 // those of the tiles left of it. The compute thread's; moves nothing.
 #pragma once
 
-#include "plan/program_tasks.h"
+#include "plan/program_rooms.h"
 
 struct mmul_stage;
 
 struct mmul_search {
-    int64_t rows, cols; // of a tile, at most
-    void *
-        product; // owned, rows x cols of the result's type; NULL: none yet, or left to a device that hangs
-    void *best;   // owned, of a tile, rows x 2k; the same
-    void *merged; // owned, one row of 2k
+    struct mmul_search_size is;
+    // Owned, of the result's type; NULL: none yet, or left to a device that hangs.
+    void *product; // of a tile, rows x cols
+    void *best;    // of a tile, rows x 2k
+    void *merged;  // one row of 2k
 };
-
-// *rows, *cols: of the largest product that this rank has to make; then of a tile of it.
-void mmul_search_choose(struct mmul_stage *stage, int64_t *rows, int64_t *cols);
 
 // The device hangs, and may still write there.
 void mmul_search_abandon(struct mmul_search *search);

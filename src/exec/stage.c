@@ -6,44 +6,39 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "exec/blocks.h"
-#include "exec/carried_sums.h"
 #include "exec/compute.h"
 #include "exec/pipeline.h"
 #include "exec/run.h"
 #include "io/matrix_file.h"
-#include "plan/panels.h"
 
-static enum mmul_axis other_axis(enum mmul_axis axis) {
-    return axis == MMUL_ROWS ? MMUL_COLS : MMUL_ROWS;
+enum mmul_status mmul_stage_create_verifier(struct mmul_stage *stage,
+                                            const struct mmul_check_need *need, uint64_t seed,
+                                            struct mmul_error *err) {
+    const struct mmul_verifier_request request = {
+        .axis = need->axis,
+        .piece_units_max = need->piece_units,
+        .panel_units_max = need->panel_units,
+        .k_max = need->k,
+        .piece_count = 1,
+        .saved_count = need->saved,
+        .seed = seed,
+        .watch = {mmul_stage_look, stage},
+        .parallel = {stage->run->context->fallback_threads, mmul_pipeline_share}};
+    return mmul_verifier_init(&stage->verifier, &stage->run->verifier_room, &request, err);
 }
 
-// For the lines of its largest task, and so for what it may claim at once. What other products read too is projected
-// once for all of them: the larger one where that is so of both operands.
+// Has a value, which is -1 where a file is read, more products that read it?
+static bool is_read_again(const struct mmul_stage *stage, int place) {
+    return place >= 0 && mmul_program_is_read_again(stage->run->values->plan, place);
+}
+
 static enum mmul_status create_verifier(struct mmul_stage *stage, struct mmul_error *err) {
-    const struct mmul_plan *plan = stage->plan;
-    const struct mmul_problem *p = &plan->problem;
-    int64_t panel = mmul_panels_at_once(p, plan->axis, plan->panel_units, stage->layout.node->maps);
     const struct mmul_stage_places *places = &stage->is.places;
     const struct mmul_values *values = stage->run->values;
-    const bool whole_again = mmul_values_is_shared(values, places->whole) &&
-                             panel == mmul_problem_result_width(p, plan->axis),
-               split_again = mmul_values_is_shared(values, places->split),
-               is_larger = panel > stage->lines_most;
-    const bool whole =
-        stage->layout.node->checks_whole || (whole_again && (is_larger || !split_again));
-    return mmul_verifier_init(
-        &stage->verifier, &stage->run->verifier_room,
-        &(struct mmul_verifier_request){
-            .axis = whole ? other_axis(plan->axis) : plan->axis,
-            .piece_units_max = whole ? panel : stage->lines_most,
-            .panel_units_max = whole ? stage->lines_most : panel,
-            .k_max = p->k,
-            .piece_count = 1,
-            .saved_count = (whole ? whole_again : split_again) ? values->shared_count : 0,
-            .seed = plan->verify_seed,
-            .watch = {mmul_stage_look, stage},
-            .parallel = {stage->run->context->fallback_threads, mmul_pipeline_share}},
-        err);
+    const struct mmul_check_need need = mmul_plan_check_need(
+        stage->plan, stage->run->context->comm->rank, is_read_again(stage, places->whole),
+        is_read_again(stage, places->split), values != NULL ? values->plan->read_again_count : 0);
+    return mmul_stage_create_verifier(stage, &need, stage->plan->verify_seed, err);
 }
 
 static void borrow_files(struct mmul_stage *stage) {
@@ -71,9 +66,7 @@ static enum mmul_status init_product(struct mmul_stage *stage, struct mmul_error
         stage->tile = stage->me->tile;
     borrow_files(stage);
     enum mmul_status status = mmul_layout_init(&stage->layout, plan, comm->node_index, err);
-    stage->lines_most =
-        mmul_smaller(mmul_divide_up(stage->me->end - stage->me->begin, plan->rounds),
-                     mmul_problem_units(&plan->problem, plan->axis));
+    stage->lines_most = mmul_plan_lines_most(plan, comm->rank);
     if (status != MMUL_OK || stage->run->args->no_verify || stage->lines_most == 0)
         return status;
     return create_verifier(stage, err);
@@ -81,7 +74,7 @@ static enum mmul_status init_product(struct mmul_stage *stage, struct mmul_error
 
 // The stage that makes a place, or what it shows; -1: none, it was there before.
 static int find_maker(const struct mmul_stage *stage, int place) {
-    int base = mmul_values_base(stage->run->values, place), maker = stage->index - 1;
+    int base = mmul_program_base(stage->run->values->plan, place), maker = stage->index - 1;
     while (maker >= 0 && mmul_stage_result(&stage->run->stages[maker]) != base)
         maker--;
     return maker;
@@ -91,9 +84,9 @@ static int find_maker(const struct mmul_stage *stage, int place) {
 static int find_need(const struct mmul_stage *stage, int place) {
     if (place < 0) // a file: of `mul` there are no values
         return 0;
-    const struct mmul_program_place *places = stage->run->values->plan->places;
-    const int base = mmul_values_base(stage->run->values, place);
-    const bool is_shared = places[base].placement.kind == MMUL_PLACE_REPLICATE;
+    const struct mmul_program_plan *plan = stage->run->values->plan;
+    const int base = mmul_program_base(plan, place);
+    const bool is_shared = plan->places[base].placement.kind == MMUL_PLACE_REPLICATE;
     return is_shared ? find_maker(stage, place) + 1 : 0;
 }
 
@@ -121,6 +114,10 @@ enum mmul_status mmul_stage_init(struct mmul_stage *stage, struct mmul_run *run,
     stage->node_needs = find_needs(stage);
     if (request->kind == MMUL_STAGE_PRODUCT && request->places.spread >= 0)
         stage->spread_needs = find_maker(stage, request->places.spread) + 1;
+    if (request->step != NULL) {
+        stage->sums = mmul_program_sums(run->values->plan, request->step);
+        stage->layout.bytes = mmul_sums_bytes(&stage->sums, run->context->comm->node_size);
+    }
     if (mmul_chain_init(stage, request->group, err) != MMUL_OK)
         return err->status;
     switch (request->kind) {
@@ -129,7 +126,6 @@ enum mmul_status mmul_stage_init(struct mmul_stage *stage, struct mmul_run *run,
     case MMUL_STAGE_BLOCKS:
         return mmul_blocks_init(stage, err);
     default:
-        mmul_carried_sums_init(stage);
         return MMUL_OK;
     }
 }

@@ -22,6 +22,7 @@
 #include "exec/work.h"
 #include "exec/worker.h"
 #include "plan/plan.h"
+#include "plan/program_rooms.h"
 
 enum mmul_stage_kind { MMUL_STAGE_PRODUCT, MMUL_STAGE_BLOCKS, MMUL_STAGE_MOVE };
 
@@ -51,13 +52,6 @@ struct mmul_mapped {
     char *c;
 };
 
-// What its ranks add up (exec/sums.h): rounds, and where each of them ends.
-enum { MMUL_SUMS_ROUNDS = 3 };
-struct mmul_sums {
-    int rounds; // 0: nothing
-    int64_t ends[MMUL_SUMS_ROUNDS];
-};
-
 struct mmul_run;
 
 struct mmul_stage {
@@ -80,11 +74,11 @@ struct mmul_stage {
     struct mmul_verifier verifier;
     struct mmul_chain chain;   // what is done to its result in the end
     struct mmul_search search; // of its tiles
-    struct mmul_sums sums;
-    struct mmul_works works; // the compute thread's
-    int64_t lines_most;      // of a task, at most: what the verifier has room for
-    int64_t pieces_round;    // whose pieces are being multiplied
-    int memory_needs;        // stages that must be over before its part of the memory is its own
+    struct mmul_sums sums;     // what its ranks add up (exec/sums.h)
+    struct mmul_works works;   // the compute thread's
+    int64_t lines_most;        // of a task, at most: what the verifier has room for
+    int64_t pieces_round;      // whose pieces are being multiplied
+    int memory_needs;          // stages that must be over before its part of the memory is its own
     int spread_needs; // stages that they must have done before their rows of the spread operand leave
     int node_needs;   // stages that all ranks of the node must have done their part of before it
     bool is_begun;    // by the compute thread
@@ -93,6 +87,11 @@ struct mmul_stage {
 // Local; an agreement must follow. Fails with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_stage_init(struct mmul_stage *stage, struct mmul_run *run, int index,
                                  const struct mmul_stage_request *request, struct mmul_error *err);
+
+// What checks the stage's products, in the run's room. Fails with MMUL_ERR_SYSTEM (memory).
+enum mmul_status mmul_stage_create_verifier(struct mmul_stage *stage,
+                                            const struct mmul_check_need *need, uint64_t seed,
+                                            struct mmul_error *err);
 
 // Collective over world: files that are used where they lie.
 enum mmul_status mmul_stage_open_views(struct mmul_stage *stage, struct mmul_error *err);

@@ -7,12 +7,10 @@
 #pragma once
 
 #include "device/device.h"
-
-// Bytes that come down at once, of the two pieces that take turns.
-enum { MMUL_STAGING_BUFFER_BYTES = 8 << 20 };
+#include "plan/budget.h"
 
 struct mmul_staging_buffer {
-    void *memory[2];   // owned; NULL until needed
+    void *memory[2];   // owned, of the two pieces that take turns; NULL until needed
     int64_t capacity;  // bytes of each
     bool is_under_way; // a download into them was begun and has not been seen to end
 };

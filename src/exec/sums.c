@@ -26,13 +26,6 @@ static struct mmul_stage_progress_rank *mine_of(const struct mmul_stage *stage) 
     return &stage->progress->ranks[stage->run->context->comm->node_rank];
 }
 
-int64_t mmul_sums_bytes(const struct mmul_stage *stage) {
-    const int64_t line = 64;
-    int64_t bytes =
-        stage->run->context->comm->node_size * count_of(stage) * (int64_t)sizeof(double);
-    return mmul_divide_up(bytes, line) * line;
-}
-
 double *mmul_sums_mine(const struct mmul_stage *stage, int round) {
     int64_t begin = begin_of(stage, round);
     double *mine = vector_of(stage, stage->run->context->comm->node_rank) + begin;

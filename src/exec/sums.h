@@ -10,9 +10,6 @@
 #include "comm/message.h"
 #include "exec/stage.h"
 
-// Bytes of the stage's memory that they take.
-int64_t mmul_sums_bytes(const struct mmul_stage *stage);
-
 // The compute thread. What this rank gives to a round: zeros until it was written; not for a round that was
 // given already.
 double *mmul_sums_mine(const struct mmul_stage *stage, int round);

@@ -46,30 +46,6 @@ static void lay_out(struct mmul_values *v) {
     }
 }
 
-int mmul_values_base(const struct mmul_values *values, int place) {
-    while (values->plan->places[place].view_of >= 0)
-        place = values->plan->places[place].view_of;
-    return place;
-}
-
-static void count_products(struct mmul_values *values) {
-    const struct mmul_program_plan *plan = values->plan;
-    for (int i = 0; i < plan->step_count; i++) {
-        const struct mmul_program_step *step = &plan->steps[i];
-        if (step->kind != MMUL_STEP_COMPUTE ||
-            plan->program->operations[step->operation].kind != MMUL_MATMUL)
-            continue;
-        for (int f = 0; f < MMUL_FACTORS; f++)
-            if (step->operands[f] >= 0)
-                values->shared_count +=
-                    ++values->multiplied[mmul_values_base(values, step->operands[f])] == 2;
-    }
-}
-
-bool mmul_values_is_shared(const struct mmul_values *values, int place) {
-    return values != NULL && place >= 0 && values->multiplied[mmul_values_base(values, place)] > 1;
-}
-
 enum mmul_status mmul_values_create(struct mmul_context *context, struct mmul_program_plan *plan,
                                     struct mmul_values **values, struct mmul_error *err) {
     const struct mmul_comm *comm = context->comm;
@@ -86,8 +62,6 @@ enum mmul_status mmul_values_create(struct mmul_context *context, struct mmul_pr
         if (status == MMUL_OK)
             status = MMUL_ALLOCATE(made->kept_parts, (int64_t)plan->place_count * comm->node_size,
                                    "values", err);
-        if (status == MMUL_OK)
-            status = MMUL_ALLOCATE(made->multiplied, plan->place_count, "values", err);
     }
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
@@ -95,7 +69,6 @@ enum mmul_status mmul_values_create(struct mmul_context *context, struct mmul_pr
             comm, mmul_shared_create(comm, plan->node_bytes[made->node], &made->segment, err), err);
     if (status == MMUL_OK) {
         lay_out(made);
-        count_products(made);
         *values = made;
     } else {
         mmul_values_destroy(made);
@@ -110,7 +83,6 @@ void mmul_values_destroy(struct mmul_values *values) {
         mmul_shared_destroy(&values->segment);
     mmul_kept_close(values);
     mmul_free(values->kept_parts);
-    mmul_free(values->multiplied);
     mmul_program_record_destroy(values->record);
     mmul_free(values->offsets);
     mmul_free(values);

@@ -15,8 +15,6 @@ struct mmul_values {
     int rank, node, node_rank, node_size;
     struct mmul_shared segment;
     int64_t *offsets; // owned: place * node_size + node rank: bytes into the segment; -1: no memory
-    int *multiplied;  // owned: per place: products that read its memory
-    int shared_count; // places that several products read
     struct mmul_program_record *record; // owned, root's; NULL: nobody asked (exec/program_record.h)
     struct mmul_kept_use *kept;         // owned: sets of shards (exec/kept.h); NULL: there are none
     char **
@@ -48,12 +46,6 @@ struct mmul_memory {
     const char *begin, *end;
 };
 struct mmul_memory mmul_values_memory(const struct mmul_values *values, int place);
-
-// The place whose memory a place shares, or itself.
-int mmul_values_base(const struct mmul_values *values, int place);
-
-// Do several products read what a place has in memory? place -1: it is none.
-bool mmul_values_is_shared(const struct mmul_values *values, int place);
 
 // Where an element of the view's region is.
 void *mmul_view_element(const struct mmul_view *view, int64_t row, int64_t col);

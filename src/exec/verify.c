@@ -23,59 +23,58 @@ static void drop_pieces(struct mmul_verifier_room *room) {
 }
 
 static void drop_saved(struct mmul_verifier_room *room) {
-    for (int64_t i = 0; i < room->saved_count; i++)
+    for (int64_t i = 0; room->saved != NULL && i < room->size.saved_count; i++)
         mmul_free(room->saved[i].numbers);
     mmul_free(room->saved);
     room->saved = NULL;
-    room->saved_count = 0;
 }
 
-// Of pieces that last: as long as the longest, as many as take half of what the check itself has.
-static enum mmul_status reserve_saved(struct mmul_verifier_room *room,
-                                      const struct mmul_verifier_request *r,
-                                      struct mmul_error *err) {
-    const int64_t longest = mmul_larger(room->numbers_most,
-                                        mmul_check_saved_count(r->piece_units_max, r->k_max)),
-                  most = room->check_bytes / 2 / (longest * (int64_t)sizeof(double)),
-                  wanted = mmul_larger(room->saved_wanted, r->saved_count),
-                  count = mmul_larger(1, mmul_smaller(wanted, most));
-    enum mmul_status status = MMUL_OK;
-    if (r->saved_count == 0 || (count == room->saved_count && longest == room->numbers_most))
-        return MMUL_OK;
-    drop_saved(room);
-    room->numbers_most = longest;
-    room->saved_wanted = wanted;
-    status = MMUL_ALLOCATE(room->saved, count, "verification", err);
-    while (status == MMUL_OK && room->saved_count < count)
-        status = MMUL_ALLOCATE_RAW(room->saved[room->saved_count++].numbers, longest,
-                                   "verification", err);
+static enum mmul_status create_saved(struct mmul_verifier_room *room, struct mmul_error *err) {
+    const int64_t count = room->size.saved_count;
+    enum mmul_status status = MMUL_ALLOCATE(room->saved, count, "verification", err);
+    for (int64_t i = 0; status == MMUL_OK && i < count; i++)
+        status = MMUL_ALLOCATE_RAW(room->saved[i].numbers, room->size.saved_numbers, "verification",
+                                   err);
+    return status;
+}
+
+static enum mmul_status create_pieces(struct mmul_verifier_room *room, int64_t count,
+                                      struct mmul_parallel parallel, struct mmul_error *err) {
+    enum mmul_status status =
+        MMUL_ALLOCATE(room->wrong, room->size.panel_units, "verification", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(room->pieces, count, "verification", err);
+    while (status == MMUL_OK && room->piece_count < count) {
+        struct mmul_check **check = &room->pieces[room->piece_count].check;
+        status = mmul_check_create_room(room->size.check_bytes, check, err);
+        if (status != MMUL_OK)
+            break;
+        mmul_check_share(*check, parallel);
+        room->piece_count++;
+    }
     return status;
 }
 
 // For the largest of all that were asked for.
 static enum mmul_status reserve(struct mmul_verifier_room *room,
                                 const struct mmul_verifier_request *r, struct mmul_error *err) {
-    const int64_t bytes = mmul_larger(room->check_bytes,
-                                      mmul_check_bytes(r->piece_units_max, r->k_max)),
-                  flags = mmul_larger(room->panel_units_max, r->panel_units_max),
-                  pieces = mmul_larger(room->piece_count, r->piece_count);
-    if (pieces == room->piece_count && bytes == room->check_bytes && flags == room->panel_units_max)
-        return MMUL_OK;
-    drop_pieces(room);
-    room->check_bytes = bytes;
-    room->panel_units_max = flags;
-    enum mmul_status status = MMUL_ALLOCATE(room->wrong, flags, "verification", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(room->pieces, pieces, "verification", err);
-    while (status == MMUL_OK && room->piece_count < pieces) {
-        struct mmul_check **check = &room->pieces[room->piece_count].check;
-        status = mmul_check_create_room(bytes, check, err);
-        if (status != MMUL_OK)
-            break;
-        mmul_check_share(*check, r->parallel);
-        room->piece_count++;
-    }
-    return status;
+    const struct mmul_check_need need = {r->axis, r->piece_units_max, r->panel_units_max, r->k_max,
+                                         r->saved_count};
+    const int64_t pieces = mmul_larger(room->piece_count, r->piece_count);
+    struct mmul_check_size size = room->size;
+    mmul_check_size_add(&size, &need);
+    const bool is_larger = pieces > room->piece_count ||
+                           size.check_bytes > room->size.check_bytes ||
+                           size.panel_units > room->size.panel_units,
+               saves_others = size.saved_count != room->size.saved_count ||
+                              size.saved_numbers != room->size.saved_numbers;
+    if (is_larger)
+        drop_pieces(room);
+    if (saves_others)
+        drop_saved(room);
+    room->size = size;
+    enum mmul_status status = is_larger ? create_pieces(room, pieces, r->parallel, err) : MMUL_OK;
+    return status == MMUL_OK && saves_others ? create_saved(room, err) : status;
 }
 
 enum mmul_status mmul_verifier_init(struct mmul_verifier *verifier, struct mmul_verifier_room *room,
@@ -90,8 +89,7 @@ enum mmul_status mmul_verifier_init(struct mmul_verifier *verifier, struct mmul_
                                        .seed = r->seed,
                                        .watch = r->watch};
     room->user = NULL;
-    enum mmul_status status = reserve(room, r, err);
-    return status == MMUL_OK ? reserve_saved(room, r, err) : status;
+    return reserve(room, r, err);
 }
 
 void mmul_verifier_room_fini(struct mmul_verifier_room *room) {
@@ -114,7 +112,7 @@ static struct mmul_product turn(const struct mmul_verifier *v, const struct mmul
 
 void mmul_verifier_forget_memory(struct mmul_verifier_room *room, const void *begin,
                                  const void *end) {
-    for (int64_t i = 0; i < room->saved_count; i++) {
+    for (int64_t i = 0; room->saved != NULL && i < room->size.saved_count; i++) {
         struct mmul_saved_sums *s = &room->saved[i];
         if ((const char *)s->begin < (const char *)end &&
             (const char *)s->end > (const char *)begin)
@@ -149,7 +147,7 @@ static enum mmul_status begin_lasting(struct mmul_verifier *v, const struct mmul
     struct mmul_verifier_room *room = v->room;
     struct mmul_saved_sums key = key_of(v, p), *oldest = &room->saved[0];
     key.used = ++room->requests;
-    for (int64_t i = 0; i < room->saved_count; i++) {
+    for (int64_t i = 0; i < room->size.saved_count; i++) {
         struct mmul_saved_sums *s = &room->saved[i];
         if (are_same(s, &key)) {
             s->used = key.used;

@@ -14,7 +14,7 @@
 
 #include "exec/worker.h"
 #include "model/check.h"
-#include "model/problem.h"
+#include "plan/rooms.h"
 
 // A piece that was projected.
 struct mmul_projected {
@@ -31,7 +31,7 @@ struct mmul_saved_sums {
     bool transposed, has_c_in;
     uint64_t seed;
     int64_t used;    // by the used-th request; the one with the least makes room
-    double *numbers; // owned: (numbers_most of the room)
+    double *numbers; // owned: (size.saved_numbers of the room)
 };
 
 // Who watches over a verifier. `look` is called before a device is distrusted, and between the parts
@@ -47,14 +47,13 @@ struct mmul_verifier;
 // What verifiers work in, one after the other: those of a run's stages, each as long as its stage is carried out.
 // {0} has no memory yet; it grows with what they ask for.
 struct mmul_verifier_room {
-    struct mmul_projected *pieces; // owned
-    unsigned char *wrong;          // owned: a flag per unit of the largest panel
-    int64_t piece_count, oldest;   // oldest: makes room for the next one
-    int64_t check_bytes;           // of each piece's check, which is fitted to who uses it
-    int64_t panel_units_max;
+    struct mmul_projected *pieces;    // owned
+    unsigned char *wrong;             // owned: a flag per unit of the largest panel
+    int64_t piece_count, oldest;      // oldest: makes room for the next one
+    struct mmul_check_size size;      // each piece's check is fitted to who uses it
     const struct mmul_verifier *user; // whose pieces these are
-    struct mmul_saved_sums *saved;    // owned
-    int64_t saved_count, saved_wanted, numbers_most, requests;
+    struct mmul_saved_sums *saved;    // owned, (size.saved_count)
+    int64_t requests;
 };
 
 struct mmul_verifier {
@@ -81,9 +80,8 @@ struct mmul_verifier_request {
     struct mmul_parallel parallel;    // threads: those of the rank, the same for all of a room
 };
 
-// The room has the largest of what was asked for: piece_count * mmul_check_bytes(piece_units_max, k_max) +
-// panel_units_max bytes, or more; half as much again at most for pieces that last, or what one of them needs. Fails
-// with MMUL_ERR_SYSTEM; the room may have lost what it had then.
+// The room has the largest of what was asked for (mmul_check_size_add), of piece_count pieces. Fails with
+// MMUL_ERR_SYSTEM; the room may have lost what it had then.
 enum mmul_status mmul_verifier_init(struct mmul_verifier *verifier, struct mmul_verifier_room *room,
                                     const struct mmul_verifier_request *request,
                                     struct mmul_error *err);

@@ -37,5 +37,9 @@ struct mmul_tile_request {
 // MMUL_ERR_SYSTEM when not even a small tile fits.
 enum { MMUL_TILE_PARTS = 4, MMUL_TILE_SIDE = 1024 };
 enum { MMUL_HOST_STAGING_BYTES = 256 << 20 };
+
+// Results come down from a device with memory of its own in pieces, one of two such buffers each, at most.
+enum { MMUL_STAGING_BUFFER_BYTES = 8 << 20 };
+
 enum mmul_status mmul_tile_choose(const struct mmul_tile_request *request, struct mmul_tile *tile,
                                   struct mmul_error *err);

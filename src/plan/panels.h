@@ -17,6 +17,9 @@
 // way at a time, enough for a link of 10 Gbit/s through one nap of the main thread.
 enum { MMUL_PACKET_BYTES = 1 << 20, MMUL_PACKETS_AHEAD = 4 };
 
+// Rounds of scatter, and of gather, that are under way at a time.
+enum { MMUL_ROUND_LANES = 2 };
+
 struct mmul_cut {
     int64_t rounds;
     int64_t panels; // per round

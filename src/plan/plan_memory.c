@@ -13,7 +13,7 @@
 
 // Room beside the bytes of small jobs: rounds deal out whole 64-byte pieces to each node. Under a
 // limit the buffers take no more than a part of it, if that is enough to work with.
-enum { ROUND_LEAST = 1 << 20, ROUND_PART = 16, ROUND_LANES = 4 };
+enum { ROUND_LEAST = 1 << 20, ROUND_PART = 16 };
 
 static const double DEVICE_MEMORY_SHARE = 0.8;
 
@@ -80,7 +80,8 @@ static int64_t on_cpu_through_opencl(const struct mmul_planning *p, int rank) {
 // Root passes everything on: two rounds each way, and packets on their way into the chain.
 static int64_t root_bytes(const struct mmul_planning *p) {
     int64_t round = p->plan->chunk_bytes;
-    return ROUND_LANES * round + MMUL_PACKETS_AHEAD * mmul_smaller(round, MMUL_PACKET_BYTES);
+    return 2 * MMUL_ROUND_LANES * round +
+           MMUL_PACKETS_AHEAD * mmul_smaller(round, MMUL_PACKET_BYTES);
 }
 
 // Seconds per element of packing the whole operand, or the split one, in a product of the rank; assumed

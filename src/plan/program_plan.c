@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "model/matrix.h"
+#include "plan/program_rooms.h"
 
 enum { KINDS = MMUL_PLACEMENTS };
 
@@ -419,6 +420,8 @@ enum mmul_status mmul_program_plan_make(const struct mmul_program *program,
         status = mmul_program_lay_out(m.plan, cluster, err);
         if (status == MMUL_OK)
             status = name_ranks(m.plan, cluster, err);
+        if (status == MMUL_OK)
+            status = mmul_program_rooms_prepare(m.plan, cluster, err);
     }
     mmul_free(m.rules);
     mmul_free(m.place_of);
@@ -447,6 +450,7 @@ void mmul_program_plan_destroy(struct mmul_program_plan *plan) {
     mmul_free(plan->node_bytes);
     mmul_free(plan->shard_bytes);
     mmul_free(plan->offsets);
+    mmul_free(plan->multiplied);
     mmul_free(plan->places);
     mmul_free(plan->steps);
     mmul_free(plan->links);

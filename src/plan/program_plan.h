@@ -73,10 +73,12 @@ struct mmul_program_limits {
     double tail_share;
 };
 
-// What tables say of a rank.
+// What tables say of a rank, and what its device needs of host memory.
 struct mmul_program_rank {
     char host[64], device[64];
-    bool host_memory; // its device works there
+    bool host_memory;        // its device works there
+    bool is_sampled;         // what its device makes is looked at by samples
+    int64_t link_tile_bytes; // of a tile that goes through the links of a step
 };
 
 struct mmul_program_plan {
@@ -107,6 +109,8 @@ struct mmul_program_plan {
     int64_t *node_bytes;  // owned: memory of the values on every node ...
     int64_t *shard_bytes; // owned: ... and of the shards that it is to keep, which no segment has
     int64_t node_bytes_most;         // memory of both on the node that has most of it
+    int *multiplied;                 // owned, per place: products that read its memory
+    int read_again_count;            // places that several products read
     struct mmul_program_rank *ranks; // owned
 };
 

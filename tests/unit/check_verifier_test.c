@@ -440,10 +440,10 @@ static void the_room_is_what_was_promised(void **state) {
     live = mmul_live_bytes();
     request.saved_count = 1000; // pieces that last
     assert_int_equal(mmul_verifier_init(&verifier, &room, &request, &err), MMUL_OK);
-    assert_true(room.saved_count > 1);
+    assert_true(room.size.saved_count > 1);
     const int64_t saved = mmul_live_bytes() - live;
     assert_in_range(saved, 2 * mmul_check_saved_count(500, 71) * 8,
-                    mmul_check_bytes(500, 71) / 2 + room.saved_count * 160);
+                    mmul_check_bytes(500, 71) / 2 + room.size.saved_count * 160);
     mmul_verifier_room_fini(&room);
     mmul_verifier_room_fini(&room);
     assert_int_equal(mmul_live_bytes(), 0);
