@@ -4,9 +4,10 @@
 #include <math.h>
 
 #include "base/integer.h"
+#include "device/cpu_map_real.h"
 #include "device/cpu_map_rows.h"
 
-enum { BLOCK = 64, CLASSES = 64, STRETCH = 8192 / sizeof(mmul_real) };
+enum { BLOCK = 64, CLASSES_MOST = 64, STRETCH = 8192 / sizeof(mmul_real) };
 
 struct best {
     mmul_real *values, *columns; // a heap: what is at (i - 1) / 2 comes after what is at i
@@ -42,36 +43,45 @@ static void sink(struct best *best, int64_t i) {
     }
 }
 
-// Whether one of them is not less than `least`.
-MMUL_CLONES static bool has_some(const mmul_real *x, int64_t n, mmul_real least) {
-    int found = 0;
+// A bit for each of up to BLOCK elements: it is not less than `least`.
+MMUL_CLONES static uint64_t find_some(const mmul_real *x, int64_t n, mmul_real least) {
+    uint64_t found = 0;
 #pragma omp simd reduction(| : found)
     for (int64_t j = 0; j < n; j++)
-        found |= !(x[j] < least);
-    return found != 0;
+        found |= (uint64_t) !(x[j] < least) << j;
+    return found;
 }
 
-// What at least k of them are not less than: the k-th of the largest of each of some classes, of every so-manyth
-// element. Where k is less than half the number of classes few others are as large.
-MMUL_CLONES static mmul_real find_bound(const mmul_real *x, int64_t n, int64_t k) {
-    mmul_real most[CLASSES], bound = INFINITY;
-    if (n < 2 * CLASSES || 2 * k > CLASSES)
-        return -INFINITY;
-    for (int c = 0; c < CLASSES; c++)
+// The k-th of the largest of each of so many classes, of every so-manyth element.
+MMUL_INLINE mmul_real find_kth(const mmul_real *x, int64_t n, int64_t k, int classes) {
+    mmul_real most[CLASSES_MOST], bound = INFINITY;
+    for (int c = 0; c < classes; c++)
         most[c] = -INFINITY;
-    for (int64_t j = 0; j + CLASSES <= n; j += CLASSES)
-        for (int c = 0; c < CLASSES; c++)
+    for (int64_t j = 0; j + classes <= n; j += classes) {
+        mmul_cpu_ask(x + j, classes);
+        MMUL_CPU_AS_VECTOR
+        for (int c = 0; c < classes; c++)
             most[c] = x[j + c] > most[c] ? x[j + c] : most[c];
+    }
     for (int32_t count = 0; count < k && bound > -INFINITY;) {
         mmul_real next = -INFINITY;
 #pragma omp simd reduction(max : next)
-        for (int c = 0; c < CLASSES; c++)
+        for (int c = 0; c < classes; c++)
             next = most[c] < bound && most[c] > next ? most[c] : next;
-        for (int c = 0; c < CLASSES; c++)
+        MMUL_CPU_AS_VECTOR
+        for (int c = 0; c < classes; c++)
             count += most[c] == next;
         bound = next;
     }
     return bound;
+}
+
+// What at least k of them are not less than, and few others: of at least twice as many classes, which are whole vectors,
+// not more of them than it takes.
+MMUL_CLONES static mmul_real find_bound(const mmul_real *x, int64_t n, int64_t k) {
+    if (n < 2 * CLASSES_MOST || 2 * k > CLASSES_MOST)
+        return -INFINITY;
+    return 2 * k <= 16 ? find_kth(x, n, k, 16) : find_kth(x, n, k, CLASSES_MOST);
 }
 
 // Columns rise, so that an equal element comes after those that are there.
@@ -93,11 +103,11 @@ void mmul_cpu_topk(const mmul_real *x, int64_t n, int64_t k, mmul_real *out) {
     mmul_real least = find_bound(x, n, k);
     for (int64_t block = 0; block < n; block += BLOCK) {
         const int64_t end = mmul_smaller(n, block + BLOCK);
-        if (!has_some(x + block, end - block, least))
-            continue;
-        for (int64_t j = block; j < end; j++)
-            if (!(x[j] < least))
-                insert(&best, k, x[j], j);
+        for (uint64_t some = find_some(x + block, end - block, least); some != 0;
+             some &= some - 1) {
+            const int64_t j = block + __builtin_ctzll(some);
+            insert(&best, k, x[j], j);
+        }
         if (best.count == k && best.values[0] > least)
             least = best.values[0];
     }
