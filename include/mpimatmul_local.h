@@ -1011,6 +1011,9 @@ struct mmul_script_request {
     bool only_checked; // outputs are not begun: the program is to be planned, not run
     bool no_sync;      // of outputs, as mmul_output_set_sync
     bool use_float32;  // as mmul_program_use_float32
+    // What is saved is of the 16-bit type that all files loaded before have, if there is one. Else, and
+    // without this, it is of the type that it is computed in.
+    bool common_types;
     const char *
         shard_folder; // root's, of kept sets ("kept:NAME"), as long as the script; NULL: mmul_shard_folder
 };

@@ -198,6 +198,7 @@ enum mmul_status mmul_run_script(const struct call *call, const struct mmul_scri
     all.shard_folder = call->options.values[OPT_SHARD_DIR].text;
     all.no_sync = is_on(call, OPT_SYNC); // the second word of on|off
     all.use_float32 = is_on(call, OPT_COMPUTED) || is_float32(&call->options.values[OPT_DTYPE]);
+    all.common_types &= !all.use_float32; // that asks for the result's type, too
     mmul_progress_init(&job.progress, (int)call->options.values[OPT_PROGRESS].number);
     enum mmul_status status = carry_out(call, &all, &job, err);
     mmul_progress_fini(&job.progress);

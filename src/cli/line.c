@@ -66,7 +66,8 @@ enum mmul_status mmul_line_run(const struct call *call, const struct mmul_line *
                                const char *path, struct mmul_error *err) {
     if (err->status == MMUL_OK && line->length + 1 >= MMUL_LINE_TEXT)
         mmul_cli_fail(err, MMUL_ERR_USAGE, "%s: file names are too long", call->command->name);
-    const struct mmul_script_request request = {.text = line->text, .text_bytes = line->length};
+    const struct mmul_script_request request = {
+        .text = line->text, .text_bytes = line->length, .common_types = true};
     enum mmul_status status = mmul_run_script(call, &request, err);
     if (status == MMUL_OK && call->is_root)
         tell(call, path);

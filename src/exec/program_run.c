@@ -9,6 +9,7 @@
 #include "exec/run.h"
 #include "exec/run_trace.h"
 #include "io/output_file.h"
+#include "model/dtype.h"
 
 static enum mmul_status check_outputs(const struct mmul_context *context,
                                       const struct mmul_program_plan *plan,
@@ -135,6 +136,18 @@ static enum mmul_status run_stages(struct mmul_context *context,
     return status;
 }
 
+// Root. What 16 bits did not hold.
+static void tell_overflows(const struct mmul_program_plan *plan, const struct mmul_output *output) {
+    const int64_t count = mmul_output_overflows(output);
+    char text[sizeof((struct mmul_error *)NULL)->text];
+    if (count == 0 || plan->notice == NULL)
+        return;
+    snprintf(text, sizeof text, "warning: '%s': %lld value%s beyond %s became infinite",
+             output->name, (long long)count, count == 1 ? "" : "s",
+             mmul_dtype_name(mmul_output_dtype(output)));
+    plan->notice(plan->notice_context, mmul_make_printable(text));
+}
+
 // Root: every output is consumed, whatever happened. The first failure is kept.
 static enum mmul_status end_outputs(const struct mmul_context *context,
                                     const struct mmul_program_plan *plan, enum mmul_status status,
@@ -144,10 +157,12 @@ static enum mmul_status end_outputs(const struct mmul_context *context,
         struct mmul_operation *o = &program->operations[i];
         if (o->kind != MMUL_SAVE)
             continue;
-        if (status == MMUL_OK)
+        if (status == MMUL_OK) {
+            tell_overflows(plan, o->output);
             status = mmul_output_commit(o->output, err);
-        else
+        } else {
             mmul_output_destroy(o->output);
+        }
         o->output = NULL;
     }
     return mmul_comm_agree(context->comm, status, err);

@@ -136,6 +136,19 @@ static enum mmul_dtype type_of(const struct mmul_evaluator *e, const struct mmul
     return integers ? MMUL_I32 : mmul_program_value_dtype(e->program, x->value);
 }
 
+// What its file holds: the 16-bit type that all inputs have, where that is asked for, is enough then.
+static enum mmul_dtype saved_type(const struct mmul_evaluator *e, const struct mmul_object *x) {
+    const enum mmul_dtype computed = type_of(e, x);
+    const struct mmul_script_file *f = e->script->files;
+    if (!e->script->common_types || computed != MMUL_F32 || f == NULL || f->matrix == NULL)
+        return computed;
+    const enum mmul_dtype common = mmul_matrix_info(f->matrix).stored;
+    for (; f != NULL; f = f->next)
+        if (f->matrix == NULL || mmul_matrix_info(f->matrix).stored != common)
+            return computed;
+    return common == MMUL_F16 || common == MMUL_BF16 ? common : computed;
+}
+
 // Doubles are held or refused; whole numbers may become float32.
 static enum mmul_status check_type(struct mmul_evaluator *e, const char *path,
                                    enum mmul_dtype dtype) {
@@ -167,7 +180,7 @@ static enum mmul_status begin_output(struct mmul_evaluator *e, const struct targ
     const struct mmul_output_request request = {.path = target->path,
                                                 .beside = target->beside,
                                                 .shape = x->shape,
-                                                .dtype = type_of(e, x),
+                                                .dtype = saved_type(e, x),
                                                 .inputs = inputs,
                                                 .input_count = count,
                                                 .dimensions = x->axes};

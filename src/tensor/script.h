@@ -49,7 +49,7 @@ struct mmul_script {
     struct mmul_script_output *outputs;
     struct mmul_script_view *views, *last_view;
     const char *shard_folder; // borrowed; NULL: the standard one
-    bool only_checked, no_sync, is_handed_over, writes_stdout;
+    bool only_checked, no_sync, common_types, is_handed_over, writes_stdout;
 };
 
 // ------------------------------------------------------------------------------------ settings.c

@@ -1,8 +1,9 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
 # Commands that are a program of one line, against numpy, alone and on several ranks.
+# shellcheck disable=SC2154 # stderr is set by bats
 
-load helper.bash
+load helper
 
 setup() {
     mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return 1
@@ -113,6 +114,59 @@ np.save("N.npy", A)'
     expect_status 0
     MPIMATMUL_SHARD_DIR=shards program convert kept:zero y.npy
     expect y.npy 'np.zeros((70, 20))'
+}
+
+@test "results are of the 16-bit type that all inputs have" {
+    "$PYTHON" -c '
+import numpy as np
+for name in "AB":
+    np.save(name + ".npy", np.round(np.load(name + ".npy")).astype("f2"))
+np.save("W.npy", np.load("B.npy").T.copy())
+np.save("h.npy", np.arange(20, dtype="f2"))
+np.save("c.npy", np.arange(20, dtype="f4"))
+np.save("L.npy", np.diag(np.array([300, 200, 2, 1], "f2")))
+np.save("R.npy", np.full((4, 5), 300, "f2"))          # 90000, 60000, 600 and 300
+np.save("z.npy", np.zeros((1, 5), "f2"))'
+    for name in A W h; do
+        "$MPIMATMUL" convert $name.npy $name.bin --dtype bfloat16 --quiet
+    done
+    local n row
+    for n in 1 3; do
+        for row in "npy npy h.npy float16" "npy npy c.npy float32" "bin bin h.bin bfloat16" \
+            "bin npy h.bin float32" "npy npy h.bin float32" "npy npy h.npy float32 --dtype float32"; do
+            # shellcheck disable=SC2086 # words
+            set -- $row
+            ranks "$n" mul "A.$1" "W.$2" --bias "$3" --activation relu -o "y.${2}" --quiet "${@:5}"
+            expect_quiet_success
+            "$PYTHON" - "y.$2" "$4" << 'END'
+import sys, numpy as np, matrices
+A, W = np.load("A.npy").astype("f8"), np.load("W.npy").astype("f8")
+if sys.argv[1].endswith(".npy"):
+    found = np.load(sys.argv[1])
+    kind = str(found.dtype)
+else:
+    tag, found = matrices.read_bin(sys.argv[1])
+    kind = {4: "float32", -3: "bfloat16"}[tag]
+    found = found if tag == 4 else (found.astype("u4") << 16).view("f4")
+assert kind == sys.argv[2], kind
+expected = np.maximum(A @ W + np.arange(20), 0)
+assert np.abs(found - expected).max() <= {"float32": 0, "float16": 2**-11, "bfloat16": 2**-8}[kind] * expected.max()
+END
+        done
+    done
+    for row in "transpose A.npy" "map relu A.npy" "add A.npy A.npy" "reduce max A.npy" "topk A.npy -k 2"; do
+        # shellcheck disable=SC2086 # words
+        program $row -o y.npy --quiet
+        expect_quiet_success
+        [ "$("$PYTHON" -c 'import numpy as np; print(np.load("y.npy").dtype)')" = float16 ]
+    done
+    program mul L.npy R.npy --bias z.npy -o y.npy --quiet
+    expect_status 0
+    [ "$stderr" = "mpimatmul: warning: 'y.npy': 5 values beyond float16 became infinite" ]
+    echo 'save("y.npy", load("A.npy").T)' > p.py
+    program run p.py --quiet
+    expect_quiet_success
+    [ "$("$PYTHON" -c 'import numpy as np; print(np.load("y.npy").dtype)')" = float32 ]
 }
 
 @test "what is wrong with a line is said as of its files" {
