@@ -205,7 +205,7 @@ static enum mmul_status publish(struct mmul_output *output, struct mmul_error *e
         return mmul_fail(err, MMUL_ERR_STOPPED, "'%s' is not written: a signal has stopped it",
                          output->name);
     }
-    output->unfinished = -1;
+    output->unfinished = NULL;
     if (rename(output->part, output->path) != 0)
         return mmul_fail_errno(err, MMUL_ERR_IO, errno, "cannot write '%s'", output->name);
     output->has_part = false;

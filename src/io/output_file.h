@@ -5,6 +5,7 @@
 #include "mpimatmul_local.h"
 
 struct mmul_format_row;
+struct mmul_unfinished;
 
 struct mmul_output {
     struct mmul_shape shape;
@@ -19,11 +20,11 @@ struct mmul_output {
     char *path;   // owned, what it becomes: a symbolic link is followed; NULL: standard output
     char *part;   // owned, the temporary file; NULL: it has no name
     bool has_part;
-    int unfinished;   // its place in io/unfinished
-    bool took_over;   // a run that was killed had left the temporary file
-    bool is_reserved; // the file system keeps the space for all of it
-    bool no_sync;     // mmul_output_set_sync
-    int dimensions;   // as asked for; 0: by the shape
+    struct mmul_unfinished *unfinished; // its place in io/unfinished; NULL: none, or no more
+    bool took_over;                     // a run that was killed had left the temporary file
+    bool is_reserved;                   // the file system keeps the space for all of it
+    bool no_sync;                       // mmul_output_set_sync
+    int dimensions;                     // as asked for; 0: by the shape
     // Of a file that has several outputs: the one that has the temporary file (itself too), and of that one the next
     // one, how many are neither committed nor destroyed, and whether one was destroyed. NULL: alone in its file.
     struct mmul_output *owner, *next;

@@ -156,7 +156,9 @@ enum mmul_status mmul_output_open_part(struct mmul_output *output,
         return fail_input(output, err); // x.part is an input
     output->has_part = true;
     output->took_over = found.st_size > 0;
-    output->unfinished = mmul_unfinished_begin(output->part);
+    enum mmul_status status = mmul_unfinished_begin(output->part, &output->unfinished, err);
+    if (status != MMUL_OK)
+        return status;
     // What a killed run left goes, and with it the space it held.
     if (ftruncate(fd, 0) == 0)
         return MMUL_OK;

@@ -1,47 +1,72 @@
 // SPDX-License-Identifier: MIT
-// A handler gets no argument of ours, so the table is a mutable global. Each place changes hands by
-// its state alone: whoever moves it on from OPEN owns the file, the thread that ends the output or a
-// handler on any thread. unlink is all a handler does here.
+// A handler gets no argument of ours, so the list is a mutable global. Each place changes hands by its state alone:
+// whoever moves it on from OPEN owns the file, the thread that ends the output or a handler on any thread. unlink is
+// all a handler does here. The list only grows, by one place where all are taken: a place is put in front when it is
+// whole, in one step, and is never changed or freed from there on but for its state and, while it is TAKEN, its path.
+// So who walks the list, a handler in the midst of that too, sees places that are whole, and all that were entered
+// before it began. There are as many as outputs were open at once.
 #include "io/unfinished.h"
 
 #include <limits.h>
 #include <stdatomic.h>
-#include <string.h>
 #include <unistd.h>
 
-enum { PLACES = 64 };
+#include "base/memory.h"
+#include "base/text.h"
 
 enum state { FREE, TAKEN, OPEN };
 
-static struct {
+struct mmul_unfinished {
     _Atomic int state;
-    char path[PATH_MAX];
-} places[PLACES];
+    struct mmul_unfinished *next;
+    char path[PATH_MAX]; // longer ones cannot be opened
+};
 
+static _Atomic(struct mmul_unfinished *) first_place;
 static _Atomic int64_t finished_count;
 
-_Static_assert(ATOMIC_INT_LOCK_FREE == 2, "a signal handler may only use atomics without locks");
+_Static_assert(ATOMIC_INT_LOCK_FREE == 2 && ATOMIC_POINTER_LOCK_FREE == 2,
+               "a signal handler may only use atomics without locks");
 
-static bool move(int place, int from, int to) {
-    return atomic_compare_exchange_strong(&places[place].state, &from, to);
+static bool move(struct mmul_unfinished *place, int from, int to) {
+    return atomic_compare_exchange_strong(&place->state, &from, to);
 }
 
-int mmul_unfinished_begin(const char *path) {
-    if (strlen(path) >= PATH_MAX)
-        return -1;
-    for (int place = 0; place < PLACES; place++) {
-        if (!move(place, FREE, TAKEN))
-            continue;
-        strcpy(places[place].path, path);
-        atomic_store(&places[place].state, OPEN);
-        return place;
-    }
-    return -1;
+static struct mmul_unfinished *take_free(void) {
+    struct mmul_unfinished *place = atomic_load(&first_place);
+    while (place != NULL && !move(place, FREE, TAKEN))
+        place = place->next;
+    return place;
 }
 
-bool mmul_unfinished_end(int place, bool finished) {
+static enum mmul_status add_taken(struct mmul_unfinished **place, struct mmul_error *err) {
+    struct mmul_unfinished *added;
+    enum mmul_status status = MMUL_ALLOCATE(added, 1, "the name of an output", err);
+    if (status != MMUL_OK)
+        return status;
+    mmul_abandon(added); // nobody may free what a handler may walk
+    atomic_store(&added->state, TAKEN);
+    added->next = atomic_load(&first_place);
+    while (!atomic_compare_exchange_weak(&first_place, &added->next, added))
+        ; // another thread was faster: it is the next one now
+    *place = added;
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_unfinished_begin(const char *path, struct mmul_unfinished **place,
+                                       struct mmul_error *err) {
+    struct mmul_unfinished *taken = take_free();
+    if (taken == NULL && add_taken(&taken, err) != MMUL_OK)
+        return err->status;
+    mmul_text_copy(taken->path, sizeof taken->path, path);
+    atomic_store(&taken->state, OPEN);
+    *place = taken;
+    return MMUL_OK;
+}
+
+bool mmul_unfinished_end(struct mmul_unfinished *place, bool finished) {
     atomic_fetch_add(&finished_count, finished); // first: a handler must not find neither
-    if (place < 0 || move(place, OPEN, FREE))
+    if (place == NULL || move(place, OPEN, FREE))
         return true;
     atomic_fetch_sub(&finished_count, finished);
     return false;
@@ -49,10 +74,11 @@ bool mmul_unfinished_end(int place, bool finished) {
 
 enum mmul_abandoned mmul_outputs_abandon(void) {
     enum mmul_abandoned result = MMUL_ABANDONED_NONE;
-    for (int place = 0; place < PLACES; place++) {
+    for (struct mmul_unfinished *place = atomic_load(&first_place); place != NULL;
+         place = place->next) {
         if (!move(place, OPEN, TAKEN)) // stays taken: nothing is going to be finished any more
             continue;
-        (void)unlink(places[place].path);
+        (void)unlink(place->path);
         result = MMUL_ABANDONED_SOME;
     }
     if (atomic_load(&finished_count) > 0)

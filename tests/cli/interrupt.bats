@@ -74,6 +74,23 @@ expect_stopped() {
     [ ! -e D.bin.part ] && ! cmp -s D.bin old.bin
 }
 
+@test "a program with a hundred outputs leaves none of their temporary files" {
+    printf '%s\n' 'x = load("A.bin") @ load("B.bin")' 'for i in range(100):' '    save(f"y{i}.bin", x + i)' > many.py
+    "$MPIMATMUL" run many.py --device faulty:delay=3s:cpu --progress none > out 2> err < /dev/null 3>&- &
+    for ((i = 0; i < 100; i++)); do
+        [ ! -e y99.bin.part ] || break
+        sleep 0.1
+    done
+    [ "$(compgen -G 'y*.part' | wc -l)" -eq 100 ]
+    sleep 0.3
+    kill -TERM $!
+    code=0
+    wait $! || code=$?
+    [ "$code" -eq 75 ]
+    [ "$(cat err)" = "mpimatmul: stopped by SIGTERM: no result was written" ]
+    expect_only_files A.bin B.bin D.bin old.bin many.py out err
+}
+
 # The signal comes while the folder is written down, when the result has its name: the process ends as if nothing
 # had happened.
 @test "a result that is finished is complete, and the exit code says so" {

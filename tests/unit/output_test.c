@@ -175,6 +175,19 @@ static void outputs_that_a_signal_abandons(void **state) {
     struct mmul_error err;
     struct mmul_output *first, *second;
     folder_create(&folder);
+    struct mmul_output *many[300];
+    char name[32];
+    for (int i = 0; i < 300; i++) {
+        snprintf(name, sizeof name, "%d.bin", i);
+        assert_int_equal(create(folder_path(&folder, name), MMUL_F32, &many[i], &err), MMUL_OK);
+        if (i == 40) // a place in the midst is used again
+            mmul_output_destroy(many[7]);
+    }
+    assert_int_equal(folder_count(&folder), 299);
+    assert_int_equal(mmul_outputs_abandon(), MMUL_ABANDONED_SOME);
+    assert_int_equal(folder_count(&folder), 0);
+    for (int i = 0; i < 300; i++)
+        mmul_output_destroy(i != 7 ? many[i] : NULL);
     assert_int_equal(create(folder_path(&folder, "A.bin"), MMUL_F32, &first, &err), MMUL_OK);
     assert_int_equal(create(folder_path(&folder, "B.bin"), MMUL_F32, &second, &err), MMUL_OK);
     assert_int_equal(folder_count(&folder), 2);
