@@ -197,8 +197,11 @@ MMUL_API enum mmul_status mmul_program_plan_create(struct mmul_context *context,
 // plan that saves runs once. The plan must outlive the values.
 // Fails: MMUL_ERR_WRONG (a block stayed wrong after it was recomputed), MMUL_ERR_UNAVAILABLE (a
 // device failed and no_fallback), MMUL_ERR_IO, MMUL_ERR_DATA, MMUL_ERR_USAGE (a plan for other ranks,
-// or one whose outputs have been written), MMUL_ERR_SYSTEM. No values then, and no output but those
-// that had been committed before a later one could not be; the program's outputs are used up either way.
+// or one whose outputs have been written), MMUL_ERR_SYSTEM. No values then; the program's outputs are
+// used up either way. Files and kept sets of a program are one list: all of them are complete and on their
+// disks before the first gets its name, so what can run out, such as space, leaves all as they were. Names
+// come in the order kept sets, standard output, files. What fails there, a rename say, ends it: the hint says
+// what is written then and what is not.
 MMUL_API enum mmul_status mmul_program_run(struct mmul_context *context,
                                            struct mmul_program_plan *plan,
                                            struct mmul_values **values, struct mmul_error *err);

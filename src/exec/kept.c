@@ -290,25 +290,24 @@ enum mmul_status mmul_kept_publish(struct mmul_context *context, const char *nam
     return status;
 }
 
-static enum mmul_status commit_set(struct mmul_context *context, struct mmul_values *v, int kept,
-                                   struct mmul_error *err) {
-    struct mmul_kept_use *use = &v->kept[kept];
-    struct mmul_shard_set *set = NULL;
-    enum mmul_status status =
-        mmul_comm_agree(context->comm, describe(context, v, kept, &set, err), err);
-    if (status == MMUL_OK)
-        status = mmul_kept_publish(context, v->plan->program->kept[kept].name, set,
-                                   &use->maps[v->node_rank], &use->output, err);
-    mmul_shard_set_destroy(set);
-    return status;
+enum mmul_status mmul_kept_finish(const struct mmul_values *values, int kept,
+                                  struct mmul_error *err) {
+    struct mmul_output *output = values->kept[kept].output;
+    return output != NULL ? mmul_output_finish(output, err) : MMUL_OK;
 }
 
 enum mmul_status mmul_kept_commit(struct mmul_context *context, struct mmul_values *values,
-                                  struct mmul_error *err) {
-    enum mmul_status status = MMUL_OK;
-    for (int i = 0; status == MMUL_OK && i < values->plan->program->kept_count; i++)
-        if (values->plan->program->kept[i].is_made && values->kept[i].place >= 0)
-            status = commit_set(context, values, i, err);
+                                  int kept, struct mmul_error *err) {
+    struct mmul_kept_use *use = &values->kept[kept];
+    struct mmul_shard_set *set = NULL;
+    if (use->place < 0)
+        return MMUL_OK;
+    enum mmul_status status =
+        mmul_comm_agree(context->comm, describe(context, values, kept, &set, err), err);
+    if (status == MMUL_OK)
+        status = mmul_kept_publish(context, values->plan->program->kept[kept].name, set,
+                                   &use->maps[values->node_rank], &use->output, err);
+    mmul_shard_set_destroy(set);
     return status;
 }
 

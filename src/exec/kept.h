@@ -46,9 +46,14 @@ enum mmul_status mmul_kept_open(struct mmul_context *context, struct mmul_values
 // Local; agree afterwards. Has all that was read been there? Fails with MMUL_ERR_DATA.
 enum mmul_status mmul_kept_check(const struct mmul_values *values, struct mmul_error *err);
 
-// Collective over world. What was made gets its names, set by set. Fails with MMUL_ERR_CREATE, MMUL_ERR_IO.
-enum mmul_status mmul_kept_commit(struct mmul_context *context, struct mmul_values *values,
+// Local; agree afterwards. This rank's shard of a set that is made is on its disk, so that it needs nothing but its
+// name. Fails as mmul_output_finish.
+enum mmul_status mmul_kept_finish(const struct mmul_values *values, int kept,
                                   struct mmul_error *err);
+
+// Collective over world. A set that was made gets its names. Fails with MMUL_ERR_CREATE, MMUL_ERR_IO.
+enum mmul_status mmul_kept_commit(struct mmul_context *context, struct mmul_values *values,
+                                  int kept, struct mmul_error *err);
 
 // Local. What was made and not committed goes.
 void mmul_kept_close(struct mmul_values *values);

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT
-// A program's steps as the stages of one run; then its outputs are committed.
+// A program's steps as the stages of one run. What it writes gets its names in the end, by program_outputs.c.
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "exec/kept.h"
 #include "exec/program.h"
+#include "exec/program_outputs.h"
 #include "exec/program_record.h"
 #include "exec/run.h"
 #include "exec/run_trace.h"
-#include "io/output_file.h"
-#include "model/dtype.h"
 
 static enum mmul_status check_outputs(const struct mmul_context *context,
                                       const struct mmul_program_plan *plan,
@@ -136,38 +135,6 @@ static enum mmul_status run_stages(struct mmul_context *context,
     return status;
 }
 
-// Root. What 16 bits did not hold.
-static void tell_overflows(const struct mmul_program_plan *plan, const struct mmul_output *output) {
-    const int64_t count = mmul_output_overflows(output);
-    char text[sizeof((struct mmul_error *)NULL)->text];
-    if (count == 0 || plan->notice == NULL)
-        return;
-    snprintf(text, sizeof text, "warning: '%s': %lld value%s beyond %s became infinite",
-             output->name, (long long)count, count == 1 ? "" : "s",
-             mmul_dtype_name(mmul_output_dtype(output)));
-    plan->notice(plan->notice_context, mmul_make_printable(text));
-}
-
-// Root: every output is consumed, whatever happened. The first failure is kept.
-static enum mmul_status end_outputs(const struct mmul_context *context,
-                                    const struct mmul_program_plan *plan, enum mmul_status status,
-                                    struct mmul_error *err) {
-    struct mmul_program *program = plan->owned;
-    for (int i = 0; context->comm->rank == 0 && i < program->operation_count; i++) {
-        struct mmul_operation *o = &program->operations[i];
-        if (o->kind != MMUL_SAVE)
-            continue;
-        if (status == MMUL_OK) {
-            tell_overflows(plan, o->output);
-            status = mmul_output_commit(o->output, err);
-        } else {
-            mmul_output_destroy(o->output);
-        }
-        o->output = NULL;
-    }
-    return mmul_comm_agree(context->comm, status, err);
-}
-
 enum mmul_status mmul_program_carry_out(struct mmul_context *context,
                                         struct mmul_program_plan *plan, struct mmul_values **values,
                                         struct mmul_error *err) {
@@ -190,9 +157,7 @@ enum mmul_status mmul_program_carry_out(struct mmul_context *context,
             status = plan->accept(plan->accept_context, err);
         status = mmul_comm_agree(context->comm, status, err);
     }
-    status = end_outputs(context, plan, status, err);
-    if (status == MMUL_OK && plan->program->kept_count > 0)
-        status = mmul_kept_commit(context, made, err);
+    status = mmul_program_end_outputs(context, plan, made, status, err);
     if (status == MMUL_OK && made->record != NULL)
         made->record->wall_seconds = mmul_clock_now() - made->record->begin;
     mmul_free(stages);

@@ -187,7 +187,10 @@ void mmul_output_set_sync(struct mmul_output *output, bool sync) {
     output->no_sync = !sync;
 }
 
-static enum mmul_status publish(struct mmul_output *output, struct mmul_error *err) {
+// Of a file: all but its name.
+static enum mmul_status finish(struct mmul_output *output, struct mmul_error *err) {
+    if (output->is_finished)
+        return MMUL_OK;
     if (output->packed != NULL) {
         enum mmul_status status = output->packed->pack(output, output->locked, err);
         if (status != MMUL_OK)
@@ -196,10 +199,28 @@ static enum mmul_status publish(struct mmul_output *output, struct mmul_error *e
         output->fd = output->locked;
         output->locked = -1;
     }
+    if (output->path != NULL && !output->no_sync && fsync(output->fd) != 0)
+        return mmul_fail_errno(err, MMUL_ERR_IO, errno, "cannot write '%s'", output->name);
+    output->is_finished = true;
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_output_finish(struct mmul_output *output, struct mmul_error *err) {
+    struct mmul_output *owner = output->owner;
+    if (output->fd < 0)
+        return MMUL_OK; // in memory
+    if (owner == NULL)
+        return finish(output, err);
+    return ++owner->finished_count < owner->open_count || owner->is_void ? MMUL_OK
+                                                                         : finish(owner, err);
+}
+
+static enum mmul_status publish(struct mmul_output *output, struct mmul_error *err) {
+    enum mmul_status status = finish(output, err);
+    if (status != MMUL_OK)
+        return status;
     if (output->path == NULL)
         return mmul_stdout_send(output->fd, err);
-    if (!output->no_sync && fsync(output->fd) != 0)
-        return mmul_fail_errno(err, MMUL_ERR_IO, errno, "cannot write '%s'", output->name);
     if (!mmul_unfinished_end(output->unfinished, true)) {
         output->has_part = false;
         return mmul_fail(err, MMUL_ERR_STOPPED, "'%s' is not written: a signal has stopped it",

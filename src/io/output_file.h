@@ -24,17 +24,23 @@ struct mmul_output {
     bool took_over;                     // a run that was killed had left the temporary file
     bool is_reserved;                   // the file system keeps the space for all of it
     bool no_sync;                       // mmul_output_set_sync
+    bool is_finished;                   // mmul_output_finish: it needs nothing but its name
     int dimensions;                     // as asked for; 0: by the shape
     // Of a file that has several outputs: the one that has the temporary file (itself too), and of that one the next
-    // one, how many are neither committed nor destroyed, and whether one was destroyed. NULL: alone in its file.
+    // one, how many are neither committed nor destroyed, how many of these are finished, and whether one was
+    // destroyed. NULL: alone in its file.
     struct mmul_output *owner, *next;
-    int open_count;
+    int open_count, finished_count;
     bool is_void;
     int64_t overflows; // changed by several threads at once: only through __atomic builtins
 };
 
 // Would a commit replace this matrix's file? For inputs that are opened after the output.
 bool mmul_output_replaces(const struct mmul_output *output, const struct mmul_matrix *matrix);
+
+// All elements are written: packs them and waits for the disk, as commit does, and leaves nothing to it that needs
+// space. Of a file with several outputs the last one's call does so. Fails as mmul_output_commit; the output stays.
+enum mmul_status mmul_output_finish(struct mmul_output *output, struct mmul_error *err);
 
 // Is commit going to wait for a disk? Then it helps to begin writing before all is there.
 bool mmul_output_writes_back(const struct mmul_output *output);

@@ -350,6 +350,57 @@ own_folders() {
     [[ "$seen" == *hh* ]] || { echo "$seen"; return 1; }
 }
 
+# inject CALL TEXT: of a program alone, whose calls are to fail so.
+inject() {
+    run --separate-stderr strace -f --quiet=all -o trace -e "trace=$1" -e "inject=$1:$2" \
+        "$MPIMATMUL" run all.py --device cpu -q
+}
+
+@test "files and sets of a program: nothing changes where there is no room, and names come in one order" {
+    command -v strace > /dev/null && strace -o /dev/null true 2> /dev/null || skip "strace is missing or may not trace"
+    operands
+    printf '%s\n' 'f = 1' 'y = load("A.npy") @ load("B.npy") * f' 'save("a.npy", y)' 'save("kept:y", y)' \
+        'save("p.npz:u", y)' 'save("b.npy", y + 1)' 'save("p.npz:v", y + 2)' > all.py
+    program run all.py --device cpu -q
+    expect_quiet_success
+    sums() { (sha256sum -- *.np[yz] s/*); }
+    before=$(sums)
+    sed -i 's/^f = 1/f = 2/' all.py
+    for call in 1 2 3 4; do # of the files and the shard, before any of them gets its name
+        inject fsync "error=ENOSPC:when=$call"
+        expect_status 74
+        [[ "$stderr" == *"No space left on device" ]] || { show; return 1; }
+        [ "$(sums)" = "$before" ] || { sums; return 1; }
+    done
+    # The same on another rank.
+    printf '%s\n' '#!/bin/sh' '[ "$OMPI_COMM_WORLD_RANK" = 0 ] && exec "$@"' \
+        'exec strace -f --quiet=all -o trace -e trace=fsync -e inject=fsync:error=ENOSPC:when=1 "$@"' > second
+    chmod 755 second
+    run --separate-stderr "${launch[@]}" -n 2 ./second "$MPIMATMUL" run all.py --device cpu -q
+    expect_status 74
+    [[ "$stderr" == "mpimatmul: rank 1 "*"No space left on device" ]] || { show; return 1; }
+    [ "$(sums)" = "$before" ] || { sums; return 1; }
+    # Renames: description, shard, description, then files.
+    local -a rows=(
+        "2|nothing|'a.npy', 'kept:y', 'p.npz:u', 'b.npy', 'p.npz:v'"
+        "4|'kept:y'|'a.npy', 'p.npz:u', 'b.npy', 'p.npz:v'"
+        "5|'a.npy', 'kept:y'|'p.npz:u', 'b.npy', 'p.npz:v'"
+        "6|'a.npy', 'kept:y', 'b.npy'|'p.npz:u', 'p.npz:v'")
+    for row in "${rows[@]}"; do
+        IFS='|' read -r call written left <<< "$row"
+        rm -f s/*
+        inject rename "error=EACCES:when=$call"
+        expect_status 74
+        [ "${stderr_lines[1]}" = "  hint: written: $written; not written: $left" ] || { show; return 1; }
+        ! compgen -G '*.part' || return 1
+    done
+    "$PYTHON" -c '
+import numpy as np
+y = np.load("A.npy") @ np.load("B.npy")
+assert np.array_equal(np.load("a.npy"), 2 * y) and np.array_equal(np.load("b.npy"), 2 * y + 1)
+assert np.array_equal(np.load("p.npz")["v"], y + 2)'
+}
+
 @test "names and folders that are not to be trusted" {
     kept_y
     for name in ../y . '' a/b; do
