@@ -59,25 +59,25 @@ enum mmul_status mmul_epilogue_check(const struct call *call, struct mmul_error 
     return MMUL_OK;
 }
 
-// y = alpha op(A) op(B) + beta C
+// product = alpha op(A) op(B) + beta C. Errors call it so, and files by their names.
 static void add_product(const struct call *call, struct mmul_line *line) {
     const struct option_value *values = call->options.values;
-    char number[64];
+    char number[80];
     const double alpha = values[OPT_ALPHA].real;
-    mmul_line_add(line, "y = ");
+    mmul_line_add(line, "product = ");
     mmul_line_add_load(line, call->operands[0]);
     mmul_line_add(line, values[OPT_TRANSPOSE_A].number != 0 ? ".T @ " : " @ ");
     mmul_line_add_load(line, call->operands[1]);
     mmul_line_add(line, values[OPT_TRANSPOSE_B].number != 0 ? ".T" : "");
     if (alpha == 0) { // NaN and infinities of A and B do not count then
-        mmul_line_add(line, "\ny = where(abs(y) < 1, 0, 0)");
+        mmul_line_add(line, "\nproduct = where(abs(product) < 1, 0, 0)");
     } else if (alpha != 1) {
-        snprintf(number, sizeof number, "\ny = y * %.17g", alpha);
+        snprintf(number, sizeof number, "\nproduct = product * %.17g", alpha);
         mmul_line_add(line, number);
     }
     if (values[OPT_BETA].real == 0)
         return;
-    snprintf(number, sizeof number, "\ny = y + %.17g * ", values[OPT_BETA].real);
+    snprintf(number, sizeof number, "\nproduct = product + %.17g * ", values[OPT_BETA].real);
     mmul_line_add(line, number);
     mmul_line_add_load(line, values[OPT_C_IN].text);
 }
@@ -85,26 +85,28 @@ static void add_product(const struct call *call, struct mmul_line *line) {
 static void add_file(struct mmul_line *line, const char *path) {
     if (path == NULL)
         return;
-    mmul_line_add(line, "\ny = y + ");
+    mmul_line_add(line, "\nproduct = product + ");
     mmul_line_add_load(line, path);
 }
 
 static void add_epilogue(const struct call *call, struct mmul_line *line) {
     const struct option_value *values = call->options.values;
-    char text[64];
+    char text[96];
     add_file(line, values[OPT_BIAS].text);
     if (values[OPT_ACTIVATION].text != NULL) {
-        snprintf(text, sizeof text, "\ny = %s(y)", values[OPT_ACTIVATION].text);
+        snprintf(text, sizeof text, "\nproduct = %s(product)", values[OPT_ACTIVATION].text);
         mmul_line_add(line, text);
     }
     add_file(line, values[OPT_RESIDUAL].text);
-    mmul_line_add(line, values[OPT_NORMALIZE_ROWS].number != 0 ? "\ny = normalize(y)" : "");
+    mmul_line_add(line,
+                  values[OPT_NORMALIZE_ROWS].number != 0 ? "\nproduct = normalize(product)" : "");
     if (values[OPT_TOPK].source == OPTION_DEFAULT)
         return;
-    snprintf(text, sizeof text, "\ny, places = topk(y, %lld)", (long long)values[OPT_TOPK].number);
+    snprintf(text, sizeof text, "\nproduct, indices = topk(product, %lld)",
+             (long long)values[OPT_TOPK].number);
     mmul_line_add(line, text);
     if (values[OPT_INDICES].text != NULL)
-        mmul_line_add_save(line, values[OPT_INDICES].text, "places");
+        mmul_line_add_save(line, values[OPT_INDICES].text, "indices");
 }
 
 static enum mmul_status choose_output(const struct call *call, char path[MMUL_LINE_PATH],
@@ -125,10 +127,10 @@ enum mmul_status mmul_epilogue_run(const struct call *call, struct mmul_error *e
     if (is_kept) {
         mmul_base_name(call->operands[0], a);
         snprintf(path, sizeof path, "kept:%sx%s", a, mmul_base_name(call->operands[1], b));
-        mmul_line_add_save(&line, path, "y");
+        mmul_line_add_save(&line, path, "product");
     }
     if (call->is_root && (!is_kept || call->options.values[OPT_OUTPUT].text != NULL) &&
         choose_output(call, path, err) == MMUL_OK)
-        mmul_line_add_save(&line, path, "y");
+        mmul_line_add_save(&line, path, "product");
     return mmul_line_run(call, &line, path, err);
 }

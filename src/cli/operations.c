@@ -10,7 +10,7 @@
 #include "cli/run_script.h"
 #include "mpimatmul.h"
 
-// -o, or <A>_<what>[_<B>] in the current folder, with the ending of A's format. Saves `y` there.
+// -o, or <A>_<what>[_<B>] in the current folder, with the ending of A's format. Saves `result` there.
 static enum mmul_status run_line(const struct call *call, struct mmul_line *line, const char *what,
                                  const char *const operands[2], struct mmul_error *err) {
     char path[MMUL_LINE_PATH] = "", between[64];
@@ -24,7 +24,7 @@ static enum mmul_status run_line(const struct call *call, struct mmul_line *line
         mmul_files_find_format(name.a, &name.format, err);
     if (call->is_root && err->status == MMUL_OK &&
         mmul_files_name_result(&name, path, MMUL_LINE_PATH, err) == MMUL_OK)
-        mmul_line_add_save(line, path, "y");
+        mmul_line_add_save(line, path, "result");
     return mmul_line_run(call, line, path, err);
 }
 
@@ -32,7 +32,7 @@ static enum mmul_status run_line(const struct call *call, struct mmul_line *line
 
 static enum mmul_status run_pair(const struct call *call, struct mmul_error *err) {
     struct mmul_line line = {.length = 0};
-    mmul_line_add(&line, "y = ");
+    mmul_line_add(&line, "result = ");
     mmul_line_add_load(&line, call->operands[0]);
     mmul_line_add(&line, strcmp(call->command->name, "add") == 0 ? " + " : " - ");
     mmul_line_add_load(&line, call->operands[1]);
@@ -42,7 +42,7 @@ static enum mmul_status run_pair(const struct call *call, struct mmul_error *err
 
 static enum mmul_status run_transpose(const struct call *call, struct mmul_error *err) {
     struct mmul_line line = {.length = 0};
-    mmul_line_add(&line, "y = ");
+    mmul_line_add(&line, "result = ");
     mmul_line_add_load(&line, call->operands[0]);
     mmul_line_add(&line, ".T");
     return run_line(call, &line, "transposed", (const char *const[]){call->operands[0], NULL}, err);
@@ -82,7 +82,7 @@ static enum mmul_status check_reduce(const struct call *call, struct mmul_error 
 static enum mmul_status run_word(const struct call *call, const char *more,
                                  struct mmul_error *err) {
     struct mmul_line line = {.length = 0};
-    mmul_line_add(&line, "y = ");
+    mmul_line_add(&line, "result = ");
     mmul_line_add(&line, call->operands[0]);
     mmul_line_add(&line, "(");
     mmul_line_add_load(&line, call->operands[1]);
@@ -105,28 +105,31 @@ static enum mmul_status run_reduce(const struct call *call, struct mmul_error *e
 
 // ------------------------------------------------------------------------------------------- topk
 
+// One expression, so that errors speak of files.
+static void add_rows(const struct call *call, struct mmul_line *line, const char *path) {
+    const bool is_normalized = call->options.values[OPT_NORMALIZE_ROWS].number != 0;
+    mmul_line_add(line, is_normalized ? "normalize(" : "");
+    mmul_line_add_load(line, path);
+    mmul_line_add(line, is_normalized ? ")" : "");
+}
+
 static enum mmul_status run_topk(const struct call *call, struct mmul_error *err) {
     const struct option_value *values = call->options.values;
-    const bool has_both = call->operand_count == 2;
+    const char *second = call->operand_count == 2 ? call->operands[1] : NULL;
     struct mmul_line line = {.length = 0};
     char count[32];
-    mmul_line_add(&line, "x = ");
-    mmul_line_add_load(&line, call->operands[0]);
-    if (has_both) {
-        mmul_line_add(&line, "\nz = ");
-        mmul_line_add_load(&line, call->operands[1]);
+    mmul_line_add(&line, "result, indices = topk(");
+    add_rows(call, &line, call->operands[0]);
+    if (second != NULL) {
+        mmul_line_add(&line, " @ ");
+        add_rows(call, &line, second);
+        mmul_line_add(&line, ".T");
     }
-    if (values[OPT_NORMALIZE_ROWS].number != 0)
-        mmul_line_add(&line,
-                      has_both ? "\nx, z = normalize(x), normalize(z)" : "\nx = normalize(x)");
     snprintf(count, sizeof count, ", %lld)", (long long)values[OPT_COUNT_K].number);
-    mmul_line_add(&line, has_both ? "\ny, places = topk(x @ z.T" : "\ny, places = topk(x");
     mmul_line_add(&line, count);
     if (values[OPT_INDICES].text != NULL)
-        mmul_line_add_save(&line, values[OPT_INDICES].text, "places");
-    return run_line(call, &line, "topk",
-                    (const char *const[]){call->operands[0], has_both ? call->operands[1] : NULL},
-                    err);
+        mmul_line_add_save(&line, values[OPT_INDICES].text, "indices");
+    return run_line(call, &line, "topk", (const char *const[]){call->operands[0], second}, err);
 }
 
 // --------------------------------------------------------------------------------------- commands

@@ -35,15 +35,17 @@ enum mmul_status mmul_apply(struct mmul_evaluator *e, const struct mmul_node *at
     return MMUL_OK;
 }
 
-// "x (8 x 4096 x 64)": as the program calls it.
+// "x (8 x 4096 x 64)": as the program calls it; 'A.npy' where the user has seen no program.
 static const char *describe(const struct mmul_evaluator *e, const struct mmul_argument *argument,
                             char text[static 160]) {
     char quoted[48], shape[96];
+    const char *mark = e->source->name == NULL ? "'" : "";
     mmul_source_quote(e->source, argument->node->at, quoted);
     if (argument->object.kind == MMUL_OBJECT_MATRIX)
-        snprintf(text, 160, "%s (%s)", quoted, mmul_object_shape(&argument->object, shape));
+        snprintf(text, 160, "%s%s%s (%s)", mark, quoted, mark,
+                 mmul_object_shape(&argument->object, shape));
     else
-        snprintf(text, 160, "%s", quoted);
+        snprintf(text, 160, "%s%s%s", mark, quoted, mark);
     return text;
 }
 
@@ -61,7 +63,7 @@ static enum mmul_status fail_product(struct mmul_evaluator *e, const struct mmul
         const struct mmul_node *turned = x[3] == y[3] ? operands[1].node : operands[0].node;
         bool is_simple = turned->kind == MMUL_NODE_NAME || turned->kind == MMUL_NODE_CALL ||
                          turned->kind == MMUL_NODE_SUBSCRIPT;
-        if ((x[3] == y[3] || x[2] == y[2]) && is_simple)
+        if ((x[3] == y[3] || x[2] == y[2]) && is_simple && e->source->name != NULL)
             mmul_hint(e->err, "%s.T swaps the last two axes",
                       mmul_source_quote(e->source, turned->at, quoted));
         return MMUL_ERR_DATA;

@@ -74,6 +74,31 @@ enum mmul_status mmul_source_fail(const struct mmul_source *source, struct mmul_
     return MMUL_ERR_DATA;
 }
 
+// A command's own text: load("A.npy") stands for what the user has called A.npy. Returns where it ends in the source,
+// or `begin`: there is no such thing.
+static int quote_file(const struct mmul_source *source, int begin, int end, int most, char *text,
+                      int *length) {
+    static const char load[] = "load(\"";
+    enum { FILE_MOST = 30 };
+    char file[FILE_MOST + 1];
+    int count = 0, at = begin + (int)sizeof load - 1;
+    if (at >= end || strncmp(source->text + begin, load, sizeof load - 1) != 0)
+        return begin;
+    for (; at < end && source->text[at] != '"'; at++) {
+        at += source->text[at] == '\\'; // what follows stands for itself, but for a new line's n
+        if (count == FILE_MOST) {
+            memmove(file, file + 1, FILE_MOST - 1); // the end of a name tells it from others
+            count--;
+            file[0] = file[1] = '.';
+        }
+        file[count++] = source->text[at];
+    }
+    count = count < most - *length ? count : most - *length;
+    memcpy(text + *length, file, (size_t)count);
+    *length += count;
+    return at + (int)sizeof "\")" - 1;
+}
+
 char *mmul_source_quote(const struct mmul_source *source, struct mmul_span at,
                         char text[static 48]) {
     enum { MOST = 40 };
@@ -87,6 +112,12 @@ char *mmul_source_quote(const struct mmul_source *source, struct mmul_span at,
         blank = is_blank;
         if (is_blank)
             continue;
+        const int after =
+            source->name == NULL ? quote_file(source, i, at.end, MOST, text, &length) : i;
+        if (after > i) {
+            i = after - 1;
+            continue;
+        }
         if (length >= MOST) {
             text[length++] = '.';
             text[length++] = '.';

@@ -87,7 +87,7 @@ np.save("c.npy", np.arange(20, dtype="f4"))'
     expect AxB_combined.npy '-np.sort(-N(A @ B.T), -1)[:, :4]' 1e-6
     expect i.npy 'np.argsort(-(A @ B.T), -1, kind="stable")[:, :4]'
     program mul W.npy A.npy --transpose-a --transpose-b --alpha 0.5 --c-in r.npy --beta 2 --activation tanh
-    expect_failure 65 'cannot add y (20 x 70) and 2 * load("r.npy") (70 x 20): sizes 20 and 70 of axis -2 differ' \
+    expect_failure 65 "cannot add 'product' (20 x 70) and '2 * r.npy' (70 x 20): sizes 20 and 70 of axis -2 differ" \
         "sizes of 1 repeat"
     "$PYTHON" -c 'import numpy as np; np.save("s.npy", np.ones((20, 70), "f4"))'
     program mul W.npy A.npy --transpose-a --transpose-b --alpha 0.5 --c-in s.npy --beta 2 --activation tanh -o t.npy
@@ -187,9 +187,22 @@ END
     program add A.npy nowhere.npy
     expect_failure 66 "cannot open 'nowhere.npy': No such file or directory"
     program add A.npy B.npy
-    expect_failure 65 \
-        'cannot add load("A.npy") (70 x 33) and load("B.npy") (20 x 33): sizes 70 and 20 of axis -2 differ' \
+    expect_failure 65 "cannot add 'A.npy' (70 x 33) and 'B.npy' (20 x 33): sizes 70 and 20 of axis -2 differ" \
         "sizes of 1 repeat"
+    mkdir -p a/long/folder/of/many/names
+    cp A.npy 'a/long/folder/of/many/names/so"me.npy'
+    program sub B.npy 'a/long/folder/of/many/names/so"me.npy'
+    expect_failure 65 "cannot subtract 'B.npy' (20 x 33) and '..lder/of/many/names/so\"me.npy' (70 x 33): sizes$(
+        ) 20 and 70 of axis -2 differ" "sizes of 1 repeat"
+    program mul A.npy B.npy --bias b.npy
+    expect_failure 65 "cannot multiply 'A.npy' (70 x 33) by 'B.npy' (20 x 33): inner sizes 33 and 20 differ"
+    program mul A.npy B.npy --transpose-b --bias b.npy
+    expect_failure 65 "cannot add 'product' (70 x 20) and 'b.npy' (1 x 33): sizes 20 and 33 of axis -1 differ" \
+        "sizes of 1 repeat"
+    "$PYTHON" -c 'import numpy as np; np.save("N.npy", np.ones((4, 5), "f4"))'
+    program topk A.npy N.npy -k 2 --normalize-rows
+    expect_failure 65 "cannot multiply 'normalize(A.npy)' (70 x 33) by 'normalize(N.npy).T' (5 x 4): inner sizes$(
+        ) 33 and 5 differ"
     program topk A.npy -k 34
     expect_failure 65 "cannot take the largest 34 of each row of 'A.npy': rows have 33 elements"
     program map relu A.npy -o A.npy

@@ -12,6 +12,7 @@ setup() {
     export MPIMATMUL_SHARD_DIR=$BATS_TEST_TMPDIR/shards
 }
 
+arguments="'argument 1 of matmul' (64 x 48) by 'argument 2 of matmul' (64 x 48)"
 expected='chain ok
 causal ok
 topk ok
@@ -30,7 +31,7 @@ big-endian ok
 whole ok
 large whole ok
 kept ok
-65 cannot multiply '"'value 0' (64 x 48) by 'value 1' (64 x 48)"': inner sizes 48 and 64 differ
+65 cannot multiply '"$arguments"': inner sizes 48 and 64 differ
 66 cannot open '"'/nowhere.npy'"': No such file or directory
 79 values differ by 1, more than 0.5
 64 no placement '"'here'"': expected rows, cols, grid, replicate
@@ -115,7 +116,7 @@ for i in range(2):
 assert np.allclose(np.load("y.npy"), x, rtol=1e-5)'
     echo 'save("z.npy", load("x.npy") @ load("x.npy"))' > p.py
     run mpirun -q -n 2 "$PYTHON" -m mpimatmul p.py
-    [[ "$output" == *"mpimatmul: cannot multiply 'value 0' (3 x 4) by 'value 1' (3 x 4): inner sizes 4 and 3 differ"* ]]
+    [[ "$output" == *"mpimatmul: cannot multiply 'x.npy' (3 x 4) by 'x.npy' (3 x 4): inner sizes 4 and 3 differ"* ]]
     [ "$status" -eq 65 ]
     [ ! -e z.npy ]
 }

@@ -55,8 +55,9 @@ class Value:
     __array_priority__ = 1000  # numpy leaves operators to us
     __array_ufunc__ = None
 
-    def __init__(self, shape, make, operands=(), integers=False):
+    def __init__(self, shape, make, operands=(), integers=False, name=None):
         self.shape, self.make, self.operands, self.integers = tuple(shape), make, operands, integers
+        self.name = name  # of its file; None: it has none
 
     ndim = property(lambda self: len(self.shape))
 
@@ -111,8 +112,8 @@ class _Building:
 
     def generate(self, shape, kind=0, seed=1, name=None):
         value = c.c_int()
-        check(library.mmul_program_generate, self.handle, lib.Generated(kind, seed, as_shape(shape)), name,
-              c.byref(value))
+        check(library.mmul_program_generate, self.handle, lib.Generated(kind, seed, as_shape(shape)),
+              os.fsencode(name) if name is not None else None, c.byref(value))
         return value.value
 
     def apply(self, name, operands, parameters):
@@ -126,7 +127,7 @@ class _Building:
                 getattr(call.with_, field)[:] = given
             else:
                 setattr(call.with_, field, given)
-        check(library.mmul_program_apply, self.handle, c.byref(call), None, c.byref(value))
+        check(library.mmul_program_apply, self.handle, c.byref(call), call.operation, c.byref(value))
         return value.value
 
 
@@ -142,7 +143,8 @@ def apply(name, operands, ndim=None, **parameters):
     """A value made by an operation. Its sizes are the library's word; `ndim` of them count."""
     operands = [float(v) if is_number(v) else as_value(v) for v in operands]
     with _Building() as program:  # checks sizes here and now, where the script's line is known
-        numbers = [v if isinstance(v, float) else program.generate(v.shape) for v in operands]
+        numbers = [v if isinstance(v, float) else program.generate(v.shape, name=v.name or f"argument {i} of {name}")
+                   for i, v in enumerate(operands, 1)]
         result, integers = program.apply(name, numbers, parameters), c.c_bool()
         sizes = library.mmul_program_value_shape(program.handle, result, c.byref(integers)).sizes()
     ndim = ndim or builtins.max(v.ndim for v in operands if isinstance(v, Value))
@@ -225,7 +227,7 @@ def load(path):
     if found is not None:
         told[:] = found
     s.broadcast(told)
-    return Value(tuple(told[4 - told[5]:4]), load_into, integers=bool(told[4]))
+    return Value(tuple(told[4 - told[5]:4]), load_into, integers=bool(told[4]), name=os.fsdecode(path))
 
 
 def keep(name, part, axis=-2):
