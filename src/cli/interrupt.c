@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The handlers. mpirun turns what it gets into SIGTERM for every rank and ends them a second later;
-// root has to be first, because it holds the output. A handler gets no argument of ours, so what it
-// needs are mutable globals, written before it is installed. It may run on any thread.
+// root has to be first to end, because it says what became of the output. The others remove their parts
+// of kept values at once, and wait for it. A handler gets no argument of ours, so what it needs are
+// mutable globals, written before it is installed. It may run on any thread.
 #include "cli/interrupt.h"
 
 #include <signal.h>
@@ -55,9 +56,9 @@ static void handle(int number) {
         return;
     }
     bool is_first = atomic_compare_exchange_strong(&first, &none, number);
-    bool waits = is_first && (!prints || atomic_load(&has_ended));
-    enum mmul_abandoned abandoned = waits ? MMUL_ABANDONED_FINISHED : mmul_outputs_abandon();
-    if (is_first && abandoned == MMUL_ABANDONED_FINISHED)
+    bool leaves = !is_first || !atomic_load(&has_ended);
+    enum mmul_abandoned abandoned = leaves ? mmul_outputs_abandon() : MMUL_ABANDONED_FINISHED;
+    if (is_first && (!prints || abandoned == MMUL_ABANDONED_FINISHED))
         alarm(GRACE_SECONDS);
     else
         end_process(atomic_load(&first), abandoned);

@@ -56,6 +56,24 @@ expect_stopped() {
     done
 }
 
+@test "mpirun that is interrupted: no rank leaves the part of a kept value that it has begun" {
+    local signal shards=$PWD/shards
+    printf '%s\n' 'save("kept:y", load("A.bin") @ load("B.bin"))' > keep.py
+    for signal in INT TERM; do
+        MPIMATMUL_SHARD_DIR=$shards mpirun -q --oversubscribe -n 3 "$MPIMATMUL" run keep.py --progress none \
+            --device faulty:delay=20s:cpu > out 2> err < /dev/null 3>&- &
+        for ((i = 0; i < 100; i++)); do
+            [ ! -e shards/y_shard_0.bin.part ] || [ ! -e shards/y_shard_2.bin.part ] || break
+            sleep 0.1
+        done
+        [ -e shards/y_shard_2.bin.part ]
+        kill "-$signal" $!
+        wait $! || true
+        [ "$(cat err)" = "mpimatmul: stopped by SIGTERM: no result was written" ]
+        [ -z "$(ls shards)" ] || { ls shards; return 1; }
+    done
+}
+
 @test "one rank that gets SIGTERM ends the job with 75" {
     printf '%s\n' '#!/bin/sh' 'echo $$ > "pid.$OMPI_COMM_WORLD_RANK"' 'exec "$@"' > record
     chmod 755 record
