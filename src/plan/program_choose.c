@@ -201,8 +201,8 @@ static int compare_states(const void *a, const void *b) {
     return (x->seconds > y->seconds) - (x->seconds < y->seconds);
 }
 
-// What it costs the best state to have all that this one has.
-static double catch_up(const struct search *s, const struct state *best,
+// Is the best state, when it has got all that this one has, still no later? Most are not even one move ahead.
+static bool catches_up(const struct search *s, const struct state *best,
                        const struct state *state) {
     double seconds = 0;
     for (int i = 0; i < s->slot_count; i++) {
@@ -212,8 +212,10 @@ static double catch_up(const struct search *s, const struct state *best,
                 seconds += mmul_program_find_path(s->costs, &s->program->values[s->owners[i]],
                                                   best->have[i], (enum mmul_placement_kind)kind)
                                .seconds;
+        if (best->seconds + seconds > state->seconds)
+            return false;
     }
-    return seconds;
+    return true;
 }
 
 // The states that go on.
@@ -223,7 +225,7 @@ static void select_states(struct search *s, int index) {
     s->count = 0;
     for (int i = 0; i < s->found_count && s->count < STATES_MOST; i++) {
         const struct state *state = &s->found[i];
-        if (i > 0 && s->found[0].seconds + catch_up(s, &s->found[0], state) <= state->seconds)
+        if (i > 0 && catches_up(s, &s->found[0], state))
             continue;
         struct state *next = &s->now[s->count];
         *next = *state;
