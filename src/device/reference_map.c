@@ -5,6 +5,7 @@
 #include "device/reference_map.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #include "base/memory.h"
 #include "device/host_buffer.h"
@@ -234,34 +235,46 @@ static void normalize(const struct mmul_map *map, int64_t i) {
         set(map, i, j, element(map, 0, i, j) / length);
 }
 
-// Does element j of a row come before element `best`? The larger first, NaN before all, then the lower column.
-static bool comes_before(const struct mmul_map *map, int64_t i, int64_t j, int64_t best) {
-    double x = element(map, 0, i, j), y = element(map, 0, i, best);
+// Does x of column i come before y of column j? The larger first, NaN before all, then the lower column.
+static bool comes_before(double x, int64_t i, double y, int64_t j) {
     if (isnan(x) || isnan(y))
-        return isnan(x) && (!isnan(y) || j < best);
-    return x > y || (x == y && j < best);
+        return isnan(x) && (!isnan(y) || i < j);
+    return x > y || (x == y && i < j);
 }
 
-static void topk(const struct mmul_map *map, int64_t i) {
+// An element of a row and its column.
+struct place {
+    double x;
+    int64_t column;
+};
+
+static int compare_places(const void *a, const void *b) {
+    const struct place *x = a, *y = b;
+    return comes_before(x->x, x->column, y->x, y->column) ? -1 : 1;
+}
+
+// The first of all elements of a row, in their order.
+static enum mmul_status make_topk(const struct mmul_map *map, struct mmul_error *err) {
     const int64_t cols = map->operands[0].cols, k = map->with->count;
-    int64_t last = -1;
-    for (int64_t n = 0; n < k; n++) {
-        int64_t best = -1;
-        for (int64_t j = 0; j < cols; j++) {
-            bool is_left = last < 0 || comes_before(map, i, last, j);
-            if (is_left && j != last && (best < 0 || comes_before(map, i, j, best)))
-                best = j;
+    struct place *places = NULL;
+    enum mmul_status status = MMUL_ALLOCATE(places, cols, "a row", err);
+    for (int64_t i = 0; status == MMUL_OK && i < map->rows; i++) {
+        for (int64_t j = 0; j < cols; j++)
+            places[j] = (struct place){element(map, 0, i, j), j};
+        qsort(places, (size_t)cols, sizeof *places, compare_places);
+        for (int64_t n = 0; n < k; n++) {
+            set(map, i, n, places[n].x);
+            set(map, i, k + n, (double)places[n].column);
         }
-        set(map, i, n, element(map, 0, i, best));
-        set(map, i, k + n, (double)best);
-        last = best;
     }
+    mmul_free(places);
+    return status;
 }
 
 static void argmax(const struct mmul_map *map, int64_t i) {
     int64_t best = 0;
     for (int64_t j = 1; j < map->operands[0].cols; j++)
-        best = comes_before(map, i, j, best) ? j : best;
+        best = comes_before(element(map, 0, i, j), j, element(map, 0, i, best), best) ? j : best;
     set(map, i, 0, (double)best);
 }
 
@@ -294,9 +307,6 @@ static void make_rows(const struct mmul_map *map) {
             break;
         case MMUL_NORMALIZE:
             normalize(map, i);
-            break;
-        case MMUL_TOPK:
-            topk(map, i);
             break;
         case MMUL_ARGMAX:
             argmax(map, i);
@@ -375,6 +385,8 @@ static enum mmul_status make_attention(const struct mmul_map *map, struct mmul_e
 static enum mmul_status make_matrix(const struct mmul_map *map, struct mmul_error *err) {
     switch (mmul_operation_row(map->kind)->class) {
     case MMUL_CLASS_ROWS:
+        if (map->kind == MMUL_TOPK)
+            return make_topk(map, err);
         make_rows(map);
         break;
     case MMUL_CLASS_REDUCE:
