@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // gen: a matrix from a seed. Elements come from the library; this file says where they go.
+#include <string.h>
 #include <sys/random.h>
 
 #include "cli/failure.h"
@@ -41,7 +42,10 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
         .format = (enum mmul_format)values[OPT_MATRIX_FORMAT].number,
         .dtype = (enum mmul_dtype)values[OPT_GEN_DTYPE].number,
         .bin_version = (int)values[OPT_BIN_VERSION].number,
+        .dimensions = 1,
     };
+    for (const char *x = values[OPT_DIMS].text; (x = strchr(x, 'x')) != NULL; x++)
+        request.dimensions++; // as many as are asked for
     enum mmul_status status = mmul_shape_parse(values[OPT_DIMS].text, &request.shape, err);
     if (status == MMUL_OK)
         status = choose_seed(call, &seed, err);

@@ -94,7 +94,7 @@ END
 import numpy as np
 from matrices import read_bin
 a = np.load("A.npy")
-assert a.dtype == np.float16, a.dtype
+assert a.dtype == np.float16 and a.shape == (2, 3, 5), (a.dtype, a.shape)
 assert np.array_equal(a.reshape(1, 2, 3, 5), read_bin("A.bin")[1])
 END
 }
