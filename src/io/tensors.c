@@ -81,6 +81,8 @@ static enum mmul_status fail_absent(const struct mmul_tensors *tensors, const ch
     mmul_fail(err, MMUL_ERR_DATA, "'%s' holds no tensor '%s'", path, name);
     if (nearest != NULL)
         mmul_hint(err, "did you mean '%s'?", nearest);
+    else if (tensors->count == 1)
+        mmul_hint(err, "it holds '%s' alone", tensors->all[0].name);
     else
         mmul_hint(err, "mpimatmul info lists its %lld tensors", (long long)tensors->count);
     mmul_free(names);

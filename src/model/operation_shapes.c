@@ -25,8 +25,10 @@ static struct mmul_shape shape_of(const int64_t sizes[AXES]) {
 static void name_pair(const struct mmul_operation_row *row, const struct mmul_operand_info *x,
                       const struct mmul_operand_info *y, char text[static 512]) {
     char here[96], there[96];
-    snprintf(text, 512, "cannot %s '%s' (%s) and '%s' (%s)", row->name, x->name,
-             mmul_shape_format(x->shape, here), y->name, mmul_shape_format(y->shape, there));
+    const bool is_verb = row->class != MMUL_CLASS_ROWS && row->class != MMUL_CLASS_ATTENTION;
+    snprintf(text, 512, "cannot %s%s%s '%s' (%s) and '%s' (%s)", is_verb ? "" : "apply ", row->name,
+             is_verb ? "" : " to", x->name, mmul_shape_format(x->shape, here), y->name,
+             mmul_shape_format(y->shape, there));
 }
 
 enum mmul_status mmul_shape_of_matmul(const struct mmul_operation_row *row,

@@ -34,7 +34,9 @@ static enum mmul_status fill_in(struct mmul_evaluator *e, const struct mmul_node
     for (int i = 0; i < MMUL_AXES_MOST; i++)
         all *= have[i]; // the engine has counted it
     for (int i = 0; i < count; i++) {
-        if (sizes[i] < -1 || sizes[i] == 0 || (sizes[i] == -1 && open >= 0))
+        if (sizes[i] == -1 && open >= 0)
+            return mmul_evaluator_fail(e, at, "only one size can be -1, what is left for it");
+        if (sizes[i] < -1 || sizes[i] == 0)
             return mmul_evaluator_fail(e, at, "size %lld cannot be had", (long long)sizes[i]);
         if (sizes[i] == -1)
             open = i;

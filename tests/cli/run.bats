@@ -42,6 +42,11 @@ s = softmax(
 z = x + y' 'e.py:2:5: cannot add x (3 x 4) and y (2 x 4): sizes 3 and 2 of axis -2 differ' 'sizes of 1 repeat'
     refuses 'x = reshape(generate((3, 4)), (5, -1))' \
         'e.py:1:5: what is reshaped (3 x 4) has 12 elements, which is no multiple of 5'
+    refuses 'x = reshape(generate((3, 4)), (-1, -1))' 'e.py:1:5: only one size can be -1, what is left for it'
+    refuses $'q, w = generate((3, 5, 4)), generate((3, 5, 6))\nx = attention(q, w, w)' \
+        "e.py:2:5: cannot apply attention to 'q' (3 x 5 x 4) and 'w' (3 x 5 x 6): columns differ"
+    refuses $'x, w = generate((3, 4)), generate((1, 3))\ny = rms_norm(x, w)' \
+        "e.py:2:5: cannot apply rms_norm to 'x' (3 x 4) and 'w' (1 x 3): 'w' must be 1 x 4"
     refuses 'x, w = generate((3, 4)), generate((5, 6))
 y = linear(x, w)' 'e.py:2:5: linear: x (3 x 4) and w (5 x 6) have rows of 4 and 6 elements'
     refuses 'x = generate((3, 4))[:, 4:]' 'e.py:1:25: the slice is empty: [4:4] of 4'

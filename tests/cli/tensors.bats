@@ -143,6 +143,10 @@ END
     expect_failure 65 "'m.safetensors' holds no tensor 'layer.0.wight'" "did you mean 'layer.0.weight'?"
     program mul m.safetensors:quite.another A.npy
     expect_failure 65 "'m.safetensors' holds no tensor 'quite.another'" "mpimatmul info lists its 11 tensors"
+    program convert A.npy one.npz:square
+    program mul A.npy one.npz:other
+    expect_failure 65 "'one.npz' holds no tensor 'other'" "it holds 'square' alone"
+    rm one.npz
     program mul m.safetensors A.npy
     expect_failure 65 "'m.safetensors' holds 11 tensors, expected one" \
         "name one as 'm.safetensors:ids'; mpimatmul info lists them"
