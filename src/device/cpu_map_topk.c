@@ -76,8 +76,8 @@ MMUL_INLINE mmul_real find_kth(const mmul_real *x, int64_t n, int64_t k, int cla
     return bound;
 }
 
-// What at least k of them are not less than, and few others: of at least twice as many classes, which are whole vectors,
-// not more of them than it takes.
+// What at least k of them are not less than, and few others: of at least twice as many classes, which are whole
+// vectors, not more of them than it takes.
 MMUL_CLONES static mmul_real find_bound(const mmul_real *x, int64_t n, int64_t k) {
     if (n < 2 * CLASSES_MOST || 2 * k > CLASSES_MOST)
         return -INFINITY;
