@@ -94,7 +94,8 @@ def normalize(x):
 
 
 def topk(x, k):
-    order = np.argsort(-np.asarray(x), axis=-1, kind="stable")[..., :k]
+    x = np.asarray(x)
+    order = np.lexsort((-x, ~np.isnan(x)), axis=-1)[..., :k]  # NaN before all, as torch has it
     return matrix(np.take_along_axis(np.asarray(x), order, -1)), matrix(order)
 
 

@@ -37,6 +37,50 @@ run_programs() {
     run_programs 60 1 0:0
 }
 
+@test "NaN and infinities are where CPython has them" {
+    need_numpy
+    python << 'END'
+import numpy as np
+special = [[np.nan, 1, np.inf, -np.inf, np.nan], [0, -0.0, 1e30, -1e30, 3], [1, 2, 3, 2, np.nan]]
+np.save("x.npy", np.array(special, "f4"))
+END
+    cat > e.py << 'END'
+x = load("x.npy")
+y = x.T @ x
+v, i = topk(x, 4)
+w, j = topk(y, 5)
+save("y.npy", y)
+save("v.npy", v)
+save("i.npy", i)
+save("w.npy", w)
+save("j.npy", j)
+save("argmax.npy", argmax(x))
+save("softmax.npy", softmax(y))
+save("normalize.npy", normalize(x))
+save("mean.npy", mean(x, axis=-2))
+save("min.npy", min(x, axis=-1))
+save("attention.npy", attention(x, x, x))
+save("where.npy", where(x > 0, x, x == x))
+save("maximum.npy", maximum(x, 0) + minimum(x, 0))
+save("remainder.npy", x % 2 + x // 2)
+END
+    mkdir numpy
+    cp x.npy numpy
+    (cd numpy && "$PYTHON" -W ignore "$REPO/tests/reference.py" ../e.py)
+    for n in 1 3; do
+        ranks $n run e.py --device cpu
+        expect_quiet_success
+        python << 'END'
+import glob, numpy as np
+files = glob.glob("numpy/[!x]*.npy")
+assert len(files) == 14, files
+for file in files:
+    want, have = np.load(file), np.load(file[6:])
+    assert np.allclose(have, want, 1e-5, 1e-5, equal_nan=True), (file, have, want)
+END
+    done
+}
+
 @test "1000 texts with something wrong in them are refused with their place, or are programs all the same" {
     need_numpy
     "$PYTHON" "$REPO/tests/random_programs.py" make programs 50 4
