@@ -177,6 +177,7 @@ static enum mmul_status make_plan(const struct mmul_program *program,
         status = mmul_program_plan_make(program, cluster, weights, how, &made, err);
         if (status == MMUL_OK) {
             obey(made, told);
+            mmul_program_measure_rooms(made);
             status = mmul_program_check_memory(made, cluster, err);
         }
         if (status == MMUL_OK)

@@ -181,7 +181,8 @@ static enum mmul_status plan_product(struct planning *p, struct different *known
     return mmul_comm_agree(p->context->comm, status, err);
 }
 
-// Values, and as much as a product beside it may have: two of them are under way at the same time.
+// Values and rooms that are no product's, and as much as a product beside it may have: two of them are under way at the
+// same time.
 static void find_taken(const struct planning *p) {
     const struct mmul_cluster *cluster = p->context->cluster;
     const int64_t limit = p->plan->limits.memory_bytes;
@@ -190,12 +191,12 @@ static void find_taken(const struct planning *p) {
         products += p->plan->steps[i].is_product;
     for (int node = 0; node < cluster->node_count; node++) {
         int64_t left = cluster->nodes[node].memory_available_bytes,
-                values = p->plan->node_bytes[node];
+                taken = p->plan->node_bytes[node] + mmul_program_node_rooms(p->plan, node);
         if (limit > 0) {
             left = mmul_smaller(left, mmul_plan_memory_left(cluster, node, limit));
-            values += p->plan->shard_bytes[node];
+            taken += p->plan->shard_bytes[node];
         }
-        p->taken_bytes[node] = values + (products > 1 ? mmul_larger(left - values, 0) / 2 : 0);
+        p->taken_bytes[node] = taken + (products > 1 ? mmul_larger(left - taken, 0) / 2 : 0);
     }
 }
 
@@ -221,11 +222,84 @@ static void predict(struct mmul_program_step *step) {
         step->network_bytes += (double)mmul_plan_nodes(step->product)[node].network_bytes;
 }
 
+static void drop_plans(struct mmul_program_plan *plan) {
+    for (int i = 0; i < plan->step_count; i++) {
+        if (plan->steps[i].same == NULL)
+            mmul_plan_destroy(plan->steps[i].product);
+        plan->steps[i].product = NULL;
+    }
+}
+
+// Collective: root's plans, then on all ranks.
+static enum mmul_status make_plans(struct planning *p, struct mmul_error *err) {
+    struct mmul_program_plan *plan = p->plan;
+    struct different known = {.count = 0};
+    enum mmul_status status = MMUL_OK;
+    for (int i = 0; status == MMUL_OK && i < plan->step_count; i++) {
+        p->step = &plan->steps[i];
+        if (p->step->is_product)
+            status = plan_product(p, &known, err);
+    }
+    if (status == MMUL_OK && p->context->comm->rank == 0)
+        join_members(plan);
+    for (int i = 0; status == MMUL_OK && i < plan->step_count; i++) {
+        struct mmul_program_step *step = &plan->steps[i];
+        if (step->is_product && step->same != NULL)
+            step->product = step->same->product;
+        else if (step->is_product)
+            status = mmul_plan_send(p->context->comm, &step->product, err);
+    }
+    return status;
+}
+
+// Is all of it more than there is? What others may have had of that is taken off the products.
+static bool take_excess(const struct planning *p) {
+    bool any = false;
+    mmul_program_measure_rooms(p->plan);
+    for (int node = 0; node < p->plan->costs.node_count; node++) {
+        const int64_t excess = mmul_program_excess(p->plan, p->context->cluster, node);
+        p->taken_bytes[node] += excess;
+        any |= excess > 0;
+    }
+    return any;
+}
+
+enum verdict { FITS, FITS_WITHOUT_SUMS, TOO_MUCH };
+
+// Sums of values that several products read are kept where there is room for them. All ranks find the same; what they
+// then do together, root says.
+static enum mmul_status judge(const struct planning *p, enum verdict *verdict,
+                              struct mmul_error *err) {
+    *verdict = take_excess(p) ? FITS_WITHOUT_SUMS : FITS;
+    if (*verdict != FITS) {
+        p->plan->saves_no_sums = true;
+        *verdict = take_excess(p) ? TOO_MUCH : FITS_WITHOUT_SUMS;
+    }
+    return mmul_comm_broadcast(p->context->comm, verdict, sizeof *verdict, err);
+}
+
+// Each product fits; what all of them have in turn may still be more: of one the check's vectors, of another one the
+// lanes. Then they get less.
+static enum mmul_status make_fitting_plans(struct planning *p, struct mmul_error *err) {
+    enum { TRIES = 3 };
+    enum verdict verdict = TOO_MUCH;
+    enum mmul_status status = MMUL_OK;
+    for (int tries = 0; status == MMUL_OK && verdict == TOO_MUCH && tries < TRIES; tries++) {
+        drop_plans(p->plan);
+        status = make_plans(p, err);
+        if (status == MMUL_OK)
+            status = judge(p, &verdict, err);
+    }
+    if (status != MMUL_OK || verdict != TOO_MUCH)
+        return status;
+    status = mmul_program_check_memory(p->plan, p->context->cluster, err);
+    return mmul_comm_agree(p->context->comm, status, err);
+}
+
 enum mmul_status mmul_program_plan_products(struct mmul_context *context,
                                             struct mmul_program_plan *plan, bool balanced,
                                             struct mmul_error *err) {
     struct planning p = {.context = context, .plan = plan, .balanced = balanced};
-    struct different known = {.count = 0};
     const int nodes = context->comm->node_count;
     enum mmul_status status = MMUL_ALLOCATE(p.node_maps, nodes, "nodes", err);
     if (status == MMUL_OK)
@@ -233,26 +307,13 @@ enum mmul_status mmul_program_plan_products(struct mmul_context *context,
     if (status == MMUL_OK)
         find_taken(&p);
     status = mmul_comm_agree(context->comm, status, err);
-    for (int i = 0; status == MMUL_OK && i < plan->step_count; i++) {
-        p.step = &plan->steps[i];
-        if (p.step->is_product)
-            status = plan_product(&p, &known, err);
-    }
+    if (status == MMUL_OK)
+        status = make_fitting_plans(&p, err);
     mmul_free(p.taken_bytes);
     mmul_free(p.node_maps);
-    if (status == MMUL_OK && context->comm->rank == 0)
-        join_members(plan);
-    for (int i = 0; status == MMUL_OK && i < plan->step_count; i++) {
-        struct mmul_program_step *step = &plan->steps[i];
-        if (!step->is_product)
-            continue;
-        if (step->same != NULL)
-            step->product = step->same->product;
-        else
-            status = mmul_plan_send(context->comm, &step->product, err);
-        if (status == MMUL_OK)
-            predict(step);
-    }
+    for (int i = 0; status == MMUL_OK && i < plan->step_count; i++)
+        if (plan->steps[i].is_product)
+            predict(&plan->steps[i]);
     if (status == MMUL_OK)
         mmul_program_plan_add_up(plan);
     return status;

@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "plan/program_plan.h"
+#include "plan/program_rooms.h"
 
 enum { FOR_EVER = INT32_MAX / 2 };
 
@@ -167,35 +167,68 @@ static void add_bytes(const struct mmul_program_plan *plan, int64_t *bytes) {
     }
 }
 
+// ---------------------------------------------------------------------------------------- beside them
+
+void mmul_program_measure_rooms(struct mmul_program_plan *plan) {
+    for (int node = 0; node < plan->costs.node_count; node++)
+        plan->segment_bytes[node] = mmul_program_segment_bytes(plan, node);
+    for (int rank = 0; rank < plan->costs.size; rank++)
+        plan->own_bytes[rank] = mmul_program_own_bytes(plan, rank);
+}
+
+int64_t mmul_program_node_rooms(const struct mmul_program_plan *plan, int node) {
+    int64_t bytes = plan->segment_bytes[node];
+    for (int rank = 0; rank < plan->costs.size; rank++)
+        bytes += plan->costs.rank_node[rank] == node ? plan->own_bytes[rank] : 0;
+    return bytes;
+}
+
 // Shards may be on a disk: they count where the user has said how much may be used, and what is too much for a folder
 // in RAM its files will say.
+int64_t mmul_program_excess(const struct mmul_program_plan *plan,
+                            const struct mmul_cluster *cluster, int node) {
+    const int64_t limit = plan->limits.memory_bytes,
+                  available = cluster->nodes[node].memory_available_bytes;
+    const int64_t bytes = plan->node_bytes[node] + mmul_program_node_rooms(plan, node);
+    int64_t excess = available > 0 ? mmul_larger(0, bytes - available) : 0;
+    if (limit > 0)
+        excess = mmul_larger(excess, bytes + plan->shard_bytes[node] -
+                                         mmul_plan_memory_left(cluster, node, limit));
+    return excess;
+}
+
 enum mmul_status mmul_program_check_memory(const struct mmul_program_plan *plan,
                                            const struct mmul_cluster *cluster,
                                            struct mmul_error *err) {
-    const int64_t limit = plan->limits.memory_bytes;
-    char needed[32], available[32], text[32];
-    for (int node = 0; node < cluster->node_count; node++) {
-        const struct mmul_node_info *info = &cluster->nodes[node];
-        const int64_t values = plan->node_bytes[node], bytes = values + plan->shard_bytes[node];
-        if (info->memory_available_bytes > 0 && values > info->memory_available_bytes)
-            return mmul_fail(err, MMUL_ERR_SYSTEM,
-                             "cannot fit the program's values: %s on '%s', %s available there",
-                             mmul_bytes_format(values, needed), info->host,
-                             mmul_bytes_format(info->memory_available_bytes, available));
-        mmul_bytes_format(bytes, needed);
-        const int64_t left = limit > 0 ? mmul_plan_memory_left(cluster, node, limit) : bytes;
-        if (bytes <= left)
-            continue;
-        mmul_fail(err, MMUL_ERR_SYSTEM,
-                  "cannot fit the program's values: %s on '%s', of %s the processes leave %s",
-                  needed, info->host, mmul_bytes_format(limit, text),
-                  mmul_bytes_format(mmul_larger(left, 0), available));
-        // Something for what is beside them, and in whole MiB.
-        const int64_t mib = 1 << 20, enough = limit - left + bytes + bytes / 8;
-        mmul_hint(err, "--memory %lldMiB has room for them", (long long)((enough + mib - 1) / mib));
-        return MMUL_ERR_SYSTEM;
-    }
-    return MMUL_OK;
+    const int64_t limit = plan->limits.memory_bytes, mib = 1 << 20;
+    char needed[32], beside[32], available[32], text[32];
+    int node = 0;
+    while (node < cluster->node_count && mmul_program_excess(plan, cluster, node) == 0)
+        node++;
+    if (node == cluster->node_count)
+        return MMUL_OK;
+    const struct mmul_node_info *info = &cluster->nodes[node];
+    const int64_t rooms = mmul_program_node_rooms(plan, node),
+                  left = mmul_plan_memory_left(cluster, node, limit);
+    const int64_t values = plan->node_bytes[node] + (limit > 0 ? plan->shard_bytes[node] : 0);
+    mmul_bytes_format(values, needed);
+    mmul_bytes_format(rooms, beside);
+    if (limit == 0 || values + rooms <= left)
+        return mmul_fail(err, MMUL_ERR_SYSTEM,
+                         "cannot fit the program's values: %s, and %s to work in, on '%s', %s "
+                         "available there",
+                         needed, beside, info->host,
+                         mmul_bytes_format(info->memory_available_bytes, available));
+    mmul_fail(
+        err, MMUL_ERR_SYSTEM,
+        "cannot fit the program's values: %s, and %s to work in, on '%s', of %s the processes "
+        "leave %s",
+        needed, beside, info->host, mmul_bytes_format(limit, text),
+        mmul_bytes_format(mmul_larger(left, 0), available));
+    const int64_t enough = limit - left + values + rooms + mmul_program_products_least(plan, node);
+    mmul_hint(err, "--memory %lldMiB has room for them",
+              (long long)(mmul_divide_up(enough + enough / 16, mib)));
+    return MMUL_ERR_SYSTEM;
 }
 
 enum mmul_status mmul_program_lay_out(struct mmul_program_plan *plan,
@@ -206,6 +239,10 @@ enum mmul_status mmul_program_lay_out(struct mmul_program_plan *plan,
     enum mmul_status status = MMUL_ALLOCATE(plan->node_bytes, nodes, "a plan", err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(plan->shard_bytes, nodes, "a plan", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(plan->segment_bytes, nodes, "a plan", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(plan->own_bytes, plan->costs.size, "a plan", err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(plan->offsets, count, "a plan", err);
     if (status == MMUL_OK)
@@ -279,9 +316,6 @@ void mmul_program_rank_memory(const struct mmul_program_plan *plan, int rank, in
     for (int i = 0; i < plan->step_count; i++) {
         const struct mmul_plan *product = plan->steps[i].product;
         device[i] = product != NULL ? mmul_plan_ranks(product)[rank].tile.device_bytes : 0;
-        if (product == NULL)
-            continue;
-        const struct mmul_plan_node *at = &mmul_plan_nodes(product)[node];
-        bytes[i] += (at->segment_bytes + at->private_bytes) / ranks;
+        bytes[i] += plan->segment_bytes[node] / ranks + plan->own_bytes[rank];
     }
 }

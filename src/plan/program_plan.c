@@ -451,6 +451,8 @@ void mmul_program_plan_destroy(struct mmul_program_plan *plan) {
     mmul_free(plan->shard_bytes);
     mmul_free(plan->offsets);
     mmul_free(plan->multiplied);
+    mmul_free(plan->segment_bytes);
+    mmul_free(plan->own_bytes);
     mmul_free(plan->places);
     mmul_free(plan->steps);
     mmul_free(plan->links);

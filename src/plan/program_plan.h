@@ -79,6 +79,8 @@ struct mmul_program_rank {
     bool host_memory;        // its device works there
     bool is_sampled;         // what its device makes is looked at by samples
     int64_t link_tile_bytes; // of a tile that goes through the links of a step
+    int64_t
+        device_host_bytes; // that its device, whose memory is the host's, may take for tiles; 0: it has its own
 };
 
 struct mmul_program_plan {
@@ -108,9 +110,13 @@ struct mmul_program_plan {
     int64_t *offsets;     // owned: place * nodes + node: where its memory is among these; -1: none
     int64_t *node_bytes;  // owned: memory of the values on every node ...
     int64_t *shard_bytes; // owned: ... and of the shards that it is to keep, which no segment has
-    int64_t node_bytes_most;         // memory of both on the node that has most of it
-    int *multiplied;                 // owned, per place: products that read its memory
-    int read_again_count;            // places that several products read
+    int64_t node_bytes_most; // memory of both on the node that has most of it
+    // Owned: what a run has beside them (plan/program_rooms.h), of the segment of every node, and of every rank's own;
+    // 0 before mmul_program_measure_rooms.
+    int64_t *segment_bytes, *own_bytes;
+    bool saves_no_sums;   // of values that several products read: there is no room for them
+    int *multiplied;      // owned, per place: products that read its memory
+    int read_again_count; // places that several products read
     struct mmul_program_rank *ranks; // owned
 };
 
@@ -156,14 +162,25 @@ int64_t mmul_program_place_bytes(const struct mmul_program_plan *plan,
 enum mmul_status mmul_program_lay_out(struct mmul_program_plan *plan,
                                       const struct mmul_cluster *cluster, struct mmul_error *err);
 
-// Do the values fit into what the nodes have, and the plan's limit allows? Fails with MMUL_ERR_SYSTEM, and
+// Finds what a run has beside the values, by the limits and options that the plan has by now. Products that have no
+// plans of their own yet are not among it.
+void mmul_program_measure_rooms(struct mmul_program_plan *plan);
+
+// Of a node: of the run's segment and its ranks' own.
+int64_t mmul_program_node_rooms(const struct mmul_program_plan *plan, int node);
+
+// By how much values, shards and rooms exceed what a node has, or the plan's limit allows there; 0: they fit.
+int64_t mmul_program_excess(const struct mmul_program_plan *plan,
+                            const struct mmul_cluster *cluster, int node);
+
+// Do values and rooms fit into what the nodes have, and the plan's limit allows? Fails with MMUL_ERR_SYSTEM, and
 // what would do.
 enum mmul_status mmul_program_check_memory(const struct mmul_program_plan *plan,
                                            const struct mmul_cluster *cluster,
                                            struct mmul_error *err);
 
 // Bytes that a rank has in the memory of its node while each step goes on (one per step): of values, those
-// that are whole on the node being its first rank's, and its share of what the node has for a product.
+// that are whole on the node being its first rank's, its share of the run's segment, and what is its own.
 // device: what a product's tiles take of a device with memory of its own, else 0.
 void mmul_program_rank_memory(const struct mmul_program_plan *plan, int rank, int64_t *bytes,
                               int64_t *device);

@@ -120,11 +120,20 @@ static void print_peaks(const struct mmul_program_plan *plan, const struct memor
         fprintf(stream, "and %d ranks more\n", plan->costs.size - RANKS_MOST);
 }
 
+// Of the node that has most of them.
+static int64_t rooms_most(const struct mmul_program_plan *plan) {
+    int64_t most = 0;
+    for (int node = 0; node < plan->costs.node_count; node++)
+        most = mmul_larger(most, mmul_program_node_rooms(plan, node));
+    return most;
+}
+
 void mmul_program_plan_print(const struct mmul_program_plan *plan, FILE *stream) {
     struct mmul_text text = {0};
     struct mmul_error err;
     struct memory memory;
-    char network[32], values[32];
+    char network[32], values[32], rooms[32], beside[64] = "";
+    const int64_t most = rooms_most(plan);
     if (measure(plan, &memory, &err) == MMUL_OK && plan->step_count > 0) {
         mmul_text_add(&text, "step\toperation\tvalue\tfrom\tplacement\tnetwork\tseconds\tmemory\n");
         for (int i = 0; i < plan->step_count; i++)
@@ -136,13 +145,15 @@ void mmul_program_plan_print(const struct mmul_program_plan *plan, FILE *stream)
         putc('\n', stream);
     }
     forget(&memory);
+    if (most > 0) // else it has not been measured
+        snprintf(beside, sizeof beside, "the run %s beside them, ", mmul_bytes_format(most, rooms));
     fprintf(stream,
-            "%d rank%s on %d node%s: %s over the network, values take %s of a node at most, "
+            "%d rank%s on %d node%s: %s over the network, values take %s of a node at most, %s"
             "predicted %.3f s\n",
             plan->costs.size, plan->costs.size == 1 ? "" : "s", plan->costs.node_count,
             plan->costs.node_count == 1 ? "" : "s",
             mmul_bytes_format((int64_t)(plan->network_bytes + 0.5), network),
-            mmul_bytes_format(plan->node_bytes_most, values), plan->seconds);
+            mmul_bytes_format(plan->node_bytes_most, values), beside, plan->seconds);
 }
 
 // ------------------------------------------------------------------------------------------- JSON
@@ -180,7 +191,7 @@ static json_t *step_json(const struct mmul_program_plan *plan, const struct memo
 enum mmul_status mmul_program_plan_json(const struct mmul_program_plan *plan, char **text,
                                         struct mmul_error *err) {
     struct memory memory;
-    json_t *steps = json_array(), *ranks = json_array();
+    json_t *steps = json_array(), *ranks = json_array(), *nodes = json_array();
     enum mmul_status status = measure(plan, &memory, err);
     for (int i = 0; status == MMUL_OK && i < plan->step_count; i++)
         json_array_append_new(steps, step_json(plan, &memory, i));
@@ -188,11 +199,16 @@ enum mmul_status mmul_program_plan_json(const struct mmul_program_plan *plan, ch
         json_array_append_new(ranks, json_pack("{si so so}", "rank", rank, "host",
                                                mmul_json_text(plan->ranks[rank].host), "device",
                                                mmul_json_text(plan->ranks[rank].device)));
-    json_t *all =
-        json_pack("{ss si ss sf sI sI so so}", "schema", "mpimatmul-program-plan", "schema_version",
-                  1, "version", MMUL_VERSION, "predicted_seconds", plan->seconds, "network_bytes",
-                  (json_int_t)llround(plan->network_bytes), "memory_bytes",
-                  (json_int_t)plan->node_bytes_most, "ranks", ranks, "steps", steps);
+    for (int node = 0; node < plan->costs.node_count; node++)
+        json_array_append_new(
+            nodes, json_pack("{sI sI}", "values_bytes",
+                             (json_int_t)(plan->node_bytes[node] + plan->shard_bytes[node]),
+                             "run_bytes", (json_int_t)mmul_program_node_rooms(plan, node)));
+    json_t *all = json_pack(
+        "{ss si ss sf sI sI so so so}", "schema", "mpimatmul-program-plan", "schema_version", 1,
+        "version", MMUL_VERSION, "predicted_seconds", plan->seconds, "network_bytes",
+        (json_int_t)llround(plan->network_bytes), "memory_bytes", (json_int_t)plan->node_bytes_most,
+        "nodes", nodes, "ranks", ranks, "steps", steps);
     if (status == MMUL_OK)
         status = all != NULL ? mmul_json_format(all, text, err)
                              : mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate a plan's JSON");

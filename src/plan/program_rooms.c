@@ -9,6 +9,7 @@
 #include "model/check.h"
 #include "model/dtype.h"
 #include "model/matrix.h"
+#include "plan/panels.h"
 
 static const struct mmul_operation *operation_of(const struct mmul_program_plan *plan,
                                                  const struct mmul_program_step *step) {
@@ -48,6 +49,16 @@ static int64_t link_tile_of(const struct mmul_rank_info *info) {
     return info->host_memory ? info->threads * info->cache_bytes / 2 : TILE_OF_DEVICE;
 }
 
+// A CPU through OpenCL copies what it works on: as much as products' plans let it.
+static int64_t device_host_of(const struct mmul_cluster *cluster, int rank) {
+    const double share = 0.8;
+    const struct mmul_rank_info *info = &cluster->ranks[rank];
+    const bool copies = info->device.type == MMUL_DEVICE_CPU && !info->host_memory;
+    return copies ? (int64_t)(share * (double)info->device.memory_bytes) /
+                        cluster->nodes[info->node].rank_count
+                  : 0;
+}
+
 enum mmul_status mmul_program_rooms_prepare(struct mmul_program_plan *plan,
                                             const struct mmul_cluster *cluster,
                                             struct mmul_error *err) {
@@ -55,6 +66,7 @@ enum mmul_status mmul_program_rooms_prepare(struct mmul_program_plan *plan,
         const char *name = cluster->ranks[rank].device_name;
         plan->ranks[rank].is_sampled = strcmp(name, "cpu") != 0 && strcmp(name, "reference") != 0;
         plan->ranks[rank].link_tile_bytes = link_tile_of(&cluster->ranks[rank]);
+        plan->ranks[rank].device_host_bytes = device_host_of(cluster, rank);
     }
     return count_products(plan, err);
 }
@@ -69,7 +81,7 @@ int mmul_program_base(const struct mmul_program_plan *plan, int place) {
 
 bool mmul_program_is_read_again(const struct mmul_program_plan *plan, int place) {
     return place >= 0 && plan->places[place].placement.kind != MMUL_PLACE_FILE &&
-           plan->multiplied[mmul_program_base(plan, place)] > 1;
+           !plan->saves_no_sums && plan->multiplied[mmul_program_base(plan, place)] > 1;
 }
 
 // --------------------------------------------------------------------------------- sums of vectors
@@ -301,28 +313,49 @@ int64_t mmul_program_segment_bytes(const struct mmul_program_plan *plan, int nod
 struct own {
     struct mmul_check_size check;
     struct mmul_lines_size lines;
-    int64_t grid, links, staging, moves, step; // step: while one is carried out
+    int64_t grid, links, staging, device, moves, step; // step: while one is carried out
 };
 
 // Results on their way from a device with memory of its own; for others 16-bit operands of a product, made wider.
 static int64_t staging_of(const struct mmul_program_plan *plan,
                           const struct mmul_program_step *step, int rank) {
     const struct mmul_program_place *made = &plan->places[step->result];
-    const struct mmul_block_sizes s = mmul_program_block_sizes(plan, step, rank);
-    struct mmul_tile tile = {.m = s.m, .n = s.n, .k = s.k};
-    if (step->product != NULL)
-        tile = mmul_plan_ranks(step->product)[rank].tile;
-    if (plan->ranks[rank].host_memory) {
-        const struct mmul_problem *p = step->product != NULL ? &step->product->problem : NULL;
-        const bool a = p != NULL && mmul_dtype_bytes(p->a_dtype) < sizeof(float),
-                   b = p != NULL && mmul_dtype_bytes(p->b_dtype) < sizeof(float);
-        return ((a ? tile.m : 0) + (b ? tile.n : 0)) * tile.k * (int64_t)sizeof(float);
+    const bool is_host = plan->ranks[rank].host_memory;
+    int64_t of_tile = 0;
+    if (step->product != NULL) {
+        const struct mmul_problem *p = &step->product->problem;
+        const struct mmul_tile t = mmul_plan_ranks(step->product)[rank].tile;
+        const bool a = mmul_dtype_bytes(p->a_dtype) < sizeof(float),
+                   b = mmul_dtype_bytes(p->b_dtype) < sizeof(float);
+        if (is_host)
+            return ((a ? t.m : 0) + (b ? t.n : 0)) * t.k * (int64_t)sizeof(float);
+        of_tile = t.m * t.n * bytes_each(plan, step);
     }
-    const int64_t of_tile = tile.m * tile.n * bytes_each(plan, step),
-                  part = made->placement.kind == MMUL_PLACE_FILE
-                             ? 0
-                             : mmul_program_place_bytes(plan, made, rank);
+    if (is_host)
+        return 0;
+    if (step->product == NULL) {
+        const struct mmul_block_sizes s = mmul_program_block_sizes(plan, step, rank);
+        of_tile = s.m * s.n * bytes_each(plan, step);
+    }
+    const int64_t part =
+        made->placement.kind == MMUL_PLACE_FILE ? 0 : mmul_program_place_bytes(plan, made, rank);
     return 2 * mmul_smaller(MMUL_STAGING_BUFFER_BYTES, mmul_larger(of_tile, part));
+}
+
+// Operands and temporaries of a product on a CPU through OpenCL. What it keeps from step to step is not among them.
+static int64_t device_of(const struct mmul_program_plan *plan, const struct mmul_program_step *step,
+                         int rank) {
+    const int64_t limit = plan->limits.device_memory_bytes;
+    int64_t most = plan->ranks[rank].device_host_bytes;
+    if (most == 0)
+        return 0;
+    if (step->product != NULL)
+        return mmul_smaller(most, mmul_plan_ranks(step->product)[rank].tile.device_bytes);
+    const struct mmul_block_sizes s = mmul_program_block_sizes(plan, step, rank);
+    const double m = (double)s.m, n = (double)s.n, k = (double)s.k;
+    const double all = 2 * (double)bytes_each(plan, step) * (m * k + k * n + m * n);
+    most = limit > 0 ? mmul_smaller(most, limit) : most;
+    return all < (double)most ? (int64_t)all : most;
 }
 
 // What plain loops make again of what a device has made, in double; where the device alone has that, also where its
@@ -359,6 +392,7 @@ static void add_compute(const struct mmul_program_plan *plan, const struct mmul_
     }
     own->links = mmul_larger(own->links, 2 * links.tile * each);
     own->staging = mmul_larger(own->staging, staging_of(plan, step, rank));
+    own->device = mmul_larger(own->device, device_of(plan, step, rank));
     own->step = mmul_larger(own->step, search + sample_of(plan, step, rank));
 }
 
@@ -388,5 +422,48 @@ int64_t mmul_program_own_bytes(const struct mmul_program_plan *plan, int rank) {
             mmul_lines_size_add(&own.lines, step->product, node);
     }
     return mmul_check_size_bytes(&own.check) + mmul_lines_size_bytes(&own.lines, rank == 0) +
-           own.grid + own.links + own.staging + own.moves + own.step;
+           own.grid + own.links + own.staging + own.device + own.moves + own.step;
+}
+
+// As plan/plan_memory.c has it, when memory is as short as can be: pieces in two lanes and two panels where they do not
+// come from values, two blocks of C, and the check's vectors.
+static int64_t least_of(const struct mmul_program_plan *plan, const struct mmul_program_step *step,
+                        int ranks) {
+    const int64_t narrow = 64, each = bytes_each(plan, step);
+    const bool rows = step->axis == MMUL_ROWS;
+    const int split = step->operands[rows ? 0 : 1], whole = step->operands[rows ? 1 : 0];
+    const struct mmul_shape c = value_of(plan, step->result)->shape,
+                            a = value_of(plan, step->operands[0])->shape;
+    const int64_t k = step->turned[0] ? a.rows : a.cols, width = rows ? c.cols : c.rows;
+    const int64_t panel_units = mmul_smaller(width, narrow);
+    const int64_t check = mmul_check_bytes(mmul_larger(width, narrow), k) + width;
+    int64_t unit =
+        2 * panel_units * each + mmul_check_bytes(2 * narrow, k) - mmul_check_bytes(narrow, k);
+    int64_t panels = 0;
+    if (plan->places[split].placement.kind == MMUL_PLACE_FILE)
+        unit += 2 * k * each;
+    if (plan->places[whole].placement.kind == MMUL_PLACE_FILE || step->spreads)
+        panels = 2 * panel_units * k * each;
+    return ranks * (check + 2 * unit) + panels;
+}
+
+int64_t mmul_program_products_least(const struct mmul_program_plan *plan, int node) {
+    const int others = plan->costs.node_count - 1;
+    int64_t least = 0, products = 0;
+    int leader;
+    const int ranks = ranks_of(plan, node, &leader);
+    for (int i = 0; i < plan->step_count; i++) {
+        const struct mmul_program_step *step = &plan->steps[i];
+        if (!step->is_product || step->product != NULL)
+            continue;
+        least = mmul_larger(least, least_of(plan, step, ranks));
+        products++;
+    }
+    if (products == 0)
+        return 0;
+    if (others > 0)
+        least += 2 * MMUL_ROUND_LANES *
+                     mmul_smaller(MMUL_CHUNK_BYTES, others * (int64_t)MMUL_PACKET_BYTES) +
+                 (int64_t)MMUL_PACKETS_AHEAD * MMUL_PACKET_BYTES;
+    return products > 1 ? 2 * least : least; // two are under way at a time
 }

@@ -59,7 +59,10 @@ struct mmul_program_walk mmul_program_walk(const struct mmul_program_plan *plan,
                                            const struct mmul_program_step *step, int rank) {
     struct mmul_program_walk w = {.plan = plan, .step = step, .rank = rank};
     struct mmul_shape shape = shape_of(plan, step->made);
-    share_node(&plan->costs, rank, mmul_shape_matrices(shape) * shape.rows, w.units);
+    const bool may_be_whole = plan->places[step->made].placement.kind == MMUL_PLACE_REPLICATE ||
+                              mmul_program_makes_summands(plan, step);
+    if (may_be_whole)
+        share_node(&plan->costs, rank, mmul_shape_matrices(shape) * shape.rows, w.units);
     const struct mmul_placement split = split_of(&w, &shape, &rank);
     struct mmul_part_range part = mmul_placement_part(&split, shape, rank);
     w.matrix = part.matrix_begin;

@@ -183,11 +183,22 @@ np.save('L.npy', np.ones((101, 1000), 'f4'))"
     ranks 2 run big.py --device cpu --check
     expect_quiet_success
     [[ "${lines[-1]}" == *", values take 34.3 MiB of a node at most, "* ]]
-    grep -q -E '^ +1  generate \+ multiply .* 34.3 MiB$' <<< "$output"
-    [ "$(grep -c -E '^ +[01]  .* 17.2 MiB +1  -' <<< "$output")" -eq 2 ]
+    # And tiles of the link.
+    ranks 2 run big.py --device cpu --check --json
+    expect_quiet_success
+    printf '%s' "$output" > plan.json
+    python <<'END'
+import json
+plan = json.load(open("plan.json"))
+node, = plan["nodes"]
+halves = plan["steps"][0]["memory_bytes"]
+assert node["values_bytes"] == 3000 * 3000 * 4 and 0 <= node["values_bytes"] + node["run_bytes"] - sum(halves) < 2
+assert all(3000 * 1500 * 4 <= half <= 3000 * 1500 * 4 + node["run_bytes"] for half in halves)
+END
     ranks 2 run big.py --device cpu --memory 1MiB
     expect_status 71
-    [[ $stderr == "mpimatmul: cannot fit the program's values: 34.3 MiB on '$(hostname)', of 1.0 MiB the processes "* ]]
+    local needed="mpimatmul: cannot fit the program's values: 34.3 MiB, and "
+    [[ $stderr == "$needed"*" to work in, on '$(hostname)', of 1.0 MiB the processes "* ]]
     ranks 2 run big.py --device cpu --memory 400MiB
     expect_quiet_success
     # Where nobody has said how much, they may be more than there is memory: a folder may be on a disk.

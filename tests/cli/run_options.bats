@@ -58,7 +58,12 @@ made = next(step for step in steps if step["value"] == "y" and step["operation"]
 assert made["placement"] == "rows 0 30 40" and made["memory_bytes"][1] >= 10 * 30 * 4
 # Too small to be worth measuring speeds, and predicted all the same
 assert made["seconds"] > 0
-assert max(sum(step["memory_bytes"]) for step in steps) >= 40 * 30 * 4
+# What the run has beside the values is there from the first step to the last: its segment, and each rank's own
+node, = plan["nodes"]
+totals = [sum(step["memory_bytes"]) for step in steps]
+assert node["values_bytes"] == plan["memory_bytes"] >= 40 * 30 * 4 and node["run_bytes"] >= 1 << 20
+assert min(totals) + 2 >= node["run_bytes"] and max(totals) <= node["values_bytes"] + node["run_bytes"]
+assert max(totals) >= node["run_bytes"] + 40 * 30 * 4
 END
 }
 
@@ -144,11 +149,79 @@ save("Z.npy", y - 1)' > e.py
     rm Y.npy Z.npy
     ranks 2 run e.py --memory 30MiB
     expect_status 71
-    [[ $stderr == "mpimatmul: cannot fit the program's values: "*" MiB on '"*"', of 30.0 MiB the processes leave "* ]]
-    local enough
-    enough=$(sed -n 's/^  hint: --memory \([0-9]*MiB\) has room for them$/\1/p' <<< "$stderr")
-    ranks 2 run e.py --memory "$enough"
-    [[ $stderr != *"the program's values"* ]]
+    local needed="mpimatmul: cannot fit the program's values: "
+    [[ $stderr == "$needed"*" MiB, and "*" MiB to work in, on '"*"', of 30.0 MiB the processes leave "* ]]
+}
+
+# What a refused program is told to ask for is enough, and is not exceeded; with much less it is refused. The second
+# one has sums that both checks could use, the third one tiles of its own.
+@test "run: what is refused says what would do, and keeps to it" {
+    need_numpy
+    need_plain "the sanitizer's own memory counts"
+    "$MPIMATMUL" gen X.bin --dims 2001x2003 --kind integer --seed 1 -q
+    "$MPIMATMUL" gen W.bin --dims 2003x401 --kind integer --seed 2 -q
+    echo 'x, w = load("X.bin"), load("W.bin")
+y = x @ w
+save("Y.npy", y)
+save("Z.npy", gelu(y / 64 - 1))' > products.py
+    echo 'x = generate((1001, 800), kind="integer", seed=3)
+w = generate((800, 2003), kind="integer", seed=4)
+v = generate((800, 1005), kind="integer", seed=5)
+save("Y.npy", x @ w)
+save("Z.npy", relu(x @ v))' > twice.py
+    echo 'x = generate((4001, 130), kind="integer", seed=3)
+y = generate((5003, 130), kind="integer", seed=4)
+v, i = topk(x @ y.T, 5)
+save("Y.npy", v)
+save("Z.npy", i)' > search.py
+    local name enough
+    for name in products twice search; do
+        ranks 2 run "$name.py" --device cpu --weights equal
+        expect_quiet_success
+        mkdir -p "$name"
+        mv Y.npy Z.npy "$name"
+        ranks 2 run "$name.py" --memory 20MiB --device cpu --weights equal
+        expect_status 71
+        enough=$(sed -n 's/^  hint: --memory \([0-9]*\)MiB has room for them$/\1/p' <<< "$stderr")
+        run "$PYTHON" "$REPO/tests/lib/memory.py" "$enough" "${launch[@]}" -n 2 "$MPIMATMUL" run "$name.py" -q \
+            --memory "${enough}MiB" --device cpu --weights equal
+        expect_status 0
+        cmp Y.npy "$name/Y.npy" && cmp Z.npy "$name/Z.npy"
+        ranks 2 run "$name.py" --memory "$((enough - 12))MiB" --device cpu --weights equal
+        expect_status 71
+    done
+}
+
+# run_bytes PROGRAM OPTIONS...: what the run has beside the values on its node.
+run_bytes() {
+    "${launch[@]}" -n 3 "$MPIMATMUL" run "$1" --check --json --device cpu --weights equal "${@:2}" > plan.json &&
+        sed -n 's/^ *"run_bytes": \([0-9]*\)$/\1/p' plan.json
+}
+
+# w is wide, and each rank's check would sum it once for both products, in vectors as wide.
+@test "run: sums that several products share are kept where there is room for them" {
+    need_numpy
+    need_plain "the sanitizer's own memory counts"
+    echo 'w = place(generate((16, 300000), kind="integer", seed=3), "replicate")
+x = place(generate((64, 16), kind="integer", seed=4), "rows")
+z = place(generate((40, 16), kind="integer", seed=5), "rows")
+save("Y.npy", sum(x @ w, axis=-1))
+save("Z.npy", sum(z @ w, axis=-1))' > wide.py
+    ranks 3 run wide.py --device cpu --weights equal
+    expect_quiet_success
+    mkdir apart
+    mv Y.npy Z.npy apart
+    ranks 3 run wide.py --memory 20MiB --device cpu --weights equal
+    expect_status 71
+    local enough wide narrow
+    enough=$(sed -n 's/^  hint: --memory \([0-9]*\)MiB has room for them$/\1/p' <<< "$stderr")
+    wide=$(run_bytes wide.py)
+    narrow=$(run_bytes wide.py --memory "${enough}MiB")
+    [ "$wide" -gt $((3 * 300000 * 40)) ] && [ "$narrow" -lt $((wide / 2)) ]
+    run "$PYTHON" "$REPO/tests/lib/memory.py" "$enough" "${launch[@]}" -n 3 "$MPIMATMUL" run wide.py -q \
+        --memory "${enough}MiB" --device cpu --weights equal
+    expect_status 0
+    cmp Y.npy apart/Y.npy && cmp Z.npy apart/Z.npy
 }
 
 @test "run: several values in one file, and one name for a file" {
