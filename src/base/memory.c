@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The heap of the library: every block carries its size in front of it, so that one counter knows
-// how many bytes are held, which tests compare with zero at the end. Blocks start on 64 bytes, a
-// cache line and the widest vector. The counter is a mutable global, as only base/guard.c has others.
+// The heap of the library: every block carries its size in front of it, so that one counter knows how many bytes are
+// held, which tests compare with zero at the end, and another one the most of them, which they compare with what plans
+// say. Blocks start on 64 bytes, a cache line and the widest vector. The counters are mutable globals, as only
+// base/guard.c has others.
 // Nothing here keeps or recycles blocks: that is malloc's work.
 #include "base/memory.h"
 
@@ -26,7 +27,7 @@ struct block {
 
 _Static_assert(sizeof(struct block) <= ALIGNMENT, "the block header fits before aligned memory");
 
-static _Atomic int64_t live_bytes;
+static _Atomic int64_t live_bytes, peak_bytes;
 
 bool mmul_multiply_sizes(int64_t a, int64_t b, int64_t *product) {
     int64_t result;
@@ -48,6 +49,14 @@ static void fail_memory(int64_t count, size_t bytes_each, const char *what,
                   bytes_each, what);
 }
 
+static void note_peak(int64_t bytes) {
+    int64_t seen = atomic_load_explicit(&peak_bytes, memory_order_relaxed);
+    while (bytes > seen &&
+           !atomic_compare_exchange_weak_explicit(&peak_bytes, &seen, bytes, memory_order_relaxed,
+                                                  memory_order_relaxed))
+        ;
+}
+
 void *mmul_allocate_raw(int64_t count, size_t bytes_each, const char *what,
                         struct mmul_error *err) {
     int64_t bytes;
@@ -60,7 +69,8 @@ void *mmul_allocate_raw(int64_t count, size_t bytes_each, const char *what,
     struct block *block = start;
     block->bytes = (size_t)bytes + ALIGNMENT;
     block->mark = BLOCK_MARK;
-    atomic_fetch_add_explicit(&live_bytes, (int64_t)block->bytes, memory_order_relaxed);
+    note_peak(atomic_fetch_add_explicit(&live_bytes, (int64_t)block->bytes, memory_order_relaxed) +
+              (int64_t)block->bytes);
     return (char *)start + ALIGNMENT;
 }
 
@@ -97,6 +107,14 @@ void mmul_abandon(void *memory) {
 
 int64_t mmul_live_bytes(void) {
     return atomic_load_explicit(&live_bytes, memory_order_relaxed);
+}
+
+int64_t mmul_peak_bytes(void) {
+    return atomic_load_explicit(&peak_bytes, memory_order_relaxed);
+}
+
+void mmul_peak_bytes_reset(void) {
+    atomic_store_explicit(&peak_bytes, mmul_live_bytes(), memory_order_relaxed);
 }
 
 enum mmul_status mmul_copy_text(const char *text, char **copy, struct mmul_error *err) {

@@ -23,6 +23,10 @@ void *mmul_allocate_raw(int64_t count, size_t bytes_each, const char *what, stru
     (((pointer) = mmul_allocate_raw(count, sizeof *(pointer), what, err)) != NULL ? MMUL_OK \
                                                                                   : (err)->status)
 
+// The most bytes that were held at a time (mmul_live_bytes) since the last reset, which makes it those of now.
+int64_t mmul_peak_bytes(void);
+void mmul_peak_bytes_reset(void);
+
 // A heap copy of `text`.
 enum mmul_status mmul_copy_text(const char *text, char **copy, struct mmul_error *err);
 

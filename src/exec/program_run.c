@@ -124,6 +124,7 @@ static enum mmul_status run_stages(struct mmul_context *context,
             err);
     if (status == MMUL_OK)
         status = mmul_run_create(context, &request, &run, err);
+    values->run_segment_bytes = run != NULL ? run->segment.bytes : 0;
     if (status == MMUL_OK)
         status = mmul_run_stages(run, err);
     if (status == MMUL_OK && plan->records)

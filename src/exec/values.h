@@ -14,6 +14,7 @@ struct mmul_values {
     struct mmul_program_plan *plan; // borrowed
     int rank, node, node_rank, node_size;
     struct mmul_shared segment;
+    int64_t run_segment_bytes; // that the run which made them had beside them
     int64_t *offsets; // owned: place * node_size + node rank: bytes into the segment; -1: no memory
     struct mmul_program_record *record; // owned, root's; NULL: nobody asked (exec/program_record.h)
     struct mmul_kept_use *kept;         // owned: sets of shards (exec/kept.h); NULL: there are none
