@@ -88,6 +88,18 @@ void mmul_text_copy(char *target, size_t capacity, const char *source) {
     target[length] = '\0';
 }
 
+void mmul_text_copy_ends(char *target, size_t capacity, const char *source) {
+    const size_t length = strlen(source), most = capacity - 1, head = (most - 2) / 2,
+                 tail = most - 2 - head;
+    if (length <= most) {
+        memcpy(target, source, length + 1);
+        return;
+    }
+    memcpy(target, source, head);
+    memcpy(target + head, "..", 2);
+    memcpy(target + head + 2, source + length - tail, tail + 1);
+}
+
 // --------------------------------------------------------------------------------------- characters
 
 // RFC 3629, table 3-7 of Unicode.

@@ -28,6 +28,10 @@ void mmul_text_add_beside(struct mmul_text *text, const char *path, const char *
 // Copies at most `capacity - 1` bytes and terminates; the tail is cut.
 void mmul_text_copy(char *target, size_t capacity, const char *source);
 
+// The same, but of what is too long the beginning and the end stay, with ".." between, so that two that differ at
+// either still do. capacity: at least 8.
+void mmul_text_copy_ends(char *target, size_t capacity, const char *source);
+
 // Prints rows of cells ('\t' between cells, '\n' after each row) with columns aligned, two blanks
 // between; the first row is the heading. Columns whose cells below the heading all look like
 // numbers are right-aligned.

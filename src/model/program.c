@@ -251,7 +251,7 @@ enum mmul_status mmul_program_append(struct mmul_program *program,
             .last_use = program->operation_count};
         give_type(program, request, row, v);
         if (name != NULL)
-            mmul_text_copy(v->name, sizeof v->name, name);
+            mmul_text_copy_ends(v->name, sizeof v->name, name);
         else
             snprintf(v->name, sizeof v->name, "value %d", made.result);
         mmul_make_printable(v->name);

@@ -74,56 +74,51 @@ enum mmul_status mmul_source_fail(const struct mmul_source *source, struct mmul_
     return MMUL_ERR_DATA;
 }
 
+enum { QUOTE_MOST = 42, QUOTE_HEAD = 20 };
+
+// Appends a character; of a text that is too long the beginning and the end stay, since either tells it from others.
+static void put(char *text, int *length, char c) {
+    if (*length < QUOTE_MOST) {
+        text[(*length)++] = c;
+        return;
+    }
+    text[QUOTE_HEAD] = text[QUOTE_HEAD + 1] = '.';
+    memmove(text + QUOTE_HEAD + 2, text + QUOTE_HEAD + 3, QUOTE_MOST - QUOTE_HEAD - 3);
+    text[QUOTE_MOST - 1] = c;
+}
+
 // A command's own text: load("A.npy") stands for what the user has called A.npy. Returns where it ends in the source,
 // or `begin`: there is no such thing.
-static int quote_file(const struct mmul_source *source, int begin, int end, int most, char *text,
+static int quote_file(const struct mmul_source *source, int begin, int end, char *text,
                       int *length) {
     static const char load[] = "load(\"";
-    enum { FILE_MOST = 30 };
-    char file[FILE_MOST + 1];
-    int count = 0, at = begin + (int)sizeof load - 1;
+    int at = begin + (int)sizeof load - 1;
     if (at >= end || strncmp(source->text + begin, load, sizeof load - 1) != 0)
         return begin;
     for (; at < end && source->text[at] != '"'; at++) {
         at += source->text[at] == '\\'; // what follows stands for itself, but for a new line's n
-        if (count == FILE_MOST) {
-            memmove(file, file + 1, FILE_MOST - 1); // the end of a name tells it from others
-            count--;
-            file[0] = file[1] = '.';
-        }
-        file[count++] = source->text[at];
+        put(text, length, source->text[at]);
     }
-    count = count < most - *length ? count : most - *length;
-    memcpy(text + *length, file, (size_t)count);
-    *length += count;
     return at + (int)sizeof "\")" - 1;
 }
 
 char *mmul_source_quote(const struct mmul_source *source, struct mmul_span at,
                         char text[static 48]) {
-    enum { MOST = 40 };
     int length = 0;
     bool blank = false;
     for (int i = at.begin; i < at.end; i++) {
         const char c = source->text[i];
         bool is_blank = c == ' ' || c == '\n' || c == '\r';
-        if (!is_blank && blank && length > 0 && length < MOST)
-            text[length++] = ' ';
+        if (!is_blank && blank && length > 0)
+            put(text, &length, ' ');
         blank = is_blank;
         if (is_blank)
             continue;
-        const int after =
-            source->name == NULL ? quote_file(source, i, at.end, MOST, text, &length) : i;
-        if (after > i) {
+        const int after = source->name == NULL ? quote_file(source, i, at.end, text, &length) : i;
+        if (after > i)
             i = after - 1;
-            continue;
-        }
-        if (length >= MOST) {
-            text[length++] = '.';
-            text[length++] = '.';
-            break;
-        }
-        text[length++] = c;
+        else
+            put(text, &length, c);
     }
     text[length] = '\0';
     return mmul_make_printable(text);

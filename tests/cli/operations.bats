@@ -192,7 +192,7 @@ END
     mkdir -p a/long/folder/of/many/names
     cp A.npy 'a/long/folder/of/many/names/so"me.npy'
     program sub B.npy 'a/long/folder/of/many/names/so"me.npy'
-    expect_failure 65 "cannot subtract 'B.npy' (20 x 33) and '..lder/of/many/names/so\"me.npy' (70 x 33): sizes$(
+    expect_failure 65 "cannot subtract 'B.npy' (20 x 33) and 'a/long/folder/of/many/names/so\"me.npy' (70 x 33): sizes$(
         ) 20 and 70 of axis -2 differ" "sizes of 1 repeat"
     program mul A.npy B.npy --bias b.npy
     expect_failure 65 "cannot multiply 'A.npy' (70 x 33) by 'B.npy' (20 x 33): inner sizes 33 and 20 differ"

@@ -231,6 +231,26 @@ save("y.npy", y)'
     expect_only_files e.py
 }
 
+@test "run --check: rows of values whose names are long differ" {
+    local long=a_name_of_a_matrix_that_goes_on_and_on_and_on_and_on_and_on_until_it_says_what_it_means_which_is
+    mkdir -p "$long/$long"
+    "$MPIMATMUL" gen "$long/$long/first.npy" --dims 5x5
+    "$MPIMATMUL" gen "$long/$long/other.npy" --dims 5x5
+    script "x = load(\"$long/$long/first.npy\")
+y = load(\"$long/$long/other.npy\")
+${long}_one = relu(x @ y)
+${long}_two = relu(y @ x)
+p = abs(${long}_one[0:3, 0:2] @ ${long}_two[0:2] + 1.5)
+save(\"z.npy\", abs(${long}_one[0:3, 0:2] @ ${long}_two[0:2] + 2.5) + p)"
+    program run e.py --check
+    expect_quiet_success
+    local end
+    for end in first.npy other.npy is_one is_two '[0:2] + 1.5' '[0:2] + 2.5'; do
+        # Of the value that has a row: its beginning, two dots, its end.
+        grep -q -E "^[^ ]+.*\.\..*${end//[[+.]/\\&} " <<< "${output%%step *}" || { echo "$end"; show; return 1; }
+    done
+}
+
 @test "run: memory of a long loop does not grow with its length" {
     script 'n = 3
 x = generate((500, 500))
