@@ -116,7 +116,11 @@ def rope(x, base=10000.0, interleaved=False):
 
 
 def _reduction(of_array):
-    return lambda x, axis=None: matrix(of_array(np.asarray(x), axis=axis, keepdims=True))
+    def reduction(x, axis=None):
+        if getattr(x, "is_row", False) and axis is not None and axis >= 0:
+            raise ValueError("a file of one axis is a row here: axis=-1 is along its elements")
+        return matrix(of_array(np.asarray(x), axis=axis, keepdims=True))
+    return reduction
 
 
 sum, mean, max, min = (_reduction(f) for f in (np.sum, np.mean, np.max, np.min))
@@ -198,7 +202,10 @@ def _path(file):
 def load(file):
     file = _path(file)
     path, colon, name = str(file).partition(".safetensors:")
-    return matrix(_tensor(path + ".safetensors", name) if colon else np.load(file))
+    array = _tensor(path + ".safetensors", name) if colon else np.load(file)
+    loaded = matrix(array)
+    loaded.is_row = array.ndim == 1
+    return loaded
 
 
 def save(file, x):

@@ -65,6 +65,13 @@ static enum mmul_status find_target(struct mmul_evaluator *e, const struct mmul_
     return status;
 }
 
+static struct mmul_object object_of(const struct mmul_evaluator *e,
+                                    const struct mmul_script_file *file) {
+    struct mmul_object object = mmul_matrix_object(e, file->value, file->axes);
+    object.is_row = file->matrix != NULL && mmul_matrix_info(file->matrix).one_dimensional;
+    return object;
+}
+
 enum mmul_status mmul_builtin_load(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                    const struct mmul_node *call,
                                    const struct mmul_argument *arguments,
@@ -79,7 +86,7 @@ enum mmul_status mmul_builtin_load(struct mmul_evaluator *e, const struct mmul_b
         return status;
     for (const struct mmul_script_file *f = e->script->files; f != NULL; f = f->next)
         if (strcmp(f->path, path) == 0) {
-            *result = mmul_matrix_object(e, f->value, f->axes);
+            *result = object_of(e, f);
             return MMUL_OK;
         }
     struct mmul_script_file *file = mmul_arena_allocate(e->arena, sizeof *file, e->err);
@@ -104,7 +111,7 @@ enum mmul_status mmul_builtin_load(struct mmul_evaluator *e, const struct mmul_b
     if (mmul_program_load(e->program, file->matrix, &file->value, e->err) != MMUL_OK)
         return mmul_evaluator_locate(e, call);
     file->axes = mmul_matrix_info(file->matrix).dimensions;
-    *result = mmul_matrix_object(e, file->value, file->axes);
+    *result = object_of(e, file);
     return MMUL_OK;
 }
 

@@ -208,6 +208,14 @@ enum mmul_status mmul_builtin_reduce(struct mmul_evaluator *e, const struct mmul
     status = mmul_take_axis(e, &arguments[1], x->axes, &axis);
     if (status != MMUL_OK)
         return status;
+    if (x->is_row && mmul_object_number(&arguments[1].object) >= 0) {
+        mmul_evaluator_fail(
+            e, arguments[1].node,
+            "%s along axis %d of a file of one axis, which is a row (1 x %lld) here", builtin->name,
+            axis, (long long)x->shape.cols);
+        mmul_hint(e->err, "axis=-1 is along its elements");
+        return MMUL_ERR_DATA;
+    }
     if (axis < x->axes - 2) {
         mmul_evaluator_fail(e, arguments[1].node, "%s goes along axis -1, -2 or None",
                             builtin->name);

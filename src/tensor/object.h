@@ -28,6 +28,7 @@ struct mmul_object {
     int count;                       // tuple
     int value, axes;                 // matrix
     struct mmul_shape shape;         // matrix
+    bool is_row;                     // matrix: of a file that has one axis, where it has two here
     const struct mmul_node *function;
 };
 

@@ -45,6 +45,7 @@ kept ok
 65 an array of complex128 cannot be a value: expected real numbers
 64 layer_norm adds b where it has w
 64 axis -3 of 2 axes: expected -2 to 1
+64 mean along axis 0 of one axis, which is a row (1 x 32) here: axis=-1 is along its elements
 64 seed must be at least 0
 65 no array after all
 64 device and threads are chosen before the first value
@@ -114,6 +115,11 @@ x = np.load("x.npy").astype("f8")
 for i in range(2):
     x = np.maximum(x @ x.T @ x, 0) / 100
 assert np.allclose(np.load("y.npy"), x, rtol=1e-5)'
+    "$PYTHON" -c 'import numpy as np; np.save("row.npy", np.arange(4, dtype="f4"))'
+    echo 'save("z.npy", max(load("row.npy"), axis=1))' > p.py
+    run mpirun -q -n 2 "$PYTHON" -m mpimatmul p.py
+    [[ "$output" == *"mpimatmul: max along axis 1 of one axis, which is a row (1 x 4) here: axis=-1 is along"* ]]
+    [ "$status" -eq 64 ]
     echo 'save("z.npy", load("x.npy") @ load("x.npy"))' > p.py
     run mpirun -q -n 2 "$PYTHON" -m mpimatmul p.py
     [[ "$output" == *"mpimatmul: cannot multiply 'x.npy' (3 x 4) by 'x.npy' (3 x 4): inner sizes 4 and 3 differ"* ]]

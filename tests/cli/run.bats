@@ -251,6 +251,41 @@ save(\"z.npy\", abs(${long}_one[0:3, 0:2] @ ${long}_two[0:2] + 2.5) + p)"
     done
 }
 
+@test "run: reductions along the axis of a file that has one" {
+    need_numpy
+    python << 'END'
+import numpy as np
+np.save("v.npy", np.arange(5, dtype="f4"))
+np.save("m.npy", np.arange(15, dtype="f4").reshape(3, 5))
+END
+    local axis name
+    for name in sum mean max min; do
+        for axis in 0 1; do
+            script "x = load(\"v.npy\")
+print($name(x, axis=$axis))"
+            program run e.py
+            expect_failure 65 "e.py:2:$((16 + ${#name})): $name along axis $axis of a file of one axis, which is a row$(
+                ) (1 x 5) here" "axis=-1 is along its elements"
+            ! PYTHONPATH=$REPO/tests "$PYTHON" -c "from reference import *
+$name(load('v.npy'), axis=$axis)" 2> /dev/null || return 1
+        done
+    done
+    # What has two axes is what numpy says, and so is what is made of a row.
+    script 'x, y = load("v.npy"), load("m.npy")
+save("a.npy", mean(y, axis=0))
+save("b.npy", mean(x, axis=-1))
+save("c.npy", mean(x * 2, axis=0))
+save("d.npy", mean(x))'
+    program run e.py
+    expect_quiet_success
+    python << 'END'
+import numpy as np
+v, m = np.load("v.npy"), np.load("m.npy")
+for name, expected in ("a", m.mean(0, keepdims=True)), ("b", [[2]]), ("c", [v * 2]), ("d", [[2]]):
+    assert np.array_equal(np.load(name + ".npy"), expected), name
+END
+}
+
 @test "run: memory of a long loop does not grow with its length" {
     script 'n = 3
 x = generate((500, 500))

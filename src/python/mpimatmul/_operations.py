@@ -176,7 +176,11 @@ def _reduction(name):
         if axis is None:  # all elements, as one row
             row = apply(name, [reshape(x, (1, math.prod(x.shape)))], axis=-1)
             return reshape(row, (1,) * x.ndim)
-        return apply(name, [x], axis=_axis(axis, x.ndim))
+        along = _axis(axis, x.ndim)
+        if x.is_row and axis >= 0:
+            raise Error(64, f"{name} along axis {axis} of one axis, which is a row (1 x {x.shape[1]}) here: "
+                            "axis=-1 is along its elements")
+        return apply(name, [x], axis=along)
     operation.__name__ = name
     operation.__doc__ = f"{name} along an axis (-1, -2, or None: all), which stays with size 1."
     return operation

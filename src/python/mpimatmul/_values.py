@@ -55,9 +55,10 @@ class Value:
     __array_priority__ = 1000  # numpy leaves operators to us
     __array_ufunc__ = None
 
-    def __init__(self, shape, make, operands=(), integers=False, name=None):
+    def __init__(self, shape, make, operands=(), integers=False, name=None, is_row=False):
         self.shape, self.make, self.operands, self.integers = tuple(shape), make, operands, integers
         self.name = name  # of its file; None: it has none
+        self.is_row = is_row  # of a file or array of one axis, where it has two here
 
     ndim = property(lambda self: len(self.shape))
 
@@ -173,9 +174,9 @@ def array(data):
     s = session()
     held = s.on_root(lambda: _copy(data))
     kind = held.dtype.kind if held is not None else "f"
-    told = (c.c_int64 * 6)()
+    told = (c.c_int64 * 7)()
     if held is not None:
-        told[:] = [held.ndim, *_stack(held.shape)[:4], kind == "i"]
+        told[:] = [held.ndim, *_stack(held.shape)[:4], kind == "i", numpy.ndim(data) == 1]
     s.broadcast(told)
     if told[0] > 4 or 0 in told[1:5]:
         raise Error(65, f"an array of {told[0]} axes cannot be a value: expected 1 to 4, none of them empty")
@@ -186,7 +187,7 @@ def array(data):
               lib.I64 if kind == "i" else lib.F64 if held.dtype == "f8" else lib.F32, b"an array", c.byref(matrix))
         return program.load(matrix, value)
 
-    return Value(tuple(told[5 - told[0]:5]), make, integers=bool(told[5]))
+    return Value(tuple(told[5 - told[0]:5]), make, integers=bool(told[5]), is_row=bool(told[6]))
 
 
 def as_path(path):
@@ -208,11 +209,10 @@ def load(path):
         with _Program() as program:
             value, integers = load_into(program, None), c.c_bool()
             sizes = library.mmul_program_value_shape(program.handle, value, c.byref(integers)).sizes()
-            if kept is None:
-                dimensions = library.mmul_matrix_info(program.matrices[0]).dimensions
-            else:
-                dimensions = 4 if sizes[0] > 1 else 3 if sizes[1] > 1 else 2
-            return *sizes, integers.value, dimensions
+            if kept is not None:
+                return *sizes, integers.value, 4 if sizes[0] > 1 else 3 if sizes[1] > 1 else 2, False
+            info = library.mmul_matrix_info(program.matrices[0])
+            return *sizes, integers.value, info.dimensions, info.one_dimensional
 
     def load_into(program, _):
         matrix, value = c.c_void_p(), c.c_int()
@@ -223,11 +223,12 @@ def load(path):
         return program.load(matrix, value, os.fsdecode(path))
 
     found = s.on_root(look)
-    told = (c.c_int64 * 6)()
+    told = (c.c_int64 * 7)()
     if found is not None:
         told[:] = found
     s.broadcast(told)
-    return Value(tuple(told[4 - told[5]:4]), load_into, integers=bool(told[4]), name=os.fsdecode(path))
+    return Value(tuple(told[4 - told[5]:4]), load_into, integers=bool(told[4]), name=os.fsdecode(path),
+                 is_row=bool(told[6]))
 
 
 def keep(name, part, axis=-2):
