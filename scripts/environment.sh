@@ -18,10 +18,12 @@ export OMPI_MCA_oob_tcp_keepalive_probes="${OMPI_MCA_oob_tcp_keepalive_probes:-3
 # Hosts with and without a fabric do not find each other if each makes its own choice. So the launching machine
 # decides, once for the whole job: where it has no InfiniBand, Omni-Path or Slingshot device, TCP and shared memory
 # (ob1) are all there is; with one, Open MPI keeps its own choice (UCX where that is installed). A pml that you have
-# set, in the environment, in Open MPI's files or with `mpirun --mca pml`, stays.
+# set, in the environment, in Open MPI's files or with `mpirun --mca pml`, stays. What counts as a fabric is what
+# has_fabric of src/cli/launcher.c says for ranks that come without this.
 if [ -z "${OMPI_MCA_pml+set}" ] && ! grep -Eqs '^[[:blank:]]*pml[[:blank:]]*=[[:blank:]]*[^^[:space:]]' \
     "${HOME:-}/.openmpi/mca-params.conf" /etc/openmpi/openmpi-mca-params.conf; then
-    if [ -z "$(find /sys/class/infiniband /sys/class/cxi -mindepth 1 2> /dev/null)" ]; then
+    if [ -z "${OMPI_MCA_mtl+set}" ] &&
+        [ -z "$(find /sys/class/infiniband /sys/class/cxi /dev/infiniband -mindepth 1 2> /dev/null)" ]; then
         export OMPI_MCA_pml=ob1
         echo "mpimatmul: no fabric on this machine: Open MPI goes by TCP and shared memory (OMPI_MCA_pml=ob1)" >&2
     else

@@ -123,7 +123,8 @@ static const struct setting together[MMUL_SETTINGS_MOST] = {
     {"OMPI_MCA_pml", "pml", "ob1", true},
 };
 
-// InfiniBand, Omni-Path, their like of clouds; Slingshot. Who has chosen among drivers of fabrics has one, too.
+// InfiniBand, Omni-Path, their like of clouds; Slingshot. Who has chosen among drivers of fabrics has one, too. The
+// rule is that of scripts/environment.sh, for ranks whose user did not source that.
 static bool has_fabric(void) {
     static const char *const folders[] = {"/sys/class/infiniband", "/sys/class/cxi",
                                           "/dev/infiniband"};

@@ -162,6 +162,16 @@ environment() {
     environment fabric 'echo "${OMPI_MCA_pml-unset}"'
     [ "$output" = unset ]
     [ "$stderr" = "mpimatmul: a fabric on this machine: Open MPI's own choice stays" ]
+    # Containers may see it in /dev alone; who has chosen among drivers of fabrics has one, too.
+    mkdir -p dev/infiniband
+    touch dev/null dev/infiniband/uverbs0
+    # shellcheck disable=SC2016
+    run --separate-stderr env HOME="$PWD/home" unshare --mount bash -c "mount --bind '$PWD/none' /sys/class &&
+        mount --bind '$PWD/dev' /dev && . '$REPO/scripts/environment.sh' && echo \"\${OMPI_MCA_pml-unset}\""
+    [ "$output" = unset ]
+    # shellcheck disable=SC2016
+    OMPI_MCA_mtl=^psm environment none 'echo "${OMPI_MCA_pml-unset}"'
+    [ "$output" = unset ]
 }
 
 @test "environment.sh leaves the user's choice alone, without a word" {
