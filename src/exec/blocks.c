@@ -99,10 +99,10 @@ enum mmul_status mmul_blocks_check(struct mmul_stage *stage, const struct mmul_p
 static enum mmul_status multiply(struct mmul_stage *stage, const struct mmul_program_task *task,
                                  struct mmul_error *err) {
     const struct mmul_product product = mmul_blocks_product(stage, task);
-    stage->run->worker.may_leave =
-        stage->sums.rounds == 0 && mmul_chain_takes(stage, product.m, product.n);
+    stage->run->worker.beside_bytes =
+        stage->sums.rounds == 0 ? mmul_chain_takes(stage, product.m, product.n) : 0;
     enum mmul_status status = mmul_stage_multiply(stage, &product, err);
-    stage->run->worker.may_leave = false;
+    stage->run->worker.beside_bytes = 0;
     if (status != MMUL_OK || stage->run->args->no_verify || is_on_grid(stage))
         return status;
     return mmul_blocks_check(stage, task, err);
@@ -241,32 +241,21 @@ enum mmul_status mmul_blocks_make(struct mmul_stage *stage, struct mmul_error *e
 
 // ----------------------------------------------------------------------------------------- sizes
 
-// A device's memory is divided among the ranks of its node, and something is left free.
-static double device_memory(const struct mmul_stage *stage) {
-    static const double memory_share = 0.8;
-    const struct mmul_comm *comm = stage->run->context->comm;
-    const int64_t limit = plan_of(stage)->limits.device_memory_bytes;
-    double memory =
-        memory_share * (double)stage->run->context->cluster->ranks[comm->rank].device.memory_bytes;
-    return (limit > 0 ? fmin(memory, (double)limit) : memory) / comm->node_size;
-}
-
 static enum mmul_status choose_tile(const struct mmul_stage *stage, struct mmul_block_sizes sizes,
                                     struct mmul_tile *tile, struct mmul_error *err) {
     const struct mmul_comm *comm = stage->run->context->comm;
     const struct mmul_rank_info *info = &stage->run->context->cluster->ranks[comm->rank];
     const size_t each =
         mmul_dtype_bytes(plan_of(stage)->program->values[operation_of(stage)->result].dtype);
-    double memory = device_memory(stage);
-    const struct mmul_tile_request request = {.m = sizes.m,
-                                              .n = sizes.n,
-                                              .k = mmul_larger(sizes.k, 1),
-                                              .a_bytes_each = each,
-                                              .b_bytes_each = each,
-                                              .host_memory = info->host_memory,
-                                              .memory_bytes = (int64_t)memory,
-                                              .max_allocation_bytes =
-                                                  info->device.max_allocation_bytes};
+    const struct mmul_tile_request request = {
+        .m = sizes.m,
+        .n = sizes.n,
+        .k = mmul_larger(sizes.k, 1),
+        .a_bytes_each = each,
+        .b_bytes_each = each,
+        .host_memory = info->host_memory,
+        .memory_bytes = plan_of(stage)->ranks[comm->rank].device_bytes,
+        .max_allocation_bytes = info->device.max_allocation_bytes};
     return mmul_tile_choose(&request, tile, err);
 }
 
@@ -275,7 +264,8 @@ enum mmul_status mmul_blocks_init(struct mmul_stage *stage, struct mmul_error *e
     const struct mmul_program_plan *plan = plan_of(stage);
     const struct mmul_block_sizes sizes = mmul_program_block_sizes(plan, stage->is.step, rank);
     enum mmul_status status = MMUL_OK;
-    stage->kept_bytes = (int64_t)(device_memory(stage) / 2); // products' temporary memory stays
+    // Products' temporary memory stays.
+    stage->kept_bytes = plan->ranks[rank].device_bytes / 2;
     if (stage->sums.rounds > 0)
         status = mmul_grid_check_init(stage, err);
     if (status != MMUL_OK || sizes.m == 0)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Walks the rank's part, or a piece of it, in tiles of rows; each link is one map, checked like any other. What a tile
 // was before its links stands until it has gone through all of them, so that a device may fail in the middle; where the
-// device alone has that, all is made again.
+// device alone has that, all is made again. The last rows go first: those of a product that were made last, and what is
+// left of it on a device is rows that follow each other, its first ones.
 #include "exec/chain.h"
 
 #include <string.h>
@@ -172,8 +173,10 @@ static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *t
         m.may_leave = is_absent && i < count - 1;
         forget(stage, m.to, is_last ? span : room->bytes); // what a device has of that
         status = make_link(stage, tile, &m, err);
+        const struct mmul_host_tile before = {m.before, tile->rows, tile->cols, m.before_ld,
+                                              tile->dtype};
         if (status == MMUL_OK && is_absent)
-            mmul_worker_release(&stage->run->worker, m.before);
+            mmul_worker_release(&stage->run->worker, &before);
         m.before = m.to;
         m.before_ld = m.to_ld;
     }
@@ -194,7 +197,7 @@ static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *t
 
 // ------------------------------------------------------------------------------------------- blocks
 
-// Tiles of a block, of which the first is the index-th of the rank's; *index goes on.
+// Tiles of a block, the last rows first, of which the first tile is the index-th of the rank's; *index goes on.
 static enum mmul_status make_block(struct mmul_stage *stage, struct mmul_region block,
                                    int64_t *index, struct mmul_error *err) {
     struct mmul_chain *chain = &stage->chain;
@@ -203,7 +206,9 @@ static enum mmul_status make_block(struct mmul_stage *stage, struct mmul_region 
         plan_of(stage)->program->values[plan_of(stage)->places[place].value].shape.rows;
     const int64_t cols = block.col_end - block.col_begin, each = chain->elements / cols;
     enum mmul_status status = MMUL_OK;
-    for (int64_t row = block.row_begin; status == MMUL_OK && row < block.row_end; row += each) {
+    for (int64_t i = mmul_divide_up(block.row_end - block.row_begin, each) - 1;
+         status == MMUL_OK && i >= 0; i--) {
+        const int64_t row = block.row_begin + i * each;
         if ((*index)++ < chain->done)
             continue;
         if (mmul_failure_is_void(&stage->run->failure))
@@ -250,11 +255,27 @@ enum mmul_status mmul_chain_make(struct mmul_stage *stage, struct mmul_error *er
     return status;
 }
 
-bool mmul_chain_takes(const struct mmul_stage *stage, int64_t rows, int64_t cols) {
+// Tiles that a link has on a device at most beside what it begins with: what was before it, what it reads of other
+// values, what it makes.
+static int64_t tiles_of_link(const struct mmul_stage *stage) {
+    const struct mmul_program *program = plan_of(stage)->program;
+    int64_t most = 0;
+    for (int i = 0; i < stage->chain.step->link_count; i++) {
+        const struct mmul_program_link *link = link_of(stage, i);
+        int64_t tiles = 1 + (i > 0);
+        for (int j = 0; j < program->operations[link->operation].operand_count; j++)
+            tiles += j != link->before && link->operands[j] >= 0;
+        most = mmul_larger(most, tiles);
+    }
+    return most;
+}
+
+int64_t mmul_chain_takes(const struct mmul_stage *stage, int64_t rows, int64_t cols) {
     const struct mmul_chain *chain = &stage->chain;
     const bool is_whole = stage->plan == NULL && rows * cols == chain->all;
-    return (chain->in_parts || is_whole) && rows * cols <= chain->elements &&
-           rows * cols > MMUL_SAMPLE_WORK && rows * cols <= MMUL_ABSENT_MOST;
+    const bool takes = (chain->in_parts || is_whole) && rows * cols > MMUL_SAMPLE_WORK &&
+                       chain->elements <= MMUL_ABSENT_SPAN;
+    return takes ? tiles_of_link(stage) * chain->elements * (int64_t)sizeof(float) : 0;
 }
 
 enum mmul_status mmul_chain_make_part(struct mmul_stage *stage, struct mmul_region part,
@@ -279,7 +300,7 @@ enum mmul_status mmul_chain_make_part(struct mmul_stage *stage, struct mmul_regi
 static bool goes_in_parts(const struct mmul_stage *stage) {
     const struct mmul_program_plan *plan = plan_of(stage);
     const struct mmul_plan *product = stage->plan;
-    if (product == NULL || product->claim_share > 0)
+    if (product == NULL || mmul_plan_nodes(product)[stage->run->context->comm->node_index].claims)
         return false;
     const enum mmul_placement_kind kind = plan->places[stage->chain.step->result].placement.kind;
     bool in_parts = kind == (product->axis == MMUL_ROWS ? MMUL_PLACE_ROWS : MMUL_PLACE_COLS);

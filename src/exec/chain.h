@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // What a step does to its result in the end (plan/program_chain.c), on one rank: some rows after the other, each of
-// which goes through all links while it is in the processor's caches. What is between two links is in memory of a few
-// rows, which all chains of a run have in turn. The compute thread's; moves nothing.
+// which goes through all links while it is in the processor's caches, or on the device. What is between two links is in
+// memory of a few rows, which all chains of a run have in turn. The compute thread's; moves nothing.
 #pragma once
 
 #include "plan/program_plan.h"
@@ -39,9 +39,10 @@ void mmul_chain_restart(struct mmul_chain *chain);
 // The device hangs, and may still write to what is between.
 void mmul_chain_abandon(struct mmul_chain_room *room);
 
-// Will such a block of what the stage's product makes go through it at once when it is checked, and only a sample of
-// it be read here? Then it may stay on a device that can make the first link.
-bool mmul_chain_takes(const struct mmul_stage *stage, int64_t rows, int64_t cols);
+// Will such a block of what the stage's product makes go through it at once when it is checked, and only samples of it
+// be read here? Then it may stay on a device that can make the first link and has so many bytes beside it, for a tile
+// and what is made of that; 0: no.
+int64_t mmul_chain_takes(const struct mmul_stage *stage, int64_t rows, int64_t cols);
 
 // A rectangle of what the stage's product makes, which this rank has made and checked: in_parts, or nothing is done.
 // Where it is made again it goes again. Fails as mmul_stage_map.

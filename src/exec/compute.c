@@ -188,11 +188,11 @@ static enum mmul_status compute_block(struct mmul_stage *stage, const struct mmu
     const int64_t replaced = stage->run->worker.fallback_products;
     int64_t begin = stage->works.is_again ? 0 : work->begin;
     struct mmul_product terms = mmul_product_terms(block, begin, work->end);
-    stage->run->worker.may_leave = work->owner == stage->run->context->comm->node_rank &&
-                                   terms.k == block->k &&
-                                   mmul_chain_takes(stage, block->m, block->n);
+    const bool is_mine = work->owner == stage->run->context->comm->node_rank;
+    stage->run->worker.beside_bytes =
+        is_mine && terms.k == block->k ? mmul_chain_takes(stage, block->m, block->n) : 0;
     enum mmul_status status = mmul_stage_multiply(stage, &terms, err);
-    stage->run->worker.may_leave = false;
+    stage->run->worker.beside_bytes = 0;
     if (status == MMUL_OK && begin > 0 && stage->run->worker.fallback_products != replaced) {
         terms = mmul_product_terms(block, 0, work->end);
         status = mmul_stage_multiply(stage, &terms, err);

@@ -31,7 +31,7 @@ static bool has_work_elsewhere(const struct mmul_stage *stage) {
 
 bool mmul_lending_lends(const struct mmul_run *run) {
     return run->stage_count == 1 && run->stages[0].plan != NULL &&
-           run->stages[0].plan->claim_share > 0;
+           run->stages[0].is.group == NULL && run->stages[0].plan->claim_share > 0;
 }
 
 bool mmul_lending_has_borrowers(const struct mmul_stage *stage) {

@@ -48,6 +48,6 @@ void mmul_lending_end(struct mmul_lending *lending, const int64_t *answer);
 // Who was found will not be heard any more, and has nothing to lend.
 void mmul_lending_leave(struct mmul_lending *lending);
 
-// Another node: may it be asked, and what its leader says. Local.
+// Another node: may it be asked (not where lines of the product go through links), and what its leader says. Local.
 bool mmul_lending_lends(const struct mmul_run *run);
 void mmul_lending_answer(struct mmul_run *run, const int64_t *question, int64_t *answer);

@@ -186,10 +186,13 @@ static enum mmul_status bring_pieces(const struct mmul_host_map *host, const str
 enum mmul_status mmul_host_map_check(const struct mmul_host_map *host, struct mmul_device *judge,
                                      uint64_t seed, int64_t *wrong, int64_t *looked_at,
                                      struct mmul_error *err) {
+    const int64_t rows = host->map.matrices * host->map.rows;
     enum mmul_status status = MMUL_OK;
     *wrong = 0;
-    *looked_at = host->map.matrices * host->map.rows;
+    *looked_at = rows;
     if (mmul_host_map_work(host) <= WORK_MOST) {
+        const struct sample all = {.rows = rows, .width = host->map.cols, .pieces = rows};
+        status = bring_pieces(host, &all, err);
         for (int64_t t = 0; status == MMUL_OK && t < host->map.matrices; t++) {
             const struct mmul_host_map matrix = mmul_host_map_matrix(host, t);
             status = judge_piece(&matrix, judge, wrong, err);

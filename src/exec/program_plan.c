@@ -9,6 +9,7 @@
 #include "exec/calibrate.h"
 #include "exec/kept.h"
 #include "exec/program.h"
+#include "plan/program_rooms.h"
 
 // What root knows and the others are told.
 struct told {
@@ -155,9 +156,10 @@ static struct told tell(const struct mmul_program *program,
                              wishes->verify_seed != 0 ? wishes->verify_seed : mmul_random_seed()};
 }
 
-static void obey(struct mmul_program_plan *plan, const struct told *told) {
+static void obey(struct mmul_program_plan *plan, const struct mmul_cluster *cluster,
+                 const struct told *told) {
     plan->io = told->io;
-    plan->limits = told->limits;
+    mmul_program_rooms_limit(plan, cluster, told->limits);
     plan->no_verify = told->no_verify;
     plan->no_fallback = told->no_fallback;
     plan->records = told->records;
@@ -176,7 +178,7 @@ static enum mmul_status make_plan(const struct mmul_program *program,
     for (int tries = 0; status == MMUL_ERR_SYSTEM && tries < 2; tries++) {
         status = mmul_program_plan_make(program, cluster, weights, how, &made, err);
         if (status == MMUL_OK) {
-            obey(made, told);
+            obey(made, cluster, told);
             mmul_program_measure_rooms(made);
             status = mmul_program_check_memory(made, cluster, err);
         }

@@ -15,6 +15,7 @@
 // Does not check results (exec/verify) and decides nothing about who computes what.
 #include "exec/worker.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/integer.h"
@@ -120,8 +121,10 @@ struct job {
     const struct mmul_product *p;
     struct source a, b, c;
     struct way ways[SIDES];
-    int64_t tiles;               // of C: before the present one
-    struct mmul_operand result;  // the present one on the device
+    int64_t tiles;              // of C: before the present one
+    struct mmul_operand result; // the present one on the device
+    struct mmul_cached_tile
+        *all; // where all of C is made that stays on the device; NULL: it comes home
     struct pending on_device[2]; // those that take turns
 };
 
@@ -187,12 +190,34 @@ static enum mmul_status bring_result(struct job *job, struct pending *pending,
     return status;
 }
 
-// All of C is one tile, which is not brought home now (exec/worker_result.c).
+// An operand's bytes where it stays beside C, so that no tile of it goes up twice.
+static double kept_bytes(const struct job *job, const struct source *source) {
+    const double count = (double)source->whole.rows * (double)source->whole.cols;
+    return source->cache == &job->worker->kept && source->borrowed == NULL ? 4 * count : 0;
+}
+
+// Is all of C one buffer of the device, which is not brought home now (exec/worker_result.c)?
 static bool leaves(const struct job *job) {
-    return job->worker->may_leave && job->tiles == 1 && job->c.borrowed == NULL &&
-           job->p->beta == 0 && job->c.whole.dtype == MMUL_F32 &&
-           mmul_worker_is_lasting(job->worker, MMUL_LASTING_C) &&
-           mmul_device_can_map(job->worker->context->device);
+    const struct mmul_worker *worker = job->worker;
+    struct mmul_device_info info;
+    mmul_device_describe(worker->context->device, &info);
+    const double count = (double)job->p->m * (double)job->p->n, bytes = 4 * count,
+                 operands = kept_bytes(job, &job->a) + kept_bytes(job, &job->b),
+                 beside = fmax(operands, (double)worker->beside_bytes);
+    return worker->beside_bytes > 0 && job->c.borrowed == NULL && job->p->beta == 0 &&
+           job->c.whole.dtype == MMUL_F32 && mmul_worker_is_lasting(worker, MMUL_LASTING_C) &&
+           mmul_device_can_map(worker->context->device) && count <= INT32_MAX &&
+           (info.max_allocation_bytes == 0 || bytes <= (double)info.max_allocation_bytes) &&
+           bytes + beside <= (double)worker->kept.bytes_most;
+}
+
+static enum mmul_status begin_leaving(struct job *job, struct mmul_error *err) {
+    const struct mmul_product *p = job->p;
+    if (!leaves(job))
+        return MMUL_OK;
+    mmul_tile_cache_pin(&job->worker->kept);
+    return mmul_tile_cache_take(&job->worker->kept, job->worker->context->device, MMUL_F32,
+                                p->m * p->n, &job->all, err);
 }
 
 static int c_lanes(const struct job *job) {
@@ -205,6 +230,10 @@ static enum mmul_status begin_result(struct job *job, const struct mmul_gemm *ar
     const struct mmul_product *p = job->p;
     struct mmul_device *device = job->worker->context->device;
     const int64_t m0 = job->ways[SIDE_M].begin, n0 = job->ways[SIDE_N].begin;
+    if (job->all != NULL) {
+        job->result = (struct mmul_operand){job->all->buffer, m0 * p->n + n0, p->n};
+        return MMUL_OK;
+    }
     if (job->c.borrowed != NULL) {
         job->result = (struct mmul_operand){job->c.borrowed, m0 * p->ldc + n0, p->ldc};
         return MMUL_OK;
@@ -254,7 +283,7 @@ static enum mmul_status multiply_step(struct job *job, bool is_first, struct mmu
 
 static enum mmul_status multiply_steps(struct job *job, struct mmul_error *err) {
     struct way *m = &job->ways[SIDE_M], *n = &job->ways[SIDE_N], *k = &job->ways[SIDE_K];
-    enum mmul_status status = MMUL_OK;
+    enum mmul_status status = begin_leaving(job, err);
     for (turn_round(n, true); status == MMUL_OK && next_part(job, SIDE_N);)
         for (turn_round(m, n->begin == 0); status == MMUL_OK && next_part(job, SIDE_M);) {
             bool is_first = true;
@@ -264,10 +293,9 @@ static enum mmul_status multiply_steps(struct job *job, struct mmul_error *err) 
             }
             job->tiles++;
         }
-    if (status == MMUL_OK && leaves(job)) {
-        mmul_worker_leave(job->worker, job->on_device[0].entry, &job->c.whole);
+    if (status == MMUL_OK && job->all != NULL) {
+        mmul_worker_leave(job->worker, job->all, &job->c.whole);
         job->worker->told = 0;
-        job->on_device[0].m = 0;
     }
     for (int i = 0; status == MMUL_OK && i < c_lanes(job); i++)
         status = bring_result(job, &job->on_device[(job->tiles + i) % c_lanes(job)], err);
@@ -335,7 +363,7 @@ struct mmul_device_traffic mmul_worker_traffic(const struct mmul_worker *worker)
 
 static void leave_device(struct mmul_worker *worker) {
     worker->is_to_repeat |= worker->absent[0] != NULL;
-    worker->absent[0] = worker->absent[1] = NULL;
+    memset(worker->absent, 0, sizeof worker->absent);
     worker->left = mmul_worker_traffic(worker);
     mmul_worker_drop_lanes(worker);
     mmul_tile_cache_drop(&worker->kept, worker->context->device);
@@ -358,7 +386,8 @@ enum mmul_status mmul_worker_distrust(struct mmul_worker *worker, const char *wh
 void mmul_worker_abandon(struct mmul_worker *worker) {
     worker->a = worker->b = worker->c = worker->kept = (struct mmul_tile_cache){0};
     worker->staging = (struct mmul_staging_buffer){0};
-    worker->absent[0] = worker->absent[1] = NULL;
+    memset(worker->absent, 0, sizeof worker->absent);
+    worker->beside_bytes = 0;
     worker->replaced = true;
     worker->fallback_products++;
 }

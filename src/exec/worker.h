@@ -17,6 +17,8 @@
 // that it is used again: a device with memory of its own keeps what it has of them from product to product.
 enum mmul_lasting { MMUL_LASTING_A = 1, MMUL_LASTING_B = 2, MMUL_LASTING_C = 4 };
 
+enum { MMUL_ABSENT_RESULTS = 3 };
+
 struct mmul_worker_options {
     struct mmul_tile tile;            // m = 0: there will be no products
     enum mmul_dtype a_dtype, b_dtype; // of all products
@@ -34,10 +36,12 @@ struct mmul_worker {
     bool replaced;                  // the plan's tile was for another device
     struct mmul_tile_cache a, b, c; // of what changes, or is another matrix next time
     struct mmul_tile_cache kept;    // of all that is lasting, in what memory is left
-    // In `kept`: results that their device alone has, as it was allowed to, the last one behind that from which it was
-    // made; NULL: there is none.
-    struct mmul_cached_tile *absent[2];
-    bool may_leave;    // the next product's result, of one tile, in lasting memory
+    // In `kept`: results that their device alone has, as it was allowed to: a product's, what was made of a part of
+    // that, and of that in turn; NULL behind the last.
+    struct mmul_cached_tile *absent[MMUL_ABSENT_RESULTS];
+    // The next product's result, in lasting memory, may stay where the device has room for all of it and, beside that,
+    // so many bytes for what is done to it there; 0: it comes home.
+    int64_t beside_bytes;
     int64_t told;      // of a product that is absent: elements of which the check has sums
     bool is_to_repeat; // a device was replaced that alone had a result: the product is made again
     struct mmul_staging_buffer staging;
@@ -65,7 +69,7 @@ enum mmul_status mmul_worker_turn(struct mmul_worker *worker,
                                   const struct mmul_worker_options *options,
                                   struct mmul_error *err);
 
-// Computes one product; C is complete, or absent (may_leave), and nothing is under way when it returns. Tiles of A
+// Computes one product; C is complete, or absent (beside_bytes), and nothing is under way when it returns. Tiles of A
 // and B that the device still holds from earlier products, known by their place in host memory, are not sent again.
 // C_in may be C itself: after a change of the device, which fallback_products shows, C then means nothing. Fails
 // with MMUL_ERR_UNAVAILABLE when a device failed and no_fallback, or when no device is left.
@@ -106,18 +110,20 @@ bool mmul_worker_is_absent(struct mmul_worker *worker, const struct mmul_host_ti
 // is no successor.
 enum mmul_status mmul_worker_bring_home(struct mmul_worker *worker, struct mmul_error *err);
 
-// Parts of what is absent, for who looks at some of it: rows alike, gathered on the device so that they come at once.
-// It is absent all the same. Fails as bring_home, and with MMUL_ERR_SYSTEM (memory).
+// Parts of what is absent, for who looks at some of it: rows alike, all of them in MMUL_ABSENT_SPAN elements of it,
+// gathered on the device so that they come at once. It is absent all the same. Fails as bring_home, and with
+// MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_worker_bring_parts(struct mmul_worker *worker,
                                          const struct mmul_host_tile *parts, int64_t count,
                                          struct mmul_error *err);
-enum { MMUL_ABSENT_MOST = 1 << 24 }; // elements of what stays: places in it are numbers of float32
+enum { MMUL_ABSENT_SPAN = 1 << 24 }; // places from the first of them on are numbers of float32
 
 // Has the check had sums of all of a product that is absent, if any is?
 bool mmul_worker_has_told(const struct mmul_worker *worker);
 
-// Nobody needs any more what is absent from there; NULL: from anywhere.
-void mmul_worker_release(struct mmul_worker *worker, const void *at);
+// Nobody needs any more the last rows, or all, of what is absent, the first of which is `from`'s first; NULL: nothing
+// at all that is absent.
+void mmul_worker_release(struct mmul_worker *worker, const struct mmul_host_tile *from);
 
 // OK, unless a result went with the device that was replaced.
 enum mmul_status mmul_worker_must_repeat(const struct mmul_worker *worker, struct mmul_error *err);

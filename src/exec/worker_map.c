@@ -215,7 +215,7 @@ static bool fits(struct mmul_worker *worker, const struct mmul_host_map *host) {
     mmul_device_describe(worker->context->device, &info);
     int64_t single = INT32_MAX, largest = host->map.matrices * host->map.rows * host->map.cols;
     int64_t all = largest;
-    for (int i = 0; i < 2 && worker->absent[i] != NULL; i++)
+    for (int i = 0; i < MMUL_ABSENT_RESULTS && worker->absent[i] != NULL; i++)
         all += worker->absent[i]->capacity;
     if (info.max_allocation_bytes > 0)
         single = mmul_smaller(single, info.max_allocation_bytes / (int64_t)sizeof(float));

@@ -2,8 +2,10 @@
 // Results on their way home; and those that stay on the device, since what is done to them there is all that is wanted
 // (exec/chain.h): their sums for the check are made there, and samples of them brought. Whoever cannot do with that has
 // them brought home first. Nobody else has them: with their device they are lost, and the product is made again.
+#include <assert.h>
 #include <string.h>
 
+#include "base/integer.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "device/map.h"
@@ -37,14 +39,26 @@ void mmul_worker_leave(struct mmul_worker *worker, struct mmul_cached_tile *entr
                        const struct mmul_host_tile *holds) {
     mmul_tile_cache_give(entry, holds);
     entry->is_taken = true; // until it is home, or done with
-    worker->absent[worker->absent[0] != NULL] = entry;
+    int at = 0;
+    while (at < MMUL_ABSENT_RESULTS - 1 && worker->absent[at] != NULL)
+        at++;
+    assert(worker->absent[at] == NULL);
+    worker->absent[at] = entry;
+}
+
+static void remove_absent(struct mmul_worker *worker, int at) {
+    for (; at < MMUL_ABSENT_RESULTS - 1; at++)
+        worker->absent[at] = worker->absent[at + 1];
+    worker->absent[at] = NULL;
 }
 
 static struct mmul_cached_tile *find_absent(struct mmul_worker *worker,
                                             const struct mmul_host_tile *tile, int64_t *offset) {
     struct mmul_cached_tile *entry = mmul_tile_cache_entry(&worker->kept, tile, offset);
-    return entry != NULL && (entry == worker->absent[0] || entry == worker->absent[1]) ? entry
-                                                                                       : NULL;
+    for (int i = 0; i < MMUL_ABSENT_RESULTS; i++)
+        if (entry != NULL && entry == worker->absent[i])
+            return entry;
+    return NULL;
 }
 
 bool mmul_worker_is_absent(struct mmul_worker *worker, const struct mmul_host_tile *tile) {
@@ -57,15 +71,17 @@ bool mmul_worker_has_told(const struct mmul_worker *worker) {
     return entry == NULL || worker->told == entry->holds.rows * entry->holds.cols;
 }
 
-void mmul_worker_release(struct mmul_worker *worker, const void *at) {
-    for (int i = 1; i >= 0; i--) {
+void mmul_worker_release(struct mmul_worker *worker, const struct mmul_host_tile *from) {
+    for (int i = MMUL_ABSENT_RESULTS - 1; i >= 0; i--) {
         struct mmul_cached_tile *entry = worker->absent[i];
-        if (entry == NULL || (at != NULL && entry->holds.at != at))
+        int64_t offset = 0;
+        if (entry == NULL || (from != NULL && find_absent(worker, from, &offset) != entry))
+            continue;
+        entry->holds.rows = offset / entry->holds.cols;
+        if (entry->holds.rows > 0)
             continue;
         mmul_tile_cache_give(entry, &(struct mmul_host_tile){0});
-        if (i == 0)
-            worker->absent[0] = worker->absent[1];
-        worker->absent[1] = NULL;
+        remove_absent(worker, i);
     }
 }
 
@@ -103,8 +119,7 @@ static enum mmul_status bring_first(struct mmul_worker *worker, struct mmul_erro
         return status == MMUL_OK ? mmul_worker_must_repeat(worker, err) : status;
     }
     entry->is_taken = false;
-    worker->absent[0] = worker->absent[1];
-    worker->absent[1] = NULL;
+    remove_absent(worker, 0);
     return MMUL_OK;
 }
 
@@ -120,18 +135,18 @@ enum mmul_status mmul_worker_bring_home(struct mmul_worker *worker, struct mmul_
 // Rows that are looked at, one after the other.
 struct sample {
     int64_t count, cols;
-    float *places, *rows; // owned: where they begin on the device; the rows
+    int64_t first, last;  // where on the device the first of them begins, and the last
+    float *places, *rows; // owned: where they begin, from `first` on; the rows
 };
 
-// All rows of so many elements that begin anywhere in the buffer are rows of a table, of which those at the places are
-// taken, into the same buffer as these.
+// All rows of so many elements that begin anywhere between the first and the last are rows of a table, of which those
+// at the places are taken, into the same buffer as these.
 static enum mmul_status gather(struct mmul_worker *worker, const struct mmul_cached_tile *entry,
                                const struct sample *s, struct mmul_error *err) {
     const int64_t count = s->count, cols = s->cols;
     static const struct mmul_parameters none;
     struct mmul_device *device = worker->context->device;
     struct mmul_cached_tile *room = NULL;
-    const int64_t all = entry->holds.rows * entry->holds.cols;
     mmul_tile_cache_pin(&worker->kept);
     enum mmul_status status =
         mmul_tile_cache_take(&worker->kept, device, MMUL_F32, count + count * cols, &room, err);
@@ -148,9 +163,10 @@ static enum mmul_status gather(struct mmul_worker *worker, const struct mmul_cac
         .matrices = 1,
         .operands =
             {{.buffer = entry->buffer,
+              .offset = s->first,
               .row_step = 1,
               .col_step = 1,
-              .rows = all - cols + 1,
+              .rows = s->last - s->first + 1,
               .cols = cols},
              {.buffer = room->buffer, .row_step = count, .col_step = 1, .rows = 1, .cols = count}},
         .operand_count = 2,
@@ -170,14 +186,20 @@ enum mmul_status mmul_worker_bring_parts(struct mmul_worker *worker,
                                          const struct mmul_host_tile *parts, int64_t count,
                                          struct mmul_error *err) {
     const struct mmul_cached_tile *entry = NULL;
-    struct sample s = {.count = count, .cols = parts[0].cols};
+    struct sample s = {.count = count, .cols = parts[0].cols, .first = INT64_MAX};
+    for (int64_t i = 0; i < count; i++) {
+        int64_t offset = 0;
+        entry = find_absent(worker, &parts[i], &offset);
+        s.first = mmul_smaller(s.first, offset);
+        s.last = mmul_larger(s.last, offset);
+    }
     enum mmul_status status = MMUL_ALLOCATE_RAW(s.places, count, "a sample", err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE_RAW(s.rows, count * s.cols, "a sample", err);
     for (int64_t i = 0; status == MMUL_OK && i < count; i++) {
         int64_t offset = 0;
-        entry = find_absent(worker, &parts[i], &offset);
-        s.places[i] = (float)offset;
+        (void)find_absent(worker, &parts[i], &offset);
+        s.places[i] = (float)(offset - s.first);
     }
     if (status == MMUL_OK && gather(worker, entry, &s, err) != MMUL_OK)
         status = replace(worker, err);

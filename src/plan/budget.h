@@ -4,6 +4,9 @@
 
 #include "mpimatmul_local.h"
 
+// Of a device's memory, that a job uses: drivers, and others, need some.
+#define MMUL_DEVICE_MEMORY_SHARE 0.8
+
 enum { MMUL_TILE_LANES = 4 };
 
 // Sides of the largest gemm a device is given at once, and what that costs on the device. A lane

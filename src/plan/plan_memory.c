@@ -15,8 +15,6 @@
 // limit the buffers take no more than a part of it, if that is enough to work with.
 enum { ROUND_LEAST = 1 << 20, ROUND_PART = 16 };
 
-static const double DEVICE_MEMORY_SHARE = 0.8;
-
 int64_t mmul_planning_whole_bytes(const struct mmul_problem *problem, enum mmul_axis axis) {
     struct mmul_shape shape = mmul_problem_whole_shape(problem, axis);
     if (problem->alpha == 0)
@@ -60,7 +58,7 @@ void mmul_planning_size_chunk(struct mmul_planning *p) {
 
 int64_t mmul_planning_device_bytes(const struct mmul_planning *p, int rank) {
     double memory =
-        DEVICE_MEMORY_SHARE * (double)p->request->cluster->ranks[rank].device.memory_bytes;
+        MMUL_DEVICE_MEMORY_SHARE * (double)p->request->cluster->ranks[rank].device.memory_bytes;
     int64_t limit = p->request->device_memory_limit_bytes;
     if (limit > 0 && (double)limit < memory)
         memory = (double)limit;

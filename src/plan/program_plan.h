@@ -73,11 +73,12 @@ struct mmul_program_limits {
     double tail_share;
 };
 
-// What tables say of a rank, and what its device needs of host memory.
+// What tables say of a rank, what it has of its device and what that needs of host memory.
 struct mmul_program_rank {
     char host[64], device[64];
     bool host_memory;        // its device works there
     bool is_sampled;         // what its device makes is looked at by samples
+    int64_t device_bytes;    // of its memory that the rank may use
     int64_t link_tile_bytes; // of a tile that goes through the links of a step
     int64_t
         device_host_bytes; // that its device, whose memory is the host's, may take for tiles; 0: it has its own

@@ -2,6 +2,7 @@
 // Walks a rank's blocks and takes the largest of what its steps want. Makes none of the rooms.
 #include "plan/program_rooms.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/integer.h"
@@ -41,20 +42,40 @@ static enum mmul_status count_products(struct mmul_program_plan *plan, struct mm
     return status;
 }
 
+// A device's memory is divided among the ranks of its node, and something is left free.
+static int64_t device_bytes_of(const struct mmul_program_plan *plan,
+                               const struct mmul_cluster *cluster, int rank) {
+    const int64_t limit = plan->limits.device_memory_bytes;
+    const double memory =
+        MMUL_DEVICE_MEMORY_SHARE * (double)cluster->ranks[rank].device.memory_bytes;
+    const double most = limit > 0 ? fmin(memory, (double)limit) : memory;
+    return (int64_t)(most / cluster->nodes[cluster->ranks[rank].node].rank_count);
+}
+
 // Bytes of a tile that goes through links. Where operations are made in host memory, a tile and what the next link
 // makes of it fit the second caches of the rank's cores; a device with memory of its own keeps larger ones there from
-// link to link.
-static int64_t link_tile_of(const struct mmul_rank_info *info) {
-    enum { TILE_OF_DEVICE = 1 << 26 };
-    return info->host_memory ? info->threads * info->cache_bytes / 2 : TILE_OF_DEVICE;
+// link to link, of such a part of its memory that what a link reads and makes is a small one.
+static int64_t link_tile_of(const struct mmul_rank_info *info, int64_t device_bytes) {
+    enum { MOST = 1 << 26, PART_OF_MEMORY = 16 };
+    return info->host_memory ? info->threads * info->cache_bytes / 2
+                             : mmul_smaller(MOST, device_bytes / PART_OF_MEMORY);
+}
+
+void mmul_program_rooms_limit(struct mmul_program_plan *plan, const struct mmul_cluster *cluster,
+                              struct mmul_program_limits limits) {
+    plan->limits = limits;
+    for (int rank = 0; rank < cluster->size; rank++) {
+        struct mmul_program_rank *r = &plan->ranks[rank];
+        r->device_bytes = device_bytes_of(plan, cluster, rank);
+        r->link_tile_bytes = link_tile_of(&cluster->ranks[rank], r->device_bytes);
+    }
 }
 
 // A CPU through OpenCL copies what it works on: as much as products' plans let it.
 static int64_t device_host_of(const struct mmul_cluster *cluster, int rank) {
-    const double share = 0.8;
     const struct mmul_rank_info *info = &cluster->ranks[rank];
     const bool copies = info->device.type == MMUL_DEVICE_CPU && !info->host_memory;
-    return copies ? (int64_t)(share * (double)info->device.memory_bytes) /
+    return copies ? (int64_t)(MMUL_DEVICE_MEMORY_SHARE * (double)info->device.memory_bytes) /
                         cluster->nodes[info->node].rank_count
                   : 0;
 }
@@ -65,9 +86,9 @@ enum mmul_status mmul_program_rooms_prepare(struct mmul_program_plan *plan,
     for (int rank = 0; rank < cluster->size; rank++) {
         const char *name = cluster->ranks[rank].device_name;
         plan->ranks[rank].is_sampled = strcmp(name, "cpu") != 0 && strcmp(name, "reference") != 0;
-        plan->ranks[rank].link_tile_bytes = link_tile_of(&cluster->ranks[rank]);
         plan->ranks[rank].device_host_bytes = device_host_of(cluster, rank);
     }
+    mmul_program_rooms_limit(plan, cluster, plan->limits);
     return count_products(plan, err);
 }
 

@@ -17,6 +17,10 @@ enum mmul_status mmul_program_rooms_prepare(struct mmul_program_plan *plan,
                                             const struct mmul_cluster *cluster,
                                             struct mmul_error *err);
 
+// Its limits, none at first, are these from now on: what ranks may have of their devices, and tiles there, follow them.
+void mmul_program_rooms_limit(struct mmul_program_plan *plan, const struct mmul_cluster *cluster,
+                              struct mmul_program_limits limits);
+
 // ------------------------------------------------------------------------------ values read again
 
 // The place whose memory a place shares, or itself.

@@ -174,9 +174,9 @@ assert np.abs(np.load("L.npy") - right).max() < 1e-4
 END
 }
 
-# bus DEVICE: "OPERATION VALUE UP DOWN" of every operation of the program, of one rank with that device.
+# bus DEVICE OPTIONS...: "OPERATION VALUE UP DOWN" of every operation of the program, of one rank with that device.
 bus() {
-    "$MPIMATMUL" run program.py --device "$1" --report report.json --quiet < /dev/null
+    "$MPIMATMUL" run program.py --device "$@" --report report.json --quiet < /dev/null
     "$PYTHON" - << 'END'
 import json
 for one in json.load(open("report.json"))["operations"]:
@@ -274,6 +274,71 @@ hang=100,lie=1,fail-download=1 device 'faulty:hang=100,lie=1,fail-download=1:cpu
 hang=100,lie=1,spoil-download=1 what came of a product is not what it was
 hang=2 it hangs
 hang=8 it hangs
+END
+}
+
+# Of what follows: with the memory of MEMORY two tiles of the product, and four of what is done to it.
+MEMORY=24MiB
+
+write_tiles() {
+    write_large
+    "$MPIMATMUL" gen X.npy --dims 2203x203 --kind integer --seed 1
+    "$MPIMATMUL" gen W.npy --dims 203x601 --kind integer --seed 2
+}
+
+@test "a product of several tiles stays as well, and what is done to it goes tile by tile" {
+    local c=$((4 * 2203 * 601)) up=$((4 * 203 * (2203 + 601))) device
+    # Samples of four tiles, the smallest of which is looked at in each of its rows.
+    local one=$((3 * 512 + 241)) three=$((3 * (2 * 512 + 3 * 341) + 5 * 241)) piece=$((4 * 64))
+    write_tiles
+    for device in faulty:hang=1000000:cpu 0:0; do
+        [ "$device" != 0:0 ] || [ "$HAS_OPENCL" -gt 0 ] || continue
+        run -0 bus "$device" --device-memory "$MEMORY"
+        show
+        [ "$(grep "matmul + relu" <<< "$output")" = \
+            "matmul + relu, relu(x @ w), $((up + 4 * one)), $((c + one * piece))" ]
+        [ "$(grep "matmul + abs" <<< "$output")" = \
+            "matmul + abs + multiply + subtract, abs(x @ w) * 3 - 7, $((4 * three)), $((c + three * piece))" ]
+        large_is_right
+    done
+    [ "$HAS_OPENCL" -gt 0 ] || skip "opencl: no device 0:0"
+}
+
+@test "a device without the memory for all of a product brings it home tile by tile" {
+    local c=$((4 * 2203 * 601)) memory
+    write_tiles
+    for memory in 10MiB 6MiB 2MiB; do
+        run -0 bus faulty:hang=1000000:cpu --device-memory "$memory"
+        [[ "$(grep "matmul + relu" <<< "$output")" == *", $((2 * c))" ]] || { show; return 1; }
+        large_is_right
+    done
+}
+
+@test "one tile of many, or what is done to it, is wrong or lost: found, and all of it is made again" {
+    local rule why
+    write_tiles
+    # Operations: two tiles of the product; of each of four tiles, the last rows first, relu and its sample; two tiles
+    # of the product; of each of four abs, its two samples, times 3, its two, minus 7, its one.
+    while read -r rule why; do
+        rm -f Y.npy Z.npy
+        run_program "faulty:$rule:cpu" --device-timeout 1 --device-memory "$MEMORY"
+        expect_status 0
+        [[ "$stderr" == *"'reference' takes over: $why" && "$(grep -c . <<< "$stderr")" -eq 1 ]] ||
+            { echo "$rule"; show; return 1; }
+        large_is_right || { echo "$rule"; return 1; }
+    done << 'END'
+hang=100,corrupt=1 1 wrong column in rows 0-2203 of matrix 0
+hang=100,fail=2 device 'faulty:hang=100,fail=2:cpu' was lost at multiplication 2 by rule
+hang=100,corrupt=5 what came of rows 1308-1962 of matrix 0 of 'relu(x @ w)' is not what was written
+hang=100,fail=7 device 'faulty:hang=100,fail=7:cpu' was lost at operation 7 by rule
+hang=100,garble=10 512 wrong rows in rows 0-654 of matrix 0 of 'relu(x @ w)'
+hang=100,garble=12 601 wrong columns in rows 0-2203 of matrix 0 of 'x @ w'
+hang=100,fail=21 device 'faulty:hang=100,fail=21:cpu' was lost at operation 21 by rule
+hang=100,garble=25 341 wrong rows in rows 1308-1962 of matrix 0 of 'abs(x @ w) * 3'
+hang=100,fail-download=5 device 'faulty:hang=100,fail-download=5:cpu' was lost at download 5 by rule
+hang=100,lie=1,fail-download=2 device 'faulty:hang=100,lie=1,fail-download=2:cpu' was lost at download 2 by rule
+hang=2 it hangs
+hang=24 it hangs
 END
 }
 

@@ -36,8 +36,16 @@ static void fill(float *values, int64_t count, int64_t step) {
         values[e] = step == 0 ? NAN : (float)(e * step % 9 - 4);
 }
 
-// The product is made, and is nowhere but on the device.
-static struct bench *setup(const char *name) {
+// Of the product: one, or several along all sides.
+#define ONE \
+    { .m = M, .n = N, .k = K, .a_lanes = 1, .b_lanes = 1, .c_lanes = 1, .spare_bytes = SPARE }
+#define SEVERAL \
+    { .m = 10, .n = 7, .k = 5, .a_lanes = 2, .b_lanes = 2, .c_lanes = 2, .spare_bytes = SPARE }
+enum { SPARE = 1 << 20, GEMMS = 5 * 4 * 2 }; // GEMMS: of several tiles
+static const struct mmul_tile TILES[] = {ONE, SEVERAL};
+
+// Nothing is made yet.
+static struct bench *setup_tiles(const char *name, struct mmul_tile tile) {
     struct bench *t = calloc(1, sizeof *t);
     t->context = (struct mmul_context){.comm = &t->comm, .fallback_threads = 1};
     strcpy(t->context.device_name, name);
@@ -47,16 +55,13 @@ static struct bench *setup(const char *name) {
     fill(t->c, M * LD, 0);
     fill(t->first, M * N, 0);
     fill(t->second, M * N, 0);
-    const struct mmul_worker_options options = {.tile = {.m = M,
-                                                         .n = N,
-                                                         .k = K,
-                                                         .a_lanes = 1,
-                                                         .b_lanes = 1,
-                                                         .c_lanes = 1,
-                                                         .spare_bytes = 1 << 20},
-                                                .lasting = MMUL_LASTING_A | MMUL_LASTING_B |
-                                                           MMUL_LASTING_C};
+    const struct mmul_worker_options options = {
+        .tile = tile, .lasting = MMUL_LASTING_A | MMUL_LASTING_B | MMUL_LASTING_C};
     assert_int_equal(mmul_worker_init(&t->worker, &t->context, &options, &t->err), MMUL_OK);
+    return t;
+}
+
+static void multiply(struct bench *t, int64_t beside_bytes) {
     const struct mmul_product product = {.m = M,
                                          .n = N,
                                          .k = K,
@@ -67,9 +72,15 @@ static struct bench *setup(const char *name) {
                                          .ldb = N,
                                          .c = t->c,
                                          .ldc = LD};
-    t->worker.may_leave = true;
+    t->worker.beside_bytes = beside_bytes;
     assert_int_equal(mmul_worker_multiply(&t->worker, &product, &t->err), MMUL_OK);
-    t->worker.may_leave = false;
+    t->worker.beside_bytes = 0;
+}
+
+// The product is made, and is nowhere but on the device.
+static struct bench *setup(const char *name, struct mmul_tile tile) {
+    struct bench *t = setup_tiles(name, tile);
+    multiply(t, 1);
     assert_non_null(t->worker.absent[0]);
     return t;
 }
@@ -116,10 +127,15 @@ static void assert_made(const struct bench *t, bool is_second) {
         assert_true((double)made[e] == (is_second ? -2 : 1) * fabs(product_at(t, e / N, e % N)));
 }
 
-static void assert_c_is_home(const struct bench *t) {
+// So many rows of it, and nothing else.
+static void assert_rows_are_home(const struct bench *t, int64_t rows) {
     for (int64_t e = 0; e < M * LD; e++)
-        assert_true(e % LD < N ? (double)t->c[e] == product_at(t, e / LD, e % LD)
-                               : isnan(t->c[e]) != 0);
+        assert_true(e % LD < N && e / LD < rows ? (double)t->c[e] == product_at(t, e / LD, e % LD)
+                                                : isnan(t->c[e]) != 0);
+}
+
+static void assert_c_is_home(const struct bench *t) {
+    assert_rows_are_home(t, M);
 }
 
 static void leave_room(struct bench *t, int64_t bytes) {
@@ -132,12 +148,11 @@ static const char *const OWN = "faulty:hang=1000000:cpu";
 
 // -------------------------------------------------------------------------------------------- home
 
-static void parts_come_at_once_and_all_when_asked_for(void **state) {
+static void bring_some_and_all(struct mmul_tile tile) {
     enum { PARTS = 5, WIDTH = 4 };
-    static const int64_t places[PARTS][2] = {{0, 0}, {3, 19}, {3, 2}, {17, 11}, {M - 1, N - 4}};
-    struct bench *t = setup(OWN);
+    static const int64_t places[PARTS][2] = {{9, 5}, {3, 19}, {3, 2}, {17, 11}, {M - 1, N - 4}};
+    struct bench *t = setup(OWN, tile);
     struct mmul_host_tile parts[PARTS];
-    (void)state;
     assert_true(is_untouched(t->c, M * LD));
     for (int i = 0; i < PARTS; i++)
         parts[i] = (struct mmul_host_tile){t->c + places[i][0] * LD + places[i][1], 1, WIDTH, LD,
@@ -162,17 +177,103 @@ static void parts_come_at_once_and_all_when_asked_for(void **state) {
     teardown(t);
 }
 
+static void parts_come_at_once_and_all_when_asked_for(void **state) {
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        bring_some_and_all(TILES[i]);
+}
+
+// Of rows of 2^24 + 1 elements places are more than numbers of float32 tell apart.
+static void parts_are_found_behind_what_floats_tell_apart(void **state) {
+    enum { ROWS = 3, COLS = (1 << 24) + 1, PARTS = 3 };
+    static const int64_t places[PARTS] = {1, 12347, COLS - 2}; // in the last row
+    struct bench *t = setup_tiles(OWN, (struct mmul_tile)ONE);
+    float *result = malloc((size_t)ROWS * COLS * sizeof *result);
+    float *row = malloc((size_t)COLS * sizeof *row);
+    (void)state;
+    fill(result, (int64_t)ROWS * COLS, 0);
+    fill(row, COLS, 7);
+    const struct mmul_tile tile = {.m = 1,
+                                   .n = COLS,
+                                   .k = 1,
+                                   .a_lanes = 2,
+                                   .b_lanes = 1,
+                                   .c_lanes = 2,
+                                   .spare_bytes = 1 << 30};
+    const struct mmul_worker_options options = {.tile = tile, .lasting = MMUL_LASTING_C};
+    assert_int_equal(mmul_worker_turn(&t->worker, &options, &t->err), MMUL_OK);
+    const struct mmul_product product = {.m = ROWS,
+                                         .n = COLS,
+                                         .k = 1,
+                                         .alpha = 1,
+                                         .a = t->a,
+                                         .lda = 1,
+                                         .b = row,
+                                         .ldb = COLS,
+                                         .c = result,
+                                         .ldc = COLS};
+    t->worker.beside_bytes = 1;
+    assert_int_equal(mmul_worker_multiply(&t->worker, &product, &t->err), MMUL_OK);
+    assert_non_null(t->worker.absent[0]);
+    struct mmul_host_tile parts[PARTS];
+    for (int i = 0; i < PARTS; i++)
+        parts[i] = (struct mmul_host_tile){result + (int64_t)(ROWS - 1) * COLS + places[i], 1, 1,
+                                           COLS, MMUL_F32};
+    assert_int_equal(mmul_worker_bring_parts(&t->worker, parts, PARTS, &t->err), MMUL_OK);
+    for (int i = 0; i < PARTS; i++)
+        assert_true(*(const float *)parts[i].at == t->a[ROWS - 1] * row[places[i]]);
+    teardown(t);
+    free(result);
+    free(row);
+}
+
+static void what_is_done_with_does_not_come(void **state) {
+    enum { LEFT = 18 };
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct bench *t = setup(OWN, TILES[i]);
+        const struct mmul_host_tile above = {t->c, LEFT, N, LD, MMUL_F32},
+                                    below = {t->c + LEFT * LD, M - LEFT, N, LD, MMUL_F32};
+        mmul_worker_release(&t->worker, &below);
+        assert_false(mmul_worker_is_absent(&t->worker, &below));
+        assert_true(mmul_worker_is_absent(&t->worker, &above));
+        const int64_t before = mmul_worker_traffic(&t->worker).downloaded;
+        assert_int_equal(mmul_worker_bring_home(&t->worker, &t->err), MMUL_OK);
+        assert_rows_are_home(t, LEFT);
+        assert_int_equal(mmul_worker_traffic(&t->worker).downloaded - before,
+                         LEFT * N * (int)sizeof(float));
+        assert_null(t->worker.absent[0]);
+        teardown(t);
+    }
+}
+
+static void what_has_no_room_comes_home_at_once(void **state) {
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct bench *t = setup_tiles(OWN, TILES[i / 2]);
+        const bool has_room = i % 2 == 0;
+        multiply(t, t->worker.kept.bytes_most - C_BYTES + (has_room ? 0 : 1));
+        assert_int_equal(t->worker.absent[0] != NULL, has_room);
+        if (has_room)
+            assert_true(is_untouched(t->c, M * LD));
+        else
+            assert_c_is_home(t);
+        assert_string_equal(t->context.device_name, OWN);
+        teardown(t);
+    }
+}
+
 // ------------------------------------------------------------------------------------- in a row
 
-static void what_is_made_of_it_may_stay_too(void **state) {
-    struct bench *t = setup(OWN);
+static void make_two_in_a_row(struct mmul_tile tile) {
+    struct bench *t = setup(OWN, tile);
     struct mmul_host_map first = map_of(t, false), second = map_of(t, true);
-    (void)state;
+    const struct mmul_host_tile c = {t->c, M, N, LD, MMUL_F32};
     first.may_leave = true;
     const int64_t before = mmul_worker_traffic(&t->worker).downloaded;
     assert_int_equal(mmul_worker_map(&t->worker, &first, &t->err), MMUL_OK);
     assert_non_null(t->worker.absent[1]);
-    mmul_worker_release(&t->worker, t->c);
+    mmul_worker_release(&t->worker, &c);
     assert_int_equal(mmul_worker_map(&t->worker, &second, &t->err), MMUL_OK);
     assert_made(t, true);
     assert_true(is_untouched(t->c, M * LD) && is_untouched(t->first, M * N));
@@ -180,11 +281,17 @@ static void what_is_made_of_it_may_stay_too(void **state) {
     teardown(t);
 }
 
+static void what_is_made_of_it_may_stay_too(void **state) {
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        make_two_in_a_row(TILES[i]);
+}
+
 // The device has no room for more than the rows of so many, with 0 for none.
 static void what_does_not_fit_beside_it_is_cut_or_made_here(void **state) {
     (void)state;
     for (int rows = 0; rows <= 5; rows++) {
-        struct bench *t = setup(OWN);
+        struct bench *t = setup(OWN, (struct mmul_tile)ONE);
         const struct mmul_host_map first = map_of(t, false);
         leave_room(t, C_BYTES + rows * N * (int)sizeof(float));
         assert_int_equal(mmul_worker_map(&t->worker, &first, &t->err), MMUL_OK);
@@ -203,7 +310,7 @@ static void what_does_not_fit_beside_it_is_cut_or_made_here(void **state) {
 }
 
 static void both_come_home_for_what_is_made_here(void **state) {
-    struct bench *t = setup(OWN);
+    struct bench *t = setup(OWN, (struct mmul_tile)SEVERAL);
     struct mmul_host_map first = map_of(t, false), second = map_of(t, true);
     (void)state;
     first.may_leave = true;
@@ -233,21 +340,26 @@ static enum mmul_status bring_all(struct bench *t) {
     return mmul_worker_bring_home(&t->worker, &t->err);
 }
 
-// The first operation is the product.
+// The first operations are the product.
 static void it_is_gone_with_its_device(void **state) {
     static const struct {
         const char *device;
         enum mmul_status (*lose)(struct bench *);
-    } ways[] = {{"faulty:hang=1000000,fail=2:cpu", make_first},
-                {"faulty:hang=1000000,fail=2:cpu", bring_a_part},
-                {"faulty:hang=1000000,fail-upload=3:cpu", bring_a_part},
-                {"faulty:hang=1000000,fail-download=1:cpu", bring_a_part},
-                {"faulty:hang=1000000,fail-download=1:cpu", bring_all},
-                {"faulty:hang=1000000,spoil-download=1:cpu", bring_all},
-                {"faulty:hang=1000000,lie=1:cpu", bring_all}};
+        int tiles; // of TILES
+    } ways[] = {{"faulty:hang=1000000,fail=2:cpu", make_first, 0},
+                {"faulty:hang=1000000,fail=2:cpu", bring_a_part, 0},
+                {"faulty:hang=1000000,fail=41:cpu", make_first, 1},
+                {"faulty:hang=1000000,fail=41:cpu", bring_a_part, 1},
+                {"faulty:hang=1000000,fail-upload=3:cpu", bring_a_part, 0},
+                {"faulty:hang=1000000,fail-download=1:cpu", bring_a_part, 1},
+                {"faulty:hang=1000000,fail-download=1:cpu", bring_all, 0},
+                {"faulty:hang=1000000,fail-download=1:cpu", bring_all, 1},
+                {"faulty:hang=1000000,spoil-download=1:cpu", bring_all, 1},
+                {"faulty:hang=1000000,lie=1:cpu", bring_all, 1}};
     (void)state;
+    assert_int_equal(GEMMS, 40);
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
-        struct bench *t = setup(ways[i].device);
+        struct bench *t = setup(ways[i].device, TILES[ways[i].tiles]);
         assert_int_equal(ways[i].lose(t), MMUL_ERR_STOPPED);
         assert_true(t->worker.is_to_repeat);
         assert_null(t->worker.absent[0]);
@@ -256,13 +368,32 @@ static void it_is_gone_with_its_device(void **state) {
     }
 }
 
+// Nothing was there yet that could not be made again at once.
+static void a_device_that_is_lost_in_the_middle_of_the_product_leaves_nothing(void **state) {
+    (void)state;
+    for (int call = 1; call <= GEMMS; call += 13) {
+        char name[64];
+        snprintf(name, sizeof name, "faulty:hang=1000000,fail=%d:cpu", call);
+        struct bench *t = setup_tiles(name, (struct mmul_tile)SEVERAL);
+        multiply(t, 1);
+        assert_null(t->worker.absent[0]);
+        assert_false(t->worker.is_to_repeat);
+        assert_c_is_home(t);
+        teardown(t);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_come_at_once_and_all_when_asked_for),
+        cmocka_unit_test(parts_are_found_behind_what_floats_tell_apart),
+        cmocka_unit_test(what_is_done_with_does_not_come),
+        cmocka_unit_test(what_has_no_room_comes_home_at_once),
         cmocka_unit_test(what_is_made_of_it_may_stay_too),
         cmocka_unit_test(what_does_not_fit_beside_it_is_cut_or_made_here),
         cmocka_unit_test(both_come_home_for_what_is_made_here),
         cmocka_unit_test(it_is_gone_with_its_device),
+        cmocka_unit_test(a_device_that_is_lost_in_the_middle_of_the_product_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
