@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The heap of the library: every block carries its size in front of it, so that one counter knows how many bytes are
 // held, which tests compare with zero at the end, and another one the most of them, which they compare with what plans
-// say. Blocks start on 64 bytes, a cache line and the widest vector. The counters are mutable globals, as only
-// base/guard.c has others.
+// say. Blocks start on 64 bytes, a cache line and the widest vector. The counters are mutable globals; base/guard.c and
+// io/unfinished.c have others, for signal handlers.
 // Nothing here keeps or recycles blocks: that is malloc's work.
 #include "base/memory.h"
 

@@ -5,9 +5,8 @@
 // Does not check that a region overlaps another: the caller's regions are distinct by contract.
 #include "device/host_buffer.h"
 
-#include <string.h>
-
 #include "base/memory.h"
+#include "base/rows.h"
 #include "model/dtype.h"
 
 static enum mmul_status wrap(void *memory, bool owned, struct mmul_buffer **buffer,
@@ -56,17 +55,6 @@ void mmul_host_buffer_destroy(void *self, struct mmul_buffer *buffer, bool lost)
     mmul_free(buffer);
 }
 
-// Elements that stay as they are; rows are so many bytes apart.
-static void copy_rows(const char *from, size_t from_step, char *to, size_t to_step, int64_t rows,
-                      size_t row_bytes) {
-    if (from_step == row_bytes && to_step == row_bytes) {
-        row_bytes *= (size_t)rows;
-        rows = 1;
-    }
-    for (int64_t r = 0; r < rows; r++)
-        memcpy(to + (size_t)r * to_step, from + (size_t)r * from_step, row_bytes);
-}
-
 static char *address(struct mmul_operand operand) {
     return (char *)operand.buffer->memory +
            operand.offset * (int64_t)mmul_dtype_bytes(operand.buffer->head.dtype);
@@ -77,9 +65,9 @@ enum mmul_status mmul_host_upload(void *self, const struct mmul_upload *u, struc
     (void)err;
     const char *row = u->host;
     if (u->dtype == u->to.buffer->head.dtype) {
-        const size_t each = mmul_dtype_bytes(u->dtype);
-        copy_rows(row, (size_t)u->host_ld * each, address(u->to), (size_t)u->to.ld * each, u->rows,
-                  (size_t)u->cols * each);
+        const int64_t each = (int64_t)mmul_dtype_bytes(u->dtype);
+        mmul_copy_rows(row, u->host_ld * each, address(u->to), u->to.ld * each, u->rows,
+                       u->cols * each);
         return MMUL_OK;
     }
     float *target = mmul_host_address(u->to);
@@ -99,8 +87,8 @@ enum mmul_status mmul_host_download(void *self, const struct mmul_download *d,
                                     struct mmul_error *err) {
     (void)self;
     (void)err;
-    const size_t each = mmul_dtype_bytes(d->dtype);
-    copy_rows(address(d->from), (size_t)d->from.ld * each, d->host, (size_t)d->host_ld * each,
-              d->rows, (size_t)d->cols * each);
+    const int64_t each = (int64_t)mmul_dtype_bytes(d->dtype);
+    mmul_copy_rows(address(d->from), d->from.ld * each, d->host, d->host_ld * each, d->rows,
+                   d->cols * each);
     return MMUL_OK;
 }

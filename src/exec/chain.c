@@ -5,10 +5,9 @@
 // left of it on a device is rows that follow each other, its first ones.
 #include "exec/chain.h"
 
-#include <string.h>
-
 #include "base/integer.h"
 #include "base/memory.h"
+#include "base/rows.h"
 #include "base/status.h"
 #include "exec/map_check.h"
 #include "exec/maps.h"
@@ -158,8 +157,8 @@ static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *t
     const struct mmul_chain_room *room = &stage->run->chain_room;
     const int count = stage->chain.step->link_count;
     const bool is_all = mmul_chain_is_all(stage), is_apart = count == 1 && !is_all;
-    const size_t each = mmul_dtype_bytes(tile->dtype),
-                 span = (size_t)((tile->rows - 1) * tile->ld + tile->cols) * each;
+    const int64_t each = (int64_t)mmul_dtype_bytes(tile->dtype),
+                  span = ((tile->rows - 1) * tile->ld + tile->cols) * each;
     const struct mmul_host_tile result = {tile->at, tile->rows, tile->cols, tile->ld, tile->dtype};
     // What is lost then is made again with the product, which is nowhere else.
     const bool is_absent = mmul_worker_is_absent(&stage->run->worker, &result);
@@ -171,7 +170,7 @@ static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *t
         m.to = is_last ? tile->at : room->between[i % 2];
         m.to_ld = is_last ? tile->ld : tile->cols;
         m.may_leave = is_absent && i < count - 1;
-        forget(stage, m.to, is_last ? span : room->bytes); // what a device has of that
+        forget(stage, m.to, is_last ? (size_t)span : room->bytes); // what a device has of that
         status = make_link(stage, tile, &m, err);
         const struct mmul_host_tile before = {m.before, tile->rows, tile->cols, m.before_ld,
                                               tile->dtype};
@@ -181,11 +180,9 @@ static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *t
         m.before_ld = m.to_ld;
     }
     if (status == MMUL_OK && is_apart) {
-        forget(stage, tile->at, span);
-        for (int64_t i = 0; i < tile->rows; i++)
-            memcpy(mmul_dtype_ahead(tile->dtype, tile->at, i * tile->ld),
-                   mmul_dtype_ahead(tile->dtype, m.before, i * tile->cols),
-                   (size_t)tile->cols * each);
+        forget(stage, tile->at, (size_t)span);
+        mmul_copy_rows(m.before, tile->cols * each, tile->at, tile->ld * each, tile->rows,
+                       tile->cols * each);
         const struct mmul_host_tile apart = {m.before, tile->rows, tile->cols, tile->cols,
                                              tile->dtype};
         mmul_tile_cache_move(&stage->run->worker.kept, &apart, &result);

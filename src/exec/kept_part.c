@@ -5,6 +5,7 @@
 
 #include "base/hash.h"
 #include "base/memory.h"
+#include "base/rows.h"
 #include "base/status.h"
 #include "exec/kept.h"
 #include "io/output_file.h"
@@ -89,12 +90,10 @@ static enum mmul_status describe(struct mmul_context *context, const char *name,
     return status;
 }
 
-static void copy_rows(const struct mmul_local_part *part, char *elements) {
-    const size_t element = (size_t)mmul_dtype_bytes(part->dtype),
-                 bytes = (size_t)part->cols * element;
-    const char *row = part->data;
-    for (int64_t i = 0; bytes > 0 && i < part->rows; i++, row += (size_t)part->row_step * element)
-        memcpy(elements + (size_t)i * bytes, row, bytes);
+static void copy_part(const struct mmul_local_part *part, void *elements) {
+    const int64_t each = (int64_t)mmul_dtype_bytes(part->dtype), bytes = part->cols * each;
+    if (bytes > 0 && part->rows > 0)
+        mmul_copy_rows(part->data, part->row_step * each, elements, bytes, part->rows, bytes);
 }
 
 enum mmul_status mmul_kept_make(struct mmul_context *context, const char *name,
@@ -115,7 +114,7 @@ enum mmul_status mmul_kept_make(struct mmul_context *context, const char *name,
         if (status == MMUL_OK)
             status = mmul_kept_map_shard(context, &shard, &map, err);
         if (status == MMUL_OK)
-            copy_rows(part, map.elements);
+            copy_part(part, map.elements);
         status = mmul_comm_agree(context->comm, status, err);
     }
     if (status == MMUL_OK)

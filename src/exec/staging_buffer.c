@@ -3,10 +3,9 @@
 // way. Knows no product.
 #include "exec/staging_buffer.h"
 
-#include <string.h>
-
 #include "base/integer.h"
 #include "base/memory.h"
+#include "base/rows.h"
 
 enum mmul_status mmul_staging_buffer_reserve(struct mmul_staging_buffer *staging, int64_t bytes,
                                              struct mmul_error *err) {
@@ -82,12 +81,7 @@ static void copy_piece(const struct piece *piece, const char *memory,
                        const struct mmul_download *d) {
     int64_t each = (int64_t)mmul_dtype_bytes(d->dtype), row_bytes = piece->cols * each;
     char *to = (char *)d->host + (piece->row * d->host_ld + piece->col) * each;
-    if (d->host_ld == piece->cols) {
-        memcpy(to, memory, (size_t)(piece->rows * row_bytes));
-        return;
-    }
-    for (int64_t i = 0; i < piece->rows; i++)
-        memcpy(to + i * d->host_ld * each, memory + i * row_bytes, (size_t)row_bytes);
+    mmul_copy_rows(memory, row_bytes, to, d->host_ld * each, piece->rows, row_bytes);
 }
 
 enum mmul_status mmul_staging_buffer_bring(struct mmul_staging_buffer *staging,

@@ -20,6 +20,7 @@
 
 #include "base/integer.h"
 #include "base/memory.h"
+#include "base/rows.h"
 #include "base/status.h"
 #include "exec/fallback.h"
 
@@ -408,9 +409,7 @@ static void load_c_in(const struct mmul_worker *worker, const struct mmul_produc
     const int64_t each = (int64_t)mmul_dtype_bytes(dtype);
     if (!mmul_worker_in_place(worker, dtype) || p->beta == 0 || p->c == p->c_in)
         return;
-    for (int64_t i = 0; i < p->m; i++)
-        memcpy((char *)p->c + i * p->ldc * each, (const char *)p->c_in + i * p->ldc_in * each,
-               (size_t)(p->n * each));
+    mmul_copy_rows(p->c_in, p->ldc_in * each, p->c, p->ldc * each, p->m, p->n * each);
 }
 
 // alpha = 0: A and B are not there. C = beta C_in, or zeros.
