@@ -179,7 +179,7 @@ static enum mmul_status make_plan(const struct mmul_program *program,
         status = mmul_program_plan_make(program, cluster, weights, how, &made, err);
         if (status == MMUL_OK) {
             obey(made, cluster, told);
-            mmul_program_measure_rooms(made);
+            (void)mmul_program_fit_rooms(made, cluster);
             status = mmul_program_check_memory(made, cluster, err);
         }
         if (status == MMUL_OK)

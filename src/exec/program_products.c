@@ -252,45 +252,28 @@ static enum mmul_status make_plans(struct planning *p, struct mmul_error *err) {
     return status;
 }
 
-// Is all of it more than there is? What others may have had of that is taken off the products.
-static bool take_excess(const struct planning *p) {
-    bool any = false;
-    mmul_program_measure_rooms(p->plan);
-    for (int node = 0; node < p->plan->costs.node_count; node++) {
-        const int64_t excess = mmul_program_excess(p->plan, p->context->cluster, node);
-        p->taken_bytes[node] += excess;
-        any |= excess > 0;
-    }
-    return any;
-}
-
-enum verdict { FITS, FITS_WITHOUT_SUMS, TOO_MUCH };
-
-// Sums of values that several products read are kept where there is room for them. All ranks find the same; what they
-// then do together, root says.
-static enum mmul_status judge(const struct planning *p, enum verdict *verdict,
-                              struct mmul_error *err) {
-    *verdict = take_excess(p) ? FITS_WITHOUT_SUMS : FITS;
-    if (*verdict != FITS) {
-        p->plan->saves_no_sums = true;
-        *verdict = take_excess(p) ? TOO_MUCH : FITS_WITHOUT_SUMS;
-    }
-    return mmul_comm_broadcast(p->context->comm, verdict, sizeof *verdict, err);
+// Does all of it fit? What is too much is taken off the products. All ranks find the same; what they then do together,
+// root says.
+static enum mmul_status judge(const struct planning *p, bool *fits, struct mmul_error *err) {
+    *fits = mmul_program_fit_rooms(p->plan, p->context->cluster);
+    for (int node = 0; node < p->plan->costs.node_count; node++)
+        p->taken_bytes[node] += mmul_program_excess(p->plan, p->context->cluster, node);
+    return mmul_comm_broadcast(p->context->comm, fits, sizeof *fits, err);
 }
 
 // Each product fits; what all of them have in turn may still be more: of one the check's vectors, of another one the
 // lanes. Then they get less.
 static enum mmul_status make_fitting_plans(struct planning *p, struct mmul_error *err) {
     enum { TRIES = 3 };
-    enum verdict verdict = TOO_MUCH;
+    bool fits = false;
     enum mmul_status status = MMUL_OK;
-    for (int tries = 0; status == MMUL_OK && verdict == TOO_MUCH && tries < TRIES; tries++) {
+    for (int tries = 0; status == MMUL_OK && !fits && tries < TRIES; tries++) {
         drop_plans(p->plan);
         status = make_plans(p, err);
         if (status == MMUL_OK)
-            status = judge(p, &verdict, err);
+            status = judge(p, &fits, err);
     }
-    if (status != MMUL_OK || verdict != TOO_MUCH)
+    if (status != MMUL_OK || fits)
         return status;
     status = mmul_program_check_memory(p->plan, p->context->cluster, err);
     return mmul_comm_agree(p->context->comm, status, err);

@@ -197,6 +197,22 @@ int64_t mmul_program_excess(const struct mmul_program_plan *plan,
     return excess;
 }
 
+static bool fits(const struct mmul_program_plan *plan, const struct mmul_cluster *cluster) {
+    for (int node = 0; node < cluster->node_count; node++)
+        if (mmul_program_excess(plan, cluster, node) > 0)
+            return false;
+    return true;
+}
+
+bool mmul_program_fit_rooms(struct mmul_program_plan *plan, const struct mmul_cluster *cluster) {
+    mmul_program_measure_rooms(plan);
+    if (fits(plan, cluster))
+        return true;
+    plan->saves_no_sums = true;
+    mmul_program_measure_rooms(plan);
+    return fits(plan, cluster);
+}
+
 enum mmul_status mmul_program_check_memory(const struct mmul_program_plan *plan,
                                            const struct mmul_cluster *cluster,
                                            struct mmul_error *err) {

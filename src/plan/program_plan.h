@@ -167,6 +167,10 @@ enum mmul_status mmul_program_lay_out(struct mmul_program_plan *plan,
 // plans of their own yet are not among it.
 void mmul_program_measure_rooms(struct mmul_program_plan *plan);
 
+// The same; where that is more than there is, without the sums that several products' checks could share. True: it
+// fits.
+bool mmul_program_fit_rooms(struct mmul_program_plan *plan, const struct mmul_cluster *cluster);
+
 // Of a node: of the run's segment and its ranks' own.
 int64_t mmul_program_node_rooms(const struct mmul_program_plan *plan, int node);
 

@@ -224,6 +224,32 @@ save("Z.npy", sum(z @ w, axis=-1))' > wide.py
     cmp Y.npy apart/Y.npy && cmp Z.npy apart/Z.npy
 }
 
+# Products of blocks, here of summands: with the least memory that is accepted there are no such sums.
+@test "run: nothing is refused for sums that products could share" {
+    need_numpy
+    need_plain "the sanitizer's own memory counts"
+    echo 'x, z = generate((2, 500001), kind="integer", seed=3), generate((3, 500001), kind="integer", seed=4)
+v, w = generate((500001, 2), kind="integer", seed=5), generate((500001, 3), kind="integer", seed=6)
+x, z, v, w = place(x, "cols"), place(z, "cols"), place(v, "rows"), place(w, "rows")
+save("Y.npy", x @ v + z[0:2, :] @ v)
+save("Z.npy", concat((x @ w, z @ w), axis=0))' > long.py
+    ranks 3 run long.py --device cpu --weights equal
+    expect_quiet_success
+    mkdir apart
+    mv Y.npy Z.npy apart
+    local enough=70 wide narrow
+    wide=$(run_bytes long.py)
+    until narrow=$(run_bytes long.py --memory "${enough}MiB" 2> /dev/null); do
+        enough=$((enough + 6))
+        [ "$enough" -lt 400 ]
+    done
+    [ "$narrow" -lt $((wide / 10 * 9)) ]
+    run "$PYTHON" "$REPO/tests/lib/memory.py" "$enough" "${launch[@]}" -n 3 "$MPIMATMUL" run long.py -q \
+        --memory "${enough}MiB" --device cpu --weights equal
+    expect_status 0
+    cmp Y.npy apart/Y.npy && cmp Z.npy apart/Z.npy
+}
+
 @test "run: several values in one file, and one name for a file" {
     need_numpy
     echo 'x = generate((30, 40), kind="integer", seed=3)
