@@ -77,11 +77,10 @@ struct mmul_program_limits {
 struct mmul_program_rank {
     char host[64], device[64];
     bool host_memory;        // its device works there
+    bool copies_on_host;     // its device, a CPU through OpenCL, copies what it works on
     bool is_sampled;         // what its device makes is looked at by samples
     int64_t device_bytes;    // of its memory that the rank may use
     int64_t link_tile_bytes; // of a tile that goes through the links of a step
-    int64_t
-        device_host_bytes; // that its device, whose memory is the host's, may take for tiles; 0: it has its own
 };
 
 struct mmul_program_plan {

@@ -71,22 +71,15 @@ void mmul_program_rooms_limit(struct mmul_program_plan *plan, const struct mmul_
     }
 }
 
-// A CPU through OpenCL copies what it works on: as much as products' plans let it.
-static int64_t device_host_of(const struct mmul_cluster *cluster, int rank) {
-    const struct mmul_rank_info *info = &cluster->ranks[rank];
-    const bool copies = info->device.type == MMUL_DEVICE_CPU && !info->host_memory;
-    return copies ? (int64_t)(MMUL_DEVICE_MEMORY_SHARE * (double)info->device.memory_bytes) /
-                        cluster->nodes[info->node].rank_count
-                  : 0;
-}
-
 enum mmul_status mmul_program_rooms_prepare(struct mmul_program_plan *plan,
                                             const struct mmul_cluster *cluster,
                                             struct mmul_error *err) {
     for (int rank = 0; rank < cluster->size; rank++) {
-        const char *name = cluster->ranks[rank].device_name;
+        const struct mmul_rank_info *info = &cluster->ranks[rank];
+        const char *name = info->device_name;
         plan->ranks[rank].is_sampled = strcmp(name, "cpu") != 0 && strcmp(name, "reference") != 0;
-        plan->ranks[rank].device_host_bytes = device_host_of(cluster, rank);
+        plan->ranks[rank].copies_on_host =
+            info->device.type == MMUL_DEVICE_CPU && !info->host_memory;
     }
     mmul_program_rooms_limit(plan, cluster, plan->limits);
     return count_products(plan, err);
@@ -366,16 +359,14 @@ static int64_t staging_of(const struct mmul_program_plan *plan,
 // Operands and temporaries of a product on a CPU through OpenCL. What it keeps from step to step is not among them.
 static int64_t device_of(const struct mmul_program_plan *plan, const struct mmul_program_step *step,
                          int rank) {
-    const int64_t limit = plan->limits.device_memory_bytes;
-    int64_t most = plan->ranks[rank].device_host_bytes;
-    if (most == 0)
+    const int64_t most = plan->ranks[rank].device_bytes;
+    if (!plan->ranks[rank].copies_on_host)
         return 0;
     if (step->product != NULL)
-        return mmul_smaller(most, mmul_plan_ranks(step->product)[rank].tile.device_bytes);
+        return mmul_plan_ranks(step->product)[rank].tile.device_bytes;
     const struct mmul_block_sizes s = mmul_program_block_sizes(plan, step, rank);
     const double m = (double)s.m, n = (double)s.n, k = (double)s.k;
     const double all = 2 * (double)bytes_each(plan, step) * (m * k + k * n + m * n);
-    most = limit > 0 ? mmul_smaller(most, limit) : most;
     return all < (double)most ? (int64_t)all : most;
 }
 
