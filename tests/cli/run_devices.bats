@@ -304,6 +304,18 @@ write_tiles() {
     [ "$HAS_OPENCL" -gt 0 ] || skip "opencl: no device 0:0"
 }
 
+@test "a last tile of which all is looked at" {
+    local c=$((4 * 1982 * 601)) up=$((4 * 203 * (1982 + 601)))
+    write_tiles
+    "$MPIMATMUL" gen X.npy --dims 1982x203 --kind integer --seed 1
+    run -0 --separate-stderr bus faulty:hang=1000000:cpu --device-memory "$MEMORY"
+    [ "$stderr" = "" ] || { show; return 1; }
+    [ "$(grep "matmul + relu" <<< "$output")" = \
+        "matmul + relu, relu(x @ w), $((up + 4 * (3 * 512 + 20))), $((c + 3 * 512 * 4 * 64 + 4 * 20 * 601))" ] ||
+        { show; return 1; }
+    large_is_right
+}
+
 @test "a device without the memory for all of a product brings it home tile by tile" {
     local c=$((4 * 2203 * 601)) memory
     write_tiles
