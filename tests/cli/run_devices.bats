@@ -333,7 +333,7 @@ write_tiles() {
     # of the product; of each of four abs, its two samples, times 3, its two, minus 7, its one.
     while read -r rule why; do
         rm -f Y.npy Z.npy
-        run_program "faulty:$rule:cpu" --device-timeout 1 --device-memory "$MEMORY"
+        run_program "faulty:$rule:cpu" --device-timeout 4 --device-memory "$MEMORY"
         expect_status 0
         [[ "$stderr" == *"'reference' takes over: $why" && "$(grep -c . <<< "$stderr")" -eq 1 ]] ||
             { echo "$rule"; show; return 1; }
