@@ -72,7 +72,6 @@ static void planning_fini(struct mmul_planning *p) {
     mmul_free(p->assumed);
     mmul_free(p->everybody);
     mmul_free(p->rank_node);
-    mmul_free(p->device_ranks);
     mmul_free(p->needs);
     mmul_free(p->maps);
     mmul_free(p->members);
@@ -89,7 +88,6 @@ static enum mmul_status planning_init(struct mmul_planning *p, struct mmul_error
         MMUL_ALLOCATE(p->assumed, size, "the plan", err) != MMUL_OK ||
         MMUL_ALLOCATE(p->everybody, size, "the plan", err) != MMUL_OK ||
         MMUL_ALLOCATE(p->rank_node, size, "the plan", err) != MMUL_OK ||
-        MMUL_ALLOCATE(p->device_ranks, size, "the plan", err) != MMUL_OK ||
         MMUL_ALLOCATE(p->needs, nodes, "the plan", err) != MMUL_OK ||
         MMUL_ALLOCATE(p->maps, nodes, "the plan", err) != MMUL_OK ||
         MMUL_ALLOCATE(p->members, size, "the plan", err) != MMUL_OK ||
@@ -112,16 +110,14 @@ static enum mmul_status planning_init(struct mmul_planning *p, struct mmul_error
 
 // --------------------------------------------------------------------------------- who is there
 
-// Ranks of the same device share its memory.
-static void count_device_ranks(struct mmul_planning *p) {
-    const struct mmul_cluster *cluster = p->request->cluster;
-    for (int rank = 0; rank < cluster->size; rank++) {
-        const struct mmul_rank_info *own = &cluster->ranks[rank];
-        int i = own->device_index >= 0 ? cluster->nodes[own->node].leader : -1, count = 0;
-        for (; i >= 0; i = mmul_cluster_next_rank(cluster, i))
-            count += cluster->ranks[i].device_index == own->device_index;
-        p->device_ranks[rank] = count > 0 ? count : 1;
-    }
+int64_t mmul_plan_device_bytes(const struct mmul_cluster *cluster, int rank, int64_t limit) {
+    const struct mmul_rank_info *own = &cluster->ranks[rank];
+    const double memory = MMUL_DEVICE_MEMORY_SHARE * (double)own->device.memory_bytes;
+    int i = own->device_index >= 0 ? cluster->nodes[own->node].leader : -1, count = 0;
+    for (; i >= 0; i = mmul_cluster_next_rank(cluster, i))
+        count += cluster->ranks[i].device_index == own->device_index;
+    const int64_t most = limit > 0 && (double)limit < memory ? limit : (int64_t)memory;
+    return most / mmul_larger(count, 1);
 }
 
 int64_t mmul_plan_memory_left(const struct mmul_cluster *cluster, int node, int64_t limit) {
@@ -319,7 +315,6 @@ enum mmul_status mmul_plan_make(const struct mmul_plan_request *request, struct 
         status = copy_ranks(&p, err);
     if (status == MMUL_OK) {
         copy_nodes(&p);
-        count_device_ranks(&p);
         choose_axis(&p);
         mmul_planning_size_chunk(&p);
         status = create_cost(&p, err);

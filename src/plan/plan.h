@@ -111,6 +111,10 @@ struct mmul_plan_request {
 // libraries still take as they work (buffers of the BLAS, MPI's queues); negative: that is too much already.
 int64_t mmul_plan_memory_left(const struct mmul_cluster *cluster, int node, int64_t limit);
 
+// What a rank may use of its device: a limit for the device (0: none) or most of its memory, divided among the ranks of
+// the node that share it.
+int64_t mmul_plan_device_bytes(const struct mmul_cluster *cluster, int rank, int64_t limit);
+
 // Fails: MMUL_ERR_USAGE (weights), MMUL_ERR_SYSTEM (does not fit, with the numbers).
 enum mmul_status mmul_plan_make(const struct mmul_plan_request *request, struct mmul_plan **plan,
                                 struct mmul_error *err);

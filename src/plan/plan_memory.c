@@ -57,12 +57,7 @@ void mmul_planning_size_chunk(struct mmul_planning *p) {
 }
 
 int64_t mmul_planning_device_bytes(const struct mmul_planning *p, int rank) {
-    double memory =
-        MMUL_DEVICE_MEMORY_SHARE * (double)p->request->cluster->ranks[rank].device.memory_bytes;
-    int64_t limit = p->request->device_memory_limit_bytes;
-    if (limit > 0 && (double)limit < memory)
-        memory = (double)limit;
-    return (int64_t)memory / p->device_ranks[rank];
+    return mmul_plan_device_bytes(p->request->cluster, rank, p->request->device_memory_limit_bytes);
 }
 
 // The memory of such a device is host memory: operands and temporaries of the whole product, or

@@ -54,7 +54,6 @@ struct mmul_planning {
     double *assumed;              // size: operations per second where speeds are not measured
     bool *everybody;              // size: has a weight
     int *rank_node;               // size
-    int *device_ranks;            // size: ranks that share its device
     struct mmul_cost *cost;       // of whatever was scored last
     struct mmul_node_need *needs; // node_count: of what is planned
     unsigned *maps;               // node_count: what is mapped and stays so

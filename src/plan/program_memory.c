@@ -22,15 +22,9 @@ struct life {
     int64_t bytes;
 };
 
-static int base_of(const struct mmul_program_plan *plan, int place) {
-    while (plan->places[place].view_of >= 0)
-        place = plan->places[place].view_of;
-    return place;
-}
-
 static void read_at(const struct mmul_program_plan *plan, struct life *lives, int place,
                     int stage) {
-    struct life *base = &lives[base_of(plan, place)];
+    struct life *base = &lives[mmul_program_base(plan, place)];
     lives[place].is_read = true;
     base->end = stage > base->end ? stage : base->end;
 }
@@ -75,7 +69,7 @@ static void keep_results(struct mmul_program_plan *plan, struct life *lives) {
         if (place->view_of >= 0)
             lives[place->view_of].is_read |= lives[i].is_read;
         if (plan->keeps_values || (!lives[i].is_read && !place->is_gone) || place->kept >= 0)
-            plan->places[base_of(plan, i)].stays = true;
+            plan->places[mmul_program_base(plan, i)].stays = true;
     }
     for (int i = 0; i < plan->place_count; i++) {
         if (plan->places[i].stays)
@@ -169,7 +163,7 @@ static void add_bytes(const struct mmul_program_plan *plan, int64_t *bytes) {
 
 // ---------------------------------------------------------------------------------------- beside them
 
-void mmul_program_measure_rooms(struct mmul_program_plan *plan) {
+static void measure_rooms(struct mmul_program_plan *plan) {
     for (int node = 0; node < plan->costs.node_count; node++)
         plan->segment_bytes[node] = mmul_program_segment_bytes(plan, node);
     for (int rank = 0; rank < plan->costs.size; rank++)
@@ -205,11 +199,11 @@ static bool fits(const struct mmul_program_plan *plan, const struct mmul_cluster
 }
 
 bool mmul_program_fit_rooms(struct mmul_program_plan *plan, const struct mmul_cluster *cluster) {
-    mmul_program_measure_rooms(plan);
+    measure_rooms(plan);
     if (fits(plan, cluster))
         return true;
     plan->saves_no_sums = true;
-    mmul_program_measure_rooms(plan);
+    measure_rooms(plan);
     return fits(plan, cluster);
 }
 
@@ -217,7 +211,7 @@ enum mmul_status mmul_program_check_memory(const struct mmul_program_plan *plan,
                                            const struct mmul_cluster *cluster,
                                            struct mmul_error *err) {
     const int64_t limit = plan->limits.memory_bytes, mib = 1 << 20;
-    char needed[32], beside[32], available[32], text[32];
+    char needed[32], bytes[32], beside[64] = "", available[32], text[32];
     int node = 0;
     while (node < cluster->node_count && mmul_program_excess(plan, cluster, node) == 0)
         node++;
@@ -228,19 +222,17 @@ enum mmul_status mmul_program_check_memory(const struct mmul_program_plan *plan,
                   left = mmul_plan_memory_left(cluster, node, limit);
     const int64_t values = plan->node_bytes[node] + (limit > 0 ? plan->shard_bytes[node] : 0);
     mmul_bytes_format(values, needed);
-    mmul_bytes_format(rooms, beside);
+    if (rooms > 0) // not before they are measured
+        snprintf(beside, sizeof beside, ", and %s to work in,", mmul_bytes_format(rooms, bytes));
     if (limit == 0 || values + rooms <= left)
         return mmul_fail(err, MMUL_ERR_SYSTEM,
-                         "cannot fit the program's values: %s, and %s to work in, on '%s', %s "
-                         "available there",
+                         "cannot fit the program's values: %s%s on '%s', %s available there",
                          needed, beside, info->host,
                          mmul_bytes_format(info->memory_available_bytes, available));
-    mmul_fail(
-        err, MMUL_ERR_SYSTEM,
-        "cannot fit the program's values: %s, and %s to work in, on '%s', of %s the processes "
-        "leave %s",
-        needed, beside, info->host, mmul_bytes_format(limit, text),
-        mmul_bytes_format(mmul_larger(left, 0), available));
+    mmul_fail(err, MMUL_ERR_SYSTEM,
+              "cannot fit the program's values: %s%s on '%s', of %s the processes leave %s", needed,
+              beside, info->host, mmul_bytes_format(limit, text),
+              mmul_bytes_format(mmul_larger(left, 0), available));
     const int64_t enough = limit - left + values + rooms + mmul_program_products_least(plan, node);
     mmul_hint(err, "--memory %lldMiB has room for them",
               (long long)(mmul_divide_up(enough + enough / 16, mib)));

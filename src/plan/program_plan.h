@@ -112,7 +112,7 @@ struct mmul_program_plan {
     int64_t *shard_bytes; // owned: ... and of the shards that it is to keep, which no segment has
     int64_t node_bytes_most; // memory of both on the node that has most of it
     // Owned: what a run has beside them (plan/program_rooms.h), of the segment of every node, and of every rank's own;
-    // 0 before mmul_program_measure_rooms.
+    // 0 before mmul_program_fit_rooms.
     int64_t *segment_bytes, *own_bytes;
     bool saves_no_sums;   // of values that several products read: there is no room for them
     int *multiplied;      // owned, per place: products that read its memory
@@ -162,12 +162,9 @@ int64_t mmul_program_place_bytes(const struct mmul_program_plan *plan,
 enum mmul_status mmul_program_lay_out(struct mmul_program_plan *plan,
                                       const struct mmul_cluster *cluster, struct mmul_error *err);
 
-// Finds what a run has beside the values, by the limits and options that the plan has by now. Products that have no
-// plans of their own yet are not among it.
-void mmul_program_measure_rooms(struct mmul_program_plan *plan);
-
-// The same; where that is more than there is, without the sums that several products' checks could share. True: it
-// fits.
+// Finds what a run has beside the values, by the limits and options that the plan has by now; where that is more than
+// there is, without the sums that several products' checks could share. Products that have no plans of their own yet
+// are not among it. True: it fits.
 bool mmul_program_fit_rooms(struct mmul_program_plan *plan, const struct mmul_cluster *cluster);
 
 // Of a node: of the run's segment and its ranks' own.

@@ -2,7 +2,6 @@
 // Walks a rank's blocks and takes the largest of what its steps want. Makes none of the rooms.
 #include "plan/program_rooms.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "base/integer.h"
@@ -42,16 +41,6 @@ static enum mmul_status count_products(struct mmul_program_plan *plan, struct mm
     return status;
 }
 
-// A device's memory is divided among the ranks of its node, and something is left free.
-static int64_t device_bytes_of(const struct mmul_program_plan *plan,
-                               const struct mmul_cluster *cluster, int rank) {
-    const int64_t limit = plan->limits.device_memory_bytes;
-    const double memory =
-        MMUL_DEVICE_MEMORY_SHARE * (double)cluster->ranks[rank].device.memory_bytes;
-    const double most = limit > 0 ? fmin(memory, (double)limit) : memory;
-    return (int64_t)(most / cluster->nodes[cluster->ranks[rank].node].rank_count);
-}
-
 // Bytes of a tile that goes through links. Where operations are made in host memory, a tile and what the next link
 // makes of it fit the second caches of the rank's cores; a device with memory of its own keeps larger ones there from
 // link to link, of such a part of its memory that what a link reads and makes is a small one.
@@ -66,7 +55,7 @@ void mmul_program_rooms_limit(struct mmul_program_plan *plan, const struct mmul_
     plan->limits = limits;
     for (int rank = 0; rank < cluster->size; rank++) {
         struct mmul_program_rank *r = &plan->ranks[rank];
-        r->device_bytes = device_bytes_of(plan, cluster, rank);
+        r->device_bytes = mmul_plan_device_bytes(cluster, rank, limits.device_memory_bytes);
         r->link_tile_bytes = link_tile_of(&cluster->ranks[rank], r->device_bytes);
     }
 }

@@ -367,9 +367,29 @@ static void test_rounds_hide_the_pieces(void **state) {
     mmul_cluster_destroy(cluster);
 }
 
+// Four ranks of a node: two on one device, one on another one, one that works in host memory. A limit is a device's.
+static void test_a_devices_memory_is_shared_by_its_ranks(void **state) {
+    static const int devices[] = {0, 0, 1, -1};
+    static const int64_t shares[] = {400, 400, 800, 800}, limited[] = {100, 100, 200, 200};
+    struct mmul_cluster *cluster = make_fast_cluster(4, 4);
+    (void)state;
+    for (int rank = 0; rank < 4; rank++) {
+        cluster->ranks[rank].device_index = devices[rank];
+        cluster->ranks[rank].device.memory_bytes = 1000;
+    }
+    for (int rank = 0; rank < 4; rank++) {
+        assert_int_equal(mmul_plan_device_bytes(cluster, rank, 0), shares[rank]);
+        assert_int_equal(mmul_plan_device_bytes(cluster, rank, 200), limited[rank]);
+        assert_int_equal(mmul_plan_device_bytes(cluster, rank, 4000), shares[rank]);
+    }
+    mmul_cluster_destroy(cluster);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(test_random_plans_keep_their_promises, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_a_devices_memory_is_shared_by_its_ranks,
+                                  assert_no_live_bytes),
         cmocka_unit_test_teardown(test_a_large_operand_streams, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_mapping_ends_at_an_explicit_limit, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_memory_is_saved_in_order, assert_no_live_bytes),
