@@ -243,7 +243,7 @@ save("Z.npy", concat((x @ w, z @ w), axis=0))' > long.py
         enough=$((enough + 6))
         [ "$enough" -lt 400 ]
     done
-    [ "$narrow" -lt $((wide / 10 * 9)) ]
+    [ "$narrow" -lt $((wide * 9 / 10)) ]
     run "$PYTHON" "$REPO/tests/lib/memory.py" "$enough" "${launch[@]}" -n 3 "$MPIMATMUL" run long.py -q \
         --memory "${enough}MiB" --device cpu --weights equal
     expect_status 0
