@@ -115,8 +115,7 @@ struct mmul_view mmul_values_view(const struct mmul_values *values, int place, i
     view.region = mmul_placement_region(&p->placement, shape, rank, matrix, &offset);
     view.ld = view.region.col_end - view.region.col_begin;
     int index = p->placement.kind == MMUL_PLACE_REPLICATE ? 0 : node_rank_of(values, rank);
-    while (values->plan->places[place].view_of >= 0)
-        place = values->plan->places[place].view_of;
+    place = mmul_program_base(values->plan, place);
     const int64_t at = (int64_t)place * values->node_size + index;
     char *part_at = values->plan->places[place].kept >= 0
                         ? values->kept_parts[at]
@@ -153,10 +152,7 @@ int mmul_values_place(const struct mmul_values *values, int value) {
 }
 
 bool mmul_values_has(const struct mmul_values *values, int place) {
-    const struct mmul_program_place *places = values->plan->places;
-    while (places[place].view_of >= 0)
-        place = places[place].view_of;
-    return places[place].stays;
+    return values->plan->places[mmul_program_base(values->plan, place)].stays;
 }
 
 void *mmul_view_element(const struct mmul_view *view, int64_t row, int64_t col) {

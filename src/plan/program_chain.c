@@ -43,12 +43,6 @@ static struct mmul_shape shape_of(const struct chaining *c, int place) {
     return c->plan->program->values[c->plan->places[place].value].shape;
 }
 
-static int base_of(const struct chaining *c, int place) {
-    while (c->plan->places[place].view_of >= 0)
-        place = c->plan->places[place].view_of;
-    return place;
-}
-
 static void find_uses(struct chaining *c) {
     const struct mmul_program_plan *plan = c->plan;
     for (int i = 0; i < plan->place_count; i++)
@@ -65,7 +59,7 @@ static void find_uses(struct chaining *c) {
                 continue;
             c->uses[place].count++;
             c->uses[place].reader = i;
-            c->uses[base_of(c, place)].last = i;
+            c->uses[mmul_program_base(c->plan, place)].last = i;
         }
 }
 
@@ -139,8 +133,9 @@ static bool keeps_too_much(const struct chaining *c, int reader) {
             made += elements_of(shape_of(c, plan->steps[i].result));
     for (int i = 0; i < (1 + step->link_count) * MMUL_OPERANDS; i++) {
         const int place = mmul_program_step_operand(plan, step, i);
-        if (place >= 0 && plan->places[base_of(c, place)].placement.kind != MMUL_PLACE_FILE &&
-            c->uses[base_of(c, place)].last < reader)
+        if (place >= 0 &&
+            plan->places[mmul_program_base(c->plan, place)].placement.kind != MMUL_PLACE_FILE &&
+            c->uses[mmul_program_base(c->plan, place)].last < reader)
             longer += elements_of(shape_of(c, place));
     }
     return made > saved && longer > saved;
@@ -231,8 +226,8 @@ static void take(struct chaining *c, int reader, int shown) {
     c->step = reader;
     for (int i = 0; i < MMUL_OPERANDS; i++)
         if (group.operands[i] >= 0)
-            c->uses[base_of(c, group.operands[i])].last =
-                (int)mmul_larger(c->uses[base_of(c, group.operands[i])].last, reader);
+            c->uses[mmul_program_base(c->plan, group.operands[i])].last = (int)mmul_larger(
+                c->uses[mmul_program_base(c->plan, group.operands[i])].last, reader);
 }
 
 // A group that begins with this step, if there is one.

@@ -295,11 +295,8 @@ void mmul_program_rank_memory(const struct mmul_program_plan *plan, int rank, in
                               int64_t *device) {
     const struct mmul_program_costs *c = &plan->costs;
     const int node = c->rank_node[rank];
-    int ranks = 0, first = rank;
-    for (int i = c->size - 1; i >= 0; i--) {
-        ranks += c->rank_node[i] == node;
-        first = c->rank_node[i] == node ? i : first;
-    }
+    int first = rank;
+    const int ranks = mmul_program_node_ranks(plan, node, &first);
     for (int i = 0; i < plan->step_count; i++)
         bytes[i] = 0;
     // What begins and ends at a step, then the sums of that.

@@ -279,6 +279,12 @@ int64_t mmul_program_place_bytes(const struct mmul_program_plan *plan,
                             (int64_t)mmul_dtype_bytes(value->dtype));
 }
 
+int mmul_program_base(const struct mmul_program_plan *plan, int place) {
+    while (plan->places[place].view_of >= 0)
+        place = plan->places[place].view_of;
+    return place;
+}
+
 bool mmul_program_place_has_memory(const struct mmul_program_place *place) {
     return place->view_of < 0 && place->placement.kind != MMUL_PLACE_FILE && !place->is_gone &&
            place->kept < 0;

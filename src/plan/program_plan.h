@@ -139,6 +139,12 @@ struct mmul_move mmul_program_plan_move(const struct mmul_program_plan *plan,
 // Seconds and bytes of the steps, into the plan's.
 void mmul_program_plan_add_up(struct mmul_program_plan *plan);
 
+// The place whose memory a place shares, or itself.
+int mmul_program_base(const struct mmul_program_plan *plan, int place);
+
+// How many ranks the node has, and the first of them.
+int mmul_program_node_ranks(const struct mmul_program_plan *plan, int node, int *leader);
+
 // Has a place memory of the node's segment? Not what is in files or shards, shown by a view, or gone.
 bool mmul_program_place_has_memory(const struct mmul_program_place *place);
 

@@ -76,12 +76,6 @@ enum mmul_status mmul_program_rooms_prepare(struct mmul_program_plan *plan,
 
 // ------------------------------------------------------------------------------ values read again
 
-int mmul_program_base(const struct mmul_program_plan *plan, int place) {
-    while (plan->places[place].view_of >= 0)
-        place = plan->places[place].view_of;
-    return place;
-}
-
 bool mmul_program_is_read_again(const struct mmul_program_plan *plan, int place) {
     return place >= 0 && plan->places[place].placement.kind != MMUL_PLACE_FILE &&
            !plan->saves_no_sums && plan->multiplied[mmul_program_base(plan, place)] > 1;
@@ -282,8 +276,7 @@ struct mmul_link_size mmul_program_link_size(const struct mmul_program_plan *pla
 
 // ------------------------------------------------------------------------------------- all of a run
 
-// Ranks of the node, and the first of them.
-static int ranks_of(const struct mmul_program_plan *plan, int node, int *leader) {
+int mmul_program_node_ranks(const struct mmul_program_plan *plan, int node, int *leader) {
     int count = 0;
     for (int rank = plan->costs.size - 1; rank >= 0; rank--) {
         if (plan->costs.rank_node[rank] != node)
@@ -297,7 +290,7 @@ static int ranks_of(const struct mmul_program_plan *plan, int node, int *leader)
 int64_t mmul_program_segment_bytes(const struct mmul_program_plan *plan, int node) {
     struct mmul_segment_size size = {0};
     int leader;
-    const int ranks = ranks_of(plan, node, &leader);
+    const int ranks = mmul_program_node_ranks(plan, node, &leader);
     for (int i = 0; i < plan->step_count; i++) {
         const struct mmul_program_step *step = &plan->steps[i];
         if (step->stage < size.stages) // goes on beside the one before
@@ -412,7 +405,7 @@ int64_t mmul_program_own_bytes(const struct mmul_program_plan *plan, int rank) {
     struct own own = {.grid = 0};
     const int node = plan->costs.rank_node[rank];
     int leader = rank;
-    (void)ranks_of(plan, node, &leader);
+    (void)mmul_program_node_ranks(plan, node, &leader);
     for (int i = 0; i < plan->step_count; i++) {
         const struct mmul_program_step *step = &plan->steps[i];
         if (step->kind == MMUL_STEP_MOVE)
@@ -452,7 +445,7 @@ int64_t mmul_program_products_least(const struct mmul_program_plan *plan, int no
     const int others = plan->costs.node_count - 1;
     int64_t least = 0, products = 0;
     int leader;
-    const int ranks = ranks_of(plan, node, &leader);
+    const int ranks = mmul_program_node_ranks(plan, node, &leader);
     for (int i = 0; i < plan->step_count; i++) {
         const struct mmul_program_step *step = &plan->steps[i];
         if (!step->is_product || step->product != NULL)

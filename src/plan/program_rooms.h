@@ -23,9 +23,6 @@ void mmul_program_rooms_limit(struct mmul_program_plan *plan, const struct mmul_
 
 // ------------------------------------------------------------------------------ values read again
 
-// The place whose memory a place shares, or itself.
-int mmul_program_base(const struct mmul_program_plan *plan, int place);
-
 // Do several products read what a place has in memory, and are its sums for the check kept for them? Not of what is in
 // a file.
 bool mmul_program_is_read_again(const struct mmul_program_plan *plan, int place);

@@ -227,11 +227,23 @@ assert np.array_equal(np.load("Z.npy"), 3 * np.abs(c) - 7, equal_nan=True)
 END
 }
 
+# large_stayed UP C ONE THREE: what `bus` says, on standard input, is that operands went up once and results came down
+# once, but for so many pieces of one link, and of three, that were looked at.
+large_stayed() {
+    local lines piece=$((4 * 64))
+    lines=$(cat)
+    [ "$(grep "matmul + relu" <<< "$lines")" = \
+        "matmul + relu, relu(x @ w), $(($1 + 4 * $3)), $(($2 + $3 * piece))" ] || return 1
+    [ "$(grep "matmul + abs" <<< "$lines")" = \
+        "matmul + abs + multiply + subtract, abs(x @ w) * 3 - 7, $((4 * $4)), $(($2 + $4 * piece))" ] || return 1
+    large_is_right
+}
+
 @test "what only its links read of a product, and they of each other, stays on a device with memory of its own" {
     local c=$((4 * 1203 * 1001)) up=$((4 * 203 * (1203 + 1001))) device
     # Pieces that are looked at, of 64 elements, come at once: of what a link reads and, where that stays, makes. Their
     # places, one number each, go up.
-    local one=512 two=341 piece=$((4 * 64))
+    local one=512 two=341
     local three=$((2 * one + 2 * two + two))
     write_large
     for device in faulty:hang=1000000:cpu faulty:lie=1:0:0 0:0; do
@@ -239,11 +251,7 @@ END
         run -0 bus "$device"
         show
         [[ "$device" != *lie* ]] || { large_is_right && continue; }
-        [ "$(grep "matmul + relu" <<< "$output")" = \
-            "matmul + relu, relu(x @ w), $((up + 4 * one)), $((c + one * piece))" ]
-        [ "$(grep "matmul + abs" <<< "$output")" = \
-            "matmul + abs + multiply + subtract, abs(x @ w) * 3 - 7, $((4 * three)), $((c + three * piece))" ]
-        large_is_right
+        large_stayed "$up" "$c" "$one" "$three" <<< "$output"
     done
     [ "$HAS_OPENCL" -gt 0 ] || skip "opencl: no device 0:0"
 }
@@ -289,17 +297,13 @@ write_tiles() {
 @test "a product of several tiles stays as well, and what is done to it goes tile by tile" {
     local c=$((4 * 2203 * 601)) up=$((4 * 203 * (2203 + 601))) device
     # Samples of four tiles, the smallest of which is looked at in each of its rows.
-    local one=$((3 * 512 + 241)) three=$((3 * (2 * 512 + 3 * 341) + 5 * 241)) piece=$((4 * 64))
+    local one=$((3 * 512 + 241)) three=$((3 * (2 * 512 + 3 * 341) + 5 * 241))
     write_tiles
     for device in faulty:hang=1000000:cpu 0:0; do
         [ "$device" != 0:0 ] || [ "$HAS_OPENCL" -gt 0 ] || continue
         run -0 bus "$device" --device-memory "$MEMORY"
         show
-        [ "$(grep "matmul + relu" <<< "$output")" = \
-            "matmul + relu, relu(x @ w), $((up + 4 * one)), $((c + one * piece))" ]
-        [ "$(grep "matmul + abs" <<< "$output")" = \
-            "matmul + abs + multiply + subtract, abs(x @ w) * 3 - 7, $((4 * three)), $((c + three * piece))" ]
-        large_is_right
+        large_stayed "$up" "$c" "$one" "$three" <<< "$output"
     done
     [ "$HAS_OPENCL" -gt 0 ] || skip "opencl: no device 0:0"
 }

@@ -198,6 +198,22 @@ run_bytes() {
         sed -n 's/^ *"run_bytes": \([0-9]*\)$/\1/p' plan.json
 }
 
+# run_apart FILE: its results, with all memory that there is, go into a folder of their own.
+run_apart() {
+    ranks 3 run "$1" --device cpu --weights equal
+    expect_quiet_success
+    mkdir apart
+    mv Y.npy Z.npy apart
+}
+
+# runs_within MIB FILE: with so much memory, and no more, it has the same results.
+runs_within() {
+    run "$PYTHON" "$REPO/tests/lib/memory.py" "$1" "${launch[@]}" -n 3 "$MPIMATMUL" run "$2" -q \
+        --memory "${1}MiB" --device cpu --weights equal
+    expect_status 0
+    cmp Y.npy apart/Y.npy && cmp Z.npy apart/Z.npy
+}
+
 # w is wide, and each rank's check would sum it once for both products, in vectors as wide.
 @test "run: sums that several products share are kept where there is room for them" {
     need_numpy
@@ -207,10 +223,7 @@ x = place(generate((64, 16), kind="integer", seed=4), "rows")
 z = place(generate((40, 16), kind="integer", seed=5), "rows")
 save("Y.npy", sum(x @ w, axis=-1))
 save("Z.npy", sum(z @ w, axis=-1))' > wide.py
-    ranks 3 run wide.py --device cpu --weights equal
-    expect_quiet_success
-    mkdir apart
-    mv Y.npy Z.npy apart
+    run_apart wide.py
     ranks 3 run wide.py --memory 20MiB --device cpu --weights equal
     expect_status 71
     local enough wide narrow
@@ -218,10 +231,7 @@ save("Z.npy", sum(z @ w, axis=-1))' > wide.py
     wide=$(run_bytes wide.py)
     narrow=$(run_bytes wide.py --memory "${enough}MiB")
     [ "$wide" -gt $((3 * 300000 * 40)) ] && [ "$narrow" -lt $((wide / 2)) ]
-    run "$PYTHON" "$REPO/tests/lib/memory.py" "$enough" "${launch[@]}" -n 3 "$MPIMATMUL" run wide.py -q \
-        --memory "${enough}MiB" --device cpu --weights equal
-    expect_status 0
-    cmp Y.npy apart/Y.npy && cmp Z.npy apart/Z.npy
+    runs_within "$enough" wide.py
 }
 
 # Products of blocks, here of summands: with the least memory that is accepted there are no such sums.
@@ -233,10 +243,7 @@ v, w = generate((500001, 2), kind="integer", seed=5), generate((500001, 3), kind
 x, z, v, w = place(x, "cols"), place(z, "cols"), place(v, "rows"), place(w, "rows")
 save("Y.npy", x @ v + z[0:2, :] @ v)
 save("Z.npy", concat((x @ w, z @ w), axis=0))' > long.py
-    ranks 3 run long.py --device cpu --weights equal
-    expect_quiet_success
-    mkdir apart
-    mv Y.npy Z.npy apart
+    run_apart long.py
     local enough=70 wide narrow
     wide=$(run_bytes long.py)
     until narrow=$(run_bytes long.py --memory "${enough}MiB" 2> /dev/null); do
@@ -244,10 +251,7 @@ save("Z.npy", concat((x @ w, z @ w), axis=0))' > long.py
         [ "$enough" -lt 400 ]
     done
     [ "$narrow" -lt $((wide * 9 / 10)) ]
-    run "$PYTHON" "$REPO/tests/lib/memory.py" "$enough" "${launch[@]}" -n 3 "$MPIMATMUL" run long.py -q \
-        --memory "${enough}MiB" --device cpu --weights equal
-    expect_status 0
-    cmp Y.npy apart/Y.npy && cmp Z.npy apart/Z.npy
+    runs_within "$enough" long.py
 }
 
 @test "run: several values in one file, and one name for a file" {
