@@ -15,6 +15,12 @@ export OMPI_MCA_oob_tcp_keepalive_time="${OMPI_MCA_oob_tcp_keepalive_time:-5}"
 export OMPI_MCA_oob_tcp_keepalive_intvl="${OMPI_MCA_oob_tcp_keepalive_intvl:-2}"
 export OMPI_MCA_oob_tcp_keepalive_probes="${OMPI_MCA_oob_tcp_keepalive_probes:-3}"
 
+# Under `srun --mpi=pmix` the ranks of a node wait for those of other nodes when MPI starts and ends, but not with the
+# default of Slurm's plugin where TreeWidth (50, unless set) is more than the nodes of the job: its tree for barriers
+# then has no children (Slurm 22.05.8: reverse_tree_info, pmixp_lib_fence), and one start in some 1500 ended in a
+# segmentation fault, by a message to a rank that was not ready. The other way of that plugin is right.
+export SLURM_PMIX_FENCE="${SLURM_PMIX_FENCE:-ring}"
+
 # Hosts with and without a fabric do not find each other if each makes its own choice. So the launching machine
 # decides, once for the whole job: where it has no InfiniBand, Omni-Path or Slingshot device, TCP and shared memory
 # (ob1) are all there is; with one, Open MPI keeps its own choice (UCX where that is installed). A pml that you have

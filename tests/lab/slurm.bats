@@ -133,6 +133,31 @@ expect_failed_job() {
     expect_report "C.bin.report.$job.json" 4 2
 }
 
+# Without that a rank may get messages before it is ready for them, and falls.
+@test "started by srun after environment.sh: MPI begins and ends on all nodes together" {
+    "$PYTHON" -c 'import mpi4py' 2> /dev/null || skip "mpi4py is not installed"
+    cat > end.py << 'END'
+import os
+import time
+from mpi4py import MPI
+
+if MPI.COMM_WORLD.rank == 0:
+    time.sleep(0.5)
+    open("late", "w").close()
+MPI.Finalize()
+print("has waited" if os.path.exists("late") else "went ahead")
+END
+    cat > end.sbatch << 'END'
+#!/bin/sh
+. "$INSTALLED/share/mpimatmul/environment.sh" 2> /dev/null
+srun --mpi=pmix --cpu-bind=none "$PYTHON" end.py
+END
+    sbatch --parsable --nodes=2 --ntasks-per-node=1 --output=end.log end.sbatch < /dev/null > number
+    slurm_wait slurm_has_ended "$(cat number)"
+    cat end.log
+    [ "$(cat end.log)" = $'has waited\nhas waited' ]
+}
+
 @test "the line for GPUs is right once its second # is gone" {
     need_cores 2
     sed -i 's/^##SBATCH/#SBATCH/' job.sbatch
@@ -191,7 +216,7 @@ expect_failed_job() {
 #!/bin/sh
 OMPI_MCA_btl_base_verbose=10 "$MPIMATMUL" mul A.bin B.bin -o C.bin --device cpu --quiet 2>&1 |
     sed -n 's/.*components_open: found loaded component //p' | xargs echo alone:
-srun --mpi=pmix "$MPIMATMUL" info A.bin
+SLURM_PMIX_FENCE=ring srun --mpi=pmix "$MPIMATMUL" info A.bin
 END
     job=$(sbatch --parsable --ntasks=2 --output=alone.log alone.sbatch < /dev/null)
     slurm_wait slurm_has_ended "$job"
