@@ -3,6 +3,7 @@
 // weights.
 #include <string.h>
 
+#include "base/integer.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/status.h"
@@ -167,31 +168,6 @@ static void obey(struct mmul_program_plan *plan, const struct mmul_cluster *clus
     plan->verify_seed = told->verify_seed;
 }
 
-// A plan whose values do not fit is made again, with products that bring their files in pieces.
-static enum mmul_status make_plan(const struct mmul_program *program,
-                                  const struct mmul_cluster *cluster, const struct told *told,
-                                  const double *weights, struct mmul_program_plan **plan,
-                                  struct mmul_error *err) {
-    unsigned how = told->keep_values ? MMUL_PROGRAM_KEEPS_VALUES : 0;
-    struct mmul_program_plan *made = NULL;
-    enum mmul_status status = MMUL_ERR_SYSTEM;
-    for (int tries = 0; status == MMUL_ERR_SYSTEM && tries < 2; tries++) {
-        status = mmul_program_plan_make(program, cluster, weights, how, &made, err);
-        if (status == MMUL_OK) {
-            obey(made, cluster, told);
-            (void)mmul_program_fit_rooms(made, cluster);
-            status = mmul_program_check_memory(made, cluster, err);
-        }
-        if (status == MMUL_OK)
-            *plan = made;
-        else
-            mmul_program_plan_destroy(made);
-        made = NULL;
-        how |= MMUL_PROGRAM_STREAMS;
-    }
-    return status;
-}
-
 // Root's to all; where nobody has given any, those of what was kept.
 static enum mmul_status share_weights(const struct mmul_context *context,
                                       const struct mmul_program_wishes *wishes,
@@ -210,6 +186,107 @@ static enum mmul_status share_weights(const struct mmul_context *context,
     if (status == MMUL_OK)
         status = mmul_comm_broadcast(comm, *weights, comm->size * (int64_t)sizeof **weights, err);
     return status;
+}
+
+// ------------------------------------------------------------------------------------------- plans
+
+// What plans are made from.
+struct sources {
+    struct mmul_context *context;
+    const struct mmul_program *program;
+    const double *weights;
+    bool balanced;
+};
+
+// Pure. how: of enum mmul_program_how.
+static enum mmul_status make_plan(const struct sources *from, const struct told *told, unsigned how,
+                                  struct mmul_program_plan **plan, struct mmul_error *err) {
+    const struct mmul_cluster *cluster = from->context->cluster;
+    enum mmul_status status =
+        mmul_program_plan_make(from->program, cluster, from->weights, how, plan, err);
+    if (status != MMUL_OK)
+        return status;
+    obey(*plan, cluster, told);
+    (void)mmul_program_fit_rooms(*plan, cluster);
+    return mmul_program_check_memory(*plan, cluster, err);
+}
+
+// Collective. A plan that does not fit is made again, with products that bring their files in pieces.
+static enum mmul_status make_fitting_plan(const struct sources *from, const struct told *told,
+                                          struct mmul_program_plan **plan, struct mmul_error *err) {
+    unsigned how = told->keep_values ? MMUL_PROGRAM_KEEPS_VALUES : 0;
+    enum mmul_status status = MMUL_ERR_SYSTEM;
+    for (int tries = 0; status == MMUL_ERR_SYSTEM && tries < 2; tries++) {
+        struct mmul_program_plan *made = NULL;
+        status = mmul_comm_agree(from->context->comm, make_plan(from, told, how, &made, err), err);
+        if (status == MMUL_OK)
+            status = mmul_program_plan_products(from->context, made, from->balanced, err);
+        if (status == MMUL_OK)
+            *plan = made;
+        else
+            mmul_program_plan_destroy(made);
+        how |= MMUL_PROGRAM_STREAMS;
+    }
+    return status;
+}
+
+// ------------------------------------------------------------------------------- what would be enough
+
+enum { MIB = 1 << 20 };
+
+// On the node that has most of it; what its processes have is among it.
+static int64_t mib_of(const struct mmul_program_plan *plan, const struct mmul_cluster *cluster) {
+    int64_t most = 0;
+    for (int node = 0; node < cluster->node_count; node++)
+        most = mmul_larger(most, plan->node_bytes[node] + plan->shard_bytes[node] +
+                                     mmul_program_node_rooms(plan, node) -
+                                     mmul_plan_memory_left(cluster, node, 0));
+    return mmul_divide_up(most, MIB);
+}
+
+// Collective. Is there a plan with such a limit? 0: without one; *mib: what it takes.
+static bool fits_in(const struct sources *from, struct told told, int64_t limit_mib, int64_t *mib) {
+    struct mmul_program_plan *plan = NULL;
+    struct mmul_error refused;
+    told.limits.memory_bytes = limit_mib * MIB;
+    if (make_fitting_plan(from, &told, &plan, &refused) != MMUL_OK)
+        return false;
+    *mib = mib_of(plan, from->context->cluster);
+    mmul_program_plan_destroy(plan);
+    return true;
+}
+
+// What processes have before a job is not the same each time, by some pages of each; and shares follow speeds that are
+// measured again.
+static int64_t add_margin(const struct mmul_cluster *cluster, int64_t mib) {
+    const int64_t each = MIB / 4, part = 64;
+    int most = 0;
+    for (int node = 0; node < cluster->node_count; node++)
+        most = cluster->nodes[node].rank_count > most ? cluster->nodes[node].rank_count : most;
+    return mib + mib / part + mmul_divide_up(most * each, MIB);
+}
+
+// Collective, after a refusal: by plans with other limits, of which some are refused as well, the least that is not is
+// found to a thirtieth, and the hint says it. No hint where more would not help: not without any limit.
+static void hint_enough(const struct sources *from, const struct told *told,
+                        struct mmul_error *err) {
+    enum { NEAR = 32, TRIES = 8 };
+    const struct mmul_cluster *cluster = from->context->cluster;
+    int64_t low = told->limits.memory_bytes / MIB, high, mib;
+    if (!fits_in(from, *told, 0, &high))
+        return;
+    while (high - low > mmul_larger(1, high / NEAR)) {
+        const int64_t middle = low + (high - low) / 2;
+        *(fits_in(from, *told, middle, &mib) ? &high : &low) = middle;
+    }
+    mib = add_margin(cluster, high);
+    for (int i = 0; i < TRIES; i++) {
+        if (fits_in(from, *told, mib, &high)) {
+            mmul_hint(err, "--memory %lldMiB has room for them", (long long)mib);
+            return;
+        }
+        mib += mib / TRIES + 1;
+    }
 }
 
 enum mmul_status mmul_program_prepare(struct mmul_context *context,
@@ -239,17 +316,16 @@ enum mmul_status mmul_program_prepare(struct mmul_context *context,
     }
     if (status == MMUL_OK)
         status = share_weights(context, wishes, copy, &weights, err);
-    if (status == MMUL_OK)
-        status = mmul_comm_agree(
-            comm, make_plan(copy, context->cluster, &told, weights, &made, err), err);
-    mmul_free(weights);
     if (status == MMUL_OK) {
-        const bool balanced =
-            told.balanced && mmul_cluster_has_speeds(context->cluster, types_of(copy));
-        status = mmul_program_plan_products(context, made, balanced, err);
+        const struct sources from = {context, copy, weights,
+                                     told.balanced &&
+                                         mmul_cluster_has_speeds(context->cluster, types_of(copy))};
+        status = make_fitting_plan(&from, &told, &made, err);
+        if (status == MMUL_ERR_SYSTEM && told.limits.memory_bytes > 0)
+            hint_enough(&from, &told, err);
     }
+    mmul_free(weights);
     if (status != MMUL_OK) {
-        mmul_program_plan_destroy(made);
         mmul_program_destroy(copy);
         return status;
     }

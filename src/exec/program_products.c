@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Plans of a program's products: root makes them, from what every node sees of the files, and sends
 // them. A matrix that is a value by then is like one that every node has mapped. Equal products of values, such as
-// those of the turns of a loop, have one plan.
+// those of the turns of a loop, have one plan. Each may have all memory beside the values, at first; where all of them
+// and the rooms that they share are more than there is, less.
 #include "base/integer.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -10,14 +11,22 @@
 #include "exec/views.h"
 #include "model/matrix.h"
 
-// A product of the program, and what goes into its plan.
+// A product that has a plan of its own, and what goes into that.
+struct product {
+    struct mmul_program_step *step;
+    unsigned *node_maps,
+        value_maps; // what every node can use where it lies; of that what is a value
+    double least;   // root: of the memory beside the values, the part that it needs; 0: not known
+};
+
 struct planning {
     struct mmul_context *context;
     struct mmul_program_plan *plan;
-    struct mmul_program_step *step;
     bool balanced;
-    unsigned *node_maps, value_maps; // of the step at hand
-    int64_t *taken_bytes;            // of a node, by what is not the product's
+    struct product *products; // owned
+    unsigned *maps;           // owned: those of all products
+    int count;
+    int64_t *taken_bytes; // owned: of a node, by what is not the product's at hand
 };
 
 static bool is_file(const struct planning *p, int place) {
@@ -29,18 +38,17 @@ static const struct mmul_operation *file_of(const struct planning *p, int place)
 }
 
 // Of both operands and the result.
-static enum mmul_dtype dtype_of(const struct planning *p) {
+static enum mmul_dtype dtype_of(const struct planning *p, const struct mmul_program_step *step) {
     const struct mmul_program *program = p->plan->program;
-    return program->values[program->operations[p->step->operation].result].dtype;
+    return program->values[program->operations[step->operation].result].dtype;
 }
 
 // Root has the files; which of them are files, everybody knows.
-static void borrow_files(const struct planning *p) {
-    struct mmul_program_step *step = p->step;
+static void borrow_files(const struct planning *p, struct mmul_program_step *step) {
     struct mmul_matmul *files = &step->files;
+    const bool is_double = dtype_of(p, step) == MMUL_F64;
     *files = (struct mmul_matmul){.alpha = 1,
-                                  .compute =
-                                      dtype_of(p) == MMUL_F64 ? MMUL_COMPUTE_F64 : MMUL_COMPUTE_F32,
+                                  .compute = is_double ? MMUL_COMPUTE_F64 : MMUL_COMPUTE_F32,
                                   .no_verify = p->plan->no_verify};
     if (is_file(p, step->operands[0]))
         files->a = file_of(p, step->operands[0])->matrix;
@@ -50,40 +58,59 @@ static void borrow_files(const struct planning *p) {
         files->output = file_of(p, step->result)->output;
 }
 
-static struct mmul_problem_operand operand_of(const struct planning *p, int index) {
-    int place = p->step->operands[index];
+static struct mmul_problem_operand operand_of(const struct planning *p,
+                                              const struct mmul_program_step *step, int index) {
+    int place = step->operands[index];
     const struct mmul_value *value = &p->plan->program->values[p->plan->places[place].value];
     struct mmul_problem_operand operand = {
-        .shape = value->shape, .dtype = dtype_of(p), .name = value->name};
-    if (is_file(p, place) && dtype_of(p) == MMUL_F32)
+        .shape = value->shape, .dtype = dtype_of(p, step), .name = value->name};
+    if (is_file(p, place) && operand.dtype == MMUL_F32)
         operand.dtype = mmul_matrix_info(file_of(p, place)->matrix).delivered;
     return operand;
 }
 
-// What every node can use where it lies: of files what it sees, of values all.
-static enum mmul_status find_maps(struct planning *p, struct mmul_error *err) {
-    const struct mmul_program_step *step = p->step;
+// Collective. Of files a node can use what it sees, of values all.
+static enum mmul_status find_maps(const struct planning *p, struct product *product,
+                                  struct mmul_error *err) {
+    const struct mmul_program_step *step = product->step;
     bool a = is_file(p, step->operands[0]), b = is_file(p, step->operands[1]);
     bool c = is_file(p, step->result);
     unsigned values = (a ? 0 : MMUL_MAPS_A) | (b ? 0 : MMUL_MAPS_B) | (c ? 0 : MMUL_MAPS_C);
     values &= step->spreads ? ~mmul_maps_whole(step->axis) : values;
-    p->value_maps = values;
+    product->value_maps = values;
     enum mmul_status status = MMUL_OK;
-    for (int node = 0; node < p->context->comm->node_count; node++)
-        p->node_maps[node] = 0;
     if (a || b || c)
-        status = mmul_views_find(p->context, &step->files, p->plan->io, p->node_maps, err);
+        status = mmul_views_find(p->context, &step->files, p->plan->io, product->node_maps, err);
     for (int node = 0; node < p->context->comm->node_count; node++)
-        p->node_maps[node] |= values;
+        product->node_maps[node] |= values;
     return status;
 }
 
-// Root.
-static enum mmul_status make_plan(const struct planning *p, struct mmul_error *err) {
-    struct mmul_program_step *step = p->step;
+// What is not the product's where it may have such a part of the memory beside the values. Rooms are not counted here:
+// which of them a product shares, and the check has one for all, is known when it has its plan.
+static void find_taken(const struct planning *p, double part) {
+    const struct mmul_cluster *cluster = p->context->cluster;
+    const int64_t limit = p->plan->limits.memory_bytes;
+    for (int node = 0; node < cluster->node_count; node++) {
+        int64_t all = cluster->nodes[node].memory_available_bytes,
+                taken = p->plan->node_bytes[node];
+        if (limit > 0) {
+            all = mmul_smaller(all, mmul_plan_memory_left(cluster, node, limit));
+            taken += p->plan->shard_bytes[node];
+        }
+        const double left = (double)mmul_larger(all - taken, 0);
+        p->taken_bytes[node] = taken + (int64_t)((1 - part) * left);
+    }
+}
+
+// Root: with such a part of the memory beside the values.
+static enum mmul_status make_plan(const struct planning *p, const struct product *product,
+                                  double part, struct mmul_error *err) {
+    struct mmul_program_step *step = product->step;
+    struct mmul_plan *made = NULL;
     struct mmul_problem problem;
-    const struct mmul_problem_request what = {.a = operand_of(p, 0),
-                                              .b = operand_of(p, 1),
+    const struct mmul_problem_request what = {.a = operand_of(p, step, 0),
+                                              .b = operand_of(p, step, 1),
                                               .transpose_a = step->turned[0],
                                               .transpose_b = step->turned[1],
                                               .alpha = 1};
@@ -95,8 +122,8 @@ static enum mmul_status make_plan(const struct planning *p, struct mmul_error *e
         .problem = &problem,
         .cluster = p->context->cluster,
         .weights = is_free ? NULL : p->plan->costs.shares,
-        .node_maps = p->node_maps,
-        .value_maps = p->value_maps,
+        .node_maps = product->node_maps,
+        .value_maps = product->value_maps,
         .offsets = step->offsets,
         .taken_bytes = p->taken_bytes,
         .memory_limit_bytes = p->plan->limits.memory_bytes,
@@ -108,11 +135,15 @@ static enum mmul_status make_plan(const struct planning *p, struct mmul_error *e
         .tail = p->plan->limits.tail == MMUL_TAIL_AUTO && !p->balanced ? MMUL_TAIL_OFF
                                                                        : p->plan->limits.tail,
         .tail_share = p->plan->limits.tail_share};
+    find_taken(p, part);
     if (status == MMUL_OK)
-        status = mmul_plan_make(&request, &step->product, err);
-    if (status == MMUL_OK)
-        step->product->verify_seed = p->plan->verify_seed;
-    return status;
+        status = mmul_plan_make(&request, &made, err);
+    if (status != MMUL_OK)
+        return status;
+    made->verify_seed = p->plan->verify_seed;
+    mmul_plan_destroy(step->product);
+    step->product = made;
+    return MMUL_OK;
 }
 
 // ---------------------------------------------------------------------------------- equal products
@@ -169,35 +200,31 @@ static const struct mmul_program_step *find_equal(struct different *known,
 
 // ------------------------------------------------------------------------------------------ plans
 
-static enum mmul_status plan_product(struct planning *p, struct different *known,
-                                     struct mmul_error *err) {
-    borrow_files(p);
-    p->step->same = find_equal(known, p->plan, p->step);
-    if (p->step->same != NULL)
-        return MMUL_OK;
-    enum mmul_status status = find_maps(p, err);
-    if (status == MMUL_OK && p->context->comm->rank == 0)
-        status = make_plan(p, err);
-    return mmul_comm_agree(p->context->comm, status, err);
+// Collective: those that have plans of their own.
+static enum mmul_status find_products(struct planning *p, struct mmul_error *err) {
+    const int nodes = p->context->comm->node_count;
+    struct different known = {.count = 0};
+    enum mmul_status status = MMUL_OK;
+    for (int i = 0; status == MMUL_OK && i < p->plan->step_count; i++) {
+        struct mmul_program_step *step = &p->plan->steps[i];
+        if (!step->is_product)
+            continue;
+        borrow_files(p, step);
+        step->same = find_equal(&known, p->plan, step);
+        if (step->same != NULL)
+            continue;
+        struct product *product = &p->products[p->count];
+        *product = (struct product){.step = step, .node_maps = p->maps + (int64_t)p->count * nodes};
+        p->count++;
+        status = mmul_comm_agree(p->context->comm, find_maps(p, product, err), err);
+    }
+    return status;
 }
 
-// Values and rooms that are no product's, and as much as a product beside it may have: two of them are under way at the
-// same time.
-static void find_taken(const struct planning *p) {
-    const struct mmul_cluster *cluster = p->context->cluster;
-    const int64_t limit = p->plan->limits.memory_bytes;
-    int products = 0;
-    for (int i = 0; i < p->plan->step_count; i++)
-        products += p->plan->steps[i].is_product;
-    for (int node = 0; node < cluster->node_count; node++) {
-        int64_t left = cluster->nodes[node].memory_available_bytes,
-                taken = p->plan->node_bytes[node] + mmul_program_node_rooms(p->plan, node);
-        if (limit > 0) {
-            left = mmul_smaller(left, mmul_plan_memory_left(cluster, node, limit));
-            taken += p->plan->shard_bytes[node];
-        }
-        p->taken_bytes[node] = taken + (products > 1 ? mmul_larger(left - taken, 0) / 2 : 0);
-    }
+static void share_equal_plans(const struct mmul_program_plan *plan) {
+    for (int i = 0; i < plan->step_count; i++)
+        if (plan->steps[i].is_product && plan->steps[i].same != NULL)
+            plan->steps[i].product = plan->steps[i].same->product;
 }
 
 // Root: scatter and gather are between all nodes that have work in any product.
@@ -222,78 +249,99 @@ static void predict(struct mmul_program_step *step) {
         step->network_bytes += (double)mmul_plan_nodes(step->product)[node].network_bytes;
 }
 
-static void drop_plans(struct mmul_program_plan *plan) {
-    for (int i = 0; i < plan->step_count; i++) {
-        if (plan->steps[i].same == NULL)
-            mmul_plan_destroy(plan->steps[i].product);
-        plan->steps[i].product = NULL;
-    }
-}
+// ------------------------------------------------------------------------------- all that fit (root)
 
-// Collective: root's plans, then on all ranks.
-static enum mmul_status make_plans(struct planning *p, struct mmul_error *err) {
-    struct mmul_program_plan *plan = p->plan;
-    struct different known = {.count = 0};
+// Plans of all products, which have so much of what is between the memory that they need and all; and do they fit
+// with the rooms of the run? Of these the products share some, the check's vectors say, and not others: of two
+// products that follow each other each has lanes.
+static enum mmul_status try_plans(const struct planning *p, double share, bool *fit,
+                                  struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
-    for (int i = 0; status == MMUL_OK && i < plan->step_count; i++) {
-        p->step = &plan->steps[i];
-        if (p->step->is_product)
-            status = plan_product(p, &known, err);
+    for (int i = 0; status == MMUL_OK && i < p->count; i++) {
+        const double least = p->products[i].least;
+        status = make_plan(p, &p->products[i], least + share * (1 - least), err);
     }
-    if (status == MMUL_OK && p->context->comm->rank == 0)
-        join_members(plan);
-    for (int i = 0; status == MMUL_OK && i < plan->step_count; i++) {
-        struct mmul_program_step *step = &plan->steps[i];
-        if (step->is_product && step->same != NULL)
-            step->product = step->same->product;
-        else if (step->is_product)
-            status = mmul_plan_send(p->context->comm, &step->product, err);
-    }
-    return status;
-}
-
-// Does all of it fit? What is too much is taken off the products. All ranks find the same; what they then do together,
-// root says.
-static enum mmul_status judge(const struct planning *p, bool *fits, struct mmul_error *err) {
-    *fits = mmul_program_fit_rooms(p->plan, p->context->cluster);
-    for (int node = 0; node < p->plan->costs.node_count; node++)
-        p->taken_bytes[node] += mmul_program_excess(p->plan, p->context->cluster, node);
-    return mmul_comm_broadcast(p->context->comm, fits, sizeof *fits, err);
-}
-
-// Each product fits; what all of them have in turn may still be more: of one the check's vectors, of another one the
-// lanes. Then they get less.
-static enum mmul_status make_fitting_plans(struct planning *p, struct mmul_error *err) {
-    enum { TRIES = 3 };
-    bool fits = false;
-    enum mmul_status status = MMUL_OK;
-    for (int tries = 0; status == MMUL_OK && !fits && tries < TRIES; tries++) {
-        drop_plans(p->plan);
-        status = make_plans(p, err);
-        if (status == MMUL_OK)
-            status = judge(p, &fits, err);
-    }
-    if (status != MMUL_OK || fits)
+    if (status != MMUL_OK)
         return status;
-    status = mmul_program_check_memory(p->plan, p->context->cluster, err);
-    return mmul_comm_agree(p->context->comm, status, err);
+    share_equal_plans(p->plan);
+    join_members(p->plan);
+    *fit = mmul_program_fit_rooms(p->plan, p->context->cluster);
+    return MMUL_OK;
+}
+
+// It has a plan with all of the memory.
+static void find_least(const struct planning *p, struct product *product) {
+    enum { TRIES = 30 };
+    const double near = 1.0 / 32; // of what it needs, too much
+    struct mmul_error refused;
+    double low = 0, high = 1;
+    for (int i = 0; i < TRIES && high - low > near * low; i++) {
+        const double middle = (low + high) / 2;
+        *(make_plan(p, product, middle, &refused) == MMUL_OK ? &high : &low) = middle;
+    }
+    product->least = high;
+}
+
+// The largest share with which all fit.
+static enum mmul_status make_plans(const struct planning *p, struct mmul_error *err) {
+    enum { TRIES = 4 };
+    bool fit = false;
+    struct mmul_error refused;
+    enum mmul_status status = try_plans(p, 1, &fit, err);
+    if (status != MMUL_OK || fit)
+        return status;
+    for (int i = 0; i < p->count; i++)
+        find_least(p, &p->products[i]);
+    double low = 0, high = 1;
+    status = try_plans(p, low, &fit, err);
+    if (status != MMUL_OK || !fit)
+        return status;
+    for (int i = 0; i < TRIES; i++) {
+        const double middle = (low + high) / 2;
+        bool fits = try_plans(p, middle, &fit, &refused) == MMUL_OK && fit;
+        *(fits ? &low : &high) = middle;
+    }
+    return try_plans(p, low, &fit, err);
+}
+
+// ------------------------------------------------------------------------------------------ plans
+
+// Root's plans on all ranks.
+static enum mmul_status send_plans(const struct planning *p, struct mmul_error *err) {
+    enum mmul_status status = MMUL_OK;
+    for (int i = 0; status == MMUL_OK && i < p->count; i++)
+        status = mmul_plan_send(p->context->comm, &p->products[i].step->product, err);
+    if (status == MMUL_OK)
+        share_equal_plans(p->plan);
+    return status;
 }
 
 enum mmul_status mmul_program_plan_products(struct mmul_context *context,
                                             struct mmul_program_plan *plan, bool balanced,
                                             struct mmul_error *err) {
     struct planning p = {.context = context, .plan = plan, .balanced = balanced};
-    const int nodes = context->comm->node_count;
-    enum mmul_status status = MMUL_ALLOCATE(p.node_maps, nodes, "nodes", err);
+    const struct mmul_comm *comm = context->comm;
+    const int64_t nodes = comm->node_count;
+    enum mmul_status status = MMUL_ALLOCATE(p.taken_bytes, nodes, "nodes", err);
     if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(p.taken_bytes, nodes, "nodes", err);
+        status = MMUL_ALLOCATE(p.products, plan->step_count, "products", err);
     if (status == MMUL_OK)
-        find_taken(&p);
-    status = mmul_comm_agree(context->comm, status, err);
+        status = MMUL_ALLOCATE(p.maps, plan->step_count * nodes, "products", err);
+    status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
-        status = make_fitting_plans(&p, err);
+        status = find_products(&p, err);
+    if (status == MMUL_OK && comm->rank == 0)
+        status = make_plans(&p, err);
+    status = mmul_comm_agree(comm, status, err);
+    if (status == MMUL_OK)
+        status = send_plans(&p, err);
+    if (status == MMUL_OK) {
+        (void)mmul_program_fit_rooms(plan, context->cluster); // all ranks find the same
+        status = mmul_comm_agree(comm, mmul_program_check_memory(plan, context->cluster, err), err);
+    }
     mmul_free(p.taken_bytes);
-    mmul_free(p.node_maps);
+    mmul_free(p.products);
+    mmul_free(p.maps);
     for (int i = 0; status == MMUL_OK && i < plan->step_count; i++)
         if (plan->steps[i].is_product)
             predict(&plan->steps[i]);

@@ -127,22 +127,26 @@ static int64_t check_unit_bytes(const struct mmul_planning *p, const struct mmul
     return (mmul_check_bytes(2 * many, k) - mmul_check_bytes(many, k)) / many + 1;
 }
 
-// The rest of it.
-static int64_t check_bytes(const struct mmul_planning *p, const struct mmul_cut *cut, int node) {
+// The rest of it: of a few lines, or of all that the rank can have.
+static int64_t check_bytes(const struct mmul_planning *p, const struct mmul_cut *cut, int rank) {
     const int64_t few = 64; // makes up for what is rounded up
     const struct mmul_problem *problem = &p->plan->problem;
-    enum mmul_axis axis = p->plan->axis;
-    int64_t once = mmul_panels_at_once(problem, axis, cut->panel_units, p->maps[node]);
-    bool whole = checks_whole(p, cut, node);
-    return mmul_check_bytes(whole ? mmul_larger(once, few) : few, problem->k) +
-           mmul_problem_result_width(problem, axis);
+    const enum mmul_axis axis = p->plan->axis;
+    const int node = p->rank_node[rank];
+    const int64_t *offsets = p->request->offsets;
+    const int64_t units = offsets != NULL ? offsets[rank + 1] - offsets[rank] : p->plan->total,
+                  lines = mmul_larger(1, mmul_divide_up(units, cut->rounds));
+    const int64_t piece = checks_whole(p, cut, node)
+                              ? mmul_panels_at_once(problem, axis, cut->panel_units, p->maps[node])
+                              : mmul_smaller(few, lines);
+    return mmul_check_bytes(piece, problem->k) + mmul_problem_result_width(problem, axis);
 }
 
 int64_t mmul_planning_private_bytes(const struct mmul_planning *p, const struct mmul_cut *cut,
                                     int rank) {
     const struct mmul_problem *problem = &p->plan->problem;
     const struct mmul_rank_info *info = &p->request->cluster->ranks[rank];
-    int64_t bytes = check_bytes(p, cut, p->rank_node[rank]);
+    int64_t bytes = check_bytes(p, cut, rank);
     bool half = mmul_dtype_bytes(problem->a_dtype) < 4 || mmul_dtype_bytes(problem->b_dtype) < 4;
     if (half && info->host_memory)
         bytes += MMUL_HOST_STAGING_BYTES;

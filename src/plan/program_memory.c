@@ -199,6 +199,7 @@ static bool fits(const struct mmul_program_plan *plan, const struct mmul_cluster
 }
 
 bool mmul_program_fit_rooms(struct mmul_program_plan *plan, const struct mmul_cluster *cluster) {
+    plan->saves_no_sums = false;
     measure_rooms(plan);
     if (fits(plan, cluster))
         return true;
@@ -210,7 +211,7 @@ bool mmul_program_fit_rooms(struct mmul_program_plan *plan, const struct mmul_cl
 enum mmul_status mmul_program_check_memory(const struct mmul_program_plan *plan,
                                            const struct mmul_cluster *cluster,
                                            struct mmul_error *err) {
-    const int64_t limit = plan->limits.memory_bytes, mib = 1 << 20;
+    const int64_t limit = plan->limits.memory_bytes;
     char needed[32], bytes[32], beside[64] = "", available[32], text[32];
     int node = 0;
     while (node < cluster->node_count && mmul_program_excess(plan, cluster, node) == 0)
@@ -229,14 +230,10 @@ enum mmul_status mmul_program_check_memory(const struct mmul_program_plan *plan,
                          "cannot fit the program's values: %s%s on '%s', %s available there",
                          needed, beside, info->host,
                          mmul_bytes_format(info->memory_available_bytes, available));
-    mmul_fail(err, MMUL_ERR_SYSTEM,
-              "cannot fit the program's values: %s%s on '%s', of %s the processes leave %s", needed,
-              beside, info->host, mmul_bytes_format(limit, text),
-              mmul_bytes_format(mmul_larger(left, 0), available));
-    const int64_t enough = limit - left + values + rooms + mmul_program_products_least(plan, node);
-    mmul_hint(err, "--memory %lldMiB has room for them",
-              (long long)(mmul_divide_up(enough + enough / 16, mib)));
-    return MMUL_ERR_SYSTEM;
+    return mmul_fail(err, MMUL_ERR_SYSTEM,
+                     "cannot fit the program's values: %s%s on '%s', of %s the processes leave %s",
+                     needed, beside, info->host, mmul_bytes_format(limit, text),
+                     mmul_bytes_format(mmul_larger(left, 0), available));
 }
 
 enum mmul_status mmul_program_lay_out(struct mmul_program_plan *plan,

@@ -180,8 +180,7 @@ int64_t mmul_program_node_rooms(const struct mmul_program_plan *plan, int node);
 int64_t mmul_program_excess(const struct mmul_program_plan *plan,
                             const struct mmul_cluster *cluster, int node);
 
-// Do values and rooms fit into what the nodes have, and the plan's limit allows? Fails with MMUL_ERR_SYSTEM, and
-// what would do.
+// Do values and rooms fit into what the nodes have, and the plan's limit allows? Fails with MMUL_ERR_SYSTEM.
 enum mmul_status mmul_program_check_memory(const struct mmul_program_plan *plan,
                                            const struct mmul_cluster *cluster,
                                            struct mmul_error *err);

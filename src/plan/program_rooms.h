@@ -119,7 +119,3 @@ enum { MMUL_SAMPLE_WORK = 1 << 16 };
 // Of the node's segment for such a run; of a rank's own. Products without a plan count nothing yet.
 int64_t mmul_program_segment_bytes(const struct mmul_program_plan *plan, int node);
 int64_t mmul_program_own_bytes(const struct mmul_program_plan *plan, int rank);
-
-// What products that have no plans yet can do with on a node, by a bound from above: rounds of a unit for each rank,
-// and the narrowest panels. For what is said of memory that would do.
-int64_t mmul_program_products_least(const struct mmul_program_plan *plan, int node);

@@ -187,7 +187,7 @@ save("Z.npy", i)' > search.py
             --memory "${enough}MiB" --device cpu --weights equal
         expect_status 0
         cmp Y.npy "$name/Y.npy" && cmp Z.npy "$name/Z.npy"
-        ranks 2 run "$name.py" --memory "$((enough - 12))MiB" --device cpu --weights equal
+        ranks 2 run "$name.py" --memory "$((enough * 85 / 100))MiB" --device cpu --weights equal
         expect_status 71
     done
 }
@@ -196,6 +196,45 @@ save("Z.npy", i)' > search.py
 run_bytes() {
     "${launch[@]}" -n 3 "$MPIMATMUL" run "$1" --check --json --device cpu --weights equal "${@:2}" > plan.json &&
         sed -n 's/^ *"run_bytes": \([0-9]*\)$/\1/p' plan.json
+}
+
+# refused MIB FILE: with so much it is.
+refused() {
+    ranks 3 run "$2" --memory "${1}MiB" --device cpu --weights equal
+    expect_status 71
+}
+
+# All of it is used: vectors of the check, wide ones here, are one room for both products, lanes are not; of two
+# products of files each could take all that there is, and both get less.
+@test "run: of the memory that a refused program is told to ask for next to nothing is left" {
+    need_plain "the sanitizer's own memory counts"
+    "$MPIMATMUL" gen X.bin --dims 2001x2003 --kind integer --seed 1 -q
+    "$MPIMATMUL" gen W.bin --dims 2003x401 --kind integer --seed 2 -q
+    "$MPIMATMUL" gen V.bin --dims 401x503 --kind integer --seed 3 -q
+    "$MPIMATMUL" gen U.bin --dims 903x2001 --kind integer --seed 4 -q
+    echo 'save("Y.npy", generate((40, 500000), seed=3) @ generate((500000, 30), seed=4))' > inner.py
+    echo 'x = place(generate((301, 60000), seed=3), "rows")
+save("Y.npy", x @ generate((60000, 91), seed=4))
+save("Z.npy", x @ generate((60000, 113), seed=5))' > twice.py
+    echo 'x, w, v, u = load("X.bin"), load("W.bin"), load("V.bin"), load("U.bin")
+y = x @ w
+save("Y.npy", y)
+save("Z.npy", (u @ y) @ v)' > chain.py
+    local name enough processes
+    refused 90 twice.py
+    processes=$(sed -n 's/.* of 90.0 MiB the processes leave \([0-9]*\)\.[0-9] MiB$/\1/p' <<< "$stderr")
+    processes=$((90 - processes))
+    for name in inner twice chain; do
+        refused 20 "$name.py"
+        enough=$(sed -n 's/^  hint: --memory \([0-9]*\)MiB has room for them$/\1/p' <<< "$stderr")
+        refused "$((enough * 85 / 100))" "$name.py"
+        run_bytes "$name.py" --memory "${enough}MiB"
+        "$PYTHON" - "$enough" "$processes" <<< 'import json, sys
+enough, processes = map(int, sys.argv[1:])
+node, = json.load(open("plan.json"))["nodes"]
+used = (node["values_bytes"] + node["run_bytes"]) / 2**20
+assert used + processes > enough * 15 / 16 - 2, (used, processes, enough)'
+    done
 }
 
 # run_apart FILE: its results, with all memory that there is, go into a folder of their own.

@@ -270,7 +270,7 @@ static void test_what_does_not_fit_in_pieces_says_so(void **state) {
     assert_int_equal(mmul_plan_make(&request, &plan, &err), MMUL_ERR_SYSTEM);
     assert_string_equal(
         err.text, "cannot fit 'A.bin' x 'B.bin' into memory, not even in pieces: 488.3 MiB of "
-                  "panels on every node and 168.8 MiB of work space needed, 300.0 MiB "
+                  "panels on every node and 54.4 MiB of work space needed, 300.0 MiB "
                   "available on 1 node");
     mmul_cluster_destroy(cluster);
 }
