@@ -188,6 +188,7 @@ struct mmul_block_sizes mmul_program_block_sizes(const struct mmul_program_plan 
         return sizes;
     struct mmul_program_walk walk = mmul_program_walk(plan, step, rank);
     while (mmul_program_next(&walk, &task)) {
+        (void)mmul_program_skip_alike(&walk, &task);
         if (mmul_region_count(task.block) == 0)
             continue;
         sizes.m = mmul_larger(sizes.m, task.block.row_end - task.block.row_begin);
@@ -246,9 +247,24 @@ bool mmul_program_next_linked(struct mmul_program_walk *walk, struct mmul_region
         return true;
     block->matrix = 0;
     block->row_begin += task.block.matrix * rows;
-    do
-        block->row_end = task.block.matrix * rows + task.block.row_end;
-    while (mmul_program_next(walk, &task));
+    do {
+        const int64_t last = task.block.matrix + mmul_program_skip_alike(walk, &task);
+        block->row_end = last * rows + task.block.row_end;
+    } while (mmul_program_next(walk, &task));
+    return true;
+}
+
+// The same of so many matrices, the first of which is the block's; by rows it is one.
+static bool next_linked_alike(struct mmul_program_walk *walk, struct mmul_region *block,
+                              int64_t *count) {
+    struct mmul_program_task task;
+    *count = 1;
+    if (walk->step->by_rows)
+        return mmul_program_next_linked(walk, block);
+    if (!mmul_program_next(walk, &task))
+        return false;
+    *block = task.block;
+    *count += mmul_program_skip_alike(walk, &task);
     return true;
 }
 
@@ -257,15 +273,15 @@ struct mmul_link_size mmul_program_link_size(const struct mmul_program_plan *pla
     struct mmul_program_step blocks = *step;
     struct mmul_link_size size = {0};
     struct mmul_region block;
-    int64_t largest = 0, widest = 0;
+    int64_t largest = 0, widest = 0, alike;
     if (step->link_count == 0)
         return size;
     blocks.made = step->result;
     struct mmul_program_walk walk = mmul_program_walk(plan, &blocks, rank);
-    while (mmul_program_next_linked(&walk, &block)) {
+    while (next_linked_alike(&walk, &block, &alike)) {
         if (mmul_region_count(block) == 0)
             continue;
-        size.all += mmul_region_count(block);
+        size.all += alike * mmul_region_count(block);
         largest = mmul_larger(largest, mmul_region_count(block));
         widest = mmul_larger(widest, block.col_end - block.col_begin);
     }

@@ -100,14 +100,19 @@ static bool is_alike(const struct mmul_program_task *x, const struct mmul_progra
            x->inner_begin == y->inner_begin && x->inner_end == y->inner_end;
 }
 
+// Of the matrices between the first and the last one a rank has the same: all of it along what is split.
 int64_t mmul_program_skip_alike(struct mmul_program_walk *walk,
                                 const struct mmul_program_task *task) {
     struct mmul_program_walk ahead = *walk;
     struct mmul_program_task next;
     int64_t count = 0;
     while (mmul_program_next(&ahead, &next) && is_alike(task, &next)) {
-        *walk = ahead;
         count++;
+        if (ahead.matrix < ahead.end - 1) {
+            count += ahead.end - 1 - ahead.matrix;
+            ahead.matrix = ahead.end - 1;
+        }
+        *walk = ahead;
     }
     return count;
 }

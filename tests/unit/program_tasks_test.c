@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT
+// Blocks that a rank makes in a step: those that are alike are passed by at once, and none is lost by that.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "clusters.h"
+#include "plan/program_tasks.h"
+
+static int generate(struct mmul_program *p, struct mmul_shape shape,
+                    enum mmul_placement_kind kind) {
+    const struct mmul_generated made = {MMUL_GENERATE_INTEGER, 1, shape};
+    struct mmul_error err;
+    int value;
+    assert_int_equal(mmul_program_generate(p, made, NULL, &value, &err), MMUL_OK);
+    assert_int_equal(mmul_program_place(p, value, kind, NULL, &value, &err), MMUL_OK);
+    return value;
+}
+
+static void apply(struct mmul_program *p, const char *operation, int x, int y) {
+    const struct mmul_call call = {
+        .operation = operation, .operands = {x, y}, .operand_count = y < 0 ? 1 : 2};
+    struct mmul_error err;
+    int value;
+    if (mmul_program_apply(p, &call, NULL, &value, &err) != MMUL_OK)
+        fail_msg("%s", err.text);
+}
+
+// What is passed by is what the walk that passes nothing finds there. Returns how many there are.
+static int64_t compare_walks(const struct mmul_program_plan *plan,
+                             const struct mmul_program_step *step, int rank) {
+    struct mmul_program_walk all = mmul_program_walk(plan, step, rank), some = all;
+    struct mmul_program_task task, of_all;
+    int64_t count = 0;
+    while (mmul_program_next(&some, &task)) {
+        const int64_t alike = 1 + mmul_program_skip_alike(&some, &task);
+        for (int64_t i = 0; i < alike; i++, task.block.matrix++) {
+            assert_true(mmul_program_next(&all, &of_all));
+            assert_memory_equal(&task, &of_all, sizeof task);
+        }
+        count++;
+    }
+    assert_false(mmul_program_next(&all, &of_all));
+    return count;
+}
+
+static void alike_blocks_are_passed_by(void **state) {
+    (void)state;
+    static const enum mmul_placement_kind kinds[] = {MMUL_PLACE_ROWS, MMUL_PLACE_COLS,
+                                                     MMUL_PLACE_REPLICATE, MMUL_PLACE_GRID};
+    const double weights[] = {1, 2, 0.5, 3, 1, 1, 7};
+    for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++)
+        for (int size = 1; size <= 7; size++) {
+            struct mmul_cluster *cluster = make_cluster(size, 2);
+            struct mmul_program *p;
+            struct mmul_program_plan *plan;
+            struct mmul_error err;
+            assert_int_equal(mmul_program_create(&p, &err), MMUL_OK);
+            const int x = generate(p, (struct mmul_shape){3, 5, 7, 6}, kinds[kind]),
+                      y = generate(p, (struct mmul_shape){3, 5, 6, 11}, kinds[kind]);
+            apply(p, "relu", x, -1);
+            apply(p, "matmul", x, y);
+            if (mmul_program_plan_make(p, cluster, weights, 1, &plan, &err) != MMUL_OK)
+                fail_msg("%s", err.text);
+            for (int i = 0; i < plan->step_count; i++)
+                for (int rank = 0; plan->steps[i].kind == MMUL_STEP_COMPUTE && rank < size; rank++)
+                    assert_in_range(compare_walks(plan, &plan->steps[i], rank), 0, 3);
+            mmul_program_plan_destroy(plan);
+            mmul_program_destroy(p);
+            mmul_cluster_destroy(cluster);
+        }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(alike_blocks_are_passed_by)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
