@@ -79,7 +79,7 @@ heads = mm.softmax(scores, causal=True) @ q
 values, places = mm.topk(heads, 3)
 expected = soft(causal(Q @ Q.swapaxes(1, 2) / 7)) @ Q
 show("chain", ((mm.relu(x @ w + b) @ w.T) * 2 - 1).numpy(), np.maximum(X.astype("f8") @ W + B, 0) @ W.T * 2 - 1, 1e-4)
-found = mm.evaluate(heads, values, places, mm.sum(heads, axis=None), mm.attention(q, q, q, causal=True, scale=1 / 7))
+found = mm.evaluate(heads, values, places, mm.sum(heads, axis=None), mm.attention(q, q, q, causal=np.True_, scale=1 / 7))
 show("causal", found[0], expected, 1e-5)
 show("topk", found[1], -np.sort(-expected, -1)[..., :3], 1e-5)
 show("places", found[2], np.argsort(-expected, -1)[..., :3], 0)
@@ -124,7 +124,8 @@ for wrong in (lambda: x @ x, lambda: mm.load("/nowhere.npy"), lambda: mm.assert_
               lambda: mm.place(x, "here"), lambda: x[0], lambda: mm.gelu(x, "fast"), lambda: x + 1j,
               lambda: mm.save("d.bin", d), lambda: mm.load("a\0b"), lambda: mm.load(b"\xff.npy"),
               lambda: mm.array(np.array([2**64 - 1], dtype="u8")), lambda: x + np.complex128(1j),
-              lambda: mm.layer_norm(x, None, b), lambda: mm.sum(x, axis=-3),
+              lambda: mm.layer_norm(x, None, b), lambda: mm.softmax(x, causal=2),
+              lambda: mm.attention(x, x, x, causal=1.0), lambda: mm.rope(x, interleaved=None), lambda: mm.sum(x, axis=-3),
               lambda: mm.mean(mm.array(B if mm.rank() == 0 else None), axis=0), lambda: mm.generate((2, 3), seed=-1),
               lambda: mm.array(Broken() if mm.rank() == 0 else None), lambda: mm.init(device="cpu"),
               lambda: mm.array(np.broadcast_to(np.float32(1), (10**7, 10**7)) if mm.rank() == 0 else None),

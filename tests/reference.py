@@ -70,9 +70,15 @@ def _causal(rows, cols):
     return np.arange(cols)[None, :] > np.arange(rows)[:, None] + cols - rows
 
 
+def _flag(given):
+    if not isinstance(given, int) or given not in (0, 1):
+        raise ValueError("expected True, False, 1 or 0")
+    return bool(given)
+
+
 def softmax(x, causal=False):
     x = np.asarray(x)
-    hidden = _causal(*x.shape[-2:]) if causal else np.zeros(x.shape[-2:], bool)
+    hidden = _causal(*x.shape[-2:]) if _flag(causal) else np.zeros(x.shape[-2:], bool)
     x = np.where(hidden, -np.inf, x)
     e = np.exp(x - np.maximum(x.max(-1, keepdims=True), -1e300))
     total = e.sum(-1, keepdims=True)
@@ -107,7 +113,7 @@ def rope(x, base=10000.0, interleaved=False):
     rows, cols = x.shape[-2:]
     angle = np.arange(rows)[:, None] * base ** (-2.0 * np.arange(cols // 2) / cols)
     left, right = np.s_[..., :cols // 2], np.s_[..., cols // 2:]
-    if interleaved:
+    if _flag(interleaved):
         left, right = np.s_[..., 0::2], np.s_[..., 1::2]
     turned = np.empty(x.shape)
     turned[left] = x[left] * np.cos(angle) - x[right] * np.sin(angle)

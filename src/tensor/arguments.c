@@ -42,9 +42,13 @@ enum mmul_status mmul_take_bool(struct mmul_evaluator *e, const struct mmul_argu
     *is_true = false;
     if (argument->node == NULL)
         return MMUL_OK;
-    if (!mmul_object_is_whole(&argument->object))
-        return fail_kind(e, argument, what, "True or False");
-    *is_true = argument->object.integer != 0;
+    const struct mmul_object *o = &argument->object;
+    if (!mmul_object_is_whole(o))
+        return fail_kind(e, argument, what, "True, False, 1 or 0");
+    if (o->integer != 0 && o->integer != 1)
+        return mmul_evaluator_fail(e, argument->node, "%s is %lld, expected True, False, 1 or 0",
+                                   what, (long long)o->integer);
+    *is_true = o->integer == 1;
     return MMUL_OK;
 }
 

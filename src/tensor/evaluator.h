@@ -137,6 +137,7 @@ enum mmul_status mmul_take_whole(struct mmul_evaluator *e, const struct mmul_arg
                                  const char *what, int64_t *number);
 enum mmul_status mmul_take_real(struct mmul_evaluator *e, const struct mmul_argument *argument,
                                 const char *what, double otherwise, double *number);
+// True, False, 1 or 0; False where it is not given.
 enum mmul_status mmul_take_bool(struct mmul_evaluator *e, const struct mmul_argument *argument,
                                 const char *what, bool *is_true);
 enum mmul_status mmul_take_text(struct mmul_evaluator *e, const struct mmul_argument *argument,

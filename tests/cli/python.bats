@@ -44,6 +44,9 @@ kept ok
 65 18446744073709551615 cannot be an element: expected whole numbers below 2^63
 65 an array of complex128 cannot be a value: expected real numbers
 64 layer_norm adds b where it has w
+64 causal is 2, expected True, False, 1 or 0
+64 causal is 1.0, expected True, False, 1 or 0
+64 interleaved is None, expected True, False, 1 or 0
 64 axis -3 of 2 axes: expected -2 to 1
 64 mean along axis 0 of one axis, which is a row (1 x 32) here: axis=-1 is along its elements
 64 seed must be at least 0

@@ -67,6 +67,11 @@ y = sofmax(x)' "e.py:2:5: nothing is called 'sofmax'" "'softmax'?"
     refuses 'x = generate((3, 4)).mean()' 'e.py:1:5: methods are not in this part of Python' 'mean(x, axis=None)'
     refuses 'x = gelu(generate((3, 4)), approximate="tan")' \
         "e.py:1:40: approximate 'tan' is unknown: expected none or tanh" '"tanh"?'
+    flags='expected True, False, 1 or 0'
+    refuses 'x = softmax(generate((3, 4)), causal=2)' "e.py:1:38: causal is 2, $flags"
+    refuses 'x = softmax(generate((3, 4)), "yes")' "e.py:1:31: causal is a string here, $flags"
+    refuses 'x = rope(generate((3, 4)), interleaved=-1)' "e.py:1:40: interleaved is -1, $flags"
+    refuses $'q = generate((3, 4))\nx = attention(q, q, q, causal=1.0)' "e.py:2:31: causal is a number here, $flags"
     refuses 'x = place(generate((3, 4)), "row")' \
         "e.py:1:29: placement 'row' is unknown: expected rows, cols, replicate or grid" '"rows"?'
 }

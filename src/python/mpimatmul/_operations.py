@@ -123,6 +123,13 @@ def transpose(x):
     return apply("transpose", [x])
 
 
+def _flag(name, given):
+    """A truth value, as programs take it."""
+    if not isinstance(given, (int, numpy.integer, numpy.bool_)) or given not in (0, 1):
+        raise Error(64, f"{name} is {given!r}, expected True, False, 1 or 0")
+    return bool(given)
+
+
 def linear(x, w, b=None):
     """x @ w.T + b"""
     y = as_value(x) @ as_value(w).T
@@ -130,7 +137,7 @@ def linear(x, w, b=None):
 
 
 def softmax(x, causal=False):
-    return apply("softmax", [x], causal=causal)
+    return apply("softmax", [x], causal=_flag("causal", causal))
 
 
 def rms_norm(x, w=None, eps=1e-6):
@@ -227,13 +234,13 @@ def take(table, ids):
 
 def rope(x, base=10000.0, interleaved=False):
     """Pairs of columns turned by the row's position."""
-    return apply("rope", [x], base=base, interleaved=interleaved)
+    return apply("rope", [x], base=base, interleaved=_flag("interleaved", interleaved))
 
 
 def attention(q, k, v, causal=False, mask=None, scale=None):
     """softmax(scale q k^T + mask) v; k and v may have fewer heads. scale None: 1 / sqrt(columns of q)."""
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    return apply("attention", [q, k, v] + [mask] * (mask is not None), causal=causal, scale=scale)
+    return apply("attention", [q, k, v] + [mask] * (mask is not None), causal=_flag("causal", causal), scale=scale)
 
 
 def assert_close(x, y, tolerance):
