@@ -107,11 +107,13 @@ static enum mmul_status print_tensors(const struct entry *entry, struct mmul_err
     const struct mmul_tensors_info info = mmul_tensors_info(entry->tensors);
     char *text = NULL;
     size_t length = 0;
+    printf("%s: %s, %lld tensor%s, %lld bytes\n", entry->shown, mmul_format_name(info.format),
+           (long long)info.count, info.count == 1 ? "" : "s", (long long)info.file_bytes);
+    if (info.count == 0)
+        return MMUL_OK;
     FILE *stream = open_memstream(&text, &length);
     if (stream == NULL)
         return mmul_cli_fail(err, MMUL_ERR_SYSTEM, "cannot allocate a table of tensors");
-    printf("%s: %s, %lld tensor%s, %lld bytes\n", entry->shown, mmul_format_name(info.format),
-           (long long)info.count, info.count == 1 ? "" : "s", (long long)info.file_bytes);
     fputs("dims\tdtype\tbytes\ttensor\n", stream);
     for (int64_t t = 0; t < info.count; t++) {
         const struct mmul_tensor tensor = mmul_tensors_get(entry->tensors, t);

@@ -26,7 +26,11 @@ static bool first_entry_has(const unsigned char *start, size_t count, const char
 }
 
 bool mmul_is_npz(const unsigned char *start, size_t count) {
-    return first_entry_has(start, count, ".npy", true);
+    static const char entry[] = {'P', 'K', 3, 4}, end[] = {'P', 'K', 5, 6};
+    if (count >= sizeof end && memcmp(start, end, sizeof end) == 0)
+        return true;
+    return count >= sizeof entry && memcmp(start, entry, sizeof entry) == 0 &&
+           first_entry_has(start, count, ".npy", true);
 }
 
 bool mmul_is_pytorch_zip(const unsigned char *start, size_t count) {
@@ -39,15 +43,17 @@ bool mmul_is_pickle(const unsigned char *start, size_t count) {
 }
 
 bool mmul_is_safetensors(const unsigned char *start, size_t count) {
-    enum { LEAST = 9 }; // {"a":{...}: shorter headers name no tensor
+    enum { EMPTY = 2, LEAST = 9 }; // {} and {"a":{...}: shorter headers name no tensor
     uint64_t length = 0;
     if (count < 10)
         return false;
     for (int b = 7; b >= 0; b--)
         length = length << 8 | start[b];
-    // Longer ones than 100 MB are refused later; beyond 32 bits it may be a .bin with a batch.
-    return length >= LEAST && length <= UINT32_MAX && start[8] == '{' &&
-           (start[9] == '"' || start[9] == ' ' || start[9] == '\n');
+    // Longer ones than 100 MB are refused later; beyond 32 bits it may be a .bin with a batch. Without a tensor they
+    // are all of the file: a .bin of 0 rows is longer.
+    return (length >= LEAST || (length >= EMPTY && length == count - 8)) && length <= UINT32_MAX &&
+           start[8] == '{' &&
+           (start[9] == '"' || start[9] == '}' || start[9] == ' ' || start[9] == '\n');
 }
 
 bool mmul_is_text(const unsigned char *start, size_t count) {

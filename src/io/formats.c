@@ -232,7 +232,6 @@ static const struct mmul_format_row rows[] = {
      .name = "npz",
      .called = "an .npz archive",
      .ending = ".npz",
-     MAGIC("PK\3\4"),
      .probe = mmul_is_npz,
      .load = load_npz,
      .list = list_npz,
@@ -246,7 +245,6 @@ static const struct mmul_format_row rows[] = {
      .hint = "in Python: numpy.save('A.npy', torch.load('A.pt', "
              "weights_only=True)['NAME'].float().numpy())"},
     {.called = "a zip archive", MAGIC("PK\3\4"), .hint = "unpack it first: unzip"},
-    {.called = "an empty zip archive", MAGIC("PK\5\6"), .hint = "there is nothing in it"},
     {.format = MMUL_FORMAT_SAFETENSORS,
      .name = "safetensors",
      .called = "a .safetensors file",

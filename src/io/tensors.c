@@ -83,6 +83,8 @@ static enum mmul_status fail_absent(const struct mmul_tensors *tensors, const ch
         mmul_hint(err, "did you mean '%s'?", nearest);
     else if (tensors->count == 1)
         mmul_hint(err, "it holds '%s' alone", tensors->all[0].name);
+    else if (tensors->count == 0)
+        mmul_hint(err, "it holds none");
     else
         mmul_hint(err, "mpimatmul info lists its %lld tensors", (long long)tensors->count);
     mmul_free(names);

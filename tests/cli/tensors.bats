@@ -159,6 +159,36 @@ END
     expect_only_files A.npy m.safetensors
 }
 
+@test "a file of no tensors" {
+    need_numpy
+    python << 'END'
+import numpy as np
+from tensors import write_safetensors
+write_safetensors("bare.safetensors", "{}")
+write_safetensors("blank.safetensors", "{ }")
+write_safetensors("padded.safetensors", "{}      ")
+write_safetensors("said.safetensors", {"__metadata__": {"format": "pt"}})
+write_safetensors("long.safetensors", "{}", bytes(4))
+np.savez("none.npz")
+END
+    "$MPIMATMUL" gen A.npy --dims 3x3
+    for file in bare.safetensors blank.safetensors padded.safetensors said.safetensors none.npz; do
+        program info $file
+        expect_quiet_success
+        [ "$output" = "$file: ${file#*.}, 0 tensors, $(stat -c %s $file) bytes" ]
+        program info --json $file
+        expect_quiet_success
+        [[ "$output" == *'"tensors": []'* ]]
+        program mul $file:weight A.npy
+        expect_failure 65 "'$file' holds no tensor 'weight'" "it holds none"
+        program mul $file A.npy
+        expect_failure 65 "'$file' holds 0 tensors, expected one"
+    done
+    # With four bytes behind it, it is a .bin of 0 x 32123 elements, as shards are.
+    program info long.safetensors
+    expect_failure 65 "'long.safetensors' is not a valid .bin matrix: its sizes are 0 x 32123, expected at least 1 each"
+}
+
 @test "whole numbers are float32, and refused with their place where they are not" {
     need_numpy
     cp "$data/model.safetensors" m.safetensors
