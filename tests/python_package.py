@@ -79,7 +79,8 @@ heads = mm.softmax(scores, causal=True) @ q
 values, places = mm.topk(heads, 3)
 expected = soft(causal(Q @ Q.swapaxes(1, 2) / 7)) @ Q
 show("chain", ((mm.relu(x @ w + b) @ w.T) * 2 - 1).numpy(), np.maximum(X.astype("f8") @ W + B, 0) @ W.T * 2 - 1, 1e-4)
-found = mm.evaluate(heads, values, places, mm.sum(heads, axis=None), mm.attention(q, q, q, causal=np.True_, scale=1 / 7))
+found = mm.evaluate(heads, values, places, mm.sum(heads, axis=None),
+                    mm.attention(q, q, q, causal=np.True_, scale=1 / 7))
 show("causal", found[0], expected, 1e-5)
 show("topk", found[1], -np.sort(-expected, -1)[..., :3], 1e-5)
 show("places", found[2], np.argsort(-expected, -1)[..., :3], 0)
@@ -87,6 +88,8 @@ show("sum", found[3], expected.sum(keepdims=True), 1e-3)
 show("attention", found[4], expected, 1e-5)
 assert places.integers and found[2] is None or mm.rank() > 0 or found[2].dtype == np.int32
 show("slice", mm.concat((x[3:-1, :5], x[:2, -5:]), axis=-2).numpy(), np.concatenate((X[3:-1, :5], X[:2, -5:])), 0)
+show("joined", mm.concat((b, b, w[:1]), axis=-1).numpy(), np.concatenate((B, B, W[0]))[None], 0)
+show("stacked", mm.concat((b, b), axis=-2).numpy(), np.stack((B, B)), 0)
 show("permute", mm.permute(q, (1, 0, 2)).numpy(), Q.transpose(1, 0, 2), 0)
 show("take", mm.take(x, np.array([5, 0, 63])).numpy(), X[[5, 0, 63]], 0)
 show("where", mm.where(x > 0, x, 0.5 - x).numpy(), np.where(X > 0, X, 0.5 - X), 0)
@@ -125,8 +128,10 @@ for wrong in (lambda: x @ x, lambda: mm.load("/nowhere.npy"), lambda: mm.assert_
               lambda: mm.save("d.bin", d), lambda: mm.load("a\0b"), lambda: mm.load(b"\xff.npy"),
               lambda: mm.array(np.array([2**64 - 1], dtype="u8")), lambda: x + np.complex128(1j),
               lambda: mm.layer_norm(x, None, b), lambda: mm.softmax(x, causal=2),
-              lambda: mm.attention(x, x, x, causal=1.0), lambda: mm.rope(x, interleaved=None), lambda: mm.sum(x, axis=-3),
-              lambda: mm.mean(mm.array(B if mm.rank() == 0 else None), axis=0), lambda: mm.generate((2, 3), seed=-1),
+              lambda: mm.attention(x, x, x, causal=1.0), lambda: mm.rope(x, interleaved=None),
+              lambda: mm.sum(x, axis=-3),
+              lambda: mm.mean(mm.array(B if mm.rank() == 0 else None), axis=0),
+              lambda: mm.concat((b, b)), lambda: mm.generate((2, 3), seed=-1),
               lambda: mm.array(Broken() if mm.rank() == 0 else None), lambda: mm.init(device="cpu"),
               lambda: mm.array(np.broadcast_to(np.float32(1), (10**7, 10**7)) if mm.rank() == 0 else None),
               lambda: mm.array("word" if mm.rank() == 0 else None),

@@ -141,6 +141,8 @@ def permute(x, axes):
 
 
 def concat(matrices, axis=0):
+    if axis >= 0 and any(getattr(m, "is_row", False) for m in matrices):
+        raise ValueError("a file of one axis is a row here: axis=-1 joins elements, axis=-2 rows")
     return matrix(np.concatenate([np.asarray(m) for m in matrices], axis))
 
 

@@ -102,6 +102,16 @@ enum mmul_status mmul_builtin_permute(struct mmul_evaluator *e, const struct mmu
     return mmul_apply(e, call, &made, x, result);
 }
 
+// numpy would join them along their one axis, or refuse them.
+static enum mmul_status fail_row(struct mmul_evaluator *e, const struct mmul_node *at, int axis,
+                                 const struct mmul_object *row) {
+    mmul_evaluator_fail(
+        e, at, "concat along axis %d of a file of one axis, which is a row (1 x %lld) here", axis,
+        (long long)row->shape.cols);
+    mmul_hint(e->err, "axis=-1 joins its elements, axis=-2 puts rows below each other");
+    return MMUL_ERR_DATA;
+}
+
 enum mmul_status mmul_builtin_concat(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
                                      const struct mmul_node *call,
                                      const struct mmul_argument *arguments,
@@ -122,11 +132,16 @@ enum mmul_status mmul_builtin_concat(struct mmul_evaluator *e, const struct mmul
                                        all->items[0].axes, all->items[i].axes);
     }
     both[0] = all->items[0];
-    if (arguments[1].node != NULL) {
+    const bool is_given = arguments[1].node != NULL;
+    if (is_given) {
         enum mmul_status status = mmul_take_axis(e, &arguments[1], both[0].axes, &axis);
         if (status != MMUL_OK)
             return status;
     }
+    for (int i = 0; i < all->count; i++)
+        if (all->items[i].is_row && (!is_given || mmul_object_number(&arguments[1].object) >= 0))
+            return fail_row(e, is_given ? arguments[1].node : arguments[0].node, axis,
+                            &all->items[i]);
     made.with.axis = axis - both[0].axes;
     for (int i = 1; i < all->count; i++) {
         both[1] = all->items[i];

@@ -13,6 +13,7 @@ setup() {
 }
 
 arguments="'argument 1 of matmul' (64 x 48) by 'argument 2 of matmul' (64 x 48)"
+below='axis=-2 puts rows below each other'
 expected='chain ok
 causal ok
 topk ok
@@ -20,6 +21,8 @@ places ok
 sum ok
 attention ok
 slice ok
+joined ok
+stacked ok
 permute ok
 take ok
 where ok
@@ -49,6 +52,7 @@ kept ok
 64 interleaved is None, expected True, False, 1 or 0
 64 axis -3 of 2 axes: expected -2 to 1
 64 mean along axis 0 of one axis, which is a row (1 x 32) here: axis=-1 is along its elements
+64 concat along axis 0 of one axis, which is a row (1 x 32) here: axis=-1 joins its elements, '"$below"'
 64 seed must be at least 0
 65 no array after all
 64 device and threads are chosen before the first value

@@ -275,18 +275,31 @@ print($name(x, axis=$axis))"
 $name(load('v.npy'), axis=$axis)" 2> /dev/null || return 1
         done
     done
+    local row
+    for row in "14 0 " "22 0 , 0" "27 1 , axis=1"; do
+        script "x, y = load(\"v.npy\"), load(\"m.npy\")
+print(concat((y, x)${row:5}))"
+        program run e.py
+        expect_failure 65 "e.py:2:${row:0:2}: concat along axis ${row:3:1} of a file of one axis, which is a row$(
+            ) (1 x 5) here" "axis=-1 joins its elements, axis=-2 puts rows below each other"
+        ! PYTHONPATH=$REPO/tests "$PYTHON" -c "from reference import *
+concat((load('m.npy'), load('v.npy'))${row:5})" 2> /dev/null || return 1
+    done
     # What has two axes is what numpy says, and so is what is made of a row.
     script 'x, y = load("v.npy"), load("m.npy")
 save("a.npy", mean(y, axis=0))
 save("b.npy", mean(x, axis=-1))
 save("c.npy", mean(x * 2, axis=0))
+save("joined.npy", concat((x, x), axis=-1))
+save("below.npy", concat((y, x), axis=-2))
 save("d.npy", mean(x))'
     program run e.py
     expect_quiet_success
     python << 'END'
 import numpy as np
 v, m = np.load("v.npy"), np.load("m.npy")
-for name, expected in ("a", m.mean(0, keepdims=True)), ("b", [[2]]), ("c", [v * 2]), ("d", [[2]]):
+for name, expected in ("a", m.mean(0, keepdims=True)), ("b", [[2]]), ("c", [v * 2]), ("d", [[2]]), (
+        "joined", [np.concatenate((v, v))]), ("below", np.vstack((m, v))):
     assert np.array_equal(np.load(name + ".npy"), expected), name
 END
 }
