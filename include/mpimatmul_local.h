@@ -1016,6 +1016,8 @@ struct mmul_script_request {
     bool common_types;
     const char *
         shard_folder; // root's, of kept sets ("kept:NAME"), as long as the script; NULL: mmul_shard_folder
+    enum mmul_dtype
+        narrow; // MMUL_F16, MMUL_BF16: files of what is computed in float32 hold it so; MMUL_F32: not
 };
 
 struct mmul_script;

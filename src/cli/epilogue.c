@@ -35,6 +35,24 @@ bool mmul_epilogue_is_asked(const struct call *call) {
     return is_asked;
 }
 
+// A program computes in the type of its files, and its files may have 16 bits; what is kept has not.
+static enum mmul_status check_dtype(const struct call *call, const char *asked,
+                                    struct mmul_error *err) {
+    const struct option_value *values = call->options.values;
+    const char *output = values[OPT_OUTPUT].text;
+    const enum mmul_dtype dtype = (enum mmul_dtype)values[OPT_DTYPE].number;
+    const bool keeps =
+        values[OPT_KEEP].number != 0 || (output != NULL && mmul_kept_name(output) != NULL);
+    if (values[OPT_DTYPE].source != OPTION_FROM_COMMAND_LINE || dtype == MMUL_F32 ||
+        (dtype != MMUL_F64 && !keeps))
+        return MMUL_OK;
+    mmul_cli_fail(err, MMUL_ERR_USAGE, "--dtype %s does not go with %s", mmul_dtype_name(dtype),
+                  asked);
+    return mmul_cli_hint(err, dtype == MMUL_F64
+                                  ? "without it the result is float64 where all files are"
+                                  : "what is kept is float32 or float64");
+}
+
 enum mmul_status mmul_epilogue_check(const struct call *call, struct mmul_error *err) {
     const struct option_value *values = call->options.values;
     const char *kept = find_kept(call);
@@ -52,11 +70,7 @@ enum mmul_status mmul_epilogue_check(const struct call *call, struct mmul_error 
         if (values[others[i]].source == OPTION_FROM_COMMAND_LINE)
             return mmul_cli_fail(err, MMUL_ERR_USAGE, "--%s does not go with %s",
                                  mmul_option_row(others[i])->name, asked);
-    if (asked[0] != '\0' && values[OPT_DTYPE].source == OPTION_FROM_COMMAND_LINE &&
-        values[OPT_DTYPE].number != MMUL_F32)
-        return mmul_cli_fail(err, MMUL_ERR_USAGE, "--dtype %s does not go with %s",
-                             mmul_dtype_name((enum mmul_dtype)values[OPT_DTYPE].number), asked);
-    return MMUL_OK;
+    return asked[0] != '\0' ? check_dtype(call, asked, err) : MMUL_OK;
 }
 
 // product = alpha op(A) op(B) + beta C. Errors call it so, and files by their names.

@@ -143,10 +143,12 @@ static enum mmul_dtype type_of(const struct mmul_evaluator *e, const struct mmul
     return integers ? MMUL_I32 : mmul_program_value_dtype(e->program, x->value);
 }
 
-// What its file holds: the 16-bit type that all inputs have, where that is asked for, is enough then.
+// What its file holds: a 16-bit type that is asked for, or that all inputs have, where that is asked for, is enough.
 static enum mmul_dtype saved_type(const struct mmul_evaluator *e, const struct mmul_object *x) {
     const enum mmul_dtype computed = type_of(e, x);
     const struct mmul_script_file *f = e->script->files;
+    if (computed == MMUL_F32 && e->script->narrow != MMUL_F32)
+        return e->script->narrow;
     if (!e->script->common_types || computed != MMUL_F32 || f == NULL || f->matrix == NULL)
         return computed;
     const enum mmul_dtype common = mmul_matrix_info(f->matrix).stored;

@@ -50,6 +50,7 @@ struct mmul_script {
     struct mmul_script_view *views, *last_view;
     const char *shard_folder; // borrowed; NULL: the standard one
     bool only_checked, no_sync, common_types, is_handed_over, writes_stdout;
+    enum mmul_dtype narrow; // as of the request
 };
 
 // ------------------------------------------------------------------------------------ settings.c

@@ -444,7 +444,7 @@ assert np.array_equal(np.load("p.npz")["v"], y + 2)'
         done
     fi
     ranks 2 mul A.npy B.npy -o kept:x --dtype float16 --device cpu
-    expect_failure 64 "--dtype float16 does not go with 'kept:x'"
+    expect_failure 64 "--dtype float16 does not go with 'kept:x'" "what is kept is float32 or float64"
     ranks 2 mul A.npy B.npy --keep --split rows --device cpu
     expect_failure 64 "--split does not go with --keep"
 }

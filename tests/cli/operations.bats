@@ -116,7 +116,7 @@ np.save("N.npy", A)'
     expect y.npy 'np.zeros((70, 20))'
 }
 
-@test "results are of the 16-bit type that all inputs have" {
+@test "results are of the 16-bit type that all inputs have, or that is asked for" {
     "$PYTHON" -c '
 import numpy as np
 for name in "AB":
@@ -124,6 +124,8 @@ for name in "AB":
 np.save("W.npy", np.load("B.npy").T.copy())
 np.save("h.npy", np.arange(20, dtype="f2"))
 np.save("c.npy", np.arange(20, dtype="f4"))
+np.save("d.npy", np.arange(20, dtype="f8"))
+np.save("z20.npy", np.zeros(20, "f2"))
 np.save("L.npy", np.diag(np.array([300, 200, 2, 1], "f2")))
 np.save("R.npy", np.full((4, 5), 300, "f2"))          # 90000, 60000, 600 and 300
 np.save("z.npy", np.zeros((1, 5), "f2"))'
@@ -133,7 +135,9 @@ np.save("z.npy", np.zeros((1, 5), "f2"))'
     local n row
     for n in 1 3; do
         for row in "npy npy h.npy float16" "npy npy c.npy float32" "bin bin h.bin bfloat16" \
-            "bin npy h.bin float32" "npy npy h.bin float32" "npy npy h.npy float32 --dtype float32"; do
+            "bin npy h.bin float32" "npy npy h.bin float32" "npy npy h.npy float32 --dtype float32" \
+            "npy npy c.npy float16 --dtype float16" "npy bin c.npy bfloat16 --dtype bfloat16" \
+            "npy npy d.npy float16 --dtype float16 --residual z20.npy"; do
             # shellcheck disable=SC2086 # words
             set -- $row
             ranks "$n" mul "A.$1" "W.$2" --bias "$3" --activation relu -o "y.${2}" --quiet "${@:5}"
@@ -163,6 +167,11 @@ END
     program mul L.npy R.npy --bias z.npy -o y.npy --quiet
     expect_status 0
     [ "$stderr" = "mpimatmul: warning: 'y.npy': 5 values beyond float16 became infinite" ]
+    program mul L.npy R.npy --topk 2 --indices i.npy --dtype float16 -o y.npy --quiet # places are whole numbers
+    expect_status 0
+    [ "$("$PYTHON" -c 'import numpy as np; print(np.load("y.npy").dtype, np.load("i.npy").dtype)')" = "float16 int32" ]
+    program mul A.npy W.npy --bias h.npy --dtype float64 -o y.npy
+    expect_failure 64 "--dtype float64 does not go with --bias" "without it the result is float64 where all files are"
     echo 'save("y.npy", load("A.npy").T)' > p.py
     program run p.py --quiet
     expect_quiet_success
