@@ -124,12 +124,12 @@ static void add_names(const struct list *list, bool are_written, struct mmul_tex
         if (entry->name == NULL || entry->is_written != are_written)
             continue;
         const char *comma = text->length > begin ? ", " : "";
-        const size_t length = strlen(entry->name),
-                     cut = length > NAME_MOST ? length - NAME_MOST : 0;
-        if (text->length - begin + length - cut > ROOM)
+        char name[NAME_MOST + 1];
+        mmul_text_copy_ends(name, sizeof name, entry->name);
+        if (text->length - begin + strlen(name) > ROOM)
             left++;
         else
-            mmul_text_add(text, "%s'%s%s'", comma, cut > 0 ? ".." : "", entry->name + cut);
+            mmul_text_add(text, "%s'%s'", comma, name);
     }
     if (left > 0)
         mmul_text_add(text, " and %d more", left);

@@ -405,6 +405,13 @@ inject() {
         [ "${stderr_lines[1]}" = "  hint: written: $written; not written: $left" ] || { show; return 1; }
         ! compgen -G '*.part' || return 1
     done
+    # Of long names both ends.
+    long=$(printf 'x%.0s' {1..90})
+    sed "s/b.npy/begin-$long-end.npy/" -i.short all.py
+    rm -f s/*
+    inject rename "error=EACCES:when=6"
+    [ "${stderr_lines[1]}" = "  hint: written: 'a.npy', 'kept:y', 'begin-${long:0:23}..${long:0:21}-end.npy'; $(
+        )not written: 'p.npz:u', 'p.npz:v'" ] || { show; return 1; }
     "$PYTHON" -c '
 import numpy as np
 y = np.load("A.npy") @ np.load("B.npy")
