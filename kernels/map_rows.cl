@@ -6,7 +6,7 @@
 //   map_rms_norm     x / sqrt(mean(x^2) + real.x) y         whole.x: columns; whole.w: bit 0: y is there
 //   map_layer_norm   (x - mean) / sqrt(variance + real.x) y + z; bit 1: z is there
 //   map_normalize    x / max(|x|, 1e-12)
-//   map_topk         the whole.y largest, then their columns
+//   map_topk         the whole.y largest, then their columns; map_topk_many: the same
 //   map_argmax       the column of the largest
 //   map_rope         pairs of columns turned by (whole.y + i) m[p] / 2^64 of a circle; whole.z: interleaved
 //
@@ -138,7 +138,8 @@ MAP_KERNEL(map_layer_norm) {
 
 // ------------------------------------------------------------------------------------- in order
 
-#define NONE 0xffffffffu
+#define NONE   0xffffffffu
+#define DIGITS 16u // values of a digit of four bits
 
 // The larger first, NaN before all, then the lower column; nothing comes last.
 bool comes_before(const float a, const uint j, const float b, const uint l) {
@@ -178,7 +179,42 @@ void find_first(const float mine, const uint column, __local float *values, __lo
         }                                                                          \
     }
 
-// Every work-item has the first of its own columns at hand; only whose column was taken looks for the next.
+// Larger for what comes before: NaN, then falling values; zeros of either sign are one value.
+uint bits_in_order(const float a) {
+    const uint bits = as_uint(a == 0.0f ? 0.0f : a);
+    return isnan(a) ? 0xffffffffu : bits >> 31 != 0u ? ~bits : bits | 0x80000000u;
+}
+
+// Puts k values and their columns in order: Batcher's bitonic sort, whose merges begin with a look at a block from both
+// of its ends, so that all exchanges have one direction and nothing moves that would be behind place k.
+void put_in_order(__global float *values, __global float *columns, const uint k) {
+    for (uint half_block = 1u; half_block < k; half_block *= 2u)
+        for (uint step = half_block; step > 0u; step /= 2u) {
+            for (uint p = get_local_id(0); p / step * 2u * step < k; p += GROUP) {
+                const uint block = p / step * 2u * step, a = block + p % step;
+                const uint b = step == half_block ? block + 2u * step - 1u - p % step : a + step;
+                if (b < k &&
+                    comes_before(values[b], (uint)columns[b], values[a], (uint)columns[a])) {
+                    const float value = values[a], column = columns[a];
+                    values[a] = values[b];
+                    columns[a] = columns[b];
+                    values[b] = value;
+                    columns[b] = column;
+                }
+            }
+            barrier(CLK_GLOBAL_MEM_FENCE);
+        }
+}
+
+uint sum_up(__local const uint *x, const uint count) {
+    uint sum = 0u;
+    for (uint c = 0; c < count; c++)
+        sum += x[c];
+    return sum;
+}
+
+// Few: every work-item has the first of its own columns at hand; only whose column was taken looks for the next, for
+// as long as it takes to read the row.
 MAP_KERNEL(map_topk) {
     CARRY
     __local float values[GROUP];
@@ -200,6 +236,68 @@ MAP_KERNEL(map_topk) {
         if (taken == column)
             NEXT_OF_MINE(best, column, value, taken)
     }
+    CARRY_END
+}
+
+// Many are found by the digits of what the last of them has: the value's first and then, where not all of that value
+// are wanted, those of ~column. For each a reading of the row counts the digits of what has all digits before. Then
+// they are put in order where they are.
+MAP_KERNEL(map_topk_many) {
+    CARRY
+    __local uint counts[DIGITS * GROUP], totals[DIGITS], found[GROUP];
+    const uint i = get_group_id(0), id = get_local_id(0), width = (uint)whole.x;
+    const uint k = (uint)whole.y;
+    uint column_digits = 1u, wanted = k, mine = 0u, total = 0u;
+    uint high = 0u, high_mask = 0u, low = 0u, low_mask = 0u; // the last one's digits that are known
+    while (column_digits < 8u && (width - 1u) >> (4u * column_digits) != 0u)
+        column_digits++;
+    for (uint d = column_digits + 8u; d > 0u && total != wanted; d--) {
+        const bool is_value = d > column_digits;
+        const uint shift = 4u * (is_value ? d - column_digits - 1u : d - 1u);
+        for (uint c = 0; c < DIGITS; c++)
+            counts[c * GROUP + id] = 0u;
+        for (uint j = id; j < width; j += GROUP) {
+            const uint bits = bits_in_order(OPERAND(x, i, j));
+            if ((bits & high_mask) == high && (~j & low_mask) == low)
+                counts[((is_value ? bits : ~j) >> shift & (DIGITS - 1u)) * GROUP + id]++;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (id < DIGITS)
+            totals[id] = sum_up(&counts[id * GROUP], GROUP);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        uint digit = DIGITS - 1u;
+        for (; totals[digit] < wanted; digit--) {
+            wanted -= totals[digit];
+            mine += counts[digit * GROUP + id];
+        }
+        total = totals[digit];
+        if (total == wanted)
+            mine += counts[digit * GROUP + id];
+        if (is_value) {
+            high |= digit << shift;
+            high_mask |= (DIGITS - 1u) << shift;
+        } else {
+            low |= digit << shift;
+            low_mask |= (DIGITS - 1u) << shift;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    found[id] = mine;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    uint place = sum_up(found, id);
+    for (uint j = id; j < width; j += GROUP) {
+        const float a = OPERAND(x, i, j);
+        const uint bits = bits_in_order(a) & high_mask;
+        if (bits > high || (bits == high && (~j & low_mask) >= low)) {
+            RESULT(i, place) = a;
+            RESULT(i, k + place) = (float)j;
+            place++;
+        }
+    }
+    barrier(CLK_GLOBAL_MEM_FENCE);
+    put_in_order(&RESULT(i, 0u), &RESULT(i, k), k);
+    for (uint n = id; n < 2u * k; n += GROUP)
+        WRITE(i, n, RESULT(i, n))
     CARRY_END
 }
 

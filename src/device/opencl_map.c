@@ -16,8 +16,10 @@
 #include "device/opencl_program.h"
 #include "kernels.h"
 
-enum { GROUP = 64 };                           // work-items of a group, of all kernels
-enum { TURNED = MMUL_OPENCL_MAP_KERNELS - 1 }; // the kernel that no operation has
+enum { GROUP = 64 }; // work-items of a group, of all kernels
+
+// Kernels beside those of operations: a copy of what lies the other way round, topk of many.
+enum { TURNED = MMUL_OPENCL_MAP_KERNELS - 1, MANY = MMUL_OPENCL_MAP_KERNELS - 2 };
 
 // ----------------------------------------------------------------------------------------- kernels
 
@@ -38,16 +40,22 @@ static int file_of(const struct mmul_map *map) {
     }
 }
 
+// Of topk. One by one a row is read once for each and once more; many take a reading for every digit until the last one
+// is told from the others, which is five or six of random values, and one to collect them.
+enum { FEW = 4 };
+
 // Its place among the kernels, and its name behind "map_".
 static int name_kernel(const struct mmul_map *map, const char **name) {
     const struct mmul_map_operand *x = &map->operands[0];
     const struct mmul_operation_row *row = mmul_operation_row(map->kind);
     bool is_turned = row->class == MMUL_CLASS_COPY && x->row_step > 0 && x->row_step < x->col_step;
+    const bool are_many = map->kind == MMUL_TOPK && map->with->count > FEW;
     *name = is_turned                       ? "copy_turned"
+            : are_many                      ? "topk_many"
             : row->class == MMUL_CLASS_COPY ? "copy"
             : map->kind == MMUL_MEAN        ? "sum"
                                             : row->name;
-    return is_turned ? TURNED : (int)map->kind;
+    return is_turned ? TURNED : are_many ? MANY : (int)map->kind;
 }
 
 static enum mmul_status find_kernel(struct mmul_opencl *opencl, const struct mmul_map *map,

@@ -44,8 +44,8 @@ static void test_rows(struct bench *b) {
             const int sources = mmul_operation_row(kind)->most;
             struct trial t = trial_of(kind, 3, cols, sources, PADDED, REAL);
             t.with.causal = t.with.interleaved = turn == 1;
-            t.with.count = 5;
-            t.cols = kind == MMUL_TOPK ? 10 : kind == MMUL_ARGMAX ? 1 : cols;
+            t.with.count = turn == 0 ? 6 : 3; // many, and few
+            t.cols = kind == MMUL_TOPK ? 2 * t.with.count : kind == MMUL_ARGMAX ? 1 : cols;
             for (int i = 1; i < sources; i++)
                 t.sources[i].rows = 1;
             try(b, &t);
