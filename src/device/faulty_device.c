@@ -403,10 +403,8 @@ static void lie(const struct mmul_project *args) {
 static enum mmul_status project(void *self, const struct mmul_project *args,
                                 struct mmul_error *err) {
     struct faulty *faulty = self;
-    faulty->projections++;
-    if (mmul_faulty_strikes(faulty->rules.hang_sum, faulty->projections))
-        hang(faulty->rules.wake_seconds);
     enum mmul_status status = mmul_device_project(faulty->inner, args, err);
+    faulty->projections++;
     if (status == MMUL_OK && mmul_faulty_strikes(faulty->rules.lie, faulty->projections))
         lie(args);
     return status;

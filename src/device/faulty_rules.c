@@ -31,7 +31,6 @@ static const struct rule rules_known[] = {
     RULE("fail-upload", FORM_CALL, fail_upload),
     RULE("fail-download", FORM_CALL, fail_download),
     RULE("hang", FORM_CALL, hang),
-    RULE("hang-sum", FORM_CALL, hang_sum),
     RULE("wake", FORM_TIME, wake_seconds),
     RULE("corrupt", FORM_CALL, corrupt),
     RULE("garble", FORM_CALL, garble),
@@ -93,9 +92,10 @@ static enum mmul_status parse_rule(char *text, struct mmul_faulty_rules *rules,
     const struct rule *rule = find_rule(text);
     if (rule == NULL) {
         mmul_fail(err, MMUL_ERR_USAGE, "unknown faulty rule '%s'", text);
-        mmul_hint(err, "rules are delay, repeat, from, fail, fail-open, fail-alloc, fail-upload, "
-                       "fail-download, hang, hang-sum, wake, corrupt, garble, lie, spoil-upload, "
-                       "spoil-download, no-float64, everywhere");
+        mmul_hint(err,
+                  "rules are delay, repeat, from, fail, fail-open, fail-alloc, fail-upload, "
+                  "fail-download, hang, wake, corrupt, garble, lie, spoil-upload, spoil-download, "
+                  "no-float64, everywhere");
         return MMUL_ERR_USAGE;
     }
     if ((value == NULL) != (rule->form == FORM_FLAG)) {

@@ -8,13 +8,12 @@
 //   fail=N           the N-th operation (from 1) spoils its result and loses the device; fail=* any does
 //   hang=N           the N-th operation never returns; hang=* the first does not. Such a device
 //                    has memory of its own, as those that hang have
-//   hang-sum=N       the N-th sum of the check (device/project.h) never returns
 //   wake=2s          it does return, so much later
 //   fail-open        it cannot be opened
 //   fail-alloc=N     the N-th buffer cannot be had; fail-upload=N and fail-download=N likewise
 //   corrupt=N        the N-th operation leaves one wrong element; corrupt=* every one
 //   garble=N         the N-th operation leaves something wrong in every row and column
-//   lie=N            the N-th sum of the check has one wrong number; lie=* every one
+//   lie=N            the N-th sum of the check (device/project.h) has one wrong number; lie=* every one
 //   spoil-upload=N   the N-th upload leaves one wrong element; spoil-download=N likewise
 //   no-float64       it computes in float32 alone, as many cards do
 //   everywhere       the device that takes over has the same rules
@@ -29,7 +28,7 @@ struct mmul_faulty_rules {
     double delay_seconds, wake_seconds; // wake 0: never
     int64_t repeat, from;               // >= 1
     // A call's number or MMUL_STRIKE_*.
-    int64_t fail, fail_alloc, fail_upload, fail_download, hang, hang_sum, corrupt, garble, lie;
+    int64_t fail, fail_alloc, fail_upload, fail_download, hang, corrupt, garble, lie;
     int64_t spoil_upload, spoil_download;
     bool fail_open, no_float64, everywhere;
 };

@@ -96,22 +96,16 @@ enum mmul_status mmul_blocks_check(struct mmul_stage *stage, const struct mmul_p
     return mmul_stage_check(stage, &product, place, err);
 }
 
-// What they make may stay on the device for what is done to it there.
-static enum mmul_status multiply_terms(struct mmul_stage *stage, const struct mmul_product *product,
-                                       struct mmul_error *err) {
-    stage->run->worker.beside_bytes = mmul_chain_takes(stage, product->m, product->n);
-    enum mmul_status status = mmul_stage_multiply(stage, product, err);
-    stage->run->worker.beside_bytes = 0;
-    return status;
-}
-
 static enum mmul_status multiply(struct mmul_stage *stage, const struct mmul_program_task *task,
                                  struct mmul_error *err) {
     const struct mmul_product product = mmul_blocks_product(stage, task);
-    enum mmul_status status = multiply_terms(stage, &product, err);
-    if (status == MMUL_OK && !stage->run->args->no_verify && !is_on_grid(stage))
-        status = mmul_blocks_check(stage, task, err);
-    return status == MMUL_OK ? mmul_chain_make_part(stage, task->block, err) : status;
+    stage->run->worker.beside_bytes =
+        stage->sums.rounds == 0 ? mmul_chain_takes(stage, product.m, product.n) : 0;
+    enum mmul_status status = mmul_stage_multiply(stage, &product, err);
+    stage->run->worker.beside_bytes = 0;
+    if (status != MMUL_OK || stage->run->args->no_verify || is_on_grid(stage))
+        return status;
+    return mmul_blocks_check(stage, task, err);
 }
 
 // A rank has no terms for some matrices of its summand.
@@ -149,14 +143,6 @@ static enum mmul_status make_blocks(struct mmul_stage *stage, struct mmul_error 
 
 // ---------------------------------------------------------------------------------------- panels
 
-// Where a device has a copy of what was added up so far it is none of what will be; what it alone has stays.
-static void forget_sums(struct mmul_stage *stage) {
-    const struct mmul_memory memory =
-        mmul_values_memory(stage->run->values, mmul_stage_result(stage));
-    if (stage->run->worker.absent[0] == NULL)
-        mmul_worker_forget_memory(&stage->run->worker, memory.begin, memory.end);
-}
-
 // These terms of every block, added to those before them.
 static enum mmul_status add_terms(struct mmul_stage *stage, struct mmul_panel terms, bool first,
                                   struct mmul_error *err) {
@@ -164,7 +150,6 @@ static enum mmul_status add_terms(struct mmul_stage *stage, struct mmul_panel te
     struct mmul_program_task task;
     enum mmul_status status = MMUL_OK;
     mmul_worker_forget(&stage->run->worker);
-    forget_sums(stage);
     while (status == MMUL_OK && mmul_program_next(&walk, &task)) {
         if (mmul_region_count(task.block) == 0)
             continue;
@@ -174,7 +159,7 @@ static enum mmul_status add_terms(struct mmul_stage *stage, struct mmul_panel te
         product.beta = first ? 0 : 1;
         product.c_in = product.c;
         product.ldc_in = product.ldc;
-        status = multiply_terms(stage, &product, err);
+        status = mmul_stage_multiply(stage, &product, err);
     }
     return status;
 }
@@ -210,10 +195,8 @@ static enum mmul_status make_in_panels(struct mmul_stage *stage, struct mmul_err
             return MMUL_OK; // another failure has ended the run
         const struct mmul_panel terms = take_terms(stage, here, &done);
         status = add_terms(stage, terms, first, err);
-        if (!first && stage->run->worker.fallback_products != replaced) {
-            stage->run->worker.is_to_repeat = false;
+        if (!first && stage->run->worker.fallback_products != replaced)
             done = 0;
-        }
     }
     return status;
 }
@@ -227,7 +210,6 @@ static enum mmul_status check_grid(struct mmul_stage *stage, struct mmul_error *
     enum mmul_status status = MMUL_OK;
     if (atomic_load(&stage->progress->ranks[rank].sums_given) == 0)
         return mmul_grid_check(stage, err);
-    mmul_grid_check_leave(stage);
     while (status == MMUL_OK && mmul_program_next(&walk, &task))
         if (mmul_region_count(task.block) > 0)
             status = mmul_blocks_check(stage, &task, err);

@@ -282,9 +282,7 @@ enum mmul_status mmul_chain_make_part(struct mmul_stage *stage, struct mmul_regi
     if (!chain->in_parts || mmul_region_count(part) == 0)
         return MMUL_OK;
     if (chain->step->by_rows) {
-        const struct mmul_program_plan *plan = plan_of(stage);
-        const int made = plan->places[chain->step->made].value;
-        const int64_t before = part.matrix * plan->program->values[made].shape.rows;
+        const int64_t before = part.matrix * stage->plan->problem.c.rows;
         part.row_begin += before;
         part.row_end += before;
         part.matrix = 0;
@@ -295,28 +293,11 @@ enum mmul_status mmul_chain_make_part(struct mmul_stage *stage, struct mmul_regi
 
 // --------------------------------------------------------------------------------------------- life
 
-// Blocks of products, each of which is checked by itself: are all of them so large that links are as fast on one as on
-// all together?
-static bool are_worth_it(const struct mmul_stage *stage) {
-    const struct mmul_program_plan *plan = plan_of(stage);
-    const struct mmul_program_step *step = stage->chain.step;
-    struct mmul_program_walk walk = mmul_program_walk(plan, step, rank_of(stage));
-    struct mmul_program_task task;
-    bool all = plan->program->operations[step->operation].kind == MMUL_MATMUL &&
-               stage->sums.rounds == 0 && stage->is.panels == 0;
-    while (all && mmul_program_next(&walk, &task))
-        all =
-            mmul_region_count(task.block) == 0 || mmul_region_count(task.block) > MMUL_SAMPLE_WORK;
-    return all;
-}
-
 // Of a product whose blocks this rank alone computes: are there links that need more of a row than comes at once?
 static bool goes_in_parts(const struct mmul_stage *stage) {
     const struct mmul_program_plan *plan = plan_of(stage);
     const struct mmul_plan *product = stage->plan;
-    if (product == NULL)
-        return are_worth_it(stage);
-    if (mmul_plan_nodes(product)[stage->run->context->comm->node_index].claims)
+    if (product == NULL || mmul_plan_nodes(product)[stage->run->context->comm->node_index].claims)
         return false;
     const enum mmul_placement_kind kind = plan->places[stage->chain.step->result].placement.kind;
     bool in_parts = kind == (product->axis == MMUL_ROWS ? MMUL_PLACE_ROWS : MMUL_PLACE_COLS);

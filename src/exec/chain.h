@@ -21,7 +21,7 @@ struct mmul_chain {
     int64_t elements;                     // of a tile, at most
     int64_t all;                          // elements of the rank's part
     int64_t done;                         // tiles that have gone through all links
-    bool in_parts; // of products: what is made and checked goes at once; else when all is there
+    bool in_parts; // of a product: what is made and checked goes at once; else when all is there
 };
 
 // step: of the stage; NULL, or one without links: nothing to do. The run's room grows with what is needed. Fails with

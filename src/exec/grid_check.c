@@ -2,8 +2,6 @@
 // What each rank reads for the check of a grid, and what it does with the sums. Moves nothing itself.
 #include "exec/grid_check.h"
 
-#include <math.h>
-
 #include "base/clock.h"
 #include "base/integer.h"
 #include "base/random.h"
@@ -94,7 +92,7 @@ static bool next_block(const struct grid *g, struct mmul_program_walk *walk,
 }
 
 // Of rows of all matrices, then squares.
-static void add_residuals(const struct grid *g, const double *const *sums) {
+static void give_residuals(const struct grid *g, const double *const *sums) {
     struct mmul_program_walk walk = mmul_blocks_walk(g->stage);
     struct mmul_program_task task;
     double *mine = mmul_sums_mine(g->stage, RESIDUALS);
@@ -108,48 +106,6 @@ static void add_residuals(const struct grid *g, const double *const *sums) {
                              sums[PROJECTION] + task.block.matrix * g->part.k + task.inner_begin,
                              mine + at, mine + g->part.matrices * g->part.m + at);
     }
-}
-
-// Nothing can be said about its rows: whoever has blocks of them looks at these.
-static void give_none(const struct grid *g) {
-    struct mmul_program_walk walk = mmul_blocks_walk(g->stage);
-    struct mmul_program_task task;
-    double *squares = mmul_sums_mine(g->stage, RESIDUALS) + g->part.matrices * g->part.m;
-    while (mmul_program_next(&walk, &task))
-        for (int64_t i = task.block.row_begin; i < task.block.row_end; i++)
-            squares[task.block.matrix * g->part.m + i] = NAN;
-}
-
-// A block that a device alone has is summed there; where it cannot, or has failed, as a map does.
-static enum mmul_status give_absent(const struct grid *g, const double *const *sums,
-                                    struct mmul_error *err) {
-    struct mmul_run *run = g->stage->run;
-    const struct mmul_host_tile *c = &run->worker.absent[0]->holds;
-    enum mmul_status status = MMUL_OK;
-    mmul_deadline_begin(&run->deadline,
-                        2.0 * (double)c->rows * (double)c->cols * (double)g->part.k);
-    mmul_check_ask(run->grid_room.check,
-                   (struct mmul_check_source){mmul_worker_project, &run->worker});
-    add_residuals(g, sums);
-    mmul_check_ask(run->grid_room.check, (struct mmul_check_source){0});
-    if (!mmul_worker_has_told(&run->worker)) {
-        status = mmul_worker_bring_home(&run->worker, err);
-        if (status == MMUL_OK)
-            add_residuals(g, sums);
-        else
-            give_none(g);
-    }
-    run->worker.told = 0; // who looks again asks again
-    mmul_deadline_end(&run->deadline);
-    return status;
-}
-
-static enum mmul_status give_residuals(const struct grid *g, const double *const *sums,
-                                       struct mmul_error *err) {
-    if (g->stage->run->worker.absent[0] != NULL)
-        return give_absent(g, sums, err);
-    add_residuals(g, sums);
-    return MMUL_OK;
 }
 
 // Rows of the block that are beyond the tolerance: from the first to the last of them.
@@ -203,7 +159,6 @@ enum mmul_status mmul_grid_check(struct mmul_stage *stage, struct mmul_error *er
     struct mmul_run *run = stage->run;
     struct grid g;
     const double *sums[MMUL_SUMS_ROUNDS] = {NULL};
-    enum mmul_status status = MMUL_OK;
     bool takes_part = find_place(stage, &g), there = true;
     double begin = mmul_trace_now(run->trace);
     mmul_stopwatch_enter(&run->watch, &run->mine.verify_seconds);
@@ -215,27 +170,16 @@ enum mmul_status mmul_grid_check(struct mmul_stage *stage, struct mmul_error *er
         else if (round == PROJECTION)
             give_projection(&g, sums[SIZES]);
         else
-            status = give_residuals(&g, sums, err);
+            give_residuals(&g, sums);
         sums[round] = mmul_sums_exchange(stage, round);
         there = sums[round] != NULL;
         mmul_stopwatch_enter(&run->watch, &run->mine.verify_seconds);
     }
     mmul_trace_add(run->trace, MMUL_TRACE_CHECK, begin, g.part.m,
                    g.part.cols.end - g.part.cols.begin);
-    if (status == MMUL_OK && there && takes_part)
-        status = judge(&g, sums, err);
+    enum mmul_status status = there && takes_part ? judge(&g, sums, err) : MMUL_OK;
     mmul_stopwatch_enter(&run->watch, &run->mine.compute_seconds);
     return status;
-}
-
-void mmul_grid_check_leave(struct mmul_stage *stage) {
-    struct grid g;
-    const int rank = stage->run->context->comm->node_rank;
-    if (atomic_load(&stage->progress->ranks[rank].sums_given) > RESIDUALS)
-        return;
-    if (find_place(stage, &g))
-        give_none(&g);
-    (void)mmul_sums_exchange(stage, RESIDUALS);
 }
 
 enum mmul_status mmul_grid_check_init(struct mmul_stage *stage, struct mmul_error *err) {

@@ -18,8 +18,5 @@ struct mmul_grid_room {
 // For a stage of blocks; nothing where its product is not on a mesh. Local. Fails with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_grid_check_init(struct mmul_stage *stage, struct mmul_error *err);
 
-// The compute thread, when C is complete; what a device alone has of it is summed there. Fails as a check does.
+// The compute thread, when C is complete. Fails as a check does.
 enum mmul_status mmul_grid_check(struct mmul_stage *stage, struct mmul_error *err);
-
-// After a device hung in the check: all others may go on, without what this rank would have said of its rows.
-void mmul_grid_check_leave(struct mmul_stage *stage);

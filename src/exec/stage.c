@@ -169,12 +169,13 @@ void mmul_stage_fini(struct mmul_stage *stage) {
     mmul_layout_fini(&stage->layout);
 }
 
-// Values do not change; what comes in pieces, panels or slots makes room for others.
+// Values do not change; what comes in pieces, panels or slots makes room for others, and a result to which
+// terms are added is not one yet.
 static unsigned find_lasting(const struct mmul_stage *stage) {
     const struct mmul_stage_places *at = &stage->is.places;
     bool rows = stage->plan == NULL || stage->plan->axis == MMUL_ROWS;
     if (stage->is.kind == MMUL_STAGE_BLOCKS)
-        return MMUL_LASTING_A | MMUL_LASTING_B | MMUL_LASTING_C;
+        return MMUL_LASTING_A | MMUL_LASTING_B | (stage->is.panels == 0 ? MMUL_LASTING_C : 0);
     return ((rows ? at->split : at->whole) >= 0 ? MMUL_LASTING_A : 0) |
            ((rows ? at->whole : at->split) >= 0 ? MMUL_LASTING_B : 0) |
            (at->c >= 0 ? MMUL_LASTING_C : 0);

@@ -214,10 +214,7 @@ static bool leaves(const struct job *job) {
 
 static enum mmul_status begin_leaving(struct job *job, struct mmul_error *err) {
     const struct mmul_product *p = job->p;
-    int64_t offset = 0;
-    if (p->beta != 0 && p->c_in == p->c) // terms for what has stayed
-        job->all = mmul_worker_find_absent(job->worker, &job->c.whole, &offset);
-    if (job->all != NULL || !leaves(job))
+    if (!leaves(job))
         return MMUL_OK;
     mmul_tile_cache_pin(&job->worker->kept);
     return mmul_tile_cache_take(&job->worker->kept, job->worker->context->device, MMUL_F32,

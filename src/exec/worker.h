@@ -71,8 +71,7 @@ enum mmul_status mmul_worker_turn(struct mmul_worker *worker,
 
 // Computes one product; C is complete, or absent (beside_bytes), and nothing is under way when it returns. Tiles of A
 // and B that the device still holds from earlier products, known by their place in host memory, are not sent again.
-// C_in may be C itself, absent as well: after a change of the device, which fallback_products shows, C then means
-// nothing. Fails
+// C_in may be C itself: after a change of the device, which fallback_products shows, C then means nothing. Fails
 // with MMUL_ERR_UNAVAILABLE when a device failed and no_fallback, or when no device is left.
 enum mmul_status mmul_worker_multiply(struct mmul_worker *worker,
                                       const struct mmul_product *product, struct mmul_error *err);
@@ -98,15 +97,11 @@ enum mmul_status mmul_worker_distrust(struct mmul_worker *worker, const char *wh
 // once: so an upload that went wrong is no witness of the product that was made from it.
 bool mmul_worker_project(void *worker, const struct mmul_check_request *request);
 
-// What an entry of `kept` holds from now on is a result that stays on the device: absent from host memory. One that is
-// so already may have got more terms.
+// What an entry of `kept` holds from now on is a result that stays on the device: absent from host memory.
 void mmul_worker_leave(struct mmul_worker *worker, struct mmul_cached_tile *entry,
                        const struct mmul_host_tile *holds);
 
-// Is the tile, or what it is a part of, absent? Where it is, and from which place there on; NULL: it is not.
-struct mmul_cached_tile *mmul_worker_find_absent(struct mmul_worker *worker,
-                                                 const struct mmul_host_tile *tile,
-                                                 int64_t *offset);
+// Is the tile, or what it is a part of, absent?
 bool mmul_worker_is_absent(struct mmul_worker *worker, const struct mmul_host_tile *tile);
 
 // What is absent comes home, where host memory means nothing until then, and is what the device has, bit by bit.

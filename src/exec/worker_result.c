@@ -40,10 +40,9 @@ void mmul_worker_leave(struct mmul_worker *worker, struct mmul_cached_tile *entr
     mmul_tile_cache_give(entry, holds);
     entry->is_taken = true; // until it is home, or done with
     int at = 0;
-    while (at < MMUL_ABSENT_RESULTS - 1 && worker->absent[at] != NULL &&
-           worker->absent[at] != entry)
+    while (at < MMUL_ABSENT_RESULTS - 1 && worker->absent[at] != NULL)
         at++;
-    assert(worker->absent[at] == NULL || worker->absent[at] == entry);
+    assert(worker->absent[at] == NULL);
     worker->absent[at] = entry;
 }
 
@@ -53,9 +52,8 @@ static void remove_absent(struct mmul_worker *worker, int at) {
     worker->absent[at] = NULL;
 }
 
-struct mmul_cached_tile *mmul_worker_find_absent(struct mmul_worker *worker,
-                                                 const struct mmul_host_tile *tile,
-                                                 int64_t *offset) {
+static struct mmul_cached_tile *find_absent(struct mmul_worker *worker,
+                                            const struct mmul_host_tile *tile, int64_t *offset) {
     struct mmul_cached_tile *entry = mmul_tile_cache_entry(&worker->kept, tile, offset);
     for (int i = 0; i < MMUL_ABSENT_RESULTS; i++)
         if (entry != NULL && entry == worker->absent[i])
@@ -65,7 +63,7 @@ struct mmul_cached_tile *mmul_worker_find_absent(struct mmul_worker *worker,
 
 bool mmul_worker_is_absent(struct mmul_worker *worker, const struct mmul_host_tile *tile) {
     int64_t offset;
-    return mmul_worker_find_absent(worker, tile, &offset) != NULL;
+    return find_absent(worker, tile, &offset) != NULL;
 }
 
 bool mmul_worker_has_told(const struct mmul_worker *worker) {
@@ -77,8 +75,7 @@ void mmul_worker_release(struct mmul_worker *worker, const struct mmul_host_tile
     for (int i = MMUL_ABSENT_RESULTS - 1; i >= 0; i--) {
         struct mmul_cached_tile *entry = worker->absent[i];
         int64_t offset = 0;
-        if (entry == NULL ||
-            (from != NULL && mmul_worker_find_absent(worker, from, &offset) != entry))
+        if (entry == NULL || (from != NULL && find_absent(worker, from, &offset) != entry))
             continue;
         entry->holds.rows = offset / entry->holds.cols;
         if (entry->holds.rows > 0)
@@ -192,7 +189,7 @@ enum mmul_status mmul_worker_bring_parts(struct mmul_worker *worker,
     struct sample s = {.count = count, .cols = parts[0].cols, .first = INT64_MAX};
     for (int64_t i = 0; i < count; i++) {
         int64_t offset = 0;
-        entry = mmul_worker_find_absent(worker, &parts[i], &offset);
+        entry = find_absent(worker, &parts[i], &offset);
         s.first = mmul_smaller(s.first, offset);
         s.last = mmul_larger(s.last, offset);
     }
@@ -201,7 +198,7 @@ enum mmul_status mmul_worker_bring_parts(struct mmul_worker *worker,
         status = MMUL_ALLOCATE_RAW(s.rows, count * s.cols, "a sample", err);
     for (int64_t i = 0; status == MMUL_OK && i < count; i++) {
         int64_t offset = 0;
-        (void)mmul_worker_find_absent(worker, &parts[i], &offset);
+        (void)find_absent(worker, &parts[i], &offset);
         s.places[i] = (float)(offset - s.first);
     }
     if (status == MMUL_OK && gather(worker, entry, &s, err) != MMUL_OK)

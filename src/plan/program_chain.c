@@ -241,7 +241,7 @@ static void chain(struct chaining *c, int step) {
     c->is_reshaped = false;
     c->by_rows =
         is_one ? fits_by_rows(c, step) : kind == MMUL_PLACE_ROWS || kind == MMUL_PLACE_REPLICATE;
-    if (!is_together(kind) || !is_of_one_type(c, step))
+    if (!is_together(kind) || (kind == MMUL_PLACE_GRID && !is_one) || !is_of_one_type(c, step))
         return;
     for (bool any = false;; any = true) {
         int shown = c->place;
