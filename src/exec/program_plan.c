@@ -266,27 +266,37 @@ static int64_t add_margin(const struct mmul_cluster *cluster, int64_t mib) {
     return mib + mib / part + mmul_divide_up(most * each, MIB);
 }
 
+enum { NEAR = 32 }; // the part to which the least is looked for
+
+// Collective. From a limit up to one that has a plan; *low: the last one that has none, if any was tried.
+static bool raise_limit(const struct sources *from, const struct told *told, int64_t *low,
+                        int64_t *mib) {
+    enum { TRIES = 24 }; // more than twice as much
+    int64_t taken;
+    for (int i = 0; i < TRIES; i++) {
+        if (fits_in(from, *told, *mib, &taken))
+            return true;
+        *low = *mib;
+        *mib += *mib / NEAR + 1;
+    }
+    return false;
+}
+
 // Collective, after a refusal: by plans with other limits, of which some are refused as well, the least that is not is
-// found to a thirtieth, and the hint says it. No hint where more would not help: not without any limit.
+// found to a thirtieth, and the hint says it. With a limit a plan may take more than without one: products then have
+// other panels. No hint where more would not help: not without any limit.
 static void hint_enough(const struct sources *from, const struct told *told,
                         struct mmul_error *err) {
-    enum { NEAR = 32, TRIES = 8 };
-    const struct mmul_cluster *cluster = from->context->cluster;
-    int64_t low = told->limits.memory_bytes / MIB, high, mib;
-    if (!fits_in(from, *told, 0, &high))
+    int64_t low = told->limits.memory_bytes / MIB, high, taken;
+    if (!fits_in(from, *told, 0, &high) || !raise_limit(from, told, &low, &high))
         return;
     while (high - low > mmul_larger(1, high / NEAR)) {
         const int64_t middle = low + (high - low) / 2;
-        *(fits_in(from, *told, middle, &mib) ? &high : &low) = middle;
+        *(fits_in(from, *told, middle, &taken) ? &high : &low) = middle;
     }
-    mib = add_margin(cluster, high);
-    for (int i = 0; i < TRIES; i++) {
-        if (fits_in(from, *told, mib, &high)) {
-            mmul_hint(err, "--memory %lldMiB has room for them", (long long)mib);
-            return;
-        }
-        mib += mib / TRIES + 1;
-    }
+    high = add_margin(from->context->cluster, high);
+    if (raise_limit(from, told, &low, &high))
+        mmul_hint(err, "--memory %lldMiB has room for them", (long long)high);
 }
 
 enum mmul_status mmul_program_prepare(struct mmul_context *context,

@@ -219,3 +219,23 @@ assert any(name.startswith("matmul + relu + add ") for name in names), names
 assert "matmul + relu + add" in [o["operation"] for o in json.load(open("report.json"))["operations"]]
 END
 }
+
+@test "a product on a grid whose next operation reads a file" {
+    need_numpy
+    "$MPIMATMUL" gen X.npy --dims 601x1503 --kind integer --seed 1 -q
+    "$MPIMATMUL" gen W.npy --dims 1503x701 --kind integer --seed 2 -q
+    "$MPIMATMUL" gen C.npy --dims 601x701 --kind integer --seed 3 -q
+    echo 'x, w, c = load("X.npy"), load("W.npy"), load("C.npy")
+z = place(x, "grid") @ place(w, "grid")
+save("Y.npy", maximum(z, c))' > grid.py
+    local count
+    for count in 1 2 3 4; do
+        ranks $count run grid.py --device cpu -q
+        expect_quiet_success
+        python << 'END'
+import numpy as np
+x, w, c = (np.load(name + ".npy").astype("f8") for name in "XWC")
+assert np.array_equal(np.load("Y.npy"), np.maximum(x @ w, c))
+END
+    done
+}

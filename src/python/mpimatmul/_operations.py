@@ -220,7 +220,7 @@ def concat(values, axis=0):
     values = [as_value(v) for v in values]
     if not values:
         raise Error(64, "concat of nothing")
-    for row in (v for v in values if v.is_row and axis >= 0):
+    for row in (v for v in values if v.is_row and axis in (0, 1)):
         raise Error(64, f"concat along axis {axis} of one axis, which is a row (1 x {row.shape[1]}) here: "
                         "axis=-1 joins its elements, axis=-2 puts rows below each other")
     joined = values[0]
