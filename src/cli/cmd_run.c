@@ -185,8 +185,8 @@ static enum mmul_status carry_out(const struct call *call,
     return status == MMUL_OK ? mmul_print_new_warnings(call, err) : status;
 }
 
-// mul's --dtype: but for float64 it is computed in float32.
-static bool is_float32(const struct option_value *dtype) {
+// mul's --dtype, where it was given: but for float64 all is computed in float32.
+static bool computes_in_float32(const struct option_value *dtype) {
     return dtype->source != OPTION_DEFAULT && dtype->number != MMUL_F64;
 }
 
@@ -198,8 +198,8 @@ enum mmul_status mmul_run_script(const struct call *call, const struct mmul_scri
     all.shard_folder = call->options.values[OPT_SHARD_DIR].text;
     all.no_sync = is_on(call, OPT_SYNC); // the second word of on|off
     const struct option_value *dtype = &call->options.values[OPT_DTYPE];
-    all.use_float32 = is_on(call, OPT_COMPUTED) || is_float32(dtype);
-    all.narrow = is_float32(dtype) ? (enum mmul_dtype)dtype->number : MMUL_F32;
+    all.use_float32 = is_on(call, OPT_COMPUTED) || computes_in_float32(dtype);
+    all.narrow = computes_in_float32(dtype) ? (enum mmul_dtype)dtype->number : MMUL_F32;
     all.common_types &= !all.use_float32; // that asks for the result's type, too
     mmul_progress_init(&job.progress, (int)call->options.values[OPT_PROGRESS].number);
     enum mmul_status status = carry_out(call, &all, &job, err);

@@ -304,7 +304,7 @@ static enum mmul_status make_plans(const struct planning *p, struct mmul_error *
     return try_plans(p, low, &fit, err);
 }
 
-// ------------------------------------------------------------------------------------------ plans
+// --------------------------------------------------------------------------------- plans everywhere
 
 // Root's plans on all ranks.
 static enum mmul_status send_plans(const struct planning *p, struct mmul_error *err) {
