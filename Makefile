@@ -38,6 +38,13 @@ say = $(if $(V),,@printf '  %-5s %s\n' '$(1)' '$(patsubst $(BUILD)/%,%,$(2))')
 # `make help` and its like must work before anything is installed.
 BUILDING := $(filter-out help clean format uninstall,$(or $(MAKECMDGOALS),all))
 
+# The commands of the README build everything first: on all cores, unless -j says otherwise.
+ifneq ($(filter check demo,$(MAKECMDGOALS)),)
+  ifeq ($(filter -j%,$(MAKEFLAGS)),)
+    MAKEFLAGS += -j$(shell nproc)
+  endif
+endif
+
 # ---- What is on this machine ------------------------------------------------------------------------------
 
 # pkg-config is asked while this file is read, so for `check` and `demo` the packages must be there by now.
@@ -122,7 +129,7 @@ SONAME  := libmpimatmul.so.$(firstword $(subst ., ,$(VERSION)))
 ABSENT   := src/device/opencl_absent.c
 LEFT_OUT := $(if $(OPENCL),$(ABSENT),$(filter-out $(ABSENT),$(wildcard src/device/opencl_*.c)))
 CLI_SRC  := $(sort $(wildcard src/cli/*.c))
-LIB_SRC  := $(sort $(filter-out $(CLI_SRC) $(LEFT_OUT),$(wildcard src/*/*.c)))
+LIB_SRC  := $(sort $(filter-out $(CLI_SRC) $(LEFT_OUT),$(wildcard src/*/*.c src/*/*/*.c)))
 KERNELS  := $(if $(OPENCL),$(sort $(wildcard kernels/*.cl)))
 
 OBJ     := $(BUILD)/obj
@@ -194,7 +201,7 @@ $(OBJ)/gen/kernels.o: $(GEN)/kernels.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(Q)$(COMPILE) $(PIC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 
-# What says mmul_real is made for float32 and once more for float64 (device/cpu_map.h).
+# What says mmul_real is made for float32 and once more for float64 (device/cpu_map_loops.h).
 $(OBJ)/%.f64.o: %.c $(BUILD)/flags | $(GEN)/kernels.h
 	$(call say,CC,$< (float64))
 	@mkdir -p $(@D)
@@ -319,7 +326,7 @@ $(COMPLETIONS): scripts/make-completion $(PROGRAM)
 CHECK_unit   = $(call tests_of,unit) $(PRELOAD)
 CHECK_mpi    = $(call tests_of,mpi)
 CHECK_device = $(call tests_of,device)
-CHECK_cli    = all $(FUZZ) $(EMBED) $(PRELOAD) $(STUB) $(BUILD)/deb/mpimatmul
+CHECK_cli    = all $(DRIVER) $(INSIDE) $(FUZZ) $(EMBED) $(PRELOAD) $(STUB) $(BUILD)/deb/mpimatmul
 CHECK_lab    = all $(EMBED) $(PRELOAD)
 
 .PHONY: demo check check-long tests lint
@@ -380,6 +387,8 @@ FILES_data_dir    := $(wildcard include/*.schema.json) \
                      $(addprefix scripts/,mpimatmul.tune environment.sh mpimatmul.sbatch)
 FILES_python_dir  := $(wildcard src/python/mpimatmul/*.py)
 LIB_LINKS         := $(SONAME) libmpimatmul.so
+# Shells look for completions by the name of the command, here that of a launcher.
+LAUNCHER_LINKS    := $(foreach l,mpirun mpiexec,$(bashdir)/$(l) $(fishdir)/$(l).fish)
 
 to = $(DESTDIR)$(1)
 define install_folder
@@ -393,6 +402,8 @@ endef
 install: all ## install under PREFIX (/usr/local), below DESTDIR if given
 	$(foreach folder,$(FOLDERS),$(call install_folder,$(folder)))
 	$(foreach link,$(LIB_LINKS),ln -sf $(notdir $(SHARED)) $(call to,$(libdir)/$(link));)
+	$(foreach link,$(LAUNCHER_LINKS),[ -e $(call to,$(link)) ] || \
+	    ln -s mpimatmul$(suffix $(link)) $(call to,$(link));)
 	$(INSTALL) -d $(call to,$(pkgconfigdir))
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(libdir)|' -e 's|@INCLUDEDIR@|$(includedir)|' \
 	    -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBS_PRIVATE@|$(LIBS)|' scripts/mpimatmul.pc.in \
@@ -401,6 +412,7 @@ install: all ## install under PREFIX (/usr/local), below DESTDIR if given
 uninstall: ## remove what install put there
 	rm -f $(foreach d,$(FOLDERS),$(foreach f,$(notdir $(FILES_$(d))),$(call to,$($(d))/$(f))))
 	rm -f $(foreach f,$(LIB_LINKS),$(call to,$(libdir)/$(f))) $(call to,$(pkgconfigdir)/mpimatmul.pc)
+	$(foreach l,$(LAUNCHER_LINKS),[ "$$(readlink $(call to,$(l)))" != mpimatmul$(suffix $(l)) ] || rm $(call to,$(l));)
 	-rmdir $(call to,$(hostfile_dir)) $(call to,$(data_dir)) $(call to,$(python_dir)) 2>/dev/null
 
 DEB_ARCH = $(shell dpkg --print-architecture)
@@ -423,7 +435,8 @@ info: ## show compiler, mode, flags and the libraries found
 	    printf '%-12s %s\n' $$p "$$($(PKG_CONFIG) --modversion $$p 2>/dev/null || echo absent)"; done
 
 format: ## let clang-format rewrite all C and OpenCL files
-	clang-format -i $(wildcard include/*.h src/*/*.[ch] kernels/*.cl tests/*.[ch] tests/*/*.[ch] bench/*/*.[ch])
+	clang-format -i $(wildcard include/*.h src/*/*.[ch] src/*/*/*.[ch] kernels/*.cl tests/*.[ch] tests/*/*.[ch] \
+	    bench/*/*.[ch])
 
 clean: ## remove the build folder of all modes
 	rm -rf build $(BUILD)

@@ -131,6 +131,10 @@ MMUL_API enum mmul_status mmul_context_speeds_json(const struct mmul_context *co
 // now" or "not measured", of several nodes with the same for links. Local. Returns `text`.
 MMUL_API char *mmul_context_speed_origin(const struct mmul_context *context, char text[static 96]);
 
+// Why the speed that is stored for a rank's device was not used: "measured with kernels Haswell, now SkylakeX"; "" when
+// it was, or none is. NULL: no such rank. Local; the text is the context's.
+MMUL_API const char *mmul_context_speed_unused(const struct mmul_context *context, int rank);
+
 // ---------------------------------------------------------------------------------- plan and run
 
 // Collective. Reads shapes on root, takes stored speeds of devices and links (see
@@ -178,9 +182,12 @@ struct mmul_program_options {
     enum mmul_tail tail;               // of products, as in struct mmul_matmul
     double tail_share;
     bool reproducible; // the same bits in every run on the same ranks, devices and stored speeds
-    // As in struct mmul_matmul, with notice_context: bytes of the results that are made; all of them.
-    void (*progress)(void *notice_context, const char *phase, int64_t done_bytes,
-                     int64_t total_bytes);
+    // On root, on the calling thread while the program runs: all of a value is in its output, in the order in which
+    // operations save them; none when the run has failed by then. NULL: nobody asks.
+    void (*arrived)(void *arrived_context, const struct mmul_output *output);
+    void *arrived_context;
+    // As in struct mmul_matmul, with notice_context.
+    void (*progress)(void *notice_context, const struct mmul_progress *progress);
 };
 
 // Collective. Sends root's program (`program` is not looked at elsewhere), of which the plan has a

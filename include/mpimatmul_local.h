@@ -60,21 +60,34 @@ struct mmul_error {
 // ---------------------------------------------------------------------------------------- shapes
 
 // The whole numbers are types of files: they are read as float32, exact below 2^24.
-enum mmul_dtype { MMUL_F32, MMUL_F16, MMUL_BF16, MMUL_F64, MMUL_I32, MMUL_I64, MMUL_U8 };
+enum mmul_dtype {
+    MMUL_F32,
+    MMUL_F16,
+    MMUL_BF16,
+    MMUL_F64,
+    MMUL_I32,
+    MMUL_I64,
+    MMUL_U8,
+    MMUL_I8,
+    MMUL_I16,
+    MMUL_U16,
+    MMUL_U32,
+    MMUL_BOOL, // 0 and 1, a byte each
+};
 
 // A stack of batch * depth matrices of rows x cols, C order (cols fastest).
 struct mmul_shape {
     int64_t batch, depth, rows, cols;
 };
 
-// "float32", "float16", "bfloat16", "float64", "int32", "int64", "uint8".
+// "float32", "float16", "bfloat16", "float64", "int32", "int64", "uint8", "int8", "int16", "uint16", "uint32", "bool".
 MMUL_API const char *mmul_dtype_name(enum mmul_dtype dtype);
 
-// Accepts the names above and f32, f16, bf16, f64, i32, i64, u8. Fails with MMUL_ERR_USAGE.
+// Accepts the names above and f32, f16, bf16, f64, i32, i64, u8, i8, i16, u16, u32. Fails with MMUL_ERR_USAGE.
 MMUL_API enum mmul_status mmul_dtype_parse(const char *text, enum mmul_dtype *dtype,
                                            struct mmul_error *err);
 
-// 4, 2, 2, 8, 4, 8, 1.
+// 4, 2, 2, 8, 4, 8, 1, 1, 2, 2, 4, 1.
 MMUL_API size_t mmul_dtype_bytes(enum mmul_dtype dtype);
 
 // Number of matrices in a stack: batch * depth.
@@ -209,8 +222,8 @@ struct mmul_tensor {
     int64_t bytes; // of its elements
 };
 
-// *tensors NULL: `path` is one matrix (a format that holds no more, standard input, an address
-// "FILE:TENSOR"), and mmul_matrix_open says whether a valid one. Fails as that does.
+// *tensors NULL: `path` is one matrix (a format that holds no more, an address "FILE:TENSOR"),
+// and mmul_matrix_open says whether a valid one. Fails as that does.
 MMUL_API enum mmul_status mmul_tensors_open(const char *path, struct mmul_tensors **tensors,
                                             struct mmul_error *err);
 MMUL_API void mmul_tensors_close(struct mmul_tensors *tensors);
@@ -266,7 +279,7 @@ struct mmul_output_request {
     bool empty_allowed;                // rows and cols of 0: a shard of a part without rows
     struct mmul_matrix *const *inputs; // borrowed, input_count of them: refused as output
     int input_count;
-    int dimensions; // 2 to 4, of a .npy: the last ones of shape; 0: 2, or 4 for a stack
+    int dimensions; // 2 to 4, of all but .bin: the last ones of shape; 0: without leading sizes of 1
     // Another output of the same file, which is a .npz or .safetensors, under another tensor's name. The file appears
     // when all of its outputs have been committed, and not at all when one was destroyed. NULL: none is.
     struct mmul_output *beside;
@@ -280,10 +293,12 @@ MMUL_API size_t mmul_output_file_length(const char *path, bool *several, const c
 MMUL_API bool mmul_path_is_stdout(const char *path);
 
 // Starts `path` as `path.part` in the same folder, locked against a second writer, its whole space
-// reserved. Inputs are told by device and inode.
+// reserved. Inputs are told by device and inode. A `path.part` that a killed run of this user's has left goes; any
+// other is refused. A file that stands under `path` leaves its permissions to the output.
 // Fails: MMUL_ERR_USAGE (an ending that nobody knows, a bin_version that does not fit),
 // MMUL_ERR_CREATE (folder missing or not writable, path is a folder, path is an input, another run
-// writes it), MMUL_ERR_IO (no space), MMUL_ERR_DATA (a size beyond int32 in .bin).
+// writes it, `path.part` is another user's, has several links or is no file),
+// MMUL_ERR_IO (no space), MMUL_ERR_DATA (a size beyond int32 in .bin).
 MMUL_API enum mmul_status mmul_output_create(const struct mmul_output_request *request,
                                              struct mmul_output **output, struct mmul_error *err);
 
@@ -336,6 +351,11 @@ enum mmul_abandoned {
     MMUL_ABANDONED_FINISHED, // none: what there was has been committed, or is being put in its place
 };
 MMUL_API enum mmul_abandoned mmul_outputs_abandon(void);
+
+// For a process that signal `number` ends: it does that first, and then what it does now, by its default action or
+// by a handler that a driver's library has left. An ignored signal stays ignored. A child of the process has the
+// handler, too, and leaves the files alone.
+MMUL_API void mmul_outputs_abandon_at(int number);
 
 // ------------------------------------------------------------------------- operations on files
 
@@ -480,11 +500,19 @@ struct mmul_device_info {
     int64_t memory_bytes;
     int64_t max_allocation_bytes;
     char reason[128]; // why `auto` does not choose it; "" when usable
+    // Of a CPU ("" of others): the set of its library's kernels that is in force ("SkylakeX"), variables of the
+    // environment that decide on it ("OPENBLAS_CORETYPE=Haswell"; "": none), and the vectors that the processor has
+    // and these kernels have not ("AVX-512"; "": none).
+    char kernels[32], kernels_setting[96], kernels_lack[16];
 };
 
 // Is the process's address space large enough for the library and the threads that OpenBLAS has begun
 // to start when it was loaded? Where it is not they wait for ever. Fails with MMUL_ERR_SYSTEM.
 MMUL_API enum mmul_status mmul_process_check(struct mmul_error *err);
+
+// Has a thread of this process been left behind in a call of a device that hangs? What the driver registered to be
+// called at exit would take away what that thread still works with: a program ends with _exit then.
+MMUL_API bool mmul_process_has_abandoned_threads(void);
 
 // What a look at the machine's devices found.
 struct mmul_probe;
@@ -530,9 +558,9 @@ struct mmul_tune_options {
         *files; // results of CLBlast's tuners, borrowed; NULL: run these, found on PATH
     int file_count;
     double limit_seconds; // of one tuner; what it found until then counts; 0: an hour
-    int64_t size;         // side of what is measured; 0: what the tuner takes
-    int64_t fraction;     // one of so many of its settings is measured; 0: what the tuner takes
-    bool force;           // keep the parameters even when a product is slower with them
+    int64_t size;     // side of what is measured; 0: what the tuner takes, and 1024 for the product
+    int64_t fraction; // one of so many of its settings is measured; 0: what the tuner takes
+    bool force;       // keep the parameters even when a product is slower with them
     void (*progress)(void *context, const char *line); // NULL: none
     void *progress_context;
 };
@@ -540,7 +568,8 @@ struct mmul_tune_options {
 struct mmul_tune_result {
     struct mmul_device_info device;
     int kernels;         // tuned
-    double flops_before; // of a product with CLBlast's own parameters,
+    int64_t side;        // of the product that was timed:
+    double flops_before; // with CLBlast's own parameters,
     double flops_after;  // and with the tuned ones
     bool stored;         // false: slower, nothing was changed
     char path[512];      // of the file
@@ -622,6 +651,15 @@ enum mmul_compute {
     MMUL_COMPUTE_F64, // inputs of other types are converted
 };
 
+// How far a run is, by what was predicted and what has been seen since; it never goes back.
+struct mmul_progress {
+    const char *phase;               // "multiply", or of programs "plan", "run"
+    double share;                    // of the phase that is over, 0 to 1
+    int64_t done_bytes, total_bytes; // of the results; 0: there are none in this phase
+    double flops_per_second;         // until now; 0: nothing is known
+    double left_seconds;             // predicted; negative: nothing is known
+};
+
 // C = alpha op(A) op(B) + beta C_in for every matrix of the stacks; a batch or depth of 1 in A or
 // B is repeated. Fields marked (root) are read on root only, the rest must agree on all ranks.
 struct mmul_matmul {
@@ -657,8 +695,7 @@ struct mmul_matmul {
     uint64_t verify_seed;          // (root, when the plan is made) 0: fresh
 
     // Called on root now and then during a run; NULL: not at all.
-    void (*progress)(void *progress_context, const char *phase, int64_t done_bytes,
-                     int64_t total_bytes);
+    void (*progress)(void *progress_context, const struct mmul_progress *progress);
     void *progress_context;
     // What a run wants to say while it is under way: a line about a rank that does not move. On root's
     // main thread and, about root, on rank 1's; NULL: nobody listens.
@@ -690,7 +727,7 @@ MMUL_API enum mmul_status mmul_plan_json(const struct mmul_plan *plan, char **te
                                          struct mmul_error *err);
 
 // The plan of a job on machines that need not exist, described in a JSON file (format:
-// src/plan/cluster_file.h), with the gain it predicts and other algorithms for comparison. Of `args`
+// src/plan/simulate/cluster_file.h), with the gain it predicts and other algorithms for comparison. Of `args`
 // weights, split, split_rule and both memory limits are used; NULL: defaults. Local.
 // Fails: MMUL_ERR_NO_INPUT, MMUL_ERR_DATA (the file), MMUL_ERR_USAGE (weights), MMUL_ERR_SYSTEM
 // (does not fit in memory).
@@ -942,28 +979,47 @@ struct mmul_local_part {
     enum mmul_axis axis;
 };
 
-// A line per operation: result, operands, shape. Local.
-MMUL_API void mmul_program_print(const struct mmul_program *program, FILE *stream);
+// A line per operation: result, operands, shape. Without `verbose` in 120 columns, and blocks of operations that are
+// alike, as layers of a model are, once under a line that says how often. Local.
+MMUL_API void mmul_program_print(const struct mmul_program *program, bool verbose, FILE *stream);
 
 // Which rule every operation follows, what moves from where to where, bytes, predicted seconds, and memory while each
 // step goes on, of the node that has most then; then what every rank and device has at most, and in which step (made
-// by mmul_program_plan_create in mpimatmul.h). json: the same, with memory of every rank in every step
+// by mmul_program_plan_create in mpimatmul.h). Without `verbose` in 120 columns, and blocks of alike steps once, with
+// bytes and seconds of all of them. json: the same, with memory of every rank in every step
 // (mpimatmul_program_plan.schema.json); to be freed with mmul_free; fails with MMUL_ERR_SYSTEM.
 struct mmul_program_plan;
 MMUL_API void mmul_program_plan_destroy(struct mmul_program_plan *plan);
-MMUL_API void mmul_program_plan_print(const struct mmul_program_plan *plan, FILE *stream);
+MMUL_API void mmul_program_plan_print(const struct mmul_program_plan *plan, bool verbose,
+                                      FILE *stream);
 MMUL_API enum mmul_status mmul_program_plan_json(const struct mmul_program_plan *plan, char **text,
                                                  struct mmul_error *err);
+
+// Where a value will be, while it is needed: "rows 0 2050 4096"; `text` is room for that. A loaded value is where it
+// is moved to first, else in its file. Local; the same on all ranks.
+MMUL_API const char *mmul_program_plan_placement(const struct mmul_program_plan *plan, int value,
+                                                 enum mmul_placement_kind *kind,
+                                                 char text[static 96]);
 
 // What a run leaves on the ranks: the values, where they were computed (made by mmul_program_run in
 // mpimatmul.h).
 struct mmul_values;
 MMUL_API void mmul_values_destroy(struct mmul_values *values);
 
-// Where a value is, or was as long as it was needed: "rows 0 2050 4096"; `text` is room for that. A loaded
-// value is where it was moved to first, else in its file. Local; the same on all ranks.
+// The same of a value that is there, or was.
 MMUL_API const char *mmul_values_placement(const struct mmul_values *values, int value,
                                            enum mmul_placement_kind *kind, char text[static 96]);
+
+// What a run was, the same on all ranks but for its seconds, of which root's are until the outputs stood. Local.
+struct mmul_values_summary {
+    double wall_seconds;    // from warm devices on
+    double startup_seconds; // before that, as far as no earlier run of the context had them
+    double flops;           // of what is calculated: copies and look-ups have none
+    int ranks, step_count;
+    bool verified;                                               // results were to be checked
+    int64_t lines_checked, blocks_recomputed, fallback_products; // of all ranks
+};
+MMUL_API struct mmul_values_summary mmul_values_summary(const struct mmul_values *values);
 
 // What this rank holds of a value: a rectangle of each of some matrices. Element (i, j) of the matrix
 // is data[(i - region.row_begin) * row_step + (j - region.col_begin) * col_step], or of doubles; borrowed until the
@@ -1048,13 +1104,23 @@ MMUL_API void mmul_script_hand_over(struct mmul_script *script);
 // not. `script` is a struct mmul_script.
 MMUL_API enum mmul_status mmul_script_accept(void *script, struct mmul_error *err);
 
-// What the text prints, when the program has run: shapes, placements, corners, statistics.
-MMUL_API void mmul_script_print(const struct mmul_script *script, const struct mmul_values *values,
+// For the program's `arrived`: a value is in root's memory.
+MMUL_API void mmul_script_arrive(struct mmul_script *script, const struct mmul_output *output);
+
+// Prints the next lines of the text's, up to the first of which a value has not arrived: words, numbers, and of
+// matrices shapes, placements, corners, statistics. is_due: there is such a line.
+MMUL_API bool mmul_script_is_due(const struct mmul_script *script);
+MMUL_API void mmul_script_print(struct mmul_script *script, const struct mmul_program_plan *plan,
                                 FILE *stream);
 
-// The same as JSON (mpimatmul_run.schema.json), and the files that it has saved; to be freed with mmul_free. Fails
-// with MMUL_ERR_SYSTEM.
+// When the program has run: seconds, speed and what the check says in a line, and what was saved, with its shape.
+MMUL_API void mmul_script_print_outcome(const struct mmul_script *script,
+                                        const struct mmul_values *values, FILE *stream);
+
+// When the program has run: all of that as JSON (mpimatmul_run.schema.json); to be freed with mmul_free. Fails with
+// MMUL_ERR_SYSTEM.
 MMUL_API enum mmul_status mmul_script_json(const struct mmul_script *script,
+                                           const struct mmul_program_plan *plan,
                                            const struct mmul_values *values, char **text,
                                            struct mmul_error *err);
 

@@ -16,6 +16,10 @@ if [ -z "${MMUL_TEST_ENVIRONMENT:-}" ]; then
     # The caller's own settings of the program must not reach the tests, nor `make -n` a make in a test.
     unset "${!MPIMATMUL_@}" MAKEFLAGS MFLAGS MAKELEVEL
     export MPIMATMUL=$BUILD/bin/mpimatmul
+    # What a sample of the check finds of a device that errs is the same in every run.
+    export MPIMATMUL_VERIFY_SEED=1
+    # On a busy machine anything may take the two seconds after which a line of progress is printed.
+    export MPIMATMUL_PROGRESS=none
 
     # Debian's python3 has the numpy that scripts/setup installs; another one in PATH may not.
     PYTHON=/usr/bin/python3
@@ -36,7 +40,8 @@ if [ -z "${MMUL_TEST_ENVIRONMENT:-}" ]; then
     # Stored profiles stay in the tests; compiled kernels are kept between runs (cold: 7 s, warm: 0.06 s).
     export XDG_CACHE_HOME=$TMPDIR/cache
     export POCL_CACHE_DIR=${POCL_CACHE_DIR:-$BUILD/pocl-cache}
-    mkdir -p "$POCL_CACHE_DIR"
+    export MESA_SHADER_CACHE_DIR=${MESA_SHADER_CACHE_DIR:-$BUILD/mesa-cache}
+    mkdir -p "$POCL_CACHE_DIR" "$MESA_SHADER_CACHE_DIR"
 
     # Only PoCL is visible, so device 0:0 is the same everywhere. To test a GPU:
     #   OCL_ICD_VENDORS=/etc/OpenCL/vendors TEST_DEVICES=1:0 make check SUITE=device

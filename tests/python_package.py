@@ -107,22 +107,41 @@ with warnings.catch_warnings(record=True) as warned:
     warnings.simplefilter("always")
     mixed = (d + mm.array(D.astype("f4"))).numpy()
     assert mm.rank() > 0 or (mixed.dtype == np.float32 and
-                             [str(w.message) for w in warned] == ["'an array' is float64 and is read as float32"])
+                             [(str(w.message), w.filename) for w in warned] ==
+                             [("'d' is float64 and is read as float32", __file__)])
 show("big-endian", mm.array(D.astype(">f8")).numpy(), D, 0)
 show("whole", mm.array(D.astype(">i2")).numpy(), D.astype("i2"), 0)
 plain = (mm.maximum(2, 3), mm.minimum(2, 3), mm.where(0, 2, 3), mm.concat((x, X)).shape, mm.sum(X, axis=-1).shape)
 assert plain == (3, 2, 3, (128, 48), (64, 1)), plain
 large = mm.array([[2**40, -3]])
 show("large whole", mm.evaluate(large, large * d[:, :2])[0], np.array([[2**40, -3]]), 0)
+if mm.rank() == 0:
+    np.save("d.npy", D)
+    np.save("whole.npy", np.arange(6).reshape(2, 3))
 changing = X.copy()
 kept = mm.array(changing) * 2
 changing[:] = 0
 show("kept", kept.numpy(), X * 2, 0)
+bare = mm.array(np.array([2**40 + 1]))
 parts = mm.place(x @ w, "rows").local()
 whole = (x @ w).numpy()
 rows = np.zeros(1)
 rows[0] = sum(part.shape[0] for *_, part in parts)
 mm.assert_close(x @ w, x @ w, 0)
+show("methods", x[:, :32].relu().sum(axis=0).maximum(b).reshape(4, -1).permute(1, 0).T.sqrt().numpy(),
+     np.sqrt(np.maximum(np.maximum(X[:, :32], 0).astype("f8").sum(0), B).reshape(4, -1)), 1e-5)
+for value in (x, d, d / 7, d.sum(), d @ d.T, d.argmax(), x.topk(2)[1], d[1:], d > 0, mm.where(d > 0, 1, 0),
+              d[:, :1] * 2, mm.array([[1, 2]]), mm.array([[1, 2]]) * 2, mm.generate((3, 4)),
+              mm.generate((33, 20)) + d, d.T.reshape(-1), mm.take(d, mm.array([2, 1])),
+              mm.concat((d, d)), mm.place(d, "rows"), mm.load("d.npy"),
+              mm.load("d.npy") * 2, mm.load("whole.npy")):
+    found = value.numpy()
+    assert mm.rank() > 0 or (found.dtype, found.shape) == (value.dtype, value.shape), (value, found.dtype)
+    assert len(value) == value.shape[0]
+total = x.sum()
+assert repr(total) == "Value(1 x 1, float32)", total
+assert abs(float(total) - X.astype("f8").sum()) < 1e-3  # on all ranks
+assert [type(n) for n in (float(total), mm.array([[3]]).item(), int(mm.array([[3]])))] == [float, int, int]
 for wrong in (lambda: x @ x, lambda: mm.load("/nowhere.npy"), lambda: mm.assert_close(x, x + 1, 0.5),
               lambda: mm.place(x, "here"), lambda: x[0], lambda: mm.gelu(x, "fast"), lambda: x + 1j,
               lambda: mm.save("d.bin", d), lambda: mm.load("a\0b"), lambda: mm.load(b"\xff.npy"),
@@ -136,7 +155,7 @@ for wrong in (lambda: x @ x, lambda: mm.load("/nowhere.npy"), lambda: mm.assert_
               lambda: mm.array(np.broadcast_to(np.float32(1), (10**7, 10**7)) if mm.rank() == 0 else None),
               lambda: mm.array("word" if mm.rank() == 0 else None),
               nested, twice, on_a_thread,
-              lambda: mm.array(np.array([2**40 + 1])).numpy(), lambda: mm.array(np.array([None]))):
+              lambda: bare.numpy(), lambda: mm.array(np.array([None]))):
     try:
         wrong()
     except mm.Error as error:

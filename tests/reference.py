@@ -17,11 +17,21 @@ import numpy as np
 
 
 class Matrix(np.ndarray):
-    """An array of double whose .T swaps the last two axes, and whose comparisons give 0 and 1."""
+    """An array of double whose .T swaps the last two axes, and whose comparisons give 0 and 1; one of one element is
+    shown as its number."""
 
     @property
     def T(self):
         return self.swapaxes(-1, -2)
+
+    def __str__(self):
+        if self.size != 1:
+            return super().__str__()
+        number = self.reshape(-1).tolist()[0]
+        return f"{number:.0f}" if getattr(self, "is_whole", False) else f"{number:.6g}"
+
+    def __format__(self, _):
+        return str(self)
 
 
 PRECISION = np.float64  # of what is computed
@@ -102,11 +112,16 @@ def normalize(x):
 def topk(x, k):
     x = np.asarray(x)
     order = np.lexsort((-x, ~np.isnan(x)), axis=-1)[..., :k]  # NaN before all, as torch has it
-    return matrix(np.take_along_axis(np.asarray(x), order, -1)), matrix(order)
+    return matrix(np.take_along_axis(np.asarray(x), order, -1)), _whole(matrix(order))
+
+
+def _whole(x):
+    x.is_whole = True
+    return x
 
 
 def argmax(x):
-    return matrix(np.asarray(x).argmax(-1)[..., None])
+    return _whole(matrix(np.asarray(x).argmax(-1)[..., None]))
 
 
 def rope(x, base=10000.0, interleaved=False):
@@ -220,12 +235,42 @@ def save(file, x):
     np.save(_path(file), np.asarray(x, dtype=STORED))
 
 
-def print(*things):
-    for thing in things:
-        if isinstance(thing, np.ndarray):
+def print(*things, _called=()):
+    """One line, a matrix by what the text calls it, with statistics; then corners. Where it is nobody knows here."""
+    shown, corners = [], []
+    for thing, called in zip(things, _called):
+        if isinstance(thing, np.ndarray) and thing.size != 1:
             sizes = " x ".join(map(str, thing.shape))
-            thing = f"{sizes}; min {thing.min():.6g}, max {thing.max():.6g}, mean {thing.mean():.6g}"
-        builtins.print(thing)
+            corners.append(np.asarray(thing).reshape(-1, *thing.shape[-2:])[0])
+            thing = f"{called}: {sizes}; min {thing.min():.6g}, max {thing.max():.6g}, mean {thing.mean():.6g}"
+        shown.append(str(thing))
+    builtins.print(" ".join(shown))
+    for first in corners:
+        for row in first[:4]:
+            cells = "".join(f" {x:12.6g}" for x in row[:6])
+            builtins.print(cells + (" ..." if len(row) > 6 else ""))
+        if len(first) > 4:
+            builtins.print("          ...")
+
+
+def _quote(text):
+    """As errors and prints call an expression: of a long one the beginning and the end."""
+    text = " ".join(text.split())
+    return text if len(text) <= 42 else f"{text[:20]}..{text[-20:]}"
+
+
+class _Names(ast.NodeTransformer):
+    """Tells print what the text calls its arguments."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def visit_Call(self, call):
+        self.generic_visit(call)
+        if getattr(call.func, "id", None) == "print":
+            called = [ast.Constant(_quote(ast.get_source_segment(self.text, a))) for a in call.args]
+            call.keywords.append(ast.keyword("_called", ast.Tuple(called, ast.Load())))
+        return call
 
 
 def assert_close(x, y, tolerance):
@@ -247,6 +292,7 @@ def run(text, name="program", settings=(), names=None):
                 is_text = isinstance(line.value, ast.Constant) and isinstance(line.value.value, str)
                 line.value = ast.copy_location(ast.Constant(value if is_text else ast.literal_eval(value)), line.value)
                 break
+    tree = ast.fix_missing_locations(_Names(text).visit(tree))
     names = {**NAMES, **(names or {})}
     with np.errstate(all="ignore"):
         exec(compile(tree, name, "exec"), names)

@@ -22,8 +22,8 @@ def grid4096(bench):
     rows, cols = found["mesh"]
     text = f"262144^3 with A and B in place as grids on 4,096 described ranks, {rows} x {cols} of them, predicted"
     grid = " x ".join(map(str, ours["grid"]))
-    bound = side(f"SUMMA by formula (plan/grid.h) on {grid} of its nodes: {ours['bytes'] / 2**30:.1f} GiB in and out "
-                 "of each at the link's rate, perfect overlap, no check", value=ours["seconds"])
+    bound = side(f"SUMMA by formula (plan/simulate/grid.h) on {grid} of its nodes: {ours['bytes'] / 2**30:.1f} GiB "
+                 "in and out of each at the link's rate, perfect overlap, no check", value=ours["seconds"])
     parts = {"check": f"{found['check_seconds']:.3f} s", "planning": f"{found['plan_seconds']:.3f} s"}
     unchecked = found["seconds"] - found["check_seconds"]
     return [row("checked", side(text, value=found["seconds"]), bound, asked=bench.asked("grid4096 checked"),

@@ -235,9 +235,52 @@ def ten(bench):
                 pairs=[a / b for a, b in zip(ours["values"], theirs["values"])])]
 
 
+DIGITS = """
+import numpy as np
+rng = np.random.default_rng(1)
+centres = rng.random((10, 64)) * 16
+pixels = centres[rng.integers(0, 10, 1797)] + rng.normal(0, 3, (1797, 64))
+np.save("{0}/digits.npy", pixels.clip(0, 16).round().astype("f4"))
+np.save("{0}/start.npy", rng.standard_normal((64, 10)).astype("f4"))
+"""
+
+SMALL = """y = load("{0}/1.npy")
+for i in range({1}):
+    a = y[:, 0:1] * 0.9
+    y = a * y
+save("Y.npy", y)
+"""
+
+
+def steps(bench):
+    """What a step costs that is over in a microsecond: on one rank, on two of a node."""
+    turns = bench.pick(500, 20)
+    program = Program(bench, "mlp", {1: (64, 4)})
+    program.file.write_text(SMALL.format(bench.folder, turns))
+    pair = ["mpirun", "-q", "--bind-to", "core", "-n", 2]
+    samples = bench.alternate({"one": program.ours, "two": lambda: program.ours(pair), "numpy": program.numpy})
+    text = f"{2 * turns} small steps on 64 x 4"
+    theirs = side("the same under numpy", values=[1e3 * one["seconds"] for one in samples["numpy"]])
+    rows = []
+    for key, name, words in (("one", "steps", "one rank"), ("two", "steps 2 ranks", "two ranks of one core")):
+        ours = side(f"{text}: run, {words}, launch apart",
+                    values=[1e3 * one["report_seconds"] for one in samples[key]])
+        rows.append(row(name, ours, theirs, unit="ms", asked=bench.asked(f"programs {name}"),
+                        parts={"a step": f"{1e3 * median(ours['values']) / (2 * turns):.1f} us"},
+                        pairs=[a / b for a, b in zip(ours["values"], theirs["values"])]))
+    return rows
+
+
+def pca(bench):
+    run([bench.python, "-c", DIGITS.format(bench.folder)])
+    turns = bench.pick(41, 2)
+    program = Program(bench, "pca", settings=[f"turns={turns}"])
+    return [against_numpy(bench, "pca", f"PCA of 1797 x 64 by {turns} turns of subspace iteration", program)]
+
+
 def programs(bench):
     rows = []
-    for part in (sentence, llama, attention, search, fused, ten):
+    for part in (sentence, llama, attention, search, fused, ten, steps, pca):
         try:
             rows += part(bench)
         except Skip as reason:

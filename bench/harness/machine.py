@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The machine as a bench sees it: what it is, how much memory is free, and a folder in RAM that does not stay."""
 import datetime
+import json
 import os
 import platform
 import shutil
@@ -51,6 +52,15 @@ def git(root, *words):
     return found.stdout.strip() if found.returncode == 0 else ""
 
 
+def find_kernels(program):
+    """Of OpenBLAS, as a command of a case will have them: the library, their set, the vectors of this CPU that they do
+    not use. The kernels of a build that does not name them are in its driver's name."""
+    said = subprocess.run([program, "devices", "--device", "cpu", "--json"], capture_output=True, text=True,
+                          check=True, stdin=subprocess.DEVNULL).stdout
+    cpu = json.loads(said)["ranks"][0]["description"]
+    return {"blas": cpu["driver"], "kernels": cpu.get("kernels", ""), "kernels_lack": cpu.get("kernels_lack", "")}
+
+
 def describe(root, program):
     """What a figure cannot be read without."""
     version = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.strip()
@@ -59,6 +69,7 @@ def describe(root, program):
         "commit": find_commit(root),
         "version": version,
         "cpu": read_first("/proc/cpuinfo", "model name"),
+        **find_kernels(program),
         "cores": len(os.sched_getaffinity(0)),
         "memory_bytes": int(read_first("/proc/meminfo", "MemTotal").split()[0]) * 1024,
         "kernel": platform.release(),

@@ -71,6 +71,19 @@ def commits_text(machine):
     return f"commit {machine['commit']}" + (f" against {old['commit']}" if old else "")
 
 
+def machine_text(machine):
+    """"Intel(R) Xeon(R) Processor, OpenBLAS 0.3.21 (Haswell), OPENBLAS_CORETYPE=Haswell set": results of earlier
+    versions do not say what they were computed with."""
+    words = [machine["cpu"]]
+    if machine.get("blas"):
+        words.append(machine["blas"])
+    if machine.get("kernels_lack"):
+        words.append(f"which leaves {machine['kernels_lack']} unused")
+    if machine.get("openblas_kept"):
+        words.append(f"{machine['openblas_kept']} set")
+    return ", ".join(words)
+
+
 def markdown(results):
     """The table of all cases, and below it what it was measured on."""
     lines = ["| case | figure: what is counted | against: what is counted | ratio | asked | phases and parts |",
@@ -91,7 +104,7 @@ def markdown(results):
                          f"| {one['asked'] or '-'} | {details} |")
     lines.append("")
     for place, machine in enumerate(machines, 1):
-        lines.append(f"[{place}] {machine['date']}, {commits_text(machine)}, {machine['cpu']}, "
+        lines.append(f"[{place}] {machine['date']}, {commits_text(machine)}, {machine_text(machine)}, "
                      f"{machine['cores']} cores, {machine['memory_bytes'] / 2**30:.0f} GiB; medians of "
                      f"{machine['runs']} after {machine['warmup']}{', tiny sizes' if machine['quick'] else ''}.")
     return "\n".join(lines) + "\n"

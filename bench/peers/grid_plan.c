@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Plans a program on machines that are only described: A and B are made in place as grids, C = A B
-// stays where it is computed. Prints the plan, and as JSON its parts beside the formulas of plan/grid.h.
+// stays where it is computed. Prints the plan, and as JSON its parts beside the formulas of plan/simulate/grid.h.
 // It links the inside of the library; nothing is run.
 //   grid_plan CLUSTER.json
 #include <math.h>
@@ -8,9 +8,10 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "plan/cluster_file.h"
-#include "plan/grid.h"
-#include "plan/program_plan.h"
+#include "plan/program/program_make.h"
+#include "plan/program/program_plan.h"
+#include "plan/simulate/cluster_file.h"
+#include "plan/simulate/grid.h"
 
 static enum mmul_status make_program(const struct mmul_problem *problem,
                                      struct mmul_program **program, struct mmul_error *err) {
@@ -77,12 +78,18 @@ static enum mmul_status plan_it(const char *path, struct mmul_error *err) {
         status = make_program(&description->problem, &program, err);
     double begin = mmul_clock_now();
     if (status == MMUL_OK)
-        status = mmul_program_plan_make(program, description->cluster, weights, true, &plan, err);
+        status = mmul_program_plan_make(
+            &(struct mmul_program_request){.program = program,
+                                           .cluster = description->cluster,
+                                           .weights = weights,
+                                           .options =
+                                               &(struct mmul_job_options){.keeps_values = true}},
+            &plan, err);
     double seconds = mmul_clock_now() - begin;
     if (status == MMUL_OK)
         status = mmul_grids(&description->problem, description->cluster, grids, err);
     if (status == MMUL_OK) {
-        mmul_program_plan_print(plan, stderr);
+        mmul_program_plan_print(plan, true, stderr);
         print(plan, grids, seconds);
     }
     mmul_program_plan_destroy(plan);

@@ -62,7 +62,7 @@ static void make_plan(const struct peer *peer, struct job *job, bool keeps) {
     end_if(&err, peer);
     job->plan_seconds = together() - begin;
     if (peer->rank == 0)
-        mmul_program_plan_print(job->plan, stderr);
+        mmul_program_plan_print(job->plan, true, stderr);
 }
 
 // The values are the caller's.

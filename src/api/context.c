@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
 // Contexts: communicators, handshake, discovery. Implements the context half of mpimatmul.h.
-#include "exec/context.h"
+#include "exec/setup/context.h"
 
+#include "api/kept_list.h"
+#include "api/texts.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "comm/handshake.h"
-#include "exec/calibrate.h"
-#include "exec/device_test.h"
-#include "exec/discover.h"
-#include "exec/kept.h"
-#include "exec/kept_list.h"
+#include "exec/memory/kept.h"
+#include "exec/setup/calibrate.h"
+#include "exec/setup/device_test.h"
+#include "exec/setup/discover.h"
 #include "mpimatmul.h"
 
 enum mmul_status mmul_agree(MPI_Comm comm, struct mmul_error *err) {
@@ -148,6 +149,11 @@ enum mmul_status mmul_context_speeds_json(const struct mmul_context *context, ch
 
 char *mmul_context_speed_origin(const struct mmul_context *context, char text[static 96]) {
     return mmul_cluster_speed_origin(context->cluster, text);
+}
+
+const char *mmul_context_speed_unused(const struct mmul_context *context, int rank) {
+    const struct mmul_cluster *cluster = context->cluster;
+    return rank >= 0 && rank < cluster->size ? cluster->ranks[rank].speed_unused : NULL;
 }
 
 enum mmul_status mmul_keep_part(struct mmul_context *context, const char *name,

@@ -6,7 +6,7 @@
 #include "base/options.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "exec/program.h"
+#include "exec/job/program.h"
 #include "io/shard_folder.h"
 #include "io/shard_set.h"
 #include "model/dtype.h"
@@ -154,26 +154,28 @@ enum mmul_status mmul_program_plan_create(struct mmul_context *context,
     status = mmul_comm_agree(context->comm, status, err);
     if (status != MMUL_OK)
         return status;
-    const struct mmul_program_limits limits = {.memory_bytes = all.memory_limit_bytes,
-                                               .device_memory_bytes = all.device_memory_limit_bytes,
-                                               .tail = all.reproducible ? MMUL_TAIL_OFF : all.tail,
-                                               .tail_share = all.tail_share};
-    const struct mmul_program_wishes wishes = {.weights = all.weights,
-                                               .io = all.io,
-                                               .keep_values = all.keep_values,
-                                               .no_verify = all.no_verify,
-                                               .no_fallback = all.no_fallback,
-                                               .device_timeout_seconds = all.device_timeout_seconds,
-                                               .notice = all.notice,
-                                               .notice_context = all.notice_context,
-                                               .records = all.record,
-                                               .reproducible = all.reproducible,
-                                               .limits = limits,
-                                               .progress = all.progress,
-                                               .accept = all.accept,
-                                               .accept_context = all.accept_context,
-                                               .verify_seed = all.verify_seed};
-    return mmul_program_prepare(context, program, &wishes, plan, err);
+    const struct mmul_job job = {.weights = all.weights,
+                                 .options = {.io = all.io,
+                                             .memory_bytes = all.memory_limit_bytes,
+                                             .device_memory_bytes = all.device_memory_limit_bytes,
+                                             .tail = all.tail,
+                                             .tail_share = all.tail_share,
+                                             .reproducible = all.reproducible,
+                                             .keeps_values = all.keep_values,
+                                             .no_verify = all.no_verify,
+                                             .no_fallback = all.no_fallback,
+                                             .records = all.record,
+                                             .device_timeout_seconds = all.device_timeout_seconds,
+                                             .verify_seed = all.verify_seed},
+                                 .calls = {.notice = all.notice,
+                                           .progress = all.progress,
+                                           .context = all.notice_context,
+                                           .arrived = all.arrived,
+                                           .arrived_context = all.arrived_context,
+                                           .accept = all.accept,
+                                           .accept_context = all.accept_context}};
+    mmul_stopwatch_enter(&context->watch, &context->startup.plan_seconds);
+    return mmul_program_prepare(context, program, &job, plan, err);
 }
 
 enum mmul_status mmul_program_run(struct mmul_context *context, struct mmul_program_plan *plan,
@@ -181,14 +183,23 @@ enum mmul_status mmul_program_run(struct mmul_context *context, struct mmul_prog
     return mmul_program_carry_out(context, plan, values, err);
 }
 
-const char *mmul_values_placement(const struct mmul_values *values, int value,
-                                  enum mmul_placement_kind *kind, char text[static 96]) {
-    int place = mmul_values_place(values, value);
+const char *mmul_program_plan_placement(const struct mmul_program_plan *plan, int value,
+                                        enum mmul_placement_kind *kind, char text[static 96]) {
+    const int place = mmul_program_plan_place(plan, value);
     *kind = MMUL_PLACE_FILE;
     if (place < 0)
         return mmul_placement_name(MMUL_PLACE_FILE);
-    *kind = values->plan->places[place].placement.kind;
-    return mmul_placement_format(&values->plan->places[place].placement, text);
+    *kind = plan->places[place].placement.kind;
+    return mmul_placement_format(&plan->places[place].placement, text);
+}
+
+struct mmul_values_summary mmul_values_summary(const struct mmul_values *values) {
+    return values->summary;
+}
+
+const char *mmul_values_placement(const struct mmul_values *values, int value,
+                                  enum mmul_placement_kind *kind, char text[static 96]) {
+    return mmul_program_plan_placement(values->plan, value, kind, text);
 }
 
 // Parts of what the value's memory holds, which may be transposed: matrices are the same.
@@ -199,7 +210,7 @@ static struct mmul_part_range part_here(const struct mmul_values *values, int pl
 }
 
 int64_t mmul_values_part_count(const struct mmul_values *values, int value) {
-    int place = mmul_values_place(values, value);
+    int place = mmul_program_plan_place(values->plan, value);
     if (place < 0 || !mmul_values_has(values, place))
         return 0;
     struct mmul_part_range part = part_here(values, place);
@@ -208,7 +219,7 @@ int64_t mmul_values_part_count(const struct mmul_values *values, int value) {
 
 struct mmul_value_part mmul_values_part(const struct mmul_values *values, int value,
                                         int64_t index) {
-    int place = mmul_values_place(values, value);
+    int place = mmul_program_plan_place(values->plan, value);
     int64_t matrix = part_here(values, place).matrix_begin + index;
     struct mmul_view view = mmul_values_view(values, place, values->rank, matrix);
     return (struct mmul_value_part){.region = view.region,

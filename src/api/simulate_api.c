@@ -6,26 +6,16 @@
 
 #include "base/memory.h"
 #include "base/options.h"
-#include "base/status.h"
-#include "plan/simulate.h"
+#include "io/weights_file.h"
+#include "plan/simulate/simulate.h"
 
 // NULL weights where shares are balanced.
 static enum mmul_status read_weights(const char *text, int size, double **weights,
                                      struct mmul_error *err) {
-    int count = size;
-    enum mmul_status status = MMUL_OK;
     if (text == NULL || strcmp(text, "auto") == 0)
         return MMUL_OK;
-    if (strcmp(text, "equal") != 0)
-        status = mmul_weights_parse(text, weights, &count, err);
-    else
-        status = MMUL_ALLOCATE(*weights, size, "weights", err);
-    for (int rank = 0; status == MMUL_OK && strcmp(text, "equal") == 0 && rank < size; rank++)
-        (*weights)[rank] = 1;
-    if (status == MMUL_OK && count != size)
-        status = mmul_fail(err, MMUL_ERR_USAGE, "--weights '%s' has %d number%s for %d rank%s",
-                           text, count, count == 1 ? "" : "s", size, size == 1 ? "" : "s");
-    return status;
+    enum mmul_status status = MMUL_ALLOCATE(*weights, size, "weights", err);
+    return status == MMUL_OK ? mmul_weights_give(text, size, *weights, err) : status;
 }
 
 enum mmul_status mmul_simulation_create(const char *path, const struct mmul_matmul *args,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 // mmul_verify: the check of a run applied to three files, one matrix of the stack after another.
 // Each of the three is in memory whole while its matrix is checked. Local.
+#include "api/problem_load.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/random.h"
 #include "base/status.h"
-#include "exec/matmul.h"
 #include "model/check.h"
 #include "model/matrix.h"
 #include "model/product.h"
@@ -120,7 +120,7 @@ enum mmul_status mmul_verify(const struct mmul_matmul *args, struct mmul_matrix 
     enum mmul_status status = MMUL_OPTIONS_TAKE(mmul_matmul, args, &plain, err);
     if (status != MMUL_OK)
         return status;
-    uint64_t seed = plain.verify_seed != 0 ? plain.verify_seed : mmul_random_seed();
+    uint64_t seed = mmul_random_check_seed(plain.verify_seed);
     plain.c_in = NULL;
     plain.beta = 0;
     plain.exact_beta = 0;

@@ -139,12 +139,18 @@ static enum mmul_status store_directly(const char *path, const char *text, struc
     return MMUL_OK;
 }
 
-static enum mmul_status store_renamed(const char *path, const char *part, const char *text,
+// replaced: of the file that stands there, whose permissions the new one gets; NULL: none.
+static enum mmul_status store_renamed(const char *path, const char *part,
+                                      const struct stat *replaced, const char *text,
                                       struct mmul_error *err) {
-    int fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    int fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+                  replaced != NULL ? 0600 : 0666);
     if (fd < 0)
         return mmul_fail_errno(err, MMUL_ERR_CREATE, errno, "cannot create '%s'", path);
-    int errnum = fill(fd, text);
+    int errnum = replaced != NULL && fchmod(fd, replaced->st_mode & 0777) != 0 ? errno : 0;
+    const int written = fill(fd, text);
+    if (errnum == 0)
+        errnum = written;
     if (errnum == 0 && rename(part, path) != 0)
         errnum = errno;
     if (errnum == 0)
@@ -155,9 +161,10 @@ static enum mmul_status store_renamed(const char *path, const char *part, const 
 
 enum mmul_status mmul_text_store(const char *path, const char *text, struct mmul_error *err) {
     struct stat found;
-    if (lstat(path, &found) == 0 && S_ISDIR(found.st_mode))
+    const bool exists = lstat(path, &found) == 0;
+    if (exists && S_ISDIR(found.st_mode))
         return mmul_fail(err, MMUL_ERR_CREATE, "cannot write '%s': it is a folder", path);
-    if (lstat(path, &found) == 0 && !S_ISREG(found.st_mode))
+    if (exists && !S_ISREG(found.st_mode))
         return store_directly(path, text, err);
     struct mmul_text part = {0};
     char suffix[32];
@@ -167,7 +174,7 @@ enum mmul_status mmul_text_store(const char *path, const char *text, struct mmul
     if (part.failed)
         status = mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate a file name");
     else
-        status = store_renamed(path, mmul_text_get(&part), text, err);
+        status = store_renamed(path, mmul_text_get(&part), exists ? &found : NULL, text, err);
     mmul_text_fini(&part);
     return status;
 }

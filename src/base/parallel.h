@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Work in parts that several threads may share. Threads are made in exec/pipeline.c alone; the
+// Work in parts that several threads may share. Threads are made in exec/setup/pipeline.c alone; the
 // layers below are given this.
 #pragma once
 

@@ -17,3 +17,7 @@ uint64_t mmul_random_seed(void) {
     seed = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
     return mmul_random_at(seed, (uint64_t)getpid());
 }
+
+uint64_t mmul_random_check_seed(uint64_t given) {
+    return given != 0 ? given : mmul_random_seed() >> 32 | 1;
+}

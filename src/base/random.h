@@ -15,3 +15,6 @@ static inline uint64_t mmul_random_at(uint64_t seed, uint64_t position) {
 
 // A seed from the system, different at each call.
 uint64_t mmul_random_seed(void);
+
+// Of a check: the one that is given, or, for 0, one from the system that a report's number and a command line hold.
+uint64_t mmul_random_check_seed(uint64_t given);

@@ -100,42 +100,6 @@ void mmul_text_copy_ends(char *target, size_t capacity, const char *source) {
     memcpy(target + head + 2, source + length - tail, tail + 1);
 }
 
-// --------------------------------------------------------------------------------------- characters
-
-// RFC 3629, table 3-7 of Unicode.
-int mmul_utf8_length(const char *text) {
-    const unsigned char *bytes = (const unsigned char *)text;
-    unsigned first = bytes[0];
-    int length = first < 0x80 ? 1 : first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
-    if (first > 0xF4)
-        return 0;
-    for (int i = 1; i < length; i++)
-        if ((bytes[i] & 0xC0) != 0x80)
-            return 0;
-    bool is_overlong = (first == 0xE0 && bytes[1] < 0xA0) || (first == 0xF0 && bytes[1] < 0x90);
-    bool is_surrogate = first == 0xED && bytes[1] > 0x9F;
-    bool is_beyond = first == 0xF4 && bytes[1] > 0x8F;
-    return is_overlong || is_surrogate || is_beyond ? 0 : length;
-}
-
-char *mmul_make_printable(char *text) {
-    char *to = text;
-    for (const char *at = text; *at != '\0';) {
-        const unsigned char *bytes = (const unsigned char *)at;
-        int length = mmul_utf8_length(at);
-        bool is_control = (length == 1 && (bytes[0] < 0x20 || bytes[0] == 0x7F)) ||
-                          (length == 2 && bytes[0] == 0xC2 && bytes[1] < 0xA0);
-        if (length == 0 || is_control) {
-            *to++ = '?';
-            at += length == 0 ? 1 : length;
-        }
-        for (int i = 0; !is_control && i < length; i++)
-            *to++ = *at++;
-    }
-    *to = '\0';
-    return text;
-}
-
 // ----------------------------------------------------------------------------------------- tables
 
 struct column {
@@ -202,25 +166,64 @@ static void measure(const char *tabbed, struct column *columns) {
     }
 }
 
+// So many code points of a text, in bytes.
+static size_t skip(const char *text, int count) {
+    size_t bytes = 0;
+    for (; count > 0; count--)
+        do
+            bytes++;
+        while (((unsigned char)text[bytes] & 0xC0) == 0x80);
+    return bytes;
+}
+
 static void print_cell(const struct column *column, const char *cell, size_t length, bool last,
                        FILE *stream) {
-    int padding = column->width - display_width(cell, length);
-    bool right = column->numeric && column->has_number;
-    fprintf(stream, "%*s%.*s", right ? padding : 0, "", (int)length, cell);
+    const int width = display_width(cell, length), padding = column->width - width;
+    const bool right = column->numeric && column->has_number;
+    if (padding < 0) { // of what is too long both ends
+        const int head = (column->width - 2) / 2, tail = column->width - 2 - head;
+        const size_t end = skip(cell, width - tail);
+        fprintf(stream, "%.*s..%.*s", (int)skip(cell, head), cell, (int)(length - end), cell + end);
+    } else {
+        fprintf(stream, "%*s%.*s", right ? padding : 0, "", (int)length, cell);
+    }
     if (!last)
-        fprintf(stream, "%*s", (right ? 0 : padding) + 2, "");
+        fprintf(stream, "%*s", (right || padding < 0 ? 0 : padding) + 2, "");
+}
+
+// Takes from the widest of the columns that are not of numbers, one by one.
+static void narrow(struct column columns[COLUMNS_MAX], int most) {
+    enum { LEAST = 8 };
+    int total = -2;
+    for (int c = 0; c < COLUMNS_MAX && columns[c].width > 0; c++)
+        total += columns[c].width + 2;
+    for (; total > most; total--) {
+        struct column *widest = NULL;
+        for (int c = 0; c < COLUMNS_MAX; c++)
+            if (!(columns[c].numeric && columns[c].has_number) && columns[c].width > LEAST &&
+                (widest == NULL || columns[c].width > widest->width))
+                widest = &columns[c];
+        if (widest == NULL)
+            return;
+        widest->width--;
+    }
 }
 
 void mmul_text_print_table(const char *tabbed, FILE *stream) {
-    static const struct column unaligned = {0};
+    mmul_text_print_table_within(tabbed, INT_MAX, stream);
+}
+
+void mmul_text_print_table_within(const char *tabbed, int most, FILE *stream) {
     struct column columns[COLUMNS_MAX];
     for (int c = 0; c < COLUMNS_MAX; c++)
         columns[c] = (struct column){.numeric = true};
     measure(tabbed, columns);
+    narrow(columns, most);
     int at = 0;
     for (const char *cell = tabbed; *cell != '\0';) {
         size_t length = strcspn(cell, "\t\n");
         bool last = cell[length] != '\t';
+        const struct column unaligned = {.width = display_width(cell, length)};
         const struct column *column = at < COLUMNS_MAX ? &columns[at] : &unaligned;
         print_cell(column, cell, length, last, stream);
         at = last ? 0 : at + 1;

@@ -36,3 +36,8 @@ void mmul_text_copy_ends(char *target, size_t capacity, const char *source);
 // between; the first row is the heading. Columns whose cells below the heading all look like
 // numbers are right-aligned.
 void mmul_text_print_table(const char *tabbed, FILE *stream);
+
+// The same in lines of at most `most` columns, as long as those of numbers leave room: of the widest other cells the
+// beginning and the end stay, with ".." between.
+enum { MMUL_TABLE_COLUMNS = 120 }; // of tables that are so
+void mmul_text_print_table_within(const char *tabbed, int most, FILE *stream);

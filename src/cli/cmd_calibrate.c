@@ -32,8 +32,9 @@ const struct command mmul_command_calibrate = {
         "Run it as mul will be run: under the same mpirun, with the same devices and threads.\n"
         "Takes seconds, and more on slow devices. Each host's speeds go to a file of its own,\n"
         "$XDG_CACHE_HOME/mpimatmul/HOST.json, else ~/.cache/mpimatmul/HOST.json. mul and plan\n"
-        "use them for the same host, device, driver, version, cores and threads; where one is\n"
-        "missing, all are measured briefly, and not stored. --verbose there says which.\n"
+        "use them for the same host, device, driver, kernels, version, cores and threads; where\n"
+        "one is missing, all are measured briefly, and not stored. --verbose there says which,\n"
+        "and why a stored one was not used.\n"
         "Sizes whose times, repeated, did not agree are listed as unstable.\n",
     .options = options,
     .needs_mpi = true,

@@ -54,17 +54,20 @@ const struct command mmul_command_convert = {
     .operands_least = 2,
     .operands_most = 2,
     .summary = "between file formats, and between element types",
-    .notes = "The ending of OUT chooses the format (.bin, .npy, .npz, .safetensors), without one "
-             "it is .bin;\n"
-             "--format writes under any name. OUT:NAME names the one tensor of an .npz or "
-             ".safetensors, which\n"
-             "is 'data' else. A .npy has no bfloat16, a .bin no float64 and no whole numbers: they "
-             "become\n"
-             "float32. Narrowing rounds to nearest even, and values that become infinite are "
-             "counted. - is\n"
-             "standard input or output.\n"
-             "\n"
-             "  mpimatmul convert weights.npy W.bin --dtype float16\n",
+    .notes =
+        "The ending of OUT chooses the format (.bin, .npy, .npz, .safetensors), without one "
+        "it is .bin;\n"
+        "--format writes under any name. OUT:NAME names the one tensor of an .npz or "
+        ".safetensors, which\n"
+        "is 'data' else. A .npy has no bfloat16, a .bin no float64 and no whole numbers: they "
+        "become\n"
+        "float32. Narrowing rounds to nearest even, and values that become infinite are "
+        "counted. - is\n"
+        "standard input or output. OUT has the axes of IN, at least two; a .bin has four, whose "
+        "leading\n"
+        "sizes of 1 do not count.\n"
+        "\n"
+        "  mpimatmul convert weights.npy W.bin --dtype float16\n",
     .options = options,
     .check = check,
     .run = run,

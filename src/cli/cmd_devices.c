@@ -56,7 +56,9 @@ const struct command mmul_command_devices = {
         "has doubles, in float64, compares them with plain loops, and times products and\n"
         "transfers. It ends with 79 when a device fails. That is remembered for this device and\n"
         "driver, where calibrate stores speeds: `auto` leaves a device that failed alone until it\n"
-        "passes or its driver changes.\n",
+        "passes or its driver changes. Where OpenBLAS's kernels are forced (OPENBLAS_CORETYPE,\n"
+        "OPENBLAS_L2_SIZE), or use narrower vectors than the processor has, --test says what is\n"
+        "lost, and what to do.\n",
     .options = options,
     .needs_mpi = true,
     .shows_devices = true,

@@ -86,7 +86,12 @@ const struct command mmul_command_doctor = {
     .notes =
         "It reaches machines as mpirun does: by ssh, or by what OMPI_MCA_plm_rsh_agent names\n"
         "(a program that is called with HOST COMMAND). It ends with READY, or with what is to\n"
-        "be mended and how (exit code 78). --verbose lists every connection.\n",
+        "be mended and how (exit code 78). --verbose lists every connection.\n"
+        "\n"
+        "Where OPENBLAS_CORETYPE or OPENBLAS_L2_SIZE is set, or OpenBLAS has chosen kernels of\n"
+        "narrower vectors than the processor has, it times others, on one core: kernels that\n"
+        "lose more than a tenth of the speed are to be mended. On a machine that is too busy for\n"
+        "that a note says so, and the end is READY, but for what could not be measured.\n",
     .options = options,
     .run = run,
 };

@@ -77,6 +77,17 @@ static enum mmul_status refuse_format(const struct job *job, struct mmul_error *
                          ".npy, .npz and .safetensors have; --dtype float32 computes in float32");
 }
 
+// Axes of the result, as numpy counts them.
+static int axes_of(const struct mmul_matmul *args) {
+    const struct mmul_matrix *const inputs[] = {args->a, args->b, args->c_in};
+    int most = 0;
+    for (int i = 0; i < 3; i++) {
+        const int axes = inputs[i] != NULL ? mmul_matrix_info(inputs[i]).dimensions : 0;
+        most = axes > most ? axes : most;
+    }
+    return most;
+}
+
 // Root: everything that can be wrong with the files.
 static enum mmul_status prepare(const struct call *call, struct job *job, struct mmul_error *err) {
     const struct option_value *dtype_value = &call->options.values[OPT_DTYPE];
@@ -105,6 +116,7 @@ static enum mmul_status prepare(const struct call *call, struct job *job, struct
         .dtype = dtype,
         .inputs = inputs,
         .input_count = job->args.c_in != NULL ? 3 : 2,
+        .dimensions = axes_of(&job->args),
     };
     status = mmul_output_create(&request, &job->args.output, err);
     if (status == MMUL_OK && dtype == MMUL_F64 && mmul_output_dtype(job->args.output) != dtype)
@@ -212,7 +224,7 @@ static const enum option_id options[] = {
     OPT_BETA,           OPT_C_IN,           OPT_BIAS,          OPT_ACTIVATION,  OPT_RESIDUAL,
     OPT_NORMALIZE_ROWS, OPT_TOPK,           OPT_INDICES,       OPT_DTYPE,       OPT_WEIGHTS,
     OPT_DEVICE,         OPT_SPLIT,          OPT_SPLIT_RULE,    OPT_IO,          OPT_TAIL,
-    OPT_REPRODUCIBLE,   OPT_MEMORY,         OPT_DEVICE_MEMORY, OPT_VERIFY,      OPT_SYNC,
+    OPT_REPRODUCIBLE,   OPT_MEMORY,         OPT_DEVICE_MEMORY, OPT_VERIFYING,   OPT_SYNC,
     OPT_NO_FALLBACK,    OPT_DEVICE_TIMEOUT, OPT_DRY_RUN,       OPT_JSON,        OPT_REPORT,
     OPT_TRACE,          OPT_PROGRESS,       OPT_THREADS,       OPT_BIND,        OPT_QUIET,
     OPT_VERBOSE,        OPT_HELP,           OPT_KEEP,          OPT_SHARD_DIR,   OPT_END,
@@ -237,6 +249,10 @@ const struct command mmul_command_mul = {
         "numbers):\n"
         "then it is computed in float64, too, unless --dtype asks for another type. .bin has no "
         "float64.\n"
+        "Axes of a .npy, .npz or .safetensors are those numpy gives the result, at least two. A "
+        ".bin "
+        "has\n"
+        "four: its leading sizes of 1 do not count.\n"
         "Devices: auto, cpu, gpu, gpu:K (the K-th), P:D (OpenCL platform:device), part of a name,\n"
         "pci:BDF, reference, faulty:RULES:NAME, or @FILE with lines `host device[,device] "
         "[weight]`.\n"

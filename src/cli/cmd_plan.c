@@ -98,7 +98,7 @@ static enum mmul_status check(const struct call *call, struct mmul_error *err) {
 static const enum option_id options[] = {
     OPT_TRANSPOSE_A, OPT_TRANSPOSE_B,  OPT_ALPHA,    OPT_BETA,          OPT_C_IN,
     OPT_WEIGHTS,     OPT_DEVICE,       OPT_SPLIT,    OPT_SPLIT_RULE,    OPT_IO,
-    OPT_TAIL,        OPT_REPRODUCIBLE, OPT_MEMORY,   OPT_DEVICE_MEMORY, OPT_VERIFY,
+    OPT_TAIL,        OPT_REPRODUCIBLE, OPT_MEMORY,   OPT_DEVICE_MEMORY, OPT_VERIFYING,
     OPT_THREADS,     OPT_BIND,         OPT_SIMULATE, OPT_DTYPE,         OPT_STEPS,
     OPT_JSON,        OPT_QUIET,        OPT_VERBOSE,  OPT_HELP,          OPT_END,
 };

@@ -15,6 +15,7 @@ struct job {
     struct mmul_program_plan *plan;
     struct mmul_values *values;
     struct progress progress;
+    bool is_silent; // what it prints is part of the JSON in the end
 };
 
 const struct option_refusal mmul_run_refused[] = {
@@ -81,6 +82,26 @@ static enum mmul_status write_beside(const struct call *call, const struct job *
     return status;
 }
 
+// Tables go to stderr where a matrix goes to standard output.
+static FILE *stream_of(const struct job *job) {
+    return mmul_script_writes_stdout(job->script) ? stderr : stdout;
+}
+
+// What the program prints is printed when it is there.
+static void print_lines(struct job *job) {
+    if (job->is_silent || !mmul_script_is_due(job->script))
+        return;
+    mmul_progress_fini(&job->progress);
+    mmul_script_print(job->script, job->plan, stream_of(job));
+    fflush(stream_of(job));
+}
+
+static void take_value(void *context, const struct mmul_output *output) {
+    struct job *job = context;
+    mmul_script_arrive(job->script, output);
+    print_lines(job);
+}
+
 static enum mmul_status make_plan(const struct call *call, struct job *job,
                                   struct mmul_error *err) {
     const struct option_value *values = call->options.values;
@@ -89,6 +110,7 @@ static enum mmul_status make_plan(const struct call *call, struct job *job,
         .weights = values[OPT_WEIGHTS].text,
         .io = (enum mmul_io)values[OPT_IO].number,
         .no_verify = is_on(call, OPT_VERIFY),
+        .verify_seed = (uint64_t)values[OPT_VERIFY_SEED].number,
         .no_fallback = is_on(call, OPT_NO_FALLBACK),
         .device_timeout_seconds = values[OPT_DEVICE_TIMEOUT].real,
         .notice = mmul_progress_notice,
@@ -103,6 +125,8 @@ static enum mmul_status make_plan(const struct call *call, struct job *job,
         .tail_share = tail,
         .reproducible = is_on(call, OPT_REPRODUCIBLE),
         .progress = is_on(call, OPT_QUIET) ? NULL : mmul_progress_show,
+        .arrived = take_value,
+        .arrived_context = job,
         .accept = mmul_script_accept,
         .accept_context = job->script,
     };
@@ -118,22 +142,17 @@ static enum mmul_status show_plan(const struct call *call, const struct job *job
         return mmul_print_made(mmul_program_plan_json(job->plan, &text, err), &text, stdout);
     if (is_on(call, OPT_QUIET))
         return MMUL_OK;
-    mmul_program_print(mmul_script_program(job->script), stdout);
+    const bool verbose = is_on(call, OPT_VERBOSE);
+    mmul_program_print(mmul_script_program(job->script), verbose, stdout);
     putchar('\n');
-    mmul_program_plan_print(job->plan, stdout);
+    mmul_program_plan_print(job->plan, verbose, stdout);
     return MMUL_OK;
 }
 
-// What the program prints; tables go to stderr where a matrix goes to standard output.
-static enum mmul_status show(const struct call *call, const struct job *job,
-                             struct mmul_error *err) {
-    FILE *stream = mmul_script_writes_stdout(job->script) ? stderr : stdout;
+static enum mmul_status show_json(const struct job *job, struct mmul_error *err) {
     char *text = NULL;
-    if (is_on(call, OPT_JSON))
-        return mmul_print_made(mmul_script_json(job->script, job->values, &text, err), &text,
-                               stream);
-    mmul_script_print(job->script, job->values, stream);
-    return MMUL_OK;
+    return mmul_print_made(mmul_script_json(job->script, job->plan, job->values, &text, err), &text,
+                           stream_of(job));
 }
 
 static void warn_of_overflows(const struct call *call, const struct job *job) {
@@ -144,11 +163,17 @@ static void warn_of_overflows(const struct call *call, const struct job *job) {
                                     mmul_matrix_name(matrix));
 }
 
+// mul's --dtype, where it was given: but for float64 all is computed in float32.
+static bool computes_in_float32(const struct option_value *dtype) {
+    return dtype->source != OPTION_DEFAULT && dtype->number != MMUL_F64;
+}
+
 static void tell_of_types(const struct call *call, const struct job *job) {
     const struct mmul_matrix *matrix;
     bool is_rounded = false;
     for (int i = 0; (matrix = mmul_script_input(job->script, i, &is_rounded)) != NULL; i++)
-        if (is_rounded)
+        if (is_rounded || (computes_in_float32(&call->options.values[OPT_DTYPE]) &&
+                           mmul_matrix_info(matrix).stored == MMUL_F64))
             mmul_print_remark(call, "notice: '%s' is float64 and is read as float32",
                               mmul_matrix_name(matrix));
 }
@@ -171,23 +196,23 @@ static enum mmul_status carry_out(const struct call *call,
         return status;
     if (is_on(call, OPT_CHECK))
         return call->is_root ? show_plan(call, job, err) : MMUL_OK;
-    if (call->is_root)
+    if (call->is_root) {
         mmul_script_hand_over(job->script);
+        job->is_silent = is_on(call, OPT_JSON);
+        print_lines(job);
+    }
     status = mmul_program_run(call->context, job->plan, &job->values, err);
     mmul_progress_fini(&job->progress);
     if (status == MMUL_OK && call->is_root)
         warn_of_overflows(call, job);
     if (status == MMUL_OK && call->is_root)
         status = write_beside(call, job, err);
-    if (status == MMUL_OK && call->is_root)
-        status = show(call, job, err);
+    if (status == MMUL_OK && call->is_root && is_on(call, OPT_JSON))
+        status = show_json(job, err);
+    else if (status == MMUL_OK && call->is_root && !is_on(call, OPT_QUIET))
+        mmul_script_print_outcome(job->script, job->values, stream_of(job));
     status = mmul_session_agree(err);
     return status == MMUL_OK ? mmul_print_new_warnings(call, err) : status;
-}
-
-// mul's --dtype, where it was given: but for float64 all is computed in float32.
-static bool computes_in_float32(const struct option_value *dtype) {
-    return dtype->source != OPTION_DEFAULT && dtype->number != MMUL_F64;
 }
 
 enum mmul_status mmul_run_script(const struct call *call, const struct mmul_script_request *request,
@@ -224,8 +249,12 @@ static enum mmul_status check(const struct call *call, struct mmul_error *err) {
         const char *equals = strchr(call->operands[i], '=');
         if (equals != NULL && equals != call->operands[i])
             continue;
-        mmul_cli_fail(err, MMUL_ERR_USAGE, "run: expected NAME=VALUE, found '%s'",
-                      call->operands[i]);
+        // Of a long one both ends.
+        const size_t length = strlen(call->operands[i]);
+        const bool is_long = length > 60;
+        mmul_cli_fail(err, MMUL_ERR_USAGE, "run: expected NAME=VALUE, found '%.*s%s%s'",
+                      is_long ? 29 : 60, call->operands[i], is_long ? ".." : "",
+                      is_long ? call->operands[i] + length - 29 : "");
         return mmul_cli_hint(err, "mpimatmul run FILE [NAME=VALUE...] [options]");
     }
     return MMUL_OK;
@@ -243,6 +272,9 @@ const struct command mmul_command_run = {
         "Values stay on the ranks and devices between operations, and move when one needs them\n"
         "elsewhere. NAME=VALUE replaces the number or string of the first line NAME = ... at the\n"
         "top of FILE. The README lists the language; what Python has and it has not is refused.\n"
+        "At the end of stdout stand seconds, speed, what the check says, and the outputs: not "
+        "with\n"
+        "--quiet or --json. --check shows alike layers once, in 120 columns; with --verbose all.\n"
         "--log writes lines with tabs: begin and end of each operation on each rank, seconds of "
         "its\n"
         "phases (wait, compute or copy, check), its value, shape, placement and bytes. --trace "

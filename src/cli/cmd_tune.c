@@ -31,10 +31,11 @@ static void tell(void *context, const char *line) {
 }
 
 static void print_result(const struct call *call, const struct mmul_tune_result *result) {
+    const long long side = result->side;
     printf(
-        "%s (%s): %d kernel%s tuned, a product of 1024 x 1024 x 1024: %.1f GFLOP/s, %.1f before\n",
+        "%s (%s): %d kernel%s tuned, a product of %lld x %lld x %lld: %.1f GFLOP/s, %.1f before\n",
         result->device.id, result->device.name, result->kernels, result->kernels == 1 ? "" : "s",
-        result->flops_after / 1e9, result->flops_before / 1e9);
+        side, side, side, result->flops_after / 1e9, result->flops_before / 1e9);
     if (result->stored)
         printf("kept in %s\n", result->path);
     else

@@ -56,6 +56,31 @@ enum mmul_status mmul_command_find(const char *word, const struct command **comm
     return fail_unknown(word, err);
 }
 
+// How the command is called, with the operands that were given in front of those that are missing: names that a shell
+// takes as they are, else those of --help.
+static enum mmul_status hint_usage(const struct call *call, struct mmul_error *err) {
+    const struct command *command = call->command;
+    const char *missing = command->operands;
+    char given[128] = "";
+    size_t length = 0;
+    if (command->operands_least == command->operands_most &&
+        call->operand_count < command->operands_least)
+        for (int i = 0; i < call->operand_count; i++) {
+            const char *name = call->operands[i];
+            if (length + strlen(name) + 2 > sizeof given ||
+                strpbrk(name, " \t\n'\"\\$`*?&|;<>()") != NULL) {
+                given[0] = '\0';
+                missing = command->operands;
+                break;
+            }
+            length += (size_t)snprintf(given + length, sizeof given - length, " %s", name);
+            missing += strcspn(missing, " ");
+            missing += *missing == ' ';
+        }
+    return mmul_cli_hint(err, "mpimatmul %s%s%s%s [options]", command->name, given,
+                         missing[0] ? " " : "", missing);
+}
+
 static enum mmul_status check_operands(const struct call *call, struct mmul_error *err) {
     const struct command *command = call->command;
     int count = call->operand_count;
@@ -67,8 +92,7 @@ static enum mmul_status check_operands(const struct call *call, struct mmul_erro
             count < command->operands_least ? command->operands_least : command->operands_most;
         mmul_cli_fail(err, MMUL_ERR_USAGE, "%s: expected %s%d operand%s, found %d", command->name,
                       bound, expected, expected == 1 ? "" : "s", count);
-        return mmul_cli_hint(err, "mpimatmul %s%s%s [options]", command->name,
-                             command->operands[0] ? " " : "", command->operands);
+        return hint_usage(call, err);
     }
     for (int i = 0; i < count; i++) {
         if (call->operands[i][0] == '\0')

@@ -43,11 +43,12 @@ static enum mmul_status check_dtype(const struct call *call, const char *asked,
     const enum mmul_dtype dtype = (enum mmul_dtype)values[OPT_DTYPE].number;
     const bool keeps =
         values[OPT_KEEP].number != 0 || (output != NULL && mmul_kept_name(output) != NULL);
-    if (values[OPT_DTYPE].source != OPTION_FROM_COMMAND_LINE || dtype == MMUL_F32 ||
+    if (values[OPT_DTYPE].source == OPTION_DEFAULT || dtype == MMUL_F32 ||
         (dtype != MMUL_F64 && !keeps))
         return MMUL_OK;
-    mmul_cli_fail(err, MMUL_ERR_USAGE, "--dtype %s does not go with %s", mmul_dtype_name(dtype),
-                  asked);
+    const bool is_set = values[OPT_DTYPE].source == OPTION_FROM_ENVIRONMENT;
+    mmul_cli_fail(err, MMUL_ERR_USAGE, "%s%s does not go with %s",
+                  is_set ? "MPIMATMUL_DTYPE=" : "--dtype ", mmul_dtype_name(dtype), asked);
     return mmul_cli_hint(err, dtype == MMUL_F64
                                   ? "without it the result is float64 where all files are"
                                   : "what is kept is float32 or float64");
@@ -146,5 +147,5 @@ enum mmul_status mmul_epilogue_run(const struct call *call, struct mmul_error *e
     if (call->is_root && (!is_kept || call->options.values[OPT_OUTPUT].text != NULL) &&
         choose_output(call, path, err) == MMUL_OK)
         mmul_line_add_save(&line, path, "product");
-    return mmul_line_run(call, &line, path, err);
+    return mmul_line_run(call, &line, err);
 }

@@ -23,6 +23,17 @@ static const char *first_set(const char *const *names) {
     return NULL;
 }
 
+// Slurm's own default of SLURM_PMIX_FENCE has no barrier between a few nodes (scripts/environment.sh); whatever else
+// is set there was somebody's choice. Ranks that mpirun started inside of a job by Slurm have mpirun's barrier.
+static int count_unmet_nodes(void) {
+    const char *nodes = getenv("SLURM_STEP_NUM_NODES");
+    bool by_srun = getenv("OMPI_COMM_WORLD_RANK") == NULL && getenv("PMIX_RANK") != NULL &&
+                   getenv("SLURM_STEP_ID") != NULL;
+    if (!by_srun || nodes == NULL || atoi(nodes) < 2 || getenv("SLURM_PMIX_FENCE") != NULL)
+        return 0;
+    return atoi(nodes);
+}
+
 struct launcher mmul_launcher_find(void) {
     // Open MPI's mpirun; PMIx: prterun, srun --mpi=pmix, jsrun.
     static const char *const joining[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", NULL};
@@ -40,7 +51,8 @@ struct launcher mmul_launcher_find(void) {
     return (struct launcher){.is_present = rank != NULL,
                              .is_first = rank == NULL || strcmp(rank, "0") == 0,
                              .is_several = joins && size != NULL && atoi(size) > 1,
-                             .is_mixed = joins && contexts != NULL && atoi(contexts) > 1};
+                             .is_mixed = joins && contexts != NULL && atoi(contexts) > 1,
+                             .unmet_nodes = count_unmet_nodes()};
 }
 
 // --------------------------------------------------------------------------- what the user has set

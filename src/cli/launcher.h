@@ -10,6 +10,7 @@ struct launcher {
     bool is_first;   // no launcher, or its rank 0
     bool is_several; // one of several processes that MPI can bring together
     bool is_mixed;   // mpirun was given several command lines, `mpirun ... : ...`
+    int unmet_nodes; // of a job by srun whose nodes may not wait for each other when MPI starts; 0: they do
 };
 
 struct launcher mmul_launcher_find(void);

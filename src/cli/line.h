@@ -19,7 +19,7 @@ void mmul_line_add(struct mmul_line *line, const char *text);
 void mmul_line_add_load(struct mmul_line *line, const char *path);
 void mmul_line_add_save(struct mmul_line *line, const char *path, const char *value);
 
-// Collective. Carries it out, and says what was written to `path`. An error that root has already ends it.
+// Collective. Carries it out. An error that root has already ends it.
 // Fails with MMUL_ERR_USAGE (a text that is too long) and as the program does.
 enum mmul_status mmul_line_run(const struct call *call, const struct mmul_line *line,
-                               const char *path, struct mmul_error *err);
+                               struct mmul_error *err);

@@ -9,6 +9,7 @@
 // answered before that.
 #include <assert.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,7 @@
 #include "cli/print.h"
 #include "cli/progress.h"
 #include "cli/session.h"
+#include "cli/source_line.h"
 
 // A file opened while stdout is closed would get its number, and our tables with it. Tables and help
 // texts fit into the buffer as a rule: only the write at the end can say why it fails.
@@ -52,11 +54,40 @@ static enum mmul_status check_open_files(struct mmul_error *err) {
                          (long long)limit.rlim_cur, NEEDED);
 }
 
-static int report(const struct mmul_error *err) {
+// Threads get as much stack as the limit said when the process began, and one that is too small ends it without a
+// word. Here, too, a soft limit is ours to raise.
+static enum mmul_status check_stack(struct mmul_error *err) {
+    enum { NEEDED = 1 << 20, ENOUGH = 8 << 20 };
+    struct rlimit limit;
+    pthread_attr_t threads;
+    if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= NEEDED)
+        return MMUL_OK;
+    limit.rlim_cur = limit.rlim_max < ENOUGH ? limit.rlim_max : ENOUGH;
+    (void)setrlimit(RLIMIT_STACK, &limit);
+    if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur < NEEDED) {
+        mmul_cli_fail(err, MMUL_ERR_SYSTEM,
+                      "a stack of %lld KiB is allowed (ulimit -s), at least %d KiB are needed",
+                      (long long)limit.rlim_cur >> 10, NEEDED >> 10);
+        return mmul_cli_hint(err, "ulimit -s %d", ENOUGH >> 10);
+    }
+    int code = pthread_attr_init(&threads);
+    if (code == 0)
+        code = pthread_attr_setstacksize(&threads, limit.rlim_cur);
+    if (code == 0)
+        code = pthread_setattr_default_np(&threads);
+    return code == 0 ? MMUL_OK
+                     : mmul_cli_fail(err, MMUL_ERR_SYSTEM, "cannot give threads a larger stack: %s",
+                                     strerror(code));
+}
+
+// call: NULL where there is none, and no program of which a line could be shown.
+static int report(const struct call *call, const struct mmul_error *err) {
     if (err->status == MMUL_OK)
         return EXIT_SUCCESS;
     fflush(stdout); // on a terminal the failure stands last
     mmul_print_line(stderr, "mpimatmul: %s", err->text);
+    if (call != NULL && call->command == &mmul_command_run && call->operand_count > 0)
+        mmul_print_source_line(stderr, call->operands[0], err->text);
     if (err->hint[0] != '\0')
         mmul_print_line(stderr, "  hint: %s", err->hint);
     fflush(stderr);
@@ -91,21 +122,21 @@ static int print_help(int argc, char **argv) {
     struct mmul_error err = {0};
     if (word != NULL && mmul_command_find(word, &command, &err) != MMUL_OK && is_command &&
         !is_option)
-        return report(&err);
+        return report(NULL, &err);
     err = (struct mmul_error){0};
     if (command != NULL)
         mmul_help_print_command(command, stdout);
     else
         mmul_help_print_program(stdout);
     mmul_print_flush(&err);
-    return report(&err);
+    return report(NULL, &err);
 }
 
 static int print_version(void) {
     struct mmul_error err = {0};
     printf("mpimatmul %s\n", MMUL_VERSION);
     mmul_print_flush(&err);
-    return report(&err);
+    return report(NULL, &err);
 }
 
 static int run_alone(struct call *call, struct mmul_error *err) {
@@ -115,12 +146,18 @@ static int run_alone(struct call *call, struct mmul_error *err) {
     if (err->status == MMUL_OK && call->command->run(call, err) == MMUL_OK)
         mmul_print_flush(err);
     mmul_interrupt_end();
-    return report(err);
+    return report(call, err);
 }
 
 static int run_on_all_ranks(const struct launcher *launcher, struct call *call,
                             struct mmul_error *err) {
     struct session session = {.launcher = launcher};
+    call->is_root = launcher->is_first;
+    if (launcher->unmet_nodes > 0) // before MPI starts, which may be the end
+        mmul_print_remark(call,
+                          "warning: srun's %d nodes may not wait for each other when MPI starts, "
+                          "and one start in many crashes then: export SLURM_PMIX_FENCE=ring first",
+                          launcher->unmet_nodes);
     if (mmul_session_begin(&session, call, err) == MMUL_OK &&
         (call->command->needs_mpi || call->is_root))
         call->command->run(call, err);
@@ -129,7 +166,7 @@ static int run_on_all_ranks(const struct launcher *launcher, struct call *call,
     mmul_session_agree(err);
     mmul_interrupt_end();
     if (call->is_root)
-        report(err);
+        report(call, err);
     mmul_session_end(&session, call);
     return (int)err->status;
 }
@@ -141,7 +178,8 @@ static int run_call(int argc, char **argv, const struct launcher *launcher) {
     if (call.options.values[OPT_PROBE].number != 0)
         return run_alone(&call, &err); // started by a doctor, which may itself be of a job
     bool is_local = call.command != NULL && !call.command->needs_mpi;
-    if (err.status == MMUL_OK && !is_local && check_open_files(&err) == MMUL_OK)
+    if (err.status == MMUL_OK && !is_local && check_open_files(&err) == MMUL_OK &&
+        check_stack(&err) == MMUL_OK)
         err.status = mmul_process_check(&err);
     if (is_local && !launcher->is_several && !launcher->is_first)
         return EXIT_SUCCESS; // nobody can be asked what the others do
@@ -181,9 +219,12 @@ int main(int argc, char **argv) {
     struct mmul_error no_room;
     keep_standard_streams();
     int code = run(argc, argv);
-    if (mmul_process_check(&no_room) != MMUL_OK) {
-        fflush(NULL);
-        _exit(code); // a thread of OpenBLAS may be stuck, and its library would wait for it
+    // A thread of OpenBLAS may be stuck, and its library would wait for it; one that was left behind in a driver
+    // would crash in what the driver's exit handlers have freed, or hold a lock of a stream of its own.
+    if (mmul_process_check(&no_room) != MMUL_OK || mmul_process_has_abandoned_threads()) {
+        fflush(stdout);
+        fflush(stderr);
+        _exit(code);
     }
 #ifdef MMUL_DEBUG
     assert(mmul_live_bytes() == 0); // on failures too

@@ -25,7 +25,7 @@ static enum mmul_status run_line(const struct call *call, struct mmul_line *line
     if (call->is_root && err->status == MMUL_OK &&
         mmul_files_name_result(&name, path, MMUL_LINE_PATH, err) == MMUL_OK)
         mmul_line_add_save(line, path, "result");
-    return mmul_line_run(call, line, path, err);
+    return mmul_line_run(call, line, err);
 }
 
 // ---------------------------------------------------------------------------------- add, sub, ...

@@ -332,6 +332,8 @@ void mmul_options_print(const struct options *options, FILE *stream) {
 }
 
 bool mmul_option_is_variable(const char *name, char nearest[static 64]) {
+    // The Python package's, of a job in which programs may be started, too.
+    static const char *const of_python[] = {"MPIMATMUL_LIBRARY", "MPIMATMUL_WAIT_SECONDS"};
     const size_t prefix = strlen("MPIMATMUL_"); // would make all of them alike
     char names[OPT_COUNT][64];
     const char *list[OPT_COUNT + 1] = {NULL};
@@ -343,6 +345,9 @@ bool mmul_option_is_variable(const char *name, char nearest[static 64]) {
         if (strcmp(names[count++], name) == 0)
             return true;
     }
+    for (size_t i = 0; i < sizeof of_python / sizeof *of_python; i++)
+        if (strcmp(of_python[i], name) == 0)
+            return true;
     const char *found = mmul_nearest(name + prefix, list);
     snprintf(nearest, 64, "%s", found != NULL ? found - prefix : "");
     return false;

@@ -48,6 +48,7 @@ enum option_id {
     OPT_MEMORY,
     OPT_DEVICE_MEMORY,
     OPT_VERIFY,
+    OPT_VERIFY_SEED,
     OPT_SYNC,
     OPT_NO_FALLBACK,
     OPT_DEVICE_TIMEOUT,
@@ -92,6 +93,9 @@ enum option_id {
     OPT_HELP,
     OPT_COUNT
 };
+
+// In a list: what a command that multiplies takes of the check.
+#define OPT_VERIFYING OPT_VERIFY, OPT_VERIFY_SEED
 
 enum option_kind {
     OPTION_FLAG,       // --name, or --name=on|off to undo the environment

@@ -86,6 +86,10 @@ void mmul_print_speed_origin(const struct call *call) {
     char origin[96];
     if (call->options.values[OPT_VERBOSE].number != 0)
         mmul_print_remark(call, "speeds: %s", mmul_context_speed_origin(call->context, origin));
+    const char *why = NULL;
+    for (int rank = 0; (why = mmul_context_speed_unused(call->context, rank)) != NULL; rank++)
+        if (call->options.values[OPT_VERBOSE].number != 0 && why[0] != '\0')
+            mmul_print_remark(call, "the stored speed of rank %d is not used: %s", rank, why);
 }
 
 // ------------------------------------------------------------------------------------------ JSON

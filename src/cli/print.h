@@ -29,7 +29,7 @@ enum mmul_status mmul_print_new_warnings(const struct call *call, struct mmul_er
 // are not at their default.
 void mmul_print_options(const struct call *call);
 
-// With --verbose: where the speeds of a plan are from.
+// With --verbose: where the speeds of a plan are from, and why stored ones were not used.
 void mmul_print_speed_origin(const struct call *call);
 
 // A string of JSON, quotes included; bytes that are not UTF-8 become U+FFFD.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Drawing progress on stderr. Rates are of the phase so far, time left follows from them.
+// Drawing progress on stderr.
 #include "cli/progress.h"
 
 #include <stdio.h>
@@ -7,10 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "mpimatmul_local.h"
-
-static const double plain_seconds = 5;
-static const double bar_seconds = 0.1;
+// A line soon, so that a user knows how long it takes; then now and then. A bar moves.
+static const double plain_first_seconds = 2, plain_seconds = 5, bar_seconds = 0.1;
 
 double mmul_progress_now(void) {
     struct timespec now;
@@ -25,58 +23,63 @@ void mmul_progress_init(struct progress *progress, int choice) {
         progress->style = PROGRESS_BAR;
     else if (choice == AUTO || choice == PLAIN)
         progress->style = PROGRESS_PLAIN;
-    progress->interval_seconds = progress->style == PROGRESS_BAR ? bar_seconds : plain_seconds;
-    progress->shown_seconds = mmul_progress_now();
+    progress->next_seconds =
+        mmul_progress_now() + (progress->style == PROGRESS_BAR ? bar_seconds : plain_first_seconds);
 }
 
-// "multiply 45 %, 1.1 GiB of 2.4 GiB, 350.0 MiB/s, 4 s left"
-static void format_state(const struct progress *progress, double now, int64_t done, int64_t total,
-                         char *text, size_t capacity) {
-    char done_text[32], total_text[32], rate_text[32];
-    double seconds = now - progress->phase_seconds;
-    double rate = seconds > 0 ? (double)done / seconds : 0;
-    int length = snprintf(text, capacity, "%s %.0f %%, %s of %s", progress->phase,
-                          100 * (double)done / (double)total, mmul_bytes_format(done, done_text),
-                          mmul_bytes_format(total, total_text));
-    if (rate >= 1 && length > 0 && (size_t)length < capacity)
-        snprintf(text + length, capacity - (size_t)length, ", %s/s, %.0f s left",
-                 mmul_bytes_format((int64_t)rate, rate_text), (double)(total - done) / rate);
+// "3 h 25 min", "2 min 5 s", "4 s"
+static void add_seconds(double seconds, char *text, size_t capacity) {
+    const long long s = (long long)(seconds + 0.5);
+    if (s >= 3600)
+        snprintf(text, capacity, "%lld h %lld min", s / 3600, s % 3600 / 60);
+    else if (s >= 60)
+        snprintf(text, capacity, "%lld min %lld s", s / 60, s % 60);
+    else
+        snprintf(text, capacity, "%lld s", s);
 }
 
-static void draw_bar(struct progress *progress, double now, int64_t done, int64_t total) {
+// "multiply 45 %, 1.1 GiB of 2.4 GiB, 350.2 GFLOP/s, 4 s left"
+static void format_state(const struct mmul_progress *is, char *text, size_t capacity) {
+    char done[32], total[32], left[32];
+    int length = snprintf(text, capacity, "%s %.0f %%", is->phase, 100 * is->share);
+    if (is->total_bytes > 0)
+        length += snprintf(text + length, capacity - (size_t)length, ", %s of %s",
+                           mmul_bytes_format(is->done_bytes, done),
+                           mmul_bytes_format(is->total_bytes, total));
+    if (is->flops_per_second > 5e7)
+        length += snprintf(text + length, capacity - (size_t)length, ", %.1f GFLOP/s",
+                           is->flops_per_second * 1e-9);
+    if (is->left_seconds < 0)
+        return;
+    add_seconds(is->left_seconds, left, sizeof left);
+    snprintf(text + length, capacity - (size_t)length, ", %s left", left);
+}
+
+static void draw_bar(struct progress *progress, const struct mmul_progress *is) {
     enum { WIDTH = 24 };
-    char bar[WIDTH + 1], state[128];
-    int filled = (int)((double)WIDTH * (double)done / (double)total);
+    char bar[WIDTH + 1], state[192];
     memset(bar, '.', WIDTH);
-    memset(bar, '#', (size_t)filled);
+    memset(bar, '#', (size_t)((double)WIDTH * is->share));
     bar[WIDTH] = '\0';
-    format_state(progress, now, done, total, state, sizeof state);
+    format_state(is, state, sizeof state);
     fprintf(stderr, "\r[%s] %s\033[K", bar, state); // \033[K clears what an older line left
     fflush(stderr);
     progress->is_drawn = true;
 }
 
-void mmul_progress_show(void *context, const char *phase, int64_t done_bytes, int64_t total_bytes) {
+void mmul_progress_show(void *context, const struct mmul_progress *is) {
     struct progress *progress = context;
-    double now = mmul_progress_now();
-    bool is_new = strncmp(progress->phase, phase, sizeof progress->phase - 1) != 0;
-    if (is_new || done_bytes < progress->done_bytes) {
-        snprintf(progress->phase, sizeof progress->phase, "%s", phase);
-        progress->phase_seconds = now;
-    }
-    progress->done_bytes = done_bytes;
-    if (progress->style == PROGRESS_NONE || total_bytes <= 0 || done_bytes < 0 ||
-        now - progress->shown_seconds < progress->interval_seconds)
+    const double now = mmul_progress_now();
+    char state[192];
+    if (progress->style == PROGRESS_NONE || now < progress->next_seconds)
         return;
-    int64_t done = done_bytes < total_bytes ? done_bytes : total_bytes;
-    progress->shown_seconds = now;
+    progress->next_seconds = now + (progress->style == PROGRESS_BAR ? bar_seconds : plain_seconds);
     if (progress->style == PROGRESS_BAR) {
-        draw_bar(progress, now, done, total_bytes);
-    } else {
-        char state[128];
-        format_state(progress, now, done, total_bytes, state, sizeof state);
-        fprintf(stderr, "mpimatmul: %s\n", state);
+        draw_bar(progress, is);
+        return;
     }
+    format_state(is, state, sizeof state);
+    fprintf(stderr, "mpimatmul: %s\n", state);
 }
 
 void mmul_progress_fini(struct progress *progress) {

@@ -3,18 +3,15 @@
 #pragma once
 
 #include <stdbool.h>
-#include <stdint.h>
+
+#include "mpimatmul_local.h"
 
 enum progress_style { PROGRESS_NONE, PROGRESS_BAR, PROGRESS_PLAIN };
 
 struct progress {
     enum progress_style style;
-    double interval_seconds;
-    char phase[32];
-    int64_t done_bytes;   // of the phase, at the last call
-    double phase_seconds; // clock when the phase began
-    double shown_seconds; // clock of the last line or redraw
-    bool is_drawn;        // a bar stands on the terminal
+    double next_seconds; // clock: when the next line, or redraw, is due
+    bool is_drawn;       // a bar stands on the terminal
 };
 
 // Seconds on the monotonic clock.
@@ -24,7 +21,7 @@ double mmul_progress_now(void);
 void mmul_progress_init(struct progress *progress, int choice);
 
 // The library's callback; `context` is the struct progress.
-void mmul_progress_show(void *context, const char *phase, int64_t done_bytes, int64_t total_bytes);
+void mmul_progress_show(void *context, const struct mmul_progress *progress);
 
 // The library's callback for a line that cannot wait.
 void mmul_progress_notice(void *context, const char *text);

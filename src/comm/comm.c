@@ -166,11 +166,21 @@ enum mmul_status mmul_comm_node_barrier(const struct mmul_comm *comm, struct mmu
     return mmul_comm_check(code, "barrier", err);
 }
 
+// Once to each node.
+static int broadcast(const struct mmul_comm *comm, void *data, int count) {
+    int code = MPI_SUCCESS;
+    if (comm->node_count == 1)
+        return MPI_Bcast(data, count, MPI_BYTE, 0, comm->world);
+    if (comm->leaders != MPI_COMM_NULL)
+        code = MPI_Bcast(data, count, MPI_BYTE, 0, comm->leaders);
+    return code == MPI_SUCCESS ? MPI_Bcast(data, count, MPI_BYTE, 0, comm->node) : code;
+}
+
 enum mmul_status mmul_comm_broadcast(const struct mmul_comm *comm, void *data, int64_t bytes,
                                      struct mmul_error *err) {
     for (int64_t at = 0; at < bytes; at += CHUNK_BYTES) {
         int count = (int)(bytes - at < CHUNK_BYTES ? bytes - at : CHUNK_BYTES);
-        int code = MPI_Bcast((char *)data + at, count, MPI_BYTE, 0, comm->world);
+        int code = broadcast(comm, (char *)data + at, count);
         if (code != MPI_SUCCESS)
             return mmul_comm_check(code, "broadcast", err);
     }

@@ -13,8 +13,12 @@ void mmul_failure_keep(struct mmul_failure *failure, const struct mmul_error *er
 }
 
 void mmul_failure_void(struct mmul_failure *failure) {
-    if (failure != NULL)
-        atomic_store(failure->shared != NULL ? failure->shared : &failure->own, 1);
+    if (failure == NULL)
+        return;
+    bool is_first =
+        atomic_exchange(failure->shared != NULL ? failure->shared : &failure->own, 1) == 0;
+    if (is_first && failure->rouse != NULL)
+        failure->rouse(failure->context);
 }
 
 bool mmul_failure_is_void(const struct mmul_failure *failure) {

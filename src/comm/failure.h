@@ -15,6 +15,9 @@ struct mmul_failure {
     _Atomic int is_kept;   // err has its owner
     _Atomic int own;       // bytes mean nothing: a failure here, one of a peer's, or cancelled
     _Atomic int *shared;   // borrowed; NULL, or the node's word, which then counts instead of `own`
+    void (*rouse)(
+        void *context); // NULL, or what wakes those who sleep, when that word is set first
+    void *context;
 };
 
 // The first error stays, and everything is void. MMUL_ERR_STOPPED is not one: somebody else's ended

@@ -11,6 +11,7 @@
 #include "base/integer.h"
 #include "base/memory.h"
 #include "device/cpu_map_real.h"
+#include "device/cpu_products.h"
 #include "device/host_buffer.h"
 
 // A tile is packed for each product: enough rows make that little, and all of it stays in the cache.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Which operation is in which file, and what they share: operands without steps.
-#include "device/cpu_map.h"
+// What the operations share: where their operands and results lie, and operands without steps.
+#include "device/cpu_map_loops.h"
 
 #include <assert.h>
 #include <string.h>
@@ -124,40 +124,5 @@ void mmul_cpu_pack(struct mmul_strided from, int64_t rows, int64_t cols, mmul_re
         else
             for (int64_t j = 0; j < cols; j++)
                 to[i * ld + j] = at[j * from.col_step];
-    }
-}
-
-// --------------------------------------------------------------------------------------- lookups
-
-static void look_up(void *context, int part, int64_t t, int64_t begin, int64_t end) {
-    const struct mmul_map *map = context;
-    const struct mmul_strided table = mmul_cpu_operand(map, 0, t),
-                              ids = mmul_cpu_operand(map, 1, t);
-    (void)part;
-    for (int64_t i = begin; i < end; i++)
-        mmul_cpu_pack(mmul_cpu_part(table, (int64_t)ids.at[i * ids.col_step], 0), 1, map->cols,
-                      mmul_cpu_result(map, t) + i * map->result.ld, map->cols);
-}
-
-static void look_up_all(const struct mmul_map *map) {
-    mmul_cpu_share(map, mmul_cpu_parts(map, map->rows, (double)map->cols), map->rows, look_up,
-                   (void *)(uintptr_t)map);
-}
-
-enum mmul_status mmul_cpu_map_class(void *self, const struct mmul_map *map,
-                                    struct mmul_error *err) {
-    switch (mmul_operation_row(map->kind)->class) {
-    case MMUL_CLASS_ROWS:
-        return mmul_cpu_map_rows(map, err);
-    case MMUL_CLASS_REDUCE:
-        return mmul_cpu_map_reduce(map, err);
-    case MMUL_CLASS_LOOKUP:
-        look_up_all(map);
-        return MMUL_OK;
-    case MMUL_CLASS_ATTENTION:
-        return mmul_cpu_map_attention(self, map, err);
-    default:
-        mmul_cpu_map_elements(map);
-        return MMUL_OK;
     }
 }

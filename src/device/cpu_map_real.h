@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-#include "device/cpu_map.h"
 #include "device/cpu_map_double.h"
+#include "device/cpu_map_loops.h"
 
 #ifdef MMUL_CPU_F64
 #define REAL(name) mmul_##name

@@ -9,6 +9,7 @@
 
 #include "base/integer.h"
 #include "base/memory.h"
+#include "device/cpu_map.h"
 #include "device/cpu_map_real.h"
 
 // A block of a row; positions from the same base; longer rows are foreseen.

@@ -3,7 +3,12 @@
 // Between the files of cpu_map_rows: what all rows of one operation have in common.
 #pragma once
 
-#include "device/cpu_map.h"
+#include "device/cpu_map_loops.h"
+
+#ifdef MMUL_CPU_F64
+#define mmul_cpu_topk   mmul_cpu_topk_f64
+#define mmul_cpu_argmax mmul_cpu_argmax_f64
+#endif
 
 struct mmul_cpu_rows {
     const struct mmul_map *map;

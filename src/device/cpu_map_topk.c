@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/integer.h"
+#include "device/cpu_map.h"
 #include "device/cpu_map_real.h"
 #include "device/cpu_map_rows.h"
 

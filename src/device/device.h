@@ -77,6 +77,12 @@ struct mmul_device_table {
     const char *names; // how they are written, for hints: "faulty:RULES:NAME"
     const char *next;  // name of the device that takes over from one of this kind; NULL: none does
 
+    // What every device of this kind is, and others go by; one around another device is none of it.
+    // Plain: computes by plain loops, as the specification says, right and slow.
+    // Trusted: makes operations but products by loops of this library in host memory; nobody makes samples of them.
+    // Shares its lack: where it fails with MMUL_ERR_SYSTEM its successor would, too, for the process lacks something.
+    bool is_plain, is_trusted, shares_lack;
+
     // Whether `text` has the form of this kind's names. No other kind says yes to it.
     bool (*is_name)(const char *text);
 
@@ -139,6 +145,10 @@ struct mmul_device_table {
 
     enum mmul_status (*gemm)(void *self, const struct mmul_gemm *args, struct mmul_error *err);
 
+    // Does gemm choose kernels by where elements lie in a product, so that what it got wrong may be right when the
+    // product is cut elsewhere? Then it works in host memory. NULL: no.
+    bool (*recuts)(const void *self);
+
     // One operation but a product on a block of its result (device/map.h). NULL: the reference's, where
     // the device works in host memory; else it is not asked for.
     enum mmul_status (*map)(void *self, const struct mmul_map *args, struct mmul_error *err);
@@ -152,6 +162,9 @@ struct mmul_device_table {
 
     // Ends what was begun on one buffer, and whatever that depends on; the rest goes on. NULL: wait.
     enum mmul_status (*wait_buffer)(void *self, struct mmul_buffer *buffer, struct mmul_error *err);
+
+    // Seconds on a clock of its own, never behind the monotonic one's. NULL: goes by that.
+    double (*now)(const void *self);
 
     // Threads the device may use from now on. NULL: has none to set.
     void (*set_threads)(void *self, int threads);
@@ -187,6 +200,11 @@ bool mmul_device_is_everywhere(const char *text);
 // is no such device.
 const char *mmul_device_inner_name(const char *text);
 
+// What its kind is, by the table.
+bool mmul_device_is_plain(const struct mmul_device *device);
+bool mmul_device_is_trusted(const struct mmul_device *device);
+bool mmul_device_shares_lack(const struct mmul_device *device);
+
 // One that was abandoned is left as it is.
 void mmul_device_close(struct mmul_device *device);
 void mmul_device_describe(const struct mmul_device *device, struct mmul_device_info *info);
@@ -218,6 +236,7 @@ enum mmul_status mmul_device_download(struct mmul_device *device, const struct m
                                       struct mmul_error *err);
 enum mmul_status mmul_device_gemm(struct mmul_device *device, const struct mmul_gemm *args,
                                   struct mmul_error *err);
+bool mmul_device_recuts(const struct mmul_device *device);
 bool mmul_device_can_map(const struct mmul_device *device);
 enum mmul_status mmul_device_map(struct mmul_device *device, const struct mmul_map *args,
                                  struct mmul_error *err);
@@ -227,6 +246,9 @@ enum mmul_status mmul_device_wait(struct mmul_device *device, struct mmul_error 
 enum mmul_status mmul_device_wait_buffer(struct mmul_device *device, struct mmul_buffer *buffer,
                                          struct mmul_error *err);
 void mmul_device_set_threads(struct mmul_device *device, int threads);
+
+// Seconds by which what the device does is measured.
+double mmul_device_now(const struct mmul_device *device);
 
 // From another thread: for how long a call has been under way; 0: none is.
 double mmul_device_call_seconds(const struct mmul_device *device);

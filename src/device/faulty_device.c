@@ -3,7 +3,7 @@
 // A device around another one that is slow, fails or lies by rule (faulty_rules.h), so that
 // balance, checks, fallback and resume are tested on good hardware. Buffers are those of the inner
 // device; every call counts, strikes if a rule says so, and is passed on.
-// Does not fake timing inside the inner device: a repeated multiplication is really done again.
+// Does not fake the work of the inner device: a repeated multiplication is really done again.
 #include "device/registry.h"
 
 #include <math.h>
@@ -23,6 +23,7 @@
 struct faulty {
     struct mmul_device *inner; // owned
     struct mmul_faulty_rules rules;
+    double ahead_seconds;                                             // its clock, by rule
     int64_t operations, allocations, uploads, downloads, projections; // calls so far
     struct mmul_buffer *scratch; // the result of repeats that must not touch C; NULL until needed
     int64_t scratch_count;
@@ -106,6 +107,11 @@ static void describe(const void *self, struct mmul_device_info *info) {
 static enum mmul_status warm_up(void *self, enum mmul_dtype dtype, struct mmul_error *err) {
     struct faulty *faulty = self;
     return mmul_device_warm_up(faulty->inner, dtype, err);
+}
+
+static double now(const void *self) {
+    const struct faulty *faulty = self;
+    return mmul_device_now(faulty->inner) + faulty->ahead_seconds;
 }
 
 static void set_threads(void *self, int threads) {
@@ -319,8 +325,10 @@ static enum mmul_status begin_operation(struct faulty *faulty, const struct made
     }
     if (strikes_now(faulty, faulty->rules.hang))
         hang(faulty->rules.wake_seconds);
-    if (is_active(faulty))
+    if (is_active(faulty)) {
+        faulty->ahead_seconds += faulty->rules.clock_seconds;
         mmul_clock_nap(faulty->rules.delay_seconds);
+    }
     return MMUL_OK;
 }
 
@@ -377,6 +385,12 @@ static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mm
     return status == MMUL_OK ? end_operation(faulty, &made, err) : status;
 }
 
+// What hangs by rule does not work in host memory (can_borrow).
+static bool recuts(const void *self) {
+    const struct faulty *faulty = self;
+    return can_borrow(self) && mmul_device_recuts(faulty->inner);
+}
+
 static enum mmul_status map(void *self, const struct mmul_map *args, struct mmul_error *err) {
     struct faulty *faulty = self;
     const struct made made = {args->result, args->rows, args->cols, "operation"};
@@ -430,9 +444,11 @@ const struct mmul_device_table mmul_faulty_table = {
     .upload = upload,
     .download = download,
     .gemm = gemm,
+    .recuts = recuts,
     .map = map,
     .project = project,
     .wait = wait_inner,
     .wait_buffer = wait_buffer,
+    .now = now,
     .set_threads = set_threads,
 };

@@ -23,6 +23,7 @@ struct rule {
 
 static const struct rule rules_known[] = {
     RULE("delay", FORM_TIME, delay_seconds),
+    RULE("clock", FORM_TIME, clock_seconds),
     RULE("repeat", FORM_COUNT, repeat),
     RULE("from", FORM_COUNT, from),
     RULE("fail", FORM_CALL, fail),
@@ -93,7 +94,7 @@ static enum mmul_status parse_rule(char *text, struct mmul_faulty_rules *rules,
     if (rule == NULL) {
         mmul_fail(err, MMUL_ERR_USAGE, "unknown faulty rule '%s'", text);
         mmul_hint(err,
-                  "rules are delay, repeat, from, fail, fail-open, fail-alloc, fail-upload, "
+                  "rules are delay, clock, repeat, from, fail, fail-open, fail-alloc, fail-upload, "
                   "fail-download, hang, wake, corrupt, garble, lie, spoil-upload, spoil-download, "
                   "no-float64, everywhere");
         return MMUL_ERR_USAGE;

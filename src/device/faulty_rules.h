@@ -2,8 +2,10 @@
 //
 // The rules of a faulty device's name, "faulty:RULE[,RULE...]:NAME":
 //   delay=5ms        every operation (a multiplication or another) waits first (us, ms or s)
+//   clock=5ms        every operation takes that much longer by the device's own clock, which is what it is
+//                    measured by: nobody waits for that
 //   repeat=N         every operation does its work N times: honestly N times slower
-//   from=N           delay, repeat and the * of other rules begin with the N-th operation: a
+//   from=N           delay, clock, repeat and the * of other rules begin with the N-th operation: a
 //                    device that becomes slow, or begins to err, in mid-run
 //   fail=N           the N-th operation (from 1) spoils its result and loses the device; fail=* any does
 //   hang=N           the N-th operation never returns; hang=* the first does not. Such a device
@@ -25,8 +27,9 @@
 enum { MMUL_STRIKE_NEVER = 0, MMUL_STRIKE_EVERY = -1 };
 
 struct mmul_faulty_rules {
-    double delay_seconds, wake_seconds; // wake 0: never
-    int64_t repeat, from;               // >= 1
+    double delay_seconds, clock_seconds;
+    double wake_seconds;  // 0: never
+    int64_t repeat, from; // >= 1
     // A call's number or MMUL_STRIKE_*.
     int64_t fail, fail_alloc, fail_upload, fail_download, hang, corrupt, garble, lie;
     int64_t spoil_upload, spoil_download;

@@ -54,8 +54,7 @@ static int add_library(struct dl_phdr_info *info, size_t bytes, void *context) {
     return 1;
 }
 
-void mmul_listing_make(struct mmul_listing *listing) {
-    mmul_opencl_list(listing->devices, &listing->count);
+void mmul_listing_note_libraries(struct mmul_listing *listing) {
     listing->library_count = 0;
     dl_iterate_phdr(add_library, listing);
 }
@@ -115,11 +114,22 @@ static void describe_surroundings(struct mmul_text *text) {
     add_variables(text);
 }
 
+// Without a device node: PoCL's devices are CPUs. Mesa's two, clover and rusticl, reach a card by its node alone; all
+// that they have otherwise, whatever RUSTICL_ENABLE says, is llvmpipe, a CPU.
+static bool has_only_cpus(const char *library) {
+    static const char *const names[] = {"pocl", "MesaOpenCL", "RusticlOpenCL"};
+    const char *file = strrchr(library, '/');
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strstr(file != NULL ? file : library, names[i]) != NULL)
+            return true;
+    return false;
+}
+
 bool mmul_listing_is_hopeless(void) {
     struct mmul_driver drivers[MMUL_DRIVERS_MAX];
     int count = mmul_drivers_list(drivers, MMUL_DRIVERS_MAX);
     for (int i = 0; i < count; i++)
-        if (strstr(drivers[i].library, "pocl") == NULL)
+        if (!has_only_cpus(drivers[i].library))
             return false;
     for (size_t i = 0; i < sizeof nodes / sizeof *nodes; i++) {
         glob_t found;

@@ -26,8 +26,8 @@ struct mmul_listing {
 };
 static_assert(sizeof(struct mmul_listing) <= 64 << 10, "the capacity of a pipe");
 
-// Loads the drivers of the environment into this process and asks them.
-void mmul_listing_make(struct mmul_listing *listing);
+// Of a list of devices that was just made: the libraries that this process has loaded for it.
+void mmul_listing_note_libraries(struct mmul_listing *listing);
 
 // What is kept, when it still counts. Loads no driver.
 bool mmul_listing_recall(struct mmul_listing *listing);
@@ -40,6 +40,6 @@ void mmul_listing_remember(const struct mmul_listing *listing);
 void mmul_listing_set_aside(void);
 void mmul_listing_put_back(void);
 
-// Whether `auto` could find anything: not where PoCL is the only driver and there is no device node
-// of any card. Loads no driver.
+// Whether `auto`, which takes no CPU of OpenCL's, could find nothing: where PoCL and Mesa are the only
+// drivers and there is no device node of any card. Loads no driver.
 bool mmul_listing_is_hopeless(void);

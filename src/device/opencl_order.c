@@ -20,10 +20,25 @@ cl_int mmul_opencl_order_init(struct mmul_opencl_order *order, cl_context contex
     return CL_SUCCESS;
 }
 
+// Waits until nothing that was begun runs any more, whether it failed or not. clFinish alone will not do: Mesa's
+// rusticl (22.3) waits only for what was not flushed before it, and all that is in the ring was; and one event after
+// the other, because a driver may leave a list at the first that failed. clFinish is for what has no event in the
+// ring, as the first rows of a transfer whose next row was refused.
+static cl_int finish(const struct mmul_opencl_order *order) {
+    cl_int first = CL_SUCCESS;
+    for (int i = 0; i < MMUL_OPENCL_BEGUN; i++) {
+        cl_int code = order->begun[i] != NULL ? clWaitForEvents(1, &order->begun[i]) : CL_SUCCESS;
+        first = first == CL_SUCCESS ? code : first;
+    }
+    for (int i = 0; i < MMUL_QUEUE_COUNT; i++) {
+        cl_int code = order->queues[i] != NULL ? clFinish(order->queues[i]) : CL_SUCCESS;
+        first = first == CL_SUCCESS ? code : first;
+    }
+    return first;
+}
+
 void mmul_opencl_order_fini(struct mmul_opencl_order *order) {
-    for (int i = 0; i < MMUL_QUEUE_COUNT; i++)
-        if (order->queues[i] != NULL)
-            clFinish(order->queues[i]); // host memory of transfers still under way is the caller's
+    (void)finish(order); // host memory of transfers still under way is the caller's
     for (int i = 0; i < MMUL_OPENCL_BEGUN; i++)
         if (order->begun[i] != NULL)
             clReleaseEvent(order->begun[i]);
@@ -122,12 +137,7 @@ cl_int mmul_opencl_begin(struct mmul_opencl_order *order, enum mmul_opencl_queue
 }
 
 cl_int mmul_opencl_end_all(struct mmul_opencl_order *order) {
-    cl_int first = CL_SUCCESS;
-    for (int i = 0; i < MMUL_QUEUE_COUNT; i++) {
-        cl_int code = clFinish(order->queues[i]);
-        first = first == CL_SUCCESS ? code : first;
-    }
-    return explain(order, first);
+    return explain(order, finish(order));
 }
 
 cl_int mmul_opencl_end_use(struct mmul_opencl_order *order, const struct mmul_opencl_use *use) {

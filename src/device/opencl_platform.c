@@ -129,12 +129,14 @@ static enum mmul_device_type convert_type(cl_device_type type) {
     return (type & CL_DEVICE_TYPE_GPU) != 0 ? MMUL_DEVICE_GPU : MMUL_DEVICE_ACCELERATOR;
 }
 
+static const char not_available[] = "the driver says it is not available";
+
 // Why `auto` leaves the device alone; NULL when it may be used.
 static const char *find_reason(cl_device_id device, const struct mmul_device_info *info) {
     char version[64] = "";
     query_text(device, CL_DEVICE_VERSION, version, sizeof version);
     if (query_number(device, CL_DEVICE_AVAILABLE, sizeof(cl_bool)) == 0)
-        return "the driver says it is not available";
+        return not_available;
     if (query_number(device, CL_DEVICE_COMPILER_AVAILABLE, sizeof(cl_bool)) == 0)
         return "its driver has no compiler";
     if (strncmp(version, "OpenCL 1.0", 10) == 0)
@@ -193,14 +195,29 @@ static int list_devices(cl_platform_id platform,
     return count < MMUL_OPENCL_DEVICES_MAX ? (int)count : MMUL_OPENCL_DEVICES_MAX;
 }
 
+// A runtime for CPUs may list one of another vendor, and only refuse to open it. Cards are not opened for a list: that
+// takes tenths of a second each.
+static void try_to_open(cl_device_id device, struct mmul_device_info *info) {
+    cl_int code = CL_SUCCESS;
+    if (info->type != MMUL_DEVICE_CPU)
+        return;
+    cl_context context = clCreateContext(NULL, 1, &device, NULL, NULL, &code);
+    if (code == CL_DEVICE_NOT_AVAILABLE)
+        mmul_text_copy(info->reason, sizeof info->reason, not_available);
+    else if (code == CL_SUCCESS)
+        clReleaseContext(context);
+}
+
 void mmul_opencl_list(struct mmul_device_info devices[static MMUL_OPENCL_DEVICES_MAX], int *count) {
     cl_platform_id platforms[PLATFORMS_MAX];
     cl_device_id handles[MMUL_OPENCL_DEVICES_MAX];
     int platform_count = list_platforms(platforms), listed = 0;
     for (int p = 0; p < platform_count; p++) {
         int device_count = list_devices(platforms[p], handles);
-        for (int d = 0; d < device_count && listed < MMUL_OPENCL_DEVICES_MAX; d++)
-            describe(p, d, platforms[p], handles[d], &devices[listed++]);
+        for (int d = 0; d < device_count && listed < MMUL_OPENCL_DEVICES_MAX; d++) {
+            describe(p, d, platforms[p], handles[d], &devices[listed]);
+            try_to_open(handles[d], &devices[listed++]);
+        }
     }
     mmul_mark_duplicates(devices, listed);
     *count = listed;

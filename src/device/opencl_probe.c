@@ -49,7 +49,9 @@ static void list_devices(const void *argument, void *result) {
         mmul_drivers_select(look->folder);
     if (look->cache[0] != '\0')
         setenv("POCL_CACHE_DIR", look->cache, 1);
-    mmul_listing_make(result);
+    struct mmul_listing *listing = result;
+    mmul_opencl_list(listing->devices, &listing->count);
+    mmul_listing_note_libraries(listing);
 }
 
 static enum mmul_status start_look(const char *folder, struct look *look, struct mmul_error *err) {

@@ -26,7 +26,7 @@
 static const double TUNER_SECONDS = 3600, TRIAL_SECONDS = 600;
 static const double NOT_SLOWER = 0.95; // of the speed before: measurements vary
 
-enum { TIMED_SIDE = 1024, DIRECT_SIDE = 256, ARGUMENTS = 16 };
+enum { DIRECT_SIDE = 256, ARGUMENTS = 16 };
 
 // The short ones first.
 static const struct {
@@ -153,9 +153,15 @@ static enum mmul_status run_tuners(const struct mmul_tune_options *options,
 
 // ------------------------------------------------------------------------------------------ a trial
 
+// Of the product that is timed before and after.
+static int64_t trial_side(const struct mmul_tune_options *options) {
+    return options->size > 0 ? options->size : 1024;
+}
+
 struct trial {
     const char *device;
     const struct mmul_tuning *tuning;
+    int64_t side; // of the product that is timed
 };
 
 struct verdict {
@@ -179,13 +185,15 @@ static void try_device(const void *argument, void *result) {
     if (status == MMUL_OK)
         status = mmul_device_self_test(device, MMUL_F32, &verdict->err);
     if (status == MMUL_OK)
-        status = mmul_device_time_product(device, TIMED_SIDE, &verdict->flops, &verdict->err);
+        status = mmul_device_time_product(device, trial->side, &verdict->flops, &verdict->err);
     verdict->err.status = status;
 }
 
-static enum mmul_status try_in_child(const char *device, const struct mmul_tuning *tuning,
-                                     struct verdict *verdict, struct mmul_error *err) {
-    const struct trial trial = {device, tuning};
+static enum mmul_status try_in_child(const struct mmul_tune_options *options,
+                                     const struct mmul_tuning *tuning, struct verdict *verdict,
+                                     struct mmul_error *err) {
+    const char *device = options->device;
+    const struct trial trial = {device, tuning, trial_side(options)};
     struct mmul_child child;
     int detail = 0;
     enum mmul_status status = mmul_child_start(try_device, &trial, sizeof *verdict, &child, err);
@@ -212,12 +220,13 @@ static enum mmul_status keep(const struct mmul_tune_options *options, struct mmu
                              struct mmul_error *err) {
     struct verdict after;
     struct mmul_error why;
-    enum mmul_status status = try_in_child(options->device, tuning, &after, &why);
+    enum mmul_status status = try_in_child(options, tuning, &after, &why);
     if (status != MMUL_OK) // what did well without them is their fault
         return mmul_fail(err, status == MMUL_ERR_DATA ? MMUL_ERR_DATA : MMUL_ERR_WRONG,
                          "the tuned parameters are not kept: %.900s", why.text);
     struct mmul_tune_result found = {.device = before->info,
                                      .kernels = tuning->count,
+                                     .side = trial_side(options),
                                      .flops_before = before->flops,
                                      .flops_after = after.flops};
     mmul_text_copy(tuning->vendor, sizeof tuning->vendor, before->info.vendor);
@@ -251,7 +260,7 @@ enum mmul_status mmul_tune(const struct mmul_tune_options *options, struct mmul_
         status = mmul_tuning_read(options->files[i], &tuning, err);
     if (status == MMUL_OK) {
         tell(options, "trying the device as it is ...");
-        status = try_in_child(options->device, &none, &before, err);
+        status = try_in_child(options, &none, &before, err);
     }
     if (status == MMUL_OK && options->files == NULL)
         status = run_tuners(options, &tuning, err);

@@ -6,9 +6,6 @@
 
 #include <string.h>
 
-#include "base/integer.h"
-#include "base/memory.h"
-
 uint32_t mmul_project_bits(const float *x, int64_t count, int64_t index) {
     uint32_t sum = 0, weight = 2 * (uint32_t)index + 1;
     for (int64_t e = 0; e < count; e++) {
@@ -45,37 +42,20 @@ static void add_row(const struct mmul_project *args, int64_t row, const float *x
         *args->bits += mmul_project_bits(x, args->cols, row * args->cols);
 }
 
-static void begin(const struct mmul_project *args) {
+void mmul_project_begin(const struct mmul_project *args) {
     clear(args->col_sums, args->cols);
     clear(args->col_squares, args->cols);
     if (args->bits != NULL)
         *args->bits = 0;
 }
 
-void mmul_project_plainly(const struct mmul_project *args, const float *x, int64_t ld) {
-    begin(args);
-    for (int64_t r = 0; r < args->rows; r++)
-        add_row(args, r, x + r * ld);
+void mmul_project_add(const struct mmul_project *args, int64_t row, int64_t rows, const float *x,
+                      int64_t ld) {
+    for (int64_t r = 0; r < rows; r++)
+        add_row(args, row + r, x + r * ld);
 }
 
-enum mmul_status mmul_project_at_home(struct mmul_device *device, const struct mmul_project *args,
-                                      struct mmul_error *err) {
-    enum { AT_ONCE = 1 << 20 }; // elements
-    const int64_t rows_most = mmul_larger(1, AT_ONCE / args->cols);
-    float *piece = NULL;
-    enum mmul_status status =
-        MMUL_ALLOCATE_RAW(piece, mmul_smaller(rows_most, args->rows) * args->cols, "sums", err);
-    begin(args);
-    for (int64_t row = 0; status == MMUL_OK && row < args->rows; row += rows_most) {
-        const int64_t rows = mmul_smaller(rows_most, args->rows - row);
-        struct mmul_download d = {args->x, rows, args->cols, piece, args->cols, args->dtype};
-        d.from.offset += row * args->x.ld;
-        status = mmul_device_download(device, &d, err);
-        if (status == MMUL_OK)
-            status = mmul_device_wait_buffer(device, args->x.buffer, err);
-        for (int64_t r = 0; status == MMUL_OK && r < rows; r++)
-            add_row(args, row + r, piece + r * args->cols);
-    }
-    mmul_free(piece);
-    return status;
+void mmul_project_plainly(const struct mmul_project *args, const float *x, int64_t ld) {
+    mmul_project_begin(args);
+    mmul_project_add(args, 0, args->rows, x, ld);
 }

@@ -31,9 +31,10 @@ struct mmul_project {
 // The buffer of `args` is not looked at.
 void mmul_project_plainly(const struct mmul_project *args, const float *x, int64_t ld);
 
-// Of a device that has no such entry: brings x home in pieces. Fails with the device, and with MMUL_ERR_SYSTEM.
-enum mmul_status mmul_project_at_home(struct mmul_device *device, const struct mmul_project *args,
-                                      struct mmul_error *err);
+// The same bit by bit: begins, then adds `rows` rows that x points at, from row `row` of the matrix on.
+void mmul_project_begin(const struct mmul_project *args);
+void mmul_project_add(const struct mmul_project *args, int64_t row, int64_t rows, const float *x,
+                      int64_t ld);
 
 // Terms of *bits: of `count` elements that follow each other from element `index` of the matrix on.
 uint32_t mmul_project_bits(const float *x, int64_t count, int64_t index);

@@ -102,6 +102,8 @@ static bool is_name(const char *text) {
 const struct mmul_device_table mmul_reference_table = {
     .kind = "reference",
     .names = "reference",
+    .is_plain = true,
+    .is_trusted = true,
     .is_name = is_name,
     .open = open_reference,
     .close = close_reference,

@@ -58,6 +58,7 @@ void mmul_diagnosis_destroy(struct mmul_diagnosis *diagnosis) {
         return;
     mmul_visit_fini(&diagnosis->visit);
     json_decref(diagnosis->judgement.findings);
+    json_decref(diagnosis->judgement.notes);
     mmul_free(diagnosis);
 }
 
@@ -106,8 +107,23 @@ static void print_machines(const struct mmul_visit *visit, FILE *stream) {
     print_text(&text, stream);
 }
 
+// The CPU, with the kernels that are in force, and why they are.
+static void add_cpu(const struct mmul_machine *machine, struct mmul_text *text) {
+    struct mmul_kernel_comparison kernels;
+    mmul_facts_kernels(machine->facts, &kernels);
+    if (kernels.kernels[0] != '\0')
+        mmul_text_add(text, "%s\tcpu\t%.32s\t%.36s\tyes%s%s%s\n", machine->name,
+                      mmul_facts_text(machine->facts, "cpu"),
+                      mmul_facts_text(json_object_get(machine->facts, "kernels"), "library"),
+                      kernels.setting[0] ? ": " : "", kernels.setting,
+                      kernels.setting[0] == '\0'             ? ""
+                      : strchr(kernels.setting, ' ') != NULL ? " are set"
+                                                             : " is set");
+}
+
 static void add_devices(const struct mmul_machine *machine, struct mmul_text *text) {
     const json_t *devices = json_object_get(machine->facts, "devices");
+    add_cpu(machine, text);
     size_t at;
     json_t *entry;
     json_array_foreach(devices, at, entry) {
@@ -186,7 +202,7 @@ void mmul_diagnosis_print(const struct mmul_diagnosis *diagnosis, bool with_conn
                           FILE *stream) {
     const struct mmul_visit *visit = &diagnosis->visit;
     size_t at;
-    json_t *finding;
+    json_t *finding, *note;
     print_machines(visit, stream);
     print_devices(visit, stream);
     if (visit->link_count > 0)
@@ -194,13 +210,18 @@ void mmul_diagnosis_print(const struct mmul_diagnosis *diagnosis, bool with_conn
     if (visit->link_count > 0 && with_connections)
         print_connections(visit, stream);
     fputc('\n', stream);
+    json_array_foreach(diagnosis->judgement.notes, at, note) {
+        fprintf(stream, "note: %s: %s: run doctor again when it has nothing else to do\n",
+                mmul_facts_text(note, "machine"), mmul_facts_text(note, "what"));
+    }
+    const bool is_sure = at == 0;
     json_array_foreach(diagnosis->judgement.findings, at, finding) {
         const char *machine = mmul_facts_text(finding, "machine");
         fprintf(stream, "%zu. %s%s%s\n   fix: %s\n", at + 1, machine, machine[0] ? ": " : "",
                 mmul_facts_text(finding, "what"), mmul_facts_text(finding, "fix"));
     }
     if (at == 0)
-        fputs("READY\n", stream);
+        fputs(is_sure ? "READY\n" : "READY, but for what could not be measured\n", stream);
 }
 
 // --------------------------------------------------------------------------------------------- JSON
@@ -249,6 +270,7 @@ enum mmul_status mmul_diagnosis_json(const struct mmul_diagnosis *diagnosis, cha
         json_array_append_new(links, link_json(visit, &visit->links[l]));
     json_object_set_new(value, "ready", json_boolean(mmul_diagnosis_findings(diagnosis) == 0));
     json_object_set_new(value, "findings", json_incref(diagnosis->judgement.findings));
+    json_object_set_new(value, "notes", json_incref(diagnosis->judgement.notes));
     json_object_set_new(value, "machines", machines);
     json_object_set_new(value, "connections", links);
     enum mmul_status status = mmul_json_format(value, text, err);

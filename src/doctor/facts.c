@@ -16,6 +16,8 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "comm/handshake.h"
+#include "device/device.h"
+#include "device/kernel_trial.h"
 #include "host/cards.h"
 #include "host/topology.h"
 
@@ -97,6 +99,26 @@ static enum mmul_status add_devices(json_t *facts, struct mmul_error *err) {
     return MMUL_OK;
 }
 
+static enum mmul_status add_kernels(json_t *facts, struct mmul_error *err) {
+    struct mmul_device *cpu = NULL;
+    struct mmul_device_info info;
+    struct mmul_kernel_comparison c;
+    enum mmul_status status = mmul_device_open("cpu", &cpu, err);
+    if (status != MMUL_OK)
+        return status;
+    mmul_device_describe(cpu, &info);
+    mmul_device_close(cpu);
+    mmul_kernels_compare(&c);
+    json_object_set_new(
+        facts, "kernels",
+        json_pack("{s:o, s:o, s:o, s:s, s:s, s:f, s:o, s:o, s:f}", "library",
+                  mmul_json_text(info.driver), "name", mmul_json_text(c.kernels), "setting",
+                  mmul_json_text(c.setting), "vectors", c.vectors, "cpu_vectors", c.cpu_vectors,
+                  "flops_per_second", c.flops, "other", mmul_json_text(c.other), "other_setting",
+                  mmul_json_text(c.other_setting), "other_flops_per_second", c.other_flops));
+    return MMUL_OK;
+}
+
 // ----------------------------------------------------------------------------------- whole machine
 
 static void add_software(json_t *facts) {
@@ -148,6 +170,8 @@ enum mmul_status mmul_facts_gather(const char *folder, json_t **facts, struct mm
     enum mmul_status status = add_topology(found, err);
     if (status == MMUL_OK)
         status = add_devices(found, err);
+    if (status == MMUL_OK)
+        status = add_kernels(found, err);
     if (status != MMUL_OK) {
         json_decref(found);
         return status;
@@ -204,6 +228,21 @@ bool mmul_facts_find_network(const json_t *facts, const struct mmul_address *oth
             return true;
     }
     return false;
+}
+
+void mmul_facts_kernels(const json_t *facts, struct mmul_kernel_comparison *kernels) {
+    const json_t *said = json_object_get(facts, "kernels");
+    struct mmul_kernel_comparison *k = kernels;
+    *k = (struct mmul_kernel_comparison){.flops = mmul_facts_number(said, "flops_per_second"),
+                                         .other_flops =
+                                             mmul_facts_number(said, "other_flops_per_second")};
+    mmul_text_copy(k->kernels, sizeof k->kernels, mmul_facts_text(said, "name"));
+    mmul_text_copy(k->setting, sizeof k->setting, mmul_facts_text(said, "setting"));
+    mmul_text_copy(k->vectors, sizeof k->vectors, mmul_facts_text(said, "vectors"));
+    mmul_text_copy(k->cpu_vectors, sizeof k->cpu_vectors, mmul_facts_text(said, "cpu_vectors"));
+    mmul_text_copy(k->other, sizeof k->other, mmul_facts_text(said, "other"));
+    mmul_text_copy(k->other_setting, sizeof k->other_setting,
+                   mmul_facts_text(said, "other_setting"));
 }
 
 int mmul_facts_gpus(const json_t *facts) {

@@ -9,6 +9,8 @@
 //   not writable), folder, folder_available_bytes (-1: see folder_problem), folder_problem,
 //   orted (its path on PATH, or ""), firewall ("ufw", "firewall-cmd" or "iptables", what closes and
 //   opens ports there), hwloc_components,
+//   kernels: {library ("OpenBLAS 0.3.21 (Haswell)"), name, setting, vectors, cpu_vectors, flops_per_second, other,
+//   other_setting, other_flops_per_second} (model/kernel_set.h),
 //   addresses: [{interface, address, prefix}], devices: [{id, name, driver, is_gpu, usable, reason}],
 //   driver_warnings: [text], cards: [{address, vendor, package}] (graphics cards on the PCI bus, and
 //   the package with an OpenCL driver for it)
@@ -16,6 +18,7 @@
 
 #include "base/json.h"
 #include "host/reach.h"
+#include "model/kernel_set.h"
 #include "mpimatmul_local.h"
 
 // Gathers them on this machine; `folder` is where results would be written. It takes up to some
@@ -35,6 +38,9 @@ bool mmul_facts_address(const json_t *entry, struct mmul_address *address);
 bool mmul_facts_find_address(const json_t *facts, uint32_t bits, struct mmul_address *address);
 bool mmul_facts_find_network(const json_t *facts, const struct mmul_address *other,
                              struct mmul_address *address);
+
+// What the machine says of its kernels; nothing where it says nothing.
+void mmul_facts_kernels(const json_t *facts, struct mmul_kernel_comparison *kernels);
 
 // How many GPUs of the machine can be used.
 int mmul_facts_gpus(const json_t *facts);

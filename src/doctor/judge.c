@@ -272,6 +272,27 @@ static void judge_cards(struct mmul_judgement *judgement, const struct mmul_mach
     }
 }
 
+// Where the shells of another machine set it, no command from here helps.
+static void judge_kernels(struct mmul_judgement *judgement, const struct mmul_machine *machine) {
+    struct mmul_kernel_comparison kernels;
+    char text[320], fix[160];
+    mmul_facts_kernels(machine->facts, &kernels);
+    mmul_kernels_describe(&kernels, text);
+    if (mmul_kernels_are_unmeasured(&kernels))
+        json_array_append_new(judgement->notes,
+                              json_pack("{s:o, s:o}", "machine", mmul_json_text(machine->name),
+                                        "what", mmul_json_text(text)));
+    if (!mmul_kernels_lose(&kernels))
+        return;
+    mmul_judge_find(judgement, machine, "%s", text);
+    mmul_kernels_mend(&kernels, fix);
+    if (machine == &judgement->visit->machines[0])
+        mmul_judge_fix(judgement, "%s", fix);
+    else
+        mmul_judge_fix(judgement, "%s   # for the shells that ssh starts on %s: ~/.bashrc there",
+                       fix, machine->name);
+}
+
 static void judge_slots(struct mmul_judgement *judgement, const struct mmul_machine *machine) {
     int gpus = mmul_facts_gpus(machine->facts);
     int cores = (int)mmul_facts_number(machine->facts, "cores");
@@ -307,6 +328,7 @@ void mmul_judge_machine(struct mmul_judgement *judgement, const struct mmul_mach
         judge_folder(judgement, machine);
     judge_drivers(judgement, machine);
     judge_cards(judgement, machine);
+    judge_kernels(judgement, machine);
     judge_slots(judgement, machine);
     judge_clock(judgement, machine);
 }
@@ -346,7 +368,8 @@ static void judge_settings(struct mmul_judgement *judgement) {
 
 enum mmul_status mmul_judge(struct mmul_judgement *judgement, struct mmul_error *err) {
     judgement->findings = json_array();
-    if (judgement->findings == NULL)
+    judgement->notes = json_array();
+    if (judgement->findings == NULL || judgement->notes == NULL)
         return mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate a list of findings");
     for (int m = 0; m < judgement->visit->machine_count; m++)
         mmul_judge_machine(judgement, &judgement->visit->machines[m]);

@@ -13,9 +13,10 @@ struct mmul_judgement {
     const char *hostfile; // NULL: none
     double limit_seconds; // that machines had to answer
     json_t *findings;     // array of {machine, what, fix}; owned
+    json_t *notes;        // array of {machine, what}: what could not be found out; owned
 };
 
-// Fills judgement->findings; the other fields are given. Fails with MMUL_ERR_SYSTEM (memory).
+// Fills judgement->findings and ->notes; the other fields are given. Fails with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_judge(struct mmul_judgement *judgement, struct mmul_error *err);
 
 // The two parts of it: machine by machine, and what lies between them.

@@ -2,7 +2,7 @@
 //
 // What this machine offers one rank: processing units, cores, memory, and who chose its mask.
 // Shape comes from hwloc, masks and memory from /proc, limits from control groups.
-// Does not divide anything between ranks and binds nothing unless told: that is for exec/discover.
+// Does not divide anything between ranks and binds nothing unless told: that is for exec/setup/discover.
 #include "host/topology.h"
 
 #include <dirent.h>

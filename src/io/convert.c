@@ -60,6 +60,7 @@ enum mmul_status mmul_convert(struct mmul_matrix *in, const char *out,
         .bin_version = options->bin_version,
         .inputs = &in,
         .input_count = 1,
+        .dimensions = mmul_matrix_info(in).dimensions,
     };
     int64_t before = mmul_matrix_overflows(in);
     status = mmul_output_create(&request, &output, err);

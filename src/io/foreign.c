@@ -42,6 +42,10 @@ bool mmul_is_pickle(const unsigned char *start, size_t count) {
     return count >= 3 && start[0] == 0x80 && start[1] >= 2 && start[1] <= 5;
 }
 
+static bool is_blank(unsigned char c) {
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
 bool mmul_is_safetensors(const unsigned char *start, size_t count) {
     enum { EMPTY = 2, LEAST = 9 }; // {} and {"a":{...}: shorter headers name no tensor
     uint64_t length = 0;
@@ -52,15 +56,36 @@ bool mmul_is_safetensors(const unsigned char *start, size_t count) {
     // Longer ones than 100 MB are refused later; beyond 32 bits it may be a .bin with a batch. Without a tensor they
     // are all of the file: a .bin of 0 rows is longer.
     return (length >= LEAST || (length >= EMPTY && length == count - 8)) && length <= UINT32_MAX &&
-           start[8] == '{' &&
-           (start[9] == '"' || start[9] == '}' || start[9] == ' ' || start[9] == '\n');
+           start[8] == '{' && (start[9] == '"' || start[9] == '}' || is_blank(start[9]));
 }
 
 bool mmul_is_text(const unsigned char *start, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        bool is_blank = start[i] == ' ' || (start[i] >= '\t' && start[i] <= '\r');
-        if (!is_blank && (start[i] < 0x20 || start[i] == 0x7F || start[i] >= 0xF8))
+    for (size_t i = 0; i < count; i++)
+        if (!is_blank(start[i]) && (start[i] < 0x20 || start[i] == 0x7F || start[i] >= 0xF8))
             return false;
-    }
     return count > 0;
+}
+
+bool mmul_is_json(const unsigned char *start, size_t count) {
+    size_t first = 0;
+    while (first < count && is_blank(start[first]))
+        first++;
+    return first < count && (start[first] == '{' || start[first] == '[') &&
+           mmul_is_text(start, count);
+}
+
+bool mmul_is_csv(const unsigned char *start, size_t count) {
+    const unsigned char *end = memchr(start, '\n', count);
+    return memchr(start, ',', end != NULL ? (size_t)(end - start) : count) != NULL &&
+           mmul_is_text(start, count);
+}
+
+// Fields of a protobuf: the version of ONNX, and behind it another one of a model's as short as those of a version,
+// or with a length.
+bool mmul_is_onnx(const unsigned char *start, size_t count) {
+    enum { VERSION = 1 << 3, VERSION_MOST = 64 };
+    if (count < 3 || start[0] != VERSION || start[1] == 0 || start[1] > VERSION_MOST)
+        return false;
+    const int field = start[2] >> 3, kind = start[2] & 7;
+    return field == 5 ? kind == 0 : field >= 2 && field <= 8 && kind == 2;
 }

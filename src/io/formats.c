@@ -10,6 +10,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include "io/address.h"
 #include "io/bin_header.h"
 #include "io/foreign.h"
 #include "io/matrix_file.h"
@@ -213,9 +214,11 @@ static enum mmul_status load_npz(struct mmul_matrix *matrix, const unsigned char
 
 #define MAGIC(bytes) .magic = (bytes), .magic_bytes = sizeof(bytes) - 1
 #define HOLDS(dtype) (1U << (dtype))
+#define SAVE         "in Python: numpy.save(<npy>, "
 #define NUMPY_TYPES                                                                            \
     (HOLDS(MMUL_F32) | HOLDS(MMUL_F16) | HOLDS(MMUL_F64) | HOLDS(MMUL_I32) | HOLDS(MMUL_I64) | \
-     HOLDS(MMUL_U8))
+     HOLDS(MMUL_U8) | HOLDS(MMUL_I8) | HOLDS(MMUL_I16) | HOLDS(MMUL_U16) | HOLDS(MMUL_U32) |   \
+     HOLDS(MMUL_BOOL))
 
 // The first row that fits counts: narrow ones stand before wide ones, and .bin, which has no magic
 // number, is last and takes what is left.
@@ -242,9 +245,8 @@ static const struct mmul_format_row rows[] = {
     {.called = "a PyTorch file",
      MAGIC("PK\3\4"),
      .probe = mmul_is_pytorch_zip,
-     .hint = "in Python: numpy.save('A.npy', torch.load('A.pt', "
-             "weights_only=True)['NAME'].float().numpy())"},
-    {.called = "a zip archive", MAGIC("PK\3\4"), .hint = "unpack it first: unzip"},
+     .hint = SAVE "torch.load(<in>, weights_only=True)['NAME'].float().numpy())"},
+    {.called = "a zip archive", MAGIC("PK\3\4"), .hint = "unpack it first: unzip <in>"},
     {.format = MMUL_FORMAT_SAFETENSORS,
      .name = "safetensors",
      .called = "a .safetensors file",
@@ -257,35 +259,58 @@ static const struct mmul_format_row rows[] = {
      .dtypes = NUMPY_TYPES | HOLDS(MMUL_BF16)},
     {.called = "an HDF5 file",
      MAGIC("\x89HDF\r\n\x1A\n"),
-     .hint = "in Python: numpy.save('A.npy', h5py.File('A.h5')['NAME'][...])"},
-    {.called = "a MATLAB file",
-     MAGIC("MATLAB "),
-     .hint = "in Python: numpy.save('A.npy', scipy.io.loadmat('A.mat')['NAME'])"},
+     .hint = SAVE "h5py.File(<in>)['NAME'][...])"},
+    {.called = "a MATLAB file", MAGIC("MATLAB "), .hint = SAVE "scipy.io.loadmat(<in>)['NAME'])"},
     {.called = "a Parquet file",
      MAGIC("PAR1"),
-     .hint = "in Python: numpy.save('A.npy', pandas.read_parquet('A.parquet').to_numpy())"},
+     .hint = SAVE "pandas.read_parquet(<in>).to_numpy())"},
+    {.called = "a Feather (Arrow) file",
+     MAGIC("ARROW1"),
+     .hint = SAVE "pandas.read_feather(<in>).to_numpy())"},
+    {.called = "a Feather file",
+     MAGIC("FEA1"),
+     .hint = SAVE "pandas.read_feather(<in>).to_numpy())"},
+    {.called = "a PNG image",
+     MAGIC("\x89PNG\r\n\x1A\n"),
+     .hint = SAVE "numpy.asarray(PIL.Image.open(<in>), dtype='float32'))"},
+    {.called = "a JPEG image",
+     MAGIC("\xFF\xD8\xFF"),
+     .hint = SAVE "numpy.asarray(PIL.Image.open(<in>), dtype='float32'))"},
+    {.called = "an ONNX model",
+     .probe = mmul_is_onnx,
+     .hint = "in Python: numpy.savez(<npz>, **{t.name: onnx.numpy_helper.to_array(t) for t in "
+             "onnx.load(<in>).graph.initializer})"},
     {.called = "a Matrix Market file",
      MAGIC("%%MatrixMarket"),
-     .hint = "in Python: numpy.save('A.npy', scipy.io.mmread('A.mtx')), with .toarray() for a "
-             "sparse one"},
+     .hint = SAVE "scipy.io.mmread(<in>)), with .toarray() for a sparse one"},
     {.called = "a GGUF file",
      MAGIC("GGUF"),
-     .hint = "in Python: gguf.GGUFReader, and numpy.save('A.npy', ...) of one of its tensors"},
-    {.called = "a gzip file", MAGIC("\x1F\x8B"), .hint = "unpack it first: gunzip"},
-    {.called = "a Zstandard file", MAGIC("\x28\xB5\x2F\xFD"), .hint = "unpack it first: unzstd"},
+     .hint = "in Python: gguf.GGUFReader(<in>), and numpy.save(<npy>, ...) of one of its tensors"},
+    {.called = "a gzip file", MAGIC("\x1F\x8B"), .hint = "unpack it first: gunzip <in>"},
+    {.called = "a Zstandard file",
+     MAGIC("\x28\xB5\x2F\xFD"),
+     .hint = "unpack it first: unzstd <in>"},
     {.called = "an xz file",
      MAGIC("\xFD"
            "7zXZ"),
-     .hint = "unpack it first: unxz"},
-    {.called = "a bzip2 file", MAGIC("BZh"), .hint = "unpack it first: bunzip2"},
+     .hint = "unpack it first: unxz <in>"},
+    {.called = "a bzip2 file", MAGIC("BZh"), .hint = "unpack it first: bunzip2 <in>"},
     {.called = "a Python pickle",
      .probe = mmul_is_pickle,
      .hint = "older PyTorch files are pickles, too: load it where you trust it and write the array "
-             "with numpy.save('A.npy', ...)"},
+             "with numpy.save(<npy>, ...)"},
+    {.called = "a JSON file",
+     .probe = mmul_is_json,
+     .hint = "if it holds numbers, in Python: numpy.save(<npy>, numpy.array(json.load(open(<in>)), "
+             "dtype='float32'))"},
+    {.called = "a text file",
+     .probe = mmul_is_csv,
+     .hint = "if it holds numbers, in Python: numpy.save(<npy>, numpy.loadtxt(<in>, "
+             "delimiter=',', dtype='float32'))"},
     {.called = "a text file",
      .probe = mmul_is_text,
-     .hint = "if it holds numbers, in Python: numpy.save('A.npy', numpy.loadtxt('A.csv', "
-             "delimiter=',', dtype='float32'))"},
+     .hint = "if it holds numbers, in Python: numpy.save(<npy>, numpy.loadtxt(<in>, "
+             "dtype='float32'))"},
     {.format = MMUL_FORMAT_BIN,
      .name = "bin",
      .called = "a .bin file",
@@ -372,6 +397,14 @@ enum mmul_status mmul_format_of_output(const char *path, enum mmul_format asked,
     const char *name = slash != NULL ? slash + 1 : path;
     const char *ending = memrchr(name, '.', (size_t)(end - name));
     const struct mmul_format_row *found = NULL;
+    size_t stem;
+    struct mmul_axis_range range;
+    if (tensor != NULL && mmul_address_range(tensor, &stem, &range)) {
+        mmul_fail(err, MMUL_ERR_USAGE,
+                  "cannot write '%s': that is a range of a tensor, which is written whole", path);
+        mmul_hint(err, "'%.*s'", (int)(tensor - path + (ptrdiff_t)stem), path);
+        return err->status;
+    }
     if (ending == name) // ".hidden" has none
         ending = NULL;
     if (asked != MMUL_FORMAT_BY_ENDING || ending == NULL)

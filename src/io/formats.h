@@ -10,6 +10,7 @@
 enum {
     MMUL_FORMAT_START_BYTES = 512, // of a file, enough for every probe
     MMUL_FORMAT_HEADER_MAX = 4096, // longest that is written
+    MMUL_FORMAT_HINT_BYTES = 256,  // what an error has room for
 };
 
 struct mmul_tensors;
@@ -24,7 +25,8 @@ struct mmul_format_row {
     // Is it a file that starts so? `start` holds MMUL_FORMAT_START_BYTES or as many as there are,
     // the magic among them. NULL: the magic alone tells.
     bool (*probe)(const unsigned char *start, size_t count);
-    // How its owner makes a file of it that is read; NULL where `load` is not.
+    // How its owner makes a file of it that is read, <in>, <npy> and <npz> being the names of both; NULL where `load`
+    // is not.
     const char *hint;
     // Finds the elements of the open file: fills info and data_offset and checks the length. Sizes
     // of 0 are legal for rows and cols when `empty_allowed` (shards). NULL: not read. Fails with
@@ -49,6 +51,10 @@ struct mmul_format_row {
 
 // The row of a file that starts so; never NULL: what nobody knows is for .bin to refuse.
 const struct mmul_format_row *mmul_format_probe(const unsigned char *start, size_t count);
+
+// The row's hint, with names made of `path`; with others where there is no room for them. Returns `text`.
+const char *mmul_format_hint(const struct mmul_format_row *row, const char *path,
+                             char text[static MMUL_FORMAT_HINT_BYTES]);
 
 // The row of a format that is read or written.
 const struct mmul_format_row *mmul_format_row(enum mmul_format format);

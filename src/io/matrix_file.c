@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Opens matrices: files, told apart by their first bytes, and the caller's memory.
+// Matrices of files, told apart by their first bytes, and of the caller's memory.
 // Everything that can be wrong with a file is found here, before anything of its size is
-// allocated. Reading its elements is matrix_read.c; a Fortran-order file is read whole at once.
+// allocated. Which file a name means is matrix_open.c's, reading its elements matrix_read.c's; a Fortran-order
+// file is read whole at once.
 #include "io/matrix_file.h"
 
 #include <errno.h>
@@ -12,14 +13,12 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "io/formats.h"
-#include "io/shard_set.h"
-#include "io/standard_stream.h"
 #include "io/tensors.h"
 #include "io/transfer.h"
 #include "model/matrix.h"
 
-static enum mmul_status matrix_create(const char *name, struct mmul_matrix **matrix,
-                                      struct mmul_error *err) {
+enum mmul_status mmul_matrix_create(const char *name, struct mmul_matrix **matrix,
+                                    struct mmul_error *err) {
     struct mmul_matrix *made = mmul_allocate(1, sizeof *made, "a matrix", err);
     if (made == NULL)
         return err->status;
@@ -43,26 +42,11 @@ static enum mmul_status fail_open(int errnum, const char *path, struct mmul_erro
                            "cannot open '%s'", path);
 }
 
-static enum mmul_status open_file(struct mmul_matrix *matrix, struct mmul_error *err) {
+enum mmul_status mmul_matrix_open_file(struct mmul_matrix *matrix, struct mmul_error *err) {
     struct stat found;
-    struct mmul_address address = {0};
-    const char *kept = mmul_kept_name(matrix->name);
-    enum mmul_status status = kept != NULL ? mmul_copy_text(matrix->name, &address.path, err)
-                                           : mmul_address_find(matrix->name, &address, err);
-    if (status != MMUL_OK)
-        return status;
-    matrix->path = address.path; // ownership passes on
-    matrix->tensor = address.tensor;
-    if (kept != NULL) {
-        if (mmul_kept_open_file(kept, &matrix->fd, err) != MMUL_OK)
-            return err->status;
-    } else if (mmul_path_is_stdin(matrix->path)) {
-        if (mmul_stdin_open(&matrix->fd, err) != MMUL_OK)
-            return err->status;
-    } else {
-        // O_NONBLOCK: a FIFO must not make us wait for a writer. Regular files do not know it.
+    // O_NONBLOCK: a FIFO must not make us wait for a writer. Regular files do not know it.
+    if (matrix->fd < 0)
         matrix->fd = open(matrix->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    }
     if (matrix->fd < 0 || fstat(matrix->fd, &found) != 0)
         return fail_open(errno, matrix->name, err);
     if (!S_ISREG(found.st_mode)) {
@@ -76,26 +60,6 @@ static enum mmul_status open_file(struct mmul_matrix *matrix, struct mmul_error 
     matrix->stored = found.st_mtim;
     matrix->info.file_bytes = found.st_size;
     return MMUL_OK;
-}
-
-enum mmul_status mmul_matrix_check_length(const struct mmul_matrix *matrix,
-                                          struct mmul_error *err) {
-    const struct mmul_matrix_info *info = &matrix->info;
-    int64_t bytes = 0, expected;
-    char text[96];
-    enum mmul_status status = mmul_shape_bytes(info->shape, info->stored, &bytes, err);
-    if (status != MMUL_OK || __builtin_add_overflow(bytes, matrix->data_offset, &expected)) {
-        return mmul_fail(
-            err, MMUL_ERR_DATA, "'%s' is not a valid matrix file: %s elements of %s are too many",
-            matrix->name, mmul_shape_format(info->shape, text), mmul_dtype_name(info->stored));
-    }
-    if (expected == info->file_bytes)
-        return MMUL_OK;
-    return mmul_fail(err, MMUL_ERR_DATA,
-                     "'%s' is %s than its header says: %lld bytes, expected %lld for %s %s",
-                     matrix->name, info->file_bytes < expected ? "shorter" : "longer",
-                     (long long)info->file_bytes, (long long)expected,
-                     mmul_shape_format(info->shape, text), mmul_dtype_name(info->stored));
 }
 
 // What a file begins with, and what it is therefore.
@@ -117,6 +81,7 @@ static enum mmul_status read_start(const struct mmul_matrix *matrix, struct star
 
 static enum mmul_status load_header(struct mmul_matrix *matrix, bool empty_allowed,
                                     struct mmul_error *err) {
+    char hint[MMUL_FORMAT_HINT_BYTES];
     struct start start;
     enum mmul_status status = read_start(matrix, &start, err);
     if (status != MMUL_OK)
@@ -129,7 +94,7 @@ static enum mmul_status load_header(struct mmul_matrix *matrix, bool empty_allow
     if (row->load == NULL) {
         mmul_fail(err, MMUL_ERR_DATA, "'%s' is %s, which is not read yet", matrix->name,
                   row->called);
-        mmul_hint(err, "%s", row->hint);
+        mmul_hint(err, "%s", mmul_format_hint(row, matrix->path, hint));
         return err->status;
     }
     status = row->load(matrix, start.bytes, start.count, empty_allowed, err);
@@ -201,52 +166,38 @@ static enum mmul_status take_range(struct mmul_matrix *matrix, struct mmul_error
     return MMUL_OK;
 }
 
-static enum mmul_status open_any(const char *path, bool empty_allowed, struct mmul_matrix **matrix,
-                                 struct mmul_error *err) {
-    struct mmul_matrix *opened = NULL;
-    enum mmul_status status = matrix_create(path, &opened, err);
-    if (status != MMUL_OK)
-        return status;
-    status = open_file(opened, err);
+enum mmul_status mmul_matrix_load(struct mmul_matrix *matrix, bool empty_allowed,
+                                  struct mmul_error *err) {
+    enum mmul_status status = load_header(matrix, empty_allowed, err);
     if (status == MMUL_OK)
-        status = load_header(opened, empty_allowed, err);
-    if (status == MMUL_OK)
-        status = take_range(opened, err);
-    if (status == MMUL_OK)
-        status = load_fortran(opened, err);
-    if (status != MMUL_OK) {
-        mmul_matrix_close(opened);
-        return status;
-    }
-    *matrix = opened;
-    return MMUL_OK;
+        status = take_range(matrix, err);
+    return status == MMUL_OK ? load_fortran(matrix, err) : status;
 }
 
-enum mmul_status mmul_matrix_open(const char *path, struct mmul_matrix **matrix,
+enum mmul_status mmul_matrix_list(const struct mmul_matrix *matrix, struct mmul_tensors **tensors,
                                   struct mmul_error *err) {
-    return open_any(path, false, matrix, err);
+    struct start start;
+    *tensors = NULL;
+    enum mmul_status status = read_start(matrix, &start, err);
+    return status == MMUL_OK && start.row->list != NULL
+               ? start.row->list(matrix, start.bytes, start.count, tensors, err)
+               : status;
 }
 
 enum mmul_status mmul_matrix_open_shard(const char *path, struct mmul_matrix **matrix,
                                         struct mmul_error *err) {
-    return open_any(path, true, matrix, err);
-}
-
-enum mmul_status mmul_tensors_open(const char *path, struct mmul_tensors **tensors,
-                                   struct mmul_error *err) {
     struct mmul_matrix *opened = NULL;
-    struct mmul_tensors *listed = NULL;
-    struct start start = {.row = NULL};
-    enum mmul_status status = matrix_create(path, &opened, err);
-    if (status == MMUL_OK && !mmul_path_is_stdin(path) && mmul_kept_name(path) == NULL)
-        status = open_file(opened, err);
-    if (status == MMUL_OK && opened->fd >= 0 && opened->tensor == NULL)
-        status = read_start(opened, &start, err);
-    if (status == MMUL_OK && start.row != NULL && start.row->list != NULL)
-        status = start.row->list(opened, start.bytes, start.count, &listed, err);
-    mmul_matrix_close(opened);
+    enum mmul_status status = mmul_matrix_create(path, &opened, err);
     if (status == MMUL_OK)
-        *tensors = listed;
+        status = mmul_copy_text(path, &opened->path, err);
+    if (status == MMUL_OK)
+        status = mmul_matrix_open_file(opened, err);
+    if (status == MMUL_OK)
+        status = mmul_matrix_load(opened, true, err);
+    if (status == MMUL_OK)
+        *matrix = opened;
+    else
+        mmul_matrix_close(opened);
     return status;
 }
 
@@ -256,7 +207,7 @@ enum mmul_status mmul_matrix_borrow(const void *data, struct mmul_shape shape,
     int64_t bytes = 0;
     enum mmul_status status = mmul_shape_bytes(shape, dtype, &bytes, err);
     if (status == MMUL_OK)
-        status = matrix_create(name, matrix, err);
+        status = mmul_matrix_create(name, matrix, err);
     if (status != MMUL_OK)
         return status;
     (*matrix)->memory = data;
@@ -281,33 +232,4 @@ void mmul_matrix_close(struct mmul_matrix *matrix) {
     mmul_free(matrix->path);
     mmul_free(matrix->tensor);
     mmul_free(matrix);
-}
-
-struct mmul_matrix_info mmul_matrix_info(const struct mmul_matrix *matrix) {
-    struct mmul_matrix_info info = matrix->info;
-    const struct mmul_shape shape = info.shape;
-    if (info.dimensions == 0)
-        info.dimensions = shape.batch > 1 ? 4 : shape.depth > 1 ? 3 : 2;
-    if (info.dimensions < 2)
-        info.dimensions = 2;
-    return info;
-}
-
-int64_t mmul_matrix_overflows(const struct mmul_matrix *matrix) {
-    return matrix->overflows;
-}
-
-const char *mmul_matrix_name(const struct mmul_matrix *matrix) {
-    return matrix->name;
-}
-
-bool mmul_matrix_was_written(const struct mmul_matrix *matrix) {
-    struct stat now;
-    return matrix->fd >= 0 && fstat(matrix->fd, &now) == 0 &&
-           (now.st_mtim.tv_sec != matrix->stored.tv_sec ||
-            now.st_mtim.tv_nsec != matrix->stored.tv_nsec);
-}
-
-bool mmul_matrix_is_file(const struct mmul_matrix *matrix, const struct stat *file) {
-    return matrix->fd >= 0 && matrix->device == file->st_dev && matrix->inode == file->st_ino;
 }

@@ -23,11 +23,31 @@ struct mmul_matrix {
     int64_t overflows;      // changed by several threads at once: only through __atomic builtins
 };
 
+struct mmul_tensors;
+
+// A matrix that is nowhere yet: it has a name, no path and no file. Released with mmul_matrix_close.
+enum mmul_status mmul_matrix_create(const char *name, struct mmul_matrix **matrix,
+                                    struct mmul_error *err);
+
+// Opens the file at `path`, if `fd` is not open already, and looks which one it is. Fails with MMUL_ERR_NO_INPUT or
+// MMUL_ERR_SYSTEM.
+enum mmul_status mmul_matrix_open_file(struct mmul_matrix *matrix, struct mmul_error *err);
+
+// Of an open file: finds the elements of what is meant in it. Sizes of 0 are legal for rows and cols when
+// `empty_allowed`. Fails with MMUL_ERR_DATA, MMUL_ERR_NO_INPUT or MMUL_ERR_SYSTEM.
+enum mmul_status mmul_matrix_load(struct mmul_matrix *matrix, bool empty_allowed,
+                                  struct mmul_error *err);
+
+// The tensors of an open file of a format that may hold several; else NULL. Fails likewise.
+enum mmul_status mmul_matrix_list(const struct mmul_matrix *matrix, struct mmul_tensors **tensors,
+                                  struct mmul_error *err);
+
 // Is the file as long as its header, which is in info and data_offset, says? Fails with
 // MMUL_ERR_DATA.
 enum mmul_status mmul_matrix_check_length(const struct mmul_matrix *matrix, struct mmul_error *err);
 
-// mmul_matrix_open, but sizes of 0 are legal for rows and cols (a shard of a part without rows).
+// The matrix of the file at `path`, of which sizes of 0 are legal for rows and cols (a shard of a part without rows).
+// Fails as mmul_matrix_open.
 enum mmul_status mmul_matrix_open_shard(const char *path, struct mmul_matrix **matrix,
                                         struct mmul_error *err);
 

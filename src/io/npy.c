@@ -207,24 +207,28 @@ static bool scan_dict(struct scanner *scanner, struct fields *fields) {
 static const struct {
     const char *type; // of numpy, without the byte order
     enum mmul_dtype dtype;
-} types[] = {{"f2", MMUL_F16}, {"f4", MMUL_F32}, {"f8", MMUL_F64},
-             {"i4", MMUL_I32}, {"i8", MMUL_I64}, {"u1", MMUL_U8}};
+} types[] = {{"f2", MMUL_F16}, {"f4", MMUL_F32}, {"f8", MMUL_F64}, {"i4", MMUL_I32},
+             {"i8", MMUL_I64}, {"u1", MMUL_U8},  {"i1", MMUL_I8},  {"i2", MMUL_I16},
+             {"u2", MMUL_U16}, {"u4", MMUL_U32}, {"b1", MMUL_BOOL}};
 enum { TYPE_COUNT = sizeof types / sizeof *types };
 
 static enum mmul_status read_descr(const char *descr, const char *name,
                                    struct mmul_npy_header *header, struct mmul_error *err) {
-    bool has_order = *descr == '<' || *descr == '>' || *descr == '=' || strcmp(descr, "|u1") == 0;
-    for (size_t t = 0; has_order && t < TYPE_COUNT; t++) {
-        if (strcmp(descr + 1, types[t].type) == 0) {
+    const bool has_order = *descr == '<' || *descr == '>' || *descr == '=';
+    for (size_t t = 0; (has_order || *descr == '|') && t < TYPE_COUNT; t++) {
+        // What is one byte has no order.
+        if (strcmp(descr + 1, types[t].type) == 0 &&
+            (has_order || mmul_dtype_bytes(types[t].dtype) == 1)) {
             header->dtype = types[t].dtype;
             header->big_endian = *descr == '>';
             return MMUL_OK;
         }
     }
-    mmul_fail(err, MMUL_ERR_DATA,
-              "'%s' holds elements of numpy type '%s': f2, f4, f8, i4, i8 and u1 (float16, 32, 64, "
-              "int32, 64, uint8) are read",
-              name, descr);
+    mmul_fail(
+        err, MMUL_ERR_DATA,
+        "'%s' holds elements of numpy type '%s': f2, f4, f8 (float16, 32, 64), b1 (bool), i1 to "
+        "i8 and u1 to u4 (int8 to 64, uint8 to 32) are read",
+        name, descr);
     mmul_hint(err, "save it from numpy with array.astype('float32')");
     return err->status;
 }
@@ -297,13 +301,13 @@ size_t mmul_npy_format(struct mmul_shape shape, int dimensions, enum mmul_dtype 
     while (type < TYPE_COUNT - 1 && types[type].dtype != dtype)
         type++;
     if (dimensions == 0)
-        dimensions = shape.batch == 1 && shape.depth == 1 ? 2 : AXES;
+        dimensions = mmul_shape_axes(shape);
     for (int i = AXES - dimensions; i < AXES; i++)
         snprintf(sizes + strlen(sizes), sizeof sizes - strlen(sizes), "%s%lld",
                  sizes[0] != '\0' ? ", " : "", (long long)all[i]);
     int written =
         snprintf(dict, sizeof dict, "{'descr': '%c%s', 'fortran_order': False, 'shape': (%s), }",
-                 dtype == MMUL_U8 ? '|' : '<', types[type].type, sizes);
+                 mmul_dtype_bytes(dtype) == 1 ? '|' : '<', types[type].type, sizes);
     size_t length = (size_t)written;
     size_t total = (PREFIX + length + 1 + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     memset(bytes, ' ', total);

@@ -14,7 +14,7 @@ enum {
 
 struct mmul_npy_header {
     struct mmul_shape shape;
-    enum mmul_dtype dtype; // float16, float32, float64, int32, int64 or uint8
+    enum mmul_dtype dtype; // what numpy has of ours: all but bfloat16
     int version;           // major
     int dimensions;        // 1 to 4
     bool fortran_order, big_endian;
@@ -41,7 +41,7 @@ enum mmul_status mmul_npy_describe(const unsigned char *bytes, size_t header_byt
                                    struct mmul_error *err);
 
 // Writes a version 1.0 header, C order, padded to 64 bytes, of the last `dimensions` (2 to 4) sizes;
-// 0: 2-D when batch = depth = 1, else 4-D.
+// 0: without leading sizes of 1, but 2.
 // dtype is one of those above. Returns its length.
 size_t mmul_npy_format(struct mmul_shape shape, int dimensions, enum mmul_dtype dtype,
                        unsigned char bytes[static MMUL_NPY_WRITTEN_MAX]);

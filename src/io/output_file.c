@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/memory.h"
@@ -85,15 +86,16 @@ static enum mmul_status join_owner(struct mmul_output *output, struct mmul_outpu
 static enum mmul_status start_file(struct mmul_output *output, const struct mmul_format_row *row,
                                    const struct mmul_output_request *request,
                                    const unsigned char *header, struct mmul_error *err) {
-    const char *tensor;
-    size_t file_length = mmul_format_file_length(row, request->path, &tensor);
     int64_t bytes = 0, total;
     enum mmul_status status = mmul_shape_bytes(output->shape, output->dtype, &bytes, err);
     if (status != MMUL_OK)
         return mmul_fail(err, status, "cannot write '%s': %s", request->path, err->text);
     if (__builtin_add_overflow(bytes, output->data_offset, &total))
         return mmul_fail(err, MMUL_ERR_DATA, "cannot write '%s': too large", request->path);
-    status = mmul_output_name(output, request->path, file_length, err);
+    status = mmul_copy_text(request->path, &output->name, err);
+    if (status == MMUL_OK)
+        status = mmul_output_name_files(
+            output, mmul_format_file_length(row, output->name, &output->tensor), err);
     if (status != MMUL_OK)
         return status;
     if (request->beside != NULL)
@@ -227,6 +229,8 @@ static enum mmul_status publish(struct mmul_output *output, struct mmul_error *e
                          output->name);
     }
     output->unfinished = NULL;
+    if (output->replaces && fchmod(output->fd, output->replaced_mode) != 0)
+        return mmul_fail_errno(err, MMUL_ERR_IO, errno, "cannot write '%s'", output->name);
     if (rename(output->part, output->path) != 0)
         return mmul_fail_errno(err, MMUL_ERR_IO, errno, "cannot write '%s'", output->name);
     output->has_part = false;

@@ -47,16 +47,14 @@ static enum mmul_status resolve(const char *given, char **path, struct mmul_erro
     return status;
 }
 
-enum mmul_status mmul_output_name(struct mmul_output *output, const char *given, size_t file_length,
-                                  struct mmul_error *err) {
+enum mmul_status mmul_output_name_files(struct mmul_output *output, size_t file_length,
+                                        struct mmul_error *err) {
     struct stat found;
     struct mmul_text part = {0};
     char *file = NULL;
-    enum mmul_status status = mmul_copy_text(given, &output->name, err);
-    if (status == MMUL_OK && mmul_path_is_stdout(given))
+    if (mmul_path_is_stdout(output->name))
         return MMUL_OK;
-    if (status == MMUL_OK)
-        status = mmul_copy_text(given, &file, err);
+    enum mmul_status status = mmul_copy_text(output->name, &file, err);
     if (status == MMUL_OK) {
         file[file_length] = '\0';
         status = resolve(file, &output->path, err);
@@ -68,9 +66,11 @@ enum mmul_status mmul_output_name(struct mmul_output *output, const char *given,
     if (!exists && errno == ENAMETOOLONG) // the temporary file's name may be shorter
         return fail_part(output, errno, err);
     if (exists && !S_ISREG(found.st_mode)) {
-        return mmul_fail(err, MMUL_ERR_CREATE, "cannot create '%s': it is %s", given,
+        return mmul_fail(err, MMUL_ERR_CREATE, "cannot create '%s': it is %s", output->name,
                          S_ISDIR(found.st_mode) ? "a folder" : "not a regular file");
     }
+    output->replaces = exists;
+    output->replaced_mode = exists ? found.st_mode & 0777 : 0;
     mmul_text_add_beside(&part, output->path, ".part");
     if (part.failed)
         return mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate a file name");
@@ -108,30 +108,84 @@ static enum mmul_status lock(const struct mmul_output *output, int fd, struct mm
     return err->status;
 }
 
-// One try: opens and locks; fd is -1 when the name was renamed or removed in between.
-static enum mmul_status open_and_lock(const struct mmul_output *output, int *locked,
-                                      struct stat *found, struct mmul_error *err) {
+static bool is_same_file(const struct stat *x, const struct stat *y) {
+    return x->st_dev == y->st_dev && x->st_ino == y->st_ino;
+}
+
+// Does the name still lead to this file? A run that has finished meanwhile has renamed it.
+static bool is_named(const struct mmul_output *output, const struct stat *file) {
     struct stat named;
-    int fd = open(output->part, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return fail_part(output, errno, err);
-    enum mmul_status status = lock(output, fd, err);
-    if (status == MMUL_OK && fstat(fd, found) != 0)
-        status = fail_part(output, errno, err);
-    if (status == MMUL_OK && !S_ISREG(found->st_mode)) {
-        status = mmul_fail(err, MMUL_ERR_CREATE, "cannot create '%s': '%s' is not a regular file",
-                           output->name, output->part);
-    }
-    if (status != MMUL_OK) {
-        close(fd);
+    return lstat(output->part, &named) == 0 && is_same_file(&named, file);
+}
+
+// Of what lies under the temporary name: is it what a run of this user's may have left there? Another user may have
+// put it there to be able to write to the result.
+static enum mmul_status check_left(const struct mmul_output *output, const struct stat *left,
+                                   struct mmul_error *err) {
+    if (!S_ISREG(left->st_mode))
+        mmul_fail(err, MMUL_ERR_CREATE, "cannot create '%s': '%s' is %s", output->name,
+                  output->part, S_ISLNK(left->st_mode) ? "a symbolic link" : "not a regular file");
+    else if (left->st_uid != geteuid())
+        mmul_fail(err, MMUL_ERR_CREATE,
+                  "cannot create '%s': '%s' belongs to user %lu, not to user %lu: not taken over",
+                  output->name, output->part, (unsigned long)left->st_uid,
+                  (unsigned long)geteuid());
+    else if (left->st_nlink > 1)
+        mmul_fail(err, MMUL_ERR_CREATE,
+                  "cannot create '%s': '%s' has %lu names (hard links): not taken over",
+                  output->name, output->part, (unsigned long)left->st_nlink);
+    else
+        return MMUL_OK;
+    mmul_hint(err, "remove '%s', or give the output another name", output->part);
+    return err->status;
+}
+
+// What a killed run has left goes, and with it the space it held. It is not written to: whoever has it open would
+// have the result open. Nothing is wrong when it is gone already, or is another run's by now: the next try tells.
+static enum mmul_status remove_left(struct mmul_output *output, struct mmul_matrix *const *inputs,
+                                    int input_count, struct mmul_error *err) {
+    struct stat left;
+    if (lstat(output->part, &left) != 0)
+        return errno == ENOENT ? MMUL_OK : fail_part(output, errno, err);
+    if (is_input(&left, inputs, input_count))
+        return fail_input(output, err); // x.part is an input
+    enum mmul_status status = check_left(output, &left, err);
+    if (status != MMUL_OK)
         return status;
+    int fd = open(output->part, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? MMUL_OK : fail_part(output, errno, err);
+    status = lock(output, fd, err);
+    if (status == MMUL_OK && fstat(fd, &left) != 0)
+        status = fail_part(output, errno, err);
+    if (status == MMUL_OK && is_named(output, &left)) {
+        status = check_left(output, &left, err);
+        if (status == MMUL_OK && unlink(output->part) != 0 && errno != ENOENT)
+            status = fail_part(output, errno, err);
+        output->took_over |= status == MMUL_OK && left.st_size > 0;
     }
-    bool same = lstat(output->part, &named) == 0 && named.st_dev == found->st_dev &&
-                named.st_ino == found->st_ino;
-    if (!same)
+    close(fd);
+    return status;
+}
+
+// One try: makes and locks a new file; *locked is -1 when there is one, or another run took this one for left over.
+static enum mmul_status create_part(const struct mmul_output *output, int *locked,
+                                    struct mmul_error *err) {
+    struct stat made;
+    // Until it takes the place of what may be nobody else's to read, it is nobody else's.
+    int fd = open(output->part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+                  output->replaces ? 0600 : 0666);
+    *locked = -1;
+    if (fd < 0)
+        return errno == EEXIST ? MMUL_OK : fail_part(output, errno, err);
+    enum mmul_status status = lock(output, fd, err);
+    if (status == MMUL_OK && fstat(fd, &made) != 0)
+        status = fail_part(output, errno, err);
+    if (status == MMUL_OK && is_named(output, &made))
+        *locked = fd;
+    else
         close(fd);
-    *locked = same ? fd : -1;
-    return MMUL_OK;
+    return status;
 }
 
 enum mmul_status mmul_output_open_part(struct mmul_output *output,
@@ -139,6 +193,7 @@ enum mmul_status mmul_output_open_part(struct mmul_output *output,
                                        struct mmul_error *err) {
     enum { TRIES = 100 };
     struct stat found;
+    enum mmul_status status = MMUL_OK;
     if (output->path == NULL)
         return mmul_nameless_file(&output->fd, err);
     if (stat(output->path, &found) == 0 && is_input(&found, inputs, input_count))
@@ -147,22 +202,15 @@ enum mmul_status mmul_output_open_part(struct mmul_output *output,
     for (int tries = 0; fd < 0; tries++) {
         if (tries == TRIES)
             return fail_part(output, EBUSY, err);
-        enum mmul_status status = open_and_lock(output, &fd, &found, err);
+        status = create_part(output, &fd, err);
+        if (status == MMUL_OK && fd < 0)
+            status = remove_left(output, inputs, input_count, err);
         if (status != MMUL_OK)
             return status;
     }
     output->fd = fd;
-    if (is_input(&found, inputs, input_count))
-        return fail_input(output, err); // x.part is an input
     output->has_part = true;
-    output->took_over = found.st_size > 0;
-    enum mmul_status status = mmul_unfinished_begin(output->part, &output->unfinished, err);
-    if (status != MMUL_OK)
-        return status;
-    // What a killed run left goes, and with it the space it held.
-    if (ftruncate(fd, 0) == 0)
-        return MMUL_OK;
-    return mmul_fail_errno(err, MMUL_ERR_IO, errno, "cannot write '%s'", output->name);
+    return mmul_unfinished_begin(output->part, &output->unfinished, err);
 }
 
 static enum mmul_status fail_space(const struct mmul_output *output, int64_t bytes, int errnum,

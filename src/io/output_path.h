@@ -4,13 +4,14 @@
 
 #include "io/output_file.h"
 
-// Fills name, path and part; the file's name are the first `file_length` bytes of `given`. Fails with
+// Fills path and part; the file's name are the first `file_length` bytes of the output's. Fails with
 // MMUL_ERR_CREATE when that is a folder or a special file.
-enum mmul_status mmul_output_name(struct mmul_output *output, const char *given, size_t file_length,
-                                  struct mmul_error *err);
+enum mmul_status mmul_output_name_files(struct mmul_output *output, size_t file_length,
+                                        struct mmul_error *err);
 
-// Opens and locks the temporary file, empty. Fails with MMUL_ERR_CREATE: the folder cannot be
-// written to, another run holds it, the output is one of the inputs.
+// Makes and locks the temporary file, empty; one that a killed run of this user's has left goes. Fails with
+// MMUL_ERR_CREATE: the folder cannot be written to, another run holds it, the output is one of the inputs, what lies
+// under the temporary name is another user's, has several links or is no file.
 enum mmul_status mmul_output_open_part(struct mmul_output *output,
                                        struct mmul_matrix *const *inputs, int input_count,
                                        struct mmul_error *err);

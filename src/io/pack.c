@@ -13,12 +13,6 @@
 #include "io/transfer.h"
 #include "model/matrix.h"
 
-static const char *tensor_of(const struct mmul_output *output, enum mmul_format format) {
-    const char *tensor;
-    mmul_format_file_length(mmul_format_row(format), output->name, &tensor);
-    return tensor;
-}
-
 enum mmul_status mmul_pack_npz(const struct mmul_output *output, int to, struct mmul_error *err) {
     struct mmul_npz_member *members = NULL;
     int count = 0;
@@ -29,7 +23,7 @@ enum mmul_status mmul_pack_npz(const struct mmul_output *output, int to, struct 
         return status;
     count = 0;
     for (const struct mmul_output *o = output; o != NULL; o = o->next)
-        members[count++] = (struct mmul_npz_member){o->fd, tensor_of(o, MMUL_FORMAT_NPZ)};
+        members[count++] = (struct mmul_npz_member){o->fd, o->tensor};
     status = mmul_npz_pack(members, count, to, output->name, err);
     mmul_free(members);
     return status;
@@ -66,10 +60,8 @@ enum mmul_status mmul_pack_safetensors(const struct mmul_output *output, int to,
     count = 0;
     for (const struct mmul_output *o = output; status == MMUL_OK && o != NULL; o = o->next) {
         struct mmul_safetensors_tensor *t = &tensors[count++];
-        *t = (struct mmul_safetensors_tensor){.name = tensor_of(o, MMUL_FORMAT_SAFETENSORS),
-                                              .shape = o->shape,
-                                              .dimensions = o->dimensions,
-                                              .dtype = o->dtype};
+        *t = (struct mmul_safetensors_tensor){
+            .name = o->tensor, .shape = o->shape, .dimensions = o->dimensions, .dtype = o->dtype};
         status = mmul_shape_bytes(o->shape, o->dtype, &t->bytes, err);
     }
     if (status == MMUL_OK)

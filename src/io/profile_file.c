@@ -61,7 +61,8 @@ enum mmul_status mmul_profile_create(const char *host, struct mmul_profile **pro
 bool mmul_profile_same_key(const struct mmul_profile_key *a, const struct mmul_profile_key *b) {
     return strcmp(a->device, b->device) == 0 && strcmp(a->name, b->name) == 0 &&
            strcmp(a->vendor, b->vendor) == 0 && strcmp(a->driver, b->driver) == 0 &&
-           strcmp(a->cores, b->cores) == 0 && a->threads == b->threads && a->sharing == b->sharing;
+           strcmp(a->kernels, b->kernels) == 0 && strcmp(a->cores, b->cores) == 0 &&
+           a->threads == b->threads && a->sharing == b->sharing;
 }
 
 const struct mmul_profile_device *mmul_profile_find(const struct mmul_profile *profile,
@@ -72,6 +73,51 @@ const struct mmul_profile_device *mmul_profile_find(const struct mmul_profile *p
             return d;
     }
     return NULL;
+}
+
+// In the order in which they are spoken of: a driver's name has that of the kernels in it.
+enum { DIFFERENCES = 7 };
+
+struct difference {
+    const char *what, *stored, *now;
+};
+
+// Returns how many there are.
+static int list_differences(const struct mmul_profile_device *d, const struct mmul_profile_key *key,
+                            char numbers[static 4][16], struct difference found[DIFFERENCES]) {
+    const int counts[4] = {d->key.threads, key->threads, d->key.sharing, key->sharing};
+    for (int i = 0; i < 4; i++)
+        snprintf(numbers[i], 16, "%d", counts[i]);
+    const struct difference all[DIFFERENCES] = {
+        {"by version", d->version, MMUL_VERSION},    {"with kernels", d->key.kernels, key->kernels},
+        {"with driver", d->key.driver, key->driver}, {"as device", d->key.name, key->name},
+        {"with threads", numbers[0], numbers[1]},    {"beside ranks", numbers[2], numbers[3]},
+        {"on cores", d->key.cores, key->cores},
+    };
+    int count = 0;
+    for (int i = 0; i < DIFFERENCES; i++)
+        if (strcmp(all[i].stored, all[i].now) != 0)
+            found[count++] = all[i];
+    return count;
+}
+
+char *mmul_profile_explain(const struct mmul_profile *profile, const struct mmul_profile_key *key,
+                           char text[static 224]) {
+    int least = DIFFERENCES + 1;
+    text[0] = '\0';
+    for (int i = profile->device_count - 1; i >= 0; i--) { // the newest first
+        const struct mmul_profile_device *d = &profile->devices[i];
+        struct difference found[DIFFERENCES];
+        char numbers[4][16];
+        const int count = list_differences(d, key, numbers, found);
+        if (strcmp(d->key.device, key->device) != 0 || count == 0 || count >= least)
+            continue;
+        least = count;
+        snprintf(text, 224, "measured %s %.80s, now %.80s", found[0].what,
+                 found[0].stored[0] ? found[0].stored : "not named",
+                 found[0].now[0] ? found[0].now : "none");
+    }
+    return text;
 }
 
 const struct mmul_profile_link *mmul_profile_find_link(const struct mmul_profile *profile,
@@ -210,6 +256,8 @@ static bool read_device(json_t *object, struct mmul_profile_device *device) {
     struct mmul_speed *speed = &device->speed;
     double memory_bytes;
     *device = (struct mmul_profile_device){.memory_bytes = 0};
+    if (!read_text(object, "kernels", key->kernels, sizeof key->kernels))
+        key->kernels[0] = '\0'; // a file of an earlier version
     bool reads =
         read_text(object, "device", key->device, sizeof key->device) &&
         read_text(object, "name", key->name, sizeof key->name) &&
@@ -309,13 +357,15 @@ enum mmul_status mmul_profile_load(const char *path, struct mmul_profile *profil
 static json_t *device_json(const struct mmul_profile_device *d) {
     const struct mmul_profile_key *key = &d->key;
     return json_pack(
-        "{s:s, s:o, s:o, s:o, s:s, s:i, s:i, s:s, s:s, s:I, s:o, s:o, s:f, s:f, s:f, s:f, s:f, "
+        "{s:s, s:o, s:o, s:o, s:o, s:s, s:i, s:i, s:s, s:s, s:I, s:o, s:o, s:f, s:f, s:f, s:f, "
+        "s:f, "
         "s:f, "
         "s:f, s:f}",
         "device", key->device, "name", mmul_json_text(key->name), "vendor",
-        mmul_json_text(key->vendor), "driver", mmul_json_text(key->driver), "cores", key->cores,
-        "threads", key->threads, "sharing", key->sharing, "version", d->version, "date",
-        d->speed.date, "memory_bytes", (json_int_t)d->memory_bytes, "gemm",
+        mmul_json_text(key->vendor), "driver", mmul_json_text(key->driver), "kernels",
+        mmul_json_text(key->kernels), "cores", key->cores, "threads", key->threads, "sharing",
+        key->sharing, "version", d->version, "date", d->speed.date, "memory_bytes",
+        (json_int_t)d->memory_bytes, "gemm",
         mmul_rates_json(d->speed.flops, d->speed.measured_points, MMUL_SPEED_SMALLEST,
                         d->speed.unstable),
         "gemm_float64",

@@ -2,7 +2,7 @@
 //
 // What `calibrate` and `devices --test` store and later runs load: one JSON file per host, in
 // $XDG_CACHE_HOME/mpimatmul (else ~/.cache/mpimatmul), which hosts may share. A speed counts for
-// exactly the device, driver, version of this program, threads, cores and sharing it was measured
+// exactly the device, driver, kernels, version of this program, threads, cores and sharing it was measured
 // with; a link for the two hosts by name, whichever network Open MPI took; a test for the device and
 // driver. Nothing here expires: a date stands beside each value.
 #pragma once
@@ -15,6 +15,8 @@ enum { MMUL_PROFILE_SCHEMA = 1, MMUL_PROFILE_ENTRIES = 256 };
 struct mmul_profile_key {
     char device[128]; // as --device names it: by PCI address where that is known
     char name[128], vendor[64], driver[64];
+    char kernels
+        [128]; // of a CPU: mmul_kernels_key; in files of earlier versions "", which is no CPU's
     char cores[64]; // of a device of the CPU, when bound; else ""
     int threads;
     int sharing; // ranks of the node on the same device, this one included
@@ -77,6 +79,11 @@ bool mmul_profile_same_key(const struct mmul_profile_key *a, const struct mmul_p
 // The speed that was measured with exactly this key and this version; NULL: none. Borrowed.
 const struct mmul_profile_device *mmul_profile_find(const struct mmul_profile *profile,
                                                     const struct mmul_profile_key *key);
+
+// Where there is none: what is different about the speed that is stored for this device and most like it, as "measured
+// with kernels Haswell, now SkylakeX"; "" when none is stored. Returns `text`.
+char *mmul_profile_explain(const struct mmul_profile *profile, const struct mmul_profile_key *key,
+                           char text[static 224]);
 const struct mmul_profile_link *mmul_profile_find_link(const struct mmul_profile *profile,
                                                        const char *host);
 

@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "io/transfer.h" // refuses big-endian hosts
+#include "model/matrix.h"
 
 // All that the format knows; those that are read have a type of ours.
 static const struct type {
@@ -21,9 +22,9 @@ static const struct type {
     {"F32", 4, true, MMUL_F32},      {"F16", 2, true, MMUL_F16},
     {"BF16", 2, true, MMUL_BF16},    {"F64", 8, true, MMUL_F64},
     {"I64", 8, true, MMUL_I64},      {"I32", 4, true, MMUL_I32},
-    {"U8", 1, true, MMUL_U8},        {"BOOL", 1, false, MMUL_F32},
-    {"I8", 1, false, MMUL_F32},      {"I16", 2, false, MMUL_F32},
-    {"U16", 2, false, MMUL_F32},     {"U32", 4, false, MMUL_F32},
+    {"U8", 1, true, MMUL_U8},        {"BOOL", 1, true, MMUL_BOOL},
+    {"I8", 1, true, MMUL_I8},        {"I16", 2, true, MMUL_I16},
+    {"U16", 2, true, MMUL_U16},      {"U32", 4, true, MMUL_U32},
     {"U64", 8, false, MMUL_F32},     {"F8_E4M3", 1, false, MMUL_F32},
     {"F8_E5M2", 1, false, MMUL_F32}, {"F8_E8M0", 1, false, MMUL_F32},
     {"C64", 8, false, MMUL_F32},
@@ -244,7 +245,7 @@ static bool add_entry(json_t *root, const struct mmul_safetensors_tensor *tensor
     while (types[type].dtype != tensor->dtype)
         type++;
     if (dimensions == 0)
-        dimensions = s.batch == 1 && s.depth == 1 ? 2 : SIZES;
+        dimensions = mmul_shape_axes(s);
     for (int i = SIZES - dimensions; i < SIZES; i++)
         json_array_append_new(sizes, json_integer(all[i]));
     json_t *entry =

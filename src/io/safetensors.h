@@ -20,9 +20,9 @@ enum mmul_status mmul_safetensors_json_bytes(const unsigned char *bytes, size_t 
                                              size_t *json_bytes, struct mmul_error *err);
 
 // The header of a file that holds `count` tensors, one behind the other: of the last `dimensions` (1 to 4) sizes (0:
-// 2, or 4 for a stack), elements of `dtype` and `bytes` of them, padded so that they begin on a multiple of 64 bytes.
-// *length: of all of it. Fails with MMUL_ERR_USAGE: a name that is not UTF-8 or __metadata__, or a header longer than
-// `capacity`.
+// without leading sizes of 1, but 2), elements of `dtype` and `bytes` of them, padded so that they begin on a multiple
+// of 64 bytes. *length: of all of it. Fails with MMUL_ERR_USAGE: a name that is not UTF-8 or __metadata__, or a header
+// longer than `capacity`.
 struct mmul_safetensors_tensor {
     const char *name;
     struct mmul_shape shape;

@@ -205,3 +205,29 @@ enum mmul_status mmul_shard_remove(const char *folder, const char *name, int *re
     closedir(open);
     return status;
 }
+
+// Behind "NAME_shard_".
+static bool is_surplus(const char *number, int parts, enum mmul_format format) {
+    char *ending;
+    const long part = strtol(number, &ending, 10);
+    return part >= parts || strcmp(ending, mmul_format_ending(format)) != 0;
+}
+
+enum mmul_status mmul_shard_remove_surplus(const char *folder, const char *name, int parts,
+                                           enum mmul_format format, struct mmul_error *err) {
+    DIR *open = NULL;
+    char set[256];
+    enum mmul_status status = open_folder(folder, &open, err);
+    if (status != MMUL_OK || open == NULL)
+        return status;
+    for (struct dirent *entry; status == MMUL_OK && (entry = readdir(open)) != NULL;) {
+        const char *file = entry->d_name;
+        if (tell(file, set) == SHARD && strcmp(set, name) == 0 &&
+            is_surplus(file + strlen(name) + strlen("_shard_"), parts, format) &&
+            unlinkat(dirfd(open), file, 0) != 0 && errno != ENOENT)
+            status =
+                mmul_fail_errno(err, MMUL_ERR_IO, errno, "cannot remove '%s/%s'", folder, file);
+    }
+    closedir(open);
+    return status;
+}

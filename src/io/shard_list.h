@@ -22,6 +22,11 @@ struct mmul_shard_entry {
 enum mmul_status mmul_shard_list(const char *folder, struct mmul_shard_entry **entries, int *count,
                                  struct mmul_error *err);
 
+// Removes what an earlier set of this name, of more parts or another type, has left: shards from number `parts` on, and
+// those that are of another format than `format`. Fails as mmul_shard_remove.
+enum mmul_status mmul_shard_remove_surplus(const char *folder, const char *name, int parts,
+                                           enum mmul_format format, struct mmul_error *err);
+
 // Removes a set, description first, and what was left of it; *removed: how many files. Temporary files of a job that
 // runs stay. Fails as mmul_shard_list, and with MMUL_ERR_IO.
 enum mmul_status mmul_shard_remove(const char *folder, const char *name, int *removed,

@@ -377,9 +377,14 @@ static enum mmul_status assemble(const struct mmul_shard_set *set, const struct 
     const struct mmul_output_request request = {
         .path = "-", .format = source->format, .shape = set->shape, .dtype = set->dtype};
     struct mmul_output *output = NULL;
+    static const char as_output[] = "cannot write '-'";
     enum mmul_status status = mmul_output_create(&request, &output, err);
     if (status == MMUL_OK)
         status = join_shards(set, source, output, err);
+    // Its size is the description's word: what does not fit is the set's.
+    if (status != MMUL_OK && strncmp(err->text, as_output, strlen(as_output)) == 0)
+        mmul_fail(err, status, "cannot read kept '%s'%s", source->name,
+                  err->text + strlen(as_output));
     if (status == MMUL_OK && (*fd = dup(output->fd)) < 0)
         status =
             mmul_fail_errno(err, MMUL_ERR_SYSTEM, errno, "cannot read kept '%s'", source->name);

@@ -109,6 +109,10 @@ enum mmul_status mmul_stdin_open(int *fd, struct mmul_error *err) {
     enum mmul_status status = mmul_nameless_file(&opened, err);
     if (status == MMUL_OK)
         status = copy_stdin(opened, err);
+    // A pipe is empty now: its copy takes its place, for whoever opens standard input again.
+    if (status == MMUL_OK &&
+        (lseek(opened, 0, SEEK_SET) != 0 || dup2(opened, STDIN_FILENO) != STDIN_FILENO))
+        status = mmul_fail_errno(err, MMUL_ERR_SYSTEM, errno, "cannot read standard input");
     if (status == MMUL_OK)
         *fd = opened;
     else if (opened >= 0)

@@ -11,7 +11,8 @@
 enum mmul_status mmul_nameless_file(int *fd, struct mmul_error *err);
 
 // Standard input as a file: itself where it is a regular file that nobody has read from, else a
-// copy. Fails with MMUL_ERR_NO_INPUT (a terminal, unreadable) and MMUL_ERR_IO (no space).
+// copy, which standard input is from then on: it can be opened again. Fails with MMUL_ERR_NO_INPUT
+// (a terminal, unreadable) and MMUL_ERR_IO (no space).
 enum mmul_status mmul_stdin_open(int *fd, struct mmul_error *err);
 
 // All of a file to standard output. Fails with MMUL_ERR_IO.

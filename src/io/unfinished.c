@@ -8,6 +8,7 @@
 #include "io/unfinished.h"
 
 #include <limits.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <unistd.h>
 
@@ -84,4 +85,25 @@ enum mmul_abandoned mmul_outputs_abandon(void) {
     if (atomic_load(&finished_count) > 0)
         return result == MMUL_ABANDONED_NONE ? MMUL_ABANDONED_FINISHED : MMUL_ABANDONED_REST;
     return result;
+}
+
+static pid_t owner; // of the outputs: a child of it has none
+static struct sigaction before[NSIG];
+
+static void abandon_and_raise(int number) {
+    if (getpid() == owner)
+        (void)mmul_outputs_abandon();
+    sigaction(number, &before[number], NULL);
+    raise(number); // as soon as this has returned
+}
+
+void mmul_outputs_abandon_at(int number) {
+    const struct sigaction ours = {.sa_handler = abandon_and_raise, .sa_flags = SA_RESTART};
+    struct sigaction found;
+    owner = getpid();
+    if (sigaction(number, NULL, &found) != 0 || found.sa_handler == SIG_IGN ||
+        found.sa_handler == abandon_and_raise)
+        return;
+    before[number] = found;
+    sigaction(number, &ours, NULL);
 }

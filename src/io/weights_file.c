@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Weights from an option: a list of numbers, or @FILE with such a list over several lines and with
 // comments. What weights are usable is model/weights'; what they mean is the planner's.
+#include "io/weights_file.h"
+
 #include <string.h>
 
 #include "base/memory.h"
@@ -93,5 +95,23 @@ enum mmul_status mmul_weights_parse(const char *text, double **weights, int *cou
     const struct list list = {lines, " \t\r\n", text + 1, MMUL_ERR_DATA};
     status = parse_list(&list, weights, count, err);
     mmul_free(lines);
+    return status;
+}
+
+enum mmul_status mmul_weights_give(const char *text, int size, double *weights,
+                                   struct mmul_error *err) {
+    double *given = NULL;
+    int count = 0;
+    for (int rank = 0; rank < size; rank++)
+        weights[rank] = 1;
+    if (strcmp(text, "equal") == 0)
+        return MMUL_OK;
+    enum mmul_status status = mmul_weights_parse(text, &given, &count, err);
+    if (status == MMUL_OK && count != size)
+        status = mmul_fail(err, MMUL_ERR_USAGE, "--weights '%s' has %d number%s for %d rank%s",
+                           text, count, count == 1 ? "" : "s", size, size == 1 ? "" : "s");
+    if (status == MMUL_OK)
+        memcpy(weights, given, (size_t)size * sizeof *weights);
+    mmul_free(given);
     return status;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The second noun: what the ranks found when they looked around. Made by exec/discover on all
+// The second noun: what the ranks found when they looked around. Made by exec/setup/discover on all
 // ranks alike; a unit test makes one by hand. Ranks of one node need not be consecutive.
 #pragma once
 
@@ -57,6 +57,7 @@ struct mmul_rank_info {
     char device_name[128]; // what mmul_device_open is given
     struct mmul_device_info device;
     bool host_memory;    // the device multiplies float32 where it lies: no tiles, no copies
+    bool is_trusted;     // no samples are made again of what the device makes (device/device.h)
     int device_index;    // in the cluster's devices; -1: not one of them
     int threads;         // of a CPU rank; 1 for others
     int64_t cache_bytes; // of second caches, a core's part; 0: not known
@@ -67,6 +68,8 @@ struct mmul_rank_info {
     double listed_weight;  // from --device @FILE; negative: none
     double speed_flops;    // measured float32 gemm rate per second; 0: not measured
     struct mmul_speed speed; // the same by size, and more; speed_flops is the last rate of `flops`
+    char speed_unused
+        [224]; // why the one that is stored for this device was not used; "": nothing to say
 };
 
 struct mmul_node_info {
@@ -105,12 +108,6 @@ void mmul_cluster_destroy(struct mmul_cluster *cluster);
 // The next rank of the same node; -1: it was the last one. From nodes[].leader on, all of them.
 int mmul_cluster_next_rank(const struct mmul_cluster *cluster, int rank);
 
-// Tables of ranks, nodes and devices, which fit 120 columns; `verbose`: with vendors, platforms and
-// names in full. The same as JSON (text released with mmul_free).
-void mmul_cluster_print(const struct mmul_cluster *cluster, bool verbose, FILE *stream);
-enum mmul_status mmul_cluster_json(const struct mmul_cluster *cluster, char **text,
-                                   struct mmul_error *err);
-
 // Products are computed in float32 or in float64: rates by size, and the last of them; 0: not measured.
 const double *mmul_speed_rates(const struct mmul_speed *speed, enum mmul_dtype dtype);
 double mmul_rank_flops(const struct mmul_rank_info *rank, enum mmul_dtype dtype);
@@ -131,11 +128,6 @@ double mmul_rank_likely_flops(const struct mmul_rank_info *rank, enum mmul_dtype
 // Whether every rank's speed in these types (a bit per type, 1 << MMUL_F32), and every node's links, are known.
 bool mmul_cluster_has_speeds(const struct mmul_cluster *cluster, unsigned types);
 bool mmul_cluster_has_links(const struct mmul_cluster *cluster);
-
-// What was measured: tables of devices and links; the same as JSON (released with mmul_free).
-void mmul_cluster_print_speeds(const struct mmul_cluster *cluster, FILE *stream);
-enum mmul_status mmul_cluster_speeds_json(const struct mmul_cluster *cluster, char **text,
-                                          struct mmul_error *err);
 
 // The rank has computed faster than it was measured to be, which happens when the machine was busy
 // then: all its rates in that type are raised in proportion. Slower ones change nothing.

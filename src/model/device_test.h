@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// What a test of one device found. Made by exec/device_test.
+// What a test of one device found. Made by exec/setup/device_test.
 #pragma once
 
 #include "model/cluster.h"
+#include "model/kernel_set.h"
 
 // Products of squares of side MMUL_TESTED_SMALLEST << i.
 enum { MMUL_TESTED_SIZES = 4, MMUL_TESTED_SMALLEST = 1024 };
@@ -20,13 +21,6 @@ struct mmul_device_test {
     double flops[MMUL_TESTED_SIZES]; // per second; 0: not measured
     unsigned unstable; // a bit per size: its times did not agree; and MMUL_UNSTABLE_TRANSFERS
     double upload_bytes_per_second, download_bytes_per_second; // 0: works in host memory
+    struct mmul_kernel_comparison kernels;                     // of a CPU
     char date[24];
 };
-
-// The results of all ranks as a table, with what failed and where it is remembered below it; the
-// same as JSON (text released with mmul_free).
-void mmul_device_tests_print(const struct mmul_cluster *cluster,
-                             const struct mmul_device_test *tests, int count, FILE *stream);
-enum mmul_status mmul_device_tests_json(const struct mmul_cluster *cluster,
-                                        const struct mmul_device_test *tests, int count,
-                                        char **text, struct mmul_error *err);

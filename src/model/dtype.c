@@ -14,11 +14,20 @@
 static const struct {
     const char *name, *short_name;
     size_t bytes;
+    double least, most; // of whole numbers; of others 0
 } dtypes[] = {
-    [MMUL_F32] = {"float32", "f32", 4},    [MMUL_F16] = {"float16", "f16", 2},
-    [MMUL_BF16] = {"bfloat16", "bf16", 2}, [MMUL_F64] = {"float64", "f64", 8},
-    [MMUL_I32] = {"int32", "i32", 4},      [MMUL_I64] = {"int64", "i64", 8},
-    [MMUL_U8] = {"uint8", "u8", 1},
+    [MMUL_F32] = {"float32", "f32", 4, 0, 0},
+    [MMUL_F16] = {"float16", "f16", 2, 0, 0},
+    [MMUL_BF16] = {"bfloat16", "bf16", 2, 0, 0},
+    [MMUL_F64] = {"float64", "f64", 8, 0, 0},
+    [MMUL_I32] = {"int32", "i32", 4, INT32_MIN, INT32_MAX},
+    [MMUL_I64] = {"int64", "i64", 8, -0x1p63, 0x1p63},
+    [MMUL_U8] = {"uint8", "u8", 1, 0, UINT8_MAX},
+    [MMUL_I8] = {"int8", "i8", 1, INT8_MIN, INT8_MAX},
+    [MMUL_I16] = {"int16", "i16", 2, INT16_MIN, INT16_MAX},
+    [MMUL_U16] = {"uint16", "u16", 2, 0, UINT16_MAX},
+    [MMUL_U32] = {"uint32", "u32", 4, 0, UINT32_MAX},
+    [MMUL_BOOL] = {"bool", "bool", 1, 0, 1},
 };
 
 const char *mmul_dtype_name(enum mmul_dtype dtype) {
@@ -44,7 +53,7 @@ enum mmul_status mmul_dtype_parse(const char *text, enum mmul_dtype *dtype,
     return mmul_fail(
         err, MMUL_ERR_USAGE,
         "unknown element type '%s': expected float32, float16, bfloat16, float64, int32, "
-        "int64 or uint8",
+        "int64, uint8, int8, int16, uint16, uint32 or bool",
         text);
 }
 
@@ -120,20 +129,28 @@ static void widen_bfloat(const unsigned char *src, int64_t count, float *dst) {
 }
 
 bool mmul_dtype_is_integer(enum mmul_dtype dtype) {
-    return dtype == MMUL_I32 || dtype == MMUL_I64 || dtype == MMUL_U8;
+    return dtypes[dtype].most > 0;
 }
 
 int64_t mmul_dtype_integer(enum mmul_dtype dtype, const void *src, int64_t index) {
-    int32_t narrow;
-    int64_t wide;
-    if (dtype == MMUL_U8)
-        return ((const unsigned char *)src)[index];
-    if (dtype == MMUL_I32) {
-        memcpy(&narrow, (const char *)src + 4 * index, sizeof narrow);
-        return narrow;
+    const size_t bytes = dtypes[dtype].bytes;
+    const unsigned char *at = (const unsigned char *)src + bytes * (size_t)index;
+    uint16_t two;
+    uint32_t four;
+    uint64_t eight;
+    switch (bytes) {
+    case 1:
+        return dtype == MMUL_BOOL ? *at != 0 : dtype == MMUL_I8 ? (int8_t)*at : *at;
+    case 2:
+        memcpy(&two, at, sizeof two);
+        return dtype == MMUL_I16 ? (int16_t)two : two;
+    case 4:
+        memcpy(&four, at, sizeof four);
+        return dtype == MMUL_I32 ? (int32_t)four : (int64_t)four;
+    default:
+        memcpy(&eight, at, sizeof eight);
+        return (int64_t)eight;
     }
-    memcpy(&wide, (const char *)src + 8 * index, sizeof wide);
-    return wide;
 }
 
 static void widen_double(const unsigned char *src, int64_t count, float *dst) {
@@ -176,9 +193,7 @@ void mmul_dtype_widen(enum mmul_dtype dtype, const void *src, int64_t count, flo
     case MMUL_F64:
         widen_double(src, count, dst);
         break;
-    case MMUL_I32:
-    case MMUL_I64:
-    case MMUL_U8:
+    default:
         widen_integers(dtype, src, count, dst);
         break;
     }
@@ -200,8 +215,7 @@ static void narrow_bfloat(const float *src, int64_t count, unsigned char *dst) {
 
 // The nearest whole number, ties to even, that the type has; 0 for NaN.
 static int64_t nearest_integer(double value, enum mmul_dtype dtype) {
-    double least = dtype == MMUL_U8 ? 0 : dtype == MMUL_I32 ? INT32_MIN : -0x1p63;
-    double most = dtype == MMUL_U8 ? UINT8_MAX : dtype == MMUL_I32 ? INT32_MAX : 0x1p63;
+    const double least = dtypes[dtype].least, most = dtypes[dtype].most;
     double whole = rint(value);
     if (isnan(whole))
         return 0;
@@ -242,9 +256,7 @@ void mmul_dtype_narrow(enum mmul_dtype dtype, const float *src, int64_t count, v
     case MMUL_F64:
         narrow_double(src, count, dst);
         break;
-    case MMUL_I32:
-    case MMUL_I64:
-    case MMUL_U8:
+    default:
         narrow_integers(dtype, src, count, dst);
         break;
     }

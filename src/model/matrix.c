@@ -101,6 +101,10 @@ enum mmul_status mmul_shape_parse(const char *text, struct mmul_shape *shape,
     return MMUL_OK;
 }
 
+int mmul_shape_axes(struct mmul_shape shape) {
+    return shape.batch > 1 ? 4 : shape.depth > 1 ? 3 : 2;
+}
+
 bool mmul_shape_equal(struct mmul_shape x, struct mmul_shape y) {
     return x.batch == y.batch && x.depth == y.depth && x.rows == y.rows && x.cols == y.cols;
 }

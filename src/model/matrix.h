@@ -14,6 +14,9 @@ enum mmul_status mmul_shape_bytes(struct mmul_shape shape, enum mmul_dtype dtype
 // All four sizes alike.
 bool mmul_shape_equal(struct mmul_shape x, struct mmul_shape y);
 
+// How many axes it has where nobody says: without leading sizes of 1, but 2.
+int mmul_shape_axes(struct mmul_shape shape);
+
 // Elements of a region.
 int64_t mmul_region_count(struct mmul_region region);
 

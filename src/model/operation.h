@@ -10,7 +10,7 @@
 //     matmul     rows x replicate -> rows, replicate x cols -> cols, cols x rows -> partial; where
 //                both are whole, any of rows, cols, replicate; grid rows x grid cols -> grid: what
 //                a grid of operands moves is theirs, along the rows and columns of the mesh (SUMMA);
-//                of stacks in groups rows x rows -> rows
+//                of stacks in groups rows x rows -> rows; C_in is in a file
 //     transpose  rows <-> cols: nothing moves, the part is read the other way round; in groups rows -> rows
 //     place      same -> same: a wish of the program's
 //     save       a move to a file of root's

@@ -175,6 +175,7 @@ static bool operand_fits(enum mmul_operation_kind kind, const struct mmul_rule *
     const enum mmul_operation_class class = mmul_operation_row(kind)->class;
     switch (rule->operands[operand]) {
     case MMUL_PLACE_REPLICATE:
+    case MMUL_PLACE_FILE:
         return true;
     case MMUL_PLACE_ROWS:
         return rows_fit(kind, rule, call, operand, result, groups);

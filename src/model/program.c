@@ -2,11 +2,15 @@
 // Arrays that grow, and shapes that are checked on the way in. Plans nothing.
 #include "model/program.h"
 
+#include <limits.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/memory.h"
+#include "base/repeats.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "model/dtype.h"
 #include "model/matrix.h"
 
 enum mmul_status mmul_program_create(struct mmul_program **program, struct mmul_error *err) {
@@ -83,6 +87,9 @@ struct mmul_operation_call mmul_program_call(const struct mmul_program *program,
             continue;
         const struct mmul_value *v = &program->values[operation->operands[i]];
         operands[i] = (struct mmul_operand_info){v->name, v->shape, v->is_integer, false, v->dtype};
+        if (i < MMUL_FACTORS && operation->scale.turned[i])
+            operands[i].shape =
+                (struct mmul_shape){v->shape.batch, v->shape.depth, v->shape.cols, v->shape.rows};
     }
     return (struct mmul_operation_call){operands, operation->operand_count, &operation->with};
 }
@@ -91,6 +98,27 @@ struct mmul_shape mmul_program_shape(const struct mmul_program *program,
                                      const struct mmul_operation *operation) {
     return program->values[operation->result >= 0 ? operation->result : operation->operands[0]]
         .shape;
+}
+
+double mmul_program_flops(const struct mmul_program *program,
+                          const struct mmul_operation *operation) {
+    struct mmul_operand_info operands[MMUL_OPERANDS];
+    const struct mmul_operation_call call = mmul_program_call(program, operation, operands);
+    if (operation->scale.is_given && operation->scale.alpha == 0)
+        return 0;
+    return mmul_operation_flops(operation->kind, &call, mmul_program_shape(program, operation));
+}
+
+double mmul_program_calculated(const struct mmul_program *program) {
+    double flops = 0;
+    for (int i = 0; i < program->operation_count; i++) {
+        const struct mmul_operation *o = &program->operations[i];
+        const enum mmul_operation_class class = mmul_operation_row(o->kind)->class;
+        if (class != MMUL_CLASS_COPY && class != MMUL_CLASS_LOOKUP && o->kind != MMUL_CAST &&
+            o->kind != MMUL_GENERATE)
+            flops += mmul_program_flops(program, o);
+    }
+    return flops;
 }
 
 struct mmul_shape mmul_program_value_shape(const struct mmul_program *program, int value,
@@ -123,9 +151,10 @@ static bool takes_number(const struct mmul_operation_row *row, const struct mmul
 static enum mmul_status check_operands(const struct mmul_program *program,
                                        const struct mmul_operation_row *row,
                                        const struct mmul_operation *o, struct mmul_error *err) {
-    if (o->operand_count < row->least || o->operand_count > row->most)
+    const int most = row->most + (o->scale.is_given ? 1 : 0);
+    if (o->operand_count < row->least || o->operand_count > most)
         return mmul_fail(err, MMUL_ERR_USAGE, "%s takes %d to %d operands, not %d", row->name,
-                         row->least, row->most, o->operand_count);
+                         row->least, most, o->operand_count);
     for (int i = 0; i < o->operand_count; i++) {
         if (o->operands[i] == MMUL_NUMBER && takes_number(row, o))
             continue;
@@ -282,31 +311,65 @@ enum mmul_status mmul_program_add_kept(struct mmul_program *program, const struc
     return MMUL_OK;
 }
 
-void mmul_program_print(const struct mmul_program *program, FILE *stream) {
+static void print_operation(const struct mmul_program *program, const struct mmul_operation *o,
+                            const char *before, struct mmul_text *text) {
+    struct mmul_operand_info operands[MMUL_OPERANDS];
+    char shape[96];
+    mmul_program_call(program, o, operands);
+    mmul_text_add(text, "%s%s\t%s\t", before,
+                  o->result >= 0 ? program->values[o->result].name : "-",
+                  mmul_operation_row(o->kind)->name);
+    for (int j = 0; j < o->operand_count; j++)
+        if (o->operands[j] == MMUL_NUMBER)
+            mmul_text_add(text, j > 0 ? ", %g" : "%g", o->with.numbers[j]);
+        else
+            mmul_text_add(text, j > 0 ? ", %s" : "%s", operands[j].name);
+    if (o->kind == MMUL_PLACE)
+        mmul_text_add(text, " %s", mmul_placement_name(o->wish));
+    if (o->kind == MMUL_KEPT || o->kind == MMUL_KEEP)
+        mmul_text_add(text, "%s'%s'", o->kind == MMUL_KEEP ? " as " : "",
+                      program->kept[o->kept].name);
+    const int value = o->result >= 0 ? o->result : o->operands[0];
+    mmul_text_add(text, "\t%s%s\n", mmul_shape_format(program->values[value].shape, shape),
+                  program->values[value].dtype == MMUL_F64 ? " float64" : "");
+}
+
+// Of operations that do the same to values of the same shapes, whatever their names and numbers.
+static uint64_t mark_of(const void *list, int index) {
+    const struct mmul_program *program = list;
+    const struct mmul_operation *o = &program->operations[index];
     struct mmul_text text = {0};
-    mmul_text_add(&text, "value\toperation\toperands\tshape\n");
-    for (int i = 0; i < program->operation_count; i++) {
-        const struct mmul_operation *o = &program->operations[i];
-        const struct mmul_operation_row *row = mmul_operation_row(o->kind);
-        struct mmul_operand_info operands[MMUL_OPERANDS];
-        char shape[96];
-        mmul_program_call(program, o, operands);
-        mmul_text_add(&text, "%s\t%s\t", o->result >= 0 ? program->values[o->result].name : "-",
-                      row->name);
-        for (int j = 0; j < o->operand_count; j++)
-            if (o->operands[j] == MMUL_NUMBER)
-                mmul_text_add(&text, j > 0 ? ", %g" : "%g", o->with.numbers[j]);
-            else
-                mmul_text_add(&text, j > 0 ? ", %s" : "%s", operands[j].name);
-        if (o->kind == MMUL_PLACE)
-            mmul_text_add(&text, " %s", mmul_placement_name(o->wish));
-        if (o->kind == MMUL_KEPT || o->kind == MMUL_KEEP)
-            mmul_text_add(&text, "%s'%s'", o->kind == MMUL_KEEP ? " as " : "",
-                          program->kept[o->kept].name);
-        const int value = o->result >= 0 ? o->result : o->operands[0];
-        mmul_text_add(&text, "\t%s%s\n", mmul_shape_format(program->values[value].shape, shape),
-                      program->values[value].dtype == MMUL_F64 ? " float64" : "");
+    char shape[96];
+    mmul_text_add(&text, "%s %d", mmul_operation_row(o->kind)->name, (int)o->wish);
+    for (int i = -1; i < o->operand_count; i++) {
+        const int value = i < 0 ? o->result : o->operands[i];
+        if (value < 0) // none, or a number
+            mmul_text_add(&text, "\t%d", value);
+        else
+            mmul_text_add(&text, "\t%s %s", mmul_shape_format(program->values[value].shape, shape),
+                          mmul_dtype_name(program->values[value].dtype));
     }
-    mmul_text_print_table(mmul_text_get(&text), stream);
+    const uint64_t mark = mmul_hash(mmul_text_get(&text), text.length);
     mmul_text_fini(&text);
+    return mark;
+}
+
+void mmul_program_print(const struct mmul_program *program, bool verbose, FILE *stream) {
+    struct mmul_text text = {0};
+    struct mmul_repeat *repeats =
+        verbose ? NULL : mmul_repeats_find(program->operation_count, mark_of, program);
+    mmul_text_add(&text, "value\toperation\toperands\tshape\n");
+    for (int i = 0; i < program->operation_count;) {
+        const struct mmul_repeat block = mmul_repeats_at(repeats, i);
+        if (block.times > 1)
+            mmul_text_add(&text, "x %d:\n", block.times);
+        for (int j = 0; j < block.length; j++)
+            print_operation(program, &program->operations[i + j], block.times > 1 ? "  " : "",
+                            &text);
+        i += block.length * block.times;
+    }
+    mmul_text_print_table_within(mmul_text_get(&text), verbose ? INT_MAX : MMUL_TABLE_COLUMNS,
+                                 stream);
+    mmul_text_fini(&text);
+    mmul_free(repeats);
 }

@@ -7,7 +7,7 @@
 
 #include "model/operation.h"
 
-enum { MMUL_VALUE_NAME_BYTES = 96, MMUL_ORIGIN_BYTES = 96, MMUL_KEPT_NAME_BYTES = 256 };
+enum { MMUL_VALUE_NAME_BYTES = 128, MMUL_ORIGIN_BYTES = 96, MMUL_KEPT_NAME_BYTES = 256 };
 
 struct mmul_value {
     char name[MMUL_VALUE_NAME_BYTES];
@@ -21,21 +21,31 @@ struct mmul_value {
     int last_use; // index of the last operation that reads it; of the one that makes it: nobody
 };
 
+// A product as alpha op(A) op(B) + beta C_in, where C_in is the third operand, if there is one. It goes from files to a
+// file: it brings its operands itself.
+struct mmul_scale {
+    bool is_given;             // else alpha is 1
+    bool turned[MMUL_FACTORS]; // factors that are the other way round in their files
+    double alpha, beta;
+};
+
 struct mmul_operation {
     enum mmul_operation_kind kind;
     int operands[MMUL_OPERANDS]; // values; MMUL_NUMBER: with.numbers
     int operand_count;
     int result; // a value; -1: none
     struct mmul_parameters with;
-    struct mmul_shape shape;        // load and generate: of the result
-    bool is_integer;                // load and generate: the result is whole numbers
-    enum mmul_dtype dtype;          // load and kept: of the file, or the set
-    enum mmul_generator generator;  // generate
-    uint64_t seed;                  // generate
-    enum mmul_placement_kind wish;  // place; kept: rows or cols
-    int kept;                       // kept and keep: which set of the program
-    struct mmul_matrix *matrix;     // load: root's, borrowed
-    struct mmul_output *output;     // save: root's, borrowed
+    struct mmul_scale scale;       // matmul
+    struct mmul_shape shape;       // load and generate: of the result
+    bool is_integer;               // load and generate: the result is whole numbers
+    enum mmul_dtype dtype;         // load and kept: of the file, or the set
+    enum mmul_generator generator; // generate
+    uint64_t seed;                 // generate
+    enum mmul_placement_kind wish; // place; kept: rows or cols
+    int kept;                      // kept and keep: which set of the program
+    struct mmul_matrix *matrix;    // load: root's, borrowed
+    struct mmul_output *output;    // save: root's, borrowed; NULL: there is none yet, or no more
+    bool in_place; // save, without an output: one that root's node writes where it lies is expected
     char origin[MMUL_ORIGIN_BYTES]; // for errors of a run: "attention.py:3:9"; "": not known
 };
 
@@ -60,6 +70,9 @@ struct mmul_program {
     struct mmul_operation *operations;          // owned
     struct mmul_kept *kept;                     // owned, kept_count of them
     int kept_count;
+    // Called now and then while it is planned: for how many of the operations a rule was chosen. NULL: nobody asks.
+    void (*planning)(void *context, int64_t done, int64_t total);
+    void *planning_context;
 };
 
 // Adds `request`, of which result is filled in here. name: of the result; NULL: "value 3".
@@ -74,10 +87,17 @@ enum mmul_status mmul_program_append(struct mmul_program *program,
 enum mmul_status mmul_program_add_kept(struct mmul_program *program, const struct mmul_kept *set,
                                        int *kept, struct mmul_error *err);
 
-// Names and shapes of an operation's operands, in `operands`, and all that was asked of it.
+// Names of an operation's operands and shapes as it sees them, in `operands`, and all that was asked of it.
 struct mmul_operation_call mmul_program_call(const struct mmul_program *program,
                                              const struct mmul_operation *operation,
                                              struct mmul_operand_info operands[MMUL_OPERANDS]);
+
+// Floating-point operations of one of its operations.
+double mmul_program_flops(const struct mmul_program *program,
+                          const struct mmul_operation *operation);
+
+// Those of all operations that calculate: no copies, look-ups, changes of type, generated numbers.
+double mmul_program_calculated(const struct mmul_program *program);
 
 // A copy of a program that is to take its place: its values, room for `capacity` values and operations, no operation
 // yet. end: the program is what was made of it, with last uses. Fails with MMUL_ERR_SYSTEM (memory).

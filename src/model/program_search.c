@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The largest elements of the rows of a product, which nobody else reads: one operation, that never has the product
-// as a whole (exec/search.h). Plans nothing.
+// as a whole (exec/steps/search.h). Plans nothing.
 #include "base/memory.h"
 #include "base/status.h"
 #include "model/matrix.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The fifth noun: what happened. Filled in by exec/run on root; tables and JSON (the schema is
+// The fifth noun: what happened. Filled in by exec/conduct/run on root; tables and JSON (the schema is
 // include/mpimatmul_report.schema.json; its version goes up when a field changes meaning).
 #pragma once
 
@@ -12,6 +12,7 @@
 // One rank of a run. Plain data: sent as bytes.
 struct mmul_report_rank {
     char host[64], device[128], device_name[128], cores[64], note[128], why[64];
+    char kernels[32], kernels_setting[96], kernels_lack[16]; // as in mmul_device_info
     int threads;
     int64_t begin, end; // part of the split range
     double share; // of the work, 0 .. 1: its part, less what others computed of it, and claims
@@ -45,6 +46,8 @@ struct mmul_startup {
     double warm_up_seconds;  // until the last rank's kernels were built
 };
 
+double mmul_startup_seconds(const struct mmul_startup *startup);
+
 struct mmul_report {
     struct mmul_problem problem;
     enum mmul_axis axis;
@@ -52,6 +55,7 @@ struct mmul_report {
     int size, node_count;
     struct mmul_report_rank *ranks; // size, owned; on root only
     bool verified;
+    uint64_t verify_seed; // of its random numbers
     struct mmul_startup startup;
     double wall_seconds;                 // from the first byte read to the renamed output file
     int last_rank;                       // that ended last: who idled least

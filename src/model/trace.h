@@ -113,18 +113,3 @@ void mmul_traces_destroy(struct mmul_traces *traces);
 
 // The last event of root, if it is a commit, was from `begin` to `end`. NULL is legal.
 void mmul_traces_set_commit(struct mmul_traces *traces, double begin, double end);
-
-// What moved of one rank, for the picture of a program: lanes of copies and transfers as Chrome trace events, each with
-// the name of its stage; `events` are the rank's, and get sorted.
-struct mmul_trace_stages {
-    const char *(*name)(void *context, int stage);
-    void *context;
-};
-void mmul_traces_add_transfers(const struct mmul_traces *traces, int rank,
-                               struct mmul_trace_stages stages, struct mmul_text *text);
-
-// The traces of a report as Chrome trace events in JSON: times in microseconds since `begin`, a
-// process per rank, a thread per lane that has spans, in order of time. Fails with MMUL_ERR_SYSTEM
-// (memory); `text` is the caller's in any case.
-enum mmul_status mmul_traces_format(const struct mmul_report *report, struct mmul_text *text,
-                                    struct mmul_error *err);

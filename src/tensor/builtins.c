@@ -61,7 +61,7 @@ static const struct mmul_builtin TABLE[] = {
     {"generate", "shape, kind=\"uniform\", seed=1", mmul_builtin_generate, NULL, NULL},
     {"load", "file", mmul_builtin_load, NULL, NULL},
     {"save", "file, x", mmul_builtin_save, NULL, NULL},
-    {"print", "x, ...", mmul_builtin_print, NULL, NULL},
+    {"print", "...", mmul_builtin_print, NULL, NULL},
     {"assert_close", "x, y, tolerance", mmul_builtin_assert_close, NULL, NULL},
 };
 

@@ -1,9 +1,26 @@
 // SPDX-License-Identifier: MIT
 //
-// What the rows of the table of functions (builtins.c) do.
+// The table of functions (builtins.c), and what its rows do.
 #pragma once
 
 #include "tensor/evaluator.h"
+
+// A function of the language. parameters: as its user writes them, "x, axis=None".
+struct mmul_builtin {
+    const char *name, *parameters;
+    enum mmul_status (*apply)(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                              const struct mmul_node *call, const struct mmul_argument *arguments,
+                              struct mmul_object *result);
+    const char *operation;      // of the engine; NULL: not one
+    double (*number)(double x); // what it makes of a number; NULL: refuses numbers
+};
+#define MMUL_BUILTIN(function)                                                        \
+    enum mmul_status function(struct mmul_evaluator *, const struct mmul_builtin *,   \
+                              const struct mmul_node *, const struct mmul_argument *, \
+                              struct mmul_object *)
+
+// The table, of *count rows.
+const struct mmul_builtin *mmul_builtins(int *count);
 
 // builtins_rows.c: elements, rows, reductions, and what has several of them
 MMUL_BUILTIN(mmul_builtin_unary);
@@ -35,5 +52,7 @@ MMUL_BUILTIN(mmul_builtin_generate);
 // builtins_files.c: what goes in and out
 MMUL_BUILTIN(mmul_builtin_load);
 MMUL_BUILTIN(mmul_builtin_save);
+
+// builtins_views.c: what is to be seen
 MMUL_BUILTIN(mmul_builtin_print);
 MMUL_BUILTIN(mmul_builtin_assert_close);

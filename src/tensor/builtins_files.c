@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// What goes in and out: files, and what is to be seen. Of what is seen only corners and sums come to root.
+// Files and kept sets: what goes in and out.
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/status.h"
+#include "model/matrix.h"
 #include "tensor/builtins.h"
 #include "tensor/script.h"
 
@@ -46,7 +47,7 @@ static enum mmul_status find_target(struct mmul_evaluator *e, const struct mmul_
     enum mmul_status status = find_file(e, target->path, length, &target->file);
     for (const struct mmul_script_output *o = e->script->outputs; status == MMUL_OK && o != NULL;
          o = o->next) {
-        if (o->path == NULL || strcmp(o->file, target->file) != 0)
+        if (strcmp(o->file, target->file) != 0)
             continue;
         bool is_same = strcmp(what, "load") == 0 || strcmp(o->tensor, target->tensor) == 0;
         if (!is_same) {
@@ -98,7 +99,7 @@ enum mmul_status mmul_builtin_load(struct mmul_evaluator *e, const struct mmul_b
                                    &file->value, e->err) != MMUL_OK)
             return mmul_evaluator_locate(e, call);
         const struct mmul_shape s = mmul_program_value_shape(e->program, file->value, NULL);
-        file->axes = s.batch > 1 ? 4 : s.depth > 1 ? 3 : 2;
+        file->axes = mmul_shape_axes(s);
         file->next = e->script->files;
         e->script->files = file;
         *result = mmul_matrix_object(e, file->value, file->axes);
@@ -163,8 +164,10 @@ static enum mmul_status check_type(struct mmul_evaluator *e, const char *path,
                                    enum mmul_dtype dtype) {
     enum mmul_format format;
     enum mmul_status status = mmul_output_format(path, MMUL_FORMAT_BY_ENDING, &format, e->err);
-    if (status != MMUL_OK)
-        mmul_hint(e->err, "save(\"NAME.npy\", x): the ending says what is written");
+    if (status != MMUL_OK &&
+        strncmp(e->err->hint, "--format", strlen("--format")) == 0) // of others
+        mmul_hint(e->err, "\"%.*s.npy\": the ending says what is written",
+                  (int)(strrchr(path, '.') - path), path);
     if (status != MMUL_OK || dtype != MMUL_F64 || mmul_format_holds(format, dtype) == dtype)
         return status;
     mmul_fail(e->err, MMUL_ERR_USAGE, "cannot write '%s' as float64: %s has no such type", path,
@@ -247,133 +250,4 @@ enum mmul_status mmul_builtin_save(struct mmul_evaluator *e, const struct mmul_b
         return add_output(e, call, &target, x, output);
     mmul_source_locate(e->source, call->at, e->err);
     return e->err->status;
-}
-
-// --------------------------------------------------------------------------------- what is seen
-
-static enum mmul_status add_view(struct mmul_evaluator *e, const struct mmul_node *at,
-                                 enum mmul_script_view_kind kind, struct mmul_script_view **view) {
-    *view = mmul_arena_allocate(e->arena, sizeof **view, e->err);
-    if (*view == NULL)
-        return e->err->status;
-    (*view)->kind = kind;
-    (*view)->at = at->at;
-    if (e->script->views == NULL)
-        e->script->views = *view;
-    else
-        e->script->last_view->next = *view;
-    e->script->last_view = *view;
-    return MMUL_OK;
-}
-
-// Brings a small matrix to root's memory.
-static enum mmul_status fetch(struct mmul_evaluator *e, const struct mmul_node *at,
-                              const struct mmul_object *x, double *to) {
-    struct mmul_output *output = NULL;
-    enum mmul_status status = mmul_output_borrow(to, x->shape, MMUL_F64, &output, e->err);
-    return status == MMUL_OK ? add_output(e, at, &(struct target){.path = NULL}, x, output)
-                             : status;
-}
-
-static enum mmul_status show_corner(struct mmul_evaluator *e, const struct mmul_node *at,
-                                    struct mmul_script_view *view) {
-    const struct mmul_object *x = &view->matrix;
-    view->rows = x->shape.rows < MMUL_CORNER_ROWS ? (int)x->shape.rows : MMUL_CORNER_ROWS;
-    view->cols = x->shape.cols < MMUL_CORNER_COLS ? (int)x->shape.cols : MMUL_CORNER_COLS;
-    struct mmul_call call = {
-        .operation = "slice", .operand_count = 1, .with = {.end = {1, 1, view->rows, view->cols}}};
-    struct mmul_object corner = {.axes = x->axes};
-    view->corner = mmul_arena_allocate(
-        e->arena, (size_t)(view->rows * view->cols) * sizeof *view->corner, e->err);
-    if (view->corner == NULL)
-        return e->err->status;
-    enum mmul_status status = mmul_apply(e, at, &call, x, &corner);
-    return status == MMUL_OK ? fetch(e, at, &corner, view->corner) : status;
-}
-
-static enum mmul_status show_matrix(struct mmul_evaluator *e, const struct mmul_node *at,
-                                    const struct mmul_object *x) {
-    static const char *const operations[MMUL_STATISTICS] = {"min", "max", "mean"};
-    struct mmul_script_view *view = NULL;
-    struct mmul_object number;
-    char quoted[48];
-    enum mmul_status status = add_view(e, at, MMUL_VIEW_MATRIX, &view);
-    if (status != MMUL_OK)
-        return status;
-    view->matrix = *x;
-    view->statistics =
-        mmul_arena_allocate(e->arena, MMUL_STATISTICS * sizeof *view->statistics, e->err);
-    if (view->statistics == NULL)
-        return e->err->status;
-    status = mmul_evaluator_copy_text(e, mmul_source_quote(e->source, at->at, quoted), &view->text);
-    if (status == MMUL_OK)
-        status = show_corner(e, at, view);
-    for (int i = 0; status == MMUL_OK && i < MMUL_STATISTICS; i++) {
-        status = mmul_reduce_all(e, at, operations[i], x, &number);
-        if (status == MMUL_OK)
-            status = fetch(e, at, &number, &view->statistics[i]);
-    }
-    return status;
-}
-
-// Numbers and strings that stand side by side are one line.
-enum mmul_status mmul_builtin_print(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
-                                    const struct mmul_node *call,
-                                    const struct mmul_argument *arguments,
-                                    struct mmul_object *result) {
-    enum { TEXT_MOST = 2 * MMUL_STRING_MOST };
-    char text[TEXT_MOST + 1] = "";
-    struct mmul_script_view *view = NULL;
-    enum mmul_status status = MMUL_OK;
-    bool has_text = false;
-    (void)builtin;
-    *result = (struct mmul_object){.kind = MMUL_OBJECT_NONE};
-    for (int i = 0; status == MMUL_OK && i < MMUL_ARGUMENTS_MOST; i++) {
-        if (arguments[i].node == NULL)
-            continue;
-        if (arguments[i].object.kind == MMUL_OBJECT_MATRIX) {
-            status = show_matrix(e, arguments[i].node, &arguments[i].object);
-            continue;
-        }
-        if (has_text)
-            snprintf(text + strlen(text), sizeof text - strlen(text), " ");
-        mmul_object_format(&arguments[i].object, text, sizeof text);
-        has_text = true;
-    }
-    if (status == MMUL_OK && has_text)
-        status = add_view(e, call, MMUL_VIEW_TEXT, &view);
-    return status == MMUL_OK && has_text ? mmul_evaluator_copy_text(e, text, &view->text) : status;
-}
-
-enum mmul_status mmul_builtin_assert_close(struct mmul_evaluator *e,
-                                           const struct mmul_builtin *builtin,
-                                           const struct mmul_node *call,
-                                           const struct mmul_argument *arguments,
-                                           struct mmul_object *result) {
-    struct mmul_script_view *view = NULL;
-    struct mmul_argument difference = {.node = call}, size = {.node = call};
-    struct mmul_object largest;
-    double tolerance = 0;
-    (void)builtin;
-    *result = (struct mmul_object){.kind = MMUL_OBJECT_NONE};
-    bool numbers =
-        mmul_object_is_number(&arguments[0].object) && mmul_object_is_number(&arguments[1].object);
-    enum mmul_status status = numbers
-                                  ? mmul_take_matrix(e, &arguments[0], "x")
-                                  : mmul_take_real(e, &arguments[2], "tolerance", 0, &tolerance);
-    if (status == MMUL_OK && !(tolerance >= 0))
-        return mmul_evaluator_fail(e, arguments[2].node, "tolerance must be at least 0");
-    if (status == MMUL_OK)
-        status = mmul_apply_elements(e, call, "subtract", arguments, 2, &difference.object);
-    if (status == MMUL_OK)
-        status = mmul_apply_elements(e, call, "abs", &difference, 1, &size.object);
-    if (status == MMUL_OK)
-        status = mmul_reduce_all(e, call, "max", &size.object, &largest);
-    if (status == MMUL_OK)
-        status = add_view(e, call, MMUL_VIEW_CLOSE, &view);
-    if (status != MMUL_OK)
-        return status;
-    view->tolerance = tolerance;
-    view->statistics = mmul_arena_allocate(e->arena, sizeof *view->statistics, e->err);
-    return view->statistics != NULL ? fetch(e, call, &largest, view->statistics) : e->err->status;
 }

@@ -3,7 +3,8 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "tensor/evaluator.h"
+#include "tensor/builtins.h"
+#include "tensor/evaluate.h"
 
 // Parameters of a function, of either kind.
 struct parameters {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Carries a tree out, once, on root: loops are unrolled, functions are inlined, numbers and strings are folded, and
-// every operation on matrices is added to a program. Nothing is computed but numbers.
+// The state of a program that is carried out (tensor/evaluate.h), and what its parts and the functions of the language
+// do with it: fail at a place of the text, name values, add operations to the program. Nothing here evaluates a node.
 #pragma once
 
 #include "tensor/object.h"
@@ -46,15 +46,6 @@ struct mmul_argument {
     struct mmul_object object;
 };
 
-enum mmul_status mmul_evaluate_program(struct mmul_evaluator *e, const struct mmul_tree *tree);
-
-enum mmul_status mmul_evaluate(struct mmul_evaluator *e, const struct mmul_node *node,
-                               struct mmul_object *result);
-
-// A block of statements; *returned: one of them was a return, with *result.
-enum mmul_status mmul_evaluate_block(struct mmul_evaluator *e, const struct mmul_node *block,
-                                     bool *returned, struct mmul_object *result);
-
 enum mmul_status mmul_evaluator_fail(struct mmul_evaluator *e, const struct mmul_node *at,
                                      const char *format, ...) __attribute__((format(printf, 3, 4)));
 
@@ -72,31 +63,39 @@ enum mmul_status mmul_evaluator_tuple(struct mmul_evaluator *e, const struct mmu
 enum mmul_status mmul_evaluator_copy_text(struct mmul_evaluator *e, const char *text,
                                           const char **copy);
 
+// One more step, at `node`, unless it is one too many.
+enum mmul_status mmul_evaluator_step(struct mmul_evaluator *e, const struct mmul_node *node);
+
+// ---------------------------------------------------------------------------------------- names.c
+
 enum mmul_status mmul_evaluator_bind(struct mmul_evaluator *e, const char *name,
                                      const struct mmul_object *object);
 
-// ---------------------------------------------------------------------------------------- calls.c
+// The value of a name.
+enum mmul_status mmul_evaluator_read(struct mmul_evaluator *e, const struct mmul_node *node,
+                                     struct mmul_object *result);
 
-// `call` of a function of the program or of the language.
-enum mmul_status mmul_evaluate_call(struct mmul_evaluator *e, const struct mmul_node *call,
-                                    struct mmul_object *result);
+// -------------------------------------------------------------------------------------- strings.c
 
-// A function of the language. parameters: as its user writes them, "x, axis=None".
-struct mmul_builtin {
-    const char *name, *parameters;
-    enum mmul_status (*apply)(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
-                              const struct mmul_node *call, const struct mmul_argument *arguments,
-                              struct mmul_object *result);
-    const char *operation;      // of the engine; NULL: not one
-    double (*number)(double x); // what it makes of a number; NULL: refuses numbers
+// Appends a number, a string or None as Python's str() to a string of the program's, which may not get too long.
+enum mmul_status mmul_string_append(struct mmul_evaluator *e, const struct mmul_node *at,
+                                    const struct mmul_object *piece,
+                                    char text[static MMUL_STRING_MOST + 1]);
+
+// An f-string: strings and numbers side by side are one string; a matrix of one element stands between them.
+struct mmul_format_string {
+    struct mmul_object pieces[MMUL_TUPLE_MOST];
+    int count;
+    char text[MMUL_STRING_MOST + 1]; // after the last matrix
 };
-#define MMUL_BUILTIN(function)                                                        \
-    enum mmul_status function(struct mmul_evaluator *, const struct mmul_builtin *,   \
-                              const struct mmul_node *, const struct mmul_argument *, \
-                              struct mmul_object *)
 
-// The table, of *count rows; builtins.c.
-const struct mmul_builtin *mmul_builtins(int *count);
+enum mmul_status mmul_format_string_add(struct mmul_evaluator *e, const struct mmul_node *at,
+                                        const struct mmul_object *piece,
+                                        struct mmul_format_string *format);
+
+// A string, or MMUL_OBJECT_FORMAT.
+enum mmul_status mmul_format_string_end(struct mmul_evaluator *e, struct mmul_format_string *format,
+                                        struct mmul_object *result);
 
 // ------------------------------------------------------------------------------------ operations.c
 
@@ -121,12 +120,6 @@ enum mmul_status mmul_apply_elements(struct mmul_evaluator *e, const struct mmul
 enum mmul_status mmul_apply_matmul(struct mmul_evaluator *e, const struct mmul_node *at,
                                    const struct mmul_argument operands[2],
                                    struct mmul_object *result);
-
-// x[...] and x.name
-enum mmul_status mmul_evaluate_subscript(struct mmul_evaluator *e, const struct mmul_node *node,
-                                         struct mmul_object *result);
-enum mmul_status mmul_evaluate_attribute(struct mmul_evaluator *e, const struct mmul_node *node,
-                                         struct mmul_object *result);
 
 // ------------------------------------------------------------------------------------ arguments.c
 

@@ -7,9 +7,15 @@
 #include <string.h>
 
 const char *mmul_object_name(const struct mmul_object *object) {
-    static const char *const names[] = {"None",     "True or False", "a whole number",
-                                        "a number", "a string",      "a tuple",
-                                        "a matrix", "a function"};
+    static const char *const names[] = {"None",
+                                        "True or False",
+                                        "a whole number",
+                                        "a number",
+                                        "a string",
+                                        "a tuple",
+                                        "a string with a matrix in it",
+                                        "a matrix",
+                                        "a function"};
     return names[object->kind];
 }
 
@@ -19,6 +25,12 @@ bool mmul_object_is_whole(const struct mmul_object *object) {
 
 bool mmul_object_is_number(const struct mmul_object *object) {
     return mmul_object_is_whole(object) || object->kind == MMUL_OBJECT_REAL;
+}
+
+bool mmul_object_is_one(const struct mmul_object *object) {
+    const struct mmul_shape s = object->shape;
+    return object->kind == MMUL_OBJECT_MATRIX && s.batch == 1 && s.depth == 1 && s.rows == 1 &&
+           s.cols == 1;
 }
 
 double mmul_object_number(const struct mmul_object *object) {
@@ -100,7 +112,10 @@ void mmul_object_format(const struct mmul_object *object, char *text, size_t cap
         for (int i = 0; i < object->count; i++) {
             if (i > 0)
                 snprintf(text + strlen(text), capacity - strlen(text), ", ");
-            if (object->items[i].kind != MMUL_OBJECT_TUPLE)
+            if (object->items[i].kind == MMUL_OBJECT_STRING)
+                snprintf(text + strlen(text), capacity - strlen(text), "'%s'",
+                         object->items[i].text);
+            else if (object->items[i].kind != MMUL_OBJECT_TUPLE)
                 mmul_object_format(&object->items[i], text, capacity);
         }
         snprintf(text + strlen(text), capacity - strlen(text), object->count == 1 ? ",)" : ")");

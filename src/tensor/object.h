@@ -15,6 +15,7 @@ enum mmul_object_kind {
     MMUL_OBJECT_REAL,
     MMUL_OBJECT_STRING,
     MMUL_OBJECT_TUPLE,
+    MMUL_OBJECT_FORMAT, // a string with matrices of one element in it, which print alone shows
     MMUL_OBJECT_MATRIX,
     MMUL_OBJECT_FUNCTION,
 };
@@ -24,8 +25,8 @@ struct mmul_object {
     int64_t integer;
     double real;
     const char *text;                // string; of the arena
-    const struct mmul_object *items; // tuple; of the arena
-    int count;                       // tuple
+    const struct mmul_object *items; // tuple, format; of the arena
+    int count;                       // the same
     int value, axes;                 // matrix
     struct mmul_shape shape;         // matrix
     bool is_row;                     // matrix: of a file that has one axis, where it has two here
@@ -38,6 +39,7 @@ const char *mmul_object_name(const struct mmul_object *object);
 // bool, integer or real.
 bool mmul_object_is_number(const struct mmul_object *object);
 bool mmul_object_is_whole(const struct mmul_object *object); // bool or integer
+bool mmul_object_is_one(const struct mmul_object *object);   // a matrix with one element
 double mmul_object_number(const struct mmul_object *object);
 struct mmul_object mmul_object_from_integer(int64_t integer);
 struct mmul_object mmul_object_from_real(double real);

@@ -70,11 +70,30 @@ static const struct {
     const char *name, *instead;
 } of_numpy[] = {
     {"zeros", "generate((m, n)) * 0"},
+    {"zeros_like", "x * 0"},
     {"ones", "generate((m, n)) * 0 + 1"},
+    {"ones_like", "x * 0 + 1"},
+    {"full", "generate((m, n)) * 0 + value"},
     {"eye", "generate((n, n), kind=\"identity\")"},
+    {"identity", "generate((n, n), kind=\"identity\")"},
     {"dot", "x @ y"},
+    {"matmul", "x @ y"},
+    {"add", "x + y"},
+    {"subtract", "x - y"},
+    {"multiply", "x * y"},
+    {"divide", "x / y"},
+    {"power", "x ** y"},
+    {"square", "x * x"},
+    {"transpose", "x.T swaps the last two axes, permute(x, axes) any"},
+    {"concatenate", "concat((x, y), axis=0)"},
+    {"vstack", "concat((x, y), axis=-2)"},
+    {"hstack", "concat((x, y), axis=-1)"},
+    {"embedding", "take(table, ids)"},
+    {"clip", "minimum(maximum(x, low), high)"},
     {"var", "mean((x - mean(x, axis=-1)) ** 2, axis=-1)"},
     {"std", "sqrt(mean((x - mean(x, axis=-1)) ** 2, axis=-1))"},
+    {"sin", "there is no sine or cosine yet: make it with numpy and load it"},
+    {"cos", "there is no sine or cosine yet: make it with numpy and load it"},
 };
 
 const char *mmul_refusal_instead(const char *name) {

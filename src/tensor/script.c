@@ -11,6 +11,8 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/status.h"
+#include "base/text.h"
+#include "tensor/evaluate.h"
 
 // ------------------------------------------------------------------------------------------ text
 
@@ -111,6 +113,10 @@ void mmul_script_destroy(struct mmul_script *script) {
     for (struct mmul_script_output *o = script->outputs; o != NULL; o = o->next)
         if (!script->is_handed_over)
             mmul_output_destroy(o->output);
+    for (struct mmul_script_view *view = script->views; view != NULL; view = view->next)
+        for (struct mmul_script_awaited *a = view->awaited; a != NULL; a = a->next)
+            if (!script->is_handed_over)
+                mmul_output_destroy(a->output);
     mmul_program_destroy(script->program);
     for (struct mmul_script_file *f = script->files; f != NULL; f = f->next)
         mmul_matrix_close(f->matrix);
@@ -151,7 +157,7 @@ bool mmul_script_uses(const struct mmul_script *script, const char *path) {
     for (const struct mmul_script_file *f = script->files; f != NULL; f = f->next)
         uses |= is_same_file(path, f->path);
     for (const struct mmul_script_output *o = script->outputs; o != NULL; o = o->next)
-        uses |= o->path != NULL && is_same_file(path, o->path);
+        uses |= is_same_file(path, o->path);
     return uses;
 }
 
@@ -170,40 +176,116 @@ enum mmul_status mmul_script_accept(void *script, struct mmul_error *err) {
     const struct mmul_script *s = script;
     for (const struct mmul_script_view *view = s->views; view != NULL; view = view->next) {
         // Not "greater than": NaN is close to nothing.
-        if (view->kind != MMUL_VIEW_CLOSE || view->statistics[0] <= view->tolerance)
+        if (!view->is_assertion || view->difference <= view->tolerance)
             continue;
         mmul_fail(err, MMUL_ERR_WRONG,
                   "not close: the largest difference is %.6g, the tolerance %.6g",
-                  shown(view->statistics[0]), view->tolerance);
+                  shown(view->difference), view->tolerance);
         mmul_source_locate(&s->source, view->at, err);
         return MMUL_ERR_WRONG;
     }
     return MMUL_OK;
 }
 
-static void print_matrix(const struct mmul_script_view *view, const struct mmul_values *values,
-                         FILE *stream) {
+// Lines are printed in order, so what arrives belongs to one of the next.
+void mmul_script_arrive(struct mmul_script *script, const struct mmul_output *output) {
+    for (struct mmul_script_view *view = script->next_view; view != NULL; view = view->next)
+        for (struct mmul_script_awaited **a = &view->awaited; *a != NULL; a = &(*a)->next)
+            if ((*a)->output == output) {
+                *a = (*a)->next;
+                return;
+            }
+}
+
+static void print_part(const struct mmul_script_part *part, const struct mmul_program_plan *plan,
+                       FILE *stream) {
     char shape[96], placement[96];
     enum mmul_placement_kind ignored;
-    const struct mmul_object *x = &view->matrix;
-    fprintf(stream, "%s: %s, %s; min %.6g, max %.6g, mean %.6g\n", view->text,
-            mmul_object_shape(x, shape),
-            mmul_values_placement(values, x->value, &ignored, placement),
-            shown(view->statistics[0]), shown(view->statistics[1]), shown(view->statistics[2]));
-    for (int i = 0; i < view->rows; i++) {
-        for (int j = 0; j < view->cols; j++)
-            fprintf(stream, " %12.6g", shown(view->corner[i * view->cols + j]));
-        fputs(x->shape.cols > view->cols ? " ...\n" : "\n", stream);
+    const struct mmul_object *x = &part->matrix;
+    if (part->kind == MMUL_PART_TEXT)
+        fputs(part->text, stream);
+    else if (part->kind == MMUL_PART_NUMBER)
+        fprintf(stream, part->is_whole ? "%.0f" : "%.6g", shown(part->number));
+    else
+        fprintf(stream, "%s: %s, %s; min %.6g, max %.6g, mean %.6g", part->text,
+                mmul_object_shape(x, shape),
+                mmul_program_plan_placement(plan, x->value, &ignored, placement),
+                shown(part->statistics[0]), shown(part->statistics[1]), shown(part->statistics[2]));
+}
+
+static void print_corner(const struct mmul_script_part *part, FILE *stream) {
+    for (int i = 0; i < part->rows; i++) {
+        for (int j = 0; j < part->cols; j++)
+            fprintf(stream, " %12.6g", shown(part->corner[i * part->cols + j]));
+        fputs(part->matrix.shape.cols > part->cols ? " ...\n" : "\n", stream);
     }
-    if (x->shape.rows > view->rows)
+    if (part->matrix.shape.rows > part->rows)
         fputs("          ...\n", stream);
 }
 
-void mmul_script_print(const struct mmul_script *script, const struct mmul_values *values,
+// Names in the order of the text, so many of them in a line as have room there.
+static void print_outputs(const struct mmul_script *script, int ranks, FILE *stream) {
+    enum { COLUMNS = 120, GAP = 2 };
+    const struct mmul_script_output *last = NULL;
+    size_t column = 0;
+    while (last != script->outputs) { // the list begins with the last one
+        const struct mmul_script_output *o = script->outputs;
+        while (o->next != last)
+            o = o->next;
+        struct mmul_text text = {0};
+        char shape[96];
+        mmul_text_add(&text, "%s: %s", o->path, mmul_object_shape(&o->matrix, shape));
+        if (mmul_kept_name(o->path) != NULL)
+            mmul_text_add(&text, " on %d rank%s", ranks, ranks == 1 ? "" : "s");
+        if (text.length > 0)
+            mmul_make_printable(text.data);
+        const char *line = mmul_text_get(&text);
+        const bool fits = column > 0 && column + GAP + strlen(line) <= COLUMNS;
+        fprintf(stream, "%s%s", column == 0 ? "" : fits ? "  " : "\n", line);
+        column = strlen(line) + (fits ? column + GAP : 0);
+        mmul_text_fini(&text);
+        last = o;
+    }
+    if (column > 0)
+        fputc('\n', stream);
+}
+
+void mmul_script_print_outcome(const struct mmul_script *script, const struct mmul_values *values,
+                               FILE *stream) {
+    const struct mmul_values_summary run = mmul_values_summary(values);
+    const long long again = run.blocks_recomputed, other = run.fallback_products;
+    fprintf(stream, "wall %.3f s  ", run.wall_seconds);
+    if (run.flops > 0 && run.wall_seconds > 0)
+        fprintf(stream, "%.1f GFLOP/s  ", run.flops / run.wall_seconds * 1e-9);
+    fprintf(stream, "(%d step%s; before that %.3f s)  ", run.step_count,
+            run.step_count == 1 ? "" : "s", run.startup_seconds);
+    if (!run.verified)
+        fputs("results not checked", stream);
+    else if (run.lines_checked == 0)
+        fputs("nothing of it needed a check", stream);
+    else
+        fprintf(stream, "results checked, %lld block%s recomputed", again, again == 1 ? "" : "s");
+    if (other > 0)
+        fprintf(stream, "; %lld product%s done by another device", other, other == 1 ? "" : "s");
+    fputc('\n', stream);
+    print_outputs(script, run.ranks, stream);
+}
+
+bool mmul_script_is_due(const struct mmul_script *script) {
+    return script->next_view != NULL && script->next_view->awaited == NULL;
+}
+
+void mmul_script_print(struct mmul_script *script, const struct mmul_program_plan *plan,
                        FILE *stream) {
-    for (const struct mmul_script_view *view = script->views; view != NULL; view = view->next)
-        if (view->kind == MMUL_VIEW_TEXT)
-            fprintf(stream, "%s\n", view->text);
-        else if (view->kind == MMUL_VIEW_MATRIX)
-            print_matrix(view, values, stream);
+    for (; mmul_script_is_due(script); script->next_view = script->next_view->next) {
+        const struct mmul_script_view *view = script->next_view;
+        if (view->is_assertion)
+            continue;
+        for (const struct mmul_script_part *part = view->parts; part != NULL; part = part->next)
+            print_part(part, plan, stream);
+        fputc('\n', stream);
+        for (const struct mmul_script_part *part = view->parts; part != NULL; part = part->next)
+            if (part->kind == MMUL_PART_MATRIX)
+                print_corner(part, stream);
+    }
 }

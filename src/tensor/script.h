@@ -13,7 +13,7 @@ struct mmul_script_file {
     struct mmul_script_file *next;
 };
 
-// Where a value goes: a file or (path NULL) memory of ours.
+// A file, or a set that is kept, where a value goes.
 struct mmul_script_output {
     const char *path, *file,
         *tensor; // as it is spelled; the file itself; which of its tensors, "": its only one
@@ -23,20 +23,36 @@ struct mmul_script_output {
     struct mmul_script_output *next;
 };
 
-enum mmul_script_view_kind { MMUL_VIEW_TEXT, MMUL_VIEW_MATRIX, MMUL_VIEW_CLOSE };
-
 enum { MMUL_CORNER_ROWS = 4, MMUL_CORNER_COLS = 6, MMUL_STATISTICS = 3 };
 
-// Something to be seen, or (close) to be so: values that come to root are small.
-struct mmul_script_view {
-    enum mmul_script_view_kind kind;
-    const char *text;          // what is printed; of matrices what the text calls it
-    struct mmul_object matrix; // MMUL_VIEW_MATRIX
-    double *corner;            // of the first matrix: rows x cols
+enum mmul_script_part_kind { MMUL_PART_TEXT, MMUL_PART_NUMBER, MMUL_PART_MATRIX };
+
+// Of a line that is printed. Values that come to root are small.
+struct mmul_script_part {
+    enum mmul_script_part_kind kind;
+    const char *text; // of a matrix what the source calls it
+    double number;    // of a matrix with one element
+    bool is_whole;    // that is an index, or the like
+    struct mmul_object matrix;
+    double *corner; // of its first matrix: rows x cols
     int rows, cols;
-    double *statistics;  // least, largest, mean; close: the largest difference
-    double tolerance;    // close
-    struct mmul_span at; // in the text
+    double statistics[MMUL_STATISTICS]; // least, largest, mean
+    struct mmul_script_part *next;
+};
+
+// A value that comes to root's memory.
+struct mmul_script_awaited {
+    struct mmul_output *output; // owned until the run has it; NULL: it is here
+    struct mmul_script_awaited *next;
+};
+
+// A line to be seen, or values to be close.
+struct mmul_script_view {
+    struct mmul_script_part *parts;
+    struct mmul_script_awaited *awaited; // NULL: all of it is here
+    bool is_assertion;
+    double difference, tolerance; // of an assertion: the largest one that there is, and that may be
+    struct mmul_span at;          // in the text
     struct mmul_script_view *next;
 };
 
@@ -48,7 +64,8 @@ struct mmul_script {
     struct mmul_script_file *files;
     struct mmul_script_output *outputs;
     struct mmul_script_view *views, *last_view;
-    const char *shard_folder; // borrowed; NULL: the standard one
+    struct mmul_script_view *next_view; // the first that has not been printed; NULL: all have been
+    const char *shard_folder;           // borrowed; NULL: the standard one
     bool only_checked, no_sync, common_types, is_handed_over, writes_stdout;
     enum mmul_dtype narrow; // as of the request
 };

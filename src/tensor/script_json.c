@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 // What a program has printed and saved, for other programs.
 #include <math.h>
+#include <string.h>
 
 #include "base/json.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "tensor/script.h"
 
 static json_t *sizes_json(const struct mmul_object *x) {
@@ -20,39 +22,87 @@ static json_t *number_json(double x) {
     return isfinite(x) ? json_real(x) : json_null();
 }
 
-static json_t *matrix_json(const struct mmul_script_view *view, const struct mmul_values *values) {
+static json_t *matrix_json(const struct mmul_script_part *part,
+                           const struct mmul_program_plan *plan) {
     enum mmul_placement_kind ignored;
     char placement[96];
     json_t *corner = json_array();
-    for (int i = 0; i < view->rows; i++) {
+    for (int i = 0; i < part->rows; i++) {
         json_t *row = json_array();
-        for (int j = 0; j < view->cols; j++)
-            json_array_append_new(row, number_json(view->corner[i * view->cols + j]));
+        for (int j = 0; j < part->cols; j++)
+            json_array_append_new(row, number_json(part->corner[i * part->cols + j]));
         json_array_append_new(corner, row);
     }
-    return json_pack("{so so ss so so so so}", "name", mmul_json_text(view->text), "shape",
-                     sizes_json(&view->matrix), "placement",
-                     mmul_values_placement(values, view->matrix.value, &ignored, placement), "min",
-                     number_json(view->statistics[0]), "max", number_json(view->statistics[1]),
-                     "mean", number_json(view->statistics[2]), "corner", corner);
+    return json_pack("{so so ss so so so so}", "name", mmul_json_text(part->text), "shape",
+                     sizes_json(&part->matrix), "placement",
+                     mmul_program_plan_placement(plan, part->matrix.value, &ignored, placement),
+                     "min", number_json(part->statistics[0]), "max",
+                     number_json(part->statistics[1]), "mean", number_json(part->statistics[2]),
+                     "corner", corner);
+}
+
+// Words between two matrices, with the numbers among them once more; both are empty then.
+static void end_words(json_t *printed, struct mmul_text *words, json_t **numbers) {
+    const char *text = mmul_text_get(words);
+    text += strspn(text, " ");
+    size_t length = strlen(text);
+    while (length > 0 && text[length - 1] == ' ')
+        words->data[text + --length - words->data] = '\0';
+    if (length > 0) {
+        json_t *entry = json_pack("{so}", "text", mmul_json_text(text));
+        if (json_array_size(*numbers) > 0)
+            json_object_set(entry, "numbers", *numbers);
+        json_array_append_new(printed, entry);
+    }
+    json_decref(*numbers);
+    *numbers = json_array();
+    mmul_text_fini(words);
+}
+
+static json_t *run_json(const struct mmul_values_summary *run) {
+    return json_pack("{sf sf si sf sf sb sI sI sI}", "wall_seconds", run->wall_seconds,
+                     "startup_seconds", run->startup_seconds, "steps", run->step_count, "flops",
+                     run->flops, "flops_per_second",
+                     run->wall_seconds > 0 ? run->flops / run->wall_seconds : 0., "verified",
+                     run->verified, "lines_checked", (json_int_t)run->lines_checked,
+                     "blocks_recomputed", (json_int_t)run->blocks_recomputed, "fallback_products",
+                     (json_int_t)run->fallback_products);
+}
+
+static void add_line(json_t *printed, const struct mmul_script_view *view,
+                     const struct mmul_program_plan *plan) {
+    struct mmul_text words = {0};
+    json_t *numbers = json_array();
+    for (const struct mmul_script_part *part = view->parts; part != NULL; part = part->next)
+        if (part->kind == MMUL_PART_TEXT) {
+            mmul_text_add(&words, "%s", part->text);
+        } else if (part->kind == MMUL_PART_NUMBER) {
+            mmul_text_add(&words, part->is_whole ? "%.0f" : "%.6g", part->number);
+            json_array_append_new(numbers, number_json(part->number));
+        } else {
+            end_words(printed, &words, &numbers);
+            json_array_append_new(printed, matrix_json(part, plan));
+        }
+    end_words(printed, &words, &numbers);
+    json_decref(numbers);
 }
 
 enum mmul_status mmul_script_json(const struct mmul_script *script,
+                                  const struct mmul_program_plan *plan,
                                   const struct mmul_values *values, char **text,
                                   struct mmul_error *err) {
+    const struct mmul_values_summary run = mmul_values_summary(values);
     json_t *printed = json_array(), *saved = json_array();
     for (const struct mmul_script_view *v = script->views; v != NULL; v = v->next)
-        if (v->kind == MMUL_VIEW_TEXT)
-            json_array_append_new(printed, json_pack("{so}", "text", mmul_json_text(v->text)));
-        else if (v->kind == MMUL_VIEW_MATRIX)
-            json_array_append_new(printed, matrix_json(v, values));
+        if (!v->is_assertion)
+            add_line(printed, v, plan);
     for (const struct mmul_script_output *o = script->outputs; o != NULL; o = o->next)
-        if (o->path != NULL)
-            json_array_insert_new(saved, 0,
-                                  json_pack("{so so}", "file", mmul_json_text(o->path), "shape",
-                                            sizes_json(&o->matrix)));
-    json_t *all = json_pack("{ss si ss so so}", "schema", "mpimatmul-run", "schema_version", 1,
-                            "version", MMUL_VERSION, "printed", printed, "saved", saved);
+        json_array_insert_new(
+            saved, 0,
+            json_pack("{so so}", "file", mmul_json_text(o->path), "shape", sizes_json(&o->matrix)));
+    json_t *all =
+        json_pack("{ss si ss so so so}", "schema", "mpimatmul-run", "schema_version", 1, "version",
+                  MMUL_VERSION, "printed", printed, "saved", saved, "run", run_json(&run));
     enum mmul_status status = all != NULL
                                   ? mmul_json_format(all, text, err)
                                   : mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate the JSON");

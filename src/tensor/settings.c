@@ -19,6 +19,8 @@ static struct mmul_node *literal_of(const struct mmul_node *statement) {
     return is_negative || is_literal ? value : NULL;
 }
 
+enum { SHOWN_BYTES = 61 }; // of a long setting both ends
+
 static enum mmul_status fail_unknown(const struct mmul_tree *tree, const char *setting,
                                      const char *name, struct mmul_error *err) {
     enum { MOST = 250, SHOWN = 5 };
@@ -28,8 +30,10 @@ static enum mmul_status fail_unknown(const struct mmul_tree *tree, const char *s
         if (literal_of(s) != NULL)
             names[count++] = s->first->text;
     const char *nearest = mmul_nearest(name, names);
+    char name_shown[SHOWN_BYTES];
+    mmul_text_copy_ends(name_shown, sizeof name_shown, name);
     mmul_fail(err, MMUL_ERR_USAGE, "'%s': no line of '%s' gives '%s' a number or string", setting,
-              mmul_source_name(tree->source), name);
+              mmul_source_name(tree->source), name_shown);
     struct mmul_text shown = {0};
     for (int i = 0; i < count && i < SHOWN; i++)
         mmul_text_add(&shown, "%s'%s'", i > 0 ? ", " : "", names[i]);
@@ -67,8 +71,10 @@ static enum mmul_status set_number(struct mmul_node *node, const char *setting, 
 enum mmul_status mmul_setting_apply(struct mmul_tree *tree, const char *text,
                                     struct mmul_error *err) {
     const char *equals = strchr(text, '=');
+    char shown[SHOWN_BYTES];
+    mmul_text_copy_ends(shown, sizeof shown, text);
     if (equals == NULL || equals == text)
-        return mmul_fail(err, MMUL_ERR_USAGE, "'%s': expected NAME=VALUE", text);
+        return mmul_fail(err, MMUL_ERR_USAGE, "'%s': expected NAME=VALUE", shown);
     size_t length = (size_t)(equals - text), bytes = strlen(text) + 1;
     char *copy = mmul_arena_allocate(tree->arena, bytes, err);
     if (copy == NULL)
@@ -80,9 +86,9 @@ enum mmul_status mmul_setting_apply(struct mmul_tree *tree, const char *text,
         if (literal == NULL || strcmp(s->first->text, copy) != 0)
             continue;
         if (literal->kind != MMUL_NODE_STRING)
-            return set_number(literal, text, equals + 1, err);
+            return set_number(literal, shown, equals + 1, err);
         literal->text = copy + length + 1;
         return MMUL_OK;
     }
-    return fail_unknown(tree, text, copy, err);
+    return fail_unknown(tree, shown, copy, err);
 }

@@ -169,6 +169,21 @@ labslowdown slow4 slowdown startup verify thin
 share output memory gpu configs planning
 balance mixed doctored chain resident grid4096
 programs rows predict" ]
+    # OPENBLAS_* of the caller's are taken away, or left: either is said, with the kernels that follow.
+    local quick=("$REPO/bench/run" --quick --runs 1 --warmup 0 --build "$BUILD" --output "$PWD/out" planning)
+    run --separate-stderr env OPENBLAS_CORETYPE=Nehalem OPENBLAS_L2_SIZE=512 "${quick[@]}"
+    expect_status 0
+    expect_line \
+        "environment: OPENBLAS_CORETYPE=Nehalem OPENBLAS_L2_SIZE=512 taken away, on both sides (--keep-environment)"
+    grep -qE '^machine: .*, OpenBLAS [0-9.]+ \([A-Za-z0-9]+\)(, which leaves [A-Z0-9-]+ unused)?$' \
+        <<< "$output" || { show; return 1; }
+    run --separate-stderr env OPENBLAS_CORETYPE=Nehalem "${quick[@]}" --keep-environment
+    expect_status 0
+    expect_line "environment: OPENBLAS_CORETYPE=Nehalem kept, on both sides"
+    grep -qE \
+        '^machine: .*, OpenBLAS [0-9.]+ \(Nehalem\)(, which leaves .* unused)?, OPENBLAS_CORETYPE=Nehalem set$' \
+        <<< "$output"
+    grep -q 'OPENBLAS_CORETYPE=Nehalem set' out/table.md
     run --separate-stderr "$REPO/bench/run" nosuchcase
     expect_status 64
     [[ "$stderr" == "bench/run: no case 'nosuchcase': expected file8192, "* ]]

@@ -56,6 +56,22 @@ expect_narrow() {
     [ "$(remembered '[(e["device"], e["passed"]) for e in t]')" = "[('cpu', True), ('0:0', True)]" ]
 }
 
+@test "kernels that are forced are compared with others, and what is lost is said" {
+    local widest
+    widest=$(widest_kernels)
+    [ "$widest" = SkylakeX ] || [ "$widest" = Haswell ] || skip "the processor has no AVX2"
+    [ "$MODE" = release ] || [ "$MODE" = debug ] || skip "sanitizers do not know a library that is loaded twice"
+    fresh_cache
+    run --separate-stderr env OPENBLAS_CORETYPE=Sandybridge "$MPIMATMUL" devices --test --device cpu --threads 1 \
+        < /dev/null
+    expect_quiet_success
+    expect_narrow
+    expect_line "rank 0 on $(hostname): OPENBLAS_CORETYPE=Sandybridge is set:"
+    grep -qE "^  [0-9.]+ GFLOP/s on a core; with(out it [0-9.]+ \([A-Za-z]+\)| OPENBLAS_CORETYPE=$widest [0-9.]+)$" \
+        <<< "$output" || { show; return 1; }
+    grep -qxE "  fix: (unset OPENBLAS_CORETYPE|export OPENBLAS_CORETYPE=$widest)" <<< "$output" || { show; return 1; }
+}
+
 @test "a wrong device ends with 79, its row and what is wrong; the ranks beside it are tested all the same" {
     fresh_cache
     run --separate-stderr "${launch[@]}" -n 1 "$MPIMATMUL" devices --test --device cpu \
@@ -105,9 +121,9 @@ expect_narrow() {
 # A card that is really PoCL, and what the variables make of it. Its driver has a name of its own for each choice of
 # them: PoCL by its own name is not asked where only a card could be wanted, and a driver's answer is kept.
 card() {
-    local driver=$BATS_TEST_TMPDIR/card_${*//[^a-zA-Z]/_}.so
+    local driver=$BATS_TEST_TMPDIR/card_${*//[^a-zA-Z]/_}.so preloads=$BUILD/tests/card.so:$BUILD/tests/early_tiles.so
     cp "$BUILD/tests/card_icd.so" "$driver"
-    run --separate-stderr env OCL_ICD_VENDORS="$driver" LD_PRELOAD="$BUILD/tests/card.so" "$@" \
+    run --separate-stderr env OCL_ICD_VENDORS="$driver" LD_PRELOAD="$preloads" "$@" \
         "$MPIMATMUL" "${command[@]}" < /dev/null
 }
 

@@ -6,6 +6,10 @@
 
 load helper
 
+setup_file() {
+    mend_kernels
+}
+
 setup() {
     mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return 1
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -36,6 +40,59 @@ assert machine["state"] == "answered" and abs(machine["clock_difference_seconds"
 assert facts["version"] == "0.1.0" and facts["folder"] == os.getcwd() and facts["folder_problem"] == ""
 assert 1 <= facts["cores"] <= facts["machine_cores"] and facts["memory_available_bytes"] > 0
 assert facts["machine"] == os.uname().machine and os.access(facts["orted"], os.X_OK)
+END
+}
+
+# The measured speeds are not what is tested here: only who is blamed, and what is advised. Kernels for old processors
+# lose half of any that has more.
+@test "kernels that are forced, or too old for the processor, are found, with what mends them" {
+    local widest setting loses none own
+    widest=$(widest_kernels)
+    [ "$widest" = SkylakeX ] || [ "$widest" = Haswell ] || skip "the processor has no AVX2"
+    [ "$MODE" = release ] || [ "$MODE" = debug ] || skip "sanitizers do not know a library that is loaded twice"
+    loses="GFLOP/s on a core; with(out it [0-9.]+ \\([A-Za-z]+\\)| OPENBLAS_CORETYPE=$widest [0-9.]+)$"
+    for setting in OPENBLAS_CORETYPE=Nehalem OPENBLAS_CORETYPE=Sandybridge; do
+        run --separate-stderr env "$setting" "$MPIMATMUL" doctor < /dev/null
+        expect_status 78
+        [ "$stderr" = "mpimatmul: not ready: 1 thing to mend" ]
+        grep -qE "^$(hostname) +cpu .*OpenBLAS [0-9.]+ \(${setting#*=}\) +yes: $setting is set$" \
+        <<< "$output" || { show; return 1; }
+        grep -qE "^1\. $(hostname): $setting is set: [0-9.]+ $loses" <<< "$output" || { show; return 1; }
+        grep -qxE "   fix: (unset OPENBLAS_CORETYPE|export OPENBLAS_CORETYPE=$widest)" \
+        <<< "$output" || { show; return 1; }
+    done
+    # What is there to be mended in a clean environment is the library's own choice, if anything.
+    none=$(env -u OPENBLAS_CORETYPE "$MPIMATMUL" devices --device cpu)
+    run --separate-stderr env -u OPENBLAS_CORETYPE "$MPIMATMUL" doctor < /dev/null
+    if [[ "$none" == *"not of this processor's"* ]]; then
+        expect_status 78
+        own="OpenBLAS takes its [A-Za-z0-9]+ kernels \([A-Z0-9-]+\) for a processor with [A-Z0-9-]+"
+        grep -qE "^1\. $(hostname): $own: [0-9.]+ $loses" \
+        <<< "$output"
+        expect_line "   fix: export OPENBLAS_CORETYPE=$widest"
+    else
+        expect_quiet_success
+        [[ "$output" != *"is set"* ]]
+    fi
+}
+
+@test "kernels that could not be measured: a note, and no plain READY" {
+    local widest note
+    widest=$(widest_kernels)
+    [ "$widest" = SkylakeX ] || [ "$widest" = Haswell ] || skip "the processor has no AVX2"
+    need_plain "knows no library that is loaded twice"
+    note="OPENBLAS_CORETYPE=Nehalem is set: what that costs could not be measured"
+    run --separate-stderr env OPENBLAS_CORETYPE=Nehalem LD_PRELOAD="$BUILD/tests/no_copy.so" "$MPIMATMUL" doctor \
+        < /dev/null
+    expect_quiet_success
+    [ "${lines[-2]}" = "note: $(hostname): $note: run doctor again when it has nothing else to do" ]
+    [ "${lines[-1]}" = "READY, but for what could not be measured" ]
+    run --separate-stderr env OPENBLAS_CORETYPE=Nehalem LD_PRELOAD="$BUILD/tests/no_copy.so" "$MPIMATMUL" doctor \
+        --json < /dev/null
+    expect_quiet_success
+    python "$output" "$(hostname)" "$note" << 'END'
+import json, sys
+assert json.loads(sys.argv[1])["notes"] == [{"machine": sys.argv[2], "what": sys.argv[3]}]
 END
 }
 

@@ -112,7 +112,7 @@ obey_permissions() {
         "no other format that is known begins so; .bin (4D float), .npy, .npz and .safetensors are read"
     printf 'a text, say' > A.bin
     input_refused A.bin 65 "'A.bin' is a text file, which is not read yet" \
-        "if it holds numbers, in Python: numpy.save('A.npy', numpy.loadtxt('A.csv', delimiter=',', dtype='float32'))"
+        "if it holds numbers, in Python: numpy.save('A.npy', numpy.loadtxt('A.bin', delimiter=',', dtype='float32'))"
 }
 
 @test "dims whose product wraps around" {

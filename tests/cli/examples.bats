@@ -89,6 +89,18 @@ example() {
     example search 'scores.npy places.npy' queries=130 documents=170 size=24
 }
 
+@test "PCA" {
+    need_numpy
+    python << 'PYTHON_END'
+import numpy as np
+rng = np.random.default_rng(1)
+scales = 3.0 ** np.arange(8)[:, None] # far apart, lest a last digit turns a component
+np.save("digits.npy", (rng.standard_normal((90, 8)) @ (scales * np.eye(8))).astype("f4"))
+np.save("start.npy", rng.standard_normal((8, 4)).astype("f4"))
+PYTHON_END
+    example pca 'components.npy variances.npy' components=4 turns=3
+}
+
 @test "the sentence model, with small weights" {
     need_numpy
     model

@@ -194,24 +194,26 @@ expect_all_69() {
     expect_all_69 faulty:fail-alloc=1:0:0 faulty:fail-upload=1:0:0 faulty:fail-download=1:0:0
 }
 
-# expect_repair DEVICE: its only wrong element is found in one column of rank 1, and put right.
+# expect_repair DEVICE LEAST MOST: its only wrong element is found in one column of rank 1, and all 47 are put right; so
+# many are computed again.
 expect_repair() {
     device_job "$1" --report report.json
     expect_product 1 || return 1
     [[ "$stderr" == *"mpimatmul: warning: rank 1: "*"1 wrong column in rows 31-61 of matrix 0"* ]] ||
         { show; return 1; }
     report "r['check']['result'] == 'passed after recomputation'" "r['check']['lines_wrong'] == 1" \
-        "r['check']['lines_recomputed'] == 1" "r1['lines_wrong'] == 1" "r1['device_replacements'] == 1"
+        "$2 <= r['check']['lines_recomputed'] <= $3" "r1['lines_wrong'] == 1" "r1['device_replacements'] == 1"
 }
 
 @test "a wrong element is found, computed again and counted" {
-    expect_repair "faulty:corrupt=1:cpu"
-    expect_repair "faulty:corrupt=*:cpu"
+    expect_repair "faulty:corrupt=1:cpu" 47 47
+    # In another cut, of four parts, each has a wrong element: these are for plain loops.
+    expect_repair "faulty:corrupt=*:cpu" 48 51
 }
 
 @test "a wrong element of an OpenCL device is found, computed again and counted" {
     need_opencl
-    expect_repair "faulty:corrupt=1:0:0"
+    expect_repair "faulty:corrupt=1:0:0" 47 47
 }
 
 @test "what stays wrong ends with 79, and no result" {
@@ -364,13 +366,25 @@ wait_for() {
     return 1
 }
 
+# wait_for_segment: until the node's memory is there of the job that ./record started; ten seconds at most.
+wait_for_segment() {
+    local i
+    wait_for D.bin.part || return 1
+    for ((i = 0; i < 100; i++)); do
+        ! grep -qs memfd:mpimatmul "/proc/$(< pid)/maps" || return 0
+        kill -0 "$(< pid)" 2> /dev/null || break
+        sleep 0.1
+    done
+    echo "no segment, or no job any more, after $((i / 10)) s" >&2
+    return 1
+}
+
 # A result of 16 bits is written, one of 32 is computed where it lies. The limit comes while rank 1 computes: the
 # file's space is reserved, the node's segment is there.
 @test "a limit on file size that strikes in mid-run ends all ranks with 74" {
     write_script record 'echo $$ > pid' 'exec "$@"'
     {
-        wait_for D.bin.part
-        until grep -q memfd:mpimatmul "/proc/$(< pid)/maps"; do sleep 0.1; done
+        wait_for_segment
         prlimit --pid "$(< pid)" --fsize=4096
     } 3>&- &
     wrap_0=./record device_job faulty:delay=2s:cpu --dtype float16
@@ -429,15 +443,16 @@ wait_for() {
     local version
     version=$("$MPIMATMUL" --version)
     version=${version#mpimatmul }
-    mkdir other
-    cp -r "$REPO/Makefile" "$REPO/include" "$REPO/kernels" "$REPO/scripts" "$REPO/src" other/
-    sed -i 's/^\(#define MMUL_VERSION\) .*/\1 "77.7.7"/' other/include/mpimatmul_local.h
-    make -C other -j "$(nproc)" BUILD=built MODE=release CFLAGS=-O0 CPPFLAGS=-U_FORTIFY_SOURCE \
-        built/bin/mpimatmul > make.log 2>&1 || { cat make.log; return 1; }
+    local other=9${version#?} # the linker may have other strings end where this one does
+    mkdir -p other/bin other/lib
+    cp "$MPIMATMUL" other/bin/
+    cp -P "$BUILD"/lib/libmpimatmul.so* other/lib/
+    sed -i "s/\x00${version//./\\.}\x00/\x00$other\x00/g" other/bin/mpimatmul "other/lib/libmpimatmul.so.$version"
+    [ "$(other/bin/mpimatmul --version)" = "mpimatmul $other" ]
     run --separate-stderr timeout 60 mpirun -q -n 1 ./rank "$MPIMATMUL" mul A.bin B.bin -o D.bin --device cpu \
-        : -n 1 ./rank other/built/bin/mpimatmul mul A.bin B.bin -o D.bin --device cpu < /dev/null
+        : -n 1 ./rank other/bin/mpimatmul mul A.bin B.bin -o D.bin --device cpu < /dev/null
     take_stderr
-    expect_refusal 71 "runs mpimatmul 77.7.7, root on "
+    expect_refusal 71 "runs mpimatmul $other, root on "
     [[ "$stderr" == *" runs $version"* ]]
 }
 

@@ -57,6 +57,29 @@ END
     done
 }
 
+@test "with alpha 0 C is beta C_in, on each device, by rows and by columns" {
+    need_numpy
+    make_whole
+    python <<< 'import numpy as np; a = np.load("A.npy"); a[3] = np.nan; np.save("N.npy", a)'
+    for device in cpu reference 0:0; do
+        for options in "--split rows --verify off" "--split cols"; do
+            for count in 1 2; do
+                # shellcheck disable=SC2086 # words
+                ranks $count mul N.npy B.npy -o C.npy -q --device $device --alpha 0 --beta -3 --c-in C_in.npy $options
+                expect_quiet_success
+                is_exact C.npy "-3 * C_in"
+                # shellcheck disable=SC2086 # words
+                ranks $count mul N.npy B.npy -o C.npy -q --device $device --alpha 0 --beta 1 --c-in bias.npy $options
+                expect_quiet_success
+                is_exact C.npy "0 * C_in + bias"
+            done
+        done
+    done
+    program mul N.npy B.npy -o C.npy -q --alpha 0
+    expect_quiet_success
+    python <<< 'import numpy as np; c = np.load("C.npy"); assert c.dtype == np.float64 and not c.any()'
+}
+
 @test "on three ranks, by rows and by columns, with claims and in tiles of a device" {
     need_numpy
     make_whole
@@ -270,7 +293,7 @@ for i in range(80):
 save("s.npy", s)
 save("t.npy", t)
 END
-    ranks 4 run e.py --check
+    ranks 4 run e.py --check --verbose
     expect_status 0
     [ "$(grep -c -E ' matmul .* partial ' <<< "$output")" -ge 80 ]
     [ "$(grep -c -E ' matmul .* grid [0-9 ]+x [0-9 ]+' <<< "$output")" -ge 80 ]

@@ -91,6 +91,13 @@ with zipfile.ZipFile("a.zip", "w") as z:
     z.writestr("readme", "text")
 open("a.h5", "wb").write(b"\x89HDF\r\n\x1a\n" + bytes(600))
 open("a.parquet", "wb").write(b"PAR1" + bytes(600))
+open("a.feather", "wb").write(b"ARROW1\0\0" + bytes(600))
+open("old.feather", "wb").write(b"FEA1" + bytes(600))
+open("a.png", "wb").write(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(600))
+open("a.jpg", "wb").write(b"\xff\xd8\xff\xe0\0\x10JFIF\0" + bytes(600))
+open("a.onnx", "wb").write(b"\x08\x08\x12\x07pytorch\x1a\x052.1.0" + bytes(600))
+open("a.json", "w").write('\n {"a": [1, 2]}')
+open("list", "w").write("[[1, 2], [3, 4]]")
 open("a.mat", "wb").write(b"MATLAB 5.0 MAT-file" + bytes(600))
 open("a.mtx", "w").write("%%MatrixMarket matrix array real general\n1 1\n1\n")
 open("a.gguf", "wb").write(b"GGUF" + struct.pack("<I", 3) + bytes(600))
@@ -102,24 +109,69 @@ open("old.pt", "wb").write(pickle.dumps({"w": 1}, protocol=2))
 np.savetxt("a.csv", a, delimiter=",")
 open("r\u00e9sum\u00e9.txt", "w", encoding="utf-8").write("r\u00e9sum\u00e9\n")
 END
-    py="in Python: numpy.save('A.npy',"
-    text="if it holds numbers, $py numpy.loadtxt('A.csv', delimiter=',', dtype='float32'))"
-    refused_as a.pt "a PyTorch file" "$py torch.load('A.pt', weights_only=True)['NAME'].float().numpy())"
-    refused_as a.zip "a zip archive" "unpack it first: unzip"
-    refused_as a.h5 "an HDF5 file" "$py h5py.File('A.h5')['NAME'][...])"
-    refused_as a.parquet "a Parquet file" "$py pandas.read_parquet('A.parquet').to_numpy())"
-    refused_as a.mat "a MATLAB file" "$py scipy.io.loadmat('A.mat')['NAME'])"
-    refused_as a.mtx "a Matrix Market file" "$py scipy.io.mmread('A.mtx')), with .toarray() for a sparse one"
-    refused_as a.gguf "a GGUF file" "in Python: gguf.GGUFReader, and numpy.save('A.npy', ...) of one of its tensors"
-    refused_as a.npy.gz "a gzip file" "unpack it first: gunzip"
-    refused_as a.npy.bz2 "a bzip2 file" "unpack it first: bunzip2"
-    refused_as a.npy.xz "an xz file" "unpack it first: unxz"
-    refused_as a.npy.zst "a Zstandard file" "unpack it first: unzstd"
+    py="in Python: numpy.save('a.npy',"
+    refused_as a.pt "a PyTorch file" "$py torch.load('a.pt', weights_only=True)['NAME'].float().numpy())"
+    refused_as a.zip "a zip archive" "unpack it first: unzip 'a.zip'"
+    refused_as a.h5 "an HDF5 file" "$py h5py.File('a.h5')['NAME'][...])"
+    refused_as a.parquet "a Parquet file" "$py pandas.read_parquet('a.parquet').to_numpy())"
+    refused_as a.feather "a Feather (Arrow) file" "$py pandas.read_feather('a.feather').to_numpy())"
+    refused_as old.feather "a Feather file" \
+        "in Python: numpy.save('old.npy', pandas.read_feather('old.feather').to_numpy())"
+    refused_as a.png "a PNG image" "$py numpy.asarray(PIL.Image.open('a.png'), dtype='float32'))"
+    refused_as a.jpg "a JPEG image" "$py numpy.asarray(PIL.Image.open('a.jpg'), dtype='float32'))"
+    onnx="{t.name: onnx.numpy_helper.to_array(t) for t in onnx.load('a.onnx').graph.initializer}"
+    refused_as a.onnx "an ONNX model" "in Python: numpy.savez('a.npz', **$onnx)"
+    refused_as a.mat "a MATLAB file" "$py scipy.io.loadmat('a.mat')['NAME'])"
+    refused_as a.mtx "a Matrix Market file" "$py scipy.io.mmread('a.mtx')), with .toarray() for a sparse one"
+    refused_as a.gguf "a GGUF file" "in Python: gguf.GGUFReader('a.gguf'), and numpy.save('a.npy', ...) of one of its \
+tensors"
+    refused_as a.npy.gz "a gzip file" "unpack it first: gunzip 'a.npy.gz'"
+    refused_as a.npy.bz2 "a bzip2 file" "unpack it first: bunzip2 'a.npy.bz2'"
+    refused_as a.npy.xz "an xz file" "unpack it first: unxz 'a.npy.xz'"
+    refused_as a.npy.zst "a Zstandard file" "unpack it first: unzstd 'a.npy.zst'"
     refused_as old.pt "a Python pickle" "older PyTorch files are pickles, too: load it where you trust it \
-and write the array with numpy.save('A.npy', ...)"
-    refused_as a.csv "a text file" "$text"
-    refused_as résumé.txt "a text file" "$text"
+and write the array with numpy.save('old.npy', ...)"
+    holds="if it holds numbers, in Python: numpy.save("
+    json="dtype='float32'))"
+    refused_as a.json "a JSON file" "${holds}'a.npy', numpy.array(json.load(open('a.json')), $json"
+    refused_as list "a JSON file" "${holds}'list.npy', numpy.array(json.load(open('list')), $json"
+    refused_as a.csv "a text file" "${holds}'a.npy', numpy.loadtxt('a.csv', delimiter=',', dtype='float32'))"
+    refused_as résumé.txt "a text file" "${holds}'résumé.npy', numpy.loadtxt('résumé.txt', dtype='float32'))"
+    # In a folder; a text that is called as the hint's file would be; names that quotes do not hold, or no line.
+    mkdir in.to
+    cp a.csv in.to/a
+    refused_as in.to/a "a text file" "${holds}'in.to/a.npy', numpy.loadtxt('in.to/a', delimiter=',', dtype='float32'))"
+    cp a.csv b.npy
+    refused_as b.npy "a text file" "${holds}'b.new.npy', numpy.loadtxt('b.npy', delimiter=',', dtype='float32'))"
+    cp a.csv "it's"
+    refused_as "it's" "a text file" "${holds}'A.npy', numpy.loadtxt('A', delimiter=',', dtype='float32'))"
+    long=$(printf 'n%.0s' {1..120})
+    cp a.csv "$long"
+    refused_as "$long" "a text file" "${holds}'A.npy', numpy.loadtxt('A', delimiter=',', dtype='float32'))"
+    # What a hint says does what it says.
+    "$MPIMATMUL" info a.csv 2> said || true
+    sed -n 's/.*in Python: /import numpy; /p' said | "$PYTHON"
+    program diff a.npy A.bin -q
+    expect_quiet_success
     [ ! -e out.bin ]
+}
+
+@test "the header of a .safetensors file may begin with any white space behind its brace" {
+    need_numpy
+    python << 'END'
+import json, struct
+import numpy as np
+a = np.arange(6, dtype="f4").reshape(2, 3)
+inner = json.dumps({"a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}})[1:]
+for name, blank in {"space": " ", "tab": "\t", "lines": "\r\n  ", "line": "\n"}.items():
+    header = ("{" + blank + inner).encode()
+    open(name + ".safetensors", "wb").write(struct.pack("<Q", len(header)) + header + a.tobytes())
+np.save("a.npy", a)
+END
+    for name in space tab lines line; do
+        program diff "$name.safetensors:a" a.npy -q
+        expect_quiet_success
+    done
 }
 
 @test "no .bin matrix is taken for a file of another program" {

@@ -158,7 +158,7 @@ END
 
 # steps FILE: the operations that --check shows, one by one.
 steps() {
-    program run "$@" --check
+    program run "$@" --check --verbose
     expect_status 0
     sed -n '/^step /,$p' <<< "$output" | sed '1d;/^$/,$d;s/^ *[0-9]*  //;s/  .*//'
 }

@@ -41,6 +41,28 @@ ranks() {
     run --separate-stderr "${launch[@]}" -n "$count" "$MPIMATMUL" "$@" < /dev/null
 }
 
+# widest_kernels: the set for the widest vectors of this processor, as /proc/cpuinfo lists them; nothing elsewhere than
+# on an x86-64.
+widest_kernels() {
+    local flags
+    flags=" $(grep -m 1 '^flags' /proc/cpuinfo | cut -d : -f 2) "
+    case $flags in
+        *' avx512f '*) [[ "$flags" != *" avx512vl "* ]] || { echo SkylakeX; return; } ;;&
+        *' avx2 '*) [[ "$flags" != *" fma "* ]] || { echo Haswell; return; } ;;&
+        *' avx '*) echo Sandybridge ;;
+    esac
+}
+
+# A library that is older than this processor takes kernels for another one, which doctor finds: tests of something
+# else tell it what to take.
+mend_kernels() {
+    unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE OPENBLAS_BLOCK_FACTOR
+    if [[ "$("$MPIMATMUL" devices --device cpu < /dev/null)" == *", not of this processor's "* ]]; then
+        OPENBLAS_CORETYPE=$(widest_kernels)
+        export OPENBLAS_CORETYPE
+    fi
+}
+
 show() {
     printf 'status %s\n--- stdout\n%s\n--- stderr\n%s\n' "$status" "$output" "${stderr:-}"
 }
@@ -63,9 +85,22 @@ expect_quiet_success() {
     fi
 }
 
-# expect_failure CODE LINE [HINT]: exactly these lines on stderr, and nothing on stdout.
+# source_lines TEXT: what stands below a failure of the program that TEXT names a place of, "FILE:LINE:COLUMN: ...":
+# that line, and a caret. One with a tab, or too long, is of the tests that set `shown_source` to what they expect.
+source_lines() {
+    local line
+    if [ -n "${shown_source:-}" ]; then
+        printf '\n%s' "$shown_source"
+    elif [[ $1 =~ ^([^:\']+):([0-9]+):([0-9]+):\  ]] && [ -e "${BASH_REMATCH[1]}" ]; then
+        line=$(sed -n "${BASH_REMATCH[2]}p" "${BASH_REMATCH[1]}")
+        [ -z "${line// /}" ] || printf '\n    %s\n    %*s^' "$line" $((BASH_REMATCH[3] - 1)) ''
+    fi
+}
+
+# expect_failure CODE LINE [HINT]: exactly these lines on stderr, with that of a program's text, and nothing on stdout.
 expect_failure() {
-    local expected="mpimatmul: $2"
+    local expected
+    expected="mpimatmul: $2$(source_lines "$2")"
     [ $# -lt 3 ] || expected+=$'\n'"  hint: $3"
     expect_status "$1" || return 1
     if [ "${stderr:-}" != "$expected" ] || [ -n "$output" ]; then
@@ -75,6 +110,19 @@ expect_failure() {
     fi
 }
 
+# script TEXT: the program `e.py`.
+script() {
+    printf '%s\n' "$1" > e.py
+}
+
+# refuses TEXT LINE [HINT]: with 65, and nothing is left but the text.
+refuses() {
+    script "$1"
+    program run e.py
+    expect_failure 65 "$2" ${3:+"$3"} || return 1
+    expect_only_files e.py
+}
+
 # expect_line TEXT: a whole line of stdout.
 expect_line() {
     if ! grep -q -x -F -e "$1" <<< "$output"; then
@@ -82,6 +130,12 @@ expect_line() {
         show
         return 1
     fi
+}
+
+# outcome: stdout of a program that says at its end what it was, with N for its seconds, speed and number of steps.
+outcome() {
+    sed -E '/^wall /{s/[0-9]+\.[0-9]{3} s/N s/g;s/[0-9]+\.[0-9] GFLOP/N GFLOP/;s/\([0-9]+ steps?;/(N steps;/}' \
+        <<< "${output:?}"
 }
 
 # expect_only_files NAME...: nothing else is in the test's folder, least of all a half-written result.
@@ -122,4 +176,13 @@ operands_of_nodes() {
     "$MPIMATMUL" gen B.bin --dims 701x501 --kind integer --seed 2 --quiet
     "$MPIMATMUL" gen C.bin --dims 401x501 --kind integer --seed 3 --quiet
     "$MPIMATMUL" mul A.bin B.bin --beta "$1" --c-in C.bin -o right.bin --device cpu --quiet
+}
+
+# The Python package of this checkout with the library of the build, and a folder of its own.
+setup_package() {
+    mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return 1
+    need_plain "python is not linked against the sanitizer"
+    need_numpy
+    export PYTHONPATH=$REPO/src/python MPIMATMUL_LIBRARY=$BUILD/lib/libmpimatmul.so.0
+    export MPIMATMUL_SHARD_DIR=$BATS_TEST_TMPDIR/shards
 }

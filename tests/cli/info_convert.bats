@@ -328,16 +328,114 @@ END
     need_numpy
     python << 'END'
 import numpy as np
-np.save("i.npy", np.array([[1, 2]], "i2"))
+np.save("c.npy", np.array([[1, 2]], "c8"))
 np.save("o.npy", np.array([[{}]]), allow_pickle=True)
 np.save("five.npy", np.zeros((1, 1, 1, 1, 2), "f4"))
 np.save("none.npy", np.zeros((0, 2), "f4"))
 END
-    for name in i o five none; do
+    for name in c o five none; do
         program convert $name.npy out.bin
         expect_status 65
         [ "${#stderr_lines[@]}" -le 2 ]
         [[ "${stderr_lines[0]}" == "mpimatmul: '$name.npy' "* ]]
     done
     [ ! -e out.bin ]
+}
+
+# Axes of what is written, of all pairs of operands of one to four axes, stacks of one and of several among them. A file
+# of one axis is a row.
+@test "results have the axes that numpy gives them, at least two, in every format and on every rank count" {
+    need_numpy
+    python << 'END'
+import itertools, os, subprocess
+import numpy as np
+from matrices import read_bin, write_bin
+from tensors import read_safetensors
+program = os.environ["MPIMATMUL"]
+mpirun = ["mpirun", "-q", "--mca", "odls_base_sigkill_timeout", "0", "-n", "2"]
+rng = np.random.default_rng(7)
+stacks = [None, (), (1,), (3,), (1, 1), (1, 3), (2, 1), (2, 3)]   # None: one axis
+endings = ["npy", "npz", "safetensors"]
+def operand(letter, stack, rows, cols):
+    shape = (cols,) if stack is None else stack + (rows, cols)
+    a = rng.integers(-4, 5, shape).astype("f4")
+    name = letter + ("v" if stack is None else "".join(map(str, stack)))
+    np.save(name + ".npy", a)
+    return name, a
+left = [operand("a", s, 5, 3) for s in stacks]
+right = [operand("b", s, 3, 7) for s in stacks[1:]] + [operand("r", None, 1, 7)]
+column = operand("c", (), 4, 1)
+def read(path):
+    if path.endswith(".npy"):
+        return np.load(path)
+    return np.load(path)["data"] if path.endswith(".npz") else read_safetensors(path)["data"]
+def expect(path, expected):
+    found = read(path)
+    assert found.shape == expected.shape and np.array_equal(found, expected), (path, found.shape, expected.shape)
+def run(*command):
+    subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+pairs = [(x, y) for x in left for y in right if y[0] != "rv"] + [(column, right[-1])]
+assert len(pairs) == 57
+results = [(f"{x[0]}_{y[0]}", np.matmul(np.atleast_2d(x[1]), np.atleast_2d(y[1]))) for x, y in pairs]
+for i, ((x, y), (name, product)) in enumerate(zip(pairs, results)):
+    for ranks in [[], mpirun] if i % 8 == 1 else [[]]:
+        out = f"{name}.{endings[i % 3]}"
+        run(*ranks, program, "mul", x[0] + ".npy", y[0] + ".npy", "-o", out, "--device", "cpu", "-q")
+        expect(out, product)
+# The same, and other operations, as one program.
+text, wanted = "", []
+def add(name, expression, expected):
+    global text
+    for ending in endings:
+        text += f'save("{name}.{ending}", {expression})\n'
+        wanted.append((f"{name}.{ending}", expected))
+for (x, y), (name, product) in zip(pairs, results):
+    add("run_" + name, f'load("{x[0]}.npy") @ load("{y[0]}.npy")', product)
+for x, y in itertools.product(left, left):
+    add(f"add_{x[0]}_{y[0]}", f'load("{x[0]}.npy") + load("{y[0]}.npy")', np.atleast_2d(x[1]) + np.atleast_2d(y[1]))
+for name, a in left:
+    a = np.atleast_2d(a)
+    add("neg_" + name, f'neg(load("{name}.npy"))', -a)
+    add("sum_" + name, f'sum(load("{name}.npy"), axis=-1)', a.sum(-1, keepdims=True))
+    add("t_" + name, f'load("{name}.npy").T', a.swapaxes(-1, -2))
+with open("all.py", "w") as file:
+    file.write(text)
+for ranks in [], mpirun:
+    for path, _ in wanted:
+        if os.path.exists(path):
+            os.remove(path)
+    run(*ranks, program, "run", "all.py", "--device", "cpu", "--verify", "off", "--progress", "none")
+    for path, expected in wanted:
+        expect(path, expected)
+# What is added has axes, too; what is kept has none but by its sizes.
+np.save("c4.npy", np.ones((1, 1, 5, 7), "f4"))
+two = {name: a for name, a in left + right}
+run(program, "mul", "a.npy", "b.npy", "--beta", "1", "--c-in", "c4.npy", "-o", "c.npy", "--device", "cpu", "-q")
+expect("c.npy", (two["a"] @ two["b"] + 1)[None, None])
+run(program, "mul", "a13.npy", "b.npy", "--bias", "rv.npy", "-o", "bias.npz", "--device", "cpu", "-q")
+expect("bias.npz", two["a13"] @ two["b"] + two["rv"])
+run(program, "add", "a3.npy", "a11.npy", "-o", "added.safetensors", "--device", "cpu", "-q")
+expect("added.safetensors", two["a3"] + two["a11"])
+run(program, "map", "neg", "a1.npy", "-o", "mapped.npy", "--device", "cpu", "-q")
+expect("mapped.npy", -two["a1"])
+# convert: those of its input; a .bin has always four.
+for i, ((name, a), ending) in enumerate(itertools.product(left, endings)):
+    source = endings[(i + i // 3) % 3]
+    run(program, "convert", "-q", name + ".npy", f"s.{source}")
+    run(program, "convert", "-q", f"s.{source}", f"d.{ending}")
+    expect(f"d.{ending}", np.atleast_2d(a))
+for dims in (5, 3), (3, 5, 3), (2, 3, 5, 3), (2, 1, 5, 3):
+    a = rng.integers(-4, 5, dims).astype("f4")
+    write_bin("x.bin", a)
+    for ending in endings:
+        run(program, "convert", "-q", "x.bin", f"y.{ending}")
+        expect(f"y.{ending}", a)
+        run(program, "convert", "-q", f"y.{ending}", "back.bin")
+        assert open("back.bin", "rb").read() == open("x.bin", "rb").read()
+        run(program, "mul", "x.bin", "b.npy", "-o", f"z.{ending}", "--device", "cpu", "-q")
+        expect(f"z.{ending}", a @ two["b"])
+    run(program, "split", "x.bin", "--parts", "2", "--shard-dir", "s", "-q")
+    run(program, "join", "x", "--shard-dir", "s", "-o", "joined.npy", "-q")
+    expect("joined.npy", a)
+END
 }

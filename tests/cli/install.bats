@@ -27,6 +27,8 @@ options_of() {
 @test "uninstall removes what install put there, and nothing else" {
     mkdir -p root/usr/local/{bin,lib/pkgconfig,lib/python3/dist-packages,include}
     mkdir -p root/usr/local/share/{man/man1,bash-completion/completions,zsh/site-functions,fish/vendor_completions.d}
+    # Another's completion of a launcher stays, and is not replaced.
+    echo other > root/usr/local/share/bash-completion/completions/mpiexec
     touch root/usr/local/{bin/other,lib/libother.so,share/man/man1/other.1,share/fish/vendor_completions.d/other.fish}
     list_tree root > before
     make_built install DESTDIR="$PWD/root" > /dev/null
@@ -34,6 +36,7 @@ options_of() {
     make_built uninstall DESTDIR="$PWD/root" > /dev/null
     list_tree root > after
     diff before after
+    [ "$(< root/usr/local/share/bash-completion/completions/mpiexec)" = other ]
 }
 
 @test "uninstall leaves no file where nothing was before" {
@@ -110,6 +113,29 @@ complete_in_bash() {
     [ -z "$(complete_in_bash mpimatmul mul --alpha '')" ]
 }
 
+# launched_in_bash WORD...: the same of a launcher's line, by what is registered for its first word.
+launched_in_bash() {
+    # shellcheck disable=SC2016 # for the bash that runs it
+    bash --norc -c '
+        source "$1" || exit
+        shift
+        COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+        read -r -a registered <<< "$(complete -p "$1")"
+        "${registered[-2]}"
+        printf "%s\n" "${COMPREPLY[@]}"' bash "$ROOT/usr/local/share/bash-completion/completions/mpimatmul" "$@" |
+        sort | xargs
+}
+
+@test "bash completes behind a launcher" {
+    for link in bash-completion/completions/mpi{run,exec} fish/vendor_completions.d/mpi{run,exec}.fish; do
+        [ -s "$ROOT/usr/local/share/$link" ]
+    done
+    [ "$(launched_in_bash mpirun -n 4 mpimatmul mul --)" = "$(options_of mul)" ]
+    [ "$(launched_in_bash mpiexec -q -n 2 /usr/bin/mpimatmul mul A.bin --split '')" = "auto cols rows" ]
+    [ "$(launched_in_bash mpirun mpimatmul '')" = "$(sorted "${commands[@]}" --help --version)" ]
+    [[ " $(launched_in_bash mpirun -n 4 tru) " == *" true "* ]]
+}
+
 @test "bash completes names of files and folders, as readline asks for them" {
     touch 'left matrix.bin' right.bin
     mkdir rights
@@ -177,11 +203,13 @@ done
 zpty -d ask
 END
     run timeout 60 zsh -f ask.zsh "$ROOT/usr/local/share/zsh/site-functions" \
-        "mpimatmul " "mpimatmul mul --split" "mpimatmul mul --split=" "mpimatmul diff --"
+        "mpimatmul " "mpimatmul mul --split" "mpimatmul mul --split=" "mpimatmul diff --" \
+        "mpirun -n 4 mpimatmul mul --split"
     expect_line "mpimatmul : $(sorted "${commands[@]}" --help --version)"
     expect_line 'mpimatmul mul --split: --split --split-rule'
     expect_line 'mpimatmul mul --split=: auto cols rows'
     expect_line "mpimatmul diff --: $(options_of diff)"
+    expect_line 'mpirun -n 4 mpimatmul mul --split: --split --split-rule'
 }
 
 @test "fish completes commands, options and values" {
@@ -195,8 +223,10 @@ END
     mkdir home
     HOME=$PWD/home run --separate-stderr fish --no-config ask.fish \
         "$ROOT/usr/local/share/fish/vendor_completions.d/mpimatmul.fish" \
-        "mpimatmul " "mpimatmul mul --split" "mpimatmul mul --split " "mpimatmul gen --dtype=" "mpimatmul diff --"
+        "mpimatmul " "mpimatmul mul --split" "mpimatmul mul --split " "mpimatmul gen --dtype=" "mpimatmul diff --" \
+        "mpirun -n 4 mpimatmul mul --split"
     expect_quiet_success
+    expect_line 'mpirun -n 4 mpimatmul mul --split: --split --split-rule'
     expect_line "mpimatmul : $(sorted "${commands[@]}")"
     expect_line 'mpimatmul mul --split: --split --split-rule'
     expect_line 'mpimatmul mul --split : auto cols rows'
@@ -225,6 +255,15 @@ END
     find root -name doc -prune -o \( -type f -o -type l \) -printf '%f\n' | sed 's/\.1\.gz$/.1/' | sort > packaged
     diff installed packaged
     ! objdump -p root/usr/bin/mpimatmul | grep -E 'RPATH|RUNPATH' || false
+    # Links of the documents lead to files of the package.
+    links=0
+    while read -r document; do
+        while read -r link; do
+            [ -e "$(dirname "$document")/$link" ] || { echo "$document: $link"; false; }
+            links=$((links + 1))
+        done < <(grep -o -E '\]\([^)#: ]+' "$document" | cut -c 3-)
+    done < <(find root/usr/share/doc -name '*.md')
+    [ "$links" -ge 10 ]
     export LD_LIBRARY_PATH=$PWD/$libraries
     ldd root/usr/bin/mpimatmul | grep -F "libmpimatmul.so.0 => $PWD/root/usr/lib"
     [ "$(root/usr/bin/mpimatmul --version)" = "$("$MPIMATMUL" --version)" ]

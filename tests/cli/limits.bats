@@ -49,6 +49,30 @@ space (ulimit -v) is 371.1 MiB
     expect_quiet_success
 }
 
+# Threads would end without a word.
+@test "a small stack: what may be raised is, else one line" {
+    need_limits
+    "$MPIMATMUL" gen A.bin --dims 300x300 --kind integer --seed 1
+    echo 'save("D.bin", load("A.bin") @ load("A.bin"))' > p.py
+    local size command
+    for size in 256 1023; do
+        for command in "mul A.bin A.bin -o C.bin" "run p.py" "devices"; do
+            # shellcheck disable=SC2086 # several words
+            limited -s $size $command
+            expect_failure 71 "a stack of $size KiB is allowed (ulimit -s), at least 1024 KiB are needed" \
+                "ulimit -s 8192"
+        done
+    done
+    limited -s 256 info --quick A.bin
+    expect_quiet_success
+    expect_only_files A.bin p.py
+    limited -Ss 256 mul A.bin A.bin -o C.bin --device cpu --quiet
+    expect_quiet_success
+    limited -s 1024 run p.py --device cpu --quiet
+    expect_quiet_success
+    cmp C.bin D.bin
+}
+
 @test "few open files: what may be raised is, else one line" {
     "$MPIMATMUL" gen A.bin --dims 30x30 --kind integer --seed 1
     limited -n 16 mul A.bin A.bin -o C.bin --device cpu

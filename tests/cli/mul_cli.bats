@@ -324,6 +324,39 @@ contexts() {
     "$PYTHON" -c 'import json, sys; json.loads(sys.argv[1])' "$output"
 }
 
+# Of each rank in r.json.
+kernels_reported() {
+    "$PYTHON" -c 'import json
+print([(r["kernels"], r["kernels_setting"]) for r in json.load(open("r.json"))["ranks"]])'
+}
+
+@test "devices and the report name the kernels of each rank, and what forces them" {
+    [ "$(uname -m)" = x86_64 ] || skip "no x86-64: other kernels"
+    local devices=("$MPIMATMUL" devices --device cpu)
+    run --separate-stderr "${launch[@]}" -n 1 env OPENBLAS_CORETYPE=Nehalem "${devices[@]}" \
+        : -n 2 env OPENBLAS_CORETYPE=Prescott "${devices[@]}" < /dev/null
+    expect_quiet_success
+    local lack="(, not of this processor's [A-Z0-9-]+)?"
+    grep -qE "^rank 0: OpenBLAS's kernels are Nehalem, OPENBLAS_CORETYPE=Nehalem is set$lack$" \
+        <<< "$output" || { show; return 1; }
+    grep -qE "^ranks 1 to 2: OpenBLAS's kernels are Prescott, OPENBLAS_CORETYPE=Prescott is set$lack$" \
+        <<< "$output"
+    expect_line "  \`mpimatmul devices --test\` measures others"
+    run --separate-stderr env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE -u OPENBLAS_BLOCK_FACTOR "${devices[@]}" \
+        < /dev/null
+    expect_quiet_success
+    [[ "$output" != *"is set"* ]]
+    "$MPIMATMUL" gen A.bin --dims 41x31 --seed 1 --quiet
+    "$MPIMATMUL" gen B.bin --dims 31x37 --seed 2 --quiet
+    OPENBLAS_CORETYPE=Nehalem program mul A.bin B.bin -o C.bin --quiet --device cpu --report r.json
+    expect_quiet_success
+    [ "$(kernels_reported)" = "[('Nehalem', 'OPENBLAS_CORETYPE=Nehalem')]" ]
+    echo 'save("c.npy", load("A.bin") @ load("B.bin"))' > p.py
+    OPENBLAS_CORETYPE=Nehalem program run p.py --quiet --device cpu --report r.json
+    expect_quiet_success
+    [ "$(kernels_reported)" = "[('Nehalem', 'OPENBLAS_CORETYPE=Nehalem')]" ]
+}
+
 @test "devices fits 120 columns, and says in one word which OpenBLAS computes" {
     ranks 2 devices --device cpu
     expect_quiet_success
@@ -360,7 +393,7 @@ contexts() {
     command -v script > /dev/null || skip "script is not installed"
     "$MPIMATMUL" gen A.bin --dims 301x307 --seed 1
     "$MPIMATMUL" gen B.bin --dims 307x303 --seed 2
-    script -q -e typescript < /dev/null \
+    MPIMATMUL_PROGRESS=auto command script -q -e typescript < /dev/null \
         -c "'$MPIMATMUL' mul A.bin B.bin -o D.bin --device faulty:delay=300ms:cpu > table"
     grep -q 'D.bin: 301 x 303' table
     [[ "$(< typescript)" == *$'\r['*' %'*$'\r\033[K'* ]]

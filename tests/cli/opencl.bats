@@ -112,3 +112,19 @@ EOF_PYTHON
     expect_status 0
     [ "$(grep -c '^ok' <<< "$output")" -eq 23 ]
 }
+
+@test "what was begun is waited for where clFinish does not" {
+    need_opencl
+    run env MMUL_CARD=hasty LD_PRELOAD="$BUILD/tests/card.so" "$BUILD/tests/device/transfers_test" 0:0
+    expect_status 0
+    [ "$(grep -c '^ok' <<< "$output")" -eq 25 ]
+}
+
+@test "a device that cannot be opened is listed with the reason, and is no one's when it is not named" {
+    need_opencl
+    for card in absent closed; do
+        run --separate-stderr env MMUL_CARD=$card LD_PRELOAD="$BUILD/tests/card.so" "$MPIMATMUL" devices < /dev/null
+        expect_quiet_success
+        grep -q ' 0:0 is used by nobody: the driver says it is not available$' <<< "$output" || { show; return 1; }
+    done
+}

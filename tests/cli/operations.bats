@@ -31,13 +31,16 @@ END
 @test "sums, differences and transposes, equal element by element" {
     for n in 1 3; do
         run mpirun -q --oversubscribe -n "$n" "$MPIMATMUL" add A.npy b.npy
-        [ "$output" = "A_add_b.npy: 70 x 33" ]
+        [ "$(outcome)" = "wall N s  N GFLOP/s  (N steps; before that N s)  nothing of it needed a check
+A_add_b.npy: 70 x 33" ]
         expect A_add_b.npy 'A + b'
         run mpirun -q --oversubscribe -n "$n" "$MPIMATMUL" sub b.npy A.npy -o c.npy
-        [ "$output" = "c.npy: 70 x 33" ]
+        [ "$(outcome)" = "wall N s  N GFLOP/s  (N steps; before that N s)  nothing of it needed a check
+c.npy: 70 x 33" ]
         expect c.npy 'b - A'
         run mpirun -q --oversubscribe -n "$n" "$MPIMATMUL" transpose A.npy
-        [ "$output" = "A_transposed.npy: 33 x 70" ]
+        [ "$(outcome)" = "wall N s  (N steps; before that N s)  nothing of it needed a check
+A_transposed.npy: 33 x 70" ]
         expect A_transposed.npy 'A.T'
     done
 }
@@ -47,7 +50,8 @@ END
     expect_quiet_success
     expect "a \"quoted\" \\ name.npy" 'np.maximum(A, 0)'
     run mpirun -q --oversubscribe -n 3 "$MPIMATMUL" map softmax A.npy
-    [ "$output" = "A_softmax.npy: 70 x 33" ]
+    [ "$(outcome)" = "wall N s  N GFLOP/s  (N steps; before that N s)  nothing of it needed a check
+A_softmax.npy: 70 x 33" ]
     expect A_softmax.npy '(lambda e: e / e.sum(-1, keepdims=True))(np.exp(A - A.max(-1, keepdims=True)))' 1e-6
     for axis in -1 -2 all; do
         run mpirun -q --oversubscribe -n 2 "$MPIMATMUL" reduce sum A.npy --axis $axis
@@ -63,7 +67,8 @@ END
 
 @test "the most similar rows" {
     run mpirun -q -n 2 "$MPIMATMUL" topk A.npy B.npy --normalize-rows -k 3 -o near.npy --indices which.npy
-    [ "$output" = "near.npy: 70 x 3" ]
+    [ "$(outcome)" = "wall N s  N GFLOP/s  (N steps; before that N s)  results checked, 0 blocks recomputed
+which.npy: 70 x 3  near.npy: 70 x 3" ]
     expect near.npy '-np.sort(-N(A) @ N(B).T, -1)[:, :3]' 1e-6
     expect which.npy 'np.argsort(-N(A) @ N(B).T, -1, kind="stable")[:, :3]'
     program topk A.npy -k 2
@@ -79,7 +84,8 @@ np.save("c.npy", np.arange(20, dtype="f4"))'
     for n in 1 3; do
         run mpirun -q --oversubscribe -n "$n" "$MPIMATMUL" mul A.npy W.npy --bias c.npy --activation relu \
             --residual r.npy -o y.npy
-        [ "$output" = "y.npy: 70 x 20" ]
+        [ "$(outcome)" = "wall N s  N GFLOP/s  (N steps; before that N s)  results checked, 0 blocks recomputed
+y.npy: 70 x 20" ]
         expect y.npy 'np.maximum(A @ B.T + np.arange(20), 0) + 1' 1e-3
     done
     program mul A.npy B.npy --transpose-b --normalize-rows --topk 4 --indices i.npy --quiet
@@ -217,4 +223,23 @@ END
     program map relu A.npy -o A.npy
     expect_failure 73 "cannot create 'A.npy': it is one of the inputs" "give the output another name"
     ! compgen -G '*.part' || false
+}
+
+@test "MPIMATMUL_DTYPE is held to what --dtype is, and named" {
+    need_numpy
+    python <<< 'import numpy as np; np.save("D.npy", np.ones((4, 4))); np.save("b.npy", np.ones((1, 4)))'
+    export MPIMATMUL_DTYPE=float64
+    program mul D.npy D.npy --bias b.npy -o C.npy --device cpu
+    expect_failure 64 "MPIMATMUL_DTYPE=float64 does not go with --bias" \
+        "without it the result is float64 where all files are"
+    export MPIMATMUL_DTYPE=float16
+    program mul D.npy D.npy -o kept:x --device cpu
+    expect_failure 64 "MPIMATMUL_DTYPE=float16 does not go with 'kept:x'" "what is kept is float32 or float64"
+    unset MPIMATMUL_DTYPE
+    for dtype in float16 bfloat16 float32; do
+        program mul D.npy D.npy --bias b.npy -o C.bin --dtype $dtype --device cpu
+        expect_status 0
+        [ "$(sort <<< "$stderr")" = "mpimatmul: notice: 'D.npy' is float64 and is read as float32
+mpimatmul: notice: 'b.npy' is float64 and is read as float32" ] || { show; return 1; }
+    done
 }

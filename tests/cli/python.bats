@@ -1,18 +1,15 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
 # The Python package over the library: from the build folder, installed, alone and on several ranks.
+# shellcheck disable=SC2154 # status, output and stderr are set by bats
 
 load helper.bash
 
 setup() {
-    mkdir "$BATS_TEST_TMPDIR/work" && cd "$BATS_TEST_TMPDIR/work" || return 1
-    need_plain "python is not linked against the sanitizer"
-    need_numpy
-    export PYTHONPATH=$REPO/src/python MPIMATMUL_LIBRARY=$BUILD/lib/libmpimatmul.so.0
-    export MPIMATMUL_SHARD_DIR=$BATS_TEST_TMPDIR/shards
+    setup_package
 }
 
-arguments="'argument 1 of matmul' (64 x 48) by 'argument 2 of matmul' (64 x 48)"
+arguments="'x' (64 x 48) by 'x' (64 x 48)"
 below='axis=-2 puts rows below each other'
 expected='chain ok
 causal ok
@@ -34,6 +31,7 @@ big-endian ok
 whole ok
 large whole ok
 kept ok
+methods ok
 65 cannot multiply '"$arguments"': inner sizes 48 and 64 differ
 66 cannot open '"'/nowhere.npy'"': No such file or directory
 79 values differ by 1, more than 0.5
@@ -61,7 +59,7 @@ kept ok
 64 a program cannot begin inside of another one
 65 cannot save to '"'./X.npy'"': it is saved before
 64 values are computed by the thread that has begun with it
-65 '"'an array' holds 1099511627777 at [0, 0, 0, 0]: float32 is exact up to 16777216"'
+65 '"'bare' holds 1099511627777 at [0, 0, 0, 0]: float32 is exact up to 16777216"'
 65 an array of object cannot be a value: expected real numbers
 two in a file ok
 kept set ok
@@ -77,7 +75,7 @@ parts that are left ok'
     run mpirun -q --oversubscribe -n 3 "$PYTHON" "$REPO/tests/python_package.py" alone X.npy
     diff <(echo "$expected") <(echo "$output")
     [ "$status" -eq 0 ]
-    expect_only_files X.npy X.npy.npz
+    expect_only_files X.npy X.npy.npz d.npy whole.npy
 }
 
 @test "mpi4py may have begun MPI" {
@@ -125,11 +123,12 @@ assert np.allclose(np.load("y.npy"), x, rtol=1e-5)'
     "$PYTHON" -c 'import numpy as np; np.save("row.npy", np.arange(4, dtype="f4"))'
     echo 'save("z.npy", max(load("row.npy"), axis=1))' > p.py
     run mpirun -q -n 2 "$PYTHON" -m mpimatmul p.py
-    [[ "$output" == *"mpimatmul: max along axis 1 of one axis, which is a row (1 x 4) here: axis=-1 is along"* ]]
+    [[ "$output" == *"p.py:1: max along axis 1 of one axis, which is a row (1 x 4) here: axis=-1 is along"* ]]
     [ "$status" -eq 64 ]
     echo 'save("z.npy", load("x.npy") @ load("x.npy"))' > p.py
     run mpirun -q -n 2 "$PYTHON" -m mpimatmul p.py
-    [[ "$output" == *"mpimatmul: cannot multiply 'x.npy' (3 x 4) by 'x.npy' (3 x 4): inner sizes 4 and 3 differ"* ]]
+    told="p.py:1: cannot multiply 'x.npy' (3 x 4) by 'x.npy' (3 x 4): inner sizes 4 and 3 differ"
+    [[ "$output" == *"mpimatmul: $told"* ]]
     [ "$status" -eq 65 ]
     [ ! -e z.npy ]
 }
@@ -146,5 +145,165 @@ x.numpy()' > one.py
     printf 'import mpimatmul as mm\nx = mm.array([[1.0, 2.0]])\nx @ x' > all.py
     run timeout 20 mpirun -q --oversubscribe -n 3 "$PYTHON" all.py
     [ "$(grep -c 'Error: cannot multiply' <<< "$output")" -eq 1 ]
+    [ "$status" -eq 1 ]
+}
+
+@test "errors are the script's: its lines, its names" {
+    cat > words.py << 'END'
+import sys
+import traceback
+import numpy as np
+import mpimatmul as mm
+
+def product(left, right):
+    return left @ right
+
+def show(work):
+    try:
+        work()
+    except mm.Error as error:
+        print(error.status, error)
+
+table = mm.array(np.ones((3, 4)))
+table2 = mm.array(np.arange(6).reshape(2, 3))
+np.save("w.npy", np.ones((2, 2)))
+show(lambda: product(table, table2))
+show(lambda: mm.load("w.npy") @ table)
+show(lambda: table + mm.array(np.ones((2, 2))))
+show(lambda: mm.take(table, mm.array([11])).numpy())
+ids = mm.array([1, 7])
+show(lambda: mm.take(mm.array([[1.0]] * 3), ids).numpy())
+show(lambda: mm.array([[2 ** 40 + 1]]).numpy())
+show(lambda: table.reshape(5, 5))
+show(lambda: table.reshape(2.5, 5))
+show(lambda: table.permute(0, 0))
+show(lambda: mm.topk(table, "all"))
+product(table, table2)
+END
+    run --separate-stderr "$PYTHON" "$PWD/words.py"
+    diff - <(echo "$output") << 'END'
+65 cannot multiply 'left' (3 x 4) by 'right' (2 x 3): inner sizes 4 and 2 differ
+65 cannot multiply 'w.npy' (2 x 2) by 'table' (3 x 4): inner sizes 2 and 3 differ
+65 cannot add 'table' (3 x 4) and 'argument 2 of add' (2 x 2): rows 3 and 2 differ
+65 cannot take row 11 of 'table': it has 3
+65 cannot take row 7 of 'array of words.py:23': it has 3
+65 'array of words.py:24' holds 1099511627777 at [0, 0, 0, 0]: float32 is exact up to 16777216
+65 cannot reshape 'table' (3 x 4) to 5 x 5: 12 elements and 25
+64 shape is (2.5, 5), expected whole numbers
+64 cannot permute 2 axes to (0, 0)
+64 k is 'all', expected whole numbers
+END
+    diff - <(echo "$stderr") << END
+Traceback (most recent call last):
+  File "$PWD/words.py", line 29, in <module>
+    product(table, table2)
+  File "$PWD/words.py", line 7, in product
+    return left @ right
+           ~~~~~^~~~~~~
+mpimatmul.Error: cannot multiply 'left' (3 x 4) by 'right' (2 x 3): inner sizes 4 and 2 differ
+END
+    [ "$status" -eq 1 ]
+}
+
+@test "everything has a docstring, and the package a help" {
+    run "$PYTHON" -c '
+import inspect
+import mpimatmul as mm
+for owner, names in (("mpimatmul", mm.__all__), ("Value", [n for n in dir(mm.Value) if not n.startswith("_")])):
+    for name in names:
+        thing = inspect.getattr_static(mm if owner == "mpimatmul" else mm.Value, name)
+        if not inspect.getdoc(thing):
+            print(owner, name)
+methods = "T abs argmax dtype exp item local log max maximum mean min minimum ndim neg numpy permute relu reshape " \
+          "rsqrt sigmoid softmax sqrt sum take tanh topk transpose where"
+assert [n for n in dir(mm.Value) if not n.startswith("_")] == methods.split(), dir(mm.Value)'
+    [ "$output$status" = 0 ]
+    run --separate-stderr "$PYTHON" -m mpimatmul --help
+    [ "${lines[0]}" = "usage: python3 -m mpimatmul FILE" ]
+    [[ "$output" == *"  --help     this text"* ]]
+    [ "$status$stderr" = 0 ]
+    run --separate-stderr "$PYTHON" -m mpimatmul
+    [ "$status$output$stderr" = "64usage: python3 -m mpimatmul FILE" ]
+    run --separate-stderr "$PYTHON" -m mpimatmul nothing.py
+    [ "$stderr" = "mpimatmul: cannot open 'nothing.py': No such file or directory" ]
+    [ "$status" -eq 66 ]
+    echo 'x = = 3' > p.py
+    run --separate-stderr "$PYTHON" -m mpimatmul p.py
+    [ "$stderr" = "mpimatmul: p.py:1:5: invalid syntax" ]
+    [ "$status" -eq 65 ]
+}
+
+@test "a value shows what is known of it, and computes nothing for that" {
+    cat > repr.py << 'END'
+import numpy as np
+import mpimatmul as mm
+x = mm.array(np.arange(24.0).reshape(4, 6))
+y = x @ mm.array(np.eye(6, 9))
+print(repr(y), y.dtype, len(y))
+y.numpy()
+print(repr(y))
+z = mm.reshape(x, (2, 2, 6))
+z.numpy()
+print(repr(z))
+mm.print("sum", 2, x.sum(), "of", mm.array([[1.0, 2.0]]))
+for wrong in (lambda: bool(y), lambda: list(y), lambda: float(y)):
+    try:
+        wrong()
+    except TypeError as error:
+        print(error)
+END
+    run "$PYTHON" repr.py
+    diff - <(echo "$output") << 'END'
+Value(4 x 9, float64) float64 4
+Value(4 x 9, float64)
+[[ 0.  1.  2.  3.  4.  5. ...]
+ [ 6.  7.  8.  9. 10. 11. ...]
+ [12. 13. 14. 15. 16. 17. ...]
+ [18. 19. 20. 21. 22. 23. ...]]
+Value(2 x 2 x 6, float64)
+[[ 0.  1.  2.  3.  4.  5.]
+ [ 6.  7.  8.  9. 10. 11.]]
+ ...
+sum 2 276 of Value(1 x 2, float64)
+[[1. 2.]]
+the truth of a matrix is not one value: float(v) is the number of a 1 x 1 one
+'Value' object is not iterable
+a value of 4 x 9 is not one number
+END
+    [ "$status" -eq 0 ]
+}
+
+# Offline: the wheel is built with Debian's setuptools, and the venv's own numpy is a link to Debian's.
+@test "a venv installs the package, which finds the library and leaves the venv's numpy alone" {
+    "$PYTHON" -c 'import setuptools, pip, venv, wheel' 2> /dev/null || skip "pip, setuptools, venv or wheel is missing"
+    unset PYTHONPATH MPIMATMUL_LIBRARY
+    cp -r "$REPO/src/python" package
+    "$PYTHON" -m pip --quiet wheel --no-index --no-build-isolation --no-deps --wheel-dir wheels ./package
+    [ "$(echo wheels/*)" = "wheels/mpimatmul-$("$MPIMATMUL" --version | cut -d ' ' -f 2)-py3-none-any.whl" ]
+    "$PYTHON" -m venv --without-pip venv
+    site=$(echo venv/lib/python3*/site-packages)
+    "$PYTHON" -c 'import glob, numpy; print(*glob.glob(numpy.__path__[0] + "*"), sep="\n")' |
+        while read -r part; do ln -s "$part" "$site"; done
+    "$PYTHON" -m pip --quiet --python venv/bin/python install --no-index wheels/*.whl
+    make -s -C "$REPO" BUILD="$BUILD" install PREFIX="$PWD/prefix" > /dev/null
+    cat > venv.py << 'END'
+import os, sys
+import numpy
+import mpimatmul as mm
+print([os.path.relpath(module.__file__) for module in (numpy, mm)])
+print([path for path in sys.path if "dist-packages" in path], mm.array([[1.0, 2.0]]).numpy())
+END
+    expected="['$site/numpy/__init__.py', '$site/mpimatmul/__init__.py']"$'\n'"[] [[1. 2.]]"
+    PATH=$PWD/prefix/bin:$PATH run venv/bin/python venv.py
+    diff <(echo "$expected") <(echo "$output")
+    PKG_CONFIG_PATH=$PWD/prefix/lib/pkgconfig run venv/bin/python venv.py
+    diff <(echo "$expected") <(echo "$output")
+    MPIMATMUL_LIBRARY=$PWD/prefix/lib/libmpimatmul.so.0 run mpirun -q -n 2 venv/bin/python venv.py
+    [ "$(grep -c 'venv/lib' <<< "$output")" -eq 2 ]
+    [ "$status" -eq 0 ]
+    MPIMATMUL_LIBRARY=/nowhere/lib.so run venv/bin/python venv.py
+    [ "$(tail -n 1 <<< "$output")" = "ImportError: cannot load libmpimatmul.so.0: /nowhere/lib.so: cannot open shared \
+object file: No such file or directory; MPIMATMUL_LIBRARY may name it, as \
+MPIMATMUL_LIBRARY=/usr/local/lib/libmpimatmul.so.0" ]
     [ "$status" -eq 1 ]
 }

@@ -131,7 +131,7 @@ END
     run ! grep -E 'unused:|used in place|shared memory|lines checked|threads|shares the CPU' <<< "$output"
     ranks 2 mul A.bin B.bin -o C.bin --device cpu --verbose
     expect_status 0
-    expect_line "check: 61 lines checked, 0 wrong, 0 recomputed"
+    expect_line "check: 61 lines checked, 0 wrong, 0 recomputed, seed 1"
     for words in 'used in place ' 'shared memory ' threads 'shares the CPU with rank 1'; do
         grep -q "$words" <<< "$output" || { echo "$words"; show; return 1; }
     done

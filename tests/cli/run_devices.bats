@@ -102,6 +102,26 @@ EOF
     done
 }
 
+@test "--verify-seed: the same sample as before, which finds a wrong element, or does not; reports name the seed" {
+    local seed why
+    write_large
+    while read -r seed why; do
+        run --separate-stderr timeout 60 "$MPIMATMUL" run program.py --progress none --verify-seed "$seed" \
+            --device faulty:hang=100,corrupt=5:cpu --report report.json
+        expect_status 0
+        [[ "$stderr" == *"'reference' takes over: $why"* ]] || { echo "seed $seed"; show; return 1; }
+        grep -qx "  \"verify_seed\": $seed," report.json
+        large_is_right
+    done << 'END'
+54 1 wrong row in rows 0-1203 of matrix 0 of 'abs(x @ w)'
+55 1 wrong row in rows 0-1203 of matrix 0 of 'abs(x @ w)'
+56 what came of rows 0-1203 of matrix 0 of 'abs(x @ w)' is not what was written
+END
+    env -u MPIMATMUL_VERIFY_SEED "$MPIMATMUL" run program.py --report first.json < /dev/null
+    env -u MPIMATMUL_VERIFY_SEED "$MPIMATMUL" run program.py --report second.json < /dev/null
+    run ! diff <(grep verify_seed first.json) <(grep verify_seed second.json)
+}
+
 @test "results are not looked at under --verify off" {
     run_program faulty:garble=2,hang=100:cpu --verify off
     expect_quiet_success

@@ -78,3 +78,71 @@ save("Y.npy", y)' > e.py
     done
     [ "${peaks[0]}" -gt 0 ] && [ "${peaks[1]}" -le $((peaks[0] + 32)) ] || { echo "${peaks[@]}"; return 1; }
 }
+
+# Of the second product both operands are values: what a device with memory of its own keeps.
+steps='x, w = load("X.npy"), load("W.npy")
+g = x @ w
+for i in range(3):
+    g = relu(g @ x @ w) % 3
+save("G.npy", g)'
+
+write_steps() {
+    "$MPIMATMUL" gen X.npy --dims 90x70 --kind integer --seed 1 -q
+    "$MPIMATMUL" gen W.npy --dims 70x90 --kind integer --seed 2 -q
+    echo "$steps" > e.py
+}
+
+@test "run: all devices of a rank hang, one after the other, in values that the last one kept" {
+    write_steps
+    local rule count
+    for rule in hang=1,everywhere hang=2,everywhere; do
+        for count in 1 2 3; do
+            ranks $count run e.py --device "faulty:$rule:cpu" --device-timeout 0.1
+            expect_status 69
+            [[ $stderr =~ ^"mpimatmul: "("rank "[12]" on "[^ ]+": ")?"no device is left after \
+'faulty:$rule:reference': it hangs"$ ]] || { show; return 1; }
+            expect_only_files X.npy W.npy e.py
+        done
+    done
+}
+
+# With a library that removes the file `exits` when the program's exit handlers run.
+watched() {
+    touch exits
+    run --separate-stderr env AT_EXIT=exits LD_PRELOAD="$BUILD/tests/at_exit.so${LD_PRELOAD:+:$LD_PRELOAD}" \
+        "$MPIMATMUL" "$@" < /dev/null
+}
+
+@test "a thread that was left behind in a driver does not see the exit handlers, and all is written" {
+    need_plain "leaks are looked for at exit"
+    write_steps
+    echo 'print("the sum is", sum(g))' >> e.py
+    watched run e.py --device cpu
+    expect_quiet_success
+    [ ! -e exits ]
+    local printed=${output%%$'\n'wall *}
+    [[ $printed == *"the sum is"* ]]
+    mv G.npy right.npy
+    watched run e.py --device faulty:hang=3:cpu --device-timeout 0.1
+    expect_status 0
+    [[ $stderr == *"'reference' takes over: it hangs" && -e exits &&
+        ${output%%$'\n'wall *} == "$printed" ]] || { show; return 1; }
+    cmp G.npy right.npy
+    watched run e.py --device faulty:hang=3,everywhere:cpu --device-timeout 0.1
+    expect_failure 69 "no device is left after 'faulty:hang=3,everywhere:reference': it hangs"
+    [ -e exits ]
+}
+
+@test "OpenCL: a device that is given up while its driver compiles" {
+    [[ $("$MPIMATMUL" devices --json) == *'"0:0"'* ]] || skip "opencl: no device 0:0"
+    "$MPIMATMUL" gen X.npy --dims 400x300 --kind integer --seed 1 -q
+    echo 'save("Y.npy", argmax(softmax(load("X.npy"))))' > e.py
+    "$MPIMATMUL" run e.py --device cpu -q
+    mv Y.npy right.npy
+    for _ in 1 2 3 4; do
+        POCL_CACHE_DIR=$(mktemp -d "$BATS_TEST_TMPDIR/XXXXXX") program run e.py --device 0:0 --device-timeout 0.1
+        expect_status 0
+        cmp Y.npy right.npy
+        rm Y.npy
+    done
+}

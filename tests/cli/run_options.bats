@@ -33,6 +33,15 @@ print("sides", 300, y.shape)'
     ranks 2 run e.py --json
     expect_quiet_success
     printf '%s' "$output" > printed.json
+    python <<'END'
+import json
+run = json.load(open("printed.json"))["run"]
+# Two products, relu, and least, largest and mean for print: of rows, then of all.
+assert run["flops"] == 2 * (2 * 40 * 30 * 30) + 40 * 30 + 3 * (40 * 30 + 40), run
+assert abs(run["flops_per_second"] * run["wall_seconds"] / run["flops"] - 1) < 1e-9, run
+assert run["verified"] and run["lines_checked"] > 0 and run["blocks_recomputed"] == 0, run
+assert run["wall_seconds"] > 0 and run["startup_seconds"] > 0 and run["steps"] > 2, run
+END
     ranks 2 run e.py --check --json --device cpu --weights 0.75,0.25
     expect_quiet_success
     printf '%s' "$output" > plan.json
@@ -363,7 +372,7 @@ save("a.npz:data", x)' > e.py
         echo 'save("a.txt", generate((3, 4)))' > e.py
         program run e.py $check
         line="e.py:1:1: cannot write 'a.txt': unknown ending '.txt', expected .bin, .npy, .npz or .safetensors"
-        expect_failure 64 "$line" 'save("NAME.npy", x): the ending says what is written'
+        expect_failure 64 "$line" '"a.npy": the ending says what is written'
         expect_only_files e.py link there
     done
 }

@@ -24,6 +24,10 @@ assert sorted(names) == [0, 1, 2]
 for rank in report["ranks"]:
     assert names[rank["rank"]] == f"rank {rank['rank']} on {rank['name']}"
 lanes = [[e for e in events if e["ph"] == "X" and e["pid"] == rank and e["tid"] == 0] for rank in range(3)]
+# No lane is without a name, and the first one is that of the operations.
+called = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
+assert set(called) == {(e["pid"], e["tid"]) for e in events if e["ph"] == "X"}
+assert [called[rank, 0] for rank in range(3)] == ["operations"] * 3
 titles = [step["operation"] + " " + step["value"] for step in report["operations"]]
 assert any(title.startswith("matmul") for title in titles) and "softmax z" in titles and titles[-1] == "move z @ x"
 for rank, lane in enumerate(lanes):

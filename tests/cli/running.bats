@@ -42,8 +42,8 @@ expect_right_result() {
 }
 
 @test "a device that hangs in what it has claimed is replaced" {
-    # Rank 1 has three products of its own.
-    job faulty:delay=150ms:cpu faulty:hang=4:cpu --device-timeout 0.4 --tail 0.6 --report report.json
+    # Rank 1 has three products of its own, and has not done them before rank 0 has begun.
+    job faulty:delay=150ms:cpu faulty:delay=50ms,hang=4:cpu --device-timeout 0.4 --tail 0.6 --report report.json
     expect_status 0
     expect_right_result
     [[ "$stderr" == *"it hangs"* ]] || { show; return 1; }
@@ -201,7 +201,7 @@ mpimatmul: rank 1 on $(uname -n) moves again, after "*" s" ]] || { show; return 
     [ "$MODE" != tsan ] || skip "tsan: they would take minutes"
     "$MPIMATMUL" gen A.bin --dims 5000x1500 --kind integer --seed 1 --quiet
     "$MPIMATMUL" gen B.bin --dims 1500x1700 --kind integer --seed 2 --quiet
-    job cpu faulty:garble=1:cpu --tail off
+    job cpu 'faulty:garble=*:cpu' --tail off # also when it makes the block again in another cut
     expect_status 0
     expect_right_result
     grep -q -E "^mpimatmul: rank 1 on $(uname -n) computes by plain loops, because the check found its device wrong: \

@@ -171,7 +171,7 @@ END
 steps() {
     printf '%s\n' 'x = generate((2048, 32), kind="normal", seed=1)' 'y = generate((4096, 32), kind="normal", seed=2)' \
         "$@" > e.py
-    program run e.py --check
+    program run e.py --check --verbose
     expect_status 0
     sed -n '/^step /,$p' <<< "$output" | sed '1d;/^$/,$d;s/^ *[0-9]*  //;s/  .*//'
     sed -n 's/.*values take \([0-9.]* [KMG]iB\) of.*/\1/p' <<< "$output"

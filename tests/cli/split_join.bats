@@ -70,13 +70,13 @@ rows_of() {
     python << 'END'
 import numpy as np
 a = np.random.default_rng(1).integers(0, 200, (2, 7, 5))
-for dtype in ("f8", "f2", "i4", "i8", "u1"):
+for dtype in ("f8", "f2", "i4", "i8", "u1", "i1", "i2", "u2", "u4", "b1"):
     np.save(f"{dtype}.npy", a.astype(dtype))
 np.save("f8.npy", a / 7)
 np.save("i8.npy", a + 2**60)
 END
     for axis in rows cols; do
-        for dtype in f8 f2 i4 i8 u1; do
+        for dtype in f8 f2 i4 i8 u1 i1 i2 u2 u4 b1; do
             # More parts than columns: empty shards, too.
             "$MPIMATMUL" split $dtype.npy --parts 6 --axis $axis --shard-dir s -q
             program join $dtype --shard-dir s -o back.npy -q

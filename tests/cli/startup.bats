@@ -63,6 +63,27 @@ differ() {
     expect_failure 64 "gen: --dims needs a value: --dims DIMS"
 }
 
+# srun COUNT [VARIABLE=VALUE...]: two ranks with what srun --mpi=pmix gives to those of so many nodes, and what mpirun
+# adds to that taken away; lab/slurm asks srun itself for it.
+srun() {
+    run --separate-stderr "${launch[@]}" -n 2 env -u OMPI_COMM_WORLD_RANK -u SLURM_PMIX_FENCE SLURM_STEP_ID=0 \
+        SLURM_STEP_NUM_NODES="$1" SLURM_STEP_NUM_TASKS=2 "${@:2}" "$MPIMATMUL" info A.bin < /dev/null
+    expect_status 0
+}
+
+@test "ranks of several nodes by srun are told, once, that MPI's start has no barrier" {
+    operands
+    srun 2
+    [ "$stderr" = "mpimatmul: warning: srun's 2 nodes may not wait for each other when MPI starts, $(
+        )and one start in many crashes then: export SLURM_PMIX_FENCE=ring first" ]
+    srun 1
+    [ -z "$stderr" ]
+    srun 2 SLURM_PMIX_FENCE=ring
+    [ -z "$stderr" ]
+    srun 2 OMPI_COMM_WORLD_RANK=0 # by mpirun, inside of a job by Slurm
+    [ -z "$stderr" ]
+}
+
 # What Open MPI says about the layers it opens; the tests' own settings are away.
 opened() {
     OMPI_MCA_pml_base_verbose=10 OMPI_MCA_btl_base_verbose=10 "$MPIMATMUL" "${mul[@]}" 2>&1 |

@@ -12,9 +12,9 @@ data=$BATS_TEST_DIRNAME/../data
     program info m.safetensors
     expect_quiet_success
     expect_line "m.safetensors: safetensors, 11 tensors, $(stat -c %s m.safetensors) bytes"
-    expect_line "31 x 17        float32           2108  layer.0.weight"
-    expect_line "2 x 3 x 5 x 7  float32            840  stack"
-    expect_line "2              BOOL (not read)      2  mask"
+    expect_line "31 x 17        float32   2108  layer.0.weight"
+    expect_line "2 x 3 x 5 x 7  float32    840  stack"
+    expect_line "2              bool         2  mask"
     [ "$(grep -c . <<< "$output")" -eq 13 ]
     program info --json m.safetensors
     expect_quiet_success
@@ -27,7 +27,7 @@ assert entry["format"] == "safetensors" and len(entry["tensors"]) == 11
 for tensor in entry["tensors"]:
     array = expected()[tensor["name"]]
     assert tensor["dims"] == list(array.shape) and tensor["bytes"] == array.nbytes, tensor
-    assert tensor["dtype"] == ("BOOL" if array.dtype == bool else array.dtype.name), tensor
+    assert tensor["dtype"] == array.dtype.name, tensor
 END
 }
 
@@ -38,8 +38,8 @@ END
         program info $name.npz
         expect_quiet_success
         expect_line "$name.npz: npz, 11 tensors, $(stat -c %s $name.npz) bytes"
-        expect_line "31 x 17        float32          2108  layer.0.weight"
-        expect_line "2              |b1 (not read)      2  mask"
+        expect_line "31 x 17        float32   2108  layer.0.weight"
+        expect_line "2              bool         2  mask"
         [ "$(grep -c . <<< "$output")" -eq 13 ]
     done
     program info --quick stored.npz:layer.0.weight
@@ -50,7 +50,7 @@ END
 @test "every tensor is what numpy reads" {
     need_numpy
     cp "$data"/*.safetensors "$data"/*.npz .
-    for name in layer.0.weight layer.0.bias layer.1.weight stack double ids rows bytes 'a:b[1:2]'; do
+    for name in layer.0.weight layer.0.bias layer.1.weight stack double ids rows bytes mask 'a:b[1:2]'; do
         for file in *.safetensors *.npz; do
             program convert "$file:$name" "$file.npy" -q
             expect_quiet_success
@@ -150,8 +150,15 @@ END
     program mul m.safetensors A.npy
     expect_failure 65 "'m.safetensors' holds 11 tensors, expected one" \
         "name one as 'm.safetensors:ids'; mpimatmul info lists them"
-    program mul m.safetensors:mask A.npy
-    expect_failure 65 "tensor 'mask' of 'm.safetensors' holds elements of type 'BOOL', which is not read"
+    python << 'END'
+from tensors import write_safetensors
+write_safetensors("c.safetensors", {"z": {"dtype": "C64", "shape": [1, 1], "data_offsets": [0, 8]}}, bytes(8))
+END
+    program info c.safetensors
+    expect_line "1 x 1  C64 (not read)      8  z"
+    program mul c.safetensors:z A.npy
+    expect_failure 65 "tensor 'z' of 'c.safetensors' holds elements of type 'C64', which is not read"
+    rm c.safetensors
     program mul none.safetensors:x A.npy
     expect_failure 66 "cannot open 'none.safetensors:x': No such file or directory"
     program mul A.npy:x A.npy
@@ -179,6 +186,11 @@ END
         program info --json $file
         expect_quiet_success
         [[ "$output" == *'"tensors": []'* ]]
+        # shellcheck disable=SC2016 # expanded there
+        run --separate-stderr bash -c '"$MPIMATMUL" info - < "$0" && cat "$0" | "$MPIMATMUL" info -' $file
+        expect_quiet_success
+        line="-: ${file#*.}, 0 tensors, $(stat -c %s $file) bytes"
+        [ "$output" = "$line"$'\n'"$line" ]
         program mul $file:weight A.npy
         expect_failure 65 "'$file' holds no tensor 'weight'" "it holds none"
         program mul $file A.npy
@@ -187,6 +199,80 @@ END
     # With four bytes behind it, it is a .bin of 0 x 32123 elements, as shards are.
     program info long.safetensors
     expect_failure 65 "'long.safetensors' is not a valid .bin matrix: its sizes are 0 x 32123, expected at least 1 each"
+}
+
+@test "whole numbers and truths of every width are read, of every kind of file, as what they are" {
+    need_numpy
+    python << 'END'
+import numpy as np
+from tensors import TYPES, write_safetensors
+archive, header, data = {}, {}, b""
+for name, kind in TYPES.items():
+    if np.dtype(kind).kind not in "iub" or name == "U64":
+        continue
+    least, most = (0, 1) if name == "BOOL" else (np.iinfo(kind).min, np.iinfo(kind).max)
+    values = [least, most, 1, 0, max(least, -2), min(most, 100)]
+    # What float32 has not is another test's: the ends of the wide types, but for powers of 2.
+    values = [v if abs(v) <= 2**24 else 2**24 * (1 if v > 0 else -1) for v in values]
+    a = np.array(values, kind).reshape(2, 3)
+    np.save(name + ".npy", a)
+    np.save(name + "_swapped.npy", np.asfortranarray(a).astype(a.dtype.newbyteorder(">")))
+    archive[name] = a
+    header[name] = {"dtype": name, "shape": [2, 3], "data_offsets": [len(data), len(data) + a.nbytes]}
+    data += a.tobytes()
+np.savez("all.npz", **archive)
+write_safetensors("all.safetensors", header, data)
+np.save("E.npy", np.eye(3, dtype="f4"))
+np.savez("expected.npz", **{name: a.astype("f4") for name, a in archive.items()})
+END
+    count=0
+    for file in BOOL.npy I*[0-9].npy U*[0-9].npy; do
+        name=${file%.npy}
+        for given in "$file" "${name}_swapped.npy" "all.npz:$name" "all.safetensors:$name"; do
+            "$MPIMATMUL" mul "$given" E.npy -o out.npy -q
+            program diff out.npy "expected.npz:$name" -q
+            expect_quiet_success
+        done
+        type=$(python -c 'import numpy as np, sys; print(np.load(sys.argv[1]).dtype)' "$file")
+        program info "$file"
+        [[ "$output" == *" $type "* ]]
+        count=$((count + 1))
+    done
+    [ "$count" -eq 8 ]
+    # A mask chooses.
+    echo 'save("chosen.npy", where(load("BOOL.npy"), load("I16.npy"), load("U8.npy")))' > mask.py
+    program run mask.py -q
+    expect_quiet_success
+    python << 'END'
+import numpy as np
+chosen = np.load("chosen.npy")
+assert np.array_equal(chosen, np.where(np.load("BOOL.npy"), np.load("I16.npy"), np.load("U8.npy"))), chosen
+END
+}
+
+@test "a file that comes through a pipe is told as the file is" {
+    cp "$data/model.safetensors" m.safetensors
+    "$MPIMATMUL" gen one.npy --dims 3x3 --kind integer --seed 1
+    "$MPIMATMUL" convert one.npy one.npz
+    touch nothing
+    for file in m.safetensors one.npz one.npy nothing; do
+        for options in "" --json --quick; do
+            # shellcheck disable=SC2086 # nothing, or a word
+            program info $options $file
+            local code=$status told=$output$stderr
+            # shellcheck disable=SC2002,SC2016 # a pipe is meant; expanded there
+            run bash -c 'cat "$1" | "$MPIMATMUL" info $0 - 2>&1' "$options" $file
+            expect_status "$code"
+            told=${told//"$file"/-}
+            [ "$(tr -s ' ' <<< "${output//$'\n'/}")" = "$(tr -s ' ' <<< "${told//$'\n'/}")" ] || {
+                echo "expected $told"
+                show
+                return 1
+            }
+        done
+    done
+    program info nothing
+    expect_failure 65 "'nothing' is not a valid matrix file: it is empty"
 }
 
 @test "whole numbers are float32, and refused with their place where they are not" {

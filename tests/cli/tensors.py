@@ -5,7 +5,8 @@ import struct
 
 import numpy as np
 
-TYPES = {"F32": "<f4", "F16": "<f2", "F64": "<f8", "I32": "<i4", "I64": "<i8", "U8": "u1", "BOOL": "?"}
+TYPES = {"F32": "<f4", "F16": "<f2", "BF16": "<u2", "F64": "<f8", "I32": "<i4", "I64": "<i8", "U8": "u1", "BOOL": "?",
+         "I8": "i1", "I16": "<i2", "U16": "<u2", "U32": "<u4"}
 
 
 def expected():

@@ -34,10 +34,15 @@ tuner() {
     chmod 755 "bin/clblast_tuner_$1"
 }
 
-# With $programs for PATH.
+# COMMAND OPTIONS... on a device that takes tiles from small products on: what is tried on both sides is small.
+early() {
+    run --separate-stderr timeout 120 env PATH="${programs:-$PATH}" LD_PRELOAD="$BUILD/tests/early_tiles.so" \
+        "$MPIMATMUL" "$@" --device 0:0 < /dev/null
+}
+
+# With $programs for PATH. What is timed before and after is a small product, too, unless --size says otherwise.
 tune() {
-    run --separate-stderr timeout 120 env PATH="${programs:-$PATH}" \
-        "$MPIMATMUL" tune --device 0:0 --force "$@" < /dev/null
+    early tune --force --size 64 "$@"
 }
 
 # expect_warning PATTERN: part of what is on stderr.
@@ -55,16 +60,16 @@ kept_files() {
     result b.json copy 'COPY_DIMX=8 COPY_DIMY=8 COPY_VW=2 COPY_WPT=1'
     tune -q a.json b.json
     expect_quiet_success
-    [[ "${lines[0]}" == "0:0 ($DEVICE): 2 kernels tuned, a product of 1024 x 1024 x 1024: "*" GFLOP/s, "*" before" ]]
+    [[ "${lines[0]}" == "0:0 ($DEVICE): 2 kernels tuned, a product of 64 x 64 x 64: "*" GFLOP/s, "*" before" ]]
     [[ "${lines[1]}" == "kept in $PWD/cache/mpimatmul/tuned-"*.json ]]
     [ "$(kept_files)" -eq 1 ]
     # That they are used shows when they are bad ones.
-    "$MPIMATMUL" gen A.bin --dims 1100x1000 --kind integer --seed 1 2> /dev/null
-    "$MPIMATMUL" gen B.bin --dims 1000x1050 --kind integer --seed 2 2> /dev/null
-    program mul A.bin B.bin -o C.bin --device 0:0 --progress none --weights equal
+    "$MPIMATMUL" gen A.bin --dims 311x203 --kind integer --seed 1 2> /dev/null
+    "$MPIMATMUL" gen B.bin --dims 203x305 --kind integer --seed 2 2> /dev/null
+    early mul A.bin B.bin -o C.bin --weights equal
     expect_quiet_success
     sed -i 's/"MWG": 64/"MWG": 48/' cache/mpimatmul/tuned-*.json
-    program mul A.bin B.bin -o C.bin --device 0:0 --progress none --weights equal
+    early mul A.bin B.bin -o C.bin --weights equal
     expect_status 0
     expect_warning "device '0:0 ($DEVICE)' is not used any more, 'cpu' takes over: * wrong columns"
 }
@@ -133,12 +138,15 @@ kept_files() {
     [ "$(kept_files)" -eq 0 ]
 }
 
+# At the size that users have.
 @test "a real tuner" {
     command -v clblast_tuner_copy_fast > /dev/null || skip "clblast-utils is not installed"
     mkdir bin
     ln -s "$(command -v clblast_tuner_copy_fast)" "$(command -v ld)" bin/
-    programs=$PWD/bin tune --size 256 --fraction 16 --limit 60
+    run --separate-stderr timeout 120 env PATH="$PWD/bin" "$MPIMATMUL" tune --device 0:0 --force --fraction 16 \
+        --limit 60 < /dev/null
     expect_status 0
+    [[ "$output" == *", a product of 1024 x 1024 x 1024: "* ]]
     grep -q '"COPY_DIMX"' cache/mpimatmul/tuned-*.json
 }
 

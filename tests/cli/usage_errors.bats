@@ -65,7 +65,11 @@ load helper
 
 @test "too few, too many and empty operands" {
     program mul A.bin
-    expect_failure 64 "mul: expected 2 operands, found 1" "mpimatmul mul A B [options]"
+    expect_failure 64 "mul: expected 2 operands, found 1" "mpimatmul mul A.bin B [options]"
+    program convert 'a b.npy'
+    expect_failure 64 "convert: expected 2 operands, found 1" "mpimatmul convert IN OUT [options]"
+    program convert in.npy
+    expect_failure 64 "convert: expected 2 operands, found 1" "mpimatmul convert in.npy OUT [options]"
     program mul A.bin B.bin C.bin
     expect_failure 64 "mul: expected 2 operands, found 3" "mpimatmul mul A B [options]"
     program gen
@@ -182,6 +186,10 @@ mpimatmul: warning: no option reads the variable 'MPIMATMUL_WIEGHTS', did you me
     ranks 2 devices --device cpu
     [ "$(sort <<< "$stderr")" = "$expected" ] || { show; return 1; }
     program verify I.bin I.bin I.bin --quiet
+    expect_quiet_success
+    # Those of the Python package are known.
+    unset MPIMATMUL_WIEGHTS MPIMATMUL_HOME MPIMATMUL_WEIGHTS
+    MPIMATMUL_LIBRARY=lib.so MPIMATMUL_WAIT_SECONDS=3 program verify I.bin I.bin I.bin
     expect_quiet_success
 }
 

@@ -5,7 +5,7 @@
 // wrong is found and made again; sums that lie cost a look of the host and nothing else. Integers: results are equal.
 #include "base/random.h"
 #include "base/text.h"
-#include "exec/verify.h"
+#include "exec/worker/verify.h"
 #include "tap.h"
 
 enum { M = 211, N = 157, K = 203, PRODUCTS = 3 };
@@ -85,9 +85,9 @@ static enum mmul_status multiply(struct job *job, int t) {
                                          .ldc = N};
     mmul_verifier_forget(&job->verifier);
     enum mmul_status status = mmul_worker_multiply(&job->worker, &product, &job->err);
-    return status == MMUL_OK
-               ? mmul_verifier_check(&job->verifier, &job->worker, &product, "a block", &job->err)
-               : status;
+    const struct mmul_verifier_block block = {.product = &product, .place = "a block"};
+    return status == MMUL_OK ? mmul_verifier_check(&job->verifier, &job->worker, &block, &job->err)
+                             : status;
 }
 
 static bool is_right(const struct job *job) {

@@ -7,7 +7,7 @@
 #include <float.h>
 
 #include "device/map.h"
-#include "exec/pipeline.h"
+#include "exec/setup/pipeline.h"
 #include "model/dtype.h"
 #include "tap.h"
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "device/device.h"
+#include "device/tuning.h"
 
 static int points, failures;
 
@@ -39,6 +40,16 @@ static void *must_allocate(int64_t count, size_t bytes_each) {
     return memory;
 }
 
+// CLBlast changes its way where products are of some 900^3, and takes seconds for one of them on Mesa's llvmpipe:
+// there it is to do so from 128^3 on, so that both ways are tested with little.
+static inline void make_quick(struct mmul_device *device, const struct mmul_device_info *info) {
+    const struct mmul_tuned_kernel kernel = {
+        .kernel = "GemmRoutine", .count = 1, .names = {"XGEMM_MIN_INDIRECT_SIZE"}, .values = {128}};
+    struct mmul_error err;
+    if (strcmp(info->platform, "rusticl") == 0 && info->type == MMUL_DEVICE_CPU)
+        must(mmul_device_tune(device, &kernel, &err), &err);
+}
+
 // Opens the device that the command line names; leaves with a skip when it is not there.
 static inline struct mmul_device *open_device(int argc, char **argv) {
     struct mmul_device *device = NULL;
@@ -49,9 +60,10 @@ static inline struct mmul_device *open_device(int argc, char **argv) {
         exit(0);
     }
     must(status, &err);
-    must(mmul_device_warm_up(device, MMUL_F32, &err), &err);
     struct mmul_device_info info;
     mmul_device_describe(device, &info);
+    make_quick(device, &info);
+    must(mmul_device_warm_up(device, MMUL_F32, &err), &err);
     printf("# %s: %s, %s, %s, %d units\n", info.id, info.name, info.platform, info.driver,
            info.compute_units);
     return device;

@@ -43,7 +43,7 @@ int main(int argc, char **argv) {
            mmul_program_plan_create(context, program, &wishes, &plan, &err) ||
            mmul_program_run(context, plan, &values, &err));
     if (rank == 0 && err.status == MMUL_OK) {
-        mmul_program_plan_print(plan, stdout);
+        mmul_program_plan_print(plan, false, stdout);
         printf("H: rows 0 to %d stay here; Y begins with %g and ends with %g\n",
                (int)mmul_values_part(values, middle, 0).region.row_end, (double)y[0],
                (double)y[M * N - 1]);

@@ -61,7 +61,7 @@ int main(int argc, char **argv) {
         mmul_context_create(MPI_COMM_WORLD, &options, &context, &err) == MMUL_OK &&
         mmul_program_plan_create(context, program, &wishes, &plan, &err) == MMUL_OK &&
         mmul_program_run(context, plan, &values, &err) == MMUL_OK && rank == 0) {
-        mmul_program_plan_print(plan, stdout);
+        mmul_program_plan_print(plan, false, stdout);
         for (int i = 0; i < M * N; i++)
             differ += c[i] != d[i];
         printf("c[0][0] = %g, c[%d][%d] = %g, %d elements of D differ\n", (double)c[0], M - 1,

@@ -6,8 +6,8 @@
 load ../cli/helper
 load hosts
 
-# Slow enough that calibrate stops after the smallest size.
-slow=faulty:delay=260ms:cpu
+# By its own clock slow enough that calibrate stops after the smallest size; nobody waits for that.
+slow=faulty:clock=260ms:cpu
 hosts=node1:1,node2:1
 
 setup_file() {
@@ -33,7 +33,7 @@ expect_plan() {
     grep -q -E -x -e "mpimatmul: speeds: $1" <<< "$stderr" || { echo "expected $1"; show; return 1; }
 }
 
-# The tag is that of exec/traffic_cost.c; packets of comm/link.c have no checksum.
+# The tag is that of exec/setup/traffic_cost.c; packets of comm/link.c have no checksum.
 @test "a packet that changes while the cost of traffic is measured ends calibrate with one line" {
     export MMUL_TAMPER=send MMUL_TAMPER_TAG=73
     run --separate-stderr lab_mpirun $hosts -n 2 -x LD_PRELOAD="$BUILD/tests/tamper.so" -x MMUL_TAMPER \

@@ -7,6 +7,7 @@ load ../cli/helper
 load hosts
 
 setup_file() {
+    mend_kernels
     lab_up 2
 }
 

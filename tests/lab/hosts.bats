@@ -144,15 +144,20 @@ cable_bytes() {
     "$MPIMATMUL" gen big_A.bin --dims 2003x1501 --kind integer --seed 1
     "$MPIMATMUL" gen big_B.bin --dims 1501x907 --kind integer --seed 2
     "$MPIMATMUL" mul big_A.bin big_B.bin --device cpu -o alone.bin --quiet
-    local least
-    for least in 37MiB 41MiB; do
+    # What a process takes by itself depends on the CPU's kernels: what is left beside it is what counts.
+    local taken room least
+    lab_mpirun $two -n 2 "$MPIMATMUL" plan big_A.bin big_B.bin --weights equal --device cpu --io root --memory 200MiB \
+        --json > plan.json
+    taken=$("$PYTHON" -c 'import json; print(200 * 2**20 - json.load(open("plan.json"))["nodes"][1]["memory_bytes"])')
+    for room in 13 17; do
+        least=$((taken + room * 1024 * 1024))B
         lab_mpirun $two -n 2 "$MPIMATMUL" plan big_A.bin big_B.bin --weights equal --split rows --device cpu \
             --io root --tail off --memory $least --json > plan.json
         lab_mpirun $two -n 2 "$MPIMATMUL" mul big_A.bin big_B.bin --weights equal --split rows --device cpu \
             --io root --tail off --memory $least -o D.bin --report report.json --quiet
         cmp alone.bin D.bin
         operands report "p['rounds'] > 1 or not p['nodes'][0]['whole_stays']" \
-            "r['segment_bytes'] < 2 * 38 * 2**20"
+            "r['segment_bytes'] <= 2 * $room * 2**20"
     done
 }
 

@@ -158,6 +158,20 @@ END
     [ "$(cat end.log)" = $'has waited\nhas waited' ]
 }
 
+# By these a rank knows; with them faked cli/startup tests what it says. Here MPI does not start, as that might crash.
+@test "started by srun without environment.sh: ranks have the variables that tell of it" {
+    unset SLURM_PMIX_FENCE
+    printf '%s\n' '#!/bin/sh' 'srun --mpi=pmix env' > names.sbatch
+    sbatch --parsable --nodes=2 --ntasks-per-node=1 --output=names.log names.sbatch < /dev/null > number
+    slurm_wait slurm_has_ended "$(cat number)"
+    grep -E '^(PMIX_RANK|SLURM_STEP_ID|SLURM_STEP_NUM_|SLURM_PMIX_FENCE|OMPI_COMM)' names.log | sort > names
+    cat names
+    [ "$(grep -c -x 'PMIX_RANK=[01]' names)" -eq 2 ]
+    [ "$(grep -c '^SLURM_STEP_ID=' names)" -eq 2 ]
+    [ "$(grep -c -x 'SLURM_STEP_NUM_NODES=2' names)" -eq 2 ]
+    [ "$(grep -c -E '^(SLURM_PMIX_FENCE|OMPI_COMM_WORLD_RANK)=' names)" -eq 0 ]
+}
+
 @test "the line for GPUs is right once its second # is gone" {
     need_cores 2
     sed -i 's/^##SBATCH/#SBATCH/' job.sbatch

@@ -6,6 +6,9 @@
 //   MMUL_CARD=single        it has no doubles
 //   MMUL_CARD=small         nor groups of more than 64 work-items (CLBlast's products want more)
 //   MMUL_CARD=crash         the first product ends the process
+//   MMUL_CARD=hasty         clFinish does not wait, as Mesa's rusticl does not for what was flushed
+//   MMUL_CARD=absent        the driver says that it is not available
+//   MMUL_CARD=closed        it is a CPU that cannot be opened, though the driver says that it is available
 #include <stdlib.h>
 
 #if MMUL_WITH_OPENCL
@@ -41,11 +44,14 @@ cl_int clGetDeviceInfo(cl_device_id device, cl_device_info name, size_t capacity
                        size_t *size) {
     const cl_device_type type = CL_DEVICE_TYPE_GPU;
     const cl_device_fp_config none = 0;
+    const cl_bool no = CL_FALSE;
     const size_t most = GROUP_MOST;
     const char *driver = getenv("MMUL_CARD_DRIVER");
     cl_int (*ask)(cl_device_id, cl_device_info, size_t, void *, size_t *);
     *(void **)&ask = hidden("clGetDeviceInfo");
-    if (name == CL_DEVICE_TYPE)
+    if (name == CL_DEVICE_AVAILABLE && is_card("absent"))
+        return answer(&no, sizeof no, capacity, value, size);
+    if (name == CL_DEVICE_TYPE && !is_card("closed"))
         return answer(&type, sizeof type, capacity, value, size);
     if (name == CL_DEVICE_DOUBLE_FP_CONFIG && (is_card("single") || is_card("small")))
         return answer(&none, sizeof none, capacity, value, size);
@@ -64,6 +70,27 @@ cl_int clGetPlatformInfo(cl_platform_id platform, cl_platform_info name, size_t 
     if (name == CL_PLATFORM_NAME)
         return answer(card, sizeof card, capacity, value, size);
     return ask(platform, name, capacity, value, size);
+}
+
+cl_context clCreateContext(const cl_context_properties *properties, cl_uint count,
+                           const cl_device_id *devices,
+                           void(CL_CALLBACK *tell)(const char *, const void *, size_t, void *),
+                           void *context, cl_int *code) {
+    cl_context (*create)(const cl_context_properties *, cl_uint, const cl_device_id *,
+                         void(CL_CALLBACK *)(const char *, const void *, size_t, void *), void *,
+                         cl_int *);
+    *(void **)&create = hidden("clCreateContext");
+    if (!is_card("absent") && !is_card("closed"))
+        return create(properties, count, devices, tell, context, code);
+    if (code != NULL)
+        *code = CL_DEVICE_NOT_AVAILABLE;
+    return NULL;
+}
+
+cl_int clFinish(cl_command_queue queue) {
+    cl_int (*finish)(cl_command_queue);
+    *(void **)&finish = hidden("clFinish");
+    return is_card("hasty") ? CL_SUCCESS : finish(queue);
 }
 
 cl_int clEnqueueWriteBuffer(cl_command_queue queue, cl_mem memory, cl_bool blocking, size_t offset,

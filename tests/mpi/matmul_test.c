@@ -84,8 +84,15 @@ static bool run_variant(struct mmul_context *context, const struct variant *v, u
 
 // ------------------------------------------------------------------------------------- the tests
 
-// All variants of one shape on one device.
-static bool run_shape(struct mmul_context *context, const struct shapes *s, bool many) {
+// Splits, transposes and types of one shape on one device, all with each other; what else there is takes turns. The
+// weighting is the sum of the three: of one shape each, and each two of them, meet every weighting, as the third is
+// free to make up for it (types and transposes with one of four in a shape left out: there are three splits). `shift`
+// goes on with the shape, so that in four of these all three together meet every weighting on any number of ranks;
+// and with that number, so that a shape meets other ones on 2, 3 and 5. Factors and tails turn at steps that were found
+// by trying: with these any three of shape, split, transposes, types, factors, weighting and tail meet on each number
+// of ranks, with four weightings and with two.
+static bool run_shape(struct mmul_context *context, const struct shapes *s, int weightings,
+                      int shift) {
     static const enum mmul_dtype types[][2] = {
         {MMUL_F32, MMUL_F32}, {MMUL_F16, MMUL_F16}, {MMUL_F32, MMUL_BF16}, {MMUL_BF16, MMUL_F32}};
     static const double tails[] = {0, 0.5, -1, 0.9};
@@ -95,25 +102,24 @@ static bool run_shape(struct mmul_context *context, const struct shapes *s, bool
     int turn = 0;
     for (int split = MMUL_SPLIT_AUTO; split <= MMUL_SPLIT_COLS; split++)
         for (int transposes = 0; transposes < 4; transposes++)
-            for (int i = 0; i < 4; i++)
-                for (int weighting = 0; weighting < (many ? (int)WEIGHTINGS : 2);
-                     weighting++, turn++) {
-                    const struct variant v = {.s = *s,
-                                              .transpose_a = transposes & 1,
-                                              .transpose_b = transposes & 2,
-                                              .a_dtype = types[i][0],
-                                              .b_dtype = types[i][1],
-                                              .alpha = scales[turn % 7][0],
-                                              .beta = scales[turn % 7][1],
-                                              .split = split,
-                                              .weighting = weighting,
-                                              .tail = tails[(i + split) % 4]};
-                    right = run_variant(context, &v, (uint64_t)turn + 1) && right;
-                }
+            for (int i = 0; i < 4; i++, turn++) {
+                const struct variant v = {.s = *s,
+                                          .transpose_a = transposes & 1,
+                                          .transpose_b = transposes & 2,
+                                          .a_dtype = types[i][0],
+                                          .b_dtype = types[i][1],
+                                          .alpha = scales[(turn + 5 * shift) % 7][0],
+                                          .beta = scales[(turn + 5 * shift) % 7][1],
+                                          .split = split,
+                                          .weighting =
+                                              (split + transposes + i + shift) % weightings,
+                                          .tail = tails[(turn * 5 / 7 + shift) % 4]};
+                right = run_variant(context, &v, (uint64_t)turn + 1) && right;
+            }
     return right;
 }
 
-static void test_device(const char *device, bool many) {
+static void test_device(const char *device, int weightings) {
     struct mmul_context *context = NULL;
     struct mmul_error err = {.text = ""};
     const struct mmul_context_options options = {.device = device};
@@ -126,7 +132,7 @@ static void test_device(const char *device, bool many) {
         snprintf(what, sizeof what, "%s: stacks %lld x %lld by %lld x %lld, m n k %lld %lld %lld",
                  device, (long long)s->a_batch, (long long)s->a_depth, (long long)s->b_batch,
                  (long long)s->b_depth, (long long)s->m, (long long)s->n, (long long)s->k);
-        tap_ok(run_shape(context, s, many), what);
+        tap_ok(run_shape(context, s, weightings, (int)i + size), what);
     }
     mmul_context_destroy(context);
 }
@@ -169,9 +175,9 @@ int main(int argc, char **argv) {
     MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    test_device("cpu", true);
-    test_device("reference", false);
-    test_device("faulty:repeat=2:cpu", false);
+    test_device("cpu", WEIGHTINGS);
+    test_device("reference", 2);
+    test_device("faulty:repeat=2:cpu", 2);
     test_mismatched_jobs();
     int status = tap_end();
     MPI_Finalize();

@@ -3,7 +3,7 @@
 // nodes: those that there are.
 #pragma once
 
-#include "exec/context.h"
+#include "exec/setup/context.h"
 #include "tap.h"
 
 static int rank, size;

@@ -6,7 +6,8 @@
 // else as near as float32 is. Then chains, and what fails in their middle.
 #include "model/operation.h"
 #include "operation_loops.h"
-#include "plan/program_plan.h"
+#include "plan/program/program_plan.h"
+#include "plan/program/program_planning.h"
 #include "weightings.h"
 
 static const struct mmul_shape STACK = {2, 3, 4, 6}, MATRIX = {1, 1, 7, 6}, VECTOR = {1, 1, 1, 6};

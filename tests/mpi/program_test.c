@@ -398,7 +398,7 @@ static void test_refusals(struct mmul_context *context) {
     const struct mmul_program_options many = {.weights = "1,1,1,1,1,1,1,1,1"};
     status = mmul_program_plan_create(context, t.program, &many, &plan, &t.err);
     tap_ok(
-        all_fail(status, MMUL_ERR_USAGE, &t.err, "weights '1,1,1,1,1,1,1,1,1' have 9 numbers for"),
+        all_fail(status, MMUL_ERR_USAGE, &t.err, "weights '1,1,1,1,1,1,1,1,1' has 9 numbers for"),
         "weights of other ranks are refused");
     status = mmul_program_plan_create(context, t.program, NULL, &plan, &t.err);
     if (status == MMUL_OK)
@@ -459,7 +459,8 @@ int main(int argc, char **argv) {
     }
     const struct mmul_context_options cpu = {.device = "cpu"};
     bool is_mesh = size == 4 || size == 6; // more than one row and column: for these alone
-    for (int nodes = 1; nodes <= size && nodes <= 3 && !is_mesh; nodes++) {
+    // Of five ranks only what three have not: three nodes, and several ranks on some of them.
+    for (int nodes = size == 5 ? 3 : 1; nodes <= size && nodes <= 3 && !is_mesh; nodes++) {
         test_programs(nodes, &cpu, true);
         test_devices_that_fail(nodes);
         test_panels(nodes);
@@ -476,7 +477,7 @@ int main(int argc, char **argv) {
     }
     if (size == 4)
         test_a_square_of_a_grid();
-    if (!is_mesh) {
+    if (!is_mesh && size < 5) {
         struct mmul_context *context = make_context(1, &cpu);
         test_refusals(context);
         mmul_context_destroy(context);

@@ -111,9 +111,11 @@ static bool a_loop(struct mmul_context *context, int turns) {
     return right;
 }
 
-static void note_memory(void *context, const char *phase, int64_t done, int64_t total) {
+static void note_memory(void *context, const struct mmul_progress *progress) {
     int64_t *most = context;
-    (void)phase, (void)done, (void)total;
+    if (strcmp(progress->phase, "run") !=
+        0) // what a search for a plan takes meanwhile is given back
+        return;
     *most = mmul_live_bytes() > *most ? mmul_live_bytes() : *most;
 }
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "exec/values.h"
+#include "exec/memory/values.h"
 #include "nodes.h"
 
 // Structs and lists of a run, and of each of its steps (mpi/reuse_test), which no plan counts.

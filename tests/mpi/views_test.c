@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "exec/views.h"
+#include "exec/memory/views.h"
 #include "tap.h"
 
 enum { ROWS = 600, INNER = 37, COLS = 41, INPUTS = MMUL_MAPS_A | MMUL_MAPS_B };
@@ -48,7 +48,7 @@ static struct mmul_comm *make_comm(bool two_nodes) {
 
 struct job {
     struct mmul_context context;
-    struct mmul_matmul args;
+    struct mmul_product_files files;
     struct mmul_views views;
     unsigned maps[5];
     struct mmul_error err;
@@ -64,19 +64,19 @@ static void generate(const char *path, uint64_t seed, struct mmul_shape shape,
 }
 
 static void open_files(struct job *job, const char *a, const char *c) {
-    struct mmul_matmul *args = &job->args;
+    struct mmul_product_files *files = &job->files;
     const struct mmul_output_request request = {.path = c, .shape = c_shape, .dtype = MMUL_F32};
     struct mmul_error err = {.text = ""};
-    if (mmul_matrix_open(a, &args->a, &err) != MMUL_OK ||
-        mmul_matrix_open(b_path, &args->b, &err) != MMUL_OK ||
-        mmul_matrix_open(c_in_path, &args->c_in, &err) != MMUL_OK ||
-        mmul_output_create(&request, &args->output, &err) != MMUL_OK)
+    if (mmul_matrix_open(a, &files->a, &err) != MMUL_OK ||
+        mmul_matrix_open(b_path, &files->b, &err) != MMUL_OK ||
+        mmul_matrix_open(c_in_path, &files->c_in, &err) != MMUL_OK ||
+        mmul_output_create(&request, &files->output, &err) != MMUL_OK)
         fprintf(stderr, "# %s\n", err.text);
 }
 
 // Collective. A is float32 .bin, B float16 .npy, C_in and C float32.
 static void begin_job(struct job *job, bool two_nodes) {
-    *job = (struct job){.args = {.alpha = 1, .beta = 1}};
+    *job = (struct job){.files = {.dtype = MMUL_F32}};
     job->context.comm = make_comm(two_nodes);
     if (rank == 0) {
         generate(a_path, 1, a_shape, MMUL_F32);
@@ -89,21 +89,21 @@ static void begin_job(struct job *job, bool two_nodes) {
 
 static void end_job(struct job *job) {
     mmul_views_close(&job->views);
-    mmul_matrix_close(job->args.a);
-    mmul_matrix_close(job->args.b);
-    mmul_matrix_close(job->args.c_in);
-    mmul_output_destroy(job->args.output);
+    mmul_matrix_close(job->files.a);
+    mmul_matrix_close(job->files.b);
+    mmul_matrix_close(job->files.c_in);
+    mmul_output_destroy(job->files.output);
     mmul_comm_destroy(job->context.comm);
     free(job->memory);
 }
 
 static enum mmul_status find(struct job *job, enum mmul_io io) {
     memset(job->maps, 0xff, sizeof job->maps);
-    return mmul_views_find(&job->context, &job->args, io, job->maps, &job->err);
+    return mmul_views_find(&job->context, &job->files, io, job->maps, &job->err);
 }
 
 static enum mmul_status open_views(struct job *job) {
-    return mmul_views_open(&job->context, &job->args, job->maps, &job->views, &job->err);
+    return mmul_views_open(&job->context, &job->files, job->maps, &job->views, &job->err);
 }
 
 static bool failed_with(const struct job *job, enum mmul_status status, enum mmul_status expected,
@@ -182,8 +182,8 @@ static void test_files(bool two_nodes) {
     MPI_Barrier(MPI_COMM_WORLD);
     bool written = true;
     if (rank == 0) {
-        written = mmul_output_commit(job.args.output, &job.err) == MMUL_OK;
-        job.args.output = NULL;
+        written = mmul_output_commit(job.files.output, &job.err) == MMUL_OK;
+        job.files.output = NULL;
     }
     mmul_views_close(&job.views);
     tap_ok(written && (rank != 0 || is_written()), "what all ranks wrote is in the output file");
@@ -194,9 +194,9 @@ static void test_files(bool two_nodes) {
 static void borrow_c_in(struct job *job, struct mmul_shape shape, enum mmul_dtype dtype) {
     static const float zeros[1 << 16];
     struct mmul_error err = {.text = ""};
-    job->args.c_in = NULL;
+    job->files.c_in = NULL;
     if (rank == 0 &&
-        mmul_matrix_borrow(zeros, shape, dtype, "C_in", &job->args.c_in, &err) != MMUL_OK)
+        mmul_matrix_borrow(zeros, shape, dtype, "C_in", &job->files.c_in, &err) != MMUL_OK)
         fprintf(stderr, "# %s\n", err.text);
 }
 
@@ -209,20 +209,24 @@ static void test_choices(void) {
            "--io root: on root's node only");
     tap_ok(find(&job, MMUL_IO_SHARED) == MMUL_OK && (!two || job.maps[1] == 7),
            "--io shared: files that all see");
-    struct mmul_matrix *c_in = job.args.c_in;
+    struct mmul_matrix *c_in = job.files.c_in;
     borrow_c_in(&job, c_shape, MMUL_F16);
     tap_ok(find(&job, MMUL_IO_AUTO) == MMUL_OK && job.maps[0] == 11, "a 16-bit C_in is not mapped");
-    mmul_matrix_close(job.args.c_in);
+    mmul_matrix_close(job.files.c_in);
     borrow_c_in(&job, (struct mmul_shape){1, 1, 1, c_shape.cols}, MMUL_F32);
+    job.files.c_in_repeats = true;
     tap_ok(find(&job, MMUL_IO_AUTO) == MMUL_OK && job.maps[0] == 11,
            "a C_in that repeats is not mapped");
-    mmul_matrix_close(job.args.c_in);
-    job.args.c_in = c_in;
-    job.args.alpha = 0;
-    tap_ok(find(&job, MMUL_IO_AUTO) == MMUL_OK && job.maps[0] == 12, "alpha 0: neither A nor B");
-    job.args.alpha = 1;
-    job.args.beta = 0;
-    tap_ok(find(&job, MMUL_IO_AUTO) == MMUL_OK && job.maps[0] == 11, "beta 0: no C_in");
+    mmul_matrix_close(job.files.c_in);
+    struct mmul_matrix *a = job.files.a, *b = job.files.b;
+    job.files.c_in = c_in;
+    job.files.c_in_repeats = false;
+    job.files.a = job.files.b = NULL;
+    tap_ok(find(&job, MMUL_IO_AUTO) == MMUL_OK && job.maps[0] == 12, "neither A nor B is read");
+    job.files.a = a;
+    job.files.b = b;
+    job.files.c_in = NULL;
+    tap_ok(find(&job, MMUL_IO_AUTO) == MMUL_OK && job.maps[0] == 11, "no C_in is read");
     tap_ok(open_views(&job) == MMUL_OK && job.views.c_in.data == NULL, "nor is it opened");
     mmul_views_close(&job.views);
     job.maps[0] = job.maps[1] = MMUL_MAPS_B;
@@ -233,6 +237,7 @@ static void test_choices(void) {
     job.maps[0] = job.maps[1] = MMUL_MAPS_C_IN;
     tap_ok(failed_with(&job, open_views(&job), MMUL_ERR_USAGE, "where it lies, as the plan says"),
            "what cannot be mapped is refused on all ranks");
+    job.files.c_in = c_in;
     end_job(&job);
 }
 
@@ -245,10 +250,10 @@ static void test_memory(bool two_nodes) {
     job.memory = malloc((size_t)(count + 2 * ROWS * COLS) * sizeof(float));
     if (rank == 0) {
         mmul_generate(MMUL_GENERATE_INTEGER, 1, a_shape, 0, count, job.memory);
-        mmul_matrix_close(job.args.a);
-        mmul_output_destroy(job.args.output);
-        mmul_matrix_borrow(job.memory, a_shape, MMUL_F32, "A", &job.args.a, &job.err);
-        mmul_output_borrow(job.memory + count, c_shape, MMUL_F32, &job.args.output, &job.err);
+        mmul_matrix_close(job.files.a);
+        mmul_output_destroy(job.files.output);
+        mmul_matrix_borrow(job.memory, a_shape, MMUL_F32, "A", &job.files.a, &job.err);
+        mmul_output_borrow(job.memory + count, c_shape, MMUL_F32, &job.files.output, &job.err);
     }
     unsigned expected = alone ? 15 : MMUL_MAPS_B | MMUL_MAPS_C_IN;
     tap_ok(find(&job, MMUL_IO_SHARED) == MMUL_OK && job.maps[0] == expected,
@@ -301,8 +306,8 @@ static void test_relative_path(void) {
     char before[256];
     begin_job(&job, true);
     if (rank == 0 && getcwd(before, sizeof before) != NULL && chdir(folder) == 0) {
-        mmul_matrix_close(job.args.a);
-        mmul_matrix_open("A.bin", &job.args.a, &job.err);
+        mmul_matrix_close(job.files.a);
+        mmul_matrix_open("A.bin", &job.files.a, &job.err);
     }
     tap_ok(find(&job, MMUL_IO_SHARED) == MMUL_OK && open_views(&job) == MMUL_OK &&
                sees_inputs(&job),

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "exec/assign.h"
+#include "exec/setup/assign.h"
 
 enum { RANKS_MAX = 8, DEVICES_MAX = 4 };
 

@@ -10,7 +10,7 @@
 #include <math.h>
 
 #include "clusters.h"
-#include "plan/members.h"
+#include "plan/product/members.h"
 #include "plans.h"
 #include "played.h"
 

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "plan/budget.h"
+#include "plan/parts/budget.h"
 
 static const int64_t GIB = INT64_C(1) << 30;
 

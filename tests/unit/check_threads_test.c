@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "base/random.h"
-#include "exec/pipeline.h"
+#include "exec/setup/pipeline.h"
 #include "model/check.h"
 #include "model/dtype.h"
 

@@ -3,144 +3,9 @@
 // Blocks of a result, panel after panel, are checked and put right; what stays wrong is an error.
 // Operands are small integers, so a block that was put right equals the naive sums exactly.
 #include "base/status.h"
-#include "check_bench.h"
+#include "verifier_rank.h"
 
-#include "exec/verify.h"
 #include "model/check_state.h"
-
-// One rank by hand, without MPI, on the CPU.
-struct rank {
-    struct mmul_comm comm;
-    struct mmul_context context;
-    struct mmul_worker worker;
-    struct mmul_verifier verifier;
-    struct mmul_verifier_room room;
-    struct mmul_error err;
-};
-
-// The whole product lies in a bench; pieces are its rows (or columns), panels its columns (or rows).
-enum { PIECE = 79, PANEL = 23, UNITS = 4 * PANEL + 7, K = 37 };
-
-static struct mmul_product shape_for(enum mmul_axis axis, int variant) {
-    return (struct mmul_product){.m = axis == MMUL_ROWS ? PIECE : UNITS,
-                                 .n = axis == MMUL_ROWS ? UNITS : PIECE,
-                                 .k = K,
-                                 .alpha = 2,
-                                 .beta = variant / 4 % 2 != 0 ? -1 : 0,
-                                 .transpose_a = variant % 2 != 0,
-                                 .transpose_b = variant / 2 % 2 != 0};
-}
-
-static void start(struct rank *rank, struct bench *bench, enum mmul_axis axis) {
-    const struct mmul_worker_options options = {
-        .tile = {.m = bench->product.m, .n = bench->product.n, .k = K}};
-    *rank = (struct rank){.comm = {.rank = 3}};
-    rank->context.comm = &rank->comm;
-    rank->context.fallback_threads = 1;
-    strcpy(rank->context.device_name, "cpu");
-    for (int64_t at = 0; at < bench->product.m * bench->product.ldc_in; at++)
-        bench->c_in[at] = (float)(at % 7 - 3);
-    assert_int_equal(mmul_device_open("cpu", &rank->context.device, &rank->err), MMUL_OK);
-    assert_int_equal(mmul_worker_init(&rank->worker, &rank->context, &options, &rank->err),
-                     MMUL_OK);
-    const struct mmul_verifier_request request = {.axis = axis,
-                                                  .piece_units_max = PIECE,
-                                                  .panel_units_max = PANEL,
-                                                  .k_max = K,
-                                                  .piece_count = 1,
-                                                  .seed = 5};
-    assert_int_equal(mmul_verifier_init(&rank->verifier, &rank->room, &request, &rank->err),
-                     MMUL_OK);
-}
-
-static void stop(struct rank *rank) {
-    mmul_verifier_room_fini(&rank->room);
-    mmul_worker_fini(&rank->worker);
-    mmul_device_close(rank->context.device);
-    mmul_text_fini(&rank->context.warnings);
-}
-
-static float *c_of(const struct mmul_product *product) {
-    return product->c;
-}
-
-// Units [begin, begin + PANEL) of the operand that comes in panels, and their block of C.
-static struct mmul_product panel_of(const struct bench *bench, enum mmul_axis axis, int64_t begin) {
-    int64_t end = begin + PANEL < UNITS ? begin + PANEL : UNITS;
-    if (axis == MMUL_COLS)
-        return mmul_product_rows(&bench->product, begin, end);
-    struct mmul_product panel = bench->product;
-    panel.n = end - begin;
-    panel.b = bench->b + begin * (panel.transpose_b ? panel.ldb : 1);
-    panel.c = c_of(&panel) + begin;
-    panel.c_in = (const float *)panel.c_in + begin;
-    return panel;
-}
-
-static enum mmul_status check(struct rank *rank, const struct mmul_product *block) {
-    return mmul_verifier_check(&rank->verifier, &rank->worker, block, "rows 7-68 of matrix 2",
-                               &rank->err);
-}
-
-static void compute(struct rank *rank, const struct mmul_product *block) {
-    assert_int_equal(mmul_worker_multiply(&rank->worker, block, &rank->err), MMUL_OK);
-}
-
-static void assert_exact(const struct bench *bench) {
-    const struct mmul_product *p = &bench->product;
-    for (int64_t i = 0; i < p->m; i++) {
-        for (int64_t j = 0; j < p->n; j++) {
-            double sum = 0;
-            for (int64_t l = 0; l < p->k; l++)
-                sum += (double)*a_at(bench, i, l) * (double)*b_at(bench, l, j);
-            double c_in = p->beta != 0 ? bench->c_in[i * p->ldc_in + j] : 0;
-            assert_true((double)*c_at(bench, i, j) ==
-                        (double)p->alpha * sum + (double)p->beta * c_in);
-        }
-    }
-}
-
-// Lines 3, 4, 5 and 20 of the second panel, one element each.
-static void spoil_lines(const struct mmul_product *block, enum mmul_axis axis) {
-    static const int64_t lines[] = {3, 4, 5, 20};
-    for (int64_t l = 0; l < 4; l++) {
-        int64_t i = axis == MMUL_ROWS ? 11 * l : lines[l],
-                j = axis == MMUL_ROWS ? lines[l] : 11 * l;
-        c_of(block)[i * block->ldc + j] += 1;
-    }
-}
-
-static void wrong_lines_of_a_panel_are_computed_again(void **state) {
-    (void)state;
-    for (int variant = 0; variant < 16; variant++) {
-        enum mmul_axis axis = variant / 8 != 0 ? MMUL_COLS : MMUL_ROWS;
-        struct bench bench;
-        struct rank rank;
-        setup(&bench, shape_for(axis, variant), INTEGER, INTEGER, (uint64_t)variant);
-        start(&rank, &bench, axis);
-        for (int64_t begin = 0; begin < UNITS; begin += PANEL) {
-            const struct mmul_product block = panel_of(&bench, axis, begin);
-            compute(&rank, &block);
-            if (begin == PANEL)
-                spoil_lines(&block, axis);
-            assert_int_equal(check(&rank, &block), MMUL_OK);
-        }
-        assert_exact(&bench);
-        assert_int_equal(rank.verifier.lines_checked, UNITS);
-        assert_int_equal(rank.verifier.lines_wrong, 4);
-        assert_int_equal(rank.verifier.lines_recomputed, 4);
-        assert_int_equal(rank.worker.products, 5 + 2); // two runs of lines
-        assert_int_equal(rank.context.replacements, 1);
-        assert_non_null(strstr(mmul_text_get(&rank.context.warnings),
-                               axis == MMUL_ROWS
-                                   ? "'reference' takes over: 4 wrong columns in rows "
-                                     "7-68 of matrix 2\n"
-                                   : "'reference' takes over: 4 wrong rows in rows "
-                                     "7-68 of matrix 2\n"));
-        stop(&rank);
-        teardown(&bench);
-    }
-}
 
 // Two errors in a line that cancel for the x of the first look hide from it, but not in a block that
 // has another wrong line.
@@ -215,10 +80,10 @@ static enum mmul_status look(void *context, int64_t done, int64_t total, struct 
     return mmul_fail(err, MMUL_ERR_DATA, "'B.bin' was written to");
 }
 
-// Two runs of wrong lines: looked at before the device is replaced and after each of them.
+// It is looked at before the block is made again and when that is done; then the device is replaced.
 static void whoever_watches_is_asked_before_a_device_is_blamed(void **state) {
     (void)state;
-    for (int refuses_from = 1; refuses_from <= 4; refuses_from++) {
+    for (int refuses_from = 1; refuses_from <= 3; refuses_from++) {
         struct bench bench;
         struct rank rank;
         struct watch watch = {.refuses_from = refuses_from};
@@ -231,11 +96,11 @@ static void whoever_watches_is_asked_before_a_device_is_blamed(void **state) {
         assert_int_equal(watch.calls, 0);
         spoil_lines(&block, MMUL_ROWS);
         enum mmul_status status = check(&rank, &block);
-        assert_int_equal(status, refuses_from < 4 ? MMUL_ERR_DATA : MMUL_OK);
-        assert_int_equal(watch.calls, refuses_from < 4 ? refuses_from : 3);
-        assert_int_equal(watch.total, 4);
-        assert_int_equal(watch.done, refuses_from == 1 ? 0 : refuses_from == 2 ? 3 : 4);
-        assert_int_equal(rank.context.replacements, refuses_from == 1 ? 0 : 1);
+        assert_int_equal(status, refuses_from < 3 ? MMUL_ERR_DATA : MMUL_OK);
+        assert_int_equal(watch.calls, refuses_from < 3 ? refuses_from : 2);
+        assert_int_equal(watch.total, refuses_from == 1 ? 4 : PANEL);
+        assert_int_equal(watch.done, refuses_from == 1 ? 0 : PANEL);
+        assert_int_equal(rank.context.replacements, refuses_from < 3 ? 0 : 1);
         stop(&rank);
         teardown(&bench);
     }
@@ -411,8 +276,8 @@ static void what_another_verifier_has_seen_is_not_remembered(void **state) {
     assert_computed_and_right(&rank, &product);
     ((float *)bench.a_narrow)[1] += 2;
     compute(&rank, &product);
-    assert_int_equal(mmul_verifier_check(&first, &rank.worker, &product, "a block", &rank.err),
-                     MMUL_OK);
+    const struct mmul_verifier_block block = {.product = &product, .place = "a block"};
+    assert_int_equal(mmul_verifier_check(&first, &rank.worker, &block, &rank.err), MMUL_OK);
     assert_int_equal(first.lines_wrong, 0);
     assert_int_equal(rank.context.replacements, 0);
     stop(&rank);
@@ -483,7 +348,6 @@ static void the_room_is_that_of_the_largest_stage(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wrong_lines_of_a_panel_are_computed_again),
         cmocka_unit_test(errors_that_cancel_are_found_beside_others),
         cmocka_unit_test(what_no_device_puts_right_is_an_error),
         cmocka_unit_test(whoever_watches_is_asked_before_a_device_is_blamed),

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "exec/claims.h"
+#include "exec/memory/claims.h"
 
 // ------------------------------------------------------------------------------------- the word
 

@@ -12,6 +12,7 @@
 
 #include "mpimatmul_local.h"
 
+#include "api/texts.h"
 #include "model/cluster.h"
 
 static struct mmul_cluster *create(void) {

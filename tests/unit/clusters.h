@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "base/memory.h"
-#include "plan/plan.h"
+#include "plan/lists/plan.h"
 
 static const int64_t GIB = (int64_t)1 << 30;
 
@@ -31,6 +31,7 @@ static inline struct mmul_cluster *make_cluster(int size, int per_node) {
         r->node = rank / per_node;
         r->node_rank = rank % per_node;
         r->host_memory = true;
+        r->is_trusted = true;
         r->device.memory_bytes = 64 * GIB;
         strcpy(r->device_name, "cpu");
     }

@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-#include "plan/balance.h"
+#include "plan/product/balance.h"
 
 struct stack {
     int64_t batch_a, batch_b;

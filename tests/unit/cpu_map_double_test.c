@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "exec/pipeline.h"
+#include "exec/setup/pipeline.h"
 
 enum { COUNT = 4001 };
 

@@ -256,6 +256,12 @@ static const struct {
      "OpenCL driver 'libx.so' (/etc/OpenCL/vendors/x.icd) crashed (signal 11) while listing its "
      "devices: not used",
      "ssh node sudo mv '/etc/OpenCL/vendors/x.icd' '/etc/OpenCL/vendors/x.icd.off'"},
+    {"{\"kernels\": {\"name\": \"Haswell\", \"setting\": \"OPENBLAS_CORETYPE=Haswell\", "
+     "\"vectors\": \"AVX2\", \"cpu_vectors\": \"AVX-512\", \"flops_per_second\": 1.18e11, "
+     "\"other\": \"Cooperlake\", \"other_setting\": \"\", \"other_flops_per_second\": 2.16e11}}",
+     1, 0,
+     "OPENBLAS_CORETYPE=Haswell is set: 118.0 GFLOP/s on a core; without it 216.0 (Cooperlake)",
+     "unset OPENBLAS_CORETYPE   # for the shells that ssh starts on node: ~/.bashrc there"},
     {"{" CARD "}", 1, 0, "the AMD card at 0000:65:00.0 has no OpenCL driver",
      "ssh node sudo apt-get install --yes mesa-opencl-icd"},
     {"{}", 5, 0, "5 slots, but 4 cores and 0 GPUs: ranks would share cores",

@@ -168,7 +168,10 @@ static void names_and_sizes(void **state) {
     } cases[] = {
         {"float32", MMUL_F32, 4}, {"f32", MMUL_F32, 4},       {"float16", MMUL_F16, 2},
         {"f16", MMUL_F16, 2},     {"bfloat16", MMUL_BF16, 2}, {"bf16", MMUL_BF16, 2},
-        {"float64", MMUL_F64, 8}, {"f64", MMUL_F64, 8},
+        {"float64", MMUL_F64, 8}, {"f64", MMUL_F64, 8},       {"int32", MMUL_I32, 4},
+        {"int64", MMUL_I64, 8},   {"uint8", MMUL_U8, 1},      {"int8", MMUL_I8, 1},
+        {"int16", MMUL_I16, 2},   {"uint16", MMUL_U16, 2},    {"uint32", MMUL_U32, 4},
+        {"bool", MMUL_BOOL, 1},
     };
     struct mmul_error err;
     enum mmul_dtype dtype = MMUL_F64;
@@ -179,7 +182,7 @@ static void names_and_sizes(void **state) {
         if (strlen(cases[c].text) > 4)
             assert_string_equal(mmul_dtype_name(dtype), cases[c].text);
     }
-    assert_int_equal(mmul_dtype_parse("int8", &dtype, &err), MMUL_ERR_USAGE);
+    assert_int_equal(mmul_dtype_parse("uint64", &dtype, &err), MMUL_ERR_USAGE);
     assert_int_equal(mmul_live_bytes(), 0);
 }
 

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "base/random.h"
-#include "exec/map_check.h"
+#include "exec/steps/map_check.h"
 
 enum { OPERANDS = 4 };
 

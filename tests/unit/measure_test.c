@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/median.h"
 #include "device/host_buffer.h"
-#include "exec/measure.h"
+#include "exec/setup/measure.h"
 #include "model/dtype.h"
 
 struct recorder {

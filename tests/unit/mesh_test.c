@@ -12,8 +12,8 @@
 #include <string.h>
 
 #include "model/matrix.h"
-#include "plan/mesh.h"
-#include "plan/moves.h"
+#include "plan/parts/mesh.h"
+#include "plan/parts/moves.h"
 #include "plans.h"
 
 enum { MOST = 12 };

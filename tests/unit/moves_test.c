@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "model/matrix.h"
-#include "plan/moves.h"
+#include "plan/parts/moves.h"
 
 enum { RANKS = 6, ELEMENTS = 128, KINDS = MMUL_PLACEMENTS };
 

@@ -150,7 +150,8 @@ static void invalid_headers(void **state) {
         {"{" F4 C_ORDER "'shape': (0, 4)}", "is empty"},
         {"{" F4 "'fortran_order': 0, 'shape': (3, 4)}", "True or False"},
         {"{" F4 "'fortran_order': true, 'shape': (3, 4)}", "True or False"},
-        {"{'descr': '<i2', " C_ORDER "'shape': (3, 4)}", "numpy type '<i2'"},
+        {"{'descr': '<u8', " C_ORDER "'shape': (3, 4)}", "numpy type '<u8'"},
+        {"{'descr': '|i2', " C_ORDER "'shape': (3, 4)}", "numpy type '|i2'"},
         {"{'descr': '<f16', " C_ORDER "'shape': (3, 4)}", "numpy type '<f16'"},
         {"{'descr': '|f4', " C_ORDER "'shape': (3, 4)}", "numpy type '|f4'"},
         {"{'descr': 'f4', " C_ORDER "'shape': (3, 4)}", "numpy type 'f4'"},
@@ -304,9 +305,7 @@ static void written_headers(void **state) {
         const char *dict;
     } cases[] = {
         {{1, 1, 3, 4}, MMUL_F32, "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }"},
-        {{1, 2, 3, 4},
-         MMUL_F16,
-         "{'descr': '<f2', 'fortran_order': False, 'shape': (1, 2, 3, 4), }"},
+        {{1, 2, 3, 4}, MMUL_F16, "{'descr': '<f2', 'fortran_order': False, 'shape': (2, 3, 4), }"},
         {{INT32_MAX, 1, INT32_MAX, 1},
          MMUL_F32,
          "{'descr': '<f4', 'fortran_order': False, 'shape': (2147483647, 1, 2147483647, 1), }"},

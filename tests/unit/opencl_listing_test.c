@@ -10,6 +10,7 @@
 
 #if MMUL_WITH_OPENCL
 
+#include <glob.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +21,7 @@
 static struct mmul_listing kept, found;
 
 static void make_listing(void) {
-    mmul_listing_make(&kept); // for its libraries
+    mmul_listing_note_libraries(&kept);
     assert_true(kept.library_count > 0);
     kept.count = 2;
     for (int i = 0; i < 2; i++)
@@ -89,6 +90,41 @@ static void the_environment_of_drivers_counts_and_no_other(void **state) {
     assert_true(mmul_listing_recall(&found));
 }
 
+// A machine without a node of any card. Libraries are only named: none of them is there.
+static void auto_finds_nothing_with_drivers_of_cpus_alone(void **state) {
+    (void)state;
+    static const struct {
+        const char *libraries;
+        bool is_hopeless;
+    } cases[] = {
+        {"libpocl.so.2", true},
+        {"libMesaOpenCL.so.1", true},
+        {"libRusticlOpenCL.so.1:/usr/lib/libpocl.so.2", true},
+        {"/opt/mesa/lib/libRusticlOpenCL.so.1:libMesaOpenCL.so.1", true},
+        {"libRusticlOpenCL.so.1:libnvidia-opencl.so.1", false}, // who knows what it opens
+        {"/opt/pocl/libamdocl64.so", false},
+    };
+    glob_t there;
+    bool has_node = false;
+    static const char *const nodes[] = {"/dev/dri/render*", "/dev/nvidia*", "/dev/kfd",
+                                        "/dev/dxg",         "/dev/mali*",   "/dev/kgsl*",
+                                        "/dev/accel/*"};
+    for (size_t i = 0; i < sizeof nodes / sizeof *nodes; i++)
+        if (glob(nodes[i], 0, NULL, &there) == 0) {
+            has_node = true;
+            globfree(&there);
+        }
+    setenv("OCL_ICD_VENDORS", "/dev/null/none.icd", 1);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        setenv("OCL_ICD_FILENAMES", cases[i].libraries, 1);
+        assert_int_equal(mmul_listing_is_hopeless(), cases[i].is_hopeless && !has_node);
+        setenv("RUSTICL_ENABLE", "radeonsi", 1);
+        assert_int_equal(mmul_listing_is_hopeless(), cases[i].is_hopeless && !has_node);
+        unsetenv("RUSTICL_ENABLE");
+    }
+    unsetenv("OCL_ICD_FILENAMES");
+}
+
 static int set_up(void **state) {
     struct folder *folder = malloc(sizeof *folder);
     *state = folder;
@@ -109,6 +145,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(another_library_is_another_answer, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_environment_of_drivers_counts_and_no_other, set_up,
                                         tear_down),
+        cmocka_unit_test(auto_finds_nothing_with_drivers_of_cpus_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -126,13 +126,16 @@ static void files_appear_whole_or_not(void **state) {
     folder_create(&folder);
     const char *path = folder_path(&folder, "C.bin");
     snprintf(part, sizeof part, "%s.part", path);
-    file_store(path, "old", 3);
     mode_t mask = umask(027);
     assert_int_equal(create(path, MMUL_F32, &output, &err), MMUL_OK);
     umask(mask);
     assert_int_equal(stat(part, &found), 0);
     assert_int_equal(found.st_size, 140);
     assert_int_equal(found.st_mode & 0777, 0640);
+    mmul_output_destroy(output);
+    assert_int_equal(folder_count(&folder), 0);
+    file_store(path, "old", 3);
+    assert_int_equal(create(path, MMUL_F32, &output, &err), MMUL_OK);
     assert_int_equal(stat(path, &found), 0);
     assert_int_equal(found.st_size, 3); // the old one is still there
     mmul_output_destroy(output);

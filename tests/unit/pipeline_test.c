@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "exec/pipeline.h"
+#include "exec/setup/pipeline.h"
 
 enum { PARTS = 3, MANY = 100, ROUNDS = 300 };
 

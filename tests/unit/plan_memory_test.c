@@ -9,8 +9,8 @@
 
 #include "base/integer.h"
 #include "clusters.h"
-#include "plan/panels.h"
-#include "plan/transfers.h"
+#include "plan/lists/transfers.h"
+#include "plan/parts/panels.h"
 #include "plans.h"
 
 static const int64_t MIB = 1 << 20;

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 
 #include "clusters.h"
-#include "plan/plan.h"
-#include "plan/share.h"
+#include "plan/lists/plan.h"
+#include "plan/parts/share.h"
 #include "plans.h"
 
 // Parts follow one another and cover the range.

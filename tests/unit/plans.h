@@ -2,7 +2,7 @@
 // What the tests of src/plan share.
 #pragma once
 
-#include "plan/plan.h"
+#include "plan/product/plan_make.h"
 
 static inline struct mmul_plan *plan_or_die(const struct mmul_plan_request *request) {
     struct mmul_plan *plan = NULL;

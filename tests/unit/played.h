@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "clusters.h"
-#include "plan/cost.h"
+#include "plan/cost/cost.h"
 
 enum { RANKS_MOST = 64, PANELS_MOST = 64 };
 

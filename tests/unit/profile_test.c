@@ -24,6 +24,7 @@ static struct mmul_profile_device make_device(const char *name, int threads, dou
     strcpy(d.key.name, name);
     strcpy(d.key.vendor, "vendor");
     strcpy(d.key.driver, "driver 1.0");
+    strcpy(d.key.kernels, "Haswell OPENBLAS_L2_SIZE=512");
     strcpy(d.key.cores, "0-3");
     strcpy(d.speed.date, "2026-01-31T12:00:00Z");
     d.speed.measured_points = 3;
@@ -171,8 +172,8 @@ static void a_speed_is_for_its_device_only(void **state) {
     struct mmul_profile_device device = make_device("CPU", 4, 1e11);
     mmul_profile_add(profile, &device);
     const struct mmul_profile_key same = device.key;
-    struct mmul_profile_key others[7];
-    for (int i = 0; i < 7; i++)
+    struct mmul_profile_key others[9];
+    for (int i = 0; i < 9; i++)
         others[i] = same;
     others[0].threads = 3;
     others[1].sharing = 1;
@@ -181,13 +182,49 @@ static void a_speed_is_for_its_device_only(void **state) {
     strcpy(others[4].name, "other CPU");
     strcpy(others[5].device, "pci:0000:65:00.0");
     strcpy(others[6].vendor, "other vendor");
+    strcpy(others[7].kernels, "Haswell");
+    strcpy(others[8].kernels, "");
     assert_non_null(mmul_profile_find(profile, &same));
-    for (int i = 0; i < 7; i++)
+    for (int i = 0; i < 9; i++)
         assert_null(mmul_profile_find(profile, &others[i]));
     strcpy(device.version, "0.0.0");
     mmul_profile_add(profile, &device);
     assert_int_equal(profile->device_count, 1);
     assert_null(mmul_profile_find(profile, &same));
+    mmul_free(profile);
+}
+
+static void it_says_why_a_speed_is_not_used(void **state) {
+    (void)state;
+    struct mmul_profile *profile = make_profile("node1");
+    struct mmul_profile_device device = make_device("CPU", 4, 1e11), old = device;
+    const struct mmul_profile_key same = device.key;
+    struct mmul_profile_key key = same;
+    char text[224];
+    assert_string_equal(mmul_profile_explain(profile, &key, text), "");
+    strcpy(old.version, "0.0.9");
+    mmul_profile_add(profile, &old);
+    assert_string_equal(mmul_profile_explain(profile, &key, text),
+                        "measured by version 0.0.9, now " MMUL_VERSION);
+    mmul_profile_add(profile, &device);
+    strcpy(key.kernels, "SkylakeX");
+    strcpy(key.driver, "driver 1.0 (SkylakeX)"); // the kernels' name is in it: one reason, not two
+    assert_string_equal(mmul_profile_explain(profile, &key, text),
+                        "measured with kernels Haswell OPENBLAS_L2_SIZE=512, now SkylakeX");
+    // Of several the one that is most like it.
+    device.key.threads = 2;
+    strcpy(device.key.kernels, ""); // an earlier version wrote it
+    mmul_profile_add(profile, &device);
+    key = device.key;
+    strcpy(key.kernels, "Haswell");
+    assert_string_equal(mmul_profile_explain(profile, &key, text),
+                        "measured with kernels not named, now Haswell");
+    key = same;
+    key.threads = 3;
+    assert_string_equal(mmul_profile_explain(profile, &key, text),
+                        "measured with threads 4, now 3");
+    strcpy(key.device, "0:0");
+    assert_string_equal(mmul_profile_explain(profile, &key, text), "");
     mmul_free(profile);
 }
 
@@ -396,6 +433,7 @@ int main(void) {
         cmocka_unit_test(what_is_stored_comes_back),
         cmocka_unit_test(a_test_counts_for_its_device_and_driver),
         cmocka_unit_test(a_speed_is_for_its_device_only),
+        cmocka_unit_test(it_says_why_a_speed_is_not_used),
         cmocka_unit_test(the_newest_entry_of_a_key_counts),
         cmocka_unit_test(damaged_files_are_refused),
         cmocka_unit_test(no_file_is_an_empty_profile),

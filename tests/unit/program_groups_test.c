@@ -11,7 +11,8 @@
 #include <string.h>
 
 #include "clusters.h"
-#include "plan/program_plan.h"
+#include "plan/program/program_make.h"
+#include "plan/program/program_plan.h"
 #include "plans.h"
 #include "sentences.h"
 
@@ -31,7 +32,9 @@ static struct mmul_program_plan *make_plan(const struct mmul_program *p, int siz
         weights[rank] = 1;
     for (int rank = 0; rank < size; rank++)
         cluster->ranks[rank].speed_flops = 1e11;
-    if (mmul_program_plan_make(p, cluster, weights, false, &plan, &err) != MMUL_OK)
+    const struct mmul_program_request request = {
+        .program = p, .cluster = cluster, .weights = weights};
+    if (mmul_program_plan_make(&request, &plan, &err) != MMUL_OK)
         fail_msg("%s", err.text);
     mmul_cluster_destroy(cluster);
     return plan;

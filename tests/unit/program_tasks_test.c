@@ -10,7 +10,8 @@
 #include <string.h>
 
 #include "clusters.h"
-#include "plan/program_tasks.h"
+#include "plan/program/program_make.h"
+#include "plan/program/program_tasks.h"
 
 static int generate(struct mmul_program *p, struct mmul_shape shape,
                     enum mmul_placement_kind kind) {
@@ -65,7 +66,10 @@ static void alike_blocks_are_passed_by(void **state) {
                       y = generate(p, (struct mmul_shape){3, 5, 6, 11}, kinds[kind]);
             apply(p, "relu", x, -1);
             apply(p, "matmul", x, y);
-            if (mmul_program_plan_make(p, cluster, weights, 1, &plan, &err) != MMUL_OK)
+            const struct mmul_job_options options = {.keeps_values = true};
+            const struct mmul_program_request request = {
+                .program = p, .cluster = cluster, .weights = weights, .options = &options};
+            if (mmul_program_plan_make(&request, &plan, &err) != MMUL_OK)
                 fail_msg("%s", err.text);
             for (int i = 0; i < plan->step_count; i++)
                 for (int rank = 0; plan->steps[i].kind == MMUL_STEP_COMPUTE && rank < size; rank++)

@@ -15,7 +15,8 @@
 #include "clusters.h"
 #include "model/matrix.h"
 #include "model/program.h"
-#include "plan/program_plan.h"
+#include "plan/program/program_make.h"
+#include "plan/program/program_plan.h"
 #include "plans.h"
 
 static int append(struct mmul_program *p, struct mmul_operation operation, const char *name) {
@@ -132,7 +133,10 @@ static struct mmul_program_plan *make_plan(const struct mmul_program *p,
     struct mmul_error err = {.text = ""};
     for (int r = 0; r < cluster->size; r++)
         weights[r] = cluster->ranks[r].speed_flops > 0 ? cluster->ranks[r].speed_flops : 1;
-    if (mmul_program_plan_make(p, cluster, weights, keeps_values, &plan, &err) != MMUL_OK)
+    const struct mmul_job_options options = {.keeps_values = keeps_values};
+    const struct mmul_program_request request = {
+        .program = p, .cluster = cluster, .weights = weights, .options = &options};
+    if (mmul_program_plan_make(&request, &plan, &err) != MMUL_OK)
         fail_msg("%s", err.text);
     return plan;
 }
@@ -252,16 +256,17 @@ static void a_product_hides_the_files_it_brings(void **state) {
 }
 
 // The plan on two nodes, and, where it keeps its values, the program, which is destroyed.
-static void check_text(struct mmul_program *p, bool keeps_values, const char *expected) {
+static void check_text(struct mmul_program *p, bool keeps_values, bool verbose,
+                       const char *expected) {
     unsigned maps[8];
     char *text = NULL;
     size_t length;
     struct mmul_cluster *cluster = make_measured_cluster(2, 1, maps);
     struct mmul_program_plan *plan = make_plan(p, cluster, keeps_values);
     FILE *stream = open_memstream(&text, &length);
-    mmul_program_plan_print(plan, stream);
+    mmul_program_plan_print(plan, verbose, stream);
     if (keeps_values)
-        mmul_program_print(p, stream);
+        mmul_program_print(p, verbose, stream);
     fclose(stream);
     assert_string_equal(text, expected);
     free(text);
@@ -300,7 +305,7 @@ static void a_chain_as_text(void **state) {
         "   0                423.3 MiB        9  -              -\n"
         "   1                 56.8 MiB        9  -              -\n"
         "\n"
-        "2 ranks on 2 nodes: 27.6 MiB over the network, values take 423.3 MiB of a node at mo"
+        "2 ranks on 2 nodes: 27.6 MiB over the network,\nvalues take 423.3 MiB of a node at mo"
         "st, predicted 0.990 s\n"
         "value    operation  operands    shape\n"
         "X        load                   8192 x 2048\n"
@@ -320,7 +325,34 @@ static void a_chain_as_text(void **state) {
     for (int i = 0; i < 2; i++)
         x = apply(p, MMUL_RELU, apply(p, MMUL_ADD, apply(p, MMUL_MATMUL, x, w), b), 0);
     apply(p, MMUL_SAVE, x, 0);
-    check_text(p, true, expected);
+    check_text(p, true, true, expected);
+}
+
+// Rounds of a loop are once there, with bytes and seconds of all of them.
+static void a_loop_as_text(void **state) {
+    (void)state;
+    static const char expected[] =
+        "step  operation          value     from                 placement          network   sec"
+        "onds     memory\n1     move               X         X file               rows 0 7447 819"
+        "2   5.8 MiB  0.102594   58.2 MiB\n2     move               W         W file             "
+        "  replicate         16.0 MiB  0.038688   74.2 MiB\n3-12  x 5, sums of all:\n3       matm"
+        "ul           value 2   X rows, W replicate  rows 0 7447 8192       0 B  1.735298  597.8 "
+        "MiB\n4       relu             value 3   value 2 rows         rows 0 7447 8192       0 B "
+        " 0.061008  656.0 MiB\n13    move               value 11  value 11 rows        file      "
+        "         5.8 MiB  0.105644  656.0 MiB\n\nrank  host  device     memory  in step  device "
+        "memory  in step\n   0                656.0 MiB       12  -              -\n   1         "
+        "        80.0 MiB       12  -              -\n\n2 ranks on 2 nodes: 27.6 MiB over the net"
+        "work,\nvalues take 656.0 MiB of a node at most, predicted 2.043 s\nvalue      operation "
+        " operands  shape\nX          load                 8192 x 2048\nW          load          "
+        "       2048 x 2048\nx 5:\n  value 2  matmul     X, W      8192 x 2048\n  value 3  relu  "
+        "     value 2   8192 x 2048\n-          save       value 11  8192 x 2048\n";
+    struct mmul_program *p = new_program();
+    int x = load(p, "X", (struct mmul_shape){1, 1, 8192, 2048});
+    int w = load(p, "W", (struct mmul_shape){1, 1, 2048, 2048});
+    for (int i = 0; i < 5; i++)
+        x = apply(p, MMUL_RELU, apply(p, MMUL_MATMUL, x, w), 0);
+    apply(p, MMUL_SAVE, x, 0);
+    check_text(p, true, false, expected);
 }
 
 // A product brings a file the other way round, too, but not for somebody else.
@@ -344,7 +376,7 @@ static void what_products_bring_transposed(void **state) {
         "   0                132.4 MiB        4  -              -\n"
         "   1                 27.6 MiB        4  -              -\n"
         "\n"
-        "2 ranks on 2 nodes: 59.6 MiB over the network, values take 132.4 MiB of a node at mo"
+        "2 ranks on 2 nodes: 59.6 MiB over the network,\nvalues take 132.4 MiB of a node at mo"
         "st, predicted 1.555 s\n";
     struct mmul_program *p = new_program();
     const struct mmul_shape square = {1, 1, 2048, 2048};
@@ -355,7 +387,7 @@ static void what_products_bring_transposed(void **state) {
     x = apply(p, MMUL_MATMUL, x, turned);
     x = apply(p, MMUL_MATMUL, x, apply(p, MMUL_TRANSPOSE, w, 0));
     apply(p, MMUL_SAVE, apply(p, MMUL_MATMUL, x, w), 0);
-    check_text(p, false, expected);
+    check_text(p, false, true, expected);
 }
 
 // A product brings what nobody else reads, and takes away what is saved at once; W has two readers, and what
@@ -386,7 +418,7 @@ static void what_products_bring(void **state) {
         "   0                132.4 MiB        3  -              -\n"
         "   1                 27.6 MiB        3  -              -\n"
         "\n"
-        "2 ranks on 2 nodes: 82.9 MiB over the network, values take 190.5 MiB of a node a"
+        "2 ranks on 2 nodes: 82.9 MiB over the network,\nvalues take 190.5 MiB of a node a"
         "t most, predicted 2.066 s\n";
     struct mmul_program *p = new_program();
     const struct mmul_shape square = {1, 1, 2048, 2048};
@@ -401,7 +433,7 @@ static void what_products_bring(void **state) {
                    .kind = MMUL_PLACE, .operands = {load(p, "S", square)}, .wish = MMUL_PLACE_ROWS},
                NULL);
     apply(p, MMUL_MATMUL, x, s);
-    check_text(p, false, expected);
+    check_text(p, false, true, expected);
 }
 
 static int64_t bytes_of_loop(int turns, bool keeps_values) {
@@ -435,14 +467,14 @@ static void a_wish_without_a_rule(void **state) {
     const double weights[] = {1, 1};
     struct mmul_cluster *cluster = make_measured_cluster(2, 1, maps);
     struct mmul_program *p = new_program();
-    assert_int_equal(mmul_program_plan_make(p, cluster, weights, true, &plan, &err),
-                     MMUL_ERR_USAGE);
+    const struct mmul_program_request request = {
+        .program = p, .cluster = cluster, .weights = weights};
+    assert_int_equal(mmul_program_plan_make(&request, &plan, &err), MMUL_ERR_USAGE);
     assert_string_equal(err.text, "the program has no operations");
     int x = load(p, "X", (struct mmul_shape){1, 1, 4, 4});
     append(p, (struct mmul_operation){.kind = MMUL_PLACE, .operands = {x}, .wish = MMUL_PLACE_FILE},
            NULL);
-    assert_int_equal(mmul_program_plan_make(p, cluster, weights, true, &plan, &err),
-                     MMUL_ERR_USAGE);
+    assert_int_equal(mmul_program_plan_make(&request, &plan, &err), MMUL_ERR_USAGE);
     assert_string_equal(err.text, "cannot place 'X' as 'file'");
     mmul_program_destroy(p);
     mmul_cluster_destroy(cluster);
@@ -455,6 +487,7 @@ int main(void) {
         cmocka_unit_test_teardown(an_output_of_two_values, assert_no_live_bytes),
         cmocka_unit_test_teardown(the_least_of_all, assert_no_live_bytes),
         cmocka_unit_test_teardown(a_chain_as_text, assert_no_live_bytes),
+        cmocka_unit_test_teardown(a_loop_as_text, assert_no_live_bytes),
         cmocka_unit_test_teardown(what_products_bring, assert_no_live_bytes),
         cmocka_unit_test_teardown(what_products_bring_transposed, assert_no_live_bytes),
         cmocka_unit_test_teardown(a_product_hides_the_files_it_brings, assert_no_live_bytes),

@@ -49,6 +49,9 @@ static void names_are_accepted_or_refused(void **state) {
         {"faulty:delay=5:cpu", "faulty rule delay: '5' is not a time from 0s to 3600s such as 5ms"},
         {"faulty:delay=-5ms:cpu",
          "faulty rule delay: '-5' is not a time from 0s to 3600s such as 5ms"},
+        {"faulty:clock=260ms:cpu", NULL},
+        {"faulty:clock=5:cpu", "faulty rule clock: '5' is not a time from 0s to 3600s such as 5ms"},
+        {"faulty:clock:cpu", "faulty rule 'clock' needs a value"},
         {"faulty:repeat=4,from=3,hang=2:cpu", NULL},
         {"faulty:from=0:cpu", "faulty rule from: '0' is not a whole number from 1 to 1000000"},
         {"faulty:hang=*,wake=1.5s:cpu", NULL},
@@ -420,6 +423,32 @@ static void faulty_devices_describe_and_borrow_like_their_inner_one(void **state
     teardown(&bench);
 }
 
+// What others go by instead of names. One that is faulty is checked, whatever it is around; that the one inside may
+// multiply otherwise in another cut is of use where the memory is the host's.
+static void devices_say_what_they_are(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        bool is_plain, is_trusted, shares_lack, recuts;
+    } cases[] = {
+        {"cpu", false, true, true, true},
+        {"reference", true, true, false, false},
+        {"faulty:delay=0s:cpu", false, false, false, true},
+        {"faulty:hang=1000:cpu", false, false, false, false},
+        {"faulty:delay=0s:reference", false, false, false, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct mmul_device *device;
+        struct mmul_error err;
+        assert_int_equal(mmul_device_open(cases[i].name, &device, &err), MMUL_OK);
+        assert_int_equal(mmul_device_is_plain(device), cases[i].is_plain);
+        assert_int_equal(mmul_device_is_trusted(device), cases[i].is_trusted);
+        assert_int_equal(mmul_device_shares_lack(device), cases[i].shares_lack);
+        assert_int_equal(mmul_device_recuts(device), cases[i].recuts);
+        mmul_device_close(device);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_are_accepted_or_refused),
@@ -440,6 +469,7 @@ int main(void) {
         cmocka_unit_test(the_second_allocation_fails_by_rule),
         cmocka_unit_test(transfers_fail_by_rule),
         cmocka_unit_test(faulty_devices_describe_and_borrow_like_their_inner_one),
+        cmocka_unit_test(devices_say_what_they_are),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

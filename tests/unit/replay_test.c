@@ -11,8 +11,8 @@
 #include <math.h>
 
 #include "base/integer.h"
-#include "plan/panels.h"
-#include "plan/replay.h"
+#include "plan/parts/panels.h"
+#include "plan/replay/replay.h"
 #include "plans.h"
 #include "played.h"
 
@@ -110,7 +110,7 @@ static struct mmul_cluster *make_pair(double flops) {
     return cluster;
 }
 
-// All steps of a rank: by the formula of plan/step_cost.h, for panels of `width` columns.
+// All steps of a rank: by the formula of plan/cost/step_cost.h, for panels of `width` columns.
 static double computing(double flops, double width, bool at_once) {
     double panels = N / width, x = M / 2.0, wide = at_once ? N : width;
     double side = fmin(64, 3 / (1 / x + 1 / wide + 1. / K));

@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-#include "plan/simulate.h"
+#include "plan/simulate/simulate.h"
 
 static json_t *parse(const char *text) {
     json_error_t problem;
@@ -93,6 +93,8 @@ static void test_what_a_description_may_not_say(void **state) {
         {"{\"problem\": {\"m\": 0, \"n\": 1, \"k\": 1}}",
          "problem.m is not a number from 1 to 1000000000"},
         {"{\"problem\": {\"m\": 1.5, \"n\": 1, \"k\": 1}}", "problem.m is not a whole number"},
+        {"{\"problem\": {\"m\": 1, \"n\": 1, \"k\": 1, \"dtype\": \"complex64\"}}",
+         "problem.dtype is not float32, float16, bfloat16 or float64"},
         {"{\"problem\": {\"m\": 1, \"n\": 1, \"k\": 1, \"dtype\": \"int8\"}}",
          "problem.dtype is not float32, float16, bfloat16 or float64"},
         {"{" PROBLEM "}", "nodes is not a list of nodes"},

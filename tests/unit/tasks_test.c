@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "clusters.h"
-#include "plan/tasks.h"
+#include "plan/lists/tasks.h"
 #include "plans.h"
 
 static void parts_of_an_extent(void **state) {

@@ -9,9 +9,10 @@
 
 #include <cmocka.h>
 
+#include "api/texts.h"
 #include "base/json.h"
 #include "base/memory.h"
-#include "exec/pipeline.h"
+#include "exec/setup/pipeline.h"
 #include "model/report.h"
 
 static struct mmul_trace *make(int64_t capacity) {

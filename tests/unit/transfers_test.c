@@ -8,9 +8,10 @@
 
 #include <cmocka.h>
 
+#include "api/plan_output.h"
 #include "base/integer.h"
 #include "clusters.h"
-#include "plan/transfers.h"
+#include "plan/lists/transfers.h"
 #include "plans.h"
 
 // Equal shares; then the cut and the slots are what the test says, whatever the planner thinks best.

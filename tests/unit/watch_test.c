@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "exec/watch.h"
+#include "exec/setup/watch.h"
 
 // A device that only warms up. Static: an abandoned thread stays in it until the process ends.
 static struct {

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "base/memory.h"
-#include "exec/worker_map.h"
+#include "exec/worker/worker_map.h"
 
 enum { M = 41, N = 23, K = 7, LD = N + 3, C_BYTES = M * N * (int)sizeof(float) };
 
@@ -324,6 +324,29 @@ static void both_come_home_for_what_is_made_here(void **state) {
     teardown(t);
 }
 
+// Parts of C are all that the device has, as many as it remembers.
+static void many_parts_are_put_together(void **state) {
+    struct bench *t = setup_tiles(OWN, (struct mmul_tile)ONE);
+    const struct mmul_host_map first = map_of(t, false);
+    struct mmul_operand at;
+    (void)state;
+    fill(t->c, M * LD, 5);
+    leave_room(t, 3 * C_BYTES);
+    for (int64_t i = 0; i < 2 * M; i++) {
+        const int64_t half = N / 2, col = i % 2 * half;
+        const struct mmul_host_tile part = {t->c + i / 2 * LD + col, 1,
+                                            i % 2 == 0 ? half : N - half, LD, MMUL_F32};
+        mmul_tile_cache_pin(&t->worker.kept);
+        assert_int_equal(
+            mmul_tile_cache_load(&t->worker.kept, t->context.device, &part, &at, &t->err), MMUL_OK);
+    }
+    assert_int_equal(mmul_worker_map(&t->worker, &first, &t->err), MMUL_OK);
+    for (int64_t e = 0; e < M * N; e++)
+        assert_true(t->first[e] == fabsf(t->c[e / N * LD + e % N]));
+    assert_string_equal(t->context.device_name, OWN);
+    teardown(t);
+}
+
 // -------------------------------------------------------------------------------------------- lost
 
 static enum mmul_status bring_a_part(struct bench *t) {
@@ -392,6 +415,7 @@ int main(void) {
         cmocka_unit_test(what_is_made_of_it_may_stay_too),
         cmocka_unit_test(what_does_not_fit_beside_it_is_cut_or_made_here),
         cmocka_unit_test(both_come_home_for_what_is_made_here),
+        cmocka_unit_test(many_parts_are_put_together),
         cmocka_unit_test(it_is_gone_with_its_device),
         cmocka_unit_test(a_device_that_is_lost_in_the_middle_of_the_product_leaves_nothing),
     };

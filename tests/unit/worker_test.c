@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/random.h"
-#include "exec/worker.h"
+#include "exec/worker/worker.h"
 #include "late_device.h"
 
 // ------------------------------------------------------------------------------------ operands

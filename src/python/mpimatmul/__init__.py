@@ -8,13 +8,20 @@
 
 All ranks run the same script. Names are those of programs (`mpimatmul run`): a program file is also a script,
 `python3 -m mpimatmul FILE`.
+
+Functions marked collective are called by all ranks. Who waits in one for a rank that does not come says so after
+MPIMATMUL_WAIT_SECONDS (10); one that has ended ends the job. MPIMATMUL_LIBRARY names the library,
+MPIMATMUL_SHARD_DIR the folder of kept values.
 """
+from . import _report
+from ._begin import init, rank, size
 from ._library import Error
 from ._operations import (abs, argmax, assert_close, attention, concat, exp, gelu, layer_norm, linear, log, max,
                           maximum, mean, min, minimum, neg, normalize, permute, place, print, relu, reshape,
                           rms_norm, rope, rsqrt, sigmoid, silu, softmax, sqrt, sum, take, tanh, topk, transpose,
                           where)
-from ._values import Value, array, evaluate, generate, init, keep, load, program, rank, save, size
+from ._values import Value, array, evaluate, generate, keep, load, program, save
 
 __version__ = "0.1.0"
 __all__ = [name for name in dir() if not name.startswith("_")]
+_report.begin()

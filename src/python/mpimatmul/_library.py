@@ -8,16 +8,23 @@ import ctypes as c
 import ctypes.util
 import os
 import pathlib
-import sys
+import shutil
+import signal
+import subprocess
 import threading
+
+from . import _caller
+from ._meeting import Meeting, say, wait_seconds
 
 OPERANDS = 4
 NUMBER = -2147483647  # an operand that is parameters.numbers[i]
 F32, F64, I32, I64 = 0, 3, 4, 5  # enum mmul_dtype
+SERIALIZED = 2  # MPI_THREAD_SERIALIZED: any thread, one at a time
 
 
 class Error(Exception):
     """What the library says: the text of an error line, `hint` and the exit code that the program would have."""
+    __module__ = __package__  # where scripts find it
 
     def __init__(self, status, text, hint=""):
         super().__init__(text)
@@ -105,23 +112,52 @@ def sized(struct, **fields):
     return struct(struct_bytes=c.sizeof(struct), **fields)
 
 
-def _find_library():
-    """MPIMATMUL_LIBRARY, beside the package's prefix or build folder, or where the loader looks."""
+NAME = "libmpimatmul.so.0"
+
+
+def _places():
+    """Where the library may be: what MPIMATMUL_LIBRARY says; in the prefix or build folder that this package is in;
+    where the loader looks; beside the program in PATH; where pkg-config knows it."""
     here = pathlib.Path(__file__).resolve()
-    name = "libmpimatmul.so.0"
-    candidates = [os.environ.get("MPIMATMUL_LIBRARY", "")]
-    candidates += [str(folder / "lib" / name) for folder in here.parents]
-    candidates += [str(folder / "build" / "release" / "lib" / name) for folder in here.parents]
-    for candidate in candidates:
-        if candidate and os.path.exists(candidate):
-            return candidate
-    return name
+    if os.environ.get("MPIMATMUL_LIBRARY"):
+        yield os.environ["MPIMATMUL_LIBRARY"]
+        return
+    for folder in here.parents:
+        yield str(folder / "lib" / NAME)
+    for folder in here.parents:
+        yield str(folder / "build" / "release" / "lib" / NAME)
+    yield NAME
+    program = shutil.which("mpimatmul")
+    if program:
+        yield str(pathlib.Path(program).resolve().parents[1] / "lib" / NAME)
+    if shutil.which("pkg-config"):
+        asked = subprocess.run(["pkg-config", "--variable=libdir", "mpimatmul"], capture_output=True, text=True,
+                               check=False)
+        if asked.returncode == 0:
+            yield os.path.join(asked.stdout.strip(), NAME)
+
+
+def _load_library():
+    reason = "it is in no place where it was looked for"
+    for place in _places():
+        if os.sep in place and not os.path.exists(place) and not os.environ.get("MPIMATMUL_LIBRARY"):
+            continue
+        try:
+            return c.CDLL(place)
+        except OSError as error:
+            if place != NAME:
+                reason = str(error)
+    raise ImportError(f"cannot load {NAME}: {reason}; MPIMATMUL_LIBRARY may name it, as "
+                      f"MPIMATMUL_LIBRARY=/usr/local/lib/{NAME}", name=NAME)
 
 
 def _load():
     # Open MPI's plugins look for its symbols among those that everybody sees.
-    mpi = c.CDLL(ctypes.util.find_library("mpi") or "libmpi.so.40", mode=c.RTLD_GLOBAL)
-    library = c.CDLL(_find_library())
+    try:
+        mpi = c.CDLL(ctypes.util.find_library("mpi") or "libmpi.so.40", mode=c.RTLD_GLOBAL)
+    except OSError as error:
+        raise ImportError(f"cannot load Open MPI: {error}", name="libmpi.so.40") from None
+    library = _load_library()
     library.mmul_program_value_shape.restype = Shape
     library.mmul_matrix_info.restype = MatrixInfo
     library.mmul_values_part.restype = Part
@@ -136,6 +172,7 @@ def _load():
 
 
 mpi, library = _load()
+libc = c.CDLL(None)
 
 
 def raise_error(error):
@@ -150,50 +187,131 @@ def check(call, *arguments):
         raise_error(error)
 
 
-def _finalize():
-    ended = c.c_int()
-    mpi.MPI_Finalized(c.byref(ended))
-    if not ended.value:
-        mpi.MPI_Finalize()
+class _Job(threading.Thread):
+    """A computation on a thread of its own, so that the script's own sees signals. Whoever leaves it before its end
+    leaves it what it uses."""
+
+    def __init__(self, work, clean):
+        super().__init__(daemon=True)
+        self.work, self.clean = work, clean
+        self.lock, self.over = threading.Lock(), threading.Event()
+        self.failure, self.is_left = None, False
+
+    def run(self):
+        try:
+            self.work()
+        except BaseException as failure:  # pylint: disable=broad-except # it is raised where the job is awaited
+            self.failure = failure
+        with self.lock:
+            self.over.set()
+        if self.is_left:
+            self.clean()
+
+    def leave(self):
+        """False: it is over."""
+        with self.lock:
+            self.is_left = not self.over.is_set()
+        return self.is_left
+
+
+class _Together:
+    """A call that all ranks make, from the meeting before it to its end. A signal that Python has a handler for waits
+    until then, where other ranks would wait in vain for what this one was about to do."""
+
+    def __init__(self, session, kind, name):
+        self.session, self.kind, self.name, self.held = session, kind, name, None
+
+    def __enter__(self):
+        s = self.session
+        s.depth += 1
+        if s.depth > 1:
+            return
+        if s.left is not None:  # a context does one thing at a time
+            s.left.join()
+            s.left = None
+        try:
+            if s.size > 1 and threading.current_thread() is threading.main_thread():
+                handler = signal.getsignal(signal.SIGINT)
+                if callable(handler):
+                    self.held = handler
+                    signal.signal(signal.SIGINT, self.hold)
+            notes = s.meeting.meet(self.kind, self.name, _caller.place())
+            if notes is not None and len({note.kind for note in notes}) > 1:
+                other = next(r for r, note in enumerate(notes) if note.kind != notes[0].kind)
+                raise Error(64, f"rank 0 is in {notes[0]} and rank {other} in {notes[other]}: all ranks make the same "
+                                "calls")
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def hold(self, number, frame):
+        self.session.interrupt = number, frame
+        self.session.meeting.interrupted += 1
+
+    def __exit__(self, *_):
+        s = self.session
+        s.depth -= 1
+        if s.depth > 0 or self.held is None:
+            return
+        signal.signal(signal.SIGINT, self.held)
+        came, s.interrupt = s.interrupt, None
+        if came is not None:
+            self.held(*came)
 
 
 class Session:
     """MPI, begun here unless somebody did (mpi4py), and the context of all ranks."""
 
     def __init__(self, device=None, threads=0):
-        begun = c.c_int()
-        self.probe, self.context = c.c_void_p(), c.c_void_p()
+        begun, level = c.c_int(), c.c_int()
+        self.probe, self.context, self.meeting = c.c_void_p(), c.c_void_p(), None
+        self.pid, self.thread = os.getpid(), threading.get_ident()
+        self.depth, self.interrupt, self.left = 0, None, None
         mpi.MPI_Initialized(c.byref(begun))
         wish = device.encode() if device else None
         probing = sized(ProbeOptions, limit_seconds=30.0, device=wish)
         if not begun.value:  # drivers are asked in a child process, which must come first
             check(library.mmul_probe_create, c.byref(probing), c.byref(self.probe))
-            mpi.MPI_Init_thread(None, None, 1, c.byref(c.c_int()))
-            atexit.register(_finalize)  # also where there is no context in the end
-        self.thread = threading.get_ident()
+            self._begin_mpi()
+            atexit.register(self._finalize)  # also where there is no context in the end
+        mpi.MPI_Query_thread(c.byref(level))
+        self.may_move = level.value >= SERIALIZED
         self.world = c.c_void_p(c.addressof(c.c_char.in_dll(mpi, "ompi_mpi_comm_world")))
-        rank, size = c.c_int(), c.c_int()
-        mpi.MPI_Comm_rank(self.world, c.byref(rank))
-        mpi.MPI_Comm_size(self.world, c.byref(size))
-        self.rank, self.size = rank.value, size.value
-        if getattr(sys.excepthook, "__func__", None) is not Session.end:
-            self.excepthook, sys.excepthook = sys.excepthook, self.end
+        self.meeting = Meeting(mpi, self.world)
+        self.rank, self.size = self.meeting.rank, self.meeting.size
+        atexit.register(self.close)
+        # A child has what MPI and drivers have left to be done at the end, too, and nobody to do it with.
+        os.register_at_fork(after_in_child=lambda: libc.on_exit(c.cast(libc._exit, c.c_void_p), None))
+        for number in (n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) == signal.SIG_DFL):
+            library.mmul_outputs_abandon_at(int(number))
         self.shard_folder = os.environ.get("MPIMATMUL_SHARD_DIR", "").encode() or None
         options = sized(ContextOptions, device=wish, threads=threads, probe=self.probe, shard_folder=self.shard_folder)
-        check(library.mmul_context_create, self.world, c.byref(options), c.byref(self.context))
-        atexit.register(self.close)
+        with self.together("init", "init"):
+            check(library.mmul_context_create, self.world, c.byref(options), c.byref(self.context))
 
-    def end(self, kind, error, trace):
-        """An exception that nobody caught: ours come on all ranks and root shows them; others end the job."""
-        if self.rank == 0 or not isinstance(error, Error):
-            self.excepthook(kind, error, trace)
-        if self.size > 1 and not isinstance(error, Error):
-            sys.stderr.flush()
-            mpi.MPI_Abort(self.world, 1)
+    def _begin_mpi(self):
+        """All ranks wait in there for each other, without a word."""
+        place, seconds = _caller.place(), wait_seconds()
+        rank = os.environ.get("OMPI_COMM_WORLD_RANK", "")
+
+        def tell():
+            say(f"rank {rank} has waited {seconds:g} s in init() ({place}) for ranks that have not begun")
+        timer = threading.Timer(seconds, tell)
+        timer.daemon = True
+        if rank in ("0", "1"):  # one of them is not the only one that is late
+            timer.start()
+        mpi.MPI_Init_thread(None, None, SERIALIZED, c.byref(c.c_int()))
+        timer.cancel()
+
+    def together(self, kind, name):
+        """Collective: `with` it around what all ranks do; kind: the same on all of them; name: the script's for it."""
+        return _Together(self, kind, name)
 
     def agree(self, error=None):
         """Collective: the error that a rank has alone, or None, becomes everybody's."""
         said = ErrorText()
+        if error is None and self.interrupt is not None:
+            error = Error(75, f"rank {self.rank} was interrupted")
         if error is not None:
             said.status, said.hint = error.status, error.hint.encode(errors="replace")
             said.text = str(error).encode(errors="replace")[:1023]
@@ -222,9 +340,58 @@ class Session:
         check(library.mmul_context_broadcast, self.context, c.byref(data), c.c_int64(c.sizeof(data)))
         return data
 
+    def compute(self, work, clean):
+        """work(), which is long. A rank alone sees signals meanwhile: then this returns at once, by their exception;
+        what was to be written is not, and work() ends by itself, and then clean()."""
+        if self.size > 1 or not self.may_move or threading.current_thread() is not threading.main_thread():
+            work()
+            return
+        job = _Job(work, clean)
+        job.start()
+        try:
+            while not job.over.wait(1):
+                pass
+        except BaseException:
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            library.mmul_outputs_abandon()
+            self.left = job if job.leave() else None
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            raise
+        if job.failure is not None:
+            raise job.failure
+
+    def is_left(self, clean):
+        """compute(.., clean) was left before its end."""
+        return self.left is not None and self.left.clean == clean
+
+    def is_here(self):
+        """Not in a child of fork()."""
+        return os.getpid() == self.pid
+
+    def is_busy(self):
+        return self.left is not None and self.left.is_alive()
+
     def close(self):
+        """At the end of the process."""
         ended = c.c_int()
+        if not self.is_here():
+            libc.fflush(None)
+            return
         mpi.MPI_Finalized(c.byref(ended))
-        if self.context and not ended.value:
+        if ended.value:
+            return
+        self.meeting.leave()
+        if self.is_busy():  # nothing may be taken from under what still computes
+            libc.fflush(None)
+            libc.on_exit(c.cast(libc._exit, c.c_void_p), None)  # with the same status
+        elif self.context:
             library.mmul_context_destroy(self.context)
-        self.context = c.c_void_p()
+            self.context = c.c_void_p()
+
+    def _finalize(self):
+        ended = c.c_int()
+        if not self.is_here() or self.is_busy():
+            return
+        mpi.MPI_Finalized(c.byref(ended))
+        if not ended.value:
+            mpi.MPI_Finalize()

@@ -7,27 +7,29 @@ import operator
 
 import numpy
 
+from ._begin import collective, rank, session
 from ._library import Error, check, library
-from ._values import Value, apply, as_shape, as_value, evaluate, is_number, rank, session
+from ._values import Value, apply, as_shape, as_value, evaluate, evaluate_named, is_number
 
 
-def _unary(name, plain):
+def _unary(name, what, plain):
     def operation(x):
         return plain(x) if is_number(x) else apply(name, [x])
-    operation.__name__, operation.__doc__ = name, f"{name} of every element."
+    operation.__name__ = operation.__qualname__ = name
+    operation.__doc__ = f"{what} of every element, or of a number."
     return operation
 
 
-neg = _unary("neg", lambda x: -x)
-exp = _unary("exp", math.exp)
-log = _unary("log", math.log)
-sqrt = _unary("sqrt", math.sqrt)
-rsqrt = _unary("rsqrt", lambda x: 1 / math.sqrt(x))
-abs = _unary("abs", builtins.abs)  # pylint: disable=redefined-builtin
-relu = _unary("relu", lambda x: builtins.max(x, 0))
-sigmoid = _unary("sigmoid", lambda x: 1 / (1 + math.exp(-x)))
-tanh = _unary("tanh", math.tanh)
-silu = _unary("silu", lambda x: x / (1 + math.exp(-x)))
+neg = _unary("neg", "-x", lambda x: -x)
+exp = _unary("exp", "e to the power", math.exp)
+log = _unary("log", "The natural logarithm", math.log)
+sqrt = _unary("sqrt", "The square root", math.sqrt)
+rsqrt = _unary("rsqrt", "1 / sqrt(x)", lambda x: 1 / math.sqrt(x))
+abs = _unary("abs", "The absolute value", builtins.abs)  # pylint: disable=redefined-builtin
+relu = _unary("relu", "max(x, 0)", lambda x: builtins.max(x, 0))
+sigmoid = _unary("sigmoid", "1 / (1 + exp(-x))", lambda x: 1 / (1 + math.exp(-x)))
+tanh = _unary("tanh", "The hyperbolic tangent", math.tanh)
+silu = _unary("silu", "x * sigmoid(x)", lambda x: x / (1 + math.exp(-x)))
 
 
 def gelu(x, approximate="none"):
@@ -45,10 +47,12 @@ def _binary(name, x, y):
 
 
 def maximum(x, y):
+    """The larger one of every two elements."""
     return builtins.max(x, y) if is_number(x) and is_number(y) else _binary("maximum", x, y)
 
 
 def minimum(x, y):
+    """The smaller one of every two elements."""
     return builtins.min(x, y) if is_number(x) and is_number(y) else _binary("minimum", x, y)
 
 
@@ -59,7 +63,7 @@ def where(condition, x, y):
     return apply("where", [condition, x, y])
 
 
-Value.T = property(lambda self: transpose(self))
+Value.T = property(lambda self: transpose(self), doc="The last two axes swapped.")
 Value.__neg__ = lambda self: neg(self)
 Value.__abs__ = lambda self: abs(self)
 Value.__eq__ = lambda self, other: _binary("equal", self, other)
@@ -83,17 +87,29 @@ def place(x, where_to):
 
     def make(program, ids):
         value = c.c_int()
-        check(library.mmul_program_place, program.handle, ids[0], kind, None, c.byref(value))
+        check(library.mmul_program_place, program.handle, ids[0], kind, program.word("place").encode(),
+              c.byref(value))
         return value.value
 
     return Value(x.shape, make, [x], x.integers)
 
 
 def print(*things, **how):  # pylint: disable=redefined-builtin
-    """Python's, where values are computed and shown with their sizes, on root. Collective."""
-    shown = [f"{thing!r}\n{thing.numpy()}" if isinstance(thing, Value) else thing for thing in things]
+    """Python's, where values are computed, in one job, and shown with their sizes, on root; a 1 x 1 one is shown as its
+    number. Collective."""
+    values = [thing for thing in things if isinstance(thing, Value)]
+    found = iter(evaluate_named("print", values) if values else ())
+    shown = [_shown(thing, next(found)) if isinstance(thing, Value) else thing for thing in things]
     if rank() == 0:
         builtins.print(*shown, **how)
+
+
+def _shown(value, found):
+    if found is None:
+        return ""
+    if found.size == 1:
+        return f"{found.item():g}"
+    return f"Value({' x '.join(map(str, value.shape))}, {found.dtype})\n{found}"
 
 
 def _bounds(key, shape):
@@ -137,14 +153,18 @@ def linear(x, w, b=None):
 
 
 def softmax(x, causal=False):
+    """exp(x) over its sum, of every row; causal: of row i the first i + 1 elements alone, counted such that the last
+    row has all."""
     return apply("softmax", [x], causal=_flag("causal", causal))
 
 
 def rms_norm(x, w=None, eps=1e-6):
+    """Rows over the root of the mean of their squares (plus eps), times w."""
     return apply("rms_norm", [x] + [w] * (w is not None), epsilon=eps)
 
 
 def layer_norm(x, w=None, b=None, eps=1e-5):
+    """Rows less their mean, over the root of their variance (plus eps), times w, plus b."""
     if w is None and b is not None:
         raise Error(64, "layer_norm adds b where it has w")
     return apply("layer_norm", [x] + [v for v in (w, b) if v is not None], epsilon=eps)
@@ -157,6 +177,7 @@ def normalize(x):
 
 def topk(x, k):
     """The k largest of each row, falling, and their columns."""
+    k, = _sizes("k", k)
     both = apply("topk", [x], count=k)
     values, places = both[..., :k], both[..., k:]
     places.integers = True
@@ -175,7 +196,7 @@ def _axis(axis, ndim):
     return axis - ndim if axis >= 0 else axis
 
 
-def _reduction(name):
+def _reduction(name, what):
     def operation(x, *more, axis=None):
         if name != "mean" and not isinstance(x, (Value, numpy.ndarray)):
             return getattr(builtins, name)(x, *more)
@@ -188,17 +209,28 @@ def _reduction(name):
             raise Error(64, f"{name} along axis {axis} of one axis, which is a row (1 x {x.shape[1]}) here: "
                             "axis=-1 is along its elements")
         return apply(name, [x], axis=along)
-    operation.__name__ = name
-    operation.__doc__ = f"{name} along an axis (-1, -2, or None: all), which stays with size 1."
+    operation.__name__ = operation.__qualname__ = name
+    operation.__doc__ = f"{what} along an axis (-1, -2, or None: all), which stays with size 1."
     return operation
 
 
-sum, max, min = _reduction("sum"), _reduction("max"), _reduction("min")  # pylint: disable=redefined-builtin
-mean = _reduction("mean")
+sum = _reduction("sum", "The sum")  # pylint: disable=redefined-builtin
+max = _reduction("max", "The largest element")  # pylint: disable=redefined-builtin
+min = _reduction("min", "The smallest element")  # pylint: disable=redefined-builtin
+mean = _reduction("mean", "The mean")
+
+
+def _sizes(name, given):
+    """Whole numbers, one or several."""
+    try:
+        return tuple(map(operator.index, given if hasattr(given, "__iter__") else (given,)))
+    except TypeError:
+        raise Error(64, f"{name} is {given!r}, expected whole numbers") from None
 
 
 def reshape(x, shape):
     """The same elements in C order; one size may be -1."""
+    x, shape = as_value(x), _sizes("shape", shape)
     known = builtins.max(math.prod(n for n in shape if n != -1), 1)
     shape = tuple(math.prod(x.shape) // known if n == -1 else n for n in shape)
     shape = shape if len(shape) > 1 else (1, *shape)
@@ -209,8 +241,9 @@ def reshape(x, shape):
 
 def permute(x, axes):
     """Axis i of the result is axis axes[i] of x."""
+    x, axes = as_value(x), _sizes("axes", axes)
     if sorted(axes) != list(range(x.ndim)):
-        raise Error(64, f"cannot permute {x.ndim} axes to {tuple(axes)}")
+        raise Error(64, f"cannot permute {x.ndim} axes to {axes}")
     kept = 4 - x.ndim
     return apply("permute", [x], axes=[*range(kept), *(a + kept for a in axes)])
 
@@ -242,13 +275,51 @@ def rope(x, base=10000.0, interleaved=False):
 
 def attention(q, k, v, causal=False, mask=None, scale=None):
     """softmax(scale q k^T + mask) v; k and v may have fewer heads. scale None: 1 / sqrt(columns of q)."""
+    q = as_value(q)
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     return apply("attention", [q, k, v] + [mask] * (mask is not None), causal=_flag("causal", causal), scale=scale)
 
 
+@collective("assert_close")
 def assert_close(x, y, tolerance):
     """Raises Error (79) where |x - y| > tolerance. Collective."""
     off = evaluate(max(abs(as_value(x) - y)))[0]
     largest = session().broadcast(c.c_double(0 if off is None else off.item())).value
     if not largest <= tolerance:
         raise Error(79, f"values differ by {largest:g}, more than {tolerance:g}")
+
+
+# ---------------------------------------------------------------- methods, with numpy's and torch's names and arguments
+
+
+def _method(function):
+    """A function of a value first, as a method of it."""
+    def method(self, *arguments, **named):
+        return function(self, *arguments, **named)
+    method.__name__, method.__doc__ = function.__name__, function.__doc__
+    method.__qualname__ = f"Value.{function.__name__}"
+    return method
+
+
+def _sizes_method(function):
+    """The same, where sizes may come one by one: x.reshape(2, -1)."""
+    def method(self, *sizes):
+        return function(self, sizes[0] if len(sizes) == 1 else sizes)
+    method.__name__, method.__doc__ = function.__name__, function.__doc__
+    method.__qualname__ = f"Value.{function.__name__}"
+    return method
+
+
+for _function in (neg, exp, log, sqrt, rsqrt, abs, relu, sigmoid, tanh, maximum, minimum, softmax, topk, argmax, sum,
+                  mean, max, min, take, transpose):
+    setattr(Value, _function.__name__, _method(_function))
+for _function in (reshape, permute):
+    setattr(Value, _function.__name__, _sizes_method(_function))
+
+
+def _where(self, condition, other):
+    """This value where the condition is not 0, else the other."""
+    return where(condition, self, other)
+
+
+Value.where = _where

@@ -9,68 +9,80 @@ import ctypes as c
 import math
 import operator
 import os
-import threading
 import warnings
 
 import numpy
 
-from . import _library as lib
+from . import _caller, _library as lib
+from ._begin import OPTIONS, collective, session
 from ._library import Error, check, library
-
-_session = None
-OPTIONS = {"weights": None, "float32": False}
-
-
-def init(device=None, threads=0, weights=None, dtype=None):
-    """Collective; called by itself with these defaults when it is first needed. `device` as of `mul --device`. dtype
-    "float32": what is float64 is read as float32."""
-    global _session
-    if dtype not in (None, "float32"):
-        raise Error(64, f"no dtype '{dtype}': expected float32, or none: float64 where all inputs are")
-    if _session and (device or threads):
-        raise Error(64, "device and threads are chosen before the first value")
-    OPTIONS.update(weights=weights, float32=dtype == "float32")
-    _session = _session or lib.Session(device, threads)
-    return _session
-
-
-def session():
-    found = _session or init()
-    if found.thread != threading.get_ident():  # MPI's calls and the context's are of one thread
-        raise Error(64, "values are computed by the thread that has begun with it")
-    return found
-
-
-def rank():
-    return session().rank
-
-
-def size():
-    return session().size
+from ._paths import as_path, check_type, split
 
 
 class Value:
-    """A matrix or stack of up to four axes; float64 where all it is made of is, else float32. `shape` is numpy's."""
+    """A matrix or stack of up to four axes; float64 where all it is made of is, else float32. `shape` is numpy's.
+    Functions of this package that numpy's arrays or torch's tensors have as methods are methods."""
 
     __array_priority__ = 1000  # numpy leaves operators to us
     __array_ufunc__ = None
+    __iter__ = None  # rows of it are values, x[i:i + 1], not elements
 
-    def __init__(self, shape, make, operands=(), integers=False, name=None, is_row=False):
+    def __init__(self, shape, make, operands=(), integers=False, name=None, is_row=False, stored=None):
         self.shape, self.make, self.operands, self.integers = tuple(shape), make, operands, integers
         self.name = name  # of its file; None: it has none
         self.is_row = is_row  # of a file or array of one axis, where it has two here
+        types = {v.stored for v in operands if isinstance(v, Value)} - {None}
+        # "f4", "f8", or None: whole numbers, which fit both
+        self.stored = stored if not operands else "f4" if "f4" in types else "f8" if types else None
+        self.place = _caller.place()
+        self.corner = None  # root: its first rows and columns, when they have been computed
 
-    ndim = property(lambda self: len(self.shape))
+    ndim = property(lambda self: len(self.shape), doc="How many axes.")
+
+    @property
+    def dtype(self):
+        """Of its elements, as far as it is known without computing: whole numbers are int32 (int64 where one of
+        them needs it)."""
+        if self.integers:
+            return numpy.dtype("i4")
+        return numpy.dtype("f8" if self.stored == "f8" and not OPTIONS["float32"] else "f4")
+
+    def __len__(self):
+        return self.shape[0]
 
     def __repr__(self):
-        return f"Value({' x '.join(map(str, self.shape))})"
+        text = f"Value({' x '.join(map(str, self.shape))}, {self.dtype})"
+        if self.corner is None:
+            return text
+        rows, cols = self.corner.shape
+        lines = numpy.array2string(self.corner, precision=6, threshold=1000).split("\n")
+        if cols < self.shape[-1]:
+            lines = [line.rstrip("]") + " ..." + line[len(line.rstrip("]")):] for line in lines]
+        if rows < self.shape[-2] or math.prod(self.shape[:-2]) > 1:
+            lines.append(" ...")
+        return "\n".join([text, *lines])
 
     def __bool__(self):
-        raise TypeError("the truth of a matrix is not one value")
+        raise TypeError("the truth of a matrix is not one value: float(v) is the number of a 1 x 1 one")
 
     def numpy(self):
         """Collective: its elements, an array on root and None elsewhere."""
-        return evaluate(self)[0]
+        return evaluate_named("numpy", [self])[0]
+
+    def item(self):
+        """Collective: the number of a 1 x 1 value, on all ranks."""
+        if math.prod(self.shape) != 1:
+            raise TypeError(f"a value of {' x '.join(map(str, self.shape))} is not one number")
+        with session().together("item", "float"):
+            found = evaluate(self)[0]
+            number = session().broadcast(c.c_double(0 if found is None else found.item())).value
+        return int(number) if self.integers else number
+
+    def __float__(self):
+        return float(self.item())
+
+    def __int__(self):
+        return int(self.item())
 
     def local(self):
         """Collective: what this rank holds, [(matrix, row, column, array)]: the array's place in the stack."""
@@ -117,8 +129,10 @@ class _Building:
               os.fsencode(name) if name is not None else None, c.byref(value))
         return value.value
 
-    def apply(self, name, operands, parameters):
+    def apply(self, name, operands, parameters, shown=None, place=None):
+        """`shown`: what the script calls the result; `place`: its line that made it."""
         call, value = lib.sized(lib.Call, operation=name.encode()), c.c_int()
+        call.origin = place.encode() if place else None
         call.operand_count = len(operands)
         for i, operand in enumerate(operands):
             call.operands[i] = lib.NUMBER if isinstance(operand, float) else operand
@@ -128,7 +142,7 @@ class _Building:
                 getattr(call.with_, field)[:] = given
             else:
                 setattr(call.with_, field, given)
-        check(library.mmul_program_apply, self.handle, c.byref(call), call.operation, c.byref(value))
+        check(library.mmul_program_apply, self.handle, c.byref(call), (shown or name).encode(), c.byref(value))
         return value.value
 
 
@@ -140,18 +154,32 @@ def as_value(x):
     return x if isinstance(x, Value) else array(x)
 
 
+def _try(name, operands, parameters, known):
+    """Shape and whether it is whole numbers, of a result; sizes are checked here, where the script's line is known."""
+    with _Building() as program:
+        numbers = [v if isinstance(v, float) else
+                   program.generate(v.shape, name=known.get(id(v)) or v.name or f"argument {i} of {name}")
+                   for i, v in enumerate(operands, 1)]
+        result, integers = program.apply(name, numbers, parameters), c.c_bool()
+        return library.mmul_program_value_shape(program.handle, result, c.byref(integers)).sizes(), integers.value
+
+
 def apply(name, operands, ndim=None, **parameters):
     """A value made by an operation. Its sizes are the library's word; `ndim` of them count."""
     operands = [float(v) if is_number(v) else as_value(v) for v in operands]
-    with _Building() as program:  # checks sizes here and now, where the script's line is known
-        numbers = [v if isinstance(v, float) else program.generate(v.shape, name=v.name or f"argument {i} of {name}")
-                   for i, v in enumerate(operands, 1)]
-        result, integers = program.apply(name, numbers, parameters), c.c_bool()
-        sizes = library.mmul_program_value_shape(program.handle, result, c.byref(integers)).sizes()
+    try:
+        sizes, integers = _try(name, operands, parameters, {})
+    except Error:
+        sizes = None
+    if sizes is None:  # to be said in the script's words
+        sizes, integers = _try(name, operands, parameters, _caller.names(Value))
     ndim = ndim or builtins.max(v.ndim for v in operands if isinstance(v, Value))
     moved = name in ("slice", "reshape", "permute", "take", "transpose") and operands[0].integers
-    return Value(sizes[4 - ndim:], lambda program, ids: program.apply(name, ids, parameters), operands,
-                 integers.value or moved)
+
+    def make(program, ids):
+        return program.apply(name, ids, parameters, *program.words())
+
+    return Value(sizes[4 - ndim:], make, operands, integers or moved)
 
 
 # ---------------------------------------------------------------------------------------- leaves
@@ -169,14 +197,15 @@ def _copy(data):
     return held.reshape(1, -1) if held.ndim < 2 else held
 
 
+@collective("array")
 def array(data):
     """Root's array, copied, as a value; other ranks may give None. Up to four axes; one is a row. Collective."""
     s = session()
     held = s.on_root(lambda: _copy(data))
     kind = held.dtype.kind if held is not None else "f"
-    told = (c.c_int64 * 7)()
+    told = (c.c_int64 * 8)()
     if held is not None:
-        told[:] = [held.ndim, *_stack(held.shape)[:4], kind == "i", numpy.ndim(data) == 1]
+        told[:] = [held.ndim, *_stack(held.shape)[:4], kind == "i", numpy.ndim(data) == 1, held.dtype == "f8"]
     s.broadcast(told)
     if told[0] > 4 or 0 in told[1:5]:
         raise Error(65, f"an array of {told[0]} axes cannot be a value: expected 1 to 4, none of them empty")
@@ -184,20 +213,19 @@ def array(data):
     def make(program, _):
         matrix, value = c.c_void_p(), c.c_int()
         check(library.mmul_matrix_borrow, held.ctypes.data_as(c.c_void_p), as_shape(held.shape),
-              lib.I64 if kind == "i" else lib.F64 if held.dtype == "f8" else lib.F32, b"an array", c.byref(matrix))
-        return program.load(matrix, value)
+              lib.I64 if kind == "i" else lib.F64 if held.dtype == "f8" else lib.F32,
+              program.word("array").encode(), c.byref(matrix))
+        return program.load(matrix, value, program.word("array"))
 
-    return Value(tuple(told[5 - told[0]:5]), make, integers=bool(told[5]), is_row=bool(told[6]))
-
-
-def as_path(path):
-    """As the file system has it."""
-    path = os.fsencode(path)
-    if b"\0" in path:
-        raise Error(64, "a NUL byte cannot be in a file's name")
-    return path
+    return Value(tuple(told[5 - told[0]:5]), make, integers=bool(told[5]), is_row=bool(told[6]),
+                 stored=_stored(told[5], told[7]))
 
 
+def _stored(integers, is_double):
+    return None if integers else "f8" if is_double else "f4"
+
+
+@collective("load")
 def load(path):
     """A file of root's, a tensor of it ("model.safetensors:name"), or what the ranks have kept ("kept:name").
     Collective."""
@@ -208,11 +236,12 @@ def load(path):
         """Sizes as the engine sees them; an array of one size is a row."""
         with _Program() as program:
             value, integers = load_into(program, None), c.c_bool()
+            is_double = program.dtype(value) == lib.F64
             sizes = library.mmul_program_value_shape(program.handle, value, c.byref(integers)).sizes()
             if kept is not None:
-                return *sizes, integers.value, 4 if sizes[0] > 1 else 3 if sizes[1] > 1 else 2, False
+                return *sizes, integers.value, 4 if sizes[0] > 1 else 3 if sizes[1] > 1 else 2, False, is_double
             info = library.mmul_matrix_info(program.matrices[0])
-            return *sizes, integers.value, info.dimensions, info.one_dimensional
+            return *sizes, integers.value, info.dimensions, info.one_dimensional, is_double
 
     def load_into(program, _):
         matrix, value = c.c_void_p(), c.c_int()
@@ -223,14 +252,15 @@ def load(path):
         return program.load(matrix, value, os.fsdecode(path))
 
     found = s.on_root(look)
-    told = (c.c_int64 * 7)()
+    told = (c.c_int64 * 8)()
     if found is not None:
         told[:] = found
     s.broadcast(told)
     return Value(tuple(told[4 - told[5]:4]), load_into, integers=bool(told[4]), name=os.fsdecode(path),
-                 is_row=bool(told[6]))
+                 is_row=bool(told[6]), stored=_stored(told[4], told[7]))
 
 
+@collective("keep")
 def keep(name, part, axis=-2):
     """A value of what each rank has of it in its memory: rows (axis -2), those of rank 0 first, or columns (-1); a
     rank may have none. It lies on the ranks as load("kept:name") from then on. Collective."""
@@ -259,7 +289,7 @@ def generate(shape, kind="uniform", seed=1):
         raise Error(64, "seed must be at least 0")
     with _Building() as trial:  # the script's line is known here
         trial.generate(shape)
-    return Value(shape, lambda program, _: program.generate(shape, number.value, seed))
+    return Value(shape, lambda program, _: program.generate(shape, number.value, seed, program.word("generate")))
 
 
 # ------------------------------------------------------------------------------------ evaluation
@@ -272,11 +302,18 @@ class _Program(_Building):
         super().__init__()
         self.matrices, self.outputs, self.made, self.loaded = [], [], {}, []
         self.plan, self.values = c.c_void_p(), c.c_void_p()
+        self.held = []  # what the library reads and writes
+        self.names, self.under_way = _caller.names(Value), None
+        self.is_left = False  # the library is still at it
 
     def __exit__(self, *_):
+        if not self.is_left:
+            self.clean()
+
+    def clean(self):
         library.mmul_values_destroy(self.values)
         library.mmul_program_plan_destroy(self.plan)
-        super().__exit__()
+        library.mmul_program_destroy(self.handle)
         for output in self.outputs:
             library.mmul_output_destroy(output)
         for matrix in self.matrices:
@@ -290,13 +327,26 @@ class _Program(_Building):
             missing = [o for o in v.operands if isinstance(o, Value) and id(o) not in self.made]
             if id(v) not in self.made and not missing:
                 ids = [self.made[id(o)] if isinstance(o, Value) else o for o in v.operands]
+                self.under_way = v
+                self.held.append(v)
                 self.made[id(v)] = v.make(self, ids)
             waiting += missing
             if not missing:
                 waiting.pop()
         return self.made[id(value)]
 
-    def load(self, matrix, value, name="an array"):
+    def word(self, kind):
+        """What the script calls the value that is being made."""
+        v = self.under_way
+        if v is None:
+            return kind
+        return self.names.get(id(v)) or v.name or f"{kind} of {v.place}"
+
+    def words(self):
+        v = self.under_way
+        return self.names.get(id(v)) or v.name, v.place
+
+    def load(self, matrix, value, name):
         self.matrices.append(matrix)
         check(library.mmul_program_load, self.handle, matrix, c.byref(value))
         self.loaded.append((value.value, name))
@@ -305,7 +355,7 @@ class _Program(_Building):
     def tell_of_types(self):
         for value, name in self.loaded:
             if library.mmul_program_is_rounded(self.handle, value):
-                warnings.warn(f"'{name}' is float64 and is read as float32", stacklevel=5)
+                warnings.warn(f"'{name}' is float64 and is read as float32", stacklevel=_caller.depth())
 
     def save(self, value, output):
         self.outputs.append(output)  # ours until the program runs
@@ -320,14 +370,30 @@ class _Program(_Building):
         self.tell_of_types()
         weights = OPTIONS["weights"]
         options = lib.sized(lib.ProgramOptions, weights=weights.encode() if weights else None, keep_values=keep)
-        check(library.mmul_program_plan_create, s.context, self.handle, c.byref(options), c.byref(self.plan))
-        self.outputs.clear()
-        check(library.mmul_program_run, s.context, self.plan, c.byref(self.values))
+
+        def work():
+            check(library.mmul_program_plan_create, s.context, self.handle, c.byref(options), c.byref(self.plan))
+            self.outputs.clear()
+            check(library.mmul_program_run, s.context, self.plan, c.byref(self.values))
+        try:
+            s.compute(work, self.clean)
+        finally:
+            self.is_left = s.is_left(self.clean)
 
 
 def evaluate(*values):
     """Collective: the elements of all of them, computed in one job: arrays on root, None elsewhere."""
+    return evaluate_named("evaluate", values)
+
+
+def evaluate_named(name, values):
+    """As the script calls it: numpy, print and evaluate are one kind, so that ranks may mix them."""
     s = session()
+    with s.together("evaluate", name):
+        return _evaluate(s, [as_value(v) for v in values])
+
+
+def _evaluate(s, values):
     with _Program() as program:
         def build():
             dtypes = [program.dtype(program.add(v)) for v in values]
@@ -337,16 +403,20 @@ def evaluate(*values):
                 check(library.mmul_output_borrow, result.ctypes.data_as(c.c_void_p), as_shape(v.shape), dtype,
                       c.byref(output))
                 program.save(v, output)
+            program.held.append(results)
             return results
         results = s.on_root(build)
         program.run()
     if results is None:
         return [None] * len(values)
-    return [_as_whole(r) if v.integers else r for v, r in zip(values, results)]
+    results = [_as_whole(r) if v.integers else r for v, r in zip(values, results)]
+    for v, r in zip(values, results):
+        v.corner = r[(0,) * (r.ndim - 2)][:4, :6].copy()
+    return results
 
 
-def _as_whole(array):
-    return array.astype("i8" if abs(array).max() >= 1 << 31 else "i4")
+def _as_whole(found):
+    return found.astype("i8" if abs(found).max() >= 1 << 31 else "i4")
 
 
 _pending = None  # saves of a `with program():` block
@@ -365,7 +435,7 @@ class program:
         global _pending
         saves, _pending = _pending, None
         if kind is None and saves:
-            _save_all(saves)
+            save_all(saves)
 
 
 def save(path, value):
@@ -375,26 +445,11 @@ def save(path, value):
     if _pending is not None:
         _pending.append((path, value))
     else:
-        _save_all([(path, value)])
+        save_all([(path, value)])
 
 
-def check_type(path, dtype):
-    """Doubles are held or refused."""
-    kind = c.c_int()
-    check(library.mmul_output_format, path, 0, c.byref(kind))
-    if dtype == lib.F64 and library.mmul_format_holds(kind, dtype) != dtype:
-        ending = library.mmul_format_ending(kind).decode()
-        raise Error(64, f"cannot write '{os.fsdecode(path)}' as float64: {ending} has no such type")
-
-
-def _split(path):
-    """An output's file, however it is spelled, and the tensor of it."""
-    several, tensor = c.c_bool(), c.c_char_p()
-    length = library.mmul_output_file_length(path, c.byref(several), c.byref(tensor))
-    return os.path.realpath(path[:length]), tensor.value
-
-
-def _save_all(saves):
+@collective("save")
+def save_all(saves):
     with _Program() as program:
         def build():
             made = {}  # files: their first output, and tensors
@@ -404,7 +459,7 @@ def _save_all(saves):
                     program.keep(value, kept)
                     continue
                 output = c.c_void_p()
-                file, tensor = _split(path)
+                file, tensor = split(path)
                 beside, tensors = made.setdefault(file, (output, set()))
                 if tensor in tensors:
                     raise Error(65, f"cannot save to '{os.fsdecode(path)}': it is saved before")
@@ -419,6 +474,7 @@ def _save_all(saves):
         program.run()
 
 
+@collective("local")
 def local_parts(value):
     with _Program() as program:
         number = (c.c_int * 1)(session().on_root(lambda: program.add(value)) or 0)

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: MIT
+// The plan for people: tables and what is predicted. Computes nothing. JSON is in plan_json.c.
+#include "api/plan_output.h"
+
+#include <math.h>
+
+#include "base/text.h"
+#include "plan/lists/tasks.h"
+#include "plan/lists/transfers.h"
+
+static const char *axis_name(const struct mmul_plan *plan) {
+    return plan->axis == MMUL_ROWS ? "rows" : "cols";
+}
+
+static double percent(const struct mmul_plan *plan, const struct mmul_plan_rank *rank) {
+    return 100.0 * (double)(rank->end - rank->begin) / (double)plan->total;
+}
+
+static const char *plural(int64_t count) {
+    return count == 1 ? "" : "s";
+}
+
+// "2 rounds of 16 panels of 512 columns of B".
+static void print_cut(const struct mmul_plan *plan, FILE *stream) {
+    bool rows = plan->axis == MMUL_ROWS;
+    int64_t panels = mmul_schedule_panels(plan);
+    fprintf(stream, "%lld round%s of %lld panel%s of %lld ", (long long)plan->rounds,
+            plural(plan->rounds), (long long)panels, plural(panels),
+            (long long)(plan->panel_matrices > 1 ? plan->panel_matrices : plan->panel_units));
+    if (plan->panel_matrices > 1)
+        fprintf(stream, "matrices of %s", rows ? "B" : "A");
+    else
+        fprintf(stream, "%s%s of %s", rows ? "column" : "row", plural(plan->panel_units),
+                rows ? "B" : "A");
+    if (plan->claim_share > 0 && plan->size > plan->node_count)
+        fprintf(stream, "; %.3g %% of a rank's in parts that others of its machine may claim",
+                100 * plan->claim_share);
+    fputc('\n', stream);
+}
+
+// "C = A B", "C = -2 A^T B + 3 C": factors of one and terms of zero are not shown.
+static void print_formula(const struct mmul_problem *p, FILE *stream) {
+    char sum[3] = "";
+    fputs("C =", stream);
+    if (p->alpha != 0) {
+        if (p->alpha == -1)
+            fputs(" -", stream);
+        else if (p->alpha != 1)
+            fprintf(stream, " %g", (double)p->alpha);
+        fprintf(stream, "%sA%s B%s", p->alpha == -1 ? "" : " ", p->transpose_a ? "^T" : "",
+                p->transpose_b ? "^T" : "");
+        snprintf(sum, sizeof sum, " %c", p->beta < 0 ? '-' : '+');
+    }
+    double beta = p->alpha != 0 ? fabs((double)p->beta) : (double)p->beta;
+    if (beta == 1)
+        fprintf(stream, "%s C", sum);
+    else if (beta != 0)
+        fprintf(stream, "%s %g C", sum, beta);
+    else if (p->alpha == 0)
+        fputs(" 0", stream);
+}
+
+void mmul_plan_print_heading(const struct mmul_plan *plan, FILE *stream) {
+    const struct mmul_problem *p = &plan->problem;
+    char shape[96], moved[2][32];
+    print_formula(p, stream);
+    fprintf(stream, ": %s x %s -> %s, m n k = %lld %lld %lld\n", p->a_name, p->b_name,
+            mmul_shape_format(p->c, shape), (long long)p->m, (long long)p->n, (long long)p->k);
+    fprintf(stream,
+            "split by %s%s: operand bytes over the network %s by rows, %s by columns; whole: %s\n",
+            axis_name(plan), plan->axis_chosen ? " (chosen)" : "",
+            mmul_bytes_format(plan->rows_bytes_moved, moved[0]),
+            mmul_bytes_format(plan->cols_bytes_moved, moved[1]),
+            plan->axis == MMUL_ROWS ? "B" : "A");
+    print_cut(plan, stream);
+}
+
+static void print_ranks(const struct mmul_plan *plan, FILE *stream) {
+    struct mmul_text table = {0};
+    char host[32], device[32];
+    mmul_text_add(&table,
+                  "rank\thost\tdevice\t%s\tshare\tpanels\ttile m x n x k\thost memory\t"
+                  "device memory\tcompute\tend\tnote\n",
+                  axis_name(plan));
+    for (int i = 0; i < plan->size; i++) {
+        const struct mmul_plan_rank *r = &mmul_plan_ranks(plan)[i];
+        mmul_text_add(
+            &table, "%d\t%s\t%s\t%lld-%lld\t%.1f %%\t%lld\t%lld x %lld x %lld\t%s\t%s\t", i,
+            mmul_plan_nodes(plan)[r->node].host, r->device, (long long)r->begin, (long long)r->end,
+            percent(plan, r), (long long)mmul_schedule_steps_of(plan, i), (long long)r->tile.m,
+            (long long)r->tile.n, (long long)r->tile.k, mmul_bytes_format(r->host_bytes, host),
+            mmul_bytes_format(r->tile.device_bytes, device));
+        if (r->compute_seconds > 0)
+            mmul_text_add(&table, "%.3f s\t%.3f s\t%s\n", r->compute_seconds, r->finish_seconds,
+                          r->why);
+        else
+            mmul_text_add(&table, "-\t-\t%s\n", r->why);
+    }
+    mmul_text_print_table(mmul_text_get(&table), stream);
+    mmul_text_fini(&table);
+}
+
+// What is used where it lies, and how much of the rest is there at a time.
+static const char *held_text(const struct mmul_plan_node *node, char text[static 64]) {
+    static const char *const names[] = {"A", "B", "C in", "C"};
+    int used = 0;
+    text[0] = '\0';
+    for (int i = 0; i < 4; i++)
+        if (node->maps & 1u << i)
+            used += snprintf(text + used, (size_t)(64 - used), "%s%s", used > 0 ? ", " : "maps ",
+                             names[i]);
+    if (!node->whole_stays)
+        snprintf(text + used, (size_t)(64 - used), "%s%lld panels at once", used > 0 ? "; " : "",
+                 (long long)node->whole_slots);
+    return text;
+}
+
+static void print_nodes(const struct mmul_plan *plan, FILE *stream) {
+    struct mmul_text table = {0};
+    char text[5][32], held[64];
+    mmul_text_add(&table, "node\twhole operand\tpieces\tresult\tallocated\tover the network\t"
+                          "may use\tnote\n");
+    for (int i = 0; i < plan->node_count; i++) {
+        const struct mmul_plan_node *n = &mmul_plan_nodes(plan)[i];
+        mmul_text_add(&table, "%s\t%s\t%s\t%s\t%s\t%s\t", n->host,
+                      mmul_bytes_format(n->whole_bytes, text[0]),
+                      mmul_bytes_format(n->piece_bytes + n->c_in_bytes, text[1]),
+                      mmul_bytes_format(n->result_bytes, text[2]),
+                      mmul_bytes_format(n->segment_bytes + n->private_bytes, text[3]),
+                      mmul_bytes_format(n->network_bytes, text[4]));
+        mmul_text_add(&table, "%s\t%s\n", mmul_bytes_format(n->memory_bytes, text[0]),
+                      held_text(n, held));
+    }
+    mmul_text_print_table(mmul_text_get(&table), stream);
+    mmul_text_fini(&table);
+}
+
+void mmul_plan_print(const struct mmul_plan *plan, FILE *stream) {
+    mmul_plan_print_heading(plan, stream);
+    print_ranks(plan, stream);
+    print_nodes(plan, stream);
+    if (plan->predicted_seconds > 0)
+        fprintf(stream,
+                "predicted: %.3f s (rank %d ends last: compute %.3f s, waiting for bytes %.3f s); "
+                "limit: %s\n",
+                plan->predicted_seconds, plan->last_rank, plan->compute_seconds,
+                plan->waiting_seconds, plan->limits);
+    else
+        fprintf(stream, "predicted: moving bytes %.3f s; device speeds not measured\n",
+                plan->transfer_seconds);
+    if (plan->faster[0] != '\0')
+        fprintf(stream, "%s\n", plan->faster);
+}
+
+// The list of every line of every node.
+
+static void add_content(struct mmul_text *table, const struct mmul_plan *plan,
+                        const struct mmul_transfer *t) {
+    const char *names[] = {plan->axis == MMUL_ROWS ? "A" : "B", "C in",
+                           plan->axis == MMUL_ROWS ? "B" : "A", "C"};
+    bool of_round = (t->content == MMUL_CONTENT_PIECES || t->content == MMUL_CONTENT_C_IN);
+    mmul_text_add(table, "%s of %s %lld\t", names[t->content], of_round ? "round" : "step",
+                  (long long)(of_round ? t->step.round : t->step.index));
+}
+
+static void add_count(struct mmul_text *table, const struct mmul_count *count, const char *before) {
+    static const char *const names[MMUL_COUNTERS] = {"",
+                                                     "steps done",
+                                                     "rounds loaded",
+                                                     "steps loaded",
+                                                     "relayed",
+                                                     "results stored",
+                                                     "rounds sent",
+                                                     "steps passed",
+                                                     "results gathered"};
+    if (count->counter != MMUL_NOTHING)
+        mmul_text_add(table, "%s%s %lld", before, names[count->counter], (long long)count->value);
+}
+
+static void add_node(struct mmul_text *table, int node) {
+    if (node < 0)
+        mmul_text_add(table, "-\t");
+    else
+        mmul_text_add(table, "%d\t", node);
+}
+
+static void add_transfer(struct mmul_text *table, const struct mmul_plan *plan, int node,
+                         const struct mmul_transfer *t) {
+    static const char *const lines[MMUL_ROUTES] = {"scatter", "relay", "gather",
+                                                   "read",    "load",  "store"};
+    mmul_text_add(table, "%d\t%s\t", node, lines[t->route]);
+    add_content(table, plan, t);
+    mmul_text_add(table, "%lld\t", (long long)t->bytes);
+    if (t->slot >= 0)
+        mmul_text_add(table, "%lld\t", (long long)t->slot);
+    else
+        mmul_text_add(table, "%s\t", t->in_place ? "mapped" : "-");
+    add_node(table, t->from);
+    add_node(table, t->to);
+    add_count(table, &t->waits[0], "");
+    add_count(table, &t->waits[1], ", ");
+    mmul_text_add(table, t->waits[0].counter == MMUL_NOTHING ? "-\t" : "\t");
+    add_count(table, &t->brings, "");
+    add_count(table, &t->frees, t->brings.counter == MMUL_NOTHING ? "" : ", ");
+    mmul_text_add(table, "\n");
+}
+
+void mmul_transfers_print(const struct mmul_plan *plan, FILE *stream) {
+    struct mmul_text table = {0};
+    struct mmul_transfer transfer;
+    mmul_text_add(&table, "node\tline\ttransfer\tbytes\tslot\tfrom\tto\twaits for\tbrings\n");
+    for (int node = 0; node < plan->node_count; node++)
+        for (int route = 0; route < MMUL_ROUTES; route++) {
+            struct mmul_transfers t = mmul_transfers_make(plan, node, (enum mmul_route)route);
+            while (mmul_transfers_next(&t, &transfer))
+                add_transfer(&table, plan, node, &transfer);
+        }
+    mmul_text_print_table(mmul_text_get(&table), stream);
+    mmul_text_fini(&table);
+}
+
+void mmul_plan_print_steps(const struct mmul_plan *plan, FILE *stream) {
+    fputs("transfers\n", stream);
+    mmul_transfers_print(plan, stream);
+    fputs("tasks\n", stream);
+    mmul_tasks_print(plan, stream);
+}

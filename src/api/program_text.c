@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: MIT
+// A plan as tables and as JSON: steps with their costs, and memory over time. Decides nothing.
+#include <limits.h>
+#include <math.h>
+
+#include "base/hash.h"
+#include "base/integer.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include "base/repeats.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "model/dtype.h"
+#include "model/matrix.h"
+#include "plan/program/program_memory.h"
+
+// Of all ranks while each step goes on: rank after rank.
+struct memory {
+    int64_t *bytes, *device; // owned
+    int64_t *nodes;          // owned: room for one step's sums
+};
+
+static enum mmul_status measure(const struct mmul_program_plan *plan, struct memory *memory,
+                                struct mmul_error *err) {
+    const int64_t count = (int64_t)plan->costs.size * plan->step_count;
+    *memory = (struct memory){0};
+    enum mmul_status status = MMUL_ALLOCATE(memory->bytes, count, "a table", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(memory->device, count, "a table", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(memory->nodes, plan->costs.node_count, "a table", err);
+    for (int rank = 0; status == MMUL_OK && rank < plan->costs.size; rank++)
+        mmul_program_rank_memory(plan, rank, memory->bytes + (int64_t)rank * plan->step_count,
+                                 memory->device + (int64_t)rank * plan->step_count);
+    return status;
+}
+
+static void forget(struct memory *memory) {
+    mmul_free(memory->bytes);
+    mmul_free(memory->device);
+    mmul_free(memory->nodes);
+}
+
+static const char *value_of(const struct mmul_program_plan *plan, int place) {
+    return plan->program->values[plan->places[place].value].name;
+}
+
+// Of the step and all its links.
+static int operands_of(const struct mmul_program_step *step) {
+    return step->kind == MMUL_STEP_MOVE ? 1 : (1 + step->link_count) * MMUL_OPERANDS;
+}
+
+// ----------------------------------------------------------------------------------------- tables
+
+// What the ranks of the node that has most then have.
+static int64_t most_of(const struct mmul_program_plan *plan, const struct memory *memory,
+                       int step) {
+    const struct mmul_program_costs *c = &plan->costs;
+    int64_t most = 0;
+    for (int node = 0; node < c->node_count; node++)
+        memory->nodes[node] = 0;
+    for (int rank = 0; rank < c->size; rank++) {
+        int64_t *node = &memory->nodes[c->rank_node[rank]];
+        *node += memory->bytes[(int64_t)rank * plan->step_count + step];
+        most = mmul_larger(most, *node);
+    }
+    return most;
+}
+
+// Where operands come from, and how they lie there.
+static void add_operands(const struct mmul_program_plan *plan, const struct mmul_program_step *step,
+                         struct mmul_text *text) {
+    bool any = false;
+    for (int i = 0; i < operands_of(step); i++) {
+        const int place = mmul_program_step_operand(plan, step, i);
+        if (place < 0)
+            continue;
+        mmul_text_add(text, "%s%s %s%s", any ? ", " : "", value_of(plan, place),
+                      mmul_placement_name(plan->places[place].placement.kind),
+                      i < MMUL_FACTORS && step->turned[i] ? " transposed" : "");
+        any = true;
+    }
+}
+
+// A step and those that are `length` behind it, and behind these: seconds and bytes are of all of them.
+struct row {
+    int first, length, times;
+};
+
+static void print_row(const struct mmul_program_plan *plan, const struct memory *memory,
+                      const struct row *row, struct mmul_text *text) {
+    const struct mmul_program_step *step = &plan->steps[row->first];
+    char name[MMUL_STEP_NAME_BYTES], placement[96], bytes[32], used[32];
+    double seconds = 0, network_bytes = 0;
+    int64_t most = 0;
+    for (int i = 0, at = row->first; i < row->times; i++, at += row->length) {
+        seconds += plan->steps[at].seconds;
+        network_bytes += plan->steps[at].network_bytes;
+        most = mmul_larger(most, most_of(plan, memory, at));
+    }
+    mmul_text_add(text, "%d\t%s%s\t%s\t", row->first + 1, row->times > 1 ? "  " : "",
+                  mmul_program_step_name(plan, step, name), value_of(plan, step->result));
+    add_operands(plan, step, text);
+    mmul_text_add(text, "\t%s\t%s\t%.6f\t%s\n",
+                  mmul_placement_format(&plan->places[step->result].placement, placement),
+                  mmul_bytes_format((int64_t)(network_bytes + 0.5), bytes), seconds,
+                  mmul_bytes_format(most, used));
+}
+
+// Of steps that do the same to values of the same shapes in the same places.
+static uint64_t mark_of(const void *list, int index) {
+    const struct mmul_program_plan *plan = list;
+    const struct mmul_program_step *step = &plan->steps[index];
+    struct mmul_text text = {0};
+    char name[MMUL_STEP_NAME_BYTES], shape[96], placement[96];
+    mmul_text_add(&text, "%s", mmul_program_step_name(plan, step, name));
+    for (int i = -1; i < operands_of(step); i++) {
+        const int place = i < 0 ? step->result : mmul_program_step_operand(plan, step, i);
+        if (place < 0)
+            continue;
+        const struct mmul_program_place *p = &plan->places[place];
+        const struct mmul_value *value = &plan->program->values[p->value];
+        mmul_text_add(&text, "\t%d %s %s %s", i, mmul_shape_format(value->shape, shape),
+                      mmul_dtype_name(value->dtype),
+                      mmul_placement_format(&p->placement, placement));
+        if (i >= 0 && i < MMUL_FACTORS && step->turned[i])
+            mmul_text_add(&text, " transposed");
+    }
+    const uint64_t mark = mmul_hash(mmul_text_get(&text), text.length);
+    mmul_text_fini(&text);
+    return mark;
+}
+
+static void print_steps(const struct mmul_program_plan *plan, const struct memory *memory,
+                        bool verbose, FILE *stream) {
+    struct mmul_text text = {0};
+    struct mmul_repeat *repeats =
+        verbose ? NULL : mmul_repeats_find(plan->step_count, mark_of, plan);
+    mmul_text_add(&text, "step\toperation\tvalue\tfrom\tplacement\tnetwork\tseconds\tmemory\n");
+    for (int i = 0; i < plan->step_count;) {
+        const struct mmul_repeat block = mmul_repeats_at(repeats, i);
+        if (block.times > 1)
+            mmul_text_add(&text, "%d-%d\tx %d, sums of all:\n", i + 1,
+                          i + block.length * block.times, block.times);
+        for (int j = 0; j < block.length; j++)
+            print_row(plan, memory, &(struct row){i + j, block.length, block.times}, &text);
+        i += block.length * block.times;
+    }
+    mmul_text_print_table_within(mmul_text_get(&text), verbose ? INT_MAX : MMUL_TABLE_COLUMNS,
+                                 stream);
+    mmul_text_fini(&text);
+    mmul_free(repeats);
+}
+
+// Where a row has most.
+static int find_peak(const int64_t *bytes, int count) {
+    int peak = 0;
+    for (int i = 1; i < count; i++)
+        peak = bytes[i] > bytes[peak] ? i : peak;
+    return peak;
+}
+
+static void print_peaks(const struct mmul_program_plan *plan, const struct memory *memory,
+                        bool verbose, FILE *stream) {
+    enum { RANKS_MOST = 64 };
+    struct mmul_text text = {0};
+    char used[32], tiles[32];
+    mmul_text_add(&text, "rank\thost\tdevice\tmemory\tin step\tdevice memory\tin step\n");
+    for (int rank = 0; rank < plan->costs.size && rank < RANKS_MOST; rank++) {
+        const int64_t *bytes = memory->bytes + (int64_t)rank * plan->step_count;
+        const int64_t *device = memory->device + (int64_t)rank * plan->step_count;
+        const struct mmul_program_rank *is = &plan->ranks[rank];
+        const int peak = find_peak(bytes, plan->step_count);
+        const int busiest = find_peak(device, plan->step_count);
+        mmul_text_add(&text, "%d\t%s\t%s\t%s\t%d\t", rank, is->host, is->device,
+                      mmul_bytes_format(bytes[peak], used), peak + 1);
+        if (is->host_memory || device[busiest] == 0)
+            mmul_text_add(&text, "-\t-\n");
+        else
+            mmul_text_add(&text, "%s\t%d\n", mmul_bytes_format(device[busiest], tiles),
+                          busiest + 1);
+    }
+    mmul_text_print_table_within(mmul_text_get(&text), verbose ? INT_MAX : MMUL_TABLE_COLUMNS,
+                                 stream);
+    mmul_text_fini(&text);
+    if (plan->costs.size > RANKS_MOST)
+        fprintf(stream, "and %d ranks more\n", plan->costs.size - RANKS_MOST);
+}
+
+// Of the node that has most of them.
+static int64_t rooms_most(const struct mmul_program_plan *plan) {
+    int64_t most = 0;
+    for (int node = 0; node < plan->costs.node_count; node++)
+        most = mmul_larger(most, mmul_program_node_rooms(plan, node));
+    return most;
+}
+
+void mmul_program_plan_print(const struct mmul_program_plan *plan, bool verbose, FILE *stream) {
+    struct mmul_error err;
+    struct memory memory;
+    char network[32], values[32], rooms[32], beside[64] = "";
+    const int64_t most = rooms_most(plan);
+    if (measure(plan, &memory, &err) == MMUL_OK && plan->step_count > 0) {
+        print_steps(plan, &memory, verbose, stream);
+        putc('\n', stream);
+        print_peaks(plan, &memory, verbose, stream);
+        putc('\n', stream);
+    }
+    forget(&memory);
+    if (most > 0) // else it has not been measured
+        snprintf(beside, sizeof beside, "the run %s beside them, ", mmul_bytes_format(most, rooms));
+    fprintf(stream,
+            "%d rank%s on %d node%s: %s over the network,\nvalues take %s of a node at most, %s"
+            "predicted %.3f s\n",
+            plan->costs.size, plan->costs.size == 1 ? "" : "s", plan->costs.node_count,
+            plan->costs.node_count == 1 ? "" : "s",
+            mmul_bytes_format((int64_t)(plan->network_bytes + 0.5), network),
+            mmul_bytes_format(plan->node_bytes_most, values), beside, plan->seconds);
+}
+
+// ------------------------------------------------------------------------------------------- JSON
+
+static json_t *place_json(const struct mmul_program_plan *plan, int place) {
+    char placement[96];
+    return json_pack("{so ss}", "value", mmul_json_text(value_of(plan, place)), "placement",
+                     mmul_placement_format(&plan->places[place].placement, placement));
+}
+
+static json_t *step_json(const struct mmul_program_plan *plan, const struct memory *memory,
+                         int index) {
+    const struct mmul_program_step *step = &plan->steps[index];
+    const struct mmul_program_place *result = &plan->places[step->result];
+    const struct mmul_shape shape = plan->program->values[result->value].shape;
+    json_t *from = json_array(), *bytes = json_array(), *device = json_array();
+    char placement[96], name[MMUL_STEP_NAME_BYTES];
+    for (int i = 0; i < operands_of(step); i++)
+        if (mmul_program_step_operand(plan, step, i) >= 0)
+            json_array_append_new(from, place_json(plan, mmul_program_step_operand(plan, step, i)));
+    for (int rank = 0; rank < plan->costs.size; rank++) {
+        const int64_t at = (int64_t)rank * plan->step_count + index;
+        json_array_append_new(bytes, json_integer((json_int_t)memory->bytes[at]));
+        json_array_append_new(device, json_integer((json_int_t)memory->device[at]));
+    }
+    return json_pack(
+        "{ss so s[IIII] so ss sI sf so so}", "operation", mmul_program_step_name(plan, step, name),
+        "value", mmul_json_text(value_of(plan, step->result)), "shape", (json_int_t)shape.batch,
+        (json_int_t)shape.depth, (json_int_t)shape.rows, (json_int_t)shape.cols, "from", from,
+        "placement", mmul_placement_format(&result->placement, placement), "network_bytes",
+        (json_int_t)llround(step->network_bytes), "seconds", step->seconds, "memory_bytes", bytes,
+        "device_bytes", device);
+}
+
+enum mmul_status mmul_program_plan_json(const struct mmul_program_plan *plan, char **text,
+                                        struct mmul_error *err) {
+    struct memory memory;
+    json_t *steps = json_array(), *ranks = json_array(), *nodes = json_array();
+    enum mmul_status status = measure(plan, &memory, err);
+    for (int i = 0; status == MMUL_OK && i < plan->step_count; i++)
+        json_array_append_new(steps, step_json(plan, &memory, i));
+    for (int rank = 0; rank < plan->costs.size; rank++)
+        json_array_append_new(ranks, json_pack("{si so so}", "rank", rank, "host",
+                                               mmul_json_text(plan->ranks[rank].host), "device",
+                                               mmul_json_text(plan->ranks[rank].device)));
+    for (int node = 0; node < plan->costs.node_count; node++)
+        json_array_append_new(
+            nodes, json_pack("{sI sI}", "values_bytes",
+                             (json_int_t)(plan->node_bytes[node] + plan->shard_bytes[node]),
+                             "run_bytes", (json_int_t)mmul_program_node_rooms(plan, node)));
+    json_t *all = json_pack(
+        "{ss si ss sf sI sI so so so}", "schema", "mpimatmul-program-plan", "schema_version", 1,
+        "version", MMUL_VERSION, "predicted_seconds", plan->seconds, "network_bytes",
+        (json_int_t)llround(plan->network_bytes), "memory_bytes", (json_int_t)plan->node_bytes_most,
+        "nodes", nodes, "ranks", ranks, "steps", steps);
+    if (status == MMUL_OK)
+        status = all != NULL ? mmul_json_format(all, text, err)
+                             : mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate a plan's JSON");
+    json_decref(all);
+    forget(&memory);
+    return status;
+}

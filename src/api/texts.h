@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+//
+// What nouns are as tables, as JSON and as pictures. Only turns them into text; where it is released with mmul_free,
+// memory may fail (MMUL_ERR_SYSTEM).
+#pragma once
+
+#include "model/cluster.h"
+#include "model/device_test.h"
+#include "model/report.h"
+#include "model/trace.h"
+
+// Tables of ranks, nodes and devices, which fit 120 columns; `verbose`: with vendors, platforms and
+// names in full. The same as JSON (text released with mmul_free).
+void mmul_cluster_print(const struct mmul_cluster *cluster, bool verbose, FILE *stream);
+enum mmul_status mmul_cluster_json(const struct mmul_cluster *cluster, char **text,
+                                   struct mmul_error *err);
+
+// A line about the kernels of each CPU rank, or of several in a row that have the same; `all`: also of those that are
+// the library's choice and as wide as the processor.
+void mmul_cluster_print_kernels(const struct mmul_cluster *cluster, bool all, FILE *stream);
+
+// What was measured: tables of devices and links; the same as JSON (released with mmul_free).
+void mmul_cluster_print_speeds(const struct mmul_cluster *cluster, FILE *stream);
+enum mmul_status mmul_cluster_speeds_json(const struct mmul_cluster *cluster, char **text,
+                                          struct mmul_error *err);
+
+// The results of all ranks as a table, with what failed and where it is remembered below it; the
+// same as JSON (text released with mmul_free).
+void mmul_device_tests_print(const struct mmul_cluster *cluster,
+                             const struct mmul_device_test *tests, int count, FILE *stream);
+enum mmul_status mmul_device_tests_json(const struct mmul_cluster *cluster,
+                                        const struct mmul_device_test *tests, int count,
+                                        char **text, struct mmul_error *err);
+
+// What moved of one rank, for the picture of a program: lanes of copies and transfers as Chrome trace events, each with
+// the name of its stage; `events` are the rank's, and get sorted.
+struct mmul_trace_stages {
+    const char *(*name)(void *context, int stage);
+    void *context;
+};
+void mmul_traces_add_transfers(const struct mmul_traces *traces, int rank,
+                               struct mmul_trace_stages stages, struct mmul_text *text);
+
+// The traces of a report as Chrome trace events in JSON: times in microseconds since `begin`, a
+// process per rank, a thread per lane that has spans, in order of time. Fails with MMUL_ERR_SYSTEM
+// (memory); `text` is the caller's in any case.
+enum mmul_status mmul_traces_format(const struct mmul_report *report, struct mmul_text *text,
+                                    struct mmul_error *err);

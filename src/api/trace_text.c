@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT
+// Traces as Chrome trace events.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/texts.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "model/report.h"
+
+static const char *const lanes[MMUL_TRACE_LANES] = {"device",
+                                                    "copies",
+                                                    "scatter",
+                                                    "relay",
+                                                    "gather",
+                                                    "pieces from files",
+                                                    "panels from files",
+                                                    "results to files",
+                                                    "write-back",
+                                                    "send",
+                                                    "receive"};
+
+// How a kind is called, where it is drawn, and what its numbers are.
+static const struct {
+    const char *name;
+    enum mmul_trace_lane lane;
+    const char *numbers[2];
+} kinds[MMUL_TRACE_KINDS] = {
+    [MMUL_TRACE_SET_UP] = {"set up", MMUL_LANE_DEVICE, {NULL}},
+    [MMUL_TRACE_WAIT_OPERANDS] = {"wait for operands", MMUL_LANE_DEVICE, {"step"}},
+    [MMUL_TRACE_WAIT_RESULTS] = {"wait for results to leave", MMUL_LANE_DEVICE, {"step"}},
+    [MMUL_TRACE_MULTIPLY] = {"multiply", MMUL_LANE_DEVICE, {"rows", "cols"}},
+    [MMUL_TRACE_CHECK] = {"check", MMUL_LANE_DEVICE, {"rows", "cols"}},
+    [MMUL_TRACE_UPLOAD] = {"upload", MMUL_LANE_COPIES, {"bytes"}},
+    [MMUL_TRACE_DOWNLOAD] = {"download", MMUL_LANE_COPIES, {"bytes"}},
+    [MMUL_TRACE_PIECES] = {"pieces", MMUL_LANE_SCATTER, {"round", "bytes"}},
+    [MMUL_TRACE_C_IN] = {"C_in", MMUL_LANE_SCATTER, {"round", "bytes"}},
+    [MMUL_TRACE_PANEL] = {"panel", MMUL_LANE_RELAY, {"step", "bytes"}},
+    [MMUL_TRACE_BLOCK] = {"block of C", MMUL_LANE_GATHER, {"step", "bytes"}},
+    [MMUL_TRACE_READ_PIECES] = {"read pieces", MMUL_LANE_READ, {"round", "bytes"}},
+    [MMUL_TRACE_READ_C_IN] = {"read C_in", MMUL_LANE_READ, {"round", "bytes"}},
+    [MMUL_TRACE_READ_PANEL] = {"read panel", MMUL_LANE_LOAD, {"step", "bytes"}},
+    [MMUL_TRACE_WRITE_BLOCK] = {"write block of C", MMUL_LANE_STORE, {"step", "bytes"}},
+    [MMUL_TRACE_COMMIT] = {"commit", MMUL_LANE_STORE, {NULL}},
+    [MMUL_TRACE_WRITE_BACK] = {"write back", MMUL_LANE_WRITE_BACK, {"rows", "bytes"}},
+    [MMUL_TRACE_SEND] = {"send", MMUL_LANE_SEND, {"to_rank", "bytes"}},
+    [MMUL_TRACE_RECEIVE] = {"receive", MMUL_LANE_RECEIVE, {"from_rank", "bytes"}},
+    [MMUL_TRACE_READ_PART] = {"read", MMUL_LANE_READ, {"bytes"}},
+    [MMUL_TRACE_WRITE_PART] = {"write", MMUL_LANE_STORE, {"bytes"}},
+};
+
+static int lane_of(const struct mmul_trace_event *event) {
+    return (int)kinds[event->kind].lane;
+}
+
+// By lane, then by time; what holds another one comes first.
+static int compare(const void *x, const void *y) {
+    const struct mmul_trace_event *a = x, *b = y;
+    int lane = lane_of(a) - lane_of(b);
+    if (lane != 0)
+        return lane;
+    if (a->begin != b->begin)
+        return a->begin < b->begin ? -1 : 1;
+    return (a->end < b->end) - (a->end > b->end);
+}
+
+static void begin_record(struct mmul_text *text, const char *phase, const char *name, int rank,
+                         int lane) {
+    const char *so_far = mmul_text_get(text);
+    bool is_first = text->length == 0 || so_far[text->length - 1] == '[';
+    mmul_text_add(text, "%s\n{\"ph\":\"%s\",\"name\":\"%s\",\"pid\":%d,\"tid\":%d,",
+                  is_first ? "" : ",", phase, name, rank, lane);
+}
+
+// What a process or a thread is called, and its place among the others.
+static void add_name(struct mmul_text *text, bool is_process, int rank, int lane,
+                     const char *name) {
+    json_t *string = mmul_json_text(name);
+    char *quoted = json_dumps(string, JSON_ENCODE_ANY);
+    begin_record(text, "M", is_process ? "process_name" : "thread_name", rank, lane);
+    mmul_text_add(text, "\"args\":{\"name\":%s}}", quoted != NULL ? quoted : "\"\"");
+    begin_record(text, "M", is_process ? "process_sort_index" : "thread_sort_index", rank, lane);
+    mmul_text_add(text, "\"args\":{\"sort_index\":%d}}", is_process ? rank : lane);
+    free(quoted); // jansson's
+    json_decref(string);
+}
+
+// Microseconds with all digits of a nanosecond, whatever the locale says of decimal points.
+static void add_time(struct mmul_text *text, const char *key, int64_t nanoseconds) {
+    mmul_text_add(text, "\"%s\":%s%lld.%03lld,", key, nanoseconds < 0 ? "-" : "",
+                  llabs((long long)nanoseconds) / 1000, llabs((long long)nanoseconds) % 1000);
+}
+
+// stage: its name; NULL: there is but one.
+static void add_event(struct mmul_text *text, int rank, const struct mmul_trace_event *event,
+                      double zero, const char *stage) {
+    // Another rank may have left the agreement after which the clock starts a moment before root did.
+    int64_t begin = llround(fmax(event->begin - zero, 0) * 1e9);
+    int64_t end = llround(fmax(event->end - zero, 0) * 1e9);
+    begin_record(text, "X", kinds[event->kind].name, rank, lane_of(event));
+    add_time(text, "ts", begin);
+    add_time(text, "dur", end - begin);
+    mmul_text_add(text, "\"args\":{");
+    for (int i = 0; i < 2 && kinds[event->kind].numbers[i] != NULL; i++)
+        mmul_text_add(text, "%s\"%s\":%lld", i > 0 ? "," : "", kinds[event->kind].numbers[i],
+                      (long long)event->numbers[i]);
+    json_t *string = stage != NULL ? mmul_json_text(stage) : NULL;
+    char *quoted = string != NULL ? json_dumps(string, JSON_ENCODE_ANY) : NULL;
+    if (quoted != NULL)
+        mmul_text_add(text, ",\"stage\":%s", quoted);
+    mmul_text_add(text, "}}");
+    free(quoted); // jansson's
+    json_decref(string);
+}
+
+static void add_rank(struct mmul_text *text, const struct mmul_report *report, int rank,
+                     struct mmul_trace_event *events) {
+    const struct mmul_traces *traces = report->traces;
+    const struct mmul_trace_rank *r = &traces->ranks[rank];
+    const struct mmul_report_rank *who = &report->ranks[rank];
+    char name[256];
+    int lane = -1;
+    qsort(events, (size_t)r->kept, sizeof *events, compare);
+    snprintf(name, sizeof name, "rank %d on %.60s: %.120s", rank, who->host, who->device);
+    add_name(text, true, rank, 0, name);
+    for (int64_t i = 0; i < r->kept; i++) {
+        if (lane_of(&events[i]) != lane) {
+            lane = lane_of(&events[i]);
+            add_name(text, false, rank, lane, lanes[lane]);
+        }
+        add_event(text, rank, &events[i], traces->begin + r->ahead_seconds, NULL);
+    }
+}
+
+void mmul_traces_add_transfers(const struct mmul_traces *traces, int rank,
+                               struct mmul_trace_stages stages, struct mmul_text *text) {
+    const struct mmul_trace_rank *r = &traces->ranks[rank];
+    struct mmul_trace_event *events = traces->events;
+    int lane = MMUL_LANE_DEVICE; // the operations themselves
+    for (int before = 0; before < rank; before++)
+        events += traces->ranks[before].kept;
+    qsort(events, (size_t)r->kept, sizeof *events, compare);
+    for (int64_t i = 0; i < r->kept; i++) {
+        if (lane_of(&events[i]) == MMUL_LANE_DEVICE)
+            continue;
+        if (lane_of(&events[i]) != lane) {
+            lane = lane_of(&events[i]);
+            add_name(text, false, rank, lane, lanes[lane]);
+        }
+        add_event(text, rank, &events[i], traces->begin + r->ahead_seconds,
+                  stages.name(stages.context, events[i].stage));
+    }
+}
+
+enum mmul_status mmul_traces_format(const struct mmul_report *report, struct mmul_text *text,
+                                    struct mmul_error *err) {
+    const struct mmul_traces *traces = report->traces;
+    struct mmul_trace_event *events = traces->events;
+    mmul_text_add(text, "{\"traceEvents\":[");
+    for (int rank = 0; rank < traces->size; rank++) {
+        add_rank(text, report, rank, events);
+        events += traces->ranks[rank].kept;
+    }
+    mmul_text_add(text,
+                  "\n],\n\"displayTimeUnit\":\"ms\",\"otherData\":{\"version\":\"%s\","
+                  "\"dropped_events\":%lld,\"clocks_ahead_ns\":[",
+                  MMUL_VERSION, (long long)mmul_report_dropped_events(report));
+    for (int rank = 0; rank < traces->size; rank++)
+        mmul_text_add(text, "%s%lld", rank > 0 ? "," : "",
+                      llround(traces->ranks[rank].ahead_seconds * 1e9));
+    mmul_text_add(text, "]}}\n");
+    return text->failed ? mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate the trace") : MMUL_OK;
+}
+
+enum mmul_status mmul_report_store_trace(const struct mmul_report *report, const char *path,
+                                         struct mmul_error *err) {
+    struct mmul_text text = {0};
+    if (report->traces == NULL)
+        return mmul_fail(err, MMUL_ERR_USAGE, "no trace was asked for");
+    enum mmul_status status = mmul_traces_format(report, &text, err);
+    if (status == MMUL_OK)
+        status = mmul_text_store(path, mmul_text_get(&text), err);
+    mmul_text_fini(&text);
+    return status;
+}

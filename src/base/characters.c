@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT
+// Characters of UTF-8: how long one is, and texts from elsewhere, which may hold any byte, as one printable line.
+#include "mpimatmul_local.h"
+
+// RFC 3629, table 3-7 of Unicode.
+int mmul_utf8_length(const char *text) {
+    const unsigned char *bytes = (const unsigned char *)text;
+    unsigned first = bytes[0];
+    int length = first < 0x80 ? 1 : first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+    if (first > 0xF4)
+        return 0;
+    for (int i = 1; i < length; i++)
+        if ((bytes[i] & 0xC0) != 0x80)
+            return 0;
+    bool is_overlong = (first == 0xE0 && bytes[1] < 0xA0) || (first == 0xF0 && bytes[1] < 0x90);
+    bool is_surrogate = first == 0xED && bytes[1] > 0x9F;
+    bool is_beyond = first == 0xF4 && bytes[1] > 0x8F;
+    return is_overlong || is_surrogate || is_beyond ? 0 : length;
+}
+
+char *mmul_make_printable(char *text) {
+    char *to = text;
+    for (const char *at = text; *at != '\0';) {
+        const unsigned char *bytes = (const unsigned char *)at;
+        int length = mmul_utf8_length(at);
+        bool is_control = (length == 1 && (bytes[0] < 0x20 || bytes[0] == 0x7F)) ||
+                          (length == 2 && bytes[0] == 0xC2 && bytes[1] < 0xA0);
+        if (length == 0 || is_control) {
+            *to++ = '?';
+            at += length == 0 ? 1 : length;
+        }
+        for (int i = 0; !is_control && i < length; i++)
+            *to++ = *at++;
+    }
+    *to = '\0';
+    return text;
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+// Finds them by comparing the list with itself, shifted by each length; prints nothing.
+#include "base/repeats.h"
+
+#include "base/memory.h"
+
+enum { LENGTH_MOST = 1024, TIMES_LEAST = 3, SAVED_LEAST = 4 };
+
+static int saved(const struct mmul_repeat *r) {
+    return r->length * (r->times - 1);
+}
+
+// Of each entry the block of that length, where it saves more than those that were found before.
+static void find_length(const uint64_t *marks, int count, int length, struct mmul_repeat *repeats) {
+    int alike = 0; // entries from i on that stand again `length` behind
+    for (int i = count - length - 1; i >= 0; i--) {
+        alike = marks[i] == marks[i + length] ? alike + 1 : 0;
+        const struct mmul_repeat found = {.length = length, .times = alike / length + 1};
+        if (found.times >= TIMES_LEAST && saved(&found) >= SAVED_LEAST &&
+            saved(&found) > saved(&repeats[i]))
+            repeats[i] = found;
+    }
+}
+
+// The fewest lines, nearly: a block is not taken where one that begins later leaves out more.
+static void choose(int count, struct mmul_repeat *repeats) {
+    for (int i = count - 1; i >= 0; i--) {
+        struct mmul_repeat *r = &repeats[i];
+        const int alone = 1 + r[1].lines, together = 1 + r->length + r[r->length * r->times].lines;
+        if (r->times == 1 || together > alone)
+            *r = (struct mmul_repeat){.length = 1, .times = 1, .lines = alone};
+        else
+            r->lines = together;
+    }
+}
+
+struct mmul_repeat *mmul_repeats_find(int count, uint64_t (*mark)(const void *list, int index),
+                                      const void *list) {
+    struct mmul_repeat *repeats = NULL;
+    uint64_t *marks = NULL;
+    struct mmul_error ignored;
+    if (MMUL_ALLOCATE(marks, count, "a table", &ignored) != MMUL_OK ||
+        MMUL_ALLOCATE(repeats, count + 1, "a table", &ignored) != MMUL_OK) {
+        mmul_free(marks);
+        return NULL;
+    }
+    for (int i = 0; i < count; i++) {
+        marks[i] = mark(list, i);
+        repeats[i] = (struct mmul_repeat){.length = 1, .times = 1};
+    }
+    for (int length = 1; length <= LENGTH_MOST && length * TIMES_LEAST <= count; length++)
+        find_length(marks, count, length, repeats);
+    choose(count, repeats);
+    mmul_free(marks);
+    return repeats;
+}
+
+struct mmul_repeat mmul_repeats_at(const struct mmul_repeat *repeats, int index) {
+    return repeats != NULL ? repeats[index] : (struct mmul_repeat){.length = 1, .times = 1};
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+// Pieces of work that threads claim, so that a thread that is late, or on a slow core, does less.
+#include "device/cpu_map_loops.h"
+
+#include <stdatomic.h>
+
+#include "base/integer.h"
+
+// To wake a thread that sleeps takes 5 to 50 us, in which one that is awake copies up to some 100,000 elements (16 GB/s
+// and less, read and written): a part is worth more, so that a thread too many never costs as much as it can bring.
+static const double PART_LEAST = 1 << 17;
+
+int mmul_cpu_parts(const struct mmul_map *map, int64_t units, double cost) {
+    const int64_t all = map->matrices * units;
+    const double worth = (double)all * cost / PART_LEAST;
+    const int64_t most = mmul_smaller(map->parallel.threads, all);
+    const int64_t parts = worth < (double)most ? (int64_t)worth : most;
+    return parts > 1 ? (int)parts : 1;
+}
+
+struct claims {
+    mmul_cpu_work *work;
+    void *context;
+    int64_t units, all, each; // units of a matrix
+    _Atomic int64_t next;
+};
+
+static void claim(void *context, int part) {
+    struct claims *claims = context;
+    const int64_t units = claims->units;
+    int64_t begin;
+    while ((begin = atomic_fetch_add(&claims->next, claims->each)) < claims->all)
+        for (int64_t end = mmul_smaller(claims->all, begin + claims->each), n; begin < end;
+             begin += n) {
+            const int64_t first = begin % units;
+            n = mmul_smaller(end - begin, units - first);
+            claims->work(claims->context, part, begin / units, first, first + n);
+        }
+}
+
+void mmul_cpu_share(const struct mmul_map *map, int parts, int64_t units, mmul_cpu_work *work,
+                    void *context) {
+    enum { CLAIMS_EACH = 16 };
+    struct claims claims = {
+        .work = work, .context = context, .units = units, .all = map->matrices * units};
+    claims.each =
+        parts > 1 ? mmul_larger(1, claims.all / ((int64_t)parts * CLAIMS_EACH)) : claims.all;
+    if (parts > 1)
+        map->parallel.run(parts, claim, &claims);
+    else
+        claim(&claims, 0);
+}

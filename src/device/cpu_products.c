@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: MIT
+//
+// Products through OpenBLAS, its threads and the memory that these take.
+// OpenBLAS counts in int: a size or a row distance beyond that is worked off in blocks, the ones
+// whose row distance is too large having a single stored row, so that the distance does not matter.
+// Does not bind threads (host/topology) and does not choose their number: it is told.
+#include "device/cpu_products.h"
+
+#include <cblas.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdatomic.h>
+
+#include "base/integer.h"
+#include "base/memory.h"
+#include "device/address_space.h"
+#include "device/host_buffer.h"
+
+// --------------------------------------------------------------------------------------- buffers
+
+// OpenBLAS 0.3 maps a buffer of 128 MiB per thread, for its workers when they start (before main) and
+// for the calling thread at its first product. Where that fails it tries again for ever; a worker that
+// finds no room for its stack interrupts the process. So there is a look beforehand, and under a limit
+// on address space the caller's buffer is taken at once: it stays mapped, and what comes later cannot
+// be in its way. All that is the process's, so the marks are too.
+enum { THREAD_BYTES = (128 + 8) << 20, PROGRAM_BYTES = 96 << 20, THREAD_ROWS = 64, SIDE = 128 };
+
+static _Atomic int threads_at_start, threads_with_buffers;
+
+static int count_buffers(void) {
+    if (atomic_load(&threads_at_start) == 0) {
+        atomic_store(&threads_at_start, openblas_get_num_threads());
+        atomic_store(&threads_with_buffers, openblas_get_num_threads() - 1);
+    }
+    return atomic_load(&threads_with_buffers);
+}
+
+enum mmul_status mmul_process_check(struct mmul_error *err) {
+    const int threads = openblas_get_num_threads();
+    count_buffers();
+    return mmul_address_space_check_total(PROGRAM_BYTES + (int64_t)threads * THREAD_BYTES,
+                                          "the program and OpenBLAS's threads", err);
+}
+
+static enum mmul_status find_room(int threads, struct mmul_error *err) {
+    const int missing = threads - count_buffers();
+    return missing <= 0
+               ? MMUL_OK
+               : mmul_address_space_check(missing, THREAD_BYTES, "OpenBLAS's threads", err);
+}
+
+// How many threads OpenBLAS uses is the process's, too, whichever device asks: as many as the last one was told, but
+// one as long as any of them multiplies on threads of its own. Nobody sets it elsewhere.
+static struct {
+    atomic_flag is_taken;
+    int threads; // that were told; 0: none yet
+    int alone;   // devices that multiply on threads of their own
+} number = {.is_taken = ATOMIC_FLAG_INIT};
+
+static void change_number(int threads, int alone) {
+    count_buffers(); // those at the start
+    while (atomic_flag_test_and_set(&number.is_taken))
+        sched_yield();
+    if (threads > 0)
+        number.threads = threads;
+    number.alone += alone;
+    openblas_set_num_threads(number.alone > 0     ? 1
+                             : number.threads > 0 ? number.threads
+                                                  : atomic_load(&threads_at_start));
+    atomic_flag_clear(&number.is_taken);
+}
+
+void mmul_cpu_set_threads(void *self, int threads) {
+    struct mmul_error later; // the first product says so
+    struct mmul_cpu *cpu = self;
+    cpu->threads = threads;
+    if (find_room(threads, &later) == MMUL_OK)
+        change_number(threads, 0);
+}
+
+// A product that every thread has a part in.
+static enum mmul_status take_buffers(int threads, struct mmul_error *err) {
+    const int m = threads * THREAD_ROWS;
+    float *a = mmul_allocate((int64_t)m * SIDE, sizeof *a, "a first product", err);
+    float *b = mmul_allocate(SIDE * SIDE, sizeof *b, "a first product", err);
+    float *c = mmul_allocate((int64_t)m * SIDE, sizeof *c, "a first product", err);
+    if (a != NULL && b != NULL && c != NULL)
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, SIDE, SIDE, 1, a, SIDE, b, SIDE,
+                    0, c, SIDE);
+    enum mmul_status status = a != NULL && b != NULL && c != NULL ? MMUL_OK : MMUL_ERR_SYSTEM;
+    mmul_free(a);
+    mmul_free(b);
+    mmul_free(c);
+    return status;
+}
+
+static enum mmul_status reserve_buffers(void *self, struct mmul_error *err) {
+    const struct mmul_cpu *cpu = self;
+    const int have = count_buffers();
+    const int threads = (int)mmul_larger(cpu->threads, atomic_load(&threads_at_start));
+    if (threads <= have)
+        return MMUL_OK;
+    enum mmul_status status = find_room(threads, err);
+    if (status == MMUL_OK && mmul_address_space_is_limited())
+        status = take_buffers(threads, err);
+    if (status == MMUL_OK)
+        atomic_store(&threads_with_buffers, threads);
+    return status;
+}
+
+enum mmul_status mmul_cpu_warm_up(void *self, enum mmul_dtype dtype, struct mmul_error *err) {
+    (void)dtype;
+    return reserve_buffers(self, err);
+}
+
+// ------------------------------------------------------------------------------------------ gemm
+
+// The largest part of a product that one call of OpenBLAS takes.
+struct block {
+    int64_t m, n, k;
+};
+
+static struct block block_of(const struct mmul_gemm *args) {
+    struct block block = {INT_MAX, INT_MAX, INT_MAX};
+    if (args->a.ld > INT_MAX)
+        *(args->transpose_a ? &block.k : &block.m) = 1;
+    if (args->b.ld > INT_MAX)
+        *(args->transpose_b ? &block.n : &block.k) = 1;
+    if (args->c.ld > INT_MAX)
+        block.m = 1;
+    return block;
+}
+
+// A row distance beyond int belongs to a block of one stored row, where any legal value will do.
+static int row_distance(int64_t ld) {
+    return (int)mmul_smaller(ld, INT_MAX);
+}
+
+// The part of C that begins at (i, j), with the terms from p on; it fits `block`.
+static void multiply_block(const struct mmul_gemm *args, struct block block, int64_t i, int64_t j,
+                           int64_t p) {
+    struct mmul_operand a = args->a, b = args->b, c = args->c;
+    a.offset += args->transpose_a ? p * a.ld + i : i * a.ld + p;
+    b.offset += args->transpose_b ? j * b.ld + p : p * b.ld + j;
+    c.offset += i * c.ld + j;
+    const CBLAS_TRANSPOSE of_a = args->transpose_a ? CblasTrans : CblasNoTrans;
+    const CBLAS_TRANSPOSE of_b = args->transpose_b ? CblasTrans : CblasNoTrans;
+    const int m = (int)mmul_smaller(block.m, args->m - i);
+    const int n = (int)mmul_smaller(block.n, args->n - j);
+    const int k = (int)mmul_smaller(block.k, args->k - p);
+    const double beta = p == 0 ? args->beta : 1;
+    if (args->dtype == MMUL_F64)
+        cblas_dgemm(CblasRowMajor, of_a, of_b, m, n, k, args->alpha, mmul_host_doubles(a),
+                    row_distance(a.ld), mmul_host_doubles(b), row_distance(b.ld), beta,
+                    mmul_host_doubles(c), row_distance(c.ld));
+    else
+        cblas_sgemm(CblasRowMajor, of_a, of_b, m, n, k, (float)args->alpha, mmul_host_address(a),
+                    row_distance(a.ld), mmul_host_address(b), row_distance(b.ld), (float)beta,
+                    mmul_host_address(c), row_distance(c.ld));
+}
+
+void mmul_cpu_multiply(const struct mmul_gemm *args) {
+    const struct block block = block_of(args);
+    for (int64_t i = 0; i < args->m; i += block.m) {
+        for (int64_t j = 0; j < args->n; j += block.n)
+            for (int64_t p = 0; p < args->k; p += block.k)
+                multiply_block(args, block, i, j, p);
+    }
+}
+
+enum mmul_status mmul_cpu_gemm(void *self, const struct mmul_gemm *args, struct mmul_error *err) {
+    enum mmul_status status = reserve_buffers(self, err);
+    if (status == MMUL_OK)
+        mmul_cpu_multiply(args);
+    return status;
+}
+
+bool mmul_cpu_recuts(const void *self) {
+    (void)self;
+    return true;
+}
+
+// Every thread that calls OpenBLAS takes a buffer for that time, beside those of its own threads: where
+// address space is limited there is one.
+enum mmul_status mmul_cpu_begin_products(void *self, int *parts, struct mmul_error *err) {
+    enum mmul_status status = reserve_buffers(self, err);
+    if (mmul_address_space_is_limited())
+        *parts = 1;
+    change_number(0, 1);
+    return status;
+}
+
+void mmul_cpu_end_products(void *self) {
+    (void)self;
+    change_number(0, -1);
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+//
+// Signs of life while a run is under way. Every rank's main thread, which tests and naps whatever its
+// device does, sends root a few words each second, and root sends rank 1 some; who has not been heard
+// of for ten seconds is named, and again after twice that time, and so on. A rank that is slow is not
+// one that does not move: its main thread is there all the same.
+// The same words say what a rank computes again by plain loops, and root's answer ends a run for
+// all ranks at once, wherever they are in it; and they ask for lines of other nodes (exec/products/lending.h), and give
+// them: words that must not be lost.
+#pragma once
+
+#include "exec/conduct/run.h"
+#include "exec/products/lending.h"
+
+struct mmul_pulse_peer;
+
+struct mmul_pulse {
+    struct mmul_run *run;          // borrowed
+    struct mmul_pulse_peer *peers; // owned: those this rank hears; of root by rank, else one: root
+    int peer_count;
+    struct mmul_pulse_peer *own; // what this rank would say; owned with the peers
+    struct mmul_lending lending; // root's
+    bool answers, is_asked;      // the leader of another node: may be asked; an answer is due
+    int64_t question[MMUL_LENDING_WORDS]; // the same
+    double interval;                      // between words
+    double looked_at;                     // clock of the last look
+    double sent_at;                       // ... of the last words
+    double told_at;                       // ... root: of the last line about plain loops
+    bool is_over, has_cancelled;
+};
+
+// Fails with MMUL_ERR_SYSTEM; agree over world afterwards.
+enum mmul_status mmul_pulse_init(struct mmul_pulse *pulse, struct mmul_run *run,
+                                 struct mmul_error *err);
+
+// When all have succeeded, and before the ranks go their ways. Local.
+void mmul_pulse_begin(struct mmul_pulse *pulse);
+
+// Local, never waits, costs nothing most of the time: for the main thread, all the time.
+void mmul_pulse_attend(struct mmul_pulse *pulse);
+
+// Collective over world. Waits, with signs of life, until every rank has come here.
+void mmul_pulse_end(struct mmul_pulse *pulse);
+
+void mmul_pulse_fini(struct mmul_pulse *pulse);

@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: MIT
+// Root's program to everybody; then every rank plans for itself, from the same program, cluster and
+// weights.
+#include <string.h>
+
+#include "base/integer.h"
+#include "base/memory.h"
+#include "base/random.h"
+#include "base/status.h"
+#include "exec/job/program.h"
+#include "exec/memory/kept.h"
+#include "exec/setup/calibrate.h"
+#include "io/weights_file.h"
+#include "plan/program/program_make.h"
+#include "plan/program/program_memory.h"
+#include "plan/program/program_rooms.h"
+
+// What root knows and the others are told.
+struct told {
+    int value_count, operation_count, kept_count;
+    bool is_automatic, measures; // speeds: nobody has given weights; they are measured, briefly
+    struct mmul_job_options options;
+};
+
+// Operations of the program, and of those that are computed in float64.
+struct work {
+    double flops, in_double;
+    unsigned types; // of its products: a bit per type
+};
+
+static struct work work_of(const struct mmul_program *program) {
+    struct work work = {.types = 0};
+    for (int i = 0; i < program->operation_count; i++) {
+        const struct mmul_operation *o = &program->operations[i];
+        const double flops = mmul_program_flops(program, o);
+        const int first = o->operand_count > 0 ? o->operands[0] : MMUL_NUMBER;
+        const bool is_double = first != MMUL_NUMBER && program->values[first].dtype == MMUL_F64;
+        work.flops += flops;
+        work.in_double += is_double ? flops : 0;
+        if (o->kind == MMUL_MATMUL || o->kind == MMUL_SEARCH)
+            work.types |= 1U << (is_double ? MMUL_F64 : MMUL_F32);
+    }
+    return work;
+}
+
+// What is measured: where nothing is multiplied, float32.
+static unsigned types_of(const struct mmul_program *program) {
+    const unsigned types = work_of(program).types;
+    return types != 0 ? types : 1U << MMUL_F32;
+}
+
+// Of --device @FILE.
+static int count_listed(const struct mmul_cluster *cluster) {
+    int count = 0;
+    for (int rank = 0; rank < cluster->size; rank++)
+        count += cluster->ranks[rank].listed_weight >= 0;
+    return count;
+}
+
+// Nobody has given weights, and there is something to multiply.
+static bool is_automatic(const struct mmul_context *context, const struct mmul_program *program,
+                         const struct mmul_job *job) {
+    return (job->weights == NULL || strcmp(job->weights, "auto") == 0) &&
+           count_listed(context->cluster) == 0 && work_of(program).flops > 0;
+}
+
+// All ranks have a weight, or none has.
+static enum mmul_status listed_weights(const struct mmul_cluster *cluster, double *weights,
+                                       struct mmul_error *err) {
+    const int count = count_listed(cluster);
+    if (count < cluster->size)
+        return mmul_fail(err, MMUL_ERR_DATA,
+                         "the device file gives weights to %d of %d ranks: all or none", count,
+                         cluster->size);
+    for (int rank = 0; rank < cluster->size; rank++)
+        weights[rank] = cluster->ranks[rank].listed_weight;
+    return MMUL_OK;
+}
+
+// Speeds in what most of it is computed, where all are known, else equal ones; or as given.
+static enum mmul_status choose_weights(const struct mmul_context *context,
+                                       const struct mmul_program *program,
+                                       const struct mmul_job *job, double *weights,
+                                       struct mmul_error *err) {
+    const struct mmul_cluster *cluster = context->cluster;
+    const struct work work = work_of(program);
+    if (job->weights != NULL && strcmp(job->weights, "auto") != 0)
+        return mmul_weights_give(job->weights, cluster->size, weights, err);
+    if (count_listed(cluster) > 0)
+        return listed_weights(cluster, weights, err);
+    const bool mostly_double = work.in_double > work.flops / 2,
+               has_single = mmul_cluster_has_speeds(cluster, 1U << MMUL_F32),
+               has_double = mmul_cluster_has_speeds(cluster, 1U << MMUL_F64);
+    const enum mmul_dtype dtype =
+        has_double && (mostly_double || !has_single) ? MMUL_F64 : MMUL_F32;
+    const bool known = has_single || has_double;
+    for (int rank = 0; rank < cluster->size; rank++)
+        weights[rank] = known ? mmul_rank_flops(&cluster->ranks[rank], dtype) : 1;
+    return MMUL_OK;
+}
+
+// A copy of root's program on every rank, with its types, folded; files stay root's.
+static enum mmul_status send_program(const struct mmul_comm *comm,
+                                     const struct mmul_program *program, const struct told *told,
+                                     struct mmul_program **copy, struct mmul_error *err) {
+    struct mmul_program *made = NULL;
+    size_t value_bytes = (size_t)told->value_count * sizeof *made->values;
+    size_t operation_bytes = (size_t)told->operation_count * sizeof *made->operations;
+    size_t kept_bytes = (size_t)told->kept_count * sizeof *made->kept;
+    enum mmul_status status = mmul_program_create(&made, err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(made->values, told->value_count, "a program", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(made->operations, told->operation_count, "a program", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(made->kept, told->kept_count, "a program", err);
+    if (status == MMUL_OK && comm->rank == 0 && told->kept_count > 0)
+        memcpy(made->kept, program->kept, kept_bytes);
+    if (status == MMUL_OK && comm->rank == 0 && told->operation_count > 0) {
+        memcpy(made->operations, program->operations, operation_bytes);
+        if (told->value_count > 0)
+            memcpy(made->values, program->values, value_bytes);
+    }
+    status = mmul_comm_agree(comm, status, err);
+    if (status == MMUL_OK)
+        status = mmul_comm_broadcast(comm, made->values, (int64_t)value_bytes, err);
+    if (status == MMUL_OK)
+        status = mmul_comm_broadcast(comm, made->operations, (int64_t)operation_bytes, err);
+    if (status == MMUL_OK)
+        status = mmul_comm_broadcast(comm, made->kept, (int64_t)kept_bytes, err);
+    if (status != MMUL_OK) {
+        mmul_program_destroy(made);
+        return status;
+    }
+    made->value_count = told->value_count;
+    made->kept_count = told->kept_count;
+    made->operation_count = made->capacity = told->operation_count;
+    for (int i = 0; comm->rank != 0 && i < made->operation_count; i++) {
+        made->operations[i].matrix = NULL;
+        made->operations[i].output = NULL;
+    }
+    status = mmul_program_types(made, err);
+    if (status == MMUL_OK && !told->options.keeps_values)
+        status = mmul_program_search(made, err);
+    if (status == MMUL_OK)
+        status = mmul_program_fold(made, err);
+    status = mmul_comm_agree(comm, status, err);
+    if (status == MMUL_OK)
+        *copy = made;
+    else
+        mmul_program_destroy(made);
+    return status;
+}
+
+// Measuring takes a tenth of a second: what is over before that is shared by what is known, and a CPU that is about to
+// run alone has nobody to share with. (A card alone is measured: it may hang, and the longest time it may take comes
+// from its speed.)
+static bool is_worth_measuring(const struct mmul_context *context,
+                               const struct mmul_program *program, const struct mmul_job *job) {
+    static const double enough_flops = 2e9;
+    const bool is_alone = context->comm->size == 1 && mmul_device_can_borrow(context->device);
+    return !job->options.reproducible && work_of(program).flops >= enough_flops &&
+           (!is_alone || job->options.is_predicted);
+}
+
+static struct told tell(const struct mmul_context *context, const struct mmul_program *program,
+                        const struct mmul_job *job) {
+    struct told told = {.value_count = program->value_count,
+                        .operation_count = program->operation_count,
+                        .kept_count = program->kept_count,
+                        .is_automatic = is_automatic(context, program, job),
+                        .options = job->options};
+    told.measures = told.is_automatic && is_worth_measuring(context, program, job);
+    told.options.verify_seed = mmul_random_check_seed(job->options.verify_seed);
+    if (job->options.reproducible)
+        told.options.tail = MMUL_TAIL_OFF;
+    return told;
+}
+
+// Root's to all; where nobody has given any, those of what was kept.
+static enum mmul_status share_weights(const struct mmul_context *context,
+                                      const struct mmul_job *job,
+                                      const struct mmul_program *program, double **weights,
+                                      struct mmul_error *err) {
+    const struct mmul_comm *comm = context->comm;
+    enum mmul_status status = MMUL_ALLOCATE(*weights, comm->size, "weights", err);
+    if (status == MMUL_OK && comm->rank == 0) {
+        status = choose_weights(context, program, job, *weights, err);
+        if (status == MMUL_OK)
+            status = job->weights == NULL || strcmp(job->weights, "auto") == 0
+                         ? mmul_kept_weights(program, comm->size, *weights, err)
+                         : mmul_kept_check_weights(program, comm->size, *weights, err);
+    }
+    status = mmul_comm_agree(comm, status, err);
+    if (status == MMUL_OK)
+        status = mmul_comm_broadcast(comm, *weights, comm->size * (int64_t)sizeof **weights, err);
+    return status;
+}
+
+// ------------------------------------------------------------------------------------------- plans
+
+// What plans are made from.
+struct sources {
+    struct mmul_context *context;
+    const struct mmul_program *program;
+    const double *weights;
+    struct mmul_free_shares shares;
+};
+
+// Pure.
+static enum mmul_status make_plan(const struct sources *from,
+                                  const struct mmul_job_options *options, bool streams,
+                                  struct mmul_program_plan **plan, struct mmul_error *err) {
+    const struct mmul_program_request request = {.program = from->program,
+                                                 .cluster = from->context->cluster,
+                                                 .weights = from->weights,
+                                                 .options = options,
+                                                 .streams = streams};
+    enum mmul_status status = mmul_program_plan_make(&request, plan, err);
+    if (status != MMUL_OK || (*plan)->node_bytes_most == 0) // it is products that need memory
+        return status;
+    (void)mmul_program_fit_rooms(*plan, request.cluster);
+    return mmul_program_check_memory(*plan, request.cluster, err);
+}
+
+// Collective. A plan that does not fit is made again, with products that bring their files in pieces.
+static enum mmul_status make_fitting_plan(const struct sources *from,
+                                          const struct mmul_job_options *options,
+                                          struct mmul_program_plan **plan, struct mmul_error *err) {
+    enum mmul_status status = MMUL_ERR_SYSTEM;
+    for (int streams = 0; status == MMUL_ERR_SYSTEM && streams < 2; streams++) {
+        struct mmul_program_plan *made = NULL;
+        status = mmul_comm_agree(from->context->comm,
+                                 make_plan(from, options, streams > 0, &made, err), err);
+        if (status == MMUL_OK)
+            status = mmul_program_plan_products(from->context, made, from->shares, err);
+        if (status == MMUL_OK)
+            *plan = made;
+        else
+            mmul_program_plan_destroy(made);
+    }
+    return status;
+}
+
+// ------------------------------------------------------------------------------- what would be enough
+
+enum { MIB = 1 << 20 };
+
+// On the node that has most of it; what its processes have is among it.
+static int64_t mib_of(const struct mmul_program_plan *plan, const struct mmul_cluster *cluster) {
+    int64_t most = 0;
+    for (int node = 0; node < cluster->node_count; node++)
+        most = mmul_larger(most, plan->node_bytes[node] + plan->shard_bytes[node] +
+                                     mmul_program_node_rooms(plan, node) -
+                                     mmul_plan_memory_left(cluster, node, 0));
+    return mmul_divide_up(most, MIB);
+}
+
+// Collective. Is there a plan with such a limit? 0: without one; *mib: what it takes.
+static bool fits_in(const struct sources *from, struct mmul_job_options options, int64_t limit_mib,
+                    int64_t *mib) {
+    struct mmul_program_plan *plan = NULL;
+    struct mmul_error refused;
+    options.memory_bytes = limit_mib * MIB;
+    if (make_fitting_plan(from, &options, &plan, &refused) != MMUL_OK)
+        return false;
+    *mib = mib_of(plan, from->context->cluster);
+    mmul_program_plan_destroy(plan);
+    return true;
+}
+
+// What processes have before a job is not the same each time, by some pages of each; and shares follow speeds that are
+// measured again.
+static int64_t add_margin(const struct mmul_cluster *cluster, int64_t mib) {
+    const int64_t each = MIB / 4, part = 64;
+    int most = 0;
+    for (int node = 0; node < cluster->node_count; node++)
+        most = cluster->nodes[node].rank_count > most ? cluster->nodes[node].rank_count : most;
+    return mib + mib / part + mmul_divide_up(most * each, MIB);
+}
+
+enum { NEAR = 32 }; // the part to which the least is looked for
+
+// Collective. From a limit up to one that has a plan; *low: the last one that has none, if any was tried.
+static bool raise_limit(const struct sources *from, const struct mmul_job_options *options,
+                        int64_t *low, int64_t *mib) {
+    enum { TRIES = 24 }; // more than twice as much
+    int64_t taken;
+    for (int i = 0; i < TRIES; i++) {
+        if (fits_in(from, *options, *mib, &taken))
+            return true;
+        *low = *mib;
+        *mib += *mib / NEAR + 1;
+    }
+    return false;
+}
+
+// Collective, after a refusal: by plans with other limits, of which some are refused as well, the least that is not is
+// found to a thirtieth, and the hint says it. With a limit a plan may take more than without one: products then have
+// other panels. No hint where more would not help: not without any limit.
+static void hint_enough(const struct sources *from, const struct mmul_job_options *options,
+                        struct mmul_error *err) {
+    int64_t low = options->memory_bytes / MIB, high, taken;
+    if (!fits_in(from, *options, 0, &high) || !raise_limit(from, options, &low, &high))
+        return;
+    while (high - low > mmul_larger(1, high / NEAR)) {
+        const int64_t middle = low + (high - low) / 2;
+        *(fits_in(from, *options, middle, &taken) ? &high : &low) = middle;
+    }
+    high = add_margin(from->context->cluster, high);
+    if (raise_limit(from, options, &low, &high))
+        mmul_hint(err, "--memory %lldMiB has room for them", (long long)high);
+}
+
+static void tell_planning(void *context, int64_t done, int64_t total) {
+    const struct mmul_job_calls *calls = context;
+    const struct mmul_progress progress = {
+        .phase = "plan", .share = (double)done / (double)total, .left_seconds = -1};
+    calls->progress(calls->context, &progress);
+}
+
+enum mmul_status mmul_program_prepare(struct mmul_context *context,
+                                      const struct mmul_program *program,
+                                      const struct mmul_job *job, struct mmul_program_plan **plan,
+                                      struct mmul_error *err) {
+    const struct mmul_comm *comm = context->comm;
+    struct told told = {0};
+    struct mmul_program *copy = NULL;
+    struct mmul_program_plan *made = NULL;
+    double *weights = NULL;
+    if (comm->rank == 0)
+        told = tell(context, program, job);
+    enum mmul_status status = mmul_comm_broadcast(comm, &told, sizeof told, err);
+    if (status == MMUL_OK)
+        status = send_program(comm, program, &told, &copy, err);
+    if (status == MMUL_OK && comm->rank == 0 && job->calls.progress != NULL) {
+        copy->planning = tell_planning;
+        copy->planning_context = (void *)(uintptr_t)&job->calls;
+    }
+    if (status == MMUL_OK && told.kept_count > 0)
+        status = mmul_kept_find(context, copy, err);
+    if (status == MMUL_OK) {
+        const struct mmul_calibrate_options options = {
+            .depth = told.measures ? MMUL_CALIBRATE_BRIEF : MMUL_CALIBRATE_STORED,
+            .types = types_of(copy),
+            .job_flops = work_of(copy).flops,
+            .no_fallback = told.options.no_fallback,
+            .device_timeout_seconds = told.options.device_timeout_seconds};
+        mmul_stopwatch_enter(&context->watch, &context->startup.measure_seconds);
+        status = mmul_calibrate(context, &options, err);
+        mmul_stopwatch_enter(&context->watch, &context->startup.plan_seconds);
+    }
+    if (status == MMUL_OK)
+        status = share_weights(context, job, copy, &weights, err);
+    if (status == MMUL_OK) {
+        const bool known = mmul_cluster_has_speeds(context->cluster, types_of(copy));
+        const struct sources from = {
+            context, copy, weights, {told.is_automatic, told.is_automatic && known}};
+        status = make_fitting_plan(&from, &told.options, &made, err);
+        if (status == MMUL_ERR_SYSTEM && told.options.memory_bytes > 0)
+            hint_enough(&from, &told.options, err);
+    }
+    mmul_free(weights);
+    if (status != MMUL_OK) {
+        mmul_program_destroy(copy);
+        return status;
+    }
+    made->owned = copy;
+    copy->planning = NULL; // the calls are the caller's
+    made->calls = job->calls;
+    *plan = made;
+    return MMUL_OK;
+}

@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: MIT
+// Plans of a program's products: root makes them, from what every node sees of the files, and sends
+// them. A matrix that is a value by then is like one that every node has mapped. Equal products of values, such as
+// those of the turns of a loop, have one plan. Each may have all memory beside the values, at first; where all of them
+// and the rooms that they share are more than there is, less.
+#include "base/integer.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "exec/job/program.h"
+#include "exec/memory/views.h"
+#include "model/matrix.h"
+#include "plan/product/plan_make.h"
+#include "plan/program/program_memory.h"
+
+// A product that has a plan of its own, and what goes into that.
+struct product {
+    struct mmul_program_step *step;
+    unsigned *node_maps,
+        value_maps; // what every node can use where it lies; of that what is a value
+    double least;   // root: of the memory beside the values, the part that it needs; 0: not known
+};
+
+struct planning {
+    struct mmul_context *context;
+    struct mmul_program_plan *plan;
+    struct mmul_free_shares shares;
+    struct product *products; // owned
+    unsigned *maps;           // owned: those of all products
+    int count;
+    int64_t *taken_bytes; // owned: of a node, by what is not the product's at hand
+};
+
+static bool is_file(const struct mmul_program_plan *plan, int place) {
+    return place >= 0 && plan->places[place].placement.kind == MMUL_PLACE_FILE;
+}
+
+static const struct mmul_operation *file_of(const struct mmul_program_plan *plan, int place) {
+    return &plan->program->operations[plan->places[place].operation];
+}
+
+static const struct mmul_value *value_of(const struct mmul_program_plan *plan, int place) {
+    return &plan->program->values[plan->places[place].value];
+}
+
+// Of both operands and the result.
+static enum mmul_dtype dtype_of(const struct mmul_program_plan *plan,
+                                const struct mmul_program_step *step) {
+    const struct mmul_program *program = plan->program;
+    return program->values[program->operations[step->operation].result].dtype;
+}
+
+struct mmul_product_files mmul_program_files(const struct mmul_program_plan *plan,
+                                             const struct mmul_program_step *step) {
+    enum { C_IN = MMUL_FACTORS };
+    const struct mmul_operation *o = &plan->program->operations[step->operation];
+    const bool reads_factors = !o->scale.is_given || o->scale.alpha != 0;
+    struct mmul_product_files files = {.dtype = dtype_of(plan, step)};
+    if (reads_factors && is_file(plan, step->operands[0]))
+        files.a = file_of(plan, step->operands[0])->matrix;
+    if (reads_factors && is_file(plan, step->operands[1]))
+        files.b = file_of(plan, step->operands[1])->matrix;
+    if (is_file(plan, step->operands[C_IN])) {
+        files.c_in = file_of(plan, step->operands[C_IN])->matrix;
+        files.c_in_repeats = !mmul_shape_equal(value_of(plan, step->operands[C_IN])->shape,
+                                               value_of(plan, step->result)->shape);
+    }
+    if (is_file(plan, step->result)) {
+        files.output = file_of(plan, step->result)->output;
+        files.output_in_place = file_of(plan, step->result)->in_place;
+    }
+    return files;
+}
+
+static struct mmul_problem_operand operand_of(const struct mmul_program_plan *plan,
+                                              const struct mmul_program_step *step, int index) {
+    const int place = step->operands[index];
+    const struct mmul_value *value = value_of(plan, place);
+    struct mmul_problem_operand operand = {
+        .shape = value->shape, .dtype = dtype_of(plan, step), .name = value->name};
+    if (is_file(plan, place) && operand.dtype == MMUL_F32)
+        operand.dtype = mmul_matrix_info(file_of(plan, place)->matrix).delivered;
+    return operand;
+}
+
+// Collective. Of files a node can use what it sees, of values all.
+static enum mmul_status find_maps(const struct planning *p, struct product *product,
+                                  struct mmul_error *err) {
+    const struct mmul_program_step *step = product->step;
+    const struct mmul_product_files files = mmul_program_files(p->plan, step);
+    bool a = is_file(p->plan, step->operands[0]), b = is_file(p->plan, step->operands[1]);
+    bool c = is_file(p->plan, step->result);
+    unsigned values = (a ? 0 : MMUL_MAPS_A) | (b ? 0 : MMUL_MAPS_B) | (c ? 0 : MMUL_MAPS_C);
+    values &= step->spreads ? ~mmul_maps_whole(step->axis) : values;
+    product->value_maps = values;
+    enum mmul_status status = MMUL_OK;
+    if (a || b || c)
+        status = mmul_views_find(p->context, &files, p->plan->options.io, product->node_maps, err);
+    for (int node = 0; node < p->context->comm->node_count; node++)
+        product->node_maps[node] |= values;
+    return status;
+}
+
+// What is not the product's where it may have such a part of the memory beside the values. Rooms are not counted here:
+// which of them a product shares, and the check has one for all, is known when it has its plan.
+static void find_taken(const struct planning *p, double part) {
+    const struct mmul_cluster *cluster = p->context->cluster;
+    const int64_t limit = p->plan->options.memory_bytes;
+    for (int node = 0; node < cluster->node_count; node++) {
+        int64_t all = cluster->nodes[node].memory_available_bytes,
+                taken = p->plan->node_bytes[node];
+        if (limit > 0) {
+            all = mmul_smaller(all, mmul_plan_memory_left(cluster, node, limit));
+            taken += p->plan->shard_bytes[node];
+        }
+        const double left = (double)mmul_larger(all - taken, 0);
+        p->taken_bytes[node] = taken + (int64_t)((1 - part) * left);
+    }
+}
+
+// Root: with such a part of the memory beside the values.
+static enum mmul_status make_plan(const struct planning *p, const struct product *product,
+                                  double part, struct mmul_error *err) {
+    struct mmul_program_step *step = product->step;
+    const struct mmul_program_plan *plan = p->plan;
+    const struct mmul_job_options *options = &plan->options;
+    const struct mmul_scale scale = plan->program->operations[step->operation].scale;
+    const bool adds = step->operands[MMUL_FACTORS] >= 0;
+    struct mmul_plan *made = NULL;
+    struct mmul_problem problem;
+    struct mmul_problem_operand c_in = {0};
+    if (adds)
+        c_in = operand_of(plan, step, MMUL_FACTORS);
+    const struct mmul_problem_request what = {.a = operand_of(plan, step, 0),
+                                              .b = operand_of(plan, step, 1),
+                                              .c_in = adds ? &c_in : NULL,
+                                              .transpose_a = step->turned[0],
+                                              .transpose_b = step->turned[1],
+                                              .alpha = scale.is_given ? scale.alpha : 1,
+                                              .beta = scale.beta};
+    enum mmul_status status = mmul_problem_make(&what, &problem, err);
+    const struct mmul_program_place *whole =
+        &plan->places[step->operands[step->axis == MMUL_ROWS ? 1 : 0]];
+    // Nothing of it stays on the ranks; then all of it comes from files, and it may be split either way.
+    const bool is_free = step->offsets == NULL;
+    const bool is_whole_free = is_free && whole->placement.kind == MMUL_PLACE_FILE;
+    const enum mmul_split_choice split =
+        step->axis == MMUL_ROWS ? MMUL_SPLIT_ROWS : MMUL_SPLIT_COLS;
+    const bool is_tailed = is_free ? p->shares.is_automatic : p->shares.balanced;
+    const struct mmul_plan_request request = {
+        .problem = &problem,
+        .cluster = p->context->cluster,
+        .weights = !is_free             ? plan->costs.shares
+                   : p->shares.balanced ? NULL
+                                        : plan->weights,
+        .node_maps = product->node_maps,
+        .value_maps = product->value_maps,
+        .offsets = step->offsets,
+        .taken_bytes = p->taken_bytes,
+        .memory_limit_bytes = options->memory_bytes,
+        .device_memory_limit_bytes = options->device_memory_bytes,
+        .whole_offsets = step->spreads ? whole->placement.row_offsets : NULL,
+        .split = is_whole_free ? options->split : split,
+        .rule = is_free ? options->split_rule : MMUL_SPLIT_EXACT,
+        .panels = true,
+        .tail = options->tail == MMUL_TAIL_AUTO && !is_tailed ? MMUL_TAIL_OFF : options->tail,
+        .tail_share = options->tail_share};
+    find_taken(p, part);
+    if (status == MMUL_OK)
+        status = mmul_plan_make(&request, &made, err);
+    if (status != MMUL_OK)
+        return status;
+    mmul_plan_free(step->product);
+    step->product = made;
+    return MMUL_OK;
+}
+
+// ---------------------------------------------------------------------------------- equal products
+
+enum { DIFFERENT_MOST = 64 };
+
+// The latest products that have plans of their own and no files.
+struct different {
+    const struct mmul_program_step *steps[DIFFERENT_MOST];
+    int count;
+};
+
+static bool has_file(const struct mmul_program_plan *plan, const struct mmul_program_step *step) {
+    const int places[] = {step->operands[0], step->operands[1], step->result};
+    for (int i = 0; i < 3; i++)
+        if (plan->places[places[i]].placement.kind == MMUL_PLACE_FILE)
+            return true;
+    return false;
+}
+
+static const int64_t *whole_offsets(const struct mmul_program_plan *plan,
+                                    const struct mmul_program_step *step) {
+    const int whole = step->operands[step->axis == MMUL_ROWS ? 1 : 0];
+    return step->spreads ? plan->places[whole].placement.row_offsets : NULL;
+}
+
+// Nothing that make_plan asks for differs; neither has files. Offsets of equal parts are the same array.
+static bool is_equal(const struct mmul_program_plan *plan, const struct mmul_program_step *x,
+                     const struct mmul_program_step *y) {
+    const struct mmul_value *values = plan->program->values;
+    for (int i = 0; i < MMUL_FACTORS; i++) {
+        const struct mmul_value *of_x = &values[plan->places[x->operands[i]].value],
+                                *of_y = &values[plan->places[y->operands[i]].value];
+        if (!mmul_shape_equal(of_x->shape, of_y->shape) || of_x->dtype != of_y->dtype ||
+            x->turned[i] != y->turned[i])
+            return false;
+    }
+    return x->axis == y->axis && x->spreads == y->spreads && x->offsets == y->offsets &&
+           whole_offsets(plan, x) == whole_offsets(plan, y);
+}
+
+// A step with the same plan, or NULL, and then it is one of the different ones from now on. The same on all ranks.
+static const struct mmul_program_step *find_equal(struct different *known,
+                                                  const struct mmul_program_plan *plan,
+                                                  const struct mmul_program_step *step) {
+    if (has_file(plan, step))
+        return NULL;
+    for (int i = 0; i < DIFFERENT_MOST && i < known->count; i++)
+        if (is_equal(plan, known->steps[i], step))
+            return known->steps[i];
+    known->steps[known->count++ % DIFFERENT_MOST] = step;
+    return NULL;
+}
+
+// ------------------------------------------------------------------------------------------ plans
+
+// Collective: those that have plans of their own.
+static enum mmul_status find_products(struct planning *p, struct mmul_error *err) {
+    const int nodes = p->context->comm->node_count;
+    struct different known = {.count = 0};
+    enum mmul_status status = MMUL_OK;
+    for (int i = 0; status == MMUL_OK && i < p->plan->step_count; i++) {
+        struct mmul_program_step *step = &p->plan->steps[i];
+        if (!step->is_product)
+            continue;
+        step->same = find_equal(&known, p->plan, step);
+        if (step->same != NULL)
+            continue;
+        struct product *product = &p->products[p->count];
+        *product = (struct product){.step = step, .node_maps = p->maps + (int64_t)p->count * nodes};
+        p->count++;
+        status = mmul_comm_agree(p->context->comm, find_maps(p, product, err), err);
+    }
+    return status;
+}
+
+static void share_equal_plans(const struct mmul_program_plan *plan) {
+    for (int i = 0; i < plan->step_count; i++)
+        if (plan->steps[i].is_product && plan->steps[i].same != NULL)
+            plan->steps[i].product = plan->steps[i].same->product;
+}
+
+// Root: scatter and gather are between all nodes that have work in any product.
+static void join_members(const struct mmul_program_plan *plan) {
+    for (int node = 0; node < plan->costs.node_count; node++) {
+        bool takes_part = false;
+        for (int i = 0; i < plan->step_count; i++)
+            if (plan->steps[i].product != NULL)
+                takes_part |= mmul_plan_nodes(plan->steps[i].product)[node].takes_part;
+        for (int i = 0; i < plan->step_count; i++)
+            if (plan->steps[i].product != NULL)
+                mmul_plan_set_member(plan->steps[i].product, node, takes_part);
+    }
+}
+
+static void predict(struct mmul_program_step *step) {
+    step->axis = step->product->axis;
+    // Small products are not worth measuring speeds: what the placements were chosen by stays.
+    if (step->product->predicted_seconds > 0)
+        step->seconds = step->product->predicted_seconds + step->link_seconds;
+    step->network_bytes = 0;
+    for (int node = 0; node < step->product->node_count; node++)
+        step->network_bytes += (double)mmul_plan_nodes(step->product)[node].network_bytes;
+}
+
+// ------------------------------------------------------------------------------- all that fit (root)
+
+// Plans of all products, which have so much of what is between the memory that they need and all; and do they fit
+// with the rooms of the run? Of these the products share some, the check's vectors say, and not others: of two
+// products that follow each other each has lanes.
+static enum mmul_status try_plans(const struct planning *p, double share, bool *fit,
+                                  struct mmul_error *err) {
+    enum mmul_status status = MMUL_OK;
+    for (int i = 0; status == MMUL_OK && i < p->count; i++) {
+        const double least = p->products[i].least;
+        status = make_plan(p, &p->products[i], least + share * (1 - least), err);
+    }
+    if (status != MMUL_OK)
+        return status;
+    share_equal_plans(p->plan);
+    join_members(p->plan);
+    *fit = mmul_program_fit_rooms(p->plan, p->context->cluster);
+    return MMUL_OK;
+}
+
+// It has a plan with all of the memory.
+static void find_least(const struct planning *p, struct product *product) {
+    enum { TRIES = 30 };
+    const double near = 1.0 / 32; // of what it needs, too much
+    struct mmul_error refused;
+    double low = 0, high = 1;
+    for (int i = 0; i < TRIES && high - low > near * low; i++) {
+        const double middle = (low + high) / 2;
+        *(make_plan(p, product, middle, &refused) == MMUL_OK ? &high : &low) = middle;
+    }
+    product->least = high;
+}
+
+// The largest share with which all fit.
+static enum mmul_status make_plans(const struct planning *p, struct mmul_error *err) {
+    enum { TRIES = 4 };
+    bool fit = false;
+    struct mmul_error refused;
+    enum mmul_status status = try_plans(p, 1, &fit, err);
+    if (status != MMUL_OK || fit)
+        return status;
+    for (int i = 0; i < p->count; i++)
+        find_least(p, &p->products[i]);
+    double low = 0, high = 1;
+    status = try_plans(p, low, &fit, err);
+    if (status != MMUL_OK || !fit)
+        return status;
+    for (int i = 0; i < TRIES; i++) {
+        const double middle = (low + high) / 2;
+        bool fits = try_plans(p, middle, &fit, &refused) == MMUL_OK && fit;
+        *(fits ? &low : &high) = middle;
+    }
+    return try_plans(p, low, &fit, err);
+}
+
+// --------------------------------------------------------------------------------- plans everywhere
+
+// Root's to everybody; others have none yet.
+static enum mmul_status send(const struct mmul_comm *comm, struct mmul_plan **plan,
+                             struct mmul_error *err) {
+    int64_t bytes = comm->rank == 0 ? (*plan)->bytes : 0;
+    struct mmul_plan *block = *plan;
+    enum mmul_status status = mmul_comm_broadcast(comm, &bytes, sizeof bytes, err);
+    if (status == MMUL_OK && comm->rank != 0) {
+        block = mmul_allocate(bytes, 1, "the plan", err);
+        status = block == NULL ? err->status : MMUL_OK;
+    }
+    status = mmul_comm_agree(comm, status, err);
+    if (status == MMUL_OK)
+        status = mmul_comm_broadcast(comm, block, bytes, err);
+    *plan = block;
+    return status;
+}
+
+// Root's plans on all ranks.
+static enum mmul_status send_plans(const struct planning *p, struct mmul_error *err) {
+    enum mmul_status status = MMUL_OK;
+    for (int i = 0; status == MMUL_OK && i < p->count; i++)
+        status = send(p->context->comm, &p->products[i].step->product, err);
+    if (status == MMUL_OK)
+        share_equal_plans(p->plan);
+    return status;
+}
+
+enum mmul_status mmul_program_plan_products(struct mmul_context *context,
+                                            struct mmul_program_plan *plan,
+                                            struct mmul_free_shares shares,
+                                            struct mmul_error *err) {
+    struct planning p = {.context = context, .plan = plan, .shares = shares};
+    const struct mmul_comm *comm = context->comm;
+    const int64_t nodes = comm->node_count;
+    enum mmul_status status = MMUL_ALLOCATE(p.taken_bytes, nodes, "nodes", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(p.products, plan->step_count, "products", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(p.maps, plan->step_count * nodes, "products", err);
+    status = mmul_comm_agree(comm, status, err);
+    if (status == MMUL_OK)
+        status = find_products(&p, err);
+    if (status == MMUL_OK && comm->rank == 0)
+        status = make_plans(&p, err);
+    status = mmul_comm_agree(comm, status, err);
+    if (status == MMUL_OK)
+        status = send_plans(&p, err);
+    if (status == MMUL_OK) {
+        (void)mmul_program_fit_rooms(plan, context->cluster); // all ranks find the same
+        status = mmul_comm_agree(comm, mmul_program_check_memory(plan, context->cluster, err), err);
+    }
+    mmul_free(p.taken_bytes);
+    mmul_free(p.products);
+    mmul_free(p.maps);
+    for (int i = 0; status == MMUL_OK && i < plan->step_count; i++)
+        if (plan->steps[i].is_product)
+            predict(&plan->steps[i]);
+    if (status == MMUL_OK)
+        mmul_program_plan_add_up(plan);
+    return status;
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT
+// The word (front in its upper half, back in its lower one, so that one compare-and-swap decides who
+// has a line) and the arithmetic of shares.
+#include "exec/memory/claims.h"
+
+#include "base/integer.h"
+
+static uint64_t pack(struct mmul_range range) {
+    return (uint64_t)range.begin << 32 | (uint64_t)range.end;
+}
+
+static struct mmul_range unpack(uint64_t word) {
+    return (struct mmul_range){(int64_t)(word >> 32), (int64_t)(word & UINT32_MAX)};
+}
+
+void mmul_unbegun_set(mmul_unbegun *unbegun, struct mmul_range left) {
+    atomic_store(unbegun, pack(left));
+}
+
+struct mmul_range mmul_unbegun_get(const mmul_unbegun *unbegun) {
+    return unpack(atomic_load(unbegun));
+}
+
+bool mmul_unbegun_take(mmul_unbegun *unbegun, struct mmul_range seen, int64_t count) {
+    uint64_t word = pack(seen);
+    seen.begin += count;
+    return atomic_compare_exchange_strong(unbegun, &word, pack(seen));
+}
+
+bool mmul_unbegun_claim(mmul_unbegun *unbegun, struct mmul_range seen, int64_t count) {
+    uint64_t word = pack(seen);
+    seen.end -= count;
+    return atomic_compare_exchange_strong(unbegun, &word, pack(seen));
+}
+
+// ------------------------------------------------------------------------------------- how many
+
+double mmul_pace_level(const struct mmul_pace *paces, int count) {
+    double level = 0, left = 0;
+    for (int i = 0; i < count; i++) {
+        level = paces[i].until > level ? paces[i].until : level;
+        left += paces[i].left;
+    }
+    for (bool settled = false; !settled;) { // it falls until all who are busy beyond it are out
+        double rates = 0, work = left;
+        for (int i = 0; i < count; i++) {
+            if (paces[i].until > level)
+                continue;
+            rates += paces[i].rate;
+            work += paces[i].until * paces[i].rate;
+        }
+        double next = work / rates;
+        settled = !(next < level);
+        level = rates > 0 ? next : level;
+    }
+    return level;
+}
+
+static int64_t lines_in(double seconds, double rate, struct mmul_rest rest) {
+    double lines = seconds * rate / rest.width;
+    if (lines >= (double)rest.lines)
+        return rest.lines;
+    return mmul_smaller(rest.lines, mmul_larger((int64_t)lines, mmul_divide_up(rest.full, 8)));
+}
+
+int64_t mmul_pace_take(double level, double worth, double rate, struct mmul_rest rest) {
+    double end = (double)rest.lines * rest.width / rate;
+    return end - level <= worth ? rest.lines : lines_in(level, rate, rest);
+}
+
+int64_t mmul_pace_keep(double level, double worth, double rate, struct mmul_rest rest) {
+    double line = rest.width / rate, end = (double)rest.lines * line;
+    int64_t keep = end - level > worth ? (int64_t)(level / line) : rest.lines;
+    return rest.lines - keep >= mmul_divide_up(rest.full, 8) ? keep : rest.lines;
+}
+
+int64_t mmul_pace_claim(double level, double worth, double rate, const struct mmul_pace *owner,
+                        struct mmul_rest rest) {
+    double end = owner->until + owner->left / owner->rate;
+    int64_t lines = end - level > worth ? lines_in(level, rate, rest) : 0;
+    return (double)lines * rest.width / rate < end ? lines : 0;
+}

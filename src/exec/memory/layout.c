@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+// Arithmetic on the plan's lanes and slots; each begins on a page of its own.
+#include "exec/memory/layout.h"
+
+#include "base/memory.h"
+#include "plan/lists/rooms.h"
+
+// In later rounds panels that stay are where they came.
+static void assign_slots(struct mmul_layout *l, int64_t *slot_of_panel) {
+    int64_t loaded = 0;
+    for (int64_t i = 0; i < l->panels; i++)
+        slot_of_panel[i] = -1;
+    for (int64_t i = 0; i < l->steps; i++) {
+        if (mmul_schedule_loads(l->plan, l->node_index, mmul_schedule_step(l->plan, i)))
+            slot_of_panel[i % l->panels] = loaded++ % l->node->whole_slots;
+        l->slot[i] = slot_of_panel[i % l->panels];
+    }
+}
+
+enum mmul_status mmul_layout_init(struct mmul_layout *layout, const struct mmul_plan *plan,
+                                  int node, struct mmul_error *err) {
+    const struct mmul_plan_node *n = &mmul_plan_nodes(plan)[node];
+    int64_t *slot_of_panel = NULL;
+    *layout = (struct mmul_layout){.plan = plan,
+                                   .node = n,
+                                   .node_index = node,
+                                   .steps = mmul_schedule_steps(plan),
+                                   .panels = mmul_schedule_panels(plan)};
+    layout->lane_bytes =
+        mmul_page_ceiling(n->piece_lane_bytes) + mmul_page_ceiling(n->c_in_lane_bytes);
+    layout->slots = n->piece_lanes * layout->lane_bytes;
+    layout->slot_bytes = mmul_page_ceiling(n->whole_slot_bytes);
+    layout->results = layout->slots + n->whole_slots * layout->slot_bytes;
+    layout->bytes = mmul_plan_lanes_bytes(n);
+    enum mmul_status status = MMUL_ALLOCATE(layout->slot, layout->steps, "the schedule", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(slot_of_panel, layout->panels, "the schedule", err);
+    if (status == MMUL_OK)
+        assign_slots(layout, slot_of_panel);
+    else
+        mmul_layout_fini(layout);
+    mmul_free(slot_of_panel);
+    return status;
+}
+
+void mmul_layout_fini(struct mmul_layout *layout) {
+    mmul_free(layout->slot);
+    *layout = (struct mmul_layout){0};
+}
+
+int64_t mmul_layout_pieces(const struct mmul_layout *layout, int64_t round) {
+    return round % layout->node->piece_lanes * layout->lane_bytes;
+}
+
+int64_t mmul_layout_c_in(const struct mmul_layout *layout, int64_t round) {
+    return mmul_layout_pieces(layout, round) + mmul_page_ceiling(layout->node->piece_lane_bytes);
+}
+
+int64_t mmul_layout_panel(const struct mmul_layout *layout, int64_t step) {
+    return layout->slots + layout->slot[step] * layout->slot_bytes;
+}
+
+int64_t mmul_layout_result(const struct mmul_layout *layout, int64_t step) {
+    return layout->results +
+           step % layout->node->result_slots * mmul_page_ceiling(layout->node->result_slot_bytes);
+}
+
+int64_t mmul_layout_units_before(const struct mmul_layout *layout, int rank, int64_t round) {
+    int64_t units = 0;
+    for (int i = 0; i < rank; i++) {
+        struct mmul_range part = mmul_schedule_part(layout->plan, i, round);
+        if (mmul_plan_ranks(layout->plan)[i].node == layout->node_index)
+            units += part.end - part.begin;
+    }
+    return units;
+}
+
+int64_t mmul_layout_step_units_before(const struct mmul_layout *layout, int rank,
+                                      struct mmul_step step) {
+    int64_t units = 0;
+    for (int i = 0; i < rank; i++)
+        if (mmul_plan_ranks(layout->plan)[i].node == layout->node_index)
+            units += mmul_schedule_units(layout->plan, i, step);
+    return units;
+}

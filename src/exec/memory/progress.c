@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+// Where threads of a run wait for counters, and are woken. Who waits for what is the callers' business.
+#include "exec/memory/progress.h"
+
+#include <sched.h>
+
+#include "base/clock.h"
+
+// How long to look before sleeping: about as long as being woken takes (exec/setup/pipeline.c). Where ranks have to
+// share a core whoever is waited for gets it meanwhile.
+static const double LOOK_SECONDS = 50e-6;
+
+// A bell cannot be missed; that of a rank that was killed before it rang would be.
+static const double SLEEP_SECONDS = 0.1;
+
+static struct mmul_bell *bell_of(struct mmul_run_progress *progress, int rank) {
+    return rank == MMUL_TRAFFIC ? &progress->moved : &progress->ranks[rank].counted;
+}
+
+static bool is_cancelled(const struct mmul_run_progress *progress) {
+    return atomic_load(&progress->cancelled) != 0;
+}
+
+bool mmul_progress_wait(struct mmul_run_progress *progress, int rank,
+                        const _Atomic int64_t *counter, int64_t goal, struct mmul_waits *waits) {
+    struct mmul_bell *bell = bell_of(progress, rank);
+    if (atomic_load(counter) >= goal)
+        return !is_cancelled(progress);
+    waits->count++;
+    const double begin = mmul_clock_now();
+    do
+        sched_yield();
+    while (atomic_load(counter) < goal && !is_cancelled(progress) &&
+           mmul_clock_now() - begin < LOOK_SECONDS);
+    for (;;) {
+        const uint32_t heard = mmul_bell_heard(bell);
+        if (atomic_load(counter) >= goal || is_cancelled(progress))
+            return !is_cancelled(progress);
+        waits->sleeps++;
+        mmul_bell_sleep(bell, heard, SLEEP_SECONDS);
+    }
+}
+
+void mmul_progress_raise(struct mmul_run_progress *progress, int rank, _Atomic int64_t *counter,
+                         int64_t value, int64_t stages) {
+    int64_t now = atomic_load(counter);
+    while (now < value && !atomic_compare_exchange_weak(counter, &now, value))
+        ;
+    if (now >= value)
+        return;
+    mmul_bell_ring(bell_of(progress, rank));
+    if (rank != MMUL_TRAFFIC && stages >= atomic_load(&progress->news_from))
+        mmul_bell_ring(&progress->ranks[0].attending);
+}
+
+void mmul_progress_rouse(struct mmul_run_progress *progress) {
+    mmul_bell_ring(&progress->moved);
+    for (int i = 0; i < progress->rank_count; i++) {
+        mmul_bell_ring(&progress->ranks[i].counted);
+        mmul_bell_ring(&progress->ranks[i].attending);
+    }
+}

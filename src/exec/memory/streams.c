@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: MIT
+// Walks the rectangles of a stream and reads or writes those that a range of bytes touches. Knows
+// files and plans, not MPI.
+#include "exec/memory/streams.h"
+
+#include "base/integer.h"
+#include "io/repeated.h"
+#include "model/matrix.h"
+
+// The range of bytes a call is about, and the memory it is in.
+struct window {
+    int64_t begin, end;
+    char *memory;
+};
+
+// One walk: rectangles are visited in order, `at` being where the next one begins in the stream.
+struct passing {
+    const struct mmul_stream *stream;
+    struct window window;
+    int64_t at, written; // bytes of C
+};
+
+static const struct mmul_plan *plan_of(const struct passing *p) {
+    return p->stream->files->plan;
+}
+
+static enum mmul_dtype element_dtype(const struct passing *p) {
+    const struct mmul_plan *plan = plan_of(p);
+    if (p->stream->content == MMUL_CONTENT_PIECES)
+        return mmul_problem_split_dtype(&plan->problem, plan->axis);
+    if (p->stream->content == MMUL_CONTENT_PANEL)
+        return mmul_problem_whole_dtype(&plan->problem, plan->axis);
+    return mmul_problem_result_dtype(&plan->problem);
+}
+
+static int64_t element_bytes(const struct passing *p) {
+    return (int64_t)mmul_dtype_bytes(element_dtype(p));
+}
+
+struct mmul_region mmul_step_panel(const struct mmul_plan *plan, struct mmul_step step,
+                                   int64_t matrix) {
+    const struct mmul_problem *problem = &plan->problem;
+    bool rows = plan->axis == MMUL_ROWS;
+    struct mmul_region region =
+        mmul_region_whole(mmul_problem_whole_shape(problem, plan->axis), matrix);
+    bool along_rows = rows ? problem->transpose_b : !problem->transpose_a;
+    *(along_rows ? &region.row_begin : &region.col_begin) = step.begin;
+    *(along_rows ? &region.row_end : &region.col_end) = step.end;
+    return region;
+}
+
+struct mmul_region mmul_step_result(const struct mmul_plan *plan, struct mmul_step step,
+                                    struct mmul_stretch stretch) {
+    struct mmul_region region = mmul_stretch_result(&plan->problem, plan->axis, stretch);
+    bool rows = plan->axis == MMUL_ROWS;
+    *(rows ? &region.col_begin : &region.row_begin) = step.begin;
+    *(rows ? &region.col_end : &region.row_end) = step.end;
+    return region;
+}
+
+// ---------------------------------------------------------------------------------- rectangles
+
+static struct mmul_matrix *input_of(const struct mmul_stream *stream) {
+    const struct mmul_files *files = stream->files;
+    return stream->content == MMUL_CONTENT_PIECES  ? files->split
+           : stream->content == MMUL_CONTENT_PANEL ? files->whole
+                                                   : files->c_in;
+}
+
+static enum mmul_status transfer(struct passing *p, struct mmul_region region, int64_t begin,
+                                 int64_t end, char *memory, struct mmul_error *err) {
+    struct mmul_files *files = p->stream->files;
+    float *floats = (float *)(void *)memory;
+    double *doubles = (double *)(void *)memory;
+    p->written += (end - begin) * element_bytes(p);
+    if (p->stream->content == MMUL_CONTENT_RESULT)
+        return element_dtype(p) == MMUL_F64
+                   ? mmul_output_write_double(files->output, region, begin, end, doubles, err)
+                   : mmul_output_write_float(files->output, region, begin, end, floats, err);
+    if (p->stream->content == MMUL_CONTENT_PANEL && files->spread >= 0) {
+        mmul_values_read_rows(files->values, files->spread, region, begin, end, floats);
+        return MMUL_OK;
+    }
+    struct mmul_matrix *input = input_of(p->stream);
+    int64_t elements = end - begin;
+    enum mmul_status status;
+    if (p->stream->content == MMUL_CONTENT_C_IN) {
+        struct mmul_repeated c_in = {
+            .matrix = input, .shape = files->plan->problem.c, .dtype = element_dtype(p)};
+        status = mmul_repeated_read(&c_in, region, begin, end, memory, err);
+        elements = c_in.elements_read;
+    } else if (element_dtype(p) == MMUL_F64) {
+        status = mmul_matrix_read_double(input, region, begin, end, doubles, err);
+    } else {
+        status = mmul_matrix_read(input, region, begin, end, memory, err);
+    }
+    files->bytes_read += elements * (int64_t)mmul_dtype_bytes(mmul_matrix_info(input).stored);
+    return status;
+}
+
+// The next rectangle: transfers the stretch of it inside the window.
+static enum mmul_status pass_region(struct passing *p, struct mmul_region region,
+                                    struct mmul_error *err) {
+    int64_t each = element_bytes(p), at = p->at;
+    p->at += mmul_region_count(region) * each;
+    int64_t from = mmul_larger(at, p->window.begin), to = mmul_smaller(p->at, p->window.end);
+    if (from >= to)
+        return MMUL_OK;
+    return transfer(p, region, (from - at) / each, (to - at) / each,
+                    p->window.memory + (from - p->window.begin), err);
+}
+
+// Pieces, C_in or (full in the other axis) C of a range of units.
+static enum mmul_status pass_range(struct passing *p, struct mmul_range range,
+                                   struct mmul_error *err) {
+    const struct mmul_plan *plan = plan_of(p);
+    const struct mmul_problem *problem = &plan->problem;
+    int64_t count = mmul_stretch_count(problem, plan->axis, range.begin, range.end);
+    enum mmul_status status = MMUL_OK;
+    for (int64_t i = 0; status == MMUL_OK && i < count && p->at < p->window.end; i++) {
+        struct mmul_stretch s = mmul_stretch_at(problem, plan->axis, range.begin, range.end, i);
+        status = pass_region(p,
+                             p->stream->content == MMUL_CONTENT_PIECES
+                                 ? mmul_stretch_operand(problem, plan->axis, s)
+                                 : mmul_stretch_result(problem, plan->axis, s),
+                             err);
+    }
+    return status;
+}
+
+// What of a stretch's rectangle, before which the rank has so many lines in the step, is lent.
+static struct mmul_region lent_region(const struct mmul_plan *plan, const struct mmul_lent *lent,
+                                      struct mmul_region stretch, int64_t lines_before) {
+    bool rows = plan->axis == MMUL_ROWS;
+    struct mmul_region r = stretch;
+    int64_t first = (rows ? stretch.row_begin : stretch.col_begin) - lines_before;
+    *(rows ? &r.row_begin : &r.col_begin) += mmul_larger(0, lent->lines.begin - lines_before);
+    *(rows ? &r.row_end : &r.col_end) =
+        mmul_smaller(rows ? stretch.row_end : stretch.col_end, first + lent->lines.end);
+    *(rows ? &r.col_begin : &r.row_begin) = lent->width.begin;
+    *(rows ? &r.col_end : &r.row_end) = lent->width.end;
+    return r;
+}
+
+// A row of a stretch's rectangle without what is lent of it.
+static enum mmul_status pass_row(struct passing *p, int rank, struct mmul_region stretch,
+                                 int64_t lines_before, int64_t row, struct mmul_error *err) {
+    const struct mmul_files *files = p->stream->files;
+    struct mmul_region left = stretch;
+    enum mmul_status status = MMUL_OK;
+    left.row_begin = row;
+    left.row_end = row + 1;
+    while (status == MMUL_OK && left.col_begin < stretch.col_end) {
+        struct mmul_range hole = {stretch.col_end, stretch.col_end};
+        for (int i = 0; i < files->lent_count; i++) {
+            const struct mmul_lent *lent = &files->lent[i];
+            if (lent->rank != rank || lent->step != p->stream->step.index)
+                continue;
+            struct mmul_region r = lent_region(files->plan, lent, stretch, lines_before);
+            int64_t begin = mmul_larger(r.col_begin, left.col_begin);
+            if (r.row_begin <= row && row < r.row_end && begin < r.col_end && begin < hole.begin)
+                hole = (struct mmul_range){begin, r.col_end};
+        }
+        left.col_end = hole.begin;
+        status = pass_region(p, left, err);
+        p->at += (hole.end - hole.begin) * element_bytes(p);
+        left.col_begin = hole.end;
+    }
+    return status;
+}
+
+static bool is_lent(const struct passing *p, int rank) {
+    const struct mmul_files *files = p->stream->files;
+    for (int i = 0; i < files->lent_count; i++)
+        if (files->lent[i].rank == rank && files->lent[i].step == p->stream->step.index)
+            return true;
+    return false;
+}
+
+// A rank's block of C of a step.
+static enum mmul_status pass_result(struct passing *p, int rank, struct mmul_error *err) {
+    const struct mmul_plan *plan = plan_of(p);
+    struct mmul_step step = p->stream->step;
+    struct mmul_stretch s;
+    enum mmul_status status = MMUL_OK;
+    struct mmul_walk walk =
+        mmul_schedule_walk(plan, mmul_schedule_part(plan, rank, step.round), step);
+    bool lent = is_lent(p, rank);
+    int64_t lines = 0;
+    while (status == MMUL_OK && p->at < p->window.end && mmul_schedule_next(&walk, &s)) {
+        struct mmul_region region = mmul_step_result(plan, step, s);
+        if (!lent)
+            status = pass_region(p, region, err);
+        for (int64_t row = region.row_begin;
+             lent && status == MMUL_OK && row < region.row_end && p->at < p->window.end; row++)
+            status = pass_row(p, rank, region, lines, row, err);
+        lines += s.end - s.begin;
+    }
+    return status;
+}
+
+static enum mmul_status pass_node(struct passing *p, int node, struct mmul_error *err) {
+    const struct mmul_plan *plan = plan_of(p);
+    enum mmul_status status = MMUL_OK;
+    for (int rank = 0; status == MMUL_OK && rank < plan->size && p->at < p->window.end; rank++) {
+        if (mmul_plan_ranks(plan)[rank].node != node)
+            continue;
+        status = p->stream->content == MMUL_CONTENT_RESULT
+                     ? pass_result(p, rank, err)
+                     : pass_range(p, mmul_schedule_part(plan, rank, p->stream->step.round), err);
+    }
+    return status;
+}
+
+static enum mmul_status pass_panel(struct passing *p, struct mmul_error *err) {
+    struct mmul_step step = p->stream->step;
+    enum mmul_status status = MMUL_OK;
+    for (int64_t i = step.matrix_begin;
+         status == MMUL_OK && i < step.matrix_end && p->at < p->window.end; i++)
+        status = pass_region(p, mmul_step_panel(plan_of(p), step, i), err);
+    return status;
+}
+
+// --------------------------------------------------------------------------------------- entries
+
+static enum mmul_status produce(void *context, int node, int64_t begin, int64_t end, void *to,
+                                struct mmul_error *err) {
+    const struct mmul_stream *stream = context;
+    struct passing p = {.stream = stream,
+                        .window = {stream->offset + begin, stream->offset + end, to}};
+    return stream->content == MMUL_CONTENT_PANEL ? pass_panel(&p, err) : pass_node(&p, node, err);
+}
+
+void mmul_files_count(struct mmul_files *files, int64_t bytes) {
+    files->done_bytes += bytes;
+}
+
+static enum mmul_status consume(void *context, int node, int64_t begin, int64_t end,
+                                const void *from, struct mmul_error *err) {
+    const struct mmul_stream *stream = context;
+    struct passing p = {.stream = stream, .window = {begin, end, (char *)(uintptr_t)from}};
+    if (from == NULL) // it is in its place, and counted as it was computed
+        return MMUL_OK;
+    enum mmul_status status = pass_node(&p, node, err);
+    mmul_files_count(stream->files, p.written);
+    return status;
+}
+
+const struct mmul_line_end mmul_stream_end = {.produce = produce, .consume = consume};

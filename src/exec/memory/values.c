@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: MIT
+// Lays places out in a segment and finds what is in them. Moves and computes nothing.
+#include "exec/memory/values.h"
+
+#include "exec/memory/kept.h"
+#include "exec/memory/program_record.h"
+
+#include <string.h>
+
+#include "base/integer.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "model/matrix.h"
+
+// Of the ranks of this node.
+static int node_rank_of(const struct mmul_values *v, int rank) {
+    int index = 0;
+    for (int r = 0; r < rank; r++)
+        index += v->plan->costs.rank_node[r] == v->node;
+    return index;
+}
+
+// Parts of a place one after the other, where the plan has it.
+static void lay_out(struct mmul_values *v) {
+    const struct mmul_program_plan *plan = v->plan;
+    for (int i = 0; i < plan->place_count; i++) {
+        const struct mmul_program_place *place = &plan->places[i];
+        enum mmul_placement_kind kind = place->placement.kind;
+        int64_t at = plan->offsets[(int64_t)i * plan->costs.node_count + v->node];
+        const bool has_memory = at >= 0;
+        int64_t *offsets = &v->offsets[(int64_t)i * v->node_size];
+        for (int rank = 0, index = 0, leader = -1; rank < plan->costs.size; rank++) {
+            if (plan->costs.rank_node[rank] != v->node)
+                continue;
+            leader = leader < 0 ? rank : leader;
+            // Copies of a part are one memory: that of the first rank that has one.
+            int home = kind == MMUL_PLACE_REPLICATE
+                           ? leader
+                           : mmul_placement_first_copy(&place->placement, plan->costs.rank_node,
+                                                       rank, v->node);
+            offsets[index] = !has_memory ? -1 : home < rank ? offsets[node_rank_of(v, home)] : at;
+            if (has_memory && home == rank)
+                at += mmul_program_place_bytes(plan, place, rank);
+            index++;
+        }
+    }
+}
+
+enum mmul_status mmul_values_create(struct mmul_context *context, struct mmul_program_plan *plan,
+                                    struct mmul_values **values, struct mmul_error *err) {
+    const struct mmul_comm *comm = context->comm;
+    struct mmul_values *made = NULL;
+    enum mmul_status status = MMUL_ALLOCATE(made, 1, "values", err);
+    if (status == MMUL_OK) {
+        *made = (struct mmul_values){.plan = plan,
+                                     .rank = comm->rank,
+                                     .node = comm->node_index,
+                                     .node_rank = comm->node_rank,
+                                     .node_size = comm->node_size};
+        status = MMUL_ALLOCATE(made->offsets, (int64_t)plan->place_count * comm->node_size,
+                               "values", err);
+        if (status == MMUL_OK)
+            status = MMUL_ALLOCATE(made->kept_parts, (int64_t)plan->place_count * comm->node_size,
+                                   "values", err);
+    }
+    status = mmul_comm_agree(comm, status, err);
+    if (status == MMUL_OK)
+        status = mmul_comm_agree(
+            comm, mmul_shared_create(comm, plan->node_bytes[made->node], &made->segment, err), err);
+    if (status == MMUL_OK) {
+        lay_out(made);
+        *values = made;
+    } else {
+        mmul_values_destroy(made);
+    }
+    return status;
+}
+
+void mmul_values_destroy(struct mmul_values *values) {
+    if (values == NULL)
+        return;
+    if (!values->is_abandoned)
+        mmul_shared_destroy(&values->segment);
+    mmul_kept_close(values);
+    mmul_free(values->kept_parts);
+    mmul_program_record_destroy(values->record);
+    mmul_report_destroy(values->report);
+    mmul_free(values->offsets);
+    mmul_free(values);
+}
+
+static int64_t bytes_each(const struct mmul_view *view) {
+    return (int64_t)mmul_dtype_bytes(view->dtype);
+}
+
+struct mmul_view mmul_values_view(const struct mmul_values *values, int place, int rank,
+                                  int64_t matrix) {
+    const struct mmul_program_place *p = &values->plan->places[place];
+    if (p->view_of >= 0 && !p->reshaped) {
+        struct mmul_view view = mmul_values_view(values, p->view_of, rank, matrix);
+        struct mmul_region r = view.region;
+        if (p->transposed) {
+            view.transposed = !view.transposed;
+            view.region =
+                (struct mmul_region){r.matrix, r.col_begin, r.col_end, r.row_begin, r.row_end};
+        }
+        return view;
+    }
+    const struct mmul_value *value = &values->plan->program->values[p->value];
+    struct mmul_shape shape = value->shape;
+    struct mmul_view view = {.dtype = value->dtype, .region = {.matrix = matrix}};
+    struct mmul_part_range part = mmul_placement_part(&p->placement, shape, rank);
+    int64_t offset = 0;
+    if (matrix < part.matrix_begin || matrix >= part.matrix_end)
+        return view;
+    view.region = mmul_placement_region(&p->placement, shape, rank, matrix, &offset);
+    view.ld = view.region.col_end - view.region.col_begin;
+    int index = p->placement.kind == MMUL_PLACE_REPLICATE ? 0 : node_rank_of(values, rank);
+    place = mmul_program_base(values->plan, place);
+    const int64_t at = (int64_t)place * values->node_size + index;
+    char *part_at = values->plan->places[place].kept >= 0
+                        ? values->kept_parts[at]
+                        : values->segment.data + values->offsets[at];
+    view.at = part_at + offset * bytes_each(&view);
+    return view;
+}
+
+struct mmul_memory mmul_values_memory(const struct mmul_values *values, int place) {
+    const struct mmul_program_plan *plan = values->plan;
+    struct mmul_memory memory = {NULL, NULL};
+    for (int rank = 0, index = 0; rank < plan->costs.size; rank++) {
+        if (plan->costs.rank_node[rank] != values->node)
+            continue;
+        int64_t offset = values->offsets[(int64_t)place * values->node_size + index++];
+        int64_t bytes = mmul_program_place_bytes(plan, &plan->places[place], rank);
+        if (offset < 0 || bytes == 0) // shards are files of their own, which nothing was in before
+            continue;
+        const char *begin = values->segment.data + offset, *end = begin + bytes;
+        memory.begin = memory.begin == NULL || begin < memory.begin ? begin : memory.begin;
+        memory.end = end > memory.end ? end : memory.end;
+    }
+    return memory;
+}
+
+bool mmul_values_has(const struct mmul_values *values, int place) {
+    return values->plan->places[mmul_program_base(values->plan, place)].stays;
+}
+
+void *mmul_view_element(const struct mmul_view *view, int64_t row, int64_t col) {
+    int64_t down = row - view->region.row_begin, along = col - view->region.col_begin;
+    return (char *)view->at + bytes_each(view) * (view->transposed ? along * view->ld + down
+                                                                   : down * view->ld + along);
+}
+
+void *mmul_view_run(const struct mmul_view *view, struct mmul_region region) {
+    bool one_row = region.row_end - region.row_begin == 1;
+    int64_t row_step = view->transposed ? 1 : view->ld, col_step = view->transposed ? view->ld : 1;
+    bool is_run = col_step == 1 && (one_row || region.col_end - region.col_begin == row_step);
+    return is_run ? mmul_view_element(view, region.row_begin, region.col_begin) : NULL;
+}
+
+// Elements that are so many apart, to others; `add`: to what is there.
+struct line {
+    void *to;
+    const void *from;
+    int64_t to_step, from_step, count;
+    bool add;
+};
+
+static void copy_floats(const struct line *l) {
+    float *to = l->to;
+    const float *from = l->from;
+    for (int64_t j = 0; j < l->count; j++)
+        to[j * l->to_step] =
+            l->add ? to[j * l->to_step] + from[j * l->from_step] : from[j * l->from_step];
+}
+
+static void copy_doubles(const struct line *l) {
+    double *to = l->to;
+    const double *from = l->from;
+    for (int64_t j = 0; j < l->count; j++)
+        to[j * l->to_step] =
+            l->add ? to[j * l->to_step] + from[j * l->from_step] : from[j * l->from_step];
+}
+
+// Between the view and C order, whichever way.
+static void copy_region(const struct mmul_view *view, struct mmul_region region, bool add,
+                        bool reads, char *packed) {
+    const int64_t each = bytes_each(view), cols = region.col_end - region.col_begin;
+    const int64_t row_step = view->transposed ? 1 : view->ld,
+                  step = view->transposed ? view->ld : 1;
+    char *at = mmul_view_element(view, region.row_begin, region.col_begin);
+    for (int64_t i = region.row_begin; i < region.row_end; i++) {
+        const struct line line = {.to = reads ? packed : at,
+                                  .from = reads ? at : packed,
+                                  .to_step = reads ? 1 : step,
+                                  .from_step = reads ? step : 1,
+                                  .count = cols,
+                                  .add = add};
+        if (!add && step == 1)
+            memcpy(line.to, line.from, (size_t)(cols * each));
+        else if (view->dtype == MMUL_F64)
+            copy_doubles(&line);
+        else
+            copy_floats(&line);
+        at += row_step * each;
+        packed += cols * each;
+    }
+}
+
+void mmul_view_read(const struct mmul_view *view, struct mmul_region region, bool add, void *to) {
+    copy_region(view, region, add, true, to);
+}
+
+void mmul_view_write(const struct mmul_view *view, struct mmul_region region, bool add,
+                     const void *from) {
+    copy_region(view, region, add, false, (char *)(uintptr_t)from);
+}
+
+// What a rank of this node has of the matrix, the row among it.
+static struct mmul_view find_row(const struct mmul_values *v, int place, int64_t matrix,
+                                 int64_t row) {
+    struct mmul_view view = {0};
+    for (int rank = 0; rank < v->plan->costs.size; rank++) {
+        if (v->plan->costs.rank_node[rank] != v->node)
+            continue;
+        view = mmul_values_view(v, place, rank, matrix);
+        if (row >= view.region.row_begin && row < view.region.row_end)
+            break;
+    }
+    return view;
+}
+
+void mmul_values_read_rows(const struct mmul_values *values, int place, struct mmul_region region,
+                           int64_t begin, int64_t end, void *to) {
+    int64_t cols = region.col_end - region.col_begin;
+    struct mmul_view view = {0};
+    char *next_to = to;
+    for (int64_t next; begin < end; begin = next) {
+        int64_t row = region.row_begin + begin / cols, col = region.col_begin + begin % cols;
+        next = mmul_smaller(end, (begin / cols + 1) * cols);
+        if (row < view.region.row_begin || row >= view.region.row_end)
+            view = find_row(values, place, region.matrix, row);
+        const int64_t bytes = (next - begin) * bytes_each(&view);
+        memcpy(next_to, mmul_view_element(&view, row, col), (size_t)bytes);
+        next_to += bytes;
+    }
+}

@@ -1,0 +1,479 @@
+// SPDX-License-Identifier: MIT
+// Takes from the own block, claims from others', and counts how far it is. Computes nothing;
+// how much is worth claiming is exec/memory/claims' business.
+#include "exec/products/work.h"
+
+#include <math.h>
+
+#include "base/clock.h"
+#include "base/integer.h"
+#include "base/memory.h"
+#include "exec/products/lending.h"
+#include "exec/products/product.h"
+#include "exec/products/write_back.h"
+#include "exec/steps/site.h"
+
+static const double NAP_SECONDS = 500e-6;
+
+// What is lost when ranks end that far apart is not worth a call: so much of the time since the run
+// began, and what a look around itself takes.
+static const double WORTH_PART = 0.01, WORTH_SECONDS = 200e-6;
+
+static struct mmul_stage_progress_rank *progress_of(const struct mmul_stage *stage, int node_rank) {
+    return &stage->progress->ranks[node_rank];
+}
+
+static struct mmul_stage_progress_rank *own_progress(const struct mmul_stage *stage) {
+    return progress_of(stage, stage->site->context->comm->node_rank);
+}
+
+static const struct mmul_tasks *own_tasks(const struct mmul_stage *stage) {
+    return &stage->product->works.tasks[stage->site->context->comm->node_rank];
+}
+
+// Lines that it has kept are left, and slices of their terms.
+static bool adds_slices(const struct mmul_stage *stage) {
+    const struct mmul_works *works = &stage->product->works;
+    return own_tasks(stage)->sums > 1 && works->kept > 0 && works->slice < own_tasks(stage)->sums;
+}
+
+static int64_t terms_of_slices(const struct mmul_tasks *tasks, int64_t count) {
+    return count > 0 ? mmul_tasks_terms(tasks, count - 1) : 0;
+}
+
+// What lines are worth without the first `there` of their terms, in elements: the parts of a line add up.
+static int64_t worth_of(const struct mmul_stage *stage, int64_t width, int64_t there) {
+    int64_t k = mmul_larger(1, stage->is.plan->problem.k);
+    return width - (int64_t)((double)width * ((double)there / (double)k));
+}
+
+// Lines of a task, `full` of which there were, that have got the first `there` of their terms.
+static struct mmul_rest rest_of(const struct mmul_stage *stage, const struct mmul_task *task,
+                                int64_t lines, int64_t full, int64_t there) {
+    return (struct mmul_rest){lines, full, (double)worth_of(stage, task->end - task->begin, there)};
+}
+
+// `count` positions from `position` on of a rank's task, with what is left of their terms.
+static struct mmul_work work_of(const struct mmul_stage *stage, int owner,
+                                const struct mmul_task_cursor *at, int64_t position, int64_t count,
+                                int64_t there) {
+    int64_t first = at->task.line_begin - at->position + position;
+    return (struct mmul_work){.owner = owner,
+                              .rank = stage->product->works.tasks[owner].rank,
+                              .task = at->task,
+                              .index = at->index,
+                              .line_begin = first,
+                              .line_end = first + count,
+                              .begin = there,
+                              .end = stage->is.plan->problem.k};
+}
+
+// ----------------------------------------------------------------------------------- start, end
+
+static double first_rate(const struct mmul_stage *stage) {
+    const struct mmul_context *context = stage->site->context;
+    return mmul_rank_flops(&context->cluster->ranks[context->comm->rank],
+                           mmul_problem_result_dtype(&stage->is.plan->problem)) /
+           (2.0 * (double)stage->is.plan->problem.k);
+}
+
+enum mmul_status mmul_works_init(struct mmul_stage *stage, struct mmul_error *err) {
+    const struct mmul_comm *comm = stage->site->context->comm;
+    struct mmul_works *works = &stage->product->works;
+    enum mmul_status status = MMUL_ALLOCATE(works->tasks, comm->node_size, "tasks", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(works->paces, comm->node_size + 1, "tasks", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(works->lender, comm->node_size + 1, "tasks", err);
+    if (status != MMUL_OK)
+        return status;
+    for (int rank = 0, i = 0; rank < comm->size; rank++)
+        if (comm->rank_node[rank] == comm->node_index)
+            works->tasks[i++] = mmul_tasks_of(stage->is.plan, rank, mmul_write_back_slice(stage),
+                                              mmul_write_back_follows(stage));
+    int64_t positions = works->tasks[comm->node_rank].positions;
+    works->kept = positions;
+    atomic_store(&own_progress(stage)->lines_left, positions);
+    atomic_store(&own_progress(stage)->slices_left,
+                 adds_slices(stage) ? own_tasks(stage)->sums : 0);
+    if (positions == 0)
+        atomic_store(&own_progress(stage)->steps_done, stage->product->layout.steps);
+    return MMUL_OK;
+}
+
+void mmul_works_enter(struct mmul_stage *stage) {
+    struct mmul_stage_progress_rank *progress = own_progress(stage);
+    int64_t positions = own_tasks(stage)->positions;
+    atomic_store(&progress->rate, (int64_t)first_rate(stage));
+    if (stage->is.plan->claim_share > 0)
+        mmul_unbegun_set(&progress->unbegun,
+                         (struct mmul_range){adds_slices(stage) ? positions : 0, positions});
+}
+
+void mmul_works_fini(struct mmul_works *works) {
+    mmul_free(works->tasks);
+    mmul_free(works->paces);
+    mmul_free(works->lender);
+    *works = (struct mmul_works){0};
+}
+
+void mmul_works_needs(const struct mmul_stage *stage, struct mmul_step step,
+                      struct mmul_need needs[static MMUL_NEEDS]) {
+    const struct mmul_stage_progress *progress = stage->progress;
+    int64_t slots = stage->product->layout.node->result_slots;
+    needs[0] = (struct mmul_need){&progress->rounds_loaded, step.round + 1};
+    needs[1] = (struct mmul_need){&progress->steps_loaded, step.index + 1};
+    needs[MMUL_NEEDS_SLOT] =
+        (struct mmul_need){&progress->results_stored, slots > 0 ? step.index - slots + 1 : 0};
+}
+
+static bool is_ready(const struct mmul_stage *stage, struct mmul_step step) {
+    struct mmul_need needs[MMUL_NEEDS];
+    bool ready = true;
+    mmul_works_needs(stage, step, needs);
+    for (int i = 0; i < MMUL_NEEDS; i++)
+        ready = ready && atomic_load(needs[i].counter) >= needs[i].goal;
+    return ready;
+}
+
+// ---------------------------------------------------------------------------------------- paces
+
+// Elements of positions that nobody of a rank's block has begun.
+static double left_of(const struct mmul_stage *stage, int rank, struct mmul_range left) {
+    const struct mmul_tasks *tasks = &stage->product->works.tasks[rank];
+    int64_t there = atomic_load(&progress_of(stage, rank)->terms_there);
+    double whole = mmul_tasks_elements(tasks, left.begin, left.end);
+    return there == 0 ? whole : whole * (1 - (double)there / (double)stage->is.plan->problem.k);
+}
+
+// How far everybody on the node is. Who takes longer than it should is as slow as that makes it; of
+// whom nothing is known yet is as fast as this rank. False: nothing is known of this one either.
+static bool look_around(const struct mmul_stage *stage, struct mmul_pace *paces) {
+    const struct mmul_comm *comm = stage->site->context->comm;
+    double now = mmul_clock_now(), mine = (double)atomic_load(&own_progress(stage)->rate);
+    for (int i = 0; mine > 0 && i < comm->node_size; i++) {
+        const struct mmul_stage_progress_rank *progress = progress_of(stage, i);
+        struct mmul_pace *pace = &paces[i];
+        struct mmul_range left = mmul_unbegun_get(&progress->unbegun);
+        double begun = (double)atomic_load(&progress->begun) * 1e-9;
+        double elements = (double)atomic_load(&progress->elements),
+               rate = (double)atomic_load(&progress->rate);
+        *pace = (struct mmul_pace){.left = left_of(stage, i, left), .rate = rate > 0 ? rate : mine};
+        if (!(begun > 0))
+            continue;
+        double elapsed = now - begun;
+        if (elapsed * pace->rate > elements)
+            pace->rate = elements / elapsed;
+        pace->until = elements / pace->rate - elapsed;
+    }
+    return mine > 0;
+}
+
+// When all on the node would end together, with whoever has borrowed from it, as of the last look.
+static double level_of(struct mmul_stage *stage) {
+    const struct mmul_stage_progress *progress = stage->progress;
+    struct mmul_pace *paces = stage->product->works.paces;
+    int size = stage->site->context->comm->node_size;
+    double until = (double)atomic_load(&progress->borrowed_until) * 1e-9 - mmul_clock_now();
+    paces[size] = (struct mmul_pace){.until = fmax(0, until),
+                                     .rate = (double)atomic_load(&progress->borrower_rate)};
+    return mmul_pace_level(paces, size + (paces[size].rate > 0));
+}
+
+static double worth_seconds(const struct mmul_stage *stage) {
+    return fmax(WORTH_SECONDS, WORTH_PART * (mmul_clock_now() - stage->site->begin));
+}
+
+// ------------------------------------------------------------------------------------ own tasks
+
+static void raise_steps(const struct mmul_stage *stage, int owner, int64_t steps) {
+    mmul_progress_raise(stage->site->progress, owner, &progress_of(stage, owner)->steps_done, steps,
+                        stage->index + 1);
+}
+
+// Lets go, between two slices, of lines that others would do sooner: once those that it let go of before have
+// been taken.
+static void let_go(struct mmul_stage *stage, int64_t there) {
+    struct mmul_works *works = &stage->product->works;
+    struct mmul_stage_progress_rank *progress = own_progress(stage);
+    struct mmul_range left = mmul_unbegun_get(&progress->unbegun);
+    struct mmul_pace *mine = &works->paces[stage->site->context->comm->node_rank];
+    const struct mmul_task task = mmul_tasks_at(own_tasks(stage), 0);
+    const struct mmul_rest rest =
+        rest_of(stage, &task, works->kept, own_tasks(stage)->positions, there);
+    if (left.begin < left.end || !look_around(stage, works->paces))
+        return;
+    mine->left = (double)rest.lines * rest.width;
+    int64_t kept = mmul_pace_keep(level_of(stage), worth_seconds(stage), mine->rate, rest);
+    if (kept == works->kept)
+        return;
+    atomic_store(&progress->terms_there, there);
+    mmul_unbegun_set(&progress->unbegun, (struct mmul_range){kept, works->kept});
+    works->kept = kept;
+}
+
+// The next terms of all lines that it keeps.
+static bool take_slice(struct mmul_stage *stage) {
+    struct mmul_works *works = &stage->product->works;
+    const struct mmul_tasks *tasks = own_tasks(stage);
+    int64_t there = terms_of_slices(tasks, works->slice);
+    if (adds_slices(stage) && there > 0)
+        let_go(stage, there);
+    bool any = adds_slices(stage);
+    works->slice += any;
+    atomic_store(&own_progress(stage)->slices_left,
+                 adds_slices(stage) ? tasks->sums - works->slice : 0);
+    if (!any)
+        return false;
+    works->at_hand = (struct mmul_work){.owner = stage->site->context->comm->node_rank,
+                                        .rank = tasks->rank,
+                                        .task = mmul_tasks_at(tasks, 0),
+                                        .line_end = works->kept,
+                                        .begin = there,
+                                        .end = terms_of_slices(tasks, works->slice)};
+    return true;
+}
+
+// How many of its positions that are left this rank should begin at once: none where others have all.
+static int64_t own_count(struct mmul_stage *stage, struct mmul_range left) {
+    struct mmul_works *works = &stage->product->works;
+    const struct mmul_task_cursor *own = &works->own;
+    int64_t full = own->task.line_end - own->task.line_begin;
+    int64_t count = mmul_smaller(own->position + full, left.end) - left.begin;
+    if (stage->is.plan->claim_share == 0 || count == 0 || !look_around(stage, works->paces))
+        return count;
+    return mmul_pace_take(
+        level_of(stage), worth_seconds(stage),
+        works->paces[stage->site->context->comm->node_rank].rate,
+        rest_of(stage, &own->task, count, full, atomic_load(&own_progress(stage)->terms_there)));
+}
+
+static bool take_own(struct mmul_stage *stage) {
+    struct mmul_works *works = &stage->product->works;
+    const struct mmul_tasks *tasks = own_tasks(stage);
+    struct mmul_stage_progress_rank *progress = own_progress(stage);
+    bool claims = stage->is.plan->claim_share > 0;
+    struct mmul_range left = {works->front, tasks->positions};
+    struct mmul_task_cursor *own = &works->own;
+    const int mine = stage->site->context->comm->node_rank;
+    int64_t count;
+    do {
+        if (claims)
+            left = mmul_unbegun_get(&progress->unbegun);
+        if (left.begin >= tasks->positions)
+            return false;
+        mmul_tasks_seek(tasks, left.begin, own);
+        raise_steps(stage, mine, own->task.step.index); // all before is done, or another node's
+        count = own_count(stage, left);
+        if (count == 0)
+            return false;
+    } while (claims && !mmul_unbegun_take(&progress->unbegun, left, count));
+    works->front = left.begin + count;
+    works->at_hand = work_of(stage, stage->site->context->comm->node_rank, own, left.begin, count,
+                             atomic_load(&progress->terms_there));
+    return true;
+}
+
+// --------------------------------------------------------------------------------------- claims
+
+// Whoever would end last of those with something left to begin; -1: nobody has. *end: seconds until then.
+static int find_last(const struct mmul_pace *paces, int count, double *end) {
+    int last = -1;
+    *end = 0;
+    for (int i = 0; i < count; i++) {
+        double own_end = paces[i].until + paces[i].left / paces[i].rate;
+        if (!(paces[i].left > 0) || own_end <= *end)
+            continue;
+        *end = own_end;
+        last = i;
+    }
+    return last;
+}
+
+// Who claims: how fast, with room for so many lines. level: seconds until all would end together.
+struct claimant {
+    double rate, level;
+    int64_t lines_most;
+    bool is_here; // on this node: what it claims has to be there, and it goes on with its sums
+};
+
+// From which end of a rank's block? A block of C that another node computes leaves from here all the same, in
+// its turn: better before the last ones of the owner, when that has the panel after it already.
+static bool is_from_front(const struct mmul_stage *stage, int owner, const struct claimant *who,
+                          struct mmul_range left) {
+    struct mmul_task_cursor first = {0};
+    mmul_tasks_seek(&stage->product->works.tasks[owner], left.begin, &first);
+    return !who->is_here && atomic_load(&stage->progress->steps_loaded) > first.task.step.index + 1;
+}
+
+// Lines of a rank's block. False: none, none that would be worth it, or somebody was faster.
+static bool claim_of(const struct mmul_stage *stage, int owner, const struct claimant *who,
+                     const struct mmul_pace *paces, struct mmul_work *work) {
+    mmul_unbegun *unbegun = &progress_of(stage, owner)->unbegun;
+    struct mmul_range left = mmul_unbegun_get(unbegun);
+    struct mmul_task_cursor at = {0};
+    if (left.begin >= left.end)
+        return false;
+    bool front = is_from_front(stage, owner, who, left);
+    mmul_tasks_seek(&stage->product->works.tasks[owner], front ? left.begin : left.end - 1, &at);
+    const struct mmul_task *task = &at.task;
+    if (who->is_here && !is_ready(stage, task->step))
+        return false;
+    int64_t full = task->line_end - task->line_begin;
+    int64_t begin = mmul_larger(left.begin, at.position);
+    int64_t end = mmul_smaller(left.end, at.position + full);
+    int64_t there = who->is_here ? atomic_load(&progress_of(stage, owner)->terms_there) : 0;
+    int64_t count = mmul_pace_claim(who->level, worth_seconds(stage), who->rate, &paces[owner],
+                                    rest_of(stage, task, end - begin, full, there));
+    count = mmul_smaller(count, who->lines_most);
+    if (count == 0 || !(front ? mmul_unbegun_take : mmul_unbegun_claim)(unbegun, left, count))
+        return false;
+    *work = work_of(stage, owner, &at, front ? begin : end - count, count, there);
+    return true;
+}
+
+// Of whoever would end last. *left: somebody has something left to begin, or may let go of it yet.
+static bool claim(struct mmul_stage *stage, bool *left) {
+    struct mmul_works *works = &stage->product->works;
+    const struct mmul_pace *paces = works->paces;
+    int size = stage->site->context->comm->node_size;
+    double end;
+    *left = false;
+    for (int i = 0; i < size; i++) // before the words: it lets go of lines before its last slice
+        *left |= atomic_load(&progress_of(stage, i)->slices_left) > 0;
+    if (!look_around(stage, works->paces)) // all of its own was claimed before it began
+        return false;
+    int last = find_last(paces, size, &end);
+    *left |= last >= 0;
+    const struct claimant self = {paces[stage->site->context->comm->node_rank].rate,
+                                  mmul_pace_level(paces, size), stage->product->lines_most, true};
+    return last >= 0 && claim_of(stage, last, &self, paces, &works->at_hand);
+}
+
+// Lines of another node, when root has got some for this rank; false: there are none.
+static bool borrow(struct mmul_stage *stage) {
+    struct mmul_loan *loan = &own_progress(stage)->loan;
+    if (!mmul_lending_has_borrowers(stage))
+        return false;
+    loan->lines_most = stage->product->lines_most;
+    atomic_store(&loan->state, MMUL_LOAN_WANTED);
+    while (atomic_load(&loan->state) == MMUL_LOAN_WANTED &&
+           atomic_load(&stage->site->progress->cancelled) == 0)
+        mmul_clock_nap(NAP_SECONDS);
+    if (atomic_load(&loan->state) != MMUL_LOAN_GIVEN)
+        return false;
+    stage->product->works.at_hand = (struct mmul_work){.owner = -1,
+                                                       .rank = loan->rank,
+                                                       .task = mmul_lending_task(stage, loan),
+                                                       .index = loan->task,
+                                                       .line_begin = loan->line_begin,
+                                                       .line_end = loan->line_end,
+                                                       .end = stage->is.plan->problem.k};
+    atomic_store(&loan->state, MMUL_LOAN_NONE);
+    return true;
+}
+
+bool mmul_works_next(struct mmul_stage *stage) {
+    bool left =
+        stage->product->layout.node->claims && stage->product->me->end > stage->product->me->begin;
+    if (take_slice(stage) || take_own(stage))
+        return true;
+    mmul_stopwatch_enter(&stage->site->watch, NULL);
+    while (left && atomic_load(&stage->site->progress->cancelled) == 0) {
+        if (claim(stage, &left))
+            return true;
+        mmul_clock_nap(NAP_SECONDS);
+    }
+    return borrow(stage);
+}
+
+// ----------------------------------------------------------------------------------- begin, end
+
+// What is at hand, without the terms from `end` on.
+static int64_t elements_at_hand(const struct mmul_stage *stage, int64_t end) {
+    const struct mmul_work *work = &stage->product->works.at_hand;
+    int64_t width = work->task.end - work->task.begin;
+    return (work->line_end - work->line_begin) *
+           (worth_of(stage, width, work->begin) - worth_of(stage, width, end));
+}
+
+void mmul_works_begin(struct mmul_stage *stage) {
+    struct mmul_stage_progress_rank *progress = own_progress(stage);
+    stage->product->works.begun = mmul_clock_now();
+    atomic_store(&progress->elements, elements_at_hand(stage, stage->is.plan->problem.k));
+    atomic_store(&progress->begun, (int64_t)(stage->product->works.begun * 1e9));
+}
+
+// What was done before counts half, so that one odd call does not decide.
+static void tell_rate(struct mmul_works *works, struct mmul_stage_progress_rank *progress,
+                      double elements) {
+    works->elements = works->elements / 2 + elements;
+    works->seconds = works->seconds / 2 + mmul_clock_now() - works->begun;
+    if (works->seconds > 0)
+        atomic_store(&progress->rate, (int64_t)(works->elements / works->seconds) + 1);
+    atomic_store(&progress->begun, 0);
+}
+
+// Lines of a block of this node are, wherever they were computed.
+static void finish(struct mmul_stage *stage, int owner, int64_t lines) {
+    struct mmul_stage_progress_rank *progress = progress_of(stage, owner);
+    if (atomic_fetch_sub(&progress->lines_left, lines) != lines)
+        return;
+    mmul_write_back_end(stage, owner); // the last of its block
+    raise_steps(stage, owner, stage->product->layout.steps);
+}
+
+void mmul_works_end(struct mmul_stage *stage) {
+    struct mmul_works *works = &stage->product->works;
+    const struct mmul_work *work = &works->at_hand;
+    int64_t lines = work->line_end - work->line_begin;
+    int64_t elements = elements_at_hand(stage, work->end);
+    struct mmul_stage_progress_rank *own = own_progress(stage);
+    tell_rate(works, own, (double)elements);
+    atomic_fetch_add(&own->elements_done, elements);
+    if (work->owner == stage->site->context->comm->node_rank) {
+        works->own_elements += elements;
+    } else {
+        works->claimed_elements += elements;
+        works->claims++;
+    }
+    if (work->owner >= 0 && work->end == stage->is.plan->problem.k)
+        finish(stage, work->owner, lines);
+}
+
+// ---------------------------------------------------------------------------------------- lending
+
+// Has somebody not begun yet, or may somebody let go of more? What it will have is not known then.
+static bool may_have_more(const struct mmul_stage *stage) {
+    bool more = false;
+    for (int i = 0; i < stage->site->context->comm->node_size; i++)
+        more |= atomic_load(&progress_of(stage, i)->rate) == 0 ||
+                atomic_load(&progress_of(stage, i)->slices_left) > 0;
+    return more;
+}
+
+bool mmul_works_lend(struct mmul_stage *stage, const struct mmul_borrower *borrower,
+                     struct mmul_work *work, double *seconds) {
+    struct mmul_pace *paces = stage->product->works.lender;
+    int size = stage->site->context->comm->node_size;
+    bool more = may_have_more(stage); // before the words
+    *seconds = more;
+    if (!look_around(stage, paces))
+        return false;
+    int last = find_last(paces, size, seconds);
+    *seconds = fmax(*seconds, more);
+    paces[size] = (struct mmul_pace){.rate = borrower->node_rate};
+    const struct claimant who = {borrower->rate, mmul_pace_level(paces, size + 1),
+                                 borrower->lines_most, false};
+    if (last < 0 || !claim_of(stage, last, &who, paces, work))
+        return false;
+    int64_t lines = work->line_end - work->line_begin;
+    double busy = (double)(lines * (work->task.end - work->task.begin)) / borrower->rate;
+    atomic_store(&stage->progress->borrowed_until, (int64_t)((mmul_clock_now() + busy) * 1e9));
+    atomic_store(&stage->progress->borrower_rate, (int64_t)borrower->node_rate);
+    finish(stage, last, lines);
+    (void)look_around(stage, paces);
+    (void)find_last(paces, size, seconds);
+    *seconds = fmax(*seconds, more);
+    return true;
+}

@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: MIT
+// Devices first (named ones, then automatic ones), cores second. Opens nothing; only the hint for a
+// GPU that is not there looks at the machine.
+#include "exec/setup/assign.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/status.h"
+#include "base/text.h"
+#include "device/device.h"
+#include "host/cards.h"
+
+struct assigning {
+    const struct mmul_topology *topology;
+    const struct mmul_device_info *devices;
+    int device_count;
+    const struct mmul_assign_request *requests;
+    struct mmul_assignment *out;
+    int ranks;
+};
+
+static bool is_taken(const struct assigning *s, int device) {
+    for (int i = 0; i < s->ranks; i++)
+        if (s->out[i].device_index == device)
+            return true;
+    return false;
+}
+
+// PCI order; devices without an address come after those with one, in the probe's order.
+static bool comes_before(const struct assigning *s, int a, int b) {
+    const char *left = s->devices[a].pci, *right = s->devices[b].pci;
+    if ((left[0] == '\0') != (right[0] == '\0'))
+        return left[0] != '\0';
+    int order = strcmp(left, right);
+    return order != 0 ? order < 0 : a < b;
+}
+
+// The k-th usable GPU in PCI order; -1 when there are fewer.
+static int find_gpu(const struct assigning *s, int k) {
+    for (int i = 0; i < s->device_count; i++) {
+        int before = 0;
+        if (!s->devices[i].usable)
+            continue;
+        for (int j = 0; j < s->device_count; j++)
+            before += s->devices[j].usable && comes_before(s, j, i);
+        if (before == k)
+            return i;
+    }
+    return -1;
+}
+
+static int find_free_gpu(const struct assigning *s) {
+    for (int k = 0;; k++) {
+        int device = find_gpu(s, k);
+        if (device < 0 || !is_taken(s, device))
+            return device;
+    }
+}
+
+static bool contains_word(const char *text, const char *part) {
+    size_t length = strlen(part);
+    for (; *text != '\0'; text++)
+        if (strncasecmp(text, part, length) == 0)
+            return true;
+    return false;
+}
+
+// By id "P:D", by "pci:BDF", else by a part of the name, usable devices first.
+static int find_named(const struct assigning *s, const char *name) {
+    for (int i = 0; i < s->device_count; i++)
+        if (strcmp(s->devices[i].id, name) == 0 ||
+            (strncmp(name, "pci:", 4) == 0 && name[4] != '\0' &&
+             strcasecmp(s->devices[i].pci, name + 4) == 0))
+            return i;
+    for (int usable = 1; usable >= 0; usable--)
+        for (int i = 0; i < s->device_count; i++)
+            if (s->devices[i].usable == usable && contains_word(s->devices[i].name, name))
+                return i;
+    return -1;
+}
+
+static bool has_gpu(const struct assigning *s) {
+    for (int d = 0; d < s->device_count; d++)
+        if (s->devices[d].type == MMUL_DEVICE_GPU)
+            return true;
+    return false;
+}
+
+static bool is_gpu_name(const char *name) {
+    return strcmp(name, "gpu") == 0 || strncmp(name, "gpu:", 4) == 0;
+}
+
+// What other programs call a device, as it is called here: "cuda:1" is "gpu:1"; "pocl" is what begins
+// to say why a device is left alone. "" when nothing is near. Returns `text`.
+static const char *nearest_name(const struct assigning *s, const char *name, char text[static 64]) {
+    static const char *const gpus[] = {"cuda", "nvidia", "hip", "rocm", "amd", "opencl"};
+    static const char *const words[] = {"auto", "cpu", "gpu", "reference", NULL};
+    for (size_t i = 0; i < sizeof gpus / sizeof *gpus; i++) {
+        size_t length = strlen(gpus[i]);
+        if (strncasecmp(name, gpus[i], length) == 0 && (!name[length] || name[length] == ':')) {
+            snprintf(text, 64, "gpu%.40s", name + length);
+            return text;
+        }
+    }
+    for (int d = 0; strlen(name) >= 4 && d < s->device_count; d++)
+        if (strncasecmp(s->devices[d].reason, name, strlen(name)) == 0)
+            return s->devices[d].id;
+    const char *found = mmul_nearest(name, words);
+    return found != NULL ? found : "";
+}
+
+// A card without a driver, or no card.
+static void hint_at_driver(struct mmul_error *err) {
+    struct mmul_card card;
+    if (mmul_cards_find("/sys/bus/pci/devices", &card, 1) > 0)
+        mmul_hint(err, "the %s card at %s has no OpenCL driver: sudo apt-get install %s",
+                  card.vendor, card.address, card.package);
+    else
+        mmul_hint(err,
+                  "no graphics card is on its PCI bus; a card's OpenCL driver (ICD) would come "
+                  "with nvidia-opencl-icd, mesa-opencl-icd (AMD) or intel-opencl-icd");
+}
+
+static enum mmul_status absent(const struct assigning *s, int i, const char *what,
+                               struct mmul_error *err) {
+    char text[64];
+    struct mmul_text known = {0};
+    mmul_fail(err, MMUL_ERR_UNAVAILABLE, "rank %d on %s: no device '%s'", s->requests[i].rank,
+              s->topology->host, what);
+    if (is_gpu_name(what) && !has_gpu(s)) {
+        hint_at_driver(err);
+        return MMUL_ERR_UNAVAILABLE;
+    }
+    const char *nearest = is_gpu_name(what) ? "" : nearest_name(s, what, text);
+    if (nearest[0] != '\0')
+        mmul_text_add(&known, "did you mean '%s'? ", nearest);
+    mmul_text_add(&known, "this machine has cpu");
+    for (int d = 0; d < s->device_count; d++)
+        mmul_text_add(&known, ", %s (%s)", s->devices[d].id, s->devices[d].name);
+    mmul_hint(err, "%.250s", mmul_text_get(&known));
+    mmul_text_fini(&known);
+    return MMUL_ERR_UNAVAILABLE;
+}
+
+static void take(struct assigning *s, int i, int device) {
+    s->out[i].device_index = device;
+    mmul_text_copy(s->out[i].device, sizeof s->out[i].device,
+                   device < 0 ? "cpu" : s->devices[device].id);
+}
+
+// "gpu" and "gpu:K".
+static enum mmul_status take_gpu(struct assigning *s, int i, const char *name,
+                                 struct mmul_error *err) {
+    int64_t k;
+    int device;
+    if (name[3] == '\0') {
+        device = find_free_gpu(s);
+    } else {
+        enum mmul_status status = mmul_parse_int64(name + 4, "--device gpu:K", 0, 4095, &k, err);
+        if (status != MMUL_OK)
+            return status;
+        device = find_gpu(s, (int)k);
+    }
+    if (device < 0)
+        return absent(s, i, name, err);
+    take(s, i, device);
+    return MMUL_OK;
+}
+
+// A device around another one, which must be there; the text stays whole.
+static enum mmul_status take_wrapped(struct assigning *s, int i, const char *inner,
+                                     struct mmul_error *err) {
+    const char *text = s->requests[i].device;
+    enum mmul_status status = mmul_device_check_name(text, err);
+    if (status != MMUL_OK)
+        return status;
+    for (const char *deeper; (deeper = mmul_device_inner_name(inner)) != NULL;)
+        inner = deeper;
+    int device = mmul_device_is_everywhere(inner) ? -1 : find_named(s, inner);
+    if (device < 0 && !mmul_device_is_everywhere(inner))
+        return absent(s, i, inner, err);
+    s->out[i].device_index = device;
+    mmul_text_copy(s->out[i].device, sizeof s->out[i].device, text);
+    return MMUL_OK;
+}
+
+static enum mmul_status take_named(struct assigning *s, int i, struct mmul_error *err) {
+    const char *name = s->requests[i].device;
+    if (name[0] == '\0')
+        return mmul_fail(err, MMUL_ERR_USAGE, "--device: '' is not a device");
+    const char *inner = mmul_device_inner_name(name);
+    if (inner != NULL)
+        return take_wrapped(s, i, inner, err);
+    if (mmul_device_is_everywhere(name)) {
+        mmul_text_copy(s->out[i].device, sizeof s->out[i].device, name);
+        return MMUL_OK;
+    }
+    if (is_gpu_name(name))
+        return take_gpu(s, i, name, err);
+    int device = find_named(s, name);
+    if (device < 0)
+        return absent(s, i, name, err);
+    take(s, i, device);
+    return MMUL_OK;
+}
+
+static bool is_automatic(const struct mmul_assign_request *request) {
+    return strcmp(request->device, "auto") == 0;
+}
+
+static enum mmul_status assign_devices(struct assigning *s, struct mmul_error *err) {
+    for (int i = 0; i < s->ranks; i++) {
+        s->out[i] = (struct mmul_assignment){.device_index = -1};
+        s->out[i].chosen = is_automatic(&s->requests[i]);
+    }
+    for (int i = 0; i < s->ranks; i++) {
+        enum mmul_status status = s->out[i].chosen ? MMUL_OK : take_named(s, i, err);
+        if (status != MMUL_OK)
+            return status;
+    }
+    for (int i = 0; i < s->ranks; i++)
+        if (s->out[i].chosen)
+            take(s, i, find_free_gpu(s));
+    return MMUL_OK;
+}
+
+// --------------------------------------------------------------------------------------- cores
+
+// Ranks that compute on the CPU, be it through OpenCL.
+static bool computes_on_cpu(const struct assigning *s, int i) {
+    int device = s->out[i].device_index;
+    return device < 0 || s->devices[device].type == MMUL_DEVICE_CPU;
+}
+
+static int count_cpu_ranks(const struct assigning *s) {
+    int count = 0;
+    for (int i = 0; i < s->ranks; i++)
+        count += computes_on_cpu(s, i);
+    return count;
+}
+
+// The cores that can be given away, as a list of units. Returns how many.
+static int list_cores(const struct mmul_topology *topology, int *cores) {
+    int count = 0;
+    for (int unit = 0; unit < MMUL_CORES_MAX; unit++)
+        if (mmul_cpuset_has(&topology->core_lead, unit))
+            cores[count++] = unit;
+    return count;
+}
+
+// Cores [begin, end) of part `index` of `parts`; more parts than cores share them.
+static void part_of(int cores, int parts, int index, int *begin, int *end) {
+    if (parts > cores) {
+        *begin = index % cores;
+        *end = *begin + 1;
+        return;
+    }
+    *begin = (int)((int64_t)cores * index / parts);
+    *end = (int)((int64_t)cores * (index + 1) / parts);
+}
+
+static void give_part(struct mmul_assignment *to, const int *cores, int begin, int end) {
+    for (int c = begin; c < end; c++)
+        mmul_cpuset_add(&to->cores, cores[c]);
+    to->threads = end - begin;
+    to->bind = true;
+}
+
+// The cgroup grants time, not cores: threads follow it, binding would only hurt.
+static void obey_quota(const struct assigning *s, struct mmul_assignment *to, int cores) {
+    double quota = s->topology->cpu_quota;
+    if (!(quota > 0) || quota >= cores)
+        return;
+    int granted = (int)ceil(quota * to->threads / cores);
+    to->threads = granted > 1 ? granted : 1;
+    to->bind = false;
+}
+
+// A mask the user chose is shared by the ranks that have the same one.
+static void obey_user(const struct assigning *s, int i) {
+    int same = 0, cores = 0;
+    for (int j = 0; j < s->ranks; j++)
+        same +=
+            computes_on_cpu(s, j) && mmul_cpuset_equal(&s->requests[i].own, &s->requests[j].own);
+    for (int unit = 0; unit < MMUL_CORES_MAX; unit++)
+        cores += mmul_cpuset_has(&s->requests[i].own, unit) &&
+                 mmul_cpuset_has(&s->topology->core_lead, unit);
+    if (cores == 0)
+        cores = mmul_cpuset_count(&s->requests[i].own);
+    s->out[i].cores = s->requests[i].own;
+    s->out[i].threads = cores / (same > 0 ? same : 1);
+    s->out[i].bind = false;
+}
+
+// What the user asked for goes before what was computed.
+static void obey_wishes(const struct assigning *s, int i) {
+    const struct mmul_assign_request *wish = &s->requests[i];
+    struct mmul_assignment *to = &s->out[i];
+    if (wish->user_binding)
+        obey_user(s, i);
+    if (wish->threads > 0) {
+        to->bind = to->bind && wish->threads <= to->threads;
+        to->threads = wish->threads;
+    }
+    to->bind = to->bind && !wish->no_bind;
+    to->threads = to->threads > 0 ? to->threads : 1;
+}
+
+// A CPU rank falls back where it is; the others as if all ranks were on the CPU.
+static void assign_fallback(const struct assigning *s, int i, const int *cores, int count) {
+    struct mmul_assignment *to = &s->out[i];
+    const struct mmul_assign_request *wish = &s->requests[i];
+    int begin, end;
+    to->fallback_cores = to->cores;
+    to->fallback_threads = to->threads;
+    if (computes_on_cpu(s, i) || wish->user_binding || wish->threads > 0)
+        return;
+    part_of(count, s->ranks, i, &begin, &end);
+    struct mmul_assignment share = {.bind = false};
+    give_part(&share, cores, begin, end);
+    obey_quota(s, &share, count);
+    to->fallback_cores = share.cores;
+    to->fallback_threads = share.threads;
+}
+
+static void assign_cores(struct assigning *s) {
+    int cores[MMUL_CORES_MAX];
+    int count = list_cores(s->topology, cores), cpu_ranks = count_cpu_ranks(s), next_cpu = 0;
+    int gpu_ranks = s->ranks - cpu_ranks, next_gpu = 0;
+    int reserved = count >= cpu_ranks + gpu_ranks ? gpu_ranks : 0;
+    for (int i = 0; i < s->ranks; i++) {
+        int begin, end;
+        if (computes_on_cpu(s, i))
+            part_of(count - reserved, cpu_ranks, next_cpu++, &begin, &end);
+        else if (reserved > 0)
+            begin = count - reserved + next_gpu++, end = begin + 1;
+        else
+            begin = 0, end = count;
+        give_part(&s->out[i], cores, begin, end);
+        obey_quota(s, &s->out[i], count);
+        obey_wishes(s, i);
+        assign_fallback(s, i, cores, count);
+    }
+}
+
+// --------------------------------------------------------------------------------------- notes
+
+// Who else computes with what rank i computes with.
+static void note_sharing(struct assigning *s, int i) {
+    struct mmul_text others = {0};
+    int device = s->out[i].device_index;
+    for (int j = 0; j < s->ranks; j++) {
+        bool same = device >= 0 ? s->out[j].device_index == device
+                                : computes_on_cpu(s, i) && computes_on_cpu(s, j);
+        if (j != i && same)
+            mmul_text_add(&others, "%s%d", others.length > 0 ? ", " : "", s->requests[j].rank);
+    }
+    if (others.length > 0)
+        snprintf(s->out[i].note, sizeof s->out[i].note, "shares %.16s with rank %.80s",
+                 device >= 0 ? s->devices[device].id : "the CPU", mmul_text_get(&others));
+    mmul_text_fini(&others);
+}
+
+enum mmul_status mmul_assign(const struct mmul_assign_node *node,
+                             struct mmul_assignment *assignments, struct mmul_error *err) {
+    struct assigning s = {node->topology, node->devices, node->device_count,
+                          node->requests, assignments,   node->ranks};
+    enum mmul_status status = assign_devices(&s, err);
+    if (status != MMUL_OK)
+        return status;
+    assign_cores(&s);
+    for (int i = 0; i < node->ranks; i++)
+        note_sharing(&s, i);
+    return MMUL_OK;
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT
+// Times OpenBLAS on all cores of root's node, in a child process: BLAS threads keep the mask and
+// the number they were started with, and root's own are bound to root's part of the node.
+// The child makes no MPI call. Says nothing of files, checks or other nodes.
+#include "exec/setup/baseline.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/status.h"
+
+struct job {
+    const struct mmul_baseline *baseline;
+    struct mmul_cpuset cores;
+    int threads;
+    struct mmul_device *device;
+    struct mmul_buffer *a, *b, *c; // (m, k), (k, n), (m, n), without gaps
+};
+
+// What the child sends: the seconds of one multiplication, or a failure.
+struct answer {
+    double seconds;
+    struct mmul_error error;
+};
+
+// ------------------------------------------------------------------------------- in the child
+
+static enum mmul_status create_matrix(struct job *job, int64_t rows, int64_t cols, uint64_t seed,
+                                      struct mmul_buffer **buffer, struct mmul_error *err) {
+    const struct mmul_shape shape = {1, 1, rows, cols};
+    float *memory = NULL; // the process ends with it
+    enum mmul_status status = MMUL_ALLOCATE_RAW(memory, rows * cols, "the baseline's matrix", err);
+    if (status != MMUL_OK)
+        return status;
+    mmul_generate(MMUL_GENERATE_UNIFORM, seed, shape, 0, rows * cols, memory);
+    return mmul_device_buffer_borrow(job->device, MMUL_F32, memory, rows * cols, buffer, err);
+}
+
+static enum mmul_status prepare(struct job *job, struct mmul_error *err) {
+    const struct mmul_baseline *size = job->baseline;
+    enum mmul_status status = mmul_topology_bind(&job->cores, err);
+    if (status == MMUL_OK)
+        status = mmul_device_open("cpu", &job->device, err);
+    if (status != MMUL_OK)
+        return status;
+    mmul_device_set_threads(job->device, job->threads);
+    status = mmul_device_warm_up(job->device, MMUL_F32, err);
+    if (status != MMUL_OK)
+        return status;
+    status = create_matrix(job, size->m, size->k, 1, &job->a, err);
+    if (status == MMUL_OK)
+        status = create_matrix(job, size->k, size->n, 2, &job->b, err);
+    if (status == MMUL_OK)
+        status = create_matrix(job, size->m, size->n, 3, &job->c, err);
+    return status;
+}
+
+static enum mmul_status multiply(struct job *job, double *seconds, struct mmul_error *err) {
+    const struct mmul_baseline *size = job->baseline;
+    const struct mmul_gemm gemm = {.m = size->m,
+                                   .n = size->n,
+                                   .k = size->k,
+                                   .alpha = 1,
+                                   .a = {.buffer = job->a, .ld = size->k},
+                                   .b = {.buffer = job->b, .ld = size->n},
+                                   .c = {.buffer = job->c, .ld = size->n}};
+    double begin = mmul_clock_now();
+    enum mmul_status status = mmul_device_gemm(job->device, &gemm, err);
+    if (status == MMUL_OK)
+        status = mmul_device_wait(job->device, err);
+    *seconds = mmul_clock_now() - begin;
+    return status;
+}
+
+static void send_answer(int fd, const struct answer *answer) {
+    if (write(fd, answer, sizeof *answer) != (ssize_t)sizeof *answer) // below PIPE_BUF: whole
+        _exit(1);
+}
+
+static void work_and_exit(struct job *job, int fd) {
+    struct answer answer = {.seconds = 0};
+    prctl(PR_SET_PDEATHSIG, SIGKILL); // nobody waits for the answers of an orphan
+    enum mmul_status status = prepare(job, &answer.error);
+    for (int i = 0; status == MMUL_OK && i < job->baseline->warmup + job->baseline->runs; i++) {
+        status = multiply(job, &answer.seconds, &answer.error);
+        if (status == MMUL_OK && i >= job->baseline->warmup)
+            send_answer(fd, &answer);
+    }
+    if (status != MMUL_OK)
+        send_answer(fd, &answer);
+    _exit(0);
+}
+
+// ------------------------------------------------------------------------------ in the parent
+
+static enum mmul_status receive(int fd, int runs, double *seconds, struct mmul_error *err) {
+    struct answer answer;
+    for (int i = 0; i < runs; i++) {
+        ssize_t got;
+        do
+            got = read(fd, &answer, sizeof answer);
+        while (got < 0 && errno == EINTR);
+        if (got != (ssize_t)sizeof answer)
+            return mmul_fail(err, MMUL_ERR_SYSTEM,
+                             "the process that measures the baseline ended too early");
+        if (answer.error.status != MMUL_OK) {
+            *err = answer.error;
+            return err->status;
+        }
+        seconds[i] = answer.seconds;
+    }
+    return MMUL_OK;
+}
+
+static enum mmul_status run_child(struct job *job, double *seconds, struct mmul_error *err) {
+    int ends[2];
+    if (pipe(ends) != 0)
+        return mmul_fail_errno(err, MMUL_ERR_SYSTEM, errno, "cannot start the baseline");
+    pid_t child = fork();
+    int errnum = errno;
+    if (child == 0) {
+        close(ends[0]);
+        work_and_exit(job, ends[1]);
+    }
+    close(ends[1]);
+    enum mmul_status status =
+        child < 0 ? mmul_fail_errno(err, MMUL_ERR_SYSTEM, errnum, "cannot start the baseline")
+                  : receive(ends[0], job->baseline->runs, seconds, err);
+    close(ends[0]);
+    while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR)
+        ;
+    return status;
+}
+
+// Every core, but fewer threads where the control group grants less time than that.
+static int threads_of(const struct mmul_topology *topology) {
+    int cores = mmul_cpuset_count(&topology->core_lead);
+    if (topology->cpu_quota > 0 && topology->cpu_quota < cores)
+        cores = (int)topology->cpu_quota;
+    return cores > 0 ? cores : 1;
+}
+
+static enum mmul_status check_memory(const struct mmul_baseline *size, int64_t available_bytes,
+                                     struct mmul_error *err) {
+    const double m = (double)size->m, n = (double)size->n, k = (double)size->k;
+    const double need_bytes = sizeof(float) * (m * k + k * n + m * n);
+    char need[32], available[32];
+    if (need_bytes <= (double)available_bytes)
+        return MMUL_OK;
+    return mmul_fail(err, MMUL_ERR_SYSTEM, "the baseline needs %s of memory, %s are available",
+                     mmul_bytes_format(need_bytes < 9e18 ? (int64_t)need_bytes : INT64_MAX, need),
+                     mmul_bytes_format(available_bytes, available));
+}
+
+static enum mmul_status measure(const struct mmul_baseline *baseline, double *seconds, int *threads,
+                                struct mmul_error *err) {
+    struct mmul_topology topology;
+    struct job job = {.baseline = baseline};
+    enum mmul_status status = mmul_topology_discover(&topology, err);
+    if (status == MMUL_OK)
+        status = check_memory(baseline, topology.memory_available_bytes, err);
+    if (status != MMUL_OK)
+        return status;
+    job.cores = topology.core_lead;
+    job.threads = *threads = threads_of(&topology);
+    return run_child(&job, seconds, err);
+}
+
+enum mmul_status mmul_baseline_run(struct mmul_context *context,
+                                   const struct mmul_baseline *baseline, double *seconds,
+                                   int *threads, struct mmul_error *err) {
+    enum mmul_status status = MMUL_OK;
+    if (context->comm->rank == 0)
+        status = measure(baseline, seconds, threads, err);
+    return mmul_comm_agree(context->comm, status, err);
+}

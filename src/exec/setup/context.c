@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+// Warnings and warm-up of a context. Creating one is exec/setup/discover's work, replacing its device
+// exec/setup/fallback's.
+#include "exec/setup/context.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "device/tuning.h"
+#include "exec/setup/watch.h"
+
+void mmul_context_warn(struct mmul_context *context, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    mmul_text_add_list(&context->warnings, format, arguments);
+    va_end(arguments);
+    mmul_text_add(&context->warnings, "\n");
+}
+
+// Cuts `text` at its line ends; lines point into it.
+static enum mmul_status cut_lines(char *text, const char ***lines, int *count,
+                                  struct mmul_error *err) {
+    int found = 0;
+    for (const char *c = text; *c != '\0'; c++)
+        found += *c == '\n';
+    enum mmul_status status = MMUL_ALLOCATE(*lines, found + 1, "warnings", err);
+    for (int i = 0; status == MMUL_OK && i < found; i++) {
+        (*lines)[i] = text;
+        text = strchr(text, '\n');
+        *text++ = '\0';
+    }
+    if (status == MMUL_OK)
+        *count = found;
+    return status;
+}
+
+enum mmul_status mmul_context_collect_warnings(struct mmul_context *context, struct mmul_text *all,
+                                               const char ***lines, int *count,
+                                               struct mmul_error *err) {
+    void *bytes = NULL;
+    int64_t total = 0;
+    *all = (struct mmul_text){0};
+    *lines = NULL;
+    *count = 0;
+    enum mmul_status status =
+        mmul_comm_share_varying(context->comm, mmul_text_get(&context->warnings),
+                                (int64_t)context->warnings.length, &bytes, &total, err);
+    if (status != MMUL_OK)
+        return status;
+    mmul_text_fini(&context->warnings);
+    if (context->comm->rank == 0 && total > 0) {
+        mmul_text_add(all, "%.*s", (int)total, (const char *)bytes);
+        status = all->failed ? mmul_fail(err, MMUL_ERR_SYSTEM, "cannot allocate the warnings")
+                             : cut_lines(all->data, lines, count, err);
+    }
+    mmul_free(bytes);
+    return mmul_comm_agree(context->comm, status, err);
+}
+
+enum mmul_status mmul_context_warm_up(struct mmul_context *context, enum mmul_dtype dtype,
+                                      struct mmul_error *err) {
+    struct mmul_error untuned;
+    int kernels = 0;
+    if (context->warm & 1U << dtype)
+        return MMUL_OK;
+    double begin = mmul_clock_now();
+    if (mmul_tuning_apply_stored(context->device, &kernels, &untuned) != MMUL_OK)
+        mmul_context_warn(context, "rank %d: %s", context->comm->rank, untuned.text);
+    enum mmul_status status = mmul_watch_warm_up(context->device, dtype, err);
+    context->warm_up_seconds += mmul_clock_now() - begin;
+    if (status == MMUL_OK)
+        context->warm |= 1U << dtype;
+    return status;
+}

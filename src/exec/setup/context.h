@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+// What a rank keeps between jobs: its communicators, the cluster, its device and its warnings.
+#pragma once
+
+#include <stdatomic.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "comm/comm.h"
+#include "device/device.h"
+#include "host/topology.h"
+#include "model/cluster.h"
+#include "model/device_test.h"
+#include "model/report.h"
+
+struct mmul_context {
+    struct mmul_comm *comm;            // owned
+    struct mmul_cluster *cluster;      // owned; the same on all ranks
+    struct mmul_device *device;        // owned; this rank's
+    atomic_flag replacing;             // held while `device` changes; see exec/setup/fallback.h
+    char device_name[128];             // what it was opened as
+    struct mmul_cpuset fallback_cores; // where the CPU computes when it takes over ...
+    int fallback_threads;              // ... and with how many threads
+    bool fallback_bind;
+    int replacements;               // how often the device was replaced
+    unsigned warm;                  // types (bit 1 << dtype) whose kernels the device has built
+    double warm_up_seconds;         // what that took
+    struct mmul_startup startup;    // of the next run, so far
+    struct mmul_stopwatch watch;    // of these; stands during a run
+    bool chosen;                    // the device, by `auto`: nobody named it
+    bool profile_warned;            // a profile that cannot be used was warned of
+    struct mmul_device_test *tests; // owned; of all ranks' devices, NULL: not tested
+    int test_count;
+    char *shard_folder;        // owned: this rank's, for sets of shards
+    char *shard_folders;       // owned: all ranks', one after the other; NULL: nobody has asked yet
+    struct mmul_text warnings; // this rank's, a line each
+    struct mmul_text all_warnings; // root: of all ranks at creation, a line each
+    const char **warning_lines;    // root, owned: into all_warnings
+    int warning_count;
+};
+
+// A warning of this rank: a line in the report, printed by nobody but the program.
+void mmul_context_warn(struct mmul_context *context, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+// Collective over world. Moves the warnings of all ranks to root, in rank order, as lines; other
+// ranks get nothing. Releases: mmul_text_fini and mmul_free.
+enum mmul_status mmul_context_collect_warnings(struct mmul_context *context, struct mmul_text *all,
+                                               const char ***lines, int *count,
+                                               struct mmul_error *err);
+
+// Builds the device's kernels once. Local. Fails with the device, and with MMUL_ERR_UNAVAILABLE
+// when it takes more than 300 s.
+enum mmul_status mmul_context_warm_up(struct mmul_context *context, enum mmul_dtype dtype,
+                                      struct mmul_error *err);

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MIT
+// Tests of devices as a decision of all ranks: which, one after the other on each rank, and what is
+// remembered. Whether a device is right is device/self_test's, how it is timed exec/setup/measure's business.
+#include "exec/setup/device_test.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "device/kernel_trial.h"
+#include "device/self_test.h"
+#include "device/tuning.h"
+#include "exec/setup/calibrate.h"
+#include "exec/setup/measure.h"
+#include "exec/setup/profile.h"
+#include "exec/setup/watch.h"
+#include "io/profile_file.h"
+
+static const double CALL_MOST_SECONDS = 60, PRODUCT_MOST_SECONDS = 1;
+
+enum { ESTIMATE_SIDE = 256 };
+
+struct testing {
+    struct mmul_context *context;
+    double call_seconds;
+    struct mmul_device_test *mine; // owned
+    int count;
+};
+
+// ----------------------------------------------------------------------------------------- targets
+
+// What is known if the process ends in the test.
+static struct mmul_device_test begin_test(const struct mmul_context *context, const char *device,
+                                          const struct mmul_device_info *info) {
+    struct mmul_device_test test = {
+        .rank = context->comm->rank, .info = *info, .counts = info->probed};
+    mmul_text_copy(test.device, sizeof test.device, device);
+    mmul_text_copy(test.failure, sizeof test.failure,
+                   "its test did not end: the program was stopped, or the driver ended it");
+    mmul_profile_date(test.date);
+    return test;
+}
+
+static enum mmul_status choose_targets(struct testing *t, struct mmul_error *err) {
+    const struct mmul_context *context = t->context;
+    const struct mmul_cluster *cluster = context->cluster;
+    struct mmul_device_info info;
+    enum mmul_status status = MMUL_ALLOCATE(t->mine, cluster->device_count + 1, "tests", err);
+    if (status != MMUL_OK)
+        return status;
+    mmul_device_describe(context->device, &info);
+    t->mine[t->count++] = begin_test(context, context->device_name, &info);
+    for (int i = 0; i < cluster->device_count; i++) {
+        const struct mmul_device_entry *entry = &cluster->devices[i];
+        if (context->chosen && context->comm->node_rank == 0 &&
+            entry->node == context->comm->node_index && entry->used_by < 0 &&
+            (entry->info.usable || entry->failed_test))
+            t->mine[t->count++] = begin_test(context, entry->info.id, &entry->info);
+    }
+    return MMUL_OK;
+}
+
+// ------------------------------------------------------------------------------------- one device
+
+struct subject {
+    struct mmul_device *device;
+    int64_t memory_bytes;
+    struct mmul_device_test *test;
+};
+
+// Sizes grow while the next product is expected to take no more than a second.
+static enum mmul_status time_products(const struct subject *s, struct mmul_error *err) {
+    double seconds;
+    bool unstable;
+    int64_t before = ESTIMATE_SIDE;
+    enum mmul_status status =
+        mmul_measure_square(s->device, before, s->memory_bytes, &seconds, &unstable, err);
+    for (int i = 0; i < MMUL_TESTED_SIZES && status == MMUL_OK && seconds > 0; i++) {
+        const int64_t n = (int64_t)MMUL_TESTED_SMALLEST << i;
+        const double growth = (double)n / (double)before;
+        if (seconds * growth * growth * growth > PRODUCT_MOST_SECONDS)
+            break;
+        status = mmul_measure_square(s->device, n, s->memory_bytes, &seconds, &unstable, err);
+        s->test->unstable |= unstable ? 1U << i : 0;
+        if (status == MMUL_OK && seconds > 0)
+            s->test->flops[i] = 2.0 * (double)n * (double)n * (double)n / seconds;
+        before = n;
+    }
+    return status;
+}
+
+static enum mmul_status examine(void *argument, struct mmul_error *err) {
+    const struct subject *s = argument;
+    struct mmul_speed speed = {0};
+    enum mmul_status status = mmul_device_self_test(s->device, MMUL_F32, err);
+    if (status == MMUL_OK && s->test->has_double)
+        status = mmul_device_self_test(s->device, MMUL_F64, err);
+    if (status == MMUL_OK)
+        status = time_products(s, err);
+    if (status != MMUL_OK || mmul_device_can_borrow(s->device))
+        return status;
+    status = mmul_measure_transfers(s->device, s->memory_bytes, &speed, err);
+    s->test->upload_bytes_per_second = speed.upload_bytes_per_second;
+    s->test->unstable |= speed.unstable;
+    s->test->download_bytes_per_second = speed.download_bytes_per_second;
+    return status;
+}
+
+static enum mmul_status test_opened(const struct testing *t, struct subject *s,
+                                    struct mmul_error *err) {
+    struct mmul_error untuned;
+    int kernels = 0;
+    const struct mmul_watched examining = {
+        .device = s->device, .work = examine, .argument = s, .call_seconds = t->call_seconds};
+    mmul_device_set_threads(s->device, t->context->cluster->ranks[t->context->comm->rank].threads);
+    if (mmul_tuning_apply_stored(s->device, &kernels, &untuned) != MMUL_OK)
+        mmul_context_warn(t->context, "rank %d: %s", t->context->comm->rank, untuned.text);
+    s->test->has_double = mmul_device_has_dtype(s->device, MMUL_F64);
+    enum mmul_status status = mmul_watch_warm_up(s->device, MMUL_F32, err);
+    if (status == MMUL_OK && s->test->has_double)
+        status = mmul_watch_warm_up(s->device, MMUL_F64, err);
+    return status == MMUL_OK ? mmul_watch(&examining, err) : status;
+}
+
+// Fails with what is not the device's fault.
+static enum mmul_status test_device(const struct testing *t, struct mmul_device_test *test,
+                                    struct mmul_error *err) {
+    struct subject subject = {.memory_bytes = mmul_calibrate_memory(t->context), .test = test};
+    struct mmul_error found = {0};
+    enum mmul_status status = mmul_device_open(test->device, &subject.device, &found);
+    if (status == MMUL_OK) {
+        status = test_opened(t, &subject, &found);
+        mmul_device_close(subject.device);
+    }
+    test->passed = status == MMUL_OK;
+    test->counts = status != MMUL_ERR_SYSTEM;
+    mmul_text_copy(test->failure, sizeof test->failure, status == MMUL_OK ? "" : found.text);
+    if (test->info.kernels[0] != '\0')
+        mmul_kernels_compare(&test->kernels);
+    if (test->counts)
+        return MMUL_OK;
+    *err = found;
+    return status;
+}
+
+// ------------------------------------------------------------------------------------------ whole
+
+// Collective: the tests of all ranks, as they are now, to everybody and into the profiles.
+static enum mmul_status keep(const struct testing *t, struct mmul_error *err) {
+    struct mmul_context *context = t->context;
+    void *all = NULL;
+    int64_t total = 0;
+    enum mmul_status status = mmul_comm_share_varying(
+        context->comm, t->mine, t->count * (int64_t)sizeof *t->mine, &all, &total, err);
+    if (status != MMUL_OK)
+        return status;
+    mmul_free(context->tests);
+    context->tests = all;
+    context->test_count = (int)(total / (int64_t)sizeof *context->tests);
+    status = mmul_profile_keep_tests(context, context->tests, context->test_count, err);
+    return mmul_comm_agree(context->comm, status, err);
+}
+
+enum mmul_status mmul_test_devices(struct mmul_context *context, double device_timeout_seconds,
+                                   struct mmul_error *err) {
+    struct testing t = {.context = context,
+                        .call_seconds = device_timeout_seconds > 0 ? device_timeout_seconds
+                                                                   : CALL_MOST_SECONDS};
+    struct mmul_error untested = {0};
+    enum mmul_status status = mmul_comm_agree(context->comm, choose_targets(&t, err), err);
+    if (status == MMUL_OK)
+        status = mmul_profile_choose_paths(context, err);
+    if (status == MMUL_OK)
+        status = keep(&t, err);
+    for (int i = 0; i < t.count && status == MMUL_OK && untested.status == MMUL_OK; i++)
+        untested.status = test_device(&t, &t.mine[i], &untested);
+    if (status == MMUL_OK)
+        status = keep(&t, err);
+    if (status == MMUL_OK) {
+        *err = untested.status != MMUL_OK ? untested : *err;
+        status = mmul_comm_agree(context->comm, untested.status, err);
+    }
+    mmul_free(t.mine);
+    return status;
+}

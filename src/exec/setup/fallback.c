@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+// From one device of a rank to its successor, and the flag that keeps a second thread from looking at
+// one that is just being replaced. Who is replaced, others decide.
+#include "exec/setup/fallback.h"
+
+#include "base/clock.h"
+#include "base/status.h"
+
+// Opens the next device; the present one is the caller's from then on.
+static enum mmul_status open_next(struct mmul_context *context, const char *why,
+                                  struct mmul_error *err) {
+    char next[128], reason[sizeof err->text];
+    struct mmul_device_info info;
+    mmul_text_copy(reason, sizeof reason, why); // may lie in err
+    if (mmul_device_next_name(context->device_name, next) == NULL)
+        return mmul_fail(err, MMUL_ERR_UNAVAILABLE, "no device is left after '%s': %.600s",
+                         context->device_name, reason);
+    mmul_device_describe(context->device, &info);
+    mmul_context_warn(context,
+                      "rank %d: device '%s (%s)' is not used any more, '%s' takes over: %s",
+                      context->comm->rank, context->device_name, info.name, next, reason);
+    struct mmul_device *opened;
+    enum mmul_status status = mmul_device_open(next, &opened, err);
+    if (status != MMUL_OK)
+        return status;
+    context->device = opened;
+    context->replacements++;
+    context->warm = 0;
+    mmul_text_copy(context->device_name, sizeof context->device_name, next);
+    mmul_device_set_threads(opened, context->fallback_threads);
+    return context->fallback_bind ? mmul_topology_bind(&context->fallback_cores, err) : MMUL_OK;
+}
+
+enum mmul_status mmul_context_replace_device(struct mmul_context *context, const char *why,
+                                             struct mmul_error *err) {
+    struct mmul_device *old = context->device;
+    while (atomic_flag_test_and_set(&context->replacing)) // the other thread only looks
+        mmul_clock_nap(20e-6);
+    enum mmul_status status = open_next(context, why, err);
+    bool replaced = context->device != old;
+    atomic_flag_clear(&context->replacing);
+    if (replaced)
+        mmul_device_close(old);
+    return status;
+}
+
+bool mmul_context_hold_device(struct mmul_context *context) {
+    return !atomic_flag_test_and_set(&context->replacing);
+}
+
+void mmul_context_release_device(struct mmul_context *context) {
+    atomic_flag_clear(&context->replacing);
+}
+
+enum mmul_status mmul_context_abandon_device(struct mmul_context *context, const char *why,
+                                             struct mmul_error *err) {
+    return open_next(context, why, err);
+}
+
+enum mmul_status mmul_context_fall_back(struct mmul_context *context, bool no_fallback,
+                                        struct mmul_error *err) {
+    if (err->status == MMUL_ERR_SYSTEM && mmul_device_shares_lack(context->device))
+        return err->status;
+    if (!no_fallback)
+        return mmul_context_replace_device(context, err->text, err);
+    mmul_hint(err, "leave out --no-fallback to let the CPU take over");
+    return err->status = MMUL_ERR_UNAVAILABLE;
+}

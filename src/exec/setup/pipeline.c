@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: MIT
+// The compute thread, the naps of the other one, and threads that help with the parts of one piece of work.
+// Decides nothing about what is computed or sent.
+#include "exec/setup/pipeline.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+
+#include "base/clock.h"
+#include "base/integer.h"
+#include "base/status.h"
+
+// -------------------------------------------------------------------------------- parts of one work
+
+enum { HELD_MOST = 64 }; // threads at a time
+
+// A thread that does parts, one after the other; `lock` guards what it is to do. It waits for work, or the one that
+// gave it waits for the end of that: never both.
+struct helper {
+    pthread_t thread;
+    _Atomic int core; // that it alone may use; -1: any
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    _Atomic int state; // of enum helper_state
+    mmul_work *work;
+    void *context;
+    int part;
+};
+
+enum helper_state { IDLE, BUSY, DISMISSED };
+
+// Those of one thread: they stay from one work to the next, because to start one costs as much as copying 100,000
+// elements.
+struct crew {
+    struct helper helpers[HELD_MOST];
+    int count;
+};
+
+static _Thread_local struct crew *crew_here; // of the thread that computes; NULL: it has none
+
+// How long to look before sleeping: about as long as being woken takes (5 us on machines of one's own to 50 us on
+// virtual ones), so that both together are never much more than twice what the better would have been (Karlin, Manasse,
+// McGeoch, Owicki, "Competitive randomized algorithms for non-uniform problems", 1990).
+static const double LOOK_SECONDS = 50e-6;
+
+// Until the state is, or is not, `state`; the lock is held behind it.
+static void wait_for(struct helper *h, enum helper_state state, bool is) {
+    const double begin = mmul_clock_now();
+    while (atomic_load(&h->core) >= 0 && (atomic_load(&h->state) == (int)state) != is &&
+           mmul_clock_now() - begin < LOOK_SECONDS)
+        continue;
+    pthread_mutex_lock(&h->lock);
+    while ((atomic_load(&h->state) == (int)state) != is)
+        pthread_cond_wait(&h->changed, &h->lock);
+}
+
+// The lock is held before.
+static void set_state(struct helper *h, enum helper_state state) {
+    atomic_store(&h->state, (int)state);
+    pthread_cond_signal(&h->changed);
+    pthread_mutex_unlock(&h->lock);
+}
+
+static void *help(void *argument) {
+    struct helper *h = argument;
+    for (;;) {
+        wait_for(h, IDLE, false);
+        const bool is_over = atomic_load(&h->state) == DISMISSED;
+        pthread_mutex_unlock(&h->lock);
+        if (is_over)
+            return NULL;
+        h->work(h->context, h->part);
+        pthread_mutex_lock(&h->lock);
+        set_state(h, IDLE);
+    }
+}
+
+static void dismiss(struct crew *crew) {
+    for (int i = 0; i < crew->count; i++) {
+        struct helper *h = &crew->helpers[i];
+        pthread_mutex_lock(&h->lock);
+        set_state(h, DISMISSED);
+        pthread_join(h->thread, NULL);
+        pthread_cond_destroy(&h->changed);
+        pthread_mutex_destroy(&h->lock);
+    }
+    crew->count = 0;
+}
+
+// Until there are so many, or no more can be started.
+static void hire(struct crew *crew, int count) {
+    while (crew->count < count && crew->count < HELD_MOST) {
+        struct helper *h = &crew->helpers[crew->count];
+        *h = (struct helper){.part = 0};
+        atomic_init(&h->core, -1);
+        pthread_mutex_init(&h->lock, NULL);
+        pthread_cond_init(&h->changed, NULL);
+        atomic_init(&h->state, IDLE);
+        if (pthread_create(&h->thread, NULL, help, h) != 0) {
+            pthread_cond_destroy(&h->changed);
+            pthread_mutex_destroy(&h->lock);
+            return;
+        }
+        crew->count++;
+    }
+}
+
+// Cores of this thread, without the one that it is on. None where there are not as many others as helpers: then the
+// system places them.
+static void find_others(int count, cpu_set_t *all, cpu_set_t *others) {
+    const int here = sched_getcpu();
+    CPU_ZERO(all);
+    CPU_ZERO(others);
+    if (here < 0 || sched_getaffinity(0, sizeof *all, all) != 0)
+        return;
+    *others = *all;
+    CPU_CLR(here, others);
+    if (CPU_COUNT(others) != count)
+        CPU_ZERO(others);
+}
+
+static void move_to(struct helper *h, int core, const cpu_set_t *cores) {
+    if (atomic_load(&h->core) == core)
+        return;
+    (void)pthread_setaffinity_np(h->thread, sizeof *cores, cores);
+    atomic_store(&h->core, core);
+}
+
+// OpenBLAS's threads spin for some milliseconds after a product, so every core looks busy and the
+// system lets a thread run where its parent is, half of the time: each gets a core of its own.
+static void place(struct crew *crew, int count) {
+    cpu_set_t all, others;
+    find_others(count, &all, &others);
+    for (int i = 0; i < count; i++) { // who has one of them stays there
+        const int core = atomic_load(&crew->helpers[i].core);
+        if (core >= 0 && CPU_ISSET(core, &others))
+            CPU_CLR(core, &others);
+        else if (core >= 0)
+            move_to(&crew->helpers[i], -1, &all);
+    }
+    int core = 0;
+    for (int i = 0; i < count; i++) {
+        while (core < CPU_SETSIZE && !CPU_ISSET(core, &others))
+            core++;
+        if (core == CPU_SETSIZE)
+            return;
+        if (atomic_load(&crew->helpers[i].core) >= 0)
+            continue;
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(core, &one);
+        move_to(&crew->helpers[i], core++, &one);
+    }
+}
+
+void mmul_pipeline_share(int parts, mmul_work *work, void *context) {
+    struct crew own = {.count = 0}, *crew = crew_here != NULL ? crew_here : &own;
+    struct crew *const before = crew_here;
+    crew_here = NULL; // what a part shares has helpers of its own
+    hire(crew, parts - 1);
+    const int helped = (int)mmul_smaller(parts - 1, crew->count);
+    place(crew, helped);
+    for (int i = 0; i < helped; i++) {
+        struct helper *h = &crew->helpers[i];
+        pthread_mutex_lock(&h->lock);
+        h->work = work;
+        h->context = context;
+        h->part = i + 1;
+        set_state(h, BUSY);
+    }
+    work(context, 0);
+    for (int i = helped + 1; i < parts; i++)
+        work(context, i);
+    for (int i = 0; i < helped; i++) {
+        wait_for(&crew->helpers[i], IDLE, true);
+        pthread_mutex_unlock(&crew->helpers[i].lock);
+    }
+    crew_here = before;
+    dismiss(&own);
+}
+
+// ------------------------------------------------------------------------------ compute and attend
+
+// On a host of one core a nap of 50 us instead of 2 ms made products 20 % slower. In 2 ms a socket
+// takes in or out what its buffer holds, some MiB, so that fast networks stay busy.
+static const double NAP_LEAST_SECONDS = 20e-6, NAP_MOST_SECONDS = 2e-3;
+
+static void *compute(void *argument) {
+    const struct mmul_pipeline *pipeline = argument;
+    struct crew crew = {.count = 0};
+    crew_here = &crew;
+    pipeline->compute(pipeline->context);
+    crew_here = NULL;
+    dismiss(&crew);
+    mmul_bell_ring(pipeline->bell);
+    return NULL;
+}
+
+static int start(const struct mmul_pipeline *pipeline, pthread_t *thread) {
+    int code = pthread_create(thread, NULL, compute, (void *)(uintptr_t)pipeline);
+    if (code != 0)
+        pipeline->cancel(pipeline->context);
+    return code;
+}
+
+// `thread` is the one that computes; returns the code of the last start.
+static int attend(const struct mmul_pipeline *pipeline, pthread_t *thread, int code) {
+    double nap = NAP_LEAST_SECONDS;
+    for (;;) {
+        const uint32_t heard = mmul_bell_heard(pipeline->bell);
+        enum mmul_attention what = pipeline->attend(pipeline->context);
+        if (what == MMUL_ATTEND_FINISHED)
+            return code;
+        if (what == MMUL_ATTEND_ABANDONED) {
+            pthread_detach(*thread);
+            code = start(pipeline, thread);
+        }
+        if (what == MMUL_ATTEND_ABANDONED || what == MMUL_ATTEND_MOVED) {
+            nap = NAP_LEAST_SECONDS;
+            continue;
+        }
+        mmul_bell_sleep(pipeline->bell, heard, nap);
+        nap = nap * 1.5 < NAP_MOST_SECONDS ? nap * 1.5 : NAP_MOST_SECONDS;
+    }
+}
+
+static void *store(void *argument) {
+    const struct mmul_pipeline *pipeline = argument;
+    pipeline->store(pipeline->context);
+    return NULL;
+}
+
+enum mmul_status mmul_pipeline_run(const struct mmul_pipeline *pipeline, struct mmul_error *err) {
+    pthread_t thread, storing;
+    struct mmul_bell own = {0};
+    struct mmul_pipeline with = *pipeline;
+    with.bell = pipeline->bell != NULL ? pipeline->bell : &own;
+    bool stores = with.store != NULL && pthread_create(&storing, NULL, store, &with) == 0;
+    int code = attend(&with, &thread, start(&with, &thread));
+    if (stores)
+        pthread_join(storing, NULL);
+    if (code != 0)
+        return mmul_fail_errno(err, MMUL_ERR_SYSTEM, code, "cannot start the compute thread");
+    pthread_join(thread, NULL);
+    return MMUL_OK;
+}

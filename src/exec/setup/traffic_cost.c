@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: MIT
+// One thread multiplies squares, the main one moves packets as in a run, with the same naps and
+// checksums. The time of a product, with traffic against without, is the share of the computing that
+// the traffic takes; that share of the time it took, per byte, is its cost. What else the neighbour
+// does is the same all the time, so it is in neither. Last both send at once: a packet each way against one.
+#include "exec/setup/traffic_cost.h"
+
+#include "base/integer.h"
+#include "base/median.h"
+#include "base/memory.h"
+#include "comm/message.h"
+#include "exec/setup/measure.h"
+#include "exec/setup/pipeline.h"
+#include "plan/parts/panels.h"
+
+enum { TAG = 73, LEAST_BYTES = 64 << 10, PACKETS = 4, PRODUCTS = 8 }; // of a window, at least
+
+enum phase { BEGINNING, QUIET, SENDING, RECEIVING, BOTH, OVER };
+
+// Products that began and ended in a phase (the first so many), and the phase itself, all its turns.
+enum { SAMPLES = 256 };
+struct phase_sums {
+    double products[SAMPLES], begin, seconds;
+    int count;
+    int64_t bytes;
+};
+
+struct meter {
+    struct mmul_device *device;
+    struct mmul_channel channel;
+    int peer;
+    bool sends_first;
+    double window_seconds;
+    int turns; // that are left
+    int64_t side, packet_bytes;
+    char *packet; // borrowed, two of them; the first byte is 1 in the last one of a direction
+    struct mmul_message message, back; // back: while both send, what comes
+    bool last;                         // of this direction, whatever arrives
+    atomic_int phase;
+    atomic_bool multiplies,
+        done;         // the compute thread: its first product is over; it will do no more
+    int phase_before; // its own: when the product began
+    struct phase_sums sums[OVER];
+};
+
+// ------------------------------------------------------------------------------- the compute thread
+
+static bool count_product(void *argument, double seconds) {
+    struct meter *m = argument;
+    int phase = atomic_load(&m->phase);
+    atomic_store(&m->multiplies, true);
+    if (phase != OVER && phase == m->phase_before && m->sums[phase].count < SAMPLES)
+        m->sums[phase].products[m->sums[phase].count++] = seconds;
+    m->phase_before = phase;
+    return phase != OVER;
+}
+
+static void compute(void *context) {
+    struct meter *m = context;
+    struct mmul_error ignored;
+    if (!atomic_load(&m->done) && mmul_device_can_borrow(m->device))
+        mmul_measure_on(m->device, m->side, count_product, m, &ignored);
+    atomic_store(&m->done, true);
+}
+
+static void cancel(void *context) {
+    struct meter *m = context;
+    atomic_store(&m->done, true);
+}
+
+// ----------------------------------------------------------------------------------- the main thread
+
+// Only the mark ends a direction, so that both ends agree about where it ends. A message that MPI did
+// not begin is the last one: the next would be no better.
+static void send_packet(struct meter *m, double now) {
+    m->last = now - m->sums[SENDING].begin >= m->window_seconds ||
+              mmul_failure_is_void(m->channel.failure);
+    m->packet[0] = m->last;
+    mmul_message_send(&m->channel, m->peer, TAG, m->packet, m->packet_bytes, &m->message);
+    m->last = m->last || !m->message.active;
+}
+
+static void receive_packet(struct meter *m) {
+    mmul_message_receive(&m->channel, m->peer, TAG, m->packet, m->packet_bytes, &m->message);
+    m->last = !m->message.active;
+}
+
+// Both send, one packet each; who sends first otherwise says when that is over.
+static void exchange_packets(struct meter *m, double now) {
+    m->last = m->sends_first && now - m->sums[BOTH].begin >= m->window_seconds;
+    m->packet[0] = m->last;
+    mmul_message_receive(&m->channel, m->peer, TAG, m->packet + m->packet_bytes, m->packet_bytes,
+                         &m->back);
+    mmul_message_send(&m->channel, m->peer, TAG, m->packet, m->packet_bytes, &m->message);
+    m->last = m->last || !m->message.active || !m->back.active;
+}
+
+static void begin_phase(struct meter *m, enum phase phase) {
+    double now = mmul_clock_now();
+    if (phase < OVER)
+        m->sums[phase].begin = now;
+    if (phase == SENDING)
+        send_packet(m, now);
+    else if (phase == RECEIVING)
+        receive_packet(m);
+    else if (phase == BOTH)
+        exchange_packets(m, now);
+    atomic_store(&m->phase, phase);
+}
+
+static void end_phase(struct meter *m, enum phase phase) {
+    const enum phase first = m->sends_first ? SENDING : RECEIVING;
+    const enum phase second = m->sends_first ? RECEIVING : SENDING;
+    m->sums[phase].seconds += mmul_clock_now() - m->sums[phase].begin;
+    m->turns -= phase == BOTH;
+    begin_phase(m, phase == QUIET    ? first
+                   : phase == first  ? second
+                   : phase == second ? BOTH
+                   : m->turns > 0    ? QUIET
+                                     : OVER);
+}
+
+static enum mmul_attention attend_packet(struct meter *m, enum phase phase) {
+    bool over = mmul_message_is_over(&m->channel, &m->message);
+    if (phase == BOTH)
+        over = mmul_message_is_over(&m->channel, &m->back) && over;
+    if (!over)
+        return MMUL_ATTEND_NOTHING;
+    m->sums[phase].bytes += m->packet_bytes;
+    if (m->last || (phase == RECEIVING && m->packet[0] != 0) ||
+        (phase == BOTH && m->packet[m->packet_bytes] != 0))
+        end_phase(m, phase);
+    else if (phase == BOTH)
+        exchange_packets(m, mmul_clock_now());
+    else if (phase == SENDING)
+        send_packet(m, mmul_clock_now());
+    else
+        receive_packet(m);
+    return MMUL_ATTEND_MOVED;
+}
+
+static enum mmul_attention attend(void *context) {
+    struct meter *m = context;
+    enum phase phase = (enum phase)atomic_load(&m->phase);
+    if (phase == SENDING || phase == RECEIVING || phase == BOTH)
+        return attend_packet(m, phase);
+    if (phase == OVER && atomic_load(&m->done))
+        return MMUL_ATTEND_FINISHED;
+    if ((phase == BEGINNING && (atomic_load(&m->multiplies) || atomic_load(&m->done))) ||
+        (phase == QUIET && mmul_clock_now() - m->sums[QUIET].begin >= m->window_seconds))
+        end_phase(m, phase);
+    return MMUL_ATTEND_NOTHING;
+}
+
+// ---------------------------------------------------------------------------------------- one leader
+
+// 0 where nothing was measured; else more than that. Medians: a stall of the machine is neither.
+static double cost_of(struct meter *m, enum phase phase) {
+    const double least = 1e-12;
+    struct phase_sums *quiet = &m->sums[QUIET], *busy = &m->sums[phase];
+    if (quiet->count == 0 || busy->count == 0 || busy->bytes == 0)
+        return 0;
+    double alone = mmul_median(quiet->products, quiet->count);
+    double beside = mmul_median(busy->products, busy->count);
+    double cost = (1 - alone / beside) * busy->seconds / (double)busy->bytes;
+    return cost > least ? cost : least;
+}
+
+// The seconds of a packet one way over those of a packet each way; 0 where nothing was measured.
+static double duplex_of(const struct meter *m) {
+    const struct phase_sums *out = &m->sums[SENDING], *in = &m->sums[RECEIVING],
+                            *both = &m->sums[BOTH];
+    if (out->bytes == 0 || in->bytes == 0 || both->bytes == 0)
+        return 0;
+    double one = out->seconds / (double)out->bytes + in->seconds / (double)in->bytes;
+    double two = both->seconds / (double)both->bytes;
+    return one / 2 < two ? one / 2 / two : 1;
+}
+
+// The largest square of which a window has room for several.
+static int64_t choose_side(const struct mmul_speed *speed, double window_seconds) {
+    int point = MMUL_SPEED_POINTS - 1;
+    for (; point > 0; point--) {
+        double n = (double)(MMUL_SPEED_SMALLEST << point);
+        double flops = speed->flops[point] > 0 ? speed->flops[point] : speed->double_flops[point];
+        if (PRODUCTS * 2 * n * n * n <= window_seconds * flops)
+            break;
+    }
+    return (int64_t)MMUL_SPEED_SMALLEST << point;
+}
+
+static int64_t choose_packet(const struct mmul_link *link, double window_seconds) {
+    double bytes = link->bytes_per_second * window_seconds / PACKETS;
+    return bytes < MMUL_PACKET_BYTES ? mmul_larger(LEAST_BYTES, (int64_t)bytes) : MMUL_PACKET_BYTES;
+}
+
+struct side {
+    const struct mmul_context *context;
+    struct mmul_channel channel;
+    struct mmul_failure failure;
+    int *nodes;   // owned
+    char *packet; // owned
+    bool thorough;
+};
+
+// With the leader of a neighbour, who waits for it: takes part whatever fails here.
+static enum mmul_status measure_with(struct side *side, int peer, struct mmul_speed *speed,
+                                     struct mmul_error *err) {
+    const int lower = (int)mmul_smaller(side->channel.rank, peer);
+    const struct mmul_link *link = &side->context->cluster->nodes[lower].ring_link;
+    const double window_seconds = side->thorough ? 0.1 : 0.02;
+    struct meter m = {.device = side->context->device,
+                      .channel = side->channel,
+                      .peer = peer,
+                      .sends_first = side->channel.rank == lower,
+                      .window_seconds = window_seconds,
+                      .turns = side->thorough ? 5 : 1,
+                      .side = choose_side(speed, window_seconds),
+                      .packet_bytes = choose_packet(link, window_seconds),
+                      .packet = side->packet,
+                      .phase_before = OVER};
+    const struct mmul_pipeline pipeline = {
+        .cancel = cancel, .compute = compute, .attend = attend, .context = &m};
+    enum mmul_status status = mmul_pipeline_run(&pipeline, err);
+    speed->send_seconds_per_byte = cost_of(&m, SENDING);
+    speed->receive_seconds_per_byte = cost_of(&m, RECEIVING);
+    speed->duplex = duplex_of(&m);
+    return status;
+}
+
+// Pairs of neighbours, all at once; the last of an odd number then goes with the one before it.
+static void measure_pairs(struct side *side, int count, struct mmul_speed *speed) {
+    const int own = side->channel.rank, peer = own % 2 == 0 ? own + 1 : own - 1;
+    struct mmul_error err;
+    if (peer < count && measure_with(side, peer, speed, &err) != MMUL_OK)
+        mmul_failure_keep(&side->failure, &err);
+    struct mmul_speed again = *speed;
+    if (count % 2 != 0 && own >= count - 2 &&
+        measure_with(side, own == count - 1 ? own - 1 : own + 1, own == count - 1 ? speed : &again,
+                     &err) != MMUL_OK)
+        mmul_failure_keep(&side->failure, &err);
+}
+
+static enum mmul_status prepare(struct side *side, int count, struct mmul_error *err) {
+    enum mmul_status status = MMUL_ALLOCATE(side->packet, 2 * MMUL_PACKET_BYTES, "packets", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(side->nodes, count, "nodes", err);
+    for (int i = 0; status == MMUL_OK && i < count; i++)
+        side->nodes[i] = i;
+    return status;
+}
+
+enum mmul_status mmul_traffic_cost_measure(const struct mmul_context *context, bool thorough,
+                                           struct mmul_speed *speed, struct mmul_error *err) {
+    const struct mmul_comm *comm = context->comm;
+    const int count = context->cluster->node_count;
+    struct side side = {.context = context, .thorough = thorough};
+    if (comm->node_rank != 0 || count == 1)
+        return MMUL_OK;
+    err->status = prepare(&side, count, err);
+    side.channel = (struct mmul_channel){.mpi = comm->leaders,
+                                         .failure = &side.failure,
+                                         .nodes = side.nodes,
+                                         .rank = comm->node_index,
+                                         .alarm = comm->alarm};
+    enum mmul_status status = mmul_agree_on(comm->leaders, err);
+    if (status == MMUL_OK)
+        measure_pairs(&side, count, speed);
+    if (mmul_comm_is_broken(comm))
+        mmul_abandon(side.packet); // MPI may still use it
+    else
+        mmul_free(side.packet);
+    mmul_free(side.nodes);
+    if (status == MMUL_OK && side.failure.err.status != MMUL_OK) {
+        *err = side.failure.err;
+        status = err->status;
+    }
+    return status;
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+// Looks at the clock while another thread works. Replaces no device: its caller does.
+#include "exec/setup/watch.h"
+
+#include <stdatomic.h>
+
+#include "base/status.h"
+#include "exec/setup/pipeline.h"
+
+// Kernels that are not built by then never will be: slow hosts need a minute.
+static const double WARM_UP_MOST_SECONDS = 300;
+
+struct watch {
+    const struct mmul_watched *watched;
+    enum mmul_status status;
+    struct mmul_error err;
+    atomic_bool done;
+};
+
+// Called again, on a thread that can be joined, after the first one was left behind.
+static void work(void *context) {
+    struct watch *w = context;
+    struct mmul_error err;
+    if (atomic_load(&w->done))
+        return;
+    enum mmul_status status = w->watched->work(w->watched->argument, &err);
+    w->status = status;
+    if (status != MMUL_OK)
+        w->err = err;
+    atomic_store(&w->done, true);
+}
+
+static void cancel(void *context) {
+    struct watch *w = context;
+    atomic_store(&w->done, true);
+}
+
+static enum mmul_attention attend(void *context) {
+    struct watch *w = context;
+    struct mmul_device *device = w->watched->device;
+    struct mmul_device_info info;
+    if (atomic_load(&w->done))
+        return MMUL_ATTEND_FINISHED;
+    if (mmul_device_call_seconds(device) < w->watched->call_seconds || !mmul_device_abandon(device))
+        return MMUL_ATTEND_NOTHING;
+    mmul_device_describe(device, &info);
+    w->status = mmul_fail(&w->err, MMUL_ERR_UNAVAILABLE, "device '%s (%s)' hangs: a call took %g s",
+                          info.id, info.name, w->watched->call_seconds);
+    atomic_store(&w->done, true);
+    return MMUL_ATTEND_ABANDONED;
+}
+
+enum mmul_status mmul_watch(const struct mmul_watched *watched, struct mmul_error *err) {
+    struct watch w = {.watched = watched};
+    const struct mmul_pipeline pipeline = {
+        .cancel = cancel, .compute = work, .attend = attend, .context = &w};
+    enum mmul_status status = mmul_pipeline_run(&pipeline, err);
+    if (status == MMUL_OK && w.status != MMUL_OK)
+        *err = w.err;
+    return status == MMUL_OK ? w.status : status;
+}
+
+struct warming {
+    struct mmul_device *device;
+    enum mmul_dtype dtype;
+};
+
+static enum mmul_status warm_up(void *argument, struct mmul_error *err) {
+    const struct warming *w = argument;
+    return mmul_device_warm_up(w->device, w->dtype, err);
+}
+
+enum mmul_status mmul_watch_warm_up(struct mmul_device *device, enum mmul_dtype dtype,
+                                    struct mmul_error *err) {
+    struct warming w = {device, dtype};
+    const struct mmul_watched building = {
+        .device = device, .work = warm_up, .argument = &w, .call_seconds = WARM_UP_MOST_SECONDS};
+    return mmul_watch(&building, err);
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: MIT
+// What each rank reads for the check of a grid, and what it does with the sums. Moves nothing itself.
+#include "exec/steps/grid_check.h"
+
+#include "base/clock.h"
+#include "base/integer.h"
+#include "base/random.h"
+#include "exec/setup/pipeline.h"
+#include "exec/steps/block.h"
+#include "exec/steps/site.h"
+#include "exec/steps/sums.h"
+#include "model/matrix.h"
+
+enum round { SIZES, PROJECTION, RESIDUALS };
+
+// A rank's place in it.
+struct grid {
+    struct mmul_stage *stage;
+    const struct mmul_program_plan *plan;
+    struct mmul_grid_part part;
+};
+
+// False: this rank has no place in the mesh.
+static bool find_place(struct mmul_stage *stage, struct grid *g) {
+    *g = (struct grid){.stage = stage, .plan = stage->site->values->plan};
+    return mmul_program_grid_part(g->plan, stage->is.step, stage->site->context->comm->rank,
+                                  &g->part);
+}
+
+// The rank's rows of its columns of B.
+static struct mmul_product part_of_b(const struct grid *g, int64_t matrix) {
+    const struct mmul_view b = mmul_block_operand(g->stage, 1, matrix);
+    struct mmul_product part = {.transpose_b = b.transposed,
+                                .n = g->part.cols.end - g->part.cols.begin,
+                                .k = g->part.b_rows.end - g->part.b_rows.begin,
+                                .alpha = 1,
+                                .a_dtype = b.dtype,
+                                .b_dtype = b.dtype,
+                                .ldb = b.ld};
+    if (part.n > 0 && part.k > 0)
+        part.b = mmul_view_element(&b, g->part.b_rows.begin, g->part.cols.begin);
+    return part;
+}
+
+// What has been added up so far, for one of the matrices.
+static struct mmul_check_part part_of(const struct grid *g, const double *sizes,
+                                      const double *squares, int64_t matrix) {
+    uint64_t place = (uint64_t)(matrix * g->plan->costs.mesh.cols + g->part.col);
+    return (struct mmul_check_part){
+        .n = g->part.n,
+        .k = g->part.k,
+        .begin = g->part.cols.begin,
+        .seed = mmul_random_at(g->stage->site->options->verify_seed, place),
+        .sizes = sizes + matrix * g->part.n,
+        .squares = squares != NULL ? squares + matrix * g->part.n : NULL};
+}
+
+static void give_sizes(const struct grid *g) {
+    double *mine = mmul_sums_mine(g->stage, SIZES);
+    for (int64_t t = 0; t < g->part.matrices; t++) {
+        const struct mmul_product part = part_of_b(g, t);
+        mmul_check_part_sizes(g->stage->site->grid_room.check, &part,
+                              mine + t * g->part.n + g->part.cols.begin);
+    }
+}
+
+// B x of all matrices, then squares.
+static void give_projection(const struct grid *g, const double *sizes) {
+    double *mine = mmul_sums_mine(g->stage, PROJECTION),
+           *squares = mine + g->part.matrices * g->part.k;
+    for (int64_t t = 0; t < g->part.matrices; t++) {
+        const struct mmul_product part = part_of_b(g, t);
+        const struct mmul_check_part of = part_of(g, sizes, NULL, t);
+        mmul_check_part_project(g->stage->site->grid_room.check, &part, &of,
+                                mine + t * g->part.k + g->part.b_rows.begin,
+                                squares + t * g->part.n + g->part.cols.begin);
+    }
+}
+
+// The next block of this rank's, x of its columns being at hand. *said: something can be said about it.
+static bool next_block(const struct grid *g, struct mmul_program_walk *walk,
+                       const double *const *sums, struct mmul_program_task *task, bool *said) {
+    do
+        if (!mmul_program_next(walk, task))
+            return false;
+    while (mmul_region_count(task->block) == 0);
+    const double *squares = sums[PROJECTION] + g->part.matrices * g->part.k;
+    const struct mmul_check_part of = part_of(g, sums[SIZES], squares, task->block.matrix);
+    const struct mmul_product block = mmul_block_product(g->stage, task);
+    *said = mmul_check_part_begin(g->stage->site->grid_room.check, &block, &of);
+    return true;
+}
+
+// Of rows of all matrices, then squares.
+static void give_residuals(const struct grid *g, const double *const *sums) {
+    struct mmul_program_walk walk = mmul_block_walk(g->stage);
+    struct mmul_program_task task;
+    double *mine = mmul_sums_mine(g->stage, RESIDUALS);
+    bool said;
+    while (next_block(g, &walk, sums, &task, &said)) {
+        const int64_t at = task.block.matrix * g->part.m + task.block.row_begin;
+        task.inner_begin = g->part.a_cols.begin;
+        task.inner_end = g->part.a_cols.end;
+        const struct mmul_product part = mmul_block_product(g->stage, &task);
+        mmul_check_part_rows(g->stage->site->grid_room.check, &part,
+                             sums[PROJECTION] + task.block.matrix * g->part.k + task.inner_begin,
+                             mine + at, mine + g->part.matrices * g->part.m + at);
+    }
+}
+
+// Rows of the block that are beyond the tolerance: from the first to the last of them.
+static struct mmul_panel find_rows(const struct grid *g, const struct mmul_region block,
+                                   const struct mmul_product *product, const double *residuals) {
+    const double *own = residuals + block.matrix * g->part.m,
+                 *squares = own + g->part.matrices * g->part.m;
+    struct mmul_panel rows = {block.row_end, block.row_end};
+    for (int64_t i = block.row_begin; i < block.row_end; i++) {
+        if (mmul_check_part_is_right(g->stage->site->grid_room.check, product, own[i], squares[i]))
+            continue;
+        rows.begin = mmul_smaller(rows.begin, i);
+        rows.end = i + 1;
+    }
+    return rows;
+}
+
+static enum mmul_status judge(const struct grid *g, const double *const *sums,
+                              struct mmul_error *err) {
+    struct mmul_program_walk walk = mmul_block_walk(g->stage);
+    struct mmul_program_task task;
+    enum mmul_status status = MMUL_OK;
+    bool said;
+    while (status == MMUL_OK && next_block(g, &walk, sums, &task, &said)) {
+        const struct mmul_product product = mmul_block_product(g->stage, &task);
+        struct mmul_panel rows = {task.block.row_begin, task.block.row_end};
+        if (said)
+            rows = find_rows(g, task.block, &product, sums[RESIDUALS]);
+        g->stage->verifier.lines_checked +=
+            task.block.row_end - task.block.row_begin - (rows.end - rows.begin);
+        atomic_fetch_add(&g->stage->site->findings.blocks_right, rows.begin == rows.end);
+        if (rows.begin < rows.end) // as if there were no other ranks
+            status = mmul_block_check(g->stage, &task, rows, err);
+    }
+    return status;
+}
+
+enum mmul_status mmul_grid_check(struct mmul_stage *stage, struct mmul_error *err) {
+    struct mmul_site *site = stage->site;
+    struct grid g;
+    const double *sums[MMUL_SUMS_ROUNDS] = {NULL};
+    bool takes_part = find_place(stage, &g), there = true;
+    double begin = mmul_trace_now(site->trace);
+    mmul_stopwatch_enter(&site->watch, &site->mine.verify_seconds);
+    for (int round = SIZES; there && round <= RESIDUALS; round++) {
+        if (!takes_part)
+            (void)mmul_sums_mine(stage, round);
+        else if (round == SIZES)
+            give_sizes(&g);
+        else if (round == PROJECTION)
+            give_projection(&g, sums[SIZES]);
+        else
+            give_residuals(&g, sums);
+        sums[round] = mmul_sums_exchange(stage, round);
+        there = sums[round] != NULL;
+        mmul_stopwatch_enter(&site->watch, &site->mine.verify_seconds);
+    }
+    mmul_trace_add(site->trace, MMUL_TRACE_CHECK, begin, g.part.m,
+                   g.part.cols.end - g.part.cols.begin);
+    enum mmul_status status = there && takes_part ? judge(&g, sums, err) : MMUL_OK;
+    mmul_stopwatch_enter(&site->watch, &site->mine.compute_seconds);
+    return status;
+}
+
+enum mmul_status mmul_grid_check_init(struct mmul_stage *stage, struct mmul_error *err) {
+    const struct mmul_parallel threads = {stage->site->context->fallback_threads,
+                                          mmul_pipeline_share};
+    struct grid g;
+    (void)find_place(stage, &g); // else all of it is empty
+    const int64_t most = mmul_grid_part_most(&g.part);
+    struct mmul_grid_room *room = &stage->site->grid_room;
+    if (most <= room->most)
+        return MMUL_OK;
+    mmul_check_destroy(room->check);
+    *room = (struct mmul_grid_room){.most = most};
+    enum mmul_status status = mmul_check_create(most, most, &room->check, err);
+    if (status == MMUL_OK)
+        mmul_check_share(room->check, threads);
+    return status;
+}

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: MIT
+// Samples of results, and second chances. The sample is made by mmul_reference_map, in double; what two right
+// devices differ by is far below the tolerance, and an element off by a tenth of its row's size far above.
+#include "exec/steps/map_check.h"
+
+#include <math.h>
+
+#include "base/integer.h"
+#include "base/memory.h"
+#include "base/random.h"
+#include "base/status.h"
+#include "exec/setup/fallback.h"
+#include "exec/steps/site.h"
+#include "exec/steps/stage_work.h"
+#include "model/dtype.h"
+
+enum { WORK_MOST = MMUL_SAMPLE_WORK, PIECE = 64 }; // elements of a sample, of a part of a row
+
+// ------------------------------------------------------------------------------------------ judging
+
+// Results that have no rounding: places, copies, comparisons.
+static bool is_exact(enum mmul_operation_kind kind) {
+    const enum mmul_operation_class class = mmul_operation_row(kind)->class;
+    return class == MMUL_CLASS_COPY || class == MMUL_CLASS_LOOKUP || kind == MMUL_TOPK ||
+           kind == MMUL_CAST || kind == MMUL_ARGMAX || kind == MMUL_MAX || kind == MMUL_MIN ||
+           (kind >= MMUL_MAXIMUM && kind <= MMUL_WHERE) || kind == MMUL_NEGATE ||
+           kind == MMUL_ABS || kind == MMUL_RELU;
+}
+
+// The largest element of the first operand.
+static double largest_of(const struct mmul_host_operand *o) {
+    double most = 0;
+    for (int64_t i = 0; o->at != NULL && i < o->rows; i++)
+        for (int64_t j = 0; j < o->cols; j++)
+            most = fmax(most,
+                        fabs(mmul_dtype_real(o->dtype, o->at, i * o->row_step + j * o->col_step)));
+    return o->at == NULL ? fabs((double)o->number) : most;
+}
+
+// What may be off where the terms are large and the result is not.
+static double cancelled(const struct mmul_host_map *host) {
+    const double rounding = host->dtype == MMUL_F64 ? 1e-14 : 1e-6;
+    const double most = rounding * largest_of(&host->operands[0]);
+    switch (host->map.kind) {
+    case MMUL_SUM:
+        return most * (double)(host->operands[0].rows * host->operands[0].cols) /
+               (double)(host->map.rows * host->map.cols);
+    case MMUL_LAYER_NORM:
+        return most / sqrt(host->map.with->epsilon + 1e-30);
+    case MMUL_MEAN:
+    case MMUL_GELU:
+    case MMUL_GELU_TANH:
+        return most;
+    default:
+        return 0;
+    }
+}
+
+// Of a piece that was made again, rows that differ.
+static int64_t count_wrong(const struct mmul_host_map *piece, const void *expected) {
+    const struct mmul_map *map = &piece->map;
+    // Exponentials of large numbers carry these numbers' rounding.
+    const double of_floats = map->kind == MMUL_SOFTMAX || map->kind == MMUL_ATTENTION ? 1e-2 : 1e-3;
+    const double tolerance = piece->dtype == MMUL_F64 ? of_floats * 1e-8 : of_floats;
+    const double slack = is_exact(map->kind) ? 0 : cancelled(piece);
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < map->rows; i++) {
+        const void *want = mmul_dtype_ahead(piece->dtype, expected, i * map->cols);
+        const void *have = mmul_dtype_ahead(piece->dtype, piece->result, i * piece->ld);
+        double squares = 0;
+        for (int64_t j = 0; j < map->cols; j++) {
+            const double x = mmul_dtype_real(piece->dtype, want, j);
+            squares += isfinite(x) ? x * x : 0;
+        }
+        const double typical = sqrt(squares / (double)map->cols);
+        bool is_wrong = false;
+        for (int64_t j = 0; j < map->cols; j++) {
+            const double x = mmul_dtype_real(piece->dtype, want, j);
+            const double y = mmul_dtype_real(piece->dtype, have, j);
+            const double most = tolerance * (fabs(x) + typical) + slack;
+            const bool same = x == y || (isnan(x) && isnan(y));
+            const bool is_near = !is_exact(map->kind) && fabs(x - y) <= most;
+            is_wrong |= !same && !is_near;
+        }
+        wrong += is_wrong;
+    }
+    return wrong;
+}
+
+static enum mmul_status judge_piece(const struct mmul_host_map *piece, struct mmul_device *judge,
+                                    int64_t *wrong, struct mmul_error *err) {
+    double *expected = NULL; // room for either type
+    struct mmul_host_map again = *piece;
+    enum mmul_status status =
+        MMUL_ALLOCATE_RAW(expected, piece->map.rows * piece->map.cols, "a sample", err);
+    again.result = expected;
+    again.ld = piece->map.cols;
+    if (status == MMUL_OK)
+        status = mmul_host_map_make(&again, judge, err);
+    if (status == MMUL_OK)
+        *wrong += count_wrong(piece, expected);
+    mmul_free(expected);
+    return status;
+}
+
+// ----------------------------------------------------------------------------------------- sampling
+
+static bool has_whole_rows(const struct mmul_host_map *host) {
+    const enum mmul_operation_class class = mmul_operation_row(host->map.kind)->class;
+    return class == MMUL_CLASS_ROWS || class == MMUL_CLASS_ATTENTION ||
+           (class == MMUL_CLASS_REDUCE && host->map.with->axis == -1);
+}
+
+// One of `count` equal parts of [0, size): its first place in the first part, its last in the last, any between.
+static int64_t pick(uint64_t seed, int64_t part, int64_t count, int64_t size) {
+    const int64_t begin = part * size / count, end = (part + 1) * size / count;
+    if (part == 0)
+        return 0;
+    return part == count - 1
+               ? size - 1
+               : begin + (int64_t)(mmul_random_at(seed, (uint64_t)part) % (uint64_t)(end - begin));
+}
+
+// Pieces of a block that are looked at, for others too many: of one row each, `width` columns.
+struct sample {
+    uint64_t seed;
+    int64_t rows, width, pieces; // rows: of all matrices
+};
+
+static struct sample choose(const struct mmul_host_map *host, uint64_t seed) {
+    const int64_t cols = host->map.cols;
+    struct sample s = {.seed = seed,
+                       .rows = host->map.matrices * host->map.rows,
+                       .width = has_whole_rows(host) ? cols : mmul_smaller(cols, PIECE)};
+    const struct mmul_host_map first = mmul_host_map_matrix(host, 0);
+    const struct mmul_host_map one = mmul_host_map_part(&first, 0, 1, 0, s.width);
+    const int64_t enough = (int64_t)(WORK_MOST / mmul_host_map_work(&one));
+    // A single row is looked at in several pieces.
+    const int64_t lines = s.rows > 1 ? s.rows : cols / s.width;
+    s.pieces = mmul_smaller(mmul_larger(enough, 2), lines);
+    return s;
+}
+
+static struct mmul_host_map find_piece(const struct mmul_host_map *host, const struct sample *s,
+                                       int64_t p) {
+    const int64_t row = s->rows > 1 ? pick(s->seed, p, s->pieces, s->rows) : 0;
+    const int64_t places = host->map.cols - s->width + 1;
+    const bool any = s->rows > 1 && p > 0 && p < s->pieces - 1;
+    const int64_t col = any ? (int64_t)(mmul_random_at(s->seed + 1, (uint64_t)p) % (uint64_t)places)
+                            : pick(s->seed + 1, p, s->pieces, places);
+    const struct mmul_host_map matrix = mmul_host_map_matrix(host, row / host->map.rows);
+    return mmul_host_map_part(&matrix, row % host->map.rows, 1, col, s->width);
+}
+
+// An operand, or behind them the result, as it lies in host memory.
+static struct mmul_host_tile find_tile(const struct mmul_host_map *host, int i) {
+    const struct mmul_host_operand *o = &host->operands[i];
+    return i < host->map.operand_count
+               ? (struct mmul_host_tile){o->at, o->rows, o->cols, o->row_step, o->dtype}
+               : (struct mmul_host_tile){host->result, host->map.rows, host->map.cols, host->ld,
+                                         host->dtype};
+}
+
+// What of the pieces only a device has comes home.
+static enum mmul_status bring_pieces(const struct mmul_host_map *host, const struct sample *s,
+                                     struct mmul_error *err) {
+    struct mmul_host_tile *parts = NULL;
+    enum mmul_status status = MMUL_OK;
+    for (int i = 0; status == MMUL_OK && host->maker != NULL && i <= host->map.operand_count; i++) {
+        const struct mmul_host_tile all = find_tile(host, i);
+        if (all.at == NULL || !mmul_worker_is_absent(host->maker, &all))
+            continue;
+        status = parts == NULL ? MMUL_ALLOCATE_RAW(parts, s->pieces, "a sample", err) : MMUL_OK;
+        for (int64_t p = 0; status == MMUL_OK && p < s->pieces; p++) {
+            const struct mmul_host_map piece = find_piece(host, s, p);
+            parts[p] = find_tile(&piece, i);
+        }
+        if (status == MMUL_OK)
+            status = mmul_worker_bring_parts(host->maker, parts, s->pieces, err);
+    }
+    mmul_free(parts);
+    return status;
+}
+
+enum mmul_status mmul_host_map_check(const struct mmul_host_map *host, struct mmul_device *judge,
+                                     uint64_t seed, int64_t *wrong, int64_t *looked_at,
+                                     struct mmul_error *err) {
+    const int64_t rows = host->map.matrices * host->map.rows;
+    enum mmul_status status = MMUL_OK;
+    *wrong = 0;
+    *looked_at = rows;
+    if (mmul_host_map_work(host) <= WORK_MOST) {
+        const struct sample all = {.rows = rows, .width = host->map.cols, .pieces = rows};
+        status = bring_pieces(host, &all, err);
+        for (int64_t t = 0; status == MMUL_OK && t < host->map.matrices; t++) {
+            const struct mmul_host_map matrix = mmul_host_map_matrix(host, t);
+            status = judge_piece(&matrix, judge, wrong, err);
+        }
+        return status;
+    }
+    const struct sample s = choose(host, seed);
+    *looked_at = s.pieces;
+    status = bring_pieces(host, &s, err);
+    for (int64_t p = 0; status == MMUL_OK && p < s.pieces; p++) {
+        const struct mmul_host_map piece = find_piece(host, &s, p);
+        status = judge_piece(&piece, judge, wrong, err);
+    }
+    return status;
+}
+
+// ----------------------------------------------------------------------------------- second chances
+
+static enum mmul_status distrust(struct mmul_stage *stage, int64_t wrong, const char *place,
+                                 struct mmul_error *err) {
+    char why[320];
+    if (wrong > 0)
+        snprintf(why, sizeof why, "%lld wrong row%s in %s", (long long)wrong, wrong == 1 ? "" : "s",
+                 place);
+    else
+        snprintf(why, sizeof why, "what came of %s is not what was written", place);
+    if (mmul_worker_distrust(&stage->site->worker, why, err) == MMUL_OK)
+        return mmul_worker_must_repeat(&stage->site->worker, err);
+    mmul_fail(err, MMUL_ERR_WRONG,
+              "rank %d: result is wrong in %s, also after it was computed again",
+              stage->site->context->comm->rank, place);
+    mmul_hint(err, "suspect the memory or the processor of that machine");
+    return MMUL_ERR_WRONG;
+}
+
+static enum mmul_status check(struct mmul_stage *stage, const struct mmul_host_map *host,
+                              int64_t *wrong, struct mmul_error *err) {
+    struct mmul_worker *worker = &stage->site->worker;
+    const uint64_t seed = stage->site->options->verify_seed;
+    int64_t looked_at = 0;
+    enum mmul_status status = MMUL_OK;
+    if (worker->judge == NULL)
+        status = mmul_device_open("reference", &worker->judge, err);
+    mmul_stopwatch_enter(&stage->site->watch, &stage->site->mine.verify_seconds);
+    if (status == MMUL_OK)
+        status = mmul_host_map_check(host, worker->judge, seed, wrong, &looked_at, err);
+    mmul_stopwatch_enter(&stage->site->watch, &stage->site->mine.compute_seconds);
+    stage->verifier.lines_checked += looked_at;
+    return status;
+}
+
+// Until the sample is right, or the CPU has made the block.
+static enum mmul_status make(struct mmul_stage *stage, const struct mmul_host_map *host,
+                             const char *place, struct mmul_error *err) {
+    struct mmul_worker *worker = &stage->site->worker;
+    for (bool is_first = true;; is_first = false) {
+        int64_t wrong = 0, carried_wrong = worker->carried_wrong;
+        enum mmul_status status = mmul_worker_map(worker, host, err);
+        if (status != MMUL_OK || stage->site->options->no_verify ||
+            mmul_device_is_trusted(worker->context->device))
+            return status;
+        status = check(stage, host, &wrong, err);
+        carried_wrong = worker->carried_wrong - carried_wrong;
+        if (status != MMUL_OK || (wrong == 0 && carried_wrong == 0))
+            return status;
+        stage->verifier.blocks_recomputed += is_first;
+        stage->verifier.lines_wrong += is_first ? mmul_larger(wrong, carried_wrong) : 0;
+        stage->verifier.lines_recomputed += host->map.rows;
+        status = distrust(stage, wrong, place, err);
+        if (status != MMUL_OK)
+            return status;
+    }
+}
+
+enum mmul_status mmul_stage_map(struct mmul_stage *stage, const struct mmul_host_map *host,
+                                const char *place, struct mmul_error *err) {
+    static const double flops_each =
+        10; // of an element, for a device whose speed is known by products
+    uint32_t carried;
+    struct mmul_host_map checked = *host;
+    checked.maker = &stage->site->worker;
+    if (!stage->site->options->no_verify && mmul_map_carries(host->map.kind))
+        checked.map.carried = &carried;
+    mmul_deadline_begin(&stage->site->deadline, flops_each * mmul_host_map_work(host));
+    enum mmul_status status = make(stage, &checked, place, err);
+    mmul_deadline_end(&stage->site->deadline);
+    return status;
+}

@@ -1,0 +1,482 @@
+// SPDX-License-Identifier: MIT
+// Parts of operands as steps between elements, whatever is transposed, repeats, or is permuted.
+#include "exec/steps/maps.h"
+
+#include "base/integer.h"
+#include "base/status.h"
+#include "exec/setup/pipeline.h"
+#include "exec/steps/block.h"
+#include "exec/steps/generate_blocks.h"
+#include "exec/steps/map_check.h"
+#include "exec/steps/site.h"
+#include "model/dtype.h"
+#include "model/matrix.h"
+
+struct making {
+    struct mmul_stage *stage;
+    const struct mmul_program *program;
+    const struct mmul_operation *operation;
+    struct mmul_shape shape;        // of the result
+    struct mmul_region block;       // of the first matrix
+    int64_t matrices;               // alike, from that one on
+    int64_t inner_begin, inner_end; // of the axis along which is reduced
+    struct mmul_view result;        // of the first matrix
+    int64_t result_step;            // to the next
+    struct mmul_host_map host;
+};
+
+static struct mmul_shape shape_of(const struct making *m, int operand) {
+    return m->program->values[m->operation->operands[operand]].shape;
+}
+
+struct mmul_host_operand mmul_maps_part(const struct mmul_view *view, int64_t row, int64_t rows,
+                                        int64_t col, int64_t cols) {
+    const struct mmul_region r = view->region;
+    struct mmul_host_operand o = {.dtype = view->dtype,
+                                  .row_step = view->transposed ? 1 : view->ld,
+                                  .col_step = view->transposed ? view->ld : 1,
+                                  .rows = rows,
+                                  .cols = cols};
+    if (r.row_end - r.row_begin == 1 && r.row_begin == 0)
+        o.row_step = row = 0;
+    if (r.col_end - r.col_begin == 1 && r.col_begin == 0)
+        o.col_step = col = 0;
+    o.at = mmul_view_element(view, row, col);
+    return o;
+}
+
+struct mmul_host_operand mmul_maps_number(const double *number, enum mmul_dtype dtype, int64_t rows,
+                                          int64_t cols) {
+    if (dtype == MMUL_F64)
+        return (struct mmul_host_operand){
+            .at = number, .dtype = MMUL_F64, .rows = rows, .cols = cols};
+    return (struct mmul_host_operand){.number = (float)*number};
+}
+
+// `matrices` of them from the t-th on.
+static struct making from_matrix(const struct making *m, int64_t t, int64_t matrices) {
+    struct making some = *m;
+    some.block.matrix += t;
+    some.matrices = matrices;
+    some.result.at = mmul_dtype_ahead(m->result.dtype, m->result.at, t * m->result_step);
+    some.result.region.matrix += t;
+    return some;
+}
+
+// ------------------------------------------------------------------------------------------ stacks
+
+// Which matrix of an operand meets matrix t of the result: sizes of 1 repeat, and groups of heads of attention
+// share one.
+static int64_t matrix_of(const struct making *m, int operand, int64_t t) {
+    const struct mmul_shape have = shape_of(m, operand);
+    const int64_t batch = have.batch == 1 ? 0 : t / m->shape.depth;
+    return batch * have.depth + t % m->shape.depth / (m->shape.depth / have.depth);
+}
+
+static struct mmul_view view_operand(const struct making *m, int operand, int64_t t) {
+    return mmul_values_view(m->stage->site->values, m->stage->is.step->operands[operand],
+                            m->stage->site->context->comm->rank, matrix_of(m, operand, t));
+}
+
+static int64_t elements_behind(const struct mmul_view *view, const struct mmul_view *first) {
+    return ((char *)view->at - (char *)first->at) / (int64_t)mmul_dtype_bytes(view->dtype);
+}
+
+static bool is_alike(struct mmul_region x, struct mmul_region y) {
+    return x.row_begin == y.row_begin && x.row_end == y.row_end && x.col_begin == y.col_begin &&
+           x.col_end == y.col_end;
+}
+
+// How the matrices of an operand that the block's depend on follow each other; false: not by equal steps.
+static bool find_stack(const struct making *m, int operand, struct mmul_stack *stack) {
+    const struct mmul_shape have = shape_of(m, operand);
+    const struct mmul_view first = view_operand(m, operand, m->block.matrix);
+    const int64_t begin = matrix_of(m, operand, m->block.matrix);
+    int64_t step = 0;
+    for (int64_t t = 1; t < m->matrices; t++) {
+        const int64_t off = matrix_of(m, operand, m->block.matrix + t) - begin;
+        if (off == 0)
+            continue;
+        const struct mmul_view view = view_operand(m, operand, m->block.matrix + t);
+        const int64_t behind = elements_behind(&view, &first);
+        step = step == 0 ? behind / off : step;
+        if (behind != off * step || !is_alike(view.region, first.region))
+            return false;
+    }
+    *stack = (struct mmul_stack){.batch_step = have.batch == 1 ? 0 : have.depth * step,
+                                 .depth_step = step,
+                                 .shared = m->shape.depth / have.depth};
+    return true;
+}
+
+// Copies and lookups know it themselves.
+static bool find_stacks(struct making *m) {
+    const enum mmul_operation_class class = mmul_operation_row(m->operation->kind)->class;
+    if (class == MMUL_CLASS_OWN || class == MMUL_CLASS_COPY || class == MMUL_CLASS_LOOKUP)
+        return true;
+    for (int i = 0; i < m->operation->operand_count; i++)
+        if (m->operation->operands[i] != MMUL_NUMBER &&
+            !find_stack(m, i, &m->host.operands[i].stack))
+            return false;
+    return true;
+}
+
+static struct making begin_making(struct mmul_stage *stage, const struct mmul_program_task *task,
+                                  int64_t matrices) {
+    const struct mmul_values *values = stage->site->values;
+    const struct mmul_program *program = values->plan->program;
+    const struct mmul_operation *o = &program->operations[stage->is.step->operation];
+    const int rank = stage->site->context->comm->rank, place = stage->is.step->made;
+    struct making m = {.stage = stage,
+                       .program = program,
+                       .operation = o,
+                       .shape = mmul_program_shape(program, o),
+                       .block = task->block,
+                       .matrices = matrices,
+                       .inner_begin = task->inner_begin,
+                       .inner_end = task->inner_end,
+                       .result = mmul_values_view(values, place, rank, task->block.matrix),
+                       .host.map.operand_count = o->operand_count};
+    const struct mmul_view second =
+        mmul_values_view(values, place, rank, task->block.matrix + (matrices > 1));
+    m.result_step = elements_behind(&second, &m.result);
+    return m;
+}
+
+// Makes a region of the block's matrices from the operands.
+static enum mmul_status make(const struct making *m, struct mmul_region to,
+                             struct mmul_error *err) {
+    struct mmul_host_map host = m->host;
+    host.map.kind = m->operation->kind;
+    host.map.with = &m->operation->with;
+    host.map.shape = m->shape;
+    host.map.rows = to.row_end - to.row_begin;
+    host.map.cols = to.col_end - to.col_begin;
+    host.map.row = to.row_begin;
+    host.map.col = to.col_begin;
+    host.map.matrix = m->block.matrix;
+    host.map.matrices = m->matrices;
+    host.map.result_step = m->result_step;
+    host.map.parallel =
+        (struct mmul_parallel){m->stage->site->context->fallback_threads, mmul_pipeline_share};
+    host.result = mmul_view_element(&m->result, to.row_begin, to.col_begin);
+    host.dtype = m->result.dtype;
+    host.ld = m->result.ld;
+    char place[192], more[32] = "";
+    if (m->matrices > 1)
+        snprintf(more, sizeof more, " and %lld more", (long long)(m->matrices - 1));
+    snprintf(place, sizeof place, "rows %lld-%lld of matrix %lld%s of '%.90s'",
+             (long long)to.row_begin, (long long)to.row_end, (long long)m->block.matrix, more,
+             m->program->values[m->operation->result].name);
+    return mmul_stage_map(m->stage, &host, place, err);
+}
+
+// ------------------------------------------------------------------------- elements, rows, axes
+
+// A summand of a mean. What the device has kept of it is the mean as it was.
+static void lower_mean(const struct making *m, double share) {
+    const struct mmul_region b = m->block;
+    for (int64_t i = b.row_begin; i < b.row_end; i++)
+        for (int64_t j = b.col_begin; j < b.col_end; j++) {
+            void *mean = mmul_view_element(&m->result, i, j);
+            if (m->result.dtype == MMUL_F64)
+                *(double *)mean *= share;
+            else
+                *(float *)mean = (float)((double)*(float *)mean * share);
+        }
+    mmul_worker_forget_memory(&m->stage->site->worker,
+                              mmul_view_element(&m->result, b.row_begin, b.col_begin),
+                              mmul_view_element(&m->result, b.row_end - 1, b.col_end));
+}
+
+// All of a row, or of a column, or what this rank has of it.
+static enum mmul_status reduce(struct making *m, struct mmul_error *err) {
+    const bool down = m->operation->with.axis == -2;
+    const struct mmul_region b = m->block;
+    const struct mmul_view view = view_operand(m, 0, b.matrix);
+    const struct mmul_shape have = shape_of(m, 0);
+    const int64_t inner = m->inner_end - m->inner_begin, all = down ? have.rows : have.cols;
+    const struct mmul_stack stack = m->host.operands[0].stack;
+    m->host.operands[0] =
+        down ? mmul_maps_part(&view, m->inner_begin, inner, b.col_begin, b.col_end - b.col_begin)
+             : mmul_maps_part(&view, b.row_begin, b.row_end - b.row_begin, m->inner_begin, inner);
+    m->host.operands[0].stack = stack;
+    enum mmul_status status = make(m, b, err);
+    if (status != MMUL_OK || m->operation->kind != MMUL_MEAN || inner == all)
+        return status;
+    for (int64_t t = 0; t < m->matrices; t++) {
+        const struct making one = from_matrix(m, t, 1);
+        lower_mean(&one, (double)inner / (double)all);
+    }
+    return MMUL_OK;
+}
+
+static enum mmul_status make_alike(struct making *m, struct mmul_error *err) {
+    const struct mmul_operation_row *row = mmul_operation_row(m->operation->kind);
+    const struct mmul_region b = m->block;
+    for (int i = 0; i < m->operation->operand_count; i++) {
+        if (m->operation->operands[i] == MMUL_NUMBER) {
+            m->host.operands[i] =
+                mmul_maps_number(&m->operation->with.numbers[i], m->result.dtype,
+                                 b.row_end - b.row_begin, b.col_end - b.col_begin);
+            continue;
+        }
+        const struct mmul_shape have = shape_of(m, i);
+        const struct mmul_view view = view_operand(m, i, b.matrix);
+        const struct mmul_stack stack = m->host.operands[i].stack;
+        const bool all = row->class != MMUL_CLASS_ELEMENTS; // columns
+        const bool is_vector = row->class == MMUL_CLASS_ROWS && i > 0;
+        m->host.operands[i] =
+            mmul_maps_part(&view, b.row_begin, is_vector ? 1 : b.row_end - b.row_begin,
+                           all ? 0 : b.col_begin, all ? have.cols : b.col_end - b.col_begin);
+        m->host.operands[i].stack = stack;
+    }
+    return make(m, m->block, err);
+}
+
+// ----------------------------------------------------------------------------------------- copies
+
+// An operand as four steps, between matrices, too: element `begin` from its first one on is at `at`. What is split
+// by rows is in one run; what is read the other way round is whole matrices.
+struct whole {
+    const void *at;
+    enum mmul_dtype dtype;
+    int64_t begin;
+    int64_t sizes[4], steps[4];
+};
+
+static const void *find(const struct whole *x, int64_t element) {
+    return mmul_dtype_ahead(x->dtype, x->at, element - x->begin);
+}
+
+static struct whole whole_of(const struct making *m, int operand) {
+    const struct mmul_values *values = m->stage->site->values;
+    const int place = m->stage->is.step->operands[operand];
+    const struct mmul_shape s = shape_of(m, operand);
+    const struct mmul_part_range held =
+        mmul_placement_part(&values->plan->places[place].placement, s, values->rank);
+    const struct mmul_view view = mmul_values_view(values, place, values->rank, held.matrix_begin);
+    struct whole x = {.at = view.at,
+                      .dtype = view.dtype,
+                      .sizes = {s.batch, s.depth, s.rows, s.cols},
+                      .steps = {s.depth * s.rows * s.cols, s.rows * s.cols,
+                                view.transposed ? 1 : s.cols, view.transposed ? s.rows : 1}};
+    x.begin = held.matrix_begin * x.steps[1] + view.region.row_begin * x.steps[2] +
+              view.region.col_begin * x.steps[3];
+    return x;
+}
+
+// Copies a region of the block's matrices, which begins with that element.
+static enum mmul_status copy(struct making *m, struct mmul_region to, const struct whole *x,
+                             int64_t element, const int64_t steps[4], struct mmul_error *err) {
+    const int64_t rows = to.row_end - to.row_begin, cols = to.col_end - to.col_begin;
+    m->host.operands[0] = (struct mmul_host_operand){.at = find(x, element),
+                                                     .dtype = x->dtype,
+                                                     .row_step = steps[2],
+                                                     .col_step = steps[3],
+                                                     .rows = rows,
+                                                     .cols = cols,
+                                                     .stack = {steps[0], steps[1], 1}};
+    m->host.map.operand_count = 1;
+    return make(m, to, err);
+}
+
+// Size s of the result is size axes[s] of the operand, from begin[s] on.
+static enum mmul_status copy_axes(struct making *m, const int axes[4], const int64_t begin[4],
+                                  struct mmul_error *err) {
+    const struct whole x = whole_of(m, 0);
+    const struct mmul_region b = m->block;
+    const int64_t at[4] = {b.matrix / m->shape.depth, b.matrix % m->shape.depth, b.row_begin,
+                           b.col_begin};
+    int64_t from = 0;
+    for (int s = 0; s < 4; s++)
+        from += (at[s] + begin[s]) * x.steps[axes[s]];
+    const int64_t steps[] = {x.steps[axes[0]], x.steps[axes[1]], x.steps[axes[2]],
+                             x.steps[axes[3]]};
+    return copy(m, b, &x, from, steps, err);
+}
+
+// From an operand whose part of the result begins at `begin` of the axis: what of the block is in it.
+static enum mmul_status copy_part(struct making *m, const struct whole *x, int axis, int64_t begin,
+                                  struct mmul_error *err) {
+    const struct mmul_region b = m->block;
+    int64_t from[4] = {b.matrix / m->shape.depth, b.matrix % m->shape.depth, b.row_begin,
+                       b.col_begin};
+    int64_t to[4] = {from[0] + 1, from[1] + 1, b.row_end, b.col_end};
+    from[axis] = mmul_larger(from[axis], begin);
+    to[axis] = mmul_smaller(to[axis], begin + x->sizes[axis]);
+    int64_t at = 0;
+    for (int s = 0; s < 4; s++) {
+        if (from[s] >= to[s])
+            return MMUL_OK;
+        at += (from[s] - (s == axis ? begin : 0)) * x->steps[s];
+    }
+    const struct mmul_region part = {b.matrix, from[2], to[2], from[3], to[3]};
+    return copy(m, part, x, at, x->steps, err);
+}
+
+// Matrix by matrix where these are what is joined.
+static enum mmul_status copy_joined(struct making *m, int which, int axis, int64_t begin,
+                                    struct mmul_error *err) {
+    const struct whole x = whole_of(m, which);
+    enum mmul_status status = MMUL_OK;
+    if (axis > 1)
+        return copy_part(m, &x, axis, begin, err);
+    for (int64_t t = 0; status == MMUL_OK && t < m->matrices; t++) {
+        struct making one = from_matrix(m, t, 1);
+        status = copy_part(&one, &x, axis, begin, err);
+    }
+    return status;
+}
+
+// Run by run.
+static enum mmul_status reshape_turned(struct making *m, const struct whole *x,
+                                       struct mmul_error *err) {
+    const struct mmul_region b = m->block;
+    const int64_t cols = m->shape.cols, matrix = x->sizes[2] * x->sizes[3];
+    enum mmul_status status = MMUL_OK;
+    for (int64_t i = b.row_begin; i < b.row_end; i++)
+        for (int64_t j = b.col_begin, n; status == MMUL_OK && j < b.col_end; j += n) {
+            const int64_t at = (b.matrix * m->shape.rows + i) * cols + j, in = at % matrix;
+            const int64_t down = in / x->sizes[3], along = in % x->sizes[3];
+            n = mmul_smaller(b.col_end - j, x->sizes[3] - along);
+            status = copy(m, (struct mmul_region){b.matrix, i, i + 1, j, j + n}, x,
+                          at / matrix * matrix + down * x->steps[2] + along * x->steps[3],
+                          (const int64_t[]){0, 0, 0, x->steps[3]}, err);
+        }
+    return status;
+}
+
+// The same elements in C order.
+static enum mmul_status reshape(struct making *m, struct mmul_error *err) {
+    const struct whole x = whole_of(m, 0);
+    const struct mmul_region b = m->block;
+    const int64_t rows = m->shape.rows, cols = m->shape.cols;
+    const int64_t begin = (b.matrix * rows + b.row_begin) * cols + b.col_begin;
+    const int64_t steps[] = {m->shape.depth * rows * cols, rows * cols, cols, 1};
+    enum mmul_status status = MMUL_OK;
+    if (x.steps[3] == 1 && x.steps[2] == x.sizes[3])
+        return copy(m, b, &x, begin, steps, err);
+    for (int64_t t = 0; status == MMUL_OK && t < m->matrices; t++) {
+        struct making one = from_matrix(m, t, 1);
+        status = reshape_turned(&one, &x, err);
+    }
+    return status;
+}
+
+static enum mmul_status make_copy(struct making *m, struct mmul_error *err) {
+    static const int same[] = {0, 1, 2, 3};
+    static const int64_t zero[4];
+    const struct mmul_parameters *with = &m->operation->with;
+    switch (m->operation->kind) {
+    case MMUL_SLICE:
+        return copy_axes(m, same, with->begin, err);
+    case MMUL_PERMUTE:
+        return copy_axes(m, with->axes, zero, err);
+    case MMUL_CONCAT: {
+        const int axis = with->axis + 4;
+        enum mmul_status status = copy_joined(m, 0, axis, 0, err);
+        return status != MMUL_OK ? status
+                                 : copy_joined(m, 1, axis, whole_of(m, 0).sizes[axis], err);
+    }
+    default:
+        return reshape(m, err);
+    }
+}
+
+// -------------------------------------------------------------------------- lookups, attention
+
+enum mmul_status mmul_maps_check_rows(const void *ids, enum mmul_dtype dtype, int64_t step,
+                                      int64_t count, const struct mmul_value *table,
+                                      struct mmul_error *err) {
+    const int64_t rows = table->shape.rows;
+    for (int64_t i = 0; i < count; i++) {
+        const double id = mmul_dtype_real(dtype, ids, i * step);
+        if (id >= 0 && id < (double)rows && id == (double)(int64_t)id)
+            continue;
+        return mmul_fail(err, MMUL_ERR_DATA, "cannot take row %g of '%s': it has %lld", id,
+                         table->name, (long long)rows);
+    }
+    return MMUL_OK;
+}
+
+static enum mmul_status look_up(struct making *m, struct mmul_error *err) {
+    const struct whole table = whole_of(m, 0), ids = whole_of(m, 1);
+    const struct mmul_region b = m->block;
+    const int64_t rows = b.row_end - b.row_begin;
+    const struct mmul_value *value = &m->program->values[m->operation->operands[0]];
+    const void *first = NULL;
+    for (int64_t t = m->matrices - 1; t >= 0; t--) {
+        const int64_t matrix = (b.matrix + t) / ids.sizes[2], row = (b.matrix + t) % ids.sizes[2];
+        first = find(&ids, matrix * ids.steps[1] + row * ids.steps[2] + b.row_begin * ids.steps[3]);
+        if (mmul_maps_check_rows(first, ids.dtype, ids.steps[3], rows, value, err) != MMUL_OK)
+            return err->status;
+    }
+    m->host.operands[0] = (struct mmul_host_operand){.at = table.at,
+                                                     .dtype = table.dtype,
+                                                     .row_step = table.steps[2],
+                                                     .col_step = table.steps[3],
+                                                     .rows = table.sizes[2],
+                                                     .cols = table.sizes[3]};
+    m->host.operands[1] = (struct mmul_host_operand){.at = first,
+                                                     .dtype = ids.dtype,
+                                                     .row_step = 0,
+                                                     .col_step = ids.steps[3],
+                                                     .rows = 1,
+                                                     .cols = rows,
+                                                     .stack = {ids.steps[1], ids.steps[2], 1}};
+    return make(m, m->block, err);
+}
+
+static enum mmul_status attend(struct making *m, struct mmul_error *err) {
+    const struct mmul_region b = m->block;
+    const int64_t rows = b.row_end - b.row_begin;
+    for (int i = 0; i < m->operation->operand_count; i++) {
+        const struct mmul_shape have = shape_of(m, i);
+        const struct mmul_view view = view_operand(m, i, b.matrix);
+        const struct mmul_stack stack = m->host.operands[i].stack;
+        const bool by_row = i == 0 || i == 3;
+        m->host.operands[i] =
+            mmul_maps_part(&view, by_row ? b.row_begin : 0, by_row ? rows : have.rows, 0,
+                           i == 3 ? shape_of(m, 1).rows : have.cols);
+        m->host.operands[i].stack = stack;
+    }
+    return make(m, m->block, err);
+}
+
+// ----------------------------------------------------------------------------------------- blocks
+
+static enum mmul_status make_block(struct making *m, struct mmul_error *err) {
+    switch (mmul_operation_row(m->operation->kind)->class) {
+    case MMUL_CLASS_OWN:
+        for (int64_t t = 0; t < m->matrices; t++) {
+            const struct making one = from_matrix(m, t, 1);
+            mmul_blocks_generate(m->operation, m->shape, &one.result, one.block,
+                                 m->stage->site->context->fallback_threads);
+        }
+        return MMUL_OK;
+    case MMUL_CLASS_REDUCE:
+        return reduce(m, err);
+    case MMUL_CLASS_COPY:
+        return make_copy(m, err);
+    case MMUL_CLASS_LOOKUP:
+        return look_up(m, err);
+    case MMUL_CLASS_ATTENTION:
+        return attend(m, err);
+    default:
+        return make_alike(m, err);
+    }
+}
+
+enum mmul_status mmul_maps_make(struct mmul_stage *stage, const struct mmul_program_task *task,
+                                int64_t matrices, struct mmul_error *err) {
+    struct making m = begin_making(stage, task, matrices);
+    enum mmul_status status = MMUL_OK;
+    if (find_stacks(&m))
+        return make_block(&m, err);
+    for (int64_t t = 0; status == MMUL_OK && t < matrices; t++) {
+        struct making one = from_matrix(&m, t, 1);
+        status = make_block(&one, err);
+    }
+    return status;
+}

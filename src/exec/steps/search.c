@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: MIT
+// Walks a block of rows in tiles, from left to right: so what comes later is after its equals that came before.
+#include "exec/steps/search.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/integer.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "exec/setup/pipeline.h"
+#include "exec/steps/block.h"
+#include "exec/steps/map_check.h"
+#include "exec/steps/site.h"
+#include "exec/steps/stage_work.h"
+#include "model/dtype.h"
+
+static const struct mmul_operation *operation_of(const struct mmul_stage *stage) {
+    return &stage->site->values->plan->program->operations[stage->is.step->operation];
+}
+
+static int64_t cols_of(const struct mmul_stage *stage) {
+    return stage->site->values->plan->program->values[operation_of(stage)->operands[1]].shape.cols;
+}
+
+// Of the product and of the result.
+static enum mmul_dtype dtype_of(const struct mmul_stage *stage) {
+    return stage->site->values->plan->program->values[operation_of(stage)->result].dtype;
+}
+
+static enum mmul_status create_memory(struct mmul_stage *stage, struct mmul_error *err) {
+    struct mmul_search *s = stage->search;
+    const size_t each = mmul_dtype_bytes(dtype_of(stage));
+    const struct {
+        void **memory;
+        int64_t elements;
+    } all[] = {{&s->product, s->is.product}, {&s->best, s->is.best}, {&s->merged, s->is.merged}};
+    for (int i = 0; i < 3; i++) {
+        if (*all[i].memory == NULL)
+            *all[i].memory = mmul_allocate_raw(all[i].elements, each, "a search", err);
+        if (*all[i].memory == NULL)
+            return err->status;
+    }
+    return MMUL_OK;
+}
+
+void mmul_search_abandon(struct mmul_search *search) {
+    search->product = search->best = NULL;
+}
+
+void mmul_search_release(struct mmul_search *search) {
+    mmul_free(search->product);
+    mmul_free(search->best);
+    mmul_free(search->merged);
+    search->product = search->best = search->merged = NULL;
+}
+
+enum mmul_status mmul_search_init(struct mmul_stage *stage, int64_t rows, struct mmul_error *err) {
+    enum mmul_status status = MMUL_ALLOCATE(stage->search, 1, "a search", err);
+    if (status == MMUL_OK)
+        stage->search->is =
+            mmul_program_search_size(stage->site->values->plan, stage->is.step, rows);
+    return status;
+}
+
+void mmul_search_fini(struct mmul_stage *stage) {
+    if (stage->search != NULL)
+        mmul_search_release(stage->search);
+    mmul_free(stage->search);
+}
+
+// -------------------------------------------------------------------------------------------- tiles
+
+// A region of the product.
+struct tile {
+    struct mmul_region at;
+    int64_t rows, cols;
+    int64_t best; // elements of each of its rows that may be among the k largest
+};
+
+static struct mmul_product product_of(const struct mmul_stage *stage, const struct tile *tile,
+                                      int64_t inner) {
+    const struct mmul_view x = mmul_block_operand(stage, 0, tile->at.matrix),
+                           y = mmul_block_operand(stage, 1, tile->at.matrix);
+    return (struct mmul_product){.transpose_a = x.transposed,
+                                 .transpose_b = y.transposed,
+                                 .m = tile->rows,
+                                 .n = tile->cols,
+                                 .k = inner,
+                                 .alpha = 1,
+                                 .a_dtype = x.dtype,
+                                 .b_dtype = y.dtype,
+                                 .a = mmul_view_element(&x, tile->at.row_begin, 0),
+                                 .lda = x.ld,
+                                 .b = mmul_view_element(&y, 0, tile->at.col_begin),
+                                 .ldb = y.ld,
+                                 .c = stage->search->product,
+                                 .ldc = tile->cols};
+}
+
+static enum mmul_status find_best(struct mmul_stage *stage, const struct tile *tile,
+                                  const char *place, struct mmul_error *err) {
+    struct mmul_parameters with = operation_of(stage)->with;
+    with.count = tile->best;
+    const struct mmul_host_map host = {
+        .map = {.kind = MMUL_TOPK,
+                .with = &with,
+                .rows = tile->rows,
+                .cols = 2 * tile->best,
+                .shape = {1, 1, tile->rows, 2 * tile->best},
+                .matrices = 1,
+                .operand_count = 1,
+                .parallel = {stage->site->context->fallback_threads, mmul_pipeline_share}},
+        .operands = {{.at = stage->search->product,
+                      .dtype = dtype_of(stage),
+                      .row_step = tile->cols,
+                      .col_step = 1,
+                      .rows = tile->rows,
+                      .cols = tile->cols}},
+        .result = stage->search->best,
+        .dtype = dtype_of(stage),
+        .ld = 2 * tile->best};
+    return mmul_stage_map(stage, &host, place, err);
+}
+
+// The largest elements of a row, the first ones first, and behind `most` of them their columns.
+struct list {
+    const void *at;
+    int64_t most, count;
+};
+
+// As topk has it: NaN before all, then the larger; what is equal stands where it stood.
+static bool is_before(double x, double y) {
+    return isnan(y) ? false : isnan(x) || x > y;
+}
+
+// The first k of both, of which `right` comes from columns behind those of `left`, and counts from `begin` on.
+static void merge(enum mmul_dtype dtype, struct list left, struct list right, int64_t begin,
+                  int64_t k, void *to) {
+    for (int64_t i = 0, l = 0, r = 0; i < k; i++) {
+        const double x = l < left.count ? mmul_dtype_real(dtype, left.at, l) : 0,
+                     y = r < right.count ? mmul_dtype_real(dtype, right.at, r) : 0;
+        const bool is_left = l < left.count && (r == right.count || !is_before(y, x));
+        const struct list from = is_left ? left : right;
+        const int64_t place = is_left ? l : r;
+        mmul_dtype_set_real(dtype, to, i, is_left ? x : y);
+        mmul_dtype_set_real(dtype, to, k + i,
+                            (is_left ? 0 : (double)begin) +
+                                mmul_dtype_real(dtype, from.at, from.most + place));
+        l += is_left;
+        r += !is_left;
+    }
+}
+
+static void merge_rows(struct mmul_stage *stage, const struct tile *tile) {
+    const struct mmul_search *s = stage->search;
+    const enum mmul_dtype dtype = dtype_of(stage);
+    const int64_t k = operation_of(stage)->with.count, begin = tile->at.col_begin;
+    const struct mmul_view view =
+        mmul_values_view(stage->site->values, stage->is.step->made,
+                         stage->site->context->comm->rank, tile->at.matrix);
+    for (int64_t i = 0; i < tile->rows; i++) {
+        void *to = mmul_view_element(&view, tile->at.row_begin + i, 0);
+        const struct list left = {to, k, begin > 0 ? k : 0},
+                          right = {mmul_dtype_ahead(dtype, s->best, i * 2 * tile->best), tile->best,
+                                   tile->best};
+        merge(dtype, left, right, begin, k, s->merged);
+        memcpy(to, s->merged, (size_t)(2 * k) * mmul_dtype_bytes(dtype));
+    }
+}
+
+// Memory of the search's is not that of a value: what a device has of it is of the tile before.
+static void forget_memory(struct mmul_stage *stage) {
+    const struct mmul_search *s = stage->search;
+    const size_t each = mmul_dtype_bytes(dtype_of(stage));
+    mmul_worker_forget_memory(&stage->site->worker, s->product,
+                              (char *)s->product + (size_t)s->is.product * each);
+    mmul_worker_forget_memory(&stage->site->worker, s->best,
+                              (char *)s->best + (size_t)s->is.best * each);
+}
+
+static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *tile, int64_t inner,
+                                  struct mmul_error *err) {
+    const struct mmul_product product = product_of(stage, tile, inner);
+    char place[192];
+    snprintf(place, sizeof place, "rows %lld-%lld of matrix %lld of '%.90s'",
+             (long long)tile->at.row_begin, (long long)tile->at.row_end, (long long)tile->at.matrix,
+             stage->site->values->plan->program->values[operation_of(stage)->result].name);
+    forget_memory(stage);
+    enum mmul_status status = mmul_stage_multiply(stage, &product, err);
+    if (status == MMUL_OK && !stage->site->options->no_verify)
+        status = mmul_stage_check(
+            stage, &(struct mmul_verifier_block){.product = &product, .place = place}, err);
+    if (status == MMUL_OK)
+        status = find_best(stage, tile, place, err);
+    if (status == MMUL_OK)
+        merge_rows(stage, tile);
+    return status;
+}
+
+enum mmul_status mmul_search_make(struct mmul_stage *stage, const struct mmul_program_task *task,
+                                  struct mmul_error *err) {
+    const struct mmul_region b = task->block;
+    const int64_t cols = cols_of(stage), k = operation_of(stage)->with.count;
+    struct mmul_search *s = stage->search;
+    enum mmul_status status = create_memory(stage, err);
+    mmul_verifier_forget(&stage->verifier);
+    for (int64_t row = b.row_begin; row < b.row_end; row += s->is.rows)
+        for (int64_t col = 0; status == MMUL_OK && col < cols; col += s->is.cols) {
+            struct tile tile = {.at = {b.matrix, row, mmul_smaller(row + s->is.rows, b.row_end),
+                                       col, mmul_smaller(col + s->is.cols, cols)}};
+            tile.rows = tile.at.row_end - row;
+            tile.cols = tile.at.col_end - col;
+            tile.best = mmul_smaller(k, tile.cols);
+            if (mmul_failure_is_void(&stage->site->failure))
+                return MMUL_OK; // another failure has ended the run
+            status = make_tile(stage, &tile, task->inner_end, err);
+        }
+    if (status == MMUL_OK && s->product != NULL)
+        forget_memory(stage);
+    return status;
+}

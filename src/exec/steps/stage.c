@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+// What stages of all kinds have in common. Nothing moves here, and nothing is computed.
+#include "exec/steps/stage.h"
+
+#include "base/integer.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "exec/steps/site.h"
+
+int mmul_stage_maker(const struct mmul_stage *stage, int place) {
+    return stage->site->makers[mmul_program_base(stage->site->values->plan, place)];
+}
+
+// Stages that all ranks of the node must have done before a place is read; 0: its part is the rank's own.
+static int find_need(const struct mmul_stage *stage, int place) {
+    if (place < 0) // a file: of `mul` there are no values
+        return 0;
+    const struct mmul_program_plan *plan = stage->site->values->plan;
+    const int base = mmul_program_base(plan, place);
+    const bool is_shared = plan->places[base].placement.kind == MMUL_PLACE_REPLICATE;
+    return is_shared ? mmul_stage_maker(stage, place) : 0;
+}
+
+// Ranks of a node make what is whole on it together.
+static int find_needs(const struct mmul_stage *stage) {
+    const struct mmul_stage_places *at = &stage->is.places;
+    const struct mmul_program_step *step = stage->is.step;
+    const int product[MMUL_OPERANDS] = {at->split, at->whole, -1, -1},
+              *read = step != NULL ? step->operands : product;
+    const struct mmul_program_step *group = stage->is.group;
+    int needs = stage->is.after_all ? stage->index : 0;
+    for (int i = 0; i < MMUL_OPERANDS; i++)
+        needs = mmul_larger(needs, find_need(stage, read[i]));
+    for (int i = MMUL_OPERANDS; group != NULL && i < (1 + group->link_count) * MMUL_OPERANDS; i++)
+        needs = mmul_larger(needs, find_need(stage, mmul_program_step_operand(
+                                                        stage->site->values->plan, group, i)));
+    return needs;
+}
+
+enum mmul_status mmul_stage_init(struct mmul_stage *stage, struct mmul_site *site, int index,
+                                 const struct mmul_stage_request *request, struct mmul_error *err) {
+    *stage = (struct mmul_stage){.site = site, .index = index, .is = *request};
+    stage->node_needs = find_needs(stage);
+    if (request->step != NULL) {
+        const struct mmul_program_plan *plan = site->values->plan;
+        const int value = plan->places[request->step->result].value;
+        stage->sums = mmul_program_sums(plan, request->step);
+        stage->bytes = mmul_sums_bytes(&stage->sums, site->context->comm->node_size);
+        stage->work.a_dtype = stage->work.b_dtype = plan->program->values[value].dtype;
+    }
+    enum mmul_status status = mmul_chain_init(stage, request->group, err);
+    if (status == MMUL_OK)
+        status = request->kind->init(stage, err);
+    const int result = mmul_stage_result(stage);
+    if (result >= 0)
+        site->makers[result] = index + 1;
+    return status;
+}
+
+void mmul_stage_fini(struct mmul_stage *stage) {
+    if (stage->is.kind != NULL && stage->is.kind->fini != NULL)
+        stage->is.kind->fini(stage);
+}
+
+bool mmul_stage_is_done(const struct mmul_stage *stage, mmul_reach *reach, void *context) {
+    const struct mmul_run_progress *progress = stage->site->progress;
+    bool done = true;
+    for (int i = 0; done && i < stage->site->context->comm->node_size; i++)
+        done = reach(context, i, &progress->ranks[i].stages_done, stage->index + 1);
+    return done;
+}
+
+struct mmul_worker_options mmul_stage_worker_options(const struct mmul_stage *stage) {
+    struct mmul_worker_options options = stage->work;
+    options.no_fallback = stage->site->options->no_fallback;
+    options.trace = stage->site->trace;
+    return options;
+}
+
+int mmul_stage_result(const struct mmul_stage *stage) {
+    const struct mmul_program_step *step =
+        stage->is.step != NULL ? stage->is.step : stage->is.group;
+    return step != NULL ? step->result : stage->is.places.c;
+}
+
+bool mmul_stage_has_work(const struct mmul_stage *stage, int rank) {
+    if (stage->is.plan == NULL)
+        return stage->work.tile.m > 0;
+    const struct mmul_plan_rank *part = &mmul_plan_ranks(stage->is.plan)[rank];
+    return part->end > part->begin;
+}

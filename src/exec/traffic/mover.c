@@ -1,0 +1,441 @@
+// SPDX-License-Identifier: MIT
+// One loop over the lines, whatever they carry and wherever to. Computes nothing; waits for nothing.
+#include "exec/traffic/mover.h"
+
+#include <math.h>
+
+#include "base/integer.h"
+#include "base/memory.h"
+#include "plan/parts/panels.h"
+
+_Static_assert((int)MMUL_LINE_PACKETS == (int)MMUL_PACKETS_AHEAD, "as the cost model has it");
+_Static_assert((int)MMUL_LINE_LANES == (int)MMUL_ROUND_LANES, "as plans count them");
+
+// --------------------------------------------------------------------------------------- counters
+
+static void count_for_all(const struct mmul_mover *m, _Atomic int64_t *counter, int64_t value) {
+    mmul_progress_raise(m->site->progress, MMUL_TRAFFIC, counter, value, 0);
+}
+
+// Tells the ranks of the node. A panel is here when both lines have brought what they bring of it.
+static void tell(const struct mmul_mover *m, int index) {
+    const struct mmul_stage *stage = &m->stages[index];
+    const int64_t *counters = m->moved[index].counters;
+    int64_t loaded = counters[MMUL_STEPS_LOADED];
+    if (stage->is.plan->whole_is_spread)
+        loaded = mmul_smaller(loaded, counters[MMUL_STEPS_RELAYED]);
+    count_for_all(m, &stage->progress->rounds_loaded, counters[MMUL_ROUNDS_LOADED]);
+    count_for_all(m, &stage->progress->steps_loaded, loaded);
+    count_for_all(m, &stage->progress->results_stored, counters[MMUL_RESULTS_STORED]);
+}
+
+static void raise(struct mmul_mover *m, int stage, enum mmul_counter counter, int64_t value) {
+    int64_t *own = &m->moved[stage].counters[counter];
+    if (counter == MMUL_NOTHING || *own >= value)
+        return;
+    *own = value;
+    tell(m, stage);
+}
+
+// Have all ranks of this node done their part of so many stages? When all is void nobody has to.
+static bool have_done(const struct mmul_mover *m, int stages) {
+    bool done = true;
+    for (int i = 0; i < m->site->context->comm->node_size; i++)
+        done = done && atomic_load(&m->site->progress->ranks[i].stages_done) >= stages;
+    return done || mmul_failure_is_void(&m->site->failure);
+}
+
+// Steps that every rank of this node has finished. When all is void nobody has to: whoever holds the
+// last lines of a block, others' or its own, may have given up.
+static void look_at_steps(struct mmul_mover *m, int index) {
+    const struct mmul_stage *stage = &m->stages[index];
+    int64_t least = stage->product->layout.steps;
+    bool computes = !mmul_failure_is_void(&m->site->failure);
+    for (int i = 0; computes && i < m->site->context->comm->node_size; i++)
+        least = mmul_smaller(least, atomic_load(&stage->progress->ranks[i].steps_done));
+    m->moved[index].counters[MMUL_STEPS_DONE] = least;
+}
+
+// Is what the ranks of this node have of a spread operand complete?
+static bool is_made(const struct mmul_mover *m, const struct mmul_stage *stage) {
+    int made = stage->product->spread_needs;
+    return have_done(m, made) &&
+           (made == 0 || m->stages[made - 1].is.kind->has_come == NULL || m->over >= made);
+}
+
+static bool may_begin(const struct mmul_mover *m, const struct mmul_mover_route *route) {
+    const struct mmul_stage *stage = &m->stages[route->stage];
+    const int64_t *counters = m->moved[route->stage].counters;
+    bool may = m->over >= stage->memory_needs;
+    if (stage->is.plan->whole_is_spread && route->next.content == MMUL_CONTENT_PANEL)
+        may = may && is_made(m, stage);
+    for (int i = 0; i < MMUL_TRANSFER_WAITS; i++)
+        may = may && counters[route->next.waits[i].counter] >= route->next.waits[i].value;
+    return may;
+}
+
+// Where the transfer's bytes are in the node's memory; NULL: they are not.
+static char *memory_of(const struct mmul_stage *stage, const struct mmul_transfer *transfer) {
+    const struct mmul_layout *l = &stage->product->layout;
+    if (transfer->slot < 0 || transfer->in_place)
+        return NULL;
+    switch (transfer->content) {
+    case MMUL_CONTENT_PIECES:
+        return stage->memory + mmul_layout_pieces(l, transfer->step.round);
+    case MMUL_CONTENT_C_IN:
+        return stage->memory + mmul_layout_c_in(l, transfer->step.round);
+    case MMUL_CONTENT_PANEL:
+        return stage->memory + mmul_layout_panel(l, transfer->step.index) + transfer->offset;
+    default:
+        return stage->memory + mmul_layout_result(l, transfer->step.index);
+    }
+}
+
+// ------------------------------------------------------------------------------------- the trace
+
+static enum mmul_trace_kind kind_of_span(enum mmul_route route, enum mmul_content content) {
+    bool c_in = content == MMUL_CONTENT_C_IN;
+    switch (route) {
+    case MMUL_ROUTE_SCATTER:
+        return c_in ? MMUL_TRACE_C_IN : MMUL_TRACE_PIECES;
+    case MMUL_ROUTE_READ:
+        return c_in ? MMUL_TRACE_READ_C_IN : MMUL_TRACE_READ_PIECES;
+    case MMUL_ROUTE_RELAY:
+        return MMUL_TRACE_PANEL;
+    case MMUL_ROUTE_LOAD:
+        return MMUL_TRACE_READ_PANEL;
+    case MMUL_ROUTE_GATHER:
+        return MMUL_TRACE_BLOCK;
+    default:
+        return MMUL_TRACE_WRITE_BLOCK;
+    }
+}
+
+// What the line says when the next transfer is through: marks of all stages grow in one order.
+static int64_t mark_of(const struct mmul_mover *m, const struct mmul_mover_route *route) {
+    return m->moved[route->stage].marks[route->list.route] + route->next.brings.value;
+}
+
+static void begin_span(const struct mmul_mover *m, struct mmul_mover_route *route) {
+    const struct mmul_transfer *transfer = &route->next;
+    bool by_round = transfer->route == MMUL_ROUTE_SCATTER || transfer->route == MMUL_ROUTE_READ;
+    bool is_root = m->site->transport.rank == 0; // whose end of scatter and gather is all of them
+    int64_t bytes = transfer->bytes;
+    if (m->site->trace == NULL || transfer->in_place)
+        return;
+    for (int i = 0; is_root && route->node_bytes != NULL && i < m->site->context->comm->node_count;
+         i++)
+        bytes += route->node_bytes[i];
+    route->spans[route->spans_begun++ % (MMUL_LINE_PACKETS + 1)] = (struct mmul_mover_span){
+        .begin = mmul_trace_now(m->site->trace),
+        .stage = route->stage,
+        .mark = mark_of(m, route),
+        .numbers = {by_round ? transfer->step.round : transfer->step.index, bytes},
+        .content = transfer->content};
+}
+
+// Only a relay has several under way; they leave in order, and one that began before the last one had
+// left counts from then.
+static void end_spans(const struct mmul_mover *m, struct mmul_mover_route *route) {
+    while (route->spans_ended < route->spans_begun) {
+        const struct mmul_mover_span *span =
+            &route->spans[route->spans_ended % (MMUL_LINE_PACKETS + 1)];
+        bool has_left = route->line.kind == MMUL_LINE_RELAY && span->mark <= route->line.left;
+        if (!has_left && !mmul_line_is_idle(&route->line))
+            return;
+        mmul_trace_add_of(m->site->trace, span->stage,
+                          kind_of_span(route->list.route, span->content),
+                          fmax(span->begin, route->busy_until), span->numbers[0], span->numbers[1]);
+        route->busy_until = mmul_trace_now(m->site->trace);
+        route->spans_ended++;
+    }
+}
+
+// -------------------------------------------------------------------------------- from stage to stage
+
+// What the lists of a stage count to.
+static int64_t top_of(const struct mmul_stage *stage, enum mmul_route route) {
+    bool by_round = route == MMUL_ROUTE_SCATTER || route == MMUL_ROUTE_READ;
+    return by_round ? stage->is.plan->rounds : stage->product->layout.steps;
+}
+
+// The list of the route's stage.
+static void begin_list(struct mmul_mover *m, enum mmul_route index) {
+    struct mmul_mover_route *route = &m->routes[index];
+    const struct mmul_stage *stage = &m->stages[route->stage];
+    if (stage->product == NULL)
+        return;
+    route->list = mmul_transfers_make(stage->is.plan, stage->product->layout.node_index, index);
+    int64_t reached = mmul_transfers_reached(&route->list);
+    raise(m, route->stage, mmul_route_brings(stage->is.plan, index, route->list.node), reached);
+    raise(m, route->stage, mmul_route_frees(index), reached);
+    route->has_next = mmul_transfers_next(&route->list, &route->next);
+}
+
+// The next list with a transfer in it; the last stage's stays when there is none.
+static void find_list(struct mmul_mover *m, enum mmul_route index) {
+    struct mmul_mover_route *route = &m->routes[index];
+    while (!route->has_next && route->stage + 1 < m->stage_count) {
+        route->stage++;
+        begin_list(m, index);
+    }
+}
+
+// Counts what is here, and what has left, for the stages it belongs to.
+static void count(struct mmul_mover *m, enum mmul_route index) {
+    struct mmul_mover_route *route = &m->routes[index];
+    for (int i = route->counted; i <= route->stage; i++) {
+        const struct mmul_mover_stage *of = &m->moved[i];
+        int64_t top = of->is_on[index] ? top_of(&m->stages[i], index) : 0;
+        if (i == route->counted && i < route->stage &&
+            (!of->is_on[index] || route->line.left >= of->marks[index] + top))
+            route->counted++;
+        if (!of->is_on[index])
+            continue;
+        raise(m, i, mmul_route_brings(m->stages[i].is.plan, index, route->list.node),
+              mmul_smaller(top, route->line.arrived - of->marks[index]));
+        raise(m, i, mmul_route_frees(index),
+              mmul_smaller(top, route->line.left - of->marks[index]));
+    }
+}
+
+// Has all that a product moves on this node begun and left?
+static bool have_left(const struct mmul_mover *m, int stage) {
+    bool left = true;
+    for (int i = 0; i < MMUL_ROUTES; i++) {
+        const struct mmul_mover_route *route = &m->routes[i];
+        const struct mmul_mover_stage *of = &m->moved[stage];
+        bool begun = route->stage > stage || (route->stage == stage && !route->has_next);
+        left = left && begun &&
+               (!of->is_on[i] || route->line.left >= of->marks[i] + top_of(&m->stages[stage], i));
+    }
+    return left;
+}
+
+// For is_over of a kind. When all is void no rank has to reach anything, but traffic ends all the same.
+static bool reach(void *context, int rank, const _Atomic int64_t *counter, int64_t goal) {
+    const struct mmul_mover *m = context;
+    return atomic_load(counter) >= goal ||
+           (rank != MMUL_TRAFFIC && mmul_failure_is_void(&m->site->failure));
+}
+
+// Counts the stages that are over. True: there are more.
+static bool end_stages(struct mmul_mover *m) {
+    const int before = m->over;
+    for (; m->over < m->stage_count; m->over++) {
+        const struct mmul_stage *stage = &m->stages[m->over];
+        if (stage->product != NULL && have_left(m, m->over))
+            count_for_all(m, &stage->progress->has_left, 1);
+        if (!stage->is.kind->is_over(stage, reach, m))
+            break;
+    }
+    return m->over > before;
+}
+
+// From how many stages on what a rank does may be what the traffic waits for: those of which something moves, or is
+// added up, may begin when the one before the last is over; the next transfer of a line when its memory is free and
+// what it takes from ranks is made.
+static int64_t find_news(struct mmul_mover *m) {
+    const int count = m->stage_count;
+    while (m->carried < count && (m->carried < m->over || !m->moved[m->carried].is_carried))
+        m->carried++;
+    int64_t from = m->carried < count ? mmul_larger(0, m->carried - 1) : count;
+    for (int i = 0; i < MMUL_ROUTES; i++) {
+        const struct mmul_mover_route *route = &m->routes[i];
+        const struct mmul_stage *stage = &m->stages[route->stage];
+        const int needs = (int)mmul_larger(stage->memory_needs, stage->product->spread_needs);
+        if (route->has_next && !have_done(m, needs))
+            from = mmul_smaller(from, needs);
+    }
+    return from;
+}
+
+// Asks the ranks for it. True: for other news than before, so that what has been missed is to be looked for.
+static bool ask_for_news(struct mmul_mover *m) {
+    const int64_t from = find_news(m);
+    return atomic_exchange(&m->site->progress->news_from, from) != from;
+}
+
+// The first of the open stages that is a move and not over; NULL: none is.
+static struct mmul_stage *find_move(const struct mmul_mover *m) {
+    for (int i = m->over; i < m->stage_count && i <= m->over + 1; i++) {
+        struct mmul_stage *stage = &m->stages[i];
+        if (stage->is.kind->has_come != NULL &&
+            atomic_load(&stage->progress->has_arrived) < stage->is.panels)
+            return stage;
+    }
+    return NULL;
+}
+
+// What moves alone, one after the other: from a file at once, between the nodes when all ranks here have
+// done their part, or, of what is checked when it has arrived, have given their sums.
+static bool advance_move(struct mmul_mover *m) {
+    struct mmul_stage *stage = find_move(m);
+    if (stage == NULL || (!mmul_move_is_load(stage) && !have_done(m, stage->index + 1) &&
+                          !(stage->sums.rounds > 0 && mmul_sums_are_given(stage, 0))))
+        return false;
+    if (m->move.stage != stage)
+        mmul_move_begin(&m->move, stage);
+    bool moved = mmul_move_advance(&m->move), is_over = mmul_move_is_over(&m->move);
+    // The last panel is told when all has left, too.
+    int arrived = mmul_move_arrived(&m->move);
+    if (is_over || arrived < stage->is.panels)
+        count_for_all(m, &stage->progress->has_arrived, arrived);
+    return moved || is_over;
+}
+
+// What is added up, too.
+static bool advance_sums(struct mmul_mover *m) {
+    for (int i = m->over; i < m->stage_count && i <= m->over + 1; i++)
+        if (!mmul_sums_are_over(&m->stages[i]))
+            return mmul_sums_advance(&m->sums, &m->stages[i]);
+    return false;
+}
+
+// ---------------------------------------------------------------------------------------- one line
+
+static void begin(struct mmul_mover *m, struct mmul_mover_route *route) {
+    struct mmul_stage *stage = &m->stages[route->stage];
+    const struct mmul_transfer *transfer = &route->next;
+    route->stream = (struct mmul_stream){.files = &stage->product->files,
+                                         .content = transfer->content,
+                                         .step = transfer->step,
+                                         .offset = transfer->offset};
+    if (route->node_bytes != NULL)
+        mmul_transfer_bytes(stage->is.plan, transfer, route->node_bytes);
+    begin_span(m, route);
+    mmul_line_begin(&route->line, &(struct mmul_cargo){.bytes = transfer->bytes,
+                                                       .node_bytes = route->node_bytes,
+                                                       .from = transfer->from,
+                                                       .to = transfer->to,
+                                                       .memory = memory_of(stage, transfer),
+                                                       .context = &route->stream,
+                                                       .mark = mark_of(m, route)});
+    route->has_next = mmul_transfers_next(&route->list, &route->next);
+}
+
+static bool advance(struct mmul_mover *m, enum mmul_route index) {
+    struct mmul_mover_route *route = &m->routes[index];
+    bool moved = false;
+    find_list(m, index);
+    if (route->has_next && mmul_line_is_free(&route->line) && may_begin(m, route)) {
+        begin(m, route);
+        moved = true;
+    }
+    moved |= mmul_line_advance(&route->line);
+    count(m, index);
+    end_spans(m, route);
+    return moved;
+}
+
+enum mmul_attention mmul_mover_attend(struct mmul_mover *mover) {
+    struct mmul_mover *m = mover;
+    bool moved = false;
+    for (int i = m->over; i < m->stage_count && i <= m->over + 1; i++)
+        if (m->stages[i].product != NULL)
+            look_at_steps(m, i);
+    for (int i = 0; i < MMUL_ROUTES; i++)
+        moved |= advance(m, (enum mmul_route)i);
+    moved |= advance_move(m);
+    moved |= advance_sums(m);
+    moved |= end_stages(m);
+    moved |= ask_for_news(m);
+    if (moved)
+        return MMUL_ATTEND_MOVED;
+    return m->over == m->stage_count ? MMUL_ATTEND_FINISHED : MMUL_ATTEND_NOTHING;
+}
+
+// ------------------------------------------------------------------------------------ start, end
+
+static enum mmul_line_kind kind_of(enum mmul_route route) {
+    static const enum mmul_line_kind kinds[MMUL_ROUTES] = {
+        [MMUL_ROUTE_SCATTER] = MMUL_LINE_SCATTER, [MMUL_ROUTE_RELAY] = MMUL_LINE_RELAY,
+        [MMUL_ROUTE_GATHER] = MMUL_LINE_GATHER,   [MMUL_ROUTE_READ] = MMUL_LINE_LOAD,
+        [MMUL_ROUTE_LOAD] = MMUL_LINE_LOAD,       [MMUL_ROUTE_STORE] = MMUL_LINE_STORE};
+    return kinds[route];
+}
+
+// Buffers for the largest of its stages, the same at both ends of the line. *ends: it ends here, in files of
+// root's or in values. False: no stage has a transfer on it.
+static bool look_ahead(struct mmul_mover *m, enum mmul_route index, int64_t *most, bool *ends) {
+    struct mmul_transfer first;
+    int64_t mark = 0;
+    bool any = false;
+    for (int i = 0; i < m->stage_count; i++) {
+        const struct mmul_stage *stage = &m->stages[i];
+        if (stage->product == NULL)
+            continue;
+        struct mmul_transfers list =
+            mmul_transfers_make(stage->is.plan, stage->product->layout.node_index, index);
+        m->moved[i].is_on[index] = mmul_transfers_next(&list, &first);
+        m->moved[i].is_carried |= m->moved[i].is_on[index];
+        m->moved[i].marks[index] = mark;
+        mark += top_of(stage, index);
+        any |= m->moved[i].is_on[index];
+        *most = mmul_larger(*most, mmul_route_buffer_bytes(stage->is.plan, index));
+        *ends |= stage->is.plan->whole_is_spread;
+    }
+    return any;
+}
+
+static enum mmul_status init_route(struct mmul_mover *m, enum mmul_route index,
+                                   struct mmul_error *err) {
+    struct mmul_mover_route *route = &m->routes[index];
+    const struct mmul_comm *comm = m->site->context->comm;
+    enum mmul_line_kind kind = kind_of(index);
+    enum mmul_status status = MMUL_OK;
+    int64_t bytes = 0;
+    bool ends = comm->rank == 0;
+    route->list.node = comm->node_index;
+    route->list.route = index;
+    bool any = look_ahead(m, index, &bytes, &ends);
+    begin_list(m, index);
+    if (any)
+        status = mmul_line_init(&route->line, kind, &m->site->transport,
+                                ends ? &mmul_stream_end : NULL, bytes, err);
+    if (status == MMUL_OK && any && (kind == MMUL_LINE_SCATTER || kind == MMUL_LINE_GATHER))
+        status = MMUL_ALLOCATE(route->node_bytes, comm->node_count, "traffic", err);
+    return status;
+}
+
+// Of what nothing moves all has left, or is here.
+static void begin_counting(struct mmul_mover *m, int index) {
+    const struct mmul_stage *stage = &m->stages[index];
+    const bool moves = m->moved[index].is_carried || stage->is_carried;
+    m->moved[index].is_carried = moves || stage->sums.rounds > 0;
+    if (!moves && stage->product != NULL)
+        count_for_all(m, &stage->progress->has_left, 1);
+    if (!moves && stage->is.kind->has_come != NULL)
+        count_for_all(m, &stage->progress->has_arrived, stage->is.panels);
+}
+
+static enum mmul_status init_moves(struct mmul_mover *m, struct mmul_error *err) {
+    bool any = false;
+    for (int i = 0; i < m->stage_count; i++)
+        any |= m->stages[i].is.kind->has_come != NULL;
+    return any ? mmul_move_init(&m->move, m->site, err) : MMUL_OK;
+}
+
+enum mmul_status mmul_mover_init(struct mmul_mover *mover, struct mmul_site *site,
+                                 struct mmul_stage *stages, int stage_count,
+                                 struct mmul_error *err) {
+    *mover = (struct mmul_mover){.site = site, .stages = stages, .stage_count = stage_count};
+    enum mmul_status status = MMUL_ALLOCATE(mover->moved, stage_count, "traffic", err);
+    for (int i = 0; i < MMUL_ROUTES && status == MMUL_OK; i++)
+        status = init_route(mover, (enum mmul_route)i, err);
+    if (status == MMUL_OK)
+        status = init_moves(mover, err);
+    for (int i = 0; status == MMUL_OK && i < stage_count; i++)
+        begin_counting(mover, i);
+    return status;
+}
+
+void mmul_mover_fini(struct mmul_mover *mover) {
+    for (int i = 0; i < MMUL_ROUTES; i++) {
+        mmul_line_fini(&mover->routes[i].line);
+        mmul_free(mover->routes[i].node_bytes);
+    }
+    mmul_move_fini(&mover->move);
+    mmul_free(mover->moved);
+    *mover = (struct mmul_mover){0};
+}

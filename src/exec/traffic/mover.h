@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+//
+// What the main thread of a node's leader does during a run: it walks the node's lists of transfers
+// (plan/lists/transfers.h), stage after stage, along the lines (comm/line.h). On each line the next transfer
+// begins when what it waits for is there, and raises its counter when it ends. No line waits for
+// another but through these counters, so they overlap each other and the computing.
+//
+// A stage may begin when the one before the last is over on this node: stages that follow each other have
+// lanes and slots of their own, so that one is brought while the other one is computed.
+#pragma once
+
+#include "comm/line.h"
+#include "exec/products/product.h"
+#include "exec/setup/pipeline.h"
+#include "exec/steps/site.h"
+#include "exec/steps/sums.h"
+#include "exec/traffic/move.h"
+#include "plan/lists/transfers.h"
+
+// Of a transfer that has begun, for the trace.
+struct mmul_mover_span {
+    double begin;
+    int stage;
+    int64_t mark; // of a relay: it has left when its line's `left` is that far
+    int64_t numbers[2];
+    enum mmul_content content;
+};
+
+// What a stage counts on this node, and on each line.
+struct mmul_mover_stage {
+    int64_t counters[MMUL_COUNTERS];
+    int64_t marks[MMUL_ROUTES]; // of its transfers: these are added to what they bring
+    bool is_on[MMUL_ROUTES];    // it has transfers there
+    bool is_carried;            // something of it moves, or is added up
+};
+
+// One line, and the lists that go over it, one stage's after the other's.
+struct mmul_mover_route {
+    struct mmul_line line;
+    int stage; // whose list it is
+    struct mmul_transfers list;
+    struct mmul_transfer next;
+    bool has_next;
+    int counted;               // stages before that one have been counted to their ends
+    int64_t *node_bytes;       // scatter, gather: of the transfer under way, owned
+    struct mmul_stream stream; // of the transfer under way: the files' end
+    struct mmul_mover_span spans[MMUL_LINE_PACKETS + 1]; // begun and not yet left, a ring
+    int64_t spans_begun, spans_ended;
+    double busy_until; // when the last of them left
+};
+
+struct mmul_mover {
+    struct mmul_site *site;         // borrowed
+    struct mmul_stage *stages;      // borrowed: those of the run
+    int stage_count;                // of these
+    struct mmul_mover_stage *moved; // owned: what moves of each
+    int over;                       // so many stages are, on this node
+    int carried;                    // the first of the others that is_carried
+    struct mmul_mover_route routes[MMUL_ROUTES];
+    struct mmul_move_traffic move; // of the stage that is being moved
+    struct mmul_sums_traffic sums; // of the stage whose ranks add up
+};
+
+// Local. Sizes are the plan's. Fails with MMUL_ERR_SYSTEM (memory).
+enum mmul_status mmul_mover_init(struct mmul_mover *mover, struct mmul_site *site,
+                                 struct mmul_stage *stages, int stage_count,
+                                 struct mmul_error *err);
+void mmul_mover_fini(struct mmul_mover *mover);
+
+// Moves what can be moved now. The first failure is kept in site->failure; traffic goes on, void, until
+// everybody has what they wait for.
+enum mmul_attention mmul_mover_attend(struct mmul_mover *mover);

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+// When a product must be done, and what happens when it is not. Forgets nothing of what the worker and
+// the check hold of the device that was given up: the run does.
+#include "exec/worker/deadline.h"
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "exec/setup/fallback.h"
+
+void mmul_deadline_init(struct mmul_deadline *deadline, struct mmul_context *context,
+                        double timeout_seconds, bool no_fallback) {
+    *deadline = (struct mmul_deadline){.context = context,
+                                       .timeout_seconds = timeout_seconds,
+                                       .no_fallback = no_fallback,
+                                       .replacements_before = context->replacements,
+                                       .replacements = context->replacements};
+}
+
+// By when a product must be done, lest its device counts as hung: many times what was predicted.
+// Devices of unknown speed, such as those that have taken over, count as very slow ones.
+static int64_t latest(const struct mmul_deadline *deadline, double flops) {
+    static const double slow_flops = 1e8, times = 20, least_seconds = 30;
+    const struct mmul_context *context = deadline->context;
+    const struct mmul_rank_info *info = &context->cluster->ranks[context->comm->rank];
+    const double single = mmul_rank_flops(info, MMUL_F32),
+                 twofold = mmul_rank_flops(info, MMUL_F64);
+    double speed = twofold > 0 && (twofold < single || !(single > 0)) ? twofold : single;
+    bool known = speed > 0 && deadline->replacements == deadline->replacements_before;
+    double seconds = times * flops / (known ? speed : slow_flops);
+    seconds = seconds > least_seconds ? seconds : least_seconds;
+    if (deadline->timeout_seconds > 0)
+        seconds = deadline->timeout_seconds;
+    return (int64_t)((mmul_clock_now() + seconds) * 1e9);
+}
+
+void mmul_deadline_begin(struct mmul_deadline *deadline, double flops) {
+    atomic_store(&deadline->flops, (int64_t)flops);
+    atomic_store(&deadline->until_ns, latest(deadline, flops));
+}
+
+void mmul_deadline_end(struct mmul_deadline *deadline) {
+    atomic_store(&deadline->until_ns, 0);
+}
+
+// The device is held. True when it is too late; one that has just taken over gets time of its own.
+static bool is_late(struct mmul_deadline *deadline) {
+    int64_t until = atomic_load(&deadline->until_ns);
+    if (until == 0 || mmul_clock_now() * 1e9 < (double)until)
+        return false;
+    if (deadline->replacements == deadline->context->replacements)
+        return true;
+    deadline->replacements = deadline->context->replacements;
+    mmul_deadline_begin(deadline, (double)atomic_load(&deadline->flops));
+    return false;
+}
+
+static enum mmul_status leave(struct mmul_deadline *deadline, struct mmul_error *err) {
+    struct mmul_context *context = deadline->context;
+    mmul_deadline_end(deadline);
+    deadline->has_abandoned = true;
+    if (!deadline->no_fallback)
+        return mmul_context_abandon_device(context, "it hangs", err);
+    mmul_fail(err, MMUL_ERR_UNAVAILABLE, "rank %d: device '%.80s' hangs", context->comm->rank,
+              context->device_name);
+    mmul_hint(err, "leave out --no-fallback to let the CPU take over");
+    return MMUL_ERR_UNAVAILABLE;
+}
+
+bool mmul_deadline_give_up(struct mmul_deadline *deadline, enum mmul_status *status,
+                           struct mmul_error *err) {
+    if (atomic_load(&deadline->until_ns) == 0 || !mmul_context_hold_device(deadline->context))
+        return false;
+    bool is_given_up = is_late(deadline) && mmul_device_abandon(deadline->context->device);
+    if (is_given_up)
+        *status = leave(deadline, err);
+    mmul_context_release_device(deadline->context);
+    return is_given_up;
+}

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: MIT
+// Buffers on a device and the tiles they hold. Waits for nothing but before it gives memory back: the
+// device keeps the order of operations on one buffer, so an entry may be filled again while a product
+// still reads it.
+#include "exec/worker/tile_cache.h"
+
+#include "base/integer.h"
+#include "model/dtype.h"
+
+static void entry_drop(struct mmul_cached_tile *entry, struct mmul_device *device) {
+    mmul_device_buffer_destroy(device, entry->buffer);
+    *entry = (struct mmul_cached_tile){0};
+}
+
+static enum mmul_status entry_make(struct mmul_cached_tile *entry, struct mmul_device *device,
+                                   enum mmul_dtype dtype, int64_t capacity,
+                                   struct mmul_error *err) {
+    enum mmul_status status =
+        mmul_device_buffer_create(device, dtype, capacity, &entry->buffer, err);
+    if (status == MMUL_OK) {
+        entry->capacity = capacity;
+        entry->dtype = dtype;
+    }
+    return status;
+}
+
+// Bytes are only counted as free when the device has done with them.
+static enum mmul_status evict(struct mmul_cached_tile *entry, struct mmul_device *device,
+                              struct mmul_error *err) {
+    enum mmul_status status = mmul_device_wait_buffer(device, entry->buffer, err);
+    if (status == MMUL_OK)
+        entry_drop(entry, device);
+    return status;
+}
+
+// --------------------------------------------------------------------------------------- entries
+
+// The entries as they are: an unmade one, the one to go next, and how much they have.
+struct survey {
+    struct mmul_cached_tile *unmade, *oldest;
+    int64_t bytes;
+};
+
+static int64_t bytes_of(enum mmul_dtype dtype, int64_t count) {
+    return count * (int64_t)mmul_dtype_bytes(dtype);
+}
+
+static struct survey look(struct mmul_tile_cache *cache) {
+    struct survey s = {0};
+    for (int i = 0; i < mmul_larger(cache->most, 1); i++) {
+        struct mmul_cached_tile *e = &cache->entries[i];
+        bool is_free = !e->is_taken && (cache->pinned == 0 || e->used < cache->pinned);
+        s.bytes += bytes_of(e->dtype, e->capacity);
+        if (e->buffer == NULL)
+            s.unmade = s.unmade == NULL ? e : s.unmade;
+        else if (is_free && (s.oldest == NULL || e->used < s.oldest->used))
+            s.oldest = e;
+    }
+    return s;
+}
+
+// An entry of at least that many elements of that type, whatever it held.
+static enum mmul_status acquire(struct mmul_tile_cache *cache, struct mmul_device *device,
+                                enum mmul_dtype dtype, int64_t count,
+                                struct mmul_cached_tile **entry, struct mmul_error *err) {
+    const int64_t bytes = bytes_of(dtype, count);
+    for (;;) {
+        const struct survey s = look(cache);
+        if (s.unmade != NULL && (s.oldest == NULL || s.bytes + bytes <= cache->bytes_most)) {
+            *entry = s.unmade;
+            return entry_make(s.unmade, device, dtype, count, err);
+        }
+        *entry = s.oldest;
+        if (s.oldest->dtype == dtype && s.oldest->capacity >= count)
+            return MMUL_OK;
+        enum mmul_status status = evict(s.oldest, device, err);
+        if (status != MMUL_OK)
+            return status;
+    }
+}
+
+enum mmul_status mmul_tile_cache_reserve(struct mmul_tile_cache *cache, struct mmul_device *device,
+                                         enum mmul_dtype dtype, int count, int64_t capacity,
+                                         struct mmul_error *err) {
+    enum mmul_status status = MMUL_OK;
+    cache->most = count;
+    cache->bytes_most = INT64_MAX / 2; // as many as these need
+    for (int i = 0; status == MMUL_OK && i < count; i++)
+        status = entry_make(&cache->entries[i], device, dtype, capacity, err);
+    return status;
+}
+
+enum mmul_status mmul_tile_cache_limit(struct mmul_tile_cache *cache, struct mmul_device *device,
+                                       int64_t bytes, int64_t largest, struct mmul_error *err) {
+    enum mmul_status status = MMUL_OK;
+    cache->most = MMUL_CACHED_TILES;
+    cache->bytes_most = bytes;
+    mmul_tile_cache_pin(cache);
+    for (int i = 0; status == MMUL_OK && i < MMUL_CACHED_TILES; i++)
+        if (bytes_of(cache->entries[i].dtype, cache->entries[i].capacity) > largest)
+            status = evict(&cache->entries[i], device, err);
+    for (struct survey s = look(cache); status == MMUL_OK && s.bytes > bytes && s.oldest != NULL;
+         s = look(cache))
+        status = evict(s.oldest, device, err);
+    return status;
+}
+
+void mmul_tile_cache_drop(struct mmul_tile_cache *cache, struct mmul_device *device) {
+    for (int i = 0; i < MMUL_CACHED_TILES; i++)
+        entry_drop(&cache->entries[i], device);
+    *cache = (struct mmul_tile_cache){0};
+}
+
+void mmul_tile_cache_pin(struct mmul_tile_cache *cache) {
+    cache->pinned = cache->requests + 1;
+}
+
+// --------------------------------------------------------------------------- what entries hold
+
+static const char *end_of(const struct mmul_host_tile *t) {
+    return (const char *)t->at +
+           ((t->rows - 1) * t->ld + t->cols) * (int64_t)mmul_dtype_bytes(t->dtype);
+}
+
+void mmul_tile_cache_forget(struct mmul_tile_cache *cache, const void *begin, const void *end) {
+    for (int i = 0; i < MMUL_CACHED_TILES; i++) {
+        struct mmul_host_tile *t = &cache->entries[i].holds;
+        bool is_outside =
+            end != NULL && t->at != NULL &&
+            ((const char *)t->at >= (const char *)end || end_of(t) <= (const char *)begin);
+        if (!is_outside)
+            t->at = NULL;
+    }
+}
+
+// Where a tile begins in rows of `whole`, which may be left of it or above; false: in other rows.
+static bool locate(const struct mmul_host_tile *whole, const struct mmul_host_tile *tile,
+                   int64_t *row, int64_t *col) {
+    if (tile->at == NULL || tile->ld != whole->ld || tile->dtype != whole->dtype)
+        return false;
+    int64_t bytes = (int64_t)((uintptr_t)tile->at - (uintptr_t)whole->at);
+    int64_t distance = bytes / (int64_t)mmul_dtype_bytes(whole->dtype);
+    *row = distance / whole->ld;
+    *col = distance % whole->ld;
+    if (*col < 0) {
+        *col += whole->ld;
+        *row -= 1;
+    }
+    if (*col + tile->cols > whole->ld) { // it would not end in that row: it begins left of `whole`
+        *col -= whole->ld;
+        *row += 1;
+    }
+    return true;
+}
+
+struct mmul_cached_tile *mmul_tile_cache_entry(struct mmul_tile_cache *cache,
+                                               const struct mmul_host_tile *tile, int64_t *offset) {
+    for (int i = 0; i < MMUL_CACHED_TILES; i++) {
+        struct mmul_cached_tile *e = &cache->entries[i];
+        int64_t row, col;
+        if (e->holds.at == NULL || !locate(&e->holds, tile, &row, &col) || row < 0 || col < 0 ||
+            row + tile->rows > e->holds.rows || col + tile->cols > e->holds.cols)
+            continue;
+        *offset = row * e->holds.cols + col;
+        return e;
+    }
+    return NULL;
+}
+
+bool mmul_tile_cache_find(struct mmul_tile_cache *cache, const struct mmul_host_tile *tile,
+                          struct mmul_operand *operand) {
+    int64_t offset = 0;
+    struct mmul_cached_tile *entry = mmul_tile_cache_entry(cache, tile, &offset);
+    if (entry == NULL)
+        return false;
+    entry->used = ++cache->requests;
+    *operand = (struct mmul_operand){entry->buffer, offset, entry->holds.cols};
+    return true;
+}
+
+enum mmul_status mmul_tile_cache_load(struct mmul_tile_cache *cache, struct mmul_device *device,
+                                      const struct mmul_host_tile *tile,
+                                      struct mmul_operand *operand, struct mmul_error *err) {
+    struct mmul_cached_tile *entry = NULL;
+    if (mmul_tile_cache_find(cache, tile, operand))
+        return MMUL_OK;
+    enum mmul_status status = acquire(cache, device, mmul_dtype_computed(tile->dtype, tile->dtype),
+                                      tile->rows * tile->cols, &entry, err);
+    if (status != MMUL_OK)
+        return status;
+    entry->used = ++cache->requests;
+    entry->holds.at = NULL;
+    entry->is_sound = false;
+    entry->asked = 0;
+    cache->uploads++;
+    *operand = (struct mmul_operand){.buffer = entry->buffer, .ld = tile->cols};
+    status = mmul_device_upload(
+        device,
+        &(struct mmul_upload){*operand, tile->rows, tile->cols, tile->at, tile->ld, tile->dtype},
+        err);
+    if (status == MMUL_OK)
+        entry->holds = *tile;
+    return status;
+}
+
+enum mmul_status mmul_tile_cache_take(struct mmul_tile_cache *cache, struct mmul_device *device,
+                                      enum mmul_dtype dtype, int64_t count,
+                                      struct mmul_cached_tile **entry, struct mmul_error *err) {
+    enum mmul_status status = acquire(cache, device, dtype, count, entry, err);
+    if (status != MMUL_OK)
+        return status;
+    (*entry)->used = ++cache->requests;
+    (*entry)->holds.at = NULL;
+    (*entry)->is_taken = true;
+    (*entry)->is_sound = false;
+    (*entry)->asked = 0;
+    return MMUL_OK;
+}
+
+void mmul_tile_cache_give(struct mmul_cached_tile *entry, const struct mmul_host_tile *holds) {
+    entry->is_taken = false;
+    if (holds != NULL)
+        entry->holds = *holds;
+}
+
+void mmul_tile_cache_move(struct mmul_tile_cache *cache, const struct mmul_host_tile *from,
+                          const struct mmul_host_tile *to) {
+    int64_t offset = 0;
+    struct mmul_cached_tile *entry = mmul_tile_cache_entry(cache, from, &offset);
+    if (entry != NULL && entry->holds.rows == from->rows && entry->holds.cols == from->cols)
+        entry->holds = *to;
+}
+
+int64_t mmul_tile_cache_cut(const struct mmul_tile_cache *cache, const struct mmul_host_tile *whole,
+                            bool rows, int64_t from, int64_t to) {
+    for (int i = 0; i < MMUL_CACHED_TILES; i++) {
+        const struct mmul_host_tile *t = &cache->entries[i].holds;
+        int64_t row, col;
+        if (!locate(whole, t, &row, &col) || row >= whole->rows || row + t->rows <= 0 ||
+            col >= whole->cols || col + t->cols <= 0)
+            continue;
+        const int64_t ends[] = {rows ? row : col, rows ? row + t->rows : col + t->cols};
+        for (int j = 0; j < 2; j++)
+            if ((from < ends[j] && ends[j] < to) || (to < ends[j] && ends[j] < from))
+                to = ends[j];
+    }
+    return to;
+}

@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: MIT
+// Checks, and second chances. A device that was caught is not believed in anything of that block, since what it did
+// wrong may be below the check's tolerance elsewhere: of a device with memory of its own all of it is made again by the
+// device after it (OpenCL: the CPU), and what it keeps is dropped; of the CPU all of it is made again in another cut,
+// and plain loops make the lines (rows or columns) that are wrong then: a large block would take them hours. The device
+// after the one that erred replaces it for the rest of the run. Here lines are rows of a product whose B is the rank's
+// piece; when rows are split, that is the transposed product. Counts what it saw; prints nothing.
+#include "exec/worker/verify.h"
+
+#include <string.h>
+
+#include "base/integer.h"
+#include "base/memory.h"
+#include "base/random.h"
+#include "base/status.h"
+
+static void drop_pieces(struct mmul_verifier_room *room) {
+    for (int64_t i = 0; i < room->piece_count; i++)
+        mmul_check_destroy(room->pieces[i].check);
+    mmul_free(room->pieces);
+    mmul_free(room->wrong);
+    room->pieces = NULL;
+    room->wrong = NULL;
+    room->piece_count = room->oldest = 0;
+}
+
+static void drop_saved(struct mmul_verifier_room *room) {
+    for (int64_t i = 0; room->saved != NULL && i < room->size.saved_count; i++)
+        mmul_free(room->saved[i].numbers);
+    mmul_free(room->saved);
+    room->saved = NULL;
+}
+
+static enum mmul_status create_saved(struct mmul_verifier_room *room, struct mmul_error *err) {
+    const int64_t count = room->size.saved_count;
+    enum mmul_status status = MMUL_ALLOCATE(room->saved, count, "verification", err);
+    for (int64_t i = 0; status == MMUL_OK && i < count; i++)
+        status = MMUL_ALLOCATE_RAW(room->saved[i].numbers, room->size.saved_numbers, "verification",
+                                   err);
+    return status;
+}
+
+static enum mmul_status create_pieces(struct mmul_verifier_room *room, int64_t count,
+                                      struct mmul_parallel parallel, struct mmul_error *err) {
+    enum mmul_status status =
+        MMUL_ALLOCATE(room->wrong, room->size.panel_units, "verification", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(room->pieces, count, "verification", err);
+    while (status == MMUL_OK && room->piece_count < count) {
+        struct mmul_check **check = &room->pieces[room->piece_count].check;
+        status = mmul_check_create_room(room->size.check_bytes, check, err);
+        if (status != MMUL_OK)
+            break;
+        mmul_check_share(*check, parallel);
+        room->piece_count++;
+    }
+    return status;
+}
+
+// For the largest of all that were asked for.
+static enum mmul_status reserve(struct mmul_verifier_room *room,
+                                const struct mmul_verifier_request *r, struct mmul_error *err) {
+    const struct mmul_check_need need = {r->axis, r->piece_units_max, r->panel_units_max, r->k_max,
+                                         r->saved_count};
+    const int64_t pieces = mmul_larger(room->piece_count, r->piece_count);
+    struct mmul_check_size size = room->size;
+    mmul_check_size_add(&size, &need);
+    const bool is_larger = pieces > room->piece_count ||
+                           size.check_bytes > room->size.check_bytes ||
+                           size.panel_units > room->size.panel_units,
+               saves_others = size.saved_count != room->size.saved_count ||
+                              size.saved_numbers != room->size.saved_numbers;
+    if (is_larger)
+        drop_pieces(room);
+    if (saves_others)
+        drop_saved(room);
+    room->size = size;
+    enum mmul_status status = is_larger ? create_pieces(room, pieces, r->parallel, err) : MMUL_OK;
+    return status == MMUL_OK && saves_others ? create_saved(room, err) : status;
+}
+
+enum mmul_status mmul_verifier_init(struct mmul_verifier *verifier, struct mmul_verifier_room *room,
+                                    const struct mmul_verifier_request *request,
+                                    struct mmul_error *err) {
+    const struct mmul_verifier_request *r = request;
+    *verifier = (struct mmul_verifier){.room = room,
+                                       .axis = r->axis,
+                                       .piece_units_max = r->piece_units_max,
+                                       .k_max = r->k_max,
+                                       .piece_lasts = r->saved_count > 0,
+                                       .seed = r->seed,
+                                       .watch = r->watch};
+    room->user = NULL;
+    return reserve(room, r, err);
+}
+
+void mmul_verifier_room_fini(struct mmul_verifier_room *room) {
+    drop_pieces(room);
+    drop_saved(room);
+    *room = (struct mmul_verifier_room){0};
+}
+
+void mmul_verifier_forget(struct mmul_verifier *verifier) {
+    if (verifier->room != NULL)
+        verifier->room->user = NULL;
+}
+
+// The product whose B is the piece; its own inverse.
+static struct mmul_product turn(const struct mmul_verifier *v, const struct mmul_product *product) {
+    return v->axis == MMUL_ROWS ? mmul_product_transpose(product) : *product;
+}
+
+// ------------------------------------------------------------------------------- pieces that last
+
+void mmul_verifier_forget_memory(struct mmul_verifier_room *room, const void *begin,
+                                 const void *end) {
+    for (int64_t i = 0; room->saved != NULL && i < room->size.saved_count; i++) {
+        struct mmul_saved_sums *s = &room->saved[i];
+        if ((const char *)s->begin < (const char *)end &&
+            (const char *)s->end > (const char *)begin)
+            s->begin = s->end = NULL;
+    }
+}
+
+// The key of a product's piece.
+static struct mmul_saved_sums key_of(const struct mmul_verifier *v, const struct mmul_product *p) {
+    const int64_t lines = p->transpose_b ? p->n : p->k, length = p->transpose_b ? p->k : p->n;
+    const int64_t span = ((lines - 1) * p->ldb + length) * (int64_t)mmul_dtype_bytes(p->b_dtype);
+    return (struct mmul_saved_sums){.begin = p->b,
+                                    .end = (const char *)p->b + span,
+                                    .units = p->n,
+                                    .ld = p->ldb,
+                                    .k = p->k,
+                                    .dtype = p->b_dtype,
+                                    .transposed = p->transpose_b,
+                                    .has_c_in = p->beta != 0,
+                                    .seed = v->seed};
+}
+
+static bool are_same(const struct mmul_saved_sums *a, const struct mmul_saved_sums *b) {
+    return a->begin == b->begin && a->units == b->units && a->ld == b->ld && a->k == b->k &&
+           a->dtype == b->dtype && a->transposed == b->transposed && a->has_c_in == b->has_c_in &&
+           a->seed == b->seed;
+}
+
+// With what is known of the piece, which is found out where nothing is.
+static enum mmul_status begin_lasting(struct mmul_verifier *v, const struct mmul_product *p,
+                                      struct mmul_check *check, struct mmul_error *err) {
+    struct mmul_verifier_room *room = v->room;
+    struct mmul_saved_sums key = key_of(v, p), *oldest = &room->saved[0];
+    key.used = ++room->requests;
+    for (int64_t i = 0; i < room->size.saved_count; i++) {
+        struct mmul_saved_sums *s = &room->saved[i];
+        if (are_same(s, &key)) {
+            s->used = key.used;
+            mmul_check_resume(check, p, v->seed, s->numbers);
+            return MMUL_OK;
+        }
+        if (s->begin == NULL || (oldest->begin != NULL && s->used < oldest->used))
+            oldest = s;
+    }
+    enum mmul_status status = mmul_check_begin(check, p, v->seed, err);
+    key.numbers = oldest->numbers;
+    if (status == MMUL_OK && mmul_check_save(check, key.numbers))
+        *oldest = key;
+    return status;
+}
+
+// The piece is projected once, however many panels meet it while it is remembered. On success
+// *check is the one that was begun with it.
+static enum mmul_status begin_check(struct mmul_verifier *v, const struct mmul_product *p,
+                                    struct mmul_check **check, struct mmul_error *err) {
+    struct mmul_verifier_room *room = v->room;
+    for (int64_t i = 0; room->user != v && i < room->piece_count; i++) {
+        room->pieces[i].piece = NULL;
+        mmul_check_fit(room->pieces[i].check, v->piece_units_max, v->k_max);
+    }
+    room->user = v;
+    for (int64_t i = 0; p->b != NULL && i < room->piece_count; i++) {
+        const struct mmul_projected *known = &room->pieces[i];
+        if (known->piece != p->b || known->units != p->n || known->ld != p->ldb)
+            continue;
+        *check = known->check;
+        return MMUL_OK;
+    }
+    struct mmul_projected *next = &room->pieces[room->oldest];
+    mmul_check_ask(next->check, v->source);
+    room->oldest = (room->oldest + 1) % room->piece_count;
+    *check = next->check;
+    enum mmul_status status = v->piece_lasts && p->b != NULL
+                                  ? begin_lasting(v, p, *check, err)
+                                  : mmul_check_begin(*check, p, v->seed, err);
+    next->piece = status == MMUL_OK ? p->b : NULL;
+    next->units = p->n;
+    next->ld = p->ldb;
+    return status;
+}
+
+static enum mmul_status look(const struct mmul_verifier *v, int64_t done, int64_t total,
+                             struct mmul_error *err) {
+    return v->watch.look != NULL ? v->watch.look(v->watch.context, done, total, err) : MMUL_OK;
+}
+
+// Lines that are computed again between two looks: about a second's work of plain loops.
+static int64_t lines_at_once(const struct mmul_worker *worker, const struct mmul_product *p) {
+    static const double flops = 4e8;
+    if (!mmul_device_is_plain(worker->context->device))
+        return p->m;
+    double lines = flops / (2.0 * (double)p->n * (double)p->k);
+    return lines >= (double)p->m ? p->m : (int64_t)lines + 1;
+}
+
+// Computes every run of lines that are called wrong again, of which there are `wrong`.
+static enum mmul_status recompute(struct mmul_verifier *v, struct mmul_worker *worker,
+                                  const struct mmul_product *p, int64_t wrong,
+                                  struct mmul_error *err) {
+    enum mmul_status status = MMUL_OK;
+    int64_t done = 0, most = lines_at_once(worker, p);
+    for (int64_t begin = 0; status == MMUL_OK && begin < p->m; begin++) {
+        if (!v->room->wrong[begin])
+            continue;
+        int64_t end = begin + 1;
+        while (end < p->m && v->room->wrong[end] && end - begin < most)
+            end++;
+        const struct mmul_product lines = mmul_product_rows(p, begin, end);
+        const struct mmul_product part = turn(v, &lines);
+        status = mmul_worker_multiply(worker, &part, err);
+        v->lines_recomputed += end - begin;
+        done += end - begin;
+        if (status == MMUL_OK)
+            status = look(v, done, wrong, err);
+        begin = end - 1;
+    }
+    return status;
+}
+
+static enum mmul_status distrust(const struct mmul_verifier *v, struct mmul_worker *worker,
+                                 int64_t wrong, const char *place, struct mmul_error *err) {
+    char why[160];
+    snprintf(why, sizeof why, "%lld wrong %s%s in %s", (long long)wrong,
+             v->axis == MMUL_ROWS ? "column" : "row", wrong == 1 ? "" : "s", place);
+    if (mmul_worker_distrust(worker, why, err) == MMUL_OK)
+        return MMUL_OK;
+    mmul_fail(err, MMUL_ERR_WRONG,
+              "rank %d: result is wrong in %s, also after it was computed again",
+              worker->context->comm->rank, place);
+    mmul_hint(err, "suspect the memory or the processor of that machine");
+    return MMUL_ERR_WRONG;
+}
+
+// The whole block by the device that erred, such as OpenBLAS, in four parts. These are cut at odd places: behind the
+// cuts, rows and columns lie elsewhere in the kernel's tiles, and the ends of the tiles, which have kernels of their
+// own, are others; and all parts are smaller than the block, so that panels end elsewhere and threads, on their
+// cores, have other shares. What is wrong in the same place for all that, the check finds again.
+static enum mmul_status recut(struct mmul_verifier *v, struct mmul_worker *worker,
+                              const struct mmul_product *p, struct mmul_error *err) {
+    const int64_t ends[2] = {3 * p->m / 8 | 1, 5 * p->n / 8 | 1};
+    enum mmul_status status = MMUL_OK;
+    for (int i = 0; status == MMUL_OK && i < 4; i++) {
+        const bool below = i / 2 == 1, right = i % 2 == 1;
+        const int64_t row = below ? ends[0] : 0, row_end = below ? p->m : ends[0],
+                      col = right ? ends[1] : 0, col_end = right ? p->n : ends[1];
+        if (row == row_end || col == col_end)
+            continue;
+        const struct mmul_product rows = mmul_product_rows(p, row, row_end),
+                                  across = mmul_product_transpose(&rows),
+                                  cols = mmul_product_rows(&across, col, col_end),
+                                  lines = mmul_product_transpose(&cols), part = turn(v, &lines);
+        status = mmul_worker_multiply(worker, &part, err);
+    }
+    v->lines_recomputed += p->m;
+    return status == MMUL_OK ? look(v, p->m, p->m, err) : status;
+}
+
+// Judges a block that has wrong lines by another x as well; *check becomes the one begun with it. One
+// element that is wrong always shows, but the errors of several in a line may cancel for one x, and
+// among the very many that a broken device leaves some do.
+static enum mmul_status judge_again(struct mmul_verifier *v, const struct mmul_product *p,
+                                    struct mmul_check **check, int64_t *wrong,
+                                    struct mmul_error *err) {
+    unsigned char found[256];
+    v->seed = mmul_random_at(v->seed, 0);
+    mmul_verifier_forget(v);
+    enum mmul_status status = begin_check(v, p, check, err);
+    for (int64_t begin = 0; status == MMUL_OK && begin < p->m; begin += (int64_t)sizeof found) {
+        int64_t end = mmul_smaller(begin + (int64_t)sizeof found, p->m);
+        mmul_check_rows(*check, p, begin, end, found);
+        for (int64_t line = begin; line < end; line++) {
+            *wrong += found[line - begin] && !v->room->wrong[line];
+            v->room->wrong[line] |= found[line - begin];
+        }
+    }
+    return status;
+}
+
+// A device that keeps what the block was made from, or the block, helps; what it calls wrong, the host looks at
+// alone, and all that follows.
+static enum mmul_status first_look(struct mmul_verifier *v, struct mmul_worker *worker,
+                                   const struct mmul_product *p, struct mmul_check **check,
+                                   int64_t *wrong, struct mmul_error *err) {
+    const bool helps = !mmul_worker_in_place(worker, MMUL_F32);
+    v->source = helps ? (struct mmul_check_source){mmul_worker_project, worker}
+                      : (struct mmul_check_source){0};
+    enum mmul_status status = begin_check(v, p, check, err);
+    if (status != MMUL_OK)
+        return status;
+    mmul_check_ask(*check, v->source); // one that was begun earlier
+    *wrong = mmul_check_rows(*check, p, 0, p->m, v->room->wrong);
+    v->source = (struct mmul_check_source){0};
+    mmul_check_ask(*check, v->source);
+    const bool was_helped = mmul_check_was_helped(*check), is_known = mmul_worker_has_told(worker);
+    if (is_known &&
+        (*wrong == 0 || !was_helped)) // else what it called right may not have been there
+        return MMUL_OK;
+    status = mmul_worker_bring_home(worker, err);
+    if (status != MMUL_OK)
+        return status;
+    mmul_verifier_forget(v);
+    status = begin_check(v, p, check, err);
+    if (status == MMUL_OK)
+        *wrong = mmul_check_rows(*check, p, 0, p->m, v->room->wrong);
+    return status;
+}
+
+// A block with wrong lines, as many as its check has found.
+struct caught {
+    const struct mmul_product *product;
+    struct mmul_check *check;
+    int64_t wrong;
+    const char *place;
+};
+
+// Until nothing is wrong in the block; nothing of it is left of the device that made it.
+static enum mmul_status mend(struct mmul_verifier *v, struct mmul_worker *worker,
+                             const struct caught *caught, struct mmul_error *err) {
+    const struct mmul_product *p = caught->product;
+    const char *place = caught->place;
+    struct mmul_check *check = caught->check;
+    int64_t wrong = caught->wrong;
+    const struct mmul_context *context = worker->context;
+    bool is_makers = !v->is_excused; // what is wrong was made by the device at hand
+    bool is_recut = false;
+    enum mmul_status status = MMUL_OK;
+    while (status == MMUL_OK && wrong > 0) {
+        const int64_t found = wrong;
+        const int replacements = context->replacements;
+        const bool recuts = is_makers && !is_recut && mmul_device_recuts(context->device);
+        if (is_makers && !recuts)
+            status = distrust(v, worker, wrong, place, err);
+        if (!is_recut) { // all of it
+            memset(v->room->wrong, 1, (size_t)p->m);
+            wrong = p->m;
+        }
+        mmul_worker_forget(worker); // what a device that stays keeps of operands
+        mmul_worker_forget_memory(worker, NULL, NULL);
+        if (status == MMUL_OK)
+            status = recuts ? recut(v, worker, p, err) : recompute(v, worker, p, wrong, err);
+        if (status != MMUL_OK)
+            break;
+        wrong = mmul_check_rows(check, p, 0, p->m, v->room->wrong);
+        if (recuts && wrong > 0) // what is right by one x alone would stay
+            status = judge_again(v, p, &check, &wrong, err);
+        is_recut |= recuts;
+        is_makers = !recuts;
+        if (recuts && context->replacements == replacements)
+            status = distrust(v, worker, found, place, err);
+        if (status == MMUL_OK && wrong > 0)
+            status = look(v, 0, wrong, err);
+    }
+    return status;
+}
+
+enum mmul_status mmul_verifier_check(struct mmul_verifier *verifier, struct mmul_worker *worker,
+                                     const struct mmul_verifier_block *block,
+                                     struct mmul_error *err) {
+    const struct mmul_product p = turn(verifier, block->product),
+                              part =
+                                  block->looked_at != NULL ? turn(verifier, block->looked_at) : p;
+    struct mmul_check *check;
+    int64_t wrong = 0;
+    enum mmul_status status = first_look(verifier, worker, &part, &check, &wrong, err);
+    if (status != MMUL_OK)
+        return status;
+    verifier->lines_checked += part.m;
+    if (wrong == 0)
+        return MMUL_OK;
+    verifier->blocks_recomputed++;
+    status = look(verifier, 0, wrong, err);
+    const int64_t seen = wrong;
+    if (block->looked_at != NULL) { // flags are of the part's lines
+        memset(verifier->room->wrong, 0, (size_t)p.m);
+        wrong = 0;
+    }
+    if (status == MMUL_OK)
+        status = judge_again(verifier, &p, &check, &wrong, err);
+    if (status != MMUL_OK)
+        return status;
+    wrong = mmul_larger(wrong, seen);
+    verifier->lines_wrong += wrong;
+    const struct caught caught = {&p, check, wrong, block->place};
+    return mend(verifier, worker, &caught, err);
+}

@@ -1,0 +1,456 @@
+// SPDX-License-Identifier: MIT Tiles of a product on one device. Operands the device can use where they lie are not
+// copied; others go through a cache of tiles on it and are widened there when they are 16-bit. What is lasting stays in
+// another one, results among it: they come home all the same, for the check, which the host does, and for a successor,
+// should the device be lost; but for one that may stay (exec/worker/worker_result.c). Products are cut where tiles that
+// are kept begin and end.
+//
+//        n0        for each column of tiles n0, for each row of tiles m0 (down, then up, ...):
+//      +----+          for each k0 (forth, then back, ...): C(m0,n0) += A(m0,k0) B(k0,n0)
+//   m0 | C  |      so that every tile begins with operands of the one before.
+//      +----+
+//
+// Everything is begun in that order and not waited for, until the lane of a finished tile of C is
+// needed for a later one: then it is brought home while the device multiplies the tile between.
+// Does not check results (exec/worker/verify) and decides nothing about who computes what.
+#include "exec/worker/worker.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/integer.h"
+#include "base/memory.h"
+#include "base/rows.h"
+#include "base/status.h"
+#include "exec/setup/fallback.h"
+#include "model/dtype.h"
+
+// ------------------------------------------------------------------------------------- operands
+
+bool mmul_worker_in_place(const struct mmul_worker *worker, enum mmul_dtype dtype) {
+    return mmul_dtype_bytes(dtype) >= sizeof(float) &&
+           mmul_device_can_borrow(worker->context->device);
+}
+
+// Where the device finds a matrix of the product: borrowed whole for the time of the product, or
+// tile by tile in its cache.
+struct source {
+    struct mmul_host_tile whole;
+    struct mmul_buffer *borrowed;
+    struct mmul_tile_cache *cache;
+};
+
+bool mmul_worker_is_lasting(const struct mmul_worker *worker, enum mmul_lasting which) {
+    return (worker->options.lasting & which) != 0;
+}
+
+// Borrows the whole matrix when the device can use it where it lies.
+static enum mmul_status source_init(struct mmul_worker *worker, struct source *source,
+                                    struct mmul_host_tile whole, enum mmul_lasting which,
+                                    struct mmul_error *err) {
+    struct mmul_tile_cache *passing = which == MMUL_LASTING_A   ? &worker->a
+                                      : which == MMUL_LASTING_B ? &worker->b
+                                                                : &worker->c;
+    *source = (struct source){
+        .whole = whole, .cache = mmul_worker_is_lasting(worker, which) ? &worker->kept : passing};
+    if (!mmul_worker_in_place(worker, whole.dtype))
+        return MMUL_OK;
+    return mmul_device_buffer_borrow(
+        worker->context->device, whole.dtype, (void *)(uintptr_t)whole.at,
+        (whole.rows - 1) * whole.ld + whole.cols, &source->borrowed, err);
+}
+
+static void source_fini(struct mmul_worker *worker, struct source *source) {
+    mmul_device_buffer_destroy(worker->context->device, source->borrowed);
+}
+
+// A rectangle of a matrix.
+struct block {
+    int64_t row, col, rows, cols;
+};
+
+// The block as it lies in host memory.
+static struct mmul_host_tile host_tile(const struct source *source, struct block block) {
+    struct mmul_host_tile tile = source->whole;
+    int64_t offset = block.row * tile.ld + block.col;
+    tile.at = (const char *)tile.at + offset * (int64_t)mmul_dtype_bytes(tile.dtype);
+    tile.rows = block.rows;
+    tile.cols = block.cols;
+    return tile;
+}
+
+// The block as the device's operand; uploads it when it is not there.
+static enum mmul_status source_tile(struct mmul_worker *worker, const struct source *source,
+                                    struct block block, struct mmul_operand *operand,
+                                    struct mmul_error *err) {
+    if (source->borrowed != NULL) {
+        int64_t offset = block.row * source->whole.ld + block.col;
+        *operand = (struct mmul_operand){source->borrowed, offset, source->whole.ld};
+        return MMUL_OK;
+    }
+    const struct mmul_host_tile tile = host_tile(source, block);
+    int64_t uploads = source->cache->uploads;
+    double begin = mmul_trace_now(worker->options.trace);
+    enum mmul_status status =
+        mmul_tile_cache_load(source->cache, worker->context->device, &tile, operand, err);
+    if (source->cache->uploads > uploads)
+        mmul_trace_add(worker->options.trace, MMUL_TRACE_UPLOAD, begin,
+                       tile.rows * tile.cols * (int64_t)mmul_dtype_bytes(tile.dtype), 0);
+    return status;
+}
+
+// ---------------------------------------------------------------------------------- one product
+
+enum side { SIDE_M, SIDE_N, SIDE_K, SIDES };
+
+// A way along a side of the product, in parts; every second time it goes back.
+struct way {
+    int64_t size, most; // of the side, of a part
+    int64_t begin, end; // the part
+    bool back;
+};
+
+// A tile of C that the device has and C has not; m = 0: there is none.
+struct pending {
+    int64_t m0, n0, m, n;
+    struct mmul_operand at;
+    struct mmul_cached_tile *entry;
+};
+
+// A product on its way through the device.
+struct job {
+    struct mmul_worker *worker;
+    const struct mmul_product *p;
+    struct source a, b, c;
+    struct way ways[SIDES];
+    int64_t tiles;              // of C: before the present one
+    struct mmul_operand result; // the present one on the device
+    struct mmul_cached_tile
+        *all; // where all of C is made that stays on the device; NULL: it comes home
+    struct pending on_device[2]; // those that take turns
+};
+
+// ---------------------------------------------------------------------------------------- order
+
+// Where a part of a side ends that begins at `from`, at `to` or where what is kept of an operand does.
+static int64_t cut(const struct job *job, enum side side, int64_t from, int64_t to) {
+    const struct mmul_product *p = job->p;
+    const struct mmul_tile_cache *kept = &job->worker->kept;
+    if (side != SIDE_N && job->a.cache == kept)
+        to = mmul_tile_cache_cut(kept, &job->a.whole, (side == SIDE_M) != p->transpose_a, from, to);
+    if (side != SIDE_M && job->b.cache == kept)
+        to = mmul_tile_cache_cut(kept, &job->b.whole, (side == SIDE_K) != p->transpose_b, from, to);
+    return to;
+}
+
+// The next part of a side; false: the last one was, or, from nothing, there is none.
+static bool next_part(struct job *job, enum side side) {
+    struct way *w = &job->ways[side];
+    if (w->back ? w->begin == 0 : w->end == w->size)
+        return false;
+    if (w->back) {
+        w->end = w->begin;
+        w->begin = cut(job, side, w->end, (w->end - 1) / w->most * w->most);
+    } else {
+        w->begin = w->end;
+        w->end =
+            cut(job, side, w->begin, mmul_smaller(w->size, (w->begin / w->most + 1) * w->most));
+    }
+    return true;
+}
+
+// Begins a way, where the last one ended; the part is empty before the first.
+static void turn_round(struct way *w, bool first) {
+    w->back = !first && !w->back;
+    w->begin = w->end = w->back ? w->size : 0;
+}
+
+static enum mmul_status load_operands(const struct job *job, struct mmul_gemm *args,
+                                      struct mmul_error *err) {
+    const struct way *m = &job->ways[SIDE_M], *n = &job->ways[SIDE_N], *k = &job->ways[SIDE_K];
+    struct block a = {m->begin, k->begin, args->m, args->k},
+                 b = {k->begin, n->begin, args->k, args->n};
+    if (args->transpose_a)
+        a = (struct block){k->begin, m->begin, args->k, args->m};
+    if (args->transpose_b)
+        b = (struct block){n->begin, k->begin, args->n, args->k};
+    enum mmul_status status = source_tile(job->worker, &job->a, a, &args->a, err);
+    return status == MMUL_OK ? source_tile(job->worker, &job->b, b, &args->b, err) : status;
+}
+
+// A finished tile of C comes home.
+static enum mmul_status bring_result(struct job *job, struct pending *pending,
+                                     struct mmul_error *err) {
+    const struct pending at = *pending;
+    if (at.m == 0)
+        return MMUL_OK;
+    pending->m = 0;
+    const struct mmul_host_tile tile = host_tile(&job->c, (struct block){at.m0, at.n0, at.m, at.n});
+    enum mmul_status status = mmul_worker_bring(job->worker, at.at, &tile, err);
+    bool stays = status == MMUL_OK && mmul_worker_is_lasting(job->worker, MMUL_LASTING_C);
+    mmul_tile_cache_give(at.entry, stays ? &tile : NULL);
+    return status;
+}
+
+// An operand's bytes where it stays beside C, so that no tile of it goes up twice.
+static double kept_bytes(const struct job *job, const struct source *source) {
+    const double count = (double)source->whole.rows * (double)source->whole.cols;
+    return source->cache == &job->worker->kept && source->borrowed == NULL ? 4 * count : 0;
+}
+
+// Is all of C one buffer of the device, which is not brought home now (exec/worker/worker_result.c)?
+static bool leaves(const struct job *job) {
+    const struct mmul_worker *worker = job->worker;
+    struct mmul_device_info info;
+    mmul_device_describe(worker->context->device, &info);
+    const double count = (double)job->p->m * (double)job->p->n, bytes = 4 * count,
+                 operands = kept_bytes(job, &job->a) + kept_bytes(job, &job->b),
+                 beside = fmax(operands, (double)worker->beside_bytes);
+    return worker->beside_bytes > 0 && job->c.borrowed == NULL && job->p->beta == 0 &&
+           job->c.whole.dtype == MMUL_F32 && mmul_worker_is_lasting(worker, MMUL_LASTING_C) &&
+           mmul_device_can_map(worker->context->device) && count <= INT32_MAX &&
+           (info.max_allocation_bytes == 0 || bytes <= (double)info.max_allocation_bytes) &&
+           bytes + beside <= (double)worker->kept.bytes_most;
+}
+
+static enum mmul_status begin_leaving(struct job *job, struct mmul_error *err) {
+    const struct mmul_product *p = job->p;
+    if (!leaves(job))
+        return MMUL_OK;
+    mmul_tile_cache_pin(&job->worker->kept);
+    return mmul_tile_cache_take(&job->worker->kept, job->worker->context->device, MMUL_F32,
+                                p->m * p->n, &job->all, err);
+}
+
+static int c_lanes(const struct job *job) {
+    return job->worker->tile.c_lanes == 2 ? 2 : 1;
+}
+
+// C of a tile: where it lies, or an entry (with C_in in it when beta asks for it).
+static enum mmul_status begin_result(struct job *job, const struct mmul_gemm *args,
+                                     struct mmul_error *err) {
+    const struct mmul_product *p = job->p;
+    struct mmul_device *device = job->worker->context->device;
+    const int64_t m0 = job->ways[SIDE_M].begin, n0 = job->ways[SIDE_N].begin;
+    if (job->all != NULL) {
+        job->result = (struct mmul_operand){job->all->buffer, m0 * p->n + n0, p->n};
+        return MMUL_OK;
+    }
+    if (job->c.borrowed != NULL) {
+        job->result = (struct mmul_operand){job->c.borrowed, m0 * p->ldc + n0, p->ldc};
+        return MMUL_OK;
+    }
+    struct pending *pending = &job->on_device[job->tiles % c_lanes(job)];
+    struct mmul_cached_tile *entry = NULL;
+    enum mmul_status status = bring_result(job, pending, err);
+    if (status == MMUL_OK)
+        status = mmul_tile_cache_take(job->c.cache, device, job->c.whole.dtype, args->m * args->n,
+                                      &entry, err);
+    if (status != MMUL_OK)
+        return status;
+    job->result = (struct mmul_operand){.buffer = entry->buffer, .ld = args->n};
+    *pending = (struct pending){m0, n0, args->m, args->n, job->result, entry};
+    if (p->beta == 0)
+        return MMUL_OK;
+    const enum mmul_dtype dtype = job->c.whole.dtype;
+    const int64_t each = (int64_t)mmul_dtype_bytes(dtype);
+    const void *from = (const char *)p->c_in + (m0 * p->ldc_in + n0) * each;
+    const struct mmul_upload c_in = {job->result, args->m, args->n, from, p->ldc_in, dtype};
+    double begin = mmul_trace_now(job->worker->options.trace);
+    status = mmul_device_upload(device, &c_in, err);
+    mmul_trace_add(job->worker->options.trace, MMUL_TRACE_UPLOAD, begin, args->m * args->n * each,
+                   0);
+    return status;
+}
+
+// One gemm of a tile: the first applies beta, the later ones add.
+static enum mmul_status multiply_step(struct job *job, bool is_first, struct mmul_error *err) {
+    const struct mmul_product *p = job->p;
+    const struct way *w = job->ways;
+    struct mmul_gemm args = {.dtype = job->c.whole.dtype,
+                             .transpose_a = p->transpose_a,
+                             .transpose_b = p->transpose_b,
+                             .m = w[SIDE_M].end - w[SIDE_M].begin,
+                             .n = w[SIDE_N].end - w[SIDE_N].begin,
+                             .k = w[SIDE_K].end - w[SIDE_K].begin,
+                             .alpha = p->alpha,
+                             .beta = is_first ? p->beta : 1};
+    mmul_tile_cache_pin(&job->worker->kept);
+    enum mmul_status status = load_operands(job, &args, err);
+    if (status == MMUL_OK && is_first)
+        status = begin_result(job, &args, err);
+    args.c = job->result;
+    return status == MMUL_OK ? mmul_device_gemm(job->worker->context->device, &args, err) : status;
+}
+
+static enum mmul_status multiply_steps(struct job *job, struct mmul_error *err) {
+    struct way *m = &job->ways[SIDE_M], *n = &job->ways[SIDE_N], *k = &job->ways[SIDE_K];
+    enum mmul_status status = begin_leaving(job, err);
+    for (turn_round(n, true); status == MMUL_OK && next_part(job, SIDE_N);)
+        for (turn_round(m, n->begin == 0); status == MMUL_OK && next_part(job, SIDE_M);) {
+            bool is_first = true;
+            for (turn_round(k, job->tiles == 0); status == MMUL_OK && next_part(job, SIDE_K);) {
+                status = multiply_step(job, is_first, err);
+                is_first = false;
+            }
+            job->tiles++;
+        }
+    if (status == MMUL_OK && job->all != NULL) {
+        mmul_worker_leave(job->worker, job->all, &job->c.whole);
+        job->worker->told = 0;
+    }
+    for (int i = 0; status == MMUL_OK && i < c_lanes(job); i++)
+        status = bring_result(job, &job->on_device[(job->tiles + i) % c_lanes(job)], err);
+    return status == MMUL_OK ? mmul_device_wait(job->worker->context->device, err) : status;
+}
+
+// A device that copies nothing needs no tiles.
+static struct mmul_tile tile_for(const struct mmul_worker *worker, const struct mmul_product *p) {
+    if (mmul_worker_in_place(worker, p->a_dtype) && mmul_worker_in_place(worker, p->b_dtype))
+        return (struct mmul_tile){.m = p->m, .n = p->n, .k = p->k};
+    return worker->tile;
+}
+
+static enum mmul_status multiply_on_device(struct mmul_worker *worker, const struct mmul_product *p,
+                                           struct mmul_error *err) {
+    const struct mmul_tile tile = tile_for(worker, p);
+    struct job job = {.worker = worker,
+                      .p = p,
+                      .ways = {[SIDE_M] = {.size = p->m, .most = tile.m},
+                               [SIDE_N] = {.size = p->n, .most = tile.n},
+                               [SIDE_K] = {.size = p->k, .most = tile.k}}};
+    int64_t a_rows = p->transpose_a ? p->k : p->m, a_cols = p->transpose_a ? p->m : p->k;
+    int64_t b_rows = p->transpose_b ? p->n : p->k, b_cols = p->transpose_b ? p->k : p->n;
+    const struct mmul_host_tile a = {p->a, a_rows, a_cols, p->lda, p->a_dtype},
+                                b = {p->b, b_rows, b_cols, p->ldb, p->b_dtype},
+                                c = {p->c, p->m, p->n, p->ldc, mmul_product_dtype(p)};
+    enum mmul_status status = source_init(worker, &job.a, a, MMUL_LASTING_A, err);
+    if (status == MMUL_OK)
+        status = source_init(worker, &job.b, b, MMUL_LASTING_B, err);
+    if (status == MMUL_OK)
+        status = source_init(worker, &job.c, c, MMUL_LASTING_C, err);
+    if (status == MMUL_OK)
+        status = multiply_steps(&job, err);
+    source_fini(worker, &job.c);
+    source_fini(worker, &job.b);
+    source_fini(worker, &job.a);
+    return status;
+}
+
+// ------------------------------------------------------------------------------------ fallback
+
+// Tiles for the device that took over: all of them work in host memory.
+static enum mmul_status resize_tile(struct mmul_worker *worker, const struct mmul_product *p,
+                                    struct mmul_error *err) {
+    struct mmul_tile_request request = {.m = p->m,
+                                        .n = p->n,
+                                        .k = p->k,
+                                        .a_bytes_each = mmul_dtype_bytes(p->a_dtype),
+                                        .b_bytes_each = mmul_dtype_bytes(p->b_dtype),
+                                        .host_memory = true};
+    return mmul_tile_choose(&request, &worker->tile, err);
+}
+
+void mmul_worker_drop_lanes(struct mmul_worker *worker) {
+    mmul_tile_cache_drop(&worker->a, worker->context->device);
+    mmul_tile_cache_drop(&worker->b, worker->context->device);
+    mmul_tile_cache_drop(&worker->c, worker->context->device);
+}
+
+struct mmul_device_traffic mmul_worker_traffic(const struct mmul_worker *worker) {
+    const struct mmul_device_traffic here = worker->context->device->traffic;
+    return (struct mmul_device_traffic){worker->left.uploaded + here.uploaded,
+                                        worker->left.downloaded + here.downloaded};
+}
+
+static void leave_device(struct mmul_worker *worker) {
+    worker->is_to_repeat |= worker->absent[0] != NULL;
+    memset(worker->absent, 0, sizeof worker->absent);
+    worker->left = mmul_worker_traffic(worker);
+    mmul_worker_drop_lanes(worker);
+    mmul_tile_cache_drop(&worker->kept, worker->context->device);
+    worker->kept.most = MMUL_CACHED_TILES; // the next one may need several at once
+    mmul_staging_buffer_fini(&worker->staging);
+    worker->replaced = true;
+}
+
+enum mmul_status mmul_worker_fall_back(struct mmul_worker *worker, struct mmul_error *err) {
+    leave_device(worker);
+    return mmul_context_fall_back(worker->context, worker->options.no_fallback, err);
+}
+
+enum mmul_status mmul_worker_distrust(struct mmul_worker *worker, const char *why,
+                                      struct mmul_error *err) {
+    leave_device(worker);
+    return mmul_context_replace_device(worker->context, why, err);
+}
+
+void mmul_worker_abandon(struct mmul_worker *worker) {
+    worker->a = worker->b = worker->c = (struct mmul_tile_cache){0};
+    worker->kept = (struct mmul_tile_cache){.most = MMUL_CACHED_TILES}; // as in leave_device
+    worker->staging = (struct mmul_staging_buffer){0};
+    memset(worker->absent, 0, sizeof worker->absent);
+    worker->beside_bytes = 0;
+    worker->replaced = true;
+    worker->fallback_products++;
+}
+
+void mmul_worker_forget(struct mmul_worker *worker) {
+    mmul_tile_cache_forget(&worker->a, NULL, NULL);
+    mmul_tile_cache_forget(&worker->b, NULL, NULL);
+}
+
+void mmul_worker_forget_memory(struct mmul_worker *worker, const void *begin, const void *end) {
+    mmul_tile_cache_forget(&worker->kept, begin, end);
+}
+
+// A device that works where C lies finds C_in there; a product done again begins again. Who adds to what C
+// holds (C_in is C) begins again with its first terms.
+static void load_c_in(const struct mmul_worker *worker, const struct mmul_product *p) {
+    const enum mmul_dtype dtype = mmul_product_dtype(p);
+    const int64_t each = (int64_t)mmul_dtype_bytes(dtype);
+    if (!mmul_worker_in_place(worker, dtype) || p->beta == 0 || p->c == p->c_in)
+        return;
+    mmul_copy_rows(p->c_in, p->ldc_in * each, p->c, p->ldc * each, p->m, p->n * each);
+}
+
+// alpha = 0: A and B are not there. C = beta C_in, or zeros.
+static void scale_c(const struct mmul_product *p) {
+    const enum mmul_dtype dtype = mmul_product_dtype(p);
+    for (int64_t i = 0; i < p->m; i++)
+        for (int64_t j = 0; j < p->n; j++) {
+            const double c_in =
+                p->beta == 0 ? 0 : mmul_dtype_real(dtype, p->c_in, i * p->ldc_in + j);
+            mmul_dtype_set_real(dtype, p->c, i * p->ldc + j, p->beta * c_in);
+        }
+}
+
+enum mmul_status mmul_worker_multiply(struct mmul_worker *worker,
+                                      const struct mmul_product *product, struct mmul_error *err) {
+    worker->products++;
+    if (product->alpha == 0) {
+        scale_c(product);
+        return MMUL_OK;
+    }
+    for (;;) {
+        load_c_in(worker, product);
+        enum mmul_status status = worker->replaced ? resize_tile(worker, product, err) : MMUL_OK;
+        if (status == MMUL_OK)
+            status = multiply_on_device(worker, product, err);
+        if (status == MMUL_OK)
+            return MMUL_OK;
+        worker->fallback_products++;
+        status = mmul_worker_fall_back(worker, err);
+        if (status != MMUL_OK)
+            return status;
+    }
+}
+
+void mmul_worker_fini(struct mmul_worker *worker) {
+    if (worker->context != NULL)
+        leave_device(worker);
+    struct mmul_device *own[] = {worker->host, worker->judge};
+    for (int i = 0; i < 2; i++)
+        if (own[i] != NULL)
+            mmul_device_close(own[i]);
+    worker->host = worker->judge = NULL;
+}

@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: MIT
+// Operands are borrowed where they lie by a device that works in host memory. To one with memory of its own they go
+// up unless it has them, and results stay as values that the next product or operation may read: what it has in
+// parts, as tiles of a product's result, is put together there. Results come home all the same, for the check and
+// for a successor.
+#include "exec/worker/worker_map.h"
+
+#include "base/integer.h"
+#include "base/status.h"
+#include "device/project.h"
+#include "model/dtype.h"
+
+// ----------------------------------------------------------------------------------- in host memory
+
+// What a device in host memory may touch of an operand. The first matrix need not be the one that lies first.
+static enum mmul_status borrow(struct mmul_device *device, const struct mmul_map *map,
+                               const struct mmul_host_operand *from, struct mmul_map_operand *to,
+                               struct mmul_error *err) {
+    int64_t least = 0, most = 0;
+    for (int64_t t = 1; t < map->matrices; t++) {
+        least = mmul_smaller(least, mmul_stack_offset(map, from->stack, t));
+        most = mmul_larger(most, mmul_stack_offset(map, from->stack, t));
+    }
+    *to = (struct mmul_map_operand){.number = from->number,
+                                    .offset = -least,
+                                    .row_step = from->row_step,
+                                    .col_step = from->col_step,
+                                    .rows = from->rows,
+                                    .cols = from->cols,
+                                    .stack = from->stack};
+    if (from->at == NULL)
+        return MMUL_OK;
+    most += (from->rows - 1) * from->row_step + (from->cols - 1) * from->col_step;
+    return mmul_device_buffer_borrow(device, from->dtype,
+                                     mmul_dtype_ahead(from->dtype, from->at, least),
+                                     most - least + 1, &to->buffer, err);
+}
+
+enum mmul_status mmul_host_map_make(const struct mmul_host_map *host, struct mmul_device *device,
+                                    struct mmul_error *err) {
+    struct mmul_map map = host->map;
+    enum mmul_status status = MMUL_OK;
+    map.result = (struct mmul_operand){NULL, 0, host->ld};
+    map.carried = NULL;
+    for (int i = 0; i < map.operand_count; i++)
+        map.operands[i].buffer = NULL;
+    for (int i = 0; status == MMUL_OK && i < map.operand_count; i++)
+        status = borrow(device, &host->map, &host->operands[i], &map.operands[i], err);
+    if (status == MMUL_OK)
+        status = mmul_device_buffer_borrow(device, host->dtype, host->result,
+                                           (map.matrices - 1) * map.result_step +
+                                               (map.rows - 1) * host->ld + map.cols,
+                                           &map.result.buffer, err);
+    if (status == MMUL_OK)
+        status = mmul_device_map(device, &map, err);
+    for (int i = 0; i < map.operand_count; i++)
+        mmul_device_buffer_destroy(device, map.operands[i].buffer);
+    mmul_device_buffer_destroy(device, map.result.buffer);
+    return status;
+}
+
+// ------------------------------------------------------------------------------------------- tiles
+
+// What is stored of an operand, row by row as it lies in host memory; `turned`: its rows are columns there.
+struct stored {
+    struct mmul_host_tile tile;
+    int64_t pitch; // from one matrix to the next
+    bool turned;
+};
+
+// Of one matrix; false: neither rows nor columns lie next to each other.
+static bool find_stored_matrix(const struct mmul_host_operand *o, struct stored *stored) {
+    const int64_t rows = o->row_step == 0 ? 1 : o->rows, cols = o->col_step == 0 ? 1 : o->cols;
+    const bool plain = o->col_step == 1 || cols == 1, turned = o->row_step == 1 || rows == 1;
+    if (plain && (rows == 1 || o->row_step >= cols))
+        *stored =
+            (struct stored){.tile = {o->at, rows, cols, mmul_larger(o->row_step, cols), o->dtype}};
+    else if (turned && (cols == 1 || o->col_step >= rows))
+        *stored = (struct stored){
+            .tile = {o->at, cols, rows, mmul_larger(o->col_step, rows), o->dtype}, .turned = true};
+    else
+        return false;
+    stored->pitch = stored->tile.rows * stored->tile.ld;
+    return true;
+}
+
+// Of all matrices, one below the other; false: they do not lie so, or not the first one first.
+static bool find_stored(const struct mmul_host_map *host, int operand, struct stored *stored) {
+    const struct mmul_host_operand *o = &host->operands[operand];
+    int64_t count = 1;
+    if (!find_stored_matrix(o, stored))
+        return false;
+    const int64_t next = mmul_stack_offset(&host->map, o->stack, host->map.matrices > 1);
+    if (stored->tile.rows == 1 && next >= stored->tile.cols)
+        stored->pitch = stored->tile.ld = next;
+    for (int64_t t = 1; t < host->map.matrices; t++) {
+        const int64_t offset = mmul_stack_offset(&host->map, o->stack, t);
+        if (offset < 0 || offset % stored->pitch != 0)
+            return false;
+        count = mmul_larger(count, offset / stored->pitch + 1);
+    }
+    stored->tile.rows *= count;
+    return count <= host->map.matrices;
+}
+
+// On the device, from one buffer to another.
+static enum mmul_status copy_there(struct mmul_device *device, struct mmul_operand from,
+                                   struct mmul_operand to, int64_t rows, int64_t cols,
+                                   struct mmul_error *err) {
+    static const struct mmul_parameters none;
+    const struct mmul_map copy = {.kind = MMUL_SLICE,
+                                  .with = &none,
+                                  .rows = rows,
+                                  .cols = cols,
+                                  .shape = {1, 1, rows, cols},
+                                  .matrices = 1,
+                                  .operands = {{.buffer = from.buffer,
+                                                .offset = from.offset,
+                                                .row_step = from.ld,
+                                                .col_step = 1,
+                                                .rows = rows,
+                                                .cols = cols}},
+                                  .operand_count = 1,
+                                  .result = to};
+    return mmul_device_map(device, &copy, err);
+}
+
+// A part of a tile to where it is put together.
+static enum mmul_status load_part(struct mmul_worker *worker, const struct mmul_host_tile *part,
+                                  struct mmul_operand to, struct mmul_error *err) {
+    struct mmul_device *device = worker->context->device;
+    int64_t offset = 0;
+    const struct mmul_cached_tile *entry = mmul_tile_cache_entry(&worker->kept, part, &offset);
+    if (entry !=
+        NULL) // copied, it is not asked for any more: there may be as many parts as entries
+        return copy_there(device, (struct mmul_operand){entry->buffer, offset, entry->holds.cols},
+                          to, part->rows, part->cols, err);
+    worker->kept.uploads++;
+    return mmul_device_upload(
+        device, &(struct mmul_upload){to, part->rows, part->cols, part->at, part->ld, part->dtype},
+        err);
+}
+
+// Of a tile that the device has parts of: those are copied there, the rest goes up.
+static enum mmul_status assemble(struct mmul_worker *worker, const struct mmul_host_tile *tile,
+                                 struct mmul_operand *operand, struct mmul_error *err) {
+    struct mmul_tile_cache *kept = &worker->kept;
+    struct mmul_cached_tile *entry = NULL;
+    enum mmul_status status = mmul_tile_cache_take(kept, worker->context->device, tile->dtype,
+                                                   tile->rows * tile->cols, &entry, err);
+    if (status != MMUL_OK)
+        return status;
+    *operand = (struct mmul_operand){entry->buffer, 0, tile->cols};
+    for (int64_t row = 0, row_end; status == MMUL_OK && row < tile->rows; row = row_end) {
+        row_end = mmul_tile_cache_cut(kept, tile, true, row, tile->rows);
+        for (int64_t col = 0, col_end; status == MMUL_OK && col < tile->cols; col = col_end) {
+            col_end = mmul_tile_cache_cut(kept, tile, false, col, tile->cols);
+            const struct mmul_host_tile part = {(const float *)tile->at + row * tile->ld + col,
+                                                row_end - row, col_end - col, tile->ld, MMUL_F32};
+            const struct mmul_operand to = {entry->buffer, row * tile->cols + col, tile->cols};
+            status = load_part(worker, &part, to, err);
+        }
+    }
+    mmul_tile_cache_give(entry, status == MMUL_OK ? tile : NULL);
+    return status;
+}
+
+static enum mmul_status load(struct mmul_worker *worker, const struct mmul_host_map *host,
+                             int operand, struct mmul_map_operand *to, struct mmul_error *err) {
+    const struct mmul_host_operand *from = &host->operands[operand];
+    struct mmul_tile_cache *kept = &worker->kept;
+    struct mmul_operand at = {0};
+    struct stored s;
+    *to = (struct mmul_map_operand){.number = from->number, .rows = from->rows, .cols = from->cols};
+    if (from->at == NULL)
+        return MMUL_OK;
+    (void)find_stored(host, operand, &s); // it is: what goes to the device was asked that
+    const int64_t uploads = kept->uploads;
+    const double begin = mmul_trace_now(worker->options.trace);
+    const bool in_parts = mmul_tile_cache_cut(kept, &s.tile, true, 0, s.tile.rows) < s.tile.rows ||
+                          mmul_tile_cache_cut(kept, &s.tile, false, 0, s.tile.cols) < s.tile.cols;
+    enum mmul_status status =
+        in_parts && !mmul_tile_cache_find(kept, &s.tile, &at)
+            ? assemble(worker, &s.tile, &at, err)
+            : mmul_tile_cache_load(kept, worker->context->device, &s.tile, &at, err);
+    if (kept->uploads > uploads)
+        mmul_trace_add(worker->options.trace, MMUL_TRACE_UPLOAD, begin,
+                       s.tile.rows * s.tile.cols * (int64_t)sizeof(float), 0);
+    to->buffer = at.buffer;
+    to->offset = at.offset;
+    to->row_step = from->row_step == 0 ? 0 : s.turned ? 1 : at.ld;
+    to->col_step = from->col_step == 0 ? 0 : s.turned ? at.ld : 1;
+    const int64_t pitch = s.pitch / s.tile.ld * at.ld;
+    to->stack = (struct mmul_stack){from->stack.batch_step / s.pitch * pitch,
+                                    from->stack.depth_step / s.pitch * pitch, from->stack.shared};
+    return status;
+}
+
+// -------------------------------------------------------------------------------------- on a device
+
+// Is it what the device alone has of an operand?
+static bool is_absent(struct mmul_worker *worker, const struct mmul_host_map *host, int operand) {
+    struct stored s;
+    return host->operands[operand].at != NULL && find_stored(host, operand, &s) &&
+           mmul_worker_is_absent(worker, &s.tile);
+}
+
+static bool reads_absent(struct mmul_worker *worker, const struct mmul_host_map *host) {
+    bool reads = false;
+    for (int i = 0; i < host->map.operand_count; i++)
+        reads |= is_absent(worker, host, i);
+    return reads;
+}
+
+// Does so much fit, each operand in an allocation, beside what is absent, which stays whole?
+static bool fits(struct mmul_worker *worker, const struct mmul_host_map *host) {
+    struct mmul_device_info info;
+    mmul_device_describe(worker->context->device, &info);
+    int64_t single = INT32_MAX, largest = host->map.matrices * host->map.rows * host->map.cols;
+    int64_t all = largest;
+    for (int i = 0; i < MMUL_ABSENT_RESULTS && worker->absent[i] != NULL; i++)
+        all += worker->absent[i]->capacity;
+    if (info.max_allocation_bytes > 0)
+        single = mmul_smaller(single, info.max_allocation_bytes / (int64_t)sizeof(float));
+    for (int i = 0; i < host->map.operand_count; i++) {
+        struct stored s;
+        if (host->operands[i].at == NULL || !find_stored(host, i, &s) ||
+            mmul_worker_is_absent(worker, &s.tile))
+            continue;
+        all += s.tile.rows * s.tile.cols;
+        largest = mmul_larger(largest, s.tile.rows * s.tile.cols);
+    }
+    return largest <= single && all * (int64_t)sizeof(float) <= worker->kept.bytes_most;
+}
+
+// Those are made in host memory.
+static bool has_doubles(const struct mmul_host_map *host) {
+    bool has = host->dtype == MMUL_F64;
+    for (int i = 0; i < host->map.operand_count; i++)
+        has |= host->operands[i].at != NULL && host->operands[i].dtype == MMUL_F64;
+    return has;
+}
+
+// Does a stack go to the device as it is, or to none?
+static bool goes_as_one(struct mmul_worker *worker, const struct mmul_host_map *host) {
+    const struct mmul_map *map = &host->map;
+    struct stored s;
+    if (map->matrices == 1 || has_doubles(host) || worker->kept.bytes_most == 0 ||
+        !mmul_device_can_map(worker->context->device))
+        return true;
+    for (int i = 0; i < map->operand_count; i++)
+        if (host->operands[i].at != NULL && !find_stored(host, i, &s))
+            return false;
+    return map->result_step == map->rows * host->ld && fits(worker, host);
+}
+
+// Rows of the block that fit the device's memory; 0: not even one does.
+static int64_t rows_at_once(struct mmul_worker *worker, const struct mmul_host_map *host) {
+    for (int64_t rows = host->map.rows;; rows = (rows + 1) / 2) {
+        const struct mmul_host_map part = mmul_host_map_part(host, 0, rows, 0, host->map.cols);
+        if (fits(worker, &part))
+            return rows;
+        if (rows == 1)
+            return 0;
+    }
+}
+
+// Rows at once; 0: the CPU does it. A table is not sent for a few of its rows, nor is a handful of elements that
+// are only copied, and what lies apart in host memory would go up one by one.
+static int64_t rows_for_device(struct mmul_worker *worker, const struct mmul_host_map *host) {
+    enum { COPIED_LEAST = 1024 };
+    const enum mmul_operation_class class = mmul_operation_row(host->map.kind)->class;
+    struct mmul_operand at;
+    struct stored s;
+    if (worker->kept.bytes_most == 0 || !mmul_device_can_map(worker->context->device) ||
+        has_doubles(host))
+        return 0;
+    for (int i = 0; i < host->map.operand_count; i++)
+        if (host->operands[i].at != NULL && !find_stored(host, i, &s))
+            return 0;
+    if (class == MMUL_CLASS_LOOKUP &&
+        (!find_stored(host, 0, &s) || !mmul_tile_cache_find(&worker->kept, &s.tile, &at)))
+        return 0;
+    if (class == MMUL_CLASS_COPY && host->map.rows * host->map.cols < COPIED_LEAST)
+        return 0;
+    return rows_at_once(worker, host);
+}
+
+// The sum of bits of what has arrived.
+static uint32_t sum_bits(const struct mmul_host_map *host, int64_t rows) {
+    const float *result = host->result;
+    uint32_t sum = 0;
+    for (int64_t i = 0; i < rows; i++)
+        sum += mmul_project_bits(result + i * host->ld, host->map.cols, i * host->map.cols);
+    return sum;
+}
+
+static enum mmul_status make_chunk(struct mmul_worker *worker, const struct mmul_host_map *host,
+                                   struct mmul_error *err) {
+    struct mmul_device *device = worker->context->device;
+    struct mmul_cached_tile *entry = NULL;
+    struct mmul_map map = host->map;
+    uint32_t carried = 0;
+    const bool carries = map.carried != NULL;
+    enum mmul_status status = MMUL_OK;
+    map.carried = carries ? &carried : NULL;
+    mmul_tile_cache_pin(&worker->kept);
+    for (int i = 0; status == MMUL_OK && i < map.operand_count; i++)
+        status = load(worker, host, i, &map.operands[i], err);
+    const int64_t rows = map.matrices * map.rows; // of all matrices, one below the other
+    if (status == MMUL_OK)
+        status =
+            mmul_tile_cache_take(&worker->kept, device, MMUL_F32, rows * map.cols, &entry, err);
+    if (status != MMUL_OK)
+        return status;
+    map.result = (struct mmul_operand){entry->buffer, 0, map.cols};
+    map.result_step = map.rows * map.cols;
+    status = mmul_device_map(device, &map, err);
+    const struct mmul_host_tile made = {host->result, rows, map.cols, host->ld, MMUL_F32};
+    uint32_t arrived = 0;
+    if (status == MMUL_OK && !host->may_leave)
+        status = mmul_worker_bring(worker, map.result, &made, err);
+    if (status == MMUL_OK && carries && host->may_leave)
+        status = mmul_worker_sum_bits(worker, map.result, &made, &arrived, err);
+    else if (status == MMUL_OK && carries)
+        arrived = sum_bits(host, rows);
+    const bool is_same = status == MMUL_OK && carries && arrived == carried;
+    if (status == MMUL_OK && carries)
+        worker->carried_wrong += !is_same;
+    if (status == MMUL_OK && host->may_leave)
+        mmul_worker_leave(worker, entry, &made);
+    else
+        mmul_tile_cache_give(entry, status == MMUL_OK ? &made : NULL);
+    entry->is_sound = is_same;
+    entry->bits = carried;
+    entry->asked = is_same;
+    return status;
+}
+
+static enum mmul_status make_there(struct mmul_worker *worker, const struct mmul_host_map *host,
+                                   int64_t rows_each, struct mmul_error *err) {
+    enum mmul_status status = MMUL_OK;
+    for (int64_t row = 0; status == MMUL_OK && row < host->map.rows; row += rows_each) {
+        const int64_t rows = mmul_smaller(rows_each, host->map.rows - row);
+        struct mmul_host_map chunk = mmul_host_map_part(host, row, rows, 0, host->map.cols);
+        chunk.may_leave &= rows == host->map.rows;
+        status = make_chunk(worker, &chunk, err);
+    }
+    return status;
+}
+
+static enum mmul_status make_on_host(struct mmul_worker *worker, const struct mmul_host_map *host,
+                                     struct mmul_error *err) {
+    enum mmul_status status =
+        reads_absent(worker, host) ? mmul_worker_bring_home(worker, err) : MMUL_OK;
+    if (status == MMUL_OK && worker->host == NULL)
+        status = mmul_device_open("cpu", &worker->host, err);
+    return status == MMUL_OK ? mmul_host_map_make(host, worker->host, err) : status;
+}
+
+static enum mmul_status make_matrices(struct mmul_worker *worker, const struct mmul_host_map *host,
+                                      struct mmul_error *err) {
+    enum mmul_status status = MMUL_OK;
+    for (int64_t t = 0; status == MMUL_OK && t < host->map.matrices; t++) {
+        const struct mmul_host_map one = mmul_host_map_matrix(host, t);
+        status = mmul_worker_map(worker, &one, err);
+    }
+    return status;
+}
+
+enum mmul_status mmul_worker_map(struct mmul_worker *worker, const struct mmul_host_map *host,
+                                 struct mmul_error *err) {
+    const struct mmul_host_map flat = mmul_host_map_flatten(host);
+    for (;;) {
+        const bool in_place =
+            mmul_worker_in_place(worker, MMUL_F32) &&
+            (!has_doubles(&flat) || mmul_device_has_dtype(worker->context->device, MMUL_F64));
+        if (!in_place && !goes_as_one(worker, &flat))
+            return make_matrices(worker, &flat, err);
+        const int64_t rows = in_place ? 0 : rows_for_device(worker, &flat);
+        if (!in_place && rows == 0)
+            return make_on_host(worker, &flat, err);
+        enum mmul_status status = in_place ? mmul_host_map_make(&flat, worker->context->device, err)
+                                           : make_there(worker, &flat, rows, err);
+        if (status == MMUL_OK)
+            return MMUL_OK;
+        worker->fallback_products++;
+        status = mmul_worker_fall_back(worker, err);
+        if (status == MMUL_OK)
+            status = mmul_worker_must_repeat(worker, err);
+        if (status != MMUL_OK)
+            return status;
+    }
+}

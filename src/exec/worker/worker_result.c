@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: MIT Results on their way home; and those that stay on the device, since what is done to them
+// there is all that is wanted (exec/steps/chain.h): their sums for the check are made there, and samples of them
+// brought. Whoever cannot do with that has them brought home first. Nobody else has them: with their device they are
+// lost, and the product is made again.
+#include <assert.h>
+#include <string.h>
+
+#include "base/integer.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "device/map.h"
+#include "device/project.h"
+#include "exec/worker/worker.h"
+#include "model/dtype.h"
+
+enum mmul_status mmul_worker_bring(struct mmul_worker *worker, struct mmul_operand from,
+                                   const struct mmul_host_tile *to, struct mmul_error *err) {
+    const struct mmul_download d = {from,   to->rows, to->cols, (void *)(uintptr_t)to->at,
+                                    to->ld, to->dtype};
+    const double begin = mmul_trace_now(worker->options.trace);
+    const enum mmul_status status =
+        mmul_staging_buffer_bring(&worker->staging, worker->context->device, &d, err);
+    mmul_trace_add(worker->options.trace, MMUL_TRACE_DOWNLOAD, begin,
+                   to->rows * to->cols * (int64_t)mmul_dtype_bytes(to->dtype), 0);
+    return status;
+}
+
+enum mmul_status mmul_worker_sum_bits(struct mmul_worker *worker, struct mmul_operand from,
+                                      const struct mmul_host_tile *tile, uint32_t *bits,
+                                      struct mmul_error *err) {
+    const struct mmul_project all = {
+        .dtype = tile->dtype, .x = from, .rows = tile->rows, .cols = tile->cols, .bits = bits};
+    return mmul_device_project(worker->context->device, &all, err);
+}
+
+// ------------------------------------------------------------------------------- what is absent
+
+void mmul_worker_leave(struct mmul_worker *worker, struct mmul_cached_tile *entry,
+                       const struct mmul_host_tile *holds) {
+    mmul_tile_cache_give(entry, holds);
+    entry->is_taken = true; // until it is home, or done with
+    int at = 0;
+    while (at < MMUL_ABSENT_RESULTS - 1 && worker->absent[at] != NULL)
+        at++;
+    assert(worker->absent[at] == NULL);
+    worker->absent[at] = entry;
+}
+
+static void remove_absent(struct mmul_worker *worker, int at) {
+    for (; at < MMUL_ABSENT_RESULTS - 1; at++)
+        worker->absent[at] = worker->absent[at + 1];
+    worker->absent[at] = NULL;
+}
+
+static struct mmul_cached_tile *find_absent(struct mmul_worker *worker,
+                                            const struct mmul_host_tile *tile, int64_t *offset) {
+    struct mmul_cached_tile *entry = mmul_tile_cache_entry(&worker->kept, tile, offset);
+    for (int i = 0; i < MMUL_ABSENT_RESULTS; i++)
+        if (entry != NULL && entry == worker->absent[i])
+            return entry;
+    return NULL;
+}
+
+bool mmul_worker_is_absent(struct mmul_worker *worker, const struct mmul_host_tile *tile) {
+    int64_t offset;
+    return find_absent(worker, tile, &offset) != NULL;
+}
+
+bool mmul_worker_has_told(const struct mmul_worker *worker) {
+    const struct mmul_cached_tile *entry = worker->absent[0];
+    return entry == NULL || worker->told == entry->holds.rows * entry->holds.cols;
+}
+
+void mmul_worker_release(struct mmul_worker *worker, const struct mmul_host_tile *from) {
+    for (int i = MMUL_ABSENT_RESULTS - 1; i >= 0; i--) {
+        struct mmul_cached_tile *entry = worker->absent[i];
+        int64_t offset = 0;
+        if (entry == NULL || (from != NULL && find_absent(worker, from, &offset) != entry))
+            continue;
+        entry->holds.rows = offset / entry->holds.cols;
+        if (entry->holds.rows > 0)
+            continue;
+        mmul_tile_cache_give(entry, &(struct mmul_host_tile){0});
+        remove_absent(worker, i);
+    }
+}
+
+// ------------------------------------------------------------------------------------- lost ones
+
+enum mmul_status mmul_worker_must_repeat(const struct mmul_worker *worker, struct mmul_error *err) {
+    return worker->is_to_repeat
+               ? mmul_fail(err, MMUL_ERR_STOPPED, "a result was lost with its device")
+               : MMUL_OK;
+}
+
+// The device has failed.
+static enum mmul_status replace(struct mmul_worker *worker, struct mmul_error *err) {
+    worker->fallback_products++;
+    const enum mmul_status status = mmul_worker_fall_back(worker, err);
+    return status == MMUL_OK ? mmul_worker_must_repeat(worker, err) : status;
+}
+
+// ------------------------------------------------------------------------------------------ home
+
+static enum mmul_status bring_first(struct mmul_worker *worker, struct mmul_error *err) {
+    struct mmul_cached_tile *entry = worker->absent[0];
+    const struct mmul_host_tile t = entry->holds;
+    const struct mmul_operand from = {entry->buffer, 0, t.cols};
+    uint32_t there = 0, here = 0;
+    enum mmul_status status = mmul_worker_sum_bits(worker, from, &t, &there, err);
+    if (status == MMUL_OK)
+        status = mmul_worker_bring(worker, from, &t, err);
+    if (status != MMUL_OK)
+        return replace(worker, err);
+    for (int64_t i = 0; i < t.rows; i++)
+        here += mmul_project_bits((const float *)t.at + i * t.ld, t.cols, i * t.cols);
+    if (here != there) {
+        status = mmul_worker_distrust(worker, "what came of a product is not what it was", err);
+        return status == MMUL_OK ? mmul_worker_must_repeat(worker, err) : status;
+    }
+    entry->is_taken = false;
+    remove_absent(worker, 0);
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_worker_bring_home(struct mmul_worker *worker, struct mmul_error *err) {
+    enum mmul_status status = MMUL_OK;
+    while (status == MMUL_OK && worker->absent[0] != NULL)
+        status = bring_first(worker, err);
+    return status;
+}
+
+// ----------------------------------------------------------------------------------------- parts
+
+// Rows that are looked at, one after the other.
+struct sample {
+    int64_t count, cols;
+    int64_t first, last;  // where on the device the first of them begins, and the last
+    float *places, *rows; // owned: where they begin, from `first` on; the rows
+};
+
+// All rows of so many elements that begin anywhere between the first and the last are rows of a table, of which those
+// at the places are taken, into the same buffer as these.
+static enum mmul_status gather(struct mmul_worker *worker, const struct mmul_cached_tile *entry,
+                               const struct sample *s, struct mmul_error *err) {
+    const int64_t count = s->count, cols = s->cols;
+    static const struct mmul_parameters none;
+    struct mmul_device *device = worker->context->device;
+    struct mmul_cached_tile *room = NULL;
+    mmul_tile_cache_pin(&worker->kept);
+    enum mmul_status status =
+        mmul_tile_cache_take(&worker->kept, device, MMUL_F32, count + count * cols, &room, err);
+    if (status != MMUL_OK)
+        return status;
+    const struct mmul_upload indices = {
+        {room->buffer, 0, count}, 1, count, s->places, count, MMUL_F32};
+    const struct mmul_map take = {
+        .kind = MMUL_TAKE,
+        .with = &none,
+        .rows = count,
+        .cols = cols,
+        .shape = {1, 1, count, cols},
+        .matrices = 1,
+        .operands =
+            {{.buffer = entry->buffer,
+              .offset = s->first,
+              .row_step = 1,
+              .col_step = 1,
+              .rows = s->last - s->first + 1,
+              .cols = cols},
+             {.buffer = room->buffer, .row_step = count, .col_step = 1, .rows = 1, .cols = count}},
+        .operand_count = 2,
+        .result = {room->buffer, count, cols}};
+    const struct mmul_host_tile home = {s->rows, count, cols, cols, MMUL_F32};
+    status = mmul_device_upload(device, &indices, err);
+    if (status == MMUL_OK)
+        status = mmul_device_map(device, &take, err);
+    if (status == MMUL_OK)
+        status = mmul_worker_bring(worker, take.result, &home, err);
+    mmul_tile_cache_give(room, NULL);
+    room->used = 0; // the first to go
+    return status;
+}
+
+enum mmul_status mmul_worker_bring_parts(struct mmul_worker *worker,
+                                         const struct mmul_host_tile *parts, int64_t count,
+                                         struct mmul_error *err) {
+    const struct mmul_cached_tile *entry = NULL;
+    struct sample s = {.count = count, .cols = parts[0].cols, .first = INT64_MAX};
+    for (int64_t i = 0; i < count; i++) {
+        int64_t offset = 0;
+        entry = find_absent(worker, &parts[i], &offset);
+        s.first = mmul_smaller(s.first, offset);
+        s.last = mmul_larger(s.last, offset);
+    }
+    enum mmul_status status = MMUL_ALLOCATE_RAW(s.places, count, "a sample", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE_RAW(s.rows, count * s.cols, "a sample", err);
+    for (int64_t i = 0; status == MMUL_OK && i < count; i++) {
+        int64_t offset = 0;
+        (void)find_absent(worker, &parts[i], &offset);
+        s.places[i] = (float)(offset - s.first);
+    }
+    if (status == MMUL_OK && gather(worker, entry, &s, err) != MMUL_OK)
+        status = replace(worker, err);
+    for (int64_t i = 0; status == MMUL_OK && i < count; i++)
+        memcpy((void *)(uintptr_t)parts[i].at, s.rows + i * s.cols,
+               (size_t)s.cols * sizeof *s.rows);
+    mmul_free(s.places);
+    mmul_free(s.rows);
+    return status;
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+// What is known of an open matrix: what it says of itself, whether its file holds that, and which file that is.
+#include "io/matrix_file.h"
+
+#include "base/status.h"
+#include "model/matrix.h"
+
+enum mmul_status mmul_matrix_check_length(const struct mmul_matrix *matrix,
+                                          struct mmul_error *err) {
+    const struct mmul_matrix_info *info = &matrix->info;
+    int64_t bytes = 0, expected;
+    char text[96];
+    enum mmul_status status = mmul_shape_bytes(info->shape, info->stored, &bytes, err);
+    if (status != MMUL_OK || __builtin_add_overflow(bytes, matrix->data_offset, &expected)) {
+        return mmul_fail(
+            err, MMUL_ERR_DATA, "'%s' is not a valid matrix file: %s elements of %s are too many",
+            matrix->name, mmul_shape_format(info->shape, text), mmul_dtype_name(info->stored));
+    }
+    if (expected == info->file_bytes)
+        return MMUL_OK;
+    return mmul_fail(err, MMUL_ERR_DATA,
+                     "'%s' is %s than its header says: %lld bytes, expected %lld for %s %s",
+                     matrix->name, info->file_bytes < expected ? "shorter" : "longer",
+                     (long long)info->file_bytes, (long long)expected,
+                     mmul_shape_format(info->shape, text), mmul_dtype_name(info->stored));
+}
+
+struct mmul_matrix_info mmul_matrix_info(const struct mmul_matrix *matrix) {
+    struct mmul_matrix_info info = matrix->info;
+    if (info.dimensions == 0)
+        info.dimensions = mmul_shape_axes(info.shape);
+    if (info.dimensions < 2)
+        info.dimensions = 2;
+    return info;
+}
+
+int64_t mmul_matrix_overflows(const struct mmul_matrix *matrix) {
+    return matrix->overflows;
+}
+
+const char *mmul_matrix_name(const struct mmul_matrix *matrix) {
+    return matrix->name;
+}
+
+bool mmul_matrix_was_written(const struct mmul_matrix *matrix) {
+    struct stat now;
+    return matrix->fd >= 0 && fstat(matrix->fd, &now) == 0 &&
+           (now.st_mtim.tv_sec != matrix->stored.tv_sec ||
+            now.st_mtim.tv_nsec != matrix->stored.tv_nsec);
+}
+
+bool mmul_matrix_is_file(const struct mmul_matrix *matrix, const struct stat *file) {
+    return matrix->fd >= 0 && matrix->device == file->st_dev && matrix->inode == file->st_ino;
+}

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: MIT
+// Weights of ranks, as users write them.
+#pragma once
+
+#include "mpimatmul_local.h"
+
+// Of `size` ranks: "equal", "0.5,0.25,0.25" or "@FILE". Fails as mmul_weights_parse, and with MMUL_ERR_USAGE where
+// there are more or fewer.
+enum mmul_status mmul_weights_give(const char *text, int size, double *weights,
+                                   struct mmul_error *err);

@@ -1,0 +1,470 @@
+// SPDX-License-Identifier: MIT
+// Sums over nodes and largest parts of ranks. Chooses nothing.
+#include "plan/cost/program_cost.h"
+
+#include <math.h>
+
+#include "plan/cost/cost.h"
+
+// Copies within a node, by way of a buffer; files of root.
+static const double TOUCH_BYTES_PER_SECOND = 2e9;
+
+// Operations that are not products. What a node reads and writes from memory, all its ranks together: one thread
+// gets 12.7e9 of x + 1 on the Intel Xeon below, and two threads no more. What a rank computes, against its
+// rate of products: exponentials of 10 operations each come at 1 to 2 per nanosecond there, where products have
+// 100 operations; of attention, whose tiles are small products, a half.
+static const double MAP_BYTES_PER_SECOND = 1e10, MAP_PART = 0.125, ATTENTION_PART = 0.5;
+
+// A step that the ranks of a node make together, or that moves something between them: others wait for the last
+// of them, in naps (exec/conduct/compute.c), and nobody takes over lines of who is late.
+static const double TOGETHER_SECONDS = 1e-4, TOGETHER_PART = 0.1;
+
+// Rows of a piece into a message (7e9) and out of one (5e9), one thread of an Intel Xeon with AVX-512, in
+// memory that has been used before.
+static const double COPY_BYTES_PER_SECOND = 6e9;
+
+static struct mmul_mesh_request mesh_request(const struct mmul_program_costs *c) {
+    return (struct mmul_mesh_request){c->size, c->node_count, c->rank_node, c->shares};
+}
+
+static bool is_split(enum mmul_placement_kind kind) {
+    return !mmul_placement_is_whole(kind);
+}
+
+// Which part of the value a node has.
+static double has(const struct mmul_program_costs *c, enum mmul_placement_kind kind, int node) {
+    const struct mmul_mesh_node *mesh = &c->mesh.nodes[node];
+    switch (kind) {
+    case MMUL_PLACE_FILE:
+        return node == c->rank_node[0];
+    case MMUL_PLACE_GRID:
+        return mesh->block;
+    case MMUL_PLACE_GRID_ROWS:
+        return mesh->rows;
+    case MMUL_PLACE_GRID_COLS:
+        return mesh->cols;
+    default:
+        return is_split(kind) ? c->node_shares[node] : 1;
+    }
+}
+
+static double bytes_of(struct mmul_shape shape, enum mmul_dtype dtype) {
+    return (double)shape.batch * (double)shape.depth * (double)shape.rows * (double)shape.cols *
+           (double)mmul_dtype_bytes(dtype);
+}
+
+bool mmul_program_joins(enum mmul_placement_kind from, enum mmul_placement_kind to) {
+    return from == MMUL_PLACE_GRID && (to == MMUL_PLACE_GRID_ROWS || to == MMUL_PLACE_GRID_COLS);
+}
+
+struct traffic {
+    double most; // of one node, in or out, as parts of the value
+    double all;
+    int stages;
+    double copied; // by one leader, packing and unpacking beside the traffic
+};
+
+static struct traffic add_node(struct traffic t, double sends, double takes) {
+    t.most = fmax(t.most, fmax(sends, takes));
+    t.all += sends;
+    return t;
+}
+
+// Blocks to the rows (columns) of the mesh that they are in.
+static struct traffic along_mesh(const struct mmul_program_costs *c, bool rows) {
+    struct traffic t = {.stages = (rows ? c->mesh.row_nodes : c->mesh.col_nodes) - 1};
+    for (int node = 0; node < c->node_count; node++) {
+        const struct mmul_mesh_node *n = &c->mesh.nodes[node];
+        double takes = (rows ? n->rows : n->cols) - n->block;
+        t = add_node(t, rows ? n->row_sends : n->col_sends, takes);
+        // Terms of columns are whole rows of a block, which leave and come without a copy.
+        t.copied = fmax(t.copied, rows ? n->row_sends + takes : 0);
+    }
+    return t;
+}
+
+static struct traffic between(const struct mmul_program_costs *c, enum mmul_placement_kind from,
+                              enum mmul_placement_kind to) {
+    struct traffic t = {.stages = c->node_count - 1};
+    double have = 0, want = 0;
+    bool copies = from == MMUL_PLACE_GRID_ROWS || from == MMUL_PLACE_GRID_COLS;
+    for (int node = 0; node < c->node_count; node++)
+        have += has(c, from, node);
+    // What a node takes, by how much others have: of copies what it has not, once.
+    for (int turn = 0; turn < 2; turn++)
+        for (int node = 0; node < c->node_count; node++) {
+            double own = has(c, from, node), others = have - own;
+            double each = has(c, to, node);
+            if (copies)
+                each *= others > 0 ? (1 - own) / others : 0;
+            if (turn == 0)
+                want += each;
+            else
+                t = add_node(t, own * (want - each), each * others);
+        }
+    return t;
+}
+
+static struct traffic traffic_of(const struct mmul_program_costs *c, enum mmul_placement_kind from,
+                                 enum mmul_placement_kind to) {
+    bool rows = to == MMUL_PLACE_GRID_ROWS;
+    if (from == MMUL_PLACE_REPLICATE || to == MMUL_PLACE_PARTIAL || from == to)
+        return (struct traffic){0};
+    if (from == MMUL_PLACE_GRID && (rows || to == MMUL_PLACE_GRID_COLS))
+        return along_mesh(c, rows);
+    return between(c, from, to);
+}
+
+// Of a sum, as its check has them (exec/steps/carried_sums.h).
+static double lines_of(struct mmul_shape shape, enum mmul_placement_kind to) {
+    bool by_cols = to == MMUL_PLACE_COLS || to == MMUL_PLACE_GRID || to == MMUL_PLACE_GRID_COLS;
+    return (double)shape.batch * (double)shape.depth * (double)(by_cols ? shape.cols : shape.rows);
+}
+
+// Vectors of so many bytes together, added up over all nodes. Long ones go around all nodes twice, to be made
+// and to be known, as MPI libraries do it; short ones along a tree.
+static double sums_seconds(const struct mmul_program_costs *c, int sums, double bytes) {
+    enum { SHORT_BYTES = 1 << 16 };
+    double others = c->node_count - 1;
+    double hops = bytes > sums * SHORT_BYTES ? others : ceil(log2(others + 1));
+    return others > 0 ? 2 * (bytes / c->bytes_per_second + sums * hops * c->latency_seconds) : 0;
+}
+
+// Seconds of a move's parts, and its bytes over the network.
+struct move_cost {
+    double here, network, packing, bytes;
+};
+
+static struct move_cost move_cost(const struct mmul_program_costs *costs,
+                                  const struct mmul_value *value, enum mmul_placement_kind from,
+                                  enum mmul_placement_kind to) {
+    const struct mmul_program_costs *c = costs;
+    const double all = bytes_of(value->shape, value->dtype);
+    const struct traffic t = traffic_of(c, from, to);
+    double widest = 0;
+    for (int node = 0; node < c->node_count; node++)
+        widest = fmax(widest, has(c, to, node));
+    struct move_cost cost = {.bytes = all * t.all,
+                             .here = all * widest / TOUCH_BYTES_PER_SECOND,
+                             .packing = all * t.copied / COPY_BYTES_PER_SECOND};
+    if (mmul_program_joins(from, to)) // each rank its own block, in and out of a buffer
+        cost.here = all * c->mesh.block_most * 2 / COPY_BYTES_PER_SECOND;
+    if (from == MMUL_PLACE_PARTIAL && to != MMUL_PLACE_PARTIAL) // checked: two doubles per line
+        cost.here += all * (1 + widest) / MMUL_CHECK_BYTES_PER_SECOND +
+                     sums_seconds(c, 1, 2 * (double)sizeof(double) * lines_of(value->shape, to));
+    if (from == MMUL_PLACE_FILE || to == MMUL_PLACE_FILE)
+        cost.here += all / MMUL_FILE_BYTES_PER_SECOND;
+    if (t.most > 0)
+        cost.network = all * t.most / c->bytes_per_second + t.stages * c->latency_seconds;
+    cost.here += c->size > 1 ? TOGETHER_SECONDS : 0;
+    return cost;
+}
+
+double mmul_program_move_seconds(const struct mmul_program_costs *costs,
+                                 const struct mmul_value *value, enum mmul_placement_kind from,
+                                 enum mmul_placement_kind to, double *bytes) {
+    const struct move_cost cost = move_cost(costs, value, from, to);
+    *bytes = cost.bytes;
+    return cost.here + fmax(cost.network, cost.packing);
+}
+
+// The part of the work that a rank does: its share of what is split; of what is whole on every node
+// its share of the node's. Summands are split along the inner size, others are made by everybody.
+static double part_of(const struct mmul_program_costs *c, enum mmul_operation_kind kind,
+                      enum mmul_placement_kind result, int rank) {
+    if (result == MMUL_PLACE_GRID)
+        return rank < c->mesh.rows * c->mesh.cols ? c->mesh.row_shares[rank / c->mesh.cols] *
+                                                        c->mesh.col_shares[rank % c->mesh.cols]
+                                                  : 0;
+    if (is_split(result) || (kind == MMUL_MATMUL && result == MMUL_PLACE_PARTIAL))
+        return c->shares[rank];
+    double node_share = c->node_shares[c->rank_node[rank]];
+    if (result == MMUL_PLACE_REPLICATE)
+        return node_share > 0 ? c->shares[rank] / node_share : 1;
+    return 1;
+}
+
+static bool may_go(enum mmul_placement_kind from, enum mmul_placement_kind to) {
+    return from != MMUL_PLACE_PARTIAL || to != MMUL_PLACE_FILE; // nobody adds into a file
+}
+
+struct mmul_program_path mmul_program_find_path(const struct mmul_program_costs *costs,
+                                                const struct mmul_value *value, unsigned have,
+                                                enum mmul_placement_kind to) {
+    const enum mmul_placement_kind rows = MMUL_PLACE_ROWS;
+    struct mmul_program_path best = {.seconds = INFINITY};
+    double ignored, onward = mmul_program_move_seconds(costs, value, rows, to, &ignored);
+    for (int kind = 0; kind < MMUL_PLACEMENTS; kind++) {
+        const enum mmul_placement_kind from = (enum mmul_placement_kind)kind;
+        if ((have >> kind & 1) == 0)
+            continue;
+        double direct = mmul_program_move_seconds(costs, value, from, to, &ignored);
+        if (may_go(from, to) && direct < best.seconds)
+            best = (struct mmul_program_path){from, false, direct};
+        double by_rows = mmul_program_move_seconds(costs, value, from, rows, &ignored) + onward;
+        // Or its product cannot bring it.
+        const bool at_once = costs->streams && from == MMUL_PLACE_FILE;
+        if (from != rows && to != rows && !at_once && by_rows < best.seconds)
+            best = (struct mmul_program_path){from, true, by_rows};
+    }
+    return best;
+}
+
+// ------------------------------------------------------------------------------------ operations
+
+// A product as one rank sees it: what it has to do with each matrix, as parts of them.
+struct product {
+    struct mmul_shape a, b, c;
+    enum mmul_dtype dtype;
+    double flops;
+    enum mmul_placement_kind result;
+};
+
+struct parts {
+    double a, b, c, work;
+};
+
+static struct parts parts_of(const struct mmul_program_costs *c, const struct product *p,
+                             int rank) {
+    double part = part_of(c, MMUL_MATMUL, p->result, rank);
+    switch (p->result) {
+    case MMUL_PLACE_COLS:
+        return (struct parts){1, part, part, part};
+    case MMUL_PLACE_PARTIAL:
+        return (struct parts){part, part, 1, part};
+    case MMUL_PLACE_GRID:
+        return part > 0 ? (struct parts){c->mesh.row_shares[rank / c->mesh.cols],
+                                         c->mesh.col_shares[rank % c->mesh.cols], part, part}
+                        : (struct parts){0};
+    default:
+        return (struct parts){part, 1, part, part};
+    }
+}
+
+// Multiplying, with the way to and from a device with memory of its own; the terms of a grid come in
+// panels, and what is there of C goes to and fro with each.
+static double multiply_seconds(const struct mmul_program_costs *c, const struct product *p) {
+    double most = 0, turns = p->result == MMUL_PLACE_GRID ? 2 * mmul_program_panels(p->a.cols) : 1;
+    for (int rank = 0; rank < c->size; rank++) {
+        struct parts own = parts_of(c, p, rank);
+        double bytes = own.a * bytes_of(p->a, p->dtype) + own.b * bytes_of(p->b, p->dtype) +
+                       own.c * turns * bytes_of(p->c, p->dtype);
+        double seconds =
+            own.work * p->flops / c->flops[rank][p->dtype == MMUL_F64] + bytes * c->transfer[rank];
+        if (p->result == MMUL_PLACE_PARTIAL) // every rank of a sum writes all of it
+            seconds += bytes_of(p->c, p->dtype) / TOUCH_BYTES_PER_SECOND;
+        most = fmax(most, seconds);
+    }
+    return most;
+}
+
+// Each rank reads what it multiplied, and its result; of a grid a block of each, and vectors are added up: two
+// doubles per column and row, one per term (model/check.h).
+static double check_seconds(const struct mmul_program_costs *c, const struct product *p) {
+    const bool is_grid = p->result == MMUL_PLACE_GRID;
+    double most = 0;
+    for (int rank = 0; rank < c->size; rank++) {
+        struct parts own = parts_of(c, p, rank);
+        if (is_grid)
+            own.a = own.b = own.c;
+        double bytes = own.a * bytes_of(p->a, p->dtype) + own.b * bytes_of(p->b, p->dtype) +
+                       own.c * bytes_of(p->c, p->dtype);
+        most = fmax(most, bytes / MMUL_CHECK_BYTES_PER_SECOND);
+    }
+    double doubles = (double)p->c.batch * (double)p->c.depth *
+                     (2 * (double)p->c.rows + 2 * (double)p->c.cols + (double)p->a.cols);
+    return is_grid ? most + sums_seconds(c, 3, (double)sizeof(double) * doubles) : most;
+}
+
+static struct product product_of(const struct mmul_operation_call *call, struct mmul_shape c,
+                                 enum mmul_placement_kind result) {
+    return (struct product){.a = call->operands[0].shape,
+                            .b = call->operands[1].shape,
+                            .c = {c.batch, c.depth, c.rows, call->operands[1].shape.cols},
+                            .dtype = call->operands[0].dtype,
+                            .flops = mmul_operation_flops(MMUL_MATMUL, call, c),
+                            .result = result};
+}
+
+// Moves, packing and multiplying of a product whose operands travel joined, or some of them.
+static double joined_seconds(const struct mmul_program_costs *c, const struct product *p,
+                             const bool joined[MMUL_FACTORS], double *apart) {
+    static const enum mmul_placement_kind to[][MMUL_FACTORS] = {
+        [MMUL_PLACE_ROWS] = {MMUL_PLACE_ROWS, MMUL_PLACE_REPLICATE},
+        [MMUL_PLACE_COLS] = {MMUL_PLACE_REPLICATE, MMUL_PLACE_COLS},
+        [MMUL_PLACE_GRID] = {MMUL_PLACE_GRID_ROWS, MMUL_PLACE_GRID_COLS}};
+    const struct mmul_value factors[] = {{.shape = p->a, .dtype = p->dtype},
+                                         {.shape = p->b, .dtype = p->dtype}};
+    const bool is_grid = p->result == MMUL_PLACE_GRID; // else from files, piece by piece
+    struct move_cost sum = {0};
+    double multiply = multiply_seconds(c, p);
+    *apart = multiply;
+    for (int i = 0; i < MMUL_FACTORS; i++) {
+        const struct move_cost cost = move_cost(
+            c, &factors[i], is_grid ? MMUL_PLACE_GRID : MMUL_PLACE_FILE, to[p->result][i]);
+        if (!joined[i])
+            continue;
+        sum.here += cost.here;
+        sum.network += cost.network;
+        sum.packing += cost.packing;
+        *apart += cost.here + fmax(cost.network, cost.packing);
+    }
+    double before = is_grid ? sum.here : 0;
+    double moves = fmax(sum.network, sum.packing) + sum.here - before;
+    return before + fmax(moves, multiply) + fmin(moves, multiply) / mmul_program_panels(p->a.cols);
+}
+
+double mmul_program_joined_saving(const struct mmul_program_costs *costs,
+                                  const struct mmul_program *program,
+                                  const struct mmul_operation *operation,
+                                  const struct mmul_rule *rule, const bool joined[MMUL_FACTORS]) {
+    struct mmul_operand_info operands[MMUL_OPERANDS];
+    double apart;
+    if (operation->kind != MMUL_MATMUL || (!joined[0] && !joined[1]))
+        return 0;
+    const struct mmul_operation_call call = mmul_program_call(program, operation, operands);
+    const struct product p =
+        product_of(&call, mmul_program_shape(program, operation), rule->result);
+    double together = joined_seconds(costs, &p, joined, &apart);
+    return apart - together;
+}
+
+double mmul_program_check_seconds(const struct mmul_program_costs *costs,
+                                  const struct mmul_program *program,
+                                  const struct mmul_operation *operation,
+                                  const struct mmul_rule *rule) {
+    struct mmul_operand_info operands[MMUL_OPERANDS];
+    const struct mmul_operation_call call = mmul_program_call(program, operation, operands);
+    const struct product p =
+        product_of(&call, mmul_program_shape(program, operation), rule->result);
+    return check_seconds(costs, &p);
+}
+
+// What is there once on a node is made by all its ranks.
+static double made_together(const struct mmul_program_costs *c, enum mmul_placement_kind kind,
+                            double seconds) {
+    const bool waits = kind == MMUL_PLACE_REPLICATE && c->size > c->node_count;
+    return waits ? seconds * (1 + TOGETHER_PART) + TOGETHER_SECONDS : seconds;
+}
+
+// Of the operands, which have one type; a number is what is beside it.
+static enum mmul_dtype dtype_of(const struct mmul_operation_call *call) {
+    enum mmul_dtype dtype = MMUL_F32;
+    for (int i = 0; i < call->operand_count; i++)
+        dtype = call->operands[i].is_number ? dtype : call->operands[i].dtype;
+    return dtype;
+}
+
+// What is read and written; of what is looked up, rows alone.
+static double map_bytes(enum mmul_operation_kind kind, const struct mmul_operation_call *call,
+                        struct mmul_shape result) {
+    const enum mmul_dtype dtype = dtype_of(call);
+    double bytes = bytes_of(result, dtype);
+    for (int i = 0; i < call->operand_count; i++)
+        bytes += bytes_of(
+            kind == MMUL_TAKE || kind == MMUL_SLICE ? result : call->operands[i].shape, dtype);
+    return bytes;
+}
+
+// The slowest rank, or node where memory is; summands are as large as the result. What is computed on a device
+// with memory of its own comes home.
+static double map_seconds(const struct mmul_program_costs *c, enum mmul_operation_kind kind,
+                          const struct mmul_operation_call *call, struct mmul_shape result,
+                          const struct mmul_rule *rule) {
+    const bool is_summand = rule->result == MMUL_PLACE_PARTIAL;
+    const bool is_inner = is_summand && rule->operands[0] != MMUL_PLACE_PARTIAL;
+    const double bytes = map_bytes(kind, call, result),
+                 flops = mmul_operation_flops(kind, call, result) /
+                         (kind == MMUL_ATTENTION ? ATTENTION_PART : MAP_PART);
+    double most = 0;
+    for (int rank = 0; rank < c->size; rank++) {
+        double part = is_inner ? c->shares[rank] : part_of(c, kind, rule->result, rank);
+        double home =
+            (is_summand ? 1 : part) * bytes_of(result, dtype_of(call)) * c->transfer[rank];
+        most = fmax(most, part * flops / c->flops[rank][dtype_of(call) == MMUL_F64] + home);
+    }
+    for (int node = 0; node < c->node_count; node++) {
+        double part =
+            is_summand && !is_inner ? 1 : has(c, is_inner ? MMUL_PLACE_ROWS : rule->result, node);
+        double touched = part * bytes + (is_summand ? bytes_of(result, dtype_of(call)) : 0);
+        most = fmax(most, touched / MAP_BYTES_PER_SECOND);
+    }
+    return made_together(c, rule->result, most);
+}
+
+double mmul_program_chained_saving(const struct mmul_program_costs *costs,
+                                   const struct mmul_value *value, enum mmul_placement_kind kind) {
+    double most = 0;
+    for (int node = 0; node < costs->node_count; node++)
+        most = fmax(most, has(costs, kind, node));
+    return 2 * most * bytes_of(value->shape, value->dtype) / MAP_BYTES_PER_SECOND;
+}
+
+// What is not where the plan's shares have it, to within a unit, is moved there.
+static double kept_seconds(const struct mmul_program_costs *costs,
+                           const struct mmul_program *program,
+                           const struct mmul_operation *operation) {
+    const struct mmul_program_costs *c = costs;
+    const struct mmul_kept *set = &program->kept[operation->kept];
+    const struct mmul_value *value = &program->values[operation->result];
+    const double total = (double)set->offsets[set->parts];
+    double planned = 0, apart = 0, ignored;
+    for (int rank = 0; rank + 1 < c->size; rank++) {
+        planned += c->shares[rank] * total;
+        apart += fmax(fabs((double)set->offsets[rank + 1] - planned) - 1, 0);
+    }
+    if (apart == 0)
+        return 0;
+    return mmul_program_move_seconds(c, value, operation->wish, operation->wish, &ignored) +
+           (c->node_count > 1
+                ? apart / total * bytes_of(value->shape, value->dtype) / c->bytes_per_second
+                : 0);
+}
+
+double mmul_program_operation_seconds(const struct mmul_program_costs *costs,
+                                      const struct mmul_program *program,
+                                      const struct mmul_operation *operation,
+                                      const struct mmul_rule *rule) {
+    const struct mmul_operation_row *row = mmul_operation_row(operation->kind);
+    const struct mmul_program_costs *c = costs;
+    struct mmul_operand_info operands[MMUL_OPERANDS];
+    struct mmul_shape shape = mmul_program_shape(program, operation);
+    if (operation->kind == MMUL_KEPT)
+        return kept_seconds(c, program, operation);
+    if (row->flops_each <= 0 || row->is_view || rule->result == MMUL_PLACE_FILE)
+        return 0;
+    const struct mmul_operation_call call = mmul_program_call(program, operation, operands);
+    if (operation->kind == MMUL_MATMUL || operation->kind == MMUL_SEARCH) {
+        const struct product p = product_of(&call, shape, rule->result);
+        return made_together(c, rule->result, multiply_seconds(c, &p) + check_seconds(c, &p));
+    }
+    return map_seconds(c, operation->kind, &call, shape, rule);
+}
+
+// ------------------------------------------------------------------------------------------- mesh
+
+static double product_seconds(const struct mmul_program_costs *c, const struct product *p) {
+    double ignored;
+    return joined_seconds(c, p, (const bool[]){true, true}, &ignored) + check_seconds(c, p);
+}
+
+void mmul_program_costs_mesh(struct mmul_program_costs *costs,
+                             const struct mmul_operand_info *operands, struct mmul_shape result) {
+    static const double evenness[] = {0, 0.125, 0.25, 0.5, 1};
+    enum { CHOICES = sizeof evenness / sizeof *evenness };
+    const struct mmul_mesh_request request = mesh_request(costs);
+    const struct mmul_operation_call call = {operands, MMUL_FACTORS, NULL};
+    const struct product p = product_of(&call, result, MMUL_PLACE_GRID);
+    double best = INFINITY, best_evenness = 0;
+    int best_rows = 1;
+    for (int rows = 1; rows <= costs->size; rows++)
+        for (int i = 0; i < CHOICES && mmul_mesh_is_candidate(costs->size, rows); i++) {
+            if (!mmul_mesh_set(&costs->mesh, &request, rows, costs->size / rows, evenness[i]))
+                break;
+            const double seconds = product_seconds(costs, &p);
+            if (seconds >= best * (1 - 1e-9))
+                continue;
+            best = seconds, best_rows = rows, best_evenness = evenness[i];
+        }
+    mmul_mesh_set(&costs->mesh, &request, best_rows, costs->size / best_rows, best_evenness);
+}

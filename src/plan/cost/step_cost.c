@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT
+// The seconds of a step as a line through a few knots, so that the balance can turn it round.
+// Links and waiting are not here: see cost.c.
+#include "plan/cost/step_cost.h"
+
+#include <math.h>
+
+enum { SMALLEST_SIDE = 64 }; // below, memory is the limit
+
+bool mmul_step_is_measured(const struct mmul_rank_info *rank, enum mmul_dtype dtype) {
+    bool measured = mmul_rank_flops(rank, dtype) > 0;
+    for (int i = 0; i < MMUL_SPEED_POINTS; i++)
+        measured = measured || mmul_speed_rates(&rank->speed, dtype)[i] > 0;
+    return measured;
+}
+
+// The speed at a point of the curve: measured there, else at the next smaller, else at the next
+// larger cube, else the one speed of all sizes.
+static double curve_at(const struct mmul_rank_info *rank, enum mmul_dtype dtype, double assumed,
+                       int point) {
+    const double *flops = mmul_speed_rates(&rank->speed, dtype);
+    for (int i = point; i >= 0; i--)
+        if (flops[i] > 0)
+            return flops[i];
+    for (int i = point; i < MMUL_SPEED_POINTS; i++)
+        if (flops[i] > 0)
+            return flops[i];
+    return mmul_rank_flops(rank, dtype) > 0 ? mmul_rank_flops(rank, dtype) : assumed;
+}
+
+double mmul_step_rate(const struct mmul_rank_info *rank, enum mmul_dtype dtype, double assumed,
+                      double m, double n, double k) {
+    double side = 3 / (1 / m + 1 / n + 1 / k);
+    double first = curve_at(rank, dtype, assumed, 0);
+    if (side <= MMUL_SPEED_SMALLEST)
+        return side < SMALLEST_SIDE ? first * side / SMALLEST_SIDE : first;
+    double place = log2(side / MMUL_SPEED_SMALLEST);
+    if (place >= MMUL_SPEED_POINTS - 1)
+        return curve_at(rank, dtype, assumed, MMUL_SPEED_POINTS - 1);
+    int point = (int)place;
+    double low = curve_at(rank, dtype, assumed, point),
+           high = curve_at(rank, dtype, assumed, point + 1);
+    return low + (high - low) * (place - point);
+}
+
+// ---------------------------------------------------------------------------------- one request
+
+// The parts of the formula that are straight lines in x, and the shape of the gemm.
+struct line {
+    const struct mmul_step_request *request;
+    double height;      // most units of one gemm: of a matrix
+    double mean, width; // of a panel: operations per unit, and of one gemm
+    double k, most;     // most: units of a round, of all ranks
+    double fixed, slope;
+};
+
+// Seconds per byte to and from the device; 0 in host memory or not measured.
+static double per_byte(const struct mmul_rank_info *rank, double bytes_per_second) {
+    return rank->host_memory || !(bytes_per_second > 0) ? 0 : 1 / bytes_per_second;
+}
+
+static void add_files(struct line *line, double piece, double block) {
+    const struct mmul_step_request *r = line->request;
+    if (r->maps & MMUL_MAPS_C)
+        line->slope += block * MMUL_FIRST_TOUCH_SECONDS_PER_BYTE;
+    if (r->file_ranks > 0 && !(r->maps & mmul_maps_split(r->axis)))
+        line->slope += piece * r->file_ranks / MMUL_FILE_BYTES_PER_SECOND;
+    if (r->file_ranks > 0 && !(r->maps & MMUL_MAPS_C))
+        line->slope += block * r->file_ranks / MMUL_FILE_BYTES_PER_SECOND;
+}
+
+static struct line line_of(const struct mmul_step_request *r) {
+    const struct mmul_problem *p = r->problem;
+    const struct mmul_speed *speed = &r->rank->speed;
+    double panels = (double)r->cut->panels;
+    double width = (double)mmul_problem_result_width(p, r->axis);
+    double matrices = (double)mmul_shape_matrices(mmul_problem_whole_shape(p, r->axis));
+    double cuts = ceil(width / (double)r->cut->panel_units); // panels of a matrix
+    double per_matrix =
+        ceil(width / (double)mmul_panels_at_once(p, r->axis, r->cut->panel_units, r->maps));
+    struct line line = {.request = r,
+                        .height = (double)mmul_problem_units(p, r->axis),
+                        .mean = width / panels,
+                        .width = width / per_matrix,
+                        .k = p->alpha == 0 ? 0 : (double)p->k,
+                        .most = (double)mmul_problem_total(p, r->axis) / (double)r->cut->rounds};
+    double whole = (double)mmul_dtype_bytes(mmul_problem_whole_dtype(p, r->axis));
+    double split = (double)mmul_dtype_bytes(mmul_problem_split_dtype(p, r->axis));
+    double panel = matrices * width / panels * line.k * whole; // bytes
+    double piece = line.k * split / panels;                    // bytes per unit
+    double block = (double)mmul_problem_result_each(p) * line.mean;
+    double up = per_byte(r->rank, speed->upload_bytes_per_second);
+    double down = per_byte(r->rank, speed->download_bytes_per_second);
+    line.fixed =
+        MMUL_STEP_SECONDS * per_matrix / cuts + panel * (up + 1 / MMUL_CHECK_BYTES_PER_SECOND);
+    line.slope = piece * up + block * down + (p->beta != 0 ? block * up : 0) +
+                 (piece * per_matrix + block) / MMUL_CHECK_BYTES_PER_SECOND;
+    add_files(&line, piece + (p->beta != 0 ? block : 0), block);
+    if (matrices > 1) { // only the panels of its own matrices
+        line.slope += line.fixed / line.most;
+        line.fixed = 0;
+    }
+    return line;
+}
+
+static double seconds_at(const struct line *line, double x) {
+    const struct mmul_step_request *r = line->request;
+    double gemm = 0;
+    if (line->k > 0)
+        gemm = 2 * x * line->mean * line->k /
+               mmul_step_rate(r->rank, mmul_problem_result_dtype(r->problem), r->assumed_flops,
+                              x < line->height ? x : line->height, line->width, line->k);
+    return line->fixed + line->slope * x + gemm;
+}
+
+// Units at which the step is worth a cube of `side`; 0: never, whatever their number.
+static double units_of_side(const struct line *line, double side) {
+    double rest = 3 / side - 1 / line->width - 1 / line->k;
+    return rest > 0 ? 1 / rest : 0;
+}
+
+static void add_knot(const struct line *line, struct mmul_step_cost *cost, double x) {
+    double seconds = seconds_at(line, x);
+    if (cost->knots > 0 && x <= cost->units[cost->knots - 1])
+        return;
+    if (cost->knots > 0 && seconds <= cost->seconds[cost->knots - 1])
+        seconds = cost->seconds[cost->knots - 1] * (1 + 1e-9); // a measured curve may be odd
+    cost->units[cost->knots] = x;
+    cost->seconds[cost->knots++] = seconds;
+}
+
+struct mmul_step_cost mmul_step_cost(const struct mmul_step_request *request) {
+    static const double least = 1e-3; // units: the limit towards none
+    struct mmul_step_cost cost = {0};
+    if (!mmul_step_is_measured(request->rank, mmul_problem_result_dtype(request->problem)) &&
+        !(request->assumed_flops > 0))
+        return cost;
+    struct line line = line_of(request);
+    double most = line.most > 1 ? line.most : 1;
+    double height = line.height < most ? line.height : most;
+    add_knot(&line, &cost, least);
+    for (int side = SMALLEST_SIDE; side <= MMUL_SPEED_SMALLEST << (MMUL_SPEED_POINTS - 1);
+         side *= 2) {
+        double x = line.k > 0 ? units_of_side(&line, side) : 0;
+        if (x > least && x < height)
+            add_knot(&line, &cost, x);
+    }
+    add_knot(&line, &cost, height);
+    add_knot(&line, &cost, most);
+    return cost;
+}
+
+// The interval [i - 1, i] of knots that holds `value`; the last one beyond.
+static int interval_of(const double *knots, int count, double value) {
+    int i = 1;
+    while (i < count - 1 && value > knots[i])
+        i++;
+    return i;
+}
+
+double mmul_step_seconds(const struct mmul_step_cost *cost, double units) {
+    if (cost->knots == 0)
+        return 0;
+    int i = interval_of(cost->units, cost->knots, units);
+    double slope =
+        (cost->seconds[i] - cost->seconds[i - 1]) / (cost->units[i] - cost->units[i - 1]);
+    return cost->seconds[i - 1] + slope * (units - cost->units[i - 1]);
+}
+
+double mmul_step_units(const struct mmul_step_cost *cost, double seconds) {
+    if (cost->knots == 0 || seconds <= cost->seconds[0])
+        return 0;
+    int i = interval_of(cost->seconds, cost->knots, seconds);
+    double slope =
+        (cost->units[i] - cost->units[i - 1]) / (cost->seconds[i] - cost->seconds[i - 1]);
+    return cost->units[i - 1] + slope * (seconds - cost->seconds[i - 1]);
+}

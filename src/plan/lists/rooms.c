@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT
+// Arithmetic on the largest of what stages ask for. Allocates nothing.
+#include "plan/lists/rooms.h"
+
+#include "base/integer.h"
+#include "model/check.h"
+#include "plan/parts/panels.h"
+
+enum { PAGE = 4096 };
+
+// ------------------------------------------------------------------------------------ the segment
+
+int64_t mmul_page_ceiling(int64_t bytes) {
+    return mmul_divide_up(bytes, PAGE) * PAGE;
+}
+
+int mmul_segment_size_add(struct mmul_segment_size *size, bool is_product, int64_t bytes) {
+    const int part = is_product ? size->products++ % 2 : 2 + size->stages % 2;
+    size->stages++;
+    size->sizes[part] = mmul_larger(size->sizes[part], bytes);
+    return part;
+}
+
+int64_t mmul_segment_size_bytes(const struct mmul_segment_size *size, int ranks,
+                                int64_t begins[MMUL_SEGMENT_PARTS]) {
+    const int64_t run = MMUL_RUN_COUNTERS + (int64_t)ranks * MMUL_RUN_COUNTERS_EACH,
+                  stage = MMUL_STAGE_COUNTERS + (int64_t)ranks * MMUL_STAGE_COUNTERS_EACH;
+    int64_t at = mmul_page_ceiling(run + size->stages * stage);
+    for (int i = 0; i < MMUL_SEGMENT_PARTS; i++) {
+        if (begins != NULL)
+            begins[i] = at;
+        at += size->sizes[i];
+    }
+    return at;
+}
+
+int64_t mmul_plan_lanes_bytes(const struct mmul_plan_node *node) {
+    if (node->result_bytes == 0)
+        return 0;
+    const int64_t lane =
+        mmul_page_ceiling(node->piece_lane_bytes) + mmul_page_ceiling(node->c_in_lane_bytes);
+    return node->piece_lanes * lane +
+           node->whole_slots * mmul_page_ceiling(node->whole_slot_bytes) +
+           node->result_slots * mmul_page_ceiling(node->result_slot_bytes);
+}
+
+// -------------------------------------------------------------------------------------- the check
+
+int64_t mmul_plan_lines_most(const struct mmul_plan *plan, int rank) {
+    const struct mmul_plan_rank *r = &mmul_plan_ranks(plan)[rank];
+    return mmul_smaller(mmul_divide_up(r->end - r->begin, plan->rounds),
+                        mmul_problem_units(&plan->problem, plan->axis));
+}
+
+struct mmul_check_need mmul_plan_check_need(const struct mmul_plan *plan, int rank,
+                                            bool whole_again, bool split_again, int64_t saved) {
+    const struct mmul_problem *p = &plan->problem;
+    const struct mmul_plan_node *node = &mmul_plan_nodes(plan)[mmul_plan_ranks(plan)[rank].node];
+    const int64_t panel = mmul_panels_at_once(p, plan->axis, plan->panel_units, node->maps),
+                  lines = mmul_plan_lines_most(plan, rank);
+    whole_again = whole_again && panel == mmul_problem_result_width(p, plan->axis);
+    const bool whole = node->checks_whole || (whole_again && (panel > lines || !split_again));
+    const enum mmul_axis other = plan->axis == MMUL_ROWS ? MMUL_COLS : MMUL_ROWS;
+    return (struct mmul_check_need){.axis = whole ? other : plan->axis,
+                                    .piece_units = whole ? panel : lines,
+                                    .panel_units = whole ? lines : panel,
+                                    .k = p->k,
+                                    .saved = (whole ? whole_again : split_again) ? saved : 0};
+}
+
+void mmul_check_size_add(struct mmul_check_size *size, const struct mmul_check_need *need) {
+    size->check_bytes =
+        mmul_larger(size->check_bytes, mmul_check_bytes(need->piece_units, need->k));
+    size->panel_units = mmul_larger(size->panel_units, need->panel_units);
+    if (need->saved == 0)
+        return;
+    size->saved_numbers =
+        mmul_larger(size->saved_numbers, mmul_check_saved_count(need->piece_units, need->k));
+    size->saved_wanted = mmul_larger(size->saved_wanted, need->saved);
+    const int64_t most = size->check_bytes / 2 / (size->saved_numbers * (int64_t)sizeof(double));
+    size->saved_count = mmul_larger(1, mmul_smaller(size->saved_wanted, most));
+}
+
+int64_t mmul_check_size_bytes(const struct mmul_check_size *size) {
+    return size->check_bytes + size->panel_units +
+           size->saved_count * size->saved_numbers * (int64_t)sizeof(double);
+}
+
+// ------------------------------------------------------------------------------------------ lines
+
+int64_t mmul_route_buffer_bytes(const struct mmul_plan *plan, enum mmul_route route) {
+    switch (route) {
+    case MMUL_ROUTE_SCATTER:
+    case MMUL_ROUTE_GATHER:
+        return plan->chunk_bytes;
+    case MMUL_ROUTE_RELAY:
+        return mmul_smaller(MMUL_PACKET_BYTES, plan->chunk_bytes);
+    default:
+        return MMUL_FILE_STRETCH_BYTES;
+    }
+}
+
+void mmul_lines_size_add(struct mmul_lines_size *size, const struct mmul_plan *plan, int node) {
+    for (int i = 0; i < MMUL_ROUTES; i++) {
+        struct mmul_transfer first;
+        struct mmul_transfers list = mmul_transfers_make(plan, node, (enum mmul_route)i);
+        size->is_used[i] = mmul_transfers_next(&list, &first) || size->is_used[i];
+        size->bytes[i] =
+            mmul_larger(size->bytes[i], mmul_route_buffer_bytes(plan, (enum mmul_route)i));
+    }
+    size->is_spread |= plan->whole_is_spread;
+}
+
+// Root alone has both ends of scatter and gather; packets that begin or end in files or values pass through a ring.
+int64_t mmul_lines_size_bytes(const struct mmul_lines_size *size, bool is_root) {
+    const int64_t *bytes = size->bytes;
+    int64_t sum = 0;
+    if (is_root && size->is_used[MMUL_ROUTE_SCATTER])
+        sum += MMUL_ROUND_LANES * bytes[MMUL_ROUTE_SCATTER];
+    if (is_root && size->is_used[MMUL_ROUTE_GATHER])
+        sum += MMUL_ROUND_LANES * bytes[MMUL_ROUTE_GATHER];
+    if ((is_root || size->is_spread) && size->is_used[MMUL_ROUTE_RELAY])
+        sum += MMUL_PACKETS_AHEAD * bytes[MMUL_ROUTE_RELAY];
+    return sum;
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+//
+// Memory of a run that is shared by its stages, and grows with the largest of them: the segment of a node, what checks
+// work in, buffers of lines. Sizes alone, and pure: plans count what a run will take with the functions by which the
+// run makes its rooms.
+#pragma once
+
+#include "plan/lists/transfers.h"
+
+// ------------------------------------------------------------------------------------ the segment
+//
+//     counters | lanes and slots of every second product | of the others | vectors of every second other stage |
+//              | of the others
+//
+// So panels of a product travel while the one before, and all that is between them, is computed; of other stages,
+// which add vectors up, two at most are under way.
+
+enum { MMUL_SEGMENT_PARTS = 4 };
+
+// Bytes of counters (exec/memory/progress.h, which asserts them): of the run and of a stage, and of each rank of the
+// node.
+enum {
+    MMUL_RUN_COUNTERS = 64,
+    MMUL_RUN_COUNTERS_EACH = 64,
+    MMUL_STAGE_COUNTERS = 64,
+    MMUL_STAGE_COUNTERS_EACH = 192
+};
+
+// {0}: no stage yet.
+struct mmul_segment_size {
+    int64_t sizes[MMUL_SEGMENT_PARTS];
+    int products, stages;
+};
+
+// One stage more, which has so many bytes. Returns its part.
+int mmul_segment_size_add(struct mmul_segment_size *size, bool is_product, int64_t bytes);
+
+// All of it, on a node of so many ranks; begins: of the parts, NULL: not wanted.
+int64_t mmul_segment_size_bytes(const struct mmul_segment_size *size, int ranks,
+                                int64_t begins[MMUL_SEGMENT_PARTS]);
+
+// Where something that begins on a page of its own ends, in whole pages.
+int64_t mmul_page_ceiling(int64_t bytes);
+
+// Lanes and slots of a product, which begin on pages of their own (exec/memory/layout.h); 0: the node has no work.
+int64_t mmul_plan_lanes_bytes(const struct mmul_plan_node *node);
+
+// -------------------------------------------------------------------------------------- the check
+
+// What the check of a stage's products asks for (exec/worker/verify.h).
+struct mmul_check_need {
+    enum mmul_axis axis;
+    int64_t piece_units, panel_units, k; // at most; piece_units 0: nothing is checked
+    int64_t saved; // pieces that last, of this stage and of others; 0: its own do not
+};
+
+// Lines of a task of the rank's, at most.
+int64_t mmul_plan_lines_most(const struct mmul_plan *plan, int rank);
+
+// Of a product that is split by rows or columns, on a rank that has lines. whole_again, split_again: other products
+// read that operand too, and `saved` such values there are; a piece is projected once for all of them, the larger
+// one where that is so of both operands.
+struct mmul_check_need mmul_plan_check_need(const struct mmul_plan *plan, int rank,
+                                            bool whole_again, bool split_again, int64_t saved);
+
+// Room for all that was asked for, stage after stage. {0}: none.
+struct mmul_check_size {
+    int64_t
+        check_bytes; // of the check of each piece that is remembered: mmul_check_bytes of the largest
+    int64_t panel_units;  // a flag for each
+    int64_t saved_wanted; // pieces that last,
+    int64_t
+        saved_count; // ... those that there is room for: half of what the check itself has, or one piece
+    int64_t saved_numbers; // doubles, of each
+};
+
+void mmul_check_size_add(struct mmul_check_size *size, const struct mmul_check_need *need);
+
+// Where one piece is remembered.
+int64_t mmul_check_size_bytes(const struct mmul_check_size *size);
+
+// ------------------------------------------------------------------------------------------ lines
+
+// A line to a file passes so much at once, without a buffer of its own.
+enum { MMUL_FILE_STRETCH_BYTES = 4 << 20 };
+
+// Of a line, for a product; the line has that of the largest one of its run.
+int64_t mmul_route_buffer_bytes(const struct mmul_plan *plan, enum mmul_route route);
+
+// Buffers of a leader's lines. {0}: none.
+struct mmul_lines_size {
+    int64_t bytes[MMUL_ROUTES];
+    bool is_used[MMUL_ROUTES], is_spread;
+};
+
+void mmul_lines_size_add(struct mmul_lines_size *size, const struct mmul_plan *plan, int node);
+int64_t mmul_lines_size_bytes(const struct mmul_lines_size *size, bool is_root);

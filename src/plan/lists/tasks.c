@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT
+// Walks the list of tasks. Everything is arithmetic on the plan; who begins which of them when is the
+// run's business.
+#include "plan/lists/tasks.h"
+
+#include "base/integer.h"
+#include "base/text.h"
+
+bool mmul_tasks_cut(int64_t extent, double share, int64_t least, int64_t index,
+                    struct mmul_range *part) {
+    const int64_t aligned = extent >= 1024 ? 64 : 1, most = 2;
+    int64_t rest = (int64_t)(share * (double)extent) / aligned * aligned;
+    int64_t parts = mmul_smaller(most, rest / mmul_larger(aligned, least));
+    int64_t begin = extent - rest, each = parts > 0 ? rest / parts / aligned * aligned : 0;
+    if (parts == 0)
+        *part = (struct mmul_range){0, extent};
+    else if (index == 0)
+        *part = (struct mmul_range){0, begin};
+    else
+        *part = (struct mmul_range){begin + (index - 1) * each,
+                                    index == parts ? extent : begin + index * each};
+    return index <= parts;
+}
+
+static const struct mmul_plan_node *node_of(const struct mmul_tasks *tasks) {
+    return &mmul_plan_nodes(tasks->plan)[mmul_plan_ranks(tasks->plan)[tasks->rank].node];
+}
+
+// Steps of the schedule that make one task.
+static int64_t steps_at_once(const struct mmul_tasks *tasks) {
+    int64_t width = mmul_problem_result_width(&tasks->plan->problem, tasks->plan->axis);
+    return tasks->joined ? mmul_divide_up(width, tasks->plan->panel_units) : 1;
+}
+
+static struct mmul_step joined_step(const struct mmul_tasks *tasks, int64_t index) {
+    int64_t each = steps_at_once(tasks);
+    struct mmul_step step = mmul_schedule_step(tasks->plan, index * each);
+    step.end = mmul_schedule_step(tasks->plan, (index + 1) * each - 1).end;
+    return step;
+}
+
+static bool is_one_step(const struct mmul_tasks *tasks) {
+    return mmul_schedule_steps(tasks->plan) == steps_at_once(tasks);
+}
+
+// Part `index` of the only step.
+static bool cut_step(const struct mmul_tasks *tasks, int64_t index, struct mmul_task *task) {
+    const struct mmul_plan *plan = tasks->plan;
+    int64_t extent = tasks->by_lines ? task->line_end : task->end - task->begin;
+    struct mmul_range part = {index * tasks->slice,
+                              mmul_smaller((index + 1) * tasks->slice, extent)};
+    if (tasks->sums > 1)
+        return index == 0;
+    if (tasks->slice > 0 && index > 0 && part.begin >= extent)
+        return false;
+    if (tasks->slice == 0 &&
+        !mmul_tasks_cut(extent, node_of(tasks)->claims ? plan->claim_share : 0,
+                        mmul_plan_ranks(plan)[tasks->rank].claim_least, index, &part))
+        return false;
+    if (tasks->by_lines) {
+        task->line_begin = part.begin;
+        task->line_end = part.end;
+    } else {
+        task->end = task->begin + part.end;
+        task->begin += part.begin;
+    }
+    return true;
+}
+
+static struct mmul_task whole_task(const struct mmul_tasks *tasks, int64_t index) {
+    struct mmul_step step = joined_step(tasks, index);
+    return (struct mmul_task){.step = step,
+                              .line_end = mmul_schedule_units(tasks->plan, tasks->rank, step),
+                              .begin = step.begin,
+                              .end = step.end};
+}
+
+struct mmul_task mmul_tasks_at(const struct mmul_tasks *tasks, int64_t index) {
+    bool one = is_one_step(tasks);
+    struct mmul_task task = whole_task(tasks, one ? 0 : index);
+    if (one)
+        (void)cut_step(tasks, index, &task);
+    return task;
+}
+
+// Measured with one to twelve slices of 340 terms and more, kernels from Sandybridge's to AVX-512's: no slower
+// than in one, by 1 %. More of them would let others begin sooner.
+static int64_t count_sums(const struct mmul_tasks *tasks) {
+    const int64_t most = 8;
+    const struct mmul_problem *p = &tasks->plan->problem;
+    bool in_place = mmul_plan_ranks(tasks->plan)[tasks->rank].tile.device_bytes == 0 &&
+                    p->a_dtype == MMUL_F32 && p->b_dtype == MMUL_F32;
+    if (!in_place || !node_of(tasks)->claims || tasks->plan->slice_terms == 0)
+        return 1;
+    return mmul_larger(1, mmul_smaller(most, p->k / tasks->plan->slice_terms));
+}
+
+int64_t mmul_tasks_terms(const struct mmul_tasks *tasks, int64_t index) {
+    const int64_t aligned = 64, k = tasks->plan->problem.k;
+    return index + 1 == tasks->sums ? k : k / tasks->sums * (index + 1) / aligned * aligned;
+}
+
+struct mmul_tasks mmul_tasks_of(const struct mmul_plan *plan, int rank, int64_t slice,
+                                bool in_order) {
+    const unsigned wide = MMUL_MAPS_C | mmul_maps_whole(plan->axis);
+    struct mmul_tasks tasks = {.plan = plan, .rank = rank};
+    tasks.joined = (node_of(&tasks)->maps & wide) == wide;
+    tasks.by_lines = node_of(&tasks)->checks_whole;
+    struct mmul_task task = whole_task(&tasks, 0);
+    bool one = is_one_step(&tasks);
+    if (one && slice > 0 && task.line_end >= 2 * slice) {
+        tasks.slice = slice;
+        tasks.by_lines = true;
+    }
+    tasks.sums = one && tasks.slice == 0 && !in_order ? count_sums(&tasks) : 1;
+    while (one && cut_step(&tasks, tasks.count, &task)) {
+        tasks.count++;
+        task = whole_task(&tasks, 0);
+    }
+    if (!one)
+        tasks.count = mmul_schedule_steps(plan) / steps_at_once(&tasks);
+    for (int64_t i = 0; i < tasks.count; i++) {
+        task = mmul_tasks_at(&tasks, i);
+        tasks.positions += task.line_end - task.line_begin;
+    }
+    return tasks;
+}
+
+void mmul_tasks_seek(const struct mmul_tasks *tasks, int64_t position,
+                     struct mmul_task_cursor *cursor) {
+    if (!cursor->is_there)
+        *cursor = (struct mmul_task_cursor){.task = mmul_tasks_at(tasks, 0), .is_there = true};
+    for (;;) {
+        int64_t lines = cursor->task.line_end - cursor->task.line_begin;
+        if (position < cursor->position + lines)
+            return;
+        cursor->position += lines;
+        cursor->task = mmul_tasks_at(tasks, ++cursor->index);
+    }
+}
+
+double mmul_tasks_elements(const struct mmul_tasks *tasks, int64_t begin, int64_t end) {
+    struct mmul_task_cursor cursor = {0};
+    double elements = 0;
+    while (begin < end) {
+        mmul_tasks_seek(tasks, begin, &cursor);
+        int64_t lines = cursor.task.line_end - cursor.task.line_begin;
+        int64_t until = mmul_smaller(end, cursor.position + lines);
+        elements += (double)(until - begin) * (double)(cursor.task.end - cursor.task.begin);
+        begin = until;
+    }
+    return elements;
+}
+
+void mmul_tasks_print(const struct mmul_plan *plan, FILE *stream) {
+    struct mmul_text table = {0};
+    const char *lines = plan->axis == MMUL_ROWS ? "rows\tcolumns" : "columns\trows";
+    mmul_text_add(&table, "rank\ttask\tround\t%s\telements\twaits for\n", lines);
+    for (int rank = 0; rank < plan->size; rank++) {
+        struct mmul_tasks tasks = mmul_tasks_of(plan, rank, 0, false);
+        for (int64_t i = 0; i < tasks.count; i++) {
+            struct mmul_task t = mmul_tasks_at(&tasks, i);
+            if (t.line_begin == t.line_end)
+                continue;
+            mmul_text_add(&table, "%d\t%lld\t%lld\t%lld-%lld\t%lld-%lld\t%lld\t", rank,
+                          (long long)i, (long long)t.step.round, (long long)t.line_begin,
+                          (long long)t.line_end, (long long)t.begin, (long long)t.end,
+                          (long long)((t.line_end - t.line_begin) * (t.end - t.begin)));
+            mmul_text_add(&table, "rounds loaded %lld, steps loaded %lld\n",
+                          (long long)t.step.round + 1, (long long)t.step.index + 1);
+        }
+    }
+    mmul_text_print_table(mmul_text_get(&table), stream);
+    mmul_text_fini(&table);
+}

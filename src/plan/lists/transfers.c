@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: MIT
+// Walks the rounds and steps that a line has something for. Everything is arithmetic on the plan and
+// on a cursor or two: no list is ever stored.
+#include "plan/lists/transfers.h"
+
+#include "base/integer.h"
+#include "model/matrix.h"
+
+static const struct mmul_plan_node *node_of(const struct mmul_transfers *t) {
+    return &mmul_plan_nodes(t->plan)[t->node];
+}
+
+static bool is_of_rounds(enum mmul_route route) {
+    return route == MMUL_ROUTE_SCATTER || route == MMUL_ROUTE_READ;
+}
+
+static bool is_of_network(enum mmul_route route) {
+    return route == MMUL_ROUTE_SCATTER || route == MMUL_ROUTE_RELAY || route == MMUL_ROUTE_GATHER;
+}
+
+// --------------------------------------------------------------------------------------- contents
+
+static enum mmul_content content_at(enum mmul_route route, int64_t position) {
+    if (is_of_rounds(route))
+        return position % 2 == 0 ? MMUL_CONTENT_PIECES : MMUL_CONTENT_C_IN;
+    return route == MMUL_ROUTE_GATHER || route == MMUL_ROUTE_STORE ? MMUL_CONTENT_RESULT
+                                                                   : MMUL_CONTENT_PANEL;
+}
+
+// A spread panel comes in parts: what each rank has of it.
+static int64_t parts_of(const struct mmul_transfers *t) {
+    bool is_spread = t->route == MMUL_ROUTE_RELAY || t->route == MMUL_ROUTE_LOAD
+                         ? t->plan->whole_is_spread
+                         : false;
+    return is_spread ? t->plan->size : 1;
+}
+
+static struct mmul_step step_at(const struct mmul_transfers *t, int64_t position) {
+    return mmul_schedule_step(t->plan, is_of_rounds(t->route)
+                                           ? position / 2 * mmul_schedule_panels(t->plan)
+                                           : position / parts_of(t));
+}
+
+static int64_t rank_bytes(const struct mmul_plan *plan, int rank, enum mmul_content content,
+                          struct mmul_step step) {
+    const struct mmul_problem *p = &plan->problem;
+    struct mmul_range part = mmul_schedule_part(plan, rank, step.round);
+    int64_t units = part.end - part.begin;
+    if (content == MMUL_CONTENT_PIECES)
+        return p->alpha == 0
+                   ? 0
+                   : units * p->k *
+                         (int64_t)mmul_dtype_bytes(mmul_problem_split_dtype(p, plan->axis));
+    if (content == MMUL_CONTENT_C_IN)
+        return p->beta == 0
+                   ? 0
+                   : units * mmul_problem_result_width(p, plan->axis) * mmul_problem_result_each(p);
+    return mmul_schedule_units(plan, rank, step) * (step.end - step.begin) *
+           mmul_problem_result_each(p);
+}
+
+// Then nobody brings it, or fetches it.
+static bool is_mapped(const struct mmul_plan *plan, enum mmul_content content, int node) {
+    unsigned maps = mmul_plan_nodes(plan)[node].maps;
+    return (content == MMUL_CONTENT_PIECES && (maps & mmul_maps_split(plan->axis)) != 0) ||
+           (content == MMUL_CONTENT_C_IN && (maps & MMUL_MAPS_C_IN) != 0) ||
+           (content == MMUL_CONTENT_RESULT && (maps & MMUL_MAPS_C) != 0);
+}
+
+int64_t mmul_content_bytes(const struct mmul_plan *plan, enum mmul_content content, int node,
+                           struct mmul_step step) {
+    int64_t bytes = 0;
+    if (content == MMUL_CONTENT_PANEL)
+        return mmul_schedule_panel_bytes(plan, step);
+    for (int rank = 0; rank < plan->size; rank++)
+        if (mmul_plan_ranks(plan)[rank].node == node)
+            bytes += rank_bytes(plan, rank, content, step);
+    return bytes;
+}
+
+void mmul_transfer_bytes(const struct mmul_plan *plan, const struct mmul_transfer *transfer,
+                         int64_t *bytes) {
+    for (int node = 0; node < plan->node_count; node++)
+        bytes[node] = 0;
+    for (int rank = 0; rank < plan->size; rank++) {
+        int node = mmul_plan_ranks(plan)[rank].node;
+        if (node != 0 && !is_mapped(plan, transfer->content, node))
+            bytes[node] += rank_bytes(plan, rank, transfer->content, transfer->step);
+    }
+}
+
+static int64_t own_bytes(const struct mmul_transfers *t, enum mmul_content content,
+                         struct mmul_step step) {
+    return content != MMUL_CONTENT_RESULT && is_mapped(t->plan, content, t->node)
+               ? 0
+               : mmul_content_bytes(t->plan, content, t->node, step);
+}
+
+// ------------------------------------------------------------------------------------ what is there
+
+// Where a node stands in the way of a panel that begins at `first`: root's goes in the order of chains,
+// others' around.
+static int place_of(const struct mmul_transfers *t, int node, int first) {
+    int count = t->plan->node_count;
+    return t->plan->whole_is_spread ? (node - first + count) % count
+                                    : mmul_plan_nodes(t->plan)[node].chain_place;
+}
+
+// The nodes that a panel comes from and goes to, of those that load it.
+static void find_neighbours(const struct mmul_transfers *t, struct mmul_step step, int first,
+                            int *from, int *to) {
+    int own = place_of(t, t->node, first);
+    *from = t->node == first ? -1 : first;
+    *to = -1;
+    for (int node = 0; node < t->plan->node_count; node++) {
+        int place = place_of(t, node, first);
+        if (node == t->node || node == first || !mmul_schedule_loads(t->plan, node, step))
+            continue;
+        if (place < own && place > place_of(t, *from, first))
+            *from = node;
+        if (place > own && (*to < 0 || place < place_of(t, *to, first)))
+            *to = node;
+    }
+}
+
+// The node that a position of a relay begins at.
+static int first_of(const struct mmul_transfers *t, int64_t position) {
+    return t->plan->whole_is_spread ? mmul_plan_ranks(t->plan)[position % t->plan->size].node : 0;
+}
+
+// Of a panel, or of a part of it: rows; all that there are where it is not spread.
+static struct mmul_range rows_at(const struct mmul_transfers *t, int64_t position) {
+    return mmul_schedule_whole_rows(t->plan, (int)(position % t->plan->size), step_at(t, position));
+}
+
+static bool any_other_gets(const struct mmul_transfers *t, int64_t position) {
+    struct mmul_step step = step_at(t, position);
+    enum mmul_content content = content_at(t->route, position);
+    for (int rank = 0; rank < t->plan->size; rank++) {
+        int node = mmul_plan_ranks(t->plan)[rank].node;
+        if (node != 0 && !is_mapped(t->plan, content, node) &&
+            rank_bytes(t->plan, rank, content, step) > 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_relayed(const struct mmul_transfers *t, int64_t position) {
+    struct mmul_step step = step_at(t, position);
+    int first = first_of(t, position), from, to;
+    struct mmul_range rows = {0, 1};
+    if (t->plan->whole_is_spread)
+        rows = rows_at(t, position);
+    if (rows.begin == rows.end)
+        return false;
+    if (t->node != first)
+        return mmul_schedule_loads(t->plan, t->node, step);
+    find_neighbours(t, step, first, &from, &to);
+    return to >= 0;
+}
+
+static bool is_loaded(const struct mmul_transfers *t, int64_t position) {
+    struct mmul_range rows = {0, 1};
+    if (t->plan->whole_is_spread && first_of(t, position) != t->node)
+        return false;
+    if (t->plan->whole_is_spread)
+        rows = rows_at(t, position);
+    return rows.begin < rows.end && mmul_schedule_loads(t->plan, t->node, step_at(t, position));
+}
+
+static bool is_there(const struct mmul_transfers *t, int64_t position) {
+    switch (t->route) {
+    case MMUL_ROUTE_SCATTER:
+    case MMUL_ROUTE_GATHER:
+        return any_other_gets(t, position);
+    case MMUL_ROUTE_RELAY:
+        return is_relayed(t, position);
+    case MMUL_ROUTE_READ:
+        return own_bytes(t, content_at(t->route, position), step_at(t, position)) > 0;
+    case MMUL_ROUTE_LOAD:
+        return is_loaded(t, position);
+    default:
+        return true; // its steps end one by one, with or without a block
+    }
+}
+
+static int64_t find_next(const struct mmul_transfers *t, int64_t position) {
+    while (position < t->end && !is_there(t, position))
+        position++;
+    return position;
+}
+
+// The next step whose panel is loaded here.
+static int64_t next_loaded(const struct mmul_transfers *t, int64_t step) {
+    int64_t steps = mmul_schedule_steps(t->plan);
+    while (step < steps &&
+           !mmul_schedule_loads(t->plan, t->node, mmul_schedule_step(t->plan, step)))
+        step++;
+    return step;
+}
+
+// Root's own node reads and writes its files; of a spread operand every node has something.
+static bool takes_part(const struct mmul_transfers *t) {
+    const struct mmul_plan_node *own = &mmul_plan_nodes(t->plan)[t->node];
+    if (is_of_network(t->route))
+        return t->node == 0 || own->takes_part;
+    return own->result_bytes > 0 &&
+           (t->node == 0 || (t->route == MMUL_ROUTE_LOAD && t->plan->whole_is_spread));
+}
+
+struct mmul_transfers mmul_transfers_make(const struct mmul_plan *plan, int node,
+                                          enum mmul_route route) {
+    struct mmul_transfers t = {.plan = plan, .node = node, .route = route};
+    t.end = is_of_rounds(route) ? 2 * plan->rounds : mmul_schedule_steps(plan) * parts_of(&t);
+    t.next = takes_part(&t) ? find_next(&t, 0) : t.end;
+    if (t.next < t.end && content_at(route, t.next) == MMUL_CONTENT_PANEL)
+        t.oldest = next_loaded(&t, 0);
+    return t;
+}
+
+// ---------------------------------------------------------------------------------- the next one
+
+enum mmul_counter mmul_route_brings(const struct mmul_plan *plan, enum mmul_route route, int node) {
+    bool root = node == 0, is_spread = plan->whole_is_spread;
+    switch (route) {
+    case MMUL_ROUTE_SCATTER:
+        return root ? MMUL_ROUNDS_SENT : MMUL_ROUNDS_LOADED;
+    case MMUL_ROUTE_RELAY:
+        return is_spread ? MMUL_STEPS_RELAYED : root ? MMUL_NOTHING : MMUL_STEPS_LOADED;
+    case MMUL_ROUTE_GATHER:
+        return root ? MMUL_RESULTS_GATHERED : MMUL_RESULTS_STORED;
+    case MMUL_ROUTE_READ:
+        return root ? MMUL_ROUNDS_LOADED : MMUL_NOTHING;
+    case MMUL_ROUTE_LOAD:
+        return root || is_spread ? MMUL_STEPS_LOADED : MMUL_NOTHING;
+    default:
+        return root ? MMUL_RESULTS_STORED : MMUL_NOTHING;
+    }
+}
+
+enum mmul_counter mmul_route_frees(enum mmul_route route) {
+    return route == MMUL_ROUTE_RELAY ? MMUL_STEPS_PASSED : MMUL_NOTHING;
+}
+
+int64_t mmul_transfers_reached(const struct mmul_transfers *transfers) {
+    return transfers->next / (is_of_rounds(transfers->route) ? 2 : parts_of(transfers));
+}
+
+// A round's lane is free when the round before last in it has been computed by all ranks.
+static void fit_into_lane(const struct mmul_transfers *t, struct mmul_transfer *transfer) {
+    int64_t lanes = node_of(t)->piece_lanes, round = transfer->step.round;
+    if (lanes == 0)
+        return;
+    transfer->slot = round % lanes;
+    if (round >= lanes)
+        transfer->waits[0] = (struct mmul_count){
+            MMUL_STEPS_DONE, (round - lanes + 1) * mmul_schedule_panels(t->plan)};
+}
+
+// Slots of panels are used in turn: the oldest panel has been computed with and passed on. What the line
+// is not the last to bring of a panel, the other one passes on.
+static void fit_into_slot(struct mmul_transfers *t, struct mmul_transfer *transfer) {
+    int64_t slots = node_of(t)->whole_slots;
+    for (; t->seen < transfer->step.index; t->seen++)
+        t->loaded += mmul_schedule_loads(t->plan, t->node, mmul_schedule_step(t->plan, t->seen));
+    transfer->slot = t->loaded % slots;
+    if (t->loaded < slots)
+        return;
+    for (; t->before_oldest < t->loaded - slots; t->before_oldest++)
+        t->oldest = next_loaded(t, t->oldest + 1);
+    transfer->waits[0] = (struct mmul_count){MMUL_STEPS_DONE, t->oldest + 1};
+    if (t->route == MMUL_ROUTE_RELAY || t->plan->whole_is_spread)
+        transfer->waits[1] = (struct mmul_count){MMUL_STEPS_PASSED, t->oldest + 1};
+}
+
+// A part of a spread panel.
+static void fit_into_panel(const struct mmul_transfers *t, struct mmul_transfer *transfer) {
+    struct mmul_range rows = rows_at(t, t->next);
+    int64_t row_bytes = mmul_schedule_whole_row_bytes(t->plan, transfer->step);
+    transfer->offset = rows.begin * row_bytes;
+    transfer->bytes = (rows.end - rows.begin) * row_bytes;
+}
+
+// A block of C is there when its step has been computed by all ranks.
+static void fit_result(const struct mmul_transfers *t, struct mmul_transfer *transfer) {
+    int64_t slots = node_of(t)->result_slots;
+    transfer->slot = slots > 0 ? transfer->step.index % slots : -1;
+    transfer->in_place = (node_of(t)->maps & MMUL_MAPS_C) != 0;
+    transfer->waits[0] = (struct mmul_count){MMUL_STEPS_DONE, transfer->step.index + 1};
+}
+
+bool mmul_transfers_next(struct mmul_transfers *transfers, struct mmul_transfer *transfer) {
+    struct mmul_transfers *t = transfers;
+    bool panel = t->next < t->end && content_at(t->route, t->next) == MMUL_CONTENT_PANEL;
+    bool sends = is_of_network(t->route) && t->node == (panel ? first_of(t, t->next) : 0);
+    if (t->next == t->end)
+        return false;
+    *transfer = (struct mmul_transfer){.route = t->route,
+                                       .content = content_at(t->route, t->next),
+                                       .step = step_at(t, t->next),
+                                       .slot = -1,
+                                       .from = -1,
+                                       .to = -1};
+    if (!sends || t->route == MMUL_ROUTE_RELAY)
+        transfer->bytes = own_bytes(t, transfer->content, transfer->step);
+    if (panel && t->plan->whole_is_spread)
+        fit_into_panel(t, transfer);
+    if (t->route == MMUL_ROUTE_RELAY)
+        find_neighbours(t, transfer->step, first_of(t, t->next), &transfer->from, &transfer->to);
+    if (sends && panel) { // pieces first: without them nobody starts
+        if (t->node == 0)
+            transfer->waits[0] = (struct mmul_count){MMUL_ROUNDS_SENT, transfer->step.round + 1};
+    } else if (!sends && is_of_rounds(t->route)) {
+        fit_into_lane(t, transfer);
+    } else if (!sends && panel) {
+        fit_into_slot(t, transfer);
+    } else if (!sends) {
+        fit_result(t, transfer);
+    }
+    t->next = find_next(t, t->next + 1);
+    int64_t reached = mmul_transfers_reached(t);
+    transfer->brings = (struct mmul_count){mmul_route_brings(t->plan, t->route, t->node), reached};
+    transfer->frees = (struct mmul_count){mmul_route_frees(t->route), reached};
+    return true;
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MIT
+// Shares of the rows and columns of a mesh, and what they mean for the nodes. Which mesh is best is
+// decided by whoever knows the product.
+#include "plan/parts/mesh.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+
+enum { TURNS = 3, BEGINNINGS = 7 };
+
+enum mmul_status mmul_mesh_init(struct mmul_mesh *mesh, const struct mmul_mesh_request *request,
+                                struct mmul_error *err) {
+    struct mmul_mesh made = {0};
+    enum mmul_status status = MMUL_OK;
+    double **shares[] = {&made.row_shares, &made.col_shares, &made.row_rest, &made.col_rest};
+    for (int i = 0; status == MMUL_OK && i < 4; i++)
+        status = MMUL_ALLOCATE(*shares[i], request->size, "a mesh", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(made.nodes, request->node_count, "a mesh", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(made.last_row, request->node_count, "a mesh", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(made.last_col, request->node_count, "a mesh", err);
+    if (status == MMUL_OK)
+        mmul_mesh_set(&made, request, 1, request->size, 0);
+    if (status == MMUL_OK)
+        *mesh = made;
+    else
+        mmul_mesh_fini(&made);
+    return status;
+}
+
+void mmul_mesh_fini(struct mmul_mesh *mesh) {
+    mmul_free(mesh->row_shares);
+    mmul_free(mesh->col_shares);
+    mmul_free(mesh->row_rest);
+    mmul_free(mesh->col_rest);
+    mmul_free(mesh->nodes);
+    mmul_free(mesh->last_row);
+    mmul_free(mesh->last_col);
+    *mesh = (struct mmul_mesh){0};
+}
+
+bool mmul_mesh_is_candidate(int size, int rows) {
+    int cols = size / rows;
+    bool nearly_square = rows <= 2 * cols && cols <= 2 * rows;
+    return rows * cols == size || (nearly_square && 4 * rows * cols >= 3 * size);
+}
+
+int64_t mmul_mesh_begin(const double *shares, int line, int64_t total) {
+    double before = 0;
+    for (int i = 0; i < line; i++)
+        before += shares[i];
+    return (int64_t)llround((double)total * before);
+}
+
+// ---------------------------------------------------------------------------------------- shares
+
+static double rate_at(const struct mmul_mesh *mesh, const double *rates, bool by_rows, int line,
+                      int place) {
+    return by_rows ? rates[line * mesh->cols + place] : rates[place * mesh->cols + line];
+}
+
+// The best shares of lines (rows, or columns) for given shares across. False when they are all 0.
+static bool fit(const struct mmul_mesh *mesh, const double *rates, bool by_rows,
+                const double *across, double *shares) {
+    int lines = by_rows ? mesh->rows : mesh->cols, places = by_rows ? mesh->cols : mesh->rows;
+    double sum = 0;
+    for (int line = 0; line < lines; line++) {
+        double least = INFINITY;
+        for (int place = 0; place < places; place++)
+            if (across[place] > 0)
+                least = fmin(least, rate_at(mesh, rates, by_rows, line, place) / across[place]);
+        shares[line] = isfinite(least) ? least : 0;
+        sum += shares[line];
+    }
+    for (int line = 0; line < lines; line++)
+        shares[line] = sum > 0 ? shares[line] / sum : 0;
+    return sum > 0;
+}
+
+static double slowest(const struct mmul_mesh *mesh, const double *rates, const double *rows,
+                      const double *cols) {
+    double most = 0;
+    for (int i = 0; i < mesh->rows; i++)
+        for (int j = 0; j < mesh->cols; j++)
+            if (rows[i] > 0 && cols[j] > 0)
+                most = fmax(most, rows[i] * cols[j] / rates[i * mesh->cols + j]);
+    return most;
+}
+
+// Columns as the rates of one row, of rows spread over the mesh; the first time as those of all.
+static void begin(const struct mmul_mesh *mesh, const double *rates, int beginning, double *cols) {
+    int only =
+        beginning == 0 ? -1 : (int)((int64_t)(beginning - 1) * mesh->rows / (BEGINNINGS - 1));
+    memset(cols, 0, (size_t)mesh->cols * sizeof *cols);
+    for (int i = 0; i < mesh->rows; i++)
+        for (int j = 0; j < mesh->cols && (only < 0 || only == i); j++)
+            cols[j] += rates[i * mesh->cols + j];
+}
+
+static bool balance(struct mmul_mesh *mesh, const double *rates) {
+    double best = INFINITY;
+    for (int beginning = 0; beginning < BEGINNINGS; beginning++) {
+        double *rows = mesh->row_rest, *cols = mesh->col_rest;
+        bool valid = true;
+        begin(mesh, rates, beginning, cols);
+        for (int turn = 0; valid && turn < TURNS; turn++)
+            valid = fit(mesh, rates, true, cols, rows) && fit(mesh, rates, false, rows, cols);
+        double seconds = valid ? slowest(mesh, rates, rows, cols) : INFINITY;
+        if (seconds >= best)
+            continue;
+        best = seconds;
+        memcpy(mesh->row_shares, rows, (size_t)mesh->rows * sizeof *rows);
+        memcpy(mesh->col_shares, cols, (size_t)mesh->cols * sizeof *cols);
+    }
+    return isfinite(best);
+}
+
+// Lines without a share keep none.
+static void even_out(double *shares, int count, double evenness) {
+    double sum = 0;
+    for (int i = 0; i < count; i++) {
+        shares[i] = shares[i] > 0 ? pow(shares[i], 1 - evenness) : 0;
+        sum += shares[i];
+    }
+    for (int i = 0; i < count; i++)
+        shares[i] /= sum;
+}
+
+// ----------------------------------------------------------------------------------------- nodes
+
+// Walks the lines of the mesh: rows, or columns. The nodes of a line have it whole once each, however
+// many ranks they have there, and its blocks go to all of them but their own.
+static void walk_lines(struct mmul_mesh *mesh, const struct mmul_mesh_request *r, bool by_rows) {
+    int lines = by_rows ? mesh->rows : mesh->cols, places = by_rows ? mesh->cols : mesh->rows;
+    int *last = by_rows ? mesh->last_row : mesh->last_col;
+    for (int node = 0; node < r->node_count; node++)
+        last[node] = -1;
+    int *most = by_rows ? &mesh->row_nodes : &mesh->col_nodes;
+    *most = 0;
+    for (int line = 0; line < lines; line++) {
+        double share = by_rows ? mesh->row_shares[line] : mesh->col_shares[line];
+        int nodes = 0;
+        for (int pass = 0; pass < 2; pass++)
+            for (int place = 0; place < places; place++) {
+                int i = by_rows ? line : place, j = by_rows ? place : line;
+                int at = r->rank_node[i * mesh->cols + j];
+                struct mmul_mesh_node *node = &mesh->nodes[at];
+                double block = mesh->row_shares[i] * mesh->col_shares[j];
+                if (pass == 1)
+                    *(by_rows ? &node->row_sends : &node->col_sends) += block * (nodes - 1);
+                if (pass == 1 || last[at] == line)
+                    continue;
+                last[at] = line;
+                nodes++;
+                *(by_rows ? &node->rows : &node->cols) += share;
+            }
+        *most = nodes > *most ? nodes : *most;
+    }
+}
+
+bool mmul_mesh_set(struct mmul_mesh *mesh, const struct mmul_mesh_request *request, int rows,
+                   int cols, double evenness) {
+    mesh->rows = rows;
+    mesh->cols = cols;
+    if (!balance(mesh, request->rates))
+        return false;
+    even_out(mesh->row_shares, rows, evenness);
+    even_out(mesh->col_shares, cols, evenness);
+    memset(mesh->nodes, 0, (size_t)request->node_count * sizeof *mesh->nodes);
+    walk_lines(mesh, request, true);
+    walk_lines(mesh, request, false);
+    mesh->block_most = 0;
+    for (int rank = 0; rank < rows * cols; rank++) {
+        double block = mesh->row_shares[rank / cols] * mesh->col_shares[rank % cols];
+        mesh->nodes[request->rank_node[rank]].block += block;
+        mesh->block_most = fmax(mesh->block_most, block);
+    }
+    return true;
+}

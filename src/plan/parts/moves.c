@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT
+// Holders of one node against holders of another, matrix by matrix: what both have of it is a piece.
+// Copies nothing.
+#include "plan/parts/moves.h"
+
+#include "base/integer.h"
+#include "model/matrix.h"
+
+enum { WHOLE = -1, NOBODY = -2 };
+
+// Does the node hold anything of it that this move reads (or writes)?
+static bool has_whole(const struct mmul_move *move, enum mmul_placement_kind kind, int node) {
+    return kind != MMUL_PLACE_FILE || node == move->rank_node[0];
+}
+
+static int first_copy(const struct mmul_move *move, const struct mmul_placement *placement,
+                      int rank, int node) {
+    return mmul_placement_first_copy(placement, move->rank_node, rank, node);
+}
+
+// Of copies of a part one sends it to a node: the node's own, else another one for every node in turn.
+static bool sends(const struct mmul_move *move, int rank, int from_node, int to_node) {
+    const struct mmul_part_copies copies = mmul_placement_copies(&move->from, rank);
+    if (first_copy(move, &move->from, rank, from_node) != rank)
+        return false;
+    if (copies.count == 1)
+        return true;
+    if (move->to.kind == MMUL_PLACE_PARTIAL)
+        return rank == copies.first;
+    if (from_node == to_node)
+        return true;
+    const int sender = copies.first + to_node % copies.count * copies.step;
+    return first_copy(move, &move->from, rank, to_node) < 0 && move->rank_node[sender] == from_node;
+}
+
+// Do bytes go from one node to the other at all?
+static bool connects(const struct mmul_move *move, int from_node, int to_node) {
+    enum mmul_placement_kind from = move->from.kind, to = move->to.kind;
+    if (mmul_placement_is_whole(from) && !has_whole(move, from, from_node))
+        return false;
+    if (to == MMUL_PLACE_PARTIAL) // whoever has it keeps it; of many copies root's node
+        return from_node == to_node &&
+               (from != MMUL_PLACE_REPLICATE || from_node == move->rank_node[0]);
+    if (mmul_placement_is_whole(to) && !has_whole(move, to, to_node))
+        return false;
+    return from != MMUL_PLACE_REPLICATE || from_node == to_node;
+}
+
+// The next one after `rank` on the node that sends; NOBODY: that was the last.
+static int next_source(const struct mmul_move_walk *w, int rank) {
+    const struct mmul_move *move = w->move;
+    if (mmul_placement_is_whole(move->from.kind))
+        return rank == NOBODY ? WHOLE : NOBODY;
+    for (int next = rank == NOBODY ? 0 : rank + 1; next < move->size; next++)
+        if (move->rank_node[next] == w->from_node && sends(move, next, w->from_node, w->to_node))
+            return next;
+    return NOBODY;
+}
+
+// Who gets what `from_rank` has, after `rank`: into summands everybody's own, and root's what has no
+// rank.
+static int next_target(const struct mmul_move_walk *w, int rank) {
+    const struct mmul_move *move = w->move;
+    if (move->to.kind == MMUL_PLACE_PARTIAL)
+        return rank != NOBODY ? NOBODY : w->from_rank == WHOLE ? 0 : w->from_rank;
+    if (mmul_placement_is_whole(move->to.kind))
+        return rank == NOBODY ? WHOLE : NOBODY;
+    for (int next = rank == NOBODY ? 0 : rank + 1; next < move->size; next++)
+        if (move->rank_node[next] == w->to_node &&
+            first_copy(move, &move->to, next, w->to_node) == next)
+            return next;
+    return NOBODY;
+}
+
+static struct mmul_part_range part_from(const struct mmul_move_walk *w) {
+    return mmul_placement_part(&w->move->from, w->move->shape, w->from_rank);
+}
+
+static struct mmul_part_range part_to(const struct mmul_move_walk *w) {
+    return mmul_placement_part(&w->move->to, w->move->shape, w->to_rank);
+}
+
+static void begin_pair(struct mmul_move_walk *w) {
+    if (w->from_rank != NOBODY && w->to_rank != NOBODY)
+        w->matrix = mmul_larger(part_from(w).matrix_begin, part_to(w).matrix_begin);
+}
+
+struct mmul_move_walk mmul_move_walk(const struct mmul_move *move, int from_node, int to_node,
+                                     int64_t most_elements) {
+    struct mmul_move_walk w = {.move = move,
+                               .from_node = from_node,
+                               .to_node = to_node,
+                               .most_elements = most_elements,
+                               .from_rank = NOBODY,
+                               .to_rank = NOBODY};
+    if (!connects(move, from_node, to_node))
+        return w;
+    w.from_rank = next_source(&w, NOBODY);
+    if (w.from_rank != NOBODY)
+        w.to_rank = next_target(&w, NOBODY);
+    begin_pair(&w);
+    return w;
+}
+
+static void next_pair(struct mmul_move_walk *w) {
+    w->to_rank = next_target(w, w->to_rank);
+    if (w->to_rank == NOBODY) {
+        w->from_rank = next_source(w, w->from_rank);
+        if (w->from_rank != NOBODY)
+            w->to_rank = next_target(w, NOBODY);
+    }
+    begin_pair(w);
+}
+
+// What both holders have of the matrix; may be empty.
+static struct mmul_region common(const struct mmul_move_walk *w) {
+    const struct mmul_move *move = w->move;
+    int64_t ignored;
+    struct mmul_region a =
+        mmul_placement_region(&move->from, move->shape, w->from_rank, w->matrix, &ignored);
+    struct mmul_region b =
+        mmul_placement_region(&move->to, move->shape, w->to_rank, w->matrix, &ignored);
+    struct mmul_region both = {
+        w->matrix, mmul_larger(a.row_begin, b.row_begin), mmul_smaller(a.row_end, b.row_end),
+        mmul_larger(a.col_begin, b.col_begin), mmul_smaller(a.col_end, b.col_end)};
+    const struct mmul_region only = move->window;
+    if (only.row_end == 0)
+        return both;
+    return (struct mmul_region){w->matrix, mmul_larger(both.row_begin, only.row_begin),
+                                mmul_smaller(both.row_end, only.row_end),
+                                mmul_larger(both.col_begin, only.col_begin),
+                                mmul_smaller(both.col_end, only.col_end)};
+}
+
+static bool is_empty(struct mmul_region region) {
+    return region.row_begin >= region.row_end || region.col_begin >= region.col_end;
+}
+
+// The next rectangle into `rest`; false: there is none.
+static bool find_rectangle(struct mmul_move_walk *w) {
+    while (w->from_rank != NOBODY && w->to_rank != NOBODY) {
+        int64_t end = mmul_smaller(part_from(w).matrix_end, part_to(w).matrix_end);
+        for (; w->matrix < end; w->matrix++) {
+            w->rest = common(w);
+            w->col = w->rest.col_begin;
+            if (is_empty(w->rest))
+                continue;
+            w->matrix++;
+            return true;
+        }
+        next_pair(w);
+    }
+    return false;
+}
+
+bool mmul_move_next(struct mmul_move_walk *walk, struct mmul_move_piece *piece) {
+    struct mmul_move_walk *w = walk;
+    if (is_empty(w->rest) && !find_rectangle(w))
+        return false;
+    // Whole rows, as many as fit; where not even one does, a part of it.
+    int64_t width = w->rest.col_end - w->rest.col_begin;
+    *piece = (struct mmul_move_piece){.region = w->rest,
+                                      .from_rank = w->from_rank,
+                                      .to_rank = w->to_rank,
+                                      .is_sum = w->move->from.kind == MMUL_PLACE_PARTIAL};
+    struct mmul_region *r = &piece->region;
+    if (width <= w->most_elements) {
+        r->row_end = mmul_smaller(r->row_end, r->row_begin + w->most_elements / width);
+        w->rest.row_begin = r->row_end;
+        return true;
+    }
+    r->row_end = r->row_begin + 1;
+    r->col_begin = w->col;
+    r->col_end = mmul_smaller(w->rest.col_end, w->col + w->most_elements);
+    w->col = r->col_end;
+    if (w->col == w->rest.col_end) {
+        w->col = w->rest.col_begin;
+        w->rest.row_begin++;
+    }
+    return true;
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: MIT
+// Solves the cost model for shares. Fractions of units: rounding is share.c's part. Leaving ranks
+// out is not tried here: see members.c.
+#include "plan/product/balance.h"
+
+#include <math.h>
+
+enum { COUPLINGS = 4, SEARCH_STEPS = 100 };
+static const double CLOSE_ENOUGH = 1e-7;
+
+struct balance {
+    struct mmul_cost *cost;
+    double total;
+    const int64_t *capacity;
+    double *units;
+    double seconds; // T of the inner search
+    double kept;    // share of the other nodes' units that the way back holds
+};
+
+// A decreasing function, positive at `low`, zero or less at `high`: where it crosses zero. Regula
+// falsi, halving what does not move (Dowell & Jarratt 1971, the Illinois method), and a bisection
+// now and then for functions that are flat somewhere.
+struct bracket {
+    double low, at_low, high, at_high;
+};
+
+static double find_zero(double (*function)(struct balance *, double), struct balance *b,
+                        struct bracket r, double scale) {
+    double x = r.high;
+    int side = 0; // which end moved last
+    for (int i = 0; i < SEARCH_STEPS && r.high - r.low > 1e-12 * r.high; i++) {
+        bool flat = i % 8 == 7 || !(r.at_low > r.at_high);
+        x = flat ? (r.low + r.high) / 2
+                 : r.low + (r.high - r.low) * (r.at_low / (r.at_low - r.at_high));
+        double y = function(b, x);
+        if (fabs(y) <= CLOSE_ENOUGH * scale)
+            return x;
+        if (y > 0) {
+            r.at_high /= side > 0 ? 2 : 1;
+            r.low = x;
+            r.at_low = y;
+        } else {
+            r.at_low /= side < 0 ? 2 : 1;
+            r.high = x;
+            r.at_high = y;
+        }
+        side = y > 0 ? 1 : -1;
+    }
+    return x;
+}
+
+// What capacity leaves of a node's units. One that holds everything is none: the units of a time that
+// is too late are more than everything, and have to show that.
+static double held_units(const struct balance *b, int node) {
+    double units = b->cost->nodes[node].units;
+    bool clipped = b->capacity != NULL && (double)b->capacity[node] < b->total &&
+                   units > (double)b->capacity[node];
+    return clipped ? (double)b->capacity[node] : units;
+}
+
+// Units that each rank can take until b->seconds; returns the S they cause.
+static double fill(struct balance *b, double s) {
+    struct mmul_cost *cost = b->cost;
+    struct mmul_cost_links links = mmul_cost_links(cost, s);
+    for (int i = 0; i < cost->node_count; i++)
+        cost->nodes[i].units = 0;
+    for (int rank = 0; rank < cost->size; rank++) {
+        double units = cost->ranks[rank].in ? mmul_cost_units(cost, rank, links, b->seconds) : 0;
+        b->units[rank] = units < b->total ? units : b->total;
+        cost->nodes[cost->ranks[rank].node].units += b->units[rank];
+    }
+    double caused = 0;
+    for (int i = 0; i < cost->node_count; i++)
+        caused += cost->nodes[i].remote ? held_units(b, i) * cost->nodes[i].link : 0;
+    for (int rank = 0; rank < cost->size; rank++) {
+        int node = cost->ranks[rank].node;
+        double held = held_units(b, node);
+        if (held < cost->nodes[node].units)
+            b->units[rank] *= held / cost->nodes[node].units;
+    }
+    return caused;
+}
+
+// Seconds to spare when results come back one after another from the first block on.
+static double spare_seconds(const struct balance *b, double s) {
+    const struct mmul_cost *cost = b->cost;
+    struct mmul_cost_links links = mmul_cost_links(cost, s);
+    double first = INFINITY;
+    for (int rank = 0; rank < cost->size; rank++) {
+        const struct mmul_cost_rank *r = &cost->ranks[rank];
+        double units = b->units[rank] * b->kept;
+        if (!(units > 0) || !cost->nodes[r->node].returns)
+            continue;
+        double end = mmul_cost_arrival(cost, rank, links).first +
+                     mmul_step_seconds(&r->step, units / cost->rounds);
+        first = end < first ? end : first;
+    }
+    return isinf(first) ? b->seconds : b->seconds - first - links.result;
+}
+
+// Positive while S is less than the other nodes could cause and the way back holds.
+static double room_for(struct balance *b, double s) {
+    double caused = fill(b, s), more = caused - s;
+    b->kept = caused > s ? s / caused : 1;
+    if (b->cost->steps == 1)
+        return more;
+    double spare = spare_seconds(b, s) / (b->cost->piece_bytes + b->cost->result_bytes);
+    return spare < more ? spare : more;
+}
+
+// Units of all ranks until `seconds`, with the S that goes with them.
+static double units_until(struct balance *b, double seconds) {
+    b->seconds = seconds;
+    double most = room_for(b, 0);
+    if (most > 0) {
+        most = fill(b, 0);
+        double s = find_zero(room_for, b, (struct bracket){0, most, most, room_for(b, most)}, most);
+        room_for(b, s);
+    }
+    double units = 0;
+    for (int rank = 0; rank < b->cost->size; rank++) {
+        b->units[rank] *= b->cost->nodes[b->cost->ranks[rank].node].remote ? b->kept : 1;
+        units += b->units[rank];
+    }
+    return units;
+}
+
+static double units_missing(struct balance *b, double seconds) {
+    return b->total - units_until(b, seconds);
+}
+
+// Whether the nodes that take part hold that much.
+static bool fits(const struct balance *b) {
+    double room = 0;
+    for (int i = 0; b->capacity != NULL && i < b->cost->node_count; i++)
+        room += b->cost->nodes[i].in ? (double)b->capacity[i] : 0;
+    return b->capacity == NULL || room >= b->total;
+}
+
+// No sooner than this: nobody waits for anything.
+static double least_seconds(const struct mmul_cost *cost, double total) {
+    double rate = 0;
+    for (int rank = 0; rank < cost->size; rank++) {
+        const struct mmul_step_cost *step = &cost->ranks[rank].step;
+        if (cost->ranks[rank].in)
+            rate += cost->rounds / cost->steps *
+                    (step->units[step->knots - 1] / step->seconds[step->knots - 1]);
+    }
+    return rate > 0 ? total / rate : 0;
+}
+
+// The T at which the shares add up; 0 when they never do.
+static double solve(struct balance *b, double guess) {
+    struct bracket r = {.low = guess / 2, .high = guess};
+    r.at_low = units_missing(b, r.low);
+    for (int i = 0; r.at_low <= 0 && i < SEARCH_STEPS; i++) {
+        r.high = r.low;
+        r.low /= 2;
+        r.at_low = units_missing(b, r.low);
+    }
+    r.at_high = units_missing(b, r.high);
+    for (int i = 0; r.at_high > 0; i++) {
+        if (i == SEARCH_STEPS)
+            return 0;
+        r.low = r.high;
+        r.at_low = r.at_high;
+        r.high *= 2;
+        r.at_high = units_missing(b, r.high);
+    }
+    double seconds = find_zero(units_missing, b, r, b->total);
+    double sum = units_until(b, seconds);
+    for (int rank = 0; rank < b->cost->size; rank++)
+        b->units[rank] *= b->total / sum;
+    return seconds;
+}
+
+// To begin with: as if nobody waited.
+static void spread(const struct mmul_cost *cost, double total, double *units) {
+    double sum = 0;
+    for (int rank = 0; rank < cost->size; rank++) {
+        const struct mmul_step_cost *step = &cost->ranks[rank].step;
+        units[rank] = cost->ranks[rank].in
+                          ? step->units[step->knots - 1] / step->seconds[step->knots - 1]
+                          : 0;
+        sum += units[rank];
+    }
+    for (int rank = 0; rank < cost->size; rank++)
+        units[rank] *= sum > 0 ? total / sum : 0;
+}
+
+double mmul_balance(struct mmul_cost *cost, double total, const int64_t *capacity, double *units) {
+    struct balance b = {
+        .cost = cost, .total = total, .capacity = capacity, .units = units, .kept = 1};
+    double seconds = least_seconds(cost, total), before = 0;
+    if (!(seconds > 0) || !fits(&b))
+        return 0;
+    spread(cost, total, units);
+    for (int i = 0; i < COUPLINGS && fabs(seconds - before) > 1e-4 * seconds; i++) {
+        before = seconds;
+        mmul_cost_couple(cost, units);
+        seconds = solve(&b, seconds);
+        if (!(seconds > 0))
+            return 0;
+    }
+    return mmul_cost_evaluate(cost, units);
+}

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: MIT
+// Candidate after candidate through the balance. One node more or less at a time where there are
+// few; with many, numbers that grow by half, then a closer look around the best.
+#include "plan/product/members.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/integer.h"
+#include "base/memory.h"
+
+enum { FEW_NODES = 16, CLOSER_LOOKS = 8, PRUNINGS = 3 };
+static const double WORTH_IT = 0.99; // of the seconds with everybody
+
+// Work space of one call.
+struct choice {
+    struct mmul_cost *cost;
+    const struct mmul_cut *cut;
+    double total;
+    const int64_t *capacity;
+    struct mmul_members *members;
+    int *order;   // other nodes, most useful first
+    int *place;   // of each node in `order`; -1: root's
+    bool *in;     // per rank, of the candidate
+    double *work; // per node, scratch
+    int order_count, best;
+};
+
+static void choice_fini(struct choice *c) {
+    mmul_free(c->order);
+    mmul_free(c->place);
+    mmul_free(c->in);
+    mmul_free(c->work);
+}
+
+static enum mmul_status choice_init(struct choice *c, struct mmul_error *err) {
+    int nodes = c->cost->node_count;
+    enum mmul_status status = MMUL_ALLOCATE(c->order, nodes, "candidates", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(c->place, nodes, "candidates", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(c->in, c->cost->size, "candidates", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(c->work, nodes, "candidates", err);
+    return status;
+}
+
+// --------------------------------------------------------------------------------------- devices
+
+// Units per second of long steps.
+static double unit_rate(const struct mmul_step_cost *step) {
+    return step->knots > 0 ? step->units[step->knots - 1] / step->seconds[step->knots - 1] : 0;
+}
+
+// The fastest single core among the node's CPU ranks; 0: none.
+static double core_rate(const struct mmul_cost *cost, int node) {
+    const struct mmul_cluster *cluster = cost->request.cluster;
+    double best = 0;
+    for (int i = cluster->nodes[node].leader; i >= 0; i = mmul_cluster_next_rank(cluster, i)) {
+        if (!cluster->ranks[i].host_memory)
+            continue;
+        int threads = cluster->ranks[i].threads > 1 ? cluster->ranks[i].threads : 1;
+        double rate = unit_rate(&cost->ranks[i].step) / threads;
+        best = rate > best ? rate : best;
+    }
+    return best;
+}
+
+// Whether the device itself would be fast enough.
+static bool transfers_to_blame(const struct mmul_cost *cost, int rank, double core) {
+    struct mmul_rank_info alone = cost->request.cluster->ranks[rank];
+    alone.speed.upload_bytes_per_second = alone.speed.download_bytes_per_second = 0;
+    const struct mmul_step_request request = {
+        .problem = cost->request.problem,
+        .axis = cost->request.axis,
+        .cut = &cost->cut,
+        .rank = &alone,
+        .assumed_flops = cost->request.assumed ? cost->request.assumed[rank] : 0};
+    struct mmul_step_cost step = mmul_step_cost(&request);
+    return unit_rate(&step) >= core;
+}
+
+static void judge_devices(struct choice *c) {
+    const struct mmul_cost *cost = c->cost;
+    const struct mmul_rank_info *ranks = cost->request.cluster->ranks;
+    for (int i = 0; i < cost->node_count; i++)
+        c->work[i] = -1;
+    for (int rank = 0; rank < cost->size; rank++) {
+        enum mmul_absence absence = cost->ranks[rank].in ? MMUL_PRESENT : MMUL_ABSENT_SPEED;
+        int node = ranks[rank].node;
+        if (absence == MMUL_PRESENT && ranks[rank].device.type == MMUL_DEVICE_GPU) {
+            c->work[node] = c->work[node] < 0 ? core_rate(cost, node) : c->work[node];
+            if (unit_rate(&cost->ranks[rank].step) < c->work[node])
+                absence = transfers_to_blame(cost, rank, c->work[node]) ? MMUL_ABSENT_TRANSFERS
+                                                                        : MMUL_ABSENT_DEVICE;
+        }
+        c->members->absence[rank] = absence;
+        c->in[rank] = absence == MMUL_PRESENT;
+    }
+}
+
+// ----------------------------------------------------------------------------------------- nodes
+
+struct useful {
+    int class, node; // of its link, as in the chain
+    double rate;
+};
+
+static int by_use(const void *a, const void *b) {
+    const struct useful *x = a, *y = b;
+    if (x->class != y->class)
+        return x->class > y->class ? -1 : 1;
+    if (x->rate != y->rate)
+        return x->rate > y->rate ? -1 : 1;
+    return (x->node > y->node) - (x->node < y->node);
+}
+
+static enum mmul_status order_nodes(struct choice *c, struct mmul_error *err) {
+    const struct mmul_cost *cost = c->cost;
+    struct useful *useful = NULL;
+    enum mmul_status status = MMUL_ALLOCATE(useful, cost->node_count, "candidates", err);
+    if (status != MMUL_OK)
+        return status;
+    memset(c->work, 0, (size_t)cost->node_count * sizeof *c->work);
+    for (int rank = 0; rank < cost->size; rank++)
+        c->work[cost->ranks[rank].node] += c->in[rank] ? unit_rate(&cost->ranks[rank].step) : 0;
+    for (int i = 0; i < cost->node_count; i++) {
+        c->place[i] = -1;
+        if (i != cost->root_node && c->work[i] > 0)
+            useful[c->order_count++] =
+                (struct useful){mmul_cost_link_class(cost->request.cluster, i), i, c->work[i]};
+    }
+    qsort(useful, (size_t)c->order_count, sizeof *useful, by_use);
+    for (int i = 0; i < c->order_count; i++)
+        c->place[c->order[i] = useful[i].node] = i;
+    mmul_free(useful);
+    return MMUL_OK;
+}
+
+// Puts the devices that are good enough, of root's node and of the first `nodes` others, in.
+static void admit(struct choice *c, int nodes) {
+    for (int rank = 0; rank < c->cost->size; rank++)
+        c->in[rank] = c->members->absence[rank] == MMUL_PRESENT &&
+                      c->place[c->cost->ranks[rank].node] < nodes;
+}
+
+// Takes the nodes out that get nothing; false when there is none.
+static bool prune(struct choice *c) {
+    bool any = false;
+    for (int i = 0; i < c->cost->node_count; i++)
+        c->work[i] = 0;
+    for (int rank = 0; rank < c->cost->size; rank++)
+        c->work[c->cost->ranks[rank].node] += c->members->units[rank];
+    for (int rank = 0; rank < c->cost->size; rank++) {
+        int node = c->cost->ranks[rank].node;
+        if (c->in[rank] && node != c->cost->root_node && c->work[node] < 0.5)
+            c->in[rank] = false, any = true;
+    }
+    return any;
+}
+
+// Seconds with those in c->in; nodes without units leave it. 0: no shares.
+static double solve(struct choice *c) {
+    double seconds = 0;
+    for (int i = 0; i < PRUNINGS; i++) {
+        mmul_cost_set(c->cost, c->in, c->cut);
+        seconds = mmul_balance(c->cost, c->total, c->capacity, c->members->units);
+        if (!(seconds > 0) || !prune(c))
+            break;
+    }
+    return seconds;
+}
+
+// Tries the first `nodes` and remembers the best; shares that exist are better than none.
+static void try_number(struct choice *c, int nodes) {
+    if (nodes < 0 || nodes > c->order_count)
+        return;
+    admit(c, nodes);
+    double seconds = solve(c);
+    if (seconds > 0 && (!(c->members->seconds > 0) || seconds < c->members->seconds)) {
+        c->members->seconds = seconds;
+        c->best = nodes;
+    }
+}
+
+static void try_numbers(struct choice *c) {
+    if (c->order_count <= FEW_NODES) {
+        for (int nodes = c->order_count - 1; nodes >= 0; nodes--)
+            try_number(c, nodes);
+        return;
+    }
+    for (int nodes = 0; nodes < c->order_count; nodes += mmul_larger(1, nodes / 2))
+        try_number(c, nodes);
+    int step = (int)mmul_larger(1, c->best / 4);
+    for (int i = 0; i < CLOSER_LOOKS / 2; i++, step = (int)mmul_larger(1, step / 2)) {
+        int best = c->best;
+        try_number(c, best - step);
+        try_number(c, best + step);
+    }
+}
+
+static void name_absent(struct choice *c) {
+    for (int rank = 0; rank < c->cost->size; rank++) {
+        if (c->members->absence[rank] == MMUL_PRESENT && !c->in[rank])
+            c->members->absence[rank] = MMUL_ABSENT_LINK;
+        c->members->in[rank] = c->in[rank];
+    }
+}
+
+static void choose(struct choice *c) {
+    c->members->seconds = 0;
+    try_number(c, c->order_count);
+    double all = c->members->seconds;
+    try_numbers(c);
+    if (all > 0 && c->members->seconds > WORTH_IT * all)
+        c->best = c->order_count;
+    admit(c, c->best);
+    c->members->seconds = solve(c);
+    name_absent(c);
+}
+
+enum mmul_status mmul_members_choose(struct mmul_cost *cost, const struct mmul_cut *cut,
+                                     double total, const int64_t *capacity,
+                                     struct mmul_members *members, struct mmul_error *err) {
+    struct choice c = {
+        .cost = cost, .cut = cut, .total = total, .capacity = capacity, .members = members};
+    enum mmul_status status = choice_init(&c, err);
+    if (status == MMUL_OK) {
+        mmul_cost_set(cost, NULL, cut);
+        judge_devices(&c);
+        status = order_nodes(&c, err);
+    }
+    if (status == MMUL_OK)
+        choose(&c);
+    choice_fini(&c);
+    return status;
+}
+
+char *mmul_members_format(const bool *out, int size, char text[static 64]) {
+    int count = 0, shown = 0, used = 0;
+    for (int rank = 0; rank < size; rank++)
+        count += out[rank];
+    used = snprintf(text, 64, "rank%s", count == 1 ? "" : "s");
+    for (int rank = 0; rank < size && shown < 6; rank++)
+        if (out[rank])
+            used += snprintf(text + used, (size_t)(64 - used), "%s%d", shown++ ? ", " : " ", rank);
+    if (count > shown)
+        snprintf(text + used, (size_t)(64 - used), " and %d more", count - shown);
+    return text;
+}

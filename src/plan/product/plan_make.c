@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: MIT
+// The plan: who is there, which axis, then how it is cut and shared (plan_choose.c), memory
+// (plan_memory.c), tiles, and what it will take (plan_predict.c). Each step fills in its part of
+// one block and reads only what earlier steps wrote. Printing is in plan_text.c.
+#include "plan/product/plan_make.h"
+
+#include "base/integer.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "model/weights.h"
+#include "plan/product/planning.h"
+
+// Of the available memory; the rest is for the system and for what is not counted here.
+static const double MEMORY_SHARE = 0.95;
+
+static const double ASSUMED_FLOPS = 1e11; // of a rank, in the mean
+
+// ------------------------------------------------------------------------------------ work space
+
+static void candidate_fini(struct mmul_candidate *c) {
+    mmul_free(c->units);
+    mmul_free(c->counts);
+    mmul_free(c->capacity);
+    mmul_free(c->work_bytes);
+    mmul_free(c->clipped);
+}
+
+static enum mmul_status candidate_init(struct mmul_candidate *c, int size, int nodes,
+                                       struct mmul_error *err) {
+    enum mmul_status status = MMUL_ALLOCATE(c->units, size, "the plan", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(c->counts, size, "the plan", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(c->capacity, nodes, "the plan", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(c->work_bytes, nodes, "the plan", err);
+    return status == MMUL_OK ? MMUL_ALLOCATE(c->clipped, nodes, "the plan", err) : status;
+}
+
+static void planning_fini(struct mmul_planning *p) {
+    mmul_cost_destroy(p->cost);
+    candidate_fini(&p->trial);
+    candidate_fini(&p->best);
+    candidate_fini(&p->walked);
+    mmul_replay_destroy(p->replay);
+    mmul_free(p->weights);
+    mmul_free(p->assumed);
+    mmul_free(p->everybody);
+    mmul_free(p->rank_node);
+    mmul_free(p->needs);
+    mmul_free(p->maps);
+    mmul_free(p->members);
+    mmul_free(p->absence);
+}
+
+static enum mmul_status planning_init(struct mmul_planning *p, struct mmul_error *err) {
+    int size = p->request->cluster->size, nodes = p->request->cluster->node_count;
+    int64_t bytes = (int64_t)sizeof(struct mmul_plan) +
+                    size * (int64_t)sizeof(struct mmul_plan_rank) +
+                    nodes * (int64_t)sizeof(struct mmul_plan_node);
+    p->plan = mmul_allocate(bytes, 1, "the plan", err);
+    if (p->plan == NULL || MMUL_ALLOCATE(p->weights, size, "the plan", err) != MMUL_OK ||
+        MMUL_ALLOCATE(p->assumed, size, "the plan", err) != MMUL_OK ||
+        MMUL_ALLOCATE(p->everybody, size, "the plan", err) != MMUL_OK ||
+        MMUL_ALLOCATE(p->rank_node, size, "the plan", err) != MMUL_OK ||
+        MMUL_ALLOCATE(p->needs, nodes, "the plan", err) != MMUL_OK ||
+        MMUL_ALLOCATE(p->maps, nodes, "the plan", err) != MMUL_OK ||
+        MMUL_ALLOCATE(p->members, size, "the plan", err) != MMUL_OK ||
+        MMUL_ALLOCATE(p->absence, size, "the plan", err) != MMUL_OK ||
+        candidate_init(&p->trial, size, nodes, err) != MMUL_OK ||
+        candidate_init(&p->best, size, nodes, err) != MMUL_OK ||
+        candidate_init(&p->walked, size, nodes, err) != MMUL_OK)
+        return err->status;
+    p->plan->problem = *p->request->problem;
+    p->plan->rule = p->request->rule;
+    p->plan->size = size;
+    p->plan->node_count = nodes;
+    p->plan->bytes = bytes;
+    p->plan->whole_is_spread = p->request->whole_offsets != NULL;
+    p->ranks = (struct mmul_plan_rank *)(p->plan + 1);
+    p->nodes = (struct mmul_plan_node *)(p->ranks + size);
+    p->root_node = p->request->cluster->ranks[0].node;
+    return MMUL_OK;
+}
+
+// --------------------------------------------------------------------------------- who is there
+
+static void copy_nodes(struct mmul_planning *p) {
+    const struct mmul_cluster *cluster = p->request->cluster;
+    for (int node = 0; node < cluster->node_count; node++) {
+        const struct mmul_node_info *info = &cluster->nodes[node];
+        int64_t taken = p->request->taken_bytes != NULL ? p->request->taken_bytes[node] : 0;
+        double memory = MEMORY_SHARE * (double)mmul_larger(info->memory_available_bytes - taken, 0);
+        int64_t limit =
+            mmul_plan_memory_left(cluster, node, p->request->memory_limit_bytes) - taken;
+        p->nodes[node].memory_bytes = p->request->memory_limit_bytes > 0 && (double)limit < memory
+                                          ? mmul_larger(limit, 0)
+                                          : (int64_t)memory;
+        p->maps[node] = p->request->node_maps ? p->request->node_maps[node] : 0;
+        mmul_text_copy(p->nodes[node].host, sizeof p->nodes[node].host, info->host);
+    }
+}
+
+// The weights: given, or the speeds, so that all finish together; all alike where none is known.
+// Then cuts are chosen by speeds that are assumed.
+static enum mmul_status copy_ranks(struct mmul_planning *p, struct mmul_error *err) {
+    const struct mmul_cluster *cluster = p->request->cluster;
+    const enum mmul_dtype dtype = mmul_problem_result_dtype(p->request->problem);
+    int measured = 0, missing = 0;
+    double sum = 0;
+    for (int rank = 0; rank < cluster->size; rank++)
+        measured += mmul_step_is_measured(&cluster->ranks[rank], dtype);
+    p->automatic = p->request->weights == NULL && measured > 0;
+    for (int rank = 0; rank < cluster->size; rank++) {
+        const struct mmul_rank_info *info = &cluster->ranks[rank];
+        double speed = mmul_step_rate(info, dtype, 0, 1e9, 1e9, 1e9);
+        p->rank_node[rank] = p->ranks[rank].node = info->node;
+        p->weights[rank] = p->automatic ? speed : 1;
+        if (p->request->weights != NULL)
+            p->weights[rank] = p->request->weights[rank];
+        p->ranks[rank].weight = p->weights[rank];
+        if (p->request->whole_offsets != NULL) {
+            p->ranks[rank].whole_begin = p->request->whole_offsets[rank];
+            p->ranks[rank].whole_end = p->request->whole_offsets[rank + 1];
+        }
+        p->everybody[rank] = p->weights[rank] > 0;
+        sum += p->everybody[rank] ? p->weights[rank] : 0;
+        missing += p->everybody[rank] && !mmul_step_is_measured(info, dtype);
+        mmul_text_copy(p->ranks[rank].device, sizeof p->ranks[rank].device,
+                       info->device.id[0] ? info->device.id : info->device_name);
+    }
+    for (int rank = 0; rank < cluster->size; rank++)
+        p->assumed[rank] = p->automatic || !p->everybody[rank]
+                               ? 0
+                               : ASSUMED_FLOPS * cluster->size * (p->weights[rank] / sum);
+    p->speeds_known = missing == 0;
+    return mmul_weights_check(p->weights, cluster->size, MMUL_ERR_USAGE, err);
+}
+
+// ------------------------------------------------------------------------------------- the axis
+
+// Of all the node's ranks.
+static double node_weight(const struct mmul_planning *p, int node) {
+    const struct mmul_cluster *cluster = p->request->cluster;
+    double sum = 0;
+    for (int i = cluster->nodes[node].leader; i >= 0; i = mmul_cluster_next_rank(cluster, i))
+        sum += p->weights[i];
+    return sum;
+}
+
+// Bytes over the network: pieces by weight, the whole operand once per node that has any.
+static int64_t axis_bytes(struct mmul_planning *p, enum mmul_axis axis) {
+    const struct mmul_problem *problem = &p->plan->problem;
+    double all = 0, pieces = 0, wholes = 0;
+    for (int node = 0; node < p->plan->node_count; node++) {
+        double weight = node_weight(p, node);
+        all += weight;
+        if (node == p->root_node || !(weight > 0))
+            continue;
+        pieces += p->maps[node] & mmul_maps_split(axis) ? 0 : weight;
+        wholes += !(p->maps[node] & mmul_maps_whole(axis));
+    }
+    int64_t each =
+        problem->alpha == 0
+            ? 0
+            : problem->k * (int64_t)mmul_dtype_bytes(mmul_problem_split_dtype(problem, axis));
+    return (int64_t)(pieces / all * (double)mmul_problem_total(problem, axis) * (double)each +
+                     wholes * (double)mmul_planning_whole_bytes(problem, axis));
+}
+
+// Fewest bytes over the network; but an axis with fewer units than ranks leaves ranks idle, so the
+// other one is taken when it has more. Rows where nothing decides.
+static void choose_axis(struct mmul_planning *p) {
+    const struct mmul_problem *problem = &p->plan->problem;
+    int64_t rows = mmul_problem_total(problem, MMUL_ROWS);
+    int64_t cols = mmul_problem_total(problem, MMUL_COLS);
+    p->plan->rows_bytes_moved = axis_bytes(p, MMUL_ROWS);
+    p->plan->cols_bytes_moved = axis_bytes(p, MMUL_COLS);
+    bool fewer = p->plan->cols_bytes_moved < p->plan->rows_bytes_moved;
+    bool too_few = rows < p->plan->size && cols > rows;
+    bool cols_too_few = cols < p->plan->size && rows > cols;
+    p->plan->axis_chosen = p->request->split == MMUL_SPLIT_AUTO;
+    if (p->plan->axis_chosen)
+        p->plan->axis = (fewer && !cols_too_few) || too_few ? MMUL_COLS : MMUL_ROWS;
+    else
+        p->plan->axis = p->request->split == MMUL_SPLIT_COLS ? MMUL_COLS : MMUL_ROWS;
+    p->plan->total = mmul_problem_total(problem, p->plan->axis);
+}
+
+static enum mmul_status create_cost(struct mmul_planning *p, struct mmul_error *err) {
+    const struct mmul_cost_request request = {.problem = &p->plan->problem,
+                                              .axis = p->plan->axis,
+                                              .cluster = p->request->cluster,
+                                              .node_maps = p->maps,
+                                              .assumed = p->assumed};
+    return mmul_cost_create(&request, &p->cost, err);
+}
+
+// ------------------------------------------------------------------------------------------ ranks
+
+static const char *why_text(const struct mmul_planning *p, int rank) {
+    static const char *const absent[] = {
+        [MMUL_ABSENT_SPEED] = "speed not measured",
+        [MMUL_ABSENT_LINK] = "its bytes would come too late",
+        [MMUL_ABSENT_TRANSFERS] = "slows the job: its transfers",
+        [MMUL_ABSENT_DEVICE] = "slows the job: slower than a core of its CPU",
+    };
+    int node = p->rank_node[rank];
+    if (p->automatic && p->absence[rank] == MMUL_ABSENT_LINK &&
+        p->best.seconds < 0.95 * p->all_seconds)
+        return "slows the job: the link";
+    if (p->automatic && p->absence[rank] != MMUL_PRESENT)
+        return absent[p->absence[rank]];
+    if (!(p->weights[rank] > 0))
+        return "weight 0";
+    if (p->best.capacity[node] == 0)
+        return "node has no memory for the whole operand";
+    if (p->best.clipped[node])
+        return "clipped to the node's memory";
+    return p->best.counts[rank] == 0 ? "share rounds to nothing" : "";
+}
+
+// The largest product of a step: of one matrix, one panel and one round.
+static struct mmul_tile_request tile_request(const struct mmul_planning *p, int rank) {
+    const struct mmul_problem *problem = &p->plan->problem;
+    const struct mmul_rank_info *info = &p->request->cluster->ranks[rank];
+    int64_t round = mmul_divide_up(p->best.counts[rank], p->best.cut.rounds);
+    int64_t most = mmul_smaller(round, mmul_problem_units(problem, p->plan->axis));
+    bool rows = p->plan->axis == MMUL_ROWS;
+    return (struct mmul_tile_request){
+        .m = rows ? most : p->best.cut.panel_units,
+        .n = rows ? p->best.cut.panel_units : most,
+        .k = problem->k,
+        .a_bytes_each = mmul_dtype_bytes(problem->a_dtype),
+        .b_bytes_each = mmul_dtype_bytes(problem->b_dtype),
+        .host_memory = info->host_memory,
+        .memory_bytes = mmul_planning_device_bytes(p, rank),
+        .max_allocation_bytes = info->device.max_allocation_bytes,
+    };
+}
+
+// What lies in memory of a rank's part: all of it, or two rounds of it.
+static int64_t part_bytes(const struct mmul_planning *p, int rank) {
+    int64_t rounds = p->best.cut.rounds, units = p->best.counts[rank];
+    int64_t held = rounds > 1 ? mmul_smaller(units, 2 * mmul_divide_up(units, rounds)) : units;
+    int64_t result = mmul_planning_result_bytes(p);
+    return held * (mmul_planning_piece_bytes(p) + (p->plan->problem.beta != 0 ? 2 : 1) * result);
+}
+
+static enum mmul_status size_ranks(struct mmul_planning *p, struct mmul_error *err) {
+    for (int rank = 0; rank < p->plan->size; rank++) {
+        struct mmul_plan_rank *r = &p->ranks[rank];
+        r->host_bytes = part_bytes(p, rank) + mmul_planning_private_bytes(p, &p->best.cut, rank);
+        mmul_text_copy(r->why, sizeof r->why, why_text(p, rank));
+        if (p->best.counts[rank] == 0)
+            continue;
+        struct mmul_tile_request request = tile_request(p, rank);
+        enum mmul_status status = mmul_tile_choose(&request, &r->tile, err);
+        if (status != MMUL_OK)
+            return status;
+    }
+    return MMUL_OK;
+}
+
+enum mmul_status mmul_plan_make(const struct mmul_plan_request *request, struct mmul_plan **plan,
+                                struct mmul_error *err) {
+    struct mmul_planning p = {.request = request};
+    enum mmul_status status = planning_init(&p, err);
+    if (status == MMUL_OK)
+        status = copy_ranks(&p, err);
+    if (status == MMUL_OK) {
+        copy_nodes(&p);
+        choose_axis(&p);
+        mmul_planning_size_chunk(&p);
+        status = create_cost(&p, err);
+    }
+    if (status == MMUL_OK)
+        status = mmul_planning_choose(&p, err);
+    if (status == MMUL_OK)
+        status = size_ranks(&p, err);
+    if (status == MMUL_OK)
+        status = mmul_planning_predict(&p, err);
+    if (status == MMUL_OK)
+        *plan = p.plan;
+    else
+        mmul_plan_free(p.plan);
+    planning_fini(&p);
+    return status;
+}

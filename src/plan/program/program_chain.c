@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: MIT
+// Which operations go together: a step takes in the one reader of what it makes, again and again, where that has to
+// do with elements or rows that are where they are wanted. Placements are as they were chosen.
+#include "base/integer.h"
+#include "base/memory.h"
+#include "model/matrix.h"
+#include "plan/program/program_planning.h"
+
+// Who reads a place.
+struct use {
+    int count;  // steps and views
+    int reader; // one of the steps; -1: none
+    int view;   // one of the views; -1: none
+    int last;   // the last step that reads it, or what it shows, or views of it
+};
+
+struct chaining {
+    struct mmul_program_plan *plan;
+    struct use *uses; // by place
+    int step;         // at hand: what it makes is
+    int place;        // this, in the end
+    bool by_rows;     // so far rows of all matrices, one after the other, will do
+    bool is_reshaped; // and they must
+};
+
+static const struct mmul_operation *operation_of(const struct chaining *c, int step) {
+    return &c->plan->program->operations[c->plan->steps[step].operation];
+}
+
+static struct mmul_shape shape_of(const struct chaining *c, int place) {
+    return c->plan->program->values[c->plan->places[place].value].shape;
+}
+
+static void find_uses(struct chaining *c) {
+    const struct mmul_program_plan *plan = c->plan;
+    for (int i = 0; i < plan->place_count; i++)
+        c->uses[i] = (struct use){0, -1, -1, -1};
+    for (int i = 0; i < plan->place_count; i++)
+        if (plan->places[i].view_of >= 0) {
+            c->uses[plan->places[i].view_of].count++;
+            c->uses[plan->places[i].view_of].view = i;
+        }
+    for (int i = 0; i < plan->step_count; i++)
+        for (int j = 0; j < MMUL_OPERANDS; j++) {
+            const int place = plan->steps[i].operands[j];
+            if (place < 0)
+                continue;
+            c->uses[place].count++;
+            c->uses[place].reader = i;
+            c->uses[mmul_program_base(c->plan, place)].last = i;
+        }
+}
+
+static bool is_by_element(const struct mmul_operation *o) {
+    const enum mmul_operation_class class = mmul_operation_row(o->kind)->class;
+    return class == MMUL_CLASS_ELEMENTS ||
+           (class == MMUL_CLASS_ROWS && o->kind != MMUL_TOPK && o->kind != MMUL_ARGMAX);
+}
+
+static bool is_together(enum mmul_placement_kind kind) {
+    return kind == MMUL_PLACE_ROWS || kind == MMUL_PLACE_COLS || kind == MMUL_PLACE_REPLICATE ||
+           kind == MMUL_PLACE_GRID;
+}
+
+static bool is_turned(const struct chaining *c, int place) {
+    bool turned = false;
+    for (; c->plan->places[place].view_of >= 0; place = c->plan->places[place].view_of)
+        turned ^= c->plan->places[place].transposed;
+    return turned;
+}
+
+static int64_t rows_of(struct mmul_shape s) {
+    return mmul_shape_matrices(s) * s.rows;
+}
+
+static int64_t elements_of(struct mmul_shape s) {
+    return rows_of(s) * s.cols;
+}
+
+// May the rows of all matrices of the result be made as those of one?
+static bool fits_by_rows(const struct chaining *c, int step) {
+    const struct mmul_program_step *s = &c->plan->steps[step];
+    const struct mmul_operation *o = operation_of(c, step);
+    const struct mmul_shape r = shape_of(c, s->result);
+    const enum mmul_placement_kind kind = c->plan->places[s->result].placement.kind;
+    bool fits = (kind == MMUL_PLACE_ROWS || kind == MMUL_PLACE_REPLICATE) && o->kind != MMUL_ROPE &&
+                !(o->kind == MMUL_SOFTMAX && o->with.causal);
+    for (int i = 0; fits && i < MMUL_OPERANDS; i++) {
+        if (s->operands[i] < 0)
+            continue;
+        const struct mmul_shape x = shape_of(c, s->operands[i]);
+        const bool is_alike = x.batch == r.batch && x.depth == r.depth && x.rows == r.rows;
+        const bool is_vector = mmul_shape_matrices(x) == 1 && x.rows == 1;
+        fits = is_vector ||
+               (is_alike && (mmul_shape_matrices(x) == 1 || !is_turned(c, s->operands[i])));
+    }
+    return fits;
+}
+
+// ----------------------------------------------------------------------------------------- readers
+
+// The only step that reads what is made, directly or as a view of it, which *place becomes; -1: there is no such one.
+static int find_reader(const struct chaining *c, int *place) {
+    if (c->plan->places[*place].kept >= 0) // it is for others, too
+        return -1;
+    while (c->uses[*place].count == 1 && c->uses[*place].view >= 0 &&
+           !c->plan->places[c->uses[*place].view].transposed)
+        *place = c->uses[*place].view;
+    return c->uses[*place].count == 1 ? c->uses[*place].reader : -1;
+}
+
+// Does memory grow because the step comes as late as its reader? What it reads stays for longer instead of what it
+// makes, while steps between make something.
+static bool keeps_too_much(const struct chaining *c, int reader) {
+    const struct mmul_program_plan *plan = c->plan;
+    const struct mmul_program_step *step = &plan->steps[c->step];
+    const int64_t saved = elements_of(shape_of(c, c->place));
+    int64_t longer = 0, made = 0;
+    for (int i = c->step + 1; i < reader; i++)
+        if (plan->steps[i].kind != MMUL_STEP_GONE)
+            made += elements_of(shape_of(c, plan->steps[i].result));
+    for (int i = 0; i < (1 + step->link_count) * MMUL_OPERANDS; i++) {
+        const int place = mmul_program_step_operand(plan, step, i);
+        if (place >= 0 &&
+            plan->places[mmul_program_base(c->plan, place)].placement.kind != MMUL_PLACE_FILE &&
+            c->uses[mmul_program_base(c->plan, place)].last < reader)
+            longer += elements_of(shape_of(c, place));
+    }
+    return made > saved && longer > saved;
+}
+
+// All that it reads and makes has one type, as the memory between links has.
+static bool is_of_one_type(const struct chaining *c, int step) {
+    const struct mmul_program_plan *plan = c->plan;
+    const struct mmul_program_step *s = &plan->steps[step];
+    const enum mmul_dtype dtype = plan->program->values[plan->places[s->result].value].dtype;
+    bool all = true;
+    for (int i = 0; i < MMUL_OPERANDS; i++)
+        all &= s->operands[i] < 0 ||
+               plan->program->values[plan->places[s->operands[i]].value].dtype == dtype;
+    return all;
+}
+
+// One matrix after the other, each link of which is a call: not many small ones.
+static bool is_worth_it(struct mmul_shape shape) {
+    enum { MATRIX_LEAST = 1 << 16 };
+    return mmul_shape_matrices(shape) == 1 || shape.rows * shape.cols >= MATRIX_LEAST;
+}
+
+static bool may_take(const struct chaining *c, int reader, int shown) {
+    const struct mmul_program_step *next = &c->plan->steps[reader];
+    const struct mmul_shape made = shape_of(c, c->place);
+    if (next->kind != MMUL_STEP_COMPUTE || next->is_product || next->link_count > 0 ||
+        !is_by_element(operation_of(c, reader)) || !is_of_one_type(c, reader) ||
+        c->plan->places[next->result].placement.kind != c->plan->places[c->place].placement.kind)
+        return false;
+    const struct mmul_shape r = shape_of(c, next->result), have = shape_of(c, shown);
+    const bool by_rows = c->by_rows && fits_by_rows(c, reader);
+    const bool is_reshaped = c->is_reshaped || !mmul_shape_equal(r, made);
+    return mmul_shape_equal(have, r) && rows_of(r) == rows_of(made) && r.cols == made.cols &&
+           (by_rows || (!is_reshaped && is_worth_it(r))) &&
+           (mmul_operation_row(operation_of(c, reader)->kind)->class == MMUL_CLASS_ELEMENTS ||
+            next->operands[0] == shown) &&
+           !keeps_too_much(c, reader);
+}
+
+// ------------------------------------------------------------------------------------------- links
+
+static void add_link(struct chaining *c, struct mmul_program_step *group,
+                     const struct mmul_program_step *from, int shown) {
+    struct mmul_program_link link = {.operation = from->operation, .before = -1};
+    for (int i = 0; i < MMUL_OPERANDS; i++) {
+        link.operands[i] = from->operands[i] == shown ? -1 : from->operands[i];
+        if (shown >= 0 && from->operands[i] == shown)
+            link.before = i;
+    }
+    c->plan->links[c->plan->link_count++] = link;
+    group->link_count++;
+}
+
+// What made it is the first link itself, or leaves its result where the last one will have its own.
+static void begin_group(struct chaining *c) {
+    struct mmul_program_step *step = &c->plan->steps[c->step];
+    step->first_link = c->plan->link_count;
+    if (is_by_element(operation_of(c, c->step)))
+        add_link(c, step, step, -1);
+}
+
+// The step becomes the reader's, in its place.
+static void take(struct chaining *c, int reader, int shown) {
+    struct mmul_program_plan *plan = c->plan;
+    struct mmul_program_step group = plan->steps[c->step];
+    const struct mmul_program_step *next = &plan->steps[reader];
+    const bool is_written = group.link_count > 0;
+    for (int at = shown; at != c->place; at = plan->places[at].view_of)
+        plan->places[at].is_gone = true;
+    plan->places[c->place].is_gone = true;
+    const double saved =
+        is_written
+            ? mmul_program_chained_saving(&plan->costs,
+                                          &plan->program->values[plan->places[c->place].value],
+                                          plan->places[c->place].placement.kind)
+            : 0;
+    const double more = next->seconds > saved ? next->seconds - saved : 0;
+    add_link(c, &group, next, shown);
+    group.seconds += more;
+    group.link_seconds += more;
+    c->by_rows = c->by_rows && fits_by_rows(c, reader);
+    c->is_reshaped |= !mmul_shape_equal(shape_of(c, next->result), shape_of(c, c->place));
+    c->place = group.result = next->result;
+    group.by_rows = c->by_rows;
+    plan->steps[c->step].kind = MMUL_STEP_GONE;
+    plan->steps[reader] = group;
+    c->step = reader;
+    for (int i = 0; i < MMUL_OPERANDS; i++)
+        if (group.operands[i] >= 0)
+            c->uses[mmul_program_base(c->plan, group.operands[i])].last = (int)mmul_larger(
+                c->uses[mmul_program_base(c->plan, group.operands[i])].last, reader);
+}
+
+// A group that begins with this step, if there is one.
+static void chain(struct chaining *c, int step) {
+    struct mmul_program_plan *plan = c->plan;
+    const int made = plan->steps[step].result;
+    const enum mmul_placement_kind kind = plan->places[made].placement.kind;
+    const bool is_one = is_by_element(operation_of(c, step));
+    c->step = step;
+    c->place = made;
+    c->is_reshaped = false;
+    c->by_rows =
+        is_one ? fits_by_rows(c, step) : kind == MMUL_PLACE_ROWS || kind == MMUL_PLACE_REPLICATE;
+    if (!is_together(kind) || (kind == MMUL_PLACE_GRID && !is_one) || !is_of_one_type(c, step))
+        return;
+    for (bool any = false;; any = true) {
+        int shown = c->place;
+        const int reader = find_reader(c, &shown);
+        if (reader < 0 || !may_take(c, reader, shown))
+            break;
+        if (!any)
+            begin_group(c);
+        take(c, reader, shown);
+    }
+    if (plan->steps[c->step].link_count == 0 || is_one)
+        return;
+    plan->steps[c->step].made = made;
+    plan->places[made].view_of = c->place;
+    plan->places[made].reshaped = true;
+}
+
+enum mmul_status mmul_program_chain(struct mmul_program_plan *plan, struct mmul_error *err) {
+    struct chaining c = {.plan = plan};
+    enum mmul_status status = MMUL_ALLOCATE(plan->links, plan->step_count + 1, "a plan", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(c.uses, plan->place_count, "a plan", err);
+    if (status != MMUL_OK)
+        return status;
+    for (int i = 0; i < plan->step_count; i++)
+        plan->steps[i].made = -1;
+    find_uses(&c);
+    for (int turn = 0; !plan->options.keeps_values && turn < 2;
+         turn++) // first what is done to products
+        for (int i = 0; i < plan->step_count; i++)
+            if (plan->steps[i].kind == MMUL_STEP_COMPUTE && plan->steps[i].link_count == 0 &&
+                (turn == 1 || operation_of(&c, i)->kind == MMUL_MATMUL))
+                chain(&c, i);
+    for (int i = 0; i < plan->step_count; i++)
+        if (plan->steps[i].made < 0)
+            plan->steps[i].made = plan->steps[i].result;
+    mmul_free(c.uses);
+    return MMUL_OK;
+}

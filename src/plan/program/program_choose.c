@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: MIT
+// Which rule each operation follows: dynamic programming along the program. A state says in which
+// placements every value is that somebody still reads; of two ways to the same state the shorter one
+// goes on, and none that a shorter one catches up with by moving what it lacks. Exact while no more states are open
+// than go on, which programs with few values alive at a time never exceed; beyond that the best ones go on: 512, or
+// fewer in programs of many thousand operations, which have to be planned in less time than they take.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/integer.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "plan/program/program_planning.h"
+
+enum { STATES_MOST = 512, RULES_MOST = 16, FOUND_MOST = STATES_MOST * RULES_MOST };
+enum { TABLE = 2 * FOUND_MOST, WORD = sizeof(uint64_t) };
+enum { STATES_LEAST = 16, STATES_OF_ALL = 1024 * STATES_MOST }; // of an operation, of the program
+
+struct state {
+    double seconds;
+    int parent;          // among those before the operation
+    int rule;            // of the operation
+    unsigned char *have; // per slot: a bit per kind; 0: nobody reads it any more
+};
+
+// A way that has been computed for the operation at hand.
+struct known_path {
+    unsigned have;
+    struct mmul_program_path path;
+};
+
+// States before and after an operation, with their bytes, and how each came about.
+struct search {
+    const struct mmul_program *program;
+    const struct mmul_program_costs *costs;
+    struct state now[STATES_MOST], found[FOUND_MOST];
+    unsigned char *have[2], *scratch; // of those; and of one
+    int *parents, *rules;             // operation * STATES_MOST + state
+    int *slots;                       // of the values that are alive, which have them in turn
+    int *owners;                      // of the slots; -1: free
+    bool *turned;    // of values: as they are made they are another one, read the other way round
+    int slot_count;  // in use, a multiple of WORD
+    int states_most; // that go on
+    int count, found_count;
+    int table[TABLE], table_size; // found states by their bytes; 0: none, else index + 1
+    struct known_path paths[MMUL_OPERANDS][MMUL_PLACEMENTS][MMUL_PLACEMENTS];
+};
+
+// The same, of an operand; a few sets of placements come again and again.
+static struct mmul_program_path find_path(struct search *s, const struct mmul_operation *o,
+                                          int operand, unsigned have, enum mmul_placement_kind to) {
+    struct known_path *known = s->paths[operand][to];
+    int i = 0;
+    while (i < MMUL_PLACEMENTS && known[i].have != 0 && known[i].have != have)
+        i++;
+    if (i < MMUL_PLACEMENTS && known[i].have == have)
+        return known[i].path;
+    struct mmul_program_path path =
+        mmul_program_find_path(s->costs, &s->program->values[o->operands[operand]], have, to);
+    if (i < MMUL_PLACEMENTS)
+        known[i] = (struct known_path){have, path};
+    return path;
+}
+
+// Every part of a product needs all of one operand, which may come in panels ...
+static bool has_panels(const struct mmul_rule *rule) {
+    const bool by_rows = rule->result == MMUL_PLACE_ROWS, by_cols = rule->result == MMUL_PLACE_COLS;
+    return (by_rows || by_cols) && rule->operands[by_rows] == MMUL_PLACE_REPLICATE;
+}
+
+// ... and a part of the other one, in pieces.
+static bool has_pieces(const struct mmul_rule *rule) {
+    const bool by_cols = rule->result == MMUL_PLACE_COLS;
+    return has_panels(rule) && rule->operands[by_cols] == rule->result;
+}
+
+// Every operation has its place in the text of a program; a wish leaves one rule. What is read the other way
+// round is in memory in an order of its own, unless whole matrices of it are.
+static bool is_allowed(const struct search *s, const struct mmul_operation *o,
+                       const struct mmul_rule *rule) {
+    struct mmul_operand_info operands[MMUL_OPERANDS];
+    const struct mmul_operation_call call = mmul_program_call(s->program, o, operands);
+    const enum mmul_operation_class class = mmul_operation_row(o->kind)->class;
+    const int64_t groups = s->costs->groups;
+    const bool is_whole = rule->result == MMUL_PLACE_ROWS || rule->result == MMUL_PLACE_COLS;
+    if (s->costs->streams && o->kind == MMUL_MATMUL && !is_whole)
+        return false;
+    if (o->scale.is_given && !has_panels(rule))
+        return false;
+    if ((o->kind == MMUL_PLACE || o->kind == MMUL_KEPT) && rule->result != o->wish)
+        return false;
+    // Columns of a stack are no columns of a set, which has those of all matrices one below the other.
+    if (o->kind == MMUL_KEEP && rule->result == MMUL_PLACE_COLS &&
+        mmul_shape_matrices(mmul_program_shape(s->program, o)) > 1)
+        return false;
+    for (int i = 0; i < o->operand_count; i++) {
+        const struct mmul_shape have = operands[i].shape;
+        bool is_apart = groups == 1 || (groups > 1 && have.batch * have.depth % groups != 0);
+        bool by_steps = class == MMUL_CLASS_COPY || class == MMUL_CLASS_LOOKUP;
+        bool is_split =
+            rule->operands[i] == MMUL_PLACE_ROWS || rule->operands[i] == MMUL_PLACE_COLS;
+        if (by_steps && is_split && is_apart && s->turned[o->operands[i]])
+            return false;
+    }
+    return mmul_rule_fits(o->kind, rule, &call, mmul_program_shape(s->program, o), groups);
+}
+
+// Will the product bring that operand itself, from its file (program_fuse.c)?
+static bool is_brought(const struct search *s, int index, const struct mmul_rule *rule, int operand,
+                       unsigned have) {
+    const struct mmul_operation *o = &s->program->operations[index];
+    return o->kind == MMUL_MATMUL && !s->costs->keeps_values && have == 1U << MMUL_PLACE_FILE &&
+           has_pieces(rule) && s->program->values[o->operands[operand]].last_use == index;
+}
+
+// What following a rule costs from a state on; `have` becomes what is where afterwards.
+static double follow(struct search *s, int index, const struct mmul_rule *rule, double seconds,
+                     unsigned char *have) {
+    const struct mmul_operation *o = &s->program->operations[index];
+    bool joined[MMUL_FACTORS] = {false};
+    for (int i = 0; i < o->operand_count; i++) {
+        int value = o->operands[i];
+        if (value == MMUL_NUMBER)
+            continue;
+        unsigned char *at = &have[s->slots[value]];
+        unsigned wanted = 1U << rule->operands[i];
+        bool is_saved = o->kind == MMUL_SAVE; // into a file of its own, which nobody reads
+        if ((*at & wanted) != 0 && !is_saved)
+            continue;
+        if (rule->operands[i] == MMUL_PLACE_FILE && !is_saved)
+            return INFINITY; // what is computed gets into no file but that of a save
+        struct mmul_program_path path = find_path(s, o, i, *at, rule->operands[i]);
+        seconds += path.seconds;
+        if (i < MMUL_FACTORS)
+            joined[i] = !path.by_rows && (mmul_program_joins(path.from, rule->operands[i]) ||
+                                          is_brought(s, index, rule, i, *at));
+        if (!is_saved)
+            *at |= (unsigned char)wanted;
+        if (path.by_rows)
+            *at |= 1U << MMUL_PLACE_ROWS;
+    }
+    if (joined[0] || joined[1])
+        seconds -= mmul_program_joined_saving(s->costs, s->program, o, rule, joined);
+    if (o->result >= 0)
+        have[s->slots[o->result]] = (unsigned char)(1U << rule->result);
+    for (int i = 0; i < o->operand_count; i++)
+        if (o->operands[i] != MMUL_NUMBER && s->program->values[o->operands[i]].last_use == index)
+            have[s->slots[o->operands[i]]] = 0;
+    if (o->result >= 0 && s->program->values[o->result].last_use == index)
+        have[s->slots[o->result]] = 0;
+    return seconds;
+}
+
+// -------------------------------------------------------------------------------------- states
+
+static uint64_t hash_of(const unsigned char *have, int bytes) {
+    uint64_t hash = 0, word;
+    for (int i = 0; i < bytes; i += WORD) {
+        memcpy(&word, have + i, WORD);
+        hash = (hash ^ word) * 0x9E3779B97F4A7C15U;
+        hash ^= hash >> 29;
+    }
+    return hash;
+}
+
+// Adds a state unless there is one like it that is as short.
+static void keep(struct search *s, const struct state *state) {
+    const size_t bytes = (size_t)s->slot_count;
+    uint64_t at = hash_of(state->have, s->slot_count) % (unsigned)s->table_size;
+    while (s->table[at] != 0 && memcmp(s->found[s->table[at] - 1].have, state->have, bytes) != 0)
+        at = (at + 1) % (unsigned)s->table_size;
+    if (s->table[at] == 0) {
+        struct state *made = &s->found[s->found_count];
+        made->have = s->have[1] + (size_t)s->found_count * bytes;
+        made->seconds = INFINITY;
+        memcpy(made->have, state->have, bytes);
+        s->table[at] = ++s->found_count;
+    }
+    struct state *found = &s->found[s->table[at] - 1];
+    if (found->seconds <= state->seconds)
+        return;
+    found->seconds = state->seconds;
+    found->parent = state->parent;
+    found->rule = state->rule;
+}
+
+static int compare_states(const void *a, const void *b) {
+    const struct state *x = a, *y = b;
+    return (x->seconds > y->seconds) - (x->seconds < y->seconds);
+}
+
+// Is the best state, when it has got all that this one has, still no later? Most are not even one move ahead.
+static bool catches_up(const struct search *s, const struct state *best,
+                       const struct state *state) {
+    double seconds = 0;
+    for (int i = 0; i < s->slot_count; i++) {
+        unsigned lacks = state->have[i] & ~(unsigned)best->have[i];
+        for (int kind = 0; lacks >> kind != 0; kind++)
+            if ((lacks >> kind & 1) != 0)
+                seconds += mmul_program_find_path(s->costs, &s->program->values[s->owners[i]],
+                                                  best->have[i], (enum mmul_placement_kind)kind)
+                               .seconds;
+        if (best->seconds + seconds > state->seconds)
+            return false;
+    }
+    return true;
+}
+
+// The states that go on.
+static void select_states(struct search *s, int index) {
+    const size_t bytes = (size_t)s->slot_count;
+    qsort(s->found, (size_t)s->found_count, sizeof *s->found, compare_states);
+    s->count = 0;
+    for (int i = 0; i < s->found_count && s->count < s->states_most; i++) {
+        const struct state *state = &s->found[i];
+        if (i > 0 && catches_up(s, &s->found[0], state))
+            continue;
+        struct state *next = &s->now[s->count];
+        *next = *state;
+        next->have = s->have[0] + (size_t)s->count * bytes;
+        memcpy(next->have, state->have, bytes);
+        s->parents[(int64_t)index * s->states_most + s->count] = state->parent;
+        s->rules[(int64_t)index * s->states_most + s->count] = state->rule;
+        s->count++;
+    }
+}
+
+static enum mmul_status advance(struct search *s, int index, struct mmul_error *err) {
+    const struct mmul_operation *o = &s->program->operations[index];
+    const struct mmul_operation_row *row = mmul_operation_row(o->kind);
+    const size_t bytes = (size_t)s->slot_count;
+    s->found_count = 0;
+    memset(s->table, 0, (size_t)s->table_size * sizeof *s->table);
+    memset(s->paths, 0, sizeof s->paths);
+    if (o->result >= 0)
+        s->owners[s->slots[o->result]] = o->result;
+    for (int rule = 0; rule < row->rule_count; rule++) {
+        if (!is_allowed(s, o, &row->rules[rule]))
+            continue;
+        const double seconds =
+            mmul_program_operation_seconds(s->costs, s->program, o, &row->rules[rule]);
+        for (int i = 0; i < s->count; i++) {
+            memcpy(s->scratch, s->now[i].have, bytes);
+            struct state state = {.parent = i, .rule = rule, .have = s->scratch};
+            state.seconds =
+                s->now[i].seconds + follow(s, index, &row->rules[rule], seconds, s->scratch);
+            if (state.seconds < INFINITY)
+                keep(s, &state);
+        }
+    }
+    if (s->found_count == 0)
+        return mmul_fail(err, MMUL_ERR_USAGE, "cannot place '%s' as '%s'",
+                         s->program->values[o->operands[0]].name, mmul_placement_name(o->wish));
+    select_states(s, index);
+    return MMUL_OK;
+}
+
+// ------------------------------------------------------------------------------------- searching
+
+// A value has a slot from the operation that makes it to the last one that reads it.
+static void give_slots(struct search *s) {
+    const struct mmul_program *p = s->program;
+    int used = 0;
+    for (int i = 0; i < p->operation_count; i++) {
+        const struct mmul_operation *o = &p->operations[i];
+        if (o->result >= 0) {
+            int slot = 0;
+            while (slot < used && s->owners[slot] >= 0)
+                slot++;
+            used += slot == used;
+            s->slots[o->result] = slot;
+            s->owners[slot] = o->result;
+        }
+        for (int slot = 0; slot < used; slot++)
+            if (s->owners[slot] >= 0 && p->values[s->owners[slot]].last_use <= i)
+                s->owners[slot] = -1;
+    }
+    s->slot_count = (used + WORD - 1) / WORD * WORD;
+}
+
+static void note_turned(struct search *s) {
+    const struct mmul_program *p = s->program;
+    for (int i = 0; i < p->operation_count; i++) {
+        const struct mmul_operation *o = &p->operations[i];
+        if (o->kind == MMUL_TRANSPOSE || o->kind == MMUL_PLACE)
+            s->turned[o->result] = s->turned[o->operands[0]] != (o->kind == MMUL_TRANSPOSE);
+    }
+}
+
+static enum mmul_status init_search(struct search *s, struct mmul_error *err) {
+    int64_t values = s->program->value_count, operations = s->program->operation_count;
+    s->states_most = (int)mmul_larger(
+        STATES_LEAST, mmul_smaller(STATES_MOST, STATES_OF_ALL / mmul_larger(1, operations)));
+    s->table_size = 2 * s->states_most * RULES_MOST;
+    enum mmul_status status = MMUL_ALLOCATE(s->parents, operations * s->states_most, "a plan", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(s->rules, operations * s->states_most, "a plan", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(s->slots, values, "a plan", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(s->turned, values, "a plan", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(s->owners, values + WORD, "a plan", err);
+    if (status != MMUL_OK)
+        return status;
+    for (int64_t i = 0; i < values + WORD; i++)
+        s->owners[i] = -1;
+    give_slots(s);
+    note_turned(s);
+    status = MMUL_ALLOCATE(s->have[0], (int64_t)s->states_most * s->slot_count, "a plan", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(s->have[1], (int64_t)s->states_most * RULES_MOST * s->slot_count,
+                               "a plan", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(s->scratch, s->slot_count, "a plan", err);
+    s->now[0] = (struct state){.have = s->have[0]}; // nothing is anywhere
+    s->count = 1;
+    return status;
+}
+
+static void destroy_search(struct search *s) {
+    mmul_free(s->parents);
+    mmul_free(s->rules);
+    mmul_free(s->slots);
+    mmul_free(s->owners);
+    mmul_free(s->turned);
+    mmul_free(s->have[0]);
+    mmul_free(s->have[1]);
+    mmul_free(s->scratch);
+    mmul_free(s);
+}
+
+// A thousand take some tens of milliseconds.
+static void tell_progress(const struct mmul_program *program, int done) {
+    enum { TOLD_EACH = 1024 };
+    if (program->planning != NULL && done % TOLD_EACH == 0)
+        program->planning(program->planning_context, done, program->operation_count);
+}
+
+enum mmul_status mmul_program_choose(const struct mmul_program *program,
+                                     const struct mmul_program_costs *costs,
+                                     const struct mmul_rule **rules, double *seconds,
+                                     struct mmul_error *err) {
+    struct search *s = NULL;
+    enum mmul_status status = MMUL_ALLOCATE(s, 1, "a plan", err);
+    if (status != MMUL_OK)
+        return status;
+    s->program = program;
+    s->costs = costs;
+    status = init_search(s, err);
+    for (int i = 0; status == MMUL_OK && i < program->operation_count; i++) {
+        tell_progress(program, i);
+        status = advance(s, i, err);
+    }
+    int best = 0; // they are in order
+    if (status == MMUL_OK)
+        *seconds = s->now[best].seconds;
+    for (int i = program->operation_count - 1; status == MMUL_OK && i >= 0; i--) {
+        const struct mmul_operation_row *row = mmul_operation_row(program->operations[i].kind);
+        rules[i] = &row->rules[s->rules[(int64_t)i * s->states_most + best]];
+        best = s->parents[(int64_t)i * s->states_most + best];
+    }
+    destroy_search(s);
+    return status;
+}

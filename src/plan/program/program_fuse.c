@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: MIT
+// A look at who reads which place. Chooses nothing: what moves goes another way, while it is computed with.
+#include "plan/program/program_planning.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+
+// Of a place, kept up as steps change.
+struct use {
+    int readers; // steps that read it, and views of it
+    int brings;  // the move that makes it; -1: none does
+    int takes;   // the first move that takes it to a file; -1: none does
+};
+
+struct fusing {
+    struct mmul_program_plan *plan;
+    struct use *uses; // by place
+};
+
+static const struct mmul_operation *operation_of(const struct mmul_program_plan *plan,
+                                                 const struct mmul_program_step *step) {
+    return &plan->program->operations[step->operation];
+}
+
+static struct mmul_shape shape_of(const struct mmul_program_plan *plan, int place) {
+    return plan->program->values[plan->places[place].value].shape;
+}
+
+static bool is_file(const struct mmul_program_plan *plan, int place) {
+    return plan->places[place].placement.kind == MMUL_PLACE_FILE;
+}
+
+static void find_uses(struct fusing *f) {
+    const struct mmul_program_plan *plan = f->plan;
+    for (int i = 0; i < plan->place_count; i++)
+        f->uses[i] = (struct use){0, -1, -1};
+    for (int i = 0; i < plan->place_count; i++)
+        if (plan->places[i].view_of >= 0)
+            f->uses[plan->places[i].view_of].readers++;
+    for (int i = 0; i < plan->step_count; i++) {
+        const struct mmul_program_step *step = &plan->steps[i];
+        for (int j = 0; j < MMUL_OPERANDS; j++)
+            if (step->operands[j] >= 0)
+                f->uses[step->operands[j]].readers++;
+        if (step->kind != MMUL_STEP_MOVE)
+            continue;
+        f->uses[step->result].brings = i;
+        struct use *from = &f->uses[step->operands[0]];
+        if (is_file(plan, step->result) && from->takes < 0)
+            from->takes = i;
+    }
+}
+
+// NULL: there is no such move any more.
+static struct mmul_program_step *move_at(const struct fusing *f, int step) {
+    return step >= 0 && f->plan->steps[step].kind == MMUL_STEP_MOVE ? &f->plan->steps[step] : NULL;
+}
+
+static void read_instead(struct fusing *f, struct mmul_program_step *step, int index, int place) {
+    f->uses[step->operands[index]].readers--;
+    f->uses[place].readers++;
+    step->operands[index] = place;
+}
+
+// As they are in memory, not the other way round.
+static bool has_rows(const struct mmul_program_plan *plan, int place) {
+    bool turned = false;
+    for (int at = place; plan->places[at].view_of >= 0; at = plan->places[at].view_of)
+        turned |= plan->places[at].transposed;
+    return plan->places[place].placement.kind == MMUL_PLACE_ROWS && !turned;
+}
+
+// The product does what the move did.
+static void take_over(struct fusing *f, struct mmul_program_step *step,
+                      struct mmul_program_step *move, int place) {
+    f->plan->places[place].is_gone = true;
+    step->seconds += move->seconds;
+    step->network_bytes += move->network_bytes;
+    move->kind = MMUL_STEP_GONE;
+    f->uses[move->operands[0]].readers--;
+    move->operands[0] = -1;
+}
+
+// What a place shows turned round, so long as nobody else looks at it.
+static int find_turned(const struct fusing *f, int place, bool *turned) {
+    *turned = false;
+    while (f->plan->places[place].transposed && f->uses[place].readers == 1) {
+        place = f->plan->places[place].view_of;
+        *turned = !*turned;
+    }
+    return place;
+}
+
+// The file that an operand comes from, where the product can take the place of the move that brings it.
+static bool bring(struct fusing *f, struct mmul_program_step *step, int index) {
+    const struct mmul_program_plan *plan = f->plan;
+    int place = step->operands[index];
+    bool turned;
+    const int base = find_turned(f, place, &turned);
+    struct mmul_program_step *move = move_at(f, f->uses[base].brings);
+    if (plan->options.keeps_values || move == NULL || !is_file(plan, move->operands[0]) ||
+        plan->places[base].kept >= 0 || f->uses[base].readers != 1 ||
+        plan->program->operations[plan->places[move->operands[0]].operation].kind != MMUL_LOAD)
+        return false;
+    read_instead(f, step, index, move->operands[0]);
+    step->turned[index] = turned != operation_of(plan, step)->scale.turned[index];
+    for (; place != base; place = plan->places[place].view_of)
+        plan->places[place].is_gone = true;
+    take_over(f, step, move, base);
+    return true;
+}
+
+// The file that the result goes to, likewise.
+static void take(struct fusing *f, struct mmul_program_step *step) {
+    int place = step->result;
+    struct mmul_program_step *move = move_at(f, f->uses[place].takes);
+    if (f->plan->options.keeps_values || move == NULL || f->plan->places[place].kept >= 0 ||
+        f->uses[place].readers != 1)
+        return;
+    step->result = move->result;
+    take_over(f, step, move, place);
+}
+
+// The whole operand, where a move would bring it to all nodes from ranks that have rows of it.
+static void spread(struct fusing *f, struct mmul_program_step *step, int index) {
+    const int place = step->operands[index];
+    struct mmul_program_step *move = move_at(f, f->uses[place].brings);
+    if (move == NULL || f->uses[place].readers != 1 || !has_rows(f->plan, move->operands[0]))
+        return;
+    read_instead(f, step, index, move->operands[0]);
+    take_over(f, step, move, place);
+    step->spreads = true;
+}
+
+// Are both operands split by rows, or one whose matrices meet several of the other's? The ranks have what they
+// need.
+static bool is_by_groups(const struct mmul_program_plan *plan,
+                         const struct mmul_program_step *step) {
+    const struct mmul_shape result = shape_of(plan, step->result);
+    bool by_groups = false;
+    if (operation_of(plan, step)->scale.is_given) // its operands are in files
+        return false;
+    for (int i = 0; step->kind == MMUL_STEP_COMPUTE && i < MMUL_FACTORS && step->operands[i] >= 0;
+         i++) {
+        const struct mmul_shape have = shape_of(plan, step->operands[i]);
+        bool same = have.batch == result.batch && have.depth == result.depth;
+        by_groups |=
+            plan->places[step->operands[i]].placement.kind == MMUL_PLACE_ROWS && (i == 1 || !same);
+    }
+    return by_groups;
+}
+
+static void fuse(struct fusing *f, struct mmul_program_step *step) {
+    const struct mmul_program_plan *plan = f->plan;
+    const struct mmul_placement *made = &plan->places[step->result].placement;
+    bool rows = made->kind == MMUL_PLACE_ROWS;
+    if (is_by_groups(plan, step))
+        return;
+    if (step->kind != MMUL_STEP_COMPUTE || operation_of(plan, step)->kind != MMUL_MATMUL ||
+        !(rows || made->kind == MMUL_PLACE_COLS))
+        return;
+    step->is_product = true;
+    step->axis = rows ? MMUL_ROWS : MMUL_COLS;
+    step->offsets = rows ? made->row_offsets : made->col_offsets;
+    bool joined[MMUL_FACTORS];
+    for (int i = 0; i < MMUL_FACTORS; i++)
+        joined[i] = bring(f, step, i);
+    step->seconds -=
+        mmul_program_joined_saving(&plan->costs, plan->program, operation_of(plan, step),
+                                   &(struct mmul_rule){.result = made->kind}, joined);
+    take(f, step);
+    spread(f, step, rows ? 1 : 0);
+    if (is_file(plan, step->operands[rows ? 0 : 1]) && is_file(plan, step->result))
+        step->offsets = NULL;
+}
+
+enum mmul_status mmul_program_fuse(struct mmul_program_plan *plan, struct mmul_error *err) {
+    struct fusing f = {.plan = plan};
+    enum mmul_status status = MMUL_ALLOCATE(f.uses, plan->place_count, "a plan", err);
+    if (status != MMUL_OK)
+        return status;
+    find_uses(&f);
+    for (int i = 0; i < plan->step_count; i++)
+        fuse(&f, &plan->steps[i]);
+    mmul_free(f.uses);
+    return MMUL_OK;
+}

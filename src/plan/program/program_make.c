@@ -1,0 +1,495 @@
+// SPDX-License-Identifier: MIT
+// From the rules to places and steps: an operand that is not where its rule wants it is moved there
+// first. The choice itself is in program_choose.c.
+#include "plan/program/program_make.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/integer.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "model/matrix.h"
+#include "plan/program/program_memory.h"
+#include "plan/program/program_planning.h"
+#include "plan/program/program_rooms.h"
+
+enum { KINDS = MMUL_PLACEMENTS };
+
+// What is split into which parts.
+enum range_parts { BY_RANK, BY_GRID_ROW, BY_GRID_COL };
+
+struct mmul_program_offsets {
+    struct mmul_program_offsets *next;
+    enum range_parts parts;
+    int64_t total;
+    int64_t offsets[];
+};
+
+struct making {
+    struct mmul_program_plan *plan;
+    const struct mmul_rule **rules;
+    double seconds; // of these
+    bool streams;
+    int *place_of; // value * KINDS + kind: where it is so far; -1: not
+};
+
+// ----------------------------------------------------------------------------------- placements
+
+static int parts_of(const struct mmul_program_plan *plan, enum range_parts parts) {
+    return parts == BY_RANK       ? plan->costs.size
+           : parts == BY_GRID_ROW ? plan->costs.mesh.rows
+                                  : plan->costs.mesh.cols;
+}
+
+static const double *shares_of(const struct mmul_program_plan *plan, enum range_parts parts) {
+    return parts == BY_RANK       ? plan->costs.shares
+           : parts == BY_GRID_ROW ? plan->costs.mesh.row_shares
+                                  : plan->costs.mesh.col_shares;
+}
+
+static enum mmul_status find_offsets(struct mmul_program_plan *plan, enum range_parts parts,
+                                     int64_t total, const int64_t **offsets,
+                                     struct mmul_error *err) {
+    struct mmul_program_offsets *made = plan->ranges;
+    while (made != NULL && (made->parts != parts || made->total != total))
+        made = made->next;
+    if (made != NULL) {
+        *offsets = made->offsets;
+        return MMUL_OK;
+    }
+    int count = parts_of(plan, parts);
+    const int64_t groups = plan->costs.groups;
+    made = mmul_allocate(1, sizeof *made + (size_t)(count + 1) * sizeof *made->offsets, "offsets",
+                         err);
+    if (made == NULL)
+        return err->status;
+    enum mmul_status status = MMUL_OK;
+    if (parts == BY_RANK && groups > 1 && total % groups == 0)
+        for (int i = 0; i <= count; i++)
+            made->offsets[i] = plan->costs.group_offsets[i] * (total / groups);
+    else
+        status = mmul_split_offsets(total, count, shares_of(plan, parts), MMUL_SPLIT_EXACT,
+                                    made->offsets, err);
+    if (status != MMUL_OK) {
+        mmul_free(made);
+        return status;
+    }
+    made->parts = parts;
+    made->total = total;
+    made->next = plan->ranges;
+    plan->ranges = made;
+    *offsets = made->offsets;
+    return MMUL_OK;
+}
+
+static enum mmul_status make_placement(struct mmul_program_plan *plan, struct mmul_shape shape,
+                                       enum mmul_placement_kind kind,
+                                       struct mmul_placement *placement, struct mmul_error *err) {
+    struct mmul_placement p = {.kind = kind, .row_parts = 1, .col_parts = 1};
+    int64_t matrices = mmul_shape_matrices(shape);
+    enum mmul_status status = MMUL_OK;
+    bool mesh = mmul_placement_is_mesh(kind);
+    if (mesh) {
+        p.row_parts = parts_of(plan, BY_GRID_ROW);
+        p.col_parts = parts_of(plan, BY_GRID_COL);
+    }
+    if (kind == MMUL_PLACE_ROWS || (mesh && kind != MMUL_PLACE_GRID_COLS)) {
+        p.row_parts = parts_of(plan, mesh ? BY_GRID_ROW : BY_RANK);
+        status = find_offsets(plan, mesh ? BY_GRID_ROW : BY_RANK, matrices * shape.rows,
+                              &p.row_offsets, err);
+    }
+    if (status == MMUL_OK && (kind == MMUL_PLACE_COLS || (mesh && kind != MMUL_PLACE_GRID_ROWS))) {
+        p.col_parts = parts_of(plan, mesh ? BY_GRID_COL : BY_RANK);
+        status = find_offsets(plan, mesh ? BY_GRID_COL : BY_RANK,
+                              mesh ? shape.cols : matrices * shape.cols, &p.col_offsets, err);
+    }
+    if (status == MMUL_OK)
+        *placement = p;
+    return status;
+}
+
+// -------------------------------------------------------------------------------- places, steps
+
+static enum mmul_status add_place(struct making *m, int value, enum mmul_placement_kind kind,
+                                  int operation, struct mmul_error *err) {
+    struct mmul_program_plan *plan = m->plan;
+    struct mmul_program_place place = {
+        .value = value, .view_of = -1, .operation = operation, .kept = -1};
+    enum mmul_status status =
+        make_placement(plan, plan->program->values[value].shape, kind, &place.placement, err);
+    if (status == MMUL_OK)
+        plan->places[plan->place_count++] = place;
+    return status;
+}
+
+static enum mmul_status add_move(struct making *m, int from, enum mmul_placement_kind to,
+                                 int operation, struct mmul_error *err) {
+    struct mmul_program_plan *plan = m->plan;
+    const struct mmul_program_place *place = &plan->places[from];
+    int value = place->value;
+    struct mmul_program_step step = {
+        .kind = MMUL_STEP_MOVE, .operation = operation, .operands = {from, -1, -1, -1}};
+    step.seconds = mmul_program_move_seconds(&plan->costs, &plan->program->values[value],
+                                             place->placement.kind, to, &step.network_bytes);
+    step.result = plan->place_count;
+    plan->steps[plan->step_count++] = step;
+    return add_place(m, value, to, operation, err);
+}
+
+// Moves the value from where it is to where an operation wants it.
+static enum mmul_status bring(struct making *m, int value, enum mmul_placement_kind to,
+                              int operation, struct mmul_error *err) {
+    struct mmul_program_plan *plan = m->plan;
+    int *place_of = m->place_of + (int64_t)value * KINDS;
+    unsigned have = 0;
+    for (int kind = 0; kind < KINDS; kind++)
+        have |= place_of[kind] >= 0 ? 1U << kind : 0;
+    struct mmul_program_path path =
+        mmul_program_find_path(&plan->costs, &plan->program->values[value], have, to);
+    int from = place_of[path.from];
+    if (path.by_rows) {
+        enum mmul_status status = add_move(m, from, MMUL_PLACE_ROWS, operation, err);
+        if (status != MMUL_OK)
+            return status;
+        from = place_of[MMUL_PLACE_ROWS] = plan->place_count - 1;
+    }
+    return add_move(m, from, to, operation, err);
+}
+
+// Does a later move of the same operation take what this one brings?
+static bool is_moved_on(const struct mmul_program_plan *plan,
+                        const struct mmul_program_step *step) {
+    bool moved = false;
+    for (const struct mmul_program_step *s = step + 1; s < plan->steps + plan->step_count; s++)
+        moved |= s->operands[0] == step->result;
+    return moved;
+}
+
+// Moves of blocks to the rows and columns of their mesh go together with the product that they are
+// for, after its other moves.
+static void join_moves(struct mmul_program_plan *plan, int operation, bool joined[MMUL_FACTORS],
+                       double *seconds) {
+    for (int i = plan->step_count - 1; i >= 0 && plan->steps[i].operation == operation; i--) {
+        struct mmul_program_step *step = &plan->steps[i];
+        enum mmul_placement_kind to = plan->places[step->result].placement.kind;
+        step->joined = plan->program->operations[operation].kind == MMUL_MATMUL &&
+                       mmul_program_joins(plan->places[step->operands[0]].placement.kind, to) &&
+                       !is_moved_on(plan, step);
+        if (!step->joined)
+            continue;
+        joined[to == MMUL_PLACE_GRID_COLS] = true;
+        *seconds += step->seconds;
+        step->seconds = 0;
+    }
+}
+
+// The value is where its shards are; where the plan's shares are others it is moved to them first.
+static enum mmul_status add_kept(struct making *m, int index, struct mmul_error *err) {
+    struct mmul_program_plan *plan = m->plan;
+    const struct mmul_operation *o = &plan->program->operations[index];
+    const int first = plan->place_count;
+    int *place = &m->place_of[o->result * KINDS + (int)o->wish];
+    double bytes;
+    enum mmul_status status = add_place(m, o->result, o->wish, index, err);
+    *place = first;
+    if (status != MMUL_OK || mmul_program_take_shards(plan, o->kept, &plan->places[first], &bytes))
+        return status;
+    struct mmul_program_step *step = &plan->steps[plan->step_count];
+    status = add_move(m, first, o->wish, index, err);
+    step->network_bytes = bytes;
+    step->seconds += bytes / plan->costs.bytes_per_second;
+    *place = plan->place_count - 1;
+    return status;
+}
+
+// The place is to be the set's own memory; what is another one's already is copied.
+static enum mmul_status keep_place(struct making *m, int place, int index, struct mmul_error *err) {
+    const struct mmul_program_place *have = &m->plan->places[place];
+    enum mmul_status status = MMUL_OK;
+    if (have->view_of >= 0 || have->kept >= 0) {
+        status = add_move(m, place, have->placement.kind, index, err);
+        place = m->plan->place_count - 1;
+    }
+    m->plan->places[place].kept = m->plan->program->operations[index].kept;
+    return status;
+}
+
+// Is the result the same memory in other sizes? Not where that is read the other way round.
+static bool shows_reshaped(const struct mmul_program_plan *plan, const struct mmul_operation *o,
+                           const struct mmul_rule *rule, int place) {
+    bool turned = false;
+    if (o->kind != MMUL_RESHAPE || rule->operands[0] != rule->result)
+        return false;
+    for (; plan->places[place].view_of >= 0; place = plan->places[place].view_of)
+        turned |= plan->places[place].transposed;
+    return !turned;
+}
+
+static enum mmul_status add_operation(struct making *m, int index, struct mmul_error *err) {
+    struct mmul_program_plan *plan = m->plan;
+    const struct mmul_operation *o = &plan->program->operations[index];
+    const struct mmul_operation_row *row = mmul_operation_row(o->kind);
+    const struct mmul_rule *rule = m->rules[index];
+    struct mmul_program_step step = {
+        .kind = MMUL_STEP_COMPUTE, .operation = index, .operands = {-1, -1, -1, -1}};
+    enum mmul_status status = MMUL_OK;
+    if (o->kind == MMUL_KEPT)
+        return add_kept(m, index, err);
+    for (int i = 0; status == MMUL_OK && i < o->operand_count; i++) {
+        if (o->operands[i] == MMUL_NUMBER)
+            continue;
+        int *place = &m->place_of[o->operands[i] * KINDS + (int)rule->operands[i]];
+        if (o->kind == MMUL_SAVE)
+            return bring(m, o->operands[i], MMUL_PLACE_FILE, index, err);
+        if (*place < 0) {
+            status = bring(m, o->operands[i], rule->operands[i], index, err);
+            *place = plan->place_count - 1;
+        }
+        step.operands[i] = *place;
+    }
+    if (status == MMUL_OK && o->kind == MMUL_KEEP)
+        return keep_place(m, step.operands[0], index, err);
+    step.result = plan->place_count;
+    if (status == MMUL_OK)
+        status = add_place(m, o->result, rule->result, index, err);
+    if (status != MMUL_OK)
+        return status;
+    m->place_of[o->result * KINDS + (int)rule->result] = step.result;
+    const bool reshaped = shows_reshaped(plan, o, rule, step.operands[0]);
+    if (row->is_view || reshaped) {
+        plan->places[step.result].view_of = step.operands[0];
+        plan->places[step.result].transposed = o->kind == MMUL_TRANSPOSE;
+        plan->places[step.result].reshaped = reshaped;
+    } else if (rule->result != MMUL_PLACE_FILE) {
+        bool joined[MMUL_FACTORS] = {false};
+        join_moves(plan, index, joined, &step.seconds);
+        step.seconds += mmul_program_operation_seconds(&plan->costs, plan->program, o, rule) -
+                        mmul_program_joined_saving(&plan->costs, plan->program, o, rule, joined);
+        plan->steps[plan->step_count++] = step;
+    }
+    return MMUL_OK;
+}
+
+// ------------------------------------------------------------------------------------------- plan
+
+static enum mmul_status add_operations(struct making *m, struct mmul_error *err) {
+    struct mmul_program_plan *plan = m->plan;
+    int64_t values = plan->program->value_count, operations = plan->program->operation_count;
+    int64_t steps = operations * (1 + 2 * MMUL_OPERANDS); // each operand in two moves at most
+    enum mmul_status status = MMUL_OK;
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(m->place_of, values * KINDS, "a plan", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(plan->places, steps, "a plan", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(plan->steps, steps, "a plan", err);
+    for (int64_t i = 0; status == MMUL_OK && i < values * KINDS; i++)
+        m->place_of[i] = -1;
+    for (int i = 0; status == MMUL_OK && i < operations; i++)
+        status = add_operation(m, i, err);
+    return status;
+}
+
+// Steps that are gone have no place in the list.
+static void drop_gone(struct mmul_program_plan *plan) {
+    int kept = 0;
+    for (int i = 0; i < plan->step_count; i++)
+        if (plan->steps[i].kind != MMUL_STEP_GONE)
+            plan->steps[kept++] = plan->steps[i];
+    plan->step_count = kept;
+}
+
+// Every product names the moves that are carried out with it: those that stand before it since the last product.
+static void name_joined(struct mmul_program_plan *plan) {
+    int moves[MMUL_FACTORS], count = 0;
+    for (int i = 0; i < plan->step_count; i++) {
+        struct mmul_program_step *step = &plan->steps[i];
+        if (step->joined)
+            moves[count++] = i;
+        if (step->kind != MMUL_STEP_COMPUTE)
+            continue;
+        memcpy(step->joined_moves, moves, (size_t)count * sizeof *moves);
+        step->joined_count = count;
+        count = 0;
+    }
+}
+
+// Places and steps have memory for what they are from now on, not for what they might have been.
+static enum mmul_status fit(struct mmul_program_plan *plan, struct mmul_error *err) {
+    struct mmul_program_place *places = NULL;
+    struct mmul_program_step *steps = NULL;
+    enum mmul_status status = MMUL_ALLOCATE_RAW(places, plan->place_count, "a plan", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE_RAW(steps, plan->step_count, "a plan", err);
+    if (status != MMUL_OK) {
+        mmul_free(places);
+        return status;
+    }
+    memcpy(places, plan->places, (size_t)plan->place_count * sizeof *places);
+    memcpy(steps, plan->steps, (size_t)plan->step_count * sizeof *steps);
+    mmul_free(plan->places);
+    mmul_free(plan->steps);
+    plan->places = places;
+    plan->steps = steps;
+    return MMUL_OK;
+}
+
+// The mesh is that of the largest product.
+static void choose_mesh(const struct mmul_program *program, struct mmul_program_costs *costs) {
+    struct mmul_operand_info operands[MMUL_OPERANDS] = {{.shape = {1, 1, 1, 1}},
+                                                        {.shape = {1, 1, 1, 1}}};
+    struct mmul_shape result = operands[0].shape;
+    double most = 0;
+    int largest = -1;
+    for (int i = 0; i < program->operation_count; i++) {
+        const struct mmul_operation *o = &program->operations[i];
+        if (o->kind != MMUL_MATMUL)
+            continue;
+        const double flops = mmul_program_flops(program, o);
+        largest = flops > most ? i : largest;
+        most = fmax(most, flops);
+    }
+    if (largest >= 0) {
+        mmul_program_call(program, &program->operations[largest], operands);
+        result = mmul_program_shape(program, &program->operations[largest]);
+    }
+    mmul_program_costs_mesh(costs, operands, result);
+}
+
+// Rules for values that are split between so many groups; of two such choices the shorter one stays.
+static enum mmul_status choose(struct making *m, const struct mmul_cluster *cluster,
+                               const double *weights, int64_t groups, struct mmul_error *err) {
+    const struct mmul_program *program = m->plan->program;
+    struct mmul_program_costs costs = {0};
+    const struct mmul_rule **rules = NULL;
+    double seconds = 0;
+    enum mmul_status status = mmul_program_costs_init(&costs, cluster, weights, groups, err);
+    if (status == MMUL_OK) {
+        choose_mesh(program, &costs);
+        costs.streams = m->streams;
+        costs.keeps_values = m->plan->options.keeps_values;
+        status = MMUL_ALLOCATE(rules, program->operation_count, "a plan", err);
+    }
+    if (status == MMUL_OK)
+        status = mmul_program_choose(program, &costs, rules, &seconds, err);
+    if (status == MMUL_OK && (m->rules == NULL || seconds < m->seconds * (1 - 1e-9))) {
+        mmul_program_costs_fini(&m->plan->costs);
+        mmul_free(m->rules);
+        m->plan->costs = costs;
+        m->rules = rules;
+        m->seconds = seconds;
+        return MMUL_OK;
+    }
+    mmul_program_costs_fini(&costs);
+    mmul_free(rules);
+    return status;
+}
+
+static enum mmul_status choose_all(struct making *m, const struct mmul_cluster *cluster,
+                                   const double *weights, struct mmul_error *err) {
+    int64_t groups = 1;
+    enum mmul_status status =
+        mmul_program_find_groups(m->plan->program, cluster->size, &groups, err);
+    if (status == MMUL_OK)
+        status = choose(m, cluster, weights, groups == MMUL_ONE_RANK ? groups : 1, err);
+    if (status == MMUL_OK && groups > 1)
+        status = choose(m, cluster, weights, groups, err);
+    return status;
+}
+
+// What tables say of the ranks.
+static enum mmul_status name_ranks(struct mmul_program_plan *plan,
+                                   const struct mmul_cluster *cluster, struct mmul_error *err) {
+    enum mmul_status status = MMUL_ALLOCATE(plan->ranks, cluster->size, "a plan", err);
+    for (int rank = 0; status == MMUL_OK && rank < cluster->size; rank++) {
+        const struct mmul_rank_info *info = &cluster->ranks[rank];
+        struct mmul_program_rank *to = &plan->ranks[rank];
+        mmul_text_copy(to->host, sizeof to->host, info->host);
+        mmul_text_copy(to->device, sizeof to->device, info->device.name);
+        to->host_memory = info->host_memory;
+    }
+    return status;
+}
+
+static bool is_from_files(const struct mmul_program *program) {
+    bool any = false;
+    for (int i = 0; i < program->operation_count; i++)
+        any |= program->operations[i].scale.is_given;
+    return any;
+}
+
+enum mmul_status mmul_program_plan_make(const struct mmul_program_request *request,
+                                        struct mmul_program_plan **plan, struct mmul_error *err) {
+    const struct mmul_cluster *cluster = request->cluster;
+    struct making m = {.streams = request->streams || is_from_files(request->program)};
+    if (request->program->operation_count == 0)
+        return mmul_fail(err, MMUL_ERR_USAGE, "the program has no operations");
+    enum mmul_status status = MMUL_ALLOCATE(m.plan, 1, "a plan", err);
+    if (status != MMUL_OK)
+        return status;
+    m.plan->program = request->program;
+    if (request->options != NULL)
+        m.plan->options = *request->options;
+    status = MMUL_ALLOCATE(m.plan->weights, cluster->size, "a plan", err);
+    if (status == MMUL_OK) {
+        memcpy(m.plan->weights, request->weights, (size_t)cluster->size * sizeof *m.plan->weights);
+        status = choose_all(&m, cluster, request->weights, err);
+    }
+    if (status == MMUL_OK)
+        status = add_operations(&m, err);
+    if (status == MMUL_OK)
+        status = mmul_program_fuse(m.plan, err);
+    if (status == MMUL_OK) {
+        drop_gone(m.plan);
+        status = mmul_program_chain(m.plan, err);
+    }
+    if (status == MMUL_OK) {
+        drop_gone(m.plan);
+        name_joined(m.plan);
+        status = fit(m.plan, err);
+    }
+    if (status == MMUL_OK) {
+        mmul_program_plan_add_up(m.plan);
+        status = mmul_program_lay_out(m.plan, err);
+        if (status == MMUL_OK)
+            status = name_ranks(m.plan, cluster, err);
+        if (status == MMUL_OK)
+            status = mmul_program_rooms_prepare(m.plan, cluster, err);
+    }
+    mmul_free(m.rules);
+    mmul_free(m.place_of);
+    if (status == MMUL_OK)
+        *plan = m.plan;
+    else
+        mmul_program_plan_destroy(m.plan);
+    return status;
+}
+
+void mmul_program_plan_destroy(struct mmul_program_plan *plan) {
+    if (plan == NULL)
+        return;
+    while (plan->ranges != NULL) {
+        struct mmul_program_offsets *next = plan->ranges->next;
+        mmul_free(plan->ranges);
+        plan->ranges = next;
+    }
+    for (int i = 0; i < plan->step_count; i++)
+        if (plan->steps[i].same == NULL)
+            mmul_plan_free(plan->steps[i].product);
+    mmul_program_costs_fini(&plan->costs);
+    mmul_program_destroy(plan->owned);
+    mmul_free(plan->ranks);
+    mmul_free(plan->weights);
+    mmul_free(plan->node_bytes);
+    mmul_free(plan->shard_bytes);
+    mmul_free(plan->offsets);
+    mmul_free(plan->multiplied);
+    mmul_free(plan->segment_bytes);
+    mmul_free(plan->own_bytes);
+    mmul_free(plan->places);
+    mmul_free(plan->steps);
+    mmul_free(plan->links);
+    mmul_free(plan);
+}

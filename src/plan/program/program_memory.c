@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: MIT
+// Where places lie in the memory of their nodes: each is there from the stage that makes it to the last one
+// that reads it; then others have its memory. First fit, in the order in which places are made. Moves nothing.
+//
+//     offset
+//       ^  | Y = X W | Z = Y V | U = Z W | ...     a stage may be under way while the next one is, so memory
+//       |  [ X ---- ]          [ U ----------      goes to what is made two stages after it was read
+//       |  [ Y ------------- ]
+//       |            [ Z ------------- ]
+#include "plan/program/program_memory.h"
+
+#include "base/integer.h"
+#include "base/memory.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "plan/program/program_planning.h"
+#include "plan/program/program_rooms.h"
+
+enum { FOR_EVER = INT32_MAX / 2 };
+
+// Stages in which a place has its memory, and how much that is on the node at hand.
+struct life {
+    int begin, end;
+    bool is_read;
+    int64_t bytes;
+};
+
+static void read_at(const struct mmul_program_plan *plan, struct life *lives, int place,
+                    int stage) {
+    struct life *base = &lives[mmul_program_base(plan, place)];
+    lives[place].is_read = true;
+    base->end = stage > base->end ? stage : base->end;
+}
+
+// What a step reads and makes, in the stage that carries it out.
+static void note_step(const struct mmul_program_plan *plan, const struct mmul_program_step *step,
+                      int stage, struct life *lives) {
+    const struct mmul_program_place *made = &plan->places[step->result];
+    for (int i = 0; i < (1 + step->link_count) * MMUL_OPERANDS; i++)
+        if (mmul_program_step_operand(plan, step, i) >= 0)
+            read_at(plan, lives, mmul_program_step_operand(plan, step, i), stage);
+    // What is moved into summands leaves the rest of them as it was: zeros, where nothing has been yet.
+    bool is_added_to = step->kind == MMUL_STEP_MOVE && made->placement.kind == MMUL_PLACE_PARTIAL;
+    lives[step->result].begin = is_added_to ? 0 : stage;
+    lives[step->result].end = stage;
+}
+
+// Joined moves are a stage of their own before that of their product.
+static void note_steps(struct mmul_program_plan *plan, struct life *lives) {
+    int stage = 0;
+    for (int i = 0; i < plan->step_count; i++) {
+        struct mmul_program_step *step = &plan->steps[i];
+        step->stage = stage; // of joined moves that before their product's
+        if (step->joined)
+            continue;
+        for (int j = 0; j < step->joined_count; j++)
+            note_step(plan, &plan->steps[step->joined_moves[j]], stage, lives);
+        stage += step->joined_count > 0;
+        step->stage = stage;
+        note_step(plan, step, stage++, lives);
+    }
+}
+
+// What nobody in the program reads is its result, and stays; so does everything where that was asked for.
+static void keep_results(struct mmul_program_plan *plan, struct life *lives) {
+    for (int i = plan->place_count - 1; i >= 0; i--) { // views come after what they show
+        const struct mmul_program_place *place = &plan->places[i];
+        if (place->view_of >= 0)
+            lives[place->view_of].is_read |= lives[i].is_read;
+        if (plan->options.keeps_values || (!lives[i].is_read && !place->is_gone) ||
+            place->kept >= 0)
+            plan->places[mmul_program_base(plan, i)].stays = true;
+    }
+    for (int i = 0; i < plan->place_count; i++) {
+        if (plan->places[i].stays)
+            lives[i].end = FOR_EVER;
+        plan->places[i].first_stage = lives[i].begin;
+        plan->places[i].last_stage = lives[i].end;
+    }
+}
+
+// ------------------------------------------------------------------------------------- one node
+
+static bool meet(const struct life *a, const struct life *b) {
+    return a->begin <= b->end + 1 && b->begin <= a->end + 1;
+}
+
+// Places with memory that were laid out, in order, but for those whose ends no other one will meet: a program has many
+// steps, and few values at a time.
+struct neighbours {
+    int *places; // owned
+    int count;
+    int *first; // owned: of what is laid out from a place on, the first stage that begins
+};
+
+static void note_first(const struct mmul_program_plan *plan, const struct life *lives,
+                       struct neighbours *n) {
+    int first = FOR_EVER;
+    for (int i = plan->place_count - 1; i >= 0; i--) {
+        const bool counts = mmul_program_place_has_memory(&plan->places[i]);
+        first = counts && lives[i].begin < first ? lives[i].begin : first;
+        n->first[i] = first;
+    }
+}
+
+static void drop_ended(const struct life *lives, int place, struct neighbours *n) {
+    int count = 0;
+    for (int i = 0; i < n->count; i++)
+        if (lives[n->places[i]].end >= n->first[place] - 1)
+            n->places[count++] = n->places[i];
+    n->count = count;
+}
+
+// Behind whatever is there at the same time, as far in front as it fits.
+static int64_t find_room(const struct life *lives, const int64_t *offsets, int place, int nodes,
+                         const struct neighbours *n) {
+    int64_t at = 0;
+    bool moved = true;
+    while (moved) {
+        moved = false;
+        for (int i = 0; i < n->count; i++) {
+            const struct life *other = &lives[n->places[i]];
+            int64_t begin = offsets[(int64_t)n->places[i] * nodes];
+            bool is_there = meet(other, &lives[place]) && begin < at + lives[place].bytes &&
+                            at < begin + other->bytes;
+            at = is_there ? begin + other->bytes : at;
+            moved |= is_there;
+        }
+    }
+    return at;
+}
+
+// Is it shards that the program makes? They stay, wherever the segment ends.
+static bool is_shards(const struct mmul_program_plan *plan, int place) {
+    const struct mmul_program_place *p = &plan->places[place];
+    return p->kept >= 0 && p->view_of < 0 && !p->is_gone && plan->program->kept[p->kept].is_made;
+}
+
+static void lay_out_node(struct mmul_program_plan *plan, struct life *lives, int node,
+                         struct neighbours *n) {
+    const int nodes = plan->costs.node_count;
+    int64_t *offsets = plan->offsets + node;
+    n->count = 0;
+    for (int i = 0; i < plan->place_count; i++) {
+        int64_t *at = &offsets[(int64_t)i * nodes];
+        *at = -1;
+        plan->shard_bytes[node] += is_shards(plan, i) ? lives[i].bytes : 0;
+        if (!mmul_program_place_has_memory(&plan->places[i]))
+            continue;
+        drop_ended(lives, i, n);
+        *at = find_room(lives, offsets, i, nodes, n);
+        plan->node_bytes[node] = mmul_larger(plan->node_bytes[node], *at + lives[i].bytes);
+        n->places[n->count++] = i;
+    }
+}
+
+// What every place takes on the node; false: the same as on the node before.
+static bool measure_node(const struct mmul_program_plan *plan, const int64_t *bytes, int node,
+                         struct life *lives) {
+    bool differs = node == 0;
+    for (int i = 0; i < plan->place_count; i++) {
+        int64_t now = bytes[(int64_t)i * plan->costs.node_count + node];
+        differs |= now != lives[i].bytes;
+        lives[i].bytes = now;
+    }
+    return differs;
+}
+
+static void copy_node(struct mmul_program_plan *plan, int from, int to) {
+    const int nodes = plan->costs.node_count;
+    for (int64_t i = 0; i < plan->place_count; i++)
+        plan->offsets[i * nodes + to] = plan->offsets[i * nodes + from];
+    plan->node_bytes[to] = plan->node_bytes[from];
+    plan->shard_bytes[to] = plan->shard_bytes[from];
+}
+
+// ------------------------------------------------------------------------------------ all nodes
+
+// Of every place on every node.
+static void add_bytes(const struct mmul_program_plan *plan, int64_t *bytes) {
+    const struct mmul_program_costs *c = &plan->costs;
+    for (int i = 0; i < plan->place_count; i++) {
+        const struct mmul_program_place *place = &plan->places[i];
+        enum mmul_placement_kind kind = place->placement.kind;
+        int64_t *row = bytes + (int64_t)i * c->node_count;
+        if (!mmul_program_place_has_memory(place) && !is_shards(plan, i))
+            continue;
+        for (int rank = 0; kind != MMUL_PLACE_REPLICATE && rank < c->size; rank++)
+            if (mmul_placement_first_copy(&place->placement, c->rank_node, rank,
+                                          c->rank_node[rank]) == rank)
+                row[c->rank_node[rank]] += mmul_program_place_bytes(plan, place, rank);
+        for (int node = 0; kind == MMUL_PLACE_REPLICATE && node < c->node_count; node++)
+            row[node] = mmul_program_place_bytes(plan, place, 0);
+    }
+}
+
+// ---------------------------------------------------------------------------------------- beside them
+
+static void measure_rooms(struct mmul_program_plan *plan) {
+    for (int node = 0; node < plan->costs.node_count; node++)
+        plan->segment_bytes[node] = mmul_program_segment_bytes(plan, node);
+    for (int rank = 0; rank < plan->costs.size; rank++)
+        plan->own_bytes[rank] = mmul_program_own_bytes(plan, rank);
+}
+
+int64_t mmul_program_node_rooms(const struct mmul_program_plan *plan, int node) {
+    int64_t bytes = plan->segment_bytes[node];
+    for (int rank = 0; rank < plan->costs.size; rank++)
+        bytes += plan->costs.rank_node[rank] == node ? plan->own_bytes[rank] : 0;
+    return bytes;
+}
+
+// Shards may be on a disk: they count where the user has said how much may be used, and what is too much for a folder
+// in RAM its files will say.
+int64_t mmul_program_excess(const struct mmul_program_plan *plan,
+                            const struct mmul_cluster *cluster, int node) {
+    const int64_t limit = plan->options.memory_bytes,
+                  available = cluster->nodes[node].memory_available_bytes;
+    const int64_t bytes = plan->node_bytes[node] + mmul_program_node_rooms(plan, node);
+    int64_t excess = available > 0 ? mmul_larger(0, bytes - available) : 0;
+    if (limit > 0)
+        excess = mmul_larger(excess, bytes + plan->shard_bytes[node] -
+                                         mmul_plan_memory_left(cluster, node, limit));
+    return excess;
+}
+
+static bool fits(const struct mmul_program_plan *plan, const struct mmul_cluster *cluster) {
+    for (int node = 0; node < cluster->node_count; node++)
+        if (mmul_program_excess(plan, cluster, node) > 0)
+            return false;
+    return true;
+}
+
+bool mmul_program_fit_rooms(struct mmul_program_plan *plan, const struct mmul_cluster *cluster) {
+    plan->saves_no_sums = false;
+    measure_rooms(plan);
+    if (fits(plan, cluster))
+        return true;
+    plan->saves_no_sums = true;
+    measure_rooms(plan);
+    return fits(plan, cluster);
+}
+
+enum mmul_status mmul_program_check_memory(const struct mmul_program_plan *plan,
+                                           const struct mmul_cluster *cluster,
+                                           struct mmul_error *err) {
+    const int64_t limit = plan->options.memory_bytes;
+    char needed[32], bytes[32], beside[64] = "", available[32], text[32];
+    int node = 0;
+    while (node < cluster->node_count && mmul_program_excess(plan, cluster, node) == 0)
+        node++;
+    if (node == cluster->node_count)
+        return MMUL_OK;
+    const struct mmul_node_info *info = &cluster->nodes[node];
+    const int64_t rooms = mmul_program_node_rooms(plan, node),
+                  left = mmul_plan_memory_left(cluster, node, limit);
+    const int64_t values = plan->node_bytes[node] + (limit > 0 ? plan->shard_bytes[node] : 0);
+    mmul_bytes_format(values, needed);
+    if (rooms > 0) // not before they are measured
+        snprintf(beside, sizeof beside, ", and %s to work in,", mmul_bytes_format(rooms, bytes));
+    if (limit == 0 || values + rooms <= left)
+        return mmul_fail(err, MMUL_ERR_SYSTEM,
+                         "cannot fit the program's values: %s%s on '%s', %s available there",
+                         needed, beside, info->host,
+                         mmul_bytes_format(info->memory_available_bytes, available));
+    return mmul_fail(err, MMUL_ERR_SYSTEM,
+                     "cannot fit the program's values: %s%s on '%s', of %s the processes leave %s",
+                     needed, beside, info->host, mmul_bytes_format(limit, text),
+                     mmul_bytes_format(mmul_larger(left, 0), available));
+}
+
+enum mmul_status mmul_program_lay_out(struct mmul_program_plan *plan, struct mmul_error *err) {
+    const int nodes = plan->costs.node_count;
+    int64_t *bytes = NULL, count = (int64_t)plan->place_count * nodes;
+    struct life *lives = NULL;
+    struct neighbours neighbours = {0};
+    enum mmul_status status = MMUL_ALLOCATE(plan->node_bytes, nodes, "a plan", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(plan->shard_bytes, nodes, "a plan", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(plan->segment_bytes, nodes, "a plan", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(plan->own_bytes, plan->costs.size, "a plan", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(plan->offsets, count, "a plan", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(bytes, count, "a plan", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(lives, plan->place_count, "a plan", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(neighbours.places, plan->place_count, "a plan", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(neighbours.first, plan->place_count, "a plan", err);
+    if (status == MMUL_OK) {
+        note_steps(plan, lives);
+        keep_results(plan, lives);
+        add_bytes(plan, bytes);
+        note_first(plan, lives, &neighbours);
+        for (int node = 0; node < nodes; node++)
+            if (measure_node(plan, bytes, node, lives))
+                lay_out_node(plan, lives, node, &neighbours);
+            else
+                copy_node(plan, node - 1, node);
+        for (int node = 0; node < nodes; node++)
+            plan->node_bytes_most = mmul_larger(plan->node_bytes_most,
+                                                plan->node_bytes[node] + plan->shard_bytes[node]);
+    }
+    mmul_free(neighbours.places);
+    mmul_free(neighbours.first);
+    mmul_free(bytes);
+    mmul_free(lives);
+    return status;
+}
+
+// ------------------------------------------------------------------------------------ over time
+
+// The first step of a stage that is no earlier; steps are in the order of their stages.
+static int find_step(const struct mmul_program_plan *plan, int stage) {
+    int low = 0, high = plan->step_count;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (plan->steps[middle].stage < stage)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+void mmul_program_rank_memory(const struct mmul_program_plan *plan, int rank, int64_t *bytes,
+                              int64_t *device) {
+    const struct mmul_program_costs *c = &plan->costs;
+    const int node = c->rank_node[rank];
+    int first = rank;
+    const int ranks = mmul_program_node_ranks(plan, node, &first);
+    for (int i = 0; i < plan->step_count; i++)
+        bytes[i] = 0;
+    // What begins and ends at a step, then the sums of that.
+    for (int i = 0; i < plan->place_count; i++) {
+        const struct mmul_program_place *place = &plan->places[i];
+        bool is_whole = place->placement.kind == MMUL_PLACE_REPLICATE;
+        if ((!mmul_program_place_has_memory(place) && !is_shards(plan, i)) ||
+            (is_whole
+                 ? rank != first
+                 : mmul_placement_first_copy(&place->placement, c->rank_node, rank, node) != rank))
+            continue;
+        const int64_t own = mmul_program_place_bytes(plan, place, rank);
+        int begin = find_step(plan, place->first_stage),
+            end = find_step(plan, place->last_stage + 1);
+        if (begin < plan->step_count)
+            bytes[begin] += own;
+        if (end < plan->step_count)
+            bytes[end] -= own;
+    }
+    for (int i = 1; i < plan->step_count; i++)
+        bytes[i] += bytes[i - 1];
+    for (int i = 0; i < plan->step_count; i++) {
+        const struct mmul_plan *product = plan->steps[i].product;
+        device[i] = product != NULL ? mmul_plan_ranks(product)[rank].tile.device_bytes : 0;
+        bytes[i] += plan->segment_bytes[node] / ranks + plan->own_bytes[rank];
+    }
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+//
+// Memory of a program's nodes and ranks: values, shards and rooms, against what there is.
+#pragma once
+
+#include "plan/program/program_plan.h"
+
+// Finds what a run has beside the values, by the limits and options that the plan has by now; where that is more than
+// there is, without the sums that several products' checks could share. Products that have no plans of their own yet
+// are not among it. True: it fits.
+bool mmul_program_fit_rooms(struct mmul_program_plan *plan, const struct mmul_cluster *cluster);
+
+// Of a node: of the run's segment and its ranks' own.
+int64_t mmul_program_node_rooms(const struct mmul_program_plan *plan, int node);
+
+// By how much values, shards and rooms exceed what a node has, or the plan's limit allows there; 0: they fit.
+int64_t mmul_program_excess(const struct mmul_program_plan *plan,
+                            const struct mmul_cluster *cluster, int node);
+
+// Do values and rooms fit into what the nodes have, and the plan's limit allows? Fails with MMUL_ERR_SYSTEM.
+enum mmul_status mmul_program_check_memory(const struct mmul_program_plan *plan,
+                                           const struct mmul_cluster *cluster,
+                                           struct mmul_error *err);
+
+// Bytes that a rank has in the memory of its node while each step goes on (one per step): of values, those
+// that are whole on the node being its first rank's, its share of the run's segment, and what is its own.
+// device: what a product's tiles take of a device with memory of its own, else 0.
+void mmul_program_rank_memory(const struct mmul_program_plan *plan, int rank, int64_t *bytes,
+                              int64_t *device);

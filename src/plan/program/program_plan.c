@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+// Answers from what the plan says. Decides nothing.
+#include "plan/program/program_plan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+int64_t mmul_program_place_bytes(const struct mmul_program_plan *plan,
+                                 const struct mmul_program_place *place, int rank) {
+    const struct mmul_value *value = &plan->program->values[place->value];
+    return MMUL_PLACE_ALIGN(mmul_placement_part(&place->placement, value->shape, rank).elements *
+                            (int64_t)mmul_dtype_bytes(value->dtype));
+}
+
+int mmul_program_base(const struct mmul_program_plan *plan, int place) {
+    while (plan->places[place].view_of >= 0)
+        place = plan->places[place].view_of;
+    return place;
+}
+
+bool mmul_program_place_has_memory(const struct mmul_program_place *place) {
+    return place->view_of < 0 && place->placement.kind != MMUL_PLACE_FILE && !place->is_gone &&
+           place->kept < 0;
+}
+
+int mmul_program_plan_place(const struct mmul_program_plan *plan, int value) {
+    for (int i = 0; i < plan->place_count; i++) {
+        const struct mmul_program_place *place = &plan->places[i];
+        if (place->value == value && place->placement.kind != MMUL_PLACE_FILE && !place->is_gone)
+            return i;
+    }
+    return -1;
+}
+
+int mmul_program_step_operand(const struct mmul_program_plan *plan,
+                              const struct mmul_program_step *step, int index) {
+    if (index < MMUL_OPERANDS)
+        return step->operands[index];
+    const struct mmul_program_link *link =
+        &plan->links[step->first_link + index / MMUL_OPERANDS - 1];
+    return link->before < 0 ? -1 : link->operands[index % MMUL_OPERANDS]; // else the step's own
+}
+
+char *mmul_program_step_name(const struct mmul_program_plan *plan,
+                             const struct mmul_program_step *step,
+                             char text[static MMUL_STEP_NAME_BYTES]) {
+    const struct mmul_operation *operations = plan->program->operations;
+    size_t used = 0;
+    if (step->kind == MMUL_STEP_MOVE)
+        return strcpy(text, "move");
+    snprintf(text, MMUL_STEP_NAME_BYTES, "%s",
+             mmul_operation_row(operations[step->operation].kind)->name);
+    for (int i = 0; i < step->link_count; i++) {
+        const struct mmul_program_link *link = &plan->links[step->first_link + i];
+        used = strlen(text);
+        if (link->before >= 0 && used + 1 < MMUL_STEP_NAME_BYTES)
+            snprintf(text + used, MMUL_STEP_NAME_BYTES - used, " + %s",
+                     mmul_operation_row(operations[link->operation].kind)->name);
+    }
+    return text;
+}
+
+int mmul_program_node_ranks(const struct mmul_program_plan *plan, int node, int *leader) {
+    int count = 0;
+    for (int rank = plan->costs.size - 1; rank >= 0; rank--) {
+        if (plan->costs.rank_node[rank] != node)
+            continue;
+        *leader = rank;
+        count++;
+    }
+    return count;
+}
+
+int mmul_program_plan_joined(const struct mmul_program_plan *plan, int index,
+                             const struct mmul_program_step *moves[MMUL_FACTORS]) {
+    const struct mmul_program_step *step = &plan->steps[index];
+    for (int i = 0; i < step->joined_count; i++)
+        moves[i] = &plan->steps[step->joined_moves[i]];
+    return step->joined_count;
+}
+
+struct mmul_move mmul_program_plan_move(const struct mmul_program_plan *plan,
+                                        const struct mmul_program_step *step) {
+    const struct mmul_program_place *from = &plan->places[step->operands[0]];
+    return (struct mmul_move){.shape = plan->program->values[from->value].shape,
+                              .from = from->placement,
+                              .to = plan->places[step->result].placement,
+                              .size = plan->costs.size,
+                              .node_count = plan->costs.node_count,
+                              .rank_node = plan->costs.rank_node};
+}
+
+// Along a row of the mesh, and along a column, nodes are spread over the range.
+int mmul_program_plan_first_panel(const struct mmul_program_plan *plan, int node, int panels) {
+    const struct mmul_mesh *mesh = &plan->costs.mesh;
+    int rank = 0;
+    while (plan->costs.rank_node[rank] != node)
+        rank++;
+    double place =
+        (double)(rank / mesh->cols) / mesh->rows + (double)(rank % mesh->cols) / mesh->cols;
+    return (int)(place * panels) % panels;
+}
+
+void mmul_program_plan_add_up(struct mmul_program_plan *plan) {
+    plan->seconds = plan->network_bytes = 0;
+    for (int i = 0; i < plan->step_count; i++) {
+        plan->seconds += plan->steps[i].seconds;
+        plan->network_bytes += plan->steps[i].network_bytes;
+    }
+}

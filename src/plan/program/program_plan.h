@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT
+//
+// The plan of a program: steps, the places of its values, and what is known of both. program_make.h makes it.
+#pragma once
+
+#include "model/job_options.h"
+#include "plan/cost/program_cost.h"
+#include "plan/lists/plan.h"
+#include "plan/parts/moves.h"
+
+// A value where it was made, or where it was moved to.
+struct mmul_program_place {
+    int value;
+    struct mmul_placement placement;
+    int view_of;     // a place whose memory it shares; -1: its own
+    bool transposed; // of view_of
+    bool reshaped;   // of view_of: the same elements in the same order, in other sizes
+    int operation;   // that made it (file: load or save)
+    bool is_gone;    // what brings it, or takes it away, passes it by: nobody has it
+    bool stays;      // its memory is its own to the end: no step reads it, or it is to be kept
+    int first_stage, last_stage; // that have it in memory
+    int kept; // its memory is that of a set of shards, of the program's; -1: it is not
+};
+
+// An operation that is done to what those before it in its step have made, part by part: nothing between them
+// is a value that anybody has.
+struct mmul_program_link {
+    int operation;
+    int operands[MMUL_OPERANDS]; // places; -1: none, or a number, or
+    int before; // this one: what was made before; -1: this link is the first to make anything
+};
+
+enum mmul_program_step_kind { MMUL_STEP_MOVE, MMUL_STEP_COMPUTE, MMUL_STEP_GONE };
+
+// Steps are carried out in order; none of them is gone when the plan is made.
+struct mmul_program_step {
+    enum mmul_program_step_kind kind;
+    int operation;               // what is computed, or what the move is for
+    int operands[MMUL_OPERANDS]; // places, -1: none, or a number; of a move the first
+    int result;                  // a place
+    // What is done to that, in the end: links of the plan's from `first_link` on. `made`: where `operation` leaves
+    // its result, the same memory; of no links, and of operations that are a link themselves, the result.
+    int first_link, link_count, made;
+    bool by_rows;        // links have to do with rows of all matrices, one after the other
+    double link_seconds; // predicted, of `seconds`
+    bool joined;         // a move, carried out with the product it is for, in panels
+    int joined_moves[MMUL_FACTORS], joined_count; // of such a product: their steps, in order
+    int stage;                                    // of the run that carries it out
+    double seconds;       // predicted; of joined moves 0: those of their product are all
+    double network_bytes; // all links together
+    // Of a product that is split by rows or columns: which, and its parts (borrowed; NULL: nothing of it stays, they
+    // are its own plan's choice); then that plan (owned, or that of an equal product before). Operands and result may
+    // be in files (MMUL_PLACE_FILE): it brings them itself.
+    bool is_product,
+        spreads; // spreads: its whole operand is in rows, and is relayed from the ranks
+    bool turned[MMUL_FACTORS]; // of an operand in a file: it is the other way round there
+    enum mmul_axis axis;
+    const int64_t *offsets;
+    struct mmul_plan *product;
+    const struct mmul_program_step *same; // whose plan that is; NULL: its own
+};
+
+struct mmul_program_offsets; // offsets of one range
+
+// What tables say of a rank, what it has of its device and what that needs of host memory.
+struct mmul_program_rank {
+    char host[64], device[64];
+    bool host_memory;        // its device works there
+    bool copies_on_host;     // its device, a CPU through OpenCL, copies what it works on
+    bool is_sampled;         // what its device makes is looked at by samples
+    int64_t device_bytes;    // of its memory that the rank may use
+    int64_t link_tile_bytes; // of a tile that goes through the links of a step
+};
+
+struct mmul_program_plan {
+    const struct mmul_program *program; // borrowed
+    struct mmul_program *owned;         // the same, where the plan owns it; may be NULL
+    struct mmul_job_options options;
+    struct mmul_job_calls calls;       // this rank's
+    struct mmul_program_costs costs;   // who is where, and shares
+    double *weights;                   // owned, of the ranks: those that the shares were made from
+    struct mmul_program_place *places; // owned
+    struct mmul_program_step *steps;   // owned
+    struct mmul_program_link *links;   // owned
+    int place_count, step_count, link_count;
+    struct mmul_program_offsets *ranges; // owned list: what placements borrow
+    double seconds, network_bytes;
+    int64_t *offsets;     // owned: place * nodes + node: where its memory is among these; -1: none
+    int64_t *node_bytes;  // owned: memory of the values on every node ...
+    int64_t *shard_bytes; // owned: ... and of the shards that it is to keep, which no segment has
+    int64_t node_bytes_most; // memory of both on the node that has most of it
+    // Owned: what a run has beside them (plan/program/program_rooms.h), of the segment of every node, and of every
+    // rank's own; 0 before mmul_program_fit_rooms.
+    int64_t *segment_bytes, *own_bytes;
+    bool saves_no_sums;   // of values that several products read: there is no room for them
+    int *multiplied;      // owned, per place: products that read its memory
+    int read_again_count; // places that several products read
+    struct mmul_program_rank *ranks; // owned
+};
+
+// The move of a step of that kind.
+struct mmul_move mmul_program_plan_move(const struct mmul_program_plan *plan,
+                                        const struct mmul_program_step *step);
+
+// Seconds and bytes of the steps, into the plan's.
+void mmul_program_plan_add_up(struct mmul_program_plan *plan);
+
+// The place whose memory a place shares, or itself.
+int mmul_program_base(const struct mmul_program_plan *plan, int place);
+
+// How many ranks the node has, and the first of them.
+int mmul_program_node_ranks(const struct mmul_program_plan *plan, int node, int *leader);
+
+// Has a place memory of the node's segment? Not what is in files or shards, shown by a view, or gone.
+bool mmul_program_place_has_memory(const struct mmul_program_place *place);
+
+// Moves that are joined with the product of step `index`: their steps, in order; returns how many.
+int mmul_program_plan_joined(const struct mmul_program_plan *plan, int index,
+                             const struct mmul_program_step *moves[MMUL_FACTORS]);
+
+// The panel of the inner range with which a node begins, of so many.
+int mmul_program_plan_first_panel(const struct mmul_program_plan *plan, int node, int panels);
+
+// Memory that a place takes for a rank's part, or (replicate) on a node; a multiple of 64.
+#define MMUL_PLACE_ALIGN(bytes) (((bytes) + 63) / 64 * 64)
+int64_t mmul_program_place_bytes(const struct mmul_program_plan *plan,
+                                 const struct mmul_program_place *place, int rank);
+
+// Where a value is, or was, that was loaded or computed: its first place in memory; -1: none.
+int mmul_program_plan_place(const struct mmul_program_plan *plan, int value);
+
+// Operands of a step and then of its links, MMUL_OPERANDS each: a place, or -1.
+int mmul_program_step_operand(const struct mmul_program_plan *plan,
+                              const struct mmul_program_step *step, int index);
+
+// "matmul + add + gelu", "move". Returns `text`.
+enum { MMUL_STEP_NAME_BYTES = 160 };
+char *mmul_program_step_name(const struct mmul_program_plan *plan,
+                             const struct mmul_program_step *step,
+                             char text[static MMUL_STEP_NAME_BYTES]);

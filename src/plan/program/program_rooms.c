@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: MIT
+// Walks a rank's blocks and takes the largest of what its steps want. Makes none of the rooms.
+#include "plan/program/program_rooms.h"
+
+#include "base/integer.h"
+#include "base/memory.h"
+#include "model/check.h"
+#include "model/dtype.h"
+#include "model/matrix.h"
+#include "plan/parts/panels.h"
+
+static const struct mmul_operation *operation_of(const struct mmul_program_plan *plan,
+                                                 const struct mmul_program_step *step) {
+    return &plan->program->operations[step->operation];
+}
+
+static const struct mmul_value *value_of(const struct mmul_program_plan *plan, int place) {
+    return &plan->program->values[plan->places[place].value];
+}
+
+static int64_t bytes_each(const struct mmul_program_plan *plan,
+                          const struct mmul_program_step *step) {
+    return (int64_t)mmul_dtype_bytes(value_of(plan, step->result)->dtype);
+}
+
+// -------------------------------------------------------------------------------------- beforehand
+
+static enum mmul_status count_products(struct mmul_program_plan *plan, struct mmul_error *err) {
+    enum mmul_status status = MMUL_ALLOCATE(plan->multiplied, plan->place_count, "a plan", err);
+    for (int i = 0; status == MMUL_OK && i < plan->step_count; i++) {
+        const struct mmul_program_step *step = &plan->steps[i];
+        if (step->kind != MMUL_STEP_COMPUTE || operation_of(plan, step)->kind != MMUL_MATMUL)
+            continue;
+        for (int f = 0; f < MMUL_FACTORS; f++)
+            if (step->operands[f] >= 0)
+                plan->read_again_count +=
+                    ++plan->multiplied[mmul_program_base(plan, step->operands[f])] == 2;
+    }
+    return status;
+}
+
+// Bytes of a tile that goes through links. Where operations are made in host memory, a tile and what the next link
+// makes of it fit the second caches of the rank's cores; a device with memory of its own keeps larger ones there from
+// link to link, of such a part of its memory that what a link reads and makes is a small one.
+static int64_t link_tile_of(const struct mmul_rank_info *info, int64_t device_bytes) {
+    enum { MOST = 1 << 26, PART_OF_MEMORY = 16 };
+    return info->host_memory ? info->threads * info->cache_bytes / 2
+                             : mmul_smaller(MOST, device_bytes / PART_OF_MEMORY);
+}
+
+enum mmul_status mmul_program_rooms_prepare(struct mmul_program_plan *plan,
+                                            const struct mmul_cluster *cluster,
+                                            struct mmul_error *err) {
+    for (int rank = 0; rank < cluster->size; rank++) {
+        const struct mmul_rank_info *info = &cluster->ranks[rank];
+        struct mmul_program_rank *r = &plan->ranks[rank];
+        r->is_sampled = !info->is_trusted;
+        r->copies_on_host = info->device.type == MMUL_DEVICE_CPU && !info->host_memory;
+        r->device_bytes = mmul_plan_device_bytes(cluster, rank, plan->options.device_memory_bytes);
+        r->link_tile_bytes = link_tile_of(info, r->device_bytes);
+    }
+    return count_products(plan, err);
+}
+
+// ------------------------------------------------------------------------------ values read again
+
+bool mmul_program_is_read_again(const struct mmul_program_plan *plan, int place) {
+    return place >= 0 && plan->places[place].placement.kind != MMUL_PLACE_FILE &&
+           !plan->saves_no_sums && plan->multiplied[mmul_program_base(plan, place)] > 1;
+}
+
+// --------------------------------------------------------------------------------- sums of vectors
+
+static bool is_on_grid(const struct mmul_program_plan *plan, const struct mmul_program_step *step) {
+    return plan->places[step->result].placement.kind == MMUL_PLACE_GRID;
+}
+
+static bool multiplies(const struct mmul_program_plan *plan, const struct mmul_program_step *step) {
+    const enum mmul_operation_kind kind = operation_of(plan, step)->kind;
+    return step->kind == MMUL_STEP_COMPUTE && !step->is_product &&
+           (kind == MMUL_MATMUL || kind == MMUL_SEARCH);
+}
+
+struct mmul_sum_lines mmul_program_sum_lines(const struct mmul_move *move) {
+    const struct mmul_placement *to = &move->to;
+    struct mmul_sum_lines l = {.by_cols = to->col_offsets != NULL};
+    l.length = l.by_cols ? move->shape.cols : move->shape.rows;
+    l.matrices = mmul_shape_matrices(move->shape);
+    l.count = l.matrices * l.length;
+    if (l.by_cols && to->row_offsets != NULL)
+        l.count *= to->row_parts;
+    return l;
+}
+
+static struct mmul_sums sums_of_move(const struct mmul_program_plan *plan,
+                                     const struct mmul_program_step *step) {
+    const struct mmul_move move = mmul_program_plan_move(plan, step);
+    if (move.from.kind != MMUL_PLACE_PARTIAL || move.to.kind == MMUL_PLACE_PARTIAL)
+        return (struct mmul_sums){0};
+    return (struct mmul_sums){1, {2 * mmul_program_sum_lines(&move).count}};
+}
+
+struct mmul_sums mmul_program_sums(const struct mmul_program_plan *plan,
+                                   const struct mmul_program_step *step) {
+    struct mmul_sums sums = {0};
+    struct mmul_grid_part g;
+    if (plan->options.no_verify)
+        return sums;
+    if (step->kind == MMUL_STEP_MOVE)
+        return sums_of_move(plan, step);
+    if (!multiplies(plan, step) || !is_on_grid(plan, step))
+        return sums;
+    (void)mmul_program_grid_part(plan, step, 0, &g); // sizes are those of the whole product
+    const int64_t rounds[MMUL_SUMS_ROUNDS] = {g.n, g.k + g.n, 2 * g.m};
+    int64_t end = 0;
+    sums.rounds = MMUL_SUMS_ROUNDS;
+    for (int i = 0; i < MMUL_SUMS_ROUNDS; i++)
+        sums.ends[i] = end += g.matrices * rounds[i];
+    return sums;
+}
+
+int64_t mmul_sums_bytes(const struct mmul_sums *sums, int ranks) {
+    const int64_t line = 64, count = sums->rounds > 0 ? sums->ends[sums->rounds - 1] : 0;
+    return mmul_divide_up(ranks * count * (int64_t)sizeof(double), line) * line;
+}
+
+bool mmul_program_grid_part(const struct mmul_program_plan *plan,
+                            const struct mmul_program_step *step, int rank,
+                            struct mmul_grid_part *part) {
+    const struct mmul_mesh *mesh = &plan->costs.mesh;
+    const int row = rank / mesh->cols, col = rank % mesh->cols;
+    const struct mmul_shape c = value_of(plan, step->result)->shape;
+    const int64_t *offsets = plan->places[step->result].placement.col_offsets;
+    const int64_t k = value_of(plan, step->operands[0])->shape.cols;
+    *part =
+        (struct mmul_grid_part){.matrices = mmul_shape_matrices(c), .m = c.rows, .n = c.cols, k};
+    if (row >= mesh->rows)
+        return false;
+    part->col = col;
+    part->cols = (struct mmul_panel){offsets[col], offsets[col + 1]};
+    part->b_rows = (struct mmul_panel){mmul_mesh_begin(mesh->row_shares, row, k),
+                                       mmul_mesh_begin(mesh->row_shares, row + 1, k)};
+    part->a_cols = (struct mmul_panel){mmul_mesh_begin(mesh->col_shares, col, k),
+                                       mmul_mesh_begin(mesh->col_shares, col + 1, k)};
+    return true;
+}
+
+int64_t mmul_grid_part_most(const struct mmul_grid_part *part) {
+    const struct mmul_grid_part *p = part;
+    return mmul_larger(
+        mmul_larger(1, p->cols.end - p->cols.begin),
+        mmul_larger(p->b_rows.end - p->b_rows.begin, p->a_cols.end - p->a_cols.begin));
+}
+
+// ---------------------------------------------------------------------------------------- products
+
+struct mmul_search_size mmul_program_search_size(const struct mmul_program_plan *plan,
+                                                 const struct mmul_program_step *step,
+                                                 int64_t rows_most) {
+    // A tile is wide enough for k. Of 1024 rows and 4096 columns of floats it takes, with an inner size of 384, 130
+    // operations for each byte that is moved, and more with a larger one: no processor needs so many to be kept
+    // busy (10 to 60), and larger tiles would only need more memory.
+    enum { TILE_COLS = 4096, TILE_ELEMENTS = 1 << 22 };
+    const struct mmul_operation *o = operation_of(plan, step);
+    const int64_t k = o->with.count, all = plan->program->values[o->operands[1]].shape.cols;
+    const int64_t cols = mmul_smaller(all, mmul_larger(k, TILE_COLS)),
+                  rows = mmul_smaller(rows_most, mmul_larger(1, TILE_ELEMENTS / cols));
+    return (struct mmul_search_size){rows, cols, rows * cols, rows * 2 * k, 2 * k};
+}
+
+struct mmul_block_sizes mmul_program_block_sizes(const struct mmul_program_plan *plan,
+                                                 const struct mmul_program_step *step, int rank) {
+    struct mmul_block_sizes sizes = {0};
+    struct mmul_program_task task;
+    if (!multiplies(plan, step))
+        return sizes;
+    struct mmul_program_walk walk = mmul_program_walk(plan, step, rank);
+    while (mmul_program_next(&walk, &task)) {
+        (void)mmul_program_skip_alike(&walk, &task);
+        if (mmul_region_count(task.block) == 0)
+            continue;
+        sizes.m = mmul_larger(sizes.m, task.block.row_end - task.block.row_begin);
+        sizes.n = mmul_larger(sizes.n, task.block.col_end - task.block.col_begin);
+        sizes.k = mmul_larger(sizes.k, task.inner_end - task.inner_begin);
+    }
+    if (operation_of(plan, step)->kind == MMUL_SEARCH && sizes.m > 0) {
+        const struct mmul_search_size search = mmul_program_search_size(plan, step, sizes.m);
+        sizes.m = search.rows;
+        sizes.n = search.cols;
+    }
+    return sizes;
+}
+
+// The check projects the second operand where other products read that too, and it is larger, or they do not read the
+// first one.
+static struct mmul_check_need need_of_blocks(const struct mmul_program_plan *plan,
+                                             const struct mmul_program_step *step, int rank) {
+    const struct mmul_block_sizes s = mmul_program_block_sizes(plan, step, rank);
+    const bool may_last = operation_of(plan, step)->kind == MMUL_MATMUL && !is_on_grid(plan, step);
+    const bool first = may_last && mmul_program_is_read_again(plan, step->operands[0]),
+               second = may_last && mmul_program_is_read_again(plan, step->operands[1]);
+    const bool columns = second && (s.n > s.m || !first);
+    return (struct mmul_check_need){.axis = columns ? MMUL_COLS : MMUL_ROWS,
+                                    .piece_units = columns ? s.n : s.m,
+                                    .panel_units = columns ? s.m : s.n,
+                                    .k = s.k,
+                                    .saved = first || second ? plan->read_again_count : 0};
+}
+
+struct mmul_check_need mmul_program_check_need(const struct mmul_program_plan *plan,
+                                               const struct mmul_program_step *step, int rank) {
+    const struct mmul_plan *product = step->product;
+    if (plan->options.no_verify ||
+        (step->is_product && (product == NULL || mmul_plan_lines_most(product, rank) == 0)))
+        return (struct mmul_check_need){0};
+    if (!step->is_product)
+        return need_of_blocks(plan, step, rank);
+    const bool rows = product->axis == MMUL_ROWS;
+    const int split = step->operands[rows ? 0 : 1], whole = step->operands[rows ? 1 : 0];
+    return mmul_plan_check_need(product, rank,
+                                !step->spreads && mmul_program_is_read_again(plan, whole),
+                                mmul_program_is_read_again(plan, split), plan->read_again_count);
+}
+
+// ------------------------------------------------------------------------------------------- links
+
+bool mmul_program_next_linked(struct mmul_program_walk *walk, struct mmul_region *block) {
+    const struct mmul_program_step *step = walk->step;
+    const int64_t rows = value_of(walk->plan, step->made)->shape.rows;
+    struct mmul_program_task task;
+    if (!mmul_program_next(walk, &task))
+        return false;
+    *block = task.block;
+    if (!step->by_rows)
+        return true;
+    block->matrix = 0;
+    block->row_begin += task.block.matrix * rows;
+    do {
+        const int64_t last = task.block.matrix + mmul_program_skip_alike(walk, &task);
+        block->row_end = last * rows + task.block.row_end;
+    } while (mmul_program_next(walk, &task));
+    return true;
+}
+
+// The same of so many matrices, the first of which is the block's; by rows it is one.
+static bool next_linked_alike(struct mmul_program_walk *walk, struct mmul_region *block,
+                              int64_t *count) {
+    struct mmul_program_task task;
+    *count = 1;
+    if (walk->step->by_rows)
+        return mmul_program_next_linked(walk, block);
+    if (!mmul_program_next(walk, &task))
+        return false;
+    *block = task.block;
+    *count += mmul_program_skip_alike(walk, &task);
+    return true;
+}
+
+struct mmul_link_size mmul_program_link_size(const struct mmul_program_plan *plan,
+                                             const struct mmul_program_step *step, int rank) {
+    struct mmul_program_step blocks = *step;
+    struct mmul_link_size size = {0};
+    struct mmul_region block;
+    int64_t largest = 0, widest = 0, alike;
+    if (step->link_count == 0)
+        return size;
+    blocks.made = step->result;
+    struct mmul_program_walk walk = mmul_program_walk(plan, &blocks, rank);
+    while (next_linked_alike(&walk, &block, &alike)) {
+        if (mmul_region_count(block) == 0)
+            continue;
+        size.all += alike * mmul_region_count(block);
+        largest = mmul_larger(largest, mmul_region_count(block));
+        widest = mmul_larger(widest, block.col_end - block.col_begin);
+    }
+    const int64_t tile = plan->ranks[rank].link_tile_bytes / bytes_each(plan, step);
+    size.tile = mmul_larger(widest, mmul_smaller(tile, largest));
+    return size;
+}
+
+// ------------------------------------------------------------------------------------- all of a run
+
+int64_t mmul_program_segment_bytes(const struct mmul_program_plan *plan, int node) {
+    struct mmul_segment_size size = {0};
+    int leader;
+    const int ranks = mmul_program_node_ranks(plan, node, &leader);
+    for (int i = 0; i < plan->step_count; i++) {
+        const struct mmul_program_step *step = &plan->steps[i];
+        if (step->stage < size.stages) // goes on beside the one before
+            continue;
+        const struct mmul_sums sums = mmul_program_sums(plan, step);
+        mmul_segment_size_add(&size, step->is_product,
+                              !step->is_product ? mmul_sums_bytes(&sums, ranks)
+                              : step->product != NULL
+                                  ? mmul_plan_lanes_bytes(&mmul_plan_nodes(step->product)[node])
+                                  : 0);
+    }
+    return mmul_segment_size_bytes(&size, ranks, NULL);
+}
+
+// What a rank has for all steps: the largest that any of them wants.
+struct own {
+    struct mmul_check_size check;
+    struct mmul_lines_size lines;
+    int64_t grid, links, staging, device, moves, step; // step: while one is carried out
+};
+
+// Results on their way from a device with memory of its own; for others 16-bit operands of a product, made wider.
+static int64_t staging_of(const struct mmul_program_plan *plan,
+                          const struct mmul_program_step *step, int rank) {
+    const struct mmul_program_place *made = &plan->places[step->result];
+    const bool is_host = plan->ranks[rank].host_memory;
+    int64_t of_tile = 0;
+    if (step->product != NULL) {
+        const struct mmul_problem *p = &step->product->problem;
+        const struct mmul_tile t = mmul_plan_ranks(step->product)[rank].tile;
+        const bool a = mmul_dtype_bytes(p->a_dtype) < sizeof(float),
+                   b = mmul_dtype_bytes(p->b_dtype) < sizeof(float);
+        if (is_host)
+            return ((a ? t.m : 0) + (b ? t.n : 0)) * t.k * (int64_t)sizeof(float);
+        of_tile = t.m * t.n * bytes_each(plan, step);
+    }
+    if (is_host)
+        return 0;
+    if (step->product == NULL) {
+        const struct mmul_block_sizes s = mmul_program_block_sizes(plan, step, rank);
+        of_tile = s.m * s.n * bytes_each(plan, step);
+    }
+    const int64_t part =
+        made->placement.kind == MMUL_PLACE_FILE ? 0 : mmul_program_place_bytes(plan, made, rank);
+    return 2 * mmul_smaller(MMUL_STAGING_BUFFER_BYTES, mmul_larger(of_tile, part));
+}
+
+// Operands and temporaries of a product on a CPU through OpenCL. What it keeps from step to step is not among them.
+static int64_t device_of(const struct mmul_program_plan *plan, const struct mmul_program_step *step,
+                         int rank) {
+    const int64_t most = plan->ranks[rank].device_bytes;
+    if (!plan->ranks[rank].copies_on_host)
+        return 0;
+    if (step->product != NULL)
+        return mmul_plan_ranks(step->product)[rank].tile.device_bytes;
+    const struct mmul_block_sizes s = mmul_program_block_sizes(plan, step, rank);
+    const double m = (double)s.m, n = (double)s.n, k = (double)s.k;
+    const double all = 2 * (double)bytes_each(plan, step) * (m * k + k * n + m * n);
+    return all < (double)most ? (int64_t)all : most;
+}
+
+// What plain loops make again of what a device has made, in double; where the device alone has that, also where its
+// pieces are, and these.
+static int64_t sample_of(const struct mmul_program_plan *plan, const struct mmul_program_step *step,
+                         int rank) {
+    const struct mmul_program_rank *is = &plan->ranks[rank];
+    const bool maps = !step->is_product || step->link_count > 0;
+    if (plan->options.no_verify || !is->is_sampled || !maps)
+        return 0;
+    const int64_t most = mmul_larger(MMUL_SAMPLE_WORK, value_of(plan, step->result)->shape.cols),
+                  each = is->host_memory ? sizeof(double) : 4 * sizeof(double);
+    return most * each;
+}
+
+static void add_compute(const struct mmul_program_plan *plan, const struct mmul_program_step *step,
+                        int rank, struct own *own) {
+    const struct mmul_check_need need = mmul_program_check_need(plan, step, rank);
+    const struct mmul_link_size links = mmul_program_link_size(plan, step, rank);
+    const int64_t each = bytes_each(plan, step);
+    struct mmul_grid_part grid;
+    int64_t search = 0;
+    if (need.piece_units > 0)
+        mmul_check_size_add(&own->check, &need);
+    if (!plan->options.no_verify && multiplies(plan, step) && is_on_grid(plan, step)) {
+        (void)mmul_program_grid_part(plan, step, rank, &grid);
+        const int64_t most = mmul_grid_part_most(&grid);
+        own->grid = mmul_larger(own->grid, mmul_check_bytes(most, most));
+    }
+    if (multiplies(plan, step) && operation_of(plan, step)->kind == MMUL_SEARCH) {
+        const struct mmul_block_sizes s = mmul_program_block_sizes(plan, step, rank);
+        const struct mmul_search_size is = mmul_program_search_size(plan, step, s.m);
+        search = s.m > 0 ? (is.product + is.best + is.merged) * each : 0;
+    }
+    own->links = mmul_larger(own->links, 2 * links.tile * each);
+    own->staging = mmul_larger(own->staging, staging_of(plan, step, rank));
+    own->device = mmul_larger(own->device, device_of(plan, step, rank));
+    own->step = mmul_larger(own->step, search + sample_of(plan, step, rank));
+}
+
+// A rank has a piece in hand, then what its lines add up to.
+static void add_move(const struct mmul_program_plan *plan, const struct mmul_program_step *step,
+                     bool is_leader, struct own *own) {
+    const struct mmul_move move = mmul_program_plan_move(plan, step);
+    const bool adds_up = mmul_program_sums(plan, step).rounds > 0;
+    const int64_t found =
+        adds_up ? 2 * mmul_program_sum_lines(&move).length * (int64_t)sizeof(double) : 0;
+    own->moves = is_leader ? (int64_t)MMUL_MOVE_PIECES * MMUL_MOVE_BYTES : 0;
+    own->step = mmul_larger(own->step, mmul_larger(MMUL_MOVE_BYTES, found));
+}
+
+int64_t mmul_program_own_bytes(const struct mmul_program_plan *plan, int rank) {
+    struct own own = {.grid = 0};
+    const int node = plan->costs.rank_node[rank];
+    int leader = rank;
+    (void)mmul_program_node_ranks(plan, node, &leader);
+    for (int i = 0; i < plan->step_count; i++) {
+        const struct mmul_program_step *step = &plan->steps[i];
+        if (step->kind == MMUL_STEP_MOVE)
+            add_move(plan, step, rank == leader, &own);
+        else
+            add_compute(plan, step, rank, &own);
+        if (rank == leader && step->product != NULL && step->same == NULL)
+            mmul_lines_size_add(&own.lines, step->product, node);
+    }
+    return mmul_check_size_bytes(&own.check) + mmul_lines_size_bytes(&own.lines, rank == 0) +
+           own.grid + own.links + own.staging + own.device + own.moves + own.step;
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: MIT
+// Who is alike, with a tolerance that grows until few enough are left; then a plan of those.
+#include "plan/replay/fold.h"
+
+#include <math.h>
+
+#include "base/integer.h"
+#include "base/memory.h"
+#include "plan/lists/schedule.h"
+
+static const double TOLERANCE = 0.01, TOLERANCE_MOST = 4;
+
+// ------------------------------------------------------------------------------------- who is alike
+
+struct look {
+    const struct mmul_stage_plan *stages;
+    int count;
+    double tolerance; // 0: nobody is alike
+};
+
+static const struct mmul_cluster *cluster_of(const struct look *look) {
+    return look->stages->cost->request.cluster;
+}
+
+static bool near(double x, double y, double tolerance) {
+    return fabs(x - y) <= tolerance * fmax(fabs(x), fabs(y));
+}
+
+static double units_of(const struct mmul_plan *plan, int rank) {
+    return (double)(mmul_plan_ranks(plan)[rank].end - mmul_plan_ranks(plan)[rank].begin);
+}
+
+// Ranks without units are alike whatever they could do.
+static bool ranks_alike(const struct look *look, int a, int b) {
+    for (int i = 0; i < look->count; i++) {
+        const struct mmul_stage_plan *s = &look->stages[i];
+        double x = units_of(s->plan, a), y = units_of(s->plan, b);
+        double one = mmul_step_seconds(&s->cost->ranks[a].step, x);
+        double other = mmul_step_seconds(&s->cost->ranks[b].step, y);
+        if (fabs(x - y) > 1 && !near(x, y, look->tolerance))
+            return false;
+        if ((x > 0) != (y > 0) || (x > 0 && !near(one, other, look->tolerance)))
+            return false;
+    }
+    return look->tolerance > 0;
+}
+
+// In one plan; the links count where there is something to move.
+static bool is_like_node(const struct look *look, const struct mmul_stage_plan *s, int a, int b) {
+    const struct mmul_plan_node *x = &mmul_plan_nodes(s->plan)[a],
+                                *y = &mmul_plan_nodes(s->plan)[b];
+    const struct mmul_cost_node *p = &s->cost->nodes[a], *q = &s->cost->nodes[b];
+    bool moves = x->network_bytes > 0 || y->network_bytes > 0;
+    return x->maps == y->maps && x->whole_slots == y->whole_slots &&
+           x->result_slots == y->result_slots && (x->result_bytes > 0) == (y->result_bytes > 0) &&
+           (!moves || (near(p->link, q->link, look->tolerance) &&
+                       near(p->sending, q->sending, look->tolerance) &&
+                       near(p->receiving, q->receiving, look->tolerance)));
+}
+
+static bool nodes_alike(const struct look *look, int a, int b) {
+    const struct mmul_cluster *cluster = cluster_of(look);
+    const struct mmul_node_info *nodes = cluster->nodes;
+    int i = nodes[a].leader, j = nodes[b].leader;
+    if (a == cluster->ranks[0].node || nodes[a].rank_count != nodes[b].rank_count ||
+        look->tolerance == 0)
+        return false;
+    for (int s = 0; s < look->count; s++)
+        if (!is_like_node(look, &look->stages[s], a, b))
+            return false;
+    for (; i >= 0; i = mmul_cluster_next_rank(cluster, i), j = mmul_cluster_next_rank(cluster, j))
+        if (!ranks_alike(look, i, j))
+            return false;
+    return true;
+}
+
+// ------------------------------------------------------------------------------------------ classes
+
+// The class of a node: that of an earlier one, of which it is given the ranks'; or a new one.
+static void place_node(const struct look *look, struct mmul_fold *f, int node, int *first) {
+    const struct mmul_cluster *cluster = cluster_of(look);
+    int class = 0;
+    while (class < f->node_count && !nodes_alike(look, node, first[class]))
+        class ++;
+    f->node_of[node] = class;
+    int i = cluster->nodes[node].leader;
+    if (class < f->node_count) {
+        int j = cluster->nodes[first[class]].leader;
+        for (; i >= 0;
+             i = mmul_cluster_next_rank(cluster, i), j = mmul_cluster_next_rank(cluster, j))
+            f->rank_of[i] = f->rank_of[j];
+        return;
+    }
+    first[f->node_count++] = node;
+    for (; i >= 0; i = mmul_cluster_next_rank(cluster, i)) {
+        int other =
+            mmul_cluster_next_rank(cluster, cluster->nodes[node].leader); // the leader alone
+        while (other >= 0 && other < i && !ranks_alike(look, i, other))
+            other = mmul_cluster_next_rank(cluster, other);
+        f->rank_of[i] = other >= 0 && other < i ? f->rank_of[other] : f->size++;
+    }
+}
+
+// Root's node first; `first`: of each class, one node. False: there are more than `most`.
+static bool find_classes(const struct look *look, struct mmul_fold *f, int *first, int most) {
+    const struct mmul_cluster *cluster = cluster_of(look);
+    int root = cluster->ranks[0].node;
+    f->size = f->node_count = 0;
+    place_node(look, f, root, first);
+    for (int node = 0; node < cluster->node_count && f->size <= most; node++)
+        if (node != root)
+            place_node(look, f, node, first);
+    return f->size <= most;
+}
+
+static void count_classes(const struct look *look, struct mmul_fold *f) {
+    const struct mmul_cluster *cluster = cluster_of(look);
+    const struct mmul_plan *plan = look->stages->plan;
+    for (int rank = 0; rank < cluster->size; rank++)
+        f->members[f->rank_of[rank]]++;
+    for (int node = cluster->node_count - 1; node >= 0; node--) {
+        int class = f->node_of[node];
+        if (f->nodes[class]++ == 0 || mmul_plan_nodes(plan)[node].chain_place >
+                                          mmul_plan_nodes(plan)[f->last[class]].chain_place)
+            f->last[class] = node;
+        f->leaders[class] = f->rank_of[cluster->nodes[node].leader];
+    }
+}
+
+// In a stack ranks need matrices of their own, so few nodes stand for themselves there.
+static bool may_fold(const struct look *look) {
+    const struct mmul_plan *plan = look->stages->plan;
+    bool stack = mmul_shape_matrices(mmul_problem_whole_shape(&plan->problem, plan->axis)) > 1;
+    return plan->size > (stack ? 4 : 1) * MMUL_FOLD_RANKS;
+}
+
+enum mmul_status mmul_fold_init(const struct mmul_stage_plan *stages, int count,
+                                struct mmul_fold *fold, struct mmul_error *err) {
+    struct look look = {.stages = stages, .count = count};
+    int size = stages->plan->size, nodes = stages->plan->node_count, *first = NULL;
+    *fold = (struct mmul_fold){0};
+    if (MMUL_ALLOCATE(fold->rank_of, size, "the simulation", err) != MMUL_OK ||
+        MMUL_ALLOCATE(fold->node_of, nodes, "the simulation", err) != MMUL_OK ||
+        MMUL_ALLOCATE(fold->members, size, "the simulation", err) != MMUL_OK ||
+        MMUL_ALLOCATE(fold->nodes, nodes, "the simulation", err) != MMUL_OK ||
+        MMUL_ALLOCATE(fold->leaders, nodes, "the simulation", err) != MMUL_OK ||
+        MMUL_ALLOCATE(fold->last, nodes, "the simulation", err) != MMUL_OK ||
+        MMUL_ALLOCATE(first, nodes, "the simulation", err) != MMUL_OK) {
+        mmul_fold_fini(fold);
+        return err->status;
+    }
+    bool few = !may_fold(&look);
+    for (double t = TOLERANCE; !few; t *= 2) {
+        look.tolerance = t;
+        few = find_classes(&look, fold, first, t < TOLERANCE_MOST ? MMUL_FOLD_RANKS : size);
+    }
+    if (look.tolerance == 0)
+        (void)find_classes(&look, fold, first, size);
+    count_classes(&look, fold);
+    mmul_free(first);
+    return MMUL_OK;
+}
+
+void mmul_fold_fini(struct mmul_fold *fold) {
+    mmul_free(fold->rank_of);
+    mmul_free(fold->node_of);
+    mmul_free(fold->members);
+    mmul_free(fold->nodes);
+    mmul_free(fold->leaders);
+    mmul_free(fold->last);
+    *fold = (struct mmul_fold){0};
+}
+
+// -------------------------------------------------------------------------------------------- the plan
+
+// The first rounds, and panels wider, until there are few enough steps.
+static void shorten(struct mmul_plan *plan, struct mmul_plan_node *nodes) {
+    const int64_t rounds_least = 4;
+    int64_t panels = mmul_schedule_panels(plan);
+    if (plan->rounds * panels <= MMUL_FOLD_STEPS)
+        return;
+    plan->rounds = mmul_smaller(plan->rounds, mmul_larger(rounds_least, MMUL_FOLD_STEPS / panels));
+    int64_t factor = mmul_divide_up(plan->rounds * panels, MMUL_FOLD_STEPS);
+    int64_t width = mmul_problem_result_width(&plan->problem, plan->axis);
+    int64_t units = mmul_smaller(width, factor * plan->panel_units);
+    if (units == width)
+        plan->panel_matrices *= mmul_divide_up(factor * plan->panel_units, width);
+    plan->panel_units = units;
+    for (int i = 0; i < plan->node_count; i++)
+        if (!nodes[i].whole_stays)
+            nodes[i].whole_slots =
+                mmul_larger(mmul_smaller(2, nodes[i].whole_slots), nodes[i].whole_slots / factor);
+}
+
+enum mmul_status mmul_fold_plan(const struct mmul_fold *fold, const struct mmul_plan *whole,
+                                struct mmul_plan **plan, struct mmul_error *err) {
+    int64_t bytes = (int64_t)sizeof **plan + fold->size * (int64_t)sizeof(struct mmul_plan_rank) +
+                    fold->node_count * (int64_t)sizeof(struct mmul_plan_node);
+    struct mmul_plan *made = mmul_allocate(bytes, 1, "the simulation", err);
+    if (made == NULL)
+        return err->status;
+    *made = *whole;
+    made->size = fold->size;
+    made->node_count = fold->node_count;
+    made->bytes = bytes;
+    struct mmul_plan_rank *ranks = (struct mmul_plan_rank *)(made + 1);
+    struct mmul_plan_node *nodes = (struct mmul_plan_node *)(ranks + fold->size);
+    for (int i = 0; i < whole->node_count; i++)
+        if (fold->last[fold->node_of[i]] == i)
+            nodes[fold->node_of[i]] = mmul_plan_nodes(whole)[i];
+    shorten(made, nodes);
+    for (int i = whole->size - 1; i >= 0; i--) { // the first of them decides
+        const struct mmul_plan_rank *its = &mmul_plan_ranks(whole)[i];
+        struct mmul_plan_rank *r = &ranks[fold->rank_of[i]];
+        *r = (struct mmul_plan_rank){.node = fold->node_of[its->node],
+                                     .begin = its->begin,
+                                     .end = its->begin,
+                                     .claim_least = its->claim_least,
+                                     .whole_begin = its->whole_begin,
+                                     .whole_end = its->whole_begin};
+    }
+    for (int i = 0; i < whole->size; i++) {
+        const struct mmul_plan_rank *its = &mmul_plan_ranks(whole)[i];
+        ranks[fold->rank_of[i]].end += its->end - its->begin;
+        ranks[fold->rank_of[i]].whole_end += its->whole_end - its->whole_begin;
+    }
+    for (int i = 0; i < fold->size; i++) {
+        int64_t beyond = mmul_larger(0, ranks[i].end - whole->total);
+        double part = (double)made->rounds / (double)whole->rounds;
+        ranks[i].begin -= beyond;
+        ranks[i].end =
+            ranks[i].begin + llround(part * (double)(ranks[i].end - beyond - ranks[i].begin));
+    }
+    *plan = made;
+    return MMUL_OK;
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+//
+// A plan for a few that stand for many: nodes that are alike become one node, ranks of a node that are
+// alike one rank, which have the units of all of them. Of many rounds it has the first, with their part
+// of the units, and of many panels fewer and wider ones. The lists of such a plan (plan/lists/transfers.h,
+// plan/lists/tasks.h) are those of the whole one, shorter, so that what is learnt by walking them holds for
+// thousands of ranks. Pure.
+//
+// Up to so many ranks, and steps, everybody and everything stands for itself.
+#pragma once
+
+#include "plan/cost/cost.h"
+#include "plan/lists/plan.h"
+
+enum { MMUL_FOLD_RANKS = 16, MMUL_FOLD_STEPS = 256 };
+
+struct mmul_fold {
+    int size, node_count;
+    int *rank_of; // of the whole plan's ranks: which stands for it; owned, like all below
+    int *node_of; // the same of its nodes; root's is node 0
+    int *members; // size: ranks that it stands for
+    int *nodes;   // node_count: nodes that it stands for
+    int *leaders; // node_count: the rank that stands for their leaders
+    int *last;    // node_count: of those, the last one to which panels are passed on
+};
+
+// One of several products that a job is, and what it costs: set to its cut and members.
+struct mmul_stage_plan {
+    const struct mmul_plan *plan;
+    const struct mmul_cost *cost;
+};
+
+// Who stands for whom in all of them. Fails with MMUL_ERR_SYSTEM
+// (memory).
+enum mmul_status mmul_fold_init(const struct mmul_stage_plan *stages, int count,
+                                struct mmul_fold *fold, struct mmul_error *err);
+void mmul_fold_fini(struct mmul_fold *fold);
+
+// The folded plan of one of them, released with mmul_plan_free; the same failure.
+enum mmul_status mmul_fold_plan(const struct mmul_fold *fold, const struct mmul_plan *whole,
+                                struct mmul_plan **plan, struct mmul_error *err);

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: MIT
+"""The script that calls us: its places and its words for values, and tracebacks that end in it."""
+import os
+import sys
+import types
+
+_OURS = __package__
+
+
+def _is_ours(frame):
+    return frame.f_globals.get("__package__") == _OURS
+
+
+def frame():
+    """The innermost one that is not ours, or None."""
+    found = sys._getframe(1)  # pylint: disable=protected-access
+    while found is not None and _is_ours(found):
+        found = found.f_back
+    return found
+
+
+def place():
+    """The line of the script that is under way: "script.py:12"."""
+    found = frame()
+    return f"{os.path.basename(found.f_code.co_filename)}:{found.f_lineno}" if found else ""
+
+
+def depth():
+    """The script's, as the caller counts frames: 1 is the caller."""
+    found, count = sys._getframe(1), 1  # pylint: disable=protected-access
+    while found is not None and _is_ours(found):
+        found, count = found.f_back, count + 1
+    return count
+
+
+def names(kind):
+    """Of the things of a kind, by id(): what the script calls them where it is."""
+    found, known = frame(), {}
+    for variables in (found.f_locals, found.f_globals) if found else ():
+        for name, thing in list(variables.items()):
+            if isinstance(thing, kind):
+                known.setdefault(id(thing), name)
+    return known
+
+
+def _outside(trace):
+    """A traceback without what is ours, and what that has called in Python's own modules."""
+    if trace is None:
+        return None
+    rest = _outside(trace.tb_next)
+    if _is_ours(trace.tb_frame):
+        return None if rest and rest.tb_frame.f_globals.get("__name__") == "threading" else rest
+    return types.TracebackType(rest, trace.tb_frame, trace.tb_lasti, trace.tb_lineno)
+
+
+def trim(error):
+    """Makes the exception, and those that it comes from, look as if the script had raised them."""
+    seen = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        error.__traceback__ = _outside(error.__traceback__)
+        error = error.__cause__ or error.__context__

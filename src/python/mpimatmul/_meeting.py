@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: MIT
+"""Where ranks meet: before every call that all of them make they wait for each other here, where they see who is
+missing, and not in MPI, where nobody would.
+
+A rank that ends says so to all others. Who waits for it then, or has waited for long, asks who else does; those answer,
+and the lowest says it for all:
+
+    mpimatmul: rank 1 has ended, and rank 0 waits for it in numpy() (script.py:7)
+    mpimatmul: rank 0 has waited 10 s in numpy() (script.py:7) for rank 1
+
+The first ends the job; the second does not: a rank that is slow is awaited for as long as it takes.
+"""
+import ctypes as c
+import os
+import sys
+import time
+
+STOPPED = 75  # MMUL_ERR_STOPPED
+_WAITING, _ENDED = 1, 2  # tags
+_ANY = -1
+_ANSWER_SECONDS = 0.5  # in which those who wait answer
+
+
+class _Note(c.Structure):
+    """What a rank says: its how manieth call, which one (all ranks the same), as the script has it."""
+    _fields_ = [("number", c.c_int64), ("seconds", c.c_double), ("kind", c.c_char * 32), ("name", c.c_char * 64),
+                ("place", c.c_char * 128), ("reason", c.c_char * 256)]
+
+    def __str__(self):
+        return f"{self.name.decode()}() ({self.place.decode(errors='replace')})"
+
+
+class _Status(c.Structure):
+    _fields_ = [("source", c.c_int), ("tag", c.c_int), ("error", c.c_int), ("cancelled", c.c_int),
+                ("bytes", c.c_size_t)]
+
+
+def wait_seconds():
+    """After how long a rank says that it waits: MPIMATMUL_WAIT_SECONDS, 10 without it."""
+    try:
+        return max(float(os.environ.get("MPIMATMUL_WAIT_SECONDS", "")), 0.0)
+    except ValueError:
+        return 10.0
+
+
+def say(text):
+    """A line, as the program's."""
+    sys.stdout.flush()
+    sys.stderr.write(f"mpimatmul: {text}\n")
+    sys.stderr.flush()
+
+
+def _ranks(ranks):
+    """"rank 1", "ranks 1 and 2", "ranks 1, 2, 3 and 9 others"."""
+    known = [str(r) for r in ranks]
+    if len(known) == 1:
+        return f"rank {known[0]}"
+    if len(known) > 5:
+        known[3:] = [f"{len(known) - 3} others"]
+    return f"ranks {', '.join(known[:-1])} and {known[-1]}"
+
+
+class Meeting:
+    """All ranks of a communicator, on one of their own."""
+
+    def __init__(self, mpi, world):
+        rank, size, self.comm = c.c_int(), c.c_int(), c.c_void_p()
+        mpi.MPI_Comm_rank(world, c.byref(rank))
+        mpi.MPI_Comm_size(world, c.byref(size))
+        mpi.MPI_Comm_dup(world, c.byref(self.comm))
+        self.mpi, self.rank, self.size = mpi, rank.value, size.value
+        self.byte = c.c_void_p(c.addressof(c.c_char.in_dll(mpi, "ompi_mpi_byte")))
+        self.number = 0
+        self.sent = []  # notes and requests, which must outlive the call
+        self.ended = {}  # rank: its last note
+        self.waiting = {}  # rank: its note, of this meeting
+        self.reason = ""  # why this rank ends
+        self.interrupted = 0  # times, by signals, in this meeting
+
+    def _tell(self, note, tag):
+        for other in range(self.size):
+            if other != self.rank:
+                request = c.c_void_p()
+                self.mpi.MPI_Isend(c.byref(note), c.c_int(c.sizeof(note)), self.byte, other, tag, self.comm,
+                                   c.byref(request))
+                self.sent.append((note, request))
+
+    def _listen(self):
+        there, status = c.c_int(), _Status()
+        while True:
+            self.mpi.MPI_Iprobe(_ANY, _ANY, self.comm, c.byref(there), c.byref(status))
+            if not there.value:
+                return
+            note = _Note()
+            self.mpi.MPI_Recv(c.byref(note), c.c_int(c.sizeof(note)), self.byte, status.source, status.tag, self.comm,
+                              None)
+            if status.tag == _ENDED:
+                self.ended[status.source] = note
+            elif note.number == self.number:
+                known = self.waiting.get(status.source)
+                note.seconds = max(note.seconds, known.seconds if known else 0)
+                self.waiting[status.source] = note
+
+    def leave(self):
+        """Collective: this rank calls nothing any more; returns when none does. Who waits in MPI_Finalize instead while
+        others end the job makes mpirun (4.1) crash now and then."""
+        if self.size > 1:
+            self._tell(_Note(number=self.number, reason=self.reason.encode()[:255]), _ENDED)
+        nap = 1e-5
+        while len(self.ended) < self.size - 1:
+            self._listen()
+            time.sleep(nap)
+            nap = min(1.5 * nap, 5e-3)
+
+    def meet(self, kind, name, place):
+        """Collective: the note of every rank, when all are there; None where there is one rank."""
+        if self.size == 1:
+            return None
+        self.number += 1
+        self.waiting, self.interrupted = {}, 0
+        own = _Note(number=self.number, kind=kind.encode(), name=name.encode(), place=place.encode()[:127])
+        everybody, request = (_Note * self.size)(), c.c_void_p()
+        length = c.c_int(c.sizeof(own))
+        self.mpi.MPI_Iallgather(c.byref(own), length, self.byte, everybody, length, self.byte, self.comm,
+                                c.byref(request))
+        self._wait(request, own)
+        return everybody
+
+    def _wait(self, request, own):
+        limit, begin, done = wait_seconds(), time.monotonic(), c.c_int()
+        answered, asked_at, doomed_at = False, None, None
+        while True:
+            self.mpi.MPI_Test(c.byref(request), c.byref(done), None)
+            if done.value:
+                return
+            self._listen()
+            now = time.monotonic()
+            waited = now - begin
+            if doomed_at is None and (self._gone() or self.interrupted > (waited < limit)):
+                doomed_at = now
+            # The first whose time is over says so, or two of them the lower one.
+            asks = waited >= limit and asked_at is None and not any(n.seconds > 0 for n in self.waiting.values())
+            if asks:
+                asked_at = now
+            if asks or (not answered and (self.waiting or doomed_at is not None)):
+                own.seconds, answered = waited if asks else 0, True
+                self._tell(_Note.from_buffer_copy(own), _WAITING)
+            if doomed_at is not None and now - doomed_at >= _ANSWER_SECONDS:
+                self._end(own, now - doomed_at)
+            elif asked_at is not None and asked_at > 0 and now - asked_at >= _ANSWER_SECONDS:
+                asked_at = 0  # said
+                self._warn(own, limit)
+            time.sleep(0 if waited < 1e-3 else min(waited / 8, 2e-3))
+
+    def _here(self):
+        return sorted({self.rank, *self.waiting})
+
+    def _gone(self):
+        """Who has ended without having been here."""
+        return sorted(r for r, note in self.ended.items() if note.number < self.number)
+
+    def _missing(self):
+        return [r for r in range(self.size) if r != self.rank and r not in self.waiting]
+
+    def _warn(self, own, limit):
+        if self._missing() and self.rank == min([self.rank] + [r for r, n in self.waiting.items() if n.seconds > 0]):
+            here = self._here()
+            say(f"{_ranks(here)} {'has' if len(here) == 1 else 'have'} waited {limit:g} s in {own} for "
+                f"{_ranks(self._missing())}")
+
+    def _end(self, own, seconds):
+        """The job cannot go on. The lowest rank that waits says why; where it cannot, the others end it, too."""
+        gone, here = self._gone(), self._here()
+        wait = f"{_ranks(here)} {'waits' if len(here) == 1 else 'wait'}"
+        if not gone:
+            say(f"rank {self.rank} was interrupted, and {wait} for {_ranks(self._missing())} in {own}")
+        elif self.rank == here[0]:
+            reason = self.ended[gone[0]].reason.decode(errors="replace")
+            say(f"{_ranks(gone)} {'has' if len(gone) == 1 else 'have'} ended{f' ({reason})' if reason else ''}, and "
+                f"{wait} for {'it' if len(gone) == 1 else 'them'} in {own}")
+        elif seconds < 4 * _ANSWER_SECONDS:
+            return
+        self.mpi.MPI_Abort(self.comm, STOPPED)

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MIT
+// What is to be seen, or has to be so: print and assert_close. Of a matrix only a corner and sums come to root, of one
+// with one element that.
+#include <stdio.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "tensor/builtins.h"
+#include "tensor/script.h"
+
+static enum mmul_status add_view(struct mmul_evaluator *e, const struct mmul_node *at,
+                                 struct mmul_script_view **view) {
+    *view = mmul_arena_allocate(e->arena, sizeof **view, e->err);
+    if (*view == NULL)
+        return e->err->status;
+    (*view)->at = at->at;
+    if (e->script->views == NULL)
+        e->script->views = e->script->next_view = *view;
+    else
+        e->script->last_view->next = *view;
+    e->script->last_view = *view;
+    return MMUL_OK;
+}
+
+// Brings a small matrix to root's memory.
+static enum mmul_status fetch(struct mmul_evaluator *e, const struct mmul_node *at,
+                              struct mmul_script_view *view, const struct mmul_object *x,
+                              double *to) {
+    struct mmul_script_awaited *awaited = mmul_arena_allocate(e->arena, sizeof *awaited, e->err);
+    if (awaited == NULL)
+        return e->err->status;
+    if (mmul_output_borrow(to, x->shape, MMUL_F64, &awaited->output, e->err) != MMUL_OK)
+        return e->err->status;
+    awaited->next = view->awaited;
+    view->awaited = awaited;
+    if (mmul_program_save(e->program, x->value, awaited->output, e->err) != MMUL_OK)
+        return mmul_evaluator_locate(e, at);
+    return MMUL_OK;
+}
+
+// ------------------------------------------------------------------------------------------ print
+
+// Where the parts of a line are added.
+struct line {
+    struct mmul_evaluator *e;
+    struct mmul_script_view *view;
+    struct mmul_script_part *last; // NULL: there is none yet
+};
+
+static struct mmul_script_part *add_part(struct line *line, enum mmul_script_part_kind kind) {
+    struct mmul_script_part *part = mmul_arena_allocate(line->e->arena, sizeof *part, line->e->err);
+    if (part == NULL)
+        return NULL;
+    part->kind = kind;
+    if (line->last == NULL)
+        line->view->parts = part;
+    else
+        line->last->next = part;
+    line->last = part;
+    return part;
+}
+
+static enum mmul_status add_text(struct line *line, const char *text) {
+    if (text[0] == '\0')
+        return MMUL_OK;
+    struct mmul_script_part *part = add_part(line, MMUL_PART_TEXT);
+    return part != NULL ? mmul_evaluator_copy_text(line->e, text, &part->text)
+                        : line->e->err->status;
+}
+
+static enum mmul_status add_number(struct line *line, const struct mmul_node *at,
+                                   const struct mmul_object *x) {
+    struct mmul_script_part *part = add_part(line, MMUL_PART_NUMBER);
+    if (part == NULL)
+        return line->e->err->status;
+    mmul_program_value_shape(line->e->program, x->value, &part->is_whole);
+    return fetch(line->e, at, line->view, x, &part->number);
+}
+
+static enum mmul_status fetch_corner(struct line *line, const struct mmul_node *at,
+                                     struct mmul_script_part *part) {
+    struct mmul_evaluator *e = line->e;
+    const struct mmul_object *x = &part->matrix;
+    part->rows = x->shape.rows < MMUL_CORNER_ROWS ? (int)x->shape.rows : MMUL_CORNER_ROWS;
+    part->cols = x->shape.cols < MMUL_CORNER_COLS ? (int)x->shape.cols : MMUL_CORNER_COLS;
+    struct mmul_call call = {
+        .operation = "slice", .operand_count = 1, .with = {.end = {1, 1, part->rows, part->cols}}};
+    struct mmul_object corner = {.axes = x->axes};
+    part->corner = mmul_arena_allocate(
+        e->arena, (size_t)(part->rows * part->cols) * sizeof *part->corner, e->err);
+    if (part->corner == NULL)
+        return e->err->status;
+    enum mmul_status status = mmul_apply(e, at, &call, x, &corner);
+    return status == MMUL_OK ? fetch(e, at, line->view, &corner, part->corner) : status;
+}
+
+static enum mmul_status add_matrix(struct line *line, const struct mmul_node *at,
+                                   const struct mmul_object *x) {
+    static const char *const operations[MMUL_STATISTICS] = {"min", "max", "mean"};
+    struct mmul_evaluator *e = line->e;
+    struct mmul_script_part *part = add_part(line, MMUL_PART_MATRIX);
+    struct mmul_object number;
+    char quoted[48];
+    if (part == NULL)
+        return e->err->status;
+    part->matrix = *x;
+    enum mmul_status status =
+        mmul_evaluator_copy_text(e, mmul_source_quote(e->source, at->at, quoted), &part->text);
+    if (status == MMUL_OK)
+        status = fetch_corner(line, at, part);
+    for (int i = 0; status == MMUL_OK && i < MMUL_STATISTICS; i++) {
+        status = mmul_reduce_all(e, at, operations[i], x, &number);
+        if (status == MMUL_OK)
+            status = fetch(e, at, line->view, &number, &part->statistics[i]);
+    }
+    return status;
+}
+
+static enum mmul_status add_argument(struct line *line, const struct mmul_node *at,
+                                     const struct mmul_object *x) {
+    char text[2 * MMUL_STRING_MOST + 1] = "";
+    if (x->kind == MMUL_OBJECT_MATRIX)
+        return mmul_object_is_one(x) ? add_number(line, at, x) : add_matrix(line, at, x);
+    enum mmul_status status = MMUL_OK;
+    for (int i = 0; x->kind == MMUL_OBJECT_FORMAT && status == MMUL_OK && i < x->count; i++)
+        status = add_argument(line, at, &x->items[i]);
+    if (x->kind == MMUL_OBJECT_FORMAT)
+        return status;
+    mmul_object_format(x, text, sizeof text);
+    return add_text(line, text);
+}
+
+enum mmul_status mmul_builtin_print(struct mmul_evaluator *e, const struct mmul_builtin *builtin,
+                                    const struct mmul_node *call,
+                                    const struct mmul_argument *arguments,
+                                    struct mmul_object *result) {
+    struct line line = {.e = e};
+    (void)builtin;
+    *result = (struct mmul_object){.kind = MMUL_OBJECT_NONE};
+    enum mmul_status status = add_view(e, call, &line.view);
+    for (int i = 0; status == MMUL_OK && i < MMUL_ARGUMENTS_MOST; i++) {
+        if (arguments[i].node == NULL)
+            continue;
+        if (i > 0)
+            status = add_text(&line, " ");
+        if (status == MMUL_OK)
+            status = add_argument(&line, arguments[i].node, &arguments[i].object);
+    }
+    return status;
+}
+
+enum mmul_status mmul_builtin_assert_close(struct mmul_evaluator *e,
+                                           const struct mmul_builtin *builtin,
+                                           const struct mmul_node *call,
+                                           const struct mmul_argument *arguments,
+                                           struct mmul_object *result) {
+    struct mmul_script_view *view = NULL;
+    struct mmul_argument difference = {.node = call}, size = {.node = call};
+    struct mmul_object largest;
+    double tolerance = 0;
+    (void)builtin;
+    *result = (struct mmul_object){.kind = MMUL_OBJECT_NONE};
+    bool numbers =
+        mmul_object_is_number(&arguments[0].object) && mmul_object_is_number(&arguments[1].object);
+    enum mmul_status status = numbers
+                                  ? mmul_take_matrix(e, &arguments[0], "x")
+                                  : mmul_take_real(e, &arguments[2], "tolerance", 0, &tolerance);
+    if (status == MMUL_OK && !(tolerance >= 0))
+        return mmul_evaluator_fail(e, arguments[2].node, "tolerance must be at least 0");
+    if (status == MMUL_OK)
+        status = mmul_apply_elements(e, call, "subtract", arguments, 2, &difference.object);
+    if (status == MMUL_OK)
+        status = mmul_apply_elements(e, call, "abs", &difference, 1, &size.object);
+    if (status == MMUL_OK)
+        status = mmul_reduce_all(e, call, "max", &size.object, &largest);
+    if (status == MMUL_OK)
+        status = add_view(e, call, &view);
+    if (status != MMUL_OK)
+        return status;
+    view->is_assertion = true;
+    view->tolerance = tolerance;
+    return fetch(e, call, view, &largest, &view->difference);
+}

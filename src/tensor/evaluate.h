@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+//
+// Carries a tree out, once, on root: loops are unrolled, functions are inlined, numbers and strings are folded, and
+// every operation on matrices is added to a program. Nothing is computed but numbers.
+//
+// Expressions hold calls, calls carry out statements, and statements hold expressions: the files of these three call
+// each other, and nothing below them does (tensor/evaluator.h, tensor/builtins.h).
+#pragma once
+
+#include "tensor/evaluator.h"
+
+// ----------------------------------------------------------------------------------- statements.c
+
+enum mmul_status mmul_evaluate_program(struct mmul_evaluator *e, const struct mmul_tree *tree);
+
+// A block of statements; *returned: one of them was a return, with *result.
+enum mmul_status mmul_evaluate_block(struct mmul_evaluator *e, const struct mmul_node *block,
+                                     bool *returned, struct mmul_object *result);
+
+// ---------------------------------------------------------------------------------- expressions.c
+
+enum mmul_status mmul_evaluate(struct mmul_evaluator *e, const struct mmul_node *node,
+                               struct mmul_object *result);
+
+// Matrices among them are called as the names in `targets` (NULL: none) say, in turn.
+enum mmul_status mmul_evaluate_tuple(struct mmul_evaluator *e, const struct mmul_node *node,
+                                     const struct mmul_node *targets, struct mmul_object *result);
+
+// ---------------------------------------------------------------------------------------- calls.c
+
+// `call` of a function of the program or of the language.
+enum mmul_status mmul_evaluate_call(struct mmul_evaluator *e, const struct mmul_node *call,
+                                    struct mmul_object *result);

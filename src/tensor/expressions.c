@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: MIT
+// Expressions: numbers and strings are folded, and what is done to matrices becomes operations of the program.
+#include <string.h>
+
+#include "base/status.h"
+#include "tensor/evaluate.h"
+
+enum mmul_status mmul_evaluate_tuple(struct mmul_evaluator *e, const struct mmul_node *node,
+                                     const struct mmul_node *targets, struct mmul_object *result) {
+    struct mmul_object items[MMUL_TUPLE_MOST];
+    int count = 0;
+    for (const struct mmul_node *child = node->first; child != NULL; child = child->next) {
+        if (count == MMUL_TUPLE_MOST)
+            return mmul_evaluator_fail(e, child, "a tuple has %d elements at most",
+                                       MMUL_TUPLE_MOST);
+        if (targets != NULL) {
+            e->named = child;
+            e->name = targets->text;
+            targets = targets->next;
+        }
+        enum mmul_status status = mmul_evaluate(e, child, &items[count++]);
+        if (status != MMUL_OK)
+            return status;
+    }
+    return mmul_evaluator_tuple(e, items, count, result);
+}
+
+static enum mmul_status evaluate_constant(const struct mmul_node *node,
+                                          struct mmul_object *result) {
+    *result = (struct mmul_object){.kind = MMUL_OBJECT_NONE};
+    if (node->text[0] != 'N')
+        *result = mmul_object_from_bool(node->text[0] == 'T');
+    return MMUL_OK;
+}
+
+static enum mmul_status evaluate_negative(struct mmul_evaluator *e, const struct mmul_node *node,
+                                          struct mmul_object *result) {
+    struct mmul_argument operand = {.node = node->first};
+    enum mmul_status status = mmul_evaluate(e, node->first, &operand.object);
+    if (status != MMUL_OK)
+        return status;
+    if (operand.object.kind == MMUL_OBJECT_MATRIX)
+        return mmul_apply_elements(e, node, "neg", &operand, 1, result);
+    if (!mmul_object_is_number(&operand.object))
+        return mmul_evaluator_fail(e, node, "%s has no negative",
+                                   mmul_object_name(&operand.object));
+    const struct mmul_object zero = mmul_object_from_integer(0);
+    *result = mmul_object_from_real(-operand.object.real);
+    const char *problem = operand.object.kind == MMUL_OBJECT_REAL
+                              ? NULL
+                              : mmul_object_calculate("-", &zero, &operand.object, result);
+    return problem == NULL ? MMUL_OK : mmul_evaluator_fail(e, node, "%s", problem);
+}
+
+// Strings: + and comparisons for equality; None and booleans are equal to themselves.
+static enum mmul_status combine_others(struct mmul_evaluator *e, const struct mmul_node *node,
+                                       const struct mmul_argument operands[2],
+                                       struct mmul_object *result) {
+    const struct mmul_object *x = &operands[0].object, *y = &operands[1].object;
+    bool strings = x->kind == MMUL_OBJECT_STRING && y->kind == MMUL_OBJECT_STRING;
+    bool is_equality = strcmp(node->text, "==") == 0 || strcmp(node->text, "!=") == 0;
+    if (strings && strcmp(node->text, "+") == 0) {
+        char text[MMUL_STRING_MOST + 1] = "";
+        enum mmul_status status = mmul_string_append(e, node, x, text);
+        if (status == MMUL_OK)
+            status = mmul_string_append(e, node, y, text);
+        *result = (struct mmul_object){.kind = MMUL_OBJECT_STRING};
+        return status == MMUL_OK ? mmul_evaluator_copy_text(e, text, &result->text) : status;
+    }
+    if (is_equality && x->kind < MMUL_OBJECT_TUPLE && y->kind < MMUL_OBJECT_TUPLE) {
+        bool equal = x->kind == y->kind && (!strings || strcmp(x->text, y->text) == 0);
+        *result = mmul_object_from_bool(equal == (node->text[0] == '='));
+        return MMUL_OK;
+    }
+    return mmul_evaluator_fail(e, node, "'%s' is not for %s and %s", node->text,
+                               mmul_object_name(x), mmul_object_name(y));
+}
+
+// One operator, of operands that are known.
+static enum mmul_status combine(struct mmul_evaluator *e, const struct mmul_node *node,
+                                const struct mmul_argument operands[2],
+                                struct mmul_object *result) {
+    const struct mmul_object *x = &operands[0].object, *y = &operands[1].object;
+    bool matrix = x->kind == MMUL_OBJECT_MATRIX || y->kind == MMUL_OBJECT_MATRIX;
+    bool numbers = mmul_object_is_number(x) && mmul_object_is_number(y);
+    if (matrix)
+        return mmul_apply_operator(e, node, operands, result);
+    if (!numbers)
+        return combine_others(e, node, operands, result);
+    if (strcmp(node->text, "@") == 0)
+        return mmul_evaluator_fail(e, node, "'@' is for matrices, not for numbers");
+    const char *problem = mmul_object_calculate(node->text, x, y, result);
+    return problem == NULL ? MMUL_OK : mmul_evaluator_fail(e, node, "%s", problem);
+}
+
+// x + y + z + ...: from its left end to `node`, however many they are.
+static enum mmul_status evaluate_binary(struct mmul_evaluator *e, const struct mmul_node *node,
+                                        struct mmul_object *result) {
+    const struct mmul_node *at = node;
+    while (at->first->kind == MMUL_NODE_BINARY)
+        at = at->first;
+    enum mmul_status status = mmul_evaluate(e, at->first, result);
+    for (const struct mmul_node *end = node->outer; status == MMUL_OK && at != end;
+         at = at->outer) {
+        struct mmul_argument operands[2] = {{at->first, *result}, {.node = at->last}};
+        status = mmul_evaluate(e, at->last, &operands[1].object);
+        if (status == MMUL_OK)
+            status = combine(e, at, operands, result);
+        if (status == MMUL_OK)
+            status = mmul_evaluator_step(e, at);
+    }
+    return status;
+}
+
+// An f-string: a string, or MMUL_OBJECT_FORMAT.
+static enum mmul_status evaluate_format(struct mmul_evaluator *e, const struct mmul_node *node,
+                                        struct mmul_object *result) {
+    struct mmul_format_string format = {.count = 0};
+    enum mmul_status status = MMUL_OK;
+    for (const struct mmul_node *child = node->first; status == MMUL_OK && child != NULL;
+         child = child->next) {
+        struct mmul_object piece;
+        status = mmul_evaluate(e, child, &piece);
+        if (status == MMUL_OK)
+            status = mmul_format_string_add(e, child, &piece, &format);
+    }
+    return status == MMUL_OK ? mmul_format_string_end(e, &format, result) : status;
+}
+
+// ------------------------------------------------------------------------ slices and attributes
+
+// One bound of numpy's, which counts from the end when it is negative and never goes beyond it.
+static enum mmul_status take_bound(struct mmul_evaluator *e, const struct mmul_node *bound,
+                                   int64_t size, int64_t otherwise, int64_t *to) {
+    struct mmul_argument argument = {.node = bound};
+    *to = otherwise;
+    if (bound->kind == MMUL_NODE_ABSENT)
+        return MMUL_OK;
+    enum mmul_status status = mmul_evaluate(e, bound, &argument.object);
+    if (status != MMUL_OK || argument.object.kind == MMUL_OBJECT_NONE)
+        return status;
+    if ((status = mmul_take_whole(e, &argument, "a bound of a slice", to)) != MMUL_OK)
+        return status;
+    *to = *to < 0 ? *to + size : *to;
+    *to = *to < 0 ? 0 : *to > size ? size : *to;
+    return MMUL_OK;
+}
+
+static enum mmul_status slice_matrix(struct mmul_evaluator *e, const struct mmul_node *node,
+                                     const struct mmul_object *x, struct mmul_object *result) {
+    struct mmul_call call = {.operation = "slice", .operand_count = 1};
+    char shape[96];
+    int axis = MMUL_AXES_MOST - x->axes;
+    mmul_object_sizes(x, call.with.end);
+    for (const struct mmul_node *n = node->first->next; n != NULL; n = n->next, axis++) {
+        if (axis == MMUL_AXES_MOST)
+            return mmul_evaluator_fail(e, n, "%d slices for %d axes (%s)", x->axes + 1, x->axes,
+                                       mmul_object_shape(x, shape));
+        if (n->kind != MMUL_NODE_SLICE) {
+            mmul_evaluator_fail(e, n, "an index that is no slice is not in this part of Python");
+            mmul_hint(e->err, "x[i:i + 1] keeps the axis, with size 1");
+            return MMUL_ERR_DATA;
+        }
+        int64_t size = call.with.end[axis];
+        enum mmul_status status = take_bound(e, n->first, size, 0, &call.with.begin[axis]);
+        if (status == MMUL_OK)
+            status = take_bound(e, n->last, size, size, &call.with.end[axis]);
+        if (status == MMUL_OK && call.with.begin[axis] >= call.with.end[axis])
+            status = mmul_evaluator_fail(e, n, "the slice is empty: [%lld:%lld] of %lld",
+                                         (long long)call.with.begin[axis],
+                                         (long long)call.with.end[axis], (long long)size);
+        if (status != MMUL_OK)
+            return status;
+    }
+    result->axes = x->axes;
+    return mmul_apply(e, node, &call, x, result);
+}
+
+static enum mmul_status evaluate_subscript(struct mmul_evaluator *e, const struct mmul_node *node,
+                                           struct mmul_object *result) {
+    struct mmul_object x;
+    struct mmul_argument index = {.node = node->last};
+    int64_t i = 0;
+    const struct mmul_node *named = e->named;
+    enum mmul_status status = mmul_evaluate(e, node->first, &x);
+    e->named = named;
+    if (status != MMUL_OK || x.kind == MMUL_OBJECT_MATRIX)
+        return status == MMUL_OK ? slice_matrix(e, node, &x, result) : status;
+    if (x.kind != MMUL_OBJECT_TUPLE)
+        return mmul_evaluator_fail(e, node, "%s has no elements", mmul_object_name(&x));
+    if (node->first->next != node->last || node->last->kind == MMUL_NODE_SLICE)
+        return mmul_evaluator_fail(e, node, "of a tuple only one element can be taken here");
+    status = mmul_evaluate(e, node->last, &index.object);
+    if (status == MMUL_OK)
+        status = mmul_take_whole(e, &index, "an index", &i);
+    if (status != MMUL_OK)
+        return status;
+    if (i < -x.count || i >= x.count)
+        return mmul_evaluator_fail(e, node->last, "element %lld of a tuple of %d", (long long)i,
+                                   x.count);
+    *result = x.items[i < 0 ? i + x.count : i];
+    return MMUL_OK;
+}
+
+static enum mmul_status evaluate_attribute(struct mmul_evaluator *e, const struct mmul_node *node,
+                                           struct mmul_object *result) {
+    static const char *const names[] = {"T", "shape", NULL};
+    struct mmul_object x, sizes[MMUL_AXES_MOST];
+    int64_t counts[MMUL_AXES_MOST];
+    struct mmul_call call = {.operation = "transpose", .operand_count = 1};
+    const struct mmul_node *named = e->named;
+    enum mmul_status status = mmul_evaluate(e, node->first, &x);
+    e->named = named;
+    if (status != MMUL_OK)
+        return status;
+    if (x.kind != MMUL_OBJECT_MATRIX)
+        return mmul_evaluator_fail(e, node, "%s has no '.%s'", mmul_object_name(&x), node->text);
+    result->axes = x.axes;
+    if (strcmp(node->text, "T") == 0)
+        return mmul_apply(e, node, &call, &x, result);
+    if (strcmp(node->text, "shape") == 0) {
+        mmul_object_sizes(&x, counts);
+        for (int s = 0; s < x.axes; s++)
+            sizes[s] = mmul_object_from_integer(counts[MMUL_AXES_MOST - x.axes + s]);
+        return mmul_evaluator_tuple(e, sizes, x.axes, result);
+    }
+    const char *nearest = mmul_nearest(node->text, names);
+    mmul_evaluator_fail(e, node, "a matrix has no '.%s' here: .T and .shape are there", node->text);
+    if (nearest != NULL)
+        mmul_hint(e->err, ".%s?", nearest);
+    return MMUL_ERR_DATA;
+}
+
+// ------------------------------------------------------------------------------------- any kind
+
+static enum mmul_status evaluate_kind(struct mmul_evaluator *e, const struct mmul_node *node,
+                                      struct mmul_object *result) {
+    switch (node->kind) {
+    case MMUL_NODE_NUMBER:
+        *result = node->is_integer ? mmul_object_from_integer(node->integer)
+                                   : mmul_object_from_real(node->real);
+        return MMUL_OK;
+    case MMUL_NODE_STRING:
+        *result = (struct mmul_object){.kind = MMUL_OBJECT_STRING, .text = node->text};
+        return strlen(node->text) < MMUL_STRING_MOST
+                   ? MMUL_OK
+                   : mmul_evaluator_fail(e, node, "a string has fewer than %d bytes",
+                                         MMUL_STRING_MOST);
+    case MMUL_NODE_FORMAT:
+        return evaluate_format(e, node, result);
+    case MMUL_NODE_CONSTANT:
+        return evaluate_constant(node, result);
+    case MMUL_NODE_NAME:
+        return mmul_evaluator_read(e, node, result);
+    case MMUL_NODE_TUPLE:
+        return mmul_evaluate_tuple(e, node, NULL, result);
+    case MMUL_NODE_NEGATIVE:
+        return evaluate_negative(e, node, result);
+    case MMUL_NODE_BINARY:
+        return evaluate_binary(e, node, result);
+    case MMUL_NODE_CALL:
+        return mmul_evaluate_call(e, node, result);
+    case MMUL_NODE_ATTRIBUTE:
+        return evaluate_attribute(e, node, result);
+    case MMUL_NODE_SUBSCRIPT:
+        return evaluate_subscript(e, node, result);
+    default:
+        return mmul_evaluator_fail(e, node, "a value is expected here");
+    }
+}
+
+enum mmul_status mmul_evaluate(struct mmul_evaluator *e, const struct mmul_node *node,
+                               struct mmul_object *result) {
+    enum mmul_status status = mmul_evaluator_step(e, node);
+    if (status != MMUL_OK)
+        return status;
+    e->depth++;
+    status = evaluate_kind(e, node, result);
+    e->depth--;
+    return status;
+}

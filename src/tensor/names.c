@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+// Names of the program and of its functions: which values they have, and what is said of one that nobody knows.
+#include <string.h>
+
+#include "base/status.h"
+#include "tensor/builtins.h"
+
+static struct mmul_binding *find_binding(const struct mmul_frame *frame, const char *name) {
+    for (struct mmul_binding *b = frame->bindings; b != NULL; b = b->next)
+        if (strcmp(b->name, name) == 0)
+            return b;
+    return NULL;
+}
+
+enum mmul_status mmul_evaluator_bind(struct mmul_evaluator *e, const char *name,
+                                     const struct mmul_object *object) {
+    struct mmul_binding *binding = find_binding(e->frame, name);
+    if (binding == NULL) {
+        binding = mmul_arena_allocate(e->arena, sizeof *binding, e->err);
+        if (binding == NULL)
+            return e->err->status;
+        binding->name = name;
+        binding->next = e->frame->bindings;
+        e->frame->bindings = binding;
+    }
+    binding->object = *object;
+    return MMUL_OK;
+}
+
+// Is a name assigned to anywhere inside? Python then has it local to the whole function.
+static bool assigns(const struct mmul_node *node, const char *name) {
+    if (node->kind == MMUL_NODE_ASSIGN || node->kind == MMUL_NODE_FOR) {
+        const struct mmul_node *target = node->first;
+        bool is_tuple = target->kind == MMUL_NODE_TUPLE;
+        for (const struct mmul_node *n = is_tuple ? target->first : target; n != NULL;
+             n = is_tuple ? n->next : NULL)
+            if (strcmp(n->text, name) == 0)
+                return true;
+    }
+    if (node->kind != MMUL_NODE_BLOCK && node->kind != MMUL_NODE_FOR && node->kind != MMUL_NODE_IF)
+        return false;
+    for (const struct mmul_node *child = node->first; child != NULL; child = child->next)
+        if (assigns(child, name))
+            return true;
+    return false;
+}
+
+static enum mmul_status fail_unknown(struct mmul_evaluator *e, const struct mmul_node *node) {
+    enum { MOST = 250 };
+    const char *names[MOST + 1] = {NULL};
+    int count = 0, builtins = 0;
+    const struct mmul_builtin *table = mmul_builtins(&builtins);
+    for (const struct mmul_frame *f = e->frame; f != NULL; f = f == e->top ? NULL : e->top)
+        for (const struct mmul_binding *b = f->bindings; b != NULL && count < MOST - builtins;
+             b = b->next)
+            names[count++] = b->name;
+    for (int i = 0; i < builtins; i++)
+        names[count++] = table[i].name;
+    const char *instead = mmul_refusal_instead(node->text),
+               *nearest = mmul_nearest(node->text, names);
+    mmul_evaluator_fail(e, node, "nothing is called '%s'", node->text);
+    if (instead != NULL)
+        mmul_hint(e->err, "%s", instead);
+    else if (nearest != NULL)
+        mmul_hint(e->err, "'%s'?", nearest);
+    return MMUL_ERR_DATA;
+}
+
+enum mmul_status mmul_evaluator_read(struct mmul_evaluator *e, const struct mmul_node *node,
+                                     struct mmul_object *result) {
+    const struct mmul_binding *binding = find_binding(e->frame, node->text);
+    int count = 0;
+    const struct mmul_builtin *table = mmul_builtins(&count);
+    if (binding == NULL && e->frame->function != NULL) {
+        if (assigns(e->frame->function->last, node->text))
+            return mmul_evaluator_fail(e, node, "'%s' is read before it is assigned to",
+                                       node->text);
+        binding = find_binding(e->top, node->text);
+    }
+    if (binding != NULL && binding->object.kind != MMUL_OBJECT_FUNCTION) {
+        *result = binding->object;
+        return MMUL_OK;
+    }
+    bool is_function = binding != NULL || strcmp(node->text, "range") == 0;
+    for (int i = 0; i < count; i++)
+        is_function |= strcmp(table[i].name, node->text) == 0;
+    if (is_function)
+        return mmul_evaluator_fail(
+            e, node, "'%s' is a function: only calls of it are in this part of Python", node->text);
+    return fail_unknown(e, node);
+}

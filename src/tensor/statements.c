@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+// Statements: loops are unrolled, functions are defined, and a program is carried out from its first line to its last.
+#include "base/status.h"
+#include "tensor/evaluate.h"
+
+static enum mmul_status assign(struct mmul_evaluator *e, const struct mmul_node *node) {
+    const struct mmul_node *target = node->first;
+    struct mmul_object object;
+    bool is_tuple = target->kind == MMUL_NODE_TUPLE;
+    e->named = is_tuple ? NULL : node->last;
+    e->name = target->text;
+    enum mmul_status status = is_tuple && node->last->kind == MMUL_NODE_TUPLE
+                                  ? mmul_evaluate_tuple(e, node->last, target->first, &object)
+                                  : mmul_evaluate(e, node->last, &object);
+    if (status == MMUL_OK && !is_tuple)
+        return mmul_evaluator_bind(e, target->text, &object);
+    if (status != MMUL_OK)
+        return status;
+    if (object.kind != MMUL_OBJECT_TUPLE)
+        return mmul_evaluator_fail(e, node->last, "%s is not several values",
+                                   mmul_object_name(&object));
+    int names = 0;
+    for (const struct mmul_node *name = target->first; name != NULL; name = name->next)
+        names++;
+    if (names != object.count)
+        return mmul_evaluator_fail(e, target, "%d names for %d values", names, object.count);
+    const struct mmul_object *item = object.items;
+    for (const struct mmul_node *name = target->first; status == MMUL_OK && name != NULL;
+         name = name->next)
+        status = mmul_evaluator_bind(e, name->text, item++);
+    return status;
+}
+
+// The bounds of range(...): of one, two or three whole numbers.
+static enum mmul_status evaluate_range(struct mmul_evaluator *e, const struct mmul_node *call,
+                                       int64_t bounds[3]) {
+    int64_t given[3];
+    int count = 0;
+    for (const struct mmul_node *n = call->first->next; n != NULL; n = n->next) {
+        struct mmul_argument argument = {.node = n};
+        if (count == 3 || n->kind == MMUL_NODE_KEYWORD)
+            return mmul_evaluator_fail(e, n, "range takes one to three whole numbers");
+        enum mmul_status status = mmul_evaluate(e, n, &argument.object);
+        if (status == MMUL_OK)
+            status = mmul_take_whole(e, &argument, "a bound of range", &given[count++]);
+        if (status != MMUL_OK)
+            return status;
+    }
+    if (count == 0)
+        return mmul_evaluator_fail(e, call, "range takes one to three whole numbers");
+    bounds[0] = count > 1 ? given[0] : 0;
+    bounds[1] = count > 1 ? given[1] : given[0];
+    bounds[2] = count > 2 ? given[2] : 1;
+    return bounds[2] != 0 ? MMUL_OK : mmul_evaluator_fail(e, call, "the step of range is 0");
+}
+
+static enum mmul_status repeat(struct mmul_evaluator *e, const struct mmul_node *node,
+                               bool *returned, struct mmul_object *result) {
+    const struct mmul_node *name = node->first, *body = node->last;
+    int64_t bounds[3] = {0};
+    enum mmul_status status = evaluate_range(e, name->next, bounds);
+    for (int64_t i = bounds[0]; status == MMUL_OK && !*returned; i += bounds[2]) {
+        const struct mmul_object index = mmul_object_from_integer(i);
+        if (bounds[2] > 0 ? i >= bounds[1] : i <= bounds[1])
+            break;
+        status = mmul_evaluator_step(e, node);
+        if (status == MMUL_OK)
+            status = mmul_evaluator_bind(e, name->text, &index);
+        if (status == MMUL_OK)
+            status = mmul_evaluate_block(e, body, returned, result);
+        if (bounds[2] > 0 ? i > INT64_MAX - bounds[2] : i < INT64_MIN - bounds[2])
+            break;
+    }
+    return status;
+}
+
+static enum mmul_status branch(struct mmul_evaluator *e, const struct mmul_node *node,
+                               bool *returned, struct mmul_object *result) {
+    struct mmul_object condition;
+    enum mmul_status status = mmul_evaluate(e, node->first, &condition);
+    if (status != MMUL_OK)
+        return status;
+    if (!mmul_object_is_number(&condition)) {
+        mmul_evaluator_fail(e, node->first, "a condition is a number here, not %s",
+                            mmul_object_name(&condition));
+        if (condition.kind == MMUL_OBJECT_MATRIX)
+            mmul_hint(e->err, "where(c, x, y) chooses element by element");
+        return MMUL_ERR_DATA;
+    }
+    const struct mmul_node *block = node->first->next;
+    if (mmul_object_number(&condition) == 0)
+        block = block->next;
+    return block != NULL ? mmul_evaluate_block(e, block, returned, result) : MMUL_OK;
+}
+
+// Defaults are evaluated where the function is defined, into a tuple beside it.
+static enum mmul_status define(struct mmul_evaluator *e, const struct mmul_node *node) {
+    struct mmul_object function = {.kind = MMUL_OBJECT_FUNCTION, .function = node};
+    struct mmul_object defaults[MMUL_TUPLE_MOST];
+    int count = 0;
+    if (e->frame != e->top)
+        return mmul_evaluator_fail(e, node,
+                                   "a function inside a function is not in this part of Python");
+    for (const struct mmul_node *p = node->first->first; p != NULL; p = p->next) {
+        if (count == MMUL_TUPLE_MOST)
+            return mmul_evaluator_fail(e, p, "a function has %d parameters at most",
+                                       MMUL_TUPLE_MOST);
+        defaults[count] = (struct mmul_object){.kind = MMUL_OBJECT_NONE};
+        if (p->kind == MMUL_NODE_KEYWORD) {
+            enum mmul_status status = mmul_evaluate(e, p->first, &defaults[count]);
+            if (status != MMUL_OK)
+                return status;
+        }
+        count++;
+    }
+    enum mmul_status status = mmul_evaluator_tuple(e, defaults, count, &function);
+    function.kind = MMUL_OBJECT_FUNCTION;
+    function.function = node;
+    return status == MMUL_OK ? mmul_evaluator_bind(e, node->text, &function) : status;
+}
+
+static enum mmul_status leave(struct mmul_evaluator *e, const struct mmul_node *node,
+                              bool *returned, struct mmul_object *result) {
+    *returned = true;
+    *result = (struct mmul_object){.kind = MMUL_OBJECT_NONE};
+    if (e->frame == e->top)
+        return mmul_evaluator_fail(e, node, "return stands outside of a function");
+    return node->first != NULL ? mmul_evaluate(e, node->first, result) : MMUL_OK;
+}
+
+enum mmul_status mmul_evaluate_block(struct mmul_evaluator *e, const struct mmul_node *block,
+                                     bool *returned, struct mmul_object *result) {
+    enum mmul_status status = MMUL_OK;
+    e->depth++;
+    for (const struct mmul_node *s = block->first; status == MMUL_OK && !*returned && s != NULL;
+         s = s->next) {
+        struct mmul_object ignored;
+        e->named = NULL;
+        status = mmul_evaluator_step(e, s);
+        if (status != MMUL_OK)
+            break;
+        if (s->kind == MMUL_NODE_ASSIGN)
+            status = assign(e, s);
+        else if (s->kind == MMUL_NODE_FOR)
+            status = repeat(e, s, returned, result);
+        else if (s->kind == MMUL_NODE_IF)
+            status = branch(e, s, returned, result);
+        else if (s->kind == MMUL_NODE_DEF)
+            status = define(e, s);
+        else if (s->kind == MMUL_NODE_RETURN)
+            status = leave(e, s, returned, result);
+        else
+            status = mmul_evaluate(e, s->first, &ignored);
+    }
+    e->depth--;
+    return status;
+}
+
+enum mmul_status mmul_evaluate_program(struct mmul_evaluator *e, const struct mmul_tree *tree) {
+    struct mmul_frame top = {0};
+    struct mmul_object ignored;
+    bool returned = false;
+    e->frame = e->top = &top;
+    enum mmul_status status = mmul_evaluate_block(e, tree->root, &returned, &ignored);
+    e->frame = e->top = NULL;
+    return status;
+}

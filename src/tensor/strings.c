@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+// Strings with values in them. What a matrix holds is not known while a program is read: one of a single element stands
+// in a string that print alone shows, when it is there.
+#include <string.h>
+
+#include "base/status.h"
+#include "tensor/evaluator.h"
+
+static enum mmul_status fail_piece(struct mmul_evaluator *e, const struct mmul_node *at,
+                                   const struct mmul_object *piece) {
+    mmul_evaluator_fail(e, at, "%s cannot be part of a string", mmul_object_name(piece));
+    if (piece->kind == MMUL_OBJECT_MATRIX || piece->kind == MMUL_OBJECT_FORMAT)
+        mmul_hint(e->err, "print(\"...\", x) shows it beside other words");
+    return MMUL_ERR_DATA;
+}
+
+enum mmul_status mmul_string_append(struct mmul_evaluator *e, const struct mmul_node *at,
+                                    const struct mmul_object *piece,
+                                    char text[static MMUL_STRING_MOST + 1]) {
+    if (piece->kind >= MMUL_OBJECT_TUPLE)
+        return fail_piece(e, at, piece);
+    mmul_object_format(piece, text, MMUL_STRING_MOST + 1);
+    return strlen(text) < MMUL_STRING_MOST
+               ? MMUL_OK
+               : mmul_evaluator_fail(e, at, "a string has fewer than %d bytes", MMUL_STRING_MOST);
+}
+
+enum mmul_status mmul_format_string_add(struct mmul_evaluator *e, const struct mmul_node *at,
+                                        const struct mmul_object *piece,
+                                        struct mmul_format_string *format) {
+    struct mmul_object *pieces = format->pieces + format->count;
+    if (!mmul_object_is_one(piece))
+        return mmul_string_append(e, at, piece, format->text);
+    if (format->count + 2 >= MMUL_TUPLE_MOST)
+        return mmul_evaluator_fail(e, at, "a string has %d matrices at most",
+                                   MMUL_TUPLE_MOST / 2 - 1);
+    pieces[0] = (struct mmul_object){.kind = MMUL_OBJECT_STRING};
+    pieces[1] = *piece;
+    enum mmul_status status = mmul_evaluator_copy_text(e, format->text, &pieces[0].text);
+    format->text[0] = '\0';
+    format->count += 2;
+    return status;
+}
+
+enum mmul_status mmul_format_string_end(struct mmul_evaluator *e, struct mmul_format_string *format,
+                                        struct mmul_object *result) {
+    struct mmul_object *last = format->pieces + format->count;
+    *last = (struct mmul_object){.kind = MMUL_OBJECT_STRING};
+    enum mmul_status status = mmul_evaluator_copy_text(e, format->text, &last->text);
+    *result = *last;
+    if (status != MMUL_OK || format->count == 0)
+        return status;
+    status = mmul_evaluator_tuple(e, format->pieces, format->count + 1, result);
+    result->kind = MMUL_OBJECT_FORMAT;
+    return status;
+}

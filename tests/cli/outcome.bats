@@ -1,0 +1,98 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# shellcheck disable=SC2154 # status, output, stderr and launch are set by bats and the helper
+# run: what it says of a program before and after it is carried out.
+
+load helper
+
+@test "run --check: alike layers are once there, in 120 columns, with what all of them take" {
+    cat > e.py << 'END'
+def layer_with_a_name_that_is_long(x, number):
+    weights = load(f"weights/of/a/model/with/long/names/of/its/layers/layer.{number}.npy")
+    return layer_norm(relu(x @ weights + bias_of_all_layers_of_this_model), None, None) + x
+bias_of_all_layers_of_this_model = generate((1, 40), seed=2)
+x = generate((30, 40), seed=1)
+for i in range(12):
+    x = layer_with_a_name_that_is_long(x, i)
+save("y.npy", x)
+END
+    mkdir -p weights/of/a/model/with/long/names/of/its/layers
+    local i
+    for i in {0..11}; do
+        "$MPIMATMUL" gen "weights/of/a/model/with/long/names/of/its/layers/layer.$i.npy" --dims 40x40 --seed "$i" -q
+    done
+    ranks 2 run e.py --check --device cpu --weights equal
+    expect_quiet_success
+    [ "$(wc -L <<< "$output")" -le 120 ] || { show; return 1; }
+    [ "$(wc -l <<< "$output")" -le 30 ] || { show; return 1; }
+    [ "$(grep -c '^x 12:$' <<< "$output")" -eq 1 ] || { show; return 1; }
+    [ "$(grep -c -E '^[0-9]+-[0-9]+ +x 1[12], sums of all:$' <<< "$output")" -eq 1 ] || { show; return 1; }
+    printf '%s\n' "$output" > grouped
+    ranks 2 run e.py --check --device cpu --weights equal --verbose
+    expect_status 0
+    [ "$(grep -c -E ' load  ' <<< "$output")" -eq 12 ] && [ "$(wc -L <<< "$output")" -gt 120 ] || { show; return 1; }
+    printf '%s\n' "$output" > whole
+    ranks 2 run e.py --check --device cpu --weights equal --json
+    printf '%s' "$output" > plan.json
+    "$PYTHON" <<'END'
+import json, re
+steps = json.load(open("plan.json"))["steps"]
+seconds, last = {}, {}
+for name in "grouped", "whole":
+    text = open(name).read()
+    table = text[text.index("\nstep ") + 1:].split("\n\n")[0].splitlines()[1:]
+    rows = [row for row in table if not row.endswith("sums of all:")]
+    found = [re.search(r" ([0-9.]+)  +([0-9.]+ [KMG]?i?B)$", row) for row in rows]
+    seconds[name] = sum(float(f[1]) for f in found)
+    last[name] = max(int(re.match(r" *(\d+)", row)[1]) for row in rows)
+    groups = [re.match(r"(\d+)-(\d+) +x (\d+)", row) for row in table if row.endswith("sums of all:")]
+    covered = sum(int(g[2]) - int(g[1]) + 1 - (int(g[2]) - int(g[1]) + 1) // int(g[3]) for g in groups if g)
+    assert len(rows) + covered == len(steps), (name, len(rows), covered, len(steps))
+total = sum(step["seconds"] for step in steps)
+assert abs(seconds["grouped"] - total) < len(steps) * 5e-7, (seconds, total)
+assert abs(seconds["whole"] - total) < len(steps) * 5e-7, (seconds, total)
+assert last["whole"] == last["grouped"] == len(steps)
+END
+}
+
+@test "run: the end of stdout is what the run was: seconds, speed, steps, check, outputs" {
+    script 'x = generate((30, 40), kind="integer", seed=1)
+y = x @ x.T
+save("y.npy", y)
+print("sum", sum(y))
+save("z.npz:a", x[0:3])
+save("kept:k", y)
+save("and_one_with_a_name_that_has_no_room_in_the_first_line_any_more_because_that_has_120_columns.npy", y)'
+    local tail='y.npy: 30 x 30  z.npz:a: 3 x 40  kept:k: 30 x 30 on COUNT
+and_one_with_a_name_that_has_no_room_in_the_first_line_any_more_because_that_has_120_columns.npy: 30 x 30'
+    export MPIMATMUL_SHARD_DIR=$PWD/s
+    local begin='wall N s  N GFLOP/s  (N steps; before that N s)'
+    for count in 1 2; do
+        ranks $count run e.py --device cpu
+        expect_quiet_success
+        local on="$count rank"
+        [ $count -eq 1 ] || on+=s
+        [ "$(outcome | sed '1s/^sum .*/sum/')" = "sum
+$begin  results checked, 0 blocks recomputed
+${tail/COUNT/$on}" ] || { show; return 1; }
+        ranks $count run e.py --device cpu --verify off
+        [ "$(outcome | sed -n 2p)" = "$begin  results not checked" ] || { show; return 1; }
+        ranks $count run e.py --device cpu --quiet
+        expect_quiet_success
+        [[ $output == "sum "* ]] && [ "$(wc -l <<< "$output")" -eq 1 ] || { show; return 1; }
+    done
+    # Blocks of all ranks are counted.
+    run --separate-stderr "${launch[@]}" -n 1 "$MPIMATMUL" run e.py --weights equal --device cpu : \
+        -n 1 "$MPIMATMUL" run e.py --weights equal --device faulty:corrupt=1:cpu
+    expect_status 0
+    [[ "$(outcome | sed -n 2p)" == "$begin  results checked, 1 block recomputed"* ]] || { show; return 1; }
+    # A matrix on standard output has that for itself.
+    script 'save("-", generate((3, 4), seed=1) * 2)'
+    "$MPIMATMUL" run e.py > out.bin 2> tables < /dev/null
+    [ "$(stat -c %s out.bin)" -eq $((20 + 3 * 4 * 4)) ]
+    output=$(< tables)
+    [ "$(outcome)" = "$begin  nothing of it needed a check
+-: 3 x 4" ] || { show; return 1; }
+    "$MPIMATMUL" run e.py -q > out.bin 2> tables < /dev/null
+    [ ! -s tables ]
+}

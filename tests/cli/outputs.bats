@@ -1,0 +1,151 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# Outputs in a folder of all: what somebody else has put under a temporary name, and permissions of what is replaced,
+# what is left of a kept set that is.
+# shellcheck disable=SC2154 # status, output and stderr are set by bats
+load helper
+
+# Every way to write a matrix, each into the files behind it.
+each_writer() {
+    local check=$1
+    "$check" D.bin mul A.bin B.bin -o D.bin --device cpu
+    "$check" D.npy mul A.bin B.bin -o D.npy --transpose-a --device cpu
+    "$check" R.npy run one.py --device cpu
+    "$check" m.npz run npz.py --device cpu
+    "$check" m.safetensors run safetensors.py --device cpu
+    "$check" S.npy add A.bin B.bin -o S.npy --device cpu
+    "$check" G.bin gen G.bin --dims 5x7 --seed 1
+    "$check" V.npz convert A.bin V.npz
+    "$check" s/A_shard_1.bin split A.bin --parts 2 --shard-dir s
+    "$check" J.bin join A --shard-dir t -o J.bin
+    "$check" s/k_shard_0.bin mul A.bin B.bin -o kept:k --shard-dir s --device cpu
+}
+
+operands() {
+    "$MPIMATMUL" gen A.bin --dims 6x6 --kind integer --seed 1 --quiet
+    "$MPIMATMUL" gen B.bin --dims 6x6 --kind integer --seed 2 --quiet
+    printf '%s\n' 'save("R.npy", load("A.bin") @ load("B.bin"))' > one.py
+    printf '%s\n' 'a = load("A.bin")' 'save("m.npz:a", a)' 'save("m.npz:b", a + a)' > npz.py
+    sed s/npz/safetensors/ npz.py > safetensors.py
+    "$MPIMATMUL" split A.bin --parts 2 --shard-dir t --quiet
+    mkdir -m 700 s
+}
+
+# Its owner may have it open for writing, and would have the result open.
+refuses_foreign() {
+    local file=$1
+    shift
+    rm -f -- "$file"
+    : > "$file.part"
+    chmod 666 "$file.part"
+    chown nobody "$file.part"
+    program "$@"
+    local shown=$file.part
+    [[ "$stderr" != *"'$PWD/$shown'"* ]] || shown=$PWD/$shown
+    [[ "$stderr" == *"'$shown' belongs to user $(id -u nobody), not to user 0: not taken over"* &&
+        "$stderr" == *"  hint: remove '$shown', or give the output another name"* ]] || { show; return 1; }
+    expect_status 73
+    [ ! -e "$file" ] && [ ! -s "$file.part" ] && [ "$(stat -c %U "$file.part")" = nobody ]
+    rm "$file.part"
+}
+
+@test "a temporary file of another user is taken over by no writer" {
+    [ "$(id -u)" -eq 0 ] || skip "root: a file is given to another user"
+    operands
+    each_writer refuses_foreign
+    : > D.bin.part
+    chown nobody D.bin.part
+    program mul A.bin B.bin -o D.bin --device cpu
+    expect_failure 73 "cannot create 'D.bin': 'D.bin.part' belongs to user $(id -u nobody), not to user 0: $(
+        )not taken over" "remove 'D.bin.part', or give the output another name"
+    ranks 2 mul A.bin B.bin -o D.bin --device cpu --quiet
+    expect_failure 73 "cannot create 'D.bin': 'D.bin.part' belongs to user $(id -u nobody), not to user 0: $(
+        )not taken over" "remove 'D.bin.part', or give the output another name"
+}
+
+@test "a temporary file with another name, or that is a link, is left as it is" {
+    operands
+    echo precious > other
+    ln other D.bin.part
+    program mul A.bin B.bin -o D.bin --device cpu
+    expect_failure 73 "cannot create 'D.bin': 'D.bin.part' has 2 names (hard links): not taken over" \
+        "remove 'D.bin.part', or give the output another name"
+    ln -s -f other D.bin.part
+    program mul A.bin B.bin -o D.bin --device cpu
+    expect_failure 73 "cannot create 'D.bin': 'D.bin.part' is a symbolic link" \
+        "remove 'D.bin.part', or give the output another name"
+    [ "$(< other)" = precious ] && [ ! -e D.bin ]
+}
+
+# What a killed run has left goes; whoever has it open has nothing of the result.
+loses_held() {
+    local file=$1
+    shift
+    rm -f -- "$file"
+    echo left > "$file.part"
+    exec 7<> "$file.part"
+    program "$@"
+    expect_status 0
+    "$MPIMATMUL" info "$file" > /dev/null
+    cp "$file" before
+    echo tampered >&7
+    exec 7>&-
+    cmp before "$file"
+}
+
+@test "who has one's own left temporary file open has nothing of the result" {
+    operands
+    each_writer loses_held
+}
+
+keeps_mode() {
+    local file=$1 mode
+    shift
+    rm -f -- "$file"
+    (umask 027 && "$MPIMATMUL" "$@" > /dev/null 2>&1)
+    [ "$(stat -c %a "$file")" = 640 ]
+    for mode in 600 664 444; do
+        chmod "$mode" "$file"
+        program "$@"
+        expect_status 0
+        [ "$(stat -c %a "$file")" = "$mode" ] || { stat "$file"; return 1; }
+    done
+    chmod 600 "$file"
+}
+
+@test "a result has the permissions of the file that it replaces" {
+    operands
+    each_writer keeps_mode
+    keeps_mode report.json mul A.bin B.bin -o D.bin --device cpu --report report.json
+}
+
+@test "a kept set whose description was changed is called by its name" {
+    "$MPIMATMUL" gen A.bin --dims 4x4 --quiet
+    mkdir -m 700 s
+    "$MPIMATMUL" mul A.bin A.bin -o kept:y --shard-dir s --device cpu --quiet
+    sed -i -z 's/4,\n    4\n/4,\n    4444444444\n/' s/y_shards.json
+    MPIMATMUL_SHARD_DIR=s program info kept:y
+    expect_status 65
+    [[ "$stderr" == "mpimatmul: cannot read kept 'y': "* && "$stderr" != *"'-'"* ]] || { show; return 1; }
+    MPIMATMUL_SHARD_DIR=s program convert kept:y C.npy
+    expect_status 65
+    [[ "$stderr" == "mpimatmul: cannot read kept 'y': "* && "$stderr" != *"'-'"* ]] || { show; return 1; }
+}
+
+@test "a set of fewer ranks, or of another type, leaves nothing of the one that it replaces" {
+    need_numpy
+    python <<< 'import numpy as np; np.save("D.npy", np.ones((8, 8))); np.save("F.npy", np.ones((8, 8), "f4"))'
+    mkdir -m 700 s
+    ranks 3 mul F.npy F.npy -o kept:y --shard-dir s --device cpu --quiet
+    expect_status 0
+    touch s/y_shard_7.txt s/yy_shard_5.bin s/z_shard_2.bin
+    ranks 2 mul F.npy F.npy -o kept:y --shard-dir s --device cpu --quiet
+    expect_status 0
+    [ "$(cd s && echo y_*)" = "y_shard_0.bin y_shard_1.bin y_shard_7.txt y_shards.json" ] || { ls s; return 1; }
+    ranks 2 mul D.npy D.npy -o kept:y --shard-dir s --device cpu --quiet
+    expect_status 0
+    [ "$(cd s && echo *)" = "y_shard_0.npy y_shard_1.npy y_shard_7.txt y_shards.json yy_shard_5.bin z_shard_2.bin" ] ||
+        { ls s; return 1; }
+    ranks 2 mul kept:y D.npy -o C.npy --shard-dir s --device cpu --quiet
+    expect_status 0
+}

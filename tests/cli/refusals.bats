@@ -1,0 +1,88 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: MIT
+# shellcheck disable=SC2154 # status, output and stderr are set by bats and the helper
+# What is shown of a program's text where it is refused, and what the hints say to write instead.
+
+load helper
+
+@test "run: what the hints for names of numpy and torch write instead is what those give" {
+    need_numpy
+    "$MPIMATMUL" gen x.npy --dims 4x4 --seed 1 --quiet
+    "$MPIMATMUL" gen y.npy --dims 4x4 --seed 2 --quiet
+    python << 'END'
+import numpy as np
+np.save("ids.npy", np.array([[3, 0]], "i4"))
+END
+    local head='x, y, ids = load("x.npy"), load("y.npy"), load("ids.npy")
+m, n, low, high, value, table = 4, 4, 0.25, 0.5, 3, x
+axes = (1, 0)' name count=0
+    while IFS='|' read -r name reference; do
+        script "$head
+z = $name(x, y)"
+        program run e.py
+        expect_status 65
+        [[ "$stderr" == *"nothing is called '$name'"* ]]
+        script "$head
+save(\"z.npy\", ${stderr##*hint: })"
+        program run e.py -q
+        expect_quiet_success
+        python "$reference" << 'END'
+import sys
+import numpy as np
+x, y, ids = (np.load(name + ".npy") for name in ("x", "y", "ids"))
+expected = np.asarray(eval(sys.argv[1]))
+z = np.load("z.npy").reshape(expected.shape)
+assert np.abs(z - expected).max() < 1e-5, (sys.argv[1], z, expected)
+END
+        count=$((count + 1))
+    done << 'END'
+zeros|np.zeros((4, 4))
+zeros_like|np.zeros_like(x)
+ones|np.ones((4, 4))
+ones_like|np.ones_like(x)
+full|np.full((4, 4), 3)
+eye|np.eye(4)
+identity|np.identity(4)
+dot|np.dot(x, y)
+matmul|np.matmul(x, y)
+add|np.add(x, y)
+subtract|np.subtract(x, y)
+multiply|np.multiply(x, y)
+divide|np.divide(x, y)
+square|np.square(x)
+concatenate|np.concatenate((x, y))
+vstack|np.vstack((x, y))
+hstack|np.hstack((x, y))
+embedding|x[ids]
+clip|np.clip(x, 0.25, 0.5)
+var|np.var(x, axis=-1)
+std|np.std(x, axis=-1)
+END
+    [ "$count" -eq 21 ]
+}
+
+@test "run: a refusal shows the line and a caret: cut where it is long, with its tabs, in columns of characters" {
+    shown_source=$'    y = "\té\t" + sofmax(1)\n         \t \t    ^'
+    refuses $'x = 1\ny = "\té\t" + sofmax(1)' "e.py:2:13: nothing is called 'sofmax'" "'softmax'?"
+    # 120 columns: cut at both ends, at the end, at the beginning, not at all.
+    local ones eight
+    ones=$(printf '1 + %.0s' {1..30})
+    eight=$(printf '%*s' 8 '')
+    shown_source="    ..$(printf '%0.s1 + ' {1..14})sofmax(1)$(printf ' + 1%.0s' {1..11}) + .."
+    shown_source+=$'\n'"$(printf '%62s' '')^"
+    refuses "x = ${ones}sofmax(1)$(printf ' + 1%.0s' {1..30})" \
+        "e.py:1:125: nothing is called 'sofmax'" "'softmax'?"
+    [ "$(wc -L <<< "$shown_source")" -le 120 ]
+    shown_source="    x = sofmax(1)$(printf ' + 1%.0s' {1..25}) .."$'\n'"$eight^"
+    refuses "x = sofmax(1)$(printf ' + 1%.0s' {1..60})" "e.py:1:5: nothing is called 'sofmax'" "'softmax'?"
+    unset shown_source
+    # What no terminal should obey.
+    printf 'x = "\033[1m" + sofmax(1)\n' > e.py
+    program run e.py
+    shown_source=$'    x = "?[1m" + sofmax(1)\n                 ^'
+    expect_failure 65 "e.py:1:14: nothing is called 'sofmax'" "'softmax'?"
+    # A pipe is read once.
+    unset shown_source
+    run --separate-stderr "$MPIMATMUL" run - <<< 'x = sofmax(1)'
+    expect_failure 65 "-:1:5: nothing is called 'sofmax'" "'softmax'?"
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: MIT
+//
+// Counters and bells between threads and processes: nobody is woken too late or not at all (a sleep that nobody ends
+// takes an hour here), and who need not wait does not.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "exec/memory/progress.h"
+
+enum { ROUNDS = 20000, RANKS = 2 };
+
+static const double HOUR_SECONDS = 3600;
+
+// Shared with the children.
+struct memory {
+    struct mmul_bell bells[RANKS];
+    _Atomic int64_t turns[RANKS];
+    struct mmul_run_progress progress;
+    struct mmul_run_progress_rank ranks[RANKS]; // of the progress
+};
+
+static struct memory *create(void) {
+    struct memory *m =
+        mmap(NULL, sizeof *m, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(m != MAP_FAILED);
+    m->progress.rank_count = RANKS;
+    return m;
+}
+
+static void destroy(struct memory *m) {
+    munmap(m, sizeof *m);
+}
+
+static void join(pid_t child) {
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static void sleep_until(struct mmul_bell *bell, const _Atomic int64_t *turn, int64_t goal) {
+    for (;;) {
+        const uint32_t heard = mmul_bell_heard(bell);
+        if (atomic_load(turn) >= goal)
+            return;
+        mmul_bell_sleep(bell, heard, HOUR_SECONDS);
+    }
+}
+
+// Each sleeps until the other one has had its turn, without looking first.
+static void take_turns(struct memory *m, int mine) {
+    for (int64_t i = 1; i <= ROUNDS; i++) {
+        if (mine == 1)
+            sleep_until(&m->bells[0], &m->turns[0], i);
+        atomic_store(&m->turns[mine], i);
+        mmul_bell_ring(&m->bells[mine]);
+        if (mine == 0)
+            sleep_until(&m->bells[1], &m->turns[1], i);
+    }
+}
+
+static void test_every_ring_is_heard(void **state) {
+    (void)state;
+    struct memory *m = create();
+    const pid_t child = fork();
+    if (child == 0) {
+        take_turns(m, 1);
+        _exit(0);
+    }
+    take_turns(m, 0);
+    join(child);
+    assert_int_equal(atomic_load(&m->bells[0].sleepers), 0);
+    assert_int_equal(atomic_load(&m->bells[1].sleepers), 0);
+    destroy(m);
+}
+
+static void test_what_rang_before_is_not_slept_through(void **state) {
+    (void)state;
+    struct mmul_bell bell = {0};
+    const uint32_t heard = mmul_bell_heard(&bell);
+    mmul_bell_ring(&bell);
+    mmul_bell_sleep(&bell, heard, HOUR_SECONDS);
+    mmul_bell_sleep(&bell, mmul_bell_heard(&bell), 1e-6); // and nobody needs to ring
+}
+
+static void test_counters_wake(void **state) {
+    (void)state;
+    struct memory *m = create();
+    struct mmul_waits waits = {0};
+    _Atomic int64_t *mine = &m->progress.ranks[0].stages_done,
+                    *other = &m->progress.ranks[1].stages_done;
+    const pid_t child = fork();
+    for (int64_t i = 1; i <= ROUNDS; i++) {
+        mmul_progress_raise(&m->progress, child == 0, child == 0 ? other : mine, i, 0);
+        if (!mmul_progress_wait(&m->progress, child != 0, child == 0 ? mine : other, i, &waits))
+            abort();
+    }
+    if (child == 0)
+        _exit(0);
+    join(child);
+    assert_true(waits.count <= ROUNDS);
+    destroy(m);
+}
+
+static void test_what_is_there_is_not_waited_for(void **state) {
+    (void)state;
+    struct memory *m = create();
+    struct mmul_waits waits = {0};
+    _Atomic int64_t *counter = &m->progress.ranks[0].stages_done;
+    mmul_progress_raise(&m->progress, 0, counter, 3, 3);
+    assert_true(mmul_progress_wait(&m->progress, 0, counter, 3, &waits));
+    assert_int_equal(waits.count, 0);
+    assert_int_equal(waits.sleeps, 0);
+    mmul_progress_raise(&m->progress, 0, counter, 2, 2); // it only grows
+    assert_int_equal(atomic_load(counter), 3);
+    destroy(m);
+}
+
+static void test_the_leader_is_told_what_it_has_asked_for(void **state) {
+    (void)state;
+    struct memory *m = create();
+    atomic_store(&m->progress.news_from, 5);
+    for (int64_t i = 1; i <= 6; i++) {
+        mmul_progress_raise(&m->progress, 1, &m->progress.ranks[1].stages_done, i, i);
+        assert_int_equal(mmul_bell_heard(&m->progress.ranks[0].attending), i < 5 ? 0 : i - 4);
+        assert_int_equal(mmul_bell_heard(&m->progress.ranks[1].counted), i);
+    }
+    destroy(m);
+}
+
+static void test_a_cancelled_run_wakes_all(void **state) {
+    (void)state;
+    struct memory *m = create();
+    const int ranks[] = {0, 1, MMUL_TRAFFIC};
+    pid_t children[3];
+    for (int i = 0; i < 3; i++) {
+        children[i] = fork();
+        if (children[i] > 0)
+            continue;
+        struct mmul_waits waits = {0};
+        _exit(mmul_progress_wait(&m->progress, ranks[i], &m->turns[0], 1, &waits));
+    }
+    while (atomic_load(&m->progress.moved.sleepers) +
+               atomic_load(&m->progress.ranks[0].counted.sleepers) +
+               atomic_load(&m->progress.ranks[1].counted.sleepers) <
+           3)
+        usleep(100);
+    atomic_store(&m->progress.cancelled, 1);
+    mmul_progress_rouse(&m->progress);
+    for (int i = 0; i < 3; i++)
+        join(children[i]);
+    destroy(m);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_ring_is_heard),
+        cmocka_unit_test(test_what_rang_before_is_not_slept_through),
+        cmocka_unit_test(test_counters_wake),
+        cmocka_unit_test(test_what_is_there_is_not_waited_for),
+        cmocka_unit_test(test_the_leader_is_told_what_it_has_asked_for),
+        cmocka_unit_test(test_a_cancelled_run_wakes_all),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

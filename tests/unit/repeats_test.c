@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+// Blocks that stand several times in a list: what is shown once, and what is not.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/repeats.h"
+
+static uint64_t letter(const void *list, int index) {
+    return (uint64_t)((const char *)list)[index];
+}
+
+// "ab3(cde)f": what is shown of a list whose entries are letters.
+static void check(const char *list, const char *expected) {
+    char shown[128] = "";
+    const int count = (int)strlen(list);
+    struct mmul_repeat *repeats = mmul_repeats_find(count, letter, list);
+    assert_non_null(repeats);
+    for (int i = 0; i < count;) {
+        const struct mmul_repeat r = mmul_repeats_at(repeats, i);
+        char *end = shown + strlen(shown);
+        if (r.times > 1)
+            snprintf(end, sizeof shown - strlen(shown), "%d(%.*s)", r.times, r.length, list + i);
+        else
+            snprintf(end, sizeof shown - strlen(shown), "%c", list[i]);
+        for (int j = 0; j < r.length * r.times; j++) // alike they are
+            assert_int_equal(list[i + j], list[i + j % r.length]);
+        i += r.length * r.times;
+    }
+    assert_string_equal(shown, expected);
+    mmul_free(repeats);
+}
+
+static void blocks(void **state) {
+    (void)state;
+    check("", "");
+    check("a", "a");
+    check("abcabc", "abcabc"); // twice is no loop
+    check("aaa", "aaa");       // little would be left out
+    check("aaaaa", "5(a)");
+    check("xababababy", "x4(ab)y");
+    check("abcabcabc", "3(abc)");
+    check("aabcabcabc", "a3(abc)"); // not two of `a`, and the rest turned round
+    check("abcabcabcab", "3(abc)ab");
+    check("xaabaabaabaaby", "x4(aab)y");
+    check("aaaaabbbbbb", "5(a)6(b)");
+    check("abcdefg", "abcdefg");
+}
+
+static void no_memory_and_long_lists(void **state) {
+    (void)state;
+    const struct mmul_repeat alone = mmul_repeats_at(NULL, 7);
+    assert_true(alone.length == 1 && alone.times == 1);
+    enum { ROUNDS = 700, EACH = 30 };
+    struct mmul_error err;
+    char *list = mmul_allocate_raw(ROUNDS * EACH, 1, "a list", &err);
+    assert_non_null(list);
+    for (int i = 0; i < ROUNDS * EACH; i++)
+        list[i] = (char)('a' + i % EACH);
+    struct mmul_repeat *repeats = mmul_repeats_find(ROUNDS * EACH, letter, list);
+    assert_true(repeats[0].length == EACH && repeats[0].times == ROUNDS);
+    mmul_free(repeats);
+    mmul_free(list);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(blocks),
+        cmocka_unit_test(no_memory_and_long_lists),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
