@@ -176,8 +176,8 @@ struct mmul_program_options {
     // On root, when all is computed and before outputs are committed: a failure discards them. NULL: none.
     enum mmul_status (*accept)(void *accept_context, struct mmul_error *err);
     void *accept_context;
-    bool record;                // what every rank did when: mmul_values_store_log and the like
-    int64_t memory_limit_bytes; // per node; 0: what the system has available
+    bool record;                       // what every rank did when: mmul_report_store_log and _trace
+    int64_t memory_limit_bytes;        // per node; 0: what the system has available
     int64_t device_memory_limit_bytes; // per device; 0: what the device has
     enum mmul_tail tail;               // of products, as in struct mmul_matmul
     double tail_share;

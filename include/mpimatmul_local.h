@@ -742,12 +742,13 @@ MMUL_API const struct mmul_plan *mmul_simulation_plan(const struct mmul_simulati
 MMUL_API enum mmul_status mmul_simulation_json(const struct mmul_simulation *simulation,
                                                char **text, struct mmul_error *err);
 
-// What happened in a run (made by mmul_run in mpimatmul.h); complete on root only.
+// What happened in a run, of one product (made by mmul_run in mpimatmul.h) or of a program (mmul_values_report);
+// complete on root only.
 struct mmul_report;
 MMUL_API void mmul_report_destroy(struct mmul_report *report);
 
-// Table per rank, then totals; `verbose`: also threads, memory, lines checked and devices that
-// nobody used. Local, root.
+// Of one product a table per rank, then totals; of a program of several operations a line. `verbose`: also that table,
+// threads, memory, lines checked and devices that nobody used. Local, root.
 MMUL_API void mmul_report_print(const struct mmul_report *report, bool verbose, FILE *stream);
 
 // The schema is in mpimatmul_report.schema.json beside this header.
@@ -759,11 +760,16 @@ MMUL_API enum mmul_status mmul_report_store(const struct mmul_report *report, co
                                             struct mmul_error *err);
 
 // (root) What every rank did when, as Chrome trace events (chrome://tracing, ui.perfetto.dev), in the
-// same way: a process per rank with a thread for its device, its copies, its links and root's files;
+// same way: a process per rank with a thread for its operations, its device, its copies, its links and root's files;
 // microseconds on root's clock from the moment that wall_seconds counts from. Fails with MMUL_ERR_USAGE,
 // too: the job asked for no trace.
 MMUL_API enum mmul_status mmul_report_store_trace(const struct mmul_report *report,
                                                   const char *path, struct mmul_error *err);
+
+// (root) A line, with tabs, for each operation, rank and phase (wait, compute or copy, check), with its seconds on the
+// same clock and its sizes. Fails the same way.
+MMUL_API enum mmul_status mmul_report_store_log(const struct mmul_report *report, const char *path,
+                                                struct mmul_error *err);
 
 // (root) Events that found no room in the trace.
 MMUL_API int64_t mmul_report_dropped_events(const struct mmul_report *report);
@@ -771,7 +777,7 @@ MMUL_API int64_t mmul_report_dropped_events(const struct mmul_report *report);
 // Warning lines of the run, all ranks; borrowed. Local, root.
 MMUL_API int mmul_report_warnings(const struct mmul_report *report, const char *const **warnings);
 
-// How many finite elements of C became infinite because its dtype is narrower. Local, root.
+// How many finite elements of the outputs became infinite because their dtype is narrower. Local, root.
 MMUL_API int64_t mmul_report_overflows(const struct mmul_report *report);
 
 // Wall seconds of the run. Local, root.
@@ -1021,6 +1027,9 @@ struct mmul_values_summary {
 };
 MMUL_API struct mmul_values_summary mmul_values_summary(const struct mmul_values *values);
 
+// All that is known of it, borrowed from the values; complete on root only.
+MMUL_API const struct mmul_report *mmul_values_report(const struct mmul_values *values);
+
 // What this rank holds of a value: a rectangle of each of some matrices. Element (i, j) of the matrix
 // is data[(i - region.row_begin) * row_step + (j - region.col_begin) * col_step], or of doubles; borrowed until the
 // values are destroyed. Of a value that is whole on the node (replicate) it is all of it, of one that
@@ -1035,17 +1044,6 @@ struct mmul_value_part {
     int64_t row_step, col_step; // elements
     enum mmul_dtype dtype;      // float32: data; float64: doubles
 };
-// Written by way of a temporary name, on root, of a run that was asked for a record; seconds are on root's
-// clock from the moment when devices were warm. log: a line, with tabs, for each operation, rank and phase (wait,
-// compute or copy, check), with its seconds and sizes. trace: the same as Chrome trace events, a process per rank.
-// report: JSON (mpimatmul_program.schema.json). Fail with MMUL_ERR_CREATE, MMUL_ERR_IO, MMUL_ERR_USAGE (no record).
-MMUL_API enum mmul_status mmul_values_store_log(const struct mmul_values *values, const char *path,
-                                                struct mmul_error *err);
-MMUL_API enum mmul_status mmul_values_store_trace(const struct mmul_values *values,
-                                                  const char *path, struct mmul_error *err);
-MMUL_API enum mmul_status mmul_values_store_report(const struct mmul_values *values,
-                                                   const char *path, struct mmul_error *err);
-
 MMUL_API int64_t mmul_values_part_count(const struct mmul_values *values, int value);
 MMUL_API struct mmul_value_part mmul_values_part(const struct mmul_values *values, int value,
                                                  int64_t index);
@@ -1115,7 +1113,8 @@ MMUL_API void mmul_script_print(struct mmul_script *script, const struct mmul_pr
 
 // When the program has run: seconds, speed and what the check says in a line, and what was saved, with its shape.
 MMUL_API void mmul_script_print_outcome(const struct mmul_script *script,
-                                        const struct mmul_values *values, FILE *stream);
+                                        const struct mmul_values *values, bool verbose,
+                                        FILE *stream);
 
 // When the program has run: all of that as JSON (mpimatmul_run.schema.json); to be freed with mmul_free. Fails with
 // MMUL_ERR_SYSTEM.

@@ -91,7 +91,6 @@ static struct mmul_job job_of(const struct mmul_matmul *args) {
                                          .no_verify = args->no_verify,
                                          .no_fallback = args->no_fallback,
                                          .records = args->trace,
-                                         .reports = true,
                                          .device_timeout_seconds = args->device_timeout_seconds,
                                          .verify_seed = args->verify_seed},
                              .calls = calls_of(args)};

@@ -11,6 +11,7 @@
 #include "io/shard_set.h"
 #include "model/dtype.h"
 #include "model/matrix.h"
+#include "model/report.h"
 #include "mpimatmul.h"
 
 enum mmul_status mmul_program_load(struct mmul_program *program, struct mmul_matrix *matrix,
@@ -194,7 +195,20 @@ const char *mmul_program_plan_placement(const struct mmul_program_plan *plan, in
 }
 
 struct mmul_values_summary mmul_values_summary(const struct mmul_values *values) {
-    return values->summary;
+    const struct mmul_report *report = values->report;
+    return (struct mmul_values_summary){.wall_seconds = report->wall_seconds,
+                                        .startup_seconds = mmul_startup_seconds(&report->startup),
+                                        .flops = report->flops,
+                                        .ranks = report->size,
+                                        .step_count = report->step_count,
+                                        .verified = report->verified,
+                                        .lines_checked = report->lines_checked,
+                                        .blocks_recomputed = report->blocks_recomputed,
+                                        .fallback_products = report->fallback_products};
+}
+
+const struct mmul_report *mmul_values_report(const struct mmul_values *values) {
+    return values->report;
 }
 
 const char *mmul_values_placement(const struct mmul_values *values, int value,

@@ -32,16 +32,15 @@ enum mmul_status mmul_device_tests_json(const struct mmul_cluster *cluster,
                                         const struct mmul_device_test *tests, int count,
                                         char **text, struct mmul_error *err);
 
-// What moved of one rank, for the picture of a program: lanes of copies and transfers as Chrome trace events, each with
-// the name of its stage; `events` are the rank's, and get sorted.
-struct mmul_trace_stages {
-    const char *(*name)(void *context, int stage);
-    void *context;
-};
-void mmul_traces_add_transfers(const struct mmul_traces *traces, int rank,
-                               struct mmul_trace_stages stages, struct mmul_text *text);
+// Floating-point operations in a second of a run, and that over the sum of the ranks' measured speeds; 0: not known, or
+// not all ranks with work were measured.
+double mmul_report_rate(const struct mmul_report *report);
+double mmul_report_efficiency(const struct mmul_report *report);
 
-// The traces of a report as Chrome trace events in JSON: times in microseconds since `begin`, a
+// Of one product: so many elements of C as rows (or columns).
+double mmul_report_units(const struct mmul_report *report, int64_t elements);
+
+// What a report has recorded as Chrome trace events in JSON: times in microseconds since the run's begin, a
 // process per rank, a thread per lane that has spans, in order of time. Fails with MMUL_ERR_SYSTEM
 // (memory); `text` is the caller's in any case.
 enum mmul_status mmul_traces_format(const struct mmul_report *report, struct mmul_text *text,

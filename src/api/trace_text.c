@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Traces as Chrome trace events.
+// What every rank did when, as Chrome trace events: a process per rank with a lane for its operations and one for each
+// thing that goes on beside or within them.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,8 @@
 #include "base/status.h"
 #include "model/report.h"
 
-static const char *const lanes[MMUL_TRACE_LANES] = {"device",
+static const char *const lanes[MMUL_TRACE_LANES] = {"operations",
+                                                    "device",
                                                     "copies",
                                                     "scatter",
                                                     "relay",
@@ -66,25 +68,33 @@ static int compare(const void *x, const void *y) {
     return (a->end < b->end) - (a->end > b->end);
 }
 
+// As a string of JSON.
+static void add_quoted(struct mmul_text *text, const char *word) {
+    json_t *string = mmul_json_text(word);
+    char *quoted = json_dumps(string, JSON_ENCODE_ANY);
+    mmul_text_add(text, "%s", quoted != NULL ? quoted : "\"\"");
+    free(quoted); // jansson's
+    json_decref(string);
+}
+
 static void begin_record(struct mmul_text *text, const char *phase, const char *name, int rank,
                          int lane) {
     const char *so_far = mmul_text_get(text);
     bool is_first = text->length == 0 || so_far[text->length - 1] == '[';
-    mmul_text_add(text, "%s\n{\"ph\":\"%s\",\"name\":\"%s\",\"pid\":%d,\"tid\":%d,",
-                  is_first ? "" : ",", phase, name, rank, lane);
+    mmul_text_add(text, "%s\n{\"ph\":\"%s\",\"name\":", is_first ? "" : ",", phase);
+    add_quoted(text, name);
+    mmul_text_add(text, ",\"pid\":%d,\"tid\":%d,", rank, lane);
 }
 
 // What a process or a thread is called, and its place among the others.
 static void add_name(struct mmul_text *text, bool is_process, int rank, int lane,
                      const char *name) {
-    json_t *string = mmul_json_text(name);
-    char *quoted = json_dumps(string, JSON_ENCODE_ANY);
     begin_record(text, "M", is_process ? "process_name" : "thread_name", rank, lane);
-    mmul_text_add(text, "\"args\":{\"name\":%s}}", quoted != NULL ? quoted : "\"\"");
+    mmul_text_add(text, "\"args\":{\"name\":");
+    add_quoted(text, name);
+    mmul_text_add(text, "}}");
     begin_record(text, "M", is_process ? "process_sort_index" : "thread_sort_index", rank, lane);
     mmul_text_add(text, "\"args\":{\"sort_index\":%d}}", is_process ? rank : lane);
-    free(quoted); // jansson's
-    json_decref(string);
 }
 
 // Microseconds with all digits of a nanosecond, whatever the locale says of decimal points.
@@ -93,64 +103,78 @@ static void add_time(struct mmul_text *text, const char *key, int64_t nanosecond
                   llabs((long long)nanoseconds) / 1000, llabs((long long)nanoseconds) % 1000);
 }
 
-// stage: its name; NULL: there is but one.
-static void add_event(struct mmul_text *text, int rank, const struct mmul_trace_event *event,
-                      double zero, const char *stage) {
-    // Another rank may have left the agreement after which the clock starts a moment before root did.
-    int64_t begin = llround(fmax(event->begin - zero, 0) * 1e9);
-    int64_t end = llround(fmax(event->end - zero, 0) * 1e9);
+static void add_word(struct mmul_text *text, const char *key, const char *word) {
+    mmul_text_add(text, ",\"%s\":", key);
+    add_quoted(text, word);
+}
+
+enum { TITLE_BYTES = sizeof((struct mmul_report_operation *)NULL)->name + MMUL_VALUE_NAME_BYTES };
+
+// "matmul + relu y". Returns `title`.
+static const char *title_of(const struct mmul_report_operation *o, char title[static TITLE_BYTES]) {
+    snprintf(title, TITLE_BYTES, "%s %s", o->name, o->value);
+    return title;
+}
+
+// Another rank may have left the agreement after which the clock starts a moment before root did.
+static int64_t nanoseconds(double seconds) {
+    return llround(fmax(seconds, 0) * 1e9);
+}
+
+static void add_span(struct mmul_text *text, double begin, double end) {
+    add_time(text, "ts", nanoseconds(begin));
+    add_time(text, "dur", nanoseconds(end) - nanoseconds(begin));
+}
+
+static void add_event(struct mmul_text *text, const struct mmul_report *report, int rank,
+                      const struct mmul_trace_event *event) {
+    const double zero = report->traces->begin + report->traces->ranks[rank].ahead_seconds;
+    char title[TITLE_BYTES];
     begin_record(text, "X", kinds[event->kind].name, rank, lane_of(event));
-    add_time(text, "ts", begin);
-    add_time(text, "dur", end - begin);
+    add_span(text, event->begin - zero, event->end - zero);
     mmul_text_add(text, "\"args\":{");
     for (int i = 0; i < 2 && kinds[event->kind].numbers[i] != NULL; i++)
         mmul_text_add(text, "%s\"%s\":%lld", i > 0 ? "," : "", kinds[event->kind].numbers[i],
                       (long long)event->numbers[i]);
-    json_t *string = stage != NULL ? mmul_json_text(stage) : NULL;
-    char *quoted = string != NULL ? json_dumps(string, JSON_ENCODE_ANY) : NULL;
-    if (quoted != NULL)
-        mmul_text_add(text, ",\"stage\":%s", quoted);
+    if (event->stage < report->operation_count && kinds[event->kind].numbers[0] != NULL)
+        add_word(text, "stage", title_of(&report->operations[event->stage], title));
     mmul_text_add(text, "}}");
-    free(quoted); // jansson's
-    json_decref(string);
+}
+
+static void add_operations(struct mmul_text *text, const struct mmul_report *report, int rank) {
+    char title[TITLE_BYTES];
+    if (report->operation_count > 0)
+        add_name(text, false, rank, MMUL_LANE_OPERATIONS, lanes[MMUL_LANE_OPERATIONS]);
+    for (int i = 0; i < report->operation_count; i++) {
+        const struct mmul_report_operation *o = &report->operations[i];
+        const struct mmul_report_part *p = &mmul_report_parts(report, rank)[i];
+        begin_record(text, "X", title_of(o, title), rank, MMUL_LANE_OPERATIONS);
+        add_span(text, p->begin, p->end);
+        mmul_text_add(text, "\"args\":{\"wait_us\":%.3f,\"%s_us\":%.3f,\"check_us\":%.3f",
+                      1e6 * p->wait_seconds, o->is_move ? "copy" : "compute", 1e6 * p->work_seconds,
+                      1e6 * p->check_seconds);
+        add_word(text, "shape", o->shape);
+        add_word(text, "placement", o->placement);
+        mmul_text_add(text, ",\"part_bytes\":%lld}}", (long long)p->result_bytes);
+    }
 }
 
 static void add_rank(struct mmul_text *text, const struct mmul_report *report, int rank,
                      struct mmul_trace_event *events) {
-    const struct mmul_traces *traces = report->traces;
-    const struct mmul_trace_rank *r = &traces->ranks[rank];
+    const struct mmul_trace_rank *r = &report->traces->ranks[rank];
     const struct mmul_report_rank *who = &report->ranks[rank];
     char name[256];
     int lane = -1;
     qsort(events, (size_t)r->kept, sizeof *events, compare);
     snprintf(name, sizeof name, "rank %d on %.60s: %.120s", rank, who->host, who->device);
     add_name(text, true, rank, 0, name);
+    add_operations(text, report, rank);
     for (int64_t i = 0; i < r->kept; i++) {
         if (lane_of(&events[i]) != lane) {
             lane = lane_of(&events[i]);
             add_name(text, false, rank, lane, lanes[lane]);
         }
-        add_event(text, rank, &events[i], traces->begin + r->ahead_seconds, NULL);
-    }
-}
-
-void mmul_traces_add_transfers(const struct mmul_traces *traces, int rank,
-                               struct mmul_trace_stages stages, struct mmul_text *text) {
-    const struct mmul_trace_rank *r = &traces->ranks[rank];
-    struct mmul_trace_event *events = traces->events;
-    int lane = MMUL_LANE_DEVICE; // the operations themselves
-    for (int before = 0; before < rank; before++)
-        events += traces->ranks[before].kept;
-    qsort(events, (size_t)r->kept, sizeof *events, compare);
-    for (int64_t i = 0; i < r->kept; i++) {
-        if (lane_of(&events[i]) == MMUL_LANE_DEVICE)
-            continue;
-        if (lane_of(&events[i]) != lane) {
-            lane = lane_of(&events[i]);
-            add_name(text, false, rank, lane, lanes[lane]);
-        }
-        add_event(text, rank, &events[i], traces->begin + r->ahead_seconds,
-                  stages.name(stages.context, events[i].stage));
+        add_event(text, report, rank, &events[i]);
     }
 }
 

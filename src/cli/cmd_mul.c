@@ -21,7 +21,6 @@ struct job {
     struct progress progress;
     char output_path[PATH_CAPACITY];
     struct mmul_shape shape; // of C
-    enum mmul_dtype dtype;
 };
 
 // What is written beside the result; `what` as in "the report".
@@ -107,7 +106,6 @@ static enum mmul_status prepare(const struct call *call, struct job *job, struct
         return status;
     if (dtype_value->source != OPTION_DEFAULT)
         dtype = (enum mmul_dtype)dtype_value->number;
-    job->dtype = dtype;
     struct mmul_matrix *inputs[] = {job->args.a, job->args.b, job->args.c_in};
     const struct mmul_output_request request = {
         .path = job->output_path,
@@ -162,7 +160,6 @@ static enum mmul_status tell(const struct call *call, struct job *job, struct mm
         if (inputs[i] != NULL && mmul_matrix_overflows(inputs[i]) > 0)
             mmul_print_data_warning(call, "'%s': values beyond float32 were read as infinite",
                                     mmul_matrix_name(inputs[i]));
-    mmul_print_overflows(call, job->output_path, mmul_report_overflows(job->report), job->dtype);
     if (call->options.values[OPT_JSON].number != 0) {
         char *text = NULL;
         if (mmul_print_made(mmul_report_json(job->report, &text, err), &text, tables) != MMUL_OK)

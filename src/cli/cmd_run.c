@@ -40,12 +40,12 @@ static bool is_on(const struct call *call, enum option_id option) {
 struct beside {
     enum option_id option;
     const char *what;
-    enum mmul_status (*store)(const struct mmul_values *values, const char *path,
+    enum mmul_status (*store)(const struct mmul_report *report, const char *path,
                               struct mmul_error *err);
 };
-static const struct beside all_beside[] = {{OPT_LOG, "the log", mmul_values_store_log},
-                                           {OPT_TRACE, "the trace", mmul_values_store_trace},
-                                           {OPT_REPORT, "the report", mmul_values_store_report}};
+static const struct beside all_beside[] = {{OPT_LOG, "the log", mmul_report_store_log},
+                                           {OPT_TRACE, "the trace", mmul_report_store_trace},
+                                           {OPT_REPORT, "the report", mmul_report_store}};
 enum { BESIDE_COUNT = sizeof all_beside / sizeof *all_beside };
 
 static const char *beside_path(const struct call *call, int i) {
@@ -78,7 +78,8 @@ static enum mmul_status write_beside(const struct call *call, const struct job *
     enum mmul_status status = MMUL_OK;
     for (int i = 0; status == MMUL_OK && i < BESIDE_COUNT; i++)
         if (beside_path(call, i) != NULL)
-            status = all_beside[i].store(job->values, beside_path(call, i), err);
+            status =
+                all_beside[i].store(mmul_values_report(job->values), beside_path(call, i), err);
     return status;
 }
 
@@ -155,8 +156,11 @@ static enum mmul_status show_json(const struct job *job, struct mmul_error *err)
                            stream_of(job));
 }
 
-static void warn_of_overflows(const struct call *call, const struct job *job) {
+static void warn(const struct call *call, const struct job *job) {
     const struct mmul_matrix *matrix;
+    const char *const *lines = NULL;
+    const int count = mmul_report_warnings(mmul_values_report(job->values), &lines);
+    mmul_print_warnings(call, lines, count);
     for (int i = 0; (matrix = mmul_script_input(job->script, i, NULL)) != NULL; i++)
         if (mmul_matrix_overflows(matrix) > 0)
             mmul_print_data_warning(call, "'%s': values beyond float32 were read as infinite",
@@ -204,15 +208,15 @@ static enum mmul_status carry_out(const struct call *call,
     status = mmul_program_run(call->context, job->plan, &job->values, err);
     mmul_progress_fini(&job->progress);
     if (status == MMUL_OK && call->is_root)
-        warn_of_overflows(call, job);
+        warn(call, job);
     if (status == MMUL_OK && call->is_root)
         status = write_beside(call, job, err);
     if (status == MMUL_OK && call->is_root && is_on(call, OPT_JSON))
         status = show_json(job, err);
     else if (status == MMUL_OK && call->is_root && !is_on(call, OPT_QUIET))
-        mmul_script_print_outcome(job->script, job->values, stream_of(job));
-    status = mmul_session_agree(err);
-    return status == MMUL_OK ? mmul_print_new_warnings(call, err) : status;
+        mmul_script_print_outcome(job->script, job->values, is_on(call, OPT_VERBOSE),
+                                  stream_of(job));
+    return mmul_session_agree(err);
 }
 
 enum mmul_status mmul_run_script(const struct call *call, const struct mmul_script_request *request,

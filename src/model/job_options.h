@@ -18,8 +18,7 @@ struct mmul_job_options {
     bool reproducible;               // nothing is measured now, and nothing claimed
     bool keeps_values;               // every value can be had after the run
     bool no_verify, no_fallback;     // of the run
-    bool records;                    // what every rank does when is kept
-    bool reports;                    // of a single product: what a run was like (model/report.h)
+    bool records;                    // what every rank does when is kept, for the report
     double device_timeout_seconds;   // of one call; 0: by what is expected
     uint64_t verify_seed;            // 0: fresh
 };

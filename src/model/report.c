@@ -8,6 +8,8 @@ void mmul_report_destroy(struct mmul_report *report) {
     if (report == NULL)
         return;
     mmul_free(report->ranks);
+    mmul_free(report->operations);
+    mmul_free(report->parts);
     mmul_text_fini(&report->unused);
     mmul_text_fini(&report->warnings);
     mmul_free(report->warning_lines);

@@ -12,6 +12,7 @@
 // One line of the picture of a rank, drawn by one thread. Spans of a lane do not overlap, or one
 // lies inside the other.
 enum mmul_trace_lane {
+    MMUL_LANE_OPERATIONS, // compute thread: what the report tells of each
     MMUL_LANE_DEVICE,     // compute thread: multiplying, checking, waiting
     MMUL_LANE_COPIES,     // compute thread: to and from a device with memory of its own
     MMUL_LANE_SCATTER,    // main thread of leaders: pieces

@@ -251,24 +251,9 @@ static void print_outputs(const struct mmul_script *script, int ranks, FILE *str
 }
 
 void mmul_script_print_outcome(const struct mmul_script *script, const struct mmul_values *values,
-                               FILE *stream) {
-    const struct mmul_values_summary run = mmul_values_summary(values);
-    const long long again = run.blocks_recomputed, other = run.fallback_products;
-    fprintf(stream, "wall %.3f s  ", run.wall_seconds);
-    if (run.flops > 0 && run.wall_seconds > 0)
-        fprintf(stream, "%.1f GFLOP/s  ", run.flops / run.wall_seconds * 1e-9);
-    fprintf(stream, "(%d step%s; before that %.3f s)  ", run.step_count,
-            run.step_count == 1 ? "" : "s", run.startup_seconds);
-    if (!run.verified)
-        fputs("results not checked", stream);
-    else if (run.lines_checked == 0)
-        fputs("nothing of it needed a check", stream);
-    else
-        fprintf(stream, "results checked, %lld block%s recomputed", again, again == 1 ? "" : "s");
-    if (other > 0)
-        fprintf(stream, "; %lld product%s done by another device", other, other == 1 ? "" : "s");
-    fputc('\n', stream);
-    print_outputs(script, run.ranks, stream);
+                               bool verbose, FILE *stream) {
+    mmul_report_print(mmul_values_report(values), verbose, stream);
+    print_outputs(script, mmul_values_summary(values).ranks, stream);
 }
 
 bool mmul_script_is_due(const struct mmul_script *script) {

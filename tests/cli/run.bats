@@ -322,7 +322,7 @@ save("where.npy", where)'
     ranks 2 run e.py --log log --trace trace.json --report report.json --device cpu
     expect_quiet_success
     expect_only_files e.py y.npy where.npy log trace.json report.json
-    python "$REPO/include/mpimatmul_program.schema.json" << 'PYTHON_END'
+    python "$REPO/include/mpimatmul_report.schema.json" << 'PYTHON_END'
 import json
 import sys
 import numpy as np
@@ -336,7 +336,8 @@ assert {row["rank"] for row in rows} == {"0", "1"} and {"matmul + relu", "topk"}
 products = [row for row in rows if row["operation"] == "matmul + relu"]
 assert {row["phase"] for row in products} >= {"compute", "check"} and products[0]["shape"] == "300 x 300"
 for rank in report["ranks"]:  # what a rank did adds up to the wall time
-    seconds = sum(rank[phase + "_seconds"] for phase in ("wait", "compute", "check", "copy", "other"))
+    seconds = sum(rank[phase + "_seconds"] for phase in (
+        "setup", "scatter", "compute", "copy", "verify", "gather", "idle", "commit"))
     assert abs(seconds - report["wall_seconds"]) < 1e-6
     spans = [o["ranks"][rank["rank"]] for o in report["operations"]]
     for span in spans:

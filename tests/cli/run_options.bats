@@ -113,7 +113,7 @@ END
     printf '%s' "$output" > t.printed
     valid run ./*.printed
     valid program_plan ./*.plan
-    valid program ./*.report
+    valid report ./*.report
     # They can fail.
     sed 's/"saved"/"stored"/' a.printed > wrong
     run valid run wrong

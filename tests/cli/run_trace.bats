@@ -22,7 +22,7 @@ assert trace["displayTimeUnit"] == "ms" and {e["ph"] for e in events} == {"M", "
 names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
 assert sorted(names) == [0, 1, 2]
 for rank in report["ranks"]:
-    assert names[rank["rank"]] == f"rank {rank['rank']} on {rank['name']}"
+    assert names[rank["rank"]] == f"rank {rank['rank']} on {rank['host']}: {rank['device']}"
 lanes = [[e for e in events if e["ph"] == "X" and e["pid"] == rank and e["tid"] == 0] for rank in range(3)]
 # No lane is without a name, and the first one is that of the operations.
 called = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
@@ -67,8 +67,9 @@ save("z.npy", softmax(y, causal=True) @ x)' > e.py
     python <<'END'
 import collections, json
 trace, report = (json.load(open(name + ".json")) for name in ("trace", "report"))
-events = [e for e in trace["traceEvents"] if e["ph"] == "X" and e["tid"] > 0]
+events = [e for e in trace["traceEvents"] if e["ph"] == "X"]
 names = {(e["pid"], e["tid"]): e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name"}
+events = [e for e in events if names[e["pid"], e["tid"]] not in ("operations", "device") and e["name"] != "commit"]
 steps = {f"{step['operation']} {step['value']}" for step in report["operations"]}
 lanes = collections.defaultdict(list)
 for e in events:

@@ -52,7 +52,7 @@ x, w = np.load("X.npy").astype(float), np.load("W.npy").astype(float)
 y = np.maximum(x @ w, 0) % 7
 assert np.array_equal(np.load("Y.npy"), y) and np.array_equal(np.load("S.npy"), (y @ w.T).sum(-1, keepdims=True))
 report = json.load(open("report.json"))
-assert [rank["name"].split(":")[0] for rank in report["ranks"]] == ["node1", "node2", "node3"]
+assert [rank["host"] for rank in report["ranks"]] == ["node1", "node2", "node3"]
 made = next(o for o in report["operations"] if o["operation"].startswith("matmul"))
 parts = [rank["part_bytes"] for rank in made["ranks"]]
 print(made["placement"], parts)

@@ -103,7 +103,7 @@ static int64_t number_of(const json_t *event, const char *key) {
     return json_integer_value(json_object_get(event, key));
 }
 
-// A line per event: "1.3 panel 1.0 +1.2 {"step":3,"bytes":4096}".
+// A line per event: "1.4 panel 1.0 +1.2 {"step":3,"bytes":4096}".
 static void describe(const json_t *event, struct mmul_text *text) {
     char *args = json_dumps(json_object_get(event, "args"), JSON_COMPACT);
     mmul_text_add(text, "%lld.%lld %s", (long long)number_of(event, "pid"),
@@ -119,21 +119,21 @@ static void test_events_come_in_order(void **state) {
     (void)state;
     static const char expected[] = "0.0 process_name {\"name\":\"rank 0 on here: cpu\"}\n"
                                    "0.0 process_sort_index {\"sort_index\":0}\n"
-                                   "0.0 thread_name {\"name\":\"device\"}\n"
-                                   "0.0 thread_sort_index {\"sort_index\":0}\n"
-                                   "0.0 multiply 250000.000 +2250000.000 {\"rows\":7,\"cols\":9}\n"
-                                   "0.0 check 2500000.000 +500000.000 {\"rows\":7,\"cols\":9}\n"
-                                   "0.7 thread_name {\"name\":\"results to files\"}\n"
-                                   "0.7 thread_sort_index {\"sort_index\":7}\n"
-                                   "0.7 commit 3500000.000 +250000.000 {}\n"
+                                   "0.1 thread_name {\"name\":\"device\"}\n"
+                                   "0.1 thread_sort_index {\"sort_index\":1}\n"
+                                   "0.1 multiply 250000.000 +2250000.000 {\"rows\":7,\"cols\":9}\n"
+                                   "0.1 check 2500000.000 +500000.000 {\"rows\":7,\"cols\":9}\n"
+                                   "0.8 thread_name {\"name\":\"results to files\"}\n"
+                                   "0.8 thread_sort_index {\"sort_index\":8}\n"
+                                   "0.8 commit 3500000.000 +250000.000 {}\n"
                                    "1.0 process_name {\"name\":\"rank 1 on th\\\"ere: 0:0\"}\n"
                                    "1.0 process_sort_index {\"sort_index\":1}\n"
-                                   "1.0 thread_name {\"name\":\"device\"}\n"
-                                   "1.0 thread_sort_index {\"sort_index\":0}\n"
-                                   "1.0 wait for operands 500000.000 +1500000.000 {\"step\":1}\n"
-                                   "1.3 thread_name {\"name\":\"relay\"}\n"
-                                   "1.3 thread_sort_index {\"sort_index\":3}\n"
-                                   "1.3 panel 1000000.000 +1.234 {\"step\":3,\"bytes\":4096}\n";
+                                   "1.1 thread_name {\"name\":\"device\"}\n"
+                                   "1.1 thread_sort_index {\"sort_index\":1}\n"
+                                   "1.1 wait for operands 500000.000 +1500000.000 {\"step\":1}\n"
+                                   "1.4 thread_name {\"name\":\"relay\"}\n"
+                                   "1.4 thread_sort_index {\"sort_index\":4}\n"
+                                   "1.4 panel 1000000.000 +1.234 {\"step\":3,\"bytes\":4096}\n";
     struct mmul_text text = {0}, found = {0};
     struct mmul_error err;
     mmul_traces_set_commit(&traces, 53.5, 53.75);

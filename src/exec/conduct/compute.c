@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "exec/conduct/run.h"
-#include "exec/memory/program_record.h"
 #include "exec/steps/stage_work.h"
 
 // For what is_over and has_come of a kind ask for, in the stage at hand.
@@ -78,25 +77,37 @@ static bool carry_out(struct mmul_stage *stage) {
     return !mmul_stage_is_cancelled(stage);
 }
 
+// What has been counted as computing since then was copying.
+static void count_as_copying(struct mmul_report_rank *mine, double computing_before) {
+    mine->copy_seconds += mine->compute_seconds - computing_before;
+    mine->compute_seconds = computing_before;
+}
+
 void mmul_run_compute(struct mmul_run *run) {
-    int rank = run->site.context->comm->node_rank;
+    const int rank = run->site.context->comm->node_rank;
+    struct mmul_report_rank *mine = &run->site.mine;
     for (; run->stage_at_hand < run->stage_count; run->stage_at_hand++) {
         struct mmul_stage *stage = &run->stages[run->stage_at_hand];
+        const bool is_looked_at = run->parts != NULL || stage->is.kind->copies;
+        struct mmul_report_part part = {0};
         if (run->site.trace != NULL)
             atomic_store(&run->site.trace->stage, run->stage_at_hand);
-        struct mmul_stage_record record =
-            mmul_stage_record_begin(&run->site.mine, mmul_worker_traffic(&run->site.worker));
+        if (is_looked_at) // entered again, the watch adds up what goes on
+            mmul_stopwatch_enter(&run->site.watch, &mine->compute_seconds);
+        const double computing_before = mine->compute_seconds;
+        if (run->parts != NULL)
+            part = mmul_run_begin_part(run);
         if (!stage->is_begun && !begin_stage(run, stage))
             return;
         stage->is_begun = true;
         if (!carry_out(stage))
             return;
-        if (run->records != NULL) {
-            mmul_stopwatch_enter(&run->site.watch,
-                                 &run->site.mine.compute_seconds); // adds up what goes on
-            mmul_stage_record_end(&record, &run->site.mine, mmul_worker_traffic(&run->site.worker));
-            run->records[stage->index] = record;
-        }
+        if (is_looked_at)
+            mmul_stopwatch_enter(&run->site.watch, &mine->compute_seconds);
+        if (run->parts != NULL)
+            mmul_run_end_part(run, stage->index, &part);
+        if (stage->is.kind->copies)
+            count_as_copying(mine, computing_before);
         mmul_progress_raise(run->site.progress, rank, &run->site.progress->ranks[rank].stages_done,
                             stage->index + 1, stage->index + 1);
     }

@@ -44,6 +44,8 @@ static enum mmul_status create_stages(struct mmul_run *run, const struct mmul_ru
     if (status == MMUL_OK)
         status =
             MMUL_ALLOCATE(run->site.makers, run->site.values->plan->place_count, "stages", err);
+    if (status == MMUL_OK && request->options->records)
+        status = MMUL_ALLOCATE(run->parts, request->stage_count, "a record", err);
     for (int i = 0; status == MMUL_OK && i < request->stage_count; i++) {
         run->stage_count = i + 1;
         status = mmul_stage_init(&run->stages[i], &run->site, i, &request->stages[i], err);
@@ -145,7 +147,6 @@ enum mmul_status mmul_run_create(struct mmul_context *context,
     made->site.options = request->options;
     made->calls = request->calls;
     made->site.values = request->values;
-    made->records = request->records;
     made->site.transport = MMUL_TRANSPORT_NONE;
     mmul_deadline_init(&made->site.deadline, context, made->site.options->device_timeout_seconds,
                        made->site.options->no_fallback);
@@ -188,6 +189,7 @@ void mmul_run_destroy(struct mmul_run *run) {
         mmul_shared_destroy(&run->site.segment);
     mmul_trace_destroy(run->site.trace);
     mmul_free(run->site.makers);
+    mmul_free(run->parts);
     mmul_free(run->stages);
     mmul_free(run);
 }

@@ -13,8 +13,8 @@
 struct mmul_run {
     struct mmul_site site;
     const struct mmul_job_calls *calls; // borrowed
-    struct mmul_stage_record *records;  // borrowed; NULL: nobody asks
-    struct mmul_stage *stages;          // owned
+    struct mmul_report_part *parts; // owned: what this rank did of each stage; NULL: nobody asks
+    struct mmul_stage *stages;      // owned
     int stage_count;
     int stage_at_hand,
         stages_over; // the compute thread's: the second, how many it has seen to be over
@@ -30,7 +30,6 @@ struct mmul_run_request {
     const struct mmul_stage_request *stages;
     int stage_count;
     struct mmul_values *values;
-    struct mmul_stage_record *records; // filled in: of every stage; NULL: nobody asks
 };
 
 // Collective. Allocates everything the plans ask for and warms the device up; on failure nothing
@@ -43,13 +42,22 @@ enum mmul_status mmul_run_create(struct mmul_context *context,
 // committed).
 enum mmul_status mmul_run_stages(struct mmul_run *run, struct mmul_error *err);
 
-// Collective. Makes the report of a run of one product, with what was recorded of it, while the result can still be
-// taken back.
-enum mmul_status mmul_run_report(struct mmul_run *run, struct mmul_report **report,
+// Local; an agreement must follow. The report of a program that has not been run: what its plan says, and who its ranks
+// are. Fails with MMUL_ERR_SYSTEM (memory).
+enum mmul_status mmul_report_create(const struct mmul_context *context,
+                                    const struct mmul_program_plan *plan,
+                                    struct mmul_report **report, struct mmul_error *err);
+
+// Collective. What happened in the run goes into that, while results can still be taken back.
+enum mmul_status mmul_run_report(struct mmul_run *run, struct mmul_report *report,
                                  struct mmul_error *err);
 
-// Local. The last numbers, when the output file stands; `begin`: of the run; `committing`: when that began.
-void mmul_run_end_report(double begin, double committing, struct mmul_report *report);
+// Local. The last numbers, when outputs stand; `begin`: of the run; `committing`: when that began.
+void mmul_report_end(struct mmul_report *report, double begin, double committing);
+
+// Compute thread. What this rank does of a stage, from the one call to the other.
+struct mmul_report_part mmul_run_begin_part(struct mmul_run *run);
+void mmul_run_end_part(struct mmul_run *run, int stage, const struct mmul_report_part *begun);
 
 // Local.
 void mmul_run_destroy(struct mmul_run *run);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// From what each rank measured to the report: ranks tell root, root adds it up.
+// From what each rank measured to the report: ranks tell root, root adds it up. Every run has one, and so has a program
+// that computes nothing; what each rank did of each operation is in it where the job asks for a record.
 #include <math.h>
 #include <string.h>
 
@@ -10,16 +11,10 @@
 #include "exec/conduct/run_trace.h"
 #include "exec/products/product.h"
 
-// What this rank knows of itself.
-static void describe_self(struct mmul_run *run) {
-    const struct mmul_context *context = run->site.context;
-    const struct mmul_rank_info *info = &context->cluster->ranks[context->comm->rank];
-    struct mmul_report_rank *r = &run->site.mine;
-    const struct mmul_stage *stage = &run->stages[0];
-    const struct mmul_works *works = &stage->product->works;
-    const struct mmul_verifier *verifier = &stage->verifier;
-    int64_t width = mmul_problem_result_width(&stage->is.plan->problem, stage->is.plan->axis);
-    int64_t elements = works->own_elements + works->claimed_elements;
+// ------------------------------------------------------------------------------------------- ranks
+
+// Who a rank is: known on all ranks.
+static void describe_rank(const struct mmul_rank_info *info, struct mmul_report_rank *r) {
     mmul_text_copy(r->host, sizeof r->host, info->host);
     mmul_text_copy(r->device, sizeof r->device, info->device_name);
     mmul_text_copy(r->device_name, sizeof r->device_name, info->device.name);
@@ -27,36 +22,115 @@ static void describe_self(struct mmul_run *run) {
     mmul_text_copy(r->kernels, sizeof r->kernels, info->device.kernels);
     mmul_text_copy(r->kernels_setting, sizeof r->kernels_setting, info->device.kernels_setting);
     mmul_text_copy(r->kernels_lack, sizeof r->kernels_lack, info->device.kernels_lack);
-    if (context->replacements > run->site.deadline.replacements_before)
-        snprintf(r->note, sizeof r->note, "replaced by %.100s", context->device_name);
-    else
-        mmul_text_copy(r->note, sizeof r->note, info->note);
-    mmul_text_copy(r->why, sizeof r->why, stage->product->me->why);
+    mmul_text_copy(r->note, sizeof r->note, info->note);
     r->threads = info->threads;
+}
+
+// What this rank did of the one product that the run is.
+static void describe_product(const struct mmul_stage *stage, struct mmul_report_rank *r) {
+    const struct mmul_works *works = &stage->product->works;
+    const struct mmul_problem *problem = &stage->is.plan->problem;
+    const int64_t width = mmul_problem_result_width(problem, stage->is.plan->axis),
+                  elements = works->own_elements + works->claimed_elements;
+    mmul_text_copy(r->why, sizeof r->why, stage->product->me->why);
     r->begin = stage->product->me->begin;
     r->end = stage->product->me->end;
     r->claims = works->claims;
     r->claimed_elements = works->claimed_elements;
     r->given_elements = (r->end - r->begin) * width - works->own_elements;
     r->share = (double)elements / ((double)stage->is.plan->total * (double)width);
-    r->flops = 2.0 * (double)elements * (double)stage->is.plan->problem.k;
-    if (context->comm->node_rank == 0) {
-        const struct mmul_views *views = &stage->product->views;
-        r->mapped_bytes = views->a.bytes + views->b.bytes + views->c_in.bytes + views->c.bytes;
-        r->segment_bytes = run->site.segment.bytes;
-    }
+    r->flops = 2.0 * (double)elements * (double)problem->k;
+}
+
+// Of the first product, or as if it had one.
+static enum mmul_dtype dtype_of(const struct mmul_run *run) {
+    for (int i = 0; i < run->stage_count; i++)
+        if (run->stages[i].is.plan != NULL)
+            return mmul_problem_result_dtype(&run->stages[i].is.plan->problem);
+    return MMUL_F32;
+}
+
+// What this rank knows of itself.
+static void describe_self(struct mmul_run *run, bool is_product) {
+    const struct mmul_context *context = run->site.context;
+    const struct mmul_rank_info *info = &context->cluster->ranks[context->comm->rank];
+    struct mmul_report_rank *r = &run->site.mine;
+    describe_rank(info, r);
+    r->device_replacements = context->replacements - run->site.deadline.replacements_before;
+    if (r->device_replacements > 0)
+        snprintf(r->note, sizeof r->note, "replaced by %.100s", context->device_name);
     r->warm_up_seconds = context->warm_up_seconds;
     r->products = run->site.worker.products;
     r->fallback_products = run->site.worker.fallback_products;
-    r->device_replacements = context->replacements - run->site.deadline.replacements_before;
-    r->lines_checked = verifier->lines_checked;
-    r->lines_wrong = verifier->lines_wrong;
-    r->lines_recomputed = verifier->lines_recomputed;
-    r->blocks_recomputed = verifier->blocks_recomputed;
-    const enum mmul_dtype dtype = mmul_problem_result_dtype(&stage->is.plan->problem);
-    r->speed_flops = mmul_rank_flops(info, dtype);
-    r->speed_unstable = mmul_speed_is_unstable(&info->speed, dtype);
+    r->speed_flops = mmul_rank_flops(info, dtype_of(run));
+    r->speed_unstable = mmul_speed_is_unstable(&info->speed, dtype_of(run));
+    if (context->comm->node_rank == 0)
+        r->segment_bytes = run->site.segment.bytes;
+    for (int i = 0; i < run->stage_count; i++) {
+        const struct mmul_stage *stage = &run->stages[i];
+        r->lines_checked += stage->verifier.lines_checked;
+        r->lines_wrong += stage->verifier.lines_wrong;
+        r->lines_recomputed += stage->verifier.lines_recomputed;
+        r->blocks_recomputed += stage->verifier.blocks_recomputed;
+        if (stage->product != NULL && context->comm->node_rank == 0) {
+            const struct mmul_views *views = &stage->product->views;
+            r->mapped_bytes += views->a.bytes + views->b.bytes + views->c_in.bytes + views->c.bytes;
+        }
+    }
+    if (is_product)
+        describe_product(&run->stages[0], r);
 }
+
+static void add_ranks(struct mmul_report *report) {
+    for (int i = 0; i < report->size; i++) {
+        const struct mmul_report_rank *r = &report->ranks[i];
+        report->lines_checked += r->lines_checked;
+        report->lines_wrong += r->lines_wrong;
+        report->lines_recomputed += r->lines_recomputed;
+        report->blocks_recomputed += r->blocks_recomputed;
+        report->fallback_products += r->fallback_products;
+        report->mapped_bytes += r->mapped_bytes;
+        report->segment_bytes += r->segment_bytes;
+    }
+}
+
+static void list_unused(const struct mmul_cluster *cluster, struct mmul_text *unused) {
+    for (int i = 0; i < cluster->device_count; i++) {
+        const struct mmul_device_entry *d = &cluster->devices[i];
+        if (d->used_by < 0)
+            mmul_text_add(unused, "unused: %s %s (%s): %s\n", cluster->nodes[d->node].host,
+                          d->info.id, d->info.name, d->info.reason);
+    }
+}
+
+enum mmul_status mmul_report_create(const struct mmul_context *context,
+                                    const struct mmul_program_plan *plan,
+                                    struct mmul_report **report, struct mmul_error *err) {
+    struct mmul_report *made = NULL;
+    enum mmul_status status = MMUL_ALLOCATE(made, 1, "the report", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(made->ranks, context->comm->size, "the report", err);
+    if (status != MMUL_OK) {
+        mmul_report_destroy(made);
+        return status;
+    }
+    made->size = context->comm->size;
+    made->node_count = context->comm->node_count;
+    for (int i = 0; i < made->size; i++)
+        describe_rank(&context->cluster->ranks[i], &made->ranks[i]);
+    made->verified = !plan->options.no_verify;
+    made->verify_seed = plan->options.verify_seed;
+    made->step_count = plan->step_count;
+    made->flops = mmul_program_calculated(plan->program);
+    made->predicted_seconds = plan->seconds;
+    made->memory_bytes = plan->node_bytes_most;
+    made->network_bytes = llround(plan->network_bytes);
+    list_unused(context->cluster, &made->unused);
+    *report = made;
+    return MMUL_OK;
+}
+
+// --------------------------------------------------------------------------------- of one product
 
 static int64_t stack_bytes(struct mmul_shape shape, enum mmul_dtype dtype) {
     return mmul_shape_matrices(shape) * shape.rows * shape.cols * (int64_t)mmul_dtype_bytes(dtype);
@@ -85,36 +159,6 @@ static int64_t bytes_read_in_place(const struct mmul_report *report, const struc
     return bytes;
 }
 
-static void add_ranks(struct mmul_report *report) {
-    for (int i = 0; i < report->size; i++) {
-        const struct mmul_report_rank *r = &report->ranks[i];
-        report->lines_checked += r->lines_checked;
-        report->lines_wrong += r->lines_wrong;
-        report->lines_recomputed += r->lines_recomputed;
-        report->blocks_recomputed += r->blocks_recomputed;
-        report->fallback_products += r->fallback_products;
-        report->mapped_bytes += r->mapped_bytes;
-        report->segment_bytes += r->segment_bytes;
-    }
-}
-
-// Bytes that crossed the network: every node but root's.
-static int64_t network_bytes(const struct mmul_plan *plan) {
-    int64_t bytes = 0;
-    for (int i = 0; i < plan->node_count; i++)
-        bytes += mmul_plan_nodes(plan)[i].network_bytes;
-    return bytes;
-}
-
-static void list_unused(const struct mmul_cluster *cluster, struct mmul_text *unused) {
-    for (int i = 0; i < cluster->device_count; i++) {
-        const struct mmul_device_entry *d = &cluster->devices[i];
-        if (d->used_by < 0)
-            mmul_text_add(unused, "unused: %s %s (%s): %s\n", cluster->nodes[d->node].host,
-                          d->info.id, d->info.name, d->info.reason);
-    }
-}
-
 // What a run did in less time than that says little about a device.
 static const double TELLING_SECONDS = 0.05;
 
@@ -128,64 +172,148 @@ static void correct_speeds(struct mmul_cluster *cluster, enum mmul_dtype dtype,
     }
 }
 
-enum mmul_status mmul_run_report(struct mmul_run *run, struct mmul_report **report,
-                                 struct mmul_error *err) {
-    struct mmul_context *context = run->site.context;
+// Root: what is known of it beside what ranks tell.
+static void describe_files(const struct mmul_run *run, struct mmul_report *report) {
     const struct mmul_stage *stage = &run->stages[0];
     const struct mmul_plan *plan = stage->is.plan;
-    struct mmul_report *made = NULL;
-    describe_self(run);
-    enum mmul_status status = MMUL_ALLOCATE(made, 1, "the report", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(made->ranks, plan->size, "the report", err);
-    status = mmul_comm_agree(context->comm, status, err);
-    if (status == MMUL_OK)
-        status = mmul_comm_share(context->comm, &run->site.mine, sizeof run->site.mine, made->ranks,
-                                 err);
-    if (status == MMUL_OK)
-        status = mmul_context_collect_warnings(context, &made->warnings, &made->warning_lines,
-                                               &made->warning_count, err);
-    if (status != MMUL_OK) {
-        mmul_report_destroy(made);
-        return status;
-    }
-    made->problem = plan->problem;
-    made->axis = plan->axis;
-    made->total = plan->total;
-    made->size = plan->size;
-    made->node_count = plan->node_count;
-    made->verified = !run->site.options->no_verify;
-    made->verify_seed = run->site.options->verify_seed;
-    made->startup = context->startup;
-    context->startup = (struct mmul_startup){0};
-    made->predicted_seconds = plan->predicted_seconds;
-    made->bytes_read = stage->product->files.bytes_read;
+    report->bytes_read = stage->product->files.bytes_read;
     for (int node = 0; node < plan->node_count; node++)
-        made->bytes_read += bytes_read_in_place(made, plan, node);
-    if (context->comm->rank == 0)
-        made->bytes_written = stage->product->files.done_bytes /
-                              mmul_problem_result_each(&plan->problem) *
-                              (int64_t)mmul_dtype_bytes(mmul_output_dtype(stage->is.files.output));
-    made->network_bytes = network_bytes(plan);
-    mmul_text_copy(made->faster, sizeof made->faster, plan->faster);
-    add_ranks(made);
-    correct_speeds(context->cluster, mmul_problem_result_dtype(&plan->problem), made);
-    list_unused(context->cluster, &made->unused);
-    status = mmul_run_collect_trace(&run->site, made, err);
-    if (status == MMUL_OK)
-        *report = made;
-    else
-        mmul_report_destroy(made);
-    return status;
+        report->bytes_read += bytes_read_in_place(report, plan, node);
+    if (stage->is.files.output != NULL)
+        report->bytes_written =
+            stage->product->files.done_bytes / mmul_problem_result_each(&plan->problem) *
+            (int64_t)mmul_dtype_bytes(mmul_output_dtype(stage->is.files.output));
 }
 
-void mmul_run_end_report(double begin, double committing, struct mmul_report *report) {
+static void add_product(const struct mmul_run *run, struct mmul_report *report) {
+    const struct mmul_plan *plan = run->stages[0].is.plan;
+    report->is_product = true;
+    report->problem = plan->problem;
+    report->axis = plan->axis;
+    report->total = plan->total;
+    report->predicted_seconds = plan->predicted_seconds;
+    mmul_text_copy(report->faster, sizeof report->faster, plan->faster);
+    if (run->site.context->comm->rank == 0)
+        describe_files(run, report);
+    correct_speeds(run->site.context->cluster, mmul_problem_result_dtype(&plan->problem), report);
+}
+
+// -------------------------------------------------------------------------------------- operations
+
+// Sums of the run so far stand where differences will.
+struct mmul_report_part mmul_run_begin_part(struct mmul_run *run) {
+    const struct mmul_report_rank *mine = &run->site.mine;
+    const struct mmul_device_traffic traffic = mmul_worker_traffic(&run->site.worker);
+    return (struct mmul_report_part){.begin = mmul_clock_now(),
+                                     .wait_seconds = mine->scatter_seconds + mine->gather_seconds,
+                                     .check_seconds = mine->verify_seconds,
+                                     .uploaded_bytes = traffic.uploaded,
+                                     .downloaded_bytes = traffic.downloaded};
+}
+
+void mmul_run_end_part(struct mmul_run *run, int stage, const struct mmul_report_part *begun) {
+    const struct mmul_report_rank *mine = &run->site.mine;
+    const struct mmul_device_traffic traffic = mmul_worker_traffic(&run->site.worker);
+    const double now = mmul_clock_now(),
+                 waited = mine->scatter_seconds + mine->gather_seconds - begun->wait_seconds,
+                 checked = mine->verify_seconds - begun->check_seconds;
+    run->parts[stage] = (struct mmul_report_part){
+        .begin = begun->begin,
+        .end = now,
+        .wait_seconds = waited,
+        .work_seconds = fmax(now - begun->begin - waited - checked, 0),
+        .check_seconds = checked,
+        .uploaded_bytes = mmul_larger(0, traffic.uploaded - begun->uploaded_bytes),
+        .downloaded_bytes = mmul_larger(0, traffic.downloaded - begun->downloaded_bytes)};
+}
+
+static void describe_operation(const struct mmul_program_plan *plan, int step_index,
+                               struct mmul_report_operation *operation) {
+    const struct mmul_program_step *step = &plan->steps[step_index];
+    const struct mmul_program_place *place = &plan->places[step->result];
+    const struct mmul_value *value = &plan->program->values[place->value];
+    _Static_assert(sizeof operation->name == MMUL_STEP_NAME_BYTES, "names of steps");
+    mmul_program_step_name(plan, step, operation->name);
+    mmul_text_copy(operation->value, sizeof operation->value, value->name);
+    mmul_shape_format(value->shape, operation->shape);
+    mmul_placement_format(&place->placement, operation->placement);
+    operation->is_move = step->kind == MMUL_STEP_MOVE;
+    operation->predicted_seconds = step->seconds;
+    operation->network_bytes = llround(step->network_bytes);
+}
+
+static int64_t result_bytes(const struct mmul_program_plan *plan, int step, int rank) {
+    const struct mmul_program_place *place = &plan->places[plan->steps[step].result];
+    const struct mmul_value *value = &plan->program->values[place->value];
+    if (place->placement.kind == MMUL_PLACE_FILE)
+        return 0;
+    return mmul_placement_part(&place->placement, value->shape, rank).elements *
+           (int64_t)mmul_dtype_bytes(value->dtype);
+}
+
+// Collective. What all ranks did of each, on root's clock.
+static enum mmul_status collect_parts(struct mmul_run *run, struct mmul_report *report,
+                                      struct mmul_error *err) {
+    const struct mmul_comm *comm = run->site.context->comm;
+    const struct mmul_program_plan *plan = run->site.values->plan;
+    const int64_t count = run->stage_count;
+    int64_t *sizes = NULL;
+    enum mmul_status status = MMUL_ALLOCATE(sizes, comm->size, "a record", err);
+    if (status == MMUL_OK && comm->rank == 0)
+        status = MMUL_ALLOCATE(report->operations, count, "a record", err);
+    if (status == MMUL_OK && comm->rank == 0)
+        status = MMUL_ALLOCATE(report->parts, comm->size * count, "a record", err);
+    status = mmul_comm_agree(comm, status, err);
+    for (int rank = 0; status == MMUL_OK && rank < comm->size; rank++)
+        sizes[rank] = count * (int64_t)sizeof *run->parts;
+    for (int i = 0; i < count; i++)
+        run->parts[i].result_bytes = result_bytes(plan, run->stages[i].is.index, comm->rank);
+    if (status == MMUL_OK)
+        status = mmul_comm_collect(comm, run->parts, sizes, report->parts, err);
+    mmul_free(sizes);
+    if (status == MMUL_OK)
+        status = mmul_run_collect_trace(&run->site, report, err);
+    if (status != MMUL_OK || comm->rank != 0)
+        return status;
+    report->operation_count = run->stage_count;
+    for (int i = 0; i < count; i++)
+        describe_operation(plan, run->stages[i].is.index, &report->operations[i]);
+    for (int64_t i = 0; i < comm->size * count; i++) {
+        const double zero = run->site.begin + report->traces->ranks[i / count].ahead_seconds;
+        report->parts[i].begin -= zero;
+        report->parts[i].end -= zero;
+    }
+    return MMUL_OK;
+}
+
+// --------------------------------------------------------------------------------------- the whole
+
+enum mmul_status mmul_run_report(struct mmul_run *run, struct mmul_report *report,
+                                 struct mmul_error *err) {
+    struct mmul_context *context = run->site.context;
+    const bool is_product =
+        run->stage_count == 1 && run->stages[0].is.plan != NULL && run->stages[0].is.group == NULL;
+    describe_self(run, is_product);
+    enum mmul_status status =
+        mmul_comm_share(context->comm, &run->site.mine, sizeof run->site.mine, report->ranks, err);
+    if (status == MMUL_OK)
+        status = mmul_context_collect_warnings(context, &report->warnings, &report->warning_lines,
+                                               &report->warning_count, err);
+    if (status != MMUL_OK)
+        return status;
+    add_ranks(report);
+    if (is_product)
+        add_product(run, report);
+    return run->parts != NULL ? collect_parts(run, report, err) : MMUL_OK;
+}
+
+void mmul_report_end(struct mmul_report *report, double begin, double committing) {
     double now = mmul_clock_now();
     report->wall_seconds = now - begin;
     mmul_traces_set_commit(report->traces, committing, now);
     for (int i = 0; i < report->size; i++) {
         struct mmul_report_rank *r = &report->ranks[i];
-        double busy = r->setup_seconds + r->scatter_seconds + r->compute_seconds +
+        double busy = r->setup_seconds + r->scatter_seconds + r->compute_seconds + r->copy_seconds +
                       r->verify_seconds + r->gather_seconds;
         // Clocks of ranks start within a message of each other.
         r->idle_seconds = fmax(committing - begin - busy, 0);

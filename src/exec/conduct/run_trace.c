@@ -43,13 +43,13 @@ static enum mmul_status collect_events(struct mmul_site *site, struct mmul_trace
     return status;
 }
 
-enum mmul_status mmul_run_gather_traces(struct mmul_site *site, struct mmul_traces **gathered,
+enum mmul_status mmul_run_collect_trace(struct mmul_site *site, struct mmul_report *report,
                                         struct mmul_error *err) {
     const struct mmul_comm *comm = site->context->comm;
     struct mmul_traces *traces = NULL;
     struct mmul_trace_rank mine = {0};
-    if (site->trace == NULL)
-        return MMUL_OK;
+    if (comm->rank == 0) // its times are known later
+        mmul_trace_add(site->trace, MMUL_TRACE_COMMIT, mmul_clock_now(), 0, 0);
     mine.kept = mmul_trace_kept(site->trace);
     mine.dropped = mmul_trace_dropped(site->trace);
     enum mmul_status status = MMUL_ALLOCATE(traces, 1, "a trace", err);
@@ -68,17 +68,6 @@ enum mmul_status mmul_run_gather_traces(struct mmul_site *site, struct mmul_trac
     }
     traces->size = comm->size;
     traces->begin = site->begin;
-    *gathered = traces;
+    report->traces = traces;
     return MMUL_OK;
-}
-
-enum mmul_status mmul_run_collect_trace(struct mmul_site *site, struct mmul_report *report,
-                                        struct mmul_error *err) {
-    if (site->context->comm->rank == 0) // its times are known later
-        mmul_trace_add(site->trace, MMUL_TRACE_COMMIT, mmul_clock_now(), 0, 0);
-    struct mmul_traces *traces = NULL;
-    enum mmul_status status = mmul_run_gather_traces(site, &traces, err);
-    if (status == MMUL_OK && traces != NULL)
-        report->traces = traces;
-    return status;
 }

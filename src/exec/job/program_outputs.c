@@ -75,9 +75,8 @@ static void tell_overflows(const struct list *list, const struct mmul_output *ou
     const struct mmul_job_calls *calls = &list->plan->calls;
     const int64_t count = mmul_output_overflows(output);
     char text[sizeof((struct mmul_error *)NULL)->text];
-    if (list->values->report != NULL)
-        list->values->report->overflows = count;
-    if (count == 0 || calls->notice == NULL || list->values->report != NULL)
+    list->values->report->overflows += count;
+    if (count == 0 || calls->notice == NULL)
         return;
     snprintf(text, sizeof text, "warning: '%s': %lld value%s beyond %s became infinite",
              output->name, (long long)count, count == 1 ? "" : "s",

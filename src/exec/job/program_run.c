@@ -4,11 +4,9 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "exec/conduct/run.h"
-#include "exec/conduct/run_trace.h"
 #include "exec/job/program.h"
 #include "exec/job/program_outputs.h"
 #include "exec/memory/kept.h"
-#include "exec/memory/program_record.h"
 #include "exec/products/product.h"
 #include "exec/steps/blocks.h"
 #include "exec/traffic/move.h"
@@ -99,70 +97,15 @@ static int add_stages(const struct mmul_program_plan *plan, int index,
     return count + 1;
 }
 
-// Collective. What all ranks did, of which *steps are the stages' steps.
-static enum mmul_status keep_record(struct mmul_context *context, struct mmul_run *run,
-                                    const struct mmul_run_request *request,
-                                    struct mmul_values *values, struct mmul_error *err) {
-    int *steps = NULL;
-    enum mmul_status status = mmul_comm_agree(
-        context->comm, MMUL_ALLOCATE(steps, request->stage_count, "a record", err), err);
-    for (int i = 0; status == MMUL_OK && i < request->stage_count; i++)
-        steps[i] = request->stages[i].index;
-    const struct mmul_stage_times times = {.mine = request->records,
-                                           .steps = steps,
-                                           .stage_count = request->stage_count,
-                                           .begin = run->site.begin};
-    if (status == MMUL_OK)
-        status = mmul_program_record_collect(context, &times, &values->record, err);
-    struct mmul_traces *traces = NULL;
-    if (status == MMUL_OK)
-        status = mmul_run_gather_traces(&run->site, &traces, err);
-    if (status == MMUL_OK && values->record != NULL)
-        values->record->traces = traces;
-    mmul_free(steps);
-    return status;
-}
-
-// What a rank's checks have found in all stages.
-struct findings {
-    int64_t lines_checked, blocks_recomputed, fallback_products;
-};
-
-// Collective. all: room for those of all ranks.
-static enum mmul_status add_findings(const struct mmul_run *run, struct findings *all,
-                                     struct mmul_values_summary *sum, struct mmul_error *err) {
-    const struct mmul_comm *comm = run->site.context->comm;
-    struct findings mine = {.fallback_products = run->site.worker.fallback_products};
-    for (int i = 0; i < run->stage_count; i++) {
-        mine.lines_checked += run->stages[i].verifier.lines_checked;
-        mine.blocks_recomputed += run->stages[i].verifier.blocks_recomputed;
-    }
-    enum mmul_status status = mmul_comm_share(comm, &mine, sizeof mine, all, err);
-    for (int rank = 0; status == MMUL_OK && rank < comm->size; rank++) {
-        sum->lines_checked += all[rank].lines_checked;
-        sum->blocks_recomputed += all[rank].blocks_recomputed;
-        sum->fallback_products += all[rank].fallback_products;
-    }
-    return status;
-}
-
-// findings: room for those of all ranks.
 static enum mmul_status run_stages(struct mmul_context *context,
                                    const struct mmul_program_plan *plan, struct mmul_values *values,
-                                   struct mmul_stage_request *stages, struct findings *findings,
-                                   struct mmul_error *err) {
+                                   struct mmul_stage_request *stages, struct mmul_error *err) {
     struct mmul_run_request request = {
         .options = &plan->options, .calls = &plan->calls, .stages = stages, .values = values};
     struct mmul_run *run = NULL;
     for (int i = 0; i < plan->step_count; i++)
         request.stage_count = add_stages(plan, i, stages, request.stage_count);
-    enum mmul_status status = MMUL_OK;
-    if (plan->options.records && !plan->options.reports)
-        status = mmul_comm_agree(
-            context->comm, MMUL_ALLOCATE(request.records, request.stage_count, "a record", err),
-            err);
-    if (status == MMUL_OK)
-        status = mmul_run_create(context, &request, &run, err);
+    enum mmul_status status = mmul_run_create(context, &request, &run, err);
     if (run != NULL)
         values->begin = run->site.begin;
     values->run_segment_bytes = run != NULL ? run->site.segment.bytes : 0;
@@ -171,15 +114,10 @@ static enum mmul_status run_stages(struct mmul_context *context,
     if (run != NULL)
         values->run_waits = run->site.waits;
     if (status == MMUL_OK)
-        status = add_findings(run, findings, &values->summary, err);
-    if (status == MMUL_OK && plan->options.reports)
-        status = mmul_run_report(run, &values->report, err);
-    else if (status == MMUL_OK && plan->options.records)
-        status = keep_record(context, run, &request, values, err);
+        status = mmul_run_report(run, values->report, err);
     values->is_abandoned =
         mmul_comm_is_broken(context->comm) || (run != NULL && run->site.deadline.has_abandoned);
     mmul_run_destroy(run);
-    mmul_free(request.records);
     return status;
 }
 
@@ -187,22 +125,25 @@ enum mmul_status mmul_program_carry_out(struct mmul_context *context,
                                         struct mmul_program_plan *plan, struct mmul_values **values,
                                         struct mmul_error *err) {
     struct mmul_values *made = NULL;
+    struct mmul_report *report = NULL;
     struct mmul_stage_request *stages = NULL;
-    struct findings *findings = NULL;
     enum mmul_status status = check_outputs(context, plan, err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(stages, plan->step_count, "stages", err);
     if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(findings, context->comm->size, "stages", err);
+        status = mmul_report_create(context, plan, &report, err);
     status = mmul_comm_agree(context->comm, status, err);
     if (status == MMUL_OK)
         status = mmul_values_create(context, plan, &made, err);
-    if (status == MMUL_OK)
+    if (status == MMUL_OK) {
+        made->report = report;
+        report = NULL;
         made->begin = mmul_clock_now(); // a run's, where there is one
+    }
     if (status == MMUL_OK && plan->program->kept_count > 0)
         status = mmul_kept_open(context, made, err);
     if (status == MMUL_OK && plan->step_count > 0)
-        status = run_stages(context, plan, made, stages, findings, err);
+        status = run_stages(context, plan, made, stages, err);
     if (status == MMUL_OK) {
         status = mmul_kept_check(made, err);
         if (status == MMUL_OK && plan->calls.accept != NULL)
@@ -213,17 +154,11 @@ enum mmul_status mmul_program_carry_out(struct mmul_context *context,
     status = mmul_program_end_outputs(context, plan, made, status, err);
     mmul_stopwatch_enter(&context->watch, NULL);
     if (status == MMUL_OK) {
-        made->summary.wall_seconds = mmul_clock_now() - made->begin;
-        made->summary.startup_seconds = mmul_startup_seconds(&context->startup);
-        made->summary.flops = mmul_program_calculated(plan->program);
-        made->summary.ranks = context->comm->size;
-        made->summary.step_count = plan->step_count;
-        made->summary.verified = !plan->options.no_verify;
+        mmul_report_end(made->report, made->begin, committing);
+        made->report->startup = context->startup;
         context->startup = (struct mmul_startup){0};
     }
-    if (status == MMUL_OK && made->report != NULL)
-        mmul_run_end_report(made->begin, committing, made->report);
-    mmul_free(findings);
+    mmul_report_destroy(report);
     mmul_free(stages);
     if (status == MMUL_OK)
         *values = made;

@@ -3,7 +3,6 @@
 #include "exec/memory/values.h"
 
 #include "exec/memory/kept.h"
-#include "exec/memory/program_record.h"
 
 #include <string.h>
 
@@ -83,7 +82,6 @@ void mmul_values_destroy(struct mmul_values *values) {
         mmul_shared_destroy(&values->segment);
     mmul_kept_close(values);
     mmul_free(values->kept_parts);
-    mmul_program_record_destroy(values->record);
     mmul_report_destroy(values->report);
     mmul_free(values->offsets);
     mmul_free(values);

@@ -18,14 +18,11 @@ struct mmul_values {
     int64_t run_segment_bytes;   // that the run which made them had beside them
     struct mmul_waits run_waits; // the same: how its compute thread waited
     int64_t *offsets; // owned: place * node_size + node rank: bytes into the segment; -1: no memory
-    struct mmul_report *report; // owned: where the options ask for one
-    struct mmul_program_record
-        *record;                // owned, root's; NULL: nobody asked (exec/memory/program_record.h)
+    struct mmul_report *report; // owned: of the run that made them
     struct mmul_kept_use *kept; // owned: sets of shards (exec/memory/kept.h); NULL: there are none
     char **
         kept_parts; // owned: place * node_size + node rank: the rank's part of a set; NULL: it is none
     double begin; // when the clock of the run that made them started
-    struct mmul_values_summary summary;
     bool is_abandoned; // MPI, or a device that hangs, may still read and write the segment
 };
 

@@ -52,8 +52,9 @@ struct mmul_stage_request {
 // until it has.
 typedef bool mmul_reach(void *context, int rank, const _Atomic int64_t *counter, int64_t goal);
 
-// NULL where a kind has nothing to do. Those of the compute thread are called for one stage after the other.
+// Functions: NULL where a kind has nothing to do. Those of the compute thread are called for one stage after the other.
 struct mmul_stage_kind {
+    bool copies; // its work is copying: the report counts it so
     // Local; an agreement follows. Sizes, and memory of its own. Fails with MMUL_ERR_SYSTEM (memory).
     enum mmul_status (*init)(struct mmul_stage *stage, struct mmul_error *err);
     // Collective over world: files that are used where they lie.

@@ -218,7 +218,7 @@ static bool is_over(const struct mmul_stage *stage, mmul_reach *reach, void *con
 }
 
 const struct mmul_stage_kind mmul_move_kind = {
-    .init = init, .compute = compute, .is_over = is_over, .has_come = has_come};
+    .copies = true, .init = init, .compute = compute, .is_over = is_over, .has_come = has_come};
 
 // ----------------------------------------------------------------------------------- the traffic
 
