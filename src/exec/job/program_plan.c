@@ -199,74 +199,74 @@ static enum mmul_status share_weights(const struct mmul_context *context,
 
 // ------------------------------------------------------------------------------------------- plans
 
-// What plans are made from.
-struct sources {
+// What a plan is made from; and plans that have been made, with products that are done as others are and with those that
+// bring their files in pieces: they are the same whatever the limit.
+enum { WAYS = 2 };
+struct planning {
     struct mmul_context *context;
     const struct mmul_program *program;
     const double *weights;
+    const struct mmul_job_options *options;
     struct mmul_free_shares shares;
+    struct mmul_program_plan *plans[WAYS]; // owned; NULL: not made yet
 };
 
-// Pure.
-static enum mmul_status make_plan(const struct sources *from,
-                                  const struct mmul_job_options *options, bool streams,
-                                  struct mmul_program_plan **plan, struct mmul_error *err) {
-    const struct mmul_program_request request = {.program = from->program,
-                                                 .cluster = from->context->cluster,
-                                                 .weights = from->weights,
-                                                 .options = options,
-                                                 .streams = streams};
-    enum mmul_status status = mmul_program_plan_make(&request, plan, err);
-    if (status != MMUL_OK || (*plan)->node_bytes_most == 0) // it is products that need memory
+// Pure, but for its products. What is refused says what it needs at least.
+static enum mmul_status make_plan(struct planning *p, int way, int64_t memory_bytes,
+                                  struct mmul_error *err) {
+    struct mmul_program_plan **plan = &p->plans[way];
+    const struct mmul_cluster *cluster = p->context->cluster;
+    const struct mmul_program_request request = {.program = p->program,
+                                                 .cluster = cluster,
+                                                 .weights = p->weights,
+                                                 .options = p->options,
+                                                 .streams = way > 0};
+    enum mmul_status status = MMUL_OK;
+    if (*plan == NULL)
+        status = mmul_program_plan_make(&request, plan, err);
+    if (status != MMUL_OK)
         return status;
-    (void)mmul_program_fit_rooms(*plan, request.cluster);
-    return mmul_program_check_memory(*plan, request.cluster, err);
+    (*plan)->options.memory_bytes = memory_bytes;
+    (*plan)->needed_bytes = 0;
+    if ((*plan)->node_bytes_most == 0) // it is products that need memory
+        return MMUL_OK;
+    mmul_program_forget_products(*plan);
+    if (!mmul_program_fit_rooms(*plan, cluster))
+        (*plan)->needed_bytes = mmul_program_needs(*plan, cluster);
+    return mmul_program_check_memory(*plan, cluster, err);
 }
 
-// Collective. A plan that does not fit is made again, with products that bring their files in pieces.
-static enum mmul_status make_fitting_plan(const struct sources *from,
-                                          const struct mmul_job_options *options,
-                                          struct mmul_program_plan **plan, struct mmul_error *err) {
+// Collective. Which of the plans fits into so much (0: what there is); WAYS: none. *needed: of a node's memory, at least,
+// by either, where none fits; 0: not known.
+static int find_fitting_plan(struct planning *p, int64_t memory_bytes, int64_t *needed,
+                             struct mmul_error *err) {
     enum mmul_status status = MMUL_ERR_SYSTEM;
-    for (int streams = 0; status == MMUL_ERR_SYSTEM && streams < 2; streams++) {
-        struct mmul_program_plan *made = NULL;
-        status = mmul_comm_agree(from->context->comm,
-                                 make_plan(from, options, streams > 0, &made, err), err);
+    *needed = 0;
+    for (int way = 0; status == MMUL_ERR_SYSTEM && way < WAYS; way++) {
+        status = mmul_comm_agree(p->context->comm, make_plan(p, way, memory_bytes, err), err);
         if (status == MMUL_OK)
-            status = mmul_program_plan_products(from->context, made, from->shares, err);
+            status = mmul_program_plan_products(p->context, p->plans[way], p->shares, err);
         if (status == MMUL_OK)
-            *plan = made;
-        else
-            mmul_program_plan_destroy(made);
+            return way;
+        if (p->plans[way] != NULL && p->plans[way]->needed_bytes > 0)
+            *needed = *needed > 0 ? mmul_smaller(*needed, p->plans[way]->needed_bytes)
+                                  : p->plans[way]->needed_bytes;
     }
-    return status;
+    return WAYS;
 }
 
 // ------------------------------------------------------------------------------- what would be enough
 
 enum { MIB = 1 << 20 };
 
-// On the node that has most of it; what its processes have is among it.
-static int64_t mib_of(const struct mmul_program_plan *plan, const struct mmul_cluster *cluster) {
-    int64_t most = 0;
-    for (int node = 0; node < cluster->node_count; node++)
-        most = mmul_larger(most, plan->node_bytes[node] + plan->shard_bytes[node] +
-                                     mmul_program_node_rooms(plan, node) -
-                                     mmul_plan_memory_left(cluster, node, 0));
-    return mmul_divide_up(most, MIB);
-}
-
-// Collective. Is there a plan with such a limit? 0: without one; *mib: what it takes.
-static bool fits_in(const struct sources *from, struct mmul_job_options options, int64_t limit_mib,
-                    int64_t *mib) {
-    struct mmul_program_plan *plan = NULL;
+// Collective. Is there a plan with such a limit? 0: without one. *mib: where there is none, the least that is needed; 0:
+// not known.
+static bool fits_in(struct planning *p, int64_t limit_mib, int64_t *mib) {
     struct mmul_error refused;
-    options.memory_bytes = limit_mib * MIB;
-    if (make_fitting_plan(from, &options, &plan, &refused) != MMUL_OK)
-        return false;
-    *mib = mib_of(plan, from->context->cluster);
-    mmul_program_plan_destroy(plan);
-    return true;
+    int64_t needed = 0;
+    const bool fits = find_fitting_plan(p, limit_mib * MIB, &needed, &refused) < WAYS;
+    *mib = mmul_divide_up(needed, MIB);
+    return fits;
 }
 
 // What processes have before a job is not the same each time, by some pages of each; and shares follow speeds that are
@@ -279,37 +279,28 @@ static int64_t add_margin(const struct mmul_cluster *cluster, int64_t mib) {
     return mib + mib / part + mmul_divide_up(most * each, MIB);
 }
 
-enum { NEAR = 32 }; // the part to which the least is looked for
-
-// Collective. From a limit up to one that has a plan; *low: the last one that has none, if any was tried.
-static bool raise_limit(const struct sources *from, const struct mmul_job_options *options,
-                        int64_t *low, int64_t *mib) {
-    enum { TRIES = 24 }; // more than twice as much
-    int64_t taken;
-    for (int i = 0; i < TRIES; i++) {
-        if (fits_in(from, *options, *mib, &taken))
+// Collective. The limit is raised to what the last one was refused for, until there is a plan; with other limits products
+// have other panels, and values other places.
+static bool raise_limit(struct planning *p, int64_t *mib) {
+    enum { TRIES = 8, NEAR = 64 };
+    int64_t needed;
+    for (int i = 0; *mib > 0 && i < TRIES; i++) {
+        if (fits_in(p, *mib, &needed))
             return true;
-        *low = *mib;
-        *mib += *mib / NEAR + 1;
+        *mib = needed > 0 ? mmul_larger(needed, *mib + *mib / NEAR + 1) : 0;
     }
     return false;
 }
 
-// Collective, after a refusal: by plans with other limits, of which some are refused as well, the least that is not is
-// found to a thirtieth, and the hint says it. With a limit a plan may take more than without one: products then have
-// other panels. No hint where more would not help: not without any limit.
-static void hint_enough(const struct sources *from, const struct mmul_job_options *options,
-                        struct mmul_error *err) {
-    int64_t low = options->memory_bytes / MIB, high, taken;
-    if (!fits_in(from, *options, 0, &high) || !raise_limit(from, options, &low, &high))
+// Collective, after a refusal, which has said what is needed: the least limit that has a plan, and some more. No hint
+// where more would not help: not without any limit.
+static void hint_enough(struct planning *p, int64_t needed, struct mmul_error *err) {
+    int64_t mib = mmul_divide_up(needed, MIB), ignored;
+    if (!fits_in(p, 0, &ignored) || !raise_limit(p, &mib))
         return;
-    while (high - low > mmul_larger(1, high / NEAR)) {
-        const int64_t middle = low + (high - low) / 2;
-        *(fits_in(from, *options, middle, &taken) ? &high : &low) = middle;
-    }
-    high = add_margin(from->context->cluster, high);
-    if (raise_limit(from, options, &low, &high))
-        mmul_hint(err, "--memory %lldMiB has room for them", (long long)high);
+    mib = add_margin(p->context->cluster, mib);
+    if (raise_limit(p, &mib))
+        mmul_hint(err, "--memory %lldMiB has room for them", (long long)mib);
 }
 
 static void tell_planning(void *context, int64_t done, int64_t total) {
@@ -354,11 +345,21 @@ enum mmul_status mmul_program_prepare(struct mmul_context *context,
         status = share_weights(context, job, copy, &weights, err);
     if (status == MMUL_OK) {
         const bool known = mmul_cluster_has_speeds(context->cluster, types_of(copy));
-        const struct sources from = {
-            context, copy, weights, {told.is_automatic, told.is_automatic && known}};
-        status = make_fitting_plan(&from, &told.options, &made, err);
+        struct planning p = {.context = context,
+                             .program = copy,
+                             .weights = weights,
+                             .options = &told.options,
+                             .shares = {told.is_automatic, told.is_automatic && known}};
+        int64_t needed = 0;
+        const int way = find_fitting_plan(&p, told.options.memory_bytes, &needed, err);
+        status = way < WAYS ? MMUL_OK : err->status;
         if (status == MMUL_ERR_SYSTEM && told.options.memory_bytes > 0)
-            hint_enough(&from, &told.options, err);
+            hint_enough(&p, needed, err);
+        for (int i = 0; i < WAYS; i++)
+            if (i == way)
+                made = p.plans[i];
+            else
+                mmul_program_plan_destroy(p.plans[i]);
     }
     mmul_free(weights);
     if (status != MMUL_OK) {

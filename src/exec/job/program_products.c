@@ -2,7 +2,7 @@
 // Plans of a program's products: root makes them, from what every node sees of the files, and sends
 // them. A matrix that is a value by then is like one that every node has mapped. Equal products of values, such as
 // those of the turns of a loop, have one plan. Each may have all memory beside the values, at first; where all of them
-// and the rooms that they share are more than there is, less.
+// and the rooms that they share are more than there is, each has the least that it needs and a share of the rest.
 #include "base/integer.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -16,8 +16,8 @@
 struct product {
     struct mmul_program_step *step;
     unsigned *node_maps,
-        value_maps; // what every node can use where it lies; of that what is a value
-    double least;   // root: of the memory beside the values, the part that it needs; 0: not known
+        value_maps;      // what every node can use where it lies; of that what is a value
+    int64_t least_bytes; // root: of a node's memory beside the values; 0: not known
 };
 
 struct planning {
@@ -27,7 +27,9 @@ struct planning {
     struct product *products; // owned
     unsigned *maps;           // owned: those of all products
     int count;
-    int64_t *taken_bytes; // owned: of a node, by what is not the product's at hand
+    int64_t *taken_bytes; // owned: of a node, by values
+    int64_t *most_bytes;  // owned: of a node, for the product at hand
+    int64_t *extra_bytes; // owned: of a node, what each product may have beyond its least
 };
 
 static bool is_file(const struct mmul_program_plan *plan, int place) {
@@ -100,33 +102,29 @@ static enum mmul_status find_maps(const struct planning *p, struct product *prod
     return status;
 }
 
-// What is not the product's where it may have such a part of the memory beside the values. Rooms are not counted here:
+// Of a node's memory, by values; shards count where the user has said how much may be used. Rooms are not counted here:
 // which of them a product shares, and the check has one for all, is known when it has its plan.
-static void find_taken(const struct planning *p, double part) {
-    const struct mmul_cluster *cluster = p->context->cluster;
-    const int64_t limit = p->plan->options.memory_bytes;
-    for (int node = 0; node < cluster->node_count; node++) {
-        int64_t all = cluster->nodes[node].memory_available_bytes,
-                taken = p->plan->node_bytes[node];
-        if (limit > 0) {
-            all = mmul_smaller(all, mmul_plan_memory_left(cluster, node, limit));
-            taken += p->plan->shard_bytes[node];
-        }
-        const double left = (double)mmul_larger(all - taken, 0);
-        p->taken_bytes[node] = taken + (int64_t)((1 - part) * left);
-    }
+static void find_taken(const struct planning *p) {
+    for (int node = 0; node < p->context->cluster->node_count; node++)
+        p->taken_bytes[node] = p->plan->node_bytes[node] +
+                               (p->plan->options.memory_bytes > 0 ? p->plan->shard_bytes[node] : 0);
 }
 
-// Root: with such a part of the memory beside the values.
-static enum mmul_status make_plan(const struct planning *p, const struct product *product,
-                                  double part, struct mmul_error *err) {
-    struct mmul_program_step *step = product->step;
+// What a plan is asked for.
+struct asked {
+    struct mmul_problem problem;
+    struct mmul_plan_request request;
+};
+
+// Root. most_bytes: of every node, for it; NULL: all beside the values.
+static enum mmul_status ask(const struct planning *p, const struct product *product,
+                            const int64_t *most_bytes, struct asked *asked,
+                            struct mmul_error *err) {
+    const struct mmul_program_step *step = product->step;
     const struct mmul_program_plan *plan = p->plan;
     const struct mmul_job_options *options = &plan->options;
     const struct mmul_scale scale = plan->program->operations[step->operation].scale;
     const bool adds = step->operands[MMUL_FACTORS] >= 0;
-    struct mmul_plan *made = NULL;
-    struct mmul_problem problem;
     struct mmul_problem_operand c_in = {0};
     if (adds)
         c_in = operand_of(plan, step, MMUL_FACTORS);
@@ -137,7 +135,6 @@ static enum mmul_status make_plan(const struct planning *p, const struct product
                                               .transpose_b = step->turned[1],
                                               .alpha = scale.is_given ? scale.alpha : 1,
                                               .beta = scale.beta};
-    enum mmul_status status = mmul_problem_make(&what, &problem, err);
     const struct mmul_program_place *whole =
         &plan->places[step->operands[step->axis == MMUL_ROWS ? 1 : 0]];
     // Nothing of it stays on the ranks; then all of it comes from files, and it may be split either way.
@@ -146,8 +143,8 @@ static enum mmul_status make_plan(const struct planning *p, const struct product
     const enum mmul_split_choice split =
         step->axis == MMUL_ROWS ? MMUL_SPLIT_ROWS : MMUL_SPLIT_COLS;
     const bool is_tailed = is_free ? p->shares.is_automatic : p->shares.balanced;
-    const struct mmul_plan_request request = {
-        .problem = &problem,
+    asked->request = (struct mmul_plan_request){
+        .problem = &asked->problem,
         .cluster = p->context->cluster,
         .weights = !is_free             ? plan->costs.shares
                    : p->shares.balanced ? NULL
@@ -163,14 +160,23 @@ static enum mmul_status make_plan(const struct planning *p, const struct product
         .rule = is_free ? options->split_rule : MMUL_SPLIT_EXACT,
         .panels = true,
         .tail = options->tail == MMUL_TAIL_AUTO && !is_tailed ? MMUL_TAIL_OFF : options->tail,
-        .tail_share = options->tail_share};
-    find_taken(p, part);
+        .tail_share = options->tail_share,
+        .most_bytes = most_bytes};
+    return mmul_problem_make(&what, &asked->problem, err);
+}
+
+// Root.
+static enum mmul_status make_plan(const struct planning *p, const struct product *product,
+                                  const int64_t *most_bytes, struct mmul_error *err) {
+    struct mmul_plan *made = NULL;
+    struct asked asked;
+    enum mmul_status status = ask(p, product, most_bytes, &asked, err);
     if (status == MMUL_OK)
-        status = mmul_plan_make(&request, &made, err);
+        status = mmul_plan_make(&asked.request, &made, err);
     if (status != MMUL_OK)
         return status;
-    mmul_plan_free(step->product);
-    step->product = made;
+    mmul_plan_free(product->step->product);
+    product->step->product = made;
     return MMUL_OK;
 }
 
@@ -279,16 +285,23 @@ static void predict(struct mmul_program_step *step) {
 
 // ------------------------------------------------------------------------------- all that fit (root)
 
-// Plans of all products, which have so much of what is between the memory that they need and all; and do they fit
-// with the rooms of the run? Of these the products share some, the check's vectors say, and not others: of two
-// products that follow each other each has lanes.
-static enum mmul_status try_plans(const struct planning *p, double share, bool *fit,
+enum memory { ALL, LEAST, LEAST_AND_EXTRA };
+
+static const int64_t *most_of(const struct planning *p, const struct product *product,
+                              enum memory memory) {
+    for (int node = 0; memory != ALL && node < p->plan->costs.node_count; node++)
+        p->most_bytes[node] =
+            product->least_bytes + (memory == LEAST_AND_EXTRA ? p->extra_bytes[node] : 0);
+    return memory == ALL ? NULL : p->most_bytes;
+}
+
+// Plans of all products; and do they fit with the rooms of the run? Of these the products share some, the check's
+// vectors say, and not others: of two products that follow each other each has lanes.
+static enum mmul_status try_plans(const struct planning *p, enum memory memory, bool *fit,
                                   struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
-    for (int i = 0; status == MMUL_OK && i < p->count; i++) {
-        const double least = p->products[i].least;
-        status = make_plan(p, &p->products[i], least + share * (1 - least), err);
-    }
+    for (int i = 0; status == MMUL_OK && i < p->count; i++)
+        status = make_plan(p, &p->products[i], most_of(p, &p->products[i], memory), err);
     if (status != MMUL_OK)
         return status;
     share_equal_plans(p->plan);
@@ -297,39 +310,58 @@ static enum mmul_status try_plans(const struct planning *p, double share, bool *
     return MMUL_OK;
 }
 
-// It has a plan with all of the memory.
-static void find_least(const struct planning *p, struct product *product) {
-    enum { TRIES = 30 };
-    const double near = 1.0 / 32; // of what it needs, too much
-    struct mmul_error refused;
-    double low = 0, high = 1;
-    for (int i = 0; i < TRIES && high - low > near * low; i++) {
-        const double middle = (low + high) / 2;
-        *(make_plan(p, product, middle, &refused) == MMUL_OK ? &high : &low) = middle;
-    }
-    product->least = high;
-}
-
-// The largest share with which all fit.
-static enum mmul_status make_plans(const struct planning *p, struct mmul_error *err) {
-    enum { TRIES = 4 };
-    bool fit = false;
-    struct mmul_error refused;
-    enum mmul_status status = try_plans(p, 1, &fit, err);
-    if (status != MMUL_OK || fit)
-        return status;
-    for (int i = 0; i < p->count; i++)
-        find_least(p, &p->products[i]);
-    double low = 0, high = 1;
-    status = try_plans(p, low, &fit, err);
-    if (status != MMUL_OK || !fit)
+// What cuts say it needs is raised until there is a plan.
+static enum mmul_status find_least(const struct planning *p, struct product *product,
+                                   struct mmul_error *err) {
+    enum { TRIES = 32, STEP = 64 };
+    struct asked asked;
+    enum mmul_status status = ask(p, product, NULL, &asked, err);
+    if (status == MMUL_OK)
+        status = mmul_plan_least(&asked.request, &product->least_bytes, err);
+    if (status != MMUL_OK)
         return status;
     for (int i = 0; i < TRIES; i++) {
-        const double middle = (low + high) / 2;
-        bool fits = try_plans(p, middle, &fit, &refused) == MMUL_OK && fit;
-        *(fits ? &low : &high) = middle;
+        status = make_plan(p, product, most_of(p, product, LEAST), err);
+        if (status == MMUL_OK)
+            break;
+        product->least_bytes += product->least_bytes / STEP + 1;
     }
-    return try_plans(p, low, &fit, err);
+    return status;
+}
+
+// What is left on each node when all have their least, for each of the two products that have lanes at a time.
+static void find_extra(const struct planning *p) {
+    const struct mmul_cluster *cluster = p->context->cluster;
+    int products = 0;
+    for (int i = 0; i < p->plan->step_count; i++)
+        products += p->plan->steps[i].is_product;
+    for (int node = 0; node < cluster->node_count; node++)
+        p->extra_bytes[node] = mmul_program_left(p->plan, cluster, node) / (products > 1 ? 2 : 1);
+}
+
+// With what there is, or the least that would do is in the plan.
+static enum mmul_status make_plans(const struct planning *p, struct mmul_error *err) {
+    const struct mmul_cluster *cluster = p->context->cluster;
+    bool fit = false;
+    struct mmul_error ignored;
+    enum mmul_status status, refused = try_plans(p, ALL, &fit, err);
+    if (fit || (refused != MMUL_OK && refused != MMUL_ERR_SYSTEM))
+        return refused;
+    struct mmul_error *later = refused == MMUL_OK ? err : &ignored; // what was said first stands
+    for (int i = 0; i < p->count; i++)
+        if (find_least(p, &p->products[i], later) != MMUL_OK)
+            return refused == MMUL_OK ? later->status : refused;
+    status = try_plans(p, LEAST, &fit, later);
+    if (status != MMUL_OK)
+        return refused == MMUL_OK ? status : refused;
+    if (!fit)
+        p->plan->needed_bytes = mmul_program_needs(p->plan, cluster);
+    if (!fit)
+        return refused;
+    find_extra(p);
+    if (try_plans(p, LEAST_AND_EXTRA, &fit, &ignored) == MMUL_OK && fit)
+        return MMUL_OK;
+    return try_plans(p, LEAST, &fit, err);
 }
 
 // --------------------------------------------------------------------------------- plans everywhere
@@ -368,7 +400,12 @@ enum mmul_status mmul_program_plan_products(struct mmul_context *context,
     struct planning p = {.context = context, .plan = plan, .shares = shares};
     const struct mmul_comm *comm = context->comm;
     const int64_t nodes = comm->node_count;
+    struct mmul_error ignored;
     enum mmul_status status = MMUL_ALLOCATE(p.taken_bytes, nodes, "nodes", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(p.most_bytes, nodes, "nodes", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE(p.extra_bytes, nodes, "nodes", err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(p.products, plan->step_count, "products", err);
     if (status == MMUL_OK)
@@ -376,16 +413,22 @@ enum mmul_status mmul_program_plan_products(struct mmul_context *context,
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
         status = find_products(&p, err);
-    if (status == MMUL_OK && comm->rank == 0)
+    if (status == MMUL_OK && comm->rank == 0) {
+        find_taken(&p);
         status = make_plans(&p, err);
+    }
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
         status = send_plans(&p, err);
+    if (status == MMUL_OK || status == MMUL_ERR_SYSTEM)
+        (void)mmul_comm_broadcast(comm, &plan->needed_bytes, sizeof plan->needed_bytes, &ignored);
     if (status == MMUL_OK) {
         (void)mmul_program_fit_rooms(plan, context->cluster); // all ranks find the same
         status = mmul_comm_agree(comm, mmul_program_check_memory(plan, context->cluster, err), err);
     }
     mmul_free(p.taken_bytes);
+    mmul_free(p.most_bytes);
+    mmul_free(p.extra_bytes);
     mmul_free(p.products);
     mmul_free(p.maps);
     for (int i = 0; status == MMUL_OK && i < plan->step_count; i++)

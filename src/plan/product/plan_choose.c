@@ -194,6 +194,10 @@ static enum mmul_status choose_cut(struct mmul_planning *p, const bool *in, bool
     return status;
 }
 
+enum mmul_status mmul_planning_try(struct mmul_planning *p, struct mmul_error *err) {
+    return choose_cut(p, p->everybody, false, err);
+}
+
 // ----------------------------------------------------------------------------------------- members
 
 // Who should stay when the work is cut like that.

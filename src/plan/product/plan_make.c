@@ -86,17 +86,25 @@ static enum mmul_status planning_init(struct mmul_planning *p, struct mmul_error
 
 // --------------------------------------------------------------------------------- who is there
 
+// What a node may use: of what is available, or of what a limit leaves; `most` at most, if it is not 0, and then no
+// limit counts.
+static int64_t node_memory(const struct mmul_planning *p, int node, int64_t most) {
+    const struct mmul_plan_request *r = p->request;
+    const int64_t available = r->cluster->nodes[node].memory_available_bytes,
+                  taken = r->taken_bytes != NULL ? r->taken_bytes[node] : 0,
+                  memory = (int64_t)(MEMORY_SHARE * (double)mmul_larger(available - taken, 0)),
+                  left = mmul_plan_memory_left(r->cluster, node, r->memory_limit_bytes) - taken;
+    if (most > 0)
+        return mmul_smaller(memory, most);
+    return r->memory_limit_bytes > 0 ? mmul_smaller(memory, mmul_larger(left, 0)) : memory;
+}
+
 static void copy_nodes(struct mmul_planning *p) {
     const struct mmul_cluster *cluster = p->request->cluster;
     for (int node = 0; node < cluster->node_count; node++) {
         const struct mmul_node_info *info = &cluster->nodes[node];
-        int64_t taken = p->request->taken_bytes != NULL ? p->request->taken_bytes[node] : 0;
-        double memory = MEMORY_SHARE * (double)mmul_larger(info->memory_available_bytes - taken, 0);
-        int64_t limit =
-            mmul_plan_memory_left(cluster, node, p->request->memory_limit_bytes) - taken;
-        p->nodes[node].memory_bytes = p->request->memory_limit_bytes > 0 && (double)limit < memory
-                                          ? mmul_larger(limit, 0)
-                                          : (int64_t)memory;
+        p->nodes[node].memory_bytes =
+            node_memory(p, node, p->request->most_bytes != NULL ? p->request->most_bytes[node] : 0);
         p->maps[node] = p->request->node_maps ? p->request->node_maps[node] : 0;
         mmul_text_copy(p->nodes[node].host, sizeof p->nodes[node].host, info->host);
     }
@@ -263,18 +271,51 @@ static enum mmul_status size_ranks(struct mmul_planning *p, struct mmul_error *e
     return MMUL_OK;
 }
 
+// Everything that comes before a cut is chosen.
+static enum mmul_status begin(struct mmul_planning *p, struct mmul_error *err) {
+    enum mmul_status status = planning_init(p, err);
+    if (status == MMUL_OK)
+        status = copy_ranks(p, err);
+    if (status != MMUL_OK)
+        return status;
+    copy_nodes(p);
+    choose_axis(p);
+    mmul_planning_size_chunk(p);
+    return create_cost(p, err);
+}
+
+// Is there a cut with so much memory on every node?
+static enum mmul_status try_memory(struct mmul_planning *p, int64_t bytes, struct mmul_error *err) {
+    for (int node = 0; node < p->plan->node_count; node++)
+        p->nodes[node].memory_bytes = node_memory(p, node, bytes);
+    return mmul_planning_try(p, err);
+}
+
+enum mmul_status mmul_plan_least(const struct mmul_plan_request *request, int64_t *bytes,
+                                 struct mmul_error *err) {
+    const int64_t near = 128; // of it, too much
+    struct mmul_planning p = {.request = request};
+    struct mmul_error refused;
+    int64_t low = 0, high = 1 << 20;
+    enum mmul_status status = begin(&p, err);
+    if (status == MMUL_OK)
+        status = try_memory(&p, INT64_MAX, err);
+    for (; status == MMUL_OK && try_memory(&p, high, &refused) != MMUL_OK; high *= 2)
+        low = high;
+    while (status == MMUL_OK && high - low > high / near) {
+        const int64_t middle = low + (high - low) / 2;
+        *(try_memory(&p, middle, &refused) == MMUL_OK ? &high : &low) = middle;
+    }
+    *bytes = high;
+    mmul_plan_free(p.plan);
+    planning_fini(&p);
+    return status;
+}
+
 enum mmul_status mmul_plan_make(const struct mmul_plan_request *request, struct mmul_plan **plan,
                                 struct mmul_error *err) {
     struct mmul_planning p = {.request = request};
-    enum mmul_status status = planning_init(&p, err);
-    if (status == MMUL_OK)
-        status = copy_ranks(&p, err);
-    if (status == MMUL_OK) {
-        copy_nodes(&p);
-        choose_axis(&p);
-        mmul_planning_size_chunk(&p);
-        status = create_cost(&p, err);
-    }
+    enum mmul_status status = begin(&p, err);
     if (status == MMUL_OK)
         status = mmul_planning_choose(&p, err);
     if (status == MMUL_OK)

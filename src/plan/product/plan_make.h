@@ -26,8 +26,16 @@ struct mmul_plan_request {
     double tail_share;   // MMUL_TAIL_SHARE: so much
     int64_t memory_limit_bytes, device_memory_limit_bytes; // 0: none
     const int64_t *taken_bytes; // per node: memory that something else of the run has; NULL: none
+    const int64_t
+        *most_bytes; // per node: of what is left beside that, whatever the limit; NULL: all
 };
 
 // Fails: MMUL_ERR_USAGE (weights), MMUL_ERR_SYSTEM (does not fit, with the numbers).
 enum mmul_status mmul_plan_make(const struct mmul_plan_request *request, struct mmul_plan **plan,
                                 struct mmul_error *err);
+
+// The least that every node must have, beside what is taken, for a plan to be made, whatever the limit; found by cuts
+// alone, so a little more may be needed. `most_bytes` of the request are not looked at. Fails as that: not even with
+// all that there is.
+enum mmul_status mmul_plan_least(const struct mmul_plan_request *request, int64_t *bytes,
+                                 struct mmul_error *err);

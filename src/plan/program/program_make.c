@@ -467,6 +467,15 @@ enum mmul_status mmul_program_plan_make(const struct mmul_program_request *reque
     return status;
 }
 
+void mmul_program_forget_products(struct mmul_program_plan *plan) {
+    for (int i = 0; i < plan->step_count; i++) {
+        struct mmul_program_step *step = &plan->steps[i];
+        if (step->same == NULL)
+            mmul_plan_free(step->product);
+        step->product = NULL;
+    }
+}
+
 void mmul_program_plan_destroy(struct mmul_program_plan *plan) {
     if (plan == NULL)
         return;
@@ -475,9 +484,7 @@ void mmul_program_plan_destroy(struct mmul_program_plan *plan) {
         mmul_free(plan->ranges);
         plan->ranges = next;
     }
-    for (int i = 0; i < plan->step_count; i++)
-        if (plan->steps[i].same == NULL)
-            mmul_plan_free(plan->steps[i].product);
+    mmul_program_forget_products(plan);
     mmul_program_costs_fini(&plan->costs);
     mmul_program_destroy(plan->owned);
     mmul_free(plan->ranks);

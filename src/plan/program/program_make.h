@@ -25,3 +25,6 @@ struct mmul_program_request {
 // MMUL_ERR_USAGE (an empty program, a wish that no rule can follow).
 enum mmul_status mmul_program_plan_make(const struct mmul_program_request *request,
                                         struct mmul_program_plan **plan, struct mmul_error *err);
+
+// Of products that have been planned, with another limit, say: they have no plans any more.
+void mmul_program_forget_products(struct mmul_program_plan *plan);

@@ -212,21 +212,31 @@ int64_t mmul_program_node_rooms(const struct mmul_program_plan *plan, int node) 
 
 // Shards may be on a disk: they count where the user has said how much may be used, and what is too much for a folder
 // in RAM its files will say.
-int64_t mmul_program_excess(const struct mmul_program_plan *plan,
-                            const struct mmul_cluster *cluster, int node) {
+int64_t mmul_program_left(const struct mmul_program_plan *plan, const struct mmul_cluster *cluster,
+                          int node) {
     const int64_t limit = plan->options.memory_bytes,
                   available = cluster->nodes[node].memory_available_bytes;
     const int64_t bytes = plan->node_bytes[node] + mmul_program_node_rooms(plan, node);
-    int64_t excess = available > 0 ? mmul_larger(0, bytes - available) : 0;
+    int64_t left = available > 0 ? available - bytes : INT64_MAX / 2;
     if (limit > 0)
-        excess = mmul_larger(excess, bytes + plan->shard_bytes[node] -
-                                         mmul_plan_memory_left(cluster, node, limit));
-    return excess;
+        left = mmul_smaller(left, mmul_plan_memory_left(cluster, node, limit) - bytes -
+                                      plan->shard_bytes[node]);
+    return left;
+}
+
+int64_t mmul_program_needs(const struct mmul_program_plan *plan,
+                           const struct mmul_cluster *cluster) {
+    int64_t most = 0;
+    for (int node = 0; node < cluster->node_count; node++)
+        most = mmul_larger(most, plan->node_bytes[node] + plan->shard_bytes[node] +
+                                     mmul_program_node_rooms(plan, node) -
+                                     mmul_plan_memory_left(cluster, node, 0));
+    return most;
 }
 
 static bool fits(const struct mmul_program_plan *plan, const struct mmul_cluster *cluster) {
     for (int node = 0; node < cluster->node_count; node++)
-        if (mmul_program_excess(plan, cluster, node) > 0)
+        if (mmul_program_left(plan, cluster, node) < 0)
             return false;
     return true;
 }
@@ -247,7 +257,7 @@ enum mmul_status mmul_program_check_memory(const struct mmul_program_plan *plan,
     const int64_t limit = plan->options.memory_bytes;
     char needed[32], bytes[32], beside[64] = "", available[32], text[32];
     int node = 0;
-    while (node < cluster->node_count && mmul_program_excess(plan, cluster, node) == 0)
+    while (node < cluster->node_count && mmul_program_left(plan, cluster, node) >= 0)
         node++;
     if (node == cluster->node_count)
         return MMUL_OK;

@@ -13,9 +13,13 @@ bool mmul_program_fit_rooms(struct mmul_program_plan *plan, const struct mmul_cl
 // Of a node: of the run's segment and its ranks' own.
 int64_t mmul_program_node_rooms(const struct mmul_program_plan *plan, int node);
 
-// By how much values, shards and rooms exceed what a node has, or the plan's limit allows there; 0: they fit.
-int64_t mmul_program_excess(const struct mmul_program_plan *plan,
-                            const struct mmul_cluster *cluster, int node);
+// What values, shards and rooms leave of what a node has, or the plan's limit allows there; negative: they do not fit.
+int64_t mmul_program_left(const struct mmul_program_plan *plan, const struct mmul_cluster *cluster,
+                          int node);
+
+// The limit for nodes that would allow all of that, with what their processes have already.
+int64_t mmul_program_needs(const struct mmul_program_plan *plan,
+                           const struct mmul_cluster *cluster);
 
 // Do values and rooms fit into what the nodes have, and the plan's limit allows? Fails with MMUL_ERR_SYSTEM.
 enum mmul_status mmul_program_check_memory(const struct mmul_program_plan *plan,

@@ -92,6 +92,8 @@ struct mmul_program_plan {
     // Owned: what a run has beside them (plan/program/program_rooms.h), of the segment of every node, and of every
     // rank's own; 0 before mmul_program_fit_rooms.
     int64_t *segment_bytes, *own_bytes;
+    int64_t
+        needed_bytes; // of a node, all its processes included, at least, where that is refused; 0: not known
     bool saves_no_sums;   // of values that several products read: there is no room for them
     int *multiplied;      // owned, per place: products that read its memory
     int read_again_count; // places that several products read
