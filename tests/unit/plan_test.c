@@ -136,6 +136,47 @@ static void test_what_cannot_fit_says_the_numbers(void **state) {
 }
 
 // Three kinds of device; the share follows the speed, tiles fit the device.
+// With the least that a product needs there is a plan, or with some percent more, and with three quarters of it none,
+// whatever limit the job has.
+static void test_the_least_is_enough_and_less_is_not(void **state) {
+    (void)state;
+    const struct {
+        int64_t m, n, k;
+        int ranks, per_node;
+        bool maps;
+    } cases[] = {{4096, 4096, 4096, 1, 1, false}, {4096, 500, 9000, 3, 1, false},
+                 {300, 20000, 700, 4, 2, false},  {4096, 4096, 4096, 4, 4, true},
+                 {40, 30, 500000, 3, 3, true},    {20000, 64, 20000, 6, 2, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct mmul_problem problem = make_problem(cases[i].m, cases[i].n, cases[i].k);
+        struct mmul_cluster *cluster = make_cluster(cases[i].ranks, cases[i].per_node);
+        const double weights[] = {3, 1, 2, 2, 1, 3};
+        const unsigned maps[] = {MMUL_MAPS_A | MMUL_MAPS_B, 0, 0};
+        struct mmul_plan_request request = {.problem = &problem,
+                                            .cluster = cluster,
+                                            .weights = weights,
+                                            .node_maps = cases[i].maps ? maps : NULL,
+                                            .split = MMUL_SPLIT_ROWS,
+                                            .panels = true,
+                                            .memory_limit_bytes = 1 << 20};
+        struct mmul_error err;
+        struct mmul_plan *plan = NULL;
+        int64_t least = 0, most[6];
+        assert_int_equal(mmul_plan_least(&request, &least, &err), MMUL_OK);
+        request.most_bytes = most;
+        for (int node = 0; node < 6; node++)
+            most[node] = least * 11 / 10;
+        if (mmul_plan_make(&request, &plan, &err) != MMUL_OK)
+            fail_msg("case %zu, least %lld: %s", i, (long long)least, err.text);
+        assert_covers(plan);
+        mmul_plan_destroy(plan);
+        for (int node = 0; node < 6; node++)
+            most[node] = least * 3 / 4;
+        assert_int_equal(mmul_plan_make(&request, &plan, &err), MMUL_ERR_SYSTEM);
+        mmul_cluster_destroy(cluster);
+    }
+}
+
 static void test_4096_ranks_of_three_kinds(void **state) {
     (void)state;
     static const double speeds[] = {1e12, 4e12, 1e11};
@@ -391,6 +432,7 @@ int main(void) {
         cmocka_unit_test_teardown(test_axis_by_bytes_moved, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_shares_are_clipped_to_memory, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_what_cannot_fit_says_the_numbers, assert_no_live_bytes),
+        cmocka_unit_test_teardown(test_the_least_is_enough_and_less_is_not, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_4096_ranks_of_three_kinds, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_zero_weight_and_unusable_weights, assert_no_live_bytes),
         cmocka_unit_test_teardown(test_automatic_shares, assert_no_live_bytes),

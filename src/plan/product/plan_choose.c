@@ -194,10 +194,6 @@ static enum mmul_status choose_cut(struct mmul_planning *p, const bool *in, bool
     return status;
 }
 
-enum mmul_status mmul_planning_try(struct mmul_planning *p, struct mmul_error *err) {
-    return choose_cut(p, p->everybody, false, err);
-}
-
 // ----------------------------------------------------------------------------------------- members
 
 // Who should stay when the work is cut like that.
@@ -357,6 +353,36 @@ static enum mmul_status walk_cut(struct mmul_planning *p, const struct mmul_cut 
             break;
     }
     return status == MMUL_ERR_SYSTEM ? MMUL_OK : status;
+}
+
+// Has a cut lanes and slots that fit, with the shares of the closed form?
+static bool has_room(struct mmul_planning *p, const struct mmul_cut *cut) {
+    struct mmul_error ignored;
+    p->trial.cut = *cut;
+    p->trial.in = p->everybody;
+    if (score(p, &ignored) != MMUL_OK || !(p->trial.seconds > 0))
+        return false;
+    mmul_planning_copy(p, &p->trial, &p->best);
+    if (p->automatic && mmul_planning_share(p, p->best.units, &p->best, &ignored) != MMUL_OK)
+        return false;
+    write_shares(p);
+    return mmul_planning_fit(p);
+}
+
+static enum mmul_status try_cuts(struct mmul_planning *p, struct mmul_error *err) {
+    enum mmul_status status = choose_cut(p, p->everybody, !p->automatic, err);
+    for (int i = 0; status == MMUL_OK && i < MMUL_FINALISTS && p->finalists[i].seconds > 0; i++)
+        if (has_room(p, &p->finalists[i].cut))
+            return MMUL_OK;
+    return status == MMUL_OK ? mmul_planning_fail_memory(p, err) : status;
+}
+
+enum mmul_status mmul_planning_try(struct mmul_planning *p, struct mmul_error *err) {
+    choose_claims(p);
+    enum mmul_status status = try_cuts(p, err);
+    while (status == MMUL_OK && (mmul_planning_stop_mapping(p) || stop_claims(p)))
+        status = try_cuts(p, err);
+    return status;
 }
 
 // The finalist that ends first, and how everybody would have done.

@@ -99,12 +99,12 @@ static int64_t node_memory(const struct mmul_planning *p, int node, int64_t most
     return r->memory_limit_bytes > 0 ? mmul_smaller(memory, mmul_larger(left, 0)) : memory;
 }
 
-static void copy_nodes(struct mmul_planning *p) {
+// most: of every node; NULL: all.
+static void copy_nodes(struct mmul_planning *p, const int64_t *most) {
     const struct mmul_cluster *cluster = p->request->cluster;
     for (int node = 0; node < cluster->node_count; node++) {
         const struct mmul_node_info *info = &cluster->nodes[node];
-        p->nodes[node].memory_bytes =
-            node_memory(p, node, p->request->most_bytes != NULL ? p->request->most_bytes[node] : 0);
+        p->nodes[node].memory_bytes = node_memory(p, node, most != NULL ? most[node] : 0);
         p->maps[node] = p->request->node_maps ? p->request->node_maps[node] : 0;
         mmul_text_copy(p->nodes[node].host, sizeof p->nodes[node].host, info->host);
     }
@@ -278,7 +278,7 @@ static enum mmul_status begin(struct mmul_planning *p, struct mmul_error *err) {
         status = copy_ranks(p, err);
     if (status != MMUL_OK)
         return status;
-    copy_nodes(p);
+    copy_nodes(p, p->request->most_bytes);
     choose_axis(p);
     mmul_planning_size_chunk(p);
     return create_cost(p, err);
@@ -286,6 +286,7 @@ static enum mmul_status begin(struct mmul_planning *p, struct mmul_error *err) {
 
 // Is there a cut with so much memory on every node?
 static enum mmul_status try_memory(struct mmul_planning *p, int64_t bytes, struct mmul_error *err) {
+    copy_nodes(p, NULL);
     for (int node = 0; node < p->plan->node_count; node++)
         p->nodes[node].memory_bytes = node_memory(p, node, bytes);
     return mmul_planning_try(p, err);

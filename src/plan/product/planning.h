@@ -104,7 +104,7 @@ enum mmul_status mmul_planning_fail_memory(const struct mmul_planning *p, struct
 // The best candidate, and what may be claimed of it, into p and the plan.
 enum mmul_status mmul_planning_choose(struct mmul_planning *p, struct mmul_error *err);
 
-// Is there a cut at all, for everybody? Fails as the plan does.
+// Is there a cut at all, for everybody? The lists of none are walked. Fails as the plan does.
 enum mmul_status mmul_planning_try(struct mmul_planning *p, struct mmul_error *err);
 
 // Counts by `weights` within its capacities.
