@@ -45,9 +45,9 @@ static const char *value_of(const struct mmul_program_plan *plan, int place) {
     return plan->program->values[plan->places[place].value].name;
 }
 
-// Of the step and all its links.
+// Of the step and all its fused operations.
 static int operands_of(const struct mmul_program_step *step) {
-    return step->kind == MMUL_STEP_MOVE ? 1 : (1 + step->link_count) * MMUL_OPERANDS;
+    return step->kind == MMUL_STEP_MOVE ? 1 : (1 + step->fused_count) * MMUL_OPERANDS;
 }
 
 // ----------------------------------------------------------------------------------------- tables
@@ -191,7 +191,7 @@ static void print_peaks(const struct mmul_program_plan *plan, const struct memor
 static int64_t rooms_most(const struct mmul_program_plan *plan) {
     int64_t most = 0;
     for (int node = 0; node < plan->costs.node_count; node++)
-        most = mmul_larger(most, mmul_program_node_rooms(plan, node));
+        most = mmul_larger(most, mmul_program_node_footprint(plan, node));
     return most;
 }
 
@@ -265,7 +265,7 @@ enum mmul_status mmul_program_plan_json(const struct mmul_program_plan *plan, ch
         json_array_append_new(
             nodes, json_pack("{sI sI}", "values_bytes",
                              (json_int_t)(plan->node_bytes[node] + plan->shard_bytes[node]),
-                             "run_bytes", (json_int_t)mmul_program_node_rooms(plan, node)));
+                             "run_bytes", (json_int_t)mmul_program_node_footprint(plan, node)));
     json_t *all = json_pack(
         "{ss si ss sf sI sI so so so}", "schema", "mpimatmul-program-plan", "schema_version", 1,
         "version", MMUL_VERSION, "predicted_seconds", plan->seconds, "network_bytes",

@@ -2,7 +2,7 @@
 //
 // What MPI refuses on one rank, others wait for and would wait for ever. An alarm tells all leaders,
 // who carry what there is between nodes: from then on nothing moves any more, and whatever waits for
-// traffic (messages, lines, links that are measured) is over at once. It does not say what happened:
+// traffic (messages, channels, links that are measured) is over at once. It does not say what happened:
 // who raised it keeps the error, and an agreement over world makes it everybody's.
 #pragma once
 

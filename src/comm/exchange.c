@@ -7,17 +7,17 @@
 #include "base/integer.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "comm/line.h"
+#include "comm/channel.h"
 
 enum { ALIGNMENT = 64 }; // chunks never cut an element
 
 // ------------------------------------------------------------------------------ start and end
 
-static bool is_inward(const struct mmul_line *x) {
-    return x->kind == MMUL_LINE_GATHER;
+static bool is_inward(const struct mmul_channel *x) {
+    return x->kind == MMUL_CHANNEL_GATHER;
 }
 
-static enum mmul_status lane_init(struct mmul_line *x, struct mmul_lane *lane,
+static enum mmul_status lane_init(struct mmul_channel *x, struct mmul_lane *lane,
                                   struct mmul_error *err) {
     int64_t size = x->transport->size;
     enum mmul_status status = MMUL_ALLOCATE(lane->counts, size, "traffic", err);
@@ -30,20 +30,20 @@ static enum mmul_status lane_init(struct mmul_line *x, struct mmul_lane *lane,
     return status;
 }
 
-enum mmul_status mmul_exchange_init(struct mmul_line *line, struct mmul_error *err) {
+enum mmul_status mmul_exchange_init(struct mmul_channel *channel, struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
-    for (int i = 0; i < MMUL_LINE_LANES && status == MMUL_OK; i++)
-        status = lane_init(line, &line->chunks.lanes[i], err);
+    for (int i = 0; i < MMUL_CHANNEL_LANES && status == MMUL_OK; i++)
+        status = lane_init(channel, &channel->chunks.lanes[i], err);
     return status;
 }
 
 // What MPI may still read and write stays.
-void mmul_exchange_fini(struct mmul_line *line) {
+void mmul_exchange_fini(struct mmul_channel *channel) {
     bool is_broken =
-        line->transport != NULL && mmul_alarm_is_raised(line->transport->members.alarm);
+        channel->transport != NULL && mmul_alarm_is_raised(channel->transport->members.alarm);
     void (*release)(void *) = is_broken ? mmul_abandon : mmul_free;
-    for (int i = 0; i < MMUL_LINE_LANES; i++) {
-        const struct mmul_lane *lane = &line->chunks.lanes[i];
+    for (int i = 0; i < MMUL_CHANNEL_LANES; i++) {
+        const struct mmul_lane *lane = &channel->chunks.lanes[i];
         release(lane->data);
         release(lane->counts);
         release(lane->displacements);
@@ -52,38 +52,38 @@ void mmul_exchange_fini(struct mmul_line *line) {
 }
 
 // All members compute the same chunks.
-void mmul_exchange_begin(struct mmul_line *line) {
-    const struct mmul_transport *t = line->transport;
+void mmul_exchange_begin(struct mmul_channel *channel) {
+    const struct mmul_transport *t = channel->transport;
     int64_t longest = 0, members = mmul_larger(t->size - 1, 1);
     for (int member = 1; member < t->size; member++)
-        longest = mmul_larger(longest, line->cargo.node_bytes[t->members.nodes[member]]);
-    line->chunks.bytes =
-        mmul_larger(line->buffer_bytes / members / ALIGNMENT * ALIGNMENT, ALIGNMENT);
-    line->chunks.count = mmul_divide_up(longest, line->chunks.bytes);
-    line->chunks.begun = line->chunks.ended = 0;
+        longest = mmul_larger(longest, channel->cargo.node_bytes[t->members.nodes[member]]);
+    channel->chunks.bytes =
+        mmul_larger(channel->buffer_bytes / members / ALIGNMENT * ALIGNMENT, ALIGNMENT);
+    channel->chunks.count = mmul_divide_up(longest, channel->chunks.bytes);
+    channel->chunks.begun = channel->chunks.ended = 0;
 }
 
 // ---------------------------------------------------------------------------------- one chunk
 
-static struct mmul_lane *lane_of(struct mmul_line *x, int64_t chunk) {
-    return &x->chunks.lanes[chunk % MMUL_LINE_LANES];
+static struct mmul_lane *lane_of(struct mmul_channel *x, int64_t chunk) {
+    return &x->chunks.lanes[chunk % MMUL_CHANNEL_LANES];
 }
 
-static bool is_void(const struct mmul_line *x) {
+static bool is_void(const struct mmul_channel *x) {
     return mmul_failure_is_void(x->transport->failure);
 }
 
 // A member's own.
-static struct mmul_trailer *trailer_of(const struct mmul_line *x, const struct mmul_lane *lane) {
+static struct mmul_trailer *trailer_of(const struct mmul_channel *x, const struct mmul_lane *lane) {
     return &lane->trailers[x->transport->rank];
 }
 
-static int64_t chunk_begin(const struct mmul_line *x, int64_t chunk, int member) {
+static int64_t chunk_begin(const struct mmul_channel *x, int64_t chunk, int member) {
     return mmul_smaller(chunk * x->chunks.bytes,
                         x->cargo.node_bytes[x->transport->members.nodes[member]]);
 }
 
-static void lay_out(struct mmul_line *x, struct mmul_lane *lane, int64_t chunk) {
+static void lay_out(struct mmul_channel *x, struct mmul_lane *lane, int64_t chunk) {
     int at = 0;
     for (int member = 0; member < x->transport->size; member++) {
         lane->displacements[member] = at;
@@ -96,7 +96,7 @@ static void lay_out(struct mmul_line *x, struct mmul_lane *lane, int64_t chunk) 
 }
 
 // Root fills the lane, member after member, and hashes each piece.
-static void produce(struct mmul_line *x, struct mmul_lane *lane, int64_t chunk) {
+static void produce(struct mmul_channel *x, struct mmul_lane *lane, int64_t chunk) {
     struct mmul_error err;
     for (int member = 1; member < x->transport->size; member++) {
         char *piece = lane->data + lane->displacements[member];
@@ -112,7 +112,7 @@ static void produce(struct mmul_line *x, struct mmul_lane *lane, int64_t chunk) 
     }
 }
 
-static void begin_scatter(struct mmul_line *x, struct mmul_lane *lane, char *mine) {
+static void begin_scatter(struct mmul_channel *x, struct mmul_lane *lane, char *mine) {
     const struct mmul_transport *t = x->transport;
     bool root = t->rank == 0;
     const int each = (int)sizeof(struct mmul_trailer);
@@ -123,10 +123,10 @@ static void begin_scatter(struct mmul_line *x, struct mmul_lane *lane, char *min
         code = MPI_Iscatter(lane->trailers, each, MPI_BYTE,
                             root ? MPI_IN_PLACE : (void *)trailer_of(x, lane), each, MPI_BYTE, 0,
                             t->outward, &lane->requests[1]);
-    mmul_channel_check(&t->members, code, "scatter");
+    mmul_peers_check(&t->members, code, "scatter");
 }
 
-static void begin_gather(struct mmul_line *x, struct mmul_lane *lane, char *mine) {
+static void begin_gather(struct mmul_channel *x, struct mmul_lane *lane, char *mine) {
     const struct mmul_transport *t = x->transport;
     bool root = t->rank == 0;
     const int each = (int)sizeof(struct mmul_trailer);
@@ -140,11 +140,11 @@ static void begin_gather(struct mmul_line *x, struct mmul_lane *lane, char *mine
     if (code == MPI_SUCCESS)
         code = MPI_Igather(root ? MPI_IN_PLACE : (void *)trailer_of(x, lane), each, MPI_BYTE,
                            lane->trailers, each, MPI_BYTE, 0, t->inward, &lane->requests[1]);
-    mmul_channel_check(&t->members, code, "gather");
+    mmul_peers_check(&t->members, code, "gather");
 }
 
 // Where an alarm was raised chunks come and go without MPI, and what it holds is left alone.
-static void begin_chunk(struct mmul_line *x) {
+static void begin_chunk(struct mmul_channel *x) {
     struct mmul_lane *lane = lane_of(x, x->chunks.begun);
     bool root = x->transport->rank == 0;
     char *mine = root || x->cargo.memory == NULL
@@ -152,7 +152,7 @@ static void begin_chunk(struct mmul_line *x) {
                      : x->cargo.memory + chunk_begin(x, x->chunks.begun, x->transport->rank);
     lane->requests[0] = lane->requests[1] = MPI_REQUEST_NULL;
     x->chunks.begun++;
-    if (mmul_channel_is_broken(&x->transport->members))
+    if (mmul_peers_is_broken(&x->transport->members))
         return;
     lay_out(x, lane, x->chunks.begun - 1);
     if (root && !is_inward(x))
@@ -164,7 +164,7 @@ static void begin_chunk(struct mmul_line *x) {
 }
 
 // A member got a piece: is it what root sent?
-static void check_piece(struct mmul_line *x, const struct mmul_lane *lane, int64_t chunk) {
+static void check_piece(struct mmul_channel *x, const struct mmul_lane *lane, int64_t chunk) {
     struct mmul_error err;
     int count = lane->counts[x->transport->rank];
     if (count == 0)
@@ -181,7 +181,7 @@ static void check_piece(struct mmul_line *x, const struct mmul_lane *lane, int64
 }
 
 // Root checks each piece of a chunk and hands it to the sink.
-static void consume(struct mmul_line *x, const struct mmul_lane *lane, int64_t chunk) {
+static void consume(struct mmul_channel *x, const struct mmul_lane *lane, int64_t chunk) {
     struct mmul_error err;
     for (int member = 1; member < x->transport->size; member++) {
         const char *piece = lane->data + lane->displacements[member];
@@ -202,7 +202,7 @@ static void consume(struct mmul_line *x, const struct mmul_lane *lane, int64_t c
     }
 }
 
-static void end_chunk(struct mmul_line *x) {
+static void end_chunk(struct mmul_channel *x) {
     const struct mmul_lane *lane = lane_of(x, x->chunks.ended);
     bool root = x->transport->rank == 0;
     if (root && is_inward(x))
@@ -212,20 +212,21 @@ static void end_chunk(struct mmul_line *x) {
     x->chunks.ended++;
 }
 
-bool mmul_exchange_advance(struct mmul_line *line) {
-    struct mmul_line *x = line;
+bool mmul_exchange_advance(struct mmul_channel *channel) {
+    struct mmul_channel *x = channel;
     bool happened = false;
-    if (x->chunks.begun < x->chunks.count && x->chunks.begun - x->chunks.ended < MMUL_LINE_LANES) {
+    if (x->chunks.begun < x->chunks.count &&
+        x->chunks.begun - x->chunks.ended < MMUL_CHANNEL_LANES) {
         begin_chunk(x);
         happened = true;
     }
     if (x->chunks.ended == x->chunks.begun)
         return happened;
-    const struct mmul_channel *members = &x->transport->members;
+    const struct mmul_peers *members = &x->transport->members;
     int over = 0;
     int code = MPI_Testall(2, lane_of(x, x->chunks.ended)->requests, &over, MPI_STATUSES_IGNORE);
-    mmul_channel_check(members, code, is_inward(x) ? "gather" : "scatter");
-    if (!over && !mmul_channel_is_broken(members))
+    mmul_peers_check(members, code, is_inward(x) ? "gather" : "scatter");
+    if (!over && !mmul_peers_is_broken(members))
         return happened;
     end_chunk(x);
     if (x->chunks.ended == x->chunks.count)

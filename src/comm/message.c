@@ -25,19 +25,19 @@ enum mmul_status mmul_fail_changed(int from_node, int to_node, struct mmul_error
     return MMUL_ERR_SYSTEM;
 }
 
-bool mmul_channel_check(const struct mmul_channel *channel, int code, const char *what) {
+bool mmul_peers_check(const struct mmul_peers *peers, int code, const char *what) {
     struct mmul_error err;
     if (mmul_comm_check(code, what, &err) == MMUL_OK)
         return true;
-    mmul_failure_keep(channel->failure, &err);
-    mmul_alarm_raise(channel->alarm);
+    mmul_failure_keep(peers->failure, &err);
+    mmul_alarm_raise(peers->alarm);
     return false;
 }
 
-bool mmul_channel_is_broken(const struct mmul_channel *channel) {
-    if (!mmul_alarm_listen(channel->alarm))
+bool mmul_peers_is_broken(const struct mmul_peers *peers) {
+    if (!mmul_alarm_listen(peers->alarm))
         return false;
-    mmul_failure_void(channel->failure);
+    mmul_failure_void(peers->failure);
     return true;
 }
 
@@ -57,93 +57,90 @@ static void give_up(struct mmul_message *message) {
 }
 
 // The codes of both calls.
-static void begin(const struct mmul_channel *channel, int code, struct mmul_message *message) {
+static void begin(const struct mmul_peers *peers, int code, struct mmul_message *message) {
     message->active = true;
-    if (!mmul_channel_check(channel, code, message->receives ? "receive" : "send"))
+    if (!mmul_peers_check(peers, code, message->receives ? "receive" : "send"))
         give_up(message);
 }
 
-void mmul_message_send(const struct mmul_channel *channel, int peer, int tag, const void *data,
+void mmul_message_send(const struct mmul_peers *peers, int peer, int tag, const void *data,
                        int64_t bytes, struct mmul_message *message) {
-    bool is_void = mmul_failure_is_void(channel->failure);
+    bool is_void = mmul_failure_is_void(peers->failure);
     *message = (struct mmul_message){.requests = {MPI_REQUEST_NULL, MPI_REQUEST_NULL},
                                      .data = data,
                                      .bytes = bytes,
                                      .peer = peer};
-    if (mmul_channel_is_broken(channel))
+    if (mmul_peers_is_broken(peers))
         return;
     message->trailer.is_void = is_void;
     message->trailer.hash = is_void ? 0 : mmul_hash(data, (size_t)bytes);
-    int code =
-        MPI_Isend(data, (int)bytes, MPI_BYTE, peer, tag, channel->mpi, &message->requests[0]);
+    int code = MPI_Isend(data, (int)bytes, MPI_BYTE, peer, tag, peers->mpi, &message->requests[0]);
     if (code == MPI_SUCCESS)
         code = MPI_Isend(&message->trailer, (int)sizeof message->trailer, MPI_BYTE, peer, tag + 1,
-                         channel->mpi, &message->requests[1]);
-    begin(channel, code, message);
+                         peers->mpi, &message->requests[1]);
+    begin(peers, code, message);
 }
 
-void mmul_message_receive(const struct mmul_channel *channel, int peer, int tag, void *data,
+void mmul_message_receive(const struct mmul_peers *peers, int peer, int tag, void *data,
                           int64_t bytes, struct mmul_message *message) {
     *message = (struct mmul_message){.requests = {MPI_REQUEST_NULL, MPI_REQUEST_NULL},
                                      .data = data,
                                      .bytes = bytes,
                                      .peer = peer,
                                      .receives = true};
-    if (mmul_channel_is_broken(channel))
+    if (mmul_peers_is_broken(peers))
         return;
-    int code =
-        MPI_Irecv(data, (int)bytes, MPI_BYTE, peer, tag, channel->mpi, &message->requests[0]);
+    int code = MPI_Irecv(data, (int)bytes, MPI_BYTE, peer, tag, peers->mpi, &message->requests[0]);
     if (code == MPI_SUCCESS)
         code = MPI_Irecv(&message->trailer, (int)sizeof message->trailer, MPI_BYTE, peer, tag + 1,
-                         channel->mpi, &message->requests[1]);
-    begin(channel, code, message);
+                         peers->mpi, &message->requests[1]);
+    begin(peers, code, message);
 }
 
-bool mmul_message_is_over(const struct mmul_channel *channel, struct mmul_message *message) {
+bool mmul_message_is_over(const struct mmul_peers *peers, struct mmul_message *message) {
     struct mmul_error err;
     int over = 0;
     if (!message->active)
         return true;
     int code = MPI_Testall(2, message->requests, &over, MPI_STATUSES_IGNORE);
-    bool good = mmul_channel_check(channel, code, "transfer");
-    if (!good || (!over && mmul_channel_is_broken(channel)))
+    bool good = mmul_peers_check(peers, code, "transfer");
+    if (!good || (!over && mmul_peers_is_broken(peers)))
         give_up(message);
     message->active = message->active && !over;
     if (!good || !over || !message->receives)
         return !message->active;
     if (message->trailer.is_void != 0) {
-        mmul_failure_void(channel->failure);
+        mmul_failure_void(peers->failure);
     } else if (mmul_hash(message->data, (size_t)message->bytes) != message->trailer.hash) {
-        mmul_fail_changed(channel->nodes[message->peer], channel->nodes[channel->rank], &err);
-        mmul_failure_keep(channel->failure, &err);
+        mmul_fail_changed(peers->nodes[message->peer], peers->nodes[peers->rank], &err);
+        mmul_failure_keep(peers->failure, &err);
     }
     return true;
 }
 
 // ----------------------------------------------------------------------------------------- words
 
-void mmul_words_send(const struct mmul_channel *channel, int peer, int tag,
-                     struct mmul_words *words) {
+void mmul_words_send(const struct mmul_peers *peers, int peer, int tag, struct mmul_words *words) {
     int code =
-        MPI_Isend(words->values, MMUL_WORDS, MPI_INT64_T, peer, tag, channel->mpi, &words->request);
-    words->active = mmul_channel_check(channel, code, "send");
+        MPI_Isend(words->values, MMUL_WORDS, MPI_INT64_T, peer, tag, peers->mpi, &words->request);
+    words->active = mmul_peers_check(peers, code, "send");
     words->failed = !words->active;
 }
 
-void mmul_words_receive(const struct mmul_channel *channel, int peer, int tag,
+void mmul_words_receive(const struct mmul_peers *peers, int peer, int tag,
                         struct mmul_words *words) {
     int code =
-        MPI_Irecv(words->values, MMUL_WORDS, MPI_INT64_T, peer, tag, channel->mpi, &words->request);
-    words->active = mmul_channel_check(channel, code, "receive");
+        MPI_Irecv(words->values, MMUL_WORDS, MPI_INT64_T, peer, tag, peers->mpi, &words->request);
+    words->active = mmul_peers_check(peers, code, "receive");
     words->failed = !words->active;
 }
 
-bool mmul_words_is_over(const struct mmul_channel *channel, struct mmul_words *words) {
+bool mmul_words_is_over(const struct mmul_peers *peers, struct mmul_words *words) {
     int over = 0;
     if (!words->active)
         return true;
     int code = MPI_Test(&words->request, &over, MPI_STATUS_IGNORE);
-    words->failed = !mmul_channel_check(channel, code, "transfer");
+    words->failed = !mmul_peers_check(peers, code, "transfer");
     if (words->failed && words->request != MPI_REQUEST_NULL) { // `words` may go
         MPI_Cancel(&words->request);
         MPI_Request_free(&words->request);
@@ -154,25 +151,25 @@ bool mmul_words_is_over(const struct mmul_channel *channel, struct mmul_words *w
 
 // ------------------------------------------------------------------------------------------ sums
 
-void mmul_sum_begin(const struct mmul_channel *channel, double *at, int64_t count,
+void mmul_sum_begin(const struct mmul_peers *peers, double *at, int64_t count,
                     struct mmul_sum *sum) {
     *sum = (struct mmul_sum){.request = MPI_REQUEST_NULL};
-    if (mmul_channel_is_broken(channel))
+    if (mmul_peers_is_broken(peers))
         return;
-    for (int64_t i = 0; i < count && mmul_failure_is_void(channel->failure); i++)
+    for (int64_t i = 0; i < count && mmul_failure_is_void(peers->failure); i++)
         at[i] = NAN;
-    int code = MPI_Iallreduce(MPI_IN_PLACE, at, (int)count, MPI_DOUBLE, MPI_SUM, channel->mpi,
+    int code = MPI_Iallreduce(MPI_IN_PLACE, at, (int)count, MPI_DOUBLE, MPI_SUM, peers->mpi,
                               &sum->request);
-    sum->active = mmul_channel_check(channel, code, "sum");
+    sum->active = mmul_peers_check(peers, code, "sum");
 }
 
-bool mmul_sum_is_over(const struct mmul_channel *channel, struct mmul_sum *sum) {
+bool mmul_sum_is_over(const struct mmul_peers *peers, struct mmul_sum *sum) {
     int over = 0;
     if (!sum->active)
         return true;
     int code = MPI_Test(&sum->request, &over, MPI_STATUS_IGNORE);
-    bool good = mmul_channel_check(channel, code, "sum");
+    bool good = mmul_peers_check(peers, code, "sum");
     // What a collective has begun nobody can take back: its memory stays MPI's.
-    sum->active = good && !over && !mmul_channel_is_broken(channel);
+    sum->active = good && !over && !mmul_peers_is_broken(peers);
     return !sum->active;
 }

@@ -2,7 +2,7 @@
 //
 // One message between two ranks that is begun now and tested later: bytes with a checksum at both
 // ends, or a few words; and sums over many ranks. Messages of one tag between the same two ranks arrive in
-// the order they were begun. Nothing here blocks or returns an error: failures go to the channel's, and a
+// the order they were begun. Nothing here blocks or returns an error: failures go to the peers's, and a
 // message that could not be begun is over. When an alarm was raised, here or by another leader, all messages
 // are over, and what they point to is still MPI's (mmul_comm_is_broken).
 #pragma once
@@ -11,7 +11,7 @@
 #include "comm/failure.h"
 
 // Who can talk, and whose failure it is.
-struct mmul_channel {
+struct mmul_peers {
     MPI_Comm mpi;                 // borrowed
     struct mmul_failure *failure; // borrowed; NULL: what fails is silence
     const int *nodes;             // borrowed: node index of each rank of `mpi`
@@ -37,21 +37,21 @@ struct mmul_message {        // zeroed: over
 // "bytes changed on the way between root and node 1", MMUL_ERR_SYSTEM, with a hint.
 enum mmul_status mmul_fail_changed(int from_node, int to_node, struct mmul_error *err);
 
-// Local. MPI's error is the channel's failure, and raises its alarm.
-bool mmul_channel_check(const struct mmul_channel *channel, int code, const char *what);
-// Local. For who waits: an alarm makes the channel's failure void.
-bool mmul_channel_is_broken(const struct mmul_channel *channel);
+// Local. MPI's error is the peers's failure, and raises its alarm.
+bool mmul_peers_check(const struct mmul_peers *peers, int code, const char *what);
+// Local. For who waits: an alarm makes the peers's failure void.
+bool mmul_peers_is_broken(const struct mmul_peers *peers);
 
 // Local. `tag` and the one after it are used. `bytes` <= 1 GiB of `data`, borrowed (like `message`)
 // until it is over. Where the failure is void something is sent all the same, so that nobody waits,
 // but it says that it means nothing.
-void mmul_message_send(const struct mmul_channel *channel, int peer, int tag, const void *data,
+void mmul_message_send(const struct mmul_peers *peers, int peer, int tag, const void *data,
                        int64_t bytes, struct mmul_message *message);
-void mmul_message_receive(const struct mmul_channel *channel, int peer, int tag, void *data,
+void mmul_message_receive(const struct mmul_peers *peers, int peer, int tag, void *data,
                           int64_t bytes, struct mmul_message *message);
 
 // Local. After a receive that is over: the bytes are the sender's, or the failure is void.
-bool mmul_message_is_over(const struct mmul_channel *channel, struct mmul_message *message);
+bool mmul_message_is_over(const struct mmul_peers *peers, struct mmul_message *message);
 
 // A few numbers, without a checksum.
 enum { MMUL_WORDS = 8 };
@@ -63,21 +63,20 @@ struct mmul_words { // zeroed: over
 };
 
 // Local. `words` is borrowed until it is over. An alarm does not end them.
-void mmul_words_send(const struct mmul_channel *channel, int peer, int tag,
-                     struct mmul_words *words);
-void mmul_words_receive(const struct mmul_channel *channel, int peer, int tag,
+void mmul_words_send(const struct mmul_peers *peers, int peer, int tag, struct mmul_words *words);
+void mmul_words_receive(const struct mmul_peers *peers, int peer, int tag,
                         struct mmul_words *words);
-bool mmul_words_is_over(const struct mmul_channel *channel, struct mmul_words *words);
+bool mmul_words_is_over(const struct mmul_peers *peers, struct mmul_words *words);
 
-// Numbers that all ranks of a channel add up, in place, without a checksum.
+// Numbers that all ranks of a peers add up, in place, without a checksum.
 struct mmul_sum { // zeroed: over
     MPI_Request request;
     bool active;
 };
 
-// Collective over channel->mpi, never waits: all begin the same sums in the same order. `at` is borrowed
+// Collective over peers->mpi, never waits: all begin the same sums in the same order. `at` is borrowed
 // until it is over. Where the failure is void NaN is added, so that nobody waits, and nobody takes the
 // sum for one.
-void mmul_sum_begin(const struct mmul_channel *channel, double *at, int64_t count,
+void mmul_sum_begin(const struct mmul_peers *peers, double *at, int64_t count,
                     struct mmul_sum *sum);
-bool mmul_sum_is_over(const struct mmul_channel *channel, struct mmul_sum *sum);
+bool mmul_sum_is_over(const struct mmul_peers *peers, struct mmul_sum *sum);

@@ -4,98 +4,100 @@
 #include "base/integer.h"
 #include "base/memory.h"
 #include "base/status.h"
-#include "comm/line.h"
+#include "comm/channel.h"
 
 static const int TAG = 0;
 
-enum mmul_status mmul_relay_init(struct mmul_line *line, struct mmul_error *err) {
-    if (line->end == NULL)
+enum mmul_status mmul_relay_init(struct mmul_channel *channel, struct mmul_error *err) {
+    if (channel->end == NULL)
         return MMUL_OK;
-    return MMUL_ALLOCATE_RAW(line->packets.data, MMUL_LINE_PACKETS * line->buffer_bytes, "traffic",
-                             err);
+    return MMUL_ALLOCATE_RAW(channel->packets.data, MMUL_CHANNEL_PACKETS * channel->buffer_bytes,
+                             "traffic", err);
 }
 
-void mmul_relay_fini(struct mmul_line *line) {
-    if (line->packets.data != NULL && mmul_alarm_is_raised(line->transport->members.alarm))
-        mmul_abandon(line->packets.data); // MPI may still read it
+void mmul_relay_fini(struct mmul_channel *channel) {
+    if (channel->packets.data != NULL && mmul_alarm_is_raised(channel->transport->members.alarm))
+        mmul_abandon(channel->packets.data); // MPI may still read it
     else
-        mmul_free(line->packets.data);
+        mmul_free(channel->packets.data);
 }
 
-static struct mmul_packet *packet_of(struct mmul_line *line, int64_t packet) {
-    return &line->packets.ring[packet % MMUL_LINE_PACKETS];
+static struct mmul_packet *packet_of(struct mmul_channel *channel, int64_t packet) {
+    return &channel->packets.ring[packet % MMUL_CHANNEL_PACKETS];
 }
 
-void mmul_relay_begin(struct mmul_line *line) {
-    line->packets.from = mmul_transport_member(line->transport, line->cargo.from);
-    line->packets.to = mmul_transport_member(line->transport, line->cargo.to);
+void mmul_relay_begin(struct mmul_channel *channel) {
+    channel->packets.from = mmul_transport_member(channel->transport, channel->cargo.from);
+    channel->packets.to = mmul_transport_member(channel->transport, channel->cargo.to);
 }
 
 // Bytes [at, end) of a cargo that begins here.
-static char *make_packet(struct mmul_line *line, int64_t end) {
-    const struct mmul_cargo *cargo = &line->cargo;
-    struct mmul_failure *failure = line->transport->failure;
+static char *make_packet(struct mmul_channel *channel, int64_t end) {
+    const struct mmul_cargo *cargo = &channel->cargo;
+    struct mmul_failure *failure = channel->transport->failure;
     struct mmul_error err;
     if (cargo->memory != NULL)
-        return cargo->memory + line->at;
-    char *data = line->packets.data + line->packets.begun % MMUL_LINE_PACKETS * line->buffer_bytes;
+        return cargo->memory + channel->at;
+    char *data = channel->packets.data +
+                 channel->packets.begun % MMUL_CHANNEL_PACKETS * channel->buffer_bytes;
     if (!mmul_failure_is_void(failure) &&
-        line->end->produce(cargo->context, -1, line->at, end, data, &err) != MMUL_OK)
+        channel->end->produce(cargo->context, -1, channel->at, end, data, &err) != MMUL_OK)
         mmul_failure_keep(failure, &err);
     return data;
 }
 
-static void begin_packet(struct mmul_line *line) {
-    const struct mmul_channel *channel = &line->transport->members;
-    struct mmul_packet *p = packet_of(line, line->packets.begun);
-    int64_t end = mmul_smaller(line->at + line->buffer_bytes, line->cargo.bytes);
-    *p = (struct mmul_packet){.to = line->packets.to,
-                              .bytes = end - line->at,
-                              .ends = end == line->cargo.bytes,
-                              .mark = line->cargo.mark};
-    bool made = line->packets.from < 0;
-    p->data = made ? make_packet(line, end) : line->cargo.memory + line->at;
+static void begin_packet(struct mmul_channel *channel) {
+    const struct mmul_peers *peers = &channel->transport->members;
+    struct mmul_packet *p = packet_of(channel, channel->packets.begun);
+    int64_t end = mmul_smaller(channel->at + channel->buffer_bytes, channel->cargo.bytes);
+    *p = (struct mmul_packet){.to = channel->packets.to,
+                              .bytes = end - channel->at,
+                              .ends = end == channel->cargo.bytes,
+                              .mark = channel->cargo.mark};
+    bool made = channel->packets.from < 0;
+    p->data = made ? make_packet(channel, end) : channel->cargo.memory + channel->at;
     if (!made)
-        mmul_message_receive(channel, line->packets.from, TAG, p->data, p->bytes, &p->receive);
-    line->packets.begun++;
-    line->at = end;
+        mmul_message_receive(peers, channel->packets.from, TAG, p->data, p->bytes, &p->receive);
+    channel->packets.begun++;
+    channel->at = end;
 }
 
 // The oldest packet that is still coming: when it is here, it is passed on. What is made here waits for its
 // turn, too: the next member expects all packets in one order, whoever they are from.
-static bool pass_on(struct mmul_line *line) {
-    const struct mmul_channel *channel = &line->transport->members;
-    struct mmul_packet *p = packet_of(line, line->packets.here);
-    if (!mmul_message_is_over(channel, &p->receive))
+static bool pass_on(struct mmul_channel *channel) {
+    const struct mmul_peers *peers = &channel->transport->members;
+    struct mmul_packet *p = packet_of(channel, channel->packets.here);
+    if (!mmul_message_is_over(peers, &p->receive))
         return false;
-    line->packets.here++;
+    channel->packets.here++;
     if (p->ends)
-        line->arrived = p->mark;
+        channel->arrived = p->mark;
     if (p->to >= 0)
-        mmul_message_send(channel, p->to, TAG, p->data, p->bytes, &p->send);
+        mmul_message_send(peers, p->to, TAG, p->data, p->bytes, &p->send);
     return true;
 }
 
-static bool end_packet(struct mmul_line *line) {
-    struct mmul_packet *p = packet_of(line, line->packets.ended);
-    if (!mmul_message_is_over(&line->transport->members, &p->send))
+static bool end_packet(struct mmul_channel *channel) {
+    struct mmul_packet *p = packet_of(channel, channel->packets.ended);
+    if (!mmul_message_is_over(&channel->transport->members, &p->send))
         return false;
-    line->packets.ended++;
+    channel->packets.ended++;
     if (p->ends)
-        line->left = p->mark;
+        channel->left = p->mark;
     return true;
 }
 
-bool mmul_relay_advance(struct mmul_line *line) {
-    const struct mmul_packets *packets = &line->packets;
+bool mmul_relay_advance(struct mmul_channel *channel) {
+    const struct mmul_packets *packets = &channel->packets;
     bool moved = false;
-    if (line->at < line->cargo.bytes && packets->begun - packets->ended < MMUL_LINE_PACKETS) {
-        begin_packet(line);
+    if (channel->at < channel->cargo.bytes &&
+        packets->begun - packets->ended < MMUL_CHANNEL_PACKETS) {
+        begin_packet(channel);
         moved = true;
     }
     if (packets->here < packets->begun)
-        moved |= pass_on(line);
+        moved |= pass_on(channel);
     if (packets->ended < packets->here)
-        moved |= end_packet(line);
+        moved |= end_packet(channel);
     return moved;
 }

@@ -16,7 +16,7 @@ static enum mmul_status find_nodes(const struct mmul_comm *comm, const bool *wor
     for (int node = 0; status == MMUL_OK && node < comm->node_count; node++)
         if (node == 0 || works[node])
             nodes[members++] = node;
-    t->members = (struct mmul_channel){t->outward, t->failure, nodes, t->rank, comm->alarm};
+    t->members = (struct mmul_peers){t->outward, t->failure, nodes, t->rank, comm->alarm};
     return status;
 }
 
@@ -26,10 +26,10 @@ enum mmul_status mmul_transport_init(const struct mmul_comm *comm, const bool *w
     struct mmul_transport *t = transport;
     *t = MMUL_TRANSPORT_NONE;
     t->failure = failure;
-    t->talk = (struct mmul_channel){comm->world, failure, comm->rank_node, comm->rank, comm->alarm};
+    t->talk = (struct mmul_peers){comm->world, failure, comm->rank_node, comm->rank, comm->alarm};
     if (comm->leaders == MPI_COMM_NULL)
         return MMUL_OK;
-    t->leaders = (struct mmul_channel){comm->leaders, failure, NULL, comm->node_index, comm->alarm};
+    t->leaders = (struct mmul_peers){comm->leaders, failure, NULL, comm->node_index, comm->alarm};
     bool member = comm->rank == 0 || works[comm->node_index];
     int code = MPI_Comm_split(comm->leaders, member ? 0 : MPI_UNDEFINED, comm->rank, &t->outward);
     if (code == MPI_SUCCESS && member)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What a run moves bytes with: root and the leaders of nodes that have work are its members, lines
-// (comm/line.h) run between them, and words and messages (comm/message.h) between any two ranks. All
+// What a run moves bytes with: root and the leaders of nodes that have work are its members, channels
+// (comm/channel.h) run between them, and words and messages (comm/message.h) between any two ranks. All
 // of it fails in one way (comm/failure.h).
 #pragma once
 
@@ -9,9 +9,9 @@
 
 struct mmul_transport {
     struct mmul_failure *failure; // borrowed
-    struct mmul_channel talk;     // among all ranks
-    struct mmul_channel leaders;  // among those of all nodes; for sums
-    struct mmul_channel members;  // among members; members.nodes: owned, their node indexes
+    struct mmul_peers talk;       // among all ranks
+    struct mmul_peers leaders;    // among those of all nodes; for sums
+    struct mmul_peers members;    // among members; members.nodes: owned, their node indexes
     MPI_Comm outward, inward; // owned; a direction each, so that orders cannot mix; MPI_COMM_NULL
                               // outside the team
     int rank, size;           // among members; root is member 0

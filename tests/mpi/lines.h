@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "comm/line.h"
+#include "comm/channel.h"
 #include "tap.h"
 
 enum { LONGEST = 5000, LANE = 640, CARGOES = 5 };
@@ -39,7 +39,7 @@ static enum mmul_status consume(void *context, int node, int64_t begin, int64_t 
     return fail_at >= 0 && end > fail_at ? mmul_fail(err, MMUL_ERR_IO, "sink failed") : MMUL_OK;
 }
 
-static const struct mmul_line_end line_end = {.produce = produce, .consume = consume};
+static const struct mmul_channel_end line_end = {.produce = produce, .consume = consume};
 
 static inline bool holds_stream(const unsigned char *bytes, int node, int64_t count) {
     for (int64_t at = 0; at < count; at++)
@@ -78,25 +78,26 @@ static inline void init(struct mmul_transport *t, const bool *works, struct mmul
     tap_ok(mmul_transport_init(&world, works, failure, t, &err) == MMUL_OK, "transport");
 }
 
-static inline void open_line(struct mmul_line *line, enum mmul_line_kind kind,
+static inline void open_line(struct mmul_channel *line, enum mmul_channel_kind kind,
                              const struct mmul_transport *t) {
     struct mmul_error err;
-    bool has_end = world.rank == 0 || (kind != MMUL_LINE_SCATTER && kind != MMUL_LINE_GATHER);
-    mmul_line_init(line, kind, t, has_end ? &line_end : NULL, LANE, &err);
+    bool has_end = world.rank == 0 || (kind != MMUL_CHANNEL_SCATTER && kind != MMUL_CHANNEL_GATHER);
+    mmul_channel_init(line, kind, t, has_end ? &line_end : NULL, LANE, &err);
 }
 
-static inline void finish(struct mmul_line *line) {
-    while (!mmul_line_is_idle(line))
-        if (!mmul_line_advance(line))
+static inline void finish(struct mmul_channel *line) {
+    while (!mmul_channel_is_idle(line))
+        if (!mmul_channel_advance(line))
             sched_yield();
 }
 
 // Two transfers one after the other, so that lanes are used again.
-static inline bool run_exchange(struct mmul_line *line, const int64_t *bytes, unsigned char *mine) {
+static inline bool run_exchange(struct mmul_channel *line, const int64_t *bytes,
+                                unsigned char *mine) {
     bool good = true;
     for (int64_t i = 1; i <= 2; i++) {
-        mmul_line_begin(line, &(struct mmul_cargo){
-                                  .node_bytes = bytes, .memory = (char *)mine, .mark = 10 * i});
+        mmul_channel_begin(line, &(struct mmul_cargo){
+                                     .node_bytes = bytes, .memory = (char *)mine, .mark = 10 * i});
         finish(line);
         good = good && line->arrived == 10 * i && line->left == 10 * i;
     }
@@ -105,7 +106,7 @@ static inline bool run_exchange(struct mmul_line *line, const int64_t *bytes, un
 
 // What a relay of `count` cargoes from `origin` through all ranks, but node 1 in every second cargo,
 // leaves behind. Sizes differ, and packets of several are under way. In memory, or made on the way.
-static inline bool run_relay(struct mmul_line *line, int origin, int count, bool in_memory,
+static inline bool run_relay(struct mmul_channel *line, int origin, int count, bool in_memory,
                              unsigned char *mine) {
     bool good = true;
     int place = (world.rank - origin + world.size) % world.size;
@@ -126,14 +127,14 @@ static inline bool run_relay(struct mmul_line *line, int origin, int count, bool
         char *memory = (char *)mine + i * LONGEST;
         for (int64_t at = 0; place == 0 && at < bytes; at++)
             memory[at] = (char)byte_at(-1, at);
-        while (!mmul_line_is_free(line))
-            mmul_line_advance(line);
-        mmul_line_begin(line,
-                        &(struct mmul_cargo){.bytes = bytes,
-                                             .from = previous,
-                                             .to = next,
-                                             .memory = place == 0 && !in_memory ? NULL : memory,
-                                             .mark = i + 1});
+        while (!mmul_channel_is_free(line))
+            mmul_channel_advance(line);
+        mmul_channel_begin(line,
+                           &(struct mmul_cargo){.bytes = bytes,
+                                                .from = previous,
+                                                .to = next,
+                                                .memory = place == 0 && !in_memory ? NULL : memory,
+                                                .mark = i + 1});
         good = good && line->arrived <= i && line->left <= line->arrived;
     }
     finish(line);

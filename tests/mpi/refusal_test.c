@@ -64,34 +64,34 @@ int MPI_Igatherv(const void *from, int count, MPI_Datatype from_type, void *to, 
 }
 
 struct refusal {
-    enum mmul_line_kind kind;
+    enum mmul_channel_kind kind;
     const char *call, *what; // `what` of MPI's error
     int at;                  // the `at`-th such call
     bool by_first, by_last;  // of a relay: do its first and its last member make it?
 };
 
 static const struct refusal refusals[] = {
-    {MMUL_LINE_SCATTER, "scatterv", "scatter", 1, true, true},
-    {MMUL_LINE_SCATTER, "scatterv", "scatter", 9, true, true},
-    {MMUL_LINE_SCATTER, "scatter", "scatter", 2, true, true},
-    {MMUL_LINE_SCATTER, "test", "scatter", 1, true, true},
-    {MMUL_LINE_GATHER, "gatherv", "gather", 1, true, true},
-    {MMUL_LINE_GATHER, "gatherv", "gather", 9, true, true},
-    {MMUL_LINE_GATHER, "gather", "gather", 2, true, true},
-    {MMUL_LINE_GATHER, "test", "gather", 1, true, true},
-    {MMUL_LINE_RELAY, "send", "send", 1, true, false},
-    {MMUL_LINE_RELAY, "send", "send", 2, true, false}, // the checksum behind the bytes
-    {MMUL_LINE_RELAY, "send", "send", 13, true, false},
-    {MMUL_LINE_RELAY, "receive", "receive", 1, false, true},
-    {MMUL_LINE_RELAY, "receive", "receive", 2, false, true},
-    {MMUL_LINE_RELAY, "receive", "receive", 13, false, true},
-    {MMUL_LINE_RELAY, "test", "transfer", 1, true, true},
+    {MMUL_CHANNEL_SCATTER, "scatterv", "scatter", 1, true, true},
+    {MMUL_CHANNEL_SCATTER, "scatterv", "scatter", 9, true, true},
+    {MMUL_CHANNEL_SCATTER, "scatter", "scatter", 2, true, true},
+    {MMUL_CHANNEL_SCATTER, "test", "scatter", 1, true, true},
+    {MMUL_CHANNEL_GATHER, "gatherv", "gather", 1, true, true},
+    {MMUL_CHANNEL_GATHER, "gatherv", "gather", 9, true, true},
+    {MMUL_CHANNEL_GATHER, "gather", "gather", 2, true, true},
+    {MMUL_CHANNEL_GATHER, "test", "gather", 1, true, true},
+    {MMUL_CHANNEL_RELAY, "send", "send", 1, true, false},
+    {MMUL_CHANNEL_RELAY, "send", "send", 2, true, false}, // the checksum behind the bytes
+    {MMUL_CHANNEL_RELAY, "send", "send", 13, true, false},
+    {MMUL_CHANNEL_RELAY, "receive", "receive", 1, false, true},
+    {MMUL_CHANNEL_RELAY, "receive", "receive", 2, false, true},
+    {MMUL_CHANNEL_RELAY, "receive", "receive", 13, false, true},
+    {MMUL_CHANNEL_RELAY, "test", "transfer", 1, true, true},
 };
 
 static void test_refusal(const struct refusal *r, int culprit) {
     static unsigned char mine[CARGOES * LONGEST]; // MPI may still write to it afterwards
     struct mmul_transport t;
-    struct mmul_line line;
+    struct mmul_channel line;
     struct mmul_failure failure;
     int64_t bytes[16];
     char what[96], text[64];
@@ -104,7 +104,7 @@ static void test_refusal(const struct refusal *r, int culprit) {
     open_line(&line, r->kind, &t);
     refused = is_culprit ? r->call : NULL;
     calls_left = r->at;
-    if (r->kind == MMUL_LINE_RELAY)
+    if (r->kind == MMUL_CHANNEL_RELAY)
         run_relay(&line, 0, CARGOES, true, mine);
     else
         run_exchange(&line, bytes, mine);
@@ -114,20 +114,20 @@ static void test_refusal(const struct refusal *r, int culprit) {
     snprintf(text, sizeof text, "MPI %s failed: ", r->what);
     bool good = is_culprit ? struck && strncmp(failure.err.text, text, strlen(text)) == 0
                            : failure.err.status == MMUL_OK;
-    while (!mmul_channel_is_broken(&t.members))
+    while (!mmul_peers_is_broken(&t.members))
         sched_yield();
     good = good && mmul_comm_is_broken(&world) && mmul_failure_is_void(&failure);
-    mmul_line_begin(&line, &(struct mmul_cargo){.bytes = LONGEST,
-                                                .node_bytes = bytes,
-                                                .from = -1,
-                                                .to = (world.rank + 1) % world.size,
-                                                .memory = (char *)mine,
-                                                .mark = 77});
+    mmul_channel_begin(&line, &(struct mmul_cargo){.bytes = LONGEST,
+                                                   .node_bytes = bytes,
+                                                   .from = -1,
+                                                   .to = (world.rank + 1) % world.size,
+                                                   .memory = (char *)mine,
+                                                   .mark = 77});
     finish(&line);
     snprintf(what, sizeof what, "rank %d: %s %d of a %s is refused", culprit, r->call, r->at,
-             r->kind == MMUL_LINE_RELAY ? "relay" : r->what);
+             r->kind == MMUL_CHANNEL_RELAY ? "relay" : r->what);
     tap_ok(good && line.arrived == 77, what);
-    mmul_line_fini(&line);
+    mmul_channel_fini(&line);
     mmul_transport_fini(&t);
     end_world();
 }

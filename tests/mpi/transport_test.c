@@ -50,7 +50,7 @@ static bool is_member(const struct mmul_transport *t) {
 
 static void test_streams(const char *name, int64_t fail_from) {
     struct mmul_transport t;
-    struct mmul_line scatter, gather;
+    struct mmul_channel scatter, gather;
     struct mmul_failure failure;
     int64_t bytes[16];
     bool works[16], fails = fail_from >= 0;
@@ -65,8 +65,8 @@ static void test_streams(const char *name, int64_t fail_from) {
     bool member = is_member(&t), root = world.rank == 0, good = true;
     fails = fails && member && t.size > 1;
     if (member) {
-        open_line(&scatter, MMUL_LINE_SCATTER, &t);
-        open_line(&gather, MMUL_LINE_GATHER, &t);
+        open_line(&scatter, MMUL_CHANNEL_SCATTER, &t);
+        open_line(&gather, MMUL_CHANNEL_GATHER, &t);
         good = run_exchange(&scatter, bytes, mine);
     }
     good = good && mmul_failure_is_void(&failure) == fails &&
@@ -84,8 +84,8 @@ static void test_streams(const char *name, int64_t fail_from) {
     snprintf(what, sizeof what, "gather, %s", name);
     tap_ok(good, what);
     if (member) {
-        mmul_line_fini(&scatter);
-        mmul_line_fini(&gather);
+        mmul_channel_fini(&scatter);
+        mmul_channel_fini(&gather);
     }
     mmul_transport_fini(&t);
 }
@@ -93,7 +93,7 @@ static void test_streams(const char *name, int64_t fail_from) {
 // A member that gives up still takes part, and root learns that its bytes mean nothing.
 static void test_cancelled_member(void) {
     struct mmul_transport t;
-    struct mmul_line gather;
+    struct mmul_channel gather;
     struct mmul_failure failure;
     int64_t bytes[16];
     unsigned char mine[LONGEST] = {0};
@@ -101,27 +101,27 @@ static void test_cancelled_member(void) {
         bytes[node] = LONGEST;
     fail_at = -1;
     init(&t, all_work, &failure);
-    open_line(&gather, MMUL_LINE_GATHER, &t);
+    open_line(&gather, MMUL_CHANNEL_GATHER, &t);
     if (world.rank == world.size - 1 && world.rank > 0)
         mmul_failure_void(&failure);
     run_exchange(&gather, bytes, mine);
     tap_ok(world.rank > 0 || mmul_failure_is_void(&failure) == (world.size > 1),
            "a member gives up");
     tap_ok(failure.err.status == MMUL_OK, "which is no error of root's");
-    mmul_line_fini(&gather);
+    mmul_channel_fini(&gather);
     mmul_transport_fini(&t);
 }
 
 // Bytes that change on their way between root and node 1: whoever gets them finds out, in words that
 // name both; the others get to the end.
-static void test_tampered_exchange(enum mmul_line_kind kind) {
+static void test_tampered_exchange(enum mmul_channel_kind kind) {
     struct mmul_transport t;
-    struct mmul_line line;
+    struct mmul_channel line;
     struct mmul_failure failure;
     int64_t bytes[16];
     unsigned char mine[LONGEST] = {0};
     const char *changed = "bytes changed on the way between root and node 1";
-    bool outward = kind == MMUL_LINE_SCATTER;
+    bool outward = kind == MMUL_CHANNEL_SCATTER;
     for (int node = 0; node < world.size; node++)
         bytes[node] = LONGEST;
     fail_at = -1;
@@ -134,7 +134,7 @@ static void test_tampered_exchange(enum mmul_line_kind kind) {
     tap_ok(finds ? strcmp(failure.err.text, changed) == 0 && failure.err.status == MMUL_ERR_SYSTEM
                  : failure.err.status == MMUL_OK,
            outward ? "scattered bytes that changed" : "gathered bytes that changed");
-    mmul_line_fini(&line);
+    mmul_channel_fini(&line);
     mmul_transport_fini(&t);
 }
 
@@ -147,13 +147,13 @@ static void test_relay(int origin, enum relay_case which) {
                                         "one gives up", "changed on the way"};
     static unsigned char mine[CARGOES * LONGEST];
     struct mmul_transport t;
-    struct mmul_line relay;
+    struct mmul_channel relay;
     struct mmul_failure failure;
     const char *changed = "bytes changed on the way between ";
     char what[96];
     int place = (world.rank - origin + world.size) % world.size;
     init(&t, all_work, &failure);
-    open_line(&relay, MMUL_LINE_RELAY, &t);
+    open_line(&relay, MMUL_CHANNEL_RELAY, &t);
     memset(mine, 0, sizeof mine);
     fail_at = which == RELAY_FAILING ? 700 : -1;
     if (which == RELAY_CANCELLED && place == 0)
@@ -177,7 +177,7 @@ static void test_relay(int origin, enum relay_case which) {
     }
     snprintf(what, sizeof what, "relay from %d: %s", origin, names[which]);
     tap_ok(good, what);
-    mmul_line_fini(&relay);
+    mmul_channel_fini(&relay);
     mmul_transport_fini(&t);
 }
 
@@ -185,48 +185,48 @@ static void test_relay(int origin, enum relay_case which) {
 
 static void test_own(void) {
     struct mmul_transport t;
-    struct mmul_line load, store;
+    struct mmul_channel load, store;
     struct mmul_failure failure;
     unsigned char mine[LONGEST];
     fail_at = -1;
     init(&t, all_work, &failure);
-    open_line(&load, MMUL_LINE_LOAD, &t);
-    open_line(&store, MMUL_LINE_STORE, &t);
+    open_line(&load, MMUL_CHANNEL_LOAD, &t);
+    open_line(&store, MMUL_CHANNEL_STORE, &t);
     const struct mmul_cargo cargo = {.bytes = LONGEST, .memory = (char *)mine, .mark = 3};
-    mmul_line_begin(&load, &cargo);
-    mmul_line_advance(&load);
-    tap_ok(load.arrived == 0 && !mmul_line_is_free(&load), "a stretch at a time");
+    mmul_channel_begin(&load, &cargo);
+    mmul_channel_advance(&load);
+    tap_ok(load.arrived == 0 && !mmul_channel_is_free(&load), "a stretch at a time");
     finish(&load);
     tap_ok(load.arrived == 3 && holds_stream(mine, 0, LONGEST), "from the line's end");
     memset(received, 0, sizeof received);
-    mmul_line_begin(&store, &cargo);
+    mmul_channel_begin(&store, &cargo);
     finish(&store);
     tap_ok(store.left == 3 && holds_stream(received, 0, LONGEST), "to the line's end");
-    mmul_line_begin(&store, &(struct mmul_cargo){.bytes = 0, .mark = 4});
-    tap_ok(store.left == 4 && mmul_line_is_free(&store), "nothing is there at once");
+    mmul_channel_begin(&store, &(struct mmul_cargo){.bytes = 0, .mark = 4});
+    tap_ok(store.left == 4 && mmul_channel_is_free(&store), "nothing is there at once");
     fail_at = LONGEST / 2;
-    mmul_line_begin(&load, &cargo);
+    mmul_channel_begin(&load, &cargo);
     finish(&load);
     tap_ok(failure.err.status == MMUL_ERR_NO_INPUT && mmul_failure_is_void(&failure),
            "a source that fails");
     memset(received, 0, sizeof received);
-    mmul_line_begin(&store, &cargo);
+    mmul_channel_begin(&store, &cargo);
     finish(&store);
     tap_ok(received[0] == 0, "then nothing is written");
-    mmul_line_fini(&load);
-    mmul_line_fini(&store);
+    mmul_channel_fini(&load);
+    mmul_channel_fini(&store);
     mmul_transport_fini(&t);
 }
 
 // -------------------------------------------------------------------------------------- messages
 
-static void wait_message(const struct mmul_channel *channel, struct mmul_message *message) {
-    while (!mmul_message_is_over(channel, message))
+static void wait_message(const struct mmul_peers *peers, struct mmul_message *message) {
+    while (!mmul_message_is_over(peers, message))
         ;
 }
 
-static void wait_words(const struct mmul_channel *channel, struct mmul_words *words) {
-    while (!mmul_words_is_over(channel, words))
+static void wait_words(const struct mmul_peers *peers, struct mmul_words *words) {
+    while (!mmul_words_is_over(peers, words))
         ;
 }
 
@@ -234,21 +234,21 @@ static void wait_words(const struct mmul_channel *channel, struct mmul_words *wo
 static void test_chain(int failed_at) {
     struct mmul_message in = {0}, out = {0};
     struct mmul_failure failure = {0};
-    const struct mmul_channel channel = {world.world, &failure, world.rank_node, world.rank, NULL};
+    const struct mmul_peers peers = {world.world, &failure, world.rank_node, world.rank, NULL};
     unsigned char bytes[LONGEST] = {0};
     for (int64_t at = 0; world.rank == 0 && at < LONGEST; at++)
         bytes[at] = byte_at(0, at);
     if (world.rank > 0) {
-        mmul_message_receive(&channel, world.rank - 1, 0, bytes, LONGEST, &in);
-        wait_message(&channel, &in);
+        mmul_message_receive(&peers, world.rank - 1, 0, bytes, LONGEST, &in);
+        wait_message(&peers, &in);
     }
     bool heard = mmul_failure_is_void(&failure),
          expected = failed_at >= 0 && world.rank > failed_at;
     if (world.rank == failed_at)
         mmul_failure_void(&failure);
     if (world.rank + 1 < world.size) {
-        mmul_message_send(&channel, world.rank + 1, 0, bytes, LONGEST, &out);
-        wait_message(&channel, &out);
+        mmul_message_send(&peers, world.rank + 1, 0, bytes, LONGEST, &out);
+        wait_message(&peers, &out);
     }
     tap_ok(failure.err.status == MMUL_OK && heard == expected &&
                (heard || holds_stream(bytes, 0, LONGEST)),
@@ -259,24 +259,24 @@ static void test_chain(int failed_at) {
 static void test_words(void) {
     struct mmul_words in = {0}, out = {0};
     struct mmul_failure failure = {0};
-    const struct mmul_channel channel = {world.world, &failure, world.rank_node, world.rank, NULL};
+    const struct mmul_peers peers = {world.world, &failure, world.rank_node, world.rank, NULL};
     bool good = true;
     if (world.rank > 0) {
         out.values[0] = world.rank;
-        mmul_words_receive(&channel, 0, 6, &in);
-        mmul_words_send(&channel, 0, 5, &out);
-        wait_words(&channel, &in);
+        mmul_words_receive(&peers, 0, 6, &in);
+        mmul_words_send(&peers, 0, 5, &out);
+        wait_words(&peers, &in);
         good = in.values[MMUL_WORDS - 1] == 100 + world.rank;
     }
     for (int i = 1; world.rank == 0 && i < world.size; i++) {
-        mmul_words_receive(&channel, i, 5, &in);
-        wait_words(&channel, &in);
+        mmul_words_receive(&peers, i, 5, &in);
+        wait_words(&peers, &in);
         good = good && in.values[0] == i;
-        wait_words(&channel, &out);
+        wait_words(&peers, &out);
         out.values[MMUL_WORDS - 1] = 100 + i;
-        mmul_words_send(&channel, i, 6, &out);
+        mmul_words_send(&peers, i, 6, &out);
     }
-    wait_words(&channel, &out);
+    wait_words(&peers, &out);
     tap_ok(good && failure.err.status == MMUL_OK, "words are answered");
 }
 
@@ -285,16 +285,16 @@ static void test_impossible_message(void) {
     struct mmul_words words = {0};
     struct mmul_message message = {0};
     struct mmul_failure failure = {0};
-    const struct mmul_channel channel = {world.world, &failure, world.rank_node, world.rank, NULL};
-    mmul_words_send(&channel, world.size, 5, &words);
-    tap_ok(mmul_words_is_over(&channel, &words) && mmul_failure_is_void(&failure) &&
+    const struct mmul_peers peers = {world.world, &failure, world.rank_node, world.rank, NULL};
+    mmul_words_send(&peers, world.size, 5, &words);
+    tap_ok(mmul_words_is_over(&peers, &words) && mmul_failure_is_void(&failure) &&
                strncmp(failure.err.text, "MPI send failed: ", 17) == 0,
            "MPI's own errors are kept");
-    mmul_message_receive(&channel, world.size, 5, &words, sizeof words, &message);
-    tap_ok(mmul_message_is_over(&channel, &message) &&
+    mmul_message_receive(&peers, world.size, 5, &words, sizeof words, &message);
+    tap_ok(mmul_message_is_over(&peers, &message) &&
                strncmp(failure.err.text, "MPI send failed: ", 17) == 0,
            "the first of them");
-    const struct mmul_channel silent = {world.world, NULL, world.rank_node, world.rank, NULL};
+    const struct mmul_peers silent = {world.world, NULL, world.rank_node, world.rank, NULL};
     mmul_words_send(&silent, world.size, 5, &words);
     tap_ok(mmul_words_is_over(&silent, &words) && words.failed,
            "where nobody minds they are silence");
@@ -322,8 +322,8 @@ int main(int argc, char **argv) {
     test_streams("failing at once", 0);
     test_streams("failing half-way", LONGEST / 2);
     test_cancelled_member();
-    test_tampered_exchange(MMUL_LINE_SCATTER);
-    test_tampered_exchange(MMUL_LINE_GATHER);
+    test_tampered_exchange(MMUL_CHANNEL_SCATTER);
+    test_tampered_exchange(MMUL_CHANNEL_GATHER);
     test_own();
     for (int origin = 0; origin < world.size; origin++)
         for (int which = RELAY_WHOLE; which <= RELAY_TAMPERED; which++)

@@ -116,11 +116,11 @@ void mmul_run_compute(struct mmul_run *run) {
 bool mmul_run_give_up_device(struct mmul_run *run) {
     struct mmul_error err;
     enum mmul_status status;
-    if (!mmul_deadline_give_up(&run->site.deadline, &status, &err))
+    if (!mmul_watchdog_give_up(&run->site.watchdog, &status, &err))
         return false;
     struct mmul_stage *stage = &run->stages[run->stage_at_hand];
     mmul_verifier_forget(&stage->verifier);
-    mmul_chain_abandon(&run->site.chain_room);
+    mmul_epilogue_abandon(&run->site.epilogue_room);
     if (stage->is.kind->abandon != NULL)
         stage->is.kind->abandon(stage);
     mmul_worker_abandon(&run->site.worker);

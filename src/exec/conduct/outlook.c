@@ -78,9 +78,10 @@ static struct mmul_outlook_work work_of(const struct mmul_outlook *outlook,
                  (double)value->shape.cols * (double)mmul_dtype_bytes(value->dtype)};
     if (step->kind == MMUL_STEP_COMPUTE)
         work.flops = mmul_program_flops(plan->program, &plan->program->operations[step->operation]);
-    for (int i = 0; i < step->link_count; i++)
+    for (int i = 0; i < step->fused_count; i++)
         work.flops += mmul_program_flops(
-            plan->program, &plan->program->operations[plan->links[step->first_link + i].operation]);
+            plan->program,
+            &plan->program->operations[plan->fused[step->first_fused + i].operation]);
     return work;
 }
 

@@ -11,8 +11,8 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "exec/conduct/compute.h"
+#include "exec/conduct/heartbeat.h"
 #include "exec/conduct/outlook.h"
-#include "exec/conduct/pulse.h"
 #include "exec/conduct/run_trace.h"
 #include "exec/products/write_back.h"
 #include "exec/setup/fallback.h"
@@ -148,7 +148,7 @@ enum mmul_status mmul_run_create(struct mmul_context *context,
     made->calls = request->calls;
     made->site.values = request->values;
     made->site.transport = MMUL_TRANSPORT_NONE;
-    mmul_deadline_init(&made->site.deadline, context, made->site.options->device_timeout_seconds,
+    mmul_watchdog_init(&made->site.watchdog, context, made->site.options->device_timeout_seconds,
                        made->site.options->no_fallback);
     status = mmul_comm_agree(comm, create_stages(made, request, err), err);
     if (status == MMUL_OK)
@@ -178,14 +178,14 @@ void mmul_run_destroy(struct mmul_run *run) {
     if (run == NULL)
         return;
     mmul_worker_fini(&run->site.worker);
-    mmul_chain_room_fini(&run->site.chain_room);
+    mmul_epilogue_room_fini(&run->site.epilogue_room);
     mmul_verifier_room_fini(&run->site.verifier_room);
     mmul_check_destroy(run->site.grid_room.check);
     for (int i = 0; i < run->stage_count; i++)
         mmul_stage_fini(&run->stages[i]);
     mmul_transport_fini(&run->site.transport);
     // A lost device's driver, or MPI, may still read and write what it was given.
-    if (!run->site.deadline.has_abandoned && !mmul_comm_is_broken(run->site.context->comm))
+    if (!run->site.watchdog.has_abandoned && !mmul_comm_is_broken(run->site.context->comm))
         mmul_shared_destroy(&run->site.segment);
     mmul_trace_destroy(run->site.trace);
     mmul_free(run->site.makers);
@@ -199,7 +199,7 @@ void mmul_run_destroy(struct mmul_run *run) {
 // The threads of a rank.
 struct threads {
     struct mmul_run *run;
-    struct mmul_pulse pulse;
+    struct mmul_heartbeat heartbeat;
     struct mmul_mover mover;
     struct mmul_outlook outlook; // root's
     int arrived;                 // root: stages whose outputs are told of
@@ -278,7 +278,7 @@ static void tell_arrivals(struct threads *threads) {
 static enum mmul_attention attend(void *context) {
     struct threads *threads = context;
     enum mmul_attention traffic = MMUL_ATTEND_FINISHED;
-    mmul_pulse_attend(&threads->pulse);
+    mmul_heartbeat_attend(&threads->heartbeat);
     if (mmul_run_give_up_device(threads->run))
         return MMUL_ATTEND_ABANDONED;
     if (threads->run->site.context->comm->node_rank == 0)
@@ -326,16 +326,16 @@ enum mmul_status mmul_run_stages(struct mmul_run *run, struct mmul_error *err) {
         status = mmul_mover_init(&threads.mover, &run->site, run->stages, run->stage_count, err);
     status = mmul_comm_agree(comm, status, err);
     if (status == MMUL_OK)
-        status = mmul_comm_agree(comm, mmul_pulse_init(&threads.pulse, run, err), err);
+        status = mmul_comm_agree(comm, mmul_heartbeat_init(&threads.heartbeat, run, err), err);
     if (status == MMUL_OK) {
         mmul_trace_add(run->site.trace, MMUL_TRACE_SET_UP, run->site.begin, 0, 0);
-        mmul_pulse_begin(&threads.pulse);
+        mmul_heartbeat_begin(&threads.heartbeat);
         if (comm->rank == 0)
             mmul_outlook_init(&threads.outlook, run);
         status = mmul_pipeline_run(&pipeline, err);
-        mmul_pulse_end(&threads.pulse);
+        mmul_heartbeat_end(&threads.heartbeat);
     }
-    mmul_pulse_fini(&threads.pulse);
+    mmul_heartbeat_fini(&threads.heartbeat);
     // Until the node's last rank has computed it is that rank that is waited for, not the blocks.
     double moving = run->stored - fmax(run->computed, run->node_computed);
     run->site.mine.gather_seconds += fmax(moving, 0);

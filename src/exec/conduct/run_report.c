@@ -56,7 +56,7 @@ static void describe_self(struct mmul_run *run, bool is_product) {
     const struct mmul_rank_info *info = &context->cluster->ranks[context->comm->rank];
     struct mmul_report_rank *r = &run->site.mine;
     describe_rank(info, r);
-    r->device_replacements = context->replacements - run->site.deadline.replacements_before;
+    r->device_replacements = context->replacements - run->site.watchdog.replacements_before;
     if (r->device_replacements > 0)
         snprintf(r->note, sizeof r->note, "replaced by %.100s", context->device_name);
     r->warm_up_seconds = context->warm_up_seconds;

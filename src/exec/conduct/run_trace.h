@@ -9,7 +9,7 @@
 // number of ranks alone.
 enum mmul_status mmul_run_create_trace(struct mmul_site *site, struct mmul_error *err);
 
-// Collective, of a run with recorders. What all ranks have recorded, in root's `report`, with a last event of root's for
-// the commit that is to come.
+// Collective, of a run with recorders. What all ranks have recorded, in root's `report`, with a last event of root's
+// for the commit that is to come.
 enum mmul_status mmul_run_collect_trace(struct mmul_site *site, struct mmul_report *report,
                                         struct mmul_error *err);

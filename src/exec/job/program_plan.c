@@ -11,9 +11,9 @@
 #include "exec/memory/kept.h"
 #include "exec/setup/calibrate.h"
 #include "io/weights_file.h"
+#include "plan/program/program_footprint.h"
 #include "plan/program/program_make.h"
 #include "plan/program/program_memory.h"
-#include "plan/program/program_rooms.h"
 
 // What root knows and the others are told.
 struct told {
@@ -199,8 +199,8 @@ static enum mmul_status share_weights(const struct mmul_context *context,
 
 // ------------------------------------------------------------------------------------------- plans
 
-// What a plan is made from; and plans that have been made, with products that are done as others are and with those that
-// bring their files in pieces: they are the same whatever the limit.
+// What a plan is made from; and plans that have been made, with products that are done as others are and with those
+// that bring their files in pieces: they are the same whatever the limit.
 enum { WAYS = 2 };
 struct planning {
     struct mmul_context *context;
@@ -231,13 +231,13 @@ static enum mmul_status make_plan(struct planning *p, int way, int64_t memory_by
     if ((*plan)->node_bytes_most == 0) // it is products that need memory
         return MMUL_OK;
     mmul_program_forget_products(*plan);
-    if (!mmul_program_fit_rooms(*plan, cluster))
+    if (!mmul_program_fit_footprint(*plan, cluster))
         (*plan)->needed_bytes = mmul_program_needs(*plan, cluster);
     return mmul_program_check_memory(*plan, cluster, err);
 }
 
-// Collective. Which of the plans fits into so much (0: what there is); WAYS: none. *needed: of a node's memory, at least,
-// by either, where none fits; 0: not known.
+// Collective. Which of the plans fits into so much (0: what there is); WAYS: none. *needed: of a node's memory, at
+// least, by either, where none fits; 0: not known.
 static int find_fitting_plan(struct planning *p, int64_t memory_bytes, int64_t *needed,
                              struct mmul_error *err) {
     enum mmul_status status = MMUL_ERR_SYSTEM;
@@ -259,8 +259,8 @@ static int find_fitting_plan(struct planning *p, int64_t memory_bytes, int64_t *
 
 enum { MIB = 1 << 20 };
 
-// Collective. Is there a plan with such a limit? 0: without one. *mib: where there is none, the least that is needed; 0:
-// not known.
+// Collective. Is there a plan with such a limit? 0: without one. *mib: where there is none, the least that is needed;
+// 0: not known.
 static bool fits_in(struct planning *p, int64_t limit_mib, int64_t *mib) {
     struct mmul_error refused;
     int64_t needed = 0;
@@ -279,8 +279,8 @@ static int64_t add_margin(const struct mmul_cluster *cluster, int64_t mib) {
     return mib + mib / part + mmul_divide_up(most * each, MIB);
 }
 
-// Collective. The limit is raised to what the last one was refused for, until there is a plan; with other limits products
-// have other panels, and values other places.
+// Collective. The limit is raised to what the last one was refused for, until there is a plan; with other limits
+// products have other panels, and values other places.
 static bool raise_limit(struct planning *p, int64_t *mib) {
     enum { TRIES = 8, NEAR = 64 };
     int64_t needed;

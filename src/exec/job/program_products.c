@@ -277,7 +277,7 @@ static void predict(struct mmul_program_step *step) {
     step->axis = step->product->axis;
     // Small products are not worth measuring speeds: what the placements were chosen by stays.
     if (step->product->predicted_seconds > 0)
-        step->seconds = step->product->predicted_seconds + step->link_seconds;
+        step->seconds = step->product->predicted_seconds + step->fused_seconds;
     step->network_bytes = 0;
     for (int node = 0; node < step->product->node_count; node++)
         step->network_bytes += (double)mmul_plan_nodes(step->product)[node].network_bytes;
@@ -306,7 +306,7 @@ static enum mmul_status try_plans(const struct planning *p, enum memory memory, 
         return status;
     share_equal_plans(p->plan);
     join_members(p->plan);
-    *fit = mmul_program_fit_rooms(p->plan, p->context->cluster);
+    *fit = mmul_program_fit_footprint(p->plan, p->context->cluster);
     return MMUL_OK;
 }
 
@@ -343,7 +343,7 @@ static void find_extra(const struct planning *p) {
 static enum mmul_status make_plans(const struct planning *p, struct mmul_error *err) {
     const struct mmul_cluster *cluster = p->context->cluster;
     bool fit = false;
-    struct mmul_error ignored;
+    struct mmul_error ignored = {.status = MMUL_OK};
     enum mmul_status status, refused = try_plans(p, ALL, &fit, err);
     if (fit || (refused != MMUL_OK && refused != MMUL_ERR_SYSTEM))
         return refused;
@@ -423,7 +423,7 @@ enum mmul_status mmul_program_plan_products(struct mmul_context *context,
     if (status == MMUL_OK || status == MMUL_ERR_SYSTEM)
         (void)mmul_comm_broadcast(comm, &plan->needed_bytes, sizeof plan->needed_bytes, &ignored);
     if (status == MMUL_OK) {
-        (void)mmul_program_fit_rooms(plan, context->cluster); // all ranks find the same
+        (void)mmul_program_fit_footprint(plan, context->cluster); // all ranks find the same
         status = mmul_comm_agree(comm, mmul_program_check_memory(plan, context->cluster, err), err);
     }
     mmul_free(p.taken_bytes);

@@ -44,7 +44,7 @@ static struct mmul_stage_request stage_of(const struct mmul_program_plan *plan,
     const bool is_move = step->kind == MMUL_STEP_MOVE;
     struct mmul_stage_request stage = {.kind = is_move ? &mmul_move_kind : &mmul_blocks_kind,
                                        .step = step,
-                                       .group = step->link_count > 0 ? step : NULL,
+                                       .group = step->fused_count > 0 ? step : NULL,
                                        .places = {-1, -1, -1, -1},
                                        .panels = is_move,
                                        .panels_of = -1,
@@ -57,7 +57,7 @@ static struct mmul_stage_request stage_of(const struct mmul_program_plan *plan,
     return (struct mmul_stage_request){.kind = &mmul_product_kind,
                                        .plan = step->product,
                                        .files = mmul_program_files(plan, step),
-                                       .group = step->link_count > 0 ? step : NULL,
+                                       .group = step->fused_count > 0 ? step : NULL,
                                        .places = {.split = rows ? a : b,
                                                   .whole = step->spreads ? -1 : whole,
                                                   .c = place_of(plan, step->made),
@@ -116,7 +116,7 @@ static enum mmul_status run_stages(struct mmul_context *context,
     if (status == MMUL_OK)
         status = mmul_run_report(run, values->report, err);
     values->is_abandoned =
-        mmul_comm_is_broken(context->comm) || (run != NULL && run->site.deadline.has_abandoned);
+        mmul_comm_is_broken(context->comm) || (run != NULL && run->site.watchdog.has_abandoned);
     mmul_run_destroy(run);
     return status;
 }

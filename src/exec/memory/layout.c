@@ -3,7 +3,7 @@
 #include "exec/memory/layout.h"
 
 #include "base/memory.h"
-#include "plan/lists/rooms.h"
+#include "plan/lists/footprint.h"
 
 // In later rounds panels that stay are where they came.
 static void assign_slots(struct mmul_layout *l, int64_t *slot_of_panel) {

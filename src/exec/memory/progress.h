@@ -14,7 +14,7 @@
 
 #include "base/bell.h"
 #include "exec/memory/claims.h"
-#include "plan/lists/rooms.h"
+#include "plan/lists/footprint.h"
 
 // Lines of other nodes for a rank of root's (exec/products/lending.h): it asks, root's main thread answers.
 enum mmul_loan_state { MMUL_LOAN_NONE, MMUL_LOAN_WANTED, MMUL_LOAN_GIVEN, MMUL_LOAN_REFUSED };

@@ -246,4 +246,4 @@ static enum mmul_status consume(void *context, int node, int64_t begin, int64_t 
     return status;
 }
 
-const struct mmul_line_end mmul_stream_end = {.produce = produce, .consume = consume};
+const struct mmul_channel_end mmul_stream_end = {.produce = produce, .consume = consume};

@@ -6,7 +6,7 @@
 // are all the same case.
 #pragma once
 
-#include "comm/line.h"
+#include "comm/channel.h"
 #include "exec/memory/values.h"
 #include "plan/lists/transfers.h"
 
@@ -48,7 +48,7 @@ struct mmul_region mmul_step_result(const struct mmul_plan *plan, struct mmul_st
 // Counts bytes of C (as float32) that are there.
 void mmul_files_count(struct mmul_files *files, int64_t bytes);
 
-// Bytes of the stream of a node from the files, or to them, for a line (comm/line.h) whose context is a struct
+// Bytes of the stream of a node from the files, or to them, for a channel (comm/channel.h) whose context is a struct
 // mmul_stream; to nowhere: they are there already, and were counted. Files are root's. What was lent counts
 // where it is computed.
-extern const struct mmul_line_end mmul_stream_end;
+extern const struct mmul_channel_end mmul_stream_end;

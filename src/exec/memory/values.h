@@ -22,7 +22,7 @@ struct mmul_values {
     struct mmul_kept_use *kept; // owned: sets of shards (exec/memory/kept.h); NULL: there are none
     char **
         kept_parts; // owned: place * node_size + node rank: the rank's part of a set; NULL: it is none
-    double begin; // when the clock of the run that made them started
+    double begin;      // when the clock of the run that made them started
     bool is_abandoned; // MPI, or a device that hangs, may still read and write the segment
 };
 

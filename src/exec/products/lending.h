@@ -10,8 +10,8 @@
 //     mapped file                comes for them later
 //                                is not written
 //
-// The words travel with the signs of life (exec/conduct/pulse.h), which end only when nobody asks any more. Not where
-// root's node does not map all of a product's matrices, nor in programs of several stages.
+// The words travel with the signs of life (exec/conduct/heartbeat.h), which end only when nobody asks any more. Not
+// where root's node does not map all of a product's matrices, nor in programs of several stages.
 #pragma once
 
 #include "exec/steps/stage.h"
@@ -48,5 +48,6 @@ void mmul_lending_end(struct mmul_lending *lending, const int64_t *answer);
 // Who was found will not be heard any more, and has nothing to lend.
 void mmul_lending_leave(struct mmul_lending *lending);
 
-// Another node: may it be asked (not where lines of the product go through links), and what its leader says. Local.
+// Another node: may it be asked (not where lines of the product go through fused operations), and what its leader says.
+// Local.
 void mmul_lending_answer(struct mmul_site *site, const int64_t *question, int64_t *answer);

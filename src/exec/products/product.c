@@ -68,7 +68,7 @@ static enum mmul_status compute_block(struct mmul_stage *stage, const struct mmu
     struct mmul_product terms = mmul_product_terms(block, begin, work->end);
     const bool is_mine = work->owner == stage->site->context->comm->node_rank;
     stage->site->worker.beside_bytes =
-        is_mine && terms.k == block->k ? mmul_chain_takes(stage, block->m, block->n) : 0;
+        is_mine && terms.k == block->k ? mmul_epilogue_takes(stage, block->m, block->n) : 0;
     enum mmul_status status = mmul_stage_multiply(stage, &terms, err);
     stage->site->worker.beside_bytes = 0;
     if (status == MMUL_OK && begin > 0 && stage->site->worker.fallback_products != replaced) {
@@ -108,7 +108,7 @@ static enum mmul_status compute_stretch(struct mmul_stage *stage,
                 work->owner != stage->site->context->comm->node_rank)
                 continue;
             mmul_write_back_tell(stage, &work->task, s);
-            status = mmul_chain_make_part(stage, mmul_step_result(stage->is.plan, step, s), err);
+            status = mmul_epilogue_make_part(stage, mmul_step_result(stage->is.plan, step, s), err);
         } while (status == MMUL_ERR_STOPPED && stage->site->worker.is_to_repeat);
         mmul_worker_release(&stage->site->worker, NULL);
     }
@@ -175,7 +175,7 @@ static enum mmul_status compute(struct mmul_stage *stage, struct mmul_error *err
     if (status != MMUL_OK || !mmul_stage_wait(stage, rank, &stage->progress->ranks[rank].steps_done,
                                               stage->product->layout.steps, NULL, -1))
         return status; // or another failure has ended the run
-    return mmul_chain_make(stage, err);
+    return mmul_epilogue_make(stage, err);
 }
 
 // ---------------------------------------------------------------------------------- sizes, views
@@ -282,7 +282,7 @@ static void fini(struct mmul_stage *stage) {
         return;
     mmul_works_fini(&stage->product->works);
     // A lost device's driver, or MPI, may still read them.
-    if (!stage->site->deadline.has_abandoned && !mmul_comm_is_broken(stage->site->context->comm))
+    if (!stage->site->watchdog.has_abandoned && !mmul_comm_is_broken(stage->site->context->comm))
         mmul_views_close(&stage->product->views);
     mmul_layout_fini(&stage->product->layout);
     mmul_free(stage->product);
@@ -311,7 +311,7 @@ static bool is_computed(const struct mmul_stage *stage, mmul_reach *reach, void 
 static bool is_over(const struct mmul_stage *stage, mmul_reach *reach, void *context) {
     return is_computed(stage, reach, context) &&
            reach(context, MMUL_TRAFFIC, &stage->progress->has_left, 1) &&
-           (stage->chain.step == NULL || mmul_stage_is_done(stage, reach, context));
+           (stage->epilogue.step == NULL || mmul_stage_is_done(stage, reach, context));
 }
 
 static bool has_reached(void *context, int rank, const _Atomic int64_t *counter, int64_t goal) {

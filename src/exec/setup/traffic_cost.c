@@ -27,7 +27,7 @@ struct phase_sums {
 
 struct meter {
     struct mmul_device *device;
-    struct mmul_channel channel;
+    struct mmul_peers peers;
     int peer;
     bool sends_first;
     double window_seconds;
@@ -73,15 +73,15 @@ static void cancel(void *context) {
 // Only the mark ends a direction, so that both ends agree about where it ends. A message that MPI did
 // not begin is the last one: the next would be no better.
 static void send_packet(struct meter *m, double now) {
-    m->last = now - m->sums[SENDING].begin >= m->window_seconds ||
-              mmul_failure_is_void(m->channel.failure);
+    m->last =
+        now - m->sums[SENDING].begin >= m->window_seconds || mmul_failure_is_void(m->peers.failure);
     m->packet[0] = m->last;
-    mmul_message_send(&m->channel, m->peer, TAG, m->packet, m->packet_bytes, &m->message);
+    mmul_message_send(&m->peers, m->peer, TAG, m->packet, m->packet_bytes, &m->message);
     m->last = m->last || !m->message.active;
 }
 
 static void receive_packet(struct meter *m) {
-    mmul_message_receive(&m->channel, m->peer, TAG, m->packet, m->packet_bytes, &m->message);
+    mmul_message_receive(&m->peers, m->peer, TAG, m->packet, m->packet_bytes, &m->message);
     m->last = !m->message.active;
 }
 
@@ -89,9 +89,9 @@ static void receive_packet(struct meter *m) {
 static void exchange_packets(struct meter *m, double now) {
     m->last = m->sends_first && now - m->sums[BOTH].begin >= m->window_seconds;
     m->packet[0] = m->last;
-    mmul_message_receive(&m->channel, m->peer, TAG, m->packet + m->packet_bytes, m->packet_bytes,
+    mmul_message_receive(&m->peers, m->peer, TAG, m->packet + m->packet_bytes, m->packet_bytes,
                          &m->back);
-    mmul_message_send(&m->channel, m->peer, TAG, m->packet, m->packet_bytes, &m->message);
+    mmul_message_send(&m->peers, m->peer, TAG, m->packet, m->packet_bytes, &m->message);
     m->last = m->last || !m->message.active || !m->back.active;
 }
 
@@ -121,9 +121,9 @@ static void end_phase(struct meter *m, enum phase phase) {
 }
 
 static enum mmul_attention attend_packet(struct meter *m, enum phase phase) {
-    bool over = mmul_message_is_over(&m->channel, &m->message);
+    bool over = mmul_message_is_over(&m->peers, &m->message);
     if (phase == BOTH)
-        over = mmul_message_is_over(&m->channel, &m->back) && over;
+        over = mmul_message_is_over(&m->peers, &m->back) && over;
     if (!over)
         return MMUL_ATTEND_NOTHING;
     m->sums[phase].bytes += m->packet_bytes;
@@ -196,7 +196,7 @@ static int64_t choose_packet(const struct mmul_link *link, double window_seconds
 
 struct side {
     const struct mmul_context *context;
-    struct mmul_channel channel;
+    struct mmul_peers peers;
     struct mmul_failure failure;
     int *nodes;   // owned
     char *packet; // owned
@@ -206,13 +206,13 @@ struct side {
 // With the leader of a neighbour, who waits for it: takes part whatever fails here.
 static enum mmul_status measure_with(struct side *side, int peer, struct mmul_speed *speed,
                                      struct mmul_error *err) {
-    const int lower = (int)mmul_smaller(side->channel.rank, peer);
+    const int lower = (int)mmul_smaller(side->peers.rank, peer);
     const struct mmul_link *link = &side->context->cluster->nodes[lower].ring_link;
     const double window_seconds = side->thorough ? 0.1 : 0.02;
     struct meter m = {.device = side->context->device,
-                      .channel = side->channel,
+                      .peers = side->peers,
                       .peer = peer,
-                      .sends_first = side->channel.rank == lower,
+                      .sends_first = side->peers.rank == lower,
                       .window_seconds = window_seconds,
                       .turns = side->thorough ? 5 : 1,
                       .side = choose_side(speed, window_seconds),
@@ -230,7 +230,7 @@ static enum mmul_status measure_with(struct side *side, int peer, struct mmul_sp
 
 // Pairs of neighbours, all at once; the last of an odd number then goes with the one before it.
 static void measure_pairs(struct side *side, int count, struct mmul_speed *speed) {
-    const int own = side->channel.rank, peer = own % 2 == 0 ? own + 1 : own - 1;
+    const int own = side->peers.rank, peer = own % 2 == 0 ? own + 1 : own - 1;
     struct mmul_error err;
     if (peer < count && measure_with(side, peer, speed, &err) != MMUL_OK)
         mmul_failure_keep(&side->failure, &err);
@@ -258,11 +258,11 @@ enum mmul_status mmul_traffic_cost_measure(const struct mmul_context *context, b
     if (comm->node_rank != 0 || count == 1)
         return MMUL_OK;
     err->status = prepare(&side, count, err);
-    side.channel = (struct mmul_channel){.mpi = comm->leaders,
-                                         .failure = &side.failure,
-                                         .nodes = side.nodes,
-                                         .rank = comm->node_index,
-                                         .alarm = comm->alarm};
+    side.peers = (struct mmul_peers){.mpi = comm->leaders,
+                                     .failure = &side.failure,
+                                     .nodes = side.nodes,
+                                     .rank = comm->node_index,
+                                     .alarm = comm->alarm};
     enum mmul_status status = mmul_agree_on(comm->leaders, err);
     if (status == MMUL_OK)
         measure_pairs(&side, count, speed);

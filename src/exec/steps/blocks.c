@@ -14,7 +14,7 @@
 #include "exec/steps/site.h"
 #include "exec/steps/stage_work.h"
 #include "model/matrix.h"
-#include "plan/program/program_rooms.h"
+#include "plan/program/program_footprint.h"
 
 static const struct mmul_program_plan *plan_of(const struct mmul_stage *stage) {
     return stage->site->values->plan;
@@ -35,7 +35,7 @@ static enum mmul_status multiply(struct mmul_stage *stage, const struct mmul_pro
                                  struct mmul_error *err) {
     const struct mmul_product product = mmul_block_product(stage, task);
     stage->site->worker.beside_bytes =
-        stage->sums.rounds == 0 ? mmul_chain_takes(stage, product.m, product.n) : 0;
+        stage->sums.rounds == 0 ? mmul_epilogue_takes(stage, product.m, product.n) : 0;
     enum mmul_status status = mmul_stage_multiply(stage, &product, err);
     stage->site->worker.beside_bytes = 0;
     if (status != MMUL_OK || stage->site->options->no_verify || is_on_grid(stage))
@@ -153,16 +153,16 @@ static enum mmul_status check_grid(struct mmul_stage *stage, struct mmul_error *
 
 static enum mmul_status make_all(struct mmul_stage *stage, struct mmul_error *err) {
     clear_summand(stage);
-    mmul_chain_restart(&stage->chain);
-    enum mmul_status status = mmul_chain_is_all(stage) ? MMUL_OK
-                              : stage->is.panels > 0   ? make_in_panels(stage, err)
-                                                       : make_blocks(stage, err);
+    mmul_epilogue_restart(&stage->epilogue);
+    enum mmul_status status = mmul_epilogue_is_all(stage) ? MMUL_OK
+                              : stage->is.panels > 0      ? make_in_panels(stage, err)
+                                                          : make_blocks(stage, err);
     if (stage->search != NULL)
         mmul_search_release(stage->search);
     bool is_void = mmul_failure_is_void(&stage->site->failure);
     if (status == MMUL_OK && !is_void && stage->sums.rounds > 0)
         status = check_grid(stage, err);
-    return status == MMUL_OK ? mmul_chain_make(stage, err) : status;
+    return status == MMUL_OK ? mmul_epilogue_make(stage, err) : status;
 }
 
 static enum mmul_status compute(struct mmul_stage *stage, struct mmul_error *err) {

@@ -275,8 +275,8 @@ enum mmul_status mmul_stage_map(struct mmul_stage *stage, const struct mmul_host
     checked.maker = &stage->site->worker;
     if (!stage->site->options->no_verify && mmul_map_carries(host->map.kind))
         checked.map.carried = &carried;
-    mmul_deadline_begin(&stage->site->deadline, flops_each * mmul_host_map_work(host));
+    mmul_watchdog_begin(&stage->site->watchdog, flops_each * mmul_host_map_work(host));
     enum mmul_status status = make(stage, &checked, place, err);
-    mmul_deadline_end(&stage->site->deadline);
+    mmul_watchdog_end(&stage->site->watchdog);
     return status;
 }

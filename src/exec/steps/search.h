@@ -5,7 +5,7 @@
 // those of the tiles left of it. The compute thread's; moves nothing.
 #pragma once
 
-#include "plan/program/program_rooms.h"
+#include "plan/program/program_footprint.h"
 
 struct mmul_stage;
 

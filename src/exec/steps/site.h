@@ -12,15 +12,15 @@
 #include "exec/memory/progress.h"
 #include "exec/memory/values.h"
 #include "exec/setup/context.h"
-#include "exec/steps/chain.h"
+#include "exec/steps/epilogue.h"
 #include "exec/steps/grid_check.h"
-#include "exec/worker/deadline.h"
 #include "exec/worker/verify.h"
+#include "exec/worker/watchdog.h"
 #include "exec/worker/worker.h"
 #include "model/report.h"
 #include "model/trace.h"
 
-// What the check has found, for the pulse: blocks right at once, blocks with most lines wrong; and what
+// What the check has found, for the heartbeat: blocks right at once, blocks with most lines wrong; and what
 // is being computed by plain loops because of that: lines, and how much that is (0: nothing).
 struct mmul_run_findings {
     _Atomic int64_t blocks_right, blocks_garbled, plain_done, plain_lines, plain_flops;
@@ -36,14 +36,14 @@ struct mmul_site {
         lent; // borrowed: the one stage whose lines other nodes may have (exec/products/lending.h); NULL: none
     int *makers; // owned: of places, one behind the last stage so far that makes them; 0: none does
     // What stages need while they are carried out, in turn.
-    struct mmul_chain_room chain_room;
+    struct mmul_epilogue_room epilogue_room;
     struct mmul_verifier_room verifier_room;
     struct mmul_grid_room grid_room;
     struct mmul_shared segment;
     struct mmul_run_progress *progress; // in the segment
     struct mmul_transport transport;
     struct mmul_worker worker;
-    struct mmul_deadline deadline; // of the product under way
+    struct mmul_watchdog watchdog; // of the product under way
     struct mmul_failure failure;   // of either thread
     struct mmul_run_findings findings;
     struct mmul_trace *trace;    // owned; NULL: nobody asked for one

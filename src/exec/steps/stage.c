@@ -31,7 +31,7 @@ static int find_needs(const struct mmul_stage *stage) {
     int needs = stage->is.after_all ? stage->index : 0;
     for (int i = 0; i < MMUL_OPERANDS; i++)
         needs = mmul_larger(needs, find_need(stage, read[i]));
-    for (int i = MMUL_OPERANDS; group != NULL && i < (1 + group->link_count) * MMUL_OPERANDS; i++)
+    for (int i = MMUL_OPERANDS; group != NULL && i < (1 + group->fused_count) * MMUL_OPERANDS; i++)
         needs = mmul_larger(needs, find_need(stage, mmul_program_step_operand(
                                                         stage->site->values->plan, group, i)));
     return needs;
@@ -48,7 +48,7 @@ enum mmul_status mmul_stage_init(struct mmul_stage *stage, struct mmul_site *sit
         stage->bytes = mmul_sums_bytes(&stage->sums, site->context->comm->node_size);
         stage->work.a_dtype = stage->work.b_dtype = plan->program->values[value].dtype;
     }
-    enum mmul_status status = mmul_chain_init(stage, request->group, err);
+    enum mmul_status status = mmul_epilogue_init(stage, request->group, err);
     if (status == MMUL_OK)
         status = request->kind->init(stage, err);
     const int result = mmul_stage_result(stage);

@@ -15,10 +15,10 @@
 #include "exec/memory/progress.h"
 #include "exec/memory/values.h"
 #include "exec/memory/views.h"
-#include "exec/steps/chain.h"
+#include "exec/steps/epilogue.h"
 #include "exec/worker/verify.h"
 #include "exec/worker/worker.h"
-#include "plan/program/program_rooms.h"
+#include "plan/program/program_footprint.h"
 
 struct mmul_site;
 struct mmul_stage;
@@ -39,7 +39,7 @@ struct mmul_stage_request {
     struct mmul_stage_places places;      // product
     const struct mmul_program_step *step; // blocks, move
     const struct mmul_program_step
-        *group; // blocks, product: its step where that has links; NULL: it has none
+        *group; // blocks, product: its step where that has fused operations; NULL: it has none
     const struct mmul_program_step *also; // move: another one that goes on beside it; NULL: none
     int index;                            // of blocks, moves and products: of the step in the plan
     int panels;     // move: in so many panels (1: whole); blocks: whose terms come so; 0
@@ -98,10 +98,10 @@ struct mmul_stage {
     struct mmul_stage_progress *progress; // in the run's segment
     struct mmul_worker_options work;      // of its products, without what is the run's
     struct mmul_verifier verifier;
-    struct mmul_chain chain; // what is done to its result in the end
-    struct mmul_sums sums;   // what its ranks add up (exec/steps/sums.h)
-    int memory_needs;        // stages that must be over before its part of the memory is its own
-    int node_needs; // stages that all ranks of the node must have done their part of before it
+    struct mmul_epilogue epilogue; // what is done to its result in the end
+    struct mmul_sums sums;         // what its ranks add up (exec/steps/sums.h)
+    int memory_needs; // stages that must be over before its part of the memory is its own
+    int node_needs;   // stages that all ranks of the node must have done their part of before it
     bool
         is_carried; // move: by the leaders, or by root's from or to a file; else ranks copy all of it
     bool is_begun; // by the compute thread

@@ -30,7 +30,7 @@ bool mmul_stage_wait(struct mmul_stage *stage, int rank, const _Atomic int64_t *
 
 // Plain loops took over from a device.
 static bool works_plainly(const struct mmul_stage *stage) {
-    return stage->site->context->replacements > stage->site->deadline.replacements_before &&
+    return stage->site->context->replacements > stage->site->watchdog.replacements_before &&
            mmul_device_is_plain(stage->site->context->device);
 }
 
@@ -51,7 +51,7 @@ enum mmul_status mmul_stage_look(void *context, int64_t done, int64_t total,
     stage->site->findings.was_wrong = true;
     if (done > 0)
         note_plain_work(stage, done, total,
-                        (double)atomic_load(&stage->site->deadline.flops) * (double)total /
+                        (double)atomic_load(&stage->site->watchdog.flops) * (double)total /
                             (double)stage->site->findings.check_lines);
     if (mmul_stage_is_cancelled(stage))
         return mmul_fail(err, MMUL_ERR_STOPPED, "another failure has ended the run");
@@ -85,11 +85,11 @@ static enum mmul_status multiply(struct mmul_stage *stage, const struct mmul_pro
 
 enum mmul_status mmul_stage_multiply(struct mmul_stage *stage, const struct mmul_product *product,
                                      struct mmul_error *err) {
-    mmul_deadline_begin(&stage->site->deadline, flops_of(product));
+    mmul_watchdog_begin(&stage->site->watchdog, flops_of(product));
     double begin = mmul_trace_now(stage->site->trace);
     enum mmul_status status = multiply(stage, product, err);
     mmul_trace_add(stage->site->trace, MMUL_TRACE_MULTIPLY, begin, product->m, product->n);
-    mmul_deadline_end(&stage->site->deadline);
+    mmul_watchdog_end(&stage->site->watchdog);
     return status;
 }
 
@@ -97,7 +97,7 @@ enum mmul_status mmul_stage_check(struct mmul_stage *stage, const struct mmul_ve
                                   struct mmul_error *err) {
     const struct mmul_product *product = block->product;
     struct mmul_verifier *verifier = &stage->verifier;
-    mmul_deadline_begin(&stage->site->deadline, flops_of(product));
+    mmul_watchdog_begin(&stage->site->watchdog, flops_of(product));
     mmul_stopwatch_enter(&stage->site->watch, &stage->site->mine.verify_seconds);
     stage->site->findings.check_lines = verifier->axis == MMUL_ROWS ? product->n : product->m;
     stage->site->findings.was_wrong = false;
@@ -106,7 +106,7 @@ enum mmul_status mmul_stage_check(struct mmul_stage *stage, const struct mmul_ve
     mmul_trace_add(stage->site->trace, MMUL_TRACE_CHECK, begin, product->m, product->n);
     atomic_fetch_add(&stage->site->findings.blocks_right, !stage->site->findings.was_wrong);
     mmul_stopwatch_enter(&stage->site->watch, &stage->site->mine.compute_seconds);
-    mmul_deadline_end(&stage->site->deadline);
+    mmul_watchdog_end(&stage->site->watchdog);
     return status;
 }
 

@@ -65,7 +65,7 @@ static void add_node(const struct mmul_stage *stage, int64_t begin, int64_t end)
 
 bool mmul_sums_advance(struct mmul_sums_traffic *traffic, struct mmul_stage *stage) {
     struct mmul_sums_traffic *t = traffic;
-    const struct mmul_channel *leaders = &stage->site->transport.leaders;
+    const struct mmul_peers *leaders = &stage->site->transport.leaders;
     int round = (int)atomic_load(&stage->progress->sums_made);
     if (t->is_under_way && !mmul_sum_is_over(leaders, &t->sum))
         return false;

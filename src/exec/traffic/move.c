@@ -331,7 +331,7 @@ static int leader_of(const struct mmul_move_traffic *t, int node) {
 
 static void begin_piece(struct mmul_move_traffic *t, struct mmul_move_cursor *c,
                         struct mmul_move_lane *lane) {
-    const struct mmul_channel *channel = &t->site->transport.talk;
+    const struct mmul_peers *peers = &t->site->transport.talk;
     const int peer = leader_of(t, peer_of(t, c)), tag = TAG + 2 * c->index;
     const int64_t bytes = bytes_of(t, c->index, &lane->piece);
     char *run = find_run(end_of(t, c->index), &lane->piece, c->outward);
@@ -340,12 +340,12 @@ static void begin_piece(struct mmul_move_traffic *t, struct mmul_move_cursor *c,
     lane->begun = mmul_trace_now(t->site->trace);
     lane->at = run != NULL ? run : lane->staging;
     if (!c->outward) {
-        mmul_message_receive(channel, peer, tag, lane->at, bytes, &lane->message);
+        mmul_message_receive(peers, peer, tag, lane->at, bytes, &lane->message);
         return;
     }
     if (run == NULL)
         fetch(end_of(t, c->index), &lane->piece, lane->at);
-    mmul_message_send(channel, peer, tag, lane->at, bytes, &lane->message);
+    mmul_message_send(peers, peer, tag, lane->at, bytes, &lane->message);
 }
 
 // What began before the last one of its direction was over counts from then.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// One loop over the lines, whatever they carry and wherever to. Computes nothing; waits for nothing.
+// One loop over the channels, whatever they carry and wherever to. Computes nothing; waits for nothing.
 #include "exec/traffic/mover.h"
 
 #include <math.h>
@@ -8,8 +8,8 @@
 #include "base/memory.h"
 #include "plan/parts/panels.h"
 
-_Static_assert((int)MMUL_LINE_PACKETS == (int)MMUL_PACKETS_AHEAD, "as the cost model has it");
-_Static_assert((int)MMUL_LINE_LANES == (int)MMUL_ROUND_LANES, "as plans count them");
+_Static_assert((int)MMUL_CHANNEL_PACKETS == (int)MMUL_PACKETS_AHEAD, "as the cost model has it");
+_Static_assert((int)MMUL_CHANNEL_LANES == (int)MMUL_ROUND_LANES, "as plans count them");
 
 // --------------------------------------------------------------------------------------- counters
 
@@ -17,7 +17,7 @@ static void count_for_all(const struct mmul_mover *m, _Atomic int64_t *counter, 
     mmul_progress_raise(m->site->progress, MMUL_TRAFFIC, counter, value, 0);
 }
 
-// Tells the ranks of the node. A panel is here when both lines have brought what they bring of it.
+// Tells the ranks of the node. A panel is here when both channels have brought what they bring of it.
 static void tell(const struct mmul_mover *m, int index) {
     const struct mmul_stage *stage = &m->stages[index];
     const int64_t *counters = m->moved[index].counters;
@@ -111,7 +111,7 @@ static enum mmul_trace_kind kind_of_span(enum mmul_route route, enum mmul_conten
     }
 }
 
-// What the line says when the next transfer is through: marks of all stages grow in one order.
+// What the channel says when the next transfer is through: marks of all stages grow in one order.
 static int64_t mark_of(const struct mmul_mover *m, const struct mmul_mover_route *route) {
     return m->moved[route->stage].marks[route->list.route] + route->next.brings.value;
 }
@@ -126,7 +126,7 @@ static void begin_span(const struct mmul_mover *m, struct mmul_mover_route *rout
     for (int i = 0; is_root && route->node_bytes != NULL && i < m->site->context->comm->node_count;
          i++)
         bytes += route->node_bytes[i];
-    route->spans[route->spans_begun++ % (MMUL_LINE_PACKETS + 1)] = (struct mmul_mover_span){
+    route->spans[route->spans_begun++ % (MMUL_CHANNEL_PACKETS + 1)] = (struct mmul_mover_span){
         .begin = mmul_trace_now(m->site->trace),
         .stage = route->stage,
         .mark = mark_of(m, route),
@@ -139,9 +139,10 @@ static void begin_span(const struct mmul_mover *m, struct mmul_mover_route *rout
 static void end_spans(const struct mmul_mover *m, struct mmul_mover_route *route) {
     while (route->spans_ended < route->spans_begun) {
         const struct mmul_mover_span *span =
-            &route->spans[route->spans_ended % (MMUL_LINE_PACKETS + 1)];
-        bool has_left = route->line.kind == MMUL_LINE_RELAY && span->mark <= route->line.left;
-        if (!has_left && !mmul_line_is_idle(&route->line))
+            &route->spans[route->spans_ended % (MMUL_CHANNEL_PACKETS + 1)];
+        bool has_left =
+            route->channel.kind == MMUL_CHANNEL_RELAY && span->mark <= route->channel.left;
+        if (!has_left && !mmul_channel_is_idle(&route->channel))
             return;
         mmul_trace_add_of(m->site->trace, span->stage,
                           kind_of_span(route->list.route, span->content),
@@ -188,14 +189,14 @@ static void count(struct mmul_mover *m, enum mmul_route index) {
         const struct mmul_mover_stage *of = &m->moved[i];
         int64_t top = of->is_on[index] ? top_of(&m->stages[i], index) : 0;
         if (i == route->counted && i < route->stage &&
-            (!of->is_on[index] || route->line.left >= of->marks[index] + top))
+            (!of->is_on[index] || route->channel.left >= of->marks[index] + top))
             route->counted++;
         if (!of->is_on[index])
             continue;
         raise(m, i, mmul_route_brings(m->stages[i].is.plan, index, route->list.node),
-              mmul_smaller(top, route->line.arrived - of->marks[index]));
+              mmul_smaller(top, route->channel.arrived - of->marks[index]));
         raise(m, i, mmul_route_frees(index),
-              mmul_smaller(top, route->line.left - of->marks[index]));
+              mmul_smaller(top, route->channel.left - of->marks[index]));
     }
 }
 
@@ -206,8 +207,9 @@ static bool have_left(const struct mmul_mover *m, int stage) {
         const struct mmul_mover_route *route = &m->routes[i];
         const struct mmul_mover_stage *of = &m->moved[stage];
         bool begun = route->stage > stage || (route->stage == stage && !route->has_next);
-        left = left && begun &&
-               (!of->is_on[i] || route->line.left >= of->marks[i] + top_of(&m->stages[stage], i));
+        left =
+            left && begun &&
+            (!of->is_on[i] || route->channel.left >= of->marks[i] + top_of(&m->stages[stage], i));
     }
     return left;
 }
@@ -233,7 +235,7 @@ static bool end_stages(struct mmul_mover *m) {
 }
 
 // From how many stages on what a rank does may be what the traffic waits for: those of which something moves, or is
-// added up, may begin when the one before the last is over; the next transfer of a line when its memory is free and
+// added up, may begin when the one before the last is over; the next transfer of a channel when its memory is free and
 // what it takes from ranks is made.
 static int64_t find_news(struct mmul_mover *m) {
     const int count = m->stage_count;
@@ -292,7 +294,7 @@ static bool advance_sums(struct mmul_mover *m) {
     return false;
 }
 
-// ---------------------------------------------------------------------------------------- one line
+// ----------------------------------------------------------------------------------- one channel
 
 static void begin(struct mmul_mover *m, struct mmul_mover_route *route) {
     struct mmul_stage *stage = &m->stages[route->stage];
@@ -304,13 +306,13 @@ static void begin(struct mmul_mover *m, struct mmul_mover_route *route) {
     if (route->node_bytes != NULL)
         mmul_transfer_bytes(stage->is.plan, transfer, route->node_bytes);
     begin_span(m, route);
-    mmul_line_begin(&route->line, &(struct mmul_cargo){.bytes = transfer->bytes,
-                                                       .node_bytes = route->node_bytes,
-                                                       .from = transfer->from,
-                                                       .to = transfer->to,
-                                                       .memory = memory_of(stage, transfer),
-                                                       .context = &route->stream,
-                                                       .mark = mark_of(m, route)});
+    mmul_channel_begin(&route->channel, &(struct mmul_cargo){.bytes = transfer->bytes,
+                                                             .node_bytes = route->node_bytes,
+                                                             .from = transfer->from,
+                                                             .to = transfer->to,
+                                                             .memory = memory_of(stage, transfer),
+                                                             .context = &route->stream,
+                                                             .mark = mark_of(m, route)});
     route->has_next = mmul_transfers_next(&route->list, &route->next);
 }
 
@@ -318,11 +320,11 @@ static bool advance(struct mmul_mover *m, enum mmul_route index) {
     struct mmul_mover_route *route = &m->routes[index];
     bool moved = false;
     find_list(m, index);
-    if (route->has_next && mmul_line_is_free(&route->line) && may_begin(m, route)) {
+    if (route->has_next && mmul_channel_is_free(&route->channel) && may_begin(m, route)) {
         begin(m, route);
         moved = true;
     }
-    moved |= mmul_line_advance(&route->line);
+    moved |= mmul_channel_advance(&route->channel);
     count(m, index);
     end_spans(m, route);
     return moved;
@@ -347,15 +349,15 @@ enum mmul_attention mmul_mover_attend(struct mmul_mover *mover) {
 
 // ------------------------------------------------------------------------------------ start, end
 
-static enum mmul_line_kind kind_of(enum mmul_route route) {
-    static const enum mmul_line_kind kinds[MMUL_ROUTES] = {
-        [MMUL_ROUTE_SCATTER] = MMUL_LINE_SCATTER, [MMUL_ROUTE_RELAY] = MMUL_LINE_RELAY,
-        [MMUL_ROUTE_GATHER] = MMUL_LINE_GATHER,   [MMUL_ROUTE_READ] = MMUL_LINE_LOAD,
-        [MMUL_ROUTE_LOAD] = MMUL_LINE_LOAD,       [MMUL_ROUTE_STORE] = MMUL_LINE_STORE};
+static enum mmul_channel_kind kind_of(enum mmul_route route) {
+    static const enum mmul_channel_kind kinds[MMUL_ROUTES] = {
+        [MMUL_ROUTE_SCATTER] = MMUL_CHANNEL_SCATTER, [MMUL_ROUTE_RELAY] = MMUL_CHANNEL_RELAY,
+        [MMUL_ROUTE_GATHER] = MMUL_CHANNEL_GATHER,   [MMUL_ROUTE_READ] = MMUL_CHANNEL_LOAD,
+        [MMUL_ROUTE_LOAD] = MMUL_CHANNEL_LOAD,       [MMUL_ROUTE_STORE] = MMUL_CHANNEL_STORE};
     return kinds[route];
 }
 
-// Buffers for the largest of its stages, the same at both ends of the line. *ends: it ends here, in files of
+// Buffers for the largest of its stages, the same at both ends of the channel. *ends: it ends here, in files of
 // root's or in values. False: no stage has a transfer on it.
 static bool look_ahead(struct mmul_mover *m, enum mmul_route index, int64_t *most, bool *ends) {
     struct mmul_transfer first;
@@ -382,7 +384,7 @@ static enum mmul_status init_route(struct mmul_mover *m, enum mmul_route index,
                                    struct mmul_error *err) {
     struct mmul_mover_route *route = &m->routes[index];
     const struct mmul_comm *comm = m->site->context->comm;
-    enum mmul_line_kind kind = kind_of(index);
+    enum mmul_channel_kind kind = kind_of(index);
     enum mmul_status status = MMUL_OK;
     int64_t bytes = 0;
     bool ends = comm->rank == 0;
@@ -391,9 +393,9 @@ static enum mmul_status init_route(struct mmul_mover *m, enum mmul_route index,
     bool any = look_ahead(m, index, &bytes, &ends);
     begin_list(m, index);
     if (any)
-        status = mmul_line_init(&route->line, kind, &m->site->transport,
-                                ends ? &mmul_stream_end : NULL, bytes, err);
-    if (status == MMUL_OK && any && (kind == MMUL_LINE_SCATTER || kind == MMUL_LINE_GATHER))
+        status = mmul_channel_init(&route->channel, kind, &m->site->transport,
+                                   ends ? &mmul_stream_end : NULL, bytes, err);
+    if (status == MMUL_OK && any && (kind == MMUL_CHANNEL_SCATTER || kind == MMUL_CHANNEL_GATHER))
         status = MMUL_ALLOCATE(route->node_bytes, comm->node_count, "traffic", err);
     return status;
 }
@@ -432,7 +434,7 @@ enum mmul_status mmul_mover_init(struct mmul_mover *mover, struct mmul_site *sit
 
 void mmul_mover_fini(struct mmul_mover *mover) {
     for (int i = 0; i < MMUL_ROUTES; i++) {
-        mmul_line_fini(&mover->routes[i].line);
+        mmul_channel_fini(&mover->routes[i].channel);
         mmul_free(mover->routes[i].node_bytes);
     }
     mmul_move_fini(&mover->move);

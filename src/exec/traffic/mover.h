@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 //
 // What the main thread of a node's leader does during a run: it walks the node's lists of transfers
-// (plan/lists/transfers.h), stage after stage, along the lines (comm/line.h). On each line the next transfer
-// begins when what it waits for is there, and raises its counter when it ends. No line waits for
+// (plan/lists/transfers.h), stage after stage, along the channels (comm/channel.h). On each channel the next transfer
+// begins when what it waits for is there, and raises its counter when it ends. No channel waits for
 // another but through these counters, so they overlap each other and the computing.
 //
 // A stage may begin when the one before the last is over on this node: stages that follow each other have
 // lanes and slots of their own, so that one is brought while the other one is computed.
 #pragma once
 
-#include "comm/line.h"
+#include "comm/channel.h"
 #include "exec/products/product.h"
 #include "exec/setup/pipeline.h"
 #include "exec/steps/site.h"
@@ -21,12 +21,12 @@
 struct mmul_mover_span {
     double begin;
     int stage;
-    int64_t mark; // of a relay: it has left when its line's `left` is that far
+    int64_t mark; // of a relay: it has left when its channel's `left` is that far
     int64_t numbers[2];
     enum mmul_content content;
 };
 
-// What a stage counts on this node, and on each line.
+// What a stage counts on this node, and on each channel.
 struct mmul_mover_stage {
     int64_t counters[MMUL_COUNTERS];
     int64_t marks[MMUL_ROUTES]; // of its transfers: these are added to what they bring
@@ -34,9 +34,9 @@ struct mmul_mover_stage {
     bool is_carried;            // something of it moves, or is added up
 };
 
-// One line, and the lists that go over it, one stage's after the other's.
+// One channel, and the lists that go over it, one stage's after the other's.
 struct mmul_mover_route {
-    struct mmul_line line;
+    struct mmul_channel channel;
     int stage; // whose list it is
     struct mmul_transfers list;
     struct mmul_transfer next;
@@ -44,7 +44,7 @@ struct mmul_mover_route {
     int counted;               // stages before that one have been counted to their ends
     int64_t *node_bytes;       // scatter, gather: of the transfer under way, owned
     struct mmul_stream stream; // of the transfer under way: the files' end
-    struct mmul_mover_span spans[MMUL_LINE_PACKETS + 1]; // begun and not yet left, a ring
+    struct mmul_mover_span spans[MMUL_CHANNEL_PACKETS + 1]; // begun and not yet left, a ring
     int64_t spans_begun, spans_ended;
     double busy_until; // when the last of them left
 };

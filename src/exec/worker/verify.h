@@ -14,7 +14,7 @@
 
 #include "exec/worker/worker.h"
 #include "model/check.h"
-#include "plan/lists/rooms.h"
+#include "plan/lists/footprint.h"
 
 // A piece that was projected.
 struct mmul_projected {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Walks the rounds and steps that a line has something for. Everything is arithmetic on the plan and
+// Walks the rounds and steps that a channel has something for. Everything is arithmetic on the plan and
 // on a cursor or two: no list is ever stored.
 #include "plan/lists/transfers.h"
 
@@ -257,7 +257,7 @@ static void fit_into_lane(const struct mmul_transfers *t, struct mmul_transfer *
             MMUL_STEPS_DONE, (round - lanes + 1) * mmul_schedule_panels(t->plan)};
 }
 
-// Slots of panels are used in turn: the oldest panel has been computed with and passed on. What the line
+// Slots of panels are used in turn: the oldest panel has been computed with and passed on. What the channel
 // is not the last to bring of a panel, the other one passes on.
 static void fit_into_slot(struct mmul_transfers *t, struct mmul_transfer *transfer) {
     int64_t slots = node_of(t)->whole_slots;

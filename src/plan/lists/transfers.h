@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What moves in a run: per node and line one list, computed from the plan alone, of all transfers
-// that carry anything. All who take part in a line walk the same list, so nothing about order is
+// What moves in a run: per node and channel one list, computed from the plan alone, of all transfers
+// that carry anything. All who take part in a channel walk the same list, so nothing about order is
 // negotiated; what a transfer waits for and what it brings about are counters that only grow.
 //
 //     pieces, C_in of a round    scatter: from root's files to the nodes    read: to root's own node
@@ -75,7 +75,7 @@ struct mmul_transfers {
     int64_t seen, loaded, oldest, before_oldest;
 };
 
-// The list of a line at a node; empty where it takes no part.
+// The list of a channel at a node; empty where it takes no part.
 struct mmul_transfers mmul_transfers_make(const struct mmul_plan *plan, int node,
                                           enum mmul_route route);
 // False at the end of the list.
@@ -85,7 +85,7 @@ bool mmul_transfers_next(struct mmul_transfers *transfers, struct mmul_transfer 
 // list begins later.
 int64_t mmul_transfers_reached(const struct mmul_transfers *transfers);
 
-// What a line at a node brings about; and, a relay, frees.
+// What a channel at a node brings about; and, a relay, frees.
 enum mmul_counter mmul_route_brings(const struct mmul_plan *plan, enum mmul_route route, int node);
 enum mmul_counter mmul_route_frees(enum mmul_route route);
 

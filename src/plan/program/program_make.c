@@ -11,9 +11,9 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "model/matrix.h"
+#include "plan/program/program_footprint.h"
 #include "plan/program/program_memory.h"
 #include "plan/program/program_planning.h"
-#include "plan/program/program_rooms.h"
 
 enum { KINDS = MMUL_PLACEMENTS };
 
@@ -443,7 +443,7 @@ enum mmul_status mmul_program_plan_make(const struct mmul_program_request *reque
         status = mmul_program_fuse(m.plan, err);
     if (status == MMUL_OK) {
         drop_gone(m.plan);
-        status = mmul_program_chain(m.plan, err);
+        status = mmul_program_fuse_epilogues(m.plan, err);
     }
     if (status == MMUL_OK) {
         drop_gone(m.plan);
@@ -456,7 +456,7 @@ enum mmul_status mmul_program_plan_make(const struct mmul_program_request *reque
         if (status == MMUL_OK)
             status = name_ranks(m.plan, cluster, err);
         if (status == MMUL_OK)
-            status = mmul_program_rooms_prepare(m.plan, cluster, err);
+            status = mmul_program_footprint_prepare(m.plan, cluster, err);
     }
     mmul_free(m.rules);
     mmul_free(m.place_of);
@@ -497,6 +497,6 @@ void mmul_program_plan_destroy(struct mmul_program_plan *plan) {
     mmul_free(plan->own_bytes);
     mmul_free(plan->places);
     mmul_free(plan->steps);
-    mmul_free(plan->links);
+    mmul_free(plan->fused);
     mmul_free(plan);
 }

@@ -13,8 +13,8 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "plan/program/program_footprint.h"
 #include "plan/program/program_planning.h"
-#include "plan/program/program_rooms.h"
 
 enum { FOR_EVER = INT32_MAX / 2 };
 
@@ -36,7 +36,7 @@ static void read_at(const struct mmul_program_plan *plan, struct life *lives, in
 static void note_step(const struct mmul_program_plan *plan, const struct mmul_program_step *step,
                       int stage, struct life *lives) {
     const struct mmul_program_place *made = &plan->places[step->result];
-    for (int i = 0; i < (1 + step->link_count) * MMUL_OPERANDS; i++)
+    for (int i = 0; i < (1 + step->fused_count) * MMUL_OPERANDS; i++)
         if (mmul_program_step_operand(plan, step, i) >= 0)
             read_at(plan, lives, mmul_program_step_operand(plan, step, i), stage);
     // What is moved into summands leaves the rest of them as it was: zeros, where nothing has been yet.
@@ -196,14 +196,14 @@ static void add_bytes(const struct mmul_program_plan *plan, int64_t *bytes) {
 
 // ---------------------------------------------------------------------------------------- beside them
 
-static void measure_rooms(struct mmul_program_plan *plan) {
+static void measure_footprint(struct mmul_program_plan *plan) {
     for (int node = 0; node < plan->costs.node_count; node++)
         plan->segment_bytes[node] = mmul_program_segment_bytes(plan, node);
     for (int rank = 0; rank < plan->costs.size; rank++)
         plan->own_bytes[rank] = mmul_program_own_bytes(plan, rank);
 }
 
-int64_t mmul_program_node_rooms(const struct mmul_program_plan *plan, int node) {
+int64_t mmul_program_node_footprint(const struct mmul_program_plan *plan, int node) {
     int64_t bytes = plan->segment_bytes[node];
     for (int rank = 0; rank < plan->costs.size; rank++)
         bytes += plan->costs.rank_node[rank] == node ? plan->own_bytes[rank] : 0;
@@ -216,7 +216,7 @@ int64_t mmul_program_left(const struct mmul_program_plan *plan, const struct mmu
                           int node) {
     const int64_t limit = plan->options.memory_bytes,
                   available = cluster->nodes[node].memory_available_bytes;
-    const int64_t bytes = plan->node_bytes[node] + mmul_program_node_rooms(plan, node);
+    const int64_t bytes = plan->node_bytes[node] + mmul_program_node_footprint(plan, node);
     int64_t left = available > 0 ? available - bytes : INT64_MAX / 2;
     if (limit > 0)
         left = mmul_smaller(left, mmul_plan_memory_left(cluster, node, limit) - bytes -
@@ -229,7 +229,7 @@ int64_t mmul_program_needs(const struct mmul_program_plan *plan,
     int64_t most = 0;
     for (int node = 0; node < cluster->node_count; node++)
         most = mmul_larger(most, plan->node_bytes[node] + plan->shard_bytes[node] +
-                                     mmul_program_node_rooms(plan, node) -
+                                     mmul_program_node_footprint(plan, node) -
                                      mmul_plan_memory_left(cluster, node, 0));
     return most;
 }
@@ -241,13 +241,14 @@ static bool fits(const struct mmul_program_plan *plan, const struct mmul_cluster
     return true;
 }
 
-bool mmul_program_fit_rooms(struct mmul_program_plan *plan, const struct mmul_cluster *cluster) {
+bool mmul_program_fit_footprint(struct mmul_program_plan *plan,
+                                const struct mmul_cluster *cluster) {
     plan->saves_no_sums = false;
-    measure_rooms(plan);
+    measure_footprint(plan);
     if (fits(plan, cluster))
         return true;
     plan->saves_no_sums = true;
-    measure_rooms(plan);
+    measure_footprint(plan);
     return fits(plan, cluster);
 }
 
@@ -262,7 +263,7 @@ enum mmul_status mmul_program_check_memory(const struct mmul_program_plan *plan,
     if (node == cluster->node_count)
         return MMUL_OK;
     const struct mmul_node_info *info = &cluster->nodes[node];
-    const int64_t rooms = mmul_program_node_rooms(plan, node),
+    const int64_t rooms = mmul_program_node_footprint(plan, node),
                   left = mmul_plan_memory_left(cluster, node, limit);
     const int64_t values = plan->node_bytes[node] + (limit > 0 ? plan->shard_bytes[node] : 0);
     mmul_bytes_format(values, needed);

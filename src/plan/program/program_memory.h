@@ -8,10 +8,10 @@
 // Finds what a run has beside the values, by the limits and options that the plan has by now; where that is more than
 // there is, without the sums that several products' checks could share. Products that have no plans of their own yet
 // are not among it. True: it fits.
-bool mmul_program_fit_rooms(struct mmul_program_plan *plan, const struct mmul_cluster *cluster);
+bool mmul_program_fit_footprint(struct mmul_program_plan *plan, const struct mmul_cluster *cluster);
 
 // Of a node: of the run's segment and its ranks' own.
-int64_t mmul_program_node_rooms(const struct mmul_program_plan *plan, int node);
+int64_t mmul_program_node_footprint(const struct mmul_program_plan *plan, int node);
 
 // What values, shards and rooms leave of what a node has, or the plan's limit allows there; negative: they do not fit.
 int64_t mmul_program_left(const struct mmul_program_plan *plan, const struct mmul_cluster *cluster,

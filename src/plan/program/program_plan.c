@@ -36,9 +36,9 @@ int mmul_program_step_operand(const struct mmul_program_plan *plan,
                               const struct mmul_program_step *step, int index) {
     if (index < MMUL_OPERANDS)
         return step->operands[index];
-    const struct mmul_program_link *link =
-        &plan->links[step->first_link + index / MMUL_OPERANDS - 1];
-    return link->before < 0 ? -1 : link->operands[index % MMUL_OPERANDS]; // else the step's own
+    const struct mmul_program_fused *fused =
+        &plan->fused[step->first_fused + index / MMUL_OPERANDS - 1];
+    return fused->before < 0 ? -1 : fused->operands[index % MMUL_OPERANDS]; // else the step's own
 }
 
 char *mmul_program_step_name(const struct mmul_program_plan *plan,
@@ -50,12 +50,12 @@ char *mmul_program_step_name(const struct mmul_program_plan *plan,
         return strcpy(text, "move");
     snprintf(text, MMUL_STEP_NAME_BYTES, "%s",
              mmul_operation_row(operations[step->operation].kind)->name);
-    for (int i = 0; i < step->link_count; i++) {
-        const struct mmul_program_link *link = &plan->links[step->first_link + i];
+    for (int i = 0; i < step->fused_count; i++) {
+        const struct mmul_program_fused *fused = &plan->fused[step->first_fused + i];
         used = strlen(text);
-        if (link->before >= 0 && used + 1 < MMUL_STEP_NAME_BYTES)
+        if (fused->before >= 0 && used + 1 < MMUL_STEP_NAME_BYTES)
             snprintf(text + used, MMUL_STEP_NAME_BYTES - used, " + %s",
-                     mmul_operation_row(operations[link->operation].kind)->name);
+                     mmul_operation_row(operations[fused->operation].kind)->name);
     }
     return text;
 }

@@ -24,10 +24,10 @@ struct mmul_program_place {
 
 // An operation that is done to what those before it in its step have made, part by part: nothing between them
 // is a value that anybody has.
-struct mmul_program_link {
+struct mmul_program_fused {
     int operation;
     int operands[MMUL_OPERANDS]; // places; -1: none, or a number, or
-    int before; // this one: what was made before; -1: this link is the first to make anything
+    int before; // this one: what was made before; -1: this fused operation is the first to make anything
 };
 
 enum mmul_program_step_kind { MMUL_STEP_MOVE, MMUL_STEP_COMPUTE, MMUL_STEP_GONE };
@@ -38,16 +38,17 @@ struct mmul_program_step {
     int operation;               // what is computed, or what the move is for
     int operands[MMUL_OPERANDS]; // places, -1: none, or a number; of a move the first
     int result;                  // a place
-    // What is done to that, in the end: links of the plan's from `first_link` on. `made`: where `operation` leaves
-    // its result, the same memory; of no links, and of operations that are a link themselves, the result.
-    int first_link, link_count, made;
-    bool by_rows;        // links have to do with rows of all matrices, one after the other
-    double link_seconds; // predicted, of `seconds`
-    bool joined;         // a move, carried out with the product it is for, in panels
+    // What is done to that, in the end: fused operations of the plan's from `first_fused` on. `made`: where `operation`
+    // leaves its result, the same memory; of no fused operations, and of operations that are a fused operation
+    // themselves, the result.
+    int first_fused, fused_count, made;
+    bool by_rows; // fused operations have to do with rows of all matrices, one after the other
+    double fused_seconds; // predicted, of `seconds`
+    bool joined;          // a move, carried out with the product it is for, in panels
     int joined_moves[MMUL_FACTORS], joined_count; // of such a product: their steps, in order
     int stage;                                    // of the run that carries it out
     double seconds;       // predicted; of joined moves 0: those of their product are all
-    double network_bytes; // all links together
+    double network_bytes; // over all of the network
     // Of a product that is split by rows or columns: which, and its parts (borrowed; NULL: nothing of it stays, they
     // are its own plan's choice); then that plan (owned, or that of an equal product before). Operands and result may
     // be in files (MMUL_PLACE_FILE): it brings them itself.
@@ -65,11 +66,11 @@ struct mmul_program_offsets; // offsets of one range
 // What tables say of a rank, what it has of its device and what that needs of host memory.
 struct mmul_program_rank {
     char host[64], device[64];
-    bool host_memory;        // its device works there
-    bool copies_on_host;     // its device, a CPU through OpenCL, copies what it works on
-    bool is_sampled;         // what its device makes is looked at by samples
-    int64_t device_bytes;    // of its memory that the rank may use
-    int64_t link_tile_bytes; // of a tile that goes through the links of a step
+    bool host_memory;         // its device works there
+    bool copies_on_host;      // its device, a CPU through OpenCL, copies what it works on
+    bool is_sampled;          // what its device makes is looked at by samples
+    int64_t device_bytes;     // of its memory that the rank may use
+    int64_t fused_tile_bytes; // of a tile that goes through the fused operations of a step
 };
 
 struct mmul_program_plan {
@@ -81,16 +82,16 @@ struct mmul_program_plan {
     double *weights;                   // owned, of the ranks: those that the shares were made from
     struct mmul_program_place *places; // owned
     struct mmul_program_step *steps;   // owned
-    struct mmul_program_link *links;   // owned
-    int place_count, step_count, link_count;
+    struct mmul_program_fused *fused;  // owned
+    int place_count, step_count, fused_count;
     struct mmul_program_offsets *ranges; // owned list: what placements borrow
     double seconds, network_bytes;
     int64_t *offsets;     // owned: place * nodes + node: where its memory is among these; -1: none
     int64_t *node_bytes;  // owned: memory of the values on every node ...
     int64_t *shard_bytes; // owned: ... and of the shards that it is to keep, which no segment has
     int64_t node_bytes_most; // memory of both on the node that has most of it
-    // Owned: what a run has beside them (plan/program/program_rooms.h), of the segment of every node, and of every
-    // rank's own; 0 before mmul_program_fit_rooms.
+    // Owned: what a run has beside them (plan/program/program_footprint.h), of the segment of every node, and of every
+    // rank's own; 0 before mmul_program_fit_footprint.
     int64_t *segment_bytes, *own_bytes;
     int64_t
         needed_bytes; // of a node, all its processes included, at least, where that is refused; 0: not known
@@ -131,7 +132,7 @@ int64_t mmul_program_place_bytes(const struct mmul_program_plan *plan,
 // Where a value is, or was, that was loaded or computed: its first place in memory; -1: none.
 int mmul_program_plan_place(const struct mmul_program_plan *plan, int value);
 
-// Operands of a step and then of its links, MMUL_OPERANDS each: a place, or -1.
+// Operands of a step and then of its fused operations, MMUL_OPERANDS each: a place, or -1.
 int mmul_program_step_operand(const struct mmul_program_plan *plan,
                               const struct mmul_program_step *step, int index);
 

@@ -39,7 +39,8 @@ enum mmul_status mmul_program_fuse(struct mmul_program_plan *plan, struct mmul_e
 
 // Lets operations that have to do with a row, or an element, of what a step makes be done with it, where nobody
 // else reads that: their steps are gone then, and so are the values between. Fails with MMUL_ERR_SYSTEM (memory).
-enum mmul_status mmul_program_chain(struct mmul_program_plan *plan, struct mmul_error *err);
+enum mmul_status mmul_program_fuse_epilogues(struct mmul_program_plan *plan,
+                                             struct mmul_error *err);
 
 // ------------------------------------------------------------------------------ program_memory.c
 

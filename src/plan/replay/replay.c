@@ -21,7 +21,7 @@ static void look_at_steps(struct mmul_replay_stage *stage, int node) {
     stage->counters[node][MMUL_STEPS_DONE] = least;
 }
 
-// The next task that has lines, of this plan or the next; all before it is done.
+// The next task that has channels, of this plan or the next; all before it is done.
 static void find_task(struct mmul_replay_simulation *s, int index) {
     struct mmul_replay_computer *r = &s->ranks[index];
     while (r->stage < s->request->count) {
@@ -75,54 +75,54 @@ static void end_task(struct mmul_replay_simulation *s, int index) {
     find_task(s, index);
 }
 
-// ----------------------------------------------------------------------------------------- lines
+// ----------------------------------------------------------------------------------------- channels
 
 static void find_transfer(struct mmul_replay_simulation *s, int node, int route) {
-    struct mmul_replay_line *line = &s->nodes[node].lines[route];
-    line->position = line->list.next;
-    while (!(line->has_next = mmul_transfers_next(&line->list, &line->next)) &&
-           line->stage + 1 < s->request->count) {
-        line->list =
-            mmul_transfers_make(s->stages[++line->stage].plan, node, (enum mmul_route)route);
-        line->position = line->list.next;
+    struct mmul_replay_channel *channel = &s->nodes[node].channels[route];
+    channel->position = channel->list.next;
+    while (!(channel->has_next = mmul_transfers_next(&channel->list, &channel->next)) &&
+           channel->stage + 1 < s->request->count) {
+        channel->list =
+            mmul_transfers_make(s->stages[++channel->stage].plan, node, (enum mmul_route)route);
+        channel->position = channel->list.next;
     }
 }
 
 static bool may_begin(const struct mmul_replay_simulation *s, int node,
-                      const struct mmul_replay_line *line) {
-    const int64_t *counters = s->stages[line->stage].counters[node];
+                      const struct mmul_replay_channel *channel) {
+    const int64_t *counters = s->stages[channel->stage].counters[node];
     for (int i = 0; i < MMUL_TRANSFER_WAITS; i++)
-        if (counters[line->next.waits[i].counter] < line->next.waits[i].value)
+        if (counters[channel->next.waits[i].counter] < channel->next.waits[i].value)
             return false;
-    return line->has_next && !line->activity.is_on;
+    return channel->has_next && !channel->activity.is_on;
 }
 
 static const struct mmul_cost_node *cost_node(const struct mmul_replay_simulation *s, int stage,
                                               int node) {
-    return &s->stages[stage].cost->nodes[s->fold.last[node]];
+    return &s->stages[stage].cost->nodes[s->classes.last[node]];
 }
 
 static void begin_transfer(struct mmul_replay_simulation *s, int node, int route, double seconds,
                            double load) {
-    struct mmul_replay_line *line = &s->nodes[node].lines[route];
-    line->on = line->next;
-    line->stage_on = line->stage;
-    line->position_on = line->position;
-    line->activity = (struct mmul_replay_activity){
+    struct mmul_replay_channel *channel = &s->nodes[node].channels[route];
+    channel->on = channel->next;
+    channel->stage_on = channel->stage;
+    channel->position_on = channel->position;
+    channel->activity = (struct mmul_replay_activity){
         .is_on = true, .begin = s->now, .left = seconds, .load = load};
     find_transfer(s, node, route);
 }
 
 static void end_transfer(struct mmul_replay_simulation *s, int node, int route) {
-    struct mmul_replay_line *line = &s->nodes[node].lines[route];
-    const struct mmul_replay_event event = {line->stage_on, node, &line->on, line->activity.begin,
-                                            s->now};
-    struct mmul_replay_stage *stage = &s->stages[line->stage_on];
-    line->activity.is_on = false;
-    mmul_replay_raise(stage, node, line->on.brings);
-    if (line->on.brings.counter == MMUL_RESULTS_STORED && !line->on.in_place)
+    struct mmul_replay_channel *channel = &s->nodes[node].channels[route];
+    const struct mmul_replay_event event = {channel->stage_on, node, &channel->on,
+                                            channel->activity.begin, s->now};
+    struct mmul_replay_stage *stage = &s->stages[channel->stage_on];
+    channel->activity.is_on = false;
+    mmul_replay_raise(stage, node, channel->on.brings);
+    if (channel->on.brings.counter == MMUL_RESULTS_STORED && !channel->on.in_place)
         stage->last[node] =
-            (struct mmul_replay_delivery){stage->last[node].end, line->activity.begin, s->now};
+            (struct mmul_replay_delivery){stage->last[node].end, channel->activity.begin, s->now};
     if (s->request->tell != NULL)
         s->request->tell(s->request->context, &event);
 }
@@ -130,34 +130,34 @@ static void end_transfer(struct mmul_replay_simulation *s, int node, int route) 
 // ----------------------------------------------------------------------------- scatter and gather
 
 static bool takes_part(const struct mmul_replay_simulation *s, int node, int route) {
-    const struct mmul_replay_line *root = &s->nodes[0].lines[route],
-                                  *line = &s->nodes[node].lines[route];
-    return line->has_next && line->stage == root->stage;
+    const struct mmul_replay_channel *root = &s->nodes[0].channels[route],
+                                     *channel = &s->nodes[node].channels[route];
+    return channel->has_next && channel->stage == root->stage;
 }
 
 // All at once: those who give or get something have what they wait for.
 static bool begin_exchange(struct mmul_replay_simulation *s, int route) {
-    struct mmul_replay_line *root = &s->nodes[0].lines[route];
+    struct mmul_replay_channel *root = &s->nodes[0].channels[route];
     const struct mmul_replay_stage *stage = &s->stages[root->stage];
     double bytes = 0, seconds = 0, latency = 0;
     if (!may_begin(s, 0, root))
         return false;
     mmul_transfer_bytes(stage->plan, &root->next, s->bytes);
-    for (int node = 1; node < s->fold.node_count; node++) {
+    for (int node = 1; node < s->classes.node_count; node++) {
         if (!takes_part(s, node, route) || s->bytes[node] == 0)
             continue;
-        if (!may_begin(s, node, &s->nodes[node].lines[route]))
+        if (!may_begin(s, node, &s->nodes[node].channels[route]))
             return false;
         const struct mmul_link link =
-            mmul_cost_root_link(stage->cost->request.cluster, s->fold.last[node]);
+            mmul_cost_root_link(stage->cost->request.cluster, s->classes.last[node]);
         bytes += (double)s->bytes[node];
         seconds += (double)s->bytes[node] * cost_node(s, root->stage, node)->link;
         latency = fmax(latency, link.latency_seconds);
     }
     bool is_out = route == MMUL_ROUTE_SCATTER;
-    for (int node = s->fold.node_count - 1; node >= 0; node--) { // root last: it tells the stage
+    for (int node = s->classes.node_count - 1; node >= 0; node--) { // root last: it tells the stage
         const struct mmul_cost_node *n = cost_node(s, root->stage, node);
-        double own = node == 0 ? bytes : (double)s->bytes[node] / s->fold.nodes[node];
+        double own = node == 0 ? bytes : (double)s->bytes[node] / s->classes.nodes[node];
         bool comes = is_out == (node > 0);
         if (takes_part(s, node, route))
             begin_transfer(s, node, route, node == 0 ? seconds + latency : INFINITY,
@@ -167,8 +167,8 @@ static bool begin_exchange(struct mmul_replay_simulation *s, int route) {
 }
 
 static void end_exchange(struct mmul_replay_simulation *s, int route) {
-    for (int node = 0; node < s->fold.node_count; node++)
-        if (s->nodes[node].lines[route].activity.is_on)
+    for (int node = 0; node < s->classes.node_count; node++)
+        if (s->nodes[node].channels[route].activity.is_on)
             end_transfer(s, node, route);
 }
 
@@ -185,27 +185,28 @@ static double follows(const struct mmul_replay_simulation *s, const double *time
 
 // When what is under way at a node, or next, has ended, or begun, at the one before it.
 static double may_end(const struct mmul_replay_simulation *s, int node) {
-    const struct mmul_replay_line *l = &s->nodes[node].lines[MMUL_ROUTE_RELAY];
+    const struct mmul_replay_channel *l = &s->nodes[node].channels[MMUL_ROUTE_RELAY];
     return follows(s, s->stages[l->stage_on].ended, l->stage_on, l->position_on, node, l->on.from);
 }
 
 static double may_follow(const struct mmul_replay_simulation *s, int node) {
-    const struct mmul_replay_line *l = &s->nodes[node].lines[MMUL_ROUTE_RELAY];
+    const struct mmul_replay_channel *l = &s->nodes[node].channels[MMUL_ROUTE_RELAY];
     return follows(s, s->stages[l->stage].begun, l->stage, l->position, node, l->next.from);
 }
 
 static bool begin_relay(struct mmul_replay_simulation *s, int node) {
-    struct mmul_replay_line *line = &s->nodes[node].lines[MMUL_ROUTE_RELAY];
-    if (!may_begin(s, node, line))
+    struct mmul_replay_channel *channel = &s->nodes[node].channels[MMUL_ROUTE_RELAY];
+    if (!may_begin(s, node, channel))
         return false;
     if (may_follow(s, node) > s->now + TOO_SHORT)
         return false;
-    const struct mmul_replay_stage *stage = &s->stages[line->stage];
-    const struct mmul_cost_node *n = cost_node(s, line->stage, node);
-    const struct mmul_transfer *panel = &line->next;
-    int64_t at = node * stage->positions + line->position;
+    const struct mmul_replay_stage *stage = &s->stages[channel->stage];
+    const struct mmul_cost_node *n = cost_node(s, channel->stage, node);
+    const struct mmul_transfer *panel = &channel->next;
+    int64_t at = node * stage->positions + channel->position;
     double each = stage->panel_seconds_per_byte;
-    double passed_on = 1 - (panel->to < 0) / (double)s->fold.nodes[node]; // by all but the last one
+    double passed_on =
+        1 - (panel->to < 0) / (double)s->classes.nodes[node]; // by all but the last one
     stage->begun[at] = s->now;
     stage->frees[at] = panel->frees;
     double load = (passed_on * n->sending + (panel->from < 0 ? 0 : n->receiving)) / each;
@@ -215,45 +216,46 @@ static bool begin_relay(struct mmul_replay_simulation *s, int node) {
 
 // A panel has gone on when it is at the next node.
 static void end_relay(struct mmul_replay_simulation *s, int node) {
-    const struct mmul_replay_line *line = &s->nodes[node].lines[MMUL_ROUTE_RELAY];
-    struct mmul_replay_stage *stage = &s->stages[line->stage_on];
-    int from = line->on.from;
-    stage->ended[node * stage->positions + line->position_on] = s->now;
+    const struct mmul_replay_channel *channel = &s->nodes[node].channels[MMUL_ROUTE_RELAY];
+    struct mmul_replay_stage *stage = &s->stages[channel->stage_on];
+    int from = channel->on.from;
+    stage->ended[node * stage->positions + channel->position_on] = s->now;
     if (from >= 0)
-        mmul_replay_raise(stage, from, stage->frees[from * stage->positions + line->position_on]);
-    if (line->on.to < 0)
-        mmul_replay_raise(stage, node, line->on.frees);
+        mmul_replay_raise(stage, from,
+                          stage->frees[from * stage->positions + channel->position_on]);
+    if (channel->on.to < 0)
+        mmul_replay_raise(stage, node, channel->on.frees);
     end_transfer(s, node, MMUL_ROUTE_RELAY);
 }
 
 // ------------------------------------------------------------------------------------------ events
 
 static bool begin_file(struct mmul_replay_simulation *s, int node, int route) {
-    const struct mmul_replay_line *line = &s->nodes[node].lines[route];
-    if (!may_begin(s, node, line))
+    const struct mmul_replay_channel *channel = &s->nodes[node].channels[route];
+    if (!may_begin(s, node, channel))
         return false;
-    double bytes = line->next.in_place ? 0 : (double)line->next.bytes;
+    double bytes = channel->next.in_place ? 0 : (double)channel->next.bytes;
     begin_transfer(s, node, route, bytes / MMUL_FILE_BYTES_PER_SECOND,
-                   cost_node(s, line->stage, node)->share);
+                   cost_node(s, channel->stage, node)->share);
     return true;
 }
 
 static bool begin_what_can(struct mmul_replay_simulation *s) {
     bool any = begin_exchange(s, MMUL_ROUTE_SCATTER);
     any |= begin_exchange(s, MMUL_ROUTE_GATHER);
-    for (int node = 0; node < s->fold.node_count; node++) {
+    for (int node = 0; node < s->classes.node_count; node++) {
         any |= begin_relay(s, node);
         for (int route = MMUL_ROUTE_READ; route <= MMUL_ROUTE_STORE; route++)
             any |= begin_file(s, node, route);
     }
-    for (int rank = 0; rank < s->fold.size; rank++)
+    for (int rank = 0; rank < s->classes.size; rank++)
         any |= begin_task(s, rank);
     return any;
 }
 
 static int out_of_root(const struct mmul_replay_simulation *s) {
-    const struct mmul_replay_line *lines = s->nodes[0].lines;
-    return lines[MMUL_ROUTE_SCATTER].activity.is_on + lines[MMUL_ROUTE_RELAY].activity.is_on;
+    const struct mmul_replay_channel *channels = s->nodes[0].channels;
+    return channels[MMUL_ROUTE_SCATTER].activity.is_on + channels[MMUL_ROUTE_RELAY].activity.is_on;
 }
 
 // Lines share what they have in common: root's link, which may be slower both ways at once, and its main
@@ -267,47 +269,47 @@ static double rate_of_line(const struct mmul_replay_simulation *s, int node, int
         [MMUL_ROUTE_STORE] = {[MMUL_ROUTE_READ] = true, [MMUL_ROUTE_LOAD] = true}};
     int sharing = 1;
     for (int other = 0; node == 0 && other < MMUL_ROUTES; other++)
-        sharing += in_common[route][other] && s->nodes[0].lines[other].activity.is_on;
+        sharing += in_common[route][other] && s->nodes[0].channels[other].activity.is_on;
     bool both = node == 0 && route < MMUL_ROUTE_READ && out_of_root(s) > 0 &&
-                s->nodes[0].lines[MMUL_ROUTE_GATHER].activity.is_on;
-    return (both ? cost_node(s, s->nodes[0].lines[route].stage_on, 0)->duplex : 1) / sharing;
+                s->nodes[0].channels[MMUL_ROUTE_GATHER].activity.is_on;
+    return (both ? cost_node(s, s->nodes[0].channels[route].stage_on, 0)->duplex : 1) / sharing;
 }
 
 static double rate_of_rank(const struct mmul_replay_simulation *s, int index) {
     int node = mmul_plan_ranks(s->stages->plan)[index].node;
-    return s->fold.leaders[node] == index ? s->nodes[node].rate : 1;
+    return s->classes.leaders[node] == index ? s->nodes[node].rate : 1;
 }
 
 static void find_rates(struct mmul_replay_simulation *s) {
-    for (int node = 0; node < s->fold.node_count; node++) {
+    for (int node = 0; node < s->classes.node_count; node++) {
         double load = 0;
         for (int route = 0; route < MMUL_ROUTES; route++) {
-            const struct mmul_replay_activity *a = &s->nodes[node].lines[route].activity;
+            const struct mmul_replay_activity *a = &s->nodes[node].channels[route].activity;
             load += a->is_on ? a->load * rate_of_line(s, node, route) : 0;
         }
         s->nodes[node].rate = fmax(1 - load, LEAST_RATE);
     }
 }
 
-// When a line's transfer ends as things are, or its next panel may follow; INFINITY: others decide.
+// When a channel's transfer ends as things are, or its next panel may follow; INFINITY: others decide.
 static double next_of_line(const struct mmul_replay_simulation *s, int node, int route) {
-    const struct mmul_replay_line *line = &s->nodes[node].lines[route];
+    const struct mmul_replay_channel *channel = &s->nodes[node].channels[route];
     double end = INFINITY;
-    if (line->activity.is_on)
-        end = s->now + line->activity.left / rate_of_line(s, node, route);
-    if (line->activity.is_on && route == MMUL_ROUTE_RELAY)
+    if (channel->activity.is_on)
+        end = s->now + channel->activity.left / rate_of_line(s, node, route);
+    if (channel->activity.is_on && route == MMUL_ROUTE_RELAY)
         end = fmax(end, may_end(s, node));
-    if (route == MMUL_ROUTE_RELAY && may_begin(s, node, line))
+    if (route == MMUL_ROUTE_RELAY && may_begin(s, node, channel))
         end = fmin(end, fmax(s->now, may_follow(s, node)));
     return end;
 }
 
 static double next_event(const struct mmul_replay_simulation *s) {
     double next = INFINITY;
-    for (int node = 0; node < s->fold.node_count; node++)
+    for (int node = 0; node < s->classes.node_count; node++)
         for (int route = 0; route < MMUL_ROUTES; route++)
             next = fmin(next, next_of_line(s, node, route));
-    for (int rank = 0; rank < s->fold.size; rank++)
+    for (int rank = 0; rank < s->classes.size; rank++)
         if (s->ranks[rank].activity.is_on)
             next = fmin(next, s->now + s->ranks[rank].activity.left / rate_of_rank(s, rank));
     return next;
@@ -321,24 +323,25 @@ static void go_on(struct mmul_replay_activity *activity, double seconds) {
 static void go_to(struct mmul_replay_simulation *s, double next) {
     double seconds = next - s->now;
     s->result->root_out_seconds += out_of_root(s) > 0 ? seconds : 0;
-    s->result->root_in_seconds += s->nodes[0].lines[MMUL_ROUTE_GATHER].activity.is_on ? seconds : 0;
-    for (int rank = 0; rank < s->fold.size; rank++)
+    s->result->root_in_seconds +=
+        s->nodes[0].channels[MMUL_ROUTE_GATHER].activity.is_on ? seconds : 0;
+    for (int rank = 0; rank < s->classes.size; rank++)
         go_on(&s->ranks[rank].activity, seconds * rate_of_rank(s, rank));
     double rates[MMUL_ROUTES];
-    for (int node = 0; node < s->fold.node_count; node++) {
+    for (int node = 0; node < s->classes.node_count; node++) {
         for (int route = 0; route < MMUL_ROUTES; route++)
             rates[route] = rate_of_line(s, node, route);
         for (int route = 0; route < MMUL_ROUTES; route++)
-            go_on(&s->nodes[node].lines[route].activity, seconds * rates[route]);
+            go_on(&s->nodes[node].channels[route].activity, seconds * rates[route]);
     }
     s->now = next;
 }
 
 static void end_what_is_over(struct mmul_replay_simulation *s) {
-    for (int node = 0; node < s->fold.node_count; node++)
+    for (int node = 0; node < s->classes.node_count; node++)
         for (int route = 0; route < MMUL_ROUTES; route++) {
-            const struct mmul_replay_line *line = &s->nodes[node].lines[route];
-            if (!line->activity.is_on || line->activity.left > TOO_SHORT)
+            const struct mmul_replay_channel *channel = &s->nodes[node].channels[route];
+            if (!channel->activity.is_on || channel->activity.left > TOO_SHORT)
                 continue;
             if (route == MMUL_ROUTE_SCATTER || route == MMUL_ROUTE_GATHER)
                 end_exchange(s, route);
@@ -347,19 +350,19 @@ static void end_what_is_over(struct mmul_replay_simulation *s) {
             else if (may_end(s, node) <= s->now + TOO_SHORT)
                 end_relay(s, node);
         }
-    for (int rank = 0; rank < s->fold.size; rank++)
+    for (int rank = 0; rank < s->classes.size; rank++)
         if (s->ranks[rank].activity.is_on && s->ranks[rank].activity.left <= TOO_SHORT)
             end_task(s, rank);
 }
 
 static void begin(struct mmul_replay_simulation *s) {
-    for (int node = 0; node < s->fold.node_count; node++)
+    for (int node = 0; node < s->classes.node_count; node++)
         for (int route = 0; route < MMUL_ROUTES; route++) {
-            s->nodes[node].lines[route].list =
+            s->nodes[node].channels[route].list =
                 mmul_transfers_make(s->stages->plan, node, (enum mmul_route)route);
             find_transfer(s, node, route);
         }
-    for (int rank = 0; rank < s->fold.size; rank++) {
+    for (int rank = 0; rank < s->classes.size; rank++) {
         s->ranks[rank].tasks = mmul_tasks_of(s->stages->plan, rank, 0, false);
         find_task(s, rank);
     }
@@ -394,8 +397,9 @@ static double finish_of(const struct mmul_replay_simulation *s,
 
 static void tell_ranks(const struct mmul_replay_simulation *s) {
     for (int rank = 0; rank < s->request->stages->plan->size; rank++) {
-        int fold = s->fold.rank_of[rank], node = mmul_plan_ranks(s->stages->plan)[fold].node;
-        const struct mmul_replay_computer *r = &s->ranks[fold];
+        int classes = s->classes.rank_of[rank],
+            node = mmul_plan_ranks(s->stages->plan)[classes].node;
+        const struct mmul_replay_computer *r = &s->ranks[classes];
         if (r->end > 0)
             s->result->ranks[rank] =
                 (struct mmul_replay_rank){r->compute_seconds, finish_of(s, r, node)};
@@ -405,15 +409,15 @@ static void tell_ranks(const struct mmul_replay_simulation *s) {
 
 static enum mmul_status simulate(struct mmul_replay_simulation *s, struct mmul_error *err) {
     int count = s->request->count;
-    enum mmul_status status = mmul_fold_init(s->request->stages, count, &s->fold, err);
+    enum mmul_status status = mmul_rank_classes_init(s->request->stages, count, &s->classes, err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(s->stages, count, "the simulation", err);
     if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(s->nodes, s->fold.node_count, "the simulation", err);
+        status = MMUL_ALLOCATE(s->nodes, s->classes.node_count, "the simulation", err);
     if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(s->ranks, s->fold.size, "the simulation", err);
+        status = MMUL_ALLOCATE(s->ranks, s->classes.size, "the simulation", err);
     if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(s->bytes, s->fold.node_count, "the simulation", err);
+        status = MMUL_ALLOCATE(s->bytes, s->classes.node_count, "the simulation", err);
     for (int i = 0; status == MMUL_OK && i < count; i++)
         status = mmul_replay_stage_init(s, &s->request->stages[i], &s->stages[i], err);
     if (status == MMUL_OK) {
@@ -426,7 +430,7 @@ static enum mmul_status simulate(struct mmul_replay_simulation *s, struct mmul_e
     mmul_free(s->nodes);
     mmul_free(s->ranks);
     mmul_free(s->bytes);
-    mmul_fold_fini(&s->fold);
+    mmul_rank_classes_fini(&s->classes);
     return status;
 }
 

@@ -14,13 +14,13 @@
 //     rounds      of many the first ones; the second half of these stands for those that are left out
 //     CPU         while bytes come and go a leader computes slower by what they cost it (plan/cost/cost.h)
 //
-// Many ranks are simulated by those that stand for them (plan/replay/fold.h). Several plans are one job: a rank
-// computes one after the other, and on each line the transfers of the next begin when those before have
+// Many ranks are simulated by those that stand for them (plan/replay/rank_classes.h). Several plans are one job: a rank
+// computes one after the other, and on each channel the transfers of the next begin when those before have
 // begun.
 #pragma once
 
 #include "plan/lists/transfers.h"
-#include "plan/replay/fold.h"
+#include "plan/replay/rank_classes.h"
 
 struct mmul_replay_rank {
     double compute_seconds; // of all its tasks, with what traffic takes from them

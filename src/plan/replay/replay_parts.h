@@ -13,8 +13,8 @@ struct mmul_replay_activity {
     double load;        // of its node's leader, CPU seconds per second
 };
 
-// A line at a node.
-struct mmul_replay_line {
+// A channel at a node.
+struct mmul_replay_channel {
     int stage, stage_on;           // of the next transfer, of what is under way
     int64_t position, position_on; // in the list
     struct mmul_transfers list;
@@ -24,7 +24,7 @@ struct mmul_replay_line {
 };
 
 struct mmul_replay_node {
-    struct mmul_replay_line lines[MMUL_ROUTES];
+    struct mmul_replay_channel channels[MMUL_ROUTES];
     double rate; // at which its leader computes
 };
 
@@ -60,7 +60,7 @@ struct mmul_replay_stage {
 
 struct mmul_replay_simulation {
     const struct mmul_replay_request *request;
-    struct mmul_fold fold;
+    struct mmul_rank_classes classes;
     struct mmul_replay_stage *stages;
     struct mmul_replay_node *nodes;
     struct mmul_replay_computer *ranks;

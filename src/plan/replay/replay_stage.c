@@ -15,17 +15,17 @@ static void find_element_seconds(const struct mmul_replay_simulation *s,
     const struct mmul_cost *cost = whole->cost;
     for (int rank = 0; rank < whole->plan->size; rank++) {
         const struct mmul_plan_rank *r = &mmul_plan_ranks(whole->plan)[rank];
-        int fold = s->fold.rank_of[rank];
+        int classes = s->classes.rank_of[rank];
         struct mmul_step_cost step = cost->ranks[rank].step;
         if (r->node == cost->root_node && step.knots > 0)
             step = mmul_cost_step(cost, rank, 0);
         if (r->end > r->begin)
-            stage->element_seconds[fold] +=
+            stage->element_seconds[classes] +=
                 cost->steps * mmul_step_seconds(&step, (double)(r->end - r->begin) / cost->rounds) /
-                s->fold.members[fold];
+                s->classes.members[classes];
     }
     double rounds = (double)stage->plan->rounds, part = rounds / cost->rounds;
-    for (int rank = 0; rank < s->fold.size; rank++) {
+    for (int rank = 0; rank < s->classes.size; rank++) {
         const struct mmul_tasks tasks = mmul_tasks_of(stage->plan, rank, 0, false);
         double elements = mmul_tasks_elements(&tasks, 0, tasks.positions);
         stage->element_seconds[rank] /= elements > 0 ? elements / part : 1;
@@ -41,9 +41,9 @@ static void reset_stage(const struct mmul_replay_simulation *s, struct mmul_repl
                 fmax(stage->panel_seconds_per_byte, cost->nodes[node].link);
     if (cost->last_in_chain >= 0)
         stage->panel_seconds_per_byte = cost->nodes[cost->last_in_chain].gap / cost->panel_bytes;
-    for (int64_t i = 0; i < s->fold.node_count * stage->positions; i++)
+    for (int64_t i = 0; i < s->classes.node_count * stage->positions; i++)
         stage->begun[i] = stage->ended[i] = INFINITY;
-    for (int node = 0; node < s->fold.node_count; node++)
+    for (int node = 0; node < s->classes.node_count; node++)
         for (int route = 0; route < MMUL_ROUTES; route++) {
             const struct mmul_transfers list =
                 mmul_transfers_make(stage->plan, node, (enum mmul_route)route);
@@ -59,9 +59,9 @@ static void reset_stage(const struct mmul_replay_simulation *s, struct mmul_repl
 enum mmul_status mmul_replay_stage_init(const struct mmul_replay_simulation *s,
                                         const struct mmul_stage_plan *whole,
                                         struct mmul_replay_stage *stage, struct mmul_error *err) {
-    int nodes = s->fold.node_count, size = s->fold.size;
+    int nodes = s->classes.node_count, size = s->classes.size;
     stage->cost = whole->cost;
-    if (mmul_fold_plan(&s->fold, whole->plan, &stage->plan, err) != MMUL_OK)
+    if (mmul_rank_classes_plan(&s->classes, whole->plan, &stage->plan, err) != MMUL_OK)
         return err->status;
     stage->positions = mmul_transfers_make(stage->plan, 0, MMUL_ROUTE_RELAY).end;
     int64_t panels = nodes * stage->positions;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Arithmetic on the largest of what stages ask for. Allocates nothing.
-#include "plan/lists/rooms.h"
+#include "plan/lists/footprint.h"
 
 #include "base/integer.h"
 #include "model/check.h"
@@ -86,7 +86,7 @@ int64_t mmul_check_size_bytes(const struct mmul_check_size *size) {
            size->saved_count * size->saved_numbers * (int64_t)sizeof(double);
 }
 
-// ------------------------------------------------------------------------------------------ lines
+// -------------------------------------------------------------------------------------- channels
 
 int64_t mmul_route_buffer_bytes(const struct mmul_plan *plan, enum mmul_route route) {
     switch (route) {
@@ -100,7 +100,8 @@ int64_t mmul_route_buffer_bytes(const struct mmul_plan *plan, enum mmul_route ro
     }
 }
 
-void mmul_lines_size_add(struct mmul_lines_size *size, const struct mmul_plan *plan, int node) {
+void mmul_channels_size_add(struct mmul_channels_size *size, const struct mmul_plan *plan,
+                            int node) {
     for (int i = 0; i < MMUL_ROUTES; i++) {
         struct mmul_transfer first;
         struct mmul_transfers list = mmul_transfers_make(plan, node, (enum mmul_route)i);
@@ -112,7 +113,7 @@ void mmul_lines_size_add(struct mmul_lines_size *size, const struct mmul_plan *p
 }
 
 // Root alone has both ends of scatter and gather; packets that begin or end in files or values pass through a ring.
-int64_t mmul_lines_size_bytes(const struct mmul_lines_size *size, bool is_root) {
+int64_t mmul_channels_size_bytes(const struct mmul_channels_size *size, bool is_root) {
     const int64_t *bytes = size->bytes;
     int64_t sum = 0;
     if (is_root && size->is_used[MMUL_ROUTE_SCATTER])

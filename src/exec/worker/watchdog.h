@@ -9,7 +9,7 @@
 
 #include "exec/setup/context.h"
 
-struct mmul_deadline {
+struct mmul_watchdog {
     struct mmul_context *context; // borrowed
     double timeout_seconds;       // 0: many times what was predicted
     bool no_fallback;
@@ -20,15 +20,15 @@ struct mmul_deadline {
     bool has_abandoned;       // a device that may still read what it was given
 };
 
-void mmul_deadline_init(struct mmul_deadline *deadline, struct mmul_context *context,
+void mmul_watchdog_init(struct mmul_watchdog *deadline, struct mmul_context *context,
                         double timeout_seconds, bool no_fallback);
 
 // The compute thread: around every product and its check.
-void mmul_deadline_begin(struct mmul_deadline *deadline, double flops);
-void mmul_deadline_end(struct mmul_deadline *deadline);
+void mmul_watchdog_begin(struct mmul_watchdog *deadline, double flops);
+void mmul_watchdog_end(struct mmul_watchdog *deadline);
 
 // The main thread, never waits. True: it is too late, the device was given up, and its thread will
 // not come back. *status then says whether a successor is there; MMUL_ERR_UNAVAILABLE: none, err says
 // why.
-bool mmul_deadline_give_up(struct mmul_deadline *deadline, enum mmul_status *status,
+bool mmul_watchdog_give_up(struct mmul_watchdog *deadline, enum mmul_status *status,
                            struct mmul_error *err);

@@ -12,15 +12,16 @@
 #include "exec/conduct/run.h"
 #include "exec/products/lending.h"
 
-struct mmul_pulse_peer;
+struct mmul_heartbeat_peer;
 
-struct mmul_pulse {
-    struct mmul_run *run;          // borrowed
-    struct mmul_pulse_peer *peers; // owned: those this rank hears; of root by rank, else one: root
+struct mmul_heartbeat {
+    struct mmul_run *run; // borrowed
+    struct mmul_heartbeat_peer
+        *peers; // owned: those this rank hears; of root by rank, else one: root
     int peer_count;
-    struct mmul_pulse_peer *own; // what this rank would say; owned with the peers
-    struct mmul_lending lending; // root's
-    bool answers, is_asked;      // the leader of another node: may be asked; an answer is due
+    struct mmul_heartbeat_peer *own; // what this rank would say; owned with the peers
+    struct mmul_lending lending;     // root's
+    bool answers, is_asked;          // the leader of another node: may be asked; an answer is due
     int64_t question[MMUL_LENDING_WORDS]; // the same
     double interval;                      // between words
     double looked_at;                     // clock of the last look
@@ -30,16 +31,16 @@ struct mmul_pulse {
 };
 
 // Fails with MMUL_ERR_SYSTEM; agree over world afterwards.
-enum mmul_status mmul_pulse_init(struct mmul_pulse *pulse, struct mmul_run *run,
-                                 struct mmul_error *err);
+enum mmul_status mmul_heartbeat_init(struct mmul_heartbeat *heartbeat, struct mmul_run *run,
+                                     struct mmul_error *err);
 
 // When all have succeeded, and before the ranks go their ways. Local.
-void mmul_pulse_begin(struct mmul_pulse *pulse);
+void mmul_heartbeat_begin(struct mmul_heartbeat *heartbeat);
 
 // Local, never waits, costs nothing most of the time: for the main thread, all the time.
-void mmul_pulse_attend(struct mmul_pulse *pulse);
+void mmul_heartbeat_attend(struct mmul_heartbeat *heartbeat);
 
 // Collective over world. Waits, with signs of life, until every rank has come here.
-void mmul_pulse_end(struct mmul_pulse *pulse);
+void mmul_heartbeat_end(struct mmul_heartbeat *heartbeat);
 
-void mmul_pulse_fini(struct mmul_pulse *pulse);
+void mmul_heartbeat_fini(struct mmul_heartbeat *heartbeat);

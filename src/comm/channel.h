@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 //
-// A line carries cargo after cargo in one order that all who take part know, beside other work:
+// A channel carries cargo after cargo in one order that all who take part know, beside other work:
 //
 //     scatter   root's bytes, to each member its own      MPI_Iscatterv, in chunks
 //     gather    each member's own, to root                MPI_Igatherv, in chunks
 //     relay     one member's bytes, from one to the next  messages, in packets
-//     load      from the line's end into memory           no network
-//     store     from memory to the line's end             no network
+//     load      from the channel's end into memory           no network
+//     store     from memory to the channel's end             no network
 //
-// The line's end makes bytes or takes them, stretch by stretch: root's files. Whatever crosses the
+// The channel's end makes bytes or takes them, stretch by stretch: root's files. Whatever crosses the
 // network has a checksum made at one end and compared at the other. Nothing here blocks, and nothing
 // stops when something fails (comm/failure.h): the others wait for it. But where MPI fails they would
 // wait in vain: after an alarm (comm/alarm.h) cargoes come and go at once, on all members, and no byte
@@ -18,7 +18,7 @@
 #include "comm/transport.h"
 
 // Bytes [begin, end) of what belongs to `node` (of a relay: of all, node -1).
-struct mmul_line_end {
+struct mmul_channel_end {
     enum mmul_status (*produce)(void *context, int node, int64_t begin, int64_t end, void *to,
                                 struct mmul_error *err);
     enum mmul_status (*consume)(void *context, int node, int64_t begin, int64_t end,
@@ -30,21 +30,21 @@ struct mmul_cargo {
     const int64_t *node_bytes; // scatter, gather: per node index, the same on all; borrowed
     int from, to;              // relay: nodes it comes from and goes to; -1: begins here, ends here
     char *memory;  // borrowed; where they lie or go to. NULL at a relay's beginning: the
-                   // line's end makes them; of a store: they are where they belong
-    void *context; // of the line's end; borrowed
+                   // channel's end makes them; of a store: they are where they belong
+    void *context; // of the channel's end; borrowed
     int64_t mark;  // what `arrived` and `left` become
 };
 
-enum mmul_line_kind {
-    MMUL_LINE_SCATTER,
-    MMUL_LINE_GATHER,
-    MMUL_LINE_RELAY,
-    MMUL_LINE_LOAD,
-    MMUL_LINE_STORE
+enum mmul_channel_kind {
+    MMUL_CHANNEL_SCATTER,
+    MMUL_CHANNEL_GATHER,
+    MMUL_CHANNEL_RELAY,
+    MMUL_CHANNEL_LOAD,
+    MMUL_CHANNEL_STORE
 };
 
 // Chunks, and packets, that are under way at a time: enough for a link of 10 Gbit/s through one nap.
-enum { MMUL_LINE_LANES = 2, MMUL_LINE_PACKETS = 4 };
+enum { MMUL_CHANNEL_LANES = 2, MMUL_CHANNEL_PACKETS = 4 };
 
 // Scatter, gather: the cargo under way goes in chunks of all members.
 struct mmul_lane {
@@ -54,7 +54,7 @@ struct mmul_lane {
     struct mmul_trailer *trailers; // per member, owned; of others than root only its own
 };
 struct mmul_chunks {
-    struct mmul_lane lanes[MMUL_LINE_LANES];
+    struct mmul_lane lanes[MMUL_CHANNEL_LANES];
     int64_t bytes; // of a chunk and member, at most
     int64_t count, begun, ended;
 };
@@ -70,16 +70,16 @@ struct mmul_packet {
     int64_t mark; // ... whose mark this is
 };
 struct mmul_packets {
-    struct mmul_packet ring[MMUL_LINE_PACKETS];
+    struct mmul_packet ring[MMUL_CHANNEL_PACKETS];
     char *data;                 // who makes bytes: a packet each, owned
     int64_t begun, here, ended; // ever
     int from, to;               // members, of the cargo that was begun last
 };
 
-struct mmul_line {
-    enum mmul_line_kind kind;
+struct mmul_channel {
+    enum mmul_channel_kind kind;
     const struct mmul_transport *transport; // borrowed
-    const struct mmul_line_end *end;        // borrowed
+    const struct mmul_channel_end *end;     // borrowed
     int64_t buffer_bytes;
     struct mmul_cargo cargo; // the one that was begun last ...
     int64_t at;              // ... so many bytes of it are begun (relay) or through (load, store)
@@ -88,28 +88,28 @@ struct mmul_line {
     struct mmul_packets packets;
 };
 
-// Local. `end`: of root's lines, and NULL elsewhere. buffer_bytes <= 1 GiB, the same on all members: of
+// Local. `end`: of root's channels, and NULL elsewhere. buffer_bytes <= 1 GiB, the same on all members: of
 // a chunk of all members, of a packet, of a stretch. Fails with MMUL_ERR_SYSTEM (memory).
-enum mmul_status mmul_line_init(struct mmul_line *line, enum mmul_line_kind kind,
-                                const struct mmul_transport *transport,
-                                const struct mmul_line_end *end, int64_t buffer_bytes,
-                                struct mmul_error *err);
-void mmul_line_fini(struct mmul_line *line);
+enum mmul_status mmul_channel_init(struct mmul_channel *channel, enum mmul_channel_kind kind,
+                                   const struct mmul_transport *transport,
+                                   const struct mmul_channel_end *end, int64_t buffer_bytes,
+                                   struct mmul_error *err);
+void mmul_channel_fini(struct mmul_channel *channel);
 
 // May the next cargo begin? Local.
-bool mmul_line_is_free(const struct mmul_line *line);
+bool mmul_channel_is_free(const struct mmul_channel *channel);
 // All members that a cargo concerns begin it, in the same order, each when it is ready. Local.
-void mmul_line_begin(struct mmul_line *line, const struct mmul_cargo *cargo);
+void mmul_channel_begin(struct mmul_channel *channel, const struct mmul_cargo *cargo);
 // Begins and ends what it can; true when something happened. Local.
-bool mmul_line_advance(struct mmul_line *line);
-bool mmul_line_is_idle(const struct mmul_line *line);
+bool mmul_channel_advance(struct mmul_channel *channel);
+bool mmul_channel_is_idle(const struct mmul_channel *channel);
 
-// The parts (line.c chooses).
-enum mmul_status mmul_exchange_init(struct mmul_line *line, struct mmul_error *err);
-void mmul_exchange_fini(struct mmul_line *line);
-void mmul_exchange_begin(struct mmul_line *line);
-bool mmul_exchange_advance(struct mmul_line *line);
-enum mmul_status mmul_relay_init(struct mmul_line *line, struct mmul_error *err);
-void mmul_relay_fini(struct mmul_line *line);
-void mmul_relay_begin(struct mmul_line *line);
-bool mmul_relay_advance(struct mmul_line *line);
+// The parts (channel.c chooses).
+enum mmul_status mmul_exchange_init(struct mmul_channel *channel, struct mmul_error *err);
+void mmul_exchange_fini(struct mmul_channel *channel);
+void mmul_exchange_begin(struct mmul_channel *channel);
+bool mmul_exchange_advance(struct mmul_channel *channel);
+enum mmul_status mmul_relay_init(struct mmul_channel *channel, struct mmul_error *err);
+void mmul_relay_fini(struct mmul_channel *channel);
+void mmul_relay_begin(struct mmul_channel *channel);
+bool mmul_relay_advance(struct mmul_channel *channel);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Walks a rank's blocks and takes the largest of what its steps want. Makes none of the rooms.
-#include "plan/program/program_rooms.h"
+#include "plan/program/program_footprint.h"
 
 #include "base/integer.h"
 #include "base/memory.h"
@@ -39,25 +39,26 @@ static enum mmul_status count_products(struct mmul_program_plan *plan, struct mm
     return status;
 }
 
-// Bytes of a tile that goes through links. Where operations are made in host memory, a tile and what the next link
-// makes of it fit the second caches of the rank's cores; a device with memory of its own keeps larger ones there from
-// link to link, of such a part of its memory that what a link reads and makes is a small one.
+// Bytes of a tile that goes through fused operations. Where operations are made in host memory, a tile and what the
+// next fused operation makes of it fit the second caches of the rank's cores; a device with memory of its own keeps
+// larger ones there from fused operation to fused operation, of such a part of its memory that what a fused operation
+// reads and makes is a small one.
 static int64_t link_tile_of(const struct mmul_rank_info *info, int64_t device_bytes) {
     enum { MOST = 1 << 26, PART_OF_MEMORY = 16 };
     return info->host_memory ? info->threads * info->cache_bytes / 2
                              : mmul_smaller(MOST, device_bytes / PART_OF_MEMORY);
 }
 
-enum mmul_status mmul_program_rooms_prepare(struct mmul_program_plan *plan,
-                                            const struct mmul_cluster *cluster,
-                                            struct mmul_error *err) {
+enum mmul_status mmul_program_footprint_prepare(struct mmul_program_plan *plan,
+                                                const struct mmul_cluster *cluster,
+                                                struct mmul_error *err) {
     for (int rank = 0; rank < cluster->size; rank++) {
         const struct mmul_rank_info *info = &cluster->ranks[rank];
         struct mmul_program_rank *r = &plan->ranks[rank];
         r->is_sampled = !info->is_trusted;
         r->copies_on_host = info->device.type == MMUL_DEVICE_CPU && !info->host_memory;
         r->device_bytes = mmul_plan_device_bytes(cluster, rank, plan->options.device_memory_bytes);
-        r->link_tile_bytes = link_tile_of(info, r->device_bytes);
+        r->fused_tile_bytes = link_tile_of(info, r->device_bytes);
     }
     return count_products(plan, err);
 }
@@ -222,9 +223,9 @@ struct mmul_check_need mmul_program_check_need(const struct mmul_program_plan *p
                                 mmul_program_is_read_again(plan, split), plan->read_again_count);
 }
 
-// ------------------------------------------------------------------------------------------- links
+// ------------------------------------------------------------------------------------------- fused operations
 
-bool mmul_program_next_linked(struct mmul_program_walk *walk, struct mmul_region *block) {
+bool mmul_program_next_fused(struct mmul_program_walk *walk, struct mmul_region *block) {
     const struct mmul_program_step *step = walk->step;
     const int64_t rows = value_of(walk->plan, step->made)->shape.rows;
     struct mmul_program_task task;
@@ -248,7 +249,7 @@ static bool next_linked_alike(struct mmul_program_walk *walk, struct mmul_region
     struct mmul_program_task task;
     *count = 1;
     if (walk->step->by_rows)
-        return mmul_program_next_linked(walk, block);
+        return mmul_program_next_fused(walk, block);
     if (!mmul_program_next(walk, &task))
         return false;
     *block = task.block;
@@ -256,13 +257,14 @@ static bool next_linked_alike(struct mmul_program_walk *walk, struct mmul_region
     return true;
 }
 
-struct mmul_link_size mmul_program_link_size(const struct mmul_program_plan *plan,
-                                             const struct mmul_program_step *step, int rank) {
+struct mmul_epilogue_size mmul_program_epilogue_size(const struct mmul_program_plan *plan,
+                                                     const struct mmul_program_step *step,
+                                                     int rank) {
     struct mmul_program_step blocks = *step;
-    struct mmul_link_size size = {0};
+    struct mmul_epilogue_size size = {0};
     struct mmul_region block;
     int64_t largest = 0, widest = 0, alike;
-    if (step->link_count == 0)
+    if (step->fused_count == 0)
         return size;
     blocks.made = step->result;
     struct mmul_program_walk walk = mmul_program_walk(plan, &blocks, rank);
@@ -273,7 +275,7 @@ struct mmul_link_size mmul_program_link_size(const struct mmul_program_plan *pla
         largest = mmul_larger(largest, mmul_region_count(block));
         widest = mmul_larger(widest, block.col_end - block.col_begin);
     }
-    const int64_t tile = plan->ranks[rank].link_tile_bytes / bytes_each(plan, step);
+    const int64_t tile = plan->ranks[rank].fused_tile_bytes / bytes_each(plan, step);
     size.tile = mmul_larger(widest, mmul_smaller(tile, largest));
     return size;
 }
@@ -301,8 +303,8 @@ int64_t mmul_program_segment_bytes(const struct mmul_program_plan *plan, int nod
 // What a rank has for all steps: the largest that any of them wants.
 struct own {
     struct mmul_check_size check;
-    struct mmul_lines_size lines;
-    int64_t grid, links, staging, device, moves, step; // step: while one is carried out
+    struct mmul_channels_size channels;
+    int64_t grid, fused, staging, device, moves, step; // step: while one is carried out
 };
 
 // Results on their way from a device with memory of its own; for others 16-bit operands of a product, made wider.
@@ -350,7 +352,7 @@ static int64_t device_of(const struct mmul_program_plan *plan, const struct mmul
 static int64_t sample_of(const struct mmul_program_plan *plan, const struct mmul_program_step *step,
                          int rank) {
     const struct mmul_program_rank *is = &plan->ranks[rank];
-    const bool maps = !step->is_product || step->link_count > 0;
+    const bool maps = !step->is_product || step->fused_count > 0;
     if (plan->options.no_verify || !is->is_sampled || !maps)
         return 0;
     const int64_t most = mmul_larger(MMUL_SAMPLE_WORK, value_of(plan, step->result)->shape.cols),
@@ -361,7 +363,7 @@ static int64_t sample_of(const struct mmul_program_plan *plan, const struct mmul
 static void add_compute(const struct mmul_program_plan *plan, const struct mmul_program_step *step,
                         int rank, struct own *own) {
     const struct mmul_check_need need = mmul_program_check_need(plan, step, rank);
-    const struct mmul_link_size links = mmul_program_link_size(plan, step, rank);
+    const struct mmul_epilogue_size fused = mmul_program_epilogue_size(plan, step, rank);
     const int64_t each = bytes_each(plan, step);
     struct mmul_grid_part grid;
     int64_t search = 0;
@@ -377,7 +379,7 @@ static void add_compute(const struct mmul_program_plan *plan, const struct mmul_
         const struct mmul_search_size is = mmul_program_search_size(plan, step, s.m);
         search = s.m > 0 ? (is.product + is.best + is.merged) * each : 0;
     }
-    own->links = mmul_larger(own->links, 2 * links.tile * each);
+    own->fused = mmul_larger(own->fused, 2 * fused.tile * each);
     own->staging = mmul_larger(own->staging, staging_of(plan, step, rank));
     own->device = mmul_larger(own->device, device_of(plan, step, rank));
     own->step = mmul_larger(own->step, search + sample_of(plan, step, rank));
@@ -406,8 +408,8 @@ int64_t mmul_program_own_bytes(const struct mmul_program_plan *plan, int rank) {
         else
             add_compute(plan, step, rank, &own);
         if (rank == leader && step->product != NULL && step->same == NULL)
-            mmul_lines_size_add(&own.lines, step->product, node);
+            mmul_channels_size_add(&own.channels, step->product, node);
     }
-    return mmul_check_size_bytes(&own.check) + mmul_lines_size_bytes(&own.lines, rank == 0) +
-           own.grid + own.links + own.staging + own.device + own.moves + own.step;
+    return mmul_check_size_bytes(&own.check) + mmul_channels_size_bytes(&own.channels, rank == 0) +
+           own.grid + own.fused + own.staging + own.device + own.moves + own.step;
 }

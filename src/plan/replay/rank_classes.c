@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Who is alike, with a tolerance that grows until few enough are left; then a plan of those.
-#include "plan/replay/fold.h"
+#include "plan/replay/rank_classes.h"
 
 #include <math.h>
 
@@ -77,7 +77,7 @@ static bool nodes_alike(const struct look *look, int a, int b) {
 // ------------------------------------------------------------------------------------------ classes
 
 // The class of a node: that of an earlier one, of which it is given the ranks'; or a new one.
-static void place_node(const struct look *look, struct mmul_fold *f, int node, int *first) {
+static void place_node(const struct look *look, struct mmul_rank_classes *f, int node, int *first) {
     const struct mmul_cluster *cluster = cluster_of(look);
     int class = 0;
     while (class < f->node_count && !nodes_alike(look, node, first[class]))
@@ -102,7 +102,8 @@ static void place_node(const struct look *look, struct mmul_fold *f, int node, i
 }
 
 // Root's node first; `first`: of each class, one node. False: there are more than `most`.
-static bool find_classes(const struct look *look, struct mmul_fold *f, int *first, int most) {
+static bool find_classes(const struct look *look, struct mmul_rank_classes *f, int *first,
+                         int most) {
     const struct mmul_cluster *cluster = cluster_of(look);
     int root = cluster->ranks[0].node;
     f->size = f->node_count = 0;
@@ -113,7 +114,7 @@ static bool find_classes(const struct look *look, struct mmul_fold *f, int *firs
     return f->size <= most;
 }
 
-static void count_classes(const struct look *look, struct mmul_fold *f) {
+static void count_classes(const struct look *look, struct mmul_rank_classes *f) {
     const struct mmul_cluster *cluster = cluster_of(look);
     const struct mmul_plan *plan = look->stages->plan;
     for (int rank = 0; rank < cluster->size; rank++)
@@ -134,41 +135,41 @@ static bool may_fold(const struct look *look) {
     return plan->size > (stack ? 4 : 1) * MMUL_FOLD_RANKS;
 }
 
-enum mmul_status mmul_fold_init(const struct mmul_stage_plan *stages, int count,
-                                struct mmul_fold *fold, struct mmul_error *err) {
+enum mmul_status mmul_rank_classes_init(const struct mmul_stage_plan *stages, int count,
+                                        struct mmul_rank_classes *classes, struct mmul_error *err) {
     struct look look = {.stages = stages, .count = count};
     int size = stages->plan->size, nodes = stages->plan->node_count, *first = NULL;
-    *fold = (struct mmul_fold){0};
-    if (MMUL_ALLOCATE(fold->rank_of, size, "the simulation", err) != MMUL_OK ||
-        MMUL_ALLOCATE(fold->node_of, nodes, "the simulation", err) != MMUL_OK ||
-        MMUL_ALLOCATE(fold->members, size, "the simulation", err) != MMUL_OK ||
-        MMUL_ALLOCATE(fold->nodes, nodes, "the simulation", err) != MMUL_OK ||
-        MMUL_ALLOCATE(fold->leaders, nodes, "the simulation", err) != MMUL_OK ||
-        MMUL_ALLOCATE(fold->last, nodes, "the simulation", err) != MMUL_OK ||
+    *classes = (struct mmul_rank_classes){0};
+    if (MMUL_ALLOCATE(classes->rank_of, size, "the simulation", err) != MMUL_OK ||
+        MMUL_ALLOCATE(classes->node_of, nodes, "the simulation", err) != MMUL_OK ||
+        MMUL_ALLOCATE(classes->members, size, "the simulation", err) != MMUL_OK ||
+        MMUL_ALLOCATE(classes->nodes, nodes, "the simulation", err) != MMUL_OK ||
+        MMUL_ALLOCATE(classes->leaders, nodes, "the simulation", err) != MMUL_OK ||
+        MMUL_ALLOCATE(classes->last, nodes, "the simulation", err) != MMUL_OK ||
         MMUL_ALLOCATE(first, nodes, "the simulation", err) != MMUL_OK) {
-        mmul_fold_fini(fold);
+        mmul_rank_classes_fini(classes);
         return err->status;
     }
     bool few = !may_fold(&look);
     for (double t = TOLERANCE; !few; t *= 2) {
         look.tolerance = t;
-        few = find_classes(&look, fold, first, t < TOLERANCE_MOST ? MMUL_FOLD_RANKS : size);
+        few = find_classes(&look, classes, first, t < TOLERANCE_MOST ? MMUL_FOLD_RANKS : size);
     }
     if (look.tolerance == 0)
-        (void)find_classes(&look, fold, first, size);
-    count_classes(&look, fold);
+        (void)find_classes(&look, classes, first, size);
+    count_classes(&look, classes);
     mmul_free(first);
     return MMUL_OK;
 }
 
-void mmul_fold_fini(struct mmul_fold *fold) {
-    mmul_free(fold->rank_of);
-    mmul_free(fold->node_of);
-    mmul_free(fold->members);
-    mmul_free(fold->nodes);
-    mmul_free(fold->leaders);
-    mmul_free(fold->last);
-    *fold = (struct mmul_fold){0};
+void mmul_rank_classes_fini(struct mmul_rank_classes *classes) {
+    mmul_free(classes->rank_of);
+    mmul_free(classes->node_of);
+    mmul_free(classes->members);
+    mmul_free(classes->nodes);
+    mmul_free(classes->leaders);
+    mmul_free(classes->last);
+    *classes = (struct mmul_rank_classes){0};
 }
 
 // -------------------------------------------------------------------------------------------- the plan
@@ -192,27 +193,29 @@ static void shorten(struct mmul_plan *plan, struct mmul_plan_node *nodes) {
                 mmul_larger(mmul_smaller(2, nodes[i].whole_slots), nodes[i].whole_slots / factor);
 }
 
-enum mmul_status mmul_fold_plan(const struct mmul_fold *fold, const struct mmul_plan *whole,
-                                struct mmul_plan **plan, struct mmul_error *err) {
-    int64_t bytes = (int64_t)sizeof **plan + fold->size * (int64_t)sizeof(struct mmul_plan_rank) +
-                    fold->node_count * (int64_t)sizeof(struct mmul_plan_node);
+enum mmul_status mmul_rank_classes_plan(const struct mmul_rank_classes *classes,
+                                        const struct mmul_plan *whole, struct mmul_plan **plan,
+                                        struct mmul_error *err) {
+    int64_t bytes = (int64_t)sizeof **plan +
+                    classes->size * (int64_t)sizeof(struct mmul_plan_rank) +
+                    classes->node_count * (int64_t)sizeof(struct mmul_plan_node);
     struct mmul_plan *made = mmul_allocate(bytes, 1, "the simulation", err);
     if (made == NULL)
         return err->status;
     *made = *whole;
-    made->size = fold->size;
-    made->node_count = fold->node_count;
+    made->size = classes->size;
+    made->node_count = classes->node_count;
     made->bytes = bytes;
     struct mmul_plan_rank *ranks = (struct mmul_plan_rank *)(made + 1);
-    struct mmul_plan_node *nodes = (struct mmul_plan_node *)(ranks + fold->size);
+    struct mmul_plan_node *nodes = (struct mmul_plan_node *)(ranks + classes->size);
     for (int i = 0; i < whole->node_count; i++)
-        if (fold->last[fold->node_of[i]] == i)
-            nodes[fold->node_of[i]] = mmul_plan_nodes(whole)[i];
+        if (classes->last[classes->node_of[i]] == i)
+            nodes[classes->node_of[i]] = mmul_plan_nodes(whole)[i];
     shorten(made, nodes);
     for (int i = whole->size - 1; i >= 0; i--) { // the first of them decides
         const struct mmul_plan_rank *its = &mmul_plan_ranks(whole)[i];
-        struct mmul_plan_rank *r = &ranks[fold->rank_of[i]];
-        *r = (struct mmul_plan_rank){.node = fold->node_of[its->node],
+        struct mmul_plan_rank *r = &ranks[classes->rank_of[i]];
+        *r = (struct mmul_plan_rank){.node = classes->node_of[its->node],
                                      .begin = its->begin,
                                      .end = its->begin,
                                      .claim_least = its->claim_least,
@@ -221,10 +224,10 @@ enum mmul_status mmul_fold_plan(const struct mmul_fold *fold, const struct mmul_
     }
     for (int i = 0; i < whole->size; i++) {
         const struct mmul_plan_rank *its = &mmul_plan_ranks(whole)[i];
-        ranks[fold->rank_of[i]].end += its->end - its->begin;
-        ranks[fold->rank_of[i]].whole_end += its->whole_end - its->whole_begin;
+        ranks[classes->rank_of[i]].end += its->end - its->begin;
+        ranks[classes->rank_of[i]].whole_end += its->whole_end - its->whole_begin;
     }
-    for (int i = 0; i < fold->size; i++) {
+    for (int i = 0; i < classes->size; i++) {
         int64_t beyond = mmul_larger(0, ranks[i].end - whole->total);
         double part = (double)made->rounds / (double)whole->rounds;
         ranks[i].begin -= beyond;

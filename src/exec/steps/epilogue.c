@@ -1,9 +1,9 @@
-// SPDX-License-Identifier: MIT
-// Walks the rank's part, or a piece of it, in tiles of rows; each link is one map, checked like any other. What a tile
-// was before its links stands until it has gone through all of them, so that a device may fail in the middle; where the
-// device alone has that, all is made again. The last rows go first: those of a product that were made last, and what is
-// left of it on a device is rows that follow each other, its first ones.
-#include "exec/steps/chain.h"
+// SPDX-License-Identifier: MIT Walks the rank's part, or a piece of it, in tiles of rows; each fused operation is one
+// map, checked like any other. What a tile was before its fused operations stands until it has gone through all of
+// them, so that a device may fail in the middle; where the device alone has that, all is made again. The last rows go
+// first: those of a product that were made last, and what is left of it on a device is rows that follow each other, its
+// first ones.
+#include "exec/steps/epilogue.h"
 
 #include "base/integer.h"
 #include "base/memory.h"
@@ -15,7 +15,7 @@
 #include "exec/steps/site.h"
 #include "model/dtype.h"
 #include "model/matrix.h"
-#include "plan/program/program_rooms.h"
+#include "plan/program/program_footprint.h"
 
 static const struct mmul_program_plan *plan_of(const struct mmul_stage *stage) {
     return stage->site->values->plan;
@@ -25,22 +25,22 @@ static int rank_of(const struct mmul_stage *stage) {
     return stage->site->context->comm->rank;
 }
 
-static const struct mmul_program_link *link_of(const struct mmul_stage *stage, int i) {
-    return &plan_of(stage)->links[stage->chain.step->first_link + i];
+static const struct mmul_program_fused *fused_of(const struct mmul_stage *stage, int i) {
+    return &plan_of(stage)->fused[stage->epilogue.step->first_fused + i];
 }
 
-bool mmul_chain_is_all(const struct mmul_stage *stage) {
-    return stage->chain.step != NULL && link_of(stage, 0)->before < 0;
+bool mmul_epilogue_is_all(const struct mmul_stage *stage) {
+    return stage->epilogue.step != NULL && fused_of(stage, 0)->before < 0;
 }
 
-// Of all its values (plan/program/program_chain.c).
+// Of all its values (plan/program/program_epilogue.c).
 static enum mmul_dtype dtype_of(const struct mmul_stage *stage) {
     const struct mmul_program_plan *plan = plan_of(stage);
-    return plan->program->values[plan->places[stage->chain.step->result].value].dtype;
+    return plan->program->values[plan->places[stage->epilogue.step->result].value].dtype;
 }
 
 static struct mmul_program_walk walk_of(const struct mmul_stage *stage) {
-    return mmul_program_walk(plan_of(stage), &stage->chain.blocks, rank_of(stage));
+    return mmul_program_walk(plan_of(stage), &stage->epilogue.blocks, rank_of(stage));
 }
 
 // -------------------------------------------------------------------------------------------- tiles
@@ -90,7 +90,7 @@ static struct mmul_host_operand part_of(const struct mmul_stage *stage, int plac
 
 // One operation on it, from `before`, to `to`.
 struct making {
-    const struct mmul_program_link *link;
+    const struct mmul_program_fused *fused;
     const void *before;
     void *to;
     int64_t before_ld, to_ld;
@@ -100,9 +100,9 @@ struct making {
 static enum mmul_status make_link(struct mmul_stage *stage, const struct tile *tile,
                                   const struct making *m, struct mmul_error *err) {
     const struct mmul_program *program = plan_of(stage)->program;
-    const struct mmul_operation *o = &program->operations[m->link->operation];
+    const struct mmul_operation *o = &program->operations[m->fused->operation];
     const struct mmul_shape shape = program->values[o->result].shape;
-    const bool by_rows = stage->chain.step->by_rows,
+    const bool by_rows = stage->epilogue.step->by_rows,
                is_elements = mmul_operation_row(o->kind)->class == MMUL_CLASS_ELEMENTS;
     struct mmul_host_map host = {
         .map = {.kind = o->kind,
@@ -124,8 +124,8 @@ static enum mmul_status make_link(struct mmul_stage *stage, const struct tile *t
         host.map.shape =
             (struct mmul_shape){1, 1, mmul_shape_matrices(shape) * shape.rows, shape.cols};
     for (int i = 0; i < o->operand_count; i++) {
-        const int place = m->link->operands[i];
-        if (i == m->link->before)
+        const int place = m->fused->operands[i];
+        if (i == m->fused->before)
             host.operands[i] = (struct mmul_host_operand){.at = m->before,
                                                           .dtype = tile->dtype,
                                                           .row_step = m->before_ld,
@@ -151,12 +151,12 @@ static void forget(struct mmul_stage *stage, const void *begin, size_t bytes) {
     mmul_worker_forget_memory(&stage->site->worker, begin, (const char *)begin + bytes);
 }
 
-// All links. A single one that reads its own result has that put beside first.
+// All fused operations. A single one that reads its own result has that put beside first.
 static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *tile,
                                   struct mmul_error *err) {
-    const struct mmul_chain_room *room = &stage->site->chain_room;
-    const int count = stage->chain.step->link_count;
-    const bool is_all = mmul_chain_is_all(stage), is_apart = count == 1 && !is_all;
+    const struct mmul_epilogue_room *room = &stage->site->epilogue_room;
+    const int count = stage->epilogue.step->fused_count;
+    const bool is_all = mmul_epilogue_is_all(stage), is_apart = count == 1 && !is_all;
     const int64_t each = (int64_t)mmul_dtype_bytes(tile->dtype),
                   span = ((tile->rows - 1) * tile->ld + tile->cols) * each;
     const struct mmul_host_tile result = {tile->at, tile->rows, tile->cols, tile->ld, tile->dtype};
@@ -166,7 +166,7 @@ static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *t
     enum mmul_status status = MMUL_OK;
     for (int i = 0; status == MMUL_OK && i < count; i++) {
         const bool is_last = i == count - 1 && !is_apart;
-        m.link = link_of(stage, i);
+        m.fused = fused_of(stage, i);
         m.to = is_last ? tile->at : room->between[i % 2];
         m.to_ld = is_last ? tile->ld : tile->cols;
         m.may_leave = is_absent && i < count - 1;
@@ -197,20 +197,20 @@ static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *t
 // Tiles of a block, the last rows first, of which the first tile is the index-th of the rank's; *index goes on.
 static enum mmul_status make_block(struct mmul_stage *stage, struct mmul_region block,
                                    int64_t *index, struct mmul_error *err) {
-    struct mmul_chain *chain = &stage->chain;
-    const int place = chain->step->result;
+    struct mmul_epilogue *epilogue = &stage->epilogue;
+    const int place = epilogue->step->result;
     const int64_t matrix_rows =
         plan_of(stage)->program->values[plan_of(stage)->places[place].value].shape.rows;
-    const int64_t cols = block.col_end - block.col_begin, each = chain->elements / cols;
+    const int64_t cols = block.col_end - block.col_begin, each = epilogue->elements / cols;
     enum mmul_status status = MMUL_OK;
     for (int64_t i = mmul_divide_up(block.row_end - block.row_begin, each) - 1;
          status == MMUL_OK && i >= 0; i--) {
         const int64_t row = block.row_begin + i * each;
-        if ((*index)++ < chain->done)
+        if ((*index)++ < epilogue->done)
             continue;
         if (mmul_failure_is_void(&stage->site->failure))
             return MMUL_OK; // another failure has ended the run
-        const bool by_rows = chain->step->by_rows;
+        const bool by_rows = epilogue->step->by_rows;
         const int64_t matrix = by_rows ? row / matrix_rows : block.matrix;
         struct mmul_view view =
             mmul_values_view(stage->site->values, place, rank_of(stage), matrix);
@@ -224,86 +224,87 @@ static enum mmul_status make_block(struct mmul_stage *stage, struct mmul_region 
             .dtype = view.dtype,
             .ld = view.ld};
         status = make_tile(stage, &tile, err);
-        chain->done += status == MMUL_OK;
+        epilogue->done += status == MMUL_OK;
     }
     return status;
 }
 
 // A hanging device has taken what was there before.
-static enum mmul_status create_between(struct mmul_chain_room *room, struct mmul_error *err) {
+static enum mmul_status create_between(struct mmul_epilogue_room *room, struct mmul_error *err) {
     enum mmul_status status = MMUL_OK;
     for (int i = 0; status == MMUL_OK && i < 2; i++) {
         if (room->between[i] == NULL)
-            room->between[i] = mmul_allocate_raw((int64_t)room->bytes, 1, "a chain", err);
+            room->between[i] = mmul_allocate_raw((int64_t)room->bytes, 1, "fused operations", err);
         status = room->between[i] == NULL ? err->status : MMUL_OK;
     }
     return status;
 }
 
-enum mmul_status mmul_chain_make(struct mmul_stage *stage, struct mmul_error *err) {
+enum mmul_status mmul_epilogue_make(struct mmul_stage *stage, struct mmul_error *err) {
     struct mmul_region block;
     int64_t index = 0;
-    if (stage->chain.step == NULL || stage->chain.elements == 0 || stage->chain.in_parts)
+    if (stage->epilogue.step == NULL || stage->epilogue.elements == 0 || stage->epilogue.in_parts)
         return MMUL_OK;
     struct mmul_program_walk walk = walk_of(stage);
-    enum mmul_status status = create_between(&stage->site->chain_room, err);
-    while (status == MMUL_OK && mmul_program_next_linked(&walk, &block))
+    enum mmul_status status = create_between(&stage->site->epilogue_room, err);
+    while (status == MMUL_OK && mmul_program_next_fused(&walk, &block))
         if (mmul_region_count(block) > 0)
             status = make_block(stage, block, &index, err);
     return status;
 }
 
-// Tiles that a link has on a device at most beside what it begins with: what was before it, what it reads of other
-// values, what it makes.
-static int64_t tiles_of_link(const struct mmul_stage *stage) {
+// Tiles that a fused operation has on a device at most beside what it begins with: what was before it, what it reads of
+// other values, what it makes.
+static int64_t tiles_of_fused(const struct mmul_stage *stage) {
     const struct mmul_program *program = plan_of(stage)->program;
     int64_t most = 0;
-    for (int i = 0; i < stage->chain.step->link_count; i++) {
-        const struct mmul_program_link *link = link_of(stage, i);
+    for (int i = 0; i < stage->epilogue.step->fused_count; i++) {
+        const struct mmul_program_fused *fused = fused_of(stage, i);
         int64_t tiles = 1 + (i > 0);
-        for (int j = 0; j < program->operations[link->operation].operand_count; j++)
-            tiles += j != link->before && link->operands[j] >= 0;
+        for (int j = 0; j < program->operations[fused->operation].operand_count; j++)
+            tiles += j != fused->before && fused->operands[j] >= 0;
         most = mmul_larger(most, tiles);
     }
     return most;
 }
 
-int64_t mmul_chain_takes(const struct mmul_stage *stage, int64_t rows, int64_t cols) {
-    const struct mmul_chain *chain = &stage->chain;
-    const bool is_whole = stage->is.plan == NULL && rows * cols == chain->all;
-    const bool takes = (chain->in_parts || is_whole) && rows * cols > MMUL_SAMPLE_WORK &&
-                       chain->elements <= MMUL_ABSENT_SPAN;
-    return takes ? tiles_of_link(stage) * chain->elements * (int64_t)sizeof(float) : 0;
+int64_t mmul_epilogue_takes(const struct mmul_stage *stage, int64_t rows, int64_t cols) {
+    const struct mmul_epilogue *epilogue = &stage->epilogue;
+    const bool is_whole = stage->is.plan == NULL && rows * cols == epilogue->all;
+    const bool takes = (epilogue->in_parts || is_whole) && rows * cols > MMUL_SAMPLE_WORK &&
+                       epilogue->elements <= MMUL_ABSENT_SPAN;
+    return takes ? tiles_of_fused(stage) * epilogue->elements * (int64_t)sizeof(float) : 0;
 }
 
-enum mmul_status mmul_chain_make_part(struct mmul_stage *stage, struct mmul_region part,
-                                      struct mmul_error *err) {
-    const struct mmul_chain *chain = &stage->chain;
-    int64_t index = chain->done;
-    if (!chain->in_parts || mmul_region_count(part) == 0)
+enum mmul_status mmul_epilogue_make_part(struct mmul_stage *stage, struct mmul_region part,
+                                         struct mmul_error *err) {
+    const struct mmul_epilogue *epilogue = &stage->epilogue;
+    int64_t index = epilogue->done;
+    if (!epilogue->in_parts || mmul_region_count(part) == 0)
         return MMUL_OK;
-    if (chain->step->by_rows) {
+    if (epilogue->step->by_rows) {
         const int64_t before = part.matrix * stage->is.plan->problem.c.rows;
         part.row_begin += before;
         part.row_end += before;
         part.matrix = 0;
     }
-    enum mmul_status status = create_between(&stage->site->chain_room, err);
+    enum mmul_status status = create_between(&stage->site->epilogue_room, err);
     return status == MMUL_OK ? make_block(stage, part, &index, err) : status;
 }
 
 // --------------------------------------------------------------------------------------------- life
 
-// Of a product whose blocks this rank alone computes: are there links that need more of a row than comes at once?
+// Of a product whose blocks this rank alone computes: are there fused operations that need more of a row than comes at
+// once?
 static bool goes_in_parts(const struct mmul_stage *stage) {
     const struct mmul_program_plan *plan = plan_of(stage);
     const struct mmul_plan *product = stage->is.plan;
     if (product == NULL || mmul_plan_nodes(product)[stage->site->context->comm->node_index].claims)
         return false;
-    const enum mmul_placement_kind kind = plan->places[stage->chain.step->result].placement.kind;
+    const enum mmul_placement_kind kind = plan->places[stage->epilogue.step->result].placement.kind;
     bool in_parts = kind == (product->axis == MMUL_ROWS ? MMUL_PLACE_ROWS : MMUL_PLACE_COLS);
-    for (int i = 0; i < stage->chain.step->link_count; i++) {
-        const int operation = link_of(stage, i)->operation;
+    for (int i = 0; i < stage->epilogue.step->fused_count; i++) {
+        const int operation = fused_of(stage, i)->operation;
         in_parts &= product->panel_units >= product->problem.c.cols ||
                     mmul_operation_row(plan->program->operations[operation].kind)->class ==
                         MMUL_CLASS_ELEMENTS;
@@ -311,42 +312,43 @@ static bool goes_in_parts(const struct mmul_stage *stage) {
     return in_parts;
 }
 
-static enum mmul_status reserve(struct mmul_chain_room *room, size_t bytes,
+static enum mmul_status reserve(struct mmul_epilogue_room *room, size_t bytes,
                                 struct mmul_error *err) {
     if (bytes > room->bytes) {
-        mmul_chain_room_fini(room);
+        mmul_epilogue_room_fini(room);
         room->bytes = bytes;
     }
     return create_between(room, err);
 }
 
-enum mmul_status mmul_chain_init(struct mmul_stage *stage, const struct mmul_program_step *step,
-                                 struct mmul_error *err) {
-    struct mmul_chain *chain = &stage->chain;
-    if (step == NULL || step->link_count == 0)
+enum mmul_status mmul_epilogue_init(struct mmul_stage *stage, const struct mmul_program_step *step,
+                                    struct mmul_error *err) {
+    struct mmul_epilogue *epilogue = &stage->epilogue;
+    if (step == NULL || step->fused_count == 0)
         return MMUL_OK;
-    *chain = (struct mmul_chain){.step = step, .blocks = *step};
-    chain->blocks.made = step->result;
-    chain->in_parts = goes_in_parts(stage);
-    const struct mmul_link_size size = mmul_program_link_size(plan_of(stage), step, rank_of(stage));
+    *epilogue = (struct mmul_epilogue){.step = step, .blocks = *step};
+    epilogue->blocks.made = step->result;
+    epilogue->in_parts = goes_in_parts(stage);
+    const struct mmul_epilogue_size size =
+        mmul_program_epilogue_size(plan_of(stage), step, rank_of(stage));
     const int64_t each = (int64_t)mmul_dtype_bytes(dtype_of(stage));
-    chain->all = size.all;
-    chain->elements = size.tile;
-    return chain->elements > 0
-               ? reserve(&stage->site->chain_room, (size_t)(chain->elements * each), err)
+    epilogue->all = size.all;
+    epilogue->elements = size.tile;
+    return epilogue->elements > 0
+               ? reserve(&stage->site->epilogue_room, (size_t)(epilogue->elements * each), err)
                : MMUL_OK;
 }
 
-void mmul_chain_room_fini(struct mmul_chain_room *room) {
+void mmul_epilogue_room_fini(struct mmul_epilogue_room *room) {
     for (int i = 0; i < 2; i++)
         mmul_free(room->between[i]);
-    *room = (struct mmul_chain_room){0};
+    *room = (struct mmul_epilogue_room){0};
 }
 
-void mmul_chain_restart(struct mmul_chain *chain) {
-    chain->done = 0;
+void mmul_epilogue_restart(struct mmul_epilogue *epilogue) {
+    epilogue->done = 0;
 }
 
-void mmul_chain_abandon(struct mmul_chain_room *room) {
+void mmul_epilogue_abandon(struct mmul_epilogue_room *room) {
     room->between[0] = room->between[1] = NULL;
 }

@@ -14,7 +14,7 @@
 
 enum { MMUL_FOLD_RANKS = 16, MMUL_FOLD_STEPS = 256 };
 
-struct mmul_fold {
+struct mmul_rank_classes {
     int size, node_count;
     int *rank_of; // of the whole plan's ranks: which stands for it; owned, like all below
     int *node_of; // the same of its nodes; root's is node 0
@@ -32,10 +32,11 @@ struct mmul_stage_plan {
 
 // Who stands for whom in all of them. Fails with MMUL_ERR_SYSTEM
 // (memory).
-enum mmul_status mmul_fold_init(const struct mmul_stage_plan *stages, int count,
-                                struct mmul_fold *fold, struct mmul_error *err);
-void mmul_fold_fini(struct mmul_fold *fold);
+enum mmul_status mmul_rank_classes_init(const struct mmul_stage_plan *stages, int count,
+                                        struct mmul_rank_classes *classes, struct mmul_error *err);
+void mmul_rank_classes_fini(struct mmul_rank_classes *classes);
 
 // The folded plan of one of them, released with mmul_plan_free; the same failure.
-enum mmul_status mmul_fold_plan(const struct mmul_fold *fold, const struct mmul_plan *whole,
-                                struct mmul_plan **plan, struct mmul_error *err);
+enum mmul_status mmul_rank_classes_plan(const struct mmul_rank_classes *classes,
+                                        const struct mmul_plan *whole, struct mmul_plan **plan,
+                                        struct mmul_error *err);

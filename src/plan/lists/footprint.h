@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Memory of a run that is shared by its stages, and grows with the largest of them: the segment of a node, what checks
-// work in, buffers of lines. Sizes alone, and pure: plans count what a run will take with the functions by which the
+// work in, buffers of channels. Sizes alone, and pure: plans count what a run will take with the functions by which the
 // run makes its rooms.
 #pragma once
 
@@ -79,19 +79,20 @@ void mmul_check_size_add(struct mmul_check_size *size, const struct mmul_check_n
 // Where one piece is remembered.
 int64_t mmul_check_size_bytes(const struct mmul_check_size *size);
 
-// ------------------------------------------------------------------------------------------ lines
+// -------------------------------------------------------------------------------------- channels
 
-// A line to a file passes so much at once, without a buffer of its own.
+// A channel to a file passes so much at once, without a buffer of its own.
 enum { MMUL_FILE_STRETCH_BYTES = 4 << 20 };
 
-// Of a line, for a product; the line has that of the largest one of its run.
+// Of a channel, for a product; the channel has that of the largest one of its run.
 int64_t mmul_route_buffer_bytes(const struct mmul_plan *plan, enum mmul_route route);
 
-// Buffers of a leader's lines. {0}: none.
-struct mmul_lines_size {
+// Buffers of a leader's channels. {0}: none.
+struct mmul_channels_size {
     int64_t bytes[MMUL_ROUTES];
     bool is_used[MMUL_ROUTES], is_spread;
 };
 
-void mmul_lines_size_add(struct mmul_lines_size *size, const struct mmul_plan *plan, int node);
-int64_t mmul_lines_size_bytes(const struct mmul_lines_size *size, bool is_root);
+void mmul_channels_size_add(struct mmul_channels_size *size, const struct mmul_plan *plan,
+                            int node);
+int64_t mmul_channels_size_bytes(const struct mmul_channels_size *size, bool is_root);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 // When a product must be done, and what happens when it is not. Forgets nothing of what the worker and
 // the check hold of the device that was given up: the run does.
-#include "exec/worker/deadline.h"
+#include "exec/worker/watchdog.h"
 
 #include "base/clock.h"
 #include "base/status.h"
 #include "exec/setup/fallback.h"
 
-void mmul_deadline_init(struct mmul_deadline *deadline, struct mmul_context *context,
+void mmul_watchdog_init(struct mmul_watchdog *deadline, struct mmul_context *context,
                         double timeout_seconds, bool no_fallback) {
-    *deadline = (struct mmul_deadline){.context = context,
+    *deadline = (struct mmul_watchdog){.context = context,
                                        .timeout_seconds = timeout_seconds,
                                        .no_fallback = no_fallback,
                                        .replacements_before = context->replacements,
@@ -18,7 +18,7 @@ void mmul_deadline_init(struct mmul_deadline *deadline, struct mmul_context *con
 
 // By when a product must be done, lest its device counts as hung: many times what was predicted.
 // Devices of unknown speed, such as those that have taken over, count as very slow ones.
-static int64_t latest(const struct mmul_deadline *deadline, double flops) {
+static int64_t latest(const struct mmul_watchdog *deadline, double flops) {
     static const double slow_flops = 1e8, times = 20, least_seconds = 30;
     const struct mmul_context *context = deadline->context;
     const struct mmul_rank_info *info = &context->cluster->ranks[context->comm->rank];
@@ -33,30 +33,30 @@ static int64_t latest(const struct mmul_deadline *deadline, double flops) {
     return (int64_t)((mmul_clock_now() + seconds) * 1e9);
 }
 
-void mmul_deadline_begin(struct mmul_deadline *deadline, double flops) {
+void mmul_watchdog_begin(struct mmul_watchdog *deadline, double flops) {
     atomic_store(&deadline->flops, (int64_t)flops);
     atomic_store(&deadline->until_ns, latest(deadline, flops));
 }
 
-void mmul_deadline_end(struct mmul_deadline *deadline) {
+void mmul_watchdog_end(struct mmul_watchdog *deadline) {
     atomic_store(&deadline->until_ns, 0);
 }
 
 // The device is held. True when it is too late; one that has just taken over gets time of its own.
-static bool is_late(struct mmul_deadline *deadline) {
+static bool is_late(struct mmul_watchdog *deadline) {
     int64_t until = atomic_load(&deadline->until_ns);
     if (until == 0 || mmul_clock_now() * 1e9 < (double)until)
         return false;
     if (deadline->replacements == deadline->context->replacements)
         return true;
     deadline->replacements = deadline->context->replacements;
-    mmul_deadline_begin(deadline, (double)atomic_load(&deadline->flops));
+    mmul_watchdog_begin(deadline, (double)atomic_load(&deadline->flops));
     return false;
 }
 
-static enum mmul_status leave(struct mmul_deadline *deadline, struct mmul_error *err) {
+static enum mmul_status leave(struct mmul_watchdog *deadline, struct mmul_error *err) {
     struct mmul_context *context = deadline->context;
-    mmul_deadline_end(deadline);
+    mmul_watchdog_end(deadline);
     deadline->has_abandoned = true;
     if (!deadline->no_fallback)
         return mmul_context_abandon_device(context, "it hangs", err);
@@ -66,7 +66,7 @@ static enum mmul_status leave(struct mmul_deadline *deadline, struct mmul_error 
     return MMUL_ERR_UNAVAILABLE;
 }
 
-bool mmul_deadline_give_up(struct mmul_deadline *deadline, enum mmul_status *status,
+bool mmul_watchdog_give_up(struct mmul_watchdog *deadline, enum mmul_status *status,
                            struct mmul_error *err) {
     if (atomic_load(&deadline->until_ns) == 0 || !mmul_context_hold_device(deadline->context))
         return false;

@@ -4,18 +4,18 @@
 // and pure: the run makes its rooms as large as these say.
 //
 // A run has for all of its steps, each as large as the largest of them wants it: its segment on every node
-// (plan/lists/rooms.h); on every rank the check's vectors, two tiles of what is between links, pieces of moves, buffers
-// of lines; and what a single step has while it is carried out, such as the tile of a search.
+// (plan/lists/footprint.h); on every rank the check's vectors, two tiles of what is between fused operations, pieces of
+// moves, buffers of channels; and what a single step has while it is carried out, such as the tile of a search.
 #pragma once
 
-#include "plan/lists/rooms.h"
+#include "plan/lists/footprint.h"
 #include "plan/program/program_tasks.h"
 
 // What the functions below need of a plan that has its places, steps and ranks: what is read again, and what devices
 // want and may have. Fails with MMUL_ERR_SYSTEM (memory).
-enum mmul_status mmul_program_rooms_prepare(struct mmul_program_plan *plan,
-                                            const struct mmul_cluster *cluster,
-                                            struct mmul_error *err);
+enum mmul_status mmul_program_footprint_prepare(struct mmul_program_plan *plan,
+                                                const struct mmul_cluster *cluster,
+                                                struct mmul_error *err);
 
 // ------------------------------------------------------------------------------ values read again
 
@@ -84,18 +84,19 @@ struct mmul_search_size mmul_program_search_size(const struct mmul_program_plan 
                                                  const struct mmul_program_step *step,
                                                  int64_t rows_most);
 
-// ------------------------------------------------------------------------------------------- links
+// ------------------------------------------------------------------------------------------- fused operations
 
-// The next block of a rank's that goes through the links of a step: of many matrices all rows together. walk: of the
-// step whose `made` is its result.
-bool mmul_program_next_linked(struct mmul_program_walk *walk, struct mmul_region *block);
+// The next block of a rank's that goes through the fused operations of a step: of many matrices all rows together.
+// walk: of the step whose `made` is its result.
+bool mmul_program_next_fused(struct mmul_program_walk *walk, struct mmul_region *block);
 
 // Elements of the rank's part, and of a tile of it.
-struct mmul_link_size {
+struct mmul_epilogue_size {
     int64_t all, tile;
 };
-struct mmul_link_size mmul_program_link_size(const struct mmul_program_plan *plan,
-                                             const struct mmul_program_step *step, int rank);
+struct mmul_epilogue_size mmul_program_epilogue_size(const struct mmul_program_plan *plan,
+                                                     const struct mmul_program_step *step,
+                                                     int rank);
 
 // ------------------------------------------------------------------------------------------- moves
 

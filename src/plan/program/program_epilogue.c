@@ -14,7 +14,7 @@ struct use {
     int last;   // the last step that reads it, or what it shows, or views of it
 };
 
-struct chaining {
+struct fusing {
     struct mmul_program_plan *plan;
     struct use *uses; // by place
     int step;         // at hand: what it makes is
@@ -23,15 +23,15 @@ struct chaining {
     bool is_reshaped; // and they must
 };
 
-static const struct mmul_operation *operation_of(const struct chaining *c, int step) {
+static const struct mmul_operation *operation_of(const struct fusing *c, int step) {
     return &c->plan->program->operations[c->plan->steps[step].operation];
 }
 
-static struct mmul_shape shape_of(const struct chaining *c, int place) {
+static struct mmul_shape shape_of(const struct fusing *c, int place) {
     return c->plan->program->values[c->plan->places[place].value].shape;
 }
 
-static void find_uses(struct chaining *c) {
+static void find_uses(struct fusing *c) {
     const struct mmul_program_plan *plan = c->plan;
     for (int i = 0; i < plan->place_count; i++)
         c->uses[i] = (struct use){0, -1, -1, -1};
@@ -62,7 +62,7 @@ static bool is_together(enum mmul_placement_kind kind) {
            kind == MMUL_PLACE_GRID;
 }
 
-static bool is_turned(const struct chaining *c, int place) {
+static bool is_turned(const struct fusing *c, int place) {
     bool turned = false;
     for (; c->plan->places[place].view_of >= 0; place = c->plan->places[place].view_of)
         turned ^= c->plan->places[place].transposed;
@@ -78,7 +78,7 @@ static int64_t elements_of(struct mmul_shape s) {
 }
 
 // May the rows of all matrices of the result be made as those of one?
-static bool fits_by_rows(const struct chaining *c, int step) {
+static bool fits_by_rows(const struct fusing *c, int step) {
     const struct mmul_program_step *s = &c->plan->steps[step];
     const struct mmul_operation *o = operation_of(c, step);
     const struct mmul_shape r = shape_of(c, s->result);
@@ -100,7 +100,7 @@ static bool fits_by_rows(const struct chaining *c, int step) {
 // ----------------------------------------------------------------------------------------- readers
 
 // The only step that reads what is made, directly or as a view of it, which *place becomes; -1: there is no such one.
-static int find_reader(const struct chaining *c, int *place) {
+static int find_reader(const struct fusing *c, int *place) {
     if (c->plan->places[*place].kept >= 0) // it is for others, too
         return -1;
     while (c->uses[*place].count == 1 && c->uses[*place].view >= 0 &&
@@ -111,7 +111,7 @@ static int find_reader(const struct chaining *c, int *place) {
 
 // Does memory grow because the step comes as late as its reader? What it reads stays for longer instead of what it
 // makes, while steps between make something.
-static bool keeps_too_much(const struct chaining *c, int reader) {
+static bool keeps_too_much(const struct fusing *c, int reader) {
     const struct mmul_program_plan *plan = c->plan;
     const struct mmul_program_step *step = &plan->steps[c->step];
     const int64_t saved = elements_of(shape_of(c, c->place));
@@ -119,7 +119,7 @@ static bool keeps_too_much(const struct chaining *c, int reader) {
     for (int i = c->step + 1; i < reader; i++)
         if (plan->steps[i].kind != MMUL_STEP_GONE)
             made += elements_of(shape_of(c, plan->steps[i].result));
-    for (int i = 0; i < (1 + step->link_count) * MMUL_OPERANDS; i++) {
+    for (int i = 0; i < (1 + step->fused_count) * MMUL_OPERANDS; i++) {
         const int place = mmul_program_step_operand(plan, step, i);
         if (place >= 0 &&
             plan->places[mmul_program_base(c->plan, place)].placement.kind != MMUL_PLACE_FILE &&
@@ -129,8 +129,8 @@ static bool keeps_too_much(const struct chaining *c, int reader) {
     return made > saved && longer > saved;
 }
 
-// All that it reads and makes has one type, as the memory between links has.
-static bool is_of_one_type(const struct chaining *c, int step) {
+// All that it reads and makes has one type, as the memory between fused operations has.
+static bool is_of_one_type(const struct fusing *c, int step) {
     const struct mmul_program_plan *plan = c->plan;
     const struct mmul_program_step *s = &plan->steps[step];
     const enum mmul_dtype dtype = plan->program->values[plan->places[s->result].value].dtype;
@@ -141,16 +141,16 @@ static bool is_of_one_type(const struct chaining *c, int step) {
     return all;
 }
 
-// One matrix after the other, each link of which is a call: not many small ones.
+// One matrix after the other, each fused operation of which is a call: not many small ones.
 static bool is_worth_it(struct mmul_shape shape) {
     enum { MATRIX_LEAST = 1 << 16 };
     return mmul_shape_matrices(shape) == 1 || shape.rows * shape.cols >= MATRIX_LEAST;
 }
 
-static bool may_take(const struct chaining *c, int reader, int shown) {
+static bool may_take(const struct fusing *c, int reader, int shown) {
     const struct mmul_program_step *next = &c->plan->steps[reader];
     const struct mmul_shape made = shape_of(c, c->place);
-    if (next->kind != MMUL_STEP_COMPUTE || next->is_product || next->link_count > 0 ||
+    if (next->kind != MMUL_STEP_COMPUTE || next->is_product || next->fused_count > 0 ||
         !is_by_element(operation_of(c, reader)) || !is_of_one_type(c, reader) ||
         c->plan->places[next->result].placement.kind != c->plan->places[c->place].placement.kind)
         return false;
@@ -164,34 +164,34 @@ static bool may_take(const struct chaining *c, int reader, int shown) {
            !keeps_too_much(c, reader);
 }
 
-// ------------------------------------------------------------------------------------------- links
+// ------------------------------------------------------------------------------------------- fused operations
 
-static void add_link(struct chaining *c, struct mmul_program_step *group,
+static void add_link(struct fusing *c, struct mmul_program_step *group,
                      const struct mmul_program_step *from, int shown) {
-    struct mmul_program_link link = {.operation = from->operation, .before = -1};
+    struct mmul_program_fused fused = {.operation = from->operation, .before = -1};
     for (int i = 0; i < MMUL_OPERANDS; i++) {
-        link.operands[i] = from->operands[i] == shown ? -1 : from->operands[i];
+        fused.operands[i] = from->operands[i] == shown ? -1 : from->operands[i];
         if (shown >= 0 && from->operands[i] == shown)
-            link.before = i;
+            fused.before = i;
     }
-    c->plan->links[c->plan->link_count++] = link;
-    group->link_count++;
+    c->plan->fused[c->plan->fused_count++] = fused;
+    group->fused_count++;
 }
 
-// What made it is the first link itself, or leaves its result where the last one will have its own.
-static void begin_group(struct chaining *c) {
+// What made it is the first fused operation itself, or leaves its result where the last one will have its own.
+static void begin_group(struct fusing *c) {
     struct mmul_program_step *step = &c->plan->steps[c->step];
-    step->first_link = c->plan->link_count;
+    step->first_fused = c->plan->fused_count;
     if (is_by_element(operation_of(c, c->step)))
         add_link(c, step, step, -1);
 }
 
 // The step becomes the reader's, in its place.
-static void take(struct chaining *c, int reader, int shown) {
+static void take(struct fusing *c, int reader, int shown) {
     struct mmul_program_plan *plan = c->plan;
     struct mmul_program_step group = plan->steps[c->step];
     const struct mmul_program_step *next = &plan->steps[reader];
-    const bool is_written = group.link_count > 0;
+    const bool is_written = group.fused_count > 0;
     for (int at = shown; at != c->place; at = plan->places[at].view_of)
         plan->places[at].is_gone = true;
     plan->places[c->place].is_gone = true;
@@ -204,7 +204,7 @@ static void take(struct chaining *c, int reader, int shown) {
     const double more = next->seconds > saved ? next->seconds - saved : 0;
     add_link(c, &group, next, shown);
     group.seconds += more;
-    group.link_seconds += more;
+    group.fused_seconds += more;
     c->by_rows = c->by_rows && fits_by_rows(c, reader);
     c->is_reshaped |= !mmul_shape_equal(shape_of(c, next->result), shape_of(c, c->place));
     c->place = group.result = next->result;
@@ -219,7 +219,7 @@ static void take(struct chaining *c, int reader, int shown) {
 }
 
 // A group that begins with this step, if there is one.
-static void chain(struct chaining *c, int step) {
+static void fuse(struct fusing *c, int step) {
     struct mmul_program_plan *plan = c->plan;
     const int made = plan->steps[step].result;
     const enum mmul_placement_kind kind = plan->places[made].placement.kind;
@@ -240,16 +240,17 @@ static void chain(struct chaining *c, int step) {
             begin_group(c);
         take(c, reader, shown);
     }
-    if (plan->steps[c->step].link_count == 0 || is_one)
+    if (plan->steps[c->step].fused_count == 0 || is_one)
         return;
     plan->steps[c->step].made = made;
     plan->places[made].view_of = c->place;
     plan->places[made].reshaped = true;
 }
 
-enum mmul_status mmul_program_chain(struct mmul_program_plan *plan, struct mmul_error *err) {
-    struct chaining c = {.plan = plan};
-    enum mmul_status status = MMUL_ALLOCATE(plan->links, plan->step_count + 1, "a plan", err);
+enum mmul_status mmul_program_fuse_epilogues(struct mmul_program_plan *plan,
+                                             struct mmul_error *err) {
+    struct fusing c = {.plan = plan};
+    enum mmul_status status = MMUL_ALLOCATE(plan->fused, plan->step_count + 1, "a plan", err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(c.uses, plan->place_count, "a plan", err);
     if (status != MMUL_OK)
@@ -260,9 +261,9 @@ enum mmul_status mmul_program_chain(struct mmul_program_plan *plan, struct mmul_
     for (int turn = 0; !plan->options.keeps_values && turn < 2;
          turn++) // first what is done to products
         for (int i = 0; i < plan->step_count; i++)
-            if (plan->steps[i].kind == MMUL_STEP_COMPUTE && plan->steps[i].link_count == 0 &&
+            if (plan->steps[i].kind == MMUL_STEP_COMPUTE && plan->steps[i].fused_count == 0 &&
                 (turn == 1 || operation_of(&c, i)->kind == MMUL_MATMUL))
-                chain(&c, i);
+                fuse(&c, i);
     for (int i = 0; i < plan->step_count; i++)
         if (plan->steps[i].made < 0)
             plan->steps[i].made = plan->steps[i].result;

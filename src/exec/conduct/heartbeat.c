@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: MIT
+// Small messages on the run's communicator, with tags of their own; one each way is under way at a
+// time, so that nothing piles up at a rank that is stopped. Silence is counted in the time that the
+// listener itself was awake: a job that was stopped as a whole accuses nobody.
+//
+//     rank:  BEAT BEAT ... LEAVING BEAT ... BYE      root:  BEAT ... CANCEL? ... OVER
+//                           (OVER has come)^                     (all are LEAVING)^
+//
+// Root's QUESTION to a leader is followed by an ANSWER, before BYE at the latest: root is not done as long as it
+// may ask. What is awaited so is tested all the time, and is a transfer of the run: its failure is one, as is
+// that of any words of a leader that may be asked.
+#include "exec/conduct/heartbeat.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/status.h"
+
+static const double LOOK_SECONDS = 0.05, AWAKE_SECONDS = 0.5, SILENT_SECONDS = 10;
+
+enum { TAG_TO_ROOT = 9001, TAG_FROM_ROOT = 9002 };
+enum kind { BEAT, LEAVING, BYE, CANCEL, OVER, QUESTION, ANSWER };
+enum { KIND, CANCELLED, RIGHT, GARBLED, PLAIN_DONE, PLAIN_LINES, PLAIN_FLOPS };
+enum { LENDING = 2 }; // where the words of a question and an answer begin
+
+_Static_assert((int)LENDING + (int)MMUL_LENDING_WORDS <= (int)MMUL_WORDS, "they fit");
+
+struct mmul_heartbeat_peer {
+    struct mmul_words receive, send;
+    int64_t heard[MMUL_WORDS]; // the last that came
+    int rank;
+    enum kind last;       // LEAVING and BYE stay
+    double silent, named; // seconds: since the last words, and when it was named; 0: it was not
+    bool was_cancelled;   // it has been told that the run is
+    bool counts;          // a question or an answer is on the way, or may be
+};
+
+static bool is_root(const struct mmul_heartbeat *heartbeat) {
+    return heartbeat->run->site.context->comm->rank == 0;
+}
+
+static bool is_cancelled(const struct mmul_heartbeat *heartbeat) {
+    return mmul_failure_is_void(&heartbeat->run->site.failure);
+}
+
+// A failure of these messages is not one of the run: what is not heard is silence, unless it counts.
+static struct mmul_peers peers_of(const struct mmul_heartbeat *heartbeat,
+                                  const struct mmul_heartbeat_peer *peer) {
+    struct mmul_peers peers = heartbeat->run->site.transport.talk;
+    peers.failure = peer->counts ? peers.failure : NULL;
+    peers.alarm = peer->counts ? peers.alarm : NULL;
+    return peers;
+}
+
+static void listen(const struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer) {
+    const struct mmul_peers peers = peers_of(heartbeat, peer);
+    mmul_words_receive(&peers, peer->rank, is_root(heartbeat) ? TAG_TO_ROOT : TAG_FROM_ROOT,
+                       &peer->receive);
+}
+
+static bool is_done(const struct mmul_heartbeat *heartbeat, const struct mmul_heartbeat_peer *peer,
+                    struct mmul_words *words) {
+    const struct mmul_peers peers = peers_of(heartbeat, peer);
+    return mmul_words_is_over(&peers, words);
+}
+
+static void fill_words(const struct mmul_heartbeat *heartbeat, enum kind kind, int64_t *words) {
+    const struct mmul_run *run = heartbeat->run;
+    words[KIND] = kind;
+    words[CANCELLED] = is_cancelled(heartbeat);
+    words[RIGHT] = atomic_load(&run->site.findings.blocks_right);
+    words[GARBLED] = atomic_load(&run->site.findings.blocks_garbled);
+    words[PLAIN_DONE] = atomic_load(&run->site.findings.plain_done);
+    words[PLAIN_LINES] = atomic_load(&run->site.findings.plain_lines);
+    words[PLAIN_FLOPS] = atomic_load(&run->site.findings.plain_flops);
+}
+
+// Sends what has been filled in. False: it cannot be: to be tried again.
+static bool send(const struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer) {
+    const struct mmul_peers peers = peers_of(heartbeat, peer);
+    mmul_words_send(&peers, peer->rank, is_root(heartbeat) ? TAG_FROM_ROOT : TAG_TO_ROOT,
+                    &peer->send);
+    return !peer->send.failed;
+}
+
+// False: the last words have not left yet, or these cannot: to be tried again.
+static bool say(const struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer,
+                enum kind kind) {
+    if (!is_done(heartbeat, peer, &peer->send))
+        return false;
+    fill_words(heartbeat, kind, peer->send.values);
+    return send(heartbeat, peer);
+}
+
+static void notice(const struct mmul_heartbeat *heartbeat, const struct mmul_heartbeat_peer *peer,
+                   const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void notice(const struct mmul_heartbeat *heartbeat, const struct mmul_heartbeat_peer *peer,
+                   const char *format, ...) {
+    const struct mmul_job_calls *calls = heartbeat->run->calls;
+    char text[256];
+    va_list arguments;
+    if (calls->notice == NULL)
+        return;
+    int length = snprintf(text, sizeof text, "rank %d on %.64s ", peer->rank,
+                          heartbeat->run->site.context->cluster->ranks[peer->rank].host);
+    va_start(arguments, format);
+    vsnprintf(text + length, sizeof text - (size_t)length, format, arguments);
+    va_end(arguments);
+    calls->notice(calls->context, text);
+}
+
+// The words of lending in what has come.
+static void hear_lending(struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer,
+                         enum kind kind) {
+    const int64_t *words = peer->receive.values + LENDING;
+    if (kind == QUESTION) {
+        heartbeat->is_asked = true;
+        memcpy(heartbeat->question, words, sizeof heartbeat->question);
+    } else {
+        peer->counts = false;
+        mmul_lending_end(&heartbeat->lending, words);
+    }
+}
+
+static void hear(struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer) {
+    enum kind kind = (enum kind)peer->receive.values[KIND];
+    bool lends = kind == QUESTION || kind == ANSWER;
+    if (lends)
+        hear_lending(heartbeat, peer, kind);
+    memcpy(peer->heard, peer->receive.values, (lends ? LENDING : MMUL_WORDS) * sizeof *peer->heard);
+    if (peer->named > 0)
+        notice(heartbeat, peer, "moves again, after %.0f s", peer->silent);
+    peer->silent = peer->named = 0;
+    if (kind == LEAVING || kind == BYE)
+        peer->last = kind;
+    if (peer->heard[CANCELLED] != 0 || kind == CANCEL)
+        mmul_failure_void(&heartbeat->run->site.failure);
+    heartbeat->has_cancelled |= peer->heard[CANCELLED] != 0;
+    heartbeat->is_over |= kind == OVER;
+    if (kind != BYE && kind != OVER)
+        listen(heartbeat, peer);
+}
+
+static void hear_all(struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer) {
+    while (peer->receive.active && is_done(heartbeat, peer, &peer->receive) &&
+           !peer->receive.failed)
+        hear(heartbeat, peer);
+}
+
+static void wait_for_words(struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer,
+                           double awake) {
+    bool listens = peer->receive.active;
+    hear_all(heartbeat, peer);
+    // Root only has words for rank 1 while it waits.
+    if (!listens || (!is_root(heartbeat) && heartbeat->run->site.context->comm->rank != 1))
+        return;
+    peer->silent += awake;
+    double limit = peer->named > 0 ? 2 * peer->named : SILENT_SECONDS + heartbeat->interval - 1;
+    if (peer->silent < limit)
+        return;
+    peer->named = limit;
+    notice(heartbeat, peer, "has not moved for %.0f s", limit);
+}
+
+// What is due besides answers.
+static void speak(struct mmul_heartbeat *heartbeat, bool beats) {
+    heartbeat->has_cancelled |= is_cancelled(heartbeat);
+    for (int i = 0; i < heartbeat->peer_count; i++) {
+        struct mmul_heartbeat_peer *peer = &heartbeat->peers[i];
+        if (heartbeat->has_cancelled && !peer->was_cancelled)
+            peer->was_cancelled = say(heartbeat, peer, is_root(heartbeat) ? CANCEL : BEAT);
+        else if (beats && (!is_root(heartbeat) || peer->rank == 1))
+            say(heartbeat, peer, BEAT);
+    }
+}
+
+// Root, of a rank that has spoken: plain loops are slow, and whoever waits for them should know. The
+// words may be of several moments: what is read from them is told, never computed with.
+static void tell_plain_work(struct mmul_heartbeat *heartbeat,
+                            const struct mmul_heartbeat_peer *peer, double now) {
+    static const double short_flops = 2e9;
+    const int64_t *words = peer->heard;
+    if ((double)words[PLAIN_FLOPS] <= short_flops || words[PLAIN_LINES] <= 0)
+        return;
+    heartbeat->told_at = now;
+    notice(heartbeat, peer,
+           "computes by plain loops, because the check found its device wrong: %.0f %% "
+           "of %lld lines",
+           100.0 * (double)words[PLAIN_DONE] / (double)words[PLAIN_LINES],
+           (long long)words[PLAIN_LINES]);
+}
+
+static bool has_work(const struct mmul_run *run, int rank) {
+    bool any = false;
+    for (int i = 0; !any && i < run->stage_count; i++)
+        any = mmul_stage_has_work(&run->stages[i], rank);
+    return any;
+}
+
+// Root: has every rank that works found nothing but garbled blocks, and is it long to repair them?
+// A device that errs is replaced, but all of them do not err alike.
+static bool is_hopeless(const struct mmul_heartbeat *heartbeat, int64_t *blocks) {
+    static const double long_flops = 2e10;
+    bool is_long = false;
+    *blocks = 0;
+    for (int i = -1; i < heartbeat->peer_count; i++) {
+        const struct mmul_heartbeat_peer *peer = i < 0 ? heartbeat->own : &heartbeat->peers[i];
+        if (peer->heard[RIGHT] > 0 ||
+            (peer->heard[GARBLED] == 0 && has_work(heartbeat->run, peer->rank)))
+            return false;
+        *blocks += peer->heard[GARBLED];
+        is_long |= (double)peer->heard[PLAIN_FLOPS] > long_flops;
+    }
+    return is_long;
+}
+
+static void end_hopeless(struct mmul_heartbeat *heartbeat, int64_t blocks) {
+    struct mmul_run *run = heartbeat->run;
+    struct mmul_error err;
+    if (is_cancelled(heartbeat) || heartbeat->has_cancelled)
+        return;
+    mmul_fail(
+        &err, MMUL_ERR_WRONG,
+        "all blocks that were checked are wrong, %lld on %d rank%s; computing them again by plain "
+        "loops was given up",
+        (long long)blocks, run->site.context->comm->size,
+        run->site.context->comm->size == 1 ? "" : "s");
+    mmul_hint(&err, "suspect what they share: OpenBLAS's kernels for this processor "
+                    "(OPENBLAS_CORETYPE=Haswell takes others), or memory");
+    heartbeat->has_cancelled = true;
+    mmul_failure_keep(&run->site.failure, &err);
+}
+
+// Root, each second.
+static void judge(struct mmul_heartbeat *heartbeat, double now) {
+    static const double told_seconds = 5;
+    int64_t blocks;
+    fill_words(heartbeat, BEAT, heartbeat->own->heard);
+    if (is_hopeless(heartbeat, &blocks))
+        end_hopeless(heartbeat, blocks);
+    if (now - heartbeat->told_at < told_seconds)
+        return;
+    for (int i = -1; i < heartbeat->peer_count; i++)
+        tell_plain_work(heartbeat, i < 0 ? heartbeat->own : &heartbeat->peers[i], now);
+}
+
+// ----------------------------------------------------------------------------------------- lending
+
+// Root: asks for somebody who wants lines, hears what is said.
+static void ask(struct mmul_heartbeat *heartbeat) {
+    struct mmul_lending *lending = &heartbeat->lending;
+    int64_t question[MMUL_LENDING_WORDS];
+    bool waits = lending->is_asked;
+    int rank = waits ? lending->leader : mmul_lending_find(lending, question);
+    if (rank < 0)
+        return;
+    struct mmul_heartbeat_peer *peer = &heartbeat->peers[rank - 1];
+    bool is_sent = is_done(heartbeat, peer, &peer->send);
+    hear_all(heartbeat, peer);
+    if (waits || !is_sent)
+        return;
+    if (!peer->receive.active || peer->last == LEAVING || peer->last == BYE) {
+        mmul_lending_leave(lending);
+        return;
+    }
+    fill_words(heartbeat, QUESTION, peer->send.values);
+    memcpy(peer->send.values + LENDING, question, sizeof question);
+    peer->counts = lending->is_asked = true;
+    (void)send(heartbeat, peer);
+}
+
+// The leader of another node.
+static void answer(struct mmul_heartbeat *heartbeat) {
+    struct mmul_heartbeat_peer *peer = &heartbeat->peers[0];
+    hear_all(heartbeat, peer);
+    if (!is_done(heartbeat, peer, &peer->send) || !heartbeat->is_asked)
+        return;
+    heartbeat->is_asked = false;
+    fill_words(heartbeat, ANSWER, peer->send.values);
+    mmul_lending_answer(&heartbeat->run->site, heartbeat->question, peer->send.values + LENDING);
+    (void)send(heartbeat, peer);
+}
+
+static void lend(struct mmul_heartbeat *heartbeat) {
+    if (heartbeat->lending.stage != NULL)
+        ask(heartbeat);
+    else if (heartbeat->answers)
+        answer(heartbeat);
+}
+
+// ---------------------------------------------------------------------------------- all the time
+
+static void look(struct mmul_heartbeat *heartbeat) {
+    double now = mmul_clock_now(), awake = now - heartbeat->looked_at;
+    bool beats = now - heartbeat->sent_at >= heartbeat->interval;
+    awake = awake < AWAKE_SECONDS ? awake : AWAKE_SECONDS;
+    heartbeat->looked_at = now;
+    for (int i = 0; i < heartbeat->peer_count; i++)
+        wait_for_words(heartbeat, &heartbeat->peers[i], awake);
+    if (beats)
+        heartbeat->sent_at = now;
+    if (beats && is_root(heartbeat))
+        judge(heartbeat, now);
+    if (!heartbeat->is_over)
+        speak(heartbeat, beats);
+}
+
+void mmul_heartbeat_attend(struct mmul_heartbeat *heartbeat) {
+    lend(heartbeat);
+    if (mmul_clock_now() - heartbeat->looked_at >= LOOK_SECONDS)
+        look(heartbeat);
+}
+
+// Looks, in naps, until `condition` holds of every peer. Who cannot be heard any more, because MPI has
+// failed, is not waited for.
+static void look_until(struct mmul_heartbeat *heartbeat,
+                       bool (*condition)(struct mmul_heartbeat *, struct mmul_heartbeat_peer *)) {
+    double nap = 20e-6;
+    for (int i = 0; i < heartbeat->peer_count;) {
+        if (condition(heartbeat, &heartbeat->peers[i])) {
+            i++;
+            continue;
+        }
+        mmul_clock_nap(nap);
+        nap = nap < 1e-3 ? 1.5 * nap : nap;
+        lend(heartbeat);
+        look(heartbeat);
+    }
+}
+
+static bool has_left(struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer) {
+    (void)heartbeat;
+    return peer->last == LEAVING || peer->last == BYE || peer->receive.failed;
+}
+
+static bool is_told_over(struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer) {
+    return say(heartbeat, peer, OVER);
+}
+
+static bool has_gone(struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer) {
+    return (peer->last == BYE || peer->receive.failed) && is_done(heartbeat, peer, &peer->send);
+}
+
+static bool has_said_leaving(struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer) {
+    return say(heartbeat, peer, LEAVING);
+}
+
+static bool has_heard_over(struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer) {
+    return heartbeat->is_over || peer->receive.failed;
+}
+
+static bool has_said_bye(struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer) {
+    return say(heartbeat, peer, BYE);
+}
+
+static bool is_sent(struct mmul_heartbeat *heartbeat, struct mmul_heartbeat_peer *peer) {
+    return is_done(heartbeat, peer, &peer->send);
+}
+
+void mmul_heartbeat_end(struct mmul_heartbeat *heartbeat) {
+    if (is_root(heartbeat)) {
+        look_until(heartbeat, has_left);
+        heartbeat->is_over = true; // nothing but that is said from here on
+        look_until(heartbeat, is_told_over);
+        look_until(heartbeat, has_gone);
+    } else {
+        look_until(heartbeat, has_said_leaving);
+        look_until(heartbeat, has_heard_over);
+        look_until(heartbeat, has_said_bye);
+        look_until(heartbeat, is_sent);
+    }
+}
+
+enum mmul_status mmul_heartbeat_init(struct mmul_heartbeat *heartbeat, struct mmul_run *run,
+                                     struct mmul_error *err) {
+    const struct mmul_comm *comm = run->site.context->comm;
+    double now = mmul_clock_now(), crowd = comm->size / 500.0;
+    int peers = comm->rank > 0 ? 1 : comm->size - 1;
+    *heartbeat = (struct mmul_heartbeat){
+        .run = run, .interval = crowd > 1 ? crowd : 1, .looked_at = now, .sent_at = now};
+    enum mmul_status status = MMUL_ALLOCATE(heartbeat->peers, peers + 1, "signs of life", err);
+    if (status == MMUL_OK) {
+        heartbeat->own = &heartbeat->peers[peers];
+        heartbeat->own->rank = comm->rank;
+    }
+    if (status == MMUL_OK)
+        status = mmul_lending_init(&heartbeat->lending, &run->site, err);
+    heartbeat->answers = comm->node_index > 0 && comm->node_rank == 0 && run->site.lent != NULL;
+    for (int i = 0; status == MMUL_OK && i < peers; i++) {
+        heartbeat->peers[i].rank = comm->rank > 0 ? 0 : i + 1;
+        heartbeat->peers[i].counts = heartbeat->answers;
+    }
+    return status;
+}
+
+void mmul_heartbeat_begin(struct mmul_heartbeat *heartbeat) {
+    const struct mmul_comm *comm = heartbeat->run->site.context->comm;
+    heartbeat->peer_count = comm->rank > 0 ? 1 : comm->size - 1;
+    for (int i = 0; i < heartbeat->peer_count; i++)
+        listen(heartbeat, &heartbeat->peers[i]);
+}
+
+void mmul_heartbeat_fini(struct mmul_heartbeat *heartbeat) {
+    mmul_lending_fini(&heartbeat->lending);
+    mmul_free(heartbeat->peers);
+    *heartbeat = (struct mmul_heartbeat){0};
+}
