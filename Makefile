@@ -326,8 +326,8 @@ $(COMPLETIONS): scripts/make-completion $(PROGRAM)
 CHECK_unit   = $(call tests_of,unit) $(PRELOAD)
 CHECK_mpi    = $(call tests_of,mpi)
 CHECK_device = $(call tests_of,device)
-CHECK_cli    = all $(DRIVER) $(INSIDE) $(FUZZ) $(EMBED) $(PRELOAD) $(STUB) $(BUILD)/deb/mpimatmul
-CHECK_lab    = all $(EMBED) $(PRELOAD)
+CHECK_cli    = all $(CHECK_device) $(DRIVER) $(INSIDE) $(FUZZ) $(EMBED) $(PRELOAD) $(STUB) $(BUILD)/deb/mpimatmul
+CHECK_lab    = all $(BUILD)/tests/mpi/program_test $(EMBED) $(PRELOAD)
 
 .PHONY: demo check check-long tests lint
 demo: all ## multiply large matrices on one core, then on all there is; show the speed-up

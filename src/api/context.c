@@ -60,7 +60,7 @@ enum mmul_status mmul_context_create(MPI_Comm comm, const struct mmul_context_op
     if (status == MMUL_OK)
         status = mmul_context_collect_warnings(made, &made->all_warnings, &made->warning_lines,
                                                &made->warning_count, err);
-    mmul_stopwatch_enter(&made->watch, &made->startup.plan_seconds);
+    mmul_stopwatch_enter(&made->watch, &made->startup.files_seconds);
     if (status == MMUL_OK)
         *context = made;
     else
@@ -115,7 +115,7 @@ enum mmul_status mmul_context_calibrate(struct mmul_context *context, struct mmu
                                                    .types = 1U << MMUL_F32 | 1U << MMUL_F64};
     mmul_stopwatch_enter(&context->watch, &context->startup.measure_seconds);
     enum mmul_status status = mmul_calibrate(context, &options, err);
-    mmul_stopwatch_enter(&context->watch, &context->startup.plan_seconds);
+    mmul_stopwatch_enter(&context->watch, &context->startup.files_seconds);
     return status;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The report for people, and as a log. Only turns numbers into text.
 #include <math.h>
+#include <string.h>
 
 #include "api/texts.h"
 #include "base/memory.h"
@@ -88,10 +89,10 @@ static void print_ranks(const struct mmul_report *report, bool verbose, FILE *st
 // What the wall time leaves out.
 static void print_startup(const struct mmul_startup *s, FILE *stream) {
     fprintf(stream,
-            "before that %.3f s: launch %.3f s, discovery %.3f s, planning %.3f s, measuring "
-            "%.3f s, warm-up %.3f s\n",
-            mmul_startup_seconds(s), s->launch_seconds, s->discover_seconds, s->plan_seconds,
-            s->measure_seconds, s->warm_up_seconds);
+            "before that %.3f s: launch %.3f, discovery %.3f, files %.3f, planning %.3f, measuring "
+            "%.3f, warm-up %.3f\n",
+            mmul_startup_seconds(s), s->launch_seconds, s->discover_seconds, s->files_seconds,
+            s->plan_seconds, s->measure_seconds, s->warm_up_seconds);
 }
 
 static const char *plural(int64_t count) {
@@ -140,6 +141,27 @@ static void print_totals(const struct mmul_report *report, FILE *stream) {
     print_check(report, stream);
 }
 
+// Of CPUs, several in a row that have the same in one line.
+static void print_kernels(const struct mmul_report *report, FILE *stream) {
+    for (int i = 0, first = 0; i < report->size; first = ++i) {
+        const struct mmul_report_rank *r = &report->ranks[i];
+        while (i + 1 < report->size && strcmp(report->ranks[i + 1].kernels, r->kernels) == 0 &&
+               strcmp(report->ranks[i + 1].kernels_setting, r->kernels_setting) == 0)
+            i++;
+        if (r->kernels[0] == '\0')
+            continue;
+        fprintf(stream, "kernels of rank %d", first);
+        if (i > first)
+            fprintf(stream, " to %d", i);
+        fprintf(stream, ": %s", r->kernels);
+        if (r->kernels_setting[0] != '\0')
+            fprintf(stream, " (%s is set)", r->kernels_setting);
+        if (r->kernels_lack[0] != '\0')
+            fprintf(stream, ", without the processor's %s", r->kernels_lack);
+        fputc('\n', stream);
+    }
+}
+
 static void print_details(const struct mmul_report *report, FILE *stream) {
     char bytes[2][32];
     fprintf(stream, "used in place %s  shared memory %s\n",
@@ -153,6 +175,7 @@ static void print_details(const struct mmul_report *report, FILE *stream) {
         if (report->ranks[i].warm_up_seconds >= 0.001)
             fprintf(stream, "warm-up of rank %d (%s): %.3f s\n", i, report->ranks[i].device,
                     report->ranks[i].warm_up_seconds);
+    print_kernels(report, stream);
     fputs(mmul_text_get(&report->unused), stream);
 }
 

@@ -2,6 +2,7 @@
 // calibrate: how fast every device and every link is, measured at leisure and stored for the plans
 // to come.
 #include "cli/print.h"
+#include "cli/progress.h"
 #include "mpimatmul.h"
 
 static enum mmul_status run(const struct call *call, struct mmul_error *err) {
@@ -10,6 +11,7 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
         status = mmul_print_new_warnings(call, err);
     if (status != MMUL_OK || !call->is_root)
         return status;
+    mmul_progress_fini(call->progress);
     char *text = NULL;
     if (call->options.values[OPT_JSON].number != 0)
         status = mmul_context_speeds_json(call->context, &text, err);
@@ -19,7 +21,8 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
 }
 
 static const enum option_id options[] = {
-    OPT_DEVICE, OPT_THREADS, OPT_BIND, OPT_JSON, OPT_QUIET, OPT_VERBOSE, OPT_HELP, OPT_END,
+    OPT_DEVICE,   OPT_THREADS, OPT_BIND, OPT_JSON, OPT_QUIET,
+    OPT_PROGRESS, OPT_VERBOSE, OPT_HELP, OPT_END,
 };
 
 const struct command mmul_command_calibrate = {
@@ -36,6 +39,7 @@ const struct command mmul_command_calibrate = {
         "one is missing, all are measured briefly, and not stored. --verbose there says which,\n"
         "and why a stored one was not used.\n"
         "Sizes whose times, repeated, did not agree are listed as unstable.\n",
+    .doing = "measuring",
     .options = options,
     .needs_mpi = true,
     .run = run,

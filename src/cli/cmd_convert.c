@@ -45,7 +45,7 @@ static enum mmul_status check(const struct call *call, struct mmul_error *err) {
 
 static const enum option_id options[] = {
     OPT_CONVERT_DTYPE, OPT_MATRIX_FORMAT, OPT_BIN_VERSION, OPT_QUIET,
-    OPT_VERBOSE,       OPT_HELP,          OPT_END,
+    OPT_PROGRESS,      OPT_VERBOSE,       OPT_HELP,        OPT_END,
 };
 
 const struct command mmul_command_convert = {
@@ -68,6 +68,7 @@ const struct command mmul_command_convert = {
         "sizes of 1 do not count.\n"
         "\n"
         "  mpimatmul convert weights.npy W.bin --dtype float16\n",
+    .doing = "converting",
     .options = options,
     .check = check,
     .run = run,

@@ -3,6 +3,7 @@
 // reason; with --test also whether each is right, and how fast. The context knows it all.
 #include "cli/failure.h"
 #include "cli/print.h"
+#include "cli/progress.h"
 #include "mpimatmul.h"
 
 static bool wants_json(const struct call *call) {
@@ -17,6 +18,7 @@ static enum mmul_status test(const struct call *call, struct mmul_error *err) {
     enum mmul_status status = mmul_context_test(call->context, timeout, &failed, &tested, err);
     if (status == MMUL_OK)
         status = mmul_print_new_warnings(call, err);
+    mmul_progress_fini(call->progress);
     if (status == MMUL_OK && call->is_root && wants_json(call))
         status = mmul_print_made(mmul_context_tests_json(call->context, &text, err), &text, stdout);
     else if (status == MMUL_OK && call->is_root && call->options.values[OPT_QUIET].number == 0)
@@ -31,6 +33,7 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
     if (call->options.values[OPT_TEST].number != 0)
         return test(call, err);
     char *text = NULL;
+    mmul_progress_fini(call->progress);
     if (call->is_root && wants_json(call))
         return mmul_print_made(mmul_context_json(call->context, &text, err), &text, stdout);
     if (call->is_root)
@@ -39,8 +42,8 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
 }
 
 static const enum option_id options[] = {
-    OPT_TEST, OPT_DEVICE, OPT_DEVICE_TIMEOUT, OPT_THREADS, OPT_BIND,
-    OPT_JSON, OPT_QUIET,  OPT_VERBOSE,        OPT_HELP,    OPT_END,
+    OPT_TEST,  OPT_DEVICE,   OPT_DEVICE_TIMEOUT, OPT_THREADS, OPT_BIND, OPT_JSON,
+    OPT_QUIET, OPT_PROGRESS, OPT_VERBOSE,        OPT_HELP,    OPT_END,
 };
 
 const struct command mmul_command_devices = {
@@ -59,6 +62,7 @@ const struct command mmul_command_devices = {
         "passes or its driver changes. Where OpenBLAS's kernels are forced (OPENBLAS_CORETYPE,\n"
         "OPENBLAS_L2_SIZE), or use narrower vectors than the processor has, --test says what is\n"
         "lost, and what to do.\n",
+    .doing = "looking",
     .options = options,
     .needs_mpi = true,
     .shows_devices = true,

@@ -4,6 +4,7 @@
 #include "cli/failure.h"
 #include "cli/files.h"
 #include "cli/print.h"
+#include "cli/progress.h"
 
 struct sides {
     struct mmul_matrix *x, *y;
@@ -111,6 +112,7 @@ static enum mmul_status compare(const struct call *call, struct sides *sides,
                            &sides->difference, err);
     if (status != MMUL_OK)
         return status;
+    mmul_progress_fini(call->progress);
     sides->x_shape = mmul_matrix_info(sides->x).shape;
     sides->y_shape = mmul_matrix_info(sides->y).shape;
     if (call->options.values[OPT_JSON].number != 0)
@@ -130,7 +132,7 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
 }
 
 static const enum option_id options[] = {
-    OPT_TOLERANCE, OPT_RELATIVE, OPT_JSON, OPT_QUIET, OPT_VERBOSE, OPT_HELP, OPT_END,
+    OPT_TOLERANCE, OPT_RELATIVE, OPT_JSON, OPT_QUIET, OPT_PROGRESS, OPT_VERBOSE, OPT_HELP, OPT_END,
 };
 
 const struct command mmul_command_diff = {
@@ -142,6 +144,7 @@ const struct command mmul_command_diff = {
     .notes = "Elements pass where |x - y| <= tolerance + relative |x|, in double. A NaN equals a "
              "NaN and an\n"
              "infinity the same infinity, nothing else.\n",
+    .doing = "comparing",
     .options = options,
     .check = mmul_files_check_operands,
     .run = run,

@@ -58,8 +58,8 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
 }
 
 static const enum option_id options[] = {
-    OPT_DIMS,        OPT_KIND,  OPT_SEED,    OPT_GEN_DTYPE, OPT_MATRIX_FORMAT,
-    OPT_BIN_VERSION, OPT_QUIET, OPT_VERBOSE, OPT_HELP,      OPT_END,
+    OPT_DIMS,  OPT_KIND,     OPT_SEED,    OPT_GEN_DTYPE, OPT_MATRIX_FORMAT, OPT_BIN_VERSION,
+    OPT_QUIET, OPT_PROGRESS, OPT_VERBOSE, OPT_HELP,      OPT_END,
 };
 
 const struct command mmul_command_gen = {
@@ -72,6 +72,7 @@ const struct command mmul_command_gen = {
              "The ending of OUT chooses the format, without one it is .bin; - is standard output.\n"
              "\n"
              "  mpimatmul gen A.bin --dims 4096x1024 --seed 7\n",
+    .doing = "generating",
     .options = options,
     .check = check,
     .run = run,

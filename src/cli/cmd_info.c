@@ -7,6 +7,7 @@
 #include "cli/failure.h"
 #include "cli/files.h"
 #include "cli/print.h"
+#include "cli/progress.h"
 
 enum { CORNER_ROWS = 4, CORNER_COLS = 6 };
 
@@ -277,6 +278,7 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
         return mmul_cli_fail(err, MMUL_ERR_SYSTEM, "cannot allocate a table of %d files", count);
     for (int f = 0; f < count; f++)
         load(call->operands[f], is_quick, &entries[f]);
+    mmul_progress_fini(call->progress);
     int read = tell_failures(call, entries, count, err);
     if (values[OPT_JSON].number != 0)
         print_json(entries, count, is_quick);
@@ -293,7 +295,7 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
 }
 
 static const enum option_id options[] = {
-    OPT_QUICK, OPT_JSON, OPT_VERBOSE, OPT_HELP, OPT_END,
+    OPT_QUICK, OPT_JSON, OPT_PROGRESS, OPT_VERBOSE, OPT_HELP, OPT_END,
 };
 
 const struct command mmul_command_info = {
@@ -311,6 +313,7 @@ const struct command mmul_command_info = {
         "Min, max and mean are of the finite elements. Fortran: columns first; big: big-endian.\n"
         "A file that cannot be read is told and left out; the exit code is that of the first "
         "one.\n",
+    .doing = "reading",
     .options = options,
     .check = mmul_files_check_operands,
     .run = run,

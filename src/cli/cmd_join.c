@@ -3,6 +3,7 @@
 #include "cli/failure.h"
 #include "cli/files.h"
 #include "cli/print.h"
+#include "cli/progress.h"
 #include "cli/shards.h"
 
 static enum mmul_status choose_output(const struct call *call, const char *folder,
@@ -43,6 +44,7 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
     if (status == MMUL_OK)
         status = mmul_join(call->operands[0], folder, path,
                            (enum mmul_format)call->options.values[OPT_MATRIX_FORMAT].number, err);
+    mmul_progress_fini(call->progress);
     if (status == MMUL_OK && call->options.values[OPT_QUIET].number == 0 &&
         !mmul_path_is_stdout(path))
         status = print_result(path, err);
@@ -54,7 +56,8 @@ static enum mmul_status check(const struct call *call, struct mmul_error *err) {
 }
 
 static const enum option_id options[] = {
-    OPT_JOIN_OUTPUT, OPT_MATRIX_FORMAT, OPT_SHARD_DIR, OPT_QUIET, OPT_VERBOSE, OPT_HELP, OPT_END,
+    OPT_JOIN_OUTPUT, OPT_MATRIX_FORMAT, OPT_SHARD_DIR, OPT_QUIET,
+    OPT_PROGRESS,    OPT_VERBOSE,       OPT_HELP,      OPT_END,
 };
 
 const struct command mmul_command_join = {
@@ -67,6 +70,7 @@ const struct command mmul_command_join = {
              "without that file they are joined by rows. The shards stay where they are.\n"
              "\n"
              "  mpimatmul join A -o A.bin\n",
+    .doing = "joining",
     .options = options,
     .check = check,
     .run = run,

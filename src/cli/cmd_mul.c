@@ -18,7 +18,6 @@ struct job {
     struct mmul_matmul args;
     struct mmul_plan *plan;
     struct mmul_report *report;
-    struct progress progress;
     char output_path[PATH_CAPACITY];
     struct mmul_shape shape; // of C
 };
@@ -181,9 +180,10 @@ static enum mmul_status multiply(const struct call *call, struct job *job, struc
     if (status != MMUL_OK)
         return status;
     mmul_print_speed_origin(call);
+    mmul_progress_enter(call->progress, "warming up");
     status = mmul_run(call->context, &job->args, job->plan, &job->report, err);
     job->args.output = NULL; // consumed
-    mmul_progress_fini(&job->progress);
+    mmul_progress_fini(call->progress);
     return status == MMUL_OK && call->is_root ? tell(call, job, err) : status;
 }
 
@@ -191,13 +191,14 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
     const struct option_value *values = call->options.values;
     struct job job = {.args = mmul_operands_args(call)};
     if (values[OPT_DRY_RUN].number != 0)
+        mmul_progress_fini(call->progress); // a plan is printed
+    if (values[OPT_DRY_RUN].number != 0)
         return mmul_command_plan.run(call, err);
     if (mmul_epilogue_is_asked(call))
         return mmul_epilogue_run(call, err);
     bool is_shown = call->is_root && values[OPT_QUIET].number == 0;
-    mmul_progress_init(&job.progress, (int)values[OPT_PROGRESS].number);
     job.args.progress = is_shown ? mmul_progress_show : NULL;
-    job.args.progress_context = &job.progress;
+    job.args.progress_context = call->progress;
     job.args.notice = mmul_progress_notice;
     enum mmul_status status = multiply(call, &job, err);
     mmul_report_destroy(job.report);

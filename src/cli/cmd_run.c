@@ -14,8 +14,8 @@ struct job {
     struct mmul_script *script; // root's
     struct mmul_program_plan *plan;
     struct mmul_values *values;
-    struct progress progress;
-    bool is_silent; // what it prints is part of the JSON in the end
+    struct progress *progress; // the call's
+    bool is_silent;            // what it prints is part of the JSON in the end
 };
 
 const struct option_refusal mmul_run_refused[] = {
@@ -92,7 +92,7 @@ static FILE *stream_of(const struct job *job) {
 static void print_lines(struct job *job) {
     if (job->is_silent || !mmul_script_is_due(job->script))
         return;
-    mmul_progress_fini(&job->progress);
+    mmul_progress_clear(job->progress);
     mmul_script_print(job->script, job->plan, stream_of(job));
     fflush(stream_of(job));
 }
@@ -115,7 +115,7 @@ static enum mmul_status make_plan(const struct call *call, struct job *job,
         .no_fallback = is_on(call, OPT_NO_FALLBACK),
         .device_timeout_seconds = values[OPT_DEVICE_TIMEOUT].real,
         .notice = mmul_progress_notice,
-        .notice_context = &job->progress,
+        .notice_context = job->progress,
         .record = beside_path(call, 0) != NULL || beside_path(call, 1) != NULL ||
                   beside_path(call, 2) != NULL,
         .memory_limit_bytes = values[OPT_MEMORY].number,
@@ -199,14 +199,17 @@ static enum mmul_status carry_out(const struct call *call,
     if (status != MMUL_OK)
         return status;
     if (is_on(call, OPT_CHECK))
+        mmul_progress_fini(job->progress);
+    if (is_on(call, OPT_CHECK))
         return call->is_root ? show_plan(call, job, err) : MMUL_OK;
     if (call->is_root) {
         mmul_script_hand_over(job->script);
         job->is_silent = is_on(call, OPT_JSON);
         print_lines(job);
     }
+    mmul_progress_enter(call->progress, "warming up");
     status = mmul_program_run(call->context, job->plan, &job->values, err);
-    mmul_progress_fini(&job->progress);
+    mmul_progress_fini(job->progress);
     if (status == MMUL_OK && call->is_root)
         warn(call, job);
     if (status == MMUL_OK && call->is_root)
@@ -221,7 +224,7 @@ static enum mmul_status carry_out(const struct call *call,
 
 enum mmul_status mmul_run_script(const struct call *call, const struct mmul_script_request *request,
                                  struct mmul_error *err) {
-    struct job job = {0};
+    struct job job = {.progress = call->progress};
     struct mmul_script_request all = *request;
     all.only_checked = is_on(call, OPT_CHECK);
     all.shard_folder = call->options.values[OPT_SHARD_DIR].text;
@@ -230,9 +233,7 @@ enum mmul_status mmul_run_script(const struct call *call, const struct mmul_scri
     all.use_float32 = is_on(call, OPT_COMPUTED) || computes_in_float32(dtype);
     all.narrow = computes_in_float32(dtype) ? (enum mmul_dtype)dtype->number : MMUL_F32;
     all.common_types &= !all.use_float32; // that asks for the result's type, too
-    mmul_progress_init(&job.progress, (int)call->options.values[OPT_PROGRESS].number);
     enum mmul_status status = carry_out(call, &all, &job, err);
-    mmul_progress_fini(&job.progress);
     mmul_values_destroy(job.values);
     mmul_program_plan_destroy(job.plan);
     mmul_script_destroy(job.script);

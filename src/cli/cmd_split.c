@@ -5,6 +5,7 @@
 
 #include "cli/failure.h"
 #include "cli/print.h"
+#include "cli/progress.h"
 #include "cli/shards.h"
 
 static bool has_list(const struct call *call) {
@@ -95,6 +96,7 @@ static enum mmul_status split_file(const struct call *call, const struct mmul_sp
     const struct mmul_matrix_info info = mmul_matrix_info(matrix);
     status = mmul_split(matrix, split, err);
     mmul_matrix_close(matrix);
+    mmul_progress_fini(call->progress);
     if (status == MMUL_OK && call->options.values[OPT_QUIET].number == 0)
         status = print_shards(path, &info, split, err);
     return status;
@@ -123,8 +125,8 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
 }
 
 static const enum option_id options[] = {
-    OPT_PARTS, OPT_PART_WEIGHTS, OPT_AXIS, OPT_SPLIT_RULE, OPT_SHARD_DIR,
-    OPT_QUIET, OPT_VERBOSE,      OPT_HELP, OPT_END,
+    OPT_PARTS, OPT_PART_WEIGHTS, OPT_AXIS,    OPT_SPLIT_RULE, OPT_SHARD_DIR,
+    OPT_QUIET, OPT_PROGRESS,     OPT_VERBOSE, OPT_HELP,       OPT_END,
 };
 
 const struct command mmul_command_split = {
@@ -140,6 +142,7 @@ const struct command mmul_command_split = {
         "remainder, hundred in 100 pieces.\n"
         "\n"
         "  mpimatmul split A.bin --weights 0.5,0.25,0.25\n",
+    .doing = "splitting",
     .options = options,
     .check = check,
     .run = run,

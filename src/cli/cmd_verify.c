@@ -4,6 +4,7 @@
 #include "cli/files.h"
 #include "cli/operands.h"
 #include "cli/print.h"
+#include "cli/progress.h"
 
 static void print_json(const struct call *call, const struct mmul_verdict *verdict) {
     static const char *const names[] = {"a", "b", "c"};
@@ -23,6 +24,7 @@ static void print_json(const struct call *call, const struct mmul_verdict *verdi
 static enum mmul_status judge(const struct call *call, const struct mmul_verdict *verdict,
                               struct mmul_error *err) {
     const char *a = call->operands[0], *b = call->operands[1], *c = call->operands[2];
+    mmul_progress_fini(call->progress);
     bool is_json = call->options.values[OPT_JSON].number != 0;
     if (is_json)
         print_json(call, verdict);
@@ -56,8 +58,8 @@ static enum mmul_status run(const struct call *call, struct mmul_error *err) {
 }
 
 static const enum option_id options[] = {
-    OPT_TRANSPOSE_A, OPT_TRANSPOSE_B, OPT_ALPHA, OPT_JSON,
-    OPT_QUIET,       OPT_VERBOSE,     OPT_HELP,  OPT_END,
+    OPT_TRANSPOSE_A, OPT_TRANSPOSE_B, OPT_ALPHA, OPT_JSON, OPT_QUIET,
+    OPT_PROGRESS,    OPT_VERBOSE,     OPT_HELP,  OPT_END,
 };
 
 const struct command mmul_command_verify = {
@@ -68,6 +70,7 @@ const struct command mmul_command_verify = {
     .summary = "is C = alpha op(A) op(B)? exit code 79 when not",
     .notes =
         "Costs O(n^2) where multiplying costs O(n^3): C x is compared with A (B x), row by row.\n",
+    .doing = "verifying",
     .options = options,
     .check = mmul_files_check_operands,
     .run = run,

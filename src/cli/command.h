@@ -8,6 +8,7 @@
 #include "cli/options.h"
 
 struct mmul_context;
+struct progress;
 struct call;
 
 struct option_refusal {
@@ -20,6 +21,7 @@ struct command {
     int operands_least, operands_most;
     const char *summary; // one line of `mpimatmul --help`
     const char *notes;   // what its own --help adds below the options
+    const char *doing;   // what is to be seen of a long one: "comparing"; NULL: "setting up"
     const enum option_id *options;
     const struct option_refusal
         *refused;       // options of others, and why not here, to a name of NULL; NULL: none
@@ -42,6 +44,7 @@ struct call {
     int ranks;                    // of the job, when MPI is there
     double begin_seconds;         // of the process, on the monotonic clock
     struct mmul_context *context; // of commands that need MPI
+    struct progress *progress;    // borrowed; moves while the command runs, where it has --progress
 };
 
 // All commands in the order of --help; *count of them.

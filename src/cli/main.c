@@ -139,11 +139,31 @@ static int print_version(void) {
     return report(NULL, &err);
 }
 
+// A long command is seen to go on, until it ends the progress to print.
+static void run_command(struct call *call, struct mmul_error *err) {
+    const struct command *command = call->command;
+    const struct option_value *values = call->options.values;
+    struct progress progress;
+    bool has_progress = false;
+    for (const enum option_id *o = command->options; *o != OPT_END; o++)
+        has_progress |= *o == OPT_PROGRESS;
+    enum { NONE = 3 };
+    mmul_progress_init(&progress, has_progress ? (int)values[OPT_PROGRESS].number : NONE);
+    call->progress = &progress;
+    if (call->is_root && values[OPT_QUIET].number == 0)
+        mmul_progress_tick(&progress, command->doing != NULL ? command->doing : "setting up");
+    command->run(call, err);
+    mmul_progress_fini(&progress);
+    call->progress = NULL;
+}
+
 static int run_alone(struct call *call, struct mmul_error *err) {
     call->is_root = true;
     if (err->status == MMUL_OK)
         mmul_print_options(call);
-    if (err->status == MMUL_OK && call->command->run(call, err) == MMUL_OK)
+    if (err->status == MMUL_OK)
+        run_command(call, err);
+    if (err->status == MMUL_OK)
         mmul_print_flush(err);
     mmul_interrupt_end();
     return report(call, err);
@@ -160,7 +180,7 @@ static int run_on_all_ranks(const struct launcher *launcher, struct call *call,
                           launcher->unmet_nodes);
     if (mmul_session_begin(&session, call, err) == MMUL_OK &&
         (call->command->needs_mpi || call->is_root))
-        call->command->run(call, err);
+        run_command(call, err);
     if (err->status == MMUL_OK && call->is_root)
         mmul_print_flush(err);
     mmul_session_agree(err);

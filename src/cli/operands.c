@@ -69,7 +69,8 @@ static void tell_conversions(const struct call *call, const struct mmul_matmul *
         const struct mmul_matrix_info info =
             inputs[i] != NULL ? mmul_matrix_info(inputs[i]) : (struct mmul_matrix_info){0};
         const enum mmul_dtype read = dtype == MMUL_F64 ? MMUL_F64 : info.delivered;
-        if (inputs[i] != NULL && info.stored != read)
+        const bool is_read = inputs[i] != NULL && (inputs[i] != args->c_in || args->beta != 0);
+        if (is_read && info.stored != read)
             mmul_print_remark(call, "notice: '%s' is %s and is read as %s",
                               mmul_matrix_name(inputs[i]), mmul_dtype_name(info.stored),
                               mmul_dtype_name(read));

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cli/failure.h"
+#include "cli/progress.h"
 #include "mpimatmul.h"
 
 enum { COLUMNS_MAX = 48 };
@@ -28,9 +29,16 @@ void mmul_print_line(FILE *stream, const char *format, ...) {
     va_end(arguments);
 }
 
+// Where a bar stands.
+static void begin_line(const struct call *call) {
+    if (call->progress != NULL)
+        mmul_progress_clear(call->progress);
+}
+
 void mmul_print_remark(const struct call *call, const char *format, ...) {
     if (!call->is_root || call->options.values[OPT_QUIET].number != 0)
         return;
+    begin_line(call);
     va_list arguments;
     va_start(arguments, format);
     print_list(stderr, "mpimatmul: ", format, arguments);
@@ -40,6 +48,7 @@ void mmul_print_remark(const struct call *call, const char *format, ...) {
 void mmul_print_data_warning(const struct call *call, const char *format, ...) {
     if (!call->is_root)
         return;
+    begin_line(call);
     va_list arguments;
     va_start(arguments, format);
     print_list(stderr, "mpimatmul: warning: ", format, arguments);

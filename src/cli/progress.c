@@ -2,6 +2,7 @@
 // Drawing progress on stderr.
 #include "cli/progress.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -9,6 +10,9 @@
 
 // A line soon, so that a user knows how long it takes; then now and then. A bar moves.
 static const double plain_first_seconds = 2, plain_seconds = 5, bar_seconds = 0.1;
+
+// Who ticks lets others speak first.
+static const double tick_seconds = 0.5;
 
 double mmul_progress_now(void) {
     struct timespec now;
@@ -18,13 +22,14 @@ double mmul_progress_now(void) {
 
 void mmul_progress_init(struct progress *progress, int choice) {
     enum { AUTO, BAR, PLAIN };
-    *progress = (struct progress){.style = PROGRESS_NONE};
+    *progress = (struct progress){.style = PROGRESS_NONE, .begin_seconds = mmul_progress_now()};
     if (choice == BAR || (choice == AUTO && isatty(STDERR_FILENO)))
         progress->style = PROGRESS_BAR;
     else if (choice == AUTO || choice == PLAIN)
         progress->style = PROGRESS_PLAIN;
-    progress->next_seconds =
-        mmul_progress_now() + (progress->style == PROGRESS_BAR ? bar_seconds : plain_first_seconds);
+    pthread_mutex_init(&progress->lock, NULL);
+    progress->next_seconds = progress->begin_seconds +
+                             (progress->style == PROGRESS_BAR ? bar_seconds : plain_first_seconds);
 }
 
 // "3 h 25 min", "2 min 5 s", "4 s"
@@ -55,14 +60,11 @@ static void format_state(const struct mmul_progress *is, char *text, size_t capa
     snprintf(text + length, capacity - (size_t)length, ", %s left", left);
 }
 
-static void draw_bar(struct progress *progress, const struct mmul_progress *is) {
-    enum { WIDTH = 24 };
-    char bar[WIDTH + 1], state[192];
-    memset(bar, '.', WIDTH);
-    memset(bar, '#', (size_t)((double)WIDTH * is->share));
-    bar[WIDTH] = '\0';
-    format_state(is, state, sizeof state);
-    fprintf(stderr, "\r[%s] %s\033[K", bar, state); // \033[K clears what an older line left
+enum { WIDTH = 24 }; // of a bar
+
+static void draw(struct progress *progress, const char bar[static WIDTH], const char *state) {
+    fprintf(stderr, "\r[%.*s] %s\033[K", WIDTH, bar,
+            state); // \033[K clears what an older line left
     fflush(stderr);
     progress->is_drawn = true;
 }
@@ -70,25 +72,109 @@ static void draw_bar(struct progress *progress, const struct mmul_progress *is) 
 void mmul_progress_show(void *context, const struct mmul_progress *is) {
     struct progress *progress = context;
     const double now = mmul_progress_now();
-    char state[192];
-    if (progress->style == PROGRESS_NONE || now < progress->next_seconds)
+    char state[192], bar[WIDTH];
+    if (progress->style == PROGRESS_NONE)
         return;
+    pthread_mutex_lock(&progress->lock);
+    snprintf(progress->doing, sizeof progress->doing, "%.60s %.0f %%", is->phase, 100 * is->share);
+    if (now >= progress->next_seconds) {
+        progress->next_seconds =
+            now + (progress->style == PROGRESS_BAR ? bar_seconds : plain_seconds);
+        format_state(is, state, sizeof state);
+        memset(bar, '.', WIDTH);
+        memset(bar, '#', (size_t)((double)WIDTH * is->share));
+        if (progress->style == PROGRESS_BAR)
+            draw(progress, bar, state);
+        else
+            fprintf(stderr, "mpimatmul: %s\n", state);
+    }
+    pthread_mutex_unlock(&progress->lock);
+}
+
+// ------------------------------------------------------------------------------------------ ticking
+
+// Nobody has told of anything for a while: what goes on, and for how long.
+static void say(struct progress *progress, double now) {
+    char state[192], seconds[32], bar[WIDTH];
+    add_seconds(now - progress->begin_seconds, seconds, sizeof seconds);
+    snprintf(state, sizeof state, "%s, %s so far", progress->doing, seconds);
     progress->next_seconds = now + (progress->style == PROGRESS_BAR ? bar_seconds : plain_seconds);
-    if (progress->style == PROGRESS_BAR) {
-        draw_bar(progress, is);
+    if (progress->style == PROGRESS_PLAIN) {
+        fprintf(stderr, "mpimatmul: %s\n", state);
         return;
     }
-    format_state(is, state, sizeof state);
-    fprintf(stderr, "mpimatmul: %s\n", state);
+    memset(bar, '.', WIDTH);
+    bar[(long)((now - progress->begin_seconds) / tick_seconds) % WIDTH] = '#';
+    draw(progress, bar, state);
+}
+
+static void *tick(void *context) {
+    struct progress *progress = context;
+    pthread_mutex_lock(&progress->lock);
+    while (progress->is_ticking) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += (long)(tick_seconds * 1e9);
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        pthread_cond_timedwait(&progress->ends, &progress->lock, &until);
+        const double now = mmul_progress_now(),
+                     quiet = progress->style == PROGRESS_BAR ? tick_seconds : 0;
+        if (progress->is_ticking && now >= progress->next_seconds + quiet)
+            say(progress, now);
+    }
+    pthread_mutex_unlock(&progress->lock);
+    return NULL;
+}
+
+// Signals are for the other threads.
+void mmul_progress_tick(struct progress *progress, const char *doing) {
+    sigset_t all, before;
+    if (progress->style == PROGRESS_NONE)
+        return;
+    snprintf(progress->doing, sizeof progress->doing, "%s", doing);
+    pthread_cond_init(&progress->ends, NULL);
+    progress->is_ticking = true;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (pthread_create(&progress->thread, NULL, tick, progress) != 0)
+        progress->is_ticking = false;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+void mmul_progress_enter(struct progress *progress, const char *doing) {
+    if (progress->style == PROGRESS_NONE)
+        return;
+    pthread_mutex_lock(&progress->lock);
+    snprintf(progress->doing, sizeof progress->doing, "%s", doing);
+    pthread_mutex_unlock(&progress->lock);
+}
+
+void mmul_progress_clear(struct progress *progress) {
+    if (progress->style == PROGRESS_NONE)
+        return;
+    pthread_mutex_lock(&progress->lock);
+    if (progress->is_drawn) {
+        fputs("\r\033[K", stderr);
+        progress->next_seconds = mmul_progress_now() + bar_seconds;
+    }
+    progress->is_drawn = false;
+    pthread_mutex_unlock(&progress->lock);
 }
 
 void mmul_progress_fini(struct progress *progress) {
-    if (progress->is_drawn)
-        fputs("\r\033[K", stderr);
-    progress->is_drawn = false;
+    if (progress->is_ticking) {
+        pthread_mutex_lock(&progress->lock);
+        progress->is_ticking = false;
+        pthread_cond_signal(&progress->ends);
+        pthread_mutex_unlock(&progress->lock);
+        pthread_join(progress->thread, NULL);
+    }
+    mmul_progress_clear(progress);
+    progress->style = PROGRESS_NONE;
 }
 
 void mmul_progress_notice(void *context, const char *text) {
-    mmul_progress_fini(context);
+    mmul_progress_clear(context);
     fprintf(stderr, "mpimatmul: %s\n", text);
 }

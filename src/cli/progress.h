@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
-// How far a run is: a bar on a terminal, a line every few seconds elsewhere.
+// How far a command is: a bar on a terminal, a line every few seconds elsewhere. While nobody tells of anything
+// (drivers build kernels, a large file is compared) a thread of its own says what goes on, and for how long.
 #pragma once
 
+#include <pthread.h>
 #include <stdbool.h>
 
 #include "mpimatmul_local.h"
@@ -10,15 +12,29 @@ enum progress_style { PROGRESS_NONE, PROGRESS_BAR, PROGRESS_PLAIN };
 
 struct progress {
     enum progress_style style;
+    double begin_seconds; // clock: of the command
+    // Under `lock`, where a thread ticks:
     double next_seconds; // clock: when the next line, or redraw, is due
     bool is_drawn;       // a bar stands on the terminal
+    char doing[96];      // what was told of last: "multiply 45 %"
+    bool is_ticking;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t ends;
 };
 
 // Seconds on the monotonic clock.
 double mmul_progress_now(void);
 
-// `choice` is the place in "auto|bar|plain|none": auto is a bar when stderr is a terminal.
+// `choice` is the place in "auto|bar|plain|none": auto is a bar when stderr is a terminal. Stays where it is until it
+// is ended.
 void mmul_progress_init(struct progress *progress, int choice);
+
+// From now on there is always something to be seen: `doing`, until there is more to tell.
+void mmul_progress_tick(struct progress *progress, const char *doing);
+
+// What goes on now.
+void mmul_progress_enter(struct progress *progress, const char *doing);
 
 // The library's callback; `context` is the struct progress.
 void mmul_progress_show(void *context, const struct mmul_progress *progress);
@@ -27,4 +43,7 @@ void mmul_progress_show(void *context, const struct mmul_progress *progress);
 void mmul_progress_notice(void *context, const char *text);
 
 // Removes a bar, so that what is printed next starts on an empty line.
+void mmul_progress_clear(struct progress *progress);
+
+// The same for good: nothing is drawn any more.
 void mmul_progress_fini(struct progress *progress);

@@ -74,6 +74,18 @@ bool mmul_is_json(const unsigned char *start, size_t count) {
            mmul_is_text(start, count);
 }
 
+bool mmul_is_json_lines(const unsigned char *start, size_t count) {
+    const unsigned char *line = memchr(start, '\n', count);
+    if (line == NULL || !mmul_is_json(start, count))
+        return false;
+    const size_t first = (size_t)(line - start);
+    const unsigned char closing = start[0] == '[' ? ']' : '}';
+    size_t last = first;
+    while (last > 0 && is_blank(start[last - 1]))
+        last--;
+    return last > 0 && start[last - 1] == closing && first + 1 < count && line[1] == start[0];
+}
+
 bool mmul_is_csv(const unsigned char *start, size_t count) {
     const unsigned char *end = memchr(start, '\n', count);
     return memchr(start, ',', end != NULL ? (size_t)(end - start) : count) != NULL &&

@@ -20,6 +20,7 @@ bool mmul_is_text(const unsigned char *start, size_t count);
 
 // Texts: what begins with a brace or a bracket; what has a comma in its first line.
 bool mmul_is_json(const unsigned char *start, size_t count);
+bool mmul_is_json_lines(const unsigned char *start, size_t count); // one after the other
 bool mmul_is_csv(const unsigned char *start, size_t count);
 
 // A model as protobuf.

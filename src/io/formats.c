@@ -299,6 +299,10 @@ static const struct mmul_format_row rows[] = {
      .probe = mmul_is_pickle,
      .hint = "older PyTorch files are pickles, too: load it where you trust it and write the array "
              "with numpy.save(<npy>, ...)"},
+    {.called = "a file of JSON lines",
+     .probe = mmul_is_json_lines,
+     .hint = "if it holds numbers, in Python: numpy.save(<npy>, numpy.array([json.loads(line) for "
+             "line in open(<in>)], dtype='float32'))"},
     {.called = "a JSON file",
      .probe = mmul_is_json,
      .hint = "if it holds numbers, in Python: numpy.save(<npy>, numpy.array(json.load(open(<in>)), "

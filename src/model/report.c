@@ -44,6 +44,6 @@ struct mmul_phases mmul_report_phases(const struct mmul_report *report) {
 }
 
 double mmul_startup_seconds(const struct mmul_startup *s) {
-    return s->launch_seconds + s->discover_seconds + s->plan_seconds + s->measure_seconds +
-           s->warm_up_seconds;
+    return s->launch_seconds + s->discover_seconds + s->files_seconds + s->plan_seconds +
+           s->measure_seconds + s->warm_up_seconds;
 }

@@ -45,7 +45,8 @@ struct mmul_report_rank {
 struct mmul_startup {
     double launch_seconds;   // before the context was asked for: drivers probed, MPI started
     double discover_seconds; // who is there, and with which devices
-    double plan_seconds;     // files opened, their headers read, the plan made
+    double files_seconds;    // files opened, their headers read, room for the result taken
+    double plan_seconds;     // the plan made and sent
     double measure_seconds;  // devices and links
     double warm_up_seconds;  // until the last rank's kernels were built
 };

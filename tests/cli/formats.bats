@@ -97,6 +97,7 @@ open("a.png", "wb").write(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(600))
 open("a.jpg", "wb").write(b"\xff\xd8\xff\xe0\0\x10JFIF\0" + bytes(600))
 open("a.onnx", "wb").write(b"\x08\x08\x12\x07pytorch\x1a\x052.1.0" + bytes(600))
 open("a.json", "w").write('\n {"a": [1, 2]}')
+open("lines.jsonl", "w").write("[1, 2]\n[3, 4]\n")
 open("list", "w").write("[[1, 2], [3, 4]]")
 open("a.mat", "wb").write(b"MATLAB 5.0 MAT-file" + bytes(600))
 open("a.mtx", "w").write("%%MatrixMarket matrix array real general\n1 1\n1\n")
@@ -134,6 +135,8 @@ and write the array with numpy.save('old.npy', ...)"
     holds="if it holds numbers, in Python: numpy.save("
     json="dtype='float32'))"
     refused_as a.json "a JSON file" "${holds}'a.npy', numpy.array(json.load(open('a.json')), $json"
+    refused_as lines.jsonl "a file of JSON lines" \
+        "${holds}'lines.npy', numpy.array([json.loads(line) for line in open('lines.jsonl')], $json"
     refused_as list "a JSON file" "${holds}'list.npy', numpy.array(json.load(open('list')), $json"
     refused_as a.csv "a text file" "${holds}'a.npy', numpy.loadtxt('a.csv', delimiter=',', dtype='float32'))"
     refused_as résumé.txt "a text file" "${holds}'résumé.npy', numpy.loadtxt('résumé.txt', dtype='float32'))"

@@ -137,3 +137,19 @@ END
     [ "${#stderr_lines[@]}" -eq 1 ]
     expect_only_files
 }
+
+# Whoever reads the pipe takes his time.
+@test "a long command says what goes on, and for how long" {
+    local style seen
+    for style in plain bar none; do
+        "$MPIMATMUL" gen - --dims 3000x1000 --seed 1 --progress $style 2> err | { sleep 3.2; cat > /dev/null; }
+        seen=$(tr '\r' '\n' < err | grep -cE 'generating, [0-9] s so far' || true)
+        case $style in
+            plain) [ "$seen" -eq 1 ] && [[ "$(< err)" =~ ^mpimatmul:\ generating,\ [23]\ s\ so\ far$ ]] ;;
+            bar) [ "$seen" -ge 3 ] && [ "$(tail -c 4 err)" = $'\r\033[K' ] ;;
+            none) [ ! -s err ] ;;
+        esac || { echo "$style: $(cat -v err)"; return 1; }
+    done
+    "$MPIMATMUL" gen - --dims 3000x1000 --seed 1 --progress plain --quiet 2> err | { sleep 2.8; cat > /dev/null; }
+    [ ! -s err ]
+}

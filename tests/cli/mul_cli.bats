@@ -351,6 +351,8 @@ print([(r["kernels"], r["kernels_setting"]) for r in json.load(open("r.json"))["
     OPENBLAS_CORETYPE=Nehalem program mul A.bin B.bin -o C.bin --quiet --device cpu --report r.json
     expect_quiet_success
     [ "$(kernels_reported)" = "[('Nehalem', 'OPENBLAS_CORETYPE=Nehalem')]" ]
+    OPENBLAS_CORETYPE=Nehalem program mul A.bin B.bin -o C.bin --verbose --device cpu
+    [[ "$output" == *$'\n'"kernels of rank 0: Nehalem (OPENBLAS_CORETYPE=Nehalem is set)"* ]] || { show; return 1; }
     echo 'save("c.npy", load("A.bin") @ load("B.bin"))' > p.py
     OPENBLAS_CORETYPE=Nehalem program run p.py --quiet --device cpu --report r.json
     expect_quiet_success

@@ -246,10 +246,11 @@ z = mm.reshape(x, (2, 2, 6))
 z.numpy()
 print(repr(z))
 mm.print("sum", 2, x.sum(), "of", mm.array([[1.0, 2.0]]))
-for wrong in (lambda: bool(y), lambda: list(y), lambda: float(y)):
+print(f"{x.sum()} {x.sum():.2f} {x.max(axis=-1, keepdims=True)} {np.sum(x)}")
+for wrong in (lambda: bool(y), lambda: list(y), lambda: float(y), lambda: x.sum(axis=0, keepdims=False)):
     try:
         wrong()
-    except TypeError as error:
+    except (TypeError, mm.Error) as error:
         print(error)
 END
     run "$PYTHON" repr.py
@@ -266,9 +267,11 @@ Value(2 x 2 x 6, float64)
  ...
 sum 2 276 of Value(1 x 2, float64)
 [[1. 2.]]
+276 276.00 Value(4 x 1, float64) 276
 the truth of a matrix is not one value: float(v) is the number of a 1 x 1 one
 'Value' object is not iterable
 a value of 4 x 9 is not one number
+sum: the axis stays, with size 1, in the type of the operand: no keepdims=False, dtype, out
 END
     [ "$status" -eq 0 ]
 }

@@ -27,7 +27,7 @@ END
         expect_status 0
         report "abs(sum(r['startup'].values()) - r['startup_seconds']) < 1e-9" \
             "r['startup']['launch_seconds'] > 0" "r['startup']['discover_seconds'] > 0"
-        grep -q -E '^before that [0-9.]+ s: launch [0-9.]+ s, discovery [0-9.]+ s, planning [0-9.]+ s, measuring' \
+        grep -q -E '^before that [0-9.]+ s: launch [0-9.]+, discovery [0-9.]+, files [0-9.]+, planning [0-9.]+, meas' \
             <<< "$output" || { show; return 1; }
     done
 }

@@ -163,13 +163,15 @@ value_refused() {
     program verify --verbose --alpha 1.0 I.bin I.bin I.bin
     expect_status 0
     expected="mpimatmul: option --transpose-a is on (MPIMATMUL_TRANSPOSE_A)
-mpimatmul: option --alpha is 1 (command line)"
+mpimatmul: option --alpha is 1 (command line)
+mpimatmul: option --progress is none (MPIMATMUL_PROGRESS)"
     [ "$stderr" = "$expected" ] || { show; return 1; }
     program verify --verbose --transpose-a=off I.bin I.bin I.bin
     [[ "$stderr" == *"option --transpose-a is off (command line)"* ]]
     [[ "$stderr" == *"option --alpha is 2 (MPIMATMUL_ALPHA)"* ]]
     MPIMATMUL_ALPHA='' program verify --verbose I.bin I.bin I.bin
-    [ "$stderr" = "mpimatmul: option --transpose-a is on (MPIMATMUL_TRANSPOSE_A)" ]
+    [ "$stderr" = "mpimatmul: option --transpose-a is on (MPIMATMUL_TRANSPOSE_A)
+mpimatmul: option --progress is none (MPIMATMUL_PROGRESS)" ]
 }
 
 @test "a variable that no option reads is warned of, with the nearest name" {

@@ -1,4 +1,4 @@
-// np: 1 2 3 4 5 6
+// np: 1 2 3 6
 // SPDX-License-Identifier: MIT
 //
 // Programs of several operations through the public interface, over several nodes: every pair of
@@ -330,11 +330,10 @@ static void test_panels(int nodes) {
     for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
         struct mmul_context *context = faulty_context(nodes, devices[i]);
         snprintf(what, sizeof what, "%d nodes, %s: grids in panels", nodes, devices[i]);
+        blamed = -1;
         bool right = in_panels(context, weights_text(i == 0 ? ONE_TO_N : EQUAL, weights));
-        const char *said = mmul_text_get(&context->warnings);
-        bool is_named = strstr(said, " wrong column") != NULL;
-        if (strcmp(devices[i], "faulty:corrupt=1:cpu") == 0) // others look, and find nothing
-            right = right && is_named == (rank == size - 1);
+        if (rank == 0 && strcmp(devices[i], "faulty:corrupt=1:cpu") == 0) // others find nothing
+            right = right && blamed == size - 1;
         tap_ok(right, what);
         mmul_context_destroy(context);
     }

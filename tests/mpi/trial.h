@@ -278,6 +278,21 @@ static double device_timeout; // seconds; 0: the library's
 static enum mmul_io io;       // of their products
 
 // Collective. Runs the program; every value and every output is right.
+static int
+    blamed; // root: the rank whose device a report says to have made wrong columns; -1: none, -2: several
+
+static void note_blame(const struct mmul_values *values) {
+    const char *const *lines = NULL;
+    const int count = mmul_report_warnings(mmul_values_report(values), &lines);
+    for (int i = 0; rank == 0 && i < count; i++) {
+        int which = -2;
+        if (strstr(lines[i], " wrong column") == NULL)
+            continue;
+        (void)sscanf(lines[i], "rank %d:", &which);
+        blamed = blamed == -1 || blamed == which ? which : -2;
+    }
+}
+
 static bool run(struct mmul_context *context, struct trial *t, const char *weights) {
     struct mmul_program_plan *plan = NULL;
     struct mmul_values *values = NULL;
@@ -293,6 +308,8 @@ static bool run(struct mmul_context *context, struct trial *t, const char *weigh
     bool right = status == MMUL_OK;
     if (!right)
         fprintf(stderr, "# rank %d: %s\n", rank, t->err.text);
+    if (right)
+        note_blame(values);
     for (int i = 0; right && i < t->count; i++)
         right = is_right(t, values, i) && right;
     for (int i = 0; rank == 0 && right && i < t->saves; i++) {

@@ -197,9 +197,12 @@ def _axis(axis, ndim):
 
 
 def _reduction(name, what):
-    def operation(x, *more, axis=None):
+    def operation(x, *more, axis=None, keepdims=True, dtype=None, out=None):
         if name != "mean" and not isinstance(x, (Value, numpy.ndarray)):
             return getattr(builtins, name)(x, *more)
+        if not keepdims or dtype is not None or out is not None:  # as numpy's own functions ask for it
+            raise Error(64, f"{name}: the axis stays, with size 1, in the type of the operand: no keepdims=False, "
+                            "dtype, out")
         x, axis = as_value(x), more[0] if more else axis
         if axis is None:  # all elements, as one row
             row = apply(name, [reshape(x, (1, math.prod(x.shape)))], axis=-1)

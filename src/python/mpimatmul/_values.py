@@ -81,6 +81,13 @@ class Value:
     def __float__(self):
         return float(self.item())
 
+    def __format__(self, spec):
+        """Collective for a 1 x 1 value, which is its number, as `print` shows it."""
+        if math.prod(self.shape) != 1:
+            return format(repr(self), spec)
+        number = self.item()
+        return format(number, spec or ("d" if isinstance(number, int) else ".6g"))
+
     def __int__(self):
         return int(self.item())
 
