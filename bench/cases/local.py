@@ -2,7 +2,7 @@
 """Cases of this machine alone: files, starting up, checking, memory."""
 from harness.builds import Figure
 from harness.machine import DiskFolder, file_system, require_memory
-from harness.measure import PeakMemory, Product, Skip, alternate, median, run
+from harness.measure import PeakMemory, Product, Skip, alternate, jax, median, run
 from harness.tables import row, side
 
 
@@ -32,7 +32,20 @@ def file8192(bench):
                                  samples["numpy"]), asked=bench.asked("file8192 numpy")),
         row("sgemm", whole, sgemm, asked=bench.asked("file8192 sgemm")),
         row("sgemm, launch apart", inside, sgemm, asked=bench.asked("file8192 sgemm, launch apart")),
+        *file8192_jax(bench, product),
     ]
+
+
+def file8192_jax(bench, product):
+    """Ours from file to file, jax's in memory."""
+    try:
+        samples = bench.alternate({"mul": lambda: product.mul_ranks(2), "jax": lambda: jax(bench, "matmul", product.m)})
+    except Skip as reason:
+        bench.say(f"file8192 jax: {reason}")
+        return []
+    return [row("jax", side(f"{product.text} files in to file out on 2 ranks, launch apart", samples["mul"]),
+                side("jax, jit, in memory, compiled before, the best of three", samples["jax"]),
+                asked=bench.asked("file8192 jax"))]
 
 
 def float64(bench):

@@ -7,7 +7,7 @@ import re
 from cases.program import PUSH, RATE
 from harness.lab import Lab
 from harness.machine import require_memory
-from harness.measure import Skip, median, run
+from harness.measure import Skip, jax, median, run
 from harness.tables import row, side
 
 THREADS = 2
@@ -44,7 +44,8 @@ class Program:
         finally:
             os.chdir(here)
         found = json.loads(report.read_text())
-        return {"seconds": seconds, "report_seconds": found["wall_seconds"], "memory_bytes": found["memory_bytes"]}
+        return {"seconds": seconds, "report_seconds": found["wall_seconds"], "memory_bytes": found["memory_bytes"],
+                "startup": found.get("startup", {})}
 
     def numpy(self):
         here = os.getcwd()
@@ -92,7 +93,23 @@ np.save("{bench.folder}/mask.npy", (np.arange({tokens})[None, :] < lengths).asty
                    for key, words in (("two", "two ranks"), ("one", "one rank")))
     rows.append(row("sentence 2 ranks", both, alone, asked=bench.asked("programs sentence 2 ranks"),
                     pairs=[a / b for a, b in zip(both["values"], alone["values"])]))
-    return rows + sentence_lab(bench, text, program)
+    return rows + sentence_jax(bench, text, program, model) + sentence_lab(bench, text, program)
+
+
+def sentence_jax(bench, text, program, model):
+    """Ours from file to file on one rank, jax's in memory."""
+    files = [bench.folder / name for name in ("ids.npy", "mask.npy")]
+    try:
+        samples = bench.alternate({"run": program.ours, "jax": lambda: jax(bench, "sentence", model, *files)})
+    except Skip as reason:
+        bench.say(f"sentence jax: {reason}")
+        return []
+    theirs = side("jax, jit, in memory, compiled before, the best of three", samples["jax"])
+    return [row(name, side(f"{text}: run, one rank, {THREADS} threads, {words}",
+                           values=[one[key] for one in samples["run"]]), theirs,
+                asked=bench.asked(f"programs {name}"))
+            for name, words, key in (("sentence jax", "whole command", "seconds"),
+                                     ("sentence jax, launch apart", "launch apart", "report_seconds"))]
 
 
 def sentence_lab(bench, text, program):
@@ -271,6 +288,17 @@ def steps(bench):
     return rows
 
 
+def planned(bench):
+    """A program of many small steps: what comes before its first one."""
+    turns = bench.pick(10000, 20)
+    program = Program(bench, "mlp", {1: (64, 4)})
+    program.file.write_text(SMALL.format(bench.folder, turns))
+    samples = bench.alternate({"run": program.ours})["run"]
+    plan = side(f"{2 * turns} small steps on 64 x 4, one rank: planning",
+                values=[one["startup"]["plan_seconds"] for one in samples])
+    return [row("planned", plan, asked=bench.asked("programs planned"))]
+
+
 def pca(bench):
     run([bench.python, "-c", DIGITS.format(bench.folder)])
     turns = bench.pick(41, 2)
@@ -280,7 +308,7 @@ def pca(bench):
 
 def programs(bench):
     rows = []
-    for part in (sentence, llama, attention, search, fused, ten, steps, pca):
+    for part in (sentence, llama, attention, search, fused, ten, steps, planned, pca):
         try:
             rows += part(bench)
         except Skip as reason:

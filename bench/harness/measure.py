@@ -57,6 +57,17 @@ def run(argv, env=None, watch=None):
     return seconds, output
 
 
+def jax(bench, *words):
+    """A sample of peers/jax_peer.py, by the Python that MMUL_JAX_PYTHON names, or this one."""
+    python = os.environ.get("MMUL_JAX_PYTHON", bench.python)
+    try:
+        run([python, "-c", "import jax"])
+    except (Failed, OSError):
+        raise Skip(f"'{python}' has no jax: MMUL_JAX_PYTHON names one that has") from None
+    peer = json.loads(run([python, bench.root / "bench" / "peers" / "jax_peer.py", *words])[1])
+    return {"seconds": peer["seconds"], "peer": peer}
+
+
 def alternate(sides, runs, warmup, say=lambda text: None):
     """{name: samples} of {name: side}: A B A B ..., the first `warmup` rounds not counted."""
     samples = {name: [] for name in sides}
