@@ -80,54 +80,59 @@ static const struct mmul_rule SEARCH[] = {
 
 #define RULES(table) .rules = (table), .rule_count = (int)(sizeof(table) / sizeof *(table))
 
-#define ONE(KIND, NAME, FLOPS)                 \
+#define ONE(KIND, NAME, FLOPS, ACCURACY)       \
     [KIND] = {.name = (NAME),                  \
               .class = MMUL_CLASS_ELEMENTS,    \
               .least = 1,                      \
               .most = 1,                       \
               .has_result = true,              \
+              .accuracy = (ACCURACY),          \
               .shape = mmul_shape_of_elements, \
               .flops_each = (FLOPS),           \
               .rules = SAME,                   \
               .rule_count = SAME_COMPUTED}
 
-#define TWO(KIND, NAME, COUNT)                 \
+#define TWO(KIND, NAME, COUNT, ACCURACY)       \
     [KIND] = {.name = (NAME),                  \
               .class = MMUL_CLASS_ELEMENTS,    \
               .least = 2,                      \
               .most = 2,                       \
               .has_result = true,              \
+              .accuracy = (ACCURACY),          \
               .shape = mmul_shape_of_elements, \
               .flops_each = 1,                 \
               .rules = PAIR,                   \
               .rule_count = (COUNT)}
 
-#define ROW(KIND, NAME, MOST, SHAPE, FLOPS) \
-    [KIND] = {.name = (NAME),               \
-              .class = MMUL_CLASS_ROWS,     \
-              .least = 1,                   \
-              .most = (MOST),               \
-              .has_result = true,           \
-              .shape = (SHAPE),             \
-              .flops_each = (FLOPS),        \
+#define ROW(KIND, NAME, MOST, SHAPE, FLOPS, ACCURACY) \
+    [KIND] = {.name = (NAME),                         \
+              .class = MMUL_CLASS_ROWS,               \
+              .least = 1,                             \
+              .most = (MOST),                         \
+              .has_result = true,                     \
+              .accuracy = (ACCURACY),                 \
+              .shape = (SHAPE),                       \
+              .flops_each = (FLOPS),                  \
               RULES(BY_ROW)}
 
-#define REDUCTION(KIND, NAME, TABLE)            \
+#define REDUCTION(KIND, NAME, TABLE, ACCURACY)  \
     [KIND] = {.name = (NAME),                   \
               .class = MMUL_CLASS_REDUCE,       \
               .least = 1,                       \
               .most = 1,                        \
               .has_result = true,               \
+              .accuracy = (ACCURACY),           \
               .shape = mmul_shape_of_reduction, \
               .flops_each = 1,                  \
               RULES(TABLE)}
 
-#define OTHER(KIND, NAME, CLASS, MOST, SHAPE, TABLE)                 \
+#define OTHER(KIND, NAME, CLASS, MOST, SHAPE, TABLE, ACCURACY)       \
     [KIND] = {.name = (NAME),                                        \
               .class = (CLASS),                                      \
               .least = (CLASS) == MMUL_CLASS_ATTENTION ? 3 : (MOST), \
               .most = (MOST),                                        \
               .has_result = true,                                    \
+              .accuracy = (ACCURACY),                                \
               .shape = (SHAPE),                                      \
               .flops_each = 1,                                       \
               RULES(TABLE)}
@@ -159,34 +164,35 @@ static const struct mmul_operation_row TABLE[] = {
     [MMUL_SAVE] = {.name = "save", .least = 1, .most = 1, RULES(SAVE)},
     [MMUL_KEPT] = {.name = "kept", .has_result = true, RULES(KEPT)},
     [MMUL_KEEP] = {.name = "keep", .least = 1, .most = 1, RULES(KEEP)},
-    ONE(MMUL_NEGATE, "neg", 1),
-    ONE(MMUL_EXP, "exp", 10),
-    ONE(MMUL_LOG, "log", 10),
-    ONE(MMUL_SQRT, "sqrt", 1),
-    ONE(MMUL_RSQRT, "rsqrt", 2),
-    ONE(MMUL_ABS, "abs", 1),
-    ONE(MMUL_RELU, "relu", 1),
-    ONE(MMUL_SIGMOID, "sigmoid", 12),
-    ONE(MMUL_TANH, "tanh", 15),
-    ONE(MMUL_SILU, "silu", 13),
-    ONE(MMUL_GELU, "gelu", 20),
-    ONE(MMUL_GELU_TANH, "gelu_tanh", 20),
-    TWO(MMUL_ADD, "add", PAIR_ALL),
-    TWO(MMUL_SUBTRACT, "subtract", PAIR_ALL),
-    TWO(MMUL_MULTIPLY, "multiply", PAIR_COMPUTED),
-    TWO(MMUL_DIVIDE, "divide", PAIR_COMPUTED),
-    TWO(MMUL_FLOOR_DIVIDE, "floor_divide", PAIR_COMPUTED),
-    TWO(MMUL_REMAINDER, "remainder", PAIR_COMPUTED),
-    TWO(MMUL_POWER, "power", PAIR_COMPUTED),
-    TWO(MMUL_MAXIMUM, "maximum", PAIR_COMPUTED),
-    TWO(MMUL_MINIMUM, "minimum", PAIR_COMPUTED),
-    TWO(MMUL_EQUAL, "equal", PAIR_COMPUTED),
-    TWO(MMUL_NOT_EQUAL, "not_equal", PAIR_COMPUTED),
-    TWO(MMUL_LESS, "less", PAIR_COMPUTED),
-    TWO(MMUL_LESS_EQUAL, "less_equal", PAIR_COMPUTED),
-    TWO(MMUL_GREATER, "greater", PAIR_COMPUTED),
-    TWO(MMUL_GREATER_EQUAL, "greater_equal", PAIR_COMPUTED),
+    ONE(MMUL_NEGATE, "neg", 1, MMUL_EXACT),
+    ONE(MMUL_EXP, "exp", 10, MMUL_ROUNDED),
+    ONE(MMUL_LOG, "log", 10, MMUL_ROUNDED),
+    ONE(MMUL_SQRT, "sqrt", 1, MMUL_ROUNDED),
+    ONE(MMUL_RSQRT, "rsqrt", 2, MMUL_ROUNDED),
+    ONE(MMUL_ABS, "abs", 1, MMUL_EXACT),
+    ONE(MMUL_RELU, "relu", 1, MMUL_EXACT),
+    ONE(MMUL_SIGMOID, "sigmoid", 12, MMUL_ROUNDED),
+    ONE(MMUL_TANH, "tanh", 15, MMUL_ROUNDED),
+    ONE(MMUL_SILU, "silu", 13, MMUL_ROUNDED),
+    ONE(MMUL_GELU, "gelu", 20, MMUL_CANCELS),
+    ONE(MMUL_GELU_TANH, "gelu_tanh", 20, MMUL_CANCELS),
+    TWO(MMUL_ADD, "add", PAIR_ALL, MMUL_ROUNDED),
+    TWO(MMUL_SUBTRACT, "subtract", PAIR_ALL, MMUL_ROUNDED),
+    TWO(MMUL_MULTIPLY, "multiply", PAIR_COMPUTED, MMUL_ROUNDED),
+    TWO(MMUL_DIVIDE, "divide", PAIR_COMPUTED, MMUL_ROUNDED),
+    TWO(MMUL_FLOOR_DIVIDE, "floor_divide", PAIR_COMPUTED, MMUL_ROUNDED),
+    TWO(MMUL_REMAINDER, "remainder", PAIR_COMPUTED, MMUL_ROUNDED),
+    TWO(MMUL_POWER, "power", PAIR_COMPUTED, MMUL_ROUNDED),
+    TWO(MMUL_MAXIMUM, "maximum", PAIR_COMPUTED, MMUL_EXACT),
+    TWO(MMUL_MINIMUM, "minimum", PAIR_COMPUTED, MMUL_EXACT),
+    TWO(MMUL_EQUAL, "equal", PAIR_COMPUTED, MMUL_EXACT),
+    TWO(MMUL_NOT_EQUAL, "not_equal", PAIR_COMPUTED, MMUL_EXACT),
+    TWO(MMUL_LESS, "less", PAIR_COMPUTED, MMUL_EXACT),
+    TWO(MMUL_LESS_EQUAL, "less_equal", PAIR_COMPUTED, MMUL_EXACT),
+    TWO(MMUL_GREATER, "greater", PAIR_COMPUTED, MMUL_EXACT),
+    TWO(MMUL_GREATER_EQUAL, "greater_equal", PAIR_COMPUTED, MMUL_EXACT),
     [MMUL_WHERE] = {.name = "where",
+                    .accuracy = MMUL_EXACT,
                     .class = MMUL_CLASS_ELEMENTS,
                     .least = 3,
                     .most = 3,
@@ -194,12 +200,13 @@ static const struct mmul_operation_row TABLE[] = {
                     .shape = mmul_shape_of_elements,
                     .flops_each = 1,
                     RULES(TRIPLE)},
-    ROW(MMUL_SOFTMAX, "softmax", 1, NULL, 12),
-    ROW(MMUL_RMS_NORM, "rms_norm", 2, mmul_shape_of_norm, 4),
-    ROW(MMUL_LAYER_NORM, "layer_norm", 3, mmul_shape_of_norm, 6),
-    ROW(MMUL_NORMALIZE, "normalize", 1, NULL, 3),
-    ROW(MMUL_TOPK, "topk", 1, mmul_shape_of_topk, 4),
+    ROW(MMUL_SOFTMAX, "softmax", 1, NULL, 12, MMUL_ROUNDED_EXP),
+    ROW(MMUL_RMS_NORM, "rms_norm", 2, mmul_shape_of_norm, 4, MMUL_ROUNDED),
+    ROW(MMUL_LAYER_NORM, "layer_norm", 3, mmul_shape_of_norm, 6, MMUL_CANCELS_IN_NORMS),
+    ROW(MMUL_NORMALIZE, "normalize", 1, NULL, 3, MMUL_ROUNDED),
+    ROW(MMUL_TOPK, "topk", 1, mmul_shape_of_topk, 4, MMUL_EXACT),
     [MMUL_ARGMAX] = {.name = "argmax",
+                     .accuracy = MMUL_EXACT,
                      .class = MMUL_CLASS_ROWS,
                      .least = 1,
                      .most = 1,
@@ -208,24 +215,25 @@ static const struct mmul_operation_row TABLE[] = {
                      .shape = mmul_shape_of_argmax,
                      .flops_each = 1,
                      RULES(BY_ROW)},
-    ROW(MMUL_ROPE, "rope", 1, mmul_shape_of_rope, 8),
-    REDUCTION(MMUL_SUM, "sum", SUM_ALONG_AXIS),
-    REDUCTION(MMUL_MEAN, "mean", SUM_ALONG_AXIS),
-    REDUCTION(MMUL_MAX, "max", ALONG_AXIS),
-    REDUCTION(MMUL_MIN, "min", ALONG_AXIS),
-    OTHER(MMUL_SLICE, "slice", MMUL_CLASS_COPY, 1, mmul_shape_of_slice, SLICE),
-    OTHER(MMUL_RESHAPE, "reshape", MMUL_CLASS_COPY, 1, mmul_shape_of_reshape, COPY),
-    OTHER(MMUL_PERMUTE, "permute", MMUL_CLASS_COPY, 1, mmul_shape_of_permute, COPY),
-    OTHER(MMUL_CONCAT, "concat", MMUL_CLASS_COPY, 2, mmul_shape_of_concat, COPY),
-    OTHER(MMUL_TAKE, "take", MMUL_CLASS_LOOKUP, 2, mmul_shape_of_take, LOOKUP),
-    OTHER(MMUL_ATTENTION, "attention", MMUL_CLASS_ATTENTION, 4, mmul_shape_of_attention, ATTENTION),
+    ROW(MMUL_ROPE, "rope", 1, mmul_shape_of_rope, 8, MMUL_ROUNDED),
+    REDUCTION(MMUL_SUM, "sum", SUM_ALONG_AXIS, MMUL_CANCELS_IN_SUMS),
+    REDUCTION(MMUL_MEAN, "mean", SUM_ALONG_AXIS, MMUL_CANCELS),
+    REDUCTION(MMUL_MAX, "max", ALONG_AXIS, MMUL_EXACT),
+    REDUCTION(MMUL_MIN, "min", ALONG_AXIS, MMUL_EXACT),
+    OTHER(MMUL_SLICE, "slice", MMUL_CLASS_COPY, 1, mmul_shape_of_slice, SLICE, MMUL_EXACT),
+    OTHER(MMUL_RESHAPE, "reshape", MMUL_CLASS_COPY, 1, mmul_shape_of_reshape, COPY, MMUL_EXACT),
+    OTHER(MMUL_PERMUTE, "permute", MMUL_CLASS_COPY, 1, mmul_shape_of_permute, COPY, MMUL_EXACT),
+    OTHER(MMUL_CONCAT, "concat", MMUL_CLASS_COPY, 2, mmul_shape_of_concat, COPY, MMUL_EXACT),
+    OTHER(MMUL_TAKE, "take", MMUL_CLASS_LOOKUP, 2, mmul_shape_of_take, LOOKUP, MMUL_EXACT),
+    OTHER(MMUL_ATTENTION, "attention", MMUL_CLASS_ATTENTION, 4, mmul_shape_of_attention, ATTENTION,
+          MMUL_ROUNDED_EXP),
     [MMUL_SEARCH] = {.name = "matmul + topk",
                      .least = 2,
                      .most = 2,
                      .has_result = true,
                      .flops_each = 2,
                      RULES(SEARCH)},
-    ONE(MMUL_CAST, "cast", 1),
+    ONE(MMUL_CAST, "cast", 1, MMUL_EXACT),
 };
 
 const struct mmul_operation_row *mmul_operation_row(enum mmul_operation_kind kind) {

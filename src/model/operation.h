@@ -133,6 +133,17 @@ struct mmul_operation_call {
     const struct mmul_parameters *with;
 };
 
+// How far right results of an operation may be from each other; tolerance is relative to the element and to its row.
+enum mmul_accuracy {
+    MMUL_UNJUDGED,    // it is not made by devices' `map`, or has a check of its own (products)
+    MMUL_EXACT,       // no rounding: places, copies, comparisons
+    MMUL_ROUNDED,     // 1e-3 in float32
+    MMUL_ROUNDED_EXP, // 1e-2: exponentials of large numbers carry these numbers' rounding
+    MMUL_CANCELS, // and, where the terms are large and the result is not, rounding of the largest
+    MMUL_CANCELS_IN_SUMS,  // ... of as many terms as are added up
+    MMUL_CANCELS_IN_NORMS, // ... over the root of epsilon
+};
+
 struct mmul_operation_row {
     const char *name; // as programs write it
     enum mmul_operation_class class;
@@ -146,6 +157,7 @@ struct mmul_operation_row {
                               const struct mmul_operation_call *call, struct mmul_shape *shape,
                               struct mmul_error *err);
     // The gradients of operands, when programs have them, are a function here: calls of other rows.
+    enum mmul_accuracy accuracy;
     double flops_each; // per element of the result (matmul: and of the inner range)
     const struct mmul_rule *rules;
     int rule_count;

@@ -480,12 +480,23 @@ static void a_wish_without_a_rule(void **state) {
     mmul_cluster_destroy(cluster);
 }
 
+// What devices make of others' values is looked at: a row of the table that forgets to say how closely is found here.
+static void every_operation_says_how_far_it_may_be_off(void **state) {
+    (void)state;
+    for (int kind = 0; kind < MMUL_OPERATION_KINDS; kind++) {
+        const struct mmul_operation_row *row = mmul_operation_row((enum mmul_operation_kind)kind);
+        if ((row->class == MMUL_CLASS_OWN) != (row->accuracy == MMUL_UNJUDGED))
+            fail_msg("%s", row->name);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(shapes_of_results, assert_no_live_bytes),
         cmocka_unit_test_teardown(what_does_not_fit, assert_no_live_bytes),
         cmocka_unit_test_teardown(an_output_of_two_values, assert_no_live_bytes),
         cmocka_unit_test_teardown(the_least_of_all, assert_no_live_bytes),
+        cmocka_unit_test(every_operation_says_how_far_it_may_be_off),
         cmocka_unit_test_teardown(a_chain_as_text, assert_no_live_bytes),
         cmocka_unit_test_teardown(a_loop_as_text, assert_no_live_bytes),
         cmocka_unit_test_teardown(what_products_bring, assert_no_live_bytes),

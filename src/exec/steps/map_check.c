@@ -18,15 +18,6 @@ enum { WORK_MOST = MMUL_SAMPLE_WORK, PIECE = 64 }; // elements of a sample, of a
 
 // ------------------------------------------------------------------------------------------ judging
 
-// Results that have no rounding: places, copies, comparisons.
-static bool is_exact(enum mmul_operation_kind kind) {
-    const enum mmul_operation_class class = mmul_operation_row(kind)->class;
-    return class == MMUL_CLASS_COPY || class == MMUL_CLASS_LOOKUP || kind == MMUL_TOPK ||
-           kind == MMUL_CAST || kind == MMUL_ARGMAX || kind == MMUL_MAX || kind == MMUL_MIN ||
-           (kind >= MMUL_MAXIMUM && kind <= MMUL_WHERE) || kind == MMUL_NEGATE ||
-           kind == MMUL_ABS || kind == MMUL_RELU;
-}
-
 // The largest element of the first operand.
 static double largest_of(const struct mmul_host_operand *o) {
     double most = 0;
@@ -38,31 +29,25 @@ static double largest_of(const struct mmul_host_operand *o) {
 }
 
 // What may be off where the terms are large and the result is not.
-static double cancelled(const struct mmul_host_map *host) {
-    const double rounding = host->dtype == MMUL_F64 ? 1e-14 : 1e-6;
-    const double most = rounding * largest_of(&host->operands[0]);
-    switch (host->map.kind) {
-    case MMUL_SUM:
+static double cancelled(const struct mmul_host_map *host, enum mmul_accuracy accuracy) {
+    if (accuracy < MMUL_CANCELS)
+        return 0;
+    const double rounding = host->dtype == MMUL_F64 ? 1e-14 : 1e-6,
+                 most = rounding * largest_of(&host->operands[0]);
+    if (accuracy == MMUL_CANCELS_IN_SUMS)
         return most * (double)(host->operands[0].rows * host->operands[0].cols) /
                (double)(host->map.rows * host->map.cols);
-    case MMUL_LAYER_NORM:
-        return most / sqrt(host->map.with->epsilon + 1e-30);
-    case MMUL_MEAN:
-    case MMUL_GELU:
-    case MMUL_GELU_TANH:
-        return most;
-    default:
-        return 0;
-    }
+    return accuracy == MMUL_CANCELS_IN_NORMS ? most / sqrt(host->map.with->epsilon + 1e-30) : most;
 }
 
 // Of a piece that was made again, rows that differ.
 static int64_t count_wrong(const struct mmul_host_map *piece, const void *expected) {
     const struct mmul_map *map = &piece->map;
-    // Exponentials of large numbers carry these numbers' rounding.
-    const double of_floats = map->kind == MMUL_SOFTMAX || map->kind == MMUL_ATTENTION ? 1e-2 : 1e-3;
-    const double tolerance = piece->dtype == MMUL_F64 ? of_floats * 1e-8 : of_floats;
-    const double slack = is_exact(map->kind) ? 0 : cancelled(piece);
+    const enum mmul_accuracy accuracy = mmul_operation_row(map->kind)->accuracy;
+    const bool is_exact = accuracy == MMUL_EXACT;
+    const double of_floats = accuracy == MMUL_ROUNDED_EXP ? 1e-2 : 1e-3,
+                 tolerance = piece->dtype == MMUL_F64 ? of_floats * 1e-8 : of_floats,
+                 slack = cancelled(piece, accuracy);
     int64_t wrong = 0;
     for (int64_t i = 0; i < map->rows; i++) {
         const void *want = mmul_dtype_ahead(piece->dtype, expected, i * map->cols);
@@ -79,7 +64,7 @@ static int64_t count_wrong(const struct mmul_host_map *piece, const void *expect
             const double y = mmul_dtype_real(piece->dtype, have, j);
             const double most = tolerance * (fabs(x) + typical) + slack;
             const bool same = x == y || (isnan(x) && isnan(y));
-            const bool is_near = !is_exact(map->kind) && fabs(x - y) <= most;
+            const bool is_near = !is_exact && fabs(x - y) <= most;
             is_wrong |= !same && !is_near;
         }
         wrong += is_wrong;
