@@ -43,7 +43,7 @@ expect_right_result() {
 
 @test "a device that hangs in what it has claimed is replaced" {
     # Rank 1 has three products of its own, and has not done them before rank 0 has begun.
-    job faulty:delay=150ms:cpu faulty:delay=50ms,hang=4:cpu --device-timeout 0.4 --tail 0.6 --report report.json
+    job faulty:delay=400ms:cpu faulty:delay=50ms,hang=4:cpu --device-timeout 0.4 --tail 0.6 --report report.json
     expect_status 0
     expect_right_result
     [[ "$stderr" == *"it hangs"* ]] || { show; return 1; }
@@ -52,7 +52,7 @@ expect_right_result() {
 
 @test "what is claimed of a rank whose device hangs is not computed again" {
     # It hangs in its first product; the other ranks have all the rest by the time that it is replaced.
-    job cpu faulty:hang=1:cpu --device-timeout 1 --tail 0.9 --report report.json
+    job cpu faulty:hang=1:cpu --device-timeout 3 --tail 0.9 --report report.json
     expect_status 0
     expect_right_result
     [[ "$stderr" == *"'reference' takes over: it hangs"* ]] || { show; return 1; }
@@ -61,7 +61,7 @@ expect_right_result() {
 
 @test "a device that fails, or cannot be trusted, in what it has claimed" {
     for rule in fail=4 corrupt=4 garble=4; do
-        job faulty:delay=150ms:cpu faulty:$rule:cpu --tail 0.6 --report report.json
+        job faulty:delay=400ms:cpu faulty:$rule:cpu --tail 0.6 --report report.json
         expect_status 0
         expect_right_result
         claimed 1 ">= 1"
