@@ -79,7 +79,8 @@ def main():
         begin = time.monotonic()
         result = compiled(*arguments).block_until_ready()
         times.append(time.monotonic() - begin)
-    print(json.dumps({"peer": "jax " + jax.__version__, "seconds": min(times[1:]), "sum": float(jnp.abs(result).sum())}))
+    print(json.dumps({"peer": "jax " + jax.__version__, "seconds": min(times[1:]),
+                      "sum": float(jnp.abs(result).sum())}))
 
 
 main()
