@@ -190,10 +190,10 @@ static enum mmul_status multiply(const struct call *call, struct job *job, struc
 static enum mmul_status run(const struct call *call, struct mmul_error *err) {
     const struct option_value *values = call->options.values;
     struct job job = {.args = mmul_operands_args(call)};
-    if (values[OPT_DRY_RUN].number != 0)
+    if (values[OPT_DRY_RUN].number != 0) {
         mmul_progress_fini(call->progress); // a plan is printed
-    if (values[OPT_DRY_RUN].number != 0)
         return mmul_command_plan.run(call, err);
+    }
     if (mmul_epilogue_is_asked(call))
         return mmul_epilogue_run(call, err);
     bool is_shown = call->is_root && values[OPT_QUIET].number == 0;

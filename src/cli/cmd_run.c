@@ -198,10 +198,10 @@ static enum mmul_status carry_out(const struct call *call,
         status = mmul_print_new_warnings(call, err);
     if (status != MMUL_OK)
         return status;
-    if (is_on(call, OPT_CHECK))
+    if (is_on(call, OPT_CHECK)) {
         mmul_progress_fini(job->progress);
-    if (is_on(call, OPT_CHECK))
         return call->is_root ? show_plan(call, job, err) : MMUL_OK;
+    }
     if (call->is_root) {
         mmul_script_hand_over(job->script);
         job->is_silent = is_on(call, OPT_JSON);

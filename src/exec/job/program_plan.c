@@ -228,9 +228,9 @@ static enum mmul_status make_plan(struct planning *p, int way, int64_t memory_by
         return status;
     (*plan)->options.memory_bytes = memory_bytes;
     (*plan)->needed_bytes = 0;
-    if ((*plan)->node_bytes_most == 0) // it is products that need memory
+    mmul_program_forget_products(*plan); // of another limit
+    if ((*plan)->node_bytes_most == 0)   // it is products that need memory
         return MMUL_OK;
-    mmul_program_forget_products(*plan);
     if (!mmul_program_fit_footprint(*plan, cluster))
         (*plan)->needed_bytes = mmul_program_needs(*plan, cluster);
     return mmul_program_check_memory(*plan, cluster, err);
