@@ -244,9 +244,11 @@ static int64_t find_news(struct mmul_mover *m) {
     int64_t from = m->carried < count ? mmul_larger(0, m->carried - 1) : count;
     for (int i = 0; i < MMUL_ROUTES; i++) {
         const struct mmul_mover_route *route = &m->routes[i];
+        if (!route->has_next) // nor need its stage be a product
+            continue;
         const struct mmul_stage *stage = &m->stages[route->stage];
         const int needs = (int)mmul_larger(stage->memory_needs, stage->product->spread_needs);
-        if (route->has_next && !have_done(m, needs))
+        if (!have_done(m, needs))
             from = mmul_smaller(from, needs);
     }
     return from;
