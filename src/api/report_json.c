@@ -42,11 +42,10 @@ static void add(json_t *value, json_t *more) {
 
 // What it computed of the one product.
 static json_t *share_json(const struct mmul_report *report, const struct mmul_report_rank *r) {
-    return json_pack("{s:I, s:I, s:f, s:I, s:f, s:f, s:f, s:o}", "begin", (json_int_t)r->begin,
-                     "end", (json_int_t)r->end, "claimed",
-                     mmul_report_units(report, r->claimed_elements), "claims",
-                     (json_int_t)r->claims, "given", mmul_report_units(report, r->given_elements),
-                     "share", r->share, "flops", r->flops, "why", mmul_json_text(r->why));
+    return json_pack("{s:I, s:I, s:f, s:f, s:f, s:f, s:o}", "begin", (json_int_t)r->begin, "end",
+                     (json_int_t)r->end, "claimed", mmul_report_units(report, r->claimed_elements),
+                     "given", mmul_report_units(report, r->given_elements), "share", r->share,
+                     "flops", r->flops, "why", mmul_json_text(r->why));
 }
 
 static json_t *rank_json(const struct mmul_report *report, int i) {
@@ -62,9 +61,10 @@ static json_t *rank_json(const struct mmul_report *report, int i) {
     json_object_set_new(value, "kernels_setting", mmul_json_text(r->kernels_setting));
     json_object_set_new(value, "kernels_lack", mmul_json_text(r->kernels_lack));
     add(value,
-        json_pack("{s:f, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "calibrated_flops_per_second",
-                  r->speed_flops, "speed_unstable", r->speed_unstable, "products",
-                  (json_int_t)r->products, "fallback_products", (json_int_t)r->fallback_products,
+        json_pack("{s:f, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
+                  "calibrated_flops_per_second", r->speed_flops, "speed_unstable",
+                  r->speed_unstable, "products", (json_int_t)r->products, "claims",
+                  (json_int_t)r->claims, "fallback_products", (json_int_t)r->fallback_products,
                   "device_replacements", (json_int_t)r->device_replacements, "lines_checked",
                   (json_int_t)r->lines_checked, "lines_wrong", (json_int_t)r->lines_wrong,
                   "lines_recomputed", (json_int_t)r->lines_recomputed, "note",

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: MIT
-# Lines of a node that is late, computed by ranks of root's (exec/products/lending.h): who computes what is certain,
+# Lines of a node that is late, computed by ranks of root's (exec/tasks/lending.h): who computes what is certain,
 # because the devices of the other nodes wait before each product. Ranks take themselves for several machines
 # (tests/lib/refuse.c).
 # shellcheck disable=SC2154 # status, output and stderr are set by bats

@@ -9,10 +9,10 @@
 #include "model/report.h"
 #include "mpimatmul.h"
 #include "nodes.h"
+#include "plan/lists/program_plan.h"
 #include "plan/lists/transfers.h"
 #include "plan/parts/panels.h"
 #include "plan/product/plan_make.h"
-#include "plan/program/program_plan.h"
 #include "product.h"
 #include "tap.h"
 

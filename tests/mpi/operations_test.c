@@ -6,7 +6,7 @@
 // else as near as float32 is. Then chains, and what fails in their middle.
 #include "model/operation.h"
 #include "operation_loops.h"
-#include "plan/program/program_plan.h"
+#include "plan/lists/program_plan.h"
 #include "plan/program/program_planning.h"
 #include "weightings.h"
 

@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "clusters.h"
+#include "plan/lists/program_plan.h"
 #include "plan/program/program_make.h"
-#include "plan/program/program_plan.h"
 #include "plans.h"
 #include "sentences.h"
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Blocks that a rank makes in a step: those that are alike are passed by at once, and none is lost by that.
+// Blocks that a rank makes in a step: those that are alike are passed by at once, and none is lost by that; any lines of
+// its task are the blocks that hold them.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,8 +11,9 @@
 #include <string.h>
 
 #include "clusters.h"
+#include "model/matrix.h"
+#include "plan/lists/tasks.h"
 #include "plan/program/program_make.h"
-#include "plan/program/program_tasks.h"
 
 static int generate(struct mmul_program *p, struct mmul_shape shape,
                     enum mmul_placement_kind kind) {
@@ -35,19 +37,57 @@ static void apply(struct mmul_program *p, const char *operation, int x, int y) {
 // What is passed by is what the walk that passes nothing finds there. Returns how many there are.
 static int64_t compare_walks(const struct mmul_program_plan *plan,
                              const struct mmul_program_step *step, int rank) {
-    struct mmul_program_walk all = mmul_program_walk(plan, step, rank), some = all;
-    struct mmul_program_task task, of_all;
+    struct mmul_block_walk all = mmul_step_blocks(plan, step, rank), some = all;
+    struct mmul_block block, of_all;
     int64_t count = 0;
-    while (mmul_program_next(&some, &task)) {
-        const int64_t alike = 1 + mmul_program_skip_alike(&some, &task);
-        for (int64_t i = 0; i < alike; i++, task.block.matrix++) {
-            assert_true(mmul_program_next(&all, &of_all));
-            assert_memory_equal(&task, &of_all, sizeof task);
+    while (mmul_blocks_next(&some, &block)) {
+        const int64_t alike = 1 + mmul_blocks_skip_alike(&some, &block);
+        for (int64_t i = 0; i < alike; i++) {
+            assert_true(mmul_blocks_next(&all, &of_all));
+            assert_memory_equal(&block, &of_all, sizeof block);
+            block.at.matrix++;
+            block.line += some.by_cols ? block.at.col_end - block.at.col_begin
+                                       : block.at.row_end - block.at.row_begin;
         }
         count++;
     }
-    assert_false(mmul_program_next(&all, &of_all));
+    assert_false(mmul_blocks_next(&all, &of_all));
+    assert_int_equal(some.line, all.line);
     return count;
+}
+
+// The only task is all that the rank has; any two parts of its lines are blocks that add up to it.
+static void compare_tasks(const struct mmul_program_plan *plan,
+                          const struct mmul_program_step *step, int rank) {
+    const struct mmul_tasks tasks = mmul_tasks_of_step(plan, step, rank);
+    const struct mmul_task task = mmul_tasks_at(&tasks, 0);
+    struct mmul_block_walk walk = mmul_step_blocks(plan, step, rank);
+    struct mmul_block block;
+    int64_t elements = 0;
+    assert_int_equal(tasks.count, 1);
+    assert_int_equal(task.line_end, tasks.positions);
+    while (mmul_blocks_next(&walk, &block))
+        elements += mmul_region_count(block.at);
+    assert_int_equal(elements, tasks.positions * tasks.width);
+    for (int64_t cut = 0; cut <= tasks.positions; cut++) {
+        const struct mmul_range parts[] = {{0, cut}, {cut, tasks.positions}};
+        int64_t line = 0, matrix = -1, first = 0;
+        for (int i = 0; i < 2; i++) {
+            walk = mmul_task_blocks(&tasks, &task, parts[i]);
+            while (mmul_blocks_next(&walk, &block)) {
+                if (mmul_region_count(block.at) == 0)
+                    continue;
+                assert_int_equal(block.line, line);
+                assert_true(block.at.matrix > matrix ||
+                            (walk.by_cols ? block.at.col_begin : block.at.row_begin) == first);
+                line += walk.by_cols ? block.at.col_end - block.at.col_begin
+                                     : block.at.row_end - block.at.row_begin;
+                matrix = block.at.matrix;
+                first = walk.by_cols ? block.at.col_end : block.at.row_end;
+            }
+            assert_int_equal(line, parts[i].end);
+        }
+    }
 }
 
 static void alike_blocks_are_passed_by(void **state) {
@@ -72,8 +112,11 @@ static void alike_blocks_are_passed_by(void **state) {
             if (mmul_program_plan_make(&request, &plan, &err) != MMUL_OK)
                 fail_msg("%s", err.text);
             for (int i = 0; i < plan->step_count; i++)
-                for (int rank = 0; plan->steps[i].kind == MMUL_STEP_COMPUTE && rank < size; rank++)
+                for (int rank = 0; plan->steps[i].kind == MMUL_STEP_COMPUTE && rank < size;
+                     rank++) {
                     assert_in_range(compare_walks(plan, &plan->steps[i], rank), 0, 3);
+                    compare_tasks(plan, &plan->steps[i], rank);
+                }
             mmul_program_plan_destroy(plan);
             mmul_program_destroy(p);
             mmul_cluster_destroy(cluster);

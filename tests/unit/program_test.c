@@ -15,8 +15,8 @@
 #include "clusters.h"
 #include "model/matrix.h"
 #include "model/program.h"
+#include "plan/lists/program_plan.h"
 #include "plan/program/program_make.h"
-#include "plan/program/program_plan.h"
 #include "plans.h"
 
 static int append(struct mmul_program *p, struct mmul_operation operation, const char *name) {

@@ -4,6 +4,7 @@
 #include "exec/conduct/compute.h"
 
 #include "base/clock.h"
+#include "base/integer.h"
 #include "base/status.h"
 #include "exec/conduct/run.h"
 #include "exec/steps/stage_work.h"
@@ -33,10 +34,34 @@ static void forget_memory(struct mmul_stage *stage, int place) {
     mmul_verifier_forget_memory(&stage->site->verifier_room, memory.begin, memory.end);
 }
 
+// What is wrong with the data of an operation stands where that was asked for.
+static void keep_failure(struct mmul_stage *stage, const struct mmul_error *failed) {
+    const struct mmul_program_step *step = stage->is.step;
+    const char *origin = "";
+    struct mmul_error err = *failed;
+    if (err.status == MMUL_ERR_DATA)
+        origin = stage->site->values->plan->program->operations[step->operation].origin;
+    if (origin[0] != '\0')
+        mmul_fail(&err, failed->status, "%s: %s", origin, failed->text);
+    mmul_failure_keep(&stage->site->failure, &err);
+}
+
+// Others' part of the stages before one, where they are late and this rank would wait for them.
+static void help(struct mmul_run *run, int stages) {
+    struct mmul_error err; // a device that was replaced leaves its words in it
+    for (int i = run->stages_over; i < stages; i++) {
+        struct mmul_stage *stage = run->helped = &run->stages[i];
+        if (stage->is.kind->help != NULL && stage->is.kind->help(stage, &err) != MMUL_OK)
+            keep_failure(stage, &err);
+    }
+    run->helped = NULL;
+}
+
 // Its memory is free, and the values that it reads are complete. False: the run was cancelled.
 static bool begin_stage(struct mmul_run *run, struct mmul_stage *stage) {
     const struct mmul_stage *after = stage->is.after >= 0 ? &run->stages[stage->is.after] : NULL;
     struct mmul_error err;
+    help(run, (int)mmul_larger(stage->index - 1, stage->node_needs));
     for (; run->stages_over < stage->index - 1; run->stages_over++)
         if (!run->stages[run->stages_over].is.kind->is_over(&run->stages[run->stages_over], reach,
                                                             stage))
@@ -47,8 +72,7 @@ static bool begin_stage(struct mmul_run *run, struct mmul_stage *stage) {
         return false;
     if (stage->is.kind->begin != NULL)
         stage->is.kind->begin(stage);
-    if (mmul_stage_result(stage) >= 0)
-        forget_memory(stage, mmul_stage_result(stage));
+    forget_memory(stage, stage->is.step->result);
     if (stage->is.also != NULL)
         forget_memory(stage, stage->is.also->result);
     const struct mmul_worker_options options = mmul_stage_worker_options(stage);
@@ -56,18 +80,6 @@ static bool begin_stage(struct mmul_run *run, struct mmul_stage *stage) {
         return true;
     mmul_failure_keep(&run->site.failure, &err);
     return false;
-}
-
-// What is wrong with the data of an operation stands where that was asked for.
-static void keep_failure(struct mmul_stage *stage, const struct mmul_error *failed) {
-    const struct mmul_program_step *step = stage->is.step;
-    const char *origin = "";
-    struct mmul_error err = *failed;
-    if (step != NULL && err.status == MMUL_ERR_DATA)
-        origin = stage->site->values->plan->program->operations[step->operation].origin;
-    if (origin[0] != '\0')
-        mmul_fail(&err, failed->status, "%s: %s", origin, failed->text);
-    mmul_failure_keep(&stage->site->failure, &err);
 }
 
 static bool carry_out(struct mmul_stage *stage) {
@@ -111,6 +123,7 @@ void mmul_run_compute(struct mmul_run *run) {
         mmul_progress_raise(run->site.progress, rank, &run->site.progress->ranks[rank].stages_done,
                             stage->index + 1, stage->index + 1);
     }
+    help(run, run->stage_count); // the last ones
 }
 
 bool mmul_run_give_up_device(struct mmul_run *run) {
@@ -118,7 +131,8 @@ bool mmul_run_give_up_device(struct mmul_run *run) {
     enum mmul_status status;
     if (!mmul_watchdog_give_up(&run->site.watchdog, &status, &err))
         return false;
-    struct mmul_stage *stage = &run->stages[run->stage_at_hand];
+    struct mmul_stage *stage =
+        run->helped != NULL ? run->helped : &run->stages[run->stage_at_hand];
     mmul_verifier_forget(&stage->verifier);
     mmul_epilogue_abandon(&run->site.epilogue_room);
     if (stage->is.kind->abandon != NULL)

@@ -5,12 +5,12 @@
 // of for ten seconds is named, and again after twice that time, and so on. A rank that is slow is not
 // one that does not move: its main thread is there all the same.
 // The same words say what a rank computes again by plain loops, and root's answer ends a run for
-// all ranks at once, wherever they are in it; and they ask for lines of other nodes (exec/products/lending.h), and give
+// all ranks at once, wherever they are in it; and they ask for lines of other nodes (exec/tasks/lending.h), and give
 // them: words that must not be lost.
 #pragma once
 
 #include "exec/conduct/run.h"
-#include "exec/products/lending.h"
+#include "exec/tasks/lending.h"
 
 struct mmul_heartbeat_peer;
 

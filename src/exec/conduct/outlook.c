@@ -7,8 +7,9 @@
 
 #include "base/clock.h"
 #include "exec/conduct/run.h"
-#include "exec/products/product.h"
 #include "exec/setup/measure.h"
+#include "exec/steps/product.h"
+#include "exec/tasks/work.h"
 #include "model/dtype.h"
 
 static const double TELL_SECONDS = 0.1;
@@ -40,7 +41,7 @@ static bool glance_again(void *argument, double seconds) {
 
 static bool is_product_alone(const struct mmul_run *run) {
     return run->stage_count == 1 && run->stages[0].product != NULL &&
-           run->stages[0].is.group == NULL;
+           run->stages[0].epilogue.step == NULL;
 }
 
 static double glance(const struct mmul_run *run) {
@@ -102,14 +103,14 @@ void mmul_outlook_init(struct mmul_outlook *outlook, const struct mmul_run *run)
         add(&outlook->all, work_of(outlook, run, &run->stages[i]), 1);
 }
 
-// Of a product, by the elements of C of this node; NAN: nothing is known of its ranks.
+// By the elements of the result of this node; NAN: nothing is known of its ranks.
 static double share_made(const struct mmul_outlook *outlook, const struct mmul_stage *stage,
                          double now) {
-    const double glanced = outlook->glance_flops / (2.0 * (double)stage->is.plan->problem.k);
+    const double glanced = outlook->glance_flops / (2.0 * (double)stage->works->tasks->terms);
     double all = 0, made = 0;
     for (int i = 0; i < stage->site->context->comm->node_size; i++) {
         const struct mmul_stage_progress_rank *rank = &stage->progress->ranks[i];
-        const struct mmul_tasks *tasks = &stage->product->works.tasks[i];
+        const struct mmul_tasks *tasks = &stage->works->tasks[i];
         const double begun = (double)atomic_load(&rank->begun) * 1e-9;
         const double under_way = (double)atomic_load(&rank->elements),
                      rate = (double)atomic_load(&rank->rate);
@@ -125,12 +126,13 @@ static double share_made(const struct mmul_outlook *outlook, const struct mmul_s
 static double share_of(const struct mmul_outlook *outlook, const struct mmul_stage *stage,
                        double predicted, double elapsed, double now) {
     double share = predicted > 0 ? ease(elapsed / predicted) : 0;
-    if (stage->product != NULL) {
+    if (stage->works != NULL) {
         const double made = share_made(outlook, stage, now);
-        const double stored =
-            (double)stage->product->files.done_bytes / (double)stage->product->files.result_bytes;
-        share = fmax(isnan(made) ? share : made, stage->product->files.done_bytes > 0 ? stored : 0);
+        share = isnan(made) ? share : made;
     }
+    if (stage->product != NULL && stage->product->files.done_bytes > 0)
+        share = fmax(share, (double)stage->product->files.done_bytes /
+                                (double)stage->product->files.result_bytes);
     return fmin(share, 1);
 }
 

@@ -14,9 +14,9 @@
 #include "exec/conduct/heartbeat.h"
 #include "exec/conduct/outlook.h"
 #include "exec/conduct/run_trace.h"
-#include "exec/products/write_back.h"
 #include "exec/setup/fallback.h"
 #include "exec/setup/pipeline.h"
+#include "exec/tasks/write_back.h"
 #include "exec/traffic/mover.h"
 #include "io/matrix_file.h"
 #include "model/dtype.h"
@@ -52,10 +52,10 @@ static enum mmul_status create_stages(struct mmul_run *run, const struct mmul_ru
         if (request->stages[i].panels_of >= 0)
             run->stages[i].panels_from = &run->stages[request->stages[i].panels_of];
     }
-    // Of programs nothing is lent (exec/products/lending.h).
+    // Of programs nothing is lent (exec/tasks/lending.h).
     const struct mmul_stage_request *first = request->stages;
-    if (status == MMUL_OK && run->stage_count == 1 && first->plan != NULL && first->group == NULL &&
-        first->plan->claim_share > 0)
+    if (status == MMUL_OK && run->stage_count == 1 && first->plan != NULL &&
+        first->step->fused_count == 0 && first->plan->claim_share > 0)
         run->site.lent = &run->stages[0];
     return status;
 }

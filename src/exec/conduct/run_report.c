@@ -9,7 +9,8 @@
 #include "base/memory.h"
 #include "exec/conduct/run.h"
 #include "exec/conduct/run_trace.h"
-#include "exec/products/product.h"
+#include "exec/steps/product.h"
+#include "exec/tasks/work.h"
 
 // ------------------------------------------------------------------------------------------- ranks
 
@@ -26,16 +27,15 @@ static void describe_rank(const struct mmul_rank_info *info, struct mmul_report_
     r->threads = info->threads;
 }
 
-// What this rank did of the one product that the run is.
+// What this rank did of the one product that the run is; how often it claimed is known already.
 static void describe_product(const struct mmul_stage *stage, struct mmul_report_rank *r) {
-    const struct mmul_works *works = &stage->product->works;
+    const struct mmul_works *works = stage->works;
     const struct mmul_problem *problem = &stage->is.plan->problem;
     const int64_t width = mmul_problem_result_width(problem, stage->is.plan->axis),
                   elements = works->own_elements + works->claimed_elements;
     mmul_text_copy(r->why, sizeof r->why, stage->product->me->why);
     r->begin = stage->product->me->begin;
     r->end = stage->product->me->end;
-    r->claims = works->claims;
     r->claimed_elements = works->claimed_elements;
     r->given_elements = (r->end - r->begin) * width - works->own_elements;
     r->share = (double)elements / ((double)stage->is.plan->total * (double)width);
@@ -72,6 +72,7 @@ static void describe_self(struct mmul_run *run, bool is_product) {
         r->lines_wrong += stage->verifier.lines_wrong;
         r->lines_recomputed += stage->verifier.lines_recomputed;
         r->blocks_recomputed += stage->verifier.blocks_recomputed;
+        r->claims += stage->works != NULL ? stage->works->claims : 0;
         if (stage->product != NULL && context->comm->node_rank == 0) {
             const struct mmul_views *views = &stage->product->views;
             r->mapped_bytes += views->a.bytes + views->b.bytes + views->c_in.bytes + views->c.bytes;
@@ -291,8 +292,8 @@ static enum mmul_status collect_parts(struct mmul_run *run, struct mmul_report *
 enum mmul_status mmul_run_report(struct mmul_run *run, struct mmul_report *report,
                                  struct mmul_error *err) {
     struct mmul_context *context = run->site.context;
-    const bool is_product =
-        run->stage_count == 1 && run->stages[0].is.plan != NULL && run->stages[0].is.group == NULL;
+    const bool is_product = run->stage_count == 1 && run->stages[0].is.plan != NULL &&
+                            run->stages[0].epilogue.step == NULL;
     describe_self(run, is_product);
     enum mmul_status status =
         mmul_comm_share(context->comm, &run->site.mine, sizeof run->site.mine, report->ranks, err);

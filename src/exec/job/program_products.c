@@ -9,6 +9,7 @@
 #include "exec/job/program.h"
 #include "exec/memory/views.h"
 #include "model/matrix.h"
+#include "plan/lists/tasks.h"
 #include "plan/product/plan_make.h"
 #include "plan/program/program_memory.h"
 
@@ -283,6 +284,21 @@ static void predict(struct mmul_program_step *step) {
         step->network_bytes += (double)mmul_plan_nodes(step->product)[node].network_bytes;
 }
 
+// What others of the node may claim of a product that has no plan of its own: rows, where it is worth a look around.
+static double find_claim_share(const struct planning *p, const struct mmul_program_step *step) {
+    static const double enough_flops = 1e9;
+    const struct mmul_job_options *options = &p->plan->options;
+    const struct mmul_program *program = p->plan->program;
+    const struct mmul_operation *o = &program->operations[step->operation];
+    if (step->kind != MMUL_STEP_COMPUTE || o->kind != MMUL_MATMUL || step->is_product ||
+        p->plan->places[step->made].placement.kind != MMUL_PLACE_ROWS)
+        return 0;
+    if (options->tail == MMUL_TAIL_SHARE)
+        return options->tail_share;
+    const bool is_worth_it = p->shares.balanced && mmul_program_flops(program, o) >= enough_flops;
+    return options->tail == MMUL_TAIL_AUTO && is_worth_it ? MMUL_CLAIM_SHARE : 0;
+}
+
 // ------------------------------------------------------------------------------- all that fit (root)
 
 enum memory { ALL, LEAST, LEAST_AND_EXTRA };
@@ -434,6 +450,8 @@ enum mmul_status mmul_program_plan_products(struct mmul_context *context,
     for (int i = 0; status == MMUL_OK && i < plan->step_count; i++)
         if (plan->steps[i].is_product)
             predict(&plan->steps[i]);
+        else
+            plan->steps[i].claim_share = find_claim_share(&p, &plan->steps[i]);
     if (status == MMUL_OK)
         mmul_program_plan_add_up(plan);
     return status;

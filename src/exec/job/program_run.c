@@ -7,8 +7,7 @@
 #include "exec/job/program.h"
 #include "exec/job/program_outputs.h"
 #include "exec/memory/kept.h"
-#include "exec/products/product.h"
-#include "exec/steps/blocks.h"
+#include "exec/tasks/computing.h"
 #include "exec/traffic/move.h"
 #include "io/output_file.h"
 
@@ -42,9 +41,8 @@ static int place_of(const struct mmul_program_plan *plan, int place) {
 static struct mmul_stage_request stage_of(const struct mmul_program_plan *plan,
                                           const struct mmul_program_step *step) {
     const bool is_move = step->kind == MMUL_STEP_MOVE;
-    struct mmul_stage_request stage = {.kind = is_move ? &mmul_move_kind : &mmul_blocks_kind,
+    struct mmul_stage_request stage = {.kind = is_move ? &mmul_move_kind : &mmul_computing_kind,
                                        .step = step,
-                                       .group = step->fused_count > 0 ? step : NULL,
                                        .places = {-1, -1, -1, -1},
                                        .panels = is_move,
                                        .panels_of = -1,
@@ -54,15 +52,13 @@ static struct mmul_stage_request stage_of(const struct mmul_program_plan *plan,
     int a = place_of(plan, step->operands[0]), b = place_of(plan, step->operands[1]);
     bool rows = step->product->axis == MMUL_ROWS;
     int whole = rows ? b : a;
-    return (struct mmul_stage_request){.kind = &mmul_product_kind,
-                                       .plan = step->product,
-                                       .files = mmul_program_files(plan, step),
-                                       .group = step->fused_count > 0 ? step : NULL,
-                                       .places = {.split = rows ? a : b,
-                                                  .whole = step->spreads ? -1 : whole,
-                                                  .c = place_of(plan, step->made),
-                                                  .spread = step->spreads ? whole : -1},
-                                       .panels_of = -1};
+    stage.plan = step->product;
+    stage.files = mmul_program_files(plan, step);
+    stage.places = (struct mmul_stage_places){.split = rows ? a : b,
+                                              .whole = step->spreads ? -1 : whole,
+                                              .c = place_of(plan, step->made),
+                                              .spread = step->spreads ? whole : -1};
+    return stage;
 }
 
 // A product, after those of its moves that are joined with it, as one stage. `count`: of stages so far; returns it.

@@ -4,7 +4,7 @@
 // says which positions of its tasks (plan/lists/tasks.h) nobody has begun: it takes them from the front, and
 // whoever has nothing left claims them from the back, straight from there. That is all that passes
 // between the two; where nobody is idle the word is the owner's alone. Ranks of another node take from the front,
-// too (exec/products/lending.h).
+// too (exec/tasks/lending.h).
 //
 //     |--- computed or begun ---|------- nobody's -------|--- claimed by others ---|
 //     0                       front                     back               tasks.positions

@@ -16,7 +16,7 @@
 #include "exec/memory/claims.h"
 #include "plan/lists/footprint.h"
 
-// Lines of other nodes for a rank of root's (exec/products/lending.h): it asks, root's main thread answers.
+// Lines of other nodes for a rank of root's (exec/tasks/lending.h): it asks, root's main thread answers.
 enum mmul_loan_state { MMUL_LOAN_NONE, MMUL_LOAN_WANTED, MMUL_LOAN_GIVEN, MMUL_LOAN_REFUSED };
 
 struct mmul_loan {
@@ -29,10 +29,10 @@ struct mmul_loan {
 // Of a product.
 struct mmul_stage_progress_rank {
     _Atomic int64_t steps_done; // steps whose part of this rank's block is finished
-    // Of its rows of C, where exec/products/write_back follows them: complete in the mapped file; by root,
+    // Of its rows of C, where exec/tasks/write_back follows them: complete in the mapped file; by root,
     // handed over to the disk.
     _Atomic int64_t rows_complete, rows_handed_over;
-    mmul_unbegun unbegun;          // positions of its tasks; exec/products/work.h
+    mmul_unbegun unbegun;          // positions of its tasks; exec/tasks/work.h
     _Atomic int64_t lines_left;    // positions that nobody has finished
     _Atomic int64_t elements_done; // of C that this rank has computed, of whichever block
     // What it computes at the moment: since when, nanoseconds (0: nothing), elements of C; and

@@ -11,7 +11,7 @@
 #include "plan/lists/transfers.h"
 
 // Lines of another node's block of a step, in a part of its width, which a rank of root's node computes into the
-// mapped file (exec/products/lending.h): what comes for them from there means nothing.
+// mapped file (exec/tasks/lending.h): what comes for them from there means nothing.
 struct mmul_lent {
     int rank;     // whose block
     int64_t step; // its index
@@ -37,13 +37,6 @@ struct mmul_stream {
     struct mmul_step step; // of rounds: any step of it
     int64_t offset;        // of a panel: where the bytes begin in it
 };
-
-// The step's rectangle of matrix `matrix` of the whole operand.
-struct mmul_region mmul_step_panel(const struct mmul_plan *plan, struct mmul_step step,
-                                   int64_t matrix);
-// A stretch's rectangle of C in a step.
-struct mmul_region mmul_step_result(const struct mmul_plan *plan, struct mmul_step step,
-                                    struct mmul_stretch stretch);
 
 // Counts bytes of C (as float32) that are there.
 void mmul_files_count(struct mmul_files *files, int64_t bytes);

@@ -9,7 +9,7 @@
 #include "comm/shared_window.h"
 #include "exec/memory/progress.h"
 #include "exec/setup/context.h"
-#include "plan/program/program_plan.h"
+#include "plan/lists/program_plan.h"
 
 struct mmul_values {
     struct mmul_program_plan *plan; // borrowed

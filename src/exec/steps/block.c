@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: MIT
-// A block's place in the views of its operands and of the result, and its check by itself.
+// Views of matrices, wherever they are. A mapped matrix keeps its file's rows, a value those of its part; what is in
+// the stage's memory is packed: the pieces of a rank stretch after stretch, a panel matrix after matrix, C line after
+// line.
 #include "exec/steps/block.h"
 
+#include "base/integer.h"
+#include "exec/steps/product.h"
 #include "exec/steps/site.h"
 #include "exec/steps/stage_work.h"
+#include "model/dtype.h"
 #include "model/matrix.h"
 
 static const struct mmul_program_plan *plan_of(const struct mmul_stage *stage) {
@@ -14,79 +19,241 @@ static const struct mmul_operation *operation_of(const struct mmul_stage *stage)
     return &plan_of(stage)->program->operations[stage->is.step->operation];
 }
 
+struct mmul_part mmul_block_part(const struct mmul_stage *stage, int rank, struct mmul_step step) {
+    const struct mmul_plan *plan = stage->is.plan;
+    struct mmul_part part = {.rank = rank, .step = step};
+    if (plan == NULL)
+        return part;
+    const struct mmul_problem *p = &plan->problem;
+    const struct mmul_layout *l = &stage->product->layout;
+    const int64_t before = mmul_layout_units_before(l, rank, step.round);
+    const int64_t width = mmul_problem_result_width(p, plan->axis);
+    const int64_t each = (int64_t)mmul_dtype_bytes(mmul_problem_split_dtype(p, plan->axis));
+    part.range = mmul_schedule_part(plan, rank, step.round);
+    if (l->node->piece_lanes > 0) {
+        part.pieces = stage->memory + mmul_layout_pieces(l, step.round) + before * p->k * each;
+        part.c_in = stage->memory + mmul_layout_c_in(l, step.round) +
+                    before * width * mmul_problem_result_each(p);
+    }
+    if (l->node->result_slots > 0)
+        part.c = stage->memory + mmul_layout_result(l, step.index) +
+                 mmul_layout_step_units_before(l, rank, step) * (step.end - step.begin) *
+                     mmul_problem_result_each(p);
+    return part;
+}
+
+struct mmul_part mmul_block_own(const struct mmul_stage *stage) {
+    return mmul_block_part(stage, stage->site->context->comm->rank, (struct mmul_step){0});
+}
+
+// ------------------------------------------------------------------------------- matrices of a product
+
+// All of a matrix of a stack that is mapped at `data`; `turned`: it is the other way round there.
+static struct mmul_view view_mapped(const char *data, struct mmul_shape shape, int64_t matrix,
+                                    enum mmul_dtype dtype, bool turned) {
+    const int64_t at = matrix * shape.rows * shape.cols * (int64_t)mmul_dtype_bytes(dtype);
+    return (struct mmul_view){.at = (char *)(uintptr_t)data + at,
+                              .dtype = dtype,
+                              .ld = shape.cols,
+                              .transposed = turned,
+                              .region = {matrix, 0, turned ? shape.cols : shape.rows, 0,
+                                         turned ? shape.rows : shape.cols}};
+}
+
+// A region, as the operation has it, that is packed at `data`.
+static struct mmul_view view_packed(const char *data, struct mmul_region region,
+                                    enum mmul_dtype dtype, bool turned) {
+    return (struct mmul_view){.at = (void *)(uintptr_t)data,
+                              .dtype = dtype,
+                              .ld = turned ? region.row_end - region.row_begin
+                                           : region.col_end - region.col_begin,
+                              .transposed = turned,
+                              .region = region};
+}
+
+// The part's units of matrix t, and how many of its units are before them.
+static struct mmul_range units_in(const struct mmul_stage *stage, const struct mmul_part *part,
+                                  int64_t t, int64_t *before) {
+    const int64_t units = mmul_problem_units(&stage->is.plan->problem, stage->is.plan->axis);
+    const struct mmul_range in = {mmul_larger(part->range.begin - t * units, 0),
+                                  mmul_smaller(part->range.end - t * units, units)};
+    *before = t * units + in.begin - part->range.begin;
+    return in;
+}
+
+// A file's.
+static struct mmul_view view_split(const struct mmul_stage *stage, const struct mmul_part *part,
+                                   int64_t t) {
+    const struct mmul_plan *plan = stage->is.plan;
+    const struct mmul_problem *p = &plan->problem;
+    const enum mmul_dtype dtype = mmul_problem_split_dtype(p, plan->axis);
+    const bool rows = plan->axis == MMUL_ROWS, turned = rows ? p->transpose_a : p->transpose_b;
+    const int64_t matrix = rows ? mmul_problem_a_matrix(p, t) : mmul_problem_b_matrix(p, t);
+    int64_t before;
+    if (stage->product->mapped.split != NULL)
+        return view_mapped(stage->product->mapped.split, rows ? p->a : p->b, matrix, dtype, turned);
+    const struct mmul_range in = units_in(stage, part, t, &before);
+    const struct mmul_region region = rows
+                                          ? (struct mmul_region){matrix, in.begin, in.end, 0, p->k}
+                                          : (struct mmul_region){matrix, 0, p->k, in.begin, in.end};
+    return view_packed(part->pieces + before * p->k * (int64_t)mmul_dtype_bytes(dtype), region,
+                       dtype, turned);
+}
+
+// A file's, or what comes in panels.
+static struct mmul_view view_whole(const struct mmul_stage *stage, const struct mmul_part *part,
+                                   int64_t t) {
+    const struct mmul_plan *plan = stage->is.plan;
+    const struct mmul_problem *p = &plan->problem;
+    const struct mmul_step step = part->step;
+    const enum mmul_dtype dtype = mmul_problem_whole_dtype(p, plan->axis);
+    const bool rows = plan->axis == MMUL_ROWS, turned = rows ? p->transpose_b : p->transpose_a;
+    const int64_t matrix = mmul_problem_whole_matrix(p, plan->axis, t);
+    if (stage->product->mapped.whole != NULL)
+        return view_mapped(stage->product->mapped.whole, mmul_problem_whole_shape(p, plan->axis),
+                           matrix, dtype, turned);
+    const int64_t before = (matrix - step.matrix_begin) * (step.end - step.begin) * p->k;
+    const struct mmul_region region =
+        rows ? (struct mmul_region){matrix, 0, p->k, step.begin, step.end}
+             : (struct mmul_region){matrix, step.begin, step.end, 0, p->k};
+    const char *slot = stage->memory + mmul_layout_panel(&stage->product->layout, step.index);
+    return view_packed(slot + before * (int64_t)mmul_dtype_bytes(dtype), region, dtype, turned);
+}
+
+static struct mmul_view view_c_in(const struct mmul_stage *stage, const struct mmul_part *part,
+                                  int64_t t) {
+    const struct mmul_plan *plan = stage->is.plan;
+    const enum mmul_dtype dtype = mmul_problem_result_dtype(&plan->problem);
+    const int64_t width = mmul_problem_result_width(&plan->problem, plan->axis);
+    int64_t before;
+    if (stage->product->mapped.c_in != NULL)
+        return view_mapped(stage->product->mapped.c_in, plan->problem.c, t, dtype, false);
+    const struct mmul_range in = units_in(stage, part, t, &before);
+    const struct mmul_region region = plan->axis == MMUL_ROWS
+                                          ? (struct mmul_region){t, in.begin, in.end, 0, width}
+                                          : (struct mmul_region){t, 0, width, in.begin, in.end};
+    return view_packed(part->c_in + before * width * (int64_t)mmul_dtype_bytes(dtype), region,
+                       dtype, false);
+}
+
+// Where a block's result is: `line` is its first line among those of the step.
+static struct mmul_view view_c(const struct mmul_stage *stage, const struct mmul_part *part,
+                               const struct mmul_block *block) {
+    const struct mmul_plan *plan = stage->is.plan;
+    const struct mmul_step step = part->step;
+    const int64_t t = block->at.matrix;
+    int64_t ignored;
+    if (plan == NULL || stage->is.places.c >= 0)
+        return mmul_block_result(stage, part, t);
+    const enum mmul_dtype dtype = mmul_problem_result_dtype(&plan->problem);
+    if (stage->product->mapped.c != NULL)
+        return view_mapped(stage->product->mapped.c, plan->problem.c, t, dtype, false);
+    const bool rows = plan->axis == MMUL_ROWS;
+    const struct mmul_range in = units_in(stage, part, t, &ignored);
+    const int64_t before =
+        block->line - (rows ? block->at.row_begin : block->at.col_begin) + in.begin;
+    const struct mmul_region region =
+        rows ? (struct mmul_region){t, in.begin, in.end, step.begin, step.end}
+             : (struct mmul_region){t, step.begin, step.end, in.begin, in.end};
+    return view_packed(part->c +
+                           before * (step.end - step.begin) * (int64_t)mmul_dtype_bytes(dtype),
+                       region, dtype, false);
+}
+
 // -------------------------------------------------------------------------------------- operands
 
-// Which matrix of an operand meets matrix t of the result: sizes of 1 repeat.
-static int64_t matrix_of(const struct mmul_stage *stage, int place, struct mmul_shape result,
-                         int64_t t) {
+// Which matrix of a value meets matrix t of the result: sizes of 1 repeat.
+static int64_t matrix_of(const struct mmul_stage *stage, int place, int64_t t) {
     const struct mmul_program_plan *plan = plan_of(stage);
-    struct mmul_shape have = plan->program->values[plan->places[place].value].shape;
-    int64_t batch = have.batch == 1 ? 0 : t / result.depth;
-    int64_t depth = have.depth == 1 ? 0 : t % result.depth;
+    const struct mmul_shape have = plan->program->values[plan->places[place].value].shape,
+                            made = mmul_program_shape(plan->program, operation_of(stage));
+    const int64_t batch = have.batch == 1 ? 0 : t / made.depth,
+                  depth = have.depth == 1 ? 0 : t % made.depth;
     return batch * have.depth + depth;
 }
 
-struct mmul_program_walk mmul_block_walk(const struct mmul_stage *stage) {
-    return mmul_program_walk(plan_of(stage), stage->is.step, stage->site->context->comm->rank);
+struct mmul_view mmul_block_operand(const struct mmul_stage *stage, const struct mmul_part *part,
+                                    int index, int64_t t) {
+    const int place = stage->is.step->operands[index];
+    if (stage->is.plan != NULL) {
+        const bool is_split = index == (stage->is.plan->axis == MMUL_ROWS ? 0 : 1);
+        if ((is_split ? stage->is.places.split : stage->is.places.whole) < 0)
+            return is_split ? view_split(stage, part, t) : view_whole(stage, part, t);
+    }
+    return mmul_values_view(stage->site->values, place, part->rank, matrix_of(stage, place, t));
 }
 
-struct mmul_view mmul_block_operand(const struct mmul_stage *stage, int index, int64_t matrix) {
-    struct mmul_shape shape = mmul_program_shape(plan_of(stage)->program, operation_of(stage));
-    int place = stage->is.step->operands[index];
-    return mmul_values_view(stage->site->values, place, stage->site->context->comm->rank,
-                            matrix_of(stage, place, shape, matrix));
+struct mmul_view mmul_block_result(const struct mmul_stage *stage, const struct mmul_part *part,
+                                   int64_t t) {
+    return mmul_values_view(stage->site->values, stage->is.step->made, part->rank, t);
 }
 
-struct mmul_view mmul_block_result(const struct mmul_stage *stage, int64_t matrix) {
-    return mmul_values_view(stage->site->values, stage->is.step->made,
-                            stage->site->context->comm->rank, matrix);
+struct mmul_product mmul_block_product(const struct mmul_stage *stage, const struct mmul_part *part,
+                                       const struct mmul_block *block) {
+    const struct mmul_region at = block->at;
+    const struct mmul_plan *plan = stage->is.plan;
+    const struct mmul_view z = view_c(stage, part, block);
+    struct mmul_product product = {.m = at.row_end - at.row_begin,
+                                   .n = at.col_end - at.col_begin,
+                                   .k = block->inner_end - block->inner_begin,
+                                   .alpha = plan != NULL ? plan->problem.alpha : 1,
+                                   .beta = plan != NULL ? plan->problem.beta : 0,
+                                   .a_dtype = z.dtype,
+                                   .b_dtype = z.dtype,
+                                   .c = mmul_view_element(&z, at.row_begin, at.col_begin),
+                                   .ldc = z.ld};
+    if (product.beta != 0) {
+        const struct mmul_view c_in = view_c_in(stage, part, at.matrix);
+        product.c_in = mmul_view_element(&c_in, at.row_begin, at.col_begin);
+        product.ldc_in = c_in.ld;
+    }
+    if (product.alpha == 0)
+        return product;
+    const struct mmul_view x = mmul_block_operand(stage, part, 0, at.matrix),
+                           y = mmul_block_operand(stage, part, 1, at.matrix);
+    product.transpose_a = x.transposed;
+    product.transpose_b = y.transposed;
+    product.a_dtype = x.dtype;
+    product.b_dtype = y.dtype;
+    product.a = mmul_view_element(&x, at.row_begin, block->inner_begin);
+    product.lda = x.ld;
+    product.b = mmul_view_element(&y, block->inner_begin, at.col_begin);
+    product.ldb = y.ld;
+    return product;
 }
 
-struct mmul_product mmul_block_product(const struct mmul_stage *stage,
-                                       const struct mmul_program_task *task) {
-    const struct mmul_region b = task->block;
-    struct mmul_view x = mmul_block_operand(stage, 0, b.matrix),
-                     y = mmul_block_operand(stage, 1, b.matrix);
-    struct mmul_view z = mmul_block_result(stage, b.matrix);
-    return (struct mmul_product){.transpose_a = x.transposed,
-                                 .transpose_b = y.transposed,
-                                 .m = b.row_end - b.row_begin,
-                                 .n = b.col_end - b.col_begin,
-                                 .k = task->inner_end - task->inner_begin,
-                                 .alpha = 1,
-                                 .a_dtype = x.dtype,
-                                 .b_dtype = y.dtype,
-                                 .a = mmul_view_element(&x, b.row_begin, task->inner_begin),
-                                 .lda = x.ld,
-                                 .b = mmul_view_element(&y, task->inner_begin, b.col_begin),
-                                 .ldb = y.ld,
-                                 .c = mmul_view_element(&z, b.row_begin, b.col_begin),
-                                 .ldc = z.ld};
+// ------------------------------------------------------------------------------------------- checks
+
+char *mmul_block_name(const struct mmul_stage *stage, struct mmul_region block,
+                      char text[static MMUL_BLOCK_NAME_BYTES]) {
+    const struct mmul_plan *plan = stage->is.plan;
+    const bool rows = plan == NULL || plan->axis == MMUL_ROWS;
+    const int length =
+        snprintf(text, MMUL_BLOCK_NAME_BYTES, "%s %lld-%lld of matrix %lld",
+                 rows ? "rows" : "columns", (long long)(rows ? block.row_begin : block.col_begin),
+                 (long long)(rows ? block.row_end : block.col_end), (long long)block.matrix);
+    if (plan == NULL)
+        snprintf(text + length, MMUL_BLOCK_NAME_BYTES - (size_t)length, " of '%.90s'",
+                 plan_of(stage)->program->values[operation_of(stage)->result].name);
+    return text;
 }
 
-static void name_block(const struct mmul_stage *stage, const struct mmul_program_task *task,
-                       char text[static 192]) {
-    const struct mmul_value *value = &plan_of(stage)->program->values[operation_of(stage)->result];
-    snprintf(text, 192, "rows %lld-%lld of matrix %lld of '%.90s'",
-             (long long)task->block.row_begin, (long long)task->block.row_end,
-             (long long)task->block.matrix, value->name);
+struct mmul_panel mmul_block_rows(const struct mmul_block *block) {
+    return (struct mmul_panel){block->at.row_begin, block->at.row_end};
 }
 
-struct mmul_panel mmul_block_rows(const struct mmul_program_task *task) {
-    return (struct mmul_panel){task->block.row_begin, task->block.row_end};
-}
-
-enum mmul_status mmul_block_check(struct mmul_stage *stage, const struct mmul_program_task *task,
-                                  struct mmul_panel rows, struct mmul_error *err) {
-    const struct mmul_region b = task->block;
-    const struct mmul_product product = mmul_block_product(stage, task),
-                              part = mmul_product_rows(&product, rows.begin - b.row_begin,
-                                                       rows.end - b.row_begin);
-    const bool is_all = part.m == product.m;
-    char place[192];
-    name_block(stage, task, place);
+enum mmul_status mmul_block_check(struct mmul_stage *stage, const struct mmul_part *part,
+                                  const struct mmul_block *block, struct mmul_panel rows,
+                                  struct mmul_error *err) {
+    const struct mmul_region b = block->at;
+    const struct mmul_product product = mmul_block_product(stage, part, block),
+                              looked_at = mmul_product_rows(&product, rows.begin - b.row_begin,
+                                                            rows.end - b.row_begin);
+    char place[MMUL_BLOCK_NAME_BYTES];
     mmul_verifier_forget(&stage->verifier); // the same memory may be read the other way round now
-    const struct mmul_verifier_block block = {
-        .product = &product, .looked_at = is_all ? NULL : &part, .place = place};
-    return mmul_stage_check(stage, &block, err);
+    const struct mmul_verifier_block checked = {.product = &product,
+                                                .looked_at =
+                                                    looked_at.m == product.m ? NULL : &looked_at,
+                                                .place = mmul_block_name(stage, b, place)};
+    return mmul_stage_check(stage, &checked, err);
 }

@@ -1,21 +1,45 @@
 // SPDX-License-Identifier: MIT
 //
-// A block of what a rank makes of values that are there (plan/program/program_tasks.h): its operands, as a product, and
-// the check of that.
+// Where what a block is made from lies, and the block itself (plan/lists/blocks.h): the one way from a task to memory.
+// A matrix is a value on the ranks, a file that the node has mapped, or what has come into the stage's memory.
 #pragma once
 
 #include "exec/steps/stage.h"
-#include "plan/program/program_tasks.h"
+#include "plan/lists/blocks.h"
 
-// The rank's blocks; its part of an operand that meets a matrix of the result, and of the result; a block as a
-// product.
-struct mmul_program_walk mmul_block_walk(const struct mmul_stage *stage);
-struct mmul_view mmul_block_operand(const struct mmul_stage *stage, int index, int64_t matrix);
-struct mmul_view mmul_block_result(const struct mmul_stage *stage, int64_t matrix);
-struct mmul_product mmul_block_product(const struct mmul_stage *stage,
-                                       const struct mmul_program_task *task);
+// Whose blocks, and where what belongs to them is in the stage's memory: pieces and C_in of a product's round, full in
+// the other axis, C of the step; not looked at where these are mapped or values, nor of what is no product.
+struct mmul_part {
+    int rank;
+    struct mmul_step step;
+    struct mmul_range range;
+    const char *pieces, *c_in;
+    char *c; // packed, line after line
+};
+
+// Of a rank of this node, in a step of a product; this rank's of what is none.
+struct mmul_part mmul_block_part(const struct mmul_stage *stage, int rank, struct mmul_step step);
+struct mmul_part mmul_block_own(const struct mmul_stage *stage);
+
+// What there is of an operand, as the operation has it, of the matrix that meets matrix t of the result.
+struct mmul_view mmul_block_operand(const struct mmul_stage *stage, const struct mmul_part *part,
+                                    int index, int64_t t);
+
+// What the part has of a matrix of the result; a product's, whose C is a value.
+struct mmul_view mmul_block_result(const struct mmul_stage *stage, const struct mmul_part *part,
+                                   int64_t t);
+
+// The block, with all of its terms.
+struct mmul_product mmul_block_product(const struct mmul_stage *stage, const struct mmul_part *part,
+                                       const struct mmul_block *block);
+
+// "rows 100-200 of matrix 3", and whose where the run has other steps: for errors. Returns `text`.
+enum { MMUL_BLOCK_NAME_BYTES = 192 };
+char *mmul_block_name(const struct mmul_stage *stage, struct mmul_region block,
+                      char text[static MMUL_BLOCK_NAME_BYTES]);
 
 // The check of a block by itself, of which these rows are looked at. Fails as a check does.
-struct mmul_panel mmul_block_rows(const struct mmul_program_task *task);
-enum mmul_status mmul_block_check(struct mmul_stage *stage, const struct mmul_program_task *task,
-                                  struct mmul_panel rows, struct mmul_error *err);
+struct mmul_panel mmul_block_rows(const struct mmul_block *block);
+enum mmul_status mmul_block_check(struct mmul_stage *stage, const struct mmul_part *part,
+                                  const struct mmul_block *block, struct mmul_panel rows,
+                                  struct mmul_error *err);

@@ -39,8 +39,8 @@ static enum mmul_dtype dtype_of(const struct mmul_stage *stage) {
     return plan->program->values[plan->places[stage->epilogue.step->result].value].dtype;
 }
 
-static struct mmul_program_walk walk_of(const struct mmul_stage *stage) {
-    return mmul_program_walk(plan_of(stage), &stage->epilogue.blocks, rank_of(stage));
+static struct mmul_block_walk walk_of(const struct mmul_stage *stage) {
+    return mmul_step_blocks(plan_of(stage), &stage->epilogue.blocks, rank_of(stage));
 }
 
 // -------------------------------------------------------------------------------------------- tiles
@@ -245,7 +245,7 @@ enum mmul_status mmul_epilogue_make(struct mmul_stage *stage, struct mmul_error 
     int64_t index = 0;
     if (stage->epilogue.step == NULL || stage->epilogue.elements == 0 || stage->epilogue.in_parts)
         return MMUL_OK;
-    struct mmul_program_walk walk = walk_of(stage);
+    struct mmul_block_walk walk = walk_of(stage);
     enum mmul_status status = create_between(&stage->site->epilogue_room, err);
     while (status == MMUL_OK && mmul_program_next_fused(&walk, &block))
         if (mmul_region_count(block) > 0)
@@ -270,8 +270,7 @@ static int64_t tiles_of_fused(const struct mmul_stage *stage) {
 
 int64_t mmul_epilogue_takes(const struct mmul_stage *stage, int64_t rows, int64_t cols) {
     const struct mmul_epilogue *epilogue = &stage->epilogue;
-    const bool is_whole = stage->is.plan == NULL && rows * cols == epilogue->all;
-    const bool takes = (epilogue->in_parts || is_whole) && rows * cols > MMUL_SAMPLE_WORK &&
+    const bool takes = epilogue->in_parts && rows * cols > MMUL_SAMPLE_WORK &&
                        epilogue->elements <= MMUL_ABSENT_SPAN;
     return takes ? tiles_of_fused(stage) * epilogue->elements * (int64_t)sizeof(float) : 0;
 }
@@ -283,7 +282,9 @@ enum mmul_status mmul_epilogue_make_part(struct mmul_stage *stage, struct mmul_r
     if (!epilogue->in_parts || mmul_region_count(part) == 0)
         return MMUL_OK;
     if (epilogue->step->by_rows) {
-        const int64_t before = part.matrix * stage->is.plan->problem.c.rows;
+        const struct mmul_program_plan *plan = plan_of(stage);
+        const int value = plan->places[epilogue->step->made].value;
+        const int64_t before = part.matrix * plan->program->values[value].shape.rows;
         part.row_begin += before;
         part.row_end += before;
         part.matrix = 0;
@@ -294,12 +295,28 @@ enum mmul_status mmul_epilogue_make_part(struct mmul_stage *stage, struct mmul_r
 
 // --------------------------------------------------------------------------------------------- life
 
+// Does a product that has no plan of its own make all of the rank's part at once?
+static bool comes_at_once(const struct mmul_stage *stage) {
+    const struct mmul_operation *o =
+        &plan_of(stage)->program->operations[stage->epilogue.step->operation];
+    struct mmul_block_walk walk = mmul_step_blocks(plan_of(stage), stage->is.step, rank_of(stage));
+    struct mmul_block block;
+    while (mmul_blocks_next(&walk, &block))
+        if (mmul_region_count(block.at) > 0)
+            return o->kind == MMUL_MATMUL && stage->sums.rounds == 0 && stage->is.panels == 0 &&
+                   stage->is.step->claim_share == 0 &&
+                   mmul_region_count(block.at) == stage->epilogue.all;
+    return false;
+}
+
 // Of a product whose blocks this rank alone computes: are there fused operations that need more of a row than comes at
 // once?
 static bool goes_in_parts(const struct mmul_stage *stage) {
     const struct mmul_program_plan *plan = plan_of(stage);
     const struct mmul_plan *product = stage->is.plan;
-    if (product == NULL || mmul_plan_nodes(product)[stage->site->context->comm->node_index].claims)
+    if (product == NULL)
+        return comes_at_once(stage);
+    if (mmul_plan_nodes(product)[stage->site->context->comm->node_index].claims)
         return false;
     const enum mmul_placement_kind kind = plan->places[stage->epilogue.step->result].placement.kind;
     bool in_parts = kind == (product->axis == MMUL_ROWS ? MMUL_PLACE_ROWS : MMUL_PLACE_COLS);
@@ -324,16 +341,16 @@ static enum mmul_status reserve(struct mmul_epilogue_room *room, size_t bytes,
 enum mmul_status mmul_epilogue_init(struct mmul_stage *stage, const struct mmul_program_step *step,
                                     struct mmul_error *err) {
     struct mmul_epilogue *epilogue = &stage->epilogue;
-    if (step == NULL || step->fused_count == 0)
+    if (step->fused_count == 0)
         return MMUL_OK;
     *epilogue = (struct mmul_epilogue){.step = step, .blocks = *step};
     epilogue->blocks.made = step->result;
-    epilogue->in_parts = goes_in_parts(stage);
     const struct mmul_epilogue_size size =
         mmul_program_epilogue_size(plan_of(stage), step, rank_of(stage));
     const int64_t each = (int64_t)mmul_dtype_bytes(dtype_of(stage));
     epilogue->all = size.all;
     epilogue->elements = size.tile;
+    epilogue->in_parts = goes_in_parts(stage);
     return epilogue->elements > 0
                ? reserve(&stage->site->epilogue_room, (size_t)(epilogue->elements * each), err)
                : MMUL_OK;
@@ -343,10 +360,6 @@ void mmul_epilogue_room_fini(struct mmul_epilogue_room *room) {
     for (int i = 0; i < 2; i++)
         mmul_free(room->between[i]);
     *room = (struct mmul_epilogue_room){0};
-}
-
-void mmul_epilogue_restart(struct mmul_epilogue *epilogue) {
-    epilogue->done = 0;
 }
 
 void mmul_epilogue_abandon(struct mmul_epilogue_room *room) {

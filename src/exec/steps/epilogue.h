@@ -6,7 +6,7 @@
 // thread's; moves nothing.
 #pragma once
 
-#include "plan/program/program_plan.h"
+#include "plan/lists/program_plan.h"
 
 struct mmul_stage;
 
@@ -25,7 +25,7 @@ struct mmul_epilogue {
     bool in_parts; // of a product: what is made and checked goes at once; else when all is there
 };
 
-// step: of the stage; NULL, or one without fused operations: nothing to do. The run's room grows with what is needed.
+// step: of the stage; one without fused operations: nothing to do. The run's room grows with what is needed.
 // Fails with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_epilogue_init(struct mmul_stage *stage, const struct mmul_program_step *step,
                                     struct mmul_error *err);
@@ -33,9 +33,6 @@ void mmul_epilogue_room_fini(struct mmul_epilogue_room *room);
 
 // Is the step's own operation one of the fused operations?
 bool mmul_epilogue_is_all(const struct mmul_stage *stage);
-
-// Nothing has gone through it: what it begins with is made again.
-void mmul_epilogue_restart(struct mmul_epilogue *epilogue);
 
 // The device hangs, and may still write to what is between.
 void mmul_epilogue_abandon(struct mmul_epilogue_room *room);

@@ -17,19 +17,21 @@ enum round { SIZES, PROJECTION, RESIDUALS };
 struct grid {
     struct mmul_stage *stage;
     const struct mmul_program_plan *plan;
+    struct mmul_part own; // whose blocks: this rank's
     struct mmul_grid_part part;
 };
 
 // False: this rank has no place in the mesh.
 static bool find_place(struct mmul_stage *stage, struct grid *g) {
-    *g = (struct grid){.stage = stage, .plan = stage->site->values->plan};
+    *g = (struct grid){
+        .stage = stage, .plan = stage->site->values->plan, .own = mmul_block_own(stage)};
     return mmul_program_grid_part(g->plan, stage->is.step, stage->site->context->comm->rank,
                                   &g->part);
 }
 
 // The rank's rows of its columns of B.
 static struct mmul_product part_of_b(const struct grid *g, int64_t matrix) {
-    const struct mmul_view b = mmul_block_operand(g->stage, 1, matrix);
+    const struct mmul_view b = mmul_block_operand(g->stage, &g->own, 1, matrix);
     struct mmul_product part = {.transpose_b = b.transposed,
                                 .n = g->part.cols.end - g->part.cols.begin,
                                 .k = g->part.b_rows.end - g->part.b_rows.begin,
@@ -40,6 +42,10 @@ static struct mmul_product part_of_b(const struct grid *g, int64_t matrix) {
     if (part.n > 0 && part.k > 0)
         part.b = mmul_view_element(&b, g->part.b_rows.begin, g->part.cols.begin);
     return part;
+}
+
+static struct mmul_block_walk walk_of(const struct grid *g) {
+    return mmul_step_blocks(g->plan, g->stage->is.step, g->own.rank);
 }
 
 // What has been added up so far, for one of the matrices.
@@ -78,32 +84,32 @@ static void give_projection(const struct grid *g, const double *sizes) {
 }
 
 // The next block of this rank's, x of its columns being at hand. *said: something can be said about it.
-static bool next_block(const struct grid *g, struct mmul_program_walk *walk,
-                       const double *const *sums, struct mmul_program_task *task, bool *said) {
+static bool next_block(const struct grid *g, struct mmul_block_walk *walk,
+                       const double *const *sums, struct mmul_block *block, bool *said) {
     do
-        if (!mmul_program_next(walk, task))
+        if (!mmul_blocks_next(walk, block))
             return false;
-    while (mmul_region_count(task->block) == 0);
+    while (mmul_region_count(block->at) == 0);
     const double *squares = sums[PROJECTION] + g->part.matrices * g->part.k;
-    const struct mmul_check_part of = part_of(g, sums[SIZES], squares, task->block.matrix);
-    const struct mmul_product block = mmul_block_product(g->stage, task);
-    *said = mmul_check_part_begin(g->stage->site->grid_room.check, &block, &of);
+    const struct mmul_check_part of = part_of(g, sums[SIZES], squares, block->at.matrix);
+    const struct mmul_product product = mmul_block_product(g->stage, &g->own, block);
+    *said = mmul_check_part_begin(g->stage->site->grid_room.check, &product, &of);
     return true;
 }
 
 // Of rows of all matrices, then squares.
 static void give_residuals(const struct grid *g, const double *const *sums) {
-    struct mmul_program_walk walk = mmul_block_walk(g->stage);
-    struct mmul_program_task task;
+    struct mmul_block_walk walk = walk_of(g);
+    struct mmul_block block;
     double *mine = mmul_sums_mine(g->stage, RESIDUALS);
     bool said;
-    while (next_block(g, &walk, sums, &task, &said)) {
-        const int64_t at = task.block.matrix * g->part.m + task.block.row_begin;
-        task.inner_begin = g->part.a_cols.begin;
-        task.inner_end = g->part.a_cols.end;
-        const struct mmul_product part = mmul_block_product(g->stage, &task);
+    while (next_block(g, &walk, sums, &block, &said)) {
+        const int64_t at = block.at.matrix * g->part.m + block.at.row_begin;
+        block.inner_begin = g->part.a_cols.begin;
+        block.inner_end = g->part.a_cols.end;
+        const struct mmul_product part = mmul_block_product(g->stage, &g->own, &block);
         mmul_check_part_rows(g->stage->site->grid_room.check, &part,
-                             sums[PROJECTION] + task.block.matrix * g->part.k + task.inner_begin,
+                             sums[PROJECTION] + block.at.matrix * g->part.k + block.inner_begin,
                              mine + at, mine + g->part.matrices * g->part.m + at);
     }
 }
@@ -125,21 +131,32 @@ static struct mmul_panel find_rows(const struct grid *g, const struct mmul_regio
 
 static enum mmul_status judge(const struct grid *g, const double *const *sums,
                               struct mmul_error *err) {
-    struct mmul_program_walk walk = mmul_block_walk(g->stage);
-    struct mmul_program_task task;
+    struct mmul_block_walk walk = walk_of(g);
+    struct mmul_block block;
     enum mmul_status status = MMUL_OK;
     bool said;
-    while (status == MMUL_OK && next_block(g, &walk, sums, &task, &said)) {
-        const struct mmul_product product = mmul_block_product(g->stage, &task);
-        struct mmul_panel rows = {task.block.row_begin, task.block.row_end};
+    while (status == MMUL_OK && next_block(g, &walk, sums, &block, &said)) {
+        const struct mmul_product product = mmul_block_product(g->stage, &g->own, &block);
+        struct mmul_panel rows = mmul_block_rows(&block);
         if (said)
-            rows = find_rows(g, task.block, &product, sums[RESIDUALS]);
+            rows = find_rows(g, block.at, &product, sums[RESIDUALS]);
         g->stage->verifier.lines_checked +=
-            task.block.row_end - task.block.row_begin - (rows.end - rows.begin);
+            block.at.row_end - block.at.row_begin - (rows.end - rows.begin);
         atomic_fetch_add(&g->stage->site->findings.blocks_right, rows.begin == rows.end);
         if (rows.begin < rows.end) // as if there were no other ranks
-            status = mmul_block_check(g->stage, &task, rows, err);
+            status = mmul_block_check(g->stage, &g->own, &block, rows, err);
     }
+    return status;
+}
+
+// As if there were no other ranks.
+static enum mmul_status check_alone(const struct grid *g, struct mmul_error *err) {
+    struct mmul_block_walk walk = walk_of(g);
+    struct mmul_block block;
+    enum mmul_status status = MMUL_OK;
+    while (status == MMUL_OK && mmul_blocks_next(&walk, &block))
+        if (mmul_region_count(block.at) > 0)
+            status = mmul_block_check(g->stage, &g->own, &block, mmul_block_rows(&block), err);
     return status;
 }
 
@@ -148,6 +165,8 @@ enum mmul_status mmul_grid_check(struct mmul_stage *stage, struct mmul_error *er
     struct grid g;
     const double *sums[MMUL_SUMS_ROUNDS] = {NULL};
     bool takes_part = find_place(stage, &g), there = true;
+    if (atomic_load(&stage->progress->ranks[site->context->comm->node_rank].sums_given) > 0)
+        return check_alone(&g, err);
     double begin = mmul_trace_now(site->trace);
     mmul_stopwatch_enter(&site->watch, &site->mine.verify_seconds);
     for (int round = SIZES; there && round <= RESIDUALS; round++) {

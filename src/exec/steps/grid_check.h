@@ -18,5 +18,6 @@ struct mmul_grid_room {
 // For a stage of blocks; nothing where its product is not on a mesh. Local. Fails with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_grid_check_init(struct mmul_stage *stage, struct mmul_error *err);
 
-// The compute thread, when C is complete. Fails as a check does.
+// The compute thread, when C is complete; where a device hung in this check, its blocks are checked by themselves when
+// it is called again: the sums are of what was there before. Fails as a check does.
 enum mmul_status mmul_grid_check(struct mmul_stage *stage, struct mmul_error *err);

@@ -5,7 +5,6 @@
 #include "base/integer.h"
 #include "base/status.h"
 #include "exec/setup/pipeline.h"
-#include "exec/steps/block.h"
 #include "exec/steps/generate_blocks.h"
 #include "exec/steps/map_check.h"
 #include "exec/steps/site.h"
@@ -14,6 +13,7 @@
 
 struct making {
     struct mmul_stage *stage;
+    const struct mmul_part *part; // whose
     const struct mmul_program *program;
     const struct mmul_operation *operation;
     struct mmul_shape shape;        // of the result
@@ -75,7 +75,7 @@ static int64_t matrix_of(const struct making *m, int operand, int64_t t) {
 
 static struct mmul_view view_operand(const struct making *m, int operand, int64_t t) {
     return mmul_values_view(m->stage->site->values, m->stage->is.step->operands[operand],
-                            m->stage->site->context->comm->rank, matrix_of(m, operand, t));
+                            m->part->rank, matrix_of(m, operand, t));
 }
 
 static int64_t elements_behind(const struct mmul_view *view, const struct mmul_view *first) {
@@ -121,24 +121,23 @@ static bool find_stacks(struct making *m) {
     return true;
 }
 
-static struct making begin_making(struct mmul_stage *stage, const struct mmul_program_task *task,
-                                  int64_t matrices) {
-    const struct mmul_values *values = stage->site->values;
-    const struct mmul_program *program = values->plan->program;
+static struct making begin_making(struct mmul_stage *stage, const struct mmul_part *part,
+                                  const struct mmul_block *block, int64_t matrices) {
+    const struct mmul_program *program = stage->site->values->plan->program;
     const struct mmul_operation *o = &program->operations[stage->is.step->operation];
-    const int rank = stage->site->context->comm->rank, place = stage->is.step->made;
     struct making m = {.stage = stage,
+                       .part = part,
                        .program = program,
                        .operation = o,
                        .shape = mmul_program_shape(program, o),
-                       .block = task->block,
+                       .block = block->at,
                        .matrices = matrices,
-                       .inner_begin = task->inner_begin,
-                       .inner_end = task->inner_end,
-                       .result = mmul_values_view(values, place, rank, task->block.matrix),
+                       .inner_begin = block->inner_begin,
+                       .inner_end = block->inner_end,
+                       .result = mmul_block_result(stage, part, block->at.matrix),
                        .host.map.operand_count = o->operand_count};
     const struct mmul_view second =
-        mmul_values_view(values, place, rank, task->block.matrix + (matrices > 1));
+        mmul_block_result(stage, part, block->at.matrix + (matrices > 1));
     m.result_step = elements_behind(&second, &m.result);
     return m;
 }
@@ -254,8 +253,8 @@ static struct whole whole_of(const struct making *m, int operand) {
     const int place = m->stage->is.step->operands[operand];
     const struct mmul_shape s = shape_of(m, operand);
     const struct mmul_part_range held =
-        mmul_placement_part(&values->plan->places[place].placement, s, values->rank);
-    const struct mmul_view view = mmul_values_view(values, place, values->rank, held.matrix_begin);
+        mmul_placement_part(&values->plan->places[place].placement, s, m->part->rank);
+    const struct mmul_view view = mmul_values_view(values, place, m->part->rank, held.matrix_begin);
     struct whole x = {.at = view.at,
                       .dtype = view.dtype,
                       .sizes = {s.batch, s.depth, s.rows, s.cols},
@@ -468,9 +467,10 @@ static enum mmul_status make_block(struct making *m, struct mmul_error *err) {
     }
 }
 
-enum mmul_status mmul_maps_make(struct mmul_stage *stage, const struct mmul_program_task *task,
-                                int64_t matrices, struct mmul_error *err) {
-    struct making m = begin_making(stage, task, matrices);
+enum mmul_status mmul_maps_make(struct mmul_stage *stage, const struct mmul_part *part,
+                                const struct mmul_block *block, int64_t matrices,
+                                struct mmul_error *err) {
+    struct making m = begin_making(stage, part, block, matrices);
     enum mmul_status status = MMUL_OK;
     if (find_stacks(&m))
         return make_block(&m, err);

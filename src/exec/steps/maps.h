@@ -4,9 +4,8 @@
 // memory, and the operation on them (exec/worker/worker_map.h). The compute thread's; moves nothing.
 #pragma once
 
-#include "exec/steps/stage.h"
+#include "exec/steps/block.h"
 #include "exec/worker/worker_map.h"
-#include "plan/program/program_tasks.h"
 
 // Rows [row, ..) and columns [col, ..) of what is in memory of a matrix; where a size is 1 all of these are it.
 struct mmul_host_operand mmul_maps_part(const struct mmul_view *view, int64_t row, int64_t rows,
@@ -21,7 +20,8 @@ enum mmul_status mmul_maps_check_rows(const void *ids, enum mmul_dtype dtype, in
                                       int64_t count, const struct mmul_value *table,
                                       struct mmul_error *err);
 
-// The task's block, and those of the matrices behind it, which are alike: so many in all.
+// A block, and those of the matrices behind it, which are alike: so many in all.
 // Fails as mmul_worker_map, and with MMUL_ERR_DATA (an index that is not in its table).
-enum mmul_status mmul_maps_make(struct mmul_stage *stage, const struct mmul_program_task *task,
-                                int64_t matrices, struct mmul_error *err);
+enum mmul_status mmul_maps_make(struct mmul_stage *stage, const struct mmul_part *part,
+                                const struct mmul_block *block, int64_t matrices,
+                                struct mmul_error *err);

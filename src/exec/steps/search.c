@@ -73,6 +73,7 @@ void mmul_search_fini(struct mmul_stage *stage) {
 
 // A region of the product.
 struct tile {
+    const struct mmul_part *part; // whose
     struct mmul_region at;
     int64_t rows, cols;
     int64_t best; // elements of each of its rows that may be among the k largest
@@ -80,8 +81,8 @@ struct tile {
 
 static struct mmul_product product_of(const struct mmul_stage *stage, const struct tile *tile,
                                       int64_t inner) {
-    const struct mmul_view x = mmul_block_operand(stage, 0, tile->at.matrix),
-                           y = mmul_block_operand(stage, 1, tile->at.matrix);
+    const struct mmul_view x = mmul_block_operand(stage, tile->part, 0, tile->at.matrix),
+                           y = mmul_block_operand(stage, tile->part, 1, tile->at.matrix);
     return (struct mmul_product){.transpose_a = x.transposed,
                                  .transpose_b = y.transposed,
                                  .m = tile->rows,
@@ -156,9 +157,7 @@ static void merge_rows(struct mmul_stage *stage, const struct tile *tile) {
     const struct mmul_search *s = stage->search;
     const enum mmul_dtype dtype = dtype_of(stage);
     const int64_t k = operation_of(stage)->with.count, begin = tile->at.col_begin;
-    const struct mmul_view view =
-        mmul_values_view(stage->site->values, stage->is.step->made,
-                         stage->site->context->comm->rank, tile->at.matrix);
+    const struct mmul_view view = mmul_block_result(stage, tile->part, tile->at.matrix);
     for (int64_t i = 0; i < tile->rows; i++) {
         void *to = mmul_view_element(&view, tile->at.row_begin + i, 0);
         const struct list left = {to, k, begin > 0 ? k : 0},
@@ -182,10 +181,8 @@ static void forget_memory(struct mmul_stage *stage) {
 static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *tile, int64_t inner,
                                   struct mmul_error *err) {
     const struct mmul_product product = product_of(stage, tile, inner);
-    char place[192];
-    snprintf(place, sizeof place, "rows %lld-%lld of matrix %lld of '%.90s'",
-             (long long)tile->at.row_begin, (long long)tile->at.row_end, (long long)tile->at.matrix,
-             stage->site->values->plan->program->values[operation_of(stage)->result].name);
+    char place[MMUL_BLOCK_NAME_BYTES];
+    mmul_block_name(stage, tile->at, place);
     forget_memory(stage);
     enum mmul_status status = mmul_stage_multiply(stage, &product, err);
     if (status == MMUL_OK && !stage->site->options->no_verify)
@@ -198,23 +195,24 @@ static enum mmul_status make_tile(struct mmul_stage *stage, const struct tile *t
     return status;
 }
 
-enum mmul_status mmul_search_make(struct mmul_stage *stage, const struct mmul_program_task *task,
-                                  struct mmul_error *err) {
-    const struct mmul_region b = task->block;
+enum mmul_status mmul_search_make(struct mmul_stage *stage, const struct mmul_part *part,
+                                  const struct mmul_block *block, struct mmul_error *err) {
+    const struct mmul_region b = block->at;
     const int64_t cols = cols_of(stage), k = operation_of(stage)->with.count;
     struct mmul_search *s = stage->search;
     enum mmul_status status = create_memory(stage, err);
     mmul_verifier_forget(&stage->verifier);
     for (int64_t row = b.row_begin; row < b.row_end; row += s->is.rows)
         for (int64_t col = 0; status == MMUL_OK && col < cols; col += s->is.cols) {
-            struct tile tile = {.at = {b.matrix, row, mmul_smaller(row + s->is.rows, b.row_end),
+            struct tile tile = {.part = part,
+                                .at = {b.matrix, row, mmul_smaller(row + s->is.rows, b.row_end),
                                        col, mmul_smaller(col + s->is.cols, cols)}};
             tile.rows = tile.at.row_end - row;
             tile.cols = tile.at.col_end - col;
             tile.best = mmul_smaller(k, tile.cols);
             if (mmul_failure_is_void(&stage->site->failure))
                 return MMUL_OK; // another failure has ended the run
-            status = make_tile(stage, &tile, task->inner_end, err);
+            status = make_tile(stage, &tile, block->inner_end, err);
         }
     if (status == MMUL_OK && s->product != NULL)
         forget_memory(stage);

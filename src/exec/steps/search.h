@@ -7,6 +7,7 @@
 
 #include "plan/program/program_footprint.h"
 
+struct mmul_part; // exec/steps/block.h
 struct mmul_stage;
 
 struct mmul_search {
@@ -29,5 +30,5 @@ void mmul_search_fini(struct mmul_stage *stage);
 
 // A block of the result. Fails as mmul_stage_multiply, mmul_stage_check and mmul_stage_map, and with
 // MMUL_ERR_SYSTEM (memory).
-enum mmul_status mmul_search_make(struct mmul_stage *stage, const struct mmul_program_task *task,
-                                  struct mmul_error *err);
+enum mmul_status mmul_search_make(struct mmul_stage *stage, const struct mmul_part *part,
+                                  const struct mmul_block *block, struct mmul_error *err);

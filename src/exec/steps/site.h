@@ -33,7 +33,7 @@ struct mmul_site {
     const struct mmul_job_options *options; // borrowed: how it is to be run
     struct mmul_values *values;             // borrowed
     struct mmul_stage *
-        lent; // borrowed: the one stage whose lines other nodes may have (exec/products/lending.h); NULL: none
+        lent; // borrowed: the one stage whose lines other nodes may have (exec/tasks/lending.h); NULL: none
     int *makers; // owned: of places, one behind the last stage so far that makes them; 0: none does
     // What stages need while they are carried out, in turn.
     struct mmul_epilogue_room epilogue_room;

@@ -13,7 +13,7 @@ int mmul_stage_maker(const struct mmul_stage *stage, int place) {
 
 // Stages that all ranks of the node must have done before a place is read; 0: its part is the rank's own.
 static int find_need(const struct mmul_stage *stage, int place) {
-    if (place < 0) // a file: of `mul` there are no values
+    if (place < 0)
         return 0;
     const struct mmul_program_plan *plan = stage->site->values->plan;
     const int base = mmul_program_base(plan, place);
@@ -23,37 +23,28 @@ static int find_need(const struct mmul_stage *stage, int place) {
 
 // Ranks of a node make what is whole on it together.
 static int find_needs(const struct mmul_stage *stage) {
-    const struct mmul_stage_places *at = &stage->is.places;
     const struct mmul_program_step *step = stage->is.step;
-    const int product[MMUL_OPERANDS] = {at->split, at->whole, -1, -1},
-              *read = step != NULL ? step->operands : product;
-    const struct mmul_program_step *group = stage->is.group;
     int needs = stage->is.after_all ? stage->index : 0;
-    for (int i = 0; i < MMUL_OPERANDS; i++)
-        needs = mmul_larger(needs, find_need(stage, read[i]));
-    for (int i = MMUL_OPERANDS; group != NULL && i < (1 + group->fused_count) * MMUL_OPERANDS; i++)
-        needs = mmul_larger(needs, find_need(stage, mmul_program_step_operand(
-                                                        stage->site->values->plan, group, i)));
+    for (int i = 0; i < (1 + step->fused_count) * MMUL_OPERANDS; i++)
+        needs = mmul_larger(
+            needs, find_need(stage, mmul_program_step_operand(stage->site->values->plan, step, i)));
     return needs;
 }
 
 enum mmul_status mmul_stage_init(struct mmul_stage *stage, struct mmul_site *site, int index,
                                  const struct mmul_stage_request *request, struct mmul_error *err) {
+    const struct mmul_program_plan *plan = site->values->plan;
+    const int result = request->step->result;
     *stage = (struct mmul_stage){.site = site, .index = index, .is = *request};
     stage->node_needs = find_needs(stage);
-    if (request->step != NULL) {
-        const struct mmul_program_plan *plan = site->values->plan;
-        const int value = plan->places[request->step->result].value;
-        stage->sums = mmul_program_sums(plan, request->step);
-        stage->bytes = mmul_sums_bytes(&stage->sums, site->context->comm->node_size);
-        stage->work.a_dtype = stage->work.b_dtype = plan->program->values[value].dtype;
-    }
-    enum mmul_status status = mmul_epilogue_init(stage, request->group, err);
+    stage->sums = mmul_program_sums(plan, request->step);
+    stage->bytes = mmul_sums_bytes(&stage->sums, site->context->comm->node_size);
+    stage->work.a_dtype = stage->work.b_dtype =
+        plan->program->values[plan->places[result].value].dtype;
+    enum mmul_status status = mmul_epilogue_init(stage, request->step, err);
     if (status == MMUL_OK)
         status = request->kind->init(stage, err);
-    const int result = mmul_stage_result(stage);
-    if (result >= 0)
-        site->makers[result] = index + 1;
+    site->makers[result] = index + 1;
     return status;
 }
 
@@ -75,12 +66,6 @@ struct mmul_worker_options mmul_stage_worker_options(const struct mmul_stage *st
     options.no_fallback = stage->site->options->no_fallback;
     options.trace = stage->site->trace;
     return options;
-}
-
-int mmul_stage_result(const struct mmul_stage *stage) {
-    const struct mmul_program_step *step =
-        stage->is.step != NULL ? stage->is.step : stage->is.group;
-    return step != NULL ? step->result : stage->is.places.c;
 }
 
 bool mmul_stage_has_work(const struct mmul_stage *stage, int rank) {

@@ -4,11 +4,9 @@
 // most of what they need of the run is shared (exec/conduct/run.h). What differs from kind to kind is a row of
 // functions:
 //
-//     product   (exec/products/product.h) a plan of its own: tasks and transfers. Each of its operands and its result
-//               is in files of root's, or a value that is on the ranks already, or stays there
-//     blocks    (exec/steps/blocks.h) everything else that is computed: each rank makes its blocks of the result
-//               from what is there (elements, sums of products)
-//     move      (exec/traffic/move.h) a value gets another placement (plan/parts/moves.h)
+//     computing   (exec/tasks/computing.h) tasks, block by block. Of a product that has a plan of its own each operand
+//                 and the result is in files of root's, or a value that is on the ranks already, or stays there
+//     move        (exec/traffic/move.h) a value gets another placement (plan/parts/moves.h)
 #pragma once
 
 #include "comm/shared_window.h"
@@ -23,10 +21,11 @@
 struct mmul_site;
 struct mmul_stage;
 struct mmul_stage_kind;
-struct mmul_product_stage; // exec/products/product.h
+struct mmul_product_stage; // exec/steps/product.h
+struct mmul_works;         // exec/tasks/work.h
 struct mmul_search;        // exec/steps/search.h
 
-// Places of values (plan/program/program_plan.h), by role; -1: in a file. spread: of a whole operand that comes in
+// Places of values (plan/lists/program_plan.h), by role; -1: in a file. spread: of a whole operand that comes in
 // panels from the ranks that have rows of it.
 struct mmul_stage_places {
     int split, whole, c, spread;
@@ -34,16 +33,14 @@ struct mmul_stage_places {
 
 struct mmul_stage_request {
     const struct mmul_stage_kind *kind;
-    const struct mmul_plan *plan;         // product
-    struct mmul_product_files files;      // product: root's
-    struct mmul_stage_places places;      // product
-    const struct mmul_program_step *step; // blocks, move
-    const struct mmul_program_step
-        *group; // blocks, product: its step where that has fused operations; NULL: it has none
+    const struct mmul_program_step *step;
+    const struct mmul_plan *plan;         // of a product that has one of its own; NULL
+    struct mmul_product_files files;      // of such a product: root's
+    struct mmul_stage_places places;      // the same
     const struct mmul_program_step *also; // move: another one that goes on beside it; NULL: none
-    int index;                            // of blocks, moves and products: of the step in the plan
-    int panels;     // move: in so many panels (1: whole); blocks: whose terms come so; 0
-    int panels_of;  // blocks: ... by this stage, a move; -1: none
+    int index;                            // of the step in the plan
+    int panels;     // move: in so many panels (1: whole); else: whose terms come so; 0
+    int panels_of;  // ... by this stage, a move; -1: none
     int after;      // a move that must have come before it begins; -1: none
     bool after_all; // all ranks of the node must have done their part of all stages before
 };
@@ -66,13 +63,15 @@ struct mmul_stage_kind {
     // Compute thread: this rank's part of it, and whatever others have claimed of that. All of it again, or what was
     // at hand, when it is called again.
     enum mmul_status (*compute)(struct mmul_stage *stage, struct mmul_error *err);
+    // Compute thread: its own part is done, and it waits for the stage to be over: what others have not begun of it.
+    enum mmul_status (*help)(struct mmul_stage *stage, struct mmul_error *err);
     // Main thread: its device hangs, and may still write into what it was given.
     void (*abandon)(struct mmul_stage *stage);
     // Does nothing of it go on any more on this node? What was the first thing not reached ends it: false.
     bool (*is_over)(const struct mmul_stage *stage, mmul_reach *reach, void *context);
     // Of what comes by traffic alone: has all of it arrived?
     bool (*has_come)(const struct mmul_stage *stage, mmul_reach *reach, void *context);
-    // Main thread: have all ranks of the node computed all of it, has all of it left? For the report.
+    // Main thread: have all ranks of the node computed all of what leaves, has all of it left? For the report.
     bool (*note_computed)(struct mmul_stage *stage);
     bool (*has_left)(const struct mmul_stage *stage);
     // Compute thread, for numbers that cannot be: are the inputs what they were? Fails with MMUL_ERR_DATA.
@@ -90,7 +89,8 @@ struct mmul_stage {
     const struct mmul_stage *panels_from; // borrowed: is.panels_of; NULL: none
     int index;
     struct mmul_stage_request is;         // what it was made from; borrowed pointers
-    struct mmul_product_stage *product;   // owned; NULL: it is none
+    struct mmul_product_stage *product;   // owned; NULL: it has no plan of its own
+    struct mmul_works *works;             // owned: its tasks; NULL: it has none
     struct mmul_search *search;           // owned: of its tiles; NULL: it is none
     int64_t bytes;                        // of memory in the run's segment
     char *memory;                         // these: a part of it ...
@@ -119,11 +119,8 @@ bool mmul_stage_is_done(const struct mmul_stage *stage, mmul_reach *reach, void 
 
 struct mmul_worker_options mmul_stage_worker_options(const struct mmul_stage *stage);
 
-// The place that it makes; -1: none.
-int mmul_stage_result(const struct mmul_stage *stage);
-
 // How many stages, from the first on, must be there for a place to be complete; 0: it was there before.
 int mmul_stage_maker(const struct mmul_stage *stage, int place);
 
-// Has a rank anything to multiply? Of what is not a product the answer is this rank's.
+// Has a rank anything to multiply? Where there is no plan for that the answer is this rank's.
 bool mmul_stage_has_work(const struct mmul_stage *stage, int rank);

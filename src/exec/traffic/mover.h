@@ -10,8 +10,8 @@
 #pragma once
 
 #include "comm/channel.h"
-#include "exec/products/product.h"
 #include "exec/setup/pipeline.h"
+#include "exec/steps/product.h"
 #include "exec/steps/site.h"
 #include "exec/steps/sums.h"
 #include "exec/traffic/move.h"

@@ -182,3 +182,26 @@ int64_t mmul_schedule_whole_row_bytes(const struct mmul_plan *plan, struct mmul_
     int64_t cols = plan->axis == MMUL_ROWS ? step.end - step.begin : plan->problem.k;
     return cols * (int64_t)mmul_dtype_bytes(mmul_problem_whole_dtype(&plan->problem, plan->axis));
 }
+
+// ------------------------------------------------------------------------------------- rectangles
+
+struct mmul_region mmul_step_panel(const struct mmul_plan *plan, struct mmul_step step,
+                                   int64_t matrix) {
+    const struct mmul_problem *problem = &plan->problem;
+    bool rows = plan->axis == MMUL_ROWS;
+    struct mmul_region region =
+        mmul_region_whole(mmul_problem_whole_shape(problem, plan->axis), matrix);
+    bool along_rows = rows ? problem->transpose_b : !problem->transpose_a;
+    *(along_rows ? &region.row_begin : &region.col_begin) = step.begin;
+    *(along_rows ? &region.row_end : &region.col_end) = step.end;
+    return region;
+}
+
+struct mmul_region mmul_step_result(const struct mmul_plan *plan, struct mmul_step step,
+                                    struct mmul_stretch stretch) {
+    struct mmul_region region = mmul_stretch_result(&plan->problem, plan->axis, stretch);
+    bool rows = plan->axis == MMUL_ROWS;
+    *(rows ? &region.col_begin : &region.row_begin) = step.begin;
+    *(rows ? &region.col_end : &region.row_end) = step.end;
+    return region;
+}

@@ -62,3 +62,10 @@ int64_t mmul_schedule_whole_row_bytes(const struct mmul_plan *plan, struct mmul_
 
 // Bytes of the step's panel of the whole operand; not 0 where a node maps it.
 int64_t mmul_schedule_panel_bytes(const struct mmul_plan *plan, struct mmul_step step);
+
+// The step's rectangle of matrix `matrix` of the whole operand.
+struct mmul_region mmul_step_panel(const struct mmul_plan *plan, struct mmul_step step,
+                                   int64_t matrix);
+// A stretch's rectangle of C in a step.
+struct mmul_region mmul_step_result(const struct mmul_plan *plan, struct mmul_step step,
+                                    struct mmul_stretch stretch);

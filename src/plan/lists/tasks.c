@@ -5,6 +5,7 @@
 
 #include "base/integer.h"
 #include "base/text.h"
+#include "model/matrix.h"
 
 bool mmul_tasks_cut(int64_t extent, double share, int64_t least, int64_t index,
                     struct mmul_range *part) {
@@ -40,7 +41,7 @@ static struct mmul_step joined_step(const struct mmul_tasks *tasks, int64_t inde
 }
 
 static bool is_one_step(const struct mmul_tasks *tasks) {
-    return mmul_schedule_steps(tasks->plan) == steps_at_once(tasks);
+    return tasks->plan != NULL && mmul_schedule_steps(tasks->plan) == steps_at_once(tasks);
 }
 
 // Part `index` of the only step.
@@ -68,6 +69,8 @@ static bool cut_step(const struct mmul_tasks *tasks, int64_t index, struct mmul_
 }
 
 static struct mmul_task whole_task(const struct mmul_tasks *tasks, int64_t index) {
+    if (tasks->plan == NULL)
+        return (struct mmul_task){.line_end = tasks->positions, .end = tasks->width};
     struct mmul_step step = joined_step(tasks, index);
     return (struct mmul_task){.step = step,
                               .line_end = mmul_schedule_units(tasks->plan, tasks->rank, step),
@@ -75,9 +78,22 @@ static struct mmul_task whole_task(const struct mmul_tasks *tasks, int64_t index
                               .end = step.end};
 }
 
+// Part `index` of all that a rank makes in a step that is no product.
+static bool cut_part(const struct mmul_tasks *tasks, int64_t index, struct mmul_task *task) {
+    enum { LINES_LEAST = 64 };
+    struct mmul_range part;
+    if (!mmul_tasks_cut(tasks->positions, tasks->step->claim_share, LINES_LEAST, index, &part))
+        return false;
+    task->line_begin = part.begin;
+    task->line_end = part.end;
+    return true;
+}
+
 struct mmul_task mmul_tasks_at(const struct mmul_tasks *tasks, int64_t index) {
     bool one = is_one_step(tasks);
     struct mmul_task task = whole_task(tasks, one ? 0 : index);
+    if (tasks->plan == NULL)
+        (void)cut_part(tasks, index, &task);
     if (one)
         (void)cut_step(tasks, index, &task);
     return task;
@@ -96,14 +112,14 @@ static int64_t count_sums(const struct mmul_tasks *tasks) {
 }
 
 int64_t mmul_tasks_terms(const struct mmul_tasks *tasks, int64_t index) {
-    const int64_t aligned = 64, k = tasks->plan->problem.k;
+    const int64_t aligned = 64, k = tasks->terms;
     return index + 1 == tasks->sums ? k : k / tasks->sums * (index + 1) / aligned * aligned;
 }
 
 struct mmul_tasks mmul_tasks_of(const struct mmul_plan *plan, int rank, int64_t slice,
                                 bool in_order) {
     const unsigned wide = MMUL_MAPS_C | mmul_maps_whole(plan->axis);
-    struct mmul_tasks tasks = {.plan = plan, .rank = rank};
+    struct mmul_tasks tasks = {.plan = plan, .rank = rank, .terms = plan->problem.k};
     tasks.joined = (node_of(&tasks)->maps & wide) == wide;
     tasks.by_lines = node_of(&tasks)->checks_whole;
     struct mmul_task task = whole_task(&tasks, 0);
@@ -124,6 +140,38 @@ struct mmul_tasks mmul_tasks_of(const struct mmul_plan *plan, int rank, int64_t 
         tasks.positions += task.line_end - task.line_begin;
     }
     return tasks;
+}
+
+struct mmul_tasks mmul_tasks_of_step(const struct mmul_program_plan *program,
+                                     const struct mmul_program_step *step, int rank) {
+    struct mmul_tasks tasks = {.program = program, .step = step, .rank = rank, .sums = 1};
+    struct mmul_block_walk walk = mmul_step_blocks(program, step, rank);
+    struct mmul_block block;
+    while (mmul_blocks_next(&walk, &block)) {
+        (void)mmul_blocks_skip_alike(&walk, &block);
+        if (mmul_region_count(block.at) == 0)
+            continue;
+        tasks.width = walk.by_cols ? block.at.row_end - block.at.row_begin
+                                   : block.at.col_end - block.at.col_begin;
+        tasks.terms = block.inner_end - block.inner_begin;
+        tasks.positions = walk.line;
+    }
+    struct mmul_task task;
+    while (cut_part(&tasks, tasks.count, &task))
+        tasks.count++;
+    return tasks;
+}
+
+struct mmul_block_walk mmul_task_blocks(const struct mmul_tasks *tasks,
+                                        const struct mmul_task *task, struct mmul_range lines) {
+    struct mmul_step step = task->step;
+    step.begin = task->begin;
+    step.end = task->end;
+    struct mmul_block_walk walk = tasks->plan != NULL
+                                      ? mmul_product_blocks(tasks->plan, step, tasks->rank)
+                                      : mmul_step_blocks(tasks->program, tasks->step, tasks->rank);
+    walk.lines = lines;
+    return walk;
 }
 
 void mmul_tasks_seek(const struct mmul_tasks *tasks, int64_t position,

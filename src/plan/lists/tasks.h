@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// What a rank computes, as a list: the same on all ranks, computed from the plan alone. The tasks of a
-// rank are its steps; where panels of a matrix lie side by side (the whole operand and C are mapped),
-// all steps of a round and matrix are one. A block that is one such step alone is cut: a wide task
-// first, then two shorter ones, of which others on the node may claim what nobody has begun
-// (exec/memory/claims.h).
+// What a rank computes, as a list: the same on all ranks, computed from the plan alone. In a step that is no product
+// with a plan of its own that is one task, all that the rank has of the result, or some where others may claim. The tasks of a product are its steps;
+// where panels of a matrix lie side by side (the whole operand and C are mapped), all steps of a round and matrix are
+// one. A block that is one such step alone is cut: a wide task first, then two shorter ones, of which others on the
+// node may claim what nobody has begun (exec/memory/claims.h).
 //
 //     cut along the width of C           cut along the lines
 //      _______________________            ____________________
@@ -17,25 +17,32 @@
 // are long, the block is one task, whose terms are added in slices instead: that costs nothing, and
 // between two slices its owner can leave lines, with the terms that they still need, to others.
 //
-// Lines are a rank's units (rows of C when rows are split) in a step, counted over its segments. A
-// position counts the lines of one task after the other.
+// Lines are a rank's units in a step (columns of C when columns are split, else rows), counted over the matrices.
+// A position counts the lines of one task after the other.
 #pragma once
 
 #include <stdio.h>
 
-#include "plan/lists/schedule.h"
+#include "plan/lists/blocks.h"
+
+// Of a block that is cut, what others may claim where nobody has said how much: that costs its owner two calls more.
+#define MMUL_CLAIM_SHARE 0.4
 
 // Two positions have to fit into one word for lines to be claimed: no rank may have more then.
 #define MMUL_POSITIONS_MOST ((int64_t)UINT32_MAX)
 
 // The list of a rank.
 struct mmul_tasks {
-    const struct mmul_plan *plan; // borrowed
+    const struct mmul_plan *plan;            // borrowed, of a product; NULL:
+    const struct mmul_program_plan *program; // the same, of another step: its plan ...
+    const struct mmul_program_step *step;    // ... and that
     int rank;
     bool joined;       // steps of a matrix are one
     bool by_lines;     // a block of one step is cut along its lines, else along the width
     int64_t slice;     // lines of a task then, all alike; 0: a wide one first
-    int64_t sums;      // slices of the inner range, the same of all tasks; 1: it is not cut
+    int64_t terms;     // of the inner range, of all tasks
+    int64_t sums;      // slices of it, the same of all tasks; 1: it is not cut
+    int64_t width;     // of the only task of a step that is no product
     int64_t count;     // of tasks
     int64_t positions; // of all tasks
 };
@@ -50,7 +57,13 @@ struct mmul_task {
 // many; 0: none. in_order: finished lines are wanted before the others are.
 struct mmul_tasks mmul_tasks_of(const struct mmul_plan *plan, int rank, int64_t slice,
                                 bool in_order);
+struct mmul_tasks mmul_tasks_of_step(const struct mmul_program_plan *program,
+                                     const struct mmul_program_step *step, int rank);
 struct mmul_task mmul_tasks_at(const struct mmul_tasks *tasks, int64_t index);
+
+// The blocks of some lines of a task.
+struct mmul_block_walk mmul_task_blocks(const struct mmul_tasks *tasks,
+                                        const struct mmul_task *task, struct mmul_range lines);
 
 // A task on the way through the list; zeroed, it stands before the first one.
 struct mmul_task_cursor {

@@ -227,16 +227,14 @@ static enum mmul_status choose_best(struct mmul_planning *p, struct mmul_error *
 
 // ---------------------------------------------------------------------------------------- claims
 
-// What others may claim of a block that is cut costs its owner two calls more; two fifths of it where that is
-// the plan's choice, in parts that are worth that (plan_memory.c). Slices of long sums cost nothing
+// Parts of what may be claimed are worth two calls more (plan_memory.c). Slices of long sums cost nothing
 // (plan/lists/tasks.c).
 static void choose_claims(struct mmul_planning *p) {
-    const double part = 0.4;
     const int64_t terms = 512;
     bool automatic = p->request->tail == MMUL_TAIL_AUTO;
     if (p->request->tail == MMUL_TAIL_OFF || p->plan->problem.alpha == 0)
         return;
-    p->plan->claim_share = automatic ? part : p->request->tail_share;
+    p->plan->claim_share = automatic ? MMUL_CLAIM_SHARE : p->request->tail_share;
     p->plan->slice_terms = automatic ? terms : 0;
 }
 

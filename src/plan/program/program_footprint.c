@@ -172,17 +172,17 @@ struct mmul_search_size mmul_program_search_size(const struct mmul_program_plan 
 struct mmul_block_sizes mmul_program_block_sizes(const struct mmul_program_plan *plan,
                                                  const struct mmul_program_step *step, int rank) {
     struct mmul_block_sizes sizes = {0};
-    struct mmul_program_task task;
+    struct mmul_block block;
     if (!multiplies(plan, step))
         return sizes;
-    struct mmul_program_walk walk = mmul_program_walk(plan, step, rank);
-    while (mmul_program_next(&walk, &task)) {
-        (void)mmul_program_skip_alike(&walk, &task);
-        if (mmul_region_count(task.block) == 0)
+    struct mmul_block_walk walk = mmul_step_blocks(plan, step, rank);
+    while (mmul_blocks_next(&walk, &block)) {
+        (void)mmul_blocks_skip_alike(&walk, &block);
+        if (mmul_region_count(block.at) == 0)
             continue;
-        sizes.m = mmul_larger(sizes.m, task.block.row_end - task.block.row_begin);
-        sizes.n = mmul_larger(sizes.n, task.block.col_end - task.block.col_begin);
-        sizes.k = mmul_larger(sizes.k, task.inner_end - task.inner_begin);
+        sizes.m = mmul_larger(sizes.m, block.at.row_end - block.at.row_begin);
+        sizes.n = mmul_larger(sizes.n, block.at.col_end - block.at.col_begin);
+        sizes.k = mmul_larger(sizes.k, block.inner_end - block.inner_begin);
     }
     if (operation_of(plan, step)->kind == MMUL_SEARCH && sizes.m > 0) {
         const struct mmul_search_size search = mmul_program_search_size(plan, step, sizes.m);
@@ -225,35 +225,35 @@ struct mmul_check_need mmul_program_check_need(const struct mmul_program_plan *p
 
 // ------------------------------------------------------------------------------------------- fused operations
 
-bool mmul_program_next_fused(struct mmul_program_walk *walk, struct mmul_region *block) {
+bool mmul_program_next_fused(struct mmul_block_walk *walk, struct mmul_region *part) {
     const struct mmul_program_step *step = walk->step;
     const int64_t rows = value_of(walk->plan, step->made)->shape.rows;
-    struct mmul_program_task task;
-    if (!mmul_program_next(walk, &task))
+    struct mmul_block block;
+    if (!mmul_blocks_next(walk, &block))
         return false;
-    *block = task.block;
+    *part = block.at;
     if (!step->by_rows)
         return true;
-    block->matrix = 0;
-    block->row_begin += task.block.matrix * rows;
+    part->matrix = 0;
+    part->row_begin += block.at.matrix * rows;
     do {
-        const int64_t last = task.block.matrix + mmul_program_skip_alike(walk, &task);
-        block->row_end = last * rows + task.block.row_end;
-    } while (mmul_program_next(walk, &task));
+        const int64_t last = block.at.matrix + mmul_blocks_skip_alike(walk, &block);
+        part->row_end = last * rows + block.at.row_end;
+    } while (mmul_blocks_next(walk, &block));
     return true;
 }
 
 // The same of so many matrices, the first of which is the block's; by rows it is one.
-static bool next_linked_alike(struct mmul_program_walk *walk, struct mmul_region *block,
-                              int64_t *count) {
-    struct mmul_program_task task;
+static bool next_fused_alike(struct mmul_block_walk *walk, struct mmul_region *part,
+                             int64_t *count) {
+    struct mmul_block block;
     *count = 1;
     if (walk->step->by_rows)
-        return mmul_program_next_fused(walk, block);
-    if (!mmul_program_next(walk, &task))
+        return mmul_program_next_fused(walk, part);
+    if (!mmul_blocks_next(walk, &block))
         return false;
-    *block = task.block;
-    *count += mmul_program_skip_alike(walk, &task);
+    *part = block.at;
+    *count += mmul_blocks_skip_alike(walk, &block);
     return true;
 }
 
@@ -267,8 +267,8 @@ struct mmul_epilogue_size mmul_program_epilogue_size(const struct mmul_program_p
     if (step->fused_count == 0)
         return size;
     blocks.made = step->result;
-    struct mmul_program_walk walk = mmul_program_walk(plan, &blocks, rank);
-    while (next_linked_alike(&walk, &block, &alike)) {
+    struct mmul_block_walk walk = mmul_step_blocks(plan, &blocks, rank);
+    while (next_fused_alike(&walk, &block, &alike)) {
         if (mmul_region_count(block) == 0)
             continue;
         size.all += alike * mmul_region_count(block);

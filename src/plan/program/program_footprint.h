@@ -8,8 +8,8 @@
 // moves, buffers of channels; and what a single step has while it is carried out, such as the tile of a search.
 #pragma once
 
+#include "plan/lists/blocks.h"
 #include "plan/lists/footprint.h"
-#include "plan/program/program_tasks.h"
 
 // What the functions below need of a plan that has its places, steps and ranks: what is read again, and what devices
 // want and may have. Fails with MMUL_ERR_SYSTEM (memory).
@@ -86,9 +86,10 @@ struct mmul_search_size mmul_program_search_size(const struct mmul_program_plan 
 
 // ------------------------------------------------------------------------------------------- fused operations
 
-// The next block of a rank's that goes through the fused operations of a step: of many matrices all rows together.
+// What goes through the fused operations of a step next, of what a rank has: a block, or of many matrices all rows
+// together.
 // walk: of the step whose `made` is its result.
-bool mmul_program_next_fused(struct mmul_program_walk *walk, struct mmul_region *block);
+bool mmul_program_next_fused(struct mmul_block_walk *walk, struct mmul_region *part);
 
 // Elements of the rank's part, and of a tile of it.
 struct mmul_epilogue_size {

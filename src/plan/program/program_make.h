@@ -8,7 +8,7 @@
 // of one value meet rows (or, transposed, columns) of another.
 #pragma once
 
-#include "plan/program/program_plan.h"
+#include "plan/lists/program_plan.h"
 
 // What a plan is made from; all borrowed, the program by the plan, too.
 struct mmul_program_request {

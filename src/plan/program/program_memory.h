@@ -3,7 +3,7 @@
 // Memory of a program's nodes and ranks: values, shards and rooms, against what there is.
 #pragma once
 
-#include "plan/program/program_plan.h"
+#include "plan/lists/program_plan.h"
 
 // Finds what a run has beside the values, by the limits and options that the plan has by now; where that is more than
 // there is, without the sums that several products' checks could share. Products that have no plans of their own yet

@@ -4,7 +4,7 @@
 // program_make.c calls it.
 #pragma once
 
-#include "plan/program/program_plan.h"
+#include "plan/lists/program_plan.h"
 
 // ------------------------------------------------------------------------------ program_groups.c
 

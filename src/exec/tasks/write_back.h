@@ -8,7 +8,8 @@
 // commit is going to wait for it. What it does is a hint: whatever fails here comes up in the commit.
 #pragma once
 
-#include "exec/products/operands.h"
+#include "exec/steps/stage.h"
+#include "plan/lists/tasks.h"
 
 // Rows that are multiplied, checked and handed over together where there are twice as many; 0: slices
 // are not worth while. Local.
@@ -17,9 +18,9 @@ int64_t mmul_write_back_slice(const struct mmul_stage *stage);
 // Whether finished rows are handed over while others are computed. Local, on a node the same for all.
 bool mmul_write_back_follows(const struct mmul_stage *stage);
 
-// This rank's own block is complete up to the stretch's end, in the width of the task. Local.
+// What the rank has is complete up to the end of this block of its own, in the width of the task. Local.
 void mmul_write_back_tell(struct mmul_stage *stage, const struct mmul_task *task,
-                          struct mmul_stretch stretch);
+                          struct mmul_region block);
 
 // All of the block of a rank of the node is. Local.
 void mmul_write_back_end(struct mmul_stage *stage, int node_rank);

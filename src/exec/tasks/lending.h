@@ -5,7 +5,7 @@
 //
 //     a rank of root's node      root's main thread             the leader of another node
 //     wants lines (progress.h)   asks who would end last  --->  takes some that none of its ranks has begun,
-//                                                               by the same word as they do (exec/products/work.h),
+//                                                               by the same word as they do (exec/tasks/work.h),
 //     computes them into the     remembers them: what     <---  counts them as finished, and says which
 //     mapped file                comes for them later
 //                                is not written

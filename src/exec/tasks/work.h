@@ -5,7 +5,7 @@
 // straight to where its owner would have put them. Who adds its terms in slices keeps all lines of its block,
 // and lets go, between two slices, of what makes it end later than the others. Ranks tell each other by
 // these counters alone. When nobody on root's node has anything left to begin, its ranks borrow from other
-// nodes (exec/products/lending.h).
+// nodes (exec/tasks/lending.h).
 #pragma once
 
 #include "exec/memory/progress.h"
@@ -26,6 +26,9 @@ struct mmul_work {
 // Of one rank. The compute thread's, but for what others read of its progress.
 struct mmul_works {
     struct mmul_tasks *tasks; // by node rank, owned
+    int64_t steps;            // of the list
+    int64_t lines_most;       // of a task, at most: what the verifier has room for
+    bool is_shared;           // blocks may be claimed, and more than one rank of the node has work
     struct mmul_pace *paces;  // by node rank, and of who borrows, owned: as of the last look
     struct mmul_pace *lender; // the same of the leader's main thread, owned
     struct mmul_task_cursor own;
@@ -39,17 +42,21 @@ struct mmul_works {
     int64_t own_elements, claimed_elements, claims; // what it has computed
 };
 
-// Lists and progress of this rank in a product. Local; an agreement must follow before anybody computes.
+// Lists and progress of this rank in a stage. Local; an agreement must follow before anybody computes.
 // Fails with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_works_init(struct mmul_stage *stage, struct mmul_error *err);
-void mmul_works_fini(struct mmul_works *works);
+void mmul_works_fini(struct mmul_stage *stage);
 
 // The compute thread, before its first task: what it reads of values is complete, and others may claim.
 void mmul_works_enter(struct mmul_stage *stage);
 
 // Sets at_hand; false: nothing is left to begin of its own block, nor of any that it may claim of, or the
-// run was cancelled. Waits while others have something, in case they fall behind. Local.
+// run was cancelled. Waits while others have something, in case they fall behind; not for who has not come to this
+// stage yet. Local.
 bool mmul_works_next(struct mmul_stage *stage);
+
+// The same when all of its own is done and the stage is waited for: of what others have not begun, or may begin yet.
+bool mmul_works_help(struct mmul_stage *stage);
 
 // Begins, has finished what is at hand. Local.
 void mmul_works_begin(struct mmul_stage *stage);
@@ -67,11 +74,12 @@ struct mmul_borrower {
 bool mmul_works_lend(struct mmul_stage *stage, const struct mmul_borrower *borrower,
                      struct mmul_work *work, double *seconds);
 
-// What a step waits for before it is computed: pieces, panel, and a free slot for its block of C. Local.
+// What a step of a product waits for before it is computed: pieces, panel, and a free slot for its block of C. How
+// many needs there are; any other has none. Local.
 enum { MMUL_NEEDS = 3, MMUL_NEEDS_SLOT = 2 };
 struct mmul_need {
     const _Atomic int64_t *counter; // of the progress
     int64_t goal;                   // reached: it need not wait
 };
-void mmul_works_needs(const struct mmul_stage *stage, struct mmul_step step,
-                      struct mmul_need needs[static MMUL_NEEDS]);
+int mmul_works_needs(const struct mmul_stage *stage, struct mmul_step step,
+                     struct mmul_need needs[static MMUL_NEEDS]);

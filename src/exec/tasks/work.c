@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT
 // Takes from the own block, claims from others', and counts how far it is. Computes nothing;
 // how much is worth claiming is exec/memory/claims' business.
-#include "exec/products/work.h"
+#include "exec/tasks/work.h"
 
 #include <math.h>
 
 #include "base/clock.h"
 #include "base/integer.h"
 #include "base/memory.h"
-#include "exec/products/lending.h"
-#include "exec/products/product.h"
-#include "exec/products/write_back.h"
+#include "exec/steps/product.h"
 #include "exec/steps/site.h"
+#include "exec/tasks/lending.h"
+#include "exec/tasks/write_back.h"
 
 static const double NAP_SECONDS = 500e-6;
 
@@ -28,12 +28,17 @@ static struct mmul_stage_progress_rank *own_progress(const struct mmul_stage *st
 }
 
 static const struct mmul_tasks *own_tasks(const struct mmul_stage *stage) {
-    return &stage->product->works.tasks[stage->site->context->comm->node_rank];
+    return &stage->works->tasks[stage->site->context->comm->node_rank];
+}
+
+static bool may_claim(const struct mmul_stage *stage) {
+    return stage->is.plan != NULL ? stage->is.plan->claim_share > 0
+                                  : stage->is.step->claim_share > 0;
 }
 
 // Lines that it has kept are left, and slices of their terms.
 static bool adds_slices(const struct mmul_stage *stage) {
-    const struct mmul_works *works = &stage->product->works;
+    const struct mmul_works *works = stage->works;
     return own_tasks(stage)->sums > 1 && works->kept > 0 && works->slice < own_tasks(stage)->sums;
 }
 
@@ -43,7 +48,7 @@ static int64_t terms_of_slices(const struct mmul_tasks *tasks, int64_t count) {
 
 // What lines are worth without the first `there` of their terms, in elements: the parts of a line add up.
 static int64_t worth_of(const struct mmul_stage *stage, int64_t width, int64_t there) {
-    int64_t k = mmul_larger(1, stage->is.plan->problem.k);
+    int64_t k = mmul_larger(1, own_tasks(stage)->terms);
     return width - (int64_t)((double)width * ((double)there / (double)k));
 }
 
@@ -59,28 +64,54 @@ static struct mmul_work work_of(const struct mmul_stage *stage, int owner,
                                 int64_t there) {
     int64_t first = at->task.line_begin - at->position + position;
     return (struct mmul_work){.owner = owner,
-                              .rank = stage->product->works.tasks[owner].rank,
+                              .rank = stage->works->tasks[owner].rank,
                               .task = at->task,
                               .index = at->index,
                               .line_begin = first,
                               .line_end = first + count,
                               .begin = there,
-                              .end = stage->is.plan->problem.k};
+                              .end = own_tasks(stage)->terms};
 }
 
 // ----------------------------------------------------------------------------------- start, end
 
+// Of a product.
 static double first_rate(const struct mmul_stage *stage) {
     const struct mmul_context *context = stage->site->context;
-    return mmul_rank_flops(&context->cluster->ranks[context->comm->rank],
-                           mmul_problem_result_dtype(&stage->is.plan->problem)) /
-           (2.0 * (double)stage->is.plan->problem.k);
+    const struct mmul_program_plan *plan = stage->site->values->plan;
+    const enum mmul_dtype dtype =
+        plan->program->values[plan->places[stage->is.step->made].value].dtype;
+    return mmul_rank_flops(&context->cluster->ranks[context->comm->rank], dtype) /
+           (2.0 * (double)mmul_larger(1, own_tasks(stage)->terms));
+}
+
+static bool multiplies(const struct mmul_stage *stage) {
+    const struct mmul_program *program = stage->site->values->plan->program;
+    return program->operations[stage->is.step->operation].kind == MMUL_MATMUL;
+}
+
+// The list of a rank of this node.
+static struct mmul_tasks list_of(const struct mmul_stage *stage, int rank) {
+    return stage->is.plan != NULL
+               ? mmul_tasks_of(stage->is.plan, rank, mmul_write_back_slice(stage),
+                               mmul_write_back_follows(stage))
+               : mmul_tasks_of_step(stage->site->values->plan, stage->is.step, rank);
+}
+
+static int64_t find_lines_most(const struct mmul_stage *stage) {
+    const int rank = stage->site->context->comm->rank;
+    return stage->is.plan != NULL
+               ? mmul_plan_lines_most(stage->is.plan, rank)
+               : mmul_program_block_sizes(stage->site->values->plan, stage->is.step, rank).m;
 }
 
 enum mmul_status mmul_works_init(struct mmul_stage *stage, struct mmul_error *err) {
     const struct mmul_comm *comm = stage->site->context->comm;
-    struct mmul_works *works = &stage->product->works;
-    enum mmul_status status = MMUL_ALLOCATE(works->tasks, comm->node_size, "tasks", err);
+    enum mmul_status status = MMUL_ALLOCATE(stage->works, 1, "tasks", err);
+    if (status != MMUL_OK)
+        return status;
+    struct mmul_works *works = stage->works;
+    status = MMUL_ALLOCATE(works->tasks, comm->node_size, "tasks", err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE(works->paces, comm->node_size + 1, "tasks", err);
     if (status == MMUL_OK)
@@ -89,49 +120,57 @@ enum mmul_status mmul_works_init(struct mmul_stage *stage, struct mmul_error *er
         return status;
     for (int rank = 0, i = 0; rank < comm->size; rank++)
         if (comm->rank_node[rank] == comm->node_index)
-            works->tasks[i++] = mmul_tasks_of(stage->is.plan, rank, mmul_write_back_slice(stage),
-                                              mmul_write_back_follows(stage));
+            works->tasks[i++] = list_of(stage, rank);
     int64_t positions = works->tasks[comm->node_rank].positions;
     works->kept = positions;
+    works->steps = stage->is.plan != NULL ? stage->product->layout.steps : 1;
+    works->is_shared =
+        stage->is.plan != NULL ? stage->product->layout.node->claims : may_claim(stage);
+    works->lines_most = find_lines_most(stage);
     atomic_store(&own_progress(stage)->lines_left, positions);
     atomic_store(&own_progress(stage)->slices_left,
                  adds_slices(stage) ? own_tasks(stage)->sums : 0);
     if (positions == 0)
-        atomic_store(&own_progress(stage)->steps_done, stage->product->layout.steps);
+        atomic_store(&own_progress(stage)->steps_done, works->steps);
     return MMUL_OK;
 }
 
 void mmul_works_enter(struct mmul_stage *stage) {
     struct mmul_stage_progress_rank *progress = own_progress(stage);
     int64_t positions = own_tasks(stage)->positions;
-    atomic_store(&progress->rate, (int64_t)first_rate(stage));
-    if (stage->is.plan->claim_share > 0)
+    atomic_store(&progress->rate, multiplies(stage) ? (int64_t)first_rate(stage) : 0);
+    if (may_claim(stage))
         mmul_unbegun_set(&progress->unbegun,
                          (struct mmul_range){adds_slices(stage) ? positions : 0, positions});
 }
 
-void mmul_works_fini(struct mmul_works *works) {
-    mmul_free(works->tasks);
-    mmul_free(works->paces);
-    mmul_free(works->lender);
-    *works = (struct mmul_works){0};
+void mmul_works_fini(struct mmul_stage *stage) {
+    if (stage->works == NULL)
+        return;
+    mmul_free(stage->works->tasks);
+    mmul_free(stage->works->paces);
+    mmul_free(stage->works->lender);
+    mmul_free(stage->works);
 }
 
-void mmul_works_needs(const struct mmul_stage *stage, struct mmul_step step,
-                      struct mmul_need needs[static MMUL_NEEDS]) {
+int mmul_works_needs(const struct mmul_stage *stage, struct mmul_step step,
+                     struct mmul_need needs[static MMUL_NEEDS]) {
     const struct mmul_stage_progress *progress = stage->progress;
+    if (stage->product == NULL)
+        return 0;
     int64_t slots = stage->product->layout.node->result_slots;
     needs[0] = (struct mmul_need){&progress->rounds_loaded, step.round + 1};
     needs[1] = (struct mmul_need){&progress->steps_loaded, step.index + 1};
     needs[MMUL_NEEDS_SLOT] =
         (struct mmul_need){&progress->results_stored, slots > 0 ? step.index - slots + 1 : 0};
+    return MMUL_NEEDS;
 }
 
 static bool is_ready(const struct mmul_stage *stage, struct mmul_step step) {
     struct mmul_need needs[MMUL_NEEDS];
     bool ready = true;
-    mmul_works_needs(stage, step, needs);
-    for (int i = 0; i < MMUL_NEEDS; i++)
+    const int count = mmul_works_needs(stage, step, needs);
+    for (int i = 0; i < count; i++)
         ready = ready && atomic_load(needs[i].counter) >= needs[i].goal;
     return ready;
 }
@@ -140,10 +179,10 @@ static bool is_ready(const struct mmul_stage *stage, struct mmul_step step) {
 
 // Elements of positions that nobody of a rank's block has begun.
 static double left_of(const struct mmul_stage *stage, int rank, struct mmul_range left) {
-    const struct mmul_tasks *tasks = &stage->product->works.tasks[rank];
+    const struct mmul_tasks *tasks = &stage->works->tasks[rank];
     int64_t there = atomic_load(&progress_of(stage, rank)->terms_there);
     double whole = mmul_tasks_elements(tasks, left.begin, left.end);
-    return there == 0 ? whole : whole * (1 - (double)there / (double)stage->is.plan->problem.k);
+    return there == 0 ? whole : whole * (1 - (double)there / (double)tasks->terms);
 }
 
 // How far everybody on the node is. Who takes longer than it should is as slow as that makes it; of
@@ -172,7 +211,7 @@ static bool look_around(const struct mmul_stage *stage, struct mmul_pace *paces)
 // When all on the node would end together, with whoever has borrowed from it, as of the last look.
 static double level_of(struct mmul_stage *stage) {
     const struct mmul_stage_progress *progress = stage->progress;
-    struct mmul_pace *paces = stage->product->works.paces;
+    struct mmul_pace *paces = stage->works->paces;
     int size = stage->site->context->comm->node_size;
     double until = (double)atomic_load(&progress->borrowed_until) * 1e-9 - mmul_clock_now();
     paces[size] = (struct mmul_pace){.until = fmax(0, until),
@@ -194,7 +233,7 @@ static void raise_steps(const struct mmul_stage *stage, int owner, int64_t steps
 // Lets go, between two slices, of lines that others would do sooner: once those that it let go of before have
 // been taken.
 static void let_go(struct mmul_stage *stage, int64_t there) {
-    struct mmul_works *works = &stage->product->works;
+    struct mmul_works *works = stage->works;
     struct mmul_stage_progress_rank *progress = own_progress(stage);
     struct mmul_range left = mmul_unbegun_get(&progress->unbegun);
     struct mmul_pace *mine = &works->paces[stage->site->context->comm->node_rank];
@@ -214,7 +253,7 @@ static void let_go(struct mmul_stage *stage, int64_t there) {
 
 // The next terms of all lines that it keeps.
 static bool take_slice(struct mmul_stage *stage) {
-    struct mmul_works *works = &stage->product->works;
+    struct mmul_works *works = stage->works;
     const struct mmul_tasks *tasks = own_tasks(stage);
     int64_t there = terms_of_slices(tasks, works->slice);
     if (adds_slices(stage) && there > 0)
@@ -236,11 +275,11 @@ static bool take_slice(struct mmul_stage *stage) {
 
 // How many of its positions that are left this rank should begin at once: none where others have all.
 static int64_t own_count(struct mmul_stage *stage, struct mmul_range left) {
-    struct mmul_works *works = &stage->product->works;
+    struct mmul_works *works = stage->works;
     const struct mmul_task_cursor *own = &works->own;
     int64_t full = own->task.line_end - own->task.line_begin;
     int64_t count = mmul_smaller(own->position + full, left.end) - left.begin;
-    if (stage->is.plan->claim_share == 0 || count == 0 || !look_around(stage, works->paces))
+    if (!may_claim(stage) || count == 0 || !look_around(stage, works->paces))
         return count;
     return mmul_pace_take(
         level_of(stage), worth_seconds(stage),
@@ -249,10 +288,10 @@ static int64_t own_count(struct mmul_stage *stage, struct mmul_range left) {
 }
 
 static bool take_own(struct mmul_stage *stage) {
-    struct mmul_works *works = &stage->product->works;
+    struct mmul_works *works = stage->works;
     const struct mmul_tasks *tasks = own_tasks(stage);
     struct mmul_stage_progress_rank *progress = own_progress(stage);
-    bool claims = stage->is.plan->claim_share > 0;
+    bool claims = may_claim(stage);
     struct mmul_range left = {works->front, tasks->positions};
     struct mmul_task_cursor *own = &works->own;
     const int mine = stage->site->context->comm->node_rank;
@@ -302,7 +341,7 @@ struct claimant {
 static bool is_from_front(const struct mmul_stage *stage, int owner, const struct claimant *who,
                           struct mmul_range left) {
     struct mmul_task_cursor first = {0};
-    mmul_tasks_seek(&stage->product->works.tasks[owner], left.begin, &first);
+    mmul_tasks_seek(&stage->works->tasks[owner], left.begin, &first);
     return !who->is_here && atomic_load(&stage->progress->steps_loaded) > first.task.step.index + 1;
 }
 
@@ -315,7 +354,7 @@ static bool claim_of(const struct mmul_stage *stage, int owner, const struct cla
     if (left.begin >= left.end)
         return false;
     bool front = is_from_front(stage, owner, who, left);
-    mmul_tasks_seek(&stage->product->works.tasks[owner], front ? left.begin : left.end - 1, &at);
+    mmul_tasks_seek(&stage->works->tasks[owner], front ? left.begin : left.end - 1, &at);
     const struct mmul_task *task = &at.task;
     if (who->is_here && !is_ready(stage, task->step))
         return false;
@@ -334,7 +373,7 @@ static bool claim_of(const struct mmul_stage *stage, int owner, const struct cla
 
 // Of whoever would end last. *left: somebody has something left to begin, or may let go of it yet.
 static bool claim(struct mmul_stage *stage, bool *left) {
-    struct mmul_works *works = &stage->product->works;
+    struct mmul_works *works = stage->works;
     const struct mmul_pace *paces = works->paces;
     int size = stage->site->context->comm->node_size;
     double end;
@@ -346,7 +385,7 @@ static bool claim(struct mmul_stage *stage, bool *left) {
     int last = find_last(paces, size, &end);
     *left |= last >= 0;
     const struct claimant self = {paces[stage->site->context->comm->node_rank].rate,
-                                  mmul_pace_level(paces, size), stage->product->lines_most, true};
+                                  mmul_pace_level(paces, size), stage->works->lines_most, true};
     return last >= 0 && claim_of(stage, last, &self, paces, &works->at_hand);
 }
 
@@ -355,27 +394,26 @@ static bool borrow(struct mmul_stage *stage) {
     struct mmul_loan *loan = &own_progress(stage)->loan;
     if (!mmul_lending_has_borrowers(stage))
         return false;
-    loan->lines_most = stage->product->lines_most;
+    loan->lines_most = stage->works->lines_most;
     atomic_store(&loan->state, MMUL_LOAN_WANTED);
     while (atomic_load(&loan->state) == MMUL_LOAN_WANTED &&
            atomic_load(&stage->site->progress->cancelled) == 0)
         mmul_clock_nap(NAP_SECONDS);
     if (atomic_load(&loan->state) != MMUL_LOAN_GIVEN)
         return false;
-    stage->product->works.at_hand = (struct mmul_work){.owner = -1,
-                                                       .rank = loan->rank,
-                                                       .task = mmul_lending_task(stage, loan),
-                                                       .index = loan->task,
-                                                       .line_begin = loan->line_begin,
-                                                       .line_end = loan->line_end,
-                                                       .end = stage->is.plan->problem.k};
+    stage->works->at_hand = (struct mmul_work){.owner = -1,
+                                               .rank = loan->rank,
+                                               .task = mmul_lending_task(stage, loan),
+                                               .index = loan->task,
+                                               .line_begin = loan->line_begin,
+                                               .line_end = loan->line_end,
+                                               .end = own_tasks(stage)->terms};
     atomic_store(&loan->state, MMUL_LOAN_NONE);
     return true;
 }
 
 bool mmul_works_next(struct mmul_stage *stage) {
-    bool left =
-        stage->product->layout.node->claims && stage->product->me->end > stage->product->me->begin;
+    bool left = stage->works->is_shared && own_tasks(stage)->positions > 0;
     if (take_slice(stage) || take_own(stage))
         return true;
     mmul_stopwatch_enter(&stage->site->watch, NULL);
@@ -387,11 +425,36 @@ bool mmul_works_next(struct mmul_stage *stage) {
     return borrow(stage);
 }
 
+// Has a rank with something to do not come to this stage yet?
+static bool is_anybody_late(const struct mmul_stage *stage) {
+    bool late = false;
+    for (int i = 0; i < stage->site->context->comm->node_size; i++) {
+        const struct mmul_stage_progress_rank *progress = progress_of(stage, i);
+        const int64_t all = stage->works->tasks[i].positions;
+        late |= all > 0 && atomic_load(&progress->lines_left) == all &&
+                atomic_load(&progress->begun) == 0;
+    }
+    return late;
+}
+
+bool mmul_works_help(struct mmul_stage *stage) {
+    bool left = stage->works->is_shared && own_tasks(stage)->positions > 0;
+    mmul_stopwatch_enter(&stage->site->watch, NULL);
+    while (left && atomic_load(&stage->site->progress->cancelled) == 0) {
+        const bool late = is_anybody_late(stage); // before the words
+        if (claim(stage, &left))
+            return true;
+        left |= late;
+        mmul_clock_nap(NAP_SECONDS);
+    }
+    return false;
+}
+
 // ----------------------------------------------------------------------------------- begin, end
 
 // What is at hand, without the terms from `end` on.
 static int64_t elements_at_hand(const struct mmul_stage *stage, int64_t end) {
-    const struct mmul_work *work = &stage->product->works.at_hand;
+    const struct mmul_work *work = &stage->works->at_hand;
     int64_t width = work->task.end - work->task.begin;
     return (work->line_end - work->line_begin) *
            (worth_of(stage, width, work->begin) - worth_of(stage, width, end));
@@ -399,9 +462,9 @@ static int64_t elements_at_hand(const struct mmul_stage *stage, int64_t end) {
 
 void mmul_works_begin(struct mmul_stage *stage) {
     struct mmul_stage_progress_rank *progress = own_progress(stage);
-    stage->product->works.begun = mmul_clock_now();
-    atomic_store(&progress->elements, elements_at_hand(stage, stage->is.plan->problem.k));
-    atomic_store(&progress->begun, (int64_t)(stage->product->works.begun * 1e9));
+    stage->works->begun = mmul_clock_now();
+    atomic_store(&progress->elements, elements_at_hand(stage, own_tasks(stage)->terms));
+    atomic_store(&progress->begun, (int64_t)(stage->works->begun * 1e9));
 }
 
 // What was done before counts half, so that one odd call does not decide.
@@ -420,11 +483,11 @@ static void finish(struct mmul_stage *stage, int owner, int64_t lines) {
     if (atomic_fetch_sub(&progress->lines_left, lines) != lines)
         return;
     mmul_write_back_end(stage, owner); // the last of its block
-    raise_steps(stage, owner, stage->product->layout.steps);
+    raise_steps(stage, owner, stage->works->steps);
 }
 
 void mmul_works_end(struct mmul_stage *stage) {
-    struct mmul_works *works = &stage->product->works;
+    struct mmul_works *works = stage->works;
     const struct mmul_work *work = &works->at_hand;
     int64_t lines = work->line_end - work->line_begin;
     int64_t elements = elements_at_hand(stage, work->end);
@@ -437,7 +500,7 @@ void mmul_works_end(struct mmul_stage *stage) {
         works->claimed_elements += elements;
         works->claims++;
     }
-    if (work->owner >= 0 && work->end == stage->is.plan->problem.k)
+    if (work->owner >= 0 && work->end == own_tasks(stage)->terms)
         finish(stage, work->owner, lines);
 }
 
@@ -454,7 +517,7 @@ static bool may_have_more(const struct mmul_stage *stage) {
 
 bool mmul_works_lend(struct mmul_stage *stage, const struct mmul_borrower *borrower,
                      struct mmul_work *work, double *seconds) {
-    struct mmul_pace *paces = stage->product->works.lender;
+    struct mmul_pace *paces = stage->works->lender;
     int size = stage->site->context->comm->node_size;
     bool more = may_have_more(stage); // before the words
     *seconds = more;

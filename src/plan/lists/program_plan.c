@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Answers from what the plan says. Decides nothing.
-#include "plan/program/program_plan.h"
+#include "plan/lists/program_plan.h"
 
 #include <stdio.h>
 #include <string.h>

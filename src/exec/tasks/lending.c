@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
-// Who is asked, and what is said. How many lines is exec/memory/claims' business, whose they are exec/products/work's.
-#include "exec/products/lending.h"
+// Who is asked, and what is said. How many lines is exec/memory/claims' business, whose they are exec/tasks/work's.
+#include "exec/tasks/lending.h"
 
 #include <math.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "exec/products/product.h"
+#include "exec/steps/product.h"
 #include "exec/steps/site.h"
+#include "exec/tasks/work.h"
 
 // What was not worth a call now may be later, when a node has become slower.
 static const double AGAIN_SECONDS = 0.02;
@@ -31,14 +32,15 @@ static bool has_work_elsewhere(const struct mmul_stage *stage) {
 }
 
 bool mmul_lending_has_borrowers(const struct mmul_stage *stage) {
+    if (stage->site->lent != stage)
+        return false;
     const struct mmul_mapped *m = &stage->product->mapped;
     const struct mmul_plan *plan = stage->is.plan;
     // C over C_in: what comes from elsewhere and is not meant would be what is added to.
     bool c_in_stays = plan->problem.beta == 0 || (m->c_in != NULL && m->c_in != m->c);
-    return stage->site->lent == stage && stage->site->context->comm->node_index == 0 &&
-           plan->problem.alpha != 0 && stage->product->me->end > stage->product->me->begin &&
-           m->split != NULL && m->whole != NULL && m->c != NULL && c_in_stays &&
-           has_work_elsewhere(stage);
+    return stage->site->context->comm->node_index == 0 && plan->problem.alpha != 0 &&
+           stage->product->me->end > stage->product->me->begin && m->split != NULL &&
+           m->whole != NULL && m->c != NULL && c_in_stays && has_work_elsewhere(stage);
 }
 
 // ------------------------------------------------------------------------------------------ root

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Slices of C, and the loop that follows them. Waits in naps for counters, as the others do.
-#include "exec/products/write_back.h"
+#include "exec/tasks/write_back.h"
 
 #include "base/clock.h"
 #include "base/integer.h"
-#include "exec/products/product.h"
+#include "exec/steps/product.h"
 #include "exec/steps/site.h"
+#include "exec/tasks/work.h"
 #include "io/output_file.h"
 
 // Measured with 1.6 GB on a disk of 2 GB/s: slices of 400 MB end 20 % sooner than one block, those of
@@ -18,14 +19,17 @@ static const int64_t CALL_BYTES = 16 << 20;
 static const double NAP_SECONDS = 2e-3;
 
 static bool applies(const struct mmul_stage *stage) {
-    return stage->product->views.writes_back && stage->is.plan->axis == MMUL_ROWS;
+    return stage->product != NULL && stage->product->views.writes_back &&
+           stage->is.plan->axis == MMUL_ROWS;
 }
 
 int64_t mmul_write_back_slice(const struct mmul_stage *stage) {
+    if (!applies(stage))
+        return 0;
     const struct mmul_problem *p = &stage->is.plan->problem;
     int64_t units = SLICE_BYTES / (p->n * mmul_problem_result_each(p));
     // Each slice meets the whole operand anew: worth it where C is larger by far.
-    return applies(stage) && units >= p->k ? units : 0;
+    return units >= p->k ? units : 0;
 }
 
 // Of the rows of all matrices.
@@ -34,32 +38,32 @@ static int64_t row_of(const struct mmul_stage *stage, int64_t matrix, int64_t ro
 }
 
 void mmul_write_back_tell(struct mmul_stage *stage, const struct mmul_task *task,
-                          struct mmul_stretch stretch) {
+                          struct mmul_region block) {
     struct mmul_stage_progress_rank *progress =
         &stage->progress->ranks[stage->site->context->comm->node_rank];
-    bool whole = task->end - task->begin == stage->is.plan->problem.n;
-    if (applies(stage) && whole)
+    if (applies(stage) && task->end - task->begin == stage->is.plan->problem.n)
         atomic_store(&progress->rows_complete,
-                     row_of(stage, stretch.matrix, stretch.end) - stage->product->me->begin);
+                     row_of(stage, block.matrix, block.row_end) - stage->product->me->begin);
 }
 
 void mmul_write_back_end(struct mmul_stage *stage, int node_rank) {
+    if (!applies(stage))
+        return;
     const struct mmul_plan_rank *rank =
-        &mmul_plan_ranks(stage->is.plan)[stage->product->works.tasks[node_rank].rank];
-    if (applies(stage))
-        atomic_store(&stage->progress->ranks[node_rank].rows_complete, rank->end - rank->begin);
+        &mmul_plan_ranks(stage->is.plan)[stage->works->tasks[node_rank].rank];
+    atomic_store(&stage->progress->ranks[node_rank].rows_complete, rank->end - rank->begin);
 }
 
 bool mmul_write_back_follows(const struct mmul_stage *stage) {
+    if (!applies(stage))
+        return false;
     const struct mmul_plan *plan = stage->is.plan;
     const double each = (double)mmul_problem_result_each(&plan->problem);
-    return applies(stage) &&
-           (double)plan->problem.n * (double)plan->total * each >= (double)SLICE_BYTES;
+    return (double)plan->problem.n * (double)plan->total * each >= (double)SLICE_BYTES;
 }
 
 bool mmul_write_back_is_here(const struct mmul_stage *stage) {
-    return stage->product != NULL && stage->site->context->comm->rank == 0 &&
-           mmul_write_back_follows(stage);
+    return stage->site->context->comm->rank == 0 && mmul_write_back_follows(stage);
 }
 
 // A rank's next stretch; true when there was one.

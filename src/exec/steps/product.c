@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+// Sizes of a product, files that are used where they lie, and what is known of both in the end.
+#include "exec/steps/product.h"
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "exec/steps/site.h"
+#include "io/matrix_file.h"
+#include "model/dtype.h"
+
+static void borrow_files(struct mmul_stage *stage) {
+    const struct mmul_product_files *files = &stage->is.files;
+    bool rows = stage->is.plan->axis == MMUL_ROWS;
+    stage->product->files = (struct mmul_files){.plan = stage->is.plan,
+                                                .split = rows ? files->a : files->b,
+                                                .whole = rows ? files->b : files->a,
+                                                .c_in = files->c_in,
+                                                .output = files->output,
+                                                .values = stage->site->values,
+                                                .spread = stage->is.places.spread};
+    stage->product->files.result_bytes =
+        stage->is.plan->total * mmul_problem_result_each(&stage->is.plan->problem) *
+        mmul_problem_result_width(&stage->is.plan->problem, stage->is.plan->axis);
+}
+
+// Values do not change; what comes in pieces, panels or slots makes room for others.
+static unsigned find_lasting(const struct mmul_stage *stage) {
+    const struct mmul_stage_places *at = &stage->is.places;
+    const bool rows = stage->is.plan->axis == MMUL_ROWS;
+    return ((rows ? at->split : at->whole) >= 0 ? MMUL_LASTING_A : 0) |
+           ((rows ? at->whole : at->split) >= 0 ? MMUL_LASTING_B : 0) |
+           (at->c >= 0 ? MMUL_LASTING_C : 0);
+}
+
+enum mmul_status mmul_product_init(struct mmul_stage *stage, struct mmul_error *err) {
+    const struct mmul_comm *comm = stage->site->context->comm;
+    const struct mmul_plan *plan = stage->is.plan;
+    const int rank = comm->rank, spread = stage->is.places.spread;
+    if (plan == NULL)
+        return MMUL_OK;
+    enum mmul_status status = MMUL_ALLOCATE(stage->product, 1, "a product", err);
+    if (status != MMUL_OK)
+        return status;
+    *stage->product = (struct mmul_product_stage){
+        .me = &mmul_plan_ranks(plan)[rank],
+        .spread_needs = spread >= 0 ? mmul_stage_maker(stage, spread) : 0};
+    stage->work.lasting = find_lasting(stage);
+    stage->work.a_dtype = plan->problem.a_dtype;
+    stage->work.b_dtype = plan->problem.b_dtype;
+    if (plan->problem.alpha != 0)
+        stage->work.tile = stage->product->me->tile;
+    borrow_files(stage);
+    status = mmul_layout_init(&stage->product->layout, plan, comm->node_index, err);
+    stage->bytes = stage->product->layout.bytes;
+    return status;
+}
+
+// Which matrices of the product are values, as enum mmul_maps.
+static unsigned values_of(const struct mmul_stage *stage) {
+    const struct mmul_stage_places *places = &stage->is.places;
+    enum mmul_axis axis = stage->is.plan->axis;
+    return (places->split >= 0 ? mmul_maps_split(axis) : 0) |
+           (places->whole >= 0 ? mmul_maps_whole(axis) : 0) | (places->c >= 0 ? MMUL_MAPS_C : 0);
+}
+
+enum mmul_status mmul_product_open(struct mmul_stage *stage, struct mmul_error *err) {
+    const struct mmul_comm *comm = stage->site->context->comm;
+    unsigned *maps = NULL;
+    if (stage->product == NULL)
+        return MMUL_OK;
+    bool rows = stage->is.plan->axis == MMUL_ROWS;
+    enum mmul_status status = MMUL_ALLOCATE(maps, stage->is.plan->node_count, "nodes", err);
+    status = mmul_comm_agree(comm, status, err);
+    for (int i = 0; status == MMUL_OK && i < stage->is.plan->node_count; i++)
+        maps[i] = mmul_plan_nodes(stage->is.plan)[i].maps & ~values_of(stage);
+    if (status == MMUL_OK)
+        status = mmul_views_open(stage->site->context, &stage->is.files, maps,
+                                 &stage->product->views, err);
+    mmul_free(maps);
+    const struct mmul_views *v = &stage->product->views;
+    stage->product->mapped = (struct mmul_mapped){.split = rows ? v->a.data : v->b.data,
+                                                  .whole = rows ? v->b.data : v->a.data,
+                                                  .c_in = v->c_in.data,
+                                                  .c = v->c.data};
+    return status;
+}
+
+enum mmul_status mmul_product_check(const struct mmul_stage *stage, struct mmul_error *err) {
+    return stage->product != NULL ? mmul_views_check(&stage->product->views, err) : MMUL_OK;
+}
+
+enum mmul_status mmul_product_look(const struct mmul_stage *stage, struct mmul_error *err) {
+    return stage->product != NULL ? mmul_views_check_same(&stage->product->views, err) : MMUL_OK;
+}
+
+void mmul_product_fini(struct mmul_stage *stage) {
+    if (stage->product == NULL)
+        return;
+    // A lost device's driver, or MPI, may still read them.
+    if (!stage->site->watchdog.has_abandoned && !mmul_comm_is_broken(stage->site->context->comm))
+        mmul_views_close(&stage->product->views);
+    mmul_layout_fini(&stage->product->layout);
+    mmul_free(stage->product);
+}
+
+// --------------------------------------------------------------------------------- what is known
+
+void mmul_product_forget_buffers(struct mmul_stage *stage, struct mmul_step step) {
+    if (stage->product == NULL)
+        return;
+    const struct mmul_plan_node *node = stage->product->layout.node;
+    bool new_pieces = step.round != stage->product->pieces_round;
+    bool new_panel = node->whole_slots > 0 && !node->whole_stays;
+    stage->product->pieces_round = step.round;
+    if (new_pieces || new_panel)
+        mmul_worker_forget(&stage->site->worker);
+    if (node->checks_whole ? new_panel : new_pieces)
+        mmul_verifier_forget(&stage->verifier);
+}
+
+void mmul_product_count_mapped(struct mmul_stage *stage) {
+    if (stage->product == NULL || stage->product->mapped.c == NULL)
+        return;
+    int64_t bytes = 0, each = mmul_problem_result_each(&stage->is.plan->problem);
+    for (int i = 0; i < stage->site->context->comm->node_size; i++)
+        bytes += each * atomic_load(&stage->progress->ranks[i].elements_done);
+    if (bytes > stage->product->mapped_bytes)
+        mmul_files_count(&stage->product->files, bytes - stage->product->mapped_bytes);
+    stage->product->mapped_bytes = bytes;
+}
+
+// All blocks were right, each for the numbers it was made from: whether those were the same for
+// all, nobody can tell.
+void mmul_product_end(struct mmul_stage *stage) {
+    const struct mmul_product_files *files = &stage->is.files;
+    const struct mmul_matrix *inputs[] = {files->a, files->b, files->c_in};
+    for (int i = 0; stage->product != NULL && i < 3; i++)
+        if (inputs[i] != NULL && mmul_matrix_was_written(inputs[i]))
+            mmul_context_warn(stage->site->context,
+                              "'%s' was written to while it was used: the result may be partly "
+                              "of its old and partly of its new numbers",
+                              mmul_matrix_name(inputs[i]));
+}

@@ -1,0 +1,416 @@
+// SPDX-License-Identifier: MIT
+// Task after task: waits for what it needs, makes and checks its blocks, and tells of what is done.
+#include "exec/tasks/computing.h"
+
+#include <string.h>
+
+#include "base/integer.h"
+#include "base/status.h"
+#include "exec/steps/block.h"
+#include "exec/steps/grid_check.h"
+#include "exec/steps/maps.h"
+#include "exec/steps/product.h"
+#include "exec/steps/search.h"
+#include "exec/steps/site.h"
+#include "exec/steps/stage_work.h"
+#include "exec/tasks/work.h"
+#include "exec/tasks/write_back.h"
+#include "model/dtype.h"
+#include "model/matrix.h"
+
+static const struct mmul_program_plan *plan_of(const struct mmul_stage *stage) {
+    return stage->site->values->plan;
+}
+
+static const struct mmul_operation *operation_of(const struct mmul_stage *stage) {
+    return &plan_of(stage)->program->operations[stage->is.step->operation];
+}
+
+static bool is_void(const struct mmul_stage *stage) {
+    return mmul_failure_is_void(&stage->site->failure);
+}
+
+// -------------------------------------------------------------------------------------- products
+
+static bool is_mine(const struct mmul_stage *stage) {
+    return stage->works->at_hand.owner == stage->site->context->comm->node_rank;
+}
+
+// When what is at hand is made.
+static bool has_all_terms(const struct mmul_stage *stage) {
+    const int rank = stage->site->context->comm->node_rank;
+    return stage->works->at_hand.end == stage->works->tasks[rank].terms;
+}
+
+// Terms that another rank's device has added may be wrong: this one's is not to blame.
+static enum mmul_status check(struct mmul_stage *stage, const struct mmul_product *product,
+                              const char *place, struct mmul_error *err) {
+    const struct mmul_work *work = &stage->works->at_hand;
+    const int64_t recomputed = stage->verifier.blocks_recomputed;
+    bool excused = work->begin > 0 && !is_mine(stage);
+    stage->verifier.is_excused = excused;
+    if (stage->product == NULL) // the same memory may be read the other way round now
+        mmul_verifier_forget(&stage->verifier);
+    const struct mmul_verifier_block all = {.product = product, .place = place};
+    enum mmul_status status = mmul_stage_check(stage, &all, err);
+    if (excused && stage->verifier.blocks_recomputed > recomputed)
+        mmul_context_warn(stage->site->context,
+                          "%s were wrong as rank %d had begun them: computed again", place,
+                          work->rank);
+    return status;
+}
+
+// What is at hand of it: terms that are added to those before, or all of them; after the last it is checked, if not
+// with all others. A device that was replaced, or given up, may have left a part of some in C.
+static enum mmul_status multiply_terms(struct mmul_stage *stage, const struct mmul_product *product,
+                                       const char *place, struct mmul_error *err) {
+    const struct mmul_work *work = &stage->works->at_hand;
+    const int64_t replaced = stage->site->worker.fallback_products;
+    const int64_t begin = stage->works->is_again ? 0 : work->begin,
+                  end = has_all_terms(stage) ? product->k : work->end;
+    const bool checks = stage->sums.rounds == 0;
+    struct mmul_product terms = mmul_product_terms(product, begin, end);
+    stage->site->worker.beside_bytes = is_mine(stage) && checks && terms.k == product->k
+                                           ? mmul_epilogue_takes(stage, product->m, product->n)
+                                           : 0;
+    enum mmul_status status = mmul_stage_multiply(stage, &terms, err);
+    stage->site->worker.beside_bytes = 0;
+    if (status == MMUL_OK && begin > 0 && stage->site->worker.fallback_products != replaced) {
+        terms = mmul_product_terms(product, 0, end);
+        status = mmul_stage_multiply(stage, &terms, err);
+    }
+    if (status != MMUL_OK || !has_all_terms(stage) || stage->site->options->no_verify || !checks)
+        return status;
+    return check(stage, product, place, err);
+}
+
+// ... and what is done to it then.
+static enum mmul_status multiply_block(struct mmul_stage *stage, const struct mmul_part *part,
+                                       const struct mmul_block *block, struct mmul_error *err) {
+    const struct mmul_work *work = &stage->works->at_hand;
+    const struct mmul_product product = mmul_block_product(stage, part, block);
+    char place[MMUL_BLOCK_NAME_BYTES];
+    enum mmul_status status;
+    mmul_block_name(stage, block->at, place);
+    do {
+        stage->site->worker.is_to_repeat = false;
+        status = multiply_terms(stage, &product, place, err);
+        if (status != MMUL_OK || !has_all_terms(stage) || !is_mine(stage))
+            continue;
+        mmul_write_back_tell(stage, &work->task, block->at);
+        status = mmul_epilogue_make_part(stage, block->at, err);
+    } while (status == MMUL_ERR_STOPPED && stage->site->worker.is_to_repeat);
+    mmul_worker_release(&stage->site->worker, NULL);
+    return status;
+}
+
+// In slices of rows where these go to the disk.
+static enum mmul_status multiply(struct mmul_stage *stage, const struct mmul_part *part,
+                                 const struct mmul_block *block, struct mmul_error *err) {
+    const struct mmul_region all = block->at;
+    int64_t slice = mmul_write_back_slice(stage);
+    enum mmul_status status = MMUL_OK;
+    if (slice == 0 || all.row_end - all.row_begin < 2 * slice)
+        slice = all.row_end - all.row_begin;
+    for (int64_t row = all.row_begin; status == MMUL_OK && row < all.row_end; row += slice) {
+        struct mmul_block some = *block;
+        some.at.row_begin = row;
+        some.at.row_end = mmul_smaller(row + slice, all.row_end);
+        some.line += row - all.row_begin;
+        status = multiply_block(stage, part, &some, err);
+    }
+    return status;
+}
+
+// ---------------------------------------------------------------------------------------- blocks
+
+// Those of what is at hand.
+static struct mmul_block_walk walk_at_hand(const struct mmul_stage *stage) {
+    const struct mmul_work *work = &stage->works->at_hand;
+    struct mmul_tasks tasks = stage->works->tasks[stage->site->context->comm->node_rank];
+    tasks.rank = work->rank;
+    return mmul_task_blocks(&tasks, &work->task,
+                            (struct mmul_range){work->line_begin, work->line_end});
+}
+
+static enum mmul_status make_blocks(struct mmul_stage *stage, const struct mmul_part *part,
+                                    struct mmul_error *err) {
+    struct mmul_block_walk walk = walk_at_hand(stage);
+    struct mmul_block block;
+    enum mmul_status status = MMUL_OK;
+    while (status == MMUL_OK && !is_void(stage) && mmul_blocks_next(&walk, &block)) {
+        if (mmul_region_count(block.at) == 0)
+            continue;
+        if (operation_of(stage)->kind == MMUL_MATMUL)
+            status = multiply(stage, part, &block, err);
+        else if (operation_of(stage)->kind == MMUL_SEARCH)
+            status = mmul_search_make(stage, part, &block, err);
+        else
+            status =
+                mmul_maps_make(stage, part, &block, 1 + mmul_blocks_skip_alike(&walk, &block), err);
+    }
+    return status;
+}
+
+// These terms of every block, added to those before them.
+static enum mmul_status add_terms(struct mmul_stage *stage, const struct mmul_part *part,
+                                  struct mmul_panel terms, bool first, struct mmul_error *err) {
+    struct mmul_block_walk walk = walk_at_hand(stage);
+    struct mmul_block block;
+    enum mmul_status status = MMUL_OK;
+    mmul_worker_forget(&stage->site->worker);
+    while (status == MMUL_OK && mmul_blocks_next(&walk, &block)) {
+        if (mmul_region_count(block.at) == 0)
+            continue;
+        block.inner_begin = terms.begin;
+        block.inner_end = terms.end;
+        struct mmul_product product = mmul_block_product(stage, part, &block);
+        product.beta = first ? 0 : 1;
+        product.c_in = product.c;
+        product.ldc_in = product.ldc;
+        status = mmul_stage_multiply(stage, &product, err);
+    }
+    return status;
+}
+
+// The terms of all panels in [*done, here) that follow each other.
+static struct mmul_panel take_terms(const struct mmul_stage *stage, int here, int *done) {
+    const int panels = stage->is.panels;
+    const int first =
+        mmul_program_plan_first_panel(plan_of(stage), stage->site->values->node, panels);
+    const int64_t k = stage->works->at_hand.end;
+    struct mmul_panel terms = mmul_move_panel(k, panels, first, (*done)++);
+    while (*done < here) {
+        const struct mmul_panel next = mmul_move_panel(k, panels, first, *done);
+        if (next.begin != terms.end)
+            break;
+        terms.end = next.end;
+        (*done)++;
+    }
+    return terms;
+}
+
+// What has come is multiplied while the rest is on its way. Where a device was replaced in the middle all
+// is begun again: C may hold a part of the last terms.
+static enum mmul_status make_in_panels(struct mmul_stage *stage, const struct mmul_part *part,
+                                       struct mmul_error *err) {
+    enum mmul_status status = MMUL_OK;
+    int done = 0;
+    while (status == MMUL_OK && done < stage->is.panels) {
+        const int64_t replaced = stage->site->worker.fallback_products;
+        const bool first = done == 0;
+        int here = mmul_stage_wait_for_panel(stage, done);
+        if (here < 0)
+            return MMUL_OK; // another failure has ended the run
+        const struct mmul_panel terms = take_terms(stage, here, &done);
+        status = add_terms(stage, part, terms, first, err);
+        if (!first && stage->site->worker.fallback_products != replaced)
+            done = 0;
+    }
+    return status;
+}
+
+static enum mmul_status make_at_hand(struct mmul_stage *stage, struct mmul_error *err) {
+    const struct mmul_work *work = &stage->works->at_hand;
+    const struct mmul_part part = mmul_block_part(stage, work->rank, work->task.step);
+    mmul_product_forget_buffers(stage, work->task.step);
+    return stage->is.panels > 0 ? make_in_panels(stage, &part, err)
+                                : make_blocks(stage, &part, err);
+}
+
+// ----------------------------------------------------------------------------------------- tasks
+
+// Pieces and panel are there, and the slot for C is free.
+static bool wait_for_step(struct mmul_stage *stage, struct mmul_step step) {
+    struct mmul_report_rank *mine = &stage->site->mine;
+    struct mmul_need needs[MMUL_NEEDS];
+    const int count = mmul_works_needs(stage, step, needs);
+    bool ready = true;
+    for (int i = 0; ready && i < count; i++)
+        ready = mmul_stage_wait(
+            stage, MMUL_TRAFFIC, needs[i].counter, needs[i].goal,
+            i == MMUL_NEEDS_SLOT ? &mine->gather_seconds : &mine->scatter_seconds, step.index);
+    return ready;
+}
+
+// What `next` finds; what was at hand when a device was given up is begun again.
+static enum mmul_status make_tasks(struct mmul_stage *stage, bool (*next)(struct mmul_stage *),
+                                   struct mmul_error *err) {
+    struct mmul_works *works = stage->works;
+    enum mmul_status status = MMUL_OK;
+    works->is_again = works->is_under_way;
+    while (works->is_under_way || (works->is_under_way = next(stage))) {
+        mmul_stopwatch_enter(&stage->site->watch, &stage->site->mine.compute_seconds);
+        if (mmul_stage_is_cancelled(stage) ||
+            (is_mine(stage) && !wait_for_step(stage, works->at_hand.task.step)))
+            break;
+        mmul_works_begin(stage);
+        status = make_at_hand(stage, err);
+        if (status != MMUL_OK)
+            break;
+        mmul_works_end(stage);
+        works->is_under_way = works->is_again = false;
+    }
+    return status;
+}
+
+// A rank has no terms for some matrices of its summand.
+static void clear_summand(const struct mmul_stage *stage) {
+    if (!mmul_step_makes_summands(plan_of(stage), stage->is.step))
+        return;
+    const struct mmul_part part = mmul_block_own(stage);
+    const struct mmul_block_walk walk = mmul_step_blocks(plan_of(stage), stage->is.step, part.rank);
+    const int64_t matrices =
+        mmul_shape_matrices(mmul_program_shape(plan_of(stage)->program, operation_of(stage)));
+    for (int64_t t = 0; t < matrices; t++) {
+        const struct mmul_view z = mmul_block_result(stage, &part, t);
+        if (t < walk.matrix || t >= walk.end)
+            memset(z.at, 0, (size_t)mmul_region_count(z.region) * mmul_dtype_bytes(z.dtype));
+    }
+}
+
+static enum mmul_status compute(struct mmul_stage *stage, struct mmul_error *err) {
+    const int rank = stage->site->context->comm->node_rank;
+    enum mmul_status status = MMUL_OK;
+    if (!mmul_epilogue_is_all(stage)) {
+        clear_summand(stage);
+        status = make_tasks(stage, mmul_works_next, err); // its own tasks, then what it can claim
+        if (status != MMUL_OK ||
+            !mmul_stage_wait(stage, rank, &stage->progress->ranks[rank].steps_done,
+                             stage->works->steps, NULL, -1))
+            return status; // or another failure has ended the run
+    }
+    if (stage->search != NULL)
+        mmul_search_release(stage->search);
+    if (stage->sums.rounds > 0 && !is_void(stage))
+        status = mmul_grid_check(stage, err);
+    if (status == MMUL_OK)
+        status = mmul_epilogue_make(stage, err);
+    mmul_worker_release(&stage->site->worker, NULL);
+    return status;
+}
+
+// With the device as the stage has it.
+static enum mmul_status help(struct mmul_stage *stage, struct mmul_error *err) {
+    const struct mmul_worker_options options = mmul_stage_worker_options(stage);
+    if (!stage->works->is_shared)
+        return MMUL_OK;
+    enum mmul_status status = mmul_worker_turn(&stage->site->worker, &options, err);
+    if (status == MMUL_OK)
+        status = make_tasks(stage, mmul_works_help, err);
+    mmul_stopwatch_enter(&stage->site->watch, &stage->site->mine.compute_seconds);
+    return status;
+}
+
+// ----------------------------------------------------------------------------------------- sizes
+
+static enum mmul_status choose_tile(const struct mmul_stage *stage, struct mmul_block_sizes sizes,
+                                    struct mmul_tile *tile, struct mmul_error *err) {
+    const struct mmul_comm *comm = stage->site->context->comm;
+    const struct mmul_rank_info *info = &stage->site->context->cluster->ranks[comm->rank];
+    const size_t each =
+        mmul_dtype_bytes(plan_of(stage)->program->values[operation_of(stage)->result].dtype);
+    const struct mmul_tile_request request = {
+        .m = sizes.m,
+        .n = sizes.n,
+        .k = mmul_larger(sizes.k, 1),
+        .a_bytes_each = each,
+        .b_bytes_each = each,
+        .host_memory = info->host_memory,
+        .memory_bytes = plan_of(stage)->ranks[comm->rank].device_bytes,
+        .max_allocation_bytes = info->device.max_allocation_bytes};
+    return mmul_tile_choose(&request, tile, err);
+}
+
+// Of what has no plan of its own. Values do not change; a result to which terms are added is not one yet.
+static enum mmul_status init_step(struct mmul_stage *stage, struct mmul_error *err) {
+    const int rank = stage->site->context->comm->rank;
+    const struct mmul_program_plan *plan = plan_of(stage);
+    const struct mmul_block_sizes sizes = mmul_program_block_sizes(plan, stage->is.step, rank);
+    enum mmul_status status = MMUL_OK;
+    // Products' temporary memory stays.
+    stage->work.kept_bytes = plan->ranks[rank].device_bytes / 2;
+    stage->work.lasting =
+        MMUL_LASTING_A | MMUL_LASTING_B | (stage->is.panels == 0 ? MMUL_LASTING_C : 0);
+    if (stage->sums.rounds > 0)
+        status = mmul_grid_check_init(stage, err);
+    if (status != MMUL_OK || sizes.m == 0)
+        return status;
+    if (operation_of(stage)->kind == MMUL_SEARCH)
+        status = mmul_search_init(stage, sizes.m, err);
+    return status == MMUL_OK ? choose_tile(stage, sizes, &stage->work.tile, err) : status;
+}
+
+static enum mmul_status init(struct mmul_stage *stage, struct mmul_error *err) {
+    const struct mmul_check_need need =
+        mmul_program_check_need(plan_of(stage), stage->is.step, stage->site->context->comm->rank);
+    enum mmul_status status =
+        stage->is.plan != NULL ? mmul_product_init(stage, err) : init_step(stage, err);
+    if (status != MMUL_OK || need.piece_units == 0)
+        return status;
+    return mmul_stage_create_verifier(stage, &need, stage->site->options->verify_seed, err);
+}
+
+static void abandon(struct mmul_stage *stage) {
+    if (stage->search != NULL)
+        mmul_search_abandon(stage->search);
+}
+
+static void fini(struct mmul_stage *stage) {
+    mmul_search_fini(stage);
+    mmul_works_fini(stage);
+    mmul_product_fini(stage);
+}
+
+// --------------------------------------------------------------------------------- what is known
+
+static bool is_computed(const struct mmul_stage *stage, mmul_reach *reach, void *context) {
+    bool computed = true;
+    for (int i = 0; computed && i < stage->site->context->comm->node_size; i++)
+        computed = reach(context, i, &stage->progress->ranks[i].steps_done, stage->works->steps);
+    return computed;
+}
+
+// What leaves is there when its blocks are made, if nothing is done to them then.
+static bool is_over(const struct mmul_stage *stage, mmul_reach *reach, void *context) {
+    if (stage->product != NULL && !(is_computed(stage, reach, context) &&
+                                    reach(context, MMUL_TRAFFIC, &stage->progress->has_left, 1)))
+        return false;
+    if (stage->product != NULL && stage->epilogue.step == NULL)
+        return true;
+    return mmul_stage_is_done(stage, reach, context) &&
+           reach(context, MMUL_TRAFFIC, &stage->progress->sums_made, stage->sums.rounds);
+}
+
+static bool has_reached(void *context, int rank, const _Atomic int64_t *counter, int64_t goal) {
+    (void)context, (void)rank;
+    return atomic_load(counter) >= goal;
+}
+
+static bool has_left(const struct mmul_stage *stage) {
+    return stage->product == NULL || stage->product->layout.node->result_bytes == 0 ||
+           stage->is.places.c >= 0 ||
+           atomic_load(&stage->progress->results_stored) >= stage->works->steps;
+}
+
+static bool note_computed(struct mmul_stage *stage) {
+    const bool computed = stage->product == NULL || is_computed(stage, has_reached, NULL);
+    if (stage->site->context->comm->rank == 0)
+        mmul_product_count_mapped(stage);
+    return computed;
+}
+
+const struct mmul_stage_kind mmul_computing_kind = {.init = init,
+                                                    .open = mmul_product_open,
+                                                    .prepare = mmul_works_init,
+                                                    .begin = mmul_works_enter,
+                                                    .compute = compute,
+                                                    .help = help,
+                                                    .abandon = abandon,
+                                                    .is_over = is_over,
+                                                    .note_computed = note_computed,
+                                                    .has_left = has_left,
+                                                    .look = mmul_product_look,
+                                                    .check = mmul_product_check,
+                                                    .end = mmul_product_end,
+                                                    .fini = fini};

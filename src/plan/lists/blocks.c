@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT
+// Parts of the result, or of the inner range, matrix by matrix.
+#include "plan/lists/blocks.h"
+
+#include "base/integer.h"
+#include "model/matrix.h"
+
+static struct mmul_shape shape_of(const struct mmul_program_plan *plan, int place) {
+    return plan->program->values[plan->places[place].value].shape;
+}
+
+bool mmul_step_makes_summands(const struct mmul_program_plan *plan,
+                              const struct mmul_program_step *step) {
+    const struct mmul_operation *o = &plan->program->operations[step->operation];
+    const bool has_inner =
+        o->kind == MMUL_MATMUL || mmul_operation_row(o->kind)->class == MMUL_CLASS_REDUCE;
+    return has_inner && plan->places[step->made].placement.kind == MMUL_PLACE_PARTIAL &&
+           plan->places[step->operands[0]].placement.kind != MMUL_PLACE_PARTIAL;
+}
+
+// Of what is split: the first operand along the inner range, or the result; a rank's part of a whole
+// one counts as rows.
+static struct mmul_placement split_of(const struct mmul_block_walk *w, struct mmul_shape *shape,
+                                      int *rank) {
+    int place = mmul_step_makes_summands(w->plan, w->step) ? w->step->operands[0] : w->step->made;
+    struct mmul_placement placement = w->plan->places[place].placement;
+    *shape = shape_of(w->plan, place);
+    *rank = w->rank;
+    if (placement.kind != MMUL_PLACE_REPLICATE)
+        return placement;
+    *rank = 0;
+    return (struct mmul_placement){MMUL_PLACE_ROWS, 1, 1, w->units, NULL};
+}
+
+// The rank's part of `total` units among those of its node.
+static void share_node(const struct mmul_program_costs *c, int rank, int64_t total,
+                       int64_t units[2]) {
+    double before = 0, all = 0;
+    int ranks = 0, index = 0;
+    for (int r = 0; r < c->size; r++) {
+        if (c->rank_node[r] != c->rank_node[rank])
+            continue;
+        before += r < rank ? c->shares[r] : 0;
+        all += c->shares[r];
+        index += r < rank;
+        ranks++;
+    }
+    double mine = c->shares[rank];
+    if (all <= 0) { // a node without shares has a copy of its own all the same
+        before = index;
+        all = ranks;
+        mine = 1;
+    }
+    units[0] = (int64_t)((double)total * (before / all));
+    units[1] = index + 1 == ranks ? total : (int64_t)((double)total * ((before + mine) / all));
+}
+
+struct mmul_block_walk mmul_step_blocks(const struct mmul_program_plan *plan,
+                                        const struct mmul_program_step *step, int rank) {
+    struct mmul_block_walk w = {.plan = plan,
+                                .step = step,
+                                .rank = rank,
+                                .by_cols =
+                                    plan->places[step->made].placement.kind == MMUL_PLACE_COLS,
+                                .lines = {0, INT64_MAX}};
+    struct mmul_shape shape = shape_of(plan, step->made);
+    const bool may_be_whole = plan->places[step->made].placement.kind == MMUL_PLACE_REPLICATE ||
+                              mmul_step_makes_summands(plan, step);
+    if (may_be_whole)
+        share_node(&plan->costs, rank, mmul_shape_matrices(shape) * shape.rows, w.units);
+    const struct mmul_placement split = split_of(&w, &shape, &rank);
+    struct mmul_part_range part = mmul_placement_part(&split, shape, rank);
+    w.matrix = part.matrix_begin;
+    w.end = part.matrix_end;
+    return w;
+}
+
+struct mmul_block_walk mmul_product_blocks(const struct mmul_plan *plan, struct mmul_step step,
+                                           int rank) {
+    return (struct mmul_block_walk){
+        .rank = rank,
+        .by_cols = plan->axis == MMUL_COLS,
+        .stretches = mmul_schedule_walk(plan, mmul_schedule_part(plan, rank, step.round), step),
+        .lines = {0, INT64_MAX}};
+}
+
+// -------------------------------------------------------------------------------------- whole blocks
+
+static int64_t lines_of(const struct mmul_block_walk *w, struct mmul_region block) {
+    return w->by_cols ? block.col_end - block.col_begin : block.row_end - block.row_begin;
+}
+
+static bool next_of_step(struct mmul_block_walk *w, struct mmul_block *block) {
+    struct mmul_shape shape;
+    int64_t ignored;
+    int rank;
+    if (w->matrix >= w->end)
+        return false;
+    const struct mmul_placement split = split_of(w, &shape, &rank);
+    struct mmul_region region = mmul_placement_region(&split, shape, rank, w->matrix, &ignored);
+    *block = (struct mmul_block){.at = region, .line = w->line};
+    const struct mmul_operation *o = &w->plan->program->operations[w->step->operation];
+    const bool down = mmul_operation_row(o->kind)->class == MMUL_CLASS_REDUCE && o->with.axis == -2;
+    if (mmul_step_makes_summands(w->plan, w->step)) {
+        block->at = mmul_region_whole(shape_of(w->plan, w->step->made), w->matrix);
+        block->inner_begin = down ? region.row_begin : region.col_begin;
+        block->inner_end = down ? region.row_end : region.col_end;
+    } else if (w->step->operands[0] >= 0) {
+        const struct mmul_shape first = shape_of(w->plan, w->step->operands[0]);
+        block->inner_end = down ? first.rows : first.cols;
+    }
+    w->line += lines_of(w, block->at);
+    w->matrix++;
+    return true;
+}
+
+static bool next_of_product(struct mmul_block_walk *w, struct mmul_block *block) {
+    const struct mmul_plan *plan = w->stretches.plan;
+    struct mmul_stretch stretch;
+    if (!mmul_schedule_next(&w->stretches, &stretch))
+        return false;
+    *block = (struct mmul_block){.at = mmul_step_result(plan, w->stretches.step, stretch),
+                                 .inner_end = plan->problem.k,
+                                 .line = w->line};
+    w->line += lines_of(w, block->at);
+    return true;
+}
+
+bool mmul_blocks_next(struct mmul_block_walk *walk, struct mmul_block *block) {
+    struct mmul_block_walk *w = walk;
+    while (w->line < w->lines.end &&
+           (w->plan != NULL ? next_of_step(w, block) : next_of_product(w, block))) {
+        const int64_t before = mmul_larger(0, w->lines.begin - block->line),
+                      behind = mmul_larger(0, w->line - w->lines.end);
+        *(w->by_cols ? &block->at.col_begin : &block->at.row_begin) += before;
+        *(w->by_cols ? &block->at.col_end : &block->at.row_end) -= behind;
+        block->line += before;
+        if (w->line > w->lines.begin || w->lines.begin == 0)
+            return true;
+    }
+    return false;
+}
+
+// --------------------------------------------------------------------------------- blocks that are alike
+
+static bool is_alike(const struct mmul_block *x, const struct mmul_block *y) {
+    return x->at.row_begin == y->at.row_begin && x->at.row_end == y->at.row_end &&
+           x->at.col_begin == y->at.col_begin && x->at.col_end == y->at.col_end &&
+           x->inner_begin == y->inner_begin && x->inner_end == y->inner_end;
+}
+
+// Of the matrices between the first and the last one a rank has the same: all of it along what is split.
+int64_t mmul_blocks_skip_alike(struct mmul_block_walk *walk, const struct mmul_block *block) {
+    struct mmul_block_walk ahead = *walk;
+    struct mmul_block next;
+    int64_t count = 0;
+    const int64_t lines = lines_of(walk, block->at);
+    while (mmul_blocks_next(&ahead, &next) && is_alike(block, &next)) {
+        count++;
+        const int64_t fit = lines > 0 ? (ahead.lines.end - ahead.line) / lines : INT64_MAX,
+                      left = mmul_smaller(ahead.end - 1 - ahead.matrix, fit);
+        if (left > 0) {
+            count += left;
+            ahead.matrix += left;
+            ahead.line += left * lines;
+        }
+        *walk = ahead;
+    }
+    return count;
+}
