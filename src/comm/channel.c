@@ -5,6 +5,11 @@
 #include "base/integer.h"
 #include "base/status.h"
 
+static bool is_of_packets(const struct mmul_channel *channel) {
+    return channel->kind == MMUL_CHANNEL_RELAY || channel->kind == MMUL_CHANNEL_SEND ||
+           channel->kind == MMUL_CHANNEL_RECEIVE;
+}
+
 static bool is_exchange(const struct mmul_channel *channel) {
     return channel->kind == MMUL_CHANNEL_SCATTER || channel->kind == MMUL_CHANNEL_GATHER;
 }
@@ -17,7 +22,7 @@ enum mmul_status mmul_channel_init(struct mmul_channel *channel, enum mmul_chann
         .kind = kind, .transport = transport, .end = end, .buffer_bytes = buffer_bytes};
     if (is_exchange(channel))
         return mmul_exchange_init(channel, err);
-    return kind == MMUL_CHANNEL_RELAY ? mmul_relay_init(channel, err) : MMUL_OK;
+    return is_of_packets(channel) ? mmul_relay_init(channel, err) : MMUL_OK;
 }
 
 void mmul_channel_fini(struct mmul_channel *channel) {
@@ -33,7 +38,7 @@ bool mmul_channel_is_idle(const struct mmul_channel *channel) {
 }
 
 bool mmul_channel_is_free(const struct mmul_channel *channel) {
-    if (channel->kind != MMUL_CHANNEL_RELAY)
+    if (!is_of_packets(channel))
         return mmul_channel_is_idle(channel);
     return channel->at == channel->cargo.bytes &&
            channel->packets.begun - channel->packets.ended < MMUL_CHANNEL_PACKETS;
@@ -44,7 +49,7 @@ void mmul_channel_begin(struct mmul_channel *channel, const struct mmul_cargo *c
     channel->at = 0;
     if (is_exchange(channel))
         mmul_exchange_begin(channel);
-    else if (channel->kind == MMUL_CHANNEL_RELAY)
+    else if (is_of_packets(channel))
         mmul_relay_begin(channel);
     if (mmul_channel_is_idle(channel))
         channel->arrived = channel->left = cargo->mark; // nothing to carry
@@ -80,6 +85,5 @@ static bool pass_stretch(struct mmul_channel *channel) {
 bool mmul_channel_advance(struct mmul_channel *channel) {
     if (is_exchange(channel))
         return mmul_exchange_advance(channel);
-    return channel->kind == MMUL_CHANNEL_RELAY ? mmul_relay_advance(channel)
-                                               : pass_stretch(channel);
+    return is_of_packets(channel) ? mmul_relay_advance(channel) : pass_stretch(channel);
 }

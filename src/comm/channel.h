@@ -5,6 +5,7 @@
 //     scatter   root's bytes, to each member its own      MPI_Iscatterv, in chunks
 //     gather    each member's own, to root                MPI_Igatherv, in chunks
 //     relay     one member's bytes, from one to the next  messages, in packets
+//     send      to a node's leader                        messages; what it receives in the same order
 //     load      from the channel's end into memory           no network
 //     store     from memory to the channel's end             no network
 //
@@ -28,9 +29,12 @@ struct mmul_channel_end {
 struct mmul_cargo {
     int64_t bytes;             // relay, load, store: how many; the same on all members
     const int64_t *node_bytes; // scatter, gather: per node index, the same on all; borrowed
-    int from, to;              // relay: nodes it comes from and goes to; -1: begins here, ends here
-    char *memory;  // borrowed; where they lie or go to. NULL at a relay's beginning: the
-                   // channel's end makes them; of a store: they are where they belong
+    int from,
+        to; // relay, send, receive: nodes it comes from and goes to; -1: begins here, ends here
+    char *
+        memory; // borrowed; where they lie or go to. NULL at a relay's beginning, of what is sent or received: the
+    // channel's end makes or takes them, where cargoes are no larger than its buffer; of a store: they are
+    // where they belong; of a load: its end brings them there
     void *context; // of the channel's end; borrowed
     int64_t mark;  // what `arrived` and `left` become
 };
@@ -39,6 +43,8 @@ enum mmul_channel_kind {
     MMUL_CHANNEL_SCATTER,
     MMUL_CHANNEL_GATHER,
     MMUL_CHANNEL_RELAY,
+    MMUL_CHANNEL_SEND,
+    MMUL_CHANNEL_RECEIVE,
     MMUL_CHANNEL_LOAD,
     MMUL_CHANNEL_STORE
 };
@@ -59,19 +65,21 @@ struct mmul_chunks {
     int64_t count, begun, ended;
 };
 
-// Relay: every cargo goes in packets, each passed on as soon as it is here, so a long chain delays a
+// Relay, send, receive: every cargo goes in packets, each passed on as soon as it is here, so a long chain delays a
 // cargo by packets. Those of several may be under way.
 struct mmul_packet {
     struct mmul_message receive, send;
     char *data; // where it was made, or goes to
     int64_t bytes;
-    int to;       // member; -1: it ends here
-    bool ends;    // its cargo ends with it ...
-    int64_t mark; // ... whose mark this is
+    int to;        // member; -1: it ends here
+    bool is_taken; // by the channel's end, when it is here:
+    void *context; // that one's
+    bool ends;     // its cargo ends with it ...
+    int64_t mark;  // ... whose mark this is
 };
 struct mmul_packets {
     struct mmul_packet ring[MMUL_CHANNEL_PACKETS];
-    char *data;                 // who makes bytes: a packet each, owned
+    char *data;                 // who makes or takes bytes: a packet each, owned
     int64_t begun, here, ended; // ever
     int from, to;               // members, of the cargo that was begun last
 };
@@ -88,8 +96,8 @@ struct mmul_channel {
     struct mmul_packets packets;
 };
 
-// Local. `end`: of root's channels, and NULL elsewhere. buffer_bytes <= 1 GiB, the same on all members: of
-// a chunk of all members, of a packet, of a stretch. Fails with MMUL_ERR_SYSTEM (memory).
+// Local. `end`: of channels that begin or end in files or values, and NULL elsewhere. buffer_bytes <= 1 GiB, the same
+// on all members: of a chunk of all members, of a packet, of a stretch. Fails with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_channel_init(struct mmul_channel *channel, enum mmul_channel_kind kind,
                                    const struct mmul_transport *transport,
                                    const struct mmul_channel_end *end, int64_t buffer_bytes,

@@ -144,7 +144,8 @@ END
     "$MPIMATMUL" gen W.bin --dims 47x47 --kind integer --seed 3
     for program in stacks chain; do
         for tail in 0.9 off; do
-            local common=("$MPIMATMUL" run "$program.py" --progress none --weights equal --tail "$tail" --report report.json)
+            local common=("$MPIMATMUL" run "$program.py" --progress none --weights equal --tail "$tail"
+                --report report.json)
             rm -f D.bin
             run --separate-stderr timeout 60 mpirun -q -n 1 "${common[@]}" --device cpu \
                 : -n 1 "${common[@]}" --device faulty:delay=20ms:cpu < /dev/null

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Blocks that a rank makes in a step: those that are alike are passed by at once, and none is lost by that; any lines of
-// its task are the blocks that hold them.
+// Lists of a program's steps. Blocks that a rank makes: those that are alike are passed by at once, and none is lost by
+// that; any lines of its task are the blocks that hold them. Pieces that move: what one node sends another receives.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +13,7 @@
 #include "clusters.h"
 #include "model/matrix.h"
 #include "plan/lists/tasks.h"
+#include "plan/lists/transfers.h"
 #include "plan/program/program_make.h"
 
 static int generate(struct mmul_program *p, struct mmul_shape shape,
@@ -25,13 +26,14 @@ static int generate(struct mmul_program *p, struct mmul_shape shape,
     return value;
 }
 
-static void apply(struct mmul_program *p, const char *operation, int x, int y) {
+static int apply(struct mmul_program *p, const char *operation, int x, int y) {
     const struct mmul_call call = {
         .operation = operation, .operands = {x, y}, .operand_count = y < 0 ? 1 : 2};
     struct mmul_error err;
     int value;
     if (mmul_program_apply(p, &call, NULL, &value, &err) != MMUL_OK)
         fail_msg("%s", err.text);
+    return value;
 }
 
 // What is passed by is what the walk that passes nothing finds there. Returns how many there are.
@@ -104,8 +106,8 @@ static void alike_blocks_are_passed_by(void **state) {
             assert_int_equal(mmul_program_create(&p, &err), MMUL_OK);
             const int x = generate(p, (struct mmul_shape){3, 5, 7, 6}, kinds[kind]),
                       y = generate(p, (struct mmul_shape){3, 5, 6, 11}, kinds[kind]);
-            apply(p, "relu", x, -1);
-            apply(p, "matmul", x, y);
+            (void)apply(p, "relu", x, -1);
+            (void)apply(p, "matmul", x, y);
             const struct mmul_job_options options = {.keeps_values = true};
             const struct mmul_program_request request = {
                 .program = p, .cluster = cluster, .weights = weights, .options = &options};
@@ -123,7 +125,118 @@ static void alike_blocks_are_passed_by(void **state) {
         }
 }
 
+// ------------------------------------------------------------------------------------------- pieces
+
+// The next one to, or from, that node.
+static bool next_with(struct mmul_transfers *list, int peer, struct mmul_transfer *transfer) {
+    while (mmul_transfers_next(list, transfer))
+        if ((list->route == MMUL_ROUTE_SEND ? transfer->to : transfer->from) == peer)
+            return true;
+    return false;
+}
+
+// Returns the elements that travel.
+static int64_t compare_ends(const struct mmul_moving *moving, int from, int to) {
+    struct mmul_transfers out = mmul_transfers_of_moving(moving, from, MMUL_ROUTE_SEND),
+                          in = mmul_transfers_of_moving(moving, to, MMUL_ROUTE_RECEIVE);
+    struct mmul_transfer sent, received;
+    int64_t elements = 0, sum = 0;
+    while (next_with(&out, to, &sent)) {
+        assert_true(next_with(&in, from, &received));
+        assert_memory_equal(&sent.piece, &received.piece, sizeof sent.piece);
+        assert_true(sent.move == received.move && sent.bytes == received.bytes);
+        elements += mmul_region_count(sent.piece.region);
+    }
+    assert_false(next_with(&in, from, &received));
+    // As the pieces of the move between the two, in panels or not.
+    for (int i = 0; i < moving->count; i++) {
+        const struct mmul_move move = mmul_program_plan_move(moving->plan, moving->steps[i]);
+        struct mmul_move_walk walk = mmul_move_walk(&move, from, to, 1 << 20);
+        struct mmul_move_piece piece;
+        while (mmul_move_next(&walk, &piece))
+            sum += mmul_region_count(piece.region);
+    }
+    assert_int_equal(elements, sum);
+    return elements;
+}
+
+// What a list brings grows by panels, to all of them; in a panel it goes around: in each round all nodes send, and each
+// to another one.
+static void check_counts(const struct mmul_moving *moving, int node, enum mmul_route route) {
+    struct mmul_transfers list = mmul_transfers_of_moving(moving, node, route);
+    struct mmul_transfer transfer = {0};
+    int64_t before = mmul_transfers_reached(&list);
+    const int nodes = moving->plan->costs.node_count;
+    int move = 0, round = 0;
+    bool any = false;
+    while (mmul_transfers_next(&list, &transfer)) {
+        const struct mmul_count count = route == MMUL_ROUTE_SEND ? transfer.frees : transfer.brings;
+        const int ahead =
+            (route == MMUL_ROUTE_SEND ? transfer.to - node + nodes : node - transfer.from + nodes) %
+            nodes;
+        assert_true(ahead > 0);
+        assert_true(ahead >= round || transfer.move != move || moving->panels > 1);
+        round = ahead;
+        move = transfer.move;
+        any = true;
+        assert_true(count.counter != MMUL_NOTHING && count.value >= before);
+        before = count.value;
+    }
+    assert_int_equal(before, moving->panels);
+    if (any)
+        assert_int_equal(before, mmul_transfers_reached(&list));
+}
+
+static void what_one_sends_another_receives(void **state) {
+    (void)state;
+    static const enum mmul_placement_kind kinds[] = {MMUL_PLACE_ROWS, MMUL_PLACE_COLS,
+                                                     MMUL_PLACE_REPLICATE, MMUL_PLACE_GRID};
+    int64_t travelled = 0;
+    int joined = 0;
+    for (int i = 0; i < 4 * 4 * 7; i++) {
+        const double weights[] = {1, 2, 0.5, 3, 1, 1, 7};
+        struct mmul_cluster *cluster = make_cluster(1 + i % 7, 2);
+        struct mmul_program *p;
+        struct mmul_program_plan *plan;
+        struct mmul_error err;
+        int z;
+        assert_int_equal(mmul_program_create(&p, &err), MMUL_OK);
+        const int x = generate(p, (struct mmul_shape){1, 1, 1500, 1000}, kinds[i / 7 % 4]),
+                  y = generate(p, (struct mmul_shape){1, 1, 1000, 1200}, kinds[i / 28]);
+        z = apply(p, "matmul", x, y);
+        assert_int_equal(mmul_program_place(p, z, MMUL_PLACE_GRID, NULL, &z, &err), MMUL_OK);
+        assert_int_equal(mmul_program_place(p, x, kinds[i / 28], NULL, &z, &err), MMUL_OK);
+        const struct mmul_job_options options = {.keeps_values = true};
+        const struct mmul_program_request request = {
+            .program = p, .cluster = cluster, .weights = weights, .options = &options};
+        if (mmul_program_plan_make(&request, &plan, &err) != MMUL_OK)
+            fail_msg("%s", err.text);
+        for (int s = 0; s < plan->step_count; s++) {
+            struct mmul_moving moving = {.plan = plan, .panels = 1};
+            if (plan->steps[s].kind == MMUL_STEP_MOVE && !plan->steps[s].joined)
+                moving.steps[moving.count++] = &plan->steps[s];
+            else if (plan->steps[s].kind == MMUL_STEP_COMPUTE)
+                moving.count = mmul_program_plan_joined(plan, s, moving.steps);
+            if (plan->steps[s].kind == MMUL_STEP_COMPUTE && moving.count > 0)
+                moving.panels = 3;
+            joined += moving.count == 2;
+            for (int from = 0; moving.count > 0 && from < plan->costs.node_count; from++) {
+                check_counts(&moving, from, MMUL_ROUTE_SEND);
+                check_counts(&moving, from, MMUL_ROUTE_RECEIVE);
+                for (int to = 0; to < plan->costs.node_count; to++)
+                    if (to != from)
+                        travelled += compare_ends(&moving, from, to);
+            }
+        }
+        mmul_program_plan_destroy(plan);
+        mmul_program_destroy(p);
+        mmul_cluster_destroy(cluster);
+    }
+    assert_true(travelled > 10000 && joined > 0);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(alike_blocks_are_passed_by)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(alike_blocks_are_passed_by),
+                                       cmocka_unit_test(what_one_sends_another_receives)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

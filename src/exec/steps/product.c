@@ -11,12 +11,10 @@
 static void borrow_files(struct mmul_stage *stage) {
     const struct mmul_product_files *files = &stage->is.files;
     bool rows = stage->is.plan->axis == MMUL_ROWS;
-    stage->product->files = (struct mmul_files){.plan = stage->is.plan,
-                                                .split = rows ? files->a : files->b,
+    stage->product->files = (struct mmul_files){.split = rows ? files->a : files->b,
                                                 .whole = rows ? files->b : files->a,
                                                 .c_in = files->c_in,
                                                 .output = files->output,
-                                                .values = stage->site->values,
                                                 .spread = stage->is.places.spread};
     stage->product->files.result_bytes =
         stage->is.plan->total * mmul_problem_result_each(&stage->is.plan->problem) *
@@ -116,6 +114,10 @@ void mmul_product_forget_buffers(struct mmul_stage *stage, struct mmul_step step
         mmul_worker_forget(&stage->site->worker);
     if (node->checks_whole ? new_panel : new_pieces)
         mmul_verifier_forget(&stage->verifier);
+}
+
+void mmul_files_count(struct mmul_files *files, int64_t bytes) {
+    files->done_bytes += bytes;
 }
 
 void mmul_product_count_mapped(struct mmul_stage *stage) {

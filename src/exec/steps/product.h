@@ -6,7 +6,6 @@
 #pragma once
 
 #include "exec/memory/layout.h"
-#include "exec/memory/streams.h"
 #include "exec/memory/views.h"
 #include "exec/steps/stage.h"
 #include "plan/lists/plan.h"
@@ -16,6 +15,25 @@
 struct mmul_mapped {
     const char *split, *whole, *c_in;
     char *c;
+};
+
+// Lines of another node's block of a step, in a part of its width, which a rank of root's node computes into the
+// mapped file (exec/tasks/lending.h): what comes for them from there means nothing.
+struct mmul_lent {
+    int rank;     // whose block
+    int64_t step; // its index
+    struct mmul_range lines, width;
+};
+
+// Root's files; counts what went through.
+struct mmul_files {
+    struct mmul_matrix *split, *whole, *c_in; // borrowed
+    struct mmul_output *output;               // borrowed
+    int spread;                               // the value that the whole operand is; -1: `whole`
+    int64_t bytes_read;                       // as stored
+    int64_t done_bytes, result_bytes;         // of C as float32: what there is already, all of it
+    const struct mmul_lent *lent;             // borrowed; the result's streams do not write them
+    int lent_count;
 };
 
 struct mmul_product_stage {
@@ -36,6 +54,9 @@ enum mmul_status mmul_product_look(const struct mmul_stage *stage, struct mmul_e
 enum mmul_status mmul_product_check(const struct mmul_stage *stage, struct mmul_error *err);
 void mmul_product_end(struct mmul_stage *stage);
 void mmul_product_fini(struct mmul_stage *stage);
+
+// Counts bytes of C (as float32) that are there.
+void mmul_files_count(struct mmul_files *files, int64_t bytes);
 
 // Root, whose node computes into the mapped file: what there is of that is counted.
 void mmul_product_count_mapped(struct mmul_stage *stage);

@@ -6,12 +6,17 @@
 
 #include "base/integer.h"
 #include "base/memory.h"
+#include "exec/traffic/move.h"
 #include "plan/parts/panels.h"
 
 _Static_assert((int)MMUL_CHANNEL_PACKETS == (int)MMUL_PACKETS_AHEAD, "as the cost model has it");
 _Static_assert((int)MMUL_CHANNEL_LANES == (int)MMUL_ROUND_LANES, "as plans count them");
 
 // --------------------------------------------------------------------------------------- counters
+
+static bool moves_values(const struct mmul_stage *stage) {
+    return stage->is.kind == &mmul_move_kind;
+}
 
 static void count_for_all(const struct mmul_mover *m, _Atomic int64_t *counter, int64_t value) {
     mmul_progress_raise(m->site->progress, MMUL_TRAFFIC, counter, value, 0);
@@ -21,6 +26,8 @@ static void count_for_all(const struct mmul_mover *m, _Atomic int64_t *counter, 
 static void tell(const struct mmul_mover *m, int index) {
     const struct mmul_stage *stage = &m->stages[index];
     const int64_t *counters = m->moved[index].counters;
+    if (stage->product == NULL)
+        return;
     int64_t loaded = counters[MMUL_STEPS_LOADED];
     if (stage->is.plan->whole_is_spread)
         loaded = mmul_smaller(loaded, counters[MMUL_STEPS_RELAYED]);
@@ -60,11 +67,21 @@ static void look_at_steps(struct mmul_mover *m, int index) {
 static bool is_made(const struct mmul_mover *m, const struct mmul_stage *stage) {
     int made = stage->product->spread_needs;
     return have_done(m, made) &&
-           (made == 0 || m->stages[made - 1].is.kind->has_come == NULL || m->over >= made);
+           (made == 0 || !moves_values(&m->stages[made - 1]) || m->over >= made);
+}
+
+// May pieces of values come and go? From a file at once, between the nodes when all ranks here have done their part,
+// or, of what is checked when it has arrived, have given their sums.
+static bool may_move(const struct mmul_mover *m, const struct mmul_stage *stage) {
+    return stage->index <= m->over + 1 &&
+           (mmul_move_is_load(stage) || have_done(m, stage->index + 1) ||
+            (stage->sums.rounds > 0 && mmul_sums_are_given(stage, 0)));
 }
 
 static bool may_begin(const struct mmul_mover *m, const struct mmul_mover_route *route) {
     const struct mmul_stage *stage = &m->stages[route->stage];
+    if (stage->product == NULL)
+        return may_move(m, stage);
     const int64_t *counters = m->moved[route->stage].counters;
     bool may = m->over >= stage->memory_needs;
     if (stage->is.plan->whole_is_spread && route->next.content == MMUL_CONTENT_PANEL)
@@ -76,6 +93,8 @@ static bool may_begin(const struct mmul_mover *m, const struct mmul_mover_route 
 
 // Where the transfer's bytes are in the node's memory; NULL: they are not.
 static char *memory_of(const struct mmul_stage *stage, const struct mmul_transfer *transfer) {
+    if (transfer->content == MMUL_CONTENT_PART)
+        return mmul_piece_run(stage, transfer);
     const struct mmul_layout *l = &stage->product->layout;
     if (transfer->slot < 0 || transfer->in_place)
         return NULL;
@@ -93,9 +112,15 @@ static char *memory_of(const struct mmul_stage *stage, const struct mmul_transfe
 
 // ------------------------------------------------------------------------------------- the trace
 
-static enum mmul_trace_kind kind_of_span(enum mmul_route route, enum mmul_content content) {
-    bool c_in = content == MMUL_CONTENT_C_IN;
-    switch (route) {
+static enum mmul_trace_kind kind_of_span(const struct mmul_transfer *transfer, bool loads) {
+    bool c_in = transfer->content == MMUL_CONTENT_C_IN;
+    switch (transfer->route) {
+    case MMUL_ROUTE_SEND:
+        return MMUL_TRACE_SEND;
+    case MMUL_ROUTE_RECEIVE:
+        return MMUL_TRACE_RECEIVE;
+    case MMUL_ROUTE_COPY:
+        return loads ? MMUL_TRACE_READ_PART : MMUL_TRACE_WRITE_PART;
     case MMUL_ROUTE_SCATTER:
         return c_in ? MMUL_TRACE_C_IN : MMUL_TRACE_PIECES;
     case MMUL_ROUTE_READ:
@@ -116,8 +141,18 @@ static int64_t mark_of(const struct mmul_mover *m, const struct mmul_mover_route
     return m->moved[route->stage].marks[route->list.route] + route->next.brings.value;
 }
 
+// The rank at the other end of a piece of a value.
+static int64_t peer_of(const struct mmul_mover *m, const struct mmul_transfer *transfer) {
+    const int node = transfer->from >= 0 ? transfer->from : transfer->to;
+    int rank = 0;
+    while (m->site->context->comm->rank_node[rank] != node)
+        rank++;
+    return rank;
+}
+
 static void begin_span(const struct mmul_mover *m, struct mmul_mover_route *route) {
     const struct mmul_transfer *transfer = &route->next;
+    const struct mmul_stage *stage = &m->stages[route->stage];
     bool by_round = transfer->route == MMUL_ROUTE_SCATTER || transfer->route == MMUL_ROUTE_READ;
     bool is_root = m->site->transport.rank == 0; // whose end of scatter and gather is all of them
     int64_t bytes = transfer->bytes;
@@ -126,26 +161,38 @@ static void begin_span(const struct mmul_mover *m, struct mmul_mover_route *rout
     for (int i = 0; is_root && route->node_bytes != NULL && i < m->site->context->comm->node_count;
          i++)
         bytes += route->node_bytes[i];
-    route->spans[route->spans_begun++ % (MMUL_CHANNEL_PACKETS + 1)] = (struct mmul_mover_span){
+    struct mmul_mover_span *span = &route->spans[route->spans_begun++ % (MMUL_CHANNEL_PACKETS + 1)];
+    *span = (struct mmul_mover_span){
         .begin = mmul_trace_now(m->site->trace),
         .stage = route->stage,
         .mark = mark_of(m, route),
         .numbers = {by_round ? transfer->step.round : transfer->step.index, bytes},
-        .content = transfer->content};
+        .kind = kind_of_span(transfer, stage->product == NULL && mmul_move_is_load(stage))};
+    if (transfer->content == MMUL_CONTENT_PART) {
+        span->numbers[0] = transfer->route == MMUL_ROUTE_COPY ? bytes : peer_of(m, transfer);
+        span->numbers[1] = transfer->route == MMUL_ROUTE_COPY ? 0 : bytes;
+    }
 }
 
-// Only a relay has several under way; they leave in order, and one that began before the last one had
-// left counts from then.
+// Has the oldest transfer left? Several panels of a relay may be under way, which leave in order; each piece of a value
+// is one packet.
+static bool has_span_left(const struct mmul_mover_route *route,
+                          const struct mmul_mover_span *span) {
+    if (mmul_channel_is_idle(&route->channel))
+        return true;
+    return route->channel.kind == MMUL_CHANNEL_RELAY
+               ? span->mark <= route->channel.left
+               : route->spans_ended < route->channel.packets.ended;
+}
+
+// What began before the last one had left counts from then.
 static void end_spans(const struct mmul_mover *m, struct mmul_mover_route *route) {
     while (route->spans_ended < route->spans_begun) {
         const struct mmul_mover_span *span =
             &route->spans[route->spans_ended % (MMUL_CHANNEL_PACKETS + 1)];
-        bool has_left =
-            route->channel.kind == MMUL_CHANNEL_RELAY && span->mark <= route->channel.left;
-        if (!has_left && !mmul_channel_is_idle(&route->channel))
+        if (!has_span_left(route, span))
             return;
-        mmul_trace_add_of(m->site->trace, span->stage,
-                          kind_of_span(route->list.route, span->content),
+        mmul_trace_add_of(m->site->trace, span->stage, span->kind,
                           fmax(span->begin, route->busy_until), span->numbers[0], span->numbers[1]);
         route->busy_until = mmul_trace_now(m->site->trace);
         route->spans_ended++;
@@ -156,17 +203,25 @@ static void end_spans(const struct mmul_mover *m, struct mmul_mover_route *route
 
 // What the lists of a stage count to.
 static int64_t top_of(const struct mmul_stage *stage, enum mmul_route route) {
+    if (stage->product == NULL)
+        return stage->is.panels;
     bool by_round = route == MMUL_ROUTE_SCATTER || route == MMUL_ROUTE_READ;
     return by_round ? stage->is.plan->rounds : stage->product->layout.steps;
+}
+
+static struct mmul_transfers list_of(const struct mmul_mover *m, const struct mmul_stage *stage,
+                                     enum mmul_route route) {
+    const struct mmul_moving moving = mmul_stage_moving(stage);
+    const int node = m->site->context->comm->node_index;
+    return stage->product != NULL ? mmul_transfers_make(stage->is.plan, node, route)
+                                  : mmul_transfers_of_moving(&moving, node, route);
 }
 
 // The list of the route's stage.
 static void begin_list(struct mmul_mover *m, enum mmul_route index) {
     struct mmul_mover_route *route = &m->routes[index];
     const struct mmul_stage *stage = &m->stages[route->stage];
-    if (stage->product == NULL)
-        return;
-    route->list = mmul_transfers_make(stage->is.plan, stage->product->layout.node_index, index);
+    route->list = list_of(m, stage, index);
     int64_t reached = mmul_transfers_reached(&route->list);
     raise(m, route->stage, mmul_route_brings(stage->is.plan, index, route->list.node), reached);
     raise(m, route->stage, mmul_route_frees(index), reached);
@@ -244,9 +299,11 @@ static int64_t find_news(struct mmul_mover *m) {
     int64_t from = m->carried < count ? mmul_larger(0, m->carried - 1) : count;
     for (int i = 0; i < MMUL_ROUTES; i++) {
         const struct mmul_mover_route *route = &m->routes[i];
-        if (!route->has_next) // nor need its stage be a product
+        if (!route->has_next)
             continue;
         const struct mmul_stage *stage = &m->stages[route->stage];
+        if (stage->product == NULL)
+            continue;
         const int needs = (int)mmul_larger(stage->memory_needs, stage->product->spread_needs);
         if (!have_done(m, needs))
             from = mmul_smaller(from, needs);
@@ -260,32 +317,30 @@ static bool ask_for_news(struct mmul_mover *m) {
     return atomic_exchange(&m->site->progress->news_from, from) != from;
 }
 
-// The first of the open stages that is a move and not over; NULL: none is.
-static struct mmul_stage *find_move(const struct mmul_mover *m) {
-    for (int i = m->over; i < m->stage_count && i <= m->over + 1; i++) {
-        struct mmul_stage *stage = &m->stages[i];
-        if (stage->is.kind->has_come != NULL &&
-            atomic_load(&stage->progress->has_arrived) < stage->is.panels)
-            return stage;
-    }
-    return NULL;
+// Panels of which this node has all that comes, and nothing is to leave any more of the last one.
+static int64_t arrived_of(const struct mmul_mover *m, const struct mmul_stage *stage) {
+    const struct mmul_mover_stage *of = &m->moved[stage->index];
+    const int64_t panels = stage->is.panels, *counters = of->counters;
+    const bool has_left = (!of->is_on[MMUL_ROUTE_SEND] || counters[MMUL_PANELS_SENT] == panels) &&
+                          (!of->is_on[MMUL_ROUTE_COPY] || counters[MMUL_PANELS_COPIED] == panels);
+    const int64_t received =
+        of->is_on[MMUL_ROUTE_RECEIVE] ? counters[MMUL_PANELS_RECEIVED] : panels;
+    return has_left ? received : mmul_smaller(received, panels - 1);
 }
 
-// What moves alone, one after the other: from a file at once, between the nodes when all ranks here have
-// done their part, or, of what is checked when it has arrived, have given their sums.
-static bool advance_move(struct mmul_mover *m) {
-    struct mmul_stage *stage = find_move(m);
-    if (stage == NULL || (!mmul_move_is_load(stage) && !have_done(m, stage->index + 1) &&
-                          !(stage->sums.rounds > 0 && mmul_sums_are_given(stage, 0))))
-        return false;
-    if (m->move.stage != stage)
-        mmul_move_begin(&m->move, stage);
-    bool moved = mmul_move_advance(&m->move), is_over = mmul_move_is_over(&m->move);
-    // The last panel is told when all has left, too.
-    int arrived = mmul_move_arrived(&m->move);
-    if (is_over || arrived < stage->is.panels)
+// Tells of the open stages that move values. True: something that ranks wait for is here.
+static bool tell_arrivals(const struct mmul_mover *m) {
+    bool any = false;
+    for (int i = m->over; i < m->stage_count && i <= m->over + 1; i++) {
+        const struct mmul_stage *stage = &m->stages[i];
+        if (!moves_values(stage) ||
+            atomic_load(&stage->progress->has_arrived) == stage->is.panels || !may_move(m, stage))
+            continue;
+        const int64_t arrived = arrived_of(m, stage);
+        any |= arrived > atomic_load(&stage->progress->has_arrived);
         count_for_all(m, &stage->progress->has_arrived, arrived);
-    return moved || is_over;
+    }
+    return any;
 }
 
 // What is added up, too.
@@ -301,10 +356,9 @@ static bool advance_sums(struct mmul_mover *m) {
 static void begin(struct mmul_mover *m, struct mmul_mover_route *route) {
     struct mmul_stage *stage = &m->stages[route->stage];
     const struct mmul_transfer *transfer = &route->next;
-    route->stream = (struct mmul_stream){.files = &stage->product->files,
-                                         .content = transfer->content,
-                                         .step = transfer->step,
-                                         .offset = transfer->offset};
+    struct mmul_stream *stream =
+        &route->streams[route->streams_begun++ % (MMUL_CHANNEL_PACKETS + 1)];
+    *stream = (struct mmul_stream){.stage = stage, .transfer = *transfer, .staging = m->staging};
     if (route->node_bytes != NULL)
         mmul_transfer_bytes(stage->is.plan, transfer, route->node_bytes);
     begin_span(m, route);
@@ -313,7 +367,7 @@ static void begin(struct mmul_mover *m, struct mmul_mover_route *route) {
                                                              .from = transfer->from,
                                                              .to = transfer->to,
                                                              .memory = memory_of(stage, transfer),
-                                                             .context = &route->stream,
+                                                             .context = stream,
                                                              .mark = mark_of(m, route)});
     route->has_next = mmul_transfers_next(&route->list, &route->next);
 }
@@ -340,7 +394,7 @@ enum mmul_attention mmul_mover_attend(struct mmul_mover *mover) {
             look_at_steps(m, i);
     for (int i = 0; i < MMUL_ROUTES; i++)
         moved |= advance(m, (enum mmul_route)i);
-    moved |= advance_move(m);
+    moved |= tell_arrivals(m);
     moved |= advance_sums(m);
     moved |= end_stages(m);
     moved |= ask_for_news(m);
@@ -355,7 +409,9 @@ static enum mmul_channel_kind kind_of(enum mmul_route route) {
     static const enum mmul_channel_kind kinds[MMUL_ROUTES] = {
         [MMUL_ROUTE_SCATTER] = MMUL_CHANNEL_SCATTER, [MMUL_ROUTE_RELAY] = MMUL_CHANNEL_RELAY,
         [MMUL_ROUTE_GATHER] = MMUL_CHANNEL_GATHER,   [MMUL_ROUTE_READ] = MMUL_CHANNEL_LOAD,
-        [MMUL_ROUTE_LOAD] = MMUL_CHANNEL_LOAD,       [MMUL_ROUTE_STORE] = MMUL_CHANNEL_STORE};
+        [MMUL_ROUTE_LOAD] = MMUL_CHANNEL_LOAD,       [MMUL_ROUTE_STORE] = MMUL_CHANNEL_STORE,
+        [MMUL_ROUTE_SEND] = MMUL_CHANNEL_SEND,       [MMUL_ROUTE_RECEIVE] = MMUL_CHANNEL_RECEIVE,
+        [MMUL_ROUTE_COPY] = MMUL_CHANNEL_LOAD};
     return kinds[route];
 }
 
@@ -367,17 +423,16 @@ static bool look_ahead(struct mmul_mover *m, enum mmul_route index, int64_t *mos
     bool any = false;
     for (int i = 0; i < m->stage_count; i++) {
         const struct mmul_stage *stage = &m->stages[i];
-        if (stage->product == NULL)
+        if (stage->product == NULL && !moves_values(stage))
             continue;
-        struct mmul_transfers list =
-            mmul_transfers_make(stage->is.plan, stage->product->layout.node_index, index);
+        struct mmul_transfers list = list_of(m, stage, index);
         m->moved[i].is_on[index] = mmul_transfers_next(&list, &first);
         m->moved[i].is_carried |= m->moved[i].is_on[index];
         m->moved[i].marks[index] = mark;
         mark += top_of(stage, index);
         any |= m->moved[i].is_on[index];
         *most = mmul_larger(*most, mmul_route_buffer_bytes(stage->is.plan, index));
-        *ends |= stage->is.plan->whole_is_spread;
+        *ends |= stage->product == NULL || stage->is.plan->whole_is_spread;
     }
     return any;
 }
@@ -409,15 +464,15 @@ static void begin_counting(struct mmul_mover *m, int index) {
     m->moved[index].is_carried = moves || stage->sums.rounds > 0;
     if (!moves && stage->product != NULL)
         count_for_all(m, &stage->progress->has_left, 1);
-    if (!moves && stage->is.kind->has_come != NULL)
+    if (!moves && moves_values(stage))
         count_for_all(m, &stage->progress->has_arrived, stage->is.panels);
 }
 
-static enum mmul_status init_moves(struct mmul_mover *m, struct mmul_error *err) {
+static bool has_copies(const struct mmul_mover *m) {
     bool any = false;
     for (int i = 0; i < m->stage_count; i++)
-        any |= m->stages[i].is.kind->has_come != NULL;
-    return any ? mmul_move_init(&m->move, m->site, err) : MMUL_OK;
+        any |= m->moved[i].is_on[MMUL_ROUTE_COPY];
+    return any;
 }
 
 enum mmul_status mmul_mover_init(struct mmul_mover *mover, struct mmul_site *site,
@@ -427,8 +482,8 @@ enum mmul_status mmul_mover_init(struct mmul_mover *mover, struct mmul_site *sit
     enum mmul_status status = MMUL_ALLOCATE(mover->moved, stage_count, "traffic", err);
     for (int i = 0; i < MMUL_ROUTES && status == MMUL_OK; i++)
         status = init_route(mover, (enum mmul_route)i, err);
-    if (status == MMUL_OK)
-        status = init_moves(mover, err);
+    if (status == MMUL_OK && has_copies(mover))
+        status = MMUL_ALLOCATE_RAW(mover->staging, MMUL_PART_BYTES, "moves", err);
     for (int i = 0; status == MMUL_OK && i < stage_count; i++)
         begin_counting(mover, i);
     return status;
@@ -439,7 +494,7 @@ void mmul_mover_fini(struct mmul_mover *mover) {
         mmul_channel_fini(&mover->routes[i].channel);
         mmul_free(mover->routes[i].node_bytes);
     }
-    mmul_move_fini(&mover->move);
+    mmul_free(mover->staging);
     mmul_free(mover->moved);
     *mover = (struct mmul_mover){0};
 }

@@ -14,7 +14,7 @@
 #include "exec/steps/product.h"
 #include "exec/steps/site.h"
 #include "exec/steps/sums.h"
-#include "exec/traffic/move.h"
+#include "exec/traffic/streams.h"
 #include "plan/lists/transfers.h"
 
 // Of a transfer that has begun, for the trace.
@@ -23,7 +23,7 @@ struct mmul_mover_span {
     int stage;
     int64_t mark; // of a relay: it has left when its channel's `left` is that far
     int64_t numbers[2];
-    enum mmul_content content;
+    enum mmul_trace_kind kind;
 };
 
 // What a stage counts on this node, and on each channel.
@@ -41,9 +41,11 @@ struct mmul_mover_route {
     struct mmul_transfers list;
     struct mmul_transfer next;
     bool has_next;
-    int counted;               // stages before that one have been counted to their ends
-    int64_t *node_bytes;       // scatter, gather: of the transfer under way, owned
-    struct mmul_stream stream; // of the transfer under way: the files' end
+    int counted;         // stages before that one have been counted to their ends
+    int64_t *node_bytes; // scatter, gather: of the transfer under way, owned
+    struct mmul_stream
+        streams[MMUL_CHANNEL_PACKETS + 1]; // of transfers under way, a ring: where they end
+    int64_t streams_begun;
     struct mmul_mover_span spans[MMUL_CHANNEL_PACKETS + 1]; // begun and not yet left, a ring
     int64_t spans_begun, spans_ended;
     double busy_until; // when the last of them left
@@ -57,7 +59,7 @@ struct mmul_mover {
     int over;                       // so many stages are, on this node
     int carried;                    // the first of the others that is_carried
     struct mmul_mover_route routes[MMUL_ROUTES];
-    struct mmul_move_traffic move; // of the stage that is being moved
+    char *staging; // owned: of a piece of root's files that is copied; NULL: there is none
     struct mmul_sums_traffic sums; // of the stage whose ranks add up
 };
 

@@ -89,6 +89,8 @@ int64_t mmul_check_size_bytes(const struct mmul_check_size *size) {
 // -------------------------------------------------------------------------------------- channels
 
 int64_t mmul_route_buffer_bytes(const struct mmul_plan *plan, enum mmul_route route) {
+    if (route >= MMUL_ROUTE_SEND || plan == NULL)
+        return route >= MMUL_ROUTE_SEND ? MMUL_PART_BYTES : 0;
     switch (route) {
     case MMUL_ROUTE_SCATTER:
     case MMUL_ROUTE_GATHER:
@@ -112,6 +114,13 @@ void mmul_channels_size_add(struct mmul_channels_size *size, const struct mmul_p
     size->is_spread |= plan->whole_is_spread;
 }
 
+void mmul_channels_size_add_moving(struct mmul_channels_size *size,
+                                   const struct mmul_moving *moving, int node) {
+    for (int i = MMUL_ROUTE_SEND; i < MMUL_ROUTES; i++)
+        size->is_used[i] = mmul_transfers_of_moving(moving, node, (enum mmul_route)i).has_piece ||
+                           size->is_used[i];
+}
+
 // Root alone has both ends of scatter and gather; packets that begin or end in files or values pass through a ring.
 int64_t mmul_channels_size_bytes(const struct mmul_channels_size *size, bool is_root) {
     const int64_t *bytes = size->bytes;
@@ -122,5 +131,8 @@ int64_t mmul_channels_size_bytes(const struct mmul_channels_size *size, bool is_
         sum += MMUL_ROUND_LANES * bytes[MMUL_ROUTE_GATHER];
     if ((is_root || size->is_spread) && size->is_used[MMUL_ROUTE_RELAY])
         sum += MMUL_PACKETS_AHEAD * bytes[MMUL_ROUTE_RELAY];
+    for (int i = MMUL_ROUTE_SEND; i < MMUL_ROUTES; i++)
+        if (size->is_used[i])
+            sum += (int64_t)(i == MMUL_ROUTE_COPY ? 1 : MMUL_PACKETS_AHEAD) * MMUL_PART_BYTES;
     return sum;
 }

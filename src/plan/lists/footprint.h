@@ -84,7 +84,7 @@ int64_t mmul_check_size_bytes(const struct mmul_check_size *size);
 // A channel to a file passes so much at once, without a buffer of its own.
 enum { MMUL_FILE_STRETCH_BYTES = 4 << 20 };
 
-// Of a channel, for a product; the channel has that of the largest one of its run.
+// Of a channel, for a product, or (NULL) values that move; the channel has that of the largest one of its run.
 int64_t mmul_route_buffer_bytes(const struct mmul_plan *plan, enum mmul_route route);
 
 // Buffers of a leader's channels. {0}: none.
@@ -95,4 +95,6 @@ struct mmul_channels_size {
 
 void mmul_channels_size_add(struct mmul_channels_size *size, const struct mmul_plan *plan,
                             int node);
+void mmul_channels_size_add_moving(struct mmul_channels_size *size,
+                                   const struct mmul_moving *moving, int node);
 int64_t mmul_channels_size_bytes(const struct mmul_channels_size *size, bool is_root);

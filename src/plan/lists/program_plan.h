@@ -49,7 +49,7 @@ struct mmul_program_step {
     int stage;                                    // of the run that carries it out
     double
         claim_share; // of what a rank makes in it, in tasks that others on the node may claim; of a product with a
-        // plan of its own that says so
+    // plan of its own that says so
     double seconds;       // predicted; of joined moves 0: those of their product are all
     double network_bytes; // over all of the network
     // Of a product that is split by rows or columns: which, and its parts (borrowed; NULL: nothing of it stays, they

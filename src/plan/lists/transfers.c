@@ -179,8 +179,10 @@ static bool is_there(const struct mmul_transfers *t, int64_t position) {
         return own_bytes(t, content_at(t->route, position), step_at(t, position)) > 0;
     case MMUL_ROUTE_LOAD:
         return is_loaded(t, position);
-    default:
+    case MMUL_ROUTE_STORE:
         return true; // its steps end one by one, with or without a block
+    default:
+        return false;
     }
 }
 
@@ -201,6 +203,8 @@ static int64_t next_loaded(const struct mmul_transfers *t, int64_t step) {
 
 // Root's own node reads and writes its files; of a spread operand every node has something.
 static bool takes_part(const struct mmul_transfers *t) {
+    if (t->route > MMUL_ROUTE_STORE)
+        return false;
     const struct mmul_plan_node *own = &mmul_plan_nodes(t->plan)[t->node];
     if (is_of_network(t->route))
         return t->node == 0 || own->takes_part;
@@ -221,7 +225,7 @@ struct mmul_transfers mmul_transfers_make(const struct mmul_plan *plan, int node
 // ---------------------------------------------------------------------------------- the next one
 
 enum mmul_counter mmul_route_brings(const struct mmul_plan *plan, enum mmul_route route, int node) {
-    bool root = node == 0, is_spread = plan->whole_is_spread;
+    bool root = node == 0, is_spread = plan != NULL && plan->whole_is_spread;
     switch (route) {
     case MMUL_ROUTE_SCATTER:
         return root ? MMUL_ROUNDS_SENT : MMUL_ROUNDS_LOADED;
@@ -233,16 +237,24 @@ enum mmul_counter mmul_route_brings(const struct mmul_plan *plan, enum mmul_rout
         return root ? MMUL_ROUNDS_LOADED : MMUL_NOTHING;
     case MMUL_ROUTE_LOAD:
         return root || is_spread ? MMUL_STEPS_LOADED : MMUL_NOTHING;
-    default:
+    case MMUL_ROUTE_STORE:
         return root ? MMUL_RESULTS_STORED : MMUL_NOTHING;
+    case MMUL_ROUTE_RECEIVE:
+        return MMUL_PANELS_RECEIVED;
+    default:
+        return route == MMUL_ROUTE_COPY ? MMUL_PANELS_COPIED : MMUL_NOTHING;
     }
 }
 
 enum mmul_counter mmul_route_frees(enum mmul_route route) {
-    return route == MMUL_ROUTE_RELAY ? MMUL_STEPS_PASSED : MMUL_NOTHING;
+    return route == MMUL_ROUTE_RELAY  ? MMUL_STEPS_PASSED
+           : route == MMUL_ROUTE_SEND ? MMUL_PANELS_SENT
+                                      : MMUL_NOTHING;
 }
 
 int64_t mmul_transfers_reached(const struct mmul_transfers *transfers) {
+    if (transfers->plan == NULL)
+        return transfers->has_piece ? transfers->panel : transfers->moving.panels;
     return transfers->next / (is_of_rounds(transfers->route) ? 2 : parts_of(transfers));
 }
 
@@ -289,8 +301,7 @@ static void fit_result(const struct mmul_transfers *t, struct mmul_transfer *tra
     transfer->waits[0] = (struct mmul_count){MMUL_STEPS_DONE, transfer->step.index + 1};
 }
 
-bool mmul_transfers_next(struct mmul_transfers *transfers, struct mmul_transfer *transfer) {
-    struct mmul_transfers *t = transfers;
+static bool next_of_product(struct mmul_transfers *t, struct mmul_transfer *transfer) {
     bool panel = t->next < t->end && content_at(t->route, t->next) == MMUL_CONTENT_PANEL;
     bool sends = is_of_network(t->route) && t->node == (panel ? first_of(t, t->next) : 0);
     if (t->next == t->end)
@@ -318,7 +329,14 @@ bool mmul_transfers_next(struct mmul_transfers *transfers, struct mmul_transfer 
         fit_result(t, transfer);
     }
     t->next = find_next(t, t->next + 1);
-    int64_t reached = mmul_transfers_reached(t);
+    return true;
+}
+
+bool mmul_transfers_next(struct mmul_transfers *transfers, struct mmul_transfer *transfer) {
+    struct mmul_transfers *t = transfers;
+    if (!(t->plan != NULL ? next_of_product(t, transfer) : mmul_moving_next(t, transfer)))
+        return false;
+    const int64_t reached = mmul_transfers_reached(t);
     transfer->brings = (struct mmul_count){mmul_route_brings(t->plan, t->route, t->node), reached};
     transfer->frees = (struct mmul_count){mmul_route_frees(t->route), reached};
     return true;

@@ -304,7 +304,7 @@ int64_t mmul_program_segment_bytes(const struct mmul_program_plan *plan, int nod
 struct own {
     struct mmul_check_size check;
     struct mmul_channels_size channels;
-    int64_t grid, fused, staging, device, moves, step; // step: while one is carried out
+    int64_t grid, fused, staging, device, step; // step: while one is carried out
 };
 
 // Results on their way from a device with memory of its own; for others 16-bit operands of a product, made wider.
@@ -387,13 +387,15 @@ static void add_compute(const struct mmul_program_plan *plan, const struct mmul_
 
 // A rank has a piece in hand, then what its lines add up to.
 static void add_move(const struct mmul_program_plan *plan, const struct mmul_program_step *step,
-                     bool is_leader, struct own *own) {
+                     int rank, bool is_leader, struct own *own) {
     const struct mmul_move move = mmul_program_plan_move(plan, step);
     const bool adds_up = mmul_program_sums(plan, step).rounds > 0;
     const int64_t found =
         adds_up ? 2 * mmul_program_sum_lines(&move).length * (int64_t)sizeof(double) : 0;
-    own->moves = is_leader ? (int64_t)MMUL_MOVE_PIECES * MMUL_MOVE_BYTES : 0;
-    own->step = mmul_larger(own->step, mmul_larger(MMUL_MOVE_BYTES, found));
+    const struct mmul_moving moving = {.plan = plan, .steps = {step}, .count = 1, .panels = 1};
+    if (is_leader)
+        mmul_channels_size_add_moving(&own->channels, &moving, plan->costs.rank_node[rank]);
+    own->step = mmul_larger(own->step, mmul_larger(MMUL_PART_BYTES, found));
 }
 
 int64_t mmul_program_own_bytes(const struct mmul_program_plan *plan, int rank) {
@@ -404,12 +406,12 @@ int64_t mmul_program_own_bytes(const struct mmul_program_plan *plan, int rank) {
     for (int i = 0; i < plan->step_count; i++) {
         const struct mmul_program_step *step = &plan->steps[i];
         if (step->kind == MMUL_STEP_MOVE)
-            add_move(plan, step, rank == leader, &own);
+            add_move(plan, step, rank, rank == leader, &own);
         else
             add_compute(plan, step, rank, &own);
         if (rank == leader && step->product != NULL && step->same == NULL)
             mmul_channels_size_add(&own.channels, step->product, node);
     }
     return mmul_check_size_bytes(&own.check) + mmul_channels_size_bytes(&own.channels, rank == 0) +
-           own.grid + own.fused + own.staging + own.device + own.moves + own.step;
+           own.grid + own.fused + own.staging + own.device + own.step;
 }

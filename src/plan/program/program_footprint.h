@@ -99,14 +99,6 @@ struct mmul_epilogue_size mmul_program_epilogue_size(const struct mmul_program_p
                                                      const struct mmul_program_step *step,
                                                      int rank);
 
-// ------------------------------------------------------------------------------------------- moves
-
-// Of a piece, and how many of them travel at a time each way.
-enum { MMUL_MOVE_LANES = 2, MMUL_MOVE_BYTES = 1 << 20 };
-
-// Pieces that a leader has in hand: those of both operands of a product, both ways, and one of a file.
-enum { MMUL_MOVE_PIECES = 2 * MMUL_FACTORS * MMUL_MOVE_LANES + 1 };
-
 // ------------------------------------------------------------------------------------------ samples
 
 // Elements that are read and written for a sample of what a device has made, at most; or one row of it.

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Walks the rectangles of a stream and reads or writes those that a range of bytes touches. Knows
 // files and plans, not MPI.
-#include "exec/memory/streams.h"
+#include "exec/traffic/streams.h"
 
 #include "base/integer.h"
+#include "exec/steps/site.h"
+#include "exec/traffic/move.h"
 #include "io/repeated.h"
 #include "model/matrix.h"
 
@@ -21,14 +23,22 @@ struct passing {
 };
 
 static const struct mmul_plan *plan_of(const struct passing *p) {
-    return p->stream->files->plan;
+    return p->stream->stage->is.plan;
+}
+
+static struct mmul_files *files_of(const struct passing *p) {
+    return &p->stream->stage->product->files;
+}
+
+static enum mmul_content content_of(const struct passing *p) {
+    return p->stream->transfer.content;
 }
 
 static enum mmul_dtype element_dtype(const struct passing *p) {
     const struct mmul_plan *plan = plan_of(p);
-    if (p->stream->content == MMUL_CONTENT_PIECES)
+    if (content_of(p) == MMUL_CONTENT_PIECES)
         return mmul_problem_split_dtype(&plan->problem, plan->axis);
-    if (p->stream->content == MMUL_CONTENT_PANEL)
+    if (content_of(p) == MMUL_CONTENT_PANEL)
         return mmul_problem_whole_dtype(&plan->problem, plan->axis);
     return mmul_problem_result_dtype(&plan->problem);
 }
@@ -39,33 +49,34 @@ static int64_t element_bytes(const struct passing *p) {
 
 // ---------------------------------------------------------------------------------- rectangles
 
-static struct mmul_matrix *input_of(const struct mmul_stream *stream) {
-    const struct mmul_files *files = stream->files;
-    return stream->content == MMUL_CONTENT_PIECES  ? files->split
-           : stream->content == MMUL_CONTENT_PANEL ? files->whole
-                                                   : files->c_in;
+static struct mmul_matrix *input_of(const struct passing *p) {
+    const struct mmul_files *files = files_of(p);
+    return content_of(p) == MMUL_CONTENT_PIECES  ? files->split
+           : content_of(p) == MMUL_CONTENT_PANEL ? files->whole
+                                                 : files->c_in;
 }
 
 static enum mmul_status transfer(struct passing *p, struct mmul_region region, int64_t begin,
                                  int64_t end, char *memory, struct mmul_error *err) {
-    struct mmul_files *files = p->stream->files;
+    struct mmul_files *files = files_of(p);
     float *floats = (float *)(void *)memory;
     double *doubles = (double *)(void *)memory;
     p->written += (end - begin) * element_bytes(p);
-    if (p->stream->content == MMUL_CONTENT_RESULT)
+    if (content_of(p) == MMUL_CONTENT_RESULT)
         return element_dtype(p) == MMUL_F64
                    ? mmul_output_write_double(files->output, region, begin, end, doubles, err)
                    : mmul_output_write_float(files->output, region, begin, end, floats, err);
-    if (p->stream->content == MMUL_CONTENT_PANEL && files->spread >= 0) {
-        mmul_values_read_rows(files->values, files->spread, region, begin, end, floats);
+    if (content_of(p) == MMUL_CONTENT_PANEL && files->spread >= 0) {
+        mmul_values_read_rows(p->stream->stage->site->values, files->spread, region, begin, end,
+                              floats);
         return MMUL_OK;
     }
-    struct mmul_matrix *input = input_of(p->stream);
+    struct mmul_matrix *input = input_of(p);
     int64_t elements = end - begin;
     enum mmul_status status;
-    if (p->stream->content == MMUL_CONTENT_C_IN) {
+    if (content_of(p) == MMUL_CONTENT_C_IN) {
         struct mmul_repeated c_in = {
-            .matrix = input, .shape = files->plan->problem.c, .dtype = element_dtype(p)};
+            .matrix = input, .shape = plan_of(p)->problem.c, .dtype = element_dtype(p)};
         status = mmul_repeated_read(&c_in, region, begin, end, memory, err);
         elements = c_in.elements_read;
     } else if (element_dtype(p) == MMUL_F64) {
@@ -99,7 +110,7 @@ static enum mmul_status pass_range(struct passing *p, struct mmul_range range,
     for (int64_t i = 0; status == MMUL_OK && i < count && p->at < p->window.end; i++) {
         struct mmul_stretch s = mmul_stretch_at(problem, plan->axis, range.begin, range.end, i);
         status = pass_region(p,
-                             p->stream->content == MMUL_CONTENT_PIECES
+                             content_of(p) == MMUL_CONTENT_PIECES
                                  ? mmul_stretch_operand(problem, plan->axis, s)
                                  : mmul_stretch_result(problem, plan->axis, s),
                              err);
@@ -124,7 +135,7 @@ static struct mmul_region lent_region(const struct mmul_plan *plan, const struct
 // A row of a stretch's rectangle without what is lent of it.
 static enum mmul_status pass_row(struct passing *p, int rank, struct mmul_region stretch,
                                  int64_t lines_before, int64_t row, struct mmul_error *err) {
-    const struct mmul_files *files = p->stream->files;
+    const struct mmul_files *files = files_of(p);
     struct mmul_region left = stretch;
     enum mmul_status status = MMUL_OK;
     left.row_begin = row;
@@ -133,9 +144,9 @@ static enum mmul_status pass_row(struct passing *p, int rank, struct mmul_region
         struct mmul_range hole = {stretch.col_end, stretch.col_end};
         for (int i = 0; i < files->lent_count; i++) {
             const struct mmul_lent *lent = &files->lent[i];
-            if (lent->rank != rank || lent->step != p->stream->step.index)
+            if (lent->rank != rank || lent->step != p->stream->transfer.step.index)
                 continue;
-            struct mmul_region r = lent_region(files->plan, lent, stretch, lines_before);
+            struct mmul_region r = lent_region(plan_of(p), lent, stretch, lines_before);
             int64_t begin = mmul_larger(r.col_begin, left.col_begin);
             if (r.row_begin <= row && row < r.row_end && begin < r.col_end && begin < hole.begin)
                 hole = (struct mmul_range){begin, r.col_end};
@@ -149,9 +160,9 @@ static enum mmul_status pass_row(struct passing *p, int rank, struct mmul_region
 }
 
 static bool is_lent(const struct passing *p, int rank) {
-    const struct mmul_files *files = p->stream->files;
+    const struct mmul_files *files = files_of(p);
     for (int i = 0; i < files->lent_count; i++)
-        if (files->lent[i].rank == rank && files->lent[i].step == p->stream->step.index)
+        if (files->lent[i].rank == rank && files->lent[i].step == p->stream->transfer.step.index)
             return true;
     return false;
 }
@@ -159,7 +170,7 @@ static bool is_lent(const struct passing *p, int rank) {
 // A rank's block of C of a step.
 static enum mmul_status pass_result(struct passing *p, int rank, struct mmul_error *err) {
     const struct mmul_plan *plan = plan_of(p);
-    struct mmul_step step = p->stream->step;
+    struct mmul_step step = p->stream->transfer.step;
     struct mmul_stretch s;
     enum mmul_status status = MMUL_OK;
     struct mmul_walk walk =
@@ -184,15 +195,16 @@ static enum mmul_status pass_node(struct passing *p, int node, struct mmul_error
     for (int rank = 0; status == MMUL_OK && rank < plan->size && p->at < p->window.end; rank++) {
         if (mmul_plan_ranks(plan)[rank].node != node)
             continue;
-        status = p->stream->content == MMUL_CONTENT_RESULT
+        status = content_of(p) == MMUL_CONTENT_RESULT
                      ? pass_result(p, rank, err)
-                     : pass_range(p, mmul_schedule_part(plan, rank, p->stream->step.round), err);
+                     : pass_range(p, mmul_schedule_part(plan, rank, p->stream->transfer.step.round),
+                                  err);
     }
     return status;
 }
 
 static enum mmul_status pass_panel(struct passing *p, struct mmul_error *err) {
-    struct mmul_step step = p->stream->step;
+    struct mmul_step step = p->stream->transfer.step;
     enum mmul_status status = MMUL_OK;
     for (int64_t i = step.matrix_begin;
          status == MMUL_OK && i < step.matrix_end && p->at < p->window.end; i++)
@@ -205,23 +217,32 @@ static enum mmul_status pass_panel(struct passing *p, struct mmul_error *err) {
 static enum mmul_status produce(void *context, int node, int64_t begin, int64_t end, void *to,
                                 struct mmul_error *err) {
     const struct mmul_stream *stream = context;
-    struct passing p = {.stream = stream,
-                        .window = {stream->offset + begin, stream->offset + end, to}};
-    return stream->content == MMUL_CONTENT_PANEL ? pass_panel(&p, err) : pass_node(&p, node, err);
-}
-
-void mmul_files_count(struct mmul_files *files, int64_t bytes) {
-    files->done_bytes += bytes;
+    const int64_t offset = stream->transfer.offset;
+    struct passing p = {.stream = stream, .window = {offset + begin, offset + end, to}};
+    if (stream->transfer.content == MMUL_CONTENT_PANEL)
+        return pass_panel(&p, err);
+    if (stream->transfer.content != MMUL_CONTENT_PART)
+        return pass_node(&p, node, err);
+    if (to != NULL)
+        return mmul_piece_fetch(stream->stage, &stream->transfer, to, err);
+    const enum mmul_status status =
+        mmul_piece_fetch(stream->stage, &stream->transfer, stream->staging, err);
+    return status == MMUL_OK
+               ? mmul_piece_store(stream->stage, &stream->transfer, false, stream->staging, err)
+               : status;
 }
 
 static enum mmul_status consume(void *context, int node, int64_t begin, int64_t end,
                                 const void *from, struct mmul_error *err) {
     const struct mmul_stream *stream = context;
+    const struct mmul_transfer *transfer = &stream->transfer;
     struct passing p = {.stream = stream, .window = {begin, end, (char *)(uintptr_t)from}};
+    if (transfer->content == MMUL_CONTENT_PART)
+        return mmul_piece_store(stream->stage, transfer, transfer->piece.is_sum, from, err);
     if (from == NULL) // it is in its place, and counted as it was computed
         return MMUL_OK;
     enum mmul_status status = pass_node(&p, node, err);
-    mmul_files_count(stream->files, p.written);
+    mmul_files_count(files_of(&p), p.written);
     return status;
 }
 
