@@ -108,8 +108,9 @@ static enum mmul_status reserve_buffers(void *self, struct mmul_error *err) {
     return status;
 }
 
-enum mmul_status mmul_cpu_warm_up(void *self, enum mmul_dtype dtype, struct mmul_error *err) {
-    (void)dtype;
+enum mmul_status mmul_cpu_warm_up(void *self, enum mmul_dtype dtype, double most,
+                                  struct mmul_error *err) {
+    (void)dtype, (void)most;
     return reserve_buffers(self, err);
 }
 

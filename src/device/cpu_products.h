@@ -14,7 +14,8 @@ struct mmul_cpu {
 // Entries of the device table; `self` is a struct mmul_cpu. Products fail with MMUL_ERR_SYSTEM where threads that were
 // asked for find no room (device/address_space.h).
 void mmul_cpu_set_threads(void *self, int threads);
-enum mmul_status mmul_cpu_warm_up(void *self, enum mmul_dtype dtype, struct mmul_error *err);
+enum mmul_status mmul_cpu_warm_up(void *self, enum mmul_dtype dtype, double most,
+                                  struct mmul_error *err);
 enum mmul_status mmul_cpu_gemm(void *self, const struct mmul_gemm *args, struct mmul_error *err);
 bool mmul_cpu_recuts(const void *self);
 

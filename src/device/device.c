@@ -121,7 +121,7 @@ bool mmul_device_has_dtype(const struct mmul_device *device, enum mmul_dtype dty
                                             : dtype == MMUL_F32;
 }
 
-enum mmul_status mmul_device_warm_up(struct mmul_device *device, enum mmul_dtype dtype,
+enum mmul_status mmul_device_warm_up(struct mmul_device *device, enum mmul_dtype dtype, double most,
                                      struct mmul_error *err) {
     if (device->lost)
         return fail_lost(device, err);
@@ -129,7 +129,7 @@ enum mmul_status mmul_device_warm_up(struct mmul_device *device, enum mmul_dtype
         return fail_dtype(device, dtype, err);
     if (device->table->warm_up == NULL)
         return MMUL_OK;
-    return note(device, enter(device)->table->warm_up(device->self, dtype, err));
+    return note(device, enter(device)->table->warm_up(device->self, dtype, most, err));
 }
 
 int64_t mmul_device_gemm_temporary_bytes(const struct mmul_device *device, enum mmul_dtype dtype,

@@ -113,9 +113,10 @@ struct mmul_device_table {
     enum mmul_status (*tune)(void *self, const struct mmul_tuned_kernel *kernel,
                              struct mmul_error *err);
 
-    // Builds kernels and the like for products in the type: everything that must not be counted as work.
-    // NULL: nothing to do.
-    enum mmul_status (*warm_up)(void *self, enum mmul_dtype dtype, struct mmul_error *err);
+    // Builds kernels and the like for products in the type, of m n k at most (INFINITY: of any size): everything that
+    // must not be counted as work. NULL: nothing to do.
+    enum mmul_status (*warm_up)(void *self, enum mmul_dtype dtype, double most,
+                                struct mmul_error *err);
 
     // Bytes of device memory beside the operands: what one gemm of this size needs for itself in the
     // worst case, and what uploads need. NULL: none.
@@ -217,7 +218,7 @@ enum mmul_status mmul_device_tune(struct mmul_device *device,
 // The table's entries, with the fallbacks of the optional ones, and `lost` kept. Refused, without a
 // loss: MMUL_ERR_UNAVAILABLE (a buffer of a dtype that the device has none of), MMUL_ERR_DATA (a
 // transfer or product of another dtype than the buffers').
-enum mmul_status mmul_device_warm_up(struct mmul_device *device, enum mmul_dtype dtype,
+enum mmul_status mmul_device_warm_up(struct mmul_device *device, enum mmul_dtype dtype, double most,
                                      struct mmul_error *err);
 int64_t mmul_device_gemm_temporary_bytes(const struct mmul_device *device, enum mmul_dtype dtype,
                                          int64_t m, int64_t n, int64_t k);

@@ -104,9 +104,10 @@ static void describe(const void *self, struct mmul_device_info *info) {
     mmul_text_copy(info->reason, sizeof info->reason, "faulty on purpose");
 }
 
-static enum mmul_status warm_up(void *self, enum mmul_dtype dtype, struct mmul_error *err) {
+static enum mmul_status warm_up(void *self, enum mmul_dtype dtype, double most,
+                                struct mmul_error *err) {
     struct faulty *faulty = self;
-    return mmul_device_warm_up(faulty->inner, dtype, err);
+    return mmul_device_warm_up(faulty->inner, dtype, most, err);
 }
 
 static double now(const void *self) {

@@ -8,6 +8,7 @@
 #include "device/opencl_device.h"
 
 #include <clblast_c.h>
+#include <math.h>
 #include <stdio.h>
 
 #include "base/memory.h"
@@ -224,10 +225,12 @@ static enum mmul_status gemm(void *self, const struct mmul_gemm *args, struct mm
 
 // --------------------------------------------------------------------------------------- warm up
 
+enum { INDIRECT_STEP = 64 };
+
 // The smallest cube (in steps) that CLBlast multiplies by its indirect kernels.
 static int64_t find_indirect_size(const struct mmul_opencl *opencl, enum mmul_dtype dtype) {
-    const int64_t step = 64, most = 2048;
-    for (int64_t s = step; s < most; s += step) {
+    const int64_t most = 2048;
+    for (int64_t s = INDIRECT_STEP; s < most; s += INDIRECT_STEP) {
         const struct mmul_gemm cube = {.dtype = dtype,
                                        .m = s,
                                        .n = s,
@@ -263,17 +266,23 @@ static enum mmul_status warm_gemm(struct mmul_opencl *opencl, struct mmul_buffer
 
 // CLBlast compiles on first use. Its direct kernels: one per pair of transposes. Its indirect ones:
 // one to multiply and those that copy operands, with and without transposing (no transpose and both
-// transposed need all of them), for sizes that are multiples of its tiles and for those that are not.
+// transposed need all of them), for sizes that are multiples of its tiles and for those that are not; these take long
+// on a device that is slow, and none of `most` m n k needs them where that is less than `large`, but for a step, cubed.
 static enum mmul_status warm_clblast(struct mmul_opencl *opencl,
                                      struct mmul_buffer *const buffers[3], int64_t large,
-                                     int64_t ld, struct mmul_error *err) {
+                                     double most, struct mmul_error *err) {
+    enum { DIRECT = 8 };
     const struct {
         int64_t side;
         int transposes;
     } products[] = {{32, 0}, {32, 1}, {32, 2},    {32, 3},    {33, 0},        {33, 1},
                     {33, 2}, {33, 3}, {large, 0}, {large, 3}, {large + 1, 0}, {large + 1, 3}};
+    const int64_t ld = large + 1;
+    const size_t count = most < pow((double)(large - INDIRECT_STEP), 3)
+                             ? DIRECT
+                             : sizeof products / sizeof *products;
     enum mmul_status status = MMUL_OK;
-    for (size_t i = 0; i < sizeof products / sizeof products[0] && status == MMUL_OK; i++)
+    for (size_t i = 0; i < count && status == MMUL_OK; i++)
         status = warm_gemm(opencl, buffers, products[i].side, ld, products[i].transposes, err);
     return status;
 }
@@ -300,7 +309,8 @@ static enum mmul_status create_zeroed(struct mmul_opencl *opencl, enum mmul_dtyp
     return MMUL_OK;
 }
 
-static enum mmul_status warm_up(void *self, enum mmul_dtype dtype, struct mmul_error *err) {
+static enum mmul_status warm_up(void *self, enum mmul_dtype dtype, double most,
+                                struct mmul_error *err) {
     struct mmul_opencl *opencl = self;
     static const uint16_t halves[1] = {0};
     const int64_t large = find_indirect_size(opencl, dtype), ld = large + 1;
@@ -314,7 +324,7 @@ static enum mmul_status warm_up(void *self, enum mmul_dtype dtype, struct mmul_e
             opencl, &(struct mmul_upload){to, 1, 1, halves, 1, i == 0 ? MMUL_F16 : MMUL_BF16}, err);
     }
     if (status == MMUL_OK)
-        status = warm_clblast(opencl, buffers, large, ld, err);
+        status = warm_clblast(opencl, buffers, large, most, err);
     if (status == MMUL_OK)
         status = wait_all(opencl, err);
     for (int i = 0; i < 3; i++)

@@ -6,6 +6,7 @@
 // and from where CLBlast's memory of the parameters does not come back.
 #include <dirent.h>
 #include <errno.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -181,7 +182,7 @@ static void try_device(const void *argument, void *result) {
         status = mmul_tuning_apply(device, trial->tuning, &verdict->err);
     }
     if (status == MMUL_OK)
-        status = mmul_device_warm_up(device, MMUL_F32, &verdict->err);
+        status = mmul_device_warm_up(device, MMUL_F32, INFINITY, &verdict->err);
     if (status == MMUL_OK)
         status = mmul_device_self_test(device, MMUL_F32, &verdict->err);
     if (status == MMUL_OK)

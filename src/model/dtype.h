@@ -6,6 +6,8 @@
 
 #include "mpimatmul_local.h"
 
+enum { MMUL_DTYPES = MMUL_BOOL + 1 };
+
 // One of the types of whole numbers?
 bool mmul_dtype_is_integer(enum mmul_dtype dtype);
 

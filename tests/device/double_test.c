@@ -6,6 +6,8 @@
 #include "base/random.h"
 #include "problem.h"
 
+#include <math.h>
+
 // A matrix in a buffer of its own, NaN around it.
 struct stored64 {
     int64_t rows, cols, offset, ld, count;
@@ -144,7 +146,7 @@ static void test_without(void) {
     struct mmul_error err;
     must(mmul_device_open("faulty:no-float64:cpu", &device, &err), &err);
     struct mmul_buffer *buffer = NULL;
-    point(mmul_device_warm_up(device, MMUL_F64, &err) == MMUL_ERR_UNAVAILABLE &&
+    point(mmul_device_warm_up(device, MMUL_F64, INFINITY, &err) == MMUL_ERR_UNAVAILABLE &&
               mmul_device_buffer_create(device, MMUL_F64, 5, &buffer, &err) ==
                   MMUL_ERR_UNAVAILABLE &&
               strstr(err.text, "has no buffers of float64") != NULL,
@@ -159,7 +161,7 @@ int main(int argc, char **argv) {
     struct mmul_device *device = open_device(argc, argv);
     struct mmul_error err;
     if (mmul_device_has_dtype(device, MMUL_F64)) {
-        must(mmul_device_warm_up(device, MMUL_F64, &err), &err);
+        must(mmul_device_warm_up(device, MMUL_F64, INFINITY, &err), &err);
         test_products(device);
         test_precision(device);
     } else {

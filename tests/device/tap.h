@@ -63,7 +63,7 @@ static inline struct mmul_device *open_device(int argc, char **argv) {
     struct mmul_device_info info;
     mmul_device_describe(device, &info);
     make_quick(device, &info);
-    must(mmul_device_warm_up(device, MMUL_F32, &err), &err);
+    must(mmul_device_warm_up(device, MMUL_F32, INFINITY, &err), &err);
     printf("# %s: %s, %s, %s, %d units\n", info.id, info.name, info.platform, info.driver,
            info.compute_units);
     return device;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Work on a device whose calls come back, fail, or do not come back before the test lets them. What
 // was given up never goes on, and nobody gets into that device any more.
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -21,8 +22,9 @@ static struct {
     int warm_ups, closes;
 } stub;
 
-static enum mmul_status warm_up(void *self, enum mmul_dtype dtype, struct mmul_error *err) {
-    (void)dtype;
+static enum mmul_status warm_up(void *self, enum mmul_dtype dtype, double most,
+                                struct mmul_error *err) {
+    (void)dtype, (void)most;
     (void)self;
     stub.warm_ups++;
     while (atomic_load(&stub.hangs))
@@ -49,7 +51,7 @@ static struct mmul_device device;
 static atomic_int went_on; // how often work got past its call
 
 static enum mmul_status work(void *argument, struct mmul_error *err) {
-    enum mmul_status status = mmul_device_warm_up(argument, MMUL_F32, err);
+    enum mmul_status status = mmul_device_warm_up(argument, MMUL_F32, INFINITY, err);
     atomic_fetch_add(&went_on, 1);
     return status;
 }
@@ -90,7 +92,7 @@ static void a_call_that_does_not_come_back_is_left(void **state) {
     assert_true(device.lost);
 
     // Not asked again, not closed.
-    assert_int_equal(mmul_device_warm_up(&device, MMUL_F32, &err), MMUL_ERR_UNAVAILABLE);
+    assert_int_equal(mmul_device_warm_up(&device, MMUL_F32, INFINITY, &err), MMUL_ERR_UNAVAILABLE);
     assert_int_equal(stub.warm_ups, 1);
     mmul_device_close(&device);
     assert_int_equal(stub.closes, 0);
@@ -102,7 +104,7 @@ static void a_call_that_does_not_come_back_is_left(void **state) {
     assert_true(atomic_load(&stub.left));
     mmul_clock_nap(0.05);
     assert_int_equal(atomic_load(&went_on), 0);
-    assert_int_equal(mmul_device_warm_up(&device, MMUL_F32, &err), MMUL_ERR_UNAVAILABLE);
+    assert_int_equal(mmul_device_warm_up(&device, MMUL_F32, INFINITY, &err), MMUL_ERR_UNAVAILABLE);
     assert_int_equal(stub.warm_ups, 1);
 }
 

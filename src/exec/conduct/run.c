@@ -62,13 +62,17 @@ static enum mmul_status create_stages(struct mmul_run *run, const struct mmul_ru
 
 // A device whose kernels do not build is replaced like one that fails later.
 static enum mmul_status warm_up(struct mmul_run *run, struct mmul_error *err) {
+    double most[MMUL_DTYPES] = {0}; // of a type: m n k of the largest product
     enum mmul_status status = MMUL_OK;
-    for (int i = 0; status == MMUL_OK && i < run->stage_count; i++) {
+    for (int i = 0; i < run->stage_count; i++) {
         const struct mmul_worker_options options = mmul_stage_worker_options(&run->stages[i]);
-        if (options.tile.m > 0)
-            status = mmul_context_warm_up(
-                run->site.context, mmul_dtype_computed(options.a_dtype, options.b_dtype), err);
+        const struct mmul_tile tile = options.tile;
+        double *largest = &most[mmul_dtype_computed(options.a_dtype, options.b_dtype)];
+        *largest = fmax(*largest, (double)tile.m * (double)tile.n * (double)tile.k);
     }
+    for (int i = 0; status == MMUL_OK && i < MMUL_DTYPES; i++)
+        if (most[i] > 0)
+            status = mmul_context_warm_up(run->site.context, (enum mmul_dtype)i, most[i], err);
     if (status != MMUL_OK)
         status = mmul_context_fall_back(run->site.context, run->site.options->no_fallback, err);
     return status;

@@ -5,6 +5,7 @@
 #include "exec/setup/baseline.h"
 
 #include <errno.h>
+#include <math.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -49,7 +50,7 @@ static enum mmul_status prepare(struct job *job, struct mmul_error *err) {
     if (status != MMUL_OK)
         return status;
     mmul_device_set_threads(job->device, job->threads);
-    status = mmul_device_warm_up(job->device, MMUL_F32, err);
+    status = mmul_device_warm_up(job->device, MMUL_F32, INFINITY, err);
     if (status != MMUL_OK)
         return status;
     status = create_matrix(job, size->m, size->k, 1, &job->a, err);

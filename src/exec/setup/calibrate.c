@@ -4,6 +4,7 @@
 // holds exec/setup/profile's business.
 #include "exec/setup/calibrate.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -209,7 +210,7 @@ static enum mmul_status warm_up(const struct calibration *c, struct mmul_error *
     enum mmul_status status = MMUL_OK;
     for (int i = 0; status == MMUL_OK && i < TYPES; i++)
         if ((c->missing & 1U << types[i]) && mmul_device_has_dtype(c->context->device, types[i]))
-            status = mmul_context_warm_up(c->context, types[i], err);
+            status = mmul_context_warm_up(c->context, types[i], INFINITY, err);
     return status;
 }
 

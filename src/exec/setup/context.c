@@ -60,17 +60,17 @@ enum mmul_status mmul_context_collect_warnings(struct mmul_context *context, str
 }
 
 enum mmul_status mmul_context_warm_up(struct mmul_context *context, enum mmul_dtype dtype,
-                                      struct mmul_error *err) {
+                                      double most, struct mmul_error *err) {
     struct mmul_error untuned;
     int kernels = 0;
-    if (context->warm & 1U << dtype)
+    if (most <= context->warm[dtype])
         return MMUL_OK;
     double begin = mmul_clock_now();
     if (mmul_tuning_apply_stored(context->device, &kernels, &untuned) != MMUL_OK)
         mmul_context_warn(context, "rank %d: %s", context->comm->rank, untuned.text);
-    enum mmul_status status = mmul_watch_warm_up(context->device, dtype, err);
+    enum mmul_status status = mmul_watch_warm_up(context->device, dtype, most, err);
     context->warm_up_seconds += mmul_clock_now() - begin;
     if (status == MMUL_OK)
-        context->warm |= 1U << dtype;
+        context->warm[dtype] = most;
     return status;
 }

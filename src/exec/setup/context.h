@@ -11,6 +11,7 @@
 #include "host/topology.h"
 #include "model/cluster.h"
 #include "model/device_test.h"
+#include "model/dtype.h"
 #include "model/report.h"
 
 struct mmul_context {
@@ -22,8 +23,9 @@ struct mmul_context {
     struct mmul_cpuset fallback_cores; // where the CPU computes when it takes over ...
     int fallback_threads;              // ... and with how many threads
     bool fallback_bind;
-    int replacements;               // how often the device was replaced
-    unsigned warm;                  // types (bit 1 << dtype) whose kernels the device has built
+    int replacements; // how often the device was replaced
+    double warm
+        [MMUL_DTYPES]; // of a type: products of m n k at most whose kernels the device has built
     double warm_up_seconds;         // what that took
     struct mmul_startup startup;    // of the next run, so far
     struct mmul_stopwatch watch;    // of these; stands during a run
@@ -49,7 +51,7 @@ enum mmul_status mmul_context_collect_warnings(struct mmul_context *context, str
                                                const char ***lines, int *count,
                                                struct mmul_error *err);
 
-// Builds the device's kernels once. Local. Fails with the device, and with MMUL_ERR_UNAVAILABLE
+// Builds the device's kernels for products of m n k at most, once. Local. Fails with the device, and with MMUL_ERR_UNAVAILABLE
 // when it takes more than 300 s.
 enum mmul_status mmul_context_warm_up(struct mmul_context *context, enum mmul_dtype dtype,
-                                      struct mmul_error *err);
+                                      double most, struct mmul_error *err);

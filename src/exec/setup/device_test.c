@@ -3,6 +3,7 @@
 // remembered. Whether a device is right is device/self_test's, how it is timed exec/setup/measure's business.
 #include "exec/setup/device_test.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -116,9 +117,9 @@ static enum mmul_status test_opened(const struct testing *t, struct subject *s,
     if (mmul_tuning_apply_stored(s->device, &kernels, &untuned) != MMUL_OK)
         mmul_context_warn(t->context, "rank %d: %s", t->context->comm->rank, untuned.text);
     s->test->has_double = mmul_device_has_dtype(s->device, MMUL_F64);
-    enum mmul_status status = mmul_watch_warm_up(s->device, MMUL_F32, err);
+    enum mmul_status status = mmul_watch_warm_up(s->device, MMUL_F32, INFINITY, err);
     if (status == MMUL_OK && s->test->has_double)
-        status = mmul_watch_warm_up(s->device, MMUL_F64, err);
+        status = mmul_watch_warm_up(s->device, MMUL_F64, INFINITY, err);
     return status == MMUL_OK ? mmul_watch(&examining, err) : status;
 }
 

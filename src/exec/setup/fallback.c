@@ -3,6 +3,8 @@
 // one that is just being replaced. Who is replaced, others decide.
 #include "exec/setup/fallback.h"
 
+#include <string.h>
+
 #include "base/clock.h"
 #include "base/status.h"
 
@@ -25,7 +27,7 @@ static enum mmul_status open_next(struct mmul_context *context, const char *why,
         return status;
     context->device = opened;
     context->replacements++;
-    context->warm = 0;
+    memset(context->warm, 0, sizeof context->warm);
     mmul_text_copy(context->device_name, sizeof context->device_name, next);
     mmul_device_set_threads(opened, context->fallback_threads);
     return context->fallback_bind ? mmul_topology_bind(&context->fallback_cores, err) : MMUL_OK;

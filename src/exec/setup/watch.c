@@ -63,16 +63,17 @@ enum mmul_status mmul_watch(const struct mmul_watched *watched, struct mmul_erro
 struct warming {
     struct mmul_device *device;
     enum mmul_dtype dtype;
+    double most;
 };
 
 static enum mmul_status warm_up(void *argument, struct mmul_error *err) {
     const struct warming *w = argument;
-    return mmul_device_warm_up(w->device, w->dtype, err);
+    return mmul_device_warm_up(w->device, w->dtype, w->most, err);
 }
 
-enum mmul_status mmul_watch_warm_up(struct mmul_device *device, enum mmul_dtype dtype,
+enum mmul_status mmul_watch_warm_up(struct mmul_device *device, enum mmul_dtype dtype, double most,
                                     struct mmul_error *err) {
-    struct warming w = {device, dtype};
+    struct warming w = {device, dtype, most};
     const struct mmul_watched building = {
         .device = device, .work = warm_up, .argument = &w, .call_seconds = WARM_UP_MOST_SECONDS};
     return mmul_watch(&building, err);

@@ -16,7 +16,7 @@ struct mmul_watched {
 // that `argument` is the caller's again.
 enum mmul_status mmul_watch(const struct mmul_watched *watched, struct mmul_error *err);
 
-// Builds the device's kernels. Fails with the device, and with MMUL_ERR_UNAVAILABLE when that takes
+// Builds the device's kernels (device.h: warm_up). Fails with the device, and with MMUL_ERR_UNAVAILABLE when that takes
 // more than 300 s.
-enum mmul_status mmul_watch_warm_up(struct mmul_device *device, enum mmul_dtype dtype,
+enum mmul_status mmul_watch_warm_up(struct mmul_device *device, enum mmul_dtype dtype, double most,
                                     struct mmul_error *err);
