@@ -29,22 +29,21 @@ static bool prints, has_bar;
 static _Atomic int first; // the signal that began the end; 0: none
 static _Atomic bool has_ended;
 
-static void print(const char *text) {
-    ssize_t ignored = write(STDERR_FILENO, text, strlen(text));
-    (void)ignored; // nobody is left to be told
-}
-
+// At once: mpirun may end it in the middle.
 static void end_process(int number, enum mmul_abandoned abandoned) {
+    char line[128] = "";
     if (!prints || atomic_load(&has_ended))
         _exit(MMUL_ERR_STOPPED);
     if (has_bar)
-        print("\r\033[K");
+        strcat(line, "\r\033[K");
     for (size_t i = 0; i < sizeof interrupts / sizeof *interrupts; i++)
         if (interrupts[i].number == number)
-            print(interrupts[i].text);
-    print(abandoned == MMUL_ABANDONED_SOME   ? ": no result was written\n"
-          : abandoned == MMUL_ABANDONED_REST ? ": not all results were written\n"
-                                             : "\n");
+            strcat(line, interrupts[i].text);
+    strcat(line, abandoned == MMUL_ABANDONED_SOME   ? ": no result was written\n"
+                 : abandoned == MMUL_ABANDONED_REST ? ": not all results were written\n"
+                                                    : "\n");
+    const ssize_t ignored = write(STDERR_FILENO, line, strlen(line));
+    (void)ignored; // nobody is left to be told
     _exit(MMUL_ERR_STOPPED);
 }
 

@@ -21,7 +21,7 @@ need_numpy() {
 
 # Python from stdin, with the module `matrices` at hand.
 python() {
-    "$PYTHON" - "$@"
+    OPENBLAS_NUM_THREADS=1 "$PYTHON" - "$@" # numpy's begins as many threads as there are cores, for nothing
 }
 
 # The program alone: sets status, output, stderr, stderr_lines.

@@ -165,7 +165,8 @@ END
 }
 
 # One element that changes in the memory of one rank, before a part of its summand leaves: that is sent and added as it
-# is. Messages of a rank: the parts of others, and, but for root's, first what goes into root's output.
+# is. Messages of a rank: its part of B to each of the others, for the first product, rank 1's in two panels; but for
+# root's what goes into root's output; then the parts of others.
 @test "a sum of other summands than were made" {
     local from message to row other contexts preloads=$BUILD/tests/tamper.so:$BUILD/tests/refuse.so
     while read -r from message to row; do
@@ -181,12 +182,12 @@ END
         expect_status 79
         [ "${stderr_lines[0]}" = "grid: rank $to: sum of summands is wrong in row $row of matrix 0 of 'value 12'" ]
     done << 'END'
-0 1 1 133
-0 2 2 233
-1 2 2 233
-1 3 0 33
-2 2 0 33
-2 3 1 133
+0 3 1 133
+0 4 2 233
+1 6 2 233
+1 7 0 33
+2 4 0 33
+2 5 1 133
 END
 }
 
