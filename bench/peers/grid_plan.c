@@ -8,8 +8,8 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "plan/program/program_make.h"
 #include "plan/lists/program_plan.h"
+#include "plan/program/program_make.h"
 #include "plan/simulate/cluster_file.h"
 #include "plan/simulate/grid.h"
 

@@ -131,8 +131,7 @@ bool mmul_run_give_up_device(struct mmul_run *run) {
     enum mmul_status status;
     if (!mmul_watchdog_give_up(&run->site.watchdog, &status, &err))
         return false;
-    struct mmul_stage *stage =
-        run->helped != NULL ? run->helped : &run->stages[run->stage_at_hand];
+    struct mmul_stage *stage = run->helped != NULL ? run->helped : &run->stages[run->stage_at_hand];
     mmul_verifier_forget(&stage->verifier);
     mmul_epilogue_abandon(&run->site.epilogue_room);
     if (stage->is.kind->abandon != NULL)

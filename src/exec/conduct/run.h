@@ -16,8 +16,9 @@ struct mmul_run {
     struct mmul_report_part *parts; // owned: what this rank did of each stage; NULL: nobody asks
     struct mmul_stage *stages;      // owned
     int stage_count;
-    int stage_at_hand, stages_over; // the compute thread's: the second, how many it has seen to be over
-    struct mmul_stage *helped;      // the same: in which it does others' part meanwhile; NULL: in none
+    int stage_at_hand,
+        stages_over;           // the compute thread's: the second, how many it has seen to be over
+    struct mmul_stage *helped; // the same: in which it does others' part meanwhile; NULL: in none
     // When this rank had nothing left to compute, when the same held for own steps of all ranks of
     // its node, and when the node's blocks of these had all left; 0: not yet.
     double computed, node_computed, stored;

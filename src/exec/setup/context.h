@@ -51,7 +51,7 @@ enum mmul_status mmul_context_collect_warnings(struct mmul_context *context, str
                                                const char ***lines, int *count,
                                                struct mmul_error *err);
 
-// Builds the device's kernels for products of m n k at most, once. Local. Fails with the device, and with MMUL_ERR_UNAVAILABLE
-// when it takes more than 300 s.
+// Builds the device's kernels for products of m n k at most, once. Local. Fails with the device, and with
+// MMUL_ERR_UNAVAILABLE when it takes more than 300 s.
 enum mmul_status mmul_context_warm_up(struct mmul_context *context, enum mmul_dtype dtype,
                                       double most, struct mmul_error *err);
