@@ -12,6 +12,7 @@
 #include "plan/lists/tasks.h"
 #include "plan/product/plan_make.h"
 #include "plan/program/program_memory.h"
+#include "plan/program/program_predict.h"
 
 // A product that has a plan of its own, and what goes into that.
 struct product {
@@ -274,16 +275,6 @@ static void join_members(const struct mmul_program_plan *plan) {
     }
 }
 
-static void predict(struct mmul_program_step *step) {
-    step->axis = step->product->axis;
-    // Small products are not worth measuring speeds: what the placements were chosen by stays.
-    if (step->product->predicted_seconds > 0)
-        step->seconds = step->product->predicted_seconds + step->fused_seconds;
-    step->network_bytes = 0;
-    for (int node = 0; node < step->product->node_count; node++)
-        step->network_bytes += (double)mmul_plan_nodes(step->product)[node].network_bytes;
-}
-
 // What others of the node may claim of a product that has no plan of its own: rows, where it is worth a look around.
 static double find_claim_share(const struct planning *p, const struct mmul_program_step *step) {
     static const double enough_flops = 1e9;
@@ -448,11 +439,8 @@ enum mmul_status mmul_program_plan_products(struct mmul_context *context,
     mmul_free(p.products);
     mmul_free(p.maps);
     for (int i = 0; status == MMUL_OK && i < plan->step_count; i++)
-        if (plan->steps[i].is_product)
-            predict(&plan->steps[i]);
-        else
-            plan->steps[i].claim_share = find_claim_share(&p, &plan->steps[i]);
+        plan->steps[i].claim_share = find_claim_share(&p, &plan->steps[i]);
     if (status == MMUL_OK)
-        mmul_program_plan_add_up(plan);
+        status = mmul_comm_agree(comm, mmul_program_predict(plan, context->cluster, err), err);
     return status;
 }

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/status.h"
 #include "exec/steps/site.h"
+#include "exec/steps/stage_work.h"
 #include "exec/steps/sums.h"
 #include "model/dtype.h"
 #include "model/matrix.h"
@@ -64,9 +65,10 @@ static struct mmul_part_range part_of(const struct lines *l, int rank) {
                   : (struct mmul_part_range){0};
 }
 
-void mmul_carried_sums_give(const struct mmul_stage *stage) {
+static void give(struct mmul_stage *stage, int round, const double *const *sums) {
     const struct lines l = lines_of(stage);
-    double *mine = mmul_sums_mine(stage, 0);
+    double *mine = mmul_sums_mine(stage, round);
+    (void)sums; // there are none before
     for (int rank = 0; rank < l.move.size; rank++) {
         const struct mmul_part_range part = part_of(&l, rank);
         for (int64_t t = part.matrix_begin; t < part.matrix_end; t++) {
@@ -91,9 +93,13 @@ static enum mmul_status fail(const struct mmul_stage *stage, const struct lines 
     return MMUL_ERR_WRONG;
 }
 
-enum mmul_status mmul_carried_sums_judge(struct mmul_stage *stage, const double *sums,
-                                         struct mmul_error *err) {
+// When the result is here.
+static enum mmul_status judge(struct mmul_stage *stage, const double *const *sums,
+                              struct mmul_error *err) {
     const struct lines l = lines_of(stage);
+    if (!mmul_stage_wait(stage, MMUL_TRAFFIC, &stage->progress->has_arrived, stage->is.panels,
+                         &stage->site->mine.scatter_seconds, -1))
+        return MMUL_OK; // another failure has ended the run
     const int rank = l.values->rank;
     const struct mmul_part_range part =
         mmul_placement_part(&l.move.to, l.move.shape, l.values->rank);
@@ -102,7 +108,7 @@ enum mmul_status mmul_carried_sums_judge(struct mmul_stage *stage, const double 
     enum mmul_status status = MMUL_ALLOCATE(found, 2 * l.sums.length, "the check of sums", err);
     for (int64_t t = part.matrix_begin; status == MMUL_OK && t < part.matrix_end; t++) {
         const struct mmul_view view = mmul_values_view(l.values, stage->is.step->result, rank, t);
-        const double *expected = sums + place_of(&l, rank, t);
+        const double *expected = sums[0] + place_of(&l, rank, t);
         const struct mmul_region r = view.region;
         int64_t begin = l.sums.by_cols ? r.col_begin : r.row_begin;
         int64_t end = l.sums.by_cols ? r.col_end : r.row_end;
@@ -116,4 +122,9 @@ enum mmul_status mmul_carried_sums_judge(struct mmul_stage *stage, const double 
     }
     mmul_free(found);
     return status;
+}
+
+enum mmul_status mmul_carried_sums_check(struct mmul_stage *stage, struct mmul_error *err) {
+    static const struct mmul_sums_check check = {.give = give, .judge = judge};
+    return mmul_sums_check(stage, &check, err);
 }

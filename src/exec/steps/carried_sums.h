@@ -23,9 +23,5 @@ static inline bool mmul_carried_sum_is_right(double found, double expected, doub
     return !(size < largest) || fabs(found - expected) <= most * size;
 }
 
-// The compute thread, when its summand is complete and before the move.
-void mmul_carried_sums_give(const struct mmul_stage *stage);
-
-// When the result is here: sums, what came of them. Fails with MMUL_ERR_WRONG.
-enum mmul_status mmul_carried_sums_judge(struct mmul_stage *stage, const double *sums,
-                                         struct mmul_error *err);
+// The compute thread, when its summand is complete, before the move and until that is over. Fails with MMUL_ERR_WRONG.
+enum mmul_status mmul_carried_sums_check(struct mmul_stage *stage, struct mmul_error *err);

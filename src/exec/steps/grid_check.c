@@ -129,8 +129,11 @@ static struct mmul_panel find_rows(const struct grid *g, const struct mmul_regio
     return rows;
 }
 
-static enum mmul_status judge(const struct grid *g, const double *const *sums,
+static enum mmul_status judge(struct mmul_stage *stage, const double *const *sums,
                               struct mmul_error *err) {
+    struct grid here, *g = &here;
+    if (!find_place(stage, g))
+        return MMUL_OK;
     struct mmul_block_walk walk = walk_of(g);
     struct mmul_block block;
     enum mmul_status status = MMUL_OK;
@@ -160,31 +163,31 @@ static enum mmul_status check_alone(const struct grid *g, struct mmul_error *err
     return status;
 }
 
+static void give(struct mmul_stage *stage, int round, const double *const *sums) {
+    struct grid g;
+    if (!find_place(stage, &g))
+        (void)mmul_sums_mine(stage, round);
+    else if (round == SIZES)
+        give_sizes(&g);
+    else if (round == PROJECTION)
+        give_projection(&g, sums[SIZES]);
+    else
+        give_residuals(&g, sums);
+    mmul_stopwatch_enter(&stage->site->watch, &stage->site->mine.verify_seconds);
+}
+
 enum mmul_status mmul_grid_check(struct mmul_stage *stage, struct mmul_error *err) {
+    static const struct mmul_sums_check check = {.give = give, .judge = judge};
     struct mmul_site *site = stage->site;
     struct grid g;
-    const double *sums[MMUL_SUMS_ROUNDS] = {NULL};
-    bool takes_part = find_place(stage, &g), there = true;
+    (void)find_place(stage, &g); // else all of it is empty
     if (atomic_load(&stage->progress->ranks[site->context->comm->node_rank].sums_given) > 0)
         return check_alone(&g, err);
-    double begin = mmul_trace_now(site->trace);
+    const double begin = mmul_trace_now(site->trace);
     mmul_stopwatch_enter(&site->watch, &site->mine.verify_seconds);
-    for (int round = SIZES; there && round <= RESIDUALS; round++) {
-        if (!takes_part)
-            (void)mmul_sums_mine(stage, round);
-        else if (round == SIZES)
-            give_sizes(&g);
-        else if (round == PROJECTION)
-            give_projection(&g, sums[SIZES]);
-        else
-            give_residuals(&g, sums);
-        sums[round] = mmul_sums_exchange(stage, round);
-        there = sums[round] != NULL;
-        mmul_stopwatch_enter(&site->watch, &site->mine.verify_seconds);
-    }
+    enum mmul_status status = mmul_sums_check(stage, &check, err);
     mmul_trace_add(site->trace, MMUL_TRACE_CHECK, begin, g.part.m,
                    g.part.cols.end - g.part.cols.begin);
-    enum mmul_status status = there && takes_part ? judge(&g, sums, err) : MMUL_OK;
     mmul_stopwatch_enter(&site->watch, &site->mine.compute_seconds);
     return status;
 }

@@ -203,13 +203,8 @@ static enum mmul_status distrust(struct mmul_stage *stage, int64_t wrong, const 
                  place);
     else
         snprintf(why, sizeof why, "what came of %s is not what was written", place);
-    if (mmul_worker_distrust(&stage->site->worker, why, err) == MMUL_OK)
-        return mmul_worker_must_repeat(&stage->site->worker, err);
-    mmul_fail(err, MMUL_ERR_WRONG,
-              "rank %d: result is wrong in %s, also after it was computed again",
-              stage->site->context->comm->rank, place);
-    mmul_hint(err, "suspect the memory or the processor of that machine");
-    return MMUL_ERR_WRONG;
+    const enum mmul_status status = mmul_worker_blame(&stage->site->worker, why, place, err);
+    return status == MMUL_OK ? mmul_worker_must_repeat(&stage->site->worker, err) : status;
 }
 
 static enum mmul_status check(struct mmul_stage *stage, const struct mmul_host_map *host,

@@ -33,12 +33,25 @@ double *mmul_sums_mine(const struct mmul_stage *stage, int round) {
     return mine;
 }
 
-const double *mmul_sums_exchange(struct mmul_stage *stage, int round) {
+// Gives it and waits until all have; NULL: the run was cancelled.
+static const double *exchange(struct mmul_stage *stage, int round) {
     mmul_progress_raise(stage->site->progress, stage->site->context->comm->node_rank,
                         &mine_of(stage)->sums_given, round + 1, stage->index + 1);
     if (!mmul_stage_wait_for_sums(stage, round))
         return NULL;
     return vector_of(stage, 0) + begin_of(stage, round);
+}
+
+enum mmul_status mmul_sums_check(struct mmul_stage *stage, const struct mmul_sums_check *check,
+                                 struct mmul_error *err) {
+    const double *sums[MMUL_SUMS_ROUNDS] = {NULL};
+    for (int round = 0; round < stage->sums.rounds; round++) {
+        check->give(stage, round, sums);
+        sums[round] = exchange(stage, round);
+        if (sums[round] == NULL)
+            return MMUL_OK; // another failure has ended the run
+    }
+    return check->judge(stage, sums, err);
 }
 
 // ------------------------------------------------------------------------------------ the leader's

@@ -14,8 +14,19 @@
 // given already.
 double *mmul_sums_mine(const struct mmul_stage *stage, int round);
 
-// Gives it and waits until all have; NULL: the run was cancelled.
-const double *mmul_sums_exchange(struct mmul_stage *stage, int round);
+// A check by what all ranks give: how it is made. What is wrong is made again where it can be.
+struct mmul_sums_check {
+    // This rank's part of a round, from the sums of those before.
+    void (*give)(struct mmul_stage *stage, int round, const double *const *sums);
+    // By the sums of all rounds. Fails as a check does.
+    enum mmul_status (*judge)(struct mmul_stage *stage, const double *const *sums,
+                              struct mmul_error *err);
+};
+
+// The compute thread: round after round, each when all ranks have given theirs, then the judgement; nothing more when
+// the run is cancelled.
+enum mmul_status mmul_sums_check(struct mmul_stage *stage, const struct mmul_sums_check *check,
+                                 struct mmul_error *err);
 
 // A leader's main thread, one stage after the other.
 struct mmul_sums_traffic {

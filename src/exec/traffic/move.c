@@ -6,8 +6,6 @@
 #include "base/status.h"
 #include "exec/steps/carried_sums.h"
 #include "exec/steps/site.h"
-#include "exec/steps/stage_work.h"
-#include "exec/steps/sums.h"
 #include "exec/traffic/loads.h"
 #include "model/dtype.h"
 #include "model/matrix.h"
@@ -157,20 +155,12 @@ static enum mmul_status init(struct mmul_stage *stage, struct mmul_error *err) {
     return MMUL_OK;
 }
 
-// The other nodes' summands travel meanwhile.
-static enum mmul_status check_sum(struct mmul_stage *stage, struct mmul_error *err) {
-    mmul_carried_sums_give(stage);
-    const double *sums = mmul_sums_exchange(stage, 0);
-    if (sums == NULL || !mmul_stage_wait(stage, MMUL_TRAFFIC, &stage->progress->has_arrived,
-                                         stage->is.panels, &stage->site->mine.scatter_seconds, -1))
-        return MMUL_OK; // another failure has ended the run
-    return mmul_carried_sums_judge(stage, sums, err);
-}
-
-// What belongs to this rank and stays on the node, when all ranks of it have what they had to make.
+// What belongs to this rank and stays on the node, when all ranks of it have what they had to make. The other nodes'
+// summands travel while this one's are looked at.
 static enum mmul_status compute(struct mmul_stage *stage, struct mmul_error *err) {
     enum mmul_status status = copy_all(stage, err);
-    return status == MMUL_OK && stage->sums.rounds > 0 ? check_sum(stage, err) : status;
+    return status == MMUL_OK && stage->sums.rounds > 0 ? mmul_carried_sums_check(stage, err)
+                                                       : status;
 }
 
 static bool has_come(const struct mmul_stage *stage, mmul_reach *reach, void *context) {

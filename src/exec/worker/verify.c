@@ -239,13 +239,7 @@ static enum mmul_status distrust(const struct mmul_verifier *v, struct mmul_work
     char why[160];
     snprintf(why, sizeof why, "%lld wrong %s%s in %s", (long long)wrong,
              v->axis == MMUL_ROWS ? "column" : "row", wrong == 1 ? "" : "s", place);
-    if (mmul_worker_distrust(worker, why, err) == MMUL_OK)
-        return MMUL_OK;
-    mmul_fail(err, MMUL_ERR_WRONG,
-              "rank %d: result is wrong in %s, also after it was computed again",
-              worker->context->comm->rank, place);
-    mmul_hint(err, "suspect the memory or the processor of that machine");
-    return MMUL_ERR_WRONG;
+    return mmul_worker_blame(worker, why, place, err);
 }
 
 // The whole block by the device that erred, such as OpenBLAS, in four parts. These are cut at odd places: behind the

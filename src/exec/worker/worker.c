@@ -384,6 +384,17 @@ enum mmul_status mmul_worker_distrust(struct mmul_worker *worker, const char *wh
     return mmul_context_replace_device(worker->context, why, err);
 }
 
+enum mmul_status mmul_worker_blame(struct mmul_worker *worker, const char *why, const char *place,
+                                   struct mmul_error *err) {
+    if (mmul_worker_distrust(worker, why, err) == MMUL_OK)
+        return MMUL_OK;
+    mmul_fail(err, MMUL_ERR_WRONG,
+              "rank %d: result is wrong in %s, also after it was computed again",
+              worker->context->comm->rank, place);
+    mmul_hint(err, "suspect the memory or the processor of that machine");
+    return MMUL_ERR_WRONG;
+}
+
 void mmul_worker_abandon(struct mmul_worker *worker) {
     worker->a = worker->b = worker->c = (struct mmul_tile_cache){0};
     worker->kept = (struct mmul_tile_cache){.most = MMUL_CACHED_TILES}; // as in leave_device

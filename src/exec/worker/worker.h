@@ -88,7 +88,12 @@ struct mmul_device_traffic mmul_worker_traffic(const struct mmul_worker *worker)
 // now on this thread may use the worker, with the context's new device.
 void mmul_worker_abandon(struct mmul_worker *worker);
 
-// Gives up the present device, whose results cannot be trusted.
+// Gives up the present device, whose results in `place` cannot be trusted: why, "3 wrong rows in rows 0-9 of matrix 0".
+// Where none follows it fails with MMUL_ERR_WRONG.
+enum mmul_status mmul_worker_blame(struct mmul_worker *worker, const char *why, const char *place,
+                                   struct mmul_error *err);
+
+// The same, whatever it was asked for; fails as a replacement of the device does.
 enum mmul_status mmul_worker_distrust(struct mmul_worker *worker, const char *why,
                                       struct mmul_error *err);
 
