@@ -126,7 +126,7 @@ static double share_made(const struct mmul_outlook *outlook, const struct mmul_s
 static double share_of(const struct mmul_outlook *outlook, const struct mmul_stage *stage,
                        double predicted, double elapsed, double now) {
     double share = predicted > 0 ? ease(elapsed / predicted) : 0;
-    if (stage->works != NULL) {
+    if (stage->product != NULL) {
         const double made = share_made(outlook, stage, now);
         share = isnan(made) ? share : made;
     }

@@ -16,6 +16,7 @@
 #include "exec/conduct/run_trace.h"
 #include "exec/setup/fallback.h"
 #include "exec/setup/pipeline.h"
+#include "exec/tasks/work.h"
 #include "exec/tasks/write_back.h"
 #include "exec/traffic/mover.h"
 #include "io/matrix_file.h"
@@ -130,6 +131,8 @@ static enum mmul_status open_views(struct mmul_run *run, struct mmul_error *err)
 static enum mmul_status create_works(struct mmul_run *run, struct mmul_error *err) {
     const struct mmul_worker_options options = mmul_stage_worker_options(&run->stages[0]);
     enum mmul_status status = mmul_worker_init(&run->site.worker, run->site.context, &options, err);
+    if (status == MMUL_OK)
+        status = mmul_works_create_turns(&run->site, err);
     for (int i = 0; status == MMUL_OK && i < run->stage_count; i++)
         if (run->stages[i].is.kind->prepare != NULL)
             status = run->stages[i].is.kind->prepare(&run->stages[i], err);
@@ -187,6 +190,7 @@ void mmul_run_destroy(struct mmul_run *run) {
     mmul_check_destroy(run->site.grid_room.check);
     for (int i = 0; i < run->stage_count; i++)
         mmul_stage_fini(&run->stages[i]);
+    mmul_works_destroy_turns(&run->site);
     mmul_transport_fini(&run->site.transport);
     // A lost device's driver, or MPI, may still read and write what it was given.
     if (!run->site.watchdog.has_abandoned && !mmul_comm_is_broken(run->site.context->comm))

@@ -36,6 +36,7 @@ struct mmul_site {
         lent; // borrowed: the one stage whose lines other nodes may have (exec/tasks/lending.h); NULL: none
     int *makers; // owned: of places, one behind the last stage so far that makes them; 0: none does
     // What stages need while they are carried out, in turn.
+    struct mmul_works *works; // owned: exec/tasks/work.h
     struct mmul_epilogue_room epilogue_room;
     struct mmul_verifier_room verifier_room;
     struct mmul_grid_room grid_room;

@@ -88,13 +88,13 @@ struct mmul_stage {
     struct mmul_site *site;               // borrowed
     const struct mmul_stage *panels_from; // borrowed: is.panels_of; NULL: none
     int index;
-    struct mmul_stage_request is;         // what it was made from; borrowed pointers
-    struct mmul_product_stage *product;   // owned; NULL: it has no plan of its own
-    struct mmul_works *works;             // owned: its tasks; NULL: it has none
-    struct mmul_search *search;           // owned: of its tiles; NULL: it is none
-    int64_t bytes;                        // of memory in the run's segment
-    char *memory;                         // these: a part of it ...
-    int memory_part;                      // ... that many stages have in turn: this one
+    struct mmul_stage_request is;       // what it was made from; borrowed pointers
+    struct mmul_product_stage *product; // owned; NULL: it has no plan of its own
+    struct mmul_works *works;   // owned, or the site's for now: its tasks; NULL: it has none yet
+    struct mmul_search *search; // owned: of its tiles; NULL: it is none
+    int64_t bytes;              // of memory in the run's segment
+    char *memory;               // these: a part of it ...
+    int memory_part;            // ... that many stages have in turn: this one
     struct mmul_stage_progress *progress; // in the run's segment
     struct mmul_worker_options work;      // of its products, without what is the run's
     struct mmul_verifier verifier;

@@ -293,7 +293,7 @@ static enum mmul_status compute(struct mmul_stage *stage, struct mmul_error *err
 // With the device as the stage has it.
 static enum mmul_status help(struct mmul_stage *stage, struct mmul_error *err) {
     const struct mmul_worker_options options = mmul_stage_worker_options(stage);
-    if (!stage->works->is_shared)
+    if (stage->works == NULL || !stage->works->is_shared)
         return MMUL_OK;
     enum mmul_status status = mmul_worker_turn(&stage->site->worker, &options, err);
     if (status == MMUL_OK)

@@ -32,8 +32,9 @@ static const struct mmul_tasks *own_tasks(const struct mmul_stage *stage) {
 }
 
 static bool may_claim(const struct mmul_stage *stage) {
-    return stage->is.plan != NULL ? stage->is.plan->claim_share > 0
-                                  : stage->is.step->claim_share > 0;
+    return stage->is.plan != NULL
+               ? stage->is.plan->claim_share > 0
+               : stage->is.step->claim_share > 0 && stage->site->context->comm->node_size > 1;
 }
 
 // Lines that it has kept are left, and slices of their terms.
@@ -105,38 +106,82 @@ static int64_t find_lines_most(const struct mmul_stage *stage) {
                : mmul_program_block_sizes(stage->site->values->plan, stage->is.step, rank).m;
 }
 
-enum mmul_status mmul_works_init(struct mmul_stage *stage, struct mmul_error *err) {
-    const struct mmul_comm *comm = stage->site->context->comm;
-    enum mmul_status status = MMUL_ALLOCATE(stage->works, 1, "tasks", err);
-    if (status != MMUL_OK)
-        return status;
+// Memory for lists of all ranks of the node.
+static enum mmul_status create(const struct mmul_comm *comm, struct mmul_works **works,
+                               struct mmul_error *err) {
+    enum mmul_status status = MMUL_ALLOCATE(*works, 1, "tasks", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE((*works)->tasks, comm->node_size, "tasks", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE((*works)->paces, comm->node_size + 1, "tasks", err);
+    if (status == MMUL_OK)
+        status = MMUL_ALLOCATE((*works)->lender, comm->node_size + 1, "tasks", err);
+    return status;
+}
+
+static void destroy(struct mmul_works *works) {
+    if (works == NULL)
+        return;
+    mmul_free(works->tasks);
+    mmul_free(works->paces);
+    mmul_free(works->lender);
+    mmul_free(works);
+}
+
+enum mmul_status mmul_works_create_turns(struct mmul_site *site, struct mmul_error *err) {
+    return create(site->context->comm, &site->works, err);
+}
+
+void mmul_works_destroy_turns(struct mmul_site *site) {
+    destroy(site->works);
+    site->works = NULL;
+}
+
+// Nothing of it is done; its own list is there.
+static void begin_list(struct mmul_stage *stage) {
     struct mmul_works *works = stage->works;
-    status = MMUL_ALLOCATE(works->tasks, comm->node_size, "tasks", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(works->paces, comm->node_size + 1, "tasks", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE(works->lender, comm->node_size + 1, "tasks", err);
-    if (status != MMUL_OK)
-        return status;
-    for (int rank = 0, i = 0; rank < comm->size; rank++)
-        if (comm->rank_node[rank] == comm->node_index)
-            works->tasks[i++] = list_of(stage, rank);
-    int64_t positions = works->tasks[comm->node_rank].positions;
+    const int64_t positions = own_tasks(stage)->positions;
     works->kept = positions;
     works->steps = stage->is.plan != NULL ? stage->product->layout.steps : 1;
-    works->is_shared =
-        stage->is.plan != NULL ? stage->product->layout.node->claims : may_claim(stage);
-    works->lines_most = find_lines_most(stage);
     atomic_store(&own_progress(stage)->lines_left, positions);
     atomic_store(&own_progress(stage)->slices_left,
                  adds_slices(stage) ? own_tasks(stage)->sums : 0);
     if (positions == 0)
         atomic_store(&own_progress(stage)->steps_done, works->steps);
+}
+
+enum mmul_status mmul_works_init(struct mmul_stage *stage, struct mmul_error *err) {
+    const struct mmul_comm *comm = stage->site->context->comm;
+    if (stage->is.plan == NULL && !may_claim(stage))
+        return MMUL_OK;
+    enum mmul_status status = create(comm, &stage->works, err);
+    if (status != MMUL_OK)
+        return status;
+    for (int rank = 0, i = 0; rank < comm->size; rank++)
+        if (comm->rank_node[rank] == comm->node_index)
+            stage->works->tasks[i++] = list_of(stage, rank);
+    stage->works->is_shared = stage->is.plan == NULL || stage->product->layout.node->claims;
+    stage->works->lines_most = find_lines_most(stage);
+    begin_list(stage);
     return MMUL_OK;
+}
+
+// What is nobody else's is of the stage at hand.
+static void take_turn(struct mmul_stage *stage) {
+    const struct mmul_comm *comm = stage->site->context->comm;
+    struct mmul_works *works = stage->works = stage->site->works;
+    *works =
+        (struct mmul_works){.tasks = works->tasks, .paces = works->paces, .lender = works->lender};
+    works->tasks[comm->node_rank] = list_of(stage, comm->rank);
+    begin_list(stage);
 }
 
 void mmul_works_enter(struct mmul_stage *stage) {
     struct mmul_stage_progress_rank *progress = own_progress(stage);
+    if (stage->works == NULL) {
+        take_turn(stage);
+        return;
+    }
     int64_t positions = own_tasks(stage)->positions;
     atomic_store(&progress->rate, multiplies(stage) ? (int64_t)first_rate(stage) : 0);
     if (may_claim(stage))
@@ -145,12 +190,9 @@ void mmul_works_enter(struct mmul_stage *stage) {
 }
 
 void mmul_works_fini(struct mmul_stage *stage) {
-    if (stage->works == NULL)
-        return;
-    mmul_free(stage->works->tasks);
-    mmul_free(stage->works->paces);
-    mmul_free(stage->works->lender);
-    mmul_free(stage->works);
+    if (stage->works != stage->site->works)
+        destroy(stage->works);
+    stage->works = NULL;
 }
 
 int mmul_works_needs(const struct mmul_stage *stage, struct mmul_step step,
@@ -394,6 +436,7 @@ static bool borrow(struct mmul_stage *stage) {
     struct mmul_loan *loan = &own_progress(stage)->loan;
     if (!mmul_lending_has_borrowers(stage))
         return false;
+    mmul_stopwatch_enter(&stage->site->watch, NULL);
     loan->lines_most = stage->works->lines_most;
     atomic_store(&loan->state, MMUL_LOAN_WANTED);
     while (atomic_load(&loan->state) == MMUL_LOAN_WANTED &&
@@ -416,7 +459,8 @@ bool mmul_works_next(struct mmul_stage *stage) {
     bool left = stage->works->is_shared && own_tasks(stage)->positions > 0;
     if (take_slice(stage) || take_own(stage))
         return true;
-    mmul_stopwatch_enter(&stage->site->watch, NULL);
+    if (left)
+        mmul_stopwatch_enter(&stage->site->watch, NULL);
     while (left && atomic_load(&stage->site->progress->cancelled) == 0) {
         if (claim(stage, &left))
             return true;
@@ -460,8 +504,15 @@ static int64_t elements_at_hand(const struct mmul_stage *stage, int64_t end) {
            (worth_of(stage, width, work->begin) - worth_of(stage, width, end));
 }
 
+// Of what concerns nobody else nobody asks how far it is.
+static bool is_looked_at(const struct mmul_stage *stage) {
+    return stage->works != stage->site->works;
+}
+
 void mmul_works_begin(struct mmul_stage *stage) {
     struct mmul_stage_progress_rank *progress = own_progress(stage);
+    if (!is_looked_at(stage))
+        return;
     stage->works->begun = mmul_clock_now();
     atomic_store(&progress->elements, elements_at_hand(stage, own_tasks(stage)->terms));
     atomic_store(&progress->begun, (int64_t)(stage->works->begun * 1e9));
@@ -492,7 +543,8 @@ void mmul_works_end(struct mmul_stage *stage) {
     int64_t lines = work->line_end - work->line_begin;
     int64_t elements = elements_at_hand(stage, work->end);
     struct mmul_stage_progress_rank *own = own_progress(stage);
-    tell_rate(works, own, (double)elements);
+    if (is_looked_at(stage))
+        tell_rate(works, own, (double)elements);
     atomic_fetch_add(&own->elements_done, elements);
     if (work->owner == stage->site->context->comm->node_rank) {
         works->own_elements += elements;

@@ -11,6 +11,7 @@
 #include "exec/memory/progress.h"
 #include "plan/lists/tasks.h"
 
+struct mmul_site;
 struct mmul_stage;
 
 // Lines of a task that are computed together.
@@ -42,8 +43,13 @@ struct mmul_works {
     int64_t own_elements, claimed_elements, claims; // what it has computed
 };
 
-// Lists and progress of this rank in a stage. Local; an agreement must follow before anybody computes.
-// Fails with MMUL_ERR_SYSTEM (memory).
+// Local. Of a run: for stages whose lists concern nobody else, in turn; before the first of them begins, after the last
+// has ended. Fails with MMUL_ERR_SYSTEM (memory).
+enum mmul_status mmul_works_create_turns(struct mmul_site *site, struct mmul_error *err);
+void mmul_works_destroy_turns(struct mmul_site *site);
+
+// Lists and progress of this rank in a stage, where others look at them. Local; an agreement must follow before anybody
+// computes. Fails with MMUL_ERR_SYSTEM (memory).
 enum mmul_status mmul_works_init(struct mmul_stage *stage, struct mmul_error *err);
 void mmul_works_fini(struct mmul_stage *stage);
 

@@ -233,7 +233,8 @@ static void find_list(struct mmul_mover *m, enum mmul_route index) {
     struct mmul_mover_route *route = &m->routes[index];
     while (!route->has_next && route->stage + 1 < m->stage_count) {
         route->stage++;
-        begin_list(m, index);
+        if (m->stages[route->stage].product != NULL || m->moved[route->stage].is_on[index])
+            begin_list(m, index);
     }
 }
 

@@ -82,7 +82,7 @@ static struct mmul_task whole_task(const struct mmul_tasks *tasks, int64_t index
 static bool cut_part(const struct mmul_tasks *tasks, int64_t index, struct mmul_task *task) {
     enum { LINES_LEAST = 64 };
     struct mmul_range part;
-    if (!mmul_tasks_cut(tasks->positions, tasks->step->claim_share, LINES_LEAST, index, &part))
+    if (!mmul_tasks_cut(tasks->positions, tasks->share, LINES_LEAST, index, &part))
         return false;
     task->line_begin = part.begin;
     task->line_end = part.end;
@@ -145,6 +145,10 @@ struct mmul_tasks mmul_tasks_of(const struct mmul_plan *plan, int rank, int64_t 
 struct mmul_tasks mmul_tasks_of_step(const struct mmul_program_plan *program,
                                      const struct mmul_program_step *step, int rank) {
     struct mmul_tasks tasks = {.program = program, .step = step, .rank = rank, .sums = 1};
+    int ignored;
+    if (step->claim_share > 0 &&
+        mmul_program_node_ranks(program, program->costs.rank_node[rank], &ignored) > 1)
+        tasks.share = step->claim_share;
     struct mmul_block_walk walk = mmul_step_blocks(program, step, rank);
     struct mmul_block block;
     while (mmul_blocks_next(&walk, &block)) {

@@ -42,7 +42,8 @@ struct mmul_tasks {
     int64_t slice;     // lines of a task then, all alike; 0: a wide one first
     int64_t terms;     // of the inner range, of all tasks
     int64_t sums;      // slices of it, the same of all tasks; 1: it is not cut
-    int64_t width;     // of the only task of a step that is no product
+    int64_t width;     // of the tasks of a step that is no product ...
+    double share;      // ... and what others may claim of it
     int64_t count;     // of tasks
     int64_t positions; // of all tasks
 };
