@@ -114,8 +114,6 @@ static enum mmul_status create(const struct mmul_comm *comm, struct mmul_works *
         status = MMUL_ALLOCATE((*works)->tasks, comm->node_size, "tasks", err);
     if (status == MMUL_OK)
         status = MMUL_ALLOCATE((*works)->paces, comm->node_size + 1, "tasks", err);
-    if (status == MMUL_OK)
-        status = MMUL_ALLOCATE((*works)->lender, comm->node_size + 1, "tasks", err);
     return status;
 }
 
@@ -155,6 +153,8 @@ enum mmul_status mmul_works_init(struct mmul_stage *stage, struct mmul_error *er
     if (stage->is.plan == NULL && !may_claim(stage))
         return MMUL_OK;
     enum mmul_status status = create(comm, &stage->works, err);
+    if (status == MMUL_OK && stage->site->lent == stage)
+        status = MMUL_ALLOCATE(stage->works->lender, comm->node_size + 1, "tasks", err);
     if (status != MMUL_OK)
         return status;
     for (int rank = 0, i = 0; rank < comm->size; rank++)
@@ -170,8 +170,7 @@ enum mmul_status mmul_works_init(struct mmul_stage *stage, struct mmul_error *er
 static void take_turn(struct mmul_stage *stage) {
     const struct mmul_comm *comm = stage->site->context->comm;
     struct mmul_works *works = stage->works = stage->site->works;
-    *works =
-        (struct mmul_works){.tasks = works->tasks, .paces = works->paces, .lender = works->lender};
+    *works = (struct mmul_works){.tasks = works->tasks, .paces = works->paces};
     works->tasks[comm->node_rank] = list_of(stage, comm->rank);
     begin_list(stage);
 }

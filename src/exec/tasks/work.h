@@ -31,7 +31,7 @@ struct mmul_works {
     int64_t lines_most;       // of a task, at most: what the verifier has room for
     bool is_shared;           // blocks may be claimed, and more than one rank of the node has work
     struct mmul_pace *paces;  // by node rank, and of who borrows, owned: as of the last look
-    struct mmul_pace *lender; // the same of the leader's main thread, owned
+    struct mmul_pace *lender; // the same of the leader's main thread, owned; NULL: nothing is lent
     struct mmul_task_cursor own;
     int64_t front;       // of its own positions, where nobody may claim any
     int64_t kept, slice; // with terms in slices: its lines, the next slice
