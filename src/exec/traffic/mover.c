@@ -144,10 +144,7 @@ static int64_t mark_of(const struct mmul_mover *m, const struct mmul_mover_route
 // The rank at the other end of a piece of a value.
 static int64_t peer_of(const struct mmul_mover *m, const struct mmul_transfer *transfer) {
     const int node = transfer->from >= 0 ? transfer->from : transfer->to;
-    int rank = 0;
-    while (m->site->context->comm->rank_node[rank] != node)
-        rank++;
-    return rank;
+    return m->site->context->cluster->nodes[node].leader;
 }
 
 static void begin_span(const struct mmul_mover *m, struct mmul_mover_route *route) {
@@ -209,6 +206,11 @@ static int64_t top_of(const struct mmul_stage *stage, enum mmul_route route) {
     return by_round ? stage->is.plan->rounds : stage->product->layout.steps;
 }
 
+// May it have transfers there?
+static bool goes_by(const struct mmul_stage *stage, enum mmul_route route) {
+    return route < MMUL_ROUTE_SEND ? stage->product != NULL : moves_values(stage);
+}
+
 static struct mmul_transfers list_of(const struct mmul_mover *m, const struct mmul_stage *stage,
                                      enum mmul_route route) {
     const struct mmul_moving moving = mmul_stage_moving(stage);
@@ -233,7 +235,7 @@ static void find_list(struct mmul_mover *m, enum mmul_route index) {
     struct mmul_mover_route *route = &m->routes[index];
     while (!route->has_next && route->stage + 1 < m->stage_count) {
         route->stage++;
-        if (m->stages[route->stage].product != NULL || m->moved[route->stage].is_on[index])
+        if (goes_by(&m->stages[route->stage], index))
             begin_list(m, index);
     }
 }
@@ -259,7 +261,7 @@ static void count(struct mmul_mover *m, enum mmul_route index) {
 // Has all that a product moves on this node begun and left?
 static bool have_left(const struct mmul_mover *m, int stage) {
     bool left = true;
-    for (int i = 0; i < MMUL_ROUTES; i++) {
+    for (int i = 0; i < MMUL_ROUTE_SEND; i++) {
         const struct mmul_mover_route *route = &m->routes[i];
         const struct mmul_mover_stage *of = &m->moved[stage];
         bool begun = route->stage > stage || (route->stage == stage && !route->has_next);
@@ -424,7 +426,7 @@ static bool look_ahead(struct mmul_mover *m, enum mmul_route index, int64_t *mos
     bool any = false;
     for (int i = 0; i < m->stage_count; i++) {
         const struct mmul_stage *stage = &m->stages[i];
-        if (stage->product == NULL && !moves_values(stage))
+        if (!goes_by(stage, index))
             continue;
         struct mmul_transfers list = list_of(m, stage, index);
         m->moved[i].is_on[index] = mmul_transfers_next(&list, &first);
@@ -433,7 +435,7 @@ static bool look_ahead(struct mmul_mover *m, enum mmul_route index, int64_t *mos
         mark += top_of(stage, index);
         any |= m->moved[i].is_on[index];
         *most = mmul_larger(*most, mmul_route_buffer_bytes(stage->is.plan, index));
-        *ends |= stage->product == NULL || stage->is.plan->whole_is_spread;
+        *ends |= moves_values(stage) || stage->is.plan->whole_is_spread;
     }
     return any;
 }
