@@ -30,7 +30,8 @@ struct mmul_values {
 // elements behind `at`: (i - row_begin) * ld + j - col_begin, or, transposed, (j - col_begin) * ld + i - row_begin.
 struct mmul_view {
     void *at;
-    enum mmul_dtype dtype; // float32, float64; of a file that is mapped, or has come in pieces, its own
+    enum mmul_dtype
+        dtype; // float32, float64; of a file that is mapped, or has come in pieces, its own
     int64_t ld;
     bool transposed;
     struct mmul_region region;
